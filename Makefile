@@ -21,7 +21,7 @@ static:
 	    [ -d "$$(rustc --print target-libdir --target $$target)" ] || { echo "Rust's library is missing: rustup target add $$target" >&2; exit 1; }; \
 	    command -v $$cross >/dev/null || { echo "$$cross is missing: apt-get install gcc-$$(echo $(ARCH) | tr _ -)-linux-gnu" >&2; exit 1; }; \
 	    export CARGO_TARGET_$$(echo $$target | tr a-z- A-Z_)_LINKER=$$cross CC_$$(echo $$target | tr - _)=$$cross; fi; \
-	RUSTFLAGS="-C target-feature=+crt-static" $(CARGO) build -p seekless --profile static --target $$target; \
+	RUSTFLAGS="-C target-feature=+crt-static" $(CARGO) build -p seekless-cli --profile static --target $$target; \
 	made=$${CARGO_TARGET_DIR:-target}/$$target/static/seekless; \
 	if LC_ALL=C readelf -lW "$$made" | grep -q INTERP; then echo "$$made is not static" >&2; exit 1; fi; \
 	stat -c "%s bytes  %n" "$$made"

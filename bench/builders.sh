@@ -17,7 +17,7 @@ if ! command -v hyperfine > /dev/null; then
     PATH=$out/tools/bin:$PATH
 fi
 target=${CARGO_TARGET_DIR:-$here/../target}
-cargo build --quiet --release --manifest-path "$here/../Cargo.toml" -p seekless
+cargo build --quiet --release --manifest-path "$here/../Cargo.toml" -p seekless-cli
 seekless=$target/release/seekless
 mkext4=${MKEXT4:-$out/tools/bin/mkfs}
 [ -x "$mkext4" ] ||

@@ -3,7 +3,7 @@
 use crate::args::{count, count as number};
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
-use seekless_fat::{FatWidth, Losses, Lost, MakeOptions};
+use seekless_fat::{FatWidth, Losses, MakeOptions};
 use seekless_source::DroppedXattrs;
 use seekless_units::{ByteLen, parse_size};
 
@@ -231,40 +231,4 @@ impl FatBuildArgs {
             )),
         }
     }
-}
-
-/// What was lost, in words; `None` for nothing.
-pub(crate) fn lost(lost: &Lost) -> Option<String> {
-    let counted = |count: u64, one: &str, many: &str| match count {
-        0 => None,
-        1 => Some(format!("1 {one}")),
-        _ => Some(format!("{count} {many}")),
-    };
-    let parts: Vec<String> = [
-        counted(lost.owners, "owner", "owners"),
-        counted(lost.modes, "mode", "modes"),
-        counted(lost.xattrs, "file's extended attributes", "files' extended attributes"),
-        counted(lost.symlinks, "symlink", "symlinks"),
-        counted(lost.devices, "device, FIFO or socket", "devices, FIFOs and sockets"),
-        counted(lost.names, "file with an impossible name", "files with impossible names"),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
-    let mut text = match parts.is_empty() {
-        true => String::new(),
-        false => format!("dropped: {}", parts.join(", ")),
-    };
-    if let Some(links) = counted(lost.links, "hard link", "hard links") {
-        let gap = if text.is_empty() { "" } else { "; " };
-        text += &format!("{gap}{links} became files of their own");
-    }
-    (!text.is_empty()).then_some(text)
-}
-
-/// Warns of a FAT32 volume with few clusters.
-pub(crate) fn warn_of_width(clusters: u32) {
-    crate::say::warning!(
-        "{clusters} clusters are fewer than the 65525 of FAT32: systems that go by their number take the volume for FAT16 or FAT12"
-    );
 }

@@ -20,7 +20,6 @@ mod scoring;
 mod show;
 mod source;
 mod statistics;
-mod traces;
 mod ufs_args;
 mod usage;
 mod uuid;

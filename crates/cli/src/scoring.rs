@@ -6,8 +6,9 @@ pub(crate) use fit::Fit;
 
 use crate::failure::Failure;
 use crate::say::say;
-use crate::{device, show, traces};
+use crate::{device, show};
 use clap::Args;
+use seekless_compose::traces;
 use seekless_fs::Inspect;
 use seekless_fs::format::OpenOptions;
 use seekless_images::Place;

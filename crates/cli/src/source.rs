@@ -2,20 +2,15 @@
 //! take one.
 
 use crate::args::{PlaceArgs, count};
-use crate::failure::{Failure, Kind};
-use crate::say::warning;
+use crate::failure::Failure;
 use clap::Args;
+use seekless_compose::sources::{self, SourceOptions};
 use seekless_fs::format;
 use seekless_fs::source::Source;
-use seekless_fs::{ArchiveFault, FsError};
-use seekless_host::preloaded;
-use seekless_images::{FORMATS, in_use};
-use seekless_source::layered::ReplacedLink;
-use seekless_source::{
-    DroppedXattrs, Excludes, IdMap, IdRange, ImageSource, MetadataCalls, Notices, OpenOptions,
-    TreeOptions, oci,
-};
+use seekless_source::{DroppedXattrs, IdRange, oci};
 use std::path::{Path, PathBuf};
+
+pub(crate) use seekless_compose::sources::Purpose;
 
 /// What is changed on the way from a source.
 #[derive(Args, Debug, Clone, Default)]
@@ -57,6 +52,22 @@ impl SourceArgs {
         self.place.partition.is_some()
     }
 
+    fn options(&self, image: format::OpenOptions) -> SourceOptions {
+        SourceOptions {
+            excludes: self.exclude.clone(),
+            owner: self.owner,
+            uid_map: self.uid_map.clone(),
+            gid_map: self.gid_map.clone(),
+            one_file_system: self.one_file_system,
+            platform: self.platform.clone(),
+            tag: self.tag.clone(),
+            dropped: self.dropped.clone(),
+            place: self.place.place(),
+            image,
+            temp_dir: temp_dir(),
+        }
+    }
+
     /// The same for what has no partitions.
     pub(crate) fn whole(&self) -> Self {
         Self { place: PlaceArgs::default(), ..self.clone() }
@@ -76,15 +87,6 @@ pub(crate) fn source_date_epoch() -> Result<Option<i64>, Failure> {
     seconds.map(Some).ok_or_else(|| Failure::usage("SOURCE_DATE_EPOCH is not a number of seconds"))
 }
 
-/// What a source is opened for.
-#[derive(Clone, Copy)]
-pub(crate) enum Purpose {
-    /// An image is made of it, in which nothing is later than this time.
-    Build { latest: Option<i64> },
-    /// It is only listed, names as they are stored.
-    List,
-}
-
 /// Opens a directory, archive (`-`: standard input), container image or image.
 pub(crate) fn open(
     path: &Path,
@@ -92,29 +94,7 @@ pub(crate) fn open(
     image: format::OpenOptions,
     purpose: Purpose,
 ) -> Result<Box<dyn Source + Send>, Failure> {
-    look(path, purpose)?;
-    let options = options(args, image, purpose)?;
-    if args.place.is_part() {
-        let image = seekless_images::open(path, &args.place.place(), image)?;
-        let source = ImageSource::open(image, &options.tree);
-        let about = |error: FsError| Failure::from(error).about(path.display());
-        return Ok(Box::new(source.map_err(about)?));
-    }
-    let opened = seekless_source::open(path, &options);
-    opened.map_err(|error| {
-        seekless_images::partitions_of(path).map_or_else(|| failed(error), Failure::from)
-    })
-}
-
-/// Looks whether a device may change while it is read.
-fn look(path: &Path, purpose: Purpose) -> Result<(), Failure> {
-    match purpose {
-        Purpose::Build { .. } => Ok(in_use::refuse(path)?),
-        Purpose::List => {
-            in_use::warn(path);
-            Ok(())
-        }
-    }
+    Ok(sources::open(path, &args.options(image), purpose)?)
 }
 
 /// Opens what an image is made of: a source, or several over one another, the first at
@@ -125,69 +105,7 @@ pub(crate) fn open_layers(
     image: format::OpenOptions,
     purpose: Purpose,
 ) -> Result<Box<dyn Source + Send>, Failure> {
-    if let [path] = paths {
-        return open(path, args, image, purpose);
-    }
-    if args.place.is_part() {
-        return Err(Failure::usage("--partition and --offset take one source"));
-    }
-    paths.iter().try_for_each(|path| look(path, purpose))?;
-    let options = options(args, image, purpose)?;
-    let layered = seekless_source::open_layers(paths, &options).map_err(failed)?;
-    for ReplacedLink { by, path } in layered.replaced_links() {
-        let path = String::from_utf8_lossy(path);
-        warning!("{by}: the directory /{path} replaces a symlink of an earlier source");
-    }
-    Ok(Box::new(layered))
-}
-
-fn options(
-    args: &SourceArgs,
-    image: format::OpenOptions,
-    purpose: Purpose,
-) -> Result<OpenOptions<'static>, Failure> {
-    let (clamp_mtime, raw_names) = match purpose {
-        Purpose::Build { latest } => (latest, false),
-        Purpose::List => (None, true),
-    };
-    let tree = TreeOptions {
-        excludes: Excludes::new(&args.exclude).map_err(Failure::usage)?,
-        owner: args.owner,
-        uid_map: IdMap::new(args.uid_map.clone()),
-        gid_map: IdMap::new(args.gid_map.clone()),
-        clamp_mtime,
-        one_file_system: args.one_file_system,
-        raw_names,
-        calls: match preloaded::library() {
-            None => MetadataCalls::System,
-            Some(_) if preloaded::IS_DYNAMIC => MetadataCalls::Libc(preloaded::xattrs),
-            Some(library) => MetadataCalls::Impossible(library),
-        },
-        notices: Notices(|text| warning!("{text}")),
-        dropped: args.dropped.clone(),
-    };
-    Ok(OpenOptions {
-        tree,
-        temp_dir: temp_dir(),
-        formats: FORMATS,
-        image,
-        choice: oci::Choice { platform: args.platform.clone(), tag: args.tag.clone() },
-    })
-}
-
-fn failed(error: FsError) -> Failure {
-    match &error {
-        // What has no first header was never an archive.
-        FsError::Archive {
-            offset: 0,
-            fault: ArchiveFault::Checksum | ArchiveFault::Zeros | ArchiveFault::Truncated,
-            ..
-        } => Failure::new(
-            Kind::Unsupported,
-            format!("{error}: neither a directory, a tar archive, an OCI layout nor a known image"),
-        ),
-        _ => Failure::from(error),
-    }
+    Ok(sources::open_layers(paths, &args.options(image), purpose)?)
 }
 
 /// `TMPDIR`; else `/var/tmp`, for `/tmp` is often in memory and an unpacked

@@ -6,13 +6,10 @@ use crate::failure::Failure;
 use crate::say::{self, say};
 use seekless_device::{BlockDevice, FileDevice};
 use seekless_fs::format::OpenOptions;
-use seekless_fs::inspect::sorted_entries;
-use seekless_fs::{FileKind, FsError, Inspect};
 use seekless_images::Place;
 use seekless_report::table::grouped;
-use seekless_units::{ByteLen, Ino, format_size};
+use seekless_units::{ByteLen, format_size};
 use serde_json::{Map, Value};
-use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 const PLAIN: OpenOptions = OpenOptions { ignore_checksums: false, skip_journal: false };
@@ -141,25 +138,4 @@ fn length(path: &Path) -> Option<ByteLen> {
     }
     seekless_host::block_device::number(path)?;
     FileDevice::open(path).ok().map(|device| device.len())
-}
-
-/// Files of all kinds in an image, the root included, each once. As in manifests, an
-/// empty `lost+found` in the root is none.
-pub(crate) fn files_in(image: &dyn Inspect) -> Result<u64, FsError> {
-    let root = image.root();
-    let mut seen = HashSet::from([root]);
-    let mut pending: Vec<Ino> = vec![root];
-    while let Some(dir) = pending.pop() {
-        for (name, ino) in sorted_entries(image, dir)? {
-            let is_new = !seen.contains(&ino);
-            if is_new && image.attr(ino)?.kind == FileKind::Directory {
-                if dir == root && name == b"lost+found" && sorted_entries(image, ino)?.is_empty() {
-                    continue;
-                }
-                pending.push(ino);
-            }
-            seen.insert(ino);
-        }
-    }
-    Ok(seen.len() as u64)
 }

@@ -129,10 +129,40 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "seekless-compose",
+        &[
+            "seekless-device",
+            "seekless-ext",
+            "seekless-fat",
+            "seekless-ffs",
+            "seekless-formats",
+            "seekless-fs",
+            "seekless-host",
+            "seekless-images",
+            "seekless-layout",
+            "seekless-source",
+            "seekless-units",
+        ],
+    ),
+    (
         "seekless",
+        &[
+            "seekless-compose",
+            "seekless-ext",
+            "seekless-fat",
+            "seekless-ffs",
+            "seekless-fs",
+            "seekless-images",
+            "seekless-layout",
+            "seekless-units",
+        ],
+    ),
+    (
+        "seekless-cli",
         &[
             "seekless-cache",
             "seekless-capture",
+            "seekless-compose",
             "seekless-crash",
             "seekless-device",
             "seekless-ext",
@@ -162,7 +192,7 @@ const UNSAFE_CRATE: &str = "host";
 
 /// Crates from elsewhere that only one of ours may use.
 const RESERVED: &[(&str, &str)] =
-    &[("fuser", "seekless-serve"), ("clap", "seekless"), ("indicatif", "seekless")];
+    &[("fuser", "seekless-serve"), ("clap", "seekless-cli"), ("indicatif", "seekless-cli")];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

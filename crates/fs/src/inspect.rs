@@ -2,6 +2,7 @@
 
 use crate::{Attr, FileKind, FsError, Xattr};
 use seekless_units::{BlockNo, ByteLen, Extent, GroupNo, Ino, Lbn};
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 /// The shape of a file system, fixed while it is open.
@@ -302,6 +303,30 @@ pub fn resolve(image: &dyn Inspect, path: &[u8]) -> Result<Ino, FsError> {
         }
     }
     Ok(stack.last().copied().unwrap_or(image.root()))
+}
+
+/// Files of all kinds in an image, the root included, each once. As in manifests, an
+/// empty `lost+found` in the root is none.
+///
+/// # Errors
+/// What the image gives.
+pub fn files_in(image: &dyn Inspect) -> Result<u64, FsError> {
+    let root = image.root();
+    let mut seen = HashSet::from([root]);
+    let mut pending: Vec<Ino> = vec![root];
+    while let Some(dir) = pending.pop() {
+        for (name, ino) in sorted_entries(image, dir)? {
+            let is_new = !seen.contains(&ino);
+            if is_new && image.attr(ino)?.kind == FileKind::Directory {
+                if dir == root && name == b"lost+found" && sorted_entries(image, ino)?.is_empty() {
+                    continue;
+                }
+                pending.push(ino);
+            }
+            seen.insert(ino);
+        }
+    }
+    Ok(seen.len() as u64)
 }
 
 /// A directory's entries without `.` and `..`, sorted by name.

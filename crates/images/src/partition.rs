@@ -6,7 +6,7 @@ use crate::place::Place;
 use seekless_device::{BlockDevice, DeviceError, Window};
 use seekless_fs::format::OpenOptions;
 use seekless_fs::{FsError, Inspect};
-use seekless_partition::{Partition, SelectError, Table, TableError};
+use seekless_partition::{Partition, Scheme, SelectError, Table, TableError};
 use seekless_units::{ByteLen, Lba, SECTOR, format_size};
 use std::path::Path;
 use std::sync::Arc;
@@ -18,6 +18,11 @@ impl From<TableError> for Error {
             other => Self::new(ErrorKind::Corrupt, other.to_string()),
         }
     }
+}
+
+/// Whether a disk has a GUID partition table.
+pub fn is_gpt(disk: &dyn BlockDevice) -> bool {
+    matches!(Table::read(disk), Ok(Some(Table { scheme: Scheme::Gpt, .. })))
 }
 
 /// The bytes of a disk that the file system is in: first, and how many.

@@ -3,19 +3,16 @@
 mod disk;
 mod ext_args;
 mod fat;
-mod flags;
 mod room;
+mod seals;
 mod ufs;
 mod verity;
-mod write;
-
-pub(crate) use write::{Destination, write_built};
 
 use crate::args::{Global, OpenArgs, OutputFormatArg, count};
 use crate::failure::{Failure, Kind};
 use crate::fat_args::{FatBuildArgs, FatMakeArgs};
+use crate::progress;
 use crate::source::{self, Purpose, SourceArgs, source_date_epoch, temp_dir};
-use crate::traces;
 use crate::ufs_args::UfsArgs;
 use crate::uuid::WantedUuid;
 use crate::written::Written;
@@ -24,13 +21,13 @@ use clap::{Args, ValueEnum};
 use disk::DiskArgs;
 use ext_args::ExtArgs;
 use room::{Room, RoomArgs};
-use seekless_ext::{BuildOptions, Builder, Common, Features, LeftOut, SYSTEMS, System};
-use seekless_fs::source::Source;
-use seekless_fs::{FsError, Timestamp};
+use seekless_compose::build::Build;
+use seekless_compose::write::Destination;
+use seekless_compose::{traces, wrong};
+use seekless_ext::{BuildOptions, Common, Features, LeftOut, SYSTEMS, System};
+use seekless_fs::Timestamp;
 use seekless_images::output::{directory_of, name_of};
 use seekless_images::target::Target;
-use seekless_layout::planner::Touch;
-use seekless_layout::{by_path, planner};
 use seekless_units::{ByteLen, parse_size};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -274,11 +271,20 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
     let source = source::open_layers(&args.sources, &tree_args, args.open.options(), purpose)?;
     let disk = args.disk.begin(args, &target, global)?;
     let start = disk.as_ref().map_or(ByteLen::ZERO, |disk| disk.root());
-    let (source, place) = (source.as_ref(), Destination { target: &target, start });
+    let source = source.as_ref();
+    let (name, progress) = (args.shown_sources(), progress::shown(global));
+    let build = Build {
+        source,
+        name: &name,
+        traces: &traces::load_all(&args.trace)?,
+        chunk: args.chunk,
+        destination: Destination { target: &target, start },
+        progress: &progress,
+    };
     let size = match &options {
-        Options::Ext(options) => write_ext(args, source, options, place, global),
-        Options::Ufs(options) => ufs::write_ufs(args, source, options, place, global),
-        Options::Fat(options) => fat::write_fat(args, source, options, place, global),
+        Options::Ext(options) => write_ext(args, build, options),
+        Options::Ufs(options) => build.ufs(options).map_err(Failure::from),
+        Options::Fat(options) => build.fat(options).map_err(Failure::from),
     };
     let size = size.map_err(|failure| on_device(failure, args, &target))?;
     if let Some(disk) = &disk {
@@ -364,33 +370,14 @@ fn options(args: &BuildArgs, room: Room) -> Result<Options, Failure> {
 
 fn write_ext(
     args: &BuildArgs,
-    source: &dyn Source,
+    build: Build<'_>,
     options: &BuildOptions,
-    place: Destination<'_>,
-    global: &Global,
 ) -> Result<ByteLen, Failure> {
-    let about = |error: FsError| wrong(error).about(args.shown_sources());
     let (_, left_out) = args.wanted_features()?;
     for LeftOut { feature, needs } in left_out {
         crate::say::warning!("{feature} is disabled too: it depends on {needs}");
     }
-    let options = &args.with_seals(source, options)?;
-    flags::warn_of_lost(source, seekless_ext::kept_flags(options.features));
-    let builder = Builder::new(source, options).map_err(about)?;
-    let touches = touches(args, source, options.block_size)?;
-    let align = (args.chunk.get() / u64::from(options.block_size)).max(1);
-    let plan = planner::plan(builder.demand(), &builder.space(), &touches, align).map_err(about)?;
-    write_built(&builder, &plan, &args.shown_sources(), place, global)
-}
-
-/// What the traces touch, in order.
-fn touches(args: &BuildArgs, source: &dyn Source, unit: u32) -> Result<Vec<Touch>, Failure> {
-    let mut touches = Vec::new();
-    for path in &args.trace {
-        let events = traces::load(path)?;
-        touches.extend(by_path::touches(&events, source.tree(), unit));
-    }
-    Ok(touches)
+    Ok(build.ext(&args.with_seals(build.source, options)?)?)
 }
 
 /// An image within its own source would find its predecessor there, and grow
@@ -413,14 +400,6 @@ fn refuse_output_in_source(args: &BuildArgs) -> Result<(), Failure> {
             )))
         }
         None => Ok(()),
-    }
-}
-
-/// What cannot be had is a wrong argument, unless it is known by name.
-fn wrong(error: FsError) -> Failure {
-    match error {
-        FsError::Invalid(why) => Failure::usage(why),
-        other => Failure::from(other),
     }
 }
 

@@ -4,10 +4,9 @@ use crate::args::{Global, PlaceArgs};
 use crate::failure::Failure;
 use crate::say::say;
 use clap::{Args, ValueEnum};
-use seekless_formats::{FAT, FFS, Known, LostChains, to_check};
-use seekless_fs::FsError;
-use seekless_fs::check::{Class, Finding, Outcome, Repaired, Report};
-use seekless_images::{FORMATS, refuse_others};
+use seekless_compose::check::{Examined, Mode, examine};
+use seekless_formats::LostChains;
+use seekless_fs::check::{Class, Finding, Outcome};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -100,43 +99,25 @@ impl Lost {
     }
 }
 
-/// What is to be done besides looking.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Mode {
-    Check,
-    Preen,
-    Repair,
-}
-
-impl Mode {
-    fn of(args: &CheckArgs) -> Self {
-        match (args.preen, args.yes) {
-            (true, _) => Self::Preen,
-            (_, true) => Self::Repair,
-            _ => Self::Check,
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Check => "check",
-            Self::Preen => "preen",
-            Self::Repair => "repair",
-        }
+fn mode_of(args: &CheckArgs) -> Mode {
+    match (args.preen, args.yes) {
+        (true, _) => Mode::Preen,
+        (_, true) => Mode::Repair,
+        _ => Mode::Check,
     }
 }
 
-/// What was found, and what became of it.
-struct Examined {
-    format: &'static Known,
-    report: Report,
-    outcome: Outcome,
-    /// Writes that a repair made.
-    writes: u64,
+fn mode_name(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Check => "check",
+        Mode::Preen => "preen",
+        Mode::Repair => "repair",
+    }
 }
 
 pub(crate) fn run(args: &CheckArgs, global: &Global) -> Result<ExitCode, Failure> {
-    Ok(match examine(args) {
+    let lost = args.lost.map(Lost::chains);
+    Ok(match examine(&args.image, &args.place.place(), mode_of(args), lost) {
         Ok(examined) => {
             if global.json {
                 print_json(args, &examined)
@@ -149,46 +130,12 @@ pub(crate) fn run(args: &CheckArgs, global: &Global) -> Result<ExitCode, Failure
                 Outcome::Left => ExitCode::from(exit::LEFT),
             }
         }
-        Err(failure) => {
+        Err(error) => {
+            let failure = Failure::from(error);
             failure.report(global.json);
             ExitCode::from(if failure.is_usage() { USAGE } else { exit::OPERATIONAL })
         }
     })
-}
-
-fn examine(args: &CheckArgs) -> Result<Examined, Failure> {
-    let path = &args.image;
-    let about = |error: FsError| Failure::from(error).about(path.display());
-    let mode = Mode::of(args);
-    let device = match mode {
-        Mode::Check => seekless_images::device(path, &args.place.place())?,
-        Mode::Preen | Mode::Repair => seekless_images::device_locked(path, &args.place.place())?,
-    };
-    let format = to_check(device.as_ref());
-    if args.lost.is_some() && !format.is(&FAT) {
-        return Err(Failure::usage("--lost is for FAT images"));
-    }
-    // With neither a superblock nor a copy of one, which UFS looks for, it may be something
-    // else.
-    let about = |error: FsError| {
-        let may_be_other = format.is(&FFS) && matches!(error, FsError::Corrupt { .. });
-        match refuse_others(path, device.as_ref(), FORMATS, "") {
-            Err(error) if may_be_other => error.into(),
-            _ => about(error),
-        }
-    };
-    let lost = args.lost.map_or(LostChains::ByMark, Lost::chains);
-    let repaired = match mode {
-        Mode::Check => {
-            let report = (format.check)(device.clone()).map_err(about)?;
-            let outcome = if report.is_clean() { Outcome::Clean } else { Outcome::Left };
-            return Ok(Examined { format, report, outcome, writes: 0 });
-        }
-        Mode::Preen => (format.preen)(device.clone(), lost).map_err(about)?,
-        Mode::Repair => (format.repair)(device.clone(), lost).map_err(about)?,
-    };
-    let Repaired { report, outcome, writes, .. } = repaired;
-    Ok(Examined { format, report, outcome, writes })
 }
 
 fn class(finding: &Finding) -> &'static str {
@@ -227,7 +174,7 @@ fn print_json(args: &CheckArgs, examined: &Examined) {
     };
     let value = json!({
         "image": args.image.to_string_lossy(),
-        "mode": Mode::of(args).name(),
+        "mode": mode_name(mode_of(args)),
         "outcome": outcome_name(*outcome),
         "clean": *outcome != Outcome::Left,
         "findings": report.findings.iter().enumerate().map(finding).collect::<Vec<_>>(),
@@ -255,7 +202,7 @@ fn print(args: &CheckArgs, examined: &Examined) {
         say!("... and {} more findings", report.more);
     }
     let tally = &report.tally;
-    let verdict = match (outcome, Mode::of(args), report.unexpected) {
+    let verdict = match (outcome, mode_of(args), report.unexpected) {
         (Outcome::Clean, ..) => "in order".to_string(),
         (Outcome::Corrected, ..) => "repaired; in order now".to_string(),
         (Outcome::Left, Mode::Preen, 1..) => {

@@ -2,13 +2,14 @@
 
 use crate::args::{Global, OutputFormatArg, count};
 use crate::failure::Failure;
-use crate::fat_args::{FatMakeArgs, warn_of_width};
+use crate::fat_args::FatMakeArgs;
 use crate::progress;
 use crate::source::source_date_epoch;
 use crate::ufs_args::Hashes;
 use crate::uuid::random;
 use crate::written::Written;
 use clap::{Args, ValueEnum};
+use seekless_compose::build::warn_of_width;
 use seekless_device::BlockDevice;
 use seekless_fat::FatWidth;
 use seekless_ffs::{MakeOptions, Optimization, Version, make};

@@ -1,36 +1,28 @@
 //! `seekless optimize`: an image laid out anew by what traces touch.
 
-mod disk;
 mod in_place;
-mod opened;
 
 pub(super) use in_place::tell_gain;
 
 use crate::args::{Global, OpenArgs, OutputFormatArg, PlaceArgs};
-use crate::cmd::build::{Destination, write_built};
 use crate::failure::Failure;
 use crate::progress;
 use crate::say::say;
 use crate::scoring::Fit;
-use crate::traces;
-use crate::written::{Written, files_in};
+use crate::written::Written;
 use clap::{Args, ValueEnum};
-use opened::{Opened, open, open_written};
-use seekless_device::DeviceError;
-use seekless_ext::{BuildOptions, Builder, ExtImage, Relayout};
-use seekless_fat::FatImage;
-use seekless_fs::plan::{ObjectId, Rearrange, Run};
+use seekless_compose::rearrange::{self, Opened, Rearrangement};
+use seekless_compose::traces;
+use seekless_ext::BuildOptions;
+use seekless_fs::inspect::files_in;
 use seekless_fs::{FsError, Inspect};
 use seekless_images::target::Target;
-use seekless_layout::planner::{self, Part};
-use seekless_layout::replay::{Machine, Replayed, add_symlinks, replay_for_layout};
+use seekless_layout::replay::{Machine, Replayed, replay_for_layout};
 use seekless_layout::score::{Score, parse_chunk, score};
 use seekless_layout::trace::Event;
-use seekless_source::{ImageSource, TreeOptions};
-use seekless_units::{ByteLen, Lbn, format_size, parse_size};
+use seekless_units::{ByteLen, format_size, parse_size};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 
 /// Rearrange an image so that data used together is stored together
 #[derive(Args, Debug)]
@@ -108,7 +100,13 @@ impl OptimizeArgs {
     }
 
     /// How to make the file system anew, when files cannot just be moved.
-    fn rebuild(&self, image: &ExtImage) -> Result<Option<BuildOptions>, Failure> {
+    fn rebuild(&self, opened: &Opened) -> Result<Option<BuildOptions>, Failure> {
+        let Opened::Ext(image) = opened else {
+            if self.inline_data != InlineData::Auto || self.inode_size.is_some() {
+                return Err(Failure::usage("--inline-data and --inode-size are for ext images"));
+            }
+            return Ok(None);
+        };
         let mut options = BuildOptions::like(image);
         let list = match (self.inline_data, options.has_inline_data()) {
             (InlineData::On, false) => "inline_data",
@@ -126,6 +124,10 @@ impl OptimizeArgs {
                 .map_err(|_| Failure::usage(format!("inode size {size} is too large")))?;
         }
         options.check()?;
+        if self.place.is_part() {
+            let why = "a partition keeps its file system: leave --inline-data and --inode-size out";
+            return Err(Failure::usage(why));
+        }
         Ok(Some(options))
     }
 }
@@ -134,26 +136,34 @@ pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
     let Some(path) = &args.output else { return in_place::run(args, global) };
     let target = Target::create(path, args.force, args.output_format.map(Into::into))?;
     target.refuse_source([&args.image])?;
-    let opened = open(args)?;
+    let opened = rearrange::open(&args.image, &args.place.place(), args.open.options())?;
     let image = opened.inspect();
     let block = opened.inspect().geometry().block_size;
     target.refuse_blocks(block, "build a new image with larger blocks for it")?;
     let traces = traces::load_all(&args.trace)?;
     let about = |error| Failure::from(error).about(args.image.display());
     let mut replays = replays(&args.image, image, &args.trace, &traces)?;
-    match &opened {
-        Opened::Ext(image) => match args.rebuild(image)? {
-            None => write_relayout(args, image, &mut replays, &target, global)?,
-            Some(options) => write_rebuilt(args, image, &options, &mut replays, &target, global)?,
-        },
-        Opened::Fat(image) => write_fat(args, image, &replays, &target, global)?,
+    let (place, progress) = (args.place.place(), progress::shown(global));
+    let rearrangement = Rearrangement {
+        image: &args.image,
+        place: &place,
+        target: &target,
+        written: args.written(),
+        chunk: args.chunk,
+        progress: &progress,
+    };
+    match (&opened, args.rebuild(&opened)?) {
+        (Opened::Ext(image), Some(options)) => {
+            rearrangement.rebuild(image, &options, &mut replays)?;
+        }
+        (opened, _) => rearrangement.rearrange(opened, &mut replays)?,
     }
-    let new = open_written(args, &target, path)?;
+    let new = rearrangement.open_written()?;
     let before = scores(args.chunk, image, &traces).map_err(about)?;
     let after = scores(args.chunk, new.inspect(), &traces)?;
     let files =
         files_in(new.inspect()).map_err(|error| Failure::from(error).about(path.display()))?;
-    disk::complete(args, &target)?;
+    rearrangement.complete()?;
     target.finish()?;
     let written = Written::image_in(path, &args.place.place(), files)?;
     report(&args.trace, &before, &after, args.chunk, &written, global);
@@ -201,107 +211,6 @@ pub(super) fn warn_of_others(
     if fits && replays.iter().all(is_idle) {
         crate::say::warning!("the traces do not access any file of {}", name.display());
     }
-}
-
-fn write_fat(
-    args: &OptimizeArgs,
-    image: &FatImage,
-    replays: &[Replayed],
-    target: &Target,
-    global: &Global,
-) -> Result<(), Failure> {
-    if args.inline_data != InlineData::Auto || args.inode_size.is_some() {
-        return Err(Failure::usage("--inline-data and --inode-size are for ext images"));
-    }
-    let relayout = seekless_fat::Relayout::new(image)
-        .map_err(|error| refused(error, &args.image, "repair it with seekless check -y first"))?;
-    rearrange(args, &relayout, image.geometry().block_size, replays, target, global)
-}
-
-fn write_relayout(
-    args: &OptimizeArgs,
-    image: &ExtImage,
-    replays: &mut [Replayed],
-    target: &Target,
-    global: &Global,
-) -> Result<(), Failure> {
-    let about = |error| Failure::from(error).about(args.image.display());
-    let relayout = Relayout::new(image).map_err(|error| refused(error, &args.image, E2FSCK))?;
-    add_symlinks(image, replays).map_err(about)?;
-    rearrange(args, &relayout, image.geometry().block_size, replays, target, global)
-}
-
-/// Plans where everything goes, and writes the new image.
-fn rearrange(
-    args: &OptimizeArgs,
-    relayout: &dyn Rearrange,
-    block_size: u32,
-    replays: &[Replayed],
-    target: &Target,
-    global: &Global,
-) -> Result<(), Failure> {
-    let about = |error| Failure::from(error).about(args.image.display());
-    let unit = relayout.cluster_blocks();
-    let touches = planner::touches(replays, &|ino| relayout.object(ino), unit);
-    let unit_bytes = u64::from(block_size) * unit;
-    let align = (args.chunk.get() / unit_bytes).max(1);
-    let plan =
-        planner::plan(relayout.demand(), &relayout.space(), &touches, align).map_err(about)?;
-    let device = disk::new_device(args, target, relayout.size(), global)?;
-    let bar = progress::bytes(global, relayout.size());
-    relayout.write(&plan, device.as_ref(), &|bytes| bar.inc(bytes)).map_err(
-        |error| match error {
-            // Damage is found where something is read.
-            FsError::Device(DeviceError::Damaged { .. }) => about(error),
-            _ => Failure::from(error).about(args.written().display()),
-        },
-    )?;
-    bar.finish_and_clear();
-    Ok(())
-}
-
-/// Why an image is not laid out anew, with what helps where it is damaged.
-fn refused(error: FsError, image: &Path, hint: &str) -> Failure {
-    let damaged = matches!(error, FsError::Damaged { .. });
-    let failure = Failure::from(error).about(image.display());
-    if damaged { failure.hint(hint) } else { failure }
-}
-
-const E2FSCK: &str = "repair it with e2fsck first";
-
-/// The same tree in a new file system of another shape.
-fn write_rebuilt(
-    args: &OptimizeArgs,
-    image: &Arc<ExtImage>,
-    options: &BuildOptions,
-    replays: &mut [Replayed],
-    target: &Target,
-    global: &Global,
-) -> Result<(), Failure> {
-    if args.place.is_part() {
-        let why = "a partition keeps its file system: leave --inline-data and --inode-size out";
-        return Err(Failure::usage(why));
-    }
-    let about = |error| Failure::from(error).about(args.image.display());
-    image.refuse_damage().map_err(|error| refused(error, &args.image, E2FSCK))?;
-    add_symlinks(image.as_ref(), replays).map_err(about)?;
-    let tree = ImageSource::open(image.clone(), &TreeOptions::default()).map_err(about)?;
-    let nodes = tree.nodes_by_inode().map_err(about)?;
-    let builder = Builder::new(&tree, options).map_err(about)?;
-    let object = |ino| nodes.get(&ino).map(|node| ObjectId::new(node.index() as u32));
-    let mut touches = planner::touches(replays, &object, 1);
-    for touch in &mut touches {
-        // A directory is written anew: which block a name is in now says nothing.
-        if let Part::Blocks(run) = &mut touch.part
-            && builder.demand().is_directory(touch.object)
-        {
-            *run = Run { lbn: Lbn::ZERO, len: u64::from(u32::MAX) };
-        }
-    }
-    let align = (args.chunk.get() / u64::from(builder.block_size())).max(1);
-    let plan = planner::plan(builder.demand(), &builder.space(), &touches, align).map_err(about)?;
-    let place = Destination::whole(target);
-    write_built(&builder, &plan, &args.image.display(), place, global).map(drop)
 }
 
 fn report(

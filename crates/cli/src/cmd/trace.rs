@@ -5,9 +5,9 @@ mod export;
 use crate::args::{Global, OpenArgs};
 use crate::failure::{Failure, Kind};
 use crate::say::{self, warning};
-use crate::traces::{failed, load, open};
 use crate::written::Written;
 use clap::{Args, Subcommand};
+use seekless_compose::traces::{failed, load, open};
 use seekless_images::Place;
 use seekless_images::output;
 use seekless_layout::recording::map_reads;
@@ -276,7 +276,7 @@ fn show(path: &Path, global: &Global) -> Result<(), Failure> {
         let mut writer = Writer::new(out, &header)?;
         sound.try_for_each(|event| writer.write(&event))
     })?;
-    broken.map_or(Ok(()), |error| Err(failed(path, &error)))
+    broken.map_or(Ok(()), |error| Err(failed(path, &error).into()))
 }
 
 fn show_event(event: &Event, out: &mut dyn Write) -> io::Result<()> {

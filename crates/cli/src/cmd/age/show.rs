@@ -6,7 +6,8 @@ use seekless_images::Place;
 
 use crate::failure::Failure;
 use crate::say::say;
-use crate::written::{Written, files_in};
+use crate::written::Written;
+use seekless_fs::inspect::files_in;
 use seekless_fs::{FsError, Inspect};
 use seekless_images::output::{Output, directory_of};
 use seekless_lab::age::{End, Sample};

@@ -1,13 +1,15 @@
 //! `seekless build --disk`: the image of a whole disk, with a GUID partition table, an EFI
 //! system partition and the root.
 
-use super::{BuildArgs, Destination, Family, write_built, wrong};
+use super::{BuildArgs, Family};
 use crate::args::Global;
 use crate::failure::{Failure, Kind};
-use crate::fat_args::warn_of_width;
 use crate::progress;
 use crate::source::{self, Purpose, SourceArgs, source_date_epoch};
 use clap::{Args, ValueEnum};
+use seekless_compose::build::warn_of_width;
+use seekless_compose::write::{Destination, write_built};
+use seekless_compose::wrong;
 use seekless_fat::{self as fat, Losses, MakeOptions};
 use seekless_fs::source::Source;
 use seekless_fs::{FsError, Timestamp};
@@ -127,7 +129,7 @@ impl DiskArgs {
             FsError::NoSpace(_) => {
                 Failure::from(error).about(&shown).hint("a larger --esp-size holds it")
             }
-            error => wrong(error).about(&shown),
+            error => Failure::from(wrong(error)).about(&shown),
         };
         let builder = fat::Builder::new(contents.as_ref(), &self.esp_options()?).map_err(about)?;
         if let Some(clusters) = builder.ambiguous_clusters() {
@@ -135,7 +137,7 @@ impl DiskArgs {
         }
         let plan = planner::plan(builder.demand(), &builder.space(), &[], 1).map_err(about)?;
         let place = Destination { target, start: ByteLen::new(ALIGN) };
-        let esp = write_built(&builder, &plan, &shown, place, global)?;
+        let esp = write_built(&builder, &plan, &shown, place, &progress::shown(global))?;
         Ok(Some(Disk { esp }))
     }
 

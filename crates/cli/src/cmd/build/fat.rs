@@ -1,20 +1,11 @@
 //! `seekless build` for FAT images.
 
-use super::{BuildArgs, Destination, Family, Room, flags, write_built, wrong};
-use crate::args::Global;
+use super::{BuildArgs, Family, Room};
 use crate::failure::Failure;
-use crate::fat_args::{lost, warn_of_width};
 use crate::source::source_date_epoch;
-use crate::traces;
 use crate::uuid::{WantedUuid, random};
 use seekless_fat::{self as fat, FatWidth};
-use seekless_fs::source::Source;
-use seekless_fs::tree::{NodeId, Tree};
-use seekless_fs::{FsError, Timestamp};
-use seekless_layout::planner::Touch;
-use seekless_layout::{by_path, planner};
-use seekless_units::ByteLen;
-use std::collections::HashMap;
+use seekless_fs::Timestamp;
 
 impl BuildArgs {
     /// The width asked for of a FAT image; `None` for other formats.
@@ -68,82 +59,5 @@ impl BuildArgs {
         options.made = source_date_epoch()?.map(|secs| Timestamp { secs, nanos: 0 });
         options.losses = self.fat_tree.losses();
         Ok(options)
-    }
-}
-
-pub(super) fn write_fat(
-    args: &BuildArgs,
-    source: &dyn Source,
-    options: &fat::BuildOptions,
-    place: Destination<'_>,
-    global: &Global,
-) -> Result<ByteLen, Failure> {
-    let about = |error: FsError| wrong(error).about(args.shown_sources());
-    let builder = fat::Builder::new(source, options).map_err(about)?;
-    if let Some(clusters) = builder.ambiguous_clusters() {
-        warn_of_width(clusters);
-    }
-    if let Some(lost) = lost(&builder.lost()) {
-        crate::say::warning!("{lost}");
-    }
-    flags::warn_of_lost(source, 0);
-    let touches = touches(args, source, builder.block_size())?;
-    let align = (args.chunk.get() / u64::from(builder.block_size())).max(1);
-    let plan = planner::plan(builder.demand(), &builder.space(), &touches, align).map_err(about)?;
-    write_built(&builder, &plan, &args.shown_sources(), place, global)
-}
-
-/// What the traces touch, in order. A trace of a FAT volume may have names in another case
-/// than the source.
-fn touches(args: &BuildArgs, source: &dyn Source, unit: u32) -> Result<Vec<Touch>, Failure> {
-    let mut names = Names { tree: source.tree(), folded: HashMap::new() };
-    let mut touches = Vec::new();
-    for path in &args.trace {
-        let mut events = traces::load(path)?;
-        for event in &mut events {
-            event.path = names.in_source(&event.path);
-        }
-        touches.extend(by_path::touches(&events, source.tree(), unit));
-    }
-    Ok(touches)
-}
-
-/// The names of a tree, without regard to case.
-struct Names<'a> {
-    tree: &'a Tree,
-    /// Of directories in which a name was searched.
-    folded: HashMap<NodeId, HashMap<Vec<u16>, Vec<u8>>>,
-}
-
-impl Names<'_> {
-    /// A path as the source has it, as far as it has it.
-    fn in_source(&mut self, path: &[u8]) -> Vec<u8> {
-        let mut found: Vec<u8> = Vec::with_capacity(path.len());
-        let mut dir = Some(NodeId::ROOT);
-        for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
-            let here = dir.and_then(|dir| self.child(dir, name));
-            let name = here.as_deref().unwrap_or(name);
-            found.push(b'/');
-            found.extend_from_slice(name);
-            dir = dir.and_then(|dir| match name {
-                b"." => Some(dir),
-                b".." => Some(self.tree.parent(dir)),
-                _ => self.tree.child(dir, name).map(|entry| entry.node),
-            });
-        }
-        found
-    }
-
-    /// A directory's own spelling of a name that it does not have as it stands.
-    fn child(&mut self, dir: NodeId, name: &[u8]) -> Option<Vec<u8>> {
-        if self.tree.child(dir, name).is_some() {
-            return None;
-        }
-        let tree = self.tree;
-        let names = self.folded.entry(dir).or_insert_with(|| {
-            let all = tree.children(dir).iter().map(|entry| tree.name(entry));
-            all.filter_map(|name| Some((fat::fold_name(name)?, name.to_vec()))).collect()
-        });
-        names.get(&fat::fold_name(name)?).cloned()
     }
 }

@@ -1,15 +1,10 @@
 //! `seekless build` for UFS images.
 
-use super::{BuildArgs, Destination, Family, Room, flags, small, touches, write_built, wrong};
-use crate::args::Global;
+use super::{BuildArgs, Family, Room, small};
 use crate::failure::Failure;
 use crate::source::source_date_epoch;
 use seekless_ffs::{self as ufs, Version};
-use seekless_fs::plan::ObjectId;
-use seekless_fs::source::Source;
-use seekless_fs::{FsError, Timestamp};
-use seekless_layout::planner::{self, Part, Touch};
-use seekless_units::ByteLen;
+use seekless_fs::Timestamp;
 
 impl BuildArgs {
     /// The options of a UFS image.
@@ -64,34 +59,4 @@ impl BuildArgs {
             _ => None,
         }
     }
-}
-
-pub(super) fn write_ufs(
-    args: &BuildArgs,
-    source: &dyn Source,
-    options: &ufs::BuildOptions,
-    place: Destination<'_>,
-    global: &Global,
-) -> Result<ByteLen, Failure> {
-    let about = |error: FsError| wrong(error).about(args.shown_sources());
-    flags::warn_of_lost(source, ufs::KEPT_FLAGS);
-    let block_size = options.make.block_size;
-    let mut touches = touches(args, source, block_size)?;
-    let read = |touch: &Touch| matches!(touch.part, Part::Blocks(_)).then_some(touch.object);
-    let hot: Vec<ObjectId> = touches.iter().filter_map(read).collect();
-    let builder = ufs::Builder::new(source, options, &hot).map_err(about)?;
-    touches = touches.into_iter().flat_map(|touch| with_shared(&builder, touch)).collect();
-    let align = (args.chunk.get() / u64::from(block_size)).max(1);
-    let plan = planner::plan(builder.demand(), &builder.space(), &touches, align).map_err(about)?;
-    write_built(&builder, &plan, &args.shown_sources(), place, global)
-}
-
-/// A touch, and that of the block in which another file has its last fragments.
-fn with_shared(builder: &ufs::Builder<'_>, touch: Touch) -> impl Iterator<Item = Touch> {
-    let shared = match touch.part {
-        Part::Blocks(run) => builder.shared_block(touch.object, run),
-        _ => None,
-    };
-    let shared = shared.map(|(object, run)| Touch { object, part: Part::Blocks(run) });
-    std::iter::once(touch).chain(shared)
 }

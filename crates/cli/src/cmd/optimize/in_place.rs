@@ -1,12 +1,13 @@
 //! `seekless optimize --in-place`: blocks moved within the image, step by step.
 
-use super::{E2FSCK, InlineData, OptimizeArgs, refused, scores, tabulate};
+use super::{InlineData, OptimizeArgs, scores, tabulate};
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::progress;
 use crate::say::say;
-use crate::traces;
 use clap::Args;
+use seekless_compose::rearrange::{E2FSCK, refused};
+use seekless_compose::traces;
 use seekless_device::{BlockDevice, Overlay};
 use seekless_ext::{ExtImage, Relayout, UndoDevice};
 use seekless_fs::plan::Rearrange;

@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::interrupt::uninterrupted;
 use crate::progress;
 use crate::say::say;
-use crate::traces;
+use seekless_compose::traces;
 use seekless_host::mounts::Mount;
 use seekless_images::Progress;
 use seekless_online::relayout::xfs::{Job, Outcome, Target};

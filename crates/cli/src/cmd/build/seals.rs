@@ -1,0 +1,31 @@
+//! Files that are sealed by fs-verity.
+
+use super::{BuildArgs, Family};
+use crate::failure::Failure;
+use seekless_ext::{BuildOptions, Common};
+use seekless_fs::inode_flag;
+use seekless_fs::source::Source;
+
+impl BuildArgs {
+    /// The options with `verity`, where files of the source are sealed by fs-verity and nothing
+    /// speaks against it.
+    pub(super) fn with_seals(
+        &self,
+        source: &dyn Source,
+        options: &BuildOptions,
+    ) -> Result<BuildOptions, Failure> {
+        let mut options = options.clone();
+        let nodes = source.tree().nodes();
+        let is_sealed = nodes.iter().any(|node| node.flags & inode_flag::VERITY != 0);
+        let list = self.features.as_deref().unwrap_or_default();
+        let is_excluded = list.split([',', ' ']).any(|name| matches!(name, "^verity" | "none"));
+        if is_sealed && self.format == Family::Ext4 && !is_excluded {
+            let with = options.features.apply("verity")?;
+            let common = Common::of(&self.compat)?;
+            if common.check(with).is_ok() {
+                options.features = with;
+            }
+        }
+        Ok(options)
+    }
+}

@@ -1,0 +1,169 @@
+//! An image of a source in each of the formats, laid out by what traces touch.
+
+use crate::names::Names;
+use crate::write::{Destination, write_built};
+use crate::{flags, wrong};
+use seekless_ext as ext;
+use seekless_fat::{self as fat, Lost};
+use seekless_ffs as ufs;
+use seekless_fs::FsError;
+use seekless_fs::plan::ObjectId;
+use seekless_fs::source::Source;
+use seekless_images::{Error, Progress};
+use seekless_layout::by_path;
+use seekless_layout::planner::{self, Part, Touch};
+use seekless_layout::trace::Event;
+use seekless_units::ByteLen;
+use tracing::warn;
+
+/// What an image is made of, and where it is written.
+#[derive(Clone, Copy)]
+pub struct Build<'a> {
+    /// Its contents.
+    pub source: &'a dyn Source,
+    /// The source's name in errors.
+    pub name: &'a str,
+    /// What is accessed goes first, in this order.
+    pub traces: &'a [Vec<Event>],
+    /// What the hot part is aligned to.
+    pub chunk: ByteLen,
+    /// Where it is written.
+    pub destination: Destination<'a>,
+    /// Is told how far the work is.
+    pub progress: &'a dyn Progress,
+}
+
+impl Build<'_> {
+    /// Writes an ext image; its length.
+    ///
+    /// # Errors
+    /// Options that contradict the source ([`ErrorKind::Usage`](seekless_images::ErrorKind)),
+    /// contents that do not fit, what the source and the device give.
+    pub fn ext(&self, options: &ext::BuildOptions) -> Result<ByteLen, Error> {
+        flags::warn_of_lost(self.source, ext::kept_flags(options.features));
+        let builder = ext::Builder::new(self.source, options).map_err(|error| self.about(error))?;
+        let touches = self.touches(options.block_size);
+        let plan = planner::plan(
+            builder.demand(),
+            &builder.space(),
+            &touches,
+            self.align(options.block_size),
+        );
+        let plan = plan.map_err(|error| self.about(error))?;
+        write_built(&builder, &plan, &self.name, self.destination, self.progress)
+    }
+
+    /// Writes a UFS image; its length.
+    ///
+    /// # Errors
+    /// As [`Build::ext`].
+    pub fn ufs(&self, options: &ufs::BuildOptions) -> Result<ByteLen, Error> {
+        flags::warn_of_lost(self.source, ufs::KEPT_FLAGS);
+        let block_size = options.make.block_size;
+        let mut touches = self.touches(block_size);
+        let read = |touch: &Touch| matches!(touch.part, Part::Blocks(_)).then_some(touch.object);
+        let hot: Vec<ObjectId> = touches.iter().filter_map(read).collect();
+        let builder =
+            ufs::Builder::new(self.source, options, &hot).map_err(|error| self.about(error))?;
+        touches = touches.into_iter().flat_map(|touch| with_shared(&builder, touch)).collect();
+        let align = self.align(block_size);
+        let plan = planner::plan(builder.demand(), &builder.space(), &touches, align);
+        let plan = plan.map_err(|error| self.about(error))?;
+        write_built(&builder, &plan, &self.name, self.destination, self.progress)
+    }
+
+    /// Writes a FAT image; its length.
+    ///
+    /// # Errors
+    /// As [`Build::ext`].
+    pub fn fat(&self, options: &fat::BuildOptions) -> Result<ByteLen, Error> {
+        let builder = fat::Builder::new(self.source, options).map_err(|error| self.about(error))?;
+        if let Some(clusters) = builder.ambiguous_clusters() {
+            warn_of_width(clusters);
+        }
+        if let Some(lost) = in_words(&builder.lost()) {
+            warn!("{lost}");
+        }
+        flags::warn_of_lost(self.source, 0);
+        let touches = self.touches_without_case(builder.block_size());
+        let align = self.align(builder.block_size());
+        let plan = planner::plan(builder.demand(), &builder.space(), &touches, align);
+        let plan = plan.map_err(|error| self.about(error))?;
+        write_built(&builder, &plan, &self.name, self.destination, self.progress)
+    }
+
+    fn about(&self, error: FsError) -> Error {
+        wrong(error).about(self.name)
+    }
+
+    /// Blocks of a chunk.
+    fn align(&self, block_size: u32) -> u64 {
+        (self.chunk.get() / u64::from(block_size)).max(1)
+    }
+
+    /// What the traces touch, in order.
+    fn touches(&self, unit: u32) -> Vec<Touch> {
+        let tree = self.source.tree();
+        self.traces.iter().flat_map(|events| by_path::touches(events, tree, unit)).collect()
+    }
+
+    /// The same. A trace of a FAT volume may have names in another case than the source.
+    fn touches_without_case(&self, unit: u32) -> Vec<Touch> {
+        let mut names = Names::new(self.source.tree());
+        let mut touches = Vec::new();
+        for events in self.traces {
+            let mut events = events.clone();
+            for event in &mut events {
+                event.path = names.in_source(&event.path);
+            }
+            touches.extend(by_path::touches(&events, self.source.tree(), unit));
+        }
+        touches
+    }
+}
+
+/// A touch, and that of the block in which another file has its last fragments.
+fn with_shared(builder: &ufs::Builder<'_>, touch: Touch) -> impl Iterator<Item = Touch> {
+    let shared = match touch.part {
+        Part::Blocks(run) => builder.shared_block(touch.object, run),
+        _ => None,
+    };
+    let shared = shared.map(|(object, run)| Touch { object, part: Part::Blocks(run) });
+    std::iter::once(touch).chain(shared)
+}
+
+/// What was lost, in words; `None` for nothing.
+fn in_words(lost: &Lost) -> Option<String> {
+    let counted = |count: u64, one: &str, many: &str| match count {
+        0 => None,
+        1 => Some(format!("1 {one}")),
+        _ => Some(format!("{count} {many}")),
+    };
+    let parts: Vec<String> = [
+        counted(lost.owners, "owner", "owners"),
+        counted(lost.modes, "mode", "modes"),
+        counted(lost.xattrs, "file's extended attributes", "files' extended attributes"),
+        counted(lost.symlinks, "symlink", "symlinks"),
+        counted(lost.devices, "device, FIFO or socket", "devices, FIFOs and sockets"),
+        counted(lost.names, "file with an impossible name", "files with impossible names"),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    let mut text = match parts.is_empty() {
+        true => String::new(),
+        false => format!("dropped: {}", parts.join(", ")),
+    };
+    if let Some(links) = counted(lost.links, "hard link", "hard links") {
+        let gap = if text.is_empty() { "" } else { "; " };
+        text += &format!("{gap}{links} became files of their own");
+    }
+    (!text.is_empty()).then_some(text)
+}
+
+/// Warns of a FAT32 volume with few clusters.
+pub fn warn_of_width(clusters: u32) {
+    warn!(
+        "{clusters} clusters are fewer than the 65525 of FAT32: systems that go by their number take the volume for FAT16 or FAT12"
+    );
+}

@@ -1,0 +1,76 @@
+//! Whether an image is in order, and its repair, whatever its format.
+
+use seekless_formats::{FAT, FFS, Known, LostChains, to_check};
+use seekless_fs::FsError;
+use seekless_fs::check::{Outcome, Repaired, Report};
+use seekless_images::{Error, FORMATS, Place, refuse_others};
+use std::path::Path;
+
+/// What is done besides looking.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// Nothing.
+    Check,
+    /// What a crash may leave is repaired; where anything else is found, nothing is written.
+    Preen,
+    /// Everything is repaired.
+    Repair,
+}
+
+/// What was found, and what became of it.
+pub struct Examined {
+    /// The format as which the image was checked.
+    pub format: &'static Known,
+    /// The findings.
+    pub report: Report,
+    /// The state of the image now.
+    pub outcome: Outcome,
+    /// Writes that a repair made.
+    pub writes: u64,
+}
+
+/// Checks an image, and repairs it if that is said. `lost` is for FAT: what becomes of clusters
+/// that no file has.
+///
+/// # Errors
+/// [`ErrorKind::Usage`](seekless_images::ErrorKind) for `lost` with another format,
+/// [`ErrorKind::Unsupported`](seekless_images::ErrorKind) for what is no image or is not written,
+/// [`ErrorKind::Corrupt`](seekless_images::ErrorKind) where not even a superblock can be read,
+/// [`ErrorKind::System`](seekless_images::ErrorKind), also for an image that is to be repaired
+/// and is in use.
+pub fn examine(
+    path: &Path,
+    place: &Place,
+    mode: Mode,
+    lost: Option<LostChains>,
+) -> Result<Examined, Error> {
+    let device = match mode {
+        Mode::Check => seekless_images::device(path, place)?,
+        Mode::Preen | Mode::Repair => seekless_images::device_locked(path, place)?,
+    };
+    let format = to_check(device.as_ref());
+    if lost.is_some() && !format.is(&FAT) {
+        return Err(Error::usage("--lost is for FAT images"));
+    }
+    // With neither a superblock nor a copy of one, which UFS looks for, it may be something
+    // else.
+    let about = |error: FsError| {
+        let may_be_other = format.is(&FFS) && matches!(error, FsError::Corrupt { .. });
+        match refuse_others(path, device.as_ref(), FORMATS, "") {
+            Err(error) if may_be_other => error,
+            _ => Error::from(error).about(path.display()),
+        }
+    };
+    let lost = lost.unwrap_or(LostChains::ByMark);
+    let repaired = match mode {
+        Mode::Check => {
+            let report = (format.check)(device.clone()).map_err(about)?;
+            let outcome = if report.is_clean() { Outcome::Clean } else { Outcome::Left };
+            return Ok(Examined { format, report, outcome, writes: 0 });
+        }
+        Mode::Preen => (format.preen)(device.clone(), lost).map_err(about)?,
+        Mode::Repair => (format.repair)(device.clone(), lost).map_err(about)?,
+    };
+    let Repaired { report, outcome, writes, .. } = repaired;
+    Ok(Examined { format, report, outcome, writes })
+}

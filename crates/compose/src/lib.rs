@@ -1,0 +1,40 @@
+//! Images made of sources: a source is opened by path, its layout is decided by what traces of
+//! accesses touch, and it is written as an image of any format.
+//!
+//! - [`sources`]: directories, archives, container images and images, one over another
+//! - [`traces`]: traces by path
+//! - [`build`]: an image in each of the formats; [`mod@write`]: where it is written
+//! - [`rearrange`]: an image laid out anew
+//! - [`check`]: whether an image is in order
+//!
+//! Warnings are events of `tracing`. Nothing is printed, and the environment is not read.
+//!
+//! ```
+//! use seekless_compose::sources::{self, Purpose, SourceOptions};
+//! use std::path::Path;
+//!
+//! let purpose = Purpose::Build { latest: None };
+//! let error = sources::open(Path::new("/nowhere"), &SourceOptions::default(), purpose);
+//! assert!(error.is_err());
+//! ```
+
+pub mod build;
+pub mod check;
+mod flags;
+mod names;
+pub mod rearrange;
+pub mod sources;
+pub mod traces;
+pub mod write;
+
+use seekless_fs::FsError;
+use seekless_images::Error;
+
+/// The error of options that contradict each other or that a source cannot have.
+#[must_use]
+pub fn wrong(error: FsError) -> Error {
+    match error {
+        FsError::Invalid(why) => Error::usage(why),
+        other => Error::from(other),
+    }
+}

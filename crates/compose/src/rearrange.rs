@@ -1,0 +1,234 @@
+//! An image laid out anew by what traces touch, in a second image.
+
+use crate::write::{Destination, write_built};
+use seekless_device::{BlockDevice, DeviceError};
+use seekless_ext::{BuildOptions, Builder, ExtImage};
+use seekless_fat::FatImage;
+use seekless_fs::format::{Format, OpenOptions, Probe};
+use seekless_fs::plan::{ObjectId, Rearrange, Run};
+use seekless_fs::{FsError, Inspect};
+use seekless_images::target::{Target, copy_of_table, copy_range};
+use seekless_images::{Error, Place, Progress, refuse_others};
+use seekless_layout::planner::{self, Part};
+use seekless_layout::replay::{Replayed, add_symlinks};
+use seekless_source::{ImageSource, TreeOptions};
+use seekless_units::{ByteLen, Lbn};
+use std::path::Path;
+use std::sync::Arc;
+use tracing::warn;
+
+/// An image that can be rearranged.
+pub enum Opened {
+    /// ext2, ext3 or ext4.
+    Ext(Arc<ExtImage>),
+    /// FAT.
+    Fat(Box<FatImage>),
+}
+
+impl Opened {
+    fn new(device: Arc<dyn BlockDevice>, options: OpenOptions) -> Result<Self, FsError> {
+        let is_ext = (seekless_ext::FORMAT.probe)(device.as_ref()) != Probe::No;
+        if !is_ext && (seekless_fat::FORMAT.probe)(device.as_ref()) != Probe::No {
+            return Ok(Self::Fat(Box::new(FatImage::open(device, options)?)));
+        }
+        Ok(Self::Ext(Arc::new(ExtImage::open(device, options)?)))
+    }
+
+    /// What is in it.
+    #[must_use]
+    pub fn inspect(&self) -> &dyn Inspect {
+        match self {
+            Self::Ext(image) => image.as_ref(),
+            Self::Fat(image) => image.as_ref(),
+        }
+    }
+}
+
+/// The formats that can be rearranged.
+const FORMATS: &[Format] = &[seekless_ext::FORMAT, seekless_fat::FORMAT];
+
+/// Opens an image that nobody changes.
+///
+/// # Errors
+/// As [`seekless_images::open`], and [`ErrorKind::Unsupported`](seekless_images::ErrorKind) for
+/// other formats.
+pub fn open(path: &Path, place: &Place, options: OpenOptions) -> Result<Opened, Error> {
+    seekless_images::in_use::refuse(path)?;
+    let device = seekless_images::device(path, place)?;
+    let only = "optimize rearranges ext2, ext3, ext4 and FAT images";
+    refuse_others(path, device.as_ref(), FORMATS, only)?;
+    Opened::new(device, options).map_err(|error| Error::from(error).about(path.display()))
+}
+
+/// What is rearranged, and where the new image goes.
+#[derive(Clone, Copy)]
+pub struct Rearrangement<'a> {
+    /// The old image.
+    pub image: &'a Path,
+    /// Where in it the file system is; the rest of the disk is copied.
+    pub place: &'a Place,
+    /// The new image.
+    pub target: &'a Target,
+    /// The new image's name in errors.
+    pub written: &'a Path,
+    /// What the hot part is aligned to.
+    pub chunk: ByteLen,
+    /// Is told how far the work is.
+    pub progress: &'a dyn Progress,
+}
+
+impl Rearrangement<'_> {
+    /// Writes the same file system with its parts in another order.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`](seekless_images::ErrorKind) for an image that is damaged, what the
+    /// devices give.
+    pub fn rearrange(&self, opened: &Opened, replays: &mut [Replayed]) -> Result<(), Error> {
+        match opened {
+            Opened::Ext(image) => {
+                let relayout = seekless_ext::Relayout::new(image)
+                    .map_err(|error| self.refused(error, E2FSCK))?;
+                add_symlinks(image.as_ref(), replays).map_err(|error| self.about(error))?;
+                self.write(&relayout, image.geometry().block_size, replays)
+            }
+            Opened::Fat(image) => {
+                let relayout = seekless_fat::Relayout::new(image).map_err(|error| {
+                    self.refused(error, "repair it with seekless check -y first")
+                })?;
+                self.write(&relayout, image.geometry().block_size, replays)
+            }
+        }
+    }
+
+    /// Plans where everything goes, and writes the new image.
+    fn write(
+        &self,
+        relayout: &dyn Rearrange,
+        block_size: u32,
+        replays: &[Replayed],
+    ) -> Result<(), Error> {
+        let unit = relayout.cluster_blocks();
+        let touches = planner::touches(replays, &|ino| relayout.object(ino), unit);
+        let unit_bytes = u64::from(block_size) * unit;
+        let align = (self.chunk.get() / unit_bytes).max(1);
+        let plan = planner::plan(relayout.demand(), &relayout.space(), &touches, align)
+            .map_err(|error| self.about(error))?;
+        let device = self.device(relayout.size())?;
+        self.progress.begin(relayout.size());
+        let advance = |bytes| self.progress.advance(ByteLen::new(bytes));
+        relayout.write(&plan, device.as_ref(), &advance).map_err(|error| match error {
+            // Damage is found where something is read.
+            FsError::Device(DeviceError::Damaged { .. }) => self.about(error),
+            _ => Error::from(error).about(self.written.display()),
+        })?;
+        self.progress.end();
+        Ok(())
+    }
+
+    /// Writes the same tree as a file system of another shape.
+    ///
+    /// # Errors
+    /// As [`Rearrangement::rearrange`]; contents that do not fit.
+    pub fn rebuild(
+        &self,
+        image: &Arc<ExtImage>,
+        options: &BuildOptions,
+        replays: &mut [Replayed],
+    ) -> Result<(), Error> {
+        let about = |error| self.about(error);
+        image.refuse_damage().map_err(|error| self.refused(error, E2FSCK))?;
+        add_symlinks(image.as_ref(), replays).map_err(about)?;
+        let tree = ImageSource::open(image.clone(), &TreeOptions::default()).map_err(about)?;
+        let nodes = tree.nodes_by_inode().map_err(about)?;
+        let builder = Builder::new(&tree, options).map_err(about)?;
+        let object = |ino| nodes.get(&ino).map(|node| ObjectId::new(node.index() as u32));
+        let mut touches = planner::touches(replays, &object, 1);
+        for touch in &mut touches {
+            // A directory is written anew: which block a name is in now says nothing.
+            if let Part::Blocks(run) = &mut touch.part
+                && builder.demand().is_directory(touch.object)
+            {
+                *run = Run { lbn: Lbn::ZERO, len: u64::from(u32::MAX) };
+            }
+        }
+        let align = (self.chunk.get() / u64::from(builder.block_size())).max(1);
+        let plan =
+            planner::plan(builder.demand(), &builder.space(), &touches, align).map_err(about)?;
+        let place = Destination::whole(self.target);
+        write_built(&builder, &plan, &self.image.display(), place, self.progress).map(drop)
+    }
+
+    /// Where the new file system is written, which has `size` bytes. Of a disk all that is
+    /// not its partition's is copied.
+    fn device(&self, size: ByteLen) -> Result<Arc<dyn BlockDevice>, Error> {
+        if !self.place.is_part() {
+            return self.target.device(size, self.progress);
+        }
+        let old = seekless_images::device(self.image, &Place::default())?;
+        if self.target.capacity().is_some_and(|capacity| capacity > old.len())
+            && seekless_images::partition::is_gpt(old.as_ref())
+        {
+            let path = self.written.display();
+            warn!(
+                "{path}: is larger than the old disk; the second copy of the partition table lies \
+                 where that one ended, until sgdisk -e {path} moves it to the end"
+            );
+        }
+        let (start, len) = seekless_images::partition::range(self.image, &old, self.place)?;
+        let new = self.target.device(old.len(), self.progress)?;
+        let end = start.get().saturating_add(size.get());
+        let (from, to) = ((old.as_ref(), self.image), (new.as_ref(), self.written));
+        copy_range(from, to, 0, start.get())?;
+        copy_range(from, to, end, copy_of_table(old.as_ref(), start.get() + len.get()))?;
+        seekless_images::part(self.written, new, self.place)
+    }
+
+    /// The image just written, before it has its name.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Usage`](seekless_images::ErrorKind) where nothing was written; as [`open`].
+    pub fn open_written(&self) -> Result<Opened, Error> {
+        let missing = || Error::usage("nothing was written").about(self.written.display());
+        let device = seekless_images::part(
+            self.written,
+            self.target.written().ok_or_else(missing)?,
+            self.place,
+        )?;
+        Ok(Opened::new(device, OpenOptions::default())?)
+    }
+
+    /// Completes a disk when its file system is written: with the second copy of its partition
+    /// table, which would make a disk of what is not complete.
+    ///
+    /// # Errors
+    /// What the devices give.
+    pub fn complete(&self) -> Result<(), Error> {
+        let Some(new) = self.target.written().filter(|_| self.place.is_part()) else {
+            return Ok(());
+        };
+        let old = seekless_images::device(self.image, &Place::default())?;
+        let (start, len) = seekless_images::partition::range(self.image, &old, self.place)?;
+        let from = copy_of_table(old.as_ref(), start.get() + len.get());
+        let both = ((old.as_ref(), self.image), (new.as_ref(), self.written));
+        copy_range(both.0, both.1, from, old.len().get())
+    }
+
+    fn about(&self, error: FsError) -> Error {
+        Error::from(error).about(self.image.display())
+    }
+
+    fn refused(&self, error: FsError, hint: &str) -> Error {
+        refused(error, self.image, hint)
+    }
+}
+
+/// What helps where an ext image is damaged.
+pub const E2FSCK: &str = "repair it with e2fsck first";
+
+/// Why an image is not laid out anew, with what helps where it is damaged.
+#[must_use]
+pub fn refused(error: FsError, image: &Path, hint: &str) -> Error {
+    let damaged = matches!(error, FsError::Damaged { .. });
+    let error = Error::from(error).about(image.display());
+    if damaged { error.hint(hint) } else { error }
+}

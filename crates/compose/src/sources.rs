@@ -1,0 +1,177 @@
+//! Sources by path.
+
+use seekless_fs::format;
+use seekless_fs::source::Source;
+use seekless_fs::{ArchiveFault, FsError};
+use seekless_host::preloaded;
+use seekless_images::{Error, ErrorKind, FORMATS, Place, in_use};
+use seekless_source::layered::ReplacedLink;
+use seekless_source::{
+    DroppedXattrs, Excludes, IdMap, IdRange, ImageSource, MetadataCalls, Notices, OpenOptions,
+    TreeOptions, oci,
+};
+use std::path::{Path, PathBuf};
+use tracing::warn;
+
+/// How a source is opened, and what is changed on the way from it.
+#[derive(Clone, Debug)]
+pub struct SourceOptions {
+    /// Files that are left out, as lines of .gitignore.
+    pub excludes: Vec<String>,
+    /// User and group of all files.
+    pub owner: Option<(u32, u32)>,
+    /// Users, mapped.
+    pub uid_map: Vec<IdRange>,
+    /// Groups, mapped.
+    pub gid_map: Vec<IdRange>,
+    /// Whether a directory is left at the borders of its file system.
+    pub one_file_system: bool,
+    /// The platform of a container image.
+    pub platform: Option<oci::Platform>,
+    /// The tag of a container image, where there are several.
+    pub tag: Option<String>,
+    /// Extended attributes that are left out.
+    pub dropped: DroppedXattrs,
+    /// Where in a disk the source is.
+    pub place: Place,
+    /// How an image is opened.
+    pub image: format::OpenOptions,
+    /// Where archives are unpacked that cannot be read in place.
+    pub temp_dir: PathBuf,
+}
+
+impl Default for SourceOptions {
+    /// Everything as it is; `/var/tmp`, since `/tmp` is often in memory and an unpacked archive
+    /// is large.
+    fn default() -> Self {
+        Self {
+            excludes: Vec::new(),
+            owner: None,
+            uid_map: Vec::new(),
+            gid_map: Vec::new(),
+            one_file_system: false,
+            platform: None,
+            tag: None,
+            dropped: DroppedXattrs::default(),
+            place: Place::default(),
+            image: format::OpenOptions::default(),
+            temp_dir: PathBuf::from("/var/tmp"),
+        }
+    }
+}
+
+/// What a source is opened for.
+#[derive(Clone, Copy, Debug)]
+pub enum Purpose {
+    /// An image is made of it, in which nothing is later than this time, in seconds since 1970.
+    Build {
+        /// The latest time.
+        latest: Option<i64>,
+    },
+    /// It is only listed, names as they are stored.
+    List,
+}
+
+/// Opens a directory, archive (`-`: standard input), container image or image.
+///
+/// # Errors
+/// [`ErrorKind::Usage`] for options that are wrong, [`ErrorKind::Unsupported`] for what is no
+/// source, [`ErrorKind::Corrupt`] for one that is damaged, [`ErrorKind::System`].
+pub fn open(
+    path: &Path,
+    options: &SourceOptions,
+    purpose: Purpose,
+) -> Result<Box<dyn Source + Send>, Error> {
+    look(path, purpose)?;
+    let opening = opening(options, purpose)?;
+    if options.place.is_part() {
+        let image = seekless_images::open(path, &options.place, options.image)?;
+        let source = ImageSource::open(image, &opening.tree);
+        let about = |error: FsError| Error::from(error).about(path.display());
+        return Ok(Box::new(source.map_err(about)?));
+    }
+    let opened = seekless_source::open(path, &opening);
+    opened.map_err(|error| seekless_images::partitions_of(path).unwrap_or_else(|| failed(error)))
+}
+
+/// Opens what an image is made of: a source, or several over one another, the first at
+/// the bottom.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_layers(
+    paths: &[PathBuf],
+    options: &SourceOptions,
+    purpose: Purpose,
+) -> Result<Box<dyn Source + Send>, Error> {
+    if let [path] = paths {
+        return open(path, options, purpose);
+    }
+    if options.place.is_part() {
+        return Err(Error::usage("--partition and --offset take one source"));
+    }
+    paths.iter().try_for_each(|path| look(path, purpose))?;
+    let opening = opening(options, purpose)?;
+    let layered = seekless_source::open_layers(paths, &opening).map_err(failed)?;
+    for ReplacedLink { by, path } in layered.replaced_links() {
+        let path = String::from_utf8_lossy(path);
+        warn!("{by}: the directory /{path} replaces a symlink of an earlier source");
+    }
+    Ok(Box::new(layered))
+}
+
+/// Looks whether a device may change while it is read.
+fn look(path: &Path, purpose: Purpose) -> Result<(), Error> {
+    match purpose {
+        Purpose::Build { .. } => in_use::refuse(path),
+        Purpose::List => {
+            in_use::warn(path);
+            Ok(())
+        }
+    }
+}
+
+fn opening(options: &SourceOptions, purpose: Purpose) -> Result<OpenOptions<'static>, Error> {
+    let (clamp_mtime, raw_names) = match purpose {
+        Purpose::Build { latest } => (latest, false),
+        Purpose::List => (None, true),
+    };
+    let tree = TreeOptions {
+        excludes: Excludes::new(&options.excludes).map_err(Error::usage)?,
+        owner: options.owner,
+        uid_map: IdMap::new(options.uid_map.clone()),
+        gid_map: IdMap::new(options.gid_map.clone()),
+        clamp_mtime,
+        one_file_system: options.one_file_system,
+        raw_names,
+        calls: match preloaded::library() {
+            None => MetadataCalls::System,
+            Some(_) if preloaded::IS_DYNAMIC => MetadataCalls::Libc(preloaded::xattrs),
+            Some(library) => MetadataCalls::Impossible(library),
+        },
+        notices: Notices(|text| warn!("{text}")),
+        dropped: options.dropped.clone(),
+    };
+    Ok(OpenOptions {
+        tree,
+        temp_dir: options.temp_dir.clone(),
+        formats: FORMATS,
+        image: options.image,
+        choice: oci::Choice { platform: options.platform.clone(), tag: options.tag.clone() },
+    })
+}
+
+fn failed(error: FsError) -> Error {
+    match &error {
+        // What has no first header was never an archive.
+        FsError::Archive {
+            offset: 0,
+            fault: ArchiveFault::Checksum | ArchiveFault::Zeros | ArchiveFault::Truncated,
+            ..
+        } => Error::new(
+            ErrorKind::Unsupported,
+            format!("{error}: neither a directory, a tar archive, an OCI layout nor a known image"),
+        ),
+        _ => Error::from(error),
+    }
+}

@@ -1,0 +1,338 @@
+//! Making an image.
+
+use crate::{Error, Image, Progress, Trace};
+use seekless_compose::build::Build as Composition;
+use seekless_compose::sources::{self, Purpose, SourceOptions};
+use seekless_compose::write::Destination;
+use seekless_compose::wrong;
+use seekless_ext::Features;
+use seekless_fat::FatWidth;
+use seekless_ffs::Version;
+use seekless_fs::Timestamp;
+use seekless_fs::plan::Spare;
+use seekless_images::{Target, Unwatched};
+use seekless_units::ByteLen;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The format of an image.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub enum Format {
+    /// As mke2fs makes it.
+    Ext2,
+    /// As mke2fs makes it.
+    Ext3,
+    /// As mke2fs makes it.
+    #[default]
+    Ext4,
+    /// As newfs makes it.
+    Ufs1,
+    /// As newfs makes it.
+    Ufs2,
+    /// FAT12, FAT16 or FAT32, whichever mkfs.fat chooses for the size. Owners, modes and
+    /// symlinks, which FAT does not have, are an error unless [`Build::lossy`] is given.
+    Fat,
+    /// FAT32.
+    Fat32,
+}
+
+/// An image in the making. The same source gives the same bytes.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use seekless::{Build, Format};
+///
+/// # let work = tempfile::tempdir()?;
+/// # let (tree, path) = (work.path().join("tree"), work.path().join("disk.img"));
+/// # std::fs::create_dir(&tree)?;
+/// # std::fs::write(tree.join("hello"), "world")?;
+/// // Of several sources each is laid over those before it.
+/// let built = Build::of([&tree])
+///     .format(Format::Ufs2)
+///     .label("data")
+///     .size(16 << 20)
+///     .exclude("*.tmp")
+///     .write(&path)?;
+/// assert_eq!(built.len, 16 << 20);
+/// assert_eq!(seekless::open(&path)?.volume().label, "data");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Build {
+    sources: Vec<PathBuf>,
+    options: SourceOptions,
+    format: Format,
+    size: Option<u64>,
+    free: u64,
+    label: String,
+    uuid: Option<[u8; 16]>,
+    features: String,
+    made: Option<i64>,
+    is_lossy: bool,
+    traces: Vec<Trace>,
+    chunk: u64,
+    replaces: bool,
+    progress: Arc<dyn Progress>,
+}
+
+/// An image that was made.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Built {
+    /// Bytes of the image.
+    pub len: u64,
+    /// Bytes of its blocks that are in use.
+    pub used: u64,
+    /// Files of all kinds in it, the root included, each once; an empty `lost+found` is none.
+    pub files: u64,
+    /// Its UUID; zeros where the format has none.
+    pub uuid: String,
+}
+
+impl Build {
+    /// An image of these sources: directories, tar archives (plain, gzip, zstd, xz, bzip2),
+    /// container images (OCI layouts, `docker save`, skopeo's `dir:`) and images.
+    pub fn of<P: AsRef<Path>>(sources: impl IntoIterator<Item = P>) -> Self {
+        Self {
+            sources: sources.into_iter().map(|path| path.as_ref().to_path_buf()).collect(),
+            options: SourceOptions::default(),
+            format: Format::default(),
+            size: None,
+            free: 0,
+            label: String::new(),
+            uuid: None,
+            features: String::new(),
+            made: None,
+            is_lossy: false,
+            traces: Vec::new(),
+            chunk: 512 << 10,
+            replaces: false,
+            progress: Arc::new(Unwatched),
+        }
+    }
+
+    /// The format; ext4 without one.
+    #[must_use]
+    pub fn format(mut self, format: Format) -> Self {
+        self.format = format;
+        self
+    }
+
+    /// The length of the image, in bytes; without one it is as small as its contents allow.
+    #[must_use]
+    pub fn size(mut self, bytes: u64) -> Self {
+        self.size = Some(bytes);
+        self
+    }
+
+    /// Bytes that are free, where no size is given.
+    #[must_use]
+    pub fn free(mut self, bytes: u64) -> Self {
+        self.free = bytes;
+        self
+    }
+
+    /// The label: at most 16 bytes, 31 for UFS, 11 characters for FAT.
+    #[must_use]
+    pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.label = label.into();
+        self
+    }
+
+    /// The UUID of an ext image; without one it is derived from the contents.
+    #[must_use]
+    pub fn uuid(mut self, uuid: [u8; 16]) -> Self {
+        self.uuid = Some(uuid);
+        self
+    }
+
+    /// Features of an ext image besides those of its format, or without them, as for `mke2fs
+    /// -O`: `^has_journal,quota`.
+    #[must_use]
+    pub fn features(mut self, list: impl Into<String>) -> Self {
+        self.features = list.into();
+        self
+    }
+
+    /// The time at which the image was made, in seconds since 1970, as `SOURCE_DATE_EPOCH`: no
+    /// file in it is later. Without one it is the latest time in the sources.
+    #[must_use]
+    pub fn made_at(mut self, seconds: i64) -> Self {
+        self.made = Some(seconds);
+        self
+    }
+
+    /// Leaves out files, by a line as in .gitignore; of several, the last that matches decides.
+    #[must_use]
+    pub fn exclude(mut self, pattern: impl Into<String>) -> Self {
+        self.options.excludes.push(pattern.into());
+        self
+    }
+
+    /// Gives all files to this user and group.
+    #[must_use]
+    pub fn owner(mut self, uid: u32, gid: u32) -> Self {
+        self.options.owner = Some((uid, gid));
+        self
+    }
+
+    /// The container image that is meant of several, by its tag.
+    #[must_use]
+    pub fn tag(mut self, tag: impl Into<String>) -> Self {
+        self.options.tag = Some(tag.into());
+        self
+    }
+
+    /// Leaves out what FAT cannot have, and warns of it: owners, modes, symlinks, devices, extended
+    /// attributes, names that it cannot spell. Further names of a file become files of their own.
+    #[must_use]
+    pub fn lossy(mut self) -> Self {
+        self.is_lossy = true;
+        self
+    }
+
+    /// Lays out what a trace reads first, in the order in which it is read; a trace that is given
+    /// later goes behind.
+    #[must_use]
+    pub fn trace(mut self, trace: Trace) -> Self {
+        self.traces.push(trace);
+        self
+    }
+
+    /// Bytes of the unit in which a lazily loaded volume is fetched: what traces read begins at a
+    /// multiple of it. 512 KiB without one.
+    #[must_use]
+    pub fn chunk(mut self, bytes: u64) -> Self {
+        self.chunk = bytes;
+        self
+    }
+
+    /// Replaces a file that is there, or what a block device contains.
+    #[must_use]
+    pub fn replace(mut self) -> Self {
+        self.replaces = true;
+        self
+    }
+
+    /// Tells this how far the work is.
+    #[must_use]
+    pub fn progress(mut self, progress: Arc<dyn Progress>) -> Self {
+        self.progress = progress;
+        self
+    }
+
+    /// Writes the image to a file, which appears when it is complete, or to a block device. Names
+    /// that end in `.qcow2` are written as qcow2 images, with `qemu-img`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Usage`](crate::ErrorKind) for options that contradict each other,
+    /// [`ErrorKind::NoSpace`](crate::ErrorKind) for contents that do not fit,
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind) for what the format does not have,
+    /// [`ErrorKind::Corrupt`](crate::ErrorKind) for a source that is damaged, with the place,
+    /// [`ErrorKind::System`](crate::ErrorKind) also for a file that is there.
+    pub fn write(&self, path: impl AsRef<Path>) -> Result<Built, Error> {
+        let path = path.as_ref();
+        let options = self.settings()?;
+        let target = Target::create(path, self.replaces, None)?;
+        target.refuse_source(&self.sources)?;
+        let mut opening = self.options.clone();
+        let is_fat = matches!(options, Settings::Fat(_));
+        opening.dropped.all |= is_fat && self.is_lossy;
+        let purpose = Purpose::Build { latest: self.made };
+        let source = sources::open_layers(&self.sources, &opening, purpose)?;
+        let names: Vec<String> =
+            self.sources.iter().map(|path| path.display().to_string()).collect();
+        let traces: Vec<_> = self.traces.iter().map(|trace| trace.events.clone()).collect();
+        let composition = Composition {
+            source: source.as_ref(),
+            name: &names.join(", "),
+            traces: &traces,
+            chunk: ByteLen::new(self.chunk),
+            destination: Destination::whole(&target),
+            progress: self.progress.as_ref(),
+        };
+        let len = match &options {
+            Settings::Ext(options) => composition.ext(options)?,
+            Settings::Ufs(options) => composition.ufs(options)?,
+            Settings::Fat(options) => composition.fat(options)?,
+        };
+        target.finish()?;
+        let image: Image = crate::open(path)?;
+        let shape = image.volume();
+        let used = (shape.blocks - shape.free_blocks) * u64::from(shape.block_size);
+        Ok(Built { len: len.get(), used, files: image.files()?, uuid: shape.uuid })
+    }
+
+    fn settings(&self) -> Result<Settings, Error> {
+        if self.chunk == 0 {
+            return Err(Error::usage("a chunk of 0 bytes"));
+        }
+        let is_ext = matches!(self.format, Format::Ext2 | Format::Ext3 | Format::Ext4);
+        if !is_ext && (self.uuid.is_some() || !self.features.is_empty()) {
+            return Err(Error::usage("a UUID and features are those of ext images"));
+        }
+        let size = self.size.map(ByteLen::new);
+        let spare = Spare { bytes: ByteLen::new(self.free), share: 0 };
+        let made = self.made.map(|secs| Timestamp { secs, nanos: 0 });
+        let label = self.label.clone().into_bytes();
+        let ext = |base: Features| -> Result<Settings, Error> {
+            let options = seekless_ext::BuildOptions {
+                size,
+                spare,
+                features: base.apply(&self.features).map_err(wrong)?,
+                label: label.clone(),
+                uuid: self.uuid,
+                made,
+                ..seekless_ext::BuildOptions::default()
+            };
+            options.check().map_err(wrong)?;
+            Ok(Settings::Ext(options))
+        };
+        let ufs = |version: Version| -> Result<Settings, Error> {
+            let mut options = seekless_ffs::BuildOptions::new(version);
+            options.make.label = label.clone();
+            options.make.size = size.unwrap_or_default();
+            (options.is_fitted, options.spare, options.made) = (size.is_none(), spare, made);
+            options.check().map_err(wrong)?;
+            Ok(Settings::Ufs(options))
+        };
+        let fat = |width: Option<FatWidth>| -> Result<Settings, Error> {
+            let mut make = seekless_fat::MakeOptions::new(width, size.unwrap_or_default());
+            make.label = label.clone();
+            let mut options = seekless_fat::BuildOptions::new(make);
+            (options.is_fitted, options.spare, options.made) = (size.is_none(), spare, made);
+            if self.is_lossy {
+                options.losses = seekless_fat::Losses {
+                    owners: true,
+                    modes: true,
+                    links: true,
+                    symlinks: true,
+                    devices: true,
+                    xattrs: true,
+                    names: true,
+                };
+            }
+            options.check().map_err(wrong)?;
+            Ok(Settings::Fat(options))
+        };
+        match self.format {
+            Format::Ext2 => ext(Features::EXT2),
+            Format::Ext3 => ext(Features::EXT3),
+            Format::Ext4 => ext(Features::EXT4),
+            Format::Ufs1 => ufs(Version::Ufs1),
+            Format::Ufs2 => ufs(Version::Ufs2),
+            Format::Fat => fat(None),
+            Format::Fat32 => fat(Some(FatWidth::Fat32)),
+        }
+    }
+}
+
+/// The options of each family.
+enum Settings {
+    Ext(seekless_ext::BuildOptions),
+    Ufs(seekless_ffs::BuildOptions),
+    Fat(seekless_fat::BuildOptions),
+}

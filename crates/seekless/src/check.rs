@@ -1,0 +1,174 @@
+//! Whether an image is in order.
+
+use crate::Error;
+use seekless_compose::check::{Examined, Mode, examine};
+use seekless_fs::check::{self, Finding as Found};
+use seekless_images::Place as Where;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+
+/// A check of an image, as fsck makes it.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use seekless::{Build, Check, Outcome};
+///
+/// # let work = tempfile::tempdir()?;
+/// # let (tree, path) = (work.path().join("tree"), work.path().join("disk.img"));
+/// # std::fs::create_dir(&tree)?;
+/// # Build::of([&tree]).write(&path)?;
+/// let checked = Check::of(&path).run()?;
+/// assert_eq!(checked.outcome, Outcome::Clean);
+///
+/// // The magic number of the superblock is damaged; a volume this small has no copy of it.
+/// let mut bytes = std::fs::read(&path)?;
+/// bytes[1024 + 0x38] = 0;
+/// std::fs::write(&path, bytes)?;
+/// assert!(Check::of(&path).run().is_err());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Check {
+    path: PathBuf,
+    place: Where,
+}
+
+/// How serious a finding is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Class {
+    /// A crash may leave it.
+    Expected,
+    /// Only damage can explain it.
+    Unexpected,
+}
+
+/// Where something was found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Place {
+    /// The structure, such as `inode`.
+    pub structure: &'static str,
+    /// Group of blocks.
+    pub group: Option<u32>,
+    /// Inode.
+    pub inode: Option<u32>,
+    /// Block.
+    pub block: Option<u64>,
+    /// Byte in the block, or in the structure.
+    pub offset: Option<u32>,
+}
+
+/// Something that is wrong.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Finding {
+    /// The code, which stays the same from version to version: `inode.block-count`.
+    pub code: &'static str,
+    /// How serious it is.
+    pub class: Class,
+    /// What is wrong, in words.
+    pub message: String,
+    /// Where.
+    pub place: Place,
+    /// Whether it was repaired.
+    pub repaired: bool,
+}
+
+/// The state of an image after a check.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// Nothing is wrong.
+    Clean,
+    /// Something was wrong; it was repaired.
+    Corrected,
+    /// Something is wrong.
+    Left,
+}
+
+/// What a check found.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Checked {
+    /// The state of the image now.
+    pub outcome: Outcome,
+    /// What was found, up to a limit.
+    pub findings: Vec<Finding>,
+    /// Findings beyond that limit.
+    pub more: u64,
+}
+
+impl Check {
+    /// A check of an image file or block device.
+    pub fn of(path: impl AsRef<Path>) -> Self {
+        Self { path: path.as_ref().to_path_buf(), place: Where::default() }
+    }
+
+    /// The partition that is meant, as in [`Open::partition`](crate::Open::partition).
+    #[must_use]
+    pub fn partition(mut self, partition: impl Into<String>) -> Self {
+        self.place.partition = Some(partition.into());
+        self
+    }
+
+    /// Looks for what is wrong; changes nothing.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind) for what is no image, [`ErrorKind::Corrupt`](crate::ErrorKind) where not even a
+    /// superblock can be read, [`ErrorKind::System`](crate::ErrorKind).
+    pub fn run(&self) -> Result<Checked, Error> {
+        self.examine(Mode::Check)
+    }
+
+    /// Repairs what a crash may leave, as `fsck -p` does: where anything else is found, nothing
+    /// is written. An interrupted repair is completed by the next one.
+    ///
+    /// # Errors
+    /// As [`Check::run`]; an image that is mounted or in use, and a qcow2 image.
+    pub fn preen(&self) -> Result<Checked, Error> {
+        self.examine(Mode::Preen)
+    }
+
+    /// Repairs everything, as `fsck -y` does. An interrupted repair is completed by the next one.
+    ///
+    /// # Errors
+    /// As [`Check::preen`].
+    pub fn repair(&self) -> Result<Checked, Error> {
+        self.examine(Mode::Repair)
+    }
+
+    fn examine(&self, mode: Mode) -> Result<Checked, Error> {
+        let Examined { report, outcome, .. } = examine(&self.path, &self.place, mode, None)?;
+        let outcome = match outcome {
+            check::Outcome::Clean => Outcome::Clean,
+            check::Outcome::Corrected => Outcome::Corrected,
+            check::Outcome::Left => Outcome::Left,
+        };
+        let findings = report.findings.iter().map(Finding::from).collect();
+        Ok(Checked { outcome, findings, more: report.more })
+    }
+}
+
+impl From<&Found> for Finding {
+    fn from(found: &Found) -> Self {
+        let at = &found.location;
+        Self {
+            code: found.code,
+            class: match found.class {
+                check::Class::Expected => Class::Expected,
+                check::Class::Unexpected => Class::Unexpected,
+            },
+            message: found.what.clone(),
+            place: Place {
+                structure: at.structure,
+                group: at.group.map(|group| group.get()),
+                inode: at.ino.map(|ino| ino.get()),
+                block: at.block.map(|block| block.get()),
+                offset: at.offset,
+            },
+            repaired: found.repaired,
+        }
+    }
+}

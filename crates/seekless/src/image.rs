@@ -1,0 +1,406 @@
+//! Reading an image.
+
+use crate::{Error, Score, Trace};
+use seekless_fs::format::OpenOptions;
+use seekless_fs::inspect::{files_in, resolve, sorted_entries};
+use seekless_fs::{Attr, FileKind, FsError, Inspect, Timestamp};
+use seekless_images::Place;
+use seekless_layout::replay::Machine;
+use seekless_layout::score;
+use seekless_units::{ByteLen, Ino};
+use serde::Serialize;
+use std::collections::HashSet;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Bytes that are read of a file at once.
+const PIECE: usize = 1 << 20;
+
+/// Opens an image of ext2/3/4, UFS1/2 or FAT for reading: a file, the disk in a qcow2 image, or
+/// a block device. A journal that was not replayed is replayed in memory.
+///
+/// # Errors
+/// [`ErrorKind::Usage`](crate::ErrorKind) for a directory, [`ErrorKind::Unsupported`](crate::ErrorKind)
+/// for what is no image, [`ErrorKind::Corrupt`](crate::ErrorKind) with the place of the damage,
+/// [`ErrorKind::System`](crate::ErrorKind).
+///
+/// ```
+/// let error = seekless::open("/").err().expect("a directory is no image");
+/// assert_eq!(error.kind(), seekless::ErrorKind::Usage);
+/// ```
+pub fn open(path: impl AsRef<Path>) -> Result<Image, Error> {
+    Open::default().open(path)
+}
+
+/// How an image is opened.
+///
+/// ```no_run
+/// # fn main() -> Result<(), seekless::Error> {
+/// let image = seekless::Open::default().partition("root").open("cloud.qcow2")?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Open {
+    place: Place,
+    options: OpenOptions,
+}
+
+impl Open {
+    /// The partition that is meant: its number, name or UUID, the label of its file system, or
+    /// `root`.
+    #[must_use]
+    pub fn partition(mut self, partition: impl Into<String>) -> Self {
+        self.place.partition = Some(partition.into());
+        self
+    }
+
+    /// The byte that the file system begins with, a multiple of 512.
+    #[must_use]
+    pub fn offset(mut self, bytes: u64) -> Self {
+        self.place.offset = Some(ByteLen::new(bytes));
+        self
+    }
+
+    /// Reads past checksums that do not match.
+    #[must_use]
+    pub fn ignore_checksums(mut self) -> Self {
+        self.options.ignore_checksums = true;
+        self
+    }
+
+    /// Reads what lies on the disk, not what a replay of the journal would make of it.
+    #[must_use]
+    pub fn skip_journal(mut self) -> Self {
+        self.options.skip_journal = true;
+        self
+    }
+
+    /// Opens the image.
+    ///
+    /// # Errors
+    /// As [`open()`]; [`ErrorKind::Usage`](crate::ErrorKind) for a partition that is not there.
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Image, Error> {
+        let path = path.as_ref().to_path_buf();
+        let inner = seekless_images::open(&path, &self.place, self.options)?;
+        Ok(Image { path, inner })
+    }
+}
+
+/// An image that is read.
+pub struct Image {
+    path: PathBuf,
+    inner: Arc<dyn Inspect>,
+}
+
+/// The shape of a file system.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Volume {
+    /// `ext4`, `ufs2`, `fat32` ...
+    pub format: &'static str,
+    /// The label, as far as it is text.
+    pub label: String,
+    /// The UUID; zeros where the format has none.
+    pub uuid: String,
+    /// Bytes in a block.
+    pub block_size: u32,
+    /// Blocks in the volume.
+    pub blocks: u64,
+    /// Blocks not in use.
+    pub free_blocks: u64,
+    /// Inodes in the volume; 0 for FAT.
+    pub inodes: u32,
+    /// Inodes not in use.
+    pub free_inodes: u32,
+    /// Features, as the format's own tools name them.
+    pub features: Vec<String>,
+}
+
+/// What a file is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// A regular file.
+    Regular,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink,
+    /// A character device.
+    CharDevice,
+    /// A block device.
+    BlockDevice,
+    /// A named pipe.
+    Fifo,
+    /// A socket.
+    Socket,
+}
+
+impl From<FileKind> for Kind {
+    fn from(kind: FileKind) -> Self {
+        match kind {
+            FileKind::Regular => Self::Regular,
+            FileKind::Directory => Self::Directory,
+            FileKind::Symlink => Self::Symlink,
+            FileKind::CharDevice => Self::CharDevice,
+            FileKind::BlockDevice => Self::BlockDevice,
+            FileKind::Fifo => Self::Fifo,
+            FileKind::Socket => Self::Socket,
+        }
+    }
+}
+
+/// A time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+pub struct Time {
+    /// Seconds since 1970; negative before.
+    pub seconds: i64,
+    /// Nanoseconds within the second, below 1,000,000,000.
+    pub nanoseconds: u32,
+}
+
+impl From<Timestamp> for Time {
+    fn from(time: Timestamp) -> Self {
+        Self { seconds: time.secs, nanoseconds: time.nanos }
+    }
+}
+
+/// What an inode says of a file.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Metadata {
+    /// What it is.
+    pub kind: Kind,
+    /// The inode's number.
+    pub inode: u32,
+    /// Permission bits, with set-user-id and sticky bits.
+    pub mode: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Names that lead to it.
+    pub links: u32,
+    /// Bytes of its contents.
+    pub len: u64,
+    /// Bytes that it occupies on the disk.
+    pub occupied: u64,
+    /// When its contents were changed.
+    pub modified: Time,
+}
+
+impl From<&Attr> for Metadata {
+    fn from(attr: &Attr) -> Self {
+        Self {
+            kind: attr.kind.into(),
+            inode: attr.ino.get(),
+            mode: attr.perm,
+            uid: attr.uid,
+            gid: attr.gid,
+            links: attr.nlink,
+            len: attr.size,
+            occupied: attr.sectors * 512,
+            modified: attr.mtime.into(),
+        }
+    }
+}
+
+/// A file by a name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// Its path from the root, which has none: `etc/passwd`.
+    pub path: PathBuf,
+    /// What its inode says.
+    pub metadata: Metadata,
+}
+
+impl Image {
+    /// Where the image is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The shape of the file system.
+    #[must_use]
+    pub fn volume(&self) -> Volume {
+        let shape = self.inner.geometry();
+        Volume {
+            format: shape.format,
+            label: String::from_utf8_lossy(&shape.label).into_owned(),
+            uuid: shape.uuid_text(),
+            block_size: shape.block_size,
+            blocks: shape.blocks,
+            free_blocks: shape.free_blocks,
+            inodes: shape.inodes,
+            free_inodes: shape.free_inodes,
+            features: shape.features.clone(),
+        }
+    }
+
+    /// What the inode of a file says. Symlinks are not followed, here and below.
+    ///
+    /// # Errors
+    /// [`ErrorKind::System`](crate::ErrorKind) for a file that is not there,
+    /// [`ErrorKind::Corrupt`](crate::ErrorKind).
+    pub fn metadata(&self, path: impl AsRef<Path>) -> Result<Metadata, Error> {
+        let path = path.as_ref();
+        let attr = self.resolve(path).and_then(|ino| self.inner.attr(ino));
+        attr.map(|attr| Metadata::from(&attr)).map_err(|error| self.about(error))
+    }
+
+    /// The contents of a file; of a symlink, its target.
+    ///
+    /// # Errors
+    /// As [`Image::metadata`]; [`ErrorKind::Unsupported`](crate::ErrorKind) for what has no
+    /// contents.
+    pub fn read(&self, path: impl AsRef<Path>) -> Result<Vec<u8>, Error> {
+        self.resolve(path.as_ref())
+            .and_then(|ino| self.contents(ino))
+            .map_err(|error| self.about(error))
+    }
+
+    /// Reads a part of a file from a byte on; how much of `buf` was filled: less than all at the
+    /// end of the file only. Holes are zeros.
+    ///
+    /// # Errors
+    /// As [`Image::read`].
+    pub fn read_at(
+        &self,
+        path: impl AsRef<Path>,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> Result<usize, Error> {
+        self.resolve(path.as_ref())
+            .and_then(|ino| self.inner.read(ino, ByteLen::new(offset), buf))
+            .map_err(|error| self.about(error))
+    }
+
+    /// The extended attributes of a file with their names, sorted.
+    ///
+    /// # Errors
+    /// As [`Image::metadata`].
+    pub fn xattrs(&self, path: impl AsRef<Path>) -> Result<Vec<(OsString, Vec<u8>)>, Error> {
+        let found = self.resolve(path.as_ref()).and_then(|ino| self.inner.xattrs(ino));
+        let named = |it: seekless_fs::Xattr| (OsString::from_vec(it.name), it.value);
+        found.map(|all| all.into_iter().map(named).collect()).map_err(|error| self.about(error))
+    }
+
+    /// The names in a directory, sorted.
+    ///
+    /// # Errors
+    /// As [`Image::metadata`]; for what is no directory.
+    pub fn list(&self, path: impl AsRef<Path>) -> Result<Vec<OsString>, Error> {
+        let found = self
+            .resolve(path.as_ref())
+            .and_then(|dir| sorted_entries(self.inner.as_ref(), dir))
+            .map_err(|error| self.about(error))?;
+        Ok(found.into_iter().map(|(name, _)| OsString::from_vec(name)).collect())
+    }
+
+    /// All files by all of their names, each directory before what is in it, names sorted. A
+    /// directory that is met a second time, as in a damaged image, is not entered again.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`](crate::ErrorKind) at the first damage.
+    pub fn walk(&self) -> Result<Vec<Entry>, Error> {
+        let mut entries = Vec::new();
+        self.each(&mut |path, attr| {
+            let metadata = Metadata::from(attr);
+            entries.push(Entry { path: path.to_path_buf(), metadata });
+            Ok(())
+        })
+        .map_err(|error| self.about(error))?;
+        Ok(entries)
+    }
+
+    /// What a trace costs on the image from a cold start, under a model of Linux' page cache and
+    /// read-ahead; chunks are counted in each of these sizes, in bytes.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Usage`](crate::ErrorKind) for a chunk of no bytes,
+    /// [`ErrorKind::Corrupt`](crate::ErrorKind).
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let work = tempfile::tempdir()?;
+    /// # let (tree, path) = (work.path().join("tree"), work.path().join("disk.img"));
+    /// # std::fs::create_dir(&tree)?;
+    /// # std::fs::write(tree.join("a"), vec![1; 100_000])?;
+    /// # seekless::Build::of([&tree]).write(&path)?;
+    /// let trace = seekless::Trace::of_paths(["/a"]);
+    /// let score = seekless::open(&path)?.score(&trace, &[512 << 10])?;
+    /// assert!(score.bytes >= 100_000 && score.chunks[&(512 << 10)] >= 1);
+    /// assert!(score.missing.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn score(&self, trace: &Trace, chunks: &[u64]) -> Result<Score, Error> {
+        if chunks.contains(&0) {
+            return Err(Error::usage("a chunk of 0 bytes"));
+        }
+        let sizes: Vec<ByteLen> = chunks.iter().copied().map(ByteLen::new).collect();
+        score::score(self.inner.as_ref(), &trace.events, Machine::for_score(), &sizes)
+            .map(|(score, _)| score)
+            .map_err(|error| self.about(error))
+    }
+
+    /// Files of all kinds, the root included, each once; an empty `lost+found` in the root is none.
+    pub(crate) fn files(&self) -> Result<u64, Error> {
+        files_in(self.inner.as_ref()).map_err(|error| self.about(error))
+    }
+
+    /// Visits all files, the root left out.
+    pub(crate) fn each(
+        &self,
+        visit: &mut dyn FnMut(&Path, &Attr) -> Result<(), FsError>,
+    ) -> Result<(), FsError> {
+        let mut entered = HashSet::from([self.inner.root()]);
+        let mut pending = self.children(Path::new(""), self.inner.root())?;
+        while let Some((path, ino)) = pending.pop() {
+            let attr = self.inner.attr(ino)?;
+            visit(&path, &attr)?;
+            if attr.kind == FileKind::Directory && entered.insert(ino) {
+                pending.extend(self.children(&path, ino)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// The entries of a directory with their paths, the last name first.
+    fn children(&self, dir: &Path, ino: Ino) -> Result<Vec<(PathBuf, Ino)>, FsError> {
+        let found = sorted_entries(self.inner.as_ref(), ino)?;
+        let path = |(name, ino): (Vec<u8>, Ino)| (dir.join(OsStr::from_bytes(&name)), ino);
+        Ok(found.into_iter().rev().map(path).collect())
+    }
+
+    pub(crate) fn contents(&self, ino: Ino) -> Result<Vec<u8>, FsError> {
+        if self.inner.attr(ino)?.kind == FileKind::Symlink {
+            return self.inner.read_link(ino);
+        }
+        let mut contents = Vec::new();
+        let mut piece = vec![0; PIECE];
+        loop {
+            let len = self.inner.read(ino, ByteLen::new(contents.len() as u64), &mut piece)?;
+            contents.extend_from_slice(&piece[..len]);
+            if len < piece.len() {
+                return Ok(contents);
+            }
+        }
+    }
+
+    pub(crate) fn inspect(&self) -> &dyn Inspect {
+        self.inner.as_ref()
+    }
+
+    pub(crate) fn about(&self, error: FsError) -> Error {
+        Error::from(error).about(self.path.display())
+    }
+
+    fn resolve(&self, path: &Path) -> Result<Ino, FsError> {
+        resolve(self.inner.as_ref(), path.as_os_str().as_bytes())
+    }
+}

@@ -1,0 +1,60 @@
+//! File-system images laid out by what is read.
+//!
+//! Files that are used together drift apart on a disk. This library makes images of ext2/3/4,
+//! UFS and FAT in which what a [`Trace`] reads lies together, in the order in which it is read,
+//! and it reads, compares, checks and repairs such images. It needs no root and no kernel that
+//! knows the format.
+//!
+//! | | |
+//! |---|---|
+//! | [`open()`] | read the files of an image |
+//! | [`Build`] | make an image of directories, archives, container images and images |
+//! | [`Optimize`] | lay an image out anew |
+//! | [`Image::score`] | count the requests, seeks and chunks of a trace on an image |
+//! | [`Check`] | find what is wrong with an image, and repair it |
+//! | [`compare`] | tell in which files two images differ |
+//!
+//! ```
+//! use seekless::{Build, Format, Trace};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let work = tempfile::tempdir()?;
+//! let tree = work.path().join("tree");
+//! std::fs::create_dir_all(tree.join("etc"))?;
+//! std::fs::write(tree.join("etc/passwd"), "root:x:0:0::/:/bin/sh\n")?;
+//!
+//! // What is read first lies first.
+//! let trace = Trace::of_paths(["/etc/passwd"]);
+//! let path = work.path().join("disk.img");
+//! let built = Build::of([&tree]).format(Format::Ext4).label("root").trace(trace).write(&path)?;
+//! assert_eq!(built.files, 3);
+//!
+//! let image = seekless::open(&path)?;
+//! assert_eq!(image.read("/etc/passwd")?, b"root:x:0:0::/:/bin/sh\n");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Results are structs that serde serializes. Long work tells a [`Progress`] how far it is.
+//! Warnings are events of `tracing`. Nothing is printed, and the environment is not read: not
+//! `TMPDIR`, not `SOURCE_DATE_EPOCH`. All that is random comes from a seed, so that the same input
+//! and the same version give the same bytes.
+//!
+//! This is the one crate of the project whose interface is kept from one minor version to the
+//! next; those it is made of may change at any time.
+
+mod build;
+mod check;
+mod compare;
+mod image;
+mod optimize;
+mod trace;
+
+pub use build::{Build, Built, Format};
+pub use check::{Check, Checked, Class, Finding, Outcome, Place};
+pub use compare::{Change, Difference, compare};
+pub use image::{Entry, Image, Kind, Metadata, Open, Time, Volume, open};
+pub use optimize::{Gain, Optimize, Optimized};
+pub use seekless_images::{Error, ErrorKind, Progress};
+pub use seekless_layout::score::{Prefetch, Score, Seeks};
+pub use trace::Trace;

@@ -1,0 +1,163 @@
+//! Laying an image out anew.
+
+use crate::{Error, Progress, Score, Trace};
+use seekless_compose::rearrange::{self, Rearrangement};
+use seekless_fs::format::OpenOptions;
+use seekless_images::{Place, Target, Unwatched};
+use seekless_layout::replay::{Machine, replay_for_layout};
+use seekless_layout::score;
+use seekless_units::ByteLen;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// An image of ext2/3/4 or FAT that is to be laid out anew: what traces read is stored together,
+/// in the order of first access, of several traces what more of them read first. The new image
+/// is the same file system, with the same UUID, label, features and contents.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use seekless::{Build, Optimize, Trace, compare};
+///
+/// # let work = tempfile::tempdir()?;
+/// # let tree = work.path().join("tree");
+/// # let (old, new) = (work.path().join("old.img"), work.path().join("new.img"));
+/// # std::fs::create_dir(&tree)?;
+/// for n in 0..200 {
+///     std::fs::write(tree.join(format!("{n:03}")), vec![n as u8; 20_000])?;
+/// }
+/// Build::of([&tree]).write(&old)?;
+/// let trace = Trace::of_paths(["/150", "/003", "/077"]);
+/// let optimized = Optimize::of(&old).trace(trace).chunk(64 << 10).write(&new)?;
+/// let gain = &optimized.traces[0];
+/// assert!(gain.after.seeks < gain.before.seeks);
+/// assert!(compare(&seekless::open(&old)?, &seekless::open(&new)?)?.is_empty());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Optimize {
+    image: PathBuf,
+    place: Place,
+    traces: Vec<Trace>,
+    chunk: u64,
+    replaces: bool,
+    progress: Arc<dyn Progress>,
+}
+
+/// What a trace costs on the old image and on the new one.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Gain {
+    /// On the old image.
+    pub before: Score,
+    /// On the new image.
+    pub after: Score,
+}
+
+/// What was gained.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Optimized {
+    /// Of each trace, in the order in which they were given.
+    pub traces: Vec<Gain>,
+}
+
+impl Optimize {
+    /// An image file or block device. It is not changed.
+    pub fn of(image: impl AsRef<Path>) -> Self {
+        Self {
+            image: image.as_ref().to_path_buf(),
+            place: Place::default(),
+            traces: Vec::new(),
+            chunk: 512 << 10,
+            replaces: false,
+            progress: Arc::new(Unwatched),
+        }
+    }
+
+    /// The partition that is rearranged, as in [`Open::partition`](crate::Open::partition); the
+    /// rest of the disk is copied.
+    #[must_use]
+    pub fn partition(mut self, partition: impl Into<String>) -> Self {
+        self.place.partition = Some(partition.into());
+        self
+    }
+
+    /// A trace to lay out by. One at least is needed.
+    #[must_use]
+    pub fn trace(mut self, trace: Trace) -> Self {
+        self.traces.push(trace);
+        self
+    }
+
+    /// As [`Build::chunk`](crate::Build::chunk).
+    #[must_use]
+    pub fn chunk(mut self, bytes: u64) -> Self {
+        self.chunk = bytes;
+        self
+    }
+
+    /// Replaces a file that is there, or what a block device contains.
+    #[must_use]
+    pub fn replace(mut self) -> Self {
+        self.replaces = true;
+        self
+    }
+
+    /// Tells this how far the work is.
+    #[must_use]
+    pub fn progress(mut self, progress: Arc<dyn Progress>) -> Self {
+        self.progress = progress;
+        self
+    }
+
+    /// Writes the new image, as [`Build::write`](crate::Build::write) does.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Usage`](crate::ErrorKind) without a trace,
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind) for another format,
+    /// [`ErrorKind::Corrupt`](crate::ErrorKind) for an image that is damaged,
+    /// [`ErrorKind::NoSpace`](crate::ErrorKind), [`ErrorKind::System`](crate::ErrorKind).
+    pub fn write(&self, path: impl AsRef<Path>) -> Result<Optimized, Error> {
+        let path = path.as_ref();
+        if self.traces.is_empty() {
+            return Err(Error::usage("no trace to lay out by"));
+        }
+        if self.chunk == 0 {
+            return Err(Error::usage("a chunk of 0 bytes"));
+        }
+        let target = Target::create(path, self.replaces, None)?;
+        target.refuse_source([&self.image])?;
+        let old = rearrange::open(&self.image, &self.place, OpenOptions::default())?;
+        let block = old.inspect().geometry().block_size;
+        target.refuse_blocks(block, "a new image with larger blocks fits it")?;
+        let chunk = ByteLen::new(self.chunk);
+        let traces: Vec<_> = self.traces.iter().map(|trace| trace.events.clone()).collect();
+        let about = |error| Error::from(error).about(self.image.display());
+        let mut replays = replay_for_layout(old.inspect(), &traces).map_err(about)?;
+        let rearrangement = Rearrangement {
+            image: &self.image,
+            place: &self.place,
+            target: &target,
+            written: path,
+            chunk,
+            progress: self.progress.as_ref(),
+        };
+        rearrangement.rearrange(&old, &mut replays)?;
+        let new = rearrangement.open_written()?;
+        let scored = |image| {
+            let score = |events| {
+                score::score(image, events, Machine::for_score(), &[chunk]).map(|(score, _)| score)
+            };
+            traces.iter().map(|events| score(events)).collect::<Result<Vec<_>, _>>()
+        };
+        let before = scored(old.inspect()).map_err(about)?;
+        let after =
+            scored(new.inspect()).map_err(|error| Error::from(error).about(path.display()))?;
+        rearrangement.complete()?;
+        target.finish()?;
+        let gain = |(before, after)| Gain { before, after };
+        Ok(Optimized { traces: before.into_iter().zip(after).map(gain).collect() })
+    }
+}

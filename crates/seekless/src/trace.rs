@@ -1,0 +1,90 @@
+//! What was read, in which order.
+
+use crate::Error;
+use seekless_compose::traces;
+use seekless_images::Output;
+use seekless_layout::trace::{Event, Op, Writer};
+use seekless_units::Nanos;
+use std::ffi::OsStr;
+use std::io::BufWriter;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// The accesses of a program or a boot, in order.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use seekless::Trace;
+///
+/// let work = tempfile::tempdir()?;
+/// let path = work.path().join("boot.trace");
+/// Trace::of_paths(["/bin/sh", "/etc/profile"]).save(&path)?;
+/// let trace = Trace::load(&path)?;
+/// // Each file is opened and read.
+/// assert_eq!(trace.len(), 4);
+/// assert_eq!(trace.paths().next(), Some("/bin/sh".as_ref()));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Trace {
+    pub(crate) events: Vec<Event>,
+}
+
+impl Trace {
+    /// Loads a trace as `seekless record` and `seekless trace import` make it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind) for what is no trace or one of a later
+    /// version, [`ErrorKind::Corrupt`](crate::ErrorKind) with the number of a line that is none,
+    /// [`ErrorKind::System`](crate::ErrorKind).
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, Error> {
+        Ok(Self { events: traces::load(path.as_ref())? })
+    }
+
+    /// A trace in which files are read from beginning to end, one after the other.
+    pub fn of_paths<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Self {
+        let events = |(n, path): (u64, P)| {
+            let path = path.as_ref().as_os_str().as_bytes().to_vec();
+            // Only their order counts.
+            let at = Nanos::new(n * 1000);
+            [Event::new(at, Op::Open, path.clone()), Event::new(at, Op::Read, path)]
+        };
+        Self { events: (0..).zip(paths).flat_map(events).collect() }
+    }
+
+    /// Stores it. A file that is there is replaced when the trace is complete.
+    ///
+    /// # Errors
+    /// [`ErrorKind::System`](crate::ErrorKind), [`ErrorKind::NoSpace`](crate::ErrorKind).
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
+        let path = path.as_ref();
+        let io = |error| Error::io(path.display(), &error);
+        let output = Output::create(path, true)?;
+        let mut writer =
+            Writer::new(BufWriter::new(output.file()?), &Default::default()).map_err(io)?;
+        for event in &self.events {
+            writer.write(event).map_err(io)?;
+        }
+        writer.flush().map_err(io)?;
+        drop(writer);
+        output.finish()
+    }
+
+    /// The number of accesses.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    /// Whether nothing was accessed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+
+    /// The path of each access, in order.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.events.iter().map(|event| Path::new(OsStr::from_bytes(&event.path)))
+    }
+}
