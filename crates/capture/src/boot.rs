@@ -89,6 +89,9 @@ pub struct Boot {
 impl Boot {
     /// Begins to watch a boot from `mount`. A `detached` one tells the process that
     /// started it when it is recording.
+    ///
+    /// # Errors
+    /// `ErrorKind::Usage` for a mount of the initramfs, `ErrorKind::System`.
     pub fn new(until: Until, mount: &Mount, detached: bool) -> Result<Self, Error> {
         let now = Instant::now();
         let switch = Switch::watch()?;
@@ -115,6 +118,9 @@ impl Boot {
     }
 
     /// Whether it is over; `any` tells whether events came since the last time.
+    ///
+    /// # Errors
+    /// `ErrorKind::System`.
     pub fn poll(&mut self, signal: Option<i32>, any: bool) -> Result<Option<End>, Error> {
         if !self.ready {
             self.ready = true;

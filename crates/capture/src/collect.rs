@@ -129,6 +129,10 @@ struct Ears {
 
 impl Recorder<'_> {
     /// Records until the subject ends or a signal comes.
+    ///
+    /// # Errors
+    /// `ErrorKind::Unsupported` where the kernel has neither trace events nor fanotify,
+    /// `ErrorKind::System` without root, or where the program cannot be started.
     pub fn run(&self, whose: Whose<'_>, signals: &mut Signals) -> Result<Collected, Error> {
         let device = self.mount.device;
         let _read_ahead = self.read_ahead.set(device)?;

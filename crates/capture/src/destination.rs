@@ -13,6 +13,9 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 /// Writes the trace. A file gets its name when it is complete.
+///
+/// # Errors
+/// `ErrorKind::System`, `ErrorKind::NoSpace`.
 pub fn store(path: &Path, header: &Map<String, Value>, assembled: &Assembled) -> Result<(), Error> {
     let failed = |error| Error::io(path.display(), &error);
     if is_stdout(path) {

@@ -22,6 +22,9 @@ const RECEIPT: &str = "usr/lib/seekless/boot-recorder.receipt";
 
 /// Writes the recorder, the hooks and a receipt below `root`. `options` are those of
 /// the recorder. Where anything fails, all is as it was.
+///
+/// # Errors
+/// `ErrorKind::System`, also where something else has one of the paths.
 pub fn install(
     root: &Path,
     tool: Tool,
@@ -128,6 +131,9 @@ impl Installed {
 }
 
 /// Removes what was installed below `root`; for which tool it was.
+///
+/// # Errors
+/// `ErrorKind::System`, also where no recorder is installed.
 pub fn remove(root: &Path) -> Result<(Tool, Vec<PathBuf>), Error> {
     let Some(receipt) = receipt(root)? else {
         let message = format!("{}: no recorder of boots is installed", root.display());
@@ -157,6 +163,10 @@ pub fn remove(root: &Path) -> Result<(Tool, Vec<PathBuf>), Error> {
 }
 
 /// The tool of a system: the one asked for, or the one that is there.
+///
+/// # Errors
+/// `ErrorKind::Unsupported` where the system has not that tool, or neither; `ErrorKind::Usage`
+/// where it has both and none is asked for.
 pub fn tool_of(root: &Path, asked: Option<Tool>) -> Result<Tool, Error> {
     let there = |tool: Tool| tool.signs().iter().any(|sign| root.join(sign).exists());
     let lacking = |what: &str| {

@@ -30,6 +30,9 @@ use seekless_units::Ino;
 use std::collections::HashSet;
 
 /// The inodes of a file system that are in memory, found by dropping them.
+///
+/// # Errors
+/// `ErrorKind::System`, also without trace events.
 pub fn loaded(mount: &Mount) -> Result<HashSet<Ino>, Error> {
     let filter = Filter {
         sources: vec![tracefs::Source::Evicted],
@@ -51,6 +54,9 @@ pub fn loaded(mount: &Mount) -> Result<HashSet<Ino>, Error> {
 }
 
 /// Puts names to what was collected.
+///
+/// # Errors
+/// `ErrorKind::Corrupt` where a directory is damaged, `ErrorKind::System`.
 pub fn assemble(
     collected: Collected,
     mount: &Mount,

@@ -29,6 +29,9 @@ pub struct Names<'a> {
 impl<'a> Names<'a> {
     /// Reads the file system's own structures where we know its format; else
     /// takes the names that came with the events, or walks the mount.
+    ///
+    /// # Errors
+    /// `ErrorKind::Corrupt` where a directory is damaged, `ErrorKind::System`.
     pub fn new(mount: &'a Mount, collected: &Collected) -> Result<Self, Error> {
         if collected.source == Source::Fanotify {
             let index =

@@ -60,6 +60,9 @@ impl Subject {
     }
 
     /// Whether it is over; `any` tells whether events came since the last time.
+    ///
+    /// # Errors
+    /// `ErrorKind::System`.
     pub fn poll(&mut self, signals: &mut Signals, any: bool) -> Result<Option<End>, Error> {
         let signal = signals.pending().next();
         if let Self::Boot(boot) = self {

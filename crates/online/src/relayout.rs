@@ -147,6 +147,9 @@ impl From<Error> for Broken {
 
 impl Job<'_> {
     /// The volume as it is now.
+    ///
+    /// # Errors
+    /// `ErrorKind::Corrupt` for a volume that is damaged, `ErrorKind::System`.
     pub fn look(&self, target: &Target) -> Result<Seen, Error> {
         Seen::new(target, self.lay, self.judge, self.chunk, &self.kept)
     }
@@ -163,6 +166,9 @@ impl Job<'_> {
     }
 
     /// What would be done, without doing it.
+    ///
+    /// # Errors
+    /// `ErrorKind::Corrupt` for a volume that is damaged, `ErrorKind::System`.
     pub fn foresee(&self, target: &Target, seen: &Seen) -> Result<Outcome, Error> {
         let trial = self.trial(target, seen)?;
         let after = trial.costs(seen, self.judge, self.chunk);

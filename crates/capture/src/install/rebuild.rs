@@ -12,6 +12,10 @@ const KERNEL: [&str; 3] = ["dev", "proc", "sys"];
 
 /// Makes the initramfs of all kernels anew; false when the system below `root`,
 /// which is not the running one, lacks the program for it.
+///
+/// # Errors
+/// `ErrorKind::Unsupported` where the running system lacks the program, `ErrorKind::System`
+/// where it fails.
 pub fn rebuild(root: &Path, tool: Tool) -> Result<bool, Error> {
     let (places, args) = tool.rebuild();
     let running = is_running(root);

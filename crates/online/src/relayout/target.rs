@@ -152,6 +152,9 @@ impl Target {
     }
 
     /// Bytes in a block.
+    ///
+    /// # Errors
+    /// As [`Target::look`].
     pub fn block_size(&self) -> Result<u64, Error> {
         let image = self.look().map_err(|error| self.about(error))?;
         Ok(u64::from(image.geometry().block_size))
@@ -159,6 +162,9 @@ impl Target {
 
     /// The part of the space of ordinary users that is in use, from 0 to 1: the `Use%`
     /// of df.
+    ///
+    /// # Errors
+    /// `ErrorKind::System` where the mount is gone.
     pub fn fullness(&self) -> Result<f64, Error> {
         let stat = rustix::fs::fstatvfs(&self.on)
             .map_err(|error| Error::io(self.path.display(), &error.into()))?;
@@ -181,6 +187,9 @@ impl Target {
     /// Opens the volume for reading as the kernel has it now. Its metadata are in the
     /// cache of the device, where the kernel changes them: they are read from there, and
     /// the journal, which is older, is left alone. Checksums may be a moment behind.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`] for a volume that is damaged, [`FsError::Io`].
     pub fn look(&self) -> Result<Arc<ExtImage>, FsError> {
         let io = |source| FsError::Io { source, context: self.node.display().to_string() };
         rustix::fs::syncfs(&self.on).map_err(|error| io(error.into()))?;

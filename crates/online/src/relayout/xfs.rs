@@ -72,6 +72,9 @@ pub struct Outcome {
 
 impl Job<'_> {
     /// The volume as it is now.
+    ///
+    /// # Errors
+    /// `ErrorKind::Corrupt` for a volume that is damaged, `ErrorKind::System`.
     pub fn look(&self, target: &Target) -> Result<Seen, Error> {
         target.settle()?;
         let tree = target.look()?;
@@ -107,6 +110,9 @@ impl Job<'_> {
 
     /// What would be done if free space lies in runs that are long enough, without doing
     /// it.
+    ///
+    /// # Errors
+    /// `ErrorKind::Corrupt` for a volume that is damaged, `ErrorKind::System`.
     pub fn foresee(&self, target: &Target, seen: Seen) -> Result<Outcome, Error> {
         let bs = target.block_size();
         let (chosen, is_over) = self.chosen(target, &seen);

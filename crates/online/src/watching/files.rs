@@ -59,6 +59,9 @@ pub struct Names(HashMap<FileId, Vec<u8>>);
 impl Names {
     /// Finds the names of files: the kernel knows them while it has them in memory; else
     /// all directories of the volume are read.
+    ///
+    /// # Errors
+    /// `ErrorKind::Corrupt` where a directory is damaged, `ErrorKind::System`.
     pub fn new(target: &Target, files: impl Iterator<Item = FileId>) -> Result<Self, Error> {
         let mut names = HashMap::new();
         let mut unknown = Vec::new();

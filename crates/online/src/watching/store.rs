@@ -41,6 +41,9 @@ fn private(dir: &Path) -> io::Result<()> {
 
 impl Store {
     /// The directory of a volume below `root`, which is made if need be.
+    ///
+    /// # Errors
+    /// As [`Target::look`]; `ErrorKind::System` where the directory cannot be made.
     pub fn new(root: &Path, target: &Target) -> Result<Self, Error> {
         let image = target.look().map_err(|error| target.about(error))?;
         let uuid = image.geometry().uuid_text();
@@ -72,6 +75,9 @@ impl Store {
 
     /// Keeps others off who write here or work on the volume, until what is returned is
     /// dropped; `None` when somebody else does so.
+    ///
+    /// # Errors
+    /// `ErrorKind::System`.
     pub fn lock(&self) -> Result<Option<Lock>, Error> {
         let state = self.open()?;
         let DeviceNumber { major, minor } = self.device;
@@ -109,6 +115,9 @@ impl Store {
 
     /// What is known, for who will write it again: a state that cannot be read is put
     /// aside, and said.
+    ///
+    /// # Errors
+    /// `ErrorKind::System`, also where the state cannot be put aside.
     pub fn load(&self, rules: Rules) -> Result<Habits, Error> {
         let failure = match self.read(rules.clone()) {
             Ok(known) => return Ok(known.map_or_else(|| Habits::new(rules), |(habits, _)| habits)),
@@ -123,6 +132,9 @@ impl Store {
     }
 
     /// Keeps what is known: whole or not at all, and durably.
+    ///
+    /// # Errors
+    /// `ErrorKind::System`, `ErrorKind::NoSpace`; the state that was there stays then.
     pub fn save(&self, habits: &Habits) -> Result<(), Error> {
         let path = self.state();
         let failed = |error| Error::io(path.display(), &error);
