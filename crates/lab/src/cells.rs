@@ -1,4 +1,4 @@
-//! Runs set against each other, and against what was published.
+//! Runs compared with each other, and with published figures.
 
 use crate::experiment::{Experiment, Published};
 use crate::rank::spearman;
@@ -38,7 +38,7 @@ pub struct Cell {
     pub phase: String,
     /// In the order of the experiment's policies, as far as there are runs.
     pub sides: Vec<Side>,
-    /// What others measured.
+    /// Published figures.
     pub published: Option<Published>,
 }
 

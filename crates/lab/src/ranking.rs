@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(compare("tar", "last", &times, 0.1).pairs, 6);
     }
 
-    /// What the published times say of themselves.
+    /// The published times compared with themselves.
     #[test]
     fn the_published_pairs_are_as_many_as_they_are() {
         let tarcp = crate::builtin::experiment("tarcp").unwrap();

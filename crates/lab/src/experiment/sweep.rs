@@ -13,7 +13,7 @@ pub struct Sweep {
     /// Lengths of the volume.
     #[serde(default)]
     pub size: Vec<Size>,
-    /// What files are expected to be long.
+    /// Expected lengths of files.
     #[serde(default)]
     pub avgfilesize: Vec<Size>,
     /// How many files are expected in a directory.
