@@ -45,8 +45,8 @@ impl<A> Cache<A> {
         blocks.map(|(block, _)| block).any(awaits)
     }
 
-    /// The number of the last transaction in which something was changed that is not committed; `None`
-    /// where all is, and where commits are not performed apart ([`Commits::Apart`]).
+    /// The number of the last uncommitted transaction with changes; `None` where all is committed,
+    /// and where commits are not performed apart ([`Commits::Apart`]).
     #[must_use]
     pub fn last_uncommitted(&self) -> Option<NonZeroU32> {
         let journal = self.order.journal().filter(|_| self.leaves_commits())?;
@@ -56,9 +56,9 @@ impl<A> Cache<A> {
         Some(journal.running.number)
     }
 
-    /// What is to be done next, without keeping the cache, before a transaction is
-    /// committed: a part of its commit, or of that before it, or waiting for whoever performs
-    /// one. The commit is begun when it is its turn. `None` once it is done, and within an
+    /// The next part to be performed without locking the cache before a transaction is committed: a
+    /// part of its commit, or of that before it, or waiting for the caller that performs one. The
+    /// commit is begun when it is its turn. `None` once it is done, and within an operation.
     /// operation.
     ///
     /// # Errors
@@ -81,8 +81,8 @@ impl<A> Cache<A> {
         self.commit_work()
     }
 
-    /// What is to be done first, without keeping the cache, where the next operation would
-    /// wait for a commit: it fits no more into the running transaction, and the one before
+    /// The part to be performed first, without locking the cache, where the next operation would
+    /// wait for a commit: it does not fit into the running transaction any more, and the one before
     /// is not committed yet.
     ///
     /// # Errors

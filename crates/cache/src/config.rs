@@ -1,4 +1,4 @@
-//! How a cache shall behave, and what it counted.
+//! Parameters of a cache, and its counters.
 
 use crate::change::{Age, Kind, Role, Roles};
 use crate::discipline::Discipline;
@@ -30,7 +30,7 @@ impl Ages {
     }
 }
 
-/// When the graph of changes is full, and what happens then.
+/// Limits of the graph of changes, and how long a caller sleeps when it is full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Changes and deferred actions that may be in the graph (`max_softdeps`).
@@ -71,8 +71,8 @@ pub struct Config {
     /// itself, and takes whole pages of so many bytes. `None`: fragments of a
     /// block are one buffer.
     pub page: Option<ByteLen>,
-    /// Changes that are written later although the discipline writes them at once. Where
-    /// others depend on them, a crash may lose what the discipline promises.
+    /// Changes that are written later although the discipline writes them at once. Where others
+    /// depend on them, a crash may lose changes that the discipline makes durable.
     pub later: Roles,
     /// Changes that are written at once although the discipline writes them later.
     pub at_once: Roles,
@@ -122,7 +122,7 @@ impl Config {
     }
 }
 
-/// What a cache counted since it was made.
+/// Counters of a cache since it was made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
     /// Reads of the device.
@@ -162,17 +162,17 @@ pub struct Counters {
     pub orders: u64,
     /// The order that was forgotten ([`Config::drop_order`]).
     pub dropped: Option<Dropped>,
-    /// What the journal did.
+    /// The journal's counters.
     pub journal: JournalCounters,
 }
 
-/// What a journal counted since its log was opened.
+/// Counters of a journal since its log was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct JournalCounters {
     /// Transactions committed because the oldest change in them was five seconds
     /// old.
     pub timed_commits: u64,
-    /// Because somebody asked for what they change to be durable.
+    /// Because a caller wanted their changes to be durable.
     pub asked_commits: u64,
     /// Because there was no room for another operation in them.
     pub full_commits: u64,
@@ -213,26 +213,23 @@ impl JournalCounters {
 /// An order between changes that was forgotten.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Dropped {
-    /// What should have been on the disk first.
+    /// The change that should have been on the disk first.
     pub before: Role,
-    /// What should have waited; `None` for an action.
+    /// The change that should have waited; `None` for an action.
     pub after: Option<Role>,
-    /// The other orders ask for the same, by way of other changes: nothing has
-    /// changed.
+    /// The other orders imply the same one, by way of other changes: nothing has changed.
     pub implied: bool,
     /// Both are written at once, in the same fragment, whatever the order says.
     pub inseparable: bool,
-    /// What should have waited changes nothing but bytes of what it should have
-    /// waited for: while that is undone, so is this.
+    /// The waiter changes nothing but bytes of the change it should have waited for: while that is
+    /// rolled back, so is the waiter.
     pub covered: bool,
-    /// Somebody took what should have waited for being on the disk before it
-    /// was.
+    /// The waiter was taken for being on the disk before it was.
     pub misled: bool,
-    /// What should have waited came to be on the disk, or was done, before what
-    /// it should have waited for was there.
+    /// The waiter was on the disk, or done, before the change that it should have waited for.
     pub shown: bool,
-    /// Before that could happen what should have waited was given other orders,
-    /// or taken back, or there was nothing left to wait for.
+    /// Before that could happen the waiter was given other orders, or taken back, or there was
+    /// nothing left to wait for.
     pub moot: bool,
     /// Blocks, by number, of which one has to be late for the loss to show.
     pub late: [Option<u64>; 4],

@@ -1,5 +1,4 @@
-//! Writes under way: from when they are given to the device until what they
-//! wrote is on the disk.
+//! Writes under way: from when they are given to the device until they are on the disk.
 //!
 //! A change is on the disk when its write has completed and, with barriers, the
 //! device was flushed after that. Until then a block may be changed, since a copy
@@ -21,7 +20,7 @@ pub(crate) struct Flight {
     pub(crate) ticket: Ticket,
     /// The blocks of which it writes something.
     pub(crate) blocks: RangeInclusive<u64>,
-    /// What it writes.
+    /// The fragments written.
     pub(crate) fragments: RangeInclusive<u64>,
 }
 
@@ -249,8 +248,7 @@ impl<A> Cache<A> {
         if !self.flights.needs_flush {
             return Ok(());
         }
-        // A flush that fails may have lost what it should have written, and the
-        // next one says nothing of that.
+        // A flush that fails may have lost writes, and the next one does not report that.
         self.check_writable()?;
         self.memory.counters.flushes += 1;
         self.device.flush().map_err(|error| self.fail(error.into()))?;
@@ -282,7 +280,7 @@ impl<A> Cache<A> {
         self.barrier()
     }
 
-    /// What follows may depend on what has completed: flushes, with barriers.
+    /// Later writes may depend on completed ones: flushes, with barriers.
     pub(crate) fn barrier(&mut self) -> Result<(), FsError> {
         if self.config.barriers { self.flush() } else { Ok(()) }
     }

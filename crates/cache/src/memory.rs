@@ -1,5 +1,5 @@
-//! What a cache keeps in memory: blocks, when each is due, and what was
-//! counted. What holds changes back works on it, and so does what writes.
+//! A cache's memory: blocks, when each is due, and counters. Both the order of changes and the
+//! writing of blocks work on it.
 
 use crate::buffer::{Buffers, Paged};
 use crate::change::{Piece, Role};
@@ -17,11 +17,11 @@ pub(crate) struct Memory {
     pub(crate) counters: Counters,
     /// Bytes that whoever uses the cache keeps besides.
     pub(crate) beside: u64,
-    /// What became dirty, where that is limited.
+    /// Buffers that became dirty, where that is limited.
     pub(crate) dirtied: Dirtied,
     limited: bool,
     ages: Ages,
-    /// What is logged is written when its transaction is, not when it is old.
+    /// Logged blocks are written when their transaction is, not when they are old.
     journal: Option<JournalMode>,
 }
 

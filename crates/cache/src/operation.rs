@@ -83,8 +83,8 @@ impl<A> Cache<A> {
         self.order.journal().is_some_and(|journal| journal.handle.is_some() && journal.changed)
     }
 
-    /// The operation under way has failed, and has not undone what it did: its
-    /// transaction is never committed, and nothing can be changed any more.
+    /// The operation under way has failed, and has not undone its changes: its transaction is never
+    /// committed, and the cache is read-only from now on.
     pub fn abort(&mut self, why: &str) {
         if let Some(journal) = self.order.journal_mut() {
             journal.handle = None;

@@ -51,7 +51,7 @@ impl Wheel {
         }
     }
 
-    /// Moves on by one slot and gives what hung there.
+    /// Moves on by one slot and returns its blocks.
     pub(crate) fn turn(&mut self) -> (u64, Vec<u64>) {
         self.position += 1;
         (self.position, self.slots.remove(&self.position).unwrap_or_default())

@@ -4,7 +4,7 @@ use crate::log::{Stage, Submitted};
 use seekless_device::{BlockDevice, DeviceError};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// What became of a part of a commit.
+/// The outcome of a part of a commit.
 #[derive(Default)]
 pub(crate) struct Done {
     outcome: Mutex<Outcome>,
@@ -77,7 +77,7 @@ pub(crate) struct Part {
     pub(crate) doing: Doing,
     /// It flushes the device.
     pub(crate) flushes: bool,
-    /// What it writes waits for a flush.
+    /// Its writes wait for a flush.
     pub(crate) unflushed: bool,
     /// How often writes of the cache had completed when it was handed out.
     pub(crate) landings: u64,
@@ -104,7 +104,7 @@ enum Task {
     Wait(Arc<Done>),
 }
 
-/// Says what became of a part, also if it is given up.
+/// Reports the outcome of a part, also if it is given up.
 struct Giver(Arc<Done>);
 
 impl CommitWork {
@@ -134,7 +134,7 @@ impl CommitWork {
 }
 
 impl Drop for Giver {
-    /// Nobody waits for what was given up: it counts as failed.
+    /// Waiters must not wait for a part that was given up: it counts as failed.
     fn drop(&mut self) {
         let why = std::io::Error::other("a commit or flush was given up");
         self.0.set(Err(DeviceError::Io { at: seekless_units::Lba::new(0), source: why }));

@@ -1,4 +1,4 @@
-//! Actions of the format, each until what it waits for is on the disk.
+//! Actions of the format, each until its dependencies are on the disk.
 
 use crate::change::Kind;
 use std::collections::VecDeque;

@@ -45,7 +45,7 @@ pub(super) struct Graph<A> {
     /// Joins of which everything is on the disk, and whose waiters are to be told
     /// still. Empty between calls.
     met: Vec<ChangeId>,
-    /// Memory of what need not be undone any more.
+    /// Memory of undo data that is not needed any more.
     pub(super) spare: SpareUndos,
     mutation: Option<Box<Mutation>>,
 }
@@ -189,7 +189,7 @@ impl<A> Graph<A> {
             counters.dropped = describe(self, lost, record.waits(), Some(&record));
             self.watch(Early::Change(new), lost);
         }
-        // What may be written at once is never undone, so that nothing is kept
+        // A change that may be written at once is never rolled back, so that no undo data is kept
         // for it: the disk may show it with the next write of its block.
         let waits = record.waiting > 0;
         if waits {
@@ -325,7 +325,7 @@ impl<A> Graph<A> {
 
     fn tell(&mut self, waiters: &Waiters, freed: &mut Vec<ChangeId>, counters: &mut Counters) {
         for some in waiters.in_parts(AT_ONCE) {
-            // Fewer were looked at with what they wait for.
+            // Fewer were touched before, together with their dependencies.
             if some.len() > FEW {
                 self.look_at(some.clone().filter_map(Waiter::change));
             }
@@ -392,7 +392,7 @@ impl<A> Graph<A> {
         self.tell_of_joins(freed, counters);
     }
 
-    /// What a record undoes in some fragments of its block matters no more.
+    /// A record's undo data in some fragments of its block matters no more.
     pub(super) fn forget_undo(&mut self, id: ChangeId, fragment: u32, mask: u64) {
         let Some(record) = self.get_mut(id) else { return };
         let before = record.undo.len();
@@ -449,8 +449,8 @@ impl<A> Graph<A> {
         Some(record)
     }
 
-    /// One thing less that a change waits for. A change that was taken back
-    /// meanwhile is still named by what it waited for.
+    /// A change has one dependency less. A change that was taken back meanwhile is still named by
+    /// its former dependencies.
     fn satisfy(&mut self, id: ChangeId, freed: &mut Vec<ChangeId>) {
         let Some(record) = self.get_mut(id) else { return };
         debug_assert!(record.waiting > 0, "told more often than it waits");
@@ -518,8 +518,8 @@ impl<A> Graph<A> {
         }
     }
 
-    /// A record that waits shall wait for `after` and nothing else (what it
-    /// lies on excepted). Those that may now be written are appended to `freed`.
+    /// A waiting record shall wait for `after` and nothing else (the changes it lies on excepted).
+    /// Those that may now be written are appended to `freed`.
     pub(super) fn rewire(
         &mut self,
         id: ChangeId,
@@ -533,8 +533,8 @@ impl<A> Graph<A> {
         let before = SmallVec::<[ChangeId; 3]>::from_slice(record.after());
         record.set_after(&[]);
         let waiter = Waiter::After(id);
-        // What is on the disk has told it so already, and is no longer counted;
-        // of what is not, every mention goes.
+        // Changes that are on the disk have told it so already, and are no longer counted; of all
+        // others, every mention goes.
         let mut gone = 0;
         for old in before {
             if let Some(old) = self.get_mut(old) {
@@ -551,7 +551,7 @@ impl<A> Graph<A> {
         if let Some(lost) = lost {
             record.take_out(lost);
         }
-        // What it lies on is counted as well, and stays.
+        // The changes it lies on are counted as well, and stay.
         debug_assert!(record.waiting >= gone, "more waited for than was counted");
         let waiting = record.waiting - gone + new;
         record.waiting = waiting;

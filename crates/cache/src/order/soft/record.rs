@@ -11,7 +11,7 @@ use crate::change::{ChangeId, Role};
 use smallvec::SmallVec;
 use std::num::NonZeroU32;
 
-/// What an edge leads from: something that waits.
+/// The waiter of an edge.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Waiter {
     /// A change that goes after.
@@ -136,10 +136,10 @@ pub(super) struct Record {
     pub(super) took_in: bool,
     /// How many of `waits` lie under it.
     on: u16,
-    /// What it undoes; empty when it needs no undoing.
+    /// Its undo data; empty when it needs no rollback.
     pub(super) undo: Undos,
-    /// What it waits for or waited for: first what it goes after, then what lies under
-    /// it in the same bytes.
+    /// Its present and past dependencies: first those it goes after, then those under it in the
+    /// same bytes.
     waits: SmallVec<[ChangeId; 3]>,
     pub(super) waiters: Waiters,
 }
@@ -160,7 +160,7 @@ impl Record {
         }
     }
 
-    /// What goes after several changes and is nothing else.
+    /// A join, which goes after several changes and has no bytes.
     pub(super) fn join(role: Role, after: &[ChangeId]) -> Self {
         let mut record = Self::new(NO_BLOCK, 0, role);
         record.wait_for(after, &[]);
@@ -173,7 +173,7 @@ impl Record {
         self.block == NO_BLOCK
     }
 
-    /// Names what it goes after, and what lies under it.
+    /// Sets the changes that it goes after, and those under it.
     pub(super) fn wait_for(&mut self, after: &[ChangeId], on: &[ChangeId]) {
         self.waits.clear();
         self.waits.extend_from_slice(after);
@@ -183,7 +183,7 @@ impl Record {
         self.on = u16::try_from(on.len()).unwrap_or(u16::MAX);
     }
 
-    /// What it goes after.
+    /// The changes that it goes after.
     pub(super) fn after(&self) -> &[ChangeId] {
         &self.waits[..self.waits.len() - usize::from(self.on)]
     }
@@ -202,14 +202,13 @@ impl Record {
         self.waits.insert(self.after().len(), id);
     }
 
-    /// It goes after these and no others; what lies under it stays.
+    /// It goes after these and no others; the changes under it stay.
     pub(super) fn set_after(&mut self, after: &[ChangeId]) {
         let on = SmallVec::<[ChangeId; 3]>::from_slice(self.on());
         self.wait_for(after, &on);
     }
 
-    /// Takes one mention of a change out of what it goes after, or else of what lies
-    /// under it.
+    /// Takes one mention of a change out of those it goes after, or else of those under it.
     pub(super) fn take_out(&mut self, id: ChangeId) {
         let Some(at) = self.waits.iter().position(|&at| at == id) else { return };
         self.on -= u16::from(at >= self.after().len());
