@@ -12,10 +12,10 @@ const AHEAD: usize = 2;
 /// The most sectors of one request to the device (a `max_sectors_kb` of 1280).
 const LARGEST: u64 = 2560;
 
-/// What passes between the events of a trace.
+/// The time that passes between the events of a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Think {
-    /// Nothing: the next one begins when the one before has what it needs.
+    /// None: the next one begins when the reads of the one before are done.
     #[default]
     Zero,
     /// The time between them in the trace, from start to start; the next one

@@ -1,4 +1,4 @@
-//! What the policy goes by.
+//! The rules of the policy.
 
 use super::{DAY, Seconds};
 
@@ -22,8 +22,8 @@ pub struct Rules {
     pub weight: f64,
     /// Below this weight a habit is forgotten. 0.05: 30 days after a single run.
     pub forgotten: f64,
-    /// Bytes that may be moved for each seek that is expected to be saved. 1 MiB, what a
-    /// disk transfers in the time of a seek, about.
+    /// Bytes that may be moved for each seek that is expected to be saved. 1 MiB, about the amount
+    /// that a disk transfers in the time of a seek.
     pub price: u64,
     /// Seeks that a run must save at least. 3.
     pub least_seeks: f64,
