@@ -15,9 +15,9 @@ pub struct Entry<'a> {
     pub needed: usize,
     /// The inode: zero where the entry is not used.
     pub ino: Ino,
-    /// What the inode is, as the format records it.
+    /// The inode's kind, as the format records it.
     pub kind: u8,
-    /// Whether it is a name for all who look.
+    /// Whether it is a name to every reader.
     pub is_name: bool,
     /// The name; empty where the entry is not used.
     pub name: &'a [u8],
@@ -30,7 +30,7 @@ impl Entry<'_> {
         self.ino != Ino::ZERO
     }
 
-    /// Bytes behind what it needs.
+    /// Bytes behind those it needs.
     #[must_use]
     pub fn slack(&self) -> usize {
         self.len.saturating_sub(self.needed)
@@ -48,7 +48,7 @@ pub struct Room {
     pub behind: Option<usize>,
 }
 
-/// What was moved in a unit so that an entry fits.
+/// Entries of a unit moved so that a new one fits.
 #[derive(Debug)]
 pub struct Compacted<'a> {
     /// Where the entry may begin.
@@ -96,8 +96,8 @@ pub trait Codec {
             .try_fold(unit.len(), |left, entry| Ok(left.saturating_sub(entry?.needed)))
     }
 
-    /// Where an entry fits without moving others: at an unused one, or behind
-    /// what another needs. `None` when only [`Codec::compact`] helps.
+    /// Where an entry fits without moving others: at an unused one, or in the slack of another.
+    /// `None` when only [`Codec::compact`] helps.
     ///
     /// # Errors
     /// [`FsError::Corrupt`].

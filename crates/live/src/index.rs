@@ -60,7 +60,7 @@ impl Index {
             self.room.resize(at.saturating_add(1), 0);
         }
         if let Some(held) = self.room.get_mut(at) {
-            // No entry needs more than what fits.
+            // No entry needs more than the largest number that fits.
             *held = u16::try_from(room).unwrap_or(u16::MAX);
         }
         let unit = u32::try_from(unit).unwrap_or(u32::MAX);
@@ -250,8 +250,8 @@ mod tests {
         Index { names, used, ..Index::default() }
     }
 
-    /// Looking for what to forget takes a pass over all directories: so much is
-    /// forgotten then that it need not be done again for each directory.
+    /// Looking for names to forget takes a pass over all directories: so many are forgotten then
+    /// that it need not be done again for each directory.
     #[test]
     fn a_quarter_of_the_names_is_forgotten_at_once_the_longest_unused_first() {
         let mut indexes = Indexes { most: 1000, ..Indexes::default() };

@@ -1,4 +1,4 @@
-//! Inodes in memory: what their bytes say, and what is not on the disk yet.
+//! Inodes in memory: their fields, and their changes that are not on the disk yet.
 
 use crate::format::Ids;
 use crate::pending::Pending;
@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 /// Inodes kept at most, of those that nothing waits for.
 pub(crate) const MOST_NODES: usize = 32_768;
 
-/// What the flags of an inode forbid.
+/// Operations that the flags of an inode forbid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Restrictions {
     /// Nothing of it may be changed.
@@ -39,12 +39,12 @@ impl Restrictions {
     }
 }
 
-/// An inode. `M` is what its format knows of it besides.
+/// An inode. `M` is its format's own data of it.
 #[derive(Clone, Debug)]
 pub struct Node<M> {
     /// Its number.
     pub ino: Ino,
-    /// What it is.
+    /// Its kind.
     pub kind: FileKind,
     /// The low 12 bits of the mode.
     pub perm: u16,
@@ -74,11 +74,11 @@ pub struct Node<M> {
     pub generation: u32,
     /// Its flags as the format has them.
     pub flags: u32,
-    /// What these forbid.
+    /// Operations that these forbid.
     pub restrictions: Restrictions,
     /// How far a directory lies below the root, where that is recorded.
     pub depth: u32,
-    /// What the format knows of it: where its blocks are.
+    /// The format's data of it: where its blocks are.
     pub map: M,
     /// The target of a symlink that stands in the inode.
     pub target: Option<Box<[u8]>>,
@@ -101,30 +101,30 @@ pub struct Node<M> {
     pub(crate) named_by: Pending<(Ino, ChangeId)>,
     /// Of a directory: its end can be reached once these are on the disk, which are joined.
     pub(crate) reached_by: Ids,
-    /// Of a directory: what lets its inode lead to where its last names have moved, in a format
-    /// with directories that move; [`Self::reached_by`] includes it. Until then the disk shows
-    /// the names of the old place.
+    /// Directories only: the change that lets its inode lead to the new place of its last moved
+    /// names, in a format with directories that move; [`Self::reached_by`] includes it. Until then
+    /// the disk shows the names of the old place.
     pub(crate) moved_by: ChangeId,
     /// Of a directory: the link of its parent that its `..` is counted as. Each
     /// of its names waits for that.
     pub(crate) parent_link: ChangeId,
-    /// What gives a new inode its links, where these come after its first name.
+    /// The change that gives a new inode its links, where these come after its first name.
     pub(crate) linked: ChangeId,
-    /// Of a directory: what gives files their links that have names in it, where
-    /// these come after the names.
+    /// Directories only: pending link-count updates of the files named in it, where these come
+    /// after the names.
     pub(crate) links_due: Pending<ChangeId>,
     /// Its blocks count as free already.
     pub(crate) counted_free: bool,
-    /// Of a removed directory: the one of which the links count its `..`.
+    /// Removed directories: the parent whose link count still includes our `..`.
     pub(crate) counted_in: Option<Ino>,
-    /// What takes older names of it from the disk.
+    /// The changes that take older names of it from the disk.
     pub(crate) leaving: Pending<ChangeId>,
-    /// Of a directory: what takes the older names of directories from the disk
-    /// that have come to be in it.
+    /// Directories only: the changes that take the older names of directories moved into it from
+    /// the disk.
     pub(crate) arriving: Pending<ChangeId>,
     /// Of a regular file: where its contents may not be on the disk.
     pub(crate) unsettled: Unsettled,
-    /// It was cut to nothing, and has had nothing written back since.
+    /// Truncated to zero, and not written back since.
     pub(crate) was_emptied: bool,
 }
 
@@ -211,7 +211,7 @@ impl<M> Node<M> {
         self.size ^ self.sectors ^ wide(lists) ^ u64::from(self.links) ^ u64::from(self.holds)
     }
 
-    /// What it holds, in units of so many bytes.
+    /// Its allocated size, in units of so many bytes.
     pub(crate) fn blocks(&self, unit: u32) -> u64 {
         self.sectors.saturating_mul(512).checked_div(u64::from(unit)).unwrap_or(0)
     }
@@ -224,7 +224,7 @@ pub fn gone(ino: Ino) -> FsError {
 }
 
 impl<F: Format> Live<F> {
-    /// What `statx` tells of an inode in memory.
+    /// The `statx` attributes of an inode in memory.
     pub(crate) fn shown(&self, ino: Ino) -> Result<Attr, FsError> {
         let node = self.core.nodes.get(&ino).ok_or_else(|| gone(ino))?;
         let waiting = self.core.delayed.blocks_of(ino);

@@ -1,4 +1,4 @@
-//! Which names lead to a file, and what must be on the disk for them to do so.
+//! The names that lead to a file, and the changes that must be on the disk for them to do so.
 
 use crate::{Codec, Ids, Linked, Live};
 use hashbrown::HashMap;
@@ -27,8 +27,8 @@ pub(crate) type SeenIn = SmallVec<[Ino; 2]>;
 pub(crate) struct Reach {
     /// Where files were looked up of which the inodes are not in memory.
     seen: HashMap<Ino, SeenIn>,
-    /// What takes a name from the disk, by directory and name: until it has, the
-    /// same name must not come to be there again.
+    /// The changes that take names from the disk, by directory and name: until then the same name
+    /// must not come to be there again.
     departed: HashMap<Ino, HashMap<Box<[u8]>, Departure>>,
     departures: usize,
     many: usize,
@@ -60,7 +60,7 @@ impl Reach {
 /// A name that goes from the disk.
 #[derive(Clone, Copy, Debug)]
 struct Departure {
-    /// What takes it away.
+    /// The change that takes it away.
     by: ChangeId,
     /// Where its entry begins, in bytes from the directory's start.
     at: u64,
@@ -86,8 +86,8 @@ impl<F: Linked> Live<F> {
         self.reach.keep_seen(ino, dirs);
     }
 
-    /// Remembers what takes a name from the disk, of which the entry begins at a
-    /// byte of its directory.
+    /// Notes the change that takes a name from the disk, and the byte of its directory at which the
+    /// entry begins.
     pub(crate) fn note_departure(&mut self, dir: Ino, name: &[u8], at: u64, by: ChangeId) {
         let reach = &mut self.reach;
         if reach.departures >= reach.many.max(MANY_DEPARTED) {
@@ -122,9 +122,8 @@ impl<F: Linked> Live<F> {
         self.core.cache.settle(&[by])
     }
 
-    /// What a new name that is put into some bytes of a directory waits for: that
-    /// an older entry of the same name is gone from the disk. Where it is put over
-    /// that entry it takes its place, with whatever write that is.
+    /// The change that a new name in some bytes of a directory waits for: the removal of an older
+    /// entry of the same name. If it overwrites that entry it replaces it, whenever it is written.
     pub(crate) fn departure(&self, dir: Ino, name: &[u8], over: &[Range<u64>]) -> Option<ChangeId> {
         let Departure { by, at } = *self.reach.departed.get(&dir)?.get(name)?;
         let takes_place = over.iter().any(|bytes| bytes.contains(&at));
@@ -144,10 +143,10 @@ impl<F: Linked> Live<F> {
         }
     }
 
-    /// What must be on the disk for a directory to be reached from the root as it
-    /// is now, and in no other way: its names and those of the directories above
-    /// it, and that older names of these are gone. A check that finds a directory
-    /// by two names keeps one of them, and it may be the older.
+    /// The changes that must be on the disk for a directory to be reached from the root as it is
+    /// now, and in no other way: its names and those of the directories above it, and that older
+    /// names of these are gone. A check that finds a directory by two names keeps one of them, and
+    /// it may be the older.
     pub(crate) fn way_to(&mut self, dir: Ino) -> Result<Ids, FsError> {
         let mut ids = Ids::new();
         let mut at = dir;

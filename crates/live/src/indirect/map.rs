@@ -29,8 +29,7 @@ pub enum Way {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
     at: BlockNo,
-    /// What marks it as taken and what it holds, where nothing on the disk leads
-    /// to it yet.
+    /// The changes that mark it as taken and fill it, where nothing on the disk leads to it yet.
     fresh: Option<(ChangeId, ChangeId)>,
 }
 
@@ -179,7 +178,7 @@ impl<F: Indirect> Files<'_, F> {
         Ok(Path { tree, places, steps, old })
     }
 
-    /// Sees on the disk what was changed in some blocks.
+    /// Waits until the changes in some blocks are on the disk.
     pub(super) fn settle_blocks(&mut self, blocks: &[BlockNo]) -> Result<(), FsError> {
         let frag = u64::from(self.per_block());
         let pending: Vec<ChangeId> = blocks
@@ -189,7 +188,7 @@ impl<F: Indirect> Files<'_, F> {
         self.core.cache.settle(&pending)
     }
 
-    /// Takes back what [`Files::open_path`] made.
+    /// Takes back the blocks that [`Files::open_path`] made.
     pub(super) fn abandon_path(&mut self, ino: Ino, path: &Path) -> Result<(), FsError> {
         let fresh = path.steps.iter().filter(|step| step.fresh.is_some());
         let frag = u64::from(self.per_block());
@@ -208,11 +207,11 @@ impl<F: Indirect> Files<'_, F> {
         self.format.free_runs(self.core, &runs)
     }
 
-    /// Enters a new block at the end of a path. The number in an indirect block
-    /// that the disk leads to waits for the file's length: numbers past a file's
-    /// end stop a check ("PARTIALLY TRUNCATED INODE", `fsck_ffs`). The number in a new one
-    /// waits for nothing, as no number on the disk leads there: the one that leads to all of
-    /// them waits for what each of them leads to.
+    /// Enters a new block at the end of a path. The number in an indirect block that the disk leads
+    /// to waits for the file's length: numbers past a file's end stop a check ("PARTIALLY TRUNCATED
+    /// INODE", `fsck_ffs`). The number in a new one waits for nothing, as no number on the disk
+    /// leads there: the number of the indirect block itself waits for the blocks of all its
+    /// numbers.
     pub(super) fn enter_indirect(
         &mut self,
         ino: Ino,

@@ -38,7 +38,7 @@ pub struct Trees {
     pub indirect: [u64; 3],
 }
 
-/// What a format knows of a file, the block numbers in its inode among it.
+/// A format's data of a file, with the block numbers in its inode.
 pub trait Mapped {
     /// The numbers.
     fn trees(&self) -> &Trees;
@@ -46,7 +46,7 @@ pub trait Mapped {
     fn trees_mut(&mut self) -> &mut Trees;
 }
 
-/// What a block is taken for.
+/// The purpose of a new block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Purpose<W> {
     /// Contents, at the place that the policy was asked for.
@@ -58,7 +58,7 @@ pub enum Purpose<W> {
 /// A format whose files are mapped in this way. As with [`Format`](crate::Format), inodes given
 /// by number are in memory.
 pub trait Indirect: Table<Map: Mapped> {
-    /// What a policy is asked for a block of contents.
+    /// The place that a policy is asked for, for a block of contents.
     type Wanted: Copy;
 
     /// Bytes of a block number in an indirect block.
@@ -89,8 +89,7 @@ pub trait Indirect: Table<Map: Mapped> {
     /// [`FsError::Corrupt`].
     fn check_run(&self, ino: Ino, number: u64, units: u32) -> Result<BlockNo, FsError>;
 
-    /// Where the policy would like a block of contents: what lies in front of it
-    /// in its map.
+    /// Where the policy would like a block of contents, by the blocks in front of it in its map.
     ///
     /// # Errors
     /// As [`Format`](crate::Format).
@@ -160,8 +159,8 @@ pub trait Indirect: Table<Map: Mapped> {
 }
 
 /// The files of such a format. All functions fail as those of [`Format`](crate::Format) do; those
-/// that take space with [`FsError::NoSpace`] when there is none, and those that
-/// lengthen a file with [`FsError::TooLarge`] beyond what can be mapped.
+/// that take space with [`FsError::NoSpace`] when there is none, and those that lengthen a file
+/// with [`FsError::TooLarge`] beyond the length that can be mapped.
 pub struct Files<'a, F: Indirect> {
     format: &'a mut F,
     core: &'a mut Core<F::Map>,
