@@ -1,4 +1,4 @@
-//! What a device was told to write, and where it was told to flush.
+//! The writes and flushes of a device.
 
 use seekless_units::{ByteLen, Lba, SECTOR};
 use std::ops::Range;
@@ -46,7 +46,7 @@ pub enum Step {
     Mark(String),
 }
 
-/// What a step writes.
+/// The write of a step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Written<'a> {
     pub(crate) at: Lba,
@@ -55,7 +55,7 @@ pub(crate) struct Written<'a> {
 }
 
 impl Step {
-    /// What it writes, at once or later; `None` when it writes nothing.
+    /// Its write, at once or later; `None` when it writes nothing.
     pub(crate) fn written(&self) -> Option<Written<'_>> {
         match self {
             Self::Write { at, bytes, fua } | Self::Submit { at, bytes, fua } => {

@@ -1,5 +1,4 @@
-//! A recovery, watched: how much it writes, and what becomes of one that is cut
-//! off in the middle.
+//! A recovery, watched: how much it writes, and the state after one that is cut off in the middle.
 
 use seekless_device::{BlockDevice, DeviceError};
 use seekless_units::{ByteLen, Lba, SECTOR};

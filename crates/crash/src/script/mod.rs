@@ -25,7 +25,7 @@ use std::fmt;
 pub struct Line {
     /// Its line in the text, from 1; 0 for one that nobody wrote.
     pub number: u32,
-    /// What is done.
+    /// The operation.
     pub op: Op,
 }
 
@@ -40,11 +40,11 @@ impl Line {
 /// A workload.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Script {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// What is done before anything is recorded; it is on the disk.
+    /// Operations done before recording; their results are on the disk.
     pub setup: Vec<Line>,
-    /// What is done while writes are recorded.
+    /// Operations done while writes are recorded.
     pub body: Vec<Line>,
 }
 

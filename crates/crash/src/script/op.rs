@@ -58,7 +58,7 @@ pub enum Op {
     Unlink(Path),
     /// Removes an empty directory.
     Rmdir(Path),
-    /// Renames; what has the new name goes.
+    /// Renames; an existing file of the new name goes.
     Rename(Path, Path),
     /// Lets two names change places.
     Exchange(Path, Path),
@@ -80,14 +80,14 @@ pub enum Op {
     Sync,
     /// Lets so many seconds pass, in which the syncer does its work.
     Pass(u32),
-    /// Writes some of what may be written, drawn from a seed.
+    /// Writes some of the writable blocks, drawn from a seed.
     Writeback(u64),
     /// Puts a mark into the log.
     Checkpoint(String),
 }
 
 impl Op {
-    /// What it is called.
+    /// Its name.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {

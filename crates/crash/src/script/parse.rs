@@ -21,7 +21,7 @@ pub struct ScriptError {
     pub script: String,
     /// From 1.
     pub line: u32,
-    /// What is wrong with it.
+    /// The error.
     pub what: String,
 }
 
