@@ -1,4 +1,4 @@
-//! Commits performed by whoever does not keep the cache locked, part by part.
+//! Commits performed part by part, by callers that do not keep the cache locked.
 
 use crate::cache::Cache;
 use crate::commit::Why;
@@ -69,7 +69,7 @@ impl<A> Cache<A> {
         }
         let Some(journal) = self.order.journal() else { return Ok(None) };
         if let Some(committing) = &journal.committing {
-            // One behind it is somebody else's business.
+            // A commit behind it is none of the caller's business.
             let ours = !is_later(committing.number, number);
             let part = committing.under_way.as_ref().filter(|_| ours);
             return Ok(part.and_then(|part| part.doing.as_wait()));
@@ -100,14 +100,14 @@ impl<A> Cache<A> {
         self.work_towards(number)
     }
 
-    /// Whether somebody performs a part of a commit just now.
+    /// Whether a part of a commit is being performed by a caller.
     pub(crate) fn is_part_under_way(&self) -> bool {
         let committing = self.order.journal().and_then(|journal| journal.committing.as_ref());
         let part = committing.and_then(|committing| committing.under_way.as_ref());
         part.is_some_and(|part| part.doing.as_wait().is_some())
     }
 
-    /// A commit is waited for by somebody who keeps the cache from all others.
+    /// Counts a wait for a commit during which the cache is locked.
     pub(crate) fn note_blocking_wait(&mut self) {
         if self.leaves_commits() {
             self.memory.counters.journal.blocking_waits += 1;

@@ -51,8 +51,7 @@ struct Link {
     used: u64,
     /// Whether it was looked at for something to drop, as all that are older were.
     passed: bool,
-    /// It was found to be kept then ([`Buffer::is_kept`]), and nobody could have changed
-    /// that since.
+    /// It was found to be kept then ([`Buffer::is_kept`]), and that cannot have changed since.
     kept: bool,
 }
 

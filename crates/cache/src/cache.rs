@@ -165,19 +165,18 @@ impl<A> Cache<A> {
         (buffer.valid & place.mask == place.mask).then(|| &buffer.bytes[place.start..place.end])
     }
 
-    /// Whose a block in memory is: `None` until [`Cache::set_owner`] says so, and
-    /// again when the block was read anew, or filled with something else. So whoever
-    /// checks a block before he says whose it is checks it once each time that it
-    /// comes from the disk.
+    /// The owner of a block in memory: `None` until [`Cache::set_owner`] sets it, and again when
+    /// the block was read again, or filled with other contents. So a caller that checks a block
+    /// before it sets the owner checks it once each time that it comes from the disk.
     #[must_use]
     pub fn owner(&self, at: BlockNo) -> Option<Owner> {
         let block = at.get() / u64::from(self.memory.shape.per_block);
         self.memory.buffers.get(block)?.owner
     }
 
-    /// Whether the block can be sealed after a change in this role. An owner goes with its
-    /// block when that leaves memory: who looks at a block, then at others and changes it
-    /// then, says anew whose it is.
+    /// Whether the block can be sealed after a change in this role. An owner goes with its block
+    /// when that leaves memory: a caller that looks at a block, then at others and changes it then,
+    /// has to set the owner again.
     pub(crate) fn can_be_sealed(&self, block: u64, role: Role) -> bool {
         let Some(seal) = &self.seal else { return true };
         let has_owner = || self.memory.buffers.get(block).is_some_and(|b| b.owner.is_some());

@@ -70,7 +70,7 @@ pub enum Role {
     LinkDrop,
     /// Times, mode, owner and the like.
     Attributes,
-    /// Counts that can be made anew from the bitmaps; the superblock.
+    /// Counts that can be rebuilt from the bitmaps; the superblock.
     Summary,
 }
 

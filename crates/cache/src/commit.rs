@@ -138,8 +138,8 @@ impl<A> Cache<A> {
         if self.begin_commit(why)? { self.finish_commit() } else { Ok(()) }
     }
 
-    /// Commits all that was changed, or has who performs commits do so: then only a
-    /// commit that is still under way is waited for.
+    /// Commits all changes, or begins a commit for its performer: then only a commit that is still
+    /// under way is waited for.
     pub(crate) fn commit_or_begin(&mut self, why: Why) -> Result<(), FsError> {
         if self.commits() == Commits::AtOnce {
             return self.commit(why);
@@ -239,7 +239,7 @@ impl<A> Cache<A> {
         (!stage.is_empty()).then_some(stage)
     }
 
-    /// These are on their way home, and nobody else writes them.
+    /// These blocks are on their way home, and are not written by others.
     fn note_contents(&mut self, running: &Running) -> Vec<u64> {
         let contents = self.contents_of(running);
         for &block in &contents {
@@ -311,7 +311,7 @@ impl<A> Cache<A> {
         self.count(stage);
     }
 
-    /// Returns once the commit that was begun is done, whoever performs it.
+    /// Returns once the commit that was begun is done, by any performer.
     pub(crate) fn finish_commit(&mut self) -> Result<(), FsError> {
         while self.committing().is_some() {
             self.finish_part()?;

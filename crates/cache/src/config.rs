@@ -76,9 +76,9 @@ pub struct Config {
     pub later: Roles,
     /// Changes that are written at once although the discipline writes them later.
     pub at_once: Roles,
-    /// A write of a block is never torn between two of its sectors, as the kernels of the
-    /// time took for granted: directories of ext2 need no care for that. For those who compare
-    /// times; a real device gives no such promise.
+    /// A write of a block is never torn between two of its sectors, as the kernels of the time took
+    /// for granted: directories of ext2 need no care for that. For comparisons of times; a real
+    /// device gives no such promise.
     pub whole_blocks: bool,
     /// Seconds after which all blocks that were committed meanwhile go home from the
     /// journal, as a kernel's writeback brings them (`dirty_expire_centisecs`, 30
@@ -87,9 +87,9 @@ pub struct Config {
     /// The device may keep writes in a volatile cache, and in any order: flush
     /// it before anything that depends on a write is written.
     pub barriers: bool,
-    /// Forget one order between changes, as if the format had not asked for it:
-    /// the one with this number, counted as [`Counters::orders`] does. For those
-    /// who try whether a search of crash states would notice.
+    /// Forget one order between changes, as if the format had not asked for it: the one with this
+    /// number, counted as [`Counters::orders`] does. For tests of whether a search of crash states
+    /// would notice.
     pub drop_order: Option<u64>,
 }
 
@@ -129,9 +129,9 @@ pub struct Counters {
     pub reads: u64,
     /// Bytes they took.
     pub read_bytes: u64,
-    /// Writes somebody waited for (`mount -v`: sync writes).
+    /// Synchronous writes (`mount -v`: sync writes).
     pub sync_writes: u64,
-    /// Writes nobody waited for (`mount -v`: async writes).
+    /// Asynchronous writes (`mount -v`: async writes).
     pub async_writes: u64,
     /// Bytes written.
     pub written_bytes: u64,
@@ -197,8 +197,7 @@ pub struct JournalCounters {
     pub retired: u64,
     /// Times that an operation could not begin before a commit or a checkpoint.
     pub waits: u64,
-    /// Parts of commits, of those that are left to others, that somebody waited for who
-    /// kept the cache meanwhile.
+    /// Waits, with the cache locked, for parts of commits that other callers perform.
     pub blocking_waits: u64,
 }
 

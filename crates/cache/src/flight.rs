@@ -231,9 +231,9 @@ impl<A> Cache<A> {
         failed.map_or(Ok(()), |error| Err(self.fail(error.into())))
     }
 
-    /// Puts all writes that have completed on stable storage. Without barriers
-    /// nobody in the cache asks for that: `fsync` and `sync` do. Nothing is flushed
-    /// where nothing was written since the last time.
+    /// Puts all completed writes on stable storage. Without barriers the cache itself never asks
+    /// for that: `fsync` and `sync` do. Nothing is flushed where nothing was written since the last
+    /// time.
     ///
     /// # Errors
     /// [`FsError::Device`]: nothing may be changed any more; [`FsError::ReadOnly`]
@@ -242,7 +242,7 @@ impl<A> Cache<A> {
         if !self.flights.needs_flush {
             return Ok(());
         }
-        // So does a flush of somebody who performs a commit: it must not fail unnoticed.
+        // A part of a commit may flush as well: it must not fail unnoticed.
         self.finish_part()?;
         self.finish_flush()?;
         if !self.flights.needs_flush {
@@ -267,8 +267,8 @@ impl<A> Cache<A> {
         self.order.committed(&mut self.memory, &blocks);
     }
 
-    /// As [`Cache::barrier`], for whom nothing depends on yet. While somebody performs a part
-    /// of a commit it is left for later: a flush beside theirs would have to wait for it.
+    /// As [`Cache::barrier`], when nothing depends on it yet. While a part of a commit is being
+    /// performed it is left for later: a flush beside that part would have to wait for it.
     pub(crate) fn barrier_if_idle(&mut self) -> Result<(), FsError> {
         if self.is_part_under_way() {
             return Ok(());

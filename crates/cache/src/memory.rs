@@ -15,7 +15,7 @@ pub(crate) struct Memory {
     pub(crate) buffers: Buffers,
     pub(crate) wheel: Wheel,
     pub(crate) counters: Counters,
-    /// Bytes that whoever uses the cache keeps besides.
+    /// Bytes that the cache's user keeps besides.
     pub(crate) beside: u64,
     /// Buffers that became dirty, where that is limited.
     pub(crate) dirtied: Dirtied,

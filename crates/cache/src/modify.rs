@@ -66,7 +66,7 @@ impl<A> Cache<A> {
         Ok((given, id))
     }
 
-    /// An edit of bytes under a blocked change: it joins the newest such change.
+    /// An edit of bytes under a blocked change: made as a change that can be rolled back.
     fn edit_over_blocked<R>(
         &mut self,
         at: BlockNo,

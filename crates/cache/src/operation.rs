@@ -118,8 +118,8 @@ impl<A> Cache<A> {
         self.order.journal().is_some_and(|journal| journal.handle.is_some())
     }
 
-    /// Blocks that the operation may change still, besides those that its transaction
-    /// has; `None` where nobody counts.
+    /// Blocks that the operation may still change, besides those in its transaction; `None` where
+    /// they are not counted.
     #[must_use]
     pub fn credits_left(&self) -> Option<u64> {
         let journal = self.order.journal()?;

@@ -83,10 +83,9 @@ impl<A> Cache<A> {
         self.barrier()
     }
 
-    /// Writes some of the blocks that hold something that may be written: those
-    /// that are picked, by number, in order of number. Any of them may be
-    /// written at any time, and those who look for crash states want all of
-    /// them. False when nothing was.
+    /// Writes some of the writable blocks: those that are picked, by number, in order of number.
+    /// Any of them may be written at any time, and a search of crash states wants all of them.
+    /// False when nothing was written.
     ///
     /// # Errors
     /// [`FsError::Device`].
@@ -163,8 +162,8 @@ impl<A> Cache<A> {
         if self.in_operation() { Ok(()) } else { self.barrier() }
     }
 
-    /// As [`Cache::settle_runs`], but leaves the last flush to the caller
-    /// ([`Cache::flush`]), who has more to write that does not wait for these.
+    /// As [`Cache::settle_runs`], but leaves the last flush to the caller ([`Cache::flush`]), which
+    /// has more to write that does not wait for these.
     ///
     /// # Errors
     /// As [`Cache::settle`].

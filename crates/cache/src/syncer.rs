@@ -78,8 +78,8 @@ impl<A> Cache<A> {
         let (slot, blocks) = self.memory.wheel.turn();
         let mut due = Vec::new();
         for block in blocks {
-            // Blocks are not taken off the wheel when somebody else has them
-            // written, or when they are dropped.
+            // Blocks are not taken off the wheel when they are written for other reasons, or when
+            // they are dropped.
             let Some(buffer) = self.memory.buffers.get_mut(block) else { continue };
             if buffer.due != Some(slot) {
                 continue;

@@ -31,8 +31,7 @@ impl Wheel {
         due
     }
 
-    /// Lets the seconds up to one pass, as far as nothing hangs there and nobody
-    /// is in a hurry.
+    /// Skips the seconds up to one, as far as nothing hangs there and nothing has been hurried.
     pub(crate) fn skip_idle(&mut self, second: u64) {
         if self.rushes > 0 {
             return;

@@ -138,8 +138,7 @@ impl<A> Cache<A> {
         self.memory.buffers.get(block).is_some_and(Buffer::is_under_way)
     }
 
-    /// Writes a run, if there is anything in it. Where nobody waits it may be under
-    /// way still.
+    /// Writes a run, if there is anything in it. Unless `waited`, it may be under way still.
     fn write_run(&mut self, run: &Run, waited: bool) -> Result<Option<Flight>, FsError> {
         if run.bytes.is_empty() {
             return Ok(None);

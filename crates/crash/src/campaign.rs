@@ -44,8 +44,7 @@ pub struct Settings {
     /// In how many ways each workload's blocks are written
     /// ([`workload::scheduled`]).
     pub schedules: u32,
-    /// The device has a queue: writes that nobody waits for complete late
-    /// ([`Completion::Late`]).
+    /// The device has a queue: asynchronous writes complete late ([`Completion::Late`]).
     pub queue: bool,
 }
 

@@ -30,7 +30,7 @@ pub enum RunError {
     Operation {
         /// The script's name.
         script: String,
-        /// Its line; 0 where nobody wrote it.
+        /// Its line; 0 where it is of no text.
         line: u32,
         /// The operation.
         op: String,
@@ -63,7 +63,7 @@ pub struct How {
     /// Once an order was dropped ([`Config::drop_order`]), blocks are written so
     /// that the loss can show, in the way of this number.
     pub after_drop: Option<u64>,
-    /// When the device completes writes that nobody waits for.
+    /// When the device completes asynchronous writes.
     pub completion: Completion,
 }
 
@@ -281,7 +281,7 @@ impl Driver {
     }
 }
 
-/// Numbers that a volume gives to its files anew each time that it is opened.
+/// Renumbers the files of a volume that gives them new numbers each time that it is opened.
 fn renumber(live: &mut dyn Live, history: &mut History) -> Result<(), FsError> {
     let mut next = vec![0];
     while let Some(dir) = next.pop() {

@@ -42,7 +42,7 @@ pub enum Step {
     },
     /// To put all writes that have completed on stable storage.
     Flush,
-    /// Nothing: whoever keeps the log has something to remember.
+    /// A mark, without effect on the device: a text for the log's owner.
     Mark(String),
 }
 

@@ -8,7 +8,7 @@ use seekless_units::{ByteLen, Lba};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// When writes complete that nobody waits for.
+/// When asynchronous writes complete.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Completion {
     /// When the call returns.
@@ -145,7 +145,7 @@ impl BlockDevice for Recorder {
         self.device.flush()?;
         let mut state = self.state();
         if matches!(self.completion, Completion::LateUntold(_)) {
-            // Nobody asks for them.
+            // No caller polls the writes under way.
             let under_way: Vec<usize> = state.under_way.iter().copied().collect();
             state.progress(&under_way);
         }

@@ -116,9 +116,8 @@ pub trait Target: Send + Sync {
         true
     }
 
-    /// Sectors that the device is taken to write together, by their first and their
-    /// number: those of which no recovery goes on when they are torn, whoever wrote them.
-    /// By default, none.
+    /// Sectors that the device is taken to write together, by their first and their number: no
+    /// recovery succeeds when these are torn, whatever wrote them. By default, none.
     fn whole(&self) -> Option<(Lba, u64)> {
         None
     }

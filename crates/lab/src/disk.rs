@@ -31,9 +31,9 @@ pub struct Tally {
     pub reads: u64,
     /// Bytes they took.
     pub read_bytes: u64,
-    /// Writes somebody waited for.
+    /// Synchronous writes, which a process waited for.
     pub sync_writes: u64,
-    /// Writes nobody waited for.
+    /// Asynchronous writes.
     pub async_writes: u64,
     /// Bytes written.
     pub written_bytes: u64,
@@ -85,7 +85,7 @@ pub type Log = Box<dyn Write + Send>;
 pub(crate) enum Step {
     /// It computes for so long.
     Compute(Nanos),
-    /// It asks the drive for something; a write that nobody waits for has a ticket.
+    /// It sends a request to the drive; an asynchronous write has a ticket.
     Ask(Request, Kind, Option<Ticket>),
     /// It waits for a write that was asked for before, by itself or another.
     Wait(Ticket),
@@ -303,7 +303,7 @@ impl Disk {
         state.stopped.as_mut().map(|steps| steps.push(step)).is_some()
     }
 
-    /// Whether one more write that nobody waits for finds room.
+    /// Whether there is room for another asynchronous write.
     pub(crate) fn has_room(&self) -> bool {
         self.state().queue.len() <= self.most
     }
@@ -407,8 +407,8 @@ impl BlockDevice for Disk {
         Ok(self.is_over(ticket))
     }
 
-    /// While time is stopped the wait is written down, and counts as over: whoever
-    /// goes on does so after it.
+    /// While time is stopped the wait is recorded, and counts as over: the process waits when it
+    /// comes to the step.
     fn wait(&self, ticket: Ticket) -> Result<(), DeviceError> {
         if self.is_over(ticket) || self.is_noted(Step::Wait(ticket)) {
             return Ok(());

@@ -70,8 +70,7 @@ pub struct System {
     /// takes its place; as the preset has it when not given.
     #[serde(default)]
     pub replace_writes: Option<bool>,
-    /// Requests that the host keeps sorted for the drive; more make who asks
-    /// wait.
+    /// Requests that the host keeps sorted for the drive; callers with more have to wait.
     pub queue: u32,
     /// Bytes on the drive in front of the volume, in whole sectors; none when not given.
     #[serde(default)]
@@ -296,7 +295,7 @@ pub enum WorkloadKind {
     /// Three tests at once: the Andrew benchmark `rounds` times, as often
     /// `copied` copied and removed, half as often all names looked at. Phase `all`.
     Torture,
-    /// Its directories are made, then its files, then it is mounted anew, read
+    /// Its directories are made, then its files, then the volume is remounted, and the tree read
     /// and removed: phases `mkdir`, `files`, `read` and `rm`.
     TreeThenFiles,
     /// On two volumes: its one directory is made on the first, copied to the second and
@@ -305,9 +304,8 @@ pub enum WorkloadKind {
     /// each but the way back and the last: phases `make`, `cp-first`, `back`, `cp-second`,
     /// `rm-copy` and `rm-first`.
     CopyInOrder,
-    /// It is copied from a cache by a pair of archivers, perhaps in several parts at the
-    /// same time, then mounted anew and read in the order in which it is listed: phases
-    /// `tarcp` and `tar`.
+    /// It is copied from a cache by a pair of archivers, perhaps in several parts at the same time,
+    /// then remounted and read in the order in which it is listed: phases `tarcp` and `tar`.
     Archive,
     /// Postmark, by one process or several at once, each in a pool of its own: phase
     /// `postmark`, without the making of the directories.
@@ -357,9 +355,9 @@ pub struct Published {
     pub new_s: Option<f64>,
     /// The first over the second, as printed.
     pub speedup: Option<f64>,
-    /// Writes somebody waited for.
+    /// Synchronous writes.
     pub sync_writes: Option<u64>,
-    /// Writes nobody waited for.
+    /// Asynchronous writes.
     pub async_writes: Option<u64>,
     /// Reads and writes together.
     pub requests: Option<u64>,

@@ -162,7 +162,7 @@ impl Machine {
         Ok((done?, steps))
     }
 
-    /// The disk, for who lets time pass by himself.
+    /// The disk, for callers that advance the clock themselves.
     pub(crate) fn disk(&self) -> &Disk {
         &self.volumes[self.at].disk
     }
@@ -172,7 +172,7 @@ impl Machine {
         self.spent = self.spent.saturating_add(span.get());
     }
 
-    /// Time passes up to a moment. Nobody notices.
+    /// Advances the clock to a moment; the file systems do nothing.
     pub(crate) fn pass_until(&self, then: Nanos) {
         self.clock.sleep(Nanos::new(then.saturating_since(self.clock.now())));
     }
@@ -225,7 +225,7 @@ impl Machine {
         self.clock.now()
     }
 
-    /// Nobody does anything until then but the syncer.
+    /// Pauses until a moment: only the syncer works until then.
     ///
     /// # Errors
     /// As [`Operate::tick`].
@@ -248,7 +248,7 @@ impl Machine {
         self.clock.sleep(Nanos::new(idle * SECOND));
     }
 
-    /// Somebody has a file open.
+    /// Opens a file.
     ///
     /// # Errors
     /// As [`Operate::hold`].
@@ -365,8 +365,7 @@ impl Machine {
         self.volumes.iter().try_for_each(|volume| Ok(volume.disk.drain()?))
     }
 
-    /// Writes everything and closes the file systems; their disks are returned for
-    /// who wants to look at the images.
+    /// Writes everything and closes the file systems; returns their disks, to inspect the images.
     ///
     /// # Errors
     /// As [`Operate::unmount`].

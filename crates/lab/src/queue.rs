@@ -12,7 +12,7 @@ pub(crate) struct Waiting {
     pub(crate) number: u64,
     pub(crate) request: Request,
     pub(crate) kind: Kind,
-    /// Who asks whether it is done.
+    /// The ticket by which its completion is polled.
     pub(crate) ticket: Option<Ticket>,
 }
 

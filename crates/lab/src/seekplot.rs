@@ -20,11 +20,11 @@ const FIRST_COLUMN: Nanos = Nanos::new(1_000_000);
 /// The kind of a request, and whether a process waited for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// A read; somebody always waits for it.
+    /// A read; a process always waits for it.
     Read,
-    /// A write somebody waited for.
+    /// A synchronous write.
     SyncWrite,
-    /// A write nobody waited for.
+    /// An asynchronous write.
     AsyncWrite,
 }
 
@@ -125,7 +125,7 @@ impl Plotter {
         }
         let column = (since / self.column.get()) as usize;
         let bin = &mut self.bins[row(sector, self.sectors) * COLUMNS + column][kind as usize];
-        // Nobody lives to see it overflow.
+        // No run is long enough for it to overflow.
         *bin = bin.saturating_add(1);
     }
 

@@ -23,7 +23,7 @@ pub struct Store {
     dir: PathBuf,
 }
 
-/// A directory of results that nobody else writes to meanwhile.
+/// A directory of results, locked against other writers.
 pub struct Locked<'a> {
     dir: &'a Path,
     /// Open as long as the lock holds.
@@ -44,8 +44,8 @@ impl Store {
         Ok(Self { dir: dir.into() })
     }
 
-    /// Waits until nobody else writes to it. Where directories cannot be locked
-    /// nobody waits.
+    /// Waits until no other process writes to it. Where directories cannot be locked it does not
+    /// wait.
     ///
     /// # Errors
     /// [`LabError::Io`].

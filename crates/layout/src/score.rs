@@ -300,7 +300,7 @@ pub fn by_purpose(requests: &[Request]) -> BTreeMap<Purpose, (u64, u64, u64)> {
 /// The size of a chunk as [`parse_size`] reads it, of one byte at least.
 ///
 /// # Errors
-/// A message for who gave the size.
+/// A message for the user.
 pub fn parse_chunk(text: &str) -> Result<ByteLen, String> {
     match parse_size(text)? {
         ByteLen::ZERO => Err("a chunk must have at least one byte".into()),

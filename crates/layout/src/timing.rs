@@ -67,8 +67,8 @@ pub fn time(
     Ok(clock.finish())
 }
 
-/// Times requests that follow each other one at a time, in an order that somebody
-/// else decided, on a device that is at rest.
+/// Times requests that follow each other one at a time, in a given order, on a device that is at
+/// rest.
 ///
 /// # Errors
 /// [`Refused`] when the image is larger than the device.

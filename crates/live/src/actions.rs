@@ -128,8 +128,8 @@ impl<F: Linked> Live<F> {
             return self.destroy(ino);
         }
         if node.links == 0 && node.kind == FileKind::Directory {
-            // As `ufs_rmdir` does: of a directory without links that has blocks a check of UFS
-            // finds names that nobody counts, and stops.
+            // As `ufs_rmdir` does: in a directory without links that has blocks a check of UFS
+            // finds uncounted names, and stops.
             self.drop_index(ino);
             self.format.truncate(&mut self.core, ino, 0)?;
         }

@@ -267,7 +267,7 @@ impl<F: Format> Operate for Live<F> {
         if self.closed {
             return Ok(());
         }
-        // Files that somebody still had open and that have no names go now.
+        // Files that were still open and that have no names go now.
         let orphans: Vec<Ino> = self
             .core
             .nodes

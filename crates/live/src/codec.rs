@@ -17,7 +17,7 @@ pub struct Entry<'a> {
     pub ino: Ino,
     /// The inode's kind, as the format records it.
     pub kind: u8,
-    /// Whether it is a name to every reader.
+    /// Whether it is visible as a name: used, and no whiteout.
     pub is_name: bool,
     /// The name; empty where the entry is not used.
     pub name: &'a [u8],

@@ -82,8 +82,8 @@ impl<M> Core<M> {
         (self.wall)()
     }
 
-    /// The node of an inode that is in memory. Whoever calls a format with the
-    /// number of an inode has it in memory.
+    /// The node of an inode that is in memory. Callers of a format bring an inode into memory
+    /// before they pass its number.
     ///
     /// # Errors
     /// [`FsError::NotFound`] when it is not.

@@ -79,7 +79,7 @@ impl Delayed {
         self.placing.is_some()
     }
 
-    /// Whether contents are getting their places of a file that nobody has open any more.
+    /// Whether the contents that are getting their places are those of a closed file.
     #[must_use]
     pub fn places_closed(&self) -> bool {
         self.placing == Some(false)

@@ -159,10 +159,10 @@ pub trait Format: Send + Sized {
     /// Called before the file system is closed and the last changes are written.
     fn closing(&mut self) {}
 
-    /// Notes on the disk, for who mounts it after a crash, that a file in memory goes
-    /// once nobody holds it, or, with links, is being cut to its length; or that this
-    /// is over. A file made as good as unused is off the list by that. Only asked for
-    /// where there is a journal; by default there is no such list.
+    /// Notes on the disk, for the mount after a crash, that a file in memory goes on its last
+    /// close, or, with links, is being cut to its length; or that this is over. A file made as good
+    /// as unused is off the list by that. Only called where there is a journal; by default there is
+    /// no such list.
     fn note_orphan(
         &mut self,
         _core: &mut Core<Self::Map>,
@@ -302,8 +302,8 @@ pub trait Format: Send + Sized {
         Ok((Stand::Written, lbn.saturating_add(1)))
     }
 
-    /// Blocks that who changes something now may take, those that are reserved for
-    /// contents which wait among them.
+    /// Free blocks available to the current caller, including those reserved for delayed
+    /// allocation.
     fn room(&self, _core: &Core<Self::Map>) -> u64 {
         0
     }

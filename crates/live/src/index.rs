@@ -222,7 +222,7 @@ impl<F: Linked> Live<F> {
         self.refresh_room(dir, unit)
     }
 
-    /// Counts anew how much room a unit has.
+    /// Counts the room of a unit again.
     pub(crate) fn refresh_room(&mut self, dir: Ino, unit: u64) -> Result<(), FsError> {
         let (_, bytes) = self.unit_bytes(dir, unit)?;
         let place = Location::of("directory").in_inode(dir);

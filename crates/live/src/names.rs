@@ -205,7 +205,7 @@ impl<F: Linked> Live<F> {
         self.give_lists(ino, lists)?;
         let node = self.node(ino)?;
         let kind = node.kind;
-        // Nobody shall find it without its lists.
+        // It must not be found without its lists.
         let whole: Ids = match lists {
             [] => Ids::from_slice(&[init]),
             _ => node.fresh.iter().copied().collect(),
@@ -281,7 +281,7 @@ impl<F: Linked> Live<F> {
         self.format.put_links(&mut self.core, dir, Role::LinkCount, &[])
     }
 
-    /// Counts one name more, for those who look and on the disk.
+    /// Counts one name more, in memory and on the disk.
     pub(crate) fn raise_links(&mut self, ino: Ino) -> Result<ChangeId, FsError> {
         let link_max = self.format.limits().link_max;
         let node = self.node(ino)?;

@@ -63,7 +63,7 @@ pub trait Names<F: Format>: Sized {
         Ok(None)
     }
 
-    /// Takes a file apart that nothing leads to and nobody holds.
+    /// Takes a file apart that has no name and is not open.
     fn destroy(live: &mut Live<F>, ino: Ino) -> Result<(), FsError>;
 
     /// Does an action that is ready, except frees.

@@ -50,7 +50,7 @@ pub struct Node<M> {
     pub perm: u16,
     /// Names on the disk, as far as it has been changed.
     pub links: u16,
-    /// Names there are for all who look (`i_effnlink`).
+    /// Number of names visible to users (`i_effnlink`).
     pub effective: u16,
     /// Owner.
     pub uid: u32,
@@ -93,7 +93,7 @@ pub struct Node<M> {
     /// The length that the disk is told of, where contents behind that have no place yet
     /// (`i_disksize` of Linux).
     pub recorded: Option<u64>,
-    /// Those who have it open.
+    /// Number of opens.
     pub(crate) holds: u32,
     /// Directories in which it has names, as far as they are known.
     pub(crate) seen_in: SeenIn,
@@ -204,8 +204,8 @@ impl<M> Node<M> {
         self.recorded = self.recorded.map(|recorded| recorded.max(end));
     }
 
-    /// A number that nobody needs, from fields that lie in different lines of a processor's
-    /// cache: it fetches the node.
+    /// Touches the node's cache lines (prefetch). The return value only keeps the loads from being
+    /// optimized out.
     pub(crate) fn looked_at(&self) -> u64 {
         let lists = self.fresh.len() ^ self.leaving.len() ^ self.named_by.len();
         self.size ^ self.sectors ^ wide(lists) ^ u64::from(self.links) ^ u64::from(self.holds)

@@ -1,4 +1,4 @@
-//! Changes that somebody may have to wait for, noted until the disk has them.
+//! Changes that others may have to wait for, noted until the disk has them.
 
 use crate::Action;
 use crate::format::Ids;
@@ -7,7 +7,7 @@ use seekless_cache::{Cache, ChangeId};
 use seekless_units::Ino;
 use smallvec::SmallVec;
 
-/// Changes of one kind that are kept by themselves at least: who waits for all names of a
+/// Changes of one kind that are kept by themselves at least: a change that waits for all names of a
 /// file but one waits for each of the others, and not for that one, as long as they are few.
 const FEW: usize = 32;
 

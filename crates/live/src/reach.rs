@@ -49,8 +49,8 @@ impl Reach {
             return;
         }
         if self.seen.len() >= MOST_SEEN {
-            // Who has a file open has its inode in memory; others look it up
-            // again before they do.
+            // The inode of an open file is in memory; other files are looked up again before they
+            // are opened.
             self.seen.clear();
         }
         self.seen.insert(ino, dirs);

@@ -1,4 +1,4 @@
-//! Files taken apart once nothing leads to them and nobody holds them.
+//! Files taken apart once they have no name and are not open.
 
 use crate::actions::Action;
 use crate::fault::Fault;
@@ -44,7 +44,7 @@ impl Cut {
 }
 
 impl<F: Linked> Live<F> {
-    /// Takes a file apart that nothing leads to and nobody holds.
+    /// Takes a file apart that has no name and is not open.
     pub(crate) fn destroy(&mut self, ino: Ino) -> Result<(), FsError> {
         let parent = self.core.nodes.get(&ino).and_then(|node| node.counted_in);
         let cleared = self.take_apart(ino)?;

@@ -1,4 +1,4 @@
-//! Inodes that lie in tables: read, changed a field at a time, and written anew.
+//! Inodes that lie in tables: read, changed a field at a time, and written again.
 
 use crate::core::Core;
 use crate::linked::Linked;

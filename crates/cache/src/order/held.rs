@@ -48,7 +48,7 @@ pub(crate) struct Held {
     near: u64,
     /// In which fragments one of these lies, and maybe some more.
     waiting: u64,
-    /// Changes that may be written, and that somebody may wait for.
+    /// Changes that may be written, and that others may wait for.
     pub(super) open: SmallVec<[ChangeId; 2]>,
     /// Changes that are being written.
     pub(super) sent: SmallVec<[ChangeId; 2]>,

@@ -23,14 +23,14 @@ use std::fmt;
 /// An operation, and where it stands.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Line {
-    /// Its line in the text, from 1; 0 for one that nobody wrote.
+    /// Its line in the text, from 1; 0 for one that is of no text.
     pub number: u32,
     /// The operation.
     pub op: Op,
 }
 
 impl Line {
-    /// A line that nobody wrote.
+    /// A generated line, of no text.
     #[must_use]
     pub const fn made(op: Op) -> Self {
         Self { number: 0, op }

@@ -25,7 +25,7 @@ pub struct ScriptError {
     pub what: String,
 }
 
-/// The operations, for those who mistype one.
+/// The operations, for errors.
 const NAMES: &str = "open, close, mkdir, link, symlink, unlink, rmdir, rename, exchange, write, append, truncate, \
                      fallocate, setxattr, removexattr, fsync, sync, pass, writeback, checkpoint, begin";
 

@@ -206,8 +206,8 @@ impl Run<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Does an operation; where there is no room for it others go first. False
-    /// when nobody is left to go.
+    /// Does an operation; where there is no room for it others go first. False when nothing is left
+    /// to remove.
     fn perform(&mut self, op: &Op) -> Result<bool, AgeError> {
         loop {
             match self.subject.apply(op)? {

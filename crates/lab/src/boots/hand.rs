@@ -111,9 +111,8 @@ impl<S: FnMut() -> io::Result<()>> Hand<S> {
         self.settle()
     }
 
-    /// Unpacks a package as dpkg does: files get names that nobody looks for, are
-    /// written back, and then renamed over the old ones (`tarobject`,
-    /// `tar_deferred_extract`).
+    /// Unpacks a package as dpkg does: files get temporary names, are written back, and then
+    /// renamed over the old ones (`tarobject`, `tar_deferred_extract`).
     fn unpack(&mut self, package: &Package) -> Result<(), FsError> {
         let mut unpacked = Vec::new();
         for entry in &package.entries {

@@ -119,7 +119,7 @@ pub enum State {
     ReaddirOrder,
     /// The aged system copied in the order in which the boot reads the files.
     ProfileOrder,
-    /// The aged image laid out anew by seekless for the boot; ext4 only.
+    /// The aged image, re-laid out by seekless for the boot; ext4 only.
     Optimized,
 }
 

@@ -1,4 +1,4 @@
-//! In which order files are made anew.
+//! The orders in which files are copied.
 
 use seekless_fs::FsError;
 use std::collections::HashSet;

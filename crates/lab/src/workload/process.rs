@@ -139,7 +139,7 @@ impl Events<'_, '_> {
         moments.chain(burst).chain(self.machine.disk().next_done()).min()
     }
 
-    /// Wakes whom nothing holds any more, and ends the burst that is over, or that
+    /// Wakes the processes that are not blocked any more, and ends the burst that is over, or that
     /// is cut short by them.
     fn wake(&mut self) {
         let now = self.machine.now();
@@ -187,7 +187,7 @@ impl Events<'_, '_> {
         }
     }
 
-    /// Gives the processor away while it is free and somebody wants it.
+    /// Gives the free processor to ready processes.
     fn dispatch(&mut self) -> Result<(), FsError> {
         while self.burst.is_none()
             && let Some(at) = self.ready.pop_front()

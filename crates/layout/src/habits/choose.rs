@@ -128,7 +128,7 @@ impl Habits {
     /// Bytes that were moved today.
     #[must_use]
     pub fn spent(&self, now: Seconds) -> u64 {
-        // Where a clock goes backwards, the day does not begin anew.
+        // Where a clock goes backwards, the day does not begin again.
         if now / DAY > self.budget.day { 0 } else { self.budget.spent }
     }
 
@@ -282,9 +282,8 @@ impl Habits {
         }
     }
 
-    /// Counts bytes that were moved in vain, because the move ended before its time.
-    /// Whoever keeps a copy in which this was told of all that is about to be moved has
-    /// counted it even if nobody is left to tell.
+    /// Counts bytes that were moved in vain, because the move ended before its time. If the whole
+    /// move is counted in a saved copy before it begins, it is counted even after a kill.
     pub fn spent_in_vain(&mut self, now: Seconds, proposal: &Proposal, bytes: u64) {
         self.spend(now, bytes);
         let at = self.habits.iter().position(|habit| habit.number == proposal.habit);

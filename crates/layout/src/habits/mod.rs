@@ -169,8 +169,8 @@ impl Habits {
         (self.habits.iter().map(Habit::entries).sum(), self.facts.len())
     }
 
-    /// Somebody has opened a file. `source` tells who belongs together, `program` is its
-    /// name for people.
+    /// A file was opened. Opens of the same `source` belong together, `program` is its name for
+    /// people.
     pub fn opened(&mut self, now: Seconds, source: u32, program: &str, file: FileId) {
         self.streams.opened(now, source, program, file);
     }

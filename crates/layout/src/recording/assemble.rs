@@ -282,8 +282,8 @@ impl Assembler<'_> {
         }
     }
 
-    /// Whoever reads a directory, or finds something in it, has looked it up, and those
-    /// that it lies in. If nobody saw it, this is when it can be told.
+    /// A thread that reads a directory, or finds a name in it, has looked it up, and the
+    /// directories above it. If no lookup was seen, it is added here.
     fn reached(&mut self, mut dir: Option<Ino>) {
         while let Some(ino) = dir.filter(|ino| self.looked_up.insert(*ino)) {
             dir = self.index.parent(ino);

@@ -41,7 +41,7 @@ pub(super) fn in_place(mut touches: Vec<Touch>, index: &Index) -> Vec<Touch> {
             touch.time = touch.time.min(time);
         }
     }
-    // Of the same time, who was told to be first comes first.
+    // Of touches at the same time, announcements come first.
     touches.sort_by_key(|touch| (touch.time, !is_announcement(&touch.what)));
     touches
 }
@@ -187,7 +187,7 @@ mod tests {
         // Each block leads to a file.
         let searched = (0..24).flat_map(|at| [100 + at * 7 % 24, 500 + at]);
         assert!(!is_listing(&index, touches(searched)));
-        // Nobody has read the last block.
+        // The last block was not read.
         assert!(!is_listing(&index, touches(100..123)));
     }
 

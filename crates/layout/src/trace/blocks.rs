@@ -1,4 +1,4 @@
-//! Reads of a device, from the logs of those who serve or watch one.
+//! Reads of a device, from the logs of its servers or tracers.
 //!
 //! The formats, recognised line by line:
 //! - `seekless disk --io-log`: JSON with `op`, `offset` and `bytes`;

@@ -70,8 +70,8 @@ impl<F: Indirect> Files<'_, F> {
         None
     }
 
-    /// A block number in an indirect block. All of the block is read: who wants
-    /// one number will want the next.
+    /// A block number in an indirect block. All of the block is read: a caller that wants one
+    /// number will want the next.
     pub(super) fn pointer(&mut self, block: BlockNo, place: u64) -> Result<u64, FsError> {
         let at = index(place).saturating_mul(self.format.pointer_width());
         let bytes = self.core.cache.read(block, 0, index(self.block()))?;

@@ -126,8 +126,8 @@ impl<F: Linked> Live<F> {
         Ok(())
     }
 
-    /// A file loses its last name, once some changes are on the disk: first there
-    /// it loses its links and, unless somebody holds it, its blocks.
+    /// A file loses its last name, once some changes are on the disk: first there it loses its
+    /// links and, unless it is open, its blocks.
     fn withdraw_last(
         &mut self,
         dir: Ino,

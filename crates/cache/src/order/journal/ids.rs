@@ -62,8 +62,7 @@ impl DataIds {
         (Some(turn) == id.generation).then_some(block)
     }
 
-    /// Whether somebody may have seen other contents, or zeros, where those of a block
-    /// are to be.
+    /// Whether the contents of a block replace others, or zeros, that may have been seen.
     pub(super) fn is_moved(&self, block: u64) -> bool {
         self.moved.contains(&block)
     }

@@ -1,5 +1,5 @@
-//! Blocks that were given back and may not be used again before that is committed:
-//! after a crash they belong to whom they belonged.
+//! Blocks that were freed and may not be used again before that is committed: after a crash they
+//! belong to their old owners.
 
 use std::collections::BTreeMap;
 

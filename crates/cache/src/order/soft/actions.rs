@@ -9,9 +9,8 @@ struct Deferred<A> {
     action: A,
 }
 
-/// Deferred actions by number. A number is given again once its action is ready.
-/// Unlike changes actions are never taken back, so that whoever names one names
-/// one that waits (invariant 6).
+/// Deferred actions by number. A number is given again once its action is ready. Unlike changes
+/// actions are never taken back, so that every number in use is of one that waits (invariant 6).
 pub(super) struct Actions<A> {
     slots: Vec<Option<Deferred<A>>>,
     free: Vec<u32>,

@@ -1,21 +1,20 @@
-//! The graph of changes: who waits for whom.
+//! The graph of changes and their dependencies.
 //!
-//! Records live in a slab and are named by slot and generation, so that a name
-//! kept too long is known to be of something that is on the disk. Edges lead to
-//! older records, and a record that takes in a later change takes in no new
-//! edges with it; only a pointer that has moved may come to wait for newer ones,
-//! the contents and the bitmap of its new place, which wait for nothing. So the
-//! graph has no cycles, and some record can always be written.
+//! Records live in a slab and are named by slot and generation, so that a stale name is recognised,
+//! and counts as on the disk. Edges lead to older records, and a record that takes in a later
+//! change takes in no new edges with it; only a pointer that has moved may come to wait for newer
+//! ones, the contents and the bitmap of its new place, which wait for nothing. So the graph has no
+//! cycles, and some record can always be written.
 //!
 //! There are two kinds of edge. A record **after** another in a different
 //! place waits until the other is on the disk. A record **on** another, which
 //! changes some of the same bytes, waits only until the other may be written:
 //! they go in the same write, or are undone together.
 //!
-//! A **join** stands for several changes at once: a record of no bytes, held by no
-//! block, that goes after them and is gone with the last of them. It is made for
-//! those who wait for ever more changes, one after the other: each waits for the
-//! last join, which waits for the one before, and not for all of the changes anew.
+//! A **join** stands for several changes at once: a record of no bytes, held by no block, that goes
+//! after them and is gone with the last of them. It is made for changes that would wait for ever
+//! more others, one after the other: each waits for the last join, which waits for the one before,
+//! and not for all of the changes again.
 //!
 //! The invariants that comments name by number are argued in
 //! docs/design/order.md.
@@ -403,7 +402,7 @@ impl<A> Graph<A> {
         self.undo = self.undo - before + after;
     }
 
-    /// Takes a record out that will never be on the disk, and tells nobody.
+    /// Takes a record out that will never be on the disk, without telling its waiters.
     pub(super) fn take_back(&mut self, id: ChangeId, counters: &mut Counters) -> Option<Record> {
         self.note_moot(id, counters);
         self.take(id, counters)
@@ -423,7 +422,7 @@ impl<A> Graph<A> {
         self.commit(id, freed, counters);
     }
 
-    /// Takes a record or a join out, and tells nobody.
+    /// Takes a record or a join out, without telling its waiters.
     fn remove(&mut self, id: ChangeId, counters: &mut Counters) -> Option<Record> {
         let record = self.slots.remove(id)?;
         debug_assert!(self.undo >= record.undo.len(), "what is kept to undo with was counted");
@@ -435,14 +434,14 @@ impl<A> Graph<A> {
         Some(record)
     }
 
-    /// As [`Graph::remove`]; who waits for it is all that is asked for.
+    /// As [`Graph::remove`], but returns only the waiters.
     fn take_waiters(&mut self, id: ChangeId, counters: &mut Counters) -> Option<Waiters> {
         let mut record = self.remove(id, counters)?;
         self.spare.give(&mut record.undo);
         Some(record.waiters)
     }
 
-    /// Takes a record out, and tells nobody.
+    /// Takes a record out, without telling its waiters.
     fn take(&mut self, id: ChangeId, counters: &mut Counters) -> Option<Record> {
         let record = self.remove(id, counters)?;
         debug_assert!(!record.is_join(), "no block holds it, so that nobody takes it out");

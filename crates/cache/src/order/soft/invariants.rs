@@ -86,7 +86,7 @@ impl<A> Soft<A> {
         (undo != counted).then(|| format!("5: {undo} bytes to undo, {counted} counted"))
     }
 
-    /// 6 and 7: whoever waits is told as often as it counts.
+    /// 6 and 7: each waiter is told as often as it counts.
     fn counts_fit(&self) -> Option<String> {
         let mut changes: HashMap<ChangeId, u32> = HashMap::new();
         let mut actions: HashMap<u32, u32> = HashMap::new();

@@ -57,7 +57,7 @@ impl<A> Soft<A> {
         mask: u64,
         role: Role,
     ) -> ChangeId {
-        // Nobody waits for these.
+        // No change waits for these.
         if matches!(role, Role::Attributes | Role::Summary) {
             return ChangeId::COMMITTED;
         }
@@ -68,8 +68,8 @@ impl<A> Soft<A> {
     fn open_record(&mut self, memory: &mut Memory, block: u64, mask: u64, role: Role) -> ChangeId {
         let open = memory.buffers.get(block).map(|buffer| buffer.held.open.as_slice());
         debug_assert!(open.is_some(), "what was changed is in memory");
-        // One record does for all changes to a fragment: they go with the next
-        // write of it, and whoever waits for one waits for that write.
+        // One record does for all changes to a fragment: they go with the next write of it, and a
+        // waiter for one waits for that write.
         for &id in open.unwrap_or_default() {
             if let Some(record) = self.graph.get_mut(id).filter(|record| record.mask & mask != 0) {
                 record.mask |= mask;

@@ -53,8 +53,8 @@ impl Mutation {
         self.misled = Some((early, late));
     }
 
-    /// Notes that a change is on the disk: whether it is there too early, and
-    /// whether somebody waits for it.
+    /// Notes that a change is on the disk: whether it is there too early, and whether others wait
+    /// for it.
     pub(super) fn note_commit<A>(
         &self,
         graph: &Graph<A>,

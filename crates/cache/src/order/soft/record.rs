@@ -67,7 +67,7 @@ impl Packed {
     }
 }
 
-/// Who waits for a change, the first to wait first.
+/// Waiters for a change, in the order in which they began to wait.
 #[derive(Clone, Default)]
 pub(super) struct Waiters(SmallVec<[Packed; 2]>);
 
@@ -145,7 +145,7 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// A change that waits for nothing, and for which nobody waits.
+    /// A change that waits for nothing, and that none waits for.
     pub(super) fn new(block: u64, mask: u64, role: Role) -> Self {
         Self {
             block,

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 /// Contents of a block: a logical block of an object, or a part of its map.
 type Held = (u32, Option<u64>);
 
-/// A volume of blocks, some of which nobody may use.
+/// A volume of blocks, some of which are unusable.
 #[derive(Clone, PartialEq, Debug)]
 struct Volume {
     blocks: Vec<Option<Held>>,
