@@ -72,7 +72,7 @@ pub struct Config {
     /// block are one buffer.
     pub page: Option<ByteLen>,
     /// Changes that are written later although the discipline writes them at once. Where others
-    /// depend on them, a crash may lose changes that the discipline makes durable.
+    /// depend on them, a crash may break the discipline's promises.
     pub later: Roles,
     /// Changes that are written at once although the discipline writes them later.
     pub at_once: Roles,

@@ -16,7 +16,7 @@ pub struct StageWrite {
     pub bytes: Vec<u8>,
 }
 
-/// The transactions that a completed stage has put on stable storage.
+/// The writes that a completed stage has put on stable storage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Stable {
     /// Nothing: a later stage flushes.
@@ -34,7 +34,7 @@ pub enum Stable {
 pub struct Stage {
     /// The writes; none where only a flush is wanted.
     pub writes: Vec<StageWrite>,
-    /// The transactions on stable storage when the stage is done.
+    /// The writes on stable storage when the stage is done.
     pub stable: Stable,
 }
 
