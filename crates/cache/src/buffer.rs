@@ -38,7 +38,7 @@ pub(crate) struct Buffer {
     pub(crate) put_off: u8,
     /// The format seals it (check hashes) before it is written.
     pub(crate) metadata: bool,
-    /// Whose it is, as the format has said since it came into memory.
+    /// Its owner, if the format has set it since it came into memory.
     pub(crate) owner: Option<Owner>,
 }
 
@@ -128,7 +128,7 @@ impl Buffer {
 /// How parts of blocks are counted that are buffers of their own.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Paged {
-    /// Each takes whole pages of so many bytes.
+    /// Size of a page; each part takes whole pages.
     pub(crate) page: u64,
     /// Bytes in a fragment.
     pub(crate) fragment: u64,
@@ -408,8 +408,8 @@ impl Buffers {
         found.len()
     }
 
-    /// The blocks of which something is dirty, in no order. They are looked at as they
-    /// lie: there may be hundreds of thousands.
+    /// The dirty blocks, in no order. They are read in order of memory: there may be hundreds of
+    /// thousands.
     pub(crate) fn dirty(&self) -> impl Iterator<Item = &Buffer> {
         // Dropped buffers are not dirty.
         self.slab.iter().filter(|buffer| buffer.dirty != 0)

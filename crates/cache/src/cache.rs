@@ -29,7 +29,7 @@ pub trait Seal: Send {
     }
 }
 
-/// Whose a block is: for formats of which the checksums depend on that.
+/// The owner of a block: for formats whose checksums depend on it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Owner {
     /// The block's use to its owner, in numbers of the format.
@@ -108,7 +108,7 @@ impl<A> Cache<A> {
         self.seal = Some(seal);
     }
 
-    /// How it was told to behave.
+    /// Its configuration.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config

@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// A request that was submitted and has not completed.
 pub(crate) struct Flight {
     pub(crate) ticket: Ticket,
-    /// The blocks of which it writes something.
+    /// The blocks written, in whole or in part.
     pub(crate) blocks: RangeInclusive<u64>,
     /// The fragments written.
     pub(crate) fragments: RangeInclusive<u64>,
@@ -134,7 +134,7 @@ impl<A> Cache<A> {
         }
     }
 
-    /// A write has completed of which no order knows.
+    /// Notes a completed write that belongs to no order.
     pub(crate) fn note_written(&mut self) {
         self.flights.needs_flush = true;
         self.flights.landings += 1;
@@ -200,9 +200,8 @@ impl<A> Cache<A> {
         Ok(true)
     }
 
-    /// Takes out the flights of which `is_over` says that they have completed. One
-    /// that has failed is over as well, but its blocks are never on the disk, and
-    /// stay in memory.
+    /// Takes out the flights that have completed, as `is_over` reports. One that has failed is over
+    /// as well, but its blocks are never on the disk, and stay in memory.
     fn end_flights(
         &mut self,
         is_over: impl Fn(&Self, &Flight) -> Result<bool, seekless_device::DeviceError>,

@@ -96,8 +96,7 @@ impl Memory {
         self.buffers.note_loss(block);
     }
 
-    /// Forgets a block of which nothing is known, nothing is to be written and
-    /// nothing is being written.
+    /// Forgets a block without valid, dirty or submitted fragments.
     pub(crate) fn drop_empty(&mut self, block: u64) {
         if self.buffers.get(block).is_some_and(|buffer| buffer.valid == 0 && !buffer.is_kept()) {
             self.buffers.remove(block);

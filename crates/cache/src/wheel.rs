@@ -23,8 +23,7 @@ impl Wheel {
         Self { slots: BTreeMap::new(), position: second, second, rushes: 0 }
     }
 
-    /// Hangs a block so many slots ahead, at least on the next one. Returns the
-    /// slot.
+    /// Hangs a block `delay` slots ahead, at least on the next one. Returns the slot.
     pub(crate) fn hang(&mut self, block: u64, delay: u32) -> u64 {
         let due = self.position + u64::from(delay.max(1));
         self.slots.entry(due).or_default().push(block);

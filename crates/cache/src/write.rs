@@ -120,9 +120,9 @@ impl<A> Cache<A> {
         (at, first * fragment, last * fragment)
     }
 
-    /// Whether so many bytes from a fragment on go in one request with a run: they
-    /// lie behind it, and both fit a cluster. Where each file has buffers of its own, a
-    /// cluster is of whole blocks (`cluster_wbuf` in `vfs_cluster.c`).
+    /// Whether bytes from a fragment on go in one request with a run: they lie behind it, and both
+    /// fit a cluster. Where each file has buffers of its own, a cluster is of whole blocks
+    /// (`cluster_wbuf` in `vfs_cluster.c`).
     fn goes_with(&self, run: &Run, at: BlockNo, len: usize) -> bool {
         let fragments = run.bytes.len() / self.memory.shape.fragment as usize;
         let block = self.memory.shape.block_bytes();

@@ -105,7 +105,7 @@ impl<'a> Campaign<'a> {
         Self { target, settings, bases: Vec::new(), keeper: Keeper::new(0) }
     }
 
-    /// From here on, takes so many of the states that hold, evenly ([`Campaign::kept`]).
+    /// From here on, keeps this many of the states that hold, evenly ([`Campaign::kept`]).
     pub fn keep(&mut self, wanted: usize) {
         self.keeper = Keeper::new(wanted);
     }
@@ -151,7 +151,7 @@ impl<'a> Campaign<'a> {
         How { completion, ..How::new(self.settings.discipline) }
     }
 
-    /// Looks at a workload's states. `progress` is told how many were judged.
+    /// Explores a workload's states. `progress` is called with the number of judged ones.
     ///
     /// # Errors
     /// [`CampaignError`].
@@ -188,9 +188,8 @@ impl<'a> Campaign<'a> {
         Ok(result)
     }
 
-    /// How much of a schedule is looked at, when so many states were drawn of
-    /// those before: a sample is shared among all, and there are more of them
-    /// when they have not got as many states; `None` when it is enough.
+    /// How much of a schedule is explored, when `drawn` states were drawn of those before: a
+    /// sample is shared among all schedules, and more follow until it is full; `None` when it is.
     fn extent_of(&self, schedule: u32, drawn: u64) -> Option<Extent> {
         let schedules = self.settings.schedules.max(1);
         let left = schedules.saturating_sub(schedule);

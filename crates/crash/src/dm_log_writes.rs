@@ -92,7 +92,7 @@ struct Reader<'a> {
     held: u64,
 }
 
-/// An entry as it stands.
+/// An entry of the log.
 struct Entry {
     sector: u64,
     sectors: u64,
@@ -190,10 +190,9 @@ impl Reader<'_> {
     }
 }
 
-/// Writes a log, in sectors of 512 bytes. Marks are cut where a sector ends. A write
-/// stands where it has completed, as the kernel's target has it: that it may have
-/// reached the disk before is not known from such a log, and one that never has
-/// completed is not in it.
+/// Writes a log, in sectors of 512 bytes. Marks are cut where a sector ends. A write is placed
+/// where it completed, as the kernel's target has it: that it may have reached the disk before is
+/// not known from such a log, and one that never completed is not in it.
 ///
 /// # Errors
 /// Those of `to`; [`io::ErrorKind::InvalidInput`] for a write that is not of whole sectors.

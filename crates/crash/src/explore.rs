@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub enum Extent {
     /// All of each epoch, up to the bound.
     Exhaustive,
-    /// So many in all, drawn from those.
+    /// This many in all, drawn from those.
     Sample(u64),
 }
 
@@ -30,7 +30,7 @@ pub struct Search {
     pub extent: Extent,
     /// Most states of an epoch.
     pub bound: u64,
-    /// One part of so many: part, from 1, and parts.
+    /// The part explored, from 1, and the number of parts.
     pub shard: (u32, u32),
     /// The seed of all random draws.
     pub seed: u64,
@@ -117,7 +117,7 @@ pub struct Subject<'a> {
 
 /// One in so many states has its recovery cut off as well.
 const CUT_ONE_IN: u64 = 8;
-/// States that are looked at in one go.
+/// States that are judged in one go.
 const BATCH: usize = 256;
 
 /// Goes through the crash states of a log over an image.

@@ -80,7 +80,7 @@ pub struct Renamed {
     pub file: FileId,
     /// Its old name, and its new one.
     pub names: [Name; 2],
-    /// A file, of which the new name was another's: for a while it may have none.
+    /// A file whose new name was another's: for a while it may have none.
     pub over: bool,
 }
 
@@ -98,7 +98,7 @@ pub enum Scope {
 pub struct Promise {
     /// As it was at this moment.
     pub moment: Moment,
-    /// Since the log had so many steps.
+    /// Steps of the log from which on it is durable.
     pub since: usize,
     /// Its scope.
     pub scope: Scope,
@@ -138,7 +138,7 @@ impl History {
         }
     }
 
-    /// Forgets how it came to be as it is: that is moment 0.
+    /// Makes the present state moment 0, without its past.
     #[must_use]
     pub fn settled(mut self) -> Self {
         for file in &mut self.files {
@@ -164,7 +164,7 @@ impl History {
         self.deeds.push(deed);
     }
 
-    /// Something is durable as it is now.
+    /// Records that a scope is durable in its present state.
     pub fn promise(&mut self, scope: Scope, since: usize) {
         self.promises.push(Promise { moment: self.deeds.len(), since, scope });
     }

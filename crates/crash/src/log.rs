@@ -4,7 +4,7 @@ use seekless_units::{ByteLen, Lba, SECTOR};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// One thing a device was told.
+/// One command to a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Step {
     /// To write; the write had completed when the call returned.
@@ -66,10 +66,10 @@ impl Step {
     }
 }
 
-/// All that a device was told, in order.
+/// All commands to a device, in order.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Log {
-    /// In the order it was told.
+    /// In the order of the commands.
     pub steps: Vec<Step>,
     /// Sectors that a write has all of or none, by their first and their number.
     pub whole: Option<(Lba, u64)>,
@@ -128,8 +128,8 @@ impl Log {
         epochs
     }
 
-    /// When the write of a step has completed: the step in which it is said, or
-    /// itself; `None` when it never has.
+    /// The step in which the write of a step has completed: the one that reports it, or itself;
+    /// `None` when it never has.
     #[must_use]
     pub(crate) fn completion(&self, step: usize) -> Option<usize> {
         let is_it = |(_, other): &(usize, &Step)| **other == Step::Complete { submit: step };

@@ -1,12 +1,10 @@
 //! Whether the search would notice: one order between changes is forgotten, and
 //! some crash state must show it.
 //!
-//! A mutant is a workload of which one order is not kept
-//! ([`Config::drop_order`](seekless_cache::Config)). Some orders say nothing
-//! that others do not say as well, or stand between changes that are written
-//! together anyway: without them the disk can show nothing new, and such mutants
-//! are counted apart (they are *equivalent*, in the language of mutation
-//! testing). The others must be caught.
+//! A mutant is a workload with one order not kept ([`Config::drop_order`](seekless_cache::Config)).
+//! Some orders are implied by others, or are between changes that are written together anyway:
+//! without them the disk can show nothing new, and such mutants are counted apart (they are
+//! *equivalent*, in the language of mutation testing). The others must be caught.
 
 use crate::campaign::CampaignError;
 use crate::driver::{Base, How, RunError, prepare, record};

@@ -80,10 +80,10 @@ pub trait Target: Send + Sync {
         config: Config,
     ) -> Result<Box<dyn Live>, FsError>;
 
-    /// Looks at all of it.
+    /// Checks the whole file system.
     ///
     /// # Errors
-    /// [`FsError::Corrupt`] where it cannot be looked at, [`FsError::Device`].
+    /// [`FsError::Corrupt`] where it cannot be read, [`FsError::Device`].
     fn check(&self, device: Arc<dyn BlockDevice>) -> Result<Report, FsError>;
 
     /// Repairs all that may be repaired unasked, as is done before a file system is mounted after a

@@ -42,7 +42,7 @@ pub struct Cell {
     pub published: Option<Published>,
 }
 
-/// The cells of which there are runs, in the experiment's order.
+/// The cells with runs, in the experiment's order.
 #[must_use]
 pub fn cells(experiment: &Experiment, runs: &[Run]) -> Vec<Cell> {
     let mut cells = Vec::new();

@@ -311,7 +311,7 @@ impl Machine {
         self.live().attr(ino).map(|_| ())
     }
 
-    /// So many system calls that look something up which is in memory.
+    /// Charges system calls that look up entries in memory.
     pub(crate) fn look(&mut self, calls: u64) {
         self.compute(Nanos::new(self.cpu.look.0.get().saturating_mul(calls)));
     }

@@ -13,7 +13,7 @@ pub struct Order {
     pub policy: &'static str,
     /// Pairs whose published times are far enough apart.
     pub pairs: usize,
-    /// Of them, those of which the same is faster.
+    /// Of them, those with the same order.
     pub same: usize,
     /// The others: the one that is published as the faster, and the other.
     pub others: Vec<(String, String)>,

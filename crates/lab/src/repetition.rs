@@ -4,8 +4,8 @@
 use seekless_model::random::Random;
 use seekless_units::Nanos;
 
-/// A phase begins later by less than so many nanoseconds: many revolutions of
-/// any drive, and the second between two rounds of the syncer.
+/// Upper bound of a phase's delay in nanoseconds: many revolutions of any drive, and the second
+/// between two rounds of the syncer.
 const MOMENTS: u64 = 1_000_000_000;
 
 /// The random choices of a run.

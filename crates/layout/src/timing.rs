@@ -111,7 +111,7 @@ impl<'a> Clock<'a> {
         Timing { total: self.now, busy: self.device.busy(), ends: self.ends }
     }
 
-    /// Waits until only so many requests are in flight.
+    /// Waits until at most `left` requests are in flight.
     fn wait(&mut self, left: usize) {
         while self.flying > left
             && let Some(done) = self.device.advance(Nanos::new(u64::MAX))

@@ -49,8 +49,8 @@ impl<F: Format> Live<F> {
         Ok(())
     }
 
-    /// Looks at the nodes that the next actions are about, and says of how many: by now
-    /// they are in no processor's cache, and each would be waited for alone.
+    /// Prefetches the nodes of the next actions, and returns their number: by now they are in no
+    /// processor's cache, and each would be waited for alone.
     fn fetch_files(&self) -> usize {
         let next = self.core.cache.ready().take(AT_ONCE);
         let look = |action: &Action| match action {

@@ -130,8 +130,8 @@ impl Delayed {
         self.files.get_mut(&ino)?.runs.get_mut(&start)?.get_mut(at).map(AsMut::as_mut)
     }
 
-    /// Keeps a block of a file, of which none waits. The file is written back when it
-    /// `expires`, unless that is due earlier.
+    /// Keeps a block of a file; it must not wait yet. The file is written back when it `expires`,
+    /// unless that is due earlier.
     pub(crate) fn put(&mut self, ino: Ino, lbn: u64, block: Block, expires: Nanos) {
         debug_assert!(self.get(ino, lbn).is_none(), "block {lbn} of inode {ino} waits");
         let turn = self.next_turn;
@@ -162,7 +162,7 @@ impl Delayed {
         self.files.get_mut(&ino)?.runs.pop_first()
     }
 
-    /// Takes back blocks that were borrowed, of which the first ones have a place now.
+    /// Takes back borrowed blocks; the first `placed` ones have a place now.
     pub(crate) fn settle(&mut self, ino: Ino, lbn: u64, mut blocks: Vec<Block>, placed: u64) {
         let Some(file) = self.files.get_mut(&ino) else {
             debug_assert!(false, "something of inode {ino} waited");
@@ -217,7 +217,7 @@ impl Delayed {
     }
 }
 
-/// Enters blocks in front of which and behind which there may be others.
+/// Enters blocks that may adjoin others on either side.
 fn enter(runs: &mut BTreeMap<u64, Vec<Block>>, lbn: u64, mut blocks: Vec<Block>) {
     let len = |blocks: &[Block]| u64::try_from(blocks.len()).unwrap_or(u64::MAX);
     let end = lbn.saturating_add(len(&blocks));

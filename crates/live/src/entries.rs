@@ -261,7 +261,7 @@ impl<F: Linked> Live<F> {
         Ok(removed)
     }
 
-    /// Forgets a name of which the entry was taken back.
+    /// Forgets a name whose entry was taken back.
     pub(crate) fn leave_at(&mut self, dir: Ino, slot: Slot, name: &[u8]) -> Result<(), FsError> {
         self.leave(dir, slot.at.checked_div(self.unit()).unwrap_or(0), name)
     }

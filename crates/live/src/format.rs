@@ -105,8 +105,8 @@ pub trait Format: Send + Sized {
     /// The flags of an inode as `FS_IOC_GETFLAGS` has them.
     fn shown_flags(&self, node: &Node<Self::Map>) -> u32;
 
-    /// The sectors of 512 bytes that a file is said to hold (`st_blocks`). By default,
-    /// those that it holds.
+    /// The file's sectors of 512 bytes as shown to users (`st_blocks`). By default, the allocated
+    /// ones.
     fn shown_sectors(&self, node: &Node<Self::Map>) -> u64 {
         node.sectors
     }
@@ -308,8 +308,8 @@ pub trait Format: Send + Sized {
         0
     }
 
-    /// Blocks that a file's map grows by at most when so many more of its blocks, in so many
-    /// runs, get a place.
+    /// Most blocks that a file's map grows by when this many more of its blocks, in this many runs,
+    /// get a place.
     fn most_map_blocks(
         &mut self,
         _core: &mut Core<Self::Map>,
@@ -320,9 +320,8 @@ pub trait Format: Send + Sized {
         Ok(0)
     }
 
-    /// Gives contents of a file a place where its map has a hole: the first of the blocks,
-    /// as many as lie in one run, which is returned. The length that the disk is told of
-    /// goes as far ([`Node::record_up_to`]).
+    /// Allocates blocks of a file where its map has a hole: the first of the blocks, as many as lie
+    /// in one run, which is returned. The on-disk size goes as far ([`Node::record_up_to`]).
     ///
     /// # Errors
     /// [`FsError::NoSpace`]; nothing has changed then.
@@ -337,7 +336,7 @@ pub trait Format: Send + Sized {
         Err(crate::node::gone(ino))
     }
 
-    /// Writes the length of a file, as far as the disk is told of it.
+    /// Writes the on-disk size of a file.
     fn put_size(&mut self, _core: &mut Core<Self::Map>, ino: Ino) -> Result<(), FsError> {
         debug_assert!(false, "nothing of inode {ino} waits");
         Ok(())

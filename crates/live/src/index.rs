@@ -31,7 +31,7 @@ pub(crate) struct Index {
     shadowed: Vec<(Box<[u8]>, Slot)>,
     /// Bytes free in each unit, once it is compacted.
     room: Vec<u16>,
-    /// The first unit that may have so many quarters of words free.
+    /// The first unit that may have this many quarters of words free.
     first: Vec<u32>,
     used: u64,
 }
@@ -69,7 +69,7 @@ impl Index {
         }
     }
 
-    /// The first unit with room for an entry of so many bytes.
+    /// The first unit with room for an entry of this length.
     pub(crate) fn unit_with(&mut self, needed: usize) -> Option<u64> {
         let first = self.first.get_mut(needed / 4)?;
         let behind = self.room.iter().skip(index(*first));
@@ -79,7 +79,7 @@ impl Index {
         (unit < self.room.len()).then_some(wide(unit))
     }
 
-    /// The first unit from a given one on with room for an entry of so many bytes.
+    /// The first unit from a given one on with room for an entry of this length.
     pub(crate) fn unit_from(&self, needed: usize, from: u64) -> Option<u64> {
         let behind = self.room.iter().enumerate().skip(index(from));
         let mut fitting = behind.filter(|(_, room)| usize::from(**room) >= needed);

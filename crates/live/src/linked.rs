@@ -22,10 +22,10 @@ pub struct Contents {
 ///
 /// Functions fail as those of [`Format`] do.
 pub trait Linked: Format {
-    /// How its directories stand.
+    /// Encoding of directory entries.
     type Codec: Codec;
 
-    /// How its directories stand.
+    /// Encoding of directory entries.
     fn codec(&self) -> &Self::Codec;
 
     /// Whether an inode is in use, and not about to be given back; it need not be
@@ -102,7 +102,7 @@ pub trait Linked: Format {
     /// The run that holds an inode.
     fn inode_run(&self, ino: Ino) -> Result<Extent, FsError>;
 
-    /// Whether the target of a symlink stands in its inode.
+    /// Whether the target of a symlink is stored in its inode.
     fn keeps_in_inode(&self, target: &[u8]) -> bool;
 
     /// The first block of a new file, of `len` bytes.

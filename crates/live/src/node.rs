@@ -80,18 +80,17 @@ pub struct Node<M> {
     pub depth: u32,
     /// The format's data of it: where its blocks are.
     pub map: M,
-    /// The target of a symlink that stands in the inode.
+    /// The target of a symlink that is stored in the inode.
     pub target: Option<Box<[u8]>>,
     /// The changes of a new inode that the disk has nothing of yet, the oldest
     /// first.
     pub fresh: SmallVec<[ChangeId; 4]>,
-    /// The change that gave it its length: block numbers behind an earlier end
-    /// that stand elsewhere wait for it.
+    /// The change that gave it its length: block numbers behind an earlier end, and outside of the
+    /// inode, wait for it.
     pub sized: ChangeId,
     /// Its length before the write that is under way.
     pub grown_from: Option<u64>,
-    /// The length that the disk is told of, where contents behind that have no place yet
-    /// (`i_disksize` of Linux).
+    /// On-disk size, smaller than `size` while data past it is delayed (`i_disksize` of Linux).
     pub recorded: Option<u64>,
     /// Number of opens.
     pub(crate) holds: u32,
@@ -192,13 +191,13 @@ impl<M> Node<M> {
         self.holds
     }
 
-    /// The length that the disk is told of.
+    /// The on-disk size.
     #[must_use]
     pub fn recorded_size(&self) -> u64 {
         self.recorded.map_or(self.size, |recorded| recorded.min(self.size))
     }
 
-    /// Contents up to a byte have their place: the disk may be told of them.
+    /// Contents up to a byte have their place: the on-disk size may include them.
     pub fn record_up_to(&mut self, end: u64) {
         let end = end.min(self.size);
         self.recorded = self.recorded.map(|recorded| recorded.max(end));
@@ -211,7 +210,7 @@ impl<M> Node<M> {
         self.size ^ self.sectors ^ wide(lists) ^ u64::from(self.links) ^ u64::from(self.holds)
     }
 
-    /// Its allocated size, in units of so many bytes.
+    /// Its allocated size, in units of `unit` bytes.
     pub(crate) fn blocks(&self, unit: u32) -> u64 {
         self.sectors.saturating_mul(512).checked_div(u64::from(unit)).unwrap_or(0)
     }

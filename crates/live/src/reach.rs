@@ -9,14 +9,14 @@ use seekless_units::Ino;
 use smallvec::SmallVec;
 use std::ops::Range;
 
-/// Files looked up of which the inodes are not in memory, at most.
+/// Most looked-up files whose inodes are not in memory.
 const MOST_SEEN: usize = 1 << 16;
-/// Departed names at which those are forgotten that the disk has lost too.
+/// Number of departed names from which on those that the disk has lost too are forgotten.
 const MANY_DEPARTED: usize = 1024;
 
-/// Names that come back before the disk has lost them, at which one is waited for.
-/// Each such change stands on the one before, and all of them are undone in the
-/// copy whenever their block is written.
+/// Of the names that come back before the disk has lost them, one in this many is waited for. Each
+/// such change is on the one before, and all of them are rolled back in the copy whenever their
+/// block is written.
 const MANY_RETURNS: usize = 64;
 
 /// Directories in which a file was seen.
@@ -25,15 +25,14 @@ pub(crate) type SeenIn = SmallVec<[Ino; 2]>;
 /// Names in directories as the disk has them.
 #[derive(Debug, Default)]
 pub(crate) struct Reach {
-    /// Where files were looked up of which the inodes are not in memory.
+    /// Directories of looked-up files whose inodes are not in memory.
     seen: HashMap<Ino, SeenIn>,
     /// The changes that take names from the disk, by directory and name: until then the same name
     /// must not come to be there again.
     departed: HashMap<Ino, HashMap<Box<[u8]>, Departure>>,
     departures: usize,
     many: usize,
-    /// Names that came back before the disk had lost them, since such a one was
-    /// last waited for.
+    /// Names that came back before the disk had lost them, since one was last waited for.
     returns: usize,
 }
 
@@ -43,7 +42,7 @@ impl Reach {
         self.seen.remove(&ino).unwrap_or_default()
     }
 
-    /// Remembers where a file was seen of which the inode goes from memory.
+    /// Keeps the directories in which a file was seen, as its inode goes from memory.
     pub(crate) fn keep_seen(&mut self, ino: Ino, dirs: SeenIn) {
         if dirs.is_empty() {
             return;
@@ -105,9 +104,8 @@ impl<F: Linked> Live<F> {
         }
     }
 
-    /// Sees to it that not too many changes stand on each other where names go and
-    /// come back: a name that is about to be made again is gone from the disk, when
-    /// many have not been.
+    /// Keeps chains of changes short where names go and come back: if many have come back early,
+    /// waits until the name about to be made again is gone from the disk.
     pub(crate) fn settle_return(&mut self, dir: Ino, name: &[u8]) -> Result<(), FsError> {
         let departure = self.reach.departed.get(&dir).and_then(|names| names.get(name));
         let Some(&Departure { by, .. }) = departure else { return Ok(()) };

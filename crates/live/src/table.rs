@@ -53,8 +53,7 @@ pub trait Table: Linked {
         false
     }
 
-    /// Renews the checksum in the bytes of a whole inode. The fields it stands in are
-    /// returned.
+    /// Renews the checksum in the bytes of a whole inode. Returns its fields.
     fn seal_inode(&self, _ino: Ino, _raw: &mut [u8]) -> Fields {
         Fields::new()
     }

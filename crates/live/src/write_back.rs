@@ -187,7 +187,7 @@ impl<F: Format> Live<F> {
         }
         let node = self.node(ino)?;
         if at > node.size {
-            // The disk is told of it once they have their place.
+            // The on-disk size follows once the contents have their place.
             node.recorded.get_or_insert(node.size);
             node.size = at;
         }
@@ -310,7 +310,7 @@ impl<F: Format> Live<F> {
         if self.core.delayed.is_empty() {
             return Ok(());
         }
-        // Whatever stands in the way of the rename it will say itself.
+        // The rename itself reports its errors.
         let Ok(Some(moved)) = F::Names::find(self, from.0, from.1) else { return Ok(()) };
         let replaces = matches!(F::Names::find(self, to.0, to.1), Ok(Some(_)));
         if replaces { self.write_back(moved, false) } else { Ok(()) }

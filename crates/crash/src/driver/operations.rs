@@ -217,7 +217,7 @@ impl Driver {
         let ((first, first_at), (second, second_at)) = (self.dir(one)?, self.dir(other)?);
         let (from, to) = ((first_at, one.name()), (second_at, other.name()));
         match self.live.operate().rename(from, to, RenameMode::Exchange) {
-            // As a program that is told so goes on without.
+            // A program that gets this error goes on without.
             Err(FsError::Unsupported(_)) => return Ok(Passing::default()),
             done => done?,
         }

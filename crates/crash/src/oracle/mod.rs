@@ -131,7 +131,7 @@ impl Oracle<'_> {
         if !self.directories.insert(ino) {
             return;
         }
-        // As they stand, in their order: a name may be there twice.
+        // In the order of the directory: a name may be there twice.
         let mut entries: Vec<(Vec<u8>, Ino)> = Vec::new();
         let listed = self.image.read_dir(ino, 0, &mut |entry| {
             entries.push((entry.name.to_vec(), entry.ino));

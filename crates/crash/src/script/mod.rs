@@ -20,7 +20,7 @@ pub use parse::{ScriptError, parse};
 
 use std::fmt;
 
-/// An operation, and where it stands.
+/// An operation, and its line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Line {
     /// Its line in the text, from 1; 0 for one that is of no text.

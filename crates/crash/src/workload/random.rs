@@ -35,11 +35,11 @@ const WIDEST: usize = 255;
 const DEPTH: usize = 4;
 /// The same for sequences of [`Kinds::Moves`] and wide ones.
 const DEEP: usize = 8;
-/// Names of so many bytes, and how many of them a directory is given: more than twelve blocks
-/// of 1,024 bytes, and of 4,096.
+/// Length of such names, and how many of them a directory is given: more than twelve blocks of
+/// 1,024 bytes, and of 4,096.
 const LONGEST: usize = 250;
 const MANY: [u64; 2] = [60, 210];
-/// How often an operation is drawn again that cannot be done.
+/// How often an operation that cannot be done is drawn again.
 const TRIES: u32 = 200;
 
 /// The operations of sequences.
@@ -54,7 +54,7 @@ pub(super) enum Kinds {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Of so many bytes.
+    /// Its length in bytes.
     File(u64),
     Directory,
     Symlink,

@@ -277,7 +277,7 @@ impl Single {
     fn directories(self, names: &mut Names, ops: &mut Vec<Op>) -> Path {
         match self {
             Self::Fill => {
-                // In the root, the directories of which lie in groups of their own.
+                // In the root, whose directories lie in groups of their own.
                 let dir = names.new_dir(&["full", "fuller", "fullest"]);
                 let file = path(&format!("{dir}/file"));
                 ops.extend([

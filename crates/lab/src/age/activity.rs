@@ -35,8 +35,8 @@ pub(super) enum Planned {
     Settle(Entity),
 }
 
-/// No file, no tree and no burst takes more than 1 part in so many of the space:
-/// else the fullness could not be held, nor memory be bounded.
+/// No file, tree or burst takes more than this part (1 in 200) of the space: else neither the
+/// fullness nor the memory would be bounded.
 const MOST_SHARE: u64 = 200;
 /// Names of a file: fewer than any format allows that has links.
 const MOST_NAMES: u32 = 1000;
@@ -305,7 +305,7 @@ impl Stream {
         self.queue.push_back(Planned::Settle(Entity::Tree(id)));
     }
 
-    /// One more directory of a tree, each of which has up to `fan_out` in it.
+    /// Adds a directory to a tree, each of which has up to `fan_out` in it.
     fn plan_branch(&mut self, id: TreeId, base: DirId, fan_out: usize) {
         let dirs = &self.people.trees[id.0].dirs;
         let number = dirs.len();

@@ -62,7 +62,7 @@ impl Ledger {
         self.usable
     }
 
-    /// Whether so many bytes and inodes more are within the target.
+    /// Whether this many bytes and inodes more are within the target.
     pub(super) fn fits(&self, bytes: u64, inodes: u64) -> bool {
         let inodes = self.free_inodes.is_none_or(|free| free >= inodes);
         inodes && self.used + self.rounded(bytes) <= self.target
@@ -73,7 +73,7 @@ impl Ledger {
         self.used + self.usable / 200 >= self.target
     }
 
-    /// The space that so many bytes of a file take.
+    /// The space that a file of this length takes.
     pub(super) fn rounded(&self, bytes: u64) -> u64 {
         bytes.div_ceil(self.unit).saturating_mul(self.unit)
     }

@@ -1,4 +1,4 @@
-//! When it is looked how things are.
+//! The times at which samples are taken.
 
 use super::drive::Settings;
 
@@ -48,8 +48,7 @@ impl Schedule {
 mod tests {
     use super::*;
 
-    /// Looks of a run that is ended after so many operations; and how many there
-    /// were at most.
+    /// Samples of a run that is ended after `end` operations; and their number at most.
     fn looks(ops: u64, samples: u32, end: u64) -> (Vec<u64>, usize) {
         let settings = Settings { ops, fullness: 0.8, seed: 1, samples };
         let mut schedule = Schedule::new(&settings);

@@ -164,13 +164,13 @@ impl Stream {
         Some(self.begin(step))
     }
 
-    /// The operation that was given last, and not told of yet, cannot be done on such a file
-    /// system: it never will have been.
+    /// The last operation given out, and not reported yet, is not supported by the file system: it
+    /// is forgotten.
     pub fn left_out(&mut self) {
         self.begun.pop();
     }
 
-    /// The operation that was given last, and not told of yet, is done.
+    /// The last operation given out, and not reported yet, is done.
     pub fn done(&mut self) {
         let Some(step) = self.begun.pop() else { return };
         match step {
@@ -315,7 +315,7 @@ impl Stream {
         self.look_for_gathering(key, count);
     }
 
-    /// A class of which there are too many files in a root is gathered.
+    /// Begins a gathering where a root has too many files of a class.
     fn look_for_gathering(&mut self, (class, root): (usize, u32), count: u32) {
         let name = &self.profile.classes[class].name;
         let gathers = |other: &super::profile::Class| {

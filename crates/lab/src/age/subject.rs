@@ -22,7 +22,7 @@ pub trait Subject {
     /// Does an operation.
     ///
     /// # Errors
-    /// Whatever stands in its way but a want of room.
+    /// Any failure but lack of space.
     fn apply(&mut self, op: &Op) -> Result<Applied, FsError>;
 
     /// Lets virtual time go on to a moment.

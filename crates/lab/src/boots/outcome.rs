@@ -146,7 +146,7 @@ impl Boot {
     }
 }
 
-/// The states of which there are boots, in the experiment's order.
+/// The states with boots, in the experiment's order.
 #[must_use]
 pub fn cells(experiment: &BootExperiment, boots: &[Boot]) -> Vec<BootCell> {
     let mut cells: Vec<BootCell> = Vec::new();

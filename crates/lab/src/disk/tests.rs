@@ -86,7 +86,7 @@ fn the_picture_has_what_the_log_has_and_where() {
     assert!(left.iter().all(|bin| bin.counts == [0; 3]));
 }
 
-/// Where so many bytes find room, and no more.
+/// A writer with room for this many bytes.
 struct Room(usize);
 
 impl Write for Room {

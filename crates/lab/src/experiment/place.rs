@@ -1,4 +1,4 @@
-//! Where in a file something stands that is wrong.
+//! The place of an error in a file.
 
 use seekless_model::SpecError;
 use toml::de::{DeTable, DeValue};

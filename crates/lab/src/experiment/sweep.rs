@@ -1,4 +1,4 @@
-//! Systems that differ in a few values, told once.
+//! Systems that differ in a few values, written once.
 
 use super::System;
 use crate::quantity::Size;

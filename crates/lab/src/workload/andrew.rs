@@ -20,7 +20,7 @@ const OWN: usize = 5;
 const COMPILER: usize = 4;
 /// Programs that a file is searched and counted by.
 const READERS: usize = 2;
-/// An object file is so many times its source.
+/// Length of an object file, in lengths of its source.
 const OBJECT: u64 = 2;
 
 /// A tree that lies on the volume.

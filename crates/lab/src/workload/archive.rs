@@ -13,7 +13,7 @@ use seekless_units::{ByteLen, Ino};
 
 pub(super) const PHASES: [&str; 2] = ["tarcp", "tar"];
 
-/// A record of 20 blocks of 512 bytes, which `tar` reads and writes if not told otherwise.
+/// The default record of `tar`: 20 blocks of 512 bytes.
 const RECORD: u64 = 10_240;
 /// The header in front of each file in an archive; contents are padded to a multiple of it.
 const HEADER: u64 = 512;

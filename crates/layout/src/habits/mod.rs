@@ -267,7 +267,7 @@ impl Habits {
         }
     }
 
-    /// Files of which no habit knows.
+    /// Forgets files that are in no habit.
     fn forget_files(&mut self) {
         let used: HashSet<FileId> = self.habits.iter().flat_map(Habit::files).collect();
         self.facts.retain(|file, _| used.contains(file));

@@ -31,11 +31,10 @@ pub struct Rules {
     pub least_gain: f64,
     /// Bytes that are moved in a day (of UTC) at most. 1 GiB.
     pub budget: u64,
-    /// Nothing is moved on a volume of which a larger part than this is in use, from 0 to
-    /// 1. 0.9.
+    /// Nothing is moved on a volume that is fuller than this, from 0 to 1. 0.9.
     pub fullest: f64,
-    /// A habit that was looked at in vain, or is laid out, is looked at again after so
-    /// long. 1 day.
+    /// Time after which a habit that was looked at in vain, or is laid out, is looked at again. 1
+    /// day.
     pub retry: Seconds,
     /// Habits that are known at the same time. 128.
     pub most_habits: usize,

@@ -171,8 +171,7 @@ impl ReadAhead {
         fetched
     }
 
-    /// So many pages that are there were mapped with one that was touched
-    /// (`filemap_map_pages`).
+    /// `pages` resident pages were mapped by fault-around (`filemap_map_pages`).
     pub(crate) fn mapped(&mut self, pages: u32) {
         self.faults_missed = self.faults_missed.saturating_sub(pages);
     }

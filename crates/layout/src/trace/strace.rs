@@ -222,7 +222,7 @@ impl Replay {
         }
     }
 
-    /// A read from where the descriptor stands.
+    /// A read from the descriptor's offset.
     fn sequential(&mut self, call: &Call, process: &Process, at: usize) {
         let Some(file) = self.file(call, process, at) else { return };
         let offset = *file.offset.borrow();

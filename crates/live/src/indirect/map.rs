@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 /// The way to a block's number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// It stands in the inode.
+    /// Its number is in the inode.
     Direct(usize),
     /// It is reached from one of the inode's three numbers, through places in
     /// indirect blocks.
@@ -143,9 +143,9 @@ impl<F: Indirect> Files<'_, F> {
             return Err(FsError::TooLarge(format!("inode {ino}")));
         };
         let there = self.existing_path(ino, tree, &places)?;
-        // A directory may neither end in a hole nor lead past its end, and its
-        // length stands elsewhere than the number of its last block: it gets
-        // copies of the indirect blocks, to which its inode leads with one write.
+        // A directory may neither end in a hole nor lead past its end, and its length is not
+        // written together with the number of its last block: it gets copies of the indirect
+        // blocks, to which its inode leads with one write.
         let copies = self.core.node(ino)?.kind == FileKind::Directory;
         let kept = if copies { 0 } else { there.len() };
         let old: SmallVec<[BlockNo; 3]> = there.iter().copied().skip(kept).collect();

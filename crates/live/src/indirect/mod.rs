@@ -26,7 +26,7 @@ use seekless_fs::FsError;
 use seekless_fs::field::{index, wide};
 use seekless_units::{BlockNo, Extent, Ino};
 
-/// Numbers that stand in the inode itself.
+/// Block numbers in the inode itself.
 pub const DIRECT: usize = 12;
 
 /// The block numbers in an inode; zero for none.
@@ -51,7 +51,7 @@ pub trait Mapped {
 pub enum Purpose<W> {
     /// Contents, at the place that the policy was asked for.
     Data(W),
-    /// An indirect block, so many levels above contents.
+    /// An indirect block, this many levels above contents.
     Indirect(u32),
 }
 
@@ -82,8 +82,8 @@ pub trait Indirect: Table<Map: Mapped> {
     /// Units of the volume.
     fn volume(&self) -> u64;
 
-    /// Checks a block number from the disk: the run of so many units lies in the
-    /// volume, in one block, and in no metadata.
+    /// Checks a block number from the disk: the run of `units` units lies in the volume, in one
+    /// block, and in no metadata.
     ///
     /// # Errors
     /// [`FsError::Corrupt`].
@@ -224,8 +224,8 @@ fn per_block(limits: &Limits) -> u32 {
     limits.block.checked_div(limits.unit).unwrap_or(1).max(1)
 }
 
-/// Units of a block of a file of so many bytes: the last of those whose numbers
-/// stand in the inode may be a tail.
+/// Units of a block of a file of this size: the last of those whose numbers are in the inode may be
+/// a tail.
 #[must_use]
 pub fn units_at(limits: &Limits, size: u64, lbn: u64) -> u32 {
     if lbn >= wide(DIRECT) {

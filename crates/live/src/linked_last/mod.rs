@@ -172,8 +172,8 @@ impl<F: Linked> Live<F> {
         self.format.put_links(&mut self.core, ino, Role::LinkCount, before)
     }
 
-    /// Takes a file apart that stands on the list of orphans, and stays there if it is
-    /// damaged: its name is gone all the same.
+    /// Takes apart a file on the list of orphans, where it stays if it is damaged: its name is gone
+    /// all the same.
     pub(crate) fn destroy_listed(&mut self, ino: Ino) -> Result<(), FsError> {
         if let Err(error) = self.format.runs_of(&mut self.core, ino) {
             return match error {

@@ -45,7 +45,7 @@ pub(crate) fn is_later(one: Number, other: Number) -> bool {
     one.get().wrapping_sub(other.get()).cast_signed() > 0
 }
 
-/// A block of which the log has copies that a recovery would bring home.
+/// A block with copies in the log that a recovery would bring home.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InLog {
     /// The last transaction that has one; it may still be committing.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-/// Runs of blocks, none of which touches another.
+/// Runs of blocks; no two are adjacent.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Quarantine {
     /// The end of each, by its first block.

@@ -29,7 +29,7 @@ impl<A> Actions<A> {
         self.deferred
     }
 
-    /// A number for an action, which is then told with [`Actions::hold`].
+    /// A number for an action, which is then added with [`Actions::hold`].
     pub(super) fn number(&mut self) -> u32 {
         let slot = self.free.pop().unwrap_or_else(|| {
             debug_assert!(self.slots.len() < u32::MAX as usize, "no number is left");
@@ -40,8 +40,8 @@ impl<A> Actions<A> {
         slot
     }
 
-    /// Keeps an action that waits for so many changes; false when it waits for
-    /// none and is ready.
+    /// Keeps an action until `waiting` changes are on the disk; false when it waits for none and is
+    /// ready.
     pub(super) fn hold(&mut self, slot: u32, waiting: u32, kind: Kind, action: A) -> bool {
         if waiting == 0 {
             self.free.push(slot);

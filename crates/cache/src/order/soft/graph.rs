@@ -41,8 +41,7 @@ pub(super) struct Graph<A> {
     records: usize,
     /// Bytes of all that is undone (invariant 5).
     undo: u64,
-    /// Joins of which everything is on the disk, and whose waiters are to be told
-    /// still. Empty between calls.
+    /// Joins with all changes on the disk, whose waiters are still to be told. Empty between calls.
     met: Vec<ChangeId>,
     /// Memory of undo data that is not needed any more.
     pub(super) spare: SpareUndos,
@@ -149,13 +148,13 @@ impl<A> Graph<A> {
         self.slots.get_mut(id)
     }
 
-    /// Looks at records that are about to go, and then at those that wait for them. By now
-    /// they are in no processor's cache: each would be waited for alone where one leads to the
-    /// next, but here no look depends on the one before.
+    /// Prefetches records that are about to go, and then those that wait for them. By now they are
+    /// in no processor's cache: each would be waited for alone where one leads to the next, but
+    /// here no load depends on the one before.
     pub(super) fn fetch(&self, ids: &[ChangeId]) {
         self.look_at(ids.iter().copied());
         let waiters = |&id: &ChangeId| self.get(id).map(|record| record.waiters.iter());
-        // Longer lists are looked at when they are told.
+        // Longer lists are prefetched when they are told.
         let first = ids.iter().filter_map(waiters).flat_map(|waiters| waiters.take(FEW));
         self.look_at(first.filter_map(Waiter::change));
     }
@@ -337,9 +336,8 @@ impl<A> Graph<A> {
         }
     }
 
-    /// Joins of which everything is on the disk are so too, and with them the joins
-    /// that wait for nothing but those: thousands may, so that this does not call
-    /// itself.
+    /// Joins with all changes on the disk count as on the disk too, and with them the joins that
+    /// wait for nothing but those: thousands may, so that this does not recurse.
     fn tell_of_joins(&mut self, freed: &mut Vec<ChangeId>, counters: &mut Counters) {
         while let Some(id) = self.met.pop() {
             if let Some(waiters) = self.take_waiters(id, counters) {

@@ -7,7 +7,7 @@ use super::undo::{Undo, Undos};
 use super::{ChangeId, Memory, Soft};
 use hashbrown::HashMap;
 
-/// In which list of its block a change stands.
+/// The list of its block that a change is in.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum List {
     Blocked,

@@ -32,8 +32,7 @@ impl Waiter {
     }
 }
 
-/// A [`Waiter`] in eight bytes: which kind it is stands in the two highest bits of
-/// the slot or number.
+/// A [`Waiter`] in eight bytes: its kind is in the two highest bits of the slot or number.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Packed {
     slot: u32,

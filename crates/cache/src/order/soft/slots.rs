@@ -14,7 +14,7 @@ struct Slot(Option<Record>);
 
 const _: () = assert!(size_of::<Slot>() == 128, "two lines, as is said of a record");
 
-/// One of so many places may be free before more are made: fewer would have to be looked for.
+/// If fewer than one in this many slots is free, more are made, to shorten the search.
 const SPARE: usize = 8;
 
 /// Records by slot and generation.

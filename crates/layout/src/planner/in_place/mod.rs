@@ -21,7 +21,7 @@ use state::{Making, State};
 /// Blocks that evictions leave for maps that grow.
 const MAP_RESERVE: u64 = 32;
 
-/// Blocks that may be moved for each that was touched, if nothing else is said.
+/// Default budget: blocks that may be moved for each touched one.
 const DEFAULT_BUDGET: u64 = 3;
 
 /// Something that belongs into the region.
@@ -29,7 +29,7 @@ const DEFAULT_BUDGET: u64 = 3;
 struct Item {
     object: ObjectId,
     what: What,
-    /// Where it goes: so many blocks in all as it has, or, for a map, as it may need.
+    /// Its new places: as many blocks as it has, or, for a map, as it may need.
     places: Vec<Extent>,
     /// Whether it is there from the beginning, or is not needed.
     is_kept: bool,

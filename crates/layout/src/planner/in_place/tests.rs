@@ -29,7 +29,7 @@ fn maps_of(extents: u64) -> u64 {
 }
 
 impl Volume {
-    /// A volume that is full to so many percent, with files in pieces.
+    /// A volume of this fullness, with files in pieces.
     fn random(random: &mut Pcg64Mcg, len: usize, percent: usize) -> Self {
         let mut fixed = vec![false; len];
         for group in (0..len).step_by(GROUP as usize) {
