@@ -1,4 +1,4 @@
-//! Commits performed by whoever does not keep the cache locked, part by part.
+//! Commits performed part by part, by callers that do not keep the cache locked.
 
 use crate::cache::Cache;
 use crate::commit::Why;
@@ -45,8 +45,8 @@ impl<A> Cache<A> {
         blocks.map(|(block, _)| block).any(awaits)
     }
 
-    /// The number of the last transaction in which something was changed that is not committed; `None`
-    /// where all is, and where commits are not performed apart ([`Commits::Apart`]).
+    /// The number of the last uncommitted transaction with changes; `None` where all is committed,
+    /// and where commits are not performed apart ([`Commits::Apart`]).
     #[must_use]
     pub fn last_uncommitted(&self) -> Option<NonZeroU32> {
         let journal = self.order.journal().filter(|_| self.leaves_commits())?;
@@ -56,9 +56,9 @@ impl<A> Cache<A> {
         Some(journal.running.number)
     }
 
-    /// What is to be done next, without keeping the cache, before a transaction is
-    /// committed: a part of its commit, or of that before it, or waiting for whoever performs
-    /// one. The commit is begun when it is its turn. `None` once it is done, and within an
+    /// The next part to be performed without locking the cache before a transaction is committed: a
+    /// part of its commit, or of that before it, or waiting for the caller that performs one. The
+    /// commit is begun when it is its turn. `None` once it is done, and within an operation.
     /// operation.
     ///
     /// # Errors
@@ -69,7 +69,7 @@ impl<A> Cache<A> {
         }
         let Some(journal) = self.order.journal() else { return Ok(None) };
         if let Some(committing) = &journal.committing {
-            // One behind it is somebody else's business.
+            // A commit behind it is none of the caller's business.
             let ours = !is_later(committing.number, number);
             let part = committing.under_way.as_ref().filter(|_| ours);
             return Ok(part.and_then(|part| part.doing.as_wait()));
@@ -81,8 +81,8 @@ impl<A> Cache<A> {
         self.commit_work()
     }
 
-    /// What is to be done first, without keeping the cache, where the next operation would
-    /// wait for a commit: it fits no more into the running transaction, and the one before
+    /// The part to be performed first, without locking the cache, where the next operation would
+    /// wait for a commit: it does not fit into the running transaction any more, and the one before
     /// is not committed yet.
     ///
     /// # Errors
@@ -100,14 +100,14 @@ impl<A> Cache<A> {
         self.work_towards(number)
     }
 
-    /// Whether somebody performs a part of a commit just now.
+    /// Whether a part of a commit is being performed by a caller.
     pub(crate) fn is_part_under_way(&self) -> bool {
         let committing = self.order.journal().and_then(|journal| journal.committing.as_ref());
         let part = committing.and_then(|committing| committing.under_way.as_ref());
         part.is_some_and(|part| part.doing.as_wait().is_some())
     }
 
-    /// A commit is waited for by somebody who keeps the cache from all others.
+    /// Counts a wait for a commit during which the cache is locked.
     pub(crate) fn note_blocking_wait(&mut self) {
         if self.leaves_commits() {
             self.memory.counters.journal.blocking_waits += 1;

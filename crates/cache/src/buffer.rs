@@ -17,20 +17,20 @@ pub(crate) struct Buffer {
     /// Which block: its first fragment divided by the fragments of a block.
     pub(crate) block: u64,
     pub(crate) bytes: Box<[u8]>,
-    /// What of `bytes` is what the disk has, or newer.
+    /// Mask of the fragments of `bytes` that equal the disk's, or are newer.
     pub(crate) valid: u64,
-    /// Where the parts begin that are buffers of their own; of what is valid.
+    /// Mask of the first fragments of the valid parts that are buffers of their own.
     starts: u64,
     /// Bytes that it takes of the cache.
     cost: u64,
-    /// What holds something that may be written.
+    /// Mask of dirty fragments that may be written now.
     pub(crate) dirty: u64,
-    /// What the order holds back in it, and who may be waited for.
+    /// The changes to it that the order holds back, and those that may be waited for.
     pub(crate) held: Held,
     /// Requests under way that write some of it (invariant 8): of one round of
     /// writing, since the next waits for them.
     under_way: u32,
-    /// What was dirty when they were submitted.
+    /// Mask of the fragments dirty when they were submitted.
     sent: u64,
     /// When the syncer comes for it.
     pub(crate) due: Option<u64>,
@@ -38,7 +38,7 @@ pub(crate) struct Buffer {
     pub(crate) put_off: u8,
     /// The format seals it (check hashes) before it is written.
     pub(crate) metadata: bool,
-    /// Whose it is, as the format has said since it came into memory.
+    /// Its owner, if the format has set it since it came into memory.
     pub(crate) owner: Option<Owner>,
 }
 
@@ -51,8 +51,7 @@ struct Link {
     used: u64,
     /// Whether it was looked at for something to drop, as all that are older were.
     passed: bool,
-    /// It was found to be kept then ([`Buffer::is_kept`]), and nobody could have changed
-    /// that since.
+    /// It was found to be kept then ([`Buffer::is_kept`]), and that cannot have changed since.
     kept: bool,
 }
 
@@ -62,9 +61,9 @@ impl Buffer {
         self.dirty != 0 || self.held.waits()
     }
 
-    /// Whether it holds something that may be written, and nothing that may not in
-    /// the same fragments, which would have to be undone. (What lies between them is
-    /// undone where it is cheaper to write it as well.)
+    /// Whether it has fragments that may be written, and no blocked change in them, which would
+    /// have to be rolled back. (Blocked changes between them are rolled back where it is cheaper to
+    /// write these fragments as well.)
     pub(crate) fn is_free_to_go(&self) -> bool {
         self.dirty != 0 && !self.held.waits_in(self.dirty)
     }
@@ -129,7 +128,7 @@ impl Buffer {
 /// How parts of blocks are counted that are buffers of their own.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Paged {
-    /// Each takes whole pages of so many bytes.
+    /// Size of a page; each part takes whole pages.
     pub(crate) page: u64,
     /// Bytes in a fragment.
     pub(crate) fragment: u64,
@@ -138,7 +137,7 @@ pub(crate) struct Paged {
 /// All buffers.
 pub(crate) struct Buffers {
     block_size: usize,
-    /// Of what parts of blocks take each, and bytes in a fragment; where parts
+    /// Sizes of a page and of a fragment, to count the pages that parts of blocks take; where parts
     /// are counted.
     paged: Option<Paged>,
     /// Bytes of all blocks kept.
@@ -231,14 +230,14 @@ impl Buffers {
         self.recount(block, paged);
     }
 
-    /// What is valid of a block has changed.
+    /// Counts a block again after fragments of it became invalid.
     pub(crate) fn note_loss(&mut self, block: u64) {
         if let Some(paged) = self.paged {
             self.recount(block, paged);
         }
     }
 
-    /// What is left of a block may be nothing, and the block gone.
+    /// Counts a block again, if it is still in memory.
     fn recount(&mut self, block: u64, paged: Paged) {
         let Some(buffer) = self.get_mut(block) else { return };
         let pages = |&(first, last): &(usize, usize)| {
@@ -409,10 +408,10 @@ impl Buffers {
         found.len()
     }
 
-    /// The blocks of which something is dirty, in no order. They are looked at as they
-    /// lie: there may be hundreds of thousands.
+    /// The dirty blocks, in no order. They are read in order of memory: there may be hundreds of
+    /// thousands.
     pub(crate) fn dirty(&self) -> impl Iterator<Item = &Buffer> {
-        // What was dropped is not dirty.
+        // Dropped buffers are not dirty.
         self.slab.iter().filter(|buffer| buffer.dirty != 0)
     }
 

@@ -1,4 +1,4 @@
-//! The cache: what it is made of, and reading.
+//! The cache: its fields, and reading.
 
 use crate::buffer::Buffer;
 use crate::change::Role;
@@ -13,36 +13,35 @@ use seekless_fs::FsError;
 use seekless_units::{BlockNo, ByteLen, Nanos};
 use std::sync::Arc;
 
-/// What the format does to a block of metadata that is about to be written:
-/// check hashes, which depend on what is undone in the copy.
+/// The format's sealing of a block of metadata that is about to be written: check hashes, which
+/// depend on the changes rolled back in the copy.
 pub trait Seal: Send {
     /// `bytes` are the whole block whose first fragment is `at`; parts of it
-    /// that are not in memory are zero and are not written. `owner` is what
-    /// [`Cache::set_owner`] was told of it.
+    /// that are not in memory are zero and are not written. `owner` is the one that
+    /// [`Cache::set_owner`] was given for it.
     fn seal(&self, at: BlockNo, owner: Option<Owner>, bytes: &mut [u8]);
 
-    /// Whether a block that is changed in this role must have an owner, or be written
-    /// with the seal of what it was before.
+    /// Whether a block that is changed in this role must have an owner, or be written with the seal
+    /// of its former contents.
     fn needs_owner(&self, role: Role) -> bool {
         let _ = role;
         false
     }
 }
 
-/// Whose a block is: for formats of which the checksums depend on that.
+/// The owner of a block: for formats whose checksums depend on it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Owner {
-    /// What the block is to its owner, in numbers of the format.
+    /// The block's use to its owner, in numbers of the format.
     pub kind: u8,
-    /// The number of the inode, or of what else owns it.
+    /// The number of the inode, or of another owner.
     pub number: u32,
     /// The generation of the inode.
     pub generation: u32,
 }
 
-/// A bounded cache of the blocks of a device, with the graph of the changes to
-/// them. `A` is an action of the format, done when what it waits for is on the
-/// disk.
+/// A bounded cache of the blocks of a device, with the graph of the changes to them. `A` is an
+/// action of the format, done when the changes it waits for are on the disk.
 ///
 /// A block is the largest piece the format allocates (FFS: a block, ext: a
 /// block) and lies at a multiple of its size; [`BlockNo`] counts fragments.
@@ -55,8 +54,8 @@ pub struct Cache<A> {
     pub(crate) flights: Flights,
     /// The pass under way, in which nothing is flushed.
     pub(crate) pass: Option<Pass>,
-    /// Memory for what goes out, between two writes: of a run, and of a block with
-    /// something undone.
+    /// Memory for outgoing bytes, between two writes: of a run, and of a block with changes rolled
+    /// back.
     pub(crate) spare_run: Vec<u8>,
     pub(crate) spare_block: Vec<u8>,
     pub(crate) seal: Option<Box<dyn Seal>>,
@@ -109,7 +108,7 @@ impl<A> Cache<A> {
         self.seal = Some(seal);
     }
 
-    /// How it was told to behave.
+    /// Its configuration.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
@@ -121,7 +120,7 @@ impl<A> Cache<A> {
         self.clock.now()
     }
 
-    /// What it counted.
+    /// Its counters.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.memory.counters
@@ -157,8 +156,8 @@ impl<A> Cache<A> {
         Ok(&buffer.bytes[place.start..place.end])
     }
 
-    /// As [`Cache::read`], of what is in the cache; that it was looked at is
-    /// neither counted nor remembered. For checks of what is believed.
+    /// As [`Cache::read`], of blocks in the cache; the access is neither counted nor remembered.
+    /// For consistency checks.
     #[must_use]
     pub fn peek(&self, at: BlockNo, skip: usize, len: usize) -> Option<&[u8]> {
         let place = self.memory.shape.place(at, skip, len).ok()?;
@@ -166,19 +165,18 @@ impl<A> Cache<A> {
         (buffer.valid & place.mask == place.mask).then(|| &buffer.bytes[place.start..place.end])
     }
 
-    /// Whose a block in memory is: `None` until [`Cache::set_owner`] says so, and
-    /// again when the block was read anew, or filled with something else. So whoever
-    /// checks a block before he says whose it is checks it once each time that it
-    /// comes from the disk.
+    /// The owner of a block in memory: `None` until [`Cache::set_owner`] sets it, and again when
+    /// the block was read again, or filled with other contents. So a caller that checks a block
+    /// before it sets the owner checks it once each time that it comes from the disk.
     #[must_use]
     pub fn owner(&self, at: BlockNo) -> Option<Owner> {
         let block = at.get() / u64::from(self.memory.shape.per_block);
         self.memory.buffers.get(block)?.owner
     }
 
-    /// Whether the block can be sealed after a change in this role. An owner goes with its
-    /// block when that leaves memory: who looks at a block, then at others and changes it
-    /// then, says anew whose it is.
+    /// Whether the block can be sealed after a change in this role. An owner goes with its block
+    /// when that leaves memory: a caller that looks at a block, then at others and changes it then,
+    /// has to set the owner again.
     pub(crate) fn can_be_sealed(&self, block: u64, role: Role) -> bool {
         let Some(seal) = &self.seal else { return true };
         let has_owner = || self.memory.buffers.get(block).is_some_and(|b| b.owner.is_some());
@@ -231,9 +229,8 @@ impl<A> Cache<A> {
         Ok(())
     }
 
-    /// Where a whole block and more behind it up to `end` are not there, brings in
-    /// as many as go in one request; what the cache may hold allows for that.
-    /// Returns how many came in.
+    /// Where a whole block and more behind it up to `end` are not in memory, reads as many as go in
+    /// one request and fit in the cache. Returns how many were read.
     fn prefetch(&mut self, first: u64, end: u64) -> Result<u64, FsError> {
         let size = self.memory.shape.block_bytes();
         let most = ((self.config.cluster.get() as usize) / size).max(1) as u64;
@@ -260,7 +257,7 @@ impl<A> Cache<A> {
         Ok(run as u64)
     }
 
-    /// The buffer of a place, with what it needs read in.
+    /// The buffer of a place, with the missing fragments read in.
     pub(crate) fn load(&mut self, place: Place) -> Result<&mut Buffer, FsError> {
         if self.is_over_capacity() && self.memory.buffers.get(place.block).is_none() {
             self.drop_clean();
@@ -275,7 +272,7 @@ impl<A> Cache<A> {
         Ok(self.memory.buffers.touch(place.block))
     }
 
-    /// Reads what is missing of a block.
+    /// Reads the missing fragments of a block.
     fn read_missing(&mut self, block: u64, mut missing: u64) -> Result<(), FsError> {
         let fragment = self.memory.shape.fragment as usize;
         let first = self.memory.shape.first_fragment(block);

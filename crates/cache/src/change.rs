@@ -1,16 +1,16 @@
-//! What a format says of a change: which bytes, what they mean, and what must
-//! be on the disk before them.
+//! A format's description of a change: its bytes, their meaning, and the changes that must be on
+//! the disk before it.
 
 use std::num::NonZeroU32;
 
-/// What a change means to the format. The update discipline decides by it when
-/// the change is written, never what it is.
+/// The meaning of a change to the format. The update discipline decides by it when the change is
+/// written, never its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Role {
     /// Contents of a regular file or symlink.
     Data,
-    /// Contents that take the place of others: of those that have moved, where
-    /// the old place is given up, or of a hole. What was there must not be lost.
+    /// Contents that replace others: those that have moved, where the old place is given up, or a
+    /// hole. The replaced contents must not be lost.
     DataMove,
     /// A new target of a symlink that has a block of its own and is looked at by a
     /// check.
@@ -44,9 +44,8 @@ pub enum Role {
     DirectoryExtend,
     /// All block numbers taken out of an inode, with the size that goes with it.
     PointerClear,
-    /// Some block numbers, or fragments of the last block, taken out of an inode,
-    /// with the size that goes with it. Others stay, and with them what they wait
-    /// for.
+    /// Some block numbers, or fragments of the last block, taken out of an inode, with the size
+    /// that goes with it. Others stay, and so do the changes they wait for.
     PointerCut,
     /// A block number in an indirect block.
     IndirectSet,
@@ -71,7 +70,7 @@ pub enum Role {
     LinkDrop,
     /// Times, mode, owner and the like.
     Attributes,
-    /// Counts that can be made anew from the bitmaps; the superblock.
+    /// Counts that can be rebuilt from the bitmaps; the superblock.
     Summary,
 }
 
@@ -162,12 +161,12 @@ impl Role {
         }
     }
 
-    /// Whether it is what a file holds, which no format seals.
+    /// Whether it is contents of a file, which no format seals.
     pub(crate) const fn is_contents(self) -> bool {
         matches!(self, Self::Data | Self::DataMove | Self::TargetInit | Self::AttributesInit)
     }
 
-    /// Whether it is what a file holds, which a journal need not log.
+    /// Whether it is contents of a file, which a journal need not log.
     pub(crate) const fn is_data(self) -> bool {
         matches!(self, Self::Data | Self::DataMove)
     }
@@ -248,7 +247,7 @@ pub struct ChangeId {
 }
 
 impl ChangeId {
-    /// What nobody needs to wait for.
+    /// A change that needs no waiting.
     pub const COMMITTED: Self = Self { slot: 0, generation: None };
 }
 
@@ -257,11 +256,11 @@ impl ChangeId {
 pub struct Piece<'a> {
     /// The first byte, from the start of the place the change names.
     pub offset: u32,
-    /// What shall stand there.
+    /// The new bytes.
     pub bytes: &'a [u8],
 }
 
-/// What became of a change.
+/// The outcome of a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Changed {
     /// To be waited for.

@@ -9,7 +9,7 @@ use hashbrown::HashSet;
 use seekless_fs::FsError;
 use seekless_units::Nanos;
 
-/// What has to be done before the oldest transactions can be left out.
+/// The work to be done before the oldest transactions can be left out.
 struct Ahead {
     /// Blocks that are not at home, in order.
     blocks: Vec<u64>,
@@ -25,7 +25,7 @@ impl<A> Journal<A> {
             if *home || !oldest.contains(newest) {
                 continue;
             }
-            // What is revoked need not go home, but is wanted until that is committed.
+            // A revoked block need not go home, but stays in the log until the revoke is committed.
             if revoked_by.is_some() || self.running.blocks.contains(&block) {
                 ahead.needs_commit = true;
             } else {
@@ -128,8 +128,8 @@ impl<A> Cache<A> {
         Some(Nanos::new(since.get().saturating_add(span)))
     }
 
-    /// Brings home what was committed long enough ago, with all that was committed
-    /// since, and does not wait for it.
+    /// Begins to write home the transactions that were committed long enough ago, with all
+    /// committed since; does not wait.
     pub(crate) fn sweep_when_due(&mut self) -> Result<(), FsError> {
         if self.sweep_due().is_none_or(|due| due > self.clock.now()) || self.failed.is_some() {
             return Ok(());
@@ -153,12 +153,12 @@ impl<A> Cache<A> {
         self.write_blocks(&blocks, false)
     }
 
-    /// Commits everything, brings it home and closes the log: nothing is to be
-    /// recovered. Nothing without a journal.
+    /// Commits everything, writes it home and closes the log: a recovery finds nothing. Does
+    /// nothing without a journal.
     ///
     /// # Errors
-    /// [`FsError::Device`]; [`FsError::ReadOnly`] after a write has failed: what is in
-    /// the log stays there.
+    /// [`FsError::Device`]; [`FsError::ReadOnly`] after a write has failed: the log keeps its
+    /// transactions.
     pub fn close_log(&mut self) -> Result<(), FsError> {
         self.check_writable()?;
         if !self.is_journalled() {

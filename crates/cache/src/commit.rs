@@ -10,8 +10,7 @@ use crate::work::{Commits, Doing, Part};
 use seekless_fs::FsError;
 use seekless_units::{BlockNo, Nanos};
 
-/// Seconds after which what has changed is committed (jbd2:
-/// `JBD2_DEFAULT_MAX_COMMIT_AGE`).
+/// Seconds after which changes are committed (jbd2: `JBD2_DEFAULT_MAX_COMMIT_AGE`).
 const INTERVAL: u64 = 5;
 
 /// Why a transaction is committed.
@@ -19,7 +18,7 @@ const INTERVAL: u64 = 5;
 pub enum Why {
     /// It is old.
     Timed,
-    /// Somebody wants what is in it to be durable.
+    /// A caller wants its changes to be durable.
     Asked,
     /// The next operation does not fit.
     Full,
@@ -139,8 +138,8 @@ impl<A> Cache<A> {
         if self.begin_commit(why)? { self.finish_commit() } else { Ok(()) }
     }
 
-    /// Commits all that was changed, or has who performs commits do so: then only a
-    /// commit that is still under way is waited for.
+    /// Commits all changes, or begins a commit for its performer: then only a commit that is still
+    /// under way is waited for.
     pub(crate) fn commit_or_begin(&mut self, why: Why) -> Result<(), FsError> {
         if self.commits() == Commits::AtOnce {
             return self.commit(why);
@@ -152,9 +151,9 @@ impl<A> Cache<A> {
         self.step_commit()
     }
 
-    /// Begins to commit what was changed; operations may go on. Contents that it shows
-    /// and that are being written are waited for. False when nothing was changed, or
-    /// when another commit is under way.
+    /// Begins to commit the running transaction; operations may go on. Contents that it exposes and
+    /// that are being written are waited for. False when nothing was changed, or when another
+    /// commit is under way.
     ///
     /// # Errors
     /// As [`Cache::commit`].
@@ -193,7 +192,7 @@ impl<A> Cache<A> {
             journal.in_log.insert(block, known);
             if let Some(buffer) = self.memory.buffers.get_mut(block) {
                 let held = &mut buffer.held.journal;
-                // What is on its way home is older than the copy.
+                // A write home under way is older than the copy.
                 (held.running, held.committing, held.homing) = (false, true, false);
             }
         }
@@ -219,7 +218,7 @@ impl<A> Cache<A> {
         Ok(true)
     }
 
-    /// What a transaction shows of files, and is not at home.
+    /// Blocks of contents that a transaction exposes and that are not at home.
     fn contents_of(&self, running: &Running) -> Vec<u64> {
         let dirty = |block: &&u64| {
             self.memory.buffers.get(**block).is_some_and(|buffer| {
@@ -240,7 +239,7 @@ impl<A> Cache<A> {
         (!stage.is_empty()).then_some(stage)
     }
 
-    /// These are on their way home, and nobody else writes them.
+    /// These blocks are on their way home, and are not written by others.
     fn note_contents(&mut self, running: &Running) -> Vec<u64> {
         let contents = self.contents_of(running);
         for &block in &contents {
@@ -312,7 +311,7 @@ impl<A> Cache<A> {
         self.count(stage);
     }
 
-    /// Returns once the commit that was begun is done, whoever performs it.
+    /// Returns once the commit that was begun is done, by any performer.
     pub(crate) fn finish_commit(&mut self) -> Result<(), FsError> {
         while self.committing().is_some() {
             self.finish_part()?;
@@ -401,7 +400,7 @@ impl<A> Cache<A> {
         self.commit_due().into_iter().chain(self.sweep_due()).min()
     }
 
-    /// Commits what is old enough, and takes what is being committed further.
+    /// Commits a transaction that is old enough, and advances the commit under way.
     pub(crate) fn commit_when_due(&mut self) -> Result<(), FsError> {
         self.step_commit()?;
         self.sweep_when_due()?;

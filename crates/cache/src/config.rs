@@ -1,4 +1,4 @@
-//! How a cache shall behave, and what it counted.
+//! Parameters of a cache, and its counters.
 
 use crate::change::{Age, Kind, Role, Roles};
 use crate::discipline::Discipline;
@@ -30,7 +30,7 @@ impl Ages {
     }
 }
 
-/// When the graph of changes is full, and what happens then.
+/// Limits of the graph of changes, and how long a caller sleeps when it is full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Changes and deferred actions that may be in the graph (`max_softdeps`).
@@ -71,14 +71,14 @@ pub struct Config {
     /// itself, and takes whole pages of so many bytes. `None`: fragments of a
     /// block are one buffer.
     pub page: Option<ByteLen>,
-    /// Changes that are written later although the discipline writes them at once. Where
-    /// others depend on them, a crash may lose what the discipline promises.
+    /// Changes that are written later although the discipline writes them at once. Where others
+    /// depend on them, a crash may break the discipline's promises.
     pub later: Roles,
     /// Changes that are written at once although the discipline writes them later.
     pub at_once: Roles,
-    /// A write of a block is never torn between two of its sectors, as the kernels of the
-    /// time took for granted: directories of ext2 need no care for that. For those who compare
-    /// times; a real device gives no such promise.
+    /// A write of a block is never torn between two of its sectors, as the kernels of the time took
+    /// for granted: directories of ext2 need no care for that. For comparisons of times; a real
+    /// device gives no such promise.
     pub whole_blocks: bool,
     /// Seconds after which all blocks that were committed meanwhile go home from the
     /// journal, as a kernel's writeback brings them (`dirty_expire_centisecs`, 30
@@ -87,9 +87,9 @@ pub struct Config {
     /// The device may keep writes in a volatile cache, and in any order: flush
     /// it before anything that depends on a write is written.
     pub barriers: bool,
-    /// Forget one order between changes, as if the format had not asked for it:
-    /// the one with this number, counted as [`Counters::orders`] does. For those
-    /// who try whether a search of crash states would notice.
+    /// Forget one order between changes, as if the format had not asked for it: the one with this
+    /// number, counted as [`Counters::orders`] does. For tests of whether a search of crash states
+    /// would notice.
     pub drop_order: Option<u64>,
 }
 
@@ -122,16 +122,16 @@ impl Config {
     }
 }
 
-/// What a cache counted since it was made.
+/// Counters of a cache since it was made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
     /// Reads of the device.
     pub reads: u64,
     /// Bytes they took.
     pub read_bytes: u64,
-    /// Writes somebody waited for (`mount -v`: sync writes).
+    /// Synchronous writes (`mount -v`: sync writes).
     pub sync_writes: u64,
-    /// Writes nobody waited for (`mount -v`: async writes).
+    /// Asynchronous writes (`mount -v`: async writes).
     pub async_writes: u64,
     /// Bytes written.
     pub written_bytes: u64,
@@ -162,17 +162,17 @@ pub struct Counters {
     pub orders: u64,
     /// The order that was forgotten ([`Config::drop_order`]).
     pub dropped: Option<Dropped>,
-    /// What the journal did.
+    /// The journal's counters.
     pub journal: JournalCounters,
 }
 
-/// What a journal counted since its log was opened.
+/// Counters of a journal since its log was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct JournalCounters {
     /// Transactions committed because the oldest change in them was five seconds
     /// old.
     pub timed_commits: u64,
-    /// Because somebody asked for what they change to be durable.
+    /// Because a caller wanted their changes to be durable.
     pub asked_commits: u64,
     /// Because there was no room for another operation in them.
     pub full_commits: u64,
@@ -197,8 +197,7 @@ pub struct JournalCounters {
     pub retired: u64,
     /// Times that an operation could not begin before a commit or a checkpoint.
     pub waits: u64,
-    /// Parts of commits, of those that are left to others, that somebody waited for who
-    /// kept the cache meanwhile.
+    /// Waits, with the cache locked, for parts of commits that other callers perform.
     pub blocking_waits: u64,
 }
 
@@ -213,26 +212,23 @@ impl JournalCounters {
 /// An order between changes that was forgotten.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Dropped {
-    /// What should have been on the disk first.
+    /// The change that should have been on the disk first.
     pub before: Role,
-    /// What should have waited; `None` for an action.
+    /// The change that should have waited; `None` for an action.
     pub after: Option<Role>,
-    /// The other orders ask for the same, by way of other changes: nothing has
-    /// changed.
+    /// The other orders imply the same one, by way of other changes: nothing has changed.
     pub implied: bool,
     /// Both are written at once, in the same fragment, whatever the order says.
     pub inseparable: bool,
-    /// What should have waited changes nothing but bytes of what it should have
-    /// waited for: while that is undone, so is this.
+    /// The waiter changes nothing but bytes of the change it should have waited for: while that is
+    /// rolled back, so is the waiter.
     pub covered: bool,
-    /// Somebody took what should have waited for being on the disk before it
-    /// was.
+    /// The waiter was taken for being on the disk before it was.
     pub misled: bool,
-    /// What should have waited came to be on the disk, or was done, before what
-    /// it should have waited for was there.
+    /// The waiter was on the disk, or done, before the change that it should have waited for.
     pub shown: bool,
-    /// Before that could happen what should have waited was given other orders,
-    /// or taken back, or there was nothing left to wait for.
+    /// Before that could happen the waiter was given other orders, or taken back, or there was
+    /// nothing left to wait for.
     pub moot: bool,
     /// Blocks, by number, of which one has to be late for the loss to show.
     pub late: [Option<u64>; 4],

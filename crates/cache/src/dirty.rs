@@ -29,8 +29,7 @@ impl Dirtied {
 }
 
 impl<A> Cache<A> {
-    /// Writes the oldest dirty buffers where too many are dirty. What waits for something
-    /// stays.
+    /// Writes the oldest dirty buffers where too many are dirty. Blocked changes stay.
     pub(crate) fn hold_dirty(&mut self) -> Result<(), FsError> {
         let Some(most) = self.config.dirty else { return Ok(()) };
         if self.memory.dirtied.fresh <= most / PARTS {

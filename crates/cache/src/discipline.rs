@@ -5,11 +5,10 @@ use crate::change::Role;
 use std::fmt;
 use std::str::FromStr;
 
-/// What of the contents of files a journal keeps in order (ext3's and ext4's
-/// `data=`).
+/// The contents of files that a journal keeps in order (ext3's and ext4's `data=`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum JournalMode {
-    /// Nothing: after a crash a file may show what others had in its blocks.
+    /// Nothing: after a crash a file may show former contents of its blocks.
     Writeback,
     /// Contents that a change waits for are on the disk before its transaction is
     /// committed: those of blocks that are new to a file.
@@ -43,14 +42,14 @@ impl JournalMode {
 pub enum Discipline {
     /// Every change is written at once, data included.
     Sync,
-    /// What makes or removes names, inodes and pointers that order matters for
-    /// is written at once, in order; bitmaps, times and data later (4.2BSD). So
-    /// are contents that move, and attributes: what was durable stays so.
+    /// Changes to names, inodes and pointers for which order matters are written at once, in order;
+    /// bitmaps, times and data later (4.2BSD). Contents that move, and attributes, are also written
+    /// at once: durable ones are not lost.
     Normal,
     /// Everything is written later, in any order.
     Async,
-    /// Everything is written later; what a block may not show yet is undone in
-    /// the copy that is written (Ganger and Patt 1994; McKusick and Ganger 1999).
+    /// Everything is written later; changes whose dependencies are not on the disk are rolled back
+    /// in the copy that is written (Ganger and Patt 1994; McKusick and Ganger 1999).
     SoftUpdates,
     /// Metadata go to a log first, in transactions that are there after a crash or
     /// are not, and home later. The cache must be given the log
@@ -106,14 +105,14 @@ impl Discipline {
         }
     }
 
-    /// What its journal keeps in order, if it has one.
+    /// The contents its journal keeps in order, if it has one.
     #[must_use]
     pub const fn journal_mode(self) -> Option<JournalMode> {
         if let Self::Journal(mode) = self { Some(mode) } else { None }
     }
 
-    /// Whether what a crash leaves depends on the order of single writes: not where
-    /// nobody keeps any, and not where a log has all of an operation.
+    /// Whether the state after a crash depends on the order of single writes: not where no order is
+    /// kept, and not where a log has all of an operation.
     #[must_use]
     pub const fn orders_writes(self) -> bool {
         !matches!(self, Self::Async | Self::Journal(_))

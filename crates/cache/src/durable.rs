@@ -1,4 +1,4 @@
-//! Writing what somebody waits for, where there is a journal.
+//! Writing changes and runs that a caller waits for, where there is a journal.
 
 use crate::buffer::Buffer;
 use crate::cache::Cache;
@@ -17,7 +17,7 @@ impl<A> Cache<A> {
         self.write_named(changes)?;
         if self.wait_for_log(changes) {
             self.finish_commit()?;
-            // What was on its way home may have changed again meanwhile.
+            // Blocks on their way home may have changed again meanwhile.
             self.write_named(changes)?;
             if self.wait_for_log(changes) {
                 self.commit(Why::Asked)?;
@@ -65,12 +65,12 @@ impl<A> Cache<A> {
 
     /// Writes contents that are not at home, and commits the rest.
     pub(crate) fn sync_journalled(&mut self) -> Result<(), FsError> {
-        // The flush of the commit is that of what has completed before.
+        // The flush of the commit covers the writes completed before.
         self.wait_for_all()?;
         self.write_blocks(&self.dirty_contents(), false)?;
         self.wait_for_all()?;
         self.commit(Why::Asked)?;
-        // What was on its way home with a commit has changed again meanwhile.
+        // Contents written with a commit may have changed again meanwhile.
         self.write_blocks(&self.dirty_contents(), false)?;
         self.finish_writes()
     }

@@ -1,5 +1,4 @@
-//! Writes under way: from when they are given to the device until what they
-//! wrote is on the disk.
+//! Writes under way: from when they are given to the device until they are on the disk.
 //!
 //! A change is on the disk when its write has completed and, with barriers, the
 //! device was flushed after that. Until then a block may be changed, since a copy
@@ -19,9 +18,9 @@ use std::sync::Arc;
 /// A request that was submitted and has not completed.
 pub(crate) struct Flight {
     pub(crate) ticket: Ticket,
-    /// The blocks of which it writes something.
+    /// The blocks written, in whole or in part.
     pub(crate) blocks: RangeInclusive<u64>,
-    /// What it writes.
+    /// The fragments written.
     pub(crate) fragments: RangeInclusive<u64>,
 }
 
@@ -135,7 +134,7 @@ impl<A> Cache<A> {
         }
     }
 
-    /// A write has completed of which no order knows.
+    /// Notes a completed write that belongs to no order.
     pub(crate) fn note_written(&mut self) {
         self.flights.needs_flush = true;
         self.flights.landings += 1;
@@ -201,9 +200,8 @@ impl<A> Cache<A> {
         Ok(true)
     }
 
-    /// Takes out the flights of which `is_over` says that they have completed. One
-    /// that has failed is over as well, but its blocks are never on the disk, and
-    /// stay in memory.
+    /// Takes out the flights that have completed, as `is_over` reports. One that has failed is over
+    /// as well, but its blocks are never on the disk, and stay in memory.
     fn end_flights(
         &mut self,
         is_over: impl Fn(&Self, &Flight) -> Result<bool, seekless_device::DeviceError>,
@@ -232,9 +230,9 @@ impl<A> Cache<A> {
         failed.map_or(Ok(()), |error| Err(self.fail(error.into())))
     }
 
-    /// Puts all writes that have completed on stable storage. Without barriers
-    /// nobody in the cache asks for that: `fsync` and `sync` do. Nothing is flushed
-    /// where nothing was written since the last time.
+    /// Puts all completed writes on stable storage. Without barriers the cache itself never asks
+    /// for that: `fsync` and `sync` do. Nothing is flushed where nothing was written since the last
+    /// time.
     ///
     /// # Errors
     /// [`FsError::Device`]: nothing may be changed any more; [`FsError::ReadOnly`]
@@ -243,14 +241,13 @@ impl<A> Cache<A> {
         if !self.flights.needs_flush {
             return Ok(());
         }
-        // So does a flush of somebody who performs a commit: it must not fail unnoticed.
+        // A part of a commit may flush as well: it must not fail unnoticed.
         self.finish_part()?;
         self.finish_flush()?;
         if !self.flights.needs_flush {
             return Ok(());
         }
-        // A flush that fails may have lost what it should have written, and the
-        // next one says nothing of that.
+        // A flush that fails may have lost writes, and the next one does not report that.
         self.check_writable()?;
         self.memory.counters.flushes += 1;
         self.device.flush().map_err(|error| self.fail(error.into()))?;
@@ -269,8 +266,8 @@ impl<A> Cache<A> {
         self.order.committed(&mut self.memory, &blocks);
     }
 
-    /// As [`Cache::barrier`], for whom nothing depends on yet. While somebody performs a part
-    /// of a commit it is left for later: a flush beside theirs would have to wait for it.
+    /// As [`Cache::barrier`], when nothing depends on it yet. While a part of a commit is being
+    /// performed it is left for later: a flush beside that part would have to wait for it.
     pub(crate) fn barrier_if_idle(&mut self) -> Result<(), FsError> {
         if self.is_part_under_way() {
             return Ok(());
@@ -282,7 +279,7 @@ impl<A> Cache<A> {
         self.barrier()
     }
 
-    /// What follows may depend on what has completed: flushes, with barriers.
+    /// Later writes may depend on completed ones: flushes, with barriers.
     pub(crate) fn barrier(&mut self) -> Result<(), FsError> {
         if self.config.barriers { self.flush() } else { Ok(()) }
     }

@@ -1,40 +1,40 @@
 //! When changed blocks reach the disk.
 //!
-//! A format says **what** changes and **what must be on the disk before it**
-//! ([`Cache::change`], [`Cache::edit`], [`Cache::defer`]), never when it is
-//! written. A [`Discipline`] decides the rest: `sync` and `normal` write what
-//! matters before the call returns, `async` keeps no order, and soft updates
-//! keep a graph of changes, write any block at any time, and undo in the copy
-//! that is written what the disk may not show yet.
+//! A format states each **change** and **the changes that must be on the disk before it**
+//! ([`Cache::change`], [`Cache::edit`], [`Cache::defer`]), never when it is written. A
+//! [`Discipline`] decides the rest: `sync` and `normal` write the changes that matter before the
+//! call returns, `async` keeps no order, and soft updates keep a graph of changes, write any block
+//! at any time, and roll back in the written copy the changes whose dependencies are not on the
+//! disk.
 //!
 //! The rules a format keeps, for every discipline alike (McKusick and Ganger,
 //! "Soft Updates", 1999):
 //!
-//! 1. A pointer to something waits for what it points to: a name for its
-//!    inode, a block number for the bitmap and the block's contents.
-//! 2. Something is given back only in an action deferred until the last
-//!    pointer to it is gone from the disk.
-//! 3. The last pointer to something that lives on goes only after the new one
-//!    is on the disk.
+//! 1. A pointer waits for its target: a name for its inode, a block number for the bitmap and the
+//!    block's contents.
+//! 2. An inode or block is freed only in an action deferred until the last pointer to it is gone
+//!    from the disk.
+//! 3. The last pointer to an inode or block that lives on goes only after the new one is on the
+//!    disk.
 //!
-//! Nothing here knows a format, or what a block means.
+//! Nothing here depends on a format, or on the meaning of a block.
 //!
 //! - [`change`]: changes, their roles, and the kinds they are counted by
 //! - [`discipline`]: when a change is written
 //! - [`config`]: sizes, ages, limits; counters
 //! - `shape`, `buffer`, `wheel`, `memory`: the blocks, and when each is due
-//! - `order`: what keeps changes in order; soft updates are one kind
-//! - [`log`]: what a journal asks of a log
-//! - `cache`: what it is made of, and reading
+//! - `order`: keeps changes in order; soft updates are one kind
+//! - [`log`]: a journal's interface to a log
+//! - `cache`: the fields of the cache, and reading
 //! - `modify`: changing blocks
 //! - `operation`, `commit`, `apart`, `checkpoint`, `work`: operations as parts of
 //!   transactions, and these on their way to the log, and home
 //! - `retract`: waiting for changes, and taking them back
 //! - `write`: gathering blocks, and writing them
-//! - `settle`, `room`: writing what somebody waits for, and what room is made by
+//! - `settle`, `room`: writing changes that a caller waits for, and making room
 //! - `durable`: as `settle`, where there is a journal
 //! - `flight`: writes under way, and what is on the disk
-//! - `syncer`: turning the wheel, and what happens when the graph is full
+//! - `syncer`: turning the wheel, and handling a full graph
 
 mod apart;
 mod buffer;

@@ -1,9 +1,7 @@
-//! What a journal asks of a log: how much goes into it, and the bytes of a
-//! transaction.
+//! A journal's interface to a log: how much goes into it, and the bytes of a transaction.
 //!
-//! A log encodes and counts, and writes nothing: what has to be written comes back
-//! in [`Stage`]s, which the cache performs, itself or through somebody who does
-//! not keep it locked meanwhile.
+//! A log encodes and counts, and writes nothing: its writes come back in [`Stage`]s, which the
+//! cache performs, itself or through a caller that does not keep it locked meanwhile.
 
 use seekless_device::{BlockDevice, DeviceError, Durable, Ticket};
 use seekless_fs::FsError;
@@ -18,7 +16,7 @@ pub struct StageWrite {
     pub bytes: Vec<u8>,
 }
 
-/// What a stage that is done has put on stable storage.
+/// The writes that a completed stage has put on stable storage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Stable {
     /// Nothing: a later stage flushes.
@@ -34,9 +32,9 @@ pub enum Stable {
 /// given to the device before this one is done.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Stage {
-    /// What is written; none where only a flush is wanted.
+    /// The writes; none where only a flush is wanted.
     pub writes: Vec<StageWrite>,
-    /// What is on stable storage when the stage is done.
+    /// The writes on stable storage when the stage is done.
     pub stable: Stable,
 }
 
@@ -73,9 +71,8 @@ impl Stage {
         self.writes.is_empty()
     }
 
-    /// Performs it, and returns once all of it has completed: the stage behind it
-    /// depends on that. Without `barriers` nothing is flushed: what has completed is
-    /// on the disk then.
+    /// Performs it, and returns once all of it has completed: the next stage depends on that.
+    /// Without `barriers` nothing is flushed: completed writes count as on the disk then.
     ///
     /// # Errors
     /// [`DeviceError`]; some of the writes may have been done.
@@ -160,7 +157,7 @@ pub struct LogCopy<'a> {
     pub bytes: &'a [u8],
 }
 
-/// What is committed at once: all of it is there after a recovery, or nothing.
+/// A transaction to be committed: all of it is there after a recovery, or nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct LogTransaction<'a> {
     /// Blocks of which no copy in earlier transactions, nor in this one, may be
@@ -196,9 +193,9 @@ pub trait Log: Send {
     /// [`FsError::Device`].
     fn start(&mut self) -> Result<Vec<Stage>, FsError>;
 
-    /// Lays out a transaction behind the others, and takes room for it. Once all
-    /// stages are done it is committed. Writes home that have to be there before must have
-    /// completed before the first stage: that flushes them with what it writes.
+    /// Lays out a transaction behind the others, and takes room for it. Once all stages are done it
+    /// is committed. Writes home that it depends on must have completed before the first stage,
+    /// which flushes them together with its own writes.
     ///
     /// # Errors
     /// [`FsError::NoSpace`] when it takes more than [`Log::most`], or than is free;

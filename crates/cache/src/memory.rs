@@ -1,5 +1,5 @@
-//! What a cache keeps in memory: blocks, when each is due, and what was
-//! counted. What holds changes back works on it, and so does what writes.
+//! A cache's memory: blocks, when each is due, and counters. Both the order of changes and the
+//! writing of blocks work on it.
 
 use crate::buffer::{Buffers, Paged};
 use crate::change::{Piece, Role};
@@ -15,13 +15,13 @@ pub(crate) struct Memory {
     pub(crate) buffers: Buffers,
     pub(crate) wheel: Wheel,
     pub(crate) counters: Counters,
-    /// Bytes that whoever uses the cache keeps besides.
+    /// Bytes that the cache's user keeps besides.
     pub(crate) beside: u64,
-    /// What became dirty, where that is limited.
+    /// Buffers that became dirty, where that is limited.
     pub(crate) dirtied: Dirtied,
     limited: bool,
     ages: Ages,
-    /// What is logged is written when its transaction is, not when it is old.
+    /// Logged blocks are written when their transaction is, not when they are old.
     journal: Option<JournalMode>,
 }
 
@@ -96,8 +96,7 @@ impl Memory {
         self.buffers.note_loss(block);
     }
 
-    /// Forgets a block of which nothing is known, nothing is to be written and
-    /// nothing is being written.
+    /// Forgets a block without valid, dirty or submitted fragments.
     pub(crate) fn drop_empty(&mut self, block: u64) {
         if self.buffers.get(block).is_some_and(|buffer| buffer.valid == 0 && !buffer.is_kept()) {
             self.buffers.remove(block);

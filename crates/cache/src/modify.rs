@@ -9,10 +9,9 @@ use seekless_units::BlockNo;
 use smallvec::SmallVec;
 
 impl<A> Cache<A> {
-    /// Changes bytes in place. Nothing has to be on the disk before, so there
-    /// is nothing to undo: bitmaps, data, and names and pointers that go.
-    /// What the function gives is returned with the change; when it fails the
-    /// bytes must be as before.
+    /// Changes bytes in place. No change has to be on the disk before, so there is nothing to roll
+    /// back: bitmaps, data, and names and pointers that go. The function's result is returned with
+    /// the change; when it fails the bytes must be as before.
     ///
     /// # Errors
     /// As [`Cache::read`], those of the function, and [`FsError::ReadOnly`].
@@ -36,9 +35,9 @@ impl<A> Cache<A> {
         Ok((given, id))
     }
 
-    /// As [`Cache::edit`], of whole fragments whose old contents do not
-    /// matter: they are not read, and begin as zeros. No change to them may
-    /// still wait: it would be undone over what comes in ([`Cache::forget`]).
+    /// As [`Cache::edit`], of whole fragments whose old contents do not matter: they are not read,
+    /// and begin as zeros. No change to them may still wait: its undo would overwrite the new
+    /// contents ([`Cache::forget`]).
     ///
     /// # Errors
     /// As [`Cache::edit`].
@@ -67,7 +66,7 @@ impl<A> Cache<A> {
         Ok((given, id))
     }
 
-    /// An edit of bytes that may have to be undone: it goes with what is there.
+    /// An edit of bytes under a blocked change: made as a change that can be rolled back.
     fn edit_over_blocked<R>(
         &mut self,
         at: BlockNo,
@@ -113,11 +112,10 @@ impl<A> Cache<A> {
         self.change_or_replace(at, pieces, role, after, None).map(|changed| changed.id)
     }
 
-    /// As [`Cache::change`], but takes the place of the one earlier change to
-    /// these pieces if that has not been written: what it said of them will
-    /// never be on the disk. A pointer to fragments that have moved, say. It goes
-    /// on waiting for what the earlier change waited for, but not for `dropped`,
-    /// the contents of the old place.
+    /// As [`Cache::change`], but replaces the one earlier change to these pieces if that has not
+    /// been written: its bytes will never be on the disk. A pointer to fragments that have moved,
+    /// say. It keeps the dependencies of the earlier change, but not `dropped`, the contents of the
+    /// old place.
     ///
     /// Nothing in `after` may itself wait for the earlier change.
     ///

@@ -18,8 +18,8 @@ impl<A> Journal<A> {
         log.cost(blocks.len() as u64, revokes.len() as u64)
     }
 
-    /// As [`Journal::running_cost`], with so many blocks more, and with all blocks
-    /// revoked of which the log has a copy: more cannot be.
+    /// As [`Journal::running_cost`], with `credits` more blocks, and with all logged blocks
+    /// revoked: more cannot be.
     pub(crate) fn cost_with(&self, credits: u64) -> u64 {
         let Some(log) = &self.log else { return 0 };
         let revokes = self.in_log.len().max(self.running.revokes.len());
@@ -36,9 +36,9 @@ impl<A> Journal<A> {
 }
 
 impl<A> Cache<A> {
-    /// As [`Cache::begin`], of an operation that changes at most `credits` blocks. All
-    /// that it changes up to [`Cache::end`] is in one transaction. An operation that
-    /// cannot say how many is done in pieces, each of which leaves a sound state.
+    /// As [`Cache::begin`], of an operation that changes at most `credits` blocks. All its changes
+    /// up to [`Cache::end`] are in one transaction. An operation of unknown size is done in pieces,
+    /// each of which leaves a sound state.
     ///
     /// # Errors
     /// As [`Cache::begin`]; [`FsError::NoSpace`] for more than a transaction may have.
@@ -83,8 +83,8 @@ impl<A> Cache<A> {
         self.order.journal().is_some_and(|journal| journal.handle.is_some() && journal.changed)
     }
 
-    /// The operation under way has failed, and has not undone what it did: its
-    /// transaction is never committed, and nothing can be changed any more.
+    /// The operation under way has failed, and has not undone its changes: its transaction is never
+    /// committed, and the cache is read-only from now on.
     pub fn abort(&mut self, why: &str) {
         if let Some(journal) = self.order.journal_mut() {
             journal.handle = None;
@@ -118,16 +118,16 @@ impl<A> Cache<A> {
         self.order.journal().is_some_and(|journal| journal.handle.is_some())
     }
 
-    /// Blocks that the operation may change still, besides those that its transaction
-    /// has; `None` where nobody counts.
+    /// Blocks that the operation may still change, besides those in its transaction; `None` where
+    /// they are not counted.
     #[must_use]
     pub fn credits_left(&self) -> Option<u64> {
         let journal = self.order.journal()?;
         Some(journal.handle?.saturating_sub(journal.running.blocks.len() as u64))
     }
 
-    /// Lets the operation change so many blocks more. False when its transaction has no
-    /// room for them: it must end, and go on as another.
+    /// Lets the operation change this many blocks more. False when its transaction has no room for
+    /// them: it must end, and go on as another.
     pub fn extend(&mut self, credits: u64) -> bool {
         let Some(journal) = self.order.journal_mut() else { return true };
         let Some(limit) = journal.handle else { return false };

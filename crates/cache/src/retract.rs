@@ -14,10 +14,10 @@ impl<A> Cache<A> {
         self.order.defer(&mut self.memory, after, kind, action);
     }
 
-    /// The fewest changes that are on the disk when all of `after` is: one at most
-    /// under soft updates. For who waits for changes of which there come to be more and
-    /// more, as what makes each block of a directory reachable: of `n` names that wait
-    /// for each of `n` changes the graph would have to keep the square.
+    /// The fewest changes that are on the disk when all of `after` is: one at most under soft
+    /// updates. For callers that wait for a growing number of changes, as those that make each
+    /// block of a directory reachable: of `n` names that wait for each of `n` changes the graph
+    /// would have to keep the square.
     pub fn join(&mut self, after: &[ChangeId]) -> SmallVec<[ChangeId; 3]> {
         self.order.join(after)
     }
@@ -60,15 +60,14 @@ impl<A> Cache<A> {
         self.found_in(run, Order::changes_in)
     }
 
-    /// Whether anything in a run of fragments is not on the disk, whether it may
-    /// be written now, waits for something or is being written. What no order is
-    /// kept of counts as being there once its write has completed; who wants it
-    /// durable flushes ([`Cache::flush`]).
+    /// Whether any change in a run of fragments is not on the disk, whether it may be written now,
+    /// waits or is being written. A change without an order counts as being on the disk once its
+    /// write has completed; a caller that wants it durable flushes ([`Cache::flush`]).
     #[must_use]
     pub fn is_unsettled(&self, run: Extent) -> bool {
         self.memory.shape.blocks_of(run).any(|(block, mask)| {
             self.memory.buffers.get(block).is_some_and(|buffer| {
-                // What the log has is on the disk.
+                // Logged blocks are on the disk.
                 let is_logged = buffer.held.journal.logged || buffer.held.journal.homing;
                 let changed = (buffer.dirty | buffer.changed_under_way()) & mask != 0;
                 changed && !is_logged || !self.order.held_in(buffer, mask).is_empty()
@@ -129,10 +128,9 @@ impl<A> Cache<A> {
         self.order.discard_all(&mut self.memory, ids)
     }
 
-    /// The contents of a run of fragments do not matter any more: nothing of
-    /// them is written, but for what other changes wait for still. Actions
-    /// that wait for changes in it wait for `until` instead, the change that
-    /// takes the run out of its file.
+    /// The contents of a run of fragments do not matter any more: none of them are written, except
+    /// for changes that others still wait for. Actions that wait for changes in it wait for `until`
+    /// instead, the change that takes the run out of its file.
     pub fn forget(&mut self, run: Extent, until: ChangeId) {
         for (block, mask) in self.memory.shape.blocks_of(run) {
             self.order.forget(&mut self.memory, block, mask, until);

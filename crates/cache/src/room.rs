@@ -7,16 +7,16 @@ use seekless_fs::FsError;
 const BATCH: usize = 128;
 
 impl<A> Cache<A> {
-    /// Whether more is kept than may be. What is being written is in the hands of
-    /// the device, which bounds how much that is, and goes once it has completed.
+    /// Whether more is kept than may be. Blocks being written do not count: the device bounds their
+    /// number, and they can be dropped once written.
     pub(crate) fn is_over_capacity(&self) -> bool {
         let buffers = &self.memory.buffers;
         let kept = buffers.bytes() - buffers.bytes_under_way() + self.memory.beside;
         kept > self.config.capacity.get()
     }
 
-    /// Says how many bytes whoever uses the cache keeps besides: its blocks make room for
-    /// them. More than half of what the cache may hold leave it too little.
+    /// Sets how many bytes the cache's user keeps besides: its blocks make room for them. More than
+    /// half of the cache's capacity leave it too little.
     pub fn set_beside(&mut self, bytes: u64) {
         self.memory.beside = bytes;
     }
@@ -39,8 +39,8 @@ impl<A> Cache<A> {
         usize::try_from(blocks / 16).unwrap_or(BATCH).clamp(1, BATCH)
     }
 
-    /// As [`Cache::drop_clean`], but writes what is dirty. What waits for
-    /// something is kept, and what it waits for is written instead.
+    /// As [`Cache::drop_clean`], but writes dirty blocks. Blocked changes are kept, and their
+    /// dependencies are written instead.
     pub(crate) fn make_room(&mut self) -> Result<(), FsError> {
         while self.is_over_capacity() {
             let before = self.memory.buffers.bytes();
@@ -66,12 +66,11 @@ impl<A> Cache<A> {
         Ok(())
     }
 
-    /// Writes what waits for something after what it waits for, until nothing is left
-    /// that can be written; false when there was nothing. One level alone, the contents,
-    /// would make room as well, but leave the inodes and names that wait for it: of those
-    /// a cache full of new files comes to hold ever more, and each of their blocks would
-    /// be written again and again with some of it undone. Where there is a journal, only
-    /// what it commits goes.
+    /// Writes blocked changes after their dependencies, until nothing is left that can be written;
+    /// false when there was nothing. One level alone, the contents, would make room as well, but
+    /// leave the inodes and names that wait for it: a cache full of new files would collect ever
+    /// more of those, and each of their blocks would be written again and again with changes rolled
+    /// back. Where there is a journal, only blocks that it commits go.
     fn write_levels(&mut self) -> Result<bool, FsError> {
         let any = self.start_round()?;
         while any && !self.is_journalled() {

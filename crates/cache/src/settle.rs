@@ -1,4 +1,4 @@
-//! Writing what somebody waits for: some changes, some runs, everything.
+//! Writing for a caller that waits: some changes, some runs, everything.
 
 use crate::buffer::Buffer;
 use crate::cache::Cache;
@@ -28,19 +28,18 @@ enum Submit {
 }
 
 impl<A> Cache<A> {
-    /// Writes what may be written: the blocks in which nothing waits, so that
-    /// what waits for them need not be undone; all others when there are none
-    /// of those, nor anything under way that they may wait for. All of it is on the
-    /// disk then. Where there is a journal, what is not in the log yet is committed when
-    /// there is nothing else. False when there was nothing: then nothing is dirty but
-    /// what actions will change that are ready.
+    /// Writes the blocks without blocked changes, so that their dependants need not be rolled back;
+    /// all others when there are none of those, nor any write under way that they may wait for. All
+    /// of it is on the disk then. Where there is a journal, changes not in the log yet are
+    /// committed when there is nothing else. False when there was nothing: then nothing is dirty
+    /// except blocks that ready actions will change.
     ///
     /// # Errors
     /// [`FsError::Device`]; [`FsError::ReadOnly`] when a write has failed before.
     pub fn sync_round(&mut self) -> Result<bool, FsError> {
         let any = self.start_round()? || self.order.has_ready();
         self.finish_writes()?;
-        // What a write that failed late should have written is never on the disk.
+        // Changes of a write that failed late are never on the disk.
         if any { Ok(true) } else { self.check_writable().map(|()| false) }
     }
 
@@ -84,10 +83,9 @@ impl<A> Cache<A> {
         self.barrier()
     }
 
-    /// Writes some of the blocks that hold something that may be written: those
-    /// that are picked, by number, in order of number. Any of them may be
-    /// written at any time, and those who look for crash states want all of
-    /// them. False when nothing was.
+    /// Writes some of the writable blocks: those that are picked, by number, in order of number.
+    /// Any of them may be written at any time, and a search of crash states wants all of them.
+    /// False when nothing was written.
     ///
     /// # Errors
     /// [`FsError::Device`].
@@ -164,8 +162,8 @@ impl<A> Cache<A> {
         if self.in_operation() { Ok(()) } else { self.barrier() }
     }
 
-    /// As [`Cache::settle_runs`], but leaves the last flush to the caller
-    /// ([`Cache::flush`]), who has more to write that does not wait for these.
+    /// As [`Cache::settle_runs`], but leaves the last flush to the caller ([`Cache::flush`]), which
+    /// has more to write that does not wait for these.
     ///
     /// # Errors
     /// As [`Cache::settle`].
@@ -178,7 +176,7 @@ impl<A> Cache<A> {
             for (block, mask) in self.memory.shape.blocks_of(run) {
                 let Some(buffer) = self.memory.buffers.get(block) else { continue };
                 waiting.extend(self.order.waiting_in(buffer, mask));
-                // What the log has is on the disk.
+                // Logged blocks are on the disk.
                 if buffer.held.journal.logged || buffer.held.journal.homing {
                     continue;
                 }
@@ -239,8 +237,8 @@ impl<A> Cache<A> {
         pass.is_some_and(|pass| pass.is_incomplete)
     }
 
-    /// Gives to the device what was changed in some runs of fragments and waits for
-    /// nothing, without waiting for it. What the log has stays there.
+    /// Gives the writable changes in some runs of fragments to the device, without waiting for
+    /// completion. Logged blocks stay.
     ///
     /// # Errors
     /// [`FsError::Device`]; [`FsError::ReadOnly`] when a write has failed before.

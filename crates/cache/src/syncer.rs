@@ -1,9 +1,8 @@
-//! The syncer: what is done as the wheel turns on which dirty blocks hang since
-//! they first became dirty (trickle sync, `vfs_subr.c`), and what happens when
-//! the graph of changes is full.
+//! The syncer: dirty blocks hang on a wheel since they first became dirty, and are written as it
+//! turns (trickle sync, `vfs_subr.c`); and the handling of a full graph of changes.
 //!
-//! There is no thread here. Whoever uses the cache calls [`Cache::tick`] now
-//! and then, and [`Cache::begin`] before each operation that changes something.
+//! There is no thread here. The cache's user calls [`Cache::tick`] now and then, and
+//! [`Cache::begin`] before each operation that makes changes.
 
 use crate::cache::Cache;
 use crate::wheel::SECOND;
@@ -22,8 +21,8 @@ const PATIENCE: u8 = 5;
 const RESERVE: usize = 64;
 
 impl<A> Cache<A> {
-    /// Does what is due by the clock. Seconds in which nothing is due take no
-    /// time, however many there are.
+    /// Writes the blocks that are due by the clock. Seconds without due blocks take no time,
+    /// however many there are.
     ///
     /// # Errors
     /// [`FsError::Device`] when a write fails.
@@ -41,7 +40,7 @@ impl<A> Cache<A> {
         loop {
             self.memory.wheel.skip_idle(second);
             if self.memory.wheel.second >= second {
-                // What has completed since the last slot.
+                // Writes completed since the last slot.
                 return self.barrier_if_idle();
             }
             self.memory.wheel.second += 1;
@@ -73,15 +72,14 @@ impl<A> Cache<A> {
         Ok(true)
     }
 
-    /// Does one slot: writes what may be written, and hangs what still waits
-    /// for something, or is being written, on the next. The device is flushed once
-    /// for all that has completed by then.
+    /// Turns by one slot: writes the writable blocks, and hangs those that wait or are being
+    /// written on the next. The device is flushed once for all writes completed by then.
     fn turn(&mut self) -> Result<(), FsError> {
         let (slot, blocks) = self.memory.wheel.turn();
         let mut due = Vec::new();
         for block in blocks {
-            // Blocks are not taken off the wheel when somebody else has them
-            // written, or when they are dropped.
+            // Blocks are not taken off the wheel when they are written for other reasons, or when
+            // they are dropped.
             let Some(buffer) = self.memory.buffers.get_mut(block) else { continue };
             if buffer.due != Some(slot) {
                 continue;
@@ -91,7 +89,7 @@ impl<A> Cache<A> {
                 buffer.due = Some(self.memory.wheel.hang(block, 1));
                 continue;
             }
-            // What waits is better written in whole a little later.
+            // A block with blocked changes is better written in whole a little later.
             let waits = buffer.held.waits() && buffer.put_off < PATIENCE;
             if waits || buffer.dirty == 0 {
                 buffer.put_off = buffer.put_off.saturating_add(1);
@@ -110,9 +108,9 @@ impl<A> Cache<A> {
         written
     }
 
-    /// To be called before an operation that changes something: does what is
-    /// due, makes room in the cache, in the graph and in the log. Nothing is written while
-    /// an operation is under way, but by disciplines that write at once.
+    /// Call before an operation that makes changes: writes due blocks, makes room in the cache, in
+    /// the graph and in the log. Nothing is written while an operation is under way, but by
+    /// disciplines that write at once.
     ///
     /// # Errors
     /// [`FsError::ReadOnly`] after a write has failed, [`FsError::Device`] when
@@ -132,7 +130,7 @@ impl<A> Cache<A> {
         if self.graph_is_full() { self.wait_for_the_graph() } else { Ok(()) }
     }
 
-    /// Whether the graph holds three quarters of what it may.
+    /// Whether the graph holds three quarters of its limit.
     fn graph_is_full(&self) -> bool {
         let limits = &self.config.limits;
         self.order.len() > limits.max_softdeps / 4 * 3
@@ -156,7 +154,7 @@ impl<A> Cache<A> {
         while self.serve_rush()? {}
         while self.graph_is_full() && self.wait_for_some()? {}
         if self.graph_is_full() {
-            // What hangs on the wheel is too young, or waits for what is.
+            // Blocks on the wheel are too young, or wait for some that are.
             self.start_round()?;
             while self.graph_is_full() && self.wait_for_some()? {}
         }

@@ -23,16 +23,14 @@ impl Wheel {
         Self { slots: BTreeMap::new(), position: second, second, rushes: 0 }
     }
 
-    /// Hangs a block so many slots ahead, at least on the next one. Returns the
-    /// slot.
+    /// Hangs a block `delay` slots ahead, at least on the next one. Returns the slot.
     pub(crate) fn hang(&mut self, block: u64, delay: u32) -> u64 {
         let due = self.position + u64::from(delay.max(1));
         self.slots.entry(due).or_default().push(block);
         due
     }
 
-    /// Lets the seconds up to one pass, as far as nothing hangs there and nobody
-    /// is in a hurry.
+    /// Skips the seconds up to one, as far as nothing hangs there and nothing has been hurried.
     pub(crate) fn skip_idle(&mut self, second: u64) {
         if self.rushes > 0 {
             return;
@@ -51,7 +49,7 @@ impl Wheel {
         }
     }
 
-    /// Moves on by one slot and gives what hung there.
+    /// Moves on by one slot and returns its blocks.
     pub(crate) fn turn(&mut self) -> (u64, Vec<u64>) {
         self.position += 1;
         (self.position, self.slots.remove(&self.position).unwrap_or_default())

@@ -4,7 +4,7 @@ use crate::log::{Stage, Submitted};
 use seekless_device::{BlockDevice, DeviceError};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// What became of a part of a commit.
+/// The outcome of a part of a commit.
 #[derive(Default)]
 pub(crate) struct Done {
     outcome: Mutex<Outcome>,
@@ -54,19 +54,19 @@ impl Done {
 /// Who performs commits, and when.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Commits {
-    /// Who finds one due performs it, and goes on when it is done.
+    /// The caller that finds one due performs it, and goes on when it is done.
     #[default]
     AtOnce,
     /// The cache, beside operations: each takes it as far as it comes without waiting
     /// for writes.
     Beside,
-    /// Somebody else, by [`Cache::commit_work`](crate::Cache::commit_work).
+    /// Other callers, by [`Cache::commit_work`](crate::Cache::commit_work).
     Apart,
 }
 
 /// How a part of a commit is known to be done.
 pub(crate) enum Doing {
-    /// Somebody who performs it says so.
+    /// The caller that performs it reports so.
     Somebody(Arc<Done>),
     /// The device does.
     Device(Submitted),
@@ -77,14 +77,14 @@ pub(crate) struct Part {
     pub(crate) doing: Doing,
     /// It flushes the device.
     pub(crate) flushes: bool,
-    /// What it writes waits for a flush.
+    /// Its writes wait for a flush.
     pub(crate) unflushed: bool,
     /// How often writes of the cache had completed when it was handed out.
     pub(crate) landings: u64,
 }
 
 impl Doing {
-    /// Waiting for whoever performs it, where it is not done yet.
+    /// A wait for the caller that performs it, where it is not done yet.
     pub(crate) fn as_wait(&self) -> Option<CommitWork> {
         match self {
             Self::Somebody(done) if !done.is_set() => Some(CommitWork(Task::Wait(done.clone()))),
@@ -93,18 +93,18 @@ impl Doing {
     }
 }
 
-/// A part of a commit that waits for the device, to be performed by whoever does not
-/// keep the cache locked. Whoever needs the commit meanwhile waits for it.
+/// A part of a commit that waits for the device, to be performed without keeping the cache locked.
+/// Callers that need the commit meanwhile wait for it.
 #[must_use = "the commit waits for it"]
 pub struct CommitWork(Task);
 
 enum Task {
     Perform(Stage, Arc<dyn BlockDevice>, bool, Giver),
-    /// Somebody else performs it.
+    /// Another caller performs it.
     Wait(Arc<Done>),
 }
 
-/// Says what became of a part, also if it is given up.
+/// Reports the outcome of a part, also if it is given up.
 struct Giver(Arc<Done>);
 
 impl CommitWork {
@@ -134,7 +134,7 @@ impl CommitWork {
 }
 
 impl Drop for Giver {
-    /// Nobody waits for what was given up: it counts as failed.
+    /// Waiters must not wait for a part that was given up: it counts as failed.
     fn drop(&mut self) {
         let why = std::io::Error::other("a commit or flush was given up");
         self.0.set(Err(DeviceError::Io { at: seekless_units::Lba::new(0), source: why }));

@@ -1,5 +1,5 @@
-//! Writing blocks: what may not be seen yet is undone in a copy, neighbours go
-//! in one request, and what is on the disk is told to those that wait.
+//! Writing blocks: blocked changes are rolled back in a copy, neighbours go in one request, and
+//! changes that waited for completed writes are told.
 
 use crate::buffer::Buffer;
 use crate::cache::Cache;
@@ -71,10 +71,9 @@ impl<A> Cache<A> {
         Ok(())
     }
 
-    /// Gives what of these blocks may be written to the device, in order of place;
-    /// neighbours go in one request. Who waits has it completed on return; blocks
-    /// that are being written are waited for first. For who does not wait they are
-    /// left out: they are dirty still, and their time comes again.
+    /// Gives the writable parts of these blocks to the device, in order of place; neighbours go in
+    /// one request. If `waited`, returns after completion; blocks that are being written are waited
+    /// for first. Otherwise blocks in flight are skipped and stay dirty.
     pub(crate) fn write_blocks(&mut self, blocks: &[u64], waited: bool) -> Result<(), FsError> {
         let mut blocks: Vec<u64> = blocks.to_vec();
         blocks.sort_unstable();
@@ -85,8 +84,7 @@ impl<A> Cache<A> {
             blocks.retain(|&block| !self.is_under_way(block));
         }
         let mut flights = Vec::new();
-        // Both are kept for the next time: what goes out is a fresh copy, but not in
-        // fresh memory.
+        // Both are kept for the next time: each write is a fresh copy, but not in fresh memory.
         let mut run = Run { at: BlockNo::ZERO, bytes: std::mem::take(&mut self.spare_run) };
         let mut copy = std::mem::take(&mut self.spare_block);
         let mut any = false;
@@ -122,9 +120,9 @@ impl<A> Cache<A> {
         (at, first * fragment, last * fragment)
     }
 
-    /// Whether so many bytes from a fragment on go in one request with a run: they
-    /// lie behind it, and both fit a cluster. Where each file has buffers of its own, a
-    /// cluster is of whole blocks (`cluster_wbuf` in `vfs_cluster.c`).
+    /// Whether bytes from a fragment on go in one request with a run: they lie behind it, and both
+    /// fit a cluster. Where each file has buffers of its own, a cluster is of whole blocks
+    /// (`cluster_wbuf` in `vfs_cluster.c`).
     fn goes_with(&self, run: &Run, at: BlockNo, len: usize) -> bool {
         let fragments = run.bytes.len() / self.memory.shape.fragment as usize;
         let block = self.memory.shape.block_bytes();
@@ -140,8 +138,7 @@ impl<A> Cache<A> {
         self.memory.buffers.get(block).is_some_and(Buffer::is_under_way)
     }
 
-    /// Writes a run, if there is anything in it. Where nobody waits it may be under
-    /// way still.
+    /// Writes a run, if there is anything in it. Unless `waited`, it may be under way still.
     fn write_run(&mut self, run: &Run, waited: bool) -> Result<Option<Flight>, FsError> {
         if run.bytes.is_empty() {
             return Ok(None);
@@ -206,8 +203,8 @@ impl<A> Cache<A> {
         self.memory.counters.rollbacks += undone as u64;
         self.memory.counters.rolled_back_writes += u64::from(undone > 0);
         if let Some(seal) = self.seal.as_ref().filter(|_| sealed) {
-            // What is not valid is whatever the memory held before: another
-            // block, or what was forgotten of this one.
+            // Invalid parts have the former contents of the memory: another block, or forgotten
+            // contents of this one.
             let fragment = self.memory.shape.fragment as usize;
             for (n, part) in copy.chunks_exact_mut(fragment).enumerate() {
                 if buffer.valid & (1 << n) == 0 {
@@ -261,7 +258,7 @@ impl<A> Cache<A> {
 /// From which fragment to which.
 pub(crate) type Parts = SmallVec<[(usize, usize); 4]>;
 
-/// What is written of a block.
+/// The written form of a block.
 struct Image {
     /// Whether its bytes are in a copy, not in the buffer.
     copied: bool,
@@ -280,8 +277,8 @@ pub(crate) fn dirty_pieces(buffer: &Buffer) -> Parts {
     buffer.pieces().into_iter().filter(is_dirty).collect()
 }
 
-/// The runs of fragments that have to be written: what is dirty, and what lies
-/// between if it is known.
+/// The runs of fragments that have to be written: the dirty ones, and those between if they are
+/// valid.
 fn parts(dirty: u64, valid: u64) -> Parts {
     let low = dirty.trailing_zeros() as usize;
     let high = 64 - dirty.leading_zeros() as usize;

@@ -1,4 +1,4 @@
-//! Many workloads, one after the other: what is looked at, what came of it.
+//! Many workloads, one after the other: their states, and the results.
 
 use crate::driver::{Base, How, RunError, prepare, record};
 use crate::explore::{self, Coverage, Exploration, Extent, Search, explore_run_observed};
@@ -29,12 +29,12 @@ pub enum CampaignError {
     /// The images in memory cannot be read.
     #[error("an image in memory: {0}")]
     Device(#[from] DeviceError),
-    /// The file that keeps what was done.
+    /// The file with the results so far.
     #[error(transparent)]
     State(#[from] crate::resume::StateError),
 }
 
-/// What a campaign does.
+/// Parameters of a campaign.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
     /// The update discipline.
@@ -44,14 +44,12 @@ pub struct Settings {
     /// In how many ways each workload's blocks are written
     /// ([`workload::scheduled`]).
     pub schedules: u32,
-    /// The device has a queue: writes that nobody waits for complete late
-    /// ([`Completion::Late`]).
+    /// The device has a queue: asynchronous writes complete late ([`Completion::Late`]).
     pub queue: bool,
 }
 
 impl Settings {
-    /// What decides what comes out, as a line: a campaign goes on only with the
-    /// same.
+    /// The parameters that decide the results, as a line: a campaign goes on only with the same.
     #[must_use]
     pub fn fingerprint(&self, format: &str, workload: &str) -> String {
         let Search { extent, bound, shard, seed, .. } = self.search;
@@ -73,14 +71,14 @@ impl Settings {
 /// are wanted.
 const MOST_SCHEDULES: u32 = 40;
 
-/// What came of one workload, in all its schedules.
+/// The result of one workload, in all its schedules.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct UnitResult {
     /// The workload's name.
     pub workload: String,
     /// Writes in its logs.
     pub writes: u64,
-    /// What was looked at.
+    /// The states explored.
     pub coverage: Coverage,
     /// States that do not hold.
     pub failing: u64,
@@ -107,7 +105,7 @@ impl<'a> Campaign<'a> {
         Self { target, settings, bases: Vec::new(), keeper: Keeper::new(0) }
     }
 
-    /// From here on, takes so many of the states that hold, evenly ([`Campaign::kept`]).
+    /// From here on, keeps this many of the states that hold, evenly ([`Campaign::kept`]).
     pub fn keep(&mut self, wanted: usize) {
         self.keeper = Keeper::new(wanted);
     }
@@ -153,7 +151,7 @@ impl<'a> Campaign<'a> {
         How { completion, ..How::new(self.settings.discipline) }
     }
 
-    /// Looks at a workload's states. `progress` is told how many were judged.
+    /// Explores a workload's states. `progress` is called with the number of judged ones.
     ///
     /// # Errors
     /// [`CampaignError`].
@@ -190,9 +188,8 @@ impl<'a> Campaign<'a> {
         Ok(result)
     }
 
-    /// How much of a schedule is looked at, when so many states were drawn of
-    /// those before: a sample is shared among all, and there are more of them
-    /// when they have not got as many states; `None` when it is enough.
+    /// How much of a schedule is explored, when `drawn` states were drawn of those before: a
+    /// sample is shared among all schedules, and more follow until it is full; `None` when it is.
     fn extent_of(&self, schedule: u32, drawn: u64) -> Option<Extent> {
         let schedules = self.settings.schedules.max(1);
         let left = schedules.saturating_sub(schedule);
@@ -205,7 +202,7 @@ impl<'a> Campaign<'a> {
         }
     }
 
-    /// What a workload draws from: its name and the campaign's seed.
+    /// The seed of a workload: from its name and the campaign's seed.
     fn seed_of(&self, name: &str, schedule: u32) -> u64 {
         let start = self.settings.search.seed ^ 0xCBF2_9CE4_8422_2325;
         let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3);
@@ -228,8 +225,8 @@ impl<'a> Campaign<'a> {
         Ok(shrink::shrink(self.target, self.promises(), &script, &self.how(seed), &search)?)
     }
 
-    /// What a workload's device was told, from the making of its image on: a
-    /// mark `base` stands where recording began.
+    /// The log of a workload's device, from the making of its image on: a mark `base` stands where
+    /// recording began.
     ///
     /// # Errors
     /// [`CampaignError`].
@@ -255,24 +252,24 @@ impl UnitResult {
     }
 }
 
-/// Sequences that `random:N` stands for, and what they are drawn from.
+/// Sequences that `random:N` stands for, and their seed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sequences {
     /// How many.
     pub count: u64,
-    /// What they are drawn from.
+    /// The seed they are drawn from.
     pub seed: u64,
 }
 
-/// What the longest of random sequences may have: at least as many operations as
-/// the shortest have.
+/// Allowed lengths of the longest random sequences: at least as many operations as the shortest
+/// have.
 const OPERATIONS: std::ops::RangeInclusive<u32> = 3..=64;
 
-/// What the built-in workloads are called: `all`, `singles`, `pairs`, the name of
-/// one; `random:N` or `moves:N`, or `random:N#K` for one of those. `None` for anything else.
+/// The built-in workloads of a name: `all`, `singles`, `pairs`, the name of one; `random:N` or
+/// `moves:N`, or `random:N#K` for one of those. `None` for anything else.
 ///
 /// # Errors
-/// None: what is built in can be read.
+/// None: built-in scripts are valid.
 pub fn built_in(
     name: &str,
     has: impl Into<Features>,
@@ -311,7 +308,7 @@ pub fn built_in(
     }))
 }
 
-/// What a device that fails says of a campaign.
+/// The error of a campaign whose device fails.
 impl From<FsError> for CampaignError {
     fn from(error: FsError) -> Self {
         Self::Run(RunError::Volume(error))

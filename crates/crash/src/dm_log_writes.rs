@@ -1,5 +1,5 @@
-//! Logs of the kernel's `log-writes` target (`drivers/md/dm-log-writes.c`, as of
-//! Linux 6): what `replay-log` of xfstests reads.
+//! Logs of the kernel's `log-writes` target (`drivers/md/dm-log-writes.c`, as of Linux 6), as
+//! `replay-log` of xfstests reads them.
 //!
 //! ```text
 //! sector 0        magic, version, number of entries (8 bytes each), sector size (4)
@@ -9,9 +9,8 @@
 //!                 and, for a write, the sectors written
 //! ```
 //!
-//! All numbers are little-endian, all sectors of the size given. Bytes of a log
-//! are not trusted: what an entry claims is checked against the log's own
-//! length before anything is allocated for it.
+//! All numbers are little-endian, all sectors of the size given. Bytes of a log are not trusted: an
+//! entry's length is checked against the log's own before anything is allocated for it.
 
 use crate::log::{Log, Step};
 use seekless_device::{BlockDevice, DeviceError};
@@ -55,18 +54,18 @@ pub enum LogError {
     TooLarge {
         /// Which, from 0.
         entry: u64,
-        /// What it says.
+        /// Its number of sectors.
         sectors: u64,
     },
-    /// An entry lies past what can be counted.
+    /// An entry lies past the largest sector number.
     #[error("entry {entry}: sector {sector} is out of range")]
     Range {
         /// Which, from 0.
         entry: u64,
-        /// What it says.
+        /// Its sector.
         sector: u64,
     },
-    /// It holds more than the caller will keep.
+    /// Its writes exceed the caller's limit.
     #[error("entry {entry}: the writes up to this entry exceed {limit} bytes")]
     Memory {
         /// Which, from 0.
@@ -93,7 +92,7 @@ struct Reader<'a> {
     held: u64,
 }
 
-/// An entry as it stands.
+/// An entry of the log.
 struct Entry {
     sector: u64,
     sectors: u64,
@@ -154,7 +153,7 @@ impl Reader<'_> {
         Ok(Entry { sector: field(0), sectors: field(8), flags: field(16), text })
     }
 
-    /// What an entry says: a flush goes before the data that come with it.
+    /// The steps of an entry: a flush goes before the data that come with it.
     fn steps(&mut self, number: u64, entry: Entry, log: &mut Log) -> Result<(), LogError> {
         let Entry { sector, sectors, flags, text } = entry;
         if flags & MARK != 0 {
@@ -191,14 +190,12 @@ impl Reader<'_> {
     }
 }
 
-/// Writes a log, in sectors of 512 bytes. Marks are cut where a sector ends. A write
-/// stands where it has completed, as the kernel's target has it: that it may have
-/// reached the disk before is not known from such a log, and one that never has
-/// completed is not in it.
+/// Writes a log, in sectors of 512 bytes. Marks are cut where a sector ends. A write is placed
+/// where it completed, as the kernel's target has it: that it may have reached the disk before is
+/// not known from such a log, and one that never completed is not in it.
 ///
 /// # Errors
-/// What `to` gives; [`io::ErrorKind::InvalidInput`] for a write that is not of
-/// whole sectors.
+/// Those of `to`; [`io::ErrorKind::InvalidInput`] for a write that is not of whole sectors.
 pub fn write(log: &Log, to: &mut dyn Write) -> io::Result<()> {
     let size = usize::try_from(SECTOR).unwrap_or(512);
     let mut head = vec![0; size];

@@ -1,4 +1,4 @@
-//! Doing what a script says, on a file system whose device keeps a log.
+//! Runs a script on a file system whose device keeps a log.
 
 mod operations;
 
@@ -15,13 +15,11 @@ use seekless_fs::{FileKind, FsError};
 use seekless_units::{ByteLen, GroupNo, Lba};
 use std::sync::Arc;
 
-/// What every byte of a free block is when a workload begins. No write of a
-/// workload has it, nor zeros: so what is read of a block that was never written
-/// is known for that.
+/// Every byte of a free block when a workload begins. No write of a workload has it, nor zeros: so
+/// bytes read from a block that was never written are recognised.
 pub const POISON: u8 = 0xFD;
 
-/// Random rounds of writing before everything is synced, where order was tampered
-/// with.
+/// Random rounds of writing before everything is synced, once an order was dropped.
 const ROUNDS: u32 = 24;
 
 /// Why a workload could not be done.
@@ -32,7 +30,7 @@ pub enum RunError {
     Operation {
         /// The script's name.
         script: String,
-        /// Its line; 0 where nobody wrote it.
+        /// Its line; 0 where it is of no text.
         line: u32,
         /// The operation.
         op: String,
@@ -48,16 +46,16 @@ fn line_of(line: &u32) -> String {
     if *line == 0 { String::new() } else { format!("line {line}: ") }
 }
 
-/// The image that a workload begins with, and what is on it.
+/// The image that a workload begins with, and its files.
 #[derive(Clone, Debug)]
 pub struct Base {
     /// Its bytes.
     pub image: Arc<[u8]>,
-    /// What they are: moment 0 of a workload's history.
+    /// Its files: moment 0 of a workload's history.
     pub history: History,
 }
 
-/// How a workload is done.
+/// How a workload is run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct How {
     /// How the cache behaves.
@@ -65,7 +63,7 @@ pub struct How {
     /// Once an order was dropped ([`Config::drop_order`]), blocks are written so
     /// that the loss can show, in the way of this number.
     pub after_drop: Option<u64>,
-    /// When the device completes writes that nobody waits for.
+    /// When the device completes asynchronous writes.
     pub completion: Completion,
 }
 
@@ -79,23 +77,23 @@ impl How {
     }
 }
 
-/// What a workload wrote, did and was promised.
+/// A workload's log, history and promises.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// What it began with.
+    /// The image it began with.
     pub base: Arc<[u8]>,
-    /// What the device was told.
+    /// The log of the device.
     pub log: Log,
-    /// What was done.
+    /// The operations done, and their promises.
     pub history: History,
-    /// What the cache counted.
+    /// The cache's counters.
     pub counters: Counters,
     /// Steps in the log when an order was dropped.
     pub dropped_at: Option<usize>,
 }
 
-/// Makes the image that a workload begins with: an empty file system and what
-/// `setup` does to it, all on the disk.
+/// Makes the image that a workload begins with: an empty file system with the results of `setup`,
+/// all on the disk.
 ///
 /// # Errors
 /// [`RunError`].
@@ -239,8 +237,8 @@ impl Driver {
         }
     }
 
-    /// Once an order was dropped: what it kept from happening does happen, as
-    /// one block is late, and others are written.
+    /// Once an order was dropped: makes its loss visible, by keeping one block late and writing
+    /// others.
     fn disturb(&mut self, began: usize, rounds: u32) -> Result<(), FsError> {
         let (Some(dropped), Some(variant)) = (self.live.counters().dropped, self.after_drop) else {
             return Ok(());
@@ -283,7 +281,7 @@ impl Driver {
     }
 }
 
-/// Numbers that a volume gives to its files anew each time that it is opened.
+/// Renumbers the files of a volume that gives them new numbers each time that it is opened.
 fn renumber(live: &mut dyn Live, history: &mut History) -> Result<(), FsError> {
     let mut next = vec![0];
     while let Some(dir) = next.pop() {
@@ -302,7 +300,7 @@ fn renumber(live: &mut dyn Live, history: &mut History) -> Result<(), FsError> {
     Ok(())
 }
 
-/// What a kind is called in findings.
+/// The name of a kind in findings.
 pub(crate) fn kind_name(kind: FileKind) -> &'static str {
     match kind {
         FileKind::Regular => "file",

@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub enum Extent {
     /// All of each epoch, up to the bound.
     Exhaustive,
-    /// So many in all, drawn from those.
+    /// This many in all, drawn from those.
     Sample(u64),
 }
 
@@ -30,11 +30,11 @@ pub struct Search {
     pub extent: Extent,
     /// Most states of an epoch.
     pub bound: u64,
-    /// One part of so many: part, from 1, and parts.
+    /// The part explored, from 1, and the number of parts.
     pub shard: (u32, u32),
-    /// What is drawn at random is drawn from this.
+    /// The seed of all random draws.
     pub seed: u64,
-    /// The first step of the log that is looked at.
+    /// The first step of the log that is explored.
     pub from: usize,
     /// End once a state does not hold.
     pub first_only: bool,
@@ -49,7 +49,7 @@ impl Search {
     }
 }
 
-/// What was looked at.
+/// The states explored, and those left out.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Coverage {
     /// States recovered and judged.
@@ -66,7 +66,7 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    /// Adds what another has.
+    /// Adds the counts of another.
     pub fn add(&mut self, other: &Self) {
         self.states += other.states;
         self.needs_y += other.needs_y;
@@ -84,14 +84,14 @@ pub struct Failure {
     pub epoch: Epoch,
     /// Which of the epoch's atoms are there.
     pub choice: crate::states::Choice,
-    /// What is wrong.
+    /// The violations found in it.
     pub violations: Vec<Violation>,
 }
 
-/// What came of it.
+/// The result of an exploration.
 #[derive(Clone, Debug, Default)]
 pub struct Exploration {
-    /// What was looked at.
+    /// The states explored.
     pub coverage: Coverage,
     /// States of all shards.
     pub drawn: u64,
@@ -103,21 +103,21 @@ pub struct Exploration {
     pub first: Option<Failure>,
 }
 
-/// What states are recovered and held against.
+/// The log to explore, and the means to judge its states.
 pub struct Subject<'a> {
     /// The format.
     pub target: &'a dyn Target,
-    /// What the discipline promises.
+    /// The discipline's promises.
     pub promises: Promises,
-    /// What the device was told.
+    /// The log of the device.
     pub log: &'a Log,
-    /// What the workload did; `None` when only the check can judge.
+    /// The workload's run; `None` when only the check can judge.
     pub run: Option<&'a Run>,
 }
 
-/// Of so many states one has its recovery cut off as well.
+/// One in so many states has its recovery cut off as well.
 const CUT_ONE_IN: u64 = 8;
-/// States that are looked at in one go.
+/// States that are judged in one go.
 const BATCH: usize = 256;
 
 /// Goes through the crash states of a log over an image.
@@ -166,7 +166,7 @@ pub fn explore_observed(
     Ok(result)
 }
 
-/// As [`explore`], of what a workload wrote.
+/// As [`explore`], of a workload's log.
 ///
 /// # Errors
 /// As [`explore`].
@@ -230,8 +230,8 @@ fn choose(
     Ok((all, left_out, drawn))
 }
 
-/// Draws as many as are wanted, and leaves to other shards what is theirs. How
-/// many that leaves out, and how many are all shards'.
+/// Draws as many as are wanted, and leaves to other shards their share. Returns how many that
+/// leaves out, and how many are all shards'.
 fn keep_some(all: &mut [Option<States>], search: &Search) -> (u64, u64) {
     let total: usize = all.iter().flatten().map(|states| states.choices.len()).sum();
     let mut kept = vec![true; total];
@@ -261,7 +261,7 @@ fn keep_some(all: &mut [Option<States>], search: &Search) -> (u64, u64) {
     (total.saturating_sub(left) as u64, drawn as u64)
 }
 
-/// Puts onto a device what the flush at the end of an epoch puts on the disk.
+/// Puts the writes that the flush at the end of an epoch completes onto a device.
 fn apply_epoch(log: &Log, epoch: &Epoch, layer: &dyn BlockDevice) -> Result<(), DeviceError> {
     for written in log.completed(epoch.steps.clone()) {
         layer.write(written.at, written.bytes)?;

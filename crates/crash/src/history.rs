@@ -1,5 +1,5 @@
-//! What a workload did, and what it was promised: the file system as maps in
-//! memory, with all its versions.
+//! The operations and promises of a workload: the file system as maps in memory, with all its
+//! versions.
 
 use crate::sparse::Sparse;
 use seekless_fs::FileKind;
@@ -17,7 +17,7 @@ pub type Moment = usize;
 /// A name in a directory.
 pub type Name = (FileId, Vec<u8>);
 
-/// What a file holds.
+/// The contents of a file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Contents {
     /// Of a regular file; of a symlink, its target.
@@ -31,11 +31,11 @@ pub struct Contents {
 pub struct File {
     /// The inode it was given.
     pub ino: Ino,
-    /// What it is.
+    /// Its kind.
     pub kind: FileKind,
     /// The low 12 bits of its mode.
     pub perm: u16,
-    /// What it held from which moment on; never empty.
+    /// Its contents from each moment on; never empty.
     pub versions: Vec<(Moment, Contents)>,
     /// When a name of it went that was not given elsewhere in the same step.
     pub lost_names: Vec<Moment>,
@@ -52,12 +52,11 @@ pub struct Deed {
     pub line: u32,
     /// As the script has it.
     pub text: String,
-    /// What may be seen while it is under way, besides what was before and is
-    /// behind.
+    /// Intermediate states that may be seen while it is under way.
     pub passing: Passing,
 }
 
-/// What may be seen of an operation while it is under way.
+/// Intermediate states of an operation that is under way.
 #[derive(Clone, Debug, Default)]
 pub struct Passing {
     /// Directories in which another name may be: of an exchange, or of a file that
@@ -68,8 +67,8 @@ pub struct Passing {
     pub swapped: Option<(Name, FileId)>,
     /// Where a file is its entry: a file that gets another name.
     pub renamed: Option<Renamed>,
-    /// The new name of a directory, or of a file that is its entry, which may have two names or the wrong parent: a
-    /// check asks what to do.
+    /// The new name of a directory, or of a file that is its entry, which may have two names or the
+    /// wrong parent: a check asks how to repair it.
     pub asks: Option<Name>,
 }
 
@@ -81,28 +80,27 @@ pub struct Renamed {
     pub file: FileId,
     /// Its old name, and its new one.
     pub names: [Name; 2],
-    /// A file, of which the new name was another's: for a while it may have none.
+    /// A file whose new name was another's: for a while it may have none.
     pub over: bool,
 }
 
-/// What is on the disk once a promise was kept.
+/// The scope of a promise that was kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scope {
     /// Everything.
     All,
-    /// A file, what it holds, its names and the way there; of a directory the
-    /// names in it.
+    /// A file, its contents, its names and the way there; of a directory the names in it.
     File(FileId),
 }
 
-/// Something that is durable.
+/// A promise: state that is durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Promise {
     /// As it was at this moment.
     pub moment: Moment,
-    /// Since the log had so many steps.
+    /// Steps of the log from which on it is durable.
     pub since: usize,
-    /// What of it.
+    /// Its scope.
     pub scope: Scope,
 }
 
@@ -111,11 +109,11 @@ pub struct Promise {
 pub struct History {
     /// By number.
     pub files: Vec<File>,
-    /// What each name led to, from which moment on.
+    /// The file that each name led to, from each moment on.
     pub names: BTreeMap<Name, Vec<(Moment, Option<FileId>)>>,
     /// The operations; the first brought moment 1.
     pub deeds: Vec<Deed>,
-    /// What is durable.
+    /// The promises.
     pub promises: Vec<Promise>,
     now: Moment,
 }
@@ -140,7 +138,7 @@ impl History {
         }
     }
 
-    /// Forgets how it came to be as it is: that is moment 0.
+    /// Makes the present state moment 0, without its past.
     #[must_use]
     pub fn settled(mut self) -> Self {
         for file in &mut self.files {
@@ -156,7 +154,7 @@ impl History {
         self
     }
 
-    /// An operation begins; what is noted from now on is its doing.
+    /// An operation begins; changes noted from now on belong to it.
     pub fn begin(&mut self) {
         self.now = self.deeds.len() + 1;
     }
@@ -166,18 +164,18 @@ impl History {
         self.deeds.push(deed);
     }
 
-    /// Something is durable as it is now.
+    /// Records that a scope is durable in its present state.
     pub fn promise(&mut self, scope: Scope, since: usize) {
         self.promises.push(Promise { moment: self.deeds.len(), since, scope });
     }
 
-    /// What a name leads to now.
+    /// The file that a name leads to now.
     #[must_use]
     pub fn lookup(&self, dir: FileId, name: &[u8]) -> Option<FileId> {
         self.names.get(&(dir, name.to_vec()))?.last()?.1
     }
 
-    /// What a file holds now.
+    /// A file's contents now.
     #[must_use]
     pub fn contents(&self, file: FileId) -> &Contents {
         // There is always a version.

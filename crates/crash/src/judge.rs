@@ -9,22 +9,22 @@ use seekless_fs::FsError;
 use seekless_fs::check::{Class, Finding, Report};
 use std::sync::Arc;
 
-/// What a state is held against.
+/// The expectations that a state is compared with.
 #[derive(Clone, Copy)]
 pub struct Judge<'a> {
     /// The format.
     pub target: &'a dyn Target,
-    /// What the discipline promises.
+    /// The discipline's promises.
     pub promises: Promises,
-    /// What the workload did, and what of it may be there; `None` when only the
+    /// The workload's history, and the part of it that may be on the disk; `None` when only the
     /// check can judge.
     pub workload: Option<(&'a History, &'a Window<'a>)>,
 }
 
-/// What is to be said of a state.
+/// The verdict on a state.
 #[derive(Clone, Debug, Default)]
 pub struct Verdict {
-    /// What is wrong with it.
+    /// Its violations.
     pub wrong: Vec<Violation>,
     /// A directory was being moved, and a check does not go on by itself: it was
     /// judged once everything had been repaired.
@@ -32,13 +32,13 @@ pub struct Verdict {
 }
 
 impl Judge<'_> {
-    /// Recovers what a crash left, as is done before it is mounted again, and
-    /// says what is wrong: before the recovery, what no crash may leave; of the
-    /// recovery, that it writes without saying so, or leaves something for the
-    /// next one; and what the workload misses after it. The device is changed.
+    /// Recovers the state after a crash, as is done before it is mounted again, and returns its
+    /// violations: before the recovery, damage that no crash may leave; in the recovery, unreported
+    /// writes and damage left to the next one; and after it, files that the workload misses. The
+    /// device is changed.
     ///
-    /// With a number to draw from, the recovery of a copy is cut off in one of
-    /// its writes, and what that leaves is recovered and judged as well.
+    /// With a number to draw from, the recovery of a copy is cut off in one of its writes, and the
+    /// resulting state is recovered and judged as well.
     ///
     /// # Errors
     /// [`DeviceError::Io`] when the device itself fails: that says nothing of the
@@ -78,7 +78,7 @@ impl Judge<'_> {
         deeds.any(|deed| deed.passing.asks.is_some())
     }
 
-    /// Repairs everything, as somebody does who is asked; what is wrong then.
+    /// Repairs everything, as a user who is asked does; returns the violations then.
     fn repaired(&self, device: &Arc<dyn BlockDevice>) -> Result<Vec<Violation>, DeviceError> {
         if let Err(error) = self.target.repair(Arc::clone(device)) {
             return unreadable("repair", error);
@@ -97,7 +97,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Recovers a device; how many writes that took, and what is wrong.
+    /// Recovers a device; returns the number of writes, and the violations.
     fn recovered(
         &self,
         device: &Arc<dyn BlockDevice>,
@@ -164,7 +164,7 @@ impl Judge<'_> {
         Ok(self.recovered(&device, &when)?.1)
     }
 
-    /// What the check found that the discipline does not let happen.
+    /// The check's findings that the discipline does not allow.
     fn not_allowed(&self, report: &Report) -> Vec<Violation> {
         let bad = |finding: &&Finding| {
             let bitmap = self.target.is_used_but_free(finding.code);

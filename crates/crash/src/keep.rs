@@ -28,7 +28,7 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Takes so many states, or all where there are fewer.
+    /// Keeps this many states, or all where there are fewer.
     #[must_use]
     pub fn new(wanted: usize) -> Self {
         Self { wanted, step: 1, seen: 0, kept: Vec::new() }

@@ -1,19 +1,18 @@
-//! Crash states: what a device may hold after it lost power, and whether a file
-//! system recovers from all of it.
+//! Crash states: the possible contents of a device after it lost power, and whether a file system
+//! recovers from all of them.
 //!
-//! A workload is done on a file system whose device keeps a log of writes and
-//! flushes. From the log follow all the states that the device may be in after
-//! losing power at any time: every write between two flushes may have reached it
-//! or not, whatever became of the others, and every sector of it. Each state is
-//! recovered as it would be before the next mount, checked, and held against what
-//! the workload did and what it was promised.
+//! A workload is done on a file system whose device keeps a log of writes and flushes. From the log
+//! follow all the states that the device may be in after losing power at any time: every write
+//! between two flushes may have reached it or not, independently of the others, and so may every
+//! sector of it. Each state is recovered as it would be before the next mount, checked, and
+//! compared with the operations of the workload and the promises made to it.
 //!
-//! Nothing here knows a format: it comes as a [`Target`].
+//! Nothing here depends on a format: it comes as a [`Target`].
 //!
-//! - [`log`], [`recorder`], [`dm_log_writes`]: what a device was told
-//! - [`states`]: what it may hold
-//! - [`script`], [`workload`], [`driver`], [`history`]: what is done
-//! - [`oracle`], [`judge`], `recovery`: what may be found then
+//! - [`log`], [`recorder`], [`dm_log_writes`]: the writes and flushes of a device
+//! - [`states`]: its possible states after a crash
+//! - [`script`], [`workload`], [`driver`], [`history`]: workloads and their execution
+//! - [`oracle`], [`judge`], `recovery`: the allowed states
 //! - [`explore`], [`campaign`], [`resume`], [`replay`]: going through it all
 //! - [`shrink`]: making a failure small
 //! - [`keep`]: some of the states, for others to judge

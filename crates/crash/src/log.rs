@@ -1,10 +1,10 @@
-//! What a device was told to write, and where it was told to flush.
+//! The writes and flushes of a device.
 
 use seekless_units::{ByteLen, Lba, SECTOR};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// One thing a device was told.
+/// One command to a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Step {
     /// To write; the write had completed when the call returned.
@@ -42,11 +42,11 @@ pub enum Step {
     },
     /// To put all writes that have completed on stable storage.
     Flush,
-    /// Nothing: whoever keeps the log has something to remember.
+    /// A mark, without effect on the device: a text for the log's owner.
     Mark(String),
 }
 
-/// What a step writes.
+/// The write of a step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Written<'a> {
     pub(crate) at: Lba,
@@ -55,7 +55,7 @@ pub(crate) struct Written<'a> {
 }
 
 impl Step {
-    /// What it writes, at once or later; `None` when it writes nothing.
+    /// Its write, at once or later; `None` when it writes nothing.
     pub(crate) fn written(&self) -> Option<Written<'_>> {
         match self {
             Self::Write { at, bytes, fua } | Self::Submit { at, bytes, fua } => {
@@ -66,10 +66,10 @@ impl Step {
     }
 }
 
-/// All that a device was told, in order.
+/// All commands to a device, in order.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Log {
-    /// In the order it was told.
+    /// In the order of the commands.
     pub steps: Vec<Step>,
     /// Sectors that a write has all of or none, by their first and their number.
     pub whole: Option<(Lba, u64)>,
@@ -128,8 +128,8 @@ impl Log {
         epochs
     }
 
-    /// When the write of a step has completed: the step in which it is said, or
-    /// itself; `None` when it never has.
+    /// The step in which the write of a step has completed: the one that reports it, or itself;
+    /// `None` when it never has.
     #[must_use]
     pub(crate) fn completion(&self, step: usize) -> Option<usize> {
         let is_it = |(_, other): &(usize, &Step)| **other == Step::Complete { submit: step };

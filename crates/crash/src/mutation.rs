@@ -1,12 +1,10 @@
 //! Whether the search would notice: one order between changes is forgotten, and
 //! some crash state must show it.
 //!
-//! A mutant is a workload of which one order is not kept
-//! ([`Config::drop_order`](seekless_cache::Config)). Some orders say nothing
-//! that others do not say as well, or stand between changes that are written
-//! together anyway: without them the disk can show nothing new, and such mutants
-//! are counted apart (they are *equivalent*, in the language of mutation
-//! testing). The others must be caught.
+//! A mutant is a workload with one order not kept ([`Config::drop_order`](seekless_cache::Config)).
+//! Some orders are implied by others, or are between changes that are written together anyway:
+//! without them the disk can show nothing new, and such mutants are counted apart (they are
+//! *equivalent*, in the language of mutation testing). The others must be caught.
 
 use crate::campaign::CampaignError;
 use crate::driver::{Base, How, RunError, prepare, record};
@@ -23,7 +21,7 @@ const VARIANTS: u64 = 12;
 /// Most states of an epoch that are looked at.
 const BOUND: u64 = 192;
 
-/// What became of a mutant.
+/// The fate of a mutant.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Fate {
     /// A state did not hold: the first violation's code.
@@ -32,8 +30,8 @@ pub enum Fate {
     Failed(String),
     /// The disk can show nothing that it could not show before.
     Equivalent,
-    /// The disk did show what it could not have shown with the order, and all
-    /// states hold: nothing depends on it.
+    /// The disk did show a state that the order forbids, and all states hold: nothing depends on
+    /// it.
     Harmless,
     /// No state showed it.
     Missed,
@@ -46,9 +44,9 @@ pub struct Mutant {
     pub workload: String,
     /// The number of the order.
     pub order: u64,
-    /// What it was.
+    /// The dropped order.
     pub dropped: Option<Dropped>,
-    /// What came of it.
+    /// Its fate.
     pub fate: Fate,
     /// States that were looked at.
     pub states: u64,
@@ -113,7 +111,7 @@ impl<'a> Mutation<'a> {
                 }
             };
             let now = run.counters.dropped;
-            // What comes of it depends on what is written when.
+            // The outcome depends on the order of writes.
             let (misled, shown) =
                 mutant.dropped.map_or((false, false), |dropped| (dropped.misled, dropped.shown));
             mutant.dropped = now.map(|dropped| Dropped {

@@ -1,4 +1,4 @@
-//! A device that remembers what it was told to write.
+//! A device that records its writes.
 
 use crate::log::{Log, Step};
 use rand_core::{RngCore, SeedableRng};
@@ -8,7 +8,7 @@ use seekless_units::{ByteLen, Lba};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// When writes complete that nobody waits for.
+/// When asynchronous writes complete.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Completion {
     /// When the call returns.
@@ -16,9 +16,9 @@ pub enum Completion {
     /// Later, in any order, drawn from a number. A flush says nothing of those that
     /// are under way.
     Late(u64),
-    /// As [`Completion::Late`], and the device says that they have completed when
-    /// they are submitted: what who takes submission for completion would believe.
-    /// For those who try whether a search of crash states would notice.
+    /// As [`Completion::Late`], and the device reports that they have completed when they are
+    /// submitted, as a caller that takes submission for completion would believe. For tests of
+    /// whether a search of crash states would notice.
     LateUntold(u64),
 }
 
@@ -54,7 +54,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Records what `device` is told from now on.
+    /// Records the writes to `device` from now on.
     #[must_use]
     pub fn new(device: Arc<dyn BlockDevice>, completion: Completion) -> Self {
         let seed = match completion {
@@ -81,11 +81,10 @@ impl Recorder {
         self.state().log.steps.push(Step::Mark(text.to_string()));
     }
 
-    /// What was recorded; the log is empty then.
+    /// Takes the log, which is empty then.
     ///
     /// # Panics
-    /// In tests, when a write is under way that somebody was told of: it is waited
-    /// for first.
+    /// In tests, when a write is under way whose ticket was given out: it must be waited for first.
     #[must_use]
     pub fn take(&self) -> Log {
         let mut state = self.state();
@@ -112,7 +111,7 @@ impl BlockDevice for Recorder {
     }
 
     fn submit(&self, at: Lba, buf: &[u8], durable: Durable) -> Result<Option<Ticket>, DeviceError> {
-        // Whoever reads it sees it; what the disk has of it is the log's matter.
+        // Readers see it at once; whether it is on the disk is decided from the log.
         self.device.write(at, buf)?;
         let mut state = self.state();
         let step = state.log.steps.len();
@@ -146,7 +145,7 @@ impl BlockDevice for Recorder {
         self.device.flush()?;
         let mut state = self.state();
         if matches!(self.completion, Completion::LateUntold(_)) {
-            // Nobody asks for them.
+            // No caller polls the writes under way.
             let under_way: Vec<usize> = state.under_way.iter().copied().collect();
             state.progress(&under_way);
         }

@@ -1,5 +1,4 @@
-//! A recovery, watched: how much it writes, and what becomes of one that is cut
-//! off in the middle.
+//! A recovery, watched: how much it writes, and the state after one that is cut off in the middle.
 
 use seekless_device::{BlockDevice, DeviceError};
 use seekless_units::{ByteLen, Lba, SECTOR};
@@ -23,9 +22,8 @@ impl Watched {
         Self { device, writes: AtomicU64::new(0), cut: None, together: None }
     }
 
-    /// One that loses power in a write, of which so many sectors are written (a
-    /// write has at least one less than it has sectors), and none of those that are
-    /// written together if it would not be all.
+    /// One that loses power in a write, of which `sectors` sectors are written (at least one less
+    /// than it has), and none of those that are written together unless all are.
     pub(crate) fn cut(
         device: Arc<dyn BlockDevice>,
         write: u64,

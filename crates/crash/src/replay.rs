@@ -1,5 +1,5 @@
-//! Logs from elsewhere: every crash state of them recovered and checked. What
-//! a workload was promised is not known here.
+//! Logs from elsewhere: every crash state of them recovered and checked. The promises to a workload
+//! are not known here.
 
 use crate::driver::Run;
 use crate::explore::{Exploration, Search, Subject, explore};
@@ -15,8 +15,8 @@ pub const BASE_MARK: &str = "base";
 /// Bytes of a write with which an image is put into a log.
 const CHUNK: usize = 65536;
 
-/// A workload's log with what its image held before, so that it begins with a
-/// device of zeros; [`BASE_MARK`] stands between.
+/// A workload's log with the former contents of its image, so that it begins with a device of
+/// zeros; [`BASE_MARK`] stands between.
 #[must_use]
 pub fn with_base(run: &Run) -> Log {
     let mut steps = Vec::new();
@@ -31,7 +31,7 @@ pub fn with_base(run: &Run) -> Log {
     Log::new(steps)
 }
 
-/// Goes through the crash states of a log over what the device held before.
+/// Goes through the crash states of a log over the former contents of the device.
 ///
 /// # Errors
 /// [`DeviceError`] when the base cannot be read, or a write lies beyond it.

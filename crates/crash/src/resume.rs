@@ -1,9 +1,7 @@
-//! The file in which a campaign keeps what was done, so that it can go on after
-//! it was interrupted.
+//! The file of a campaign's results, so that it can go on after it was interrupted.
 //!
-//! A line says what the campaign is, then each workload that is done has a line
-//! of JSON. A line is whole or it is the last one, and then it is as if it were
-//! not there.
+//! The first line identifies the campaign, then each workload that is done has a line of JSON. A
+//! line is complete or it is the last one, and then it is ignored.
 
 use crate::campaign::UnitResult;
 use serde::{Deserialize, Serialize};
@@ -23,7 +21,7 @@ pub enum StateError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What it said.
+        /// The system's error.
         source: io::Error,
     },
     /// It is of another campaign.
@@ -31,10 +29,10 @@ pub enum StateError {
     Other {
         /// The file.
         path: PathBuf,
-        /// What that was.
+        /// The fingerprint of that one.
         found: String,
     },
-    /// It is something else.
+    /// It is not a state file.
     #[error("{path}: line {line}: not a valid campaign state")]
     Damaged {
         /// The file.
@@ -68,7 +66,7 @@ impl StateFile {
         let mut file = options.open(path).map_err(failed)?;
         let mut text = String::new();
         (&mut file).take(LARGEST).read_to_string(&mut text).map_err(failed)?;
-        // What was being written when it ended.
+        // An incomplete line was being written when the campaign ended.
         let whole = text.rfind('\n').map_or(0, |at| at + 1);
         text.truncate(whole);
         file.set_len(whole as u64).map_err(failed)?;
@@ -100,7 +98,7 @@ impl StateFile {
         Ok(())
     }
 
-    /// What is known of a workload.
+    /// The result of a workload, if it is done.
     #[must_use]
     pub fn result(&self, workload: &str) -> Option<&UnitResult> {
         self.done.get(workload)

@@ -16,18 +16,18 @@ const TRIES: usize = 200;
 /// Most states of an epoch that are looked at in a try.
 const BOUND: u64 = 512;
 
-/// A small script, a state of its log, and what is wrong with it.
+/// A small script, a state of its log, and the violations in it.
 #[derive(Clone, Debug)]
 pub struct Reproducer {
-    /// What is done.
+    /// The script.
     pub script: Script,
     /// The operation that was under way, or the last one that was done.
     pub crashed_in: Option<String>,
     /// Steps of the log that are on the disk whole.
     pub before: usize,
-    /// The writes since, each with what is there of it.
+    /// The writes since, each with the part of it that is on the disk.
     pub writes: Vec<String>,
-    /// What is wrong.
+    /// The violations.
     pub violations: Vec<Violation>,
     /// The device in that state, before anything was repaired.
     pub image: Vec<u8>,
@@ -96,8 +96,8 @@ impl Shrinker<'_> {
                 }
                 self.tries += 1;
                 let mut script = best.script.clone();
-                // The body's lines come first: what is left of them says which
-                // of the setup's are needed.
+                // The body's lines come first: the remaining ones decide which of the setup's are
+                // needed.
                 let at = body + best.script.setup.len() - 1 - at;
                 if at < body {
                     script.body.remove(body - 1 - at);
@@ -116,7 +116,7 @@ impl Shrinker<'_> {
         }
     }
 
-    /// Finds the smallest loss that fails, and says what it is.
+    /// Finds the smallest loss that fails, and describes it.
     fn finish(&self, found: Found) -> Reproducer {
         let Found { script, run, failure } = found;
         let base: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(run.base.to_vec()));

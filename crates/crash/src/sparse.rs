@@ -1,4 +1,4 @@
-//! Contents of a file in memory, of which holes take nothing.
+//! Contents of a file in memory; holes take none.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -2,9 +2,8 @@
 //! of the writes since the last flush may have reached it, in any order, and any
 //! of their sectors. So may those before the flush that had not completed then.
 //!
-//! A sector is written whole or not at all. Sectors that a write leaves as they
-//! are make no difference and are not counted: what is left are *atoms*, and a
-//! state is a set of atoms.
+//! A sector is written whole or not at all. Sectors that a write does not change make no difference
+//! and are not counted: the others are *atoms*, and a state is a set of atoms.
 
 use crate::log::{Epoch, Log, Step, Written};
 use hashbrown::{HashMap, HashSet};
@@ -72,7 +71,7 @@ impl Choice {
         self.bits.get(atom / 64).is_some_and(|word| word >> (atom % 64) & 1 == 1)
     }
 
-    /// A number that depends on nothing but what is in it and `salt`.
+    /// A number that depends on nothing but its atoms and `salt`.
     pub(crate) fn draw(&self, salt: u64) -> u64 {
         let mix = |hash: u64, word: u64| {
             let mixed = (hash ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -123,7 +122,7 @@ impl Level {
 /// The states of an epoch.
 #[derive(Clone, Debug)]
 pub struct States {
-    /// What can be there or not, in the order it was written.
+    /// Atoms that can be there or not, in the order they were written.
     pub atoms: Vec<Atom>,
     /// The states to be looked at; no two are the same.
     pub choices: Vec<Choice>,
@@ -171,7 +170,7 @@ fn splits(tied: &[(usize, usize)], choice: &Choice) -> bool {
 }
 
 impl States {
-    /// Whether a choice has a part of what is written as a whole.
+    /// Whether a choice has a part of a write that is written as a whole.
     pub(crate) fn splits(&self, log: &Log, choice: &Choice) -> bool {
         splits(&tied(log, &self.atoms), choice)
     }
@@ -214,7 +213,7 @@ impl<'a> Finder<'a> {
         Self { atoms, writes, through, tied, overlaps, seen: HashSet::new(), choices: Vec::new() }
     }
 
-    /// What was written through the cache is there if anything later is.
+    /// A write through the cache is there if any later one is.
     fn is_legal(&self, choice: &Choice) -> bool {
         if splits(&self.tied, choice) {
             return false;
@@ -336,10 +335,9 @@ impl<'a> Finder<'a> {
     }
 }
 
-/// The states of an epoch over a device that holds all before it: all of them if
-/// there are no more than `bound` at a [`Level`]; else every prefix, every torn
-/// write, and of all else what is left of the bound, half of it at least, drawn
-/// from `seed`.
+/// The states of an epoch over a device that holds all before it: all of them if there are no more
+/// than `bound` at a [`Level`]; else every prefix, every torn write, and as many others as the
+/// bound leaves, half of it at least, drawn from `seed`.
 ///
 /// # Errors
 /// [`DeviceError`] when the device cannot be read.
@@ -384,7 +382,7 @@ impl States {
     /// Puts a state onto a device that holds all before the epoch.
     ///
     /// # Errors
-    /// What the device gives.
+    /// Those of the device.
     pub fn apply(
         &self,
         log: &Log,
@@ -566,8 +564,8 @@ mod tests {
         images.iter().map(|image| image.to_vec()).collect()
     }
 
-    /// A flush says nothing of what is under way: that may be lost until one has
-    /// come after its completion, and be there from its submission on.
+    /// A flush does not cover writes under way: these may be lost until one has come after their
+    /// completion, and be there from their submission on.
     #[test]
     fn what_is_under_way_is_not_flushed() {
         let steps = vec![

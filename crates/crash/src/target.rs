@@ -1,4 +1,4 @@
-//! What a format gives, so that its crash states can be looked at.
+//! A format's interface for exploring its crash states.
 
 use crate::workload::Features;
 use seekless_cache::{Config, Counters, Discipline};
@@ -22,14 +22,14 @@ pub trait Live: Send {
     /// [`FsError::Device`]; [`FsError::ReadOnly`] after a write has failed.
     fn write_some(&mut self, pick: &mut dyn FnMut(u64) -> bool) -> Result<bool, FsError>;
 
-    /// What its cache counted.
+    /// Its cache's counters.
     fn counters(&self) -> &Counters;
 }
 
-/// What a recovery says of itself.
+/// The result of a recovery.
 #[derive(Clone, Debug)]
 pub struct Recovered {
-    /// What it found.
+    /// Its findings.
     pub report: Report,
     /// Whether it says that it changed the image.
     pub changed: bool,
@@ -43,14 +43,13 @@ pub trait Target: Send + Sync {
     /// Whether its files have extended attributes.
     fn has_xattrs(&self) -> bool;
 
-    /// Whether names lead to inodes, which keep their numbers. Else a file is its entry
-    /// in a directory: it has one name, and is known by what it holds. By default, they
-    /// do.
+    /// Whether names lead to inodes, which keep their numbers. Else a file is its entry in a
+    /// directory: it has one name, and is identified by its contents. By default, they do.
     fn has_inodes(&self) -> bool {
         true
     }
 
-    /// What workloads may ask for.
+    /// The features that workloads may use.
     fn has(&self) -> Features {
         Features { xattrs: self.has_xattrs(), inodes: self.has_inodes() }
     }
@@ -64,8 +63,8 @@ pub trait Target: Send + Sync {
     /// As any change.
     fn make(&self, device: &dyn BlockDevice) -> Result<(), FsError>;
 
-    /// The discipline that what a workload begins with is made under: all of it is on
-    /// the disk in the end. By default, `async`.
+    /// The discipline under which a workload's initial image is made: all of it is on the disk in
+    /// the end. By default, `async`.
     fn prepared_under(&self) -> Discipline {
         Discipline::Async
     }
@@ -81,21 +80,21 @@ pub trait Target: Send + Sync {
         config: Config,
     ) -> Result<Box<dyn Live>, FsError>;
 
-    /// Looks at all of it.
+    /// Checks the whole file system.
     ///
     /// # Errors
-    /// [`FsError::Corrupt`] where it cannot be looked at, [`FsError::Device`].
+    /// [`FsError::Corrupt`] where it cannot be read, [`FsError::Device`].
     fn check(&self, device: Arc<dyn BlockDevice>) -> Result<Report, FsError>;
 
-    /// Repairs what may be repaired unasked, as is done before a file system is
-    /// mounted after a crash.
+    /// Repairs all that may be repaired unasked, as is done before a file system is mounted after a
+    /// crash.
     ///
     /// # Errors
     /// As [`Target::check`].
     fn preen(&self, device: Arc<dyn BlockDevice>) -> Result<Recovered, FsError>;
 
-    /// Whether a finding of the check says that something in use is marked as
-    /// free. Who writes bitmaps whenever it suits has them made anew.
+    /// Whether a finding of the check says that an inode or block in use is marked as free.
+    /// Disciplines that write bitmaps in any order rebuild them.
     fn is_used_but_free(&self, code: &str) -> bool;
 
     /// Whether the name of a file that takes another's in one directory leads to the
@@ -117,9 +116,8 @@ pub trait Target: Send + Sync {
         true
     }
 
-    /// Sectors that the device is taken to write together, by their first and their
-    /// number: those of which no recovery goes on when they are torn, whoever wrote them.
-    /// By default, none.
+    /// Sectors that the device is taken to write together, by their first and their number: no
+    /// recovery succeeds when these are torn, whatever wrote them. By default, none.
     fn whole(&self) -> Option<(Lba, u64)> {
         None
     }

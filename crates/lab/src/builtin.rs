@@ -16,8 +16,8 @@ const EXPERIMENTS: &[(&str, &str)] = &[
     ("tarcp", include_str!("../experiments/tarcp.toml")),
 ];
 
-/// What experiments with boots are given: the name, the packages of the system, and
-/// what a boot of it reads, both compressed (zstd).
+/// Inputs of experiments with boots: the name, the packages of the system, and the reads of its
+/// boot, both compressed (zstd).
 const SYSTEMS: &[(&str, &[u8], &[u8])] = &[(
     "debian-12",
     include_bytes!("../experiments/boots/system.zst"),
@@ -30,7 +30,7 @@ pub fn system(name: &str) -> Option<&'static [u8]> {
     SYSTEMS.iter().find(|(known, ..)| *known == name).map(|(_, system, _)| *system)
 }
 
-/// What a boot of a built-in system reads, compressed (zstd).
+/// The reads of a boot of a built-in system, compressed (zstd).
 #[must_use]
 pub fn boot_trace(name: &str) -> Option<&'static [u8]> {
     SYSTEMS.iter().find(|(known, ..)| *known == name).map(|(.., trace)| *trace)
@@ -47,12 +47,12 @@ pub fn text(name: &str) -> Option<&'static str> {
     EXPERIMENTS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
 }
 
-/// What all experiments say of themselves.
+/// Fields that all experiments have.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Heading {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// What it shows, in a line.
+    /// Its purpose, in a line.
     pub summary: String,
     /// Where its figures come from.
     pub sources: Vec<String>,
@@ -61,7 +61,7 @@ pub struct Heading {
 /// The headings of all, in order.
 ///
 /// # Errors
-/// [`LabError::Spec`] when one says not what it must.
+/// [`LabError::Spec`] when a file is invalid.
 pub fn headings() -> Result<Vec<Heading>, LabError> {
     let heading = |&(name, text): &(&str, &str)| {
         let file = format!("{name}.toml");

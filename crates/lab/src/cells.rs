@@ -1,4 +1,4 @@
-//! Runs set against each other, and against what was published.
+//! Runs compared with each other, and with published figures.
 
 use crate::experiment::{Experiment, Published};
 use crate::rank::spearman;
@@ -38,11 +38,11 @@ pub struct Cell {
     pub phase: String,
     /// In the order of the experiment's policies, as far as there are runs.
     pub sides: Vec<Side>,
-    /// What others measured.
+    /// Published figures.
     pub published: Option<Published>,
 }
 
-/// The cells of which there are runs, in the experiment's order.
+/// The cells with runs, in the experiment's order.
 #[must_use]
 pub fn cells(experiment: &Experiment, runs: &[Run]) -> Vec<Cell> {
     let mut cells = Vec::new();

@@ -1,10 +1,9 @@
 //! An image in memory whose requests take the time of a modelled drive.
 //!
-//! The drive serves one request at a time; what waits is sorted by the host.
-//! Reads, and writes somebody waits for, let the virtual clock run until they
-//! are done. Writes nobody waits for are done beside whatever else happens,
-//! until too many wait, and complete when the drive is done with them. The bytes
-//! themselves are there at once.
+//! The drive serves one request at a time; waiting requests are sorted by the host. Reads and
+//! synchronous writes let the virtual clock run until they are done. Asynchronous writes are done
+//! beside all other work, until too many wait, and complete when the drive is done with them. The
+//! bytes themselves are there at once.
 
 mod shared;
 
@@ -25,16 +24,16 @@ use std::iter::Sum;
 use std::ops::Sub;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What a drive was asked, counted as requests were given to it.
+/// Requests to a drive, counted as they were given to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Tally {
     /// Reads.
     pub reads: u64,
     /// Bytes they took.
     pub read_bytes: u64,
-    /// Writes somebody waited for.
+    /// Synchronous writes, which a process waited for.
     pub sync_writes: u64,
-    /// Writes nobody waited for.
+    /// Asynchronous writes.
     pub async_writes: u64,
     /// Bytes written.
     pub written_bytes: u64,
@@ -81,18 +80,18 @@ impl Sum for Tally {
 /// Where a line for each request goes.
 pub type Log = Box<dyn Write + Send>;
 
-/// What a process does that takes time.
+/// A step of a process that takes time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
     /// It computes for so long.
     Compute(Nanos),
-    /// It asks the drive for something; a write that nobody waits for has a ticket.
+    /// It sends a request to the drive; an asynchronous write has a ticket.
     Ask(Request, Kind, Option<Ticket>),
     /// It waits for a write that was asked for before, by itself or another.
     Wait(Ticket),
 }
 
-/// What a drive works on.
+/// The request that a drive serves.
 #[derive(Clone, Copy)]
 struct Current {
     number: u64,
@@ -103,7 +102,7 @@ struct Current {
 struct State {
     model: Box<dyn DeviceModel>,
     queue: Queue,
-    /// What the drive works on, and when that is done.
+    /// The request the drive serves, and when that is done.
     current: Option<Current>,
     issued: u64,
     /// Tickets given out, and those of writes that have not completed.
@@ -114,7 +113,7 @@ struct State {
     log: Option<Log>,
     /// Why the log ends before the requests do.
     cut: Option<Error>,
-    /// What was done since time was stopped.
+    /// Steps done since time was stopped.
     stopped: Option<Vec<Step>>,
 }
 
@@ -197,9 +196,9 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// An image on a drive at rest. `most` requests may wait for it; `log` gets
-    /// a line for each: when it began and how long it took in milliseconds,
-    /// what it was, its first sector and how many, and whether somebody waited.
+    /// An image on a drive at rest. `most` requests may wait for it; `log` gets a line for each:
+    /// when it began and how long it took in milliseconds, its kind, its first sector and how many,
+    /// and whether a process waited for it.
     #[must_use]
     pub fn new(
         image: SparseDevice,
@@ -228,14 +227,13 @@ impl Disk {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the drive has been asked so far.
+    /// Requests to the drive so far.
     #[must_use]
     pub fn tally(&self) -> Tally {
         self.state().tally
     }
 
-    /// Begins a picture: what is asked from now on is in it. `log` gets a line
-    /// with the name of what begins.
+    /// Begins a plot: later requests are in it. `log` gets a line with its name.
     pub fn begin_plot(&self, name: &str) -> PlotId {
         let mut state = self.state();
         state.log(format_args!("# {name}"));
@@ -244,24 +242,24 @@ impl Disk {
         state.plots.begin(plotter)
     }
 
-    /// The log is over; what is still held of it is written.
+    /// Ends the log and flushes its buffer.
     ///
     /// # Errors
-    /// The first that there was in writing it; it ends there.
+    /// The first error in writing the log, which ended there.
     pub fn end_log(&self) -> std::io::Result<()> {
         let mut state = self.state();
         let flushed = state.log.take().map_or(Ok(()), |mut log| log.flush());
         state.cut.take().map_or(flushed, Err)
     }
 
-    /// What is asked from now on is not in a picture. What waits still is.
+    /// Leaves later requests out of a plot. Those that wait are still in it.
     pub fn end_plot(&self, plot: PlotId) {
         let mut state = self.state();
         let issued = state.issued;
         state.plots.end(plot, issued);
     }
 
-    /// A picture of what the drive has begun so far; it is done with that.
+    /// The plot of the requests that the drive has begun so far; removes it.
     #[must_use]
     pub fn take_plot(&self, plot: PlotId) -> SeekPlot {
         self.state().plots.take(plot)
@@ -294,18 +292,18 @@ impl Disk {
         self.state().stopped = Some(Vec::new());
     }
 
-    /// Lets time pass again; what has been done meanwhile.
+    /// Lets time pass again; returns the steps done meanwhile.
     pub(crate) fn go_on(&self) -> Vec<Step> {
         self.state().stopped.take().unwrap_or_default()
     }
 
-    /// Whether time is stopped; what is done then is written down.
+    /// Whether time is stopped; if so, records the step.
     pub(crate) fn is_noted(&self, step: Step) -> bool {
         let mut state = self.state();
         state.stopped.as_mut().map(|steps| steps.push(step)).is_some()
     }
 
-    /// Whether one more write that nobody waits for finds room.
+    /// Whether there is room for another asynchronous write.
     pub(crate) fn has_room(&self) -> bool {
         self.state().queue.len() <= self.most
     }
@@ -315,7 +313,7 @@ impl Disk {
         self.state().is_done(number)
     }
 
-    /// When the drive is done with what it works on.
+    /// When the drive is done with the current request.
     pub(crate) fn next_done(&self) -> Option<Nanos> {
         self.state().current.map(|current| current.done)
     }
@@ -328,7 +326,7 @@ impl Disk {
         self.state().run_to(self.clock.now())
     }
 
-    /// Whether a write with a ticket is done, by what the drive was brought up to.
+    /// Whether a write with a ticket is done, as of the last update of the drive.
     pub(crate) fn is_over(&self, ticket: Ticket) -> bool {
         !self.state().under_way.contains(&ticket)
     }
@@ -360,7 +358,7 @@ impl Disk {
             return Ok(());
         }
         let number = self.ask(request, kind, None)?;
-        // Done is what was given to the drive and is not in its hands any more.
+        // A request is done if it was given to the drive and the drive does not serve it any more.
         self.wait_until(|state| state.is_done(number))
     }
 }
@@ -409,8 +407,8 @@ impl BlockDevice for Disk {
         Ok(self.is_over(ticket))
     }
 
-    /// While time is stopped the wait is written down, and counts as over: whoever
-    /// goes on does so after it.
+    /// While time is stopped the wait is recorded, and counts as over: the process waits when it
+    /// comes to the step.
     fn wait(&self, ticket: Ticket) -> Result<(), DeviceError> {
         if self.is_over(ticket) || self.is_noted(Step::Wait(ticket)) {
             return Ok(());

@@ -1,4 +1,4 @@
-//! What an experiment's file says.
+//! An experiment's file.
 
 mod check;
 mod kind;
@@ -19,11 +19,11 @@ use serde::Deserialize;
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
-    /// What it is called; results carry it. Names have 64 letters, digits, `.`,
+    /// Its name; results carry it. Names have 64 letters, digits, `.`,
     /// `_` and `-` at most, the first a letter or digit.
     #[serde(deserialize_with = "quantity::name")]
     pub name: String,
-    /// What it shows, in a line.
+    /// Its purpose, in a line.
     pub summary: String,
     /// Where its figures come from.
     #[serde(default)]
@@ -36,19 +36,19 @@ pub struct Experiment {
     pub ranking: Option<Ranking>,
     /// Update disciplines.
     pub disciplines: Vec<DisciplineName>,
-    /// Seeds of trees and of what policies leave to chance; one run for each.
+    /// Seeds of trees and of the policies' random choices; one run for each.
     pub seeds: Vec<u64>,
-    /// How often each seed's tree is run; from the second time on with other
-    /// chance for policies, begun at another moment.
+    /// How often each seed's tree is run; repetitions have other random choices of policies and
+    /// begin at another moment.
     #[serde(default = "once")]
     pub repetitions: u64,
     /// Systems it is run on.
     #[serde(rename = "system")]
     pub systems: Vec<System>,
-    /// What is done.
+    /// Workloads.
     #[serde(rename = "workload")]
     pub workloads: Vec<Workload>,
-    /// What others measured.
+    /// Published figures.
     #[serde(default)]
     pub published: Vec<Published>,
 }
@@ -57,7 +57,7 @@ pub struct Experiment {
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct System {
-    /// What it is called.
+    /// Its name.
     #[serde(deserialize_with = "quantity::name")]
     pub name: String,
     /// The drive's preset.
@@ -70,8 +70,7 @@ pub struct System {
     /// takes its place; as the preset has it when not given.
     #[serde(default)]
     pub replace_writes: Option<bool>,
-    /// Requests that the host keeps sorted for the drive; more make who asks
-    /// wait.
+    /// Requests that the host keeps sorted for the drive; callers with more have to wait.
     pub queue: u32,
     /// Bytes on the drive in front of the volume, in whole sectors; none when not given.
     #[serde(default)]
@@ -89,7 +88,7 @@ pub struct System {
     /// Instead of one system, one for each combination of these.
     #[serde(default)]
     pub sweep: Option<Sweep>,
-    /// What of the sweep this one is: keys and values.
+    /// The keys and values that the sweep gave this one.
     #[serde(skip)]
     pub swept: Vec<(String, String)>,
 }
@@ -119,7 +118,7 @@ pub struct Format {
     /// Gather new blocks into clusters; only of UFS.
     #[serde(default)]
     pub reallocblks: bool,
-    /// What files are expected to be long (`newfs -g`); only of UFS.
+    /// The expected length of files (`newfs -g`); only of UFS.
     #[serde(default)]
     pub avgfilesize: Option<Size>,
     /// How many files are expected in a directory (`newfs -h`); only of UFS.
@@ -138,7 +137,7 @@ pub struct Format {
     /// Bytes in a cluster (`mkfs.fat -s`, in bytes); only of FAT, which must have it.
     #[serde(default)]
     pub cluster: Option<Size>,
-    /// Bytes in a sector (`mkfs.fat -S`), which is what is cached of FATs; only of FAT, 512 when
+    /// Bytes in a sector (`mkfs.fat -S`), the unit in which FATs are cached; only of FAT, 512 when
     /// not given.
     #[serde(default)]
     pub sector: Option<Size>,
@@ -193,7 +192,7 @@ pub struct CacheSpec {
     pub cluster_read: bool,
 }
 
-/// What the processor costs.
+/// Costs of the processor.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cpu {
@@ -213,14 +212,14 @@ pub struct Cpu {
     pub compile: Option<Size>,
 }
 
-/// What is done.
+/// A workload.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Workload {
-    /// What it is called.
+    /// Its name.
     #[serde(deserialize_with = "quantity::name")]
     pub name: String,
-    /// What is done.
+    /// Its kind.
     pub kind: WorkloadKind,
     /// The tree it is done with; [`WorkloadKind::Postmark`] has none.
     #[serde(default = "TreeSpec::none")]
@@ -248,10 +247,10 @@ pub struct Workload {
     /// end: a multiple of 512, `tar`'s 10,240 when not given.
     #[serde(default)]
     pub record: Option<Size>,
-    /// Of [`WorkloadKind::Archive`]: what was done to the volume before.
+    /// Of [`WorkloadKind::Archive`]: use of the volume before.
     #[serde(default)]
     pub aged: Option<Postmark>,
-    /// Of [`WorkloadKind::Postmark`]: what each of the writers does.
+    /// Of [`WorkloadKind::Postmark`]: the work of each writer.
     #[serde(default)]
     pub pool: Option<Postmark>,
     /// Of [`WorkloadKind::Torture`]: how often the benchmark is run.
@@ -266,8 +265,8 @@ pub struct Workload {
     /// Only under these policies, of those of the experiment.
     #[serde(default)]
     pub policies: Option<Vec<PolicyName>>,
-    /// How long the syncer has after a phase, in no phase's time, before what is
-    /// still dirty is written all at once; no time when not given.
+    /// How long the syncer has after a phase, in no phase's time, before the remaining dirty blocks
+    /// are written at once; no time when not given.
     #[serde(default)]
     pub linger: Option<Span>,
     /// How long callers sleep when the graph of changes is full, in hundredths
@@ -279,12 +278,12 @@ pub struct Workload {
     pub max_softdeps: Option<usize>,
 }
 
-/// What is done with a tree.
+/// The operations on a tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WorkloadKind {
-    /// It is unpacked, then removed: phases `untar` and `rm`. What is dirty
-    /// between them is written, in no phase's time.
+    /// It is unpacked, then removed: phases `untar` and `rm`. Blocks dirty between them are written
+    /// in no phase's time.
     UntarRm,
     /// Its files are made as device nodes: phase `make`.
     MakeNodes,
@@ -296,7 +295,7 @@ pub enum WorkloadKind {
     /// Three tests at once: the Andrew benchmark `rounds` times, as often
     /// `copied` copied and removed, half as often all names looked at. Phase `all`.
     Torture,
-    /// Its directories are made, then its files, then it is mounted anew, read
+    /// Its directories are made, then its files, then the volume is remounted, and the tree read
     /// and removed: phases `mkdir`, `files`, `read` and `rm`.
     TreeThenFiles,
     /// On two volumes: its one directory is made on the first, copied to the second and
@@ -305,9 +304,8 @@ pub enum WorkloadKind {
     /// each but the way back and the last: phases `make`, `cp-first`, `back`, `cp-second`,
     /// `rm-copy` and `rm-first`.
     CopyInOrder,
-    /// It is copied from a cache by a pair of archivers, perhaps in several parts at the
-    /// same time, then mounted anew and read in the order in which it is listed: phases
-    /// `tarcp` and `tar`.
+    /// It is copied from a cache by a pair of archivers, perhaps in several parts at the same time,
+    /// then remounted and read in the order in which it is listed: phases `tarcp` and `tar`.
     Archive,
     /// Postmark, by one process or several at once, each in a pool of its own: phase
     /// `postmark`, without the making of the directories.
@@ -339,7 +337,7 @@ pub struct Postmark {
     pub transactions: u32,
 }
 
-/// What others measured of a phase. Figures that were not published are left out.
+/// Published figures of a phase. Those that were not published are left out.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
@@ -357,9 +355,9 @@ pub struct Published {
     pub new_s: Option<f64>,
     /// The first over the second, as printed.
     pub speedup: Option<f64>,
-    /// Writes somebody waited for.
+    /// Synchronous writes.
     pub sync_writes: Option<u64>,
-    /// Writes nobody waited for.
+    /// Asynchronous writes.
     pub async_writes: Option<u64>,
     /// Reads and writes together.
     pub requests: Option<u64>,
@@ -399,7 +397,7 @@ fn one() -> u32 {
 }
 
 impl Experiment {
-    /// What the text of a file says; `file` is its name for errors.
+    /// Parses the text of a file; `file` is its name for errors.
     ///
     /// # Errors
     /// [`SpecError::Invalid`], with line and key.

@@ -8,11 +8,11 @@ use crate::experiment::{Experiment, System};
 pub struct Grid {
     /// Workload, phase and discipline, and the policy where there are several.
     pub name: String,
-    /// What the first key is called, and its values: the rows.
+    /// The first key's name and values: the rows.
     pub rows: (String, Vec<String>),
-    /// What the second key is called, and its values: the columns.
+    /// The second key's name and values: the columns.
     pub columns: (String, Vec<String>),
-    /// Row by row; `None` for what was not run.
+    /// Row by row; `None` for cells that were not run.
     pub seconds: Vec<Vec<Option<f64>>>,
 }
 

@@ -1,30 +1,29 @@
 //! Experiments on file systems, measured in virtual time.
 //!
-//! An experiment is data: which trees are unpacked and removed, on which
-//! systems, under which policies and update disciplines. A run drives the live
-//! engine over an image in memory; the requests it makes are charged to a
-//! modelled disk, what it computes to a modelled processor. A run is a function
-//! of the experiment, its seed and this version, and of nothing else.
+//! An experiment is data: which trees are unpacked and removed, on which systems, under which
+//! policies and update disciplines. A run drives the live engine over an image in memory; its
+//! requests are charged to a modelled disk, its computing to a modelled processor. A run is a
+//! function of the experiment, its seed and this version, and of nothing else.
 //!
-//! - [`experiment`]: what an experiment's file says; [`builtin`]: those that come along
+//! - [`experiment`]: the file of an experiment; [`builtin`]: the built-in ones
 //! - [`quantity`]: sizes, spans and names in such files
 //! - [`tree`]: the trees that are unpacked, generated from a seed
 //! - [`seekplot`]: when and where a phase's requests were, in bounded room
 //! - [`disk`]: an image whose requests take time on a modelled drive
 //! - [`machine`]: the engine on such a disk, with a processor
-//! - [`workload`]: what is done, in phases
-//! - [`repetition`]: what differs when a run is done again
-//! - [`run`]: one run, and what it measured
+//! - [`workload`]: operations, in phases
+//! - [`repetition`]: differences between repetitions of a run
+//! - [`run`]: one run and its measurements
 //! - [`pool`]: several runs at once
 //! - [`plan`]: which runs an experiment consists of
 //! - [`store`]: runs kept in a directory as they finish
 //! - [`table`]: all runs, a row for each phase; [`parquet`]: the same as such a file
-//! - [`cells`]: runs against each other and against what was published
+//! - [`cells`]: runs compared with each other and with published figures
 //! - [`grids`]: the cells of a sweep, laid out by its keys
 //! - [`rank`]: how well two orders agree; [`ranking`]: which pairs of systems are in the
 //!   published one
 //! - [`age`]: file systems used for a long time in a short one
-//! - [`boots`]: what ageing costs a boot, on file systems of the kernel
+//! - [`boots`]: the cost of ageing for a boot, on file systems of the kernel
 
 pub mod age;
 pub mod boots;
@@ -54,7 +53,7 @@ use seekless_fs::FsError;
 /// Why an experiment could not be run or its results not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// An experiment's file does not say what it must.
+    /// An experiment's file is invalid.
     #[error(transparent)]
     Spec(#[from] seekless_model::SpecError),
     /// The file system failed.
@@ -73,21 +72,21 @@ pub enum LabError {
     Io {
         /// Of which file.
         path: String,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// A file of results that is none.
+    /// A damaged file of results.
     #[error("{path}: not a result: {why}")]
     Damaged {
         /// Which file.
         path: String,
-        /// What is wrong with it.
+        /// The error in it.
         why: String,
     },
     /// Results that do not go together.
     #[error("{0}")]
     Mismatch(String),
-    /// Asked for what there is not.
+    /// The name asked for does not exist.
     #[error("{0}")]
     Unknown(String),
 }

@@ -1,7 +1,8 @@
 //! The live engine on modelled disks, with a processor whose time counts.
 //!
 //! - `volume`: a file system on its disk; `make`: empty ones; `partition`: where they begin;
-//! - `files`: what is read and written; `clustered`: as FreeBSD asks for it; `phase`: what is counted, from when to when.
+//! - `files`: reading and writing; `clustered`: reading as FreeBSD does; `phase`: the counters of a
+//!   phase.
 
 mod clustered;
 mod files;
@@ -31,22 +32,22 @@ const OWNER: Ownership = Ownership { uid: 0, gid: 0, perm: 0o644 };
 /// When everything happens, as far as files know.
 const TODAY: Timestamp = Timestamp { secs: 976_000_000, nanos: 0 };
 
-/// What is under test besides the system.
+/// Parameters of a run besides the system.
 pub struct Setup<'a> {
     /// The policy for directories.
     pub policy: &'a str,
     /// The update discipline.
     pub discipline: Discipline,
-    /// What is left to chance.
+    /// The random choices.
     pub chance: Chance,
-    /// Whose limits hold.
+    /// The workload that supplies the limits.
     pub workload: &'a Workload,
 }
 
-/// What of the cache's counters is told.
+/// The counters of the cache that are reported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CacheTally {
-    /// Writes with something in them undone.
+    /// Writes with changes rolled back.
     pub rolled_back_writes: u64,
     /// Times that a full graph of changes let a caller sleep.
     pub max_limit_hit: u64,
@@ -147,10 +148,10 @@ impl Machine {
         }
     }
 
-    /// Does something in no time; what would have taken time.
+    /// Does work in no time; also returns the steps that would have taken time.
     ///
     /// # Errors
-    /// What it says.
+    /// Errors of `work`.
     pub(crate) fn at_once<T>(
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<T, FsError>,
@@ -161,7 +162,7 @@ impl Machine {
         Ok((done?, steps))
     }
 
-    /// The disk, for who lets time pass by himself.
+    /// The disk, for callers that advance the clock themselves.
     pub(crate) fn disk(&self) -> &Disk {
         &self.volumes[self.at].disk
     }
@@ -171,7 +172,7 @@ impl Machine {
         self.spent = self.spent.saturating_add(span.get());
     }
 
-    /// Time passes up to a moment. Nobody notices.
+    /// Advances the clock to a moment; the file systems do nothing.
     pub(crate) fn pass_until(&self, then: Nanos) {
         self.clock.sleep(Nanos::new(then.saturating_since(self.clock.now())));
     }
@@ -204,7 +205,7 @@ impl Machine {
         Ok(self.live().make(dir, name.as_bytes(), new, OWNER)?.ino)
     }
 
-    /// Starts a program and waits for its end, without what it does.
+    /// Charges the start of a program and the wait for its end, without its own work.
     pub fn run_program(&mut self) {
         if let Some(span) = self.cpu.spawn {
             self.compute(span.0);
@@ -224,7 +225,7 @@ impl Machine {
         self.clock.now()
     }
 
-    /// Nobody does anything until then but the syncer.
+    /// Pauses until a moment: only the syncer works until then.
     ///
     /// # Errors
     /// As [`Operate::tick`].
@@ -247,7 +248,7 @@ impl Machine {
         self.clock.sleep(Nanos::new(idle * SECOND));
     }
 
-    /// Somebody has a file open.
+    /// Opens a file.
     ///
     /// # Errors
     /// As [`Operate::hold`].
@@ -266,7 +267,7 @@ impl Machine {
     /// Unmounts everything and mounts it again, with empty caches.
     ///
     /// # Errors
-    /// As [`Operate::unmount`], and what opening a volume says.
+    /// As [`Operate::unmount`], and those of opening a volume.
     pub fn remount(&mut self) -> Result<(), FsError> {
         self.volumes.iter_mut().try_for_each(Volume::close)?;
         self.volumes.iter_mut().try_for_each(|volume| volume.reopen(&self.clock))
@@ -282,8 +283,8 @@ impl Machine {
         self.live().set_attr(ino, &set).map(|_| ())
     }
 
-    /// The names in a directory and what they are, `.` and `..` left out, in the order
-    /// in which the system lists them whose file system it is.
+    /// The names in a directory, with inode and kind, `.` and `..` left out, in the order in which
+    /// the modelled system lists them.
     ///
     /// # Errors
     /// As [`Operate::read_dir`].
@@ -310,7 +311,7 @@ impl Machine {
         self.live().attr(ino).map(|_| ())
     }
 
-    /// So many system calls that look something up which is in memory.
+    /// Charges system calls that look up entries in memory.
     pub(crate) fn look(&mut self, calls: u64) {
         self.compute(Nanos::new(self.cpu.look.0.get().saturating_mul(calls)));
     }
@@ -353,8 +354,8 @@ impl Machine {
         self.live().rmdir(dir, name)
     }
 
-    /// Everything is on the disk, and the disk is at rest: what the syncer has
-    /// not written after a while ([`Workload::linger`]) is written at once.
+    /// Writes everything to the disk and waits until it is at rest: blocks that the syncer has not
+    /// written after a while ([`Workload::linger`]) are written at once.
     ///
     /// # Errors
     /// As [`Operate::sync`].
@@ -364,8 +365,7 @@ impl Machine {
         self.volumes.iter().try_for_each(|volume| Ok(volume.disk.drain()?))
     }
 
-    /// Writes everything and closes the file systems; their disks are returned for
-    /// who wants to look at the images.
+    /// Writes everything and closes the file systems; returns their disks, to inspect the images.
     ///
     /// # Errors
     /// As [`Operate::unmount`].

@@ -16,8 +16,7 @@ use std::sync::Arc;
 /// The bytes of a Parquet file.
 ///
 /// # Errors
-/// [`LabError::Io`] for what the library refuses, which is nothing that a
-/// [`RunTable`] can be.
+/// [`LabError::Io`] if the library refuses the table, which no [`RunTable`] makes it do.
 pub fn parquet(table: &RunTable) -> Result<Vec<u8>, LabError> {
     write(table).map_err(|error| LabError::Io {
         path: "runs.parquet".into(),

@@ -25,10 +25,10 @@ impl std::str::FromStr for Shard {
     }
 }
 
-/// Most runs of an experiment, or of what is wanted of it.
+/// Most runs of an experiment, or of the selection of it.
 pub const MOST_RUNS: usize = 100_000;
 
-/// What is wanted of an experiment.
+/// The selection of an experiment's runs.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Wanted {
     /// Only runs to which one of these answers: names of a workload, a system,
@@ -43,7 +43,7 @@ pub struct Wanted {
     pub shard: Option<Shard>,
 }
 
-/// What is set against each other under several policies.
+/// Runs that are compared under several policies.
 struct Cell<'a> {
     workload: &'a Workload,
     system: &'a str,

@@ -6,9 +6,8 @@ use crate::run::{Run, RunId, perform};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
-/// Does all runs, `jobs` at a time, and hands each over when it is over, in the
-/// order in which they end. The first failure ends it; what is under way then
-/// is done and handed over first.
+/// Does all runs, `jobs` at a time, and hands each over when it is over, in the order in which they
+/// end. The first failure ends it; runs under way then are finished and handed over first.
 ///
 /// # Errors
 /// As [`perform`].

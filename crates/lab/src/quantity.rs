@@ -1,5 +1,5 @@
-//! Sizes, spans of time and names as an experiment's file gives them. Each
-//! knows what is right when it is read, so that an error has its line.
+//! Sizes, spans of time and names as an experiment's file gives them. Each checks its own value
+//! while it is parsed, so that an error has its line.
 
 use seekless_cache::Discipline;
 use seekless_units::{ByteLen, Nanos, parse_size, parse_span};
@@ -76,8 +76,8 @@ impl<'de> Deserialize<'de> for DriveName {
     }
 }
 
-/// Most bytes of a name. Three of them, and what else tells runs apart, fit in
-/// the name of a file.
+/// Most bytes of a name. Three of them, and the other fields that tell runs apart, fit in the name
+/// of a file.
 pub(crate) const NAME_MOST: usize = 64;
 
 /// The name of an experiment, a system or a workload: fit for the name of a

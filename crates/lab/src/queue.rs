@@ -1,5 +1,5 @@
-//! What waits for the drive, in the order the host gives it out: by place, from
-//! the last one given upwards, then from the lowest again (`disksort` of 4.4BSD).
+//! Requests waiting for the drive, in the order the host gives them out: by sector, from the last
+//! one given upwards, then from the lowest again (`disksort` of 4.4BSD).
 
 use crate::seekplot::Kind;
 use seekless_device::Ticket;
@@ -12,7 +12,7 @@ pub(crate) struct Waiting {
     pub(crate) number: u64,
     pub(crate) request: Request,
     pub(crate) kind: Kind,
-    /// Who asks whether it is done.
+    /// The ticket by which its completion is polled.
     pub(crate) ticket: Option<Ticket>,
 }
 

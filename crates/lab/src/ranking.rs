@@ -13,7 +13,7 @@ pub struct Order {
     pub policy: &'static str,
     /// Pairs whose published times are far enough apart.
     pub pairs: usize,
-    /// Of them, those of which the same is faster.
+    /// Of them, those with the same order.
     pub same: usize,
     /// The others: the one that is published as the faster, and the other.
     pub others: Vec<(String, String)>,
@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(compare("tar", "last", &times, 0.1).pairs, 6);
     }
 
-    /// What the published times say of themselves.
+    /// The published times compared with themselves.
     #[test]
     fn the_published_pairs_are_as_many_as_they_are() {
         let tarcp = crate::builtin::experiment("tarcp").unwrap();

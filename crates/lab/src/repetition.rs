@@ -1,17 +1,17 @@
-//! What differs between repetitions of a run: the tree is the same, what
-//! policies leave to chance and the moments at which its phases begin are not.
+//! Differences between repetitions of a run: the tree is the same, the random choices of policies
+//! and the moments at which its phases begin are not.
 
 use seekless_model::random::Random;
 use seekless_units::Nanos;
 
-/// A phase begins later by less than so many nanoseconds: many revolutions of
-/// any drive, and the second between two rounds of the syncer.
+/// Upper bound of a phase's delay in nanoseconds: many revolutions of any drive, and the second
+/// between two rounds of the syncer.
 const MOMENTS: u64 = 1_000_000_000;
 
-/// What a run leaves to chance.
+/// The random choices of a run.
 #[derive(Clone, Debug)]
 pub struct Chance {
-    /// The seed of what policies leave to chance.
+    /// The seed of the policies' random choices.
     pub seed: u64,
     moments: Option<Random>,
 }
@@ -29,8 +29,8 @@ impl Chance {
         Self { seed: random.below(u64::MAX), moments: Some(random) }
     }
 
-    /// How long a phase waits before it begins. What the drive did before has
-    /// left it at some angle; it turns on from there.
+    /// How long a phase waits before it begins. The work before has left the drive at some angle;
+    /// it turns on from there.
     pub fn moment(&mut self) -> Nanos {
         let random = self.moments.as_mut();
         random.map_or(Nanos::ZERO, |random| Nanos::new(random.below(MOMENTS)))

@@ -1,4 +1,4 @@
-//! One run, and what it measured.
+//! One run and its measurements.
 
 use crate::LabError;
 use crate::disk::{Log, Tally};
@@ -12,15 +12,14 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fmt;
 
-/// The version of what measures, and a hash of the sources that figures hang on
-/// where they were at hand when it was built; results of different ones are not
-/// the same thing.
+/// The version of the measuring engine, and a hash of the sources that affect figures where they
+/// were at hand when it was built; results of different ones must not be mixed.
 pub const VERSION: &str = env!("SEEKLESS_ENGINE");
 
 /// Which run of an experiment.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct RunId {
-    /// What is done.
+    /// The workload.
     pub workload: String,
     /// On which system.
     pub system: String,
@@ -43,15 +42,15 @@ impl fmt::Display for RunId {
     }
 }
 
-/// What was counted in a phase.
+/// The counters of a phase.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Counts {
-    /// What the drive was asked.
+    /// The drive's requests.
     #[serde(flatten)]
     pub disk: Tally,
     /// Nanoseconds that the processor worked.
     pub cpu_ns: u64,
-    /// Writes with something in them undone.
+    /// Writes with changes rolled back.
     pub rolled_back_writes: u64,
     /// Times that a full graph of changes let a caller sleep.
     pub max_limit_hit: u64,
@@ -62,11 +61,11 @@ pub struct Counts {
 /// A phase of a run.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Phase {
-    /// What it is called.
+    /// Its name.
     pub phase: String,
     /// Virtual seconds until the commands of the phase were over.
     pub seconds: f64,
-    /// What was counted until all that it changed was on the disk.
+    /// The counters when all its changes were on the disk.
     pub counts: Counts,
     /// When and where its requests were.
     pub plot: SeekPlot,
@@ -77,7 +76,7 @@ pub struct Phase {
 pub struct Run {
     /// The experiment's name.
     pub experiment: String,
-    /// What the experiment said, as a hash.
+    /// A hash of the experiment's inputs.
     pub digest: String,
     /// The version that measured it.
     pub version: String,
@@ -88,7 +87,7 @@ pub struct Run {
     pub phases: Vec<Phase>,
 }
 
-/// A hash over what an experiment's file says and the drives it names.
+/// A hash over an experiment's file and the drives it names.
 #[must_use]
 pub fn digest(text: &str, experiment: &Experiment) -> String {
     let mut hash = Sha256::new();

@@ -17,14 +17,14 @@ pub const ROWS: usize = 64;
 /// How long a column is to begin with.
 const FIRST_COLUMN: Nanos = Nanos::new(1_000_000);
 
-/// What a request was, and whether somebody waited for it.
+/// The kind of a request, and whether a process waited for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// A read; somebody always waits for it.
+    /// A read; a process always waits for it.
     Read,
-    /// A write somebody waited for.
+    /// A synchronous write.
     SyncWrite,
-    /// A write nobody waited for.
+    /// An asynchronous write.
     AsyncWrite,
 }
 
@@ -78,7 +78,7 @@ impl SeekPlot {
         self.sectors
     }
 
-    /// What is in it, row after row.
+    /// Its bins, row after row.
     #[must_use]
     pub fn bins(&self) -> &[Bin] {
         &self.bins
@@ -125,7 +125,7 @@ impl Plotter {
         }
         let column = (since / self.column.get()) as usize;
         let bin = &mut self.bins[row(sector, self.sectors) * COLUMNS + column][kind as usize];
-        // Nobody lives to see it overflow.
+        // No run is long enough for it to overflow.
         *bin = bin.saturating_add(1);
     }
 
@@ -187,7 +187,7 @@ impl Plots {
     }
 }
 
-/// The row of a sector. What lies beyond the disk is in the last.
+/// The row of a sector. Sectors beyond the disk are in the last.
 fn row(sector: u64, sectors: u64) -> usize {
     let row = u128::from(sector) * ROWS as u128 / u128::from(sectors);
     usize::try_from(row).unwrap_or(ROWS).min(ROWS - 1)
@@ -255,7 +255,7 @@ impl TryFrom<Stored> for SeekPlot {
     }
 }
 
-/// Reads a bin: how many bins on, and what is in it.
+/// Reads a bin: how many bins on, and its counts.
 fn take(word: &str) -> Option<(usize, Counts)> {
     let (on, mut rest) = number(word)?;
     let mut counts = [0; 3];

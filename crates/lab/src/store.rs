@@ -1,9 +1,9 @@
-//! Runs kept in a directory, each in a file of its own, written when it is over:
-//! what was interrupted goes on where it was.
+//! Runs kept in a directory, each in a file of its own, written when it is over: an interrupted
+//! experiment goes on where it was.
 //!
-//! A file has its name only when all of it is on the disk; until then it has a
-//! hidden one, which the next to open the directory removes. Who writes holds
-//! a lock on the directory, so that several may fill it at once.
+//! A file has its name only when all of it is on the disk; until then it has a hidden one, which
+//! the next to open the directory removes. A writer locks the directory, so that several may fill
+//! it at once.
 
 use crate::LabError;
 use crate::run::{Run, RunId};
@@ -23,7 +23,7 @@ pub struct Store {
     dir: PathBuf,
 }
 
-/// A directory of results that nobody else writes to meanwhile.
+/// A directory of results, locked against other writers.
 pub struct Locked<'a> {
     dir: &'a Path,
     /// Open as long as the lock holds.
@@ -44,8 +44,8 @@ impl Store {
         Ok(Self { dir: dir.into() })
     }
 
-    /// Waits until nobody else writes to it. Where directories cannot be locked
-    /// nobody waits.
+    /// Waits until no other process writes to it. Where directories cannot be locked it does not
+    /// wait.
     ///
     /// # Errors
     /// [`LabError::Io`].
@@ -87,9 +87,8 @@ fn named(dir: &Path, is: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>, LabError
     Ok(paths)
 }
 
-/// The name of a run's file: all its names, each as it is but for what is not
-/// fit for the name of a file, which is percent-encoded. Two runs never have
-/// the same: what stands between names is in none.
+/// The name of a run's file: all its names, each percent-encoded where a character is not allowed
+/// in names of files. Two runs never have the same: the separators are in no name.
 fn file_name(run: &Run) -> String {
     let id = &run.id;
     let names = [&run.experiment, &id.workload, &id.system, &id.discipline, &id.policy];
@@ -135,16 +134,16 @@ impl Locked<'_> {
         });
         let done = written.and_then(|()| fs::rename(&half, &path));
         if done.is_err() {
-            // What is half written helps nobody; that it cannot be removed
-            // says no more than the error itself.
+            // A partly written file is useless; failure to remove it adds nothing to the error
+            // itself.
             let _ = fs::remove_file(&half);
         }
-        // The name as well; what cannot do that for a directory has to do.
+        // The name as well; file systems that cannot sync a directory have to do without.
         let _ = self.handle.sync_all();
         done.map_err(failed(&path))
     }
 
-    /// Removes what others that were killed had begun to write.
+    /// Removes the partial files of writers that were killed.
     ///
     /// # Errors
     /// [`LabError::Io`].
@@ -163,11 +162,11 @@ fn read(path: &Path) -> Result<Run, LabError> {
     })
 }
 
-/// Refuses runs that do not measure the same thing: of several experiments, of
-/// files that say different things, of different versions.
+/// Refuses runs that do not measure the same thing: of several experiments, of files that differ,
+/// of different versions.
 ///
 /// # Errors
-/// [`LabError::Mismatch`], with what differs.
+/// [`LabError::Mismatch`], with the difference.
 pub fn check_alike(runs: &[Run]) -> Result<(), LabError> {
     let Some(first) = runs.first() else { return Ok(()) };
     for run in runs {
@@ -275,7 +274,7 @@ mod tests {
         let locked = store.lock().unwrap();
         locked.put("a", b"old").unwrap();
         let made = fs::metadata(dir.path().join("a")).unwrap().modified().unwrap();
-        // The place for what is half written is taken.
+        // The name of the partial file is taken.
         fs::create_dir(dir.path().join(".a.part")).unwrap();
         locked.put("a", b"old").unwrap();
         assert_eq!(fs::metadata(dir.path().join("a")).unwrap().modified().unwrap(), made);

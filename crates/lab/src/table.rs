@@ -4,7 +4,7 @@
 use crate::cells::quoted;
 use crate::run::{Counts, Phase, Run};
 
-/// What a column holds.
+/// Values of a column.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Values {
     /// Names.
@@ -45,7 +45,7 @@ const COUNTS: [Count; 12] = [
 ];
 
 impl RunTable {
-    /// The table of some runs, sorted by what they are of; phases in their order.
+    /// The table of some runs, sorted by their identity; phases in their order.
     #[must_use]
     pub fn of(runs: &[Run]) -> Self {
         let mut sorted: Vec<&Run> = runs.iter().collect();
@@ -67,7 +67,7 @@ impl RunTable {
         &self.columns
     }
 
-    /// A line for each row, below one of names. A number reads as what it was.
+    /// A line for each row, below one of names. Numbers are parsed back to the same values.
     #[must_use]
     pub fn csv(&self) -> String {
         let names: Vec<&str> = self.columns.iter().map(|(name, _)| *name).collect();
@@ -94,7 +94,7 @@ impl Values {
 
 type Row<'a> = (&'a Run, &'a Phase);
 
-/// The columns that say what a row is of.
+/// The columns that identify a row.
 fn names(rows: &[Row<'_>]) -> Vec<Column> {
     let text = |get: fn(&Run) -> &str| {
         Values::Text(rows.iter().map(|(run, _)| get(run).to_string()).collect())

@@ -32,8 +32,8 @@ pub enum TreeSpec {
         /// Bytes of each file.
         len: u64,
     },
-    /// One directory with files of no bytes, whose names are 8 characters drawn from
-    /// digits and letters; what comes twice is left out.
+    /// One directory with files of no bytes, whose names are 8 characters drawn from digits and
+    /// letters; duplicates are left out.
     Keys {
         /// Names drawn.
         files: u32,
@@ -49,8 +49,8 @@ pub enum TreeSpec {
         /// Bytes of all files together.
         bytes: u64,
     },
-    /// Sources of many programs, in the order in which an archive of them has it: each
-    /// directory is followed by what lies in it, by name. Lengths are log-normal.
+    /// Sources of many programs, in the order in which an archive of them has it: each directory is
+    /// followed by its entries, by name. Lengths are log-normal.
     Sources {
         /// Directories, the top one included.
         directories: u32,
@@ -73,7 +73,7 @@ pub struct Entry {
 }
 
 impl TreeSpec {
-    /// What is wrong with the numbers.
+    /// The error in the numbers.
     pub(crate) fn fault(&self) -> Option<(&'static str, String)> {
         const MOST: u32 = 10_000_000;
         let (directories, files) = match *self {
@@ -128,7 +128,7 @@ impl TreeSpec {
         (directories >= of).then_some(part)
     }
 
-    /// The tree's entries, each directory in front of what lies in it.
+    /// The tree's entries, each directory in front of its own entries.
     #[must_use]
     pub fn entries(&self, seed: u64) -> Vec<Entry> {
         if *self == Self::none() {
@@ -284,8 +284,8 @@ impl Shape {
         entries
     }
 
-    /// How many patches each port has: some have none, and what is left after
-    /// one for each of the others falls on them by chance.
+    /// How many patches each port has: some have none, the others one each, and the remaining
+    /// patches are dealt to these by chance.
     fn deal_patches(&self, chance: &mut Random) -> Vec<u32> {
         let mut dealt = vec![0; self.ports as usize];
         let mut order: Vec<usize> = (0..dealt.len()).collect();

@@ -1,4 +1,4 @@
-//! What is done to a file system, in phases.
+//! Operations on a file system, in phases.
 
 mod andrew;
 mod archive;
@@ -40,11 +40,11 @@ impl WorkloadKind {
 }
 
 impl Workload {
-    /// Does it. What is dirty when a phase ends is written after it, in no
-    /// phase's time; but its writes count as the phase's.
+    /// Performs it. Blocks dirty when a phase ends are written after it, in no phase's time; but
+    /// these writes count as the phase's.
     ///
     /// # Errors
-    /// What the file system says.
+    /// Errors of the file system.
     pub fn perform(&self, machine: &mut Machine, seed: u64) -> Result<Vec<Measured>, FsError> {
         let tree = &*self.tree.entries(seed);
         match self.kind {
@@ -92,7 +92,7 @@ fn phase<T>(
     Ok((name, begun.before, after, machine.picture(&begun)))
 }
 
-/// The time now, and what will have been counted when all is on the disk.
+/// The time now, and the counters once all is on the disk.
 fn settled(machine: &mut Machine) -> Result<Reading, FsError> {
     let done = machine.reading();
     machine.settle()?;
@@ -138,8 +138,8 @@ enum Order {
     InTurn,
 }
 
-/// Directories first, then what is in them, then all of it is read from the
-/// disk, directory by directory, and removed.
+/// Makes directories first, then their files, then reads all of it from the disk, directory by
+/// directory, and removes it.
 fn tree_then_files(
     machine: &mut Machine,
     tree: &[Entry],
@@ -233,7 +233,7 @@ fn remove_all(machine: &mut Machine, tree: &[Entry]) -> Result<(), FsError> {
     Ok(())
 }
 
-/// Trees here are a few directories deep; what is generated has no more.
+/// Generated trees are only a few directories deep.
 fn remove(
     machine: &mut Machine,
     dir: Ino,

@@ -1,4 +1,4 @@
-//! What a trace touches of a tree that is not an image yet.
+//! Touches of a trace on a tree that is not an image yet.
 
 use crate::planner::{Part, Touch};
 use crate::trace::{Event, Op};
@@ -13,8 +13,7 @@ const MAX_LINKS: usize = 40;
 
 /// The touches of `events` on `tree`, for a format whose objects are numbered
 /// like the tree's nodes: every directory on the way to a file whole, inodes,
-/// and the ranges that were read. Paths that are not in the tree touch what
-/// there is of them.
+/// and the ranges that were read. A path that is not in the tree touches its existing part.
 ///
 /// Read-ahead is not modelled; a trace recorded with it has it in its reads.
 #[must_use]

@@ -1,13 +1,13 @@
 //! Layout by recorded access, for any format.
 //!
-//! - [`trace`]: what was touched, in order
+//! - [`trace`]: touched files and ranges, in order
 //! - [`replay`]: a trace on an image: the requests that reach the disk
-//! - [`score`]: what such requests cost
+//! - [`score`]: the cost of such requests
 //! - [`timing`]: how long they take on a device
-//! - [`by_path`]: what a trace touches of a tree that is not an image yet
-//! - [`recording`]: a trace made of what a kernel was seen to touch
-//! - [`warm`]: what a trace reads, as byte ranges to read ahead of it
-//! - [`habits`]: what is opened together again and again, and when it pays to move it
+//! - [`by_path`]: touches of a trace on a tree that is not an image yet
+//! - [`recording`]: a trace made of the touches observed in a kernel
+//! - [`warm`]: the reads of a trace, as byte ranges to read ahead of it
+//! - [`habits`]: files opened together again and again, and when it pays to move them
 //! - [`planner`]: inode numbers and extents for a whole image at once
 
 pub mod by_path;

@@ -1,5 +1,5 @@
-//! What the requests of a replay cost: their number, the seeks between them,
-//! the bytes and the chunks of a lazily fetched volume that they touch.
+//! The cost of a replay's requests: their number, the seeks between them, the bytes and the chunks
+//! of a lazily fetched volume that they touch.
 
 use crate::replay::{Machine, Processes, Purpose, Replayed, Request, replay};
 use crate::trace::Event;
@@ -53,8 +53,8 @@ pub struct Seeks {
     pub seek_distance_bytes: u64,
 }
 
-/// What plain prefetch of the trace's files would cost: every inode, directory
-/// block and whole file that the trace leads to, sorted by place on the disk.
+/// The cost of plain prefetch of the trace's files: every inode, directory block and whole file
+/// that the trace leads to, sorted by place on the disk.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
 pub struct Prefetch {
     /// Requests, neighbours joined.
@@ -67,7 +67,7 @@ pub struct Prefetch {
     pub chunks: BTreeMap<u64, u64>,
 }
 
-/// What a list of requests comes to, whoever made it.
+/// Totals of a list of requests, of any origin.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
 pub struct Figures {
     /// Requests to the disk.
@@ -113,7 +113,7 @@ pub fn figures(
 /// Replays `events` on `image` and counts.
 ///
 /// # Errors
-/// What [`replay`] gives.
+/// Those of [`replay`].
 pub fn score(
     image: &dyn Inspect,
     events: &[Event],
@@ -282,7 +282,7 @@ fn prefetch(
     })
 }
 
-/// Requests, blocks and seeks by what they were for: the explanation of a score.
+/// Requests, blocks and seeks by purpose: the explanation of a score.
 #[must_use]
 pub fn by_purpose(requests: &[Request]) -> BTreeMap<Purpose, (u64, u64, u64)> {
     let mut table: BTreeMap<Purpose, (u64, u64, u64)> = BTreeMap::new();
@@ -300,7 +300,7 @@ pub fn by_purpose(requests: &[Request]) -> BTreeMap<Purpose, (u64, u64, u64)> {
 /// The size of a chunk as [`parse_size`] reads it, of one byte at least.
 ///
 /// # Errors
-/// A message for who gave the size.
+/// A message for the user.
 pub fn parse_chunk(text: &str) -> Result<ByteLen, String> {
     match parse_size(text)? {
         ByteLen::ZERO => Err("a chunk must have at least one byte".into()),

@@ -12,10 +12,10 @@ const AHEAD: usize = 2;
 /// The most sectors of one request to the device (a `max_sectors_kb` of 1280).
 const LARGEST: u64 = 2560;
 
-/// What passes between the events of a trace.
+/// The time that passes between the events of a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Think {
-    /// Nothing: the next one begins when the one before has what it needs.
+    /// None: the next one begins when the reads of the one before are done.
     #[default]
     Zero,
     /// The time between them in the trace, from start to start; the next one
@@ -67,8 +67,8 @@ pub fn time(
     Ok(clock.finish())
 }
 
-/// Times requests that follow each other one at a time, in an order that somebody
-/// else decided, on a device that is at rest.
+/// Times requests that follow each other one at a time, in a given order, on a device that is at
+/// rest.
 ///
 /// # Errors
 /// [`Refused`] when the image is larger than the device.
@@ -111,7 +111,7 @@ impl<'a> Clock<'a> {
         Timing { total: self.now, busy: self.device.busy(), ends: self.ends }
     }
 
-    /// Waits until only so many requests are in flight.
+    /// Waits until at most `left` requests are in flight.
     fn wait(&mut self, left: usize) {
         while self.flying > left
             && let Some(done) = self.device.advance(Nanos::new(u64::MAX))

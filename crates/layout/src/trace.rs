@@ -1,4 +1,4 @@
-//! Access traces: what was touched, in order.
+//! Access traces: touched files and ranges, in order.
 //!
 //! A trace is JSON Lines: a header object, then one object an event; see
 //! `docs/trace.md`. Fields and operations that are not known here are kept, so
@@ -32,12 +32,12 @@ pub enum TraceError {
     /// It does not begin as a trace does.
     #[error("line 1: not the header of a trace")]
     Header,
-    /// A line is not what the format says.
+    /// A line does not match the format.
     #[error("line {line}: {why}")]
     Line {
         /// Counted from 1.
         line: u64,
-        /// What is wrong.
+        /// The error.
         why: String,
     },
     /// The trace is of a later version of the format.
@@ -48,7 +48,7 @@ pub enum TraceError {
     Io(#[from] io::Error),
 }
 
-/// What was done.
+/// The operation.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Op {
     /// A name was looked up in its directory.
@@ -115,9 +115,9 @@ pub struct Event {
     pub pid: u32,
     /// The process's name.
     pub comm: Option<String>,
-    /// What was done.
+    /// The operation.
     pub op: Op,
-    /// To what: from the root of the image, with a leading slash.
+    /// Its path: from the root of the image, with a leading slash.
     pub path: Vec<u8>,
     /// First byte read or mapped.
     pub offset: u64,
@@ -125,8 +125,8 @@ pub struct Event {
     pub length: Option<u64>,
     /// The name was not there.
     pub missing: bool,
-    /// The range is what came from the disk in one go, read-ahead included:
-    /// nothing more is fetched along with it.
+    /// The range came from the disk in one go, read-ahead included: nothing more is fetched along
+    /// with it.
     pub fetched: bool,
     /// Fields not known here.
     pub extra: Map<String, Value>,
@@ -322,7 +322,7 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// When `out` does not take it.
     pub fn new(mut out: W, fields: &Map<String, Value>) -> io::Result<Self> {
-        // The version comes first: it is what tells a trace from other files.
+        // The version comes first: it tells a trace from other files.
         write!(out, "{{\"seekless_trace\":{VERSION}")?;
         for (key, value) in fields.iter().filter(|(key, _)| *key != "seekless_trace") {
             write!(out, ",{}:{value}", Value::from(key.as_str()))?;
@@ -371,7 +371,7 @@ fn normal(path: &[u8]) -> Vec<u8> {
     [b"/", parts.join(&b'/').as_slice()].concat()
 }
 
-/// What of a normal path lies below `root`, itself as `/`.
+/// The part of a normal path below `root`, itself as `/`.
 fn below<'a>(path: &'a [u8], root: &[u8]) -> Option<&'a [u8]> {
     let root = root.strip_suffix(b"/").unwrap_or(root);
     match path.strip_prefix(root)? {

@@ -1,5 +1,5 @@
-//! What a trace reads of an image, as byte ranges to read ahead of it: to warm a volume
-//! that is fetched lazily, or a cache.
+//! The reads of a trace on an image, as byte ranges to read ahead of it: to warm a volume that is
+//! fetched lazily, or a cache.
 
 use crate::replay::{Machine, Replayed, replay};
 use crate::trace::Event;
@@ -18,19 +18,19 @@ pub struct ByteRange {
     pub length: u64,
 }
 
-/// A trace on an image: what it reads.
+/// The reads of a trace on an image.
 #[derive(Clone, Debug)]
 pub struct Warm {
     /// The replay, in the order that was recorded.
     pub replayed: Replayed,
-    /// What is read, read-ahead included: each byte once, in the order of first access.
+    /// The ranges read, read-ahead included: each byte once, in the order of first access.
     pub ranges: Vec<ByteRange>,
 }
 
 /// Replays a trace on an image that begins at byte `start` of its device.
 ///
 /// # Errors
-/// What [`replay()`] gives.
+/// Those of [`replay()`].
 pub fn warm(image: &dyn Inspect, events: &[Event], start: u64) -> Result<Warm, FsError> {
     let replayed = replay(image, events, Machine::default())?;
     let ranges = ranges(&replayed, u64::from(image.geometry().block_size), start);

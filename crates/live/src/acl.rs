@@ -8,7 +8,7 @@ use seekless_fs::operate::{NewFile, XattrMode};
 use seekless_fs::{FileKind, FsError, Location, Xattr};
 use seekless_units::Ino;
 
-/// What a new file gets from its directory.
+/// The permissions and ACLs that a new file gets from its directory.
 pub(crate) struct Inherited {
     /// Its permissions.
     pub(crate) perm: u16,
@@ -30,7 +30,7 @@ impl<F: Format> Live<F> {
         let Some(stored) = all.iter().find(|xattr| xattr.name == kind.name()) else {
             return Ok(None);
         };
-        // What is stored was to be checked by whoever stored it.
+        // Stored lists should have been checked when they were stored.
         Acl::parse(&stored.value).map_err(|_| {
             let place = Location::of("ACL").in_inode(ino);
             invalid("a_entries", wide(stored.value.len()), place)
@@ -107,7 +107,7 @@ impl<F: Format> Live<F> {
 }
 
 impl<F: Linked> Live<F> {
-    /// What a new file in a directory inherits, of which the permissions are asked for.
+    /// The permissions and ACLs that a new file inherits, of requested permissions `perm`.
     pub(crate) fn inherited(
         &mut self,
         dir: Ino,

@@ -1,4 +1,4 @@
-//! What is done once something is on the disk.
+//! Actions, done once their changes are on the disk.
 
 use crate::{Format, Linked, Live, Names, Runs};
 use seekless_cache::{ChangeId, Role};
@@ -41,7 +41,7 @@ impl<F: Format> Live<F> {
             }
             fetched = fetched.saturating_sub(1);
             if let Err(error) = self.perform(action) {
-                // What should have happened has not, and cannot be made good.
+                // The action was not done, and cannot be made good.
                 self.broken.get_or_insert_with(|| error.to_string());
                 return Err(error);
             }
@@ -49,8 +49,8 @@ impl<F: Format> Live<F> {
         Ok(())
     }
 
-    /// Looks at the nodes that the next actions are about, and says of how many: by now
-    /// they are in no processor's cache, and each would be waited for alone.
+    /// Prefetches the nodes of the next actions, and returns their number: by now they are in no
+    /// processor's cache, and each would be waited for alone.
     fn fetch_files(&self) -> usize {
         let next = self.core.cache.ready().take(AT_ONCE);
         let look = |action: &Action| match action {
@@ -128,8 +128,8 @@ impl<F: Linked> Live<F> {
             return self.destroy(ino);
         }
         if node.links == 0 && node.kind == FileKind::Directory {
-            // As `ufs_rmdir` does: of a directory without links that has blocks a check of UFS
-            // finds names that nobody counts, and stops.
+            // As `ufs_rmdir` does: in a directory without links that has blocks a check of UFS
+            // finds uncounted names, and stops.
             self.drop_index(ino);
             self.format.truncate(&mut self.core, ino, 0)?;
         }
@@ -137,9 +137,8 @@ impl<F: Linked> Live<F> {
         Ok(())
     }
 
-    /// A removed directory has its name less. What was in it may still be
-    /// counted, and an older name of it; when it goes its parent has one link
-    /// less.
+    /// A removed directory has its name less. Entries in it may still be counted, and an older name
+    /// of it; when it goes its parent has one link less.
     pub(crate) fn drop_directory(&mut self, ino: Ino, parent: Ino) -> Result<(), FsError> {
         self.node(ino)?.counted_in = Some(parent);
         self.drop_link(ino)

@@ -1,4 +1,4 @@
-//! What may be asked of a file system in use.
+//! Operations on a file system in use.
 
 use crate::{Format, Live, Names};
 use seekless_cache::{CommitWork, Commits};
@@ -267,7 +267,7 @@ impl<F: Format> Operate for Live<F> {
         if self.closed {
             return Ok(());
         }
-        // Files that somebody still had open and that have no names go now.
+        // Files that were still open and that have no names go now.
         let orphans: Vec<Ino> = self
             .core
             .nodes
@@ -280,7 +280,7 @@ impl<F: Format> Operate for Live<F> {
             let node = self.node(ino)?;
             node.holds = 0;
             if node.links == 0 {
-                // What else was changed is written all the same.
+                // Other changes are written all the same.
                 left = left.and(self.change(|live| F::Names::destroy(live, ino)));
             }
         }
@@ -319,7 +319,7 @@ impl<F: Format> Live<F> {
         self.touch(ino)
     }
 
-    /// Writes what is left, and that the volume is not in use any more.
+    /// Writes all remaining changes, and marks the volume as not in use any more.
     fn close(&mut self) -> Result<(), FsError> {
         self.format.closing();
         self.write_changes()?;

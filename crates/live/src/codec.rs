@@ -1,4 +1,4 @@
-//! How the entries of directories stand in their blocks.
+//! Encoding of directory entries.
 
 use seekless_fs::{FileKind, FsError, Location};
 use seekless_units::Ino;
@@ -15,9 +15,9 @@ pub struct Entry<'a> {
     pub needed: usize,
     /// The inode: zero where the entry is not used.
     pub ino: Ino,
-    /// What the inode is, as the format records it.
+    /// The inode's kind, as the format records it.
     pub kind: u8,
-    /// Whether it is a name for all who look.
+    /// Whether it is visible as a name: used, and no whiteout.
     pub is_name: bool,
     /// The name; empty where the entry is not used.
     pub name: &'a [u8],
@@ -30,7 +30,7 @@ impl Entry<'_> {
         self.ino != Ino::ZERO
     }
 
-    /// Bytes behind what it needs.
+    /// Bytes behind those it needs.
     #[must_use]
     pub fn slack(&self) -> usize {
         self.len.saturating_sub(self.needed)
@@ -48,7 +48,7 @@ pub struct Room {
     pub behind: Option<usize>,
 }
 
-/// What was moved in a unit so that an entry fits.
+/// Entries of a unit moved so that a new one fits.
 #[derive(Debug)]
 pub struct Compacted<'a> {
     /// Where the entry may begin.
@@ -61,14 +61,14 @@ pub struct Compacted<'a> {
     pub moved: SmallVec<[(&'a [u8], usize); 16]>,
 }
 
-/// How the entries of linear directories stand in their units: the number of the
-/// inode, the bytes up to the next entry, the kind, the name.
+/// Encoding of the entries of linear directories: the number of the inode, the bytes up to the next
+/// entry, the kind, the name.
 pub trait Codec {
-    /// Where the number of the inode stands in an entry.
+    /// Offset of the inode number in an entry.
     const INO: usize;
-    /// Where the bytes up to the next entry stand, which are two.
+    /// Offset of the two bytes with the distance to the next entry.
     const LEN: usize;
-    /// Where the kind stands, which is one byte.
+    /// Offset of the kind, one byte.
     const KIND: usize;
 
     /// The entries of a unit, up to the first that is wrong. `place` is the unit's.
@@ -78,7 +78,7 @@ pub trait Codec {
         place: Location,
     ) -> impl Iterator<Item = Result<Entry<'a>, FsError>>;
 
-    /// Bytes that an entry with a name of so many bytes takes.
+    /// Bytes that an entry takes, by the length of its name.
     fn needed(name_len: usize) -> usize;
 
     /// The kind that a code stands for.
@@ -96,8 +96,8 @@ pub trait Codec {
             .try_fold(unit.len(), |left, entry| Ok(left.saturating_sub(entry?.needed)))
     }
 
-    /// Where an entry fits without moving others: at an unused one, or behind
-    /// what another needs. `None` when only [`Codec::compact`] helps.
+    /// Where an entry fits without moving others: at an unused one, or in the slack of another.
+    /// `None` when only [`Codec::compact`] helps.
     ///
     /// # Errors
     /// [`FsError::Corrupt`].
@@ -171,6 +171,6 @@ pub trait Codec {
     /// Sets the bytes up to the next entry of the one at byte `at` of a unit.
     fn put_len(&self, unit: &mut [u8], at: usize, len: usize);
 
-    /// The number of an inode as it stands in an entry.
+    /// The number of an inode, as an entry encodes it.
     fn ino_bytes(&self, ino: Ino) -> [u8; 4];
 }

@@ -1,5 +1,5 @@
-//! What a format's code works on besides its own state: the cache, inodes in
-//! memory, and space that is about to become free.
+//! Data that a format's code works on besides its own state: the cache, inodes in memory, and space
+//! that is about to become free.
 
 use crate::actions::Action;
 use crate::delayed::Delayed;
@@ -44,18 +44,17 @@ impl Pending {
     }
 }
 
-/// What the code of a format works on. `M` is what the format knows of a file
-/// besides what every format does.
+/// Data that the code of a format works on. `M` is the format's own data of a file.
 pub struct Core<M> {
     /// The blocks of the device, with the changes to them.
     pub cache: Cache<Action>,
     /// The inodes in memory.
     pub nodes: Nodes<M>,
-    /// What is about to become free.
+    /// Space that is about to become free.
     pub pending: Pending,
     /// Contents that have no place yet.
     pub delayed: Delayed,
-    /// Whether it is the superuser who changes something.
+    /// Whether the current caller is the superuser.
     pub may_spend_reserve: bool,
     wall: Wall,
     /// A rule that a test has broken.
@@ -83,8 +82,8 @@ impl<M> Core<M> {
         (self.wall)()
     }
 
-    /// The node of an inode that is in memory. Whoever calls a format with the
-    /// number of an inode has it in memory.
+    /// The node of an inode that is in memory. Callers of a format bring an inode into memory
+    /// before they pass its number.
     ///
     /// # Errors
     /// [`FsError::NotFound`] when it is not.
@@ -105,8 +104,7 @@ impl<M> Core<M> {
         self.cache.defer(after, kind, Action::FreeRuns(runs));
     }
 
-    /// What has left a file is not written any more, and freed once the disk
-    /// does not lead there.
+    /// Runs cut from a file are not written any more, and freed once the disk does not lead there.
     pub fn let_go(&mut self, cleared: ChangeId, mut cut: Cut) {
         for &run in &cut.runs {
             self.cache.forget(run, cleared);
@@ -138,7 +136,7 @@ impl<M> Core<M> {
         self.fault == Some(fault)
     }
 
-    /// What a rule asks for, unless it is broken.
+    /// The result that a rule asks for, unless it is broken.
     #[must_use]
     pub fn unless<T: Default>(&self, fault: Fault, asked: T) -> T {
         if self.has(fault) { T::default() } else { asked }

@@ -1,7 +1,7 @@
 //! Contents that have no place on the disk yet (delayed allocation): blocks of files where
 //! their maps have none, with the space that is reserved so that they can get one.
 //!
-//! This is the store alone. What goes into it and when it leaves is `write_back`'s affair;
+//! This is the store alone. `write_back` decides which blocks go into it and when they leave;
 //! docs/design/delayed-allocation.md argues both.
 
 use seekless_units::{Ino, Nanos};
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The bytes of a block of a file.
 pub(crate) type Block = Box<[u8]>;
 
-/// What waits of a file.
+/// The delayed blocks of a file.
 #[derive(Debug)]
 struct Waiting {
     /// Which of the files became so first.
@@ -65,9 +65,9 @@ impl Delayed {
         self.files.get(&ino).map_or(0, |file| file.blocks)
     }
 
-    /// Blocks of the volume that others must leave: for contents that wait, and for what
-    /// maps them. None while contents get their places, since these are what they were
-    /// reserved for.
+    /// Blocks of the volume reserved for delayed contents and for their maps, which others must
+    /// leave. None while contents get their places, since these are the blocks that were reserved
+    /// for them.
     #[must_use]
     pub fn barred(&self) -> u64 {
         if self.placing.is_some() { 0 } else { self.reserved }
@@ -79,7 +79,7 @@ impl Delayed {
         self.placing.is_some()
     }
 
-    /// Whether contents are getting their places of a file that nobody has open any more.
+    /// Whether the contents that are getting their places are those of a closed file.
     #[must_use]
     pub fn places_closed(&self) -> bool {
         self.placing == Some(false)
@@ -96,7 +96,7 @@ impl Delayed {
         self.reserved.saturating_sub(own)
     }
 
-    /// Reserves so many blocks of the volume for what waits of a file.
+    /// Reserves blocks of the volume for the delayed contents of a file.
     pub(crate) fn reserve(&mut self, ino: Ino, reserved: u64) {
         let others = self.reserved_for_others(ino);
         let Some(file) = self.files.get_mut(&ino) else { return };
@@ -130,8 +130,8 @@ impl Delayed {
         self.files.get_mut(&ino)?.runs.get_mut(&start)?.get_mut(at).map(AsMut::as_mut)
     }
 
-    /// Keeps a block of a file, of which none waits. The file is written back when it
-    /// `expires`, unless that is due earlier.
+    /// Keeps a block of a file; it must not wait yet. The file is written back when it `expires`,
+    /// unless that is due earlier.
     pub(crate) fn put(&mut self, ino: Ino, lbn: u64, block: Block, expires: Nanos) {
         debug_assert!(self.get(ino, lbn).is_none(), "block {lbn} of inode {ino} waits");
         let turn = self.next_turn;
@@ -162,7 +162,7 @@ impl Delayed {
         self.files.get_mut(&ino)?.runs.pop_first()
     }
 
-    /// Takes back blocks that were borrowed, of which the first ones have a place now.
+    /// Takes back borrowed blocks; the first `placed` ones have a place now.
     pub(crate) fn settle(&mut self, ino: Ino, lbn: u64, mut blocks: Vec<Block>, placed: u64) {
         let Some(file) = self.files.get_mut(&ino) else {
             debug_assert!(false, "something of inode {ino} waited");
@@ -183,7 +183,7 @@ impl Delayed {
         }
     }
 
-    /// Drops what waits of a file.
+    /// Drops the delayed contents of a file.
     pub(crate) fn forget(&mut self, ino: Ino) {
         let others = self.reserved_for_others(ino);
         let Some(file) = self.files.remove(&ino) else { return };
@@ -217,7 +217,7 @@ impl Delayed {
     }
 }
 
-/// Enters blocks in front of which and behind which there may be others.
+/// Enters blocks that may adjoin others on either side.
 fn enter(runs: &mut BTreeMap<u64, Vec<Block>>, lbn: u64, mut blocks: Vec<Block>) {
     let len = |blocks: &[Block]| u64::try_from(blocks.len()).unwrap_or(u64::MAX);
     let end = lbn.saturating_add(len(&blocks));

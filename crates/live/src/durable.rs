@@ -72,8 +72,8 @@ impl<F: Format> Live<F> {
         Ok(is_incomplete)
     }
 
-    /// Whether a file is on the disk only once a transaction is committed. What of it has no
-    /// place yet is given one.
+    /// Whether a file is on the disk only once a transaction is committed. Its delayed contents are
+    /// given a place.
     pub(crate) fn awaits_commit(&mut self, ino: Ino) -> Result<bool, FsError> {
         self.named_node(ino)?;
         self.write_back(ino, true)?;
@@ -84,9 +84,8 @@ impl<F: Format> Live<F> {
         Ok(self.core.cache.await_commit(&runs))
     }
 
-    /// The runs of a file, contents, what maps them and attributes, of which the
-    /// disk may not have all. What they cost is in proportion to what has been
-    /// changed, not to the file.
+    /// The runs of a file (contents, map blocks and attributes) that may not be wholly on the disk.
+    /// The cost is in proportion to the changes, not to the file.
     fn runs_to_settle(&mut self, ino: Ino) -> Result<Vec<Extent>, FsError> {
         let Some(mut noted) = self.core.unsettled_runs(ino) else {
             let mut runs = self.format.attribute_runs(&mut self.core, ino)?;

@@ -1,9 +1,8 @@
 //! Linear directories: entries in units that none of them crosses, changed in place.
 //!
-//! A name that goes leaves an unused entry; nothing else moves, so that what
-//! waits to be written in the same unit can be undone on its own. Where an
-//! unused entry or the slack behind a used one is large enough a new name goes
-//! there; else a unit is compacted.
+//! A name that goes leaves an unused entry; nothing else moves, so that waiting changes in the same
+//! unit can be rolled back on their own. Where an unused entry or the slack behind a used one is
+//! large enough a new name goes there; else a unit is compacted.
 
 use crate::fault::Fault;
 use crate::index::Slot;
@@ -15,8 +14,7 @@ use seekless_fs::{FileKind, FsError, Location};
 use seekless_units::{BlockNo, Extent, Ino};
 use smallvec::SmallVec;
 
-/// Room for a name: the unit, and what must be on the disk for it to be
-/// reached.
+/// Room for a name: the unit, and the changes that must be on the disk for it to be reached.
 #[derive(Clone, Debug)]
 pub(crate) struct Spot {
     unit: u64,
@@ -46,7 +44,7 @@ impl<F: Linked> Live<F> {
         Ok(size)
     }
 
-    /// What a directory holds from byte `at` to the end of that block.
+    /// The bytes of a directory from byte `at` to the end of that block.
     pub(crate) fn dir_bytes(&mut self, dir: Ino, at: u64, size: u64) -> Result<Vec<u8>, FsError> {
         let bsize = u64::from(self.format.limits().block);
         let end = at.saturating_add(1).next_multiple_of(bsize).min(size);
@@ -111,9 +109,9 @@ impl<F: Linked> Live<F> {
         Ok(placed.unit)
     }
 
-    /// What must be on the disk for the end of a directory to be reached, besides what
-    /// must be so already. Each name waits for all of that: for a join of it, or each would
-    /// wait for as many changes as the directory has grown by.
+    /// Notes changes that must be on the disk for the end of a directory to be reached, besides
+    /// those noted already. Each name waits for all of them: for a join, or each would wait for as
+    /// many changes as the directory has grown by.
     fn note_reached(&mut self, dir: Ino, more: &[ChangeId]) -> Result<(), FsError> {
         if more.is_empty() {
             return Ok(());
@@ -124,7 +122,7 @@ impl<F: Linked> Live<F> {
         Ok(())
     }
 
-    /// Room in a unit, and what must be on the disk for it to be reached.
+    /// Room in a unit, and the changes that must be on the disk for it to be reached.
     fn spot(&mut self, dir: Ino, unit: u64) -> Result<Spot, FsError> {
         let cache = &self.core.cache;
         let node = self.core.nodes.get_mut(&dir).ok_or_else(|| crate::gone(dir))?;
@@ -146,8 +144,8 @@ impl<F: Linked> Live<F> {
         Ok(number)
     }
 
-    /// Writes a name into the room that was reserved for it. What is returned
-    /// must be on the disk for the name to be.
+    /// Writes a name into the room that was reserved for it. The returned changes must be on the
+    /// disk for the name to be.
     pub(crate) fn insert(
         &mut self,
         dir: Ino,
@@ -241,9 +239,8 @@ impl<F: Linked> Live<F> {
         self.core.cache.change(block, &pieces, role, after)
     }
 
-    /// Takes a name out. Where it has never been on the disk, and need not be,
-    /// there is nothing to be waited for; else what is returned must be on the
-    /// disk for it to be gone.
+    /// Takes a name out. Where it has never been on the disk, and need not be, there is nothing to
+    /// wait for; else the returned change must be on the disk for it to be gone.
     pub(crate) fn remove(
         &mut self,
         dir: Ino,
@@ -264,14 +261,14 @@ impl<F: Linked> Live<F> {
         Ok(removed)
     }
 
-    /// Forgets a name of which the entry was taken back.
+    /// Forgets a name whose entry was taken back.
     pub(crate) fn leave_at(&mut self, dir: Ino, slot: Slot, name: &[u8]) -> Result<(), FsError> {
         self.leave(dir, slot.at.checked_div(self.unit()).unwrap_or(0), name)
     }
 
-    /// What must be on the disk for a change to a name that was there before to be seen:
-    /// where the directory has moved since, its inode must lead to the new place, or the
-    /// disk shows the old name. (New names are reached by that in any case.)
+    /// The change that must be on the disk for a change to an older name to be seen: where the
+    /// directory has moved since, its inode must lead to the new place, or the disk shows the old
+    /// name. (New names are reached by that in any case.)
     pub(crate) fn seen_by(&mut self, dir: Ino, change: ChangeId) -> Result<ChangeId, FsError> {
         let moved = self.core.node(dir)?.moved_by;
         if self.core.cache.is_committed(moved) || self.core.has(Fault::GoneBeforeMove) {
@@ -307,10 +304,9 @@ impl<F: Linked> Live<F> {
         self.seen_by(dir, id)
     }
 
-    /// Moves an entry of a directory's to a unit that is not in front of another,
-    /// under the same name: for a while there are two of them, which lead to the
-    /// same inode. Returns what must be on the disk for the new one to be, and
-    /// what takes the old one away.
+    /// Moves an entry of a directory's to a unit that is not in front of another, under the same
+    /// name: for a while there are two of them, which lead to the same inode. Returns the changes
+    /// that must be on the disk for the new one to be, and the change that takes the old one away.
     pub(crate) fn move_behind(
         &mut self,
         dir: Ino,
@@ -335,8 +331,8 @@ impl<F: Linked> Live<F> {
         Ok((named, gone))
     }
 
-    /// Lets one name lead to what another does, which goes: with one write, for
-    /// both lie in one unit.
+    /// Lets the name `to` lead to the inode of `from`, which goes: with one write, for both lie in
+    /// one unit.
     pub(crate) fn replace_within_unit(
         &mut self,
         dir: Ino,
@@ -377,7 +373,7 @@ impl<F: Linked> Live<F> {
         Ok(slot.is_some_and(|slot| self.core.cache.can_revert(slot.added)))
     }
 
-    /// What must be on the disk for a name to be there as it is, its directory
+    /// The changes that must be on the disk for a name to be there as it is, its directory
     /// included.
     pub(crate) fn changes_to_name(&mut self, dir: Ino, name: &[u8]) -> Result<Ids, FsError> {
         let Some(slot) = self.find(dir, name)? else { return Ok(Ids::new()) };
@@ -427,8 +423,7 @@ impl<F: Linked> Live<F> {
         self.seen_by(dir, id)
     }
 
-    /// What waits or may be written in a directory's blocks, or in those that it has
-    /// moved from.
+    /// Unwritten changes in a directory's blocks, or in those that it has moved from.
     pub(crate) fn changes_in_dir(&mut self, dir: Ino) -> Result<Ids, FsError> {
         let size = self.dir_size(dir)?;
         let bsize = u64::from(self.format.limits().block);

@@ -53,11 +53,11 @@ pub enum Fault {
     TurnAfterRenameOver,
     /// A name is there again before the older entry is gone.
     NameTwice,
-    /// An fsync leaves what the file holds.
+    /// An fsync leaves out the file's contents.
     FsyncWithoutContents,
-    /// An fsync leaves the names above the file.
+    /// An fsync leaves out the names above the file.
     FsyncWithoutNames,
-    /// An fsync leaves older names of directories.
+    /// An fsync leaves out older names of directories.
     FsyncWithOlderNames,
 }
 

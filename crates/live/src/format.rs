@@ -1,10 +1,9 @@
-//! What a format has to say for the operations to work on it.
+//! A format's interface to the operations.
 //!
-//! A format knows bytes: how an inode, a directory entry and a map of blocks
-//! stand on the disk, what is free, and in which order its checker needs to find
-//! them. It makes changes in the cache and returns what others may have to wait
-//! for. It knows nothing of names as trees of directories, of who holds a file, of
-//! renaming or of `fsync`.
+//! A format encodes bytes: how an inode, a directory entry and a map of blocks are stored on the
+//! disk, which blocks are free, and in which order its checker needs to find them. It makes changes
+//! in the cache and returns those that others may have to wait for. It does not deal with trees of
+//! directories, open files, renaming or `fsync`.
 
 use crate::core::Core;
 use crate::limits::Limits;
@@ -23,14 +22,14 @@ use std::sync::Arc;
 /// Changes that must all be on the disk for something to be.
 pub type Ids = SmallVec<[ChangeId; 3]>;
 
-/// Where a name goes in a directory, and what was changed so that it can.
+/// Where a name goes in a directory, and the changes made for it.
 #[derive(Clone, Debug, Default)]
 pub struct NamePlace {
     /// The unit, which has room for it; `None` where any unit with room will do.
     pub unit: Option<u64>,
     /// Units with names that lie elsewhere than before; new ones are among them.
     pub rewritten: SmallVec<[u64; 4]>,
-    /// What must be on the disk for new units to be reached.
+    /// The changes that must be on the disk for new units to be reached.
     pub reached: Ids,
 }
 
@@ -40,8 +39,7 @@ pub struct NamePlace {
 /// [`FsError::Corrupt`] where the image contradicts its format; further errors are
 /// named. Inodes given by number are in memory, unless it says otherwise.
 pub trait Format: Send + Sized {
-    /// What it knows of a file besides what every format does: where its blocks
-    /// are.
+    /// A format's own data of a file: where its blocks are.
     type Map: Clone + std::fmt::Debug + Default + Send;
     /// How it is opened.
     type Options;
@@ -61,7 +59,7 @@ pub trait Format: Send + Sized {
         options: Self::Options,
     ) -> Result<(Self, Core<Self::Map>), FsError>;
 
-    /// What holds for the volume.
+    /// Limits and properties of the volume.
     fn limits(&self) -> &Limits;
 
     /// Writes to the device that the image is in use, or, to `close` it, that it
@@ -90,7 +88,7 @@ pub trait Format: Send + Sized {
         false
     }
 
-    /// What `statvfs(3)` tells.
+    /// The figures of `statvfs(3)`.
     fn space(&self, core: &Core<Self::Map>) -> Space;
 
     // Inodes.
@@ -107,14 +105,14 @@ pub trait Format: Send + Sized {
     /// The flags of an inode as `FS_IOC_GETFLAGS` has them.
     fn shown_flags(&self, node: &Node<Self::Map>) -> u32;
 
-    /// The sectors of 512 bytes that a file is said to hold (`st_blocks`). By default,
-    /// those that it holds.
+    /// The file's sectors of 512 bytes as shown to users (`st_blocks`). By default, the allocated
+    /// ones.
     fn shown_sectors(&self, node: &Node<Self::Map>) -> u64 {
         node.sectors
     }
 
-    /// What is set of the attributes that are to be set: what the format cannot keep is
-    /// left out or refused. By default, all.
+    /// The attributes to be set, without those that the format cannot keep; or an error if it
+    /// refuses them. By default, all.
     ///
     /// # Errors
     /// [`FsError::NotPermitted`].
@@ -122,8 +120,8 @@ pub trait Format: Send + Sized {
         Ok(*set)
     }
 
-    /// A number that nobody needs, from fields of a map that lie apart: it brings the map of
-    /// a file that is about to go into the processor's cache. By default, nothing is looked at.
+    /// Touches the map's cache lines ahead of deletion (prefetch). The return value only keeps the
+    /// loads from being optimized out.
     fn looked_at(_map: &Self::Map) -> u64 {
         0
     }
@@ -145,9 +143,9 @@ pub trait Format: Send + Sized {
         Ok(NamePlace::default())
     }
 
-    /// Called before each change, when all actions that are ready have been done. Writes what
-    /// the format must have on the disk for a crash to leave no more than its check can
-    /// repair. Returns whether actions may have become ready; it is called again then.
+    /// Called before each change, when all actions that are ready have been done. Writes the
+    /// changes that the format must have on the disk for a crash to leave no more than its check
+    /// can repair. Returns whether actions may have become ready; it is called again then.
     ///
     /// # Errors
     /// [`FsError::Device`]; [`FsError::ReadOnly`] when a write has failed before.
@@ -155,17 +153,16 @@ pub trait Format: Send + Sized {
         Ok(false)
     }
 
-    /// Hears that nobody holds a file any more that was held. What is kept in memory so that
-    /// it can grow in one place may go.
+    /// Called on last close of a file. The format may drop its preallocation for the inode.
     fn released(&mut self, _ino: Ino) {}
 
-    /// Hears that the file system is about to be closed, before the last changes are written.
+    /// Called before the file system is closed and the last changes are written.
     fn closing(&mut self) {}
 
-    /// Notes on the disk, for who mounts it after a crash, that a file in memory goes
-    /// once nobody holds it, or, with links, is being cut to its length; or that this
-    /// is over. A file made as good as unused is off the list by that. Only asked for
-    /// where there is a journal; by default there is no such list.
+    /// Notes on the disk, for the mount after a crash, that a file in memory goes on its last
+    /// close, or, with links, is being cut to its length; or that this is over. A file made as good
+    /// as unused is off the list by that. Only called where there is a journal; by default there is
+    /// no such list.
     fn note_orphan(
         &mut self,
         _core: &mut Core<Self::Map>,
@@ -180,7 +177,7 @@ pub trait Format: Send + Sized {
         Ok(Vec::new())
     }
 
-    /// Gives back what a file has behind a length, its end among it if that is later.
+    /// Frees a file's blocks behind a length, those with its end among them if that is later.
     fn cut_behind(
         &mut self,
         core: &mut Core<Self::Map>,
@@ -213,7 +210,7 @@ pub trait Format: Send + Sized {
         false
     }
 
-    // What files hold.
+    // Contents of files.
 
     /// The contents of a file, if they are in its inode and nowhere else. By default,
     /// no file has them there.
@@ -235,8 +232,8 @@ pub trait Format: Send + Sized {
         Ok(false)
     }
 
-    /// The names of such a directory as one unit, which may be shorter than others. Room
-    /// in it is found by [`Codec::fit`](crate::Codec::fit) alone, after [`Format::place_name`] has said that
+    /// The names of such a directory as one unit, which may be shorter than others. Room in it is
+    /// found by [`Codec::fit`](crate::Codec::fit) alone, after [`Format::place_name`] has said that
     /// there is some; nothing in it is compacted.
     fn names_inside(&mut self, _core: &mut Core<Self::Map>, dir: Ino) -> Result<Vec<u8>, FsError> {
         debug_assert!(false, "directory {dir} has its names in blocks");
@@ -276,10 +273,10 @@ pub trait Format: Send + Sized {
 
     // Contents that wait for their place (delayed allocation).
 
-    /// Whether bytes that are to be written to a regular file can wait for their place
-    /// where it has no blocks for them. Then it is ready for them: it may be as long, it has no
-    /// contents in its inode, and what lies between its end and `offset` reads as zeros.
-    /// By default, nothing waits, and nothing else of this is asked for.
+    /// Whether bytes that are to be written to a regular file can wait for their place where it has
+    /// no blocks for them. Then it is ready for them: it may be as long, it has no contents in its
+    /// inode, and the gap between its end and `offset` reads as zeros. By default, nothing waits,
+    /// and the other functions of this are not called.
     ///
     /// # Errors
     /// [`FsError::TooLarge`]; [`FsError::NoSpace`].
@@ -293,8 +290,8 @@ pub trait Format: Send + Sized {
         Ok(false)
     }
 
-    /// What a file's map says of a block, and the first block behind it for which that may
-    /// be otherwise.
+    /// The state of a block in a file's map, and the first block behind it for which that may
+    /// differ.
     fn stand_of(
         &mut self,
         _core: &mut Core<Self::Map>,
@@ -305,14 +302,14 @@ pub trait Format: Send + Sized {
         Ok((Stand::Written, lbn.saturating_add(1)))
     }
 
-    /// Blocks that who changes something now may take, those that are reserved for
-    /// contents which wait among them.
+    /// Free blocks available to the current caller, including those reserved for delayed
+    /// allocation.
     fn room(&self, _core: &Core<Self::Map>) -> u64 {
         0
     }
 
-    /// Blocks that a file's map grows by at most when so many more of its blocks, in so many
-    /// runs, get a place.
+    /// Most blocks that a file's map grows by when this many more of its blocks, in this many runs,
+    /// get a place.
     fn most_map_blocks(
         &mut self,
         _core: &mut Core<Self::Map>,
@@ -323,9 +320,8 @@ pub trait Format: Send + Sized {
         Ok(0)
     }
 
-    /// Gives contents of a file a place where its map has a hole: the first of the blocks,
-    /// as many as lie in one run, which is returned. The length that the disk is told of
-    /// goes as far ([`Node::record_up_to`]).
+    /// Allocates blocks of a file where its map has a hole: the first of the blocks, as many as lie
+    /// in one run, which is returned. The on-disk size goes as far ([`Node::record_up_to`]).
     ///
     /// # Errors
     /// [`FsError::NoSpace`]; nothing has changed then.
@@ -340,7 +336,7 @@ pub trait Format: Send + Sized {
         Err(crate::node::gone(ino))
     }
 
-    /// Writes the length of a file, as far as the disk is told of it.
+    /// Writes the on-disk size of a file.
     fn put_size(&mut self, _core: &mut Core<Self::Map>, ino: Ino) -> Result<(), FsError> {
         debug_assert!(false, "nothing of inode {ino} waits");
         Ok(())
@@ -366,16 +362,16 @@ pub trait Format: Send + Sized {
         keep_size: bool,
     ) -> Result<(), FsError>;
 
-    /// All runs of a file: its contents, what maps them, its attributes.
+    /// All runs of a file: its contents, map blocks and attributes.
     fn everything(&mut self, core: &mut Core<Self::Map>, ino: Ino) -> Result<Cut, FsError>;
 
     /// Gives runs back.
     fn free_runs(&mut self, core: &mut Core<Self::Map>, runs: &[Extent]) -> Result<(), FsError>;
 
-    /// The runs that hold a file's contents and what maps them.
+    /// The runs of a file's contents and map blocks.
     fn runs_of(&mut self, core: &mut Core<Self::Map>, ino: Ino) -> Result<Vec<Extent>, FsError>;
 
-    /// The runs that hold a file's attributes.
+    /// The runs of a file's attributes.
     fn attribute_runs(
         &mut self,
         core: &mut Core<Self::Map>,
@@ -396,7 +392,7 @@ pub trait Format: Send + Sized {
 
     // Extended attributes.
 
-    /// What the volume's flags ask for and this engine does not do, in words.
+    /// Features of the volume's flags that this engine ignores, in words.
     fn ignored_features(&self) -> Vec<&'static str> {
         Vec::new()
     }

@@ -31,7 +31,7 @@ pub(crate) struct Index {
     shadowed: Vec<(Box<[u8]>, Slot)>,
     /// Bytes free in each unit, once it is compacted.
     room: Vec<u16>,
-    /// The first unit that may have so many quarters of words free.
+    /// The first unit that may have this many quarters of words free.
     first: Vec<u32>,
     used: u64,
 }
@@ -60,7 +60,7 @@ impl Index {
             self.room.resize(at.saturating_add(1), 0);
         }
         if let Some(held) = self.room.get_mut(at) {
-            // No entry needs more than what fits.
+            // No entry needs more than the largest number that fits.
             *held = u16::try_from(room).unwrap_or(u16::MAX);
         }
         let unit = u32::try_from(unit).unwrap_or(u32::MAX);
@@ -69,7 +69,7 @@ impl Index {
         }
     }
 
-    /// The first unit with room for an entry of so many bytes.
+    /// The first unit with room for an entry of this length.
     pub(crate) fn unit_with(&mut self, needed: usize) -> Option<u64> {
         let first = self.first.get_mut(needed / 4)?;
         let behind = self.room.iter().skip(index(*first));
@@ -79,7 +79,7 @@ impl Index {
         (unit < self.room.len()).then_some(wide(unit))
     }
 
-    /// The first unit from a given one on with room for an entry of so many bytes.
+    /// The first unit from a given one on with room for an entry of this length.
     pub(crate) fn unit_from(&self, needed: usize, from: u64) -> Option<u64> {
         let behind = self.room.iter().enumerate().skip(index(from));
         let mut fitting = behind.filter(|(_, room)| usize::from(**room) >= needed);
@@ -222,7 +222,7 @@ impl<F: Linked> Live<F> {
         self.refresh_room(dir, unit)
     }
 
-    /// Counts anew how much room a unit has.
+    /// Counts the room of a unit again.
     pub(crate) fn refresh_room(&mut self, dir: Ino, unit: u64) -> Result<(), FsError> {
         let (_, bytes) = self.unit_bytes(dir, unit)?;
         let place = Location::of("directory").in_inode(dir);
@@ -250,8 +250,8 @@ mod tests {
         Index { names, used, ..Index::default() }
     }
 
-    /// Looking for what to forget takes a pass over all directories: so much is
-    /// forgotten then that it need not be done again for each directory.
+    /// Looking for names to forget takes a pass over all directories: so many are forgotten then
+    /// that it need not be done again for each directory.
     #[test]
     fn a_quarter_of_the_names_is_forgotten_at_once_the_longest_unused_first() {
         let mut indexes = Indexes { most: 1000, ..Indexes::default() };

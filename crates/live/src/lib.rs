@@ -1,27 +1,27 @@
-//! A file system in use: the operations, once, on what a format says of its
-//! bytes.
+//! A file system in use: the operations, once, on top of a format's encoding.
 //!
-//! What must be on the disk before what is told to the cache with each change
-//! (the rules of soft updates); when it is written is the discipline's affair.
-//! Space is given back only in actions, done once the last number or name that
-//! leads to it is gone from the disk.
+//! Each change is given to the cache with the changes that must be on the disk before it (the rules
+//! of soft updates); the update discipline decides when it is written. Space is freed only in
+//! actions, done once the last number or name that leads to it is gone from the disk.
 //!
-//! - `format`, `linked`, `codec`, `limits`: what a format has to say; `core`: what its code works on;
-//! - `calls`: what may be asked for; `file`: of files as such;
+//! - `format`, `linked`, `codec`, `limits`: a format's interface; `core`: the data its code works
+//!   on;
+//! - `calls`: the operations; `file`: those on files as such;
 //! - `acl`: ACLs and the modes of files that have them;
-//! - `node`: inodes in memory; `table`: and those that lie in tables;
-//! - `read`: what files hold; `unsettled`: and what of it may not be on the disk; `delayed`: what
-//!   of it has no place there yet; `write_back`: and how it gets one;
+//! - `node`: inodes in memory; `table`: those of formats with inode tables;
+//! - `read`: reading contents; `unsettled`: contents that may not be on the disk; `delayed`:
+//!   contents without a place there yet; `write_back`: giving them one;
 //! - `indirect`: files mapped by twelve numbers and three trees;
-//! - `naming`: how files get names; `entries`, `index`, `inside`, `listing`, `names`, `rename`, `reach`: names; `linked_last`: those of
-//!   formats whose check wants another order than that of FFS;
-//! - `actions`, `removal`: what is done later, and files taken apart; `pieces`: in
-//!   as many transactions as that takes, where there is a journal;
-//! - `durable`: what `fsync` waits for; `pending`: changes noted for those who wait for them;
+//! - `naming`: how files get names; `entries`, `index`, `inside`, `listing`, `names`, `rename`,
+//!   `reach`: names; `linked_last`: those of formats whose check wants another order than that of
+//!   FFS;
+//! - `actions`, `removal`: deferred actions, and files taken apart; `pieces`: in as many
+//!   transactions as that takes, where there is a journal;
+//! - `durable`: waiting of `fsync`; `pending`: changes noted for their waiters;
 //! - `fault`: rules that tests break.
 //!
-//! Numbers that come from the disk are checked by the format before they get
-//! here, and the lints below keep panics out of what handles them.
+//! Numbers that come from the disk are checked by the format before they get here, and the lints
+//! below keep panics out of the code that handles them.
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 #![deny(clippy::as_conversions, clippy::arithmetic_side_effects)]
@@ -114,9 +114,9 @@ impl<F: Format> Live<F> {
     /// Opens an image for changes and marks it as in use.
     ///
     /// # Errors
-    /// [`FsError::Unsupported`] for what the format cannot keep up;
-    /// [`FsError::Invalid`] for an image that is not clean, unless that is forced,
-    /// and for unknown policies; [`FsError::Corrupt`]; [`FsError::Device`].
+    /// [`FsError::Unsupported`] for features that the format cannot maintain; [`FsError::Invalid`]
+    /// for an image that is not clean, unless that is forced, and for unknown policies;
+    /// [`FsError::Corrupt`]; [`FsError::Device`].
     pub fn open(
         device: Arc<dyn BlockDevice>,
         clock: Arc<dyn Clock>,
@@ -144,7 +144,7 @@ impl<F: Format> Live<F> {
         Ok(live)
     }
 
-    /// The format, and what its code works on: for tests of it.
+    /// The format, and the data its code works on: for tests of it.
     pub fn parts(&mut self) -> (&mut F, &mut Core<F::Map>) {
         (&mut self.format, &mut self.core)
     }
@@ -155,7 +155,7 @@ impl<F: Format> Live<F> {
         self.core.cache.set_commits(Commits::Beside);
     }
 
-    /// What the cache counted.
+    /// The cache's counters.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         self.core.cache.counters()
@@ -193,9 +193,8 @@ impl<F: Format> Live<F> {
         self.core.set_fault(fault);
     }
 
-    /// An operation that changes something: what is due is done before, and
-    /// what has become possible after. When space runs out, what is about to
-    /// become free is freed, and the operation tried again.
+    /// An operation that makes changes: due work is done before, and ready actions after. When
+    /// space runs out, pending frees are done, and the operation tried again.
     fn change<R>(
         &mut self,
         operation: impl FnMut(&mut Self) -> Result<R, FsError>,
@@ -204,15 +203,15 @@ impl<F: Format> Live<F> {
         self.noted(done)
     }
 
-    /// What something came to; if nothing can be changed any more since, that is noted on
-    /// the device, once, if it still takes writes.
+    /// Passes on the result of an operation; if the file system has become read-only, that is noted
+    /// on the device, once, if it still takes writes.
     fn noted<R>(&mut self, done: Result<R, FsError>) -> Result<R, FsError> {
         let Err(error) = &done else { return done };
         let stops = self.broken.is_some() || !self.core.cache.may_change();
         if stops && !self.noted && !self.closed {
             self.noted = true;
-            // What is under way may hold what is noted there. That it fails is what was
-            // to be noted, and the error that is told is the first.
+            // A write under way may include the block that is written now. Failures here are
+            // dropped: the first error is returned.
             self.core.cache.wait_for_all().unwrap_or_default();
             self.format.note_failure(&mut self.core, error).unwrap_or_default();
         }
@@ -251,13 +250,13 @@ impl<F: Format> Live<F> {
         self.end_operation().and(done).map_err(met_here)
     }
 
-    /// Gives contents their places that wait for them, for which more is reserved than they
-    /// need, and frees what waits only for the disk. False when there was nothing.
+    /// Allocates delayed contents, for which more is reserved than they need, and does frees that
+    /// wait only for the disk. False when there was nothing.
     fn reclaim(&mut self) -> Result<bool, FsError> {
         if self.core.delayed.is_empty() {
             return self.reclaim_freed();
         }
-        // The operation has undone what it did, and begins anew.
+        // The operation has undone its changes, and begins again.
         self.end_operation()?;
         match self.write_back_all() {
             Err(FsError::NoSpace(_)) => {}
@@ -267,13 +266,13 @@ impl<F: Format> Live<F> {
         self.reclaim_freed().map(|_| true)
     }
 
-    /// Frees what waits only for the disk. False when there was nothing.
+    /// Does frees that wait only for the disk. False when there was nothing.
     fn reclaim_freed(&mut self) -> Result<bool, FsError> {
         if self.core.cache.is_journalled() {
             if self.core.cache.quarantined().is_empty() {
                 return Ok(false);
             }
-            // The operation has undone what it did, and begins anew.
+            // The operation has undone its changes, and begins again.
             self.end_operation()?;
             self.core.cache.commit(Why::Forced)?;
             self.core.cache.begin()?;
@@ -307,7 +306,7 @@ impl<F: Format> Live<F> {
         }
     }
 
-    /// What a rule asks for, unless a test has broken it.
+    /// The result that a rule asks for, unless a test has broken it.
     fn unless<T: Default>(&self, fault: Fault, asked: T) -> T {
         self.core.unless(fault, asked)
     }

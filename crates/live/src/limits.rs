@@ -1,9 +1,9 @@
-//! What holds for a volume, and in which order its check needs names and inodes.
+//! Limits of a volume, and the order in which its check needs names and inodes.
 
 use seekless_units::Ino;
 
-/// What must hold on the disk between inodes and the names that lead to them, so
-/// that a check repairs what a crash leaves without asking.
+/// The relation on the disk between inodes and the names that lead to them, so that a check repairs
+/// the state after a crash without asking.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NameOrder {
     /// An inode has at least as many links as there are names that lead to it; one
@@ -14,7 +14,7 @@ pub enum NameOrder {
     LinksLast,
 }
 
-/// What holds for a volume as long as it is open.
+/// Constant properties of an open volume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// The root directory.
@@ -36,7 +36,7 @@ pub struct Limits {
     /// Bytes that no directory entry crosses a multiple of, and that a directory's
     /// length is a multiple of.
     pub dir_unit: usize,
-    /// What a check needs of inodes and names.
+    /// The order of inodes and names that a check needs.
     pub names: NameOrder,
     /// Directories are given other names even where a check could not follow by
     /// itself, had a crash come in between.

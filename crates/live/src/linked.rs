@@ -1,4 +1,4 @@
-//! What a format has to say that has inodes, to which names in directories lead.
+//! Trait for formats with inode tables, where directory entries refer to inodes by number.
 
 use crate::core::Core;
 use crate::node::Node;
@@ -8,12 +8,12 @@ use seekless_fs::FsError;
 use seekless_fs::operate::NewFile;
 use seekless_units::{Extent, Ino};
 
-/// What a new inode's contents are, and what they wait for.
+/// The contents of a new inode, and the changes they wait for.
 #[derive(Default)]
 pub struct Contents {
     /// Where they lie, if they have a place of their own.
     pub run: Option<Extent>,
-    /// What the inode must not be on the disk before.
+    /// Changes that must be on the disk before the inode.
     pub after: Ids,
 }
 
@@ -22,17 +22,17 @@ pub struct Contents {
 ///
 /// Functions fail as those of [`Format`] do.
 pub trait Linked: Format {
-    /// How its directories stand.
+    /// Encoding of directory entries.
     type Codec: Codec;
 
-    /// How its directories stand.
+    /// Encoding of directory entries.
     fn codec(&self) -> &Self::Codec;
 
     /// Whether an inode is in use, and not about to be given back; it need not be
     /// in memory.
     fn is_in_use(&mut self, core: &mut Core<Self::Map>, ino: Ino) -> Result<bool, FsError>;
 
-    /// Refuses what cannot be made in this format.
+    /// Refuses kinds of files that this format does not support.
     ///
     /// # Errors
     /// [`FsError::Invalid`], [`FsError::Unsupported`].
@@ -58,9 +58,9 @@ pub trait Linked: Format {
         is_directory: bool,
     ) -> Result<(), FsError>;
 
-    /// Gives a node for a new file what only this format has: its generation, its
-    /// time of birth, the numbers of a device, what it inherits from the directory
-    /// that it is made in. It is not in memory yet.
+    /// Sets the fields of a new file's node that only this format has: its generation, its time of
+    /// birth, the numbers of a device, attributes inherited from the directory that it is made in.
+    /// It is not in memory yet.
     fn fit_new(
         &mut self,
         core: &mut Core<Self::Map>,
@@ -69,7 +69,7 @@ pub trait Linked: Format {
         new: &NewFile<'_>,
     ) -> Result<(), FsError>;
 
-    /// Writes a whole new inode, after what must be on the disk before.
+    /// Writes a whole new inode, after the changes that must be on the disk before.
     fn put_new(
         &mut self,
         core: &mut Core<Self::Map>,
@@ -77,9 +77,9 @@ pub trait Linked: Format {
         after: &[ChangeId],
     ) -> Result<ChangeId, FsError>;
 
-    /// Writes the number of links, after what must be on the disk before:
-    /// [`Role::LinkCount`] where others wait for it, [`Role::LinkDrop`] where a count
-    /// that is too high does no harm.
+    /// Writes the number of links, after the changes that must be on the disk before:
+    /// [`Role::LinkCount`] where others wait for it, [`Role::LinkDrop`] where a count that is too
+    /// high does no harm.
     fn put_links(
         &mut self,
         core: &mut Core<Self::Map>,
@@ -88,9 +88,9 @@ pub trait Linked: Format {
         after: &[ChangeId],
     ) -> Result<ChangeId, FsError>;
 
-    /// Makes an inode as good as unused, after what must be on the disk before.
-    /// Without blocks there is none that could get a second owner, and no hurry where
-    /// nothing leads to it any more.
+    /// Makes an inode as good as unused, after the changes that must be on the disk before. Without
+    /// blocks there is none that could get a second owner, and no hurry where nothing leads to it
+    /// any more.
     fn put_cleared(
         &mut self,
         core: &mut Core<Self::Map>,
@@ -102,7 +102,7 @@ pub trait Linked: Format {
     /// The run that holds an inode.
     fn inode_run(&self, ino: Ino) -> Result<Extent, FsError>;
 
-    /// Whether the target of a symlink stands in its inode.
+    /// Whether the target of a symlink is stored in its inode.
     fn keeps_in_inode(&self, target: &[u8]) -> bool;
 
     /// The first block of a new file, of `len` bytes.
@@ -118,8 +118,8 @@ pub trait Linked: Format {
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> Result<Contents, FsError>;
 
-    /// Appends to a directory. What is returned must be on the disk for the bytes
-    /// to be reached.
+    /// Appends to a directory. The returned changes must be on the disk for the bytes to be
+    /// reached.
     ///
     /// # Errors
     /// [`FsError::NoSpace`].

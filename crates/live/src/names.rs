@@ -34,7 +34,7 @@ fn kind_of(new: &NewFile<'_>) -> FileKind {
 }
 
 impl<F: Linked> Live<F> {
-    /// Refuses what cannot be a new name.
+    /// Refuses invalid new names.
     pub(crate) fn check_name(&self, name: &[u8]) -> Result<(), FsError> {
         let limit = self.format.limits().name_max;
         if name.len() > limit {
@@ -205,7 +205,7 @@ impl<F: Linked> Live<F> {
         self.give_lists(ino, lists)?;
         let node = self.node(ino)?;
         let kind = node.kind;
-        // Nobody shall find it without its lists.
+        // It must not be found without its lists.
         let whole: Ids = match lists {
             [] => Ids::from_slice(&[init]),
             _ => node.fresh.iter().copied().collect(),
@@ -228,8 +228,8 @@ impl<F: Linked> Live<F> {
         self.touch_dir(dir)
     }
 
-    /// Remembers what must be on the disk for a file to have its latest name,
-    /// besides what it needs for those it has.
+    /// Notes the changes that must be on the disk for a file to have its latest name, besides those
+    /// for the names it has.
     pub(crate) fn note_name(&mut self, ino: Ino, dir: Ino, ids: &Ids) -> Result<(), FsError> {
         self.node(ino)?;
         let node = self.core.nodes.get_mut(&ino).ok_or_else(|| crate::gone(ino))?;
@@ -281,7 +281,7 @@ impl<F: Linked> Live<F> {
         self.format.put_links(&mut self.core, dir, Role::LinkCount, &[])
     }
 
-    /// Counts one name more, for those who look and on the disk.
+    /// Counts one name more, in memory and on the disk.
     pub(crate) fn raise_links(&mut self, ino: Ino) -> Result<ChangeId, FsError> {
         let link_max = self.format.limits().link_max;
         let node = self.node(ino)?;
@@ -389,17 +389,16 @@ impl<F: Linked> Live<F> {
         self.touch_dir(dir)
     }
 
-    /// What takes older names of a file from the disk, if they are still
-    /// there. The last name of a directory goes after them: with one name alone
-    /// `..` must not contradict it.
+    /// The changes that take older names of a file from the disk, if these are still there. The
+    /// last name of a directory goes after them: with one name alone `..` must not contradict it.
     pub(crate) fn leaving(&mut self, ino: Ino) -> Result<Ids, FsError> {
         self.node(ino)?;
         let node = self.core.nodes.get(&ino).ok_or_else(|| crate::gone(ino))?;
         Ok(node.leaving.left(&self.core.cache).collect())
     }
 
-    /// Remembers what takes an older name of a file from the disk, which now has
-    /// one in a directory.
+    /// Notes the change that takes an older name of a file from the disk; the file now has a name
+    /// in the directory `to`.
     pub(crate) fn note_leaving(&mut self, ino: Ino, to: Ino, by: ChangeId) -> Result<(), FsError> {
         self.note_gone(ino, Some(by))?;
         if self.node(ino)?.kind == FileKind::Directory {
@@ -410,9 +409,8 @@ impl<F: Linked> Live<F> {
         Ok(())
     }
 
-    /// What takes the older names of directories from the disk that have come to
-    /// be in this one: until then a check may take their names here for the older
-    /// ones.
+    /// The changes that take the older names of directories moved into this one from the disk:
+    /// until then a check may take their names here for the older ones.
     pub(crate) fn arriving(&mut self, dir: Ino) -> Result<Ids, FsError> {
         self.node(dir)?;
         let node = self.core.nodes.get(&dir).ok_or_else(|| crate::gone(dir))?;

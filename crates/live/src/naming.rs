@@ -11,9 +11,8 @@ use seekless_fs::{DirEntry, FsError};
 use seekless_units::{Extent, Ino};
 use std::ops::ControlFlow;
 
-/// What is done with names. The functions of the operations are those of
-/// [`Operate`](seekless_fs::operate::Operate) of the same names, within an operation on
-/// the cache, and fail as these do.
+/// Namespace operations. Each corresponds to the [`Operate`](seekless_fs::operate::Operate)
+/// function of the same name, is called inside a cache operation, and returns the same errors.
 pub trait Names<F: Format>: Sized {
     /// The inode that a name leads to.
     fn find(live: &mut Live<F>, dir: Ino, name: &[u8]) -> Result<Option<Ino>, FsError>;
@@ -64,10 +63,10 @@ pub trait Names<F: Format>: Sized {
         Ok(None)
     }
 
-    /// Takes a file apart that nothing leads to and nobody holds.
+    /// Takes a file apart that has no name and is not open.
     fn destroy(live: &mut Live<F>, ino: Ino) -> Result<(), FsError>;
 
-    /// Does what has waited for the disk, but for frees.
+    /// Does an action that is ready, except frees.
     fn act(live: &mut Live<F>, action: Action) -> Result<(), FsError>;
 }
 

@@ -1,4 +1,4 @@
-//! Inodes in memory: what their bytes say, and what is not on the disk yet.
+//! Inodes in memory: their fields, and their changes that are not on the disk yet.
 
 use crate::format::Ids;
 use crate::pending::Pending;
@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 /// Inodes kept at most, of those that nothing waits for.
 pub(crate) const MOST_NODES: usize = 32_768;
 
-/// What the flags of an inode forbid.
+/// Operations that the flags of an inode forbid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Restrictions {
     /// Nothing of it may be changed.
@@ -39,18 +39,18 @@ impl Restrictions {
     }
 }
 
-/// An inode. `M` is what its format knows of it besides.
+/// An inode. `M` is its format's own data of it.
 #[derive(Clone, Debug)]
 pub struct Node<M> {
     /// Its number.
     pub ino: Ino,
-    /// What it is.
+    /// Its kind.
     pub kind: FileKind,
     /// The low 12 bits of the mode.
     pub perm: u16,
     /// Names on the disk, as far as it has been changed.
     pub links: u16,
-    /// Names there are for all who look (`i_effnlink`).
+    /// Number of names visible to users (`i_effnlink`).
     pub effective: u16,
     /// Owner.
     pub uid: u32,
@@ -74,26 +74,25 @@ pub struct Node<M> {
     pub generation: u32,
     /// Its flags as the format has them.
     pub flags: u32,
-    /// What these forbid.
+    /// Operations that these forbid.
     pub restrictions: Restrictions,
     /// How far a directory lies below the root, where that is recorded.
     pub depth: u32,
-    /// What the format knows of it: where its blocks are.
+    /// The format's data of it: where its blocks are.
     pub map: M,
-    /// The target of a symlink that stands in the inode.
+    /// The target of a symlink that is stored in the inode.
     pub target: Option<Box<[u8]>>,
     /// The changes of a new inode that the disk has nothing of yet, the oldest
     /// first.
     pub fresh: SmallVec<[ChangeId; 4]>,
-    /// The change that gave it its length: block numbers behind an earlier end
-    /// that stand elsewhere wait for it.
+    /// The change that gave it its length: block numbers behind an earlier end, and outside of the
+    /// inode, wait for it.
     pub sized: ChangeId,
     /// Its length before the write that is under way.
     pub grown_from: Option<u64>,
-    /// The length that the disk is told of, where contents behind that have no place yet
-    /// (`i_disksize` of Linux).
+    /// On-disk size, smaller than `size` while data past it is delayed (`i_disksize` of Linux).
     pub recorded: Option<u64>,
-    /// Those who have it open.
+    /// Number of opens.
     pub(crate) holds: u32,
     /// Directories in which it has names, as far as they are known.
     pub(crate) seen_in: SeenIn,
@@ -101,30 +100,30 @@ pub struct Node<M> {
     pub(crate) named_by: Pending<(Ino, ChangeId)>,
     /// Of a directory: its end can be reached once these are on the disk, which are joined.
     pub(crate) reached_by: Ids,
-    /// Of a directory: what lets its inode lead to where its last names have moved, in a format
-    /// with directories that move; [`Self::reached_by`] includes it. Until then the disk shows
-    /// the names of the old place.
+    /// Directories only: the change that lets its inode lead to the new place of its last moved
+    /// names, in a format with directories that move; [`Self::reached_by`] includes it. Until then
+    /// the disk shows the names of the old place.
     pub(crate) moved_by: ChangeId,
     /// Of a directory: the link of its parent that its `..` is counted as. Each
     /// of its names waits for that.
     pub(crate) parent_link: ChangeId,
-    /// What gives a new inode its links, where these come after its first name.
+    /// The change that gives a new inode its links, where these come after its first name.
     pub(crate) linked: ChangeId,
-    /// Of a directory: what gives files their links that have names in it, where
-    /// these come after the names.
+    /// Directories only: pending link-count updates of the files named in it, where these come
+    /// after the names.
     pub(crate) links_due: Pending<ChangeId>,
     /// Its blocks count as free already.
     pub(crate) counted_free: bool,
-    /// Of a removed directory: the one of which the links count its `..`.
+    /// Removed directories: the parent whose link count still includes our `..`.
     pub(crate) counted_in: Option<Ino>,
-    /// What takes older names of it from the disk.
+    /// The changes that take older names of it from the disk.
     pub(crate) leaving: Pending<ChangeId>,
-    /// Of a directory: what takes the older names of directories from the disk
-    /// that have come to be in it.
+    /// Directories only: the changes that take the older names of directories moved into it from
+    /// the disk.
     pub(crate) arriving: Pending<ChangeId>,
     /// Of a regular file: where its contents may not be on the disk.
     pub(crate) unsettled: Unsettled,
-    /// It was cut to nothing, and has had nothing written back since.
+    /// Truncated to zero, and not written back since.
     pub(crate) was_emptied: bool,
 }
 
@@ -192,26 +191,26 @@ impl<M> Node<M> {
         self.holds
     }
 
-    /// The length that the disk is told of.
+    /// The on-disk size.
     #[must_use]
     pub fn recorded_size(&self) -> u64 {
         self.recorded.map_or(self.size, |recorded| recorded.min(self.size))
     }
 
-    /// Contents up to a byte have their place: the disk may be told of them.
+    /// Contents up to a byte have their place: the on-disk size may include them.
     pub fn record_up_to(&mut self, end: u64) {
         let end = end.min(self.size);
         self.recorded = self.recorded.map(|recorded| recorded.max(end));
     }
 
-    /// A number that nobody needs, from fields that lie in different lines of a processor's
-    /// cache: it fetches the node.
+    /// Touches the node's cache lines (prefetch). The return value only keeps the loads from being
+    /// optimized out.
     pub(crate) fn looked_at(&self) -> u64 {
         let lists = self.fresh.len() ^ self.leaving.len() ^ self.named_by.len();
         self.size ^ self.sectors ^ wide(lists) ^ u64::from(self.links) ^ u64::from(self.holds)
     }
 
-    /// What it holds, in units of so many bytes.
+    /// Its allocated size, in units of `unit` bytes.
     pub(crate) fn blocks(&self, unit: u32) -> u64 {
         self.sectors.saturating_mul(512).checked_div(u64::from(unit)).unwrap_or(0)
     }
@@ -224,7 +223,7 @@ pub fn gone(ino: Ino) -> FsError {
 }
 
 impl<F: Format> Live<F> {
-    /// What `statx` tells of an inode in memory.
+    /// The `statx` attributes of an inode in memory.
     pub(crate) fn shown(&self, ino: Ino) -> Result<Attr, FsError> {
         let node = self.core.nodes.get(&ino).ok_or_else(|| gone(ino))?;
         let waiting = self.core.delayed.blocks_of(ino);

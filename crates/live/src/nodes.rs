@@ -5,13 +5,12 @@ use hashbrown::HashMap;
 use seekless_units::Ino;
 use std::ops::Deref;
 
-/// Nodes by the numbers of their inodes. Each has memory of its own: tens of thousands may
-/// wait for something, and a table of what is as large as a node is slow to look into and to
-/// grow.
+/// Nodes by the numbers of their inodes. Each has memory of its own: tens of thousands may wait for
+/// changes, and a table of entries as large as a node is slow to look into and to grow.
 ///
-/// That of nodes which go is kept for those that come, up to as many as are kept when nothing
-/// waits for them. Soft updates let thousands go at once, and what is given back in such numbers
-/// an allocator joins, files and takes apart again.
+/// The memory of dropped nodes is kept for new ones, up to as many as are kept when none waits.
+/// Soft updates drop thousands at once, and an allocator joins, files and takes apart again memory
+/// that is freed in such numbers.
 #[derive(Debug)]
 pub struct Nodes<M> {
     of: HashMap<Ino, Box<Node<M>>>,
@@ -51,7 +50,7 @@ impl<M> Nodes<M> {
         self.spare.truncate(MOST_NODES);
     }
 
-    /// Forgets a node. What it was is to be seen until the next one comes.
+    /// Forgets a node. The returned node can be read until the next one is removed.
     pub fn remove(&mut self, ino: &Ino) -> Option<&Node<M>> {
         self.spare.truncate(MOST_NODES - 1);
         self.spare.push(self.of.remove(ino)?);

@@ -1,4 +1,4 @@
-//! Changes that somebody may have to wait for, noted until the disk has them.
+//! Changes that others may have to wait for, noted until the disk has them.
 
 use crate::Action;
 use crate::format::Ids;
@@ -7,11 +7,11 @@ use seekless_cache::{Cache, ChangeId};
 use seekless_units::Ino;
 use smallvec::SmallVec;
 
-/// Changes of one kind that are kept by themselves at least: who waits for all names of a
+/// Changes of one kind that are kept by themselves at least: a change that waits for all names of a
 /// file but one waits for each of the others, and not for that one, as long as they are few.
 const FEW: usize = 32;
 
-/// What is noted: a change, and perhaps what it is of.
+/// A noted change, perhaps with its subject.
 pub(crate) trait Noted: Copy + PartialEq {
     /// The change.
     fn change(self) -> ChangeId;
@@ -44,8 +44,8 @@ impl<T: Noted> Default for Pending<T> {
 }
 
 impl<T: Noted> Pending<T> {
-    /// Notes one more, unless it was among the last two: changes come in pairs of which one
-    /// often is the same each time, what leads to a directory and a name in it.
+    /// Notes one more, unless it was among the last two: changes come in pairs of which one often
+    /// is the same each time: a change that makes a directory reachable, and a name in it.
     pub(crate) fn note(&mut self, cache: &Cache<Action>, noted: T) {
         if cache.is_committed(noted.change()) || self.0.iter().rev().take(2).any(|&at| at == noted)
         {
@@ -86,9 +86,9 @@ impl<T: Noted> Pending<T> {
 }
 
 impl Pending<(Ino, ChangeId)> {
-    /// Notes what a file has a name in a directory by. Of many in one directory a join is
-    /// kept: the name that goes waits for all others, and of `n` that go one after the other
-    /// the graph would have to keep the square.
+    /// Notes the change that gives a file a name in a directory. Of many in one directory a join is
+    /// kept: the name that goes waits for all others, and of `n` that go one after the other the
+    /// graph would have to keep the square.
     pub(crate) fn note_name(&mut self, cache: &mut Cache<Action>, dir: Ino, id: ChangeId) {
         if self.0.len() == self.0.capacity() && self.0.len() > FEW {
             self.prune(cache);

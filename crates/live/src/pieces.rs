@@ -1,5 +1,5 @@
-//! What is too much for one transaction, done in several: each of them leaves a
-//! sound file system, and what goes on behind a crash stands on a list of orphans.
+//! Operations too large for one transaction, done in several: each of them leaves a sound file
+//! system, and operations to be continued after a crash are on a list of orphans.
 
 use crate::{Format, Live, Names};
 use seekless_fs::FsError;
@@ -7,37 +7,36 @@ use seekless_fs::field::{index, wide};
 use seekless_units::Ino;
 
 impl<F: Format> Live<F> {
-    /// Ends an operation: what has become possible by it is done with it, and what
-    /// follows from it is written with it.
+    /// Ends an operation: actions made ready by it are done with it, and their changes are written
+    /// with it.
     pub(crate) fn end_operation(&mut self) -> Result<(), FsError> {
         let mut done = self.run_actions();
         if self.core.cache.is_journalled() {
             done = done.and_then(|()| self.format.put_summaries(&mut self.core));
             if let Err(error) = &done {
-                // What belongs to it is missing.
+                // A part of it is missing.
                 self.core.cache.abort(&error.to_string());
             }
         }
         done.and_then(|()| self.core.cache.end())
     }
 
-    /// Whether an operation that has failed may be committed as far as it came: it has
-    /// refused before it did anything, or undone what it did.
+    /// Whether an operation that has failed may be committed as far as it came: it has refused
+    /// before it changed anything, or undone its changes.
     pub(crate) fn is_undone(&self, error: &FsError) -> bool {
         let met_on_the_way =
             matches!(error, FsError::Device(_) | FsError::Corrupt { .. } | FsError::Io { .. });
         !(met_on_the_way && self.core.cache.operation_changed())
     }
 
-    /// The operation goes on as another: what it has done so far may be all that a
-    /// crash leaves of it.
+    /// The operation goes on as another: a crash may leave only its changes so far.
     fn next_piece(&mut self) -> Result<(), FsError> {
         self.end_operation()?;
         self.core.cache.begin()
     }
 
-    /// Gives a file back what is behind a length, but for what the operation that is
-    /// under way has room for. Nothing without a journal.
+    /// Cuts a file behind a length, but for the part that the operation under way has room for.
+    /// Does nothing without a journal.
     pub(crate) fn cut_in_pieces(&mut self, ino: Ino, len: u64) -> Result<(), FsError> {
         if !self.core.cache.is_journalled() {
             return Ok(());
@@ -62,7 +61,7 @@ impl<F: Format> Live<F> {
         Ok(())
     }
 
-    /// What a crash has left of files that nothing leads to, or that were being cut.
+    /// Deletes or cuts the orphans of a crash: files without names, or being cut.
     pub(crate) fn clear_orphans(&mut self) -> Result<(), FsError> {
         for ino in self.format.orphans(&mut self.core)? {
             let cleared = self.change(|live| {
@@ -94,8 +93,8 @@ impl<F: Format> Live<F> {
     ) -> Result<usize, FsError> {
         let most = index(self.piece()).max(1);
         let mut done = 0usize;
-        // Where there was space for a part, more may be had for the rest: what was
-        // given back, and is not free yet.
+        // Where there was space for a part, more may be had for the rest: blocks given up, and not
+        // free yet.
         while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
             let at = offset.saturating_add(wide(done));
             let piece = rest.get(..most).unwrap_or(rest);

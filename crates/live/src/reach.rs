@@ -1,4 +1,4 @@
-//! Which names lead to a file, and what must be on the disk for them to do so.
+//! The names that lead to a file, and the changes that must be on the disk for them to do so.
 
 use crate::{Codec, Ids, Linked, Live};
 use hashbrown::HashMap;
@@ -9,14 +9,14 @@ use seekless_units::Ino;
 use smallvec::SmallVec;
 use std::ops::Range;
 
-/// Files looked up of which the inodes are not in memory, at most.
+/// Most looked-up files whose inodes are not in memory.
 const MOST_SEEN: usize = 1 << 16;
-/// Departed names at which those are forgotten that the disk has lost too.
+/// Number of departed names from which on those that the disk has lost too are forgotten.
 const MANY_DEPARTED: usize = 1024;
 
-/// Names that come back before the disk has lost them, at which one is waited for.
-/// Each such change stands on the one before, and all of them are undone in the
-/// copy whenever their block is written.
+/// Of the names that come back before the disk has lost them, one in this many is waited for. Each
+/// such change is on the one before, and all of them are rolled back in the copy whenever their
+/// block is written.
 const MANY_RETURNS: usize = 64;
 
 /// Directories in which a file was seen.
@@ -25,15 +25,14 @@ pub(crate) type SeenIn = SmallVec<[Ino; 2]>;
 /// Names in directories as the disk has them.
 #[derive(Debug, Default)]
 pub(crate) struct Reach {
-    /// Where files were looked up of which the inodes are not in memory.
+    /// Directories of looked-up files whose inodes are not in memory.
     seen: HashMap<Ino, SeenIn>,
-    /// What takes a name from the disk, by directory and name: until it has, the
-    /// same name must not come to be there again.
+    /// The changes that take names from the disk, by directory and name: until then the same name
+    /// must not come to be there again.
     departed: HashMap<Ino, HashMap<Box<[u8]>, Departure>>,
     departures: usize,
     many: usize,
-    /// Names that came back before the disk had lost them, since such a one was
-    /// last waited for.
+    /// Names that came back before the disk had lost them, since one was last waited for.
     returns: usize,
 }
 
@@ -43,14 +42,14 @@ impl Reach {
         self.seen.remove(&ino).unwrap_or_default()
     }
 
-    /// Remembers where a file was seen of which the inode goes from memory.
+    /// Keeps the directories in which a file was seen, as its inode goes from memory.
     pub(crate) fn keep_seen(&mut self, ino: Ino, dirs: SeenIn) {
         if dirs.is_empty() {
             return;
         }
         if self.seen.len() >= MOST_SEEN {
-            // Who has a file open has its inode in memory; others look it up
-            // again before they do.
+            // The inode of an open file is in memory; other files are looked up again before they
+            // are opened.
             self.seen.clear();
         }
         self.seen.insert(ino, dirs);
@@ -60,7 +59,7 @@ impl Reach {
 /// A name that goes from the disk.
 #[derive(Clone, Copy, Debug)]
 struct Departure {
-    /// What takes it away.
+    /// The change that takes it away.
     by: ChangeId,
     /// Where its entry begins, in bytes from the directory's start.
     at: u64,
@@ -86,8 +85,8 @@ impl<F: Linked> Live<F> {
         self.reach.keep_seen(ino, dirs);
     }
 
-    /// Remembers what takes a name from the disk, of which the entry begins at a
-    /// byte of its directory.
+    /// Notes the change that takes a name from the disk, and the byte of its directory at which the
+    /// entry begins.
     pub(crate) fn note_departure(&mut self, dir: Ino, name: &[u8], at: u64, by: ChangeId) {
         let reach = &mut self.reach;
         if reach.departures >= reach.many.max(MANY_DEPARTED) {
@@ -105,9 +104,8 @@ impl<F: Linked> Live<F> {
         }
     }
 
-    /// Sees to it that not too many changes stand on each other where names go and
-    /// come back: a name that is about to be made again is gone from the disk, when
-    /// many have not been.
+    /// Keeps chains of changes short where names go and come back: if many have come back early,
+    /// waits until the name about to be made again is gone from the disk.
     pub(crate) fn settle_return(&mut self, dir: Ino, name: &[u8]) -> Result<(), FsError> {
         let departure = self.reach.departed.get(&dir).and_then(|names| names.get(name));
         let Some(&Departure { by, .. }) = departure else { return Ok(()) };
@@ -122,9 +120,8 @@ impl<F: Linked> Live<F> {
         self.core.cache.settle(&[by])
     }
 
-    /// What a new name that is put into some bytes of a directory waits for: that
-    /// an older entry of the same name is gone from the disk. Where it is put over
-    /// that entry it takes its place, with whatever write that is.
+    /// The change that a new name in some bytes of a directory waits for: the removal of an older
+    /// entry of the same name. If it overwrites that entry it replaces it, whenever it is written.
     pub(crate) fn departure(&self, dir: Ino, name: &[u8], over: &[Range<u64>]) -> Option<ChangeId> {
         let Departure { by, at } = *self.reach.departed.get(&dir)?.get(name)?;
         let takes_place = over.iter().any(|bytes| bytes.contains(&at));
@@ -144,10 +141,10 @@ impl<F: Linked> Live<F> {
         }
     }
 
-    /// What must be on the disk for a directory to be reached from the root as it
-    /// is now, and in no other way: its names and those of the directories above
-    /// it, and that older names of these are gone. A check that finds a directory
-    /// by two names keeps one of them, and it may be the older.
+    /// The changes that must be on the disk for a directory to be reached from the root as it is
+    /// now, and in no other way: its names and those of the directories above it, and that older
+    /// names of these are gone. A check that finds a directory by two names keeps one of them, and
+    /// it may be the older.
     pub(crate) fn way_to(&mut self, dir: Ino) -> Result<Ids, FsError> {
         let mut ids = Ids::new();
         let mut at = dir;

@@ -73,7 +73,7 @@ impl<F: Format> Live<F> {
 }
 
 impl Stretch {
-    /// Whether a block lies right behind what it has.
+    /// Whether a block lies right behind the stretch so far.
     fn follows(&self, block: BlockNo, frag: u64, bsize: u32) -> bool {
         let bytes = self.skip.saturating_add(self.to.saturating_sub(self.from));
         let blocks = bytes.checked_div(index(bsize)).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Files taken apart once nothing leads to them and nobody holds them.
+//! Files taken apart once they have no name and are not open.
 
 use crate::actions::Action;
 use crate::fault::Fault;
@@ -12,15 +12,15 @@ use smallvec::SmallVec;
 /// Runs of fragments. Most files have one.
 pub type Runs = SmallVec<[Extent; 1]>;
 
-/// Runs that leave a file, and the changes that take them out of what maps it.
+/// Runs that leave a file, and the changes that take them out of its map.
 #[derive(Clone, Debug, Default)]
 pub struct Cut {
     /// The runs.
     pub runs: Runs,
-    /// What must be on the disk for nothing to lead to them, besides the change of
-    /// the inode.
+    /// The changes that must be on the disk for nothing to lead to them, besides the change of the
+    /// inode.
     pub cleared: Ids,
-    /// How much they hold, in units of block numbers.
+    /// Their size, in units of block numbers.
     pub blocks: u64,
 }
 
@@ -44,7 +44,7 @@ impl Cut {
 }
 
 impl<F: Linked> Live<F> {
-    /// Takes a file apart that nothing leads to and nobody holds.
+    /// Takes a file apart that has no name and is not open.
     pub(crate) fn destroy(&mut self, ino: Ino) -> Result<(), FsError> {
         let parent = self.core.nodes.get(&ino).and_then(|node| node.counted_in);
         let cleared = self.take_apart(ino)?;
@@ -54,7 +54,7 @@ impl<F: Linked> Live<F> {
         Ok(())
     }
 
-    /// What is returned must be on the disk for the file to be gone.
+    /// Takes a file apart. The returned change must be on the disk for the file to be gone.
     fn take_apart(&mut self, ino: Ino) -> Result<ChangeId, FsError> {
         self.drop_delayed(ino);
         self.cut_in_pieces(ino, 0)?;
@@ -87,9 +87,9 @@ impl<F: Linked> Live<F> {
         Ok(cleared)
     }
 
-    /// Undoes all changes of a new inode, if the disk has nothing of it. Where it may have
-    /// the first of them none is undone: what waits for a later one, to give back what a tail
-    /// has left say, must not take the disk to lead elsewhere.
+    /// Undoes all changes of a new inode, if the disk has nothing of it. Where it may have the
+    /// first of them none is undone: a dependant of a later one, say the free of a moved tail, must
+    /// not make the disk lead elsewhere.
     fn never_was(&mut self, ino: Ino) -> bool {
         let Some(node) = self.core.nodes.get(&ino) else { return false };
         let mut fresh = node.fresh.clone();

@@ -196,7 +196,7 @@ impl<F: Linked> Live<F> {
         self.touch_dir(dir)
     }
 
-    /// Refuses what cannot be counted.
+    /// Refuses a rename whose links cannot be counted.
     fn check_room(&mut self, moved: Ino, new_parent: Option<Ino>) -> Result<(), FsError> {
         let link_max = self.format.limits().link_max;
         // It has both names for a while, where links go first.
@@ -224,11 +224,10 @@ impl<F: Linked> Live<F> {
         Ok(counted)
     }
 
-    /// What the new name of a directory waits for when it gets another parent:
-    /// that this can be reached, and not by way of the directory itself. If the
-    /// disk has never seen the old name, `..` may and must lead to the new parent
-    /// before anything does lead here; else the old name must be there first, and
-    /// `..` comes later, unless it shall come `first`.
+    /// The changes that the new name of a directory waits for when it gets another parent: that
+    /// this can be reached, and not by way of the directory itself. If the disk has never seen the
+    /// old name, `..` may and must lead to the new parent before any name leads here; else the old
+    /// name must be there first, and `..` comes later, unless it shall come `first`.
     fn prepare_turn(
         &mut self,
         from: Name<'_>,
@@ -254,9 +253,9 @@ impl<F: Linked> Live<F> {
         Ok(Some(turned))
     }
 
-    /// Then, once the new name is on the disk, `..` leads to the new parent.
-    /// The old name and the old parent's count wait for what is returned: so
-    /// whenever `..` and a name contradict each other there are two names.
+    /// Then, once the new name is on the disk, `..` leads to the new parent. The old name and the
+    /// old parent's count wait for the returned change: so whenever `..` and a name contradict each
+    /// other there are two names.
     fn turn(&mut self, moved: Ino, parent: Ino, named: &[ChangeId]) -> Result<ChangeId, FsError> {
         self.redirect(moved, b"..", (parent, FileKind::Directory), named)
     }
@@ -272,7 +271,7 @@ impl<F: Linked> Live<F> {
     ) -> Result<(), FsError> {
         let way = if to == from.0 { Ids::new() } else { self.way_to(to)? };
         self.note_name(moved, to, named)?;
-        // What the new name is in can be reached by then.
+        // The parent of the new name can be reached by then.
         let way = self.unless(Fault::RenameIntoTheUnreached, way);
         let before: Ids = named.iter().copied().chain(new_parent).chain(way).collect();
         let before = self.unless(Fault::RenameLosesBoth, before);
@@ -417,8 +416,8 @@ impl<F: Linked> Live<F> {
         self.touch_dir(dir)
     }
 
-    /// A file is to have one name more for a while: what must be on the disk for it
-    /// to be counted for that.
+    /// A file is to have one name more for a while: the changes that must be on the disk for it to
+    /// be counted for that.
     fn hold_named(&mut self, ino: Ino) -> Result<Ids, FsError> {
         if self.counts_last() {
             return self.links_of(ino);

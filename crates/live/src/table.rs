@@ -1,4 +1,4 @@
-//! Inodes that lie in tables: read, changed a field at a time, and written anew.
+//! Inodes that lie in tables: read, changed a field at a time, and written again.
 
 use crate::core::Core;
 use crate::linked::Linked;
@@ -16,13 +16,12 @@ pub type Raw = SmallVec<[u8; 256]>;
 /// Fields of an inode, as ranges of its bytes.
 pub type Fields = SmallVec<[Range<usize>; 24]>;
 
-/// What a change of an inode is about: which of its bytes may differ.
+/// The part of an inode that a change is about, with the bytes that may differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Part {
     /// The number of links.
     Links,
-    /// Size, sectors, and what maps its blocks, a field for each; the size is the
-    /// first.
+    /// Size, sectors, and the fields that map its blocks; the size is the first.
     Map,
     /// As `Map`, and the size in any case: a number that leads to indirect blocks
     /// is not there without the length that reaches them.
@@ -43,7 +42,7 @@ pub trait Table: Linked {
     /// Bytes of an inode.
     fn inode_len(&self) -> usize;
 
-    /// Puts a node into the bytes of its inode; what is not known of them stays.
+    /// Puts a node into the bytes of its inode; unknown fields stay.
     fn encode(&self, node: &Node<Self::Map>, raw: &mut [u8]);
 
     /// The fields of a part; those of [`Part::Reach`] are those of [`Part::Map`].
@@ -54,8 +53,7 @@ pub trait Table: Linked {
         false
     }
 
-    /// Renews the checksum in the bytes of a whole inode. The fields it stands in are
-    /// returned.
+    /// Renews the checksum in the bytes of a whole inode. Returns its fields.
     fn seal_inode(&self, _ino: Ino, _raw: &mut [u8]) -> Fields {
         Fields::new()
     }
@@ -72,9 +70,8 @@ pub trait Table: Linked {
         Ok((old, new))
     }
 
-    /// Writes one part of a node into its inode, after what must be on the disk
-    /// before; with `instead` in the place of an earlier such change, which need
-    /// not wait for that any more.
+    /// Writes one part of a node into its inode, after the changes that must be on the disk before;
+    /// with `instead`, it replaces an earlier such change, which need not wait for these any more.
     ///
     /// # Errors
     /// As [`Format`](crate::Format).

@@ -52,7 +52,7 @@ impl Runs {
         }
     }
 
-    /// Leaves out those that begin in a run, and of the one in front what reaches into it.
+    /// Leaves out those that begin in a run, and the part of the one in front that reaches into it.
     fn cut(&mut self, gone: Extent) {
         let left = |start: BlockNo| gone.start.get().saturating_sub(start.get());
         match self {
@@ -161,14 +161,14 @@ impl<M> Core<M> {
         }
     }
 
-    /// The runs of a file's contents that may hold what is not on the disk, where
-    /// they are known without a walk of its map.
+    /// The runs of a file's contents that may not be on the disk, where they are known without a
+    /// walk of its map.
     pub(crate) fn unsettled_runs(&self, ino: Ino) -> Option<Vec<Extent>> {
         let node = self.nodes.get(&ino).filter(|node| is_tracked(node))?;
         Some(node.unsettled.iter().collect())
     }
 
-    /// Drops what the disk has by now.
+    /// Drops the runs that are on the disk by now.
     pub(crate) fn note_settled(&mut self, ino: Ino) {
         if let Some(node) = self.nodes.get_mut(&ino) {
             node.unsettled.drop_settled(&self.cache);
@@ -197,7 +197,7 @@ mod tests {
                 match what {
                     0 => runs.cut(at),
                     1 => runs.retain(|run| run.start != at.start),
-                    // What has left a block leaves its end.
+                    // Fragments taken from a block leave its end.
                     2 => runs.cut(run(at.start.get() + at.len, 8 - at.len % 8)),
                     _ => runs.add(at),
                 }

@@ -1,8 +1,8 @@
 //! Delayed allocation: which bytes of a write wait for their place, and when they get one
 //! (`ext4_da_write_begin`, `ext4_writepages` of `fs/ext4/inode.c`).
 //!
-//! Places are taken between operations, each run of blocks in an operation of its own:
-//! nothing of what waits is looked at by one that has begun.
+//! Places are taken between operations, each run of blocks in an operation of its own: an operation
+//! that has begun does not look at delayed blocks.
 
 use crate::{Format, Live, Names};
 use seekless_fs::field::{index, slice, wide};
@@ -12,13 +12,13 @@ use std::ops::Range;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// How often it is looked for what has expired (`dirty_writeback_centisecs`).
+/// How often expired contents are looked for (`dirty_writeback_centisecs`).
 const WAKEUP: u64 = 5 * SECOND;
 
 /// Blocks for which a place is looked for at once (`MAX_WRITEPAGES_EXTENT_LEN`).
 const AT_ONCE: usize = 2048;
 
-/// What a file's map says of a block.
+/// The state of a block in a file's map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stand {
     /// It has none.
@@ -47,8 +47,8 @@ impl<F: Format> Live<F> {
         if !self.core.delayed.has(ino) {
             return Ok(());
         }
-        // What was never written is so no more: that changes the map, and the length that
-        // the disk is told of has to go as far.
+        // Unwritten extents become written: that changes the map, and the on-disk length has to go
+        // as far.
         let end = offset.saturating_add(len);
         if self.segments(ino, offset, end)?.is_none() {
             return self.write_back(ino, true);
@@ -121,15 +121,15 @@ impl<F: Format> Live<F> {
         Ok(Some(segments))
     }
 
-    /// Whether there is room for what is to wait, with all that waits: as much as it can
-    /// take.
+    /// Whether there is room for the most blocks that the new delayed bytes, with all that wait,
+    /// can take.
     fn can_wait(&mut self, ino: Ino, segments: &[Segment]) -> Result<bool, FsError> {
         let delayed = &self.core.delayed;
         let (mut runs, mut blocks) = delayed.shape_of(ino);
         for segment in segments.iter().filter(|segment| segment.waits) {
             let new = segment.blocks.clone().filter(|&lbn| delayed.get(ino, lbn).is_none());
             let new = wide(new.count());
-            // What is new may lie between what waits already.
+            // New blocks may lie between those that wait already.
             let pieces = if new > 0 { 1 } else { 0 };
             (runs, blocks) = (runs.saturating_add(pieces), blocks.saturating_add(new));
         }
@@ -147,7 +147,7 @@ impl<F: Format> Live<F> {
         Ok(blocks.saturating_add(maps))
     }
 
-    /// Reserves for a file what its contents that wait take at most.
+    /// Reserves for a file the most that its delayed contents can take.
     fn note_reserved(&mut self, ino: Ino) -> Result<(), FsError> {
         if self.core.delayed.has(ino) {
             let (runs, blocks) = self.core.delayed.shape_of(ino);
@@ -159,8 +159,8 @@ impl<F: Format> Live<F> {
         Ok(())
     }
 
-    /// Keeps bytes of a file in blocks that wait. What they do not fill of those that are
-    /// new reads as zeros, as the hole did.
+    /// Keeps bytes of a file in blocks that wait. The rest of new blocks reads as zeros, as the
+    /// hole did.
     fn keep(&mut self, ino: Ino, from: u64, bytes: &[u8]) -> Result<(), FsError> {
         let block = self.format.limits().block;
         let size = u64::from(block).max(1);
@@ -187,15 +187,15 @@ impl<F: Format> Live<F> {
         }
         let node = self.node(ino)?;
         if at > node.size {
-            // The disk is told of it once they have their place.
+            // The on-disk size follows once the contents have their place.
             node.recorded.get_or_insert(node.size);
             node.size = at;
         }
         Ok(())
     }
 
-    /// When what is written to a file now is written back at the latest: after the age of
-    /// contents, or, where it takes the place of what was cut off, at the next wakeup.
+    /// When bytes written to a file now are written back at the latest: after the age of contents,
+    /// or, where they replace truncated contents, at the next wakeup.
     fn expiry(&mut self, ino: Ino) -> Result<Nanos, FsError> {
         let age = u64::from(self.core.cache.config().ages.file).saturating_mul(SECOND);
         let age = if self.node(ino)?.was_emptied { 0 } else { age };
@@ -215,12 +215,11 @@ impl<F: Format> Live<F> {
         Ok(())
     }
 
-    /// Gives all of a file that waits its place, and begins to write it. To be called
-    /// between operations. `is_open`: somebody has the file open for writing; those are
-    /// taken to who hold it.
+    /// Allocates all delayed contents of a file, and begins to write them. To be called between
+    /// operations. `is_open`: the file is open for writing; one that is held counts as open.
     ///
     /// # Errors
-    /// As [`Live::open`]; what has no place then waits on.
+    /// As [`Live::open`]; contents without a place wait on.
     pub(crate) fn write_back(&mut self, ino: Ino, is_open: bool) -> Result<(), FsError> {
         if !self.core.delayed.has(ino) {
             return Ok(());
@@ -264,7 +263,7 @@ impl<F: Format> Live<F> {
         let run = placed?;
         debug_assert!(run.len > 0, "each round places some");
         if !self.core.delayed.has(ino) {
-            // Holes may lie behind what had to wait.
+            // Holes may lie behind the blocks that had to wait.
             let node = self.node(ino)?;
             if node.recorded.take().is_some_and(|recorded| recorded < node.size) {
                 self.format.put_size(&mut self.core, ino)?;
@@ -277,7 +276,7 @@ impl<F: Format> Live<F> {
     pub(crate) fn write_back_all(&mut self) -> Result<(), FsError> {
         let mut done = Ok(());
         for ino in self.core.delayed.in_turn() {
-            // What has no place waits on, and does not keep others from theirs.
+            // Files without a place wait on, and do not keep others from theirs.
             match self.write_back(ino, false) {
                 Err(error @ FsError::NoSpace(_)) => done = done.and(Err(error)),
                 other => other?,
@@ -294,7 +293,7 @@ impl<F: Format> Live<F> {
         Ok(())
     }
 
-    /// Drops what waits of a file, of which nothing is left.
+    /// Drops the delayed contents of a file of which nothing is left.
     pub(crate) fn drop_delayed(&mut self, ino: Ino) {
         self.core.delayed.forget(ino);
         let block = u64::from(self.format.limits().block);
@@ -311,14 +310,14 @@ impl<F: Format> Live<F> {
         if self.core.delayed.is_empty() {
             return Ok(());
         }
-        // Whatever stands in the way of the rename it will say itself.
+        // The rename itself reports its errors.
         let Ok(Some(moved)) = F::Names::find(self, from.0, from.1) else { return Ok(()) };
         let replaces = matches!(F::Names::find(self, to.0, to.1), Ok(Some(_)));
         if replaces { self.write_back(moved, false) } else { Ok(()) }
     }
 
-    /// Remembers that a file was cut to nothing: what it is given then is awaited by those
-    /// who take it for replaced, and written back soon (`EXT4_STATE_DA_ALLOC_CLOSE`).
+    /// Notes that a file was truncated to zero: later contents are expected to replace the old
+    /// ones, and are written back soon (`EXT4_STATE_DA_ALLOC_CLOSE`).
     pub(crate) fn note_emptied(&mut self, ino: Ino) -> Result<(), FsError> {
         let node = self.node(ino)?;
         node.was_emptied = node.kind == FileKind::Regular;

@@ -1,4 +1,4 @@
-//! What an order holds back in one block.
+//! The changes that an order holds back in one block.
 
 use crate::change::ChangeId;
 use crate::shape::Shape;
@@ -13,7 +13,7 @@ pub(crate) struct Blocked {
     pub(crate) end: u32,
 }
 
-/// What a journal does with a block, if there is one.
+/// The state of a block in a journal, if there is one.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Journalled {
     /// Changed by the running transaction.
@@ -25,7 +25,7 @@ pub(crate) struct Journalled {
     /// Submitted to go home, and not known to be there: being written, or waiting for
     /// a flush.
     pub(crate) sent: bool,
-    /// What was submitted is what the log has of it last.
+    /// The submitted bytes are the log's last copy of it.
     pub(crate) homing: bool,
     /// Contents on their way home before a commit.
     pub(crate) writing: bool,
@@ -35,9 +35,9 @@ pub(crate) struct Journalled {
 
 /// The changes to a block that are not on the disk.
 ///
-/// A record is in exactly one of the four lists while it is in the graph, and in
-/// none when it is not (invariant 4 of docs/design/order.md). All are short: what
-/// may be written has one record for each fragment at most.
+/// A record is in exactly one of the four lists while it is in the graph, and in none when it is
+/// not (invariant 4 of docs/design/order.md). All are short: there is one writable record for each
+/// fragment at most.
 #[derive(Default, Debug)]
 pub(crate) struct Held {
     /// Changes that may not be written yet, oldest first: undone from the last
@@ -48,7 +48,7 @@ pub(crate) struct Held {
     near: u64,
     /// In which fragments one of these lies, and maybe some more.
     waiting: u64,
-    /// Changes that may be written, and that somebody may wait for.
+    /// Changes that may be written, and that others may wait for.
     pub(super) open: SmallVec<[ChangeId; 2]>,
     /// Changes that are being written.
     pub(super) sent: SmallVec<[ChangeId; 2]>,
@@ -137,7 +137,7 @@ impl Held {
         self.forget_where();
     }
 
-    /// Whether [`Held::blocked_near`] finds what may not be written yet.
+    /// Whether [`Held::blocked_near`] finds the blocked changes.
     pub(super) fn knows_where(&self, shape: Shape) -> bool {
         self.blocked.iter().all(|at| {
             let fragments = shape.mask(at.start as usize, at.end as usize);

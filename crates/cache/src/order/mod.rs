@@ -1,13 +1,11 @@
-//! What keeps changes in order: one set of calls, whatever the discipline.
+//! The order of changes: one interface for every discipline.
 //!
-//! A cache tells its order of every change ([`Order::edited`],
-//! [`Order::changed`]), asks what of a block may be written now
-//! ([`Order::roll_back`]), and tells what became of a write: it was submitted
-//! ([`Order::sent`]), it has completed ([`Order::completed`]), it is on the disk
-//! ([`Order::committed`]).
-//! Everything that a discipline knows of changes lies behind these calls, and in
-//! the [`Held`] of each block; the rest of the cache knows blocks, bytes and
-//! times.
+//! A cache tells its order of every change ([`Order::edited`], [`Order::changed`]), asks which
+//! changes in a block must be rolled back for a write ([`Order::roll_back`]), and reports the
+//! progress of a write: it was submitted ([`Order::sent`]), it has completed
+//! ([`Order::completed`]), it is on the disk ([`Order::committed`]).
+//! All state of a discipline is behind these calls, and in the [`Held`] of each block; the rest of
+//! the cache deals with blocks, bytes and times.
 //!
 //! - `plain`: `sync`, `normal` and `async`, which differ only in what the cache
 //!   writes at once
@@ -41,10 +39,10 @@ pub(crate) type Joined = SmallVec<[ChangeId; 3]>;
 pub(crate) struct Change<'a> {
     pub(crate) block: u64,
     pub(crate) places: &'a [Place],
-    /// What shall stand there, a piece for each place.
+    /// The new bytes, a piece for each place.
     pub(crate) pieces: &'a [Piece<'a>],
     pub(crate) role: Role,
-    /// What must be on the disk before.
+    /// Changes that must be on the disk before.
     pub(crate) after: &'a [ChangeId],
     /// It may take the place of the one earlier change to these places, and then
     /// does not wait for any of these.
@@ -58,10 +56,10 @@ impl Change<'_> {
     }
 }
 
-/// What has to happen before some changes are on the disk, as far as it can now.
+/// Steps, as far as now possible, to get some changes to the disk.
 #[derive(Default, Debug)]
 pub(crate) struct ToSettle {
-    /// Blocks that hold something that can be written.
+    /// Blocks with changes that can be written.
     pub(crate) to_write: Vec<u64>,
     /// Blocks that are being written.
     pub(crate) under_way: Vec<u64>,
@@ -122,7 +120,7 @@ impl<A> Order<A> {
         }
     }
 
-    /// Makes a change, and holds it back until what it waits for is on the disk.
+    /// Makes a change, and holds it back until its dependencies are on the disk.
     pub(crate) fn changed(&mut self, memory: &mut Memory, change: &Change<'_>) -> Changed {
         match self {
             Self::Plain(_) => Plain::<A>::changed(memory, change),
@@ -131,8 +129,7 @@ impl<A> Order<A> {
         }
     }
 
-    /// Undoes in a copy of a block what may not be written yet. Returns how many
-    /// changes that were.
+    /// Rolls back the blocked changes in a copy of a block. Returns their number.
     pub(crate) fn roll_back(&self, buffer: &Buffer, copy: &mut [u8]) -> usize {
         match self {
             Self::Plain(_) | Self::Journal(_) => 0,
@@ -140,7 +137,7 @@ impl<A> Order<A> {
         }
     }
 
-    /// What could be written of these blocks was given to the device.
+    /// The writable parts of these blocks were given to the device.
     pub(crate) fn sent(&mut self, memory: &mut Memory, blocks: &[u64]) {
         match self {
             Self::Plain(_) => blocks.iter().for_each(|&block| memory.mark_written(block)),
@@ -157,7 +154,7 @@ impl<A> Order<A> {
         }
     }
 
-    /// What was written of these blocks and has completed is on the disk.
+    /// The completed writes of these blocks are on the disk.
     pub(crate) fn committed(&mut self, memory: &mut Memory, blocks: &[u64]) {
         match self {
             Self::Plain(_) => {}
@@ -186,8 +183,8 @@ impl<A> Order<A> {
         }
     }
 
-    /// What has to happen before some changes are on the disk. A journal is asked
-    /// otherwise (`Cache::settle_journalled`).
+    /// Steps to get some changes to the disk. A journal has its own way
+    /// (`Cache::settle_journalled`).
     pub(crate) fn to_settle(&self, memory: &Memory, changes: &[ChangeId]) -> ToSettle {
         match self {
             Self::Plain(_) | Self::Journal(_) => ToSettle::default(),
@@ -347,9 +344,8 @@ impl<A> Order<A> {
         }
     }
 
-    /// The contents of some fragments of a block matter no more, but for what
-    /// other changes wait for still. Actions that wait for changes in them wait
-    /// for `until` instead.
+    /// The contents of some fragments of a block matter no more, except for changes that others
+    /// still wait for. Actions that wait for changes in them wait for `until` instead.
     pub(crate) fn forget(&mut self, memory: &mut Memory, block: u64, mask: u64, until: ChangeId) {
         match self {
             Self::Plain(_) => memory.drop_contents(block, mask),

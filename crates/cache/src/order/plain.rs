@@ -1,6 +1,6 @@
-//! No order: what a call changed is written at once or later, as a whole, and
-//! nothing is known of it any more. An action is ready as soon as it is deferred,
-//! since whatever it should wait for counts as being on the disk.
+//! No order: changes are written at once or later, as whole blocks, and nothing is remembered of
+//! them. An action is ready as soon as it is deferred, since its dependencies count as being on the
+//! disk.
 
 use crate::change::{ChangeId, Changed, Kind};
 use crate::memory::Memory;

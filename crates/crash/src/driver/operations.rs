@@ -1,5 +1,5 @@
-//! The operations of a script: done on the file system, and in the history that
-//! says what must come of them.
+//! The operations of a script: done on the file system, and recorded in the history with their
+//! expected results.
 
 use super::Driver;
 use crate::history::{Contents, FileId, Passing, Renamed, Scope};
@@ -11,7 +11,7 @@ use seekless_fs::{FileKind, FsError};
 use seekless_units::{ByteLen, Nanos};
 use std::collections::BTreeSet;
 
-/// Owner and permissions of what workloads make.
+/// Owner and permissions of the files that workloads make.
 const OWNER: Ownership = Ownership { uid: 7, gid: 8, perm: 0o644 };
 const SECOND: Nanos = Nanos::new(1_000_000_000);
 
@@ -82,8 +82,8 @@ impl Driver {
         self.history.promise(scope, since);
     }
 
-    /// What a name in a directory leads to. The file system is asked too, as it is
-    /// by every program: by what was looked up it knows a file's names.
+    /// The file that a name in a directory leads to. The file system is asked too, as it is by
+    /// every program: it learns a file's names from lookups.
     fn step(&mut self, dir: FileId, name: &[u8]) -> Result<Option<FileId>, FsError> {
         let found = self.history.lookup(dir, name);
         let held = self.live.operate().lookup(self.history.files[dir].ino, name)?;
@@ -217,7 +217,7 @@ impl Driver {
         let ((first, first_at), (second, second_at)) = (self.dir(one)?, self.dir(other)?);
         let (from, to) = ((first_at, one.name()), (second_at, other.name()));
         match self.live.operate().rename(from, to, RenameMode::Exchange) {
-            // As a program that is told so goes on without.
+            // A program that gets this error goes on without.
             Err(FsError::Unsupported(_)) => return Ok(Passing::default()),
             done => done?,
         }

@@ -1,4 +1,4 @@
-//! What a file may hold after a crash.
+//! The contents that a file may have after a crash.
 
 use super::{Oracle, Violation};
 use crate::driver::kind_name;
@@ -13,7 +13,7 @@ const WHOLE: u64 = 16 << 20;
 const SECTOR: usize = 512;
 
 impl Oracle<'_> {
-    /// What is wrong with an inode, if it is to be a file of the history.
+    /// The violations of an inode, if it is to be a file of the history.
     pub(super) fn file(&self, file: FileId, ino: Ino) -> Vec<Violation> {
         let path = self.path(file);
         let attr = match self.image.attr(ino) {
@@ -33,7 +33,7 @@ impl Oracle<'_> {
             found.push(Violation::new(&code, format!("{path} has mode {:o}", attr.perm)));
         }
         let versions: Vec<&Contents> = values_in(&known.versions, from, self.window.upto).collect();
-        // Whether it was promised at all: else it may be what it was at first.
+        // Whether it was promised at all: else it may be as it was at first.
         let promised = known.versions.first().is_some_and(|&(made, _)| made <= from);
         let result = match known.kind {
             FileKind::Regular => self.regular(&attr, &versions, promised),
@@ -95,8 +95,8 @@ impl Oracle<'_> {
         }))
     }
 
-    /// What a file holds, by place: all of it, or of a long one what is not a hole both in the
-    /// image and in every version.
+    /// The contents of a file, by place: all of it, or of a long one the parts that are not holes
+    /// both in the image and in every version.
     fn held(&self, attr: &Attr, versions: &[&Contents]) -> Result<Vec<(u64, Vec<u8>)>, FsError> {
         let mut ranges = Vec::new();
         if attr.size <= WHOLE {
@@ -134,7 +134,7 @@ impl Oracle<'_> {
         Ok(held)
     }
 
-    /// Whether a byte of a file may be what it is.
+    /// Whether a byte of a file may have its value.
     fn byte_may_be(&self, at: u64, byte: u8, versions: &[&Contents], promised: bool) -> bool {
         let mut all = true;
         let mut first = None;
@@ -145,7 +145,7 @@ impl Oracle<'_> {
                 None => all = false,
             }
         }
-        // What no operation since has changed is as it was.
+        // A byte that no operation since has changed is as it was.
         if all && promised {
             return false;
         }

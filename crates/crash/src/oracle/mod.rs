@@ -1,11 +1,9 @@
-//! Whether a file system, recovered after a crash, is one that the workload may
-//! find.
+//! Whether a file system, recovered after a crash, is in a state that the discipline allows.
 //!
-//! What is durable at the time of the crash must be there: every name leads
-//! where it led at the last promise that covers it, or where an operation since
-//! then has led it; a file holds what it held, or what was written since. Of a
-//! file that nothing was done to since, that is exactly what it held. A file that
-//! was promised and has been renamed since has one of its names.
+//! Durable state at the time of the crash must be there: every name leads where it led at the last
+//! promise that covers it, or where an operation since then has led it; a file has the contents it
+//! had, or those written since. A file without operations since has exactly its promised contents.
+//! A file that was promised and has been renamed since has one of its names.
 
 mod contents;
 mod window;
@@ -19,13 +17,12 @@ use seekless_units::Ino;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-/// What a discipline promises beyond what was made durable.
+/// Promises of a discipline beyond durability.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Promises {
-    /// Nothing that is in use is marked as free. Where that is not promised
-    /// bitmaps are made anew.
+    /// No inode or block in use is marked as free. Where that is not promised bitmaps are rebuilt.
     pub order: bool,
-    /// A file never shows what was never written to it.
+    /// A file never shows bytes that were not written to it.
     pub contents: bool,
     /// A directory that was being given another name has just one of the two, since
     /// a full repair decided between them.
@@ -33,8 +30,8 @@ pub struct Promises {
 }
 
 impl Promises {
-    /// What a discipline promises. `async` promises the least, and is held to
-    /// what soft updates are: so the search shows that it can see.
+    /// The promises of a discipline. `async` promises the least, and is held to those of soft
+    /// updates: so the search shows that it can see.
     #[must_use]
     pub const fn of(discipline: Discipline) -> Self {
         let normal = matches!(discipline, Discipline::Normal);
@@ -46,9 +43,9 @@ impl Promises {
 /// Something that may not be.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Violation {
-    /// What kind of thing, by a name that does not change between versions.
+    /// Its kind, by a name that does not change between versions.
     pub code: String,
-    /// What, for people.
+    /// A description, for people.
     pub what: String,
 }
 
@@ -84,8 +81,8 @@ struct Oracle<'a> {
     directories: BTreeSet<Ino>,
 }
 
-/// Compares a recovered file system with a workload's history. Without inodes, whose
-/// numbers are those of the history, files are known by what they hold.
+/// Compares a recovered file system with a workload's history. Without inodes, whose numbers are
+/// those of the history, files are identified by their contents.
 #[must_use]
 pub fn judge(
     history: &History,
@@ -134,7 +131,7 @@ impl Oracle<'_> {
         if !self.directories.insert(ino) {
             return;
         }
-        // As they stand, in their order: a name may be there twice.
+        // In the order of the directory: a name may be there twice.
         let mut entries: Vec<(Vec<u8>, Ino)> = Vec::new();
         let listed = self.image.read_dir(ino, 0, &mut |entry| {
             entries.push((entry.name.to_vec(), entry.ino));
@@ -162,7 +159,7 @@ impl Oracle<'_> {
         }
     }
 
-    /// What a name may lead to.
+    /// The files that a name may lead to.
     fn choices(&self, name: &Name) -> Vec<Option<FileId>> {
         let Some(values) = self.history.names.get(name) else { return vec![None] };
         let from = self.window.of_name(name);
@@ -212,8 +209,8 @@ impl Oracle<'_> {
             self.add(&code, what);
             return;
         }
-        // An inode may have been used again, and under the same name: what is
-        // there has to be one of them, and what that one holds.
+        // An inode may have been used again, and under the same name: the file here has to be one
+        // of them, with the contents of that one.
         let as_each: Vec<Self> = files.iter().map(|&file| self.as_file(file, ino)).collect();
         let Some(least) = as_each.iter().map(|oracle| oracle.found.len()).min() else { return };
         if least > self.found.len() && self.is_emptied(name, ino) {
@@ -229,8 +226,7 @@ impl Oracle<'_> {
         (self.found, self.reached, self.directories) = (best.found, best.reached, best.directories);
     }
 
-    /// What is found if an inode is to be a file of the history, with all that
-    /// is below it.
+    /// The violations if an inode is to be a file of the history, with all that is below it.
     fn as_file(&self, file: FileId, ino: Ino) -> Self {
         let mut with = self.clone();
         with.reached.insert(file);
@@ -251,8 +247,8 @@ impl Oracle<'_> {
             && since.any(|deed| deed.passing.third.contains(&name.0))
     }
 
-    /// Whether a name is one of two that a file had for a while, and has lost to the other
-    /// what it held.
+    /// Whether a name is one of two that a file had for a while, and has lost its contents to the
+    /// other.
     fn is_emptied(&self, name: &Name, ino: Ino) -> bool {
         let is_empty = |attr: seekless_fs::Attr| attr.kind == FileKind::Regular && attr.size == 0;
         let mut since = self.renamed_since();

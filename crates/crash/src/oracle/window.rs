@@ -1,11 +1,10 @@
-//! What is durable at the time of a crash, and what may have happened since.
+//! The state durable at the time of a crash, and the operations that may have changed it since.
 
 use crate::history::{FileId, History, Moment, Name, Scope};
 use seekless_fs::FileKind;
 use std::collections::BTreeMap;
 
-/// What is durable since a point of the log: of each thing, the latest moment
-/// that was promised.
+/// Promises kept at a point of the log: of each file and name, the latest moment that was promised.
 #[derive(Clone, Debug, Default)]
 pub struct Promised {
     all: Moment,
@@ -14,7 +13,7 @@ pub struct Promised {
 }
 
 impl Promised {
-    /// What is durable when the log has `steps` steps, all of them on the disk.
+    /// The promises kept when the log has `steps` steps, all of them on the disk.
     #[must_use]
     pub fn at(history: &History, steps: usize) -> Self {
         let mut promised = Self::default();
@@ -74,13 +73,13 @@ impl<'a> Window<'a> {
         self.promised.all
     }
 
-    /// Since when what a name leads to is durable.
+    /// Since when the target of a name is durable.
     #[must_use]
     pub fn of_name(&self, name: &Name) -> Moment {
         self.promised.names.get(name).copied().unwrap_or(0).max(self.promised.all)
     }
 
-    /// Since when what a file holds is durable.
+    /// Since when the contents of a file are durable.
     #[must_use]
     pub fn of_contents(&self, file: FileId) -> Moment {
         self.promised.files.get(&file).copied().unwrap_or(0).max(self.promised.all)

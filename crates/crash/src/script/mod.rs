@@ -20,17 +20,17 @@ pub use parse::{ScriptError, parse};
 
 use std::fmt;
 
-/// An operation, and where it stands.
+/// An operation, and its line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Line {
-    /// Its line in the text, from 1; 0 for one that nobody wrote.
+    /// Its line in the text, from 1; 0 for one that is of no text.
     pub number: u32,
-    /// What is done.
+    /// The operation.
     pub op: Op,
 }
 
 impl Line {
-    /// A line that nobody wrote.
+    /// A generated line, of no text.
     #[must_use]
     pub const fn made(op: Op) -> Self {
         Self { number: 0, op }
@@ -40,11 +40,11 @@ impl Line {
 /// A workload.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Script {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// What is done before anything is recorded; it is on the disk.
+    /// Operations done before recording; their results are on the disk.
     pub setup: Vec<Line>,
-    /// What is done while writes are recorded.
+    /// Operations done while writes are recorded.
     pub body: Vec<Line>,
 }
 

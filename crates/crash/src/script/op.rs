@@ -58,7 +58,7 @@ pub enum Op {
     Unlink(Path),
     /// Removes an empty directory.
     Rmdir(Path),
-    /// Renames; what has the new name goes.
+    /// Renames; an existing file of the new name goes.
     Rename(Path, Path),
     /// Lets two names change places.
     Exchange(Path, Path),
@@ -70,7 +70,7 @@ pub enum Op {
     Truncate(Option<Path>, u64),
     /// Allocates a range that reads as zeros, and lengthens the file to its end.
     Fallocate(Option<Path>, u64, u64),
-    /// Sets an extended attribute to a value of so many bytes.
+    /// Sets an extended attribute to a value of this length.
     SetXattr(Option<Path>, String, u64),
     /// Removes an extended attribute.
     RemoveXattr(Option<Path>, String),
@@ -78,16 +78,16 @@ pub enum Op {
     Fsync(Option<Path>),
     /// Makes everything durable.
     Sync,
-    /// Lets so many seconds pass, in which the syncer does its work.
+    /// Lets this many seconds pass, in which the syncer works.
     Pass(u32),
-    /// Writes some of what may be written, drawn from a seed.
+    /// Writes some of the writable blocks, drawn from a seed.
     Writeback(u64),
     /// Puts a mark into the log.
     Checkpoint(String),
 }
 
 impl Op {
-    /// What it is called.
+    /// Its name.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {

@@ -21,11 +21,11 @@ pub struct ScriptError {
     pub script: String,
     /// From 1.
     pub line: u32,
-    /// What is wrong with it.
+    /// The error.
     pub what: String,
 }
 
-/// The operations, for those who mistype one.
+/// The operations, for errors.
 const NAMES: &str = "open, close, mkdir, link, symlink, unlink, rmdir, rename, exchange, write, append, truncate, \
                      fallocate, setxattr, removexattr, fsync, sync, pass, writeback, checkpoint, begin";
 

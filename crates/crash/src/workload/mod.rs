@@ -1,10 +1,10 @@
 //! Built-in workloads: every operation by itself, and all pairs of them with
 //! nothing, an fsync or a sync between.
 //!
-//! The shape is that of CrashMonkey's ACE (Mohan et al., "Finding Crash-Consistency
-//! Bugs with Bounded Black-Box Crash Testing", OSDI 2018): few operations on few
-//! files, with the second operation on what the first one has touched where it
-//! can be, since what goes wrong goes wrong between operations on the same things.
+//! The shape is that of CrashMonkey's ACE (Mohan et al., "Finding Crash-Consistency Bugs with
+//! Bounded Black-Box Crash Testing", OSDI 2018): few operations on few files, with the second
+//! operation on the files of the first one where possible, since bugs show between operations on
+//! the same files.
 
 mod names;
 mod random;
@@ -15,7 +15,7 @@ pub use single::Single;
 use crate::script::{Line, Op, Path, Script, ScriptError, parse};
 use names::Names;
 
-/// What stands between the operations of a pair.
+/// The step between the operations of a pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Between {
     Nothing,
@@ -23,8 +23,7 @@ enum Between {
     Sync,
 }
 
-/// The image that all built-in workloads begin with. What lies in `U` none of
-/// them touches.
+/// The image that all built-in workloads begin with. None of them touches the files in `U`.
 const SETUP: &str = "\
 mkdir A
 mkdir B
@@ -48,19 +47,19 @@ sync
 unlink stale
 ";
 
-/// What is done besides where names lead to inodes.
+/// Further setup where names lead to inodes.
 const LINKS: &str = "\
 link U/one U/two
 symlink one/of/them U/soft
 ";
 
-/// What is done besides where files have attributes.
+/// Further setup where files have attributes.
 const ATTRIBUTES: &str = "\
 setxattr A/foo user.old 100
 setxattr U/one user.kept 60
 ";
 
-/// What a format has, so that workloads do not ask for anything else.
+/// A format's features, so that workloads use no others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Features {
     /// Files have extended attributes.
@@ -70,7 +69,7 @@ pub struct Features {
     pub inodes: bool,
 }
 
-/// What formats with inodes have, with or without extended attributes.
+/// The features of formats with inodes, with or without extended attributes.
 impl From<bool> for Features {
     fn from(xattrs: bool) -> Self {
         Self { xattrs, inodes: true }
@@ -98,7 +97,7 @@ fn operations(has: Features) -> impl Iterator<Item = Single> + Clone {
 /// Every operation by itself.
 ///
 /// # Errors
-/// None: what is built in can be read.
+/// None: built-in scripts are valid.
 pub fn singles(has: impl Into<Features>) -> Result<Vec<Script>, ScriptError> {
     let has = has.into();
     let setup = setup(has)?;
@@ -113,7 +112,7 @@ pub fn singles(has: impl Into<Features>) -> Result<Vec<Script>, ScriptError> {
 /// All pairs of operations, with nothing, an fsync or a sync between.
 ///
 /// # Errors
-/// None: what is built in can be read.
+/// None: built-in scripts are valid.
 pub fn pairs(has: impl Into<Features>) -> Result<Vec<Script>, ScriptError> {
     let has = has.into();
     let setup = setup(has)?;
@@ -128,7 +127,7 @@ pub fn pairs(has: impl Into<Features>) -> Result<Vec<Script>, ScriptError> {
     Ok(scripts)
 }
 
-/// What sequences drawn from a seed are made of.
+/// The operations of sequences drawn from a seed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Drawn {
     /// All operations: `random:N`.
@@ -155,7 +154,7 @@ impl Drawn {
 /// name of each says how it is made again.
 ///
 /// # Errors
-/// None: what is built in can be read.
+/// None: built-in scripts are valid.
 pub fn random(
     drawn: Drawn,
     most: u32,
@@ -170,7 +169,7 @@ pub fn random(
 /// One of the sequences of [`random`], by its number.
 ///
 /// # Errors
-/// None: what is built in can be read.
+/// None: built-in scripts are valid.
 pub fn random_one(
     drawn: Drawn,
     most: u32,

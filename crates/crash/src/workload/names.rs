@@ -12,7 +12,7 @@ pub(super) struct Names {
     /// Symbolic links and directories with something in them, which no other
     /// operation works on.
     links: BTreeSet<&'static str>,
-    /// What the format has.
+    /// The format's features.
     pub(super) has: Features,
 }
 

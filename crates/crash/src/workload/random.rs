@@ -1,5 +1,5 @@
-//! Sequences of operations drawn at random, on a handful of names: what nobody
-//! thought of when the pairs were chosen.
+//! Sequences of operations drawn at random, on a handful of names: cases not thought of when the
+//! pairs were chosen.
 //!
 //! A sequence is a function of its seed and its number. It goes along with a
 //! small model of the tree, so that each operation can be done when it comes.
@@ -25,9 +25,9 @@ const PLACES: [u64; 12] =
     [0, 1000, 4096, 5000, 12_288, 45_056, 49_152, 53_248, 60_000, 77_000, 90_112, 120_000];
 /// Past a full indirect block, whatever the width of its numbers.
 const FAR: u64 = 4_300_000;
-/// Of so many sequences of [`Kinds::All`] one is wide: its operations are those of all kinds,
-/// and names go and come back in directories that were made in it. The others are what they
-/// were before there were such.
+/// One in so many sequences of [`Kinds::All`] is wide: its operations are those of all kinds, and
+/// names go and come back in directories that were made in it. The others are unchanged since
+/// before there were wide ones.
 const WIDE_ONES: u64 = 5;
 /// Bytes of the longest names, which some wide sequences have.
 const WIDEST: usize = 255;
@@ -35,14 +35,14 @@ const WIDEST: usize = 255;
 const DEPTH: usize = 4;
 /// The same for sequences of [`Kinds::Moves`] and wide ones.
 const DEEP: usize = 8;
-/// Names of so many bytes, and how many of them a directory is given: more than twelve blocks
-/// of 1,024 bytes, and of 4,096.
+/// Length of such names, and how many of them a directory is given: more than twelve blocks of
+/// 1,024 bytes, and of 4,096.
 const LONGEST: usize = 250;
 const MANY: [u64; 2] = [60, 210];
-/// How often an operation is drawn again that cannot be done.
+/// How often an operation that cannot be done is drawn again.
 const TRIES: u32 = 200;
 
-/// What sequences are made of.
+/// The operations of sequences.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kinds {
     /// All operations alike.
@@ -54,7 +54,7 @@ pub(super) enum Kinds {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Of so many bytes.
+    /// Its length in bytes.
     File(u64),
     Directory,
     Symlink,
@@ -68,7 +68,7 @@ struct Sequence {
     tree: BTreeMap<String, Kind>,
     has: Features,
     ops: Vec<Op>,
-    /// What was touched last.
+    /// The file touched last.
     object: String,
     /// The file that is held open, which may have lost its name.
     open: Option<u64>,
@@ -200,7 +200,7 @@ impl Sequence {
         !self.tree.keys().any(|path| path.starts_with(&below))
     }
 
-    /// What stands between two changes: mostly nothing.
+    /// The step between two changes: mostly none.
     fn between(&mut self) {
         let op = match self.below(16) {
             0 => Op::Sync,
@@ -383,7 +383,7 @@ impl Sequence {
         self.ops.push(Op::Unlink(path(&name)));
         self.tree.remove(&name);
         self.gone.push(name.clone());
-        // What loses a name is often given it again.
+        // A file that loses a name is often given it again.
         if self.below(2) == 0 {
             self.ops.extend([Op::Open(path(&name)), Op::Write(None, 0, 1500), Op::Close]);
             self.open = None;

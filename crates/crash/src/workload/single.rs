@@ -74,8 +74,7 @@ pub enum Single {
     ReplaceOpen,
 }
 
-/// Files that an operation takes if it can: what another may have made or
-/// touched comes first.
+/// Files that an operation takes if it can: those that another may have made or touched come first.
 const FILES: [&str; 6] = ["A/new", "B/link", "B/foo", "A/foo", "B/bar", "A/file"];
 
 impl Single {
@@ -154,7 +153,7 @@ impl Single {
         }
     }
 
-    /// What it does, for people.
+    /// Its description, for people.
     #[must_use]
     pub const fn about(self) -> &'static str {
         match self {
@@ -195,7 +194,7 @@ impl Single {
         }
     }
 
-    /// What is done, and what it was done to.
+    /// Its operations, and the file they are done to.
     pub(super) fn lines(self, names: &mut Names) -> (Vec<Op>, Path) {
         let mut ops = Vec::new();
         let object = match self {
@@ -278,7 +277,7 @@ impl Single {
     fn directories(self, names: &mut Names, ops: &mut Vec<Op>) -> Path {
         match self {
             Self::Fill => {
-                // In the root, the directories of which lie in groups of their own.
+                // In the root, whose directories lie in groups of their own.
                 let dir = names.new_dir(&["full", "fuller", "fullest"]);
                 let file = path(&format!("{dir}/file"));
                 ops.extend([
@@ -310,8 +309,8 @@ impl Single {
                 dir
             }
             Self::Outgrow => {
-                // Two names to a unit of 512 bytes. What the disk has of each half of them
-                // differs: names that it has, and that it has not, stand in what moves.
+                // Two names to a unit of 512 bytes. The disk's state of each half of them differs:
+                // names that are on the disk, and names that are not, are in the units that move.
                 let dir = names.new_dir(&["long", "longer", "longest"]);
                 let name = |n: usize| path(&format!("{dir}/{n:0>200}"));
                 ops.push(Op::Mkdir(dir.clone()));
@@ -319,7 +318,7 @@ impl Single {
                     ops.extend([Op::Open(name(n)), Op::Write(None, 0, 300), Op::Close]);
                     match n {
                         1 => ops.push(Op::Sync),
-                        // What is behind the directory's last block is in use.
+                        // The block behind the directory's last one is in use.
                         5 => ops.extend([Op::Unlink(name(0)), Op::Rename(name(3), name(20))]),
                         9 => ops.extend([Op::Unlink(name(4)), Op::Unlink(name(1))]),
                         _ => {}

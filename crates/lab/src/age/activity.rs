@@ -1,4 +1,4 @@
-//! Activities: what is done in one go, planned in steps.
+//! Activities: sets of steps planned together.
 
 use super::distribution::{Counts, exponential};
 use super::op::{Contents, DirId, FileId};
@@ -7,7 +7,7 @@ use super::profile::Written;
 use super::stream::Stream;
 use seekless_units::Nanos;
 
-/// A step of an activity. What it works on is pinned: it does not die meanwhile.
+/// A step of an activity. Its files and directories are pinned: they do not die meanwhile.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
     MakeDir(DirId),
@@ -27,7 +27,7 @@ pub(super) enum Step {
     Delete(FileId),
 }
 
-/// What is planned.
+/// An entry of the queue of planned actions.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Planned {
     Do(Step),
@@ -35,14 +35,14 @@ pub(super) enum Planned {
     Settle(Entity),
 }
 
-/// No file, no tree and no burst takes more than 1 part in so many of the space:
-/// else the fullness could not be held, nor memory be bounded.
+/// No file, tree or burst takes more than this part (1 in 200) of the space: else neither the
+/// fullness nor the memory would be bounded.
 const MOST_SHARE: u64 = 200;
 /// Names of a file: fewer than any format allows that has links.
 const MOST_NAMES: u32 = 1000;
 
 impl Stream {
-    /// Plans what is done next.
+    /// Plans the next activity.
     pub(super) fn plan(&mut self) {
         if let Some((class, root)) = self.gatherings.pop_front() {
             return self.gather(class, root);
@@ -99,8 +99,8 @@ impl Stream {
         self.chance.below(u64::from(roots)) as u32
     }
 
-    /// Bytes of a file that is cut, at most: what it gives back at once counts to how far the
-    /// fullness may fall, besides a file that dies.
+    /// The most bytes that one truncation removes: these are freed at once and count towards the
+    /// allowed drop in fullness, besides a file that dies.
     fn most_cut(&self) -> u64 {
         (self.most_bytes() / 4).max(2)
     }
@@ -160,7 +160,7 @@ impl Stream {
         let written = self.profile.classes[class].written;
         let pieces = match written {
             Written::Appended => u64::from(fate.left) + 1,
-            // What is cut anywhere and gets a piece is two pieces long, on average.
+            // A truncated file that receives a piece is two pieces long on average.
             Written::Truncated => 2,
             _ => 1,
         };
@@ -305,7 +305,7 @@ impl Stream {
         self.queue.push_back(Planned::Settle(Entity::Tree(id)));
     }
 
-    /// One more directory of a tree, each of which has up to `fan_out` in it.
+    /// Adds a directory to a tree, each of which has up to `fan_out` in it.
     fn plan_branch(&mut self, id: TreeId, base: DirId, fan_out: usize) {
         let dirs = &self.people.trees[id.0].dirs;
         let number = dirs.len();
@@ -321,7 +321,7 @@ impl Stream {
         self.then(Step::MakeDir(dir));
     }
 
-    /// Plans what has fallen due for a file or a tree.
+    /// Plans the event that is due for a file or a tree.
     fn due(&mut self, entity: Entity) {
         self.people.pin(entity);
         let fate = self.people.fate(entity);

@@ -1,5 +1,5 @@
-//! What a profile leaves to chance: sizes, spans of virtual time, counts. Each
-//! knows what is right when it is read, so that an error has its line.
+//! The random quantities of a profile: sizes, spans of virtual time, counts. Each checks its own
+//! values while it is parsed, so that an error has its line.
 
 use seekless_model::random::Random;
 use seekless_units::{ByteLen, Nanos, parse_size};
@@ -67,8 +67,7 @@ fn number(value: f64, most: f64) -> Result<f64, String> {
 /// A span of virtual time as profiles write it.
 ///
 /// # Errors
-/// What to show, for a text without a number, without a unit, or of more than
-/// a century.
+/// A message for the user if the text has no number, no unit, or exceeds a century.
 pub fn parse_span(text: &str) -> Result<Nanos, String> {
     let bad = || format!("'{text}' is not a valid duration (try 5ms, 90s, 15min, 6h, 30d, 2w, 1y)");
     let split = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(bad)?;
@@ -171,7 +170,7 @@ impl Sizes {
 fn between(points: &[(f64, f64)], share: f64) -> f64 {
     let after = points.partition_point(|point| point.1 < share);
     let Some(&(high, to)) = points.get(after) else { return 1.0 };
-    // What lies in front of the first point begins with one byte.
+    // The segment before the first point begins at one byte.
     let (low, from) = after.checked_sub(1).map_or((1.0, 0.0), |before| points[before]);
     let part = if to > from { (share - from) / (to - from) } else { 1.0 };
     low * (high / low).powf(part)
@@ -213,7 +212,7 @@ impl Spans {
         (!forever).then_some(span)
     }
 
-    /// The span that half of what does not last for ever lasts.
+    /// The median lifetime of the entities that do not live for ever.
     pub(super) fn median(&self) -> Nanos {
         nanos(self.median)
     }

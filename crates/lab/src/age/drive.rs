@@ -1,5 +1,4 @@
-//! The run: operations from the stream to the file system, and what is seen on
-//! the way.
+//! The run: passes operations from the stream to the file system and takes samples.
 
 use super::AgeError;
 use super::op::{FileId, Op};
@@ -13,18 +12,17 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-/// What a run is to do.
+/// Parameters of a run.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Settings {
     /// How many operations.
     pub ops: u64,
-    /// How full the file system shall be, of what users may take: more than 0,
-    /// less than 1.
+    /// Target fullness, as a share of the space available to users: more than 0, less than 1.
     pub fullness: f64,
-    /// What everything is drawn from.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// How often it is looked how things are, over the run; 1 at least. A run
-    /// that is ended early has up to twice as many looks.
+    /// Number of samples over the run; 1 at least. A run that is ended early has up to twice as
+    /// many.
     pub samples: u32,
 }
 
@@ -35,7 +33,7 @@ pub struct Sample {
     pub operations: u64,
     /// Virtual days so far.
     pub days: f64,
-    /// The part that is taken of what users may take.
+    /// The used share of the space available to users.
     pub fullness: f64,
     /// Files that are there.
     pub files: u64,
@@ -51,7 +49,7 @@ pub struct Sample {
     pub directory_spread: Option<u64>,
 }
 
-/// What was done, by kind.
+/// Operations done, by kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Tally {
     /// Files made.
@@ -88,15 +86,15 @@ pub enum End {
     Done,
     /// It was told to stop.
     Interrupted,
-    /// There was no room for what came next, and nothing left to remove.
+    /// There was no room for the next operation, and nothing left to remove.
     NoRoom,
 }
 
-/// What a run gave.
+/// Result of a run.
 pub struct Aged {
-    /// How things were, from the beginning to the end.
+    /// Samples, from the beginning to the end.
     pub samples: Vec<Sample>,
-    /// What was done.
+    /// Operations done.
     pub tally: Tally,
     /// Operations after which the target was reached; `None` if it was not.
     pub reached: Option<u64>,
@@ -104,7 +102,7 @@ pub struct Aged {
     pub held: Option<(f64, f64)>,
     /// Why it ended.
     pub end: End,
-    /// What the stream believes to be there.
+    /// The stream, with the files that it expects to exist.
     pub stream: Stream,
 }
 
@@ -208,8 +206,8 @@ impl Run<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Does an operation; where there is no room for it others go first. False
-    /// when nobody is left to go.
+    /// Does an operation; where there is no room for it others go first. False when nothing is left
+    /// to remove.
     fn perform(&mut self, op: &Op) -> Result<bool, AgeError> {
         loop {
             match self.subject.apply(op)? {
@@ -240,7 +238,7 @@ impl Run<'_> {
         self.count_one()
     }
 
-    /// Writes down what an operation has changed.
+    /// Records the changes of an operation.
     fn note(&mut self, op: &Op) -> Result<(), AgeError> {
         self.stream.done();
         self.tally.count(op);
@@ -257,7 +255,7 @@ impl Run<'_> {
         self.count_one()
     }
 
-    /// One operation more; what the file system tells now.
+    /// Counts an operation and passes the file system's current room to the stream.
     fn count_one(&mut self) -> Result<(), AgeError> {
         self.done += 1;
         let room = self.subject.room()?;

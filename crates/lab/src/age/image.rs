@@ -82,8 +82,8 @@ impl<'a> ImageSubject<'a> {
         let ino = self.live.make(dir, place.name.as_bytes(), NewFile::Regular, OWNER)?.ino;
         put(&mut self.files, file.0, Some(ino));
         self.write(ino, ByteLen::ZERO, len, contents).inspect_err(|_| {
-            // What is half written is no file. Should this fail too, the next
-            // operation says why.
+            // A partly written file is removed. Should this fail too, the next operation reports
+            // why.
             let _ = self.live.unlink(dir, place.name.as_bytes());
         })
     }
@@ -115,8 +115,8 @@ impl<'a> ImageSubject<'a> {
         while at < end {
             let part = &mut self.buffer[..(end - at).min(PIECE) as usize];
             contents.fill(ByteLen::new(at), part);
-            // Of what is being freed there may be enough for the rest: the next
-            // call waits for that, or says that there is not.
+            // Blocks whose freeing is pending may suffice for the rest: the next call waits for
+            // them, or returns an error if they do not.
             at += self.live.write(ino, ByteLen::new(at), part)? as u64;
         }
         Ok(())

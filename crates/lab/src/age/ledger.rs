@@ -2,7 +2,7 @@
 
 use seekless_units::ByteLen;
 
-/// What a file system tells of its space, as `df` shows it.
+/// The free space that a file system reports, as `df` shows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Room {
     /// Bytes that are taken.
@@ -16,7 +16,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// The part of what users may take that is taken, as `df` has it.
+    /// The used part of the space available to users, as `df` has it.
     #[must_use]
     pub fn fullness(&self) -> f64 {
         let (used, all) = (self.used.get(), self.used.get() + self.available.get());
@@ -24,11 +24,9 @@ impl Room {
     }
 }
 
-/// Where the space told of is looked at, when what is told depends on the
-/// moment: after so many operations.
+/// Operations between two comparisons with the reported space, if that depends on the moment.
 const LOOK_EVERY: u64 = 1024;
-/// How far own account and what is told may differ then: 1 part in so many of
-/// the space.
+/// Allowed difference of own account and reported space then: 1 part in so many of the space.
 const DRIFT: u64 = 400;
 
 /// The account of a run.
@@ -40,7 +38,7 @@ pub(super) struct Ledger {
     unit: u64,
     used: u64,
     free_inodes: Option<u64>,
-    /// What is told is the same in each run, and so may be relied on.
+    /// The reported space is the same in each run, and so may be relied on.
     exact: bool,
     told: u64,
 }
@@ -64,7 +62,7 @@ impl Ledger {
         self.usable
     }
 
-    /// Whether so many bytes and inodes more are within the target.
+    /// Whether this many bytes and inodes more are within the target.
     pub(super) fn fits(&self, bytes: u64, inodes: u64) -> bool {
         let inodes = self.free_inodes.is_none_or(|free| free >= inodes);
         inodes && self.used + self.rounded(bytes) <= self.target
@@ -75,7 +73,7 @@ impl Ledger {
         self.used + self.usable / 200 >= self.target
     }
 
-    /// The space that so many bytes of a file take.
+    /// The space that a file of this length takes.
     pub(super) fn rounded(&self, bytes: u64) -> u64 {
         bytes.div_ceil(self.unit).saturating_mul(self.unit)
     }
@@ -97,9 +95,9 @@ impl Ledger {
         if made { self.grown(0, unit) } else { self.gone(unit) }
     }
 
-    /// What the file system tells after an operation. Where that depends on what
-    /// the kernel has done in the meantime it must not decide over each file:
-    /// own account is brought nearer now and then, in large steps.
+    /// Takes the space that the file system reports after an operation. Where that depends on the
+    /// kernel's background work it must not decide over each file: own account is corrected now and
+    /// then, in large steps.
     pub(super) fn told(&mut self, room: &Room) {
         self.free_inodes = room.free_inodes;
         self.told += 1;

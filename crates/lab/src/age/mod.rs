@@ -1,11 +1,11 @@
-//! Ageing: a file system is used for a long time in a short one, so that what is
-//! measured on it is measured on one that has lived.
+//! Ageing: uses a file system for a long virtual time, so that measurements on it are those of an
+//! aged one.
 //!
-//! - [`profile`]: which files come and go, as a file says it; [`distribution`]:
-//!   what it leaves to chance
+//! - [`profile`]: the classes of files that come and go, as a file specifies them;
+//!   [`distribution`]: its random quantities
 //! - [`stream`]: operations as a function of profile, seed and room
 //! - [`op`]: the operations, and the bytes that they write
-//! - [`subject`]: what they are done to: [`image`] or [`mounted`] file systems
+//! - [`subject`]: the file systems that are aged: [`image`] or [`mounted`] ones
 //! - [`score`]: how well files lie
 //! - [`drive`]: the run
 

@@ -1,5 +1,5 @@
-//! A file system of the kernel's that is aged through its calls, with real
-//! data. Nothing sleeps: virtual time only decides what follows what.
+//! A file system of the kernel's that is aged through system calls, with real data. Nothing sleeps:
+//! virtual time only decides the order of operations.
 
 use super::ledger::Room;
 use super::op::{Contents, DirId, FileId, Op, Place};
@@ -14,24 +14,24 @@ use std::path::{Path, PathBuf};
 /// Most bytes of one write, as copying programs have it.
 const PIECE: u64 = 128 << 10;
 
-/// What has to be asked of the running kernel.
+/// Queries to the running kernel.
 pub trait Kernel {
     /// How much room there is (statvfs).
     ///
     /// # Errors
-    /// What the system says.
+    /// Errors of the system call.
     fn room(&mut self) -> Result<Room, FsError>;
 
-    /// Has everything written, so that it has its place.
+    /// Writes everything back, so that all blocks are allocated.
     ///
     /// # Errors
-    /// What the system says.
+    /// Errors of the system call.
     fn settle(&mut self) -> Result<(), FsError>;
 
-    /// Where a file's contents lie, in order; `None` where that cannot be told.
+    /// A file's extents, in order; `None` where the file system cannot report them.
     ///
     /// # Errors
-    /// What the system says.
+    /// Errors of the system call.
     fn runs(&mut self, path: &Path) -> Result<Option<Vec<ByteRun>>, FsError>;
 }
 
@@ -74,8 +74,8 @@ impl<K: Kernel> MountedSubject<K> {
     fn create(&mut self, path: &Path, len: ByteLen, contents: Contents) -> io::Result<()> {
         let mut file = File::create_new(path)?;
         self.write(&mut file, ByteLen::ZERO, len, contents).inspect_err(|_| {
-            // What is half written is no file. Should this fail too, the next
-            // operation says why.
+            // A partly written file is removed. Should this fail too, the next operation reports
+            // why.
             let _ = fs::remove_file(path);
         })
     }
@@ -165,7 +165,7 @@ impl<K: Kernel> Subject for MountedSubject<K> {
             Ok(()) => Ok(Applied::Done),
             Err(error) => match error.kind() {
                 ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Ok(Applied::Full),
-                // What Linux says for a file system that has no links (link(2)).
+                // The errors of Linux for a file system without hard links (link(2)).
                 ErrorKind::PermissionDenied | ErrorKind::Unsupported
                     if matches!(op, Op::Link { .. }) =>
                 {

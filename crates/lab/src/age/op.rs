@@ -26,7 +26,7 @@ pub struct Place {
     pub name: String,
 }
 
-/// What is to be done. An operation is done whole, or not at all.
+/// An operation. It is done whole, or not at all.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Op {
     /// Makes a directory.
@@ -51,7 +51,7 @@ pub enum Op {
         place: Place,
         /// How much is written.
         len: ByteLen,
-        /// What is written.
+        /// The bytes written.
         contents: Contents,
     },
     /// Writes on behind a file's end.
@@ -64,7 +64,7 @@ pub enum Op {
         at: ByteLen,
         /// How much is written.
         len: ByteLen,
-        /// What is written.
+        /// The bytes written.
         contents: Contents,
     },
     /// Cuts a file.
@@ -116,7 +116,7 @@ pub enum Op {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Contents(u64);
 
-/// The golden ratio's fraction: what SplitMix64 steps by.
+/// The golden ratio's fraction: the increment of SplitMix64.
 const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// The mixer of SplitMix64 (Steele, Lea, Flood 2014).

@@ -1,5 +1,5 @@
-//! What lives on a file system that is aged: files, directories, trees of both,
-//! and when something is due for them. Memory is bounded by what is there.
+//! The population of a file system that is aged: files, directories, trees of both, and when an
+//! event is due for them. Memory is bounded by the number of live entities.
 
 use super::op::{Contents, DirId, FileId, Place};
 use seekless_units::Nanos;
@@ -10,17 +10,17 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct TreeId(pub(super) usize);
 
-/// What lives and dies as one.
+/// A unit that lives and dies as one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Entity {
     File(FileId),
     Tree(TreeId),
 }
 
-/// A moment; what comes later at the same time is later.
+/// A moment; of events at the same time, those entered later come later.
 pub(super) type When = (Nanos, u64);
 
-/// What is due when.
+/// Due events, sorted by moment.
 #[derive(Debug, Default)]
 pub(super) struct Agenda {
     entries: BTreeMap<When, Entity>,
@@ -71,7 +71,7 @@ pub(super) enum Stage {
 #[derive(Clone, Debug)]
 pub(super) struct File {
     pub(super) class: usize,
-    /// Its name's number: what takes its place by a rename has the same.
+    /// Its name's number: a file that replaces it by a rename has the same.
     pub(super) number: u64,
     pub(super) contents: Contents,
     pub(super) stage: Stage,
@@ -80,7 +80,7 @@ pub(super) struct File {
     pub(super) root: u32,
     /// Zero until it is made.
     pub(super) len: u64,
-    /// What it will be made with, and then each piece that is appended.
+    /// Its length when it is made, and that of each piece appended later.
     pub(super) piece: u64,
     /// Names that it has besides the first.
     pub(super) links: u32,
@@ -182,7 +182,7 @@ impl Population {
         self.events.strike(event);
     }
 
-    /// What is due for it is entered.
+    /// Enters the next events of an entity.
     pub(super) fn settle(&mut self, entity: Entity, now: Nanos) {
         let fate = *self.fate(entity);
         let never = Nanos::new(u64::MAX);

@@ -1,6 +1,5 @@
-//! What a profile says: which classes of files live on a file system, how large
-//! they are, how long they live, how they are written, where they lie. The
-//! format is in docs/ageing.md.
+//! A profile: which classes of files live on a file system, how large they are, how long they live,
+//! how they are written, where they lie. The format is in docs/ageing.md.
 
 mod text;
 
@@ -19,18 +18,18 @@ const PROFILES: &[(&str, &str)] = &[
     ("server", include_str!("../../profiles/server.toml")),
 ];
 
-/// What is done to a file system over time.
+/// The use of a file system over time.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Profile {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// What it stands for, in a line.
+    /// The use it stands for, in a line.
     pub summary: String,
     /// Where its figures come from.
     pub sources: Vec<String>,
     /// Virtual time from one operation to the next of an activity.
     pub pace: Span,
-    /// Virtual time between activities: the mean of what is left to chance.
+    /// Virtual time between activities: the mean of a random span.
     pub rest: Span,
     /// The classes of files.
     pub classes: Vec<Class>,
@@ -39,7 +38,7 @@ pub struct Profile {
 /// Files that are alike.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Class {
-    /// What it is called; names of files begin with it.
+    /// Its name; names of files begin with it.
     pub name: String,
     /// How often an activity makes files of it, beside the other classes.
     pub weight: f64,
@@ -104,7 +103,7 @@ pub struct Directory {
 }
 
 impl Profile {
-    /// What the text of a file says; `file` is its name for errors.
+    /// Parses the text of a file; `file` is its name for errors.
     ///
     /// # Errors
     /// [`SpecError::Invalid`], with line and key.
@@ -174,8 +173,8 @@ mod tests {
         }
     }
 
-    /// A profile of two classes with more lines in the first and its directory,
-    /// and another second name; what is wrong with it.
+    /// The error of a profile of two classes, with more lines in the first and its directory, and
+    /// another name of the second.
     fn fault(class: &str, directory: &str, second: &str) -> String {
         let text = format!(
             "name = 'x'\nsummary = 'x'\npace = '1ms'\nrest = '1s'\n\n[[class]]\nname = 'a'\n\

@@ -1,4 +1,4 @@
-//! When it is looked how things are.
+//! The times at which samples are taken.
 
 use super::drive::Settings;
 
@@ -20,7 +20,7 @@ pub(super) struct Schedule {
 impl Schedule {
     pub(super) fn new(settings: &Settings) -> Self {
         let (ops, samples) = (settings.ops.max(1), u64::from(settings.samples.max(1)));
-        // Who wants but one disturbs a mounted file system as little as may be.
+        // A single sample must disturb a mounted file system as little as possible.
         let wanted = if samples > 1 { (ops / samples).div_ceil(MOST_BETWEEN) } else { 1 };
         let finer = wanted.next_power_of_two();
         let (ops, samples) = (u128::from(ops), u128::from(samples));
@@ -48,8 +48,7 @@ impl Schedule {
 mod tests {
     use super::*;
 
-    /// Looks of a run that is ended after so many operations; and how many there
-    /// were at most.
+    /// Samples of a run that is ended after `end` operations; and their number at most.
     fn looks(ops: u64, samples: u32, end: u64) -> (Vec<u64>, usize) {
         let settings = Settings { ops, fullness: 0.8, seed: 1, samples };
         let mut schedule = Schedule::new(&settings);
@@ -85,7 +84,7 @@ mod tests {
                 (kept.windows(2).map(gap).min().unwrap(), kept.windows(2).map(gap).max().unwrap());
             assert!(widest - least <= 1 && end - kept[kept.len() - 1] <= widest);
         }
-        // Who asks for one gets one.
+        // If one sample is wanted, one is taken.
         assert_eq!(looks(1_000_000, 1, 999_999).0, [0]);
     }
 }

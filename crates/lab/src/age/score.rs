@@ -57,7 +57,7 @@ pub struct Score {
 }
 
 impl Score {
-    /// A file lies so now; `None` when it is gone, or nobody knows.
+    /// Sets a file's present layout; `None` when it is gone, or its layout is not known.
     pub fn set(&mut self, file: FileId, layout: Option<FileLayout>) {
         if file.0 >= self.layouts.len() {
             self.layouts.resize(file.0 + 1, None);

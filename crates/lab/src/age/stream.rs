@@ -1,10 +1,10 @@
-//! The stream of operations: a function of profile, seed and what the file
-//! system tells of its space.
+//! The stream of operations: a function of profile, seed and the space that the file system
+//! reports.
 //!
-//! Activities follow each other: what has fallen due is done first (a log grows,
-//! a package is upgraded), and else new files are born, of a class that is drawn
-//! by weight. Below the target nothing dies; what would not fit makes room for
-//! itself first, by the death of what would have died next.
+//! Activities follow each other: those that are due go first (a log grows, a package is upgraded),
+//! and else new files are born, of a class that is drawn by weight. Below the target nothing dies;
+//! a file that would not fit makes room first, by the death of the entity that would have died
+//! next.
 
 use super::activity::{Planned, Step};
 use super::ledger::{Ledger, Room};
@@ -28,7 +28,7 @@ pub struct Expected {
     pub name: u32,
 }
 
-/// The generator. It holds what it believes to be there, and what it plans.
+/// The generator. It contains the expected population and the planned actions.
 pub struct Stream {
     pub(super) profile: Profile,
     pub(super) seed: u64,
@@ -36,10 +36,10 @@ pub struct Stream {
     pub(super) ledger: Ledger,
     pub(super) people: Population,
     pub(super) now: Nanos,
-    /// What is planned, in order; and who goes before anything else happens.
+    /// Planned actions, in order; and removals, which go before all of them.
     pub(super) queue: VecDeque<Planned>,
     funeral: VecDeque<Step>,
-    /// What was given and is not done yet, the latest last.
+    /// Steps given out and not done yet, the latest last.
     begun: Vec<Step>,
     /// Files made so far.
     pub(super) made: u64,
@@ -51,8 +51,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// A stream for a file system with so much room. `exact` says that what it
-    /// tells of its space is the same in each run.
+    /// A stream for a file system with this room. `exact`: it reports the same space in each run.
     #[must_use]
     pub fn new(profile: Profile, seed: u64, fullness: f64, room: &Room, exact: bool) -> Self {
         Self {
@@ -119,14 +118,13 @@ impl Stream {
         all
     }
 
-    /// What the file system tells after an operation.
+    /// Takes the space that the file system reports after an operation.
     pub fn told(&mut self, room: &Room) {
         self.ledger.told(room);
     }
 
-    /// What is to be done next, which [`Stream::done`] is told of when it is;
-    /// `None` when what is planned does not fit and nothing is left that could
-    /// go.
+    /// The next operation; call [`Stream::done`] when it is done. `None` when the planned one does
+    /// not fit and nothing is left that could be removed.
     pub fn next_op(&mut self) -> Option<Op> {
         loop {
             if let Some(op) = self.next_death() {
@@ -149,7 +147,7 @@ impl Stream {
         }
     }
 
-    /// Lets what would die next die now; false when there is nobody.
+    /// Removes the entity that would die next; false when there is none.
     pub fn evict(&mut self) -> bool {
         let Some((when, entity)) = self.people.deaths.first() else { return false };
         let dead = self.bury(entity);
@@ -166,13 +164,13 @@ impl Stream {
         Some(self.begin(step))
     }
 
-    /// The operation that was given last, and not told of yet, cannot be done on such a file
-    /// system: it never will have been.
+    /// The last operation given out, and not reported yet, is not supported by the file system: it
+    /// is forgotten.
     pub fn left_out(&mut self) {
         self.begun.pop();
     }
 
-    /// The operation that was given last, and not told of yet, is done.
+    /// The last operation given out, and not reported yet, is done.
     pub fn done(&mut self) {
         let Some(step) = self.begun.pop() else { return };
         match step {
@@ -254,8 +252,8 @@ impl Stream {
         let name = match stage {
             Stage::Final => format!("{class}-{number:x}"),
             Stage::Temporary => format!(".{class}-{number:x}.new"),
-            // Maildirs have a colon; of what is used for it where it is not allowed
-            // (FAT), the semicolon is the most frequent.
+            // Maildirs have a colon; where it is not allowed (FAT), the semicolon is its most
+            // frequent substitute.
             Stage::Read => format!("{class}-{number:x};2,S"),
         };
         Place { dir, name }
@@ -270,7 +268,7 @@ impl Stream {
         place
     }
 
-    /// What is to be done to the file system for a step.
+    /// The operation of a step.
     fn begin(&mut self, step: Step) -> Op {
         self.now = self.now.saturating_add(self.profile.pace.0.get());
         self.begun.push(step);
@@ -317,7 +315,7 @@ impl Stream {
         self.look_for_gathering(key, count);
     }
 
-    /// A class of which there are too many files in a root is gathered.
+    /// Begins a gathering where a root has too many files of a class.
     fn look_for_gathering(&mut self, (class, root): (usize, u32), count: u32) {
         let name = &self.profile.classes[class].name;
         let gathers = |other: &super::profile::Class| {

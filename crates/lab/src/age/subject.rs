@@ -1,4 +1,4 @@
-//! What is aged.
+//! File systems that are aged.
 
 use super::ledger::Room;
 use super::op::{FileId, Op};
@@ -6,7 +6,7 @@ use super::score::FileLayout;
 use seekless_fs::FsError;
 use seekless_units::Nanos;
 
-/// What became of an operation.
+/// Result of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Applied {
     /// It is done.
@@ -22,35 +22,35 @@ pub trait Subject {
     /// Does an operation.
     ///
     /// # Errors
-    /// Whatever stands in its way but a want of room.
+    /// Any failure but lack of space.
     fn apply(&mut self, op: &Op) -> Result<Applied, FsError>;
 
     /// Lets virtual time go on to a moment.
     ///
     /// # Errors
-    /// [`FsError::Device`] when what falls due then cannot be written.
+    /// [`FsError::Device`] when a write that falls due then fails.
     fn advance(&mut self, to: Nanos) -> Result<(), FsError>;
 
     /// How much room there is.
     ///
     /// # Errors
-    /// What the system says.
+    /// Errors of the system call.
     fn room(&mut self) -> Result<Room, FsError>;
 
-    /// Whether what it tells is the same in each run, and costs nothing: room is
+    /// Whether reported space and layouts are the same in each run, and cost nothing: then room is
     /// relied on, and layouts are asked for after each operation.
     fn is_exact(&self) -> bool;
 
     /// Sees to it that layouts are known.
     ///
     /// # Errors
-    /// What the system says.
+    /// Errors of the system call.
     fn settle(&mut self) -> Result<(), FsError>;
 
-    /// How a file lies; `None` when it has no blocks, or that cannot be told.
+    /// A file's layout; `None` when it has no blocks, or that cannot be told.
     ///
     /// # Errors
-    /// What the system says.
+    /// Errors of the system call.
     fn layout(&mut self, file: FileId) -> Result<Option<FileLayout>, FsError>;
 }
 

@@ -1,8 +1,7 @@
-//! What is done on a mounted file system: packages are installed as dpkg does it,
-//! reinstalled as apt-get does it, and a tree is copied file by file.
+//! Operations on a mounted file system: packages are installed as dpkg does it, reinstalled as
+//! apt-get does it, and a tree is copied file by file.
 //!
-//! Contents do not matter to where things lie: files are as long as they should
-//! be, and full of zeros that are written.
+//! Contents do not affect placement: files have their full length, and are written with zeros.
 
 use super::system::{Entry, Package, System};
 use seekless_fs::FsError;
@@ -19,19 +18,18 @@ const PIECE: u64 = 128 << 10;
 /// Packages that are reinstalled by one command, as fsopt's `age.sh` does it.
 pub const BATCH: usize = 5;
 
-/// What dpkg calls a file until all of a package are unpacked.
+/// The suffix dpkg gives files until all of a package are unpacked.
 const NEW: &str = ".dpkg-new";
 
-/// What dpkg knows of all packages: written anew for each.
+/// dpkg's status file of all packages: rewritten for each.
 const STATUS: &str = "/var/lib/dpkg/status";
 const STATUS_LEN: u64 = 300 << 10;
 const LOG: &str = "/var/log/dpkg.log";
 const LOG_LINES: u64 = 1 << 10;
 const ARCHIVES: &str = "/var/cache/apt/archives";
 
-/// Which packages each command reinstalls, by their place in the system: so many
-/// that each is reinstalled `mean` times on average. What was made on the machine
-/// is not.
+/// Which packages each command reinstalls, by their place in the system: so many that each is
+/// reinstalled `mean` times on average. Files made on the machine are not reinstalled.
 #[must_use]
 pub fn reinstallations(system: &System, mean: f64, seed: u64) -> Vec<Vec<usize>> {
     let packages = &system.packages;
@@ -113,9 +111,8 @@ impl<S: FnMut() -> io::Result<()>> Hand<S> {
         self.settle()
     }
 
-    /// Unpacks a package as dpkg does: files get names that nobody looks for, are
-    /// written back, and then renamed over the old ones (`tarobject`,
-    /// `tar_deferred_extract`).
+    /// Unpacks a package as dpkg does: files get temporary names, are written back, and then
+    /// renamed over the old ones (`tarobject`, `tar_deferred_extract`).
     fn unpack(&mut self, package: &Package) -> Result<(), FsError> {
         let mut unpacked = Vec::new();
         for entry in &package.entries {
@@ -161,7 +158,7 @@ impl<S: FnMut() -> io::Result<()>> Hand<S> {
         for package in packages {
             let partial = archives.join("partial").join(&package.name);
             let name = archives.join(format!("{}.deb", package.name));
-            // apt-get does not ask for what it has, and an old version is cleaned away.
+            // apt-get does not fetch archives that it has, and an old version is cleaned away.
             if_there(fs::remove_file(&name)).map_err(|error| failed(&name, error))?;
             self.create(&partial, (package.bytes() as f64 * archive) as u64)?;
             fs::rename(&partial, &name).map_err(|error| failed(&name, error))?;
@@ -186,8 +183,8 @@ impl<S: FnMut() -> io::Result<()>> Hand<S> {
         noted.map_err(|error| failed(&log, error))
     }
 
-    /// Makes all that is below another root, in the order given: paths from that
-    /// root, directories before what is in them.
+    /// Copies the tree below another root, in the order given: paths from that root, directories
+    /// before their entries.
     ///
     /// # Errors
     /// [`FsError::Io`], as when the file system is full.
@@ -232,7 +229,7 @@ fn make_parent(path: &Path) -> Result<(), FsError> {
     path.parent().map_or(Ok(()), make_dir)
 }
 
-/// A symlink, in place of what is there.
+/// A symlink, in place of an existing entry.
 fn make_symlink(target: &str, new: &Path, path: &Path) -> Result<(), FsError> {
     make_parent(path)?;
     let made = if_there(fs::remove_file(new))

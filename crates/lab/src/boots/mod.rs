@@ -1,16 +1,16 @@
-//! What ageing costs a boot, and what orders of files give back: Mikaelsson's
-//! experiment of 2012, on file systems of the running kernel.
+//! The cost of ageing for a boot, and the gain of orders of files: Mikaelsson's experiment of 2012,
+//! on file systems of the running kernel.
 //!
 //! A Debian system is installed package by package, then aged by reinstalling
-//! packages in random order. It is created anew in two orders, and laid out by
-//! seekless; on each a recorded boot is done again, with the pauses of the
-//! recording, on a modelled disk in virtual time. Whoever calls this mounts file
-//! systems and disks; here are what is done on them and what came out.
+//! packages in random order. It is copied in two orders, and laid out by seekless; on each a
+//! recorded boot is done again, with the pauses of the recording, on a modelled disk in virtual
+//! time. The caller mounts file systems and disks; this module has the operations on them and their
+//! results.
 //!
 //! - [`system`]: packages and their files
 //! - [`hand`]: installing, reinstalling and copying them
 //! - [`order`]: in which order they are copied
-//! - [`outcome`]: what the boots took, beside what was published
+//! - [`outcome`]: the times of boots, beside the published ones
 
 pub mod hand;
 pub mod order;
@@ -23,26 +23,26 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fmt;
 
-/// What an experiment's file calls this kind.
+/// The name of this kind in an experiment's file.
 pub const KIND: &str = "boots";
 
-/// What the file of a boot experiment says.
+/// The file of a boot experiment.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BootExperiment {
-    /// What it is called; results carry it.
+    /// Its name; results carry it.
     #[serde(deserialize_with = "quantity::name")]
     pub name: String,
     /// That it is of this kind.
     pub kind: Kind,
-    /// What it shows, in a line.
+    /// Its purpose, in a line.
     pub summary: String,
     /// Where the published figures come from.
     #[serde(default)]
     pub sources: Vec<String>,
     /// The system that is installed: `debian-12`, or the path of a file.
     pub system: String,
-    /// What a boot reads: `debian-12`, or the path of a trace.
+    /// The reads of a boot: `debian-12`, or the path of a trace.
     pub trace: String,
     /// Seeds of the order in which packages are reinstalled; a run of each.
     pub seeds: Vec<u64>,
@@ -56,7 +56,7 @@ pub struct BootExperiment {
     /// Machines it is run on.
     #[serde(rename = "machine")]
     pub machines: Vec<BootMachine>,
-    /// What others measured.
+    /// Published measurements.
     #[serde(default)]
     pub published: Vec<PublishedBoot>,
 }
@@ -73,7 +73,7 @@ pub enum Kind {
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BootMachine {
-    /// What it is called.
+    /// Its name.
     #[serde(deserialize_with = "quantity::name")]
     pub name: String,
     /// The file system.
@@ -119,12 +119,12 @@ pub enum State {
     ReaddirOrder,
     /// The aged system copied in the order in which the boot reads the files.
     ProfileOrder,
-    /// The aged image laid out anew by seekless for the boot; ext4 only.
+    /// The aged image, re-laid out by seekless for the boot; ext4 only.
     Optimized,
 }
 
 impl State {
-    /// What files and tables call it.
+    /// Its name in files and tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -143,7 +143,7 @@ impl fmt::Display for State {
     }
 }
 
-/// What somebody measured of a state.
+/// Published measurement of a state.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PublishedBoot {
@@ -161,7 +161,7 @@ impl BootExperiment {
     /// Reads a file; `file` is its name in errors.
     ///
     /// # Errors
-    /// [`SpecError`] with the place of what is wrong.
+    /// [`SpecError`] with the place of the error.
     pub fn parse(text: &str, file: &str) -> Result<Self, SpecError> {
         let read: Self =
             toml::from_str(text).map_err(|error| SpecError::syntax(&error, text, file))?;
@@ -178,8 +178,7 @@ impl BootExperiment {
         read.is_ok_and(|table| table.get("kind").and_then(|kind| kind.as_str()) == Some(KIND))
     }
 
-    /// A hash over what it is made of: its text, its system and its trace, and the
-    /// drives it names.
+    /// A hash over its inputs: its text, its system and its trace, and the drives it names.
     #[must_use]
     pub fn digest(&self, parts: [&[u8]; 3]) -> String {
         let mut hash = Sha256::new();
@@ -193,7 +192,7 @@ impl BootExperiment {
         hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// What no single value shows to be wrong.
+    /// Errors that no single value shows.
     fn fault(&self) -> Option<(&'static str, String)> {
         let missing = |key| Some((key, "there must be one at least".into()));
         if self.seeds.is_empty() {

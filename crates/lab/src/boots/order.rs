@@ -1,13 +1,13 @@
-//! In which order files are made anew.
+//! The orders in which files are copied.
 
 use seekless_fs::FsError;
 use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// All that is below a directory, as fsopt's copy meets it: of each directory first
-/// its directories, then its files, both as readdir gives them; then what is in
-/// these directories. Paths are from the root.
+/// All paths below a directory, in the order of fsopt's copy: of each directory first its
+/// directories, then its files, both as readdir gives them; then the entries of these directories.
+/// Paths are from the root.
 ///
 /// # Errors
 /// [`FsError::Io`].
@@ -36,8 +36,8 @@ fn descend(root: &Path, below: &Path, found: &mut Vec<PathBuf>) -> Result<(), Fs
     dirs.iter().try_for_each(|dir| descend(root, dir, found))
 }
 
-/// The same paths, those first that are in a list, as they are first in it, each
-/// after the directories it lies in. What of the list is not there is passed over.
+/// The same paths, those in a list first, by their first place in it, each after the directories it
+/// lies in. Listed paths that do not exist are passed over.
 #[must_use]
 pub fn listed_first(all: &[PathBuf], list: impl IntoIterator<Item = PathBuf>) -> Vec<PathBuf> {
     let there: HashSet<&Path> = all.iter().map(PathBuf::as_path).collect();

@@ -1,4 +1,4 @@
-//! What boots took, and how that compares with what was published.
+//! Times of boots, compared with published ones.
 
 use super::{BootExperiment, BootMachine, PublishedBoot, State};
 use serde::{Deserialize, Serialize};
@@ -33,7 +33,7 @@ impl fmt::Display for BootId {
 pub struct Boot {
     /// The experiment's name.
     pub experiment: String,
-    /// What the experiment said, as a hash.
+    /// A hash of the experiment's inputs.
     pub digest: String,
     /// The version that measured it.
     pub version: String,
@@ -85,7 +85,7 @@ pub fn wanted(experiment: &BootExperiment, only: &[String]) -> Vec<BootId> {
 }
 
 impl BootId {
-    /// Whether it is what somebody calls a machine, a state, or both.
+    /// Whether it answers to the name of a machine, a state, or both.
     fn is(&self, name: &str) -> bool {
         let whole = self.label();
         name.split('/')
@@ -112,9 +112,9 @@ pub struct BootCell {
     pub boots: usize,
     /// The shortest, the median and the longest, in seconds.
     pub boot_s: [f64; 3],
-    /// The median of what they waited for the disk, in seconds.
+    /// The median of their waits for the disk, in seconds.
     pub io_s: f64,
-    /// The same as a share of what the aged system waited on this machine.
+    /// The same as a share of the aged system's wait on this machine.
     pub io_of_aged: Option<f64>,
     /// Medians of requests, seeks and bytes.
     pub reads: u64,
@@ -124,9 +124,9 @@ pub struct BootCell {
     pub seek_bytes: u64,
     /// Bytes read.
     pub read_bytes: u64,
-    /// What others measured of the state, on the first machine.
+    /// Published measurement of the state, on the first machine.
     pub published: Option<PublishedBoot>,
-    /// What they measured of reading, as a share of the aged system's.
+    /// Published waits for reads, as a share of the aged system's.
     pub published_io_of_aged: Option<f64>,
 }
 
@@ -146,7 +146,7 @@ impl Boot {
     }
 }
 
-/// The states of which there are boots, in the experiment's order.
+/// The states with boots, in the experiment's order.
 #[must_use]
 pub fn cells(experiment: &BootExperiment, boots: &[Boot]) -> Vec<BootCell> {
     let mut cells: Vec<BootCell> = Vec::new();

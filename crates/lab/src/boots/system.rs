@@ -1,10 +1,9 @@
-//! A system as packages and their files: what is where, and how long, without
-//! contents.
+//! A system as packages and their files: paths and lengths, without contents.
 //!
 //! A file begins with the line `# seekless system 1`; each further line is one of
 //! these, its fields separated by tabs, paths from the root:
 //!
-//! - `p NAME`: a package begins; `-` for what was made on the machine
+//! - `p NAME`: a package begins; `-` for files made on the machine
 //! - `d PATH`: a directory
 //! - `f PATH LENGTH`: a regular file and its bytes
 //! - `h PATH OTHER`: another name of a file before it
@@ -22,12 +21,12 @@ pub struct System {
     pub packages: Vec<Package>,
 }
 
-/// What is installed at once.
+/// A package, installed at once.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Package {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// What it has, as its archive has it.
+    /// Its entries, in the order of its archive.
     pub entries: Vec<Entry>,
 }
 
@@ -44,19 +43,19 @@ pub enum Entry {
     Symlink(String, String),
 }
 
-/// The package of what was made on the machine.
+/// The package of the files made on the machine.
 pub const LOCAL: &str = "-";
 
 /// The longest file that such a system may have.
 const LONGEST: u64 = 1 << 40;
 
-/// What a line of a system's file does not say.
+/// An error in a line of a system's file.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("line {line}: {why}")]
 pub struct SystemError {
     /// Which line, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// The error.
     pub why: &'static str,
 }
 

@@ -37,8 +37,8 @@ impl Write for Numbered {
     }
 }
 
-/// A log for each of so many drives. Of several, all write to the one that is given,
-/// and each line says by which.
+/// A log for each drive. Several drives write to the one that is given, and each line names its
+/// drive.
 pub(crate) fn shared(log: Option<Log>, drives: u32) -> Vec<Option<Log>> {
     if drives == 1 {
         return vec![log];

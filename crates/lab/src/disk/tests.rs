@@ -1,4 +1,4 @@
-//! What a disk must do with requests.
+//! Tests of a disk's requests.
 
 use super::*;
 use seekless_model::preset;
@@ -86,7 +86,7 @@ fn the_picture_has_what_the_log_has_and_where() {
     assert!(left.iter().all(|bin| bin.counts == [0; 3]));
 }
 
-/// Where so many bytes find room, and no more.
+/// A writer with room for this many bytes.
 struct Room(usize);
 
 impl Write for Room {
@@ -186,7 +186,7 @@ fn who_waits_for_a_write_waits_until_it_has_completed() {
     assert_eq!(clock.now(), now, "it is over");
 }
 
-/// What is done while time is stopped is asked for when a process comes to it.
+/// Steps done while time is stopped are requested when a process comes to them.
 #[test]
 fn a_write_that_is_written_down_completes_after_it_was_asked_for() {
     let (disk, clock) = disk(100);

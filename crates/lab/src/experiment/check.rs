@@ -1,4 +1,4 @@
-//! What is wrong with a file beyond what single values say of themselves.
+//! Errors of a file that no single value shows.
 
 mod format;
 
@@ -87,7 +87,7 @@ fn named_twice<'a>(key: &'static str, names: impl Iterator<Item = &'a str>) -> O
 }
 
 impl Experiment {
-    /// What is wrong with a file as it was read, its sweeps not expanded.
+    /// The error of a file as it was read, its sweeps not expanded.
     pub(super) fn fault(&self) -> Option<Fault> {
         let policies: Vec<&str> = self.policies.iter().map(|policy| &*policy.0).collect();
         distinct("policies", &policies, ToString::to_string)
@@ -117,8 +117,7 @@ impl Experiment {
         })
     }
 
-    /// What is wrong with it when sweeps are expanded: `swept` are the systems
-    /// of each table.
+    /// Its error when sweeps are expanded: `swept` are the systems of each table.
     pub(super) fn fault_of_swept(&self, swept: &[Vec<System>]) -> Option<Fault> {
         let mut known = HashSet::new();
         each("system", swept, |systems| {
@@ -133,7 +132,7 @@ impl Experiment {
         })
     }
 
-    /// What is wrong with the whole, its sweeps expanded.
+    /// The error of the whole, its sweeps expanded.
     pub(super) fn fault_of_whole(&self) -> Option<Fault> {
         let runs = plan::count(self);
         let many = || Fault::of("seeds", format!("{runs} runs, more than {}", plan::MOST_RUNS));
@@ -157,7 +156,7 @@ impl Experiment {
         })
     }
 
-    /// What does not go together of systems, workloads and policies.
+    /// Combinations of systems, workloads and policies that are not allowed.
     fn fault_of_pairs(&self) -> Option<Fault> {
         let lists = || each("workload", &self.workloads, |workload| self.fault_of_lists(workload));
         let volumes = || {
@@ -201,7 +200,7 @@ impl Experiment {
         Some(Fault::at("except", at, format!("nothing is published of '{}'", except[at])))
     }
 
-    /// A workload that needs what the format of one of its systems lacks.
+    /// A workload that needs a feature that the format of one of its systems lacks.
     fn fault_of_formats(&self) -> Option<Fault> {
         each("workload", &self.workloads, |workload| {
             workload.systems_of(self).find_map(|system| {
@@ -211,7 +210,7 @@ impl Experiment {
                     let message = format!("needs device nodes, which FAT lacks: {}", lacks());
                     return Some(Fault::of("kind", message));
                 }
-                // What the maker refuses is told elsewhere.
+                // The maker's own errors are reported elsewhere.
                 let has_journal = Making::of(&system.format).ok()?.has_journal();
                 let mut disciplines = workload.disciplines_of(self).iter().map(|one| one.0);
                 let misfit = disciplines.find(|d| d.journal_mode().is_some() != has_journal)?;
@@ -228,7 +227,7 @@ impl Experiment {
         })
     }
 
-    /// What a workload picks of systems and policies that there are not.
+    /// Systems and policies of a workload's lists that do not exist.
     fn fault_of_lists(&self, workload: &Workload) -> Option<Fault> {
         let twice = |key, list: Option<Vec<&str>>| distinct(key, &list?, ToString::to_string);
         let names = workload.systems.as_ref().map(|list| list.iter().map(|s| &**s).collect());
@@ -377,7 +376,7 @@ impl System {
             .or_else(sweep)
     }
 
-    /// What the maker of file systems and the drive say.
+    /// Errors of the maker of file systems and of the drive.
     fn fault_of_volume(&self) -> Option<Fault> {
         let swept = self.swept.iter().any(|(key, _)| key == "size");
         let size = |message| match swept {

@@ -1,4 +1,4 @@
-//! Where in a file something stands that is wrong.
+//! The place of an error in a file.
 
 use seekless_model::SpecError;
 use toml::de::{DeTable, DeValue};
@@ -11,14 +11,14 @@ enum Step {
     At(usize),
 }
 
-/// What is wrong with a value, and the way to it.
+/// The error of a value, and the path to it.
 pub(super) struct Fault {
     way: Vec<Step>,
     message: String,
 }
 
 impl Fault {
-    /// A fault of a key's value; what it lies in is said after.
+    /// A fault of a key's value; the enclosing tables are added later.
     pub(super) fn of(key: &'static str, message: impl Into<String>) -> Self {
         Self { way: vec![Step::Key(key)], message: message.into() }
     }

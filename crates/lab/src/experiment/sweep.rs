@@ -1,4 +1,4 @@
-//! Systems that differ in a few values, told once.
+//! Systems that differ in a few values, written once.
 
 use super::System;
 use crate::quantity::Size;
@@ -13,7 +13,7 @@ pub struct Sweep {
     /// Lengths of the volume.
     #[serde(default)]
     pub size: Vec<Size>,
-    /// What files are expected to be long.
+    /// Expected lengths of files.
     #[serde(default)]
     pub avgfilesize: Vec<Size>,
     /// How many files are expected in a directory.

@@ -1,11 +1,11 @@
-//! Reading as FreeBSD's kernels ask for it (`cluster_read` of `vfs_cluster.c`, 2005): a call
-//! brings in the whole blocks that it still needs in one request, as far as they lie in a
-//! row; a file's last block, if it is not full, comes by itself; and a file that is read in
-//! order is read ahead, by as many blocks as it was called for, eight at most, and on from
-//! there what goes into one request.
+//! Reading as FreeBSD's kernels do it (`cluster_read` of `vfs_cluster.c`, 2005): a call reads the
+//! whole blocks that it still needs in one request, as far as they are contiguous; a file's last
+//! block, if it is not full, is read by itself; and a file that is read in order is read ahead, by
+//! as many blocks as it was called for, eight at most, and from there on by the blocks that fit in
+//! one request.
 //!
-//! What is read ahead is asked for at once and is waited for here, too: the drive has
-//! nothing else to do, and the processor only what it takes to copy a block.
+//! Read-ahead is requested at once and waited for here, too: the drive has nothing else to do, and
+//! the processor only the copying of a block.
 
 use super::Machine;
 use seekless_fs::FsError;
@@ -117,7 +117,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Reads blocks, but no further than what one level of the map names.
+    /// Reads blocks, but no further than one level of the map reaches.
     fn bring(&mut self, reading: &mut Reading, first: u64, count: u64) -> Result<(), FsError> {
         let Reading { ino, len, block, .. } = *reading;
         let (mut from, to) = (first * block, ((first + count) * block).min(len));

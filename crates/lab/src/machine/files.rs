@@ -5,8 +5,8 @@ use crate::experiment::{Format, FormatKind};
 use seekless_fs::FsError;
 use seekless_units::{ByteLen, Ino};
 
-/// Kernels look no further for what lies in a row than one level of a map reaches
-/// (`ufs_bmaparray` in `ufs_bmap.c`).
+/// Kernels look for contiguous blocks no further than one level of a map reaches (`ufs_bmaparray`
+/// in `ufs_bmap.c`).
 pub(super) fn direct(format: &Format) -> u64 {
     const BLOCKS: u64 = 12;
     let block = format.block.map_or(0, |block| block.0.get());

@@ -27,11 +27,11 @@ pub(crate) enum Making {
 }
 
 impl Making {
-    /// What a format says.
+    /// The options of a format.
     ///
     /// # Errors
-    /// [`FsError::Invalid`] for what the maker refuses, and for keys that the format
-    /// does not have or lacks.
+    /// [`FsError::Invalid`] for options that the maker refuses, and for keys that the format does
+    /// not have or lacks.
     pub(crate) fn of(format: &Format) -> Result<Self, FsError> {
         if format.kind.is_ext() {
             let options = ext_options(format)?;
@@ -62,7 +62,7 @@ impl Making {
     /// Makes the volume on a device that reads as zeros.
     ///
     /// # Errors
-    /// What the maker and the device say.
+    /// Errors of the maker and the device.
     pub(crate) fn make(&self, device: &dyn BlockDevice) -> Result<(), FsError> {
         match self {
             Self::Ffs(options) => seekless_ffs::make(device, options).map(drop),

@@ -7,25 +7,25 @@ use crate::seekplot::{PlotId, SeekPlot};
 use seekless_device::Clock;
 use seekless_units::Nanos;
 
-/// How far everything has come; differences are what a phase took.
+/// Counters at a moment; differences are the costs of a phase.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
     /// Virtual time.
     pub now: Nanos,
     /// The processor's share of it.
     pub cpu: Nanos,
-    /// What the drives were asked.
+    /// The drives' requests.
     pub tally: Tally,
-    /// What the caches counted.
+    /// The caches' counters.
     pub cache: CacheTally,
 }
 
 /// A phase that has begun.
 #[derive(Clone, Copy, Debug)]
 pub struct Begun {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
-    /// How things stood then.
+    /// The counters at its beginning.
     pub before: Reading,
     plot: PlotId,
     volume: usize,
@@ -55,12 +55,12 @@ impl Machine {
         Begun { name, before: self.reading(), plot, volume: self.at }
     }
 
-    /// What is asked from now on is not in a phase's picture.
+    /// Leaves later requests out of the phase's plot.
     pub fn end_phase(&self, begun: &Begun) {
         self.volumes[begun.volume].disk.end_plot(begun.plot);
     }
 
-    /// The picture of a phase, when all its requests are done.
+    /// The plot of a phase, when all its requests are done.
     #[must_use]
     pub fn picture(&self, begun: &Begun) -> SeekPlot {
         self.volumes[begun.volume].disk.take_plot(begun.plot)

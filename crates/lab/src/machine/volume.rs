@@ -13,7 +13,7 @@ use seekless_fs::operate::Operate;
 use seekless_units::{Ino, Nanos};
 use std::sync::Arc;
 
-/// What BSD's kernels write later whatever the mount says: `ffs_alloc.c` and `ffs_update` end
+/// Roles that BSD's kernels write later whatever the mount says: `ffs_alloc.c` and `ffs_update` end
 /// in `bdwrite`.
 const LATE_IN_BSD: [Role; 6] = [
     Role::InodeBitmapSet,
@@ -24,10 +24,10 @@ const LATE_IN_BSD: [Role; 6] = [
     Role::Summary,
 ];
 
-/// What BSD's kernels write later when contents move (`ffs_balloc.c`).
+/// Roles that BSD's kernels write later when contents move (`ffs_balloc.c`).
 const MOVES: [Role; 2] = [Role::DataMove, Role::PointerMove];
 
-/// What FreeBSD's ext2fs waited for under `async` too: `ext2_lookup.c` and `ext2_balloc.c` of
+/// Roles that FreeBSD's ext2fs waited for under `async` too: `ext2_lookup.c` and `ext2_balloc.c` of
 /// 2005 end in `bwrite`.
 const AT_ONCE_IN_EXT2FS: [Role; 6] = [
     Role::DirectoryInit,
@@ -118,7 +118,7 @@ impl Volume {
         self.live.root()
     }
 
-    /// What its caches counted.
+    /// Its caches' counters.
     pub(super) fn tally(&self) -> CacheTally {
         self.past.with(self.live.counters())
     }

@@ -18,9 +18,9 @@ struct Child {
     len: u64,
 }
 
-/// Directories in any of those before, down to a depth, and files in any of them; each
-/// directory is followed by what lies in it, by name. Three of five files are called `.c`,
-/// one `.h`, and one nothing.
+/// Directories in any of those before, down to a depth, and files in any of them; each directory is
+/// followed by its entries, by name. Three of five files are called `.c`, one `.h`, and one has no
+/// suffix.
 pub(super) fn walked(directories: u32, files: u32, bytes: u64, seed: u64) -> Vec<Entry> {
     let mut chance = Random::new(seed);
     let mut depths = vec![0];
@@ -48,7 +48,7 @@ pub(super) fn walked(directories: u32, files: u32, bytes: u64, seed: u64) -> Vec
     }
     let mut entries = Vec::new();
     let top = push(&mut entries, None, "source".into(), None);
-    // What is left of each directory on the way, the last one first.
+    // The remaining entries of each directory on the way, the last one first.
     let mut way = vec![(top, std::mem::take(&mut inside[0]).into_iter())];
     while let Some((parent, left)) = way.last_mut() {
         let parent = *parent;
@@ -83,7 +83,7 @@ mod tests {
         let lens: Vec<u64> = entries.iter().filter_map(|e| e.len).map(ByteLen::get).collect();
         assert_eq!((entries.len(), lens.len()), (2870, 2700));
         assert_eq!(lens.iter().sum::<u64>(), 34_000_000);
-        // What lies in a directory comes before what lies beside it.
+        // A directory's entries come before its siblings.
         for pair in entries.windows(2) {
             let [before, entry] = pair else { panic!("two") };
             let parent = entry.parent.unwrap();

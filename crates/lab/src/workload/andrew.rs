@@ -1,7 +1,7 @@
 //! The Andrew benchmark: a program's source is copied, looked at, read and
-//! compiled (Howard et al., *Scale and Performance in a Distributed File
-//! System*, 1988). It is a shell script: nearly every file takes a program of
-//! its own, which is what most of its time goes into.
+//! compiled (Howard et al., *Scale and Performance in a Distributed File System*, 1988). It is a
+//! shell script: nearly every file takes a program of its own, and most of its time goes into
+//! these.
 
 use super::process::{Process, Turn};
 use super::{Measured, parent, remove_all, settled, untar};
@@ -20,7 +20,7 @@ const OWN: usize = 5;
 const COMPILER: usize = 4;
 /// Programs that a file is searched and counted by.
 const READERS: usize = 2;
-/// An object file is so many times its source.
+/// Length of an object file, in lengths of its source.
 const OBJECT: u64 = 2;
 
 /// A tree that lies on the volume.
@@ -56,7 +56,7 @@ impl<'a> Andrew<'a> {
         }
     }
 
-    /// Removes what it has made, and begins again.
+    /// Removes its copy and objects, and begins again.
     pub(super) fn clear(&mut self, machine: &mut Machine) -> Result<(), FsError> {
         machine.run_program();
         remove_all(machine, &self.copy)?;
@@ -73,7 +73,7 @@ impl<'a> Andrew<'a> {
         Ok(())
     }
 
-    /// What a phase does for one directory or file.
+    /// The work of a phase for one directory or file.
     fn handle(&mut self, machine: &mut Machine) -> Result<(), FsError> {
         let (len, ino) = (self.copy[self.at].len, self.made[self.at]);
         match (self.phase, len) {
@@ -143,9 +143,8 @@ impl Process for Andrew<'_> {
     }
 }
 
-/// Runs it once, on a source that is on the disk but in no cache. Nothing is
-/// written between its phases but by the syncer; what is dirty at its end
-/// counts for the last of them.
+/// Runs it once, on a source that is on the disk but in no cache. Only the syncer writes between
+/// its phases; blocks dirty at its end count for the last of them.
 pub(super) fn perform(machine: &mut Machine, tree: &[Entry]) -> Result<Vec<Measured>, FsError> {
     let source = Source { entries: tree, inos: untar(machine, tree)? };
     machine.remount()?;

@@ -13,9 +13,9 @@ use seekless_units::{ByteLen, Ino};
 
 pub(super) const PHASES: [&str; 2] = ["tarcp", "tar"];
 
-/// A record of 20 blocks of 512 bytes, which `tar` reads and writes if not told otherwise.
+/// The default record of `tar`: 20 blocks of 512 bytes.
 const RECORD: u64 = 10_240;
-/// What stands in front of each file in an archive, and what contents are filled up to.
+/// The header in front of each file in an archive; contents are padded to a multiple of it.
 const HEADER: u64 = 512;
 
 /// Copies a tree; each step is a system call or two.
@@ -25,8 +25,8 @@ struct Copy {
     /// The file that is written: its length and how much of it there is.
     open: Option<(Ino, u64, u64)>,
     record: u64,
-    /// Where in the archive the reader is: what is read is written up to the end of a
-    /// record, wherever in the file that is.
+    /// Where in the archive the reader is: contents read are written up to the end of a record,
+    /// wherever in the file that is.
     place: u64,
     /// Directories whose times are still to be set, at the end.
     stamps: Vec<Ino>,
@@ -59,7 +59,7 @@ impl Copy {
         Ok(())
     }
 
-    /// Writes what the reader has of a file.
+    /// Writes the part of a file that the reader has.
     fn write(
         &mut self,
         machine: &mut Machine,

@@ -1,7 +1,7 @@
 //! A directory copied in the order in which it is listed, from volume to volume.
 //!
-//! What `cp -r` and `rm -r` of coreutils 6 did for each name, as they came: no names
-//! are sorted first.
+//! The calls of `cp -r` and `rm -r` of coreutils 6 for each name, in the order of the directory: no
+//! names are sorted first.
 
 use super::{Measured, phase};
 use crate::machine::Machine;
@@ -82,7 +82,7 @@ fn copy(
     Ok(())
 }
 
-/// `rm -rf NAME`: what is listed is looked at and removed, one after the other.
+/// `rm -rf NAME`: each listed entry is looked at and removed, one after the other.
 fn remove(machine: &mut Machine, name: &str) -> Result<(), FsError> {
     let dir: Ino = machine.find(name)?;
     for (name, ino, _) in machine.list(dir)? {

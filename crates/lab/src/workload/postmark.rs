@@ -12,7 +12,7 @@ use seekless_units::{ByteLen, Ino};
 
 pub(super) const PHASES: [&str; 1] = ["postmark"];
 
-/// Lengths of files, and of what is put behind them: its defaults.
+/// Lengths of files, and of appended pieces: its defaults.
 const LENS: (u64, u64) = (500, 10_000);
 
 /// A pool of files in use.
@@ -49,7 +49,7 @@ impl Pool {
     /// Makes all files and does all transactions; the files stay.
     ///
     /// # Errors
-    /// What the file system says.
+    /// Errors of the file system.
     pub(super) fn use_all(&mut self, machine: &mut Machine) -> Result<(), FsError> {
         while self.advance(machine)? {}
         Ok(())
@@ -110,7 +110,7 @@ impl Pool {
     }
 }
 
-/// At the end it removes what is left.
+/// At the end it removes the remaining files.
 impl Process for Pool {
     fn step(&mut self, machine: &mut Machine) -> Result<Turn, FsError> {
         if self.advance(machine)? {

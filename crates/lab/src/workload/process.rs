@@ -1,11 +1,11 @@
 //! Several processes at once, as events: each is blocked by its own requests
 //! alone, and the processor is shared in slices.
 //!
-//! What a process does in a step happens to the file system when the step
-//! begins, in no time; then its parts that take time pass one after the other,
-//! beside those of the others. A process that was blocked goes before one that
-//! computes (4.4BSD, `kern_synch.c`: who sleeps in the kernel wakes with a
-//! better priority than who runs in user mode), those that compute take turns.
+//! The changes of a step are made to the file system when the step begins, in no time; then its
+//! parts that take time pass one after the other, beside those of other processes. A process that
+//! was blocked goes before one that computes (4.4BSD, `kern_synch.c`: a process that sleeps in the
+//! kernel wakes with a better priority than one that runs in user mode), those that compute take
+//! turns.
 
 use crate::disk::Step;
 use crate::machine::Machine;
@@ -21,7 +21,7 @@ const SLICE: Nanos = Nanos::new(100_000_000);
 /// The syncer's turn comes so often.
 const SYNCER: Nanos = Nanos::new(1_000_000_000);
 
-/// What a process does after a step.
+/// The action of a process after a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Turn {
     /// It goes on.
@@ -38,7 +38,7 @@ pub(super) trait Process {
     fn step(&mut self, machine: &mut Machine) -> Result<Turn, FsError>;
 }
 
-/// The process that writes what has been dirty for long.
+/// The process that writes blocks that have been dirty for long.
 struct Syncer;
 
 impl Process for Syncer {
@@ -48,7 +48,7 @@ impl Process for Syncer {
     }
 }
 
-/// What a process waits for.
+/// The event a process waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Waits {
     /// For the processor, or it has it.
@@ -65,18 +65,18 @@ enum Waits {
     Ever,
 }
 
-/// A process, and what is left of its step.
+/// A process, and the rest of its step.
 struct Task<'a> {
     process: &'a mut dyn Process,
     steps: VecDeque<Step>,
-    /// What it does when they are over.
+    /// Its action when they are over.
     turn: Turn,
     waits: Waits,
-    /// What is left of its slice.
+    /// The rest of its slice.
     slice: Nanos,
 }
 
-/// What has the processor.
+/// The task that has the processor.
 #[derive(Clone, Copy)]
 struct Burst {
     task: usize,
@@ -139,7 +139,7 @@ impl Events<'_, '_> {
         moments.chain(burst).chain(self.machine.disk().next_done()).min()
     }
 
-    /// Wakes whom nothing holds any more, and ends the burst that is over, or that
+    /// Wakes the processes that are not blocked any more, and ends the burst that is over, or that
     /// is cut short by them.
     fn wake(&mut self) {
         let now = self.machine.now();
@@ -187,7 +187,7 @@ impl Events<'_, '_> {
         }
     }
 
-    /// Gives the processor away while it is free and somebody wants it.
+    /// Gives the free processor to ready processes.
     fn dispatch(&mut self) -> Result<(), FsError> {
         while self.burst.is_none()
             && let Some(at) = self.ready.pop_front()

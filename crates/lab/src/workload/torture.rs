@@ -63,7 +63,7 @@ impl Copies<'_> {
         Ok(())
     }
 
-    /// Removes the youngest entry: what is in a directory is younger than it.
+    /// Removes the youngest entry: entries of a directory are younger than it.
     fn remove(&mut self, machine: &mut Machine) -> Result<(), FsError> {
         self.made.pop();
         let entry = &self.source.entries[self.made.len()];
@@ -105,7 +105,7 @@ struct Walks {
     chance: Random,
 }
 
-/// What was there when its directory was read may be gone, or be something else.
+/// An entry may be gone, or be of another kind, since its directory was read.
 fn if_still_there<T: Default>(result: Result<T, FsError>) -> Result<T, FsError> {
     match result {
         Err(FsError::NotFound(_) | FsError::NotDirectory(_)) => Ok(T::default()),

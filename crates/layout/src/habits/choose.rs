@@ -1,4 +1,4 @@
-//! What to lay out next, and whether it pays.
+//! Chooses the next habit to lay out, and decides whether that pays.
 
 use super::habit::{Laid, sum_of};
 use super::{DAY, FileId, Habit, Habits, Seconds};
@@ -31,7 +31,7 @@ pub struct Round {
 }
 
 impl Round {
-    /// A look at what is due.
+    /// A round over the habits that are due.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -44,7 +44,7 @@ impl Round {
     }
 }
 
-/// What shall be laid out.
+/// A proposed layout of a habit.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Proposal {
     /// The habit's number.
@@ -59,7 +59,7 @@ pub struct Proposal {
     pub budget: u64,
 }
 
-/// What a plan would give.
+/// The expected gain of a plan.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Estimate {
     /// Seeks of a run now, on average over the samples.
@@ -70,7 +70,7 @@ pub struct Estimate {
     pub bytes: u64,
 }
 
-/// What was done.
+/// A move that was made.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Moved {
     /// When.
@@ -128,7 +128,7 @@ impl Habits {
     /// Bytes that were moved today.
     #[must_use]
     pub fn spent(&self, now: Seconds) -> u64 {
-        // Where a clock goes backwards, the day does not begin anew.
+        // Where a clock goes backwards, the day does not begin again.
         if now / DAY > self.budget.day { 0 } else { self.budget.spent }
     }
 
@@ -212,12 +212,12 @@ impl Habits {
         for (other, habit) in self.habits.iter().enumerate() {
             let Some(laid) = habit.laid.as_ref().filter(|_| other != at) else { continue };
             let weight = habit.weight(now, half_life);
-            // What fades stays as long as nobody needs its place.
+            // A fading habit's files stay as long as no other needs their place.
             if weight >= self.rules.weight / 2.0 && own < weight * TAKES {
                 protect.extend(laid.files.iter().copied());
             }
         }
-        // What it has itself is its own to move.
+        // Its own files may be moved.
         if let Some(laid) = &self.habits[at].laid {
             let own: HashSet<FileId> = laid.files.iter().copied().collect();
             protect.retain(|file| !own.contains(file));
@@ -238,7 +238,7 @@ impl Habits {
             && expected * self.rules.price as f64 >= estimate.bytes as f64
     }
 
-    /// What was moved for a proposal; `reads` is what a run read before: first block and
+    /// Records the move for a proposal; `reads` are the former reads of a run: first block and
     /// number of blocks. With `is_part`, the budget did not suffice for all of it.
     pub fn moved(
         &mut self,
@@ -282,9 +282,8 @@ impl Habits {
         }
     }
 
-    /// Counts bytes that were moved in vain, because the move ended before its time.
-    /// Whoever keeps a copy in which this was told of all that is about to be moved has
-    /// counted it even if nobody is left to tell.
+    /// Counts bytes that were moved in vain, because the move ended before its time. If the whole
+    /// move is counted in a saved copy before it begins, it is counted even after a kill.
     pub fn spent_in_vain(&mut self, now: Seconds, proposal: &Proposal, bytes: u64) {
         self.spend(now, bytes);
         let at = self.habits.iter().position(|habit| habit.number == proposal.habit);

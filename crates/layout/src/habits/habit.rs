@@ -1,4 +1,4 @@
-//! One habit: its last runs, and what was made of it.
+//! One habit: its last runs, and its layout.
 
 use super::{FileId, Seconds};
 use serde::{Deserialize, Serialize};
@@ -30,7 +30,7 @@ pub struct Habit {
     pub(super) looked: Option<(Seconds, u64)>,
 }
 
-/// What was made of a habit.
+/// The layout of a habit.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Laid {
     /// When, last.
@@ -43,7 +43,7 @@ pub struct Laid {
     pub after: f64,
     /// Bytes moved for it, in all.
     pub bytes: u64,
-    /// What a run read before it was first laid out: first block and number of blocks.
+    /// The reads of a run before it was first laid out: first block and number of blocks.
     pub reads: Vec<(u64, u64)>,
 }
 

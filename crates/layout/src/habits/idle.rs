@@ -3,7 +3,7 @@
 use super::{IdleRules, Seconds};
 use std::fmt;
 
-/// What the machine was doing of late.
+/// The recent load of the machine.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct MachineState {
     /// Share of the time in which some process waited for I/O, in percent, where known.
@@ -58,7 +58,7 @@ pub struct Idle {
 }
 
 impl Idle {
-    /// Takes in what the machine is doing now.
+    /// Takes in the present load of the machine.
     ///
     /// # Errors
     /// Why it is not idle, or not for long enough.

@@ -1,6 +1,6 @@
-//! What is known of habits, as text that outlives a process: JSON Lines with a header,
-//! a line for each habit, lines of files, and a last line with the checksum of all
-//! others. Files are numbers; no name of a file is in it.
+//! The state of habits, as text that outlives a process: JSON Lines with a header, a line for each
+//! habit, lines of files, and a last line with the checksum of all others. Files are numbers; no
+//! name of a file is in it.
 
 use super::choose::{Budget, Moved};
 use super::{Facts, FileId, Habit, Habits, Rules, Seconds};
@@ -19,12 +19,12 @@ const LONGEST_LINE: u64 = 64 << 20;
 /// Why a state cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
-    /// A line is not what the format says.
+    /// A line does not match the format.
     #[error("line {line}: {why}")]
     Line {
         /// Counted from 1.
         line: u64,
-        /// What is wrong.
+        /// The error.
         why: String,
     },
     /// It is of a later version of the format.
@@ -33,7 +33,7 @@ pub enum StateError {
     /// It ends before its end.
     #[error("line {0}: the end is missing")]
     Cut(u64),
-    /// A byte of it is not what was written.
+    /// A byte of it differs from the written one.
     #[error("line {0}: the checksum of the lines before is another one")]
     Checksum(u64),
     /// The system failed.
@@ -62,7 +62,7 @@ enum Line {
     End(u32),
 }
 
-/// Writes what is known. Episodes that are not over are not in it.
+/// Writes the state. Episodes that are not over are not in it.
 ///
 /// # Errors
 /// When `out` does not take it.
@@ -96,8 +96,8 @@ pub fn write(habits: &Habits, volume: &str, now: Seconds, out: &mut dyn Write) -
     Ok(())
 }
 
-/// Reads what [`write()`] has written; when that was. Memory is bounded by the length of
-/// the input, of which no line is longer than 64 MiB.
+/// Reads a state that [`write()`] has written; also returns when that was. Memory is bounded by the
+/// length of the input, of which no line is longer than 64 MiB.
 ///
 /// # Errors
 /// [`StateError`], with the line.
@@ -162,7 +162,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What no state has that was written.
+    /// Errors that no written state has.
     fn sound(&self, habit: &Habit, others: &Habits) -> Result<(), StateError> {
         if habit.samples.is_empty() || !habit.weight.is_finite() || habit.weight < 0.0 {
             return Err(self.wrong("a habit without runs or weight"));

@@ -1,20 +1,19 @@
 //! Habits: which files are opened together, again and again, and when it pays to bring
 //! them together on the disk.
 //!
-//! All of it is policy: no I/O and no clock. Whoever listens says what was opened and
-//! when ([`Habits::opened`]), what files are like (through a function), and what the
-//! machine is doing ([`Idle::observe`]); whoever moves asks what to lay out
-//! ([`Habits::propose`]), whether a plan pays ([`Habits::pays`]) and tells what was done
-//! ([`Habits::moved`]). Moments are seconds since 1970 of any clock; one that goes
-//! backwards makes nothing older.
+//! All of it is policy: no I/O and no clock. The observer reports which files were opened and when
+//! ([`Habits::opened`]), the facts of files (through a function), and the load of the machine
+//! ([`Idle::observe`]); the mover asks for the next layout ([`Habits::propose`]), whether a plan
+//! pays ([`Habits::pays`]) and reports the moves made ([`Habits::moved`]). Moments are seconds
+//! since 1970 of any clock; one that goes backwards makes nothing older.
 //!
 //! - opens of one source (a group of processes), until it is quiet for a while, are an
 //!   [`Episode`];
 //! - episodes that have most of their files in common are runs of one [`Habit`], whose
 //!   weight is the number of its runs, each of which counts half after
 //!   [`Rules::half_life`];
-//! - a habit's weight is also how many runs of it are to be expected in the time in
-//!   which it would be forgotten: so many times is saved what a new layout saves in one.
+//! - a habit's weight is also how many runs of it are to be expected in the time in which it would
+//!   be forgotten: a new layout saves its gain per run so many times.
 
 mod choose;
 mod habit;
@@ -63,7 +62,7 @@ pub struct FileId {
     pub generation: u32,
 }
 
-/// What is known of a file.
+/// Facts about a file.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Facts {
     /// Its pages that are used, in order: first one, and the one behind the last. Empty:
@@ -98,7 +97,7 @@ impl Facts {
     }
 }
 
-/// What became of an episode.
+/// The outcome of an episode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Filed {
     /// Too few files of it are there.
@@ -119,7 +118,7 @@ pub struct Habits {
     /// Of all files in samples of habits.
     facts: HashMap<FileId, Facts>,
     budget: Budget,
-    /// What was done of late, the last one last.
+    /// Recent moves, the last one last.
     moves: Vec<Moved>,
     next_number: u32,
 }
@@ -134,7 +133,7 @@ impl Habits {
         Self { rules, streams, habits, facts, budget, moves, next_number: 1 }
     }
 
-    /// What it goes by.
+    /// Its rules.
     #[must_use]
     pub fn rules(&self) -> &Rules {
         &self.rules
@@ -152,13 +151,13 @@ impl Habits {
         self.habits.iter().find(|habit| habit.number == number)
     }
 
-    /// What was moved of late, the last one last.
+    /// Recent moves, the last one last.
     #[must_use]
     pub fn moves(&self) -> &[Moved] {
         &self.moves
     }
 
-    /// What is known of a file of a habit.
+    /// Facts about a file of a habit.
     #[must_use]
     pub fn facts(&self, file: FileId) -> Option<&Facts> {
         self.facts.get(&file)
@@ -170,8 +169,8 @@ impl Habits {
         (self.habits.iter().map(Habit::entries).sum(), self.facts.len())
     }
 
-    /// Somebody has opened a file. `source` tells who belongs together, `program` is its
-    /// name for people.
+    /// A file was opened. Opens of the same `source` belong together, `program` is its name for
+    /// people.
     pub fn opened(&mut self, now: Seconds, source: u32, program: &str, file: FileId) {
         self.streams.opened(now, source, program, file);
     }
@@ -181,9 +180,8 @@ impl Habits {
         self.streams.due(now)
     }
 
-    /// Puts an episode where it belongs. `look` says what a file is like, or `None` for
-    /// what is gone or no regular file; it is asked for files that are not known, and
-    /// for others once a day.
+    /// Adds an episode to its habit. `look` gives the facts of a file, or `None` if it is gone or
+    /// no regular file; it is asked for files that are not known, and for others once a day.
     pub fn file(
         &mut self,
         now: Seconds,
@@ -247,7 +245,7 @@ impl Habits {
         Filed::New(number)
     }
 
-    /// Forgets what has the least weight until the rest is within the bounds.
+    /// Forgets the habits of the least weight until the rest is within the bounds.
     fn shrink(&mut self, now: Seconds) {
         let half_life = self.rules.half_life;
         let mut entries: usize = self.habits.iter().map(Habit::entries).sum();
@@ -269,7 +267,7 @@ impl Habits {
         }
     }
 
-    /// Files of which no habit knows.
+    /// Forgets files that are in no habit.
     fn forget_files(&mut self) {
         let used: HashSet<FileId> = self.habits.iter().flat_map(Habit::files).collect();
         self.facts.retain(|file, _| used.contains(file));
@@ -283,7 +281,7 @@ impl Habits {
         self.habits.len() < before
     }
 
-    /// Forgets all habits. What was moved is remembered.
+    /// Forgets all habits. Moves are remembered.
     pub fn forget_all(&mut self) {
         self.habits.clear();
         self.facts.clear();

@@ -1,4 +1,4 @@
-//! What the policy goes by.
+//! The rules of the policy.
 
 use super::{DAY, Seconds};
 
@@ -22,8 +22,8 @@ pub struct Rules {
     pub weight: f64,
     /// Below this weight a habit is forgotten. 0.05: 30 days after a single run.
     pub forgotten: f64,
-    /// Bytes that may be moved for each seek that is expected to be saved. 1 MiB, what a
-    /// disk transfers in the time of a seek, about.
+    /// Bytes that may be moved for each seek that is expected to be saved. 1 MiB, about the amount
+    /// that a disk transfers in the time of a seek.
     pub price: u64,
     /// Seeks that a run must save at least. 3.
     pub least_seeks: f64,
@@ -31,11 +31,10 @@ pub struct Rules {
     pub least_gain: f64,
     /// Bytes that are moved in a day (of UTC) at most. 1 GiB.
     pub budget: u64,
-    /// Nothing is moved on a volume of which a larger part than this is in use, from 0 to
-    /// 1. 0.9.
+    /// Nothing is moved on a volume that is fuller than this, from 0 to 1. 0.9.
     pub fullest: f64,
-    /// A habit that was looked at in vain, or is laid out, is looked at again after so
-    /// long. 1 day.
+    /// Time after which a habit that was looked at in vain, or is laid out, is looked at again. 1
+    /// day.
     pub retry: Seconds,
     /// Habits that are known at the same time. 128.
     pub most_habits: usize,

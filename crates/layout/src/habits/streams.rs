@@ -94,7 +94,7 @@ impl Streams {
 }
 
 impl Stream {
-    /// Forgets what was opened, since it is too much; how much that was.
+    /// Forgets the opened files, since they are too many; returns their number.
     fn give_up(&mut self) -> usize {
         self.is_scan = true;
         self.seen = HashSet::new();

@@ -173,7 +173,7 @@ fn files_of_habits_that_lie_well_stay() {
     assert_eq!(second.protect, files(0..20).into_iter().collect());
     habits.moved(9000, &second, &NONE, false, Vec::new());
     assert_eq!(habits.habit(1).unwrap().laid.as_ref().unwrap().files, files(0..20));
-    // What is used twice as often takes them.
+    // A habit used twice as often takes them.
     for at in 0..6 {
         run(&mut habits, 10_000 + at * 100, &files(14..40));
     }

@@ -46,7 +46,7 @@ impl Filler {
         Ok(())
     }
 
-    /// What is left, in order.
+    /// The remaining runs, in order.
     fn rest(self) -> Vec<Extent> {
         let Self { free, at, used } = self;
         free.into_iter()
@@ -67,7 +67,7 @@ pub(super) struct Filled {
     data_start: Vec<u32>,
     overhead: Vec<Extent>,
     overhead_start: Vec<u32>,
-    /// What is free behind all that.
+    /// Free space behind all that.
     left: Filler,
 }
 
@@ -105,8 +105,8 @@ impl Filled {
         Ok(fill.finish(demand.objects(), filler))
     }
 
-    /// Gives every object the blocks for its map that it still lacks, from what
-    /// is free behind everything.
+    /// Gives every object the blocks for its map that it still lacks, from the free space behind
+    /// everything.
     pub(super) fn supply(&mut self, demand: &dyn Demand) -> Result<(), FsError> {
         let mut all = Vec::with_capacity(self.overhead.len());
         let mut start = Vec::with_capacity(self.overhead_start.len());
@@ -141,7 +141,7 @@ impl Filled {
             overhead: Vec::with_capacity(self.overhead.len()),
             overhead_start: Vec::with_capacity(demand.objects() + 1),
         };
-        // What was set aside and is not needed after all stays free.
+        // Reserved blocks that are not needed after all stay free.
         plan.overhead_start.push(0);
         for object in objects(demand) {
             let at = object.index();
@@ -215,7 +215,7 @@ impl Fill<'_> {
 
     fn steps(&mut self, steps: &[Step], filler: &mut Filler) -> Result<(), FsError> {
         for step in steps {
-            // The map lies right before what it leads to first.
+            // The map lies right before the first block it leads to.
             self.overhead(step.object, filler)?;
             let mut lbn = step.run.lbn;
             let data = &mut self.data;

@@ -1,13 +1,13 @@
-//! Decides where everything goes: what a trace touched first, in first-touch
-//! order, then the rest in the order of a walk.
+//! Decides the place of everything: blocks touched by a trace first, in first-touch order, then the
+//! rest in the order of a walk.
 //!
 //! The planner sees no bytes and no format, only a [`Demand`] and a [`Space`].
 //! The order of preference is:
 //!
-//! 1. What was touched lies in one region that begins on a chunk's boundary:
-//!    directory blocks, maps and file data in the order of their first touch.
-//!    A large file's touched ranges may so lie apart from its other ones.
-//!    Inodes that were touched take the first free numbers, in the same order.
+//! 1. Touched blocks lie in one region that begins on a chunk's boundary: directory blocks, maps
+//!    and file data in the order of their first touch. A large file's touched ranges may so lie
+//!    apart from its other ones. Inodes that were touched take the first free numbers, in the same
+//!    order.
 //! 2. The rest follows in walk order. Directories of a stretch of it lie
 //!    together before its files, so that a walk that only looks at names and
 //!    attributes does not cross the data.
@@ -38,7 +38,7 @@ const PASSES: u32 = 8;
 /// Something that a trace touched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Touch {
-    /// What it belongs to.
+    /// The object it belongs to.
     pub object: ObjectId,
     /// Which part.
     pub part: Part,
@@ -55,9 +55,9 @@ pub enum Part {
     Blocks(Run),
 }
 
-/// What replays touched, as the planner takes it: what several of them touch
-/// comes first, then the order of first touch. `object` finds an inode's
-/// object; blocks are counted in units of `unit` file-system blocks.
+/// The touches of replays, as the planner takes them: those common to several come first, then the
+/// order of first touch. `object` finds an inode's object; blocks are counted in units of `unit`
+/// file-system blocks.
 #[must_use]
 pub fn touches(
     replays: &[Replayed],
@@ -73,7 +73,7 @@ pub fn touches(
         for request in &replay.requests {
             let Some(object) = object(request.ino) else { continue };
             let part = match request.purpose {
-                // What is of no file has its place.
+                // Blocks of no file have a fixed place.
                 Purpose::Inode | Purpose::Device => continue,
                 Purpose::Map | Purpose::Attribute => Part::Overhead,
                 Purpose::Directory | Purpose::Data => {
@@ -111,11 +111,10 @@ pub fn plan(
     let mut overhead = Overhead::estimate(demand);
     let place = |overhead: &Overhead| Filled::new(demand, space, &sequence, overhead, align);
     let mut filled = place(&overhead)?;
-    // Where a piece meets the end of a free run it becomes two, and its map may
-    // grow by a block that nobody counted. Everything is placed again then, so
-    // that the map lies before what it leads to; where that does not come to an
-    // end soon, or takes more room than there is, the few blocks that are still
-    // missing go behind everything else.
+    // Where a piece meets the end of a free run it becomes two, and its map may grow by a block
+    // that was not counted. Everything is placed again then, so that the map lies before the first
+    // block it leads to; where that does not come to an end soon, or takes more room than there is,
+    // the few blocks that are still missing go behind everything else.
     for _ in 0..PASSES {
         if !overhead.grow(demand, &filled) {
             break;
@@ -153,8 +152,8 @@ impl Overhead {
         )
     }
 
-    /// Takes up what the objects need as they were placed; whether any needs
-    /// more than it was given.
+    /// Takes up the map blocks that objects need as they were placed; whether any needs more than
+    /// it was given.
     fn grow(&mut self, demand: &dyn Demand, filled: &Filled) -> bool {
         let mut grown = false;
         for object in objects(demand) {

@@ -5,7 +5,7 @@ use seekless_fs::plan::{Demand, ObjectId, Run, Space};
 use seekless_units::Lbn;
 use std::collections::HashMap;
 
-/// What to place next.
+/// The run to place next.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
     pub(super) object: ObjectId,
@@ -79,7 +79,7 @@ impl Sequence {
 pub(super) struct Touched(HashMap<ObjectId, Vec<(u64, u64)>>);
 
 impl Touched {
-    /// Marks `from..to` and appends steps for what was not marked before.
+    /// Marks `from..to` and appends steps for the parts not marked before.
     pub(super) fn add(&mut self, object: ObjectId, from: u64, to: u64, steps: &mut Vec<Step>) {
         if from >= to {
             return;

@@ -1,4 +1,4 @@
-//! What the planner promises, on made-up objects.
+//! The planner's promises, tested on made-up objects.
 
 use super::*;
 use crate::replay::Request;
@@ -144,7 +144,7 @@ fn the_hot_region_begins_on_a_chunk() {
     let plan = plan(&things, &space, &[touch(1, 0, 30)], 64).expect("plan");
     is_sound(&things, &space, &plan);
     assert_eq!(blocks(&plan, 1)[0], (0, 128));
-    // What lies before it is not lost.
+    // The blocks before it are not lost.
     assert_eq!((blocks(&plan, 0)[0].1, blocks(&plan, 2)[0].1), (5, 15));
 }
 
@@ -252,8 +252,8 @@ fn pieces_that_came_to_lie_together_are_one() {
     assert_eq!(placed, [Placed { lbn: Lbn::ZERO, extent: extent(100, 30) }]);
 }
 
-/// Maps that grew take no more room than there is, and what was set aside for
-/// one that shrank again is not missing elsewhere.
+/// Maps that grew take no more room than there is, and blocks reserved for one that shrank again
+/// are not missing elsewhere.
 #[test]
 fn room_that_just_suffices_does() {
     for spare in 0..6 {
@@ -281,7 +281,7 @@ fn ranges_are_kept_apart_and_sorted() {
     }
     let new: Vec<(u64, u64)> =
         steps.iter().map(|step| (step.run.lbn.get(), step.run.len)).collect();
-    // 45..60 of the fifth is behind what was marked; the last fills two gaps.
+    // 45..60 of the fifth is behind the marked range; the last fills two gaps.
     assert_eq!(new, [(20, 10), (0, 10), (40, 10), (10, 2), (35, 5), (50, 10), (12, 8), (30, 5)]);
     let mut rest = Vec::new();
     let run = Run { lbn: Lbn::new(0), len: 70 };

@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 /// Bytes in a page of memory.
 const PAGE: u64 = 4096;
 
-/// What else is known besides the touches.
+/// Facts known besides the touches.
 pub struct Known<'a> {
     /// Inodes that were in memory at the end: those that were loaded, if none
     /// was at the start.
@@ -22,7 +22,7 @@ pub struct Known<'a> {
     pub holder: &'a mut dyn FnMut(Ino, &[u8]) -> Option<Lbn>,
 }
 
-/// What could not be told.
+/// Counts of unresolved touches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Unknown {
     /// Touches of files without a name: deleted since, or never had one.
@@ -31,12 +31,12 @@ pub struct Unknown {
     pub inodes: u64,
 }
 
-/// A trace, and what is not in it.
+/// A trace, and the touches missing from it.
 #[derive(Clone, Debug, Default)]
 pub struct Assembled {
     /// In order of time.
     pub events: Vec<Event>,
-    /// What could not be told.
+    /// Unresolved touches.
     pub unknown: Unknown,
 }
 
@@ -112,7 +112,7 @@ fn came(touches: &[Touch], index: &Index) -> HashMap<(Ino, Option<Lbn>), u64> {
     came
 }
 
-/// What a thread is about.
+/// The state of a thread.
 #[derive(Default)]
 struct Thread {
     comm: Option<Box<str>>,
@@ -155,14 +155,14 @@ struct Assembler<'a> {
     seen: HashMap<Ino, PageSet>,
     /// Pages that came from the disk.
     fetched: HashMap<Ino, PageSet>,
-    /// Requests are known: what was fetched of directories need not be guessed.
+    /// Requests are known: fetched blocks of directories need not be guessed.
     requests: bool,
     /// When each block of a directory came from the disk, and under `None` the first of
     /// them.
     came: HashMap<(Ino, Option<Lbn>), u64>,
     /// The blocks of directories in which the names of inodes lie.
     holders: HashMap<Ino, Option<Lbn>>,
-    /// Who fetched last, of what, and up to which byte.
+    /// The last fetch: thread, file, and end in bytes.
     last: Option<(u32, Ino, u64)>,
     paths: HashMap<Ino, Option<Vec<u8>>>,
     sizes: HashMap<Ino, u64>,
@@ -220,9 +220,9 @@ impl Assembler<'_> {
         self.out.events.extend(event.map(|event| if is_exec { event.on(0, 0) } else { event }));
     }
 
-    /// Blocks were asked of the device: those of directories and those that are of no
-    /// file have no other sign of it. What the thread fetches next is another request,
-    /// even if it goes on in the same file: a stream is fetched in windows.
+    /// Blocks were requested from the device: directories and blocks of no file have no other sign
+    /// of it. The thread's next fetch is another request, even if it goes on in the same file: a
+    /// stream is fetched in windows.
     fn requested(&mut self, time: u64, tid: u32, extent: Extent) {
         if self.last.is_some_and(|(of, ..)| of == tid) {
             self.last = None;
@@ -242,8 +242,7 @@ impl Assembler<'_> {
                 ..event.on(run.lbn.get() * size, run.len * size)
             }));
         }
-        // What is read of blocks that are free by now was a file's if a file's pages
-        // were to be filled.
+        // Reads of blocks that are free by now were a file's if a file's pages were to be filled.
         let pages = (extent.len * size).div_ceil(PAGE);
         let thread = self.thread(tid);
         let of_file = thread.pending >= pages;
@@ -283,16 +282,15 @@ impl Assembler<'_> {
         }
     }
 
-    /// Whoever reads a directory, or finds something in it, has looked it up, and those
-    /// that it lies in. If nobody saw it, this is when it can be told.
+    /// A thread that reads a directory, or finds a name in it, has looked it up, and the
+    /// directories above it. If no lookup was seen, it is added here.
     fn reached(&mut self, mut dir: Option<Ino>) {
         while let Some(ino) = dir.filter(|ino| self.looked_up.insert(*ino)) {
             dir = self.index.parent(ino);
         }
     }
 
-    /// Finds out which inode it was that a thread looked for, now that it is
-    /// seen what it did next.
+    /// Finds out which inode a thread looked for, now that its next touch is known.
     fn settle_inode(&mut self, tid: u32, next: &What) {
         let thread = self.thread(tid);
         let Some((time, block)) = thread.table.take() else { return };
@@ -334,7 +332,7 @@ impl Assembler<'_> {
                 return Ok(Some(ino));
             }
         }
-        // What is in memory already is looked at again: when it is written, say.
+        // Inodes in memory already are looked at again: when they are written, say.
         let again = in_dir.len() > near.len() || anywhere.len() > all.len();
         if again || anywhere.is_empty() { Ok(None) } else { Err(()) }
     }
@@ -439,7 +437,7 @@ impl Assembler<'_> {
         let runs = match (how, self.pages) {
             (How::Fetched, Pages::Touched) => return,
             (How::Mapped, _) => self.mapped(ino, from, to),
-            // What was not fetched at any time was there before.
+            // Pages that were never fetched were in memory before.
             (How::Asked | How::Faulted, Pages::Fetched) => self.never_fetched(ino, from, to),
             _ => vec![(from, to)],
         };
@@ -494,9 +492,9 @@ impl Assembler<'_> {
         size
     }
 
-    /// A range was touched. What goes on where the thread's last range ended joins
-    /// it; of what was fetched only if nobody has fetched anything since, so that
-    /// the trace has the order of the disk's work.
+    /// A range was touched. A range that begins where the thread's last one ended joins it; a
+    /// fetched range only if no thread has fetched anything since, so that the trace has the order
+    /// of the disk's work.
     fn read(
         &mut self,
         (time, tid): (u64, u32),
@@ -536,7 +534,7 @@ impl Assembler<'_> {
         let mut tids: Vec<u32> = self.threads.keys().copied().collect();
         tids.sort_unstable();
         for tid in tids {
-            // Nothing comes next: what was looked for last is settled as it is.
+            // Nothing comes next: the last inode looked for is settled as it is.
             self.settle_inode(tid, &What::Forked(0));
             self.end_directory(tid);
             self.end_read(tid);

@@ -1,4 +1,4 @@
-//! Reads of a device mapped back to what an image has there.
+//! Reads of a device mapped back to an image's files and structures.
 
 use super::Index;
 use super::index::{Owner, Place};
@@ -10,7 +10,7 @@ use std::collections::HashSet;
 /// Bytes of the smallest request that a device with sectors of 4 KiB is given.
 const PAGE: u64 = 4096;
 
-/// Bytes of reads, by what they are of.
+/// Bytes of reads, by kind of contents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Bytes {
     /// Contents of files.
@@ -35,27 +35,27 @@ impl Bytes {
     }
 }
 
-/// What reads were of.
+/// Reads mapped to files and structures.
 #[derive(Clone, Debug, Default)]
 pub struct MappedReads {
     /// In order of time, then of the log; from the first read on.
     pub events: Vec<Event>,
-    /// What they were of.
+    /// Their bytes by kind.
     pub bytes: Bytes,
 }
 
-/// What lies in a run of blocks.
+/// The contents of a run of blocks.
 #[derive(Clone, Copy, Debug)]
 enum Content {
     /// A file or directory, from this block of it on.
     Of(Ino, Lbn),
     /// A block of a map or of extended attributes.
     Overhead,
-    /// What lies there in every layout, and what is free.
+    /// Structures with a fixed place in every layout, and free blocks.
     Placed(Place),
 }
 
-/// What lies where, in order of place.
+/// Contents by block, in order of place.
 struct Contents {
     runs: Vec<(Extent, Content)>,
 }
@@ -69,7 +69,7 @@ impl Contents {
             if !matches!(kind, FileKind::Regular | FileKind::Directory | FileKind::Symlink) {
                 continue;
             }
-            // What cannot be read has no events.
+            // Files that cannot be read have no events.
             let Ok(map) = image.block_map(ino) else { continue };
             let written = map.runs.iter().filter(|run| !run.unwritten);
             runs.extend(written.map(|run| (run.extent, Content::Of(ino, run.lbn))));
@@ -81,7 +81,7 @@ impl Contents {
         Ok(Self { runs })
     }
 
-    /// What lies from a block on, and for how many blocks, `most` at most.
+    /// The contents at a block, and for how many blocks, `most` at most.
     fn at(&self, block: u64, most: u64) -> (Option<Content>, u64) {
         let after = self.runs.partition_point(|(extent, _)| extent.start.get() <= block);
         let here = after.checked_sub(1).map(|at| self.runs[at]);
@@ -147,8 +147,8 @@ pub fn map_reads(
                 }
                 Some(Content::Overhead | Content::Placed(Place::Table)) => {
                     mapped.bytes.metadata += bytes;
-                    // What is read around a block that is needed comes in requests of
-                    // its own, mostly of several pages.
+                    // Blocks read around a needed one come in requests of their own, mostly of
+                    // several pages.
                     if (end - first) * size <= PAGE.max(size) {
                         let time = Nanos::new(read.time - begin);
                         let mut event = Event::new(time, Op::Lookup, Vec::new()).by(read.pid);
@@ -201,12 +201,11 @@ fn insert_lookups(events: &mut Vec<Event>, lookups: Vec<(usize, Event)>) {
     *events = merged;
 }
 
-/// What was looked up and nothing else, by the blocks of inode tables that were
-/// read; each with how many events come before it. Where nothing is known to have
-/// been accessed whose inode lies in a block, something was that has no blocks, or
-/// was only looked up. Which of its inodes cannot be told; they occupy one block
-/// together wherever they lie. Beside inodes of accessed files only the symlinks
-/// are taken, since most of what is only looked up is one.
+/// Files that were looked up and nothing else, by the blocks of inode tables that were read; each
+/// with how many events come before it. If no file with an inode in a block is known to have been
+/// accessed, the one that was has no blocks, or was only looked up. Which of its inodes it was
+/// cannot be told; they occupy one block together wherever they lie. Beside inodes of accessed
+/// files only the symlinks are taken, since most files that are only looked up are symlinks.
 fn lookups(
     index: &Index,
     mut accessed: HashSet<Ino>,

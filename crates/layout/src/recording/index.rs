@@ -18,7 +18,7 @@ pub struct Index {
     lengths: HashMap<Ino, u64>,
     /// The inodes of a directory by the block of the table they lie in.
     children: HashMap<(Ino, BlockNo), Vec<Ino>>,
-    /// What no file has, in order of place.
+    /// Blocks that belong to no file, in order of place.
     placed: Vec<(Extent, Place)>,
     block_size: u32,
     /// Directories and groups that could not be read.
@@ -43,7 +43,7 @@ pub(super) enum Owner {
     Table(Vec<Ino>),
 }
 
-/// What lies on a volume that is of no file.
+/// Parts of a volume that belong to no file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Place {
     /// An inode table.
@@ -55,8 +55,8 @@ pub(super) enum Place {
 }
 
 impl Index {
-    /// Walks an image. What cannot be read, because it is changed at the same
-    /// time, is left out and counted.
+    /// Walks an image. Inodes and directories that cannot be read, because they are changed at the
+    /// same time, are left out and counted.
     ///
     /// # Errors
     /// When not even the root can be read.
@@ -78,8 +78,8 @@ impl Index {
         Ok(index)
     }
 
-    /// Of a file system whose blocks are not known: only names. Each is an inode
-    /// number, its path from the root, what it is and its size.
+    /// Of a file system whose blocks are not known: only names. Each is an inode number, its path
+    /// from the root, its kind and its size.
     #[must_use]
     pub fn of_names(
         root: Ino,
@@ -96,8 +96,8 @@ impl Index {
         index
     }
 
-    /// Of names, each an inode, its directory, what it is and the block of the table that
-    /// it lies in; and of directories with their first block and how many there are.
+    /// Of names, each an inode, its directory, its kind and the block of the table that it lies in;
+    /// and of directories with their first block and how many there are.
     #[cfg(test)]
     pub(super) fn of_parts(
         block_size: u32,
@@ -178,8 +178,7 @@ impl Index {
         Ok(())
     }
 
-    /// Notes what the groups have that is of no file. One that cannot be read has
-    /// nothing.
+    /// Notes the blocks of groups that belong to no file. A group that cannot be read has none.
     fn place_groups(&mut self, image: &dyn Inspect) {
         // In front of the first group lies the boot block.
         let boot = Extent::new(BlockNo::ZERO, image.geometry().first_block.get());
@@ -203,7 +202,7 @@ impl Index {
         self.placed = placed;
     }
 
-    /// What no file has, in order of place.
+    /// Blocks that belong to no file, in order of place.
     pub(super) fn placed(&self) -> &[(Extent, Place)] {
         &self.placed
     }
@@ -248,7 +247,7 @@ impl Index {
         Some([b"/", names.join(&b'/').as_slice()].concat())
     }
 
-    /// All inodes that have names, by number, and what they are.
+    /// All inodes that have names, by number, with their kinds.
     pub(super) fn inodes(&self) -> Vec<(Ino, FileKind)> {
         let named = self.names.iter().map(|(&ino, named)| (ino, named.kind));
         let root = self.root.filter(|root| !self.names.contains_key(root));
@@ -268,7 +267,7 @@ impl Index {
         self.names.get(&ino).map(|named| (named.dir, &*named.name))
     }
 
-    /// What a file is.
+    /// A file's kind.
     #[must_use]
     pub fn kind(&self, ino: Ino) -> Option<FileKind> {
         if Some(ino) == self.root {
@@ -319,8 +318,7 @@ fn inode_table(image: &dyn Inspect, group: GroupNo) -> Extent {
     }
 }
 
-/// What of `extent` lies in front of `table` and behind it, and what is of it. Either
-/// may be empty.
+/// The parts of `extent` in front of `table` and behind it, and the part within. Any may be empty.
 fn parted(extent: Extent, table: Extent) -> ([Extent; 2], Extent) {
     let cut = |from: BlockNo, to: BlockNo| Extent::new(from, to.saturating_since(from));
     let (from, to) = (extent.start, extent.end());

@@ -41,7 +41,7 @@ pub(super) fn in_place(mut touches: Vec<Touch>, index: &Index) -> Vec<Touch> {
             touch.time = touch.time.min(time);
         }
     }
-    // Of the same time, who was told to be first comes first.
+    // Of touches at the same time, announcements come first.
     touches.sort_by_key(|touch| (touch.time, !is_announcement(&touch.what)));
     touches
 }
@@ -68,11 +68,10 @@ fn is_announcement(what: &What) -> bool {
     )
 }
 
-/// Leaves out listings that cannot have been any: all that is known of a directory is
-/// that it was opened, which programs also do to have it written back, or to name files
-/// relative to it. A listing reads all of its blocks, a buffer of names at a time, and
-/// what lies between is done between two buffers. Nothing can be told of directories
-/// that were in memory.
+/// Leaves out listings that cannot have been any: a directory is only known to have been opened,
+/// which programs also do to have it written back, or to name files relative to it. A listing reads
+/// all of its blocks, a buffer of names at a time, and touches in between happen between two
+/// buffers. Nothing can be told of directories that were in memory.
 pub(super) fn without_mere_opens(mut touches: Vec<Touch>, index: &Index) -> Vec<Touch> {
     let mut read: HashMap<Ino, HashSet<u64>> = HashMap::new();
     let mut opened: HashMap<(u32, Ino), Followed> = HashMap::new();
@@ -109,8 +108,8 @@ pub(super) fn without_mere_opens(mut touches: Vec<Touch>, index: &Index) -> Vec<
     touches
 }
 
-/// What a thread asked the device for of a directory since it opened that. Whoever walks a
-/// tree opens very many: of each only the thread's last request for it is kept.
+/// A thread's requests for a directory since it opened that. A thread that walks a tree opens very
+/// many: of each only the thread's last request for it is kept.
 #[derive(Clone, Copy, Default)]
 struct Followed {
     /// Blocks.
@@ -188,7 +187,7 @@ mod tests {
         // Each block leads to a file.
         let searched = (0..24).flat_map(|at| [100 + at * 7 % 24, 500 + at]);
         assert!(!is_listing(&index, touches(searched)));
-        // Nobody has read the last block.
+        // The last block was not read.
         assert!(!is_listing(&index, touches(100..123)));
     }
 

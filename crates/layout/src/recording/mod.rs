@@ -1,9 +1,8 @@
-//! What a kernel was seen to touch, turned into a trace.
+//! Touches observed in a kernel, turned into a trace.
 //!
-//! A kernel speaks of inode numbers, pages and blocks. An [`Index`] of the file
-//! system says whose they are; [`assemble`] puts names to them and leaves the
-//! first touch of everything, as a recording through a mount has it. Of those who
-//! see a device alone [`map_reads`] does the same.
+//! A kernel reports inode numbers, pages and blocks. An [`Index`] of the file system maps blocks to
+//! inodes; [`assemble`] puts names to them and leaves the first touch of everything, as a recording
+//! through a mount has it. For observers of a device alone [`map_reads`] does the same.
 
 mod assemble;
 mod blocks;
@@ -24,7 +23,7 @@ pub struct Touch {
     pub time: u64,
     /// The thread.
     pub tid: u32,
-    /// What.
+    /// The touch.
     pub what: What,
 }
 
@@ -41,7 +40,7 @@ pub enum How {
     Fetched,
 }
 
-/// What was touched, or what is to be known about who touches.
+/// A touch, or a fact about the thread that touches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
     /// Pages of a file.

@@ -1,4 +1,4 @@
-//! What reading a file asks for: page cache, read-ahead, and the blocks behind them.
+//! Requests for reading a file: page cache, read-ahead, and the blocks behind them.
 
 use super::readahead::{Limits, ReadAhead};
 use super::{LARGE_HOLE, PAGE, Purpose, Replay, Request};
@@ -33,8 +33,8 @@ impl Replay<'_> {
         self.read_bytes(event.pid, ino, offset, end)
     }
 
-    /// Pages that the kernel was seen to fetch: those that are not there, and
-    /// nothing besides. What it read ahead is among them.
+    /// Fetches pages that the kernel was seen to fetch: those that are not in memory, and no
+    /// others. Its read-ahead is among them.
     fn fetch(&mut self, ino: Ino, from: u64, to: u64) -> Result<(), FsError> {
         let most = (self.machine.max_request.get() / PAGE).max(1);
         for (from, to) in self.spans(ino, from, to)? {
@@ -78,8 +78,8 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// The parts of a range of pages that hold data. Small holes are read with
-    /// what is around them; large ones would only take time.
+    /// The parts of a range of pages that hold data. Small holes are read with the data around
+    /// them; large ones would only take time.
     fn spans(&mut self, ino: Ino, from: u64, to: u64) -> Result<Vec<(u64, u64)>, FsError> {
         let bs = self.block_size;
         let mut spans: Vec<(u64, u64)> = Vec::new();
@@ -122,7 +122,7 @@ impl Replay<'_> {
         }
     }
 
-    /// Counts what was asked for, read-ahead aside.
+    /// Counts the blocks asked for, read-ahead aside.
     pub(super) fn touch_data(&mut self, ino: Ino, from: u64, to: u64) -> Result<(), FsError> {
         for extent in self.extents(ino, from, to)? {
             for at in 0..extent.1.len {
@@ -155,9 +155,9 @@ impl Replay<'_> {
         Ok(extents)
     }
 
-    /// Reads a window. It is submitted at once, and so what follows each other on the
-    /// disk is one request, be there a hole between in the file; reading a block of
-    /// the map in between sends off what there is (`blk_start_plug`).
+    /// Reads a window. It is submitted at once, and so runs that follow each other on the disk are
+    /// one request, be there a hole between in the file; reading a block of the map in between
+    /// submits the requests so far (`blk_start_plug`).
     pub(super) fn read_data(&mut self, ino: Ino, from: u64, to: u64) -> Result<(), FsError> {
         let most = (self.machine.max_request.get() / self.block_size).max(1);
         for (lbn, extent) in self.extents(ino, from, to)? {

@@ -1,10 +1,10 @@
-//! Faults in mapped files: what a kernel reads besides the page that is touched.
+//! Faults in mapped files: the kernel's reads besides the touched page.
 //!
 //! Source: `do_sync_mmap_readahead` and `do_async_mmap_readahead` of `mm/filemap.c`.
-//! Around the page as much as a stream is read ahead, half of it before the page;
-//! from 6.17 on, in an executable mapping, as much from the page on, within the
-//! mapping. What is in memory is left out. Pages around the one that is touched are
-//! mapped with it if they are there (`do_fault_around`), and no more faults then.
+//! Around the page as much as a stream is read ahead, half of it before the page; from 6.17 on, in
+//! an executable mapping, as much from the page on, within the mapping. Pages in memory are left
+//! out. Pages around the touched one are mapped with it if they are in memory (`do_fault_around`),
+//! and do not fault any more.
 
 use super::{PAGE, ReadAhead, Replay};
 use object::elf::{FileHeader32, FileHeader64, PF_X, PT_LOAD};
@@ -57,7 +57,7 @@ impl Replay<'_> {
         }
         if !self.segments.contains_key(&ino) {
             let mut head = vec![0; HEAD];
-            // What cannot be read here, as an encrypted file, is taken for no program.
+            // A file that cannot be read here, as an encrypted one, is taken for no program.
             let len = self.image.read(ino, ByteLen::ZERO, &mut head).unwrap_or(0);
             self.segments.insert(ino, executable_segments(&head[..len]));
         }

@@ -1,9 +1,8 @@
-//! Several processes side by side: in which order what they read is asked for.
+//! Several processes side by side: the order of their reads.
 //!
-//! A trace has the one order that came about when it was recorded. Each process
-//! keeps its own order in every run; how those of different processes fall
-//! between each other hangs on when each is given a processor and the disk, and
-//! no two runs agree. So here every process goes at its own pace, its pauses
+//! A trace has the one order that came about when it was recorded. Each process keeps its own order
+//! in every run; the interleaving of different processes depends on when each is given a processor
+//! and the disk, and no two runs agree. So here every process goes at its own pace, its pauses
 //! drawn around those of the trace.
 
 use crate::trace::Event;
@@ -47,11 +46,10 @@ fn pause_between(events: &[Event], from: usize, to: usize) -> u64 {
     events[to].time.get().saturating_sub(events[from].time.get())
 }
 
-/// The events with each stretch of a process in one piece: what it reads until it
-/// waits for another process. Stretches follow each other as they begin. Where
-/// processes take turns this is the order of the trace; where they race, each
-/// finds what it reads in one place, whichever is ahead in a run, and a drive sees
-/// as many sequential streams as there are processes.
+/// The events with each stretch of a process in one piece: its reads until it waits for another
+/// process. Stretches follow each other as they begin. Where processes take turns this is the order
+/// of the trace; where they race, each finds its reads in one place, whichever is ahead in a run,
+/// and a drive sees as many sequential streams as there are processes.
 pub(super) fn stretches(events: &[Event]) -> Vec<usize> {
     // The event that each one's stretch began with.
     let mut began: Vec<usize> = Vec::with_capacity(events.len());
@@ -76,7 +74,7 @@ pub(super) fn drawn(events: &[Event], seed: u64) -> Vec<usize> {
         let own_time = step.own.map_or(0, |own| times[own]);
         let time = match (step.own.filter(|_| step.goes_on), at.checked_sub(1)) {
             (Some(own), _) => own_time.saturating_add(draw(pause_between(events, own, at))),
-            // It waited for what was done just before, or began then.
+            // It waited for the event just before, or began then.
             (None, Some(before)) => {
                 times[before].saturating_add(draw(pause_between(events, before, at))).max(own_time)
             }

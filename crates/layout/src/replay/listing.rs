@@ -36,8 +36,8 @@ impl Replay<'_> {
         Ok(!hashes || self.image.attr(dir)?.size / self.block_size != 1)
     }
 
-    /// Each open directory has a read-ahead state like a file; its positions are
-    /// pages of the device, which is also where it looks for what was read before.
+    /// Each open directory has a read-ahead state like a file; its positions are pages of the
+    /// device, where it also looks for earlier reads.
     fn list_ahead(&mut self, dir: Ino, blocks: &[Lbn]) -> Result<(), FsError> {
         let mut state = ReadAhead::new(self.limits());
         let device = self.image.geometry().blocks;

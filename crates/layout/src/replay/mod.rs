@@ -1,11 +1,10 @@
 //! A trace replayed on an image: which requests reach the disk when nothing is
 //! cached at first.
 //!
-//! The model is Linux reading ext4: a name is looked up through the blocks of
-//! its directory, an inode brings its neighbours in the inode table along
-//! (`inode_readahead_blks`), a file's data comes with read-ahead. What was read
-//! once stays in memory. Sources: `fs/ext4/inode.c` (`__ext4_get_inode_loc`),
-//! `fs/ext4/namei.c`, `mm/filemap.c`, `mm/readahead.c`.
+//! The model is Linux reading ext4: a name is looked up through the blocks of its directory, an
+//! inode brings its neighbours in the inode table along (`inode_readahead_blks`), a file's data
+//! comes with read-ahead. Blocks and pages once read stay in memory. Sources: `fs/ext4/inode.c`
+//! (`__ext4_get_inode_loc`), `fs/ext4/namei.c`, `mm/filemap.c`, `mm/readahead.c`.
 
 mod contents;
 mod faults;
@@ -52,8 +51,8 @@ pub struct Machine {
     pub max_request: ByteLen,
     /// The most pieces of memory that one request fills (`max_segments`).
     pub max_segments: u64,
-    /// Whether a listing of a directory without an index reads ahead on the device,
-    /// whatever lies there; without it the requests are those for what is listed.
+    /// Whether a listing of a directory without an index reads ahead on the device, whatever lies
+    /// there; without it the requests are only for the directory itself.
     pub listing_read_ahead: bool,
     /// Whether runs of a file that follow each other on the disk, with a hole between
     /// them in the file, are one request; without it each run is one, and a request's
@@ -62,7 +61,7 @@ pub struct Machine {
     /// Whether a fault in an executable mapping reads from the page on (Linux 6.17),
     /// or around it as in others.
     pub executable_forward: bool,
-    /// What becomes of the order between processes.
+    /// The order between processes.
     pub processes: Processes,
 }
 
@@ -75,8 +74,7 @@ pub enum Processes {
     /// As in another run: each goes at its own pace, with pauses drawn around
     /// those of the trace, by a seed.
     SideBySide(u64),
-    /// What a process reads until it waits for another one in one piece: the order
-    /// to lay out by.
+    /// The reads of a process until it waits for another one in one piece: the order to lay out by.
     Apart,
 }
 
@@ -102,8 +100,8 @@ impl Machine {
         Self { processes: Processes::SideBySide(0), ..Self::default() }
     }
 
-    /// The machine whose reads are to be laid out in their order. What a listing reads ahead
-    /// depends on the present places, and so does what is one request: neither is modelled.
+    /// The machine whose reads are to be laid out in their order. A listing's read-ahead depends on
+    /// the present places, and so does the merging of requests: neither is modelled.
     #[must_use]
     pub fn for_layout() -> Self {
         Self {
@@ -115,7 +113,7 @@ impl Machine {
     }
 }
 
-/// What each trace reads of an image, in the order to lay out by.
+/// The reads of each trace on an image, in the order to lay out by.
 ///
 /// # Errors
 /// Those of [`replay`].
@@ -126,7 +124,7 @@ pub fn replay_for_layout(
     traces.iter().map(|events| replay(image, events, Machine::for_layout())).collect()
 }
 
-/// What a request is for.
+/// The purpose of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Purpose {
     /// Blocks of an inode table.
@@ -139,7 +137,7 @@ pub enum Purpose {
     Attribute,
     /// A file's contents, or a long symlink's target.
     Data,
-    /// Nothing of a file: what [`Op::Device`] asks for.
+    /// Nothing of a file: [`Op::Device`].
     Device,
 }
 
@@ -167,9 +165,9 @@ impl Purpose {
 /// One request to the disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request {
-    /// What it reads.
+    /// The blocks read.
     pub extent: Extent,
-    /// What for.
+    /// Their purpose.
     pub purpose: Purpose,
     /// The file it belongs to; the root directory where it is of none.
     pub ino: Ino,
@@ -179,7 +177,7 @@ pub struct Request {
     pub event: usize,
 }
 
-/// What a replay gives.
+/// The result of a replay.
 #[derive(Clone, Debug, Default)]
 pub struct Replayed {
     /// In the order in which they are made.
@@ -201,8 +199,8 @@ pub struct Replayed {
 /// Replays `events` on `image`, from a cold start.
 ///
 /// # Errors
-/// When the image is not sound where the trace leads; what is merely not there
-/// is listed in [`Replayed::missing`].
+/// When the image is not sound where the trace leads; files that merely do not exist are listed in
+/// [`Replayed::missing`].
 pub fn replay(
     image: &dyn Inspect,
     events: &[Event],
@@ -223,7 +221,7 @@ pub fn replay(
     Ok(replay.out)
 }
 
-/// What is known of a file once its inode is in memory.
+/// The cached state of a file once its inode is in memory.
 struct File {
     attr: Attr,
     map: Option<(BlockMap, Index)>,
@@ -296,7 +294,7 @@ impl<'a> Replay<'a> {
             Op::Read | Op::Mmap | Op::Fault => self.read_file(event, ino),
             Op::Exec => {
                 self.read_attributes(ino)?;
-                // The kernel reads the head of a program to see what it is.
+                // The kernel reads the head of a program to find its format.
                 let length = event.length.or(Some(PAGE));
                 self.read_file(&Event { length, ..event.clone() }, ino)
             }
@@ -311,11 +309,10 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Reads a range of the device through its page cache, in which the buffers of
-    /// metadata lie as well: what is there is not read again, by either. What was
-    /// seen to come from the device comes again: whoever closes a device last empties
-    /// its cache (`blkdev_put`). A volume that is smaller than the recorded one has
-    /// nothing there.
+    /// Reads a range of the device through its page cache, which also has the buffers of metadata:
+    /// blocks in it are not read again, by either. Reads that were seen to come from the device are
+    /// repeated: the last close of a device empties its cache (`blkdev_put`). A volume that is
+    /// smaller than the recorded one has nothing there.
     fn read_device(&mut self, event: &Event) {
         let (size, blocks) = (self.block_size, self.image.geometry().blocks);
         let end = event.length.map_or(u64::MAX, |length| event.offset.saturating_add(length));
@@ -377,8 +374,8 @@ impl<'a> Replay<'a> {
         self.image.read_link(ino)
     }
 
-    /// Metadata goes through the buffer cache, block by block; what is read in
-    /// one go and lies together is one request.
+    /// Metadata goes through the buffer cache, block by block; adjacent blocks read in one go are
+    /// one request.
     fn read_buffers(&mut self, extent: Extent, purpose: Purpose, ino: Ino, lbn: Lbn) {
         let mut run: Option<Extent> = None;
         for at in 0..extent.len {

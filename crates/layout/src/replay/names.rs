@@ -1,4 +1,4 @@
-//! What looking names up asks for: directories, and inodes from their tables.
+//! Requests of name lookup: directories, and inodes from their tables.
 
 use super::readahead::PageCache;
 use super::{File, MAX_LINKS, Purpose, Replay, SEARCH_BATCH};
@@ -125,9 +125,9 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Reads a block of an inode table. Its neighbours are asked for first, on
-    /// either side of it: it is locked by then, and left out; it follows as a
-    /// request of its own, which is not merged with what is read ahead.
+    /// Reads a block of an inode table. Its neighbours are requested first, on either side of it:
+    /// it is locked by then, and left out; it follows as a request of its own, which is not merged
+    /// with the read-ahead.
     fn read_inode_block(&mut self, ino: Ino, at: &InodeLocation) {
         if self.buffers.contains(&at.block) {
             return;

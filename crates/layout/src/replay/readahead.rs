@@ -87,7 +87,7 @@ impl PageCache {
     }
 }
 
-/// What a device and its queue allow.
+/// Limits of a device and its queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Limits {
     /// Pages fetched at once for one that reads little at a time
@@ -171,8 +171,7 @@ impl ReadAhead {
         fetched
     }
 
-    /// So many pages that are there were mapped with one that was touched
-    /// (`filemap_map_pages`).
+    /// `pages` resident pages were mapped by fault-around (`filemap_map_pages`).
     pub(crate) fn mapped(&mut self, pages: u32) {
         self.faults_missed = self.faults_missed.saturating_sub(pages);
     }
@@ -248,7 +247,7 @@ impl ReadAhead {
         } else {
             let (mut before, from_start) = cache.history(page, most);
             if before <= wanted {
-                // Small and random: just what is asked for.
+                // Small and random: just the wanted pages.
                 let single = |(from, to)| (from..to).map(|page| (page, page + 1));
                 let folios =
                     cache.add(page, (page + wanted).min(pages)).into_iter().flat_map(single);
@@ -319,8 +318,7 @@ impl ReadAhead {
         while page < end {
             let len = 1u64 << order.min(page.trailing_zeros()).min((end - page).ilog2());
             if cache.overlaps(page, page + len) {
-                // What there is so far is sent off; from here on page by page, past
-                // what is in memory.
+                // The folios so far are submitted; from here on page by page, past those in memory.
                 self.requests(folios.drain(..), fetched);
                 if len == 1 {
                     page += 1;
@@ -375,10 +373,9 @@ fn initial_size(wanted: u64, most: u64) -> u64 {
     }
 }
 
-/// What `page_cache_next_miss` says of a miss, asked for from the second page
-/// of a folio on. It counts from the folio's start, and so gives one page too
-/// far, until it comes to another node of the tree, where it finds its place
-/// anew. A folio that fills a node has no place within one.
+/// The result of `page_cache_next_miss` for a miss, if called from the second page of a folio on.
+/// It counts from the folio's start, and so gives one page too far, until it comes to another node
+/// of the tree, where it finds its place again. A folio that fills a node has no place within one.
 fn counted_miss(page: u64, len: u64, miss: u64) -> u64 {
     let next_node = (page / NODE + 1) * NODE;
     if (2..NODE).contains(&len) && miss <= next_node { miss + 1 } else { miss }
@@ -415,8 +412,7 @@ mod tests {
 
     #[test]
     fn a_sequential_reader_gets_windows_that_grow() {
-        // 4 KiB reads of a 1 MiB file: what a kernel with 128 KiB of read-ahead
-        // asks a disk for.
+        // 4 KiB reads of a 1 MiB file: the requests of a kernel with 128 KiB of read-ahead.
         let (mut cache, mut state) = (PageCache::default(), state_of(32));
         let mut windows = Vec::new();
         for page in 0..256 {
@@ -483,8 +479,8 @@ mod tests {
 
     #[test]
     fn a_stream_found_by_its_history_goes_on() {
-        // Another descriptor has read the first pages: what a fresh state finds
-        // in the cache before the page tells it that the file is read in order.
+        // Another descriptor has read the first pages: a fresh state finds them in the cache before
+        // the page, and so treats the file as read in order.
         let mut cache = PageCache::default();
         cache.add(0, 8);
         let mut state = state_of(32);

@@ -1,9 +1,8 @@
-//! Symlinks on the way to what a trace touched.
+//! Symlinks on the way to the files that a trace touched.
 //!
-//! Who opens `/usr/lib/libz.so.1` reads the inode of this symlink before that of the
-//! library it leads to, and recorders see only the library: the kernel gives files by
-//! the names they have themselves, and reads an inode from the disk only if another
-//! one in its block was not read before.
+//! A process that opens `/usr/lib/libz.so.1` reads the inode of this symlink before that of the
+//! library it leads to, and recorders see only the library: the kernel reports files by their own
+//! names, and reads an inode from the disk only if no other one in its block was read before.
 
 use super::{MAX_LINKS, Replayed};
 use seekless_fs::{FileKind, FsError, Inspect};

@@ -1,6 +1,6 @@
-//! Reads of a device, from the logs of those who serve or watch one.
+//! Reads of a device, from the logs of its servers or tracers.
 //!
-//! Understood are, line by line and told apart by what they look like:
+//! The formats, recognised line by line:
 //! - `seekless disk --io-log`: JSON with `op`, `offset` and `bytes`;
 //! - `blkparse` and its like: `8,0 0 11 0.009507758 697 D RA 223490 + 56 [bash]`;
 //! - `block_rq_issue` and `block_bio_queue` as ftrace and `perf script` print them;
@@ -31,7 +31,7 @@ pub struct BlockRead {
     pub length: u64,
 }
 
-/// What a log holds.
+/// The contents of a log.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct BlockLog {
     /// Reads, in the order of the log.
@@ -42,8 +42,8 @@ pub struct BlockLog {
     pub cut_short: bool,
 }
 
-/// At what point of its life a line shows a request. Logs may show one several
-/// times: of all that occur in a log the first of these counts.
+/// The stage of a request that a line shows. Logs may show a request several times: of all stages
+/// that occur in a log the first of these counts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Stage {
     /// It was given to the device.
@@ -229,7 +229,7 @@ fn nbdkit(words: &[&str]) -> Option<Line> {
     if !words.contains(&"Read") {
         return Some(Line::Other);
     }
-    // What comes back has no range.
+    // A reply has no range.
     let (Some(offset), Some(length)) = (value("offset="), value("count=")) else {
         return Some(Line::Other);
     };

@@ -48,10 +48,9 @@ fn quoted(path: &[u8]) -> Vec<u8> {
     text
 }
 
-/// Writes a list for `mksquashfs -sort`: what is touched first gets the highest
-/// priority. With more files than there are priorities, neighbours share one.
-/// Returns how many paths were left out because they hold a line break, for
-/// which that format has no form.
+/// Writes a list for `mksquashfs -sort`: the files touched first get the highest priority. With
+/// more files than there are priorities, neighbours share one. Returns how many paths were left out
+/// because they contain a line break, for which that format has no form.
 ///
 /// # Errors
 /// When `out` does not take it.

@@ -40,7 +40,7 @@ pub fn read_paths(mut input: impl BufRead, root: Option<&[u8]>) -> Result<Vec<Ev
     }
 }
 
-/// A C string at the start of `text`, and what follows it.
+/// A C string at the start of `text`, and the text behind it.
 pub(super) fn unquote(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let mut bytes = Vec::new();
     let mut rest = text.strip_prefix(b"\"")?;

@@ -8,17 +8,17 @@ use std::io::{self, Write};
 /// A list that a runtime's tools take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PrefetchList {
-    /// What `nydus-image create --prefetch-policy` reads from standard input: a path
-    /// a line, with a leading slash (`builder/src/core/prefetch.rs`).
+    /// The standard input of `nydus-image create --prefetch-policy`: a path a line, with a leading
+    /// slash (`builder/src/core/prefetch.rs`).
     Nydus,
     /// The records of `ctr-remote image optimize --record-out`, which `nerdctl image
     /// convert --estargz-record-in` reads: an object a line, of which only `path` is
     /// used, without a leading slash (`analyzer/recorder/recorder.go` of the stargz
     /// snapshotter).
     Stargz,
-    /// What `soci create --prefetch-files-json` reads: an array of paths
-    /// (`cmd/soci/commands/internal/prefetch.go`). Versions before May 2026 find
-    /// only those without a leading slash.
+    /// The file of `soci create --prefetch-files-json`: an array of paths
+    /// (`cmd/soci/commands/internal/prefetch.go`). Versions before May 2026 find only those without
+    /// a leading slash.
     Soci,
     /// The list of files that overlaybd reads as `recordTracePath`: a path a line, of
     /// few kinds of characters (`src/prefetch.cpp`, `DynamicPrefetcher`).
@@ -38,7 +38,7 @@ pub struct Unlisted {
 const OVERLAYBD_MAX: usize = 65_536;
 
 impl PrefetchList {
-    /// Writes the list, in the order of `paths`, and counts what it has no place for.
+    /// Writes the list, in the order of `paths`, and counts the paths that it cannot contain.
     ///
     /// # Errors
     /// When `out` does not take it.
@@ -70,7 +70,7 @@ impl PrefetchList {
     /// The path, where the list can hold it and its readers take it.
     fn takes(self, path: &[u8]) -> Option<&str> {
         let path = std::str::from_utf8(path).ok()?;
-        // Readers trim what they read before they look at it.
+        // Readers trim each line before they look at it.
         let is_trimmed = |path: &str| path.trim() == path;
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
         let is_taken = match self {
@@ -96,9 +96,9 @@ fn fitting(paths: &[&str], max: usize) -> usize {
     ends.take_while(|end| *end <= max).count()
 }
 
-/// The files that were opened, read, run or mapped, in the order of their first touch,
-/// without what the trace itself shows to be a directory: what was listed, and what
-/// other paths lead through. A list that names a directory means all that is in it.
+/// The files that were opened, read, run or mapped, in the order of their first touch, without
+/// those that the trace itself shows to be directories: listed ones, and those on the way of other
+/// paths. A list that names a directory means all that is in it.
 #[must_use]
 pub fn first_files(events: &[Event]) -> Vec<&[u8]> {
     let mut directories: HashSet<&[u8]> = HashSet::from([&b"/"[..]]);

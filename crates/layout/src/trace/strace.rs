@@ -17,15 +17,14 @@ use std::rc::Rc;
 /// How to read the output.
 #[derive(Clone, Debug, Default)]
 pub struct StraceOptions {
-    /// The directory of the host that is the image's root; what was done
-    /// outside of it is left out.
+    /// The directory of the host that is the image's root; calls outside of it are left out.
     pub root: Option<Vec<u8>>,
     /// The working directory of the first process.
     pub cwd: Option<Vec<u8>>,
 }
 
-/// Reads what `strace` printed. Lines that are no system calls (signals,
-/// exits) and calls that touch no file are skipped.
+/// Reads the output of `strace`. Lines that are no system calls (signals, exits) and calls that
+/// touch no file are skipped.
 ///
 /// # Errors
 /// When the input cannot be read.
@@ -223,7 +222,7 @@ impl Replay {
         }
     }
 
-    /// A read from where the descriptor stands.
+    /// A read from the descriptor's offset.
     fn sequential(&mut self, call: &Call, process: &Process, at: usize) {
         let Some(file) = self.file(call, process, at) else { return };
         let offset = *file.offset.borrow();

@@ -37,8 +37,8 @@ impl<F: Indirect> Files<'_, F> {
         Ok(())
     }
 
-    /// The blocks up to this one, at most a cluster of them, that stand in one
-    /// map and of which the disk has nothing; in the order of the file.
+    /// The blocks up to this one, at most a cluster of them, whose numbers are in one map and that
+    /// the disk has nothing of; in the order of the file.
     fn unwritten_up_to(&mut self, ino: Ino, lbn: u64, most: u32) -> Result<Vec<BlockNo>, FsError> {
         let frag = u64::from(self.per_block());
         let in_map = match self.way(lbn) {

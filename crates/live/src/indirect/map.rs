@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 /// The way to a block's number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// It stands in the inode.
+    /// Its number is in the inode.
     Direct(usize),
     /// It is reached from one of the inode's three numbers, through places in
     /// indirect blocks.
@@ -29,8 +29,7 @@ pub enum Way {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
     at: BlockNo,
-    /// What marks it as taken and what it holds, where nothing on the disk leads
-    /// to it yet.
+    /// The changes that mark it as taken and fill it, where nothing on the disk leads to it yet.
     fresh: Option<(ChangeId, ChangeId)>,
 }
 
@@ -71,8 +70,8 @@ impl<F: Indirect> Files<'_, F> {
         None
     }
 
-    /// A block number in an indirect block. All of the block is read: who wants
-    /// one number will want the next.
+    /// A block number in an indirect block. All of the block is read: a caller that wants one
+    /// number will want the next.
     pub(super) fn pointer(&mut self, block: BlockNo, place: u64) -> Result<u64, FsError> {
         let at = index(place).saturating_mul(self.format.pointer_width());
         let bytes = self.core.cache.read(block, 0, index(self.block()))?;
@@ -144,9 +143,9 @@ impl<F: Indirect> Files<'_, F> {
             return Err(FsError::TooLarge(format!("inode {ino}")));
         };
         let there = self.existing_path(ino, tree, &places)?;
-        // A directory may neither end in a hole nor lead past its end, and its
-        // length stands elsewhere than the number of its last block: it gets
-        // copies of the indirect blocks, to which its inode leads with one write.
+        // A directory may neither end in a hole nor lead past its end, and its length is not
+        // written together with the number of its last block: it gets copies of the indirect
+        // blocks, to which its inode leads with one write.
         let copies = self.core.node(ino)?.kind == FileKind::Directory;
         let kept = if copies { 0 } else { there.len() };
         let old: SmallVec<[BlockNo; 3]> = there.iter().copied().skip(kept).collect();
@@ -179,7 +178,7 @@ impl<F: Indirect> Files<'_, F> {
         Ok(Path { tree, places, steps, old })
     }
 
-    /// Sees on the disk what was changed in some blocks.
+    /// Waits until the changes in some blocks are on the disk.
     pub(super) fn settle_blocks(&mut self, blocks: &[BlockNo]) -> Result<(), FsError> {
         let frag = u64::from(self.per_block());
         let pending: Vec<ChangeId> = blocks
@@ -189,7 +188,7 @@ impl<F: Indirect> Files<'_, F> {
         self.core.cache.settle(&pending)
     }
 
-    /// Takes back what [`Files::open_path`] made.
+    /// Takes back the blocks that [`Files::open_path`] made.
     pub(super) fn abandon_path(&mut self, ino: Ino, path: &Path) -> Result<(), FsError> {
         let fresh = path.steps.iter().filter(|step| step.fresh.is_some());
         let frag = u64::from(self.per_block());
@@ -208,11 +207,11 @@ impl<F: Indirect> Files<'_, F> {
         self.format.free_runs(self.core, &runs)
     }
 
-    /// Enters a new block at the end of a path. The number in an indirect block
-    /// that the disk leads to waits for the file's length: numbers past a file's
-    /// end stop a check ("PARTIALLY TRUNCATED INODE", `fsck_ffs`). The number in a new one
-    /// waits for nothing, as no number on the disk leads there: the one that leads to all of
-    /// them waits for what each of them leads to.
+    /// Enters a new block at the end of a path. The number in an indirect block that the disk leads
+    /// to waits for the file's length: numbers past a file's end stop a check ("PARTIALLY TRUNCATED
+    /// INODE", `fsck_ffs`). The number in a new one waits for nothing, as no number on the disk
+    /// leads there: the number of the indirect block itself waits for the blocks of all its
+    /// numbers.
     pub(super) fn enter_indirect(
         &mut self,
         ino: Ino,

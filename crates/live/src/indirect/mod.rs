@@ -26,7 +26,7 @@ use seekless_fs::FsError;
 use seekless_fs::field::{index, wide};
 use seekless_units::{BlockNo, Extent, Ino};
 
-/// Numbers that stand in the inode itself.
+/// Block numbers in the inode itself.
 pub const DIRECT: usize = 12;
 
 /// The block numbers in an inode; zero for none.
@@ -38,7 +38,7 @@ pub struct Trees {
     pub indirect: [u64; 3],
 }
 
-/// What a format knows of a file, the block numbers in its inode among it.
+/// A format's data of a file, with the block numbers in its inode.
 pub trait Mapped {
     /// The numbers.
     fn trees(&self) -> &Trees;
@@ -46,19 +46,19 @@ pub trait Mapped {
     fn trees_mut(&mut self) -> &mut Trees;
 }
 
-/// What a block is taken for.
+/// The purpose of a new block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Purpose<W> {
     /// Contents, at the place that the policy was asked for.
     Data(W),
-    /// An indirect block, so many levels above contents.
+    /// An indirect block, this many levels above contents.
     Indirect(u32),
 }
 
 /// A format whose files are mapped in this way. As with [`Format`](crate::Format), inodes given
 /// by number are in memory.
 pub trait Indirect: Table<Map: Mapped> {
-    /// What a policy is asked for a block of contents.
+    /// The place that a policy is asked for, for a block of contents.
     type Wanted: Copy;
 
     /// Bytes of a block number in an indirect block.
@@ -82,15 +82,14 @@ pub trait Indirect: Table<Map: Mapped> {
     /// Units of the volume.
     fn volume(&self) -> u64;
 
-    /// Checks a block number from the disk: the run of so many units lies in the
-    /// volume, in one block, and in no metadata.
+    /// Checks a block number from the disk: the run of `units` units lies in the volume, in one
+    /// block, and in no metadata.
     ///
     /// # Errors
     /// [`FsError::Corrupt`].
     fn check_run(&self, ino: Ino, number: u64, units: u32) -> Result<BlockNo, FsError>;
 
-    /// Where the policy would like a block of contents: what lies in front of it
-    /// in its map.
+    /// Where the policy would like a block of contents, by the blocks in front of it in its map.
     ///
     /// # Errors
     /// As [`Format`](crate::Format).
@@ -160,8 +159,8 @@ pub trait Indirect: Table<Map: Mapped> {
 }
 
 /// The files of such a format. All functions fail as those of [`Format`](crate::Format) do; those
-/// that take space with [`FsError::NoSpace`] when there is none, and those that
-/// lengthen a file with [`FsError::TooLarge`] beyond what can be mapped.
+/// that take space with [`FsError::NoSpace`] when there is none, and those that lengthen a file
+/// with [`FsError::TooLarge`] beyond the length that can be mapped.
 pub struct Files<'a, F: Indirect> {
     format: &'a mut F,
     core: &'a mut Core<F::Map>,
@@ -225,8 +224,8 @@ fn per_block(limits: &Limits) -> u32 {
     limits.block.checked_div(limits.unit).unwrap_or(1).max(1)
 }
 
-/// Units of a block of a file of so many bytes: the last of those whose numbers
-/// stand in the inode may be a tail.
+/// Units of a block of a file of this size: the last of those whose numbers are in the inode may be
+/// a tail.
 #[must_use]
 pub fn units_at(limits: &Limits, size: u64, lbn: u64) -> u32 {
     if lbn >= wide(DIRECT) {

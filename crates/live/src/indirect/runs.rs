@@ -7,7 +7,7 @@ use seekless_fs::field::{range, wide};
 use seekless_fs::{FsError, Location, Mapping};
 use seekless_units::{BlockNo, Extent, Ino, Lbn};
 
-/// What a walk of a file's map finds.
+/// The result of a walk of a file's map.
 struct Found {
     runs: Vec<Mapping>,
     /// Fragments that may still be found: a file that has more than its volume

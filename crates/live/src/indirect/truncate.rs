@@ -77,8 +77,8 @@ impl<F: Indirect> Files<'_, F> {
         Ok(())
     }
 
-    /// Sees on the disk, under every discipline, what leads to a block by way of
-    /// indirect blocks.
+    /// Waits, under every discipline, until the indirect blocks that lead to a block are on the
+    /// disk.
     fn settle_way(&mut self, ino: Ino, lbn: u64) -> Result<(), FsError> {
         let Some(Way::Indirect { tree, places }) = self.way(lbn) else { return Ok(()) };
         let frag = u64::from(self.per_block());
@@ -91,8 +91,8 @@ impl<F: Indirect> Files<'_, F> {
         }
     }
 
-    /// Where a tree of indirect blocks is cut in two, nothing of it may be under
-    /// way: what stays of it would wait for what goes. That happens rarely, and
+    /// Where a tree of indirect blocks is cut in two, none of its changes may be under way: those
+    /// of the kept part would wait for those of the cut one. That happens rarely, and
     /// `ffs_truncate` writes the whole file first in this case.
     fn settle_cut(&mut self, ino: Ino, kept: u64) -> Result<(), FsError> {
         let Some(Way::Indirect { tree, places }) = self.way(kept) else { return Ok(()) };
@@ -154,7 +154,7 @@ impl<F: Indirect> Files<'_, F> {
             }
             return Ok(());
         }
-        // The way to the first block that goes divides what stays from the rest.
+        // The way to the first block that goes divides the kept blocks from the rest.
         let Some(Way::Indirect { places, .. }) = self.way(kept) else { return Ok(()) };
         self.cut_along(ino, number, &places, cut)
     }
@@ -169,7 +169,7 @@ impl<F: Indirect> Files<'_, F> {
     ) -> Result<(), FsError> {
         let Some((&place, below)) = places.split_first() else { return Ok(()) };
         let block = self.format.check_run(ino, number, self.per_block())?;
-        // What lies on the way itself stays in part, unless it begins there.
+        // Blocks on the way itself stay in part, unless it begins there.
         let whole = below.iter().all(|&place| place == 0);
         if !whole {
             let next = self.pointer(block, place)?;

@@ -9,7 +9,7 @@ use seekless_fs::{FileKind, FsError};
 use seekless_units::{BlockNo, Extent, Ino};
 
 impl<F: Indirect> Files<'_, F> {
-    /// The role of what a file holds.
+    /// The role of a file's contents.
     pub(super) fn data_role(&mut self, ino: Ino) -> Result<Role, FsError> {
         let kind = self.core.node(ino)?.kind;
         Ok(if kind == FileKind::Directory { Role::DirectoryInit } else { Role::Data })
@@ -88,10 +88,9 @@ impl<F: Indirect> Files<'_, F> {
         Ok(())
     }
 
-    /// Gives a file the length that it is about to have, before block numbers
-    /// that stand in indirect blocks. Of a file that ends in direct blocks the
-    /// last one must be whole. What is returned has to be on the disk before any
-    /// of these numbers is.
+    /// Gives a file the length that it is about to have, before block numbers in indirect blocks
+    /// are written. If the file ends in direct blocks the last one must be whole. The returned
+    /// change has to be on the disk before any of these numbers is.
     pub(super) fn announce(&mut self, ino: Ino, size: u64) -> Result<ChangeId, FsError> {
         let node = self.core.node(ino)?;
         if node.size >= size || node.kind == FileKind::Directory {
@@ -103,13 +102,13 @@ impl<F: Indirect> Files<'_, F> {
         Ok(sized)
     }
 
-    /// Takes back what was made ready for a write that then had no space.
+    /// Takes back the preparations for a write that then had no space.
     fn cut_back(&mut self, ino: Ino, size: u64) -> Result<(), FsError> {
         if self.core.node(ino)?.size > size { self.shrink(ino, size) } else { Ok(()) }
     }
 
-    /// Makes a file ready for bytes at `offset`, behind its end or not: what
-    /// lies between is zeros, and only its last block may be a part of one.
+    /// Makes a file ready for bytes at `offset`, behind its end or not: the gap is zeros, and only
+    /// its last block may be a part of one.
     pub(super) fn open_gap(&mut self, ino: Ino, offset: u64) -> Result<(), FsError> {
         let bsize = self.block();
         let size = self.core.node(ino)?.size;
@@ -138,7 +137,7 @@ impl<F: Indirect> Files<'_, F> {
         self.write_in_block(ino, last, within, &rest).map(|_| ())
     }
 
-    /// Zeroes what there is of a range within one block; holes stay.
+    /// Zeroes the existing part of a range within one block; holes stay.
     pub(super) fn zero(&mut self, ino: Ino, from: u64, to: u64) -> Result<(), FsError> {
         let bsize = self.block();
         let lbn = from.checked_div(bsize).unwrap_or(0);
@@ -163,10 +162,9 @@ impl<F: Indirect> Files<'_, F> {
         Ok(())
     }
 
-    /// Puts bytes into one block of a file, which is made or grown as need be.
-    /// On [`FsError::NoSpace`] the file's end may have moved to the end of its
-    /// last block, and nothing else has changed. Returns what must be on the
-    /// disk for the bytes to be reached.
+    /// Puts bytes into one block of a file, which is made or grown as need be. On
+    /// [`FsError::NoSpace`] the file's end may have moved to the end of its last block, and nothing
+    /// else has changed. Returns the change that must be on the disk for the bytes to be reached.
     pub(super) fn write_in_block(
         &mut self,
         ino: Ino,
@@ -242,8 +240,8 @@ impl<F: Indirect> Files<'_, F> {
                 }
                 (Err(error), None) => return Err(error),
             };
-        // Where a hole was there are zeros to be lost, if the disk came to lead
-        // to what the new place held before.
+        // Where a hole was its zeros would be lost, if the disk came to lead to the former contents
+        // of the new place.
         let node = self.core.node(ino)?;
         let end = node.grown_from.unwrap_or(old_size);
         let fills_hole = lbn.saturating_mul(self.block()) < end;
@@ -276,7 +274,7 @@ impl<F: Indirect> Files<'_, F> {
         Ok(reached)
     }
 
-    /// What the number of a new block waits for.
+    /// The changes that the number of a new block waits for.
     fn data_first(&self, path: &Option<Path>, bitmap: ChangeId, data: ChangeId) -> Vec<ChangeId> {
         let early = if path.is_some() {
             Fault::IndirectBeforeContents
@@ -287,7 +285,7 @@ impl<F: Indirect> Files<'_, F> {
         bitmap.into_iter().chain(self.core.unless(early, Some(data))).collect()
     }
 
-    /// The role of a block number in an inode, by that of what it leads to.
+    /// The role of a block number in an inode, by that of the block's contents.
     fn pointer_role(contents: Role) -> Role {
         match contents {
             Role::DirectoryInit => Role::DirectoryExtend,
@@ -355,7 +353,7 @@ impl<F: Indirect> Files<'_, F> {
         let moved = if unwritten.is_empty() {
             self.move_run(ino, left, &[bitmap, data])?
         } else {
-            // An earlier number stays what it is: a name may wait for it.
+            // An earlier number stays as it is: a name may wait for it.
             let after: Ids = [bitmap, data].into_iter().chain(unwritten).collect();
             let (part, role) = (Part::Map, Role::PointerMove);
             let moved = self.format.put_part(self.core, ino, part, role, &after, None)?;
@@ -403,7 +401,7 @@ impl<F: Indirect> Files<'_, F> {
         Ok(changed.id)
     }
 
-    /// Appends to a file of which the end is the end of what is in use.
+    /// Appends to a file that has no blocks behind its end.
     pub fn append(&mut self, ino: Ino, bytes: &[u8]) -> Result<ChangeId, FsError> {
         let size = self.core.node(ino)?.size;
         let bsize = self.block();

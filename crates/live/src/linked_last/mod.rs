@@ -43,8 +43,8 @@ impl<F: Linked> Live<F> {
         self.note_links_due(dir, linked)
     }
 
-    /// Remembers what gives a file its links that has a name in a directory: a
-    /// directory that is made durable is so with the files that its names lead to.
+    /// Notes the link-count update of a file named in a directory: a directory that is made durable
+    /// is so with the files that its names lead to.
     pub(crate) fn note_links_due(&mut self, dir: Ino, linked: ChangeId) -> Result<(), FsError> {
         if self.core.cache.is_committed(linked) {
             return Ok(());
@@ -74,7 +74,7 @@ impl<F: Linked> Live<F> {
         self.touch(ino)
     }
 
-    /// What must be on the disk for all names of a file to lead to it.
+    /// The changes that must be on the disk for all names of a file to lead to it.
     fn names_of(&mut self, ino: Ino) -> Result<Ids, FsError> {
         self.node(ino)?;
         let node = self.core.nodes.get(&ino).ok_or_else(|| crate::gone(ino))?;
@@ -94,8 +94,7 @@ impl<F: Linked> Live<F> {
         Ok(ids)
     }
 
-    /// Remembers what takes a name of a file from the disk: its inode is not
-    /// another's before.
+    /// Notes the change that takes a name of a file from the disk: its inode is not reused before.
     pub(crate) fn note_gone(&mut self, ino: Ino, by: Option<ChangeId>) -> Result<(), FsError> {
         self.node(ino)?;
         let node = self.core.nodes.get_mut(&ino).ok_or_else(|| crate::gone(ino))?;
@@ -127,8 +126,8 @@ impl<F: Linked> Live<F> {
         Ok(())
     }
 
-    /// A file loses its last name, once some changes are on the disk: first there
-    /// it loses its links and, unless somebody holds it, its blocks.
+    /// A file loses its last name, once some changes are on the disk: first there it loses its
+    /// links and, unless it is open, its blocks.
     fn withdraw_last(
         &mut self,
         dir: Ino,
@@ -143,13 +142,13 @@ impl<F: Linked> Live<F> {
             self.drop_last_link(ino, before)?;
             return self.touch(ino);
         }
-        // What the disk still has as a name of this file may be another's by now.
+        // Names of this file that are still on the disk may lead to another by now.
         let mut after = self.leaving(ino)?;
         let before: Ids = before.iter().chain(&after).copied().collect();
         let node = self.node(ino)?;
         let is_directory = node.kind == FileKind::Directory;
         let goes = node.holds == 0;
-        // What is taken apart in several transactions has no name in the first.
+        // A file that is taken apart in several transactions has no name in the first.
         if !goes || self.core.cache.is_journalled() {
             let dropped = self.drop_last_link(ino, &before)?;
             let removed = self.remove(dir, name, &[dropped])?;
@@ -173,8 +172,8 @@ impl<F: Linked> Live<F> {
         self.format.put_links(&mut self.core, ino, Role::LinkCount, before)
     }
 
-    /// Takes a file apart that stands on the list of orphans, and stays there if it is
-    /// damaged: its name is gone all the same.
+    /// Takes apart a file on the list of orphans, where it stays if it is damaged: its name is gone
+    /// all the same.
     pub(crate) fn destroy_listed(&mut self, ino: Ino) -> Result<(), FsError> {
         if let Err(error) = self.format.runs_of(&mut self.core, ino) {
             return match error {
@@ -204,8 +203,8 @@ impl<F: Linked> Live<F> {
         Ok(true)
     }
 
-    /// Takes a file apart that is to lose its last name, once some changes are on
-    /// the disk. What is returned must be there for its name to go.
+    /// Takes a file apart that is to lose its last name, once some changes are on the disk. The
+    /// returned change must be there for its name to go.
     fn clear(&mut self, ino: Ino, before: &[ChangeId]) -> Result<ChangeId, FsError> {
         self.drop_delayed(ino);
         self.node(ino)?;

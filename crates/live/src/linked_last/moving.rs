@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 /// Bytes of the number of an inode in an entry.
 const INO_LEN: usize = 4;
 
-/// A place for an entry, and what was moved for it.
+/// A place for an entry, and the changes made for it.
 struct Placed<'a> {
     at: usize,
     len: usize,
@@ -151,8 +151,8 @@ impl<F: Linked> Live<F> {
         Ok(true)
     }
 
-    /// A place for an entry in the sector of a unit that holds a byte, others moved
-    /// there if need be. `old` is what `unit` was before.
+    /// A place for an entry in the sector of a unit that holds a byte, others moved there if need
+    /// be. `old` is the former content of `unit`.
     fn place_in_sector<'a>(
         &self,
         dir: Ino,
@@ -268,7 +268,7 @@ impl<F: Linked> Live<F> {
         Ok(())
     }
 
-    /// What must be on the disk for a file to be counted for a name it has.
+    /// The changes that must be on the disk for a file to be counted for a name it has.
     pub(crate) fn links_of(&mut self, ino: Ino) -> Result<Ids, FsError> {
         let node = self.node(ino)?;
         let ids: Ids = node.fresh.iter().copied().chain([node.linked]).collect();
@@ -276,7 +276,7 @@ impl<F: Linked> Live<F> {
         Ok(ids.into_iter().filter(|&id| !cache.is_committed(id)).collect())
     }
 
-    /// A name leads to another file from now on; what must be on the disk for that.
+    /// Lets a name lead to another file; returns the changes that must be on the disk for that.
     fn take_name(
         &mut self,
         to: Name<'_>,

@@ -1,5 +1,4 @@
-//! What changes are named by: those that are logged by their transaction, contents of
-//! files by their block.
+//! Names of changes: logged ones are named by their transaction, contents of files by their block.
 
 use super::Number;
 use crate::change::{ChangeId, Role};
@@ -31,7 +30,7 @@ pub(super) struct DataIds {
 }
 
 impl DataIds {
-    /// The name of what a block holds now.
+    /// The name of a block's present contents.
     pub(super) fn of_data(&mut self, block: u64, role: Role) -> ChangeId {
         if role == Role::DataMove {
             self.moved.insert(block);
@@ -51,7 +50,7 @@ impl DataIds {
         ChangeId { slot, generation: Some(self.slots[slot as usize].1) }
     }
 
-    /// The name of what a block holds, if that is not at home.
+    /// The name of a block's contents, if these are not at home.
     pub(super) fn known(&self, block: u64) -> Option<ChangeId> {
         let &slot = self.by_block.get(&block)?;
         Some(ChangeId { slot, generation: Some(self.slots[slot as usize].1) })
@@ -63,8 +62,7 @@ impl DataIds {
         (Some(turn) == id.generation).then_some(block)
     }
 
-    /// Whether somebody may have seen other contents, or zeros, where those of a block
-    /// are to be.
+    /// Whether the contents of a block replace others, or zeros, that may have been seen.
     pub(super) fn is_moved(&self, block: u64) -> bool {
         self.moved.contains(&block)
     }

@@ -46,7 +46,7 @@ impl<A> Journal<A> {
         all.into_iter().find(lost).map(|block| format!("J2: block {block} is not in memory"))
     }
 
-    /// J3, J4: what the log would bring home is at home, in memory, or revoked.
+    /// J3, J4: each block that the log would bring home is at home, in memory, or revoked.
     fn log_fits(&self, memory: &Memory) -> Option<String> {
         for (&block, known) in &self.in_log {
             let held = memory.buffers.get(block).map(|buffer| buffer.held.journal);

@@ -1,12 +1,12 @@
-//! A journal: what an operation changes goes into the running transaction, and
-//! transactions go to a log, one after the other, each as a whole. Afterwards its
-//! blocks may go home. docs/design/journal.md argues it.
+//! A journal: the changes of an operation go into the running transaction, and transactions go to a
+//! log, one after the other, each as a whole. Afterwards its blocks may go home.
+//! docs/design/journal.md argues it.
 //!
-//! Here is what is known of blocks and transactions; `commit.rs` and `checkpoint.rs`
-//! of the cache move them on.
+//! This module has the state of blocks and transactions; `commit.rs` and `checkpoint.rs` of the
+//! cache advance it.
 //!
 //! - `transaction`: the running one and the committing one
-//! - `ids`: what changes are named by
+//! - `ids`: names of changes
 //! - `quarantine`: runs given back that may not be used again yet
 //! - `invariants`: serves tests
 
@@ -45,7 +45,7 @@ pub(crate) fn is_later(one: Number, other: Number) -> bool {
     one.get().wrapping_sub(other.get()).cast_signed() > 0
 }
 
-/// A block of which the log has copies that a recovery would bring home.
+/// A block with copies in the log that a recovery would bring home.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InLog {
     /// The last transaction that has one; it may still be committing.
@@ -121,9 +121,8 @@ impl<A> Journal<A> {
         let shows_early = role.is_data() && after.iter().any(|&id| self.is_uncommitted_change(id));
         if self.is_logged(memory, block, role) || shows_early {
             self.join(memory, block);
-            // Contents in the place of others are ordered in every mode: it is not only
-            // what was written that would be lost, but what was there before, which may
-            // have been durable.
+            // Contents that replace others are ordered in every mode: not only the written contents
+            // would be lost, but the replaced ones too, which may have been durable.
             let all = self.mode == JournalMode::Ordered;
             let blocks = after.iter().filter_map(|&id| self.ids.block_of(id));
             let blocks = blocks.filter(|&block| all || self.ids.is_moved(block));
@@ -135,7 +134,7 @@ impl<A> Journal<A> {
             return ChangeId::COMMITTED;
         };
         if buffer.held.journal.writing {
-            // It must not overtake what is on its way.
+            // It must not overtake the write under way.
             buffer.held.journal.again = true;
             (buffer.dirty, buffer.due) = (0, None);
         }
@@ -178,7 +177,7 @@ impl<A> Journal<A> {
         self.running.blocks.insert(block);
     }
 
-    /// What could be written of these blocks was given to the device.
+    /// The writable parts of these blocks were given to the device.
     pub(super) fn sent(&mut self, memory: &mut Memory, blocks: &[u64]) {
         for &block in blocks {
             let Some(buffer) = memory.buffers.get_mut(block) else { continue };
@@ -193,7 +192,7 @@ impl<A> Journal<A> {
         }
     }
 
-    /// What was written of these blocks and has completed is at home for good.
+    /// The completed writes of these blocks are at home for good.
     pub(super) fn landed(&mut self, memory: &mut Memory, blocks: &[u64]) {
         for &block in blocks {
             let Some(buffer) = memory.buffers.get_mut(block) else { continue };
@@ -209,7 +208,7 @@ impl<A> Journal<A> {
                     known.home = true;
                 }
             } else if buffer.dirty == 0 && !buffer.held.journal.writing {
-                // What has changed meanwhile is waited for by the same name.
+                // Contents that have changed meanwhile are waited for by the same name.
                 self.ids.forget(block);
                 self.running.ordered.remove(&block);
             }
@@ -217,7 +216,7 @@ impl<A> Journal<A> {
         }
     }
 
-    /// The contents of a block matter no more, and what it is in is given back.
+    /// The contents of a block matter no more, and its space is given back.
     pub(super) fn forget(&mut self, memory: &mut Memory, block: u64, mask: u64) {
         if mask == 0 {
             return;
@@ -239,7 +238,7 @@ impl<A> Journal<A> {
             self.running.revokes.insert(block);
         }
         if let Some(buffer) = memory.buffers.get_mut(block) {
-            // What is being written is waited for, whatever the block is used for next.
+            // Writes under way are waited for, whatever the block is used for next.
             let held = &mut buffer.held.journal;
             (held.logged, held.again, held.sent, held.homing) = (false, false, false, false);
             buffer.due = None;

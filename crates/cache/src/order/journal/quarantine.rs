@@ -1,9 +1,9 @@
-//! Blocks that were given back and may not be used again before that is committed:
-//! after a crash they belong to whom they belonged.
+//! Blocks that were freed and may not be used again before that is committed: after a crash they
+//! belong to their old owners.
 
 use std::collections::BTreeMap;
 
-/// Runs of blocks, none of which touches another.
+/// Runs of blocks; no two are adjacent.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Quarantine {
     /// The end of each, by its first block.

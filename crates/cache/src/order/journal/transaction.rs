@@ -6,7 +6,7 @@ use crate::work::Part;
 use seekless_units::Nanos;
 use std::collections::{BTreeSet, VecDeque};
 
-/// What operations add to.
+/// The transaction that operations add to.
 pub(crate) struct Running {
     pub(crate) number: Number,
     /// Blocks to be logged.
@@ -43,7 +43,7 @@ impl Running {
     }
 }
 
-/// What is on its way to the log. Its blocks are copied: operations go on.
+/// The transaction on its way to the log. Its blocks are copied: operations go on.
 pub(crate) struct Committing {
     pub(crate) number: Number,
     pub(crate) blocks: Vec<u64>,
@@ -51,8 +51,8 @@ pub(crate) struct Committing {
     pub(crate) contents: Vec<u64>,
     pub(crate) revokes: Vec<u64>,
     pub(crate) freed: Quarantine,
-    /// What is still to be done.
+    /// Stages still to be done.
     pub(crate) stages: VecDeque<Stage>,
-    /// What is being done now.
+    /// The part being done now.
     pub(crate) under_way: Option<Part>,
 }

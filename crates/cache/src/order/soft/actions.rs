@@ -1,4 +1,4 @@
-//! Actions of the format, each until what it waits for is on the disk.
+//! Actions of the format, each until its dependencies are on the disk.
 
 use crate::change::Kind;
 use std::collections::VecDeque;
@@ -9,9 +9,8 @@ struct Deferred<A> {
     action: A,
 }
 
-/// Deferred actions by number. A number is given again once its action is ready.
-/// Unlike changes actions are never taken back, so that whoever names one names
-/// one that waits (invariant 6).
+/// Deferred actions by number. A number is given again once its action is ready. Unlike changes
+/// actions are never taken back, so that every number in use is of one that waits (invariant 6).
 pub(super) struct Actions<A> {
     slots: Vec<Option<Deferred<A>>>,
     free: Vec<u32>,
@@ -30,7 +29,7 @@ impl<A> Actions<A> {
         self.deferred
     }
 
-    /// A number for an action, which is then told with [`Actions::hold`].
+    /// A number for an action, which is then added with [`Actions::hold`].
     pub(super) fn number(&mut self) -> u32 {
         let slot = self.free.pop().unwrap_or_else(|| {
             debug_assert!(self.slots.len() < u32::MAX as usize, "no number is left");
@@ -41,8 +40,8 @@ impl<A> Actions<A> {
         slot
     }
 
-    /// Keeps an action that waits for so many changes; false when it waits for
-    /// none and is ready.
+    /// Keeps an action until `waiting` changes are on the disk; false when it waits for none and is
+    /// ready.
     pub(super) fn hold(&mut self, slot: u32, waiting: u32, kind: Kind, action: A) -> bool {
         if waiting == 0 {
             self.free.push(slot);

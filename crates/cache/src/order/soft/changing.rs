@@ -1,5 +1,4 @@
-//! Changes that are held back, and what becomes of earlier ones to the same
-//! bytes.
+//! Changes that are held back, and their effect on earlier ones to the same bytes.
 
 use super::record::{Record, Waiters};
 use super::undo::{SpareUndos, Undos};
@@ -10,10 +9,10 @@ use crate::order::held::Blocked;
 use crate::shape::{Place, hull};
 use smallvec::SmallVec;
 
-/// What is left of changes that were made void.
+/// The undo data and waiters of changes that were made void.
 #[derive(Default)]
 struct Void {
-    /// What they would have undone, the newest first.
+    /// Their undo data, the newest first.
     undo: Vec<Undos>,
     waiters: Waiters,
 }
@@ -23,9 +22,9 @@ impl<A> Soft<A> {
         self.under(memory, place.block, &[place]).next().is_some()
     }
 
-    /// Makes a change. What becomes of it, in this order:
+    /// Makes a change, in these steps:
     ///
-    /// 1. changes under it that it makes void go, and it undoes what they undid;
+    /// 1. changes under it that it makes void go, and it takes over their undo data;
     /// 2. the newest change under it takes it in, if that asks for nothing new;
     /// 3. nothing lies under it and nothing precedes it: it may be written, and no
     ///    undo is kept;
@@ -45,7 +44,7 @@ impl<A> Soft<A> {
         } else {
             self.nearest_under(memory, block, places)
         };
-        // Before the newest takes it in: what is void would be kept alive by that.
+        // Before the newest takes it in, which would keep void changes alive.
         let voided =
             if makes_void { self.void(memory, block, &mut under, places) } else { Void::default() };
         if let Some(&id) = under.first()
@@ -144,10 +143,9 @@ impl<A> Soft<A> {
         top
     }
 
-    /// Takes out the waiting changes that a change to `places` makes void,
-    /// because it covers all they touch: what they wait for need not be on the
-    /// disk any more. The newest come first, and none goes that another stands
-    /// on which stays.
+    /// Takes out the waiting changes that a change to `places` makes void, because it covers all
+    /// their bytes: their dependencies need not be on the disk any more. The newest come first, and
+    /// none goes while a change upon it stays.
     fn void(
         &mut self,
         memory: &mut Memory,
@@ -195,7 +193,7 @@ impl<A> Soft<A> {
             record.took_in = true;
             return Some(Changed { id, replaced: false });
         }
-        // What lies under it with other pieces would still be waited for.
+        // Changes under it with other pieces would still be waited for.
         let dropped = replace.filter(|_| under.len() == 1)?;
         let mut wanted: SmallVec<[ChangeId; 3]> = SmallVec::from_slice(after);
         let kept = record.after().iter().filter(|id| !dropped.contains(id) && !after.contains(id));

@@ -1,21 +1,20 @@
-//! The graph of changes: who waits for whom.
+//! The graph of changes and their dependencies.
 //!
-//! Records live in a slab and are named by slot and generation, so that a name
-//! kept too long is known to be of something that is on the disk. Edges lead to
-//! older records, and a record that takes in a later change takes in no new
-//! edges with it; only a pointer that has moved may come to wait for newer ones,
-//! the contents and the bitmap of its new place, which wait for nothing. So the
-//! graph has no cycles, and some record can always be written.
+//! Records live in a slab and are named by slot and generation, so that a stale name is recognised,
+//! and counts as on the disk. Edges lead to older records, and a record that takes in a later
+//! change takes in no new edges with it; only a pointer that has moved may come to wait for newer
+//! ones, the contents and the bitmap of its new place, which wait for nothing. So the graph has no
+//! cycles, and some record can always be written.
 //!
 //! There are two kinds of edge. A record **after** another in a different
 //! place waits until the other is on the disk. A record **on** another, which
 //! changes some of the same bytes, waits only until the other may be written:
 //! they go in the same write, or are undone together.
 //!
-//! A **join** stands for several changes at once: a record of no bytes, held by no
-//! block, that goes after them and is gone with the last of them. It is made for
-//! those who wait for ever more changes, one after the other: each waits for the
-//! last join, which waits for the one before, and not for all of the changes anew.
+//! A **join** stands for several changes at once: a record of no bytes, held by no block, that goes
+//! after them and is gone with the last of them. It is made for changes that would wait for ever
+//! more others, one after the other: each waits for the last join, which waits for the one before,
+//! and not for all of the changes again.
 //!
 //! The invariants that comments name by number are argued in
 //! docs/design/order.md.
@@ -42,10 +41,9 @@ pub(super) struct Graph<A> {
     records: usize,
     /// Bytes of all that is undone (invariant 5).
     undo: u64,
-    /// Joins of which everything is on the disk, and whose waiters are to be told
-    /// still. Empty between calls.
+    /// Joins with all changes on the disk, whose waiters are still to be told. Empty between calls.
     met: Vec<ChangeId>,
-    /// Memory of what need not be undone any more.
+    /// Memory of undo data that is not needed any more.
     pub(super) spare: SpareUndos,
     mutation: Option<Box<Mutation>>,
 }
@@ -150,13 +148,13 @@ impl<A> Graph<A> {
         self.slots.get_mut(id)
     }
 
-    /// Looks at records that are about to go, and then at those that wait for them. By now
-    /// they are in no processor's cache: each would be waited for alone where one leads to the
-    /// next, but here no look depends on the one before.
+    /// Prefetches records that are about to go, and then those that wait for them. By now they are
+    /// in no processor's cache: each would be waited for alone where one leads to the next, but
+    /// here no load depends on the one before.
     pub(super) fn fetch(&self, ids: &[ChangeId]) {
         self.look_at(ids.iter().copied());
         let waiters = |&id: &ChangeId| self.get(id).map(|record| record.waiters.iter());
-        // Longer lists are looked at when they are told.
+        // Longer lists are prefetched when they are told.
         let first = ids.iter().filter_map(waiters).flat_map(|waiters| waiters.take(FEW));
         self.look_at(first.filter_map(Waiter::change));
     }
@@ -189,7 +187,7 @@ impl<A> Graph<A> {
             counters.dropped = describe(self, lost, record.waits(), Some(&record));
             self.watch(Early::Change(new), lost);
         }
-        // What may be written at once is never undone, so that nothing is kept
+        // A change that may be written at once is never rolled back, so that no undo data is kept
         // for it: the disk may show it with the next write of its block.
         let waits = record.waiting > 0;
         if waits {
@@ -325,7 +323,7 @@ impl<A> Graph<A> {
 
     fn tell(&mut self, waiters: &Waiters, freed: &mut Vec<ChangeId>, counters: &mut Counters) {
         for some in waiters.in_parts(AT_ONCE) {
-            // Fewer were looked at with what they wait for.
+            // Fewer were touched before, together with their dependencies.
             if some.len() > FEW {
                 self.look_at(some.clone().filter_map(Waiter::change));
             }
@@ -338,9 +336,8 @@ impl<A> Graph<A> {
         }
     }
 
-    /// Joins of which everything is on the disk are so too, and with them the joins
-    /// that wait for nothing but those: thousands may, so that this does not call
-    /// itself.
+    /// Joins with all changes on the disk count as on the disk too, and with them the joins that
+    /// wait for nothing but those: thousands may, so that this does not recurse.
     fn tell_of_joins(&mut self, freed: &mut Vec<ChangeId>, counters: &mut Counters) {
         while let Some(id) = self.met.pop() {
             if let Some(waiters) = self.take_waiters(id, counters) {
@@ -392,7 +389,7 @@ impl<A> Graph<A> {
         self.tell_of_joins(freed, counters);
     }
 
-    /// What a record undoes in some fragments of its block matters no more.
+    /// A record's undo data in some fragments of its block matters no more.
     pub(super) fn forget_undo(&mut self, id: ChangeId, fragment: u32, mask: u64) {
         let Some(record) = self.get_mut(id) else { return };
         let before = record.undo.len();
@@ -403,7 +400,7 @@ impl<A> Graph<A> {
         self.undo = self.undo - before + after;
     }
 
-    /// Takes a record out that will never be on the disk, and tells nobody.
+    /// Takes a record out that will never be on the disk, without telling its waiters.
     pub(super) fn take_back(&mut self, id: ChangeId, counters: &mut Counters) -> Option<Record> {
         self.note_moot(id, counters);
         self.take(id, counters)
@@ -423,7 +420,7 @@ impl<A> Graph<A> {
         self.commit(id, freed, counters);
     }
 
-    /// Takes a record or a join out, and tells nobody.
+    /// Takes a record or a join out, without telling its waiters.
     fn remove(&mut self, id: ChangeId, counters: &mut Counters) -> Option<Record> {
         let record = self.slots.remove(id)?;
         debug_assert!(self.undo >= record.undo.len(), "what is kept to undo with was counted");
@@ -435,22 +432,22 @@ impl<A> Graph<A> {
         Some(record)
     }
 
-    /// As [`Graph::remove`]; who waits for it is all that is asked for.
+    /// As [`Graph::remove`], but returns only the waiters.
     fn take_waiters(&mut self, id: ChangeId, counters: &mut Counters) -> Option<Waiters> {
         let mut record = self.remove(id, counters)?;
         self.spare.give(&mut record.undo);
         Some(record.waiters)
     }
 
-    /// Takes a record out, and tells nobody.
+    /// Takes a record out, without telling its waiters.
     fn take(&mut self, id: ChangeId, counters: &mut Counters) -> Option<Record> {
         let record = self.remove(id, counters)?;
         debug_assert!(!record.is_join(), "no block holds it, so that nobody takes it out");
         Some(record)
     }
 
-    /// One thing less that a change waits for. A change that was taken back
-    /// meanwhile is still named by what it waited for.
+    /// A change has one dependency less. A change that was taken back meanwhile is still named by
+    /// its former dependencies.
     fn satisfy(&mut self, id: ChangeId, freed: &mut Vec<ChangeId>) {
         let Some(record) = self.get_mut(id) else { return };
         debug_assert!(record.waiting > 0, "told more often than it waits");
@@ -518,8 +515,8 @@ impl<A> Graph<A> {
         }
     }
 
-    /// A record that waits shall wait for `after` and nothing else (what it
-    /// lies on excepted). Those that may now be written are appended to `freed`.
+    /// A waiting record shall wait for `after` and nothing else (the changes it lies on excepted).
+    /// Those that may now be written are appended to `freed`.
     pub(super) fn rewire(
         &mut self,
         id: ChangeId,
@@ -533,8 +530,8 @@ impl<A> Graph<A> {
         let before = SmallVec::<[ChangeId; 3]>::from_slice(record.after());
         record.set_after(&[]);
         let waiter = Waiter::After(id);
-        // What is on the disk has told it so already, and is no longer counted;
-        // of what is not, every mention goes.
+        // Changes that are on the disk have told it so already, and are no longer counted; of all
+        // others, every mention goes.
         let mut gone = 0;
         for old in before {
             if let Some(old) = self.get_mut(old) {
@@ -551,7 +548,7 @@ impl<A> Graph<A> {
         if let Some(lost) = lost {
             record.take_out(lost);
         }
-        // What it lies on is counted as well, and stays.
+        // The changes it lies on are counted as well, and stay.
         debug_assert!(record.waiting >= gone, "more waited for than was counted");
         let waiting = record.waiting - gone + new;
         record.waiting = waiting;

@@ -7,7 +7,7 @@ use super::undo::{Undo, Undos};
 use super::{ChangeId, Memory, Soft};
 use hashbrown::HashMap;
 
-/// In which list of its block a change stands.
+/// The list of its block that a change is in.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum List {
     Blocked,
@@ -25,8 +25,8 @@ impl<A> Soft<A> {
             .or_else(|| self.lies_under_nothing_newer(memory))
     }
 
-    /// 4 and 5: every record stands in the one list of its block that says how far
-    /// it has come, and what it undoes is kept as long as it waits.
+    /// 4 and 5: every record is in the one list of its block that matches its state, and its undo
+    /// data is kept as long as it waits.
     fn lists_fit(&self, memory: &Memory) -> Option<String> {
         let mut listed = HashMap::new();
         for buffer in memory.buffers.iter() {
@@ -86,7 +86,7 @@ impl<A> Soft<A> {
         (undo != counted).then(|| format!("5: {undo} bytes to undo, {counted} counted"))
     }
 
-    /// 6 and 7: whoever waits is told as often as it counts.
+    /// 6 and 7: each waiter is told as often as it counts.
     fn counts_fit(&self) -> Option<String> {
         let mut changes: HashMap<ChangeId, u32> = HashMap::new();
         let mut actions: HashMap<u32, u32> = HashMap::new();
@@ -114,8 +114,8 @@ impl<A> Soft<A> {
         Some(format!("6: action {unknown} is waited with and is not there"))
     }
 
-    /// 1: by writing what may be written, and then what may be written after that,
-    /// all comes to the disk.
+    /// 1: by writing the writable changes, and then those that this makes writable, all come to the
+    /// disk.
     fn has_a_cycle(&self) -> Option<String> {
         let mut waiting: HashMap<ChangeId, u32> =
             self.graph.iter().map(|(id, record)| (id, record.waiting)).collect();

@@ -1,15 +1,15 @@
-//! Soft updates: any block may be written at any time, and what the disk may not
-//! show yet is undone in the copy that is written (Ganger and Patt 1994; McKusick
-//! and Ganger 1999).
+//! Soft updates: any block may be written at any time, and changes whose dependencies are not on
+//! the disk are rolled back in the copy that is written (Ganger and Patt 1994; McKusick and Ganger
+//! 1999).
 //!
-//! - `graph`: who waits for whom
+//! - `graph`: dependencies between changes
 //! - `record`: a change, as the graph keeps it
 //! - `slots`: places for these
-//! - `actions`: what the format does when it need wait no longer
-//! - `changing`: what becomes of earlier changes to the same bytes
+//! - `actions`: actions of the format, done when their dependencies are on the disk
+//! - `changing`: effects on earlier changes to the same bytes
 //! - `retract`: changes taken back, and contents that matter no more
 //! - `undo`: bytes as they were
-//! - `invariants`: what must hold, for tests
+//! - `invariants`: invariants of the graph, for tests
 //! - `mutation`: forgetting an order, for tests
 
 mod actions;
@@ -57,7 +57,7 @@ impl<A> Soft<A> {
         mask: u64,
         role: Role,
     ) -> ChangeId {
-        // Nobody waits for these.
+        // No change waits for these.
         if matches!(role, Role::Attributes | Role::Summary) {
             return ChangeId::COMMITTED;
         }
@@ -68,8 +68,8 @@ impl<A> Soft<A> {
     fn open_record(&mut self, memory: &mut Memory, block: u64, mask: u64, role: Role) -> ChangeId {
         let open = memory.buffers.get(block).map(|buffer| buffer.held.open.as_slice());
         debug_assert!(open.is_some(), "what was changed is in memory");
-        // One record does for all changes to a fragment: they go with the next
-        // write of it, and whoever waits for one waits for that write.
+        // One record does for all changes to a fragment: they go with the next write of it, and a
+        // waiter for one waits for that write.
         for &id in open.unwrap_or_default() {
             if let Some(record) = self.graph.get_mut(id).filter(|record| record.mask & mask != 0) {
                 record.mask |= mask;
@@ -85,8 +85,8 @@ impl<A> Soft<A> {
         id
     }
 
-    /// Undoes in a copy of a block what may not be written yet, the newest first:
-    /// where two lie over each other the older undo is what the disk has.
+    /// Rolls back the blocked changes in a copy of a block, the newest first: where two overlap the
+    /// older undo is the state of the disk.
     pub(super) fn roll_back(&self, buffer: &Buffer, copy: &mut [u8]) -> usize {
         for record in buffer.held.blocked_ids().rev().filter_map(|id| self.graph.get(id)) {
             record.undo.iter().for_each(|undo| undo.apply(copy));
@@ -94,8 +94,8 @@ impl<A> Soft<A> {
         buffer.held.blocked_ids().len()
     }
 
-    /// What was dirty in these blocks was given to the device. It does not take
-    /// in later changes any more: they go with a later write.
+    /// The dirty fragments of these blocks were given to the device. They do not take in later
+    /// changes any more: these go with a later write.
     pub(super) fn sent(&mut self, memory: &mut Memory, blocks: &[u64]) {
         for &block in blocks {
             let Some(buffer) = memory.buffers.get_mut(block) else { continue };
@@ -124,8 +124,8 @@ impl<A> Soft<A> {
         }
     }
 
-    /// What was written of these blocks and has completed is on the disk: whoever
-    /// waited for it is told. What may be written from now on was not in it.
+    /// The completed writes of these blocks are on the disk: changes that waited for them are told.
+    /// Changes that may be written from now on were not in them.
     pub(super) fn committed(&mut self, memory: &mut Memory, blocks: &[u64]) {
         let mut written = std::mem::take(&mut self.spare.0);
         for &block in blocks {

@@ -1,7 +1,7 @@
-//! Forgetting one order between changes, to try whether a search of crash states
-//! would notice ([`Config::drop_order`](crate::Config::drop_order)). It watches a
-//! graph, decides which order is forgotten, and describes what that means;
-//! without it a graph counts its orders and nothing else.
+//! Forgets one order between changes, to test whether a search of crash states would notice
+//! ([`Config::drop_order`](crate::Config::drop_order)). It watches a graph, decides which order is
+//! forgotten, and describes the consequences; without it a graph counts its orders and nothing
+//! else.
 
 use super::graph::Graph;
 use super::record::Record;
@@ -10,21 +10,20 @@ use crate::change::ChangeId;
 use crate::config::{Counters, Dropped};
 use hashbrown::HashSet;
 
-/// What goes too early since an order was forgotten.
+/// The change or action that goes too early since an order was forgotten.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Early {
     Change(ChangeId),
     Action(u32),
 }
 
-/// The order to be forgotten, and what became of it.
+/// The order to be forgotten, and its fate.
 pub(super) struct Mutation {
     /// Its number, as [`Counters::orders`] counts.
     number: u64,
-    /// The change that the order just forgotten would have waited for, until it is
-    /// known who should have waited.
+    /// The change that the order just forgotten would have waited for, until its waiter is known.
     lost: Option<ChangeId>,
-    /// What goes too early, and what it should have waited for.
+    /// The one that goes too early, and the change it should have waited for.
     misled: Option<(Early, ChangeId)>,
 }
 
@@ -54,8 +53,8 @@ impl Mutation {
         self.misled = Some((early, late));
     }
 
-    /// Notes that a change is on the disk: whether it is there too early, and
-    /// whether somebody waits for it.
+    /// Notes that a change is on the disk: whether it is there too early, and whether others wait
+    /// for it.
     pub(super) fn note_commit<A>(
         &self,
         graph: &Graph<A>,
@@ -78,8 +77,8 @@ impl Mutation {
         dropped.shown |= early == slot && graph.get(late).is_some();
     }
 
-    /// Notes that a change gets other orders, or will never be on the disk: before
-    /// it was, or before what it should have waited for was.
+    /// Notes that a change gets other orders, or will never be on the disk: before it was, or
+    /// before the change that it should have waited for was.
     pub(super) fn note_moot<A>(&self, graph: &Graph<A>, id: ChangeId, counters: &mut Counters) {
         let Some((Early::Change(early), late)) = self.misled else { return };
         let Some(dropped) = &mut counters.dropped else { return };
@@ -95,8 +94,8 @@ impl Mutation {
     }
 }
 
-/// What the loss of an order means for who should have waited, besides for
-/// `others`: a change, or an action.
+/// The consequences of the loss of an order for its waiter, a change or an action, which still
+/// waits for `others`.
 pub(super) fn describe<A>(
     graph: &Graph<A>,
     lost: ChangeId,
@@ -113,7 +112,7 @@ pub(super) fn describe<A>(
     let covered =
         waiter.is_some_and(|waiter| waiter.block == before.block && waiter.undo.iter().all(covers));
     let waited_for = closure(graph, others);
-    // What may be written goes with anything else in its block.
+    // A writable change goes with any other in its block.
     let goes_along = |id: &ChangeId| {
         before.waiting == 0 && graph.get(*id).is_some_and(|other| other.block == before.block)
     };

@@ -11,7 +11,7 @@ use crate::change::{ChangeId, Role};
 use smallvec::SmallVec;
 use std::num::NonZeroU32;
 
-/// What an edge leads from: something that waits.
+/// The waiter of an edge.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Waiter {
     /// A change that goes after.
@@ -32,8 +32,7 @@ impl Waiter {
     }
 }
 
-/// A [`Waiter`] in eight bytes: which kind it is stands in the two highest bits of
-/// the slot or number.
+/// A [`Waiter`] in eight bytes: its kind is in the two highest bits of the slot or number.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Packed {
     slot: u32,
@@ -67,7 +66,7 @@ impl Packed {
     }
 }
 
-/// Who waits for a change, the first to wait first.
+/// Waiters for a change, in the order in which they began to wait.
 #[derive(Clone, Default)]
 pub(super) struct Waiters(SmallVec<[Packed; 2]>);
 
@@ -136,16 +135,16 @@ pub(super) struct Record {
     pub(super) took_in: bool,
     /// How many of `waits` lie under it.
     on: u16,
-    /// What it undoes; empty when it needs no undoing.
+    /// Its undo data; empty when it needs no rollback.
     pub(super) undo: Undos,
-    /// What it waits for or waited for: first what it goes after, then what lies under
-    /// it in the same bytes.
+    /// Its present and past dependencies: first those it goes after, then those under it in the
+    /// same bytes.
     waits: SmallVec<[ChangeId; 3]>,
     pub(super) waiters: Waiters,
 }
 
 impl Record {
-    /// A change that waits for nothing, and for which nobody waits.
+    /// A change that waits for nothing, and that none waits for.
     pub(super) fn new(block: u64, mask: u64, role: Role) -> Self {
         Self {
             block,
@@ -160,7 +159,7 @@ impl Record {
         }
     }
 
-    /// What goes after several changes and is nothing else.
+    /// A join, which goes after several changes and has no bytes.
     pub(super) fn join(role: Role, after: &[ChangeId]) -> Self {
         let mut record = Self::new(NO_BLOCK, 0, role);
         record.wait_for(after, &[]);
@@ -173,7 +172,7 @@ impl Record {
         self.block == NO_BLOCK
     }
 
-    /// Names what it goes after, and what lies under it.
+    /// Sets the changes that it goes after, and those under it.
     pub(super) fn wait_for(&mut self, after: &[ChangeId], on: &[ChangeId]) {
         self.waits.clear();
         self.waits.extend_from_slice(after);
@@ -183,7 +182,7 @@ impl Record {
         self.on = u16::try_from(on.len()).unwrap_or(u16::MAX);
     }
 
-    /// What it goes after.
+    /// The changes that it goes after.
     pub(super) fn after(&self) -> &[ChangeId] {
         &self.waits[..self.waits.len() - usize::from(self.on)]
     }
@@ -202,14 +201,13 @@ impl Record {
         self.waits.insert(self.after().len(), id);
     }
 
-    /// It goes after these and no others; what lies under it stays.
+    /// It goes after these and no others; the changes under it stay.
     pub(super) fn set_after(&mut self, after: &[ChangeId]) {
         let on = SmallVec::<[ChangeId; 3]>::from_slice(self.on());
         self.wait_for(after, &on);
     }
 
-    /// Takes one mention of a change out of what it goes after, or else of what lies
-    /// under it.
+    /// Takes one mention of a change out of those it goes after, or else of those under it.
     pub(super) fn take_out(&mut self, id: ChangeId) {
         let Some(at) = self.waits.iter().position(|&at| at == id) else { return };
         self.on -= u16::from(at >= self.after().len());

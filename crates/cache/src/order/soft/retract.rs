@@ -38,8 +38,8 @@ impl<A> Soft<A> {
         true
     }
 
-    /// What a change elsewhere waits for is kept, and written all the same: that
-    /// change may be on the disk only after it.
+    /// Changes that others elsewhere wait for are kept, and written all the same: the waiters may
+    /// be on the disk only after them.
     pub(in crate::order) fn forget(
         &mut self,
         memory: &mut Memory,
@@ -58,8 +58,8 @@ impl<A> Soft<A> {
         let mut gone = Vec::new();
         for &id in &ids {
             let Some(record) = self.graph.get_mut(id) else { continue };
-            // What remains of it is elsewhere in the block, and so is what it
-            // undoes: whatever comes into these fragments is another's.
+            // The rest of it is elsewhere in the block, and so is its undo data: later contents of
+            // these fragments belong to other changes.
             record.mask &= !mask;
             if record.mask == 0 {
                 gone.push(id);

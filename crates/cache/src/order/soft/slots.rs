@@ -1,9 +1,8 @@
 //! Places for records, each with a generation.
 //!
-//! Thousands of records become free at once and are taken again one by one. They are taken in the
-//! order in which they lie, whatever order they became free in: the processor fetches
-//! what lies next before it is asked for, and those made one after the other, which mostly go one
-//! after the other too, stay neighbours.
+//! Thousands of records become free at once and are taken again one by one. They are taken in order
+//! of address, whatever order they became free in: the processor prefetches the next ones, and
+//! those made one after the other, which mostly go one after the other too, stay neighbours.
 
 use super::record::Record;
 use crate::change::ChangeId;
@@ -15,17 +14,17 @@ struct Slot(Option<Record>);
 
 const _: () = assert!(size_of::<Slot>() == 128, "two lines, as is said of a record");
 
-/// One of so many places may be free before more are made: fewer would have to be looked for.
+/// If fewer than one in this many slots is free, more are made, to shorten the search.
 const SPARE: usize = 8;
 
 /// Records by slot and generation.
 #[derive(Default)]
 pub(super) struct Slots {
     slots: Vec<Slot>,
-    /// Of each, apart from it: most names that are looked up are of what is on the disk
-    /// by now, and these lie close together.
+    /// Of each slot, apart from it: most names that are looked up are of changes on the disk by
+    /// now, and these generations lie close together.
     generations: Vec<NonZeroU32>,
-    /// A bit for each, set where nothing lies.
+    /// A bit for each, set where the slot is free.
     free: Vec<u64>,
     /// How many are set.
     spare: usize,
@@ -91,8 +90,8 @@ impl Slots {
         std::mem::forget(slot.0.replace(record));
     }
 
-    /// Takes what lies under a name out. Whoever still has that finds nothing from now
-    /// on, which counts as on the disk.
+    /// Takes the record of a name out. Old copies of the name find nothing from now on, which
+    /// counts as on the disk.
     pub(super) fn remove(&mut self, id: ChangeId) -> Option<Record> {
         if !self.has(id) {
             return None;
@@ -118,8 +117,8 @@ mod tests {
         id
     }
 
-    /// Whatever order they became free in, places are taken as they lie, and an old name
-    /// never finds what lies there now.
+    /// Whatever order they became free in, slots are taken in order of address, and an old name
+    /// never finds a later record.
     #[test]
     fn places_are_taken_in_order_under_new_names() {
         let mut slots = Slots::default();

@@ -22,18 +22,18 @@ pub(crate) const MOST_BLOCK: u32 = 1 << 19;
 /// a block has this bit.
 const OF_ZEROS: u32 = MOST_BLOCK;
 
-/// What a piece of zeros undoes to; longer ones are several.
+/// The undo data of a piece of zeros; longer pieces are split.
 static ZEROS: [u8; 256] = [0; 256];
 
 /// Zeros that are worth a head of their own.
 const FEW_ZEROS: usize = 16;
 
-/// All that a change undoes: pieces of a block, each behind a head.
+/// All undo data of a change: pieces of a block, each behind a head.
 ///
-/// Records come and go by the hundred in each round, and in a list of lists, each in
-/// memory of its own, most of the time went into waiting for that memory. Names and block
-/// numbers with their heads need no memory of their own, nor do most inodes: one that is not in
-/// use is zeros but for its generation, and zeros at either end of what is undone take a head.
+/// Records come and go by the hundred in each round, and in a list of lists, each in memory of its
+/// own, most of the time went into waiting for that memory. Names and block numbers with their
+/// heads need no memory of their own, nor do most inodes: one that is not in use is zeros but for
+/// its generation, and zeros at either end of a piece take only a head.
 #[derive(Clone, Default)]
 pub(super) struct Undos(Packed);
 
@@ -103,14 +103,14 @@ impl Undos {
         }
     }
 
-    /// What of it lies outside some fragments, in as few pieces as there are.
+    /// The parts of it outside some fragments, in as few pieces as possible.
     pub(super) fn outside(&self, fragment: u32, mask: u64) -> Self {
         let mut kept = Self::default();
         for undo in self.iter() {
             let mut from = undo.offset;
             while from < undo.end() {
                 let goes = |at: u32| mask & (1 << (at / fragment)) != 0;
-                // Up to where what goes ends, or what stays.
+                // Up to where the dropped part ends, or the kept one.
                 let mut end = from;
                 while end < undo.end() && goes(end) == goes(from) {
                     end = ((end / fragment + 1) * fragment).min(undo.end());
@@ -125,8 +125,8 @@ impl Undos {
         kept
     }
 
-    /// Lets it undo what an earlier change would have undone in its bytes: undoing it
-    /// undoes that as well.
+    /// Takes over the undo data of an earlier change in its bytes: rolling it back rolls that back
+    /// as well.
     pub(super) fn lay_over(&mut self, old: &Self) {
         *self = self.written_out();
         for old in old.iter() {
@@ -225,8 +225,8 @@ impl<'a> Iterator for Pieces<'a> {
     }
 }
 
-/// Memory of what is not to be undone any more, for what is to come: inodes come and
-/// go by the hundred in each round.
+/// Memory of undo data that is not needed any more, for later use: inodes come and go by the
+/// hundred in each round.
 #[derive(Default)]
 pub(super) struct SpareUndos(Vec<Packed>);
 
@@ -235,7 +235,7 @@ impl SpareUndos {
     const MOST: usize = 1 << 15;
     const MOST_BYTES: usize = 320;
 
-    /// Takes the memory of what is not to be undone any more.
+    /// Takes the memory of undo data that is not needed any more.
     pub(super) fn give(&mut self, undos: &mut Undos) {
         let fits = undos.0.spilled() && undos.0.capacity() <= Self::MOST_BYTES;
         if fits && self.0.len() < Self::MOST {
@@ -304,7 +304,7 @@ mod tests {
         undos.iter().map(|undo| (undo.offset, undo.bytes.to_vec())).collect()
     }
 
-    /// Whatever is zero: what is undone is what there was, and takes what it is said to.
+    /// Whatever is zero: undo data reads as it was made, and takes the expected memory.
     #[test]
     fn zeros_at_the_ends_take_heads_alone() {
         let mut number = 1u64;

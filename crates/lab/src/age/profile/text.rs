@@ -5,7 +5,7 @@ use crate::age::distribution::{Counts, Size, Sizes, Span, Spans, Weight};
 use serde::Deserialize;
 use toml::Spanned;
 
-/// What is wrong, and at which byte of the text.
+/// An error, and the byte of the text it is at.
 pub(super) struct Wrong {
     pub(super) at: usize,
     pub(super) why: String,
@@ -122,8 +122,8 @@ impl ClassText {
         }
     }
 
-    /// Another file takes the name of one that is replaced, and one that is delivered
-    /// changes its own: what would become of further names nobody says.
+    /// Replacing and delivering rename a file over another: the fate of its further names is not
+    /// specified.
     fn check_names(&self) -> Result<(), Wrong> {
         let replaced = matches!(self.written.get_ref(), Written::Replaced | Written::Delivered);
         match &self.names {
@@ -165,7 +165,7 @@ impl ClassText {
         }
     }
 
-    /// What only all classes show; this is one of them.
+    /// Checks this class against all classes.
     fn check_among(&self, all: &[Self], this: usize) -> Result<(), Wrong> {
         let name = self.name.get_ref();
         if all[..this].iter().any(|other| other.name.get_ref() == name) {

@@ -1,4 +1,4 @@
-//! What is wrong with a format, and with a cache for it.
+//! Errors of a format, and of a cache for it.
 
 use super::{MOST_BYTES, MOST_COUNT, counted, power};
 use crate::experiment::place::Fault;
@@ -22,7 +22,7 @@ impl Format {
         }
         let (directories, others) = both_policies(name);
         let found = if self.kind.is_ext() {
-            // What the maker refuses has been refused for itself.
+            // The maker's own errors have been reported already.
             let made = Making::of(self).ok().and_then(|making| making.inodes_per_group());
             let inodes_per_group = made.unwrap_or(u32::MAX);
             let volume = ExtVolume { groups: 1, groups_per_flex: 1, inodes_per_group };
@@ -68,7 +68,7 @@ impl Format {
         counted("fats", fats.into(), MOST_FATS)
     }
 
-    /// What is wrong with blocks or clusters, of which one is given.
+    /// Errors of blocks or clusters, of which one is given.
     fn fault_of_unit(&self) -> Option<Fault> {
         let (kind, fat) = (self.kind.name(), self.kind.is_fat());
         let units = [("block", self.block, !fat), ("cluster", self.cluster, fat)];
@@ -98,7 +98,7 @@ impl Format {
 }
 
 impl CacheSpec {
-    /// Blocks are what it holds and writes.
+    /// Blocks are the unit of cache and writes.
     pub(super) fn fault(&self, format: &Format) -> Option<Fault> {
         let (name, unit) = match format.kind.is_fat() {
             true => ("cluster", format.cluster?.0),

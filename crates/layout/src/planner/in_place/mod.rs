@@ -1,10 +1,9 @@
-//! What a trace touched brought together within an image, moving little else.
+//! Brings the blocks touched by a trace together within an image, moving little else.
 //!
-//! A region is chosen that has room for all of it: what is free there, and what can
-//! be moved away. Then, from its beginning on, a stretch of the region is vacated,
-//! and what belongs there moves in; each is a step of its own (or several, where it
-//! is much), since blocks can be used again only when a step is on the disk. What is
-//! at its place already stays. Nothing else on the image moves.
+//! A region is chosen that has room for all of it, in free and movable blocks. Then, from its
+//! beginning on, a stretch of the region is vacated, and its new blocks move in; each is a step of
+//! its own (or several, if it is large), since blocks can be used again only when a step is on the
+//! disk. Blocks already in place stay. Nothing else on the image moves.
 
 mod region;
 mod room;
@@ -22,7 +21,7 @@ use state::{Making, State};
 /// Blocks that evictions leave for maps that grow.
 const MAP_RESERVE: u64 = 32;
 
-/// Blocks that may be moved for each that was touched, if nothing else is said.
+/// Default budget: blocks that may be moved for each touched one.
 const DEFAULT_BUDGET: u64 = 3;
 
 /// Something that belongs into the region.
@@ -30,7 +29,7 @@ const DEFAULT_BUDGET: u64 = 3;
 struct Item {
     object: ObjectId,
     what: What,
-    /// Where it goes: so many blocks in all as it has, or, for a map, as it may need.
+    /// Its new places: as many blocks as it has, or, for a map, as it may need.
     places: Vec<Extent>,
     /// Whether it is there from the beginning, or is not needed.
     is_kept: bool,
@@ -56,20 +55,20 @@ impl What {
 pub enum Stopped {
     /// More would have to move than was allowed.
     Budget,
-    /// There is no room for what would have to make way.
+    /// There is no room for the blocks that would have to make way.
     Room,
 }
 
-/// What a rearrangement did so far, in blocks.
+/// Progress of a rearrangement, in blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Progress {
-    /// What was touched and is in place, or is to be moved there.
+    /// Touched blocks that are in place, or are to be moved there.
     pub hot: u64,
-    /// Of it, what was at its place from the beginning.
+    /// Of these, the ones in place from the beginning.
     pub in_place: u64,
-    /// Of it, what has been brought to its place.
+    /// Of these, the ones moved to their place.
     pub moved_in: u64,
-    /// What made way, some of it to come back.
+    /// Blocks that made way, some of them to come back.
     pub moved_out: u64,
     /// Why the rest of it stays where it is.
     pub stopped: Option<Stopped>,
@@ -95,16 +94,16 @@ pub struct InPlace<'a> {
     window: usize,
     /// Blocks that may still be moved.
     left: u64,
-    /// Of these, what the window takes.
+    /// Of these, the blocks that the window takes.
     reserved: u64,
     progress: Progress,
     state: State<'a>,
 }
 
 impl<'a> InPlace<'a> {
-    /// A rearrangement of what `hot` names, in order of first touch. `space.free` is
-    /// what is free now; the region begins at a multiple of `align` blocks; at most
-    /// `budget` blocks are moved, by default three times as many as were touched.
+    /// A rearrangement of the objects that `hot` names, in order of first touch. `space.free` are
+    /// the free runs now; the region begins at a multiple of `align` blocks; at most `budget`
+    /// blocks are moved, by default three times as many as were touched.
     ///
     /// # Errors
     /// [`FsError::NoSpace`] when all free and movable blocks do not hold it.
@@ -150,17 +149,17 @@ impl<'a> InPlace<'a> {
         self.state.region
     }
 
-    /// What was done by the steps so far.
+    /// Progress of the steps so far.
     #[must_use]
     pub fn progress(&self) -> Progress {
         self.progress
     }
 
-    /// The next step. The one before must be on the disk, since this one may use what
-    /// it has freed. `None` when there is nothing left to do.
+    /// The next step. The one before must be on the disk, since this one may use the blocks it has
+    /// freed. `None` when there is nothing left to do.
     ///
     /// # Errors
-    /// [`FsError::NoSpace`] when maps grow beyond what is free.
+    /// [`FsError::NoSpace`] when maps grow beyond the free blocks.
     pub fn next_step(&mut self) -> Result<Option<Step>, FsError> {
         self.state.take_up();
         loop {
@@ -235,7 +234,7 @@ impl<'a> InPlace<'a> {
             || making.groups() + 1 >= self.limits.groups
     }
 
-    /// Moves what lies at the window's places away; whether nothing is left there.
+    /// Moves blocks away from the window's places; whether none is left there.
     fn vacate(&mut self, making: &mut Making) -> bool {
         for at in self.next..self.window {
             if self.items[at].is_kept {
@@ -277,7 +276,7 @@ impl<'a> InPlace<'a> {
         let mut to = Vec::new();
         let mut left = run.len;
         while left > 0 {
-            // A window is opened only where there is room for what it evicts.
+            // A window is opened only where there is room for the blocks it evicts.
             let Some(extent) = self.state.outside.take(left) else { break };
             left -= extent.len;
             to.push(extent);

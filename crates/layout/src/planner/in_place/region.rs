@@ -1,4 +1,4 @@
-//! Where the region lies, and what goes where in it.
+//! Chooses the region and the place of each item in it.
 
 use super::super::sequence::Sequence;
 use super::super::{Touch, objects};
@@ -12,13 +12,13 @@ use std::collections::{HashMap, HashSet};
 /// Parts of the volume that are compared, at most: a region begins with one of them.
 const MOST_PARTS: u64 = 1 << 16;
 
-/// Items of one move are at most this part of what a step may copy.
+/// Items of one move are at most this part of the blocks that a step may copy.
 const ITEMS_OF_A_STEP: u64 = 4;
 
-/// Blocks that may be left unused before what stays where it is.
+/// Blocks that may be left unused before an item that stays in place.
 const SLACK: u64 = 8;
 
-/// Of what makes way, so much must find room before anything is given back.
+/// Of the evicted blocks, this part must find room before any is given back.
 const ROOM_PART: u64 = 4;
 
 /// Runs in order, disjoint, with the blocks before each.
@@ -55,7 +55,7 @@ impl Runs {
         }
     }
 
-    /// What lies from a block on.
+    /// The runs from a block on.
     fn from(&self, block: u64) -> impl Iterator<Item = Extent> + '_ {
         let at = self.runs.partition_point(|run| run.end().get() <= block);
         self.runs[at..].iter().map(move |run| {
@@ -85,7 +85,7 @@ impl Now {
         now
     }
 
-    /// Where an item lies, in the order of what it holds.
+    /// Where an item lies, in the order of its blocks.
     fn places(&self, object: ObjectId, what: What) -> Vec<Extent> {
         let run = match what {
             What::Map(_) => {
@@ -108,22 +108,22 @@ impl Now {
     }
 }
 
-/// Items with their places, and the places that hold what belongs there already.
+/// Items with their places, and the places whose blocks are already right.
 type Assigned = (Vec<Item>, Vec<Extent>);
 
-/// Free blocks outside a region in which so many make way. Each that makes way takes one,
-/// and what comes in from outside gives one back, but what comes from within the region
-/// does so only when its turn has come: until then some must be spare.
+/// Free blocks outside a region in which `evicted` blocks make way. Each of these takes one, and a
+/// block that comes in from outside gives one back, but one from within the region does so only
+/// when its turn has come: until then some must be spare.
 fn room_for(evicted: u64) -> u64 {
     (evicted / ROOM_PART).max(MAP_RESERVE) + MAP_RESERVE.min(evicted)
 }
 
-/// Chooses the region that takes the fewest copies: where the first of it lies now, or
-/// where the least is in the way. One that takes in nearly all that is free comes last:
-/// what is in the way there could not go anywhere.
+/// Chooses the region that takes the fewest copies: where the first of it lies now, or where the
+/// fewest blocks are in the way. One that takes in nearly all free blocks comes last: the blocks in
+/// the way there could not go anywhere.
 ///
 /// # Errors
-/// [`FsError::NoSpace`] when all that can be had does not hold it.
+/// [`FsError::NoSpace`] when all available blocks do not hold it.
 pub(super) fn assign(
     occupied: &dyn Occupied,
     space: &Space,
@@ -183,7 +183,7 @@ fn ends(items: &[Item]) -> (u64, u64) {
     (first, places().map(|place| place.end().get()).max().unwrap_or(0))
 }
 
-/// What belongs into the region, in order, a map before what it leads to first.
+/// The items of the region, in order, a map before the first block it leads to.
 fn items(
     occupied: &dyn Occupied,
     space: &Space,
@@ -221,8 +221,8 @@ fn items(
     items
 }
 
-/// Blocks for an object's map when each of its touched runs, and what is left between
-/// them where it lies now, is a piece of its own.
+/// Blocks for an object's map when each of its touched runs, and each remainder between them where
+/// it lies now, is a piece of its own.
 fn map_at_most(occupied: &dyn Occupied, object: ObjectId, hot: &[Run]) -> u64 {
     let mut cuts: Vec<u64> =
         hot.iter().flat_map(|run| [run.lbn.get(), run.lbn.get() + run.len]).collect();
@@ -289,8 +289,7 @@ fn place(now: &Now, items: &[(ObjectId, What)], usable: &Runs, start: u64) -> Op
     let mut moving = HashSet::new();
     for (number, &(object, what)) in items.iter().enumerate() {
         let own = now.places(object, what);
-        // A map that was brought in before, and grew, must not push aside what was
-        // brought in behind it.
+        // A map that was brought in before, and grew, must not push aside the items behind it.
         let follows = items.get(number + 1).filter(|_| matches!(what, What::Map(_)));
         let stays = follows.is_some_and(|&(object, what)| {
             let own = now.places(object, what);
@@ -342,8 +341,8 @@ fn place(now: &Now, items: &[(ObjectId, What)], usable: &Runs, start: u64) -> Op
     Some((placed, kept))
 }
 
-/// Whether what lies in `own` may stay there, as what follows on block `at`. What nobody
-/// can use in between, such as the bitmaps of a group, is no gap.
+/// Whether an item at `own` may stay there, as the next one from block `at` on. Unusable blocks in
+/// between, such as the bitmaps of a group, are no gap.
 fn is_next(usable: &Runs, own: &[Extent], what: What, at: u64) -> bool {
     let (Some(first), Some(last)) = (own.first(), own.last()) else { return false };
     let is_ascending = own.windows(2).all(|pair| pair[0].end() <= pair[1].start);

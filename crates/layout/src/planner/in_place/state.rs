@@ -7,7 +7,7 @@ use seekless_fs::plan::{ObjectId, Placed, Run};
 use seekless_units::{BlockNo, Extent, Lbn};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// A run of blocks inside the region, with what is in it.
+/// A run of blocks inside the region, with its owner.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Owned {
     pub(super) extent: Extent,
@@ -32,16 +32,16 @@ impl Owned {
 
 pub(super) struct State<'a> {
     occupied: &'a dyn Occupied,
-    /// What is being laid out anew; free blocks in it are not listed.
+    /// The region being laid out again; free blocks in it are not listed.
     pub(super) region: Extent,
     /// Objects that were looked at.
     data: HashMap<ObjectId, Vec<Placed>>,
     maps: HashMap<ObjectId, Vec<BlockNo>>,
-    /// What is in the region and is not at its place yet, by first block.
+    /// Runs in the region that are not in place yet, by first block.
     owners: BTreeMap<u64, Owned>,
     /// Free blocks outside the region.
     pub(super) outside: FreeRuns,
-    /// What the last step frees: it may be used by the next one.
+    /// Blocks freed by the last step: the next one may use them.
     freed: Vec<Extent>,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct State<'a> {
 #[derive(Default)]
 pub(super) struct Making {
     pub(super) step: Step,
-    /// What changes, with its map before the step.
+    /// Changed objects, each with its map before the step.
     changed: BTreeMap<ObjectId, Vec<BlockNo>>,
     groups: BTreeSet<u64>,
 }
@@ -108,7 +108,7 @@ impl<'a> State<'a> {
         state
     }
 
-    /// What the last step gave back is free now.
+    /// Frees the blocks given up by the last step.
     pub(super) fn take_up(&mut self) {
         for run in std::mem::take(&mut self.freed) {
             let (low, high) = (self.region.start, self.region.end());
@@ -149,7 +149,7 @@ impl<'a> State<'a> {
         places
     }
 
-    /// What lies in a part of the region and is not at its place yet, in order.
+    /// Runs in a part of the region that are not in place yet, in order.
     pub(super) fn owners(&self, range: Extent) -> Vec<Owned> {
         let end = range.end().get();
         let before = self.owners.range(..range.start.get()).next_back().map(|(_, owned)| *owned);
@@ -157,7 +157,7 @@ impl<'a> State<'a> {
         before.into_iter().filter(|owned| owned.extent.overlaps(range)).chain(within).collect()
     }
 
-    /// Counts a part of the region as free, or as what belongs there.
+    /// Counts a part of the region as free, or as in place.
     pub(super) fn disown(&mut self, range: Extent) {
         for owned in self.owners(range) {
             self.owners.remove(&owned.extent.start.get());

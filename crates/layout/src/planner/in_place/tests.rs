@@ -8,10 +8,10 @@ use seekless_fs::plan::{Demand, InodeTable, Placed};
 use seekless_units::{Ino, Lbn};
 use std::collections::BTreeMap;
 
-/// What a block holds: a logical block of an object, or a part of its map.
+/// Contents of a block: a logical block of an object, or a part of its map.
 type Held = (u32, Option<u64>);
 
-/// A volume of blocks, some of which nobody may use.
+/// A volume of blocks, some of which are unusable.
 #[derive(Clone, PartialEq, Debug)]
 struct Volume {
     blocks: Vec<Option<Held>>,
@@ -29,11 +29,11 @@ fn maps_of(extents: u64) -> u64 {
 }
 
 impl Volume {
-    /// A volume that is full to so many percent, with files in pieces.
+    /// A volume of this fullness, with files in pieces.
     fn random(random: &mut Pcg64Mcg, len: usize, percent: usize) -> Self {
         let mut fixed = vec![false; len];
         for group in (0..len).step_by(GROUP as usize) {
-            // More than may be left unused before what stays, as bitmaps and tables are.
+            // More than may be left unused before a staying item, as bitmaps and tables are.
             fixed[group..(group + 20).min(len)].fill(true);
         }
         let mut volume = Self { blocks: vec![None; len], fixed, objects: 0 };
@@ -87,7 +87,7 @@ impl Volume {
         Space { inodes: Vec::new(), free, tables: vec![table], inodes_per_block: 16 }
     }
 
-    /// Does a step on a copy of what it was planned for, and holds it to its promise.
+    /// Does a step on a copy of the volume it was planned for, and checks its promises.
     fn apply(&mut self, step: &Step, limits: Limits) {
         assert!(step.changed.len() <= limits.objects + 1, "{}", step.changed.len());
         let before = self.clone();
@@ -125,7 +125,7 @@ impl Volume {
         }
     }
 
-    /// What each object holds, wherever it lies.
+    /// The contents of each object, wherever they lie.
     fn contents(&self) -> BTreeMap<Held, usize> {
         let mut contents = BTreeMap::new();
         for held in self.blocks.iter().flatten().filter(|held| held.1.is_some()) {
@@ -216,7 +216,7 @@ fn touches(random: &mut Pcg64Mcg, volume: &Volume) -> Vec<Touch> {
         .collect()
 }
 
-/// Everything to its end; what was done.
+/// Performs all steps; returns the progress.
 fn rearrange(volume: &mut Volume, hot: &[Touch], budget: u64, limits: Limits) -> Progress {
     let before = volume.clone();
     let mut plan = InPlace::new(&before, &before.space(), hot, 16, Some(budget), limits)
@@ -270,10 +270,10 @@ fn what_was_touched_comes_together_and_nothing_is_lost() {
         let places = order(&volume, &hot);
         assert!(places.is_sorted(), "seed {seed}: not in order of first touch");
         let span = places.last().unwrap() - places.first().unwrap();
-        // Besides them there are maps, and what is fixed.
+        // Besides them there are maps, and fixed blocks.
         assert!(span < places.len() as u64 * 2 + 40, "seed {seed}: {span} {}", places.len());
         assert!(progress.moved_in + progress.in_place >= places.len() as u64);
-        // All of it is where it belongs now.
+        // All of it is in place now.
         let again = volume.clone();
         let progress = rearrange(&mut volume, &hot, u64::MAX, LIMITS);
         assert_eq!((progress.moved_in, progress.moved_out), (0, 0), "seed {seed}");
@@ -282,8 +282,8 @@ fn what_was_touched_comes_together_and_nothing_is_lost() {
     assert!(done > 30, "{done}");
 }
 
-/// What is free lies together, as it does in what a kernel gives out: a region that takes
-/// all of it in has nowhere to let anything make way to.
+/// All free blocks lie together, as they do after a kernel's allocation: a region that takes them
+/// all in has nowhere to let anything make way to.
 #[test]
 fn little_room_in_one_place_suffices() {
     for seed in 0..40 {

@@ -19,7 +19,7 @@ fn assembled(what: Vec<What>) -> Vec<(Op, String)> {
     assembled_of(what, &index(), &mut |_, _| None)
 }
 
-/// Of what threads did, one after the other; all inodes were loaded.
+/// The events of threads' touches, one after the other; all inodes were loaded.
 fn assembled_of(
     what: Vec<(u32, What)>,
     index: &Index,

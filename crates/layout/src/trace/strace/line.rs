@@ -25,7 +25,7 @@ pub(super) struct Call {
     args: Vec<Value>,
     /// Negative when it failed.
     pub(super) result: i64,
-    /// What `-y` tells of a descriptor returned.
+    /// The path that `-y` prints for a descriptor returned.
     pub(super) result_path: Option<Vec<u8>>,
     pub(super) error: Option<String>,
 }
@@ -126,8 +126,8 @@ impl<R: BufRead> Lines<R> {
         call(pid, time, rest)
     }
 
-    /// A moment as the time since the first one. What has none happened when
-    /// the line before did.
+    /// A moment as the time since the first one. A line without one has the time of the line
+    /// before.
     fn since_start(&mut self, time: Option<u64>) -> u64 {
         if let Some(time) = time {
             let first = *self.first.get_or_insert(time);
@@ -223,7 +223,7 @@ fn closing(result: &[u8]) -> usize {
     result.iter().rposition(|&byte| byte == b'>').map_or(0, |at| at + 1)
 }
 
-/// The arguments up to the closing parenthesis, and what follows it.
+/// The arguments up to the closing parenthesis, and the text behind it.
 fn arguments(text: &[u8]) -> Option<(Vec<Value>, &[u8])> {
     let (mut args, mut depth, mut start, mut at) = (Vec::new(), 0usize, 0, 0);
     while let Some(&byte) = text.get(at) {
