@@ -147,13 +147,16 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "seekless",
         &[
+            "seekless-capture",
             "seekless-compose",
             "seekless-ext",
             "seekless-fat",
             "seekless-ffs",
             "seekless-fs",
+            "seekless-host",
             "seekless-images",
             "seekless-layout",
+            "seekless-serve",
             "seekless-units",
         ],
     ),

@@ -392,6 +392,10 @@ impl Image {
         }
     }
 
+    pub(crate) fn shared(&self) -> Arc<dyn Inspect> {
+        self.inner.clone()
+    }
+
     pub(crate) fn inspect(&self) -> &dyn Inspect {
         self.inner.as_ref()
     }

@@ -2,8 +2,8 @@
 //!
 //! Files that are used together drift apart on a disk. This library makes images of ext2/3/4,
 //! UFS and FAT in which what a [`Trace`] reads lies together, in the order in which it is read,
-//! and it reads, compares, checks and repairs such images. It needs no root and no kernel that
-//! knows the format.
+//! and it reads, compares, checks and repairs such images. It needs no kernel that knows the
+//! format, and root only to [`Record`].
 //!
 //! | | |
 //! |---|---|
@@ -13,6 +13,8 @@
 //! | [`Image::score`] | count the requests, seeks and chunks of a trace on an image |
 //! | [`Check`] | find what is wrong with an image, and repair it |
 //! | [`compare`] | tell in which files two images differ |
+//! | [`Mount`] | mount an image to be read, and record what is read |
+//! | [`Record`] | record what a program reads on a file system that the kernel has mounted |
 //!
 //! ```
 //! use seekless::{Build, Format, Trace};
@@ -47,14 +49,18 @@ mod build;
 mod check;
 mod compare;
 mod image;
+mod mount;
 mod optimize;
+mod record;
 mod trace;
 
 pub use build::{Build, Built, Format};
 pub use check::{Check, Checked, Class, Finding, Outcome, Place};
 pub use compare::{Change, Difference, compare};
 pub use image::{Entry, Image, Kind, Metadata, Open, Time, Volume, open};
+pub use mount::Mount;
 pub use optimize::{Gain, Optimize, Optimized};
+pub use record::{Record, Recorded};
 pub use seekless_images::{Error, ErrorKind, Progress};
 pub use seekless_layout::score::{Prefetch, Score, Seeks};
 pub use trace::Trace;

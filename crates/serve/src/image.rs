@@ -15,7 +15,7 @@ use fuser::{
     ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyXattr,
     Request,
 };
-use seekless_fs::{DirEntry, Inspect};
+use seekless_fs::{DirEntry, FsError, Inspect};
 use seekless_layout::trace::Op;
 use seekless_units::{ByteLen, Ino};
 use std::ffi::OsStr;
@@ -23,6 +23,7 @@ use std::io;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// An image as FUSE sees it.
 pub struct ImageMount {
@@ -30,12 +31,38 @@ pub struct ImageMount {
     recorder: Option<Arc<Recorder>>,
     /// How far the kernel may read ahead while recording, in bytes.
     read_ahead: u32,
+    faults: Faults,
+}
+
+/// Whether parts of an image could not be read: nobody may have seen it while the mount lasted.
+#[derive(Clone, Debug, Default)]
+pub struct Faults(Arc<AtomicBool>);
+
+impl Faults {
+    /// Whether there was any so far.
+    #[must_use]
+    pub fn any(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 impl ImageMount {
     /// Serves an image, telling the recorder of all that is asked for.
     pub fn new(image: Arc<dyn Inspect>, recorder: Option<Arc<Recorder>>, read_ahead: u32) -> Self {
-        Self { image, recorder, read_ahead }
+        Self { image, recorder, read_ahead, faults: Faults::default() }
+    }
+
+    /// The faults of the mount, to be asked for when it has ended.
+    #[must_use]
+    pub fn faults(&self) -> Faults {
+        self.faults.clone()
+    }
+
+    fn errno(&self, error: FsError) -> Errno {
+        if matches!(error, FsError::Device(_) | FsError::Io { .. }) {
+            self.faults.0.store(true, Ordering::Relaxed);
+        }
+        errno(error)
     }
 
     fn record(&self, request: &Request, op: Op, ino: INodeNo) {
@@ -62,7 +89,7 @@ impl ImageMount {
     }
 
     fn attr(&self, ino: Ino) -> Result<(FileAttr, Generation), Errno> {
-        let attr = self.image.attr(ino).map_err(errno)?;
+        let attr = self.image.attr(ino).map_err(|error| self.errno(error))?;
         let number = self.fuse_ino(ino)?;
         Ok((file_attr(&attr, number, self.image.geometry().block_size), generation(&attr)))
     }
@@ -71,7 +98,7 @@ impl ImageMount {
         if name.len() > NAME_MAX {
             return Err(Errno::ENAMETOOLONG);
         }
-        self.image.lookup(self.image_ino(parent)?, name).map_err(errno)
+        self.image.lookup(self.image_ino(parent)?, name).map_err(|error| self.errno(error))
     }
 
     /// Calls `add` with the entries of a directory behind `after`, until it
@@ -92,14 +119,16 @@ impl ImageMount {
                     ControlFlow::Break(())
                 }
             });
-        listed.map_err(errno)?;
+        listed.map_err(|error| self.errno(error))?;
         failed.map_or(Ok(()), Err)
     }
 
     fn kind(&self, entry: &DirEntry<'_>) -> Result<FileType, Errno> {
         match entry.kind {
             Some(kind) => Ok(file_type(kind)),
-            None => Ok(file_type(self.image.attr(entry.ino).map_err(errno)?.kind)),
+            None => {
+                Ok(file_type(self.image.attr(entry.ino).map_err(|error| self.errno(error))?.kind))
+            }
         }
     }
 
@@ -109,7 +138,7 @@ impl ImageMount {
         let mut done = 0;
         while done < buf.len() {
             let at = ByteLen::new(offset.saturating_add(done as u64));
-            match self.image.read(ino, at, &mut buf[done..]).map_err(errno)? {
+            match self.image.read(ino, at, &mut buf[done..]).map_err(|error| self.errno(error))? {
                 0 => break,
                 got => done += got,
             }
@@ -166,7 +195,9 @@ impl Filesystem for ImageMount {
 
     fn readlink(&self, request: &Request, ino: INodeNo, reply: ReplyData) {
         self.record(request, Op::Readlink, ino);
-        let target = self.image_ino(ino).and_then(|ino| self.image.read_link(ino).map_err(errno));
+        let target = self
+            .image_ino(ino)
+            .and_then(|ino| self.image.read_link(ino).map_err(|error| self.errno(error)));
         answer_data(reply, target);
     }
 
@@ -265,14 +296,16 @@ impl Filesystem for ImageMount {
         size: u32,
         reply: ReplyXattr,
     ) {
-        let xattrs =
-            self.image_ino(ino).and_then(|ino| self.image.shown_xattrs(ino).map_err(errno));
+        let xattrs = self
+            .image_ino(ino)
+            .and_then(|ino| self.image.shown_xattrs(ino).map_err(|error| self.errno(error)));
         answer_value(reply, size, name, xattrs);
     }
 
     fn listxattr(&self, _request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        let xattrs =
-            self.image_ino(ino).and_then(|ino| self.image.shown_xattrs(ino).map_err(errno));
+        let xattrs = self
+            .image_ino(ino)
+            .and_then(|ino| self.image.shown_xattrs(ino).map_err(|error| self.errno(error)));
         answer_names(reply, size, xattrs);
     }
 

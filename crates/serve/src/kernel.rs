@@ -7,7 +7,6 @@ use fuser::{
 use seekless_fs::{Attr, DeviceNumber, FileKind, FsError, Timestamp, Xattr};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// As good as for ever: nothing changes but through the mount.
@@ -81,20 +80,8 @@ fn answer_sized(reply: ReplyXattr, size: u32, value: Result<Vec<u8>, Errno>) {
     }
 }
 
-/// Whether the image could not be read where it should have been: the end of a
-/// mount says so once more, since nobody may have seen it while it lasted.
-static UNREADABLE: AtomicBool = AtomicBool::new(false);
-
-/// Whether anything of the image could not be read so far.
-pub fn was_unreadable() -> bool {
-    UNREADABLE.load(Ordering::Relaxed)
-}
-
 /// What a program sees of an error; the rest goes to standard error.
 pub(crate) fn errno(error: FsError) -> Errno {
-    if matches!(error, FsError::Device(_) | FsError::Io { .. }) {
-        UNREADABLE.store(true, Ordering::Relaxed);
-    }
     match error {
         FsError::NotFound(_) => Errno::ENOENT,
         FsError::NotDirectory(_) => Errno::ENOTDIR,

@@ -8,6 +8,11 @@
 //! - `recorder`: the trace of a mount
 //!
 //! Warnings are events of `tracing`.
+//!
+//! # Files
+//!
+//! `live/` answers FUSE from the engine; `listing.rs` there is a directory as it was when its
+//! listing began.
 
 pub mod disk;
 mod image;
@@ -19,8 +24,8 @@ mod session;
 mod volume;
 
 pub use fuser::Filesystem;
-pub use image::ImageMount;
-pub use kernel::{now, was_unreadable};
+pub use image::{Faults, ImageMount};
+pub use kernel::now;
 pub use live::LiveMount;
 pub use options::LiveMountOptions;
 pub use recorder::Recorder;

@@ -155,11 +155,12 @@ fn run_read_only(
     let read_ahead = u32::try_from(args.read_ahead.get())
         .map_err(|_| Failure::usage("--read-ahead is too large"))?;
     let mount = ImageMount::new(image, recorder.clone(), read_ahead.max(4096));
+    let faults = mount.faults();
     let served = serve_until_unmounted(args, options, mount, global);
     if let (Some(recorder), Some(path)) = (recorder, &args.record) {
         recorder.finish().map_err(|error| Failure::io(path.display(), &error))?;
     }
-    if serve::was_unreadable() && served.is_ok() {
+    if faults.any() && served.is_ok() {
         let why = format!("{}: parts of it could not be read", args.image.display());
         return Err(Failure::new(Kind::System, why));
     }

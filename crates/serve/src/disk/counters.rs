@@ -1,3 +1,5 @@
+//! Counts of requests to a disk, by phase.
+
 use super::Kind;
 use seekless_report::table::{Figure, Table};
 use seekless_units::ByteLen;

@@ -1,3 +1,5 @@
+//! A log of the requests to a disk.
+
 use super::Kind;
 use serde_json::json;
 use std::io::{self, Write};
