@@ -58,6 +58,7 @@ pub struct Core<M> {
     pub may_spend_reserve: bool,
     wall: Wall,
     /// A rule that a test has broken.
+    #[cfg(feature = "faults")]
     fault: Option<Fault>,
 }
 
@@ -72,6 +73,7 @@ impl<M> Core<M> {
             delayed: Delayed::default(),
             may_spend_reserve: true,
             wall,
+            #[cfg(feature = "faults")]
             fault: None,
         }
     }
@@ -133,7 +135,13 @@ impl<M> Core<M> {
     /// Whether a rule is broken, which only tests do.
     #[must_use]
     pub fn has(&self, fault: Fault) -> bool {
-        self.fault == Some(fault)
+        #[cfg(feature = "faults")]
+        return self.fault == Some(fault);
+        #[cfg(not(feature = "faults"))]
+        {
+            let _ = fault;
+            false
+        }
     }
 
     /// The result that a rule asks for, unless it is broken.
