@@ -20,7 +20,12 @@ Exit codes:
   4  the image or request needs something that is not supported
   5  no space: the contents do not fit
   6  system error (file not found, permission denied, I/O error)
-`check` uses the exit codes of fsck instead (see its help).")]
+`check` uses the exit codes of fsck instead (see its help).
+
+Examples:
+  seekless build rootfs/ -o disk.img --trace boot.trace
+  seekless score disk.img --trace boot.trace
+  seekless check disk.img")]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: Global,

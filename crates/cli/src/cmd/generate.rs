@@ -25,11 +25,13 @@ pub(crate) struct GenerateArgs {
 #[derive(Subcommand, Debug)]
 enum What {
     /// Write one man page per command to a directory
+    #[command(after_help = "Examples:\n  seekless generate man man1")]
     Man {
         /// Output directory; created if it does not exist
         dir: PathBuf,
     },
     /// Write a completion script to standard output
+    #[command(after_help = "Examples:\n  seekless generate completions zsh > _seekless")]
     Completions {
         /// Shell to generate completions for
         shell: Shell,

@@ -52,15 +52,23 @@ pub(crate) struct LabCommand {
 #[derive(Subcommand, Debug)]
 enum What {
     /// List the built-in experiments
+    #[command(after_help = "Examples:\n  seekless lab list")]
     List,
     /// Print the file of an experiment
+    #[command(after_help = "Examples:\n  seekless lab show softdep")]
     Show {
         /// Built-in experiment, or path of a file
         experiment: String,
     },
     /// Run an experiment, or resume one
+    #[command(after_help = "\
+Examples:
+  seekless lab run dirpref -o results
+  seekless lab run dirpref --only second/softdep
+  seekless lab run ./mine.toml --seeds 5 --shard 1/4 -o part1")]
     Run(RunArgs),
     /// Merge the results of several directories
+    #[command(after_help = "Examples:\n  seekless lab merge part1 part2 part3 part4 -o four")]
     Merge {
         /// Directories written by `run -o`
         #[arg(required = true, value_name = "DIR")]
@@ -70,6 +78,7 @@ enum What {
         output: Option<PathBuf>,
     },
     /// Write the results as an HTML page
+    #[command(after_help = "Examples:\n  seekless lab report merged -o page.html")]
     Report {
         /// Directory written by `run -o` or `merge -o`
         dir: PathBuf,

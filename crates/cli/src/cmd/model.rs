@@ -36,8 +36,12 @@ pub(crate) struct ModelCommand {
 #[derive(Subcommand, Debug)]
 enum What {
     /// List the built-in devices
+    #[command(after_help = "Examples:\n  seekless model list")]
     List,
     /// Print the parameter file of a device, with the sources of its figures
+    #[command(
+        after_help = "Examples:\n  seekless model show hdd-7200\n  seekless model show gp3 > mine.toml"
+    )]
     Show {
         /// Preset, or path of a parameter file
         #[arg(value_name = "DEVICE")]
@@ -48,6 +52,7 @@ enum What {
     /// FILE is a .parv file, which names the other files and the bus, or a
     /// .diskspecs or .model file. Files that it names are searched for in the
     /// same directory.
+    #[command(after_help = "Examples:\n  seekless model import cheetah9LP.parv -o cheetah9LP.toml")]
     Import {
         /// The DiskSim file
         file: PathBuf,

@@ -41,8 +41,16 @@ pub(crate) struct TraceArgs {
 #[derive(Subcommand, Debug)]
 enum What {
     /// Create a trace from the output of another tool
+    #[command(after_help = "\
+Examples:
+  seekless trace import --paths hot-files.txt -o paths.trace
+  seekless trace import --strace boot.strace --root /srv/root -o strace.trace
+  seekless trace import --blocks io.jsonl --image disk.img -o blocks.trace")]
     Import(ImportArgs),
     /// Print a trace in readable form
+    #[command(
+        after_help = "Examples:\n  seekless trace show job.trace\n  seekless trace show job.trace | head"
+    )]
     Show {
         /// The trace
         trace: PathBuf,
@@ -50,6 +58,9 @@ enum What {
     /// Convert a trace for other tools
     Export(export::ExportArgs),
     /// Merge several traces in order of time
+    #[command(
+        after_help = "Examples:\n  seekless trace merge monday.trace tuesday.trace -o days.trace"
+    )]
     Merge {
         /// The traces
         #[arg(required = true)]

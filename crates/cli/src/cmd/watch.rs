@@ -43,15 +43,23 @@ pub(crate) struct WatchCommand {
 #[derive(Subcommand, Debug)]
 enum What {
     /// Record what is opened, and move files when the machine is idle, until a signal
+    #[command(
+        after_help = "Examples:\n  seekless watch run /\n  seekless watch run /srv --dry-run"
+    )]
     Run(RunArgs),
     /// Move what pays now, whether or not the machine is idle
     ///
     /// A daemon that runs for the volume does it; else it is done by what was learnt
     /// before. The budget of the day holds.
+    #[command(after_help = "Examples:\n  seekless watch now / --dry-run")]
     Now(NowArgs),
     /// Show habits, what was moved for them, and their seeks before and now
+    #[command(
+        after_help = "Examples:\n  seekless watch status /\n  seekless watch status / --html picture.html"
+    )]
     Status(status::StatusArgs),
     /// Forget what was learnt; no daemon may run
+    #[command(after_help = "Examples:\n  seekless watch forget / --habit 12")]
     Forget(ForgetArgs),
 }
 

@@ -142,7 +142,9 @@ fn examples_in(help: &str) -> Vec<String> {
 /// Those of a command and of all below it.
 fn examples_of(command: &[&str], into: &mut Vec<String>) {
     let help = text(&seekless(&[command, &["--help"]].concat()));
-    into.extend(examples_in(&help));
+    let examples = examples_in(&help);
+    assert!(!examples.is_empty(), "seekless {}: no examples", command.join(" "));
+    into.extend(examples);
     let behind = help.split("\nCommands:\n").nth(1).unwrap_or_default();
     let below = behind.lines().take_while(|line| !line.is_empty());
     let names = below.filter(|line| line.starts_with("  ") && !line.starts_with("   "));

@@ -30,6 +30,10 @@ use ufs::Ufs;
 
 /// Explore the states a crash can leave, and check that the file system recovers
 #[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  seekless crash list
+  seekless crash run --workload create --discipline softdep --format ufs2 --sample 5")]
 pub(crate) struct CrashCommand {
     #[command(subcommand)]
     command: CrashSubcommand,
