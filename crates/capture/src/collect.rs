@@ -1,3 +1,5 @@
+//! Events of a recording, collected until its subject ends.
+
 use super::Subject;
 use super::subject::End;
 use seekless_host::caches::{self, Caches};

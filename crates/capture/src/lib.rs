@@ -8,6 +8,10 @@
 //! - `destination`: where a trace is stored
 //!
 //! Warnings are events of `tracing`. Needs root.
+//!
+//! # Files
+//!
+//! `boot.rs` is the recording of a boot, `install/` puts it into an initramfs.
 
 pub mod boot;
 mod collect;

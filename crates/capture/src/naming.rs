@@ -1,3 +1,5 @@
+//! Names for the inodes and blocks that events are of.
+
 use super::{Collected, Source};
 use seekless_fs::format::OpenOptions;
 

@@ -1,3 +1,5 @@
+//! When a recording ends: a program, a unit of systemd, a boot or a signal.
+
 use super::boot::Boot;
 use seekless_host::program;
 use seekless_images::{Error, ErrorKind};

@@ -1,5 +1,16 @@
 //! The command line: the only part of seekless that prints, exits or reads the
 //! environment.
+//!
+//! # Files
+//!
+//! `verify/` compares the score with a kernel on top of these: `perform.rs` performs a trace,
+//! `program.rs` runs a program, `stand.rs` is what both run on, `again.rs` repeats runs in which
+//! blocks were read twice, `parting.rs` finds where the sides differ. `cmd/build/` has a file for
+//! each format, and `disk.rs`, `verity.rs` and `room.rs` for what an image has besides
+//! (partitions, a hash tree, free space). `dist/` makes what is given out. `workbench/` makes and
+//! mounts a kernel's file system on a modelled disk (`disk run`, `lab run boots`);
+//! `cmd/lab/boots/` makes the images of boots and measures them there. `written.rs` is the line of
+//! success. `background.rs` starts the process that serves a mount.
 
 #![deny(clippy::print_stdout, reason = "`say!` copes with a reader that has gone")]
 #![deny(clippy::print_stderr, reason = "`warning!` does too, and has a form for --json")]

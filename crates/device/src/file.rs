@@ -1,3 +1,5 @@
+//! Image files and block devices.
+
 use crate::{BlockDevice, DeviceError, Durable, Ticket, check_range};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::{Errno, ReadWriteFlags, pwritev2};

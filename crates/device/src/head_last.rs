@@ -1,3 +1,5 @@
+//! A device whose beginning is written last.
+
 use crate::{BlockDevice, DeviceError, check_range};
 use seekless_units::{ByteLen, Lba};
 use std::sync::{Arc, PoisonError, RwLock};

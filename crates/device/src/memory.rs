@@ -1,3 +1,5 @@
+//! A device in memory.
+
 use crate::{BlockDevice, DeviceError, check_range};
 use seekless_units::{ByteLen, Lba};
 use std::sync::{PoisonError, RwLock};

@@ -1,3 +1,5 @@
+//! A copy-on-write layer over a device.
+
 use crate::{BlockDevice, DeviceError, check_range};
 use seekless_units::{ByteLen, Lba, SECTOR};
 use std::collections::BTreeMap;

@@ -1,3 +1,5 @@
+//! A part of a device.
+
 use crate::{BlockDevice, DeviceError, Durable, Ticket, check_range};
 use seekless_units::{ByteLen, Lba};
 use std::sync::Arc;

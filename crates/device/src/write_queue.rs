@@ -1,3 +1,5 @@
+//! Writes and flushes that wait in their order.
+
 use crate::{BlockDevice, DeviceError, check_range};
 use seekless_units::{ByteLen, Lba, SECTOR};
 use std::collections::VecDeque;

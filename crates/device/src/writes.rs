@@ -1,3 +1,5 @@
+//! Writes of a transaction that are under way together.
+
 use crate::{BlockDevice, DeviceError, Durable, Ticket};
 use seekless_units::Lba;
 

@@ -5,6 +5,46 @@
 //!
 //! Bytes of an image are never trusted: the lints below keep panics out of all
 //! code that looks at them.
+//!
+//! # Files
+//!
+//! `superblock.rs group.rs inode.rs bmap.rs extent.rs indirect.rs dir.rs htree.rs inline.rs
+//! xattr.rs acl.rs journal/` read, with one module per on-disk structure, on top of `volume.rs`
+//! (blocks by number) and the read cache of `fs`; `backup.rs` finds copies of the superblock and
+//! of descriptors, `reserved.rs` the volume's own inodes, `orphans.rs` what the next mount
+//! deletes; `journal/fast_commit/` also writes, into an overlay in memory. `journal/write/` makes
+//! new transactions, for the cache of a volume in use; `journal/home.rs` is a recovery that is
+//! written to the image, for a repair and for a mount. `build/` makes images from trees,
+//! `relayout/` makes them from images; both write through `fs::forward`. `relayout/in_place.rs`
+//! does the steps of a rearrangement within an image, each as one transaction of its journal;
+//! `undo.rs` saves what is overwritten for e2undo. `encode/` has what all writers share: extent
+//! trees and indirect blocks, directory blocks, checksums.
+//!
+//! `check/` finds errors and determines the repair (`fix.rs`), `check/salvage.rs` reads what is
+//! left of a damaged map, `check/features.rs` compares features with what inodes, descriptors and
+//! copies of the superblock show; `journal/locate.rs` finds the journal of a damaged volume;
+//! `check/repair/` writes repairs in stages, each followed by a new check, as for UFS, through
+//! `fs::patches`.
+//!
+//! `hash.rs`, `checksum.rs`, `features.rs` are used by all of these; `systems.rs` has the features
+//! that systems and boot loaders know. `operate/` is ext2, ext3 and ext4 as a format of `live`:
+//! `format.rs` answers for directories and files, `entries.rs` for the places of names in a block,
+//! `blocks.rs` for block maps, `inline.rs` for contents in inodes, `orphans.rs` and
+//! `orphan_file.rs` for files that a crash leaves behind, `errors.rs` for what is noted when
+//! nothing can be changed any more, `extents/` for files with extents: their trees are read with
+//! `extent.rs`, `path.rs` finds the way to a leaf, `plan.rs` works out what becomes of the nodes
+//! on it before anything is written, `delayed.rs` gives contents their place that waited for one;
+//! `node.rs` and `encode.rs` convert inodes from and to bytes;
+//!
+//! `hashed/` keeps the index of a directory: the way to a leaf, and splits; `space.rs` (blocks),
+//! `numbers.rs` (inodes) and `search.rs` combine bitmaps, policies and cache; `bitmaps.rs` checks
+//! bitmaps and makes those that were never written, with what descriptors say of them; `sums.rs`
+//! has the checksums of what changes; `attributes.rs` writes extended attributes; `permit.rs`
+//! refuses what is not kept up, `mount.rs` opens and closes, after a recovery if need be. With a
+//! journal, `pieces.rs` says how much goes into one transaction, and `orphans.rs` keeps the list
+//! of files that a crash leaves behind. `told.rs` is what policies for inodes are told,
+//! `reserve.rs` looks at groups for a policy that reserves inodes, `kept.rs` searches bitmaps as
+//! mballoc does, for one that keeps blocks, and `ahead.rs` takes blocks before files need them.
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 #![deny(clippy::as_conversions, clippy::arithmetic_side_effects)]

@@ -11,6 +11,28 @@
 //!
 //! Bytes of an image are never trusted: the lints below keep panics out of all
 //! code that looks at them.
+//!
+//! # Files
+//!
+//! `boot.rs table.rs chain.rs entry.rs directory.rs` read, with one module per on-disk structure,
+//! on top of `volume.rs`; `files.rs` numbers all files by a walk, since FAT has no inodes, and
+//! finds clusters that several files claim. `name.rs` has code page 850, UTF-16 and the rule by
+//! which two names are the same, `time.rs` dates. `build/objects.rs` is what a volume holds, with
+//! the directory entries of each file; `build/write.rs` writes it, placed by a plan whose inode
+//! numbers are the order of directory entries.
+//!
+//! `relayout.rs` takes the entries of an image as they stand and writes them with
+//! `build/write.rs`. `check/` finds errors and notes how entries of directories and of the FAT
+//! shall be; `check/repair.rs` writes that, in rounds.
+//!
+//! `operate/` is FAT as a format of `live`: `format.rs` answers for files, `names.rs` does the
+//! operations on names (`make.rs`, `remove.rs`, `rename.rs`), for an entry is the file itself;
+//! `numbers.rs` gives files their inode numbers, which last as long as the volume is open.
+//!
+//! `directory.rs` is what a directory holds, `slots.rs` puts entries in and takes them out, in an
+//! order in which no state shows a name that was never given; `links.rs` writes entries of all
+//! FATs, `space.rs` takes runs of clusters where the policy begins, `content.rs` writes what files
+//! hold.
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 #![deny(clippy::as_conversions, clippy::arithmetic_side_effects)]

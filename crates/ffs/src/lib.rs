@@ -6,6 +6,20 @@
 //!
 //! Bytes of an image are never trusted: the lints below keep panics out of all
 //! code that looks at them.
+//!
+//! # Files
+//!
+//! `superblock.rs group.rs inode.rs bmap.rs entry.rs dir.rs xattr.rs` read, on top of `volume.rs`;
+//! the code that parses an inode or a directory entry is shared by the reader, the check and the
+//! engine. `alloc/` checks a group's bytes and changes them in place.
+//!
+//! `check/` finds errors and determines the repair (`fix.rs`); `check/repair/` writes repairs in
+//! stages, each followed by a new check, so that a repair can be interrupted at any point.
+//! `operate/` is FFS as a format of `live`: `format.rs` answers for directories and files,
+//! `blocks.rs` for block maps; `node.rs` and `encode.rs` convert inodes from and to bytes;
+//! `allocate.rs` and `gather.rs` combine groups, policies and cache (`zones.rs` describes a volume
+//! to the policies); `mount.rs` opens and closes, `seal.rs` renews check hashes. `make/` and
+//! `build/` write new images without a cache.
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 #![deny(clippy::as_conversions, clippy::arithmetic_side_effects)]

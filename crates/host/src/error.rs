@@ -1,3 +1,5 @@
+//! Errors of the system, with advice.
+
 use std::fmt;
 use std::io;
 

@@ -22,6 +22,19 @@
 //!
 //! It knows no format, no trace file and no figure. The only crate that may
 //! hold `unsafe` code.
+//!
+//! # Files
+//!
+//! The crate has the sources of events, one file each (`tracefs/`, `fanotify.rs`), calls through
+//! libc for trees under fakeroot (`preloaded.rs`), and what a measurement changes and puts back:
+//! `caches.rs`, `read_ahead.rs` (also if the process is killed), `mapping.rs` (a file touched in
+//! memory), `scratch.rs` (mounts that nobody else sees), `loop_device.rs`, `family.rs` (a program
+//! with all that it starts), `initramfs.rs` (a process that lives through the switch of the root).
+//!
+//! `donor.rs` holds free blocks of a mounted ext4 and exchanges them for those of files
+//! (`move_extent.rs`, `handle.rs`).
+//!
+//! `opens` hears of opens by inode number, `pressure` says what the machine is busy with.
 
 pub mod block_device;
 pub mod caches;

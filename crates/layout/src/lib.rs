@@ -9,6 +9,22 @@
 //! - [`warm`]: the reads of a trace, as byte ranges to read ahead of it
 //! - [`habits`]: files opened together again and again, and when it pays to move them
 //! - [`planner`]: inode numbers and extents for a whole image at once
+//!
+//! # Files
+//!
+//! `trace/` reads and writes traces and what can be made into one: lists of paths, strace's
+//! output, logs of block devices (`blocks.rs`), lists of files for runtimes of containers
+//! (`prefetch_lists.rs`). `warm.rs` has the byte ranges that a trace reads. `recording/` turns
+//! events of a kernel into a trace: `assemble.rs` from events that name inodes, `blocks.rs` from
+//! blocks alone, `index.rs` finds the names. `replay/` is the model of a kernel's page cache
+//! (`readahead.rs`, `listing.rs`) and of processes side by side (`interleave.rs`); `faults.rs`
+//! reads around the pages of mapped files; `symlinks.rs` adds the symlinks on the way; `planner/`
+//! determines a layout: `sequence.rs` the order, `inodes.rs` and `fill.rs` the places.
+//!
+//! `habits/` is the policy of `watch`, without I/O and without a clock: `streams.rs` makes
+//! episodes of opens, `habit.rs` weighs habits, `choose.rs` proposes what to lay out and says
+//! whether a plan pays, `idle.rs` when the machine is idle, `keep.rs` writes and reads what is
+//! known. `tests/month` drives it through a month in virtual time.
 
 pub mod by_path;
 pub mod habits;

@@ -22,6 +22,27 @@
 //!
 //! Numbers that come from the disk are checked by the format before they get here, and the lints
 //! below keep panics out of the code that handles them.
+//!
+//! # Files
+//!
+//! `format.rs` has what a format must say (`Format`), `linked.rs` what one must say that has
+//! inodes (`Linked`), `codec.rs` how directory entries stand (`Codec`), `limits.rs` what holds for
+//! a volume, `core.rs` what its code works on: the cache, nodes, space about to become free. A
+//! format makes changes and returns what others may have to wait for; it knows nothing of trees of
+//! directories, renaming or `fsync`. `calls.rs` contains the operations, `node.rs` inodes in
+//! memory;
+//!
+//! `table.rs` changes inodes that lie in tables. `entries.rs index.rs names.rs rename.rs reach.rs`
+//! implement names and paths, `linked_last/` the order of names that e2fsck needs, for formats
+//! with inodes (`Linked`); `naming.rs` lets a format without them do the operations on names
+//! itself; `acl.rs` access control lists, by the rules of `fs::acl`, `removal.rs` files that go,
+//! `inside.rs` directories with their names in their inode, `pieces.rs` operations that end as
+//! transactions do, and those that take several, `actions.rs` deferred actions, `pending.rs`
+//! changes noted for those who wait for them, `durable.rs` and `unsettled.rs` `fsync`,
+//! `delayed.rs` and `write_back.rs` contents that have no place yet (delayed allocation;
+//! `docs/design/delayed-allocation.md`), `fault.rs` the deliberate faults of tests. `indirect/`
+//! implements files that are mapped by twelve numbers and three trees for formats that have the
+//! trait `Indirect`. UFS and ext2 implement these traits.
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 #![deny(clippy::as_conversions, clippy::arithmetic_side_effects)]

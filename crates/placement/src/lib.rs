@@ -17,6 +17,28 @@
 //! The rules are those of FFS: McKusick, Joy, Leffler and Fabry, *A Fast File
 //! System for UNIX* (1984), and its descendants up to today's FreeBSD
 //! (`sys/ufs/ffs/ffs_alloc.c`).
+//!
+//! # Files
+//!
+//! `groups.rs` has what every format with groups tells: their number and size (`Shape`), where the
+//! data of each begin and what each has free (`Groups`). An engine keeps one `Groups` and updates
+//! it with every change; the totals follow. `inode/` has `InodePlacement`: given the parent
+//! directory, the name and whether a directory is made, a policy returns a goal (group and slot)
+//! and the order of the groups; it is told how each search ended and which inodes are given back.
+//! `inode/beside_parent.rs` is the rule of FFS: a file goes beside its parent, a directory into
+//! the group that a policy of `directory/` prefers, and groups are tried in the order of
+//! `hashalloc.rs`. `inode/by_kind.rs` is ext's: a policy of `directory/` for directories, a rule
+//! of `inode/others.rs` for all else, and perhaps `inode/windows.rs`, which reserves inodes for
+//! the children of directories and so says which slot of a group is taken.
+//! `directory/linux_orlov.rs` is told a hash of the name and the group of the last goal in the
+//! parent; `flexible.rs` are the units it looks at. `block/` has `BlockPlacement<H>`: its
+//! `Request` contains what every policy may ask (the inode's group, the logical block, the nearest
+//! block in front of it), and hints `H` which only the policies of one format read; `block/ext.rs`
+//! has those of ext and its names, `block/chunks.rs` the blocks that ext4 keeps in memory for
+//! files; `block/ffs.rs` has those of FFS with its zones and names. `cluster.rs` says where the
+//! search for clusters of a FAT volume begins. `search.rs` tries groups in an order; the bitmaps
+//! are searched by the format. Policies get the tuning of a volume when they are created, not with
+//! each request, so that the traits name no format.
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 #![deny(clippy::as_conversions, clippy::arithmetic_side_effects)]

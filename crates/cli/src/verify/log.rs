@@ -1,3 +1,5 @@
+//! The requests of both sides as a log.
+
 use super::report::{Told, Verified};
 use super::stand::Requests;
 use crate::failure::Failure;

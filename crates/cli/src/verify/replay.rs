@@ -1,3 +1,5 @@
+//! Requests that a kernel made for the operations of a trace.
+
 use super::again::undisturbed;
 use super::perform::Stage;
 use super::stand::{Requests, Stand, Subject};

@@ -1,3 +1,5 @@
+//! The prediction and the measurement side by side.
+
 use super::parting::{self, Parting};
 use super::program::{Program, Run};
 use super::spread::{self, Spread};

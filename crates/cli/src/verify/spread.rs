@@ -1,3 +1,5 @@
+//! Figures of several runs: medians and ranges.
+
 use super::values;
 use seekless_layout::score::Figures;
 use serde_json::{Map, Value, json};

@@ -1,3 +1,5 @@
+//! Instances of tracefs, each with its buffers and filters.
+
 use super::{Decoder, Format, Lost, Records, Source, Traced, What};
 use crate::HostError;
 use crate::mounts;

@@ -8,6 +8,14 @@
 //! - [`subject`]: the file systems that are aged: [`image`] or [`mounted`] ones
 //! - [`score`]: how well files lie
 //! - [`drive`]: the run
+//!
+//! # Files
+//!
+//! `profile.rs distribution.rs` read a profile, `stream.rs activity.rs population.rs ledger.rs`
+//! are the generator, whose only feedback is the available space; `op.rs` defines the operations,
+//! `subject.rs` the interface that performs them: `image.rs` with `Operate`, `mounted.rs` with
+//! system calls, obtaining extents through a trait that `cli` implements with `host`. `drive.rs`
+//! combines them, `schedule.rs` schedules the samples, `score.rs` computes layout scores.
 
 mod activity;
 pub mod distribution;

@@ -1,3 +1,5 @@
+//! A trace made of touches.
+
 use super::index::Owner;
 use super::listings::{directories_in, in_place, listed, without_mere_opens};
 use super::{How, Index, PageSet, Pages, Touch, What};

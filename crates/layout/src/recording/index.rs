@@ -1,3 +1,5 @@
+//! Owners of inode numbers and of metadata blocks.
+
 use seekless_fs::{FileKind, FsError, Inspect};
 use seekless_units::{BlockNo, Extent, GroupNo, Ino, Lbn};
 use std::collections::{HashMap, HashSet};

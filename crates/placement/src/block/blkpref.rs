@@ -1,3 +1,5 @@
+//! FreeBSD's preferences for blocks.
+
 use super::{BlockPlacement, Hints, Request, Wanted, Zones};
 use crate::{Groups, Shape};
 use seekless_units::{BlockNo, GroupNo};

@@ -1,3 +1,5 @@
+//! Blocks that ext4 keeps in memory for files (mballoc preallocation).
+
 use seekless_units::{BlockNo, Extent, GroupNo, Ino};
 
 /// Blocks of a file up to which it shares chunks with others (`s_mb_stream_req`).

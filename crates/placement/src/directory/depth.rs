@@ -1,3 +1,5 @@
+//! FreeBSD's present rule for directories: by depth.
+
 use super::contiguous::{ContigDirs, Limits, nearest};
 use super::{DirectoryPlacement, Expected};
 use crate::Groups;

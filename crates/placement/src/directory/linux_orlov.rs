@@ -1,3 +1,5 @@
+//! ext4's rule for directories.
+
 use super::DirectoryPlacement;
 use crate::Groups;
 use crate::chance::Chance;

@@ -1,3 +1,5 @@
+//! 4.4BSD's rule for directories.
+
 use super::DirectoryPlacement;
 use crate::Groups;
 use crate::inode::NewInode;

@@ -1,3 +1,5 @@
+//! Orlov's rule for directories.
+
 use super::contiguous::{ContigDirs, Limits, nearest};
 use super::old_dirpref::fewest;
 use super::{DirectoryPlacement, Expected};

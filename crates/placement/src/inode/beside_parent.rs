@@ -1,3 +1,5 @@
+//! FFS's rule for inodes.
+
 use super::{InodePlace, InodePlacement, NewInode};
 use crate::directory::DirectoryPlacement;
 use crate::{Groups, hashalloc};

@@ -1,3 +1,5 @@
+//! ext's rule for inodes.
+
 use super::others::{Order, Others};
 use super::windows::Windows;
 use super::{InodePlace, InodePlacement, NewInode};

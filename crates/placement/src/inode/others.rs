@@ -1,3 +1,5 @@
+//! ext's rules for the group of an inode that is no directory.
+
 use super::{InodePlace, NewInode, Parent};
 use crate::directory::DirectoryPlacement;
 use crate::flexible::Units;

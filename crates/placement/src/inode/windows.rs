@@ -1,3 +1,5 @@
+//! Inodes reserved for the children of directories.
+
 use super::{InodePlace, NewInode};
 use seekless_units::GroupNo;
 use std::collections::{BTreeMap, BTreeSet};
