@@ -296,7 +296,7 @@ pub(crate) fn verify_block(
 /// `ext2fs_extent_header_verify` and `ext2fs_extent_get`).
 ///
 /// # Errors
-/// What the device gives.
+/// Errors of the device.
 pub(crate) fn is_well_formed(
     volume: &Volume,
     inode: &Inode,

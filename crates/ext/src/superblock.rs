@@ -59,7 +59,7 @@ fn here() -> Location {
 /// Reads the primary superblock as it lies on the disk, unchecked.
 ///
 /// # Errors
-/// What the device gives.
+/// Errors of the device.
 pub(crate) fn read_primary(disk: &Patches) -> Result<Superblock, FsError> {
     let bytes = disk.read(SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE)?;
     parse(&bytes, 0).ok_or_else(|| truncated(here()))
@@ -68,7 +68,7 @@ pub(crate) fn read_primary(disk: &Patches) -> Result<Superblock, FsError> {
 /// Writes the primary superblock with its checksum, and waits until it is on the disk.
 ///
 /// # Errors
-/// What the device gives.
+/// Errors of the device.
 pub(crate) fn write_primary(disk: &mut Patches, mut raw: Superblock) -> Result<(), FsError> {
     seal_superblock(&mut raw, 0);
     disk.put(SUPERBLOCK_OFFSET, raw.as_bytes())?;

@@ -29,7 +29,7 @@ impl<'a> SuperblockMut<'a> {
     /// Reads the bytes anew from where the superblock was found.
     ///
     /// # Errors
-    /// What the device gives.
+    /// Errors of the device.
     pub(crate) fn read(sb: &'a Super, device: &dyn BlockDevice) -> Result<Self, FsError> {
         let mut bytes = vec![0; index(sb.tuning.sbsize)];
         device.read_bytes(ByteLen::new(sb.at), &mut bytes)?;
@@ -159,7 +159,7 @@ impl<'a> SuperblockMut<'a> {
     /// Writes it to its own place; to its copies first, when they are asked for.
     ///
     /// # Errors
-    /// What the device gives.
+    /// Errors of the device.
     pub(crate) fn write(&mut self, device: &dyn BlockDevice, copies: bool) -> Result<(), FsError> {
         let sb = self.sb;
         let bytes = self.sealed();

@@ -34,7 +34,7 @@ const LAYOUT: Features = Features {
 /// A feature that may not be set beside others.
 pub(super) struct Contradiction {
     pub(super) what: &'static str,
-    /// What is cleared of it.
+    /// The features that the repair clears.
     pub(super) cleared: Features,
 }
 
@@ -110,7 +110,7 @@ pub(super) struct Corrected {
 /// group descriptors do not make sense as the primary superblock has it.
 ///
 /// # Errors
-/// What the device gives.
+/// Errors of the device.
 pub(super) fn correct(volume: &Volume) -> Result<Option<Corrected>, FsError> {
     if contradictions(&volume.sb.raw).next().is_none() && descriptors_fit(volume)? {
         return Ok(None);
@@ -193,7 +193,7 @@ impl Checker {
     /// superblock.
     ///
     /// # Errors
-    /// What the device gives.
+    /// Errors of the device.
     pub(super) fn needed_features(&mut self, inode: &Inode, kind: FileKind) -> Result<(), FsError> {
         let has_map = matches!(kind, FileKind::Regular | FileKind::Directory | FileKind::Symlink);
         let lacks = |bit| !self.sb().has_incompat(bit);

@@ -1,4 +1,4 @@
-//! What a finding asks to be done, and in which order such things are done.
+//! Repairs that findings ask for, and the order in which they are made.
 
 use seekless_fs::FileKind;
 use seekless_units::{BlockNo, GroupNo, Ino, Lbn};
@@ -18,12 +18,12 @@ pub(super) enum Fix {
     Superblock,
     /// Say that there are large files.
     LargeFile,
-    /// Write back what the journal holds, and empty it.
+    /// Write the journal's blocks home, and empty it.
     Replay,
-    /// Empty the journal, whatever it holds.
+    /// Empty the journal without replaying it.
     EmptyJournal,
-    /// Write a group's descriptor: pointers as they were decided on, and nothing
-    /// in it taken for never written.
+    /// Write a group's descriptor, with the pointers that were decided on and without the flags for
+    /// never written bitmaps and tables.
     Head(GroupNo),
     /// Drop the list of orphans.
     OrphanList,
@@ -36,7 +36,7 @@ pub(super) enum Fix {
     JournalInode(Ino),
     /// Take the orphan file, which has no sound inode, from the volume.
     DropOrphanFile(Ino),
-    /// Set what kind of file it is.
+    /// Set its file type.
     Kind(Ino, FileKind),
     /// Write the inode of the room for descriptors, and the blocks that list it.
     ResizeInode(Ino),
@@ -48,17 +48,17 @@ pub(super) enum Fix {
     Undelete(Ino),
     /// Renew its checksum.
     Seal(Ino),
-    /// Set `i_extra_isize` to what the volume wants.
+    /// Set `i_extra_isize` to the size that the volume wants.
     ExtraSize(Ino),
     /// Clear flags and fields that it may not have.
     Fields(Ino),
-    /// Take its contents from it, which are not to be found in it.
+    /// Drop its contents, which cannot be found in it.
     Empty(Ino),
-    /// Give it another length, in bytes.
+    /// Set its length, in bytes.
     Length(Ino, u64),
     /// Set `i_blocks`, in sectors.
     Sectors(Ino, u64),
-    /// Write its map anew, of what can be read of it; blocks that others have too
+    /// Rewrite its map from the pieces that can be read; blocks that are shared with other files
     /// are copied.
     Map(Ino),
     /// Renew the checksums in the blocks of its map.
@@ -143,13 +143,13 @@ impl Fix {
     }
 }
 
-/// When a change is made. What a later stage does is decided by a check of what
-/// the earlier ones left.
+/// Stages of a repair. The changes of each are decided by a check of the image after the earlier
+/// ones.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Stage {
     /// The superblock: it says where everything is.
     Superblock,
-    /// What the journal holds.
+    /// The journal's contents.
     Journal,
     /// Descriptors of groups: they say which inodes there are.
     Heads,
@@ -159,9 +159,9 @@ pub(super) enum Stage {
     Inodes,
     /// Entries of directories.
     Names,
-    /// The root, and what nothing leads to.
+    /// The root, and unconnected directories.
     Connections,
-    /// What goes, now that every name is known.
+    /// Unreferenced inodes, now that every name is known.
     Unreferenced,
     /// Numbers of links.
     Links,

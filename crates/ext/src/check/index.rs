@@ -1,4 +1,4 @@
-//! Hashed directories: whether a lookup finds what their blocks hold.
+//! Hashed directories: whether a lookup finds the entries of their blocks.
 
 use crate::casefold;
 use crate::dir::{Directory, for_each};
@@ -19,7 +19,7 @@ pub(super) struct Fault {
     pub(super) is_plain: bool,
 }
 
-/// What is wrong with the index of a directory that says it has one.
+/// Faults of the index of a directory that has the index flag.
 pub(super) fn faults(dir: &Directory<'_>) -> Result<Vec<Fault>, FsError> {
     let Some(leaves) = htree::leaves(dir)? else {
         // Names of which the hash needs a key are not looked at.

@@ -57,7 +57,7 @@ fn kind_name(kind: FileKind) -> &'static str {
     }
 }
 
-/// What an inode's blocks add up to.
+/// Blocks claimed by an inode, summed up.
 #[derive(Default)]
 pub(super) struct Claims {
     clusters: u64,
@@ -107,7 +107,7 @@ impl Checker {
     }
 
     fn inode(&mut self, ino: Ino) -> Result<(), FsError> {
-        // Whatever stands in a bad block is not looked at (`ext2fs_get_next_inode`).
+        // An inode in a bad block is not looked at (`ext2fs_get_next_inode`).
         if self.is_unusable(ino) {
             return Ok(());
         }
@@ -225,7 +225,7 @@ impl Checker {
         is_dated && dated(raw.s_mtime.get()) && dtime != 0 && dtime < count
     }
 
-    /// Claims what can be read of a map that is damaged.
+    /// Claims the readable pieces of a damaged map.
     fn salvaged(&mut self, inode: &Inode) -> Result<(), FsError> {
         let found = salvage(&self.volume, inode)?;
         let mut claims = Claims::default();
@@ -515,8 +515,8 @@ impl Checker {
                 (wrong, fix)
             }
             FileKind::Regular => {
-                // It may end where its last block begins: an append that was cut
-                // off, and what e2fsck allows.
+                // The length may end where the last block begins, as after an append that was cut
+                // off; e2fsck allows it.
                 let last = written.saturating_sub(1).saturating_mul(bsize);
                 let sealed = inode.has_flag(flags::VERITY);
                 // Blocks of an extent tree are looked for up to its end only.
@@ -542,8 +542,8 @@ impl Checker {
         };
         if wrong {
             let what = format!("{} bytes long, with written blocks up to {end}", inode.len);
-            // Its last extents lie behind what the tree is looked through for, which
-            // e2fsck takes for a tree that is wrong; unless none of them lies in front.
+            // Its last extents lie past the length up to which e2fsck searches the tree, so that
+            // e2fsck reports a wrong tree; unless none of them lies before it.
             let last = map.index.last().filter(|_| inode.has_flag(flags::EXTENTS));
             let is_cut = kind == FileKind::Regular
                 && last.is_some_and(|leaf| leaf.first.get() < inode.len.div_ceil(bsize));

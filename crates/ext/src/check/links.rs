@@ -1,4 +1,4 @@
-//! Pass 4: numbers of links, and what nothing leads to.
+//! Pass 4: link counts, and inodes without a name.
 
 use super::fix::{Fix, Stage};
 use super::{Checker, Seen};

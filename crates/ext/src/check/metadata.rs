@@ -1,10 +1,9 @@
-//! Pass 0: superblock, group descriptors, and what of the volume is nobody's.
+//! Pass 0: superblock, group descriptors, and the volume's own metadata.
 //!
-//! What everything else is found by is held against its copies: where the
-//! primary superblock is damaged a copy takes its place, and a group's pointers
-//! are taken from a copy where the primary ones lead out of the volume, into
-//! other metadata, or to a table that holds no inodes. So one damaged field is
-//! one finding, and not one more for each thing that it leads to.
+//! Superblock and descriptors are compared with their copies: a copy replaces a damaged primary
+//! superblock, and a group's pointers are taken from a copy where the primary ones lead out of the
+//! volume, into other metadata, or to a table without inodes. So one damaged field is one finding,
+//! without further ones for everything it leads to.
 
 use super::Checker;
 use super::features::{self, Corrected};
@@ -44,7 +43,7 @@ pub(super) fn open(
     let (code, error) = match primary {
         Err(FsError::Corrupt { .. }) => ("superblock.corrupt", primary.err()),
         Err(error) => return Err(error),
-        // Of one with a wrong checksum any field may be what is wrong.
+        // With a wrong checksum, any field may be the wrong one.
         Ok(volume) => match Volume::open(device.clone(), false) {
             Err(error @ FsError::Corrupt { kind: Corruption::Checksum { .. }, .. }) => {
                 ("superblock.checksum", Some(error))
@@ -113,13 +112,13 @@ impl Taken {
 /// The largest `s_log_groups_per_flex` (`EXT2_MAX_LOG_GROUPS_PER_FLEX` of e2fsprogs).
 const MAX_LOG_GROUPS_PER_FLEX: u64 = 31;
 
-/// A descriptor that need not be what it was.
+/// A descriptor that may be damaged.
 struct Doubtful {
     number: GroupNo,
     primary: Group,
     /// Its checksum does not match.
     bad_sum: bool,
-    /// Its bytes and what they say.
+    /// Its bytes, and the descriptor parsed from them.
     copy: Option<(Vec<u8>, Group)>,
 }
 
@@ -230,8 +229,8 @@ impl Checker {
             .collect()
     }
 
-    /// Whether a number cannot be that of a file of quotas, whatever the features: it is
-    /// neither reserved for them nor that of an ordinary inode (e2fsck, `check_super_block`).
+    /// Whether a number cannot be that of a quota file with any features: it is neither reserved
+    /// for one nor that of an ordinary inode (e2fsck, `check_super_block`).
     fn is_no_quota(&self, number: U32) -> bool {
         let sb = self.sb();
         // Not from `s_first_ino`, which may be damaged too.
@@ -263,7 +262,7 @@ impl Checker {
         room.is_some_and(|room| usize::from(bytes.get()) > room || !bytes.get().is_multiple_of(4))
     }
 
-    /// What belongs to the volume itself is nobody's.
+    /// Claims the blocks of the volume's own metadata.
     pub(super) fn metadata(&mut self) -> Result<(), FsError> {
         let mut taken = Taken::default();
         self.fixed_places(&mut taken);
@@ -281,7 +280,7 @@ impl Checker {
         for doubt in doubtful {
             let number = doubt.number;
             self.settle(doubt, &mut taken)?;
-            // It was reported; what is read through it is not to fail for it.
+            // It was reported; reads through it must not fail for it.
             self.strict.reseal_descriptor(number);
         }
         if !self.sb().has_compat(compat::RESIZE_INODE) {
@@ -421,8 +420,7 @@ impl Checker {
         for part in Part::ALL {
             let run = part.of(&primary, blocks);
             let mut good = self.fits(part, &primary) && taken.is_free(run);
-            // Nothing vouches for a pointer whose descriptor's checksum is wrong, but
-            // what it leads to.
+            // A pointer whose descriptor has a wrong checksum is judged by the block it leads to.
             if good && bad_sum {
                 good = match part {
                     Part::BlockBitmap if primary.block_uninit() => true,
@@ -476,8 +474,8 @@ impl Checker {
                 taken.take(run);
                 self.claim_fixed(run);
             } else if good {
-                // The checksum was reported; whether the pointer is wrong cannot
-                // be told, and so nothing is said of what it leads to.
+                // The checksum was reported. Whether the pointer is wrong cannot be told, so its
+                // bitmap or table is not reported.
                 self.forget(number, part);
             } else {
                 self.lose(number, part, run);

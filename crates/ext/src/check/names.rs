@@ -1,4 +1,4 @@
-//! Pass 2: what directories hold, and what their entries lead to.
+//! Pass 2: the entries of directories, and the inodes that they name.
 
 use super::Checker;
 use super::fix::{Fix, Spot, Stage};
@@ -28,7 +28,7 @@ struct Name {
     at: u64,
 }
 
-/// An entry of a directory, in use or not, and what is wrong with it.
+/// An entry of a directory, in use or not, and its error.
 pub(super) struct Found<'a> {
     /// `None` where no name can be read.
     pub(super) entry: Option<Entry<'a>>,
@@ -401,8 +401,8 @@ impl Checker {
         self.kind(spot, entry, kind);
     }
 
-    /// An entry says the kind of what it leads to, or nothing: from before the
-    /// feature was set.
+    /// Checks the file type of an entry: that of its inode, or none if it is older than the
+    /// feature.
     fn kind(&mut self, spot: Spot, entry: &Name, kind: FileKind) {
         let typed = self.sb().has_incompat(incompat::FILETYPE);
         if entry.kind != 0 && !(typed && kind_of(entry.kind) == Some(kind)) {
@@ -433,7 +433,7 @@ impl Checker {
         let Some(seen) = self.seen.get(&dir) else { return };
         let root = Ino::new(special::ROOT);
         let named_in = if dir == root { Some(root) } else { seen.named_in.map(|spot| spot.dir) };
-        // What nothing leads to is no child of anybody's.
+        // An unconnected directory is nobody's child.
         let (Some(parent), Some(named_in)) = (seen.parent, named_in) else { return };
         self.count(named_in);
         if parent != named_in {

@@ -52,7 +52,7 @@ impl Checker {
                 way.push((here, spot));
                 here = spot.dir;
             }
-            // Back on the way that was gone: what follows is the loop.
+            // The walk came back to its own path: the loop begins here.
             let Some(from) = way.iter().position(|(dir, _)| *dir == here) else { continue };
             if let Some((_, spot)) = way.iter().skip(from).min() {
                 self.fix(Stage::Names, Fix::Remove(*spot));
@@ -60,7 +60,7 @@ impl Checker {
         }
     }
 
-    /// Whether names of a directory are missing from what was found.
+    /// Whether a directory may have names that were not found.
     fn is_unreadable(&self, dir: Ino) -> bool {
         self.is_lost(dir) || self.cut_short.contains(&dir)
     }

@@ -50,7 +50,7 @@ fn go_home(disk: &mut Patches, is_repair: bool) -> Result<(), FsError> {
 /// nothing waits in it: at any time before, all of it is done once more.
 ///
 /// # Errors
-/// What the device gives.
+/// Errors of the device.
 pub(crate) fn write_home(
     disk: &mut Patches,
     volume: &Volume,
@@ -88,7 +88,7 @@ fn note_waiting(disk: &mut Patches, volume: &Volume) -> Result<(), FsError> {
 /// Says that nothing waits in the journal.
 ///
 /// # Errors
-/// What the device gives.
+/// Errors of the device.
 pub(crate) fn note_recovered(disk: &mut Patches) -> Result<(), FsError> {
     let mut raw = read_primary(disk)?;
     raw.s_feature_incompat = (raw.s_feature_incompat.get() & !incompat::RECOVER).into();

@@ -246,7 +246,7 @@ impl Mover<'_> {
     /// Says that nobody changes the image any more.
     ///
     /// # Errors
-    /// What the device gives.
+    /// Errors of the device.
     pub fn finish(mut self) -> Result<(), FsError> {
         if !self.is_begun {
             return Ok(());

@@ -159,7 +159,7 @@ impl Work<'_> {
         }
     }
 
-    /// What `..` of a directory should say, as far as that is known.
+    /// The directory that `..` should name, as far as it is known.
     fn parent_of(&self, dir: Ino) -> Ino {
         let root = Ino::new(special::ROOT);
         let Some(seen) = self.checker.seen.get(&dir).filter(|_| dir != root) else { return root };
@@ -186,7 +186,7 @@ impl Work<'_> {
                 }
                 let seen = self.checker.seen.get(&entry.ino).map(|seen| seen.kind);
                 let kind = kind_of(entry.file_type).or(seen).unwrap_or(FileKind::Regular);
-                // What no path can have, as e2fsck has it.
+                // Bytes that no path can have are replaced, as in e2fsck.
                 let sane = |byte: &u8| if matches!(*byte, 0 | b'/') { b'.' } else { *byte };
                 let name = entry.name.iter().map(sane).collect();
                 names.push(NewName { ino: entry.ino, kind, name });
@@ -243,7 +243,7 @@ fn put_name(block: &mut [u8], end: usize, name: &NewName, typed: bool) -> bool {
                     gap = Some((from, own, left));
                 }
             }
-            // What makes no sense is mended first.
+            // A damaged entry is repaired first.
             _ => return false,
         }
     }

@@ -1,4 +1,4 @@
-//! The root and `lost+found`: names for what nothing leads to.
+//! The root and `lost+found`: names for unconnected inodes.
 
 use super::Work;
 use super::entries::Edit;
@@ -51,8 +51,8 @@ impl Work<'_> {
         self.add_names(root, vec![name])
     }
 
-    /// Names for all of them: `#` and the inode number, and where that is taken
-    /// something behind it. What `..` says changes before the names are there.
+    /// Enters all of them as `#` and the inode number, with a suffix where that is taken. Each `..`
+    /// is changed before the name is written.
     fn fill(&mut self, lost: Ino, nameless: &[Ino]) -> Result<bool, FsError> {
         let checker = self.checker;
         let inode = checker.volume.inode(lost)?;

@@ -23,8 +23,8 @@ impl Work<'_> {
         self.space.block(sb.first_block, sb.blocks)
     }
 
-    /// Writes the map of a file anew, of what can be read of it. Blocks that are
-    /// claimed twice are copied.
+    /// Rewrites the map of a file from the readable pieces. Blocks that are claimed twice are
+    /// copied.
     pub(super) fn map(&mut self, ino: Ino) -> Result<bool, FsError> {
         let volume = &self.checker.volume;
         let old = volume.inode(ino)?;

@@ -115,7 +115,7 @@ impl Unit {
 /// Changes an entry in place.
 ///
 /// # Errors
-/// What the device gives.
+/// Errors of the device.
 pub(super) fn edit(
     checker: &Checker,
     disk: &mut Patches,
@@ -160,7 +160,7 @@ pub(super) fn edit(
 /// Lets a directory's `..` lead elsewhere.
 ///
 /// # Errors
-/// What the device gives.
+/// Errors of the device.
 pub(super) fn set_parent(
     checker: &Checker,
     disk: &mut Patches,
@@ -181,7 +181,7 @@ pub(super) fn set_parent(
 /// room there loses its name.
 ///
 /// # Errors
-/// What the device gives.
+/// Errors of the device.
 pub(super) fn put_dots(
     checker: &Checker,
     disk: &mut Patches,

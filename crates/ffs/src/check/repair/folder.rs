@@ -29,7 +29,7 @@ impl NewName {
 /// there was room.
 ///
 /// # Errors
-/// What the device gives.
+/// Errors of the device.
 pub(super) fn create(
     checker: &Checker,
     disk: &mut Patches,
@@ -66,7 +66,7 @@ pub(super) fn create(
 /// Adds names to a directory; returns how many there was room for.
 ///
 /// # Errors
-/// What the device gives.
+/// Errors of the device.
 pub(super) fn add(
     checker: &Checker,
     disk: &mut Patches,

@@ -102,7 +102,7 @@ pub(super) fn set_written(
 /// Writes the summary area; returns what the groups have together.
 ///
 /// # Errors
-/// What the device gives.
+/// Errors of the device.
 pub(super) fn put_summaries(checker: &Checker, disk: &mut Patches) -> Result<Totals, FsError> {
     let sb = checker.sb();
     let mut area = checker.summary_area()?;

@@ -24,7 +24,7 @@ macro_rules! at {
 /// that were no head go, as `rebuild_cg` of `fsck_ffs` has it.
 ///
 /// # Errors
-/// What the device gives.
+/// Errors of the device.
 pub(super) fn put(checker: &Checker, disk: &mut Patches, number: GroupNo) -> Result<(), FsError> {
     let sb = checker.sb();
     let at = sb.in_group(number, sb.cblkno).get().saturating_mul(u64::from(sb.fsize));
@@ -50,7 +50,7 @@ pub(super) fn put(checker: &Checker, disk: &mut Patches, number: GroupNo) -> Res
 /// not in use have been.
 ///
 /// # Errors
-/// What the device gives.
+/// Errors of the device.
 pub(super) fn initialise(
     checker: &Checker,
     disk: &mut Patches,

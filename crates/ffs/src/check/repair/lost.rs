@@ -21,7 +21,7 @@ const MOST_LINKS: u64 = 32767;
 /// Makes a new root directory; whether there was room.
 ///
 /// # Errors
-/// What the device gives.
+/// Errors of the device.
 pub(super) fn make_root(checker: &Checker, disk: &mut Patches) -> Result<bool, FsError> {
     let root = Ino::new(ROOT);
     let mut space = Space::new(checker);
@@ -33,7 +33,7 @@ pub(super) fn make_root(checker: &Checker, disk: &mut Patches) -> Result<bool, F
 /// Whether anything was done: there may be no room.
 ///
 /// # Errors
-/// What the device gives.
+/// Errors of the device.
 pub(super) fn connect(
     checker: &Checker,
     disk: &mut Patches,

@@ -23,7 +23,7 @@ impl<'a> Space<'a> {
     /// Takes a whole block; `None` when none is free.
     ///
     /// # Errors
-    /// What the device gives.
+    /// Errors of the device.
     pub(super) fn block(&mut self, disk: &mut Patches) -> Result<Option<Extent>, FsError> {
         self.run(self.checker.sb().frag, disk)
     }
@@ -31,7 +31,7 @@ impl<'a> Space<'a> {
     /// Takes a block, or where none is wholly free its first fragments.
     ///
     /// # Errors
-    /// What the device gives.
+    /// Errors of the device.
     pub(super) fn block_or_part(&mut self, disk: &mut Patches) -> Result<Option<Extent>, FsError> {
         if let Some(block) = self.block(disk)? {
             return Ok(Some(block));
@@ -61,7 +61,7 @@ impl<'a> Space<'a> {
     /// Takes an inode that was written before; `None` when none is free.
     ///
     /// # Errors
-    /// What the device gives.
+    /// Errors of the device.
     pub(super) fn inode(&self, disk: &mut Patches) -> Result<Option<Ino>, FsError> {
         let sb = self.checker.sb();
         for group in (0..sb.ncg).map(GroupNo::new) {

@@ -11,7 +11,7 @@ use seekless_placement::Totals;
 /// Writes the superblock that was decided on, or a copy of it, as not clean.
 ///
 /// # Errors
-/// What the device gives.
+/// Errors of the device.
 pub(super) fn put(checker: &Checker, disk: &mut Patches, at: u64) -> Result<(), FsError> {
     let sb = checker.sb();
     let mut bytes = SuperblockMut::of(sb, checker.superblock.clone());
@@ -36,7 +36,7 @@ pub(super) fn mark_unclean(sb: &Super, disk: &mut Patches) -> Result<(), FsError
 /// it is.
 ///
 /// # Errors
-/// What the device gives.
+/// Errors of the device.
 pub(super) fn finish(
     sb: &Super,
     totals: Totals,

@@ -15,7 +15,7 @@ use seekless_units::Ino;
 /// first in its indirect blocks, then in the inode.
 ///
 /// # Errors
-/// What the device gives.
+/// Errors of the device.
 pub(super) fn trim(volume: &Volume, disk: &mut Patches, ino: Ino, len: u64) -> Result<(), FsError> {
     let inode = volume.inode(ino)?;
     let sb = &volume.sb;
