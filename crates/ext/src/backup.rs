@@ -1,5 +1,4 @@
-//! Copies of the superblock and of the group descriptors, and what else lies
-//! fixed in each group.
+//! Copies of the superblock and of the group descriptors, and the other fixed parts of each group.
 
 use crate::field::index;
 use crate::group::Group;
@@ -12,7 +11,7 @@ use seekless_units::{BlockNo, ByteLen, Extent, GroupNo};
 
 /// Copies of the descriptors that are looked at before a damaged one is given up.
 const MOST_COPIES: usize = 8;
-/// Groups that may have a copy of the superblock whatever `sparse_super` says.
+/// Groups that may have a copy of the superblock with or without `sparse_super`.
 const BACKUP_GROUPS: [u64; 5] = [1, 3, 5, 7, 9];
 
 /// The first sound copy of the superblock of a device whose primary one is

@@ -9,7 +9,7 @@ use seekless_fs::{BlockMap, FileKind, FsError, IndexBlock, Location, Mapping};
 use seekless_units::{ByteLen, Extent, Lbn};
 use std::ops::Range;
 
-/// Where a walk over a block map puts what it finds, neighbours joined.
+/// The result of a walk over a block map, neighbours joined.
 pub(crate) struct Found {
     pub(crate) runs: Vec<Mapping>,
     /// Filled only when asked for.

@@ -23,7 +23,7 @@ pub(crate) struct Group {
     lazy: bool,
 }
 
-/// What changes in a descriptor when blocks and inodes come and go.
+/// Fields of a descriptor that change when blocks and inodes come and go.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counts {
     pub(crate) flags: u16,
@@ -139,9 +139,8 @@ impl Volume {
         Ok(Group { number, desc, lazy })
     }
 
-    /// A group's descriptor, its checksum checked. What reads a bitmap or the
-    /// inode table checks the pointer to it: a damaged pointer to one does not
-    /// keep anybody from the others.
+    /// A group's descriptor, its checksum checked. Readers of a bitmap or the inode table check the
+    /// pointer to it: a damaged pointer to one does not make the others unreadable.
     pub(crate) fn descriptor(&self, number: GroupNo) -> Result<Group, FsError> {
         self.parse_descriptor(number, self.descriptor_bytes(number)?)
     }
@@ -156,9 +155,8 @@ impl Volume {
         Ok(group)
     }
 
-    /// A group's descriptor with new counts and its checksum, in as many bytes
-    /// as the volume has for one: what lies behind the fields that are known
-    /// (`s_desc_size` may be up to 1024) stays as it is.
+    /// A group's descriptor with new counts and its checksum, in as many bytes as the volume has
+    /// for one: bytes behind the known fields (`s_desc_size` may be up to 1024) stay as they are.
     pub(crate) fn recounted(&self, group: &Group, counts: &Counts) -> Result<Vec<u8>, FsError> {
         let mut desc = group.desc;
         desc.bg_flags = counts.flags.into();
@@ -334,7 +332,7 @@ impl Volume {
         Ok(!group.inode_uninit() && bit(&self.inode_bitmap(&group)?, at))
     }
 
-    /// What a group holds.
+    /// The use of a group.
     pub(crate) fn group_summary(&self, number: GroupNo) -> Result<GroupSummary, FsError> {
         let group = self.group_desc(number)?;
         let blocks = self.sb.group_blocks(number);

@@ -31,10 +31,10 @@ pub(crate) struct Child {
     pub(crate) lbn: Lbn,
 }
 
-/// What an index block has besides its children.
+/// The header of an index block.
 #[derive(Clone, Copy)]
 pub(crate) struct Branch {
-    /// Where its children stand.
+    /// Offset of its children.
     pub(crate) offset: usize,
     pub(crate) count: usize,
     /// Children that it has room for.
@@ -122,8 +122,8 @@ struct Root {
     children: Vec<Child>,
 }
 
-/// What a lookup reads of the index, and the leaves it leads to: more than one
-/// where names of equal hash go on in the next block.
+/// The index blocks that a lookup reads, and the leaves they lead to: more than one where names of
+/// equal hash go on in the next block.
 pub(crate) struct Path {
     pub(crate) index: Vec<Lbn>,
     pub(crate) leaves: Vec<Lbn>,

@@ -93,8 +93,8 @@ impl ExtImage {
         self.volume.allocated_inodes(group)
     }
 
-    /// Whether an inode is the volume's own: its journal, quota and orphan files, and
-    /// what else has no name.
+    /// Whether an inode is the volume's own: its journal, quota and orphan files, and others
+    /// without a name.
     #[must_use]
     pub fn is_own(&self, ino: Ino) -> bool {
         self.volume.is_own(ino)

@@ -71,7 +71,7 @@ impl Walk<'_> {
         place: Location,
     ) -> Result<(), FsError> {
         let span = self.span(levels);
-        // Skip what lies before the wanted range without looking at it.
+        // Skip the numbers before the wanted range without looking at them.
         let skip = self.wanted.start.saturating_sub(first).checked_div(span).unwrap_or(0);
         let from = first.saturating_add(skip.saturating_mul(span));
         let skip = usize::try_from(skip).unwrap_or(usize::MAX);

@@ -1,4 +1,4 @@
-//! Inodes: where they lie, their checksum, and what they say.
+//! Inodes: their places, checksums and fields.
 
 use crate::cache::Block;
 use crate::checksum::crc32c;
@@ -30,8 +30,7 @@ pub(crate) struct Inode {
     pub(crate) len: u64,
 }
 
-/// What the checksums of an inode and of its own blocks start from; `seed` is the
-/// volume's.
+/// The seed of the checksums of an inode and of its own blocks; `seed` is the volume's.
 pub(crate) fn seed_of(seed: u32, ino: u32, generation: u32) -> u32 {
     crc32c(crc32c(seed, &ino.to_le_bytes()), &generation.to_le_bytes())
 }
@@ -67,8 +66,8 @@ impl Volume {
         Ok(bytes.ok_or_else(|| truncated(place))?.to_vec())
     }
 
-    /// Whether an inode was never in use: then whatever else stands in it says
-    /// nothing, not even when it could not be right.
+    /// Whether an inode was never in use: then its other fields are not looked at, even if they
+    /// could not be right.
     pub(crate) fn is_unused(&self, ino: Ino) -> Result<bool, FsError> {
         let bytes = self.inode_bytes(ino)?;
         let core: InodeCore =
@@ -124,7 +123,7 @@ impl Volume {
         self.verify((high << 16) | u32::from(inode.core.i_checksum_lo.get()), crc, place)
     }
 
-    /// What checksums of an inode's own blocks start from.
+    /// The seed of the checksums of an inode's own blocks.
     pub(crate) fn inode_seed(&self, inode: &Inode) -> u32 {
         seed_of(self.sb.checksum_seed, inode.ino.get(), inode.core.i_generation.get())
     }
@@ -151,7 +150,7 @@ impl Volume {
         }
     }
 
-    /// What `statx` tells.
+    /// The fields of `statx`.
     pub(crate) fn attr(&self, inode: &Inode, kind: FileKind) -> Attr {
         let core = &inode.core;
         let crtime = inode
@@ -217,8 +216,8 @@ impl Volume {
         self.sb.has_incompat(incompat::EA_INODE) && inode.has_flag(flags::EA_INODE)
     }
 
-    /// Whether a symlink's target lies in `i_block`, decided as the kernel does; one that is
-    /// too long for it does not, whatever `i_blocks` and `i_file_acl` say.
+    /// Whether a symlink's target lies in `i_block`, decided as the kernel does; one that is too
+    /// long for it does not, for any `i_blocks` and `i_file_acl`.
     pub(crate) fn is_fast_symlink(&self, inode: &Inode) -> bool {
         if inode.has_flag(flags::INLINE_DATA) || inode.kind() != Some(FileKind::Symlink) {
             return false;
@@ -252,7 +251,7 @@ impl Inode {
         is_idle(&self.core)
     }
 
-    /// What it is, if its mode says something known.
+    /// Its file type, if its mode has a known one.
     pub(crate) fn kind(&self) -> Option<FileKind> {
         FileKind::from_mode(self.core.i_mode.get())
     }

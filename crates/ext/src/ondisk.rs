@@ -275,8 +275,7 @@ impl Default for IBlock {
     }
 }
 
-/// What follows [`InodeCore`] in inodes larger than 128 bytes, as far as
-/// `i_extra_isize` says.
+/// The bytes behind [`InodeCore`] in inodes larger than 128 bytes, as far as `i_extra_isize` says.
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct InodeExtra {

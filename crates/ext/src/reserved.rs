@@ -1,4 +1,4 @@
-//! The volume's own inodes: reserved numbers, and what the superblock names.
+//! The volume's own inodes: reserved numbers, and those named in the superblock.
 
 use crate::ondisk::{compat, ro_compat, special};
 use crate::volume::Volume;

@@ -48,7 +48,7 @@ pub(crate) struct Super {
     pub(crate) inode_size: u16,
     /// Bytes in a group descriptor.
     pub(crate) desc_size: u16,
-    /// What every metadata checksum starts from.
+    /// The seed of every metadata checksum.
     pub(crate) checksum_seed: u32,
 }
 
@@ -323,7 +323,7 @@ impl Super {
         self.groups.div_ceil(self.descs_per_block().max(1))
     }
 
-    /// What must be added to a hash version for this volume's signedness.
+    /// The offset of a hash version for this volume's signedness.
     pub(crate) fn hash_unsigned_offset(&self) -> u8 {
         if self.raw.s_flags.get() & FLAG_UNSIGNED_HASH != 0 { 3 } else { 0 }
     }

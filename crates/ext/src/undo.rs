@@ -1,9 +1,8 @@
-//! Undo files: what a change of an image overwrites, as e2fsprogs' `e2undo` puts it
-//! back.
+//! Undo files: the overwritten blocks of a changed image, as e2fsprogs' `e2undo` puts them back.
 //!
-//! The format is that of `lib/ext2fs/undo_io.c`, version 2: a header, a copy of the
-//! superblock as it is after the change, then blocks of keys, each followed by what its
-//! keys describe. Blocks of the file are as long as those of the file system.
+//! The format is that of `lib/ext2fs/undo_io.c`, version 2: a header, a copy of the superblock as
+//! it is after the change, then blocks of keys, each followed by the blocks that its keys describe.
+//! Blocks of the file are as long as those of the file system.
 #![allow(
     clippy::indexing_slicing,
     clippy::as_conversions,
@@ -37,7 +36,7 @@ const MAGIC_AT: usize = std::mem::offset_of!(Superblock, s_magic);
 const SUPERBLOCK_BLOCK: u64 = 1;
 const FIRST_KEYS: u64 = 2;
 
-/// An image whose changes can be undone: what is overwritten is saved, durably, before.
+/// An image whose changes can be undone: blocks are saved, durably, before they are overwritten.
 #[allow(missing_debug_implementations)]
 pub struct UndoDevice {
     base: Arc<dyn BlockDevice>,
@@ -65,11 +64,11 @@ struct UndoFile {
 }
 
 impl UndoDevice {
-    /// Saves in `file`, which is empty, what is overwritten on `base`, an image with
+    /// Saves in `file`, which is empty, the blocks that are overwritten on `base`, an image with
     /// blocks of `block_size` bytes.
     ///
     /// # Errors
-    /// What the device and the file give.
+    /// Errors of the device and the file.
     pub fn new(base: Arc<dyn BlockDevice>, file: File, block_size: u32) -> Result<Self, FsError> {
         let mut undo = UndoFile {
             file,
@@ -86,11 +85,11 @@ impl UndoDevice {
         Ok(Self { base, undo: Mutex::new(undo) })
     }
 
-    /// Says that the change is complete: `e2undo` then takes the file without `-f`, as
-    /// long as nobody else changes the image.
+    /// Marks the change as complete: `e2undo` then takes the file without `-f`, as long as nobody
+    /// else changes the image.
     ///
     /// # Errors
-    /// What the device and the file give.
+    /// Errors of the device and the file.
     pub fn finish(&self) -> Result<(), FsError> {
         let mut undo = self.undo.lock().unwrap_or_else(PoisonError::into_inner);
         undo.take_superblock(self.base.as_ref())?;

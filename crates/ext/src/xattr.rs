@@ -45,10 +45,10 @@ enum Value<'a> {
     InInode { ino: Ino, len: u64 },
 }
 
-/// What attributes inside an inode are called.
+/// The name of the place of attributes inside an inode.
 const INNER: &str = "attributes in inode";
 
-/// The prefix that an index stands for; `None` for what a mount hides too.
+/// The prefix of an index; `None` for prefixes that a mount hides too.
 fn prefix(name_index: u8) -> Option<&'static [u8]> {
     Some(match name_index {
         1 => b"user.",
@@ -137,7 +137,7 @@ fn collides(stored: &[Stored<'_>]) -> bool {
     pairs.into_iter().any(|(one, next)| next.start < one.end)
 }
 
-/// What is wrong with attributes that can be read.
+/// Faults of attributes that can be read.
 pub(crate) enum Fault {
     /// They lie upon each other.
     Collision,
@@ -205,8 +205,8 @@ pub(crate) fn names_its_owner(holder: &Inode, owner: &Inode) -> bool {
 /// in which they are stored, but for its inline data.
 ///
 /// # Errors
-/// [`FsError::Unsupported`] for what a mount does not show: it would be lost if the
-/// attributes were written anew.
+/// [`FsError::Unsupported`] for an attribute that a mount does not show: it would be lost if the
+/// attributes were rewritten.
 pub(crate) fn all_shown(inode: &Inode, block: Option<&[u8]>) -> Result<Vec<Xattr>, FsError> {
     let mut stored = in_inode(inode)?;
     if inode.has_flag(flags::INLINE_DATA) {
@@ -291,8 +291,8 @@ impl Volume {
         Ok(values)
     }
 
-    /// What is wrong with an inode's attributes that can be read, and where. Inside an
-    /// inode they need not have hashes.
+    /// The first fault of an inode's attributes that can be read, and its place. Inside an inode
+    /// they need not have hashes.
     pub(crate) fn xattr_fault(&self, inode: &Inode) -> Result<Option<(Fault, Location)>, FsError> {
         let judge = |stored: &[Stored<'_>], is_inner: bool| {
             let first = stored.first()?;
@@ -326,8 +326,7 @@ impl Volume {
     /// All attributes that a mount shows, sorted by name.
     pub(crate) fn xattrs(&self, inode: &Inode) -> Result<Vec<Xattr>, FsError> {
         let mut found = BTreeMap::new();
-        // Many entries may share one large value; what they add up to is still
-        // no more than the volume holds.
+        // Many entries may share one large value; their sum is still no more than the volume holds.
         let mut room = self.sb.blocks.saturating_mul(u64::from(self.sb.block_size));
         self.each_stored(inode, &mut |stored| {
             let Some(prefix) = prefix(stored.name_index) else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! What a tree needs placed: an object for every file, and how many blocks.
+//! Objects of a tree to be placed: one for every file, with its number of blocks.
 
 use super::attributes::{self, Encoded, Room};
 use super::inodes::{inline_capacity, kept_flags};
@@ -14,11 +14,11 @@ use seekless_fs::{FileKind, FsError, inode_flag};
 use seekless_units::{Ino, Lbn};
 use std::collections::HashMap;
 
-/// Blocks of a `lost+found` that the tree does not bring along, in bytes; room
-/// for what a repair may find.
+/// Size of a `lost+found` that is not in the tree, in bytes; room for the files that a repair may
+/// connect.
 const LOST_AND_FOUND_BYTES: u64 = 16384;
 
-/// What an object is.
+/// The file or attribute value of an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Object {
     /// A file of the tree; the object's number is the node's.
@@ -240,7 +240,7 @@ impl<'a> TreeDemand<'a> {
         self.tree.node(id).flags & kept_flags(self.features) & inode_flag::VERITY != 0
     }
 
-    /// What lies behind the end of a sealed file.
+    /// The Merkle tree and descriptor behind the end of a sealed file.
     fn seal_of(&self, id: NodeId) -> Result<Vec<Segment>, FsError> {
         let sealed = self.source.sealed(id)?;
         match sealed {
@@ -334,7 +334,7 @@ impl<'a> TreeDemand<'a> {
         }
     }
 
-    /// What an object is.
+    /// The file or attribute value of an object.
     pub(crate) fn object(&self, id: ObjectId) -> Object {
         match id.index().checked_sub(self.tree.nodes().len()) {
             None => Object::Node(NodeId::new(id.index() as u32)),

@@ -1,5 +1,4 @@
-//! What a volume holds besides the tree: the journal, the resize inode's map
-//! and the orphan file.
+//! The parts of a volume besides the tree: the journal, the resize inode's map and the orphan file.
 
 use super::geometry::Geometry;
 use crate::encode::mapping::{Piece, extent_tree_blocks, extents_of, indirect_blocks};
@@ -38,7 +37,7 @@ impl FixedFile {
     }
 }
 
-/// Where everything fixed lies, and what is left.
+/// Places of everything fixed, and the space left.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fixed {
     pub(crate) journal: FixedFile,
@@ -108,8 +107,7 @@ fn split(runs: &[Extent], mut blocks: u64) -> (Vec<Extent>, Vec<Extent>) {
     (front, back)
 }
 
-/// Takes a file of `blocks` blocks, and what its map needs, off the front of
-/// `free`.
+/// Takes a file of `blocks` blocks, and the blocks of its map, off the front of `free`.
 fn take_file(
     geometry: &Geometry,
     free: &mut Vec<Extent>,
@@ -139,7 +137,7 @@ fn take_file(
         lbn = lbn.saturating_add(extent.len);
     }
     if geometry.features.has_incompat(incompat::EXTENTS) {
-        // What the tree does not need after all goes back.
+        // Blocks that the extent tree does not need after all go back.
         let needed = extent_tree_blocks(
             file.data.iter().map(|placed| extents_of(placed.extent.len, false)).sum(),
             geometry.block_size,

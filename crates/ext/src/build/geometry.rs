@@ -38,7 +38,7 @@ pub(crate) struct Geometry {
     pub(crate) orphan_blocks: u64,
 }
 
-/// What a tree needs, in numbers.
+/// The space and inodes that a tree needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Need {
     /// Blocks of data, directories, maps and attributes.
@@ -79,8 +79,8 @@ impl Geometry {
         FsError::NoSpace(format!("{why}; a volume of at least {bytes} bytes is needed"))
     }
 
-    /// The smallest volume that holds `need` and leaves the reserved share free, and
-    /// what else is to be free.
+    /// The smallest volume that holds `need` and leaves free the reserved share and the spare
+    /// space.
     fn fit(options: &Options, need: Need) -> Result<Self, FsError> {
         let extra = options.spare.blocks(u64::from(options.block_size))?;
         let left = options.spare.left(options.reserved)?;
@@ -248,7 +248,7 @@ impl Geometry {
         Ok(())
     }
 
-    /// Blocks that hold no contents whatever the tree.
+    /// Blocks without contents, for any tree.
     fn fixed_blocks(&self) -> u64 {
         let groups: u64 = (0..self.groups).map(|group| self.group_overhead(group)).sum();
         // The journal's and the orphan file's maps may need blocks, and the
@@ -322,7 +322,7 @@ impl Geometry {
         self.super_blocks(group) + 2 + self.inode_table_blocks()
     }
 
-    /// What each group leaves free, neighbours not merged.
+    /// Free space of each group, neighbours not merged.
     pub(crate) fn free_runs(&self) -> Vec<Extent> {
         (0..self.groups)
             .map(|group| {

@@ -31,11 +31,11 @@ pub(crate) struct Record<'a> {
     pub(crate) version: u64,
     pub(crate) i_block: IBlock,
     pub(crate) file_acl: Option<BlockNo>,
-    /// What stands behind `i_extra_isize`.
+    /// The bytes behind `i_extra_isize`.
     pub(crate) in_inode: &'a [u8],
 }
 
-/// What all inodes of a volume have in common.
+/// The common format of all inodes of a volume.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InodeFormat {
     pub(crate) features: Features,
@@ -46,7 +46,7 @@ pub(crate) struct InodeFormat {
 }
 
 impl InodeFormat {
-    /// Seed of the checksums of what belongs to an inode of generation 0.
+    /// Seed of the checksums of an inode's own blocks, for generation 0.
     pub(crate) fn seed(&self, ino: Ino) -> u32 {
         crc32c(crc32c(self.checksum_seed, &ino.get().to_le_bytes()), &0u32.to_le_bytes())
     }
@@ -160,8 +160,8 @@ pub(crate) fn device_block(number: DeviceNumber) -> IBlock {
     block
 }
 
-/// Bytes that an inode can hold as inline data: `i_block`, and what a
-/// `system.data` attribute has room for when there are no others.
+/// Bytes that an inode can hold as inline data: `i_block`, and the longest value of a `system.data`
+/// attribute when there are no others.
 pub(crate) const fn inline_capacity(inode_size: u32, other_xattrs: bool) -> usize {
     if other_xattrs || inode_size <= 128 {
         return 0;

@@ -1,4 +1,4 @@
-//! What the caller of a build may choose.
+//! Options of a build.
 
 use crate::features::{Features, LeftOut};
 use crate::image::ExtImage;
@@ -7,8 +7,8 @@ use seekless_fs::plan::Spare;
 use seekless_fs::{FsError, Inspect, Timestamp};
 use seekless_units::{ByteLen, Ino};
 
-/// How the image is to be made. [`Options::default`] is what mke2fs would do
-/// today, in the smallest volume that fits.
+/// How the image is to be made. [`Options::default`] is the default of today's mke2fs, in the
+/// smallest volume that fits.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Size of the volume; fitted to the contents when `None`.
@@ -22,8 +22,8 @@ pub struct Options {
     pub inode_size: u32,
     /// Inodes in the volume; from size and contents when `None`.
     pub inodes: Option<u32>,
-    /// Bytes of volume for which there is one inode, when `inodes` is `None`; without it
-    /// 16384 where `size` is given, else what the contents need.
+    /// Bytes of volume for which there is one inode, when `inodes` is `None`; without it 16384
+    /// where `size` is given, else as many inodes as the contents need.
     pub inode_ratio: Option<u32>,
     /// Features.
     pub features: Features,
@@ -81,7 +81,7 @@ const WRITABLE: Features = Features {
 };
 
 impl Options {
-    /// What makes a volume like an image: size, features, marks, reserved share.
+    /// Options for a volume like an image: size, features, marks, reserved share.
     #[must_use]
     pub fn like(image: &ExtImage) -> Self {
         let sb = &image.volume().sb;

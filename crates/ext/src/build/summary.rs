@@ -1,4 +1,4 @@
-//! What a volume says of itself: superblock, group descriptors, bitmaps.
+//! Metadata of a volume as a whole: superblock, group descriptors, bitmaps.
 
 use super::geometry::{FIRST_INO, Geometry, LOG_GROUPS_PER_FLEX};
 use crate::checksum::{crc16, crc32c};
@@ -25,7 +25,7 @@ pub(crate) struct Identity {
     pub(crate) raid: (u16, u32),
 }
 
-/// What a group holds, counted.
+/// The use of a group, counted.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GroupUse {
     /// Used runs within the group, fixed metadata included, sorted.
@@ -141,7 +141,7 @@ fn block_bitmap(geometry: &Geometry, group: u32, used: &[Extent]) -> Vec<u8> {
     for run in used {
         set_bits(&mut bits, run.start.get() - start, run.len);
     }
-    // What is behind the end of the volume counts as used.
+    // Blocks behind the end of the volume count as used.
     let blocks = geometry.group_blocks(group);
     set_bits(&mut bits, blocks, u64::from(geometry.block_size) * 8 - blocks);
     bits
@@ -173,7 +173,7 @@ fn set_bits(bits: &mut [u8], from: u64, len: u64) {
     }
 }
 
-/// What the superblock says of the volume as a whole.
+/// The superblock's totals of the volume.
 pub(crate) struct Totals {
     pub(crate) free_blocks: u64,
     pub(crate) free_inodes: u64,

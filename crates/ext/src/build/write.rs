@@ -242,7 +242,7 @@ impl Writer<'_> {
         self.write_superblocks(descriptors, free_blocks, free_inodes)
     }
 
-    /// Who uses what, group by group.
+    /// The use of each group by files and metadata.
     fn group_uses(&self, owners: &[(u32, Owner)]) -> Vec<GroupUse> {
         let geometry = self.geometry;
         let mut uses: Vec<GroupUse> = (0..geometry.groups).map(|_| GroupUse::default()).collect();
@@ -316,7 +316,7 @@ impl Writer<'_> {
         for group in (0..self.geometry.groups).rev().filter(|&g| self.geometry.has_super(g)) {
             seal_superblock(&mut sb, group);
             let start = self.geometry.group_start(group);
-            // The primary one stands at byte 1024 whatever the block size.
+            // The primary one stands at byte 1024 for any block size.
             let inset = if group == 0 && bs > 1024 { 1024 } else { 0 };
             let mut block = vec![0; bs];
             block[inset..inset + 1024].copy_from_slice(sb.as_bytes());

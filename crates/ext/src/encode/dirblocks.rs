@@ -22,7 +22,7 @@ use seekless_fs::{FileKind, FsError};
 use seekless_units::Ino;
 use zerocopy::IntoBytes;
 
-/// What the blocks of every directory of a volume have in common.
+/// The common format of all directory blocks of a volume.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DirFormat {
     pub(crate) block_size: usize,

@@ -154,7 +154,7 @@ pub(crate) fn leaf_entry(lbn: u32, run: Extent, unwritten: bool) -> ExtentLeaf {
     }
 }
 
-/// What an index says of a block below it.
+/// The index entry of a block below.
 pub(crate) fn index_entry(first: u32, block: BlockNo) -> ExtentIndex {
     ExtentIndex {
         ei_block: first.into(),
@@ -171,7 +171,7 @@ pub(crate) fn entry_bytes<T: IntoBytes + zerocopy::Immutable>(entry: &T) -> [u8;
     bytes
 }
 
-/// Writes a node's header and entries to where it begins; what lies behind stays.
+/// Writes a node's header and entries to the front of `out`; the bytes behind stay.
 pub(crate) fn put_node(out: &mut [u8], entries: &[[u8; 12]], max: usize, depth: u16) {
     let header = ExtentHeader {
         eh_magic: EXTENT_MAGIC.into(),
@@ -219,8 +219,8 @@ pub(crate) fn indirect_blocks(runs: &[Run], block_size: u32) -> u64 {
     used
 }
 
-/// Builds an ext2 block map: direct numbers, then one, two and three levels of
-/// indirect blocks taken from `blocks` in the order of what they map.
+/// Builds an ext2 block map: direct numbers, then one, two and three levels of indirect blocks
+/// taken from `blocks` in the order of the blocks that they map.
 pub(crate) fn block_map(
     pieces: &[Piece],
     block_size: u32,

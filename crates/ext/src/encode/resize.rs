@@ -8,7 +8,7 @@ use seekless_units::BlockNo;
 /// Bytes of a block number.
 const POINTER: usize = 4;
 
-/// What the map of the resize inode depends on.
+/// Parameters of the map of the resize inode.
 pub(crate) struct ResizeMap {
     /// Bytes in a block.
     pub(crate) block_size: u32,

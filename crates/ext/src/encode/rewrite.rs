@@ -151,7 +151,7 @@ pub(crate) fn seal_orphan_block(
     put(block, slot, &sum.to_le_bytes(), place)
 }
 
-/// What changes in an inode.
+/// Changed fields of an inode.
 #[derive(Clone, Debug)]
 pub(crate) struct InodeChange {
     /// The map's root, when it has a map.
@@ -230,7 +230,7 @@ pub(crate) fn inode(
     Ok(())
 }
 
-/// What checksums of an inode's own blocks start from.
+/// The seed of the checksums of an inode's own blocks.
 pub(crate) fn inode_seed(seed: u32, ino: Ino, generation: u32) -> u32 {
     crc32c(crc32c(seed, &ino.get().to_le_bytes()), &generation.to_le_bytes())
 }

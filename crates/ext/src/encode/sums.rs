@@ -1,4 +1,4 @@
-//! Checksums of what a volume has one of, or a group.
+//! Checksums of structures that a volume or a group has one of.
 
 use crate::checksum::crc32c;
 use crate::field::{index, low16};

@@ -7,7 +7,7 @@ use crate::ondisk::{JournalTag, JournalTag3, journal_feature};
 pub(super) struct Form {
     pub(super) incompat: u32,
     pub(super) compat: u32,
-    /// What the journal's own checksums start from.
+    /// The seed of the journal's own checksums.
     pub(super) seed: u32,
 }
 

@@ -1,4 +1,4 @@
-//! A recovery that stays: what waits in the journal is written home.
+//! A permanent recovery: the journal's blocks are written home.
 
 use super::{Replayed, replay_checked, replay_for_repair, write};
 use crate::ondisk::{STATE_ERRORS, SUPERBLOCK_OFFSET, incompat};
@@ -8,19 +8,18 @@ use seekless_fs::FsError;
 use seekless_fs::field::{index, wide};
 use seekless_fs::patches::Patches;
 
-/// Writes back what waits in the journal, as a mount does, and says that nothing
-/// waits any more.
+/// Writes the journal's blocks home, as a mount does, and marks the journal as empty.
 ///
 /// # Errors
-/// As [`replay_checked`], and what the device gives.
+/// As [`replay_checked`], and errors of the device.
 pub(crate) fn recover_home(disk: &mut Patches) -> Result<(), FsError> {
     go_home(disk, false)
 }
 
-/// As [`recover_home`], of a journal that a repair finds and replays.
+/// As [`recover_home`], for a journal that a repair finds and replays.
 ///
 /// # Errors
-/// As [`replay_for_repair`], and what the device gives.
+/// As [`replay_for_repair`], and errors of the device.
 pub(crate) fn repair_home(disk: &mut Patches) -> Result<(), FsError> {
     go_home(disk, true)
 }
@@ -32,7 +31,7 @@ fn go_home(disk: &mut Patches, is_repair: bool) -> Result<(), FsError> {
         write_home(disk, &volume, &replayed)?;
         // Its error belongs to the volume from now on (`ext4_clear_journal_err`).
         let has_error = match write::has_error(disk) {
-            // The journal was found through a copy of what leads to it.
+            // The journal was found through a copy of its inode's map or number.
             Err(FsError::Corrupt { .. }) if is_repair => false,
             has_error => has_error?,
         };
@@ -46,8 +45,8 @@ fn go_home(disk: &mut Patches, is_repair: bool) -> Result<(), FsError> {
     note_recovered(disk)
 }
 
-/// Writes home what a recovery changes, then that the journal is empty, then that
-/// nothing waits in it: at any time before, all of it is done once more.
+/// Writes the recovered blocks home, then marks the journal as empty, then clears the superblock's
+/// flag for recovery: an interruption before that repeats all of it.
 ///
 /// # Errors
 /// Errors of the device.

@@ -28,7 +28,7 @@ pub(super) const KNOWN: u32 = journal_feature::INCOMPAT_REVOKE
 pub(super) struct Log<'a> {
     pub(super) volume: &'a Volume,
     pub(super) map: BlockMap,
-    /// What is damaged is passed over.
+    /// Damaged blocks are passed over.
     pub(super) lenient: bool,
     /// Checksums are compared.
     pub(super) verifies: bool,

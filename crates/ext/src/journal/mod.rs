@@ -1,9 +1,8 @@
 //! Replay of an unclean journal, in memory.
 //!
-//! What a mount would write back to the volume goes into an [`Overlay`]; the
-//! image itself is never touched. Three passes as in jbd2: find the committed
-//! transactions, collect what they revoke, write the rest in order; fast commits
-//! come on top.
+//! Blocks that a mount would write back to the volume go into an [`Overlay`]; the image itself is
+//! never touched. Three passes as in jbd2: find the committed transactions, collect their revoke
+//! records, write the blocks that are not revoked in order; fast commits come on top.
 //!
 //! [`write`] makes new transactions, of a volume in use.
 //!
@@ -97,12 +96,12 @@ pub(crate) fn check_whole(volume: &Volume, inode: &Inode) -> Result<(), FsError>
     Ok(())
 }
 
-/// What a recovery changes.
+/// Changes of a recovery.
 pub(crate) struct Replayed {
     /// The volume as a mount would leave it.
     pub(crate) overlay: Arc<Overlay>,
-    /// The journal's first block, which says that it is empty: it is written when
-    /// all else is on the disk.
+    /// The journal's first block, which marks it as empty: it is written when all else is on the
+    /// disk.
     pub(crate) head: BlockNo,
 }
 
@@ -112,8 +111,8 @@ pub(crate) fn replay(volume: &Volume) -> Result<Option<Replayed>, FsError> {
     recover(volume, Trust::AsOpened)
 }
 
-/// As [`replay`], but the checksums of the journal are compared even if those of the
-/// volume are not: what is damaged must not be written over what is not.
+/// As [`replay`], but the checksums of the journal are compared even if those of the volume are
+/// not: damaged blocks must not be written over sound ones.
 pub(crate) fn replay_checked(volume: &Volume) -> Result<Option<Replayed>, FsError> {
     recover(volume, Trust::Checked)
 }
@@ -289,12 +288,11 @@ impl Volume {
     }
 }
 
-/// Makes the first block of a journal of `blocks` blocks that of an empty one: the
-/// one there as far as it can be used, else one without features. What was in the
-/// journal is lost.
+/// Makes the first block of a journal of `blocks` blocks that of an empty one: the one there as far
+/// as it can be used, else one without features. The transactions in the journal are lost.
 pub(crate) fn reset(block: &mut [u8], blocks: u32, block_size: u32) {
     const KEPT: usize = size_of::<JournalSuperblock>();
-    // A number that old transactions hardly have: it is not known what they are.
+    // A number that old transactions hardly have: theirs are unknown.
     let number = crc32c(!0, block) | 1;
     let Some((head, rest)) = block.split_at_mut_checked(KEPT) else { return };
     let Ok(sb) = JournalSuperblock::mut_from_bytes(head) else { return };

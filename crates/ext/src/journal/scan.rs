@@ -12,7 +12,7 @@ pub(super) const COMMIT_SECONDS_AT: usize = 48;
 /// Nanoseconds of it.
 pub(super) const COMMIT_NANOS_AT: usize = 56;
 
-/// What a later pass reads.
+/// Blocks that a later pass reads.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Descriptor,
@@ -48,7 +48,7 @@ impl Open {
     }
 }
 
-/// What became of a commit record.
+/// The state of a commit record.
 enum Commit {
     Sound,
     Stale,

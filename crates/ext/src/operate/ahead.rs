@@ -19,12 +19,12 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
-    /// Gives up what a file has.
+    /// Releases a file's blocks.
     pub(super) fn give_up(&mut self, ino: Ino) {
         self.given_up.extend(self.files.remove(&ino).map(|(run, _)| run));
     }
 
-    /// Gives up all.
+    /// Releases the blocks of all files.
     pub(super) fn give_up_all(&mut self) {
         let all = std::mem::take(&mut self.files);
         self.given_up.extend(all.into_values().map(|(run, _)| run));
@@ -32,7 +32,7 @@ impl Ahead {
 }
 
 impl Ext {
-    /// Gives back what was given up. False when there was nothing.
+    /// Frees the released blocks. False if there were none.
     pub(super) fn give_back_ahead(&mut self, core: &mut Core) -> Result<bool, FsError> {
         let runs = std::mem::take(&mut self.ahead.given_up);
         self.give_blocks(core, &runs)?;

@@ -18,8 +18,7 @@ use seekless_live::{Cut, Part, Table, change_list};
 use seekless_units::{BlockNo, Extent, Ino};
 use std::mem::offset_of;
 
-/// What names begin with that stand for something else than bytes, and those that do
-/// and can be set.
+/// The prefix of names whose values are not plain bytes, and the names among these that can be set.
 const SYSTEM: &[u8] = b"system.";
 const ACLS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
 
@@ -183,7 +182,7 @@ impl Ext {
         }
     }
 
-    /// Adds what holds a file's attributes to what goes with it.
+    /// Adds the block of a file's attributes to `cut`, or drops one reference if it is shared.
     pub(super) fn leave_attributes(
         &mut self,
         core: &mut Core,

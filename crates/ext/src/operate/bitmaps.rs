@@ -13,7 +13,7 @@ use seekless_fs::field::{index, invalid, range};
 use seekless_fs::{FsError, Location};
 use seekless_units::{BlockNo, Extent, GroupNo};
 
-/// What a descriptor says besides places and counts.
+/// The fields of a descriptor besides pointers and counts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct State {
     flags: u16,
@@ -149,8 +149,7 @@ impl Ext {
         core.cache.read(at, 0, len).map(Some)
     }
 
-    /// Changes a bitmap; `None` when it has not got what is asked for, and then
-    /// nothing is changed.
+    /// Changes a bitmap; `None` if `change` finds too few free bits, and then nothing is changed.
     pub(super) fn change_bitmap<R>(
         &mut self,
         core: &mut Core,
@@ -195,9 +194,8 @@ impl Ext {
         Ok(())
     }
 
-    /// Makes a bitmap that was never written (`ext4_init_block_bitmap`,
-    /// `ext4_init_inode_bitmap`): in use is what has no file, and what lies behind
-    /// the group's end.
+    /// Makes a bitmap that was never written (`ext4_init_block_bitmap`, `ext4_init_inode_bitmap`):
+    /// bits of the volume's own metadata and past the group's end are set.
     pub(super) fn make_bitmap(
         &mut self,
         core: &mut Core,
@@ -254,8 +252,8 @@ impl Ext {
         Ok(bytes)
     }
 
-    /// Notes that an inode of a group is in use (`ext4_mark_inode_used`): what the
-    /// table has in front of it was written from now on.
+    /// Notes that an inode of a group is in use (`ext4_mark_inode_used`): the slots before it no
+    /// longer count as never used.
     pub(super) fn note_used(
         &mut self,
         core: &mut Core,
@@ -333,8 +331,8 @@ impl Ext {
     }
 }
 
-/// What no file has, in order: superblocks and descriptors with what is kept for
-/// more of them, bitmaps, tables, and the `log`.
+/// The volume's own metadata, in order: superblocks, descriptors and the blocks reserved for more
+/// of them, bitmaps, tables, and the `log`.
 pub(super) fn metadata(
     volume: &crate::volume::Volume,
     all: &[Group],

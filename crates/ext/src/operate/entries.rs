@@ -1,9 +1,8 @@
 //! Directory entries as they stand in a block, and where there is room for more.
 //!
-//! A block is one chain of entries. Where a write may be torn between two sectors
-//! no entry that is made crosses one, and no entry becomes shorter unless the one
-//! that takes what it gives up begins in the same sector: `e2fsck -p` stops at a
-//! chain that leads into the middle of nothing.
+//! A block is one chain of entries. Where a write may be torn between two sectors no new entry
+//! crosses one, and no entry becomes shorter unless the one that takes its freed bytes begins in
+//! the same sector: `e2fsck -p` stops at a chain that leads to no entry.
 
 use crate::dir::{self, entry_at};
 use crate::encode::dirblocks::type_code;
@@ -24,10 +23,10 @@ const HEAD: usize = size_of::<DirEntryHead>();
 pub struct Entries {
     /// Inode numbers go up to this one.
     pub(super) inodes: u32,
-    /// Entries say what kind of file they lead to.
+    /// Entries have a file type.
     pub(super) typed: bool,
-    /// A write may reach the disk sector by sector, and what it leaves is to be
-    /// repaired without a question.
+    /// A write may reach the disk sector by sector, and must leave only damage that is repaired
+    /// without a question.
     pub(super) torn: bool,
     /// Bytes at the end of a block that hold its checksum.
     pub(super) tail: usize,

@@ -2,9 +2,9 @@
 //! them in the attribute `system.data` (`fs/ext4/inline.c`). They stay in the inode as
 //! long as they fit there, and are moved out to a block when they grow.
 //!
-//! The names of such a directory are shown as those of a unit: `.`, `..`, what stands
-//! in `i_block` behind the number of the parent, and the value of the attribute. No
-//! entry crosses from one of these parts to the next, so nothing is moved in them.
+//! The names of such a directory are shown as those of a unit: `.`, `..`, the entries in `i_block`
+//! behind the number of the parent, and the value of the attribute. No entry crosses from one of
+//! these parts to the next, so nothing is moved in them.
 //!
 //! Inode and contents change together, in one block: only disciplines under which
 //! nothing depends on the order of single writes, or a journal, come here.
@@ -36,7 +36,7 @@ fn place(ino: Ino) -> Location {
     Location::of("inline data").in_inode(ino)
 }
 
-/// Checks what a node says of inline data in its inode.
+/// Checks the inline data of an inode.
 ///
 /// # Errors
 /// [`FsError::Corrupt`] without the attribute, for a file longer than both parts, and a
@@ -355,8 +355,8 @@ impl Ext {
         Ok(NamePlace { unit: None, rewritten, reached })
     }
 
-    /// A unit with the longest value of the attribute that there can be: what is new
-    /// belongs to the last entry (`ext4_update_final_de`), or is one that is not used.
+    /// A unit with the longest possible value of the attribute: the new bytes belong to the last
+    /// entry (`ext4_update_final_de`), or are an unused one.
     fn lengthened(&self, core: &mut Core, dir: Ino, unit: &[u8]) -> Result<Vec<u8>, FsError> {
         let [_, behind] = self.parts(unit);
         let room = data_room(&self.inode_now(core, dir)?)?.unwrap_or(0);
@@ -376,8 +376,8 @@ impl Ext {
         Ok(longer)
     }
 
-    /// Moves the names of a directory to a block. What is returned must be on the disk
-    /// for them to be reached.
+    /// Moves the names of a directory to a block. The returned change must be on the disk for them
+    /// to be reached.
     fn move_names_out(
         &mut self,
         core: &mut Core,

@@ -1,5 +1,5 @@
-//! Blocks as mballoc finds them: buddies and runs in the bitmaps of groups, with what is
-//! kept in memory counted as in use (`fs/ext4/mballoc.c`).
+//! Block allocation as in mballoc: buddies and runs in the bitmaps of groups, with preallocated
+//! blocks counted as in use (`fs/ext4/mballoc.c`).
 
 use super::bitmaps::Bitmap;
 use super::search::first_free;
@@ -54,7 +54,7 @@ impl Way {
     }
 }
 
-/// A bitmap in which what is not to be used now is set, and its bits.
+/// A bitmap in which blocks that may not be used now are set, and its bits.
 struct View {
     bitmap: Vec<u8>,
     bits: u32,
@@ -186,15 +186,15 @@ impl Ext {
                     }
                 }
             }
-            // What is kept for others is taken before there is no space.
+            // Preallocations of other files are discarded before there is no space.
             if !self.give_up_kept() {
                 return Err(full("blocks"));
             }
         }
     }
 
-    /// Blocks for the contents of a regular file, from what is kept for it or from what
-    /// is found and kept now; not more than are wanted.
+    /// Blocks for the contents of a regular file, from its preallocation or from one that is made
+    /// now; not more than are wanted.
     fn take_kept(
         &mut self,
         core: &mut Core,
@@ -263,8 +263,8 @@ impl Ext {
         Ok(taken)
     }
 
-    /// A group's bitmap, with what is not to be used set. One that was never written stays
-    /// so until something is taken: a search may look at more groups than an operation
+    /// A group's bitmap, with bits set for blocks that may not be used. A bitmap that was never
+    /// written stays so until a block is taken: a search may look at more groups than an operation
     /// can change.
     fn view(&mut self, core: &mut Core, number: GroupNo) -> Result<View, FsError> {
         let group = self.volume.sb.group_blocks(number);

@@ -240,7 +240,7 @@ fn policies(sb: &Super, options: &LiveOptions) -> Result<Policies, FsError> {
     };
     let blocks = blocks_by_name(blocks, &volume, options.seed);
     let (inodes, blocks) = (inodes.map_err(unknown)?, blocks.map_err(unknown)?);
-    // Nobody looks for what a crash leaks there.
+    // Blocks that a crash leaks there are never looked for.
     let checked = !sb.has_compat(compat::HAS_JOURNAL) && !sb.has_incompat(incompat::EXTENTS);
     if blocks.ahead() > 1 && !checked {
         let what =
@@ -278,8 +278,7 @@ fn recovered(
         return Ok(volume);
     }
     if filed {
-        // What is wrong with it a check decides, and without a journal nobody else
-        // takes numbers out.
+        // A check judges the damage, and without a journal nobody else takes numbers out.
         if crate::preen(device.clone())?.report.unexpected > 0 {
             return Err(permit::not_clean());
         }

@@ -1,5 +1,4 @@
-//! Inodes from their bytes, and what ext knows of a file besides what every
-//! format does.
+//! Inodes from their bytes, and the fields of a file that only ext has.
 
 use super::{Core, Ext, Node, inline};
 use crate::inode::Inode;
@@ -21,17 +20,16 @@ pub struct Map {
     /// Of a file with extents, instead of these: the root of its tree; of one with inline
     /// data: the first part of that.
     pub(super) root: IBlock,
-    /// What was last found in that.
+    /// The last lookup in that map.
     pub(super) near: Option<Near>,
     /// The block of its attributes.
     pub(super) attributes: Option<BlockNo>,
-    /// Its attributes inside the inode, as they stand there, where they are to be
-    /// written; `None` where what is there stays.
+    /// The new bytes of its attributes inside the inode; `None` where those on the disk stay.
     pub(super) inner: Option<Box<[u8]>>,
-    /// The block that was allocated last, for which block of the file: what follows
-    /// it there shall follow it on the disk.
+    /// The block that was allocated last, and for which block of the file: the next one in the file
+    /// shall follow it on the disk.
     pub(super) last: Option<(u64, BlockNo)>,
-    /// When it was deleted, in seconds, or where the list of orphans goes on.
+    /// Its deletion time, in seconds, or the next inode on the list of orphans.
     pub(super) deleted: u32,
 }
 

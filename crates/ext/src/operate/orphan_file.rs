@@ -20,7 +20,7 @@ const SLOT: usize = 4;
 /// The orphan file of a volume in use.
 pub(super) struct OrphanFile {
     ino: Ino,
-    /// What the checksums of its blocks start from, where there are such.
+    /// The seed of the checksums of its blocks, if these have any.
     seed: Option<u32>,
     blocks: Vec<BlockNo>,
     /// Bytes of a block.
@@ -36,9 +36,9 @@ pub(super) struct OrphanFile {
 }
 
 impl OrphanFile {
-    /// The orphan file of a volume, if it has one that is in order: its numbers are those
-    /// of files in use, each there once, and there are none where the superblock says so. What is to be
-    /// done with others a check decides.
+    /// The orphan file of a volume, if it has one that is in order: its numbers are those of files
+    /// in use, each there once, and there are none where the superblock says so. A check repairs
+    /// any other.
     pub(super) fn usable(volume: &Volume) -> Result<Option<Self>, FsError> {
         if !volume.sb.has_compat(compat::ORPHAN_FILE) {
             return Ok(None);

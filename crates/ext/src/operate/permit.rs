@@ -1,5 +1,5 @@
-//! What an image must be for its changes to be safe: everything else is refused
-//! by the name that e2fsprogs has for it, and can still be opened read-only.
+//! Conditions under which an image can be changed safely: everything else is refused by the name
+//! that e2fsprogs has for it, and can still be opened read-only.
 
 use super::LiveOptions;
 use crate::features::Features;
@@ -36,11 +36,11 @@ const KNOWN: Features = Features {
         | ro_compat::DIR_NLINK,
 };
 
-/// Features with checksums that lie in another block than what they are of.
+/// Features with checksums that lie in another block than the structures they cover.
 const SUMS: u32 = ro_compat::METADATA_CSUM | ro_compat::GDT_CSUM;
 
-/// Refuses what cannot be changed safely, and what an image that was recovered, if
-/// need be, must not be.
+/// Refuses features that cannot be changed safely, and states that an image, if need be a recovered
+/// one, must not be in.
 ///
 /// # Errors
 /// [`FsError::Unsupported`] for features, and for a discipline that does not go with
@@ -139,10 +139,10 @@ pub(super) fn features(sb: &Super, discipline: Discipline) -> Result<(), FsError
     }
 }
 
-/// Refuses what cannot be changed under soft updates.
+/// Refuses features that cannot be changed under soft updates.
 fn ordered(sb: &Super) -> Result<(), FsError> {
     let has = Features::of(&sb.raw);
-    // A sum and what it is of cannot be written in an order that passes a check.
+    // A sum and the structure it covers cannot be written in an order that passes a check.
     let sums = Features { ro_compat: has.ro_compat & SUMS, ..Features::default() }.names();
     if !sums.is_empty() {
         return Err(FsError::Unsupported(format!(

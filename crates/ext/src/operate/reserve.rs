@@ -1,5 +1,5 @@
-//! Inodes that are reserved for the children of directories: which slot is taken where a
-//! policy has windows, and what it is told of a group before the first one is.
+//! Inodes that are reserved for the children of directories: which slot is taken where a policy has
+//! windows, and the policy's input on a group before its first slot is.
 
 use super::bitmaps::Bitmap;
 use super::search::first_free;

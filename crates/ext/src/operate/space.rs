@@ -53,7 +53,7 @@ pub(super) fn full(what: &str) -> FsError {
     FsError::NoSpace(format!("no free {what} left"))
 }
 
-/// What comes to a group, and goes from it.
+/// Changes of a group's counts.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Delta {
     pub(super) blocks: i32,
@@ -61,7 +61,7 @@ pub(super) struct Delta {
     pub(super) directories: i32,
 }
 
-/// What a file has in front of a block and behind it: which block of it, and where.
+/// The mapped blocks of a file before and behind a block: which block of it, and where.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Around {
     pub(super) left: Option<(u64, BlockNo)>,
@@ -139,9 +139,9 @@ impl Ext {
         Ok((run.start, id))
     }
 
-    /// Blocks for a file's contents or its map: the one that is found as if it were the
-    /// only one, and as many behind it as are free, up to `most` in all. For contents, it
-    /// says what the file has `around` them.
+    /// Blocks for a file's contents or its map: the one that is found as if it were the only one,
+    /// and as many behind it as are free, up to `most` in all. For contents, `around` has the
+    /// neighbouring blocks of the file.
     pub(super) fn take_run(
         &mut self,
         core: &mut Core,
@@ -173,7 +173,7 @@ impl Ext {
         let hints = ExtHints { is_regular };
         let request = Request { group, is_directory, lbn: Lbn::new(lbn), nearest, hints };
         let goal = self.blocks.prefer(&self.groups, &request);
-        // What is no file's contents and no table in front of them is not taken ahead.
+        // Blocks are taken ahead only for a file's contents and the tables before them.
         let is_mapped = is_regular && has_map && (around.is_some() || nearest.is_some());
         if self.blocks.chunks().is_some() {
             let goal = goal.unwrap_or_else(|| self.groups.shape().base(group));
@@ -196,7 +196,7 @@ impl Ext {
         if !matches!(taken, Err(FsError::NoSpace(_))) {
             return taken;
         }
-        // What others have that they do not need yet.
+        // Blocks taken ahead by other files.
         self.ahead.give_up_all();
         if !self.give_back_ahead(core)? {
             return taken;

@@ -1,11 +1,11 @@
-//! Checksums of what changes in a volume with `metadata_csum`.
+//! Checksums of changed metadata in a volume with `metadata_csum`.
 //!
 //! Blocks of directories and of extent trees are sealed when they are written: they
 //! have an owner in the cache from when they are checked, once each time that they come
 //! from the disk.
-//! What is alone in its block or is found without an owner is sealed as it changes: an
-//! inode, whose neighbours keep whatever sums they have, be they wrong; a block of
-//! attributes; a bitmap, whose sum lies in a descriptor.
+//! Structures that are alone in their block or found without an owner are sealed as they change: an
+//! inode, whose neighbours keep their sums, even wrong ones; a block of attributes; a bitmap, whose
+//! sum lies in a descriptor.
 
 use super::encode::extra_len;
 use super::{Core, Ext};
@@ -24,7 +24,7 @@ use seekless_units::{BlockNo, Ino, Lbn};
 use smallvec::smallvec;
 use std::mem::offset_of;
 
-/// What blocks are to their owners.
+/// Kinds of owned blocks.
 mod kind {
     /// A block of a directory's, of names or of its index.
     pub(super) const DIRECTORY: u8 = 1;
@@ -34,7 +34,7 @@ mod kind {
     pub(super) const NODE: u8 = 3;
 }
 
-/// Seals what is about to be written; `seed` is the volume's.
+/// Seals blocks that are about to be written; `seed` is the volume's.
 pub(super) struct Sealer {
     pub(super) seed: u32,
 }

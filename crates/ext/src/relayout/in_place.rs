@@ -73,8 +73,8 @@ impl Occupied for Survey<'_> {
 }
 
 impl Relayout<'_> {
-    /// What lies where, for a rearrangement in place, and what is free: blocks of
-    /// attributes stay, as do inodes.
+    /// The places of files, for a rearrangement in place, and the free space: blocks of attributes
+    /// stay, as do inodes.
     ///
     /// # Errors
     /// [`FsError::Unsupported`] for volumes without a journal, with clusters of several
@@ -103,9 +103,8 @@ impl Relayout<'_> {
         Ok((&self.survey, Space { free, ..self.survey.space() }))
     }
 
-    /// What changes the image on `device`, which is the one that was looked at, and
-    /// which nobody else changes. Nothing is written before the first step. `wall` is
-    /// the time of day.
+    /// Opens the image on `device` for changes; it is the examined one, and nobody else changes it.
+    /// Nothing is written before the first step. `wall` is the time of day.
     ///
     /// # Errors
     /// As [`LogWriter::open`] and [`Relayout::in_place`].
@@ -128,11 +127,10 @@ impl Relayout<'_> {
     }
 }
 
-/// Brings home what waits in the journal of an image, as a mount does; whether there
-/// was anything.
+/// Writes the transactions of an image's journal home, as a mount does; whether there were any.
 ///
 /// # Errors
-/// As opening the image, and what the device gives.
+/// As opening the image, and errors of the device.
 pub fn recover(device: &Arc<dyn BlockDevice>) -> Result<bool, FsError> {
     let volume = Volume::open(device.clone(), false)?;
     let waits = volume.sb.has_incompat(incompat::RECOVER);
@@ -142,7 +140,7 @@ pub fn recover(device: &Arc<dyn BlockDevice>) -> Result<bool, FsError> {
     Ok(waits)
 }
 
-/// What a group has now.
+/// A group's current bitmap and counts.
 struct GroupState {
     bitmap: Vec<u8>,
     counts: Counts,
@@ -169,7 +167,7 @@ pub struct Mover<'a> {
 type Copies = BTreeMap<BlockNo, Vec<u8>>;
 
 impl Mover<'_> {
-    /// What one step may take, so that it fits in one transaction.
+    /// Limits of one step, so that it fits in one transaction.
     #[must_use]
     pub fn limits(&self) -> Limits {
         let most = usize::try_from(self.log.most()).unwrap_or(usize::MAX);
@@ -222,8 +220,8 @@ impl Mover<'_> {
     /// Does a step; when it returns, the step is on the disk.
     ///
     /// # Errors
-    /// [`FsError::NoSpace`] for a step that the journal cannot hold; what the device
-    /// gives. The image is then as before the step, perhaps after a recovery.
+    /// [`FsError::NoSpace`] for a step that the journal cannot hold; errors of the device. The
+    /// image is then as before the step, perhaps after a recovery.
     pub fn apply(&mut self, step: &Step) -> Result<(), FsError> {
         if !std::mem::replace(&mut self.is_begun, true) {
             for stage in self.log.start()? {
@@ -258,7 +256,7 @@ impl Mover<'_> {
         Ok(())
     }
 
-    /// Copies what was ever written of a run to its new place.
+    /// Copies the written blocks of a run to its new place.
     fn copy(&self, copy: &Copied) -> Result<(), FsError> {
         let moved = self.survey.moved(copy.object);
         if !self.copies_contents && moved.kind != FileKind::Directory {

@@ -1,5 +1,5 @@
-//! Orphans under their new numbers, so that the next mount finishes what it
-//! would have finished on the old image.
+//! Orphans under their new numbers, so that the next mount finishes them as it would have on the
+//! old image.
 #![allow(
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,
@@ -41,7 +41,7 @@ impl OrphanList {
         }
     }
 
-    /// What follows an inode of the list; `None` where it is not in it.
+    /// The successor of an inode in the list; `None` if it is not in the list.
     pub(super) fn next(&self, ino: Ino) -> Option<Option<Ino>> {
         self.next.get(&ino).copied()
     }

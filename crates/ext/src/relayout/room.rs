@@ -1,5 +1,5 @@
-//! Where what moves may go: what is free, and what the moved files leave. What
-//! lies fixed is kept out of it, whatever a bitmap says.
+//! Space for the files that move: free space, and the blocks that these files leave. Fixed blocks
+//! are excluded, even if a bitmap has them free.
 #![allow(
     clippy::indexing_slicing,
     clippy::as_conversions,
@@ -134,7 +134,7 @@ impl Survey<'_> {
     }
 }
 
-/// Runs cut where they enter or leave what is shared.
+/// Runs cut at the ends of shared extents.
 pub(super) fn split(runs: &[Mapping], shared: &[Extent]) -> Vec<Mapping> {
     let mut pieces = Vec::with_capacity(runs.len());
     for run in runs {
@@ -164,7 +164,7 @@ fn blocks_of(volume: &Volume, ino: Ino) -> Result<Vec<Extent>, FsError> {
     let inode = volume.inode(ino)?;
     let mut blocks: Vec<Extent> = match ino.get() {
         special::BAD_BLOCKS => volume.blocks_of_any_kind(&inode)?,
-        // What it leads to belongs to the groups.
+        // The blocks of its map belong to the groups.
         special::RESIZE => {
             double_block(&inode).map(|block| Extent::new(block, 1)).into_iter().collect()
         }

@@ -1,4 +1,4 @@
-//! What is on an image, and what of it may move.
+//! The files of an image, and the blocks that may move.
 #![allow(
     clippy::indexing_slicing,
     clippy::as_conversions,
@@ -43,11 +43,11 @@ pub(crate) struct Survey<'a> {
     pub(crate) moved: Vec<Moved>,
     /// Inodes in use that stay, with their blocks.
     pub(crate) pinned: Vec<Ino>,
-    /// Those of them that lie in a bad block: nobody knows what they hold.
+    /// Those of them that lie in a bad block: their contents are unknown.
     pub(crate) unusable: Vec<Ino>,
     /// The object whose overhead holds an attribute block.
     pub(crate) xattr_owner: HashMap<BlockNo, ObjectId>,
-    /// Clusters that are free or hold what moves, in order.
+    /// Clusters that are free or belong to files that move, in order.
     pub(crate) room: Vec<Extent>,
     /// Blocks that several files have, whole clusters, in order: they stay.
     pub(crate) shared: Vec<Extent>,
@@ -189,7 +189,7 @@ impl<'a> Survey<'a> {
         clusters
     }
 
-    /// Directories and their files as a walk meets them; what has no name last.
+    /// Directories and their files in the order of a walk; inodes without a name last.
     fn walk_tree(&self) -> Result<Vec<ObjectId>, FsError> {
         let mut order = Vec::with_capacity(self.moved.len());
         let mut seen = vec![false; self.moved.len()];
@@ -337,7 +337,7 @@ fn add_piece(pieces: &mut Vec<Mapping>, piece: Mapping) {
     }
 }
 
-/// What is known of an inode from its map.
+/// Examines an inode and its map.
 fn examine(image: &ExtImage, ino: Ino) -> Result<Moved, FsError> {
     let volume = image.volume();
     let inode = volume.inode(ino)?;

@@ -9,7 +9,7 @@ use seekless_fs::FsError;
 use seekless_fs::field::{byte, low16};
 use std::mem::offset_of;
 
-/// What stands in front of the entries, and values are counted from its end.
+/// The magic number before the entries; offsets of values count from its end.
 const MAGIC: usize = size_of::<u32>();
 /// The zeros that end the entries.
 const END: usize = size_of::<u32>();

@@ -20,7 +20,7 @@ struct Bits {
     directories: u32,
 }
 
-/// What is in use, group by group, as far as it was looked at.
+/// Blocks and inodes in use, group by group, as far as they were looked at.
 pub(super) struct Ledger<'a> {
     volume: &'a Volume,
     groups: BTreeMap<GroupNo, Bits>,
@@ -152,7 +152,7 @@ impl<'a> Ledger<'a> {
         let last = (0..inodes).rev().find(|&at| is_set(&bits.inodes, at));
         let used = last.map_or(0, |last| last.saturating_add(1));
         let unused = inodes.saturating_sub(used);
-        // The tail only ever grows shorter: what was used once was written.
+        // The tail only ever grows shorter: slots that were used once were written.
         let unused = u32::try_from(unused).unwrap_or(0).min(bits.group.itable_unused());
         let flags = bits.group.raw().bg_flags.get() & !(BG_BLOCK_UNINIT | BG_INODE_UNINIT);
         Counts {

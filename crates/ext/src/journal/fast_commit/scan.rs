@@ -7,7 +7,7 @@ use crate::journal::log::Log;
 use crate::ondisk::journal_feature;
 use seekless_fs::FsError;
 
-/// What the records of the area come to.
+/// Whether more records of the area follow.
 enum Next {
     More,
     /// Nothing behind this belongs to the commits.
@@ -24,9 +24,8 @@ struct Scan<'a> {
     open: Vec<Operation>,
 }
 
-/// The operations of all finished fast commits on top of transaction
-/// `end - 1`, in order. What follows the last finished one was never promised
-/// to anybody and is left out.
+/// The operations of all finished fast commits on top of transaction `end - 1`, in order. Records
+/// behind the last finished one were never promised to anybody and are left out.
 pub(super) fn committed(log: &Log<'_>, end: u32) -> Result<Vec<Operation>, FsError> {
     let mut scan = Scan { end, log, crc: 0, done: Vec::new(), open: Vec::new() };
     if !log.form.has(journal_feature::INCOMPAT_FAST_COMMIT) {

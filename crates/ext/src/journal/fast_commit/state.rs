@@ -23,7 +23,7 @@ pub(super) struct Names {
 /// An inode that some operation names.
 pub(super) struct Node {
     pub(super) core: InodeCore,
-    /// What follows the core.
+    /// The bytes behind the core.
     pub(super) rest: Vec<u8>,
     /// The map of an inode that is mapped by extents.
     pub(super) runs: Option<Vec<Mapping>>,
@@ -61,7 +61,7 @@ impl Node {
     }
 }
 
-/// What the operations did so far.
+/// The state after the operations so far.
 pub(super) struct State<'a> {
     pub(super) volume: &'a Volume,
     pub(super) nodes: BTreeMap<Ino, Node>,

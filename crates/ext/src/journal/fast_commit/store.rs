@@ -1,4 +1,4 @@
-//! What the operations leave, written as it lies on a disk.
+//! Writes the result of the operations in its on-disk form.
 
 use super::ledger::Ledger;
 use super::records::Operation;

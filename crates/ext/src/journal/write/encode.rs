@@ -19,7 +19,7 @@ use seekless_fs::Timestamp;
 use seekless_units::BlockNo;
 use zerocopy::IntoBytes;
 
-/// What the blocks of a transaction are made with.
+/// Encodes the blocks of a transaction.
 pub(super) struct Encoder<'a> {
     pub(super) form: &'a Form,
     /// Stands behind the first tag of each descriptor; nobody compares it.
@@ -154,8 +154,8 @@ impl Encoder<'_> {
         crc32c(crc32c(self.form.seed, &self.tid.to_be_bytes()), stored)
     }
 
-    /// The record that makes the transaction one that happened. `crc` is what
-    /// [`Encoder::blocks`] returned.
+    /// The record that commits the transaction. `crc` is the value that [`Encoder::blocks`]
+    /// returned.
     pub(super) fn commit(&self, time: Timestamp, crc: u32) -> Vec<u8> {
         let mut block = self.headed(journal_block::COMMIT);
         lay(&mut block, COMMIT_SECONDS_AT, &time.secs.to_be_bytes());

@@ -1,19 +1,18 @@
 //! The journal of a volume in use: transactions laid out in its ring.
 //!
-//! [`LogWriter`] is the [`Log`] of ext3 and ext4. It encodes and counts; what it
-//! wants to have written comes back in stages, in the order of jbd2
-//! (`fs/jbd2/commit.c`):
+//! [`LogWriter`] is the [`Log`] of ext3 and ext4. It encodes and counts; its writes are returned in
+//! stages, in the order of jbd2 (`fs/jbd2/commit.c`):
 //!
 //! 1. revoke records, descriptors and copies, and zeros where the commit record goes,
 //!    then a flush, which is also that of all data written before
-//! 2. the commit record, which is one sector, flushed as well. Only now has the transaction happened,
-//!    and its blocks may go home.
+//! 2. the commit record, which is one sector, flushed as well. Only now is the transaction
+//!    committed, and its blocks may go home.
 //! 3. later, when all blocks of the oldest transactions are at home: a flush, and
 //!    the journal's superblock with the new start. Only now is their room free.
 //!
-//! Numbers of transactions and times of commits grow, over all mounts: a recovery
-//! takes what has the number that it expects for the next transaction, and tells
-//! damage from what an older turn around the ring left by the times.
+//! Numbers of transactions and times of commits grow, over all mounts: a recovery takes blocks with
+//! the number that it expects for the next transaction, and tells damage from leftovers of an older
+//! turn around the ring by the times.
 
 mod encode;
 mod state;
@@ -35,7 +34,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use zerocopy::IntoBytes;
 
-/// What `s_errno` is after an error that ended all changes: `-EIO`.
+/// `s_errno` after an error that ended all changes: `-EIO`.
 const ABORTED: i32 = -5;
 /// The kernel and e2fsck take no shorter journal (`JBD2_MIN_JOURNAL_BLOCKS`).
 const MIN_BLOCKS: u32 = 1024;
@@ -66,7 +65,7 @@ pub struct LogWriter {
     form: Form,
     /// The first block of the journal, as it was last written.
     superblock: JournalSuperblock,
-    /// What the volume has for the journal: blocks of 64-bit numbers, checksums.
+    /// The volume's demands on the journal: blocks of 64-bit numbers, checksums.
     wanted: state::Wanted,
     /// The ring is `first .. last`.
     first: u32,
@@ -142,8 +141,8 @@ impl LogWriter {
         Encoder { form: &self.form, uuid: self.superblock.s_uuid, block, tid: self.next }
     }
 
-    /// Whether a block lies in the volume, and is none of the journal: a recovery would
-    /// write over what it reads.
+    /// Whether a block lies in the volume and outside the journal: a recovery would overwrite its
+    /// own log.
     fn is_home(&self, block: BlockNo) -> bool {
         let after = self.runs.partition_point(|run| run.start <= block);
         let run = after.checked_sub(1).and_then(|at| self.runs.get(at));
@@ -226,12 +225,12 @@ fn usable<'a>(
     Ok((log, superblock))
 }
 
-/// Says in the journal of a volume that writing to it was given up after an error
-/// (`jbd2_journal_abort`): e2fsck marks the volume by that once it has brought home a copy
-/// of the superblock which is from before.
+/// Records in the journal of a volume that writing to it was given up after an error
+/// (`jbd2_journal_abort`): by that, e2fsck marks the volume even after it has written home a copy
+/// of the superblock from before.
 ///
 /// # Errors
-/// What the device gives, and for a journal that cannot be read.
+/// Errors of the device, and for a journal that cannot be read.
 pub(crate) fn note_abort(disk: &mut Patches) -> Result<(), FsError> {
     note_error(disk, ABORTED)
 }
@@ -367,9 +366,9 @@ impl Log for LogWriter {
             body.push(self.sector(at), block, CLUSTER);
             at = self.after(at, 1);
         });
-        // A commit record that is torn has a wrong checksum, which a recovery takes for
-        // damage of what was committed. So all of it is there before but for its first
-        // sector: the rest is zeros.
+        // A torn commit record has a wrong checksum, which a recovery takes for damage of a
+        // committed transaction. So all of it is there before but for its first sector: the rest is
+        // zeros.
         body.push(self.sector(at), &vec![0; crate::field::index(self.block_size)], CLUSTER);
         let record = self.encoder().commit(time, crc);
         let (first, rest) = record.split_at_checked(SECTOR).unwrap_or_default();

@@ -15,7 +15,7 @@ use seekless_fs::FsError;
 use seekless_units::{ByteLen, Lba};
 use zerocopy::IntoBytes;
 
-/// What a volume asks of its journal.
+/// A volume's demands on its journal.
 #[derive(Clone, Copy)]
 pub(super) struct Wanted {
     /// Its blocks are counted in 64 bits.

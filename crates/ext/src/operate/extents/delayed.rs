@@ -11,10 +11,10 @@ use seekless_live::Stand;
 use seekless_units::{BlockNo, Extent};
 
 impl Tree<'_> {
-    /// What the tree says of a block, and where that ends.
+    /// The state of a block in the tree, and the end of the run with that state.
     pub(in super::super) fn stand_of(&mut self, lbn: u64) -> Result<(Stand, u64), FsError> {
         if lbn >= self.max_size().div_ceil(self.block().max(1)) {
-            // There can be none: who writes there is told so.
+            // There can be none: writing there fails elsewhere.
             return Ok((Stand::Hole, u64::MAX));
         }
         let near = self.find(lbn)?;
@@ -91,7 +91,7 @@ impl Tree<'_> {
 /// As [`Tree::most_nodes`], of a tree of a depth with so many entries in its root, the nodes of
 /// which have at least `half` entries after a split.
 ///
-/// What fills a hole goes to one leaf, which is split in half once, and again after every
+/// Extents that fill a hole go to one leaf, which is split in half once, and again after every
 /// `half` entries; the same holds of the numbers of new nodes in the nodes above.
 fn most_nodes(depth: u64, used: u64, half: u64, (runs, blocks): (u64, u64)) -> u64 {
     let half = half.max(2);

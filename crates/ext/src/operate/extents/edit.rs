@@ -30,8 +30,7 @@ fn joins(one: &Mapping, next: &Mapping) -> bool {
         && one.extent.len.saturating_add(next.extent.len) <= max_len(one.unwritten)
 }
 
-/// Joins what is new in a leaf, some of its runs, with each other and with those
-/// beside them.
+/// Joins the new runs of a leaf with each other and with their neighbours.
 fn join_around(leaf: &mut Vec<Mapping>, new: Range<usize>) {
     let mut at = new.start.saturating_sub(1);
     let mut stop = new.end.saturating_add(1).min(leaf.len());

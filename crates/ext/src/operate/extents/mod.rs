@@ -1,27 +1,26 @@
 //! Files that are mapped by extents, in use.
 //!
-//! A tree is changed as a whole: what its nodes shall be is worked out first, with
-//! the blocks that it takes, so that nothing has changed when space runs out. Then
-//! it is written from the bottom up, the inode last (`plan`).
+//! A tree is changed as a whole: its new nodes are computed first, and their blocks allocated, so
+//! that nothing has changed when space runs out. Then it is written from the bottom up, the inode
+//! last (`plan`).
 //!
-//! In which order that reaches the disk:
+//! The order of the writes:
 //!
 //! - contents and bitmaps before the extent that shows them, new blocks of the tree
 //!   before the number that leads to them; the change of the tree waits for both;
 //! - runs that leave a file are given back after the change that took the last number
 //!   of them out, the inode's at the latest;
-//! - a node is changed where it lies if what its readers see of it changes within one
-//!   sector, and nothing above it. Where order is kept by nothing but the order of
-//!   writes (`sync`, `normal`), all else is done in copies, up to a node in which a
-//!   number in one sector changes, at the latest the root: a torn write could leave
-//!   an extent twice, or not at all. With a journal, and where no order is asked for,
-//!   nodes are changed where they lie.
+//! - a node is changed in place if the part of it that readers see changes within one sector, and
+//!   nothing above it. Where order is kept by nothing but the order of writes (`sync`, `normal`),
+//!   all else is done in copies, up to a node in which a number in one sector changes, at the
+//!   latest the root: a torn write could leave an extent twice, or not at all. With a journal, and
+//!   where no order is asked for, nodes are changed in place.
 //!
-//! A truncated tree is cut where it lies under all disciplines, since that takes no
-//! space: entries only go from the end of a node, first from the count in its header.
+//! A truncated tree is cut in place under all disciplines, since that takes no space: entries only
+//! go from the end of a node, first from the count in its header.
 //!
-//! - `path`: the way to a leaf, and what is found there;
-//! - `plan`: what becomes of nodes, and writing them; `nodes`: their bytes;
+//! - `path`: the path to a leaf, and lookups;
+//! - `plan`: new nodes computed and written; `nodes`: their bytes;
 //! - `edit`: extents inserted and converted;
 //! - `cut`: files made shorter and taken apart;
 //! - `write`: bytes put in, space allocated; `delayed`: for contents that waited for it.

@@ -1,4 +1,4 @@
-//! The way from the root of a tree to a leaf, and what is found there.
+//! The path from the root of a tree to a leaf, and lookups in it.
 
 use super::Tree;
 use crate::bmap::{EVERYTHING, Found};
@@ -10,17 +10,17 @@ use seekless_units::{BlockNo, Extent, Ino};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What was last found of a file's map: a run, or a hole.
+/// The last lookup in a file's map: a run, or a hole.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Near {
-    /// Logical blocks of which the same is true.
+    /// Logical blocks of the run or hole.
     blocks: Range<u64>,
     /// Where the first of them lies, and whether it was never written.
     at: Option<(BlockNo, bool)>,
 }
 
 impl Near {
-    /// The first block of the file behind what was found.
+    /// The first block of the file behind the run or hole.
     pub(super) fn end(&self) -> u64 {
         self.blocks.end
     }
@@ -80,8 +80,8 @@ impl Path {
         run.extent.start.get().checked_sub(by).map(BlockNo::new)
     }
 
-    /// What the file has in front of a block that it has not, and behind it, as far as
-    /// the leaf knows.
+    /// The neighbours of an unmapped block in the file, before and behind it, as far as the leaf
+    /// contains them.
     pub(super) fn around(&self, lbn: u64) -> Around {
         let next = self.leaf.partition_point(|run| run.lbn.get() <= lbn);
         let front = next.checked_sub(1).and_then(|at| self.leaf.get(at));
@@ -136,7 +136,7 @@ impl Tree<'_> {
         Ok(self.core.cache.read(at, 0, self.ext.volume.block_len())?.to_vec())
     }
 
-    /// What there is at a block of the file, and how far that goes on.
+    /// The run or hole at a block of the file.
     pub(super) fn find(&mut self, lbn: u64) -> Result<Near, FsError> {
         if let Some(near) = &self.node()?.map.near
             && near.blocks.contains(&lbn)
@@ -224,7 +224,7 @@ pub(in super::super) fn unnoted(
         walk_in(&ext.volume, (ino, &node.map.root.0), &EVERYTHING, &mut found, &mut |at, _| {
             Ok(core.cache.peek(at, 0, len).map(Arc::from))
         });
-    // What is damaged fails elsewhere.
+    // Damage is reported elsewhere.
     walked.ok()?;
     let tree = found.index.unwrap_or_default().into_iter().map(|node| Extent::new(node.block, 1));
     let runs = found.runs.into_iter().map(|run| run.extent).chain(tree);

@@ -1,4 +1,4 @@
-//! What becomes of the nodes on a way when its leaf changes, and writing that.
+//! Plans the nodes on a path after a change of its leaf, and writes them.
 
 use super::Tree;
 use super::nodes::{ENTRY, Entry, changed, is_whole, node_bytes, shown, split_at};
@@ -35,41 +35,41 @@ struct Patch {
     new: Vec<u8>,
 }
 
-/// What a tree is to become.
+/// The planned change of a tree.
 #[derive(Default)]
 pub(super) struct Plan {
     made: Vec<Made>,
     /// From the bottom up.
     patches: Vec<Patch>,
-    /// Blocks that are no more of the tree.
+    /// Blocks that leave the tree.
     pub(super) left: Vec<BlockNo>,
     root: Option<IBlock>,
     cuts: bool,
 }
 
-/// What is said of the change of an inode that a tree changes with.
+/// The inode's part in the change of a tree.
 pub(super) struct Put<'a> {
     pub(super) role: Role,
-    /// What must be on the disk before.
+    /// Changes that must be on the disk before.
     pub(super) after: &'a [ChangeId],
     /// The length of the file from then on.
     pub(super) size: u64,
-    /// Blocks of contents that come to it, and that go.
+    /// Blocks of contents that are added, and removed.
     pub(super) more: u64,
     pub(super) fewer: u64,
 }
 
-/// What a plan came to.
+/// The changes that a plan was written as.
 pub(super) struct Applied {
     /// The change of the inode, which waits for all others.
     pub(super) inode: ChangeId,
-    /// Those of blocks of the tree that changed where they lie.
+    /// Those of blocks of the tree that changed in place.
     pub(super) nodes: Vec<ChangeId>,
 }
 
 impl Tree<'_> {
-    /// Works out what a leaf's new extents make of the nodes above it. Blocks are
-    /// taken, and nothing is changed; on failure they are given back.
+    /// Plans the nodes above a leaf for its new extents. Blocks are allocated, and nothing is
+    /// changed; on failure they are given back.
     pub(super) fn plan(
         &mut self,
         path: &Path,
@@ -124,7 +124,7 @@ impl Tree<'_> {
                 }
                 _ if entries.is_empty() || copies => plan.left.push(at),
                 _ => {
-                    // What the block keeps, and the rest in others.
+                    // The block keeps the first entries, and the rest go to others.
                     let kept = split_at(entries.len(), node.most, at_end);
                     let rest = entries.split_off(kept);
                     let new = node_bytes(node.bytes.clone(), &entries, node.most, depth);
@@ -203,8 +203,7 @@ impl Tree<'_> {
         Ok(())
     }
 
-    /// Writes what was worked out, from the bottom up; blocks that are no more of the
-    /// tree are not yet given back.
+    /// Writes a plan from the bottom up; blocks that leave the tree are not yet freed.
     pub(super) fn apply(&mut self, plan: &Plan, put: &Put<'_>) -> Result<Applied, FsError> {
         let len = self.ext.volume.block_len();
         let mut waits = put.after.to_vec();
@@ -245,7 +244,7 @@ impl Tree<'_> {
         Ok(Applied { inode, nodes })
     }
 
-    /// As [`Tree::apply`], and gives back what the tree does not need any more.
+    /// As [`Tree::apply`], and frees the blocks that leave the tree.
     pub(super) fn apply_and_free(
         &mut self,
         plan: &Plan,
@@ -273,7 +272,7 @@ impl Tree<'_> {
         let parts = match new > old {
             true => [old..len, 0..old],
             false if plan.cuts => [0..ENTRY, ENTRY..len],
-            // What moves up is not there twice.
+            // Entries that move up must not be there twice: one write.
             false => [0..len, len..len],
         };
         let role = match (plan.cuts, new == old && plan.left.is_empty() && plan.made.is_empty()) {

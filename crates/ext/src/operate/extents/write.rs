@@ -72,7 +72,7 @@ impl Tree<'_> {
         Ok(self.ext.shadows && crate::extent::root_frame(&root.0, self.ino)?.depth > 0)
     }
 
-    /// Appends to a directory, of which the end is the end of what is in use.
+    /// Appends to a directory, whose length ends with its last block in use.
     pub(in super::super) fn append(&mut self, bytes: &[u8]) -> Result<ChangeId, FsError> {
         let size = self.node()?.size;
         let end = self.check_len(size.checked_add(wide(bytes.len())))?;
@@ -87,15 +87,15 @@ impl Tree<'_> {
     pub(super) fn roles(&mut self, fills: bool) -> Result<(Role, Role), FsError> {
         Ok(match self.node()?.kind {
             FileKind::Directory => (Role::DirectoryInit, Role::DirectoryExtend),
-            // What the disk held there before must not come to be seen.
+            // Stale contents of the disk must not become visible.
             _ if fills => (Role::DataMove, Role::PointerSet),
             _ => (Role::Data, Role::PointerSet),
         })
     }
 
-    /// Writes as many bytes as lie in blocks of which the same is true: written before,
-    /// allocated, or a hole. Their number is returned, and what must be on the disk
-    /// for them to be reached. Of the file, `seen` bytes may have been seen before.
+    /// Writes as many bytes as lie in blocks of one state: written before, allocated, or a hole.
+    /// Returns their number, and the change that must be on the disk for them to be reached. Of the
+    /// file, `seen` bytes may have been seen before.
     fn write_piece(
         &mut self,
         offset: u64,
@@ -279,9 +279,8 @@ impl Tree<'_> {
         self.convert_whole(blocks.start, &Put { after: &after, ..*put })
     }
 
-    /// Sees that a range has blocks, which read as zeros where there was none: they
-    /// are marked as never written. When space runs out the file is as long as before,
-    /// and keeps what was found.
+    /// Allocates all blocks of a range; new ones read as zeros, since they are marked as never
+    /// written. When space runs out the file keeps its length, and the blocks allocated so far.
     pub(in super::super) fn allocate_range(
         &mut self,
         from: u64,

@@ -1,11 +1,11 @@
 //! Indexed directories in use: the leaf that a name belongs to, by its hash
 //! (`ext4_dx_add_entry` and `dx_probe` of `fs/ext4/namei.c`).
 //!
-//! A directory that outgrows its first block gets an index. A leaf without room is
-//! split by hashes, a node of the index without room in two, and a root without
-//! room gets a level below it. Such a change is one of several blocks and passes
-//! no check half done: where writes may be torn and what they leave counts, an
-//! index lives until a leaf must be split, and is given up then.
+//! A directory that outgrows its first block gets an index. A leaf without room is split by hashes,
+//! a node of the index without room in two, and a root without room gets a level below it. Such a
+//! change spans several blocks and fails a check when half done: where writes may be torn and a
+//! crash must leave a sound directory, an index lives until a leaf must be split, and is dropped
+//! then.
 //!
 //! - `blocks`: bytes of the index; `split`: making room; `listing`: in which order the
 //!   kernel shows names.
@@ -36,13 +36,13 @@ const MOST_STEPS: usize = 32;
 struct Step {
     lbn: u64,
     at: BlockNo,
-    /// What it has, without the children.
+    /// The block's header, without the children.
     branch: Branch,
-    /// The child that leads on.
+    /// The child on the path.
     chosen: usize,
 }
 
-/// The way to the leaf of a hash.
+/// The path to the leaf of a hash.
 struct Way {
     /// How names are hashed.
     version: u8,
@@ -53,12 +53,12 @@ struct Way {
     leaf_at: BlockNo,
 }
 
-/// What was changed to make room.
+/// The changes that made room.
 #[derive(Default)]
 struct Made {
     /// Blocks of the directory with names that lie elsewhere than before.
     rewritten: SmallVec<[u64; 4]>,
-    /// What must be on the disk for its new blocks to be reached.
+    /// Changes that must be on the disk for its new blocks to be reached.
     reached: Ids,
 }
 

@@ -72,7 +72,7 @@ impl Writer<'_> {
         Ok(count)
     }
 
-    /// Adds bytes to what an object's owners are charged for.
+    /// Adds bytes to the usage of an object's owners.
     fn charge(
         &self,
         object: ObjectId,

@@ -1,4 +1,4 @@
-//! What counts and describes the new image: bitmaps, descriptors, superblocks.
+//! Summaries of the new image: bitmaps, descriptors, superblocks.
 #![allow(
     clippy::indexing_slicing,
     clippy::as_conversions,
