@@ -25,8 +25,8 @@ impl Super {
         self.format == Format::Ufs2 && self.flags & (flag::ACLS | flag::NFS4_ACLS) == flag::ACLS
     }
 
-    /// What flags of the volume mean to FreeBSD and are not acted on here. (A gjournal and
-    /// journaled soft updates are no part of it: such volumes are not changed.)
+    /// Flags of the volume that FreeBSD acts on and we ignore. (A gjournal and journaled soft
+    /// updates are not among them: such volumes are not changed.)
     pub(crate) fn ignored_features(&self) -> Vec<&'static str> {
         let has = |bit: u32| self.flags & bit != 0;
         [

@@ -13,7 +13,7 @@ use std::ops::Range;
 /// Every block of a file.
 pub(crate) const EVERYTHING: Range<u64> = 0..u64::MAX;
 
-/// What a walk finds.
+/// The result of a walk.
 struct Found {
     runs: Vec<Mapping>,
     index: Option<Vec<IndexBlock>>,

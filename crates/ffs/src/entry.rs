@@ -27,7 +27,7 @@ pub(crate) struct Entry<'a> {
     pub(crate) len: usize,
     /// The inode: zero where the entry is not used.
     pub(crate) ino: Ino,
-    /// What the inode is (`DT_*`).
+    /// The inode's file type (`DT_*`).
     pub(crate) kind: u8,
     pub(crate) name: &'a [u8],
 }

@@ -74,7 +74,7 @@ impl Volume {
         })
     }
 
-    /// What a group holds.
+    /// The use of a group.
     pub(crate) fn group_summary(&self, number: GroupNo) -> Result<GroupSummary, FsError> {
         let group = self.cylinder_group(number)?;
         let blocks = self.sb.group_blocks(number);

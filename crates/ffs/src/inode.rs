@@ -109,7 +109,7 @@ impl Volume {
         Inode::decode(&self.sb, ino, bytes)
     }
 
-    /// An inode that is in use, with what it is.
+    /// An inode that is in use, with its file type.
     pub(crate) fn live_inode(&self, ino: Ino) -> Result<(Inode, FileKind), FsError> {
         let place = Location::of("inode").in_inode(ino);
         let (group, slot) = self.sb.inode_slot(ino)?;
@@ -260,7 +260,7 @@ impl Inode {
         self.flags & bit != 0
     }
 
-    /// What `statx` tells.
+    /// The fields of `statx`.
     pub(crate) fn attr(&self, kind: FileKind) -> Attr {
         let [atime, mtime, ctime] = self.times;
         Attr {
@@ -290,8 +290,8 @@ impl Inode {
     }
 }
 
-/// The device behind a file, as FreeBSD's `major` and `minor` take apart what
-/// stands for its first block.
+/// The device behind a file, split as by FreeBSD's `major` and `minor` from the number in place of
+/// its first block.
 pub(crate) fn device_of(kind: FileKind, raw: u64) -> DeviceNumber {
     if !matches!(kind, FileKind::CharDevice | FileKind::BlockDevice) {
         return DeviceNumber::default();
@@ -305,7 +305,7 @@ pub(crate) fn device_of(kind: FileKind, raw: u64) -> DeviceNumber {
 /// Flags of [`inode_flag`] that a file keeps in a UFS image.
 pub const KEPT_FLAGS: u32 = inode_flag::NODUMP | inode_flag::IMMUTABLE | inode_flag::APPEND;
 
-/// What `lsattr` knows as BSD's file flags, those that only the superuser can take away.
+/// The flags of `lsattr` as BSD's file flags, those that only the superuser can take away.
 pub(crate) fn bsd_flags(flags: u32) -> u32 {
     const PAIRS: [(u32, u32); 3] = [
         (inode_flag::NODUMP, 1),

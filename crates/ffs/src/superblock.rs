@@ -37,7 +37,7 @@ pub(crate) enum Format {
     Ufs2,
 }
 
-/// What the superblock says, checked.
+/// The fields of the superblock, checked.
 #[derive(Clone, Debug)]
 pub(crate) struct Super {
     pub(crate) order: Order,
@@ -76,15 +76,15 @@ pub(crate) struct Super {
     metackhash: u32,
     pub(crate) id: [u32; 2],
     pub(crate) label: Vec<u8>,
-    /// What only changing the volume looks at.
+    /// Fields that only changes of the volume use.
     pub(crate) tuning: Tuning,
     pub(crate) free_blocks: u64,
     pub(crate) free_frags: u64,
     pub(crate) free_inodes: u64,
 }
 
-/// What the superblock says to those who change the volume. It is checked when
-/// they begin ([`Super::check_writable`]), since readers can do without.
+/// Fields of the superblock for changes of the volume. They are checked when these begin
+/// ([`Super::check_writable`]), since readers can do without.
 #[derive(Clone, Debug)]
 pub(crate) struct Tuning {
     /// Percent of the space kept from ordinary users.
@@ -113,11 +113,11 @@ pub(crate) struct Tuning {
     pub(crate) maxfilesize: u64,
     /// When it was written last, in seconds of the epoch.
     pub(crate) time: i64,
-    /// What the groups have together.
+    /// The totals of all groups.
     pub(crate) totals: Totals,
-    /// The rest of `fs_cstotal`, which `fsck_ffs` wants to be zeros, is not.
+    /// The rest of `fs_cstotal` is not zero, as `fsck_ffs` wants it.
     pub(crate) stray_totals: bool,
-    /// The fields of today are in use, not only the old ones.
+    /// The fields of UFS2's time are in use, not only the old ones.
     pub(crate) updated: bool,
     /// Whether it has snapshots.
     pub(crate) has_snapshots: bool,
@@ -137,9 +137,8 @@ pub(crate) struct Found {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// Looks for a superblock where one may be. UFS2 says where its own lies, which
-/// tells it from a copy; what looks like UFS1 where UFS2 has its own is the
-/// copy of a volume with large blocks.
+/// Looks for a superblock where one may be. UFS2 records the place of its own, which tells it from
+/// a copy; a UFS1 superblock at the place of UFS2's is the copy of a volume with large blocks.
 pub(crate) fn find(device: &dyn BlockDevice) -> Option<Found> {
     SUPERBLOCK_SEARCH.into_iter().find_map(|at| {
         let found = look(device, at)?;
@@ -150,7 +149,7 @@ pub(crate) fn find(device: &dyn BlockDevice) -> Option<Found> {
     })
 }
 
-/// What looks like a superblock, or a copy of it, at a byte of the device.
+/// Reads a superblock, or a copy of it, at a byte of the device, if there is its magic number.
 pub(crate) fn look(device: &dyn BlockDevice, at: u64) -> Option<Found> {
     let mut bytes = vec![0; index(LOOK)];
     device.read(Lba::containing(ByteLen::new(at)), &mut bytes).ok()?;
@@ -187,7 +186,7 @@ impl Found {
         })
     }
 
-    /// What it says, checked for a device of so many bytes.
+    /// Its fields, checked for a device of so many bytes.
     ///
     /// # Errors
     /// [`FsError::Corrupt`] when it makes no sense.
@@ -263,11 +262,11 @@ impl Super {
         Ok(())
     }
 
-    /// Checks whether a repair may change the volume: what it does not know of it
-    /// would break. Journals are no obstacle, since all is looked at.
+    /// Checks whether a repair may change the volume: it would break unknown features. Journals are
+    /// no obstacle, since the whole volume is checked.
     ///
     /// # Errors
-    /// [`FsError::Unsupported`] with the name of what is not known.
+    /// [`FsError::Unsupported`] with the name of the unknown feature.
     pub(crate) fn check_repairable(&self) -> Result<(), FsError> {
         if !self.tuning.updated {
             return Err(FsError::Unsupported(
@@ -285,10 +284,10 @@ impl Super {
         Ok(())
     }
 
-    /// Checks what a change of the volume relies on.
+    /// Checks the fields that a change of the volume relies on.
     ///
     /// # Errors
-    /// [`FsError::Unsupported`] for what we cannot keep up, with its name;
+    /// [`FsError::Unsupported`] for a feature that we cannot keep up, with its name;
     /// [`FsError::Corrupt`] for fields that make no sense.
     pub(crate) fn check_writable(&self) -> Result<(), FsError> {
         self.check_writable_features()?;

@@ -18,8 +18,8 @@ macro_rules! at {
     };
 }
 
-/// The bytes of a volume's superblock, of which the other fields stay as they
-/// are. `sb` is what they were read as; it is not brought up to date.
+/// The bytes of a volume's superblock, whose other fields stay as they are. `sb` is the superblock
+/// as it was read; it is not brought up to date.
 pub(crate) struct SuperblockMut<'a> {
     sb: &'a Super,
     bytes: Vec<u8>,
@@ -108,8 +108,8 @@ impl<'a> SuperblockMut<'a> {
         self.set8(at!(fs_old_flags), old);
     }
 
-    /// What the groups have together; in UFS1 the old fields say it too. The rest of
-    /// `fs_cstotal` becomes zeros.
+    /// The totals of all groups; in UFS1 the old fields have them too. The rest of `fs_cstotal`
+    /// becomes zeros.
     pub(crate) fn set_totals(&mut self, totals: Totals) {
         let counts = [totals.ndir, totals.nbfree, totals.nifree, totals.nffree];
         let rest = [0; 4];

@@ -8,7 +8,7 @@ use seekless_fs::{FsError, Location};
 use seekless_units::{BlockNo, ByteLen, Extent};
 use std::sync::Arc;
 
-/// An open volume: what every part of the reader stands on.
+/// An open volume, which every part of the reader uses.
 pub(crate) struct Volume {
     device: Arc<dyn BlockDevice>,
     pub(crate) sb: Super,

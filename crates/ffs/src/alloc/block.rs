@@ -73,7 +73,7 @@ fn mask(from: u32, count: u32) -> u8 {
     whole(count).checked_shl(from).unwrap_or(0)
 }
 
-/// What a block's bits add to the counts: free blocks and loose fragments.
+/// Counts of a block's free bits: free blocks and loose fragments.
 fn counted(bits: u8, frag: u32) -> (i32, i32) {
     if bits == whole(frag) {
         return (1, 0);
@@ -165,8 +165,8 @@ impl GroupMut<'_> {
         self.set_block(block, old & !bits).map(Some)
     }
 
-    /// Lets a run of `old` fragments grow to `new` where it lies. `None` when
-    /// what lies behind it is taken, or it would cross its block's end.
+    /// Lets a run of `old` fragments grow to `new` in place. `None` when the fragments behind it
+    /// are taken, or it would cross its block's end.
     ///
     /// # Errors
     /// As [`GroupMut::take`].
@@ -190,12 +190,10 @@ impl GroupMut<'_> {
         }
     }
 
-    /// Gives a run back, a block or a part of one; what is free around it in its
-    /// block joins it.
+    /// Frees a run, a block or a part of one; it joins the free fragments around it in its block.
     ///
     /// # Errors
-    /// [`FsError::Corrupt`] for a run that is not one of this group's data, or
-    /// of which something is free already.
+    /// [`FsError::Corrupt`] for a run that is not one of this group's data, or partly free already.
     pub(crate) fn free(&mut self, run: Extent) -> Result<Delta, FsError> {
         let (block, bits) = self.block_and_mask(&self.piece(run)?);
         let old = self.block_bits(block);
@@ -298,7 +296,7 @@ impl GroupMut<'_> {
             .ok_or_else(|| self.contradiction("cg_blksfree", byte))
     }
 
-    /// A byte of the map of fragments, without what lies behind its end.
+    /// A byte of the map of fragments, without the bits past its end.
     fn map_byte(&self, at: u32) -> u8 {
         let byte = self.bytes.get(self.maps.frags.saturating_add(index(at))).copied().unwrap_or(0);
         let left = self.maps.ndblk.saturating_sub(at.saturating_mul(8));

@@ -93,7 +93,7 @@ impl<'a> GroupMut<'a> {
         self.sb.order.put_u32(self.bytes, at, value);
     }
 
-    /// `cg_cs`: what the group has.
+    /// `cg_cs`: the group's counts.
     pub(crate) fn summary(&self) -> GroupSummary {
         summary::read(self.sb.order, self.bytes, at!(cg_cs)).unwrap_or_default()
     }

@@ -1,5 +1,4 @@
-//! What a group's maps and counts say, as they stand, and setting them to what
-//! was found instead.
+//! A group's maps and counts as stored, and corrections to the counts that were found.
 
 use super::group::{GroupMut, HEAD, at};
 use crate::make::{Counts, HeadLayout, head_layout};
@@ -61,7 +60,7 @@ impl GroupMut<'_> {
         self.set_bit(self.maps.frags, at, free);
     }
 
-    /// Makes the map of free blocks say what that of free fragments does.
+    /// Derives the map of free blocks from that of free fragments.
     pub(crate) fn derive_clusters(&mut self) {
         let Some(clusters) = self.maps.clusters else { return };
         for block in 0..clusters.blocks {
@@ -109,7 +108,7 @@ impl GroupMut<'_> {
         }
     }
 
-    /// The first field that is not what the format has there.
+    /// The first field with a wrong value.
     pub(crate) fn wrong_field(&self) -> Option<&'static str> {
         head_fields(self.sb, self.number).into_iter().find_map(|field| {
             let is = match field.len {
@@ -154,7 +153,7 @@ impl GroupMut<'_> {
         }
     }
 
-    /// From the maps on, what is neither a bit of a map nor a count.
+    /// The bytes from the maps on, with the bits of the maps and the counts cleared.
     fn strays(&self) -> Vec<u8> {
         let mut rest = self.bytes.to_vec();
         let first =
@@ -180,13 +179,12 @@ impl GroupMut<'_> {
         rest
     }
 
-    /// Whether something is set there: `fsck_ffs` compares maps up to the end of
-    /// what a whole group has.
+    /// Whether any stray bit is set: `fsck_ffs` compares maps up to the end of a whole group's.
     pub(crate) fn has_strays(&self) -> bool {
         self.strays().iter().any(|&byte| byte != 0)
     }
 
-    /// Clears all that is set there.
+    /// Clears all stray bits.
     pub(crate) fn clear_strays(&mut self) {
         let strays = self.strays();
         self.bytes.iter_mut().zip(strays).for_each(|(byte, stray)| *byte &= !stray);
@@ -198,8 +196,7 @@ impl GroupMut<'_> {
     }
 }
 
-/// A field of a head that contains nothing of the group itself, or what follows from the
-/// superblock.
+/// A field of a head that is the same in every group, or follows from the superblock.
 pub(crate) struct HeadField {
     name: &'static str,
     at: usize,

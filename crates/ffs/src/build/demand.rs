@@ -1,4 +1,4 @@
-//! What a tree needs placed: an object for every file, numbered like its node.
+//! Objects of a tree to be placed: one for every file, numbered like its node.
 
 use super::attributes;
 use super::directory;
@@ -101,7 +101,7 @@ impl<'a> TreeDemand<'a> {
         Ok(())
     }
 
-    /// Refuses what the format has no place for.
+    /// Refuses files that the format cannot store.
     fn check(&self, id: NodeId) -> Result<(), FsError> {
         let node = self.tree.node(id);
         let about = |why: String| format!("{}: {why}", self.tree.shown_path(id));
@@ -228,7 +228,7 @@ impl<'a> TreeDemand<'a> {
         self.tails = tails;
     }
 
-    /// What of a node goes into a shared block.
+    /// The pieces of a node that go into shared blocks.
     fn pieces(&self, id: NodeId) -> impl Iterator<Item = Piece> {
         let object = ObjectId::new(id.index() as u32);
         let (data, area) = (self.shape(id), self.area_shape(id));

@@ -9,7 +9,7 @@ use seekless_fs::plan::{Placed, Run};
 use seekless_units::BlockNo;
 use std::collections::BTreeMap;
 
-/// Longest logical block that is a file's own; what lies behind are blocks that
+/// Longest logical block that is a file's own; logical blocks from there on are shared blocks that
 /// it holds for others.
 pub(super) const OWN_LBNS: u64 = 1 << 50;
 

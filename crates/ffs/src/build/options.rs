@@ -1,4 +1,4 @@
-//! What the caller of a build may choose.
+//! Options of a build.
 
 use crate::make::{MakeOptions, Version};
 use seekless_fs::plan::Spare;
@@ -30,7 +30,7 @@ impl BuildOptions {
         Self { make, is_fitted: true, spare: Spare::default(), made: None, drop_xattrs: false }
     }
 
-    /// Checks what can be said without the tree.
+    /// Checks the options as far as possible without the tree.
     ///
     /// # Errors
     /// [`FsError::Invalid`] for values out of range.

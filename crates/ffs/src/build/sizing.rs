@@ -10,11 +10,11 @@ use seekless_fs::FsError;
 use seekless_fs::plan::{Demand, Spare};
 use seekless_units::ByteLen;
 
-/// What a tree needs, in numbers.
+/// The space and inodes that a tree needs.
 #[derive(Clone, Copy)]
 struct Need {
     blocks: u64,
-    /// The root and those that are nobody's too.
+    /// Including the root and the inodes that belong to no file.
     inodes: u64,
 }
 
@@ -102,7 +102,7 @@ fn free_blocks(geometry: &Geometry) -> u64 {
     all - g.summary_frags().div_ceil(u64::from(g.frag))
 }
 
-/// The groups with nothing but what every volume has.
+/// The groups with only the fixed metadata of every volume.
 pub(super) fn empty_groups(geometry: &Geometry) -> impl Iterator<Item = GroupBuilder> + '_ {
     (0..geometry.ncg).map(|number| {
         let mut group = GroupBuilder::new(geometry, number);

@@ -10,11 +10,11 @@ use seekless_fs::plan::ObjectId;
 use seekless_units::Lbn;
 use std::collections::HashMap;
 
-/// Blocks that are open for further pieces at a time: few, so that what shares
-/// a block is read at about the same time.
+/// Blocks that are open for further pieces at a time: few, so that the pieces of a block are read
+/// at about the same time.
 const OPEN: usize = 8;
 
-/// What a piece is part of.
+/// The part of an object that a piece belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Part {
     /// An object's data.

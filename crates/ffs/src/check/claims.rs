@@ -9,7 +9,7 @@ use seekless_fs::field::{index, wide};
 use seekless_fs::{FileKind, FsError, Location};
 use seekless_units::{BlockNo, Extent, Ino};
 
-/// What an inode claims, as it is walked.
+/// The claims of an inode, as it is walked.
 pub(super) struct Claims {
     ino: Ino,
     /// Fragments that are its own.
@@ -22,9 +22,9 @@ pub(super) struct Claims {
     bad: bool,
     /// There are block numbers past the end.
     pub(super) beyond: bool,
-    /// Fragments that are another's too.
+    /// Fragments that other inodes claimed too.
     duplicates: u64,
-    /// What it took that was nobody's, to be given back when it is bad.
+    /// Fragments that it was the first to claim, to be given back when it is bad.
     taken: Vec<Extent>,
 }
 
@@ -66,10 +66,9 @@ pub(super) struct Tree {
 }
 
 impl Super {
-    /// Of the fifteen block numbers of an inode that has no blocks, those that are
-    /// something else: a device's number, the target of a short symlink. `None` for
-    /// what has blocks. (Readers take no blocks at all for a sign of a short
-    /// symlink too.)
+    /// Of the fifteen block numbers of an inode without blocks, those that are something else: a
+    /// device's number, the target of a short symlink. `None` for an inode with blocks. (Readers
+    /// also take a symlink without any blocks for a short one.)
     pub(super) fn numbers_kept(&self, inode: &Inode) -> Option<usize> {
         match FileKind::from_mode(inode.mode())? {
             FileKind::Regular | FileKind::Directory => None,

@@ -1,5 +1,5 @@
-//! Copies of the superblock: where they lie, whether they say the same, and what
-//! speaks for one that says something else.
+//! Copies of the superblock: their places, whether they agree, and the evidence for a copy that
+//! differs.
 
 use super::superblock::{agree, is_home, usable};
 use crate::alloc::GroupMut;
@@ -25,7 +25,7 @@ fn copy_at(sb: &Super, group: GroupNo) -> u64 {
     sb.in_group(group, sb.sblkno).get().saturating_mul(u64::from(sb.fsize))
 }
 
-/// The copies that do not say what a superblock does.
+/// The copies that differ from a superblock.
 pub(super) fn bad_copies(
     device: &Arc<dyn BlockDevice>,
     sb: &Super,
@@ -36,7 +36,7 @@ pub(super) fn bad_copies(
     places.filter(|&(_, at)| at != sb.at && differs(at)).collect()
 }
 
-/// A copy that fits what is on the device better than a usable superblock.
+/// A copy that fits the device better than a usable superblock.
 pub(super) fn better_copy(
     device: &Arc<dyn BlockDevice>,
     first: &Found,
@@ -61,7 +61,7 @@ pub(super) fn better_copy(
     wins.then_some(rival)
 }
 
-/// The first copy that says the same of what never changes.
+/// The first copy with the same constant fields.
 pub(super) fn alike_copy(
     device: &Arc<dyn BlockDevice>,
     first: &Found,

@@ -1,4 +1,4 @@
-//! What a finding asks to be done, and in which order such things are done.
+//! Repairs that findings ask for, and the order in which they are made.
 
 use seekless_fs::FileKind;
 use seekless_units::{GroupNo, Ino};
@@ -71,8 +71,8 @@ impl Fix {
     }
 }
 
-/// When a change is made. What a later stage does is decided by a check of what
-/// the earlier ones left.
+/// Stages of a repair. The changes of each are decided by a check of the image after the earlier
+/// ones.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Stage {
     /// The superblock and its copies: they say where everything is.
@@ -83,9 +83,9 @@ pub(super) enum Stage {
     Inodes,
     /// Entries of directories.
     Names,
-    /// The root, and what nothing leads to.
+    /// The root, and unconnected directories.
     Connections,
-    /// What goes, now that every name is known.
+    /// Unreferenced inodes, now that every name is known.
     Unreferenced,
     /// Numbers of links.
     Links,

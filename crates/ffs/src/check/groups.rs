@@ -1,4 +1,4 @@
-//! Phase 5: bitmaps and counts, against what was found.
+//! Phase 5: bitmaps and counts, compared with the blocks and inodes found in use.
 
 use super::{Checker, Fix, Stage};
 use crate::alloc::{GroupMut, decode_summaries};
@@ -81,7 +81,7 @@ impl Checker {
         Ok(area_bytes)
     }
 
-    /// Checks a group; what it really has, unless its head is no good.
+    /// Checks a group; its true counts, unless its head is unusable.
     fn group(&mut self, number: GroupNo) -> Result<Option<GroupSummary>, FsError> {
         let at = self.sb().in_group(number, self.sb().cblkno);
         let mut bytes = vec![0; index(self.sb().bsize)];
@@ -207,7 +207,7 @@ impl Checker {
         }
     }
 
-    /// The map of free blocks says of each what the map of fragments does.
+    /// Compares the map of free blocks with the map of fragments.
     fn cluster_map(&mut self, number: GroupNo, group: &GroupMut<'_>) {
         let frag = self.sb().frag.max(1);
         let frags = u32::try_from(self.sb().group_blocks(number).len).unwrap_or(u32::MAX);
@@ -223,7 +223,7 @@ impl Checker {
         }
     }
 
-    /// What a group has, by what was found.
+    /// The counts of a group, by the findings of the check.
     pub(super) fn recount(&self, number: GroupNo) -> Counts {
         let sb = self.sb();
         let first = number.get().saturating_mul(sb.ipg);

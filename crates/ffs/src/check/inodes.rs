@@ -69,8 +69,8 @@ impl Checker {
         }
     }
 
-    /// How many inodes of a group were written, where its head does not tell: what of the head
-    /// is left may; else the blocks of inodes up to one that contains something else.
+    /// How many inodes of a group were written, where its head does not tell: from the rest of the
+    /// head if possible; else the blocks of inodes up to one that contains something else.
     fn likely_initialised(&self, group: GroupNo) -> Result<u32, FsError> {
         let sb = self.sb();
         let per_block = sb.bsize.checked_div(sb.inode_size()).unwrap_or(1).max(1);
@@ -219,9 +219,9 @@ impl Checker {
         self.fix(Stage::Inodes, Fix::Clear(inode.ino));
     }
 
-    /// Claims an inode's blocks; whether something is wrong with where they lie.
-    /// Of two who claim a block the first one keeps it, and what the volume
-    /// itself has is nobody's; the other keeps none of its blocks.
+    /// Claims an inode's blocks; whether any of their places is wrong. Of two inodes that claim a
+    /// block the first one keeps it, and the volume's own blocks are nobody's; the other inode
+    /// keeps none of its blocks.
     fn blocks(&mut self, inode: &Inode, kind: FileKind) -> Result<bool, FsError> {
         if let Some(fix) = self.wrong_length(inode, kind) {
             self.fix(Stage::Inodes, fix);
@@ -301,9 +301,9 @@ impl Checker {
         }
     }
 
-    /// The longest file of a type (`chkfilesize`): as long as block numbers have room for, on
-    /// UFS1 with block numbers of the file that have 30 bits, and of directories what an `int`
-    /// counts.
+    /// The longest file of a type (`chkfilesize`): as long as block numbers have room for, on UFS1
+    /// with block numbers of the file that have 30 bits, and for directories up to the maximum of
+    /// an `int`.
     fn longest(&self, kind: FileKind) -> u64 {
         let pointers = self.sb().pointers();
         let levels = (1..=3).map(|level| pointers.saturating_pow(level));
@@ -320,7 +320,7 @@ impl Checker {
         bytes.min(most)
     }
 
-    /// What is to be done about a length that cannot be.
+    /// The repair of an impossible length.
     fn wrong_length(&mut self, inode: &Inode, kind: FileKind) -> Option<Fix> {
         let place = place(inode.ino);
         let is_special =

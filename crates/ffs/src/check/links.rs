@@ -55,7 +55,7 @@ impl Checker {
         }
     }
 
-    /// What to do about a file that nothing leads to.
+    /// The repair of a file without a name.
     fn unreferenced(&self, ino: Ino, links: i64) -> (Stage, Fix) {
         if links <= 0 {
             (Stage::Unreferenced, Fix::Clear(ino))

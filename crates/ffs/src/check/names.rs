@@ -1,5 +1,5 @@
-//! Phases 2 and 3: every directory, what its entries lead to, and whether the
-//! root leads to it.
+//! Phases 2 and 3: every directory, the inodes of its entries, and whether it is connected to the
+//! root.
 
 use super::{Checker, Fix, Spot, Stage};
 use crate::bmap::EVERYTHING;
@@ -304,7 +304,7 @@ impl Checker {
         let Some(seen) = self.seen.get(&dir) else { return };
         let root = Ino::new(ROOT);
         let named_in = if dir == root { Some(root) } else { seen.named_in.map(|spot| spot.dir) };
-        // What nothing leads to is no child of anybody's.
+        // An unconnected directory is nobody's child.
         let (Some(parent), Some(named_in)) = (seen.parent, named_in) else { return };
         self.count(parent);
         if parent != named_in {

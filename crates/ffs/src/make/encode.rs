@@ -64,8 +64,8 @@ impl Encoder<'_> {
         Page { bytes: vec![0; len], big_endian: self.options.big_endian }
     }
 
-    /// The superblock, or a copy of it, as it lies at a byte of the volume; padded
-    /// to what its copies take at most.
+    /// The superblock, or a copy of it, as it lies at a byte of the volume; padded to the largest
+    /// size of a copy.
     pub(crate) fn superblock(&self, counts: &[Counts], at: u64) -> Vec<u8> {
         let mut page = self.page(SUPERBLOCK_SIZE);
         self.superblock_geometry(&mut page);
@@ -174,8 +174,8 @@ impl Encoder<'_> {
         let hashes = options.hashed();
         let flags = soft_updates | if hashes == 0 { 0 } else { flag::CHECK_HASHES };
         let space = options.optimization() == Optimization::Space;
-        // A block's worth of room for metadata at a group's start, FreeBSD's
-        // half of what is kept free.
+        // A block's worth of room for metadata at a group's start, FreeBSD's half of the reserved
+        // space.
         let metaspace = u64::from(g.fpg) * u64::from(options.minfree) / 200;
         set!(page, Superblock, u32,
             fs_minfree: options.minfree,
@@ -216,7 +216,7 @@ impl Encoder<'_> {
         g.size - metadata - g.summary_frags()
     }
 
-    /// What kernels from before UFS2 look at.
+    /// Fields that kernels from before UFS2 read.
     fn superblock_old(&self, page: &mut Page, counts: &[Counts]) {
         let g = self.geometry;
         let sectors = g.fpg * (g.fsize / 512);
@@ -357,8 +357,8 @@ impl Encoder<'_> {
     }
 }
 
-/// Directories, free blocks, inodes and fragments. What follows them, the number
-/// of free clusters, nobody counts: FreeBSD's `fsck_ffs` wants it to be zero.
+/// Directories, free blocks, inodes and fragments. The number of free clusters behind them is
+/// counted nowhere: FreeBSD's `fsck_ffs` wants it to be zero.
 fn totals(counts: &[Counts]) -> [u64; 4] {
     let sum = |of: fn(&Counts) -> u32| counts.iter().map(|one| u64::from(of(one))).sum();
     [

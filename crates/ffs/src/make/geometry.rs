@@ -10,8 +10,8 @@ use zerocopy::byteorder::LE;
 const HEAD: u64 = size_of::<CylinderGroup<LE>>() as u64;
 /// Room for a superblock or a copy of it.
 const SUPERBLOCK_ROOM: u64 = 8192;
-/// `CGSIZEFUDGE`: what a head leaves of its block, for tools that think that a
-/// head is larger.
+/// `CGSIZEFUDGE`: the bytes of its block that a head leaves free, for tools that think that a head
+/// is larger.
 const SLACK: u64 = 8;
 /// Inodes of a group at most: UFS1 counts them in 16 bits with a sign.
 pub(crate) const MOST_INODES_UFS1: u32 = i16::MAX as u32;
@@ -79,7 +79,7 @@ impl Geometry {
         Ok(geometry)
     }
 
-    /// What the format has numbers for.
+    /// Limits the size to the format's numbers.
     fn limit_size(&self) -> Result<(), FsError> {
         if self.size > i64::MAX as u64 / u64::from(self.fsize) {
             return Err(FsError::Invalid("too large for the format".into()));
@@ -214,7 +214,7 @@ impl Geometry {
         self.bsize / self.inode_size()
     }
 
-    /// `CGSIZE`: what a head takes, for kernels that see whether it fits.
+    /// `CGSIZE`: the size of a head, for kernels that check whether it fits.
     pub(crate) fn head_bytes(&self) -> u64 {
         let old = self.version == Version::Ufs1;
         head_bytes(old, self.ipg, self.fpg, self.frag, self.contigsumsize)
@@ -262,8 +262,8 @@ impl Geometry {
     }
 }
 
-/// What UFS1 keeps in front of the maps in a head: tables of block positions, here of one
-/// cylinder with one position.
+/// Tables before the maps in a head of UFS1: block positions, here of one cylinder with one
+/// position.
 const TABLES: u64 = 4 + 2;
 
 /// `CGSIZE` of FreeBSD's `fs.h`: the bytes of a head with its maps, where the
@@ -304,8 +304,8 @@ mod tests {
     use super::*;
     use seekless_units::ByteLen;
 
-    /// What `newfs` prints for a disk of this size and its defaults: the first
-    /// copy of the superblock lies at sector 192.
+    /// The output of `newfs` for a disk of this size and its defaults: the first copy of the
+    /// superblock lies at sector 192.
     #[test]
     fn the_first_copy_lies_where_newfs_puts_it() {
         let options = MakeOptions::new(Version::Ufs2, ByteLen::new(10 << 30));
@@ -313,9 +313,9 @@ mod tests {
         assert_eq!(geometry.sblkno * (geometry.fsize / 512), 192);
     }
 
-    /// What `newfs` prints for disks of 10 and of 1 GiB, as published: sectors;
-    /// then groups, blocks in a group, inodes in a group. Until FreeBSD 12 a
-    /// kernel moved 128 KiB at once, four blocks.
+    /// The output of `newfs` for disks of 10 and of 1 GiB, as published: sectors; then groups,
+    /// blocks in a group, inodes in a group. Until FreeBSD 12 a kernel moved 128 KiB at once, four
+    /// blocks.
     #[test]
     fn groups_are_those_of_newfs() {
         for (sectors, maxcontig, ncg, blocks, ipg) in [

@@ -33,8 +33,8 @@ const ROOT_BYTES: u64 = 512;
 /// whole fragments.
 ///
 /// # Errors
-/// [`FsError::Invalid`] for options that do not go together,
-/// [`FsError::NoSpace`] when the size is too small, and what the device gives.
+/// [`FsError::Invalid`] for options that do not go together, [`FsError::NoSpace`] when the size is
+/// too small, and errors of the device.
 pub fn make(device: &dyn BlockDevice, options: &MakeOptions) -> Result<ByteLen, FsError> {
     let geometry = Geometry::new(options)?;
     write(device, &geometry, options)?;

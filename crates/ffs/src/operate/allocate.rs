@@ -35,8 +35,8 @@ impl Ffs {
         Ok(())
     }
 
-    /// Changes a group's bytes, and the totals with them; `None` when the group
-    /// has not got what is asked for.
+    /// Changes a group's bytes, and the totals with them; `None` when `change` finds too little
+    /// free in the group.
     pub(super) fn change_group<R>(
         &mut self,
         core: &mut Core,

@@ -62,7 +62,7 @@ fn fields(sb: &Super, part: Part) -> Fields {
     }
 }
 
-/// Puts a node into the bytes of its inode; what is not known of them stays.
+/// Puts a node into the bytes of its inode; unknown bytes stay.
 fn encode(sb: &Super, node: &Node, raw: &mut [u8]) {
     let order = sb.order;
     // The same places in both formats.
@@ -180,7 +180,7 @@ impl Ffs {
         if self.sb.format == Format::Ufs2 {
             self.sb.order.put_u32(&mut raw, at2!(di_blksize), self.sb.bsize);
         }
-        // In the cache it gets no check hash: only what is written does.
+        // In the cache it gets no check hash: hashes are set only on write-out.
         self.verified_inodes.insert(ino);
         self.put_first(core, ino, &raw, after)
     }

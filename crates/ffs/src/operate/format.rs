@@ -1,4 +1,4 @@
-//! What FFS says to the operations on a file system in use.
+//! The format's answers to the operations on a file system in use.
 
 use super::node::Map;
 use super::{Core, Ffs, LiveOptions, Node};

@@ -1,4 +1,4 @@
-//! FFS in use: what the operations of `seekless-live` ask of a format.
+//! FFS in use: the format behind the operations of `seekless-live`.
 //!
 //! - `format`: the answers, and directory entries;
 //! - `node`, `encode`: inodes from their bytes, and as bytes again;
@@ -52,7 +52,7 @@ pub struct LiveOptions {
     pub inodes: Option<String>,
     /// The policy for blocks; `None` for the one of the time of the directories'.
     pub blocks: Option<String>,
-    /// What the policies draw from.
+    /// The seed of the policies' random numbers.
     pub seed: u64,
     /// Gather new blocks into clusters (`vfs.ffs.doreallocblks`).
     pub reallocblks: bool,

@@ -1,5 +1,4 @@
-//! Inodes from their bytes, and what FFS knows of a file besides what every format
-//! does.
+//! Inodes from their bytes, and the fields of a file that only FFS has.
 
 use super::{Core, Ffs, Node};
 use crate::inode::{Inode, device_of, verify};
@@ -61,7 +60,7 @@ impl Ffs {
             && !self.verified_inodes.contains(&ino)
         {
             verify(&self.sb, ino, bytes)?;
-            // What has been changed since has the hash that it was read with.
+            // An inode that was changed since has the hash that it was read with.
             self.verified_inodes.insert(ino);
         }
         decode(&self.sb, ino, bytes)

@@ -1,4 +1,4 @@
-//! What a policy for inodes is told by the engine, and that its answers are obeyed.
+//! Checks the engine's input to a policy for inodes, and that its answers are obeyed.
 
 use super::{Ffs, FfsLive, LiveOptions};
 use crate::{MakeOptions, Version, make};
@@ -43,7 +43,7 @@ fn place(format: &Ffs, ino: Ino) -> InodePlace {
     InodePlace { group, slot }
 }
 
-/// What was told.
+/// The recorded input of a policy.
 #[derive(Default)]
 struct Told {
     /// The inodes taken and not given back, and whether they are directories.

@@ -23,7 +23,7 @@ fn shown(name: &[u8]) -> String {
     String::from_utf8_lossy(name).into_owned()
 }
 
-/// Refuses what cannot be set: name spaces other than the users' have meanings of their
+/// Refuses attributes that cannot be set: name spaces other than the users' have meanings of their
 /// own in UFS2.
 fn check_name(name: &[u8]) -> Result<(), FsError> {
     let bare = name.strip_prefix(b"user.").filter(|bare| !bare.is_empty());

@@ -258,8 +258,8 @@ impl Tree<'_> {
         Ok(applied.inode)
     }
 
-    /// Changes a node where it lies: entries that its header does not show yet before
-    /// that, and the last that stays after those behind it have gone.
+    /// Changes a node in place: entries past the old header before the header, and in a cut the
+    /// header before its entries.
     fn patch(
         &mut self,
         patch: &Patch,

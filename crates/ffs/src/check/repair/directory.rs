@@ -25,7 +25,7 @@ pub(super) enum Edit {
     Cut,
 }
 
-/// A name with what it leads to.
+/// A name with its inode.
 pub(super) struct Name<'a> {
     pub(super) ino: Ino,
     /// As `d_type` has it.
@@ -105,7 +105,7 @@ impl Unit {
         }
     }
 
-    /// What is named in it, entries that are not used left out.
+    /// Its names, without unused entries.
     pub(super) fn names(&self, checker: &Checker) -> Vec<Name<'_>> {
         let entries = self.entries(checker).into_iter().filter(Entry::is_used);
         entries.map(|entry| Name { ino: entry.ino, kind: entry.kind, name: entry.name }).collect()
@@ -177,8 +177,8 @@ pub(super) fn set_parent(
     unit.write(disk)
 }
 
-/// Puts `.` and `..` in front of the entries of the first unit. What then has no
-/// room there loses its name.
+/// Puts `.` and `..` in front of the entries of the first unit. Entries that then have no room
+/// there lose their names.
 ///
 /// # Errors
 /// Errors of the device.

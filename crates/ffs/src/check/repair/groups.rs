@@ -1,4 +1,4 @@
-//! Bitmaps and counts, as what was found has them.
+//! Bitmaps and counts, written from the findings of the check.
 
 use crate::alloc::{GroupMut, encode_summary, seal_group};
 use crate::check::Checker;
@@ -28,7 +28,7 @@ fn change(
 /// Writes a group's maps and counts.
 ///
 /// # Errors
-/// [`FsError::Corrupt`] for a group without a head; what the device gives.
+/// [`FsError::Corrupt`] for a group without a head; errors of the device.
 pub(super) fn put(checker: &Checker, disk: &mut Patches, number: GroupNo) -> Result<(), FsError> {
     let sb = checker.sb();
     let first = number.get().saturating_mul(sb.ipg);
@@ -99,7 +99,7 @@ pub(super) fn set_written(
     change(checker, disk, number, |group| group.set_initialised(inodes))
 }
 
-/// Writes the summary area; returns what the groups have together.
+/// Writes the summary area; returns the totals of all groups.
 ///
 /// # Errors
 /// Errors of the device.

@@ -1,4 +1,4 @@
-//! `lost+found`: names for what nothing leads to.
+//! `lost+found`: names for unconnected inodes.
 
 use super::directory::{Edit, edit, set_parent};
 use super::folder::{self, NewName};

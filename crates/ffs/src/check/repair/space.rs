@@ -1,4 +1,4 @@
-//! Free space, by what was found and not by what the maps say.
+//! Free space, by the findings of the check and not by the maps.
 
 use super::groups;
 use crate::check::Checker;
@@ -7,8 +7,8 @@ use seekless_fs::field::index;
 use seekless_fs::patches::Patches;
 use seekless_units::{BlockNo, Extent, GroupNo, Ino};
 
-/// Space that a repair takes. What is taken is marked so on the disk before it
-/// is used: a map that says too much is what a crash may leave.
+/// Space that a repair allocates. It is marked as used on the disk before it is written: a crash
+/// may leave a map with too many bits set.
 pub(super) struct Space<'a> {
     checker: &'a Checker,
     /// The first block that was not looked at, in fragments.

@@ -11,8 +11,8 @@ use seekless_fs::field::{index, wide};
 use seekless_fs::patches::Patches;
 use seekless_units::Ino;
 
-/// Gives a file a length, no greater than its own, and forgets what lies past it:
-/// first in its indirect blocks, then in the inode.
+/// Sets a length of a file, no greater than its own, and drops the block numbers past it: first in
+/// its indirect blocks, then in the inode.
 ///
 /// # Errors
 /// Errors of the device.
