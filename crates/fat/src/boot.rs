@@ -49,7 +49,7 @@ impl Width {
     }
 }
 
-/// What the boot sector says, checked.
+/// The fields of the boot sector, checked.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Boot {
     pub(crate) width: Width,
@@ -104,8 +104,7 @@ fn looks_like(bytes: &[u8], bpb: &Bpb) -> bool {
     jump && signed && media && fats && SECTORS.contains(&u32::from(bpb.BPB_BytsPerSec.get()))
 }
 
-/// Whether the type string says FAT: it decides nothing, but tells what a damaged
-/// boot sector was.
+/// Whether the type string says FAT: it decides nothing, but identifies a damaged boot sector.
 fn says_fat(bytes: &[u8]) -> bool {
     let at = |at: usize| slice(bytes, at.saturating_add(18), 3) == Some(b"FAT");
     at(INFO16_AT) || at(INFO32_AT)

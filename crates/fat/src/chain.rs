@@ -6,7 +6,7 @@ use seekless_fs::field::invalid;
 use seekless_fs::{Corruption, FsError, Location, Mapping};
 use seekless_units::{BlockNo, Extent, Ino, Lbn};
 
-/// What ends a chain before it should.
+/// Reasons why a chain ends too early.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stop {
     /// It leads back to a cluster of its own.
@@ -102,7 +102,7 @@ impl Volume {
                 _ => runs.push(Extent::new(at, 1)),
             }
             found = found.saturating_add(1);
-            // A loop longer than what is wanted is found by its length alone.
+            // A loop longer than the wanted part is found by its length alone.
             if found > self.boot.clusters.into() {
                 return Err(FsError::corrupt(Corruption::Cycle, self.chain_place(&walk, ino)));
             }

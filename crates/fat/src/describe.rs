@@ -1,4 +1,4 @@
-//! What a volume is like, for people and for other parts of seekless.
+//! Describes a volume, for people and for other parts of seekless.
 
 use crate::boot::Boot;
 use crate::files::Files;

@@ -62,7 +62,7 @@ impl Entry {
     }
 }
 
-/// What a visit of a directory meets.
+/// An item of a visit of a directory.
 pub(crate) enum Met<'a> {
     File(&'a Entry),
     Label(&'a ShortEntry),

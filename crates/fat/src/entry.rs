@@ -9,7 +9,7 @@ use crate::time::Stamp;
 use seekless_fs::Timestamp;
 use seekless_fs::field::parse;
 
-/// What a slot of a directory holds.
+/// The contents of a slot of a directory.
 #[derive(Clone, Copy)]
 pub(crate) enum Slot {
     /// Neither this one nor any behind it is in use.
@@ -103,7 +103,7 @@ pub(crate) struct LongName {
     torn: bool,
 }
 
-/// What stands in front of a short entry.
+/// The slots in front of a short entry.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Head {
     /// The long name, if it is whole and belongs to the entry.
@@ -153,7 +153,7 @@ impl LongName {
         torn
     }
 
-    /// What belongs to the short entry in slot `at`.
+    /// The slots that belong to the short entry in slot `at`.
     pub(crate) fn finish(&mut self, at: u32, entry: &ShortEntry) -> Head {
         let taken = std::mem::take(self);
         let mut head = Head { name: None, start: at, torn: taken.torn };

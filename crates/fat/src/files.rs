@@ -53,8 +53,8 @@ struct Fault {
 }
 
 impl Files {
-    /// Walks the whole tree, a directory after the other. What cannot be read is
-    /// left out; whoever reads it is told why.
+    /// Walks the whole tree, one directory after the other. Unreadable files are left out; reading
+    /// them fails with the reason.
     ///
     /// Every directory has clusters of its own: one that leads into a directory that
     /// was met before is not entered, so the walk ends after as many slots as the
@@ -157,7 +157,7 @@ impl Files {
         Some(Ino::new(children.start.saturating_add(u32::try_from(at).ok()?)))
     }
 
-    /// Where a directory lies; `None` for what is none.
+    /// The sectors of a directory; `None` for anything else.
     pub(crate) fn sectors(&self, dir: Ino) -> Option<Result<&Sectors, FsError>> {
         let sectors = self.dirs.get(&dir)?.sectors.as_ref();
         Some(sectors.map_err(|fault| FsError::corrupt(fault.kind, fault.place)))

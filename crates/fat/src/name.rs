@@ -29,7 +29,7 @@ fn from_oem(byte: u8) -> char {
     upper.copied().unwrap_or(char::from(byte))
 }
 
-/// The byte of a character in a label; `None` for what code page 850 does not have.
+/// The byte of a character in a label; `None` for one that code page 850 lacks.
 pub(crate) fn to_oem(c: char) -> Option<u8> {
     if c.is_ascii() {
         return u8::try_from(c).ok();

@@ -10,7 +10,7 @@ use std::mem::offset_of;
 use zerocopy::byteorder::{LE, U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Bytes of a boot sector that have a meaning, whatever the sector size.
+/// Bytes of a boot sector that have a meaning, for any sector size.
 pub(crate) const BOOT_SIZE: usize = 512;
 /// `Signature_word` at [`SIGNATURE_AT`].
 pub(crate) const SIGNATURE: [u8; 2] = [0x55, 0xAA];
@@ -100,7 +100,7 @@ pub(crate) struct Bpb {
     pub(crate) BPB_TotSec32: U32<LE>,
 }
 
-/// What follows on FAT32.
+/// The fields that follow on FAT32.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct Bpb32 {

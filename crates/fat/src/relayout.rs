@@ -33,8 +33,8 @@ use std::mem::offset_of;
 use std::ops::ControlFlow;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Findings that do not keep an image from being laid out anew: they are about what is
-/// copied as it is or written anew.
+/// Findings that do not keep an image from being laid out again: they are in parts that are copied
+/// as they are or rewritten.
 const HARMLESS: &[&str] = &[
     "boot.copy",
     "boot.dirty",
@@ -53,7 +53,7 @@ pub struct Relayout<'a> {
     objects: Objects,
     geometry: Geometry,
     options: MakeOptions,
-    /// Bad clusters, which stay what they are.
+    /// Bad clusters, which stay bad.
     bad: Vec<u32>,
 }
 
@@ -61,9 +61,8 @@ impl<'a> Relayout<'a> {
     /// Checks an image and takes stock of it.
     ///
     /// # Errors
-    /// [`FsError::Damaged`] where a check finds anything but what is written anew in any
-    /// case (marks of a volume that was not unmounted, counts, copies); whatever reading
-    /// the image gives.
+    /// [`FsError::Damaged`] for any finding of a check outside the parts that are always rewritten
+    /// (marks of a volume that was not unmounted, counts, copies); errors of reading the image.
     pub fn new(image: &'a FatImage) -> Result<Self, FsError> {
         refuse_damage(image)?;
         let boot = &image.volume().boot;
@@ -96,7 +95,7 @@ impl<'a> Relayout<'a> {
             object.is_kept = true;
             object.is_dir = attr.kind == FileKind::Directory;
             if object.is_dir {
-                // As long as it is, whatever its entries need.
+                // It keeps its length, even if its entries need less.
                 object.least_clusters = attr.size / boot.cluster_bytes();
             } else {
                 object.size = attr.size;
@@ -157,8 +156,7 @@ impl<'a> Relayout<'a> {
         Ok(())
     }
 
-    /// Copies the sectors in front of the FATs, with what has changed in them; the boot
-    /// sector last.
+    /// Copies the sectors in front of the FATs, with their changes; the boot sector last.
     fn reserved(&self, writer: &Writer<'_>, free: u32, last: u32) -> Result<(), FsError> {
         let volume = self.image.volume();
         let boot = &volume.boot;

@@ -1,4 +1,4 @@
-//! The file allocation table: what follows a cluster.
+//! The file allocation table: the successor of each cluster.
 
 use crate::boot::{Boot, Width};
 use crate::volume::{PAGE, Volume};
@@ -15,14 +15,14 @@ pub(crate) enum Link {
     Next(u32),
     /// The last of its chain.
     End,
-    /// Bad, by what the medium is.
+    /// Bad, marked for a fault of the medium.
     Bad,
     /// A number that is no cluster's: reserved, or past the end.
     Wrong(u32),
 }
 
 impl Link {
-    /// What an entry's bits say.
+    /// The link in an entry's bits.
     pub(crate) fn of(boot: &Boot, value: u32) -> Self {
         let all = boot.width.mask();
         match value {
@@ -92,7 +92,7 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// What follows a cluster.
+    /// The successor of a cluster.
     pub(crate) fn link(&mut self, cluster: u32) -> Result<Link, FsError> {
         let value = self.raw(cluster)? & self.volume.boot.width.mask();
         Ok(Link::of(&self.volume.boot, value))

@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// Bytes of a FAT that are read at once.
 pub(crate) const PAGE: usize = 4096;
 
-/// An open volume: what every part of the reader stands on.
+/// An open volume, which every part of the reader uses.
 pub(crate) struct Volume {
     device: Arc<dyn BlockDevice>,
     pub(crate) boot: Boot,

@@ -115,7 +115,7 @@ pub(crate) struct Tuning {
     pub(crate) time: i64,
     /// The totals of all groups.
     pub(crate) totals: Totals,
-    /// The rest of `fs_cstotal` is not zero, as `fsck_ffs` wants it.
+    /// The rest of `fs_cstotal` is not all zeros, as `fsck_ffs` would have it.
     pub(crate) stray_totals: bool,
     /// The fields of UFS2's time are in use, not only the old ones.
     pub(crate) updated: bool,
@@ -149,7 +149,7 @@ pub(crate) fn find(device: &dyn BlockDevice) -> Option<Found> {
     })
 }
 
-/// Reads a superblock, or a copy of it, at a byte of the device, if there is its magic number.
+/// Reads a superblock, or a copy of it, at a byte of the device; `None` without its magic number.
 pub(crate) fn look(device: &dyn BlockDevice, at: u64) -> Option<Found> {
     let mut bytes = vec![0; index(LOOK)];
     device.read(Lba::containing(ByteLen::new(at)), &mut bytes).ok()?;

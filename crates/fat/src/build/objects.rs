@@ -1,4 +1,4 @@
-//! What a volume holds, in the form in which it is placed and written.
+//! The objects of a volume, in the form in which they are placed and written.
 
 use crate::ondisk::{ENTRY_SIZE, MOST_ENTRIES};
 use seekless_fs::FsError;
@@ -18,7 +18,7 @@ pub(crate) struct Object {
     pub(crate) slots: Vec<u8>,
     /// Bytes of a file.
     pub(crate) size: u64,
-    /// Of a directory: what is in it, in the order of a walk.
+    /// Directories only: its children, in the order of a walk.
     pub(crate) children: Vec<u32>,
     /// Clusters that it has in any case, be they needed or not.
     pub(crate) least_clusters: u64,
@@ -78,8 +78,8 @@ impl Objects {
         (0..self.all.len()).map(|at| self.clusters(at, cluster)).sum()
     }
 
-    /// What is in a directory in the order in which its entries stand: by the number
-    /// that the plan has given.
+    /// The children of a directory in the order of their entries: by the numbers that the plan has
+    /// given.
     pub(crate) fn in_order(&self, at: usize, order: &[Ino]) -> Vec<u32> {
         let mut children = self.all[at].children.clone();
         children.sort_by_key(|&child| order[child as usize]);
@@ -90,7 +90,7 @@ impl Objects {
         order.map(ObjectId::new).collect()
     }
 
-    /// Every directory before what is in it; files of a directory together.
+    /// Every directory before its children; files of a directory together.
     fn walk(&self, mut visit: impl FnMut(u32)) {
         let mut stack = vec![0u32];
         while let Some(dir) = stack.pop() {

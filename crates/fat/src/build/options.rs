@@ -1,11 +1,11 @@
-//! What the caller of a build may choose.
+//! Options of a build.
 
 use crate::make::MakeOptions;
 use seekless_fs::plan::Spare;
 use seekless_fs::{FsError, Timestamp};
 
-/// What of a tree is lost where FAT has no place for it. Unless it is said that it may
-/// be, a build fails and names the first file concerned.
+/// Attributes of a tree that may be lost where FAT cannot store them. Without permission, a build
+/// fails and names the first file concerned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Losses {
     /// Owners and groups other than 0.
@@ -58,7 +58,7 @@ pub struct BuildOptions {
     pub spare: Spare,
     /// When the file system was made; the newest time in the tree when `None`.
     pub made: Option<Timestamp>,
-    /// What may be lost.
+    /// Permitted losses.
     pub losses: Losses,
 }
 
@@ -76,7 +76,7 @@ impl BuildOptions {
         }
     }
 
-    /// Checks what can be said without the tree.
+    /// Checks the options as far as possible without the tree.
     ///
     /// # Errors
     /// [`FsError::Invalid`] for values out of range.

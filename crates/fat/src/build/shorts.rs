@@ -11,7 +11,7 @@ const LAST_TAIL: u32 = 999_999;
 /// Digits of the longest tail.
 const MOST_DIGITS: usize = 6;
 
-/// What a long name becomes without regard to other names.
+/// The short form of a long name, without regard to other names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Basis {
     pub(crate) name: Short,
@@ -19,14 +19,14 @@ pub(crate) struct Basis {
     pub(crate) fits: bool,
 }
 
-/// Letters, digits and what else a short name may have.
+/// Letters, digits and the other characters of a short name.
 fn is_allowed(c: char) -> bool {
     c.is_ascii_alphanumeric() || "$%'-_@~`!(){}^#&".contains(c)
 }
 
-/// The basis of a name: upper case; blanks, leading dots and all dots but the last left
-/// out; `_` for what is not allowed. Characters beyond ASCII are not allowed, since their
-/// bytes depend on the code page of whoever reads them.
+/// The basis of a name: upper case; blanks, leading dots and all dots but the last left out; `_`
+/// for characters that are not allowed. Those beyond ASCII are not, since their bytes depend on the
+/// reader's code page.
 pub(crate) fn basis(name: &str) -> Basis {
     let mut short = [b' '; 11];
     let mut fits = true;
@@ -66,8 +66,8 @@ pub(crate) fn basis(name: &str) -> Basis {
 #[derive(Default)]
 pub(crate) struct Shorts {
     taken: HashSet<Short>,
-    /// The tail to try next, by what stands in front of it and behind: so many names of
-    /// one beginning take time in proportion to their number.
+    /// The tail to try next, by the parts in front of it and behind: so many names of one beginning
+    /// take time in proportion to their number.
     next: HashMap<(Short, usize), u32>,
 }
 

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 /// not all systems draw at the same number (fatgen103, "FAT Volume Initialization").
 const MARGIN: u64 = 16;
 
-/// What the objects need, by the size of clusters.
+/// The space that the objects need, by the size of clusters.
 struct Needs<'a> {
     objects: &'a Objects,
     clusters: BTreeMap<u64, u64>,
@@ -25,7 +25,7 @@ struct Needs<'a> {
 }
 
 impl Needs<'_> {
-    /// Whether the volume has room for everything, and for what is to be free.
+    /// Whether the volume has room for everything, and for the spare space.
     fn fit(&mut self, geometry: &Geometry) -> bool {
         let cluster = geometry.cluster_bytes();
         let root = geometry.root_entries;
@@ -76,7 +76,7 @@ pub(super) fn choose(
     })
 }
 
-/// What a volume lacks.
+/// The message for a volume that is too small.
 fn short(objects: &Objects, geometry: &Geometry, root_slots: u64) -> String {
     if geometry.width != Width::Fat32 && root_slots > geometry.root_entries.into() {
         return format!(

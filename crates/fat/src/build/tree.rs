@@ -1,4 +1,4 @@
-//! A source's tree as objects of a volume, with what is lost on the way.
+//! A source's tree as objects of a volume, and the losses on the way.
 
 use super::objects::{Object, Objects};
 use super::options::{Losses, Lost};
@@ -45,7 +45,7 @@ struct Planter<'a> {
 }
 
 impl Planter<'_> {
-    /// Names what is in a directory.
+    /// Names the children of a directory.
     fn directory(
         &mut self,
         dir: NodeId,
@@ -172,7 +172,7 @@ impl Planter<'_> {
         count
     }
 
-    /// Refuses or counts what a file loses.
+    /// Refuses or counts the losses of a file.
     fn attributes(&self, id: NodeId, lost: &mut Lost) -> Result<(), FsError> {
         let node = self.tree.node(id);
         let shown = || self.tree.shown_path(id);

@@ -19,8 +19,8 @@ pub(crate) trait Data: Sync {
     fn read(&self, object: usize, offset: u64, out: &mut [u8]) -> Result<(), FsError>;
 }
 
-/// Where clusters are among the blocks of a plan: block numbers are aligned like the
-/// volume, so that what a plan aligns is aligned on the disk.
+/// The clusters among the blocks of a plan: block numbers are aligned like the volume, so that
+/// alignment in a plan is alignment on the disk.
 #[derive(Clone, Copy)]
 pub(crate) struct Blocks {
     /// The block of cluster 2.
@@ -51,10 +51,10 @@ pub(crate) struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Writes contents, directories and FATs, all but what stands in front of them; the
-    /// number of free clusters, and the last one that is in use.
+    /// Writes contents, directories and FATs, all but the sectors in front of them; the number of
+    /// free clusters, and the last one that is in use.
     ///
-    /// `entries` has what the FATs hold besides: bad clusters, and their first entries.
+    /// `entries` has the other entries of the FATs: bad clusters, and their first entries.
     pub(crate) fn body(&self, mut entries: Entries) -> Result<(u32, u32), FsError> {
         let g = self.encoder.geometry;
         let device = Shifted { device: self.encoder.device, skip: self.blocks.skip };

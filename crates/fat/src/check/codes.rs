@@ -39,7 +39,7 @@ pub const CODES: &[(&str, u8)] = &[
     ("fsinfo.count", 4),
 ];
 
-/// The phase in which a code is found; `None` for what is no code of ours.
+/// The phase in which a code is found; `None` for an unknown code.
 #[must_use]
 pub fn phase_of(code: &str) -> Option<u8> {
     CODES.iter().find(|(known, _)| *known == code).map(|(_, phase)| *phase)

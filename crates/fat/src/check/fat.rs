@@ -7,7 +7,7 @@ use seekless_fs::FsError;
 use seekless_fs::field::index;
 use std::collections::BTreeMap;
 
-/// The entries of all clusters, with what a repair changes. Takes four bytes a cluster.
+/// The entries of all clusters, with the changes of a repair. Takes four bytes a cluster.
 pub(super) struct Fat {
     /// As stored, on FAT32 with the upper four bits.
     values: Vec<u32>,
@@ -41,7 +41,7 @@ impl Fat {
         Ok(Self { values, mask: volume.boot.width.mask(), before: BTreeMap::new() })
     }
 
-    /// All bits of an entry; 0 for what is none.
+    /// All bits of an entry; 0 for a cluster that does not exist.
     pub(super) fn raw(&self, cluster: u32) -> u32 {
         self.values.get(index(cluster)).copied().unwrap_or(0)
     }

@@ -1,4 +1,4 @@
-//! What stands in front of the files: the boot sector and its copy, the FATs among each
+//! The sectors in front of the files: the boot sector and its copy, the FATs compared with each
 //! other, the label, and the counts.
 
 use super::Checker;
@@ -17,7 +17,7 @@ use seekless_fs::{FsError, Location};
 use seekless_units::{BlockNo, ByteLen};
 use std::collections::BTreeSet;
 
-/// What of the head shall be written.
+/// The parts of the head that are to be written.
 #[derive(Default)]
 pub(super) struct Head {
     /// The boot sector from its copy, where it is not usable.
@@ -31,7 +31,7 @@ pub(super) struct Head {
     pub(super) differences: BTreeSet<u32>,
     /// Whether the counts are to be written.
     pub(super) info: bool,
-    /// The first entry of the FAT, where it is not what it should be.
+    /// The first entry of the FAT, where its value is wrong.
     first_entry: Option<u32>,
     /// Free clusters before anything was changed.
     free: u32,

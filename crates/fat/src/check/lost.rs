@@ -7,7 +7,7 @@ use seekless_fs::bits::Bits;
 use seekless_fs::field::index;
 
 impl Checker {
-    /// Finds chains without a name, and cuts off what is another's.
+    /// Finds chains without a name, and cuts them off before clusters of other chains.
     pub(super) fn check_lost(&mut self) {
         if self.is_blind {
             return;
@@ -26,7 +26,7 @@ impl Checker {
                 self.lost_chain(cluster);
             }
         }
-        // What is left are loops: each is opened at its lowest cluster.
+        // The rest are loops: each is opened at its lowest cluster.
         for &cluster in &lost {
             if self.is_lost(cluster) {
                 self.lost_chain(cluster);

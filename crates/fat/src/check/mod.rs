@@ -1,17 +1,17 @@
-//! Looking at all of an image, and doing away with what is found.
+//! Checks a whole image, and repairs the findings.
 //!
 //! 1. [`head`]: the boot sector, its copy, and the FATs among each other
 //! 2. [`walk`], [`names`]: every directory with its entries and names
 //! 3. [`chains`]: the clusters of every file
-//! 4. [`lost`]: chains that nobody has
+//! 4. [`lost`]: chains without a name
 //! 5. [`head`] again: counts
 //!
 //! A damaged part is reported and passed over; the check itself fails only when the
 //! device does, or nothing says how the volume is laid out. Every cluster is claimed once,
 //! so a hostile image costs no more time than an honest one of its size.
 //!
-//! With what it finds the check notes what would do away with it: entries of directories
-//! and of the FAT as they shall be. [`repair`] writes that.
+//! With each finding the check notes its repair: entries of directories and of the FAT as they
+//! shall be. [`repair`] writes these.
 
 mod chains;
 mod codes;
@@ -81,7 +81,7 @@ pub(super) struct Checker {
     root_label: Option<[u8; 11]>,
     /// First clusters of chains without a name, with their lengths.
     lost: Vec<(u32, u32)>,
-    /// What of the boot sector shall be.
+    /// The parts of the head that are to be written.
     head: head::Head,
 }
 

@@ -1,11 +1,11 @@
-//! Doing away with what a check found.
+//! Repairs the findings of a check.
 //!
-//! A repair is a sequence of rounds: a check of the whole image says what is wrong and how
-//! entries shall be; that is written, and the next check sees what it left. Within a round,
-//! directories are written first, so that nothing names a cluster any more when the FATs
-//! free it; then the active FAT (see [`Step`]), and its copies; then names for chains without
-//! one; then counts, and last the boot sector, with the mark that the volume was unmounted.
-//! A repair that was interrupted is taken up by the next one where it ended.
+//! A repair is a sequence of rounds: a check of the whole image finds the damage and the right
+//! values of entries; these are written, and the next check sees the result. Within a round,
+//! directories are written first, so that nothing names a cluster any more when the FATs free it;
+//! then the active FAT (see [`Step`]), and its copies; then names for chains without one; then
+//! counts, and last the boot sector, with the mark that the volume was unmounted. The next repair
+//! resumes one that was interrupted.
 
 use super::fat::Step;
 use super::head::state_at;
@@ -41,7 +41,7 @@ const DIR: &[u8; 3] = b"DIR";
 /// Where the label stands behind the volume's fields.
 const LABEL_IN_INFO: usize = 7;
 
-/// What becomes of chains without a name.
+/// The treatment of chains without a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lost {
     /// They are freed after a crash of a mount that kept writes in order, and kept otherwise:
@@ -53,8 +53,8 @@ pub enum Lost {
     Freed,
 }
 
-/// Repairs what a crash may leave under a discipline that keeps order; where anything else
-/// is found, nothing is written.
+/// Repairs the damage of a crash under a discipline that keeps order; if there is any other
+/// finding, nothing is written.
 ///
 /// # Errors
 /// As [`check`](crate::check()).
@@ -111,12 +111,12 @@ fn run(device: Arc<dyn BlockDevice>, lost: Lost, preen: bool) -> Result<Repaired
     Err(FsError::Unsupported("repairing comes to no end".into()))
 }
 
-/// What tells a finding from others.
+/// A finding as text, to tell it from others.
 fn identity(finding: &Finding) -> String {
     format!("{} {} {}", finding.code, finding.location, finding.what)
 }
 
-/// Writes what a check says shall be.
+/// Writes the repairs of a check.
 struct Writer<'a> {
     checker: Checker,
     device: &'a dyn BlockDevice,

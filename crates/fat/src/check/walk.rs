@@ -54,7 +54,7 @@ impl Checker {
         Ok(())
     }
 
-    /// Cuts off what a directory has behind the most entries that there may be: no system
+    /// Cuts off the clusters of a directory past the most entries that there may be: no system
     /// makes one so long, and most do not read it.
     fn limit_directory(&mut self, clusters: &mut Vec<u32>, place: Location) {
         let most = u64::from(MOST_ENTRIES).saturating_mul(32);
@@ -167,7 +167,7 @@ impl Checker {
                 }
                 Some(Slot::Short(short)) => {
                     let head = long.finish(u32::try_from(pieces.len()).unwrap_or(u32::MAX), &short);
-                    // Those in front of what belongs to the entry belong to nothing.
+                    // Pieces in front of the entry's own belong to nothing.
                     let own = match head.name {
                         Some(_) => pieces.split_off(index(head.start).min(pieces.len())),
                         None => Vec::new(),
@@ -392,9 +392,9 @@ impl Checker {
         Ok(())
     }
 
-    /// What is wrong with an entry that says directory and leads to a file, or the other way
-    /// round: a directory has no length and begins with entries for itself and the one
-    /// above; the length of a file needs as many clusters as it has.
+    /// The fault of an entry that says directory and leads to a file, or the other way round: a
+    /// directory has no length and begins with entries for itself and its parent; a file has as
+    /// many clusters as its length needs.
     fn mistaken(&self, dir: &Pending, entry: &ShortEntry) -> Result<Option<&'static str>, FsError> {
         let is_fat32 = self.boot().root_cluster != 0;
         let start = entry.first_cluster(is_fat32);
@@ -502,7 +502,7 @@ fn is_dot(entry: &ShortEntry, number: u8, wanted: u32, is_fat32: bool) -> bool {
         || leads_there && (entry.is_directory() || same.saturating_add(2) >= name.len())
 }
 
-/// Whether a `.` or `..` has what such entries do not have: fsck.fat removes it.
+/// Whether a `.` or `..` has fields that such entries do not have: fsck.fat removes it.
 fn is_odd_dot(entry: &ShortEntry) -> bool {
     entry.DIR_FileSize.get() != 0
         || entry.DIR_NTRes & names::NO_SHORT_NAME != 0

@@ -57,8 +57,7 @@ impl Encoder<'_> {
         self.boot(free, ROOT_CLUSTER, ROOT_CLUSTER)
     }
 
-    /// Writes what stands in front of the FATs. `hint` is where a search for free clusters
-    /// begins.
+    /// Writes the sectors in front of the FATs. A search for free clusters begins at `hint`.
     pub(crate) fn boot(&self, free: u32, hint: u32, root: u32) -> Result<(), FsError> {
         let g = self.geometry;
         let boot = self.boot_sector(root);

@@ -36,7 +36,7 @@ pub(crate) struct Geometry {
     pub(crate) backup: u32,
 }
 
-/// What a medium of a size is taken for.
+/// The parameters of a medium, by its size.
 struct Medium {
     heads: u32,
     track: u32,
@@ -83,7 +83,7 @@ impl Medium {
     }
 }
 
-/// What is decided before the size of clusters.
+/// Parameters that are chosen before the size of clusters.
 struct Plan {
     total: u64,
     sector: u64,

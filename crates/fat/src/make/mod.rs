@@ -34,7 +34,7 @@ pub fn make(device: &dyn BlockDevice, options: &MakeOptions) -> Result<Made, FsE
     Ok(Made { clusters: geometry.clusters, format: geometry.width.name() })
 }
 
-/// What was made.
+/// The new file system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Made {
     /// Clusters of the volume.

@@ -1,4 +1,4 @@
-//! What a new file system shall be like.
+//! Options of a new file system.
 
 use crate::boot::Width;
 use crate::ondisk::{LEAST_FAT16, LEAST_FAT32};
@@ -30,22 +30,21 @@ impl FatWidth {
 /// Options of [`make`](super::make), with the defaults of `mkfs.fat`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MakeOptions {
-    /// The width (`-F`); `None` for what `mkfs.fat` takes: FAT32 from 512 MiB on, else
-    /// FAT12 or FAT16, whichever gives more clusters.
+    /// The width (`-F`); `None` for the choice of `mkfs.fat`: FAT32 from 512 MiB on, else FAT12 or
+    /// FAT16, whichever gives more clusters.
     pub width: Option<FatWidth>,
     /// Length of the device.
     pub size: ByteLen,
     /// Bytes in a sector (`-S`): 512, 1024, 2048 or 4096.
     pub sector_size: u32,
-    /// Sectors in a cluster (`-s`), a power of two up to 128; `None` for what the size
-    /// asks for.
+    /// Sectors in a cluster (`-s`), a power of two up to 128; `None` for the default of the size.
     pub cluster: Option<u32>,
     /// Number of FATs (`-f`), 1 to 4.
     pub fats: u32,
     /// Sectors in front of the FATs, at least (`-R`); `None` for 32 on FAT32 and else 1.
     pub reserved: Option<u32>,
-    /// Entries of the root directory, at least (`-r`); none on FAT32. `None` for 512, or
-    /// what is usual on a floppy disk of that size.
+    /// Entries of the root directory, at least (`-r`); none on FAT32. `None` for 512, or the
+    /// standard number of a floppy disk of that size.
     pub root_entries: Option<u32>,
     /// Begin all parts at multiples of a cluster, and end the volume with a track (not
     /// `-a`). Volumes of up to 8192 sectors are not aligned.
@@ -92,7 +91,7 @@ impl MakeOptions {
         super::geometry::Geometry::new(self).map(drop)
     }
 
-    /// Checks what can be said without the size.
+    /// Checks the options as far as possible without the size.
     ///
     /// # Errors
     /// [`FsError::Invalid`] for values out of range.

@@ -1,5 +1,5 @@
-//! What files hold. FAT has no holes: what lies between the old end of a file and a
-//! later one is written as zeros.
+//! Contents of files. FAT has no holes: bytes between the old end of a file and a later one are
+//! written as zeros.
 
 use super::space::no_space;
 use super::{Chain, Core, Fat};
@@ -15,7 +15,7 @@ pub(super) const MOST: u64 = 0xFFFF_FFFF;
 /// Zeros that are written before the device is given some time, in bytes.
 const STRETCH: u64 = 8 << 20;
 
-/// What is written.
+/// The bytes to be written.
 #[derive(Clone, Copy)]
 enum Source<'a> {
     Bytes(&'a [u8]),
@@ -147,9 +147,8 @@ impl Fat {
         Ok(())
     }
 
-    /// Writes to clusters that a file has. What the sectors behind those of the first `size`
-    /// bytes held does not matter. What is returned must be on the disk before the file is
-    /// longer.
+    /// Writes to clusters that a file has. The old contents of sectors past the first `size` bytes
+    /// do not matter. The returned changes must be on the disk before the file is longer.
     fn put(
         &mut self,
         core: &mut Core,

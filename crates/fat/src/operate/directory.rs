@@ -1,5 +1,4 @@
-//! What directories hold, kept while they are in use: names without case, and where
-//! slots are free.
+//! The entries of directories, kept while they are in use: names without case, and free slots.
 
 use super::{Chain, Core, Fat};
 use crate::build::shorts::{Short, Shorts};

@@ -12,8 +12,8 @@ use seekless_units::{BlockNo, Extent};
 /// The order of the two writes that an entry in two sectors takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Straddling {
-    /// The first sector first, so that what is there between the two is out of range:
-    /// chains that are continued.
+    /// The first sector first, so that the number is out of range between the two writes: chains
+    /// that are continued.
     Ascending,
     /// The second sector first: chains that end here from now on, and clusters taken.
     Descending,
@@ -112,7 +112,7 @@ impl Fat {
         self.in_fat(0, at).0 != self.in_fat(0, end).0
     }
 
-    /// What follows a cluster.
+    /// The successor of a cluster.
     pub(super) fn link(&self, core: &mut Core, cluster: u32) -> Result<Link, FsError> {
         let window = self.window(core, self.boot().active, cluster, 1)?;
         let value = self.boot().width.get(cluster, window.at, &window.bytes);
@@ -144,8 +144,8 @@ impl Fat {
         Ok(Window { at, bytes })
     }
 
-    /// Writes the entries of clusters that follow each other by number, in all FATs, after
-    /// what must be on the disk before: one change for each sector.
+    /// Writes the entries of consecutive clusters, in all FATs, after the changes that must be on
+    /// the disk before: one change for each sector.
     pub(super) fn put_links(
         &mut self,
         core: &mut Core,

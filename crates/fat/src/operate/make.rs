@@ -79,8 +79,8 @@ impl Fat {
         Ok(ino)
     }
 
-    /// The first cluster of a new directory: `.` and `..`, and its entry in the FAT. What
-    /// is returned must be on the disk before its name.
+    /// The first cluster of a new directory: `.` and `..`, and its entry in the FAT. The returned
+    /// changes must be on the disk before its name.
     fn first_cluster(
         &mut self,
         core: &mut Core,
@@ -107,7 +107,7 @@ impl Fat {
         Ok(ids)
     }
 
-    /// What a `..` says that leads to a directory: nothing for the root.
+    /// The cluster in a `..` that leads to a directory: 0 for the root.
     pub(super) fn named_cluster(&self, core: &mut Core, dir: Ino) -> Result<u32, FsError> {
         let is_root = dir == crate::files::ROOT;
         Ok(if is_root { 0 } else { core.node(dir)?.map.first })

@@ -26,7 +26,7 @@ use seekless_units::{BlockNo, ByteLen};
 use std::mem::offset_of;
 use std::sync::Arc;
 
-/// What the marks of a volume said when it was opened.
+/// The marks of a volume when it was opened.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found {
     /// It was unmounted, and no sector had failed.
@@ -104,7 +104,7 @@ impl Fat {
         }
         if self.found.has_state {
             let state = self.boot().state & !STATE_ORDERED;
-            // What a crash has left before may be anything.
+            // An earlier crash may have left any damage.
             let in_order = self.found.clean && self.keeps_order && !self.is_fat32();
             let state = match (clean, in_order) {
                 (true, _) => state & !STATE_DIRTY,

@@ -91,8 +91,8 @@ impl Names<Fat> for EntryNames {
         Ok(())
     }
 
-    /// The entry, and those of the directories above it: each waits for all that it leads
-    /// to. Where no order is kept, what the FATs say of their chains is written first.
+    /// Writes the entry, and those of the directories above it, each after all that it leads to.
+    /// Where no order is kept, the links of their chains are written first.
     fn settle(live: &mut Live<Fat>, ino: Ino) -> Result<(), FsError> {
         let (fat, core) = live.parts();
         let keeps_order = core.cache.config().discipline.keeps_graph();

@@ -211,8 +211,8 @@ impl Fat {
         Ok(())
     }
 
-    /// Writes where a file begins and how long it is, after what must be on the disk
-    /// before. Nothing for a file without a name.
+    /// Writes a file's first cluster and length, after the changes that must be on the disk before.
+    /// Does nothing for a file without a name.
     pub(super) fn put_pointer(
         &mut self,
         core: &mut Core,
@@ -234,7 +234,7 @@ impl Fat {
         let at = |field: usize| byte(skip.saturating_add(field));
         let tail = Piece { offset: at(LOW), bytes: &tail };
         let high = Piece { offset: at(HIGH), bytes: &high };
-        // What FAT12 and FAT16 have there means something else to others.
+        // These bytes of FAT12 and FAT16 have another meaning elsewhere.
         let pieces: &[Piece<'_>] = if self.is_fat32() { &[high, tail] } else { &[tail] };
         let id = core.cache.change(sector, pieces, role, after)?;
         core.node(ino)?.sized = id;
@@ -266,17 +266,17 @@ impl Fat {
         bytes
     }
 
-    /// What takes older names of a file from the disk, as far as they are still there.
+    /// Pending changes that remove older names of a file.
     pub(super) fn leaving(&mut self, core: &Core, ino: Ino) -> Ids {
         pending(&mut self.leaving, core, ino)
     }
 
-    /// What takes older names of files from the disk that have come to be in a directory.
+    /// Pending changes that remove the older names of files now in a directory.
     pub(super) fn arriving(&mut self, core: &Core, dir: Ino) -> Ids {
         pending(&mut self.arriving, core, dir)
     }
 
-    /// What must be on the disk for the end of a directory to be reached.
+    /// Pending changes that make the end of a directory reachable.
     pub(super) fn reached(&mut self, core: &Core, dir: Ino) -> Ids {
         pending(&mut self.reached, core, dir)
     }

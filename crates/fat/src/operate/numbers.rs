@@ -1,5 +1,5 @@
-//! Inode numbers: FAT has none, so files get one when they are first met, and keep it as
-//! long as the volume is open, whatever they are called meanwhile.
+//! Inode numbers: FAT has none, so files get one when they are first met, and keep it as long as
+//! the volume is open, even if they are renamed.
 
 use crate::files::ROOT;
 use hashbrown::HashMap;

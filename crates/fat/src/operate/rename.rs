@@ -209,7 +209,7 @@ impl Fat {
             (true, true) => after.extend(self.emptied(core, other, to.1)?),
             (false, false) => {}
         }
-        // What goes must be known before it does.
+        // The replaced file's chain must be read before its name goes.
         self.chain(core, other)?;
         if moved.dir != to.0 {
             after.extend(self.way_to(core, to.0));
@@ -299,8 +299,8 @@ impl Fat {
         self.count_child(core, to, true, true)
     }
 
-    /// What must be on the disk for a directory to be reached from the root, and in no other
-    /// way.
+    /// Changes that must be on the disk for a directory to be reached from the root, and in no
+    /// other way.
     fn way_to(&mut self, core: &Core, dir: Ino) -> Ids {
         let mut ids = Ids::new();
         let mut at = Some(dir);

@@ -32,7 +32,7 @@ impl Named {
         byte(self.pieces.len()).checked_div(byte(ENTRY_SIZE)).unwrap_or(0).saturating_add(1)
     }
 
-    /// What a directory knows of it, with its first slot.
+    /// The directory's record of it, with its first slot.
     pub(super) fn known(&self, start: u32, is_dir: bool) -> Known {
         Known { start, name: self.name.clone(), short: self.short, is_dir }
     }
@@ -115,9 +115,9 @@ impl Fat {
         }
     }
 
-    /// Gives a directory one more cluster. Where it will be written in no order, its slots
-    /// are deleted from the start: the directory has no end in it, and what leads to it
-    /// waits for that, so that no name in it need do so.
+    /// Gives a directory one more cluster. Where it will be written in no order, its slots are
+    /// deleted from the start: the directory has no end in it, and the link to it waits for that,
+    /// so that no name in it need do so.
     fn grow_dir(&mut self, core: &mut Core, dir: Ino) -> Result<(), FsError> {
         let full = |what: &str| FsError::NoSpace(format!("{what} is full"));
         let Some(chain) = &core.node(dir)?.map.chain else {
@@ -130,7 +130,7 @@ impl Fat {
         let last = last.ok_or_else(|| gone(dir))?;
         let is_open = core.cache.config().discipline.keeps_graph();
         if is_open && slots > 0 {
-            // A name may begin in what is left of the last one.
+            // A name may begin in the free slots of the last one.
             self.open_slots(core, dir, slots.saturating_sub(1))?;
         }
         let taken = self.take(Some(last), 1)?;
@@ -187,9 +187,9 @@ impl Fat {
         Ok(ids)
     }
 
-    /// Writes an entry with its name into free slots, after what must be on the disk
-    /// before; where `going` lies in the sector of the short entry it goes in the same
-    /// change. Returns that change.
+    /// Writes an entry with its name into free slots, after the changes that must be on the disk
+    /// before; where `going` lies in the sector of the short entry it goes in the same change.
+    /// Returns that change.
     pub(super) fn add_entry(
         &mut self,
         core: &mut Core,
@@ -209,7 +209,7 @@ impl Fat {
             self.open_slots(core, dir, slot)?;
         }
         let mut before = self.reached(core, dir);
-        // Whatever lies behind the end of the directory was never there.
+        // Slots behind the end of the directory were never in use.
         let next = slot.saturating_add(1);
         let known = self.dir(core, dir)?;
         if next > known.end && next < known.capacity {
@@ -261,7 +261,7 @@ impl Fat {
             }
         };
         if open_to < capacity {
-            // Whatever lies behind them was never there; there is seldom anything.
+            // Slots behind them were never in use; there is seldom anything in them.
             let (sector, skip) = self.slot_place(core, (dir, open_to))?;
             if core.cache.read(sector, skip, 1)? != [first::END] {
                 let end = Edit { slot: open_to, within: 0, bytes: vec![first::END] };
@@ -285,8 +285,8 @@ impl Fat {
         Ok(())
     }
 
-    /// What must be on the disk for an entry in one of a directory's sectors not to lie behind
-    /// its end.
+    /// Changes that must be on the disk for an entry in one of a directory's sectors not to lie
+    /// behind its end.
     fn opened(&mut self, core: &Core, dir: Ino, sector: u32) -> Ids {
         let Some(opened) = self.opened.get_mut(&dir) else { return Ids::new() };
         let in_front = opened.partition_point(|(nth, _)| *nth < sector);
@@ -304,8 +304,8 @@ impl Fat {
         ids
     }
 
-    /// Takes an entry out, after what must be on the disk before: the short one first, then
-    /// its pieces in other sectors. Returns the change of the short one.
+    /// Removes an entry, after the changes that must be on the disk before: the short one first,
+    /// then its pieces in other sectors. Returns the change of the short one.
     pub(super) fn erase_entry(
         &mut self,
         core: &mut Core,
@@ -374,13 +374,13 @@ impl Fat {
         core.cache.change(sector, &pieces, role, after)
     }
 
-    /// What takes older entries of the names of a file from the disk.
+    /// Pending changes that remove older entries of the names of a file.
     pub(super) fn departures(&self, core: &Core, dir: Ino, known: &Known) -> Ids {
         let found = keys(known).into_iter().filter_map(|key| self.departed.get(&(dir, key)));
         found.copied().filter(|&id| !core.cache.is_committed(id)).collect()
     }
 
-    /// Remembers what takes the names of a file from the disk.
+    /// Records the change that removes the names of a file.
     pub(super) fn note_departure(&mut self, core: &Core, dir: Ino, known: &Known, by: ChangeId) {
         if core.cache.is_committed(by) {
             return;

@@ -13,7 +13,7 @@ use seekless_fs::{FsError, Location};
 use seekless_live::Ids;
 use seekless_units::{BlockNo, Extent};
 
-/// What a FAT says of its clusters.
+/// The use of clusters by a FAT.
 pub(super) struct Counted {
     pub(super) used: Bits,
     pub(super) followed: Bits,
@@ -155,7 +155,7 @@ impl Fat {
         Ok(ids)
     }
 
-    /// Has a cluster lead to another, or end its chain, after what must be on the disk
+    /// Links a cluster to another, or ends its chain, after the changes that must be on the disk
     /// before.
     pub(super) fn put_link(
         &mut self,
@@ -191,8 +191,8 @@ impl Fat {
         Ok(())
     }
 
-    /// What follows waits for what was changed, each time that is as many sectors as are
-    /// changed at once.
+    /// Makes later changes wait for the earlier ones, whenever as many sectors were changed as may
+    /// be at once.
     fn go_on(&self, core: &mut Core, (after, waited): &mut (Ids, usize), ids: &Ids) {
         let fats = index(self.boot().fats.max(1));
         let at_once = index(AT_ONCE).saturating_mul(fats);

@@ -18,7 +18,7 @@ impl Zone {
         Stamp::of(Timestamp { secs: moment.secs.saturating_add(self.0), ..moment })
     }
 
-    /// The moment that local time tells; what was never set stays so.
+    /// The moment of a local time; a time that was never set stays so.
     pub(super) fn moment(self, local: Timestamp) -> Timestamp {
         if local == Timestamp::default() {
             return local;

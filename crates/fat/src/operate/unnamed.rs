@@ -24,8 +24,8 @@ pub(super) const AT_ONCE: u32 = 16;
 pub(super) struct Unnamed {
     /// Changes that end this, each with the chains that it is about.
     ends: Vec<(ChangeId, u32)>,
-    /// The same of files that go, by the first sector of what will be freed: first what takes
-    /// their names from the disk.
+    /// The same of files that go, by the first sector that will be freed: first the changes that
+    /// remove their names.
     going: HashMap<BlockNo, (Ids, u32)>,
     /// Chains of all of them.
     count: u32,
@@ -36,7 +36,7 @@ impl Unnamed {
         self.count = self.count.saturating_add(chains);
     }
 
-    /// Leaves out what the disk has.
+    /// Leaves out chains whose changes are on the disk.
     fn drop_ended(&mut self, core: &Core) {
         let mut ended = 0u32;
         self.ends.retain(|&(id, chains)| {
@@ -110,7 +110,7 @@ impl Fat {
         }
         self.hold_dir(core, ROOT)?;
         let free = self.dir(core, ROOT)?.free_slots();
-        // What leaves the root directory may not have left the disk.
+        // Names that left the root directory may still be on the disk.
         Ok((free / 2).min(MOST))
     }
 
@@ -132,7 +132,7 @@ impl Fat {
         let ends = self.unnamed.ends.iter().map(|&(id, _)| id);
         let mut ids: Vec<ChangeId> = ends.collect();
         let mut all = self.unnamed.going.values().flat_map(|(ids, _)| ids);
-        // What need not wait any more was freed before this.
+        // Files that need not wait any more were freed before this.
         let frees = all.any(|&id| !core.cache.is_committed(id));
         let mut going: Vec<_> = self.unnamed.going.iter().collect();
         going.sort_unstable_by_key(|(at, _)| **at);

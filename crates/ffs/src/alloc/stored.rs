@@ -196,7 +196,7 @@ impl GroupMut<'_> {
     }
 }
 
-/// A field of a head that is the same in every group, or follows from the superblock.
+/// A field of a head that is constant, or follows from the superblock and the group's number.
 pub(crate) struct HeadField {
     name: &'static str,
     at: usize,

@@ -20,8 +20,8 @@ macro_rules! at {
     };
 }
 
-/// Writes the constant fields of a group's head; its maps and counts are left for later. Bytes that
-/// were no head are cleared, as by `rebuild_cg` of `fsck_ffs`.
+/// Writes the constant and derived fields of a group's head; its maps and counts are left for
+/// later. Bytes that were no head are cleared, as by `rebuild_cg` of `fsck_ffs`.
 ///
 /// # Errors
 /// Errors of the device.

@@ -44,9 +44,9 @@ enum Mode {
 }
 
 /// Repairs the damage of a crash, as `fsck_ffs -p` does: leaked blocks and inodes, link counts that
-/// are too high, summaries, unconnected files and directories. On a volume with soft updates the
-/// last are cleared (a directory only when it is empty), since they never had a name, on others
-/// they get one in `lost+found`. If there is any other finding, nothing is written.
+/// are too high, summaries, unconnected files and directories. Empty ones of the last are cleared,
+/// on a volume with soft updates all files, since they never had a name; others get a name in
+/// `lost+found`. If there is any other finding, nothing is written.
 ///
 /// # Errors
 /// As [`check`](crate::check()), and [`FsError::Unsupported`] for a volume that
@@ -209,8 +209,8 @@ fn apply(checker: &Checker, disk: &mut Patches, fix: Fix) -> Result<(), FsError>
 }
 
 impl Repair {
-    /// Whether an unconnected inode is cleared: with soft updates it never had a name, except one
-    /// in a directory that may have had a name elsewhere.
+    /// Whether a preen clears an unconnected inode: if it is empty, or with soft updates any file,
+    /// since that never had a name. The entries of a directory may have had names elsewhere.
     fn tosses(&self, checker: &Checker, ino: Ino) -> bool {
         let softdep = checker.sb().flags & flag::SOFT_UPDATES != 0;
         let empty = checker.seen.get(&ino).is_some_and(|seen| match seen.kind {
