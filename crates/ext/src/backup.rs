@@ -9,7 +9,7 @@ use seekless_device::BlockDevice;
 use seekless_fs::{FsError, Location};
 use seekless_units::{BlockNo, ByteLen, Extent, GroupNo};
 
-/// Copies of the descriptors that are looked at before a damaged one is given up.
+/// Copies of the descriptors that are tried for a damaged one.
 const MOST_COPIES: usize = 8;
 /// Groups that may have a copy of the superblock with or without `sparse_super`.
 const BACKUP_GROUPS: [u64; 5] = [1, 3, 5, 7, 9];
@@ -110,8 +110,8 @@ impl Volume {
         (0..old).map(|nr| (nr, run.start.saturating_add(u64::from(nr)))).collect()
     }
 
-    /// A group's descriptor as the first copy of it has it whose checksum (where
-    /// there are such) and pointers are sound; `None` where there is none.
+    /// A group's descriptor, from the first copy whose checksum (if any) and pointers are sound;
+    /// `None` if there is none.
     pub(crate) fn backup_descriptor(&self, number: GroupNo) -> Result<Option<Vec<u8>>, FsError> {
         let sb = &self.sb;
         let per_block = sb.descs_per_block().max(1);
@@ -120,8 +120,7 @@ impl Volume {
         let size = usize::from(sb.desc_size);
         let meta_bg = sb.has_incompat(incompat::META_BG) && nr >= sb.raw.s_first_meta_bg.get();
         let first = nr.saturating_mul(per_block);
-        // Of meta groups the second and the last have copies, else those with a
-        // superblock.
+        // With meta groups the second and the last group have copies, else those with a superblock.
         let holders: Vec<u32> = if meta_bg {
             vec![first.saturating_add(1), first.saturating_add(per_block).saturating_sub(1)]
         } else {

@@ -65,7 +65,7 @@ pub(crate) fn is_root(root: &[u8]) -> bool {
     header.is_ok_and(|header| header.eh_depth.get() <= EXTENT_MAX_DEPTH)
 }
 
-/// Entries that a node of so many bytes has room for.
+/// Entries that fit into a node of `room` bytes.
 fn entries_in(room: usize) -> usize {
     room.saturating_sub(ENTRY).checked_div(ENTRY).unwrap_or(0)
 }

@@ -76,7 +76,7 @@ impl Group {
         BlockNo::new(join(desc.bg_inode_table_hi.get(), desc.bg_inode_table_lo.get()))
     }
 
-    /// In clusters where there are such.
+    /// In clusters on a volume with these.
     pub(crate) fn free_clusters(&self) -> u32 {
         let desc = &self.desc;
         join16(desc.bg_free_blocks_count_hi.get(), desc.bg_free_blocks_count_lo.get())

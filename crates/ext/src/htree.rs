@@ -206,8 +206,8 @@ fn children(
     Ok((0..branch.count).map(|n| branch.child(block, n)).collect())
 }
 
-/// Reads the root. `None` where the kernel, too, would read the directory as a
-/// plain list: no index, or one made by rules it does not know.
+/// Reads the root. `None` where the kernel, too, would read the directory as a plain list: no
+/// index, or one of an unknown format.
 fn root(dir: &Directory<'_>) -> Result<Option<Root>, FsError> {
     if !dir.volume.is_hashed(dir.inode) || dir.blocks() == 0 {
         return Ok(None);

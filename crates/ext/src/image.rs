@@ -43,8 +43,8 @@ impl ExtImage {
         Ok(Self { volume, geometry })
     }
 
-    /// The discipline that an image is changed under where nobody asks for another: one
-    /// with a journal as ext3 and ext4 by default, others as FreeBSD's ext2fs.
+    /// The default discipline for changes of an image: that of ext3 and ext4 for one with a
+    /// journal, that of FreeBSD's ext2fs for others.
     ///
     /// # Errors
     /// [`FsError::Corrupt`], [`FsError::Device`].

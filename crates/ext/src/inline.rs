@@ -52,8 +52,8 @@ impl InlineData<'_> {
     }
 }
 
-/// The stored entries of an inline directory: in two pieces, neither of which
-/// an entry crosses.
+/// The stored entries of an inline directory, in two pieces; no entry crosses from one to the
+/// other.
 fn pieces<'a>(data: &InlineData<'a>, inode: &Inode) -> [&'a [u8]; 2] {
     let len = index(inode.len);
     let head = data.head.get(PARENT..len.min(data.head.len())).unwrap_or_default();

@@ -91,8 +91,8 @@ impl Volume {
         let size = index(self.sb.inode_size);
         let bytes = slice(&block, offset, size).ok_or_else(|| truncated(place))?;
         let core: InodeCore = parse(bytes, 0).ok_or_else(|| truncated(place))?;
-        // e2fsck asks nothing of the size of these fields in the volume's own
-        // inodes, nor where nothing was ever written.
+        // e2fsck does not check the size of these fields in the volume's own inodes, nor where
+        // nothing was ever written.
         let is_sized = core.i_mode.get() != 0 && !self.is_own(ino);
         let extra = parse_extra(bytes, is_sized, place)?;
         let mut inode = Inode { ino, core, extra, block, offset, size, len: 0 };

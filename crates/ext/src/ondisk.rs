@@ -494,7 +494,7 @@ pub(crate) struct MmpBlock {
 
 /// `mmp_magic`.
 pub(crate) const MMP_MAGIC: u32 = 0x004D_4D50;
-/// `mmp_seq`: nobody has the volume in use.
+/// `mmp_seq`: the volume is not in use.
 pub(crate) const MMP_SEQ_CLEAN: u32 = 0xFF4D_4D50;
 
 /// `struct journal_superblock_s`, big-endian like all of jbd2.

@@ -49,7 +49,7 @@ impl Volume {
             if !met.insert(ino) {
                 return Err(FsError::corrupt(Corruption::Cycle, place));
             }
-            // Of a file with links it leads on all the same.
+            // For a file with links this is the next one all the same.
             next = Ino::new(inode.core.i_dtime.get());
             visit(ino);
         }
@@ -59,8 +59,8 @@ impl Volume {
     /// Visits the blocks of the orphan file.
     ///
     /// # Errors
-    /// [`FsError::Corrupt`] at the first block that is none of an orphan file:
-    /// its magic number, checksum or a number in it is wrong.
+    /// [`FsError::Corrupt`] at the first block that does not belong to an orphan file: its magic
+    /// number, checksum or a number in it is wrong.
     pub(crate) fn orphan_blocks(&self, visit: &mut dyn FnMut(OrphanBlock)) -> Result<(), FsError> {
         let file = Ino::new(self.sb.raw.s_orphan_file_inum.get());
         let place = Location::of("orphan file").in_inode(file);

@@ -27,7 +27,7 @@ impl Part {
         }
     }
 
-    /// Where a descriptor says it is; tables have so many blocks.
+    /// Its place by the descriptor; tables have `table_blocks` blocks.
     pub(crate) fn of(self, group: &Group, table_blocks: u64) -> Extent {
         match self {
             Self::BlockBitmap => Extent::new(group.block_bitmap(), 1),
@@ -55,7 +55,7 @@ impl Part {
 }
 
 impl Part {
-    /// Has a descriptor say that it begins in this block.
+    /// Points a descriptor to this block.
     pub(crate) fn point(self, descriptor: &mut [u8], block: BlockNo) {
         let halves = [low32(block.get()), low32(block.get() >> 32)];
         // The upper half of a short descriptor is not there, and zero.

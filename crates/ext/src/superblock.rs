@@ -111,7 +111,7 @@ impl Super {
         Self::read_at(device, at, false)
     }
 
-    /// Blocks of a group as the primary superblock has it, be it damaged or not.
+    /// Blocks of a group by the primary superblock, even if it is damaged.
     pub(crate) fn said_group_blocks(device: &dyn BlockDevice) -> Option<u64> {
         let raw = read_raw(device, PRIMARY).ok()?;
         Some(u64::from(raw.s_blocks_per_group.get())).filter(|&blocks| blocks > 0)

@@ -136,14 +136,14 @@ impl Common {
         Ok(common)
     }
 
-    /// The features of an image for these systems: of ext4 those that all of them have by
-    /// default; of ext2 and ext3, `base`, those that all of them know.
+    /// The features of an image for these systems: for ext4 those that all of them have by default;
+    /// for ext2 and ext3, those of `base` that all of them support.
     #[must_use]
     pub fn features(self, base: Features) -> Features {
         if base == Features::EXT4 { self.features } else { base.both(self.known) }
     }
 
-    /// Refuses features that one of the systems does not know.
+    /// Refuses features that one of the systems does not support.
     ///
     /// # Errors
     /// [`FsError::Invalid`] with their names.

@@ -132,7 +132,7 @@ impl UndoFile {
         Ok(())
     }
 
-    /// The header, and the superblock's copy, which nobody is to take for a file system.
+    /// The header, and the superblock's copy, which must not be taken for a file system.
     fn write_header(&self, is_finished: bool) -> io::Result<()> {
         let mut copy = self.superblock.clone();
         for byte in &mut copy[MAGIC_AT..MAGIC_AT + 2] {

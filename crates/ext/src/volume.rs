@@ -67,7 +67,7 @@ impl Volume {
         Ok(())
     }
 
-    /// A metadata block, through the cache. `place` says who points to it.
+    /// A metadata block, through the cache. `place` is that of the pointer to it.
     pub(crate) fn block(&self, number: BlockNo, place: Location) -> Result<Block, FsError> {
         self.check_extent(Extent::new(number, 1), place)?;
         if let Some(block) = self.cache.get(number) {

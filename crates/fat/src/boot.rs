@@ -38,8 +38,7 @@ impl Width {
         }
     }
 
-    /// Bytes that the entries of so many clusters take, the two reserved ones
-    /// included in the number.
+    /// Bytes of the entries of this many clusters, including the two reserved ones.
     pub(crate) fn bytes(self, entries: u64) -> u64 {
         match self {
             Self::Fat12 => entries.saturating_mul(3).div_ceil(2),
@@ -306,7 +305,7 @@ impl Boot {
         (start, u64::from(self.first_data).saturating_sub(start.get()))
     }
 
-    /// The volume's name in the boot sector, unless it says that there is none.
+    /// The volume's name in the boot sector, unless it is that for none.
     pub(crate) fn shown_label(&self) -> Vec<u8> {
         let label = self.label.filter(|label| label != b"NO NAME    ");
         label.map(|label| name::label(&label)).unwrap_or_default()

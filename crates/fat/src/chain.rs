@@ -45,7 +45,7 @@ impl<'a> Walk<'a> {
         Self { table, next, from: None, mark: 0, steps: 0, power: 1, stop }
     }
 
-    /// The next cluster; `None` at the end, be it a good one or not.
+    /// The next cluster; `None` at the end, a good one or not.
     pub(crate) fn step(&mut self) -> Result<Option<u32>, FsError> {
         let Some(here) = self.next else { return Ok(None) };
         let link = self.table.link(here)?;

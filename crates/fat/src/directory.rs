@@ -131,8 +131,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Refuses short names that nobody could use: of control characters or with a
-    /// slash, and the names of directories for themselves.
+    /// Refuses unusable short names: with control characters or a slash, and the names of
+    /// directories for themselves.
     pub(crate) fn check_name(&self, entry: &Entry, place: Location) -> Result<(), FsError> {
         let name = &entry.short.DIR_Name;
         // The first byte may stand for another one.

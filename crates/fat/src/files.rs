@@ -115,7 +115,7 @@ impl Files {
                 Ok(ControlFlow::Continue(()))
             });
             match visited {
-                // Told again to whoever reads the directory.
+                // Reported again to readers of the directory.
                 Ok(()) | Err(FsError::Corrupt { .. }) => {}
                 Err(error) => return Err(error),
             }

@@ -1,5 +1,5 @@
-//! An image laid out anew: the same entries and contents, clusters elsewhere, and the
-//! entries of each directory in another order.
+//! An image laid out again: the same entries and contents, clusters elsewhere, and the entries of
+//! each directory in another order.
 //!
 //! Entries are taken as they stand, with long and short names, attributes and times; only
 //! the numbers of first clusters change. Deleted entries and the contents of free clusters
@@ -47,7 +47,7 @@ const HARMLESS: &[&str] = &[
 /// Where FAT32's boot sector has the first cluster of the root directory.
 const ROOT_CLUSTER_AT: usize = BPB32_AT + offset_of!(crate::ondisk::Bpb32, BPB_RootClus);
 
-/// An image about to be laid out anew.
+/// An image about to be laid out again.
 pub struct Relayout<'a> {
     image: &'a FatImage,
     objects: Objects,
@@ -265,7 +265,7 @@ impl Data for Relayout<'_> {
     }
 }
 
-/// Refuses an image of which a check finds more than is written anew in any case.
+/// Refuses an image with findings in parts that are not rewritten in any case.
 fn refuse_damage(image: &FatImage) -> Result<(), FsError> {
     let report = check(image.volume().device().clone())?;
     let is_grave = |finding: &&Finding| !HARMLESS.contains(&finding.code);

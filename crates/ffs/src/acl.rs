@@ -137,7 +137,7 @@ mod tests {
         let acl = Acl::new(entries.to_vec()).unwrap();
         let place = Location::of("ACL");
         let bytes = stored(Order::Little, &acl.encode()).unwrap();
-        // `extattrctl initattr` of FreeBSD is told 388.
+        // The size given to FreeBSD's `extattrctl initattr` is 388.
         assert_eq!(bytes.len(), 388);
         assert_eq!(bytes[..4], [5, 0, 0, 0]);
         assert_eq!(bytes[16..28], [2, 0, 0, 0, 0xe9, 3, 0, 0, 7, 0, 0, 0]);

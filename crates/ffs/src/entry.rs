@@ -70,7 +70,7 @@ impl Entry<'_> {
         self.ino != Ino::ZERO
     }
 
-    /// Whether it is a name for all who look.
+    /// Whether it is a visible name.
     pub(crate) fn is_name(&self) -> bool {
         self.is_used() && self.kind != WHITEOUT
     }

@@ -34,7 +34,7 @@ pub(crate) struct Inode {
     pub(crate) gid: u32,
     pub(crate) len: u64,
     sectors: u64,
-    /// Of access, change of the data, and change of the inode.
+    /// Times of access, change of the data, and change of the inode.
     pub(crate) times: [Timestamp; 3],
     pub(crate) birth: Option<Timestamp>,
     pub(crate) generation: u32,
@@ -315,8 +315,8 @@ pub(crate) fn bsd_flags(flags: u32) -> u32 {
     PAIRS.iter().filter(|(linux, _)| flags & linux != 0).fold(0, |all, (_, bsd)| all | bsd)
 }
 
-/// BSD's file flags in the bits that `lsattr` knows: no dump, immutable (for
-/// the user or the system), append only.
+/// BSD's file flags in the bits of `lsattr`: no dump, immutable (for the user or the system),
+/// append only.
 pub(crate) fn linux_flags(flags: u32) -> u32 {
     const PAIRS: [(u32, u32); 5] =
         [(1, 0x40), (2, 0x10), (0x2_0000, 0x10), (4, 0x20), (0x4_0000, 0x20)];

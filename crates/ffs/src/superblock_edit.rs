@@ -26,7 +26,7 @@ pub(crate) struct SuperblockMut<'a> {
 }
 
 impl<'a> SuperblockMut<'a> {
-    /// Reads the bytes anew from where the superblock was found.
+    /// Reads the bytes again from where the superblock was found.
     ///
     /// # Errors
     /// Errors of the device.

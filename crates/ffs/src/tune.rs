@@ -49,7 +49,7 @@ pub struct Settings {
     pub nfs4_acls: bool,
     /// A label of mandatory access control for each file (`-l`).
     pub multilabel: bool,
-    /// Freed space is told to the device (`-t`).
+    /// The device is told of freed space (`-t`).
     pub trim: bool,
     /// Blocks that a file may take in one group (`-e`).
     pub maxbpg: u32,
@@ -293,7 +293,7 @@ mod tests {
         superblock.write(&device, false).unwrap();
         let mut all = bytes(&device);
         all[at] = u8::try_from(check_hash::SUPERBLOCK).unwrap();
-        // The hash was made without the byte that asks for it.
+        // The hash was computed without the flag for it.
         let device = MemoryDevice::new(all);
         assert!(Settings::read(&device).is_err());
         let unchecked = Super::read(&device, true).unwrap();

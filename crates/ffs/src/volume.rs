@@ -41,8 +41,8 @@ impl Volume {
         Ok(())
     }
 
-    /// `len` bytes of metadata from fragment `start` on, at most a block,
-    /// through the cache. `place` says who points there.
+    /// `len` bytes of metadata from fragment `start` on, at most a block, through the cache.
+    /// `place` is that of the pointer to it.
     pub(crate) fn block(
         &self,
         start: BlockNo,

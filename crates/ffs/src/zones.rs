@@ -1,4 +1,4 @@
-//! The volume as placement policies are told of it.
+//! The volume as placement policies see it.
 
 use crate::superblock::Super;
 use seekless_placement::block::Zones;

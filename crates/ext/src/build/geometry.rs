@@ -335,15 +335,15 @@ impl Geometry {
     }
 }
 
-/// Inodes for so many blocks of free space: in proportion to those of the contents, but
-/// at least the usual number and at most one to a block.
+/// Inodes for `blocks` blocks of free space: in proportion to those of the contents, but at least
+/// the default number and at most one to a block.
 fn inodes_in(options: &Options, blocks: u64, need: Need) -> u64 {
     let as_contents = u128::from(blocks) * u128::from(need.inodes) / u128::from(need.blocks.max(1));
     let usual = by_ratio(options, blocks);
     usual.max(u64::try_from(as_contents).unwrap_or(u64::MAX).min(blocks))
 }
 
-/// Inodes for so many blocks, one to each `inode_ratio` bytes.
+/// Inodes for `blocks` blocks, one to each `inode_ratio` bytes.
 fn by_ratio(options: &Options, blocks: u64) -> u64 {
     let ratio = options.inode_ratio.unwrap_or(INODE_RATIO);
     let bytes = blocks.saturating_mul(u64::from(options.block_size));

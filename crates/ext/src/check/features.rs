@@ -143,9 +143,8 @@ pub(super) fn correct(volume: &Volume) -> Result<Option<Corrected>, FsError> {
     Ok(fits.then_some(Corrected { sb: other.sb, copy: block, names }))
 }
 
-/// Whether all group descriptors lead to places in the volume that nothing else has, in
-/// their own group where that is the rule, and have the checksums that the features ask for
-/// (`ext2fs_check_desc`).
+/// Whether all group descriptors point to places in the volume that nothing else uses, in their own
+/// group where that is required, and have the checksums of the features (`ext2fs_check_desc`).
 fn descriptors_fit(volume: &Volume) -> Result<bool, FsError> {
     let sb = &volume.sb;
     let mut taken: BTreeMap<BlockNo, BlockNo> = BTreeMap::new();

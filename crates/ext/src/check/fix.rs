@@ -27,7 +27,7 @@ pub(super) enum Fix {
     Head(GroupNo),
     /// Drop the list of orphans.
     OrphanList,
-    /// Write the blocks of the orphan file anew.
+    /// Rewrite the blocks of the orphan file.
     OrphanFile,
     /// Delete or truncate all orphans.
     Orphans,
@@ -87,7 +87,7 @@ pub(super) enum Fix {
     Parent(Ino, Ino),
     /// Renew the checksum of a block of a directory.
     SealBlock(Ino, Lbn),
-    /// Write a directory anew.
+    /// Rewrite a directory.
     Rebuild(Ino),
     /// Make a root directory.
     Root,

@@ -12,7 +12,7 @@ use seekless_units::{GroupNo, Ino};
 struct Differences {
     /// Used, but marked as free.
     free: Vec<u64>,
-    /// Marked as used, but not so.
+    /// Marked as used, but free.
     leaked: Vec<u64>,
     used: u32,
 }

@@ -9,7 +9,7 @@ use seekless_units::Lbn;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-/// Most faults of one directory that are told apart.
+/// Most faults that are reported for one directory.
 const MOST: usize = 20;
 
 /// Something that is wrong with an index.
@@ -22,7 +22,7 @@ pub(super) struct Fault {
 /// Faults of the index of a directory that has the index flag.
 pub(super) fn faults(dir: &Directory<'_>) -> Result<Vec<Fault>, FsError> {
     let Some(leaves) = htree::leaves(dir)? else {
-        // Names of which the hash needs a key are not looked at.
+        // Names whose hash needs a key are not looked at.
         let keyed = dir.folds_case() && dir.inode.has_flag(crate::ondisk::flags::ENCRYPT);
         let what = "its index has an unknown hash version or structure".to_string();
         let fault = Fault { what, is_plain: true };

@@ -240,7 +240,7 @@ impl Checker {
         Ok(())
     }
 
-    /// Has a damaged map mended; a journal is of no use in part.
+    /// Requests the repair of a damaged map; a journal is of no use in part.
     fn mend_map(&mut self, inode: &Inode, fix: fn(Ino) -> Fix) {
         let is_journal = self.volume.own_file(inode.ino) == Some(OwnFile::Journal);
         let fix = if is_journal { Fix::JournalInode } else { fix };
@@ -672,7 +672,7 @@ impl Checker {
         }
     }
 
-    /// Claims a block of attributes, once for all who share it.
+    /// Claims a block of attributes, once for all inodes that share it.
     pub(super) fn claim_shared(&mut self, run: Extent, ino: Ino) {
         let mut claims = Claims::default();
         self.claim(run, &mut claims);

@@ -255,7 +255,7 @@ impl Checker {
             || before.any(|number| is_used(number) && !own(number))
     }
 
-    /// Whether inodes cannot have so many bytes of extra fields (e2fsck, `check_super_block`).
+    /// Whether inodes have no room for `bytes` of extra fields (e2fsck, `check_super_block`).
     fn is_no_extra(&self, bytes: U16) -> bool {
         let room =
             usize::from(self.sb().inode_size).checked_sub(INODE_CORE_SIZE).filter(|room| *room > 0);
@@ -289,8 +289,8 @@ impl Checker {
         Ok(())
     }
 
-    /// Blocks kept for more descriptors that nobody may ask for: they were
-    /// reported, and where nothing else lies there they are in use all the same.
+    /// Blocks reserved for more descriptors without the feature for it: they were reported, and
+    /// where nothing else lies there they are in use all the same.
     fn needless_reserve(&mut self, taken: &mut Taken) {
         let kept = u64::from(self.sb().raw.s_reserved_gdt_blocks.get());
         for number in (0..self.sb().groups).map(GroupNo::new) {
@@ -484,7 +484,8 @@ impl Checker {
         Ok(())
     }
 
-    /// Has a part of a group be where other bytes of its descriptor say.
+    /// Replaces the pointer to a part of a group by that of `bytes`, another version of its
+    /// descriptor.
     fn replace_part(
         &mut self,
         number: GroupNo,

@@ -146,8 +146,7 @@ impl Checker {
         Ok(())
     }
 
-    /// Has a directory written anew; an inline one has its entries changed where
-    /// they are.
+    /// Requests that a directory is rewritten; the entries of an inline one are changed in place.
     fn rebuild(&mut self, dir: &Inode, instead: Option<Fix>) {
         match instead {
             Some(fix) if dir.has_flag(flags::INLINE_DATA) => self.fix(Stage::Names, fix),
@@ -351,8 +350,8 @@ impl Checker {
                 "`{name}` points to inode {}, in the part of the table that is marked unused",
                 entry.ino
             );
-            // Of one that was not written e2fsck sees a file type that is not that of the
-            // name first, and stops.
+            // For an inode that was not written, e2fsck first finds a file type that differs from
+            // the name's, and stops.
             let bytes = self.volume.inode_bytes(entry.ino)?;
             let core: Option<InodeCore> = field::parse(&bytes, 0);
             let kind = core.and_then(|core| FileKind::from_mode(core.i_mode.get()));

@@ -40,8 +40,8 @@ impl Checker {
         self.open_loops(&lost);
     }
 
-    /// Has a name taken out of each loop: then nothing leads to the first of its
-    /// directories, and that is given one.
+    /// Removes a name from each loop: then the first of its directories is unconnected, and gets a
+    /// name.
     fn open_loops(&mut self, lost: &[Ino]) {
         let mut met: BTreeSet<Ino> = BTreeSet::new();
         for &start in lost {

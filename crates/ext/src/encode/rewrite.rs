@@ -136,8 +136,8 @@ pub(crate) fn seal_extent_block(
     put(block, at, &sum.to_le_bytes(), place)
 }
 
-/// Sets the magic number of a block of the orphan file that lies at `at`, and its
-/// checksum where there are such; `seed` is the file's.
+/// Sets the magic number of a block of the orphan file that lies at `at`, and its checksum if the
+/// volume has these; `seed` is the file's.
 pub(crate) fn seal_orphan_block(
     block: &mut [u8],
     at: BlockNo,
@@ -165,7 +165,7 @@ pub(crate) struct InodeChange {
     pub(crate) inline_directory: bool,
     /// Whose value it holds, by its old number, where it says so in `i_mtime`.
     pub(crate) owner: Option<Ino>,
-    /// Of an orphan in the list: the old number of the one that follows it.
+    /// The old number of the successor, for an orphan in the list.
     pub(crate) next_orphan: Option<Option<Ino>>,
 }
 

@@ -74,8 +74,8 @@ pub(crate) fn write_home(
     disk.flush()
 }
 
-/// Says that something waits in the journal, and that errors were met if they were: a
-/// copy of the superblock in the journal may be from before that was said.
+/// Sets the flag for recovery, and that for errors if there were any: a copy of the superblock in
+/// the journal may be older than the flags.
 fn note_waiting(disk: &mut Patches, volume: &Volume) -> Result<(), FsError> {
     let mut raw = read_primary(disk)?;
     let errors = volume.sb.raw.s_state.get() & STATE_ERRORS;
@@ -84,7 +84,7 @@ fn note_waiting(disk: &mut Patches, volume: &Volume) -> Result<(), FsError> {
     write_primary(disk, raw)
 }
 
-/// Says that nothing waits in the journal.
+/// Clears the flag for recovery.
 ///
 /// # Errors
 /// Errors of the device.

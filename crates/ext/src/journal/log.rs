@@ -16,7 +16,7 @@ use seekless_units::{BlockNo, Lbn};
 const DEFAULT_FAST_COMMIT_BLOCKS: u32 = 256;
 /// The kernel keeps no fast-commit area that leaves less of the journal.
 const MIN_JOURNAL_BLOCKS: u32 = 1024;
-/// Incompatible features that replay knows.
+/// Incompatible features that replay supports.
 pub(super) const KNOWN: u32 = journal_feature::INCOMPAT_REVOKE
     | journal_feature::INCOMPAT_64BIT
     | journal_feature::INCOMPAT_ASYNC_COMMIT

@@ -1,5 +1,5 @@
-//! Extended attributes: in the inode where it has room, the rest in a block, which
-//! files with equal ones may share. They are written anew with every change.
+//! Extended attributes: in the inode where it has room, the rest in a block, which files with equal
+//! ones may share. They are rewritten with every change.
 
 use super::inline::is_inline;
 use super::space::full;
@@ -144,8 +144,8 @@ impl Ext {
         Ok(())
     }
 
-    /// A file has no more to do with a block of attributes. Whether nobody has;
-    /// else it counts one file less, once `left` is on the disk.
+    /// Drops a file's reference to a block of attributes. True if it was the last; else the block's
+    /// count falls by one, once `left` is on the disk.
     fn leave_block(
         &mut self,
         core: &mut Core,

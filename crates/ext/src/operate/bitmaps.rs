@@ -179,8 +179,7 @@ impl Ext {
         }
     }
 
-    /// The sum of a bitmap that has changed: it may be read anew before its
-    /// descriptor is written.
+    /// Notes the sum of a changed bitmap: it may be read again before its descriptor is written.
     fn note_sum(&mut self, number: GroupNo, which: Bitmap, sum: u32) -> Result<(), FsError> {
         if !self.has_sums() {
             return Ok(());

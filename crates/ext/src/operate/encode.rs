@@ -202,9 +202,9 @@ impl Ext {
         raw
     }
 
-    /// Numbers of which the upper halves are there on some volumes only: 48 bits of
-    /// sectors, or of blocks where the inode's flags say so (`huge_file`;
-    /// `ext4_inode_blocks_set` of `fs/ext4/inode.c`), and of a block number (`64bit`).
+    /// Numbers whose upper halves exist on some volumes only: 48 bits of sectors, or of blocks
+    /// where the inode's flags say so (`huge_file`; `ext4_inode_blocks_set` of `fs/ext4/inode.c`),
+    /// and of a block number (`64bit`).
     fn put_wide(&self, node: &Node, raw: &mut [u8]) {
         let sb = &self.volume.sb;
         let huge = sb.has_ro_compat(ro_compat::HUGE_FILE);

@@ -43,9 +43,9 @@ impl Entries {
         unit.len().saturating_sub(self.tail)
     }
 
-    /// Whether a block is none of names, but of an index: its entries reach the end,
-    /// where others have their tail. Where there are no tails it cannot be told, and
-    /// need not: names are put in only where the index says, or there is none any more.
+    /// Whether a block belongs to an index: its entries reach the end, where blocks of names have
+    /// their tail. Without tails it cannot be told, and need not: names are put in only where the
+    /// index says, or there is none any more.
     fn is_index(&self, unit: &[u8]) -> bool {
         self.tail > 0 && htree::is_index_by_entries(unit)
     }

@@ -78,7 +78,7 @@ impl Ext {
         let secs = core.now().secs.max(1).cast_unsigned();
         let mut disk = Patches::new(self.volume.device().clone());
         let mut raw = read_primary(&disk)?;
-        // Where nothing waits nobody brings home an older superblock.
+        // Without pending transactions, no older superblock is written home.
         if raw.s_feature_incompat.get() & incompat::RECOVER != 0 {
             note_abort(&mut disk)?;
         }

@@ -103,7 +103,7 @@ impl Ext {
         contents(&self.inode_now(core, ino)?).map(Some)
     }
 
-    /// Writes contents into the inode, of which they are all. False where they do not fit.
+    /// Writes all contents of a file into the inode. False where they do not fit.
     fn put_inline(&mut self, core: &mut Core, ino: Ino, bytes: &[u8]) -> Result<bool, FsError> {
         let (head, rest) = bytes.split_at(bytes.len().min(HEAD));
         let Some(inner) = with_data(&self.inode_now(core, ino)?, Some(rest))? else {

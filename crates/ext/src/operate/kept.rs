@@ -13,8 +13,8 @@ use seekless_placement::block::{ChunkWanted, Search};
 use seekless_units::{BlockNo, Extent, GroupNo, Ino};
 use std::ops::Range;
 
-/// The largest buddy that mballoc knows is a quarter of the group that a bitmap of one
-/// block describes (`MB_NUM_ORDERS`).
+/// mballoc's largest buddy is a quarter of the group that a bitmap of one block describes
+/// (`MB_NUM_ORDERS`).
 const LARGEST: u32 = 4;
 
 /// Runs that are looked at in a group once one of them is long enough (`s_mb_min_to_scan`).
@@ -23,13 +23,13 @@ const RUNS_LOOKED_AT: usize = 10;
 /// How blocks are looked for in a group (`enum criteria`).
 #[derive(Clone, Copy)]
 enum Way {
-    /// So many, a power of two, in an aligned piece: the first one of the smallest size
-    /// that there is.
+    /// This many, a power of two, in an aligned piece: the first one of the smallest size that
+    /// there is.
     Aligned(u32),
-    /// So many in a row, in a group of which the free pieces are as long on average: only
-    /// those that are long enough are looked at.
+    /// This many in a row, in a group whose free pieces are as long on average: only those that are
+    /// long enough are looked at.
     LikelyRun(u32),
-    /// So many in a row.
+    /// This many in a row.
     Run(u32),
 }
 
@@ -60,8 +60,8 @@ struct View {
     bits: u32,
 }
 
-/// The first free piece of so many blocks: of those that are aligned by their own size, and
-/// not part of a free one twice as large, the first one of the smallest size.
+/// The first free piece of `len` blocks: of those that are aligned by their own size, and not part
+/// of a free one twice as large, the first one of the smallest size.
 fn buddy(bitmap: &[u8], bits: u32, len: u32, largest: u32) -> Option<Range<u32>> {
     let count = bits.checked_div(len)?;
     let is_free = |start: u32| first_used(bitmap, start..start.saturating_add(len)).is_none();
@@ -334,8 +334,8 @@ impl Ext {
         Ok(longest.map(|run| Extent::new(run.start, run.len.min(search.len.into()))))
     }
 
-    /// The groups from that of a block on that have so many free blocks, and whose numbers
-    /// a map can hold.
+    /// The groups from that of `goal` on that have `least` free blocks, and whose numbers a map can
+    /// hold.
     fn groups_from(&self, goal: BlockNo, least: u32, limit: u64) -> Vec<GroupNo> {
         let shape = *self.groups.shape();
         let start = shape.group_of(goal);

@@ -17,8 +17,8 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Default)]
 pub struct Map {
     pub(super) trees: Trees,
-    /// Of a file with extents, instead of these: the root of its tree; of one with inline
-    /// data: the first part of that.
+    /// The map's bytes in the inode. With extents: the root of the tree; with inline data: the
+    /// first part of that.
     pub(super) root: IBlock,
     /// The last lookup in that map.
     pub(super) near: Option<Near>,
@@ -135,7 +135,7 @@ impl Ext {
             ..Restrictions::default()
         };
         node.map.attributes = self.volume.xattr_block_of(inode);
-        // Of one on the list of orphans it leads on.
+        // In an inode on the list of orphans this is the next one.
         node.map.deleted = inode.core.i_dtime.get();
         if flags & INLINE_DATA != 0 {
             inline::check(inode, kind)?;

@@ -90,7 +90,7 @@ impl OrphanFile {
         self.taken.is_empty()
     }
 
-    /// The files of which the numbers are in it.
+    /// The files whose numbers are in it.
     pub(super) fn numbers(&self) -> impl Iterator<Item = Ino> + '_ {
         self.taken.keys().copied()
     }

@@ -26,7 +26,7 @@ impl Ext {
             (false, false) => room / 2,
             (true, false) => room / 3,
         };
-        // Every so many have an indirect block of their own.
+        // Each `per_table` blocks have an indirect block of their own.
         let per_table = u64::from(sb.block_size / 4).max(1);
         let blocks = blocks.min(per_table).max(1);
         blocks.saturating_mul(u64::from(sb.block_size))

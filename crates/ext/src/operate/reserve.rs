@@ -76,8 +76,8 @@ impl Ext {
         Ok(found)
     }
 
-    /// Whether an inode that is in use is a directory. Nothing else is asked of it: one
-    /// that is damaged is worth a window at most, and is reported to whoever uses it.
+    /// Whether an inode that is in use is a directory. Nothing else is checked: a damaged one costs
+    /// a window at most, and is reported to its users.
     fn holds_directory(
         &self,
         core: &mut Core,

@@ -38,8 +38,8 @@ pub(super) fn barred(core: &Core, group: Extent) -> Vec<Range<u32>> {
     runs.filter(|run| run.overlaps(group)).map(|run| bit(run.start)..bit(run.end())).collect()
 }
 
-/// Free bits from the one on that is to be taken, at most so many; the `next` one that
-/// is free, if that is asked for.
+/// A run of at most `most` free bits, from the one that is allocated for `goal`; with `next`, from
+/// the next free one.
 fn free_run(bitmap: &[u8], bits: u32, goal: u32, most: u32, next: bool) -> Option<Range<u32>> {
     let search = if next { first_free } else { free_bit };
     let first = search(bitmap, bits, goal)?;

@@ -7,7 +7,7 @@ use crate::superblock::Super;
 use seekless_units::{GroupNo, Ino};
 use std::collections::BTreeMap;
 
-/// Directories of which the last group is remembered at most.
+/// Most directories whose last group is remembered.
 const MOST_REMEMBERED: usize = 1 << 16;
 
 /// Groups in a flexible group; 1 without, and for sizes that the kernel takes for none

@@ -241,7 +241,7 @@ impl Mover<'_> {
         self.commit(&copies)
     }
 
-    /// Says that nobody changes the image any more.
+    /// Marks the end of the changes.
     ///
     /// # Errors
     /// Errors of the device.

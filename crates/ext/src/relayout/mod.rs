@@ -1,5 +1,5 @@
-//! The same file system laid out anew: every inode and block may get another
-//! number, every byte that a user can see stays.
+//! The same file system laid out again: every inode and block may get another number, every byte
+//! that a user can see stays.
 //!
 //! Fixed metadata (superblocks, descriptors, bitmaps, inode tables, journal, quota and orphan
 //! files) keeps its place, so any geometry works: only files move. Directory blocks keep their
@@ -30,7 +30,7 @@ use seekless_fs::plan::{Demand, ObjectId, Plan, Rearrange, Space};
 use seekless_units::{ByteLen, Ino};
 use survey::Survey;
 
-/// An image about to be laid out anew.
+/// An image about to be laid out again.
 pub struct Relayout<'a> {
     survey: Survey<'a>,
 }

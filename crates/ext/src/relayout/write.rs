@@ -142,7 +142,7 @@ impl Writer<'_> {
         self.write_journal()
     }
 
-    /// The block of multiple mount protection: nobody has the new image in use.
+    /// The block of multiple mount protection: the new image is not in use.
     fn write_mmp(&self) -> Result<(), FsError> {
         let sb = &self.survey.volume.sb;
         if !sb.has_incompat(incompat::MMP) {

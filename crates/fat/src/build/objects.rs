@@ -20,7 +20,7 @@ pub(crate) struct Object {
     pub(crate) size: u64,
     /// Directories only: its children, in the order of a walk.
     pub(crate) children: Vec<u32>,
-    /// Clusters that it has in any case, be they needed or not.
+    /// Clusters that it has in any case, even if not needed.
     pub(crate) least_clusters: u64,
 }
 
@@ -59,7 +59,7 @@ impl Objects {
         Ok(())
     }
 
-    /// Clusters that an object takes where they have so many bytes.
+    /// Clusters that an object takes, for clusters of `cluster` bytes.
     pub(crate) fn clusters(&self, at: usize, cluster: u64) -> u64 {
         let object = &self.all[at];
         if !object.is_kept || (at == 0 && self.fixed_root) {

@@ -155,7 +155,7 @@ mod tests {
         assert!(shorts.take(*b"ABCDEF~2   "));
         let mut next = |name: &str| shorts.with_tail(&basis(name).name).unwrap();
         assert_eq!(&next("abcdefgh1"), b"ABCDEF~1   ");
-        // The second is taken by somebody who is called so.
+        // The second is taken by another long name.
         assert_eq!(&next("abcdefxy1"), b"ABCDEF~3   ");
     }
 

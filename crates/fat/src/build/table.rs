@@ -10,7 +10,7 @@ pub(crate) struct Entries {
 }
 
 impl Entries {
-    /// A FAT for so many clusters, all free.
+    /// A FAT for `clusters` clusters, all free.
     pub(crate) fn new(width: Width, clusters: u32) -> Self {
         Self { width, bytes: vec![0; width.bytes(u64::from(clusters) + 2) as usize] }
     }

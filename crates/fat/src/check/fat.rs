@@ -1,4 +1,4 @@
-//! A FAT in memory, as it is and as it shall be.
+//! A FAT in memory, as read and as repaired.
 
 use crate::boot::Boot;
 use crate::table::{Link, Table};
@@ -12,7 +12,7 @@ pub(super) struct Fat {
     /// As stored, on FAT32 with the upper four bits.
     values: Vec<u32>,
     mask: u32,
-    /// Entries that shall be written, as they were.
+    /// Entries to be written, with their old values.
     before: BTreeMap<u32, u32>,
 }
 
@@ -60,7 +60,7 @@ impl Fat {
         }
     }
 
-    /// Entries that shall be written.
+    /// Entries to be written.
     pub(super) fn changed(&self) -> impl Iterator<Item = u32> + '_ {
         self.before.keys().copied()
     }
@@ -81,8 +81,8 @@ impl Fat {
         self.set(cluster, self.mask);
     }
 
-    /// The entries that are others in another FAT, be it in bits that do not count: to
-    /// other programs copies are the same or they are not.
+    /// The entries that differ in another FAT, even in bits that do not count: other programs
+    /// compare copies as a whole.
     pub(super) fn differences(&self, volume: &Volume, other: u32) -> Result<Vec<u32>, FsError> {
         let mut table = Table::of(volume, other);
         let mut differences = Vec::new();

@@ -13,7 +13,7 @@ impl Checker {
             return;
         }
         let end = self.boot().last_cluster().saturating_add(1);
-        // Clusters that nobody has, and those of them that one of them leads to.
+        // Unclaimed clusters, and those of them that another of them leads to.
         let lost: Vec<u32> = (2..end).filter(|&cluster| self.is_lost(cluster)).collect();
         let mut led_to = Bits::new(if lost.is_empty() { 0 } else { index(end) });
         for &cluster in &lost {

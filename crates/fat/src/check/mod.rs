@@ -10,8 +10,8 @@
 //! device does, or nothing says how the volume is laid out. Every cluster is claimed once,
 //! so a hostile image costs no more time than an honest one of its size.
 //!
-//! With each finding the check notes its repair: entries of directories and of the FAT as they
-//! shall be. [`repair`] writes these.
+//! With each finding the check notes its repair: the new entries of directories and of the FAT.
+//! [`repair`] writes these.
 
 mod chains;
 mod codes;
@@ -59,7 +59,7 @@ pub(super) struct Checker {
     /// The FAT that counts.
     fat: Fat,
     claimed: Bits,
-    /// Clusters that led to a number that is none.
+    /// Clusters that led to a number of no cluster.
     astray: BTreeSet<u32>,
     /// The first clusters behind the lengths of files.
     past: Vec<u32>,
@@ -68,9 +68,9 @@ pub(super) struct Checker {
     /// Files met so far.
     files: u32,
     pending: VecDeque<Pending>,
-    /// Entries of directories as they shall be, by their byte on the device.
+    /// New entries of directories, by their byte on the device.
     entries: BTreeMap<u64, [u8; ENTRY_SIZE]>,
-    /// Clusters that shall be zero.
+    /// Clusters to be zeroed.
     zeroed: Vec<u32>,
     /// The slots of the root directory, free ones at their bytes.
     root_free: Vec<u64>,
@@ -150,7 +150,7 @@ impl Checker {
         Location::of("directory entry").in_inode(ino).in_block(block).at_offset(within)
     }
 
-    /// Changes a short entry as it shall be.
+    /// Changes the new value of a short entry.
     fn edit(&mut self, byte: u64, old: &ShortEntry, with: impl FnOnce(&mut ShortEntry)) {
         let known = self.entries.get(&byte);
         let known = known.and_then(|bytes| ShortEntry::read_from_bytes(bytes.as_slice()).ok());

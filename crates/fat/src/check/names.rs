@@ -48,8 +48,8 @@ impl Names {
 /// `DIR_NTRes`: the short name is a dummy, only the long one counts (Linux, for a time).
 pub(super) const NO_SHORT_NAME: u8 = 0x20;
 
-/// Whether a short name is none: it begins with a blank, has characters that it must not
-/// have, or says that the long one counts where there is none. Blanks within are no fault.
+/// Whether a short name is bad: it begins with a blank, has forbidden characters, or is marked as a
+/// dummy for a long name that is missing. Blanks within are no fault.
 pub(super) fn is_bad(entry: &ShortEntry, has_long: bool) -> bool {
     let name = &entry.DIR_Name;
     let is_bad = |(at, &byte): (usize, &u8)| {

@@ -306,7 +306,7 @@ impl Writer<'_> {
         let differences = checker.head.differences.iter().copied();
         let mut bytes: BTreeMap<u64, u8> = BTreeMap::new();
         for cluster in fat.changed().chain(differences) {
-            // Of FAT12 a pair of entries shares three bytes.
+            // On FAT12 a pair of entries shares three bytes.
             let first = if boot.width == Width::Fat12 { cluster & !1 } else { cluster };
             let one = fat.raw_after(first, step);
             let (encoded, len) = match boot.width {

@@ -249,9 +249,9 @@ impl Checker {
         true
     }
 
-    /// Whether clusters that an entry calls a directory contain one. One sign suffices: an
-    /// entry for itself or for the one above, two slots that were never used, or entries
-    /// most of which are possible.
+    /// Whether the clusters of an entry for a directory contain one. One sign suffices: an entry
+    /// for itself or for its parent, two slots that were never used, or entries most of which are
+    /// possible.
     fn is_directory(&self, dir: &Pending, slots: &[At]) -> bool {
         let (Some((_, one)), Some((_, two))) = (slots.first(), slots.get(1)) else { return false };
         let is_fat32 = self.boot().root_cluster != 0;
@@ -289,8 +289,8 @@ impl Checker {
         }
     }
 
-    /// Moves an entry that stands where `.` or `..` belongs to a free slot of its directory.
-    /// If there is none, its name is lost.
+    /// Moves an entry at the place of `.` or `..` to a free slot of its directory. If there is
+    /// none, its name is lost.
     fn move_down(&mut self, dir: &Pending, (byte, entry): At, name: &str, slots: &mut [At]) {
         let place = self.entry_place(dir.ino, byte);
         let free = slots.iter_mut().skip(2).find(|(_, entry)| is_free(entry));
@@ -425,7 +425,7 @@ impl Checker {
         })
     }
 
-    /// Whether a chain has exactly so many clusters.
+    /// Whether a chain has exactly `wanted` clusters.
     fn has_clusters(&self, start: u32, wanted: u64) -> bool {
         let (mut here, mut found) = (start, 1u64);
         while let Link::Next(next) = self.fat.link(self.boot(), here) {

@@ -7,7 +7,7 @@ use crate::boot::Width;
 use crate::ondisk::{ENTRY_SIZE, LEAST_FAT32};
 use seekless_fs::FsError;
 
-/// Volumes of so many sectors or fewer are not aligned.
+/// Volumes of this many sectors or fewer are not aligned.
 const UNALIGNED: u64 = 8192;
 /// From here on FAT32 is taken, in bytes.
 const AUTO_FAT32: u64 = 512 << 20;
@@ -32,7 +32,7 @@ pub(crate) struct Geometry {
     pub(crate) media: u8,
     pub(crate) heads: u32,
     pub(crate) track: u32,
-    /// Of the copy of the boot sector; 0 for none.
+    /// Sector of the boot sector's copy; 0 for none.
     pub(crate) backup: u32,
 }
 

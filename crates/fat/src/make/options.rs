@@ -12,8 +12,8 @@ pub enum FatWidth {
     Fat12,
     /// 16 bits: 4087 to 65,524 clusters.
     Fat16,
-    /// 32 bits, of which 28 count: up to 268,435,446 clusters. Fewer than 65,525 are
-    /// made on request; some systems take such a volume for FAT16.
+    /// 32 bits, 28 of them in use: up to 268,435,446 clusters. Fewer than 65,525 are made on
+    /// request; some systems take such a volume for FAT16.
     Fat32,
 }
 

@@ -43,9 +43,9 @@ impl Source<'_> {
 }
 
 impl Fat {
-    /// Clusters that so many bytes take.
+    /// Clusters for this many bytes.
     fn clusters_for(&self, bytes: u64) -> u32 {
-        // Of a file that is not too long.
+        // The file is not too long.
         u32::try_from(bytes.div_ceil(self.boot().cluster_bytes().max(1))).unwrap_or(u32::MAX)
     }
 
@@ -88,8 +88,8 @@ impl Fat {
         Ok(bytes.len())
     }
 
-    /// Takes the clusters that a file of so many bytes has more than it has now: nothing
-    /// leads there yet.
+    /// Takes the clusters that a file needs for `end` bytes beyond those it has: nothing leads
+    /// there yet.
     fn extend(&mut self, core: &mut Core, ino: Ino, end: u64) -> Result<Chain, FsError> {
         let chain = self.chain(core, ino)?;
         let (have, last) = (chain.len, chain.last());
@@ -103,8 +103,8 @@ impl Fat {
         Ok(taken)
     }
 
-    /// Has a file lead to the clusters that were taken behind the first `have`, and as long as
-    /// it says, once their contents are on the disk.
+    /// Links a file to the clusters that were taken behind the first `have`, and sets its length,
+    /// once their contents are on the disk.
     fn publish(
         &mut self,
         core: &mut Core,

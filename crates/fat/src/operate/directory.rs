@@ -51,7 +51,7 @@ pub(super) struct Dir {
 #[derive(Default)]
 struct FreeSlots {
     runs: BTreeMap<u32, u32>,
-    /// No run of so many slots begins before this one.
+    /// By length: no run of that many slots begins before this one.
     lowest: [u32; MOST_SLOTS + 1],
 }
 
@@ -86,7 +86,7 @@ impl FreeSlots {
         }
     }
 
-    /// The first run of so many slots.
+    /// The first run of `len` slots.
     fn find(&mut self, len: u32) -> Option<u32> {
         let from = self.lowest.get(index(len)).copied().unwrap_or(0);
         let from = self.runs.range(..from).next_back().map_or(from, |(&at, _)| at);
@@ -97,7 +97,7 @@ impl FreeSlots {
         found
     }
 
-    /// A run of so many slots of which the last is one of some, and all are among others.
+    /// A run of `len` free slots, the last of which is in `last`.
     fn find_among(&self, len: u32, last: std::ops::Range<u32>) -> Option<u32> {
         let least = last.start.saturating_sub(len.saturating_sub(1));
         let from = self.runs.range(..least).next_back().map_or(least, |(&at, _)| at);
@@ -133,7 +133,7 @@ impl Dir {
         self.names.get(folded).copied()
     }
 
-    /// Enters a file; a name that is there already leads on to whom it led.
+    /// Enters a file; an existing name keeps its slot.
     pub(super) fn enter(&mut self, slot: u32, known: Known) {
         for folded in keys(&known) {
             self.names.entry(folded).or_insert(slot);
@@ -169,7 +169,7 @@ impl Dir {
         self.free.find(count)
     }
 
-    /// As [`Dir::find_free`], of which the last is one of some.
+    /// As [`Dir::find_free`], with the last one in `last`.
     pub(super) fn find_free_at(&self, count: u32, last: std::ops::Range<u32>) -> Option<u32> {
         self.free.find_among(count, last)
     }

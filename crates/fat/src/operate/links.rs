@@ -83,8 +83,8 @@ impl Fat {
         (self.boot().fat_start(fat).saturating_add(skip), index(within))
     }
 
-    /// Brings the FATs into the cache, as kernels of BSD do when they mount a volume
-    /// (`fillinusemap`). No file is slower without it: for those who compare times.
+    /// Reads the FATs into the cache, as kernels of BSD do when they mount a volume
+    /// (`fillinusemap`). It makes no file faster, and is for comparisons of times.
     ///
     /// # Errors
     /// [`FsError::Device`].

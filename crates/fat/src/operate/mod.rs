@@ -92,7 +92,7 @@ pub struct Fat {
     followed: Bits,
     /// Clusters that are not in use.
     free: u32,
-    /// Clusters of which the entry lies in two sectors are not handed out.
+    /// Clusters whose entry lies in two sectors are not handed out.
     avoids_straddling: bool,
     /// Writes reach the disk in an order that leaves nothing but chains without names.
     keeps_order: bool,
@@ -156,7 +156,7 @@ impl Chain {
         self.len = self.len.saturating_add(len);
     }
 
-    /// Cuts it to so many clusters; the others are returned, in runs.
+    /// Cuts it to `len` clusters; the others are returned, in runs.
     fn cut(&mut self, len: u32) -> Vec<Extent> {
         let mut gone = Vec::new();
         while let Some((before, run)) = self.runs.last_mut() {

@@ -61,7 +61,7 @@ impl Fat {
         parse(bytes, 0).ok_or_else(|| truncated(Location::of("directory entry").in_inode(ino)))
     }
 
-    /// Has a node in memory.
+    /// Brings a node into memory.
     pub(super) fn hold(&mut self, core: &mut Core, ino: Ino) -> Result<(), FsError> {
         if !core.nodes.contains_key(&ino) {
             let node = self.read_node(core, ino)?;
@@ -161,7 +161,7 @@ impl Fat {
         }
     }
 
-    /// Has the chain of a node in memory, which is as long as the file's size asks.
+    /// Brings the chain of a node into memory; it is as long as the file's size needs.
     pub(super) fn chain<'a>(
         &mut self,
         core: &'a mut Core,

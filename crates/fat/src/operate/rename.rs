@@ -72,7 +72,7 @@ impl Fat {
         match target {
             Some((other, _)) if other == ino && same => Ok(()),
             Some((other, at)) if other != ino => self.rename_over(core, moved, to, (other, at)),
-            // Another case of the same name, or a name that nobody has.
+            // Another case of the same name, or a new name.
             _ => self.rename_to_new(core, moved, to),
         }
     }

@@ -244,9 +244,9 @@ impl Fat {
         self.put_edits(core, dir, &these, role, &before)
     }
 
-    /// Has the slots up to one on the disk as deleted, not as never used, and with it all of
-    /// its cluster: else an entry in a sector that is written earlier would lie behind the
-    /// end of the directory.
+    /// Marks the slots up to one, and the rest of its cluster, on the disk as deleted instead of
+    /// never used: else an entry in a sector that is written earlier would lie behind the end of
+    /// the directory.
     fn open_slots(&mut self, core: &mut Core, dir: Ino, slot: u32) -> Result<(), FsError> {
         let known = self.dir(core, dir)?;
         let (end, capacity) = (known.end, known.capacity);

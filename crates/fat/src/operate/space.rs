@@ -23,8 +23,8 @@ pub(super) struct Counted {
 /// Reads the FAT in use.
 ///
 /// # Errors
-/// [`FsError::Corrupt`] where two entries lead to one cluster: who changes either chain would
-/// change both.
+/// [`FsError::Corrupt`] where two entries lead to one cluster: a change of one chain would change
+/// both.
 pub(super) fn count(volume: &Volume) -> Result<Counted, FsError> {
     let boot = &volume.boot;
     let len = index(boot.last_cluster()).saturating_add(1);
@@ -104,7 +104,7 @@ impl Fat {
     /// there are: none of them is in a FAT yet.
     ///
     /// # Errors
-    /// [`FsError::NoSpace`] if there are not so many; then none is taken.
+    /// [`FsError::NoSpace`] if fewer are free; then none is taken.
     pub(super) fn take(&mut self, last: Option<u32>, count: u32) -> Result<Chain, FsError> {
         if count > self.free {
             return Err(no_space());

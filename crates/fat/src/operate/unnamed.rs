@@ -114,9 +114,9 @@ impl Fat {
         Ok((free / 2).min(MOST))
     }
 
-    /// Has names on the disk, and clusters free, where too many chains would be without a
-    /// name after a crash. Returns whether something may be freed now, after which this is
-    /// to be called again.
+    /// Writes names to the disk, and frees clusters, where too many chains would be without a name
+    /// after a crash. Returns whether something may be freed now, after which this is to be called
+    /// again.
     pub(super) fn name_some(&mut self, core: &mut Core) -> Result<bool, FsError> {
         if self.unnamed.count == 0 {
             return Ok(false);
@@ -142,7 +142,7 @@ impl Fat {
         Ok(frees)
     }
 
-    /// Clusters of which the entries lie in as many sectors as are changed at once.
+    /// Number of clusters whose entries fill as many sectors as are changed at once.
     pub(super) fn clusters_at_once(&self) -> usize {
         let bytes = index(self.boot().sector).saturating_mul(index(AT_ONCE));
         bytes.checked_div(4).unwrap_or(1).max(1)

@@ -63,7 +63,7 @@ fn loose_runs(bits: u8, frag: u32) -> [u32; 8] {
     runs
 }
 
-/// The bits of a block of which all fragments are free.
+/// The bits of a block whose fragments are all free.
 fn whole(frag: u32) -> u8 {
     u8::MAX.checked_shr(8u32.saturating_sub(frag)).unwrap_or(0)
 }

@@ -55,9 +55,8 @@ pub(crate) struct GroupMut<'a> {
 }
 
 impl<'a> GroupMut<'a> {
-    /// Takes the bytes of a group, of which there must be `fs_cgsize` at least.
-    /// The check hash was compared when they were read; they change from here
-    /// on, and [`seal_group`] renews it.
+    /// Wraps the bytes of a group, at least `fs_cgsize`. The check hash was compared when they were
+    /// read; they change from here on, and [`seal_group`] renews it.
     ///
     /// # Errors
     /// [`FsError::Corrupt`] when the head is not this group's, or its maps do

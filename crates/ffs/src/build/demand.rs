@@ -172,7 +172,7 @@ impl<'a> TreeDemand<'a> {
         }
     }
 
-    /// Whether a target of so many bytes stands where the block numbers would.
+    /// Whether a target of this length is stored in place of the block numbers.
     pub(super) fn is_fast(&self, target: u64) -> bool {
         target < if self.version == Version::Ufs1 { 60 } else { 120 }
     }

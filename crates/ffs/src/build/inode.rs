@@ -22,7 +22,7 @@ pub(super) struct Record {
     pub(super) generation: u32,
     /// As BSD has them.
     pub(super) flags: u32,
-    /// Of a directory: how far it lies below the root.
+    /// Directories only: the depth below the root.
     pub(super) depth: u32,
     pub(super) direct: [u64; 12],
     pub(super) indirect: [u64; 3],

@@ -44,7 +44,7 @@ use seekless_fs::tree::Tree;
 use seekless_fs::{FsError, Timestamp};
 use seekless_units::{BlockNo, ByteLen, Extent, Ino};
 
-/// Inodes that are nobody's, and the root.
+/// Inodes without a file, and the root.
 const RESERVED: u32 = 3;
 
 /// A volume about to be written: its shape is decided, its layout is not.

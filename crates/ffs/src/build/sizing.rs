@@ -83,8 +83,7 @@ fn with_inodes(make: &MakeOptions, need: Need) -> Result<MakeOptions, FsError> {
     if enough(&denser)? { Ok(denser) } else { Err(short(need)) }
 }
 
-/// Whether so many blocks are at most a share of those for data, in hundredths of a
-/// percent.
+/// Whether `blocks` are at most a share of those for data, in hundredths of a percent.
 fn has_room(make: &MakeOptions, blocks: u64, share: u64) -> Result<bool, FsError> {
     let free = free_blocks(&Geometry::new(make)?);
     Ok(u128::from(blocks) * 10_000 <= u128::from(free) * u128::from(share))

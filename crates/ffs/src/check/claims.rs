@@ -66,9 +66,9 @@ pub(super) struct Tree {
 }
 
 impl Super {
-    /// Of the fifteen block numbers of an inode without blocks, those that are something else: a
-    /// device's number, the target of a short symlink. `None` for an inode with blocks. (Readers
-    /// also take a symlink without any blocks for a short one.)
+    /// The number of block numbers that are something else in an inode without blocks: a device's
+    /// number, the target of a short symlink. `None` for an inode with blocks. (Readers also take a
+    /// symlink without any blocks for a short one.)
     pub(super) fn numbers_kept(&self, inode: &Inode) -> Option<usize> {
         match FileKind::from_mode(inode.mode())? {
             FileKind::Regular | FileKind::Directory => None,
@@ -127,10 +127,9 @@ impl Checker {
         self.claim(Extent::new(BlockNo::new(number), len), claims);
     }
 
-    /// A block past the end, in the inode or in an indirect block: where a file
-    /// is to be read after a repair nobody knows, and `fsck_ffs -p` stops
-    /// ("PARTIALLY TRUNCATED INODE" in `inode.c`, "INVALID DIRECT BLOCK" in
-    /// `pass1.c`). A length goes before the blocks behind it, and after them.
+    /// A block past the file's end, in the inode or in an indirect block: the file's true end is
+    /// unknown, and `fsck_ffs -p` stops ("PARTIALLY TRUNCATED INODE" in `inode.c`, "INVALID DIRECT
+    /// BLOCK" in `pass1.c`). A length goes before the blocks behind it, and after them.
     fn beyond_the_end(&mut self, at: u64, number: u64, claims: &mut Claims) {
         if !std::mem::replace(&mut claims.beyond, true) {
             let blocks = claims.blocks;
@@ -141,8 +140,7 @@ impl Checker {
         }
     }
 
-    /// Claims a run of fragments within one block; whether it is sound and was
-    /// nobody's.
+    /// Claims a run of fragments within one block; whether it is sound and was unclaimed.
     fn claim(&mut self, run: Extent, claims: &mut Claims) -> bool {
         let frags = u64::from(self.sb().frag).max(1);
         let within = run.start.get().checked_rem(frags).unwrap_or(0);

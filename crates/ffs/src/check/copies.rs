@@ -96,7 +96,7 @@ pub(super) fn search(device: &Arc<dyn BlockDevice>) -> Option<Found> {
     best.map(|(_, copy)| copy)
 }
 
-/// The copy of which the magic number is in a sector, which lies at byte `at`.
+/// The copy whose magic number is in the sector at byte `at`.
 fn copy_with_magic_in(
     device: &Arc<dyn BlockDevice>,
     sector: &[u8],

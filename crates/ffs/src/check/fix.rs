@@ -17,7 +17,7 @@ pub(super) enum Fix {
     Superblock,
     /// Write the copy of it at a byte of the volume.
     Copy(u64),
-    /// Write a group's head anew; its maps are left for later.
+    /// Rewrite a group's head; its maps are left for later.
     Head(GroupNo),
     /// Say that more inodes of a group were initialised.
     Initialise(GroupNo, u32),

@@ -172,8 +172,8 @@ impl Checker {
         }
     }
 
-    /// Something in use that is marked as free. Without soft updates bitmaps are
-    /// written whenever it suits, and made anew after a crash.
+    /// Blocks or inodes in use that are marked as free. Without soft updates bitmaps are written at
+    /// any time, and rebuilt after a crash.
     fn marked_free(&mut self, code: &'static str, what: String, number: GroupNo) {
         let late = !self.sb().clean && self.sb().flags & flag::SOFT_UPDATES == 0;
         if late {
@@ -183,7 +183,7 @@ impl Checker {
         }
     }
 
-    /// Whether an inode is in use. Inodes 0 and 1 are nobody's.
+    /// Whether an inode is in use. Inodes 0 and 1 belong to no file.
     pub(super) fn is_taken(&self, ino: Ino) -> bool {
         ino.get() < 2 || self.seen.contains_key(&ino)
     }
@@ -231,7 +231,7 @@ impl Checker {
         let is_dir = |kind: FileKind| kind == FileKind::Directory;
         let inodes = self.seen.range(range.clone()).count();
         let directories = self.seen.range(range).filter(|(_, seen)| is_dir(seen.kind)).count();
-        // Inodes 0 and 1 are nobody's.
+        // Inodes 0 and 1 belong to no file.
         let reserved = if number == GroupNo::ZERO { 2 } else { 0 };
         let inodes = narrow(inodes).saturating_add(reserved);
         let blocks = sb.group_blocks(number);

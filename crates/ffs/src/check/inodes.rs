@@ -280,8 +280,8 @@ impl Checker {
         self.fix(Stage::Inodes, Fix::Trim(inode.ino, len));
     }
 
-    /// The block numbers of an inode that has no blocks: all but so many, which
-    /// are something else, are zero.
+    /// The block numbers of an inode that has no blocks: all but the first `kept`, which are
+    /// something else, are zero.
     fn no_blocks(&mut self, inode: &Inode, kept: usize, claims: &mut Claims) {
         let mut numbers = inode.direct.iter().chain(&inode.indirect).skip(kept);
         if let Some(number) = numbers.find(|&&number| number != 0) {

@@ -309,8 +309,7 @@ impl Checker {
         self.count(parent);
         if parent != named_in {
             let what = format!("`..` points to inode {parent}, should be {named_in}");
-            // Of a directory that was being moved; `fsck_ffs -p` sets it right
-            // unasked (`pass2.c`).
+            // A directory that was being moved; `fsck_ffs -p` corrects it unasked (`pass2.c`).
             self.expected("directory.dot-dot", what, place(dir));
             self.fix(Stage::Names, Fix::Parent(dir, named_in));
         }

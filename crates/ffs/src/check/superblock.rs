@@ -107,8 +107,8 @@ pub(super) fn choose(device: &Arc<dyn BlockDevice>) -> Result<Chosen, FsError> {
     }
 }
 
-/// A superblock of which the fields of today are not in use: nothing is said of
-/// them, nor of its copies, and nobody may write it.
+/// A superblock from before UFS2, whose newer fields are not in use: neither they nor its copies
+/// are reported, and it must not be written.
 fn from_before_2002(sb: Super, first: Found) -> Chosen {
     Chosen {
         sb,
@@ -446,7 +446,7 @@ fn tune(found: &mut Found, copy: &Found) -> Vec<&'static str> {
     differed
 }
 
-/// Whether the files a superblock has for its snapshots are such.
+/// Whether the first file that a superblock lists as a snapshot is one.
 fn has_snapshots(device: &Arc<dyn BlockDevice>, sb: &Super, found: &Found) -> bool {
     let at = offset_of!(Superblock<LE>, fs_snapinum);
     let ino = found.order.get_u32(&found.bytes, at).unwrap_or(0);

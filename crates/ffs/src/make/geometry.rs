@@ -235,7 +235,7 @@ impl Geometry {
         }
     }
 
-    /// Fragments that hold so many bytes.
+    /// Fragments for this many bytes.
     pub(crate) fn frags(&self, bytes: u64) -> u64 {
         bytes.div_ceil(u64::from(self.fsize))
     }
@@ -277,8 +277,8 @@ pub(crate) fn head_bytes(old: bool, ipg: u32, fpg: u32, frag: u32, contigsumsize
     HEAD + tables + u64::from(ipg).div_ceil(8) + u64::from(fpg).div_ceil(8) + 4 + clusters
 }
 
-/// Where `newfs` puts the parts of a head, behind so many bytes of old tables, for groups of
-/// so many inodes and fragments.
+/// The parts of a head as `newfs` places them, behind `tables` bytes of old tables, for groups of
+/// this many inodes and fragments.
 pub(crate) fn head_layout(
     tables: u64,
     ipg: u32,

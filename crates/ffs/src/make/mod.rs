@@ -55,7 +55,7 @@ fn write(
     let root_at = (u64::from(geometry.dblkno) + summaries).next_multiple_of(geometry.frag.into());
     groups[0].take_frags(u64::from(geometry.dblkno), summaries);
     groups[0].take_frags(root_at, geometry.frags(ROOT_BYTES));
-    // Inodes 0 and 1 are nobody's, 2 is the root.
+    // Inodes 0 and 1 belong to no file, 2 is the root.
     groups[0].take_inodes(3);
     groups[0].directories = 1;
 

@@ -79,7 +79,7 @@ impl Ffs {
         tuning.dsize.saturating_mul(u64::from(tuning.minfree)) / 100
     }
 
-    /// Whether who asks may take so many fragments more.
+    /// Whether the caller may take `count` more fragments.
     fn may_take(&self, core: &Core, count: u32) -> bool {
         let left = self.groups.free_frags().saturating_sub(u64::from(count));
         core.may_spend_reserve || left >= self.kept_frags()
@@ -181,7 +181,7 @@ impl Ffs {
             grow(self.optim, tuning.minfree, self.groups.totals().nffree, tuning.dsize);
         self.optim = then;
         match self.take(core, count, ask, group, preference) {
-            // Of whole blocks there may be none, and yet a run that fits.
+            // There may be no whole block, and yet a run that fits.
             Err(FsError::NoSpace(_)) if ask == Ask::Block => {
                 self.take(core, count, Ask::Exact, group, preference)
             }
@@ -273,8 +273,7 @@ impl Ffs {
         wanted: Option<u32>,
         is_directory: bool,
     ) -> Result<Option<(Ino, ChangeId)>, FsError> {
-        // That a block of inodes is part of the file system is no bit of a map,
-        // which a repair makes anew.
+        // Initialized inodes are in no map that a repair would rebuild.
         let grown = self.initialize_inodes(core, number, wanted, is_directory)?;
         let role = if grown { Role::TableInit } else { Role::InodeBitmapSet };
         self.change_group(core, number, role, |group| {

@@ -185,9 +185,8 @@ impl Ffs {
         self.put_first(core, ino, &raw, after)
     }
 
-    /// Makes an inode that nothing leads to any more as good as unused: all
-    /// zeros but for its generation. Without blocks there is none that could get
-    /// a second owner, and no hurry.
+    /// Makes an unreferenced inode as good as unused: all zeros but for its generation. Without
+    /// blocks there is none that could get a second owner, and no hurry.
     pub(super) fn put_cleared(
         &mut self,
         core: &mut Core,

@@ -71,7 +71,7 @@ pub struct Ffs {
     codec: Typed,
     device: Arc<dyn BlockDevice>,
     groups: Groups,
-    /// Groups of which the summary area does not know the latest.
+    /// Groups whose counts in the summary area are out of date.
     stale_summaries: BTreeSet<GroupNo>,
     optim: Optimization,
     inodes: Box<dyn InodePlacement>,

@@ -1,5 +1,5 @@
-//! Extended attributes of UFS2: a list in up to two blocks of the inode's own,
-//! written anew with every change.
+//! Extended attributes of UFS2: a list in up to two blocks of the inode's own, rewritten with every
+//! change.
 
 use super::Node;
 use super::{Core, Ffs};

@@ -129,7 +129,7 @@ impl Writer<'_> {
         if owns {
             self.write_xattr_block(id, xattrs, record.file_acl)?;
         }
-        // As the kernel does it, whoever refers to a value is charged for it.
+        // As in the kernel, every inode that refers to a value is charged for it.
         let charged = |value: &ValueInode| value.value.len().div_ceil(bs) as u64;
         record.blocks += xattrs.values.iter().map(charged).sum::<u64>();
         let inline;

@@ -96,7 +96,7 @@ impl Work<'_> {
         if volume.sb.has_metadata_csum() {
             let (hashed, seed) = (volume.is_hashed(inode), volume.inode_seed(inode));
             let here = place(inode.ino).in_block(run.extent.start);
-            // A block without room for a checksum is written anew in another round.
+            // A block without room for a checksum is rewritten in another round.
             match seal_directory_block(&mut bytes, lbn, hashed, seed, here) {
                 Err(FsError::Corrupt { .. }) => {}
                 sealed => sealed?,

@@ -1,4 +1,4 @@
-//! Directories written anew, and new ones.
+//! Rewritten directories, and new ones.
 
 use super::Work;
 use super::inode::InodeMut;
@@ -28,9 +28,8 @@ pub(super) struct NewName {
 }
 
 impl Work<'_> {
-    /// Writes a directory's entries anew, as far as they can be read, with more
-    /// names behind: in fresh blocks, without holes, with a new index. Whether there
-    /// was room and a way.
+    /// Rewrites a directory's readable entries, with more names behind: in fresh blocks, without
+    /// holes, with a new index. Whether there was room and a way.
     pub(super) fn rebuild(&mut self, dir: Ino, more: &[NewName]) -> Result<bool, FsError> {
         let volume = &self.checker.volume;
         let inode = volume.inode(dir)?;
@@ -58,8 +57,8 @@ impl Work<'_> {
         Ok(false)
     }
 
-    /// Adds names to a directory: to its blocks as long as it has no index and there
-    /// is room, else it is written anew. Whether there was room for any.
+    /// Adds names to a directory: to its blocks as long as it has no index and there is room, else
+    /// it is rewritten. Whether there was room for any.
     pub(super) fn add_names(&mut self, dir: Ino, mut names: Vec<NewName>) -> Result<bool, FsError> {
         let volume = &self.checker.volume;
         let inode = volume.inode(dir)?;
@@ -195,8 +194,8 @@ impl Work<'_> {
         Ok(names)
     }
 
-    /// An inode that is not in use, from where its group says that inodes are; where
-    /// there is none, the group is made to say so of more.
+    /// An unused inode, from those that its group counts as initialised; where there is none, the
+    /// group is made to count more.
     pub(super) fn take_inode(&mut self) -> Result<Option<Ino>, FsError> {
         let checker = self.checker;
         let per_group = checker.sb().inodes_per_group;
@@ -280,8 +279,8 @@ fn pack(format: &DirFormat, records: &[Record<'_>]) -> Result<Packing, FsError> 
     format.pack(records.iter().map(|record| record.name.len()))
 }
 
-/// Names of which each is there once: of the same name for the same inode the first
-/// stays, another inode's gets a number behind.
+/// Makes names distinct: of equal names for the same inode the first stays, those of other inodes
+/// get a number behind.
 fn distinct(names: Vec<NewName>) -> Vec<NewName> {
     let mut taken: HashMap<Vec<u8>, Ino> = HashMap::with_capacity(names.len());
     let all: HashSet<Vec<u8>> = names.iter().map(|name| name.name.clone()).collect();

@@ -1,4 +1,4 @@
-//! A damaged journal: emptied, its inode restored, or given up.
+//! A damaged journal: emptied, its inode restored, or dropped.
 
 use super::Work;
 use super::inode::InodeMut;

@@ -1,4 +1,4 @@
-//! Maps of files written anew: in fresh blocks, which the inode then leads to.
+//! Rewritten maps of files: in fresh blocks, to which the inode then points.
 
 use super::Work;
 use super::inode::InodeMut;
@@ -115,8 +115,8 @@ impl Work<'_> {
         Ok(Some(copy))
     }
 
-    /// Gives an inode in memory a map of these pieces, the blocks of which are on
-    /// the disk then; whether there was room.
+    /// Gives an inode in memory a map of these pieces, and writes its blocks to the disk; whether
+    /// there was room.
     pub(super) fn put_map(
         &mut self,
         inode: &mut InodeMut,

@@ -51,9 +51,8 @@ const WRITABLE: u32 = ro_compat::SPARSE_SUPER
     | ro_compat::PROJECT
     | ro_compat::ORPHAN_PRESENT;
 
-/// `s_feature_incompat` of volumes that are read, but not written: names of which
-/// the hash needs a key or folding, attributes in inodes of their own, a mark of
-/// who has it mounted.
+/// `s_feature_incompat` of volumes that are read, but not written: names whose hash needs a key or
+/// folding, attributes in inodes of their own, the mark of a mount.
 const NOT_WRITABLE: u32 =
     incompat::ENCRYPT | incompat::CASEFOLD | incompat::EA_INODE | incompat::MMP;
 
@@ -106,7 +105,7 @@ struct Work<'a> {
     checker: &'a Checker,
     disk: &'a mut Patches,
     space: Space,
-    /// A file was given up for room.
+    /// A file was sacrificed for room.
     has_sacrificed: bool,
 }
 
@@ -215,7 +214,7 @@ impl Repair {
     }
 }
 
-/// Whether a finding is none of the image's, but of the repair that is under way.
+/// Whether a finding is due to the repair under way, not to the image.
 fn is_ours(marked: bool, finding: &Finding) -> bool {
     marked && finding.code == "superblock.not-clean"
 }

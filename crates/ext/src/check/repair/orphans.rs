@@ -68,7 +68,7 @@ impl Work<'_> {
         Ok(true)
     }
 
-    /// Says when a file was deleted, if it was.
+    /// Sets a file's deletion time, if it was deleted.
     fn date(&mut self, ino: Ino) -> Result<(), FsError> {
         let now = time(self.checker.sb());
         self.change(ino, |it| {

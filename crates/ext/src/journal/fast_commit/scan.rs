@@ -18,9 +18,9 @@ struct Scan<'a> {
     end: u32,
     log: &'a Log<'a>,
     crc: u32,
-    /// Of finished commits.
+    /// Operations of finished commits.
     done: Vec<Operation>,
-    /// Of the commit that is being read.
+    /// Operations of the commit that is being read.
     open: Vec<Operation>,
 }
 

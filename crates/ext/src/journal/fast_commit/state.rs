@@ -29,7 +29,7 @@ pub(super) struct Node {
     pub(super) runs: Option<Vec<Mapping>>,
     /// Blocks of the map as it is on the disk.
     pub(super) index: Vec<BlockNo>,
-    /// Of a directory in which names changed.
+    /// Entries of a directory whose names changed.
     pub(super) names: Option<Names>,
     /// Whether its last name is gone.
     pub(super) removed: bool,

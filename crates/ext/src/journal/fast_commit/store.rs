@@ -42,8 +42,7 @@ pub(super) fn write(
     let reserved = reserved.collect();
     let mut store = Store { volume, ledger: Ledger::new(volume), reserved, device };
     let nodes = std::mem::take(&mut state.nodes);
-    // First everything that is given up, then everything that is held: a block
-    // may have gone from one file to another.
+    // First all freed blocks, then all used ones: a block may have gone from one file to another.
     for run in &state.freed {
         store.ledger.mark(*run, false)?;
     }
@@ -135,8 +134,7 @@ impl Store<'_> {
         rewrite::inode_seed(self.volume.sb.checksum_seed, ino, node.core.i_generation.get())
     }
 
-    /// Writes a directory's blocks anew, in the blocks it has as far as they
-    /// suffice.
+    /// Rewrites a directory's blocks, in the blocks it has as far as they suffice.
     fn directory(&mut self, ino: Ino, node: &mut Node, names: &Names) -> Result<(), FsError> {
         let Some(mut runs) = node.runs.take() else { return Ok(()) };
         let format = self.dir_format(node)?;
@@ -153,7 +151,7 @@ impl Store<'_> {
         for run in dropped {
             self.ledger.mark(run, false)?;
         }
-        // Of a cluster that lost some of its blocks the others are still held.
+        // If a cluster lost some of its blocks the others are still in use.
         for run in &runs {
             self.ledger.mark(run.extent, true)?;
         }

@@ -22,7 +22,7 @@ use zerocopy::IntoBytes;
 /// Encodes the blocks of a transaction.
 pub(super) struct Encoder<'a> {
     pub(super) form: &'a Form,
-    /// Stands behind the first tag of each descriptor; nobody compares it.
+    /// Stands behind the first tag of each descriptor; never compared.
     pub(super) uuid: [u8; 16],
     /// Bytes in a block.
     pub(super) block: usize,
@@ -182,8 +182,7 @@ impl Encoder<'_> {
     }
 }
 
-/// A block as the log has it, if it begins with the number by which a recovery
-/// knows the log's own blocks.
+/// A block as the log has it, if it begins with the magic number of the log's own blocks.
 fn escaped(bytes: &[u8]) -> Option<Vec<u8>> {
     bytes.starts_with(&JOURNAL_MAGIC.to_be_bytes()).then(|| {
         let mut stored = bytes.to_vec();

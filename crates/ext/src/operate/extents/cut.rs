@@ -23,7 +23,7 @@ impl Tree<'_> {
         self.set_size(len, &[]).map(drop)
     }
 
-    /// Frees the blocks behind a length, be it before or behind the end.
+    /// Frees the blocks behind a length, which may be before or behind the end.
     pub(in super::super) fn cut_behind(&mut self, len: u64) -> Result<(), FsError> {
         let kept = len.div_ceil(self.block());
         let size = self.node()?.size;

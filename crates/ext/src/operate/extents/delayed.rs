@@ -77,8 +77,8 @@ impl Tree<'_> {
         Ok(ids)
     }
 
-    /// Nodes that are made at most when so many blocks in so many holes get a place, each
-    /// with an extent of its own.
+    /// The most new nodes when `blocks` blocks in `runs` holes get a place, each with an extent of
+    /// its own.
     pub(in super::super) fn most_nodes(&mut self, runs: u64, blocks: u64) -> Result<u64, FsError> {
         let root = self.node()?.map.root;
         let frame = root_frame(&root.0, self.ino)?;
@@ -88,8 +88,8 @@ impl Tree<'_> {
     }
 }
 
-/// As [`Tree::most_nodes`], of a tree of a depth with so many entries in its root, the nodes of
-/// which have at least `half` entries after a split.
+/// As [`Tree::most_nodes`], for a tree of a depth with `used` entries in its root, whose nodes have
+/// at least `half` entries after a split.
 ///
 /// Extents that fill a hole go to one leaf, which is split in half once, and again after every
 /// `half` entries; the same holds of the numbers of new nodes in the nodes above.

@@ -90,9 +90,8 @@ impl<'a> Tree<'a> {
         Ok(self.ext.put_part(self.core, self.ino, Part::Map, role, after, None)?.id)
     }
 
-    /// Most bytes of a file: blocks are counted in 32 bits, of which the last is not
-    /// used, and without `huge_file` sectors are too (`ext4_max_size` of
-    /// `fs/ext4/super.c`).
+    /// Most bytes of a file: blocks are counted in 32 bits, and the last is not used; without
+    /// `huge_file` so are sectors (`ext4_max_size` of `fs/ext4/super.c`).
     fn max_size(&self) -> u64 {
         let sb = &self.ext.volume.sb;
         let mut blocks = u64::from(u32::MAX);

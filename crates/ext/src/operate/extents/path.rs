@@ -67,7 +67,7 @@ impl Path {
         self.steps.iter().map(|step| &step.node).chain([&self.node]).filter_map(|node| node.at)
     }
 
-    /// The block that lies in front of one of the file, as far as the leaf knows
+    /// The block that lies in front of one of the file, as far as the leaf contains it
     /// (`ext4_ext_find_goal` of `fs/ext4/extents.c`).
     pub(super) fn in_front_of(&self, lbn: u64) -> Option<BlockNo> {
         let next = self.leaf.partition_point(|run| run.lbn.get() <= lbn);

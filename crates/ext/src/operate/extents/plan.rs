@@ -232,8 +232,7 @@ impl Tree<'_> {
         if let Some(root) = plan.root {
             node.map.root = root;
         }
-        // The number of a block that takes the place of another is there before
-        // that is given up.
+        // The number of a block that replaces another is there before that one is freed.
         let role = match put.role {
             Role::PointerSet if plan.root.is_none() => Role::Attributes,
             Role::PointerSet if !plan.left.is_empty() => Role::PointerMove,

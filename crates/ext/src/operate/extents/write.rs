@@ -23,8 +23,8 @@ impl Tree<'_> {
         self.write_over(offset, bytes, seen)
     }
 
-    /// As [`Tree::write_bytes`]; of the file so many bytes may have been seen, wherever
-    /// they were, and must not be lost where the disk leads to the new ones.
+    /// As [`Tree::write_bytes`]; the first `seen` bytes of the file may have been seen, in any
+    /// place, and must not be lost where the disk leads to the new ones.
     pub(in super::super) fn write_over(
         &mut self,
         offset: u64,
@@ -82,8 +82,8 @@ impl Tree<'_> {
         Ok(id)
     }
 
-    /// The roles of contents that come to lie somewhere, and of the change of the inode
-    /// that leads there; `fills` zeros that somebody may have seen.
+    /// The roles of contents that get a place, and of the change of the inode that leads there;
+    /// `fills` zeros that may have been read.
     pub(super) fn roles(&mut self, fills: bool) -> Result<(Role, Role), FsError> {
         Ok(match self.node()?.kind {
             FileKind::Directory => (Role::DirectoryInit, Role::DirectoryExtend),
@@ -109,7 +109,7 @@ impl Tree<'_> {
         let near = self.find(lbn)?;
         let count = near.end().min(end).saturating_sub(lbn);
         let (contents, role) = self.roles(lbn.saturating_mul(block) < seen)?;
-        // As many of the bytes as lie in so many blocks, and the length from then on.
+        // The bytes that fit into `blocks` blocks, and the length from then on.
         let size = self.node()?.size;
         let fits = |blocks: u64| {
             let room = index(blocks.saturating_mul(block)).saturating_sub(within);
@@ -149,7 +149,7 @@ impl Tree<'_> {
         }
     }
 
-    /// Takes blocks for a hole of so many from one of the file on.
+    /// Takes blocks for a hole of `count` blocks from one of the file on.
     pub(super) fn take(
         &mut self,
         lbn: u64,

@@ -120,7 +120,7 @@ impl Ext {
     ) -> Result<Option<u64>, FsError> {
         for _ in 0..MOST_STEPS {
             let Some(way) = self.way(core, dir, name)? else {
-                // The kernel, too, goes on without an index that it does not know.
+                // The kernel, too, goes on without an index of an unknown format.
                 if self.has_sums() {
                     return Err(invalid("info_length", 0, Self::dir_place(dir)));
                 }
@@ -142,7 +142,7 @@ impl Ext {
                 self.split_leaf(core, dir, &way, made)?;
             }
         }
-        // A leaf of which no half has room holds no names that can be told apart.
+        // If neither half of a leaf has room, its names cannot be told apart by hash.
         Err(invalid("hash", 0, Self::dir_place(dir)))
     }
 
@@ -175,8 +175,8 @@ impl Ext {
         Ok(Some(Way { version, levels, steps, leaf: lbn, leaf_at: at }))
     }
 
-    /// Has a directory go on without an index, which is gone from the disk before a
-    /// name lies where it does not look for it.
+    /// Drops a directory's index. It is gone from the disk before a name lies where the index does
+    /// not lead.
     fn drop_index(&mut self, core: &mut Core, dir: Ino) -> Result<(), FsError> {
         if core.node(dir)?.flags & flags::INDEX == 0 {
             return Ok(());

@@ -212,7 +212,7 @@ pub(super) fn compose(sb: &Super, names: &[Name<'_>]) -> Vec<u8> {
         last = at;
         at = at.saturating_add(len);
     }
-    // The last one takes the rest; where there is none, one that is not used.
+    // The last one takes the rest; if there is none, an unused one does.
     put_len(sb.order, &mut unit, last, DIRECTORY_UNIT.saturating_sub(last));
     unit
 }

@@ -107,7 +107,7 @@ fn fill(checker: &Checker, unit: &mut Unit, names: &[NewName]) -> usize {
     count
 }
 
-/// How many of the names go into so many bytes.
+/// How many of the names fit into `room` bytes.
 fn fitting(names: &[NewName], room: usize) -> usize {
     let mut left = room;
     let fits = |name: &&NewName| match left.checked_sub(name.as_entry().needed()) {
@@ -120,7 +120,7 @@ fn fitting(names: &[NewName], room: usize) -> usize {
     names.iter().take_while(fits).count()
 }
 
-/// The units that names make, at most so many; and how many names went in.
+/// Units with the names, at most `most`; and how many names went in.
 fn units(checker: &Checker, names: &[NewName], most: usize) -> (Vec<u8>, usize) {
     let mut bytes = Vec::new();
     let mut done = 0usize;

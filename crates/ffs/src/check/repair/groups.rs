@@ -86,7 +86,7 @@ pub(super) fn reserve_inode(
     disk.flush()
 }
 
-/// Says that more of a group's inodes were written (UFS2).
+/// Raises the number of a group's written inodes (UFS2).
 ///
 /// # Errors
 /// As [`put`].

@@ -1,4 +1,4 @@
-//! Heads of cylinder groups, made anew.
+//! Rebuilt heads of cylinder groups.
 
 use super::groups;
 use super::inode::InodeMut;
@@ -46,8 +46,7 @@ pub(super) fn put(checker: &Checker, disk: &mut Patches, number: GroupNo) -> Res
     disk.put(at, &bytes)
 }
 
-/// Says that so many inodes of a group were written, once those between that are
-/// not in use have been.
+/// Sets the number of a group's written inodes, after writing the unused ones between.
 ///
 /// # Errors
 /// Errors of the device.

@@ -22,8 +22,7 @@ macro_rules! at {
     };
 }
 
-/// An inode being changed. Its block is read anew: inodes in it may have been
-/// changed before.
+/// An inode being changed. Its block is read again: inodes in it may have been changed before.
 pub(super) struct InodeMut<'a> {
     sb: &'a Super,
     at: u64,

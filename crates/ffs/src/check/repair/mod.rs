@@ -150,7 +150,7 @@ impl Repair {
         let rewritten: BTreeSet<Ino> = fixes.iter().filter_map(dots).collect();
         for fix in &fixes {
             match *fix {
-                // Nothing is where it was in a unit that is put together anew.
+                // Entries have moved in a rebuilt unit.
                 fix if fix.spot().is_some_and(|spot| {
                     spot.at < wide(DIRECTORY_UNIT) && rewritten.contains(&spot.dir)
                 }) => {}

@@ -20,7 +20,7 @@ pub(super) fn put(checker: &Checker, disk: &mut Patches, at: u64) -> Result<(), 
     disk.flush()
 }
 
-/// Says on the disk that the volume is not clean, if that is not said yet.
+/// Marks the volume on the disk as not clean, if it is not marked yet.
 pub(super) fn mark_unclean(sb: &Super, disk: &mut Patches) -> Result<(), FsError> {
     if !sb.clean {
         return Ok(());
