@@ -1,8 +1,8 @@
 //! POSIX.1e ACLs of UFS2: `struct oldacl` in the attributes `posix1e.acl_access` and
-//! `posix1e.acl_default` of the system namespace, where `fs_flags` says that there are such.
+//! `posix1e.acl_default` of the system namespace, with the flag for them in `fs_flags`.
 //!
-//! FreeBSD's `sys/acl.h`, `ufs/ufs/ufs_acl.c`. Of a stored access list, the entries that are
-//! bits of the mode are not looked at: they are those of the mode.
+//! FreeBSD's `sys/acl.h`, `ufs/ufs/ufs_acl.c`. Entries of a stored access list that are bits of the
+//! mode are ignored: the mode has them.
 
 use crate::ondisk::{OLD_ACL_MOST, OldAcl, OldAclEntry, flag};
 use crate::superblock::{Format, Order, Super};
@@ -98,8 +98,7 @@ fn decode(order: Order, bytes: &[u8], place: Location) -> Result<Acl, FsError> {
 /// An ACL in Linux' form as it is stored.
 ///
 /// # Errors
-/// [`FsError::Invalid`] for a list that is not valid, or has more entries than there is room
-/// for.
+/// [`FsError::Invalid`] for a list that is not valid, or has too many entries.
 pub(crate) fn stored(order: Order, value: &[u8]) -> Result<Vec<u8>, FsError> {
     let acl =
         Acl::parse(value)?.ok_or_else(|| FsError::Invalid("an ACL without entries".into()))?;

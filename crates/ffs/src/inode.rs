@@ -15,8 +15,8 @@ use zerocopy::byteorder::{BE, ByteOrder, LE, U64};
 /// Most bytes of block numbers in an inode.
 const NUMBERS: usize = 120;
 
-/// Where the block numbers stand in an inode, and their bytes. A short
-/// symlink's target takes their place.
+/// The offset of the block numbers in an inode, and their length. A short symlink's target takes
+/// their place.
 pub(crate) fn numbers(format: Format) -> (usize, usize) {
     match format {
         Format::Ufs1 => (offset_of!(Dinode1<LE>, di_db), 60),
@@ -44,13 +44,13 @@ pub(crate) struct Inode {
     /// UFS2: bytes of extended attributes, and their blocks.
     pub(crate) ext_len: u32,
     pub(crate) ext_blocks: [u64; 2],
-    /// How far a directory lies below the root, where that is recorded.
+    /// A directory's depth below the root, where that is recorded.
     pub(crate) depth: u32,
-    /// The bytes of the block numbers, zeros behind those of UFS1.
+    /// The bytes of the block numbers, with zeros behind those of UFS1.
     pub(crate) numbers: [u8; NUMBERS],
 }
 
-/// Where an inode lies: the first fragment of its block, and the byte there.
+/// The place of an inode: the first fragment of its block, and the byte there.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) block: BlockNo,
@@ -58,7 +58,7 @@ pub(crate) struct Place {
 }
 
 impl Super {
-    /// Which group holds an inode, and its place there.
+    /// The group of an inode, and its place there.
     pub(crate) fn inode_slot(&self, ino: Ino) -> Result<(GroupNo, u32), FsError> {
         let count = self.inodes();
         if ino.get() >= count {
@@ -85,7 +85,7 @@ impl Super {
 }
 
 impl Volume {
-    /// Where an inode and the table it is in lie.
+    /// The places of an inode and of its table.
     pub(crate) fn inode_location(&self, ino: Ino) -> Result<InodeLocation, FsError> {
         let at = self.sb.inode_place(ino)?;
         let (group, _) = self.sb.inode_slot(ino)?;
@@ -228,8 +228,7 @@ impl Inode {
         Ok(inode)
     }
 
-    /// The target of a symlink that lies where the block numbers would, if it
-    /// does.
+    /// The target of a symlink that is stored in place of the block numbers, if it is.
     pub(crate) fn short_target(&self, sb: &Super) -> Option<Result<&[u8], FsError>> {
         if self.len >= u64::from(sb.maxsymlinklen) && self.sectors != 0 {
             return None;

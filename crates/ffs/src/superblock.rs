@@ -14,16 +14,16 @@ use seekless_units::{BlockNo, ByteLen, Extent, GroupNo, Lba};
 use std::mem::offset_of;
 use zerocopy::byteorder::{BE, ByteOrder, LE};
 
-/// Bytes in a page of sectors that a superblock is looked for in.
+/// Bytes read for each possible place of a superblock.
 const LOOK: u64 = 8192;
 /// Most blocks that a summary of clusters counts together (`FS_MAXCONTIG`).
 pub(crate) const MAX_CONTIG: u32 = 16;
 /// Bytes of a group's entry in the summary area.
 pub(crate) const SUMMARY: u64 = 16;
-/// Where the magic number stands.
+/// The offset of the magic number.
 const MAGIC_AT: usize = offset_of!(Superblock<LE>, fs_magic);
 
-/// Which end of a number comes first.
+/// The byte order of numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Order {
     Little,
@@ -42,7 +42,7 @@ pub(crate) enum Format {
 pub(crate) struct Super {
     pub(crate) order: Order,
     pub(crate) format: Format,
-    /// Where it was found, in bytes.
+    /// Its place, in bytes.
     pub(crate) at: u64,
     pub(crate) bsize: u32,
     pub(crate) fsize: u32,
@@ -53,7 +53,7 @@ pub(crate) struct Super {
     pub(crate) ncg: u32,
     pub(crate) fpg: u32,
     pub(crate) ipg: u32,
-    /// Where things lie from the start of a group, in fragments.
+    /// Offsets of parts from the start of a group, in fragments.
     pub(crate) sblkno: u32,
     pub(crate) cblkno: u32,
     pub(crate) iblkno: u32,
@@ -101,7 +101,7 @@ pub(crate) struct Tuning {
     pub(crate) avgfilesize: u32,
     /// Average number of files in a directory.
     pub(crate) avgfpdir: u32,
-    /// Fragments at the start of a group's data that are for metadata.
+    /// Fragments reserved for metadata at the start of a group's data.
     pub(crate) metaspace: u64,
     /// Fragments for data.
     pub(crate) dsize: u64,
@@ -109,7 +109,7 @@ pub(crate) struct Tuning {
     pub(crate) sbsize: u32,
     /// Bytes of the summary area.
     pub(crate) cssize: u32,
-    /// Bytes that the longest file may have.
+    /// Bytes of the longest file.
     pub(crate) maxfilesize: u64,
     /// When it was written last, in seconds of the epoch.
     pub(crate) time: i64,
@@ -178,7 +178,7 @@ pub(crate) fn has_magic(bytes: &[u8]) -> bool {
 }
 
 impl Found {
-    /// `fs_sblockloc`: where it says that the first of its kind lies.
+    /// `fs_sblockloc`: the recorded place of the first superblock of its kind.
     pub(crate) fn own_place(&self) -> Option<u64> {
         Some(match self.order {
             Order::Little => parse::<Superblock<LE>>(&self.bytes, 0)?.fs_sblockloc.get(),
@@ -343,7 +343,7 @@ impl Super {
     /// the volume has such a hash.
     ///
     /// # Errors
-    /// [`FsError::Corrupt`] when it is another.
+    /// [`FsError::Corrupt`] when it differs.
     pub(crate) fn verify(&self, found: &Found) -> Result<(), FsError> {
         if !self.has_check_hash(check_hash::SUPERBLOCK) {
             return Ok(());
@@ -361,7 +361,7 @@ impl Super {
         same(stored, crc32c(&bytes), place())
     }
 
-    /// As if the volume had every kind of check hash.
+    /// Sets the flags for every kind of check hash.
     #[cfg(test)]
     pub(crate) fn demand_check_hashes(&mut self) {
         self.flags |= flag::CHECK_HASHES;
@@ -397,7 +397,7 @@ impl Super {
         Extent::new(BlockNo::new(start), len)
     }
 
-    /// `cgstart`: where the metadata of a group begins to be counted from.
+    /// `cgstart`: the start from which a group's metadata are counted.
     fn group_start(&self, group: GroupNo) -> u64 {
         let base = u64::from(group.get()).saturating_mul(u64::from(self.fpg));
         if self.format == Format::Ufs2 {
@@ -445,8 +445,7 @@ pub(crate) fn same(stored: u32, computed: u32, place: Location) -> Result<(), Fs
     Err(FsError::corrupt(Corruption::Checksum { stored, computed }, place))
 }
 
-/// The fields of today, or the old ones where only those are kept (as
-/// `ffs_oldfscompat_read` has it).
+/// The newer fields, or the old ones where only those are kept (as in `ffs_oldfscompat_read`).
 fn native<O: ByteOrder>(raw: &Superblock<O>, found: &Found) -> Super {
     let updated = u32::from(raw.fs_old_flags) & flag::UPDATED != 0;
     let old = found.format == Format::Ufs1 && !updated;

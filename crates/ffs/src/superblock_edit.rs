@@ -42,7 +42,7 @@ impl<'a> SuperblockMut<'a> {
         Self { sb, bytes }
     }
 
-    /// Forgets the files that a journal of soft updates was to free.
+    /// Drops the list of files that a journal of soft updates was to free.
     pub(crate) fn forget_unreferenced(&mut self) {
         self.set32(at!(fs_sujfree), 0);
         self.set32(at!(fs_pendinginodes), 0);
@@ -101,7 +101,7 @@ impl<'a> SuperblockMut<'a> {
         }
     }
 
-    /// Turns flags on or off, in the old byte of them too.
+    /// Sets the flags, in their old byte too.
     pub(crate) fn set_flags(&mut self, flags: u32) {
         self.set32(at!(fs_flags), flags);
         let old = u8::try_from((flags | flag::UPDATED) & 0xFF).unwrap_or(0);
@@ -123,7 +123,7 @@ impl<'a> SuperblockMut<'a> {
         }
     }
 
-    /// When it is written, in seconds of the epoch.
+    /// Sets the time of writing, in seconds of the epoch.
     pub(crate) fn set_time(&mut self, secs: i64) {
         self.set64(at!(fs_time), secs.cast_unsigned());
         if self.is_ufs1() {
@@ -132,14 +132,13 @@ impl<'a> SuperblockMut<'a> {
         }
     }
 
-    /// `fs_clean`: whether all there is has been written.
+    /// `fs_clean`: whether all changes have been written.
     pub(crate) fn set_clean(&mut self, clean: bool) {
         self.set8(at!(fs_clean), u8::from(clean));
         self.set8(at!(fs_fmod), 0);
     }
 
-    /// The bytes as they are to be written, `fs_sbsize` of them, with their
-    /// check hash where the volume has one.
+    /// The bytes to be written, `fs_sbsize` of them, with their check hash if the volume has one.
     pub(crate) fn sealed(&mut self) -> &[u8] {
         if self.sb.has_check_hash(check_hash::SUPERBLOCK) {
             self.set32(at!(fs_ckhash), 0);
@@ -149,14 +148,14 @@ impl<'a> SuperblockMut<'a> {
         &self.bytes
     }
 
-    /// Where the superblock lies, in bytes, and then its copies, one a group.
+    /// The places of the superblock, in bytes, and of its copies, one a group.
     pub(crate) fn places(sb: &Super) -> impl Iterator<Item = ByteLen> + '_ {
         let copy = |group| sb.in_group(group, sb.sblkno).get().saturating_mul(u64::from(sb.fsize));
         let copies = (0..sb.ncg).map(GroupNo::new).map(copy);
         std::iter::once(sb.at).chain(copies.filter(|&at| at != sb.at)).map(ByteLen::new)
     }
 
-    /// Writes it to its own place; to its copies first, when they are asked for.
+    /// Writes it to its own place; to its copies first, if requested.
     ///
     /// # Errors
     /// Errors of the device.

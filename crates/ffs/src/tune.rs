@@ -127,8 +127,8 @@ impl Changes {
         }
     }
 
-    /// Carries the changes out on a device and returns the settings before and
-    /// after. `copies` writes the superblock's copies too, one a group.
+    /// Applies the changes to a device and returns the settings before and after. `copies` writes
+    /// the superblock's copies too, one a group.
     ///
     /// # Errors
     /// [`FsError::Invalid`] for a value that makes no sense, and, before anything is written,

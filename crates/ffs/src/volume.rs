@@ -13,7 +13,7 @@ pub(crate) struct Volume {
     device: Arc<dyn BlockDevice>,
     pub(crate) sb: Super,
     cache: BlockCache,
-    /// Read on where a check hash does not match.
+    /// Ignore a check hash that does not match.
     pub(crate) ignore_checksums: bool,
 }
 
@@ -26,7 +26,7 @@ impl Volume {
         Ok(Self::with(device, sb, ignore_checksums))
     }
 
-    /// A device seen through a superblock that was found otherwise.
+    /// A device seen through a given superblock.
     pub(crate) fn with(device: Arc<dyn BlockDevice>, sb: Super, ignore_checksums: bool) -> Self {
         let cache = BlockCache::new(sb.bsize);
         Self { device, sb, cache, ignore_checksums }

@@ -1,4 +1,4 @@
-//! The codes of findings, and the pass in which each is found.
+//! The codes of findings, and the pass of each.
 
 /// Every code with its pass, as e2fsck counts them: 0 for superblock, journal and descriptors, 1
 /// for inodes and blocks, 2 for entries, 3 for unconnected directories, 4 for link counts, 5 for

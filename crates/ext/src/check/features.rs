@@ -1,4 +1,4 @@
-//! Features that the superblock lacks or has wrongly, as everything else shows.
+//! Features that are missing in the superblock or set wrongly, by the evidence of the rest.
 //!
 //! A feature is one bit, and many bytes contradict a wrong one: descriptors that lead
 //! nowhere, a copy of the superblock, inodes with a map or contents of that kind (e2fsck,
@@ -101,13 +101,12 @@ pub(super) struct Corrected {
     pub(super) sb: Super,
     /// The block of the copy.
     pub(super) copy: BlockNo,
-    /// Names of the features that the primary superblock has and the copy has not, or the
-    /// other way round.
+    /// Names of the features that only one of the primary superblock and the copy has.
     pub(super) names: Vec<String>,
 }
 
-/// Compares the layout of a volume with that of the first copy of its superblock, where
-/// group descriptors do not make sense as the primary superblock has it.
+/// Compares the layout of a volume with that of the first copy of its superblock, where the primary
+/// one's features make no sense of the group descriptors.
 ///
 /// # Errors
 /// Errors of the device.
@@ -230,7 +229,7 @@ impl Checker {
         Ok(())
     }
 
-    /// Whether an inode leads to a block that begins as one of attributes does.
+    /// Whether an inode points to a block with the magic number of attributes.
     fn has_attribute_block(&self, inode: &Inode) -> Result<bool, FsError> {
         let Some(block) = self.volume.xattr_block_of(inode) else { return Ok(false) };
         match self.volume.block(block, Location::of("attribute block").in_inode(inode.ino)) {

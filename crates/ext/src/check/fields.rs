@@ -59,7 +59,7 @@ fn wrong_of_map(kind: FileKind, core: &InodeCore) -> u32 {
     }
 }
 
-/// Whether a file has an extent tree without saying so.
+/// Whether a file has an extent tree without the flag for it.
 pub(super) fn lacks_extents(sb: &Super, kind: FileKind, core: &InodeCore) -> bool {
     let bits = core.i_flags.get();
     let is_mapped = matches!(kind, FileKind::Regular | FileKind::Directory);
@@ -85,13 +85,12 @@ pub(super) fn mend(sb: &Super, kind: FileKind, core: &mut InodeCore) {
 }
 
 impl Checker {
-    /// Looks at the flags and fields of an inode in use; whether the rest of it is
-    /// looked at.
+    /// Checks the flags and fields of an inode in use; whether the rest of it is to be checked.
     pub(super) fn fields(&mut self, inode: &Inode, kind: FileKind) -> bool {
         let (ino, core) = (inode.ino, &inode.core);
         let bits = core.i_flags.get();
         let has_map = matches!(kind, FileKind::Regular | FileKind::Directory | FileKind::Symlink);
-        // Kernels leave more than the device's number, but not under this flag.
+        // Kernels leave more bytes than the device's number, but not under this flag.
         let numbers = core.i_block.0.get(DEVICE_NUMBERS..).unwrap_or_default();
         let is_full = bits & flags::IMMUTABLE != 0 && numbers.iter().any(|&byte| byte != 0);
         if !has_map && (is_full || bits & (flags::EXTENTS | flags::INDEX) != 0) {
@@ -134,7 +133,7 @@ impl Checker {
         } else if wrong != 0 || lacking || high || address {
             self.fix(Stage::Inodes, Fix::Fields(ino));
         }
-        // A map that is another than it says is not followed.
+        // A map of another kind than its flags say is not followed.
         wrong & (flags::EXTENTS | flags::INLINE_DATA) == 0 && !lacking
     }
 }

@@ -3,20 +3,20 @@
 use seekless_fs::FileKind;
 use seekless_units::{BlockNo, GroupNo, Ino, Lbn};
 
-/// An entry of a directory, by the byte of the directory that it begins at; of an
-/// inline directory, by the byte of its inode.
+/// An entry of a directory, by the byte of the directory at which it begins; of an inline
+/// directory, by the byte of its inode.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) struct Spot {
     pub(super) dir: Ino,
     pub(super) at: u64,
 }
 
-/// A change of the image that does away with a finding.
+/// A change of the image that repairs a finding.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Fix {
     /// Write the superblock that was decided on.
     Superblock,
-    /// Say that there are large files.
+    /// Set the feature for large files.
     LargeFile,
     /// Write the journal's blocks home, and empty it.
     Replay,
@@ -31,26 +31,25 @@ pub(super) enum Fix {
     OrphanFile,
     /// Delete or truncate all orphans.
     Orphans,
-    /// Restore the journal's inode from the superblock's copy of its map, or give the
-    /// journal up.
+    /// Restore the journal's inode from the superblock's copy of its map, or drop the journal.
     JournalInode(Ino),
-    /// Take the orphan file, which has no sound inode, from the volume.
+    /// Remove the orphan file, which has no sound inode, from the volume.
     DropOrphanFile(Ino),
     /// Set its file type.
     Kind(Ino, FileKind),
-    /// Write the inode of the room for descriptors, and the blocks that list it.
+    /// Write the resize inode, and the blocks of its map.
     ResizeInode(Ino),
     /// Make an inode unused.
     Clear(Ino),
-    /// Give an unused inode a deletion time.
+    /// Set the deletion time of an unused inode.
     Deleted(Ino),
-    /// Take its deletion time from an inode in use.
+    /// Clear the deletion time of an inode in use.
     Undelete(Ino),
     /// Renew its checksum.
     Seal(Ino),
     /// Set `i_extra_isize` to the size that the volume wants.
     ExtraSize(Ino),
-    /// Clear flags and fields that it may not have.
+    /// Clear flags and fields that it must not have.
     Fields(Ino),
     /// Drop its contents, which cannot be found in it.
     Empty(Ino),
@@ -63,7 +62,7 @@ pub(super) enum Fix {
     Map(Ino),
     /// Renew the checksums in the blocks of its map.
     SealMap(Ino),
-    /// Forget the attributes that cannot be read.
+    /// Drop the attributes that cannot be read.
     DropAttributes(Ino),
     /// Give it an attribute block of its own.
     CopyAttributes(Ino),
@@ -73,17 +72,17 @@ pub(super) enum Fix {
     Remove(Spot),
     /// Replace bytes of a name that no path can have.
     Respell(Spot),
-    /// End the name of `.` or `..` in a zero byte.
+    /// End the name of `.` or `..` with a zero byte.
     Terminate(Spot),
-    /// Set the kind of file that an entry says.
+    /// Set the file type of an entry.
     Retype(Spot, FileKind),
-    /// Give an entry this many bytes.
+    /// Set the length of an entry.
     Span(Spot, u16),
-    /// Make an unused entry of this many bytes.
+    /// Make an unused entry of this length.
     Blank(Spot, u16),
     /// Let `.` lead elsewhere.
     Lead(Spot, Ino),
-    /// Let `..` of a directory lead elsewhere.
+    /// Set the `..` of a directory.
     Parent(Ino, Ino),
     /// Renew the checksum of a block of a directory.
     SealBlock(Ino, Lbn),
@@ -95,14 +94,14 @@ pub(super) enum Fix {
     Connect(Ino),
     /// Set the number of links.
     Links(Ino, u16),
-    /// Set the number of files that an attribute block belongs to.
+    /// Set the reference count of an attribute block.
     Shares(BlockNo, u32),
     /// Bring a group's bitmaps, counts and checksums up to date.
     Group(GroupNo),
 }
 
 impl Fix {
-    /// The inode that it changes and nothing else, if it does.
+    /// The inode, if it is the only structure that it changes.
     pub(super) fn inode(self) -> Option<Ino> {
         match self {
             Self::Clear(ino)
@@ -147,15 +146,15 @@ impl Fix {
 /// ones.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Stage {
-    /// The superblock: it says where everything is.
+    /// The superblock: the layout of the volume.
     Superblock,
     /// The journal's contents.
     Journal,
-    /// Descriptors of groups: they say which inodes there are.
+    /// Descriptors of groups: the inode tables.
     Heads,
     /// Files that were being deleted or truncated.
     Orphans,
-    /// Inodes: they say which blocks are whose.
+    /// Inodes: the owners of blocks.
     Inodes,
     /// Entries of directories.
     Names,
@@ -169,9 +168,8 @@ pub(super) enum Stage {
     Groups,
 }
 
-/// Stages that are made at once: numbers of links change nothing that the bitmaps
-/// depend on.
+/// Stages that are made at once: no bitmap depends on link counts.
 pub(super) const TOGETHER: [Stage; 2] = [Stage::Links, Stage::Groups];
 
-/// Changes, by when they are made.
+/// Changes, by stage.
 pub(super) type Fixes = seekless_fs::check::Fixes<Stage, Fix>;

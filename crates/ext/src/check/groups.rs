@@ -103,7 +103,7 @@ impl Checker {
             self.sound(self.volume.block_bitmap(group), "bitmap.unreadable", place)?
         };
         let mut found = Differences::default();
-        // Nothing can be said where there is no bitmap that should be there.
+        // A missing bitmap that should be there is not compared.
         let unread = bitmap.is_none() && !group.block_uninit();
         for at in 0..count {
             let cluster = first.saturating_add(at);
@@ -184,8 +184,8 @@ impl Checker {
         Ok((count.saturating_sub(found.used), directories))
     }
 
-    /// Whether an inode is in use. e2fsck does not come to those in bad blocks that
-    /// were never written.
+    /// Whether an inode is in use. e2fsck does not reach those in bad blocks that were never
+    /// written.
     pub(super) fn is_taken(&self, ino: Ino) -> bool {
         let is_scanned = || {
             let Ok((number, slot)) = self.volume.inode_slot(ino) else { return false };

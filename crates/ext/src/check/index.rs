@@ -12,10 +12,10 @@ use std::ops::ControlFlow;
 /// Most faults that are reported for one directory.
 const MOST: usize = 20;
 
-/// Something that is wrong with an index.
+/// A fault of an index.
 pub(super) struct Fault {
     pub(super) what: String,
-    /// The index alone says so; else it contradicts the blocks.
+    /// The fault lies in the index alone; else the index contradicts the blocks.
     pub(super) is_plain: bool,
 }
 
@@ -48,7 +48,7 @@ pub(super) fn faults(dir: &Directory<'_>) -> Result<Vec<Fault>, FsError> {
     Ok(faults.into_iter().map(|what| Fault { what, is_plain: !in_order }).collect())
 }
 
-/// A name of a leaf that a lookup would not find there.
+/// Finds a name of a leaf that a lookup would not find there.
 fn stray(dir: &Directory<'_>, version: u8, leaf: &htree::Leaf) -> Result<Option<Vec<u8>>, FsError> {
     let block = dir.block(leaf.lbn)?;
     let mut found = None;

@@ -25,14 +25,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use zerocopy::little_endian::{U16, U32};
 
-/// Inodes of a table that are looked at to tell whether it is one.
+/// Inodes of a table that are sampled to tell whether it is one.
 const SAMPLE: u32 = 256;
 
-/// The finding of transactions in a journal that the superblock says is empty.
+/// The finding of transactions in a journal without the flag for recovery.
 pub(super) const UNMARKED_JOURNAL: &str =
     "the journal contains transactions, but the superblock says that it is empty";
 
-/// A volume as its superblock lays it out; whether that is a copy of it.
+/// The volume, by its superblock or a copy; whether by a copy.
 pub(super) fn open(
     device: Arc<dyn BlockDevice>,
     report: &mut Report,
@@ -55,7 +55,7 @@ pub(super) fn open(
     let copy = backup::superblock(device.as_ref());
     let (what, place) = error.finding(place);
     let Some((sb, block)) = copy else {
-        // Nothing but its own fields vouches for it, and those fit.
+        // Only its own fields vouch for it, and those fit.
         if code == "superblock.corrupt" {
             return Err(error);
         }
@@ -89,7 +89,7 @@ fn with_right_features(
     Volume::with_superblock(volume.device().clone(), sb, true)
 }
 
-/// Metadata that is known to lie where it lies: ends by starts, disjoint.
+/// Metadata in known places: ends by starts, disjoint.
 #[derive(Default)]
 struct Taken(BTreeMap<BlockNo, BlockNo>);
 
@@ -99,7 +99,7 @@ impl Taken {
         before.is_none_or(|(_, &end)| end <= run.start)
     }
 
-    /// Takes a run; whether nothing else lay there.
+    /// Takes a run; whether it was free.
     fn take(&mut self, run: Extent) -> bool {
         let free = self.is_free(run);
         if free {
@@ -125,18 +125,18 @@ struct Doubtful {
 impl Checker {
     pub(super) fn superblock(&mut self) -> Result<(), FsError> {
         if self.from_copy {
-            // A copy is not kept up: neither its totals nor its state are those of now.
+            // A copy is not kept up: its totals and its state are out of date.
             return Ok(());
         }
         let place = Location::of("superblock");
         let state = self.sb().raw.s_state.get();
         if state & STATE_ERRORS != 0 {
-            // They may be gone: e2fsck looks for itself.
+            // The errors may be gone: e2fsck checks for itself.
             self.expected("superblock.errors", "marked as having errors".into(), place);
         } else if state & STATE_VALID == 0 {
             self.expected("superblock.not-clean", "not marked clean".into(), place);
         }
-        // The kernel and e2fsck keep that room wherever the number is not zero.
+        // The kernel and e2fsck reserve that room for any number but zero.
         let kept = self.sb().raw.s_reserved_gdt_blocks.get();
         if kept != 0 && !self.sb().has_compat(compat::RESIZE_INODE) {
             let what =
@@ -159,9 +159,8 @@ impl Checker {
         Ok(())
     }
 
-    /// Fields of the superblock that nothing here depends on, with values for
-    /// which e2fsck gives the superblock up (`ext2fs_open2`, `check_super_block`):
-    /// copies of it must not be made.
+    /// Fields of the superblock that nothing here depends on, with values for which e2fsck rejects
+    /// the superblock (`ext2fs_open2`, `check_super_block`): copies of it must not be made.
     pub(super) fn impossible_fields(&self) -> Vec<(&'static str, u64)> {
         let (sb, raw) = (self.sb(), &self.sb().raw);
         let reserved = u64::from(raw.s_r_blocks_count_lo.get())
@@ -396,7 +395,7 @@ impl Checker {
         }
     }
 
-    /// A part of a group is not where it could be, and nothing tells where it is.
+    /// Records that a part of a group has an impossible place, and that its place is unknown.
     fn lose(&mut self, number: GroupNo, part: Part, run: Extent) {
         let what = format!("its {} at {} is not where it should be", part.name(), run.start);
         let place = Location::of("group descriptor").in_group(number);
@@ -413,7 +412,7 @@ impl Checker {
         };
     }
 
-    /// Decides which descriptor of a group to go by, part by part.
+    /// Chooses the descriptor of a group, part by part.
     fn settle(&mut self, doubt: Doubtful, taken: &mut Taken) -> Result<(), FsError> {
         let Doubtful { number, primary, bad_sum, copy } = doubt;
         let blocks = self.sb().itable_blocks();
@@ -580,8 +579,8 @@ impl Checker {
         Ok(padded && is_marked)
     }
 
-    /// How many of a group's first inodes the bitmap calls used (none where there is
-    /// no bitmap), and how many look like inodes in a table.
+    /// How many of a group's first inodes are used by the bitmap (none without a bitmap), and how
+    /// many look like inodes in a table.
     fn inodes_in(&self, number: GroupNo, table: Extent) -> Result<(u32, u32), FsError> {
         let group = self.volume.descriptor(number)?;
         let bitmap = match self.volume.inode_bitmap(&group) {

@@ -74,27 +74,26 @@ struct Seen {
     kind: FileKind,
     /// Links it says it has.
     links: u64,
-    /// Names that lead to it; of a directory also its `.` and the `..` of those
-    /// in it.
+    /// Names that lead to it; for a directory also its `.` and the `..` of its subdirectories.
     names: u64,
     /// Directories only: the inode of its `..`.
     parent: Option<Ino>,
     /// Directories only: the entry that names it.
     named_in: Option<Spot>,
-    /// It has neither blocks nor contents in itself.
+    /// It has neither blocks nor inline contents.
     is_empty: bool,
     /// It needs no name: it belongs to the volume.
     is_special: bool,
-    /// It holds the value of attributes.
+    /// It holds an attribute value.
     is_value: bool,
-    /// Its map cannot be followed: it is not read.
+    /// Its map cannot be followed, and is not read.
     bad_map: bool,
 }
 
 /// A check under way.
 struct Checker {
     volume: Volume,
-    /// The same, compared with its checksums.
+    /// The same volume, with its checksums compared.
     strict: Volume,
     report: Report,
     /// Repairs of the findings.
@@ -132,13 +131,13 @@ struct Checker {
     shares_left: u64,
     /// Directories that could not be read to their end.
     cut_short: BTreeSet<Ino>,
-    /// A large file was met that the features say is not there.
+    /// There is a large file without the feature for it.
     has_large: bool,
-    /// Clusters and inodes that nothing was found in.
+    /// Free clusters and inodes.
     free: (u64, u32),
 }
 
-/// Checks an image; nothing of it is changed.
+/// Checks an image without changing it.
 ///
 /// # Errors
 /// [`FsError::Corrupt`] when there is no sound superblock,
@@ -196,8 +195,8 @@ fn look(
 }
 
 impl ExtImage {
-    /// Checks the image and refuses it where anything is found that a crash does
-    /// not leave. Opened to ignore checksums, it is not refused for those.
+    /// Checks the image and refuses it if there is any finding that a crash does not leave. If the
+    /// image was opened to ignore checksums, it is not refused for those.
     ///
     /// # Errors
     /// [`FsError::Damaged`] with the first finding; otherwise as [`check`].
@@ -225,8 +224,8 @@ fn recover(
     fixes: &mut Fixes,
 ) -> Result<Arc<dyn BlockDevice>, FsError> {
     let volume = match Volume::open(device.clone(), true) {
-        // Without a sound superblock nothing says whether there is something
-        // to replay: looked at as it is.
+        // Without a sound superblock the flag for recovery is unknown: the device is checked as it
+        // is.
         Err(FsError::Corrupt { .. }) => return Ok(device),
         opened => opened?,
     };
@@ -234,7 +233,7 @@ fn recover(
     let is_marked = volume.sb.has_incompat(incompat::RECOVER);
     match journal::replay_for_repair(&volume) {
         Ok(None) => {
-            // Nothing waits, though the superblock says so.
+            // Nothing is to be replayed, despite the superblock's flag.
             if is_marked {
                 fixes.add(Stage::Journal, Fix::Replay);
                 let what = "the journal is empty, but the superblock says that it is not";
@@ -310,8 +309,7 @@ impl Checker {
         }
     }
 
-    /// Reports a checksum that does not match, and nothing else; whether there is
-    /// one.
+    /// Reports a checksum that does not match, and no other error; whether there is one.
     fn checksum<T>(
         &mut self,
         result: Result<T, FsError>,

@@ -1,4 +1,4 @@
-//! Pass 3: whether the root leads to every directory.
+//! Pass 3: whether every directory is connected to the root.
 
 use super::Checker;
 use super::fix::{Fix, Spot, Stage};
@@ -9,7 +9,7 @@ use seekless_units::Ino;
 use std::collections::BTreeSet;
 
 impl Checker {
-    /// Directories that no chain of names leads to from the root.
+    /// Finds directories that are not connected to the root.
     pub(super) fn unconnected(&mut self) {
         let root = Ino::new(special::ROOT);
         let dirs: Vec<(Ino, bool)> = self
@@ -22,7 +22,7 @@ impl Checker {
             dirs.iter().filter(|(_, nameless)| *nameless).map(|&(ino, _)| ino).collect();
         let reached = self.below(alone.iter().copied().chain([root]).collect());
         for ino in alone {
-            // The one that names it may be there, and unreadable.
+            // Its parent may have an entry for it, and be unreadable.
             let parent = self.seen.get(&ino).and_then(|seen| seen.parent);
             if parent.is_some_and(|parent| self.is_unreadable(parent)) {
                 continue;

@@ -1,7 +1,7 @@
-//! Blocks that are taken before a file needs them, as Linux did on ext2 before it had
-//! reservation windows (`ext2_alloc_block`, `ext2_discard_prealloc`): in use on the disk, and
-//! given back when the file is cut, removed or no more held, and before there is no
-//! space. A crash leaks them, and `e2fsck -p` finds them.
+//! Blocks that are taken before a file needs them, as Linux did on ext2 before it had reservation
+//! windows (`ext2_alloc_block`, `ext2_discard_prealloc`): in use on the disk, and given back when
+//! the file is cut, removed or closed, and before space runs out. A crash leaks them, and `e2fsck
+//! -p` finds them.
 
 use super::{Core, Ext};
 use seekless_cache::ChangeId;
@@ -39,9 +39,8 @@ impl Ext {
         Ok(!runs.is_empty())
     }
 
-    /// A block for a file: the next one of those that it has, if that is the goal or the
-    /// block behind it; or one that is found, with as many behind it as are free, up to
-    /// `most` in all.
+    /// A block for a file: the next one of those taken ahead, if that is the goal or the block
+    /// behind it; or one that is found, with as many behind it as are free, up to `most` in all.
     pub(super) fn take_ahead(
         &mut self,
         core: &mut Core,

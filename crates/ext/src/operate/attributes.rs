@@ -68,7 +68,7 @@ impl Ext {
         }
         let mut all = self.read_attributes(core, ino)?;
         change_list(&mut all, name, value, mode)?;
-        // It stays as it is, in the inode.
+        // Inline data stay in the inode unchanged.
         if let Some(value) = inline_value(&self.inode_now(core, ino)?)?
             && is_inline(core, ino)?
         {
@@ -89,7 +89,7 @@ impl Ext {
         self.store(core, ino, inner.into(), encoded.block.as_deref())
     }
 
-    /// Bytes for attributes in an inode.
+    /// Size of the room for attributes in an inode.
     fn inner_room(&self, core: &mut Core, ino: Ino) -> Result<usize, FsError> {
         if !self.has_birth() {
             return Ok(0);
@@ -97,8 +97,8 @@ impl Ext {
         Ok(self.inode_now(core, ino)?.tail().len())
     }
 
-    /// Writes attributes: the block, if there is to be one, is a new one, and the
-    /// old is left once the inode leads to the new.
+    /// Writes attributes: a block for them is always a new one, and the reference to the old one is
+    /// dropped once the inode leads to the new one.
     fn store(
         &mut self,
         core: &mut Core,

@@ -1,6 +1,6 @@
-//! Bitmaps of groups: checked when they come from the disk, made where none was ever
-//! written (`BLOCK_UNINIT`, `INODE_UNINIT`), with the sums that descriptors keep of
-//! them; and tables of inodes that were never written.
+//! Bitmaps of groups: checked when they come from the disk, made where none was ever written
+//! (`BLOCK_UNINIT`, `INODE_UNINIT`), with their sums in the descriptors; and tables of inodes that
+//! were never written.
 
 use super::space::{full, has_bit};
 use super::{Core, Ext};
@@ -44,7 +44,7 @@ pub(super) enum Bitmap {
 }
 
 impl Bitmap {
-    /// The flag of a group in which it was never written.
+    /// The flag of a group whose bitmap was never written.
     const fn uninit(self) -> u16 {
         match self {
             Self::Blocks => BG_BLOCK_UNINIT,
@@ -78,7 +78,7 @@ fn set(bitmap: &mut [u8], bits: std::ops::Range<u64>) {
 }
 
 impl Ext {
-    /// Whether flags of descriptors count: without checksums they do not.
+    /// Whether the flags of descriptors count: only with checksums.
     fn is_lazy(&self) -> bool {
         self.has_sums() || self.volume.sb.has_ro_compat(ro_compat::GDT_CSUM)
     }
@@ -118,8 +118,7 @@ impl Ext {
         })
     }
 
-    /// A bitmap as it is; `None` where it was never written: nothing is in use but
-    /// metadata.
+    /// A bitmap as it is; `None` if it was never written: only metadata is in use then.
     pub(super) fn bitmap<'a>(
         &self,
         core: &'a mut Core,

@@ -31,7 +31,7 @@ impl Ext {
                 return Ok(Some(at));
             }
         }
-        // The table itself, where it was taken for this block.
+        // The table itself, if it was taken for this block.
         let last = core.node(ino)?.map.last.filter(|&(last, _)| last == lbn);
         Ok(last.map(|(_, at)| at))
     }

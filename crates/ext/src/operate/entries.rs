@@ -1,4 +1,4 @@
-//! Directory entries as they stand in a block, and where there is room for more.
+//! Directory entries as stored in a block, and the room for more.
 //!
 //! A block is one chain of entries. Where a write may be torn between two sectors no new entry
 //! crosses one, and no entry becomes shorter unless the one that takes its freed bytes begins in
@@ -21,7 +21,7 @@ const HEAD: usize = size_of::<DirEntryHead>();
 /// The entries of a volume's directories.
 #[derive(Clone, Copy, Debug)]
 pub struct Entries {
-    /// Inode numbers go up to this one.
+    /// The highest inode number.
     pub(super) inodes: u32,
     /// Entries have a file type.
     pub(super) typed: bool,
@@ -32,13 +32,13 @@ pub struct Entries {
     pub(super) tail: usize,
 }
 
-/// Where the sector ends that holds a byte.
+/// The end of the sector with a byte.
 fn sector_end(at: usize) -> usize {
     at.saturating_add(1).next_multiple_of(index(SECTOR))
 }
 
 impl Entries {
-    /// Where the entries of a block end.
+    /// The end of a block's entries.
     fn end(&self, unit: &[u8]) -> usize {
         unit.len().saturating_sub(self.tail)
     }
@@ -50,8 +50,7 @@ impl Entries {
         self.tail > 0 && htree::is_index_by_entries(unit)
     }
 
-    /// The room at the start of `at..end`, which is not in use: taken from the
-    /// entry `behind`, if there is one.
+    /// The unused room at the start of `at..end`: taken from the entry `behind`, if there is one.
     fn usable(&self, at: usize, end: usize, behind: Option<usize>) -> usize {
         if !self.torn {
             return end.saturating_sub(at);
@@ -63,8 +62,8 @@ impl Entries {
         }
     }
 
-    /// The parts of a block that have chains of their own: its sectors, where no
-    /// entry crosses from one to another and that matters; else all of it.
+    /// The parts of a block that have chains of their own: its sectors, if entries must not cross
+    /// them and none does; else all of it.
     fn chains(&self, unit: &[u8], place: Location) -> Result<Vec<std::ops::Range<usize>>, FsError> {
         if !self.torn {
             return Ok(std::iter::once(0..self.end(unit)).collect());

@@ -20,7 +20,7 @@ const LARGEST: u32 = 4;
 /// Runs that are looked at in a group once one of them is long enough (`s_mb_min_to_scan`).
 const RUNS_LOOKED_AT: usize = 10;
 
-/// How blocks are looked for in a group (`enum criteria`).
+/// The way of searching a group for blocks (`enum criteria`).
 #[derive(Clone, Copy)]
 enum Way {
     /// This many, a power of two, in an aligned piece: the first one of the smallest size that
@@ -120,10 +120,9 @@ fn buddy_of(bitmap: &[u8], bits: u32, bit: u32, largest: u32) -> Range<u32> {
     piece
 }
 
-/// So many blocks as they are found in free buddies that follow each other
-/// (`ext4_mb_complex_scan_group`): the first that are as many exactly, or the fewest that
-/// are enough of the first few; or else the most that there are. Pieces of less than `least`
-/// are passed over.
+/// `len` blocks in consecutive free buddies (`ext4_mb_complex_scan_group`): the first run of
+/// exactly as many, or the shortest that is enough of the first few; or else the longest. Pieces of
+/// less than `least` are passed over.
 fn best_run(
     bitmap: &[u8],
     bits: u32,
@@ -166,7 +165,7 @@ fn best_run(
 }
 
 impl Ext {
-    /// As [`Ext::take_run`], by a policy that keeps blocks for files.
+    /// As [`Ext::take_run`], by a policy that preallocates blocks for files.
     pub(super) fn take_by_chunks(
         &mut self,
         core: &mut Core,
@@ -216,8 +215,8 @@ impl Ext {
         self.take_exactly(core, run)
     }
 
-    /// A block of a group that is not kept for others: the first free one that is alone, or
-    /// one of the smallest of the first free pieces.
+    /// A block of a group that is not preallocated: the first free one that is alone, or one of the
+    /// smallest of the first free pieces.
     fn take_first(
         &mut self,
         core: &mut Core,
@@ -231,12 +230,12 @@ impl Ext {
         self.take_exactly(core, run)
     }
 
-    /// Keeps nothing for files any more. False when nothing was kept.
+    /// Discards all preallocations. False when there were none.
     fn give_up_kept(&mut self) -> bool {
         self.blocks.chunks().is_some_and(|chunks| chunks.clear())
     }
 
-    /// Keeps nothing for a file any more.
+    /// Discards the preallocations of a file.
     pub(super) fn forget_kept(&mut self, ino: Ino) {
         self.ahead.give_up(ino);
         if let Some(chunks) = self.blocks.chunks() {
@@ -288,8 +287,8 @@ impl Ext {
         Ok(View { bitmap, bits })
     }
 
-    /// Looks for blocks: where they are wanted exactly; in an aligned piece; in a row, in
-    /// a group after the other from the goal's on; or as many as there are anywhere.
+    /// Looks for blocks: at the exact goal; in an aligned piece; in a row, in one group after the
+    /// other from the goal's on; or as many as there are anywhere.
     fn look_for(
         &mut self,
         core: &mut Core,

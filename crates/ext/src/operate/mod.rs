@@ -67,8 +67,8 @@ type Node = seekless_live::Node<Map>;
 pub struct LiveOptions {
     /// The policy for directories, by name (`ext2-orlov`).
     pub directories: String,
-    /// The policy for all other inodes; `None` for the one that goes with the
-    /// directories' (`find-group-other`; `parent` with `linux-orlov`).
+    /// The policy for all other inodes; `None` for the default of the directories'
+    /// (`find-group-other`; `parent` with `linux-orlov`).
     pub inodes: Option<String>,
     /// The policy for blocks; `None` for `ext2-next`.
     pub blocks: Option<String>,
@@ -89,7 +89,7 @@ pub struct LiveOptions {
     pub wall: Wall,
 }
 
-/// Where the parts of a group are.
+/// The places of a group's parts.
 #[derive(Clone, Copy)]
 struct Places {
     block_bitmap: BlockNo,
@@ -114,18 +114,18 @@ pub struct Ext {
     stale: BTreeSet<GroupNo>,
     inodes: Box<dyn InodePlacement>,
     blocks: Box<dyn BlockPlacement<ExtHints>>,
-    /// Blocks that files do not need yet.
+    /// Blocks taken ahead for files.
     ahead: Ahead,
     last_groups: LastGroups,
     /// Files that a mount after a crash deletes, or cuts to their length; the list on
     /// the disk leads from the last of them to the first.
     orphans: Vec<Ino>,
-    /// Where others of them stand, if the volume has such a file and a journal.
+    /// Orphans in the orphan file, if the volume has such a file and a journal.
     orphan_file: Option<OrphanFile>,
-    /// Nothing is kept in order but by the order of writes: blocks of extent trees
-    /// are changed in copies, but for changes within one sector.
+    /// Only the order of writes keeps any order: blocks of extent trees are changed in copies,
+    /// except for changes within one sector.
     shadows: bool,
-    /// Contents wait for their place until they are written back.
+    /// Allocation is delayed until write-back.
     delays: bool,
     /// It was opened in any state: files may have blocks in common.
     is_doubtful: bool,

@@ -13,7 +13,7 @@ use seekless_live::{Restrictions, Table, gone};
 use seekless_units::{BlockNo, Ino};
 use std::sync::Arc;
 
-/// Where the blocks of a file are.
+/// The map of a file.
 #[derive(Clone, Debug, Default)]
 pub struct Map {
     pub(super) trees: Trees,
@@ -79,13 +79,12 @@ impl Ext {
         self.decode(&inode)
     }
 
-    /// As [`Ext::load_node`], of a file that may have no links any more.
+    /// As [`Ext::load_node`], for a file that may have no links any more.
     pub(super) fn load_orphan(&self, core: &mut Core, ino: Ino) -> Result<Node, FsError> {
         self.decode(&self.inode_now(core, ino)?)
     }
 
-    /// Whether an inode that is not in memory is in use, and not about to be given
-    /// back.
+    /// Whether an inode that is not in memory is in use, and not about to be freed.
     pub(super) fn is_there(&mut self, core: &mut Core, ino: Ino) -> Result<bool, FsError> {
         let (group, slot) = self.volume.inode_slot(ino)?;
         if self.volume.is_own(ino) || !self.inode_in_use(core, group, slot)? {

@@ -27,7 +27,7 @@ pub(super) struct OrphanFile {
     block_len: usize,
     /// Slots of a block.
     per_block: usize,
-    /// Which slot of all has a file's number.
+    /// The slot of each file in it.
     taken: BTreeMap<Ino, usize>,
     /// Slots that were given back, in front of `next`.
     returned: Vec<usize>,
@@ -77,7 +77,7 @@ impl OrphanFile {
             blocks.push(block.block);
         })?;
         if let Some(number) = twice {
-            // Only one of its slots would be given back.
+            // Only one of its slots would be freed.
             let place = Location::of("orphan file").in_inode(ino);
             return Err(invalid("orphan", u64::from(number.get()), place));
         }
@@ -85,7 +85,7 @@ impl OrphanFile {
         Ok(Self { ino, seed, blocks, block_len, per_block, taken, returned, next })
     }
 
-    /// Whether no file's number is in it.
+    /// Whether it contains no file.
     pub(super) fn is_empty(&self) -> bool {
         self.taken.is_empty()
     }
@@ -157,8 +157,8 @@ impl Ext {
         Ok(())
     }
 
-    /// Features that may be changed while a volume is in use, as they are to be: that
-    /// the orphan file may hold numbers, until it is empty and the mount ends.
+    /// Features that may change while a volume is in use, with their new values: `orphan_present`,
+    /// until the file is empty and the mount ends.
     pub(super) fn noted_features(&self, features: u32, close: bool) -> u32 {
         match &self.orphan_file {
             None => features,

@@ -50,8 +50,8 @@ impl Ext {
         Ok(())
     }
 
-    /// The files that were on the list or in the orphan file when the image was opened,
-    /// which are in memory then: the list is taken apart from its head.
+    /// The files that were on the list or in the orphan file when the image was opened, brought
+    /// into memory: the list is taken apart from its head.
     pub(super) fn found_orphans(&mut self, core: &mut Core) -> Result<Vec<Ino>, FsError> {
         let mut found = Vec::new();
         self.volume.listed_orphans(&mut |ino| found.push(ino))?;

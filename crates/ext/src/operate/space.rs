@@ -1,4 +1,4 @@
-//! Space: the policies say where, bitmaps say whether, the cache writes.
+//! Space: the policies choose places, bitmaps whether they are free, the cache writes.
 
 use super::bitmaps::Bitmap;
 use super::search::{first_free, free_bit};
@@ -12,7 +12,7 @@ use seekless_placement::block::{ChunkWanted, ExtHints, Request};
 use seekless_units::{BlockNo, Extent, GroupNo, Ino, Lbn};
 use std::ops::Range;
 
-/// Whether a bit of a bitmap is set; those behind its end are.
+/// Whether a bit of a bitmap is set; those past its end count as set.
 pub(super) fn has_bit(bitmap: &[u8], bit: u32) -> bool {
     bitmap.get(index(bit / 8)).is_none_or(|byte| byte & (1 << (bit % 8)) != 0)
 }
@@ -94,7 +94,7 @@ impl Ext {
         Ok(())
     }
 
-    /// Blocks kept from ordinary users.
+    /// Blocks reserved for the superuser.
     pub(super) fn kept_blocks(&self) -> u64 {
         let raw = &self.volume.sb.raw;
         let wide = self.volume.sb.has_incompat(incompat::BIT64);
@@ -122,7 +122,7 @@ impl Ext {
         self.groups.free_frags().saturating_sub(kept)
     }
 
-    /// The same, without those that are reserved for contents which wait for a place.
+    /// The same, without those that are reserved for delayed contents.
     fn room(&self, core: &Core) -> u64 {
         self.room_with_reserved(core).saturating_sub(core.delayed.barred())
     }
@@ -219,7 +219,7 @@ impl Ext {
         self.find_run(core, place, most, limit)
     }
 
-    /// Looks for blocks from a goal on, in a group after the other.
+    /// Looks for blocks from a goal on, in one group after the other.
     pub(super) fn find_run(
         &mut self,
         core: &mut Core,

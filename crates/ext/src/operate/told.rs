@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// Most directories whose last group is remembered.
 const MOST_REMEMBERED: usize = 1 << 16;
 
-/// Groups in a flexible group; 1 without, and for sizes that the kernel takes for none
+/// Groups in a flexible group; 1 without, and for sizes that the kernel rejects
 /// (`ext4_fill_flex_info`).
 pub(super) fn groups_per_flex(sb: &Super) -> u32 {
     let log = u32::from(sb.raw.s_log_groups_per_flex);
@@ -43,7 +43,7 @@ impl LastGroups {
         self.0.insert(dir, group);
     }
 
-    /// The directory is gone: its number may become another's.
+    /// Forgets a deleted directory: its number may become another's.
     pub(super) fn forget(&mut self, dir: Ino) {
         self.0.remove(&dir);
     }

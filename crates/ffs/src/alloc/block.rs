@@ -68,7 +68,7 @@ fn whole(frag: u32) -> u8 {
     u8::MAX.checked_shr(8u32.saturating_sub(frag)).unwrap_or(0)
 }
 
-/// So many bits from `from` on.
+/// `count` bits from `from` on.
 fn mask(from: u32, count: u32) -> u8 {
     whole(count).checked_shl(from).unwrap_or(0)
 }
@@ -82,10 +82,9 @@ fn counted(bits: u8, frag: u32) -> (i32, i32) {
 }
 
 impl GroupMut<'_> {
-    /// Takes a block: the preferred one, or the next free one behind it, or,
-    /// where nothing is preferred, behind the last block found so. A block of
-    /// another group stands for the zone that it lies in. `None` when no block
-    /// is free.
+    /// Takes a block: the preferred one, or the next free one behind it, or, without a preferred
+    /// one, behind the last block found so. A block of another group stands for its zone. `None`
+    /// when no block is free.
     ///
     /// # Errors
     /// [`FsError::Corrupt`] when the group's maps and counts contradict.
@@ -203,9 +202,8 @@ impl GroupMut<'_> {
         self.set_block(block, old | bits)
     }
 
-    /// The one place in which the map of fragments changes: gives a block other
-    /// bits and brings every count up to date. Changes nothing when a count
-    /// would leave its range.
+    /// The only place that changes the map of fragments: sets the bits of a block and brings every
+    /// count up to date. Changes nothing when a count would leave its range.
     pub(super) fn set_block(&mut self, block: u32, new: u8) -> Result<Delta, FsError> {
         let frag = self.sb.frag;
         let old = self.block_bits(block);
@@ -228,7 +226,7 @@ impl GroupMut<'_> {
         Ok(delta)
     }
 
-    /// `cg_frsum` with some runs gone and others come.
+    /// `cg_frsum` with some runs removed and others added.
     fn changed_runs(&self, gone: &[u32; 8], come: &[u32; 8]) -> Result<[u32; 8], FsError> {
         let mut all = [0; 8];
         for (((count, len), gone), come) in all.iter_mut().zip(0..).zip(gone).zip(come) {
@@ -239,7 +237,7 @@ impl GroupMut<'_> {
         Ok(all)
     }
 
-    /// How many loose runs of a length there are.
+    /// The number of loose runs of a length.
     fn loose(&self, len: u32) -> u32 {
         self.word(place_of_loose(len))
     }
@@ -248,12 +246,12 @@ impl GroupMut<'_> {
         Taken { run: Extent::new(self.on_volume(at), u64::from(count)), delta }
     }
 
-    /// Where the group's zone for data begins.
+    /// The start of the group's zone for data.
     pub(super) fn data_zone(&self) -> u32 {
         self.within(self.sb.data_zone(self.number)).unwrap_or(0)
     }
 
-    /// Where the search for a block begins, in fragments of the group.
+    /// The start of the search for a block, in fragments of the group.
     fn start_of_search(&self, preference: Option<BlockNo>) -> u32 {
         let Some(block) = preference else {
             let next = self.word(at!(cg_rotor)).saturating_add(self.sb.frag);
@@ -329,7 +327,7 @@ fn place_of_loose(len: u32) -> usize {
     at!(cg_frsum).saturating_add(index(len).saturating_mul(4))
 }
 
-/// Where a run of exactly `len` set bits begins.
+/// The start of a run of exactly `len` set bits.
 fn run_of(bits: u8, len: u32) -> Option<u32> {
     let mut at = 0u32;
     while let Some(rest) = bits.checked_shr(at).filter(|&rest| rest != 0) {

@@ -1,4 +1,4 @@
-//! The mechanism of allocation: the bytes of one cylinder group, in place.
+//! The mechanism of allocation: changes the bytes of one cylinder group in place.
 //!
 //! [`GroupMut`] wraps a group's bytes, as a cache holds them, once their head has been checked;
 //! every change keeps all counters of the group true and returns the change of its summary

@@ -9,17 +9,17 @@ use seekless_placement::GroupSummary;
 use seekless_units::GroupNo;
 
 impl GroupMut<'_> {
-    /// Whether the group says that an inode is in use.
+    /// Whether an inode is marked as in use.
     pub(crate) fn says_in_use(&self, slot: u32) -> bool {
         self.bit(self.maps.inodes, slot)
     }
 
-    /// Whether the group says that a fragment is free.
+    /// Whether a fragment is marked as free.
     pub(crate) fn fragment_is_free(&self, at: u32) -> bool {
         self.bit(self.maps.frags, at)
     }
 
-    /// Whether the group says that a block is free; `None` without such a map.
+    /// Whether a block is marked as free; `None` without such a map.
     pub(crate) fn block_is_free(&self, at: u32) -> Option<bool> {
         self.maps.clusters.map(|clusters| self.bit(clusters.map, at))
     }
@@ -88,8 +88,7 @@ impl GroupMut<'_> {
         }
     }
 
-    /// Whether the searches that go on where the last one ended begin in the
-    /// group.
+    /// Whether the rotors, where searches resume, lie in the group.
     pub(crate) fn rotors_are_within(&self) -> bool {
         let within = |at: usize, end: u32| self.word(at) < end;
         within(at!(cg_rotor), self.maps.ndblk)
@@ -97,8 +96,7 @@ impl GroupMut<'_> {
             && within(at!(cg_irotor), self.sb.ipg)
     }
 
-    /// Lets the searches that would begin outside of the group begin at its
-    /// start.
+    /// Resets rotors outside of the group to its start.
     pub(crate) fn reset_rotors(&mut self) {
         let ends = [(at!(cg_rotor), self.maps.ndblk), (at!(cg_frotor), self.maps.ndblk)];
         for (at, end) in ends.into_iter().chain([(at!(cg_irotor), self.sb.ipg)]) {
@@ -124,7 +122,7 @@ impl GroupMut<'_> {
         put_head_fields(self.sb, self.number, self.bytes);
     }
 
-    /// The first offset of a map that is not the one the format prescribes.
+    /// The first offset of a map that differs from the format's.
     pub(crate) fn misplaced_map(&self) -> Option<(&'static str, u64)> {
         let layout = head_layout_of(self.sb);
         let mut places = vec![
@@ -139,8 +137,8 @@ impl GroupMut<'_> {
         Some((wrong.0, wrong.1))
     }
 
-    /// A check hash on a volume without such hashes of groups: kernels from before there were
-    /// any have the field as a spare, which `fsck_ffs` wants to be zero.
+    /// A check hash on a volume without hashes of groups: for older kernels the field is a spare,
+    /// which `fsck_ffs` wants to be zero.
     pub(crate) fn stray_hash(&self) -> Option<u32> {
         let hash = self.word(at!(cg_ckhash));
         (hash != 0 && !self.sb.has_check_hash(check_hash::GROUP)).then_some(hash)
@@ -205,13 +203,13 @@ pub(crate) struct HeadField {
     value: u32,
 }
 
-/// Where the format has the parts of a volume's heads.
+/// The places of the parts of a head, by the format.
 pub(crate) fn head_layout_of(sb: &Super) -> HeadLayout {
     head_layout(sb.head_tables(), sb.ipg, sb.fpg, sb.frag, sb.tuning.contigsumsize)
 }
 
-/// Those fields of a group's head, with the values that `check_cgmagic` and `pass5` of
-/// FreeBSD's `fsck_ffs` want; its magic, number and size are not among them.
+/// These fields of a group's head, with the values that `check_cgmagic` and `pass5` of FreeBSD's
+/// `fsck_ffs` want; its magic, number and size are not among them.
 fn head_fields(sb: &Super, number: GroupNo) -> Vec<HeadField> {
     let layout = head_layout_of(sb);
     let offset = |at: u64| u32::try_from(at).unwrap_or(u32::MAX);
@@ -261,7 +259,7 @@ fn head_fields(sb: &Super, number: GroupNo) -> Vec<HeadField> {
     fields
 }
 
-/// Sets those fields in the bytes of a head.
+/// Sets these fields in the bytes of a head.
 pub(crate) fn put_head_fields(sb: &Super, number: GroupNo, bytes: &mut [u8]) {
     for HeadField { at, len, value, .. } in head_fields(sb, number) {
         match len {

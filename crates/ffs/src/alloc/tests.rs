@@ -202,7 +202,7 @@ fn counts_stay_true() {
         for (ino, directory) in std::mem::take(&mut held.inodes) {
             group.free_inode(ino, directory).expect(what);
         }
-        // All is as before but for the rotors.
+        // All is as before except for the rotors.
         assert_eq!(group.summary(), start, "{what}");
         let maps = group.maps.inodes;
         assert_eq!(bytes[maps..], before[maps..], "{what}");

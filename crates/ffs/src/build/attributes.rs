@@ -1,5 +1,5 @@
-//! Extended attributes as UFS2 keeps them: records one after the other in an
-//! area of an inode's own (`struct extattr`).
+//! Extended attributes as UFS2 stores them: records one after the other in an area of an inode's
+//! own (`struct extattr`).
 
 use crate::make::encode::Page;
 use seekless_fs::{FsError, Xattr};
@@ -10,7 +10,7 @@ const HEAD: usize = 7;
 /// The namespaces of the format and their numbers.
 const NAMESPACES: [(&[u8], u8); 2] = [(b"user.", 1), (b"system.", 2)];
 
-/// The number and the name within it of an attribute that the format can hold.
+/// The number of the namespace, and the name within it, of an attribute that the format can store.
 fn placed(xattr: &Xattr) -> Option<(u8, &[u8])> {
     // Linux' ACL attributes have another form here, and another name.
     if xattr.name.starts_with(b"system.posix_acl") {

@@ -32,7 +32,7 @@ pub(super) struct Record {
     pub(super) attributes: (u32, [u64; 2]),
 }
 
-/// The time that an inode can hold that is nearest.
+/// The nearest time that an inode can store.
 pub(super) fn storable(time: Timestamp, version: Version) -> Timestamp {
     if version == Version::Ufs2 {
         return time;

@@ -78,7 +78,7 @@ impl<'a> Builder<'a> {
         let mut make = sizing::choose(&options, &demand)?;
         let geometry = Geometry::new(&make)?;
         if options.is_fitted {
-            // A last group too small to be one is no use.
+            // A last group that is too small is left out.
             make.size = ByteLen::new(geometry.size * u64::from(geometry.fsize));
         }
         Ok(Self { demand, options: make, geometry })
@@ -90,7 +90,7 @@ impl<'a> Builder<'a> {
         &self.demand
     }
 
-    /// Where it may be placed, in blocks.
+    /// The space for objects, in blocks.
     #[must_use]
     pub fn space(&self) -> Space {
         let g = &self.geometry;

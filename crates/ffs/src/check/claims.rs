@@ -12,13 +12,13 @@ use seekless_units::{BlockNo, Extent, Ino};
 /// The claims of an inode, as it is walked.
 pub(super) struct Claims {
     ino: Ino,
-    /// Fragments that are its own.
+    /// Fragments that it claims.
     pub(super) fragments: u64,
-    /// Blocks its length says it has.
+    /// Blocks by its length.
     pub(super) blocks: u64,
-    /// Blocks up to the last that it has.
+    /// Blocks up to the last one mapped.
     pub(super) mapped: u64,
-    /// Something was wrong with where they lie.
+    /// Some block number was wrong.
     bad: bool,
     /// There are block numbers past the end.
     pub(super) beyond: bool,
@@ -58,7 +58,7 @@ impl Claims {
 #[derive(Clone, Copy)]
 pub(super) struct Tree {
     pub(super) block: u64,
-    /// The first block of the file that it maps, and how many.
+    /// The first block of the file that it maps, and the number of blocks.
     pub(super) first: u64,
     pub(super) span: u64,
     /// Levels below it, itself included.
@@ -177,7 +177,7 @@ impl Checker {
         }
         let start = BlockNo::new(tree.block);
         let frags = u64::from(self.sb().frag);
-        // One that is another's too has been read, or is no such block.
+        // A block that is claimed already was read before, or is no indirect block.
         if !self.claim(Extent::new(start, frags), claims) {
             claims.bad = true;
             return Ok(());

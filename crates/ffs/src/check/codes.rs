@@ -1,4 +1,4 @@
-//! The codes of findings, and the phase in which each is found.
+//! The codes of findings, and the phase of each.
 
 /// Every code with its phase: 0 for the superblock, 1 for inodes and blocks, 2 for entries, 3 for
 /// unconnected directories, 4 for link counts, 5 for bitmaps and counts.

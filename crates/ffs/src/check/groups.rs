@@ -13,7 +13,7 @@ fn place(group: GroupNo) -> Location {
     Location::of("cylinder group").in_group(group)
 }
 
-/// Bits that are wrong: how many, and the first.
+/// Wrong bits: their number, and the first.
 #[derive(Default)]
 struct Wrong {
     count: u64,
@@ -125,7 +125,7 @@ impl Checker {
             self.unexpected("group.rotor", what.to_string(), place(number));
         }
         if let Some(hash) = group.stray_hash() {
-            // An older kernel leaves it behind. Only older checkers look at it.
+            // An older kernel leaves it behind. Only older checkers read it.
             let what = format!("cg_ckhash is {hash:#x}, but groups have no check hashes");
             self.expected("group.check-hash", what, place(number));
         }
@@ -143,8 +143,7 @@ impl Checker {
         Ok(Some(should))
     }
 
-    /// A write that was torn leaves the check hash of before, on a volume that
-    /// was in use.
+    /// A torn write leaves the old check hash, on a volume that was in use.
     fn group_hash(&mut self, what: String, number: GroupNo) {
         if self.sb().clean {
             self.unexpected("group.check-hash", what, place(number));

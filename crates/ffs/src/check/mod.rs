@@ -59,14 +59,14 @@ pub(crate) struct Seen {
     named_in: Option<Spot>,
     /// Directories only: its entries besides `.` and `..`.
     entries: u64,
-    /// Its blocks cannot be trusted: it is not read.
+    /// Its blocks cannot be trusted, and are not read.
     bad_blocks: bool,
 }
 
 /// A check under way.
 struct Checker {
     volume: Volume,
-    /// The same, compared with its check hashes.
+    /// The same volume, with its check hashes compared.
     strict: Volume,
     report: Report,
     /// Repairs of the findings.
@@ -74,11 +74,11 @@ struct Checker {
     /// Fragments in use.
     used: Bits,
     seen: BTreeMap<Ino, Seen>,
-    /// How many inodes of each group have ever been written.
+    /// How many inodes of each group were ever written.
     written: Vec<u32>,
     /// The entry of the root named `lost+found`, and its inode.
     lost_found: Option<(Spot, Ino)>,
-    /// Inodes of groups that could not be read, which are not looked at.
+    /// Groups that could not be read, whose inodes are not checked.
     lost_groups: Vec<GroupNo>,
     /// The directories that are named in each.
     children: BTreeMap<Ino, Vec<Ino>>,
@@ -86,7 +86,7 @@ struct Checker {
     names_of: BTreeMap<Ino, Vec<Spot>>,
     /// A directory could not be read to its end.
     names_are_missing: bool,
-    /// The bytes that the superblock should have, but for counts and state.
+    /// The bytes that the superblock should have, except for counts and state.
     superblock: Vec<u8>,
 }
 
@@ -154,7 +154,7 @@ impl Checker {
             self.fix(Stage::Superblock, Fix::Superblock);
         }
         if chosen.hash_differs {
-            // A write that was torn leaves the hash of before.
+            // A torn write leaves the old hash.
             let what = "check hash does not match".to_string();
             self.expected("superblock.check-hash", what, place);
             self.fix(Stage::Superblock, Fix::Superblock);

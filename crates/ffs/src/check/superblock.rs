@@ -19,10 +19,10 @@ use zerocopy::byteorder::LE;
 /// Fields that may be wrong for the rest to be believed: fields that a copy lacks, such as those
 /// that tunefs has set since.
 const FEW: usize = 3;
-/// Where UFS1 has its superblock.
+/// The place of UFS1's superblock.
 const HOME_UFS1: u64 = 8192;
 
-/// A field: its name, where it stands, and its bytes.
+/// A field: its name, offset and length.
 type Field = (&'static str, usize, usize);
 
 macro_rules! field {
@@ -159,7 +159,7 @@ fn chosen(
         tuned.push("fs_snapinum");
         sb = usable(&mended, device.len())?;
     }
-    // One that makes no sense needs no more words.
+    // One that makes no sense is reported once.
     let makes_sense = findings.is_empty();
     for (code, fields) in [
         ("superblock.fixed", fields),
@@ -191,7 +191,7 @@ fn at_home(mut copy: Found, found_at: Option<u64>) -> Found {
     copy
 }
 
-/// Whether a superblock may lie at a byte, and not a copy of one.
+/// Whether a superblock may lie at a byte, as opposed to a copy of one.
 pub(super) fn is_home(format: Format, at: u64) -> bool {
     SUPERBLOCK_SEARCH.contains(&at) && (format == Format::Ufs2 || at != SUPERBLOCK_UFS2)
 }
@@ -318,9 +318,9 @@ fn derive(found: &mut Found) -> Vec<&'static str> {
     differed
 }
 
-/// Sets the fields of UFS1 that describe a disk of cylinders as `newfs` has set them since
-/// 2002, for volumes made since: FreeBSD refuses others (`validate_sblock`). Returns the
-/// names of those that differed.
+/// Sets the fields of UFS1 that describe a disk of cylinders to the values of `newfs` since 2002,
+/// for volumes made since: FreeBSD refuses others (`validate_sblock`). Returns the names of those
+/// that differed.
 fn derive_old(found: &mut Found) -> Vec<&'static str> {
     let order = found.order;
     let word = |at| order.get_u32(&found.bytes, at).unwrap_or(0);
@@ -356,8 +356,8 @@ fn derive_old(found: &mut Found) -> Vec<&'static str> {
     differed
 }
 
-/// Sets where a superblock says that it lies, of one that lies in its place. Returns the
-/// names of the fields that cannot be so.
+/// Corrects the recorded place of a superblock that lies in its place. Returns the names of the
+/// fields with impossible values.
 fn derive_place(found: &mut Found) -> Vec<&'static str> {
     let (order, here) = (found.order, found.at);
     if !is_home(found.format, here) {

@@ -1,4 +1,4 @@
-//! Where everything of a new file system lies.
+//! The layout of a new file system.
 
 use super::options::{MakeOptions, Version};
 use crate::ondisk::CylinderGroup;
@@ -36,7 +36,7 @@ pub(crate) struct Geometry {
     pub(crate) contigsumsize: u32,
 }
 
-/// Where the parts of a group's head begin, in bytes, and where it ends.
+/// The starts of the parts of a group's head, in bytes, and its end.
 pub(crate) struct HeadLayout {
     pub(crate) inodes: u64,
     pub(crate) frags: u64,
@@ -92,12 +92,12 @@ impl Geometry {
         Ok(())
     }
 
-    /// Divides the volume into groups: enough fragments for a block of inodes,
-    /// then as many more blocks as the head has bits for, while there are
-    /// [`LEAST_GROUPS`]. Returns for how many fragments there is an inode.
+    /// Divides the volume into groups: enough fragments for a block of inodes, then as many more
+    /// blocks as the head has bits for, while there are [`LEAST_GROUPS`]. Returns the number of
+    /// fragments per inode.
     fn divide(&mut self, options: &MakeOptions) -> Result<u64, FsError> {
         let fsize = u64::from(self.fsize);
-        // All inodes together have 32-bit numbers.
+        // Inode numbers have 32 bits.
         let most_inodes = (1 << 32) - u64::from(self.inodes_per_block());
         let least = 1 + self.size / most_inodes;
         let wanted = options.bytes_per_inode.map_or(2 * fsize, u64::from);
@@ -138,7 +138,7 @@ impl Geometry {
         Ok(inode_every)
     }
 
-    /// A group of the fewest fragments that one block of inodes is for.
+    /// Makes a group of the fewest fragments that need a block of inodes.
     fn smallest_group(&mut self, inode_every: u64) {
         self.ipg = self.inodes_per_block();
         let least = (inode_every * u64::from(self.ipg)).min(self.size);
@@ -156,7 +156,7 @@ impl Geometry {
         self.ncg = self.size.div_ceil(u64::from(self.fpg).max(1)) as u32;
     }
 
-    /// Where the data of a group would begin: in front of it there is no group.
+    /// The start of a group's data, the least size of a group.
     fn metadata_frags(&self) -> u32 {
         let table = self.ipg / (self.inodes_per_block() / self.frag);
         (self.iblkno + table).next_multiple_of(self.frag)
@@ -186,7 +186,7 @@ impl Geometry {
         Ok(())
     }
 
-    /// Whether the first group has room for the summary area and a root.
+    /// Checks that the first group has room for the summary area and a root.
     fn check_room(&self, options: &MakeOptions) -> Result<(), FsError> {
         let frag = u64::from(self.frag);
         let inodes = self.size.div_ceil(u64::from(self.fpg)) * u64::from(self.ipg);
@@ -227,7 +227,7 @@ impl Geometry {
         }
     }
 
-    /// Where the superblock lies, in bytes.
+    /// The place of the superblock, in bytes.
     pub(crate) fn superblock_at(&self) -> u64 {
         match self.version {
             Version::Ufs1 => 8192,
@@ -255,7 +255,7 @@ impl Geometry {
         u64::from(group) * u64::from(self.fpg) + u64::from(at)
     }
 
-    /// Where the parts of a head begin.
+    /// The layout of a head.
     pub(crate) fn head_layout(&self) -> HeadLayout {
         let tables = if self.version == Version::Ufs1 { TABLES } else { 0 };
         head_layout(tables, self.ipg, self.fpg, self.frag, self.contigsumsize)
@@ -266,8 +266,8 @@ impl Geometry {
 /// position.
 const TABLES: u64 = 4 + 2;
 
-/// `CGSIZE` of FreeBSD's `fs.h`: the bytes of a head with its maps, where the
-/// counts of clusters are aligned included.
+/// `CGSIZE` of FreeBSD's `fs.h`: the bytes of a head with its maps, including the alignment of the
+/// counts of clusters.
 pub(crate) fn head_bytes(old: bool, ipg: u32, fpg: u32, frag: u32, contigsumsize: u32) -> u64 {
     let tables = if old { TABLES } else { 0 };
     let clusters = match contigsumsize {

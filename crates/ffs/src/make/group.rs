@@ -1,4 +1,4 @@
-//! A cylinder group being filled: which of its fragments and inodes are taken.
+//! A cylinder group being filled: its fragments and inodes in use.
 
 use super::geometry::Geometry;
 

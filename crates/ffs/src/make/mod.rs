@@ -1,4 +1,4 @@
-//! Making an empty file system, as `newfs` does.
+//! Makes an empty file system, as `newfs` does.
 //!
 //! Everything is decided from the options first ([`Geometry`]), then written
 //! group by group: copies of the superblock, heads with their bitmaps, the

@@ -8,7 +8,7 @@ use seekless_units::ByteLen;
 pub(crate) const MINFREE: u32 = 8;
 /// Bytes that a kernel moves at once (`MAXPHYS` of 64-bit FreeBSD).
 const TRANSFER: u32 = 1 << 20;
-/// Most blocks of a cluster that FreeBSD takes for possible (`validate_sblock`).
+/// Most blocks of a cluster that FreeBSD accepts (`validate_sblock`).
 pub(crate) const MOST_CONTIG: u32 = 256;
 
 /// Which of the two formats.
@@ -82,7 +82,7 @@ pub struct MakeOptions {
     /// Bytes of space for each inode (`-i`), a fragment at least; `None` for two
     /// fragments. Rounded down to whole fragments.
     pub bytes_per_inode: Option<u32>,
-    /// Most blocks in a group (`-c`); `None` for as many as its head can tell of.
+    /// Most blocks in a group (`-c`); `None` for as many as its head can describe.
     pub blocks_per_group: Option<u32>,
     /// Most blocks that are gathered into a cluster (`-a`), 256 at most; `None`
     /// for those of 1 MiB.

@@ -1,4 +1,4 @@
-//! Inodes as bytes again, and the changes that brings.
+//! Encodes inodes, and makes the changes for it.
 
 use super::Node;
 use super::{Core, Ffs};
@@ -204,7 +204,7 @@ impl Ffs {
         core.cache.change(block, &[piece], role, after)
     }
 
-    /// The generation an unused inode was left with.
+    /// The last generation of an unused inode.
     pub(super) fn last_generation(&mut self, core: &mut Core, ino: Ino) -> Result<u32, FsError> {
         let place = self.sb.inode_place(ino)?;
         let bytes = core.cache.read(place.block, 0, index(self.sb.bsize))?;

@@ -50,7 +50,7 @@ pub struct LiveOptions {
     pub directories: String,
     /// The policy for all other inodes; `None` for FFS's only one (`parent`).
     pub inodes: Option<String>,
-    /// The policy for blocks; `None` for the one of the time of the directories'.
+    /// The policy for blocks; `None` for that of the time of the directories' policy.
     pub blocks: Option<String>,
     /// The seed of the policies' random numbers.
     pub seed: u64,

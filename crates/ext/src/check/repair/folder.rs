@@ -80,8 +80,7 @@ impl Work<'_> {
         Ok(names.is_empty() || self.rebuild(dir, &names)? || is_some)
     }
 
-    /// Makes a directory of an inode that is not in use; whether there was room.
-    /// Nothing leads to it yet.
+    /// Makes a directory in an unused inode; whether there was room. It has no name yet.
     pub(super) fn make(&mut self, ino: Ino, parent: Ino, mode: u16) -> Result<bool, FsError> {
         let volume = &self.checker.volume;
         let sb = &volume.sb;
@@ -100,8 +99,8 @@ impl Work<'_> {
         Ok(true)
     }
 
-    /// Gives an inode in memory blocks with these entries, which are on the disk
-    /// then; whether there was room.
+    /// Gives an inode in memory blocks with these entries, and writes the blocks to the disk;
+    /// whether there was room.
     fn put_names(
         &mut self,
         inode: &mut InodeMut,

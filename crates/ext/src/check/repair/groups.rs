@@ -141,7 +141,7 @@ pub(super) fn put(checker: &Checker, disk: &mut Patches, number: GroupNo) -> Res
     let sum = |bits: &[u8], len: u32| {
         if sums { bitmap_sum(sb.checksum_seed, bits, u64::from(len)) } else { 0 }
     };
-    // Those of bitmaps that were never written are those of the descriptor.
+    // The sums of bitmaps that were never written are those in the descriptor.
     let raw = group.raw();
     let join = |high: u16, low: u16| (u32::from(high) << 16) | u32::from(low);
     let kept = |written: bool, sum: u32, high: u16, low: u16| {

@@ -88,7 +88,7 @@ impl InodeMut {
         }
     }
 
-    /// Gives up the attributes that lie in it.
+    /// Drops the attributes that lie in it.
     pub(super) fn drop_inner_attributes(&mut self) {
         let tail = usize::from(self.extra_size());
         if let Some(rest) = self.rest.get_mut(tail..) {
@@ -126,7 +126,7 @@ impl InodeMut {
         self.core.i_block = map;
     }
 
-    /// Where its attribute block lies; 0 for none.
+    /// Sets its attribute block; 0 for none.
     pub(super) fn set_attribute_block(&mut self, block: BlockNo) {
         self.core.i_file_acl_lo = low32(block.get()).into();
         self.core.i_file_acl_high = low16(low32(block.get() >> 32)).into();
@@ -144,14 +144,14 @@ impl InodeMut {
             .into();
     }
 
-    /// Takes contents that were in it from it.
+    /// Removes its inline contents.
     pub(super) fn empty(&mut self) {
         self.set_len(0);
         self.core.i_block = IBlock::default();
         self.core.i_flags = (self.core.i_flags.get() & !flags::INLINE_DATA).into();
     }
 
-    /// Changes bytes of it, by where they stand in the whole of it.
+    /// Changes its bytes, as one slice.
     pub(super) fn with_bytes(&mut self, with: impl FnOnce(&mut [u8])) {
         let mut raw = self.core.as_bytes().to_vec();
         raw.extend_from_slice(&self.rest);
@@ -169,7 +169,7 @@ impl InodeMut {
         crate::encode::rewrite::inode_seed(volume.sb.checksum_seed, self.ino, generation)
     }
 
-    /// Makes it an inode that was just made.
+    /// Makes it a new inode.
     pub(super) fn begin(&mut self, mode: u16, extra: u16, time: u32) {
         self.clear();
         self.core.i_mode = mode.into();

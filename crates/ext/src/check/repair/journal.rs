@@ -45,7 +45,7 @@ impl Work<'_> {
         }
     }
 
-    /// Whether something else lies in a block.
+    /// Whether a block was claimed twice.
     pub(super) fn is_claimed_twice(&self, block: BlockNo) -> bool {
         let mut clusters = self.checker.sb().clusters_of(Extent::new(block, 1));
         clusters.any(|at| self.checker.twice.get(index(at)) || self.checker.fixed.get(index(at)))

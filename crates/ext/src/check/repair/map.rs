@@ -65,9 +65,9 @@ impl Work<'_> {
         Ok(true)
     }
 
-    /// Where there is no room for a copy of a block that several files have, one of
-    /// them goes: the first, as with e2fsck, or else this one. A directory never does.
-    /// One goes in a round: that makes room for the others.
+    /// Without room for a copy of a block that several files have, one of them is cleared: the
+    /// first, as in e2fsck, or else this one; never a directory. One is cleared in a round: that
+    /// makes room for the others.
     fn sacrifice(&mut self, ino: Ino, block: BlockNo) -> Result<bool, FsError> {
         if std::mem::replace(&mut self.has_sacrificed, true) {
             return Ok(true);
@@ -147,7 +147,7 @@ impl Work<'_> {
             block_map(pieces, size, &mut given)
         };
         let map = match made {
-            // Further than a map of this kind reaches.
+            // Past the reach of a map of this kind.
             Err(FsError::NoSpace(_)) => return Ok(false),
             made => made?,
         };

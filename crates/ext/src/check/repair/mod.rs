@@ -100,7 +100,7 @@ enum Round {
     Stuck,
 }
 
-/// Writing a round's changes.
+/// The result of writing a round's changes.
 struct Work<'a> {
     checker: &'a Checker,
     disk: &'a mut Patches,

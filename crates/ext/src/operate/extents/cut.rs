@@ -42,7 +42,7 @@ impl Tree<'_> {
         let fewer = cut.blocks;
         let mut path = self.path(kept)?;
         let on_way: Vec<BlockNo> = path.blocks().collect();
-        // Those on the way may keep something; all others are behind it.
+        // Nodes on the path may keep entries; all others are behind it.
         let behind: Vec<BlockNo> = tree.into_iter().filter(|at| !on_way.contains(at)).collect();
         let leaf = cut_path(&mut path, kept);
         let mut plan = self.plan(&path, &leaf, How::Cut)?;

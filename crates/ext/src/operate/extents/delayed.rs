@@ -1,4 +1,4 @@
-//! Places for contents that waited for them (delayed allocation).
+//! Allocation for delayed contents.
 
 use super::Tree;
 use super::plan::Put;
@@ -26,8 +26,8 @@ impl Tree<'_> {
         Ok((stand, near.end()))
     }
 
-    /// Gives the first of some blocks, which is in a hole, a place, and as many behind it as
-    /// lie in one run with it.
+    /// Allocates the first of some blocks, which is in a hole, and as many behind it as lie in one
+    /// run with it.
     pub(in super::super) fn place(
         &mut self,
         lbn: u64,
@@ -119,10 +119,10 @@ mod tests {
         // In the inode.
         assert_eq!(most_nodes(0, 0, 42, (1, 4)), 0);
         assert_eq!(most_nodes(0, 3, 42, (1, 1)), 0);
-        // A leaf, and one that it is split into.
+        // A leaf, and the one that it is split into.
         assert_eq!(most_nodes(0, 4, 42, (1, 1)), 2);
         assert_eq!(most_nodes(0, 0, 42, (1, 84)), 3);
-        // So many that the root has no room for their numbers.
+        // More leaves than the root has room for.
         assert_eq!(most_nodes(0, 0, 42, (1, 420)), 11 + 2);
         // Leaves of a tree, each of which may be split.
         assert_eq!(most_nodes(1, 1, 42, (1, 1)), 1);

@@ -101,7 +101,7 @@ impl<'a> Tree<'a> {
         blocks.saturating_mul(self.block())
     }
 
-    /// Refuses a length that cannot be mapped.
+    /// Refuses a length past the reach of the map.
     pub(super) fn check_len(&self, end: Option<u64>) -> Result<u64, FsError> {
         let end = end.filter(|&end| end <= self.max_size());
         end.ok_or_else(|| FsError::TooLarge(format!("inode {}", self.ino)))

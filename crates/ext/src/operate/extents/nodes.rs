@@ -36,8 +36,8 @@ pub(super) fn put_first(root: &mut IBlock, run: Extent) {
     put_node(&mut root.0, &[Entry::run(&run).bytes], index(IN_INODE), 0);
 }
 
-/// How many of some entries stay in a node: all that fit where more come behind them,
-/// else half.
+/// How many of some entries stay in a node: all that fit if more are appended behind them, else
+/// half.
 pub(super) fn split_at(len: usize, most: usize, at_end: bool) -> usize {
     if len <= most {
         len
@@ -63,7 +63,7 @@ pub(super) fn node_bytes(
     bytes
 }
 
-/// Bytes of a node that its header shows.
+/// Bytes of a node that are within its header's count.
 pub(super) fn shown(bytes: &[u8]) -> usize {
     let entries = crate::field::parse::<ExtentHeader>(bytes, 0);
     let entries = entries.map_or(0, |header| header.eh_entries.get());

@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub(in super::super) struct Near {
     /// Logical blocks of the run or hole.
     blocks: Range<u64>,
-    /// Where the first of them lies, and whether it was never written.
+    /// The first of their blocks on the disk, and whether it was never written.
     at: Option<(BlockNo, bool)>,
 }
 
@@ -25,8 +25,7 @@ impl Near {
         self.blocks.end
     }
 
-    /// Where one of the blocks lies, and whether it was never written; `None` for a
-    /// hole.
+    /// The place of one of the blocks, and whether it was never written; `None` for a hole.
     pub(super) fn at(&self, lbn: u64) -> Option<(BlockNo, bool)> {
         debug_assert!(self.blocks.contains(&lbn), "{lbn} is in {self:?}");
         let skip = lbn.saturating_sub(self.blocks.start);
@@ -47,7 +46,7 @@ pub(super) struct Held {
 pub(super) struct Step {
     pub(super) node: Held,
     pub(super) children: Vec<Child>,
-    /// Which of them is on the way.
+    /// The one on the path.
     pub(super) slot: usize,
 }
 
@@ -95,7 +94,7 @@ impl Path {
 }
 
 impl Tree<'_> {
-    /// The way to the leaf that maps a block of the file, or would.
+    /// The path to the leaf for a block of the file, mapped or not.
     pub(super) fn path(&mut self, lbn: u64) -> Result<Path, FsError> {
         let root = self.node()?.map.root;
         let mut frame = root_frame(&root.0, self.ino)?;
@@ -166,7 +165,7 @@ impl Tree<'_> {
         Ok(near)
     }
 
-    /// Where a block of the file begins that has contents.
+    /// The block on the disk of a block of the file, if it has contents.
     pub(in super::super) fn lookup_block(&mut self, lbn: u64) -> Result<Option<BlockNo>, FsError> {
         if lbn >= crate::extent::LOGICAL_BLOCKS {
             return Ok(None);
@@ -202,7 +201,7 @@ impl Tree<'_> {
         Ok(self.walk(&EVERYTHING)?.0)
     }
 
-    /// The runs that hold a file: contents and the blocks of its tree.
+    /// The runs of a file: contents and the blocks of its tree.
     pub(in super::super) fn runs_of(&mut self) -> Result<Vec<Extent>, FsError> {
         let (runs, tree) = self.walk(&EVERYTHING)?;
         let tree = tree.into_iter().map(|at| Extent::new(at, 1));

@@ -13,11 +13,11 @@ use seekless_units::{BlockNo, Extent};
 /// How a leaf changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum How {
-    /// By extents behind all others: nodes that are full stay so.
+    /// Extents are appended behind all others: full nodes stay full.
     Appended,
-    /// By extents between others.
+    /// Extents are inserted between others.
     Inserted,
-    /// By extents that go from its end, and with them all behind its way.
+    /// Extents are cut off at its end, and with them all behind its path.
     Cut,
 }
 
@@ -28,7 +28,7 @@ struct Made {
     bytes: Vec<u8>,
 }
 
-/// A block of the tree that changes where it lies.
+/// A block of the tree that changes in place.
 struct Patch {
     at: BlockNo,
     old: Vec<u8>,
@@ -52,7 +52,7 @@ pub(super) struct Put<'a> {
     pub(super) role: Role,
     /// Changes that must be on the disk before.
     pub(super) after: &'a [ChangeId],
-    /// The length of the file from then on.
+    /// The new length of the file.
     pub(super) size: u64,
     /// Blocks of contents that are added, and removed.
     pub(super) more: u64,
@@ -150,7 +150,7 @@ impl Tree<'_> {
         self.work_out_root(node, entries, depth, plan)
     }
 
-    /// The root, which gets another level below it where it is full.
+    /// Plans the root, which gets another level below it when it is full.
     fn work_out_root(
         &mut self,
         node: &Held,
@@ -180,7 +180,7 @@ impl Tree<'_> {
         Ok(())
     }
 
-    /// New nodes for entries, each of which gets one above.
+    /// Makes new nodes for entries, and an entry for each of them in the node above.
     fn make_nodes(
         &mut self,
         mut entries: Vec<Entry>,
@@ -276,7 +276,7 @@ impl Tree<'_> {
         };
         let role = match (plan.cuts, new == old && plan.left.is_empty() && plan.made.is_empty()) {
             (true, _) => Role::IndirectClear,
-            // On its own, and whole in one sector: it may be late.
+            // Alone, and within one sector: it may be late.
             (false, true) => Role::IndirectSet,
             (false, false) => Role::IndirectInit,
         };

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use std::ops::Range;
 
 impl Tree<'_> {
-    /// Writes bytes, as many as there is space for. The number is returned.
+    /// Writes as many bytes as there is space for; returns their number.
     pub(in super::super) fn write_bytes(
         &mut self,
         offset: u64,
@@ -55,8 +55,8 @@ impl Tree<'_> {
         }
     }
 
-    /// Gives a file the length that it is about to have, where a block of its tree
-    /// could be on the disk without it.
+    /// Sets the future length of a file beforehand, if a block of its tree could be on the disk
+    /// without it.
     fn announce(&mut self, end: u64) -> Result<(), FsError> {
         if self.node()?.size < end && self.is_kept_apart()? {
             self.set_size(end, &[])?;
@@ -232,8 +232,8 @@ impl Tree<'_> {
         Ok(ids)
     }
 
-    /// A longer file, nothing else. A directory's end waits for its contents; so does a
-    /// file's where contents wait for their place, so that all of it is shown in order.
+    /// Sets a greater length, and nothing else. A directory's end waits for its contents; so does a
+    /// file's with delayed allocation, so that all of it is shown in order.
     pub(super) fn set_size(&mut self, size: u64, data: &[ChangeId]) -> Result<ChangeId, FsError> {
         let node = self.node()?;
         if node.size == size {

@@ -1,4 +1,4 @@
-//! Bytes of an index, as they are written.
+//! Encodes the blocks of an index.
 
 use crate::htree::{Branch, Child, ROOT_ENTRIES_OFFSET};
 use crate::ondisk::{

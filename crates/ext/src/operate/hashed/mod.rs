@@ -27,8 +27,7 @@ use seekless_live::{Codec, Ids, NamePlace, Table};
 use seekless_units::{BlockNo, Ino};
 use smallvec::SmallVec;
 
-/// How often room is made for a name at most: each level of the index once, and
-/// leaves until one has room.
+/// Most steps to make room for a name: each level of the index once, and leaves until one has room.
 const MOST_STEPS: usize = 32;
 
 /// A block of the index on the way to a leaf.
@@ -56,7 +55,7 @@ struct Way {
 /// The changes that made room.
 #[derive(Default)]
 struct Made {
-    /// Blocks of the directory with names that lie elsewhere than before.
+    /// Blocks of the directory whose names have moved.
     rewritten: SmallVec<[u64; 4]>,
     /// Changes that must be on the disk for its new blocks to be reached.
     reached: Ids,
@@ -67,7 +66,7 @@ impl Ext {
         Location::of("htree").in_inode(dir)
     }
 
-    /// Where a block of a directory lies.
+    /// The place of a block of a directory.
     fn dir_block(&mut self, core: &mut Core, dir: Ino, lbn: u64) -> Result<BlockNo, FsError> {
         let blocks = self.dir_blocks(core, dir)?;
         let found = if lbn < blocks { self.lookup_dir_block(core, dir, lbn)? } else { None };
@@ -79,7 +78,7 @@ impl Ext {
         Ok(core.node(dir)?.size.checked_div(bsize).unwrap_or(0))
     }
 
-    /// Where a name goes that is added to a directory; room is made for it.
+    /// The place for a new name in a directory; room is made for it.
     pub(super) fn name_place(
         &mut self,
         core: &mut Core,
@@ -108,8 +107,7 @@ impl Ext {
         Ok(is_known && core.node(dir)?.flags & flags::INDEX != 0)
     }
 
-    /// The leaf that a name goes to, which has room for it; `None` where there is no
-    /// index any more.
+    /// The leaf for a name, with room for it; `None` if there is no index any more.
     fn leaf_with_room(
         &mut self,
         core: &mut Core,
@@ -146,8 +144,7 @@ impl Ext {
         Err(invalid("hash", 0, Self::dir_place(dir)))
     }
 
-    /// The way to where a name belongs. `None` for an index of a kind that is not
-    /// known.
+    /// The path to the leaf of a name. `None` for an index of an unknown kind.
     fn way(&mut self, core: &mut Core, dir: Ino, name: &[u8]) -> Result<Option<Way>, FsError> {
         let place = Self::dir_place(dir);
         let len = self.volume.block_len();

@@ -53,8 +53,8 @@ impl Ext {
         Ok(lbn)
     }
 
-    /// Changes a block of a directory. It was claimed when the way was found, but may have
-    /// left memory since, with its owner: it is claimed again.
+    /// Changes a block of a directory. It was claimed when the path was found, but may have left
+    /// memory since, with its owner: it is claimed again.
     fn edit_block(
         &self,
         core: &mut Core,
@@ -172,9 +172,9 @@ impl Ext {
         Ok(())
     }
 
-    /// Makes room for one more child in the lowest block of the index on a way, or
-    /// comes one step nearer to it: the uppermost full block below one with room is
-    /// split, or the root gets a level below it.
+    /// Makes room for one more child in the lowest block of the index on a path, or takes one step
+    /// towards that: the uppermost full block below one with room is split, or the root gets a
+    /// level below it.
     pub(super) fn widen(
         &mut self,
         core: &mut Core,

@@ -1,5 +1,5 @@
-//! Entries of directories, changed in place: a unit is a sector, so each change
-//! is on the disk wholly or not at all.
+//! Entries of directories, changed in place: a unit is a sector, so each change is on the disk as a
+//! whole or not at all.
 
 use crate::check::Checker;
 use crate::check::fix::Spot;
@@ -17,7 +17,7 @@ use seekless_units::Ino;
 pub(super) enum Edit {
     /// It becomes unused.
     Remove,
-    /// It says another kind of file.
+    /// Its file type changes.
     Retype(FileKind),
     /// Its name ends with a zero.
     Terminate,
@@ -55,7 +55,7 @@ fn put_entry(sb: &Super, unit: &mut [u8], entry: &Entry<'_>) {
 
 /// A unit of a directory.
 pub(super) struct Unit {
-    /// Where it lies on the device.
+    /// Its place on the device.
     at: u64,
     pub(super) bytes: Vec<u8>,
 }
@@ -92,7 +92,7 @@ impl Unit {
         disk.put(self.at, &self.bytes)
     }
 
-    /// The entries, up to where they make no sense.
+    /// The entries, up to the first that makes no sense.
     pub(super) fn entries(&self, checker: &Checker) -> Vec<Entry<'_>> {
         let mut found: Vec<Entry<'_>> = Vec::new();
         let place = Location::of("directory");
@@ -157,7 +157,7 @@ pub(super) fn edit(
     unit.write(disk)
 }
 
-/// Lets a directory's `..` lead elsewhere.
+/// Sets a directory's `..`.
 ///
 /// # Errors
 /// Errors of the device.
@@ -198,7 +198,7 @@ pub(super) fn put_dots(
     unit.write(disk)
 }
 
-/// A unit of entries, as many as there is room for.
+/// A unit with as many entries as fit.
 pub(super) fn compose(sb: &Super, names: &[Name<'_>]) -> Vec<u8> {
     let mut unit = vec![0; DIRECTORY_UNIT];
     let (mut at, mut last) = (0usize, 0usize);
@@ -217,8 +217,7 @@ pub(super) fn compose(sb: &Super, names: &[Name<'_>]) -> Vec<u8> {
     unit
 }
 
-/// The parent a directory should have: the one that names it, the one it says
-/// itself, or the root.
+/// The parent that a directory should have: the one that names it, that of its `..`, or the root.
 pub(super) fn parent_of(checker: &Checker, dir: Ino) -> Ino {
     let root = Ino::new(ROOT);
     let Some(seen) = checker.seen.get(&dir).filter(|_| dir != root) else { return root };

@@ -25,8 +25,7 @@ impl NewName {
     }
 }
 
-/// Writes a new directory's block and inode; nothing leads to it yet. Whether
-/// there was room.
+/// Writes a new directory's block and inode; it has no name yet. Whether there was room.
 ///
 /// # Errors
 /// Errors of the device.
@@ -63,7 +62,7 @@ pub(super) fn create(
     Ok(true)
 }
 
-/// Adds names to a directory; returns how many there was room for.
+/// Adds names to a directory; returns how many fitted.
 ///
 /// # Errors
 /// Errors of the device.
@@ -95,7 +94,7 @@ pub(super) fn add(
     Ok(done)
 }
 
-/// Adds names to a unit, as many as there is room for.
+/// Adds as many names to a unit as fit.
 fn fill(checker: &Checker, unit: &mut Unit, names: &[NewName]) -> usize {
     let mut all = unit.names(checker);
     let used = all.iter().map(Name::needed).fold(0, usize::saturating_add);
@@ -134,8 +133,8 @@ fn units(checker: &Checker, names: &[NewName], most: usize) -> (Vec<u8>, usize) 
     (bytes, done)
 }
 
-/// Lets a directory grow to the end of a block, new or its last, with names in
-/// it; returns how many. The block is written before the inode leads to it.
+/// Extends a directory to the end of a block, new or its last, with names in it; returns how many.
+/// The block is written before the inode leads to it.
 fn grow(
     checker: &Checker,
     disk: &mut Patches,
@@ -177,8 +176,8 @@ fn grow(
     Ok(count)
 }
 
-/// Sets the number of a directory's block; returns the fragments that this took
-/// for an indirect block, or `None` when there is no room for its number.
+/// Sets the number of a directory's block; returns the fragments of a new indirect block, or `None`
+/// when there is no room for the number.
 fn lead_to(
     checker: &Checker,
     disk: &mut Patches,

@@ -70,7 +70,7 @@ pub(super) fn reserve_run(
     disk.flush()
 }
 
-/// Marks an inode of a group as in use; likewise.
+/// Marks an inode of a group as in use; the counts are left for later.
 ///
 /// # Errors
 /// As [`put`].

@@ -137,7 +137,7 @@ impl Repair {
         Ok(if now == before { Round::Stuck } else { Round::Again })
     }
 
-    /// Summaries, totals, and last that the volume is clean, if it is.
+    /// Writes summaries, totals, and last the mark of a clean volume, if it is clean.
     fn finish(&mut self, checker: &Checker) -> Result<(), FsError> {
         let totals = groups::put_summaries(checker, &mut self.disk)?;
         superblock::finish(checker.sb(), totals, self.homeless.is_empty(), &mut self.disk)
@@ -155,7 +155,7 @@ impl Repair {
                     spot.at < wide(DIRECTORY_UNIT) && rewritten.contains(&spot.dir)
                 }) => {}
                 Fix::Connect(ino) if !self.tosses(checker, ino) => orphans.push(ino),
-                // Nothing can be connected to a root that is not there yet.
+                // Nothing can be connected to a root that does not exist yet.
                 Fix::Root => {
                     let made = lost::make_root(checker, &mut self.disk)?;
                     self.note_homeless(made, fixes.iter());

@@ -28,7 +28,7 @@ impl<'a> Space<'a> {
         self.run(self.checker.sb().frag, disk)
     }
 
-    /// Takes a block, or where none is wholly free its first fragments.
+    /// Takes a block, or if none is wholly free its first fragments.
     ///
     /// # Errors
     /// Errors of the device.

@@ -8,7 +8,7 @@ use seekless_fs::FsError;
 use seekless_fs::patches::Patches;
 use seekless_placement::Totals;
 
-/// Writes the superblock that was decided on, or a copy of it, as not clean.
+/// Writes the superblock that was decided on, or a copy of it, marked as not clean.
 ///
 /// # Errors
 /// Errors of the device.
@@ -32,8 +32,7 @@ pub(super) fn mark_unclean(sb: &Super, disk: &mut Patches) -> Result<(), FsError
     disk.flush()
 }
 
-/// Writes the totals, and when they are on the disk that the volume is clean, if
-/// it is.
+/// Writes the totals, and when these are on the disk marks the volume as clean, if it is.
 ///
 /// # Errors
 /// Errors of the device.

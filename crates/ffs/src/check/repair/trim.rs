@@ -1,5 +1,4 @@
-//! Block numbers past a file's end, forgotten; and files that end with the last
-//! block they have.
+//! Drops block numbers past a file's end, and cuts files to the last block they have.
 
 use super::inode::{InodeMut, put_pointer};
 use crate::check::claims::Tree;
