@@ -1,4 +1,4 @@
-//! Chains of clusters: where the parts of a file lie.
+//! Chains of clusters: the places of a file's parts.
 
 use crate::table::{Link, Table, entry_place};
 use crate::volume::Volume;
@@ -15,7 +15,7 @@ pub(crate) enum Stop {
     Free(u32),
     /// It leads to a cluster that is bad.
     Bad(u32),
-    /// It leads to a number that is no cluster's.
+    /// It leads to a number of no cluster.
     Wrong(u32),
 }
 
@@ -23,14 +23,14 @@ pub(crate) enum Stop {
 /// length of the chain and without memory.
 pub(crate) struct Walk<'a> {
     table: Table<'a>,
-    /// The cluster to give next, and the one whose entry named it.
+    /// The next cluster of the walk, and the one whose entry contains it.
     next: Option<u32>,
     from: Option<u32>,
     /// The cluster that a loop would come back to.
     mark: u32,
     steps: u64,
     power: u64,
-    /// Set where the chain ends before it should.
+    /// Set if the chain ends too early.
     pub(crate) stop: Option<Stop>,
 }
 
@@ -75,7 +75,7 @@ impl<'a> Walk<'a> {
         Ok(Some(here))
     }
 
-    /// The cluster that named the one that the walk stopped at.
+    /// The cluster whose entry contains the one at which the walk stopped.
     pub(crate) fn from(&self) -> Option<u32> {
         self.from
     }
@@ -121,8 +121,8 @@ impl Volume {
         }
     }
 
-    /// Where the number stands that a walk went wrong with: in the FAT, or, for the
-    /// first one, in the directory.
+    /// The place of the number at which a walk went wrong: in the FAT, or, for the first one, in
+    /// the directory.
     fn chain_place(&self, walk: &Walk<'_>, ino: Ino) -> Location {
         let boot = &self.boot;
         let place = walk.from().map(|from| entry_place(boot, boot.active, from));

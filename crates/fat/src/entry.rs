@@ -12,7 +12,7 @@ use seekless_fs::field::parse;
 /// The contents of a slot of a directory.
 #[derive(Clone, Copy)]
 pub(crate) enum Slot {
-    /// Neither this one nor any behind it is in use.
+    /// Neither this slot nor any behind it is in use.
     End,
     Deleted,
     /// A piece of a long name.
@@ -53,8 +53,7 @@ impl ShortEntry {
         high << 16 | low
     }
 
-    /// Whether this is the entry of a directory for itself (1) or for the one above
-    /// (2), by its name.
+    /// Whether this is the entry of a directory for itself (1) or for its parent (2), by its name.
     pub(crate) fn dots(&self) -> Option<u8> {
         match &self.DIR_Name {
             b".          " => Some(1),
@@ -68,8 +67,7 @@ impl ShortEntry {
         Stamp { date, time, fine: 0 }.moment()
     }
 
-    /// The day of the last access; as other systems do, the time of the last change
-    /// where there is none.
+    /// The day of the last access; without one, as in other systems, the time of the last change.
     pub(crate) fn accessed(&self) -> Timestamp {
         match self.DIR_LstAccDate.get() {
             0 => self.modified(),
@@ -83,7 +81,7 @@ impl ShortEntry {
         (date != 0).then(|| Stamp { date, time, fine }.moment())
     }
 
-    /// The name as it is shown where there is no long one.
+    /// The name as it is shown without a long one.
     pub(crate) fn shown(&self) -> Vec<u8> {
         name::short(&self.DIR_Name, self.DIR_NTRes & (lower::BASE | lower::EXTENSION))
     }
@@ -99,7 +97,7 @@ pub(crate) struct LongName {
     checksum: u8,
     /// The slot of the first piece on the disk.
     start: u32,
-    /// Whether pieces were met that are no whole name.
+    /// Whether there were pieces of an incomplete name.
     torn: bool,
 }
 
@@ -110,7 +108,7 @@ pub(crate) struct Head {
     pub(crate) name: Option<Vec<u16>>,
     /// The first slot that belongs to the entry.
     pub(crate) start: u32,
-    /// Whether pieces in front of it belong to nothing.
+    /// Whether there are pieces without an entry in front of it.
     pub(crate) torn: bool,
 }
 

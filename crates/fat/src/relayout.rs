@@ -1,9 +1,9 @@
 //! An image laid out again: the same entries and contents, clusters elsewhere, and the entries of
 //! each directory in another order.
 //!
-//! Entries are taken as they stand, with long and short names, attributes and times; only
-//! the numbers of first clusters change. Deleted entries and the contents of free clusters
-//! do not come along. Everything here has been checked, so plain arithmetic is allowed.
+//! Entries are copied as they are, with long and short names, attributes and times; only the
+//! numbers of first clusters change. Deleted entries and the contents of free clusters are dropped.
+//! Everything here has been checked, so plain arithmetic is allowed.
 #![allow(
     clippy::indexing_slicing,
     clippy::as_conversions,
@@ -44,7 +44,7 @@ const HARMLESS: &[&str] = &[
     "directory.dot-dot",
     "fsinfo.count",
 ];
-/// Where FAT32's boot sector has the first cluster of the root directory.
+/// The offset of the root directory's first cluster in FAT32's boot sector.
 const ROOT_CLUSTER_AT: usize = BPB32_AT + offset_of!(crate::ondisk::Bpb32, BPB_RootClus);
 
 /// An image about to be laid out again.
@@ -58,7 +58,7 @@ pub struct Relayout<'a> {
 }
 
 impl<'a> Relayout<'a> {
-    /// Checks an image and takes stock of it.
+    /// Checks an image and examines it.
     ///
     /// # Errors
     /// [`FsError::Damaged`] for any finding of a check outside the parts that are always rewritten
@@ -182,8 +182,8 @@ impl<'a> Relayout<'a> {
     }
 }
 
-/// Blocks are counted in clusters, and lie everywhere but on bad ones. The boot sector is
-/// written last.
+/// Blocks are counted in clusters, and lie anywhere but on bad ones. The boot sector is written
+/// last.
 impl Rearrange for Relayout<'_> {
     fn object(&self, ino: Ino) -> Option<ObjectId> {
         let at = ino.get().checked_sub(1)?;

@@ -395,7 +395,7 @@ impl Checker {
         }
     }
 
-    /// Records that a part of a group has an impossible place, and that its place is unknown.
+    /// Reports that a part of a group has an impossible place, and forgets the pointer to it.
     fn lose(&mut self, number: GroupNo, part: Part, run: Extent) {
         let what = format!("its {} at {} is not where it should be", part.name(), run.start);
         let place = Location::of("group descriptor").in_group(number);

@@ -5,8 +5,8 @@
 //! placed. `sizing`: how large an image must be. `table`: a FAT in memory. `write`: the forward
 //! pass.
 //!
-//! A plan counts clusters. FAT has no inodes: the numbers that a plan gives are the order
-//! of the entries in their directories.
+//! A plan counts clusters. FAT has no inodes: a plan's inode numbers are the order of the entries
+//! in their directories.
 //!
 //! Everything here computes with our own plan, never with bytes of an image; the bounds
 //! are ours, so plain indexing and conversion are allowed.
@@ -55,8 +55,8 @@ pub struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    /// Examines a tree and decides the volume's size. An object's number is its node's;
-    /// behind the nodes come further names of files.
+    /// Examines a tree and decides the volume's size. An object's number is its node's; further
+    /// names of files follow the nodes.
     ///
     /// # Errors
     /// [`FsError::Invalid`] for options that do not go together; [`FsError::Unsupported`] for a
@@ -90,7 +90,7 @@ impl<'a> Builder<'a> {
         &self.planted.objects
     }
 
-    /// Where it may be placed, in clusters.
+    /// The space for objects, in clusters.
     #[must_use]
     pub fn space(&self) -> Space {
         space(&self.planted.objects, &self.geometry)
@@ -125,8 +125,8 @@ impl<'a> Builder<'a> {
         self.geometry.cluster_bytes() as u32
     }
 
-    /// Clusters, where systems that go by their number take the volume for one of another
-    /// width: a FAT32 volume with fewer than 65,525.
+    /// The number of clusters, if systems that go by it take the volume for one of another width: a
+    /// FAT32 volume with fewer than 65,525.
     #[must_use]
     pub fn ambiguous_clusters(&self) -> Option<u32> {
         let (width, clusters) = (self.geometry.width, self.geometry.clusters);
@@ -183,7 +183,7 @@ impl Data for Planted<'_> {
     fn read(&self, object: usize, offset: u64, out: &mut [u8]) -> Result<(), FsError> {
         let mut content = self.source.open(self.nodes[object])?;
         content.read_at(offset, out)?;
-        // Each part of a file must be of the version that was walked: then all are of one.
+        // Each part of a file must be of the version that was walked, so that all are of one.
         content.verify()
     }
 }

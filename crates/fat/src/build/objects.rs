@@ -11,10 +11,9 @@ pub(crate) struct Object {
     pub(crate) is_dir: bool,
     /// Whether it is on the volume at all.
     pub(crate) is_kept: bool,
-    /// The directory it is in, by number; the root is in itself.
+    /// Its directory, by number; the root is in itself.
     pub(crate) parent: u32,
-    /// Its long and short entries as they stand in that directory, but for the number
-    /// of its first cluster.
+    /// Its long and short entries in that directory, without the number of its first cluster.
     pub(crate) slots: Vec<u8>,
     /// Bytes of a file.
     pub(crate) size: u64,
@@ -24,7 +23,7 @@ pub(crate) struct Object {
     pub(crate) least_clusters: u64,
 }
 
-/// All of them; the root is number 0.
+/// All objects; the root is number 0.
 pub(crate) struct Objects {
     pub(crate) all: Vec<Object>,
     /// The first slots of the root directory: the label.
@@ -36,7 +35,7 @@ pub(crate) struct Objects {
 }
 
 impl Objects {
-    /// Entries of 32 bytes that a directory takes.
+    /// Entries of 32 bytes in a directory.
     pub(crate) fn dir_slots(&self, at: usize) -> u64 {
         let slots = |object: &Object| (object.slots.len() / ENTRY_SIZE) as u64;
         let children = self.all[at].children.iter().map(|&child| slots(&self.all[child as usize]));
@@ -44,7 +43,7 @@ impl Objects {
         own + children.sum::<u64>()
     }
 
-    /// Refuses directories of more entries than the format has room for.
+    /// Refuses directories with too many entries for the format.
     pub(crate) fn check_directories(&self, shown: &dyn Fn(usize) -> String) -> Result<(), FsError> {
         for (at, _) in self.all.iter().enumerate().filter(|(_, object)| object.is_dir) {
             let slots = self.dir_slots(at);
@@ -138,7 +137,7 @@ impl Demand for Objects {
     }
 
     fn inode_order(&self) -> Vec<ObjectId> {
-        // The order of entries: that of the names, directory by directory.
+        // The order of entries: by name, directory by directory.
         let mut order = vec![0];
         self.walk(|object| order.extend_from_slice(&self.all[object as usize].children));
         self.ids(order.into_iter())

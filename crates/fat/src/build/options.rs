@@ -20,11 +20,11 @@ pub struct Losses {
     pub devices: bool,
     /// Extended attributes and access control lists.
     pub xattrs: bool,
-    /// Files and directories with names that FAT cannot have, which are left out.
+    /// Files and directories with invalid names for FAT, which are left out.
     pub names: bool,
 }
 
-/// How many of each kind were lost.
+/// The number of losses of each kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Lost {
     /// Files that had another owner or group.
@@ -39,16 +39,15 @@ pub struct Lost {
     pub devices: u64,
     /// Files that had extended attributes.
     pub xattrs: u64,
-    /// Files and directories left out for their names, those in such directories
-    /// included.
+    /// Files and directories left out for their names, including those in such directories.
     pub names: u64,
 }
 
 /// How an image is to be made from a tree.
 #[derive(Clone, Debug)]
 pub struct BuildOptions {
-    /// The volume, as for an empty one. Its size is looked at only when `is_fitted` is
-    /// not set, its time not at all.
+    /// The volume, as for an empty one. Its size is used only when `is_fitted` is not set, its time
+    /// is not used.
     pub make: MakeOptions,
     /// Whether `make.id` is the volume's number; else it is derived from the tree.
     pub has_id: bool,
@@ -63,7 +62,7 @@ pub struct BuildOptions {
 }
 
 impl BuildOptions {
-    /// Fits the volume to the contents; nothing may be lost.
+    /// Fits the volume to the contents; no losses are permitted.
     #[must_use]
     pub fn new(make: MakeOptions) -> Self {
         Self {

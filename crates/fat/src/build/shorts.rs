@@ -15,7 +15,7 @@ const MOST_DIGITS: usize = 6;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Basis {
     pub(crate) name: Short,
-    /// Whether the name is all there, but for the case of its letters.
+    /// Whether the name is complete, except for the case of its letters.
     pub(crate) fits: bool,
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn basis(name: &str) -> Basis {
         }
     }
     if short[0] == b' ' {
-        // Nothing but dots, blanks and an extension.
+        // Only dots, blanks and an extension.
         (short[0], fits) = (b'_', false);
     }
     Basis { name: short, fits }
@@ -77,12 +77,12 @@ impl Shorts {
         self.taken.insert(name)
     }
 
-    /// Gives a name back. A tail that others have tried is not tried again.
+    /// Gives a name back. A tail that was tried for others is not tried again.
     pub(crate) fn give(&mut self, name: &Short) {
         self.taken.remove(name);
     }
 
-    /// A name with the lowest tail that is free; `None` where all are taken.
+    /// A name with the lowest free tail; `None` if all are taken.
     pub(crate) fn with_tail(&mut self, basis: &Short) -> Option<Short> {
         let len = basis[..8].iter().position(|&byte| byte == b' ').unwrap_or(8);
         for digits in 1..=MOST_DIGITS {

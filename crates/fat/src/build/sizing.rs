@@ -12,8 +12,8 @@ use seekless_fs::plan::Spare;
 use seekless_units::ByteLen;
 use std::collections::BTreeMap;
 
-/// Clusters that a fitted volume stays away from the limits between the widths, which
-/// not all systems draw at the same number (fatgen103, "FAT Volume Initialization").
+/// Clusters that a fitted volume keeps away from the limits between the widths, which are not the
+/// same number in all systems (fatgen103, "FAT Volume Initialization").
 const MARGIN: u64 = 16;
 
 /// The space that the objects need, by the size of clusters.
@@ -114,7 +114,7 @@ fn fit(
     let size = used * 10_000 / spare.left(0)?;
     let mut size = (64u64 << 10).max(size).next_multiple_of(sector);
     let mut by_root: [Option<BTreeMap<u64, u64>>; 2] = [None, None];
-    // The last reason why a size did not do: that of the largest one.
+    // The last refusal of a size: that of the largest one.
     let mut refused = None;
     while size < MOST {
         let sized = MakeOptions { size: ByteLen::new(size), ..make.clone() };

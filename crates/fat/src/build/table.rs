@@ -32,7 +32,7 @@ impl Entries {
         }
     }
 
-    /// Sets a cluster's entry; of FAT32 the upper four bits stay.
+    /// Sets a cluster's entry; on FAT32 the upper four bits stay.
     pub(crate) fn set(&mut self, cluster: u32, value: u32) {
         let at = entry_byte(self.width, cluster) as usize;
         let bytes = &mut self.bytes[at..];

@@ -13,7 +13,7 @@ use seekless_fs::plan::{Demand, ObjectId, Plan};
 use seekless_units::SECTOR;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Where the bytes of files come from.
+/// The source of the bytes of files.
 pub(crate) trait Data: Sync {
     /// Fills `out` from byte `offset` of a file on; the range lies within the file.
     fn read(&self, object: usize, offset: u64, out: &mut [u8]) -> Result<(), FsError>;
@@ -40,7 +40,7 @@ impl Blocks {
     }
 }
 
-/// Everything decided; only the writing is left.
+/// Everything is decided; only the writing is left.
 pub(crate) struct Writer<'a> {
     pub(crate) objects: &'a Objects,
     pub(crate) encoder: Encoder<'a>,
@@ -91,7 +91,7 @@ impl Writer<'_> {
         Ok((free as u32, last))
     }
 
-    /// Links an object's clusters; the highest of them.
+    /// Links an object's clusters; returns the highest of them.
     fn chain(&self, at: usize, entries: &mut Entries) -> u32 {
         let (mut before, mut last) = (None, 0);
         for placed in self.plan.data(ObjectId::new(at as u32)) {
@@ -124,7 +124,7 @@ impl Writer<'_> {
         } else {
             let own = &objects.all[at];
             let above = own.parent as usize;
-            // The root is 0, also where it has clusters.
+            // The root is 0, even if it has clusters.
             let above = if above == 0 { 0 } else { self.first(above) };
             for (name, first) in [(b".          ", self.first(at)), (b"..         ", above)] {
                 let mut entry = short_of(&own.slots);

@@ -1,4 +1,4 @@
-//! The clusters of a file: each is one file's, and they are as many as its length needs.
+//! The clusters of a file: each belongs to one file, and there are as many as its length needs.
 
 use super::{Checker, set_first};
 use crate::ondisk::{ShortEntry, first};
@@ -10,7 +10,7 @@ use seekless_units::Ino;
 /// The result of claiming a chain.
 pub(super) struct Claimed {
     pub(super) clusters: Vec<u32>,
-    /// Whether it ends with a mark of its end, not where it was cut.
+    /// Whether it ends with an end mark, not where it was cut.
     pub(super) is_whole: bool,
 }
 
@@ -102,7 +102,7 @@ impl Checker {
         }
     }
 
-    /// Checks the clusters of a file that is no directory.
+    /// Checks the clusters of a regular file.
     pub(super) fn check_file(&mut self, ino: Ino, byte: u64, entry: &ShortEntry) {
         let place = self.entry_place(ino, byte);
         let cluster = self.boot().cluster_bytes();
@@ -153,7 +153,7 @@ impl Checker {
         self.report.tally.blocks = self.report.tally.blocks.saturating_add(sectors);
     }
 
-    /// Takes an entry away, with the pieces of its name in front of it.
+    /// Removes an entry, with the pieces of its name in front of it.
     pub(super) fn remove(&mut self, byte: u64, entry: &ShortEntry, pieces: &[(u64, ShortEntry)]) {
         for (byte, piece) in pieces {
             self.edit(*byte, piece, delete);

@@ -1,4 +1,4 @@
-//! The codes of findings, and the phase in which each is found.
+//! The codes of findings, and the phase of each.
 
 /// Every code with its phase: 0 for the boot sector and the FATs, 1 for directories and
 /// names, 2 for chains and lengths, 3 for chains without a name, 4 for counts.

@@ -20,9 +20,9 @@ pub(super) struct Fat {
 /// then leaves no chain that leads to a free cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Step {
-    /// Clusters that were free have their values.
+    /// The entries of free clusters have their new values.
     Taken,
-    /// So have all others but those that shall be free. These are chains without a name now, to
+    /// All others but those to be freed have theirs. The latter are chains without a name now, to
     /// the next check too.
     Cut,
     /// All have their values.
@@ -50,7 +50,7 @@ impl Fat {
         Link::of(boot, self.raw(cluster) & self.mask)
     }
 
-    /// Sets the bits of an entry that count.
+    /// Sets the significant bits of an entry.
     pub(super) fn set(&mut self, cluster: u32, value: u32) {
         let Some(entry) = self.values.get_mut(index(cluster)) else { return };
         let new = (*entry & !self.mask) | (value & self.mask);
@@ -101,7 +101,7 @@ impl Fat {
         u32::try_from(free).unwrap_or(u32::MAX)
     }
 
-    /// The first cluster from `from` on that is free.
+    /// The first free cluster from `from` on.
     pub(super) fn next_free(&self, from: u32) -> Option<u32> {
         let mut entries = (0u32..).zip(&self.values).skip(index(from.max(2)));
         entries.find(|(_, value)| **value & self.mask == 0).map(|(cluster, _)| cluster)

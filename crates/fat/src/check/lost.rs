@@ -1,4 +1,4 @@
-//! Chains of clusters that no entry leads to.
+//! Chains of clusters without an entry.
 
 use super::Checker;
 use crate::table::{Link, entry_place};

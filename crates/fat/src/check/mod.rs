@@ -39,13 +39,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// A directory that is still to be looked at.
+/// A directory that is still to be checked.
 pub(super) struct Pending {
     /// Its number in the order of the walk, the root being 1.
     ino: Ino,
     /// Its first cluster; 0 for a fixed root.
     first: u32,
-    /// That of the directory above, as `..` has it.
+    /// The first cluster of its parent, as in `..`.
     above: u32,
     clusters: Vec<u32>,
     /// Its entry; `None` for the root.
@@ -63,7 +63,7 @@ pub(super) struct Checker {
     astray: BTreeSet<u32>,
     /// The first clusters behind the lengths of files.
     past: Vec<u32>,
-    /// Set where the root directory cannot be read: nothing is known to have no name then.
+    /// The root directory cannot be read: any chain may have a name then.
     is_blind: bool,
     /// Files met so far.
     files: u32,
@@ -75,7 +75,7 @@ pub(super) struct Checker {
     /// The slots of the root directory, free ones at their bytes.
     root_free: Vec<u64>,
     root_names: names::Names,
-    /// First clusters of the directories in the directory that is looked at.
+    /// First clusters of the subdirectories of the current directory.
     siblings: BTreeSet<u32>,
     root_last: Option<u32>,
     root_label: Option<[u8; 11]>,
@@ -88,8 +88,8 @@ pub(super) struct Checker {
 /// Checks an image without changing it.
 ///
 /// # Errors
-/// [`FsError::Corrupt`] when neither the boot sector nor a copy of it says how the volume
-/// is laid out; [`FsError::Device`].
+/// [`FsError::Corrupt`] when neither the boot sector nor a copy of it is usable;
+/// [`FsError::Device`].
 pub fn check(device: Arc<dyn BlockDevice>) -> Result<Report, FsError> {
     Ok(Checker::examine(device)?.report)
 }

@@ -30,15 +30,15 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 /// Most rounds: an honest image needs two or three.
 const ROUNDS: u32 = 12;
-/// Most files and directories that are made of chains without a name in one directory: so
-/// many names there are.
+/// Most files and directories made of chains without a name in one directory: there are this many
+/// names.
 const MOST_IN_ROOT: usize = 9_000;
 /// Entries that a directory begins with.
 const DOTS: usize = 2;
-/// Extensions of the names that are made up for files and directories.
+/// Extensions of the names made up for files and directories.
 const REC: &[u8; 3] = b"REC";
 const DIR: &[u8; 3] = b"DIR";
-/// Where the label stands behind the volume's fields.
+/// The offset of the label behind the volume's fields.
 const LABEL_IN_INFO: usize = 7;
 
 /// The treatment of chains without a name.
@@ -86,7 +86,7 @@ fn run(device: Arc<dyn BlockDevice>, lost: Lost, preen: bool) -> Result<Repaired
         found.more = found.more.max(report.more);
         found.tally = report.tally;
         if lost == Lost::ByMark {
-            // Where something unexpected was found, they may be files that it has hit.
+            // With an unexpected finding, they may be damaged files.
             let frees = checker.is_ordered()? && report.unexpected == 0;
             lost = if frees { Lost::Freed } else { Lost::Kept };
         }
@@ -125,7 +125,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Writes all of it; the number of writes so far.
+    /// Writes all of it; returns the number of writes so far.
     fn apply(mut self) -> Result<u64, FsError> {
         let named = self.name_lost();
         let zeroed = std::mem::take(&mut self.checker.zeroed);
@@ -153,9 +153,9 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Gives chains without a name one, or frees them; the entries of the names. Where the
-    /// root directory has not room for all of them, they come into directories of their own;
-    /// those for which there is no room either are freed.
+    /// Names or frees chains without a name; returns the entries of the names. If the root
+    /// directory has too little room, the chains go into new directories; those without room there
+    /// either are freed.
     fn name_lost(&mut self) -> BTreeMap<u64, [u8; ENTRY_SIZE]> {
         let mut lost = VecDeque::from(std::mem::take(&mut self.checker.lost));
         let mut named = BTreeMap::new();
@@ -199,8 +199,8 @@ impl Writer<'_> {
         entry
     }
 
-    /// Makes a directory of as many chains as one has names for, or as there are free
-    /// clusters for; its entry for the root directory.
+    /// Makes a directory of as many chains as names or free clusters allow; returns its entry for
+    /// the root directory.
     fn directory_of_lost(&mut self, lost: &mut VecDeque<(u32, u32)>) -> Option<ShortEntry> {
         let name = self.checker.root_names.make_up(DIR)?;
         let bytes = self.checker.boot().cluster_bytes();
@@ -239,7 +239,7 @@ impl Writer<'_> {
         Some(entry)
     }
 
-    /// Gives the root directory another cluster, where it has clusters; its slots.
+    /// Adds a cluster to a root directory of clusters; returns its slots.
     fn extend_root(&mut self) -> Vec<u64> {
         let checker = &mut self.checker;
         let Some(last) = checker.root_last else { return Vec::new() };
@@ -253,7 +253,7 @@ impl Writer<'_> {
         (start..end).step_by(ENTRY_SIZE).collect()
     }
 
-    /// Writes entries of directories, a sector after the other.
+    /// Writes entries of directories, one sector after the other.
     fn patch_entries(&mut self, entries: &BTreeMap<u64, [u8; ENTRY_SIZE]>) -> Result<(), FsError> {
         let bytes = entries.iter().flat_map(|(&at, entry)| (at..).zip(entry.iter().copied()));
         self.patch(&bytes.collect())
@@ -323,7 +323,7 @@ impl Writer<'_> {
         self.patch(&bytes)
     }
 
-    /// Writes the counts as they are now, where they are kept.
+    /// Writes the current counts, if the volume has them.
     fn counts(&mut self) -> Result<(), FsError> {
         let Some(at) = self.checker.boot().info else { return Ok(()) };
         let at = self.checker.boot().byte_of(BlockNo::new(at.into())).get();
@@ -340,7 +340,7 @@ impl Writer<'_> {
         if info.as_bytes() != old { self.write(at, info.as_bytes()) } else { Ok(()) }
     }
 
-    /// Writes the boot sector and its copy, where they are to change.
+    /// Writes the boot sector and its copy, if they are to change.
     fn boot(&mut self) -> Result<(), FsError> {
         let head = &self.checker.head;
         if !head.boot && !head.copy {

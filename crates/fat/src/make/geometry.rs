@@ -1,4 +1,4 @@
-//! Where everything of a new file system lies.
+//! The layout of a new file system.
 //!
 //! The numbers are those of `mkfs.fat` of dosfstools 4.2.
 
@@ -9,9 +9,9 @@ use seekless_fs::FsError;
 
 /// Volumes of this many sectors or fewer are not aligned.
 const UNALIGNED: u64 = 8192;
-/// From here on FAT32 is taken, in bytes.
+/// The least size of FAT32 by default, in bytes.
 const AUTO_FAT32: u64 = 512 << 20;
-/// Most sectors that `mkfs.fat` puts in a cluster of its own accord.
+/// Most sectors in a cluster by default in `mkfs.fat`.
 const MOST_CLUSTER: u32 = 128;
 /// Bytes that must be left behind the FATs.
 const LEAST_DATA: u64 = 32 << 10;
@@ -46,9 +46,9 @@ struct Medium {
 }
 
 impl Medium {
-    /// Floppy disks by their size; for anything else, heads and sectors as the SD
-    /// card's file system specification has them up to 256 MiB and as BIOSes compute
-    /// them behind that ("LBA-assist translation").
+    /// Floppy disks by their size; for anything else, heads and sectors as in the SD card's file
+    /// system specification up to 256 MiB and as computed by BIOSes above that ("LBA-assist
+    /// translation").
     fn of(bytes: u64, sector: u64) -> Self {
         let floppy = |track, media, cluster, root_entries| Self {
             heads: 2,
@@ -98,8 +98,8 @@ impl Plan {
         if self.align { sectors.next_multiple_of(cluster) } else { sectors }
     }
 
-    /// Sectors of a FAT, and clusters, with clusters of that size; `None` where the
-    /// width does not go with them.
+    /// Sectors of a FAT, and clusters, with clusters of that size; `None` if the width does not
+    /// fit.
     fn fit(&self, width: Width, cluster: u64, on_request: bool) -> Option<(u64, u64)> {
         let root = if width == Width::Fat32 { 0 } else { self.aligned(self.root_sectors, cluster) };
         let room =
@@ -163,8 +163,7 @@ impl Geometry {
         if plan.align {
             plan.reserved = plan.aligned(plan.reserved, spc.into());
         }
-        // Whole sectors, also where mkfs.fat leaves a part of one unused, which fsck.fat
-        // refuses.
+        // Whole sectors, even where mkfs.fat leaves a part of one unused, which fsck.fat refuses.
         let root_sectors = plan.aligned(plan.root_sectors, spc.into());
         let root_entries = root_sectors * sector / ENTRY_SIZE as u64;
         let front = (plan.reserved + plan.fats * fat) * sector;
@@ -215,8 +214,8 @@ impl Geometry {
     }
 }
 
-/// Sectors in a cluster of FAT32 by the sectors of the volume, as Microsoft's format
-/// takes them for sectors of 512 bytes: 4 KiB up to 8 GiB, at most 32 KiB.
+/// Sectors in a cluster of FAT32 by the sectors of the volume, as in Microsoft's format for sectors
+/// of 512 bytes: 4 KiB up to 8 GiB, at most 32 KiB.
 fn fat32_cluster(sectors: u64) -> u32 {
     const MIB: u64 = 2048;
     match sectors {

@@ -5,7 +5,7 @@ use crate::ondisk::{LEAST_FAT16, LEAST_FAT32};
 use seekless_fs::{FsError, Timestamp};
 use seekless_units::ByteLen;
 
-/// Which width the entries of the FAT have.
+/// The width of the entries of the FAT.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FatWidth {
     /// 12 bits: up to 4084 clusters.
@@ -49,8 +49,8 @@ pub struct MakeOptions {
     /// Begin all parts at multiples of a cluster, and end the volume with a track (not
     /// `-a`). Volumes of up to 8192 sectors are not aligned.
     pub align: bool,
-    /// Sector of the copy of the boot sector (`-b`, FAT32); `None` for 6, or one of the
-    /// last two reserved sectors where there are fewer than 7; none where there are 2.
+    /// Sector of the copy of the boot sector (`-b`, FAT32); `None` for 6, or one of the last two
+    /// reserved sectors if there are fewer than 7; none if there are 2.
     pub backup: Option<u32>,
     /// Sectors in front of the volume on its disk (`-h`).
     pub hidden: u32,
@@ -58,7 +58,7 @@ pub struct MakeOptions {
     pub label: Vec<u8>,
     /// The volume's number (`-i`).
     pub id: u32,
-    /// When it is made: the time of the label.
+    /// The time of creation, which the label gets.
     pub time: Timestamp,
 }
 
@@ -127,8 +127,8 @@ impl MakeOptions {
 
 /// Most clusters of FAT12.
 pub(crate) const MOST_FAT12: u64 = LEAST_FAT16 as u64 - 1;
-/// Fewest clusters that FAT16 is made with: as `mkfs.fat`, a little behind the limit,
-/// which not all systems draw at the same number.
+/// Fewest clusters that FAT16 is made with: as in `mkfs.fat`, a little above the limit, which is
+/// not the same number in all systems.
 pub(crate) const FEWEST_FAT16: u64 = LEAST_FAT16 as u64 + 2;
 /// Most clusters of FAT16.
 pub(crate) const MOST_FAT16: u64 = LEAST_FAT32 as u64 - 1;

@@ -12,7 +12,7 @@ use seekless_units::{BlockNo, Extent, Ino};
 
 /// Bytes of a file at most.
 pub(super) const MOST: u64 = 0xFFFF_FFFF;
-/// Zeros that are written before the device is given some time, in bytes.
+/// Most zeros, in bytes, that are written before the device is given some time.
 const STRETCH: u64 = 8 << 20;
 
 /// The bytes to be written.
@@ -30,7 +30,7 @@ impl Source<'_> {
         }
     }
 
-    /// Puts those from one on into a buffer.
+    /// Puts the bytes from `from` on into a buffer.
     fn put(&self, from: u64, to: &mut [u8]) {
         match self {
             Self::Bytes(bytes) => {
@@ -49,7 +49,7 @@ impl Fat {
         u32::try_from(bytes.div_ceil(self.boot().cluster_bytes().max(1))).unwrap_or(u32::MAX)
     }
 
-    /// Writes bytes, as many as there is space for. A file that is changed is to be archived
+    /// Writes as many bytes as there is space for. A changed file is marked for archiving
     /// (`ATTR_ARCHIVE` of fatgen103: set when a file is created, renamed, or written to).
     pub(super) fn write(
         &mut self,
@@ -185,8 +185,8 @@ impl Fat {
         Ok(ids)
     }
 
-    /// Writes `now` bytes of `from`, behind those that are `done`, to a row of sectors that
-    /// begins in front of them; they stand at `at` in the file.
+    /// Writes `now` bytes of `from`, after the first `done`, to a row of sectors that begins in
+    /// front of them; their offset in the file is `at`.
     fn put_row(
         &mut self,
         core: &mut Core,
@@ -225,7 +225,7 @@ impl Fat {
         Ok(ids)
     }
 
-    /// Gives a file another length.
+    /// Sets the length of a file.
     pub(super) fn set_len(&mut self, core: &mut Core, ino: Ino, len: u64) -> Result<(), FsError> {
         if len > MOST {
             return Err(too_large());
@@ -260,7 +260,7 @@ impl Fat {
         let mut cleared = Ids::from_slice(&[id]);
         cleared.extend(self.leaving(core, ino));
         if let Some(last) = self.chain(core, ino)?.last() {
-            // An older name that the disk still has tells the length that the file had.
+            // An older name that is still on the disk has the old length.
             let end = self.put_link(core, last, None, &cleared)?;
             cleared.extend(end);
         }
@@ -274,7 +274,7 @@ impl Fat {
         Ok(())
     }
 
-    /// The sector that a cluster of a file begins with.
+    /// The first sector of a cluster of a file.
     pub(super) fn block(
         &mut self,
         core: &mut Core,

@@ -74,7 +74,7 @@ impl Format for Fat {
         0
     }
 
-    /// That of a change; the day of an access is cut off when it is written.
+    /// The time of a change; that of an access is reduced to the day when it is written.
     fn representable(&self, time: Timestamp) -> Timestamp {
         time
     }
@@ -136,7 +136,7 @@ impl Format for Fat {
             let what = "allocating space behind the end of a file on FAT";
             return Err(FsError::Unsupported(what.into()));
         }
-        // All up to the end of a file has clusters.
+        // A file has clusters for its whole length.
         let to = to.unwrap_or(u64::MAX).max(core.node(ino)?.size);
         if to > content::MOST || to > core.node(ino)?.size {
             return self.set_len(core, ino, to);

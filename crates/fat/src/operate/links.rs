@@ -58,15 +58,14 @@ impl Width {
         Some(())
     }
 
-    /// Bytes that an entry has a part of.
+    /// Bytes that contain a part of an entry.
     fn entry_len(self) -> usize {
         if self == Self::Fat32 { 4 } else { 2 }
     }
 }
 
 impl Fat {
-    /// The FATs that are written: the first last, as FreeBSD has it, or the active one
-    /// alone.
+    /// The FATs that are written: the first one last, as in FreeBSD, or the active one alone.
     fn written_fats(&self) -> std::iter::Rev<std::ops::Range<u32>> {
         let boot = self.boot();
         if boot.mirrored {
@@ -75,7 +74,7 @@ impl Fat {
         (boot.active..boot.active.saturating_add(1)).rev()
     }
 
-    /// The sector of a FAT that has a byte of it, and the byte in the sector.
+    /// The sector with a byte of a FAT, and the byte in the sector.
     fn in_fat(&self, fat: u32, at: u64) -> (BlockNo, usize) {
         let sector = u64::from(self.boot().sector).max(1);
         let skip = at.checked_div(sector).unwrap_or(0);
@@ -198,7 +197,7 @@ impl Fat {
         parts
     }
 
-    /// The sectors of all FATs that have entries of runs of clusters.
+    /// The sectors of all FATs with entries of runs of clusters.
     pub(super) fn fat_runs(&self, runs: &[(u32, Extent)]) -> Vec<Extent> {
         let width = self.boot().width;
         let mut found = Vec::new();

@@ -15,8 +15,7 @@ pub(super) fn text(name: &[u8]) -> String {
 }
 
 impl Fat {
-    /// Makes a file. It can have its name before anything else: an empty one has no
-    /// clusters.
+    /// Makes a file. Its name may be written before anything else: an empty file has no clusters.
     pub(super) fn make(
         &mut self,
         core: &mut Core,
@@ -113,7 +112,7 @@ impl Fat {
         Ok(if is_root { 0 } else { core.node(dir)?.map.first })
     }
 
-    /// A directory that names may be added to or taken from.
+    /// Loads a directory whose names are to be changed.
     pub(super) fn open_dir(&mut self, core: &mut Core, dir: Ino) -> Result<(), FsError> {
         self.hold_dir(core, dir)?;
         if core.node(dir)?.effective == 0 {
@@ -122,7 +121,7 @@ impl Fat {
         Ok(())
     }
 
-    /// A directory has a file in some slots.
+    /// Enters a file in slots of a directory.
     pub(super) fn enter(
         &mut self,
         core: &mut Core,
@@ -138,7 +137,7 @@ impl Fat {
         Ok(())
     }
 
-    /// A directory has one more in it, or one less.
+    /// Counts a child of a directory that is added or removed.
     pub(super) fn count_child(
         &mut self,
         core: &mut Core,
@@ -155,7 +154,7 @@ impl Fat {
         Ok(())
     }
 
-    /// A directory's names have changed.
+    /// Notes that a directory's names have changed.
     pub(super) fn touch_dir(&mut self, core: &mut Core, dir: Ino) -> Result<(), FsError> {
         let now = core.now();
         core.node(dir)?.mtime = now;

@@ -86,7 +86,7 @@ pub struct Fat {
     volume: Volume,
     limits: Limits,
     zone: Zone,
-    /// Clusters that are in use, and those never handed out.
+    /// Clusters in use, and those never handed out.
     used: Bits,
     /// Clusters that another one leads to.
     followed: Bits,
@@ -94,7 +94,7 @@ pub struct Fat {
     free: u32,
     /// Clusters whose entry lies in two sectors are not handed out.
     avoids_straddling: bool,
-    /// Writes reach the disk in an order that leaves nothing but chains without names.
+    /// Writes reach the disk in an order that leaves only chains without names.
     keeps_order: bool,
     policy: ClusterPlacement,
     numbers: Numbers,
@@ -129,7 +129,7 @@ impl Fat {
 }
 
 impl Chain {
-    /// The cluster with a number in the file, and how many lie in one piece from there.
+    /// The cluster with a number in the file, and the number of consecutive ones from there.
     fn at(&self, lcn: u32) -> Option<(u32, u32)> {
         let (before, run) =
             *self.runs.get(self.runs.partition_point(|run| run.0 <= lcn).checked_sub(1)?)?;

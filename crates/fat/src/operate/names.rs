@@ -61,7 +61,7 @@ impl Names<Fat> for EntryNames {
         fat.rename(core, from, to, mode)
     }
 
-    /// A cookie is 1 for `.` and 2 for `..`, and for the entry in slot n it is n + 3.
+    /// A cookie is 1 for `.` and 2 for `..`, and n + 3 for the entry in slot n.
     fn list(
         live: &mut Live<Fat>,
         dir: Ino,
@@ -128,7 +128,7 @@ impl Names<Fat> for EntryNames {
         fat.destroy(core, ino)
     }
 
-    /// Nothing but frees waits for the disk here.
+    /// Only frees wait for the disk here.
     fn act(live: &mut Live<Fat>, action: Action) -> Result<(), FsError> {
         debug_assert!(matches!(action, Action::FreeRuns(_)), "{action:?}");
         if let Action::FreeRuns(runs) = action {

@@ -1,4 +1,4 @@
-//! Names removed, and files taken apart.
+//! Removes names, and frees files.
 
 use super::directory::Known;
 use super::make::text;
@@ -90,12 +90,12 @@ impl Fat {
         Ok(removed)
     }
 
-    /// A directory has a file less.
+    /// Removes a file from a directory.
     pub(super) fn leave(&mut self, core: &mut Core, dir: Ino, slot: u32) -> Result<Known, FsError> {
         self.dir(core, dir)?.leave(slot).ok_or_else(|| gone(dir))
     }
 
-    /// A file has no name any more, once a change is on the disk.
+    /// Removes the last name of a file, once a change is on the disk.
     pub(super) fn lose(
         &mut self,
         core: &mut Core,
@@ -151,7 +151,7 @@ impl Fat {
         Ok(())
     }
 
-    /// All that a file holds, in sectors.
+    /// All sectors of a file.
     pub(super) fn all_runs(&mut self, core: &mut Core, ino: Ino) -> Result<Vec<Extent>, FsError> {
         let runs = self.chain(core, ino)?.runs.clone();
         Ok(runs.into_iter().map(|(_, run)| self.sectors_of(run)).collect())

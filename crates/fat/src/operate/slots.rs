@@ -1,6 +1,6 @@
-//! Entries put into directories and taken out, in an order in which no state of the disk
-//! shows a name that was never given: pieces of a long name in front of its short entry,
-//! earlier sectors in front of later ones; the short entry goes first.
+//! Entries added to directories and removed, in an order in which the disk never shows a name that
+//! was not given: pieces of a long name before its short entry, earlier sectors before later ones;
+//! in a removal the short entry is first.
 
 use super::directory::{Known, keys};
 use super::{Chain, Core, Fat};
@@ -14,10 +14,10 @@ use seekless_fs::field::{byte, index};
 use seekless_live::{Ids, gone};
 use seekless_units::{BlockNo, Ino};
 
-/// Departed names at which those are forgotten that the disk has lost too.
+/// Number of departed names at which those that left the disk too are forgotten.
 pub(super) const MANY_DEPARTED: usize = 1024;
 
-/// The names that a file gets.
+/// The new names of a file.
 pub(super) struct Named {
     /// The long name.
     name: Vec<u8>,
@@ -46,7 +46,7 @@ pub(super) struct Edit {
     pub(super) bytes: Vec<u8>,
 }
 
-/// An entry that goes in the change that brings another.
+/// An entry that is removed by the change that adds another.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Going {
     pub(super) start: u32,
@@ -54,8 +54,8 @@ pub(super) struct Going {
 }
 
 impl Fat {
-    /// Refuses names that cannot stand on a FAT volume, and finds a short name for others.
-    /// It is not taken yet.
+    /// Refuses names that are invalid on a FAT volume, and finds a short name for others. It is not
+    /// taken yet.
     ///
     /// # Errors
     /// [`FsError::Invalid`], [`FsError::NameTooLong`], [`FsError::NoSpace`].
@@ -84,7 +84,7 @@ impl Fat {
         };
         let none = || FsError::NoSpace("no short name is left in the directory".into());
         let short = short.ok_or_else(none)?;
-        // Who enters the file takes it again.
+        // It is taken again when the file is entered.
         shorts.give(&short);
         let mut pieces = Vec::new();
         if name::short(&short, 0) != name {
@@ -93,8 +93,8 @@ impl Fat {
         Ok(Named { name: name.to_vec(), short, pieces })
     }
 
-    /// Free slots for a name: if there are any so that the short entry is among `near`,
-    /// these; a directory without room grows.
+    /// Free slots for a name: with the short entry in `near` if possible; a directory without room
+    /// grows.
     ///
     /// # Errors
     /// [`FsError::NoSpace`] if the directory cannot grow.
@@ -139,7 +139,7 @@ impl Fat {
         after.extend(self.put_chain(core, &taken)?);
         let first = taken.at(0).map(|(cluster, _)| cluster);
         let mut reached = self.put_link(core, last, first, &after)?;
-        // Whoever has a name in it waits for the way to all clusters in front as well.
+        // Every name in it also waits for the links to all clusters before.
         reached.extend(self.reached(core, dir));
         let reached = core.cache.join(&reached);
         if let Some(&id) = reached.last() {
@@ -163,7 +163,7 @@ impl Fat {
         Ok(())
     }
 
-    /// Fills new clusters of a directory with slots that begin with a byte, and are zeros
+    /// Fills new clusters of a directory with slots that have a first byte, and are zeros
     /// otherwise.
     pub(super) fn fill_clusters(
         &mut self,
@@ -295,7 +295,7 @@ impl Fat {
         };
         let ids: Ids = ids.iter().copied().filter(|&id| !core.cache.is_committed(id)).collect();
         if ids.is_empty() {
-            // So are those in front of them.
+            // Earlier ones are committed too.
             opened.drain(..in_front);
             if opened.is_empty() {
                 self.opened.remove(&dir);
@@ -322,7 +322,7 @@ impl Fat {
         Ok(id)
     }
 
-    /// Takes out the pieces of an entry that are in other sectors than it was.
+    /// Removes the pieces of an entry that are in other sectors than it was.
     pub(super) fn erase_pieces(
         &mut self,
         core: &mut Core,
@@ -343,12 +343,12 @@ impl Fat {
         (start..=slot).map(|slot| Edit { slot, within: 0, bytes: vec![first::DELETED] }).collect()
     }
 
-    /// Which of a directory's sectors a slot lies in.
+    /// The number of a slot's sector in a directory.
     pub(super) fn sector_number(&self, slot: u32) -> u32 {
         slot.checked_div(self.per_sector()).unwrap_or(0)
     }
 
-    /// The slots of the sector of one.
+    /// The slots in the sector of a slot.
     pub(super) fn beside(&self, slot: u32) -> std::ops::Range<u32> {
         let start = self.sector_number(slot).saturating_mul(self.per_sector());
         start..start.saturating_add(self.per_sector())

@@ -49,7 +49,7 @@ pub(super) fn count(volume: &Volume) -> Result<Counted, FsError> {
 }
 
 impl Fat {
-    /// Takes clusters that are never handed out, since their entries lie in two sectors.
+    /// Takes clusters whose entries lie in two sectors: they are never handed out.
     pub(super) fn set_straddling_aside(&mut self) {
         if !self.avoids_straddling {
             return;
@@ -61,7 +61,7 @@ impl Fat {
         }
     }
 
-    /// How many clusters from one on are free, `most` at most.
+    /// The number of free clusters from one on, at most `most`.
     fn free_from(&self, start: u32, most: u32) -> u32 {
         let last = self.boot().last_cluster();
         let numbers = start..=last;
@@ -100,8 +100,8 @@ impl Fat {
         behind.filter(|&(_, len)| len > 0).or(longest)
     }
 
-    /// Takes as many clusters as a file needs behind its last one, in as few runs as
-    /// there are: none of them is in a FAT yet.
+    /// Takes as many clusters as a file needs behind its last one, in as few runs as possible: none
+    /// of them is in a FAT yet.
     ///
     /// # Errors
     /// [`FsError::NoSpace`] if fewer are free; then none is taken.
@@ -127,7 +127,7 @@ impl Fat {
         Ok(taken)
     }
 
-    /// The entries of new clusters: each leads to the next, and the last is an end.
+    /// Writes the entries of new clusters: each leads to the next, and the last is an end.
     pub(super) fn put_chain(&mut self, core: &mut Core, taken: &Chain) -> Result<Ids, FsError> {
         let mut ids = Ids::new();
         let mut after = (Ids::new(), 0);

@@ -1,7 +1,6 @@
-//! How many chains without a name a crash may leave: those of files whose names are not on
-//! the disk yet, or are gone from it while their clusters are not free. Each of them becomes
-//! a file in the root directory when `fsck.fat` repairs the volume, and the root directory of
-//! FAT12 and FAT16 does not grow.
+//! The number of chains without a name that a crash may leave: those of files whose names are not
+//! on the disk yet, or are gone from it while their clusters are not free. `fsck.fat` turns each of
+//! them into a file in the root directory, and the root directory of FAT12 and FAT16 does not grow.
 
 use super::{Core, Fat};
 use crate::files::ROOT;
@@ -22,7 +21,7 @@ pub(super) const AT_ONCE: u32 = 16;
 /// Chains that a crash now would leave without a name.
 #[derive(Debug, Default)]
 pub(super) struct Unnamed {
-    /// Changes that end this, each with the chains that it is about.
+    /// Changes after which chains have a name or are free, each with the number of these chains.
     ends: Vec<(ChangeId, u32)>,
     /// The same of files that go, by the first sector that will be freed: first the changes that
     /// remove their names.
@@ -49,12 +48,12 @@ impl Unnamed {
 }
 
 impl Fat {
-    /// Whether chains without names are counted: elsewhere nothing bounds them.
+    /// Whether chains without names are counted: under other disciplines their number is unlimited.
     fn bounds_unnamed(&self, core: &Core) -> bool {
         core.cache.config().discipline.keeps_graph()
     }
 
-    /// New clusters have no name until a change is on the disk.
+    /// Counts new clusters, which have no name until a change is on the disk.
     pub(super) fn note_unnamed(&mut self, core: &Core, until: ChangeId, runs: &[(u32, Extent)]) {
         if self.bounds_unnamed(core) && !core.cache.is_committed(until) {
             let chains = self.chains_of(runs.iter().map(|(_, run)| *run));
@@ -63,8 +62,8 @@ impl Fat {
         }
     }
 
-    /// Runs of sectors are freed once some changes are on the disk, and have no name from
-    /// then on.
+    /// Counts runs of sectors that will be freed once some changes are on the disk, and have no
+    /// name from then on.
     pub(super) fn note_going(&mut self, core: &Core, after: &[ChangeId], runs: &[Extent]) {
         let Some(first) = runs.first().filter(|_| self.bounds_unnamed(core)) else { return };
         let clusters = runs.iter().filter_map(|&run| self.clusters_of(run).ok());
@@ -73,7 +72,7 @@ impl Fat {
         self.unnamed.going.insert(first.start, (Ids::from_slice(after), chains));
     }
 
-    /// They are free as soon as some changes are on the disk.
+    /// Notes that they are free as soon as some changes are on the disk.
     pub(super) fn note_freed(&mut self, core: &mut Core, runs: &[Extent], by: &[ChangeId]) {
         let Some(first) = runs.first() else { return };
         let Some((_, chains)) = self.unnamed.going.remove(&first.start) else { return };
@@ -83,8 +82,8 @@ impl Fat {
         }
     }
 
-    /// Into how many pieces a crash may tear a chain: no more than sectors of the FAT have
-    /// a part of it, and of these no more than are changed at once.
+    /// The number of pieces into which a crash may tear a chain: at most the sectors of the FAT
+    /// with a part of it, and at most as many as are changed at once.
     fn chains_of(&self, runs: impl Iterator<Item = Extent>) -> u32 {
         let (mut chains, mut before) = (0u32, None);
         for run in runs {
@@ -103,7 +102,7 @@ impl Fat {
         chains.clamp(1, AT_ONCE)
     }
 
-    /// How many chains may be without a name: as many as the root directory has room for.
+    /// The most chains that may be without a name: as many as the root directory has room for.
     fn most_unnamed(&mut self, core: &mut Core) -> Result<u32, FsError> {
         if self.boot().root_cluster != 0 {
             return Ok(MOST);
