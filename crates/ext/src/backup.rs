@@ -14,10 +14,10 @@ const MOST_COPIES: usize = 8;
 /// Groups that may have a copy of the superblock with or without `sparse_super`.
 const BACKUP_GROUPS: [u64; 5] = [1, 3, 5, 7, 9];
 
-/// The first sound copy of the superblock of a device whose primary one is
-/// damaged. Copies are looked for where `mke2fs` puts them: at the start of
-/// groups as long as a block's bitmap allows, for every size of block.
-/// Where the damaged one still says how large groups are, there as well.
+/// The first sound copy of the superblock of a device whose primary one is damaged. Copies are
+/// looked for where `mke2fs` puts them: at the start of groups as long as a block's bitmap allows,
+/// for every block size; and at that of groups of the length in the damaged superblock, if it has
+/// one.
 pub(crate) fn superblock(device: &dyn BlockDevice) -> Option<(Super, BlockNo)> {
     let said = Super::said_group_blocks(device);
     for log in 0..=6u32 {
@@ -44,7 +44,7 @@ pub(crate) fn superblock(device: &dyn BlockDevice) -> Option<(Super, BlockNo)> {
 }
 
 impl Volume {
-    /// The fixed metadata that belongs to a group.
+    /// The fixed metadata of a group.
     pub(crate) fn group_metadata(&self, group: &Group) -> Vec<Extent> {
         let mut runs = self.descriptor_copies(group.number);
         runs.push(Extent::new(group.block_bitmap(), 1));
@@ -53,8 +53,8 @@ impl Volume {
         runs
     }
 
-    /// Superblock copy, descriptor copies and the blocks kept for more of them
-    /// at the start of a group.
+    /// Superblock copy, descriptor copies and the blocks reserved for more of them at the start of
+    /// a group.
     pub(crate) fn descriptor_copies(&self, number: GroupNo) -> Vec<Extent> {
         let sb = &self.sb;
         let blocks = sb.group_blocks(number);
@@ -90,8 +90,8 @@ impl Volume {
         runs
     }
 
-    /// The copies of descriptor blocks that a group holds: which block of the
-    /// table, and where.
+    /// The copies of descriptor blocks in a group: the number of the block in the table, and its
+    /// place.
     pub(crate) fn descriptor_copy_blocks(&self, number: GroupNo) -> Vec<(u32, BlockNo)> {
         let sb = &self.sb;
         let runs = self.descriptor_copies(number);

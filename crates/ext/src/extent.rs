@@ -70,7 +70,7 @@ fn entries_in(room: usize) -> usize {
     room.saturating_sub(ENTRY).checked_div(ENTRY).unwrap_or(0)
 }
 
-/// A node's header, its counts checked against the room there is, in bytes.
+/// A node's header, its counts checked against the room, in bytes.
 pub(crate) fn header(bytes: &[u8], room: usize, place: Location) -> Result<ExtentHeader, FsError> {
     let header: ExtentHeader = parse(bytes, 0).ok_or_else(|| truncated(place))?;
     let magic = header.eh_magic.get();
@@ -193,8 +193,8 @@ pub(crate) fn walk(
     Walk { volume, ino, seed, wanted, found, blocks: &mut blocks }.root(&inode.core.i_block.0)
 }
 
-/// As [`walk`], of a tree by its root, over blocks from elsewhere, which were
-/// verified when they were read.
+/// As [`walk`], for a tree given by its root, over blocks from elsewhere, which were verified when
+/// they were read.
 pub(crate) fn walk_in(
     volume: &Volume,
     (ino, root): (Ino, &[u8]),
@@ -277,7 +277,7 @@ fn verify(
     volume.verify(stored, crc32c(seed, covered), place)
 }
 
-/// Compares the checksum of a block of a tree; `seed` is that of its inode.
+/// Compares the checksum of a block of a tree; `seed` is its inode's.
 ///
 /// # Errors
 /// [`FsError::Corrupt`] at `place` for a header or a checksum that is wrong.
@@ -291,9 +291,9 @@ pub(crate) fn verify_block(
     verify(volume, (block, &header(block, room, place)?), seed, place)
 }
 
-/// Whether the nodes of a sound tree have the room that a node of their length has, or two
-/// entries less, and those below the root have entries (libext2fs,
-/// `ext2fs_extent_header_verify` and `ext2fs_extent_get`).
+/// Whether the nodes of a sound tree have the room that follows from their length, or two entries
+/// less, and those below the root have entries (libext2fs, `ext2fs_extent_header_verify` and
+/// `ext2fs_extent_get`).
 ///
 /// # Errors
 /// Errors of the device.
@@ -320,7 +320,7 @@ pub(crate) fn is_well_formed(
     Ok(true)
 }
 
-/// Bytes kept at the end of a block of the tree for its checksum.
+/// Bytes reserved at the end of a block of the tree for its checksum.
 pub(crate) fn tail_len(sb: &Super) -> usize {
     if sb.has_metadata_csum() { 4 } else { 0 }
 }

@@ -78,10 +78,10 @@ const NEEDS: &[(&str, &str)] = &[
     ("large_dir", "dir_index"),
 ];
 
-/// A feature that cannot be without another one.
+/// A feature left out because another one is missing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LeftOut {
-    /// Its name, as `mke2fs` has it.
+    /// Its name, as in `mke2fs`.
     pub feature: &'static str,
     /// The feature that it needs.
     pub needs: &'static str,
@@ -145,8 +145,8 @@ impl Features {
         }
     }
 
-    /// Applies a list as `mke2fs -O` takes it: names switch on, `^name`
-    /// switches off, `none` clears all that came before.
+    /// Applies a list in the syntax of `mke2fs -O`: names switch on, `^name` switches off, `none`
+    /// clears all that came before.
     ///
     /// # Errors
     /// [`FsError::Invalid`] for a name that is not a feature.
@@ -204,7 +204,7 @@ impl Features {
         Ok((set, left_out))
     }
 
-    /// The first feature of the set that needs one that is not in it.
+    /// The first feature of the set that needs one outside of it.
     pub(crate) fn lacking(self) -> Option<LeftOut> {
         let lacks = |&&(feature, needs): &&(&str, &str)| self.has(feature) && !self.has(needs);
         NEEDS.iter().find(lacks).map(|&(feature, needs)| LeftOut { feature, needs })
@@ -274,7 +274,7 @@ impl Features {
         }
     }
 
-    /// The members that are `other`'s, too.
+    /// The common members of the set and `other`.
     pub(crate) const fn both(self, other: Self) -> Self {
         Self {
             compat: self.compat & other.compat,
@@ -322,7 +322,7 @@ pub(crate) fn check(raw: &Superblock) -> Result<(), FsError> {
     Err(FsError::Unsupported(format!("feature {}", missing.join(", "))))
 }
 
-/// `ext2`, `ext3` or `ext4`, told apart as `blkid` does.
+/// `ext2`, `ext3` or `ext4`, by the rules of `blkid`.
 pub(crate) fn format_name(raw: &Superblock) -> &'static str {
     if raw.s_feature_ro_compat.get() & !EXT3_RO_COMPAT != 0
         || raw.s_feature_incompat.get() & !EXT3_INCOMPAT != 0

@@ -57,7 +57,7 @@ pub(crate) fn name_hash(version: u8, seed: [u32; 4], name: &[u8]) -> Option<Name
     Some(NameHash { major, minor })
 }
 
-/// A byte as the hash takes it: sign-extended or not.
+/// A byte as a word of the hash: sign-extended or not.
 fn widen(byte: u8, signed: bool) -> u32 {
     if signed { i32::from(byte.cast_signed()).cast_unsigned() } else { u32::from(byte) }
 }

@@ -1,4 +1,4 @@
-//! An open image: the reader's face to the rest of seekless.
+//! An open image, as the rest of seekless sees it.
 
 use crate::dir::Directory;
 use crate::features::{self, Features};
@@ -55,7 +55,7 @@ impl ExtImage {
         Ok(if journalled { ordered } else { Discipline::Normal })
     }
 
-    /// The whole inode as it lies in its table.
+    /// The whole inode, as bytes of its table.
     ///
     /// # Errors
     /// [`FsError::Corrupt`] when there is no such inode or its checksum is wrong.
@@ -69,7 +69,7 @@ impl ExtImage {
         self.volume.sb.raw.as_bytes().to_vec()
     }
 
-    /// A group's descriptor as it lies in the table.
+    /// A group's descriptor, as bytes of the table.
     ///
     /// # Errors
     /// [`FsError::Corrupt`] when there is no such group.

@@ -22,10 +22,10 @@ const MAX_LOG_CLUSTER_SIZE: u32 = 20;
 const OLD_DESC_SIZE: u16 = 32;
 /// Bytes of a group descriptor with the 64bit feature, at least.
 const MIN_DESC_SIZE_64BIT: u16 = 64;
-/// The largest descriptor the kernel takes.
+/// The largest descriptor that the kernel accepts.
 const MAX_DESC_SIZE: u16 = 1024;
 
-/// A superblock whose geometry holds together and fits on its device.
+/// A superblock whose geometry is consistent and fits on its device.
 #[derive(Clone)]
 pub(crate) struct Super {
     /// As it is on disk.
@@ -56,7 +56,7 @@ fn here() -> Location {
     Location::of("superblock")
 }
 
-/// Reads the primary superblock as it lies on the disk, unchecked.
+/// Reads the primary superblock on the disk, unchecked.
 ///
 /// # Errors
 /// Errors of the device.
@@ -75,7 +75,7 @@ pub(crate) fn write_primary(disk: &mut Patches, mut raw: Superblock) -> Result<(
     disk.flush()
 }
 
-/// Where the primary superblock lies.
+/// The place of the primary superblock.
 const PRIMARY: ByteLen = ByteLen::new(SUPERBLOCK_OFFSET);
 
 /// Reads a superblock's bytes, from byte `at` on.
@@ -93,7 +93,7 @@ pub(crate) fn has_magic(device: &dyn BlockDevice) -> bool {
     read_raw(device, PRIMARY).is_ok_and(|raw| raw.s_magic.get() == SUPERBLOCK_MAGIC)
 }
 
-/// Whether a device has a superblock that is sound but for its magic number.
+/// Whether a device has a superblock that is sound except for its magic number.
 pub(crate) fn lacks_only_magic(device: &dyn BlockDevice) -> bool {
     let Ok(mut raw) = read_raw(device, PRIMARY) else { return false };
     raw.s_magic = SUPERBLOCK_MAGIC.into();
@@ -168,7 +168,7 @@ impl Super {
         Ok(sb)
     }
 
-    /// A group's bitmaps take one block each; its inodes at least one.
+    /// Checks the shape of groups: a group's bitmaps take one block each; its inodes at least one.
     fn check_group_shape(&self) -> Result<(), FsError> {
         let bits = u64::from(self.block_size).saturating_mul(8);
         let clusters = u64::from(self.raw.s_clusters_per_group.get());
@@ -202,7 +202,7 @@ impl Super {
             .map_err(|_| range("s_blocks_count", self.blocks, u64::from(u32::MAX), here()))
     }
 
-    /// The volume fits on the device and has the inodes its groups have.
+    /// Checks that the volume fits on the device and has the inodes of all its groups.
     fn check_totals(&self, device_len: ByteLen) -> Result<(), FsError> {
         let on_device = device_len.get().checked_div(u64::from(self.block_size)).unwrap_or(0);
         if self.blocks > on_device {
@@ -318,7 +318,7 @@ impl Super {
         self.group_blocks(group).start.saturating_add(skip)
     }
 
-    /// How many blocks of descriptors every copy of the table has.
+    /// The number of descriptor blocks in every copy of the table.
     pub(crate) fn descriptor_blocks(&self) -> u32 {
         self.groups.div_ceil(self.descs_per_block().max(1))
     }
@@ -353,7 +353,7 @@ fn is_power_of(number: u32, base: u32) -> bool {
 fn cluster_ratio(raw: &Superblock) -> Result<u32, FsError> {
     let (log, least) = (raw.s_log_cluster_size.get(), raw.s_log_block_size.get());
     if raw.s_feature_ro_compat.get() & ro_compat::BIGALLOC == 0 {
-        // Neither a kernel nor e2fsck takes another.
+        // The kernel and e2fsck reject any other.
         if log != least {
             return Err(invalid("s_log_cluster_size", u64::from(log), here()));
         }

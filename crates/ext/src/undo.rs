@@ -23,14 +23,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use zerocopy::FromBytes;
 
 const MAGIC: &[u8; 8] = b"E2UNDO02";
-/// Bytes of the header that its checksum covers, which follows them.
+/// Bytes of the header in front of its checksum, which it covers.
 const HEADER_SUMMED: usize = 508;
 const KEY_MAGIC: u32 = 0xCADE_CADE;
 /// Bytes of a key, and of the head of a block of them.
 const KEY: u64 = 16;
 /// Blocks that one key describes, at most.
 const KEY_BLOCKS: u64 = 512;
-/// Where the superblock's magic number stands.
+/// The offset of the superblock's magic number.
 const MAGIC_AT: usize = std::mem::offset_of!(Superblock, s_magic);
 /// Blocks of the file before the first block of keys.
 const SUPERBLOCK_BLOCK: u64 = 1;
@@ -54,7 +54,7 @@ struct UndoFile {
     /// Bytes in a block.
     block: u64,
     saved: HashSet<u64>,
-    /// Keys of the block that is being filled, and where that stands.
+    /// Keys of the block that is being filled, and its place.
     keys: Vec<Key>,
     keys_at: u64,
     /// Blocks of the file so far.
@@ -103,7 +103,7 @@ impl UndoDevice {
         undo.save(self.base.as_ref(), start, start + len as u64)
     }
 
-    /// Keeps the copy of the superblock as that is now.
+    /// Keeps a copy of the superblock in its current state.
     fn note_superblock(&self, at: Lba, len: usize) -> Result<(), DeviceError> {
         let start = at.to_bytes().get();
         let end = SUPERBLOCK_OFFSET + SUPERBLOCK_SIZE as u64;
@@ -172,8 +172,8 @@ impl UndoFile {
         self.put(self.keys_at, &bytes)
     }
 
-    /// Saves the blocks of a range of bytes that were not saved before: their contents,
-    /// then the keys, then the header, and all of it is durable before it returns.
+    /// Saves the blocks of a range of bytes that were not saved before: their contents, then the
+    /// keys, then the header; all are durable on return.
     fn save(&mut self, device: &dyn BlockDevice, from: u64, to: u64) -> Result<(), DeviceError> {
         let (mut at, end) = (from / self.block, to.div_ceil(self.block));
         let mut has_saved = false;
@@ -197,7 +197,7 @@ impl UndoFile {
     }
 
     fn save_run(&mut self, device: &dyn BlockDevice, at: u64, run: u64) -> Result<(), DeviceError> {
-        // A block of keys says of itself how many it has room for.
+        // A full block of keys.
         if self.keys.len() as u64 == self.block / KEY - 1 {
             self.write_keys().map_err(failed)?;
             self.keys.clear();

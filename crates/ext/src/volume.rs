@@ -16,7 +16,7 @@ pub(crate) struct Volume {
     /// All group descriptors, one after the other.
     pub(crate) descriptors: Vec<u8>,
     cache: BlockCache,
-    /// Read on where a checksum does not match.
+    /// Ignore a checksum that does not match.
     pub(crate) ignore_checksums: bool,
 }
 
@@ -30,8 +30,8 @@ impl Volume {
         Self::with_superblock(device, sb, ignore_checksums)
     }
 
-    /// Reads the group descriptors of a volume laid out as a superblock says,
-    /// the primary one or a copy.
+    /// Reads the group descriptors of a volume with the layout of a superblock, the primary one or
+    /// a copy.
     pub(crate) fn with_superblock(
         device: Arc<dyn BlockDevice>,
         sb: Super,

@@ -1,4 +1,4 @@
-//! Inode records: attributes in, the bytes of the inode table out.
+//! Encodes inode records as bytes of the inode table.
 
 use crate::checksum::crc32c;
 use crate::features::Features;
@@ -11,7 +11,7 @@ use seekless_fs::{DeviceNumber, FileKind, Timestamp, inode_flag};
 use seekless_units::{BlockNo, Ino};
 use zerocopy::IntoBytes;
 
-/// Most links that fit in the inode; directories with more say 1.
+/// The maximum link count of an inode; directories with more have 1.
 pub(crate) const MAX_LINKS: u32 = 65000;
 
 /// An inode to be written.
@@ -56,7 +56,7 @@ impl InodeFormat {
         let sectors = record.blocks * u64::from(self.block_size / 512);
         let (mut flags, mut i_blocks) = (record.flags, sectors);
         if sectors >= 1 << 48 {
-            // Counted in blocks instead of sectors.
+            // `i_blocks` is counted in blocks instead of sectors.
             flags |= flags::HUGE_FILE;
             i_blocks = record.blocks;
         }
@@ -123,8 +123,8 @@ pub(crate) fn seal(inode: &mut [u8], seed: u32) {
     }
 }
 
-/// The nearest time that an inode can hold: 34 bits of seconds from 1901 on,
-/// 32 in inodes without the extra fields.
+/// The nearest time that an inode can store: 34 bits of seconds from 1901 on, 32 in inodes without
+/// the extra fields.
 pub(crate) fn storable(time: Timestamp, inode_size: u32) -> Timestamp {
     let first = i64::from(i32::MIN);
     let last = if inode_size as usize > INODE_CORE_SIZE {
@@ -197,7 +197,7 @@ pub(crate) fn inline_data(data: &[u8], inode_size: u32) -> (IBlock, Vec<u8>) {
 /// Flags of [`inode_flag`] that a file keeps in an image with these features.
 #[must_use]
 pub fn kept_flags(features: Features) -> u32 {
-    // They need features that are not built.
+    // These flags need features that are not built.
     let kept = inode_flag::KEPT & !(inode_flag::CASEFOLD | inode_flag::PROJINHERIT);
     let can_seal =
         features.has_ro_compat(ro_compat::VERITY) && features.has_incompat(incompat::EXTENTS);

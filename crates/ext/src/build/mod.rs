@@ -81,7 +81,7 @@ impl<'a> Builder<'a> {
         let (blocks, inodes) = demand.totals();
         let geometry = Geometry::choose(options, Need { blocks, inodes })?;
         let fixed = Fixed::place(&geometry, blocks + blocks / 64)?;
-        // As mke2fs: the first number behind lost+found's.
+        // As in mke2fs: the first number behind lost+found's.
         let orphan_ino = Ino::new(special::FIRST_ORDINARY + 1);
         Ok(Self { demand, geometry, identity, fixed, orphan_ino })
     }

@@ -29,7 +29,7 @@ fn go_home(disk: &mut Patches, is_repair: bool) -> Result<(), FsError> {
     let replayed = if is_repair { replay_for_repair(&volume) } else { replay_checked(&volume) };
     if let Some(replayed) = replayed? {
         write_home(disk, &volume, &replayed)?;
-        // Its error belongs to the volume from now on (`ext4_clear_journal_err`).
+        // Its error becomes that of the volume (`ext4_clear_journal_err`).
         let has_error = match write::has_error(disk) {
             // The journal was found through a copy of its inode's map or number.
             Err(FsError::Corrupt { .. }) if is_repair => false,

@@ -1,4 +1,4 @@
-//! Descriptor blocks: which of the following blocks belongs where.
+//! Descriptor blocks: the homes of the following blocks.
 
 use super::log::Log;
 use super::place;

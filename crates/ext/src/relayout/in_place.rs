@@ -1,11 +1,11 @@
 //! Files moved within their image, step by step through its own journal.
 //!
-//! A step copies data to free blocks and flushes them, then commits everything that
-//! leads to them as one transaction: inodes, blocks of maps, bitmaps, descriptors,
-//! the superblock. It is brought home and retired before the next step begins. So the
-//! image is whole at any moment, for whoever recovers it: `e2fsck`, the kernel, or the
-//! next run. Blocks that a step gives back are written only by later steps, when no
-//! transaction is in the log that could bring older contents back: nothing is revoked.
+//! A step copies data to free blocks and flushes them, then commits all changed metadata as one
+//! transaction: inodes, blocks of maps, bitmaps, descriptors, the superblock. It is written home
+//! and retired before the next step begins. So the image is consistent at any moment, after a
+//! recovery by `e2fsck`, the kernel, or the next run. Blocks freed by a step are written only by
+//! later steps, when the log has no transaction that could bring older contents back: nothing is
+//! revoked.
 #![allow(
     clippy::indexing_slicing,
     clippy::as_conversions,
@@ -42,7 +42,7 @@ const COPY_BYTES: u64 = 1 << 20;
 /// Bytes of data that a step copies, at most.
 const STEP_BYTES: u64 = 64 << 20;
 
-/// Where a superblock stands in the first block that has one.
+/// The offset of the superblock in the block of the primary one.
 const SUPERBLOCK_AT: usize = 1024;
 
 impl Occupied for Survey<'_> {
@@ -91,7 +91,7 @@ impl Relayout<'_> {
         if !sb.has_compat(compat::HAS_JOURNAL) {
             return lacks("rearranging a volume without a journal (tune2fs -j makes one)");
         }
-        // Nothing keeps another host from using it meanwhile.
+        // Another host could use it meanwhile.
         if sb.has_incompat(incompat::MMP) {
             return lacks("rearranging a volume with mmp (tune2fs -O ^mmp turns it off)");
         }
@@ -152,13 +152,13 @@ pub struct Mover<'a> {
     survey: &'a Survey<'a>,
     device: Arc<dyn BlockDevice>,
     log: LogWriter,
-    /// Whether the image says that its journal is in use.
+    /// Whether the image is marked as having its journal in use.
     is_begun: bool,
-    /// Maps of objects that were changed.
+    /// Changed maps of objects.
     maps: HashMap<ObjectId, Vec<BlockNo>>,
-    /// Groups in which blocks were taken or given back.
+    /// Groups in which blocks were taken or freed.
     groups: HashMap<GroupNo, GroupState>,
-    /// Blocks of descriptors that were changed.
+    /// Changed blocks of descriptors.
     descriptors: HashMap<BlockNo, Vec<u8>>,
     copies_contents: bool,
 }
@@ -173,15 +173,15 @@ impl Mover<'_> {
         let most = usize::try_from(self.log.most()).unwrap_or(usize::MAX);
         Limits {
             blocks: (STEP_BYTES / self.block_size()).max(1),
-            // A block of an inode table for each, and mostly none of a map.
+            // For each, a block of an inode table, and mostly none of a map.
             objects: (most / 3).max(1),
-            // A bitmap and a block of descriptors for each.
+            // For each, a bitmap and a block of descriptors.
             groups: (most / 8).max(2),
         }
     }
 
-    /// Leaves contents of files where they are, for a device that is thrown away:
-    /// everything else is as after a real run.
+    /// Leaves contents of files in place, for a device that is thrown away: everything else is as
+    /// after a real run.
     pub fn without_contents(&mut self) {
         self.copies_contents = false;
     }
@@ -205,7 +205,7 @@ impl Mover<'_> {
         Ok(bytes)
     }
 
-    /// A block as the transaction under way has it.
+    /// A block in the version of the current transaction.
     fn logged<'c>(
         &self,
         copies: &'c mut Copies,
@@ -282,8 +282,8 @@ impl Mover<'_> {
         Ok(())
     }
 
-    /// Lets an object's inode lead to its new places. Blocks that its map gets are
-    /// written at once, since they are free; those that it keeps go through the journal.
+    /// Lets an object's inode lead to its new places. New blocks of its map are written at once,
+    /// since they are free; those that it keeps go through the journal.
     fn remap(
         &mut self,
         changed: &Changed,
@@ -356,7 +356,7 @@ impl Mover<'_> {
         if !sb.has_ro_compat(ro_compat::QUOTA) || charges.iter().all(Charges::is_empty) {
             return Ok(());
         }
-        // As the steps before have left it.
+        // In the state after the previous steps.
         let volume = Volume::open(self.device.clone(), true)?;
         for (kind, ino) in quota::files(sb) {
             let charges = &charges[kind];
@@ -372,7 +372,7 @@ impl Mover<'_> {
         Ok(())
     }
 
-    /// Bitmaps, descriptors and the superblock.
+    /// Updates bitmaps, descriptors and the superblock.
     fn recount(&mut self, step: &Step, copies: &mut Copies) -> Result<(), FsError> {
         let mut touched: BTreeMap<GroupNo, ()> = BTreeMap::new();
         let mut free: i64 = 0;
@@ -393,7 +393,7 @@ impl Mover<'_> {
         Ok(())
     }
 
-    /// A run by groups: the first bit in each, and how many.
+    /// A run by groups: the first bit in each, and the number of bits.
     fn in_groups(&self, run: Extent) -> Vec<(GroupNo, u64, u64)> {
         let sb = &self.survey.volume.sb;
         let base = sb.group_blocks(GroupNo::ZERO).start.get();
@@ -514,8 +514,7 @@ impl Mover<'_> {
         Ok(())
     }
 
-    /// Commits blocks as one transaction, behind all that was written before, and
-    /// brings them home.
+    /// Commits blocks as one transaction, behind all earlier writes, and writes them home.
     fn commit(&mut self, copies: &Copies) -> Result<(), FsError> {
         let list: Vec<LogCopy<'_>> =
             copies.iter().map(|(&home, bytes)| LogCopy { home, bytes }).collect();

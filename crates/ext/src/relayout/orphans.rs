@@ -24,7 +24,7 @@ pub(crate) struct OrphanList {
 }
 
 impl OrphanList {
-    /// Reads the list. It ends where a mount would end it.
+    /// Reads the list. It ends where it would for a mount.
     pub(super) fn read(volume: &Volume) -> Result<Self, FsError> {
         let mut list = Self::default();
         let mut last = None;
@@ -48,13 +48,13 @@ impl OrphanList {
 }
 
 impl Writer<'_> {
-    /// Where the list begins: zero where it is empty.
+    /// The first inode of the list: zero if it is empty.
     pub(super) fn first_orphan(&self) -> Result<Ino, FsError> {
         let Some(first) = self.survey.orphans.first else { return Ok(Ino::ZERO) };
         renumbered(first, &|old| self.renumber(old), Location::of("orphan list").in_inode(first))
     }
 
-    /// Replaces the numbers in the orphan file, which lies where it lay.
+    /// Replaces the numbers in the orphan file, which stays in place.
     pub(super) fn write_orphan_file(&self) -> Result<(), FsError> {
         let volume = self.survey.volume;
         if !volume.sb.has_compat(compat::ORPHAN_FILE) || !volume.has_filed_orphans() {

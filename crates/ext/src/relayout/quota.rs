@@ -21,7 +21,7 @@ const DEPTH: u32 = 4;
 /// Bytes before a leaf's first entry, and in an entry.
 const LEAF_HEADER: usize = 16;
 const ENTRY: usize = 72;
-/// Where an entry keeps the bytes in use.
+/// The offset of the bytes in use in an entry.
 const SPACE_AT: usize = 48;
 /// First words of the files for users, groups and projects.
 const MAGICS: [u32; 3] = [0xD9C0_1F11, 0xD9C0_1927, 0xD9C0_3F14];
@@ -36,7 +36,7 @@ pub(crate) struct Patch {
     pub(crate) value: u64,
 }
 
-/// The quota files that a volume has, by kind: users, groups, projects.
+/// The quota files of a volume, by kind: users, groups, projects.
 pub(crate) fn files(sb: &Super) -> impl Iterator<Item = (usize, Ino)> + use<> {
     let raw = &sb.raw;
     let files = [raw.s_usr_quota_inum, raw.s_grp_quota_inum, raw.s_prj_quota_inum];

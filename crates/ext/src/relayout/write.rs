@@ -113,7 +113,7 @@ impl Writer<'_> {
         Ok(fixed)
     }
 
-    /// Where the journal lies, its first block first.
+    /// The runs of the journal, its first block first.
     fn journal(&self) -> Result<Vec<Extent>, FsError> {
         let ino = Ino::new(self.survey.volume.sb.raw.s_journal_inum.get());
         if ino == Ino::ZERO {
@@ -235,7 +235,7 @@ impl Writer<'_> {
     }
 }
 
-/// A run as an encoder of maps takes it.
+/// Converts a run for an encoder of maps.
 pub(super) fn piece_of(run: &Mapping) -> Piece {
     let placed = Placed { lbn: run.lbn, extent: run.extent };
     Piece { placed, unwritten: run.unwritten }

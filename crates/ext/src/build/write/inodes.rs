@@ -1,4 +1,4 @@
-//! Inodes as they are written: records, their maps, and blocks of attributes.
+//! Writes inodes: records, their maps, and blocks of attributes.
 
 use super::{Owner, Writer};
 use crate::build::attributes::{Encoded, ValueInode};
@@ -36,7 +36,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A record with the times of the volume's making, and nothing else.
+    /// A record with the time of creation of the volume, and nothing else.
     fn plain_record(&self, kind: FileKind, perm: u16) -> Record<'static> {
         let made = self.identity.made;
         Record {

@@ -1,4 +1,4 @@
-//! Bitmaps and counts of the groups that the operations touch.
+//! Bitmaps and counts of the groups that the operations change.
 
 use super::place;
 use crate::encode::sums::{bitmap_sum, seal_superblock};
@@ -83,8 +83,7 @@ impl<'a> Ledger<'a> {
         Ok(())
     }
 
-    /// Marks an inode; `directories` says by how many its group's directories
-    /// change.
+    /// Marks an inode; `directories` is the change of its group's number of directories.
     pub(super) fn mark_inode(
         &mut self,
         ino: Ino,
@@ -98,8 +97,7 @@ impl<'a> Ledger<'a> {
         Ok(())
     }
 
-    /// A free block that no run of `reserved` covers, marked as used; the first
-    /// of its cluster.
+    /// A free block outside the runs of `reserved`, marked as used; the first of its cluster.
     pub(super) fn allocate(&mut self, reserved: &[Extent]) -> Result<BlockNo, FsError> {
         let ratio = u64::from(self.volume.sb.cluster_ratio).max(1);
         for number in (0..self.volume.sb.groups).map(GroupNo::new) {

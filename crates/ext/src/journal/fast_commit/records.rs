@@ -63,7 +63,7 @@ impl<'a> Record<'a> {
         Some(Self { tag, len, value: block.get(from..to)? })
     }
 
-    /// The change it stands for; `None` for padding.
+    /// Its operation; `None` for padding.
     pub(super) fn operation(&self) -> Result<Option<Operation>, FsError> {
         let ino = Ino::new(le32(self.value, 0).unwrap_or(0));
         Ok(Some(match self.tag {

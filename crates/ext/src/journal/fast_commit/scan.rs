@@ -1,4 +1,4 @@
-//! Which fast commits were finished.
+//! Finds the finished fast commits.
 
 use super::records::{Operation, Record, TAG_LEN, tag};
 use crate::checksum::crc32c;
@@ -66,8 +66,8 @@ impl Scan<'_> {
                 }
                 tag::ADD_RANGE..=tag::PAD if record.value.len() == record.len => {
                     self.sum(block, at, whole);
-                    // A torn record cannot be told from a hostile one before
-                    // the checksum behind it has been seen.
+                    // A torn record cannot be told from a hostile one before the checksum behind it
+                    // was read.
                     match record.operation() {
                         Ok(operation) => self.open.extend(operation),
                         Err(_) => return Ok(Next::End),

@@ -17,13 +17,13 @@ use seekless_units::{BlockNo, ByteLen, Extent, Ino, Lba, Lbn};
 use std::collections::BTreeMap;
 use zerocopy::IntoBytes;
 
-/// Most links of a directory; one with more subdirectories has a count of 1.
+/// The maximum link count of a directory; one with more subdirectories has 1.
 const LINK_MAX: usize = 65_000;
 
 struct Store<'a> {
     volume: &'a Volume,
     ledger: Ledger<'a>,
-    /// Blocks that the commits themselves place.
+    /// Blocks whose places are in the commits themselves.
     reserved: Vec<Extent>,
     device: &'a dyn BlockDevice,
 }
@@ -64,7 +64,7 @@ impl Store<'_> {
         Ok(())
     }
 
-    /// Takes one owner off each of these attribute blocks.
+    /// Lowers the reference count of each of these attribute blocks.
     fn release(&mut self, blocks: &[BlockNo]) -> Result<(), FsError> {
         let mut owners: BTreeMap<BlockNo, u32> = BTreeMap::new();
         for &block in blocks {
@@ -88,8 +88,7 @@ impl Store<'_> {
         Ok(())
     }
 
-    /// Writes an inode with its names and its map; `before` says whether it
-    /// was in use before.
+    /// Writes an inode with its names and its map; `before`: whether it was in use before.
     fn inode(&mut self, ino: Ino, node: &mut Node, before: bool) -> Result<(), FsError> {
         let is_dir = node.kind() == Some(FileKind::Directory);
         if node.removed {
@@ -178,8 +177,7 @@ impl Store<'_> {
         node.core.i_flags = (bits | if hashed { flags::INDEX } else { 0 }).into();
     }
 
-    /// The block that holds a logical block of a directory, a new one if there
-    /// is none.
+    /// The block of a logical block of a directory, a new one if there is none.
     fn block_of(&mut self, runs: &mut Vec<Mapping>, lbn: Lbn) -> Result<BlockNo, FsError> {
         let behind = runs.partition_point(|run| run.lbn <= lbn);
         if let Some(run) = behind.checked_sub(1).and_then(|at| runs.get(at)) {
@@ -216,8 +214,8 @@ impl Store<'_> {
             let what = "fast commits in the journal of a volume without the filetype feature";
             return Err(FsError::Unsupported(what.into()));
         }
-        // Names that are folded or encrypted hash by other rules; such a
-        // directory becomes a plain list, which every reader takes.
+        // Names that are folded or encrypted hash by other rules; such a directory becomes a plain
+        // list, which every reader supports.
         let plain = !node.has_flag(flags::CASEFOLD) && !node.has_flag(flags::ENCRYPT);
         let version = sb.raw.s_def_hash_version;
         Ok(DirFormat {

@@ -31,13 +31,13 @@ pub(super) struct Encoder<'a> {
 }
 
 impl Encoder<'_> {
-    /// Tags that fit a descriptor.
+    /// Tags that fit in a descriptor.
     pub(super) fn tags(&self) -> usize {
         let taken = TAGS_AT.saturating_add(UUID).saturating_add(self.form.tail_len());
         self.block.saturating_sub(taken).checked_div(self.form.tag_len()).unwrap_or(1).max(1)
     }
 
-    /// Records that fit a block of them.
+    /// Revoke records that fit in a block.
     pub(super) fn revokes(&self) -> usize {
         let taken = REVOKE_RECORDS_AT.saturating_add(self.form.tail_len());
         let room = self.block.saturating_sub(taken);
@@ -51,8 +51,8 @@ impl Encoder<'_> {
         copies.saturating_add(descriptors).saturating_add(records).saturating_add(1)
     }
 
-    /// Makes all blocks, one after the other, but for the commit record. Returns
-    /// the checksum of the first generation, which is in that record.
+    /// Makes all blocks, one after the other, except for the commit record. Returns the checksum of
+    /// the first generation, which is in that record.
     pub(super) fn blocks(
         &self,
         transaction: &LogTransaction<'_>,
@@ -76,7 +76,7 @@ impl Encoder<'_> {
         crc
     }
 
-    /// A block with nothing but the header that all have.
+    /// A block with only the common header.
     fn headed(&self, kind: u32) -> Vec<u8> {
         let mut block = vec![0; self.block];
         let header = JournalHeader {

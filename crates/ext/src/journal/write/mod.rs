@@ -36,11 +36,11 @@ use zerocopy::IntoBytes;
 
 /// `s_errno` after an error that ended all changes: `-EIO`.
 const ABORTED: i32 = -5;
-/// The kernel and e2fsck take no shorter journal (`JBD2_MIN_JOURNAL_BLOCKS`).
+/// The kernel and e2fsck reject a shorter journal (`JBD2_MIN_JOURNAL_BLOCKS`).
 const MIN_BLOCKS: u32 = 1024;
-/// Most bytes that neighbouring blocks of the log are written with at once.
+/// Most bytes of neighbouring blocks of the log in one write.
 const CLUSTER: usize = 128 << 10;
-/// Bytes that a device writes whole or not at all.
+/// Bytes that a device writes atomically.
 const SECTOR: usize = 512;
 const NANOS: u32 = 1_000_000_000;
 
@@ -56,9 +56,9 @@ pub struct LogWriter {
     device: Arc<dyn BlockDevice>,
     wall: Box<dyn Fn() -> Timestamp + Send>,
     block_size: u32,
-    /// Where the blocks of the journal lie.
+    /// The map of the journal.
     map: BlockMap,
-    /// The same, in order of place.
+    /// Its runs, in order of place.
     runs: Vec<Extent>,
     /// Blocks of the volume.
     blocks: u64,
@@ -70,13 +70,13 @@ pub struct LogWriter {
     /// The ring is `first .. last`.
     first: u32,
     last: u32,
-    /// Where the next transaction goes.
+    /// The place of the next transaction.
     head: u32,
     /// Its number.
     next: u32,
     /// Transactions in the log, the oldest first; one lies behind the other.
     live: VecDeque<Live>,
-    /// When the last commit was, as its record says.
+    /// The time of the last commit, by its record.
     committed_at: Timestamp,
     is_started: bool,
 }
@@ -86,10 +86,9 @@ impl LogWriter {
     /// for commit records.
     ///
     /// # Errors
-    /// [`FsError::Unsupported`], by name: a volume without a journal, with one on
-    /// another device, with one that must be recovered first, or that was left after
-    /// an error; features that are not known. [`FsError::Corrupt`] for a journal
-    /// that contradicts its format. [`FsError::Device`].
+    /// [`FsError::Unsupported`], by name: a volume without a journal, with one on another device,
+    /// with one that must be recovered first, or that was left after an error; unknown features.
+    /// [`FsError::Corrupt`] for a journal that contradicts its format. [`FsError::Device`].
     pub fn open(
         device: Arc<dyn BlockDevice>,
         wall: Box<dyn Fn() -> Timestamp + Send>,
@@ -130,7 +129,7 @@ impl LogWriter {
         self.next
     }
 
-    /// Where the journal lies, in order of place.
+    /// The runs of the journal, in order of place.
     #[must_use]
     pub fn runs(&self) -> &[Extent] {
         &self.runs
@@ -162,7 +161,7 @@ impl LogWriter {
         super::log::after(self.first, self.last, at, n)
     }
 
-    /// Where a block of the journal lies on the device.
+    /// The place of a block of the journal on the device.
     fn sector(&self, at: u32) -> Lba {
         let run = self.map.find(Lbn::new(u64::from(at)));
         debug_assert!(run.is_some(), "all blocks were found to be mapped");
@@ -183,8 +182,7 @@ impl LogWriter {
         self.committed_at
     }
 
-    /// The journal's superblock, saying where the log begins and with which
-    /// transaction.
+    /// Writes the journal's superblock, with the start of the log and its first transaction.
     fn write_tail(&mut self) -> Stage {
         let tail = self.live.front().map_or((self.head, self.next), |live| (live.start, live.tid));
         (self.superblock.s_start, self.superblock.s_sequence) = (tail.0.into(), tail.1.into());
@@ -199,7 +197,7 @@ impl LogWriter {
     }
 }
 
-/// Refuses a journal that could not be written to once it has been recovered.
+/// Refuses a journal that could not be written to after a recovery.
 ///
 /// # Errors
 /// As [`LogWriter::open`].
@@ -208,7 +206,7 @@ pub(crate) fn check_usable(volume: &Volume) -> Result<(), FsError> {
     usable(volume, &inode).map(drop)
 }
 
-/// A journal that can be written to when nothing waits in it, and its superblock.
+/// A journal that can be written to while it is empty, and its superblock.
 fn usable<'a>(
     volume: &'a Volume,
     inode: &Inode,
@@ -235,7 +233,7 @@ pub(crate) fn note_abort(disk: &mut Patches) -> Result<(), FsError> {
     note_error(disk, ABORTED)
 }
 
-/// Sets `s_errno` of a volume's journal as the device has it.
+/// Sets `s_errno` of a volume's journal on the device.
 ///
 /// # Errors
 /// As [`note_abort`].
@@ -250,7 +248,7 @@ pub(super) fn note_error(disk: &mut Patches, error: i32) -> Result<(), FsError> 
     disk.flush()
 }
 
-/// Whether a volume's journal, as the device has it, was left after an error.
+/// Whether a volume's journal, on the device, was left after an error.
 ///
 /// # Errors
 /// As [`note_abort`].
@@ -279,9 +277,8 @@ fn runs_of(map: &BlockMap) -> Vec<Extent> {
     runs
 }
 
-/// The journal has all of its blocks, each once, and none of them is the volume's
-/// superblock or descriptors: whoever writes to it overwrites nothing else that
-/// is looked at before a recovery.
+/// Checks that the journal has all of its blocks, each once, outside of the volume's superblock and
+/// descriptors: so that writes to it overwrite nothing else that is read before a recovery.
 fn check_places(volume: &Volume, map: &BlockMap, len: u32) -> Result<(), FsError> {
     let mut reached = 0u64;
     for run in &map.runs {
@@ -335,8 +332,8 @@ impl Log for LogWriter {
         debug_assert!(!self.is_started && self.live.is_empty());
         state::want(&mut self.superblock, &mut self.form, self.wanted);
         let journal = self.write_tail();
-        // A mount that finds the mark and an empty journal has nothing to do; one that
-        // finds a log without the mark drops it, and e2fsck asks.
+        // A mount that finds the flag and an empty journal has nothing to do; one that finds a log
+        // without the flag drops it, and e2fsck asks.
         let volume = state::mark(self.device.as_ref(), true)?;
         self.is_started = true;
         Ok(vec![volume, journal])
