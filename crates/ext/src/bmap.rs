@@ -107,7 +107,7 @@ impl Volume {
     /// kind, and may have extents as any file.
     pub(crate) fn blocks_of_any_kind(&self, inode: &Inode) -> Result<Vec<Extent>, FsError> {
         let mut found = Found::new(self.sb.blocks, true);
-        // libext2fs begins a tree where there is none yet (`ext2fs_extent_open2`).
+        // An empty `i_block` has no tree yet: libext2fs creates it (`ext2fs_extent_open2`).
         if inode.core.i_block.0.iter().any(|&byte| byte != 0) {
             self.walk_blocks(inode, &EVERYTHING, &mut found)?;
         }

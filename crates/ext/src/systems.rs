@@ -18,7 +18,7 @@ use seekless_fs::FsError;
 /// A system or boot loader, by the ext features that it supports.
 #[derive(Clone, Copy, Debug)]
 pub struct System {
-    /// The name it is asked for by.
+    /// Its name as an option's value.
     pub name: &'static str,
     /// A description, in a line.
     pub what: &'static str,

@@ -49,7 +49,7 @@ pub(crate) const fn stored_name(kind: AclKind) -> &'static [u8] {
     }
 }
 
-/// Attributes of a file as Linux has them: its ACLs by Linux' names and in Linux' form.
+/// Attributes of a file in Linux' form: its ACLs with Linux' names and encoding.
 ///
 /// # Errors
 /// [`FsError::Corrupt`] for a list that is not valid.

@@ -51,8 +51,8 @@ pub(super) fn tolerant<'a>(
     }
     let from = *at;
     match entry_at(block, from, u32::MAX, place) {
-        // The entry of `.` has no room but for its name: a longer one has swallowed others
-        // (e2fsck, `PR_2_SPLIT_DOT`).
+        // The entry of `.` has room for its name only: a longer one has swallowed others (e2fsck,
+        // `PR_2_SPLIT_DOT`).
         Ok(entry) if from == 0 && entry.name == b"." && entry.next > SHORTEST => {
             let len = field::wide(entry.next);
             *at = SHORTEST;

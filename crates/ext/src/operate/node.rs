@@ -60,7 +60,7 @@ pub(super) fn device_words(device: DeviceNumber) -> Result<[u32; 2], FsError> {
 }
 
 impl Ext {
-    /// An inode's bytes as the cache has them.
+    /// An inode's bytes in the cache.
     pub(super) fn inode_now(&self, core: &mut Core, ino: Ino) -> Result<Inode, FsError> {
         let (block, skip) = self.inode_place(ino)?;
         let bytes = core.cache.read(block, skip, index(self.volume.sb.inode_size))?;

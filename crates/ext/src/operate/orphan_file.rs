@@ -136,7 +136,7 @@ impl OrphanFile {
 }
 
 impl Ext {
-    /// Enters a file into the orphan file. False where there is none, or no room.
+    /// Enters a file into the orphan file. False without such a file, or room.
     pub(super) fn file_orphan(&mut self, core: &mut Core, ino: Ino) -> Result<bool, FsError> {
         let Some(file) = &mut self.orphan_file else { return Ok(false) };
         if file.taken.contains_key(&ino) {

@@ -39,15 +39,15 @@ impl Needs<'_> {
     }
 }
 
-/// The options and the shape of the volume that holds the objects: as large as was asked
-/// for, or the smallest.
+/// The options and the shape of the volume that holds the objects: of the requested size, or the
+/// smallest.
 pub(super) fn choose(
     options: &BuildOptions,
     objects: &mut Objects,
 ) -> Result<(MakeOptions, Geometry), FsError> {
     let mut make = options.make.clone();
     let root_slots = objects.dir_slots(0);
-    // The fixed root is made large enough, unless its size was asked for.
+    // The fixed root is made large enough, unless its size was requested.
     if make.root_entries.is_none() && root_slots > 512 {
         let slots = u32::try_from(root_slots).unwrap_or(u32::MAX);
         make.root_entries = Some(slots.next_multiple_of(make.sector_size / ENTRY_SIZE as u32));

@@ -104,8 +104,7 @@ impl Plan {
         let root = if width == Width::Fat32 { 0 } else { self.aligned(self.root_sectors, cluster) };
         let room =
             self.total.checked_sub(self.aligned(self.reserved, cluster))?.checked_sub(root)?;
-        // Two entries in bytes: the entries of the two clusters that there are not are
-        // added to the room.
+        // Two entries in bytes: those of the missing clusters 0 and 1 are added to the room.
         let pair = width.bytes(2) * self.fats;
         let guess = 2 * (room * self.sector + pair) / (2 * cluster * self.sector + pair);
         let fat = width.bytes(guess + 2).div_ceil(self.sector);
@@ -227,8 +226,8 @@ fn fat32_cluster(sectors: u64) -> u32 {
     }
 }
 
-/// The smallest clusters from `first` to `last` sectors with which the width fits, or,
-/// where none was asked for, FAT12 or FAT16.
+/// The smallest clusters from `first` to `last` sectors with which the width fits, or, if none was
+/// requested, FAT12 or FAT16.
 fn search(
     plan: &Plan,
     width: Option<FatWidth>,

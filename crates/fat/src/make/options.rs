@@ -86,7 +86,7 @@ impl MakeOptions {
     /// Checks everything that [`make`](super::make) refuses without a device.
     ///
     /// # Errors
-    /// As [`make`](super::make), but for those of the device.
+    /// As [`make`](super::make), but for errors of the device.
     pub fn validate(&self) -> Result<(), FsError> {
         super::geometry::Geometry::new(self).map(drop)
     }

@@ -18,8 +18,8 @@ struct Need {
     inodes: u64,
 }
 
-/// The options of the volume that holds the tree: as large as was asked for, or
-/// the smallest that also keeps its reserve free.
+/// The options of the volume that holds the tree: of the requested size, or the smallest that also
+/// keeps its reserve free.
 pub(super) fn choose(
     options: &BuildOptions,
     demand: &TreeDemand<'_>,

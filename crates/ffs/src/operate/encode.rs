@@ -185,8 +185,8 @@ impl Ffs {
         self.put_first(core, ino, &raw, after)
     }
 
-    /// Makes an unreferenced inode as good as unused: all zeros but for its generation. Without
-    /// blocks there is none that could get a second owner, and no hurry.
+    /// Makes an unreferenced inode as good as unused: all zeros except for its generation. Without
+    /// blocks, no block could get a second owner, and there is no hurry.
     pub(super) fn put_cleared(
         &mut self,
         core: &mut Core,

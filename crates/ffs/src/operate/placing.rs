@@ -106,7 +106,7 @@ impl InodePlacement for Backwards {
     fn taken(&mut self, _: &NewInode<'_>, _: InodePlace, _: Option<InodePlace>) {}
 }
 
-/// Every inode that is in use but for the first three, and which are directories.
+/// Every inode in use except the first three, and whether it is a directory.
 fn in_use(live: &mut FfsLive) -> BTreeMap<InodePlace, bool> {
     let mut used = BTreeMap::new();
     let first = live.root().get() + 1;

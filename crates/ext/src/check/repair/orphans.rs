@@ -46,8 +46,8 @@ impl Work<'_> {
         Ok(true)
     }
 
-    /// Deletes a file without links, truncates one with links to its length. Of one
-    /// on the list, where that goes on stays in its place.
+    /// Deletes a file without links, truncates one with links to its length. An inode on the list
+    /// keeps its link to the next one.
     fn finish(&mut self, ino: Ino, date: bool) -> Result<bool, FsError> {
         let volume = &self.checker.volume;
         let mut inode = InodeMut::read(volume, self.disk, ino)?;

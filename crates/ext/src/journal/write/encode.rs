@@ -182,7 +182,7 @@ impl Encoder<'_> {
     }
 }
 
-/// A block as the log has it, if it begins with the magic number of the log's own blocks.
+/// The escaped form of a block that begins with the magic number of the log's own blocks.
 fn escaped(bytes: &[u8]) -> Option<Vec<u8>> {
     bytes.starts_with(&JOURNAL_MAGIC.to_be_bytes()).then(|| {
         let mut stored = bytes.to_vec();

@@ -364,8 +364,8 @@ impl Log for LogWriter {
             at = self.after(at, 1);
         });
         // A torn commit record has a wrong checksum, which a recovery takes for damage of a
-        // committed transaction. So all of it is there before but for its first sector: the rest is
-        // zeros.
+        // committed transaction. So all of it is written before except for its first sector: the
+        // rest is zeros.
         body.push(self.sector(at), &vec![0; crate::field::index(self.block_size)], CLUSTER);
         let record = self.encoder().commit(time, crc);
         let (first, rest) = record.split_at_checked(SECTOR).unwrap_or_default();

@@ -26,8 +26,8 @@ impl Tree<'_> {
         Ok((stand, near.end()))
     }
 
-    /// Allocates the first of some blocks, which is in a hole, and as many behind it as lie in one
-    /// run with it.
+    /// Allocates the first of some blocks, which is in a hole, and the following ones in the same
+    /// run.
     pub(in super::super) fn place(
         &mut self,
         lbn: u64,

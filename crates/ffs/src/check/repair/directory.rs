@@ -64,7 +64,7 @@ impl Unit {
     /// Reads the unit that byte `at` of a directory is in.
     ///
     /// # Errors
-    /// [`FsError::Corrupt`] when there is none.
+    /// [`FsError::Corrupt`] when there is no such unit.
     pub(super) fn read(
         checker: &Checker,
         disk: &Patches,
