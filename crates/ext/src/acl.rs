@@ -1,4 +1,4 @@
-//! POSIX ACLs: stored shorter than `getxattr(2)` gives them.
+//! POSIX ACLs: their stored form is shorter than that of `getxattr(2)`.
 
 use crate::field::{invalid, le32, truncated};
 use seekless_fs::{FsError, Location};
@@ -7,7 +7,7 @@ use seekless_fs::{FsError, Location};
 const DISK_VERSION: u32 = 1;
 /// The version of the portable form.
 const PORTABLE_VERSION: u32 = 2;
-/// The id of entries that have none.
+/// The id of entries without one.
 const NO_ID: u32 = u32::MAX;
 /// Tags of entries with an id: a named user, a named group.
 const USER: u16 = 0x02;

@@ -1,5 +1,4 @@
-//! Copies of the superblock and of the group descriptors, and what else lies
-//! fixed in each group.
+//! Copies of the superblock and of the group descriptors, and the other fixed parts of each group.
 
 use crate::field::index;
 use crate::group::Group;
@@ -10,15 +9,15 @@ use seekless_device::BlockDevice;
 use seekless_fs::{FsError, Location};
 use seekless_units::{BlockNo, ByteLen, Extent, GroupNo};
 
-/// Copies of the descriptors that are looked at before a damaged one is given up.
+/// Copies of the descriptors that are tried for a damaged one.
 const MOST_COPIES: usize = 8;
-/// Groups that may have a copy of the superblock whatever `sparse_super` says.
+/// Groups that may have a copy of the superblock with or without `sparse_super`.
 const BACKUP_GROUPS: [u64; 5] = [1, 3, 5, 7, 9];
 
-/// The first sound copy of the superblock of a device whose primary one is
-/// damaged. Copies are looked for where `mke2fs` puts them: at the start of
-/// groups as long as a block's bitmap allows, for every size of block.
-/// Where the damaged one still says how large groups are, there as well.
+/// The first sound copy of the superblock of a device whose primary one is damaged. Copies are
+/// looked for where `mke2fs` puts them: at the start of groups as long as a block's bitmap allows,
+/// for every block size; and at that of groups of the length in the damaged superblock, if it has
+/// one.
 pub(crate) fn superblock(device: &dyn BlockDevice) -> Option<(Super, BlockNo)> {
     let said = Super::said_group_blocks(device);
     for log in 0..=6u32 {
@@ -45,7 +44,7 @@ pub(crate) fn superblock(device: &dyn BlockDevice) -> Option<(Super, BlockNo)> {
 }
 
 impl Volume {
-    /// The fixed metadata that belongs to a group.
+    /// The fixed metadata of a group.
     pub(crate) fn group_metadata(&self, group: &Group) -> Vec<Extent> {
         let mut runs = self.descriptor_copies(group.number);
         runs.push(Extent::new(group.block_bitmap(), 1));
@@ -54,8 +53,8 @@ impl Volume {
         runs
     }
 
-    /// Superblock copy, descriptor copies and the blocks kept for more of them
-    /// at the start of a group.
+    /// Superblock copy, descriptor copies and the blocks reserved for more of them at the start of
+    /// a group.
     pub(crate) fn descriptor_copies(&self, number: GroupNo) -> Vec<Extent> {
         let sb = &self.sb;
         let blocks = sb.group_blocks(number);
@@ -91,8 +90,8 @@ impl Volume {
         runs
     }
 
-    /// The copies of descriptor blocks that a group holds: which block of the
-    /// table, and where.
+    /// The copies of descriptor blocks in a group: the number of the block in the table, and its
+    /// place.
     pub(crate) fn descriptor_copy_blocks(&self, number: GroupNo) -> Vec<(u32, BlockNo)> {
         let sb = &self.sb;
         let runs = self.descriptor_copies(number);
@@ -111,8 +110,8 @@ impl Volume {
         (0..old).map(|nr| (nr, run.start.saturating_add(u64::from(nr)))).collect()
     }
 
-    /// A group's descriptor as the first copy of it has it whose checksum (where
-    /// there are such) and pointers are sound; `None` where there is none.
+    /// A group's descriptor, from the first copy whose checksum (if any) and pointers are sound;
+    /// `None` if there is none.
     pub(crate) fn backup_descriptor(&self, number: GroupNo) -> Result<Option<Vec<u8>>, FsError> {
         let sb = &self.sb;
         let per_block = sb.descs_per_block().max(1);
@@ -121,8 +120,7 @@ impl Volume {
         let size = usize::from(sb.desc_size);
         let meta_bg = sb.has_incompat(incompat::META_BG) && nr >= sb.raw.s_first_meta_bg.get();
         let first = nr.saturating_mul(per_block);
-        // Of meta groups the second and the last have copies, else those with a
-        // superblock.
+        // With meta groups the second and the last group have copies, else those with a superblock.
         let holders: Vec<u32> = if meta_bg {
             vec![first.saturating_add(1), first.saturating_add(per_block).saturating_sub(1)]
         } else {

@@ -1,4 +1,4 @@
-//! Block maps: where a file's logical blocks lie, by extents or by blocks.
+//! Block maps: the places of a file's logical blocks, by extents or by blocks.
 
 use crate::field::range;
 use crate::inode::Inode;
@@ -9,10 +9,10 @@ use seekless_fs::{BlockMap, FileKind, FsError, IndexBlock, Location, Mapping};
 use seekless_units::{ByteLen, Extent, Lbn};
 use std::ops::Range;
 
-/// Where a walk over a block map puts what it finds, neighbours joined.
+/// The result of a walk over a block map, neighbours joined.
 pub(crate) struct Found {
     pub(crate) runs: Vec<Mapping>,
-    /// Filled only when asked for.
+    /// Filled only if requested.
     pub(crate) index: Option<Vec<IndexBlock>>,
     mapped: u64,
     limit: u64,
@@ -64,11 +64,11 @@ pub(crate) fn clip(run: Mapping, wanted: &Range<u64>) -> Option<Mapping> {
     })
 }
 
-/// All logical blocks there can be.
+/// All possible logical blocks.
 pub(crate) const EVERYTHING: Range<u64> = 0..u64::MAX;
 
 impl Volume {
-    /// Whether an inode's contents lie in blocks at all.
+    /// Whether an inode's contents lie in blocks.
     pub(crate) fn has_blocks(&self, inode: &Inode) -> bool {
         if inode.has_flag(flags::INLINE_DATA) {
             return false;
@@ -103,11 +103,11 @@ impl Volume {
         }
     }
 
-    /// All blocks of an inode whose kind says nothing, those of its map first: the
-    /// list of bad blocks has none, and may have extents as any file.
+    /// All blocks of an inode of any kind, those of its map first: the list of bad blocks has no
+    /// kind, and may have extents as any file.
     pub(crate) fn blocks_of_any_kind(&self, inode: &Inode) -> Result<Vec<Extent>, FsError> {
         let mut found = Found::new(self.sb.blocks, true);
-        // libext2fs begins a tree where there is none yet (`ext2fs_extent_open2`).
+        // An empty `i_block` has no tree yet: libext2fs creates it (`ext2fs_extent_open2`).
         if inode.core.i_block.0.iter().any(|&byte| byte != 0) {
             self.walk_blocks(inode, &EVERYTHING, &mut found)?;
         }
@@ -116,15 +116,14 @@ impl Volume {
         Ok(map.chain(found.runs.iter().map(|run| run.extent)).collect())
     }
 
-    /// The runs that hold a range of logical blocks, in order.
+    /// The runs of a range of logical blocks, in order.
     pub(crate) fn runs(&self, inode: &Inode, wanted: Range<u64>) -> Result<Vec<Mapping>, FsError> {
         let mut found = Found::new(self.sb.blocks, false);
         self.walk_map(inode, wanted, &mut found)?;
         Ok(found.runs)
     }
 
-    /// Where one logical block lies; `None` in a hole or where it was never
-    /// written.
+    /// The place of one logical block; `None` in a hole or if it was never written.
     pub(crate) fn map_block(&self, inode: &Inode, lbn: Lbn) -> Result<Option<Mapping>, FsError> {
         let runs = self.runs(inode, lbn.get()..lbn.get().saturating_add(1))?;
         Ok(runs.first().copied().filter(|run| !run.unwritten))

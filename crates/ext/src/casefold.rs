@@ -1,9 +1,9 @@
-//! Names compared without regard to case, as directories with the casefold
-//! flag do: Unicode case folding over canonical decomposition.
+//! Compares names without regard to case, as directories with the casefold flag do: Unicode case
+//! folding over canonical decomposition.
 
 use unicode_normalization::UnicodeNormalization;
 
-/// A name that is looked for.
+/// A name to look for.
 pub(crate) struct Wanted<'a> {
     exact: &'a [u8],
     folded: Option<String>,
@@ -15,7 +15,7 @@ impl<'a> Wanted<'a> {
         Self { exact: name, folded: if folds { fold(name) } else { None } }
     }
 
-    /// Whether an entry's name is the one.
+    /// Whether an entry's name matches.
     pub(crate) fn is(&self, name: &[u8]) -> bool {
         if name == self.exact {
             return true;

@@ -85,7 +85,7 @@ pub(crate) fn for_each<'a>(
     Ok(ControlFlow::Continue(()))
 }
 
-/// The kind an entry records.
+/// The kind of file for a file type of an entry.
 pub(crate) fn kind_of(file_type: u8) -> Option<FileKind> {
     Some(match file_type {
         1 => FileKind::Regular,
@@ -99,8 +99,7 @@ pub(crate) fn kind_of(file_type: u8) -> Option<FileKind> {
     })
 }
 
-/// Where the tail of a block of entries stands that holds its checksum; `None` if
-/// there is no such tail.
+/// The offset of the tail with the checksum of a block of entries; `None` if there is no such tail.
 pub(crate) fn tail_at(block: &[u8]) -> Option<usize> {
     let at = block.len().checked_sub(TAIL)?;
     let tail: DirEntryTail = parse(block, at)?;
@@ -149,7 +148,7 @@ impl<'a> Directory<'a> {
         Self { volume, inode }
     }
 
-    /// Where errors of one of its blocks lie.
+    /// The place for errors of one of its blocks.
     pub(crate) fn place(&self) -> Location {
         Location::of("directory block").in_inode(self.inode.ino)
     }
@@ -159,12 +158,12 @@ impl<'a> Directory<'a> {
         self.inode.len.div_ceil(u64::from(self.volume.sb.block_size))
     }
 
-    /// Most inodes an entry may name.
+    /// The highest inode number of an entry.
     pub(crate) fn inodes(&self) -> u32 {
         self.volume.sb.raw.s_inodes_count.get()
     }
 
-    /// The logical blocks it really has, in order; holes read as nothing.
+    /// The logical blocks that are mapped, in order; holes read as nothing.
     pub(crate) fn present(&self) -> Result<Vec<Lbn>, FsError> {
         let runs = self.volume.runs(self.inode, 0..self.blocks())?;
         Ok(runs
@@ -226,7 +225,7 @@ impl<'a> Directory<'a> {
         Ok(())
     }
 
-    /// An entry as a listing gives it.
+    /// An entry for a listing.
     pub(crate) fn shown<'e>(&self, entry: &Entry<'e>, cookie: u64) -> DirEntry<'e> {
         let typed = self.volume.sb.has_incompat(incompat::FILETYPE);
         let kind = if typed { kind_of(entry.file_type) } else { None };
@@ -238,7 +237,7 @@ impl<'a> Directory<'a> {
         self.inode.has_flag(flags::CASEFOLD) && self.volume.sb.has_incompat(incompat::CASEFOLD)
     }
 
-    /// The inode a name leads to.
+    /// The inode of a name.
     pub(crate) fn lookup(&self, name: &[u8]) -> Result<Option<Ino>, FsError> {
         let wanted = casefold::Wanted::new(name, self.folds_case());
         if self.inode.has_flag(flags::INLINE_DATA) {
@@ -252,7 +251,7 @@ impl<'a> Directory<'a> {
         Ok(None)
     }
 
-    /// The blocks that may hold an entry for `name`, leaves only.
+    /// The blocks that may contain an entry for `name`, leaves only.
     fn candidates(&self, name: &[u8]) -> Result<Vec<Lbn>, FsError> {
         match htree::probe(self, name)? {
             Some(path) => Ok(path.leaves),
@@ -314,8 +313,7 @@ impl<'a> Directory<'a> {
     }
 }
 
-/// Whether a block's first entry takes the whole block, as an interior node's
-/// does.
+/// Whether a block's first entry takes the whole block, as in an interior node.
 pub(crate) fn is_one_entry(block: &[u8]) -> bool {
     let raw = le32(block, 4).map(|word| word & 0xFFFF).and_then(|word| u16::try_from(word).ok());
     raw.is_some_and(|raw| record_len(raw, block.len()) == index(block.len()))

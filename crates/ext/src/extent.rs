@@ -1,8 +1,8 @@
 //! Extent trees.
 //!
-//! Every node's entries must rise and stay within the range of logical blocks
-//! that its parent gives it. So no node with entries can be reached twice, and
-//! a walk ends after reading each of its blocks once, whatever the image says.
+//! Every node's entries must rise and stay within the range of logical blocks that its parent gives
+//! it. So no node with entries can be reached twice, and a walk ends after reading each of its
+//! blocks once, on any image.
 
 use crate::bmap::{Found, clip};
 use crate::cache::Block;
@@ -24,7 +24,7 @@ const ENTRY: usize = 12;
 /// Logical blocks of a file: 32 bits, the last of which is never used.
 pub(crate) const LOGICAL_BLOCKS: u64 = 1 << 32;
 
-/// What a node has to fit into: what its parent says of it.
+/// The limits that its parent sets a node.
 #[derive(Clone, Debug)]
 pub(crate) struct Frame {
     /// The logical blocks that it may map.
@@ -34,7 +34,7 @@ pub(crate) struct Frame {
     pub(crate) place: Location,
 }
 
-/// What an index says of a node below it.
+/// An index entry: a node below.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Child {
     /// From the first logical block that it maps to that of the next one.
@@ -49,7 +49,7 @@ pub(crate) enum Entries {
     Index(SmallVec<[Child; 4]>),
 }
 
-/// What the root of a tree in an inode has to fit into.
+/// The limits of the root of a tree in an inode.
 pub(crate) fn root_frame(root: &[u8], ino: Ino) -> Result<Frame, FsError> {
     let place = Location::of("extent header").in_inode(ino);
     let depth = header(root, root.len(), place)?.eh_depth.get();
@@ -65,12 +65,12 @@ pub(crate) fn is_root(root: &[u8]) -> bool {
     header.is_ok_and(|header| header.eh_depth.get() <= EXTENT_MAX_DEPTH)
 }
 
-/// Entries that a node of so many bytes has room for.
+/// Entries that fit into a node of `room` bytes.
 fn entries_in(room: usize) -> usize {
     room.saturating_sub(ENTRY).checked_div(ENTRY).unwrap_or(0)
 }
 
-/// A node's header, its counts checked against the room there is, in bytes.
+/// A node's header, its counts checked against the room, in bytes.
 pub(crate) fn header(bytes: &[u8], room: usize, place: Location) -> Result<ExtentHeader, FsError> {
     let header: ExtentHeader = parse(bytes, 0).ok_or_else(|| truncated(place))?;
     let magic = header.eh_magic.get();
@@ -88,8 +88,8 @@ pub(crate) fn header(bytes: &[u8], room: usize, place: Location) -> Result<Exten
     Ok(header)
 }
 
-/// The entries of a node with this header: they rise, within what its parent
-/// gives it, and runs lie in the volume.
+/// The entries of a node with this header: they rise, within the limits set by its parent, and runs
+/// lie in the volume.
 pub(crate) fn entries(
     volume: &Volume,
     bytes: &[u8],
@@ -165,15 +165,15 @@ fn children(entries: &[u8], frame: &Frame) -> Result<SmallVec<[Child; 4]>, FsErr
     Ok(children)
 }
 
-/// What gives the blocks of a tree, by number and by who points to them; `None`
-/// for those that are to be passed over, with all below.
+/// Reads the blocks of a tree, by number and by place of the pointer; `None` for those that are to
+/// be passed over, with all below.
 pub(crate) type Blocks<'a> = dyn FnMut(BlockNo, Location) -> Result<Option<Block>, FsError> + 'a;
 
 /// One walk over a file's tree.
 struct Walk<'a> {
     volume: &'a Volume,
     ino: Ino,
-    /// What checksums of the tree's blocks start from, where they are verified.
+    /// The seed of the checksums of the tree's blocks, where they are verified.
     seed: Option<u32>,
     wanted: &'a Range<u64>,
     found: &'a mut Found,
@@ -193,8 +193,8 @@ pub(crate) fn walk(
     Walk { volume, ino, seed, wanted, found, blocks: &mut blocks }.root(&inode.core.i_block.0)
 }
 
-/// As [`walk`], of a tree by its root, over blocks from elsewhere, which were
-/// verified when they were read.
+/// As [`walk`], for a tree given by its root, over blocks from elsewhere, which were verified when
+/// they were read.
 pub(crate) fn walk_in(
     volume: &Volume,
     (ino, root): (Ino, &[u8]),
@@ -277,7 +277,7 @@ fn verify(
     volume.verify(stored, crc32c(seed, covered), place)
 }
 
-/// Compares the checksum of a block of a tree; `seed` is that of its inode.
+/// Compares the checksum of a block of a tree; `seed` is its inode's.
 ///
 /// # Errors
 /// [`FsError::Corrupt`] at `place` for a header or a checksum that is wrong.
@@ -291,12 +291,12 @@ pub(crate) fn verify_block(
     verify(volume, (block, &header(block, room, place)?), seed, place)
 }
 
-/// Whether the nodes of a sound tree have the room that a node of their length has, or two
-/// entries less, and those below the root have entries (libext2fs,
-/// `ext2fs_extent_header_verify` and `ext2fs_extent_get`).
+/// Whether the nodes of a sound tree have the room that follows from their length, or two entries
+/// less, and those below the root have entries (libext2fs, `ext2fs_extent_header_verify` and
+/// `ext2fs_extent_get`).
 ///
 /// # Errors
-/// What the device gives.
+/// Errors of the device.
 pub(crate) fn is_well_formed(
     volume: &Volume,
     inode: &Inode,
@@ -320,7 +320,7 @@ pub(crate) fn is_well_formed(
     Ok(true)
 }
 
-/// Bytes kept at the end of a block of the tree for its checksum.
+/// Bytes reserved at the end of a block of the tree for its checksum.
 pub(crate) fn tail_len(sb: &Super) -> usize {
     if sb.has_metadata_csum() { 4 } else { 0 }
 }

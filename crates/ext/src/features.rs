@@ -3,8 +3,8 @@
 use crate::ondisk::{Superblock, compat, incompat, ro_compat};
 use seekless_fs::FsError;
 
-/// Which of the superblock's three words a feature's bit stands in. They say
-/// what a kernel may do that does not know it: mount, mount read-only, nothing.
+/// Which of the superblock's three words a feature's bit stands in. The word decides whether a
+/// kernel that does not support it may mount, mount read-only, or do neither.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Word {
     Compat,
@@ -64,7 +64,7 @@ const NAMES: &[(&str, Word, u32)] = &[
     ("orphan_present", Word::RoCompat, ro_compat::ORPHAN_PRESENT),
 ];
 
-/// Features and what each needs, as `mke2fs` and the kernel have it.
+/// Features and those that each needs, as `mke2fs` and the kernel have it.
 const NEEDS: &[(&str, &str)] = &[
     ("metadata_csum_seed", "metadata_csum"),
     ("orphan_file", "has_journal"),
@@ -78,12 +78,12 @@ const NEEDS: &[(&str, &str)] = &[
     ("large_dir", "dir_index"),
 ];
 
-/// A feature that cannot be without another one.
+/// A feature left out because another one is missing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LeftOut {
-    /// Its name, as `mke2fs` has it.
+    /// Its name, as in `mke2fs`.
     pub feature: &'static str,
-    /// What it needs.
+    /// The feature that it needs.
     pub needs: &'static str,
 }
 
@@ -105,7 +105,7 @@ impl Features {
     /// No feature.
     pub(crate) const NONE: Self = Self { compat: 0, incompat: 0, ro_compat: 0 };
 
-    /// What mke2fs 1.47 gives an ext4 file system with its own configuration
+    /// The default features of an ext4 file system in mke2fs 1.47, with its own configuration
     /// (distributions may hold some back).
     pub const EXT4: Self = Self {
         compat: compat::HAS_JOURNAL
@@ -126,14 +126,14 @@ impl Features {
             | ro_compat::METADATA_CSUM,
     };
 
-    /// What mke2fs gives an ext3 file system.
+    /// The default features of an ext3 file system in mke2fs.
     pub const EXT3: Self = Self {
         compat: compat::HAS_JOURNAL | compat::EXT_ATTR | compat::RESIZE_INODE | compat::DIR_INDEX,
         incompat: incompat::FILETYPE,
         ro_compat: ro_compat::SPARSE_SUPER | ro_compat::LARGE_FILE,
     };
 
-    /// What mke2fs gives an ext2 file system.
+    /// The default features of an ext2 file system in mke2fs.
     pub const EXT2: Self = Self { compat: Self::EXT3.compat & !compat::HAS_JOURNAL, ..Self::EXT3 };
 
     /// The features of a superblock.
@@ -145,8 +145,8 @@ impl Features {
         }
     }
 
-    /// Applies a list as `mke2fs -O` takes it: names switch on, `^name`
-    /// switches off, `none` clears all that came before.
+    /// Applies a list in the syntax of `mke2fs -O`: names switch on, `^name` switches off, `none`
+    /// clears all that came before.
     ///
     /// # Errors
     /// [`FsError::Invalid`] for a name that is not a feature.
@@ -174,9 +174,9 @@ impl Features {
         Ok(self)
     }
 
-    /// Applies a list as [`apply`](Self::apply) does. What the list takes away
-    /// takes away what needs it, unless the list asks for that by name. Returns
-    /// what was left out beyond the list, in the order in which it was found.
+    /// Applies a list as [`apply`](Self::apply) does. Removing a feature also removes those that
+    /// need it, unless the list names them. Returns the features removed beyond the list, in the
+    /// order in which they were found.
     ///
     /// # Errors
     /// [`FsError::Invalid`] for a name that is not a feature.
@@ -204,7 +204,7 @@ impl Features {
         Ok((set, left_out))
     }
 
-    /// The first feature of the set that needs one that is not in it.
+    /// The first feature of the set that needs one outside of it.
     pub(crate) fn lacking(self) -> Option<LeftOut> {
         let lacks = |&&(feature, needs): &&(&str, &str)| self.has(feature) && !self.has(needs);
         NEEDS.iter().find(lacks).map(|&(feature, needs)| LeftOut { feature, needs })
@@ -274,7 +274,7 @@ impl Features {
         }
     }
 
-    /// The members that are `other`'s, too.
+    /// The common members of the set and `other`.
     pub(crate) const fn both(self, other: Self) -> Self {
         Self {
             compat: self.compat & other.compat,
@@ -308,7 +308,7 @@ const READABLE: u32 = incompat::FILETYPE
     | incompat::ENCRYPT
     | incompat::CASEFOLD;
 
-/// Features that ext3 does not have: what makes an image ext4.
+/// Features that ext3 supports: any other makes an image ext4.
 const EXT3_RO_COMPAT: u32 = ro_compat::SPARSE_SUPER | ro_compat::LARGE_FILE | ro_compat::BTREE_DIR;
 const EXT3_INCOMPAT: u32 = incompat::FILETYPE | incompat::RECOVER | incompat::META_BG;
 
@@ -322,7 +322,7 @@ pub(crate) fn check(raw: &Superblock) -> Result<(), FsError> {
     Err(FsError::Unsupported(format!("feature {}", missing.join(", "))))
 }
 
-/// `ext2`, `ext3` or `ext4`, told apart as `blkid` does.
+/// `ext2`, `ext3` or `ext4`, by the rules of `blkid`.
 pub(crate) fn format_name(raw: &Superblock) -> &'static str {
     if raw.s_feature_ro_compat.get() & !EXT3_RO_COMPAT != 0
         || raw.s_feature_incompat.get() & !EXT3_INCOMPAT != 0
@@ -362,7 +362,7 @@ mod tests {
         assert_eq!(change("^orphan_file,^has_journal").1, []);
         assert_eq!(change("^has_journal,has_journal").1, []);
         assert_eq!(change("none,filetype").1, []);
-        // What is asked for by name is a contradiction, and stays one.
+        // Features asked for by name are a contradiction, and stay one.
         let (set, left_out) = change("^has_journal,orphan_file");
         assert!(left_out.is_empty());
         assert_eq!(set.lacking().unwrap().feature, "orphan_file");

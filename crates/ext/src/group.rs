@@ -9,7 +9,7 @@ use seekless_units::{BlockNo, Extent, GroupNo, Ino};
 use std::mem::offset_of;
 use zerocopy::IntoBytes;
 
-/// Where the checksum stands in a descriptor.
+/// The offset of the checksum in a descriptor.
 pub(crate) const CHECKSUM_AT: usize = offset_of!(GroupDesc, bg_checksum);
 /// The first byte that only 64-byte descriptors have.
 pub(crate) const OLD_SIZE: usize = offset_of!(GroupDesc, bg_block_bitmap_hi);
@@ -19,11 +19,11 @@ pub(crate) const OLD_SIZE: usize = offset_of!(GroupDesc, bg_block_bitmap_hi);
 pub(crate) struct Group {
     pub(crate) number: GroupNo,
     desc: GroupDesc,
-    /// Whether its flags count: without checksums of descriptors they do not.
+    /// Whether its flags count: only with checksums of descriptors.
     lazy: bool,
 }
 
-/// What changes in a descriptor when blocks and inodes come and go.
+/// Fields of a descriptor that change when blocks and inodes come and go.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counts {
     pub(crate) flags: u16,
@@ -76,7 +76,7 @@ impl Group {
         BlockNo::new(join(desc.bg_inode_table_hi.get(), desc.bg_inode_table_lo.get()))
     }
 
-    /// In clusters where there are such.
+    /// In clusters on a volume with these.
     pub(crate) fn free_clusters(&self) -> u32 {
         let desc = &self.desc;
         join16(desc.bg_free_blocks_count_hi.get(), desc.bg_free_blocks_count_lo.get())
@@ -125,8 +125,7 @@ impl Volume {
         })
     }
 
-    /// A group's descriptor as `bytes` have it: its checksum is checked, where
-    /// it points to is not.
+    /// A group's descriptor, parsed from `bytes`: its checksum is checked, its pointers are not.
     pub(crate) fn parse_descriptor(&self, number: GroupNo, bytes: &[u8]) -> Result<Group, FsError> {
         let place = Location::of("group descriptor").in_group(number);
         self.verify_descriptor(number, bytes, place)?;
@@ -139,9 +138,8 @@ impl Volume {
         Ok(Group { number, desc, lazy })
     }
 
-    /// A group's descriptor, its checksum checked. What reads a bitmap or the
-    /// inode table checks the pointer to it: a damaged pointer to one does not
-    /// keep anybody from the others.
+    /// A group's descriptor, its checksum checked. Readers of a bitmap or the inode table check the
+    /// pointer to it: a damaged pointer to one does not make the others unreadable.
     pub(crate) fn descriptor(&self, number: GroupNo) -> Result<Group, FsError> {
         self.parse_descriptor(number, self.descriptor_bytes(number)?)
     }
@@ -156,9 +154,8 @@ impl Volume {
         Ok(group)
     }
 
-    /// A group's descriptor with new counts and its checksum, in as many bytes
-    /// as the volume has for one: what lies behind the fields that are known
-    /// (`s_desc_size` may be up to 1024) stays as it is.
+    /// A group's descriptor with new counts and its checksum, in as many bytes as the volume has
+    /// for one: bytes behind the known fields (`s_desc_size` may be up to 1024) stay as they are.
     pub(crate) fn recounted(&self, group: &Group, counts: &Counts) -> Result<Vec<u8>, FsError> {
         let mut desc = group.desc;
         desc.bg_flags = counts.flags.into();
@@ -187,8 +184,8 @@ impl Volume {
         Ok(bytes)
     }
 
-    /// `ext4_group_desc_csum`; `None` on volumes without such checksums. The
-    /// checksum's own field counts as zero or, in the old kind, not at all.
+    /// `ext4_group_desc_csum`; `None` on volumes without such checksums. The checksum's own field
+    /// counts as zero or, in the old kind, not at all.
     pub(crate) fn descriptor_sum(&self, number: GroupNo, bytes: &[u8]) -> Option<u32> {
         let (before, after) = (bytes.get(..CHECKSUM_AT)?, bytes.get(OLD_SIZE..)?);
         if self.sb.has_metadata_csum() {
@@ -218,14 +215,14 @@ impl Volume {
         self.verify(u32::from(stored), computed, place)
     }
 
-    /// Whether a descriptor marks something as never written on a volume without checksums of
-    /// descriptors, where such marks mean nothing (e2fsck, `PR_0_GDT_UNINIT`).
+    /// Whether a descriptor has flags for never written bitmaps or tables on a volume without
+    /// checksums of descriptors, where these flags mean nothing (e2fsck, `PR_0_GDT_UNINIT`).
     pub(crate) fn has_needless_marks(&self, group: &Group) -> bool {
         let marks = group.desc.bg_flags.get() & (BG_BLOCK_UNINIT | BG_INODE_UNINIT);
         !group.lazy && (marks != 0 || group.itable_unused() != 0)
     }
 
-    /// Which group's table holds an inode, and its place there.
+    /// The group of an inode, and its place in the table.
     pub(crate) fn inode_slot(&self, ino: Ino) -> Result<(GroupNo, u32), FsError> {
         let count = self.sb.raw.s_inodes_count.get();
         let Some(at) = ino.get().checked_sub(1).filter(|at| *at < count) else {
@@ -327,14 +324,14 @@ impl Volume {
             .collect())
     }
 
-    /// Whether the bitmap of its group has an inode in use.
+    /// Whether an inode is in use by the bitmap of its group.
     pub(crate) fn is_allocated(&self, ino: Ino) -> Result<bool, FsError> {
         let (number, at) = self.inode_slot(ino)?;
         let group = self.descriptor(number)?;
         Ok(!group.inode_uninit() && bit(&self.inode_bitmap(&group)?, at))
     }
 
-    /// What a group holds.
+    /// The use of a group.
     pub(crate) fn group_summary(&self, number: GroupNo) -> Result<GroupSummary, FsError> {
         let group = self.group_desc(number)?;
         let blocks = self.sb.group_blocks(number);
@@ -354,7 +351,7 @@ impl Volume {
         })
     }
 
-    /// Free runs as the block bitmap has them.
+    /// Free runs by the block bitmap.
     fn free_runs(&self, group: &Group, blocks: Extent) -> Result<Vec<Extent>, FsError> {
         let clusters = self.sb.clusters_per_group();
         let bitmap = self.block_bitmap(group)?;
@@ -368,8 +365,8 @@ impl Volume {
         Ok(runs)
     }
 
-    /// Free runs of a group whose block bitmap was never written: all but the
-    /// metadata that lies in it, its own or its flex group's.
+    /// Free runs of a group whose block bitmap was never written: all but the metadata in it, its
+    /// own or its flex group's.
     fn uninit_free(&self, group: &Group, blocks: Extent) -> Vec<Extent> {
         let mut used = self.group_metadata(group);
         used.retain(|run| run.overlaps(blocks));
@@ -378,7 +375,7 @@ impl Volume {
         let mut runs = Vec::new();
         let mut next = blocks.start;
         for run in used {
-            // A cluster that metadata touches is wholly in use.
+            // A cluster with any metadata is wholly in use.
             let before = run.start.saturating_since(blocks.start);
             let floor = before.saturating_sub(before.checked_rem(ratio).unwrap_or(0));
             let free = Extent::new(next, blocks.start.saturating_add(floor).saturating_since(next));

@@ -57,7 +57,7 @@ pub(crate) fn name_hash(version: u8, seed: [u32; 4], name: &[u8]) -> Option<Name
     Some(NameHash { major, minor })
 }
 
-/// A byte as the hash takes it: sign-extended or not.
+/// A byte as a word of the hash: sign-extended or not.
 fn widen(byte: u8, signed: bool) -> u32 {
     if signed { i32::from(byte.cast_signed()).cast_unsigned() } else { u32::from(byte) }
 }
@@ -143,8 +143,7 @@ mod tests {
     /// 12345678-1234-5678-9abc-def012345678 as words.
     const SEED: [u32; 4] = [0x7856_3412, 0x7856_3412, 0xF0DE_BC9A, 0x7856_3412];
 
-    /// What `debugfs -R 'dx_hash -h VERSION -s SEED NAME'` prints, for the
-    /// versions 0 to 5.
+    /// The output of `debugfs -R 'dx_hash -h VERSION -s SEED NAME'` for the versions 0 to 5.
     #[test]
     #[allow(clippy::unreadable_literal, reason = "digits as debugfs prints them")]
     fn as_debugfs_has_them() {

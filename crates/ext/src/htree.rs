@@ -19,7 +19,7 @@ use std::mem::offset_of;
 const ENTRY: usize = size_of::<DxEntry>();
 /// `info_length`.
 const INFO_LENGTH: usize = 8;
-/// Where the root's entries stand.
+/// The offset of the root's entries.
 pub(crate) const ROOT_ENTRIES_OFFSET: usize = DX_ROOT_INFO_OFFSET + INFO_LENGTH;
 /// Block numbers of the index have 28 bits; the rest was meant for flags.
 const BLOCK_MASK: u32 = 0x0FFF_FFFF;
@@ -31,13 +31,13 @@ pub(crate) struct Child {
     pub(crate) lbn: Lbn,
 }
 
-/// What an index block has besides its children.
+/// The header of an index block.
 #[derive(Clone, Copy)]
 pub(crate) struct Branch {
-    /// Where its children stand.
+    /// Offset of its children.
     pub(crate) offset: usize,
     pub(crate) count: usize,
-    /// Children that it has room for.
+    /// The most children that fit.
     pub(crate) limit: usize,
 }
 
@@ -95,8 +95,8 @@ impl Branch {
     }
 }
 
-/// How names are hashed and how many levels of nodes are below a root. `None` where
-/// the kernel, too, would read the directory as a plain list.
+/// The hash version of names and the levels of nodes below a root. `None` where the kernel, too,
+/// would read the directory as a plain list.
 pub(crate) fn head(
     volume: &Volume,
     block: &[u8],
@@ -122,8 +122,8 @@ struct Root {
     children: Vec<Child>,
 }
 
-/// What a lookup reads of the index, and the leaves it leads to: more than one
-/// where names of equal hash go on in the next block.
+/// The index blocks that a lookup reads, and the leaves they lead to: more than one where names of
+/// equal hash go on in the next block.
 pub(crate) struct Path {
     pub(crate) index: Vec<Lbn>,
     pub(crate) leaves: Vec<Lbn>,
@@ -134,8 +134,8 @@ pub(crate) fn is_index_block(block: &[u8], lbn: Lbn) -> bool {
     lbn == Lbn::ZERO || is_one_entry(block)
 }
 
-/// Whether a block of a directory is part of an index, by its entries alone: where
-/// blocks of names end with a checksum, no entry of theirs reaches the end.
+/// Whether a block of a directory is part of an index, by its entries alone: if blocks of names end
+/// with a checksum, their entries do not reach the end.
 pub(crate) fn is_index_by_entries(block: &[u8]) -> bool {
     let second = le32(block, 16).unwrap_or(0) & 0xFFFF;
     let second = record_len(u16::try_from(second).unwrap_or(0), block.len());
@@ -143,7 +143,7 @@ pub(crate) fn is_index_by_entries(block: &[u8]) -> bool {
     is_one_entry(block) || first == 12 && second == block.len().saturating_sub(12)
 }
 
-/// Where the entries of an index block stand.
+/// The offset of the entries of an index block.
 fn entries_offset(block: &[u8], place: Location) -> Result<usize, FsError> {
     if is_one_entry(block) {
         return Ok(DX_NODE_ENTRIES_OFFSET);
@@ -206,8 +206,8 @@ fn children(
     Ok((0..branch.count).map(|n| branch.child(block, n)).collect())
 }
 
-/// Reads the root. `None` where the kernel, too, would read the directory as a
-/// plain list: no index, or one made by rules it does not know.
+/// Reads the root. `None` where the kernel, too, would read the directory as a plain list: no
+/// index, or one of an unknown format.
 fn root(dir: &Directory<'_>) -> Result<Option<Root>, FsError> {
     if !dir.volume.is_hashed(dir.inode) || dir.blocks() == 0 {
         return Ok(None);
@@ -259,7 +259,7 @@ fn cycle(dir: &Directory<'_>) -> FsError {
     FsError::corrupt(Corruption::Cycle, Location::of("htree").in_inode(dir.inode.ino))
 }
 
-/// A way from the root to a leaf.
+/// A path from the root to a leaf.
 struct Cursor<'a> {
     dir: &'a Directory<'a>,
     /// Children and the place among them, from the root down.
@@ -269,7 +269,7 @@ struct Cursor<'a> {
 }
 
 impl Cursor<'_> {
-    /// Stands on the last child whose hash is not above `hash`.
+    /// Moves to the last child whose hash is not above `hash`.
     fn enter(&mut self, children: Vec<Child>, hash: u32) {
         let after = children.iter().skip(1).take_while(|child| child.hash <= hash).count();
         self.frames.push((children, after));
@@ -353,15 +353,14 @@ pub(crate) fn in_hash_order(dir: &Directory<'_>) -> Result<Option<Vec<Lbn>>, FsE
 /// A leaf, and the hashes of the names that belong there.
 pub(crate) struct Leaf {
     pub(crate) lbn: Lbn,
-    /// The least; with the lowest bit set where the leaf in front has names of
-    /// the same hash.
+    /// The least hash; with the lowest bit set if the preceding leaf has names of the same hash.
     low: u32,
-    /// The least of the leaf behind, likewise; `None` of the last.
+    /// The least hash of the next leaf, likewise; `None` for the last.
     next: Option<u32>,
 }
 
 impl Leaf {
-    /// Whether its hashes lie in front of those of the leaf behind it.
+    /// Whether its hashes are below those of the next leaf.
     pub(crate) fn is_in_order(&self) -> bool {
         self.next.is_none_or(|next| self.low <= next)
     }
@@ -382,8 +381,7 @@ pub(crate) struct Leaves {
     pub(crate) leaves: Vec<Leaf>,
 }
 
-/// The leaves of an index in order. `None` for a plain list, or one of a kind
-/// that is not known.
+/// The leaves of an index in order. `None` for a plain list, or an index of an unknown kind.
 pub(crate) fn leaves(dir: &Directory<'_>) -> Result<Option<Leaves>, FsError> {
     let Some(root) = root(dir)? else { return Ok(None) };
     let mut found = Leaves { version: root.version, index: vec![Lbn::ZERO], leaves: Vec::new() };
@@ -406,7 +404,7 @@ pub(crate) fn leaves(dir: &Directory<'_>) -> Result<Option<Leaves>, FsError> {
     Ok(Some(found))
 }
 
-/// Children with the hashes they stand for.
+/// Children with their ranges of hashes.
 fn bounded(children: &[Child], low: u32, next: Option<u32>) -> Vec<Leaf> {
     let lows = std::iter::once(low).chain(children.iter().skip(1).map(|child| child.hash));
     let nexts = children.iter().skip(1).map(|child| Some(child.hash)).chain([next]);

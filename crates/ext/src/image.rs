@@ -1,4 +1,4 @@
-//! An open image: the reader's face to the rest of seekless.
+//! An open image, as the rest of seekless sees it.
 
 use crate::dir::Directory;
 use crate::features::{self, Features};
@@ -43,8 +43,8 @@ impl ExtImage {
         Ok(Self { volume, geometry })
     }
 
-    /// The discipline that an image is changed under where nobody asks for another: one
-    /// with a journal as ext3 and ext4 by default, others as FreeBSD's ext2fs.
+    /// The default discipline for changes of an image: that of ext3 and ext4 for one with a
+    /// journal, that of FreeBSD's ext2fs for others.
     ///
     /// # Errors
     /// [`FsError::Corrupt`], [`FsError::Device`].
@@ -55,7 +55,7 @@ impl ExtImage {
         Ok(if journalled { ordered } else { Discipline::Normal })
     }
 
-    /// The whole inode as it lies in its table.
+    /// The whole inode, as bytes of its table.
     ///
     /// # Errors
     /// [`FsError::Corrupt`] when there is no such inode or its checksum is wrong.
@@ -69,7 +69,7 @@ impl ExtImage {
         self.volume.sb.raw.as_bytes().to_vec()
     }
 
-    /// A group's descriptor as it lies in the table.
+    /// A group's descriptor, as bytes of the table.
     ///
     /// # Errors
     /// [`FsError::Corrupt`] when there is no such group.
@@ -93,8 +93,8 @@ impl ExtImage {
         self.volume.allocated_inodes(group)
     }
 
-    /// Whether an inode is the volume's own: its journal, quota and orphan files, and
-    /// what else has no name.
+    /// Whether an inode is the volume's own: its journal, quota and orphan files, and others
+    /// without a name.
     #[must_use]
     pub fn is_own(&self, ino: Ino) -> bool {
         self.volume.is_own(ino)

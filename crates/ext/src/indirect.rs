@@ -14,11 +14,11 @@ const POINTER: usize = 4;
 /// Direct pointers in `i_block`.
 const DIRECT: usize = 12;
 
-/// Which pointer leads to the double indirect block.
+/// The index of the pointer to the double indirect block.
 const DOUBLE: usize = 13;
 
-/// One walk over a file's map. A block of the map is met only once in a sound
-/// file; `seen` turns a second meeting into an error and so bounds the walk.
+/// One walk over a file's map. In a sound file each block of the map is met only once; `seen` turns
+/// a second meeting into an error and so bounds the walk.
 struct Walk<'a> {
     volume: &'a Volume,
     inode: &'a Inode,
@@ -47,7 +47,7 @@ pub(crate) fn walk(
     Ok(())
 }
 
-/// The block of an inode that leads to blocks of block numbers, if it has one.
+/// The double indirect block of an inode, if it has one.
 pub(crate) fn double_block(inode: &Inode) -> Option<BlockNo> {
     let number = le32(&inode.core.i_block.0, DOUBLE.saturating_mul(POINTER))?;
     (number != 0).then(|| BlockNo::new(u64::from(number)))
@@ -71,7 +71,7 @@ impl Walk<'_> {
         place: Location,
     ) -> Result<(), FsError> {
         let span = self.span(levels);
-        // Skip what lies before the wanted range without looking at it.
+        // Skip the numbers before the wanted range without looking at them.
         let skip = self.wanted.start.saturating_sub(first).checked_div(span).unwrap_or(0);
         let from = first.saturating_add(skip.saturating_mul(span));
         let skip = usize::try_from(skip).unwrap_or(usize::MAX);

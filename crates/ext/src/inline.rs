@@ -12,10 +12,10 @@ use seekless_units::Ino;
 use std::mem::offset_of;
 use std::ops::ControlFlow;
 
-/// Bytes of `i_block` that an inline directory keeps for its parent's number.
+/// Bytes of `i_block` with the parent's number of an inline directory.
 pub(crate) const PARENT: usize = 4;
-/// The cookies of the two entries that an inline directory does not store;
-/// stored entries follow as if those two stood in front of them.
+/// The cookies of the two entries that an inline directory does not store; stored entries follow as
+/// if those two came first.
 const DOT_COOKIE: u64 = 12;
 const DOT_DOT_COOKIE: u64 = 24;
 
@@ -52,8 +52,8 @@ impl InlineData<'_> {
     }
 }
 
-/// The stored entries of an inline directory: in two pieces, neither of which
-/// an entry crosses.
+/// The stored entries of an inline directory, in two pieces; no entry crosses from one to the
+/// other.
 fn pieces<'a>(data: &InlineData<'a>, inode: &Inode) -> [&'a [u8]; 2] {
     let len = index(inode.len);
     let head = data.head.get(PARENT..len.min(data.head.len())).unwrap_or_default();
@@ -61,7 +61,7 @@ fn pieces<'a>(data: &InlineData<'a>, inode: &Inode) -> [&'a [u8]; 2] {
     [head, data.tail.get(..tail_len).unwrap_or_default()]
 }
 
-/// Where the pieces of an inline directory's entries stand in its inode.
+/// The places of an inline directory's entries in its inode.
 pub(crate) fn entry_ranges(inode: &Inode) -> Result<Vec<std::ops::Range<usize>>, FsError> {
     let data = find(inode)?;
     let [head, tail] = pieces(&data, inode);
@@ -70,7 +70,7 @@ pub(crate) fn entry_ranges(inode: &Inode) -> Result<Vec<std::ops::Range<usize>>,
     ranges.push(start..start.saturating_add(head.len()));
     if !tail.is_empty() {
         let place = Location::of("inline directory").in_inode(inode.ino);
-        // The value is a part of the inode: its place is their distance.
+        // The value is a part of the inode: its offset is their distance.
         let at = tail.as_ptr().addr().checked_sub(inode.raw().as_ptr().addr());
         let at = at.ok_or_else(|| truncated(place))?;
         ranges.push(at..at.saturating_add(tail.len()));
@@ -114,7 +114,7 @@ pub(crate) fn read_dir(
     Ok(())
 }
 
-/// The inode a name leads to in an inline directory.
+/// The inode of a name in an inline directory.
 pub(crate) fn lookup(dir: &Directory<'_>, wanted: &Wanted<'_>) -> Result<Option<Ino>, FsError> {
     let mut found = None;
     read_dir(dir, 0, &mut |entry| {

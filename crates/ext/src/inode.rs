@@ -1,4 +1,4 @@
-//! Inodes: where they lie, their checksum, and what they say.
+//! Inodes: their places, checksums and fields.
 
 use crate::cache::Block;
 use crate::checksum::crc32c;
@@ -9,19 +9,19 @@ use seekless_fs::{Attr, DeviceNumber, FileKind, FsError, Location, Timestamp};
 use seekless_units::{BlockNo, Ino};
 use std::mem::offset_of;
 
-/// Where the low half of the checksum stands.
+/// The offset of the low half of the checksum.
 pub(crate) const CHECKSUM_LO_AT: usize = offset_of!(InodeCore, i_checksum_lo);
-/// Where the high half stands, from the inode's start.
+/// The offset of the high half, from the inode's start.
 pub(crate) const CHECKSUM_HI_AT: usize = INODE_CORE_SIZE + offset_of!(InodeExtra, i_checksum_hi);
-/// The longest symlink target that lies in the inode.
+/// The longest symlink target that is stored in the inode.
 const FAST_SYMLINK_MAX: u64 = 59;
 
-/// An inode, still in the block of the table that holds it.
+/// An inode, still in its block of the table.
 #[derive(Clone)]
 pub(crate) struct Inode {
     pub(crate) ino: Ino,
     pub(crate) core: InodeCore,
-    /// Zero where `i_extra_isize` leaves a field out.
+    /// Fields past `i_extra_isize` are zero.
     extra: InodeExtra,
     block: Block,
     offset: usize,
@@ -30,14 +30,13 @@ pub(crate) struct Inode {
     pub(crate) len: u64,
 }
 
-/// What the checksums of an inode and of its own blocks start from; `seed` is the
-/// volume's.
+/// The seed of the checksums of an inode and of its own blocks; `seed` is the volume's.
 pub(crate) fn seed_of(seed: u32, ino: u32, generation: u32) -> u32 {
     crc32c(crc32c(seed, &ino.to_le_bytes()), &generation.to_le_bytes())
 }
 
-/// The checksum of an inode's bytes, its own fields counting as zero: 32 bits where
-/// the inode has the field for the high half, else 16.
+/// The checksum of an inode's bytes, its own fields counting as zero: 32 bits if the inode has the
+/// field for the high half, else 16.
 pub(crate) fn inode_sum(bytes: &[u8], wide: bool, seed: u32) -> u32 {
     let mut crc = crc32c(seed, slice(bytes, 0, CHECKSUM_LO_AT).unwrap_or_default());
     crc = crc32c(crc, &[0; 2]);
@@ -52,14 +51,14 @@ pub(crate) fn inode_sum(bytes: &[u8], wide: bool, seed: u32) -> u32 {
 }
 
 impl Volume {
-    /// An inode's bytes: the block that holds it, and where.
+    /// The block with an inode's bytes, and their offset.
     pub(crate) fn inode_block(&self, ino: Ino) -> Result<(Block, usize), FsError> {
         let at = self.inode_location(ino)?;
         let block = self.block(at.block, Location::of("inode table").in_inode(ino))?;
         Ok((block, index(at.offset)))
     }
 
-    /// An inode as it lies on the disk, nothing checked.
+    /// An inode's bytes on the disk, unchecked.
     pub(crate) fn inode_bytes(&self, ino: Ino) -> Result<Vec<u8>, FsError> {
         let place = Location::of("inode").in_inode(ino);
         let (block, offset) = self.inode_block(ino)?;
@@ -67,8 +66,8 @@ impl Volume {
         Ok(bytes.ok_or_else(|| truncated(place))?.to_vec())
     }
 
-    /// Whether an inode was never in use: then whatever else stands in it says
-    /// nothing, not even when it could not be right.
+    /// Whether an inode was never in use: then its other fields are not looked at, even if they
+    /// could not be right.
     pub(crate) fn is_unused(&self, ino: Ino) -> Result<bool, FsError> {
         let bytes = self.inode_bytes(ino)?;
         let core: InodeCore =
@@ -92,8 +91,8 @@ impl Volume {
         let size = index(self.sb.inode_size);
         let bytes = slice(&block, offset, size).ok_or_else(|| truncated(place))?;
         let core: InodeCore = parse(bytes, 0).ok_or_else(|| truncated(place))?;
-        // e2fsck asks nothing of the size of these fields in the volume's own
-        // inodes, nor where nothing was ever written.
+        // e2fsck does not check the size of these fields in the volume's own inodes, nor where
+        // nothing was ever written.
         let is_sized = core.i_mode.get() != 0 && !self.is_own(ino);
         let extra = parse_extra(bytes, is_sized, place)?;
         let mut inode = Inode { ino, core, extra, block, offset, size, len: 0 };
@@ -124,12 +123,12 @@ impl Volume {
         self.verify((high << 16) | u32::from(inode.core.i_checksum_lo.get()), crc, place)
     }
 
-    /// What checksums of an inode's own blocks start from.
+    /// The seed of the checksums of an inode's own blocks.
     pub(crate) fn inode_seed(&self, inode: &Inode) -> u32 {
         seed_of(self.sb.checksum_seed, inode.ino.get(), inode.core.i_generation.get())
     }
 
-    /// An inode that is in use and of a known kind.
+    /// An inode that is in use and has a known kind.
     pub(crate) fn live_inode(&self, ino: Ino) -> Result<(Inode, FileKind), FsError> {
         let inode = self.inode(ino)?;
         let place = Location::of("inode").in_inode(ino);
@@ -151,7 +150,7 @@ impl Volume {
         }
     }
 
-    /// What `statx` tells.
+    /// The fields of `statx`.
     pub(crate) fn attr(&self, inode: &Inode, kind: FileKind) -> Attr {
         let core = &inode.core;
         let crtime = inode
@@ -205,8 +204,8 @@ impl Volume {
         let bit64 = self.sb.has_incompat(incompat::BIT64);
         let high = if bit64 { u64::from(inode.core.i_file_acl_high.get()) } else { 0 };
         let number = (high << 32) | u64::from(inode.core.i_file_acl_lo.get());
-        // A block outside the volume is passed over by e2fsck in an inode that no
-        // name leads to: `mark_inode_bad` is acted upon in pass 2.
+        // e2fsck passes over an attribute block outside the volume in an inode without a name:
+        // `mark_inode_bad` is acted upon in pass 2.
         let is_nameless = self.is_own(inode.ino) || self.is_value(inode);
         let is_nowhere = number >= self.sb.blocks && is_nameless;
         (number != 0 && !is_nowhere).then(|| BlockNo::new(number))
@@ -217,8 +216,8 @@ impl Volume {
         self.sb.has_incompat(incompat::EA_INODE) && inode.has_flag(flags::EA_INODE)
     }
 
-    /// Whether a symlink's target lies in `i_block`, decided as the kernel does; one that is
-    /// too long for it does not, whatever `i_blocks` and `i_file_acl` say.
+    /// Whether a symlink's target lies in `i_block`, decided as the kernel does; one that is too
+    /// long for it does not, for any `i_blocks` and `i_file_acl`.
     pub(crate) fn is_fast_symlink(&self, inode: &Inode) -> bool {
         if inode.has_flag(flags::INLINE_DATA) || inode.kind() != Some(FileKind::Symlink) {
             return false;
@@ -246,13 +245,13 @@ impl Inode {
         slice(&self.block, self.offset, self.size).unwrap_or_default()
     }
 
-    /// Whether a number that is kept for something the volume does not have leads
-    /// to nothing (e2fsck, `PR_1_JOURNAL_INODE_NOT_CLEAR`).
+    /// Whether an inode reserved for something that the volume does not have has no contents
+    /// (e2fsck, `PR_1_JOURNAL_INODE_NOT_CLEAR`).
     pub(crate) fn is_idle(&self) -> bool {
         is_idle(&self.core)
     }
 
-    /// What it is, if its mode says something known.
+    /// Its file type, if its mode has a known one.
     pub(crate) fn kind(&self) -> Option<FileKind> {
         FileKind::from_mode(self.core.i_mode.get())
     }
@@ -307,8 +306,8 @@ fn is_idle(core: &InodeCore) -> bool {
         && le32(&core.i_block.0, 0) == Some(0)
 }
 
-/// The fields behind the first 128 bytes, as far as they are there; with
-/// `is_sized` their size must be a possible one.
+/// The fields behind the first 128 bytes, as far as they exist; with `is_sized` their size must be
+/// a possible one.
 fn parse_extra(bytes: &[u8], is_sized: bool, place: Location) -> Result<InodeExtra, FsError> {
     let Some(rest) = bytes.get(INODE_CORE_SIZE..).filter(|rest| !rest.is_empty()) else {
         return Ok(InodeExtra::default());

@@ -1,7 +1,7 @@
 //! ext2, ext3 and ext4: reading, planning and writing images.
 //!
-//! One module per on-disk concept. On-disk structures stay inside the crate;
-//! what leaves it are the types of `seekless-fs`.
+//! One module per on-disk concept. On-disk structures stay inside the crate; its interface uses the
+//! types of `seekless-fs`.
 //!
 //! Bytes of an image are never trusted: the lints below keep panics out of all
 //! code that looks at them.

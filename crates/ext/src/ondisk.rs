@@ -14,7 +14,7 @@ type U16 = le::U16;
 type U32 = le::U32;
 type U64 = le::U64;
 
-/// Where the primary superblock starts, in bytes.
+/// The start of the primary superblock, in bytes.
 pub(crate) const SUPERBLOCK_OFFSET: u64 = 1024;
 /// Bytes in a superblock.
 pub(crate) const SUPERBLOCK_SIZE: usize = 1024;
@@ -186,7 +186,7 @@ pub(crate) mod incompat {
 
 /// `s_state`: cleanly unmounted.
 pub(crate) const STATE_VALID: u16 = 1;
-/// `s_state`: errors were met.
+/// `s_state`: there were errors.
 pub(crate) const STATE_ERRORS: u16 = 2;
 /// `s_flags`: names are hashed as signed characters.
 pub(crate) const FLAG_SIGNED_HASH: u32 = 1;
@@ -234,7 +234,7 @@ pub(crate) const BG_BLOCK_UNINIT: u16 = 2;
 /// `bg_flags`: the unused part of the inode table is zeroed.
 pub(crate) const BG_INODE_ZEROED: u16 = 4;
 
-/// The first 128 bytes of `struct ext4_inode`: all there is in ext2.
+/// The first 128 bytes of `struct ext4_inode`: the whole inode of ext2.
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct InodeCore {
@@ -275,8 +275,7 @@ impl Default for IBlock {
     }
 }
 
-/// What follows [`InodeCore`] in inodes larger than 128 bytes, as far as
-/// `i_extra_isize` says.
+/// The bytes behind [`InodeCore`] in inodes larger than 128 bytes, as far as `i_extra_isize` says.
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct InodeExtra {
@@ -398,9 +397,9 @@ pub(crate) struct DxRootInfo {
     pub(crate) unused_flags: u8,
 }
 
-/// Where [`DxRootInfo`] stands, behind the entries of `.` and `..`.
+/// The offset of [`DxRootInfo`], behind the entries of `.` and `..`.
 pub(crate) const DX_ROOT_INFO_OFFSET: usize = 24;
-/// Where the entries of an interior node stand, behind its empty entry.
+/// The offset of the entries of an interior node, behind its empty entry.
 pub(crate) const DX_NODE_ENTRIES_OFFSET: usize = 8;
 
 /// `struct dx_countlimit`: takes the hash of the first [`DxEntry`].
@@ -495,7 +494,7 @@ pub(crate) struct MmpBlock {
 
 /// `mmp_magic`.
 pub(crate) const MMP_MAGIC: u32 = 0x004D_4D50;
-/// `mmp_seq`: nobody has the volume in use.
+/// `mmp_seq`: the volume is not in use.
 pub(crate) const MMP_SEQ_CLEAN: u32 = 0xFF4D_4D50;
 
 /// `struct journal_superblock_s`, big-endian like all of jbd2.

@@ -16,7 +16,7 @@ use std::collections::HashSet;
 /// A block of the orphan file.
 pub(crate) struct OrphanBlock {
     pub(crate) block: BlockNo,
-    /// Numbers in use by the slot they are in.
+    /// Numbers in use by their slots.
     pub(crate) numbers: Vec<(usize, Ino)>,
     pub(crate) bytes: Vec<u8>,
 }
@@ -33,8 +33,8 @@ impl Volume {
     /// Visits the inodes of the list, in order.
     ///
     /// # Errors
-    /// [`FsError::Corrupt`] where the list comes back to an inode, or leads to one
-    /// that is not in use: a mount goes no further either.
+    /// [`FsError::Corrupt`] where the list comes back to an inode, or leads to an unused one: a
+    /// mount stops there too.
     pub(crate) fn listed_orphans(&self, visit: &mut dyn FnMut(Ino)) -> Result<(), FsError> {
         let mut met = HashSet::new();
         let mut next = Ino::new(self.sb.raw.s_last_orphan.get());
@@ -49,7 +49,7 @@ impl Volume {
             if !met.insert(ino) {
                 return Err(FsError::corrupt(Corruption::Cycle, place));
             }
-            // Of a file with links it leads on all the same.
+            // For a file with links this is the next one all the same.
             next = Ino::new(inode.core.i_dtime.get());
             visit(ino);
         }
@@ -59,8 +59,8 @@ impl Volume {
     /// Visits the blocks of the orphan file.
     ///
     /// # Errors
-    /// [`FsError::Corrupt`] at the first block that is none of an orphan file:
-    /// its magic number, checksum or a number in it is wrong.
+    /// [`FsError::Corrupt`] at the first block that does not belong to an orphan file: its magic
+    /// number, checksum or a number in it is wrong.
     pub(crate) fn orphan_blocks(&self, visit: &mut dyn FnMut(OrphanBlock)) -> Result<(), FsError> {
         let file = Ino::new(self.sb.raw.s_orphan_file_inum.get());
         let place = Location::of("orphan file").in_inode(file);
@@ -98,19 +98,19 @@ impl Volume {
         Ok(())
     }
 
-    /// Whether a block has the magic number of a block of an orphan file.
+    /// Whether a block has the magic number of an orphan file's block.
     pub(crate) fn is_orphan_block(&self, block: BlockNo) -> Result<bool, FsError> {
         let bytes = self.block(block, Location::of("orphan file").in_block(block))?;
         let tail: Option<OrphanBlockTail> = parse(&bytes, slots_end(bytes.len()));
         Ok(tail.is_some_and(|tail| tail.ob_magic.get() == ORPHAN_BLOCK_MAGIC))
     }
 
-    /// Whether the orphan file is said to hold numbers.
+    /// Whether the superblock marks the orphan file as nonempty.
     pub(crate) fn has_filed_orphans(&self) -> bool {
         self.sb.has_ro_compat(ro_compat::ORPHAN_PRESENT)
     }
 
-    /// Refuses a number that no file has.
+    /// Refuses a number that is not an ordinary file's.
     fn check_orphan(&self, ino: Ino, place: Location) -> Result<(), FsError> {
         let number = ino.get();
         let most = self.sb.raw.s_inodes_count.get();
@@ -124,7 +124,7 @@ impl Volume {
     }
 }
 
-/// Where the numbers of a block end.
+/// The end of the slots of a block.
 fn slots_end(block_len: usize) -> usize {
     block_len.saturating_sub(size_of::<OrphanBlockTail>())
 }

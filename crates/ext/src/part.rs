@@ -1,5 +1,4 @@
-//! The parts of a group that its descriptor points to, and pointers to them taken
-//! from elsewhere, in memory.
+//! The parts of a group that its descriptor points to, and replacement pointers to them, in memory.
 
 use crate::field::{index, low16, low32};
 use crate::group::{CHECKSUM_AT, Group, OLD_SIZE};
@@ -27,7 +26,7 @@ impl Part {
         }
     }
 
-    /// Where a descriptor says it is; tables have so many blocks.
+    /// Its place by the descriptor; tables have `table_blocks` blocks.
     pub(crate) fn of(self, group: &Group, table_blocks: u64) -> Extent {
         match self {
             Self::BlockBitmap => Extent::new(group.block_bitmap(), 1),
@@ -36,7 +35,7 @@ impl Part {
         }
     }
 
-    /// Where in a descriptor the halves of the pointer to it stand.
+    /// The offsets of the halves of its pointer in a descriptor.
     fn pointer(self) -> [usize; 2] {
         match self {
             Self::BlockBitmap => [
@@ -55,10 +54,10 @@ impl Part {
 }
 
 impl Part {
-    /// Has a descriptor say that it begins in this block.
+    /// Points a descriptor to this block.
     pub(crate) fn point(self, descriptor: &mut [u8], block: BlockNo) {
         let halves = [low32(block.get()), low32(block.get() >> 32)];
-        // The upper half of a short descriptor is not there, and zero.
+        // The upper half is missing in a short descriptor, and zero.
         for (at, half) in self.pointer().into_iter().zip(halves) {
             if let Some(word) = descriptor.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
                 *word = half.to_le_bytes();
@@ -68,8 +67,8 @@ impl Part {
 }
 
 impl Volume {
-    /// Takes the pointer to a part of a group from other bytes of its descriptor.
-    /// Nothing is written.
+    /// Takes the pointer to a part of a group from another version of its descriptor. Nothing is
+    /// written.
     pub(crate) fn replace_pointer(&mut self, number: GroupNo, part: Part, from: &[u8]) {
         let size = index(self.sb.desc_size);
         let start = index(number.get()).saturating_mul(size);
@@ -82,7 +81,7 @@ impl Volume {
         }
     }
 
-    /// Gives a descriptor in memory the checksum that it should have.
+    /// Sets the right checksum of a descriptor in memory.
     pub(crate) fn reseal_descriptor(&mut self, number: GroupNo) {
         let size = index(self.sb.desc_size);
         let start = index(number.get()).saturating_mul(size);

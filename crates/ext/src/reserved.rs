@@ -1,4 +1,4 @@
-//! The volume's own inodes: reserved numbers, and what the superblock names.
+//! The volume's own inodes: reserved numbers, and those named in the superblock.
 
 use crate::ondisk::{compat, ro_compat, special};
 use crate::volume::Volume;
@@ -28,7 +28,7 @@ impl OwnFile {
 }
 
 impl Volume {
-    /// Whether an inode number is kept for the file system's own use.
+    /// Whether an inode number is reserved for the file system's own use.
     pub(crate) fn is_reserved(&self, ino: Ino) -> bool {
         let first = if self.sb.raw.s_rev_level.get() == 0 {
             special::FIRST_ORDINARY
@@ -38,8 +38,8 @@ impl Volume {
         ino.get() < first && ino.get() != special::ROOT
     }
 
-    /// The files that the superblock names, be their features set or not. They need
-    /// not have reserved numbers.
+    /// The files named in the superblock, with or without their features. They need not have
+    /// reserved numbers.
     fn named_files(&self) -> [(OwnFile, Ino, bool); 5] {
         let (sb, raw) = (&self.sb, &self.sb.raw);
         let quota = sb.has_ro_compat(ro_compat::QUOTA);
@@ -55,19 +55,19 @@ impl Volume {
         .map(|(file, number, used)| (file, Ino::new(number), used))
     }
 
-    /// Which of the volume's files an inode holds.
+    /// The volume's own file in an inode.
     pub(crate) fn own_file(&self, ino: Ino) -> Option<OwnFile> {
         let found = self.named_files().into_iter().find(|&(_, at, used)| used && at == ino);
         found.map(|(file, ..)| file).filter(|_| ino.get() != special::ROOT)
     }
 
-    /// Whether an inode is the volume's own: nothing leads to it by a name.
+    /// Whether an inode is the volume's own: it has no name.
     pub(crate) fn is_own(&self, ino: Ino) -> bool {
         self.is_reserved(ino) || self.own_file(ino).is_some()
     }
 
-    /// Whether a number is kept for something that this volume does not have: a
-    /// journal, quotas or an orphan file.
+    /// Whether a number is reserved for something that this volume does not have: a journal, quotas
+    /// or an orphan file.
     pub(crate) fn is_kept_unused(&self, ino: Ino) -> bool {
         let kept = [special::USER_QUOTA, special::GROUP_QUOTA, special::JOURNAL];
         let is_named = self.named_files().iter().any(|&(_, at, _)| at == ino);
@@ -76,8 +76,8 @@ impl Volume {
             && ino.get() != special::ROOT
     }
 
-    /// Inodes whose block of the inode table is on the list of bad blocks, in order:
-    /// e2fsck takes them for used, and none may be.
+    /// Inodes whose block of the inode table is on the list of bad blocks, in order: e2fsck counts
+    /// them as used, and none may be used.
     pub(crate) fn inodes_in_bad_blocks(&self) -> Result<Vec<Ino>, FsError> {
         let list = Ino::new(special::BAD_BLOCKS);
         let mut inodes = Vec::new();

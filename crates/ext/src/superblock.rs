@@ -22,10 +22,10 @@ const MAX_LOG_CLUSTER_SIZE: u32 = 20;
 const OLD_DESC_SIZE: u16 = 32;
 /// Bytes of a group descriptor with the 64bit feature, at least.
 const MIN_DESC_SIZE_64BIT: u16 = 64;
-/// The largest descriptor the kernel takes.
+/// The largest descriptor that the kernel accepts.
 const MAX_DESC_SIZE: u16 = 1024;
 
-/// A superblock whose geometry holds together and fits on its device.
+/// A superblock whose geometry is consistent and fits on its device.
 #[derive(Clone)]
 pub(crate) struct Super {
     /// As it is on disk.
@@ -48,7 +48,7 @@ pub(crate) struct Super {
     pub(crate) inode_size: u16,
     /// Bytes in a group descriptor.
     pub(crate) desc_size: u16,
-    /// What every metadata checksum starts from.
+    /// The seed of every metadata checksum.
     pub(crate) checksum_seed: u32,
 }
 
@@ -56,10 +56,10 @@ fn here() -> Location {
     Location::of("superblock")
 }
 
-/// Reads the primary superblock as it lies on the disk, unchecked.
+/// Reads the primary superblock on the disk, unchecked.
 ///
 /// # Errors
-/// What the device gives.
+/// Errors of the device.
 pub(crate) fn read_primary(disk: &Patches) -> Result<Superblock, FsError> {
     let bytes = disk.read(SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE)?;
     parse(&bytes, 0).ok_or_else(|| truncated(here()))
@@ -68,14 +68,14 @@ pub(crate) fn read_primary(disk: &Patches) -> Result<Superblock, FsError> {
 /// Writes the primary superblock with its checksum, and waits until it is on the disk.
 ///
 /// # Errors
-/// What the device gives.
+/// Errors of the device.
 pub(crate) fn write_primary(disk: &mut Patches, mut raw: Superblock) -> Result<(), FsError> {
     seal_superblock(&mut raw, 0);
     disk.put(SUPERBLOCK_OFFSET, raw.as_bytes())?;
     disk.flush()
 }
 
-/// Where the primary superblock lies.
+/// The place of the primary superblock.
 const PRIMARY: ByteLen = ByteLen::new(SUPERBLOCK_OFFSET);
 
 /// Reads a superblock's bytes, from byte `at` on.
@@ -93,7 +93,7 @@ pub(crate) fn has_magic(device: &dyn BlockDevice) -> bool {
     read_raw(device, PRIMARY).is_ok_and(|raw| raw.s_magic.get() == SUPERBLOCK_MAGIC)
 }
 
-/// Whether a device has a superblock that is sound but for its magic number.
+/// Whether a device has a superblock that is sound except for its magic number.
 pub(crate) fn lacks_only_magic(device: &dyn BlockDevice) -> bool {
     let Ok(mut raw) = read_raw(device, PRIMARY) else { return false };
     raw.s_magic = SUPERBLOCK_MAGIC.into();
@@ -111,7 +111,7 @@ impl Super {
         Self::read_at(device, at, false)
     }
 
-    /// Blocks of a group as the primary superblock has it, be it damaged or not.
+    /// Blocks of a group by the primary superblock, even if it is damaged.
     pub(crate) fn said_group_blocks(device: &dyn BlockDevice) -> Option<u64> {
         let raw = read_raw(device, PRIMARY).ok()?;
         Some(u64::from(raw.s_blocks_per_group.get())).filter(|&blocks| blocks > 0)
@@ -168,7 +168,7 @@ impl Super {
         Ok(sb)
     }
 
-    /// A group's bitmaps take one block each; its inodes at least one.
+    /// Checks the shape of groups: a group's bitmaps take one block each; its inodes at least one.
     fn check_group_shape(&self) -> Result<(), FsError> {
         let bits = u64::from(self.block_size).saturating_mul(8);
         let clusters = u64::from(self.raw.s_clusters_per_group.get());
@@ -202,7 +202,7 @@ impl Super {
             .map_err(|_| range("s_blocks_count", self.blocks, u64::from(u32::MAX), here()))
     }
 
-    /// The volume fits on the device and has the inodes its groups have.
+    /// Checks that the volume fits on the device and has the inodes of all its groups.
     fn check_totals(&self, device_len: ByteLen) -> Result<(), FsError> {
         let on_device = device_len.get().checked_div(u64::from(self.block_size)).unwrap_or(0);
         if self.blocks > on_device {
@@ -318,12 +318,12 @@ impl Super {
         self.group_blocks(group).start.saturating_add(skip)
     }
 
-    /// How many blocks of descriptors every copy of the table has.
+    /// The number of descriptor blocks in every copy of the table.
     pub(crate) fn descriptor_blocks(&self) -> u32 {
         self.groups.div_ceil(self.descs_per_block().max(1))
     }
 
-    /// What must be added to a hash version for this volume's signedness.
+    /// The offset of a hash version for this volume's signedness.
     pub(crate) fn hash_unsigned_offset(&self) -> u8 {
         if self.raw.s_flags.get() & FLAG_UNSIGNED_HASH != 0 { 3 } else { 0 }
     }
@@ -353,7 +353,7 @@ fn is_power_of(number: u32, base: u32) -> bool {
 fn cluster_ratio(raw: &Superblock) -> Result<u32, FsError> {
     let (log, least) = (raw.s_log_cluster_size.get(), raw.s_log_block_size.get());
     if raw.s_feature_ro_compat.get() & ro_compat::BIGALLOC == 0 {
-        // Neither a kernel nor e2fsck takes another.
+        // The kernel and e2fsck reject any other.
         if log != least {
             return Err(invalid("s_log_cluster_size", u64::from(log), here()));
         }

@@ -1,12 +1,11 @@
-//! Systems and boot loaders that an image is to work with, and the features that they
-//! know.
+//! Systems and boot loaders that an image is to work with, and the features that they support.
 //!
-//! Sources, by what a system has:
+//! Sources, by component of a system:
 //! - kernels: `fs/ext4/ext4.h` of the release named (`EXT4_FEATURE_*_SUPP`);
 //!   `orphan_file` came with Linux 5.15, `verity` with 5.4
-//! - e2fsprogs: its release notes and `misc/mke2fs.conf.in`; `metadata_csum` came with
-//!   1.43, `verity` with 1.45.4, `orphan_file` with 1.47.0. e2fsck refuses what it does not
-//!   know, whatever the kernel does
+//! - e2fsprogs: its release notes and `misc/mke2fs.conf.in`; `metadata_csum` came with 1.43,
+//!   `verity` with 1.45.4, `orphan_file` with 1.47.0. e2fsck refuses features that it does not
+//!   support, even if the kernel supports them
 //! - GRUB: `grub-core/fs/ext2.c`. It looks at incompatible features only: 2.06 reads
 //!   filetype, extent, flex_bg, meta_bg and 64bit, 2.12 ignores `metadata_csum_seed` too
 //! - edk2: `Ext4Dxe/Superblock.c` of Ext4Pkg in edk2-platforms
@@ -16,16 +15,16 @@ use crate::features::Features;
 use crate::ondisk::{compat, incompat, ro_compat};
 use seekless_fs::FsError;
 
-/// A system or boot loader, by what it knows of ext.
+/// A system or boot loader, by the ext features that it supports.
 #[derive(Clone, Copy, Debug)]
 pub struct System {
-    /// How it is asked for.
+    /// Its name as an option's value.
     pub name: &'static str,
-    /// What it is, in a line.
+    /// A description, in a line.
     pub what: &'static str,
     /// Features of an ext4 image for it.
     features: Features,
-    /// Features that it knows, too.
+    /// Further features that it supports.
     also: Features,
 }
 
@@ -40,13 +39,13 @@ const VERITY: Features = Features { compat: 0, incompat: 0, ro_compat: ro_compat
 const METADATA_CSUM: Features =
     Features { compat: 0, incompat: 0, ro_compat: ro_compat::METADATA_CSUM };
 
-/// What mke2fs 1.43 to 1.46 gives an ext4 file system.
+/// The default features of ext4 in mke2fs 1.43 to 1.46.
 const STABLE: Features = Features::EXT4.without(LATEST);
 
-/// What mke2fs 1.42 gives one, with `uninit_bg` for checksums.
+/// Those in mke2fs 1.42, with `uninit_bg` for checksums.
 const OLD: Features = STABLE.without(METADATA_CSUM).with(UNINIT_BG);
 
-/// What Android's mke2fs gives one.
+/// Those in Android's mke2fs.
 const ANDROID: Features = Features {
     compat: compat::HAS_JOURNAL | compat::EXT_ATTR | compat::DIR_INDEX,
     incompat: incompat::FILETYPE | incompat::EXTENTS,
@@ -109,7 +108,7 @@ pub const SYSTEMS: &[System] = &[
     system("android", "what Android's own mke2fs makes", ANDROID, STABLE.with(VERITY)),
 ];
 
-/// What several systems know, all of them.
+/// The features that several systems all support.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Common {
     features: Features,
@@ -117,7 +116,7 @@ pub struct Common {
 }
 
 impl Common {
-    /// What these systems have in common.
+    /// The common features of these systems.
     ///
     /// # Errors
     /// [`FsError::Invalid`] for a name that is not in [`SYSTEMS`].
@@ -137,14 +136,14 @@ impl Common {
         Ok(common)
     }
 
-    /// The features of an image for these systems: of ext4 those that all of them have by
-    /// default; of ext2 and ext3, `base`, those that all of them know.
+    /// The features of an image for these systems: for ext4 those that all of them have by default;
+    /// for ext2 and ext3, those of `base` that all of them support.
     #[must_use]
     pub fn features(self, base: Features) -> Features {
         if base == Features::EXT4 { self.features } else { base.both(self.known) }
     }
 
-    /// Refuses features that one of the systems does not know.
+    /// Refuses features that one of the systems does not support.
     ///
     /// # Errors
     /// [`FsError::Invalid`] with their names.

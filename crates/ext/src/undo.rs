@@ -1,9 +1,8 @@
-//! Undo files: what a change of an image overwrites, as e2fsprogs' `e2undo` puts it
-//! back.
+//! Undo files: the overwritten blocks of a changed image, as e2fsprogs' `e2undo` puts them back.
 //!
-//! The format is that of `lib/ext2fs/undo_io.c`, version 2: a header, a copy of the
-//! superblock as it is after the change, then blocks of keys, each followed by what its
-//! keys describe. Blocks of the file are as long as those of the file system.
+//! The format is that of `lib/ext2fs/undo_io.c`, version 2: a header, a copy of the superblock as
+//! it is after the change, then blocks of keys, each followed by the blocks that its keys describe.
+//! Blocks of the file are as long as those of the file system.
 #![allow(
     clippy::indexing_slicing,
     clippy::as_conversions,
@@ -24,20 +23,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use zerocopy::FromBytes;
 
 const MAGIC: &[u8; 8] = b"E2UNDO02";
-/// Bytes of the header that its checksum covers, which follows them.
+/// Bytes of the header in front of its checksum, which it covers.
 const HEADER_SUMMED: usize = 508;
 const KEY_MAGIC: u32 = 0xCADE_CADE;
 /// Bytes of a key, and of the head of a block of them.
 const KEY: u64 = 16;
 /// Blocks that one key describes, at most.
 const KEY_BLOCKS: u64 = 512;
-/// Where the superblock's magic number stands.
+/// The offset of the superblock's magic number.
 const MAGIC_AT: usize = std::mem::offset_of!(Superblock, s_magic);
 /// Blocks of the file before the first block of keys.
 const SUPERBLOCK_BLOCK: u64 = 1;
 const FIRST_KEYS: u64 = 2;
 
-/// An image whose changes can be undone: what is overwritten is saved, durably, before.
+/// An image whose changes can be undone: blocks are saved, durably, before they are overwritten.
 #[allow(missing_debug_implementations)]
 pub struct UndoDevice {
     base: Arc<dyn BlockDevice>,
@@ -55,7 +54,7 @@ struct UndoFile {
     /// Bytes in a block.
     block: u64,
     saved: HashSet<u64>,
-    /// Keys of the block that is being filled, and where that stands.
+    /// Keys of the block that is being filled, and its place.
     keys: Vec<Key>,
     keys_at: u64,
     /// Blocks of the file so far.
@@ -65,11 +64,11 @@ struct UndoFile {
 }
 
 impl UndoDevice {
-    /// Saves in `file`, which is empty, what is overwritten on `base`, an image with
+    /// Saves in `file`, which is empty, the blocks that are overwritten on `base`, an image with
     /// blocks of `block_size` bytes.
     ///
     /// # Errors
-    /// What the device and the file give.
+    /// Errors of the device and the file.
     pub fn new(base: Arc<dyn BlockDevice>, file: File, block_size: u32) -> Result<Self, FsError> {
         let mut undo = UndoFile {
             file,
@@ -86,11 +85,11 @@ impl UndoDevice {
         Ok(Self { base, undo: Mutex::new(undo) })
     }
 
-    /// Says that the change is complete: `e2undo` then takes the file without `-f`, as
-    /// long as nobody else changes the image.
+    /// Marks the change as complete: `e2undo` then takes the file without `-f`, as long as nobody
+    /// else changes the image.
     ///
     /// # Errors
-    /// What the device and the file give.
+    /// Errors of the device and the file.
     pub fn finish(&self) -> Result<(), FsError> {
         let mut undo = self.undo.lock().unwrap_or_else(PoisonError::into_inner);
         undo.take_superblock(self.base.as_ref())?;
@@ -104,7 +103,7 @@ impl UndoDevice {
         undo.save(self.base.as_ref(), start, start + len as u64)
     }
 
-    /// Keeps the copy of the superblock as that is now.
+    /// Keeps a copy of the superblock in its current state.
     fn note_superblock(&self, at: Lba, len: usize) -> Result<(), DeviceError> {
         let start = at.to_bytes().get();
         let end = SUPERBLOCK_OFFSET + SUPERBLOCK_SIZE as u64;
@@ -133,7 +132,7 @@ impl UndoFile {
         Ok(())
     }
 
-    /// The header, and the superblock's copy, which nobody is to take for a file system.
+    /// The header, and the superblock's copy, which must not be taken for a file system.
     fn write_header(&self, is_finished: bool) -> io::Result<()> {
         let mut copy = self.superblock.clone();
         for byte in &mut copy[MAGIC_AT..MAGIC_AT + 2] {
@@ -173,8 +172,8 @@ impl UndoFile {
         self.put(self.keys_at, &bytes)
     }
 
-    /// Saves the blocks of a range of bytes that were not saved before: their contents,
-    /// then the keys, then the header, and all of it is durable before it returns.
+    /// Saves the blocks of a range of bytes that were not saved before: their contents, then the
+    /// keys, then the header; all are durable on return.
     fn save(&mut self, device: &dyn BlockDevice, from: u64, to: u64) -> Result<(), DeviceError> {
         let (mut at, end) = (from / self.block, to.div_ceil(self.block));
         let mut has_saved = false;
@@ -198,7 +197,7 @@ impl UndoFile {
     }
 
     fn save_run(&mut self, device: &dyn BlockDevice, at: u64, run: u64) -> Result<(), DeviceError> {
-        // A block of keys says of itself how many it has room for.
+        // A full block of keys.
         if self.keys.len() as u64 == self.block / KEY - 1 {
             self.write_keys().map_err(failed)?;
             self.keys.clear();

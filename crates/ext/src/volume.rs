@@ -8,7 +8,7 @@ use seekless_fs::{FsError, Location};
 use seekless_units::{BlockNo, ByteLen, Extent, Lba, SECTOR};
 use std::sync::Arc;
 
-/// An open volume: what every part of the reader stands on.
+/// An open volume, which every part of the reader uses.
 pub(crate) struct Volume {
     device: Arc<dyn BlockDevice>,
     /// The checked superblock.
@@ -16,7 +16,7 @@ pub(crate) struct Volume {
     /// All group descriptors, one after the other.
     pub(crate) descriptors: Vec<u8>,
     cache: BlockCache,
-    /// Read on where a checksum does not match.
+    /// Ignore a checksum that does not match.
     pub(crate) ignore_checksums: bool,
 }
 
@@ -30,8 +30,8 @@ impl Volume {
         Self::with_superblock(device, sb, ignore_checksums)
     }
 
-    /// Reads the group descriptors of a volume laid out as a superblock says,
-    /// the primary one or a copy.
+    /// Reads the group descriptors of a volume with the layout of a superblock, the primary one or
+    /// a copy.
     pub(crate) fn with_superblock(
         device: Arc<dyn BlockDevice>,
         sb: Super,
@@ -67,7 +67,7 @@ impl Volume {
         Ok(())
     }
 
-    /// A metadata block, through the cache. `place` says who points to it.
+    /// A metadata block, through the cache. `place` is that of the pointer to it.
     pub(crate) fn block(&self, number: BlockNo, place: Location) -> Result<Block, FsError> {
         self.check_extent(Extent::new(number, 1), place)?;
         if let Some(block) = self.cache.get(number) {

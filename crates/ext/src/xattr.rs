@@ -45,10 +45,10 @@ enum Value<'a> {
     InInode { ino: Ino, len: u64 },
 }
 
-/// What attributes inside an inode are called.
+/// The name of the place of attributes inside an inode.
 const INNER: &str = "attributes in inode";
 
-/// The prefix that an index stands for; `None` for what a mount hides too.
+/// The prefix of an index; `None` for prefixes that a mount hides too.
 fn prefix(name_index: u8) -> Option<&'static [u8]> {
     Some(match name_index {
         1 => b"user.",
@@ -126,7 +126,7 @@ pub(crate) fn inner_is_sound(inode: &Inode) -> bool {
     })
 }
 
-/// Whether entries and values of a list lie upon each other, or upon its end.
+/// Whether entries and values of a list overlap each other or its end.
 fn collides(stored: &[Stored<'_>]) -> bool {
     let end = stored.last().map_or(0, |last| last.entry.end);
     let mut taken: Vec<Range<usize>> = stored.iter().map(|it| it.entry.clone()).collect();
@@ -137,11 +137,11 @@ fn collides(stored: &[Stored<'_>]) -> bool {
     pairs.into_iter().any(|(one, next)| next.start < one.end)
 }
 
-/// What is wrong with attributes that can be read.
+/// Faults of attributes that can be read.
 pub(crate) enum Fault {
     /// They lie upon each other.
     Collision,
-    /// The hash of one is another than it has.
+    /// One has a wrong hash.
     Hash,
     /// One has no name space (e2fsck, `PR_1_EA_BAD_NAME`).
     Name,
@@ -153,7 +153,7 @@ pub(crate) fn entry_hash(name: &[u8], words: impl IntoIterator<Item = u32>) -> u
     with_words(name.iter().map(|&byte| u32::from(byte)), words)
 }
 
-/// The same with signed characters, as older kernels on most machines write them.
+/// The same with signed characters, as written by older kernels on most machines.
 fn signed_hash(name: &[u8], words: impl IntoIterator<Item = u32>) -> u32 {
     let signed = |&byte: &u8| i32::from(byte.cast_signed()).cast_unsigned();
     with_words(name.iter().map(signed), words)
@@ -165,8 +165,8 @@ fn with_words(name: impl Iterator<Item = u32>, words: impl IntoIterator<Item = u
 }
 
 impl Stored<'_> {
-    /// Whether its hash is that of its name and value. That of a value in an inode of
-    /// its own is not looked at.
+    /// Whether its hash is that of its name and value. That of a value in an inode of its own is
+    /// not checked.
     fn is_whole(&self) -> bool {
         let Value::Here(value) = self.value else { return true };
         let words = || {
@@ -193,20 +193,20 @@ pub(crate) fn inline_value(inode: &Inode) -> Result<Option<&[u8]>, FsError> {
     }
 }
 
-/// Whether an inode with a value is of Lustre's older form, which says in its
-/// time of modification whose value it holds, and has no hash and no count.
-/// Its blocks are not counted for the owner (e2fsck, `check_large_ea_inode`).
+/// Whether an inode with a value is of Lustre's older form, which has its owner's number in its
+/// time of modification, and no hash and no count. Its blocks are not counted for the owner
+/// (e2fsck, `check_large_ea_inode`).
 pub(crate) fn names_its_owner(holder: &Inode, owner: &Inode) -> bool {
     holder.core.i_mtime.get() == owner.ino.get()
         && holder.core.i_generation.get() == owner.core.i_generation.get()
 }
 
-/// All attributes of an inode, whose block of them has these bytes, in the order
-/// in which they are stored, but for its inline data.
+/// All attributes of an inode with these bytes of its attribute block, in stored order, except for
+/// its inline data.
 ///
 /// # Errors
-/// [`FsError::Unsupported`] for what a mount does not show: it would be lost if the
-/// attributes were written anew.
+/// [`FsError::Unsupported`] for an attribute that a mount does not show: it would be lost if the
+/// attributes were rewritten.
 pub(crate) fn all_shown(inode: &Inode, block: Option<&[u8]>) -> Result<Vec<Xattr>, FsError> {
     let mut stored = in_inode(inode)?;
     if inode.has_flag(flags::INLINE_DATA) {
@@ -264,7 +264,7 @@ impl Volume {
         inode: &Inode,
         visit: &mut dyn FnMut(Stored<'_>) -> Result<(), FsError>,
     ) -> Result<(), FsError> {
-        // Nobody reads those of the volume's own inodes.
+        // Those of the volume's own inodes are never read.
         if !self.is_own(inode.ino) {
             in_inode(inode)?.into_iter().try_for_each(&mut *visit)?;
         }
@@ -274,12 +274,12 @@ impl Volume {
         entries(&block, size_of::<XattrHeader>(), place)?.into_iter().try_for_each(visit)
     }
 
-    /// The inodes that hold an inode's large values.
+    /// The inodes of an inode's large values.
     pub(crate) fn xattr_inodes(&self, inode: &Inode) -> Result<Vec<Ino>, FsError> {
         Ok(self.xattr_values(inode)?.into_iter().map(|(ino, _)| ino).collect())
     }
 
-    /// The inodes that hold an inode's large values, and the values' bytes.
+    /// The inodes of an inode's large values, and the values' bytes.
     pub(crate) fn xattr_values(&self, inode: &Inode) -> Result<Vec<(Ino, u64)>, FsError> {
         let mut values = Vec::new();
         self.each_stored(inode, &mut |stored| {
@@ -291,8 +291,8 @@ impl Volume {
         Ok(values)
     }
 
-    /// What is wrong with an inode's attributes that can be read, and where. Inside an
-    /// inode they need not have hashes.
+    /// The first fault of an inode's attributes that can be read, and its place. Inside an inode
+    /// they need not have hashes.
     pub(crate) fn xattr_fault(&self, inode: &Inode) -> Result<Option<(Fault, Location)>, FsError> {
         let judge = |stored: &[Stored<'_>], is_inner: bool| {
             let first = stored.first()?;
@@ -316,7 +316,7 @@ impl Volume {
         Ok(judge(&entries(&block, size_of::<XattrHeader>(), place)?, false))
     }
 
-    /// The number of files that an inode's attribute block says it belongs to.
+    /// The reference count of an inode's attribute block.
     pub(crate) fn xattr_block_count(&self, inode: &Inode) -> Result<Option<u32>, FsError> {
         let Some(number) = self.xattr_block_of(inode) else { return Ok(None) };
         let block = self.xattr_block(inode, number)?;
@@ -326,8 +326,7 @@ impl Volume {
     /// All attributes that a mount shows, sorted by name.
     pub(crate) fn xattrs(&self, inode: &Inode) -> Result<Vec<Xattr>, FsError> {
         let mut found = BTreeMap::new();
-        // Many entries may share one large value; what they add up to is still
-        // no more than the volume holds.
+        // Many entries may share one large value; their sum is still no more than the volume holds.
         let mut room = self.sb.blocks.saturating_mul(u64::from(self.sb.block_size));
         self.each_stored(inode, &mut |stored| {
             let Some(prefix) = prefix(stored.name_index) else { return Ok(()) };

@@ -38,8 +38,7 @@ impl Width {
         }
     }
 
-    /// Bytes that the entries of so many clusters take, the two reserved ones
-    /// included in the number.
+    /// Bytes of the entries of this many clusters, including the two reserved ones.
     pub(crate) fn bytes(self, entries: u64) -> u64 {
         match self {
             Self::Fat12 => entries.saturating_mul(3).div_ceil(2),
@@ -49,7 +48,7 @@ impl Width {
     }
 }
 
-/// What the boot sector says, checked.
+/// The fields of the boot sector, checked.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Boot {
     pub(crate) width: Width,
@@ -64,7 +63,7 @@ pub(crate) struct Boot {
     pub(crate) fat_sectors: u32,
     /// Entries of the fixed root directory; 0 on FAT32.
     pub(crate) root_entries: u32,
-    /// The root directory's first cluster; 0 where it is fixed.
+    /// The root directory's first cluster; 0 for a fixed one.
     pub(crate) root_cluster: u32,
     /// Sectors of the volume.
     pub(crate) total: u32,
@@ -79,7 +78,7 @@ pub(crate) struct Boot {
     /// Sector of the counts, and of the copy of the boot sector.
     pub(crate) info: Option<u32>,
     pub(crate) backup: Option<u32>,
-    /// The state byte, where there is one.
+    /// The state byte, if there is one.
     pub(crate) state: u8,
     pub(crate) id: Option<u32>,
     /// As stored, blanks included.
@@ -93,9 +92,8 @@ fn place() -> Location {
     Location::of("boot sector").in_block(BlockNo::ZERO)
 }
 
-/// Field values that nothing but a FAT volume has in this combination: a boot
-/// sector without them is something else, one with them that does not add up is
-/// damaged.
+/// Field values that only a FAT volume has in this combination: a boot sector without them is
+/// something else, one with them that is inconsistent is damaged.
 fn looks_like(bytes: &[u8], bpb: &Bpb) -> bool {
     let jump = matches!(bpb.BS_jmpBoot, [0xEB, _, _] | [0xE9, _, _]);
     let signed = slice(bytes, SIGNATURE_AT, 2) == Some(&SIGNATURE[..]);
@@ -104,14 +102,13 @@ fn looks_like(bytes: &[u8], bpb: &Bpb) -> bool {
     jump && signed && media && fats && SECTORS.contains(&u32::from(bpb.BPB_BytsPerSec.get()))
 }
 
-/// Whether the type string says FAT: it decides nothing, but tells what a damaged
-/// boot sector was.
+/// Whether the type string says FAT: it decides nothing, but identifies a damaged boot sector.
 fn says_fat(bytes: &[u8]) -> bool {
     let at = |at: usize| slice(bytes, at.saturating_add(18), 3) == Some(b"FAT");
     at(INFO16_AT) || at(INFO32_AT)
 }
 
-/// Whether a device holds a FAT volume.
+/// Whether a device contains a FAT volume.
 pub(crate) fn probe(device: &dyn BlockDevice) -> Probe {
     let mut bytes = [0; BOOT_SIZE];
     if device.read_bytes(ByteLen::ZERO, &mut bytes).is_err() {
@@ -172,8 +169,8 @@ impl Boot {
         if u64::from(total) > fits {
             return Err(range("BPB_TotSec32", u64::from(total), fits, place()));
         }
-        // As Linux and dosfstools have it: a volume without 16-bit length of its FAT
-        // is FAT32 however few clusters it has.
+        // As in Linux and dosfstools: a volume without 16-bit length of its FAT is FAT32 however
+        // few clusters it has.
         let is_fat32 = bpb.BPB_FATSz16.get() == 0;
         let fat_sectors = match bpb.BPB_FATSz16.get() {
             0 => wide32.BPB_FATSz32.get(),
@@ -274,12 +271,12 @@ impl Boot {
         Ok(())
     }
 
-    /// Highest number of a cluster.
+    /// The highest cluster number.
     pub(crate) fn last_cluster(&self) -> u32 {
         self.clusters.saturating_add(1)
     }
 
-    /// Whether there is such a cluster.
+    /// Whether a number is that of a cluster.
     pub(crate) fn is_cluster(&self, number: u32) -> bool {
         (2..=self.last_cluster()).contains(&number)
     }
@@ -301,19 +298,19 @@ impl Boot {
         BlockNo::new(u64::from(self.reserved).saturating_add(before))
     }
 
-    /// The fixed root directory: its first sector, and how many there are.
+    /// The fixed root directory: its first sector, and the number of sectors.
     pub(crate) fn fixed_root(&self) -> (BlockNo, u64) {
         let start = self.fat_start(self.fats);
         (start, u64::from(self.first_data).saturating_sub(start.get()))
     }
 
-    /// The volume's name in the boot sector, unless it says that there is none.
+    /// The volume's name in the boot sector, unless it is that for none.
     pub(crate) fn shown_label(&self) -> Vec<u8> {
         let label = self.label.filter(|label| label != b"NO NAME    ");
         label.map(|label| name::label(&label)).unwrap_or_default()
     }
 
-    /// Whether the state byte says that a system had the volume mounted.
+    /// Whether the state byte marks the volume as mounted.
     pub(crate) fn is_dirty(&self) -> bool {
         self.state & STATE_DIRTY != 0
     }

@@ -1,4 +1,4 @@
-//! Chains of clusters: where the parts of a file lie.
+//! Chains of clusters: the places of a file's parts.
 
 use crate::table::{Link, Table, entry_place};
 use crate::volume::Volume;
@@ -6,7 +6,7 @@ use seekless_fs::field::invalid;
 use seekless_fs::{Corruption, FsError, Location, Mapping};
 use seekless_units::{BlockNo, Extent, Ino, Lbn};
 
-/// What ends a chain before it should.
+/// Reasons why a chain ends too early.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stop {
     /// It leads back to a cluster of its own.
@@ -15,7 +15,7 @@ pub(crate) enum Stop {
     Free(u32),
     /// It leads to a cluster that is bad.
     Bad(u32),
-    /// It leads to a number that is no cluster's.
+    /// It leads to a number of no cluster.
     Wrong(u32),
 }
 
@@ -23,14 +23,14 @@ pub(crate) enum Stop {
 /// length of the chain and without memory.
 pub(crate) struct Walk<'a> {
     table: Table<'a>,
-    /// The cluster to give next, and the one whose entry named it.
+    /// The next cluster of the walk, and the one whose entry contains it.
     next: Option<u32>,
     from: Option<u32>,
     /// The cluster that a loop would come back to.
     mark: u32,
     steps: u64,
     power: u64,
-    /// Set where the chain ends before it should.
+    /// Set if the chain ends too early.
     pub(crate) stop: Option<Stop>,
 }
 
@@ -45,7 +45,7 @@ impl<'a> Walk<'a> {
         Self { table, next, from: None, mark: 0, steps: 0, power: 1, stop }
     }
 
-    /// The next cluster; `None` at the end, be it a good one or not.
+    /// The next cluster; `None` at the end, a good one or not.
     pub(crate) fn step(&mut self) -> Result<Option<u32>, FsError> {
         let Some(here) = self.next else { return Ok(None) };
         let link = self.table.link(here)?;
@@ -75,7 +75,7 @@ impl<'a> Walk<'a> {
         Ok(Some(here))
     }
 
-    /// The cluster that named the one that the walk stopped at.
+    /// The cluster whose entry contains the one at which the walk stopped.
     pub(crate) fn from(&self) -> Option<u32> {
         self.from
     }
@@ -102,7 +102,7 @@ impl Volume {
                 _ => runs.push(Extent::new(at, 1)),
             }
             found = found.saturating_add(1);
-            // A loop longer than what is wanted is found by its length alone.
+            // A loop longer than the wanted part is found by its length alone.
             if found > self.boot.clusters.into() {
                 return Err(FsError::corrupt(Corruption::Cycle, self.chain_place(&walk, ino)));
             }
@@ -121,8 +121,8 @@ impl Volume {
         }
     }
 
-    /// Where the number stands that a walk went wrong with: in the FAT, or, for the
-    /// first one, in the directory.
+    /// The place of the number at which a walk went wrong: in the FAT, or, for the first one, in
+    /// the directory.
     fn chain_place(&self, walk: &Walk<'_>, ino: Ino) -> Location {
         let boot = &self.boot;
         let place = walk.from().map(|from| entry_place(boot, boot.active, from));

@@ -1,4 +1,4 @@
-//! What a volume is like, for people and for other parts of seekless.
+//! Describes a volume, for people and for other parts of seekless.
 
 use crate::boot::Boot;
 use crate::files::Files;
@@ -9,8 +9,8 @@ use crate::volume::Volume;
 use seekless_fs::{FsError, Geometry};
 use seekless_units::BlockNo;
 
-/// The shape of a volume with so many free clusters. FAT has no groups and no inodes: the
-/// volume is one group, and there are as many inodes as files.
+/// The shape of a volume with `free` free clusters. FAT has no groups and no inodes: the volume is
+/// one group, and there are as many inodes as files.
 pub(crate) fn geometry(volume: &Volume, files: &Files, free: u64) -> Result<Geometry, FsError> {
     let boot = &volume.boot;
     let mut uuid = [0; 16];

@@ -47,7 +47,7 @@ pub(crate) struct Entry {
     pub(crate) short: ShortEntry,
     /// The slots in front of it.
     pub(crate) head: Head,
-    /// Where the short entry stands.
+    /// The sector of the short entry.
     pub(crate) sector: BlockNo,
     pub(crate) offset: u32,
 }
@@ -62,7 +62,7 @@ impl Entry {
     }
 }
 
-/// What a visit of a directory meets.
+/// An item of a visit of a directory.
 pub(crate) enum Met<'a> {
     File(&'a Entry),
     Label(&'a ShortEntry),
@@ -74,9 +74,9 @@ impl Volume {
         self.boot.sector >> 5
     }
 
-    /// Visits the files of a directory, and its labels, from slot `from` on. The
-    /// entries of a directory for itself and the one above are left out where they
-    /// belong, in the first two slots of any but the root.
+    /// Visits the files of a directory, and its labels, from slot `from` on. The entries of a
+    /// directory for itself and its parent are left out in their places, the first two slots of any
+    /// but the root.
     pub(crate) fn visit(
         &self,
         dir: Ino,
@@ -131,8 +131,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Refuses short names that nobody could use: of control characters or with a
-    /// slash, and the names of directories for themselves.
+    /// Refuses unusable short names: with control characters or a slash, and the names of
+    /// directories for themselves.
     pub(crate) fn check_name(&self, entry: &Entry, place: Location) -> Result<(), FsError> {
         let name = &entry.short.DIR_Name;
         // The first byte may stand for another one.

@@ -9,10 +9,10 @@ use crate::time::Stamp;
 use seekless_fs::Timestamp;
 use seekless_fs::field::parse;
 
-/// What a slot of a directory holds.
+/// The contents of a slot of a directory.
 #[derive(Clone, Copy)]
 pub(crate) enum Slot {
-    /// Neither this one nor any behind it is in use.
+    /// Neither this slot nor any behind it is in use.
     End,
     Deleted,
     /// A piece of a long name.
@@ -53,8 +53,7 @@ impl ShortEntry {
         high << 16 | low
     }
 
-    /// Whether this is the entry of a directory for itself (1) or for the one above
-    /// (2), by its name.
+    /// Whether this is the entry of a directory for itself (1) or for its parent (2), by its name.
     pub(crate) fn dots(&self) -> Option<u8> {
         match &self.DIR_Name {
             b".          " => Some(1),
@@ -68,8 +67,7 @@ impl ShortEntry {
         Stamp { date, time, fine: 0 }.moment()
     }
 
-    /// The day of the last access; as other systems do, the time of the last change
-    /// where there is none.
+    /// The day of the last access; without one, as in other systems, the time of the last change.
     pub(crate) fn accessed(&self) -> Timestamp {
         match self.DIR_LstAccDate.get() {
             0 => self.modified(),
@@ -83,7 +81,7 @@ impl ShortEntry {
         (date != 0).then(|| Stamp { date, time, fine }.moment())
     }
 
-    /// The name as it is shown where there is no long one.
+    /// The name as it is shown without a long one.
     pub(crate) fn shown(&self) -> Vec<u8> {
         name::short(&self.DIR_Name, self.DIR_NTRes & (lower::BASE | lower::EXTENSION))
     }
@@ -99,18 +97,18 @@ pub(crate) struct LongName {
     checksum: u8,
     /// The slot of the first piece on the disk.
     start: u32,
-    /// Whether pieces were met that are no whole name.
+    /// Whether there were pieces of an incomplete name.
     torn: bool,
 }
 
-/// What stands in front of a short entry.
+/// The slots in front of a short entry.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Head {
     /// The long name, if it is whole and belongs to the entry.
     pub(crate) name: Option<Vec<u16>>,
     /// The first slot that belongs to the entry.
     pub(crate) start: u32,
-    /// Whether pieces in front of it belong to nothing.
+    /// Whether there are pieces without an entry in front of it.
     pub(crate) torn: bool,
 }
 
@@ -153,7 +151,7 @@ impl LongName {
         torn
     }
 
-    /// What belongs to the short entry in slot `at`.
+    /// The slots that belong to the short entry in slot `at`.
     pub(crate) fn finish(&mut self, at: u32, entry: &ShortEntry) -> Head {
         let taken = std::mem::take(self);
         let mut head = Head { name: None, start: at, torn: taken.torn };

@@ -15,7 +15,7 @@ use std::ops::{ControlFlow, Range};
 /// The root directory's number.
 pub(crate) const ROOT: Ino = Ino::new(1);
 
-/// A file: its entry, and where it stands.
+/// A file: its entry, and its place.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct File {
     pub(crate) short: ShortEntry,
@@ -29,23 +29,23 @@ pub(crate) struct File {
 
 /// Files by number.
 pub(crate) struct Files {
-    /// That of number n is at n - 2; the root has none.
+    /// File n is at n - 2; the root is not included.
     files: Vec<File>,
-    /// The numbers of a directory's files, and where it lies.
+    /// The numbers of a directory's files, and its place.
     dirs: HashMap<Ino, Directory>,
     /// The label in the root directory.
     pub(crate) label: Option<[u8; 11]>,
 }
 
-/// A directory that could be reached.
+/// A reachable directory.
 struct Directory {
     children: Range<u32>,
     subdirectories: u32,
-    /// Where it lies, or why that cannot be said.
+    /// Its place, or the reason why that is unknown.
     sectors: Result<Sectors, Fault>,
 }
 
-/// Why a directory cannot be read.
+/// The reason why a directory cannot be read.
 #[derive(Clone, Copy, Debug)]
 struct Fault {
     kind: Corruption,
@@ -53,12 +53,11 @@ struct Fault {
 }
 
 impl Files {
-    /// Walks the whole tree, a directory after the other. What cannot be read is
-    /// left out; whoever reads it is told why.
+    /// Walks the whole tree, one directory after the other. Unreadable files are left out; reading
+    /// them fails with the reason.
     ///
-    /// Every directory has clusters of its own: one that leads into a directory that
-    /// was met before is not entered, so the walk ends after as many slots as the
-    /// volume has.
+    /// Every directory has clusters of its own: one that leads into an earlier directory is not
+    /// entered, so the walk ends after as many slots as the volume has.
     pub(crate) fn find(volume: &Volume) -> Result<Self, FsError> {
         let mut files = Self { files: Vec::new(), dirs: HashMap::new(), label: None };
         let mut claimed = Bits::new(index(volume.boot.clusters).saturating_add(2));
@@ -115,7 +114,7 @@ impl Files {
                 Ok(ControlFlow::Continue(()))
             });
             match visited {
-                // Told again to whoever reads the directory.
+                // Reported again to readers of the directory.
                 Ok(()) | Err(FsError::Corrupt { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -132,12 +131,12 @@ impl Files {
         u32::try_from(self.files.len()).unwrap_or(u32::MAX).saturating_add(2)
     }
 
-    /// How many there are, the root included.
+    /// The number of files, the root included.
     pub(crate) fn count(&self) -> u32 {
         self.next_number().saturating_sub(1)
     }
 
-    /// A file that is not the root.
+    /// A file other than the root.
     pub(crate) fn get(&self, ino: Ino) -> Option<&File> {
         self.files.get(index(ino.get().checked_sub(2)?))
     }
@@ -157,7 +156,7 @@ impl Files {
         Some(Ino::new(children.start.saturating_add(u32::try_from(at).ok()?)))
     }
 
-    /// Where a directory lies; `None` for what is none.
+    /// The sectors of a directory; `None` for anything else.
     pub(crate) fn sectors(&self, dir: Ino) -> Option<Result<&Sectors, FsError>> {
         let sectors = self.dirs.get(&dir)?.sectors.as_ref();
         Some(sectors.map_err(|fault| FsError::corrupt(fault.kind, fault.place)))
@@ -169,7 +168,7 @@ impl Files {
     }
 }
 
-/// The sectors of a directory's chain, none of which was another's before.
+/// The sectors of a directory's chain, all unclaimed so far.
 fn directory(
     volume: &Volume,
     first: u32,
@@ -206,8 +205,8 @@ fn directory(
 pub(crate) struct Shared(Bits);
 
 impl Shared {
-    /// Follows the chains of all files, each to where it meets one before it: no
-    /// cluster is looked at twice as often as there are files that lead to it.
+    /// Follows the chains of all files, each to the first cluster of an earlier one: no cluster is
+    /// looked at more than twice as often as files lead to it.
     pub(crate) fn find(volume: &Volume, files: &Files) -> Result<Self, FsError> {
         let len = index(volume.boot.clusters).saturating_add(2);
         let (mut claimed, mut shared) = (Bits::new(len), Bits::new(len));
@@ -234,14 +233,14 @@ impl Shared {
         Ok(Self(shared))
     }
 
-    /// The first cluster of these runs that is not theirs alone.
+    /// The first shared cluster of these runs.
     pub(crate) fn among(&self, runs: &[Extent]) -> Option<u64> {
         let clusters = runs.iter().flat_map(|run| run.start.get()..run.end().get());
         clusters.into_iter().find(|&cluster| self.0.get(index(cluster)))
     }
 }
 
-/// The error of a cluster that several files claim.
+/// The error of a shared cluster.
 pub(crate) fn shared_error(volume: &Volume, ino: Ino, cluster: u64) -> FsError {
     let number = u32::try_from(cluster).unwrap_or(u32::MAX);
     let place = Location::of("file").in_inode(ino).in_block(volume.boot.sector_of(number));

@@ -1,4 +1,4 @@
-//! An open image: the reader's face to the rest of seekless.
+//! An open image, as the rest of seekless sees it.
 
 use crate::describe::geometry;
 use crate::directory::{Met, Sectors};
@@ -18,7 +18,7 @@ use seekless_units::{BlockNo, ByteLen, Extent, GroupNo, Ino, Lbn};
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Maps of files that are kept: each read of a file needs its map from the start.
+/// Cached maps of files: each read of a file needs its map from the start.
 const MAPS_KEPT: usize = 16;
 
 /// A map of a file, kept for the next read.
@@ -26,13 +26,13 @@ type Kept = (Ino, Arc<Vec<Mapping>>);
 
 /// An open FAT12, FAT16 or FAT32 image. Block numbers are those of sectors.
 ///
-/// Opening reads the FAT once and all directories; files get their numbers from a
-/// walk, the root first, directory by directory, each in the order of its entries.
+/// Opening reads the FAT once and all directories; files are numbered in a walk, the root first,
+/// directory by directory, each in the order of its entries.
 pub struct FatImage {
     volume: Volume,
     files: Files,
     geometry: Geometry,
-    /// Read files on that share clusters with others.
+    /// Continue to read files that share clusters with others.
     ignore_sharing: bool,
     shared: OnceLock<Shared>,
     maps: Mutex<Vec<Kept>>,
@@ -42,9 +42,8 @@ impl FatImage {
     /// Opens an image for reading.
     ///
     /// # Errors
-    /// [`FsError::Corrupt`] when the boot sector does not add up or the FAT or the
-    /// root directory cannot be found; [`FsError::Unsupported`] for a version of
-    /// FAT32 that is not known.
+    /// [`FsError::Corrupt`] when the boot sector is inconsistent or the FAT or the root directory
+    /// cannot be found; [`FsError::Unsupported`] for an unknown version of FAT32.
     pub fn open(device: Arc<dyn BlockDevice>, options: OpenOptions) -> Result<Self, FsError> {
         let volume = Volume::open(device)?;
         let files = Files::find(&volume)?;
@@ -90,7 +89,7 @@ impl FatImage {
         self.files.sectors(dir).unwrap_or_else(|| Err(invalid("directory", 0, place())))
     }
 
-    /// Where a regular file's clusters lie, as many as its length needs.
+    /// The map of a regular file, with as many clusters as its length needs.
     fn map(&self, ino: Ino, file: &File) -> Result<Arc<Vec<Mapping>>, FsError> {
         let mut maps = self.maps.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(at) = maps.iter().position(|(of, _)| *of == ino) {
@@ -212,7 +211,7 @@ impl Inspect for FatImage {
         }
         let bytes = match told.kind {
             FileKind::Directory => {
-                // A directory that cannot be read has attributes all the same.
+                // An unreadable directory has attributes all the same.
                 let sectors = self.directory_sectors(ino).map_or(0, Sectors::count);
                 told.size = sectors.saturating_mul(self.volume.boot.sector.into());
                 told.size
@@ -288,8 +287,7 @@ impl Inspect for FatImage {
         after: u64,
         visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<(), FsError> {
-        // Cookies 1 and 2 are those of the directory's names for itself and for the one
-        // above; behind the entry in slot n comes n + 3.
+        // Cookies 1 and 2 are those of `.` and `..`; that of the entry in slot n is n + 3.
         let sectors = self.directory_sectors(dir)?;
         let kind = Some(FileKind::Directory);
         for (cookie, name, ino) in [(1, &b"."[..], dir), (2, b"..", self.above(dir))] {
@@ -369,7 +367,7 @@ impl Inspect for FatImage {
             free.push(Extent::new(boot.sector_of(first), run.len.saturating_mul(spc)));
         })?;
         let directories = self.files.iter().filter(|(_, file)| file.short.is_directory()).count();
-        // A root directory of its own place is shown as the directory that it is.
+        // A fixed root directory is shown as a directory.
         let (_, root) = boot.fixed_root();
         let fixed = u64::from(boot.first_data).saturating_sub(root);
         Ok(GroupSummary {

@@ -86,8 +86,8 @@ fn open(device: Arc<dyn BlockDevice>, options: OpenOptions) -> Result<Arc<dyn In
     Ok(Arc::new(FatImage::open(device, options)?))
 }
 
-/// A name in a form that is the same for all names that FAT takes for one: in upper case,
-/// as UTF-16. `None` for what is not UTF-8.
+/// A name in a form that is the same for all names that FAT takes for one: in upper case, as
+/// UTF-16. `None` for a name that is not UTF-8.
 #[must_use]
 pub fn fold_name(name: &[u8]) -> Option<Vec<u16>> {
     Some(name::fold(&name::to_units(name)?))

@@ -1,9 +1,8 @@
-//! Names: short ones in code page 850, long ones in UTF-16, and when two of them
-//! are the same name.
+//! Names: short ones in code page 850, long ones in UTF-16, and their comparison.
 //!
-//! Outside, a name is bytes in UTF-8. Long names may hold surrogates without their
-//! other half, which UTF-8 cannot say; they become the three bytes that UTF-8 would
-//! have for their number (WTF-8), so that different names stay different.
+//! Outside, a name is bytes in UTF-8. Long names may contain unpaired surrogates, which UTF-8
+//! cannot represent; they become the three bytes that UTF-8 would have for their number (WTF-8), so
+//! that different names stay different.
 
 use crate::ondisk::{first, lower};
 
@@ -29,7 +28,7 @@ fn from_oem(byte: u8) -> char {
     upper.copied().unwrap_or(char::from(byte))
 }
 
-/// The byte of a character in a label; `None` for what code page 850 does not have.
+/// The byte of a character in a label; `None` for one that code page 850 lacks.
 pub(crate) fn to_oem(c: char) -> Option<u8> {
     if c.is_ascii() {
         return u8::try_from(c).ok();
@@ -70,7 +69,7 @@ fn lower_case(c: char) -> impl Iterator<Item = char> {
     one(c, c.to_lowercase())
 }
 
-/// A mapping of case where it gives one character, else the character itself.
+/// A mapping of case if it gives one character, else the character itself.
 fn one(c: char, mut mapped: impl Iterator<Item = char>) -> impl Iterator<Item = char> {
     let mapped = match (mapped.next(), mapped.next()) {
         (Some(only), None) => only,
@@ -95,7 +94,7 @@ pub(crate) fn from_units(units: &[u16]) -> Vec<u8> {
     bytes
 }
 
-/// The UTF-16 units of bytes as [`from_units`] makes them; `None` for any others.
+/// The UTF-16 units of bytes made by [`from_units`]; `None` for any others.
 pub(crate) fn to_units(bytes: &[u8]) -> Option<Vec<u16>> {
     if let Ok(text) = std::str::from_utf8(bytes) {
         return Some(text.encode_utf16().collect());
@@ -122,8 +121,8 @@ pub(crate) fn to_units(bytes: &[u8]) -> Option<Vec<u16>> {
     Some(joined)
 }
 
-/// Units in upper case: names that are equal then are the same name. Characters
-/// whose upper case is several characters stay as they are, as on other systems.
+/// Units in upper case: equal results mean the same name. Characters whose upper case is several
+/// characters stay as they are, as in other systems.
 pub(crate) fn fold(units: &[u16]) -> Vec<u16> {
     let mut folded = Vec::with_capacity(units.len());
     for unit in char::decode_utf16(units.iter().copied()) {

@@ -10,18 +10,18 @@ use std::mem::offset_of;
 use zerocopy::byteorder::{LE, U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Bytes of a boot sector that have a meaning, whatever the sector size.
+/// Bytes of a boot sector that have a meaning, for any sector size.
 pub(crate) const BOOT_SIZE: usize = 512;
 /// `Signature_word` at [`SIGNATURE_AT`].
 pub(crate) const SIGNATURE: [u8; 2] = [0x55, 0xAA];
-/// Where the signature stands.
+/// The offset of the signature.
 pub(crate) const SIGNATURE_AT: usize = 510;
 /// `BS_BootSig`: the volume's number, label and type string follow.
 pub(crate) const EXTENDED: u8 = 0x29;
 /// Bit 0 of `BS_Reserved1`: Linux sets it while it has the volume mounted.
 pub(crate) const STATE_DIRTY: u8 = 1;
-/// `BS_Reserved1` of FAT12 and FAT16: seekless has it mounted, and keeps writes in order.
-/// Other systems neither set nor read this bit.
+/// `BS_Reserved1` of FAT12 and FAT16: seekless has it mounted, and keeps writes in order. Other
+/// systems neither set nor read this bit.
 pub(crate) const STATE_ORDERED: u8 = 0x80;
 /// The same in the first bytes of `FSI_Reserved2`, for FAT32: `fsck.fat` compares its boot
 /// sectors.
@@ -38,7 +38,7 @@ pub(crate) const MOST_ENTRIES: u32 = 65_536;
 pub(crate) const LEAST_FAT16: u32 = 4085;
 /// See [`LEAST_FAT16`].
 pub(crate) const LEAST_FAT32: u32 = 65_525;
-/// Highest number of a FAT32 cluster that no special value takes.
+/// The highest number of a FAT32 cluster that is not a special value.
 pub(crate) const LAST_FAT32: u32 = 0x0FFF_FFF6;
 /// UTF-16 units of a long name at most.
 pub(crate) const NAME_UNITS: usize = 255;
@@ -57,11 +57,11 @@ pub(crate) mod attr {
     pub(crate) const ARCHIVE: u8 = 0x20;
     /// The four lowest bits together: part of a long name.
     pub(crate) const LONG_NAME: u8 = 0x0F;
-    /// The bits that tell a long entry.
+    /// The bits that identify a long entry.
     pub(crate) const LONG_NAME_MASK: u8 = 0x3F;
 }
 
-/// Bits of `DIR_NTRes`: parts of the name that are shown in lower case.
+/// Bits of `DIR_NTRes`: parts of the name shown in lower case.
 pub(crate) mod lower {
     pub(crate) const BASE: u8 = 8;
     pub(crate) const EXTENSION: u8 = 0x10;
@@ -100,7 +100,7 @@ pub(crate) struct Bpb {
     pub(crate) BPB_TotSec32: U32<LE>,
 }
 
-/// What follows on FAT32.
+/// The fields that follow on FAT32.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct Bpb32 {
@@ -126,18 +126,18 @@ pub(crate) struct VolumeInfo {
     pub(crate) BS_FilSysType: [u8; 8],
 }
 
-/// Where [`Bpb32`] stands in the boot sector.
+/// The offset of [`Bpb32`] in the boot sector.
 pub(crate) const BPB32_AT: usize = 36;
-/// Where [`VolumeInfo`] stands on FAT12 and FAT16.
+/// The offset of [`VolumeInfo`] on FAT12 and FAT16.
 pub(crate) const INFO16_AT: usize = 36;
-/// Where [`VolumeInfo`] stands on FAT32.
+/// The offset of [`VolumeInfo`] on FAT32.
 pub(crate) const INFO32_AT: usize = 64;
-/// Where the boot program begins on FAT12 and FAT16.
+/// The start of the boot program on FAT12 and FAT16.
 pub(crate) const CODE16_AT: usize = 62;
-/// Where the boot program begins on FAT32.
+/// The start of the boot program on FAT32.
 pub(crate) const CODE32_AT: usize = 90;
 
-/// The sector with counts that FAT32 keeps (`FSInfo`).
+/// FAT32's sector of counts (`FSInfo`).
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct FsInfo {
@@ -156,7 +156,7 @@ pub(crate) const INFO_LEAD: u32 = 0x4161_5252;
 pub(crate) const INFO_STRUCT: u32 = 0x6141_7272;
 /// `FSI_TrailSig`.
 pub(crate) const INFO_TRAIL: u32 = 0xAA55_0000;
-/// A count or hint of [`FsInfo`] that is not known.
+/// An unknown count or hint of [`FsInfo`].
 pub(crate) const UNKNOWN: u32 = 0xFFFF_FFFF;
 
 /// A directory entry with a short name.

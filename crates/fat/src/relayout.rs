@@ -1,9 +1,9 @@
-//! An image laid out anew: the same entries and contents, clusters elsewhere, and the
-//! entries of each directory in another order.
+//! An image laid out again: the same entries and contents, clusters elsewhere, and the entries of
+//! each directory in another order.
 //!
-//! Entries are taken as they stand, with long and short names, attributes and times; only
-//! the numbers of first clusters change. Deleted entries and the contents of free clusters
-//! do not come along. Everything here has been checked, so plain arithmetic is allowed.
+//! Entries are copied as they are, with long and short names, attributes and times; only the
+//! numbers of first clusters change. Deleted entries and the contents of free clusters are dropped.
+//! Everything here has been checked, so plain arithmetic is allowed.
 #![allow(
     clippy::indexing_slicing,
     clippy::as_conversions,
@@ -33,8 +33,8 @@ use std::mem::offset_of;
 use std::ops::ControlFlow;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Findings that do not keep an image from being laid out anew: they are about what is
-/// copied as it is or written anew.
+/// Findings that do not keep an image from being laid out again: they are in parts that are copied
+/// as they are or rewritten.
 const HARMLESS: &[&str] = &[
     "boot.copy",
     "boot.dirty",
@@ -44,26 +44,25 @@ const HARMLESS: &[&str] = &[
     "directory.dot-dot",
     "fsinfo.count",
 ];
-/// Where FAT32's boot sector has the first cluster of the root directory.
+/// The offset of the root directory's first cluster in FAT32's boot sector.
 const ROOT_CLUSTER_AT: usize = BPB32_AT + offset_of!(crate::ondisk::Bpb32, BPB_RootClus);
 
-/// An image about to be laid out anew.
+/// An image about to be laid out again.
 pub struct Relayout<'a> {
     image: &'a FatImage,
     objects: Objects,
     geometry: Geometry,
     options: MakeOptions,
-    /// Bad clusters, which stay what they are.
+    /// Bad clusters, which stay bad.
     bad: Vec<u32>,
 }
 
 impl<'a> Relayout<'a> {
-    /// Checks an image and takes stock of it.
+    /// Checks an image and examines it.
     ///
     /// # Errors
-    /// [`FsError::Damaged`] where a check finds anything but what is written anew in any
-    /// case (marks of a volume that was not unmounted, counts, copies); whatever reading
-    /// the image gives.
+    /// [`FsError::Damaged`] for any finding of a check outside the parts that are always rewritten
+    /// (marks of a volume that was not unmounted, counts, copies); errors of reading the image.
     pub fn new(image: &'a FatImage) -> Result<Self, FsError> {
         refuse_damage(image)?;
         let boot = &image.volume().boot;
@@ -96,7 +95,7 @@ impl<'a> Relayout<'a> {
             object.is_kept = true;
             object.is_dir = attr.kind == FileKind::Directory;
             if object.is_dir {
-                // As long as it is, whatever its entries need.
+                // It keeps its length, even if its entries need less.
                 object.least_clusters = attr.size / boot.cluster_bytes();
             } else {
                 object.size = attr.size;
@@ -157,8 +156,7 @@ impl<'a> Relayout<'a> {
         Ok(())
     }
 
-    /// Copies the sectors in front of the FATs, with what has changed in them; the boot
-    /// sector last.
+    /// Copies the sectors in front of the FATs, with their changes; the boot sector last.
     fn reserved(&self, writer: &Writer<'_>, free: u32, last: u32) -> Result<(), FsError> {
         let volume = self.image.volume();
         let boot = &volume.boot;
@@ -184,8 +182,8 @@ impl<'a> Relayout<'a> {
     }
 }
 
-/// Blocks are counted in clusters, and lie everywhere but on bad ones. The boot sector is
-/// written last.
+/// Blocks are counted in clusters, and lie anywhere but on bad ones. The boot sector is written
+/// last.
 impl Rearrange for Relayout<'_> {
     fn object(&self, ino: Ino) -> Option<ObjectId> {
         let at = ino.get().checked_sub(1)?;
@@ -267,7 +265,7 @@ impl Data for Relayout<'_> {
     }
 }
 
-/// Refuses an image of which a check finds more than is written anew in any case.
+/// Refuses an image with findings in parts that are not rewritten in any case.
 fn refuse_damage(image: &FatImage) -> Result<(), FsError> {
     let report = check(image.volume().device().clone())?;
     let is_grave = |finding: &&Finding| !HARMLESS.contains(&finding.code);

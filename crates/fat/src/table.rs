@@ -1,4 +1,4 @@
-//! The file allocation table: what follows a cluster.
+//! The file allocation table: the successor of each cluster.
 
 use crate::boot::{Boot, Width};
 use crate::volume::{PAGE, Volume};
@@ -11,18 +11,18 @@ use seekless_units::{BlockNo, Extent};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Link {
     Free,
-    /// The cluster that follows: a number there is.
+    /// The number of the next cluster, a valid one.
     Next(u32),
     /// The last of its chain.
     End,
-    /// Bad, by what the medium is.
+    /// Bad, marked for a fault of the medium.
     Bad,
-    /// A number that is no cluster's: reserved, or past the end.
+    /// A number of no cluster: reserved, or past the end.
     Wrong(u32),
 }
 
 impl Link {
-    /// What an entry's bits say.
+    /// The link in an entry's bits.
     pub(crate) fn of(boot: &Boot, value: u32) -> Self {
         let all = boot.width.mask();
         match value {
@@ -36,7 +36,7 @@ impl Link {
 }
 
 impl Width {
-    /// All bits of an entry that count.
+    /// The significant bits of an entry.
     pub(crate) fn mask(self) -> u32 {
         match self {
             Self::Fat12 => 0x0FFF,
@@ -46,7 +46,7 @@ impl Width {
     }
 }
 
-/// Reads entries of a FAT; the page read last is at hand.
+/// Reads entries of a FAT; keeps the last page.
 pub(crate) struct Table<'a> {
     volume: &'a Volume,
     fat: u32,
@@ -74,7 +74,7 @@ impl<'a> Table<'a> {
         Ok(page.and_then(|page| page.get(within)).copied().unwrap_or(0))
     }
 
-    /// The value of an entry, as stored; of FAT32 all 32 bits.
+    /// The value of an entry, as stored; on FAT32 all 32 bits.
     pub(crate) fn raw(&mut self, cluster: u32) -> Result<u32, FsError> {
         let at = entry_byte(self.volume.boot.width, cluster);
         let low = u32::from(self.byte(at)?);
@@ -92,13 +92,13 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// What follows a cluster.
+    /// The successor of a cluster.
     pub(crate) fn link(&mut self, cluster: u32) -> Result<Link, FsError> {
         let value = self.raw(cluster)? & self.volume.boot.width.mask();
         Ok(Link::of(&self.volume.boot, value))
     }
 
-    /// Visits the runs of free clusters among `from..to`, numbers of clusters.
+    /// Visits the runs of free clusters in `from..to`.
     pub(crate) fn free_runs(
         &mut self,
         from: u32,
@@ -127,7 +127,7 @@ impl<'a> Table<'a> {
     }
 }
 
-/// The first byte that an entry has a part of.
+/// The first byte that contains a part of an entry.
 pub(crate) fn entry_byte(width: Width, cluster: u32) -> u64 {
     let n = u64::from(cluster);
     match width {
@@ -137,7 +137,7 @@ pub(crate) fn entry_byte(width: Width, cluster: u32) -> u64 {
     }
 }
 
-/// Where an entry of the FAT stands.
+/// The place of an entry of the FAT.
 pub(crate) fn entry_place(boot: &Boot, fat: u32, cluster: u32) -> Location {
     let at = entry_byte(boot.width, cluster);
     let sector = u64::from(boot.sector).max(1);
@@ -149,8 +149,8 @@ pub(crate) fn entry_place(boot: &Boot, fat: u32, cluster: u32) -> Location {
 }
 
 impl Width {
-    /// The bits of the second entry that say that the volume was unmounted and that
-    /// no sector failed; FAT12 has none.
+    /// The bits of the second entry for a volume that was unmounted and for one without failed
+    /// sectors; FAT12 has none.
     pub(crate) fn marks(self) -> Option<(u32, u32)> {
         match self {
             Self::Fat12 => None,

@@ -5,9 +5,9 @@ use seekless_fs::Timestamp;
 
 /// Seconds of a day.
 const DAY: i64 = 86_400;
-/// The first moment that an entry can tell: 1980-01-01.
+/// The earliest time of an entry: 1980-01-01.
 pub(crate) const EARLIEST: Timestamp = Timestamp { secs: 315_532_800, nanos: 0 };
-/// The last one: 2107-12-31 23:59:59.99.
+/// The latest one: 2107-12-31 23:59:59.99.
 pub(crate) const LATEST: Timestamp = Timestamp { secs: 4_354_819_199, nanos: 990_000_000 };
 
 /// A date and a time of day as they are stored.
@@ -17,13 +17,13 @@ pub(crate) struct Stamp {
     pub(crate) date: u16,
     /// Hour, minute and two seconds.
     pub(crate) time: u16,
-    /// Units of 10 ms that the time leaves over, 0 to 199.
+    /// The remainder of the time, in units of 10 ms, 0 to 199.
     pub(crate) fine: u8,
 }
 
 impl Stamp {
-    /// The moment. A date of zero was never set and is 1970; days and months out
-    /// of range count on from their neighbours, as other readers have it.
+    /// The moment. A date of zero was never set and is 1970; months out of range are the nearest
+    /// valid one, and days past the month's end count on, as in other readers.
     #[must_use]
     pub(crate) fn moment(self) -> Timestamp {
         if self.date == 0 {
@@ -47,7 +47,7 @@ impl Stamp {
         }
     }
 
-    /// The nearest stamp not behind a moment, or the first or last there is.
+    /// The latest stamp at or before a moment, or the first or last possible one.
     #[must_use]
     pub(crate) fn of(moment: Timestamp) -> Self {
         let moment = moment.clamp(EARLIEST, LATEST);

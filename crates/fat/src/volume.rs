@@ -8,10 +8,10 @@ use seekless_fs::{FsError, Location};
 use seekless_units::{BlockNo, ByteLen};
 use std::sync::Arc;
 
-/// Bytes of a FAT that are read at once.
+/// Bytes of a FAT in one read.
 pub(crate) const PAGE: usize = 4096;
 
-/// An open volume: what every part of the reader stands on.
+/// An open volume, which every part of the reader uses.
 pub(crate) struct Volume {
     device: Arc<dyn BlockDevice>,
     pub(crate) boot: Boot,
@@ -27,7 +27,7 @@ impl Volume {
         Ok(Self::with(device, boot))
     }
 
-    /// A device seen through a boot sector that was found otherwise.
+    /// A device seen through a given boot sector.
     pub(crate) fn with(device: Arc<dyn BlockDevice>, boot: Boot) -> Self {
         let page = u32::try_from(PAGE).unwrap_or(u32::MAX);
         let (fat, sectors) = (BlockCache::new(page), BlockCache::new(boot.sector));

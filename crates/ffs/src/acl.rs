@@ -1,8 +1,8 @@
 //! POSIX.1e ACLs of UFS2: `struct oldacl` in the attributes `posix1e.acl_access` and
-//! `posix1e.acl_default` of the system namespace, where `fs_flags` says that there are such.
+//! `posix1e.acl_default` of the system namespace, with the flag for them in `fs_flags`.
 //!
-//! FreeBSD's `sys/acl.h`, `ufs/ufs/ufs_acl.c`. Of a stored access list, the entries that are
-//! bits of the mode are not looked at: they are those of the mode.
+//! FreeBSD's `sys/acl.h`, `ufs/ufs/ufs_acl.c`. Entries of a stored access list that are bits of the
+//! mode are ignored: the mode has them.
 
 use crate::ondisk::{OLD_ACL_MOST, OldAcl, OldAclEntry, flag};
 use crate::superblock::{Format, Order, Super};
@@ -25,8 +25,8 @@ impl Super {
         self.format == Format::Ufs2 && self.flags & (flag::ACLS | flag::NFS4_ACLS) == flag::ACLS
     }
 
-    /// What flags of the volume mean to FreeBSD and are not acted on here. (A gjournal and
-    /// journaled soft updates are no part of it: such volumes are not changed.)
+    /// Flags of the volume that FreeBSD acts on and we ignore. (A gjournal and journaled soft
+    /// updates are not among them: such volumes are not changed.)
     pub(crate) fn ignored_features(&self) -> Vec<&'static str> {
         let has = |bit: u32| self.flags & bit != 0;
         [
@@ -49,7 +49,7 @@ pub(crate) const fn stored_name(kind: AclKind) -> &'static [u8] {
     }
 }
 
-/// Attributes of a file as Linux has them: its ACLs by Linux' names and in Linux' form.
+/// Attributes of a file in Linux' form: its ACLs with Linux' names and encoding.
 ///
 /// # Errors
 /// [`FsError::Corrupt`] for a list that is not valid.
@@ -98,8 +98,7 @@ fn decode(order: Order, bytes: &[u8], place: Location) -> Result<Acl, FsError> {
 /// An ACL in Linux' form as it is stored.
 ///
 /// # Errors
-/// [`FsError::Invalid`] for a list that is not valid, or has more entries than there is room
-/// for.
+/// [`FsError::Invalid`] for a list that is not valid, or has too many entries.
 pub(crate) fn stored(order: Order, value: &[u8]) -> Result<Vec<u8>, FsError> {
     let acl =
         Acl::parse(value)?.ok_or_else(|| FsError::Invalid("an ACL without entries".into()))?;
@@ -137,7 +136,7 @@ mod tests {
         let acl = Acl::new(entries.to_vec()).unwrap();
         let place = Location::of("ACL");
         let bytes = stored(Order::Little, &acl.encode()).unwrap();
-        // `extattrctl initattr` of FreeBSD is told 388.
+        // The size given to FreeBSD's `extattrctl initattr` is 388.
         assert_eq!(bytes.len(), 388);
         assert_eq!(bytes[..4], [5, 0, 0, 0]);
         assert_eq!(bytes[16..28], [2, 0, 0, 0, 0xe9, 3, 0, 0, 7, 0, 0, 0]);

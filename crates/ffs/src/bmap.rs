@@ -1,5 +1,5 @@
-//! Where a file's blocks lie: twelve numbers in the inode, then one, two and
-//! three levels of indirect blocks. Everything is counted in fragments.
+//! The map of a file's blocks: twelve numbers in the inode, then one, two and three levels of
+//! indirect blocks. Everything is counted in fragments.
 
 use crate::inode::Inode;
 use crate::ondisk::DIRECT;
@@ -13,12 +13,11 @@ use std::ops::Range;
 /// Every block of a file.
 pub(crate) const EVERYTHING: Range<u64> = 0..u64::MAX;
 
-/// What a walk finds.
+/// The result of a walk.
 struct Found {
     runs: Vec<Mapping>,
     index: Option<Vec<IndexBlock>>,
-    /// Fragments that may still be found: a file that has more than its volume
-    /// has some of them twice.
+    /// Fragments that may still be found: a file with more than its volume has some of them twice.
     left: u64,
 }
 
@@ -48,7 +47,7 @@ impl Found {
 #[derive(Clone, Copy)]
 struct Tree {
     block: BlockNo,
-    /// The first block of the file that it maps, and how many.
+    /// The first block of the file that it maps, and the number of blocks.
     first: u64,
     span: u64,
     /// Levels below it, itself included.
@@ -57,7 +56,7 @@ struct Tree {
 }
 
 impl Volume {
-    /// The runs that hold a range of the file's blocks (not fragments).
+    /// The runs of a range of the file's blocks (not fragments).
     fn walk(&self, inode: &Inode, wanted: &Range<u64>, found: &mut Found) -> Result<(), FsError> {
         let blocks = inode.len.div_ceil(u64::from(self.sb.bsize));
         let end = wanted.end.min(blocks);
@@ -144,8 +143,8 @@ impl Volume {
         }
     }
 
-    /// Notes the fragments of one block of a file: all of it, but for the last
-    /// of a file that ends among its direct blocks (`blksize` in `fs.h`).
+    /// Notes the fragments of one block of a file: all of it, except for the last of a file that
+    /// ends among its direct blocks (`blksize` in `fs.h`).
     fn block_at(
         &self,
         inode: &Inode,
@@ -167,7 +166,7 @@ impl Volume {
         found.push(Mapping { lbn, extent, unwritten: false }, place)
     }
 
-    /// The runs that hold a range of the file's blocks, in order.
+    /// The runs of a range of the file's blocks, in order.
     pub(crate) fn runs(&self, inode: &Inode, wanted: &Range<u64>) -> Result<Vec<Mapping>, FsError> {
         let mut found = Found { runs: Vec::new(), index: None, left: self.sb.size };
         self.walk(inode, wanted, &mut found)?;

@@ -11,7 +11,7 @@ use seekless_units::{Ino, Lbn};
 use std::ops::ControlFlow;
 
 impl Volume {
-    /// Visits the entries of a directory behind cookie `after`.
+    /// Visits the entries of a directory after cookie `after`.
     pub(crate) fn read_entries(
         &self,
         dir: &Inode,
@@ -27,7 +27,7 @@ impl Volume {
         let bsize = u64::from(self.sb.bsize);
         let mut at = after.checked_div(unit_len).unwrap_or(0).saturating_mul(unit_len);
         while at < dir.len {
-            // The rest of the block at hand.
+            // The rest of the current block.
             let into = at.checked_rem(bsize).unwrap_or(0);
             let len = bsize.saturating_sub(into).min(dir.len.saturating_sub(at));
             let mut bytes = vec![0; index(len)];
@@ -52,7 +52,7 @@ impl Volume {
         place: Location,
         visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, FsError> {
-        // A hole: a unit that no entry was ever made in.
+        // A hole: a unit without any entry.
         if unit.iter().all(|&byte| byte == 0) {
             return Ok(ControlFlow::Continue(()));
         }
@@ -72,7 +72,7 @@ impl Volume {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// The inode a name leads to, and the byte behind its entry.
+    /// The inode of a name, and the byte behind its entry.
     pub(crate) fn find(&self, dir: &Inode, name: &[u8]) -> Result<Option<(Ino, u64)>, FsError> {
         let mut found = None;
         self.read_entries(dir, 0, &mut |entry| {

@@ -1,5 +1,5 @@
-//! Entries of directories: names with the inodes they lead to, in units of 512
-//! bytes that none of them crosses.
+//! Entries of directories: names with their inodes, in units of 512 bytes that none of them
+//! crosses.
 
 use crate::ondisk::{DIRECTORY_UNIT, DirectHead, WHITEOUT};
 use crate::superblock::{Order, Super};
@@ -11,23 +11,23 @@ use zerocopy::byteorder::{BE, LE};
 
 /// Bytes of the fixed part of an entry.
 pub(crate) const HEAD: usize = size_of::<DirectHead<LE>>();
-/// Where the number of the inode stands, and its bytes.
+/// The offset of the inode number, and its length.
 pub(crate) const INO: (usize, usize) = (offset_of!(DirectHead<LE>, d_ino), 4);
-/// Where the length stands, and its bytes.
+/// The offset of the entry's length, and its own length.
 pub(crate) const LEN: (usize, usize) = (offset_of!(DirectHead<LE>, d_reclen), 2);
-/// Where the kind stands, and its byte.
+/// The offset of the file type, and its length.
 pub(crate) const KIND: (usize, usize) = (offset_of!(DirectHead<LE>, d_type), 1);
 const NAME_LEN_AT: usize = offset_of!(DirectHead<LE>, d_namlen);
 
 /// An entry, used or not.
 pub(crate) struct Entry<'a> {
-    /// Where it begins in its unit, in bytes.
+    /// Its start in its unit, in bytes.
     pub(crate) at: usize,
     /// Bytes up to the next one.
     pub(crate) len: usize,
     /// The inode: zero where the entry is not used.
     pub(crate) ino: Ino,
-    /// What the inode is (`DT_*`).
+    /// The inode's file type (`DT_*`).
     pub(crate) kind: u8,
     pub(crate) name: &'a [u8],
 }
@@ -46,7 +46,7 @@ pub(crate) fn kind_of(code: u8) -> Option<FileKind> {
     })
 }
 
-/// The code of a kind (`DT_*`).
+/// The code of a file type (`DT_*`).
 pub(crate) fn code_of(kind: FileKind) -> u8 {
     match kind {
         FileKind::Fifo => 1,
@@ -65,12 +65,12 @@ pub(crate) fn needed(name_len: usize) -> usize {
 }
 
 impl Entry<'_> {
-    /// Whether it leads anywhere.
+    /// Whether it names an inode.
     pub(crate) fn is_used(&self) -> bool {
         self.ino != Ino::ZERO
     }
 
-    /// Whether it is a name for all who look.
+    /// Whether it is a visible name.
     pub(crate) fn is_name(&self) -> bool {
         self.is_used() && self.kind != WHITEOUT
     }
@@ -81,7 +81,7 @@ impl Entry<'_> {
         at < self.end() && unit.get(at) == Some(&0)
     }
 
-    /// Where it ends in its unit, in bytes.
+    /// Its end in its unit, in bytes.
     pub(crate) fn end(&self) -> usize {
         self.at.saturating_add(self.len)
     }
@@ -93,7 +93,7 @@ impl Entry<'_> {
 }
 
 impl Super {
-    /// The entry at byte `at` of a unit, wherever it leads.
+    /// The entry at byte `at` of a unit, with any inode number.
     pub(crate) fn bare_entry_at<'a>(
         &self,
         unit: &'a [u8],
@@ -135,7 +135,7 @@ impl Super {
         Ok(Entry { at, len, ino: Ino::new(ino), kind, name })
     }
 
-    /// As [`Super::bare_entry_at`], of one that leads to an inode there is.
+    /// As [`Super::bare_entry_at`], for an entry whose inode exists.
     pub(crate) fn entry_at<'a>(
         &self,
         unit: &'a [u8],
@@ -170,8 +170,8 @@ impl Super {
     }
 }
 
-/// Writes an entry at its place in a unit, and zeros behind its name as far as
-/// it reaches. Nothing is written where the unit has not got that room.
+/// Writes an entry at its place in a unit, and zeros behind its name as far as it reaches. Nothing
+/// is written if the unit has too little room.
 pub(crate) fn put(order: Order, unit: &mut [u8], entry: &Entry<'_>) {
     let end = entry.at.saturating_add(needed(entry.name.len()).min(entry.len));
     let Some(to) = unit.get_mut(entry.at..end) else { return };

@@ -16,9 +16,9 @@ pub(crate) struct Group {
     block: Block,
     directories: u32,
     free_inodes: u32,
-    /// Inodes that have ever been written (UFS2; UFS1 writes all at first).
+    /// Inodes that were ever written (UFS2; UFS1 writes all at first).
     initialised: u32,
-    /// Where its bitmaps stand: inodes in use, free fragments.
+    /// The places of its bitmaps: inodes in use, free fragments.
     inodes_at: usize,
     frags_at: usize,
 }
@@ -74,7 +74,7 @@ impl Volume {
         })
     }
 
-    /// What a group holds.
+    /// The use of a group.
     pub(crate) fn group_summary(&self, number: GroupNo) -> Result<GroupSummary, FsError> {
         let group = self.cylinder_group(number)?;
         let blocks = self.sb.group_blocks(number);
@@ -95,8 +95,8 @@ impl Volume {
     }
 }
 
-/// Compares a group's check hash, where it has one: CRC32C over `fs_cgsize`
-/// bytes, its own field being zero.
+/// Compares a group's check hash, if it has one: CRC32C over `fs_cgsize` bytes, its own field being
+/// zero.
 pub(crate) fn verify_group(sb: &Super, block: &[u8], number: GroupNo) -> Result<(), FsError> {
     if !sb.has_check_hash(check_hash::GROUP) {
         return Ok(());
@@ -121,7 +121,7 @@ impl Group {
         (wide(self.inodes_at), wide(self.frags_at)) == (inodes, frags)
     }
 
-    /// Inodes that have ever been written, on UFS2.
+    /// Inodes that were ever written, on UFS2.
     pub(crate) fn initialised_inodes(&self) -> u32 {
         self.initialised
     }

@@ -1,4 +1,4 @@
-//! An open image: the reader's face to the rest of seekless.
+//! An open image, as the rest of seekless sees it.
 
 use crate::acl;
 use crate::inode::Inode;

@@ -15,8 +15,8 @@ use zerocopy::byteorder::{BE, ByteOrder, LE, U64};
 /// Most bytes of block numbers in an inode.
 const NUMBERS: usize = 120;
 
-/// Where the block numbers stand in an inode, and their bytes. A short
-/// symlink's target takes their place.
+/// The offset of the block numbers in an inode, and their length. A short symlink's target takes
+/// their place.
 pub(crate) fn numbers(format: Format) -> (usize, usize) {
     match format {
         Format::Ufs1 => (offset_of!(Dinode1<LE>, di_db), 60),
@@ -34,7 +34,7 @@ pub(crate) struct Inode {
     pub(crate) gid: u32,
     pub(crate) len: u64,
     sectors: u64,
-    /// Of access, change of the data, and change of the inode.
+    /// Times of access, change of the data, and change of the inode.
     pub(crate) times: [Timestamp; 3],
     pub(crate) birth: Option<Timestamp>,
     pub(crate) generation: u32,
@@ -44,13 +44,13 @@ pub(crate) struct Inode {
     /// UFS2: bytes of extended attributes, and their blocks.
     pub(crate) ext_len: u32,
     pub(crate) ext_blocks: [u64; 2],
-    /// How far a directory lies below the root, where that is recorded.
+    /// A directory's depth below the root, where that is recorded.
     pub(crate) depth: u32,
-    /// The bytes of the block numbers, zeros behind those of UFS1.
+    /// The bytes of the block numbers, with zeros behind those of UFS1.
     pub(crate) numbers: [u8; NUMBERS],
 }
 
-/// Where an inode lies: the first fragment of its block, and the byte there.
+/// The place of an inode: the first fragment of its block, and the byte there.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) block: BlockNo,
@@ -58,7 +58,7 @@ pub(crate) struct Place {
 }
 
 impl Super {
-    /// Which group holds an inode, and its place there.
+    /// The group of an inode, and its place there.
     pub(crate) fn inode_slot(&self, ino: Ino) -> Result<(GroupNo, u32), FsError> {
         let count = self.inodes();
         if ino.get() >= count {
@@ -85,7 +85,7 @@ impl Super {
 }
 
 impl Volume {
-    /// Where an inode and the table it is in lie.
+    /// The places of an inode and of its table.
     pub(crate) fn inode_location(&self, ino: Ino) -> Result<InodeLocation, FsError> {
         let at = self.sb.inode_place(ino)?;
         let (group, _) = self.sb.inode_slot(ino)?;
@@ -109,7 +109,7 @@ impl Volume {
         Inode::decode(&self.sb, ino, bytes)
     }
 
-    /// An inode that is in use, with what it is.
+    /// An inode that is in use, with its file type.
     pub(crate) fn live_inode(&self, ino: Ino) -> Result<(Inode, FileKind), FsError> {
         let place = Location::of("inode").in_inode(ino);
         let (group, slot) = self.sb.inode_slot(ino)?;
@@ -228,8 +228,7 @@ impl Inode {
         Ok(inode)
     }
 
-    /// The target of a symlink that lies where the block numbers would, if it
-    /// does.
+    /// The target of a symlink that is stored in place of the block numbers, if it is.
     pub(crate) fn short_target(&self, sb: &Super) -> Option<Result<&[u8], FsError>> {
         if self.len >= u64::from(sb.maxsymlinklen) && self.sectors != 0 {
             return None;
@@ -260,7 +259,7 @@ impl Inode {
         self.flags & bit != 0
     }
 
-    /// What `statx` tells.
+    /// The fields of `statx`.
     pub(crate) fn attr(&self, kind: FileKind) -> Attr {
         let [atime, mtime, ctime] = self.times;
         Attr {
@@ -290,8 +289,8 @@ impl Inode {
     }
 }
 
-/// The device behind a file, as FreeBSD's `major` and `minor` take apart what
-/// stands for its first block.
+/// The device behind a file, split as by FreeBSD's `major` and `minor` from the number in place of
+/// its first block.
 pub(crate) fn device_of(kind: FileKind, raw: u64) -> DeviceNumber {
     if !matches!(kind, FileKind::CharDevice | FileKind::BlockDevice) {
         return DeviceNumber::default();
@@ -305,7 +304,7 @@ pub(crate) fn device_of(kind: FileKind, raw: u64) -> DeviceNumber {
 /// Flags of [`inode_flag`] that a file keeps in a UFS image.
 pub const KEPT_FLAGS: u32 = inode_flag::NODUMP | inode_flag::IMMUTABLE | inode_flag::APPEND;
 
-/// What `lsattr` knows as BSD's file flags, those that only the superuser can take away.
+/// The flags of `lsattr` as BSD's file flags, those that only the superuser can take away.
 pub(crate) fn bsd_flags(flags: u32) -> u32 {
     const PAIRS: [(u32, u32); 3] = [
         (inode_flag::NODUMP, 1),
@@ -315,8 +314,8 @@ pub(crate) fn bsd_flags(flags: u32) -> u32 {
     PAIRS.iter().filter(|(linux, _)| flags & linux != 0).fold(0, |all, (_, bsd)| all | bsd)
 }
 
-/// BSD's file flags in the bits that `lsattr` knows: no dump, immutable (for
-/// the user or the system), append only.
+/// BSD's file flags in the bits of `lsattr`: no dump, immutable (for the user or the system),
+/// append only.
 pub(crate) fn linux_flags(flags: u32) -> u32 {
     const PAIRS: [(u32, u32); 5] =
         [(1, 0x40), (2, 0x10), (0x2_0000, 0x10), (4, 0x20), (0x4_0000, 0x20)];

@@ -10,10 +10,10 @@ use std::mem::offset_of;
 use zerocopy::byteorder::{I16, I32, I64, LE, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
-/// Where a superblock may start, in bytes, in the order in which it is looked
-/// for: UFS2, UFS1, floppies, "piggy" (FreeBSD `SBLOCKSEARCH`).
+/// Possible places of a superblock, in bytes, in the order of the search: UFS2, UFS1, floppies,
+/// "piggy" (FreeBSD `SBLOCKSEARCH`).
 pub(crate) const SUPERBLOCK_SEARCH: [u64; 4] = [65536, 8192, 0, 262_144];
-/// Where UFS2 keeps its superblock, in bytes.
+/// The place of UFS2's superblock, in bytes.
 pub(crate) const SUPERBLOCK_UFS2: u64 = 65536;
 /// Most bytes of a superblock.
 pub(crate) const SUPERBLOCK_SIZE: usize = 8192;
@@ -47,7 +47,7 @@ pub(crate) mod flag {
     pub(crate) const ACLS: u32 = 0x10;
     pub(crate) const MULTILABEL: u32 = 0x20;
     pub(crate) const GJOURNAL: u32 = 0x40;
-    /// The fields of today are in use, not only the old ones.
+    /// The fields of UFS2's time are in use, not only the old ones.
     pub(crate) const UPDATED: u32 = 0x80;
     pub(crate) const NFS4_ACLS: u32 = 0x100;
     pub(crate) const CHECK_HASHES: u32 = 0x200;
@@ -176,7 +176,7 @@ pub(crate) struct Superblock<O> {
     pub(crate) fs_magic: U32<O>,
 }
 
-/// `struct cg`: a cylinder group's head; bitmaps follow where it says.
+/// `struct cg`: a cylinder group's head; its fields give the places of the bitmaps.
 #[derive(Clone, Copy, FromBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct CylinderGroup<O> {

@@ -14,16 +14,16 @@ use seekless_units::{BlockNo, ByteLen, Extent, GroupNo, Lba};
 use std::mem::offset_of;
 use zerocopy::byteorder::{BE, ByteOrder, LE};
 
-/// Bytes in a page of sectors that a superblock is looked for in.
+/// Bytes read for each possible place of a superblock.
 const LOOK: u64 = 8192;
 /// Most blocks that a summary of clusters counts together (`FS_MAXCONTIG`).
 pub(crate) const MAX_CONTIG: u32 = 16;
 /// Bytes of a group's entry in the summary area.
 pub(crate) const SUMMARY: u64 = 16;
-/// Where the magic number stands.
+/// The offset of the magic number.
 const MAGIC_AT: usize = offset_of!(Superblock<LE>, fs_magic);
 
-/// Which end of a number comes first.
+/// The byte order of numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Order {
     Little,
@@ -37,12 +37,12 @@ pub(crate) enum Format {
     Ufs2,
 }
 
-/// What the superblock says, checked.
+/// The fields of the superblock, checked.
 #[derive(Clone, Debug)]
 pub(crate) struct Super {
     pub(crate) order: Order,
     pub(crate) format: Format,
-    /// Where it was found, in bytes.
+    /// Its place, in bytes.
     pub(crate) at: u64,
     pub(crate) bsize: u32,
     pub(crate) fsize: u32,
@@ -53,7 +53,7 @@ pub(crate) struct Super {
     pub(crate) ncg: u32,
     pub(crate) fpg: u32,
     pub(crate) ipg: u32,
-    /// Where things lie from the start of a group, in fragments.
+    /// Offsets of parts from the start of a group, in fragments.
     pub(crate) sblkno: u32,
     pub(crate) cblkno: u32,
     pub(crate) iblkno: u32,
@@ -76,15 +76,15 @@ pub(crate) struct Super {
     metackhash: u32,
     pub(crate) id: [u32; 2],
     pub(crate) label: Vec<u8>,
-    /// What only changing the volume looks at.
+    /// Fields that only changes of the volume use.
     pub(crate) tuning: Tuning,
     pub(crate) free_blocks: u64,
     pub(crate) free_frags: u64,
     pub(crate) free_inodes: u64,
 }
 
-/// What the superblock says to those who change the volume. It is checked when
-/// they begin ([`Super::check_writable`]), since readers can do without.
+/// Fields of the superblock for changes of the volume. They are checked when these begin
+/// ([`Super::check_writable`]), since readers can do without.
 #[derive(Clone, Debug)]
 pub(crate) struct Tuning {
     /// Percent of the space kept from ordinary users.
@@ -101,7 +101,7 @@ pub(crate) struct Tuning {
     pub(crate) avgfilesize: u32,
     /// Average number of files in a directory.
     pub(crate) avgfpdir: u32,
-    /// Fragments at the start of a group's data that are for metadata.
+    /// Fragments reserved for metadata at the start of a group's data.
     pub(crate) metaspace: u64,
     /// Fragments for data.
     pub(crate) dsize: u64,
@@ -109,15 +109,15 @@ pub(crate) struct Tuning {
     pub(crate) sbsize: u32,
     /// Bytes of the summary area.
     pub(crate) cssize: u32,
-    /// Bytes that the longest file may have.
+    /// Bytes of the longest file.
     pub(crate) maxfilesize: u64,
     /// When it was written last, in seconds of the epoch.
     pub(crate) time: i64,
-    /// What the groups have together.
+    /// The totals of all groups.
     pub(crate) totals: Totals,
-    /// The rest of `fs_cstotal`, which `fsck_ffs` wants to be zeros, is not.
+    /// The rest of `fs_cstotal` is not all zeros, as `fsck_ffs` would have it.
     pub(crate) stray_totals: bool,
-    /// The fields of today are in use, not only the old ones.
+    /// The fields of UFS2's time are in use, not only the old ones.
     pub(crate) updated: bool,
     /// Whether it has snapshots.
     pub(crate) has_snapshots: bool,
@@ -137,9 +137,8 @@ pub(crate) struct Found {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// Looks for a superblock where one may be. UFS2 says where its own lies, which
-/// tells it from a copy; what looks like UFS1 where UFS2 has its own is the
-/// copy of a volume with large blocks.
+/// Looks for a superblock where one may be. UFS2 records the place of its own, which tells it from
+/// a copy; a UFS1 superblock at the place of UFS2's is the copy of a volume with large blocks.
 pub(crate) fn find(device: &dyn BlockDevice) -> Option<Found> {
     SUPERBLOCK_SEARCH.into_iter().find_map(|at| {
         let found = look(device, at)?;
@@ -150,7 +149,7 @@ pub(crate) fn find(device: &dyn BlockDevice) -> Option<Found> {
     })
 }
 
-/// What looks like a superblock, or a copy of it, at a byte of the device.
+/// Reads a superblock, or a copy of it, at a byte of the device; `None` without its magic number.
 pub(crate) fn look(device: &dyn BlockDevice, at: u64) -> Option<Found> {
     let mut bytes = vec![0; index(LOOK)];
     device.read(Lba::containing(ByteLen::new(at)), &mut bytes).ok()?;
@@ -179,7 +178,7 @@ pub(crate) fn has_magic(bytes: &[u8]) -> bool {
 }
 
 impl Found {
-    /// `fs_sblockloc`: where it says that the first of its kind lies.
+    /// `fs_sblockloc`: the recorded place of the first superblock of its kind.
     pub(crate) fn own_place(&self) -> Option<u64> {
         Some(match self.order {
             Order::Little => parse::<Superblock<LE>>(&self.bytes, 0)?.fs_sblockloc.get(),
@@ -187,7 +186,7 @@ impl Found {
         })
     }
 
-    /// What it says, checked for a device of so many bytes.
+    /// Its fields, checked for a device of so many bytes.
     ///
     /// # Errors
     /// [`FsError::Corrupt`] when it makes no sense.
@@ -263,11 +262,11 @@ impl Super {
         Ok(())
     }
 
-    /// Checks whether a repair may change the volume: what it does not know of it
-    /// would break. Journals are no obstacle, since all is looked at.
+    /// Checks whether a repair may change the volume: it would break unknown features. Journals are
+    /// no obstacle, since the whole volume is checked.
     ///
     /// # Errors
-    /// [`FsError::Unsupported`] with the name of what is not known.
+    /// [`FsError::Unsupported`] with the name of the unknown feature.
     pub(crate) fn check_repairable(&self) -> Result<(), FsError> {
         if !self.tuning.updated {
             return Err(FsError::Unsupported(
@@ -285,10 +284,10 @@ impl Super {
         Ok(())
     }
 
-    /// Checks what a change of the volume relies on.
+    /// Checks the fields that a change of the volume relies on.
     ///
     /// # Errors
-    /// [`FsError::Unsupported`] for what we cannot keep up, with its name;
+    /// [`FsError::Unsupported`] for a feature that we cannot keep up, with its name;
     /// [`FsError::Corrupt`] for fields that make no sense.
     pub(crate) fn check_writable(&self) -> Result<(), FsError> {
         self.check_writable_features()?;
@@ -344,7 +343,7 @@ impl Super {
     /// the volume has such a hash.
     ///
     /// # Errors
-    /// [`FsError::Corrupt`] when it is another.
+    /// [`FsError::Corrupt`] when it differs.
     pub(crate) fn verify(&self, found: &Found) -> Result<(), FsError> {
         if !self.has_check_hash(check_hash::SUPERBLOCK) {
             return Ok(());
@@ -362,7 +361,7 @@ impl Super {
         same(stored, crc32c(&bytes), place())
     }
 
-    /// As if the volume had every kind of check hash.
+    /// Sets the flags for every kind of check hash.
     #[cfg(test)]
     pub(crate) fn demand_check_hashes(&mut self) {
         self.flags |= flag::CHECK_HASHES;
@@ -398,7 +397,7 @@ impl Super {
         Extent::new(BlockNo::new(start), len)
     }
 
-    /// `cgstart`: where the metadata of a group begins to be counted from.
+    /// `cgstart`: the start from which a group's metadata are counted.
     fn group_start(&self, group: GroupNo) -> u64 {
         let base = u64::from(group.get()).saturating_mul(u64::from(self.fpg));
         if self.format == Format::Ufs2 {
@@ -446,8 +445,7 @@ pub(crate) fn same(stored: u32, computed: u32, place: Location) -> Result<(), Fs
     Err(FsError::corrupt(Corruption::Checksum { stored, computed }, place))
 }
 
-/// The fields of today, or the old ones where only those are kept (as
-/// `ffs_oldfscompat_read` has it).
+/// The newer fields, or the old ones where only those are kept (as in `ffs_oldfscompat_read`).
 fn native<O: ByteOrder>(raw: &Superblock<O>, found: &Found) -> Super {
     let updated = u32::from(raw.fs_old_flags) & flag::UPDATED != 0;
     let old = found.format == Format::Ufs1 && !updated;

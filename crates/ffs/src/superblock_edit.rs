@@ -18,18 +18,18 @@ macro_rules! at {
     };
 }
 
-/// The bytes of a volume's superblock, of which the other fields stay as they
-/// are. `sb` is what they were read as; it is not brought up to date.
+/// The bytes of a volume's superblock, whose other fields stay as they are. `sb` is the superblock
+/// as it was read; it is not brought up to date.
 pub(crate) struct SuperblockMut<'a> {
     sb: &'a Super,
     bytes: Vec<u8>,
 }
 
 impl<'a> SuperblockMut<'a> {
-    /// Reads the bytes anew from where the superblock was found.
+    /// Reads the bytes again from where the superblock was found.
     ///
     /// # Errors
-    /// What the device gives.
+    /// Errors of the device.
     pub(crate) fn read(sb: &'a Super, device: &dyn BlockDevice) -> Result<Self, FsError> {
         let mut bytes = vec![0; index(sb.tuning.sbsize)];
         device.read_bytes(ByteLen::new(sb.at), &mut bytes)?;
@@ -42,7 +42,7 @@ impl<'a> SuperblockMut<'a> {
         Self { sb, bytes }
     }
 
-    /// Forgets the files that a journal of soft updates was to free.
+    /// Drops the list of files that a journal of soft updates was to free.
     pub(crate) fn forget_unreferenced(&mut self) {
         self.set32(at!(fs_sujfree), 0);
         self.set32(at!(fs_pendinginodes), 0);
@@ -101,15 +101,15 @@ impl<'a> SuperblockMut<'a> {
         }
     }
 
-    /// Turns flags on or off, in the old byte of them too.
+    /// Sets the flags, in their old byte too.
     pub(crate) fn set_flags(&mut self, flags: u32) {
         self.set32(at!(fs_flags), flags);
         let old = u8::try_from((flags | flag::UPDATED) & 0xFF).unwrap_or(0);
         self.set8(at!(fs_old_flags), old);
     }
 
-    /// What the groups have together; in UFS1 the old fields say it too. The rest of
-    /// `fs_cstotal` becomes zeros.
+    /// The totals of all groups; in UFS1 the old fields have them too. The rest of `fs_cstotal`
+    /// becomes zeros.
     pub(crate) fn set_totals(&mut self, totals: Totals) {
         let counts = [totals.ndir, totals.nbfree, totals.nifree, totals.nffree];
         let rest = [0; 4];
@@ -123,7 +123,7 @@ impl<'a> SuperblockMut<'a> {
         }
     }
 
-    /// When it is written, in seconds of the epoch.
+    /// Sets the time of writing, in seconds of the epoch.
     pub(crate) fn set_time(&mut self, secs: i64) {
         self.set64(at!(fs_time), secs.cast_unsigned());
         if self.is_ufs1() {
@@ -132,14 +132,13 @@ impl<'a> SuperblockMut<'a> {
         }
     }
 
-    /// `fs_clean`: whether all there is has been written.
+    /// `fs_clean`: whether all changes have been written.
     pub(crate) fn set_clean(&mut self, clean: bool) {
         self.set8(at!(fs_clean), u8::from(clean));
         self.set8(at!(fs_fmod), 0);
     }
 
-    /// The bytes as they are to be written, `fs_sbsize` of them, with their
-    /// check hash where the volume has one.
+    /// The bytes to be written, `fs_sbsize` of them, with their check hash if the volume has one.
     pub(crate) fn sealed(&mut self) -> &[u8] {
         if self.sb.has_check_hash(check_hash::SUPERBLOCK) {
             self.set32(at!(fs_ckhash), 0);
@@ -149,17 +148,17 @@ impl<'a> SuperblockMut<'a> {
         &self.bytes
     }
 
-    /// Where the superblock lies, in bytes, and then its copies, one a group.
+    /// The places of the superblock, in bytes, and of its copies, one a group.
     pub(crate) fn places(sb: &Super) -> impl Iterator<Item = ByteLen> + '_ {
         let copy = |group| sb.in_group(group, sb.sblkno).get().saturating_mul(u64::from(sb.fsize));
         let copies = (0..sb.ncg).map(GroupNo::new).map(copy);
         std::iter::once(sb.at).chain(copies.filter(|&at| at != sb.at)).map(ByteLen::new)
     }
 
-    /// Writes it to its own place; to its copies first, when they are asked for.
+    /// Writes it to its own place; to its copies first, if requested.
     ///
     /// # Errors
-    /// What the device gives.
+    /// Errors of the device.
     pub(crate) fn write(&mut self, device: &dyn BlockDevice, copies: bool) -> Result<(), FsError> {
         let sb = self.sb;
         let bytes = self.sealed();

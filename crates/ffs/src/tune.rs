@@ -1,4 +1,4 @@
-//! Changing what a volume is tuned for, as `tunefs` does.
+//! Changes the settings of a volume, as `tunefs` does.
 
 use crate::make::Optimization;
 use crate::ondisk::flag;
@@ -10,7 +10,7 @@ use seekless_fs::FsError;
 /// Longest label, in bytes.
 const LABEL: usize = 31;
 
-/// What shall change; `None` leaves it as it is.
+/// Settings to change; `None` leaves one as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     /// Soft updates (`-n`).
@@ -25,7 +25,7 @@ pub struct Changes {
     pub avgfpdir: Option<u32>,
     /// Percent of the space kept from ordinary users (`-m`), below 100.
     pub minfree: Option<u32>,
-    /// What the allocator spares (`-o`).
+    /// The resource that the allocator saves (`-o`).
     pub optimization: Option<Optimization>,
     /// Fragments held for metadata at the start of each group's data (`-k`);
     /// rounded down to whole blocks, and to half a group at most.
@@ -34,7 +34,7 @@ pub struct Changes {
     pub label: Option<Vec<u8>>,
 }
 
-/// What a volume is tuned for.
+/// The settings of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Soft updates (`-n`).
@@ -49,7 +49,7 @@ pub struct Settings {
     pub nfs4_acls: bool,
     /// A label of mandatory access control for each file (`-l`).
     pub multilabel: bool,
-    /// Freed space is told to the device (`-t`).
+    /// The device is told of freed space (`-t`).
     pub trim: bool,
     /// Blocks that a file may take in one group (`-e`).
     pub maxbpg: u32,
@@ -59,7 +59,7 @@ pub struct Settings {
     pub avgfpdir: u32,
     /// Percent of the space kept from ordinary users (`-m`).
     pub minfree: u32,
-    /// What the allocator spares (`-o`).
+    /// The resource that the allocator saves (`-o`).
     pub optimization: Optimization,
     /// Fragments held for metadata at the start of each group's data (`-k`).
     pub metaspace: u64,
@@ -71,7 +71,7 @@ impl Settings {
     /// Reads the settings of the volume on a device.
     ///
     /// # Errors
-    /// What [`FfsImage::open`](crate::FfsImage::open) gives.
+    /// As [`FfsImage::open`](crate::FfsImage::open).
     pub fn read(device: &dyn BlockDevice) -> Result<Self, FsError> {
         Ok(Self::of(&Super::read(device, false)?))
     }
@@ -127,13 +127,13 @@ impl Changes {
         }
     }
 
-    /// Carries the changes out on a device and returns the settings before and
-    /// after. `copies` writes the superblock's copies too, one a group.
+    /// Applies the changes to a device and returns the settings before and after. `copies` writes
+    /// the superblock's copies too, one a group.
     ///
     /// # Errors
-    /// [`FsError::Invalid`] for a value that makes no sense, and, before anything
-    /// is written, [`FsError::Unsupported`] for a volume that was not unmounted
-    /// or that we must not change; what the device gives.
+    /// [`FsError::Invalid`] for a value that makes no sense, and, before anything is written,
+    /// [`FsError::Unsupported`] for a volume that was not unmounted or that we must not change;
+    /// errors of the device.
     pub fn apply(
         &self,
         device: &dyn BlockDevice,
@@ -293,7 +293,7 @@ mod tests {
         superblock.write(&device, false).unwrap();
         let mut all = bytes(&device);
         all[at] = u8::try_from(check_hash::SUPERBLOCK).unwrap();
-        // The hash was made without the byte that asks for it.
+        // The hash was computed without the flag for it.
         let device = MemoryDevice::new(all);
         assert!(Settings::read(&device).is_err());
         let unchecked = Super::read(&device, true).unwrap();

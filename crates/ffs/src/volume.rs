@@ -8,12 +8,12 @@ use seekless_fs::{FsError, Location};
 use seekless_units::{BlockNo, ByteLen, Extent};
 use std::sync::Arc;
 
-/// An open volume: what every part of the reader stands on.
+/// An open volume, which every part of the reader uses.
 pub(crate) struct Volume {
     device: Arc<dyn BlockDevice>,
     pub(crate) sb: Super,
     cache: BlockCache,
-    /// Read on where a check hash does not match.
+    /// Ignore a check hash that does not match.
     pub(crate) ignore_checksums: bool,
 }
 
@@ -26,7 +26,7 @@ impl Volume {
         Ok(Self::with(device, sb, ignore_checksums))
     }
 
-    /// A device seen through a superblock that was found otherwise.
+    /// A device seen through a given superblock.
     pub(crate) fn with(device: Arc<dyn BlockDevice>, sb: Super, ignore_checksums: bool) -> Self {
         let cache = BlockCache::new(sb.bsize);
         Self { device, sb, cache, ignore_checksums }
@@ -41,8 +41,8 @@ impl Volume {
         Ok(())
     }
 
-    /// `len` bytes of metadata from fragment `start` on, at most a block,
-    /// through the cache. `place` says who points there.
+    /// `len` bytes of metadata from fragment `start` on, at most a block, through the cache.
+    /// `place` is that of the pointer to it.
     pub(crate) fn block(
         &self,
         start: BlockNo,

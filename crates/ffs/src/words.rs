@@ -18,7 +18,7 @@ macro_rules! get {
 
 macro_rules! put {
     ($put:ident, $type:ty) => {
-        /// Writes the number at byte `at`; nothing where it would not fit.
+        /// Writes the number at byte `at`; nothing if it does not fit.
         pub(crate) fn $put(self, bytes: &mut [u8], at: usize, value: $type) {
             let raw = match self {
                 Self::Little => value.to_le_bytes(),

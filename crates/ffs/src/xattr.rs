@@ -84,8 +84,7 @@ pub(crate) fn encode_attribute(
     }
 }
 
-/// The attribute at byte `at` and the length of its record; `None` where
-/// the list ends.
+/// The attribute at byte `at` and the length of its record; `None` at the end of the list.
 fn attribute(
     order: Order,
     bytes: &[u8],

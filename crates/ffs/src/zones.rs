@@ -1,4 +1,4 @@
-//! The volume as placement policies are told of it.
+//! The volume as placement policies see it.
 
 use crate::superblock::Super;
 use seekless_placement::block::Zones;
@@ -38,12 +38,12 @@ impl Super {
         Expected { avgfilesize: self.tuning.avgfilesize, avgfpdir: self.tuning.avgfpdir }
     }
 
-    /// `cgmeta`: where a group's data begin, and its zone for metadata with them.
+    /// `cgmeta`: the start of a group's data, and of its zone for metadata.
     pub(crate) fn meta_zone(&self, group: GroupNo) -> BlockNo {
         self.in_group(group, self.dblkno)
     }
 
-    /// `cgdata`: where a group's zone for data begins.
+    /// `cgdata`: the start of a group's zone for data.
     pub(crate) fn data_zone(&self, group: GroupNo) -> BlockNo {
         self.meta_zone(group).saturating_add(self.tuning.metaspace)
     }

@@ -1,5 +1,5 @@
-//! Extended attributes as they lie on disk: in the inode, in a block that
-//! inodes with equal attributes share, large values in inodes of their own.
+//! Extended attributes in their on-disk form: in the inode, in a block that inodes with equal
+//! attributes share, large values in inodes of their own.
 //!
 //! Layout and hashes: Linux `fs/ext4/xattr.c`; ACLs: `fs/ext4/acl.h`.
 
@@ -9,7 +9,7 @@ use crate::xattr::entry_hash;
 use seekless_fs::{FsError, Xattr};
 use zerocopy::IntoBytes;
 
-/// The room and rules that attributes of this volume have.
+/// The room and rules for attributes of this volume.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     /// Bytes behind `i_extra_isize` in an inode.
@@ -27,11 +27,11 @@ pub(crate) struct Room {
 /// One set of attributes, encoded.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Encoded {
-    /// Goes behind `i_extra_isize`; empty when nothing is there.
+    /// The bytes behind `i_extra_isize`; empty for none.
     pub(crate) in_inode: Vec<u8>,
     /// A block's contents, checksum not yet set.
     pub(crate) block: Option<Vec<u8>>,
-    /// Values in inodes of their own, with where their numbers go.
+    /// Values in inodes of their own, with the places of their numbers.
     pub(crate) values: Vec<ValueInode>,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct ValueInode {
     pub(crate) in_block: bool,
 }
 
-/// An attribute split as it is stored.
+/// An attribute, split for storage.
 struct Stored<'a> {
     index: u8,
     suffix: &'a [u8],
@@ -98,8 +98,8 @@ impl Stored<'_> {
     }
 }
 
-/// Encodes a set: each attribute in the inode while there is room, then in the
-/// block, large values in inodes of their own where the volume allows it.
+/// Encodes a set: each attribute in the inode while there is room, then in the block, large values
+/// in inodes of their own if the volume allows it.
 pub(crate) fn encode(xattrs: &[Xattr], room: Room) -> Result<Encoded, FsError> {
     let mut stored = xattrs.iter().map(Stored::of).collect::<Result<Vec<_>, _>>()?;
     // The order the kernel searches a block in; harmless in the inode, where inline data
@@ -217,8 +217,8 @@ fn lay_out(
     all
 }
 
-/// The portable form of a POSIX ACL (version 2, 8 bytes an entry) in ext's own
-/// (version 1, entries without an id have 4 bytes).
+/// Converts the portable form of a POSIX ACL (version 2, 8 bytes an entry) to ext's own (version 1,
+/// entries without an id have 4 bytes).
 fn encode_acl(value: &[u8]) -> Result<Vec<u8>, FsError> {
     let bad = || FsError::Invalid("a POSIX ACL of the source is not well formed".into());
     let entries = value.strip_prefix(&2u32.to_le_bytes()).ok_or_else(bad)?;

@@ -1,4 +1,4 @@
-//! What a tree needs placed: an object for every file, and how many blocks.
+//! Objects of a tree to be placed: one for every file, with its number of blocks.
 
 use super::attributes::{self, Encoded, Room};
 use super::inodes::{inline_capacity, kept_flags};
@@ -14,29 +14,29 @@ use seekless_fs::{FileKind, FsError, inode_flag};
 use seekless_units::{Ino, Lbn};
 use std::collections::HashMap;
 
-/// Blocks of a `lost+found` that the tree does not bring along, in bytes; room
-/// for what a repair may find.
+/// Size of a `lost+found` that is not in the tree, in bytes; room for the files that a repair may
+/// connect.
 const LOST_AND_FOUND_BYTES: u64 = 16384;
 
-/// What an object is.
+/// The file or attribute value of an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Object {
     /// A file of the tree; the object's number is the node's.
     Node(NodeId),
-    /// The directory every ext volume has for repairs.
+    /// The directory for repairs that every ext volume has.
     LostAndFound,
     /// The value of a large extended attribute.
     Value(usize),
 }
 
-/// A value of a large attribute, stored once for all that have it.
+/// A value of a large attribute, stored once for all files that have it.
 #[derive(Debug)]
 pub(crate) struct SharedValue {
     pub(crate) bytes: Vec<u8>,
     pub(crate) references: u64,
 }
 
-/// Where an object has blocks.
+/// The logical blocks of an object.
 #[derive(Clone, Copy, Debug)]
 enum Blocks {
     /// This many, from logical block 0.
@@ -63,10 +63,10 @@ pub(crate) struct TreeDemand<'a> {
     blocks: Vec<Blocks>,
     sparse: Vec<Run>,
     pub(crate) has_lost_and_found: bool,
-    /// Who owns the attribute block that up to 1024 nodes with the same set
-    /// share, and how many those are.
+    /// The owner of the attribute block that up to 1024 nodes with the same set share, and the
+    /// number of these.
     owners: HashMap<(usize, u32), (NodeId, u32)>,
-    /// For nodes whose set needs a block: which share of the set they have.
+    /// For nodes whose set needs a block: the number of their share of the set.
     shares: HashMap<NodeId, u32>,
     inline_limit: usize,
     inode_size: u32,
@@ -143,7 +143,7 @@ impl<'a> TreeDemand<'a> {
         }
         for (encoded, &users) in self.xattrs.iter().zip(&users) {
             for value in &encoded.values {
-                // A shared block refers to the value once, an inode each.
+                // A shared block has one reference to the value; otherwise each inode has one.
                 let references = if value.in_block {
                     u64::from(users.div_ceil(XATTR_REFCOUNT_MAX))
                 } else {
@@ -240,7 +240,7 @@ impl<'a> TreeDemand<'a> {
         self.tree.node(id).flags & kept_flags(self.features) & inode_flag::VERITY != 0
     }
 
-    /// What lies behind the end of a sealed file.
+    /// The Merkle tree and descriptor behind the end of a sealed file.
     fn seal_of(&self, id: NodeId) -> Result<Vec<Segment>, FsError> {
         let sealed = self.source.sealed(id)?;
         match sealed {
@@ -309,8 +309,8 @@ impl<'a> TreeDemand<'a> {
         dir == NodeId::ROOT && !self.has_lost_and_found
     }
 
-    /// How a directory's entries fall into blocks. The root's includes the
-    /// `lost+found` that is added to it.
+    /// The division of a directory's entries into blocks. The root's includes the `lost+found` that
+    /// is added to it.
     pub(crate) fn packing(&self, dir: NodeId) -> Result<Packing, FsError> {
         let listing = self.listing(dir);
         let mut lens: Vec<usize> =
@@ -323,7 +323,7 @@ impl<'a> TreeDemand<'a> {
             .map_err(|error| in_file(error, &self.tree.shown_path(dir)))
     }
 
-    /// Where `lost+found` stands in the root's listing.
+    /// The place of `lost+found` in the root's listing.
     pub(crate) fn lost_and_found_place(&self, listing: &[Entry]) -> usize {
         let name = b"lost+found";
         if self.dir_format.indexed {
@@ -334,7 +334,7 @@ impl<'a> TreeDemand<'a> {
         }
     }
 
-    /// What an object is.
+    /// The file or attribute value of an object.
     pub(crate) fn object(&self, id: ObjectId) -> Object {
         match id.index().checked_sub(self.tree.nodes().len()) {
             None => Object::Node(NodeId::new(id.index() as u32)),
@@ -353,23 +353,22 @@ impl<'a> TreeDemand<'a> {
         ObjectId::new(self.tree.nodes().len() as u32)
     }
 
-    /// The node whose overhead holds a node's attribute block, when its
-    /// attributes need one.
+    /// The node whose overhead contains a node's attribute block, when its attributes need one.
     pub(crate) fn xattr_owner(&self, id: NodeId) -> Option<NodeId> {
         let share = *self.shares.get(&id)?;
         let set = self.tree.xattr_set(self.tree.node(id));
         self.owners.get(&(set, share)).map(|&(owner, _)| owner)
     }
 
-    /// How many share the attribute block that a node owns.
+    /// The number of nodes that share the attribute block of an owner.
     pub(crate) fn xattr_sharers(&self, owner: NodeId) -> u32 {
         let set = self.tree.xattr_set(self.tree.node(owner));
         let share = self.shares.get(&owner);
         share.and_then(|&share| self.owners.get(&(set, share))).map_or(0, |&(_, count)| count)
     }
 
-    /// Blocks that the whole tree needs, with the fewest extents possible, and
-    /// its inodes (root not counted: its number is reserved).
+    /// Blocks that the whole tree needs, with the fewest possible extents, and its inodes (without
+    /// the root: its number is reserved).
     pub(crate) fn totals(&self) -> (u64, u64) {
         let mut runs = Vec::new();
         let mut blocks = 0;
@@ -477,7 +476,7 @@ impl Demand for TreeDemand<'_> {
     }
 }
 
-/// The error with the file it is about.
+/// Adds the file's path to an error.
 pub(crate) fn in_file(error: FsError, path: &str) -> FsError {
     match error {
         FsError::NoSpace(why) => FsError::NoSpace(format!("{path}: {why}")),

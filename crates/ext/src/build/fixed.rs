@@ -1,5 +1,4 @@
-//! What a volume holds besides the tree: the journal, the resize inode's map
-//! and the orphan file.
+//! The parts of a volume besides the tree: the journal, the resize inode's map and the orphan file.
 
 use super::geometry::Geometry;
 use crate::encode::mapping::{Piece, extent_tree_blocks, extents_of, indirect_blocks};
@@ -14,7 +13,7 @@ use seekless_fs::plan::{Placed, Run};
 use seekless_units::{BlockNo, Extent, Lbn};
 use zerocopy::{FromZeros, IntoBytes};
 
-/// A file of the volume's own with a place.
+/// A file of the volume's own, with its place.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FixedFile {
     pub(crate) data: Vec<Placed>,
@@ -38,7 +37,7 @@ impl FixedFile {
     }
 }
 
-/// Where everything fixed lies, and what is left.
+/// Places of everything fixed, and the space left.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fixed {
     pub(crate) journal: FixedFile,
@@ -49,8 +48,8 @@ pub(crate) struct Fixed {
 }
 
 impl Fixed {
-    /// Puts the journal and its like behind the first `contents` free blocks:
-    /// near the data, but not in its way.
+    /// Puts the journal and the like behind the first `contents` free blocks: near the data, but
+    /// not in its way.
     pub(crate) fn place(geometry: &Geometry, contents: u64) -> Result<Self, FsError> {
         let mut free = geometry.free_runs();
         let mut fixed = Self::default();
@@ -79,7 +78,7 @@ impl Fixed {
         Ok(fixed)
     }
 
-    /// All blocks that are in use by these.
+    /// All blocks in use by these.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = Extent> + '_ {
         self.journal
             .blocks()
@@ -108,8 +107,7 @@ fn split(runs: &[Extent], mut blocks: u64) -> (Vec<Extent>, Vec<Extent>) {
     (front, back)
 }
 
-/// Takes a file of `blocks` blocks, and what its map needs, off the front of
-/// `free`.
+/// Takes a file of `blocks` blocks, and the blocks of its map, off the front of `free`.
 fn take_file(
     geometry: &Geometry,
     free: &mut Vec<Extent>,
@@ -120,7 +118,7 @@ fn take_file(
         return Ok(file);
     }
     let map_blocks = if geometry.features.has_incompat(incompat::EXTENTS) {
-        // As many extents as there are group boundaries in the way, at worst.
+        // At worst, one extent for each group boundary.
         extent_tree_blocks(blocks.div_ceil(geometry.blocks_per_group / 2) + 1, geometry.block_size)
     } else {
         indirect_blocks(&[Run { lbn: Lbn::ZERO, len: blocks }], geometry.block_size)
@@ -139,7 +137,7 @@ fn take_file(
         lbn = lbn.saturating_add(extent.len);
     }
     if geometry.features.has_incompat(incompat::EXTENTS) {
-        // What the tree does not need after all goes back.
+        // Blocks that the extent tree does not need after all go back.
         let needed = extent_tree_blocks(
             file.data.iter().map(|placed| extents_of(placed.extent.len, false)).sum(),
             geometry.block_size,
@@ -181,8 +179,8 @@ pub(crate) fn journal_superblock(block_size: u32, blocks: u64) -> Vec<u8> {
     bytes
 }
 
-/// An empty block of the orphan file, which will lie at `block`. `seed` is the
-/// orphan file's checksum seed when it has checksums.
+/// An empty block of the orphan file, for the place `block`. `seed` is the orphan file's checksum
+/// seed when it has checksums.
 pub(crate) fn orphan_block(block_size: u32, block: BlockNo, seed: Option<u32>) -> Vec<u8> {
     let mut bytes = vec![0; block_size as usize];
     let entries = bytes.len() - size_of::<OrphanBlockTail>();

@@ -14,10 +14,10 @@ use seekless_units::{BlockNo, Extent};
 /// Reserved inodes before the first ordinary one.
 pub(crate) const FIRST_INO: u32 = 11;
 
-/// Groups in a flexible group: how far the kernel looks as one.
+/// Groups in a flexible group, which the kernel searches as one.
 pub(crate) const LOG_GROUPS_PER_FLEX: u8 = 4;
 
-/// Fewer blocks do not even hold an empty volume's metadata.
+/// Fewer blocks have no room for an empty volume's metadata.
 const LEAST_BLOCKS: u64 = 16;
 
 /// The shape of a volume to be written.
@@ -38,17 +38,17 @@ pub(crate) struct Geometry {
     pub(crate) orphan_blocks: u64,
 }
 
-/// What a tree needs, in numbers.
+/// The space and inodes that a tree needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Need {
     /// Blocks of data, directories, maps and attributes.
     pub(crate) blocks: u64,
-    /// Inodes, the reserved ones not counted.
+    /// Inodes, without the reserved ones.
     pub(crate) inodes: u64,
 }
 
 impl Geometry {
-    /// The volume the options ask for, or the smallest one that holds `need`.
+    /// The volume of the requested size, or the smallest one that holds `need`.
     pub(crate) fn choose(options: &Options, need: Need) -> Result<Self, FsError> {
         match options.size {
             Some(size) => {
@@ -66,12 +66,12 @@ impl Geometry {
         Ok(geometry)
     }
 
-    /// An error for want of space, with the size that would do.
+    /// Adds the sufficient size to an error for want of space.
     fn with_least(error: FsError, options: &Options, need: Need) -> FsError {
         let FsError::NoSpace(why) = &error else { return error };
         let fitted = Options { size: None, spare: Spare::default(), ..options.clone() };
         let Ok(fitted) = Self::fit(&fitted, need) else { return error };
-        // Inodes by ratio take more than the contents alone do.
+        // Inodes by ratio take more space than the contents alone.
         let mut sizes = (0..64).map(|percent| fitted.blocks + fitted.blocks * percent / 100);
         let least = sizes.find(|&blocks| Self::sized(options, blocks, need).is_ok());
         let Some(blocks) = least else { return error };
@@ -79,8 +79,8 @@ impl Geometry {
         FsError::NoSpace(format!("{why}; a volume of at least {bytes} bytes is needed"))
     }
 
-    /// The smallest volume that holds `need` and leaves the reserved share free, and
-    /// what else is to be free.
+    /// The smallest volume that holds `need` and leaves free the reserved share and the spare
+    /// space.
     fn fit(options: &Options, need: Need) -> Result<Self, FsError> {
         let extra = options.spare.blocks(u64::from(options.block_size))?;
         let left = options.spare.left(options.reserved)?;
@@ -92,7 +92,7 @@ impl Geometry {
                 cap_inodes(need.inodes + need.inodes / 20 + u64::from(FIRST_INO) + 5 + spare)?
             }
         };
-        // Many inodes with little in them need groups for their tables.
+        // Many inodes with few contents need groups for their tables.
         let groups = u64::from(inodes.div_ceil(most_inodes_in_group(options)));
         let for_tables = (groups - groups.min(1)) * blocks_in_group(options.block_size);
         let mut blocks = (need.blocks + 64).max(for_tables + 64);
@@ -110,8 +110,8 @@ impl Geometry {
         }
     }
 
-    /// The volume of (about) `blocks` blocks: a last group too small for its
-    /// own metadata is left off when the size was asked for and grown when not.
+    /// The volume of (about) `blocks` blocks: a last group too small for its own metadata is left
+    /// off if the size was requested, and grown if not.
     fn of(options: &Options, blocks: u64, inodes: u32) -> Result<Self, FsError> {
         let features = options.features;
         let block_size = options.block_size;
@@ -160,7 +160,7 @@ impl Geometry {
         }
         geometry.journal_blocks = geometry.choose_journal(options)?;
         if features.has_compat(compat::ORPHAN_FILE) {
-            // As mke2fs: 32 blocks, one for 4096 in large volumes, at most 512.
+            // As in mke2fs: 32 blocks, one for 4096 in large volumes, at most 512.
             geometry.orphan_blocks = match geometry.blocks {
                 blocks if blocks < 128 * 1024 => 32,
                 blocks if blocks < 2 * 1024 * 1024 => blocks / 4096,
@@ -187,7 +187,7 @@ impl Geometry {
         let per_block = u64::from(self.block_size / self.desc_size);
         self.desc_blocks = groups.div_ceil(per_block);
         if self.features.has_compat(compat::RESIZE_INODE) {
-            // Room to grow by a factor of 1024, as mke2fs reserves it.
+            // Room to grow by a factor of 1024, as in mke2fs.
             let grown = self.blocks.saturating_mul(1024).min(u64::from(u32::MAX));
             let grown_groups = (grown - self.first_block).div_ceil(self.blocks_per_group);
             self.reserved_gdt_blocks = grown_groups
@@ -248,7 +248,7 @@ impl Geometry {
         Ok(())
     }
 
-    /// Blocks that hold no contents whatever the tree.
+    /// Blocks without contents, for any tree.
     fn fixed_blocks(&self) -> u64 {
         let groups: u64 = (0..self.groups).map(|group| self.group_overhead(group)).sum();
         // The journal's and the orphan file's maps may need blocks, and the
@@ -322,7 +322,7 @@ impl Geometry {
         self.super_blocks(group) + 2 + self.inode_table_blocks()
     }
 
-    /// What each group leaves free, neighbours not merged.
+    /// Free space of each group, neighbours not merged.
     pub(crate) fn free_runs(&self) -> Vec<Extent> {
         (0..self.groups)
             .map(|group| {
@@ -335,33 +335,32 @@ impl Geometry {
     }
 }
 
-/// Inodes for so many blocks of free space: in proportion to those of the contents, but
-/// at least the usual number and at most one to a block.
+/// Inodes for `blocks` blocks of free space: in proportion to those of the contents, but at least
+/// the default number and at most one to a block.
 fn inodes_in(options: &Options, blocks: u64, need: Need) -> u64 {
     let as_contents = u128::from(blocks) * u128::from(need.inodes) / u128::from(need.blocks.max(1));
     let usual = by_ratio(options, blocks);
     usual.max(u64::try_from(as_contents).unwrap_or(u64::MAX).min(blocks))
 }
 
-/// Inodes for so many blocks, one to each `inode_ratio` bytes.
+/// Inodes for `blocks` blocks, one to each `inode_ratio` bytes.
 fn by_ratio(options: &Options, blocks: u64) -> u64 {
     let ratio = options.inode_ratio.unwrap_or(INODE_RATIO);
     let bytes = blocks.saturating_mul(u64::from(options.block_size));
     (bytes / u64::from(ratio)).min(u64::from(u32::MAX) - 65536)
 }
 
-/// Blocks that one bitmap block covers; 65528 is the most that the count in a
-/// group descriptor can say.
+/// Blocks covered by one bitmap block; 65528 is the maximum of the count in a group descriptor.
 fn blocks_in_group(block_size: u32) -> u64 {
     (u64::from(block_size) * 8).min(65528)
 }
 
-/// Inodes per group come in whole blocks and whole bytes of bitmap.
+/// Inodes per group are a multiple of those of a block and of a bitmap's byte.
 fn inode_step(options: &Options) -> u32 {
     (options.block_size / options.inode_size).max(8)
 }
 
-/// As many as the bitmap has bits for, and as leave half of the group to data.
+/// The most inodes for which the bitmap has bits, and which leave half of the group to data.
 fn most_inodes_in_group(options: &Options) -> u32 {
     let bits = (options.block_size * 8).min(65528);
     let half = bits / 2 * (options.block_size / options.inode_size);
@@ -373,8 +372,8 @@ fn cap_inodes(inodes: u64) -> Result<u32, FsError> {
     u32::try_from(inodes).map_err(|_| FsError::NoSpace("more than 4 billion inodes".into()))
 }
 
-/// Inodes for a volume of a given size, as many as asked for, as the ratio
-/// gives, or as the contents need.
+/// Inodes for a volume of a given size: the requested number, that of the ratio, or those that the
+/// contents need.
 fn inodes_for(options: &Options, blocks: u64, need: Need) -> Result<u32, FsError> {
     match options.inodes {
         Some(inodes) => Ok(inodes),

@@ -1,4 +1,4 @@
-//! Inode records: attributes in, the bytes of the inode table out.
+//! Encodes inode records as bytes of the inode table.
 
 use crate::checksum::crc32c;
 use crate::features::Features;
@@ -11,7 +11,7 @@ use seekless_fs::{DeviceNumber, FileKind, Timestamp, inode_flag};
 use seekless_units::{BlockNo, Ino};
 use zerocopy::IntoBytes;
 
-/// Most links that fit in the inode; directories with more say 1.
+/// The maximum link count of an inode; directories with more have 1.
 pub(crate) const MAX_LINKS: u32 = 65000;
 
 /// An inode to be written.
@@ -31,11 +31,11 @@ pub(crate) struct Record<'a> {
     pub(crate) version: u64,
     pub(crate) i_block: IBlock,
     pub(crate) file_acl: Option<BlockNo>,
-    /// What stands behind `i_extra_isize`.
+    /// The bytes behind `i_extra_isize`.
     pub(crate) in_inode: &'a [u8],
 }
 
-/// What all inodes of a volume have in common.
+/// The common format of all inodes of a volume.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InodeFormat {
     pub(crate) features: Features,
@@ -46,7 +46,7 @@ pub(crate) struct InodeFormat {
 }
 
 impl InodeFormat {
-    /// Seed of the checksums of what belongs to an inode of generation 0.
+    /// Seed of the checksums of an inode's own blocks, for generation 0.
     pub(crate) fn seed(&self, ino: Ino) -> u32 {
         crc32c(crc32c(self.checksum_seed, &ino.get().to_le_bytes()), &0u32.to_le_bytes())
     }
@@ -56,7 +56,7 @@ impl InodeFormat {
         let sectors = record.blocks * u64::from(self.block_size / 512);
         let (mut flags, mut i_blocks) = (record.flags, sectors);
         if sectors >= 1 << 48 {
-            // Counted in blocks instead of sectors.
+            // `i_blocks` is counted in blocks instead of sectors.
             flags |= flags::HUGE_FILE;
             i_blocks = record.blocks;
         }
@@ -123,8 +123,8 @@ pub(crate) fn seal(inode: &mut [u8], seed: u32) {
     }
 }
 
-/// The nearest time that an inode can hold: 34 bits of seconds from 1901 on,
-/// 32 in inodes without the extra fields.
+/// The nearest time that an inode can store: 34 bits of seconds from 1901 on, 32 in inodes without
+/// the extra fields.
 pub(crate) fn storable(time: Timestamp, inode_size: u32) -> Timestamp {
     let first = i64::from(i32::MIN);
     let last = if inode_size as usize > INODE_CORE_SIZE {
@@ -160,8 +160,8 @@ pub(crate) fn device_block(number: DeviceNumber) -> IBlock {
     block
 }
 
-/// Bytes that an inode can hold as inline data: `i_block`, and what a
-/// `system.data` attribute has room for when there are no others.
+/// Bytes that an inode can hold as inline data: `i_block`, and the longest value of a `system.data`
+/// attribute when there are no others.
 pub(crate) const fn inline_capacity(inode_size: u32, other_xattrs: bool) -> usize {
     if other_xattrs || inode_size <= 128 {
         return 0;
@@ -197,7 +197,7 @@ pub(crate) fn inline_data(data: &[u8], inode_size: u32) -> (IBlock, Vec<u8>) {
 /// Flags of [`inode_flag`] that a file keeps in an image with these features.
 #[must_use]
 pub fn kept_flags(features: Features) -> u32 {
-    // They need features that are not built.
+    // These flags need features that are not built.
     let kept = inode_flag::KEPT & !(inode_flag::CASEFOLD | inode_flag::PROJINHERIT);
     let can_seal =
         features.has_ro_compat(ro_compat::VERITY) && features.has_incompat(incompat::EXTENTS);

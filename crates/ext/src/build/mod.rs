@@ -1,8 +1,8 @@
 //! Building an image: the whole layout decided first, then one forward pass.
 //!
-//! - [`options`]: what the caller may choose
+//! - [`options`]: the caller's options
 //! - [`geometry`]: groups and fixed metadata; how large an image must be
-//! - [`demand`]: what a tree needs placed
+//! - [`demand`]: objects to be placed
 //! - [`attributes`]: extended attributes in inode, block and inodes of their own
 //! - [`inodes`]: inode records
 //! - [`fixed`]: journal, resize inode, orphan file
@@ -55,8 +55,8 @@ impl<'a> Builder<'a> {
     /// Examines a tree and decides the volume's size and fixed metadata.
     ///
     /// # Errors
-    /// What [`Options::check`] says; [`FsError::NoSpace`] when the contents do
-    /// not fit; whatever the source says of files it cannot examine.
+    /// As [`Options::check`]; [`FsError::NoSpace`] when the contents do not fit; errors of the
+    /// source for files it cannot examine.
     pub fn new(source: &'a dyn Source, options: &Options) -> Result<Self, FsError> {
         options.check()?;
         let identity = identify(source.tree(), options);
@@ -81,12 +81,12 @@ impl<'a> Builder<'a> {
         let (blocks, inodes) = demand.totals();
         let geometry = Geometry::choose(options, Need { blocks, inodes })?;
         let fixed = Fixed::place(&geometry, blocks + blocks / 64)?;
-        // As mke2fs: the first number behind lost+found's.
+        // As in mke2fs: the first number behind lost+found's.
         let orphan_ino = Ino::new(special::FIRST_ORDINARY + 1);
         Ok(Self { demand, geometry, identity, fixed, orphan_ino })
     }
 
-    /// What must be placed.
+    /// The objects to be placed.
     #[must_use]
     pub fn demand(&self) -> &dyn Demand {
         &self.demand
@@ -128,8 +128,8 @@ impl<'a> Builder<'a> {
         self.geometry.inodes_per_group
     }
 
-    /// Files whose modification time lies outside what an inode can hold; they
-    /// get the nearest one that it can.
+    /// Files whose modification time lies outside the range of an inode; they get the nearest time
+    /// inside.
     #[must_use]
     pub fn clamped_times(&self) -> usize {
         let size = self.geometry.inode_size;
@@ -153,8 +153,8 @@ impl<'a> Builder<'a> {
     /// with the number of bytes of every write, from several threads.
     ///
     /// # Errors
-    /// Whatever the source or the device says; what is on the device is then
-    /// not an image: its superblock is written last.
+    /// Errors of the source or the device; the device then contains no image: its superblock is
+    /// written last.
     pub fn write(
         &self,
         plan: &Plan,
@@ -175,8 +175,8 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Name and marks of a volume. What is not given follows from the tree, so that
-/// the same tree gives the same bytes.
+/// Name and marks of a volume. Those not given follow from the tree, so that the same tree gives
+/// the same bytes.
 fn identify(tree: &Tree, options: &Options) -> Identity {
     let newest = || tree.nodes().iter().map(|node| node.mtime).max().unwrap_or_default();
     let made = options.made.unwrap_or_else(newest);

@@ -1,4 +1,4 @@
-//! What the caller of a build may choose.
+//! Options of a build.
 
 use crate::features::{Features, LeftOut};
 use crate::image::ExtImage;
@@ -7,8 +7,8 @@ use seekless_fs::plan::Spare;
 use seekless_fs::{FsError, Inspect, Timestamp};
 use seekless_units::{ByteLen, Ino};
 
-/// How the image is to be made. [`Options::default`] is what mke2fs would do
-/// today, in the smallest volume that fits.
+/// How the image is to be made. [`Options::default`] is the default of today's mke2fs, in the
+/// smallest volume that fits.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Size of the volume; fitted to the contents when `None`.
@@ -22,8 +22,8 @@ pub struct Options {
     pub inode_size: u32,
     /// Inodes in the volume; from size and contents when `None`.
     pub inodes: Option<u32>,
-    /// Bytes of volume for which there is one inode, when `inodes` is `None`; without it
-    /// 16384 where `size` is given, else what the contents need.
+    /// Bytes of volume for which there is one inode, when `inodes` is `None`; without it 16384
+    /// where `size` is given, else as many inodes as the contents need.
     pub inode_ratio: Option<u32>,
     /// Features.
     pub features: Features,
@@ -37,7 +37,7 @@ pub struct Options {
     pub reserved: u32,
     /// When the file system was made; the newest time in the tree when `None`.
     pub made: Option<Timestamp>,
-    /// Blocks that lie on one disk of a RAID before the next disk; 0 for none.
+    /// Consecutive blocks on one disk of a RAID; 0 for none.
     pub raid_stride: u16,
     /// Data blocks of a stripe of a RAID; 0 for none.
     pub raid_stripe_width: u32,
@@ -45,7 +45,7 @@ pub struct Options {
     pub hash_seed: Option<[u8; 16]>,
 }
 
-/// Bytes of volume for which there is one inode by default, as for mke2fs.
+/// Default bytes of volume per inode, as in mke2fs.
 pub(super) const INODE_RATIO: u32 = 16384;
 
 impl Default for Options {
@@ -70,7 +70,7 @@ impl Default for Options {
     }
 }
 
-/// Every feature that a build can give an image.
+/// Every feature that a build supports.
 const WRITABLE: Features = Features {
     compat: Features::EXT4.compat,
     incompat: Features::EXT4.incompat
@@ -81,7 +81,7 @@ const WRITABLE: Features = Features {
 };
 
 impl Options {
-    /// What makes a volume like an image: size, features, marks, reserved share.
+    /// Options for a volume like an image: size, features, marks, reserved share.
     #[must_use]
     pub fn like(image: &ExtImage) -> Self {
         let sb = &image.volume().sb;
@@ -111,13 +111,13 @@ impl Options {
         }
     }
 
-    /// Whether small files lie in their inodes.
+    /// Whether small files are stored in their inodes.
     #[must_use]
     pub fn has_inline_data(&self) -> bool {
         self.features.has_incompat(incompat::INLINE_DATA)
     }
 
-    /// Checks that the choices can be had, and together.
+    /// Checks that each option is supported, and that they go together.
     ///
     /// # Errors
     /// [`FsError::Unsupported`] with the name of a feature that cannot be

@@ -1,4 +1,4 @@
-//! What a volume says of itself: superblock, group descriptors, bitmaps.
+//! Metadata of a volume as a whole: superblock, group descriptors, bitmaps.
 
 use super::geometry::{FIRST_INO, Geometry, LOG_GROUPS_PER_FLEX};
 use crate::checksum::{crc16, crc32c};
@@ -25,7 +25,7 @@ pub(crate) struct Identity {
     pub(crate) raid: (u16, u32),
 }
 
-/// What a group holds, counted.
+/// The use of a group, counted.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GroupUse {
     /// Used runs within the group, fixed metadata included, sorted.
@@ -49,7 +49,7 @@ impl GroupUse {
 /// Bitmaps and descriptor of one group.
 pub(crate) struct GroupRecord {
     pub(crate) desc: GroupDesc,
-    /// `None` where the descriptor says that it follows from the geometry.
+    /// `None` if the descriptor's flag says that it follows from the geometry.
     pub(crate) block_bitmap: Option<Vec<u8>>,
     pub(crate) inode_bitmap: Option<Vec<u8>>,
     pub(crate) free_blocks: u64,
@@ -120,7 +120,7 @@ pub(crate) fn group_record(
     GroupRecord { desc, block_bitmap, inode_bitmap, free_blocks }
 }
 
-/// `ext4_group_desc_csum`; the checksum's own field is zero when it is taken.
+/// `ext4_group_desc_csum`; the checksum's own field is zero while it is computed.
 fn seal_desc(desc: &mut GroupDesc, group: u32, geometry: &Geometry, identity: &Identity) {
     let bytes = &desc.as_bytes()[..geometry.desc_size as usize];
     if geometry.features.has_ro_compat(ro_compat::METADATA_CSUM) {
@@ -141,7 +141,7 @@ fn block_bitmap(geometry: &Geometry, group: u32, used: &[Extent]) -> Vec<u8> {
     for run in used {
         set_bits(&mut bits, run.start.get() - start, run.len);
     }
-    // What is behind the end of the volume counts as used.
+    // Blocks behind the end of the volume count as used.
     let blocks = geometry.group_blocks(group);
     set_bits(&mut bits, blocks, u64::from(geometry.block_size) * 8 - blocks);
     bits
@@ -173,7 +173,7 @@ fn set_bits(bits: &mut [u8], from: u64, len: u64) {
     }
 }
 
-/// What the superblock says of the volume as a whole.
+/// The superblock's totals of the volume.
 pub(crate) struct Totals {
     pub(crate) free_blocks: u64,
     pub(crate) free_inodes: u64,
@@ -228,7 +228,7 @@ pub(crate) fn superblock(geometry: &Geometry, identity: &Identity, totals: &Tota
     (sb.s_raid_stride, sb.s_raid_stripe_width) = (identity.raid.0.into(), identity.raid.1.into());
     sb.s_def_hash_version = hash_version::HALF_MD4;
     sb.s_flags = FLAG_SIGNED_HASH.into();
-    // user_xattr and acl, as mke2fs sets them.
+    // user_xattr and acl, as in mke2fs.
     sb.s_default_mount_opts = 0x000C.into();
     if features.has_incompat(incompat::BIT64) {
         sb.s_desc_size = (geometry.desc_size as u16).into();

@@ -30,7 +30,7 @@ enum Owner {
     Orphans,
 }
 
-/// Everything decided; only the writing is left.
+/// Everything is decided; only the writing is left.
 pub(crate) struct Writer<'a> {
     pub(crate) demand: &'a TreeDemand<'a>,
     pub(crate) geometry: &'a Geometry,
@@ -99,7 +99,7 @@ impl Writer<'_> {
         let len = (size - offset.min(size)).min(out.len() as u64) as usize;
         let mut content = self.demand.source.open(id)?;
         content.read_at(offset, &mut out[..len])?;
-        // Behind the end of a sealed file there is more, and zeros up to it.
+        // Behind the end of a sealed file there are zeros, and then its Merkle tree.
         let seal = size.next_multiple_of(SEAL_ALIGN).max(offset) - offset;
         if self.demand.is_sealed(id) && seal < out.len() as u64 {
             let (zeros, seal) = out[len..].split_at_mut(seal as usize - len);
@@ -107,8 +107,7 @@ impl Writer<'_> {
             content.read_at(offset + (len + zeros.len()) as u64, seal)?;
             return content.verify();
         }
-        // Each part of a file must be of the version that was walked: then all
-        // are of one.
+        // Each part of a file must be of the version that was walked, so that all are of one.
         content.verify()?;
         out[len..].fill(0);
         Ok(())
@@ -148,7 +147,7 @@ impl Writer<'_> {
         Ok(self.demand.dir_format.encode(ino, parent, &records, &packing, seed))
     }
 
-    // ---- journal and its like -------------------------------------------
+    // ---- journal, resize inode, orphan file ------------------------------
 
     fn write_fixed(&self) -> Result<(), FsError> {
         let bs = self.geometry.block_size;
@@ -173,7 +172,7 @@ impl Writer<'_> {
 
     // ---- inodes ----------------------------------------------------------
 
-    /// All inodes in use but for the nameless reserved ones, sorted.
+    /// All inodes in use except the nameless reserved ones, sorted.
     fn owners(&self) -> Vec<(u32, Owner)> {
         let mut owners: Vec<(u32, Owner)> = (0..self.demand.objects())
             .map(|at| ObjectId::new(at as u32))
@@ -242,7 +241,7 @@ impl Writer<'_> {
         self.write_superblocks(descriptors, free_blocks, free_inodes)
     }
 
-    /// Who uses what, group by group.
+    /// The use of each group by files and metadata.
     fn group_uses(&self, owners: &[(u32, Owner)]) -> Vec<GroupUse> {
         let geometry = self.geometry;
         let mut uses: Vec<GroupUse> = (0..geometry.groups).map(|_| GroupUse::default()).collect();
@@ -316,7 +315,7 @@ impl Writer<'_> {
         for group in (0..self.geometry.groups).rev().filter(|&g| self.geometry.has_super(g)) {
             seal_superblock(&mut sb, group);
             let start = self.geometry.group_start(group);
-            // The primary one stands at byte 1024 whatever the block size.
+            // The primary one stands at byte 1024 for any block size.
             let inset = if group == 0 && bs > 1024 { 1024 } else { 0 };
             let mut block = vec![0; bs];
             block[inset..inset + 1024].copy_from_slice(sb.as_bytes());

@@ -11,7 +11,7 @@ use seekless_units::{Extent, Ino};
 
 /// A block of attributes.
 pub(super) struct SharedBlock {
-    /// Files it says it belongs to.
+    /// Its reference count (`h_refcount`).
     pub(super) count: u32,
     /// Files that lead to it.
     pub(super) found: u32,
@@ -20,7 +20,7 @@ pub(super) struct SharedBlock {
 }
 
 impl Checker {
-    /// Looks at an inode's attributes; the clusters they count for in it.
+    /// Checks an inode's attributes; returns the clusters that they add to `i_blocks`.
     pub(super) fn attributes(&mut self, inode: &Inode) -> Result<u64, FsError> {
         let place = Location::of("attributes").in_inode(inode.ino);
         let values = self.sound(self.volume.xattr_values(inode), "inode.attributes", place)?;
@@ -72,7 +72,7 @@ impl Checker {
             shared.found = shared.found.saturating_add(1);
         } else if self.volume.check_block(block, place).is_ok() {
             self.claim_shared(Extent::new(block, 1), inode.ino);
-            // One that cannot be read was reported above.
+            // A block that cannot be read was reported above.
             if let Ok(Some(count)) = self.volume.xattr_block_count(inode) {
                 let shared = SharedBlock { count, found: 1, owner: inode.ino };
                 self.shared.insert(block, shared);

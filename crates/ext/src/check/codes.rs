@@ -1,8 +1,8 @@
-//! The codes of findings, and the pass in which each is found.
+//! The codes of findings, and the pass of each.
 
-/// Every code with its pass, as e2fsck counts them: 0 for superblock, journal and
-/// descriptors, 1 for inodes and blocks, 2 for names, 3 for what the root does
-/// not lead to, 4 for numbers of links, 5 for bitmaps and counts.
+/// Every code with its pass, as e2fsck counts them: 0 for superblock, journal and descriptors, 1
+/// for inodes and blocks, 2 for entries, 3 for unconnected directories, 4 for link counts, 5 for
+/// bitmaps and counts.
 pub const CODES: &[(&str, u8)] = &[
     ("superblock.corrupt", 0),
     ("superblock.checksum", 0),
@@ -67,7 +67,7 @@ pub const CODES: &[(&str, u8)] = &[
     ("superblock.totals", 5),
 ];
 
-/// The pass in which a code is found; `None` for what is no code of ours.
+/// The pass in which a code is found; `None` for an unknown code.
 #[must_use]
 pub fn phase_of(code: &str) -> Option<u8> {
     CODES.iter().find(|(known, _)| *known == code).map(|(_, phase)| *phase)

@@ -1,4 +1,4 @@
-//! Features that the superblock lacks or has wrongly, as everything else shows.
+//! Features that are missing in the superblock or set wrongly, by the evidence of the rest.
 //!
 //! A feature is one bit, and many bytes contradict a wrong one: descriptors that lead
 //! nowhere, a copy of the superblock, inodes with a map or contents of that kind (e2fsck,
@@ -34,7 +34,7 @@ const LAYOUT: Features = Features {
 /// A feature that may not be set beside others.
 pub(super) struct Contradiction {
     pub(super) what: &'static str,
-    /// What is cleared of it.
+    /// The features that the repair clears.
     pub(super) cleared: Features,
 }
 
@@ -101,16 +101,15 @@ pub(super) struct Corrected {
     pub(super) sb: Super,
     /// The block of the copy.
     pub(super) copy: BlockNo,
-    /// Names of the features that the primary superblock has and the copy has not, or the
-    /// other way round.
+    /// Names of the features that only one of the primary superblock and the copy has.
     pub(super) names: Vec<String>,
 }
 
-/// Compares the layout of a volume with that of the first copy of its superblock, where
-/// group descriptors do not make sense as the primary superblock has it.
+/// Compares the layout of a volume with that of the first copy of its superblock, where the primary
+/// one's features make no sense of the group descriptors.
 ///
 /// # Errors
-/// What the device gives.
+/// Errors of the device.
 pub(super) fn correct(volume: &Volume) -> Result<Option<Corrected>, FsError> {
     if contradictions(&volume.sb.raw).next().is_none() && descriptors_fit(volume)? {
         return Ok(None);
@@ -143,9 +142,8 @@ pub(super) fn correct(volume: &Volume) -> Result<Option<Corrected>, FsError> {
     Ok(fits.then_some(Corrected { sb: other.sb, copy: block, names }))
 }
 
-/// Whether all group descriptors lead to places in the volume that nothing else has, in
-/// their own group where that is the rule, and have the checksums that the features ask for
-/// (`ext2fs_check_desc`).
+/// Whether all group descriptors point to places in the volume that nothing else uses, in their own
+/// group where that is required, and have the checksums of the features (`ext2fs_check_desc`).
 fn descriptors_fit(volume: &Volume) -> Result<bool, FsError> {
     let sb = &volume.sb;
     let mut taken: BTreeMap<BlockNo, BlockNo> = BTreeMap::new();
@@ -193,7 +191,7 @@ impl Checker {
     /// superblock.
     ///
     /// # Errors
-    /// What the device gives.
+    /// Errors of the device.
     pub(super) fn needed_features(&mut self, inode: &Inode, kind: FileKind) -> Result<(), FsError> {
         let has_map = matches!(kind, FileKind::Regular | FileKind::Directory | FileKind::Symlink);
         let lacks = |bit| !self.sb().has_incompat(bit);
@@ -231,7 +229,7 @@ impl Checker {
         Ok(())
     }
 
-    /// Whether an inode leads to a block that begins as one of attributes does.
+    /// Whether an inode points to a block with the magic number of attributes.
     fn has_attribute_block(&self, inode: &Inode) -> Result<bool, FsError> {
         let Some(block) = self.volume.xattr_block_of(inode) else { return Ok(false) };
         match self.volume.block(block, Location::of("attribute block").in_inode(inode.ino)) {

@@ -44,8 +44,8 @@ pub(super) fn wrong_flags(sb: &Super, kind: FileKind, bits: u32) -> u32 {
     bits & wrong
 }
 
-/// Of the two flags that say what `i_block` contains, the one that is wrong where both are
-/// set (e2fsck, `fix_inline_data_extents_file`), or where it contains the target of a symlink
+/// The flag that is wrong of the two for the format of `i_block`: where both are set (e2fsck,
+/// `fix_inline_data_extents_file`), or where it contains the target of a symlink
 /// (`PR_1_FAST_SYMLINK_EXTENT_FL`).
 fn wrong_of_map(kind: FileKind, core: &InodeCore) -> u32 {
     let both = flags::EXTENTS | flags::INLINE_DATA;
@@ -59,7 +59,7 @@ fn wrong_of_map(kind: FileKind, core: &InodeCore) -> u32 {
     }
 }
 
-/// Whether a file has an extent tree without saying so.
+/// Whether a file has an extent tree without the flag for it.
 pub(super) fn lacks_extents(sb: &Super, kind: FileKind, core: &InodeCore) -> bool {
     let bits = core.i_flags.get();
     let is_mapped = matches!(kind, FileKind::Regular | FileKind::Directory);
@@ -69,7 +69,7 @@ pub(super) fn lacks_extents(sb: &Super, kind: FileKind, core: &InodeCore) -> boo
         && extent::is_root(&core.i_block.0)
 }
 
-/// Sets what an inode may not have right.
+/// Corrects an inode's flags and fields.
 pub(super) fn mend(sb: &Super, kind: FileKind, core: &mut InodeCore) {
     let bits = core.i_flags.get();
     let more = if lacks_extents(sb, kind, core) { flags::EXTENTS } else { 0 };
@@ -85,13 +85,12 @@ pub(super) fn mend(sb: &Super, kind: FileKind, core: &mut InodeCore) {
 }
 
 impl Checker {
-    /// Looks at the flags and fields of an inode in use; whether the rest of it is
-    /// looked at.
+    /// Checks the flags and fields of an inode in use; whether the rest of it is to be checked.
     pub(super) fn fields(&mut self, inode: &Inode, kind: FileKind) -> bool {
         let (ino, core) = (inode.ino, &inode.core);
         let bits = core.i_flags.get();
         let has_map = matches!(kind, FileKind::Regular | FileKind::Directory | FileKind::Symlink);
-        // Kernels leave more than the device's number, but not under this flag.
+        // Kernels leave more bytes than the device's number, but not under this flag.
         let numbers = core.i_block.0.get(DEVICE_NUMBERS..).unwrap_or_default();
         let is_full = bits & flags::IMMUTABLE != 0 && numbers.iter().any(|&byte| byte != 0);
         if !has_map && (is_full || bits & (flags::EXTENTS | flags::INDEX) != 0) {
@@ -120,7 +119,7 @@ impl Checker {
             let what = "i_faddr, i_blocks_hi or i_file_acl_hi is not zero".to_string();
             self.unexpected("inode.flags", what, place(ino));
         }
-        // What an inode holds begins with an attribute, be it empty.
+        // Inline data begin in an attribute, which may be empty.
         let is_inline = bits & flags::INLINE_DATA != 0 && wrong & flags::INLINE_DATA == 0;
         if is_inline && has_map && matches!(inline_value(inode), Ok(None)) {
             let what = "inline data, without the attribute for it".to_string();
@@ -134,7 +133,7 @@ impl Checker {
         } else if wrong != 0 || lacking || high || address {
             self.fix(Stage::Inodes, Fix::Fields(ino));
         }
-        // A map that is another than it says is not followed.
+        // A map of another kind than its flags say is not followed.
         wrong & (flags::EXTENTS | flags::INLINE_DATA) == 0 && !lacking
     }
 }

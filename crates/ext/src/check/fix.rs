@@ -1,69 +1,68 @@
-//! What a finding asks to be done, and in which order such things are done.
+//! Repairs that findings ask for, and the order in which they are made.
 
 use seekless_fs::FileKind;
 use seekless_units::{BlockNo, GroupNo, Ino, Lbn};
 
-/// An entry of a directory, by the byte of the directory that it begins at; of an
-/// inline directory, by the byte of its inode.
+/// An entry of a directory, by the byte of the directory at which it begins; of an inline
+/// directory, by the byte of its inode.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) struct Spot {
     pub(super) dir: Ino,
     pub(super) at: u64,
 }
 
-/// A change of the image that does away with a finding.
+/// A change of the image that repairs a finding.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Fix {
     /// Write the superblock that was decided on.
     Superblock,
-    /// Say that there are large files.
+    /// Set the feature for large files.
     LargeFile,
-    /// Write back what the journal holds, and empty it.
+    /// Write the journal's blocks home, and empty it.
     Replay,
-    /// Empty the journal, whatever it holds.
+    /// Empty the journal without replaying it.
     EmptyJournal,
-    /// Write a group's descriptor: pointers as they were decided on, and nothing
-    /// in it taken for never written.
+    /// Write a group's descriptor, with the pointers that were decided on and without the flags for
+    /// never written bitmaps and tables.
     Head(GroupNo),
     /// Drop the list of orphans.
     OrphanList,
-    /// Write the blocks of the orphan file anew.
+    /// Rewrite the blocks of the orphan file.
     OrphanFile,
     /// Delete or truncate all orphans.
     Orphans,
-    /// Restore the journal's inode from the superblock's copy of its map, or give the
-    /// journal up.
+    /// Restore the journal's inode from the superblock's copy of its map, or drop the journal.
     JournalInode(Ino),
-    /// Take the orphan file, which has no sound inode, from the volume.
+    /// Remove the orphan file, which has no sound inode, from the volume.
     DropOrphanFile(Ino),
-    /// Set what kind of file it is.
+    /// Set its file type.
     Kind(Ino, FileKind),
-    /// Write the inode of the room for descriptors, and the blocks that list it.
+    /// Write the resize inode, and the blocks of its map.
     ResizeInode(Ino),
     /// Make an inode unused.
     Clear(Ino),
-    /// Give an unused inode a deletion time.
+    /// Set the deletion time of an unused inode.
     Deleted(Ino),
-    /// Take its deletion time from an inode in use.
+    /// Clear the deletion time of an inode in use.
     Undelete(Ino),
     /// Renew its checksum.
     Seal(Ino),
-    /// Set `i_extra_isize` to what the volume wants.
+    /// Set `i_extra_isize` to the size that the volume wants.
     ExtraSize(Ino),
-    /// Clear flags and fields that it may not have.
+    /// Clear flags and fields that it must not have.
     Fields(Ino),
-    /// Take its contents from it, which are not to be found in it.
+    /// Drop its contents, which cannot be found in it.
     Empty(Ino),
-    /// Give it another length, in bytes.
+    /// Set its length, in bytes.
     Length(Ino, u64),
     /// Set `i_blocks`, in sectors.
     Sectors(Ino, u64),
-    /// Write its map anew, of what can be read of it; blocks that others have too
+    /// Rewrite its map from the pieces that can be read; blocks that are shared with other files
     /// are copied.
     Map(Ino),
     /// Renew the checksums in the blocks of its map.
     SealMap(Ino),
-    /// Forget the attributes that cannot be read.
+    /// Drop the attributes that cannot be read.
     DropAttributes(Ino),
     /// Give it an attribute block of its own.
     CopyAttributes(Ino),
@@ -73,21 +72,21 @@ pub(super) enum Fix {
     Remove(Spot),
     /// Replace bytes of a name that no path can have.
     Respell(Spot),
-    /// End the name of `.` or `..` in a zero byte.
+    /// End the name of `.` or `..` with a zero byte.
     Terminate(Spot),
-    /// Set the kind of file that an entry says.
+    /// Set the file type of an entry.
     Retype(Spot, FileKind),
-    /// Give an entry this many bytes.
+    /// Set the length of an entry.
     Span(Spot, u16),
-    /// Make an unused entry of this many bytes.
+    /// Make an unused entry of this length.
     Blank(Spot, u16),
     /// Let `.` lead elsewhere.
     Lead(Spot, Ino),
-    /// Let `..` of a directory lead elsewhere.
+    /// Set the `..` of a directory.
     Parent(Ino, Ino),
     /// Renew the checksum of a block of a directory.
     SealBlock(Ino, Lbn),
-    /// Write a directory anew.
+    /// Rewrite a directory.
     Rebuild(Ino),
     /// Make a root directory.
     Root,
@@ -95,14 +94,14 @@ pub(super) enum Fix {
     Connect(Ino),
     /// Set the number of links.
     Links(Ino, u16),
-    /// Set the number of files that an attribute block belongs to.
+    /// Set the reference count of an attribute block.
     Shares(BlockNo, u32),
     /// Bring a group's bitmaps, counts and checksums up to date.
     Group(GroupNo),
 }
 
 impl Fix {
-    /// The inode that it changes and nothing else, if it does.
+    /// The inode, if it is the only structure that it changes.
     pub(super) fn inode(self) -> Option<Ino> {
         match self {
             Self::Clear(ino)
@@ -143,25 +142,25 @@ impl Fix {
     }
 }
 
-/// When a change is made. What a later stage does is decided by a check of what
-/// the earlier ones left.
+/// Stages of a repair. The changes of each are decided by a check of the image after the earlier
+/// ones.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Stage {
-    /// The superblock: it says where everything is.
+    /// The superblock: the layout of the volume.
     Superblock,
-    /// What the journal holds.
+    /// The journal's contents.
     Journal,
-    /// Descriptors of groups: they say which inodes there are.
+    /// Descriptors of groups: the inode tables.
     Heads,
     /// Files that were being deleted or truncated.
     Orphans,
-    /// Inodes: they say which blocks are whose.
+    /// Inodes: the owners of blocks.
     Inodes,
     /// Entries of directories.
     Names,
-    /// The root, and what nothing leads to.
+    /// The root, and unconnected directories.
     Connections,
-    /// What goes, now that every name is known.
+    /// Unreferenced inodes, now that every name is known.
     Unreferenced,
     /// Numbers of links.
     Links,
@@ -169,9 +168,8 @@ pub(super) enum Stage {
     Groups,
 }
 
-/// Stages that are made at once: numbers of links change nothing that the bitmaps
-/// depend on.
+/// Stages that are made at once: no bitmap depends on link counts.
 pub(super) const TOGETHER: [Stage; 2] = [Stage::Links, Stage::Groups];
 
-/// Changes, by when they are made.
+/// Changes, by stage.
 pub(super) type Fixes = seekless_fs::check::Fixes<Stage, Fix>;

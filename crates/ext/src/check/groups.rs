@@ -1,4 +1,4 @@
-//! Pass 5: bitmaps and counts against what was found.
+//! Pass 5: bitmaps and counts, compared with the blocks and inodes found in use.
 
 use super::Checker;
 use super::fix::{Fix, Stage};
@@ -7,12 +7,12 @@ use seekless_fs::field::index;
 use seekless_fs::{Corruption, FileKind, FsError, Location};
 use seekless_units::{GroupNo, Ino};
 
-/// What bits should be, and are not.
+/// Bits of a bitmap that differ from the use that was found.
 #[derive(Default)]
 struct Differences {
     /// Used, but marked as free.
     free: Vec<u64>,
-    /// Marked as used, but not so.
+    /// Marked as used, but free.
     leaked: Vec<u64>,
     used: u32,
 }
@@ -41,7 +41,7 @@ impl Checker {
             blocks = blocks.saturating_add(u64::from(free_clusters));
             inodes = inodes.saturating_add(free_inodes);
             let place = Location::of("group descriptor").in_group(number);
-            // What belongs to inodes that cannot be found is in use all the same.
+            // Blocks of inodes that cannot be found are in use all the same.
             let counted = !self.damaged_descriptors.contains(&number);
             let known = counted && !self.has_lost_blocks();
             for (what, said, found, known) in [
@@ -103,7 +103,7 @@ impl Checker {
             self.sound(self.volume.block_bitmap(group), "bitmap.unreadable", place)?
         };
         let mut found = Differences::default();
-        // Nothing can be said where there is no bitmap that should be there.
+        // A missing bitmap that should be there is not compared.
         let unread = bitmap.is_none() && !group.block_uninit();
         for at in 0..count {
             let cluster = first.saturating_add(at);
@@ -111,7 +111,7 @@ impl Checker {
             let marked = match &bitmap {
                 _ if lost || unread => used,
                 Some(bytes) => bit(bytes, u32::try_from(at).unwrap_or(u32::MAX)),
-                // Never written: what belongs to the volume is in use.
+                // Never written: only the volume's own metadata is in use.
                 None => self.fixed.get(index(cluster)),
             };
             found.compare(cluster.saturating_mul(ratio), used, marked);
@@ -129,8 +129,8 @@ impl Checker {
         Ok(u32::try_from(count).unwrap_or(u32::MAX).saturating_sub(found.used))
     }
 
-    /// Whether nothing can be said of a bitmap because the descriptor is damaged
-    /// that says whether it was ever written, and what its checksum is.
+    /// Whether a bitmap cannot be judged because the descriptor is damaged that contains its
+    /// checksum and the flag for never written.
     fn is_doubtful<T>(&self, number: GroupNo, uninit: bool, read: Result<T, FsError>) -> bool {
         let bad_sum =
             matches!(read, Err(FsError::Corrupt { kind: Corruption::Checksum { .. }, .. }));
@@ -184,8 +184,8 @@ impl Checker {
         Ok((count.saturating_sub(found.used), directories))
     }
 
-    /// Whether an inode is in use. e2fsck does not come to those in bad blocks that
-    /// were never written.
+    /// Whether an inode is in use. e2fsck does not reach those in bad blocks that were never
+    /// written.
     pub(super) fn is_taken(&self, ino: Ino) -> bool {
         let is_scanned = || {
             let Ok((number, slot)) = self.volume.inode_slot(ino) else { return false };
@@ -212,7 +212,7 @@ impl Checker {
             self.expected(code, text, place);
             self.fix_group(place);
         }
-        // Inodes that cannot be found may have what nobody else has.
+        // Inodes that cannot be found may own the blocks that seem leaked.
         let known = !blocks || !self.has_lost_blocks();
         if let Some(first) = found.leaked.first().filter(|_| known) {
             let count = found.leaked.len();

@@ -1,4 +1,4 @@
-//! Hashed directories: whether a lookup finds what their blocks hold.
+//! Hashed directories: whether a lookup finds the entries of their blocks.
 
 use crate::casefold;
 use crate::dir::{Directory, for_each};
@@ -9,20 +9,20 @@ use seekless_units::Lbn;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-/// Most faults of one directory that are told apart.
+/// Most faults that are reported for one directory.
 const MOST: usize = 20;
 
-/// Something that is wrong with an index.
+/// A fault of an index.
 pub(super) struct Fault {
     pub(super) what: String,
-    /// The index alone says so; else it contradicts the blocks.
+    /// The fault lies in the index alone; else the index contradicts the blocks.
     pub(super) is_plain: bool,
 }
 
-/// What is wrong with the index of a directory that says it has one.
+/// Faults of the index of a directory that has the index flag.
 pub(super) fn faults(dir: &Directory<'_>) -> Result<Vec<Fault>, FsError> {
     let Some(leaves) = htree::leaves(dir)? else {
-        // Names of which the hash needs a key are not looked at.
+        // Names whose hash needs a key are not looked at.
         let keyed = dir.folds_case() && dir.inode.has_flag(crate::ondisk::flags::ENCRYPT);
         let what = "its index has an unknown hash version or structure".to_string();
         let fault = Fault { what, is_plain: true };
@@ -48,7 +48,7 @@ pub(super) fn faults(dir: &Directory<'_>) -> Result<Vec<Fault>, FsError> {
     Ok(faults.into_iter().map(|what| Fault { what, is_plain: !in_order }).collect())
 }
 
-/// A name of a leaf that a lookup would not find there.
+/// Finds a name of a leaf that a lookup would not find there.
 fn stray(dir: &Directory<'_>, version: u8, leaf: &htree::Leaf) -> Result<Option<Vec<u8>>, FsError> {
     let block = dir.block(leaf.lbn)?;
     let mut found = None;

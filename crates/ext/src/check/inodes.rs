@@ -21,8 +21,8 @@ pub(super) fn place(ino: Ino) -> Location {
     Location::of("inode").in_inode(ino)
 }
 
-/// Clusters of an inode that may belong to something else before the rest is
-/// not looked at: else a hostile image could claim all of itself in each inode.
+/// Most clusters of an inode that may belong to something else; the rest is then not looked at:
+/// else a hostile image could claim all of itself in each inode.
 const MOST_DUPLICATES: u64 = 1024;
 
 /// The longest file of a volume without the `large_file` feature, in bytes.
@@ -57,7 +57,7 @@ fn kind_name(kind: FileKind) -> &'static str {
     }
 }
 
-/// What an inode's blocks add up to.
+/// Blocks claimed by an inode, summed up.
 #[derive(Default)]
 pub(super) struct Claims {
     clusters: u64,
@@ -69,7 +69,7 @@ pub(super) struct Claims {
 }
 
 impl Claims {
-    /// Whether there is no point in going on.
+    /// Whether the rest of its map is not worth claiming.
     fn is_hopeless(&self) -> bool {
         self.duplicates.saturating_add(self.fixed) >= MOST_DUPLICATES
     }
@@ -95,7 +95,7 @@ impl Checker {
         self.unusable.binary_search(&ino).is_ok()
     }
 
-    /// Inodes of a group that may be in use: those behind were never written.
+    /// Inodes of a group that may be in use: the slots behind were never written.
     pub(super) fn used_slots(&self, group: &crate::group::Group) -> u32 {
         let all = self.sb().inodes_per_group;
         let counted = self.has_uninit() && !self.doubtful_groups.contains(&group.number);
@@ -107,7 +107,7 @@ impl Checker {
     }
 
     fn inode(&mut self, ino: Ino) -> Result<(), FsError> {
-        // Whatever stands in a bad block is not looked at (`ext2fs_get_next_inode`).
+        // An inode in a bad block is not looked at (`ext2fs_get_next_inode`).
         if self.is_unusable(ino) {
             return Ok(());
         }
@@ -214,8 +214,8 @@ impl Checker {
         Ok(())
     }
 
-    /// Whether `i_dtime` is no time but the number of an inode, as on the list of
-    /// orphans (e2fsck, `PR_1_LOW_DTIME`).
+    /// Whether `i_dtime` is the number of an inode instead of a time, as on the list of orphans
+    /// (e2fsck, `PR_1_LOW_DTIME`).
     fn was_listed(&self, inode: &Inode) -> bool {
         let raw = &self.sb().raw;
         let count = raw.s_inodes_count.get();
@@ -225,7 +225,7 @@ impl Checker {
         is_dated && dated(raw.s_mtime.get()) && dtime != 0 && dtime < count
     }
 
-    /// Claims what can be read of a map that is damaged.
+    /// Claims the readable pieces of a damaged map.
     fn salvaged(&mut self, inode: &Inode) -> Result<(), FsError> {
         let found = salvage(&self.volume, inode)?;
         let mut claims = Claims::default();
@@ -240,7 +240,7 @@ impl Checker {
         Ok(())
     }
 
-    /// Has a damaged map mended; a journal is of no use in part.
+    /// Requests the repair of a damaged map; a journal is of no use in part.
     fn mend_map(&mut self, inode: &Inode, fix: fn(Ino) -> Fix) {
         let is_journal = self.volume.own_file(inode.ino) == Some(OwnFile::Journal);
         let fix = if is_journal { Fix::JournalInode } else { fix };
@@ -261,7 +261,7 @@ impl Checker {
         }
         let Some(map) = map else {
             if kind == FileKind::Symlink && has_target_inside(&inode.core) {
-                // Only the count of its blocks says that the target lies in one.
+                // Only `i_blocks` claims that the target lies in a block.
                 self.sectors(inode, 0, attributes);
                 return Ok(false);
             }
@@ -341,9 +341,9 @@ impl Checker {
         Ok(false)
     }
 
-    /// The blocks kept for more descriptors are the volume's, and lie where the
-    /// superblock says; of the inode they belong to, only the block that leads to
-    /// them is its own (e2fsck, `check_resize_inode`).
+    /// The blocks reserved for more descriptors belong to the volume, and their place follows from
+    /// the superblock; the resize inode owns only its double-indirect block (e2fsck,
+    /// `check_resize_inode`).
     fn resize(&mut self, inode: &Inode) -> Result<bool, FsError> {
         let at = place(inode.ino);
         self.attributes(inode)?;
@@ -372,9 +372,9 @@ impl Checker {
         Ok(false)
     }
 
-    /// Whether the resize inode has the map that it was made with, as far as e2fsck compares
-    /// it: the first quarter of the room for descriptors, and its other numbers only with the
-    /// volume and with `i_blocks`.
+    /// Whether the resize inode has its original map, as far as e2fsck compares it: the first
+    /// quarter of the room for descriptors, and its other numbers only with the volume and with
+    /// `i_blocks`.
     fn is_resize_map(&self, inode: &Inode, double: BlockNo) -> Result<bool, FsError> {
         if self.sb().cluster_ratio > 1 {
             return Ok(true);
@@ -450,7 +450,7 @@ impl Checker {
             }
             self.twice.set(at);
             let fixed = self.fixed.get(at);
-            // Files may have blocks in common on volumes that say so.
+            // Files may share blocks on volumes with that feature.
             if !fixed && self.may_share() {
                 self.shares_left = self.shares_left.saturating_sub(1);
                 continue;
@@ -460,8 +460,8 @@ impl Checker {
         }
     }
 
-    /// Whether one more cluster may belong to several files. There is an end to
-    /// it, so that a hostile image cannot claim all of itself in each inode.
+    /// Whether one more cluster may belong to several files. Their number is limited, so that a
+    /// hostile image cannot claim all of itself in each inode.
     fn may_share(&self) -> bool {
         self.shares_left > 0 && self.sb().has_ro_compat(ro_compat::SHARED_BLOCKS)
     }
@@ -515,8 +515,8 @@ impl Checker {
                 (wrong, fix)
             }
             FileKind::Regular => {
-                // It may end where its last block begins: an append that was cut
-                // off, and what e2fsck allows.
+                // The length may end where the last block begins, as after an append that was cut
+                // off; e2fsck allows it.
                 let last = written.saturating_sub(1).saturating_mul(bsize);
                 let sealed = inode.has_flag(flags::VERITY);
                 // Blocks of an extent tree are looked for up to its end only.
@@ -525,7 +525,7 @@ impl Checker {
                 let wrong = written > 0 && inode.len < last && !sealed;
                 (wrong && !self.orphans.contains(&ino), Fix::Length(ino, end))
             }
-            // No symlink is empty, but many a file is.
+            // Symlinks are never empty, files may be.
             FileKind::Symlink if inode.len == 0 => (true, Fix::Kind(ino, FileKind::Regular)),
             FileKind::Symlink => (inode.len >= bsize, Fix::Clear(ino)),
             _ => (inode.len != 0, Fix::Length(ino, 0)),
@@ -542,8 +542,8 @@ impl Checker {
         };
         if wrong {
             let what = format!("{} bytes long, with written blocks up to {end}", inode.len);
-            // Its last extents lie behind what the tree is looked through for, which
-            // e2fsck takes for a tree that is wrong; unless none of them lies in front.
+            // Its last extents lie past the length up to which e2fsck searches the tree, so that
+            // e2fsck reports a wrong tree; unless none of them lies before it.
             let last = map.index.last().filter(|_| inode.has_flag(flags::EXTENTS));
             let is_cut = kind == FileKind::Regular
                 && last.is_some_and(|leaf| leaf.first.get() < inode.len.div_ceil(bsize));
@@ -582,15 +582,15 @@ impl Checker {
         if is_wrong {
             let what = format!("{} bytes long, with room for {room} in the inode", inode.len);
             self.expected("inode.length", what, place(inode.ino));
-            // Where only the upper half is wrong, the lower one is the length.
+            // If only the upper half is wrong, the lower one is the length.
             let low = u64::from(inode.core.i_size_lo.get());
             let len = if is_directory { room } else { low.min(room) };
             self.fix(Stage::Inodes, Fix::Length(inode.ino, len));
         }
     }
 
-    /// Whether an inode that is no file of a kind with contents has those of a directory: its
-    /// mode is wrong, not its contents (e2fsck, `check_is_really_dir`).
+    /// Whether an inode of a kind without contents has those of a directory: its mode is wrong, not
+    /// its contents (e2fsck, `check_is_really_dir`).
     pub(super) fn is_really_directory(&self, inode: &Inode) -> Result<bool, FsError> {
         if inode.has_flag(flags::INLINE_DATA) {
             return Ok(self.is_inline_directory(inode));
@@ -672,7 +672,7 @@ impl Checker {
         }
     }
 
-    /// Claims a block of attributes, once for all who share it.
+    /// Claims a block of attributes, once for all inodes that share it.
     pub(super) fn claim_shared(&mut self, run: Extent, ino: Ino) {
         let mut claims = Claims::default();
         self.claim(run, &mut claims);

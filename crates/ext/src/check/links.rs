@@ -1,4 +1,4 @@
-//! Pass 4: numbers of links, and what nothing leads to.
+//! Pass 4: link counts, and inodes without a name.
 
 use super::fix::{Fix, Stage};
 use super::{Checker, Seen};
@@ -6,7 +6,7 @@ use crate::ondisk::ro_compat;
 use seekless_fs::{FileKind, Location};
 use seekless_units::Ino;
 
-/// Most links that are counted; a directory with more says 1.
+/// The maximum link count; a directory with more has 1.
 const LINK_MAX: u64 = 65_000;
 
 impl Checker {
@@ -34,8 +34,7 @@ impl Checker {
         self.shared_blocks();
     }
 
-    /// Those without a name are gathered in `nameless` where not all names could
-    /// be read.
+    /// Gathers inodes without a name in `nameless` where not all names could be read.
     fn links_of(&mut self, ino: Ino, seen: &Seen, nameless: &mut Vec<Ino>) {
         let place = Location::of("inode").in_inode(ino);
         let is_dir = seen.kind == FileKind::Directory;

@@ -1,10 +1,9 @@
-//! Pass 0: superblock, group descriptors, and what of the volume is nobody's.
+//! Pass 0: superblock, group descriptors, and the volume's own metadata.
 //!
-//! What everything else is found by is held against its copies: where the
-//! primary superblock is damaged a copy takes its place, and a group's pointers
-//! are taken from a copy where the primary ones lead out of the volume, into
-//! other metadata, or to a table that holds no inodes. So one damaged field is
-//! one finding, and not one more for each thing that it leads to.
+//! Superblock and descriptors are compared with their copies: a copy replaces a damaged primary
+//! superblock, and a group's pointers are taken from a copy where the primary ones lead out of the
+//! volume, into other metadata, or to a table without inodes. So one damaged field is one finding,
+//! without further ones for everything it leads to.
 
 use super::Checker;
 use super::features::{self, Corrected};
@@ -26,14 +25,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use zerocopy::little_endian::{U16, U32};
 
-/// Inodes of a table that are looked at to tell whether it is one.
+/// Inodes of a table that are sampled to tell whether it is one.
 const SAMPLE: u32 = 256;
 
-/// The finding of transactions in a journal that the superblock says is empty.
+/// The finding of transactions in a journal without the flag for recovery.
 pub(super) const UNMARKED_JOURNAL: &str =
     "the journal contains transactions, but the superblock says that it is empty";
 
-/// A volume as its superblock lays it out; whether that is a copy of it.
+/// The volume, by its superblock or a copy; whether by a copy.
 pub(super) fn open(
     device: Arc<dyn BlockDevice>,
     report: &mut Report,
@@ -44,7 +43,7 @@ pub(super) fn open(
     let (code, error) = match primary {
         Err(FsError::Corrupt { .. }) => ("superblock.corrupt", primary.err()),
         Err(error) => return Err(error),
-        // Of one with a wrong checksum any field may be what is wrong.
+        // With a wrong checksum, any field may be the wrong one.
         Ok(volume) => match Volume::open(device.clone(), false) {
             Err(error @ FsError::Corrupt { kind: Corruption::Checksum { .. }, .. }) => {
                 ("superblock.checksum", Some(error))
@@ -56,7 +55,7 @@ pub(super) fn open(
     let copy = backup::superblock(device.as_ref());
     let (what, place) = error.finding(place);
     let Some((sb, block)) = copy else {
-        // Nothing but its own fields vouches for it, and those fit.
+        // Only its own fields vouch for it, and those fit.
         if code == "superblock.corrupt" {
             return Err(error);
         }
@@ -90,7 +89,7 @@ fn with_right_features(
     Volume::with_superblock(volume.device().clone(), sb, true)
 }
 
-/// Metadata that is known to lie where it lies: ends by starts, disjoint.
+/// Metadata in known places: ends by starts, disjoint.
 #[derive(Default)]
 struct Taken(BTreeMap<BlockNo, BlockNo>);
 
@@ -100,7 +99,7 @@ impl Taken {
         before.is_none_or(|(_, &end)| end <= run.start)
     }
 
-    /// Takes a run; whether nothing else lay there.
+    /// Takes a run; whether it was free.
     fn take(&mut self, run: Extent) -> bool {
         let free = self.is_free(run);
         if free {
@@ -113,31 +112,31 @@ impl Taken {
 /// The largest `s_log_groups_per_flex` (`EXT2_MAX_LOG_GROUPS_PER_FLEX` of e2fsprogs).
 const MAX_LOG_GROUPS_PER_FLEX: u64 = 31;
 
-/// A descriptor that need not be what it was.
+/// A descriptor that may be damaged.
 struct Doubtful {
     number: GroupNo,
     primary: Group,
     /// Its checksum does not match.
     bad_sum: bool,
-    /// Its bytes and what they say.
+    /// Its bytes, and the descriptor parsed from them.
     copy: Option<(Vec<u8>, Group)>,
 }
 
 impl Checker {
     pub(super) fn superblock(&mut self) -> Result<(), FsError> {
         if self.from_copy {
-            // A copy is not kept up: neither its totals nor its state are those of now.
+            // A copy is not kept up: its totals and its state are out of date.
             return Ok(());
         }
         let place = Location::of("superblock");
         let state = self.sb().raw.s_state.get();
         if state & STATE_ERRORS != 0 {
-            // They may be gone: e2fsck looks for itself.
+            // The errors may be gone: e2fsck checks for itself.
             self.expected("superblock.errors", "marked as having errors".into(), place);
         } else if state & STATE_VALID == 0 {
             self.expected("superblock.not-clean", "not marked clean".into(), place);
         }
-        // The kernel and e2fsck keep that room wherever the number is not zero.
+        // The kernel and e2fsck reserve that room for any number but zero.
         let kept = self.sb().raw.s_reserved_gdt_blocks.get();
         if kept != 0 && !self.sb().has_compat(compat::RESIZE_INODE) {
             let what =
@@ -160,9 +159,8 @@ impl Checker {
         Ok(())
     }
 
-    /// Fields of the superblock that nothing here depends on, with values for
-    /// which e2fsck gives the superblock up (`ext2fs_open2`, `check_super_block`):
-    /// copies of it must not be made.
+    /// Fields of the superblock that nothing here depends on, with values for which e2fsck rejects
+    /// the superblock (`ext2fs_open2`, `check_super_block`): copies of it must not be made.
     pub(super) fn impossible_fields(&self) -> Vec<(&'static str, u64)> {
         let (sb, raw) = (self.sb(), &self.sb().raw);
         let reserved = u64::from(raw.s_r_blocks_count_lo.get())
@@ -230,8 +228,8 @@ impl Checker {
             .collect()
     }
 
-    /// Whether a number cannot be that of a file of quotas, whatever the features: it is
-    /// neither reserved for them nor that of an ordinary inode (e2fsck, `check_super_block`).
+    /// Whether a number cannot be that of a quota file with any features: it is neither reserved
+    /// for one nor that of an ordinary inode (e2fsck, `check_super_block`).
     fn is_no_quota(&self, number: U32) -> bool {
         let sb = self.sb();
         // Not from `s_first_ino`, which may be damaged too.
@@ -256,14 +254,14 @@ impl Checker {
             || before.any(|number| is_used(number) && !own(number))
     }
 
-    /// Whether inodes cannot have so many bytes of extra fields (e2fsck, `check_super_block`).
+    /// Whether inodes have no room for `bytes` of extra fields (e2fsck, `check_super_block`).
     fn is_no_extra(&self, bytes: U16) -> bool {
         let room =
             usize::from(self.sb().inode_size).checked_sub(INODE_CORE_SIZE).filter(|room| *room > 0);
         room.is_some_and(|room| usize::from(bytes.get()) > room || !bytes.get().is_multiple_of(4))
     }
 
-    /// What belongs to the volume itself is nobody's.
+    /// Claims the blocks of the volume's own metadata.
     pub(super) fn metadata(&mut self) -> Result<(), FsError> {
         let mut taken = Taken::default();
         self.fixed_places(&mut taken);
@@ -281,7 +279,7 @@ impl Checker {
         for doubt in doubtful {
             let number = doubt.number;
             self.settle(doubt, &mut taken)?;
-            // It was reported; what is read through it is not to fail for it.
+            // It was reported; reads through it must not fail for it.
             self.strict.reseal_descriptor(number);
         }
         if !self.sb().has_compat(compat::RESIZE_INODE) {
@@ -290,8 +288,8 @@ impl Checker {
         Ok(())
     }
 
-    /// Blocks kept for more descriptors that nobody may ask for: they were
-    /// reported, and where nothing else lies there they are in use all the same.
+    /// Blocks reserved for more descriptors without the feature for it: they were reported, and
+    /// where nothing else lies there they are in use all the same.
     fn needless_reserve(&mut self, taken: &mut Taken) {
         let kept = u64::from(self.sb().raw.s_reserved_gdt_blocks.get());
         for number in (0..self.sb().groups).map(GroupNo::new) {
@@ -397,7 +395,7 @@ impl Checker {
         }
     }
 
-    /// A part of a group is not where it could be, and nothing tells where it is.
+    /// Reports that a part of a group has an impossible place, and forgets the pointer to it.
     fn lose(&mut self, number: GroupNo, part: Part, run: Extent) {
         let what = format!("its {} at {} is not where it should be", part.name(), run.start);
         let place = Location::of("group descriptor").in_group(number);
@@ -414,15 +412,14 @@ impl Checker {
         };
     }
 
-    /// Decides which descriptor of a group to go by, part by part.
+    /// Chooses the descriptor of a group, part by part.
     fn settle(&mut self, doubt: Doubtful, taken: &mut Taken) -> Result<(), FsError> {
         let Doubtful { number, primary, bad_sum, copy } = doubt;
         let blocks = self.sb().itable_blocks();
         for part in Part::ALL {
             let run = part.of(&primary, blocks);
             let mut good = self.fits(part, &primary) && taken.is_free(run);
-            // Nothing vouches for a pointer whose descriptor's checksum is wrong, but
-            // what it leads to.
+            // A pointer whose descriptor has a wrong checksum is judged by the block it leads to.
             if good && bad_sum {
                 good = match part {
                     Part::BlockBitmap if primary.block_uninit() => true,
@@ -476,8 +473,8 @@ impl Checker {
                 taken.take(run);
                 self.claim_fixed(run);
             } else if good {
-                // The checksum was reported; whether the pointer is wrong cannot
-                // be told, and so nothing is said of what it leads to.
+                // The checksum was reported. Whether the pointer is wrong cannot be told, so its
+                // bitmap or table is not reported.
                 self.forget(number, part);
             } else {
                 self.lose(number, part, run);
@@ -486,7 +483,8 @@ impl Checker {
         Ok(())
     }
 
-    /// Has a part of a group be where other bytes of its descriptor say.
+    /// Replaces the pointer to a part of a group by that of `bytes`, another version of its
+    /// descriptor.
     fn replace_part(
         &mut self,
         number: GroupNo,
@@ -581,8 +579,8 @@ impl Checker {
         Ok(padded && is_marked)
     }
 
-    /// How many of a group's first inodes the bitmap calls used (none where there is
-    /// no bitmap), and how many look like inodes in a table.
+    /// How many of a group's first inodes are used by the bitmap (none without a bitmap), and how
+    /// many look like inodes in a table.
     fn inodes_in(&self, number: GroupNo, table: Extent) -> Result<(u32, u32), FsError> {
         let group = self.volume.descriptor(number)?;
         let bitmap = match self.volume.inode_bitmap(&group) {

@@ -1,21 +1,20 @@
-//! Looking at all of an image, as `e2fsck -fn` does: its passes.
+//! Checks a whole image in passes, as `e2fsck -fn` does.
 //!
 //! 0. [`metadata`]: superblock and group descriptors, against their copies
-//! 1. [`inodes`], [`fields`], [`reserved`], [`attributes`]: every inode, the blocks it claims, attributes
-//! 2. [`names`], [`index`]: every directory and what its entries lead to
-//! 3. [`paths`]: directories that the root does not lead to
-//! 4. [`links`]: numbers of links, unreferenced inodes, shared attributes
+//! 1. [`inodes`], [`fields`], [`reserved`], [`attributes`]: every inode, its blocks, its attributes
+//! 2. [`names`], [`index`]: every directory and the inodes of its entries
+//! 3. [`paths`]: directories that are not connected to the root
+//! 4. [`links`]: link counts, unreferenced inodes, shared attributes
 //! 5. [`groups`]: bitmaps and counts
 //!
-//! What waits in the journal is replayed in memory first, as a mount would. A
-//! damaged part is reported and passed over; the check itself fails only when
-//! the device does, or nothing says how the volume is laid out. Every block of
-//! a file's map is read once, so a hostile image costs no more time than an
-//! honest one of its size.
+//! Transactions in the journal are replayed in memory first, as a mount would. A damaged part is
+//! reported and passed over; the check itself fails only when the device does, or nothing says how
+//! the volume is laid out. Every block of a file's map is read once, so a hostile image costs no
+//! more time than an honest one of its size.
 //!
-//! With what it finds the check says what would do away with it ([`fix`]);
-//! [`repair`] does that, in an order in which it can be interrupted. A finding is
-//! expected where `e2fsck -p` repairs it without a question.
+//! Each finding comes with the repair for it ([`fix`]); [`repair`] makes these, in an order in
+//! which it can be interrupted. A finding is expected where `e2fsck -p` repairs it without a
+//! question.
 
 mod attributes;
 mod codes;
@@ -53,8 +52,8 @@ use seekless_units::{BlockNo, GroupNo, Ino};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// Codes of what a volume that was not unmounted has: nothing that is read or
-/// laid out anew depends on it.
+/// Findings of any volume that was not unmounted: nothing that is read or laid out again depends on
+/// them.
 const CARRIED: [&str; 6] = [
     "superblock.errors",
     "superblock.not-clean",
@@ -64,7 +63,7 @@ const CARRIED: [&str; 6] = [
     "inode.orphan",
 ];
 
-/// Checksums that `e2fsck -p` renews where what they cover is sound.
+/// Checksums that `e2fsck -p` renews where the covered structure is sound.
 const RENEWED: [&str; 3] = ["group.checksum", "bitmap.checksum", "inode.checksum"];
 
 /// With `shared_blocks`: files a cluster is believed to belong to, on average.
@@ -75,33 +74,31 @@ struct Seen {
     kind: FileKind,
     /// Links it says it has.
     links: u64,
-    /// Names that lead to it; of a directory also its `.` and the `..` of those
-    /// in it.
+    /// Names that lead to it; for a directory also its `.` and the `..` of its subdirectories.
     names: u64,
-    /// Of a directory: what its `..` says.
+    /// Directories only: the inode of its `..`.
     parent: Option<Ino>,
-    /// Of a directory: the entry that names it.
+    /// Directories only: the entry that names it.
     named_in: Option<Spot>,
-    /// It has neither blocks nor contents in itself.
+    /// It has neither blocks nor inline contents.
     is_empty: bool,
-    /// Nothing need lead to it: it belongs to the volume.
+    /// It needs no name: it belongs to the volume.
     is_special: bool,
-    /// It holds the value of attributes.
+    /// It holds an attribute value.
     is_value: bool,
-    /// Its map cannot be followed: it is not read.
+    /// Its map cannot be followed, and is not read.
     bad_map: bool,
 }
 
 /// A check under way.
 struct Checker {
     volume: Volume,
-    /// The same, compared with its checksums.
+    /// The same volume, with its checksums compared.
     strict: Volume,
     report: Report,
-    /// What would do away with the findings.
+    /// Repairs of the findings.
     fixes: Fixes,
-    /// Clusters that something lies in, of them the volume's own, and those that
-    /// were claimed twice.
+    /// Clusters in use, those of the volume's own metadata, and those that were claimed twice.
     used: Bits,
     fixed: Bits,
     twice: Bits,
@@ -112,12 +109,12 @@ struct Checker {
     unusable: Vec<Ino>,
     /// The superblock is a copy.
     from_copy: bool,
-    /// The entry of the root named `lost+found`, and what it leads to.
+    /// The entry of the root named `lost+found`, and its inode.
     lost_found: Option<(Spot, Ino)>,
-    /// Groups whose descriptor's checksum does not match: its marks of what was
-    /// never written are not believed.
+    /// Groups whose descriptor's checksum does not match: its flags for never written bitmaps and
+    /// tables are ignored.
     doubtful_groups: BTreeSet<GroupNo>,
-    /// Groups whose descriptor was reported: what it counts is not.
+    /// Groups whose descriptor was reported: its counts are not compared.
     damaged_descriptors: BTreeSet<GroupNo>,
     /// Groups whose inode table cannot be found.
     lost_groups: BTreeSet<GroupNo>,
@@ -134,13 +131,13 @@ struct Checker {
     shares_left: u64,
     /// Directories that could not be read to their end.
     cut_short: BTreeSet<Ino>,
-    /// A large file was met that the features say is not there.
+    /// There is a large file without the feature for it.
     has_large: bool,
-    /// Clusters and inodes that nothing was found in.
+    /// Free clusters and inodes.
     free: (u64, u32),
 }
 
-/// Checks an image; nothing of it is changed.
+/// Checks an image without changing it.
 ///
 /// # Errors
 /// [`FsError::Corrupt`] when there is no sound superblock,
@@ -150,7 +147,7 @@ pub fn check(device: Arc<dyn BlockDevice>) -> Result<Report, FsError> {
     Ok(Checker::examine(device)?.report)
 }
 
-/// Checks a device as it is, without a look at what its journal may hold.
+/// Checks a device as it is, without its journal.
 fn look(
     device: Arc<dyn BlockDevice>,
     mut report: Report,
@@ -198,8 +195,8 @@ fn look(
 }
 
 impl ExtImage {
-    /// Checks the image and refuses it where anything is found that a crash does
-    /// not leave. Opened to ignore checksums, it is not refused for those.
+    /// Checks the image and refuses it if there is any finding that a crash does not leave. If the
+    /// image was opened to ignore checksums, it is not refused for those.
     ///
     /// # Errors
     /// [`FsError::Damaged`] with the first finding; otherwise as [`check`].
@@ -220,15 +217,15 @@ impl ExtImage {
     }
 }
 
-/// The device with what waits in its journal, where that can be replayed.
+/// The device with the journal's transactions, where these can be replayed.
 fn recover(
     device: Arc<dyn BlockDevice>,
     report: &mut Report,
     fixes: &mut Fixes,
 ) -> Result<Arc<dyn BlockDevice>, FsError> {
     let volume = match Volume::open(device.clone(), true) {
-        // Without a sound superblock nothing says whether there is something
-        // to replay: looked at as it is.
+        // Without a sound superblock the flag for recovery is unknown: the device is checked as it
+        // is.
         Err(FsError::Corrupt { .. }) => return Ok(device),
         opened => opened?,
     };
@@ -236,7 +233,7 @@ fn recover(
     let is_marked = volume.sb.has_incompat(incompat::RECOVER);
     match journal::replay_for_repair(&volume) {
         Ok(None) => {
-            // Nothing waits, though the superblock says so.
+            // Nothing is to be replayed, despite the superblock's flag.
             if is_marked {
                 fixes.add(Stage::Journal, Fix::Replay);
                 let what = "the journal is empty, but the superblock says that it is not";
@@ -288,14 +285,13 @@ impl Checker {
         self.report.add(code, Class::Unexpected, what, location);
     }
 
-    /// Reports what `e2fsck -p` repairs only under a condition.
+    /// Reports a finding that `e2fsck -p` repairs only under a condition.
     fn graded(&mut self, expected: bool, code: &'static str, what: String, location: Location) {
         let class = if expected { Class::Expected } else { Class::Unexpected };
         self.report.add(code, class, what, location);
     }
 
-    /// Reports what damage makes of a result; what the device makes of it is
-    /// the end.
+    /// Reports damage in a result as a finding; errors of the device are passed on.
     fn sound<T>(
         &mut self,
         result: Result<T, FsError>,
@@ -313,8 +309,7 @@ impl Checker {
         }
     }
 
-    /// Reports a checksum that does not match, and nothing else; whether there is
-    /// one.
+    /// Reports a checksum that does not match, and no other error; whether there is one.
     fn checksum<T>(
         &mut self,
         result: Result<T, FsError>,
@@ -332,13 +327,12 @@ impl Checker {
         }
     }
 
-    /// Whether there may be more names than were found: what has too few then
-    /// need not be damaged.
+    /// Whether some names may not have been found, so that a missing name is no proof of damage.
     fn may_have_more_names(&self) -> bool {
         !self.cut_short.is_empty() || !self.lost_groups.is_empty()
     }
 
-    /// Whether some of what is in use belongs to what cannot be found.
+    /// Whether blocks in use may belong to inodes or bitmaps that cannot be found.
     fn has_lost_blocks(&self) -> bool {
         let lost = [&self.lost_groups, &self.lost_block_bitmaps, &self.lost_inode_bitmaps];
         lost.into_iter().any(|groups| !groups.is_empty())

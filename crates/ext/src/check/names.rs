@@ -1,4 +1,4 @@
-//! Pass 2: what directories hold, and what their entries lead to.
+//! Pass 2: the entries of directories, and the inodes that they name.
 
 use super::Checker;
 use super::fix::{Fix, Spot, Stage};
@@ -18,7 +18,7 @@ pub(super) fn place(dir: Ino) -> Location {
 /// Bytes of the shortest entry that has a name.
 const SHORTEST: usize = 12;
 
-/// An entry that leads somewhere.
+/// An entry with an inode.
 struct Name {
     ino: Ino,
     /// The code of its kind.
@@ -28,7 +28,7 @@ struct Name {
     at: u64,
 }
 
-/// An entry of a directory, in use or not, and what is wrong with it.
+/// An entry of a directory, in use or not, and its error.
 pub(super) struct Found<'a> {
     /// `None` where no name can be read.
     pub(super) entry: Option<Entry<'a>>,
@@ -37,9 +37,9 @@ pub(super) struct Found<'a> {
 
 /// Reads the entry at byte `at` of a block or a piece of one, and moves `at` behind it.
 ///
-/// Behind a damaged entry, reading goes on at the first place from which entries follow each
-/// other to the end of the block; the entry itself counts if its name and inode number make
-/// sense. So a damaged entry costs at most itself.
+/// Behind a damaged entry, reading goes on at the first place from which a chain of entries reaches
+/// the end of the block; the entry itself counts if its name and inode number make sense. So a
+/// damaged entry costs at most itself.
 pub(super) fn tolerant<'a>(
     block: &'a [u8],
     at: &mut usize,
@@ -51,8 +51,8 @@ pub(super) fn tolerant<'a>(
     }
     let from = *at;
     match entry_at(block, from, u32::MAX, place) {
-        // The entry of `.` has no room but for its name: a longer one has swallowed others
-        // (e2fsck, `PR_2_SPLIT_DOT`).
+        // The entry of `.` has room for its name only: a longer one has swallowed others (e2fsck,
+        // `PR_2_SPLIT_DOT`).
         Ok(entry) if from == 0 && entry.name == b"." && entry.next > SHORTEST => {
             let len = field::wide(entry.next);
             *at = SHORTEST;
@@ -70,8 +70,8 @@ pub(super) fn tolerant<'a>(
     }
 }
 
-/// Where reading goes on behind a damaged entry: where its own length leads, if entries
-/// follow from there to the end of the block, else at the first such place behind it.
+/// The place behind a damaged entry where reading goes on: that of its own length, if a chain of
+/// entries leads from there to the end of the block, else the first such place behind it.
 fn resume(block: &[u8], at: usize, inodes: u32) -> usize {
     let head: Option<DirEntryHead> = field::parse(block, at);
     let len = head.map_or(0, |head| record_len(head.rec_len.get(), block.len()));
@@ -83,7 +83,7 @@ fn resume(block: &[u8], at: usize, inodes: u32) -> usize {
     places.into_iter().find(|&next| chains(block, next, inodes)).unwrap_or(block.len())
 }
 
-/// Whether sound entries follow each other from a byte of a block to its end.
+/// Whether a chain of sound entries leads from a byte of a block to its end.
 fn chains(block: &[u8], mut at: usize, inodes: u32) -> bool {
     while at < block.len() {
         match entry_at(block, at, inodes, Location::of("directory")) {
@@ -120,7 +120,7 @@ impl Checker {
                 self.unexpected("root.not-directory", "is not a directory".into(), place(root));
                 self.fix(Stage::Inodes, Fix::Clear(root));
             }
-            // With the group of the root all directories hang in the air.
+            // Without the group of the root, all directories are unconnected.
             None if self.is_lost(root) => {}
             None => {
                 self.unexpected("root.missing", "not in use".into(), place(root));
@@ -146,8 +146,7 @@ impl Checker {
         Ok(())
     }
 
-    /// Has a directory written anew; an inline one has its entries changed where
-    /// they are.
+    /// Requests that a directory is rewritten; the entries of an inline one are changed in place.
     fn rebuild(&mut self, dir: &Inode, instead: Option<Fix>) {
         match instead {
             Some(fix) if dir.has_flag(flags::INLINE_DATA) => self.fix(Stage::Names, fix),
@@ -211,7 +210,7 @@ impl Checker {
         let blocks = Directory::new(&self.volume, inode).blocks();
         let present = Directory::new(&self.volume, inode).present()?;
         let gap = (0..).map(Lbn::new).zip(&present).find(|(wanted, lbn)| wanted != *lbn);
-        // A length that its blocks do not reach was reported already.
+        // A length beyond its blocks was reported already.
         if let Some((missing, _)) = gap {
             let what = format!("block {missing} is missing");
             self.unexpected("directory.hole", what, place(inode.ino));
@@ -233,7 +232,7 @@ impl Checker {
         Ok(names)
     }
 
-    /// A block whose checksum is wrong, or not there.
+    /// Handles a block whose checksum is wrong or missing.
     fn unsealed(&mut self, inode: &Inode, lbn: Lbn, error: &FsError) {
         let (what, at) = error.finding(place(inode.ino));
         self.expected("directory.checksum", what, at);
@@ -340,7 +339,7 @@ impl Checker {
         Ok(())
     }
 
-    /// An entry leads to an inode that is not in use.
+    /// Handles an entry whose inode is not in use.
     fn unallocated(&mut self, spot: Spot, entry: &Name) -> Result<(), FsError> {
         if self.is_lost(entry.ino) {
             return Ok(());
@@ -351,8 +350,8 @@ impl Checker {
                 "`{name}` points to inode {}, in the part of the table that is marked unused",
                 entry.ino
             );
-            // Of one that was not written e2fsck sees a file type that is not that of the
-            // name first, and stops.
+            // For an inode that was not written, e2fsck first finds a file type that differs from
+            // the name's, and stops.
             let bytes = self.volume.inode_bytes(entry.ino)?;
             let core: Option<InodeCore> = field::parse(&bytes, 0);
             let kind = core.and_then(|core| FileKind::from_mode(core.i_mode.get()));
@@ -374,13 +373,13 @@ impl Checker {
         Ok(())
     }
 
-    /// Whether an inode lies where its group says that nothing was ever written.
+    /// Whether an inode lies in the never written part of its table.
     fn is_behind(&self, ino: Ino) -> Result<bool, FsError> {
         let Ok((number, slot)) = self.volume.inode_slot(ino) else { return Ok(false) };
         Ok(slot >= self.used_slots(&self.volume.descriptor(number)?))
     }
 
-    /// An entry leads to an inode in use.
+    /// Handles an entry whose inode is in use.
     fn named(&mut self, spot: Spot, entry: &Name) {
         let is_root = entry.ino.get() == special::ROOT;
         let Some(seen) = self.seen.get_mut(&entry.ino) else { return };
@@ -401,8 +400,8 @@ impl Checker {
         self.kind(spot, entry, kind);
     }
 
-    /// An entry says the kind of what it leads to, or nothing: from before the
-    /// feature was set.
+    /// Checks the file type of an entry: that of its inode, or none if it is older than the
+    /// feature.
     fn kind(&mut self, spot: Spot, entry: &Name, kind: FileKind) {
         let typed = self.sb().has_incompat(incompat::FILETYPE);
         if entry.kind != 0 && !(typed && kind_of(entry.kind) == Some(kind)) {
@@ -428,12 +427,12 @@ impl Checker {
         }
     }
 
-    /// A directory's `..` leads to the one that names it.
+    /// Compares a directory's `..` with the directory that names it.
     fn parent(&mut self, dir: Ino) {
         let Some(seen) = self.seen.get(&dir) else { return };
         let root = Ino::new(special::ROOT);
         let named_in = if dir == root { Some(root) } else { seen.named_in.map(|spot| spot.dir) };
-        // What nothing leads to is no child of anybody's.
+        // An unconnected directory is nobody's child.
         let (Some(parent), Some(named_in)) = (seen.parent, named_in) else { return };
         self.count(named_in);
         if parent != named_in {
@@ -443,7 +442,7 @@ impl Checker {
         }
     }
 
-    /// Holds the index of a directory against its blocks.
+    /// Compares the index of a directory with its blocks.
     fn index(&mut self, inode: &Inode) -> Result<(), FsError> {
         if !self.volume.is_hashed(inode) {
             return Ok(());
@@ -474,7 +473,7 @@ impl Checker {
     }
 }
 
-/// The code of a kind in an entry.
+/// The file type of a kind in an entry.
 pub(super) fn code_of(kind: FileKind) -> u8 {
     (1..=7).find(|&code| kind_of(code) == Some(kind)).unwrap_or(0)
 }

@@ -1,4 +1,4 @@
-//! Files that were deleted or cut while in use: a mount finishes that.
+//! Files that were deleted or cut while in use: a mount finishes them.
 
 use super::Checker;
 use super::fix::{Fix, Stage};
@@ -39,7 +39,7 @@ impl Checker {
         let place = Location::of("orphan file");
         let mut filed: Vec<Ino> = Vec::new();
         let mut has_stale_sum = false;
-        // A wrong checksum of its inode is a finding of that.
+        // A wrong checksum of its inode is reported with the inode.
         let file = Ino::new(self.sb().raw.s_orphan_file_inum.get());
         let is_sealed = self.strict.inode(file).is_ok();
         let volume = if is_sealed { &self.strict } else { &self.volume };

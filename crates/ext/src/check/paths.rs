@@ -1,4 +1,4 @@
-//! Pass 3: whether the root leads to every directory.
+//! Pass 3: whether every directory is connected to the root.
 
 use super::Checker;
 use super::fix::{Fix, Spot, Stage};
@@ -9,7 +9,7 @@ use seekless_units::Ino;
 use std::collections::BTreeSet;
 
 impl Checker {
-    /// Directories that no chain of names leads to from the root.
+    /// Finds directories that are not connected to the root.
     pub(super) fn unconnected(&mut self) {
         let root = Ino::new(special::ROOT);
         let dirs: Vec<(Ino, bool)> = self
@@ -22,7 +22,7 @@ impl Checker {
             dirs.iter().filter(|(_, nameless)| *nameless).map(|&(ino, _)| ino).collect();
         let reached = self.below(alone.iter().copied().chain([root]).collect());
         for ino in alone {
-            // The one that names it may be there, and unreadable.
+            // Its parent may have an entry for it, and be unreadable.
             let parent = self.seen.get(&ino).and_then(|seen| seen.parent);
             if parent.is_some_and(|parent| self.is_unreadable(parent)) {
                 continue;
@@ -40,8 +40,8 @@ impl Checker {
         self.open_loops(&lost);
     }
 
-    /// Has a name taken out of each loop: then nothing leads to the first of its
-    /// directories, and that is given one.
+    /// Removes a name from each loop: then the first of its directories is unconnected, and gets a
+    /// name.
     fn open_loops(&mut self, lost: &[Ino]) {
         let mut met: BTreeSet<Ino> = BTreeSet::new();
         for &start in lost {
@@ -52,7 +52,7 @@ impl Checker {
                 way.push((here, spot));
                 here = spot.dir;
             }
-            // Back on the way that was gone: what follows is the loop.
+            // The walk came back to its own path: the loop begins here.
             let Some(from) = way.iter().position(|(dir, _)| *dir == here) else { continue };
             if let Some((_, spot)) = way.iter().skip(from).min() {
                 self.fix(Stage::Names, Fix::Remove(*spot));
@@ -60,7 +60,7 @@ impl Checker {
         }
     }
 
-    /// Whether names of a directory are missing from what was found.
+    /// Whether a directory may have names that were not found.
     fn is_unreadable(&self, dir: Ino) -> bool {
         self.is_lost(dir) || self.cut_short.contains(&dir)
     }

@@ -1,5 +1,4 @@
-//! Pass 1, of the volume's own inodes: what e2fsck asks of them
-//! (`e2fsck_pass1`), and no more.
+//! Pass 1, the volume's own inodes: the checks of e2fsck (`e2fsck_pass1`), and no more.
 
 use super::Checker;
 use super::fix::{Fix, Stage};
@@ -132,8 +131,7 @@ impl Checker {
         Ok(inode.core.i_mode.get() != 0)
     }
 
-    /// What is wrong with the mode and the links of one of the volume's own
-    /// inodes.
+    /// A wrong mode or link count of one of the volume's own inodes.
     fn misuse(&self, inode: &Inode) -> Option<String> {
         let (mode, links) = (inode.core.i_mode.get(), inode.core.i_links_count.get());
         let is_file = inode.kind() == Some(FileKind::Regular);
@@ -189,7 +187,7 @@ impl Checker {
         })
     }
 
-    /// Claims what an inode's map leads to, whatever its kind; whether it can be followed.
+    /// Claims the blocks of the map of an inode of any kind; whether it can be followed.
     fn claim_map(&mut self, inode: &Inode) -> Result<bool, FsError> {
         let blocks = self.volume.blocks_of_any_kind(inode);
         let blocks = self.sound(blocks, "inode.block-map", place(inode.ino))?;

@@ -1,7 +1,7 @@
-//! What can be read of a map that is damaged: pieces that lie in the volume, in
-//! rising order. What contradicts that is left out, and nothing else, as `e2fsck`
-//! clears single numbers and extents (its pass 1). The blocks of a directory with extents are
-//! taken to follow each other, as there (`PR_1_COLLAPSE_DBLOCK`).
+//! The readable part of a damaged map: pieces that lie in the volume, in rising order. Only those
+//! are left out that contradict this, as `e2fsck` clears single numbers and extents (its pass 1).
+//! The blocks of a directory with extents are taken to follow each other, as there
+//! (`PR_1_COLLAPSE_DBLOCK`).
 
 use crate::dir::entry_at;
 use crate::encode::mapping::Piece;
@@ -44,10 +44,10 @@ struct Walk<'a> {
     met: HashSet<BlockNo>,
 }
 
-/// Reads what there is of an inode's map.
+/// Reads the sound pieces of an inode's map.
 ///
 /// # Errors
-/// What the device gives.
+/// Errors of the device.
 pub(super) fn salvage(volume: &Volume, inode: &Inode) -> Result<Salvaged, FsError> {
     let room = volume.sb.blocks;
     let out = Salvaged::default();
@@ -205,7 +205,7 @@ impl Salvaged {
         Ok((!goes_on).then_some(end))
     }
 
-    /// Leaves out what lies from a logical block on; returns that.
+    /// Cuts off the pieces from a logical block on; returns their blocks.
     pub(super) fn cut(&mut self, end: u64) -> Vec<Extent> {
         let mut gone = Vec::new();
         self.pieces.retain_mut(|piece| {

@@ -1,4 +1,4 @@
-//! Directories as blocks: linear, or hashed once they need more than one.
+//! Encodes directories as blocks: linear, or hashed if they need more than one.
 //!
 //! Entries lie in hash order in both, because that is the order in which the
 //! kernel lists a directory of an indexed volume; inodes are numbered in the
@@ -22,7 +22,7 @@ use seekless_fs::{FileKind, FsError};
 use seekless_units::Ino;
 use zerocopy::IntoBytes;
 
-/// What the blocks of every directory of a volume have in common.
+/// The common format of all directory blocks of a volume.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DirFormat {
     pub(crate) block_size: usize,
@@ -32,7 +32,7 @@ pub(crate) struct DirFormat {
     pub(crate) checksums: bool,
     /// Index trees may have three levels.
     pub(crate) large: bool,
-    /// Entries say the kind of file.
+    /// Entries have a file type.
     pub(crate) typed: bool,
     pub(crate) hash_version: u8,
     pub(crate) hash_seed: [u32; 4],
@@ -46,7 +46,7 @@ pub(crate) struct Record<'a> {
     pub(crate) kind: FileKind,
 }
 
-/// How the entries of a directory, in listing order, fall into blocks.
+/// The division of a directory's entries, in listing order, into blocks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Packing {
     /// Index of the first entry of every block of entries.
@@ -128,7 +128,7 @@ impl DirFormat {
         Ok(Packing { leaves, index_blocks })
     }
 
-    /// First-fit in order: where each block begins.
+    /// First-fit in order: the first entry of each block.
     fn fill(&self, lens: &[u8], used_in_first: usize) -> Vec<u32> {
         let room = self.room();
         let mut starts = vec![0];
@@ -144,8 +144,8 @@ impl DirFormat {
         starts
     }
 
-    /// The blocks of a directory: `records` in listing order, divided as
-    /// [`DirFormat::pack`] says. `seed` is the inode's checksum seed.
+    /// The blocks of a directory: `records` in listing order, divided by [`DirFormat::pack`].
+    /// `seed` is the inode's checksum seed.
     pub(crate) fn encode(
         &self,
         dir: Ino,

@@ -1,5 +1,5 @@
-//! Where a file's blocks lie, as the inode says it: extent trees, and the
-//! indirect blocks of volumes without extents.
+//! Encodes the map of a file's blocks: extent trees, and the indirect blocks of volumes without
+//! extents.
 
 #![allow(
     clippy::indexing_slicing,
@@ -20,7 +20,7 @@ pub(crate) const IN_INODE: u64 = 4;
 /// Block numbers in the inode before the first indirect block.
 const DIRECT: u64 = 12;
 
-/// A piece of a file with a place, as long as one on-disk extent allows.
+/// A piece of a file with a place, at most as long as one on-disk extent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Piece {
     pub(crate) placed: Placed,
@@ -28,7 +28,7 @@ pub(crate) struct Piece {
     pub(crate) unwritten: bool,
 }
 
-/// An inode's `i_block` and the blocks that hold the rest of its map.
+/// An inode's `i_block` and the blocks of the rest of its map.
 #[derive(Debug)]
 pub(crate) struct Map {
     pub(crate) i_block: IBlock,
@@ -55,8 +55,7 @@ pub(crate) fn extents_of(blocks: u64, unwritten: bool) -> u64 {
     blocks.div_ceil(max_len(unwritten))
 }
 
-/// The longest extent; one less when unwritten, since the length's top bit
-/// says so.
+/// The longest extent; one less when unwritten, which the length's top bit marks.
 pub(crate) const fn max_len(unwritten: bool) -> u64 {
     if unwritten { EXTENT_MAX_LEN as u64 - 1 } else { EXTENT_MAX_LEN as u64 }
 }
@@ -154,7 +153,7 @@ pub(crate) fn leaf_entry(lbn: u32, run: Extent, unwritten: bool) -> ExtentLeaf {
     }
 }
 
-/// What an index says of a block below it.
+/// The index entry of a block below.
 pub(crate) fn index_entry(first: u32, block: BlockNo) -> ExtentIndex {
     ExtentIndex {
         ei_block: first.into(),
@@ -164,14 +163,14 @@ pub(crate) fn index_entry(first: u32, block: BlockNo) -> ExtentIndex {
     }
 }
 
-/// An entry of either kind as it stands in a node.
+/// An entry of either kind, as bytes of a node.
 pub(crate) fn entry_bytes<T: IntoBytes + zerocopy::Immutable>(entry: &T) -> [u8; 12] {
     let mut bytes = [0; 12];
     bytes.copy_from_slice(entry.as_bytes());
     bytes
 }
 
-/// Writes a node's header and entries to where it begins; what lies behind stays.
+/// Writes a node's header and entries to the front of `out`; the bytes behind stay.
 pub(crate) fn put_node(out: &mut [u8], entries: &[[u8; 12]], max: usize, depth: u16) {
     let header = ExtentHeader {
         eh_magic: EXTENT_MAGIC.into(),
@@ -199,7 +198,7 @@ pub(crate) fn indirect_blocks(runs: &[Run], block_size: u32) -> u64 {
     let mut span = 1;
     for level in 1..=3u32 {
         span *= per_block;
-        // Every block of this tree's levels that some run falls into.
+        // Every block of this tree's levels that maps a part of a run.
         for depth in 0..level {
             let reach = per_block.pow(depth + 1);
             let mut last = None;
@@ -219,8 +218,8 @@ pub(crate) fn indirect_blocks(runs: &[Run], block_size: u32) -> u64 {
     used
 }
 
-/// Builds an ext2 block map: direct numbers, then one, two and three levels of
-/// indirect blocks taken from `blocks` in the order of what they map.
+/// Builds an ext2 block map: direct numbers, then one, two and three levels of indirect blocks
+/// taken from `blocks` in the order of the blocks that they map.
 pub(crate) fn block_map(
     pieces: &[Piece],
     block_size: u32,

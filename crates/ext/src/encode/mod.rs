@@ -1,5 +1,5 @@
-//! On-disk structures as bytes: what building, laying out anew, replaying a
-//! journal and repairing have in common when they write.
+//! On-disk structures as bytes: the common part of building, laying out again, replaying a journal
+//! and repairing.
 //!
 //! - [`dirblocks`]: directories as blocks, hashed or linear
 //! - [`mapping`]: extent trees and indirect blocks

@@ -8,7 +8,7 @@ use seekless_units::BlockNo;
 /// Bytes of a block number.
 const POINTER: usize = 4;
 
-/// What the map of the resize inode depends on.
+/// Parameters of the map of the resize inode.
 pub(crate) struct ResizeMap {
     /// Bytes in a block.
     pub(crate) block_size: u32,
@@ -18,12 +18,12 @@ pub(crate) struct ResizeMap {
     pub(crate) reserved: u64,
     /// The first reserved block.
     pub(crate) first: u64,
-    /// How many blocks behind group 0 the other groups with a superblock begin.
+    /// The distances from group 0 of the other groups with a superblock, in blocks.
     pub(crate) copies: Vec<u64>,
 }
 
 impl ResizeMap {
-    /// Blocks that the inode counts as its own.
+    /// Blocks that are counted in the inode.
     pub(crate) fn count(&self) -> u64 {
         let groups = crate::field::wide(self.copies.len()).saturating_add(1);
         self.reserved.saturating_mul(groups).saturating_add(1)

@@ -1,5 +1,5 @@
-//! Inode numbers, places and checksums replaced inside blocks and inodes of an
-//! image. Everything around them stays as it is, byte for byte.
+//! Replaces inode numbers, places and checksums inside blocks and inodes of an image. Everything
+//! around them stays as it is, byte for byte.
 
 use crate::checksum::crc32c;
 use crate::dir::entry_at;
@@ -26,7 +26,7 @@ fn put(out: &mut [u8], at: usize, bytes: &[u8], place: Location) -> Result<(), F
     Ok(())
 }
 
-/// The new number of an inode that something points to.
+/// The new number of a referenced inode.
 pub(crate) fn renumbered(
     old: Ino,
     renumber: Renumber<'_>,
@@ -136,8 +136,8 @@ pub(crate) fn seal_extent_block(
     put(block, at, &sum.to_le_bytes(), place)
 }
 
-/// Sets the magic number of a block of the orphan file that lies at `at`, and its
-/// checksum where there are such; `seed` is the file's.
+/// Sets the magic number of a block of the orphan file that lies at `at`, and its checksum if the
+/// volume has these; `seed` is the file's.
 pub(crate) fn seal_orphan_block(
     block: &mut [u8],
     at: BlockNo,
@@ -151,7 +151,7 @@ pub(crate) fn seal_orphan_block(
     put(block, slot, &sum.to_le_bytes(), place)
 }
 
-/// What changes in an inode.
+/// Changed fields of an inode.
 #[derive(Clone, Debug)]
 pub(crate) struct InodeChange {
     /// The map's root, when it has a map.
@@ -159,17 +159,17 @@ pub(crate) struct InodeChange {
     pub(crate) file_acl: Option<BlockNo>,
     /// Added to `i_blocks`, in its own unit.
     pub(crate) blocks: i64,
-    /// Where a piece of an inline directory's entries stands in the inode.
+    /// The places of an inline directory's entries in the inode.
     pub(crate) inline_entries: Vec<std::ops::Range<usize>>,
-    /// Whether it is an inline directory, which names its parent.
+    /// Whether it is an inline directory, which contains its parent's number.
     pub(crate) inline_directory: bool,
-    /// Whose value it holds, by its old number, where it says so in `i_mtime`.
+    /// The old number of the value's owner, if `i_mtime` contains it.
     pub(crate) owner: Option<Ino>,
-    /// Of an orphan in the list: the old number of the one that follows it.
+    /// The old number of the successor, for an orphan in the list.
     pub(crate) next_orphan: Option<Option<Ino>>,
 }
 
-/// Rewrites an inode. `seed` is the volume's checksum seed, when it has one.
+/// Rewrites an inode. `seed` is the volume's checksum seed, if it has one.
 pub(crate) fn inode(
     raw: &mut [u8],
     to: Ino,
@@ -230,7 +230,7 @@ pub(crate) fn inode(
     Ok(())
 }
 
-/// What checksums of an inode's own blocks start from.
+/// The seed of the checksums of an inode's own blocks.
 pub(crate) fn inode_seed(seed: u32, ino: Ino, generation: u32) -> u32 {
     crc32c(crc32c(seed, &ino.get().to_le_bytes()), &generation.to_le_bytes())
 }

@@ -1,11 +1,11 @@
-//! Checksums of what a volume has one of, or a group.
+//! Checksums of structures that a volume or a group has one of.
 
 use crate::checksum::crc32c;
 use crate::field::{index, low16};
 use crate::ondisk::{Superblock, ro_compat};
 use zerocopy::IntoBytes;
 
-/// Makes the copy of the superblock for a group and sets its checksum.
+/// Turns a superblock into the copy for a group and sets its checksum.
 pub(crate) fn seal_superblock(sb: &mut Superblock, group: u32) {
     sb.s_block_group_nr = low16(group).into();
     if sb.s_feature_ro_compat.get() & ro_compat::METADATA_CSUM != 0 {

@@ -10,7 +10,7 @@ use crate::superblock::verify;
 use seekless_fs::FsError;
 use std::mem::offset_of;
 
-/// Where a commit record keeps its kind of checksum, its size, and itself.
+/// The offsets in a commit record of its kind of checksum, its size, and itself.
 pub(super) const COMMIT_CHECKSUM_TYPE_AT: usize = 12;
 pub(super) const COMMIT_CHECKSUM_AT: usize = 16;
 /// `h_chksum_type` CRC32 with `h_chksum_size` 4.

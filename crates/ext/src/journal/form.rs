@@ -1,13 +1,13 @@
-//! How the blocks of a journal look, which its features decide.
+//! The format of a journal's blocks, as determined by its features.
 
 use crate::ondisk::{JournalTag, JournalTag3, journal_feature};
 
-/// The features of a journal as far as they decide how its blocks look.
+/// The features of a journal that determine the format of its blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Form {
     pub(super) incompat: u32,
     pub(super) compat: u32,
-    /// What the journal's own checksums start from.
+    /// The seed of the journal's own checksums.
     pub(super) seed: u32,
 }
 

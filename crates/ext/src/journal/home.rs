@@ -1,4 +1,4 @@
-//! A recovery that stays: what waits in the journal is written home.
+//! A permanent recovery: the journal's blocks are written home.
 
 use super::{Replayed, replay_checked, replay_for_repair, write};
 use crate::ondisk::{STATE_ERRORS, SUPERBLOCK_OFFSET, incompat};
@@ -8,19 +8,18 @@ use seekless_fs::FsError;
 use seekless_fs::field::{index, wide};
 use seekless_fs::patches::Patches;
 
-/// Writes back what waits in the journal, as a mount does, and says that nothing
-/// waits any more.
+/// Writes the journal's blocks home, as a mount does, and marks the journal as empty.
 ///
 /// # Errors
-/// As [`replay_checked`], and what the device gives.
+/// As [`replay_checked`], and errors of the device.
 pub(crate) fn recover_home(disk: &mut Patches) -> Result<(), FsError> {
     go_home(disk, false)
 }
 
-/// As [`recover_home`], of a journal that a repair finds and replays.
+/// As [`recover_home`], for a journal that a repair finds and replays.
 ///
 /// # Errors
-/// As [`replay_for_repair`], and what the device gives.
+/// As [`replay_for_repair`], and errors of the device.
 pub(crate) fn repair_home(disk: &mut Patches) -> Result<(), FsError> {
     go_home(disk, true)
 }
@@ -30,9 +29,9 @@ fn go_home(disk: &mut Patches, is_repair: bool) -> Result<(), FsError> {
     let replayed = if is_repair { replay_for_repair(&volume) } else { replay_checked(&volume) };
     if let Some(replayed) = replayed? {
         write_home(disk, &volume, &replayed)?;
-        // Its error belongs to the volume from now on (`ext4_clear_journal_err`).
+        // Its error becomes that of the volume (`ext4_clear_journal_err`).
         let has_error = match write::has_error(disk) {
-            // The journal was found through a copy of what leads to it.
+            // The journal was found through a copy of its inode's map or number.
             Err(FsError::Corrupt { .. }) if is_repair => false,
             has_error => has_error?,
         };
@@ -46,11 +45,11 @@ fn go_home(disk: &mut Patches, is_repair: bool) -> Result<(), FsError> {
     note_recovered(disk)
 }
 
-/// Writes home what a recovery changes, then that the journal is empty, then that
-/// nothing waits in it: at any time before, all of it is done once more.
+/// Writes the recovered blocks home, then marks the journal as empty, then clears the superblock's
+/// flag for recovery: an interruption before that repeats all of it.
 ///
 /// # Errors
-/// What the device gives.
+/// Errors of the device.
 pub(crate) fn write_home(
     disk: &mut Patches,
     volume: &Volume,
@@ -75,8 +74,8 @@ pub(crate) fn write_home(
     disk.flush()
 }
 
-/// Says that something waits in the journal, and that errors were met if they were: a
-/// copy of the superblock in the journal may be from before that was said.
+/// Sets the flag for recovery, and that for errors if there were any: a copy of the superblock in
+/// the journal may be older than the flags.
 fn note_waiting(disk: &mut Patches, volume: &Volume) -> Result<(), FsError> {
     let mut raw = read_primary(disk)?;
     let errors = volume.sb.raw.s_state.get() & STATE_ERRORS;
@@ -85,10 +84,10 @@ fn note_waiting(disk: &mut Patches, volume: &Volume) -> Result<(), FsError> {
     write_primary(disk, raw)
 }
 
-/// Says that nothing waits in the journal.
+/// Clears the flag for recovery.
 ///
 /// # Errors
-/// What the device gives.
+/// Errors of the device.
 pub(crate) fn note_recovered(disk: &mut Patches) -> Result<(), FsError> {
     let mut raw = read_primary(disk)?;
     raw.s_feature_incompat = (raw.s_feature_incompat.get() & !incompat::RECOVER).into();

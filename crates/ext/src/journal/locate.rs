@@ -41,8 +41,8 @@ pub(crate) fn copied_map(volume: &Volume) -> Option<CopiedMap> {
     Some(CopiedMap { i_block, len: (high << 32) | low, has_extents })
 }
 
-/// The journal's inode: the first of its sources that leads to a superblock of a journal.
-/// Without one, the inode as its table has it.
+/// The journal's inode: from the first of its sources that leads to a superblock of a journal.
+/// Otherwise, the inode in its table.
 ///
 /// # Errors
 /// [`FsError::Corrupt`] where the table has no sound inode and no copy leads to a journal;
@@ -76,7 +76,7 @@ fn leads_to_journal(volume: &Volume, inode: &Inode) -> Result<bool, FsError> {
     }
 }
 
-/// The inode in the table that a copy of its group's descriptor leads to.
+/// The inode in the table of a copy of its group's descriptor.
 fn by_copied_descriptor(volume: &Volume, ino: Ino) -> Result<Option<Inode>, FsError> {
     let (number, slot) = volume.inode_slot(ino)?;
     let Some(bytes) = volume.backup_descriptor(number)? else { return Ok(None) };
@@ -87,7 +87,7 @@ fn by_copied_descriptor(volume: &Volume, ino: Ino) -> Result<Option<Inode>, FsEr
     volume.inode_in(ino, block, offset).map(Some)
 }
 
-/// An inode with the map that the superblock has a copy of.
+/// An inode with the map copied in the superblock.
 fn by_copied_map(volume: &Volume, ino: Ino) -> Result<Option<Inode>, FsError> {
     let Some(copy) = copied_map(volume) else { return Ok(None) };
     let [low, high] = [copy.len, copy.len >> 32].map(crate::field::low32);

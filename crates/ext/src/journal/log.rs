@@ -12,11 +12,11 @@ use crate::volume::Volume;
 use seekless_fs::{BlockMap, Corruption, FsError};
 use seekless_units::{BlockNo, Lbn};
 
-/// Blocks of the fast-commit area when the superblock does not say.
+/// Default size of the fast-commit area, in blocks.
 const DEFAULT_FAST_COMMIT_BLOCKS: u32 = 256;
-/// The kernel keeps no fast-commit area that leaves less of the journal.
+/// The kernel ignores a fast-commit area that leaves less of the journal.
 const MIN_JOURNAL_BLOCKS: u32 = 1024;
-/// Incompatible features that replay knows.
+/// Incompatible features that replay supports.
 pub(super) const KNOWN: u32 = journal_feature::INCOMPAT_REVOKE
     | journal_feature::INCOMPAT_64BIT
     | journal_feature::INCOMPAT_ASYNC_COMMIT
@@ -28,7 +28,7 @@ pub(super) const KNOWN: u32 = journal_feature::INCOMPAT_REVOKE
 pub(super) struct Log<'a> {
     pub(super) volume: &'a Volume,
     pub(super) map: BlockMap,
-    /// What is damaged is passed over.
+    /// Damaged blocks are passed over.
     pub(super) lenient: bool,
     /// Checksums are compared.
     pub(super) verifies: bool,
@@ -42,7 +42,7 @@ pub(super) struct Log<'a> {
     pub(super) len: u32,
     /// The transaction at the start of the log.
     pub(super) sequence: u32,
-    /// Where the log starts; `None` when it is empty.
+    /// The start of the log; `None` when it is empty.
     pub(super) start: Option<u32>,
 }
 
@@ -54,8 +54,8 @@ impl<'a> Log<'a> {
         Ok(log)
     }
 
-    /// Reads the journal's superblock and checks it as far as e2fsck does where
-    /// nothing waits (`e2fsck_journal_load`): where the log begins is not asked then.
+    /// Reads the journal's superblock and checks it as far as e2fsck does without pending
+    /// transactions (`e2fsck_journal_load`): the start of the log is not checked then.
     pub(super) fn head(
         volume: &'a Volume,
         inode: &Inode,
@@ -97,7 +97,7 @@ impl<'a> Log<'a> {
         self.verify_head(&block, &sb)
     }
 
-    /// Compares two checksums, where that is asked for.
+    /// Compares two checksums, if that is enabled.
     pub(super) fn compare(
         &self,
         stored: u32,
@@ -125,7 +125,7 @@ impl<'a> Log<'a> {
         if unknown != 0 {
             return Err(FsError::Unsupported(format!("journal feature {unknown:#x}")));
         }
-        // None is known to the kernel either: it does not mount then.
+        // The kernel supports none either, and does not mount then.
         if self.read_only != 0 {
             let what = format!("journal feature {:#x}, which writing needs", self.read_only);
             return Err(FsError::Unsupported(what));
@@ -136,7 +136,7 @@ impl<'a> Log<'a> {
         Ok(())
     }
 
-    /// The journal lies in its inode.
+    /// Checks that the journal lies in its inode.
     fn check_len(&mut self, sb: &JournalSuperblock, inode: &Inode) -> Result<(), FsError> {
         let block_size = self.volume.sb.block_size;
         if sb.s_blocksize.get() != block_size {
@@ -150,7 +150,7 @@ impl<'a> Log<'a> {
         Ok(())
     }
 
-    /// The ring lies in the journal.
+    /// Checks that the ring lies in the journal.
     fn check_ring(&mut self, sb: &JournalSuperblock) -> Result<(), FsError> {
         self.first = sb.s_first.get();
         self.last = self.len;

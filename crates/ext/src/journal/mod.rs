@@ -1,14 +1,13 @@
 //! Replay of an unclean journal, in memory.
 //!
-//! What a mount would write back to the volume goes into an [`Overlay`]; the
-//! image itself is never touched. Three passes as in jbd2: find the committed
-//! transactions, collect what they revoke, write the rest in order; fast commits
-//! come on top.
+//! Blocks that a mount would write back to the volume go into an [`Overlay`]; the image itself is
+//! never touched. Three passes as in jbd2: find the committed transactions, collect their revoke
+//! records, write the blocks that are not revoked in order; fast commits come on top.
 //!
-//! [`write`] makes new transactions, of a volume in use.
+//! [`write`] makes new transactions on a volume in use.
 //!
-//! Orphans need nothing here: an unlinked one has no name, and one that was
-//! being truncated already has its final size.
+//! Orphans need no treatment here: an unlinked one has no name, and one that was being truncated
+//! already has its final size.
 
 mod checksum;
 mod fast_commit;
@@ -46,20 +45,20 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 const WITH_SUM: u32 = journal_feature::INCOMPAT_CSUM_V2 | journal_feature::INCOMPAT_CSUM_V3;
 /// `s_checksum_type` of jbd2: CRC32C.
 const CHECKSUM_CRC32C: u8 = 4;
-/// Where the journal's superblock has the number of its first transaction.
+/// The offset of the number of the first transaction in the journal's superblock.
 const SEQUENCE_AT: usize = offset_of!(JournalSuperblock, s_sequence);
 
-/// Where a block of revoke records has the bytes used of it.
+/// The offset of the used length in a block of revoke records.
 const REVOKE_COUNT_AT: usize = 12;
-/// Where revoke records start in their block.
+/// The offset of revoke records in their block.
 const REVOKE_RECORDS_AT: usize = 16;
 
 fn place() -> Location {
     Location::of("journal")
 }
 
-/// Reads and checks the superblock of the journal that an inode contains; the block at which
-/// its transactions begin, `None` where it is empty.
+/// Reads and checks the superblock of the journal in an inode; returns the first block of its
+/// transactions, `None` if it is empty.
 ///
 /// # Errors
 /// [`FsError::Corrupt`], [`FsError::Unsupported`], [`FsError::Device`].
@@ -67,8 +66,7 @@ pub(crate) fn pending_start(volume: &Volume, inode: &Inode) -> Result<Option<u32
     Ok(Log::head(volume, inode)?.0.start)
 }
 
-/// The error after which the journal that an inode contains was left (`s_errno`); zero for
-/// none.
+/// The error after which the journal in an inode was left (`s_errno`); zero for none.
 ///
 /// # Errors
 /// As [`pending_start`].
@@ -76,8 +74,7 @@ pub(crate) fn error_of(volume: &Volume, inode: &Inode) -> Result<i32, FsError> {
     Ok(Log::head(volume, inode)?.1.s_errno.get().cast_signed())
 }
 
-/// Checks that the journal that an inode contains has all its blocks (e2fsck,
-/// `e2fsck_get_journal`).
+/// Checks that the journal in an inode has all its blocks (e2fsck, `e2fsck_get_journal`).
 ///
 /// # Errors
 /// [`FsError::Corrupt`] with the first block that is missing, or a map that cannot be
@@ -97,12 +94,12 @@ pub(crate) fn check_whole(volume: &Volume, inode: &Inode) -> Result<(), FsError>
     Ok(())
 }
 
-/// What a recovery changes.
+/// Changes of a recovery.
 pub(crate) struct Replayed {
     /// The volume as a mount would leave it.
     pub(crate) overlay: Arc<Overlay>,
-    /// The journal's first block, which says that it is empty: it is written when
-    /// all else is on the disk.
+    /// The journal's first block, which marks it as empty: it is written when all else is on the
+    /// disk.
     pub(crate) head: BlockNo,
 }
 
@@ -112,42 +109,41 @@ pub(crate) fn replay(volume: &Volume) -> Result<Option<Replayed>, FsError> {
     recover(volume, Trust::AsOpened)
 }
 
-/// As [`replay`], but the checksums of the journal are compared even if those of the
-/// volume are not: what is damaged must not be written over what is not.
+/// As [`replay`], but the checksums of the journal are compared even if those of the volume are
+/// not: damaged blocks must not be written over sound ones.
 pub(crate) fn replay_checked(volume: &Volume) -> Result<Option<Replayed>, FsError> {
     recover(volume, Trust::Checked)
 }
 
-/// As [`replay_checked`], for a repair: the journal is found through copies where the
-/// primary metadata do not lead to it, and replayed even if the superblock says that it is
-/// empty, as `e2fsck -y` does.
+/// As [`replay_checked`], for a repair: the journal is found through copies if the primary metadata
+/// do not lead to it, and replayed even if the superblock says that it is empty, as in `e2fsck -y`.
 pub(crate) fn replay_for_repair(volume: &Volume) -> Result<Option<Replayed>, FsError> {
     recover(volume, Trust::Repair)
 }
 
-/// How far a journal is trusted, and how it is found.
+/// The trust in a journal, and the way to find it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Trust {
     /// Checksums are compared if those of the volume are.
     AsOpened,
-    /// Checksums are compared, and one that is wrong is an error.
+    /// Checksums are compared, and a wrong one is an error.
     Checked,
-    /// The same; copies of metadata are used, and `needs_recovery` is not asked.
+    /// The same; copies of metadata are used, and `needs_recovery` is ignored.
     Repair,
     /// The same, but a block with a wrong checksum is passed over.
     Followed,
 }
 
 impl Trust {
-    /// Whether copies may be used, and the superblock's mark is not asked.
+    /// Whether copies may be used, and the superblock's flag is ignored.
     fn is_repair(self) -> bool {
         matches!(self, Self::Repair | Self::Followed)
     }
 }
 
-/// As [`replay_for_repair`], but a journal that is damaged is followed as far as it makes
-/// sense, as e2fsck does: copies of blocks with a wrong checksum are passed over, and
-/// a transaction that was not wholly written ends it.
+/// As [`replay_for_repair`], but a damaged journal is followed as far as it makes sense, as in
+/// e2fsck: copies of blocks with a wrong checksum are passed over, and a transaction that was not
+/// wholly written ends it.
 pub(crate) fn salvage(volume: &Volume) -> Result<Option<Replayed>, FsError> {
     recover(volume, Trust::Followed)
 }
@@ -168,8 +164,7 @@ fn recover(volume: &Volume, trust: Trust) -> Result<Option<Replayed>, FsError> {
     let inode =
         if trust.is_repair() { locate::inode(volume, number) } else { volume.inode(number) };
     if !is_marked {
-        // A journal that cannot be read is a finding of its own: nothing says that
-        // anything waits in it.
+        // An unreadable journal is a finding of its own: it has no known transactions.
         let head = inode.as_ref().map_or(Ok(None), |inode| pending_start(volume, inode));
         match head {
             Ok(Some(_)) => {}
@@ -194,7 +189,7 @@ fn recover(volume: &Volume, trust: Trust) -> Result<Option<Replayed>, FsError> {
     fast_commit::replay(&log, scanned.end, &overlay)?;
     // Nothing waits any more.
     let mut head = log.block(0)?;
-    // Numbers of transactions never come again: blocks of old ones are still there.
+    // Numbers of transactions are never reused: blocks of old ones are still there.
     if let Some(sequence) = head.get_mut(SEQUENCE_AT..).and_then(<[u8]>::first_chunk_mut) {
         *sequence = scanned.end.to_be_bytes();
     }
@@ -206,8 +201,8 @@ fn recover(volume: &Volume, trust: Trust) -> Result<Option<Replayed>, FsError> {
     Ok(Some(Replayed { overlay, head: at }))
 }
 
-/// Makes the first block of a journal that of an empty one, which goes on behind
-/// the transactions that were there.
+/// Makes the first block of a journal that of an empty one, which goes on behind the old
+/// transactions.
 pub(crate) fn empty(block: &mut [u8]) {
     let Some((head, _)) = block.split_at_mut_checked(size_of::<JournalSuperblock>()) else {
         return;
@@ -248,7 +243,7 @@ fn not_older(a: u32, b: u32) -> bool {
     a.wrapping_sub(b).cast_signed() >= 0
 }
 
-/// Writes the blocks of one descriptor to where they belong.
+/// Writes the blocks of one descriptor home.
 fn write_back(
     log: &Log<'_>,
     step: &Step,
@@ -279,8 +274,7 @@ fn write_back(
 }
 
 impl Volume {
-    /// Checks that a journalled block belongs to the volume; block 0 may hold
-    /// the superblock.
+    /// Checks that a journalled block belongs to the volume; block 0 may contain the superblock.
     fn check_home(&self, block: BlockNo) -> Result<(), FsError> {
         if block.get() < self.sb.blocks {
             return Ok(());
@@ -289,12 +283,11 @@ impl Volume {
     }
 }
 
-/// Makes the first block of a journal of `blocks` blocks that of an empty one: the
-/// one there as far as it can be used, else one without features. What was in the
-/// journal is lost.
+/// Makes the first block of a journal of `blocks` blocks that of an empty one: the one there as far
+/// as it can be used, else one without features. The transactions in the journal are lost.
 pub(crate) fn reset(block: &mut [u8], blocks: u32, block_size: u32) {
     const KEPT: usize = size_of::<JournalSuperblock>();
-    // A number that old transactions hardly have: it is not known what they are.
+    // A number that old transactions hardly have: theirs are unknown.
     let number = crc32c(!0, block) | 1;
     let Some((head, rest)) = block.split_at_mut_checked(KEPT) else { return };
     let Ok(sb) = JournalSuperblock::mut_from_bytes(head) else { return };

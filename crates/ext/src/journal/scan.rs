@@ -1,4 +1,4 @@
-//! The first pass: which transactions were committed.
+//! The first pass: finds the committed transactions.
 
 use super::checksum::{commit_matches, crc32_be, transaction_matches};
 use super::log::Log;
@@ -7,12 +7,12 @@ use crate::field::parse;
 use crate::ondisk::{JOURNAL_MAGIC, JournalHeader, journal_block, journal_feature};
 use seekless_fs::{Corruption, FsError, Location};
 
-/// Where a commit record keeps its time.
+/// The offset of the time in a commit record.
 pub(super) const COMMIT_SECONDS_AT: usize = 48;
 /// Nanoseconds of it.
 pub(super) const COMMIT_NANOS_AT: usize = 56;
 
-/// What a later pass reads.
+/// Blocks that a later pass reads.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Descriptor,
@@ -48,14 +48,14 @@ impl Open {
     }
 }
 
-/// What became of a commit record.
+/// The state of a commit record.
 enum Commit {
     Sound,
     Stale,
     Damaged,
 }
 
-/// Reads the log from its start to the first block that is not its next.
+/// Reads the log from its start to the first block that does not continue it.
 pub(super) fn scan(log: &Log<'_>, start: u32) -> Result<Scanned, FsError> {
     let mut done = Scanned { steps: Vec::new(), end: log.sequence };
     let mut open = Open::new();

@@ -1,4 +1,4 @@
-//! Descriptor blocks: which of the following blocks belongs where.
+//! Descriptor blocks: the homes of the following blocks.
 
 use super::log::Log;
 use super::place;
@@ -53,7 +53,7 @@ fn read_one(log: &Log<'_>, tags: &[u8], at: usize) -> Option<(Tag, u32)> {
         let tag: JournalTag3 = parse(tags, at)?;
         (tag.t_blocknr, tag.t_blocknr_high.get(), tag.t_flags.get(), tag.t_checksum.get())
     } else {
-        // The last field is not there in short tags: read what is, and zeros.
+        // The last field is missing in short tags: it reads as zeros.
         let mut whole = [0; size_of::<JournalTag>()];
         for (to, from) in whole.iter_mut().zip(tags.get(at..)?.iter().take(log.form.tag_len())) {
             *to = *from;

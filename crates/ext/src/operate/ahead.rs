@@ -1,7 +1,7 @@
-//! Blocks that are taken before a file needs them, as Linux did on ext2 before it had
-//! reservation windows (`ext2_alloc_block`, `ext2_discard_prealloc`): in use on the disk, and
-//! given back when the file is cut, removed or no more held, and before there is no
-//! space. A crash leaks them, and `e2fsck -p` finds them.
+//! Blocks that are taken before a file needs them, as Linux did on ext2 before it had reservation
+//! windows (`ext2_alloc_block`, `ext2_discard_prealloc`): in use on the disk, and given back when
+//! the file is cut, removed or closed, and before space runs out. A crash leaks them, and `e2fsck
+//! -p` finds them.
 
 use super::{Core, Ext};
 use seekless_cache::ChangeId;
@@ -19,12 +19,12 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
-    /// Gives up what a file has.
+    /// Releases a file's blocks.
     pub(super) fn give_up(&mut self, ino: Ino) {
         self.given_up.extend(self.files.remove(&ino).map(|(run, _)| run));
     }
 
-    /// Gives up all.
+    /// Releases the blocks of all files.
     pub(super) fn give_up_all(&mut self) {
         let all = std::mem::take(&mut self.files);
         self.given_up.extend(all.into_values().map(|(run, _)| run));
@@ -32,16 +32,15 @@ impl Ahead {
 }
 
 impl Ext {
-    /// Gives back what was given up. False when there was nothing.
+    /// Frees the released blocks. False if there were none.
     pub(super) fn give_back_ahead(&mut self, core: &mut Core) -> Result<bool, FsError> {
         let runs = std::mem::take(&mut self.ahead.given_up);
         self.give_blocks(core, &runs)?;
         Ok(!runs.is_empty())
     }
 
-    /// A block for a file: the next one of those that it has, if that is the goal or the
-    /// block behind it; or one that is found, with as many behind it as are free, up to
-    /// `most` in all.
+    /// A block for a file: the next one of those taken ahead, if that is the goal or the block
+    /// behind it; or one that is found, with as many behind it as are free, up to `most` in all.
     pub(super) fn take_ahead(
         &mut self,
         core: &mut Core,

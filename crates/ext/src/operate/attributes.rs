@@ -1,5 +1,5 @@
-//! Extended attributes: in the inode where it has room, the rest in a block, which
-//! files with equal ones may share. They are written anew with every change.
+//! Extended attributes: in the inode where it has room, the rest in a block, which files with equal
+//! ones may share. They are rewritten with every change.
 
 use super::inline::is_inline;
 use super::space::full;
@@ -18,8 +18,7 @@ use seekless_live::{Cut, Part, Table, change_list};
 use seekless_units::{BlockNo, Extent, Ino};
 use std::mem::offset_of;
 
-/// What names begin with that stand for something else than bytes, and those that do
-/// and can be set.
+/// The prefix of names whose values are not plain bytes, and the names among these that can be set.
 const SYSTEM: &[u8] = b"system.";
 const ACLS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
 
@@ -69,7 +68,7 @@ impl Ext {
         }
         let mut all = self.read_attributes(core, ino)?;
         change_list(&mut all, name, value, mode)?;
-        // It stays as it is, in the inode.
+        // Inline data stay in the inode unchanged.
         if let Some(value) = inline_value(&self.inode_now(core, ino)?)?
             && is_inline(core, ino)?
         {
@@ -90,7 +89,7 @@ impl Ext {
         self.store(core, ino, inner.into(), encoded.block.as_deref())
     }
 
-    /// Bytes for attributes in an inode.
+    /// Size of the room for attributes in an inode.
     fn inner_room(&self, core: &mut Core, ino: Ino) -> Result<usize, FsError> {
         if !self.has_birth() {
             return Ok(0);
@@ -98,8 +97,8 @@ impl Ext {
         Ok(self.inode_now(core, ino)?.tail().len())
     }
 
-    /// Writes attributes: the block, if there is to be one, is a new one, and the
-    /// old is left once the inode leads to the new.
+    /// Writes attributes: a block for them is always a new one, and the reference to the old one is
+    /// dropped once the inode leads to the new one.
     fn store(
         &mut self,
         core: &mut Core,
@@ -145,8 +144,8 @@ impl Ext {
         Ok(())
     }
 
-    /// A file has no more to do with a block of attributes. Whether nobody has;
-    /// else it counts one file less, once `left` is on the disk.
+    /// Drops a file's reference to a block of attributes. True if it was the last; else the block's
+    /// count falls by one, once `left` is on the disk.
     fn leave_block(
         &mut self,
         core: &mut Core,
@@ -183,7 +182,7 @@ impl Ext {
         }
     }
 
-    /// Adds what holds a file's attributes to what goes with it.
+    /// Adds the block of a file's attributes to `cut`, or drops one reference if it is shared.
     pub(super) fn leave_attributes(
         &mut self,
         core: &mut Core,

@@ -1,6 +1,6 @@
-//! Bitmaps of groups: checked when they come from the disk, made where none was ever
-//! written (`BLOCK_UNINIT`, `INODE_UNINIT`), with the sums that descriptors keep of
-//! them; and tables of inodes that were never written.
+//! Bitmaps of groups: checked when they come from the disk, made where none was ever written
+//! (`BLOCK_UNINIT`, `INODE_UNINIT`), with their sums in the descriptors; and tables of inodes that
+//! were never written.
 
 use super::space::{full, has_bit};
 use super::{Core, Ext};
@@ -13,7 +13,7 @@ use seekless_fs::field::{index, invalid, range};
 use seekless_fs::{FsError, Location};
 use seekless_units::{BlockNo, Extent, GroupNo};
 
-/// What a descriptor says besides places and counts.
+/// The fields of a descriptor besides pointers and counts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct State {
     flags: u16,
@@ -44,7 +44,7 @@ pub(super) enum Bitmap {
 }
 
 impl Bitmap {
-    /// The flag of a group in which it was never written.
+    /// The flag of a group whose bitmap was never written.
     const fn uninit(self) -> u16 {
         match self {
             Self::Blocks => BG_BLOCK_UNINIT,
@@ -78,7 +78,7 @@ fn set(bitmap: &mut [u8], bits: std::ops::Range<u64>) {
 }
 
 impl Ext {
-    /// Whether flags of descriptors count: without checksums they do not.
+    /// Whether the flags of descriptors count: only with checksums.
     fn is_lazy(&self) -> bool {
         self.has_sums() || self.volume.sb.has_ro_compat(ro_compat::GDT_CSUM)
     }
@@ -118,8 +118,7 @@ impl Ext {
         })
     }
 
-    /// A bitmap as it is; `None` where it was never written: nothing is in use but
-    /// metadata.
+    /// A bitmap as it is; `None` if it was never written: only metadata is in use then.
     pub(super) fn bitmap<'a>(
         &self,
         core: &'a mut Core,
@@ -149,8 +148,7 @@ impl Ext {
         core.cache.read(at, 0, len).map(Some)
     }
 
-    /// Changes a bitmap; `None` when it has not got what is asked for, and then
-    /// nothing is changed.
+    /// Changes a bitmap; `None` if `change` finds too few free bits, and then nothing is changed.
     pub(super) fn change_bitmap<R>(
         &mut self,
         core: &mut Core,
@@ -180,8 +178,7 @@ impl Ext {
         }
     }
 
-    /// The sum of a bitmap that has changed: it may be read anew before its
-    /// descriptor is written.
+    /// Notes the sum of a changed bitmap: it may be read again before its descriptor is written.
     fn note_sum(&mut self, number: GroupNo, which: Bitmap, sum: u32) -> Result<(), FsError> {
         if !self.has_sums() {
             return Ok(());
@@ -195,9 +192,8 @@ impl Ext {
         Ok(())
     }
 
-    /// Makes a bitmap that was never written (`ext4_init_block_bitmap`,
-    /// `ext4_init_inode_bitmap`): in use is what has no file, and what lies behind
-    /// the group's end.
+    /// Makes a bitmap that was never written (`ext4_init_block_bitmap`, `ext4_init_inode_bitmap`):
+    /// bits of the volume's own metadata and past the group's end are set.
     pub(super) fn make_bitmap(
         &mut self,
         core: &mut Core,
@@ -254,8 +250,8 @@ impl Ext {
         Ok(bytes)
     }
 
-    /// Notes that an inode of a group is in use (`ext4_mark_inode_used`): what the
-    /// table has in front of it was written from now on.
+    /// Notes that an inode of a group is in use (`ext4_mark_inode_used`): the slots before it no
+    /// longer count as never used.
     pub(super) fn note_used(
         &mut self,
         core: &mut Core,
@@ -333,8 +329,8 @@ impl Ext {
     }
 }
 
-/// What no file has, in order: superblocks and descriptors with what is kept for
-/// more of them, bitmaps, tables, and the `log`.
+/// The volume's own metadata, in order: superblocks, descriptors and the blocks reserved for more
+/// of them, bitmaps, tables, and the `log`.
 pub(super) fn metadata(
     volume: &crate::volume::Volume,
     all: &[Group],

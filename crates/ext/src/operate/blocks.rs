@@ -1,4 +1,4 @@
-//! What ext says of files that are mapped by indirect blocks.
+//! Allocation for files that are mapped by indirect blocks.
 
 use super::space::Around;
 use super::{Core, Ext};
@@ -12,9 +12,9 @@ use seekless_units::{BlockNo, Extent, Ino};
 const POINTER: usize = 4;
 
 impl Ext {
-    /// What lies in front of a block in its map (`ext2_find_near`): the block that
-    /// was allocated last, if the file goes on behind it; or else the last number
-    /// before it in the same table, or the block that holds the table.
+    /// The block before one in its map (`ext2_find_near`): the block that was allocated last, if
+    /// the file goes on behind it; or else the last number before it in the same table, or the
+    /// block that contains the table.
     fn nearest(&mut self, core: &mut Core, ino: Ino, lbn: u64) -> Result<Option<BlockNo>, FsError> {
         if let Some((last, at)) = core.node(ino)?.map.last
             && last.checked_add(1) == Some(lbn)
@@ -31,7 +31,7 @@ impl Ext {
                 return Ok(Some(at));
             }
         }
-        // The table itself, where it was taken for this block.
+        // The table itself, if it was taken for this block.
         let last = core.node(ino)?.map.last.filter(|&(last, _)| last == lbn);
         Ok(last.map(|(_, at)| at))
     }
@@ -101,7 +101,7 @@ impl Indirect for Ext {
             Purpose::Data(()) => Some(Around { left, right: None }),
         };
         let nearest = match purpose {
-            // The table is taken before the block: it follows what is in front.
+            // The table is allocated before the block: it follows the preceding one.
             Purpose::Indirect(_) if lbn >= u64::try_from(DIRECT).unwrap_or(0) => {
                 let last = core.node(ino)?.map.last;
                 match last.filter(|&(last, _)| last == lbn || last.checked_add(1) == Some(lbn)) {

@@ -115,7 +115,7 @@ fn put_numbers(node: &Node, raw: &mut [u8]) {
         return put(raw, at, &node.map.root.0);
     }
     if !node.has_blocks() {
-        // Refused when it was made, if they do not fit.
+        // Numbers that do not fit were refused when it was made.
         let words = device_words(node.device).unwrap_or_default();
         return (at..).step_by(NUMBER).zip(words).for_each(|(at, word)| put32(raw, at, word));
     }
@@ -155,7 +155,7 @@ impl Table for Ext {
     fn fields(&self, part: Part) -> Fields {
         let field = |at: usize, len: usize| at..at.saturating_add(len);
         match part {
-            // A deleted inode without links says when that was, in one sector.
+            // A deleted inode without links has its deletion time in the same sector.
             Part::Links => smallvec![field(core!(i_links_count), 2), field(core!(i_dtime), 4)],
             Part::Map | Part::Reach => {
                 let numbers = (0..size_of::<crate::ondisk::IBlock>()).step_by(NUMBER);
@@ -202,9 +202,9 @@ impl Ext {
         raw
     }
 
-    /// Numbers of which the upper halves are there on some volumes only: 48 bits of
-    /// sectors, or of blocks where the inode's flags say so (`huge_file`;
-    /// `ext4_inode_blocks_set` of `fs/ext4/inode.c`), and of a block number (`64bit`).
+    /// Numbers whose upper halves exist on some volumes only: 48 bits of sectors, or of blocks
+    /// where the inode's flags say so (`huge_file`; `ext4_inode_blocks_set` of `fs/ext4/inode.c`),
+    /// and of a block number (`64bit`).
     fn put_wide(&self, node: &Node, raw: &mut [u8]) {
         let sb = &self.volume.sb;
         let huge = sb.has_ro_compat(ro_compat::HUGE_FILE);
@@ -217,7 +217,7 @@ impl Ext {
             (core!(i_blocks_lo), core!(i_blocks_high), count, huge),
             (core!(i_file_acl_lo), core!(i_file_acl_high), acl, deep),
         ] {
-            // A count that was wrong on the disk may pass the end.
+            // A count that was wrong on the disk may exceed the range.
             put32(raw, low, low32(value));
             if is_wide {
                 put16(raw, high, low16(low32(value >> 32)));
@@ -234,9 +234,9 @@ impl Ext {
         wanted.max(all).next_multiple_of(4).min(room)
     }
 
-    /// Makes an inode as good as unused: without links and blocks, and with the time
-    /// at which that was. All that is new lies in one sector. Its last name waits for
-    /// it, be there blocks or none.
+    /// Makes an inode as good as unused: without links and blocks, and with the time of deletion.
+    /// All new bytes lie in one sector. The removal of its last name waits for it, with or without
+    /// blocks.
     pub(super) fn put_cleared(
         &mut self,
         core: &mut Core,
@@ -266,8 +266,8 @@ impl Ext {
             }
         }
         if seekless_fs::field::le32(&raw, core!(i_flags)).unwrap_or(0) & flags::EXTENTS != 0 {
-            // e2fsck takes a block of inodes for garbage in which too many have extents
-            // and no root for them.
+            // e2fsck takes a block of inodes for garbage if too many have extents without a root
+            // for them.
             put(&mut raw, core!(i_block), &super::extents::empty_root().0);
         }
         put32(&mut raw, core!(i_dtime), deleted);

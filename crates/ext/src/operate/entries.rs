@@ -1,9 +1,8 @@
-//! Directory entries as they stand in a block, and where there is room for more.
+//! Directory entries as stored in a block, and the room for more.
 //!
-//! A block is one chain of entries. Where a write may be torn between two sectors
-//! no entry that is made crosses one, and no entry becomes shorter unless the one
-//! that takes what it gives up begins in the same sector: `e2fsck -p` stops at a
-//! chain that leads into the middle of nothing.
+//! A block is one chain of entries. Where a write may be torn between two sectors no new entry
+//! crosses one, and no entry becomes shorter unless the one that takes its freed bytes begins in
+//! the same sector: `e2fsck -p` stops at a chain that leads to no entry.
 
 use crate::dir::{self, entry_at};
 use crate::encode::dirblocks::type_code;
@@ -22,37 +21,36 @@ const HEAD: usize = size_of::<DirEntryHead>();
 /// The entries of a volume's directories.
 #[derive(Clone, Copy, Debug)]
 pub struct Entries {
-    /// Inode numbers go up to this one.
+    /// The highest inode number.
     pub(super) inodes: u32,
-    /// Entries say what kind of file they lead to.
+    /// Entries have a file type.
     pub(super) typed: bool,
-    /// A write may reach the disk sector by sector, and what it leaves is to be
-    /// repaired without a question.
+    /// A write may reach the disk sector by sector, and must leave only damage that is repaired
+    /// without a question.
     pub(super) torn: bool,
     /// Bytes at the end of a block that hold its checksum.
     pub(super) tail: usize,
 }
 
-/// Where the sector ends that holds a byte.
+/// The end of the sector with a byte.
 fn sector_end(at: usize) -> usize {
     at.saturating_add(1).next_multiple_of(index(SECTOR))
 }
 
 impl Entries {
-    /// Where the entries of a block end.
+    /// The end of a block's entries.
     fn end(&self, unit: &[u8]) -> usize {
         unit.len().saturating_sub(self.tail)
     }
 
-    /// Whether a block is none of names, but of an index: its entries reach the end,
-    /// where others have their tail. Where there are no tails it cannot be told, and
-    /// need not: names are put in only where the index says, or there is none any more.
+    /// Whether a block belongs to an index: its entries reach the end, where blocks of names have
+    /// their tail. Without tails it cannot be told, and need not: names are put in only where the
+    /// index says, or there is none any more.
     fn is_index(&self, unit: &[u8]) -> bool {
         self.tail > 0 && htree::is_index_by_entries(unit)
     }
 
-    /// The room at the start of `at..end`, which is not in use: taken from the
-    /// entry `behind`, if there is one.
+    /// The unused room at the start of `at..end`: taken from the entry `behind`, if there is one.
     fn usable(&self, at: usize, end: usize, behind: Option<usize>) -> usize {
         if !self.torn {
             return end.saturating_sub(at);
@@ -64,8 +62,8 @@ impl Entries {
         }
     }
 
-    /// The parts of a block that have chains of their own: its sectors, where no
-    /// entry crosses from one to another and that matters; else all of it.
+    /// The parts of a block that have chains of their own: its sectors, if entries must not cross
+    /// them and none does; else all of it.
     fn chains(&self, unit: &[u8], place: Location) -> Result<Vec<std::ops::Range<usize>>, FsError> {
         if !self.torn {
             return Ok(std::iter::once(0..self.end(unit)).collect());

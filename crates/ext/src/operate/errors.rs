@@ -1,7 +1,6 @@
-//! Errors that end all changes, as the kernel notes them under `errors=remount-ro`
-//! (`ext4_handle_error`, `save_error_info` of `fs/ext4/super.c`): the next `e2fsck -p` looks
-//! at all of the volume. The journal says so too, since a recovery may bring home a
-//! superblock from before.
+//! Errors that end all changes, recorded as the kernel does under `errors=remount-ro`
+//! (`ext4_handle_error`, `save_error_info` of `fs/ext4/super.c`): the next `e2fsck -p` checks the
+//! whole volume. The journal records them too, since a recovery may write home an older superblock.
 
 use super::{Core, Ext};
 use crate::journal::note_abort;
@@ -12,7 +11,7 @@ use seekless_fs::patches::Patches;
 use seekless_fs::{Corruption, FsError, Location};
 use seekless_units::{BlockNo, Ino};
 
-/// Who met the error, where the kernel has the name of a function.
+/// The name for the place of the error, where the kernel has that of a function.
 const MET_BY: &[u8] = b"seekless";
 
 /// `EXT4_ERR_*` of `fs/ext4/ext4.h`.
@@ -24,7 +23,7 @@ mod code {
     pub(super) const EFSCORRUPTED: u8 = 5;
 }
 
-/// An error as a superblock has it.
+/// An error as recorded in a superblock.
 struct Noted {
     code: u8,
     ino: u32,
@@ -72,13 +71,13 @@ impl Noted {
 }
 
 impl Ext {
-    /// Notes an error in the journal and in the primary superblock as the device has them,
-    /// past the cache and the log: neither writes any more.
+    /// Records an error in the journal and in the primary superblock on the device, past the cache
+    /// and the log: neither writes any more.
     pub(super) fn write_error(&self, core: &mut Core, error: &FsError) -> Result<(), FsError> {
         let secs = core.now().secs.max(1).cast_unsigned();
         let mut disk = Patches::new(self.volume.device().clone());
         let mut raw = read_primary(&disk)?;
-        // Where nothing waits nobody brings home an older superblock.
+        // Without pending transactions, no older superblock is written home.
         if raw.s_feature_incompat.get() & incompat::RECOVER != 0 {
             note_abort(&mut disk)?;
         }

@@ -1,4 +1,4 @@
-//! First blocks of files, and those of directories, which have checksums.
+//! First blocks of files, and blocks of directories, which have checksums.
 
 use super::extents::{self, Tree};
 use super::inline::is_inline;
@@ -13,7 +13,7 @@ use seekless_units::{BlockNo, Extent, Ino};
 use smallvec::SmallVec;
 
 impl Ext {
-    /// Where a block of a file begins; one of a directory is checked.
+    /// The place of a block of a file; one of a directory is checked.
     pub(super) fn lookup_dir_block(
         &mut self,
         core: &mut Core,
@@ -63,7 +63,7 @@ impl Ext {
         role: Role,
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> Result<Contents, FsError> {
-        // A check looks into the block of a symlink.
+        // A check reads the block of a symlink.
         let role = if role == Role::Data { Role::TargetInit } else { role };
         let mut bytes = vec![0; self.volume.block_len()];
         fill(&mut bytes);

@@ -1,4 +1,4 @@
-//! What ext says to the operations on a file system in use.
+//! The format's answers to the operations on a file system in use.
 
 use super::node::Map;
 use super::{Core, Ext, LiveOptions, Node};
@@ -48,7 +48,7 @@ impl Format for Ext {
 
     fn space(&self, core: &Core) -> Space {
         let free = self.groups.free_frags().saturating_add(core.pending.blocks);
-        // As a mount counts them, what maps them is not among these.
+        // As a mount counts them: without the blocks that will map them.
         let free = free.saturating_sub(core.delayed.blocks());
         let sb = &self.volume.sb;
         let fixed = self.metadata.iter().map(|run| run.len).fold(0, u64::saturating_add);

@@ -2,12 +2,12 @@
 //! them in the attribute `system.data` (`fs/ext4/inline.c`). They stay in the inode as
 //! long as they fit there, and are moved out to a block when they grow.
 //!
-//! The names of such a directory are shown as those of a unit: `.`, `..`, what stands
-//! in `i_block` behind the number of the parent, and the value of the attribute. No
-//! entry crosses from one of these parts to the next, so nothing is moved in them.
+//! The names of such a directory are shown as those of a unit: `.`, `..`, the entries in `i_block`
+//! behind the number of the parent, and the value of the attribute. No entry crosses from one of
+//! these parts to the next, so nothing is moved in them.
 //!
-//! Inode and contents change together, in one block: only disciplines under which
-//! nothing depends on the order of single writes, or a journal, come here.
+//! Inode and contents change together, in one block: this is used only under disciplines that need
+//! no order of single writes, or with a journal.
 
 use super::entries::Entries;
 use super::extents::{self, Tree};
@@ -36,7 +36,7 @@ fn place(ino: Ino) -> Location {
     Location::of("inline data").in_inode(ino)
 }
 
-/// Checks what a node says of inline data in its inode.
+/// Checks the inline data of an inode.
 ///
 /// # Errors
 /// [`FsError::Corrupt`] without the attribute, for a file longer than both parts, and a
@@ -77,7 +77,7 @@ fn put_empty(entries: &Entries, part: &mut [u8]) {
 }
 
 impl Ext {
-    /// Makes a new file or directory one with inline data, if the volume has such.
+    /// Gives a new file or directory inline data, if the volume has that feature.
     pub(super) fn fit_inline(&self, node: &mut Node) {
         debug_assert!(node.has_blocks(), "nothing else has contents of its own");
         if !self.volume.sb.has_incompat(incompat::INLINE_DATA) {
@@ -103,7 +103,7 @@ impl Ext {
         contents(&self.inode_now(core, ino)?).map(Some)
     }
 
-    /// Writes contents into the inode, of which they are all. False where they do not fit.
+    /// Writes all contents of a file into the inode. False where they do not fit.
     fn put_inline(&mut self, core: &mut Core, ino: Ino, bytes: &[u8]) -> Result<bool, FsError> {
         let (head, rest) = bytes.split_at(bytes.len().min(HEAD));
         let Some(inner) = with_data(&self.inode_now(core, ino)?, Some(rest))? else {
@@ -138,8 +138,8 @@ impl Ext {
         Ok(room.map_or(0, |room| wide(room.saturating_add(HEAD))))
     }
 
-    /// Writes bytes of a file that has its contents in its inode. False where they do not
-    /// fit: then its contents are in a block now, and nothing is written.
+    /// Writes bytes of a file that has its contents in its inode. False if they do not fit: then
+    /// its contents are in a block now, and nothing is written.
     pub(super) fn write_inline(
         &mut self,
         core: &mut Core,
@@ -163,9 +163,8 @@ impl Ext {
         Ok(false)
     }
 
-    /// Makes a file ready for bytes that wait for their place
-    /// ([`Format::delays`]). False where they do not: those that fit
-    /// in the inode, and those of files with block maps.
+    /// Prepares a file for delayed bytes ([`Format::delays`]). False for bytes that are not
+    /// delayed: those that fit in the inode, and those of files with block maps.
     pub(super) fn make_ready(
         &mut self,
         core: &mut Core,
@@ -194,8 +193,8 @@ impl Ext {
         Ok(true)
     }
 
-    /// Gives a file another length that has its contents in its inode. False where they
-    /// do not fit any more: then they are in a block, and the length is the same.
+    /// Sets the length of a file that has its contents in its inode. False if they do not fit any
+    /// more: then they are in a block, and the length is unchanged.
     pub(super) fn truncate_inline(
         &mut self,
         core: &mut Core,
@@ -242,7 +241,7 @@ impl Ext {
         Ok(())
     }
 
-    /// A node is one with blocks from now on, and has none.
+    /// Turns a node into one with blocks, of which it has none yet.
     fn leave_inode(&self, node: &mut Node) {
         node.flags &= !flags::INLINE_DATA;
         (node.map.trees, node.map.root) = (Trees::default(), IBlock::default());
@@ -287,7 +286,7 @@ impl Ext {
             self.entries.put(&mut unit, &entry);
         }
         unit.extend(bytes.get(PARENT..).unwrap_or_default());
-        // Where blocks end with a checksum, units do.
+        // If blocks end with a checksum, units do.
         unit.resize(unit.len().saturating_add(self.entries.tail), 0);
         self.check_parts(&unit, dir)?;
         Ok(Some(unit))
@@ -328,12 +327,12 @@ impl Ext {
         if self.put_inline(core, dir, &[parent, names].concat())? {
             return Ok(());
         }
-        // As many bytes as there were do not fit: attributes lie upon each other.
+        // The old number of bytes does not fit: attributes overlap.
         Err(invalid("system.data", wide(behind.len()), place(dir)))
     }
 
-    /// Room for a name in a directory that has its names in its inode: where they are,
-    /// in a longer value of the attribute, or in a block, to which all of them move.
+    /// Room for a name in a directory that has its names in its inode: in place, in a longer value
+    /// of the attribute, or in a block, to which all of them move.
     pub(super) fn inline_place(
         &mut self,
         core: &mut Core,
@@ -355,8 +354,8 @@ impl Ext {
         Ok(NamePlace { unit: None, rewritten, reached })
     }
 
-    /// A unit with the longest value of the attribute that there can be: what is new
-    /// belongs to the last entry (`ext4_update_final_de`), or is one that is not used.
+    /// A unit with the longest possible value of the attribute: the new bytes belong to the last
+    /// entry (`ext4_update_final_de`), or are an unused one.
     fn lengthened(&self, core: &mut Core, dir: Ino, unit: &[u8]) -> Result<Vec<u8>, FsError> {
         let [_, behind] = self.parts(unit);
         let room = data_room(&self.inode_now(core, dir)?)?.unwrap_or(0);
@@ -376,8 +375,8 @@ impl Ext {
         Ok(longer)
     }
 
-    /// Moves the names of a directory to a block. What is returned must be on the disk
-    /// for them to be reached.
+    /// Moves the names of a directory to a block. The returned change must be on the disk for them
+    /// to be reached.
     fn move_names_out(
         &mut self,
         core: &mut Core,

@@ -1,5 +1,5 @@
-//! Blocks as mballoc finds them: buddies and runs in the bitmaps of groups, with what is
-//! kept in memory counted as in use (`fs/ext4/mballoc.c`).
+//! Block allocation as in mballoc: buddies and runs in the bitmaps of groups, with preallocated
+//! blocks counted as in use (`fs/ext4/mballoc.c`).
 
 use super::bitmaps::Bitmap;
 use super::search::first_free;
@@ -13,23 +13,23 @@ use seekless_placement::block::{ChunkWanted, Search};
 use seekless_units::{BlockNo, Extent, GroupNo, Ino};
 use std::ops::Range;
 
-/// The largest buddy that mballoc knows is a quarter of the group that a bitmap of one
-/// block describes (`MB_NUM_ORDERS`).
+/// mballoc's largest buddy is a quarter of the group that a bitmap of one block describes
+/// (`MB_NUM_ORDERS`).
 const LARGEST: u32 = 4;
 
 /// Runs that are looked at in a group once one of them is long enough (`s_mb_min_to_scan`).
 const RUNS_LOOKED_AT: usize = 10;
 
-/// How blocks are looked for in a group (`enum criteria`).
+/// The way of searching a group for blocks (`enum criteria`).
 #[derive(Clone, Copy)]
 enum Way {
-    /// So many, a power of two, in an aligned piece: the first one of the smallest size
-    /// that there is.
+    /// This many, a power of two, in an aligned piece: the first one of the smallest size that
+    /// there is.
     Aligned(u32),
-    /// So many in a row, in a group of which the free pieces are as long on average: only
-    /// those that are long enough are looked at.
+    /// This many in a row, in a group whose free pieces are as long on average: only those that are
+    /// long enough are looked at.
     LikelyRun(u32),
-    /// So many in a row.
+    /// This many in a row.
     Run(u32),
 }
 
@@ -54,14 +54,14 @@ impl Way {
     }
 }
 
-/// A bitmap in which what is not to be used now is set, and its bits.
+/// A bitmap in which blocks that may not be used now are set, and its bits.
 struct View {
     bitmap: Vec<u8>,
     bits: u32,
 }
 
-/// The first free piece of so many blocks: of those that are aligned by their own size, and
-/// not part of a free one twice as large, the first one of the smallest size.
+/// The first free piece of `len` blocks: of those that are aligned by their own size, and not part
+/// of a free one twice as large, the first one of the smallest size.
 fn buddy(bitmap: &[u8], bits: u32, len: u32, largest: u32) -> Option<Range<u32>> {
     let count = bits.checked_div(len)?;
     let is_free = |start: u32| first_used(bitmap, start..start.saturating_add(len)).is_none();
@@ -120,10 +120,9 @@ fn buddy_of(bitmap: &[u8], bits: u32, bit: u32, largest: u32) -> Range<u32> {
     piece
 }
 
-/// So many blocks as they are found in free buddies that follow each other
-/// (`ext4_mb_complex_scan_group`): the first that are as many exactly, or the fewest that
-/// are enough of the first few; or else the most that there are. Pieces of less than `least`
-/// are passed over.
+/// `len` blocks in consecutive free buddies (`ext4_mb_complex_scan_group`): the first run of
+/// exactly as many, or the shortest that is enough of the first few; or else the longest. Pieces of
+/// less than `least` are passed over.
 fn best_run(
     bitmap: &[u8],
     bits: u32,
@@ -166,7 +165,7 @@ fn best_run(
 }
 
 impl Ext {
-    /// As [`Ext::take_run`], by a policy that keeps blocks for files.
+    /// As [`Ext::take_run`], by a policy that preallocates blocks for files.
     pub(super) fn take_by_chunks(
         &mut self,
         core: &mut Core,
@@ -186,15 +185,15 @@ impl Ext {
                     }
                 }
             }
-            // What is kept for others is taken before there is no space.
+            // Preallocations of other files are discarded before there is no space.
             if !self.give_up_kept() {
                 return Err(full("blocks"));
             }
         }
     }
 
-    /// Blocks for the contents of a regular file, from what is kept for it or from what
-    /// is found and kept now; not more than are wanted.
+    /// Blocks for the contents of a regular file, from its preallocation or from one that is made
+    /// now; not more than are wanted.
     fn take_kept(
         &mut self,
         core: &mut Core,
@@ -216,8 +215,8 @@ impl Ext {
         self.take_exactly(core, run)
     }
 
-    /// A block of a group that is not kept for others: the first free one that is alone, or
-    /// one of the smallest of the first free pieces.
+    /// A block of a group that is not preallocated: the first free one that is alone, or one of the
+    /// smallest of the first free pieces.
     fn take_first(
         &mut self,
         core: &mut Core,
@@ -231,12 +230,12 @@ impl Ext {
         self.take_exactly(core, run)
     }
 
-    /// Keeps nothing for files any more. False when nothing was kept.
+    /// Discards all preallocations. False when there were none.
     fn give_up_kept(&mut self) -> bool {
         self.blocks.chunks().is_some_and(|chunks| chunks.clear())
     }
 
-    /// Keeps nothing for a file any more.
+    /// Discards the preallocations of a file.
     pub(super) fn forget_kept(&mut self, ino: Ino) {
         self.ahead.give_up(ino);
         if let Some(chunks) = self.blocks.chunks() {
@@ -263,8 +262,8 @@ impl Ext {
         Ok(taken)
     }
 
-    /// A group's bitmap, with what is not to be used set. One that was never written stays
-    /// so until something is taken: a search may look at more groups than an operation
+    /// A group's bitmap, with bits set for blocks that may not be used. A bitmap that was never
+    /// written stays so until a block is taken: a search may look at more groups than an operation
     /// can change.
     fn view(&mut self, core: &mut Core, number: GroupNo) -> Result<View, FsError> {
         let group = self.volume.sb.group_blocks(number);
@@ -288,8 +287,8 @@ impl Ext {
         Ok(View { bitmap, bits })
     }
 
-    /// Looks for blocks: where they are wanted exactly; in an aligned piece; in a row, in
-    /// a group after the other from the goal's on; or as many as there are anywhere.
+    /// Looks for blocks: at the exact goal; in an aligned piece; in a row, in one group after the
+    /// other from the goal's on; or as many as there are anywhere.
     fn look_for(
         &mut self,
         core: &mut Core,
@@ -334,8 +333,8 @@ impl Ext {
         Ok(longest.map(|run| Extent::new(run.start, run.len.min(search.len.into()))))
     }
 
-    /// The groups from that of a block on that have so many free blocks, and whose numbers
-    /// a map can hold.
+    /// The groups from that of `goal` on that have `least` free blocks, and whose numbers a map can
+    /// hold.
     fn groups_from(&self, goal: BlockNo, least: u32, limit: u64) -> Vec<GroupNo> {
         let shape = *self.groups.shape();
         let start = shape.group_of(goal);

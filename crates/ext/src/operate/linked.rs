@@ -1,4 +1,4 @@
-//! What ext says of its inodes and directories to the operations on a file system in use.
+//! The format's inodes and directories, for the operations on a file system in use.
 
 use super::node::device_words;
 use super::{Core, Ext, Node};
@@ -15,7 +15,7 @@ use seekless_units::{Extent, Ino};
 /// kernel, as far as ext2 has them), and those of them that only directories keep.
 const INHERITED: u32 = 0x1 | 0x2 | 0x4 | 0x8 | 0x40 | 0x80 | 0x400 | 0x4000 | 0x8000 | 0x1_0000;
 const OF_DIRECTORIES: u32 = 0x1_0000;
-/// Those that files which are neither directories nor regular inherit.
+/// Flags inherited by files that are neither directories nor regular.
 const OF_OTHERS: u32 = 0x40 | 0x80;
 
 /// The longest target that stands in an inode, and its final zero.

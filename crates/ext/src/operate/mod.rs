@@ -1,20 +1,19 @@
-//! ext2, ext3 and ext4 in use: what the operations of `seekless-live` ask of a format.
+//! ext2, ext3 and ext4 in use: the format behind the operations of `seekless-live`.
 //!
 //! - `format`: the answers; `first`: first blocks, and those of directories; `entries`:
 //!   names; `hashed`: directories with an index;
 //! - `node`, `encode`: inodes from their bytes, and as bytes again;
-//! - `space`, `numbers`, `search`: bitmaps, policies and the cache brought together; `told`: what
-//!   policies are told besides; `reserve`: inodes reserved for the children of directories;
-//!   `kept`, `ahead`: blocks that are kept for files in memory, or taken before they
-//!   need them;
+//! - `space`, `numbers`, `search`: bitmaps, policies and the cache brought together; `told`:
+//!   further input of policies; `reserve`: inodes reserved for the children of directories; `kept`,
+//!   `ahead`: blocks preallocated for files in memory, or on the disk;
 //! - `bitmaps`, `sums`: bitmaps and tables that were never written; checksums;
 //! - `blocks`: the maps of files; `extents`: those by extents; `inline`: contents in
 //!   inodes;
 //! - `attributes`: extended attributes;
-//! - `mount`: opening and closing; `permit`: what is refused, by name; `errors`: what is
-//!   noted when nothing can be changed any more;
-//! - `orphans`, `orphan_file`: files that a crash leaves behind; `pieces`: how much goes into one
-//!   transaction.
+//! - `mount`: opening and closing; `permit`: refused features, by name; `errors`: the record of
+//!   errors once nothing can be changed any more;
+//! - `orphans`, `orphan_file`: files that a crash leaves behind; `pieces`: the size of one
+//!   transaction's part.
 
 mod ahead;
 mod attributes;
@@ -68,21 +67,21 @@ type Node = seekless_live::Node<Map>;
 pub struct LiveOptions {
     /// The policy for directories, by name (`ext2-orlov`).
     pub directories: String,
-    /// The policy for all other inodes; `None` for the one that goes with the
-    /// directories' (`find-group-other`; `parent` with `linux-orlov`).
+    /// The policy for all other inodes; `None` for the default of the directories'
+    /// (`find-group-other`; `parent` with `linux-orlov`).
     pub inodes: Option<String>,
     /// The policy for blocks; `None` for `ext2-next`.
     pub blocks: Option<String>,
-    /// What the policies draw from.
+    /// The seed of the policies' random numbers.
     pub seed: u64,
     /// Open it even if it is not clean.
     pub force: bool,
     /// Whether contents wait for their place until they are written back (`delalloc`,
-    /// `nodelalloc`); `None` for what goes with the policy for blocks: with `ext4-goal`,
-    /// where it can be.
+    /// `nodelalloc`); `None` for the default of the policy for blocks: with `ext4-goal`, where it
+    /// can be.
     pub delays: Option<bool>,
-    /// Give directories other names even where e2fsck would ask which is right, had a
-    /// crash come in between; else that fails with [`FsError::CrossDevice`].
+    /// Rename directories even where e2fsck would ask which name is right after a crash in between;
+    /// else that fails with [`FsError::CrossDevice`].
     ///
     /// [`FsError::CrossDevice`]: seekless_fs::FsError::CrossDevice
     pub moves_dirs: bool,
@@ -90,7 +89,7 @@ pub struct LiveOptions {
     pub wall: Wall,
 }
 
-/// Where the parts of a group are.
+/// The places of a group's parts.
 #[derive(Clone, Copy)]
 struct Places {
     block_bitmap: BlockNo,
@@ -100,34 +99,34 @@ struct Places {
 
 /// ext2 and ext4 as a format of images in use.
 pub struct Ext {
-    /// What does not change while it is in use: geometry, features, where the
-    /// parts of groups are. Its counts are those that the image was opened with.
+    /// The part that does not change while it is in use: geometry, features, where the parts of
+    /// groups are. Its counts are those that the image was opened with.
     volume: Volume,
     limits: Limits,
     entries: Entries,
     places: Vec<Places>,
-    /// What else the descriptors say.
+    /// The other fields of the descriptors.
     states: Vec<State>,
-    /// What no file has: superblocks, descriptors, bitmaps, tables; in order.
+    /// The volume's own metadata: superblocks, descriptors, bitmaps, tables; in order.
     metadata: Vec<Extent>,
     groups: Groups,
-    /// Groups of which the descriptors on the disk do not say the latest.
+    /// Groups whose descriptors on the disk are out of date.
     stale: BTreeSet<GroupNo>,
     inodes: Box<dyn InodePlacement>,
     blocks: Box<dyn BlockPlacement<ExtHints>>,
-    /// Blocks that files do not need yet.
+    /// Blocks taken ahead for files.
     ahead: Ahead,
     last_groups: LastGroups,
     /// Files that a mount after a crash deletes, or cuts to their length; the list on
     /// the disk leads from the last of them to the first.
     orphans: Vec<Ino>,
-    /// Where others of them stand, if the volume has such a file and a journal.
+    /// Orphans in the orphan file, if the volume has such a file and a journal.
     orphan_file: Option<OrphanFile>,
-    /// Nothing is kept in order but by the order of writes: blocks of extent trees
-    /// are changed in copies, but for changes within one sector.
+    /// Only the order of writes keeps any order: blocks of extent trees are changed in copies,
+    /// except for changes within one sector.
     shadows: bool,
-    /// Contents wait for their place until they are written back.
+    /// Allocation is delayed until write-back.
     delays: bool,
-    /// It was opened whatever state it is in: files may have blocks in common.
+    /// It was opened in any state: files may have blocks in common.
     is_doubtful: bool,
 }

@@ -63,7 +63,7 @@ impl Ext {
         let all: Vec<Group> = (0..sb.groups)
             .map(|number| volume.group_desc(GroupNo::new(number)))
             .collect::<Result<_, _>>()?;
-        // Forced, it is left alone where it is not in order.
+        // An image that is not in order and opened by force is not recovered.
         let has_journal = config.discipline.journal_mode().is_some();
         let orphan_file = if has_journal { OrphanFile::usable(&volume)? } else { None };
         let wall = Arc::new(Mutex::new(options.wall));
@@ -163,8 +163,7 @@ impl Ext {
         })
     }
 
-    /// Sees that the superblock says so before a file becomes so long that not
-    /// everybody can read it (`large_file`).
+    /// Sets the feature for large files before a file becomes so long (`large_file`).
     pub(super) fn allow_length(&mut self, core: &mut Core, len: u64) -> Result<(), FsError> {
         if len < LARGE || self.volume.sb.has_ro_compat(ro_compat::LARGE_FILE) {
             return Ok(());
@@ -172,7 +171,7 @@ impl Ext {
         debug_assert_ne!(self.volume.sb.raw.s_rev_level.get(), 0, "no file gets so long there");
         let more = self.volume.sb.raw.s_feature_ro_compat.get() | ro_compat::LARGE_FILE;
         self.edit_superblock(core, |raw| {
-            // Others change while it is in use.
+            // Other features change while it is in use.
             let features = raw.s_feature_ro_compat.get();
             raw.s_feature_ro_compat = (features | ro_compat::LARGE_FILE).into();
         })?;
@@ -180,8 +179,7 @@ impl Ext {
         Ok(())
     }
 
-    /// Sees that the superblock says so before the first attribute is there
-    /// (`ext_attr`).
+    /// Sets the feature for attributes before the first one is there (`ext_attr`).
     pub(super) fn allow_attributes(&mut self, core: &mut Core) -> Result<(), FsError> {
         if self.volume.sb.has_compat(compat::EXT_ATTR) {
             return Ok(());
@@ -240,7 +238,7 @@ fn policies(sb: &Super, options: &LiveOptions) -> Result<Policies, FsError> {
     };
     let blocks = blocks_by_name(blocks, &volume, options.seed);
     let (inodes, blocks) = (inodes.map_err(unknown)?, blocks.map_err(unknown)?);
-    // Nobody looks for what a crash leaks there.
+    // Blocks that a crash leaks there are never looked for.
     let checked = !sb.has_compat(compat::HAS_JOURNAL) && !sb.has_incompat(incompat::EXTENTS);
     if blocks.ahead() > 1 && !checked {
         let what =
@@ -250,8 +248,8 @@ fn policies(sb: &Super, options: &LiveOptions) -> Result<Policies, FsError> {
     Ok((inodes, blocks))
 }
 
-/// The volume of an image, once its journal has been recovered if need be. Nothing is
-/// written to an image that could not be changed then.
+/// The volume of an image, after a recovery of its journal if needed. Nothing is written to an
+/// image that could not be changed then.
 fn recovered(
     device: &Arc<dyn BlockDevice>,
     discipline: Discipline,
@@ -278,8 +276,7 @@ fn recovered(
         return Ok(volume);
     }
     if filed {
-        // What is wrong with it a check decides, and without a journal nobody else
-        // takes numbers out.
+        // A check judges the damage, and without a journal nobody else takes numbers out.
         if crate::preen(device.clone())?.report.unexpected > 0 {
             return Err(permit::not_clean());
         }

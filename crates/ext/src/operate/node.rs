@@ -1,5 +1,4 @@
-//! Inodes from their bytes, and what ext knows of a file besides what every
-//! format does.
+//! Inodes from their bytes, and the fields of a file that only ext has.
 
 use super::{Core, Ext, Node, inline};
 use crate::inode::Inode;
@@ -14,24 +13,23 @@ use seekless_live::{Restrictions, Table, gone};
 use seekless_units::{BlockNo, Ino};
 use std::sync::Arc;
 
-/// Where the blocks of a file are.
+/// The map of a file.
 #[derive(Clone, Debug, Default)]
 pub struct Map {
     pub(super) trees: Trees,
-    /// Of a file with extents, instead of these: the root of its tree; of one with inline
-    /// data: the first part of that.
+    /// The map's bytes in the inode. With extents: the root of the tree; with inline data: the
+    /// first part of that.
     pub(super) root: IBlock,
-    /// What was last found in that.
+    /// The last lookup in that map.
     pub(super) near: Option<Near>,
     /// The block of its attributes.
     pub(super) attributes: Option<BlockNo>,
-    /// Its attributes inside the inode, as they stand there, where they are to be
-    /// written; `None` where what is there stays.
+    /// The new bytes of its attributes inside the inode; `None` where those on the disk stay.
     pub(super) inner: Option<Box<[u8]>>,
-    /// The block that was allocated last, for which block of the file: what follows
-    /// it there shall follow it on the disk.
+    /// The block that was allocated last, and for which block of the file: the next one in the file
+    /// shall follow it on the disk.
     pub(super) last: Option<(u64, BlockNo)>,
-    /// When it was deleted, in seconds, or where the list of orphans goes on.
+    /// Its deletion time, in seconds, or the next inode on the list of orphans.
     pub(super) deleted: u32,
 }
 
@@ -62,7 +60,7 @@ pub(super) fn device_words(device: DeviceNumber) -> Result<[u32; 2], FsError> {
 }
 
 impl Ext {
-    /// An inode's bytes as the cache has them.
+    /// An inode's bytes in the cache.
     pub(super) fn inode_now(&self, core: &mut Core, ino: Ino) -> Result<Inode, FsError> {
         let (block, skip) = self.inode_place(ino)?;
         let bytes = core.cache.read(block, skip, index(self.volume.sb.inode_size))?;
@@ -81,13 +79,12 @@ impl Ext {
         self.decode(&inode)
     }
 
-    /// As [`Ext::load_node`], of a file that may have no links any more.
+    /// As [`Ext::load_node`], for a file that may have no links any more.
     pub(super) fn load_orphan(&self, core: &mut Core, ino: Ino) -> Result<Node, FsError> {
         self.decode(&self.inode_now(core, ino)?)
     }
 
-    /// Whether an inode that is not in memory is in use, and not about to be given
-    /// back.
+    /// Whether an inode that is not in memory is in use, and not about to be freed.
     pub(super) fn is_there(&mut self, core: &mut Core, ino: Ino) -> Result<bool, FsError> {
         let (group, slot) = self.volume.inode_slot(ino)?;
         if self.volume.is_own(ino) || !self.inode_in_use(core, group, slot)? {
@@ -137,7 +134,7 @@ impl Ext {
             ..Restrictions::default()
         };
         node.map.attributes = self.volume.xattr_block_of(inode);
-        // Of one on the list of orphans it leads on.
+        // In an inode on the list of orphans this is the next one.
         node.map.deleted = inode.core.i_dtime.get();
         if flags & INLINE_DATA != 0 {
             inline::check(inode, kind)?;

@@ -1,4 +1,4 @@
-//! Inodes taken and given back: the policy says where, their bitmap whether.
+//! Inodes taken and given back: the policy chooses the place, the bitmap whether it is free.
 
 use super::bitmaps::Bitmap;
 use super::search::first_free;

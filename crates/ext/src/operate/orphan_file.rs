@@ -20,14 +20,14 @@ const SLOT: usize = 4;
 /// The orphan file of a volume in use.
 pub(super) struct OrphanFile {
     ino: Ino,
-    /// What the checksums of its blocks start from, where there are such.
+    /// The seed of the checksums of its blocks, if these have any.
     seed: Option<u32>,
     blocks: Vec<BlockNo>,
     /// Bytes of a block.
     block_len: usize,
     /// Slots of a block.
     per_block: usize,
-    /// Which slot of all has a file's number.
+    /// The slot of each file in it.
     taken: BTreeMap<Ino, usize>,
     /// Slots that were given back, in front of `next`.
     returned: Vec<usize>,
@@ -36,9 +36,9 @@ pub(super) struct OrphanFile {
 }
 
 impl OrphanFile {
-    /// The orphan file of a volume, if it has one that is in order: its numbers are those
-    /// of files in use, each there once, and there are none where the superblock says so. What is to be
-    /// done with others a check decides.
+    /// The orphan file of a volume, if it has one that is in order: its numbers are those of files
+    /// in use, each there once, and there are none where the superblock says so. A check repairs
+    /// any other.
     pub(super) fn usable(volume: &Volume) -> Result<Option<Self>, FsError> {
         if !volume.sb.has_compat(compat::ORPHAN_FILE) {
             return Ok(None);
@@ -77,7 +77,7 @@ impl OrphanFile {
             blocks.push(block.block);
         })?;
         if let Some(number) = twice {
-            // Only one of its slots would be given back.
+            // Only one of its slots would be freed.
             let place = Location::of("orphan file").in_inode(ino);
             return Err(invalid("orphan", u64::from(number.get()), place));
         }
@@ -85,12 +85,12 @@ impl OrphanFile {
         Ok(Self { ino, seed, blocks, block_len, per_block, taken, returned, next })
     }
 
-    /// Whether no file's number is in it.
+    /// Whether it contains no file.
     pub(super) fn is_empty(&self) -> bool {
         self.taken.is_empty()
     }
 
-    /// The files of which the numbers are in it.
+    /// The files whose numbers are in it.
     pub(super) fn numbers(&self) -> impl Iterator<Item = Ino> + '_ {
         self.taken.keys().copied()
     }
@@ -136,7 +136,7 @@ impl OrphanFile {
 }
 
 impl Ext {
-    /// Enters a file into the orphan file. False where there is none, or no room.
+    /// Enters a file into the orphan file. False without such a file, or room.
     pub(super) fn file_orphan(&mut self, core: &mut Core, ino: Ino) -> Result<bool, FsError> {
         let Some(file) = &mut self.orphan_file else { return Ok(false) };
         if file.taken.contains_key(&ino) {
@@ -157,8 +157,8 @@ impl Ext {
         Ok(())
     }
 
-    /// Features that may be changed while a volume is in use, as they are to be: that
-    /// the orphan file may hold numbers, until it is empty and the mount ends.
+    /// Features that may change while a volume is in use, with their new values: `orphan_present`,
+    /// until the file is empty and the mount ends.
     pub(super) fn noted_features(&self, features: u32, close: bool) -> u32 {
         match &self.orphan_file {
             None => features,

@@ -1,8 +1,7 @@
-//! The list of orphans: files that somebody held, or that were being cut, when the
-//! system stopped. The next mount deletes those without links and cuts the others to
-//! their length (`fs/ext4/orphan.c`). It begins in the superblock and leads on through
-//! the times of deletion. Volumes with an orphan file have the list as well, for when
-//! that file is full.
+//! The list of orphans: files that were open or being cut when the system stopped. The next mount
+//! deletes those without links and cuts the others to their length (`fs/ext4/orphan.c`). It begins
+//! in the superblock and leads on through the times of deletion. Volumes with an orphan file have
+//! the list as well, for when that file is full.
 
 use super::{Core, Ext, Node};
 use seekless_cache::Role;
@@ -40,7 +39,7 @@ impl Ext {
         self.lead_on(core, ino, Ino::ZERO)
     }
 
-    /// Says where the list goes on behind a file.
+    /// Sets the next file on the list behind a file.
     fn lead_on(&mut self, core: &mut Core, ino: Ino, next: Ino) -> Result<(), FsError> {
         if !core.nodes.contains_key(&ino) {
             let node = self.load_orphan(core, ino)?;
@@ -51,8 +50,8 @@ impl Ext {
         Ok(())
     }
 
-    /// The files that were on the list or in the orphan file when the image was opened,
-    /// which are in memory then: the list is taken apart from its head.
+    /// The files that were on the list or in the orphan file when the image was opened, brought
+    /// into memory: the list is taken apart from its head.
     pub(super) fn found_orphans(&mut self, core: &mut Core) -> Result<Vec<Ino>, FsError> {
         let mut found = Vec::new();
         self.volume.listed_orphans(&mut |ino| found.push(ino))?;

@@ -1,5 +1,5 @@
-//! What an image must be for its changes to be safe: everything else is refused
-//! by the name that e2fsprogs has for it, and can still be opened read-only.
+//! Conditions under which an image can be changed safely: everything else is refused by the name
+//! that e2fsprogs has for it, and can still be opened read-only.
 
 use super::LiveOptions;
 use crate::features::Features;
@@ -9,7 +9,7 @@ use seekless_cache::{Discipline, JournalMode};
 use seekless_fs::FsError;
 use seekless_placement::block::Ext4Goal;
 
-/// Features that are kept up.
+/// Features that are supported for changes.
 const KNOWN: Features = Features {
     compat: compat::DIR_PREALLOC
         | compat::EXT_ATTR
@@ -36,15 +36,15 @@ const KNOWN: Features = Features {
         | ro_compat::DIR_NLINK,
 };
 
-/// Features with checksums that lie in another block than what they are of.
+/// Features with checksums that lie in another block than the structures they cover.
 const SUMS: u32 = ro_compat::METADATA_CSUM | ro_compat::GDT_CSUM;
 
-/// Refuses what cannot be changed safely, and what an image that was recovered, if
-/// need be, must not be.
+/// Refuses features that cannot be changed safely, and states that an image, if need be a recovered
+/// one, must not be in.
 ///
 /// # Errors
-/// [`FsError::Unsupported`] for features, and for a discipline that does not go with
-/// them; [`FsError::Invalid`] for an image that is not clean, unless that is forced.
+/// [`FsError::Unsupported`] for features, and for a discipline that cannot be used with them;
+/// [`FsError::Invalid`] for an image that is not clean, unless that is forced.
 pub(super) fn check(
     sb: &Super,
     options: &LiveOptions,
@@ -53,7 +53,7 @@ pub(super) fn check(
     features(sb, discipline)?;
     let state = sb.raw.s_state.get();
     let clean = state & STATE_VALID != 0 && state & STATE_ERRORS == 0;
-    // The next mount clears a list of orphans where there is a journal.
+    // With a journal, the next mount clears a list of orphans.
     let listed = sb.raw.s_last_orphan.get() != 0 && !sb.has_compat(compat::HAS_JOURNAL);
     if !(clean || options.force) || listed {
         return Err(not_clean());
@@ -61,12 +61,12 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Whether contents wait for their place: where that is asked for, and by default with the
-/// goals of ext4 where it can be.
+/// Whether allocation is delayed: if requested, and by default with the goals of ext4 where
+/// possible.
 ///
 /// # Errors
-/// [`FsError::Unsupported`] where it cannot be: on volumes without extents, and under
-/// disciplines that log contents or write at once.
+/// [`FsError::Unsupported`] if it is impossible: on volumes without extents, and under disciplines
+/// that log contents or write at once.
 pub(super) fn delays(
     sb: &Super,
     options: &LiveOptions,
@@ -99,8 +99,8 @@ pub(super) fn not_clean() -> FsError {
     )
 }
 
-/// Refuses features that are not kept up; nothing is written to an image that has
-/// them, not even by a recovery.
+/// Refuses features that are not supported; nothing is written to an image that has them, not even
+/// by a recovery.
 ///
 /// # Errors
 /// As [`check`].
@@ -139,10 +139,10 @@ pub(super) fn features(sb: &Super, discipline: Discipline) -> Result<(), FsError
     }
 }
 
-/// Refuses what cannot be changed under soft updates.
+/// Refuses features that cannot be changed under soft updates.
 fn ordered(sb: &Super) -> Result<(), FsError> {
     let has = Features::of(&sb.raw);
-    // A sum and what it is of cannot be written in an order that passes a check.
+    // A sum and the structure it covers cannot be written in an order that passes a check.
     let sums = Features { ro_compat: has.ro_compat & SUMS, ..Features::default() }.names();
     if !sums.is_empty() {
         return Err(FsError::Unsupported(format!(

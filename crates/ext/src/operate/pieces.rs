@@ -26,14 +26,14 @@ impl Ext {
             (false, false) => room / 2,
             (true, false) => room / 3,
         };
-        // Every so many have an indirect block of their own.
+        // Each `per_table` blocks have an indirect block of their own.
         let per_table = u64::from(sb.block_size / 4).max(1);
         let blocks = blocks.min(per_table).max(1);
         blocks.saturating_mul(u64::from(sb.block_size))
     }
 
-    /// How far a file can be cut that is to have a length, by what the operation may
-    /// still change: all bitmaps of what goes, with their descriptors.
+    /// How far a file can be cut towards a length, by the changes that are left to the operation:
+    /// all bitmaps of the freed blocks, with their descriptors.
     pub(super) fn next_cut(&mut self, core: &mut Core, ino: Ino, len: u64) -> Result<u64, FsError> {
         let Some(left) = core.cache.credits_left() else { return Ok(len) };
         let sb = &self.volume.sb;
@@ -44,8 +44,8 @@ impl Ext {
         if left >= most || core.cache.extend(most.saturating_sub(left)) {
             return Ok(len);
         }
-        // What goes with the last blocks of a map: one of its own for so many numbers, or
-        // extents, which may be of one block each.
+        // Blocks freed with the last ones of a map: a table for so many numbers, or extents, which
+        // may be of one block each.
         let number = if super::extents::maps(core, ino)? { 12 } else { 4 };
         let per_table = bsize.checked_div(number).unwrap_or(0).saturating_sub(1).max(1);
         let room = left.saturating_sub(APART) / 2;

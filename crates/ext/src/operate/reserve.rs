@@ -1,5 +1,5 @@
-//! Inodes that are reserved for the children of directories: which slot is taken where a
-//! policy has windows, and what it is told of a group before the first one is.
+//! Inodes that are reserved for the children of directories: which slot is taken where a policy has
+//! windows, and the policy's input on a group before its first slot is.
 
 use super::bitmaps::Bitmap;
 use super::search::first_free;
@@ -31,9 +31,8 @@ impl Slots for Bits<'_> {
 }
 
 impl Ext {
-    /// The slot that a policy with windows wants in a group that has a free inode: none
-    /// where there is no such policy, and then any will do; `Some(None)` where it
-    /// wants none in this group.
+    /// The slot that a policy with windows wants in a group that has a free inode: `None` without
+    /// such a policy, and then any will do; `Some(None)` if it wants none in this group.
     pub(super) fn wanted_slot(
         &mut self,
         core: &mut Core,
@@ -53,8 +52,8 @@ impl Ext {
         Ok(windows.map(|windows| windows.slot(new, number, first, &bitmap)))
     }
 
-    /// Those slots of a group, of the ones that lie so far apart, that hold directories.
-    /// Parts of the table that were never used are not read.
+    /// The slots of a group, at the given distance, that contain directories. Parts of the table
+    /// that were never used are not read.
     fn directories_at(
         &mut self,
         core: &mut Core,
@@ -76,8 +75,8 @@ impl Ext {
         Ok(found)
     }
 
-    /// Whether an inode that is in use is a directory. Nothing else is asked of it: one
-    /// that is damaged is worth a window at most, and is reported to whoever uses it.
+    /// Whether an inode that is in use is a directory. Nothing else is checked: a damaged one costs
+    /// a window at most, and is reported to its users.
     fn holds_directory(
         &self,
         core: &mut Core,

@@ -4,11 +4,10 @@
 use super::space::has_bit;
 use seekless_fs::field::index;
 
-/// The free bit to be taken of the first `bits`, looked for from `goal` on: the goal
-/// itself; a free one up to the next multiple of 64; the start of a wholly free
-/// byte in the rest, or of the free bits in front of it; any in the rest. In front
-/// of the goal nothing is looked at: groups are tried all around, this one last once
-/// more from its start.
+/// The free bit to be taken of the first `bits`, looked for from `goal` on: the goal itself; a free
+/// one up to the next multiple of 64; the start of a wholly free byte in the rest, or of the free
+/// bits in front of it; any in the rest. Bits before the goal are not looked at: groups are tried
+/// all around, this one last once more from its start.
 pub(super) fn free_bit(bitmap: &[u8], bits: u32, goal: u32) -> Option<u32> {
     let is_free = |bit: &u32| !has_bit(bitmap, *bit);
     let near = goal.saturating_add(1).next_multiple_of(64).min(bits);

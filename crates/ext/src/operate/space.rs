@@ -1,4 +1,4 @@
-//! Space: the policies say where, bitmaps say whether, the cache writes.
+//! Space: the policies choose places, bitmaps whether they are free, the cache writes.
 
 use super::bitmaps::Bitmap;
 use super::search::{first_free, free_bit};
@@ -12,7 +12,7 @@ use seekless_placement::block::{ChunkWanted, ExtHints, Request};
 use seekless_units::{BlockNo, Extent, GroupNo, Ino, Lbn};
 use std::ops::Range;
 
-/// Whether a bit of a bitmap is set; those behind its end are.
+/// Whether a bit of a bitmap is set; those past its end count as set.
 pub(super) fn has_bit(bitmap: &[u8], bit: u32) -> bool {
     bitmap.get(index(bit / 8)).is_none_or(|byte| byte & (1 << (bit % 8)) != 0)
 }
@@ -38,8 +38,8 @@ pub(super) fn barred(core: &Core, group: Extent) -> Vec<Range<u32>> {
     runs.filter(|run| run.overlaps(group)).map(|run| bit(run.start)..bit(run.end())).collect()
 }
 
-/// Free bits from the one on that is to be taken, at most so many; the `next` one that
-/// is free, if that is asked for.
+/// A run of at most `most` free bits, from the one that is allocated for `goal`; with `next`, from
+/// the next free one.
 fn free_run(bitmap: &[u8], bits: u32, goal: u32, most: u32, next: bool) -> Option<Range<u32>> {
     let search = if next { first_free } else { free_bit };
     let first = search(bitmap, bits, goal)?;
@@ -53,7 +53,7 @@ pub(super) fn full(what: &str) -> FsError {
     FsError::NoSpace(format!("no free {what} left"))
 }
 
-/// What comes to a group, and goes from it.
+/// Changes of a group's counts.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Delta {
     pub(super) blocks: i32,
@@ -61,7 +61,7 @@ pub(super) struct Delta {
     pub(super) directories: i32,
 }
 
-/// What a file has in front of a block and behind it: which block of it, and where.
+/// The mapped blocks of a file before and behind a block: which block of it, and where.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Around {
     pub(super) left: Option<(u64, BlockNo)>,
@@ -94,7 +94,7 @@ impl Ext {
         Ok(())
     }
 
-    /// Blocks kept from ordinary users.
+    /// Blocks reserved for the superuser.
     pub(super) fn kept_blocks(&self) -> u64 {
         let raw = &self.volume.sb.raw;
         let wide = self.volume.sb.has_incompat(incompat::BIT64);
@@ -122,7 +122,7 @@ impl Ext {
         self.groups.free_frags().saturating_sub(kept)
     }
 
-    /// The same, without those that are reserved for contents which wait for a place.
+    /// The same, without those that are reserved for delayed contents.
     fn room(&self, core: &Core) -> u64 {
         self.room_with_reserved(core).saturating_sub(core.delayed.barred())
     }
@@ -139,9 +139,9 @@ impl Ext {
         Ok((run.start, id))
     }
 
-    /// Blocks for a file's contents or its map: the one that is found as if it were the
-    /// only one, and as many behind it as are free, up to `most` in all. For contents, it
-    /// says what the file has `around` them.
+    /// Blocks for a file's contents or its map: the one that is found as if it were the only one,
+    /// and as many behind it as are free, up to `most` in all. For contents, `around` has the
+    /// neighbouring blocks of the file.
     pub(super) fn take_run(
         &mut self,
         core: &mut Core,
@@ -173,7 +173,7 @@ impl Ext {
         let hints = ExtHints { is_regular };
         let request = Request { group, is_directory, lbn: Lbn::new(lbn), nearest, hints };
         let goal = self.blocks.prefer(&self.groups, &request);
-        // What is no file's contents and no table in front of them is not taken ahead.
+        // Blocks are taken ahead only for a file's contents and the tables before them.
         let is_mapped = is_regular && has_map && (around.is_some() || nearest.is_some());
         if self.blocks.chunks().is_some() {
             let goal = goal.unwrap_or_else(|| self.groups.shape().base(group));
@@ -196,7 +196,7 @@ impl Ext {
         if !matches!(taken, Err(FsError::NoSpace(_))) {
             return taken;
         }
-        // What others have that they do not need yet.
+        // Blocks taken ahead by other files.
         self.ahead.give_up_all();
         if !self.give_back_ahead(core)? {
             return taken;
@@ -219,7 +219,7 @@ impl Ext {
         self.find_run(core, place, most, limit)
     }
 
-    /// Looks for blocks from a goal on, in a group after the other.
+    /// Looks for blocks from a goal on, in one group after the other.
     pub(super) fn find_run(
         &mut self,
         core: &mut Core,

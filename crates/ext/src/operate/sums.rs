@@ -1,11 +1,11 @@
-//! Checksums of what changes in a volume with `metadata_csum`.
+//! Checksums of changed metadata in a volume with `metadata_csum`.
 //!
 //! Blocks of directories and of extent trees are sealed when they are written: they
 //! have an owner in the cache from when they are checked, once each time that they come
 //! from the disk.
-//! What is alone in its block or is found without an owner is sealed as it changes: an
-//! inode, whose neighbours keep whatever sums they have, be they wrong; a block of
-//! attributes; a bitmap, whose sum lies in a descriptor.
+//! Structures that are alone in their block or found without an owner are sealed as they change: an
+//! inode, whose neighbours keep their sums, even wrong ones; a block of attributes; a bitmap, whose
+//! sum lies in a descriptor.
 
 use super::encode::extra_len;
 use super::{Core, Ext};
@@ -24,7 +24,7 @@ use seekless_units::{BlockNo, Ino, Lbn};
 use smallvec::smallvec;
 use std::mem::offset_of;
 
-/// What blocks are to their owners.
+/// Kinds of owned blocks.
 mod kind {
     /// A block of a directory's, of names or of its index.
     pub(super) const DIRECTORY: u8 = 1;
@@ -34,7 +34,7 @@ mod kind {
     pub(super) const NODE: u8 = 3;
 }
 
-/// Seals what is about to be written; `seed` is the volume's.
+/// Seals blocks that are about to be written; `seed` is the volume's.
 pub(super) struct Sealer {
     pub(super) seed: u32,
 }
@@ -82,13 +82,13 @@ impl Ext {
         self.volume.sb.has_metadata_csum()
     }
 
-    /// Whose a directory's blocks are.
+    /// The owner of a directory's blocks.
     fn directory(core: &mut Core, dir: Ino) -> Result<Owner, FsError> {
         let generation = core.node(dir)?.generation;
         Ok(Owner { kind: kind::DIRECTORY, number: dir.get(), generation })
     }
 
-    /// Sets the checksum of a block that a directory is about to have.
+    /// Sets the checksum of a new block of a directory.
     pub(super) fn seal_new(
         &self,
         core: &mut Core,
@@ -151,7 +151,7 @@ impl Ext {
         Ok(())
     }
 
-    /// Sets the checksum of a node that a file's extents are about to have.
+    /// Sets the checksum of a new node of a file's extents.
     pub(super) fn seal_new_node(
         &self,
         core: &mut Core,
@@ -171,12 +171,12 @@ impl Ext {
         core.cache.owner(at).is_some_and(|owner| owner.kind == kind::BITMAP)
     }
 
-    /// Notes that a bitmap in memory is right.
+    /// Notes that a bitmap in memory is checked.
     pub(super) fn note_checked(core: &mut Core, at: BlockNo) {
         core.cache.set_owner(at, Owner { kind: kind::BITMAP, number: 0, generation: 0 });
     }
 
-    /// Sets the checksum in the bytes of an inode, and says where it stands.
+    /// Sets the checksum in the bytes of an inode, and returns its place.
     pub(super) fn sum_inode(&self, ino: Ino, raw: &mut [u8]) -> Fields {
         let wide = extra_len(raw) >= 4;
         let generation = le32(raw, offset_of!(InodeCore, i_generation)).unwrap_or(0);

@@ -1,5 +1,5 @@
-//! What policies are told besides what is free: the size of flexible groups, hashes of
-//! names, and which group a directory's children were last given.
+//! Input of policies besides free space: the size of flexible groups, hashes of names, and which
+//! group a directory's children were last given.
 
 use crate::hash::name_hash;
 use crate::ondisk::{hash_version, incompat};
@@ -7,10 +7,10 @@ use crate::superblock::Super;
 use seekless_units::{GroupNo, Ino};
 use std::collections::BTreeMap;
 
-/// Directories of which the last group is remembered at most.
+/// Most directories whose last group is remembered.
 const MOST_REMEMBERED: usize = 1 << 16;
 
-/// Groups in a flexible group; 1 without, and for sizes that the kernel takes for none
+/// Groups in a flexible group; 1 without, and for sizes that the kernel rejects
 /// (`ext4_fill_flex_info`).
 pub(super) fn groups_per_flex(sb: &Super) -> u32 {
     let log = u32::from(sb.raw.s_log_groups_per_flex);
@@ -18,9 +18,8 @@ pub(super) fn groups_per_flex(sb: &Super) -> u32 {
     1u32.checked_shl(log).unwrap_or(1)
 }
 
-/// The hash of a name that decides where a directory of the root goes, and where in its
-/// parent's window a file: half-MD4 of signed bytes, whatever the version and the
-/// signedness of the directories' indexes (`find_group_orlov`).
+/// The hash of a name that places a directory of the root, and a file in its parent's window:
+/// half-MD4 of signed bytes, for indexes of any version and signedness (`find_group_orlov`).
 pub(super) fn placement_hash(sb: &Super, name: &[u8]) -> Option<u32> {
     let hash = name_hash(hash_version::HALF_MD4, sb.hash_seed(), name);
     hash.map(|hash| hash.major)
@@ -44,7 +43,7 @@ impl LastGroups {
         self.0.insert(dir, group);
     }
 
-    /// The directory is gone: its number may become another's.
+    /// Forgets a deleted directory: its number may become another's.
     pub(super) fn forget(&mut self, dir: Ino) {
         self.0.remove(&dir);
     }

@@ -1,11 +1,11 @@
 //! Files moved within their image, step by step through its own journal.
 //!
-//! A step copies data to free blocks and flushes them, then commits everything that
-//! leads to them as one transaction: inodes, blocks of maps, bitmaps, descriptors,
-//! the superblock. It is brought home and retired before the next step begins. So the
-//! image is whole at any moment, for whoever recovers it: `e2fsck`, the kernel, or the
-//! next run. Blocks that a step gives back are written only by later steps, when no
-//! transaction is in the log that could bring older contents back: nothing is revoked.
+//! A step copies data to free blocks and flushes them, then commits all changed metadata as one
+//! transaction: inodes, blocks of maps, bitmaps, descriptors, the superblock. It is written home
+//! and retired before the next step begins. So the image is consistent at any moment, after a
+//! recovery by `e2fsck`, the kernel, or the next run. Blocks freed by a step are written only by
+//! later steps, when the log has no transaction that could bring older contents back: nothing is
+//! revoked.
 #![allow(
     clippy::indexing_slicing,
     clippy::as_conversions,
@@ -42,7 +42,7 @@ const COPY_BYTES: u64 = 1 << 20;
 /// Bytes of data that a step copies, at most.
 const STEP_BYTES: u64 = 64 << 20;
 
-/// Where a superblock stands in the first block that has one.
+/// The offset of the superblock in the block of the primary one.
 const SUPERBLOCK_AT: usize = 1024;
 
 impl Occupied for Survey<'_> {
@@ -73,8 +73,8 @@ impl Occupied for Survey<'_> {
 }
 
 impl Relayout<'_> {
-    /// What lies where, for a rearrangement in place, and what is free: blocks of
-    /// attributes stay, as do inodes.
+    /// The places of files, for a rearrangement in place, and the free space: blocks of attributes
+    /// stay, as do inodes.
     ///
     /// # Errors
     /// [`FsError::Unsupported`] for volumes without a journal, with clusters of several
@@ -91,7 +91,7 @@ impl Relayout<'_> {
         if !sb.has_compat(compat::HAS_JOURNAL) {
             return lacks("rearranging a volume without a journal (tune2fs -j makes one)");
         }
-        // Nothing keeps another host from using it meanwhile.
+        // Another host could use it meanwhile.
         if sb.has_incompat(incompat::MMP) {
             return lacks("rearranging a volume with mmp (tune2fs -O ^mmp turns it off)");
         }
@@ -103,9 +103,8 @@ impl Relayout<'_> {
         Ok((&self.survey, Space { free, ..self.survey.space() }))
     }
 
-    /// What changes the image on `device`, which is the one that was looked at, and
-    /// which nobody else changes. Nothing is written before the first step. `wall` is
-    /// the time of day.
+    /// Opens the image on `device` for changes; it is the examined one, and nobody else changes it.
+    /// Nothing is written before the first step. `wall` is the time of day.
     ///
     /// # Errors
     /// As [`LogWriter::open`] and [`Relayout::in_place`].
@@ -128,11 +127,10 @@ impl Relayout<'_> {
     }
 }
 
-/// Brings home what waits in the journal of an image, as a mount does; whether there
-/// was anything.
+/// Writes the transactions of an image's journal home, as a mount does; whether there were any.
 ///
 /// # Errors
-/// As opening the image, and what the device gives.
+/// As opening the image, and errors of the device.
 pub fn recover(device: &Arc<dyn BlockDevice>) -> Result<bool, FsError> {
     let volume = Volume::open(device.clone(), false)?;
     let waits = volume.sb.has_incompat(incompat::RECOVER);
@@ -142,7 +140,7 @@ pub fn recover(device: &Arc<dyn BlockDevice>) -> Result<bool, FsError> {
     Ok(waits)
 }
 
-/// What a group has now.
+/// A group's current bitmap and counts.
 struct GroupState {
     bitmap: Vec<u8>,
     counts: Counts,
@@ -154,13 +152,13 @@ pub struct Mover<'a> {
     survey: &'a Survey<'a>,
     device: Arc<dyn BlockDevice>,
     log: LogWriter,
-    /// Whether the image says that its journal is in use.
+    /// Whether the image is marked as having its journal in use.
     is_begun: bool,
-    /// Maps of objects that were changed.
+    /// Changed maps of objects.
     maps: HashMap<ObjectId, Vec<BlockNo>>,
-    /// Groups in which blocks were taken or given back.
+    /// Groups in which blocks were taken or freed.
     groups: HashMap<GroupNo, GroupState>,
-    /// Blocks of descriptors that were changed.
+    /// Changed blocks of descriptors.
     descriptors: HashMap<BlockNo, Vec<u8>>,
     copies_contents: bool,
 }
@@ -169,21 +167,21 @@ pub struct Mover<'a> {
 type Copies = BTreeMap<BlockNo, Vec<u8>>;
 
 impl Mover<'_> {
-    /// What one step may take, so that it fits in one transaction.
+    /// Limits of one step, so that it fits in one transaction.
     #[must_use]
     pub fn limits(&self) -> Limits {
         let most = usize::try_from(self.log.most()).unwrap_or(usize::MAX);
         Limits {
             blocks: (STEP_BYTES / self.block_size()).max(1),
-            // A block of an inode table for each, and mostly none of a map.
+            // For each, a block of an inode table, and mostly none of a map.
             objects: (most / 3).max(1),
-            // A bitmap and a block of descriptors for each.
+            // For each, a bitmap and a block of descriptors.
             groups: (most / 8).max(2),
         }
     }
 
-    /// Leaves contents of files where they are, for a device that is thrown away:
-    /// everything else is as after a real run.
+    /// Leaves contents of files in place, for a device that is thrown away: everything else is as
+    /// after a real run.
     pub fn without_contents(&mut self) {
         self.copies_contents = false;
     }
@@ -207,7 +205,7 @@ impl Mover<'_> {
         Ok(bytes)
     }
 
-    /// A block as the transaction under way has it.
+    /// A block in the version of the current transaction.
     fn logged<'c>(
         &self,
         copies: &'c mut Copies,
@@ -222,8 +220,8 @@ impl Mover<'_> {
     /// Does a step; when it returns, the step is on the disk.
     ///
     /// # Errors
-    /// [`FsError::NoSpace`] for a step that the journal cannot hold; what the device
-    /// gives. The image is then as before the step, perhaps after a recovery.
+    /// [`FsError::NoSpace`] for a step that the journal cannot hold; errors of the device. The
+    /// image is then as before the step, perhaps after a recovery.
     pub fn apply(&mut self, step: &Step) -> Result<(), FsError> {
         if !std::mem::replace(&mut self.is_begun, true) {
             for stage in self.log.start()? {
@@ -243,10 +241,10 @@ impl Mover<'_> {
         self.commit(&copies)
     }
 
-    /// Says that nobody changes the image any more.
+    /// Marks the end of the changes.
     ///
     /// # Errors
-    /// What the device gives.
+    /// Errors of the device.
     pub fn finish(mut self) -> Result<(), FsError> {
         if !self.is_begun {
             return Ok(());
@@ -258,7 +256,7 @@ impl Mover<'_> {
         Ok(())
     }
 
-    /// Copies what was ever written of a run to its new place.
+    /// Copies the written blocks of a run to its new place.
     fn copy(&self, copy: &Copied) -> Result<(), FsError> {
         let moved = self.survey.moved(copy.object);
         if !self.copies_contents && moved.kind != FileKind::Directory {
@@ -284,8 +282,8 @@ impl Mover<'_> {
         Ok(())
     }
 
-    /// Lets an object's inode lead to its new places. Blocks that its map gets are
-    /// written at once, since they are free; those that it keeps go through the journal.
+    /// Lets an object's inode lead to its new places. New blocks of its map are written at once,
+    /// since they are free; those that it keeps go through the journal.
     fn remap(
         &mut self,
         changed: &Changed,
@@ -358,7 +356,7 @@ impl Mover<'_> {
         if !sb.has_ro_compat(ro_compat::QUOTA) || charges.iter().all(Charges::is_empty) {
             return Ok(());
         }
-        // As the steps before have left it.
+        // In the state after the previous steps.
         let volume = Volume::open(self.device.clone(), true)?;
         for (kind, ino) in quota::files(sb) {
             let charges = &charges[kind];
@@ -374,7 +372,7 @@ impl Mover<'_> {
         Ok(())
     }
 
-    /// Bitmaps, descriptors and the superblock.
+    /// Updates bitmaps, descriptors and the superblock.
     fn recount(&mut self, step: &Step, copies: &mut Copies) -> Result<(), FsError> {
         let mut touched: BTreeMap<GroupNo, ()> = BTreeMap::new();
         let mut free: i64 = 0;
@@ -395,7 +393,7 @@ impl Mover<'_> {
         Ok(())
     }
 
-    /// A run by groups: the first bit in each, and how many.
+    /// A run by groups: the first bit in each, and the number of bits.
     fn in_groups(&self, run: Extent) -> Vec<(GroupNo, u64, u64)> {
         let sb = &self.survey.volume.sb;
         let base = sb.group_blocks(GroupNo::ZERO).start.get();
@@ -516,8 +514,7 @@ impl Mover<'_> {
         Ok(())
     }
 
-    /// Commits blocks as one transaction, behind all that was written before, and
-    /// brings them home.
+    /// Commits blocks as one transaction, behind all earlier writes, and writes them home.
     fn commit(&mut self, copies: &Copies) -> Result<(), FsError> {
         let list: Vec<LogCopy<'_>> =
             copies.iter().map(|(&home, bytes)| LogCopy { home, bytes }).collect();

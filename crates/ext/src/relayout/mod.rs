@@ -1,15 +1,14 @@
-//! The same file system laid out anew: every inode and block may get another
-//! number, every byte that a user can see stays.
+//! The same file system laid out again: every inode and block may get another number, every byte
+//! that a user can see stays.
 //!
-//! Fixed metadata (superblocks, descriptors, bitmaps, inode tables, journal,
-//! quota and orphan files) keeps its place, so any geometry works: what moves
-//! are the files. Directory blocks keep their contents and order, with inode
-//! numbers replaced; hashes of names do not change, so an index stays valid.
-//! Orphans stay orphans, under their new numbers: the next mount finishes them.
+//! Fixed metadata (superblocks, descriptors, bitmaps, inode tables, journal, quota and orphan
+//! files) keeps its place, so any geometry works: only files move. Directory blocks keep their
+//! contents and order, with inode numbers replaced; hashes of names do not change, so an index
+//! stays valid. Orphans stay orphans, under their new numbers: the next mount finishes them.
 //!
-//! - [`survey`]: what is on the image, and what of it may move
-//! - [`room`]: where that may go
-//! - [`orphans`]: lists of what the next mount deletes
+//! - [`survey`]: the files of the image, and the blocks that may move
+//! - [`room`]: the space for them
+//! - [`orphans`]: lists of inodes that the next mount deletes
 //! - [`quota`]: usage brought up to date
 //! - [`write`]: the new image
 //! - [`in_place`]: or the same image, in steps
@@ -31,14 +30,13 @@ use seekless_fs::plan::{Demand, ObjectId, Plan, Rearrange, Space};
 use seekless_units::{ByteLen, Ino};
 use survey::Survey;
 
-/// An image about to be laid out anew.
+/// An image about to be laid out again.
 pub struct Relayout<'a> {
     survey: Survey<'a>,
 }
 
 impl<'a> Relayout<'a> {
-    /// Examines an image: all of it is checked first, since whatever a damaged
-    /// structure misleads to would be built upon.
+    /// Examines an image: all of it is checked first, since the new layout would repeat any damage.
     ///
     /// # Errors
     /// [`FsError::Damaged`] with the first finding of the check that a crash

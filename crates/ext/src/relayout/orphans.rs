@@ -1,5 +1,5 @@
-//! Orphans under their new numbers, so that the next mount finishes what it
-//! would have finished on the old image.
+//! Orphans under their new numbers, so that the next mount finishes them as it would have on the
+//! old image.
 #![allow(
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,
@@ -24,7 +24,7 @@ pub(crate) struct OrphanList {
 }
 
 impl OrphanList {
-    /// Reads the list. It ends where a mount would end it.
+    /// Reads the list. It ends where it would for a mount.
     pub(super) fn read(volume: &Volume) -> Result<Self, FsError> {
         let mut list = Self::default();
         let mut last = None;
@@ -41,20 +41,20 @@ impl OrphanList {
         }
     }
 
-    /// What follows an inode of the list; `None` where it is not in it.
+    /// The successor of an inode in the list; `None` if it is not in the list.
     pub(super) fn next(&self, ino: Ino) -> Option<Option<Ino>> {
         self.next.get(&ino).copied()
     }
 }
 
 impl Writer<'_> {
-    /// Where the list begins: zero where it is empty.
+    /// The first inode of the list: zero if it is empty.
     pub(super) fn first_orphan(&self) -> Result<Ino, FsError> {
         let Some(first) = self.survey.orphans.first else { return Ok(Ino::ZERO) };
         renumbered(first, &|old| self.renumber(old), Location::of("orphan list").in_inode(first))
     }
 
-    /// Replaces the numbers in the orphan file, which lies where it lay.
+    /// Replaces the numbers in the orphan file, which stays in place.
     pub(super) fn write_orphan_file(&self) -> Result<(), FsError> {
         let volume = self.survey.volume;
         if !volume.sb.has_compat(compat::ORPHAN_FILE) || !volume.has_filed_orphans() {

@@ -1,5 +1,4 @@
-//! Quota files brought up to date: a map that grew or shrank by a block changes
-//! what its owner is charged for.
+//! Quota files brought up to date: a map that grew or shrank by a block changes its owner's usage.
 //!
 //! Format: Linux `fs/quota/quotaio_v2.h` and `quota_tree.h`, revision 1: blocks
 //! of 1024 bytes, a tree of four levels by the bytes of the id, leaves with a
@@ -22,12 +21,12 @@ const DEPTH: u32 = 4;
 /// Bytes before a leaf's first entry, and in an entry.
 const LEAF_HEADER: usize = 16;
 const ENTRY: usize = 72;
-/// Where an entry keeps the bytes in use.
+/// The offset of the bytes in use in an entry.
 const SPACE_AT: usize = 48;
 /// First words of the files for users, groups and projects.
 const MAGICS: [u32; 3] = [0xD9C0_1F11, 0xD9C0_1927, 0xD9C0_3F14];
 
-/// What is charged to whom, more or less than before, in bytes.
+/// Changes of usage by id, in bytes.
 pub(crate) type Charges = BTreeMap<u32, i64>;
 
 /// Eight bytes of a quota file to be replaced.
@@ -37,7 +36,7 @@ pub(crate) struct Patch {
     pub(crate) value: u64,
 }
 
-/// The quota files that a volume has, by kind: users, groups, projects.
+/// The quota files of a volume, by kind: users, groups, projects.
 pub(crate) fn files(sb: &Super) -> impl Iterator<Item = (usize, Ino)> + use<> {
     let raw = &sb.raw;
     let files = [raw.s_usr_quota_inum, raw.s_grp_quota_inum, raw.s_prj_quota_inum];
@@ -90,7 +89,7 @@ impl QuotaFile<'_> {
         }
     }
 
-    /// The change of what `id` is charged for.
+    /// The change of the usage of `id`.
     fn patch(&self, id: u32, bytes: i64) -> Result<Patch, FsError> {
         let mut number = ROOT;
         for byte in id.to_be_bytes().into_iter().take(index(DEPTH)) {

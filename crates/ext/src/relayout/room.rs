@@ -1,5 +1,5 @@
-//! Where what moves may go: what is free, and what the moved files leave. What
-//! lies fixed is kept out of it, whatever a bitmap says.
+//! Space for the files that move: free space, and the blocks that these files leave. Fixed blocks
+//! are excluded, even if a bitmap has them free.
 #![allow(
     clippy::indexing_slicing,
     clippy::as_conversions,
@@ -16,14 +16,14 @@ use seekless_fs::{Corruption, FsError, Location, Mapping};
 use seekless_units::{BlockNo, Extent, GroupNo, Ino, Lbn};
 
 impl Survey<'_> {
-    /// Blocks that belong to the volume, and those of inodes that stay.
+    /// Blocks of the volume's own metadata, and those of inodes that stay.
     fn immovable(&self) -> Result<Vec<Extent>, FsError> {
         let volume = self.volume;
         let mut fixed = Vec::new();
         for group in (0..volume.sb.groups).map(GroupNo::new) {
             fixed.extend(volume.group_metadata(&volume.group_desc(group)?));
         }
-        // Behind nothing but a boot block, or nothing at all.
+        // Before the superblock there is at most a boot block.
         fixed.push(Extent::new(BlockNo::ZERO, volume.sb.superblock_block().get() + 1));
         if volume.sb.has_incompat(incompat::MMP) {
             fixed.push(Extent::new(BlockNo::new(volume.sb.raw.s_mmp_block.get()), 1));
@@ -80,8 +80,8 @@ impl Survey<'_> {
         Ok(())
     }
 
-    /// With `shared_blocks`: finds the blocks that several files have. They stay
-    /// where they are, and the runs of their files are split there.
+    /// With `shared_blocks`: finds the blocks of several files. They stay in place, and the runs of
+    /// their files are split there.
     pub(super) fn find_shared(&mut self) {
         if !self.volume.sb.has_ro_compat(ro_compat::SHARED_BLOCKS) {
             return;
@@ -96,7 +96,7 @@ impl Survey<'_> {
                 own.push(Extent::new(BlockNo::new(first), end - first));
             }
             own.sort_unstable();
-            // Two runs of a file in one cluster are no sharing.
+            // Two runs of a file in one cluster do not count as sharing.
             own.dedup_by(|later, earlier| {
                 let meets = later.start < earlier.end();
                 if meets {
@@ -127,14 +127,14 @@ impl Survey<'_> {
         }
     }
 
-    /// Whether a run lies in blocks that several files have: it does not move.
+    /// Whether a run lies in blocks of several files: it does not move.
     pub(crate) fn stays(&self, run: &Mapping) -> bool {
         let at = self.shared.partition_point(|shared| shared.end() <= run.extent.start);
         self.shared.get(at).is_some_and(|shared| shared.start <= run.extent.start)
     }
 }
 
-/// Runs cut where they enter or leave what is shared.
+/// Runs cut at the ends of shared extents.
 pub(super) fn split(runs: &[Mapping], shared: &[Extent]) -> Vec<Mapping> {
     let mut pieces = Vec::with_capacity(runs.len());
     for run in runs {
@@ -159,12 +159,12 @@ pub(super) fn split(runs: &[Mapping], shared: &[Extent]) -> Vec<Mapping> {
     pieces
 }
 
-/// All blocks of an inode that stays: its map's, and of its attributes.
+/// All blocks of an inode that stays: those of its map and of its attributes.
 fn blocks_of(volume: &Volume, ino: Ino) -> Result<Vec<Extent>, FsError> {
     let inode = volume.inode(ino)?;
     let mut blocks: Vec<Extent> = match ino.get() {
         special::BAD_BLOCKS => volume.blocks_of_any_kind(&inode)?,
-        // What it leads to belongs to the groups.
+        // The blocks of its map belong to the groups.
         special::RESIZE => {
             double_block(&inode).map(|block| Extent::new(block, 1)).into_iter().collect()
         }

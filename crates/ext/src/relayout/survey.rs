@@ -1,4 +1,4 @@
-//! What is on an image, and what of it may move.
+//! The files of an image, and the blocks that may move.
 #![allow(
     clippy::indexing_slicing,
     clippy::as_conversions,
@@ -27,14 +27,14 @@ pub(crate) struct Moved {
     pub(crate) ino: Ino,
     pub(crate) kind: FileKind,
     pub(crate) extents: bool,
-    /// Its data, as the image has it.
+    /// Its data on the image.
     pub(crate) runs: Vec<Mapping>,
     /// Blocks of its map on the image.
     pub(crate) map: Vec<BlockNo>,
     pub(crate) xattr_block: Option<BlockNo>,
 }
 
-/// All that may move, and the room there is.
+/// All objects that may move, and the room for them.
 pub(crate) struct Survey<'a> {
     pub(crate) image: &'a ExtImage,
     pub(crate) volume: &'a Volume,
@@ -43,16 +43,15 @@ pub(crate) struct Survey<'a> {
     pub(crate) moved: Vec<Moved>,
     /// Inodes in use that stay, with their blocks.
     pub(crate) pinned: Vec<Ino>,
-    /// Those of them that lie in a bad block: nobody knows what they hold.
+    /// Those of them that lie in a bad block: their contents are unknown.
     pub(crate) unusable: Vec<Ino>,
-    /// The object whose overhead holds an attribute block.
+    /// The object whose overhead contains an attribute block.
     pub(crate) xattr_owner: HashMap<BlockNo, ObjectId>,
-    /// Clusters that are free or hold what moves, in order.
+    /// Clusters that are free or belong to files that move, in order.
     pub(crate) room: Vec<Extent>,
-    /// Blocks that several files have, whole clusters, in order: they stay.
+    /// Blocks of several files, whole clusters, in order: they stay.
     pub(crate) shared: Vec<Extent>,
-    /// Inodes with values that name their owner, as Lustre made them, with that
-    /// owner.
+    /// Inodes with values that contain their owner's number, as made by Lustre, with that owner.
     pub(crate) owners: HashMap<Ino, Ino>,
     pub(crate) orphans: OrphanList,
     /// Inode tables, counted in clusters.
@@ -79,7 +78,7 @@ impl<'a> Survey<'a> {
             .collect::<Result<_, _>>()?;
         let (mut pinned, movable): (Vec<Ino>, Vec<Ino>) =
             allocated.into_iter().flatten().partition(|&ino| stays(ino));
-        // Where the table was never written they count as free; no file may get one.
+        // In a table that was never written they count as free; no file may get one.
         pinned.extend(&unusable);
         pinned.sort_unstable();
         pinned.dedup();
@@ -112,7 +111,7 @@ impl<'a> Survey<'a> {
         Ok(survey)
     }
 
-    /// Whether nothing that stands in an inode counts.
+    /// Whether the contents of an inode are meaningless.
     pub(crate) fn says_nothing(&self, ino: Ino) -> Result<bool, FsError> {
         Ok(self.unusable.binary_search(&ino).is_ok() || self.volume.is_unused(ino)?)
     }
@@ -135,7 +134,7 @@ impl<'a> Survey<'a> {
         }
     }
 
-    /// Finds the inodes that say by number whose value they hold.
+    /// Finds the inodes of values that contain their owner's number.
     fn find_owners(&mut self) -> Result<(), FsError> {
         if !self.volume.sb.has_incompat(incompat::EA_INODE) {
             return Ok(());
@@ -154,7 +153,7 @@ impl<'a> Survey<'a> {
         Ok(())
     }
 
-    /// Whether an object's overhead holds its attribute block.
+    /// Whether an object's overhead contains its attribute block.
     pub(crate) fn owns_xattr_block(&self, object: ObjectId) -> bool {
         let block = self.moved(object).xattr_block;
         block.is_some_and(|block| self.xattr_owner.get(&block) == Some(&object))
@@ -189,7 +188,7 @@ impl<'a> Survey<'a> {
         clusters
     }
 
-    /// Directories and their files as a walk meets them; what has no name last.
+    /// Directories and their files in the order of a walk; inodes without a name last.
     fn walk_tree(&self) -> Result<Vec<ObjectId>, FsError> {
         let mut order = Vec::with_capacity(self.moved.len());
         let mut seen = vec![false; self.moved.len()];
@@ -215,7 +214,7 @@ impl<'a> Survey<'a> {
         Ok(order)
     }
 
-    /// A directory's entries in the order in which a kernel lists them.
+    /// A directory's entries in the kernel's order of listing.
     fn listing(&self, dir: Ino) -> Result<Vec<Ino>, FsError> {
         let sb = &self.volume.sb;
         let version = sb.raw.s_def_hash_version.saturating_add(sb.hash_unsigned_offset());
@@ -257,8 +256,7 @@ impl<'a> Survey<'a> {
         }
     }
 
-    /// How an object's old runs lie under a new placement: the pieces of its
-    /// new map, in logical order.
+    /// An object's old runs under a new placement: the pieces of its new map, in logical order.
     pub(crate) fn pieces(&self, object: ObjectId, data: &[Placed]) -> Vec<Mapping> {
         let unit = self.cluster;
         let mut pieces: Vec<Mapping> = Vec::new();
@@ -301,7 +299,7 @@ impl<'a> Survey<'a> {
     }
 }
 
-/// The inode tables and the groups that they are of, counted in clusters.
+/// The inode tables and their groups, counted in clusters.
 fn inode_tables(volume: &Volume) -> Result<Vec<InodeTable>, FsError> {
     let sb = &volume.sb;
     let unit = u64::from(sb.cluster_ratio);
@@ -323,7 +321,7 @@ fn inode_tables(volume: &Volume) -> Result<Vec<InodeTable>, FsError> {
         .collect()
 }
 
-/// Adds a piece, joined to the last one where it goes on from that.
+/// Adds a piece, joined to the last one if it continues that.
 fn add_piece(pieces: &mut Vec<Mapping>, piece: Mapping) {
     match pieces.last_mut() {
         Some(last)
@@ -337,7 +335,7 @@ fn add_piece(pieces: &mut Vec<Mapping>, piece: Mapping) {
     }
 }
 
-/// What is known of an inode from its map.
+/// Examines an inode and its map.
 fn examine(image: &ExtImage, ino: Ino) -> Result<Moved, FsError> {
     let volume = image.volume();
     let inode = volume.inode(ino)?;

@@ -1,5 +1,5 @@
-//! The new image: what stays is copied, what moves goes to its new place, and
-//! bitmaps, descriptors and superblocks follow.
+//! The new image: fixed blocks are copied, files that move go to their new places, and bitmaps,
+//! descriptors and superblocks follow.
 #![allow(
     clippy::indexing_slicing,
     clippy::as_conversions,
@@ -40,12 +40,12 @@ pub(crate) struct Writer<'a> {
     pub(crate) progress: &'a (dyn Fn(u64) + Sync),
 }
 
-/// What a group's new summary is made from.
+/// The source of a group's new summary.
 #[derive(Default)]
 struct GroupCount {
     inodes: Vec<u32>,
     directories: u32,
-    /// Changes of what users, groups and projects are charged for.
+    /// Changes of the usage of users, groups and projects.
     charges: [Charges; 3],
 }
 
@@ -82,9 +82,9 @@ impl Writer<'_> {
         }
     }
 
-    // ---- what stays ------------------------------------------------------
+    // ---- fixed blocks ----------------------------------------------------
 
-    /// Blocks in use that are neither room for what moves nor written anew.
+    /// Blocks in use that are neither room for moved files nor rewritten.
     fn fixed(&self) -> Result<Vec<Extent>, FsError> {
         let sb = &self.survey.volume.sb;
         let unit = self.survey.cluster;
@@ -113,7 +113,7 @@ impl Writer<'_> {
         Ok(fixed)
     }
 
-    /// Where the journal lies, its first block first.
+    /// The runs of the journal, its first block first.
     fn journal(&self) -> Result<Vec<Extent>, FsError> {
         let ino = Ino::new(self.survey.volume.sb.raw.s_journal_inum.get());
         if ino == Ino::ZERO {
@@ -142,7 +142,7 @@ impl Writer<'_> {
         self.write_journal()
     }
 
-    /// The block of multiple mount protection: nobody has the new image in use.
+    /// The block of multiple mount protection: the new image is not in use.
     fn write_mmp(&self) -> Result<(), FsError> {
         let sb = &self.survey.volume.sb;
         if !sb.has_incompat(incompat::MMP) {
@@ -163,8 +163,7 @@ impl Writer<'_> {
         self.put(at, &block)
     }
 
-    /// An empty journal in the old one's place: what it held is in the files
-    /// already.
+    /// An empty journal in the old one's place: its transactions are in the files already.
     fn write_journal(&self) -> Result<(), FsError> {
         let Some(first) = self.journal()?.first().map(|run| run.start) else { return Ok(()) };
         let mut block = vec![0; self.block_size() as usize];
@@ -173,7 +172,7 @@ impl Writer<'_> {
         self.put(first, &block)
     }
 
-    // ---- what moves ------------------------------------------------------
+    // ---- moved files -----------------------------------------------------
 
     fn write_data(&self) -> Result<(), FsError> {
         let mut pieces = Vec::new();
@@ -181,7 +180,7 @@ impl Writer<'_> {
             let object = ObjectId::new(at as u32);
             let new = self.survey.pieces(object, self.plan.data(object));
             let new = split(&new, &self.survey.shared);
-            // What several files have lies where it lay, and is copied as it is.
+            // Blocks of several files stay in place, and are copied as they are.
             let written = new.iter().filter(|piece| !piece.unwritten && !self.survey.stays(piece));
             pieces.extend(written.map(|piece| forward::Piece {
                 object,
@@ -236,7 +235,7 @@ impl Writer<'_> {
     }
 }
 
-/// A run as an encoder of maps takes it.
+/// Converts a run for an encoder of maps.
 pub(super) fn piece_of(run: &Mapping) -> Piece {
     let placed = Placed { lbn: run.lbn, extent: run.extent };
     Piece { placed, unwritten: run.unwritten }

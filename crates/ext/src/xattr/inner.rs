@@ -1,5 +1,5 @@
-//! The attributes inside an inode with the second part of its inline data among them,
-//! the value of `system.data`: its room, and the bytes with another value.
+//! The attributes inside an inode that include the second part of its inline data, the value of
+//! `system.data`: its room, and the bytes with another value.
 
 use super::{ENTRY, INDEX_SYSTEM, Stored, Value, in_inode};
 use crate::field::wide;
@@ -9,7 +9,7 @@ use seekless_fs::FsError;
 use seekless_fs::field::{byte, low16};
 use std::mem::offset_of;
 
-/// What stands in front of the entries, and values are counted from its end.
+/// The magic number before the entries; offsets of values count from its end.
 const MAGIC: usize = size_of::<u32>();
 /// The zeros that end the entries.
 const END: usize = size_of::<u32>();
@@ -21,14 +21,14 @@ pub(super) fn is_data(stored: &Stored<'_>) -> bool {
     stored.name_index == INDEX_SYSTEM && stored.name == DATA
 }
 
-/// Bytes that an entry and a value take.
+/// Bytes of an entry and its value.
 fn taken(name_len: usize, value_len: usize) -> usize {
     let entry = ENTRY.saturating_add(name_len).next_multiple_of(4);
     entry.saturating_add(value_len.next_multiple_of(4))
 }
 
-/// Most bytes that a value of `system.data` can have beside the other attributes of the
-/// inode; `None` where there is no room even for an empty one.
+/// Longest value of `system.data` beside the other attributes of the inode, in bytes; `None` if
+/// there is no room even for an empty one.
 pub(crate) fn data_room(inode: &Inode) -> Result<Option<usize>, FsError> {
     let mut left = Some(inode.tail().len());
     let mut take = |len: usize| left = left.and_then(|left| left.checked_sub(len));
@@ -48,8 +48,8 @@ fn value_here<'a>(stored: &Stored<'a>) -> &'a [u8] {
     }
 }
 
-/// The bytes behind an inode's extra fields with another value of `system.data`, or
-/// without that attribute; the others are as they were. `None` where it does not fit.
+/// The bytes behind an inode's extra fields with another value of `system.data`, or without that
+/// attribute; the others are unchanged. `None` if it does not fit.
 pub(crate) fn with_data(inode: &Inode, data: Option<&[u8]>) -> Result<Option<Vec<u8>>, FsError> {
     let stored = in_inode(inode)?;
     let others: Vec<&Stored<'_>> = stored.iter().filter(|stored| !is_data(stored)).collect();
@@ -58,8 +58,8 @@ pub(crate) fn with_data(inode: &Inode, data: Option<&[u8]>) -> Result<Option<Vec
     Ok(lay_out(inode.tail().len(), data.into_iter().chain(entries)))
 }
 
-/// The bytes of a new inode's attributes that has inline data and no other: `len` are
-/// behind its extra fields. `None` where they are too few.
+/// The attributes' bytes of a new inode with inline data and no other: `len` are behind its extra
+/// fields. `None` if they are too few.
 pub(crate) fn empty_data(len: usize) -> Option<Vec<u8>> {
     let data = Entry { index: INDEX_SYSTEM, name: DATA, ..Entry::EMPTY };
     lay_out(len, std::iter::once(data))
@@ -70,7 +70,7 @@ struct Entry<'a> {
     index: u8,
     name: &'a [u8],
     value: &'a [u8],
-    /// The inode that holds the value instead, and the value's length.
+    /// The inode with the value instead, and the value's length.
     elsewhere: Option<(u32, u64)>,
     hash: u32,
 }

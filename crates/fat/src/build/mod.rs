@@ -1,12 +1,12 @@
 //! Building an image from a tree: the whole layout decided first, then one forward pass.
 //!
-//! `options`: what the caller may choose, and what may be lost. `tree`: what a tree
-//! becomes on the volume. `slots`, `shorts`: the entries of files and their short names.
-//! `objects`: what must be placed. `sizing`: how large an image must be. `table`: a FAT in
-//! memory. `write`: the forward pass.
+//! `options`: the caller's options, and permitted losses. `tree`: the tree as objects of the
+//! volume. `slots`, `shorts`: the entries of files and their short names. `objects`: objects to be
+//! placed. `sizing`: how large an image must be. `table`: a FAT in memory. `write`: the forward
+//! pass.
 //!
-//! A plan counts clusters. FAT has no inodes: the numbers that a plan gives are the order
-//! of the entries in their directories.
+//! A plan counts clusters. FAT has no inodes: a plan's inode numbers are the order of the entries
+//! in their directories.
 //!
 //! Everything here computes with our own plan, never with bytes of an image; the bounds
 //! are ours, so plain indexing and conversion are allowed.
@@ -55,14 +55,13 @@ pub struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    /// Examines a tree and decides the volume's size. An object's number is its node's;
-    /// behind the nodes come further names of files.
+    /// Examines a tree and decides the volume's size. An object's number is its node's; further
+    /// names of files follow the nodes.
     ///
     /// # Errors
-    /// [`FsError::Invalid`] for options that do not go together;
-    /// [`FsError::Unsupported`] for what the format has no place for, with what to do, and
-    /// for two names that differ in case only, with both; [`FsError::NoSpace`] when the
-    /// contents do not fit.
+    /// [`FsError::Invalid`] for options that do not go together; [`FsError::Unsupported`] for a
+    /// file that the format cannot store, with a remedy, and for two names that differ in case
+    /// only, with both; [`FsError::NoSpace`] when the contents do not fit.
     pub fn new(source: &'a dyn Source, options: &BuildOptions) -> Result<Self, FsError> {
         options.check()?;
         let mut planted = Planted::new(source, options.losses)?;
@@ -85,20 +84,20 @@ impl<'a> Builder<'a> {
         Ok(Self { planted, options: make, geometry, label })
     }
 
-    /// What must be placed.
+    /// The objects to be placed.
     #[must_use]
     pub fn demand(&self) -> &dyn Demand {
         &self.planted.objects
     }
 
-    /// Where it may be placed, in clusters.
+    /// The space for objects, in clusters.
     #[must_use]
     pub fn space(&self) -> Space {
         space(&self.planted.objects, &self.geometry)
     }
 
-    /// Files whose times lie outside what an entry can hold (1980 to 2107); they get the
-    /// nearest one that it can. That times are rounded down to two seconds is not counted.
+    /// Files whose times lie outside the range of an entry (1980 to 2107); they get the nearest
+    /// time inside. Times rounded down to two seconds are not counted.
     #[must_use]
     pub fn clamped_times(&self) -> usize {
         let tree = self.planted.source.tree();
@@ -108,7 +107,7 @@ impl<'a> Builder<'a> {
         kept.skip(1).filter(|&id| clamped(tree.node(id).mtime)).count()
     }
 
-    /// What was lost.
+    /// The attributes that were lost.
     #[must_use]
     pub fn lost(&self) -> Lost {
         self.planted.lost
@@ -126,8 +125,8 @@ impl<'a> Builder<'a> {
         self.geometry.cluster_bytes() as u32
     }
 
-    /// Clusters, where systems that go by their number take the volume for one of another
-    /// width: a FAT32 volume with fewer than 65,525.
+    /// The number of clusters, if systems that go by it take the volume for one of another width: a
+    /// FAT32 volume with fewer than 65,525.
     #[must_use]
     pub fn ambiguous_clusters(&self) -> Option<u32> {
         let (width, clusters) = (self.geometry.width, self.geometry.clusters);
@@ -139,8 +138,8 @@ impl<'a> Builder<'a> {
     /// number of bytes of every write, from several threads.
     ///
     /// # Errors
-    /// Whatever the source or the device says; what is on the device is then not an image:
-    /// its boot sector is written last.
+    /// Errors of the source or the device; the device then contains no image: its boot sector is
+    /// written last.
     pub fn write(
         &self,
         plan: &Plan,
@@ -164,8 +163,8 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Where objects may be placed. What a plan gives as numbers of inodes is the order of
-/// entries: there are as many as objects.
+/// The space for objects. A plan's inode numbers are the order of entries here: there are as many
+/// as objects.
 pub(crate) fn space(objects: &objects::Objects, geometry: &Geometry) -> Space {
     let first = BlockNo::new(blocks(geometry).first);
     Space {
@@ -184,7 +183,7 @@ impl Data for Planted<'_> {
     fn read(&self, object: usize, offset: u64, out: &mut [u8]) -> Result<(), FsError> {
         let mut content = self.source.open(self.nodes[object])?;
         content.read_at(offset, out)?;
-        // Each part of a file must be of the version that was walked: then all are of one.
+        // Each part of a file must be of the version that was walked, so that all are of one.
         content.verify()
     }
 }

@@ -1,4 +1,4 @@
-//! What a volume holds, in the form in which it is placed and written.
+//! The objects of a volume, in the form in which they are placed and written.
 
 use crate::ondisk::{ENTRY_SIZE, MOST_ENTRIES};
 use seekless_fs::FsError;
@@ -11,20 +11,19 @@ pub(crate) struct Object {
     pub(crate) is_dir: bool,
     /// Whether it is on the volume at all.
     pub(crate) is_kept: bool,
-    /// The directory it is in, by number; the root is in itself.
+    /// Its directory, by number; the root is in itself.
     pub(crate) parent: u32,
-    /// Its long and short entries as they stand in that directory, but for the number
-    /// of its first cluster.
+    /// Its long and short entries in that directory, without the number of its first cluster.
     pub(crate) slots: Vec<u8>,
     /// Bytes of a file.
     pub(crate) size: u64,
-    /// Of a directory: what is in it, in the order of a walk.
+    /// Directories only: its children, in the order of a walk.
     pub(crate) children: Vec<u32>,
-    /// Clusters that it has in any case, be they needed or not.
+    /// Clusters that it has in any case, even if not needed.
     pub(crate) least_clusters: u64,
 }
 
-/// All of them; the root is number 0.
+/// All objects; the root is number 0.
 pub(crate) struct Objects {
     pub(crate) all: Vec<Object>,
     /// The first slots of the root directory: the label.
@@ -36,7 +35,7 @@ pub(crate) struct Objects {
 }
 
 impl Objects {
-    /// Entries of 32 bytes that a directory takes.
+    /// Entries of 32 bytes in a directory.
     pub(crate) fn dir_slots(&self, at: usize) -> u64 {
         let slots = |object: &Object| (object.slots.len() / ENTRY_SIZE) as u64;
         let children = self.all[at].children.iter().map(|&child| slots(&self.all[child as usize]));
@@ -44,7 +43,7 @@ impl Objects {
         own + children.sum::<u64>()
     }
 
-    /// Refuses directories of more entries than the format has room for.
+    /// Refuses directories with too many entries for the format.
     pub(crate) fn check_directories(&self, shown: &dyn Fn(usize) -> String) -> Result<(), FsError> {
         for (at, _) in self.all.iter().enumerate().filter(|(_, object)| object.is_dir) {
             let slots = self.dir_slots(at);
@@ -59,7 +58,7 @@ impl Objects {
         Ok(())
     }
 
-    /// Clusters that an object takes where they have so many bytes.
+    /// Clusters that an object takes, for clusters of `cluster` bytes.
     pub(crate) fn clusters(&self, at: usize, cluster: u64) -> u64 {
         let object = &self.all[at];
         if !object.is_kept || (at == 0 && self.fixed_root) {
@@ -78,8 +77,8 @@ impl Objects {
         (0..self.all.len()).map(|at| self.clusters(at, cluster)).sum()
     }
 
-    /// What is in a directory in the order in which its entries stand: by the number
-    /// that the plan has given.
+    /// The children of a directory in the order of their entries: by the numbers that the plan has
+    /// given.
     pub(crate) fn in_order(&self, at: usize, order: &[Ino]) -> Vec<u32> {
         let mut children = self.all[at].children.clone();
         children.sort_by_key(|&child| order[child as usize]);
@@ -90,7 +89,7 @@ impl Objects {
         order.map(ObjectId::new).collect()
     }
 
-    /// Every directory before what is in it; files of a directory together.
+    /// Every directory before its children; files of a directory together.
     fn walk(&self, mut visit: impl FnMut(u32)) {
         let mut stack = vec![0u32];
         while let Some(dir) = stack.pop() {
@@ -138,7 +137,7 @@ impl Demand for Objects {
     }
 
     fn inode_order(&self) -> Vec<ObjectId> {
-        // The order of entries: that of the names, directory by directory.
+        // The order of entries: by name, directory by directory.
         let mut order = vec![0];
         self.walk(|object| order.extend_from_slice(&self.all[object as usize].children));
         self.ids(order.into_iter())

@@ -1,11 +1,11 @@
-//! What the caller of a build may choose.
+//! Options of a build.
 
 use crate::make::MakeOptions;
 use seekless_fs::plan::Spare;
 use seekless_fs::{FsError, Timestamp};
 
-/// What of a tree is lost where FAT has no place for it. Unless it is said that it may
-/// be, a build fails and names the first file concerned.
+/// Attributes of a tree that may be lost where FAT cannot store them. Without permission, a build
+/// fails and names the first file concerned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Losses {
     /// Owners and groups other than 0.
@@ -20,11 +20,11 @@ pub struct Losses {
     pub devices: bool,
     /// Extended attributes and access control lists.
     pub xattrs: bool,
-    /// Files and directories with names that FAT cannot have, which are left out.
+    /// Files and directories with invalid names for FAT, which are left out.
     pub names: bool,
 }
 
-/// How many of each kind were lost.
+/// The number of losses of each kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Lost {
     /// Files that had another owner or group.
@@ -39,16 +39,15 @@ pub struct Lost {
     pub devices: u64,
     /// Files that had extended attributes.
     pub xattrs: u64,
-    /// Files and directories left out for their names, those in such directories
-    /// included.
+    /// Files and directories left out for their names, including those in such directories.
     pub names: u64,
 }
 
 /// How an image is to be made from a tree.
 #[derive(Clone, Debug)]
 pub struct BuildOptions {
-    /// The volume, as for an empty one. Its size is looked at only when `is_fitted` is
-    /// not set, its time not at all.
+    /// The volume, as for an empty one. Its size is used only when `is_fitted` is not set, its time
+    /// is not used.
     pub make: MakeOptions,
     /// Whether `make.id` is the volume's number; else it is derived from the tree.
     pub has_id: bool,
@@ -58,12 +57,12 @@ pub struct BuildOptions {
     pub spare: Spare,
     /// When the file system was made; the newest time in the tree when `None`.
     pub made: Option<Timestamp>,
-    /// What may be lost.
+    /// Permitted losses.
     pub losses: Losses,
 }
 
 impl BuildOptions {
-    /// Fits the volume to the contents; nothing may be lost.
+    /// Fits the volume to the contents; no losses are permitted.
     #[must_use]
     pub fn new(make: MakeOptions) -> Self {
         Self {
@@ -76,7 +75,7 @@ impl BuildOptions {
         }
     }
 
-    /// Checks what can be said without the tree.
+    /// Checks the options as far as possible without the tree.
     ///
     /// # Errors
     /// [`FsError::Invalid`] for values out of range.

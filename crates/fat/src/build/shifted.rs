@@ -1,5 +1,4 @@
-//! A device that begins further behind: where clusters are, so that their numbers can be
-//! those of blocks.
+//! A device without its first sectors, so that clusters can be numbered as blocks.
 
 use seekless_device::{BlockDevice, DeviceError};
 use seekless_units::{ByteLen, Lba};

@@ -11,22 +11,22 @@ const LAST_TAIL: u32 = 999_999;
 /// Digits of the longest tail.
 const MOST_DIGITS: usize = 6;
 
-/// What a long name becomes without regard to other names.
+/// The short form of a long name, without regard to other names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Basis {
     pub(crate) name: Short,
-    /// Whether the name is all there, but for the case of its letters.
+    /// Whether the name is complete, except for the case of its letters.
     pub(crate) fits: bool,
 }
 
-/// Letters, digits and what else a short name may have.
+/// Letters, digits and the other characters of a short name.
 fn is_allowed(c: char) -> bool {
     c.is_ascii_alphanumeric() || "$%'-_@~`!(){}^#&".contains(c)
 }
 
-/// The basis of a name: upper case; blanks, leading dots and all dots but the last left
-/// out; `_` for what is not allowed. Characters beyond ASCII are not allowed, since their
-/// bytes depend on the code page of whoever reads them.
+/// The basis of a name: upper case; blanks, leading dots and all dots but the last left out; `_`
+/// for characters that are not allowed. Those beyond ASCII are not, since their bytes depend on the
+/// reader's code page.
 pub(crate) fn basis(name: &str) -> Basis {
     let mut short = [b' '; 11];
     let mut fits = true;
@@ -56,7 +56,7 @@ pub(crate) fn basis(name: &str) -> Basis {
         }
     }
     if short[0] == b' ' {
-        // Nothing but dots, blanks and an extension.
+        // Only dots, blanks and an extension.
         (short[0], fits) = (b'_', false);
     }
     Basis { name: short, fits }
@@ -66,8 +66,8 @@ pub(crate) fn basis(name: &str) -> Basis {
 #[derive(Default)]
 pub(crate) struct Shorts {
     taken: HashSet<Short>,
-    /// The tail to try next, by what stands in front of it and behind: so many names of
-    /// one beginning take time in proportion to their number.
+    /// The tail to try next, by the parts in front of it and behind: so many names of one beginning
+    /// take time in proportion to their number.
     next: HashMap<(Short, usize), u32>,
 }
 
@@ -77,12 +77,12 @@ impl Shorts {
         self.taken.insert(name)
     }
 
-    /// Gives a name back. A tail that others have tried is not tried again.
+    /// Gives a name back. A tail that was tried for others is not tried again.
     pub(crate) fn give(&mut self, name: &Short) {
         self.taken.remove(name);
     }
 
-    /// A name with the lowest tail that is free; `None` where all are taken.
+    /// A name with the lowest free tail; `None` if all are taken.
     pub(crate) fn with_tail(&mut self, basis: &Short) -> Option<Short> {
         let len = basis[..8].iter().position(|&byte| byte == b' ').unwrap_or(8);
         for digits in 1..=MOST_DIGITS {
@@ -155,7 +155,7 @@ mod tests {
         assert!(shorts.take(*b"ABCDEF~2   "));
         let mut next = |name: &str| shorts.with_tail(&basis(name).name).unwrap();
         assert_eq!(&next("abcdefgh1"), b"ABCDEF~1   ");
-        // The second is taken by somebody who is called so.
+        // The second is taken by another long name.
         assert_eq!(&next("abcdefxy1"), b"ABCDEF~3   ");
     }
 

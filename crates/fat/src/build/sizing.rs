@@ -12,11 +12,11 @@ use seekless_fs::plan::Spare;
 use seekless_units::ByteLen;
 use std::collections::BTreeMap;
 
-/// Clusters that a fitted volume stays away from the limits between the widths, which
-/// not all systems draw at the same number (fatgen103, "FAT Volume Initialization").
+/// Clusters that a fitted volume keeps away from the limits between the widths, which are not the
+/// same number in all systems (fatgen103, "FAT Volume Initialization").
 const MARGIN: u64 = 16;
 
-/// What the objects need, by the size of clusters.
+/// The space that the objects need, by the size of clusters.
 struct Needs<'a> {
     objects: &'a Objects,
     clusters: BTreeMap<u64, u64>,
@@ -25,7 +25,7 @@ struct Needs<'a> {
 }
 
 impl Needs<'_> {
-    /// Whether the volume has room for everything, and for what is to be free.
+    /// Whether the volume has room for everything, and for the spare space.
     fn fit(&mut self, geometry: &Geometry) -> bool {
         let cluster = geometry.cluster_bytes();
         let root = geometry.root_entries;
@@ -39,15 +39,15 @@ impl Needs<'_> {
     }
 }
 
-/// The options and the shape of the volume that holds the objects: as large as was asked
-/// for, or the smallest.
+/// The options and the shape of the volume that holds the objects: of the requested size, or the
+/// smallest.
 pub(super) fn choose(
     options: &BuildOptions,
     objects: &mut Objects,
 ) -> Result<(MakeOptions, Geometry), FsError> {
     let mut make = options.make.clone();
     let root_slots = objects.dir_slots(0);
-    // The fixed root is made large enough, unless its size was asked for.
+    // The fixed root is made large enough, unless its size was requested.
     if make.root_entries.is_none() && root_slots > 512 {
         let slots = u32::try_from(root_slots).unwrap_or(u32::MAX);
         make.root_entries = Some(slots.next_multiple_of(make.sector_size / ENTRY_SIZE as u32));
@@ -76,7 +76,7 @@ pub(super) fn choose(
     })
 }
 
-/// What a volume lacks.
+/// The message for a volume that is too small.
 fn short(objects: &Objects, geometry: &Geometry, root_slots: u64) -> String {
     if geometry.width != Width::Fat32 && root_slots > geometry.root_entries.into() {
         return format!(
@@ -114,7 +114,7 @@ fn fit(
     let size = used * 10_000 / spare.left(0)?;
     let mut size = (64u64 << 10).max(size).next_multiple_of(sector);
     let mut by_root: [Option<BTreeMap<u64, u64>>; 2] = [None, None];
-    // The last reason why a size did not do: that of the largest one.
+    // The last refusal of a size: that of the largest one.
     let mut refused = None;
     while size < MOST {
         let sized = MakeOptions { size: ByteLen::new(size), ..make.clone() };

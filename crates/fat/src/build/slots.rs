@@ -10,7 +10,7 @@ use seekless_fs::tree::OtherTimes;
 use zerocopy::IntoBytes;
 use zerocopy::byteorder::{LE, U16};
 
-/// Why a name cannot stand on a FAT volume.
+/// The reason why a name is invalid on a FAT volume.
 pub(crate) fn refusal(name: &[u8]) -> Option<String> {
     let Some(units) = name::to_units(name) else {
         return Some("the name is not UTF-8".into());
@@ -47,8 +47,8 @@ pub(crate) struct Named<'a> {
 /// it; then the others get theirs, in the same order.
 ///
 /// # Errors
-/// [`FsError::Unsupported`] with both names where two differ in case only;
-/// [`FsError::NoSpace`] where short names run out. Both are about `dir`.
+/// [`FsError::Unsupported`] with both names if two differ in case only; [`FsError::NoSpace`] if
+/// short names run out. Both are about `dir`.
 pub(crate) fn directory(files: &[Named<'_>], dir: &str) -> Result<Vec<Vec<u8>>, FsError> {
     let mut folded: HashMap<Vec<u16>, usize> = HashMap::with_capacity(files.len());
     let mut shorts = Shorts::default();

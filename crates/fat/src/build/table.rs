@@ -10,7 +10,7 @@ pub(crate) struct Entries {
 }
 
 impl Entries {
-    /// A FAT for so many clusters, all free.
+    /// A FAT for `clusters` clusters, all free.
     pub(crate) fn new(width: Width, clusters: u32) -> Self {
         Self { width, bytes: vec![0; width.bytes(u64::from(clusters) + 2) as usize] }
     }
@@ -32,7 +32,7 @@ impl Entries {
         }
     }
 
-    /// Sets a cluster's entry; of FAT32 the upper four bits stay.
+    /// Sets a cluster's entry; on FAT32 the upper four bits stay.
     pub(crate) fn set(&mut self, cluster: u32, value: u32) {
         let at = entry_byte(self.width, cluster) as usize;
         let bytes = &mut self.bytes[at..];

@@ -1,4 +1,4 @@
-//! A source's tree as objects of a volume, with what is lost on the way.
+//! A source's tree as objects of a volume, and the losses on the way.
 
 use super::objects::{Object, Objects};
 use super::options::{Losses, Lost};
@@ -14,8 +14,8 @@ const LONGEST: u64 = u32::MAX as u64;
 pub(super) struct Planted<'a> {
     pub(super) source: &'a dyn Source,
     pub(super) objects: Objects,
-    /// Whose contents an object has: objects are numbered like the tree's nodes, and
-    /// behind them come the further names of files.
+    /// The node with an object's contents: objects are numbered like the tree's nodes, and further
+    /// names of files follow these.
     pub(super) nodes: Vec<NodeId>,
     pub(super) lost: Lost,
 }
@@ -45,7 +45,7 @@ struct Planter<'a> {
 }
 
 impl Planter<'_> {
-    /// Names what is in a directory.
+    /// Names the children of a directory.
     fn directory(
         &mut self,
         dir: NodeId,
@@ -88,7 +88,7 @@ impl Planter<'_> {
         Ok(())
     }
 
-    /// The object of a name: the node's own, or another where it has one already.
+    /// The object of a name: the node's own, or another if that has a name already.
     fn object(
         &self,
         entry: &Entry,
@@ -116,7 +116,7 @@ impl Planter<'_> {
         Ok(at as u32)
     }
 
-    /// Whether a name has a place on the volume.
+    /// Whether a name is kept on the volume.
     fn is_kept(&self, dir: NodeId, entry: &Entry, lost: &mut Lost) -> Result<bool, FsError> {
         let tree = self.tree;
         let node = tree.node(entry.node);
@@ -162,7 +162,7 @@ impl Planter<'_> {
         Ok(true)
     }
 
-    /// How many files a name leads to, itself included.
+    /// The number of files below a name, itself included.
     fn below(&self, top: NodeId) -> u64 {
         let (mut count, mut pending) = (0, vec![top]);
         while let Some(node) = pending.pop() {
@@ -172,7 +172,7 @@ impl Planter<'_> {
         count
     }
 
-    /// Refuses or counts what a file loses.
+    /// Refuses or counts the losses of a file.
     fn attributes(&self, id: NodeId, lost: &mut Lost) -> Result<(), FsError> {
         let node = self.tree.node(id);
         let shown = || self.tree.shown_path(id);
@@ -212,7 +212,7 @@ impl Planter<'_> {
     }
 }
 
-/// Counts a loss that is allowed, refuses one that is not.
+/// Counts a permitted loss, and refuses any other.
 fn lose(allowed: bool, count: &mut u64, why: impl FnOnce() -> String) -> Result<(), FsError> {
     if !allowed {
         return Err(FsError::Unsupported(why()));

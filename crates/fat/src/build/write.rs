@@ -13,14 +13,14 @@ use seekless_fs::plan::{Demand, ObjectId, Plan};
 use seekless_units::SECTOR;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Where the bytes of files come from.
+/// The source of the bytes of files.
 pub(crate) trait Data: Sync {
     /// Fills `out` from byte `offset` of a file on; the range lies within the file.
     fn read(&self, object: usize, offset: u64, out: &mut [u8]) -> Result<(), FsError>;
 }
 
-/// Where clusters are among the blocks of a plan: block numbers are aligned like the
-/// volume, so that what a plan aligns is aligned on the disk.
+/// The clusters among the blocks of a plan: block numbers are aligned like the volume, so that
+/// alignment in a plan is alignment on the disk.
 #[derive(Clone, Copy)]
 pub(crate) struct Blocks {
     /// The block of cluster 2.
@@ -40,7 +40,7 @@ impl Blocks {
     }
 }
 
-/// Everything decided; only the writing is left.
+/// Everything is decided; only the writing is left.
 pub(crate) struct Writer<'a> {
     pub(crate) objects: &'a Objects,
     pub(crate) encoder: Encoder<'a>,
@@ -51,10 +51,10 @@ pub(crate) struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Writes contents, directories and FATs, all but what stands in front of them; the
-    /// number of free clusters, and the last one that is in use.
+    /// Writes contents, directories and FATs, all but the sectors in front of them; the number of
+    /// free clusters, and the last one that is in use.
     ///
-    /// `entries` has what the FATs hold besides: bad clusters, and their first entries.
+    /// `entries` has the other entries of the FATs: bad clusters, and their first entries.
     pub(crate) fn body(&self, mut entries: Entries) -> Result<(u32, u32), FsError> {
         let g = self.encoder.geometry;
         let device = Shifted { device: self.encoder.device, skip: self.blocks.skip };
@@ -91,7 +91,7 @@ impl Writer<'_> {
         Ok((free as u32, last))
     }
 
-    /// Links an object's clusters; the highest of them.
+    /// Links an object's clusters; returns the highest of them.
     fn chain(&self, at: usize, entries: &mut Entries) -> u32 {
         let (mut before, mut last) = (None, 0);
         for placed in self.plan.data(ObjectId::new(at as u32)) {
@@ -124,7 +124,7 @@ impl Writer<'_> {
         } else {
             let own = &objects.all[at];
             let above = own.parent as usize;
-            // The root is 0, also where it has clusters.
+            // The root is 0, even if it has clusters.
             let above = if above == 0 { 0 } else { self.first(above) };
             for (name, first) in [(b".          ", self.first(at)), (b"..         ", above)] {
                 let mut entry = short_of(&own.slots);

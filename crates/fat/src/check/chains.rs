@@ -1,4 +1,4 @@
-//! The clusters of a file: each is one file's, and they are as many as its length needs.
+//! The clusters of a file: each belongs to one file, and there are as many as its length needs.
 
 use super::{Checker, set_first};
 use crate::ondisk::{ShortEntry, first};
@@ -7,16 +7,16 @@ use seekless_fs::Location;
 use seekless_fs::field::index;
 use seekless_units::Ino;
 
-/// What a chain turned out to be.
+/// The result of claiming a chain.
 pub(super) struct Claimed {
     pub(super) clusters: Vec<u32>,
-    /// Whether it ends with a mark of its end, not where it was cut.
+    /// Whether it ends with an end mark, not where it was cut.
     pub(super) is_whole: bool,
 }
 
 impl Checker {
-    /// Claims a chain, as far as it is one, for `wanted` clusters at most. `entry` is the
-    /// place of what names its first cluster.
+    /// Claims a chain, as far as it is sound, for `wanted` clusters at most. `entry` is the place
+    /// of the entry with its first cluster.
     pub(super) fn claim(
         &mut self,
         ino: Ino,
@@ -78,15 +78,15 @@ impl Checker {
         }
     }
 
-    /// Frees what chains have behind the lengths of their files, when all files are known: it
-    /// may be one of these that it belongs to.
+    /// Frees the clusters of chains past the lengths of their files, when all files are known: they
+    /// may belong to one of these.
     pub(super) fn free_past(&mut self) {
         for from in std::mem::take(&mut self.past) {
             self.free_rest(from);
         }
     }
 
-    /// Frees the rest of a chain, up to what is another's.
+    /// Frees the rest of a chain, up to a cluster of another.
     fn free_rest(&mut self, from: u32) {
         let mut next = Some(from);
         while let Some(here) = next {
@@ -102,7 +102,7 @@ impl Checker {
         }
     }
 
-    /// Checks the clusters of a file that is no directory.
+    /// Checks the clusters of a regular file.
     pub(super) fn check_file(&mut self, ino: Ino, byte: u64, entry: &ShortEntry) {
         let place = self.entry_place(ino, byte);
         let cluster = self.boot().cluster_bytes();
@@ -126,8 +126,8 @@ impl Checker {
                  them, which may show old contents of another behind its end"
             );
             self.unexpected("file.size-past-chain", what, place);
-            // Nothing says where in its last cluster the file ended before it was made
-            // longer: what is behind that may be another file's old contents.
+            // Nothing says where in its last cluster the file ended before it was made longer:
+            // bytes past that may be another file's old contents.
             if let Some(last) = clusters.pop() {
                 self.claimed.clear(index(last));
                 self.cut(&clusters);
@@ -153,7 +153,7 @@ impl Checker {
         self.report.tally.blocks = self.report.tally.blocks.saturating_add(sectors);
     }
 
-    /// Takes an entry away, with the pieces of its name in front of it.
+    /// Removes an entry, with the pieces of its name in front of it.
     pub(super) fn remove(&mut self, byte: u64, entry: &ShortEntry, pieces: &[(u64, ShortEntry)]) {
         for (byte, piece) in pieces {
             self.edit(*byte, piece, delete);

@@ -1,4 +1,4 @@
-//! The codes of findings, and the phase in which each is found.
+//! The codes of findings, and the phase of each.
 
 /// Every code with its phase: 0 for the boot sector and the FATs, 1 for directories and
 /// names, 2 for chains and lengths, 3 for chains without a name, 4 for counts.
@@ -39,7 +39,7 @@ pub const CODES: &[(&str, u8)] = &[
     ("fsinfo.count", 4),
 ];
 
-/// The phase in which a code is found; `None` for what is no code of ours.
+/// The phase in which a code is found; `None` for an unknown code.
 #[must_use]
 pub fn phase_of(code: &str) -> Option<u8> {
     CODES.iter().find(|(known, _)| *known == code).map(|(_, phase)| *phase)

@@ -1,4 +1,4 @@
-//! A FAT in memory, as it is and as it shall be.
+//! A FAT in memory, as read and as repaired.
 
 use crate::boot::Boot;
 use crate::table::{Link, Table};
@@ -7,12 +7,12 @@ use seekless_fs::FsError;
 use seekless_fs::field::index;
 use std::collections::BTreeMap;
 
-/// The entries of all clusters, with what a repair changes. Takes four bytes a cluster.
+/// The entries of all clusters, with the changes of a repair. Takes four bytes a cluster.
 pub(super) struct Fat {
     /// As stored, on FAT32 with the upper four bits.
     values: Vec<u32>,
     mask: u32,
-    /// Entries that shall be written, as they were.
+    /// Entries to be written, with their old values.
     before: BTreeMap<u32, u32>,
 }
 
@@ -20,9 +20,9 @@ pub(super) struct Fat {
 /// then leaves no chain that leads to a free cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Step {
-    /// Clusters that were free have their values.
+    /// The entries of free clusters have their new values.
     Taken,
-    /// So have all others but those that shall be free. These are chains without a name now, to
+    /// All others but those to be freed have theirs. The latter are chains without a name now, to
     /// the next check too.
     Cut,
     /// All have their values.
@@ -41,7 +41,7 @@ impl Fat {
         Ok(Self { values, mask: volume.boot.width.mask(), before: BTreeMap::new() })
     }
 
-    /// All bits of an entry; 0 for what is none.
+    /// All bits of an entry; 0 for a cluster that does not exist.
     pub(super) fn raw(&self, cluster: u32) -> u32 {
         self.values.get(index(cluster)).copied().unwrap_or(0)
     }
@@ -50,7 +50,7 @@ impl Fat {
         Link::of(boot, self.raw(cluster) & self.mask)
     }
 
-    /// Sets the bits of an entry that count.
+    /// Sets the significant bits of an entry.
     pub(super) fn set(&mut self, cluster: u32, value: u32) {
         let Some(entry) = self.values.get_mut(index(cluster)) else { return };
         let new = (*entry & !self.mask) | (value & self.mask);
@@ -60,7 +60,7 @@ impl Fat {
         }
     }
 
-    /// Entries that shall be written.
+    /// Entries to be written.
     pub(super) fn changed(&self) -> impl Iterator<Item = u32> + '_ {
         self.before.keys().copied()
     }
@@ -81,8 +81,8 @@ impl Fat {
         self.set(cluster, self.mask);
     }
 
-    /// The entries that are others in another FAT, be it in bits that do not count: to
-    /// other programs copies are the same or they are not.
+    /// The entries that differ in another FAT, even in bits that do not count: other programs
+    /// compare copies as a whole.
     pub(super) fn differences(&self, volume: &Volume, other: u32) -> Result<Vec<u32>, FsError> {
         let mut table = Table::of(volume, other);
         let mut differences = Vec::new();
@@ -101,7 +101,7 @@ impl Fat {
         u32::try_from(free).unwrap_or(u32::MAX)
     }
 
-    /// The first cluster from `from` on that is free.
+    /// The first free cluster from `from` on.
     pub(super) fn next_free(&self, from: u32) -> Option<u32> {
         let mut entries = (0u32..).zip(&self.values).skip(index(from.max(2)));
         entries.find(|(_, value)| **value & self.mask == 0).map(|(cluster, _)| cluster)

@@ -1,4 +1,4 @@
-//! What stands in front of the files: the boot sector and its copy, the FATs among each
+//! The sectors in front of the files: the boot sector and its copy, the FATs compared with each
 //! other, the label, and the counts.
 
 use super::Checker;
@@ -17,23 +17,23 @@ use seekless_fs::{FsError, Location};
 use seekless_units::{BlockNo, ByteLen};
 use std::collections::BTreeSet;
 
-/// What of the head shall be written.
+/// The parts of the head that are to be written.
 #[derive(Default)]
 pub(super) struct Head {
-    /// The boot sector from its copy, where it is not usable.
+    /// The boot sector from its copy, if it is not usable.
     pub(super) restored: Option<[u8; BOOT_SIZE]>,
     /// Whether the boot sector, or its copy, is to be written.
     pub(super) boot: bool,
     pub(super) copy: bool,
-    /// The label that the boot sector shall have.
+    /// The new label of the boot sector.
     pub(super) label: Option<[u8; 11]>,
     /// Entries in which the FATs differ.
     pub(super) differences: BTreeSet<u32>,
     /// Whether the counts are to be written.
     pub(super) info: bool,
-    /// The first entry of the FAT, where it is not what it should be.
+    /// The first entry of the FAT, where its value is wrong.
     first_entry: Option<u32>,
-    /// Free clusters before anything was changed.
+    /// Free clusters before any change.
     free: u32,
 }
 
@@ -41,15 +41,15 @@ pub(super) struct Head {
 const STATE32_AT: usize = INFO32_AT + 1;
 /// The state byte of FAT12 and FAT16.
 const STATE16_AT: usize = INFO16_AT + 1;
-/// Where `mkfs.fat` and Microsoft have the copy of the boot sector.
+/// The place of the boot sector's copy in `mkfs.fat` and Microsoft's format.
 const USUAL_COPY: u64 = 6;
 
-/// Where the state byte stands.
+/// The place of the state byte.
 pub(super) fn state_at(boot: &Boot) -> usize {
     if boot.width == Width::Fat32 { STATE32_AT } else { STATE16_AT }
 }
 
-/// The boot sector, or its copy where it is not usable.
+/// The boot sector, or its copy if it is not usable.
 pub(super) fn find(device: &dyn BlockDevice) -> Result<(Boot, Head), FsError> {
     let error = match Boot::read(device) {
         Ok(boot) => return Ok((boot, Head::default())),
@@ -77,7 +77,7 @@ fn boot_place() -> Location {
 }
 
 impl Checker {
-    /// The boot sector, its copy, and the FATs.
+    /// Checks the boot sector, its copy, and the FATs.
     pub(super) fn check_head(&mut self) -> Result<(), FsError> {
         if self.head.restored.is_some() {
             let what = "it is not usable; its copy is".to_string();
@@ -128,8 +128,8 @@ impl Checker {
         Ok(())
     }
 
-    /// The medium's byte with all higher bits set, in the first entry. A FAT without it is
-    /// not taken where another one has it.
+    /// Checks the first entry: the medium's byte with all higher bits set. A FAT without it is not
+    /// used if another one has it.
     fn check_first_entry(&mut self) -> Result<(), FsError> {
         let mask = self.boot().width.mask();
         let wanted = (mask & !0xFF) | u32::from(self.boot().media);
@@ -144,7 +144,7 @@ impl Checker {
             for number in (0..self.boot().fats).filter(|&number| number != active) {
                 if Table::of(&self.volume, number).raw(0)? & mask == wanted {
                     what += &format!("; FAT {number} is taken instead");
-                    // All that differs is written to the first one too.
+                    // All differences are written to the first one too.
                     let differences = self.fat.differences(&self.volume, number)?;
                     self.head.differences.extend(differences);
                     self.fat = Fat::read(&self.volume, number)?;
@@ -174,7 +174,7 @@ impl Checker {
         Ok(())
     }
 
-    /// Entries that are no number of a cluster become ends of chains.
+    /// Turns entries with numbers of no cluster into ends of chains.
     fn check_range(&mut self) {
         let end = self.boot().last_cluster().saturating_add(1);
         for cluster in 2..end {
@@ -214,7 +214,7 @@ impl Checker {
         }))
     }
 
-    /// The label and the counts, when the tree is known.
+    /// Checks the label and the counts, when the tree is known.
     pub(super) fn check_counts(&mut self) -> Result<(), FsError> {
         if let Some(label) = self.boot().label {
             let wanted = self.root_label.unwrap_or(NO_LABEL);

@@ -1,4 +1,4 @@
-//! Chains of clusters that no entry leads to.
+//! Chains of clusters without an entry.
 
 use super::Checker;
 use crate::table::{Link, entry_place};
@@ -7,13 +7,13 @@ use seekless_fs::bits::Bits;
 use seekless_fs::field::index;
 
 impl Checker {
-    /// Finds chains without a name, and cuts off what is another's.
+    /// Finds chains without a name, and cuts them off before clusters of other chains.
     pub(super) fn check_lost(&mut self) {
         if self.is_blind {
             return;
         }
         let end = self.boot().last_cluster().saturating_add(1);
-        // Clusters that nobody has, and those of them that one of them leads to.
+        // Unclaimed clusters, and those of them that another of them leads to.
         let lost: Vec<u32> = (2..end).filter(|&cluster| self.is_lost(cluster)).collect();
         let mut led_to = Bits::new(if lost.is_empty() { 0 } else { index(end) });
         for &cluster in &lost {
@@ -26,7 +26,7 @@ impl Checker {
                 self.lost_chain(cluster);
             }
         }
-        // What is left are loops: each is opened at its lowest cluster.
+        // The rest are loops: each is opened at its lowest cluster.
         for &cluster in &lost {
             if self.is_lost(cluster) {
                 self.lost_chain(cluster);

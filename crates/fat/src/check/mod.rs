@@ -1,17 +1,17 @@
-//! Looking at all of an image, and doing away with what is found.
+//! Checks a whole image, and repairs the findings.
 //!
 //! 1. [`head`]: the boot sector, its copy, and the FATs among each other
 //! 2. [`walk`], [`names`]: every directory with its entries and names
 //! 3. [`chains`]: the clusters of every file
-//! 4. [`lost`]: chains that nobody has
+//! 4. [`lost`]: chains without a name
 //! 5. [`head`] again: counts
 //!
 //! A damaged part is reported and passed over; the check itself fails only when the
 //! device does, or nothing says how the volume is laid out. Every cluster is claimed once,
 //! so a hostile image costs no more time than an honest one of its size.
 //!
-//! With what it finds the check notes what would do away with it: entries of directories
-//! and of the FAT as they shall be. [`repair`] writes that.
+//! With each finding the check notes its repair: the new entries of directories and of the FAT.
+//! [`repair`] writes these.
 
 mod chains;
 mod codes;
@@ -39,13 +39,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// A directory that is still to be looked at.
+/// A directory that is still to be checked.
 pub(super) struct Pending {
     /// Its number in the order of the walk, the root being 1.
     ino: Ino,
     /// Its first cluster; 0 for a fixed root.
     first: u32,
-    /// That of the directory above, as `..` has it.
+    /// The first cluster of its parent, as in `..`.
     above: u32,
     clusters: Vec<u32>,
     /// Its entry; `None` for the root.
@@ -59,37 +59,37 @@ pub(super) struct Checker {
     /// The FAT that counts.
     fat: Fat,
     claimed: Bits,
-    /// Clusters that led to a number that is none.
+    /// Clusters that led to a number of no cluster.
     astray: BTreeSet<u32>,
     /// The first clusters behind the lengths of files.
     past: Vec<u32>,
-    /// Set where the root directory cannot be read: nothing is known to have no name then.
+    /// The root directory cannot be read: any chain may have a name then.
     is_blind: bool,
     /// Files met so far.
     files: u32,
     pending: VecDeque<Pending>,
-    /// Entries of directories as they shall be, by their byte on the device.
+    /// New entries of directories, by their byte on the device.
     entries: BTreeMap<u64, [u8; ENTRY_SIZE]>,
-    /// Clusters that shall be zero.
+    /// Clusters to be zeroed.
     zeroed: Vec<u32>,
     /// The slots of the root directory, free ones at their bytes.
     root_free: Vec<u64>,
     root_names: names::Names,
-    /// First clusters of the directories in the directory that is looked at.
+    /// First clusters of the subdirectories of the current directory.
     siblings: BTreeSet<u32>,
     root_last: Option<u32>,
     root_label: Option<[u8; 11]>,
     /// First clusters of chains without a name, with their lengths.
     lost: Vec<(u32, u32)>,
-    /// What of the boot sector shall be.
+    /// The parts of the head that are to be written.
     head: head::Head,
 }
 
 /// Checks an image without changing it.
 ///
 /// # Errors
-/// [`FsError::Corrupt`] when neither the boot sector nor a copy of it says how the volume
-/// is laid out; [`FsError::Device`].
+/// [`FsError::Corrupt`] when neither the boot sector nor a copy of it is usable;
+/// [`FsError::Device`].
 pub fn check(device: Arc<dyn BlockDevice>) -> Result<Report, FsError> {
     Ok(Checker::examine(device)?.report)
 }
@@ -150,7 +150,7 @@ impl Checker {
         Location::of("directory entry").in_inode(ino).in_block(block).at_offset(within)
     }
 
-    /// Changes a short entry as it shall be.
+    /// Changes the new value of a short entry.
     fn edit(&mut self, byte: u64, old: &ShortEntry, with: impl FnOnce(&mut ShortEntry)) {
         let known = self.entries.get(&byte);
         let known = known.and_then(|bytes| ShortEntry::read_from_bytes(bytes.as_slice()).ok());

@@ -1,10 +1,10 @@
-//! Names of a directory: none twice, and only those that every system can use.
+//! Names of a directory: each must be unique, and valid on every system.
 
 use crate::name;
 use crate::ondisk::{ShortEntry, first};
 use hashbrown::HashSet;
 
-/// The names of a directory that were met.
+/// The names of a directory so far.
 #[derive(Default)]
 pub(super) struct Names {
     shorts: HashSet<[u8; 11]>,
@@ -13,18 +13,18 @@ pub(super) struct Names {
     made: u32,
 }
 
-/// Characters that no short name has.
+/// Characters that are invalid in short names.
 const BAD: &[u8] = b"*?<>|\"\\/:.";
 /// Most names that are made up in a directory.
 const MOST_MADE: u32 = 9999;
 
 impl Names {
-    /// Whether a short name is met for the first time.
+    /// Whether a short name is new.
     pub(super) fn take_short(&mut self, name: [u8; 11]) -> bool {
         self.shorts.insert(name)
     }
 
-    /// Whether a long name, without regard to case, is met for the first time.
+    /// Whether a long name is new, without regard to case.
     pub(super) fn take_long(&mut self, units: &[u16]) -> bool {
         self.longs.insert(name::fold(units))
     }
@@ -48,8 +48,8 @@ impl Names {
 /// `DIR_NTRes`: the short name is a dummy, only the long one counts (Linux, for a time).
 pub(super) const NO_SHORT_NAME: u8 = 0x20;
 
-/// Whether a short name is none: it begins with a blank, has characters that it must not
-/// have, or says that the long one counts where there is none. Blanks within are no fault.
+/// Whether a short name is bad: it begins with a blank, has forbidden characters, or is marked as a
+/// dummy for a long name that is missing. Blanks within are no fault.
 pub(super) fn is_bad(entry: &ShortEntry, has_long: bool) -> bool {
     let name = &entry.DIR_Name;
     let is_bad = |(at, &byte): (usize, &u8)| {
@@ -61,7 +61,7 @@ pub(super) fn is_bad(entry: &ShortEntry, has_long: bool) -> bool {
         || (entry.DIR_NTRes & NO_SHORT_NAME != 0 && !has_long)
 }
 
-/// Whether a label has characters that labels do not have, or begins with a blank.
+/// Whether a label has invalid characters, or begins with a blank.
 pub(super) fn is_bad_label(label: &[u8; 11]) -> bool {
     let is_bad = |byte: &u8| *byte < b' ' || b"*?.,;:/\\|+=<>[]\"".contains(byte);
     label.first() == Some(&b' ') || label.iter().any(is_bad)

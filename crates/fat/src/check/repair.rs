@@ -1,11 +1,11 @@
-//! Doing away with what a check found.
+//! Repairs the findings of a check.
 //!
-//! A repair is a sequence of rounds: a check of the whole image says what is wrong and how
-//! entries shall be; that is written, and the next check sees what it left. Within a round,
-//! directories are written first, so that nothing names a cluster any more when the FATs
-//! free it; then the active FAT (see [`Step`]), and its copies; then names for chains without
-//! one; then counts, and last the boot sector, with the mark that the volume was unmounted.
-//! A repair that was interrupted is taken up by the next one where it ended.
+//! A repair is a sequence of rounds: a check of the whole image finds the damage and the right
+//! values of entries; these are written, and the next check sees the result. Within a round,
+//! directories are written first, so that nothing names a cluster any more when the FATs free it;
+//! then the active FAT (see [`Step`]), and its copies; then names for chains without one; then
+//! counts, and last the boot sector, with the mark that the volume was unmounted. The next repair
+//! resumes one that was interrupted.
 
 use super::fat::Step;
 use super::head::state_at;
@@ -30,18 +30,18 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 /// Most rounds: an honest image needs two or three.
 const ROUNDS: u32 = 12;
-/// Most files and directories that are made of chains without a name in one directory: so
-/// many names there are.
+/// Most files and directories made of chains without a name in one directory: there are this many
+/// names.
 const MOST_IN_ROOT: usize = 9_000;
 /// Entries that a directory begins with.
 const DOTS: usize = 2;
-/// Extensions of the names that are made up for files and directories.
+/// Extensions of the names made up for files and directories.
 const REC: &[u8; 3] = b"REC";
 const DIR: &[u8; 3] = b"DIR";
-/// Where the label stands behind the volume's fields.
+/// The offset of the label behind the volume's fields.
 const LABEL_IN_INFO: usize = 7;
 
-/// What becomes of chains without a name.
+/// The treatment of chains without a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lost {
     /// They are freed after a crash of a mount that kept writes in order, and kept otherwise:
@@ -53,8 +53,8 @@ pub enum Lost {
     Freed,
 }
 
-/// Repairs what a crash may leave under a discipline that keeps order; where anything else
-/// is found, nothing is written.
+/// Repairs the damage of a crash under a discipline that keeps order; if there is any other
+/// finding, nothing is written.
 ///
 /// # Errors
 /// As [`check`](crate::check()).
@@ -86,7 +86,7 @@ fn run(device: Arc<dyn BlockDevice>, lost: Lost, preen: bool) -> Result<Repaired
         found.more = found.more.max(report.more);
         found.tally = report.tally;
         if lost == Lost::ByMark {
-            // Where something unexpected was found, they may be files that it has hit.
+            // With an unexpected finding, they may be damaged files.
             let frees = checker.is_ordered()? && report.unexpected == 0;
             lost = if frees { Lost::Freed } else { Lost::Kept };
         }
@@ -111,12 +111,12 @@ fn run(device: Arc<dyn BlockDevice>, lost: Lost, preen: bool) -> Result<Repaired
     Err(FsError::Unsupported("repairing comes to no end".into()))
 }
 
-/// What tells a finding from others.
+/// A finding as text, to tell it from others.
 fn identity(finding: &Finding) -> String {
     format!("{} {} {}", finding.code, finding.location, finding.what)
 }
 
-/// Writes what a check says shall be.
+/// Writes the repairs of a check.
 struct Writer<'a> {
     checker: Checker,
     device: &'a dyn BlockDevice,
@@ -125,7 +125,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Writes all of it; the number of writes so far.
+    /// Writes all of it; returns the number of writes so far.
     fn apply(mut self) -> Result<u64, FsError> {
         let named = self.name_lost();
         let zeroed = std::mem::take(&mut self.checker.zeroed);
@@ -153,9 +153,9 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Gives chains without a name one, or frees them; the entries of the names. Where the
-    /// root directory has not room for all of them, they come into directories of their own;
-    /// those for which there is no room either are freed.
+    /// Names or frees chains without a name; returns the entries of the names. If the root
+    /// directory has too little room, the chains go into new directories; those without room there
+    /// either are freed.
     fn name_lost(&mut self) -> BTreeMap<u64, [u8; ENTRY_SIZE]> {
         let mut lost = VecDeque::from(std::mem::take(&mut self.checker.lost));
         let mut named = BTreeMap::new();
@@ -199,8 +199,8 @@ impl Writer<'_> {
         entry
     }
 
-    /// Makes a directory of as many chains as one has names for, or as there are free
-    /// clusters for; its entry for the root directory.
+    /// Makes a directory of as many chains as names or free clusters allow; returns its entry for
+    /// the root directory.
     fn directory_of_lost(&mut self, lost: &mut VecDeque<(u32, u32)>) -> Option<ShortEntry> {
         let name = self.checker.root_names.make_up(DIR)?;
         let bytes = self.checker.boot().cluster_bytes();
@@ -239,7 +239,7 @@ impl Writer<'_> {
         Some(entry)
     }
 
-    /// Gives the root directory another cluster, where it has clusters; its slots.
+    /// Adds a cluster to a root directory of clusters; returns its slots.
     fn extend_root(&mut self) -> Vec<u64> {
         let checker = &mut self.checker;
         let Some(last) = checker.root_last else { return Vec::new() };
@@ -253,7 +253,7 @@ impl Writer<'_> {
         (start..end).step_by(ENTRY_SIZE).collect()
     }
 
-    /// Writes entries of directories, a sector after the other.
+    /// Writes entries of directories, one sector after the other.
     fn patch_entries(&mut self, entries: &BTreeMap<u64, [u8; ENTRY_SIZE]>) -> Result<(), FsError> {
         let bytes = entries.iter().flat_map(|(&at, entry)| (at..).zip(entry.iter().copied()));
         self.patch(&bytes.collect())
@@ -306,7 +306,7 @@ impl Writer<'_> {
         let differences = checker.head.differences.iter().copied();
         let mut bytes: BTreeMap<u64, u8> = BTreeMap::new();
         for cluster in fat.changed().chain(differences) {
-            // Of FAT12 a pair of entries shares three bytes.
+            // On FAT12 a pair of entries shares three bytes.
             let first = if boot.width == Width::Fat12 { cluster & !1 } else { cluster };
             let one = fat.raw_after(first, step);
             let (encoded, len) = match boot.width {
@@ -323,7 +323,7 @@ impl Writer<'_> {
         self.patch(&bytes)
     }
 
-    /// Writes the counts as they are now, where they are kept.
+    /// Writes the current counts, if the volume has them.
     fn counts(&mut self) -> Result<(), FsError> {
         let Some(at) = self.checker.boot().info else { return Ok(()) };
         let at = self.checker.boot().byte_of(BlockNo::new(at.into())).get();
@@ -340,7 +340,7 @@ impl Writer<'_> {
         if info.as_bytes() != old { self.write(at, info.as_bytes()) } else { Ok(()) }
     }
 
-    /// Writes the boot sector and its copy, where they are to change.
+    /// Writes the boot sector and its copy, if they are to change.
     fn boot(&mut self) -> Result<(), FsError> {
         let head = &self.checker.head;
         if !head.boot && !head.copy {

@@ -17,7 +17,7 @@ use zerocopy::{FromZeros, IntoBytes};
 type At = (u64, ShortEntry);
 
 impl Checker {
-    /// Walks the tree, a directory after the other.
+    /// Walks the tree, one directory after the other.
     pub(super) fn check_tree(&mut self) -> Result<(), FsError> {
         let root = Ino::new(1);
         let start = self.boot().root_cluster;
@@ -32,7 +32,7 @@ impl Checker {
             clusters = self.claim(root, start, None, place).clusters;
             self.limit_directory(&mut clusters, place);
             if clusters.is_empty() {
-                // A bad cluster: nothing can be done here.
+                // A bad cluster: it cannot be repaired.
                 self.is_blind = true;
                 return Ok(());
             }
@@ -54,7 +54,7 @@ impl Checker {
         Ok(())
     }
 
-    /// Cuts off what a directory has behind the most entries that there may be: no system
+    /// Cuts off the clusters of a directory past the most entries that there may be: no system
     /// makes one so long, and most do not read it.
     fn limit_directory(&mut self, clusters: &mut Vec<u32>, place: Location) {
         let most = u64::from(MOST_ENTRIES).saturating_mul(32);
@@ -113,7 +113,7 @@ impl Checker {
         self.siblings = others.map(|(_, entry)| entry.first_cluster(is_fat32)).collect();
         let mut names = Names::default();
         let mut long = LongName::default();
-        // Pieces of a name that no entry has taken yet.
+        // Pieces of a name without an entry so far.
         let mut pieces: Vec<At> = Vec::new();
         for (byte, entry) in slots.into_iter().skip(from) {
             match Slot::parse(entry.as_bytes()) {
@@ -124,7 +124,7 @@ impl Checker {
                         self.root_free.push(byte);
                     }
                 }
-                // Bits that pieces do not have: to some systems it is a file.
+                // Bits that are invalid in pieces: some systems take it for a file.
                 Some(Slot::Long(piece)) if entry.DIR_Attr != attr::LONG_NAME => {
                     let what = "a piece of a long name has attributes of other entries";
                     let place = self.entry_place(dir.ino, byte);
@@ -167,7 +167,7 @@ impl Checker {
                 }
                 Some(Slot::Short(short)) => {
                     let head = long.finish(u32::try_from(pieces.len()).unwrap_or(u32::MAX), &short);
-                    // Those in front of what belongs to the entry belong to nothing.
+                    // Pieces in front of the entry's own belong to nothing.
                     let own = match head.name {
                         Some(_) => pieces.split_off(index(head.start).min(pieces.len())),
                         None => Vec::new(),
@@ -184,7 +184,7 @@ impl Checker {
         Ok(())
     }
 
-    /// Pieces of names that no entry has.
+    /// Deletes pieces of names without an entry.
     fn orphans(&mut self, dir: Ino, pieces: &mut Vec<At>) {
         if let Some((byte, _)) = pieces.first() {
             let what = format!("{} pieces of a long name that belong to no entry", pieces.len());
@@ -196,8 +196,8 @@ impl Checker {
         }
     }
 
-    /// The entries of a directory for itself and for the one above. Returns false if the
-    /// clusters do not contain a directory.
+    /// Checks the entries of a directory for itself and its parent. Returns false if the clusters
+    /// do not contain a directory.
     fn check_dots(&mut self, dir: &Pending, slots: &mut [At]) -> bool {
         let (Some(&one), Some(&two)) = (slots.first(), slots.get(1)) else { return false };
         let is_fat32 = self.boot().root_cluster != 0;
@@ -249,9 +249,9 @@ impl Checker {
         true
     }
 
-    /// Whether clusters that an entry calls a directory contain one. One sign suffices: an
-    /// entry for itself or for the one above, two slots that were never used, or entries
-    /// most of which are possible.
+    /// Whether the clusters of an entry for a directory contain one. One sign suffices: an entry
+    /// for itself or for its parent, two slots that were never used, or entries most of which are
+    /// possible.
     fn is_directory(&self, dir: &Pending, slots: &[At]) -> bool {
         let (Some((_, one)), Some((_, two))) = (slots.first(), slots.get(1)) else { return false };
         let is_fat32 = self.boot().root_cluster != 0;
@@ -266,7 +266,7 @@ impl Checker {
             used = used.saturating_add(1);
             sound = sound.saturating_add(usize::from(self.is_possible(entry)));
         }
-        // The two in front are those that were hit.
+        // The first two are the damaged ones.
         sound > 0 && sound >= used.saturating_sub(2).saturating_mul(3).div_ceil(4)
     }
 
@@ -289,8 +289,8 @@ impl Checker {
         }
     }
 
-    /// Moves an entry that stands where `.` or `..` belongs to a free slot of its directory.
-    /// If there is none, its name is lost.
+    /// Moves an entry at the place of `.` or `..` to a free slot of its directory. If there is
+    /// none, its name is lost.
     fn move_down(&mut self, dir: &Pending, (byte, entry): At, name: &str, slots: &mut [At]) {
         let place = self.entry_place(dir.ino, byte);
         let free = slots.iter_mut().skip(2).find(|(_, entry)| is_free(entry));
@@ -316,8 +316,7 @@ impl Checker {
         parse(&bytes, index(byte.checked_rem(sector)?))
     }
 
-    /// Entries behind the mark of a directory's end, which some systems see and others do
-    /// not.
+    /// Checks entries behind the end mark of a directory, which only some systems see.
     fn check_hidden(&mut self, dir: &Pending, slots: &[At]) {
         let is_end = |slot: &At| slot.1.DIR_Name.first() == Some(&first::END);
         let from = if dir.entry.is_none() { 0 } else { 2 };
@@ -392,9 +391,9 @@ impl Checker {
         Ok(())
     }
 
-    /// What is wrong with an entry that says directory and leads to a file, or the other way
-    /// round: a directory has no length and begins with entries for itself and the one
-    /// above; the length of a file needs as many clusters as it has.
+    /// The fault of an entry that says directory and leads to a file, or the other way round: a
+    /// directory has no length and begins with entries for itself and its parent; a file has as
+    /// many clusters as its length needs.
     fn mistaken(&self, dir: &Pending, entry: &ShortEntry) -> Result<Option<&'static str>, FsError> {
         let is_fat32 = self.boot().root_cluster != 0;
         let start = entry.first_cluster(is_fat32);
@@ -411,7 +410,7 @@ impl Checker {
         let has_dots = one.dots() == Some(1) && one.first_cluster(is_fat32) == start;
         let has_dots =
             has_dots && two.dots() == Some(2) && one.is_directory() && two.is_directory();
-        // Not one that has a name of its own.
+        // It must not have a name of its own.
         let above = if dir.entry.is_none() { 0 } else { dir.first };
         let is_here = two.first_cluster(is_fat32) == above && !self.siblings.contains(&start);
         let is_lost = is_here && !self.claimed.get(index(start));
@@ -425,7 +424,7 @@ impl Checker {
         })
     }
 
-    /// Whether a chain has exactly so many clusters.
+    /// Whether a chain has exactly `wanted` clusters.
     fn has_clusters(&self, start: u32, wanted: u64) -> bool {
         let (mut here, mut found) = (start, 1u64);
         while let Link::Next(next) = self.fat.link(self.boot(), here) {
@@ -438,8 +437,7 @@ impl Checker {
         found == wanted && self.fat.link(self.boot(), here) == Link::End
     }
 
-    /// Names that are not allowed get another short one, and so do those that were met
-    /// before; a long name that was is dropped.
+    /// Invalid and duplicate names get another short one; a duplicate long name is dropped.
     fn check_names(
         &mut self,
         dir: &Pending,
@@ -492,8 +490,8 @@ fn is_free(entry: &ShortEntry) -> bool {
     matches!(entry.DIR_Name.first(), None | Some(&first::END | &first::DELETED))
 }
 
-/// Whether an entry is that of a directory for itself (1) or for the one above (2): by its
-/// name, or, if that is damaged, by the cluster where it leads.
+/// Whether an entry is that of a directory for itself (1) or for its parent (2): by its name, or,
+/// if that is damaged, by its cluster.
 fn is_dot(entry: &ShortEntry, number: u8, wanted: u32, is_fat32: bool) -> bool {
     let name = dot(number, 0).DIR_Name;
     let same = name.iter().zip(&entry.DIR_Name).filter(|(one, other)| one == other).count();
@@ -502,14 +500,14 @@ fn is_dot(entry: &ShortEntry, number: u8, wanted: u32, is_fat32: bool) -> bool {
         || leads_there && (entry.is_directory() || same.saturating_add(2) >= name.len())
 }
 
-/// Whether a `.` or `..` has what such entries do not have: fsck.fat removes it.
+/// Whether a `.` or `..` has fields that such entries do not have: fsck.fat removes it.
 fn is_odd_dot(entry: &ShortEntry) -> bool {
     entry.DIR_FileSize.get() != 0
         || entry.DIR_NTRes & names::NO_SHORT_NAME != 0
         || entry.DIR_Attr & attr::VOLUME_ID != 0
 }
 
-/// An entry of a directory for itself (1) or for the one above.
+/// An entry of a directory for itself (1) or for its parent.
 pub(super) fn dot(number: u8, cluster: u32) -> ShortEntry {
     let stamp = Stamp::of(EARLIEST);
     let mut entry = ShortEntry::new_zeroed();

@@ -14,8 +14,7 @@ use seekless_fs::FsError;
 use seekless_units::{ByteLen, Lba};
 use zerocopy::IntoBytes;
 
-/// A boot program that hands over to the next device (`int 18h`), and waits should that
-/// come back.
+/// A boot program that hands over to the next device (`int 18h`), and waits if that returns.
 const CODE: [u8; 5] = [0xCD, 0x18, 0xF4, 0xEB, 0xFD];
 /// `BS_OEMName`.
 const OEM_NAME: [u8; 8] = *b"SEEKLESS";
@@ -23,7 +22,7 @@ const OEM_NAME: [u8; 8] = *b"SEEKLESS";
 pub(crate) const NO_LABEL: [u8; 11] = *b"NO NAME    ";
 /// Sector of the counts on FAT32.
 const INFO_SECTOR: u64 = 1;
-/// The cluster of FAT32's root directory, where a new volume has it.
+/// The cluster of FAT32's root directory on a new volume.
 pub(crate) const ROOT_CLUSTER: u32 = 2;
 
 /// Writes the parts of a volume.
@@ -50,15 +49,14 @@ impl Encoder<'_> {
         if let Some(entry) = label_entry(self.options, self.label) {
             let mut sector = vec![0; g.sector as usize];
             sector[..32].copy_from_slice(entry.as_bytes());
-            // Where FAT32 has its second cluster, the others have the root directory.
+            // Behind the FATs is cluster 2 of FAT32, and the root directory of the others.
             self.put(self.fat_start(g.fats), &sector)?;
         }
         let free = g.clusters - u32::from(is_fat32);
         self.boot(free, ROOT_CLUSTER, ROOT_CLUSTER)
     }
 
-    /// Writes what stands in front of the FATs. `hint` is where a search for free clusters
-    /// begins.
+    /// Writes the sectors in front of the FATs. A search for free clusters begins at `hint`.
     pub(crate) fn boot(&self, free: u32, hint: u32, root: u32) -> Result<(), FsError> {
         let g = self.geometry;
         let boot = self.boot_sector(root);
@@ -87,8 +85,7 @@ impl Encoder<'_> {
         u64::from(g.reserved) + u64::from(number) * u64::from(g.fat_sectors)
     }
 
-    /// The two entries in front of those of clusters: the medium, and the flags of a
-    /// volume that was unmounted.
+    /// The first two entries: the medium, and the flags of a volume that was unmounted.
     pub(crate) fn head(&self, fat: &mut [u8]) {
         let ones: &[u8] = match self.geometry.width {
             Width::Fat12 => &[0xFF, 0xFF],
@@ -113,7 +110,7 @@ impl Encoder<'_> {
             BPB_RsvdSecCnt: fits(g.reserved).into(),
             BPB_NumFATs: g.fats as u8,
             BPB_RootEntCnt: fits(g.root_entries).into(),
-            // The longer field is used where the number does not fit in the shorter one.
+            // The longer field is used if the number does not fit in the shorter one.
             BPB_TotSec16: fits(g.total).into(),
             BPB_Media: g.media,
             BPB_FATSz16: if is_fat32 { 0 } else { fits(g.fat_sectors) }.into(),

@@ -1,4 +1,4 @@
-//! Where everything of a new file system lies.
+//! The layout of a new file system.
 //!
 //! The numbers are those of `mkfs.fat` of dosfstools 4.2.
 
@@ -7,11 +7,11 @@ use crate::boot::Width;
 use crate::ondisk::{ENTRY_SIZE, LEAST_FAT32};
 use seekless_fs::FsError;
 
-/// Volumes of so many sectors or fewer are not aligned.
+/// Volumes of this many sectors or fewer are not aligned.
 const UNALIGNED: u64 = 8192;
-/// From here on FAT32 is taken, in bytes.
+/// The least size of FAT32 by default, in bytes.
 const AUTO_FAT32: u64 = 512 << 20;
-/// Most sectors that `mkfs.fat` puts in a cluster of its own accord.
+/// Most sectors in a cluster by default in `mkfs.fat`.
 const MOST_CLUSTER: u32 = 128;
 /// Bytes that must be left behind the FATs.
 const LEAST_DATA: u64 = 32 << 10;
@@ -32,11 +32,11 @@ pub(crate) struct Geometry {
     pub(crate) media: u8,
     pub(crate) heads: u32,
     pub(crate) track: u32,
-    /// Of the copy of the boot sector; 0 for none.
+    /// Sector of the boot sector's copy; 0 for none.
     pub(crate) backup: u32,
 }
 
-/// What a medium of a size is taken for.
+/// The parameters of a medium, by its size.
 struct Medium {
     heads: u32,
     track: u32,
@@ -46,9 +46,9 @@ struct Medium {
 }
 
 impl Medium {
-    /// Floppy disks by their size; for anything else, heads and sectors as the SD
-    /// card's file system specification has them up to 256 MiB and as BIOSes compute
-    /// them behind that ("LBA-assist translation").
+    /// Floppy disks by their size; for anything else, heads and sectors as in the SD card's file
+    /// system specification up to 256 MiB and as computed by BIOSes above that ("LBA-assist
+    /// translation").
     fn of(bytes: u64, sector: u64) -> Self {
         let floppy = |track, media, cluster, root_entries| Self {
             heads: 2,
@@ -83,7 +83,7 @@ impl Medium {
     }
 }
 
-/// What is decided before the size of clusters.
+/// Parameters that are chosen before the size of clusters.
 struct Plan {
     total: u64,
     sector: u64,
@@ -98,14 +98,13 @@ impl Plan {
         if self.align { sectors.next_multiple_of(cluster) } else { sectors }
     }
 
-    /// Sectors of a FAT, and clusters, with clusters of that size; `None` where the
-    /// width does not go with them.
+    /// Sectors of a FAT, and clusters, with clusters of that size; `None` if the width does not
+    /// fit.
     fn fit(&self, width: Width, cluster: u64, on_request: bool) -> Option<(u64, u64)> {
         let root = if width == Width::Fat32 { 0 } else { self.aligned(self.root_sectors, cluster) };
         let room =
             self.total.checked_sub(self.aligned(self.reserved, cluster))?.checked_sub(root)?;
-        // Two entries in bytes: the entries of the two clusters that there are not are
-        // added to the room.
+        // Two entries in bytes: those of the missing clusters 0 and 1 are added to the room.
         let pair = width.bytes(2) * self.fats;
         let guess = 2 * (room * self.sector + pair) / (2 * cluster * self.sector + pair);
         let fat = width.bytes(guess + 2).div_ceil(self.sector);
@@ -163,8 +162,7 @@ impl Geometry {
         if plan.align {
             plan.reserved = plan.aligned(plan.reserved, spc.into());
         }
-        // Whole sectors, also where mkfs.fat leaves a part of one unused, which fsck.fat
-        // refuses.
+        // Whole sectors, even where mkfs.fat leaves a part of one unused, which fsck.fat refuses.
         let root_sectors = plan.aligned(plan.root_sectors, spc.into());
         let root_entries = root_sectors * sector / ENTRY_SIZE as u64;
         let front = (plan.reserved + plan.fats * fat) * sector;
@@ -215,8 +213,8 @@ impl Geometry {
     }
 }
 
-/// Sectors in a cluster of FAT32 by the sectors of the volume, as Microsoft's format
-/// takes them for sectors of 512 bytes: 4 KiB up to 8 GiB, at most 32 KiB.
+/// Sectors in a cluster of FAT32 by the sectors of the volume, as in Microsoft's format for sectors
+/// of 512 bytes: 4 KiB up to 8 GiB, at most 32 KiB.
 fn fat32_cluster(sectors: u64) -> u32 {
     const MIB: u64 = 2048;
     match sectors {
@@ -228,8 +226,8 @@ fn fat32_cluster(sectors: u64) -> u32 {
     }
 }
 
-/// The smallest clusters from `first` to `last` sectors with which the width fits, or,
-/// where none was asked for, FAT12 or FAT16.
+/// The smallest clusters from `first` to `last` sectors with which the width fits, or, if none was
+/// requested, FAT12 or FAT16.
 fn search(
     plan: &Plan,
     width: Option<FatWidth>,

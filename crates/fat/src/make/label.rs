@@ -3,12 +3,11 @@
 use crate::name;
 use seekless_fs::FsError;
 
-/// A label as it is stored, `None` where there is none: an empty one, blanks, or
-/// `NO NAME`, which stands for it in the boot sector.
+/// A label as it is stored, `None` for no label: an empty one, blanks, or `NO NAME`, which stands
+/// for it in the boot sector.
 ///
 /// # Errors
-/// [`FsError::Invalid`] for labels that are too long or have characters that they must
-/// not have.
+/// [`FsError::Invalid`] for labels that are too long or have invalid characters.
 pub(crate) fn encode(label: &[u8]) -> Result<Option<[u8; 11]>, FsError> {
     let shown = || String::from_utf8_lossy(label).into_owned();
     let bad = |why: &str| Err(FsError::Invalid(format!("label '{}': {why}", shown())));

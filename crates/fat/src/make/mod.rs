@@ -25,8 +25,8 @@ use seekless_fs::FsError;
 /// Makes an empty file system on a device that reads as zeros.
 ///
 /// # Errors
-/// [`FsError::Invalid`] for options out of range or that do not go together;
-/// [`FsError::NoSpace`] when the size does not suit them; [`FsError::Device`].
+/// [`FsError::Invalid`] for options out of range or that exclude each other; [`FsError::NoSpace`]
+/// when the size does not suit them; [`FsError::Device`].
 pub fn make(device: &dyn BlockDevice, options: &MakeOptions) -> Result<Made, FsError> {
     let geometry = Geometry::new(options)?;
     let label = label::encode(&options.label)?;
@@ -34,7 +34,7 @@ pub fn make(device: &dyn BlockDevice, options: &MakeOptions) -> Result<Made, FsE
     Ok(Made { clusters: geometry.clusters, format: geometry.width.name() })
 }
 
-/// What was made.
+/// The new file system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Made {
     /// Clusters of the volume.

@@ -1,5 +1,5 @@
-//! What files hold. FAT has no holes: what lies between the old end of a file and a
-//! later one is written as zeros.
+//! Contents of files. FAT has no holes: bytes between the old end of a file and a later one are
+//! written as zeros.
 
 use super::space::no_space;
 use super::{Chain, Core, Fat};
@@ -12,10 +12,10 @@ use seekless_units::{BlockNo, Extent, Ino};
 
 /// Bytes of a file at most.
 pub(super) const MOST: u64 = 0xFFFF_FFFF;
-/// Zeros that are written before the device is given some time, in bytes.
+/// Most zeros, in bytes, that are written before the device is given some time.
 const STRETCH: u64 = 8 << 20;
 
-/// What is written.
+/// The bytes to be written.
 #[derive(Clone, Copy)]
 enum Source<'a> {
     Bytes(&'a [u8]),
@@ -30,7 +30,7 @@ impl Source<'_> {
         }
     }
 
-    /// Puts those from one on into a buffer.
+    /// Puts the bytes from `from` on into a buffer.
     fn put(&self, from: u64, to: &mut [u8]) {
         match self {
             Self::Bytes(bytes) => {
@@ -43,13 +43,13 @@ impl Source<'_> {
 }
 
 impl Fat {
-    /// Clusters that so many bytes take.
+    /// Clusters for this many bytes.
     fn clusters_for(&self, bytes: u64) -> u32 {
-        // Of a file that is not too long.
+        // The file is not too long.
         u32::try_from(bytes.div_ceil(self.boot().cluster_bytes().max(1))).unwrap_or(u32::MAX)
     }
 
-    /// Writes bytes, as many as there is space for. A file that is changed is to be archived
+    /// Writes as many bytes as there is space for. A changed file is marked for archiving
     /// (`ATTR_ARCHIVE` of fatgen103: set when a file is created, renamed, or written to).
     pub(super) fn write(
         &mut self,
@@ -88,8 +88,8 @@ impl Fat {
         Ok(bytes.len())
     }
 
-    /// Takes the clusters that a file of so many bytes has more than it has now: nothing
-    /// leads there yet.
+    /// Takes the clusters that a file needs for `end` bytes beyond those it has: nothing leads
+    /// there yet.
     fn extend(&mut self, core: &mut Core, ino: Ino, end: u64) -> Result<Chain, FsError> {
         let chain = self.chain(core, ino)?;
         let (have, last) = (chain.len, chain.last());
@@ -103,8 +103,8 @@ impl Fat {
         Ok(taken)
     }
 
-    /// Has a file lead to the clusters that were taken behind the first `have`, and as long as
-    /// it says, once their contents are on the disk.
+    /// Links a file to the clusters that were taken behind the first `have`, and sets its length,
+    /// once their contents are on the disk.
     fn publish(
         &mut self,
         core: &mut Core,
@@ -147,9 +147,8 @@ impl Fat {
         Ok(())
     }
 
-    /// Writes to clusters that a file has. What the sectors behind those of the first `size`
-    /// bytes held does not matter. What is returned must be on the disk before the file is
-    /// longer.
+    /// Writes to clusters that a file has. The old contents of sectors past the first `size` bytes
+    /// do not matter. The returned changes must be on the disk before the file is longer.
     fn put(
         &mut self,
         core: &mut Core,
@@ -186,8 +185,8 @@ impl Fat {
         Ok(ids)
     }
 
-    /// Writes `now` bytes of `from`, behind those that are `done`, to a row of sectors that
-    /// begins in front of them; they stand at `at` in the file.
+    /// Writes `now` bytes of `from`, after the first `done`, to a row of sectors that begins in
+    /// front of them; their offset in the file is `at`.
     fn put_row(
         &mut self,
         core: &mut Core,
@@ -226,7 +225,7 @@ impl Fat {
         Ok(ids)
     }
 
-    /// Gives a file another length.
+    /// Sets the length of a file.
     pub(super) fn set_len(&mut self, core: &mut Core, ino: Ino, len: u64) -> Result<(), FsError> {
         if len > MOST {
             return Err(too_large());
@@ -261,7 +260,7 @@ impl Fat {
         let mut cleared = Ids::from_slice(&[id]);
         cleared.extend(self.leaving(core, ino));
         if let Some(last) = self.chain(core, ino)?.last() {
-            // An older name that the disk still has tells the length that the file had.
+            // An older name that is still on the disk has the old length.
             let end = self.put_link(core, last, None, &cleared)?;
             cleared.extend(end);
         }
@@ -275,7 +274,7 @@ impl Fat {
         Ok(())
     }
 
-    /// The sector that a cluster of a file begins with.
+    /// The first sector of a cluster of a file.
     pub(super) fn block(
         &mut self,
         core: &mut Core,

@@ -1,5 +1,4 @@
-//! What directories hold, kept while they are in use: names without case, and where
-//! slots are free.
+//! The entries of directories, kept while they are in use: names without case, and free slots.
 
 use super::{Chain, Core, Fat};
 use crate::build::shorts::{Short, Shorts};
@@ -14,9 +13,9 @@ use seekless_fs::{FsError, Location};
 use seekless_units::{BlockNo, Ino};
 use std::collections::BTreeMap;
 
-/// Names kept at most, of all directories together.
+/// Most names in memory, of all directories together.
 const MOST_NAMES: usize = 1 << 18;
-/// Slots that a name takes at most: its pieces and the short entry.
+/// Most slots of a name: its pieces and the short entry.
 const MOST_SLOTS: usize = 21;
 
 /// A file in a directory.
@@ -42,9 +41,9 @@ pub(super) struct Dir {
     pub(super) end: u32,
     /// How many slots there are.
     pub(super) capacity: u32,
-    /// How many directories are in it.
+    /// The number of its subdirectories.
     pub(super) subdirectories: u32,
-    /// When it was last asked for.
+    /// The time of its last use.
     asked: u64,
 }
 
@@ -52,7 +51,7 @@ pub(super) struct Dir {
 #[derive(Default)]
 struct FreeSlots {
     runs: BTreeMap<u32, u32>,
-    /// No run of so many slots begins before this one.
+    /// By length: no run of that many slots begins before this one.
     lowest: [u32; MOST_SLOTS + 1],
 }
 
@@ -87,7 +86,7 @@ impl FreeSlots {
         }
     }
 
-    /// The first run of so many slots.
+    /// The first run of `len` slots.
     fn find(&mut self, len: u32) -> Option<u32> {
         let from = self.lowest.get(index(len)).copied().unwrap_or(0);
         let from = self.runs.range(..from).next_back().map_or(from, |(&at, _)| at);
@@ -98,7 +97,7 @@ impl FreeSlots {
         found
     }
 
-    /// A run of so many slots of which the last is one of some, and all are among others.
+    /// A run of `len` free slots, the last of which is in `last`.
     fn find_among(&self, len: u32, last: std::ops::Range<u32>) -> Option<u32> {
         let least = last.start.saturating_sub(len.saturating_sub(1));
         let from = self.runs.range(..least).next_back().map_or(least, |(&at, _)| at);
@@ -134,7 +133,7 @@ impl Dir {
         self.names.get(folded).copied()
     }
 
-    /// Enters a file; a name that is there already leads on to whom it led.
+    /// Enters a file; an existing name keeps its slot.
     pub(super) fn enter(&mut self, slot: u32, known: Known) {
         for folded in keys(&known) {
             self.names.entry(folded).or_insert(slot);
@@ -150,7 +149,7 @@ impl Dir {
         self.end = self.end.max(start.saturating_add(count));
     }
 
-    /// Forgets a file; its slots are free.
+    /// Forgets a file, and frees its slots.
     pub(super) fn leave(&mut self, slot: u32) -> Option<Known> {
         let known = self.entries.remove(&slot)?;
         for folded in keys(&known) {
@@ -170,12 +169,12 @@ impl Dir {
         self.free.find(count)
     }
 
-    /// As [`Dir::find_free`], of which the last is one of some.
+    /// As [`Dir::find_free`], with the last one in `last`.
     pub(super) fn find_free_at(&self, count: u32, last: std::ops::Range<u32>) -> Option<u32> {
         self.free.find_among(count, last)
     }
 
-    /// There are more slots, none of them used.
+    /// Adds slots, none of them used.
     pub(super) fn grow(&mut self, capacity: u32) {
         self.free.give(self.capacity, capacity.saturating_sub(self.capacity));
         self.capacity = capacity;
@@ -208,7 +207,7 @@ impl Directories {
         self.dirs.remove(&dir);
     }
 
-    /// Keeps a directory; those that were not asked for the longest go, as long as there are too
+    /// Keeps a directory in memory; the least recently used ones are dropped while there are too
     /// many names.
     fn keep(&mut self, ino: Ino, dir: Dir) {
         let count = |dirs: &HashMap<Ino, Dir>| -> usize {
@@ -237,7 +236,7 @@ impl Fat {
         self.volume.slots().max(1)
     }
 
-    /// Sectors of a directory; `chain` is none for a root of its own place.
+    /// Sectors of a directory; `chain` is none for a fixed root.
     pub(super) fn dir_sectors(&self, chain: Option<&Chain>) -> u64 {
         match chain {
             Some(chain) => u64::from(chain.len).saturating_mul(self.boot().spc.into()),
@@ -245,7 +244,7 @@ impl Fat {
         }
     }
 
-    /// How many slots a directory has that may be used.
+    /// The number of usable slots of a directory.
     pub(super) fn slots_of(&self, chain: Option<&Chain>) -> u32 {
         let all = self.dir_sectors(chain).saturating_mul(self.per_sector().into());
         let most = if chain.is_some() { MOST_ENTRIES } else { self.boot().root_entries };
@@ -264,7 +263,7 @@ impl Fat {
         Some(self.boot().sector_of(cluster).saturating_add(nth.checked_rem(spc)?))
     }
 
-    /// A directory in memory, which is a node that is loaded.
+    /// A directory in memory; its node must be loaded.
     pub(super) fn dir(&mut self, core: &mut Core, dir: Ino) -> Result<&mut Dir, FsError> {
         if self.directories.get(dir).is_none() {
             let chain = core.node(dir)?.map.chain.clone();
@@ -274,7 +273,7 @@ impl Fat {
         self.directories.get(dir).ok_or_else(gone)
     }
 
-    /// Reads a directory; how many directories are in it.
+    /// Reads a directory; returns the number of its subdirectories.
     pub(super) fn scan(
         &mut self,
         core: &mut Core,
@@ -291,7 +290,7 @@ impl Fat {
         let mut long = LongName::default();
         let mut slot = 0u32;
         let mut free = 0u32;
-        // Pieces in front of the slot that no short entry has claimed.
+        // Pieces before the slot without a short entry so far.
         let mut pieces = 0u32;
         'all: for nth in 0..self.dir_sectors(chain) {
             let Some(sector) = self.dir_sector(chain, nth) else { break };
@@ -311,8 +310,8 @@ impl Fat {
                     }
                     Some(Slot::Deleted) => {
                         long.gap();
-                        // A file that comes to stand behind them may have the short name that
-                        // they belonged to, and would be called as they say.
+                        // A file that is entered behind them may have the short name that they
+                        // belonged to, and would get their long name.
                         free = free.saturating_add(pieces).saturating_add(1);
                         pieces = 0;
                         slot = slot.saturating_add(1);
@@ -353,7 +352,7 @@ impl Fat {
         Ok(subdirectories)
     }
 
-    /// The slot of a name, by either of its names.
+    /// The slot of a name, short or long.
     pub(super) fn slot_of(
         &mut self,
         core: &mut Core,
@@ -366,7 +365,7 @@ impl Fat {
     }
 }
 
-/// A name without the dots and blanks behind it, which are no part of it.
+/// A name without trailing dots and blanks, which are no part of it.
 pub(super) fn trimmed(name: &[u8]) -> &[u8] {
     let kept = name.iter().rposition(|byte| !matches!(byte, b'.' | b' '));
     name.get(..kept.map_or(0, |at| at.saturating_add(1))).unwrap_or_default()
@@ -389,7 +388,7 @@ mod tests {
         assert_eq!((free.find(2), free.find(3)), (Some(10), Some(15)));
         free.give(12, 1);
         assert_eq!(free.find(3), Some(10));
-        // The last slot shall be one of 16 to 31.
+        // The last slot is to be one of 16 to 31.
         assert_eq!(free.find_among(3, 16..32), Some(15));
         assert_eq!(free.find_among(1, 16..32), Some(16));
         assert_eq!(free.find_among(3, 0..16), Some(10));

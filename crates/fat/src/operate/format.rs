@@ -1,4 +1,4 @@
-//! What FAT says to the operations on a file system in use.
+//! The format's answers to the operations on a file system in use.
 
 use super::names::EntryNames;
 use super::node::WRITE;
@@ -38,7 +38,7 @@ impl Format for Fat {
         self.name_some(core)
     }
 
-    /// What is free is counted when the volume is closed.
+    /// Free clusters are counted when the volume is closed.
     fn put_summaries(&mut self, _: &mut Core) -> Result<(), FsError> {
         Ok(())
     }
@@ -74,14 +74,14 @@ impl Format for Fat {
         0
     }
 
-    /// That of a change; the day of an access is cut off when it is written.
+    /// The time of a change; that of an access is reduced to the day when it is written.
     fn representable(&self, time: Timestamp) -> Timestamp {
         time
     }
 
-    /// As Linux's vfat: no owner but the one that is shown, no bits but those of
-    /// permissions; of these, only whether anybody may write to a file is kept, and what
-    /// else they say is left out, as is all that they say of directories.
+    /// As Linux's vfat: no owner but the one that is shown, no bits but those of permissions; of
+    /// these, only whether anybody may write to a file is kept, and the others are dropped, as are
+    /// all those of directories.
     fn accepted(&self, node: &Node, set: &SetAttr) -> Result<SetAttr, FsError> {
         let other = |id: Option<u32>, own: u32| id.is_some_and(|id| id != own);
         if other(set.uid, node.uid) || other(set.gid, node.gid) {
@@ -136,7 +136,7 @@ impl Format for Fat {
             let what = "allocating space behind the end of a file on FAT";
             return Err(FsError::Unsupported(what.into()));
         }
-        // All up to the end of a file has clusters.
+        // A file has clusters for its whole length.
         let to = to.unwrap_or(u64::MAX).max(core.node(ino)?.size);
         if to > content::MOST || to > core.node(ino)?.size {
             return self.set_len(core, ino, to);
@@ -173,7 +173,7 @@ impl Format for Fat {
     fn unnoted(&self, core: &Core, ino: Ino, noted: &[Extent]) -> Option<BlockNo> {
         let node = core.nodes.get(&ino)?;
         let chain = node.map.chain.as_ref()?;
-        // What lies behind the end may be what another file had there.
+        // Bytes past the end may be another file's old contents.
         let shown = node.size.div_ceil(u64::from(self.boot().sector).max(1));
         let sectors = chain.runs.iter().map(|&(_, run)| self.sectors_of(run));
         let each = sectors.flat_map(|run| (0..run.len).map(move |n| run.start.saturating_add(n)));

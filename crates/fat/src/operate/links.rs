@@ -12,8 +12,8 @@ use seekless_units::{BlockNo, Extent};
 /// The order of the two writes that an entry in two sectors takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Straddling {
-    /// The first sector first, so that what is there between the two is out of range:
-    /// chains that are continued.
+    /// The first sector first, so that the number is out of range between the two writes: chains
+    /// that are continued.
     Ascending,
     /// The second sector first: chains that end here from now on, and clusters taken.
     Descending,
@@ -58,15 +58,14 @@ impl Width {
         Some(())
     }
 
-    /// Bytes that an entry has a part of.
+    /// Bytes that contain a part of an entry.
     fn entry_len(self) -> usize {
         if self == Self::Fat32 { 4 } else { 2 }
     }
 }
 
 impl Fat {
-    /// The FATs that are written: the first last, as FreeBSD has it, or the active one
-    /// alone.
+    /// The FATs that are written: the first one last, as in FreeBSD, or the active one alone.
     fn written_fats(&self) -> std::iter::Rev<std::ops::Range<u32>> {
         let boot = self.boot();
         if boot.mirrored {
@@ -75,7 +74,7 @@ impl Fat {
         (boot.active..boot.active.saturating_add(1)).rev()
     }
 
-    /// The sector of a FAT that has a byte of it, and the byte in the sector.
+    /// The sector with a byte of a FAT, and the byte in the sector.
     fn in_fat(&self, fat: u32, at: u64) -> (BlockNo, usize) {
         let sector = u64::from(self.boot().sector).max(1);
         let skip = at.checked_div(sector).unwrap_or(0);
@@ -83,8 +82,8 @@ impl Fat {
         (self.boot().fat_start(fat).saturating_add(skip), index(within))
     }
 
-    /// Brings the FATs into the cache, as kernels of BSD do when they mount a volume
-    /// (`fillinusemap`). No file is slower without it: for those who compare times.
+    /// Reads the FATs into the cache, as kernels of BSD do when they mount a volume
+    /// (`fillinusemap`). It makes no file faster, and is for comparisons of times.
     ///
     /// # Errors
     /// [`FsError::Device`].
@@ -112,7 +111,7 @@ impl Fat {
         self.in_fat(0, at).0 != self.in_fat(0, end).0
     }
 
-    /// What follows a cluster.
+    /// The successor of a cluster.
     pub(super) fn link(&self, core: &mut Core, cluster: u32) -> Result<Link, FsError> {
         let window = self.window(core, self.boot().active, cluster, 1)?;
         let value = self.boot().width.get(cluster, window.at, &window.bytes);
@@ -144,8 +143,8 @@ impl Fat {
         Ok(Window { at, bytes })
     }
 
-    /// Writes the entries of clusters that follow each other by number, in all FATs, after
-    /// what must be on the disk before: one change for each sector.
+    /// Writes the entries of consecutive clusters, in all FATs, after the changes that must be on
+    /// the disk before: one change for each sector.
     pub(super) fn put_links(
         &mut self,
         core: &mut Core,
@@ -198,7 +197,7 @@ impl Fat {
         parts
     }
 
-    /// The sectors of all FATs that have entries of runs of clusters.
+    /// The sectors of all FATs with entries of runs of clusters.
     pub(super) fn fat_runs(&self, runs: &[(u32, Extent)]) -> Vec<Extent> {
         let width = self.boot().width;
         let mut found = Vec::new();

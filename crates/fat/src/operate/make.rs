@@ -15,8 +15,7 @@ pub(super) fn text(name: &[u8]) -> String {
 }
 
 impl Fat {
-    /// Makes a file. It can have its name before anything else: an empty one has no
-    /// clusters.
+    /// Makes a file. Its name may be written before anything else: an empty file has no clusters.
     pub(super) fn make(
         &mut self,
         core: &mut Core,
@@ -79,8 +78,8 @@ impl Fat {
         Ok(ino)
     }
 
-    /// The first cluster of a new directory: `.` and `..`, and its entry in the FAT. What
-    /// is returned must be on the disk before its name.
+    /// The first cluster of a new directory: `.` and `..`, and its entry in the FAT. The returned
+    /// changes must be on the disk before its name.
     fn first_cluster(
         &mut self,
         core: &mut Core,
@@ -107,13 +106,13 @@ impl Fat {
         Ok(ids)
     }
 
-    /// What a `..` says that leads to a directory: nothing for the root.
+    /// The cluster in a `..` that leads to a directory: 0 for the root.
     pub(super) fn named_cluster(&self, core: &mut Core, dir: Ino) -> Result<u32, FsError> {
         let is_root = dir == crate::files::ROOT;
         Ok(if is_root { 0 } else { core.node(dir)?.map.first })
     }
 
-    /// A directory that names may be added to or taken from.
+    /// Loads a directory whose names are to be changed.
     pub(super) fn open_dir(&mut self, core: &mut Core, dir: Ino) -> Result<(), FsError> {
         self.hold_dir(core, dir)?;
         if core.node(dir)?.effective == 0 {
@@ -122,7 +121,7 @@ impl Fat {
         Ok(())
     }
 
-    /// A directory has a file in some slots.
+    /// Enters a file in slots of a directory.
     pub(super) fn enter(
         &mut self,
         core: &mut Core,
@@ -138,7 +137,7 @@ impl Fat {
         Ok(())
     }
 
-    /// A directory has one more in it, or one less.
+    /// Counts a child of a directory that is added or removed.
     pub(super) fn count_child(
         &mut self,
         core: &mut Core,
@@ -155,7 +154,7 @@ impl Fat {
         Ok(())
     }
 
-    /// A directory's names have changed.
+    /// Notes that a directory's names have changed.
     pub(super) fn touch_dir(&mut self, core: &mut Core, dir: Ino) -> Result<(), FsError> {
         let now = core.now();
         core.node(dir)?.mtime = now;

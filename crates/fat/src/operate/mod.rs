@@ -1,15 +1,15 @@
-//! FAT in use: what the operations of `seekless-live` ask of a format, and names, which
-//! are the files themselves here.
+//! FAT in use: the format behind the operations of `seekless-live`, and names, which are the files
+//! themselves here.
 //!
 //! - `format`: the answers; `names`: operations on names, by way of `make`, `remove` and
 //!   `rename`;
 //! - `numbers`: inode numbers, which last as long as the volume is open; `node`: files from
 //!   their entries, and as entries again; `stamps`: their times;
-//! - `directory`: what a directory holds, kept while it is in use; `slots`: entries put
-//!   into it and taken out, in which order;
+//! - `directory`: the entries of a directory, kept while it is in use; `slots`: entries put into it
+//!   and taken out, in which order;
 //! - `links`: entries of the FATs; `space`: clusters taken and given back;
 //! - `unnamed`: how many chains a crash may leave without a name;
-//! - `content`: what files hold;
+//! - `content`: contents of files;
 //! - `mount`: opening and closing.
 
 mod content;
@@ -50,7 +50,7 @@ pub struct LiveOptions {
     /// The policy for clusters, by name or by number ([`ClusterPlacement`]); `None` for
     /// `next-fit`.
     pub clusters: Option<String>,
-    /// What the policies draw from.
+    /// The seed of the policies' random numbers.
     pub seed: u64,
     /// Minutes by which the times in entries are ahead of UTC.
     pub zone: i32,
@@ -60,7 +60,7 @@ pub struct LiveOptions {
     pub wall: Wall,
 }
 
-/// What FAT knows of a file: where it lies.
+/// The map of a file: its place.
 #[derive(Clone, Debug, Default)]
 pub struct Map {
     /// The first cluster; 0 for none.
@@ -82,39 +82,39 @@ struct Chain {
 
 /// FAT as a format of images in use.
 pub struct Fat {
-    /// What does not change while it is in use. Its tables are read before the cache is.
+    /// The part that does not change while it is in use. Its tables are read before the cache is.
     volume: Volume,
     limits: Limits,
     zone: Zone,
-    /// Clusters that are in use, and those never handed out.
+    /// Clusters in use, and those never handed out.
     used: Bits,
     /// Clusters that another one leads to.
     followed: Bits,
     /// Clusters that are not in use.
     free: u32,
-    /// Clusters of which the entry lies in two sectors are not handed out.
+    /// Clusters whose entry lies in two sectors are not handed out.
     avoids_straddling: bool,
-    /// Writes reach the disk in an order that leaves nothing but chains without names.
+    /// Writes reach the disk in an order that leaves only chains without names.
     keeps_order: bool,
     policy: ClusterPlacement,
     numbers: Numbers,
     directories: Directories,
-    /// What takes older names of files from the disk.
+    /// Pending changes that remove older names of files.
     leaving: HashMap<Ino, Ids>,
-    /// What takes older names of files from the disk that have come to be in a directory.
+    /// Pending changes that remove the older names of files now in a directory.
     arriving: HashMap<Ino, Ids>,
-    /// What must be on the disk for the end of a directory to be reached.
+    /// Pending changes that make the end of a directory reachable.
     reached: HashMap<Ino, Ids>,
-    /// What has a sector of a directory, and those opened in front of it, hold no slot that
-    /// was never used, by their numbers.
+    /// Pending changes after which a sector of a directory, and those opened in front of it,
+    /// contain no slot that was never used, by their numbers.
     opened: HashMap<Ino, Vec<(u32, Ids)>>,
-    /// What takes names from the disk, folded, by their directories.
+    /// Pending changes that remove names, folded, by their directories.
     departed: HashMap<(Ino, Vec<u16>), seekless_cache::ChangeId>,
-    /// Departed names at which those are forgotten that the disk has lost too.
+    /// Number of departed names at which those that left the disk too are forgotten.
     many_departed: usize,
     /// Chains that a crash would leave without a name.
     unnamed: unnamed::Unnamed,
-    /// What the marks of the volume said when it was opened.
+    /// The marks of the volume when it was opened.
     found: mount::Found,
 }
 
@@ -129,7 +129,7 @@ impl Fat {
 }
 
 impl Chain {
-    /// The cluster with a number in the file, and how many lie in one piece from there.
+    /// The cluster with a number in the file, and the number of consecutive ones from there.
     fn at(&self, lcn: u32) -> Option<(u32, u32)> {
         let (before, run) =
             *self.runs.get(self.runs.partition_point(|run| run.0 <= lcn).checked_sub(1)?)?;
@@ -156,7 +156,7 @@ impl Chain {
         self.len = self.len.saturating_add(len);
     }
 
-    /// Cuts it to so many clusters; the others are returned, in runs.
+    /// Cuts it to `len` clusters; the others are returned, in runs.
     fn cut(&mut self, len: u32) -> Vec<Extent> {
         let mut gone = Vec::new();
         while let Some((before, run)) = self.runs.last_mut() {

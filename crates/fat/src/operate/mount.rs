@@ -26,16 +26,16 @@ use seekless_units::{BlockNo, ByteLen};
 use std::mem::offset_of;
 use std::sync::Arc;
 
-/// What the marks of a volume said when it was opened.
+/// The marks of a volume when it was opened.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found {
     /// It was unmounted, and no sector had failed.
     clean: bool,
     /// The boot sector has a state byte.
     has_state: bool,
-    /// The sector of counts, if it is one.
+    /// The sector of counts, if it is a valid one.
     info: Option<BlockNo>,
-    /// Whether nothing stands where that says that writes are kept in order.
+    /// Whether the bytes of the mark for ordered writes are unused.
     has_room: bool,
 }
 
@@ -92,7 +92,7 @@ impl Fat {
         Ok((format, Core::new(cache, options.wall)))
     }
 
-    /// Marks the volume as in use, or as it was found: on the disk when this returns.
+    /// Marks the volume as in use, or as it was found; returns when that is on the disk.
     pub(super) fn write_marks(&mut self, core: &mut Core, close: bool) -> Result<(), FsError> {
         if close {
             self.write_info(core, true)?;
@@ -104,7 +104,7 @@ impl Fat {
         }
         if self.found.has_state {
             let state = self.boot().state & !STATE_ORDERED;
-            // What a crash has left before may be anything.
+            // An earlier crash may have left any damage.
             let in_order = self.found.clean && self.keeps_order && !self.is_fat32();
             let state = match (clean, in_order) {
                 (true, _) => state & !STATE_DIRTY,
@@ -122,8 +122,8 @@ impl Fat {
         flushed(core)
     }
 
-    /// Writes the count of free clusters, and where the search goes on; while the volume
-    /// is in use the count is not known.
+    /// Writes the count of free clusters, and where the search goes on; while the volume is in use
+    /// the count is unknown.
     fn write_info(&mut self, core: &mut Core, known: bool) -> Result<(), FsError> {
         let Some(sector) = self.found.info else { return Ok(()) };
         let count = if known { self.free_on_disk() } else { UNKNOWN };
@@ -137,15 +137,15 @@ impl Fat {
         Ok(())
     }
 
-    /// Free clusters, those set aside among them: only FAT32 has this count, and nothing
-    /// is set aside there.
+    /// Free clusters, including those set aside: only FAT32 has this count, and nothing is set
+    /// aside there.
     fn free_on_disk(&self) -> u32 {
         debug_assert!(!self.avoids_straddling, "FAT12 has no counts");
         self.free
     }
 }
 
-/// Everything that was changed is on the disk.
+/// Waits until every change is on the disk.
 fn flushed(core: &mut Core) -> Result<(), FsError> {
     core.cache.sync()?;
     core.cache.flush()
@@ -155,7 +155,7 @@ fn info_at(boot: &Boot) -> usize {
     if boot.width == Width::Fat32 { INFO32_AT } else { INFO16_AT }
 }
 
-/// The first entry of the FAT repeats the medium: FreeBSD mounts nothing else.
+/// Checks that the first entry of the FAT repeats the medium, as FreeBSD requires.
 fn check_media(volume: &Volume) -> Result<(), FsError> {
     let boot = &volume.boot;
     let raw = Table::new(volume).raw(0)? & boot.width.mask();
@@ -167,7 +167,7 @@ fn check_media(volume: &Volume) -> Result<(), FsError> {
     Ok(())
 }
 
-/// The marks of a volume, and the hint where to search for clusters.
+/// The marks of a volume, and the hint for the search for clusters.
 fn look(volume: &Volume, device: &dyn BlockDevice) -> Result<(Found, Option<u32>), FsError> {
     let boot = &volume.boot;
     let mut clean = !boot.is_dirty();
@@ -209,7 +209,7 @@ fn limits(boot: &Boot) -> Limits {
         target_max: 0,
         dir_max: u64::from(crate::ondisk::MOST_ENTRIES) << 5,
         dir_unit: usize::try_from(boot.sector).unwrap_or(usize::MAX),
-        // There are no inodes between which and their names an order could be kept.
+        // There are no inodes, so that there is no order between them and their names.
         names: NameOrder::LinksFirst,
         moves_dirs: true,
     }

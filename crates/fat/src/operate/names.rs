@@ -61,7 +61,7 @@ impl Names<Fat> for EntryNames {
         fat.rename(core, from, to, mode)
     }
 
-    /// A cookie is 1 for `.` and 2 for `..`, and for the entry in slot n it is n + 3.
+    /// A cookie is 1 for `.` and 2 for `..`, and n + 3 for the entry in slot n.
     fn list(
         live: &mut Live<Fat>,
         dir: Ino,
@@ -91,8 +91,8 @@ impl Names<Fat> for EntryNames {
         Ok(())
     }
 
-    /// The entry, and those of the directories above it: each waits for all that it leads
-    /// to. Where no order is kept, what the FATs say of their chains is written first.
+    /// Writes the entry, and those of the directories above it, each after all that it leads to.
+    /// Where no order is kept, the links of their chains are written first.
     fn settle(live: &mut Live<Fat>, ino: Ino) -> Result<(), FsError> {
         let (fat, core) = live.parts();
         let keeps_order = core.cache.config().discipline.keeps_graph();
@@ -128,7 +128,7 @@ impl Names<Fat> for EntryNames {
         fat.destroy(core, ino)
     }
 
-    /// Nothing but frees waits for the disk here.
+    /// Only frees wait for the disk here.
     fn act(live: &mut Live<Fat>, action: Action) -> Result<(), FsError> {
         debug_assert!(matches!(action, Action::FreeRuns(_)), "{action:?}");
         if let Action::FreeRuns(runs) = action {

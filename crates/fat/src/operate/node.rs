@@ -12,13 +12,13 @@ use seekless_units::{BlockNo, Extent, Ino};
 use std::mem::offset_of;
 use zerocopy::IntoBytes;
 
-/// Permissions of files and directories that may be written to.
+/// Permissions of writable files and directories.
 pub(super) const FILE: u16 = 0o644;
 pub(super) const DIRECTORY: u16 = 0o755;
 /// Who may write.
 pub(super) const WRITE: u16 = 0o222;
 
-/// Fields of an entry that are changed by themselves.
+/// Fields of an entry that are changed separately.
 const ATTR: usize = offset_of!(ShortEntry, DIR_Attr);
 const ACCESSED: usize = offset_of!(ShortEntry, DIR_LstAccDate);
 const HIGH: usize = offset_of!(ShortEntry, DIR_FstClusHI);
@@ -26,7 +26,7 @@ const WRITTEN: usize = offset_of!(ShortEntry, DIR_WrtTime);
 const LOW: usize = offset_of!(ShortEntry, DIR_FstClusLO);
 
 impl Fat {
-    /// The sector that a slot of a directory lies in, and the byte in it.
+    /// The sector of a slot of a directory, and the byte in it.
     pub(super) fn slot_place(
         &self,
         core: &mut Core,
@@ -43,7 +43,7 @@ impl Fat {
         Ok((sector, index(within).saturating_mul(ENTRY_SIZE)))
     }
 
-    /// Where a file's entry lies: nowhere for the root, and for files without names.
+    /// The place of a file's entry: none for the root, and for files without names.
     pub(super) fn entry_at(
         &mut self,
         core: &mut Core,
@@ -61,7 +61,7 @@ impl Fat {
         parse(bytes, 0).ok_or_else(|| truncated(Location::of("directory entry").in_inode(ino)))
     }
 
-    /// Has a node in memory.
+    /// Brings a node into memory.
     pub(super) fn hold(&mut self, core: &mut Core, ino: Ino) -> Result<(), FsError> {
         if !core.nodes.contains_key(&ino) {
             let node = self.read_node(core, ino)?;
@@ -118,8 +118,8 @@ impl Fat {
         Ok(node)
     }
 
-    /// The length of a directory, and links as others count them: its own, its `.`, and
-    /// the `..` of those in it.
+    /// Sets the length of a directory, and links as other formats count them: its name, its `.`,
+    /// and the `..` of its subdirectories.
     fn count_links(&mut self, core: &mut Core, mut node: Node) -> Result<Node, FsError> {
         let inside = self.scan(core, node.ino, node.map.chain.as_ref())?;
         let links = u16::try_from(inside.saturating_add(2)).unwrap_or(u16::MAX);
@@ -133,7 +133,7 @@ impl Fat {
     /// Follows a chain to its end.
     ///
     /// # Errors
-    /// [`FsError::Corrupt`] where it is another file's too, or does not end as chains do.
+    /// [`FsError::Corrupt`] if it is shared with another file, or has no valid end.
     fn follow(&mut self, core: &mut Core, ino: Ino, first: u32) -> Result<Chain, FsError> {
         let place = Location::of("directory entry").in_inode(ino);
         if !self.boot().is_cluster(first) {
@@ -161,7 +161,7 @@ impl Fat {
         }
     }
 
-    /// Has the chain of a node in memory, which is as long as the file's size asks.
+    /// Brings the chain of a node into memory; it is as long as the file's size needs.
     pub(super) fn chain<'a>(
         &mut self,
         core: &'a mut Core,
@@ -183,7 +183,7 @@ impl Fat {
         Ok(core.node(ino)?.map.chain.get_or_insert_with(Chain::default))
     }
 
-    /// Writes times and attributes, for which nothing waits.
+    /// Writes times and attributes, for which no change waits.
     pub(super) fn put_rest(&mut self, core: &mut Core, ino: Ino) -> Result<(), FsError> {
         let zone = self.zone;
         let node = core.node(ino)?;
@@ -211,8 +211,8 @@ impl Fat {
         Ok(())
     }
 
-    /// Writes where a file begins and how long it is, after what must be on the disk
-    /// before. Nothing for a file without a name.
+    /// Writes a file's first cluster and length, after the changes that must be on the disk before.
+    /// Does nothing for a file without a name.
     pub(super) fn put_pointer(
         &mut self,
         core: &mut Core,
@@ -234,14 +234,14 @@ impl Fat {
         let at = |field: usize| byte(skip.saturating_add(field));
         let tail = Piece { offset: at(LOW), bytes: &tail };
         let high = Piece { offset: at(HIGH), bytes: &high };
-        // What FAT12 and FAT16 have there means something else to others.
+        // These bytes of FAT12 and FAT16 have another meaning elsewhere.
         let pieces: &[Piece<'_>] = if self.is_fat32() { &[high, tail] } else { &[tail] };
         let id = core.cache.change(sector, pieces, role, after)?;
         core.node(ino)?.sized = id;
         Ok(id)
     }
 
-    /// The entry of a file as its node says, under a short name.
+    /// The entry of a file by its node, under a short name.
     pub(super) fn encode(&self, node: &Node, short: [u8; 11]) -> [u8; ENTRY_SIZE] {
         let (written, accessed) = (self.zone.stamp(node.mtime), self.zone.stamp(node.atime));
         let created = node.birth.map(|birth| self.zone.stamp(birth)).unwrap_or_default();
@@ -266,17 +266,17 @@ impl Fat {
         bytes
     }
 
-    /// What takes older names of a file from the disk, as far as they are still there.
+    /// Pending changes that remove older names of a file.
     pub(super) fn leaving(&mut self, core: &Core, ino: Ino) -> Ids {
         pending(&mut self.leaving, core, ino)
     }
 
-    /// What takes older names of files from the disk that have come to be in a directory.
+    /// Pending changes that remove the older names of files now in a directory.
     pub(super) fn arriving(&mut self, core: &Core, dir: Ino) -> Ids {
         pending(&mut self.arriving, core, dir)
     }
 
-    /// What must be on the disk for the end of a directory to be reached.
+    /// Pending changes that make the end of a directory reachable.
     pub(super) fn reached(&mut self, core: &Core, dir: Ino) -> Ids {
         pending(&mut self.reached, core, dir)
     }
@@ -293,7 +293,7 @@ impl Fat {
     }
 }
 
-/// The changes noted for a file that the disk does not have yet.
+/// The noted changes of a file that are not on the disk yet.
 fn pending(noted: &mut hashbrown::HashMap<Ino, Ids>, core: &Core, ino: Ino) -> Ids {
     let Some(ids) = noted.get_mut(&ino) else { return Ids::new() };
     ids.retain(|id| !core.cache.is_committed(*id));

@@ -1,20 +1,20 @@
-//! Inode numbers: FAT has none, so files get one when they are first met, and keep it as
-//! long as the volume is open, whatever they are called meanwhile.
+//! Inode numbers: FAT has none, so files get one when they are first met, and keep it as long as
+//! the volume is open, even if they are renamed.
 
 use crate::files::ROOT;
 use hashbrown::HashMap;
 use seekless_fs::FsError;
 use seekless_units::Ino;
 
-/// Where a file's short entry stands: its directory, and the slot in it.
+/// The place of a file's short entry: its directory, and the slot in it.
 pub(super) type Place = (Ino, u32);
 
-/// The numbers of the files that have been met.
+/// The numbers of the files met so far.
 #[derive(Debug)]
 pub(super) struct Numbers {
     places: HashMap<Ino, Place>,
     numbers: HashMap<Place, Ino>,
-    /// Whose chain begins with a cluster.
+    /// The files of chains, by their first clusters.
     heads: HashMap<u32, Ino>,
     next: Ino,
 }
@@ -28,7 +28,7 @@ impl Numbers {
     /// The number of the file at a place.
     ///
     /// # Errors
-    /// [`FsError::NoSpace`] once as many files have been met as there are numbers.
+    /// [`FsError::NoSpace`] once all numbers are in use.
     pub(super) fn at(&mut self, place: Place) -> Result<Ino, FsError> {
         if let Some(&ino) = self.numbers.get(&place) {
             return Ok(ino);
@@ -46,12 +46,12 @@ impl Numbers {
         Ok(ino)
     }
 
-    /// Where a file's entry stands; none for the root, and for files without names.
+    /// The place of a file's entry; none for the root, and for files without names.
     pub(super) fn place(&self, ino: Ino) -> Option<Place> {
         self.places.get(&ino).copied()
     }
 
-    /// A file has its entry at a place from now on, and nowhere else.
+    /// Sets the place of a file's entry.
     pub(super) fn settle(&mut self, ino: Ino, place: Place) {
         self.leave(ino);
         let other = self.numbers.insert(place, ino);
@@ -59,19 +59,19 @@ impl Numbers {
         self.places.insert(ino, place);
     }
 
-    /// A file has no entry any more.
+    /// Removes the place of a file's entry.
     pub(super) fn leave(&mut self, ino: Ino) {
         if let Some(place) = self.places.remove(&ino) {
             self.numbers.remove(&place);
         }
     }
 
-    /// A file's chain begins with a cluster; false if it is another file's.
+    /// Records the first cluster of a file's chain; false if it is another file's.
     pub(super) fn claim(&mut self, first: u32, ino: Ino) -> bool {
         first == 0 || *self.heads.entry(first).or_insert(ino) == ino
     }
 
-    /// No file's chain begins with a cluster any more.
+    /// Forgets the file of a first cluster.
     pub(super) fn disclaim(&mut self, first: u32) {
         self.heads.remove(&first);
     }

@@ -1,4 +1,4 @@
-//! Names removed, and files taken apart.
+//! Removes names, and frees files.
 
 use super::directory::Known;
 use super::make::text;
@@ -30,7 +30,7 @@ impl Fat {
         if core.node(ino)?.kind == FileKind::Directory {
             return Err(FsError::IsDirectory(text(name)));
         }
-        // What it holds must be known before it goes.
+        // Its chain must be read before its name goes.
         self.chain(core, ino)?;
         let removed = self.remove(core, dir, slot, &[])?;
         self.touch_dir(core, dir)?;
@@ -56,8 +56,8 @@ impl Fat {
         self.lose(core, ino, removed)
     }
 
-    /// Refuses a directory that holds something; what must be on the disk before it may go:
-    /// names that went from it to elsewhere.
+    /// Refuses a directory that is not empty; returns the changes that must be on the disk before
+    /// it may go: names that went from it to elsewhere.
     pub(super) fn emptied(
         &mut self,
         core: &mut Core,
@@ -74,8 +74,8 @@ impl Fat {
         Ok(before)
     }
 
-    /// Takes a name out of its directory; what is returned must be on the disk for it to
-    /// be gone.
+    /// Removes a name from its directory; the returned change must be on the disk for it to be
+    /// gone.
     fn remove(
         &mut self,
         core: &mut Core,
@@ -90,12 +90,12 @@ impl Fat {
         Ok(removed)
     }
 
-    /// A directory has a file less.
+    /// Removes a file from a directory.
     pub(super) fn leave(&mut self, core: &mut Core, dir: Ino, slot: u32) -> Result<Known, FsError> {
         self.dir(core, dir)?.leave(slot).ok_or_else(|| gone(dir))
     }
 
-    /// A file has no name any more, once a change is on the disk.
+    /// Removes the last name of a file, once a change is on the disk.
     pub(super) fn lose(
         &mut self,
         core: &mut Core,
@@ -110,7 +110,7 @@ impl Fat {
         if node.holds() == 0 { self.destroy(core, ino) } else { Ok(()) }
     }
 
-    /// Remembers what takes a name of a file from the disk.
+    /// Records the change that removes a name of a file.
     pub(super) fn note_leaving(&mut self, core: &mut Core, ino: Ino, by: ChangeId) {
         let mut ids = self.leaving(core, ino);
         if !core.cache.is_committed(by) {
@@ -119,8 +119,8 @@ impl Fat {
         }
     }
 
-    /// Remembers what takes the older name of a file from the disk that has come to be in a
-    /// directory: until then a check may take the name there for the later of two.
+    /// Records the change that removes the older name of a file now in a directory: until then a
+    /// check may take the name there for the later of two.
     pub(super) fn note_arriving(&mut self, core: &mut Core, dir: Ino, by: ChangeId) {
         let mut ids = self.arriving(core, dir);
         if !core.cache.is_committed(by) {
@@ -129,7 +129,7 @@ impl Fat {
         }
     }
 
-    /// Frees what a file holds that has no name and that nobody holds, once the disk does
+    /// Frees the clusters of a file that has no name and that nobody has open, once the disk does
     /// not lead there.
     pub(super) fn destroy(&mut self, core: &mut Core, ino: Ino) -> Result<(), FsError> {
         let runs = self.all_runs(core, ino)?;
@@ -151,7 +151,7 @@ impl Fat {
         Ok(())
     }
 
-    /// All that a file holds, in sectors.
+    /// All sectors of a file.
     pub(super) fn all_runs(&mut self, core: &mut Core, ino: Ino) -> Result<Vec<Extent>, FsError> {
         let runs = self.chain(core, ino)?.runs.clone();
         Ok(runs.into_iter().map(|(_, run)| self.sectors_of(run)).collect())

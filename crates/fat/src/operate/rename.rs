@@ -19,7 +19,7 @@ use std::mem::offset_of;
 /// A name in a directory.
 type Name<'a> = (Ino, &'a [u8]);
 
-/// A file that is renamed, and where its entry was.
+/// A file that is renamed, and the place of its old entry.
 #[derive(Clone, Copy)]
 struct Moved {
     ino: Ino,
@@ -28,7 +28,7 @@ struct Moved {
     is_dir: bool,
 }
 
-/// A file that has another name is to be archived, as one that was written to.
+/// Marks a renamed file for archiving, as one that was written to.
 fn note_renamed(core: &mut Core, moved: Moved) -> Result<(), FsError> {
     if !moved.is_dir {
         core.node(moved.ino)?.map.attr |= attr::ARCHIVE;
@@ -72,12 +72,12 @@ impl Fat {
         match target {
             Some((other, _)) if other == ino && same => Ok(()),
             Some((other, at)) if other != ino => self.rename_over(core, moved, to, (other, at)),
-            // Another case of the same name, or a name that nobody has.
+            // Another case of the same name, or a new name.
             _ => self.rename_to_new(core, moved, to),
         }
     }
 
-    /// Whether a directory is another, or below it.
+    /// Whether a directory is `above`, or below it.
     fn lies_below(&self, dir: Ino, above: Ino) -> bool {
         let mut at = Some(dir);
         while let Some(here) = at {
@@ -209,7 +209,7 @@ impl Fat {
             (true, true) => after.extend(self.emptied(core, other, to.1)?),
             (false, false) => {}
         }
-        // What goes must be known before it does.
+        // The replaced file's chain must be read before its name goes.
         self.chain(core, other)?;
         if moved.dir != to.0 {
             after.extend(self.way_to(core, to.0));
@@ -218,7 +218,7 @@ impl Fat {
         let short = kept.entries.get(&slot).ok_or_else(|| gone(to.0))?.short;
         note_renamed(core, moved)?;
         let entry = self.encode(core.node(moved.ino)?, short);
-        // All but the name, and in which case it is shown.
+        // All bytes but the name, and the flags of its case.
         let rest = offset_of!(ShortEntry, DIR_CrtTimeTenth);
         let attr = offset_of!(ShortEntry, DIR_Attr);
         let piece = |from: usize, to: usize| Edit {
@@ -275,7 +275,7 @@ impl Fat {
         self.touch_dir(core, to.0)
     }
 
-    /// A directory has another parent, once a change is on the disk.
+    /// Sets the parent of a directory, once a change is on the disk.
     fn turn(
         &mut self,
         core: &mut Core,
@@ -299,8 +299,8 @@ impl Fat {
         self.count_child(core, to, true, true)
     }
 
-    /// What must be on the disk for a directory to be reached from the root, and in no other
-    /// way.
+    /// Changes that must be on the disk for a directory to be reached from the root, and in no
+    /// other way.
     fn way_to(&mut self, core: &Core, dir: Ino) -> Ids {
         let mut ids = Ids::new();
         let mut at = Some(dir);

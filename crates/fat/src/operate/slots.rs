@@ -1,6 +1,6 @@
-//! Entries put into directories and taken out, in an order in which no state of the disk
-//! shows a name that was never given: pieces of a long name in front of its short entry,
-//! earlier sectors in front of later ones; the short entry goes first.
+//! Entries added to directories and removed, in an order in which the disk never shows a name that
+//! was not given: pieces of a long name before its short entry, earlier sectors before later ones;
+//! in a removal the short entry is first.
 
 use super::directory::{Known, keys};
 use super::{Chain, Core, Fat};
@@ -14,10 +14,10 @@ use seekless_fs::field::{byte, index};
 use seekless_live::{Ids, gone};
 use seekless_units::{BlockNo, Ino};
 
-/// Departed names at which those are forgotten that the disk has lost too.
+/// Number of departed names at which those that left the disk too are forgotten.
 pub(super) const MANY_DEPARTED: usize = 1024;
 
-/// The names that a file gets.
+/// The new names of a file.
 pub(super) struct Named {
     /// The long name.
     name: Vec<u8>,
@@ -32,7 +32,7 @@ impl Named {
         byte(self.pieces.len()).checked_div(byte(ENTRY_SIZE)).unwrap_or(0).saturating_add(1)
     }
 
-    /// What a directory knows of it, with its first slot.
+    /// The directory's record of it, with its first slot.
     pub(super) fn known(&self, start: u32, is_dir: bool) -> Known {
         Known { start, name: self.name.clone(), short: self.short, is_dir }
     }
@@ -46,7 +46,7 @@ pub(super) struct Edit {
     pub(super) bytes: Vec<u8>,
 }
 
-/// An entry that goes in the change that brings another.
+/// An entry that is removed by the change that adds another.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Going {
     pub(super) start: u32,
@@ -54,8 +54,8 @@ pub(super) struct Going {
 }
 
 impl Fat {
-    /// Refuses names that cannot stand on a FAT volume, and finds a short name for others.
-    /// It is not taken yet.
+    /// Refuses names that are invalid on a FAT volume, and finds a short name for others. It is not
+    /// taken yet.
     ///
     /// # Errors
     /// [`FsError::Invalid`], [`FsError::NameTooLong`], [`FsError::NoSpace`].
@@ -84,7 +84,7 @@ impl Fat {
         };
         let none = || FsError::NoSpace("no short name is left in the directory".into());
         let short = short.ok_or_else(none)?;
-        // Who enters the file takes it again.
+        // It is taken again when the file is entered.
         shorts.give(&short);
         let mut pieces = Vec::new();
         if name::short(&short, 0) != name {
@@ -93,8 +93,8 @@ impl Fat {
         Ok(Named { name: name.to_vec(), short, pieces })
     }
 
-    /// Free slots for a name: if there are any so that the short entry is among `near`,
-    /// these; a directory without room grows.
+    /// Free slots for a name: with the short entry in `near` if possible; a directory without room
+    /// grows.
     ///
     /// # Errors
     /// [`FsError::NoSpace`] if the directory cannot grow.
@@ -115,9 +115,9 @@ impl Fat {
         }
     }
 
-    /// Gives a directory one more cluster. Where it will be written in no order, its slots
-    /// are deleted from the start: the directory has no end in it, and what leads to it
-    /// waits for that, so that no name in it need do so.
+    /// Gives a directory one more cluster. Where it will be written in no order, its slots are
+    /// deleted from the start: the directory has no end in it, and the link to it waits for that,
+    /// so that no name in it need do so.
     fn grow_dir(&mut self, core: &mut Core, dir: Ino) -> Result<(), FsError> {
         let full = |what: &str| FsError::NoSpace(format!("{what} is full"));
         let Some(chain) = &core.node(dir)?.map.chain else {
@@ -130,7 +130,7 @@ impl Fat {
         let last = last.ok_or_else(|| gone(dir))?;
         let is_open = core.cache.config().discipline.keeps_graph();
         if is_open && slots > 0 {
-            // A name may begin in what is left of the last one.
+            // A name may begin in the free slots of the last one.
             self.open_slots(core, dir, slots.saturating_sub(1))?;
         }
         let taken = self.take(Some(last), 1)?;
@@ -139,7 +139,7 @@ impl Fat {
         after.extend(self.put_chain(core, &taken)?);
         let first = taken.at(0).map(|(cluster, _)| cluster);
         let mut reached = self.put_link(core, last, first, &after)?;
-        // Whoever has a name in it waits for the way to all clusters in front as well.
+        // Every name in it also waits for the links to all clusters before.
         reached.extend(self.reached(core, dir));
         let reached = core.cache.join(&reached);
         if let Some(&id) = reached.last() {
@@ -163,7 +163,7 @@ impl Fat {
         Ok(())
     }
 
-    /// Fills new clusters of a directory with slots that begin with a byte, and are zeros
+    /// Fills new clusters of a directory with slots that have a first byte, and are zeros
     /// otherwise.
     pub(super) fn fill_clusters(
         &mut self,
@@ -187,9 +187,9 @@ impl Fat {
         Ok(ids)
     }
 
-    /// Writes an entry with its name into free slots, after what must be on the disk
-    /// before; where `going` lies in the sector of the short entry it goes in the same
-    /// change. Returns that change.
+    /// Writes an entry with its name into free slots, after the changes that must be on the disk
+    /// before; where `going` lies in the sector of the short entry it goes in the same change.
+    /// Returns that change.
     pub(super) fn add_entry(
         &mut self,
         core: &mut Core,
@@ -209,7 +209,7 @@ impl Fat {
             self.open_slots(core, dir, slot)?;
         }
         let mut before = self.reached(core, dir);
-        // Whatever lies behind the end of the directory was never there.
+        // Slots behind the end of the directory were never in use.
         let next = slot.saturating_add(1);
         let known = self.dir(core, dir)?;
         if next > known.end && next < known.capacity {
@@ -244,9 +244,9 @@ impl Fat {
         self.put_edits(core, dir, &these, role, &before)
     }
 
-    /// Has the slots up to one on the disk as deleted, not as never used, and with it all of
-    /// its cluster: else an entry in a sector that is written earlier would lie behind the
-    /// end of the directory.
+    /// Marks the slots up to one, and the rest of its cluster, on the disk as deleted instead of
+    /// never used: else an entry in a sector that is written earlier would lie behind the end of
+    /// the directory.
     fn open_slots(&mut self, core: &mut Core, dir: Ino, slot: u32) -> Result<(), FsError> {
         let known = self.dir(core, dir)?;
         let (end, capacity) = (known.end, known.capacity);
@@ -261,7 +261,7 @@ impl Fat {
             }
         };
         if open_to < capacity {
-            // Whatever lies behind them was never there; there is seldom anything.
+            // Slots behind them were never in use; there is seldom anything in them.
             let (sector, skip) = self.slot_place(core, (dir, open_to))?;
             if core.cache.read(sector, skip, 1)? != [first::END] {
                 let end = Edit { slot: open_to, within: 0, bytes: vec![first::END] };
@@ -285,8 +285,8 @@ impl Fat {
         Ok(())
     }
 
-    /// What must be on the disk for an entry in one of a directory's sectors not to lie behind
-    /// its end.
+    /// Changes that must be on the disk for an entry in one of a directory's sectors not to lie
+    /// behind its end.
     fn opened(&mut self, core: &Core, dir: Ino, sector: u32) -> Ids {
         let Some(opened) = self.opened.get_mut(&dir) else { return Ids::new() };
         let in_front = opened.partition_point(|(nth, _)| *nth < sector);
@@ -295,7 +295,7 @@ impl Fat {
         };
         let ids: Ids = ids.iter().copied().filter(|&id| !core.cache.is_committed(id)).collect();
         if ids.is_empty() {
-            // So are those in front of them.
+            // Earlier ones are committed too.
             opened.drain(..in_front);
             if opened.is_empty() {
                 self.opened.remove(&dir);
@@ -304,8 +304,8 @@ impl Fat {
         ids
     }
 
-    /// Takes an entry out, after what must be on the disk before: the short one first, then
-    /// its pieces in other sectors. Returns the change of the short one.
+    /// Removes an entry, after the changes that must be on the disk before: the short one first,
+    /// then its pieces in other sectors. Returns the change of the short one.
     pub(super) fn erase_entry(
         &mut self,
         core: &mut Core,
@@ -322,7 +322,7 @@ impl Fat {
         Ok(id)
     }
 
-    /// Takes out the pieces of an entry that are in other sectors than it was.
+    /// Removes the pieces of an entry that are in other sectors than it was.
     pub(super) fn erase_pieces(
         &mut self,
         core: &mut Core,
@@ -343,12 +343,12 @@ impl Fat {
         (start..=slot).map(|slot| Edit { slot, within: 0, bytes: vec![first::DELETED] }).collect()
     }
 
-    /// Which of a directory's sectors a slot lies in.
+    /// The number of a slot's sector in a directory.
     pub(super) fn sector_number(&self, slot: u32) -> u32 {
         slot.checked_div(self.per_sector()).unwrap_or(0)
     }
 
-    /// The slots of the sector of one.
+    /// The slots in the sector of a slot.
     pub(super) fn beside(&self, slot: u32) -> std::ops::Range<u32> {
         let start = self.sector_number(slot).saturating_mul(self.per_sector());
         start..start.saturating_add(self.per_sector())
@@ -374,13 +374,13 @@ impl Fat {
         core.cache.change(sector, &pieces, role, after)
     }
 
-    /// What takes older entries of the names of a file from the disk.
+    /// Pending changes that remove older entries of the names of a file.
     pub(super) fn departures(&self, core: &Core, dir: Ino, known: &Known) -> Ids {
         let found = keys(known).into_iter().filter_map(|key| self.departed.get(&(dir, key)));
         found.copied().filter(|&id| !core.cache.is_committed(id)).collect()
     }
 
-    /// Remembers what takes the names of a file from the disk.
+    /// Records the change that removes the names of a file.
     pub(super) fn note_departure(&mut self, core: &Core, dir: Ino, known: &Known, by: ChangeId) {
         if core.cache.is_committed(by) {
             return;

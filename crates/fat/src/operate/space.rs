@@ -13,7 +13,7 @@ use seekless_fs::{FsError, Location};
 use seekless_live::Ids;
 use seekless_units::{BlockNo, Extent};
 
-/// What a FAT says of its clusters.
+/// The use of clusters by a FAT.
 pub(super) struct Counted {
     pub(super) used: Bits,
     pub(super) followed: Bits,
@@ -23,8 +23,8 @@ pub(super) struct Counted {
 /// Reads the FAT in use.
 ///
 /// # Errors
-/// [`FsError::Corrupt`] where two entries lead to one cluster: who changes either chain would
-/// change both.
+/// [`FsError::Corrupt`] where two entries lead to one cluster: a change of one chain would change
+/// both.
 pub(super) fn count(volume: &Volume) -> Result<Counted, FsError> {
     let boot = &volume.boot;
     let len = index(boot.last_cluster()).saturating_add(1);
@@ -49,7 +49,7 @@ pub(super) fn count(volume: &Volume) -> Result<Counted, FsError> {
 }
 
 impl Fat {
-    /// Takes clusters that are never handed out, since their entries lie in two sectors.
+    /// Takes clusters whose entries lie in two sectors: they are never handed out.
     pub(super) fn set_straddling_aside(&mut self) {
         if !self.avoids_straddling {
             return;
@@ -61,7 +61,7 @@ impl Fat {
         }
     }
 
-    /// How many clusters from one on are free, `most` at most.
+    /// The number of free clusters from one on, at most `most`.
     fn free_from(&self, start: u32, most: u32) -> u32 {
         let last = self.boot().last_cluster();
         let numbers = start..=last;
@@ -100,11 +100,11 @@ impl Fat {
         behind.filter(|&(_, len)| len > 0).or(longest)
     }
 
-    /// Takes as many clusters as a file needs behind its last one, in as few runs as
-    /// there are: none of them is in a FAT yet.
+    /// Takes as many clusters as a file needs behind its last one, in as few runs as possible: none
+    /// of them is in a FAT yet.
     ///
     /// # Errors
-    /// [`FsError::NoSpace`] if there are not so many; then none is taken.
+    /// [`FsError::NoSpace`] if fewer are free; then none is taken.
     pub(super) fn take(&mut self, last: Option<u32>, count: u32) -> Result<Chain, FsError> {
         if count > self.free {
             return Err(no_space());
@@ -127,7 +127,7 @@ impl Fat {
         Ok(taken)
     }
 
-    /// The entries of new clusters: each leads to the next, and the last is an end.
+    /// Writes the entries of new clusters: each leads to the next, and the last is an end.
     pub(super) fn put_chain(&mut self, core: &mut Core, taken: &Chain) -> Result<Ids, FsError> {
         let mut ids = Ids::new();
         let mut after = (Ids::new(), 0);
@@ -155,7 +155,7 @@ impl Fat {
         Ok(ids)
     }
 
-    /// Has a cluster lead to another, or end its chain, after what must be on the disk
+    /// Links a cluster to another, or ends its chain, after the changes that must be on the disk
     /// before.
     pub(super) fn put_link(
         &mut self,
@@ -191,8 +191,8 @@ impl Fat {
         Ok(())
     }
 
-    /// What follows waits for what was changed, each time that is as many sectors as are
-    /// changed at once.
+    /// Makes later changes wait for the earlier ones, whenever as many sectors were changed as may
+    /// be at once.
     fn go_on(&self, core: &mut Core, (after, waited): &mut (Ids, usize), ids: &Ids) {
         let fats = index(self.boot().fats.max(1));
         let at_once = index(AT_ONCE).saturating_mul(fats);

@@ -1,9 +1,9 @@
-//! Times as entries keep them.
+//! Times of entries.
 
 use crate::time::Stamp;
 use seekless_fs::Timestamp;
 
-/// How far local time is ahead of UTC, in seconds.
+/// The offset of local time from UTC, in seconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Zone(i64);
 
@@ -18,7 +18,7 @@ impl Zone {
         Stamp::of(Timestamp { secs: moment.secs.saturating_add(self.0), ..moment })
     }
 
-    /// The moment that local time tells; what was never set stays so.
+    /// The moment of a local time; a time that was never set stays so.
     pub(super) fn moment(self, local: Timestamp) -> Timestamp {
         if local == Timestamp::default() {
             return local;
@@ -26,13 +26,13 @@ impl Zone {
         Timestamp { secs: local.secs.saturating_sub(self.0), ..local }
     }
 
-    /// The time of a change as an entry keeps it: every other second.
+    /// The time of a change as stored in an entry: in steps of two seconds.
     pub(super) fn changed(self, moment: Timestamp) -> Timestamp {
         let stamp = Stamp { fine: 0, ..self.stamp(moment) };
         self.moment(stamp.moment())
     }
 
-    /// The time of an access as an entry keeps it: the local day.
+    /// The time of an access as stored in an entry: the local day.
     pub(super) fn accessed(self, moment: Timestamp) -> Timestamp {
         let stamp = Stamp { fine: 0, time: 0, ..self.stamp(moment) };
         self.moment(stamp.moment())

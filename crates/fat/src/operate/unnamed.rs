@@ -1,7 +1,6 @@
-//! How many chains without a name a crash may leave: those of files whose names are not on
-//! the disk yet, or are gone from it while their clusters are not free. Each of them becomes
-//! a file in the root directory when `fsck.fat` repairs the volume, and the root directory of
-//! FAT12 and FAT16 does not grow.
+//! The number of chains without a name that a crash may leave: those of files whose names are not
+//! on the disk yet, or are gone from it while their clusters are not free. `fsck.fat` turns each of
+//! them into a file in the root directory, and the root directory of FAT12 and FAT16 does not grow.
 
 use super::{Core, Fat};
 use crate::files::ROOT;
@@ -22,10 +21,10 @@ pub(super) const AT_ONCE: u32 = 16;
 /// Chains that a crash now would leave without a name.
 #[derive(Debug, Default)]
 pub(super) struct Unnamed {
-    /// Changes that end this, each with the chains that it is about.
+    /// Changes after which chains have a name or are free, each with the number of these chains.
     ends: Vec<(ChangeId, u32)>,
-    /// The same of files that go, by the first sector of what will be freed: first what takes
-    /// their names from the disk.
+    /// The same of files that go, by the first sector that will be freed: first the changes that
+    /// remove their names.
     going: HashMap<BlockNo, (Ids, u32)>,
     /// Chains of all of them.
     count: u32,
@@ -36,7 +35,7 @@ impl Unnamed {
         self.count = self.count.saturating_add(chains);
     }
 
-    /// Leaves out what the disk has.
+    /// Leaves out chains whose changes are on the disk.
     fn drop_ended(&mut self, core: &Core) {
         let mut ended = 0u32;
         self.ends.retain(|&(id, chains)| {
@@ -49,12 +48,12 @@ impl Unnamed {
 }
 
 impl Fat {
-    /// Whether chains without names are counted: elsewhere nothing bounds them.
+    /// Whether chains without names are counted: under other disciplines their number is unlimited.
     fn bounds_unnamed(&self, core: &Core) -> bool {
         core.cache.config().discipline.keeps_graph()
     }
 
-    /// New clusters have no name until a change is on the disk.
+    /// Counts new clusters, which have no name until a change is on the disk.
     pub(super) fn note_unnamed(&mut self, core: &Core, until: ChangeId, runs: &[(u32, Extent)]) {
         if self.bounds_unnamed(core) && !core.cache.is_committed(until) {
             let chains = self.chains_of(runs.iter().map(|(_, run)| *run));
@@ -63,8 +62,8 @@ impl Fat {
         }
     }
 
-    /// Runs of sectors are freed once some changes are on the disk, and have no name from
-    /// then on.
+    /// Counts runs of sectors that will be freed once some changes are on the disk, and have no
+    /// name from then on.
     pub(super) fn note_going(&mut self, core: &Core, after: &[ChangeId], runs: &[Extent]) {
         let Some(first) = runs.first().filter(|_| self.bounds_unnamed(core)) else { return };
         let clusters = runs.iter().filter_map(|&run| self.clusters_of(run).ok());
@@ -73,7 +72,7 @@ impl Fat {
         self.unnamed.going.insert(first.start, (Ids::from_slice(after), chains));
     }
 
-    /// They are free as soon as some changes are on the disk.
+    /// Notes that they are free as soon as some changes are on the disk.
     pub(super) fn note_freed(&mut self, core: &mut Core, runs: &[Extent], by: &[ChangeId]) {
         let Some(first) = runs.first() else { return };
         let Some((_, chains)) = self.unnamed.going.remove(&first.start) else { return };
@@ -83,8 +82,8 @@ impl Fat {
         }
     }
 
-    /// Into how many pieces a crash may tear a chain: no more than sectors of the FAT have
-    /// a part of it, and of these no more than are changed at once.
+    /// The number of pieces into which a crash may tear a chain: at most the sectors of the FAT
+    /// with a part of it, and at most as many as are changed at once.
     fn chains_of(&self, runs: impl Iterator<Item = Extent>) -> u32 {
         let (mut chains, mut before) = (0u32, None);
         for run in runs {
@@ -103,20 +102,20 @@ impl Fat {
         chains.clamp(1, AT_ONCE)
     }
 
-    /// How many chains may be without a name: as many as the root directory has room for.
+    /// The most chains that may be without a name: as many as the root directory has room for.
     fn most_unnamed(&mut self, core: &mut Core) -> Result<u32, FsError> {
         if self.boot().root_cluster != 0 {
             return Ok(MOST);
         }
         self.hold_dir(core, ROOT)?;
         let free = self.dir(core, ROOT)?.free_slots();
-        // What leaves the root directory may not have left the disk.
+        // Names that left the root directory may still be on the disk.
         Ok((free / 2).min(MOST))
     }
 
-    /// Has names on the disk, and clusters free, where too many chains would be without a
-    /// name after a crash. Returns whether something may be freed now, after which this is
-    /// to be called again.
+    /// Writes names to the disk, and frees clusters, where too many chains would be without a name
+    /// after a crash. Returns whether something may be freed now, after which this is to be called
+    /// again.
     pub(super) fn name_some(&mut self, core: &mut Core) -> Result<bool, FsError> {
         if self.unnamed.count == 0 {
             return Ok(false);
@@ -132,7 +131,7 @@ impl Fat {
         let ends = self.unnamed.ends.iter().map(|&(id, _)| id);
         let mut ids: Vec<ChangeId> = ends.collect();
         let mut all = self.unnamed.going.values().flat_map(|(ids, _)| ids);
-        // What need not wait any more was freed before this.
+        // Files that need not wait any more were freed before this.
         let frees = all.any(|&id| !core.cache.is_committed(id));
         let mut going: Vec<_> = self.unnamed.going.iter().collect();
         going.sort_unstable_by_key(|(at, _)| **at);
@@ -142,7 +141,7 @@ impl Fat {
         Ok(frees)
     }
 
-    /// Clusters of which the entries lie in as many sectors as are changed at once.
+    /// Number of clusters whose entries fill as many sectors as are changed at once.
     pub(super) fn clusters_at_once(&self) -> usize {
         let bytes = index(self.boot().sector).saturating_mul(index(AT_ONCE));
         bytes.checked_div(4).unwrap_or(1).max(1)

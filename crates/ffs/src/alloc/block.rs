@@ -63,17 +63,17 @@ fn loose_runs(bits: u8, frag: u32) -> [u32; 8] {
     runs
 }
 
-/// The bits of a block of which all fragments are free.
+/// The bits of a block whose fragments are all free.
 fn whole(frag: u32) -> u8 {
     u8::MAX.checked_shr(8u32.saturating_sub(frag)).unwrap_or(0)
 }
 
-/// So many bits from `from` on.
+/// `count` bits from `from` on.
 fn mask(from: u32, count: u32) -> u8 {
     whole(count).checked_shl(from).unwrap_or(0)
 }
 
-/// What a block's bits add to the counts: free blocks and loose fragments.
+/// Counts of a block's free bits: free blocks and loose fragments.
 fn counted(bits: u8, frag: u32) -> (i32, i32) {
     if bits == whole(frag) {
         return (1, 0);
@@ -82,10 +82,9 @@ fn counted(bits: u8, frag: u32) -> (i32, i32) {
 }
 
 impl GroupMut<'_> {
-    /// Takes a block: the preferred one, or the next free one behind it, or,
-    /// where nothing is preferred, behind the last block found so. A block of
-    /// another group stands for the zone that it lies in. `None` when no block
-    /// is free.
+    /// Takes a block: the preferred one, or the next free one behind it, or, without a preferred
+    /// one, behind the last block found so. A block of another group stands for its zone. `None`
+    /// when no block is free.
     ///
     /// # Errors
     /// [`FsError::Corrupt`] when the group's maps and counts contradict.
@@ -165,8 +164,8 @@ impl GroupMut<'_> {
         self.set_block(block, old & !bits).map(Some)
     }
 
-    /// Lets a run of `old` fragments grow to `new` where it lies. `None` when
-    /// what lies behind it is taken, or it would cross its block's end.
+    /// Lets a run of `old` fragments grow to `new` in place. `None` when the fragments behind it
+    /// are taken, or it would cross its block's end.
     ///
     /// # Errors
     /// As [`GroupMut::take`].
@@ -190,12 +189,10 @@ impl GroupMut<'_> {
         }
     }
 
-    /// Gives a run back, a block or a part of one; what is free around it in its
-    /// block joins it.
+    /// Frees a run, a block or a part of one; it joins the free fragments around it in its block.
     ///
     /// # Errors
-    /// [`FsError::Corrupt`] for a run that is not one of this group's data, or
-    /// of which something is free already.
+    /// [`FsError::Corrupt`] for a run that is not one of this group's data, or partly free already.
     pub(crate) fn free(&mut self, run: Extent) -> Result<Delta, FsError> {
         let (block, bits) = self.block_and_mask(&self.piece(run)?);
         let old = self.block_bits(block);
@@ -205,9 +202,8 @@ impl GroupMut<'_> {
         self.set_block(block, old | bits)
     }
 
-    /// The one place in which the map of fragments changes: gives a block other
-    /// bits and brings every count up to date. Changes nothing when a count
-    /// would leave its range.
+    /// The only place that changes the map of fragments: sets the bits of a block and brings every
+    /// count up to date. Changes nothing when a count would leave its range.
     pub(super) fn set_block(&mut self, block: u32, new: u8) -> Result<Delta, FsError> {
         let frag = self.sb.frag;
         let old = self.block_bits(block);
@@ -230,7 +226,7 @@ impl GroupMut<'_> {
         Ok(delta)
     }
 
-    /// `cg_frsum` with some runs gone and others come.
+    /// `cg_frsum` with some runs removed and others added.
     fn changed_runs(&self, gone: &[u32; 8], come: &[u32; 8]) -> Result<[u32; 8], FsError> {
         let mut all = [0; 8];
         for (((count, len), gone), come) in all.iter_mut().zip(0..).zip(gone).zip(come) {
@@ -241,7 +237,7 @@ impl GroupMut<'_> {
         Ok(all)
     }
 
-    /// How many loose runs of a length there are.
+    /// The number of loose runs of a length.
     fn loose(&self, len: u32) -> u32 {
         self.word(place_of_loose(len))
     }
@@ -250,12 +246,12 @@ impl GroupMut<'_> {
         Taken { run: Extent::new(self.on_volume(at), u64::from(count)), delta }
     }
 
-    /// Where the group's zone for data begins.
+    /// The start of the group's zone for data.
     pub(super) fn data_zone(&self) -> u32 {
         self.within(self.sb.data_zone(self.number)).unwrap_or(0)
     }
 
-    /// Where the search for a block begins, in fragments of the group.
+    /// The start of the search for a block, in fragments of the group.
     fn start_of_search(&self, preference: Option<BlockNo>) -> u32 {
         let Some(block) = preference else {
             let next = self.word(at!(cg_rotor)).saturating_add(self.sb.frag);
@@ -298,7 +294,7 @@ impl GroupMut<'_> {
             .ok_or_else(|| self.contradiction("cg_blksfree", byte))
     }
 
-    /// A byte of the map of fragments, without what lies behind its end.
+    /// A byte of the map of fragments, without the bits past its end.
     fn map_byte(&self, at: u32) -> u8 {
         let byte = self.bytes.get(self.maps.frags.saturating_add(index(at))).copied().unwrap_or(0);
         let left = self.maps.ndblk.saturating_sub(at.saturating_mul(8));
@@ -331,7 +327,7 @@ fn place_of_loose(len: u32) -> usize {
     at!(cg_frsum).saturating_add(index(len).saturating_mul(4))
 }
 
-/// Where a run of exactly `len` set bits begins.
+/// The start of a run of exactly `len` set bits.
 fn run_of(bits: u8, len: u32) -> Option<u32> {
     let mut at = 0u32;
     while let Some(rest) = bits.checked_shr(at).filter(|&rest| rest != 0) {

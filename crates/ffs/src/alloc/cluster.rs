@@ -8,10 +8,10 @@ use seekless_units::{BlockNo, Extent};
 
 /// Whole clusters.
 impl GroupMut<'_> {
-    /// Takes `len` whole blocks in a row, the first such from the preferred one
-    /// on; of another group's preference nothing is left but that data belong
-    /// into the zone for data. Nothing in front of it is looked at, since a file
-    /// should not go backwards. `None` when there is no such cluster.
+    /// Takes `len` whole blocks in a row, the first such from the preferred one on; a preferred
+    /// block of another group only tells that data belong into the zone for data. Blocks before it
+    /// are not looked at, since a file should not go backwards. `None` when there is no such
+    /// cluster.
     ///
     /// # Errors
     /// [`FsError::Corrupt`] when the group's maps and counts contradict.
@@ -66,8 +66,8 @@ impl GroupMut<'_> {
 }
 
 impl GroupMut<'_> {
-    /// Maps and counts a block that has become free, or is no longer
-    /// (`ffs_clusteracct`). Changes nothing when a count would leave its range.
+    /// Maps and counts a block that becomes free, or is taken (`ffs_clusteracct`). Changes nothing
+    /// when a count would leave its range.
     pub(super) fn set_cluster(&mut self, block: u32, free: bool) -> Result<(), FsError> {
         let Some(clusters) = self.maps.clusters.filter(|clusters| block < clusters.blocks) else {
             return Ok(());
@@ -82,7 +82,7 @@ impl GroupMut<'_> {
         let joined = front.saturating_add(behind).saturating_add(1).min(longest);
         let (come, gone) = if free { (1, -1) } else { (-1, 1) };
         let changes = [(joined, come), (front, gone), (behind, gone)];
-        // Two of the lengths may be one.
+        // Two of the lengths may be equal.
         let changed = |len: u32| {
             let by = changes.iter().filter(|(other, _)| *other == len).map(|(_, by)| by).sum();
             self.count(&clusters, len).checked_add_signed(by)
@@ -100,7 +100,7 @@ impl GroupMut<'_> {
         Ok(())
     }
 
-    /// How many clusters of a length there are.
+    /// The number of clusters of a length.
     fn count(&self, clusters: &Clusters, len: u32) -> u32 {
         self.word(place_of(clusters, len))
     }

@@ -21,7 +21,7 @@ macro_rules! at {
 }
 pub(super) use at;
 
-/// Where a group's bitmaps and counts stand, in bytes, and how long they are.
+/// The places of a group's bitmaps and counts, in bytes, and their lengths.
 #[derive(Clone, Debug)]
 pub(super) struct Maps {
     /// Inodes in use.
@@ -38,7 +38,7 @@ pub(super) struct Maps {
 pub(super) struct Clusters {
     /// Free blocks.
     pub(super) map: usize,
-    /// How many clusters there are of each length; the first word is no count.
+    /// The number of clusters of each length; the first word is no count.
     pub(super) counts: usize,
     /// Blocks that are mapped.
     pub(super) blocks: u32,
@@ -55,13 +55,12 @@ pub(crate) struct GroupMut<'a> {
 }
 
 impl<'a> GroupMut<'a> {
-    /// Takes the bytes of a group, of which there must be `fs_cgsize` at least.
-    /// The check hash was compared when they were read; they change from here
-    /// on, and [`seal_group`] renews it.
+    /// Wraps the bytes of a group, at least `fs_cgsize`. The check hash was compared when they were
+    /// read; they change from here on, and [`seal_group`] renews it.
     ///
     /// # Errors
-    /// [`FsError::Corrupt`] when the head is not this group's, or its maps do
-    /// not lie apart from each other and from the head.
+    /// [`FsError::Corrupt`] when the head is not this group's, or its maps overlap each other or
+    /// the head.
     pub(crate) fn check(
         sb: &'a Super,
         number: GroupNo,
@@ -93,7 +92,7 @@ impl<'a> GroupMut<'a> {
         self.sb.order.put_u32(self.bytes, at, value);
     }
 
-    /// `cg_cs`: what the group has.
+    /// `cg_cs`: the group's counts.
     pub(crate) fn summary(&self) -> GroupSummary {
         summary::read(self.sb.order, self.bytes, at!(cg_cs)).unwrap_or_default()
     }
@@ -101,7 +100,7 @@ impl<'a> GroupMut<'a> {
     /// `cg_cs` after a change.
     ///
     /// # Errors
-    /// [`FsError::Corrupt`] when it cannot be so, because it was wrong before.
+    /// [`FsError::Corrupt`] when a count would leave its range, because it was wrong before.
     pub(super) fn changed(&self, delta: Delta) -> Result<GroupSummary, FsError> {
         let wrong = || invalid("cg_cs", u64::from(self.summary().nbfree), place(self.number));
         delta.of_group(self.summary()).ok_or_else(wrong)
@@ -206,7 +205,7 @@ impl Maps {
             return Err(range("cg_nclusterblks", u64::from(blocks), u64::from(expected), place));
         }
         let map = claim("cg_clusteroff", word(at!(cg_clusteroff))?, blocks.div_ceil(8))?;
-        // Counts are numbered from 1: the word in front of them is not theirs.
+        // Counts are numbered from 1: the word in front of them is not one of them.
         let counts = word(at!(cg_clustersumoff))?;
         claim("cg_clustersumoff", counts.saturating_add(4), longest.saturating_mul(4))?;
         let clusters = Some(Clusters { map, counts: index(counts), blocks, longest });
@@ -221,8 +220,8 @@ pub(super) const HEAD: u64 = {
     168
 };
 
-/// Renews the check hash of a group's bytes, where the volume has such. To be
-/// done when they are about to be written.
+/// Renews the check hash of a group's bytes, if the volume has these. To be done before they are
+/// written.
 pub(crate) fn seal_group(sb: &Super, bytes: &mut [u8]) {
     let at = offset_of!(CylinderGroup<LE>, cg_ckhash);
     if !sb.has_check_hash(check_hash::GROUP) {

@@ -13,19 +13,19 @@ use std::ops::Range;
 pub(crate) struct TakenInode {
     pub(crate) ino: Ino,
     pub(crate) delta: Delta,
-    /// UFS2: inodes that had never been written. They must be zeroed, and be on
-    /// disk, before the group is: it now says that they are.
+    /// UFS2: inodes that had never been written. They must be zeroed on the disk before the group
+    /// is written: it now counts them as written.
     pub(crate) initialize: Range<u32>,
 }
 
 impl GroupMut<'_> {
-    /// Whether some inodes of a group have never been written, as its bytes say.
+    /// Whether some inodes of a group have never been written, by its bytes.
     pub(crate) fn has_uninitialized(sb: &Super, bytes: &[u8]) -> bool {
         let done = sb.order.get_u32(bytes, at!(cg_initediblk));
         is_lazy(sb) && done.is_some_and(|done| done < sb.ipg)
     }
 
-    /// Whether an inode of a group is in use, as its bytes say.
+    /// Whether an inode of a group is in use, by its bytes.
     ///
     /// # Errors
     /// [`FsError::Corrupt`] when the map does not lie in the group.
@@ -81,8 +81,7 @@ impl GroupMut<'_> {
     /// Gives an inode back.
     ///
     /// # Errors
-    /// [`FsError::Corrupt`] for an inode that is not one of this group's, or is
-    /// free already.
+    /// [`FsError::Corrupt`] for an inode of another group, or one that is free already.
     pub(crate) fn free_inode(&mut self, ino: Ino, is_directory: bool) -> Result<Delta, FsError> {
         let first = self.number.get().saturating_mul(self.sb.ipg);
         let slot = ino.get().checked_sub(first).filter(|&slot| slot < self.sb.ipg);
@@ -103,8 +102,7 @@ impl GroupMut<'_> {
         Ok(delta)
     }
 
-    /// The first free inode from the byte of the map on that the last one taken
-    /// is in.
+    /// The first free inode from the map's byte of the last one taken on.
     fn search_inode(&self) -> Result<u32, FsError> {
         let ipg = self.sb.ipg;
         let end = ipg.div_ceil(8);
@@ -121,8 +119,8 @@ impl GroupMut<'_> {
             .ok_or_else(|| self.contradiction("cg_inosused", self.summary().nifree))
     }
 
-    /// The inodes of the group to be initialised before `slot` may be used: one
-    /// more block of them than it lies in is kept, while there are more.
+    /// The inodes of the group to be initialised before `slot` may be used: one block of them more
+    /// than its own is kept initialised, while there are more.
     fn initialized_by(&self, slot: u32) -> Result<Range<u32>, FsError> {
         let done = self.word(at!(cg_initediblk));
         if !is_lazy(self.sb) || done >= self.sb.ipg {

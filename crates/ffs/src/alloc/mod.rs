@@ -1,10 +1,9 @@
-//! The mechanism of allocation: the bytes of one cylinder group, in place.
+//! The mechanism of allocation: changes the bytes of one cylinder group in place.
 //!
-//! [`GroupMut`] wraps a group's bytes, as a cache holds them, once their head
-//! has been checked; every change keeps all counters of the group true and says
-//! by how much its summary changed ([`Delta`]), so that the caller can keep the
-//! totals. Where to look first comes from `seekless_placement`, which order the
-//! groups are tried in too; what is found from there on is decided here, by the
+//! [`GroupMut`] wraps a group's bytes, as a cache holds them, once their head has been checked;
+//! every change keeps all counters of the group true and returns the change of its summary
+//! ([`Delta`]), so that the caller can keep the totals. Where to look first comes from
+//! `seekless_placement`, and so does the order of the groups; the search from there on follows the
 //! rules of FreeBSD's `ffs_alloc.c`.
 //!
 //! No bytes can make these functions panic or go outside the group. Where the
@@ -27,7 +26,7 @@ pub(crate) use summary::{Delta, decode_summaries, encode_summary};
 
 use seekless_units::Extent;
 
-/// Space that was found, and what that changed.
+/// A found run, and the change of the summary.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Taken {
     /// In fragments from the start of the volume.

@@ -1,5 +1,4 @@
-//! What a group's maps and counts say, as they stand, and setting them to what
-//! was found instead.
+//! A group's maps and counts as stored, and corrections to the counts that were found.
 
 use super::group::{GroupMut, HEAD, at};
 use crate::make::{Counts, HeadLayout, head_layout};
@@ -10,17 +9,17 @@ use seekless_placement::GroupSummary;
 use seekless_units::GroupNo;
 
 impl GroupMut<'_> {
-    /// Whether the group says that an inode is in use.
+    /// Whether an inode is marked as in use.
     pub(crate) fn says_in_use(&self, slot: u32) -> bool {
         self.bit(self.maps.inodes, slot)
     }
 
-    /// Whether the group says that a fragment is free.
+    /// Whether a fragment is marked as free.
     pub(crate) fn fragment_is_free(&self, at: u32) -> bool {
         self.bit(self.maps.frags, at)
     }
 
-    /// Whether the group says that a block is free; `None` without such a map.
+    /// Whether a block is marked as free; `None` without such a map.
     pub(crate) fn block_is_free(&self, at: u32) -> Option<bool> {
         self.maps.clusters.map(|clusters| self.bit(clusters.map, at))
     }
@@ -61,7 +60,7 @@ impl GroupMut<'_> {
         self.set_bit(self.maps.frags, at, free);
     }
 
-    /// Makes the map of free blocks say what that of free fragments does.
+    /// Derives the map of free blocks from that of free fragments.
     pub(crate) fn derive_clusters(&mut self) {
         let Some(clusters) = self.maps.clusters else { return };
         for block in 0..clusters.blocks {
@@ -89,8 +88,7 @@ impl GroupMut<'_> {
         }
     }
 
-    /// Whether the searches that go on where the last one ended begin in the
-    /// group.
+    /// Whether the rotors, where searches resume, lie in the group.
     pub(crate) fn rotors_are_within(&self) -> bool {
         let within = |at: usize, end: u32| self.word(at) < end;
         within(at!(cg_rotor), self.maps.ndblk)
@@ -98,8 +96,7 @@ impl GroupMut<'_> {
             && within(at!(cg_irotor), self.sb.ipg)
     }
 
-    /// Lets the searches that would begin outside of the group begin at its
-    /// start.
+    /// Resets rotors outside of the group to its start.
     pub(crate) fn reset_rotors(&mut self) {
         let ends = [(at!(cg_rotor), self.maps.ndblk), (at!(cg_frotor), self.maps.ndblk)];
         for (at, end) in ends.into_iter().chain([(at!(cg_irotor), self.sb.ipg)]) {
@@ -109,7 +106,7 @@ impl GroupMut<'_> {
         }
     }
 
-    /// The first field that is not what the format has there.
+    /// The first field with a wrong value.
     pub(crate) fn wrong_field(&self) -> Option<&'static str> {
         head_fields(self.sb, self.number).into_iter().find_map(|field| {
             let is = match field.len {
@@ -125,7 +122,7 @@ impl GroupMut<'_> {
         put_head_fields(self.sb, self.number, self.bytes);
     }
 
-    /// The first offset of a map that is not the one the format prescribes.
+    /// The first offset of a map that differs from the format's.
     pub(crate) fn misplaced_map(&self) -> Option<(&'static str, u64)> {
         let layout = head_layout_of(self.sb);
         let mut places = vec![
@@ -140,8 +137,8 @@ impl GroupMut<'_> {
         Some((wrong.0, wrong.1))
     }
 
-    /// A check hash on a volume without such hashes of groups: kernels from before there were
-    /// any have the field as a spare, which `fsck_ffs` wants to be zero.
+    /// A check hash on a volume without hashes of groups: for older kernels the field is a spare,
+    /// which `fsck_ffs` wants to be zero.
     pub(crate) fn stray_hash(&self) -> Option<u32> {
         let hash = self.word(at!(cg_ckhash));
         (hash != 0 && !self.sb.has_check_hash(check_hash::GROUP)).then_some(hash)
@@ -154,7 +151,7 @@ impl GroupMut<'_> {
         }
     }
 
-    /// From the maps on, what is neither a bit of a map nor a count.
+    /// The bytes from the maps on, with the bits of the maps and the counts cleared.
     fn strays(&self) -> Vec<u8> {
         let mut rest = self.bytes.to_vec();
         let first =
@@ -180,13 +177,12 @@ impl GroupMut<'_> {
         rest
     }
 
-    /// Whether something is set there: `fsck_ffs` compares maps up to the end of
-    /// what a whole group has.
+    /// Whether any stray bit is set: `fsck_ffs` compares maps up to the end of a whole group's.
     pub(crate) fn has_strays(&self) -> bool {
         self.strays().iter().any(|&byte| byte != 0)
     }
 
-    /// Clears all that is set there.
+    /// Clears all stray bits.
     pub(crate) fn clear_strays(&mut self) {
         let strays = self.strays();
         self.bytes.iter_mut().zip(strays).for_each(|(byte, stray)| *byte &= !stray);
@@ -198,8 +194,7 @@ impl GroupMut<'_> {
     }
 }
 
-/// A field of a head that contains nothing of the group itself, or what follows from the
-/// superblock.
+/// A field of a head that is constant, or follows from the superblock and the group's number.
 pub(crate) struct HeadField {
     name: &'static str,
     at: usize,
@@ -208,13 +203,13 @@ pub(crate) struct HeadField {
     value: u32,
 }
 
-/// Where the format has the parts of a volume's heads.
+/// The places of the parts of a head, by the format.
 pub(crate) fn head_layout_of(sb: &Super) -> HeadLayout {
     head_layout(sb.head_tables(), sb.ipg, sb.fpg, sb.frag, sb.tuning.contigsumsize)
 }
 
-/// Those fields of a group's head, with the values that `check_cgmagic` and `pass5` of
-/// FreeBSD's `fsck_ffs` want; its magic, number and size are not among them.
+/// These fields of a group's head, with the values that `check_cgmagic` and `pass5` of FreeBSD's
+/// `fsck_ffs` want; its magic, number and size are not among them.
 fn head_fields(sb: &Super, number: GroupNo) -> Vec<HeadField> {
     let layout = head_layout_of(sb);
     let offset = |at: u64| u32::try_from(at).unwrap_or(u32::MAX);
@@ -264,7 +259,7 @@ fn head_fields(sb: &Super, number: GroupNo) -> Vec<HeadField> {
     fields
 }
 
-/// Sets those fields in the bytes of a head.
+/// Sets these fields in the bytes of a head.
 pub(crate) fn put_head_fields(sb: &Super, number: GroupNo, bytes: &mut [u8]) {
     for HeadField { at, len, value, .. } in head_fields(sb, number) {
         match len {

@@ -1,4 +1,4 @@
-//! Summaries of groups: changes of them, and the area that holds them all.
+//! Summaries of groups: changes of them, and the summary area.
 
 use crate::superblock::{Order, SUMMARY, Super};
 use seekless_fs::field::{index, range, truncated};
@@ -6,7 +6,7 @@ use seekless_fs::{FsError, Location};
 use seekless_placement::GroupSummary;
 use seekless_units::GroupNo;
 
-/// By how much a group's summary changed.
+/// The change of a group's summary.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Delta {
     pub(crate) ndir: i32,

@@ -16,7 +16,7 @@ const SHAPES: [(u32, u32); 4] = [(4096, 4096), (8192, 4096), (8192, 2048), (4096
 const FORMATS: [(Version, bool); 4] =
     [(Version::Ufs1, false), (Version::Ufs1, true), (Version::Ufs2, false), (Version::Ufs2, true)];
 
-/// Is shown a volume, a group of it with its bytes, and what it is called.
+/// Is called with a volume, a group of it with its bytes, and the volume's description.
 type Visit<'a> = &'a mut dyn FnMut(&Super, GroupNo, &mut Vec<u8>, &str);
 
 /// A new volume; the group that is filled first, which holds the boot area, and
@@ -60,7 +60,7 @@ fn is_free(group: &GroupMut<'_>, run: Extent) -> bool {
     (first..first + run.len as u32).all(|at| group.fragment_is_free(at))
 }
 
-/// Compares every count of a group with what its bitmaps say.
+/// Compares every count of a group with its bitmaps.
 fn recount(sb: &Super, number: GroupNo, bytes: &mut [u8], directories: u32, what: &str) {
     let group = GroupMut::check(sb, number, bytes).expect(what);
     let bits = |map: usize, len: u32| -> Vec<bool> {
@@ -88,7 +88,7 @@ fn recount(sb: &Super, number: GroupNo, bytes: &mut [u8], directories: u32, what
     assert_eq!(bits(clusters.map, clusters.blocks), whole, "{what}");
 }
 
-/// What a sequence has taken and not given back.
+/// Blocks and inodes that a sequence has taken and not freed.
 #[derive(Default)]
 struct Held {
     runs: Vec<Extent>,
@@ -202,7 +202,7 @@ fn counts_stay_true() {
         for (ino, directory) in std::mem::take(&mut held.inodes) {
             group.free_inode(ino, directory).expect(what);
         }
-        // All is as before but for the rotors.
+        // All is as before except for the rotors.
         assert_eq!(group.summary(), start, "{what}");
         let maps = group.maps.inodes;
         assert_eq!(bytes[maps..], before[maps..], "{what}");
@@ -255,7 +255,7 @@ fn fragments_take_the_shortest_run_that_fits() {
         assert_eq!(taken.delta, Delta { nffree: -2, ..Delta::default() }, "{what}");
         assert_eq!(taken.run, piece(4, 2), "{what}");
         assert_eq!(group.alloc_frags(1, Some(block)).expect(what).expect(what).run.len, 1);
-        // In place: 3 at the front may not grow over what is taken.
+        // In place: 3 at the front may not grow over taken fragments.
         let front = piece(6, 1);
         assert_eq!(group.extend(block, 1, 9).expect(what), None, "{what}");
         group.free(front).expect(what);
@@ -304,8 +304,8 @@ fn inodes_are_initialised_ahead_of_their_use() {
         } else {
             assert!(taken.initialize.is_empty(), "{what}");
         }
-        // Nothing preferred, or what is preferred is in use: on from the byte of
-        // the map that the last one taken is in.
+        // No preferred inode, or the preferred one is in use: on from the byte of the map that the
+        // last one taken is in.
         let next = group.alloc_inode(Some(wanted), false).expect(what).expect(what).ino;
         assert_eq!(next.get(), first + per_block, "{what}");
         group.free_inode(next, false).expect(what);
@@ -337,8 +337,8 @@ fn what_is_not_data_is_not_given_back() {
     });
 }
 
-/// Random bytes anywhere in a group: changes are done or refused, and none goes
-/// outside the group, nor to what is not data.
+/// Random bytes anywhere in a group: changes are done or refused, and none goes outside the group's
+/// data.
 #[test]
 fn hostile_groups_do_no_harm() {
     let mut refused = 0;

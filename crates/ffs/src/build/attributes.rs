@@ -1,5 +1,5 @@
-//! Extended attributes as UFS2 keeps them: records one after the other in an
-//! area of an inode's own (`struct extattr`).
+//! Extended attributes as UFS2 stores them: records one after the other in an area of an inode's
+//! own (`struct extattr`).
 
 use crate::make::encode::Page;
 use seekless_fs::{FsError, Xattr};
@@ -10,9 +10,9 @@ const HEAD: usize = 7;
 /// The namespaces of the format and their numbers.
 const NAMESPACES: [(&[u8], u8); 2] = [(b"user.", 1), (b"system.", 2)];
 
-/// The number and the name within it of an attribute that the format can hold.
+/// The number of the namespace, and the name within it, of an attribute that the format can store.
 fn placed(xattr: &Xattr) -> Option<(u8, &[u8])> {
-    // What Linux calls so has another form here, and another name.
+    // Linux' ACL attributes have another form here, and another name.
     if xattr.name.starts_with(b"system.posix_acl") {
         return None;
     }
@@ -23,8 +23,8 @@ fn placed(xattr: &Xattr) -> Option<(u8, &[u8])> {
     NAMESPACES.iter().find_map(within)
 }
 
-/// The area of a set of attributes; empty for none. `drop` leaves out what the
-/// format has no place for.
+/// The area of a set of attributes; empty for none. `drop` leaves out attributes that the format
+/// cannot store.
 pub(super) fn encode(xattrs: &[Xattr], big_endian: bool, drop: bool) -> Result<Vec<u8>, FsError> {
     let mut area = Vec::new();
     for xattr in xattrs {
@@ -37,7 +37,7 @@ pub(super) fn encode(xattrs: &[Xattr], big_endian: bool, drop: bool) -> Result<V
     Ok(area)
 }
 
-/// Why an attribute cannot be held, and what to do.
+/// The reason why an attribute cannot be stored, and a remedy.
 pub(super) fn refusal(xattr: &Xattr) -> String {
     format!(
         "extended attribute {} cannot be stored on UFS, which has the namespaces user and system, on \

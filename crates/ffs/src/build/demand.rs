@@ -1,4 +1,4 @@
-//! What a tree needs placed: an object for every file, numbered like its node.
+//! Objects of a tree to be placed: one for every file, numbered like its node.
 
 use super::attributes;
 use super::directory;
@@ -34,11 +34,11 @@ pub(super) struct TreeDemand<'a> {
     pub(super) tails: Tails,
 }
 
-/// How a length falls into whole blocks and a last one of some fragments.
+/// A length as whole blocks and a last one of some fragments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Shape {
     pub(super) blocks: u64,
-    /// Fragments behind them; fewer than a block has.
+    /// Fragments behind them; fewer than a block's.
     pub(super) frags: u32,
 }
 
@@ -101,7 +101,7 @@ impl<'a> TreeDemand<'a> {
         Ok(())
     }
 
-    /// Refuses what the format has no place for.
+    /// Refuses files that the format cannot store.
     fn check(&self, id: NodeId) -> Result<(), FsError> {
         let node = self.tree.node(id);
         let about = |why: String| format!("{}: {why}", self.tree.shown_path(id));
@@ -135,8 +135,7 @@ impl<'a> TreeDemand<'a> {
         Ok(())
     }
 
-    /// Names that lead to a file; of a directory, with its own and those of its
-    /// subdirectories for it.
+    /// Names of a file; for a directory, with its `.` and the `..` of its subdirectories.
     pub(super) fn links(&self, id: NodeId) -> u32 {
         let node = self.tree.node(id);
         if node.kind != FileKind::Directory {
@@ -158,7 +157,7 @@ impl<'a> TreeDemand<'a> {
         self.bsize / self.fsize
     }
 
-    /// Bytes that a node has in blocks.
+    /// Bytes of a node that are stored in blocks.
     pub(super) fn len(&self, id: NodeId) -> u64 {
         let node = self.tree.node(id);
         match node.kind {
@@ -172,12 +171,12 @@ impl<'a> TreeDemand<'a> {
         }
     }
 
-    /// Whether a target of so many bytes stands where the block numbers would.
+    /// Whether a target of this length is stored in place of the block numbers.
     pub(super) fn is_fast(&self, target: u64) -> bool {
         target < if self.version == Version::Ufs1 { 60 } else { 120 }
     }
 
-    /// How a node's data fall into blocks.
+    /// The shape of a node's data.
     pub(super) fn shape(&self, id: NodeId) -> Shape {
         let len = self.len(id);
         let last = len.saturating_sub(1) / u64::from(self.bsize);
@@ -228,7 +227,7 @@ impl<'a> TreeDemand<'a> {
         self.tails = tails;
     }
 
-    /// What of a node goes into a shared block.
+    /// The pieces of a node that go into shared blocks.
     fn pieces(&self, id: NodeId) -> impl Iterator<Item = Piece> {
         let object = ObjectId::new(id.index() as u32);
         let (data, area) = (self.shape(id), self.area_shape(id));
@@ -251,7 +250,7 @@ impl<'a> TreeDemand<'a> {
         Ok(())
     }
 
-    /// A node's whole blocks, and those that it has for others.
+    /// A node's whole blocks, and the shared ones that it owns.
     fn node_runs(&self, id: NodeId) -> Result<Vec<Run>, FsError> {
         let node = self.tree.node(id);
         let blocks = self.shape(id).blocks;
@@ -268,7 +267,7 @@ impl<'a> TreeDemand<'a> {
             for Segment { offset, len } in self.source.segments(id)? {
                 add(offset / bs, (offset + len).div_ceil(bs).min(blocks));
             }
-            // A file ends with a block, not with a hole: fsck_ffs would cut it.
+            // A file ends with a block, not with a hole: fsck_ffs would truncate it.
             add(blocks.saturating_sub(1), blocks);
         } else {
             add(0, blocks);
@@ -282,7 +281,7 @@ impl<'a> TreeDemand<'a> {
         Ok(runs)
     }
 
-    /// Blocks that the whole tree needs when nothing is split.
+    /// Blocks that the whole tree needs when no file is split.
     pub(super) fn total_blocks(&self) -> u64 {
         let objects = (0..self.objects()).map(|at| ObjectId::new(at as u32));
         objects
@@ -337,8 +336,7 @@ impl Demand for TreeDemand<'_> {
     }
 }
 
-/// A device's number as FreeBSD's `makedev` puts it together; `None` where it
-/// does not fit.
+/// A device's number as built by FreeBSD's `makedev`; `None` where it does not fit.
 pub(super) fn device_word(number: DeviceNumber, version: Version) -> Option<u64> {
     let (major, minor) = (u64::from(number.major), u64::from(number.minor));
     let word = (major & 0xFFFF_FF00) << 32

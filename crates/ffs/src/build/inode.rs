@@ -22,7 +22,7 @@ pub(super) struct Record {
     pub(super) generation: u32,
     /// As BSD has them.
     pub(super) flags: u32,
-    /// Of a directory: how far it lies below the root.
+    /// Directories only: the depth below the root.
     pub(super) depth: u32,
     pub(super) direct: [u64; 12],
     pub(super) indirect: [u64; 3],
@@ -32,7 +32,7 @@ pub(super) struct Record {
     pub(super) attributes: (u32, [u64; 2]),
 }
 
-/// The time that an inode can hold that is nearest.
+/// The nearest time that an inode can store.
 pub(super) fn storable(time: Timestamp, version: Version) -> Timestamp {
     if version == Version::Ufs2 {
         return time;

@@ -9,12 +9,12 @@ use seekless_fs::plan::{Placed, Run};
 use seekless_units::BlockNo;
 use std::collections::BTreeMap;
 
-/// Longest logical block that is a file's own; what lies behind are blocks that
+/// Longest logical block that is a file's own; logical blocks from there on are shared blocks that
 /// it holds for others.
 pub(super) const OWN_LBNS: u64 = 1 << 50;
 
-/// Where a logical block's number stands: by level of indirection from the
-/// inode, the place in each block on the way.
+/// The path to a logical block's number: by level of indirection from the inode, the place in each
+/// block.
 fn path(lbn: u64, pointers: u64) -> Vec<u64> {
     let mut rest = lbn - DIRECT as u64;
     let mut span = pointers;
@@ -33,10 +33,10 @@ fn path(lbn: u64, pointers: u64) -> Vec<u64> {
     places
 }
 
-/// An indirect block: the level it hangs from, and the places on the way to it.
+/// An indirect block: its root's level, and the places on the path to it.
 type Key = (usize, Vec<u64>);
 
-/// The indirect blocks on the way to a logical block, from the inode on.
+/// The indirect blocks on the path to a logical block, from the inode on.
 fn on_the_way(lbn: u64, pointers: u64) -> Vec<(Key, u64)> {
     let places = path(lbn, pointers);
     let level = places.len();

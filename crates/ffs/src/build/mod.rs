@@ -1,11 +1,10 @@
 //! Building an image from a tree: the whole layout decided first, then one
 //! forward pass.
 //!
-//! `options`: what the caller may choose. `demand`: what a tree needs placed.
-//! `tails`: which files' last fragments share a block. `directory`: directories
-//! as units of 512 bytes. `attributes`: extended attributes as an area of an
-//! inode's own. `map`: indirect blocks. `inode`: inodes. `sizing`: how large an
-//! image must be. `write`: the forward pass.
+//! `options`: the caller's options. `demand`: objects to be placed. `tails`: which files' last
+//! fragments share a block. `directory`: directories as units of 512 bytes. `attributes`: extended
+//! attributes as an area of an inode's own. `map`: indirect blocks. `inode`: inodes. `sizing`: how
+//! large an image must be. `write`: the forward pass.
 //!
 //! A plan counts whole blocks. Fragments come in through `tails`: the block that
 //! several files' last fragments share belongs to one of them, which the plan
@@ -45,7 +44,7 @@ use seekless_fs::tree::Tree;
 use seekless_fs::{FsError, Timestamp};
 use seekless_units::{BlockNo, ByteLen, Extent, Ino};
 
-/// Inodes that are nobody's, and the root.
+/// Inodes without a file, and the root.
 const RESERVED: u32 = 3;
 
 /// A volume about to be written: its shape is decided, its layout is not.
@@ -61,10 +60,9 @@ impl<'a> Builder<'a> {
     /// fragments lie together. An object's number is its node's.
     ///
     /// # Errors
-    /// [`FsError::Invalid`] for options that do not go together;
-    /// [`FsError::Unsupported`] for what the format has no place for, with what
-    /// to do; [`FsError::NoSpace`] when the contents do not fit; whatever the
-    /// source says of files it cannot examine.
+    /// [`FsError::Invalid`] for options that do not go together; [`FsError::Unsupported`] for a
+    /// file that the format cannot store, with a remedy; [`FsError::NoSpace`] when the contents do
+    /// not fit; errors of the source for files it cannot examine.
     pub fn new(
         source: &'a dyn Source,
         options: &BuildOptions,
@@ -80,19 +78,19 @@ impl<'a> Builder<'a> {
         let mut make = sizing::choose(&options, &demand)?;
         let geometry = Geometry::new(&make)?;
         if options.is_fitted {
-            // A last group too small to be one is no use.
+            // A last group that is too small is left out.
             make.size = ByteLen::new(geometry.size * u64::from(geometry.fsize));
         }
         Ok(Self { demand, options: make, geometry })
     }
 
-    /// What must be placed.
+    /// The objects to be placed.
     #[must_use]
     pub fn demand(&self) -> &dyn Demand {
         &self.demand
     }
 
-    /// Where it may be placed, in blocks.
+    /// The space for objects, in blocks.
     #[must_use]
     pub fn space(&self) -> Space {
         let g = &self.geometry;
@@ -130,8 +128,8 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// What else is touched where a run of an object's blocks is: the block of
-    /// another object that its last fragments share.
+    /// The other block touched with a run of an object's blocks: the block of another object that
+    /// its last fragments share.
     #[must_use]
     pub fn shared_block(&self, object: ObjectId, run: Run) -> Option<(ObjectId, Run)> {
         let tail = self.demand.tails.of(object)?;
@@ -140,8 +138,7 @@ impl<'a> Builder<'a> {
         (within && tail.owner != object).then_some((tail.owner, Run { lbn: tail.lbn, len: 1 }))
     }
 
-    /// Files whose times lie outside what an inode can hold; they get the
-    /// nearest one that it can.
+    /// Files whose times lie outside the range of an inode; they get the nearest time inside.
     #[must_use]
     pub fn clamped_times(&self) -> usize {
         let clamped = |time| inode::storable(time, self.geometry.version) != time;
@@ -164,8 +161,8 @@ impl<'a> Builder<'a> {
     /// with the number of bytes of every write, from several threads.
     ///
     /// # Errors
-    /// Whatever the source or the device says; what is on the device is then
-    /// not an image: its superblock is written last.
+    /// Errors of the source or the device; the device then contains no image: its superblock is
+    /// written last.
     pub fn write(
         &self,
         plan: &Plan,

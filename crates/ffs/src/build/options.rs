@@ -1,4 +1,4 @@
-//! What the caller of a build may choose.
+//! Options of a build.
 
 use crate::make::{MakeOptions, Version};
 use seekless_fs::plan::Spare;
@@ -8,8 +8,8 @@ use seekless_units::ByteLen;
 /// How an image is to be made from a tree.
 #[derive(Clone, Debug)]
 pub struct BuildOptions {
-    /// The volume, as for an empty one. Its size is looked at only when
-    /// `is_fitted` is not set, its time and id not at all.
+    /// The volume, as for an empty one. Its size is used only when `is_fitted` is not set, its time
+    /// and id are not used.
     pub make: MakeOptions,
     /// The smallest volume that holds the contents and its reserve.
     pub is_fitted: bool,
@@ -17,8 +17,7 @@ pub struct BuildOptions {
     pub spare: Spare,
     /// When the file system was made; the newest time in the tree when `None`.
     pub made: Option<Timestamp>,
-    /// Leave out extended attributes that the format has no place for, instead
-    /// of failing.
+    /// Leave out extended attributes that the format cannot store, instead of failing.
     pub drop_xattrs: bool,
 }
 
@@ -30,7 +29,7 @@ impl BuildOptions {
         Self { make, is_fitted: true, spare: Spare::default(), made: None, drop_xattrs: false }
     }
 
-    /// Checks what can be said without the tree.
+    /// Checks the options as far as possible without the tree.
     ///
     /// # Errors
     /// [`FsError::Invalid`] for values out of range.

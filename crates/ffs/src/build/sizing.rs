@@ -10,16 +10,16 @@ use seekless_fs::FsError;
 use seekless_fs::plan::{Demand, Spare};
 use seekless_units::ByteLen;
 
-/// What a tree needs, in numbers.
+/// The space and inodes that a tree needs.
 #[derive(Clone, Copy)]
 struct Need {
     blocks: u64,
-    /// The root and those that are nobody's too.
+    /// Including the root and the inodes that belong to no file.
     inodes: u64,
 }
 
-/// The options of the volume that holds the tree: as large as was asked for, or
-/// the smallest that also keeps its reserve free.
+/// The options of the volume that holds the tree: of the requested size, or the smallest that also
+/// keeps its reserve free.
 pub(super) fn choose(
     options: &BuildOptions,
     demand: &TreeDemand<'_>,
@@ -83,8 +83,7 @@ fn with_inodes(make: &MakeOptions, need: Need) -> Result<MakeOptions, FsError> {
     if enough(&denser)? { Ok(denser) } else { Err(short(need)) }
 }
 
-/// Whether so many blocks are at most a share of those for data, in hundredths of a
-/// percent.
+/// Whether `blocks` are at most a share of those for data, in hundredths of a percent.
 fn has_room(make: &MakeOptions, blocks: u64, share: u64) -> Result<bool, FsError> {
     let free = free_blocks(&Geometry::new(make)?);
     Ok(u128::from(blocks) * 10_000 <= u128::from(free) * u128::from(share))
@@ -102,7 +101,7 @@ fn free_blocks(geometry: &Geometry) -> u64 {
     all - g.summary_frags().div_ceil(u64::from(g.frag))
 }
 
-/// The groups with nothing but what every volume has.
+/// The groups with only the fixed metadata of every volume.
 pub(super) fn empty_groups(geometry: &Geometry) -> impl Iterator<Item = GroupBuilder> + '_ {
     (0..geometry.ncg).map(|number| {
         let mut group = GroupBuilder::new(geometry, number);

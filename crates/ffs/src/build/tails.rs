@@ -1,4 +1,4 @@
-//! Which files' last fragments share a block.
+//! Packs files' last fragments into shared blocks.
 //!
 //! A file that ends within its first twelve blocks takes only as many fragments
 //! of its last block as it needs. Such tails, and areas of extended attributes,
@@ -10,11 +10,11 @@ use seekless_fs::plan::ObjectId;
 use seekless_units::Lbn;
 use std::collections::HashMap;
 
-/// Blocks that are open for further pieces at a time: few, so that what shares
-/// a block is read at about the same time.
+/// Blocks that are open for further pieces at a time: few, so that the pieces of a block are read
+/// at about the same time.
 const OPEN: usize = 8;
 
-/// What a piece is part of.
+/// The part of an object that a piece belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Part {
     /// An object's data.
@@ -28,19 +28,19 @@ pub(super) enum Part {
 pub(super) struct Piece {
     pub(super) object: ObjectId,
     pub(super) part: Part,
-    /// Where it stands in its own object; of attributes, where the block would.
+    /// Its logical block in its own object; for attributes, the one that the block would have.
     pub(super) own_lbn: u64,
-    /// Fragments, fewer than a block has.
+    /// Fragments, fewer than a block's.
     pub(super) frags: u32,
 }
 
 /// Where a piece went.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Place {
-    /// Who has the block, and as which of its logical blocks.
+    /// The owner of the block, and its logical block there.
     pub(super) owner: ObjectId,
     pub(super) lbn: Lbn,
-    /// The piece's first fragment in it, and how many it has.
+    /// The piece's first fragment in it, and its number of fragments.
     pub(super) at: u32,
     pub(super) frags: u32,
     pub(super) own_lbn: u64,
@@ -98,17 +98,17 @@ impl Tails {
         }
     }
 
-    /// Where an object's last fragments are.
+    /// The place of an object's last fragments.
     pub(super) fn of(&self, object: ObjectId) -> Option<&Place> {
         self.data.get(&object)
     }
 
-    /// Where its extended attributes end.
+    /// The place of the end of its extended attributes.
     pub(super) fn of_attributes(&self, object: ObjectId) -> Option<&Place> {
         self.attributes.get(&object)
     }
 
-    /// The block that an object has for others as a logical block of its own.
+    /// The shared block at a logical block of its owner.
     pub(super) fn owned(&self, object: ObjectId, lbn: Lbn) -> Option<&Shared> {
         self.by_owner.get(&(object, lbn)).map(|&at| &self.blocks[at])
     }

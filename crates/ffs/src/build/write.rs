@@ -22,7 +22,7 @@ use seekless_fs::tree::{NodeId, Payload};
 use seekless_fs::{FileKind, FsError};
 use seekless_units::{BlockNo, ByteLen, Extent, Ino, Lba, Lbn};
 
-/// Everything decided; only the writing is left.
+/// Everything is decided; only the writing is left.
 pub(super) struct Writer<'a> {
     pub(super) demand: &'a TreeDemand<'a>,
     pub(super) geometry: &'a Geometry,
@@ -92,7 +92,7 @@ impl Writer<'_> {
         directory::encode(self.ino(id), parent, &entries, order)
     }
 
-    /// Fills `out` with a node's data from byte `offset` on, zeros behind them.
+    /// Fills `out` with a node's data from byte `offset` on, and zeros behind them.
     fn fill_node(&self, id: NodeId, offset: u64, out: &mut [u8]) -> Result<(), FsError> {
         let node = self.demand.tree.node(id);
         let mut copy = |bytes: &[u8]| {
@@ -108,8 +108,8 @@ impl Writer<'_> {
                 let len = (node.size - offset.min(node.size)).min(out.len() as u64) as usize;
                 let mut content = self.demand.source.open(id)?;
                 content.read_at(offset, &mut out[..len])?;
-                // Each part of a file must be of the version that was walked:
-                // then all are of one.
+                // Each part of a file must be of the version that was walked, so that all are of
+                // one.
                 content.verify()?;
                 out[len..].fill(0);
             }
@@ -140,7 +140,7 @@ impl Writer<'_> {
 
     // ---- inodes ----------------------------------------------------------
 
-    /// How far each directory lies below the root.
+    /// The depth of each directory below the root.
     fn depths(&self) -> Vec<u32> {
         let tree = self.demand.tree;
         let mut depths = vec![0; tree.nodes().len()];
@@ -178,7 +178,7 @@ impl Writer<'_> {
         let attributes = self.attributes(id, &mut room)?;
         let own = self.plan.data(object).iter().copied();
         let cut = |mut placed: seekless_fs::plan::Placed| {
-            // Behind its own blocks may come one that it has for others.
+            // Behind its own blocks there may be a shared one.
             placed.extent.len = placed.extent.len.min(blocks.saturating_sub(placed.lbn.get()));
             placed
         };
@@ -226,8 +226,8 @@ impl Writer<'_> {
         })
     }
 
-    /// Writes a node's area of extended attributes where it has whole blocks;
-    /// its length and its places.
+    /// Writes the whole blocks of a node's area of extended attributes; returns its length and its
+    /// places.
     fn attributes(
         &self,
         id: NodeId,
@@ -256,7 +256,7 @@ impl Writer<'_> {
         self.block_of(tail.owner, tail.lbn) * u64::from(self.geometry.frag) + u64::from(tail.at)
     }
 
-    /// Where the plan put a logical block.
+    /// The place of a logical block by the plan.
     fn block_of(&self, object: ObjectId, lbn: Lbn) -> u64 {
         let placed = self.plan.data(object);
         let at = placed.partition_point(|placed| placed.lbn <= lbn);
@@ -288,7 +288,7 @@ impl Writer<'_> {
         for shared in &self.demand.tails.blocks {
             let at = self.block_of(shared.owner, shared.lbn) * frag + u64::from(shared.used);
             let unused = u64::from(g.frag - shared.used);
-            // A full block has nothing behind it that were this group's.
+            // Behind a full block there is no space of this group.
             if unused > 0 {
                 groups[(at / fpg) as usize].release_frags(at % fpg, unused);
             }
@@ -331,7 +331,7 @@ impl Contents for Writer<'_> {
     fn fill(&self, object: ObjectId, lbn: u64, out: &mut [u8]) -> Result<(), FsError> {
         let id = NodeId::new(object.index() as u32);
         let bsize = self.geometry.bsize as usize;
-        // Its own blocks, and then one that it has for others.
+        // Its own blocks, and then a shared one.
         let own = self.demand.shape(id).blocks.saturating_sub(lbn);
         let own = own.min((out.len() / bsize) as u64) as usize * bsize;
         let (data, shared) = out.split_at_mut(own);

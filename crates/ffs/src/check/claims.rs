@@ -9,22 +9,22 @@ use seekless_fs::field::{index, wide};
 use seekless_fs::{FileKind, FsError, Location};
 use seekless_units::{BlockNo, Extent, Ino};
 
-/// What an inode claims, as it is walked.
+/// The claims of an inode, as it is walked.
 pub(super) struct Claims {
     ino: Ino,
-    /// Fragments that are its own.
+    /// Fragments that it claims.
     pub(super) fragments: u64,
-    /// Blocks its length says it has.
+    /// Blocks by its length.
     pub(super) blocks: u64,
-    /// Blocks up to the last that it has.
+    /// Blocks up to the last one mapped.
     pub(super) mapped: u64,
-    /// Something was wrong with where they lie.
+    /// Some block number was wrong.
     bad: bool,
     /// There are block numbers past the end.
     pub(super) beyond: bool,
-    /// Fragments that are another's too.
+    /// Fragments that other inodes claimed too.
     duplicates: u64,
-    /// What it took that was nobody's, to be given back when it is bad.
+    /// Fragments that it was the first to claim, to be given back when it is bad.
     taken: Vec<Extent>,
 }
 
@@ -58,7 +58,7 @@ impl Claims {
 #[derive(Clone, Copy)]
 pub(super) struct Tree {
     pub(super) block: u64,
-    /// The first block of the file that it maps, and how many.
+    /// The first block of the file that it maps, and the number of blocks.
     pub(super) first: u64,
     pub(super) span: u64,
     /// Levels below it, itself included.
@@ -66,10 +66,9 @@ pub(super) struct Tree {
 }
 
 impl Super {
-    /// Of the fifteen block numbers of an inode that has no blocks, those that are
-    /// something else: a device's number, the target of a short symlink. `None` for
-    /// what has blocks. (Readers take no blocks at all for a sign of a short
-    /// symlink too.)
+    /// The number of block numbers that are something else in an inode without blocks: a device's
+    /// number, the target of a short symlink. `None` for an inode with blocks. (Readers also take a
+    /// symlink without any blocks for a short one.)
     pub(super) fn numbers_kept(&self, inode: &Inode) -> Option<usize> {
         match FileKind::from_mode(inode.mode())? {
             FileKind::Regular | FileKind::Directory => None,
@@ -128,10 +127,9 @@ impl Checker {
         self.claim(Extent::new(BlockNo::new(number), len), claims);
     }
 
-    /// A block past the end, in the inode or in an indirect block: where a file
-    /// is to be read after a repair nobody knows, and `fsck_ffs -p` stops
-    /// ("PARTIALLY TRUNCATED INODE" in `inode.c`, "INVALID DIRECT BLOCK" in
-    /// `pass1.c`). A length goes before the blocks behind it, and after them.
+    /// A block past the file's end, in the inode or in an indirect block: the file's true end is
+    /// unknown, and `fsck_ffs -p` stops ("PARTIALLY TRUNCATED INODE" in `inode.c`, "INVALID DIRECT
+    /// BLOCK" in `pass1.c`). A length goes before the blocks behind it, and after them.
     fn beyond_the_end(&mut self, at: u64, number: u64, claims: &mut Claims) {
         if !std::mem::replace(&mut claims.beyond, true) {
             let blocks = claims.blocks;
@@ -142,8 +140,7 @@ impl Checker {
         }
     }
 
-    /// Claims a run of fragments within one block; whether it is sound and was
-    /// nobody's.
+    /// Claims a run of fragments within one block; whether it is sound and was unclaimed.
     fn claim(&mut self, run: Extent, claims: &mut Claims) -> bool {
         let frags = u64::from(self.sb().frag).max(1);
         let within = run.start.get().checked_rem(frags).unwrap_or(0);
@@ -180,7 +177,7 @@ impl Checker {
         }
         let start = BlockNo::new(tree.block);
         let frags = u64::from(self.sb().frag);
-        // One that is another's too has been read, or is no such block.
+        // A block that is claimed already was read before, or is no indirect block.
         if !self.claim(Extent::new(start, frags), claims) {
             claims.bad = true;
             return Ok(());

@@ -1,5 +1,5 @@
-//! Copies of the superblock: where they lie, whether they say the same, and what
-//! speaks for one that says something else.
+//! Copies of the superblock: their places, whether they agree, and the evidence for a copy that
+//! differs.
 
 use super::superblock::{agree, is_home, usable};
 use crate::alloc::GroupMut;
@@ -17,15 +17,15 @@ use zerocopy::byteorder::LE;
 
 /// Bytes read at once in the search for copies.
 const STRETCH: u64 = 1 << 20;
-/// Copies that are looked at, and groups that are asked about a rival.
+/// Copies that are tried, and groups that are compared for a rival.
 const SAMPLE: u32 = 16;
 
-/// Where a group has its copy, in bytes.
+/// The place of a group's copy, in bytes.
 fn copy_at(sb: &Super, group: GroupNo) -> u64 {
     sb.in_group(group, sb.sblkno).get().saturating_mul(u64::from(sb.fsize))
 }
 
-/// The copies that do not say what a superblock does.
+/// The copies that differ from a superblock.
 pub(super) fn bad_copies(
     device: &Arc<dyn BlockDevice>,
     sb: &Super,
@@ -36,7 +36,7 @@ pub(super) fn bad_copies(
     places.filter(|&(_, at)| at != sb.at && differs(at)).collect()
 }
 
-/// A copy that fits what is on the device better than a usable superblock.
+/// A copy that fits the device better than a usable superblock.
 pub(super) fn better_copy(
     device: &Arc<dyn BlockDevice>,
     first: &Found,
@@ -46,7 +46,7 @@ pub(super) fn better_copy(
     let copies = groups.filter_map(|group| look(device.as_ref(), copy_at(sb, group)));
     let (alike, others): (Vec<Found>, Vec<Found>) = copies.partition(|copy| agree(first, copy));
     if !sb.tuning.updated {
-        // The flag alone may have been lost.
+        // Perhaps only the flag was lost.
         let is_newer = |copy: &Found| usable(copy, device.len()).is_ok_and(|sb| sb.tuning.updated);
         return alike.into_iter().find(is_newer);
     }
@@ -61,7 +61,7 @@ pub(super) fn better_copy(
     wins.then_some(rival)
 }
 
-/// The first copy that says the same of what never changes.
+/// The first copy with the same constant fields.
 pub(super) fn alike_copy(
     device: &Arc<dyn BlockDevice>,
     first: &Found,
@@ -72,8 +72,8 @@ pub(super) fn alike_copy(
     copies.find(|copy| copy.at != first.at && agree(first, copy))
 }
 
-/// Looks for copies anywhere on a device, up to a few that make sense and lie
-/// where they say; returns the one that fits best.
+/// Looks for copies anywhere on a device, up to a few that make sense and lie in their recorded
+/// place; returns the one that fits best.
 pub(super) fn search(device: &Arc<dyn BlockDevice>) -> Option<Found> {
     let mut best: Option<(u64, Found)> = None;
     let mut known = 0u32;
@@ -96,7 +96,7 @@ pub(super) fn search(device: &Arc<dyn BlockDevice>) -> Option<Found> {
     best.map(|(_, copy)| copy)
 }
 
-/// The copy of which the magic number is in a sector, which lies at byte `at`.
+/// The copy whose magic number is in the sector at byte `at`.
 fn copy_with_magic_in(
     device: &Arc<dyn BlockDevice>,
     sector: &[u8],
@@ -118,8 +118,8 @@ fn copy_with_magic_in(
     lies_right.then_some((copy, sb))
 }
 
-/// How much on the device fits a superblock: the rules that `newfs` lays a volume
-/// out by, copies that say the same, heads of groups, the root.
+/// The amount of evidence on the device for a superblock: the rules of layout of `newfs`, copies
+/// that agree, heads of groups, the root.
 fn evidence(device: &Arc<dyn BlockDevice>, found: &Found, sb: &Super) -> u64 {
     let fsize = u64::from(sb.fsize).max(1);
     let frags = |bytes: u64| bytes.div_ceil(fsize);
@@ -155,7 +155,7 @@ fn evidence(device: &Arc<dyn BlockDevice>, found: &Found, sb: &Super) -> u64 {
     weight.saturating_add(u64::from(is_dir).saturating_mul(2))
 }
 
-/// Whether a group's head is where a superblock has it, and says the same sizes.
+/// Whether a group's head is in the superblock's place for it, and has the same sizes.
 fn has_head(device: &Arc<dyn BlockDevice>, sb: &Super, group: GroupNo) -> bool {
     let at = sb.in_group(group, sb.cblkno).get().saturating_mul(u64::from(sb.fsize));
     let mut bytes = vec![0; index(sb.bsize)];

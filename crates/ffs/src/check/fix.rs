@@ -1,43 +1,43 @@
-//! What a finding asks to be done, and in which order such things are done.
+//! Repairs that findings ask for, and the order in which they are made.
 
 use seekless_fs::FileKind;
 use seekless_units::{GroupNo, Ino};
 
-/// An entry of a directory, by the byte of the directory that it begins at.
+/// An entry of a directory, by the byte of the directory at which it begins.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Spot {
     pub(super) dir: Ino,
     pub(super) at: u64,
 }
 
-/// A change of the image that does away with a finding.
+/// A change of the image that repairs a finding.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Fix {
     /// Write the superblock.
     Superblock,
-    /// Write the copy of it at a byte of the volume.
+    /// Write its copy at a byte of the volume.
     Copy(u64),
-    /// Write a group's head anew; its maps are left for later.
+    /// Rewrite a group's head; its maps are left for later.
     Head(GroupNo),
-    /// Say that more inodes of a group were initialised.
+    /// Raise the number of a group's initialised inodes.
     Initialise(GroupNo, u32),
     /// Make an inode unused.
     Clear(Ino),
-    /// Let a file have this length, in bytes, and no block numbers past it.
+    /// Set a file's length, in bytes, and drop block numbers past it.
     Trim(Ino, u64),
-    /// Give it another length, in bytes.
+    /// Set its length, in bytes.
     Length(Ino, u64),
-    /// Forget its extended attributes.
+    /// Drop its extended attributes.
     DropAttributes(Ino),
     /// Set `di_blocks`.
     Sectors(Ino, u64),
     /// Renew its check hash.
     Seal(Ino),
-    /// Take the mark of a snapshot from it.
+    /// Clear its flag of a snapshot.
     Unmark(Ino),
     /// Make an entry unused.
     Remove(Spot),
-    /// Set the kind of file that an entry says.
+    /// Set the file type of an entry.
     Retype(Spot, FileKind),
     /// Put a zero behind its name.
     Terminate(Spot),
@@ -58,7 +58,7 @@ pub(super) enum Fix {
 }
 
 impl Fix {
-    /// The entry that it changes, if it does.
+    /// The entry, if it changes one.
     pub(super) fn spot(self) -> Option<Spot> {
         match self {
             Self::Remove(spot)
@@ -71,21 +71,21 @@ impl Fix {
     }
 }
 
-/// When a change is made. What a later stage does is decided by a check of what
-/// the earlier ones left.
+/// Stages of a repair. The changes of each are decided by a check of the image after the earlier
+/// ones.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Stage {
-    /// The superblock and its copies: they say where everything is.
+    /// The superblock and its copies: the layout of the volume.
     Superblock,
-    /// Heads of groups: they say which inodes there are.
+    /// Heads of groups: the inodes in use.
     Heads,
-    /// Inodes: they say which blocks are whose.
+    /// Inodes: the owners of blocks.
     Inodes,
     /// Entries of directories.
     Names,
-    /// The root, and what nothing leads to.
+    /// The root, and unconnected directories.
     Connections,
-    /// What goes, now that every name is known.
+    /// Unreferenced inodes, now that every name is known.
     Unreferenced,
     /// Numbers of links.
     Links,
@@ -93,9 +93,8 @@ pub(super) enum Stage {
     Groups,
 }
 
-/// Stages that are made at once: numbers of links change nothing that the bitmaps
-/// depend on.
+/// Stages that are made at once: no bitmap depends on link counts.
 pub(super) const TOGETHER: [Stage; 2] = [Stage::Links, Stage::Groups];
 
-/// Changes, by when they are made.
+/// Changes, by stage.
 pub(super) type Fixes = seekless_fs::check::Fixes<Stage, Fix>;

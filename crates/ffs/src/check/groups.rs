@@ -1,4 +1,4 @@
-//! Phase 5: bitmaps and counts, against what was found.
+//! Phase 5: bitmaps and counts, compared with the blocks and inodes found in use.
 
 use super::{Checker, Fix, Stage};
 use crate::alloc::{GroupMut, decode_summaries};
@@ -13,7 +13,7 @@ fn place(group: GroupNo) -> Location {
     Location::of("cylinder group").in_group(group)
 }
 
-/// Bits that are wrong: how many, and the first.
+/// Wrong bits: their number, and the first.
 #[derive(Default)]
 struct Wrong {
     count: u64,
@@ -81,7 +81,7 @@ impl Checker {
         Ok(area_bytes)
     }
 
-    /// Checks a group; what it really has, unless its head is no good.
+    /// Checks a group; its true counts, unless its head is unusable.
     fn group(&mut self, number: GroupNo) -> Result<Option<GroupSummary>, FsError> {
         let at = self.sb().in_group(number, self.sb().cblkno);
         let mut bytes = vec![0; index(self.sb().bsize)];
@@ -125,7 +125,7 @@ impl Checker {
             self.unexpected("group.rotor", what.to_string(), place(number));
         }
         if let Some(hash) = group.stray_hash() {
-            // An older kernel leaves it behind. Only older checkers look at it.
+            // An older kernel leaves it behind. Only older checkers read it.
             let what = format!("cg_ckhash is {hash:#x}, but groups have no check hashes");
             self.expected("group.check-hash", what, place(number));
         }
@@ -143,8 +143,7 @@ impl Checker {
         Ok(Some(should))
     }
 
-    /// A write that was torn leaves the check hash of before, on a volume that
-    /// was in use.
+    /// A torn write leaves the old check hash, on a volume that was in use.
     fn group_hash(&mut self, what: String, number: GroupNo) {
         if self.sb().clean {
             self.unexpected("group.check-hash", what, place(number));
@@ -172,8 +171,8 @@ impl Checker {
         }
     }
 
-    /// Something in use that is marked as free. Without soft updates bitmaps are
-    /// written whenever it suits, and made anew after a crash.
+    /// Blocks or inodes in use that are marked as free. Without soft updates bitmaps are written at
+    /// any time, and rebuilt after a crash.
     fn marked_free(&mut self, code: &'static str, what: String, number: GroupNo) {
         let late = !self.sb().clean && self.sb().flags & flag::SOFT_UPDATES == 0;
         if late {
@@ -183,7 +182,7 @@ impl Checker {
         }
     }
 
-    /// Whether an inode is in use. Inodes 0 and 1 are nobody's.
+    /// Whether an inode is in use. Inodes 0 and 1 belong to no file.
     pub(super) fn is_taken(&self, ino: Ino) -> bool {
         ino.get() < 2 || self.seen.contains_key(&ino)
     }
@@ -207,7 +206,7 @@ impl Checker {
         }
     }
 
-    /// The map of free blocks says of each what the map of fragments does.
+    /// Compares the map of free blocks with the map of fragments.
     fn cluster_map(&mut self, number: GroupNo, group: &GroupMut<'_>) {
         let frag = self.sb().frag.max(1);
         let frags = u32::try_from(self.sb().group_blocks(number).len).unwrap_or(u32::MAX);
@@ -223,7 +222,7 @@ impl Checker {
         }
     }
 
-    /// What a group has, by what was found.
+    /// The counts of a group, by the findings of the check.
     pub(super) fn recount(&self, number: GroupNo) -> Counts {
         let sb = self.sb();
         let first = number.get().saturating_mul(sb.ipg);
@@ -231,7 +230,7 @@ impl Checker {
         let is_dir = |kind: FileKind| kind == FileKind::Directory;
         let inodes = self.seen.range(range.clone()).count();
         let directories = self.seen.range(range).filter(|(_, seen)| is_dir(seen.kind)).count();
-        // Inodes 0 and 1 are nobody's.
+        // Inodes 0 and 1 belong to no file.
         let reserved = if number == GroupNo::ZERO { 2 } else { 0 };
         let inodes = narrow(inodes).saturating_add(reserved);
         let blocks = sb.group_blocks(number);

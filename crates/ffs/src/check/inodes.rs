@@ -31,7 +31,7 @@ impl Checker {
         Ok(())
     }
 
-    /// How many inodes of a group have ever been written: on UFS1 all.
+    /// How many inodes of a group were ever written: on UFS1 all.
     fn initialised(&mut self, group: GroupNo) -> Result<u32, FsError> {
         let all = self.sb().ipg;
         let place = Location::of("cylinder group").in_group(group);
@@ -39,7 +39,7 @@ impl Checker {
         let head = match self.volume.cylinder_group(group) {
             Ok(_) if self.sb().format == Format::Ufs1 => return Ok(all),
             Ok(head) if head.maps_are_at(layout.inodes, layout.frags) => head,
-            // Which map it is, phase 5 would say.
+            // Phase 5 would tell which map it is.
             Ok(_) => return self.lost_head(group, "a map is not in its place".into(), place),
             Err(error @ FsError::Corrupt { .. }) => {
                 let (what, place) = error.finding(place);
@@ -57,8 +57,8 @@ impl Checker {
         Ok(should)
     }
 
-    /// Notes a group's head that has to be written again. Its inodes may be sound, and are
-    /// looked at as far as they were ever written.
+    /// Notes a group's head that must be rewritten. Its inodes may be sound, and are checked as far
+    /// as they were ever written.
     fn lost_head(&mut self, group: GroupNo, what: String, place: Location) -> Result<u32, FsError> {
         self.unexpected("group.head", what, place);
         self.fix(Stage::Heads, Fix::Head(group));
@@ -69,8 +69,8 @@ impl Checker {
         }
     }
 
-    /// How many inodes of a group were written, where its head does not tell: what of the head
-    /// is left may; else the blocks of inodes up to one that contains something else.
+    /// How many inodes of a group were written, where its head does not tell: from the rest of the
+    /// head if possible; else the blocks of inodes up to one that contains something else.
     fn likely_initialised(&self, group: GroupNo) -> Result<u32, FsError> {
         let sb = self.sb();
         let per_block = sb.bsize.checked_div(sb.inode_size()).unwrap_or(1).max(1);
@@ -113,7 +113,7 @@ impl Checker {
         }
         let has_hash = self.sb().has_check_hash(check_hash::INODE);
         let Some(kind) = FileKind::from_mode(inode.mode()) else { return false };
-        // A short target and a device's number stand where block numbers do.
+        // A short target or a device's number stands in place of the block numbers.
         let is_block = |number: &u64| *number < self.sb().size;
         let numbers_fit =
             !matches!(kind, FileKind::Regular | FileKind::Directory) || numbers.all(is_block);
@@ -129,7 +129,7 @@ impl Checker {
         let per_block = self.sb().bsize.checked_div(self.sb().inode_size()).unwrap_or(1).max(1);
         let says = head.initialised_inodes().min(all);
         let first = group.get().saturating_mul(all);
-        // One that is marked but was not written may hold anything.
+        // The contents of an inode that is marked but was not written are undefined.
         let is_live = |slot: &u32| {
             let inode = self.strict.inode(Ino::new(first.saturating_add(*slot)));
             head.in_use(*slot)
@@ -180,8 +180,7 @@ impl Checker {
             self.fix(Stage::Inodes, Fix::Unmark(ino));
         }
         if kind == FileKind::Directory && inode.len == 0 && inode.direct_block(0).is_none() {
-            // Removed while it was in use: cleared unasked (`pass4.c`). A name that leads
-            // here leads to nothing.
+            // Removed while it was in use: cleared unasked (`pass4.c`). A name of it is dropped.
             let what = "a directory without a length or blocks".to_string();
             self.expected("inode.length", what, place(ino));
             self.fix(Stage::Inodes, Fix::Clear(ino));
@@ -208,7 +207,7 @@ impl Checker {
         Ok(())
     }
 
-    /// An inode that is not in use has neither length nor blocks.
+    /// An unused inode has neither length nor blocks.
     fn free_inode(&mut self, inode: &Inode) {
         let pointers = inode.direct.iter().chain(&inode.indirect).any(|&number| number != 0);
         if !pointers && inode.len == 0 {
@@ -219,9 +218,9 @@ impl Checker {
         self.fix(Stage::Inodes, Fix::Clear(inode.ino));
     }
 
-    /// Claims an inode's blocks; whether something is wrong with where they lie.
-    /// Of two who claim a block the first one keeps it, and what the volume
-    /// itself has is nobody's; the other keeps none of its blocks.
+    /// Claims an inode's blocks; whether any of their places is wrong. Of two inodes that claim a
+    /// block the first one keeps it, and the volume's own blocks are nobody's; the other inode
+    /// keeps none of its blocks.
     fn blocks(&mut self, inode: &Inode, kind: FileKind) -> Result<bool, FsError> {
         if let Some(fix) = self.wrong_length(inode, kind) {
             self.fix(Stage::Inodes, fix);
@@ -261,10 +260,9 @@ impl Checker {
         Ok(false)
     }
 
-    /// A file's last block is never a hole. A crash may leave one where the
-    /// number of the last block stands in an indirect block, since the length is
-    /// written first; the file then ends with its last block (`pass1.c`: "FILE
-    /// SIZE BEYOND END OF ALLOCATED FILE").
+    /// A file's last block is never a hole. A crash may leave one if the number of the last block
+    /// is in an indirect block, since the length is written first; the file then ends with its last
+    /// block (`pass1.c`: "FILE SIZE BEYOND END OF ALLOCATED FILE").
     fn hole_at_the_end(&mut self, inode: &Inode, claims: &Claims) {
         if claims.mapped >= claims.blocks {
             return;
@@ -280,8 +278,8 @@ impl Checker {
         self.fix(Stage::Inodes, Fix::Trim(inode.ino, len));
     }
 
-    /// The block numbers of an inode that has no blocks: all but so many, which
-    /// are something else, are zero.
+    /// The block numbers of an inode that has no blocks: all but the first `kept`, which are
+    /// something else, are zero.
     fn no_blocks(&mut self, inode: &Inode, kept: usize, claims: &mut Claims) {
         let mut numbers = inode.direct.iter().chain(&inode.indirect).skip(kept);
         if let Some(number) = numbers.find(|&&number| number != 0) {
@@ -291,7 +289,7 @@ impl Checker {
         }
     }
 
-    /// The number of sectors an inode says it has.
+    /// Compares the number of sectors of an inode.
     fn sectors(&mut self, inode: &Inode, fragments: u64) {
         let sectors = fragments.saturating_mul(u64::from(self.sb().fsize) / 512);
         if sectors != inode.sectors() {
@@ -301,9 +299,9 @@ impl Checker {
         }
     }
 
-    /// The longest file of a type (`chkfilesize`): as long as block numbers have room for, on
-    /// UFS1 with block numbers of the file that have 30 bits, and of directories what an `int`
-    /// counts.
+    /// The longest file of a type (`chkfilesize`): as long as block numbers have room for, on UFS1
+    /// with block numbers of the file that have 30 bits, and for directories up to the maximum of
+    /// an `int`.
     fn longest(&self, kind: FileKind) -> u64 {
         let pointers = self.sb().pointers();
         let levels = (1..=3).map(|level| pointers.saturating_pow(level));
@@ -320,7 +318,7 @@ impl Checker {
         bytes.min(most)
     }
 
-    /// What is to be done about a length that cannot be.
+    /// The repair of an impossible length.
     fn wrong_length(&mut self, inode: &Inode, kind: FileKind) -> Option<Fix> {
         let place = place(inode.ino);
         let is_special =

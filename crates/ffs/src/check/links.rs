@@ -1,15 +1,14 @@
-//! Phase 4: numbers of links.
+//! Phase 4: link counts.
 
 use super::{Checker, Fix, Seen, Stage};
 use seekless_fs::{FileKind, Location};
 use seekless_units::Ino;
 
-/// Most links an inode can say it has.
+/// The highest link count of an inode.
 const MOST_LINKS: i64 = 32767;
 
 impl Checker {
-    /// A finding that a crash may leave, unless it comes of directories that
-    /// could not be read.
+    /// A finding that a crash may leave, unless it is due to directories that could not be read.
     pub(super) fn for_want_of_names(
         &mut self,
         code: &'static str,
@@ -26,8 +25,8 @@ impl Checker {
     pub(super) fn links(&mut self) {
         let mut found = Vec::new();
         for (&ino, seen) in &self.seen {
-            // The names in a directory that could not be read are not known;
-            // one that the root does not lead to was reported as that.
+            // The names in a directory that could not be read are unknown; an unconnected one was
+            // reported as such.
             if seen.kind == FileKind::Directory && !seen.is_connected(ino) {
                 continue;
             }
@@ -55,7 +54,7 @@ impl Checker {
         }
     }
 
-    /// What to do about a file that nothing leads to.
+    /// The repair of a file without a name.
     fn unreferenced(&self, ino: Ino, links: i64) -> (Stage, Fix) {
         if links <= 0 {
             (Stage::Unreferenced, Fix::Clear(ino))

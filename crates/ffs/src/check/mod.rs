@@ -1,10 +1,10 @@
-//! Looking at all of an image: the five phases of `fsck_ffs` (McKusick and
-//! Kowalski, "Fsck - The UNIX File System Check Program", 1985).
+//! Checks a whole image in the five phases of `fsck_ffs` (McKusick and Kowalski, "Fsck - The UNIX
+//! File System Check Program", 1985).
 //!
 //! 1. [`inodes`], [`claims`]: every inode and the blocks it claims
-//! 2. [`names`]: every directory and what its entries lead to
-//! 3. [`names`]: directories that the root does not lead to
-//! 4. [`links`]: numbers of links
+//! 2. [`names`]: every directory and the inodes of its entries
+//! 3. [`names`]: directories that are not connected to the root
+//! 4. [`links`]: link counts
 //! 5. [`groups`]: bitmaps and counts
 //!
 //! A damaged part is reported and passed over; the check itself fails only
@@ -12,8 +12,8 @@
 //! block is claimed once and every indirect block read once, so a hostile
 //! image costs no more time than an honest one of its size.
 //!
-//! With what it finds the check says what would do away with it ([`fix`]);
-//! [`repair`] does that, in an order in which it can be interrupted.
+//! Each finding comes with the repair for it ([`fix`]); [`repair`] makes these, in an order in
+//! which it can be interrupted.
 
 mod claims;
 mod codes;
@@ -53,32 +53,32 @@ pub(crate) struct Seen {
     links: i64,
     /// Names that were found.
     names: i64,
-    /// Of a directory: what its `..` says.
+    /// Directories only: the inode of its `..`.
     parent: Option<Ino>,
-    /// Of a directory: the entry that names it.
+    /// Directories only: the entry that names it.
     named_in: Option<Spot>,
-    /// Of a directory: its entries besides `.` and `..`.
+    /// Directories only: its entries besides `.` and `..`.
     entries: u64,
-    /// Its blocks cannot be trusted: it is not read.
+    /// Its blocks cannot be trusted, and are not read.
     bad_blocks: bool,
 }
 
 /// A check under way.
 struct Checker {
     volume: Volume,
-    /// The same, compared with its check hashes.
+    /// The same volume, with its check hashes compared.
     strict: Volume,
     report: Report,
-    /// What would do away with the findings.
+    /// Repairs of the findings.
     fixes: Fixes,
-    /// Fragments that something lies in.
+    /// Fragments in use.
     used: Bits,
     seen: BTreeMap<Ino, Seen>,
-    /// How many inodes of each group have ever been written.
+    /// How many inodes of each group were ever written.
     written: Vec<u32>,
-    /// The entry of the root named `lost+found`, and what it leads to.
+    /// The entry of the root named `lost+found`, and its inode.
     lost_found: Option<(Spot, Ino)>,
-    /// Inodes of groups that could not be read, which are not looked at.
+    /// Groups that could not be read, whose inodes are not checked.
     lost_groups: Vec<GroupNo>,
     /// The directories that are named in each.
     children: BTreeMap<Ino, Vec<Ino>>,
@@ -86,7 +86,7 @@ struct Checker {
     names_of: BTreeMap<Ino, Vec<Spot>>,
     /// A directory could not be read to its end.
     names_are_missing: bool,
-    /// The bytes that the superblock should have, but for counts and state.
+    /// The bytes that the superblock should have, except for counts and state.
     superblock: Vec<u8>,
 }
 
@@ -154,7 +154,7 @@ impl Checker {
             self.fix(Stage::Superblock, Fix::Superblock);
         }
         if chosen.hash_differs {
-            // A write that was torn leaves the hash of before.
+            // A torn write leaves the old hash.
             let what = "check hash does not match".to_string();
             self.expected("superblock.check-hash", what, place);
             self.fix(Stage::Superblock, Fix::Superblock);
@@ -173,7 +173,7 @@ impl Checker {
         self.seen.get(&ino).is_some_and(|seen| seen.kind == FileKind::Directory)
     }
 
-    /// What belongs to the volume itself is nobody's.
+    /// Claims the blocks of the volume's own metadata.
     fn claim_metadata(&mut self) {
         for group in (0..self.sb().ncg).map(GroupNo::new) {
             self.claim_fixed(self.sb().group_metadata(group));

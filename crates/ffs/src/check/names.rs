@@ -1,5 +1,5 @@
-//! Phases 2 and 3: every directory, what its entries lead to, and whether the
-//! root leads to it.
+//! Phases 2 and 3: every directory, the inodes of its entries, and whether it is connected to the
+//! root.
 
 use super::{Checker, Fix, Spot, Stage};
 use crate::bmap::EVERYTHING;
@@ -102,8 +102,8 @@ impl Checker {
         Ok(())
     }
 
-    /// Whether an entry is a second name of the directory that the first entry of
-    /// its name leads to, and is found as that; or `.` or `..`.
+    /// Whether an entry is a second name of the directory named by the first entry of its name, and
+    /// is found as that; or `.` or `..`.
     fn is_other_name_of(&self, first: Ino, entry: &Name) -> bool {
         matches!(&entry.name[..], b"." | b"..")
             || first == entry.ino && self.is_directory(entry.ino)
@@ -122,7 +122,7 @@ impl Checker {
         Ok(end.saturating_mul(fsize))
     }
 
-    /// The entries of a unit, up to where it makes no sense.
+    /// The entries of a unit, up to the first that makes no sense.
     fn unit(&mut self, dir: Ino, unit: &[u8], base: u64) -> Vec<Name> {
         let mut names = Vec::new();
         let mut at = 0;
@@ -154,8 +154,8 @@ impl Checker {
         names
     }
 
-    /// A name without the zero behind it, which kernels go by. (`fsck_ffs` gives
-    /// up the rest of the unit; the name is as long as it says.)
+    /// Handles a name without the zero behind it, by which kernels go. (`fsck_ffs` drops the rest
+    /// of the unit; the name has the length in its entry.)
     fn not_ended(&mut self, entry: &Entry<'_>, spot: Spot) {
         let what = format!("`{}` is not terminated by a zero byte", show(entry.name));
         let place = place(spot.dir).at_offset(byte(index(spot.at)));
@@ -239,8 +239,7 @@ impl Checker {
         }
     }
 
-    /// Decides which of a directory's names is the one: that in the directory
-    /// its `..` leads to, or else the first.
+    /// Chooses the one name of a directory: that in the directory of its `..`, or else the first.
     fn second_names(&mut self) {
         for (ino, names) in std::mem::take(&mut self.names_of) {
             let parent = self.seen.get(&ino).and_then(|seen| seen.parent);
@@ -299,24 +298,23 @@ impl Checker {
         }
     }
 
-    /// A directory's `..` leads to the one that names it.
+    /// Compares a directory's `..` with the directory that names it.
     fn parent(&mut self, dir: Ino) {
         let Some(seen) = self.seen.get(&dir) else { return };
         let root = Ino::new(ROOT);
         let named_in = if dir == root { Some(root) } else { seen.named_in.map(|spot| spot.dir) };
-        // What nothing leads to is no child of anybody's.
+        // An unconnected directory is nobody's child.
         let (Some(parent), Some(named_in)) = (seen.parent, named_in) else { return };
         self.count(parent);
         if parent != named_in {
             let what = format!("`..` points to inode {parent}, should be {named_in}");
-            // Of a directory that was being moved; `fsck_ffs -p` sets it right
-            // unasked (`pass2.c`).
+            // A directory that was being moved; `fsck_ffs -p` corrects it unasked (`pass2.c`).
             self.expected("directory.dot-dot", what, place(dir));
             self.fix(Stage::Names, Fix::Parent(dir, named_in));
         }
     }
 
-    /// Phase 3: directories that no chain of names leads to from the root.
+    /// Phase 3: directories that are not connected to the root.
     pub(super) fn unconnected(&mut self) {
         let root = Ino::new(ROOT);
         let dirs: Vec<Ino> = self
@@ -343,12 +341,12 @@ impl Checker {
         self.open_loops(&unreached);
     }
 
-    /// Takes from one directory of each loop its name in the loop.
+    /// Removes a name from each loop of directories.
     fn open_loops(&mut self, unreached: &[Ino]) {
         let mut walks: BTreeMap<Ino, Ino> = BTreeMap::new();
         for &start in unreached {
             let mut at = start;
-            // Upwards until where a walk has been: this one, then it is a loop.
+            // Upwards to a directory that was walked before: if by this walk, it is a loop.
             while !walks.contains_key(&at) {
                 walks.insert(at, start);
                 let Some(spot) = self.seen.get(&at).and_then(|seen| seen.named_in) else { break };

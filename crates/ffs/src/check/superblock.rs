@@ -1,4 +1,4 @@
-//! Which superblock to go by: the first one, or what its copies say.
+//! Chooses the superblock to go by: the first one, or one made from its copies.
 
 use super::copies::{alike_copy, bad_copies, better_copy, search};
 use crate::image::SNAPSHOT;
@@ -16,13 +16,13 @@ use std::mem::offset_of;
 use std::sync::Arc;
 use zerocopy::byteorder::LE;
 
-/// Fields that may be wrong for the rest to be believed: what is not in a copy,
-/// such as what tunefs has set since.
+/// Fields that may be wrong for the rest to be believed: fields that a copy lacks, such as those
+/// that tunefs has set since.
 const FEW: usize = 3;
-/// Where UFS1 has its superblock.
+/// The place of UFS1's superblock.
 const HOME_UFS1: u64 = 8192;
 
-/// A field: its name, where it stands, and its bytes.
+/// A field: its name, offset and length.
 type Field = (&'static str, usize, usize);
 
 macro_rules! field {
@@ -31,7 +31,7 @@ macro_rules! field {
     };
 }
 
-/// What stays as `newfs` made it, and is the same in all copies.
+/// Constant fields: `newfs` sets them, and they are the same in all copies.
 const FIXED: [Field; 26] = [
     field!(fs_sblkno, 4),
     field!(fs_cblkno, 4),
@@ -62,16 +62,16 @@ const FIXED: [Field; 26] = [
     field!(fs_old_nrpos, 4),
 ];
 
-/// The superblock that a check goes by, and what is wrong with those there are.
+/// The superblock that a check goes by, and the faults of those found.
 pub(super) struct Chosen {
     pub(super) sb: Super,
-    /// Its bytes as they should be, but for what the check finds out.
+    /// Its bytes as they should be, except for the fields that the check determines.
     pub(super) bytes: Vec<u8>,
-    /// What is wrong with the one in its place: code and words.
+    /// Faults of the one in its place: code and words.
     pub(super) findings: Vec<(&'static str, String)>,
-    /// Its check hash is another, and nothing else is wrong.
+    /// Its check hash is wrong, and nothing else.
     pub(super) hash_differs: bool,
-    /// The copies that say something else, or nothing: where they lie in bytes.
+    /// The copies that differ or are missing: their places in bytes.
     pub(super) bad_copies: Vec<(GroupNo, u64)>,
 }
 
@@ -79,8 +79,8 @@ fn place() -> Location {
     Location::of("superblock")
 }
 
-/// Decides what to go by: the superblock in its place, unless it makes no sense
-/// or a copy fits the groups better.
+/// Chooses the superblock to go by: the one in its place, unless it makes no sense or a copy fits
+/// the groups better.
 ///
 /// # Errors
 /// [`FsError::Corrupt`] when neither it nor a copy makes sense.
@@ -100,15 +100,15 @@ pub(super) fn choose(device: &Arc<dyn BlockDevice>) -> Result<Chosen, FsError> {
             if copy.is_none() && !sb.tuning.updated {
                 return Ok(from_before_2002(sb, first));
             }
-            // A copy that says the same still has what the volume was tuned for.
+            // A copy that agrees still has the settings that the volume was tuned for.
             let copy = copy.or_else(|| alike_copy(device, &first, &sb));
             chosen(device, &first, copy.as_ref().unwrap_or(&first), String::new())
         }
     }
 }
 
-/// A superblock of which the fields of today are not in use: nothing is said of
-/// them, nor of its copies, and nobody may write it.
+/// A superblock from before UFS2, whose newer fields are not in use: neither they nor its copies
+/// are reported, and it must not be written.
 fn from_before_2002(sb: Super, first: Found) -> Chosen {
     Chosen {
         sb,
@@ -119,8 +119,8 @@ fn from_before_2002(sb: Super, first: Found) -> Chosen {
     }
 }
 
-/// A superblock that makes no sense as it stands, but does once what follows from
-/// its other fields is set right.
+/// A superblock that makes no sense as it stands, but does once the fields derived from the others
+/// are corrected.
 fn mended_alone(device: &Arc<dyn BlockDevice>, first: &Found) -> Option<Chosen> {
     let mut mended = first.clone();
     derive(&mut mended);
@@ -128,8 +128,8 @@ fn mended_alone(device: &Arc<dyn BlockDevice>, first: &Found) -> Option<Chosen> 
     chosen(device, first, first, String::new()).ok()
 }
 
-/// Puts together what to go by: the superblock in its place, with what is fixed
-/// taken from a copy, and all of the copy where that is not enough.
+/// Builds the superblock to go by: the one in its place, with constant fields taken from a copy,
+/// and all of the copy where that is not enough.
 fn chosen(
     device: &Arc<dyn BlockDevice>,
     first: &Found,
@@ -159,7 +159,7 @@ fn chosen(
         tuned.push("fs_snapinum");
         sb = usable(&mended, device.len())?;
     }
-    // One that makes no sense needs no more words.
+    // One that makes no sense is reported once.
     let makes_sense = findings.is_empty();
     for (code, fields) in [
         ("superblock.fixed", fields),
@@ -175,9 +175,8 @@ fn chosen(
     Ok(Chosen { sb, bytes: mended.bytes, findings, hash_differs, bad_copies })
 }
 
-/// A copy as if it lay where the superblock belongs: where what is left of that
-/// was found, else where the copy says. Zero is no place that anybody gives, but
-/// what a field is that was lost.
+/// A copy as if it lay where the superblock belongs: where the remains of that were found, else
+/// where the copy says. Zero is no valid place, but the value of a lost field.
 fn at_home(mut copy: Found, found_at: Option<u64>) -> Found {
     let places = found_at.into_iter().chain([copy.at]);
     let here = places.into_iter().find(|at| is_home(copy.format, *at));
@@ -192,12 +191,12 @@ fn at_home(mut copy: Found, found_at: Option<u64>) -> Found {
     copy
 }
 
-/// Whether a superblock may lie at a byte, and not a copy of one.
+/// Whether a superblock may lie at a byte, as opposed to a copy of one.
 pub(super) fn is_home(format: Format, at: u64) -> bool {
     SUPERBLOCK_SEARCH.contains(&at) && (format == Format::Ufs2 || at != SUPERBLOCK_UFS2)
 }
 
-/// What a superblock says, if it says enough to repair the volume by.
+/// The fields of a superblock, if they are enough to repair the volume by.
 pub(super) fn usable(found: &Found, device: ByteLen) -> Result<Super, FsError> {
     let sb = found.decode(device)?;
     let no = |field, value: u64| Err(invalid(field, value, place()));
@@ -239,13 +238,13 @@ fn field_of<'a>(found: &'a Found, field: &Field) -> &'a [u8] {
     found.bytes.get(field.1..field.1.saturating_add(field.2)).unwrap_or_default()
 }
 
-/// Whether two superblocks say the same of what never changes.
+/// Whether two superblocks have the same constant fields.
 pub(super) fn agree(one: &Found, other: &Found) -> bool {
     (one.order, one.format) == (other.order, other.format)
         && FIXED.iter().all(|field| field_of(one, field) == field_of(other, field))
 }
 
-/// Takes over what never changes; returns the names of what differed.
+/// Takes over the constant fields; returns the names of those that differed.
 fn take_fixed(to: &mut Found, from: &Found) -> Vec<&'static str> {
     let mut differed = Vec::new();
     for field in &FIXED {
@@ -268,7 +267,7 @@ fn take_fixed(to: &mut Found, from: &Found) -> Vec<&'static str> {
     differed
 }
 
-/// Sets what follows from the sizes; returns the names of what was otherwise.
+/// Sets the fields derived from the sizes; returns the names of those that differed.
 fn derive(found: &mut Found) -> Vec<&'static str> {
     let order = found.order;
     let word = |at| order.get_u32(&found.bytes, at).unwrap_or(0);
@@ -319,9 +318,9 @@ fn derive(found: &mut Found) -> Vec<&'static str> {
     differed
 }
 
-/// Sets the fields of UFS1 that describe a disk of cylinders as `newfs` has set them since
-/// 2002, for volumes made since: FreeBSD refuses others (`validate_sblock`). Returns the
-/// names of those that differed.
+/// Sets the fields of UFS1 that describe a disk of cylinders to the values of `newfs` since 2002,
+/// for volumes made since: FreeBSD refuses others (`validate_sblock`). Returns the names of those
+/// that differed.
 fn derive_old(found: &mut Found) -> Vec<&'static str> {
     let order = found.order;
     let word = |at| order.get_u32(&found.bytes, at).unwrap_or(0);
@@ -357,8 +356,8 @@ fn derive_old(found: &mut Found) -> Vec<&'static str> {
     differed
 }
 
-/// Sets where a superblock says that it lies, of one that lies in its place. Returns the
-/// names of the fields that cannot be so.
+/// Corrects the recorded place of a superblock that lies in its place. Returns the names of the
+/// fields with impossible values.
 fn derive_place(found: &mut Found) -> Vec<&'static str> {
     let (order, here) = (found.order, found.at);
     if !is_home(found.format, here) {
@@ -392,8 +391,8 @@ fn derive_place(found: &mut Found) -> Vec<&'static str> {
     differed
 }
 
-/// Sets what a volume is tuned for where it cannot be so: to what a copy has, or
-/// to what `newfs` would choose. Returns the names.
+/// Corrects impossible settings: to those of a copy, or to those that `newfs` would choose. Returns
+/// the names.
 fn tune(found: &mut Found, copy: &Found) -> Vec<&'static str> {
     let order = found.order;
     let word = |found: &Found, at| order.get_u32(&found.bytes, at).unwrap_or(0);
@@ -439,7 +438,7 @@ fn tune(found: &mut Found, copy: &Found) -> Vec<&'static str> {
     let range = bsize..=bsize.saturating_mul(MAX_CONTIG);
     let fits = |longest: u32| longest.is_power_of_two() && range.contains(&longest);
     let (longest, other) = (word(found, at), word(copy, at));
-    // Zero is what was there before there was such a field.
+    // Zero is the value from before the field existed.
     if !fits(longest) && (longest != 0 || other != 0) {
         order.put_u32(&mut found.bytes, at, if fits(other) { other } else { bsize });
         differed.push(name);
@@ -447,7 +446,7 @@ fn tune(found: &mut Found, copy: &Found) -> Vec<&'static str> {
     differed
 }
 
-/// Whether the files a superblock has for its snapshots are such.
+/// Whether the first file that a superblock lists as a snapshot is one.
 fn has_snapshots(device: &Arc<dyn BlockDevice>, sb: &Super, found: &Found) -> bool {
     let at = offset_of!(Superblock<LE>, fs_snapinum);
     let ino = found.order.get_u32(&found.bytes, at).unwrap_or(0);

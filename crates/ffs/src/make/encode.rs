@@ -1,4 +1,4 @@
-//! The structures of a new file system as bytes, in either order.
+//! Encodes the structures of a new file system, in either byte order.
 
 use super::geometry::Geometry;
 use super::group::{Counts, GroupBuilder};
@@ -64,8 +64,8 @@ impl Encoder<'_> {
         Page { bytes: vec![0; len], big_endian: self.options.big_endian }
     }
 
-    /// The superblock, or a copy of it, as it lies at a byte of the volume; padded
-    /// to what its copies take at most.
+    /// The superblock, or a copy of it, as it lies at a byte of the volume; padded to the largest
+    /// size of a copy.
     pub(crate) fn superblock(&self, counts: &[Counts], at: u64) -> Vec<u8> {
         let mut page = self.page(SUPERBLOCK_SIZE);
         self.superblock_geometry(&mut page);
@@ -81,8 +81,8 @@ impl Encoder<'_> {
         page.bytes
     }
 
-    /// The copy that a group has. Where that of UFS1's first group lies where UFS2
-    /// would have its superblock, boot programs take it for the first.
+    /// The copy of the superblock in a group. If that of UFS1's first group lies in the place of
+    /// UFS2's superblock, boot programs take it for the first.
     pub(crate) fn copy(&self, counts: &[Counts], group: u32) -> Vec<u8> {
         let g = self.geometry;
         let at = g.in_group(group, g.sblkno) * u64::from(g.fsize);
@@ -90,14 +90,14 @@ impl Encoder<'_> {
         self.superblock(counts, if is_first { g.superblock_at() } else { at })
     }
 
-    /// `fs_sbsize`: whole fragments, but no more than there is room for.
+    /// `fs_sbsize`: whole fragments, but no more than fit.
     fn superblock_bytes(&self) -> u32 {
         let whole = (size_of::<Superblock<LE>>() as u32).next_multiple_of(self.geometry.fsize);
         whole.min(SUPERBLOCK_SIZE as u32)
     }
 
-    /// Puts the check hash of a stretch of bytes at a byte of it, where the volume has hashes
-    /// of this kind.
+    /// Puts the check hash of a range of bytes at a byte of it, if the volume has hashes of this
+    /// kind.
     fn seal(&self, page: &mut Page, covered: Range<usize>, at: usize, kind: u32) {
         if self.options.hashed() & kind != 0 {
             let at = covered.start + at;
@@ -113,8 +113,8 @@ impl Encoder<'_> {
         self.seal(page, at..at + size, offset_of!(Dinode2<LE>, di_ckhash), check_hash::INODE);
     }
 
-    /// The last sector in front of a UFS2 superblock: at its end `struct
-    /// fsrecovery`, by which `fsck_ffs` finds the copies of one that is lost.
+    /// The last sector in front of a UFS2 superblock: at its end `struct fsrecovery`, by which
+    /// `fsck_ffs` finds the copies of a lost one.
     pub(crate) fn recovery(&self) -> Option<(u64, Vec<u8>)> {
         let g = self.geometry;
         if g.version == Version::Ufs1 {
@@ -174,8 +174,8 @@ impl Encoder<'_> {
         let hashes = options.hashed();
         let flags = soft_updates | if hashes == 0 { 0 } else { flag::CHECK_HASHES };
         let space = options.optimization() == Optimization::Space;
-        // A block's worth of room for metadata at a group's start, FreeBSD's
-        // half of what is kept free.
+        // A block's worth of room for metadata at a group's start, FreeBSD's half of the reserved
+        // space.
         let metaspace = u64::from(g.fpg) * u64::from(options.minfree) / 200;
         set!(page, Superblock, u32,
             fs_minfree: options.minfree,
@@ -216,7 +216,7 @@ impl Encoder<'_> {
         g.size - metadata - g.summary_frags()
     }
 
-    /// What kernels from before UFS2 look at.
+    /// Fields that kernels from before UFS2 read.
     fn superblock_old(&self, page: &mut Page, counts: &[Counts]) {
         let g = self.geometry;
         let sectors = g.fpg * (g.fsize / 512);
@@ -357,8 +357,8 @@ impl Encoder<'_> {
     }
 }
 
-/// Directories, free blocks, inodes and fragments. What follows them, the number
-/// of free clusters, nobody counts: FreeBSD's `fsck_ffs` wants it to be zero.
+/// Directories, free blocks, inodes and fragments. The number of free clusters behind them is
+/// counted nowhere: FreeBSD's `fsck_ffs` wants it to be zero.
 fn totals(counts: &[Counts]) -> [u64; 4] {
     let sum = |of: fn(&Counts) -> u32| counts.iter().map(|one| u64::from(of(one))).sum();
     [

@@ -1,4 +1,4 @@
-//! Where everything of a new file system lies.
+//! The layout of a new file system.
 
 use super::options::{MakeOptions, Version};
 use crate::ondisk::CylinderGroup;
@@ -10,8 +10,8 @@ use zerocopy::byteorder::LE;
 const HEAD: u64 = size_of::<CylinderGroup<LE>>() as u64;
 /// Room for a superblock or a copy of it.
 const SUPERBLOCK_ROOM: u64 = 8192;
-/// `CGSIZEFUDGE`: what a head leaves of its block, for tools that think that a
-/// head is larger.
+/// `CGSIZEFUDGE`: the bytes of its block that a head leaves free, for tools that think that a head
+/// is larger.
 const SLACK: u64 = 8;
 /// Inodes of a group at most: UFS1 counts them in 16 bits with a sign.
 pub(crate) const MOST_INODES_UFS1: u32 = i16::MAX as u32;
@@ -36,7 +36,7 @@ pub(crate) struct Geometry {
     pub(crate) contigsumsize: u32,
 }
 
-/// Where the parts of a group's head begin, in bytes, and where it ends.
+/// The starts of the parts of a group's head, in bytes, and its end.
 pub(crate) struct HeadLayout {
     pub(crate) inodes: u64,
     pub(crate) frags: u64,
@@ -79,7 +79,7 @@ impl Geometry {
         Ok(geometry)
     }
 
-    /// What the format has numbers for.
+    /// Limits the size to the format's numbers.
     fn limit_size(&self) -> Result<(), FsError> {
         if self.size > i64::MAX as u64 / u64::from(self.fsize) {
             return Err(FsError::Invalid("too large for the format".into()));
@@ -92,12 +92,12 @@ impl Geometry {
         Ok(())
     }
 
-    /// Divides the volume into groups: enough fragments for a block of inodes,
-    /// then as many more blocks as the head has bits for, while there are
-    /// [`LEAST_GROUPS`]. Returns for how many fragments there is an inode.
+    /// Divides the volume into groups: enough fragments for a block of inodes, then as many more
+    /// blocks as the head has bits for, while there are [`LEAST_GROUPS`]. Returns the number of
+    /// fragments per inode.
     fn divide(&mut self, options: &MakeOptions) -> Result<u64, FsError> {
         let fsize = u64::from(self.fsize);
-        // All inodes together have 32-bit numbers.
+        // Inode numbers have 32 bits.
         let most_inodes = (1 << 32) - u64::from(self.inodes_per_block());
         let least = 1 + self.size / most_inodes;
         let wanted = options.bytes_per_inode.map_or(2 * fsize, u64::from);
@@ -138,7 +138,7 @@ impl Geometry {
         Ok(inode_every)
     }
 
-    /// A group of the fewest fragments that one block of inodes is for.
+    /// Makes a group of the fewest fragments that need a block of inodes.
     fn smallest_group(&mut self, inode_every: u64) {
         self.ipg = self.inodes_per_block();
         let least = (inode_every * u64::from(self.ipg)).min(self.size);
@@ -156,7 +156,7 @@ impl Geometry {
         self.ncg = self.size.div_ceil(u64::from(self.fpg).max(1)) as u32;
     }
 
-    /// Where the data of a group would begin: in front of it there is no group.
+    /// The start of a group's data, the least size of a group.
     fn metadata_frags(&self) -> u32 {
         let table = self.ipg / (self.inodes_per_block() / self.frag);
         (self.iblkno + table).next_multiple_of(self.frag)
@@ -186,7 +186,7 @@ impl Geometry {
         Ok(())
     }
 
-    /// Whether the first group has room for the summary area and a root.
+    /// Checks that the first group has room for the summary area and a root.
     fn check_room(&self, options: &MakeOptions) -> Result<(), FsError> {
         let frag = u64::from(self.frag);
         let inodes = self.size.div_ceil(u64::from(self.fpg)) * u64::from(self.ipg);
@@ -214,7 +214,7 @@ impl Geometry {
         self.bsize / self.inode_size()
     }
 
-    /// `CGSIZE`: what a head takes, for kernels that see whether it fits.
+    /// `CGSIZE`: the size of a head, for kernels that check whether it fits.
     pub(crate) fn head_bytes(&self) -> u64 {
         let old = self.version == Version::Ufs1;
         head_bytes(old, self.ipg, self.fpg, self.frag, self.contigsumsize)
@@ -227,7 +227,7 @@ impl Geometry {
         }
     }
 
-    /// Where the superblock lies, in bytes.
+    /// The place of the superblock, in bytes.
     pub(crate) fn superblock_at(&self) -> u64 {
         match self.version {
             Version::Ufs1 => 8192,
@@ -235,7 +235,7 @@ impl Geometry {
         }
     }
 
-    /// Fragments that hold so many bytes.
+    /// Fragments for this many bytes.
     pub(crate) fn frags(&self, bytes: u64) -> u64 {
         bytes.div_ceil(u64::from(self.fsize))
     }
@@ -255,19 +255,19 @@ impl Geometry {
         u64::from(group) * u64::from(self.fpg) + u64::from(at)
     }
 
-    /// Where the parts of a head begin.
+    /// The layout of a head.
     pub(crate) fn head_layout(&self) -> HeadLayout {
         let tables = if self.version == Version::Ufs1 { TABLES } else { 0 };
         head_layout(tables, self.ipg, self.fpg, self.frag, self.contigsumsize)
     }
 }
 
-/// What UFS1 keeps in front of the maps in a head: tables of block positions, here of one
-/// cylinder with one position.
+/// Tables before the maps in a head of UFS1: block positions, here of one cylinder with one
+/// position.
 const TABLES: u64 = 4 + 2;
 
-/// `CGSIZE` of FreeBSD's `fs.h`: the bytes of a head with its maps, where the
-/// counts of clusters are aligned included.
+/// `CGSIZE` of FreeBSD's `fs.h`: the bytes of a head with its maps, including the alignment of the
+/// counts of clusters.
 pub(crate) fn head_bytes(old: bool, ipg: u32, fpg: u32, frag: u32, contigsumsize: u32) -> u64 {
     let tables = if old { TABLES } else { 0 };
     let clusters = match contigsumsize {
@@ -277,8 +277,8 @@ pub(crate) fn head_bytes(old: bool, ipg: u32, fpg: u32, frag: u32, contigsumsize
     HEAD + tables + u64::from(ipg).div_ceil(8) + u64::from(fpg).div_ceil(8) + 4 + clusters
 }
 
-/// Where `newfs` puts the parts of a head, behind so many bytes of old tables, for groups of
-/// so many inodes and fragments.
+/// The parts of a head as `newfs` places them, behind `tables` bytes of old tables, for groups of
+/// this many inodes and fragments.
 pub(crate) fn head_layout(
     tables: u64,
     ipg: u32,
@@ -304,8 +304,8 @@ mod tests {
     use super::*;
     use seekless_units::ByteLen;
 
-    /// What `newfs` prints for a disk of this size and its defaults: the first
-    /// copy of the superblock lies at sector 192.
+    /// The output of `newfs` for a disk of this size and its defaults: the first copy of the
+    /// superblock lies at sector 192.
     #[test]
     fn the_first_copy_lies_where_newfs_puts_it() {
         let options = MakeOptions::new(Version::Ufs2, ByteLen::new(10 << 30));
@@ -313,9 +313,9 @@ mod tests {
         assert_eq!(geometry.sblkno * (geometry.fsize / 512), 192);
     }
 
-    /// What `newfs` prints for disks of 10 and of 1 GiB, as published: sectors;
-    /// then groups, blocks in a group, inodes in a group. Until FreeBSD 12 a
-    /// kernel moved 128 KiB at once, four blocks.
+    /// The output of `newfs` for disks of 10 and of 1 GiB, as published: sectors; then groups,
+    /// blocks in a group, inodes in a group. Until FreeBSD 12 a kernel moved 128 KiB at once, four
+    /// blocks.
     #[test]
     fn groups_are_those_of_newfs() {
         for (sectors, maxcontig, ncg, blocks, ipg) in [

@@ -1,11 +1,11 @@
-//! A cylinder group being filled: which of its fragments and inodes are taken.
+//! A cylinder group being filled: its fragments and inodes in use.
 
 use super::geometry::Geometry;
 
-/// What a group holds.
+/// The use of a group.
 pub(crate) struct GroupBuilder {
     pub(crate) number: u32,
-    /// By fragment of the group; what its metadata take is not free.
+    /// By fragment of the group; its metadata are not free.
     free: Vec<bool>,
     /// By inode of the group.
     used: Vec<bool>,
@@ -43,7 +43,7 @@ impl GroupBuilder {
         }
     }
 
-    /// Gives back what was taken of a block and is not needed.
+    /// Frees fragments of a taken block that are not needed.
     pub(crate) fn release_frags(&mut self, from: u64, count: u64) {
         self.free[from as usize..(from + count) as usize].fill(true);
     }
@@ -100,7 +100,7 @@ fn blocks(free: &[bool], frag: u32) -> impl Iterator<Item = bool> + '_ {
     free.chunks(frag).map(move |block| block.len() == frag && block.iter().all(|&free| free))
 }
 
-/// What follows from which fragments are free.
+/// The counts of a map of free fragments.
 pub(crate) fn count(free: &[bool], frag: u32, contigsumsize: u32) -> Counts {
     let mut counts = Counts { clusters: vec![0; contigsumsize as usize + 1], ..Counts::default() };
     for block in free.chunks(frag as usize) {

@@ -1,4 +1,4 @@
-//! Making an empty file system, as `newfs` does.
+//! Makes an empty file system, as `newfs` does.
 //!
 //! Everything is decided from the options first ([`Geometry`]), then written
 //! group by group: copies of the superblock, heads with their bitmaps, the
@@ -33,8 +33,8 @@ const ROOT_BYTES: u64 = 512;
 /// whole fragments.
 ///
 /// # Errors
-/// [`FsError::Invalid`] for options that do not go together,
-/// [`FsError::NoSpace`] when the size is too small, and what the device gives.
+/// [`FsError::Invalid`] for options that do not go together, [`FsError::NoSpace`] when the size is
+/// too small, and errors of the device.
 pub fn make(device: &dyn BlockDevice, options: &MakeOptions) -> Result<ByteLen, FsError> {
     let geometry = Geometry::new(options)?;
     write(device, &geometry, options)?;
@@ -55,7 +55,7 @@ fn write(
     let root_at = (u64::from(geometry.dblkno) + summaries).next_multiple_of(geometry.frag.into());
     groups[0].take_frags(u64::from(geometry.dblkno), summaries);
     groups[0].take_frags(root_at, geometry.frags(ROOT_BYTES));
-    // Inodes 0 and 1 are nobody's, 2 is the root.
+    // Inodes 0 and 1 belong to no file, 2 is the root.
     groups[0].take_inodes(3);
     groups[0].directories = 1;
 

@@ -1,4 +1,4 @@
-//! What a new file system shall be like.
+//! Options of a new file system.
 
 use crate::ondisk::check_hash;
 use seekless_fs::{FsError, Timestamp};
@@ -8,7 +8,7 @@ use seekless_units::ByteLen;
 pub(crate) const MINFREE: u32 = 8;
 /// Bytes that a kernel moves at once (`MAXPHYS` of 64-bit FreeBSD).
 const TRANSFER: u32 = 1 << 20;
-/// Most blocks of a cluster that FreeBSD takes for possible (`validate_sblock`).
+/// Most blocks of a cluster that FreeBSD accepts (`validate_sblock`).
 pub(crate) const MOST_CONTIG: u32 = 256;
 
 /// Which of the two formats.
@@ -20,7 +20,7 @@ pub enum Version {
     Ufs2,
 }
 
-/// What the block allocator spares (`fs_optim`).
+/// The resource that the block allocator saves (`fs_optim`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Optimization {
     /// Copies of fragments: `FS_OPTTIME`.
@@ -69,8 +69,8 @@ pub struct MakeOptions {
     pub fragment_size: u32,
     /// Percent of the space kept from ordinary users (`-m`), below 100.
     pub minfree: u32,
-    /// What the allocator spares (`-o`); space wherever less than
-    /// 8 percent are kept free.
+    /// The resource that the allocator saves (`-o`); space wherever less than 8 percent are kept
+    /// free.
     pub optimization: Optimization,
     /// Blocks a file may take in one group before it must move on (`-e`);
     /// `None` for as many numbers as fit in a quarter of a block.
@@ -82,7 +82,7 @@ pub struct MakeOptions {
     /// Bytes of space for each inode (`-i`), a fragment at least; `None` for two
     /// fragments. Rounded down to whole fragments.
     pub bytes_per_inode: Option<u32>,
-    /// Most blocks in a group (`-c`); `None` for as many as its head can tell of.
+    /// Most blocks in a group (`-c`); `None` for as many as its head can describe.
     pub blocks_per_group: Option<u32>,
     /// Most blocks that are gathered into a cluster (`-a`), 256 at most; `None`
     /// for those of 1 MiB.
@@ -133,8 +133,8 @@ impl MakeOptions {
         }
     }
 
-    /// What the allocator spares: `newfs` lets it spare space where little of it
-    /// is kept free.
+    /// The resource that the allocator saves: `newfs` chooses space where little of it is kept
+    /// free.
     pub(crate) fn optimization(&self) -> Optimization {
         if self.minfree < MINFREE { Optimization::Space } else { self.optimization }
     }
@@ -147,12 +147,12 @@ impl MakeOptions {
     /// Checks that such a file system can be made, without making it.
     ///
     /// # Errors
-    /// As [`make`](super::make), but for what the device gives.
+    /// As [`make`](super::make), but for errors of the device.
     pub fn validate(&self) -> Result<(), FsError> {
         super::geometry::Geometry::new(self).map(|_| ())
     }
 
-    /// Checks what can be said without the geometry.
+    /// Checks the options as far as possible without the geometry.
     pub(crate) fn check(&self) -> Result<(), FsError> {
         let wrong = |what: String| Err(FsError::Invalid(what));
         let (block, fragment) = (self.block_size, self.fragment_size);

@@ -1,4 +1,4 @@
-//! Space: the policies say where, a group's bytes say whether, the cache writes.
+//! Space: the policies choose places, a group's bytes tell which are free, the cache writes.
 
 use super::{Core, Ffs};
 use crate::alloc::{Delta, GroupMut, Taken};
@@ -18,7 +18,7 @@ pub(super) fn full(what: &str) -> FsError {
 }
 
 impl Ffs {
-    /// Checks a group's hash, the first time it is looked at.
+    /// Checks a group's hash, once.
     fn verify(&mut self, core: &mut Core, number: GroupNo) -> Result<(), FsError> {
         let done = self.verified_groups.get(index(number.get())).copied().unwrap_or(true);
         if done {
@@ -35,8 +35,8 @@ impl Ffs {
         Ok(())
     }
 
-    /// Changes a group's bytes, and the totals with them; `None` when the group
-    /// has not got what is asked for.
+    /// Changes a group's bytes, and the totals with them; `None` when `change` finds too little
+    /// free in the group.
     pub(super) fn change_group<R>(
         &mut self,
         core: &mut Core,
@@ -73,13 +73,13 @@ impl Ffs {
         Ok(())
     }
 
-    /// Fragments kept from ordinary users (`minfree`).
+    /// Fragments reserved for the superuser (`minfree`).
     pub(super) fn kept_frags(&self) -> u64 {
         let tuning = &self.sb.tuning;
         tuning.dsize.saturating_mul(u64::from(tuning.minfree)) / 100
     }
 
-    /// Whether who asks may take so many fragments more.
+    /// Whether the caller may take `count` more fragments.
     fn may_take(&self, core: &Core, count: u32) -> bool {
         let left = self.groups.free_frags().saturating_sub(u64::from(count));
         core.may_spend_reserve || left >= self.kept_frags()
@@ -91,8 +91,8 @@ impl Ffs {
         group.is_some_and(|group| enough(group.nbfree, group.nffree))
     }
 
-    /// Takes `count` fragments in a row, all in one block; near a preferred
-    /// place, or else in a group, or else anywhere.
+    /// Takes `count` fragments in a row, all in one block: near a preferred place, or else in a
+    /// group, or else anywhere.
     fn take(
         &mut self,
         core: &mut Core,
@@ -166,7 +166,7 @@ impl Ffs {
         Ok((group, preference))
     }
 
-    /// A longer run for a tail that cannot grow where it lies.
+    /// A longer run for a tail that cannot grow in place.
     pub(super) fn take_larger(
         &mut self,
         core: &mut Core,
@@ -181,7 +181,7 @@ impl Ffs {
             grow(self.optim, tuning.minfree, self.groups.totals().nffree, tuning.dsize);
         self.optim = then;
         match self.take(core, count, ask, group, preference) {
-            // Of whole blocks there may be none, and yet a run that fits.
+            // There may be no whole block, and yet a run that fits.
             Err(FsError::NoSpace(_)) if ask == Ask::Block => {
                 self.take(core, count, Ask::Exact, group, preference)
             }
@@ -189,7 +189,7 @@ impl Ffs {
         }
     }
 
-    /// Lets a run grow where it lies, if it can.
+    /// Lets a run grow in place, if it can.
     pub(super) fn extend(
         &mut self,
         core: &mut Core,
@@ -273,8 +273,7 @@ impl Ffs {
         wanted: Option<u32>,
         is_directory: bool,
     ) -> Result<Option<(Ino, ChangeId)>, FsError> {
-        // That a block of inodes is part of the file system is no bit of a map,
-        // which a repair makes anew.
+        // Initialized inodes are in no map that a repair would rebuild.
         let grown = self.initialize_inodes(core, number, wanted, is_directory)?;
         let role = if grown { Role::TableInit } else { Role::InodeBitmapSet };
         self.change_group(core, number, role, |group| {
@@ -283,9 +282,8 @@ impl Ffs {
         })
     }
 
-    /// UFS2: zeroes the inodes that the next one taken would make part of the
-    /// file system, and sees them on the disk, before the group says that they
-    /// are. False when there were none to be.
+    /// UFS2: zeroes the inodes that the next allocation would initialise, and waits for them to be
+    /// on the disk, before the group counts them. False if there were none.
     fn initialize_inodes(
         &mut self,
         core: &mut Core,
@@ -319,7 +317,7 @@ impl Ffs {
         Ok(true)
     }
 
-    /// The fragment that an inode lies in.
+    /// The fragment of an inode.
     pub(super) fn inode_fragment(&self, ino: Ino) -> Result<Extent, FsError> {
         let place = self.sb.inode_place(ino)?;
         let within = wide(place.skip.checked_div(index(self.sb.fsize)).unwrap_or(0));
@@ -369,19 +367,19 @@ impl Ffs {
         Ok(run.start)
     }
 
-    /// Fragments that bytes take.
+    /// Fragments for a number of bytes.
     pub(super) fn frags(&self, bytes: u64) -> u32 {
         let frags = bytes.div_ceil(u64::from(self.sb.fsize).max(1));
         u32::try_from(frags).unwrap_or(u32::MAX)
     }
 
-    /// Sectors that fragments take, as `di_blocks` counts them.
+    /// Sectors of a number of fragments, as `di_blocks` counts them.
     pub(super) fn sectors(&self, frags: u64) -> u64 {
         frags.saturating_mul(u64::from(self.sb.fsize) / 512)
     }
 }
 
-/// A run cut where blocks end.
+/// A run, cut at the ends of blocks.
 fn by_block(run: Extent, frag: u64) -> impl Iterator<Item = Extent> {
     let frag = frag.max(1);
     let (mut at, end) = (run.start.get(), run.end().get());

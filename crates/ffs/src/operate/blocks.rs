@@ -1,4 +1,4 @@
-//! What FFS says of files that are mapped by indirect blocks.
+//! Allocation for files that are mapped by indirect blocks.
 
 use super::node::Map;
 use super::{Core, Ffs};
@@ -21,7 +21,7 @@ impl Mapped for Map {
 }
 
 impl Ffs {
-    /// Where policy would like the block: what lies in front of it in its map.
+    /// The preferred place of a block by policy, from the blocks before it in its map.
     pub(super) fn wish(&mut self, core: &mut Core, ino: Ino, lbn: u64) -> Result<Wanted, FsError> {
         let maxcontig = u64::from(self.sb.tuning.maxcontig);
         let mut files = Files::of(self, core);

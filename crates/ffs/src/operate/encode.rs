@@ -1,4 +1,4 @@
-//! Inodes as bytes again, and the changes that brings.
+//! Encodes inodes, and makes the changes for it.
 
 use super::Node;
 use super::{Core, Ffs};
@@ -62,7 +62,7 @@ fn fields(sb: &Super, part: Part) -> Fields {
     }
 }
 
-/// Puts a node into the bytes of its inode; what is not known of them stays.
+/// Puts a node into the bytes of its inode; unknown bytes stay.
 fn encode(sb: &Super, node: &Node, raw: &mut [u8]) {
     let order = sb.order;
     // The same places in both formats.
@@ -180,14 +180,13 @@ impl Ffs {
         if self.sb.format == Format::Ufs2 {
             self.sb.order.put_u32(&mut raw, at2!(di_blksize), self.sb.bsize);
         }
-        // In the cache it gets no check hash: only what is written does.
+        // In the cache it gets no check hash: hashes are set only on write-out.
         self.verified_inodes.insert(ino);
         self.put_first(core, ino, &raw, after)
     }
 
-    /// Makes an inode that nothing leads to any more as good as unused: all
-    /// zeros but for its generation. Without blocks there is none that could get
-    /// a second owner, and no hurry.
+    /// Makes an unreferenced inode as good as unused: all zeros except for its generation. Without
+    /// blocks, no block could get a second owner, and there is no hurry.
     pub(super) fn put_cleared(
         &mut self,
         core: &mut Core,
@@ -205,7 +204,7 @@ impl Ffs {
         core.cache.change(block, &[piece], role, after)
     }
 
-    /// The generation an unused inode was left with.
+    /// The last generation of an unused inode.
     pub(super) fn last_generation(&mut self, core: &mut Core, ino: Ino) -> Result<u32, FsError> {
         let place = self.sb.inode_place(ino)?;
         let bytes = core.cache.read(place.block, 0, index(self.sb.bsize))?;

@@ -1,4 +1,4 @@
-//! What FFS says to the operations on a file system in use.
+//! The format's answers to the operations on a file system in use.
 
 use super::node::Map;
 use super::{Core, Ffs, LiveOptions, Node};
@@ -103,7 +103,7 @@ impl Format for Ffs {
             blocks: self.sb.tuning.dsize,
             free,
             available: free.saturating_sub(self.kept_frags()),
-            // The first two are nobody's.
+            // The first two belong to no file.
             inodes: u64::from(self.sb.inodes().saturating_sub(2)),
             free_inodes: self.groups.totals().nifree.saturating_add(core.pending.inodes),
             name_max: u32::try_from(self.limits.name_max).unwrap_or(255),

@@ -1,5 +1,4 @@
-//! Where a cluster may be taken for blocks that a file was just given
-//! (`ffs_reallocblks`).
+//! Clusters for blocks that a file was just given (`ffs_reallocblks`).
 
 use super::{Core, Ffs};
 use seekless_cache::{ChangeId, Role};
@@ -9,8 +8,7 @@ use seekless_placement::reallocblks::{Cluster, groups, permit};
 use seekless_units::{BlockNo, Extent, Ino, Lbn};
 
 impl Ffs {
-    /// How many blocks a cluster may have, if a new block does not lie behind the
-    /// one in front of it.
+    /// The longest cluster, in blocks, if a new block does not lie behind the preceding one.
     pub(super) fn longest_cluster(&self, wanted: Wanted, at: BlockNo) -> u32 {
         let Wanted::Data { previous: Some(previous), .. } = wanted else { return 0 };
         let follows = previous.saturating_add(u64::from(self.sb.frag)) == at;
@@ -20,7 +18,7 @@ impl Ffs {
         self.sb.tuning.maxcontig.min(self.sb.tuning.contigsumsize)
     }
 
-    /// Takes as many blocks in one piece, where the policy would like the first.
+    /// Takes a cluster as long as `blocks`, at the policy's preferred place for the first.
     pub(super) fn cluster(
         &mut self,
         core: &mut Core,

@@ -1,4 +1,4 @@
-//! What FFS says of its inodes and directories to the operations on a file system in use.
+//! The format's inodes and directories, for the operations on a file system in use.
 
 use super::format::Typed;
 use super::node::raw_device;

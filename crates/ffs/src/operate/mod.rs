@@ -1,4 +1,4 @@
-//! FFS in use: what the operations of `seekless-live` ask of a format.
+//! FFS in use: the format behind the operations of `seekless-live`.
 //!
 //! - `format`: the answers, and directory entries;
 //! - `node`, `encode`: inodes from their bytes, and as bytes again;
@@ -50,9 +50,9 @@ pub struct LiveOptions {
     pub directories: String,
     /// The policy for all other inodes; `None` for FFS's only one (`parent`).
     pub inodes: Option<String>,
-    /// The policy for blocks; `None` for the one of the time of the directories'.
+    /// The policy for blocks; `None` for that of the time of the directories' policy.
     pub blocks: Option<String>,
-    /// What the policies draw from.
+    /// The seed of the policies' random numbers.
     pub seed: u64,
     /// Gather new blocks into clusters (`vfs.ffs.doreallocblks`).
     pub reallocblks: bool,
@@ -71,7 +71,7 @@ pub struct Ffs {
     codec: Typed,
     device: Arc<dyn BlockDevice>,
     groups: Groups,
-    /// Groups of which the summary area does not know the latest.
+    /// Groups whose counts in the summary area are out of date.
     stale_summaries: BTreeSet<GroupNo>,
     optim: Optimization,
     inodes: Box<dyn InodePlacement>,

@@ -70,8 +70,8 @@ impl Ffs {
         Ok((format, core))
     }
 
-    /// What the groups have: from the summary area of a clean image, and from
-    /// the groups themselves of any other.
+    /// Reads the groups' counts: from the summary area of a clean image, and from the groups
+    /// themselves of any other.
     fn read_summaries(&mut self, core: &mut Core) -> Result<(), FsError> {
         let numbers = (0..self.sb.ncg).map(GroupNo::new);
         if self.sb.clean {
@@ -117,12 +117,12 @@ impl Ffs {
     pub(super) fn write_superblock(&mut self, core: &mut Core, close: bool) -> Result<(), FsError> {
         let secs = core.now().secs;
         let softdep = core.cache.config().discipline == Discipline::SoftUpdates;
-        // What an image was found with when it was not clean stays for fsck.
+        // The marks of an image that was not clean stay for fsck.
         let found = self.sb.flags & (flag::UNCLEAN | flag::NEEDS_FSCK);
         let clean = close && self.sb.clean && found == 0;
         let mut flags = self.sb.flags;
         if !close {
-            // A checker goes by this when it decides what it may repair unasked.
+            // By this, a checker decides which findings it may repair unasked.
             flags = if softdep { flags | flag::SOFT_UPDATES } else { flags & !flag::SOFT_UPDATES };
             flags |= flag::UNCLEAN;
         }
@@ -144,7 +144,7 @@ fn limits(sb: &Super) -> Limits {
         block: sb.bsize,
         unit: sb.fsize,
         name_max: 255,
-        // What `di_nlink` can count.
+        // The maximum of `di_nlink`.
         link_max: 32767,
         // `MAXPATHLEN`, its final zero left out.
         target_max: 1023,

@@ -1,5 +1,4 @@
-//! Inodes from their bytes, and what FFS knows of a file besides what every format
-//! does.
+//! Inodes from their bytes, and the fields of a file that only FFS has.
 
 use super::{Core, Ffs, Node};
 use crate::inode::{Inode, device_of, verify};
@@ -11,7 +10,7 @@ use seekless_live::indirect::Trees;
 use seekless_live::{Restrictions, gone};
 use seekless_units::Ino;
 
-/// Bits of `di_flags` that forbid things, of users and of the system.
+/// Bits of `di_flags` that forbid changes, by users and by the system.
 mod flag {
     pub(super) const IMMUTABLE: u32 = 0x0002_0002;
     pub(super) const APPEND: u32 = 0x0004_0004;
@@ -19,7 +18,7 @@ mod flag {
     pub(super) const SNAPSHOT: u32 = 0x0020_0000;
 }
 
-/// Where the blocks of a file are.
+/// The map of a file.
 #[derive(Clone, Debug, Default)]
 pub struct Map {
     pub(super) trees: Trees,
@@ -37,7 +36,7 @@ fn restrictions(flags: u32) -> Restrictions {
     }
 }
 
-/// As FreeBSD's `makedev` puts it together.
+/// As built by FreeBSD's `makedev`.
 pub(super) fn raw_device(device: DeviceNumber) -> u64 {
     let (major, minor) = (u64::from(device.major), u64::from(device.minor));
     (major & 0xFFFF_FF00) << 32 | (major & 0xFF) << 8 | (minor & 0xFF00) << 24 | minor & 0xFFFF_00FF
@@ -61,18 +60,17 @@ impl Ffs {
             && !self.verified_inodes.contains(&ino)
         {
             verify(&self.sb, ino, bytes)?;
-            // What has been changed since has the hash that it was read with.
+            // An inode that was changed since has the hash that it was read with.
             self.verified_inodes.insert(ino);
         }
         decode(&self.sb, ino, bytes)
     }
 
-    /// Whether an inode that is not in memory is in use, and not about to be given
-    /// back.
+    /// Whether an inode that is not in memory is in use, and not about to be freed.
     pub(super) fn is_there(&mut self, core: &mut Core, ino: Ino) -> Result<bool, FsError> {
         let (group, slot) = self.sb.inode_slot(ino)?;
         let place = self.sb.inode_place(ino)?;
-        // Where the mode stands in both formats.
+        // The mode has the same place in both formats.
         let mode = core.cache.read(place.block, place.skip, 2)?;
         Ok(mode.iter().any(|&byte| byte != 0) && self.inode_in_use(core, group, slot)?)
     }

@@ -1,4 +1,4 @@
-//! What a policy for inodes is told by the engine, and that its answers are obeyed.
+//! Checks the engine's input to a policy for inodes, and that its answers are obeyed.
 
 use super::{Ffs, FfsLive, LiveOptions};
 use crate::{MakeOptions, Version, make};
@@ -43,7 +43,7 @@ fn place(format: &Ffs, ino: Ino) -> InodePlace {
     InodePlace { group, slot }
 }
 
-/// What was told.
+/// The recorded input of a policy.
 #[derive(Default)]
 struct Told {
     /// The inodes taken and not given back, and whether they are directories.
@@ -106,7 +106,7 @@ impl InodePlacement for Backwards {
     fn taken(&mut self, _: &NewInode<'_>, _: InodePlace, _: Option<InodePlace>) {}
 }
 
-/// Every inode that is in use but for the first three, and which are directories.
+/// Every inode in use except the first three, and whether it is a directory.
 fn in_use(live: &mut FfsLive) -> BTreeMap<InodePlace, bool> {
     let mut used = BTreeMap::new();
     let first = live.root().get() + 1;

@@ -1,4 +1,4 @@
-//! Check hashes, renewed in what is about to be written.
+//! Check hashes, renewed in blocks that are about to be written.
 
 use crate::alloc::seal_group;
 use crate::crc32c;

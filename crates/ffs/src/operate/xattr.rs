@@ -1,5 +1,5 @@
-//! Extended attributes of UFS2: a list in up to two blocks of the inode's own,
-//! written anew with every change.
+//! Extended attributes of UFS2: a list in up to two blocks of the inode's own, rewritten with every
+//! change.
 
 use super::Node;
 use super::{Core, Ffs};
@@ -23,7 +23,7 @@ fn shown(name: &[u8]) -> String {
     String::from_utf8_lossy(name).into_owned()
 }
 
-/// Refuses what cannot be set: name spaces other than the users' have meanings of their
+/// Refuses attributes that cannot be set: name spaces other than the users' have meanings of their
 /// own in UFS2.
 fn check_name(name: &[u8]) -> Result<(), FsError> {
     let bare = name.strip_prefix(b"user.").filter(|bare| !bare.is_empty());
@@ -35,7 +35,7 @@ fn check_name(name: &[u8]) -> Result<(), FsError> {
 }
 
 impl Ffs {
-    /// The runs that hold a file's attributes, in order.
+    /// The runs of a file's attributes, in order.
     pub(super) fn ext_runs(&mut self, core: &mut Core, ino: Ino) -> Result<Vec<Extent>, FsError> {
         let bsize = u64::from(self.sb.bsize);
         let node: &Node = core.node(ino)?;
@@ -52,7 +52,7 @@ impl Ffs {
         Ok(runs)
     }
 
-    /// A file's attributes as Linux has them.
+    /// A file's attributes in Linux' form.
     pub(super) fn shown_xattrs(
         &mut self,
         core: &mut Core,
@@ -108,8 +108,7 @@ impl Ffs {
         self.store_area(core, ino, &area)
     }
 
-    /// Writes the list to new blocks; the old ones are freed once the inode
-    /// leads to the new.
+    /// Writes the list to new blocks; the old ones are freed once the inode leads to the new ones.
     fn store_area(&mut self, core: &mut Core, ino: Ino, area: &[u8]) -> Result<(), FsError> {
         let bsize = index(self.sb.bsize);
         if area.len() > bsize.saturating_mul(2) {

@@ -1,4 +1,4 @@
-//! Inodes as they are written: records, their maps, and blocks of attributes.
+//! Writes inodes: records, their maps, and blocks of attributes.
 
 use super::{Owner, Writer};
 use crate::build::attributes::{Encoded, ValueInode};
@@ -36,7 +36,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A record with the times of the volume's making, and nothing else.
+    /// A record with the time of creation of the volume, and nothing else.
     fn plain_record(&self, kind: FileKind, perm: u16) -> Record<'static> {
         let made = self.identity.made;
         Record {
@@ -129,7 +129,7 @@ impl Writer<'_> {
         if owns {
             self.write_xattr_block(id, xattrs, record.file_acl)?;
         }
-        // As the kernel does it, whoever refers to a value is charged for it.
+        // As in the kernel, every inode that refers to a value is charged for it.
         let charged = |value: &ValueInode| value.value.len().div_ceil(bs) as u64;
         record.blocks += xattrs.values.iter().map(charged).sum::<u64>();
         let inline;

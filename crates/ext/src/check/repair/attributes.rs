@@ -12,8 +12,8 @@ use seekless_units::{BlockNo, Ino};
 use std::mem::offset_of;
 
 impl Work<'_> {
-    /// Forgets the attributes of an inode that cannot be read: those that lie in it,
-    /// or its block. Inline data that cannot be read is an inode that cannot.
+    /// Drops the unreadable attributes of an inode: those that lie in it, or its block. An inode
+    /// with unreadable inline data is unreadable itself.
     pub(super) fn drop_attributes(&mut self, ino: Ino) -> Result<(), FsError> {
         let volume = &self.checker.volume;
         let old = volume.inode(ino)?;
@@ -55,14 +55,14 @@ impl Work<'_> {
         self.put_attributes(block, bytes, None)
     }
 
-    /// Sets the number of files that an attribute block belongs to.
+    /// Sets the reference count of an attribute block.
     pub(super) fn set_shares(&mut self, block: BlockNo, count: u32) -> Result<(), FsError> {
         let sb = self.checker.sb();
         let bytes = self.disk.read(byte_of(sb, block), index(sb.block_size))?;
         self.put_attributes(block, bytes, Some(count))
     }
 
-    /// Takes one file off an attribute block that is about to go with it.
+    /// Lowers the reference count of an attribute block.
     pub(super) fn leave_attributes(&mut self, block: BlockNo) -> Result<(), FsError> {
         let Some(shared) = self.checker.shared.get(&block) else { return Ok(()) };
         let sb = self.checker.sb();

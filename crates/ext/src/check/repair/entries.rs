@@ -1,4 +1,4 @@
-//! Entries of directories changed where they are.
+//! Entries of directories changed in place.
 
 use super::Work;
 use super::superblock::byte_of;
@@ -17,15 +17,15 @@ use std::mem::offset_of;
 pub(super) enum Edit {
     /// It becomes unused.
     Remove,
-    /// Bytes of its name that no path can have become dots, as with e2fsck.
+    /// Bytes of its name that no path can have become dots, as in e2fsck.
     Respell,
     /// Its name ends in a zero byte.
     Terminate,
-    /// It says this kind of file.
+    /// It has this file type.
     Retype(FileKind),
     /// It has this many bytes.
     Span(u16),
-    /// It is unused and has this many bytes.
+    /// It is unused and has this length.
     Blank(u16),
     /// It leads to this inode.
     Lead(Ino),
@@ -49,7 +49,7 @@ impl Work<'_> {
         self.with_block(&inode, lbn, |block| change(block, at, edit, typed))
     }
 
-    /// Lets `..` of a directory lead to another one; whether there is a `..`.
+    /// Sets the `..` of a directory; whether there is one.
     pub(super) fn set_parent(&mut self, dir: Ino, to: Ino) -> Result<bool, FsError> {
         let volume = &self.checker.volume;
         let inode = volume.inode(dir)?;
@@ -96,7 +96,7 @@ impl Work<'_> {
         if volume.sb.has_metadata_csum() {
             let (hashed, seed) = (volume.is_hashed(inode), volume.inode_seed(inode));
             let here = place(inode.ino).in_block(run.extent.start);
-            // A block without room for a checksum is written anew in another round.
+            // A block without room for a checksum is rewritten in another round.
             match seal_directory_block(&mut bytes, lbn, hashed, seed, here) {
                 Err(FsError::Corrupt { .. }) => {}
                 sealed => sealed?,

@@ -1,4 +1,4 @@
-//! Directories written anew, and new ones.
+//! Rewritten directories, and new ones.
 
 use super::Work;
 use super::inode::InodeMut;
@@ -28,9 +28,8 @@ pub(super) struct NewName {
 }
 
 impl Work<'_> {
-    /// Writes a directory's entries anew, as far as they can be read, with more
-    /// names behind: in fresh blocks, without holes, with a new index. Whether there
-    /// was room and a way.
+    /// Rewrites a directory's readable entries, with more names behind: in fresh blocks, without
+    /// holes, with a new index. Whether there was room and a way.
     pub(super) fn rebuild(&mut self, dir: Ino, more: &[NewName]) -> Result<bool, FsError> {
         let volume = &self.checker.volume;
         let inode = volume.inode(dir)?;
@@ -58,8 +57,8 @@ impl Work<'_> {
         Ok(false)
     }
 
-    /// Adds names to a directory: to its blocks as long as it has no index and there
-    /// is room, else it is written anew. Whether there was room for any.
+    /// Adds names to a directory: to its blocks as long as it has no index and there is room, else
+    /// it is rewritten. Whether there was room for any.
     pub(super) fn add_names(&mut self, dir: Ino, mut names: Vec<NewName>) -> Result<bool, FsError> {
         let volume = &self.checker.volume;
         let inode = volume.inode(dir)?;
@@ -81,8 +80,7 @@ impl Work<'_> {
         Ok(names.is_empty() || self.rebuild(dir, &names)? || is_some)
     }
 
-    /// Makes a directory of an inode that is not in use; whether there was room.
-    /// Nothing leads to it yet.
+    /// Makes a directory in an unused inode; whether there was room. It has no name yet.
     pub(super) fn make(&mut self, ino: Ino, parent: Ino, mode: u16) -> Result<bool, FsError> {
         let volume = &self.checker.volume;
         let sb = &volume.sb;
@@ -101,8 +99,8 @@ impl Work<'_> {
         Ok(true)
     }
 
-    /// Gives an inode in memory blocks with these entries, which are on the disk
-    /// then; whether there was room.
+    /// Gives an inode in memory blocks with these entries, and writes the blocks to the disk;
+    /// whether there was room.
     fn put_names(
         &mut self,
         inode: &mut InodeMut,
@@ -159,7 +157,7 @@ impl Work<'_> {
         }
     }
 
-    /// What `..` of a directory should say, as far as that is known.
+    /// The directory that `..` should name, as far as it is known.
     fn parent_of(&self, dir: Ino) -> Ino {
         let root = Ino::new(special::ROOT);
         let Some(seen) = self.checker.seen.get(&dir).filter(|_| dir != root) else { return root };
@@ -186,7 +184,7 @@ impl Work<'_> {
                 }
                 let seen = self.checker.seen.get(&entry.ino).map(|seen| seen.kind);
                 let kind = kind_of(entry.file_type).or(seen).unwrap_or(FileKind::Regular);
-                // What no path can have, as e2fsck has it.
+                // Bytes that no path can have are replaced, as in e2fsck.
                 let sane = |byte: &u8| if matches!(*byte, 0 | b'/') { b'.' } else { *byte };
                 let name = entry.name.iter().map(sane).collect();
                 names.push(NewName { ino: entry.ino, kind, name });
@@ -195,8 +193,8 @@ impl Work<'_> {
         Ok(names)
     }
 
-    /// An inode that is not in use, from where its group says that inodes are; where
-    /// there is none, the group is made to say so of more.
+    /// An unused inode, from those that its group counts as initialised; where there is none, the
+    /// group is made to count more.
     pub(super) fn take_inode(&mut self) -> Result<Option<Ino>, FsError> {
         let checker = self.checker;
         let per_group = checker.sb().inodes_per_group;
@@ -243,7 +241,7 @@ fn put_name(block: &mut [u8], end: usize, name: &NewName, typed: bool) -> bool {
                     gap = Some((from, own, left));
                 }
             }
-            // What makes no sense is mended first.
+            // A damaged entry is repaired first.
             _ => return false,
         }
     }
@@ -280,8 +278,8 @@ fn pack(format: &DirFormat, records: &[Record<'_>]) -> Result<Packing, FsError> 
     format.pack(records.iter().map(|record| record.name.len()))
 }
 
-/// Names of which each is there once: of the same name for the same inode the first
-/// stays, another inode's gets a number behind.
+/// Makes names distinct: of equal names for the same inode the first stays, those of other inodes
+/// get a number behind.
 fn distinct(names: Vec<NewName>) -> Vec<NewName> {
     let mut taken: HashMap<Vec<u8>, Ino> = HashMap::with_capacity(names.len());
     let all: HashSet<Vec<u8>> = names.iter().map(|name| name.name.clone()).collect();

@@ -1,4 +1,4 @@
-//! Bitmaps, descriptors and counts, as what was found has them.
+//! Bitmaps, descriptors and counts, written from the findings of the check.
 
 use super::superblock::byte_of;
 use crate::check::Checker;
@@ -11,12 +11,11 @@ use seekless_fs::{FileKind, FsError};
 use seekless_units::{GroupNo, Ino};
 use std::mem::offset_of;
 
-/// Writes a descriptor with the pointers that were decided on; what it says was
-/// never written is looked at from now on. Of one that is otherwise sound only that
-/// is said of its inodes.
+/// Writes a descriptor with the pointers that were decided on, and without the flags for never
+/// written bitmaps and tables. If it is otherwise sound, only the flag for the inodes is cleared.
 ///
 /// # Errors
-/// What the device gives.
+/// Errors of the device.
 pub(super) fn put_head(
     checker: &Checker,
     disk: &mut Patches,
@@ -70,11 +69,11 @@ fn mark(bitmap: &mut [u8], at: u32, set: bool) {
     }
 }
 
-/// Writes a group's bitmaps and its descriptor. Bitmaps that were never written are
-/// left so where nothing is in use but what belongs to the volume.
+/// Writes a group's bitmaps and its descriptor. Bitmaps that were never written are left so where
+/// only the volume's own metadata is in use.
 ///
 /// # Errors
-/// What the device gives.
+/// Errors of the device.
 pub(super) fn put(checker: &Checker, disk: &mut Patches, number: GroupNo) -> Result<(), FsError> {
     if checker.lost_groups.contains(&number) {
         return Ok(());
@@ -88,7 +87,7 @@ pub(super) fn put(checker: &Checker, disk: &mut Patches, number: GroupNo) -> Res
     let blocks = sb.group_blocks(number);
     let mut bitmap = vec![0xFF; size];
     let (mut free_clusters, mut others) = (0u32, false);
-    // What cannot be found may be in use: then nothing becomes free.
+    // Blocks of inodes that cannot be found may be in use: then nothing becomes free.
     let old = if checker.has_lost_blocks() && !group.block_uninit() {
         volume.block_bitmap(&group).ok()
     } else {
@@ -142,7 +141,7 @@ pub(super) fn put(checker: &Checker, disk: &mut Patches, number: GroupNo) -> Res
     let sum = |bits: &[u8], len: u32| {
         if sums { bitmap_sum(sb.checksum_seed, bits, u64::from(len)) } else { 0 }
     };
-    // Those of bitmaps that were never written are those of the descriptor.
+    // The sums of bitmaps that were never written are those in the descriptor.
     let raw = group.raw();
     let join = |high: u16, low: u16| (u32::from(high) << 16) | u32::from(low);
     let kept = |written: bool, sum: u32, high: u16, low: u16| {

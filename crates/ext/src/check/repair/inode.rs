@@ -15,7 +15,7 @@ pub(super) struct InodeMut {
     ino: Ino,
     at: u64,
     core: InodeCore,
-    /// What follows [`InodeCore`].
+    /// The bytes behind [`InodeCore`].
     rest: Vec<u8>,
     /// `i_blocks` counts in this many bytes and has this many bits; lengths too.
     huge: bool,
@@ -26,7 +26,7 @@ impl InodeMut {
     /// Reads an inode as it lies on the disk now.
     ///
     /// # Errors
-    /// [`FsError::Corrupt`] where there is no such inode; what the device gives.
+    /// [`FsError::Corrupt`] where there is no such inode; errors of the device.
     pub(super) fn read(volume: &Volume, disk: &Patches, ino: Ino) -> Result<Self, FsError> {
         let place = Location::of("inode").in_inode(ino);
         let found = volume.inode_location(ino)?;
@@ -41,11 +41,11 @@ impl InodeMut {
     /// Writes it with its checksum.
     ///
     /// # Errors
-    /// What the device gives.
+    /// Errors of the device.
     pub(super) fn write(&self, volume: &Volume, disk: &mut Patches) -> Result<(), FsError> {
         let mut raw = self.core.as_bytes().to_vec();
         raw.extend_from_slice(&self.rest);
-        // What was never in use has no checksum.
+        // An inode that was never in use has no checksum.
         if volume.sb.has_metadata_csum() && raw.iter().any(|&byte| byte != 0) {
             let place = Location::of("inode").in_inode(self.ino);
             let (generation, seed) = (self.core.i_generation.get(), volume.sb.checksum_seed);
@@ -73,8 +73,8 @@ impl InodeMut {
         self.rest.fill(0);
     }
 
-    /// Sets `i_extra_isize`, to what fits and covers the checksum at least; what lay
-    /// behind is no list of attributes any more.
+    /// Sets `i_extra_isize`, to a size that fits and covers the checksum at least; the bytes behind
+    /// it are no attribute list any more.
     pub(super) fn set_extra_size(&mut self, wanted: u16) {
         let most = u16::try_from(self.rest.len()).unwrap_or(u16::MAX);
         let least = low16(u32::try_from(size_of::<InodeExtra>()).unwrap_or(0));
@@ -88,7 +88,7 @@ impl InodeMut {
         }
     }
 
-    /// Gives up the attributes that lie in it.
+    /// Drops the attributes that lie in it.
     pub(super) fn drop_inner_attributes(&mut self) {
         let tail = usize::from(self.extra_size());
         if let Some(rest) = self.rest.get_mut(tail..) {
@@ -126,13 +126,13 @@ impl InodeMut {
         self.core.i_block = map;
     }
 
-    /// Where its attribute block lies; 0 for none.
+    /// Sets its attribute block; 0 for none.
     pub(super) fn set_attribute_block(&mut self, block: BlockNo) {
         self.core.i_file_acl_lo = low32(block.get()).into();
         self.core.i_file_acl_high = low16(low32(block.get() >> 32)).into();
     }
 
-    /// Gives up blocks and attributes, keeping what else it says.
+    /// Releases blocks and attributes, and keeps the other fields.
     pub(super) fn release(&mut self) {
         self.core.i_links_count = 0.into();
         self.set_len(0);
@@ -144,14 +144,14 @@ impl InodeMut {
             .into();
     }
 
-    /// Takes contents that were in it from it.
+    /// Removes its inline contents.
     pub(super) fn empty(&mut self) {
         self.set_len(0);
         self.core.i_block = IBlock::default();
         self.core.i_flags = (self.core.i_flags.get() & !flags::INLINE_DATA).into();
     }
 
-    /// Changes bytes of it, by where they stand in the whole of it.
+    /// Changes its bytes, as one slice.
     pub(super) fn with_bytes(&mut self, with: impl FnOnce(&mut [u8])) {
         let mut raw = self.core.as_bytes().to_vec();
         raw.extend_from_slice(&self.rest);
@@ -163,13 +163,13 @@ impl InodeMut {
         }
     }
 
-    /// What checksums of its own blocks start from.
+    /// The seed of the checksums of its own blocks.
     pub(super) fn seed(&self, volume: &Volume) -> u32 {
         let generation = self.core.i_generation.get();
         crate::encode::rewrite::inode_seed(volume.sb.checksum_seed, self.ino, generation)
     }
 
-    /// Makes it an inode that was just made.
+    /// Makes it a new inode.
     pub(super) fn begin(&mut self, mode: u16, extra: u16, time: u32) {
         self.clear();
         self.core.i_mode = mode.into();

@@ -1,4 +1,4 @@
-//! A damaged journal: emptied, its inode restored, or given up.
+//! A damaged journal: emptied, its inode restored, or dropped.
 
 use super::Work;
 use super::inode::InodeMut;
@@ -11,12 +11,11 @@ use seekless_fs::FsError;
 use seekless_units::{BlockNo, Extent, Ino, Lbn};
 
 impl Work<'_> {
-    /// Empties a journal that cannot be replayed, after what of it can. A volume whose
-    /// journal cannot be found, or begins in a block of something else, has none from now
-    /// on.
+    /// Empties a journal that cannot be replayed, after replaying the readable part. A volume whose
+    /// journal cannot be found, or begins in a block of something else, has none from now on.
     ///
     /// # Errors
-    /// What the device gives.
+    /// Errors of the device.
     pub(super) fn empty_journal(&mut self) -> Result<(), FsError> {
         let volume = Volume::open(self.disk.device().clone(), true)?;
         match journal::salvage(&volume) {
@@ -46,18 +45,17 @@ impl Work<'_> {
         }
     }
 
-    /// Whether something else lies in a block.
+    /// Whether a block was claimed twice.
     pub(super) fn is_claimed_twice(&self, block: BlockNo) -> bool {
         let mut clusters = self.checker.sb().clusters_of(Extent::new(block, 1));
         clusters.any(|at| self.checker.twice.get(index(at)) || self.checker.fixed.get(index(at)))
     }
 
-    /// Gives the journal's inode the map that the superblock has a copy of, where that still
-    /// leads to a journal; else the volume has no journal from now on (e2fsck makes a new
-    /// one).
+    /// Gives the journal's inode the map copied in the superblock, if that still leads to a
+    /// journal; else the volume has no journal from now on (e2fsck makes a new one).
     ///
     /// # Errors
-    /// What the device gives.
+    /// Errors of the device.
     pub(super) fn restore_journal(&mut self, ino: Ino) -> Result<(), FsError> {
         let volume = &self.checker.volume;
         let copy = journal::copied_map(volume);
@@ -95,10 +93,10 @@ impl Work<'_> {
         })
     }
 
-    /// Gives the journal up: the volume has none from now on, and its blocks are free.
+    /// Drops the journal: the volume has none from now on, and its blocks are free.
     ///
     /// # Errors
-    /// What the device gives.
+    /// Errors of the device.
     pub(super) fn drop_journal(&mut self, ino: Ino) -> Result<(), FsError> {
         superblock::drop_journal(self.disk)?;
         self.change(ino, InodeMut::clear)

@@ -1,4 +1,4 @@
-//! The root and `lost+found`: names for what nothing leads to.
+//! The root and `lost+found`: names for unconnected inodes.
 
 use super::Work;
 use super::entries::Edit;
@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 const NAME: &[u8] = b"lost+found";
-/// Their modes, as `e2fsck` has them.
+/// Their modes, as in `e2fsck`.
 const ROOT_MODE: u16 = 0o755;
 const MODE: u16 = 0o700;
 /// Names that are tried for one file.
@@ -24,9 +24,9 @@ impl Work<'_> {
         self.make(root, root, ROOT_MODE)
     }
 
-    /// Gives names to files and directories. Where `lost+found` is missing it is
-    /// made, and where it is a file its name goes; the rest is for the next round.
-    /// Whether anything was done: there may be no room.
+    /// Gives names to files and directories. If `lost+found` is missing it is made, and if it is a
+    /// file its name is removed; the rest is left for the next round. Whether anything was done:
+    /// there may be no room.
     pub(super) fn connect(&mut self, nameless: &[Ino]) -> Result<bool, FsError> {
         match self.checker.lost_found {
             None => self.make_lost(),
@@ -51,8 +51,8 @@ impl Work<'_> {
         self.add_names(root, vec![name])
     }
 
-    /// Names for all of them: `#` and the inode number, and where that is taken
-    /// something behind it. What `..` says changes before the names are there.
+    /// Enters all of them as `#` and the inode number, with a suffix where that is taken. Each `..`
+    /// is changed before the name is written.
     fn fill(&mut self, lost: Ino, nameless: &[Ino]) -> Result<bool, FsError> {
         let checker = self.checker;
         let inode = checker.volume.inode(lost)?;

@@ -1,4 +1,4 @@
-//! Maps of files written anew: in fresh blocks, which the inode then leads to.
+//! Rewritten maps of files: in fresh blocks, to which the inode then points.
 
 use super::Work;
 use super::inode::InodeMut;
@@ -23,8 +23,8 @@ impl Work<'_> {
         self.space.block(sb.first_block, sb.blocks)
     }
 
-    /// Writes the map of a file anew, of what can be read of it. Blocks that are
-    /// claimed twice are copied.
+    /// Rewrites the map of a file from the readable pieces. Blocks that are claimed twice are
+    /// copied.
     pub(super) fn map(&mut self, ino: Ino) -> Result<bool, FsError> {
         let volume = &self.checker.volume;
         let old = volume.inode(ino)?;
@@ -65,9 +65,9 @@ impl Work<'_> {
         Ok(true)
     }
 
-    /// Where there is no room for a copy of a block that several files have, one of
-    /// them goes: the first, as with e2fsck, or else this one. A directory never does.
-    /// One goes in a round: that makes room for the others.
+    /// Without room for a copy of a block that several files have, one of them is cleared: the
+    /// first, as in e2fsck, or else this one; never a directory. One is cleared in a round: that
+    /// makes room for the others.
     fn sacrifice(&mut self, ino: Ino, block: BlockNo) -> Result<bool, FsError> {
         if std::mem::replace(&mut self.has_sacrificed, true) {
             return Ok(true);
@@ -115,8 +115,8 @@ impl Work<'_> {
         Ok(Some(copy))
     }
 
-    /// Gives an inode in memory a map of these pieces, the blocks of which are on
-    /// the disk then; whether there was room.
+    /// Gives an inode in memory a map of these pieces, and writes its blocks to the disk; whether
+    /// there was room.
     pub(super) fn put_map(
         &mut self,
         inode: &mut InodeMut,
@@ -147,7 +147,7 @@ impl Work<'_> {
             block_map(pieces, size, &mut given)
         };
         let map = match made {
-            // Further than a map of this kind reaches.
+            // Past the reach of a map of this kind.
             Err(FsError::NoSpace(_)) => return Ok(false),
             made => made?,
         };

@@ -1,13 +1,11 @@
-//! Doing away with what a check found.
+//! Repairs the findings of a check.
 //!
-//! A repair is a sequence of rounds, as for UFS: a check of the whole image says
-//! what is wrong and what would mend it, the first stage of that ([`Stage`]) is
-//! written, and the next check sees what it left. So a repair that was interrupted
-//! is taken up by the next one where it ended. Contents are written before what
-//! leads to them, names go before inodes, and bitmaps come last.
+//! A repair is a sequence of rounds, as for UFS: a check of the whole image finds the damage and
+//! the repairs for it, the first stage of these ([`Stage`]) is written, and the next check sees the
+//! result. So the next repair resumes one that was interrupted. Contents are written before the
+//! structures that lead to them, names go before inodes, and bitmaps come last.
 //!
-//! The superblock says from the first write to the last that the volume is not
-//! clean.
+//! The superblock marks the volume as not clean from the first write to the last.
 
 mod attributes;
 mod entries;
@@ -39,9 +37,9 @@ use std::sync::Arc;
 /// Most rounds: an honest image needs five or so.
 const ROUNDS: u32 = 40;
 
-/// `s_feature_ro_compat` of volumes that are written. Of the others: `quota` and
-/// `project` have sums of what is used, `bigalloc` has clusters, with
-/// `shared_blocks` blocks belong to several files, `verity` files have a seal.
+/// `s_feature_ro_compat` of volumes that are written. Of the others: `quota` and `project` have
+/// sums of the space used, `bigalloc` has clusters, with `shared_blocks` blocks belong to several
+/// files, `verity` files have a seal.
 const WRITABLE: u32 = ro_compat::SPARSE_SUPER
     | ro_compat::LARGE_FILE
     | ro_compat::BTREE_DIR
@@ -53,9 +51,8 @@ const WRITABLE: u32 = ro_compat::SPARSE_SUPER
     | ro_compat::PROJECT
     | ro_compat::ORPHAN_PRESENT;
 
-/// `s_feature_incompat` of volumes that are read, but not written: names of which
-/// the hash needs a key or folding, attributes in inodes of their own, a mark of
-/// who has it mounted.
+/// `s_feature_incompat` of volumes that are read, but not written: names whose hash needs a key or
+/// folding, attributes in inodes of their own, the mark of a mount.
 const NOT_WRITABLE: u32 =
     incompat::ENCRYPT | incompat::CASEFOLD | incompat::EA_INODE | incompat::MMP;
 
@@ -65,9 +62,9 @@ enum Mode {
     Full,
 }
 
-/// Repairs what `e2fsck -p` repairs: what waits in the journal, orphans, names of
-/// inodes that are not in use, numbers of links, lengths, bitmaps and counts. Where
-/// anything else is found, nothing is written.
+/// Repairs the findings that `e2fsck -p` repairs: transactions in the journal, orphans, names of
+/// inodes that are not in use, link counts, lengths, bitmaps and counts. If there is any other
+/// finding, nothing is written.
 ///
 /// # Errors
 /// As [`check`](crate::check()), and [`FsError::Unsupported`] for a volume that
@@ -90,9 +87,9 @@ struct Repair {
     mode: Mode,
     /// Everything found so far.
     found: Rounds,
-    /// What there was no room for, or no way.
+    /// Repairs for which there was no room, or no way.
     given_up: HashSet<Fix>,
-    /// The image says that it is not clean because we said so.
+    /// The image is marked as not clean by this repair.
     marked: bool,
 }
 
@@ -103,12 +100,12 @@ enum Round {
     Stuck,
 }
 
-/// Writing a round's changes.
+/// The result of writing a round's changes.
 struct Work<'a> {
     checker: &'a Checker,
     disk: &'a mut Patches,
     space: Space,
-    /// A file was given up for room.
+    /// A file was sacrificed for room.
     has_sacrificed: bool,
 }
 
@@ -145,7 +142,7 @@ impl Repair {
         self.found.end(left, rounds, self.disk.writes())
     }
 
-    /// Writes the first stage of what is to be done.
+    /// Writes the first stage of the repairs.
     fn round(&mut self, checker: &Checker, left: &[Finding]) -> Result<Round, FsError> {
         if checker.report.is_clean() {
             return Ok(Round::Clean);
@@ -188,8 +185,8 @@ impl Repair {
         let mut nameless = Vec::new();
         let mut done: HashSet<Fix> = HashSet::new();
         for &fix in fixes {
-            // A directory that is written anew is looked at again before its entries
-            // are changed where they are, and so is what was cleared.
+            // A rewritten directory is checked again before its entries are changed in place, and
+            // so is a cleared inode.
             let waits = fix.directory().is_some_and(|dir| rebuilt.contains(&dir));
             let is_gone = fix.inode().is_some_and(|ino| cleared.contains(&ino));
             if waits || (is_gone && !matches!(fix, Fix::Clear(_))) || !done.insert(fix) {
@@ -217,7 +214,7 @@ impl Repair {
     }
 }
 
-/// Whether a finding is none of the image's, but of the repair that is under way.
+/// Whether a finding is due to the repair under way, not to the image.
 fn is_ours(marked: bool, finding: &Finding) -> bool {
     marked && finding.code == "superblock.not-clean"
 }

@@ -13,9 +13,9 @@ use seekless_fs::{FsError, Location};
 use seekless_units::{BlockNo, Ino, Lbn};
 
 impl Work<'_> {
-    /// Finishes all of them; whether there was room for the maps of what was
-    /// truncated. A list that leads through the inodes is taken apart from its end,
-    /// so that what is left of it is a list at any time.
+    /// Finishes all of them; whether there was room for the maps of the truncated files. A list
+    /// that leads through the inodes is shortened from its end, so that the rest is a valid list at
+    /// any time.
     pub(super) fn orphans(&mut self) -> Result<bool, FsError> {
         let volume = &self.checker.volume;
         let mut listed = Vec::new();
@@ -46,8 +46,8 @@ impl Work<'_> {
         Ok(true)
     }
 
-    /// Deletes a file without links, truncates one with links to its length. Of one
-    /// on the list, where that goes on stays in its place.
+    /// Deletes a file without links, truncates one with links to its length. An inode on the list
+    /// keeps its link to the next one.
     fn finish(&mut self, ino: Ino, date: bool) -> Result<bool, FsError> {
         let volume = &self.checker.volume;
         let mut inode = InodeMut::read(volume, self.disk, ino)?;
@@ -68,7 +68,7 @@ impl Work<'_> {
         Ok(true)
     }
 
-    /// Says when a file was deleted, if it was.
+    /// Sets a file's deletion time, if it was deleted.
     fn date(&mut self, ino: Ino) -> Result<(), FsError> {
         let now = time(self.checker.sb());
         self.change(ino, |it| {
@@ -77,7 +77,7 @@ impl Work<'_> {
         })
     }
 
-    /// Gives up the blocks past a file's end, and what of its last block is.
+    /// Releases the blocks past a file's end, and that part of its last block.
     fn truncate(&mut self, ino: Ino, inode: &mut InodeMut) -> Result<bool, FsError> {
         let volume = &self.checker.volume;
         let old = volume.inode(ino)?;
@@ -97,7 +97,7 @@ impl Work<'_> {
         if gone.is_empty() {
             return Ok(true);
         }
-        // The new map may lie in what is given up: nobody reads that any more.
+        // The new map may take released blocks: nobody reads those any more.
         for run in &gone {
             if (run.start.get()..run.end().get()).all(|at| !self.checker.twice.get(index(at))) {
                 self.space.give(*run);
@@ -119,7 +119,7 @@ impl Work<'_> {
             return Ok(true);
         };
         let volume = &self.checker.volume;
-        // Its map is wrong, and what it leads to belongs to something else.
+        // Its map is wrong, and leads to blocks of something else.
         if blocks.iter().any(|&block| self.is_claimed_twice(block)) {
             superblock::drop_orphan_file(self.disk)?;
             self.change(inode.ino, InodeMut::clear)?;

@@ -16,7 +16,7 @@ const MODE: u16 = 0o100_600;
 const DOUBLE_AT: usize = 13 * 4;
 
 impl Checker {
-    /// What the map of the resize inode should be.
+    /// The map that the resize inode should have.
     pub(in crate::check) fn resize_map(&self) -> ResizeMap {
         let sb = self.sb();
         let descriptor_blocks = u64::from(sb.descriptor_blocks());
@@ -37,12 +37,12 @@ impl Checker {
 }
 
 impl Work<'_> {
-    /// Writes the resize inode and the blocks of its map. Its double-indirect block stays
-    /// where it is, unless that is not its own. Where there is no room for one, nothing is
-    /// written; whether there was.
+    /// Writes the resize inode and the blocks of its map. Its double-indirect block stays in place,
+    /// unless it belongs to something else. Returns whether there was room for one; otherwise
+    /// nothing is written.
     ///
     /// # Errors
-    /// What the device gives.
+    /// Errors of the device.
     pub(super) fn restore_resize(&mut self, ino: Ino) -> Result<bool, FsError> {
         let volume = &self.checker.volume;
         let map = self.checker.resize_map();

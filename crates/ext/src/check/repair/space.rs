@@ -1,11 +1,10 @@
-//! Free space, by what was found and not by what the bitmaps say.
+//! Free space, by the findings of the check and not by the bitmaps.
 
 use seekless_fs::bits::Bits;
 use seekless_fs::field::index;
 use seekless_units::{BlockNo, Extent};
 
-/// Blocks that a repair takes: those that nothing was found in. A bitmap that does
-/// not have them yet is what a crash may leave.
+/// Blocks that a repair allocates: those found unused. A crash may leave them unmarked in a bitmap.
 pub(super) struct Space {
     used: Bits,
     /// The first block that was not looked at.

@@ -18,8 +18,8 @@ use zerocopy::IntoBytes;
 const LATER_COMPAT: u32 = compat::EXT_ATTR;
 const LATER_RO_COMPAT: u32 = ro_compat::LARGE_FILE | ro_compat::DIR_NLINK;
 
-/// A time for what is deleted or made now: no clock is read, so that the same
-/// image always becomes the same. Never the number of an inode.
+/// The time for inodes that are deleted or made now. No clock is read, so that the same image
+/// always becomes the same. Never the number of an inode.
 pub(super) fn time(sb: &Super) -> u32 {
     let raw = &sb.raw;
     let told = [&raw.s_wtime, &raw.s_mtime, &raw.s_lastcheck, &raw.s_mkfs_time];
@@ -27,11 +27,11 @@ pub(super) fn time(sb: &Super) -> u32 {
     latest.max(raw.s_inodes_count.get().saturating_add(1))
 }
 
-/// Writes the superblock that was decided on: a copy of it, or the primary one with
-/// fields that are possible.
+/// Writes the superblock that was decided on: a copy of it, or the primary one with corrected
+/// fields.
 ///
 /// # Errors
-/// What the device gives.
+/// Errors of the device.
 pub(super) fn put(checker: &Checker, disk: &mut Patches) -> Result<(), FsError> {
     let mut raw = checker.sb().raw.clone();
     if checker.from_copy {
@@ -51,7 +51,7 @@ pub(super) fn put(checker: &Checker, disk: &mut Patches) -> Result<(), FsError> 
     Ok(())
 }
 
-/// Sets fields that cannot be what they say.
+/// Corrects fields with impossible values.
 fn mend(checker: &Checker, raw: &mut Superblock) {
     let sb = checker.sb();
     features::clear_contradictions(raw);
@@ -88,7 +88,7 @@ fn mend(checker: &Checker, raw: &mut Superblock) {
     }
 }
 
-/// Writes the copies of the superblock, each with what differs in it.
+/// Writes the copies of the superblock, each with its own fields.
 fn put_copies(checker: &Checker, disk: &mut Patches, raw: &Superblock) -> Result<(), FsError> {
     let sb = checker.sb();
     for number in (1..sb.groups).map(GroupNo::new) {
@@ -103,10 +103,10 @@ fn put_copies(checker: &Checker, disk: &mut Patches, raw: &Superblock) -> Result
     disk.flush()
 }
 
-/// Says on the disk that the volume is not clean, if that is not said yet.
+/// Marks the volume on the disk as not clean, if it is not marked yet.
 ///
 /// # Errors
-/// What the device gives.
+/// Errors of the device.
 pub(super) fn mark_unclean(disk: &mut Patches) -> Result<(), FsError> {
     let mut raw = read(disk)?;
     raw.s_state = (raw.s_state.get() & !STATE_VALID).into();
@@ -116,17 +116,17 @@ pub(super) fn mark_unclean(disk: &mut Patches) -> Result<(), FsError> {
 /// Sets where the list of orphans begins.
 ///
 /// # Errors
-/// What the device gives.
+/// Errors of the device.
 pub(super) fn set_last_orphan(disk: &mut Patches, ino: Ino) -> Result<(), FsError> {
     let mut raw = read(disk)?;
     raw.s_last_orphan = ino.get().into();
     write(disk, raw)
 }
 
-/// Says that there are files of 2 GiB and more.
+/// Sets the feature for files of 2 GiB and more.
 ///
 /// # Errors
-/// What the device gives.
+/// Errors of the device.
 pub(super) fn set_large_file(disk: &mut Patches) -> Result<(), FsError> {
     let mut raw = read(disk)?;
     let bits = raw.s_feature_ro_compat.get() | ro_compat::LARGE_FILE;
@@ -134,10 +134,10 @@ pub(super) fn set_large_file(disk: &mut Patches) -> Result<(), FsError> {
     write(disk, raw)
 }
 
-/// Says that the orphan file is empty.
+/// Clears the feature for a nonempty orphan file.
 ///
 /// # Errors
-/// What the device gives.
+/// Errors of the device.
 pub(super) fn no_filed_orphans(disk: &mut Patches) -> Result<(), FsError> {
     let mut raw = read(disk)?;
     let bits = raw.s_feature_ro_compat.get() & !ro_compat::ORPHAN_PRESENT;
@@ -148,7 +148,7 @@ pub(super) fn no_filed_orphans(disk: &mut Patches) -> Result<(), FsError> {
 /// Takes the orphan file from a volume: orphans are on the list from now on.
 ///
 /// # Errors
-/// What the device gives.
+/// Errors of the device.
 pub(super) fn drop_orphan_file(disk: &mut Patches) -> Result<(), FsError> {
     let mut raw = read(disk)?;
     let bits = raw.s_feature_compat.get() & !compat::ORPHAN_FILE;
@@ -159,11 +159,10 @@ pub(super) fn drop_orphan_file(disk: &mut Patches) -> Result<(), FsError> {
     write(disk, raw)
 }
 
-/// Writes the totals, and when they are on the disk that the volume is clean, if
-/// it is.
+/// Writes the totals, and when these are on the disk marks the volume as clean, if it is.
 ///
 /// # Errors
-/// What the device gives.
+/// Errors of the device.
 pub(super) fn finish(checker: &Checker, disk: &mut Patches, clean: bool) -> Result<(), FsError> {
     let mut raw = read(disk)?;
     if !checker.has_lost_blocks() {
@@ -179,7 +178,7 @@ pub(super) fn finish(checker: &Checker, disk: &mut Patches, clean: bool) -> Resu
         return Ok(());
     }
     raw.s_state = ((raw.s_state.get() | STATE_VALID) & !STATE_ERRORS).into();
-    // What the kernel keeps of its errors goes with them.
+    // The kernel's record of errors is cleared with them.
     let from = std::mem::offset_of!(Superblock, s_error_count);
     let to = std::mem::offset_of!(Superblock, s_mount_opts);
     if let Some(told) = raw.as_mut_bytes().get_mut(from..to) {
@@ -192,10 +191,10 @@ pub(super) fn finish(checker: &Checker, disk: &mut Patches, clean: bool) -> Resu
     write(disk, raw)
 }
 
-/// Takes the journal from a volume that has none that could be used.
+/// Removes the journal feature from a volume whose journal is unusable.
 ///
 /// # Errors
-/// What the device gives.
+/// Errors of the device.
 pub(super) fn drop_journal(disk: &mut Patches) -> Result<(), FsError> {
     let mut raw = read(disk)?;
     let bits = raw.s_feature_compat.get() & !(compat::HAS_JOURNAL | compat::FAST_COMMIT);

@@ -1,4 +1,4 @@
-//! Bitmaps and counts of the groups that the operations touch.
+//! Bitmaps and counts of the groups that the operations change.
 
 use super::place;
 use crate::encode::sums::{bitmap_sum, seal_superblock};
@@ -20,7 +20,7 @@ struct Bits {
     directories: u32,
 }
 
-/// What is in use, group by group, as far as it was looked at.
+/// Blocks and inodes in use, group by group, as far as they were looked at.
 pub(super) struct Ledger<'a> {
     volume: &'a Volume,
     groups: BTreeMap<GroupNo, Bits>,
@@ -83,8 +83,7 @@ impl<'a> Ledger<'a> {
         Ok(())
     }
 
-    /// Marks an inode; `directories` says by how many its group's directories
-    /// change.
+    /// Marks an inode; `directories` is the change of its group's number of directories.
     pub(super) fn mark_inode(
         &mut self,
         ino: Ino,
@@ -98,8 +97,7 @@ impl<'a> Ledger<'a> {
         Ok(())
     }
 
-    /// A free block that no run of `reserved` covers, marked as used; the first
-    /// of its cluster.
+    /// A free block outside the runs of `reserved`, marked as used; the first of its cluster.
     pub(super) fn allocate(&mut self, reserved: &[Extent]) -> Result<BlockNo, FsError> {
         let ratio = u64::from(self.volume.sb.cluster_ratio).max(1);
         for number in (0..self.volume.sb.groups).map(GroupNo::new) {
@@ -152,7 +150,7 @@ impl<'a> Ledger<'a> {
         let last = (0..inodes).rev().find(|&at| is_set(&bits.inodes, at));
         let used = last.map_or(0, |last| last.saturating_add(1));
         let unused = inodes.saturating_sub(used);
-        // The tail only ever grows shorter: what was used once was written.
+        // The tail only ever grows shorter: slots that were used once were written.
         let unused = u32::try_from(unused).unwrap_or(0).min(bits.group.itable_unused());
         let flags = bits.group.raw().bg_flags.get() & !(BG_BLOCK_UNINIT | BG_INODE_UNINIT);
         Counts {

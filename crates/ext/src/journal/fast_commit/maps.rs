@@ -3,8 +3,7 @@
 use seekless_fs::Mapping;
 use seekless_units::{Extent, Lbn};
 
-/// Takes `len` logical blocks from `from` on out of `runs`; what they lay on
-/// goes to `freed`.
+/// Removes `len` logical blocks from `from` on from `runs`; their blocks go to `freed`.
 pub(super) fn cut(runs: &mut Vec<Mapping>, from: Lbn, len: u64, freed: &mut Vec<Extent>) {
     let to = from.saturating_add(len);
     let mut kept = Vec::with_capacity(runs.len().saturating_add(1));
@@ -21,7 +20,7 @@ pub(super) fn cut(runs: &mut Vec<Mapping>, from: Lbn, len: u64, freed: &mut Vec<
     *runs = kept;
 }
 
-/// Puts a run where its blocks are to lie, in place of what is there.
+/// Puts a run where its blocks are to lie, in place of those mapped there.
 pub(super) fn put(runs: &mut Vec<Mapping>, run: Mapping, freed: &mut Vec<Extent>) {
     if !some(&run) {
         return;

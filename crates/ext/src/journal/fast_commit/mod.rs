@@ -1,13 +1,11 @@
 //! Fast commits: changes logged as file operations behind the ring, on top of
 //! the last whole transaction.
 //!
-//! What a commit says is known from Linux `fs/ext4/fast_commit.h`, what a mount
-//! makes of it from `fast_commit.c`. Operations are applied to inodes, maps and
-//! directories in memory; what they leave is then written into the overlay as
-//! one would build it: directories and extent trees anew, bitmaps and counts to
-//! match. Two things differ from a mount on purpose: directories keep their
-//! recorded times, and their link counts are right (a kernel's replay leaves a
-//! new directory with one link).
+//! The format of a commit is that of Linux `fs/ext4/fast_commit.h`, its replay that of
+//! `fast_commit.c`. Operations are applied to inodes, maps and directories in memory; the result is
+//! then written into the overlay as one would build it: new directories and extent trees, bitmaps
+//! and counts to match. Two things differ from a mount on purpose: directories keep their recorded
+//! times, and their link counts are right (a kernel's replay leaves a new directory with one link).
 
 mod ledger;
 mod maps;
@@ -26,8 +24,8 @@ fn place() -> Location {
     Location::of("fast commit")
 }
 
-/// Applies the fast commits on top of transaction `end - 1` to `overlay`, which
-/// already holds what the ring had.
+/// Applies the fast commits on top of transaction `end - 1` to `overlay`, which already contains
+/// the transactions of the ring.
 pub(super) fn replay(log: &Log<'_>, end: u32, overlay: &Arc<Overlay>) -> Result<(), FsError> {
     let operations = scan::committed(log, end)?;
     if operations.is_empty() {

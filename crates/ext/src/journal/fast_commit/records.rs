@@ -1,4 +1,4 @@
-//! The records of a fast commit and what they mean.
+//! The records of a fast commit and their meaning.
 
 use super::place;
 use crate::field::{index, invalid, le32, parse, range, slice, truncated};
@@ -6,7 +6,7 @@ use crate::ondisk::{EXTENT_MAX_LEN, ExtentLeaf, INODE_CORE_SIZE};
 use seekless_fs::{FsError, Mapping};
 use seekless_units::{BlockNo, Extent, Ino, Lbn};
 
-/// What a record is, by its tag.
+/// Tags of records.
 pub(super) mod tag {
     pub(in super::super) const ADD_RANGE: u16 = 1;
     pub(in super::super) const DEL_RANGE: u16 = 2;
@@ -63,7 +63,7 @@ impl<'a> Record<'a> {
         Some(Self { tag, len, value: block.get(from..to)? })
     }
 
-    /// The change it stands for; `None` for padding.
+    /// Its operation; `None` for padding.
     pub(super) fn operation(&self) -> Result<Option<Operation>, FsError> {
         let ino = Ino::new(le32(self.value, 0).unwrap_or(0));
         Ok(Some(match self.tag {

@@ -1,4 +1,4 @@
-//! Which fast commits were finished.
+//! Finds the finished fast commits.
 
 use super::records::{Operation, Record, TAG_LEN, tag};
 use crate::checksum::crc32c;
@@ -7,7 +7,7 @@ use crate::journal::log::Log;
 use crate::ondisk::journal_feature;
 use seekless_fs::FsError;
 
-/// What the records of the area come to.
+/// Whether more records of the area follow.
 enum Next {
     More,
     /// Nothing behind this belongs to the commits.
@@ -18,15 +18,14 @@ struct Scan<'a> {
     end: u32,
     log: &'a Log<'a>,
     crc: u32,
-    /// Of finished commits.
+    /// Operations of finished commits.
     done: Vec<Operation>,
-    /// Of the commit that is being read.
+    /// Operations of the commit that is being read.
     open: Vec<Operation>,
 }
 
-/// The operations of all finished fast commits on top of transaction
-/// `end - 1`, in order. What follows the last finished one was never promised
-/// to anybody and is left out.
+/// The operations of all finished fast commits on top of transaction `end - 1`, in order. Records
+/// behind the last finished one were never promised to anybody and are left out.
 pub(super) fn committed(log: &Log<'_>, end: u32) -> Result<Vec<Operation>, FsError> {
     let mut scan = Scan { end, log, crc: 0, done: Vec::new(), open: Vec::new() };
     if !log.form.has(journal_feature::INCOMPAT_FAST_COMMIT) {
@@ -67,8 +66,8 @@ impl Scan<'_> {
                 }
                 tag::ADD_RANGE..=tag::PAD if record.value.len() == record.len => {
                     self.sum(block, at, whole);
-                    // A torn record cannot be told from a hostile one before
-                    // the checksum behind it has been seen.
+                    // A torn record cannot be told from a hostile one before the checksum behind it
+                    // was read.
                     match record.operation() {
                         Ok(operation) => self.open.extend(operation),
                         Err(_) => return Ok(Next::End),

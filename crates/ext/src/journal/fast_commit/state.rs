@@ -1,4 +1,4 @@
-//! Inodes, maps and directories as the operations leave them.
+//! Inodes, maps and directories after the operations.
 
 use super::maps;
 use super::place;
@@ -20,16 +20,16 @@ pub(super) struct Names {
     pub(super) entries: BTreeMap<Vec<u8>, (Ino, FileKind)>,
 }
 
-/// An inode that some operation names.
+/// An inode of some operation.
 pub(super) struct Node {
     pub(super) core: InodeCore,
-    /// What follows the core.
+    /// The bytes behind the core.
     pub(super) rest: Vec<u8>,
     /// The map of an inode that is mapped by extents.
     pub(super) runs: Option<Vec<Mapping>>,
     /// Blocks of the map as it is on the disk.
     pub(super) index: Vec<BlockNo>,
-    /// Of a directory in which names changed.
+    /// Entries of a directory whose names changed.
     pub(super) names: Option<Names>,
     /// Whether its last name is gone.
     pub(super) removed: bool,
@@ -61,11 +61,11 @@ impl Node {
     }
 }
 
-/// What the operations did so far.
+/// The state after the operations so far.
 pub(super) struct State<'a> {
     pub(super) volume: &'a Volume,
     pub(super) nodes: BTreeMap<Ino, Node>,
-    /// Blocks that nothing uses any more, unless a node does.
+    /// Blocks that are unused, unless a node uses them.
     pub(super) freed: Vec<Extent>,
     /// Attribute blocks that lost an owner.
     pub(super) released: Vec<BlockNo>,
@@ -87,8 +87,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// Applies one operation. As in a mount, names and ranges of inodes that
-    /// are not there are passed over.
+    /// Applies one operation. As in a mount, names and ranges of missing inodes are passed over.
     pub(super) fn apply(&mut self, operation: &Operation) -> Result<(), FsError> {
         match operation {
             Operation::Inode { ino, raw } => self.set_inode(*ino, raw),
@@ -116,7 +115,7 @@ impl<'a> State<'a> {
         Ok(found)
     }
 
-    /// The inode, when there is such a one now.
+    /// The inode, if it exists now.
     fn node(&mut self, ino: Ino) -> Result<Option<&mut Node>, FsError> {
         let first = self.volume.sb.raw.s_first_ino.get();
         if ino.get() != special::ROOT && ino.get() < first {
@@ -170,7 +169,7 @@ impl<'a> State<'a> {
         Ok(())
     }
 
-    /// The map of an inode, and where its blocks go when they are dropped.
+    /// The map of an inode, and the list of its freed blocks.
     #[allow(clippy::type_complexity, reason = "two halves of one borrow")]
     fn map(&mut self, ino: Ino) -> Result<Option<(&mut Vec<Mapping>, &mut Vec<Extent>)>, FsError> {
         if self.node(ino)?.is_none() {
@@ -225,8 +224,8 @@ impl<'a> State<'a> {
         }
         let Some(names) = self.names(name.parent)? else { return Ok(()) };
         let Some(&(found, _)) = names.entries.get(&name.bytes) else { return Ok(()) };
-        // A name that leads elsewhere by now was renamed over: it stays, the
-        // link is gone all the same.
+        // A name of another inode by now was renamed over: it stays, and the link is dropped all
+        // the same.
         if found == name.ino {
             names.entries.remove(&name.bytes);
         }
@@ -253,7 +252,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// The names of a directory, when there is such a one.
+    /// The names of a directory, if it exists.
     fn names(&mut self, dir: Ino) -> Result<Option<&mut Names>, FsError> {
         let volume = self.volume;
         let Some(node) = self.node(dir)? else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! What the operations leave, written as it lies on a disk.
+//! Writes the result of the operations in its on-disk form.
 
 use super::ledger::Ledger;
 use super::records::Operation;
@@ -17,13 +17,13 @@ use seekless_units::{BlockNo, ByteLen, Extent, Ino, Lba, Lbn};
 use std::collections::BTreeMap;
 use zerocopy::IntoBytes;
 
-/// Most links of a directory; one with more subdirectories has a count of 1.
+/// The maximum link count of a directory; one with more subdirectories has 1.
 const LINK_MAX: usize = 65_000;
 
 struct Store<'a> {
     volume: &'a Volume,
     ledger: Ledger<'a>,
-    /// Blocks that the commits themselves place.
+    /// Blocks whose places are in the commits themselves.
     reserved: Vec<Extent>,
     device: &'a dyn BlockDevice,
 }
@@ -42,8 +42,7 @@ pub(super) fn write(
     let reserved = reserved.collect();
     let mut store = Store { volume, ledger: Ledger::new(volume), reserved, device };
     let nodes = std::mem::take(&mut state.nodes);
-    // First everything that is given up, then everything that is held: a block
-    // may have gone from one file to another.
+    // First all freed blocks, then all used ones: a block may have gone from one file to another.
     for run in &state.freed {
         store.ledger.mark(*run, false)?;
     }
@@ -65,7 +64,7 @@ impl Store<'_> {
         Ok(())
     }
 
-    /// Takes one owner off each of these attribute blocks.
+    /// Lowers the reference count of each of these attribute blocks.
     fn release(&mut self, blocks: &[BlockNo]) -> Result<(), FsError> {
         let mut owners: BTreeMap<BlockNo, u32> = BTreeMap::new();
         for &block in blocks {
@@ -89,8 +88,7 @@ impl Store<'_> {
         Ok(())
     }
 
-    /// Writes an inode with its names and its map; `before` says whether it
-    /// was in use before.
+    /// Writes an inode with its names and its map; `before`: whether it was in use before.
     fn inode(&mut self, ino: Ino, node: &mut Node, before: bool) -> Result<(), FsError> {
         let is_dir = node.kind() == Some(FileKind::Directory);
         if node.removed {
@@ -135,8 +133,7 @@ impl Store<'_> {
         rewrite::inode_seed(self.volume.sb.checksum_seed, ino, node.core.i_generation.get())
     }
 
-    /// Writes a directory's blocks anew, in the blocks it has as far as they
-    /// suffice.
+    /// Rewrites a directory's blocks, in the blocks it has as far as they suffice.
     fn directory(&mut self, ino: Ino, node: &mut Node, names: &Names) -> Result<(), FsError> {
         let Some(mut runs) = node.runs.take() else { return Ok(()) };
         let format = self.dir_format(node)?;
@@ -153,7 +150,7 @@ impl Store<'_> {
         for run in dropped {
             self.ledger.mark(run, false)?;
         }
-        // Of a cluster that lost some of its blocks the others are still held.
+        // If a cluster lost some of its blocks the others are still in use.
         for run in &runs {
             self.ledger.mark(run.extent, true)?;
         }
@@ -180,8 +177,7 @@ impl Store<'_> {
         node.core.i_flags = (bits | if hashed { flags::INDEX } else { 0 }).into();
     }
 
-    /// The block that holds a logical block of a directory, a new one if there
-    /// is none.
+    /// The block of a logical block of a directory, a new one if there is none.
     fn block_of(&mut self, runs: &mut Vec<Mapping>, lbn: Lbn) -> Result<BlockNo, FsError> {
         let behind = runs.partition_point(|run| run.lbn <= lbn);
         if let Some(run) = behind.checked_sub(1).and_then(|at| runs.get(at)) {
@@ -218,8 +214,8 @@ impl Store<'_> {
             let what = "fast commits in the journal of a volume without the filetype feature";
             return Err(FsError::Unsupported(what.into()));
         }
-        // Names that are folded or encrypted hash by other rules; such a
-        // directory becomes a plain list, which every reader takes.
+        // Names that are folded or encrypted hash by other rules; such a directory becomes a plain
+        // list, which every reader supports.
         let plain = !node.has_flag(flags::CASEFOLD) && !node.has_flag(flags::ENCRYPT);
         let version = sb.raw.s_def_hash_version;
         Ok(DirFormat {

@@ -19,10 +19,10 @@ use seekless_fs::Timestamp;
 use seekless_units::BlockNo;
 use zerocopy::IntoBytes;
 
-/// What the blocks of a transaction are made with.
+/// Encodes the blocks of a transaction.
 pub(super) struct Encoder<'a> {
     pub(super) form: &'a Form,
-    /// Stands behind the first tag of each descriptor; nobody compares it.
+    /// Stands behind the first tag of each descriptor; never compared.
     pub(super) uuid: [u8; 16],
     /// Bytes in a block.
     pub(super) block: usize,
@@ -31,13 +31,13 @@ pub(super) struct Encoder<'a> {
 }
 
 impl Encoder<'_> {
-    /// Tags that fit a descriptor.
+    /// Tags that fit in a descriptor.
     pub(super) fn tags(&self) -> usize {
         let taken = TAGS_AT.saturating_add(UUID).saturating_add(self.form.tail_len());
         self.block.saturating_sub(taken).checked_div(self.form.tag_len()).unwrap_or(1).max(1)
     }
 
-    /// Records that fit a block of them.
+    /// Revoke records that fit in a block.
     pub(super) fn revokes(&self) -> usize {
         let taken = REVOKE_RECORDS_AT.saturating_add(self.form.tail_len());
         let room = self.block.saturating_sub(taken);
@@ -51,8 +51,8 @@ impl Encoder<'_> {
         copies.saturating_add(descriptors).saturating_add(records).saturating_add(1)
     }
 
-    /// Makes all blocks, one after the other, but for the commit record. Returns
-    /// the checksum of the first generation, which is in that record.
+    /// Makes all blocks, one after the other, except for the commit record. Returns the checksum of
+    /// the first generation, which is in that record.
     pub(super) fn blocks(
         &self,
         transaction: &LogTransaction<'_>,
@@ -76,7 +76,7 @@ impl Encoder<'_> {
         crc
     }
 
-    /// A block with nothing but the header that all have.
+    /// A block with only the common header.
     fn headed(&self, kind: u32) -> Vec<u8> {
         let mut block = vec![0; self.block];
         let header = JournalHeader {
@@ -154,8 +154,8 @@ impl Encoder<'_> {
         crc32c(crc32c(self.form.seed, &self.tid.to_be_bytes()), stored)
     }
 
-    /// The record that makes the transaction one that happened. `crc` is what
-    /// [`Encoder::blocks`] returned.
+    /// The record that commits the transaction. `crc` is the value that [`Encoder::blocks`]
+    /// returned.
     pub(super) fn commit(&self, time: Timestamp, crc: u32) -> Vec<u8> {
         let mut block = self.headed(journal_block::COMMIT);
         lay(&mut block, COMMIT_SECONDS_AT, &time.secs.to_be_bytes());
@@ -182,8 +182,7 @@ impl Encoder<'_> {
     }
 }
 
-/// A block as the log has it, if it begins with the number by which a recovery
-/// knows the log's own blocks.
+/// The escaped form of a block that begins with the magic number of the log's own blocks.
 fn escaped(bytes: &[u8]) -> Option<Vec<u8>> {
     bytes.starts_with(&JOURNAL_MAGIC.to_be_bytes()).then(|| {
         let mut stored = bytes.to_vec();

@@ -1,19 +1,18 @@
 //! The journal of a volume in use: transactions laid out in its ring.
 //!
-//! [`LogWriter`] is the [`Log`] of ext3 and ext4. It encodes and counts; what it
-//! wants to have written comes back in stages, in the order of jbd2
-//! (`fs/jbd2/commit.c`):
+//! [`LogWriter`] is the [`Log`] of ext3 and ext4. It encodes and counts; its writes are returned in
+//! stages, in the order of jbd2 (`fs/jbd2/commit.c`):
 //!
 //! 1. revoke records, descriptors and copies, and zeros where the commit record goes,
 //!    then a flush, which is also that of all data written before
-//! 2. the commit record, which is one sector, flushed as well. Only now has the transaction happened,
-//!    and its blocks may go home.
+//! 2. the commit record, which is one sector, flushed as well. Only now is the transaction
+//!    committed, and its blocks may go home.
 //! 3. later, when all blocks of the oldest transactions are at home: a flush, and
 //!    the journal's superblock with the new start. Only now is their room free.
 //!
-//! Numbers of transactions and times of commits grow, over all mounts: a recovery
-//! takes what has the number that it expects for the next transaction, and tells
-//! damage from what an older turn around the ring left by the times.
+//! Numbers of transactions and times of commits grow, over all mounts: a recovery takes blocks with
+//! the number that it expects for the next transaction, and tells damage from leftovers of an older
+//! turn around the ring by the times.
 
 mod encode;
 mod state;
@@ -35,13 +34,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use zerocopy::IntoBytes;
 
-/// What `s_errno` is after an error that ended all changes: `-EIO`.
+/// `s_errno` after an error that ended all changes: `-EIO`.
 const ABORTED: i32 = -5;
-/// The kernel and e2fsck take no shorter journal (`JBD2_MIN_JOURNAL_BLOCKS`).
+/// The kernel and e2fsck reject a shorter journal (`JBD2_MIN_JOURNAL_BLOCKS`).
 const MIN_BLOCKS: u32 = 1024;
-/// Most bytes that neighbouring blocks of the log are written with at once.
+/// Most bytes of neighbouring blocks of the log in one write.
 const CLUSTER: usize = 128 << 10;
-/// Bytes that a device writes whole or not at all.
+/// Bytes that a device writes atomically.
 const SECTOR: usize = 512;
 const NANOS: u32 = 1_000_000_000;
 
@@ -57,27 +56,27 @@ pub struct LogWriter {
     device: Arc<dyn BlockDevice>,
     wall: Box<dyn Fn() -> Timestamp + Send>,
     block_size: u32,
-    /// Where the blocks of the journal lie.
+    /// The map of the journal.
     map: BlockMap,
-    /// The same, in order of place.
+    /// Its runs, in order of place.
     runs: Vec<Extent>,
     /// Blocks of the volume.
     blocks: u64,
     form: Form,
     /// The first block of the journal, as it was last written.
     superblock: JournalSuperblock,
-    /// What the volume has for the journal: blocks of 64-bit numbers, checksums.
+    /// The volume's demands on the journal: blocks of 64-bit numbers, checksums.
     wanted: state::Wanted,
     /// The ring is `first .. last`.
     first: u32,
     last: u32,
-    /// Where the next transaction goes.
+    /// The place of the next transaction.
     head: u32,
     /// Its number.
     next: u32,
     /// Transactions in the log, the oldest first; one lies behind the other.
     live: VecDeque<Live>,
-    /// When the last commit was, as its record says.
+    /// The time of the last commit, by its record.
     committed_at: Timestamp,
     is_started: bool,
 }
@@ -87,10 +86,9 @@ impl LogWriter {
     /// for commit records.
     ///
     /// # Errors
-    /// [`FsError::Unsupported`], by name: a volume without a journal, with one on
-    /// another device, with one that must be recovered first, or that was left after
-    /// an error; features that are not known. [`FsError::Corrupt`] for a journal
-    /// that contradicts its format. [`FsError::Device`].
+    /// [`FsError::Unsupported`], by name: a volume without a journal, with one on another device,
+    /// with one that must be recovered first, or that was left after an error; unknown features.
+    /// [`FsError::Corrupt`] for a journal that contradicts its format. [`FsError::Device`].
     pub fn open(
         device: Arc<dyn BlockDevice>,
         wall: Box<dyn Fn() -> Timestamp + Send>,
@@ -131,7 +129,7 @@ impl LogWriter {
         self.next
     }
 
-    /// Where the journal lies, in order of place.
+    /// The runs of the journal, in order of place.
     #[must_use]
     pub fn runs(&self) -> &[Extent] {
         &self.runs
@@ -142,8 +140,8 @@ impl LogWriter {
         Encoder { form: &self.form, uuid: self.superblock.s_uuid, block, tid: self.next }
     }
 
-    /// Whether a block lies in the volume, and is none of the journal: a recovery would
-    /// write over what it reads.
+    /// Whether a block lies in the volume and outside the journal: a recovery would overwrite its
+    /// own log.
     fn is_home(&self, block: BlockNo) -> bool {
         let after = self.runs.partition_point(|run| run.start <= block);
         let run = after.checked_sub(1).and_then(|at| self.runs.get(at));
@@ -163,7 +161,7 @@ impl LogWriter {
         super::log::after(self.first, self.last, at, n)
     }
 
-    /// Where a block of the journal lies on the device.
+    /// The place of a block of the journal on the device.
     fn sector(&self, at: u32) -> Lba {
         let run = self.map.find(Lbn::new(u64::from(at)));
         debug_assert!(run.is_some(), "all blocks were found to be mapped");
@@ -184,8 +182,7 @@ impl LogWriter {
         self.committed_at
     }
 
-    /// The journal's superblock, saying where the log begins and with which
-    /// transaction.
+    /// Writes the journal's superblock, with the start of the log and its first transaction.
     fn write_tail(&mut self) -> Stage {
         let tail = self.live.front().map_or((self.head, self.next), |live| (live.start, live.tid));
         (self.superblock.s_start, self.superblock.s_sequence) = (tail.0.into(), tail.1.into());
@@ -200,7 +197,7 @@ impl LogWriter {
     }
 }
 
-/// Refuses a journal that could not be written to once it has been recovered.
+/// Refuses a journal that could not be written to after a recovery.
 ///
 /// # Errors
 /// As [`LogWriter::open`].
@@ -209,7 +206,7 @@ pub(crate) fn check_usable(volume: &Volume) -> Result<(), FsError> {
     usable(volume, &inode).map(drop)
 }
 
-/// A journal that can be written to when nothing waits in it, and its superblock.
+/// A journal that can be written to while it is empty, and its superblock.
 fn usable<'a>(
     volume: &'a Volume,
     inode: &Inode,
@@ -226,17 +223,17 @@ fn usable<'a>(
     Ok((log, superblock))
 }
 
-/// Says in the journal of a volume that writing to it was given up after an error
-/// (`jbd2_journal_abort`): e2fsck marks the volume by that once it has brought home a copy
-/// of the superblock which is from before.
+/// Records in the journal of a volume that writing to it was given up after an error
+/// (`jbd2_journal_abort`): by that, e2fsck marks the volume even after it has written home a copy
+/// of the superblock from before.
 ///
 /// # Errors
-/// What the device gives, and for a journal that cannot be read.
+/// Errors of the device, and for a journal that cannot be read.
 pub(crate) fn note_abort(disk: &mut Patches) -> Result<(), FsError> {
     note_error(disk, ABORTED)
 }
 
-/// Sets `s_errno` of a volume's journal as the device has it.
+/// Sets `s_errno` of a volume's journal on the device.
 ///
 /// # Errors
 /// As [`note_abort`].
@@ -251,7 +248,7 @@ pub(super) fn note_error(disk: &mut Patches, error: i32) -> Result<(), FsError> 
     disk.flush()
 }
 
-/// Whether a volume's journal, as the device has it, was left after an error.
+/// Whether a volume's journal, on the device, was left after an error.
 ///
 /// # Errors
 /// As [`note_abort`].
@@ -280,9 +277,8 @@ fn runs_of(map: &BlockMap) -> Vec<Extent> {
     runs
 }
 
-/// The journal has all of its blocks, each once, and none of them is the volume's
-/// superblock or descriptors: whoever writes to it overwrites nothing else that
-/// is looked at before a recovery.
+/// Checks that the journal has all of its blocks, each once, outside of the volume's superblock and
+/// descriptors: so that writes to it overwrite nothing else that is read before a recovery.
 fn check_places(volume: &Volume, map: &BlockMap, len: u32) -> Result<(), FsError> {
     let mut reached = 0u64;
     for run in &map.runs {
@@ -336,8 +332,8 @@ impl Log for LogWriter {
         debug_assert!(!self.is_started && self.live.is_empty());
         state::want(&mut self.superblock, &mut self.form, self.wanted);
         let journal = self.write_tail();
-        // A mount that finds the mark and an empty journal has nothing to do; one that
-        // finds a log without the mark drops it, and e2fsck asks.
+        // A mount that finds the flag and an empty journal has nothing to do; one that finds a log
+        // without the flag drops it, and e2fsck asks.
         let volume = state::mark(self.device.as_ref(), true)?;
         self.is_started = true;
         Ok(vec![volume, journal])
@@ -367,9 +363,9 @@ impl Log for LogWriter {
             body.push(self.sector(at), block, CLUSTER);
             at = self.after(at, 1);
         });
-        // A commit record that is torn has a wrong checksum, which a recovery takes for
-        // damage of what was committed. So all of it is there before but for its first
-        // sector: the rest is zeros.
+        // A torn commit record has a wrong checksum, which a recovery takes for damage of a
+        // committed transaction. So all of it is written before except for its first sector: the
+        // rest is zeros.
         body.push(self.sector(at), &vec![0; crate::field::index(self.block_size)], CLUSTER);
         let record = self.encoder().commit(time, crc);
         let (first, rest) = record.split_at_checked(SECTOR).unwrap_or_default();

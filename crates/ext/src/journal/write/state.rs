@@ -1,4 +1,4 @@
-//! The two superblocks that say how a journal stands: its own, and the volume's.
+//! The two superblocks with the state of a journal: its own, and the volume's.
 
 use super::super::form::Form;
 use super::super::{CHECKSUM_CRC32C, WITH_SUM, place};
@@ -15,7 +15,7 @@ use seekless_fs::FsError;
 use seekless_units::{ByteLen, Lba};
 use zerocopy::IntoBytes;
 
-/// What a volume asks of its journal.
+/// A volume's demands on its journal.
 #[derive(Clone, Copy)]
 pub(super) struct Wanted {
     /// Its blocks are counted in 64 bits.
@@ -44,10 +44,9 @@ pub(super) fn check(sb: &JournalSuperblock) -> Result<(), FsError> {
     Ok(())
 }
 
-/// Gives an empty journal the features that its transactions will have: those that
-/// it has, and as a mount by the kernel revoke records, numbers as wide as the
-/// volume's, and checksums of each block where the volume has them
-/// (`ext4_load_and_init_journal`).
+/// Gives an empty journal the features for its transactions: those that it has, and, as a mount by
+/// the kernel does, revoke records, numbers as wide as the volume's, and checksums of each block if
+/// the volume has these (`ext4_load_and_init_journal`).
 pub(super) fn want(sb: &mut JournalSuperblock, form: &mut Form, wanted: Wanted) {
     form.incompat |= journal_feature::INCOMPAT_REVOKE;
     if wanted.wide {
@@ -71,8 +70,7 @@ pub(super) fn seal(sb: &mut JournalSuperblock, form: &Form) {
     sb.s_checksum = crc32c(!0, sb.as_bytes()).into();
 }
 
-/// The volume's superblock as it is on the device, saying whether a mount must
-/// recover it.
+/// The write of the volume's superblock on the device with its flag for recovery set or cleared.
 pub(super) fn mark(device: &dyn BlockDevice, recovers: bool) -> Result<Stage, FsError> {
     let mut sb = Super::read(device, false)?.raw;
     let features = sb.s_feature_incompat.get() & !incompat::RECOVER;

@@ -12,8 +12,7 @@ use seekless_live::Cut;
 use seekless_units::{BlockNo, Extent};
 
 impl Tree<'_> {
-    /// Gives a file another length. What was allocated behind its end goes, unless it
-    /// becomes longer.
+    /// Sets a file's length. Blocks allocated behind its end are freed, unless it becomes longer.
     pub(in super::super) fn truncate(&mut self, len: u64) -> Result<(), FsError> {
         let size = self.node()?.size;
         if len <= size {
@@ -24,7 +23,7 @@ impl Tree<'_> {
         self.set_size(len, &[]).map(drop)
     }
 
-    /// Gives back what lies behind a length, be it before or behind the end.
+    /// Frees the blocks behind a length, which may be before or behind the end.
     pub(in super::super) fn cut_behind(&mut self, len: u64) -> Result<(), FsError> {
         let kept = len.div_ceil(self.block());
         let size = self.node()?.size;
@@ -43,7 +42,7 @@ impl Tree<'_> {
         let fewer = cut.blocks;
         let mut path = self.path(kept)?;
         let on_way: Vec<BlockNo> = path.blocks().collect();
-        // Those on the way may keep something; all others are behind it.
+        // Nodes on the path may keep entries; all others are behind it.
         let behind: Vec<BlockNo> = tree.into_iter().filter(|at| !on_way.contains(at)).collect();
         let leaf = cut_path(&mut path, kept);
         let mut plan = self.plan(&path, &leaf, How::Cut)?;
@@ -71,8 +70,8 @@ impl Tree<'_> {
         Ok(cut)
     }
 
-    /// Zeroes what stands behind the end of a file in its last block, or behind what is
-    /// to be its end, if the other one is later.
+    /// Zeroes the bytes behind the end of a file in its last block, or behind its new end, if the
+    /// other one is later.
     pub(in super::super) fn zero_tail(&mut self, end: u64, other: u64) -> Result<(), FsError> {
         let block = self.block();
         let lbn = end.checked_div(block).unwrap_or(0);
@@ -91,8 +90,8 @@ impl Tree<'_> {
     }
 }
 
-/// Takes all behind some blocks of the file out of the indexes on the way there, and
-/// returns what the leaf keeps.
+/// Removes all behind some blocks of the file from the indexes on the path, and returns the rest of
+/// the leaf.
 fn cut_path(path: &mut Path, kept: u64) -> Vec<seekless_fs::Mapping> {
     for step in &mut path.steps {
         step.children.truncate(step.slot.saturating_add(1));

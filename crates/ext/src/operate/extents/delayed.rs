@@ -1,4 +1,4 @@
-//! Places for contents that waited for them (delayed allocation).
+//! Allocation for delayed contents.
 
 use super::Tree;
 use super::plan::Put;
@@ -11,10 +11,10 @@ use seekless_live::Stand;
 use seekless_units::{BlockNo, Extent};
 
 impl Tree<'_> {
-    /// What the tree says of a block, and where that ends.
+    /// The state of a block in the tree, and the end of the run with that state.
     pub(in super::super) fn stand_of(&mut self, lbn: u64) -> Result<(Stand, u64), FsError> {
         if lbn >= self.max_size().div_ceil(self.block().max(1)) {
-            // There can be none: who writes there is told so.
+            // There can be none: writing there fails elsewhere.
             return Ok((Stand::Hole, u64::MAX));
         }
         let near = self.find(lbn)?;
@@ -26,8 +26,8 @@ impl Tree<'_> {
         Ok((stand, near.end()))
     }
 
-    /// Gives the first of some blocks, which is in a hole, a place, and as many behind it as
-    /// lie in one run with it.
+    /// Allocates the first of some blocks, which is in a hole, and the following ones in the same
+    /// run.
     pub(in super::super) fn place(
         &mut self,
         lbn: u64,
@@ -77,8 +77,8 @@ impl Tree<'_> {
         Ok(ids)
     }
 
-    /// Nodes that are made at most when so many blocks in so many holes get a place, each
-    /// with an extent of its own.
+    /// The most new nodes when `blocks` blocks in `runs` holes get a place, each with an extent of
+    /// its own.
     pub(in super::super) fn most_nodes(&mut self, runs: u64, blocks: u64) -> Result<u64, FsError> {
         let root = self.node()?.map.root;
         let frame = root_frame(&root.0, self.ino)?;
@@ -88,10 +88,10 @@ impl Tree<'_> {
     }
 }
 
-/// As [`Tree::most_nodes`], of a tree of a depth with so many entries in its root, the nodes of
-/// which have at least `half` entries after a split.
+/// As [`Tree::most_nodes`], for a tree of a depth with `used` entries in its root, whose nodes have
+/// at least `half` entries after a split.
 ///
-/// What fills a hole goes to one leaf, which is split in half once, and again after every
+/// Extents that fill a hole go to one leaf, which is split in half once, and again after every
 /// `half` entries; the same holds of the numbers of new nodes in the nodes above.
 fn most_nodes(depth: u64, used: u64, half: u64, (runs, blocks): (u64, u64)) -> u64 {
     let half = half.max(2);
@@ -119,10 +119,10 @@ mod tests {
         // In the inode.
         assert_eq!(most_nodes(0, 0, 42, (1, 4)), 0);
         assert_eq!(most_nodes(0, 3, 42, (1, 1)), 0);
-        // A leaf, and one that it is split into.
+        // A leaf, and the one that it is split into.
         assert_eq!(most_nodes(0, 4, 42, (1, 1)), 2);
         assert_eq!(most_nodes(0, 0, 42, (1, 84)), 3);
-        // So many that the root has no room for their numbers.
+        // More leaves than the root has room for.
         assert_eq!(most_nodes(0, 0, 42, (1, 420)), 11 + 2);
         // Leaves of a tree, each of which may be split.
         assert_eq!(most_nodes(1, 1, 42, (1, 1)), 1);

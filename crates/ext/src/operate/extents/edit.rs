@@ -22,7 +22,7 @@ pub(super) fn part(run: &Mapping, blocks: &Range<u64>) -> Mapping {
     Mapping { lbn: Lbn::new(blocks.start), extent, ..*run }
 }
 
-/// Whether a run goes on where another ends, and both fit in one extent.
+/// Whether two runs can be joined: they touch, and fit in one extent.
 fn joins(one: &Mapping, next: &Mapping) -> bool {
     end_of(one) == next.lbn.get()
         && one.extent.end() == next.extent.start
@@ -30,8 +30,7 @@ fn joins(one: &Mapping, next: &Mapping) -> bool {
         && one.extent.len.saturating_add(next.extent.len) <= max_len(one.unwritten)
 }
 
-/// Joins what is new in a leaf, some of its runs, with each other and with those
-/// beside them.
+/// Joins the new runs of a leaf with each other and with their neighbours.
 fn join_around(leaf: &mut Vec<Mapping>, new: Range<usize>) {
     let mut at = new.start.saturating_sub(1);
     let mut stop = new.end.saturating_add(1).min(leaf.len());
@@ -48,7 +47,7 @@ fn join_around(leaf: &mut Vec<Mapping>, new: Range<usize>) {
     }
 }
 
-/// How a leaf changes that has new runs up to `end`.
+/// How a leaf with new runs up to `end` changes.
 fn how(leaf: &[Mapping], end: usize) -> How {
     if end >= leaf.len() { How::Appended } else { How::Inserted }
 }
@@ -57,8 +56,7 @@ impl Tree<'_> {
     /// Enters a run where there was a hole.
     ///
     /// # Errors
-    /// [`FsError::NoSpace`] when the tree needs a block that there is not; nothing has
-    /// changed then.
+    /// [`FsError::NoSpace`] if there is no block for the tree; nothing has changed then.
     pub(super) fn insert(&mut self, run: Mapping, put: &Put<'_>) -> Result<ChangeId, FsError> {
         let path = self.path(run.lbn.get())?;
         let mut leaf = path.leaf.clone();
@@ -80,8 +78,8 @@ impl Tree<'_> {
         self.apply_and_free(&plan, put)
     }
 
-    /// Blocks of the file that were never written have been: the extent that they lie
-    /// in is split into up to three (`ext4_ext_convert_to_initialized`).
+    /// Marks blocks of the file as written: their extent is split into up to three
+    /// (`ext4_ext_convert_to_initialized`).
     ///
     /// # Errors
     /// As [`Tree::insert`].
@@ -112,8 +110,7 @@ impl Tree<'_> {
         self.apply_and_free(&plan, put)
     }
 
-    /// All of the extent that was never written and holds a block of the file has
-    /// been: one length changes.
+    /// Marks the whole extent with a block of the file as written: one length changes.
     pub(super) fn convert_whole(&mut self, lbn: u64, put: &Put<'_>) -> Result<ChangeId, FsError> {
         let path = self.path(lbn)?;
         let mut leaf = path.leaf.clone();

@@ -1,27 +1,26 @@
 //! Files that are mapped by extents, in use.
 //!
-//! A tree is changed as a whole: what its nodes shall be is worked out first, with
-//! the blocks that it takes, so that nothing has changed when space runs out. Then
-//! it is written from the bottom up, the inode last (`plan`).
+//! A tree is changed as a whole: its new nodes are computed first, and their blocks allocated, so
+//! that nothing has changed when space runs out. Then it is written from the bottom up, the inode
+//! last (`plan`).
 //!
-//! In which order that reaches the disk:
+//! The order of the writes:
 //!
 //! - contents and bitmaps before the extent that shows them, new blocks of the tree
 //!   before the number that leads to them; the change of the tree waits for both;
 //! - runs that leave a file are given back after the change that took the last number
 //!   of them out, the inode's at the latest;
-//! - a node is changed where it lies if what its readers see of it changes within one
-//!   sector, and nothing above it. Where order is kept by nothing but the order of
-//!   writes (`sync`, `normal`), all else is done in copies, up to a node in which a
-//!   number in one sector changes, at the latest the root: a torn write could leave
-//!   an extent twice, or not at all. With a journal, and where no order is asked for,
-//!   nodes are changed where they lie.
+//! - a node is changed in place if the part of it that readers see changes within one sector, and
+//!   nothing above it. Where order is kept by nothing but the order of writes (`sync`, `normal`),
+//!   all else is done in copies, up to a node in which a number in one sector changes, at the
+//!   latest the root: a torn write could leave an extent twice, or not at all. With a journal, and
+//!   where no order is asked for, nodes are changed in place.
 //!
-//! A truncated tree is cut where it lies under all disciplines, since that takes no
-//! space: entries only go from the end of a node, first from the count in its header.
+//! A truncated tree is cut in place under all disciplines, since that takes no space: entries only
+//! go from the end of a node, first from the count in its header.
 //!
-//! - `path`: the way to a leaf, and what is found there;
-//! - `plan`: what becomes of nodes, and writing them; `nodes`: their bytes;
+//! - `path`: the path to a leaf, and lookups;
+//! - `plan`: new nodes computed and written; `nodes`: their bytes;
 //! - `edit`: extents inserted and converted;
 //! - `cut`: files made shorter and taken apart;
 //! - `write`: bytes put in, space allocated; `delayed`: for contents that waited for it.
@@ -91,9 +90,8 @@ impl<'a> Tree<'a> {
         Ok(self.ext.put_part(self.core, self.ino, Part::Map, role, after, None)?.id)
     }
 
-    /// Most bytes of a file: blocks are counted in 32 bits, of which the last is not
-    /// used, and without `huge_file` sectors are too (`ext4_max_size` of
-    /// `fs/ext4/super.c`).
+    /// Most bytes of a file: blocks are counted in 32 bits, and the last is not used; without
+    /// `huge_file` so are sectors (`ext4_max_size` of `fs/ext4/super.c`).
     fn max_size(&self) -> u64 {
         let sb = &self.ext.volume.sb;
         let mut blocks = u64::from(u32::MAX);
@@ -103,7 +101,7 @@ impl<'a> Tree<'a> {
         blocks.saturating_mul(self.block())
     }
 
-    /// Refuses a length that cannot be mapped.
+    /// Refuses a length past the reach of the map.
     pub(super) fn check_len(&self, end: Option<u64>) -> Result<u64, FsError> {
         let end = end.filter(|&end| end <= self.max_size());
         end.ok_or_else(|| FsError::TooLarge(format!("inode {}", self.ino)))

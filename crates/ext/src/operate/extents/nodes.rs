@@ -1,5 +1,4 @@
-//! The bytes of nodes: entries put into them, and what of that shows when a write is
-//! torn.
+//! The bytes of nodes: entries put into them, and the part that a torn write shows.
 
 use super::path::Held;
 use crate::encode::mapping::{IN_INODE, entry_bytes, index_entry, leaf_entry, put_node};
@@ -37,8 +36,8 @@ pub(super) fn put_first(root: &mut IBlock, run: Extent) {
     put_node(&mut root.0, &[Entry::run(&run).bytes], index(IN_INODE), 0);
 }
 
-/// How many of some entries stay in a node: all that fit where more come behind them,
-/// else half.
+/// How many of some entries stay in a node: all that fit if more are appended behind them, else
+/// half.
 pub(super) fn split_at(len: usize, most: usize, at_end: bool) -> usize {
     if len <= most {
         len
@@ -49,9 +48,9 @@ pub(super) fn split_at(len: usize, most: usize, at_end: bool) -> usize {
     }
 }
 
-/// A node with other entries. What stands behind the room for `most` stays as it is:
-/// where blocks have checksums, theirs, to be renewed when they are written
-/// (`ext4_extent_block_csum_set` of `fs/ext4/extents.c`).
+/// A node with other entries. Bytes behind the room for `most` stay as they are: where blocks have
+/// checksums, theirs, to be renewed when they are written (`ext4_extent_block_csum_set` of
+/// `fs/ext4/extents.c`).
 pub(super) fn node_bytes(
     mut bytes: Vec<u8>,
     entries: &[Entry],
@@ -64,7 +63,7 @@ pub(super) fn node_bytes(
     bytes
 }
 
-/// Bytes of a node that its header shows.
+/// Bytes of a node that are within its header's count.
 pub(super) fn shown(bytes: &[u8]) -> usize {
     let entries = crate::field::parse::<ExtentHeader>(bytes, 0);
     let entries = entries.map_or(0, |header| header.eh_entries.get());
@@ -82,8 +81,8 @@ pub(super) fn changed(old: &[u8], new: &[u8], part: Range<usize>) -> Range<usize
     }
 }
 
-/// Whether a torn write shows a node as it was or as it is to be: what both headers
-/// show differs in one sector, and what the old one does not show is written before.
+/// Whether a torn write shows a node as it was or as it is to be: the entries within both headers
+/// differ in one sector, and those past the old header are written before.
 pub(super) fn is_whole(node: &Held, new: &[u8]) -> bool {
     let both = shown(&node.bytes).min(shown(new));
     let changed = changed(&node.bytes, new, 0..both);

@@ -1,4 +1,4 @@
-//! The way from the root of a tree to a leaf, and what is found there.
+//! The path from the root of a tree to a leaf, and lookups in it.
 
 use super::Tree;
 use crate::bmap::{EVERYTHING, Found};
@@ -10,23 +10,22 @@ use seekless_units::{BlockNo, Extent, Ino};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What was last found of a file's map: a run, or a hole.
+/// The last lookup in a file's map: a run, or a hole.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Near {
-    /// Logical blocks of which the same is true.
+    /// Logical blocks of the run or hole.
     blocks: Range<u64>,
-    /// Where the first of them lies, and whether it was never written.
+    /// The first of their blocks on the disk, and whether it was never written.
     at: Option<(BlockNo, bool)>,
 }
 
 impl Near {
-    /// The first block of the file behind what was found.
+    /// The first block of the file behind the run or hole.
     pub(super) fn end(&self) -> u64 {
         self.blocks.end
     }
 
-    /// Where one of the blocks lies, and whether it was never written; `None` for a
-    /// hole.
+    /// The place of one of the blocks, and whether it was never written; `None` for a hole.
     pub(super) fn at(&self, lbn: u64) -> Option<(BlockNo, bool)> {
         debug_assert!(self.blocks.contains(&lbn), "{lbn} is in {self:?}");
         let skip = lbn.saturating_sub(self.blocks.start);
@@ -47,7 +46,7 @@ pub(super) struct Held {
 pub(super) struct Step {
     pub(super) node: Held,
     pub(super) children: Vec<Child>,
-    /// Which of them is on the way.
+    /// The one on the path.
     pub(super) slot: usize,
 }
 
@@ -67,7 +66,7 @@ impl Path {
         self.steps.iter().map(|step| &step.node).chain([&self.node]).filter_map(|node| node.at)
     }
 
-    /// The block that lies in front of one of the file, as far as the leaf knows
+    /// The block that lies in front of one of the file, as far as the leaf contains it
     /// (`ext4_ext_find_goal` of `fs/ext4/extents.c`).
     pub(super) fn in_front_of(&self, lbn: u64) -> Option<BlockNo> {
         let next = self.leaf.partition_point(|run| run.lbn.get() <= lbn);
@@ -80,8 +79,8 @@ impl Path {
         run.extent.start.get().checked_sub(by).map(BlockNo::new)
     }
 
-    /// What the file has in front of a block that it has not, and behind it, as far as
-    /// the leaf knows.
+    /// The neighbours of an unmapped block in the file, before and behind it, as far as the leaf
+    /// contains them.
     pub(super) fn around(&self, lbn: u64) -> Around {
         let next = self.leaf.partition_point(|run| run.lbn.get() <= lbn);
         let front = next.checked_sub(1).and_then(|at| self.leaf.get(at));
@@ -95,7 +94,7 @@ impl Path {
 }
 
 impl Tree<'_> {
-    /// The way to the leaf that maps a block of the file, or would.
+    /// The path to the leaf for a block of the file, mapped or not.
     pub(super) fn path(&mut self, lbn: u64) -> Result<Path, FsError> {
         let root = self.node()?.map.root;
         let mut frame = root_frame(&root.0, self.ino)?;
@@ -136,7 +135,7 @@ impl Tree<'_> {
         Ok(self.core.cache.read(at, 0, self.ext.volume.block_len())?.to_vec())
     }
 
-    /// What there is at a block of the file, and how far that goes on.
+    /// The run or hole at a block of the file.
     pub(super) fn find(&mut self, lbn: u64) -> Result<Near, FsError> {
         if let Some(near) = &self.node()?.map.near
             && near.blocks.contains(&lbn)
@@ -166,7 +165,7 @@ impl Tree<'_> {
         Ok(near)
     }
 
-    /// Where a block of the file begins that has contents.
+    /// The block on the disk of a block of the file, if it has contents.
     pub(in super::super) fn lookup_block(&mut self, lbn: u64) -> Result<Option<BlockNo>, FsError> {
         if lbn >= crate::extent::LOGICAL_BLOCKS {
             return Ok(None);
@@ -202,7 +201,7 @@ impl Tree<'_> {
         Ok(self.walk(&EVERYTHING)?.0)
     }
 
-    /// The runs that hold a file: contents and the blocks of its tree.
+    /// The runs of a file: contents and the blocks of its tree.
     pub(in super::super) fn runs_of(&mut self) -> Result<Vec<Extent>, FsError> {
         let (runs, tree) = self.walk(&EVERYTHING)?;
         let tree = tree.into_iter().map(|at| Extent::new(at, 1));
@@ -224,7 +223,7 @@ pub(in super::super) fn unnoted(
         walk_in(&ext.volume, (ino, &node.map.root.0), &EVERYTHING, &mut found, &mut |at, _| {
             Ok(core.cache.peek(at, 0, len).map(Arc::from))
         });
-    // What is damaged fails elsewhere.
+    // Damage is reported elsewhere.
     walked.ok()?;
     let tree = found.index.unwrap_or_default().into_iter().map(|node| Extent::new(node.block, 1));
     let runs = found.runs.into_iter().map(|run| run.extent).chain(tree);

@@ -1,4 +1,4 @@
-//! What becomes of the nodes on a way when its leaf changes, and writing that.
+//! Plans the nodes on a path after a change of its leaf, and writes them.
 
 use super::Tree;
 use super::nodes::{ENTRY, Entry, changed, is_whole, node_bytes, shown, split_at};
@@ -13,11 +13,11 @@ use seekless_units::{BlockNo, Extent};
 /// How a leaf changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum How {
-    /// By extents behind all others: nodes that are full stay so.
+    /// Extents are appended behind all others: full nodes stay full.
     Appended,
-    /// By extents between others.
+    /// Extents are inserted between others.
     Inserted,
-    /// By extents that go from its end, and with them all behind its way.
+    /// Extents are cut off at its end, and with them all behind its path.
     Cut,
 }
 
@@ -28,48 +28,48 @@ struct Made {
     bytes: Vec<u8>,
 }
 
-/// A block of the tree that changes where it lies.
+/// A block of the tree that changes in place.
 struct Patch {
     at: BlockNo,
     old: Vec<u8>,
     new: Vec<u8>,
 }
 
-/// What a tree is to become.
+/// The planned change of a tree.
 #[derive(Default)]
 pub(super) struct Plan {
     made: Vec<Made>,
     /// From the bottom up.
     patches: Vec<Patch>,
-    /// Blocks that are no more of the tree.
+    /// Blocks that leave the tree.
     pub(super) left: Vec<BlockNo>,
     root: Option<IBlock>,
     cuts: bool,
 }
 
-/// What is said of the change of an inode that a tree changes with.
+/// The inode's part in the change of a tree.
 pub(super) struct Put<'a> {
     pub(super) role: Role,
-    /// What must be on the disk before.
+    /// Changes that must be on the disk before.
     pub(super) after: &'a [ChangeId],
-    /// The length of the file from then on.
+    /// The new length of the file.
     pub(super) size: u64,
-    /// Blocks of contents that come to it, and that go.
+    /// Blocks of contents that are added, and removed.
     pub(super) more: u64,
     pub(super) fewer: u64,
 }
 
-/// What a plan came to.
+/// The changes that a plan was written as.
 pub(super) struct Applied {
     /// The change of the inode, which waits for all others.
     pub(super) inode: ChangeId,
-    /// Those of blocks of the tree that changed where they lie.
+    /// Those of blocks of the tree that changed in place.
     pub(super) nodes: Vec<ChangeId>,
 }
 
 impl Tree<'_> {
-    /// Works out what a leaf's new extents make of the nodes above it. Blocks are
-    /// taken, and nothing is changed; on failure they are given back.
+    /// Plans the nodes above a leaf for its new extents. Blocks are allocated, and nothing is
+    /// changed; on failure they are given back.
     pub(super) fn plan(
         &mut self,
         path: &Path,
@@ -124,7 +124,7 @@ impl Tree<'_> {
                 }
                 _ if entries.is_empty() || copies => plan.left.push(at),
                 _ => {
-                    // What the block keeps, and the rest in others.
+                    // The block keeps the first entries, and the rest go to others.
                     let kept = split_at(entries.len(), node.most, at_end);
                     let rest = entries.split_off(kept);
                     let new = node_bytes(node.bytes.clone(), &entries, node.most, depth);
@@ -150,7 +150,7 @@ impl Tree<'_> {
         self.work_out_root(node, entries, depth, plan)
     }
 
-    /// The root, which gets another level below it where it is full.
+    /// Plans the root, which gets another level below it when it is full.
     fn work_out_root(
         &mut self,
         node: &Held,
@@ -180,7 +180,7 @@ impl Tree<'_> {
         Ok(())
     }
 
-    /// New nodes for entries, each of which gets one above.
+    /// Makes new nodes for entries, and an entry for each of them in the node above.
     fn make_nodes(
         &mut self,
         mut entries: Vec<Entry>,
@@ -203,8 +203,7 @@ impl Tree<'_> {
         Ok(())
     }
 
-    /// Writes what was worked out, from the bottom up; blocks that are no more of the
-    /// tree are not yet given back.
+    /// Writes a plan from the bottom up; blocks that leave the tree are not yet freed.
     pub(super) fn apply(&mut self, plan: &Plan, put: &Put<'_>) -> Result<Applied, FsError> {
         let len = self.ext.volume.block_len();
         let mut waits = put.after.to_vec();
@@ -233,8 +232,7 @@ impl Tree<'_> {
         if let Some(root) = plan.root {
             node.map.root = root;
         }
-        // The number of a block that takes the place of another is there before
-        // that is given up.
+        // The number of a block that replaces another is there before that one is freed.
         let role = match put.role {
             Role::PointerSet if plan.root.is_none() => Role::Attributes,
             Role::PointerSet if !plan.left.is_empty() => Role::PointerMove,
@@ -245,7 +243,7 @@ impl Tree<'_> {
         Ok(Applied { inode, nodes })
     }
 
-    /// As [`Tree::apply`], and gives back what the tree does not need any more.
+    /// As [`Tree::apply`], and frees the blocks that leave the tree.
     pub(super) fn apply_and_free(
         &mut self,
         plan: &Plan,
@@ -259,8 +257,8 @@ impl Tree<'_> {
         Ok(applied.inode)
     }
 
-    /// Changes a node where it lies: entries that its header does not show yet before
-    /// that, and the last that stays after those behind it have gone.
+    /// Changes a node in place: entries past the old header before the header, and in a cut the
+    /// header before its entries.
     fn patch(
         &mut self,
         patch: &Patch,
@@ -273,12 +271,12 @@ impl Tree<'_> {
         let parts = match new > old {
             true => [old..len, 0..old],
             false if plan.cuts => [0..ENTRY, ENTRY..len],
-            // What moves up is not there twice.
+            // Entries that move up must not be there twice: one write.
             false => [0..len, len..len],
         };
         let role = match (plan.cuts, new == old && plan.left.is_empty() && plan.made.is_empty()) {
             (true, _) => Role::IndirectClear,
-            // On its own, and whole in one sector: it may be late.
+            // Alone, and within one sector: it may be late.
             (false, true) => Role::IndirectSet,
             (false, false) => Role::IndirectInit,
         };

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use std::ops::Range;
 
 impl Tree<'_> {
-    /// Writes bytes, as many as there is space for. The number is returned.
+    /// Writes as many bytes as there is space for; returns their number.
     pub(in super::super) fn write_bytes(
         &mut self,
         offset: u64,
@@ -23,8 +23,8 @@ impl Tree<'_> {
         self.write_over(offset, bytes, seen)
     }
 
-    /// As [`Tree::write_bytes`]; of the file so many bytes may have been seen, wherever
-    /// they were, and must not be lost where the disk leads to the new ones.
+    /// As [`Tree::write_bytes`]; the first `seen` bytes of the file may have been seen, in any
+    /// place, and must not be lost where the disk leads to the new ones.
     pub(in super::super) fn write_over(
         &mut self,
         offset: u64,
@@ -55,8 +55,8 @@ impl Tree<'_> {
         }
     }
 
-    /// Gives a file the length that it is about to have, where a block of its tree
-    /// could be on the disk without it.
+    /// Sets the future length of a file beforehand, if a block of its tree could be on the disk
+    /// without it.
     fn announce(&mut self, end: u64) -> Result<(), FsError> {
         if self.node()?.size < end && self.is_kept_apart()? {
             self.set_size(end, &[])?;
@@ -72,7 +72,7 @@ impl Tree<'_> {
         Ok(self.ext.shadows && crate::extent::root_frame(&root.0, self.ino)?.depth > 0)
     }
 
-    /// Appends to a directory, of which the end is the end of what is in use.
+    /// Appends to a directory, whose length ends with its last block in use.
     pub(in super::super) fn append(&mut self, bytes: &[u8]) -> Result<ChangeId, FsError> {
         let size = self.node()?.size;
         let end = self.check_len(size.checked_add(wide(bytes.len())))?;
@@ -82,20 +82,20 @@ impl Tree<'_> {
         Ok(id)
     }
 
-    /// The roles of contents that come to lie somewhere, and of the change of the inode
-    /// that leads there; `fills` zeros that somebody may have seen.
+    /// The roles of contents that get a place, and of the change of the inode that leads there;
+    /// `fills` zeros that may have been read.
     pub(super) fn roles(&mut self, fills: bool) -> Result<(Role, Role), FsError> {
         Ok(match self.node()?.kind {
             FileKind::Directory => (Role::DirectoryInit, Role::DirectoryExtend),
-            // What the disk held there before must not come to be seen.
+            // Stale contents of the disk must not become visible.
             _ if fills => (Role::DataMove, Role::PointerSet),
             _ => (Role::Data, Role::PointerSet),
         })
     }
 
-    /// Writes as many bytes as lie in blocks of which the same is true: written before,
-    /// allocated, or a hole. Their number is returned, and what must be on the disk
-    /// for them to be reached. Of the file, `seen` bytes may have been seen before.
+    /// Writes as many bytes as lie in blocks of one state: written before, allocated, or a hole.
+    /// Returns their number, and the change that must be on the disk for them to be reached. Of the
+    /// file, `seen` bytes may have been seen before.
     fn write_piece(
         &mut self,
         offset: u64,
@@ -109,7 +109,7 @@ impl Tree<'_> {
         let near = self.find(lbn)?;
         let count = near.end().min(end).saturating_sub(lbn);
         let (contents, role) = self.roles(lbn.saturating_mul(block) < seen)?;
-        // As many of the bytes as lie in so many blocks, and the length from then on.
+        // The bytes that fit into `blocks` blocks, and the length from then on.
         let size = self.node()?.size;
         let fits = |blocks: u64| {
             let room = index(blocks.saturating_mul(block)).saturating_sub(within);
@@ -149,7 +149,7 @@ impl Tree<'_> {
         }
     }
 
-    /// Takes blocks for a hole of so many from one of the file on.
+    /// Takes blocks for a hole of `count` blocks from one of the file on.
     pub(super) fn take(
         &mut self,
         lbn: u64,
@@ -232,8 +232,8 @@ impl Tree<'_> {
         Ok(ids)
     }
 
-    /// A longer file, nothing else. A directory's end waits for its contents; so does a
-    /// file's where contents wait for their place, so that all of it is shown in order.
+    /// Sets a greater length, and nothing else. A directory's end waits for its contents; so does a
+    /// file's with delayed allocation, so that all of it is shown in order.
     pub(super) fn set_size(&mut self, size: u64, data: &[ChangeId]) -> Result<ChangeId, FsError> {
         let node = self.node()?;
         if node.size == size {
@@ -279,9 +279,8 @@ impl Tree<'_> {
         self.convert_whole(blocks.start, &Put { after: &after, ..*put })
     }
 
-    /// Sees that a range has blocks, which read as zeros where there was none: they
-    /// are marked as never written. When space runs out the file is as long as before,
-    /// and keeps what was found.
+    /// Allocates all blocks of a range; new ones read as zeros, since they are marked as never
+    /// written. When space runs out the file keeps its length, and the blocks allocated so far.
     pub(in super::super) fn allocate_range(
         &mut self,
         from: u64,

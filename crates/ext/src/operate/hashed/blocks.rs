@@ -1,4 +1,4 @@
-//! Bytes of an index, as they are written.
+//! Encodes the blocks of an index.
 
 use crate::htree::{Branch, Child, ROOT_ENTRIES_OFFSET};
 use crate::ondisk::{
@@ -60,7 +60,7 @@ pub(super) fn blank_node(len: usize, tail: usize) -> (Vec<u8>, Branch) {
     (vec![0; len], Branch { offset, count: 0, limit: room.checked_div(ENTRY).unwrap_or(0) })
 }
 
-/// What a root has behind its two entries, without children yet.
+/// Writes the part of a root behind its two entries, without children yet.
 pub(super) fn put_root(block: &mut [u8], version: u8, tail: usize) -> Branch {
     let offset = ROOT_ENTRIES_OFFSET;
     let room = block.len().saturating_sub(offset).saturating_sub(tail);

@@ -1,11 +1,11 @@
 //! Indexed directories in use: the leaf that a name belongs to, by its hash
 //! (`ext4_dx_add_entry` and `dx_probe` of `fs/ext4/namei.c`).
 //!
-//! A directory that outgrows its first block gets an index. A leaf without room is
-//! split by hashes, a node of the index without room in two, and a root without
-//! room gets a level below it. Such a change is one of several blocks and passes
-//! no check half done: where writes may be torn and what they leave counts, an
-//! index lives until a leaf must be split, and is given up then.
+//! A directory that outgrows its first block gets an index. A leaf without room is split by hashes,
+//! a node of the index without room in two, and a root without room gets a level below it. Such a
+//! change spans several blocks and fails a check when half done: where writes may be torn and a
+//! crash must leave a sound directory, an index lives until a leaf must be split, and is dropped
+//! then.
 //!
 //! - `blocks`: bytes of the index; `split`: making room; `listing`: in which order the
 //!   kernel shows names.
@@ -27,8 +27,7 @@ use seekless_live::{Codec, Ids, NamePlace, Table};
 use seekless_units::{BlockNo, Ino};
 use smallvec::SmallVec;
 
-/// How often room is made for a name at most: each level of the index once, and
-/// leaves until one has room.
+/// Most steps to make room for a name: each level of the index once, and leaves until one has room.
 const MOST_STEPS: usize = 32;
 
 /// A block of the index on the way to a leaf.
@@ -36,13 +35,13 @@ const MOST_STEPS: usize = 32;
 struct Step {
     lbn: u64,
     at: BlockNo,
-    /// What it has, without the children.
+    /// The block's header, without the children.
     branch: Branch,
-    /// The child that leads on.
+    /// The child on the path.
     chosen: usize,
 }
 
-/// The way to the leaf of a hash.
+/// The path to the leaf of a hash.
 struct Way {
     /// How names are hashed.
     version: u8,
@@ -53,12 +52,12 @@ struct Way {
     leaf_at: BlockNo,
 }
 
-/// What was changed to make room.
+/// The changes that made room.
 #[derive(Default)]
 struct Made {
-    /// Blocks of the directory with names that lie elsewhere than before.
+    /// Blocks of the directory whose names have moved.
     rewritten: SmallVec<[u64; 4]>,
-    /// What must be on the disk for its new blocks to be reached.
+    /// Changes that must be on the disk for its new blocks to be reached.
     reached: Ids,
 }
 
@@ -67,7 +66,7 @@ impl Ext {
         Location::of("htree").in_inode(dir)
     }
 
-    /// Where a block of a directory lies.
+    /// The place of a block of a directory.
     fn dir_block(&mut self, core: &mut Core, dir: Ino, lbn: u64) -> Result<BlockNo, FsError> {
         let blocks = self.dir_blocks(core, dir)?;
         let found = if lbn < blocks { self.lookup_dir_block(core, dir, lbn)? } else { None };
@@ -79,7 +78,7 @@ impl Ext {
         Ok(core.node(dir)?.size.checked_div(bsize).unwrap_or(0))
     }
 
-    /// Where a name goes that is added to a directory; room is made for it.
+    /// The place for a new name in a directory; room is made for it.
     pub(super) fn name_place(
         &mut self,
         core: &mut Core,
@@ -108,8 +107,7 @@ impl Ext {
         Ok(is_known && core.node(dir)?.flags & flags::INDEX != 0)
     }
 
-    /// The leaf that a name goes to, which has room for it; `None` where there is no
-    /// index any more.
+    /// The leaf for a name, with room for it; `None` if there is no index any more.
     fn leaf_with_room(
         &mut self,
         core: &mut Core,
@@ -120,7 +118,7 @@ impl Ext {
     ) -> Result<Option<u64>, FsError> {
         for _ in 0..MOST_STEPS {
             let Some(way) = self.way(core, dir, name)? else {
-                // The kernel, too, goes on without an index that it does not know.
+                // The kernel, too, goes on without an index of an unknown format.
                 if self.has_sums() {
                     return Err(invalid("info_length", 0, Self::dir_place(dir)));
                 }
@@ -142,12 +140,11 @@ impl Ext {
                 self.split_leaf(core, dir, &way, made)?;
             }
         }
-        // A leaf of which no half has room holds no names that can be told apart.
+        // If neither half of a leaf has room, its names cannot be told apart by hash.
         Err(invalid("hash", 0, Self::dir_place(dir)))
     }
 
-    /// The way to where a name belongs. `None` for an index of a kind that is not
-    /// known.
+    /// The path to the leaf of a name. `None` for an index of an unknown kind.
     fn way(&mut self, core: &mut Core, dir: Ino, name: &[u8]) -> Result<Option<Way>, FsError> {
         let place = Self::dir_place(dir);
         let len = self.volume.block_len();
@@ -175,8 +172,8 @@ impl Ext {
         Ok(Some(Way { version, levels, steps, leaf: lbn, leaf_at: at }))
     }
 
-    /// Has a directory go on without an index, which is gone from the disk before a
-    /// name lies where it does not look for it.
+    /// Drops a directory's index. It is gone from the disk before a name lies where the index does
+    /// not lead.
     fn drop_index(&mut self, core: &mut Core, dir: Ino) -> Result<(), FsError> {
         if core.node(dir)?.flags & flags::INDEX == 0 {
             return Ok(());

@@ -2,8 +2,8 @@
 //! moved a level down, a directory of one block gets an index (`do_split`,
 //! `make_indexed_dir` of `fs/ext4/namei.c`).
 //!
-//! What may fail for want of space comes first: a block is appended with all that
-//! moves there, and then the others lead to it.
+//! Steps that may fail for want of space come first: a block is appended with all names or children
+//! that move there, and then the others lead to it.
 
 use super::blocks::{blank_node, insert_child, put_children, put_levels, put_root};
 use super::{Made, Step, Way};
@@ -53,8 +53,8 @@ impl Ext {
         Ok(lbn)
     }
 
-    /// Changes a block of a directory. It was claimed when the way was found, but may have
-    /// left memory since, with its owner: it is claimed again.
+    /// Changes a block of a directory. It was claimed when the path was found, but may have left
+    /// memory since, with its owner: it is claimed again.
     fn edit_block(
         &self,
         core: &mut Core,
@@ -172,9 +172,9 @@ impl Ext {
         Ok(())
     }
 
-    /// Makes room for one more child in the lowest block of the index on a way, or
-    /// comes one step nearer to it: the uppermost full block below one with room is
-    /// split, or the root gets a level below it.
+    /// Makes room for one more child in the lowest block of the index on a path, or takes one step
+    /// towards that: the uppermost full block below one with room is split, or the root gets a
+    /// level below it.
     pub(super) fn widen(
         &mut self,
         core: &mut Core,
@@ -296,8 +296,8 @@ impl Ext {
     }
 }
 
-/// How many names stay: what goes takes up to half a block, and is all from a hash
-/// on. Where that would be all of them, half of them go.
+/// How many names stay: those that move take up to half a block, and are all from a hash on. Where
+/// that would be all of them, half of them move.
 fn split_point(names: &[Hashed], block: usize) -> usize {
     let half = block / 2;
     let (mut size, mut moved) = (0usize, 0usize);

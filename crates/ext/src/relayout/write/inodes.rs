@@ -1,4 +1,4 @@
-//! Inode tables: inodes at their new numbers, with maps of where their blocks went.
+//! Inode tables: inodes at their new numbers, with their new maps.
 #![allow(
     clippy::indexing_slicing,
     clippy::as_conversions,
@@ -72,7 +72,7 @@ impl Writer<'_> {
         Ok(count)
     }
 
-    /// Adds bytes to what an object's owners are charged for.
+    /// Adds bytes to the usage of an object's owners.
     fn charge(
         &self,
         object: ObjectId,
@@ -86,8 +86,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Writes an object's inode; returns how many bytes more than before it
-    /// occupies.
+    /// Writes an object's inode; returns the change of its size in bytes.
     fn rewrite_inode(&self, object: ObjectId, out: &mut [u8]) -> Result<i64, FsError> {
         let volume = self.survey.volume;
         let moved = self.survey.moved(object);

@@ -1,4 +1,4 @@
-//! What counts and describes the new image: bitmaps, descriptors, superblocks.
+//! Summaries of the new image: bitmaps, descriptors, superblocks.
 #![allow(
     clippy::indexing_slicing,
     clippy::as_conversions,
@@ -138,8 +138,8 @@ impl Writer<'_> {
         bitmap
     }
 
-    /// Superblocks and descriptors with all their copies, the primary
-    /// superblock last: it makes the image one.
+    /// Writes superblocks and descriptors with all their copies, the primary superblock last: it
+    /// makes the image a file system.
     fn write_superblocks(
         &self,
         descriptors: &[u8],
@@ -158,7 +158,7 @@ impl Writer<'_> {
         raw.s_feature_incompat = (raw.s_feature_incompat.get() & !incompat::RECOVER).into();
         raw.s_state = (raw.s_state.get() | STATE_VALID).into();
         let first_orphan = self.first_orphan()?;
-        // Copies are made for file systems at rest.
+        // Copies have the state of a file system at rest.
         raw.s_last_orphan = 0.into();
         let ro_compat = raw.s_feature_ro_compat.get() & !ro_compat::ORPHAN_PRESENT;
         raw.s_feature_ro_compat = ro_compat.into();

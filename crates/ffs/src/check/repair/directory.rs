@@ -1,5 +1,5 @@
-//! Entries of directories, changed in place: a unit is a sector, so each change
-//! is on the disk wholly or not at all.
+//! Entries of directories, changed in place: a unit is a sector, so each change is on the disk as a
+//! whole or not at all.
 
 use crate::check::Checker;
 use crate::check::fix::Spot;
@@ -17,7 +17,7 @@ use seekless_units::Ino;
 pub(super) enum Edit {
     /// It becomes unused.
     Remove,
-    /// It says another kind of file.
+    /// Its file type changes.
     Retype(FileKind),
     /// Its name ends with a zero.
     Terminate,
@@ -25,7 +25,7 @@ pub(super) enum Edit {
     Cut,
 }
 
-/// A name with what it leads to.
+/// A name with its inode.
 pub(super) struct Name<'a> {
     pub(super) ino: Ino,
     /// As `d_type` has it.
@@ -55,7 +55,7 @@ fn put_entry(sb: &Super, unit: &mut [u8], entry: &Entry<'_>) {
 
 /// A unit of a directory.
 pub(super) struct Unit {
-    /// Where it lies on the device.
+    /// Its place on the device.
     at: u64,
     pub(super) bytes: Vec<u8>,
 }
@@ -64,7 +64,7 @@ impl Unit {
     /// Reads the unit that byte `at` of a directory is in.
     ///
     /// # Errors
-    /// [`FsError::Corrupt`] when there is none.
+    /// [`FsError::Corrupt`] when there is no such unit.
     pub(super) fn read(
         checker: &Checker,
         disk: &Patches,
@@ -92,7 +92,7 @@ impl Unit {
         disk.put(self.at, &self.bytes)
     }
 
-    /// The entries, up to where they make no sense.
+    /// The entries, up to the first that makes no sense.
     pub(super) fn entries(&self, checker: &Checker) -> Vec<Entry<'_>> {
         let mut found: Vec<Entry<'_>> = Vec::new();
         let place = Location::of("directory");
@@ -105,7 +105,7 @@ impl Unit {
         }
     }
 
-    /// What is named in it, entries that are not used left out.
+    /// Its names, without unused entries.
     pub(super) fn names(&self, checker: &Checker) -> Vec<Name<'_>> {
         let entries = self.entries(checker).into_iter().filter(Entry::is_used);
         entries.map(|entry| Name { ino: entry.ino, kind: entry.kind, name: entry.name }).collect()
@@ -115,7 +115,7 @@ impl Unit {
 /// Changes an entry in place.
 ///
 /// # Errors
-/// What the device gives.
+/// Errors of the device.
 pub(super) fn edit(
     checker: &Checker,
     disk: &mut Patches,
@@ -157,10 +157,10 @@ pub(super) fn edit(
     unit.write(disk)
 }
 
-/// Lets a directory's `..` lead elsewhere.
+/// Sets a directory's `..`.
 ///
 /// # Errors
-/// What the device gives.
+/// Errors of the device.
 pub(super) fn set_parent(
     checker: &Checker,
     disk: &mut Patches,
@@ -177,11 +177,11 @@ pub(super) fn set_parent(
     unit.write(disk)
 }
 
-/// Puts `.` and `..` in front of the entries of the first unit. What then has no
-/// room there loses its name.
+/// Puts `.` and `..` in front of the entries of the first unit. Entries that then have no room
+/// there lose their names.
 ///
 /// # Errors
-/// What the device gives.
+/// Errors of the device.
 pub(super) fn put_dots(
     checker: &Checker,
     disk: &mut Patches,
@@ -198,7 +198,7 @@ pub(super) fn put_dots(
     unit.write(disk)
 }
 
-/// A unit of entries, as many as there is room for.
+/// A unit with as many entries as fit.
 pub(super) fn compose(sb: &Super, names: &[Name<'_>]) -> Vec<u8> {
     let mut unit = vec![0; DIRECTORY_UNIT];
     let (mut at, mut last) = (0usize, 0usize);
@@ -212,13 +212,12 @@ pub(super) fn compose(sb: &Super, names: &[Name<'_>]) -> Vec<u8> {
         last = at;
         at = at.saturating_add(len);
     }
-    // The last one takes the rest; where there is none, one that is not used.
+    // The last one takes the rest; if there is none, an unused one does.
     put_len(sb.order, &mut unit, last, DIRECTORY_UNIT.saturating_sub(last));
     unit
 }
 
-/// The parent a directory should have: the one that names it, the one it says
-/// itself, or the root.
+/// The parent that a directory should have: the one that names it, that of its `..`, or the root.
 pub(super) fn parent_of(checker: &Checker, dir: Ino) -> Ino {
     let root = Ino::new(ROOT);
     let Some(seen) = checker.seen.get(&dir).filter(|_| dir != root) else { return root };

@@ -25,11 +25,10 @@ impl NewName {
     }
 }
 
-/// Writes a new directory's block and inode; nothing leads to it yet. Whether
-/// there was room.
+/// Writes a new directory's block and inode; it has no name yet. Whether there was room.
 ///
 /// # Errors
-/// What the device gives.
+/// Errors of the device.
 pub(super) fn create(
     checker: &Checker,
     disk: &mut Patches,
@@ -63,10 +62,10 @@ pub(super) fn create(
     Ok(true)
 }
 
-/// Adds names to a directory; returns how many there was room for.
+/// Adds names to a directory; returns how many fitted.
 ///
 /// # Errors
-/// What the device gives.
+/// Errors of the device.
 pub(super) fn add(
     checker: &Checker,
     disk: &mut Patches,
@@ -95,7 +94,7 @@ pub(super) fn add(
     Ok(done)
 }
 
-/// Adds names to a unit, as many as there is room for.
+/// Adds as many names to a unit as fit.
 fn fill(checker: &Checker, unit: &mut Unit, names: &[NewName]) -> usize {
     let mut all = unit.names(checker);
     let used = all.iter().map(Name::needed).fold(0, usize::saturating_add);
@@ -107,7 +106,7 @@ fn fill(checker: &Checker, unit: &mut Unit, names: &[NewName]) -> usize {
     count
 }
 
-/// How many of the names go into so many bytes.
+/// How many of the names fit into `room` bytes.
 fn fitting(names: &[NewName], room: usize) -> usize {
     let mut left = room;
     let fits = |name: &&NewName| match left.checked_sub(name.as_entry().needed()) {
@@ -120,7 +119,7 @@ fn fitting(names: &[NewName], room: usize) -> usize {
     names.iter().take_while(fits).count()
 }
 
-/// The units that names make, at most so many; and how many names went in.
+/// Units with the names, at most `most`; and how many names went in.
 fn units(checker: &Checker, names: &[NewName], most: usize) -> (Vec<u8>, usize) {
     let mut bytes = Vec::new();
     let mut done = 0usize;
@@ -134,8 +133,8 @@ fn units(checker: &Checker, names: &[NewName], most: usize) -> (Vec<u8>, usize) 
     (bytes, done)
 }
 
-/// Lets a directory grow to the end of a block, new or its last, with names in
-/// it; returns how many. The block is written before the inode leads to it.
+/// Extends a directory to the end of a block, new or its last, with names in it; returns how many.
+/// The block is written before the inode leads to it.
 fn grow(
     checker: &Checker,
     disk: &mut Patches,
@@ -177,8 +176,8 @@ fn grow(
     Ok(count)
 }
 
-/// Sets the number of a directory's block; returns the fragments that this took
-/// for an indirect block, or `None` when there is no room for its number.
+/// Sets the number of a directory's block; returns the fragments of a new indirect block, or `None`
+/// when there is no room for the number.
 fn lead_to(
     checker: &Checker,
     disk: &mut Patches,

@@ -1,4 +1,4 @@
-//! Bitmaps and counts, as what was found has them.
+//! Bitmaps and counts, written from the findings of the check.
 
 use crate::alloc::{GroupMut, encode_summary, seal_group};
 use crate::check::Checker;
@@ -28,7 +28,7 @@ fn change(
 /// Writes a group's maps and counts.
 ///
 /// # Errors
-/// [`FsError::Corrupt`] for a group without a head; what the device gives.
+/// [`FsError::Corrupt`] for a group without a head; errors of the device.
 pub(super) fn put(checker: &Checker, disk: &mut Patches, number: GroupNo) -> Result<(), FsError> {
     let sb = checker.sb();
     let first = number.get().saturating_mul(sb.ipg);
@@ -70,7 +70,7 @@ pub(super) fn reserve_run(
     disk.flush()
 }
 
-/// Marks an inode of a group as in use; likewise.
+/// Marks an inode of a group as in use; the counts are left for later.
 ///
 /// # Errors
 /// As [`put`].
@@ -86,7 +86,7 @@ pub(super) fn reserve_inode(
     disk.flush()
 }
 
-/// Says that more of a group's inodes were written (UFS2).
+/// Raises the number of a group's written inodes (UFS2).
 ///
 /// # Errors
 /// As [`put`].
@@ -99,10 +99,10 @@ pub(super) fn set_written(
     change(checker, disk, number, |group| group.set_initialised(inodes))
 }
 
-/// Writes the summary area; returns what the groups have together.
+/// Writes the summary area; returns the totals of all groups.
 ///
 /// # Errors
-/// What the device gives.
+/// Errors of the device.
 pub(super) fn put_summaries(checker: &Checker, disk: &mut Patches) -> Result<Totals, FsError> {
     let sb = checker.sb();
     let mut area = checker.summary_area()?;

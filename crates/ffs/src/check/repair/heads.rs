@@ -1,4 +1,4 @@
-//! Heads of cylinder groups, made anew.
+//! Rebuilt heads of cylinder groups.
 
 use super::groups;
 use super::inode::InodeMut;
@@ -20,11 +20,11 @@ macro_rules! at {
     };
 }
 
-/// Writes what a group's head says of itself; its maps and counts are left for later. Bytes
-/// that were no head go, as `rebuild_cg` of `fsck_ffs` has it.
+/// Writes the constant and derived fields of a group's head; its maps and counts are left for
+/// later. Bytes that were no head are cleared, as by `rebuild_cg` of `fsck_ffs`.
 ///
 /// # Errors
-/// What the device gives.
+/// Errors of the device.
 pub(super) fn put(checker: &Checker, disk: &mut Patches, number: GroupNo) -> Result<(), FsError> {
     let sb = checker.sb();
     let at = sb.in_group(number, sb.cblkno).get().saturating_mul(u64::from(sb.fsize));
@@ -46,11 +46,10 @@ pub(super) fn put(checker: &Checker, disk: &mut Patches, number: GroupNo) -> Res
     disk.put(at, &bytes)
 }
 
-/// Says that so many inodes of a group were written, once those between that are
-/// not in use have been.
+/// Sets the number of a group's written inodes, after writing the unused ones between.
 ///
 /// # Errors
-/// What the device gives.
+/// Errors of the device.
 pub(super) fn initialise(
     checker: &Checker,
     disk: &mut Patches,

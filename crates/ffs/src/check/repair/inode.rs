@@ -12,7 +12,7 @@ use seekless_units::Ino;
 use std::mem::offset_of;
 use zerocopy::byteorder::LE;
 
-/// Where a field stands in an inode, of UFS1 or of UFS2.
+/// The place of a field in an inode, of UFS1 or of UFS2.
 macro_rules! at {
     ($sb:expr, $field:ident) => {
         match $sb.format {
@@ -22,8 +22,7 @@ macro_rules! at {
     };
 }
 
-/// An inode being changed. Its block is read anew: inodes in it may have been
-/// changed before.
+/// An inode being changed. Its block is read again: inodes in it may have been changed before.
 pub(super) struct InodeMut<'a> {
     sb: &'a Super,
     at: u64,
@@ -32,7 +31,7 @@ pub(super) struct InodeMut<'a> {
 
 impl<'a> InodeMut<'a> {
     /// # Errors
-    /// [`FsError::Corrupt`] for an inode that the volume has not.
+    /// [`FsError::Corrupt`] for an inode that does not exist.
     pub(super) fn read(volume: &'a Volume, disk: &Patches, ino: Ino) -> Result<Self, FsError> {
         let sb = &volume.sb;
         let place = sb.inode_place(ino)?;
@@ -61,7 +60,7 @@ impl<'a> InodeMut<'a> {
         self.sb.order.put_u32(&mut self.bytes, at, value);
     }
 
-    /// All zeros but for the generation, which files to come count on from.
+    /// Zeroes all but the generation, from which new files go on.
     pub(super) fn clear(&mut self) {
         let at = at!(self.sb, di_gen);
         let generation = self.sb.order.get_u32(&self.bytes, at).unwrap_or(0);
@@ -110,7 +109,7 @@ impl<'a> InodeMut<'a> {
         }
     }
 
-    /// Takes the mark of a snapshot from it.
+    /// Clears its flag of a snapshot.
     pub(super) fn unmark(&mut self) {
         let at = at!(self.sb, di_flags);
         let flags = self.sb.order.get_u32(&self.bytes, at).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! `lost+found`: names for what nothing leads to.
+//! `lost+found`: names for unconnected inodes.
 
 use super::directory::{Edit, edit, set_parent};
 use super::folder::{self, NewName};
@@ -13,27 +13,27 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 const NAME: &[u8] = b"lost+found";
-/// Its mode, as `fsck_ffs` has it.
+/// Its mode, as in `fsck_ffs`.
 const MODE: u16 = 0o1700;
-/// Most links an inode can say it has.
+/// The highest link count of an inode.
 const MOST_LINKS: u64 = 32767;
 
 /// Makes a new root directory; whether there was room.
 ///
 /// # Errors
-/// What the device gives.
+/// Errors of the device.
 pub(super) fn make_root(checker: &Checker, disk: &mut Patches) -> Result<bool, FsError> {
     let root = Ino::new(ROOT);
     let mut space = Space::new(checker);
     folder::create(checker, disk, &mut space, root, root, 0o755)
 }
 
-/// Gives names to files and directories. Where `lost+found` is missing it is
-/// made, and where it is a file its name goes; the rest is for the next round.
-/// Whether anything was done: there may be no room.
+/// Gives names to files and directories. If `lost+found` is missing it is made, and if it is a file
+/// its name is removed; the rest is left for the next round. Whether anything was done: there may
+/// be no room.
 ///
 /// # Errors
-/// What the device gives.
+/// Errors of the device.
 pub(super) fn connect(
     checker: &Checker,
     disk: &mut Patches,
@@ -49,8 +49,8 @@ pub(super) fn connect(
     }
 }
 
-/// Makes `lost+found`: its block, its inode, the root's number of links, which
-/// rises first, and its name.
+/// Makes `lost+found`: its block, its inode, the root's link count, which rises first, and its
+/// name.
 fn make(checker: &Checker, disk: &mut Patches) -> Result<bool, FsError> {
     let root = Ino::new(ROOT);
     let mut space = Space::new(checker);
@@ -63,7 +63,7 @@ fn make(checker: &Checker, disk: &mut Patches) -> Result<bool, FsError> {
     Ok(folder::add(checker, disk, &mut space, root, &[name])? > 0)
 }
 
-/// Adds to a number of links, and waits until that is on the disk.
+/// Adds to a link count, and waits until that is on the disk.
 fn raise(checker: &Checker, disk: &mut Patches, ino: Ino, by: u64) -> Result<(), FsError> {
     let names = checker.seen.get(&ino).map_or(0, |seen| seen.names).cast_unsigned();
     let wanted = names.saturating_add(by).min(MOST_LINKS);
@@ -77,7 +77,7 @@ fn raise(checker: &Checker, disk: &mut Patches, ino: Ino, by: u64) -> Result<(),
     disk.flush()
 }
 
-/// Adds the orphans: first all that their names make true, then the names.
+/// Adds the orphans: first the link counts and `..` that their names need, then the names.
 fn fill(
     checker: &Checker,
     disk: &mut Patches,
@@ -87,7 +87,7 @@ fn fill(
     let links = checker.seen.get(&lost).map_or(0, |seen| seen.names).cast_unsigned();
     let mut room = MOST_LINKS.saturating_sub(links);
     let mut names = names(checker, lost, orphans)?;
-    // No more directories than can be counted.
+    // No more directories than the link count can hold.
     names.retain(|name| {
         let is_dir = name.kind == FileKind::Directory;
         let fits = !is_dir || room > 0;
@@ -107,8 +107,7 @@ fn fill(
     Ok(folder::add(checker, disk, &mut Space::new(checker), lost, &names)? > 0)
 }
 
-/// A name for each orphan: `#` and its inode number, and where that is taken
-/// something behind it.
+/// A name for each orphan: `#` and its inode number, with a suffix where that is taken.
 fn names(checker: &Checker, lost: Ino, orphans: &[Ino]) -> Result<Vec<NewName>, FsError> {
     let mut taken: BTreeSet<Vec<u8>> = BTreeSet::new();
     let inode = checker.volume.inode(lost)?;

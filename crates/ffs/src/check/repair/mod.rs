@@ -1,16 +1,14 @@
-//! Doing away with what a check found.
+//! Repairs the findings of a check.
 //!
-//! A repair is a sequence of rounds: a check of the whole image says what is
-//! wrong and what would mend it, the first stage of that ([`Stage`]) is written,
-//! and the next check sees what it left. So every write goes from one image that
-//! can be repaired to another, and a repair that was interrupted is taken up by
-//! the next one where it ended. Within that the order is that of soft updates:
-//! names go before inodes are cleared, inodes before bitmaps say so, counts of
-//! links rise before names are added and fall after names are gone. A preen that
-//! was cut off leaves nothing but what a preen may repair.
+//! A repair is a sequence of rounds: a check of the whole image finds the damage and the repairs
+//! for it, the first stage of these ([`Stage`]) is written, and the next check sees the result. So
+//! every write goes from one image that can be repaired to another, and the next repair resumes one
+//! that was interrupted. Within a round the order is that of soft updates: names go before inodes
+//! are cleared, inodes before their bits in the bitmaps, counts of links rise before names are
+//! added and fall after names are gone. A preen that was cut off leaves only damage that a preen
+//! may repair.
 //!
-//! The superblock says from the first write to the last that the volume is not
-//! clean.
+//! The superblock marks the volume as not clean from the first write to the last.
 
 mod directory;
 mod folder;
@@ -45,12 +43,10 @@ enum Mode {
     Full,
 }
 
-/// Repairs what a crash may leave, as `fsck_ffs -p` does: leaked blocks and
-/// inodes, numbers of links that are too high, summaries, files and directories
-/// that nothing leads to. On a volume with soft updates the last are thrown away
-/// (a directory only when it is empty), since they never had a name, on others
-/// they get one in `lost+found`. Where anything else is found, nothing is
-/// written.
+/// Repairs the damage of a crash, as `fsck_ffs -p` does: leaked blocks and inodes, link counts that
+/// are too high, summaries, unconnected files and directories. Empty ones of the last are cleared,
+/// on a volume with soft updates all files, since they never had a name; others get a name in
+/// `lost+found`. If there is any other finding, nothing is written.
 ///
 /// # Errors
 /// As [`check`](crate::check()), and [`FsError::Unsupported`] for a volume that
@@ -73,9 +69,9 @@ struct Repair {
     mode: Mode,
     /// Everything found so far.
     found: Rounds,
-    /// What there was no room for.
+    /// Repairs for which there was no room.
     homeless: HashSet<Fix>,
-    /// The image says that it is not clean because we said so.
+    /// The image is marked as not clean by this repair.
     marked: bool,
 }
 
@@ -118,7 +114,7 @@ impl Repair {
         self.found.end(left, rounds, self.disk.writes())
     }
 
-    /// Writes the first stage of what is to be done.
+    /// Writes the first stage of the repairs.
     fn round(&mut self, checker: &Checker) -> Result<Round, FsError> {
         if checker.report.is_clean() {
             return Ok(Round::Clean);
@@ -141,7 +137,7 @@ impl Repair {
         Ok(if now == before { Round::Stuck } else { Round::Again })
     }
 
-    /// Summaries, totals, and last that the volume is clean, if it is.
+    /// Writes summaries, totals, and last the mark of a clean volume, if it is clean.
     fn finish(&mut self, checker: &Checker) -> Result<(), FsError> {
         let totals = groups::put_summaries(checker, &mut self.disk)?;
         superblock::finish(checker.sb(), totals, self.homeless.is_empty(), &mut self.disk)
@@ -154,12 +150,12 @@ impl Repair {
         let rewritten: BTreeSet<Ino> = fixes.iter().filter_map(dots).collect();
         for fix in &fixes {
             match *fix {
-                // Nothing is where it was in a unit that is put together anew.
+                // Entries have moved in a rebuilt unit.
                 fix if fix.spot().is_some_and(|spot| {
                     spot.at < wide(DIRECTORY_UNIT) && rewritten.contains(&spot.dir)
                 }) => {}
                 Fix::Connect(ino) if !self.tosses(checker, ino) => orphans.push(ino),
-                // Nothing can be connected to a root that is not there yet.
+                // Nothing can be connected to a root that does not exist yet.
                 Fix::Root => {
                     let made = lost::make_root(checker, &mut self.disk)?;
                     self.note_homeless(made, fixes.iter());
@@ -176,7 +172,7 @@ impl Repair {
         Ok(())
     }
 
-    /// Remembers what there was no room for, which the rounds to come pass over.
+    /// Remembers repairs for which there was no room; later rounds pass over them.
     fn note_homeless<'a>(&mut self, done: bool, fixes: impl Iterator<Item = &'a Fix>) {
         if !done {
             self.homeless.extend(fixes);
@@ -200,7 +196,7 @@ fn apply(checker: &Checker, disk: &mut Patches, fix: Fix) -> Result<(), FsError>
         }
         Fix::Parent(dir, to) => directory::set_parent(checker, disk, dir, to),
         Fix::Group(number) => groups::put(checker, disk, number),
-        // What is to be connected and comes here is thrown away.
+        // An inode to be connected that comes here is cleared.
         Fix::Clear(ino) | Fix::Connect(ino) => change(checker, disk, ino, |it| it.clear()),
         Fix::Length(ino, len) => change(checker, disk, ino, |it| it.set_len(len)),
         Fix::DropAttributes(ino) => change(checker, disk, ino, |it| it.drop_attributes()),
@@ -213,8 +209,8 @@ fn apply(checker: &Checker, disk: &mut Patches, fix: Fix) -> Result<(), FsError>
 }
 
 impl Repair {
-    /// Whether what nothing leads to is thrown away: with soft updates it never
-    /// had a name, but for what is in a directory that may have had one elsewhere.
+    /// Whether a preen clears an unconnected inode: if it is empty, or with soft updates any file,
+    /// since that never had a name. The entries of a directory may have had names elsewhere.
     fn tosses(&self, checker: &Checker, ino: Ino) -> bool {
         let softdep = checker.sb().flags & flag::SOFT_UPDATES != 0;
         let empty = checker.seen.get(&ino).is_some_and(|seen| match seen.kind {

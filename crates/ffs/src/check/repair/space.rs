@@ -1,4 +1,4 @@
-//! Free space, by what was found and not by what the maps say.
+//! Free space, by the findings of the check and not by the maps.
 
 use super::groups;
 use crate::check::Checker;
@@ -7,8 +7,8 @@ use seekless_fs::field::index;
 use seekless_fs::patches::Patches;
 use seekless_units::{BlockNo, Extent, GroupNo, Ino};
 
-/// Space that a repair takes. What is taken is marked so on the disk before it
-/// is used: a map that says too much is what a crash may leave.
+/// Space that a repair allocates. It is marked as used on the disk before it is written: a crash
+/// may leave a map with too many bits set.
 pub(super) struct Space<'a> {
     checker: &'a Checker,
     /// The first block that was not looked at, in fragments.
@@ -23,15 +23,15 @@ impl<'a> Space<'a> {
     /// Takes a whole block; `None` when none is free.
     ///
     /// # Errors
-    /// What the device gives.
+    /// Errors of the device.
     pub(super) fn block(&mut self, disk: &mut Patches) -> Result<Option<Extent>, FsError> {
         self.run(self.checker.sb().frag, disk)
     }
 
-    /// Takes a block, or where none is wholly free its first fragments.
+    /// Takes a block, or if none is wholly free its first fragments.
     ///
     /// # Errors
-    /// What the device gives.
+    /// Errors of the device.
     pub(super) fn block_or_part(&mut self, disk: &mut Patches) -> Result<Option<Extent>, FsError> {
         if let Some(block) = self.block(disk)? {
             return Ok(Some(block));
@@ -61,7 +61,7 @@ impl<'a> Space<'a> {
     /// Takes an inode that was written before; `None` when none is free.
     ///
     /// # Errors
-    /// What the device gives.
+    /// Errors of the device.
     pub(super) fn inode(&self, disk: &mut Patches) -> Result<Option<Ino>, FsError> {
         let sb = self.checker.sb();
         for group in (0..sb.ncg).map(GroupNo::new) {

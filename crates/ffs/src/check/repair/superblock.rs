@@ -8,10 +8,10 @@ use seekless_fs::FsError;
 use seekless_fs::patches::Patches;
 use seekless_placement::Totals;
 
-/// Writes the superblock that was decided on, or a copy of it, as not clean.
+/// Writes the superblock that was decided on, or a copy of it, marked as not clean.
 ///
 /// # Errors
-/// What the device gives.
+/// Errors of the device.
 pub(super) fn put(checker: &Checker, disk: &mut Patches, at: u64) -> Result<(), FsError> {
     let sb = checker.sb();
     let mut bytes = SuperblockMut::of(sb, checker.superblock.clone());
@@ -20,7 +20,7 @@ pub(super) fn put(checker: &Checker, disk: &mut Patches, at: u64) -> Result<(), 
     disk.flush()
 }
 
-/// Says on the disk that the volume is not clean, if that is not said yet.
+/// Marks the volume on the disk as not clean, if it is not marked yet.
 pub(super) fn mark_unclean(sb: &Super, disk: &mut Patches) -> Result<(), FsError> {
     if !sb.clean {
         return Ok(());
@@ -32,11 +32,10 @@ pub(super) fn mark_unclean(sb: &Super, disk: &mut Patches) -> Result<(), FsError
     disk.flush()
 }
 
-/// Writes the totals, and when they are on the disk that the volume is clean, if
-/// it is.
+/// Writes the totals, and when these are on the disk marks the volume as clean, if it is.
 ///
 /// # Errors
-/// What the device gives.
+/// Errors of the device.
 pub(super) fn finish(
     sb: &Super,
     totals: Totals,

@@ -1,5 +1,4 @@
-//! Block numbers past a file's end, forgotten; and files that end with the last
-//! block they have.
+//! Drops block numbers past a file's end, and cuts files to the last block they have.
 
 use super::inode::{InodeMut, put_pointer};
 use crate::check::claims::Tree;
@@ -11,11 +10,11 @@ use seekless_fs::field::{index, wide};
 use seekless_fs::patches::Patches;
 use seekless_units::Ino;
 
-/// Gives a file a length, no greater than its own, and forgets what lies past it:
-/// first in its indirect blocks, then in the inode.
+/// Sets a length of a file, no greater than its own, and drops the block numbers past it: first in
+/// its indirect blocks, then in the inode.
 ///
 /// # Errors
-/// What the device gives.
+/// Errors of the device.
 pub(super) fn trim(volume: &Volume, disk: &mut Patches, ino: Ino, len: u64) -> Result<(), FsError> {
     let inode = volume.inode(ino)?;
     let sb = &volume.sb;
