@@ -134,7 +134,7 @@ impl Checker {
         if !std::mem::replace(&mut claims.beyond, true) {
             let blocks = claims.blocks;
             let what = format!(
-                "block {at} is mapped to {number}, past the end of the volume ({blocks} blocks)"
+                "block {at} is mapped to {number}, past the end of the file ({blocks} blocks)"
             );
             self.unexpected("inode.block-past-end", what, place(claims.ino));
         }
