@@ -7,7 +7,7 @@ use seekless_fat::FatImage;
 use seekless_fs::format::{Format, OpenOptions, Probe};
 use seekless_fs::plan::{ObjectId, Rearrange, Run};
 use seekless_fs::{FsError, Inspect};
-use seekless_images::target::{Target, copy_of_table, copy_range};
+use seekless_images::targets::{Target, copy_of_table, copy_range};
 use seekless_images::{Error, Place, Progress, refuse_others};
 use seekless_layout::planner::{self, Part};
 use seekless_layout::replay::{Replayed, add_symlinks};

@@ -5,7 +5,7 @@ use seekless_ext::Builder;
 use seekless_ffs as ufs;
 use seekless_fs::FsError;
 use seekless_fs::plan::Plan;
-use seekless_images::target::Target;
+use seekless_images::targets::Target;
 use seekless_images::{Error, Progress};
 use seekless_units::{ByteLen, Lba};
 use std::fmt::Display;

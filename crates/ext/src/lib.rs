@@ -14,7 +14,7 @@
 //! of descriptors, `reserved.rs` the volume's own inodes, `orphans.rs` what the next mount
 //! deletes; `journal/fast_commit/` also writes, into an overlay in memory. `journal/write/` makes
 //! new transactions, for the cache of a volume in use; `journal/home.rs` is a recovery that is
-//! written to the image, for a repair and for a mount. `build/` makes images from trees,
+//! written to the image, for a repair and for a mount. `compose/` makes images from trees,
 //! `relayout/` makes them from images; both write through `fs::forward`. `relayout/in_place.rs`
 //! does the steps of a rearrangement within an image, each as one transaction of its journal;
 //! `undo.rs` saves what is overwritten for e2undo. `encode/` has what all writers share: extent
@@ -63,10 +63,10 @@
 mod acl;
 mod backup;
 mod bmap;
-mod build;
 mod casefold;
 mod check;
 mod checksum;
+mod compose;
 mod dir;
 mod encode;
 mod extent;
@@ -94,10 +94,10 @@ mod xattr;
 
 pub use image::ExtImage;
 
-pub use build::Builder;
-pub use build::inodes::kept_flags;
-pub use build::options::Options as BuildOptions;
 pub use check::{CODES, check, phase_of, preen, repair};
+pub use compose::Builder;
+pub use compose::inodes::kept_flags;
+pub use compose::options::Options as BuildOptions;
 pub use features::{Features, LeftOut};
 pub use journal::LogWriter;
 pub use operate::{Ext, ExtLive, ListingOrder, LiveOptions};

@@ -17,12 +17,12 @@
 //! `boot.rs table.rs chain.rs entry.rs directory.rs` read, with one module per on-disk structure,
 //! on top of `volume.rs`; `files.rs` numbers all files by a walk, since FAT has no inodes, and
 //! finds clusters that several files claim. `name.rs` has code page 850, UTF-16 and the rule by
-//! which two names are the same, `time.rs` dates. `build/objects.rs` is what a volume holds, with
-//! the directory entries of each file; `build/write.rs` writes it, placed by a plan whose inode
+//! which two names are the same, `time.rs` dates. `compose/objects.rs` is what a volume holds, with
+//! the directory entries of each file; `compose/write.rs` writes it, placed by a plan whose inode
 //! numbers are the order of directory entries.
 //!
 //! `relayout.rs` takes the entries of an image as they stand and writes them with
-//! `build/write.rs`. `check/` finds errors and notes how entries of directories and of the FAT
+//! `compose/write.rs`. `check/` finds errors and notes how entries of directories and of the FAT
 //! shall be; `check/repair.rs` writes that, in rounds.
 //!
 //! `operate/` is FAT as a format of `live`: `format.rs` answers for files, `names.rs` does the
@@ -49,9 +49,9 @@
 )]
 
 mod boot;
-mod build;
 mod chain;
 mod check;
+mod compose;
 mod describe;
 mod directory;
 mod entry;
@@ -67,8 +67,8 @@ mod table;
 mod time;
 mod volume;
 
-pub use build::{BuildOptions, Builder, Losses, Lost};
 pub use check::{CODES, Lost as LostChains, check, phase_of, preen, repair};
+pub use compose::{BuildOptions, Builder, Losses, Lost};
 pub use image::FatImage;
 pub use make::{FatWidth, Made, MakeOptions, make};
 pub use operate::{Fat, FatLive, LiveOptions};

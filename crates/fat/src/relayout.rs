@@ -11,11 +11,11 @@
     reason = "values of an image that was checked"
 )]
 
-use crate::build::objects::{Object, Objects};
-use crate::build::table::Entries;
-use crate::build::write::{Data, Writer};
-use crate::build::{blocks, space};
 use crate::check::check;
+use crate::compose::objects::{Object, Objects};
+use crate::compose::table::Entries;
+use crate::compose::write::{Data, Writer};
+use crate::compose::{blocks, space};
 use crate::directory::Met;
 use crate::files::ROOT;
 use crate::image::FatImage;

@@ -19,7 +19,7 @@
 //! `blocks.rs` for block maps; `node.rs` and `encode.rs` convert inodes from and to bytes;
 //! `allocate.rs` and `gather.rs` combine groups, policies and cache (`zones.rs` describes a volume
 //! to the policies); `mount.rs` opens and closes, `seal.rs` renews check hashes. `make/` and
-//! `build/` write new images without a cache.
+//! `compose/` write new images without a cache.
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 #![deny(clippy::as_conversions, clippy::arithmetic_side_effects)]
@@ -38,8 +38,8 @@
 mod acl;
 mod alloc;
 mod bmap;
-mod build;
 mod check;
+mod compose;
 mod dir;
 mod entry;
 mod group;
@@ -57,8 +57,8 @@ mod words;
 mod xattr;
 mod zones;
 
-pub use build::{BuildOptions, Builder};
 pub use check::{CODES, Outcome, Repaired, check, phase_of, preen, repair};
+pub use compose::{BuildOptions, Builder};
 pub use image::FfsImage;
 pub use inode::KEPT_FLAGS;
 pub use make::{CheckHashes, MakeOptions, Optimization, Version, make};

@@ -6,7 +6,7 @@
 //! - `open`: images that are read or changed, and [`Place`], the part that is meant
 //! - [`in_use`]: images that are mounted while they are read
 //! - [`partition`]: the part of a disk
-//! - [`target`]: where an image is written; [`output`]: files
+//! - [`targets`]: where an image is written; [`output`]: files
 //! - [`Error`]: why an image is not opened or written, with what helps
 //!
 //! Warnings are events of `tracing`. Nothing is printed, and the environment is not read.
@@ -30,7 +30,7 @@ pub mod partition;
 mod place;
 mod progress;
 mod qcow2;
-pub mod target;
+pub mod targets;
 
 pub use error::{Error, ErrorKind, refuse_directory};
 pub use open::{
@@ -43,4 +43,4 @@ pub use place::Place;
 pub use progress::{Progress, Unwatched};
 pub use qcow2::refuse_qcow2;
 pub use seekless_formats::READERS as FORMATS;
-pub use target::{OutputFormat, Target};
+pub use targets::{OutputFormat, Target};

@@ -27,7 +27,7 @@ use seekless_compose::{traces, wrong};
 use seekless_ext::{BuildOptions, Common, Features, LeftOut, SYSTEMS, System};
 use seekless_fs::Timestamp;
 use seekless_images::output::{directory_of, name_of};
-use seekless_images::target::Target;
+use seekless_images::targets::Target;
 use seekless_units::{ByteLen, parse_size};
 use std::path::PathBuf;
 use std::process::ExitCode;

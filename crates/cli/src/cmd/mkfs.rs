@@ -15,7 +15,7 @@ use seekless_fat::FatWidth;
 use seekless_ffs::{MakeOptions, Optimization, Version, make};
 use seekless_fs::{FsError, Timestamp};
 use seekless_images::Place;
-use seekless_images::target::Target;
+use seekless_images::targets::Target;
 use seekless_units::{ByteLen, parse_size};
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -16,7 +16,7 @@ use seekless_compose::traces;
 use seekless_ext::BuildOptions;
 use seekless_fs::inspect::files_in;
 use seekless_fs::{FsError, Inspect};
-use seekless_images::target::Target;
+use seekless_images::targets::Target;
 use seekless_layout::replay::{Machine, Replayed, replay_for_layout};
 use seekless_layout::score::{Score, parse_chunk, score};
 use seekless_layout::trace::Event;

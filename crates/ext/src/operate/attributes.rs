@@ -5,7 +5,7 @@ use super::inline::is_inline;
 use super::space::full;
 use super::sums::attributes_sum;
 use super::{Core, Ext};
-use crate::build::attributes::{INLINE, Room, encode};
+use crate::compose::attributes::{INLINE, Room, encode};
 use crate::field::parse;
 use crate::ondisk::{INODE_CORE_SIZE, XATTR_MAGIC, XattrHeader};
 use crate::superblock::verify;

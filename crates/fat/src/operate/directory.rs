@@ -1,7 +1,7 @@
 //! The entries of directories, kept while they are in use: names without case, and free slots.
 
 use super::{Chain, Core, Fat};
-use crate::build::shorts::{Short, Shorts};
+use crate::compose::shorts::{Short, Shorts};
 use crate::directory::Entry;
 use crate::entry::{LongName, Slot};
 use crate::files::ROOT;

@@ -4,8 +4,8 @@
 
 use super::directory::{Known, keys};
 use super::{Chain, Core, Fat};
-use crate::build::shorts::{Short, basis};
-use crate::build::slots::{long, refusal};
+use crate::compose::shorts::{Short, basis};
+use crate::compose::slots::{long, refusal};
 use crate::name;
 use crate::ondisk::{ENTRY_SIZE, MOST_ENTRIES, NAME_UNITS, first};
 use seekless_cache::{ChangeId, Piece, Role};

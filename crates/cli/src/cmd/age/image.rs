@@ -8,7 +8,7 @@ use crate::failure::{Failure, Kind};
 use seekless_device::{BlockDevice, Clock, VirtualClock};
 use seekless_fs::format::OpenOptions;
 use seekless_fs::{FsError, Timestamp};
-use seekless_images::target::{Target, copy_of_table, copy_range};
+use seekless_images::targets::{Target, copy_of_table, copy_range};
 use seekless_images::{FORMATS, Place};
 use seekless_lab::age::image::ImageSubject;
 use seekless_lab::age::{Aged, End};

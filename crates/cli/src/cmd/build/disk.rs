@@ -14,7 +14,7 @@ use seekless_fat::{self as fat, Losses, MakeOptions};
 use seekless_fs::source::Source;
 use seekless_fs::{FsError, Timestamp};
 use seekless_images::Place;
-use seekless_images::target::Target;
+use seekless_images::targets::Target;
 use seekless_layout::planner;
 use seekless_partition::{Guid, NewPartition, TableError, write};
 use seekless_source::LayeredSource;

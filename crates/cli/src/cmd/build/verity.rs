@@ -8,7 +8,7 @@ use clap::Args;
 use seekless_device::{DeviceError, Window};
 use seekless_fs::FsError;
 use seekless_images::output;
-use seekless_images::target::{OutputFormat, Target};
+use seekless_images::targets::{OutputFormat, Target};
 use seekless_units::{ByteLen, Lba};
 use seekless_verity::{HASH_BLOCK, RootHash, Verity, VerityError};
 use std::path::{Path, PathBuf};

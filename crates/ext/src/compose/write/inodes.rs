@@ -1,11 +1,11 @@
 //! Writes inodes: records, their maps, and blocks of attributes.
 
 use super::{Owner, Writer};
-use crate::build::attributes::{Encoded, ValueInode};
-use crate::build::demand::{Object, in_file};
-use crate::build::fixed::{self, FixedFile};
-use crate::build::inodes::{MAX_LINKS, Record, device_block, inline_data, kept_flags};
 use crate::checksum::crc32c;
+use crate::compose::attributes::{Encoded, ValueInode};
+use crate::compose::demand::{Object, in_file};
+use crate::compose::fixed::{self, FixedFile};
+use crate::compose::inodes::{MAX_LINKS, Record, device_block, inline_data, kept_flags};
 use crate::encode::mapping::{Map, Piece, block_map, extent_tree};
 use crate::ondisk::{IBlock, XattrHeader, flags, ro_compat};
 use seekless_fs::plan::ObjectId;
