@@ -121,7 +121,8 @@ impl Build {
         self
     }
 
-    /// The length of the image, in bytes; without one it is as small as its contents allow.
+    /// The length of the image, in bytes; without one it is as small as its contents allow, on a
+    /// block device as large as that.
     #[must_use]
     pub fn size(mut self, bytes: u64) -> Self {
         self.size = Some(bytes);
@@ -235,9 +236,14 @@ impl Build {
     /// [`ErrorKind::System`](crate::ErrorKind) also for a file that is there.
     pub fn write(&self, path: impl AsRef<Path>) -> Result<Built, Error> {
         let path = path.as_ref();
-        let options = self.settings()?;
+        // Wrong options are an error before anything is opened.
+        self.settings(self.size)?;
+        sources::refuse_inside(path, &self.sources)?;
         let target = Target::create(path, self.replaces, None)?;
         target.refuse_source(&self.sources)?;
+        let all = target.capacity().map(ByteLen::get).filter(|_| self.free == 0);
+        let options = self.settings(self.size.or(all))?;
+        target.refuse_blocks(options.unit(), "the device has larger blocks")?;
         let mut opening = self.options.clone();
         let is_fat = matches!(options, Settings::Fat(_));
         opening.dropped.all |= is_fat && self.is_lossy;
@@ -266,7 +272,7 @@ impl Build {
         Ok(Built { len: len.get(), used, files: image.files()?, uuid: shape.uuid })
     }
 
-    fn settings(&self) -> Result<Settings, Error> {
+    fn settings(&self, size: Option<u64>) -> Result<Settings, Error> {
         if self.chunk == 0 {
             return Err(Error::usage("a chunk of 0 bytes"));
         }
@@ -274,7 +280,7 @@ impl Build {
         if !is_ext && (self.uuid.is_some() || !self.features.is_empty()) {
             return Err(Error::usage("a UUID and features are those of ext images"));
         }
-        let size = self.size.map(ByteLen::new);
+        let size = size.map(ByteLen::new);
         let spare = Spare { bytes: ByteLen::new(self.free), share: 0 };
         let made = self.made.map(|secs| Timestamp { secs, nanos: 0 });
         let label = self.label.clone().into_bytes();
@@ -335,4 +341,15 @@ enum Settings {
     Ext(seekless_ext::BuildOptions),
     Ufs(seekless_ffs::BuildOptions),
     Fat(seekless_fat::BuildOptions),
+}
+
+impl Settings {
+    /// Bytes of the smallest unit that is allocated.
+    fn unit(&self) -> u32 {
+        match self {
+            Self::Ext(options) => options.block_size,
+            Self::Ufs(options) => options.make.fragment_size,
+            Self::Fat(options) => options.make.sector_size,
+        }
+    }
 }

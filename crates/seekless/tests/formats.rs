@@ -145,6 +145,8 @@ fn errors_say_what_they_are_about() {
     build.write(&path).expect("image");
     let kind = |error: Option<seekless::Error>| error.map(|error| error.kind());
     assert_eq!(kind(build.write(&path).err()), Some(ErrorKind::System), "it is there");
+    let inside = build.write(source.join("deep/disk.img")).err();
+    assert_eq!(kind(inside), Some(ErrorKind::Usage), "in its own source");
     let full = build.clone().size(1 << 20).replace().write(&path).err();
     assert_eq!(kind(full), Some(ErrorKind::NoSpace));
     let symlink = build.clone().format(Format::Fat).replace().write(&path).err();

@@ -23,10 +23,10 @@ use ext_args::ExtArgs;
 use room::{Room, RoomArgs};
 use seekless_compose::build::Build;
 use seekless_compose::write::Destination;
-use seekless_compose::{traces, wrong};
+use seekless_compose::{sources, traces, wrong};
 use seekless_ext::{BuildOptions, Common, Features, LeftOut, SYSTEMS, System};
 use seekless_fs::Timestamp;
-use seekless_images::output::{directory_of, name_of};
+use seekless_images::output::name_of;
 use seekless_images::targets::Target;
 use seekless_units::{ByteLen, parse_size};
 use std::path::PathBuf;
@@ -242,7 +242,9 @@ fn small(len: ByteLen) -> Result<u32, Failure> {
 pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure> {
     // What is wrong with the arguments is said before anything is looked at.
     options(args, args.room.room())?;
-    refuse_output_in_source(args)?;
+    if !args.is_streamed() {
+        sources::refuse_inside(&args.output, args.sources.iter().chain(args.disk.source()))?;
+    }
     let format = args.output_format.map(Into::into);
     let target = if args.is_streamed() {
         Target::standard_output(format, &temp_dir())?
@@ -378,29 +380,6 @@ fn write_ext(
         crate::say::warning!("{feature} is disabled too: it depends on {needs}");
     }
     Ok(build.ext(&args.with_seals(build.source, options)?)?)
-}
-
-/// An image within its own source would find its predecessor there, and grow
-/// with every build.
-fn refuse_output_in_source(args: &BuildArgs) -> Result<(), Failure> {
-    // A device only has its node there.
-    if args.is_streamed() || seekless_host::block_device::number(&args.output).is_some() {
-        return Ok(());
-    }
-    let Ok(output) = directory_of(&args.output).canonicalize() else { return Ok(()) };
-    let holds_output = |source: &&PathBuf| {
-        let source = source.canonicalize();
-        source.is_ok_and(|source| source.is_dir() && output.starts_with(&source))
-    };
-    match args.sources.iter().chain(args.disk.source()).find(holds_output) {
-        Some(source) => {
-            let (output, source) = (args.output.display(), source.display());
-            Err(Failure::usage(format!(
-                "{output}: the image would lie inside its source, {source}"
-            )))
-        }
-        None => Ok(()),
-    }
 }
 
 /// Percent with up to two decimals, in hundredths.
