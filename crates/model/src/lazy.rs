@@ -217,6 +217,7 @@ mod tests {
                 bandwidth: Limit { rate: 1 << 40, ..plenty },
                 write_cost: 1.0,
                 io_size: 1 << 20,
+                merge_from: None,
                 read_latency: at(100.0),
                 write_latency: at(100.0),
                 flush_us: 0.0,

@@ -3,14 +3,15 @@
 //!
 //! Neighbouring addresses are not cheaper than distant ones; what counts is how
 //! many requests there are and how many bytes. Requests larger than
-//! `io_size` count as several, as cloud providers meter them.
+//! `io_size` count as several, and neighbouring ones that wait together as one up to that size, as
+//! cloud providers meter them.
 
 use crate::device::{DeviceModel, Refused, check};
 use crate::in_flight::InFlight;
 use crate::random::Random;
 use crate::request::{Completion, Op, Request, Tag};
 use crate::tokens::Tokens;
-use seekless_units::{Nanos, SECTOR};
+use seekless_units::{Lba, Nanos, SECTOR};
 use serde::{Deserialize, Serialize};
 
 /// A limit: what is sustained, and what may be spent above that.
@@ -56,6 +57,10 @@ pub struct VolumeSpec {
     pub bandwidth: Limit,
     /// The most bytes that count as one request.
     pub io_size: u64,
+    /// The smallest request, in bytes, that is merged with one that waits and ends where it
+    /// begins: both count as one up to `io_size`. Absent where none are merged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merge_from: Option<u64>,
     /// How long a read takes that waits for no limit, first byte to last
     /// excluded; points in rising order, from share 0 to share 1.
     pub read_latency: Vec<Quantile>,
@@ -84,6 +89,9 @@ impl VolumeSpec {
         }
         if self.io_size < SECTOR {
             return Some(("io_size", format!("must be at least {SECTOR}")));
+        }
+        if self.merge_from.is_some_and(|least| least < SECTOR) {
+            return Some(("merge_from", format!("must be at least {SECTOR}")));
         }
         if !(0.001..=1000.0).contains(&self.write_cost) {
             return Some((
@@ -152,6 +160,20 @@ impl Meter {
     }
 }
 
+/// Neighbouring requests that count as one.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    op: Op,
+    /// The sector behind the last of them.
+    end: Lba,
+    /// Bytes of the first to the last.
+    bytes: u64,
+    /// When the limit on requests let the last of them begin.
+    started: Nanos,
+    /// When the last of them is done: one that comes later is not merged.
+    done: Nanos,
+}
+
 /// A volume.
 #[derive(Clone, Debug)]
 pub struct Volume {
@@ -164,6 +186,8 @@ pub struct Volume {
     write_parts: u64,
     chance: Random,
     requests: InFlight,
+    /// The requests that the next one may be merged with.
+    run: Option<Run>,
 }
 
 impl Volume {
@@ -178,20 +202,25 @@ impl Volume {
             chance: Random::new(spec.seed),
             spec,
             requests: InFlight::default(),
+            run: None,
         }
     }
 
     /// When a request is done that arrives at a moment.
     pub(crate) fn completion(&mut self, at: Nanos, request: Request) -> Nanos {
         let bytes = u64::from(request.sectors) * SECTOR;
-        match request.op {
+        let run = self.merged_with(at, request, bytes);
+        let mut started = at;
+        let done = match request.op {
             Op::Read => {
                 let latency = draw(&self.spec.read_latency, &mut self.chance);
-                self.admit(at, bytes, PARTS).saturating_add(latency.get())
+                started = self.start(at, run, bytes, PARTS);
+                self.transfer(started, bytes).saturating_add(latency.get())
             }
             Op::Write => {
                 let latency = draw(&self.spec.write_latency, &mut self.chance);
-                let done = self.admit(at, bytes, self.write_parts).saturating_add(latency.get());
+                started = self.start(at, run, bytes, self.write_parts);
+                let done = self.transfer(started, bytes).saturating_add(latency.get());
                 self.requests.wrote(done);
                 done
             }
@@ -199,13 +228,36 @@ impl Volume {
                 let flush = (self.spec.flush_us * 1000.0) as u64;
                 at.max(self.requests.all_stable()).saturating_add(flush)
             }
+        };
+        let end = request.at.saturating_add(u64::from(request.sectors));
+        let is_mergeable =
+            request.op != Op::Flush && self.spec.merge_from.is_some_and(|least| bytes >= least);
+        let bytes = run.map_or(0, |run| run.bytes) + bytes;
+        self.run = is_mergeable.then_some(Run { op: request.op, end, bytes, started, done });
+        done
+    }
+
+    /// The run that a request is merged with: it ends where the request begins, and its last
+    /// request has not been served.
+    fn merged_with(&self, at: Nanos, request: Request, bytes: u64) -> Option<Run> {
+        let is_large = self.spec.merge_from.is_some_and(|least| bytes >= least);
+        let merges = |run: &Run| run.op == request.op && run.end == request.at && at < run.done;
+        self.run.filter(|run| is_large && merges(run))
+    }
+
+    /// When the limit on requests lets a request begin: each `io_size` that begins with it takes
+    /// `parts`. One that is merged begins with its run.
+    fn start(&mut self, at: Nanos, run: Option<Run>, bytes: u64, parts: u64) -> Nanos {
+        let units = |bytes: u64| bytes.div_ceil(self.spec.io_size);
+        let Some(run) = run else { return self.iops.take(at, units(bytes).max(1) * parts) };
+        match units(run.bytes + bytes) - units(run.bytes) {
+            0 => at.max(run.started),
+            more => self.iops.take(at, more * parts),
         }
     }
 
-    /// When the last byte of a request is over, latency aside; each `io_size`
-    /// of it takes `parts` of the request limit.
-    fn admit(&mut self, at: Nanos, bytes: u64, parts: u64) -> Nanos {
-        let started = self.iops.take(at, bytes.div_ceil(self.spec.io_size).max(1) * parts);
+    /// When the last byte of a request is over that begins at a moment, latency aside.
+    fn transfer(&mut self, started: Nanos, bytes: u64) -> Nanos {
         let started = self.bandwidth.take(started, bytes);
         let wire = u128::from(bytes) * 1_000_000_000 / u128::from(self.wire);
         started.saturating_add(u64::try_from(wire).unwrap_or(u64::MAX))
@@ -245,7 +297,6 @@ impl DeviceModel for Volume {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use seekless_units::Lba;
 
     fn plain() -> VolumeSpec {
         let point = |us| vec![Quantile { share: 1.0, us }];
@@ -255,6 +306,7 @@ mod tests {
             bandwidth: Limit { rate: 100 << 20, burst: 0, burst_rate: None },
             write_cost: 1.0,
             io_size: 256 << 10,
+            merge_from: None,
             read_latency: point(500.0),
             write_latency: point(800.0),
             flush_us: 50.0,
@@ -313,6 +365,33 @@ mod tests {
         volume.submit(Nanos::ZERO, Tag(0), Request::read(Lba::ZERO, 2048)).unwrap();
         let next = volume.serve_behind();
         assert_eq!(next, 10_000_000 + 500_000 + 512 * 1_000_000_000 / (100 << 20));
+    }
+
+    /// Eight sequential requests of 32 KiB count as one, eight random ones as eight, and so do
+    /// smaller ones and those that come one after the other (Amazon EBS, *I/O characteristics*).
+    #[test]
+    fn neighbours_that_wait_together_count_as_one() {
+        let spec = VolumeSpec {
+            merge_from: Some(32 << 10),
+            bandwidth: Limit { rate: 1 << 40, burst: 0, burst_rate: None },
+            ..plain()
+        };
+        // When the last is done, in tenths of a millisecond, without the microseconds of transfer.
+        let last = |count: u64, sectors: u32, step: u64, apart: u64| {
+            let mut volume = Volume::new(spec.clone());
+            for n in 0..count {
+                let request = Request::read(Lba::new(n * step), sectors);
+                volume.submit(Nanos::new(n * apart), Tag(n), request).unwrap();
+            }
+            completions(&mut volume).last().unwrap().1 / 100_000
+        };
+        assert_eq!(last(8, 64, 64, 0), 5, "32 KiB, sequential");
+        assert_eq!(last(8, 64, 1000, 0), 75, "32 KiB, random");
+        assert_eq!(last(8, 8, 8, 0), 75, "4 KiB, sequential");
+        // Two pieces of 256 KiB, of which the second waits for the limit.
+        assert_eq!(last(8, 128, 128, 0), 15, "64 KiB, sequential");
+        assert_eq!(last(2, 64, 64, 400_000), 9, "the second while the first waits");
+        assert_eq!(last(2, 64, 64, 600_000), 15, "the second after the first");
     }
 
     impl Volume {

@@ -40,7 +40,7 @@ enum What {
     List,
     /// Print the parameter file of a device, with the sources of its figures
     #[command(
-        after_help = "Examples:\n  seekless model show hdd-7200\n  seekless model show gp3 > mine.toml"
+        after_help = "Examples:\n  seekless model show sata-7200\n  seekless model show gp3 > mine.toml"
     )]
     Show {
         /// Preset, or path of a parameter file
