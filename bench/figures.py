@@ -4,8 +4,8 @@ into their pages: the same version makes the same on every machine.
 
     bench/figures.py [--check] [--quick] [NAME...]
 
-NAME   ageing, ageing-plot, fragmentation, maxcontigdirs, reservation, scale, tarcp; all without a
-       name
+NAME   ageing, ageing-plot, dirpref, fragmentation, maxcontigdirs, reservation, scale, tarcp; all
+       without a name
 --check  writes nothing; names each figure that is not as its page has it, and fails
 --quick  the first row of each table only, no pictures: a minute
 
@@ -227,6 +227,18 @@ def scale(report, scratch, quick):
         report.row(table, row, cells)
 
 
+def dirpref(report, scratch, quick):
+    table = Table("experiments.md", "| system, discipline, phase | old s")
+    row = next(iter(table.rows))
+    only = ["--only", row.rsplit("/", 1)[0]] if quick else []
+    for cell in seekless("lab", "run", "dirpref", *only)["cells"]:
+        label = "/".join(cell[key] for key in ["system", "discipline", "phase"])
+        if quick and label != row:
+            continue
+        keys = ["old_s", "new_s", "speedup", "published_speedup", "published_old_s", "published_new_s"]
+        report.row(table, label, [f"{cell[key]:.2f}" for key in keys])
+
+
 def runs_of(experiment, scratch, *only):
     """The seconds of each phase, by workload, system, discipline, policy and phase."""
     output = scratch / experiment
@@ -303,6 +315,7 @@ def reservation(report, scratch, quick):
 FIGURES = {
     "ageing": ageing,
     "ageing-plot": ageing_plot,
+    "dirpref": dirpref,
     "fragmentation": fragmentation,
     "maxcontigdirs": maxcontigdirs,
     "reservation": reservation,
