@@ -296,7 +296,7 @@ def reservation(report, scratch, quick):
     times = {
         "`cp -r` of the original": "cp-first",
         "`cp -r` of the ordered copy": "cp-second",
-        "`rm -rf` of the original": "rm-original",
+        "`rm -rf` of the original": "rm-first",
         "`rm -rf` of the ordered copy": "rm-copy",
     }
     for row, phase in times.items():
