@@ -438,6 +438,8 @@ impl Checker {
                 && spare.as_ref().is_none_or(|(_, spare)| *spare == run)
                 && !(good && self.has_root(run)?)
                 && let Some(found) = self.table_with_root(taken)?
+                // A table that was moved away may still be there, with an older root.
+                && (!self.fits(part, &primary) || self.is_likelier(number, part, found, run)?)
             {
                 let what = format!(
                     "its {} is at {}, but the root directory is in one at {}",

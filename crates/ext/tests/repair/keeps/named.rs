@@ -148,6 +148,29 @@ fn the_table_of_the_only_group_is_found() {
     }
 }
 
+/// A table that resize2fs moved away is still in free blocks, with a sound root. It is not taken
+/// for the table where the root of that is damaged.
+#[test]
+fn a_table_of_the_past_is_not_the_table() {
+    if !is_there() {
+        return;
+    }
+    let sound = sound("single");
+    let word = |at: usize| u32::from_le_bytes(sound.bytes[at..at + 4].try_into().expect("4 bytes"));
+    let (inodes, inode_size, table) = (word(1024 + 0x28), 256, word(2048 + 8));
+    let (start, len) = (table as usize * 1024, inodes as usize * inode_size);
+    let mut bytes = sound.bytes.clone();
+    let old = bytes.len() - len;
+    assert!(bytes[old..].iter().all(|&byte| byte == 0), "the end of the volume is in use");
+    bytes.copy_within(start..start + len, old);
+    // The past had fewer files.
+    let new = Tree::ino(&sound.bytes, "/many") as usize - 1;
+    bytes[old + new * inode_size..][..40 * inode_size].fill(0);
+    bytes[start + inode_size..][..inode_size].fill(0);
+    let image = Scratch::new("keeps-past");
+    assert_eq!(judge(&sound, &bytes, image.path()), None);
+}
+
 /// A journal that claims a file's blocks on a full volume goes, not the file.
 #[test]
 fn a_file_is_worth_more_than_a_journal() {
