@@ -1,4 +1,4 @@
-//! An image of a source in each of the formats, laid out by what traces touch.
+//! Builds an image of each format from a source. Blocks that traces read come first.
 
 use crate::names::Names;
 use crate::write::{Destination, write_built};
@@ -16,16 +16,16 @@ use seekless_layout::trace::Event;
 use seekless_units::ByteLen;
 use tracing::warn;
 
-/// What an image is made of, and where it is written.
+/// The source, the traces and the destination of an image.
 #[derive(Clone, Copy)]
 pub struct Build<'a> {
     /// Its contents.
     pub source: &'a dyn Source,
     /// The source's name in errors.
     pub name: &'a str,
-    /// What is accessed goes first, in this order.
+    /// Accesses, in order: the blocks that they read are allocated first.
     pub traces: &'a [Vec<Event>],
-    /// What the hot part is aligned to.
+    /// Alignment of the blocks that are read, in bytes.
     pub chunk: ByteLen,
     /// Where it is written.
     pub destination: Destination<'a>,
@@ -34,11 +34,12 @@ pub struct Build<'a> {
 }
 
 impl Build<'_> {
-    /// Writes an ext image; its length.
+    /// Writes an ext image, and returns its length.
     ///
     /// # Errors
-    /// Options that contradict the source ([`ErrorKind::Usage`](seekless_images::ErrorKind)),
-    /// contents that do not fit, what the source and the device give.
+    /// [`ErrorKind::Usage`](seekless_images::ErrorKind) for options that contradict the source,
+    /// [`ErrorKind::NoSpace`](seekless_images::ErrorKind) for contents that do not fit; errors of
+    /// the source and of the device.
     pub fn ext(&self, options: &ext::BuildOptions) -> Result<ByteLen, Error> {
         flags::warn_of_lost(self.source, ext::kept_flags(options.features));
         let builder = ext::Builder::new(self.source, options).map_err(|error| self.about(error))?;
@@ -53,7 +54,7 @@ impl Build<'_> {
         write_built(&builder, &plan, &self.name, self.destination, self.progress)
     }
 
-    /// Writes a UFS image; its length.
+    /// Writes a UFS image, and returns its length.
     ///
     /// # Errors
     /// As [`Build::ext`].
@@ -72,7 +73,7 @@ impl Build<'_> {
         write_built(&builder, &plan, &self.name, self.destination, self.progress)
     }
 
-    /// Writes a FAT image; its length.
+    /// Writes a FAT image, and returns its length.
     ///
     /// # Errors
     /// As [`Build::ext`].
@@ -101,13 +102,13 @@ impl Build<'_> {
         (self.chunk.get() / u64::from(block_size)).max(1)
     }
 
-    /// What the traces touch, in order.
+    /// The touches of the traces, in order.
     fn touches(&self, unit: u32) -> Vec<Touch> {
         let tree = self.source.tree();
         self.traces.iter().flat_map(|events| by_path::touches(events, tree, unit)).collect()
     }
 
-    /// The same. A trace of a FAT volume may have names in another case than the source.
+    /// The touches of traces of a FAT volume, whose names may differ from the source in case.
     fn touches_without_case(&self, unit: u32) -> Vec<Touch> {
         let mut names = Names::new(self.source.tree());
         let mut touches = Vec::new();
@@ -122,7 +123,7 @@ impl Build<'_> {
     }
 }
 
-/// A touch, and that of the block in which another file has its last fragments.
+/// A touch, and a touch of the block that shares fragments with it.
 fn with_shared(builder: &ufs::Builder<'_>, touch: Touch) -> impl Iterator<Item = Touch> {
     let shared = match touch.part {
         Part::Blocks(run) => builder.shared_block(touch.object, run),
@@ -132,7 +133,7 @@ fn with_shared(builder: &ufs::Builder<'_>, touch: Touch) -> impl Iterator<Item =
     std::iter::once(touch).chain(shared)
 }
 
-/// What was lost, in words; `None` for nothing.
+/// Losses as text; `None` without any.
 fn in_words(lost: &Lost) -> Option<String> {
     let counted = |count: u64, one: &str, many: &str| match count {
         0 => None,

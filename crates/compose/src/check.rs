@@ -6,18 +6,19 @@ use seekless_fs::check::{Outcome, Repaired, Report};
 use seekless_images::{Error, FORMATS, Place, refuse_others};
 use std::path::Path;
 
-/// What is done besides looking.
+/// The mode of a check, as `-n`, `-p` and `-y` of fsck.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
     /// Nothing.
     Check,
-    /// What a crash may leave is repaired; where anything else is found, nothing is written.
+    /// Errors that a crash may leave are repaired; where anything else is found, nothing is
+    /// written.
     Preen,
     /// Everything is repaired.
     Repair,
 }
 
-/// What was found, and what became of it.
+/// The findings of a check, and its outcome.
 pub struct Examined {
     /// The format as which the image was checked.
     pub format: &'static Known,
@@ -29,15 +30,15 @@ pub struct Examined {
     pub writes: u64,
 }
 
-/// Checks an image, and repairs it if that is said. `lost` is for FAT: what becomes of clusters
-/// that no file has.
+/// Checks an image, and repairs it in the modes that do. `lost` is for FAT: clusters that no file
+/// has become files, or are freed.
 ///
 /// # Errors
 /// [`ErrorKind::Usage`](seekless_images::ErrorKind) for `lost` with another format,
-/// [`ErrorKind::Unsupported`](seekless_images::ErrorKind) for what is no image or is not written,
-/// [`ErrorKind::Corrupt`](seekless_images::ErrorKind) where not even a superblock can be read,
-/// [`ErrorKind::System`](seekless_images::ErrorKind), also for an image that is to be repaired
-/// and is in use.
+/// [`ErrorKind::Unsupported`](seekless_images::ErrorKind) for a file that is no image, or an image
+/// that is not written, [`ErrorKind::Corrupt`](seekless_images::ErrorKind) where not even a
+/// superblock can be read, [`ErrorKind::System`](seekless_images::ErrorKind), also for an image
+/// that is to be repaired and is in use.
 pub fn examine(
     path: &Path,
     place: &Place,

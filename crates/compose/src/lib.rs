@@ -1,5 +1,5 @@
-//! Images made of sources: a source is opened by path, its layout is decided by what traces of
-//! accesses touch, and it is written as an image of any format.
+//! Builds and rearranges images: opens sources and traces by path, plans the layout by the traces,
+//! and writes an image of any format.
 //!
 //! - [`sources`]: directories, archives, container images and images, one over another
 //! - [`traces`]: traces by path

@@ -1,4 +1,4 @@
-//! An image laid out anew by what traces touch, in a second image.
+//! Rearranges an image: writes a second one in which blocks that traces read come first.
 
 use crate::write::{Destination, write_built};
 use seekless_device::{BlockDevice, DeviceError};
@@ -34,7 +34,7 @@ impl Opened {
         Ok(Self::Ext(Arc::new(ExtImage::open(device, options)?)))
     }
 
-    /// What is in it.
+    /// The file system in the image.
     #[must_use]
     pub fn inspect(&self) -> &dyn Inspect {
         match self {
@@ -60,18 +60,18 @@ pub fn open(path: &Path, place: &Place, options: OpenOptions) -> Result<Opened, 
     Opened::new(device, options).map_err(|error| Error::from(error).about(path.display()))
 }
 
-/// What is rearranged, and where the new image goes.
+/// The old image, the new image, and the options of a rearrangement.
 #[derive(Clone, Copy)]
 pub struct Rearrangement<'a> {
     /// The old image.
     pub image: &'a Path,
-    /// Where in it the file system is; the rest of the disk is copied.
+    /// The partition of the file system; the rest of the disk is copied.
     pub place: &'a Place,
     /// The new image.
     pub target: &'a Target,
     /// The new image's name in errors.
     pub written: &'a Path,
-    /// What the hot part is aligned to.
+    /// Alignment of the blocks that are read, in bytes.
     pub chunk: ByteLen,
     /// Is told how far the work is.
     pub progress: &'a dyn Progress,
@@ -81,8 +81,8 @@ impl Rearrangement<'_> {
     /// Writes the same file system with its parts in another order.
     ///
     /// # Errors
-    /// [`ErrorKind::Corrupt`](seekless_images::ErrorKind) for an image that is damaged, what the
-    /// devices give.
+    /// [`ErrorKind::Corrupt`](seekless_images::ErrorKind) for an image that is damaged; errors of
+    /// the devices.
     pub fn rearrange(&self, opened: &Opened, replays: &mut [Replayed]) -> Result<(), Error> {
         match opened {
             Opened::Ext(image) => {
@@ -100,7 +100,7 @@ impl Rearrangement<'_> {
         }
     }
 
-    /// Plans where everything goes, and writes the new image.
+    /// Plans the layout, and writes the new image.
     fn write(
         &self,
         relayout: &dyn Rearrange,
@@ -144,7 +144,7 @@ impl Rearrangement<'_> {
         let object = |ino| nodes.get(&ino).map(|node| ObjectId::new(node.index() as u32));
         let mut touches = planner::touches(replays, &object, 1);
         for touch in &mut touches {
-            // A directory is written anew: which block a name is in now says nothing.
+            // The directory is rewritten: present blocks of names do not count.
             if let Part::Blocks(run) = &mut touch.part
                 && builder.demand().is_directory(touch.object)
             {
@@ -158,8 +158,8 @@ impl Rearrangement<'_> {
         write_built(&builder, &plan, &self.image.display(), place, self.progress).map(drop)
     }
 
-    /// Where the new file system is written, which has `size` bytes. Of a disk all that is
-    /// not its partition's is copied.
+    /// The device for a new file system of `size` bytes. The rest of a partitioned disk is
+    /// copied.
     fn device(&self, size: ByteLen) -> Result<Arc<dyn BlockDevice>, Error> {
         if !self.place.is_part() {
             return self.target.device(size, self.progress);
@@ -198,10 +198,10 @@ impl Rearrangement<'_> {
     }
 
     /// Completes a disk when its file system is written: with the second copy of its partition
-    /// table, which would make a disk of what is not complete.
+    /// table, without which the incomplete image is no disk.
     ///
     /// # Errors
-    /// What the devices give.
+    /// Errors of the devices.
     pub fn complete(&self) -> Result<(), Error> {
         let Some(new) = self.target.written().filter(|_| self.place.is_part()) else {
             return Ok(());
@@ -222,10 +222,10 @@ impl Rearrangement<'_> {
     }
 }
 
-/// What helps where an ext image is damaged.
+/// Hint for an ext image that is damaged.
 pub const E2FSCK: &str = "repair it with e2fsck first";
 
-/// Why an image is not laid out anew, with what helps where it is damaged.
+/// The error of an image that is not rearranged; with the hint if it is damaged.
 #[must_use]
 pub fn refused(error: FsError, image: &Path, hint: &str) -> Error {
     let damaged = matches!(error, FsError::Damaged { .. });

@@ -14,7 +14,7 @@ use seekless_source::{
 use std::path::{Path, PathBuf};
 use tracing::warn;
 
-/// How a source is opened, and what is changed on the way from it.
+/// Options of a source, and changes to its files.
 #[derive(Clone, Debug)]
 pub struct SourceOptions {
     /// Files that are left out, as lines of .gitignore.
@@ -61,7 +61,7 @@ impl Default for SourceOptions {
     }
 }
 
-/// What a source is opened for.
+/// The purpose of opening a source.
 #[derive(Clone, Copy, Debug)]
 pub enum Purpose {
     /// An image is made of it, in which nothing is later than this time, in seconds since 1970.
@@ -76,8 +76,8 @@ pub enum Purpose {
 /// Opens a directory, archive (`-`: standard input), container image or image.
 ///
 /// # Errors
-/// [`ErrorKind::Usage`] for options that are wrong, [`ErrorKind::Unsupported`] for what is no
-/// source, [`ErrorKind::Corrupt`] for one that is damaged, [`ErrorKind::System`].
+/// [`ErrorKind::Usage`] for options that are wrong, [`ErrorKind::Unsupported`] for a file
+/// that is no source, [`ErrorKind::Corrupt`] for one that is damaged, [`ErrorKind::System`].
 pub fn open(
     path: &Path,
     options: &SourceOptions,
@@ -95,8 +95,7 @@ pub fn open(
     opened.map_err(|error| seekless_images::partitions_of(path).unwrap_or_else(|| failed(error)))
 }
 
-/// Opens what an image is made of: a source, or several over one another, the first at
-/// the bottom.
+/// Opens a source, or several over one another, the first at the bottom.
 ///
 /// # Errors
 /// As [`open`].
@@ -191,7 +190,7 @@ fn opening(options: &SourceOptions, purpose: Purpose) -> Result<OpenOptions<'sta
 
 fn failed(error: FsError) -> Error {
     match &error {
-        // What has no first header was never an archive.
+        // A file without a first header is no archive.
         FsError::Archive {
             offset: 0,
             fault: ArchiveFault::Checksum | ArchiveFault::Zeros | ArchiveFault::Truncated,

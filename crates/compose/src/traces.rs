@@ -39,7 +39,7 @@ pub fn load(path: &Path) -> Result<Vec<Event>, Error> {
 /// All events of a trace that is read from somewhere; `path` is its name in errors.
 ///
 /// # Errors
-/// [`ErrorKind::Unsupported`] for what is no trace, or one of a later version,
+/// [`ErrorKind::Unsupported`] for a file that is no trace, or of a later version,
 /// [`ErrorKind::Corrupt`] for a line that is none.
 pub fn parse(input: impl BufRead, path: &Path) -> Result<Vec<Event>, Error> {
     let reader = Reader::new(input).map_err(|error| failed(path, &error))?;

@@ -21,7 +21,7 @@ pub trait Built {
     /// Writes it.
     ///
     /// # Errors
-    /// What the source and the device give.
+    /// Errors of the source and of the device.
     fn write(
         &self,
         plan: &Plan,
@@ -55,7 +55,7 @@ built!(Builder<'_>);
 built!(ufs::Builder<'_>);
 built!(seekless_fat::Builder<'_>);
 
-/// Where an image is written: to a file of its own, or to a part of a disk.
+/// Destination of an image: a file of its own, or a part of a disk.
 #[derive(Clone, Copy)]
 pub struct Destination<'a> {
     /// The file or device.
@@ -71,7 +71,7 @@ impl<'a> Destination<'a> {
         Self { target, start: ByteLen::ZERO }
     }
 
-    /// The device that is just there, after the file has been made long enough.
+    /// Extends the file as needed, and returns the destination as a device.
     fn device(self, size: ByteLen, progress: &dyn Progress) -> Result<Arc<dyn BlockDevice>, Error> {
         let end = ByteLen::new(self.start.get() + size.get());
         let device = self.target.device(end, progress)?;
@@ -84,10 +84,10 @@ impl<'a> Destination<'a> {
     }
 }
 
-/// Writes a planned image; `source` names what it is made of. Its length.
+/// Writes a planned image, and returns its length. `source` names the source in errors.
 ///
 /// # Errors
-/// Of the source by its name, of the device by its path.
+/// Errors of the source, with its name, and of the device, with its path.
 pub fn write_built(
     builder: &dyn Built,
     plan: &Plan,

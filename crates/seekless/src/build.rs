@@ -187,31 +187,31 @@ impl Build {
         self
     }
 
-    /// Leaves out what FAT cannot have, and warns of it: owners, modes, symlinks, devices, extended
-    /// attributes, names that it cannot spell. Further names of a file become files of their own.
+    /// Leaves out attributes and files that FAT does not have, with a warning: owners, modes,
+    /// symlinks, devices, extended attributes, names that it cannot spell. Further names of a file
+    /// become files of their own.
     #[must_use]
     pub fn lossy(mut self) -> Self {
         self.is_lossy = true;
         self
     }
 
-    /// Lays out what a trace reads first, in the order in which it is read; a trace that is given
-    /// later goes behind.
+    /// Places the blocks that a trace reads first, in their order; those of a later trace follow.
     #[must_use]
     pub fn trace(mut self, trace: Trace) -> Self {
         self.traces.push(trace);
         self
     }
 
-    /// Bytes of the unit in which a lazily loaded volume is fetched: what traces read begins at a
-    /// multiple of it. 512 KiB without one.
+    /// Bytes of the unit in which a lazily loaded volume is fetched: the blocks that
+    /// traces read begin at a multiple of it. 512 KiB without one.
     #[must_use]
     pub fn chunk(mut self, bytes: u64) -> Self {
         self.chunk = bytes;
         self
     }
 
-    /// Replaces a file that is there, or what a block device contains.
+    /// Replaces a file that is there, or the contents of a block device.
     #[must_use]
     pub fn replace(mut self) -> Self {
         self.replaces = true;
@@ -231,7 +231,7 @@ impl Build {
     /// # Errors
     /// [`ErrorKind::Usage`](crate::ErrorKind) for options that contradict each other,
     /// [`ErrorKind::NoSpace`](crate::ErrorKind) for contents that do not fit,
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind) for what the format does not have,
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind) for a feature that the format does not have,
     /// [`ErrorKind::Corrupt`](crate::ErrorKind) for a source that is damaged, with the place,
     /// [`ErrorKind::System`](crate::ErrorKind) also for a file that is there.
     pub fn write(&self, path: impl AsRef<Path>) -> Result<Built, Error> {

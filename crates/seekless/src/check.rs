@@ -68,7 +68,7 @@ pub struct Finding {
     pub code: &'static str,
     /// How serious it is.
     pub class: Class,
-    /// What is wrong, in words.
+    /// Description of the error.
     pub message: String,
     /// Where.
     pub place: Place,
@@ -88,13 +88,13 @@ pub enum Outcome {
     Left,
 }
 
-/// What a check found.
+/// The result of a check.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Checked {
     /// The state of the image now.
     pub outcome: Outcome,
-    /// What was found, up to a limit.
+    /// The findings, up to a limit.
     pub findings: Vec<Finding>,
     /// Findings beyond that limit.
     pub more: u64,
@@ -113,17 +113,18 @@ impl Check {
         self
     }
 
-    /// Looks for what is wrong; changes nothing.
+    /// Checks the image, and changes nothing.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind) for what is no image, [`ErrorKind::Corrupt`](crate::ErrorKind) where not even a
-    /// superblock can be read, [`ErrorKind::System`](crate::ErrorKind).
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind) for other files,
+    /// [`ErrorKind::Corrupt`](crate::ErrorKind) where not even a superblock can be read,
+    /// [`ErrorKind::System`](crate::ErrorKind).
     pub fn run(&self) -> Result<Checked, Error> {
         self.examine(Mode::Check)
     }
 
-    /// Repairs what a crash may leave, as `fsck -p` does: where anything else is found, nothing
-    /// is written. An interrupted repair is completed by the next one.
+    /// Repairs errors that a crash may leave, as `fsck -p` does: where anything else is found,
+    /// nothing is written. An interrupted repair is completed by the next one.
     ///
     /// # Errors
     /// As [`Check::run`]; an image that is mounted or in use, and a qcow2 image.

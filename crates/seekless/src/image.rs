@@ -22,8 +22,9 @@ const PIECE: usize = 1 << 20;
 /// a block device. A journal that was not replayed is replayed in memory.
 ///
 /// # Errors
-/// [`ErrorKind::Usage`](crate::ErrorKind) for a directory, [`ErrorKind::Unsupported`](crate::ErrorKind)
-/// for what is no image, [`ErrorKind::Corrupt`](crate::ErrorKind) with the place of the damage,
+/// [`ErrorKind::Usage`](crate::ErrorKind) for a directory,
+/// [`ErrorKind::Unsupported`](crate::ErrorKind) for other files,
+/// [`ErrorKind::Corrupt`](crate::ErrorKind) with the place of the damage,
 /// [`ErrorKind::System`](crate::ErrorKind).
 ///
 /// ```
@@ -71,7 +72,7 @@ impl Open {
         self
     }
 
-    /// Reads what lies on the disk, not what a replay of the journal would make of it.
+    /// Reads the disk as it is, without a replay of the journal.
     #[must_use]
     pub fn skip_journal(mut self) -> Self {
         self.options.skip_journal = true;
@@ -119,7 +120,7 @@ pub struct Volume {
     pub features: Vec<String>,
 }
 
-/// What a file is.
+/// The type of a file.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -168,11 +169,11 @@ impl From<Timestamp> for Time {
     }
 }
 
-/// What an inode says of a file.
+/// The attributes of a file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Metadata {
-    /// What it is.
+    /// Type of the file.
     pub kind: Kind,
     /// The inode's number.
     pub inode: u32,
@@ -213,7 +214,7 @@ impl From<&Attr> for Metadata {
 pub struct Entry {
     /// Its path from the root, which has none: `etc/passwd`.
     pub path: PathBuf,
-    /// What its inode says.
+    /// Its attributes.
     pub metadata: Metadata,
 }
 
@@ -241,7 +242,7 @@ impl Image {
         }
     }
 
-    /// What the inode of a file says. Symlinks are not followed, here and below.
+    /// The attributes of a file. Symlinks are not followed, here and below.
     ///
     /// # Errors
     /// [`ErrorKind::System`](crate::ErrorKind) for a file that is not there,
@@ -255,7 +256,7 @@ impl Image {
     /// The contents of a file; of a symlink, its target.
     ///
     /// # Errors
-    /// As [`Image::metadata`]; [`ErrorKind::Unsupported`](crate::ErrorKind) for what has no
+    /// As [`Image::metadata`]; [`ErrorKind::Unsupported`](crate::ErrorKind) for a file without
     /// contents.
     pub fn read(&self, path: impl AsRef<Path>) -> Result<Vec<u8>, Error> {
         self.resolve(path.as_ref())
@@ -292,7 +293,7 @@ impl Image {
     /// The names in a directory, sorted.
     ///
     /// # Errors
-    /// As [`Image::metadata`]; for what is no directory.
+    /// As [`Image::metadata`]; [`ErrorKind::System`](crate::ErrorKind) for another type of file.
     pub fn list(&self, path: impl AsRef<Path>) -> Result<Vec<OsString>, Error> {
         let found = self
             .resolve(path.as_ref())
@@ -301,7 +302,7 @@ impl Image {
         Ok(found.into_iter().map(|(name, _)| OsString::from_vec(name)).collect())
     }
 
-    /// All files by all of their names, each directory before what is in it, names sorted. A
+    /// All files by all of their names, each directory before its entries, names sorted. A
     /// directory that is met a second time, as in a damaged image, is not entered again.
     ///
     /// # Errors
@@ -317,7 +318,7 @@ impl Image {
         Ok(entries)
     }
 
-    /// What a trace costs on the image from a cold start, under a model of Linux' page cache and
+    /// The cost of a trace on the image from a cold start, under a model of Linux' page cache and
     /// read-ahead; chunks are counted in each of these sizes, in bytes.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
-//! File-system images laid out by what is read.
+//! File-system images, laid out by recorded access.
 //!
 //! Files that are used together drift apart on a disk. This library makes images of ext2/3/4,
-//! UFS and FAT in which what a [`Trace`] reads lies together, in the order in which it is read,
+//! UFS and FAT in which the blocks that a [`Trace`] reads lie together, in the order of access,
 //! and it reads, compares, checks and repairs such images. It needs no kernel that knows the
 //! format, and root only to [`Record`].
 //!
@@ -11,10 +11,10 @@
 //! | [`Build`] | make an image of directories, archives, container images and images |
 //! | [`Optimize`] | lay an image out anew |
 //! | [`Image::score`] | count the requests, seeks and chunks of a trace on an image |
-//! | [`Check`] | find what is wrong with an image, and repair it |
+//! | [`Check`] | check an image, and repair it |
 //! | [`compare`] | tell in which files two images differ |
-//! | [`Mount`] | mount an image to be read, and record what is read |
-//! | [`Record`] | record what a program reads on a file system that the kernel has mounted |
+//! | [`Mount`] | mount an image read-only, and record its reads |
+//! | [`Record`] | record the reads of a program on a file system that the kernel has mounted |
 //!
 //! ```
 //! use seekless::{Build, Format, Trace};
@@ -25,7 +25,7 @@
 //! std::fs::create_dir_all(tree.join("etc"))?;
 //! std::fs::write(tree.join("etc/passwd"), "root:x:0:0::/:/bin/sh\n")?;
 //!
-//! // What is read first lies first.
+//! // The blocks that are read first lie first.
 //! let trace = Trace::of_paths(["/etc/passwd"]);
 //! let path = work.path().join("disk.img");
 //! let built = Build::of([&tree]).format(Format::Ext4).label("root").trace(trace).write(&path)?;

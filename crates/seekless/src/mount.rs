@@ -39,7 +39,7 @@ impl<'a> Mount<'a> {
         Self { image, trace: None, threads: 4, allows_others: false }
     }
 
-    /// Records what is read in a trace.
+    /// Records reads in a trace.
     #[must_use]
     pub fn record(mut self, trace: impl AsRef<Path>) -> Self {
         self.trace = Some(trace.as_ref().to_path_buf());

@@ -11,8 +11,9 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// An image of ext2/3/4 or FAT that is to be laid out anew: what traces read is stored together,
-/// in the order of first access, of several traces what more of them read first. The new image
+/// An image of ext2/3/4 or FAT that is to be laid out anew: the blocks that traces read are
+/// stored together, in the order of first access; of several traces, blocks that more of them read
+/// come first. The new image
 /// is the same file system, with the same UUID, label, features and contents.
 ///
 /// ```
@@ -45,7 +46,7 @@ pub struct Optimize {
     progress: Arc<dyn Progress>,
 }
 
-/// What a trace costs on the old image and on the new one.
+/// The cost of a trace on the old image and on the new one.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Gain {
@@ -55,7 +56,7 @@ pub struct Gain {
     pub after: Score,
 }
 
-/// What was gained.
+/// The result of a rearrangement.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Optimized {
@@ -98,7 +99,7 @@ impl Optimize {
         self
     }
 
-    /// Replaces a file that is there, or what a block device contains.
+    /// Replaces a file that is there, or the contents of a block device.
     #[must_use]
     pub fn replace(mut self) -> Self {
         self.replaces = true;

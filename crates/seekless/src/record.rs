@@ -1,4 +1,4 @@
-//! Recording what a program reads.
+//! Recording the reads of a program.
 
 use crate::{Error, Trace};
 use seekless_capture::{End, ReadAhead, Recorder, Source, Whose, assemble};
@@ -17,7 +17,7 @@ const BUFFER_KIB: usize = 16 << 10;
 /// The read-ahead of a disk, in KiB.
 const READ_AHEAD_KIB: u64 = 128;
 
-/// A recording of what programs read on a mounted file system. Needs root.
+/// A recording of the reads of programs on a mounted file system. Needs root.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), seekless::Error> {
@@ -50,16 +50,16 @@ impl Record {
         Self { path: path.as_ref().to_path_buf(), keeps_caches: false }
     }
 
-    /// Does not drop the caches first: what is in memory is not read, and not recorded.
+    /// Does not drop the caches first: pages in memory are not read, and not recorded.
     #[must_use]
     pub fn keep_caches(mut self) -> Self {
         self.keeps_caches = true;
         self
     }
 
-    /// Runs a program, found in `PATH`, with its arguments, and records what it and the programs
-    /// that it starts fetch from the disk: with trace events, or with fanotify where the kernel
-    /// has none.
+    /// Runs a program, found in `PATH`, with its arguments, and records the reads from the
+    /// disk by it and the programs that it starts: with trace events, or with fanotify where the
+    /// kernel has none.
     ///
     /// # Errors
     /// [`ErrorKind::Usage`](crate::ErrorKind) without a program,

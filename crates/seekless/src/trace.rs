@@ -1,4 +1,4 @@
-//! What was read, in which order.
+//! Traces: accesses in their order.
 
 use crate::Error;
 use seekless_compose::traces;
@@ -35,7 +35,7 @@ impl Trace {
     /// Loads a trace as `seekless record` and `seekless trace import` make it.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind) for what is no trace or one of a later
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind) for a file that is no trace, or of a later
     /// version, [`ErrorKind::Corrupt`](crate::ErrorKind) with the number of a line that is none,
     /// [`ErrorKind::System`](crate::ErrorKind).
     pub fn load(path: impl AsRef<Path>) -> Result<Self, Error> {
