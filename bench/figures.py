@@ -4,7 +4,8 @@ into their pages: the same version makes the same on every machine.
 
     bench/figures.py [--check] [--quick] [NAME...]
 
-NAME   ageing, ageing-plot, dirpref, fragmentation, maxcontigdirs, reservation, scale, tarcp; all
+NAME   ageing, ageing-plot, dirpref, fragmentation, maxcontigdirs, reservation, scale, softdep,
+       tarcp; all
        without a name
 --check  writes nothing; names each figure that is not as its page has it, and fails
 --quick  the first row of each table only, no pictures: a minute
@@ -239,8 +240,8 @@ def dirpref(report, scratch, quick):
         report.row(table, label, [f"{cell[key]:.2f}" for key in keys])
 
 
-def runs_of(experiment, scratch, *only):
-    """The seconds of each phase, by workload, system, discipline, policy and phase."""
+def phases_of(experiment, scratch, *only):
+    """Each phase that ran, by workload, system, discipline, policy and phase."""
     output = scratch / experiment
     seekless("lab", "run", experiment, "-o", str(output), *(part for cell in only for part in ("--only", cell)))
     found = {}
@@ -248,8 +249,13 @@ def runs_of(experiment, scratch, *only):
         run = json.loads(path.read_text())
         key = (run["workload"], run["system"], run["discipline"], run["policy"])
         for phase in run["phases"]:
-            found[*key, phase["phase"]] = phase["seconds"]
+            found[*key, phase["phase"]] = phase
     return found
+
+
+def runs_of(experiment, scratch, *only):
+    """The seconds of each phase, by workload, system, discipline, policy and phase."""
+    return {key: phase["seconds"] for key, phase in phases_of(experiment, scratch, *only).items()}
 
 
 def tarcp(report, scratch, quick):
@@ -279,6 +285,54 @@ def tarcp(report, scratch, quick):
             for phase in phases
         ]
         report.row(policies, row, [None, *cells])
+
+
+def softdep(report, scratch, quick):
+    trees = Table("experiments.md", "| synchronous, asynchronous writes")
+    totals = Table("experiments.md", "| requests; seconds | measured")
+    andrew = Table("experiments.md", "| Andrew benchmark, seconds")
+    removal = Table("experiments.md", "| tickdelay | 100")
+    found = phases_of("softdep", scratch, *(["small-tree"] if quick else []))
+
+    def counted(workload, discipline, phase):
+        one = found[workload, "ide", discipline, "old-dirpref", phase]
+        counts = one["counts"]
+        requests = counts["reads"] + counts["sync_writes"] + counts["async_writes"]
+        return one["seconds"], requests, counts
+
+    for row in list(trees.rows)[:1] if quick else trees.rows:
+        phase, discipline = row.split(", ")
+        _, _, counts = counted("small-tree", discipline, phase)
+        report.row(trees, row, [f"{counts['sync_writes']}, {counts['async_writes']}", None])
+    if quick:
+        return
+    for row in totals.rows:
+        name, discipline = row.removesuffix(": writes").split(", ")
+        workload, phase = {
+            "MAKEDEV": ("makedev", "make"),
+            "Andrew benchmark": ("andrew", "all"),
+            "torture test": ("torture", "all"),
+        }[name]
+        time, requests, counts = counted(workload, discipline, phase)
+        if workload == "torture":
+            cell = f"{counts['sync_writes']:,} + {counts['async_writes']:,}; {time:,.0f}"
+        else:
+            cell = f"{requests:,}; {time:.1f}"
+        report.row(totals, row, [cell, None])
+    for row in andrew.rows:
+        discipline, source = row.split(", ")
+        if source == "measured":
+            phases = andrew.head[1:]
+            report.row(andrew, row, [f"{counted('andrew', discipline, phase)[0]:.1f}" for phase in phases])
+    limits = ["mh-100", "mh-20", "mh-2", "mh-none"]
+    removals = [counted(limit, "softdep", "rm") for limit in limits]
+    report.row(removal, "seconds", [f"{time:.1f}" for time, _, _ in removals])
+    unlimited = removals[-1][0]
+    ratios = [f"{time / unlimited:.2f}" for time, _, _ in removals[:-1]]
+    report.row(removal, "over the run without limits", [*ratios, "1"])
+    for key in ["max_limit_hit", "rush_requests"]:
+        report.row(removal, f"`{key}`", [*(str(counts[key]) for _, _, counts in removals[:-1]), None])
+    report.row(removal, "requests", [*(f"{requests:,}" for _, requests, _ in removals[:-1]), None])
 
 
 def reservation(report, scratch, quick):
@@ -320,6 +374,7 @@ FIGURES = {
     "maxcontigdirs": maxcontigdirs,
     "reservation": reservation,
     "scale": scale,
+    "softdep": softdep,
     "tarcp": tarcp,
 }
 
