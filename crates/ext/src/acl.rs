@@ -1,6 +1,6 @@
 //! POSIX ACLs: their stored form is shorter than that of `getxattr(2)`.
 
-use crate::field::{invalid, le32, truncated};
+use seekless_fs::field::{invalid, le32, truncated};
 use seekless_fs::{FsError, Location};
 
 /// `e_version` on disk.

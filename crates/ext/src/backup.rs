@@ -1,11 +1,11 @@
 //! Copies of the superblock and of the group descriptors, and the other fixed parts of each group.
 
-use crate::field::index;
 use crate::group::Group;
 use crate::ondisk::{compat, incompat};
 use crate::superblock::Super;
 use crate::volume::Volume;
 use seekless_device::BlockDevice;
+use seekless_fs::field::index;
 use seekless_fs::{FsError, Location};
 use seekless_units::{BlockNo, ByteLen, Extent, GroupNo};
 

@@ -1,10 +1,10 @@
 //! Block maps: the places of a file's logical blocks, by extents or by blocks.
 
-use crate::field::range;
 use crate::inode::Inode;
 use crate::ondisk::flags;
 use crate::volume::Volume;
 use crate::{extent, indirect};
+use seekless_fs::field::range;
 use seekless_fs::{BlockMap, FileKind, FsError, IndexBlock, Location, Mapping};
 use seekless_units::{ByteLen, Extent, Lbn};
 use std::ops::Range;
@@ -152,7 +152,7 @@ impl Volume {
         buf.fill(0);
         let block_size = u64::from(self.sb.block_size);
         let start = offset.get();
-        let end = start.saturating_add(crate::field::wide(buf.len()));
+        let end = start.saturating_add(seekless_fs::field::wide(buf.len()));
         let first = start.checked_div(block_size).unwrap_or(0);
         for run in self.runs(inode, first..end.div_ceil(block_size))? {
             if run.unwritten {
@@ -161,8 +161,8 @@ impl Volume {
             let run_start = run.lbn.get().saturating_mul(block_size);
             let run_end = run_start.saturating_add(run.extent.len.saturating_mul(block_size));
             let (from, to) = (run_start.max(start), run_end.min(end));
-            let target = crate::field::index(from.saturating_sub(start))
-                ..crate::field::index(to.saturating_sub(start));
+            let target = seekless_fs::field::index(from.saturating_sub(start))
+                ..seekless_fs::field::index(to.saturating_sub(start));
             if let Some(part) = buf.get_mut(target) {
                 self.read_bytes(run.extent.start, from.saturating_sub(run_start), part)?;
             }

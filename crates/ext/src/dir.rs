@@ -2,12 +2,12 @@
 
 use crate::casefold;
 use crate::checksum::crc32c;
-use crate::field::{byte, index, invalid, le32, parse, range, slice, truncated, wide};
 use crate::htree;
 use crate::inline;
 use crate::inode::Inode;
 use crate::ondisk::{DIR_TAIL_TYPE, DirEntryHead, DirEntryTail, flags, incompat};
 use crate::volume::Volume;
+use seekless_fs::field::{byte, index, invalid, le32, parse, range, slice, truncated, wide};
 use seekless_fs::{DirEntry, FileKind, FsError, Location};
 use seekless_units::{Ino, Lbn};
 use std::mem::offset_of;
@@ -174,7 +174,7 @@ impl<'a> Directory<'a> {
     }
 
     /// One of its blocks, its checksum checked.
-    pub(crate) fn block(&self, lbn: Lbn) -> Result<crate::cache::Block, FsError> {
+    pub(crate) fn block(&self, lbn: Lbn) -> Result<seekless_fs::read_cache::Block, FsError> {
         let place = self.place();
         let Some(run) = self.volume.map_block(self.inode, lbn)? else {
             return Err(range("directory block", lbn.get(), self.blocks(), place));

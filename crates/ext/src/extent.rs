@@ -5,15 +5,15 @@
 //! blocks once, on any image.
 
 use crate::bmap::{Found, clip};
-use crate::cache::Block;
 use crate::checksum::crc32c;
-use crate::field::{index, invalid, le32, parse, range, slice, truncated};
 use crate::inode::Inode;
 use crate::ondisk::{
     EXTENT_MAGIC, EXTENT_MAX_DEPTH, EXTENT_MAX_LEN, ExtentHeader, ExtentIndex, ExtentLeaf,
 };
 use crate::superblock::Super;
 use crate::volume::Volume;
+use seekless_fs::field::{index, invalid, le32, parse, range, slice, truncated};
+use seekless_fs::read_cache::Block;
 use seekless_fs::{Corruption, FsError, IndexBlock, Location, Mapping};
 use seekless_units::{BlockNo, Extent, Ino, Lbn};
 use smallvec::SmallVec;
@@ -80,7 +80,7 @@ pub(crate) fn header(bytes: &[u8], room: usize, place: Location) -> Result<Exten
     let most = entries_in(room);
     let (max, entries) = (header.eh_max.get(), header.eh_entries.get());
     if max == 0 || index(max) > most {
-        return Err(range("eh_max", u64::from(max), crate::field::wide(most), place));
+        return Err(range("eh_max", u64::from(max), seekless_fs::field::wide(most), place));
     }
     if entries > max {
         return Err(range("eh_entries", u64::from(entries), u64::from(max), place));

@@ -1,9 +1,9 @@
 //! Group descriptors, bitmaps and inode tables.
 
 use crate::checksum::{crc16, crc32c};
-use crate::field::{index, low16, parse, range, slice, truncated};
 use crate::ondisk::{BG_BLOCK_UNINIT, BG_INODE_UNINIT, GroupDesc, ro_compat};
 use crate::volume::Volume;
+use seekless_fs::field::{index, low16, parse, range, slice, truncated};
 use seekless_fs::{FsError, GroupSummary, InodeLocation, Location};
 use seekless_units::{BlockNo, Extent, GroupNo, Ino};
 use std::mem::offset_of;
@@ -278,7 +278,7 @@ impl Volume {
         bits: u32,
         stored: (u16, u16),
         place: Location,
-    ) -> Result<crate::cache::Block, FsError> {
+    ) -> Result<seekless_fs::read_cache::Block, FsError> {
         let bytes = self.block(block, place)?;
         if self.sb.has_metadata_csum() {
             let covered = bytes.get(..index(bits).div_ceil(8)).unwrap_or(&bytes);
@@ -294,7 +294,10 @@ impl Volume {
     }
 
     /// A group's inode bitmap.
-    pub(crate) fn inode_bitmap(&self, group: &Group) -> Result<crate::cache::Block, FsError> {
+    pub(crate) fn inode_bitmap(
+        &self,
+        group: &Group,
+    ) -> Result<seekless_fs::read_cache::Block, FsError> {
         let place = Location::of("inode bitmap").in_group(group.number);
         let (low, high) = (group.desc.bg_inode_bitmap_csum_lo, group.desc.bg_inode_bitmap_csum_hi);
         let sums = (low.get(), high.get());
@@ -302,7 +305,10 @@ impl Volume {
     }
 
     /// A group's block bitmap.
-    pub(crate) fn block_bitmap(&self, group: &Group) -> Result<crate::cache::Block, FsError> {
+    pub(crate) fn block_bitmap(
+        &self,
+        group: &Group,
+    ) -> Result<seekless_fs::read_cache::Block, FsError> {
         let place = Location::of("block bitmap").in_group(group.number);
         let (low, high) = (group.desc.bg_block_bitmap_csum_lo, group.desc.bg_block_bitmap_csum_hi);
         let sums = (low.get(), high.get());

@@ -3,13 +3,13 @@
 use crate::casefold;
 use crate::checksum::crc32c;
 use crate::dir::{Directory, is_one_entry, record_len};
-use crate::field::{index, invalid, le32, parse, range, truncated, wide};
 use crate::hash::name_hash;
 use crate::ondisk::{
     DX_NODE_ENTRIES_OFFSET, DX_ROOT_INFO_OFFSET, DxCountLimit, DxEntry, DxRootInfo, DxTail,
     hash_version, incompat,
 };
 use crate::volume::Volume;
+use seekless_fs::field::{index, invalid, le32, parse, range, truncated, wide};
 use seekless_fs::{Corruption, FsError, Location};
 use seekless_units::Lbn;
 use std::collections::HashSet;

@@ -2,7 +2,6 @@
 
 use crate::dir::Directory;
 use crate::features::{self, Features};
-use crate::field::{index, range, wide};
 use crate::inline;
 use crate::inode::Inode;
 use crate::journal;
@@ -11,6 +10,7 @@ use crate::superblock::Super;
 use crate::volume::Volume;
 use seekless_cache::{Discipline, JournalMode};
 use seekless_device::BlockDevice;
+use seekless_fs::field::{index, range, wide};
 use seekless_fs::format::OpenOptions;
 use seekless_fs::{
     Attr, BlockMap, DirEntry, FileKind, FsError, Geometry, GroupSummary, InodeLocation, Inspect,

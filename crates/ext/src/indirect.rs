@@ -1,9 +1,9 @@
 //! Block maps of ext2 and ext3: direct, indirect, double and triple indirect.
 
 use crate::bmap::{Found, clip};
-use crate::field::{le32, truncated};
 use crate::inode::Inode;
 use crate::volume::Volume;
+use seekless_fs::field::{le32, truncated};
 use seekless_fs::{Corruption, FsError, IndexBlock, Location, Mapping};
 use seekless_units::{BlockNo, Extent, Lbn};
 use std::collections::HashSet;

@@ -3,10 +3,10 @@
 
 use crate::casefold::Wanted;
 use crate::dir::{Directory, for_each};
-use crate::field::{index, le32, range, truncated, wide};
 use crate::inode::Inode;
 use crate::ondisk::InodeCore;
 use crate::xattr;
+use seekless_fs::field::{index, le32, range, truncated, wide};
 use seekless_fs::{DirEntry, FileKind, FsError, Location};
 use seekless_units::Ino;
 use std::mem::offset_of;

@@ -1,10 +1,10 @@
 //! Inodes: their places, checksums and fields.
 
-use crate::cache::Block;
 use crate::checksum::crc32c;
-use crate::field::{index, invalid, le32, parse, range, slice, truncated};
 use crate::ondisk::{INODE_CORE_SIZE, InodeCore, InodeExtra, compat, flags, incompat, ro_compat};
 use crate::volume::Volume;
+use seekless_fs::field::{index, invalid, le32, parse, range, slice, truncated};
+use seekless_fs::read_cache::Block;
 use seekless_fs::{Attr, DeviceNumber, FileKind, FsError, Location, Timestamp};
 use seekless_units::{BlockNo, Ino};
 use std::mem::offset_of;
@@ -314,7 +314,12 @@ fn parse_extra(bytes: &[u8], is_sized: bool, place: Location) -> Result<InodeExt
     };
     let have = rest.first_chunk().map_or(0, |pair| u16::from_le_bytes(*pair));
     if is_sized && (index(have) > rest.len() || have & 3 != 0) {
-        return Err(range("i_extra_isize", u64::from(have), crate::field::wide(rest.len()), place));
+        return Err(range(
+            "i_extra_isize",
+            u64::from(have),
+            seekless_fs::field::wide(rest.len()),
+            place,
+        ));
     }
     let mut whole = [0; size_of::<InodeExtra>()];
     for (to, from) in whole.iter_mut().zip(rest.iter().take(index(have))) {

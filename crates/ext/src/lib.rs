@@ -108,7 +108,6 @@ pub use undo::UndoDevice;
 use seekless_device::BlockDevice;
 use seekless_fs::format::{Format, OpenOptions, Probe};
 use seekless_fs::{FsError, Inspect};
-use seekless_fs::{field, read_cache as cache};
 use std::sync::Arc;
 
 /// The row of the ext family in the table of formats.

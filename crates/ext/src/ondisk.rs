@@ -546,6 +546,28 @@ pub(crate) mod journal_block {
     pub(crate) const REVOKE: u32 = 5;
 }
 
+/// Offsets in blocks of the journal behind their header (`struct commit_header`,
+/// `journal_revoke_header_t`), in bytes.
+pub(crate) mod journal_at {
+    /// The tags of a descriptor.
+    pub(crate) const TAGS: usize = 12;
+    /// The used length of a block of revoke records.
+    pub(crate) const REVOKE_COUNT: usize = 12;
+    /// The records of such a block.
+    pub(crate) const REVOKE_RECORDS: usize = 16;
+    /// The kind of checksum in a commit record, and its size.
+    pub(crate) const COMMIT_CHECKSUM_TYPE: usize = 12;
+    /// The checksum itself.
+    pub(crate) const COMMIT_CHECKSUM: usize = 16;
+    /// The time of a commit, in seconds.
+    pub(crate) const COMMIT_SECONDS: usize = 48;
+    /// Its nanoseconds.
+    pub(crate) const COMMIT_NANOS: usize = 56;
+}
+
+/// Bytes of the UUID behind a tag that does not share that of the tag before it.
+pub(crate) const JOURNAL_TAG_UUID: usize = 16;
+
 /// Feature bits of the journal.
 pub(crate) mod journal_feature {
     pub(crate) const COMPAT_CHECKSUM: u32 = 0x1;

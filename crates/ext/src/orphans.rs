@@ -6,9 +6,9 @@
 //! (`Documentation/filesystems/ext4/orphan.rst`).
 
 use crate::checksum::crc32c;
-use crate::field::{index, invalid, le32, parse, range, truncated};
 use crate::ondisk::{ORPHAN_BLOCK_MAGIC, OrphanBlockTail, ro_compat, special};
 use crate::volume::Volume;
+use seekless_fs::field::{index, invalid, le32, parse, range, truncated};
 use seekless_fs::{Corruption, FsError, Location};
 use seekless_units::{BlockNo, Ino, Lbn};
 use std::collections::HashSet;

@@ -1,9 +1,9 @@
 //! The parts of a group that its descriptor points to, and replacement pointers to them, in memory.
 
-use crate::field::{index, low16, low32};
 use crate::group::{CHECKSUM_AT, Group, OLD_SIZE};
 use crate::ondisk::GroupDesc;
 use crate::volume::Volume;
+use seekless_fs::field::{index, low16, low32};
 use seekless_units::{BlockNo, Extent, GroupNo};
 use std::mem::offset_of;
 

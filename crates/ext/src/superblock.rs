@@ -3,12 +3,12 @@
 use crate::checksum::crc32c;
 use crate::encode::sums::seal_superblock;
 use crate::features;
-use crate::field::{invalid, parse, range, truncated};
 use crate::ondisk::{
     CHECKSUM_CRC32C, FLAG_UNSIGNED_HASH, INODE_CORE_SIZE, SUPERBLOCK_MAGIC, SUPERBLOCK_OFFSET,
     SUPERBLOCK_SIZE, Superblock, compat, incompat, ro_compat,
 };
 use seekless_device::BlockDevice;
+use seekless_fs::field::{invalid, parse, range, truncated};
 use seekless_fs::patches::Patches;
 use seekless_fs::{Corruption, FsError, Location};
 use seekless_units::{BlockNo, ByteLen, Extent, GroupNo, Lba};

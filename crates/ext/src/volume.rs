@@ -1,9 +1,9 @@
 //! A device seen through its superblock: blocks by number, checksums by rule.
 
-use crate::cache::{Block, BlockCache};
-use crate::field::{index, range};
 use crate::superblock::{Super, verify};
 use seekless_device::BlockDevice;
+use seekless_fs::field::{index, range};
+use seekless_fs::read_cache::{Block, BlockCache};
 use seekless_fs::{FsError, Location};
 use seekless_units::{BlockNo, ByteLen, Extent, Lba, SECTOR};
 use std::sync::Arc;

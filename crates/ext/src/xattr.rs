@@ -3,10 +3,10 @@
 
 use crate::acl;
 use crate::checksum::crc32c;
-use crate::field::{byte, index, invalid, le32, parse, range, slice, truncated, wide};
 use crate::inode::Inode;
 use crate::ondisk::{XATTR_MAGIC, XattrEntry, XattrHeader, flags};
 use crate::volume::Volume;
+use seekless_fs::field::{byte, index, invalid, le32, parse, range, slice, truncated, wide};
 use seekless_fs::{Corruption, FileKind, FsError, Location, Xattr};
 use seekless_units::{BlockNo, ByteLen, Ino};
 use std::collections::BTreeMap;
@@ -236,7 +236,11 @@ pub(crate) fn all_shown(inode: &Inode, block: Option<&[u8]>) -> Result<Vec<Xattr
 
 impl Volume {
     /// Reads the attribute block of an inode.
-    fn xattr_block(&self, inode: &Inode, number: BlockNo) -> Result<crate::cache::Block, FsError> {
+    fn xattr_block(
+        &self,
+        inode: &Inode,
+        number: BlockNo,
+    ) -> Result<seekless_fs::read_cache::Block, FsError> {
         let place = Location::of("attribute block").in_inode(inode.ino).in_block(number);
         let block = self.block(number, Location::of("i_file_acl").in_inode(inode.ino))?;
         let header: XattrHeader = parse(&block, 0).ok_or_else(|| truncated(place))?;

@@ -3,9 +3,10 @@
 use super::Checker;
 use super::fix::{Fix, Spot, Stage};
 use crate::dir::{Directory, Entry, entry_at, kind_of, record_len};
+use crate::inline;
 use crate::inode::Inode;
 use crate::ondisk::{DirEntryHead, InodeCore, flags, incompat, special};
-use crate::{field, inline};
+use seekless_fs::field;
 use seekless_fs::{Corruption, FileKind, FsError, Location};
 use seekless_units::{Ino, Lbn};
 use std::collections::HashSet;

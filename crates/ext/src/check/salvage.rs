@@ -5,12 +5,12 @@
 
 use crate::dir::entry_at;
 use crate::encode::mapping::Piece;
-use crate::field::{le32, parse, slice, wide};
 use crate::inode::Inode;
 use crate::ondisk::{
     EXTENT_MAGIC, EXTENT_MAX_DEPTH, EXTENT_MAX_LEN, ExtentHeader, ExtentIndex, ExtentLeaf, flags,
 };
 use crate::volume::Volume;
+use seekless_fs::field::{le32, parse, slice, wide};
 use seekless_fs::plan::Placed;
 use seekless_fs::{FileKind, FsError, Location};
 use seekless_units::{BlockNo, Extent, Lbn};
@@ -67,7 +67,7 @@ pub(super) fn salvage(volume: &Volume, inode: &Inode) -> Result<Salvaged, FsErro
     }
     let (direct, rest) = root.split_at(DIRECT.saturating_mul(POINTER));
     walk.numbers(direct, 0, 0)?;
-    let mut first = crate::field::wide(DIRECT);
+    let mut first = seekless_fs::field::wide(DIRECT);
     for (levels, pointer) in (1u8..).zip(rest.chunks_exact(POINTER)) {
         walk.numbers(pointer, levels, first)?;
         first = first.saturating_add(walk.span(levels));
@@ -77,7 +77,7 @@ pub(super) fn salvage(volume: &Volume, inode: &Inode) -> Result<Salvaged, FsErro
 
 impl Walk<'_> {
     /// A block of the map, met for the first time.
-    fn block(&mut self, number: u64) -> Result<Option<crate::cache::Block>, FsError> {
+    fn block(&mut self, number: u64) -> Result<Option<seekless_fs::read_cache::Block>, FsError> {
         let number = BlockNo::new(number);
         let place = Location::of("block map").in_inode(self.inode.ino);
         if self.volume.check_block(number, place).is_err() || !self.met.insert(number) {
@@ -167,7 +167,7 @@ impl Walk<'_> {
         let span = self.span(levels);
         for (n, pointer) in bytes.chunks_exact(POINTER).enumerate() {
             let number = u64::from(le32(pointer, 0).unwrap_or(0));
-            let lbn = first.saturating_add(crate::field::wide(n).saturating_mul(span));
+            let lbn = first.saturating_add(seekless_fs::field::wide(n).saturating_mul(span));
             let Some(below) = levels.checked_sub(1) else {
                 if number != 0 {
                     self.piece(lbn, Extent::new(BlockNo::new(number), 1), false);

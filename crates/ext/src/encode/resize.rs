@@ -2,7 +2,7 @@
 //! descriptor blocks of group 0, each of which lists its copies in the groups with a
 //! superblock (e2fsprogs `lib/ext2fs/res_gdt.c` has the order).
 
-use crate::field::{index, low32};
+use seekless_fs::field::{index, low32};
 use seekless_units::BlockNo;
 
 /// Bytes of a block number.
@@ -25,7 +25,7 @@ pub(crate) struct ResizeMap {
 impl ResizeMap {
     /// Blocks that are counted in the inode.
     pub(crate) fn count(&self) -> u64 {
-        let groups = crate::field::wide(self.copies.len()).saturating_add(1);
+        let groups = seekless_fs::field::wide(self.copies.len()).saturating_add(1);
         self.reserved.saturating_mul(groups).saturating_add(1)
     }
 

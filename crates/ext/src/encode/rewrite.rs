@@ -3,13 +3,13 @@
 
 use crate::checksum::crc32c;
 use crate::dir::entry_at;
-use crate::field::{byte, invalid, le32, parse, range, slice, truncated, wide};
 use crate::htree;
 use crate::ondisk::{
     DirEntryTail, ExtentHeader, IBlock, INODE_CORE_SIZE, InodeCore, InodeExtra, ORPHAN_BLOCK_MAGIC,
     OrphanBlockTail, XATTR_MAGIC, XattrEntry, XattrHeader,
 };
 use crate::orphans::block_sum;
+use seekless_fs::field::{byte, invalid, le32, parse, range, slice, truncated, wide};
 use seekless_fs::{FsError, Location};
 use seekless_units::{BlockNo, Ino, Lbn};
 use std::mem::offset_of;

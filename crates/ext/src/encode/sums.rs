@@ -1,8 +1,8 @@
 //! Checksums of structures that a volume or a group has one of.
 
 use crate::checksum::crc32c;
-use crate::field::{index, low16};
 use crate::ondisk::{Superblock, ro_compat};
+use seekless_fs::field::{index, low16};
 use zerocopy::IntoBytes;
 
 /// Turns a superblock into the copy for a group and sets its checksum.

@@ -1,18 +1,14 @@
 //! The checksums of the journal: three generations of them.
 
-use super::log::Log;
-use super::tags::{Tag, be32};
-use super::{Location, place};
+use super::form::{Form, be32, place};
+use super::tags::Tag;
 use crate::checksum::crc32c;
-use crate::field::truncated;
-use crate::ondisk::{JournalSuperblock, journal_feature};
+use crate::ondisk::{JournalSuperblock, journal_at, journal_feature};
 use crate::superblock::verify;
-use seekless_fs::FsError;
+use seekless_fs::field::truncated;
+use seekless_fs::{FsError, Location};
 use std::mem::offset_of;
 
-/// The offsets in a commit record of its kind of checksum, its size, and itself.
-pub(super) const COMMIT_CHECKSUM_TYPE_AT: usize = 12;
-pub(super) const COMMIT_CHECKSUM_AT: usize = 16;
 /// `h_chksum_type` CRC32 with `h_chksum_size` 4.
 pub(super) const COMMIT_CRC32: [u8; 2] = [1, 4];
 
@@ -24,46 +20,46 @@ pub(super) fn without_word(seed: u32, block: &[u8], at: usize) -> u32 {
 }
 
 /// Checks the journal superblock.
-pub(super) fn verify_superblock(log: &Log<'_>, block: &[u8], stored: u32) -> Result<(), FsError> {
+pub(super) fn verify_superblock(block: &[u8], stored: u32) -> Result<(), FsError> {
     let sb = block.get(..size_of::<JournalSuperblock>()).ok_or_else(|| truncated(place()))?;
     let computed = without_word(!0, sb, offset_of!(JournalSuperblock, s_checksum));
-    log.compare(stored, computed, Location::of("journal superblock"))
+    verify(stored, computed, Location::of("journal superblock"))
 }
 
 /// Checks a journal block whose checksum stands at byte `at`.
-pub(super) fn verify_at(log: &Log<'_>, block: &[u8], at: usize) -> Result<(), FsError> {
+pub(super) fn verify_at(form: &Form, block: &[u8], at: usize) -> Result<(), FsError> {
     let stored = be32(block, at).ok_or_else(|| truncated(place()))?;
-    verify(stored, without_word(log.form.seed, block, at), Location::of("journal block"))
+    verify(stored, without_word(form.seed, block, at), Location::of("journal block"))
 }
 
 /// Whether a commit record's own checksum is right.
-pub(super) fn commit_matches(log: &Log<'_>, block: &[u8]) -> bool {
-    !log.form.has_block_checksums() || verify_at(log, block, COMMIT_CHECKSUM_AT).is_ok()
+pub(super) fn commit_matches(form: &Form, block: &[u8]) -> bool {
+    !form.has_block_checksums() || verify_at(form, block, journal_at::COMMIT_CHECKSUM).is_ok()
 }
 
 /// Checks a journalled block against its tag.
 pub(super) fn verify_data(
-    log: &Log<'_>,
+    form: &Form,
     tag: &Tag,
     transaction: u32,
     data: &[u8],
 ) -> Result<(), FsError> {
-    if !log.form.has_block_checksums() {
+    if !form.has_block_checksums() {
         return Ok(());
     }
-    let mut computed = crc32c(crc32c(log.form.seed, &transaction.to_be_bytes()), data);
-    if !log.form.has(journal_feature::INCOMPAT_CSUM_V3) {
+    let mut computed = crc32c(crc32c(form.seed, &transaction.to_be_bytes()), data);
+    if !form.has(journal_feature::INCOMPAT_CSUM_V3) {
         computed &= 0xFFFF;
     }
     let place = Location::of("journalled block").in_block(tag.block);
-    log.compare(tag.checksum, computed, place)
+    verify(tag.checksum, computed, place)
 }
 
 /// Whether a commit record's checksum of its whole transaction is `computed`,
 /// or there is none.
 pub(super) fn transaction_matches(commit: &[u8], computed: u32) -> bool {
-    let kind = commit.get(COMMIT_CHECKSUM_TYPE_AT..).and_then(<[u8]>::first_chunk::<2>);
-    let stored = be32(commit, COMMIT_CHECKSUM_AT);
+    let kind = commit.get(journal_at::COMMIT_CHECKSUM_TYPE..).and_then(<[u8]>::first_chunk::<2>);
+    let stored = be32(commit, journal_at::COMMIT_CHECKSUM);
     match kind {
         Some(&COMMIT_CRC32) => stored == Some(computed),
         Some([0, 0]) => stored == Some(0),

@@ -1,6 +1,23 @@
 //! The format of a journal's blocks, as determined by its features.
 
 use crate::ondisk::{JournalTag, JournalTag3, journal_feature};
+use seekless_fs::Location;
+
+/// Features with which the journal's superblock has a checksum.
+pub(super) const WITH_SUM: u32 =
+    journal_feature::INCOMPAT_CSUM_V2 | journal_feature::INCOMPAT_CSUM_V3;
+/// `s_checksum_type` of jbd2: CRC32C.
+pub(super) const CHECKSUM_CRC32C: u8 = 4;
+
+/// The structure that errors of the journal name.
+pub(super) fn place() -> Location {
+    Location::of("journal")
+}
+
+/// The big-endian word at byte `at`.
+pub(super) fn be32(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..)?.first_chunk().map(|word| u32::from_be_bytes(*word))
+}
 
 /// The features of a journal that determine the format of its blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -90,7 +90,7 @@ fn by_copied_descriptor(volume: &Volume, ino: Ino) -> Result<Option<Inode>, FsEr
 /// An inode with the map copied in the superblock.
 fn by_copied_map(volume: &Volume, ino: Ino) -> Result<Option<Inode>, FsError> {
     let Some(copy) = copied_map(volume) else { return Ok(None) };
-    let [low, high] = [copy.len, copy.len >> 32].map(crate::field::low32);
+    let [low, high] = [copy.len, copy.len >> 32].map(seekless_fs::field::low32);
     let core = InodeCore {
         i_mode: INODE_MODE.into(),
         i_links_count: 1.into(),

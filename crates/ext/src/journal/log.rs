@@ -1,14 +1,14 @@
 //! The journal as a ring of blocks.
 
-use super::form::Form;
-use super::{Location, checksum, place};
+use super::checksum;
+use super::form::{Form, place};
+use super::tags::Tag;
 use crate::bmap::EVERYTHING;
 use crate::checksum::crc32c;
-use crate::field::{invalid, parse, range, truncated};
 use crate::inode::Inode;
 use crate::ondisk::{JOURNAL_MAGIC, JournalSuperblock, journal_block, journal_feature};
-use crate::superblock::verify;
 use crate::volume::Volume;
+use seekless_fs::field::{invalid, parse, range, truncated};
 use seekless_fs::{BlockMap, Corruption, FsError};
 use seekless_units::{BlockNo, Lbn};
 
@@ -83,10 +83,10 @@ impl<'a> Log<'a> {
     }
 
     fn verify_head(&self, block: &[u8], sb: &JournalSuperblock) -> Result<(), FsError> {
-        if !self.form.has_block_checksums() {
+        if !self.verifies || !self.form.has_block_checksums() {
             return Ok(());
         }
-        checksum::verify_superblock(self, block, sb.s_checksum.get())
+        checksum::verify_superblock(block, sb.s_checksum.get())
     }
 
     /// Compares checksums from now on, that of the superblock first.
@@ -97,14 +97,17 @@ impl<'a> Log<'a> {
         self.verify_head(&block, &sb)
     }
 
-    /// Compares two checksums, if that is enabled.
-    pub(super) fn compare(
+    /// Checks a journalled block against its tag, if checksums are compared.
+    pub(super) fn verify_data(
         &self,
-        stored: u32,
-        computed: u32,
-        place: Location,
+        tag: &Tag,
+        transaction: u32,
+        data: &[u8],
     ) -> Result<(), FsError> {
-        if self.verifies { verify(stored, computed, place) } else { Ok(()) }
+        if !self.verifies {
+            return Ok(());
+        }
+        checksum::verify_data(&self.form, tag, transaction, data)
     }
 
     fn read_superblock(&mut self, sb: &JournalSuperblock) -> Result<(), FsError> {
@@ -205,7 +208,7 @@ impl<'a> Log<'a> {
         if !self.form.has_block_checksums() {
             return Ok(());
         }
-        checksum::verify_at(self, block, block.len().saturating_sub(4))
+        checksum::verify_at(&self.form, block, block.len().saturating_sub(4))
     }
 }
 

@@ -25,37 +25,25 @@ pub use write::LogWriter;
 pub(crate) use write::{check_usable, note_abort};
 
 use crate::checksum::crc32c;
-use crate::field::{range, slice, truncated};
 use crate::inode::Inode;
 use crate::ondisk::{
-    JOURNAL_MAGIC, JournalSuperblock, compat, incompat, journal_block, journal_feature,
+    JOURNAL_MAGIC, JournalSuperblock, compat, incompat, journal_at, journal_block,
 };
 use crate::volume::Volume;
+use form::{CHECKSUM_CRC32C, WITH_SUM, be32, place};
 use log::Log;
 use scan::{Kind, Step};
 use seekless_device::{BlockDevice, Overlay};
-use seekless_fs::{FsError, Location};
+use seekless_fs::FsError;
+use seekless_fs::field::{range, slice, truncated};
 use seekless_units::{BlockNo, ByteLen, Ino, Lba, Lbn};
 use std::collections::HashMap;
 use std::mem::offset_of;
 use std::sync::Arc;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-/// Features with which the journal's superblock has a checksum.
-const WITH_SUM: u32 = journal_feature::INCOMPAT_CSUM_V2 | journal_feature::INCOMPAT_CSUM_V3;
-/// `s_checksum_type` of jbd2: CRC32C.
-const CHECKSUM_CRC32C: u8 = 4;
 /// The offset of the number of the first transaction in the journal's superblock.
 const SEQUENCE_AT: usize = offset_of!(JournalSuperblock, s_sequence);
-
-/// The offset of the used length in a block of revoke records.
-const REVOKE_COUNT_AT: usize = 12;
-/// The offset of revoke records in their block.
-const REVOKE_RECORDS_AT: usize = 16;
-
-fn place() -> Location {
-    Location::of("journal")
-}
 
 /// Reads and checks the superblock of the journal in an inode; returns the first block of its
 /// transactions, `None` if it is empty.
@@ -222,13 +210,14 @@ fn revoked(log: &Log<'_>, steps: &[Step]) -> Result<HashMap<BlockNo, u32>, FsErr
     for step in steps.iter().filter(|step| step.kind == Kind::Revoke) {
         let block = log.block(step.at)?;
         log.verify_tail(&block)?;
-        let used = tags::be32(&block, REVOKE_COUNT_AT).ok_or_else(|| truncated(place()))?;
+        let used = be32(&block, journal_at::REVOKE_COUNT).ok_or_else(|| truncated(place()))?;
         let room = u64::try_from(block.len().saturating_sub(log.form.tail_len())).unwrap_or(0);
-        let len = crate::field::index(used)
-            .checked_sub(REVOKE_RECORDS_AT)
+        let len = seekless_fs::field::index(used)
+            .checked_sub(journal_at::REVOKE_RECORDS)
             .filter(|_| u64::from(used) <= room)
             .ok_or_else(|| range("r_count", u64::from(used), room, place()))?;
-        let records = slice(&block, REVOKE_RECORDS_AT, len).ok_or_else(|| truncated(place()))?;
+        let records =
+            slice(&block, journal_at::REVOKE_RECORDS, len).ok_or_else(|| truncated(place()))?;
         for record in records.chunks_exact(log.form.revoke_record_len()) {
             let number = record.iter().fold(0u64, |number, &byte| (number << 8) | u64::from(byte));
             // Steps come in order of their transactions: the last one stays.
@@ -252,14 +241,14 @@ fn write_back(
 ) -> Result<(), FsError> {
     let descriptor = log.block(step.at)?;
     let mut at = step.at;
-    for tag in tags::read(log, &descriptor)? {
+    for tag in tags::read(&log.form, &descriptor)? {
         at = log.after(at, 1);
         let newest = revoked.get(&tag.block);
         if newest.is_some_and(|&newest| not_older(newest, step.transaction)) {
             continue;
         }
         let mut data = log.block(at)?;
-        match checksum::verify_data(log, &tag, step.transaction, &data) {
+        match log.verify_data(&tag, step.transaction, &data) {
             Err(FsError::Corrupt { .. }) if log.lenient => continue,
             checked => checked?,
         }

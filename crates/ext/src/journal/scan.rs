@@ -1,16 +1,12 @@
 //! The first pass: finds the committed transactions.
 
 use super::checksum::{commit_matches, crc32_be, transaction_matches};
+use super::form::place;
 use super::log::Log;
-use super::{place, tags};
-use crate::field::parse;
-use crate::ondisk::{JOURNAL_MAGIC, JournalHeader, journal_block, journal_feature};
+use super::tags;
+use crate::ondisk::{JOURNAL_MAGIC, JournalHeader, journal_at, journal_block, journal_feature};
+use seekless_fs::field::parse;
 use seekless_fs::{Corruption, FsError, Location};
-
-/// The offset of the time in a commit record.
-pub(super) const COMMIT_SECONDS_AT: usize = 48;
-/// Nanoseconds of it.
-pub(super) const COMMIT_NANOS_AT: usize = 56;
 
 /// Blocks that a later pass reads.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -70,7 +66,7 @@ pub(super) fn scan(log: &Log<'_>, start: u32) -> Result<Scanned, FsError> {
         match kind {
             journal_block::DESCRIPTOR => {
                 open.suspect |= !log.tail_matches(&block);
-                let count = u32::try_from(tags::read(log, &block)?.len()).unwrap_or(u32::MAX);
+                let count = u32::try_from(tags::read(&log.form, &block)?.len()).unwrap_or(u32::MAX);
                 if log.form.has_transaction_checksums() {
                     open.crc = transaction_crc(log, open.crc, &block, here, count)?;
                 }
@@ -108,7 +104,7 @@ fn block_kind(block: &[u8], expected: u32) -> Option<u32> {
 }
 
 fn commit_time(block: &[u8]) -> u64 {
-    let bytes = block.get(COMMIT_SECONDS_AT..).and_then(<[u8]>::first_chunk);
+    let bytes = block.get(journal_at::COMMIT_SECONDS..).and_then(<[u8]>::first_chunk);
     bytes.map_or(0, |bytes| u64::from_be_bytes(*bytes))
 }
 
@@ -132,7 +128,7 @@ fn judge(log: &Log<'_>, commit: &[u8], open: &Open, older: bool) -> Commit {
         return Commit::Sound;
     }
     let whole = !log.form.has_transaction_checksums() || transaction_matches(commit, open.crc);
-    if !open.suspect && whole && commit_matches(log, commit) {
+    if !open.suspect && whole && commit_matches(&log.form, commit) {
         return Commit::Sound;
     }
     if older { Commit::Stale } else { Commit::Damaged }

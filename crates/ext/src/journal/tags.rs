@@ -1,16 +1,12 @@
 //! Descriptor blocks: the homes of the following blocks.
 
-use super::log::Log;
-use super::place;
-use crate::field::{parse, truncated};
-use crate::ondisk::{JournalTag, JournalTag3, journal_feature, journal_tag};
+use super::form::{Form, place};
+use crate::ondisk::{
+    JOURNAL_TAG_UUID, JournalTag, JournalTag3, journal_at, journal_feature, journal_tag,
+};
 use seekless_fs::FsError;
+use seekless_fs::field::{parse, truncated};
 use seekless_units::BlockNo;
-
-/// Where the tags start.
-pub(super) const TAGS_AT: usize = 12;
-/// Bytes of the UUID behind a tag that does not share its predecessor's.
-pub(super) const UUID: usize = 16;
 
 /// One journalled block.
 pub(super) struct Tag {
@@ -22,23 +18,18 @@ pub(super) struct Tag {
     pub(super) checksum: u32,
 }
 
-/// The big-endian word at byte `at`.
-pub(super) fn be32(bytes: &[u8], at: usize) -> Option<u32> {
-    bytes.get(at..)?.first_chunk().map(|word| u32::from_be_bytes(*word))
-}
-
 /// The tags of a descriptor block.
-pub(super) fn read(log: &Log<'_>, block: &[u8]) -> Result<Vec<Tag>, FsError> {
-    let end = block.len().saturating_sub(log.form.tail_len());
+pub(super) fn read(form: &Form, block: &[u8]) -> Result<Vec<Tag>, FsError> {
+    let end = block.len().saturating_sub(form.tail_len());
     let tags = block.get(..end).ok_or_else(|| truncated(place()))?;
     let mut found = Vec::new();
-    let mut at = TAGS_AT;
-    while at.saturating_add(log.form.tag_len()) <= tags.len() {
-        let (tag, flags) = read_one(log, tags, at).ok_or_else(|| truncated(place()))?;
+    let mut at = journal_at::TAGS;
+    while at.saturating_add(form.tag_len()) <= tags.len() {
+        let (tag, flags) = read_one(form, tags, at).ok_or_else(|| truncated(place()))?;
         found.push(tag);
-        at = at.saturating_add(log.form.tag_len());
+        at = at.saturating_add(form.tag_len());
         if flags & journal_tag::SAME_UUID == 0 {
-            at = at.saturating_add(UUID);
+            at = at.saturating_add(JOURNAL_TAG_UUID);
         }
         if flags & journal_tag::LAST_TAG != 0 {
             break;
@@ -47,15 +38,15 @@ pub(super) fn read(log: &Log<'_>, block: &[u8]) -> Result<Vec<Tag>, FsError> {
     Ok(found)
 }
 
-fn read_one(log: &Log<'_>, tags: &[u8], at: usize) -> Option<(Tag, u32)> {
-    let wide = log.form.has(journal_feature::INCOMPAT_64BIT);
-    let (low, high, flags, checksum) = if log.form.has(journal_feature::INCOMPAT_CSUM_V3) {
+fn read_one(form: &Form, tags: &[u8], at: usize) -> Option<(Tag, u32)> {
+    let wide = form.has(journal_feature::INCOMPAT_64BIT);
+    let (low, high, flags, checksum) = if form.has(journal_feature::INCOMPAT_CSUM_V3) {
         let tag: JournalTag3 = parse(tags, at)?;
         (tag.t_blocknr, tag.t_blocknr_high.get(), tag.t_flags.get(), tag.t_checksum.get())
     } else {
         // The last field is missing in short tags: it reads as zeros.
         let mut whole = [0; size_of::<JournalTag>()];
-        for (to, from) in whole.iter_mut().zip(tags.get(at..)?.iter().take(log.form.tag_len())) {
+        for (to, from) in whole.iter_mut().zip(tags.get(at..)?.iter().take(form.tag_len())) {
             *to = *from;
         }
         let tag: JournalTag = parse(&whole, 0)?;

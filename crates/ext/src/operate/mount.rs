@@ -8,7 +8,6 @@ use super::sums::Sealer;
 use super::told::{LastGroups, groups_per_flex};
 use super::{Core, Ext, LiveOptions, Places, permit};
 use crate::encode::sums::seal_superblock;
-use crate::field::{low32, parse, truncated};
 use crate::group::Group;
 use crate::journal::{LogWriter, check_usable, recover_home};
 use crate::ondisk::{
@@ -20,6 +19,7 @@ use crate::volume::Volume;
 use seekless_cache::{Cache, Config, Discipline, Role};
 use seekless_device::{BlockDevice, Clock};
 use seekless_fs::field::index;
+use seekless_fs::field::{low32, parse, truncated};
 use seekless_fs::patches::Patches;
 use seekless_fs::{FsError, Location, Timestamp};
 use seekless_live::{Limits, NameOrder};

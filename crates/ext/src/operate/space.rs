@@ -292,7 +292,7 @@ impl Ext {
         })?;
         let Some((bits, id)) = taken else { return Ok(None) };
         let at = run.start.saturating_add(u64::from(bits.start));
-        let run = Extent::new(at, crate::field::wide(bits.len()));
+        let run = Extent::new(at, seekless_fs::field::wide(bits.len()));
         // The bitmap of a damaged image may have it free.
         self.check_data(run, Location::of("block bitmap").in_group(number))?;
         let blocks = i32::try_from(bits.len()).unwrap_or(i32::MAX).saturating_neg();

@@ -299,7 +299,7 @@ impl Mover<'_> {
         let mut raw = block[offset..offset + size].to_vec();
         let place = Location::of("inode").in_inode(moved.ino);
         let (core, _) =
-            InodeCore::read_from_prefix(&raw).map_err(|_| crate::field::truncated(place))?;
+            InodeCore::read_from_prefix(&raw).map_err(|_| seekless_fs::field::truncated(place))?;
         let map = self.map(changed, core.i_generation.get())?;
         let old = self.maps.get(&object).unwrap_or(&moved.map);
         let more = changed.map.len() as i64 - old.len() as i64;
@@ -499,13 +499,13 @@ impl Mover<'_> {
         let block = self.logged(copies, first)?;
         let place = Location::of("superblock");
         let (raw, _) = Superblock::mut_from_prefix(&mut block[at..])
-            .map_err(|_| crate::field::truncated(place))?;
+            .map_err(|_| seekless_fs::field::truncated(place))?;
         let is_wide = sb.has_incompat(incompat::BIT64);
         let high = if is_wide { u64::from(raw.s_free_blocks_count_hi.get()) << 32 } else { 0 };
         let old = high | u64::from(raw.s_free_blocks_count_lo.get());
         let new = old
             .checked_add_signed(more_free)
-            .ok_or_else(|| crate::field::invalid("s_free_blocks_count", old, place))?;
+            .ok_or_else(|| seekless_fs::field::invalid("s_free_blocks_count", old, place))?;
         raw.s_free_blocks_count_lo = (new as u32).into();
         if is_wide {
             raw.s_free_blocks_count_hi = ((new >> 32) as u32).into();

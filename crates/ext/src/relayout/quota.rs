@@ -4,10 +4,10 @@
 //! of 1024 bytes, a tree of four levels by the bytes of the id, leaves with a
 //! header of 16 bytes and entries of 72.
 
-use crate::field::{index, invalid, le32, range, truncated, wide};
 use crate::inode::Inode;
 use crate::superblock::Super;
 use crate::volume::Volume;
+use seekless_fs::field::{index, invalid, le32, range, truncated, wide};
 use seekless_fs::{Corruption, FsError, Location};
 use seekless_units::{ByteLen, Ino};
 use std::collections::BTreeMap;

@@ -2,10 +2,10 @@
 //! `system.data`: its room, and the bytes with another value.
 
 use super::{ENTRY, INDEX_SYSTEM, Stored, Value, in_inode};
-use crate::field::wide;
 use crate::inode::Inode;
 use crate::ondisk::{XATTR_MAGIC, XattrEntry};
 use seekless_fs::FsError;
+use seekless_fs::field::wide;
 use seekless_fs::field::{byte, low16};
 use std::mem::offset_of;
 

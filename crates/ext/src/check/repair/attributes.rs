@@ -4,9 +4,9 @@ use super::Work;
 use super::inode::InodeMut;
 use super::superblock::byte_of;
 use crate::encode::rewrite::seal_xattr_block;
-use crate::field::{index, truncated};
 use crate::ondisk::{XattrHeader, flags};
 use crate::xattr::inner_is_sound;
+use seekless_fs::field::{index, truncated};
 use seekless_fs::{FsError, Location};
 use seekless_units::{BlockNo, Ino};
 use std::mem::offset_of;
@@ -67,7 +67,8 @@ impl Work<'_> {
         let Some(shared) = self.checker.shared.get(&block) else { return Ok(()) };
         let sb = self.checker.sb();
         let bytes = self.disk.read(byte_of(sb, block), index(sb.block_size))?;
-        let count = crate::field::le32(&bytes, offset_of!(XattrHeader, h_refcount)).unwrap_or(0);
+        let count =
+            seekless_fs::field::le32(&bytes, offset_of!(XattrHeader, h_refcount)).unwrap_or(0);
         if shared.found > 1 && count > 1 {
             self.put_attributes(block, bytes, Some(count.saturating_sub(1)))?;
         }

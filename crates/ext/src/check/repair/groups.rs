@@ -3,9 +3,9 @@
 use super::superblock::byte_of;
 use crate::check::Checker;
 use crate::encode::sums::bitmap_sum;
-use crate::field::{index, low16, wide};
 use crate::group::{CHECKSUM_AT, Counts, OLD_SIZE, bit};
 use crate::ondisk::{BG_BLOCK_UNINIT, BG_INODE_UNINIT, GroupDesc};
+use seekless_fs::field::{index, low16, wide};
 use seekless_fs::patches::Patches;
 use seekless_fs::{FileKind, FsError};
 use seekless_units::{GroupNo, Ino};

@@ -1,9 +1,9 @@
 //! An inode changed in place.
 
 use crate::encode::rewrite::seal_inode;
-use crate::field::{index, low16, low32, truncated};
 use crate::ondisk::{IBlock, INODE_CORE_SIZE, InodeCore, InodeExtra, flags, ro_compat};
 use crate::volume::Volume;
+use seekless_fs::field::{index, low16, low32, truncated};
 use seekless_fs::patches::Patches;
 use seekless_fs::{FsError, Location};
 use seekless_units::{BlockNo, Ino};

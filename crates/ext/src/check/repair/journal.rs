@@ -3,11 +3,11 @@
 use super::Work;
 use super::inode::InodeMut;
 use super::superblock::{self, byte_of};
-use crate::field::index;
 use crate::journal;
 use crate::ondisk::flags;
 use crate::volume::Volume;
 use seekless_fs::FsError;
+use seekless_fs::field::index;
 use seekless_units::{BlockNo, Extent, Ino, Lbn};
 
 impl Work<'_> {

@@ -9,9 +9,9 @@ use crate::encode::mapping::{
     Piece, block_map, extent_tree, extent_tree_blocks, extents_of, indirect_blocks,
 };
 use crate::encode::rewrite::seal_extent_block;
-use crate::field::{index, wide};
 use crate::ondisk::flags;
 use crate::reserved::OwnFile;
+use seekless_fs::field::{index, wide};
 use seekless_fs::plan::{Placed, Run};
 use seekless_fs::{FileKind, FsError, Location};
 use seekless_units::{BlockNo, Extent, Ino, Lbn};

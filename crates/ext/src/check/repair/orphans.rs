@@ -6,9 +6,9 @@ use super::inode::InodeMut;
 use super::superblock::{self, byte_of, time};
 use crate::check::salvage::salvage;
 use crate::encode::rewrite::seal_orphan_block;
-use crate::field::index;
 use crate::inode::Inode;
 use crate::ondisk::flags;
+use seekless_fs::field::index;
 use seekless_fs::{FsError, Location};
 use seekless_units::{BlockNo, Ino, Lbn};
 

@@ -68,7 +68,7 @@ impl Work<'_> {
         let len = slots.saturating_mul(slots).saturating_add(slots).saturating_add(12);
         let mut i_block = IBlock::default();
         if let Some(slot) = i_block.0.get_mut(DOUBLE_AT..).and_then(<[u8]>::first_chunk_mut) {
-            *slot = crate::field::low32(double.get()).to_le_bytes();
+            *slot = seekless_fs::field::low32(double.get()).to_le_bytes();
         }
         let extra = volume.sb.raw.s_want_extra_isize.get();
         let time = time(self.checker.sb());

@@ -2,7 +2,6 @@
 
 use crate::check::{Checker, features};
 use crate::encode::sums::seal_superblock;
-use crate::field::{index, low32};
 use crate::ondisk::{
     CHECKSUM_CRC32C, INODE_EXTRA_SIZE, STATE_ERRORS, STATE_VALID, SUPERBLOCK_SIZE, Superblock,
     compat, incompat, ro_compat, special,
@@ -10,6 +9,7 @@ use crate::ondisk::{
 use crate::superblock::Super;
 pub(super) use crate::superblock::{read_primary as read, write_primary as write};
 use seekless_fs::FsError;
+use seekless_fs::field::{index, low32};
 use seekless_fs::patches::Patches;
 use seekless_units::{GroupNo, Ino};
 use zerocopy::IntoBytes;

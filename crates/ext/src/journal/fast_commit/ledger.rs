@@ -1,13 +1,13 @@
 //! Bitmaps and counts of the groups that the operations change.
 
-use super::place;
+use super::records::place;
 use crate::encode::sums::{bitmap_sum, seal_superblock};
-use crate::field::{index, low32, truncated};
 use crate::group::{Counts, Group};
 use crate::ondisk::{BG_BLOCK_UNINIT, BG_INODE_UNINIT, Superblock};
 use crate::volume::Volume;
 use seekless_device::BlockDevice;
 use seekless_fs::FsError;
+use seekless_fs::field::{index, low32, truncated};
 use seekless_units::{BlockNo, ByteLen, Extent, GroupNo, Ino, Lba};
 use std::collections::BTreeMap;
 use zerocopy::IntoBytes;

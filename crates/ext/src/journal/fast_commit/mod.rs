@@ -17,12 +17,8 @@ mod store;
 use super::log::Log;
 use crate::volume::Volume;
 use seekless_device::Overlay;
-use seekless_fs::{FsError, Location};
+use seekless_fs::FsError;
 use std::sync::Arc;
-
-fn place() -> Location {
-    Location::of("fast commit")
-}
 
 /// Applies the fast commits on top of transaction `end - 1` to `overlay`, which already contains
 /// the transactions of the ring.

@@ -1,10 +1,14 @@
 //! The records of a fast commit and their meaning.
 
-use super::place;
-use crate::field::{index, invalid, le32, parse, range, slice, truncated};
 use crate::ondisk::{EXTENT_MAX_LEN, ExtentLeaf, INODE_CORE_SIZE};
-use seekless_fs::{FsError, Mapping};
+use seekless_fs::field::{index, invalid, le32, parse, range, slice, truncated};
+use seekless_fs::{FsError, Location, Mapping};
 use seekless_units::{BlockNo, Extent, Ino, Lbn};
+
+/// The structure that errors of a fast commit name.
+pub(super) fn place() -> Location {
+    Location::of("fast commit")
+}
 
 /// Tags of records.
 pub(super) mod tag {
@@ -111,7 +115,7 @@ impl<'a> Record<'a> {
         let len = self.value.len().saturating_sub(8);
         if len == 0 || len > 255 {
             let place = place().in_inode(Ino::new(ino));
-            return Err(range("name", crate::field::wide(len), 255, place));
+            return Err(range("name", seekless_fs::field::wide(len), 255, place));
         }
         let bytes = slice(self.value, 8, len).unwrap_or_default().to_vec();
         Ok(Name { parent: Ino::new(parent), ino: Ino::new(ino), bytes })

@@ -2,10 +2,10 @@
 
 use super::records::{Operation, Record, TAG_LEN, tag};
 use crate::checksum::crc32c;
-use crate::field::{le32, slice};
 use crate::journal::log::Log;
 use crate::ondisk::journal_feature;
 use seekless_fs::FsError;
+use seekless_fs::field::{le32, slice};
 
 /// Whether more records of the area follow.
 enum Next {

@@ -1,13 +1,12 @@
 //! Inodes, maps and directories after the operations.
 
 use super::maps;
-use super::place;
-use super::records::{Name, Operation};
+use super::records::{Name, Operation, place};
 use crate::dir::Directory;
-use crate::field::{invalid, parse, range, truncated};
 use crate::inode::Inode;
 use crate::ondisk::{INODE_CORE_SIZE, InodeCore, flags, special};
 use crate::volume::Volume;
+use seekless_fs::field::{invalid, parse, range, truncated};
 use seekless_fs::{FileKind, FsError, Location, Mapping};
 use seekless_units::{BlockNo, Extent, GroupNo, Ino};
 use std::collections::{BTreeMap, HashMap};

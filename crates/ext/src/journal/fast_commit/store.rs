@@ -1,16 +1,16 @@
 //! Writes the result of the operations in its on-disk form.
 
 use super::ledger::Ledger;
-use super::records::Operation;
+use super::maps;
+use super::records::{Operation, place};
 use super::state::{Names, Node, State};
-use super::{maps, place};
 use crate::encode::dirblocks::{DirFormat, Record};
 use crate::encode::mapping::{self, Piece};
 use crate::encode::rewrite;
-use crate::field::{index, le32, low16, low32, truncated, wide};
 use crate::ondisk::{compat, flags, incompat, ro_compat};
 use crate::volume::Volume;
 use seekless_device::BlockDevice;
+use seekless_fs::field::{index, le32, low16, low32, truncated, wide};
 use seekless_fs::plan::Placed;
 use seekless_fs::{FileKind, FsError, Mapping};
 use seekless_units::{BlockNo, ByteLen, Extent, Ino, Lba, Lbn};

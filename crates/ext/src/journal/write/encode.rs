@@ -2,20 +2,16 @@
 //! copies behind it, and the commit record (jbd2: `fs/jbd2/commit.c`,
 //! `fs/jbd2/revoke.c`).
 
-use super::super::checksum::{COMMIT_CHECKSUM_AT, COMMIT_CHECKSUM_TYPE_AT, COMMIT_CRC32};
-use super::super::checksum::{crc32_be, without_word};
+use super::super::checksum::{COMMIT_CRC32, crc32_be, without_word};
 use super::super::form::Form;
-use super::super::scan::{COMMIT_NANOS_AT, COMMIT_SECONDS_AT};
-use super::super::tags::{TAGS_AT, UUID};
-use super::super::{REVOKE_COUNT_AT, REVOKE_RECORDS_AT};
 use crate::checksum::crc32c;
-use crate::field::{low16, low32, wide};
 use crate::ondisk::{
-    JOURNAL_MAGIC, JournalHeader, JournalTag, JournalTag3, journal_block, journal_feature,
-    journal_tag,
+    JOURNAL_MAGIC, JOURNAL_TAG_UUID, JournalHeader, JournalTag, JournalTag3, journal_at,
+    journal_block, journal_feature, journal_tag,
 };
 use seekless_cache::{LogCopy, LogTransaction};
 use seekless_fs::Timestamp;
+use seekless_fs::field::{low16, low32, wide};
 use seekless_units::BlockNo;
 use zerocopy::IntoBytes;
 
@@ -33,13 +29,14 @@ pub(super) struct Encoder<'a> {
 impl Encoder<'_> {
     /// Tags that fit in a descriptor.
     pub(super) fn tags(&self) -> usize {
-        let taken = TAGS_AT.saturating_add(UUID).saturating_add(self.form.tail_len());
+        let taken =
+            journal_at::TAGS.saturating_add(JOURNAL_TAG_UUID).saturating_add(self.form.tail_len());
         self.block.saturating_sub(taken).checked_div(self.form.tag_len()).unwrap_or(1).max(1)
     }
 
     /// Revoke records that fit in a block.
     pub(super) fn revokes(&self) -> usize {
-        let taken = REVOKE_RECORDS_AT.saturating_add(self.form.tail_len());
+        let taken = journal_at::REVOKE_RECORDS.saturating_add(self.form.tail_len());
         let room = self.block.saturating_sub(taken);
         room.checked_div(self.form.revoke_record_len()).unwrap_or(1).max(1)
     }
@@ -90,21 +87,21 @@ impl Encoder<'_> {
 
     fn revoke_block(&self, revokes: &[BlockNo]) -> Vec<u8> {
         let mut block = self.headed(journal_block::REVOKE);
-        let mut at = REVOKE_RECORDS_AT;
+        let mut at = journal_at::REVOKE_RECORDS;
         for revoked in revokes {
             let number = revoked.get().to_be_bytes();
             let len = self.form.revoke_record_len();
             lay(&mut block, at, number.get(8usize.saturating_sub(len)..).unwrap_or_default());
             at = at.saturating_add(len);
         }
-        lay(&mut block, REVOKE_COUNT_AT, &low32(wide(at)).to_be_bytes());
+        lay(&mut block, journal_at::REVOKE_COUNT, &low32(wide(at)).to_be_bytes());
         self.seal_tail(&mut block);
         block
     }
 
     fn descriptor(&self, copies: &[LogCopy<'_>]) -> Vec<u8> {
         let mut block = self.headed(journal_block::DESCRIPTOR);
-        let mut at = TAGS_AT;
+        let mut at = journal_at::TAGS;
         for (n, copy) in copies.iter().enumerate() {
             let escaped = escaped(copy.bytes);
             let sum = self.data_sum(escaped.as_deref().unwrap_or(copy.bytes));
@@ -116,7 +113,7 @@ impl Encoder<'_> {
             at = at.saturating_add(self.form.tag_len());
             if n == 0 {
                 lay(&mut block, at, &self.uuid);
-                at = at.saturating_add(UUID);
+                at = at.saturating_add(JOURNAL_TAG_UUID);
             }
         }
         self.seal_tail(&mut block);
@@ -158,14 +155,14 @@ impl Encoder<'_> {
     /// returned.
     pub(super) fn commit(&self, time: Timestamp, crc: u32) -> Vec<u8> {
         let mut block = self.headed(journal_block::COMMIT);
-        lay(&mut block, COMMIT_SECONDS_AT, &time.secs.to_be_bytes());
-        lay(&mut block, COMMIT_NANOS_AT, &time.nanos.to_be_bytes());
+        lay(&mut block, journal_at::COMMIT_SECONDS, &time.secs.to_be_bytes());
+        lay(&mut block, journal_at::COMMIT_NANOS, &time.nanos.to_be_bytes());
         if self.form.has_transaction_checksums() {
-            lay(&mut block, COMMIT_CHECKSUM_TYPE_AT, &COMMIT_CRC32);
-            lay(&mut block, COMMIT_CHECKSUM_AT, &crc.to_be_bytes());
+            lay(&mut block, journal_at::COMMIT_CHECKSUM_TYPE, &COMMIT_CRC32);
+            lay(&mut block, journal_at::COMMIT_CHECKSUM, &crc.to_be_bytes());
         }
         if self.form.has_block_checksums() {
-            self.seal_at(&mut block, COMMIT_CHECKSUM_AT);
+            self.seal_at(&mut block, journal_at::COMMIT_CHECKSUM);
         }
         block
     }

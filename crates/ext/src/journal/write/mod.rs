@@ -17,16 +17,15 @@
 mod encode;
 mod state;
 
-use super::form::Form;
+use super::form::{Form, place};
 use super::log::Log as Reader;
-use super::place;
-use crate::field::{low32, range, truncated, wide};
 use crate::inode::Inode;
 use crate::ondisk::{JournalSuperblock, compat, incompat};
 use crate::volume::Volume;
 use encode::Encoder;
 use seekless_cache::{Log, LogTransaction, Stable, Stage};
 use seekless_device::BlockDevice;
+use seekless_fs::field::{low32, range, truncated, wide};
 use seekless_fs::patches::Patches;
 use seekless_fs::{BlockMap, FsError, Timestamp};
 use seekless_units::{BlockNo, ByteLen, Extent, Ino, Lba, Lbn};
@@ -136,7 +135,7 @@ impl LogWriter {
     }
 
     fn encoder(&self) -> Encoder<'_> {
-        let block = crate::field::index(self.block_size);
+        let block = seekless_fs::field::index(self.block_size);
         Encoder { form: &self.form, uuid: self.superblock.s_uuid, block, tid: self.next }
     }
 
@@ -366,7 +365,7 @@ impl Log for LogWriter {
         // A torn commit record has a wrong checksum, which a recovery takes for damage of a
         // committed transaction. So all of it is written before except for its first sector: the
         // rest is zeros.
-        body.push(self.sector(at), &vec![0; crate::field::index(self.block_size)], CLUSTER);
+        body.push(self.sector(at), &vec![0; seekless_fs::field::index(self.block_size)], CLUSTER);
         let record = self.encoder().commit(time, crc);
         let (first, rest) = record.split_at_checked(SECTOR).unwrap_or_default();
         debug_assert!(rest.iter().all(|&byte| byte == 0), "it is written with its first sector");

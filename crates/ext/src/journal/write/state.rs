@@ -1,10 +1,8 @@
 //! The two superblocks with the state of a journal: its own, and the volume's.
 
-use super::super::form::Form;
-use super::super::{CHECKSUM_CRC32C, WITH_SUM, place};
+use super::super::form::{CHECKSUM_CRC32C, Form, WITH_SUM, place};
 use crate::checksum::crc32c;
 use crate::encode::sums::seal_superblock;
-use crate::field::truncated;
 use crate::ondisk::{
     JournalSuperblock, SUPERBLOCK_OFFSET, incompat, journal_block, journal_feature,
 };
@@ -12,6 +10,7 @@ use crate::superblock::Super;
 use seekless_cache::{Stable, Stage, StageWrite};
 use seekless_device::BlockDevice;
 use seekless_fs::FsError;
+use seekless_fs::field::truncated;
 use seekless_units::{ByteLen, Lba};
 use zerocopy::IntoBytes;
 
@@ -83,5 +82,5 @@ pub(super) fn mark(device: &dyn BlockDevice, recovers: bool) -> Result<Stage, Fs
 
 /// The first block of a journal.
 pub(super) fn parse(block: &[u8]) -> Result<JournalSuperblock, FsError> {
-    crate::field::parse(block, 0).ok_or_else(|| truncated(place()))
+    seekless_fs::field::parse(block, 0).ok_or_else(|| truncated(place()))
 }

@@ -4,9 +4,9 @@ use super::Tree;
 use super::plan::Put;
 use crate::encode::mapping::{IN_INODE, fan_out};
 use crate::extent::{header, root_frame};
-use crate::field::{index, wide};
 use seekless_cache::{ChangeId, Role};
 use seekless_fs::FsError;
+use seekless_fs::field::{index, wide};
 use seekless_live::Stand;
 use seekless_units::{BlockNo, Extent};
 

@@ -2,9 +2,9 @@
 
 use super::path::Held;
 use crate::encode::mapping::{IN_INODE, entry_bytes, index_entry, leaf_entry, put_node};
-use crate::field::{index, low32, wide};
 use crate::ondisk::{ExtentHeader, IBlock};
 use seekless_fs::Mapping;
+use seekless_fs::field::{index, low32, wide};
 use seekless_units::{BlockNo, Extent, Lbn, SECTOR};
 use std::ops::Range;
 
@@ -65,7 +65,7 @@ pub(super) fn node_bytes(
 
 /// Bytes of a node that are within its header's count.
 pub(super) fn shown(bytes: &[u8]) -> usize {
-    let entries = crate::field::parse::<ExtentHeader>(bytes, 0);
+    let entries = seekless_fs::field::parse::<ExtentHeader>(bytes, 0);
     let entries = entries.map_or(0, |header| header.eh_entries.get());
     index(entries).saturating_add(1).saturating_mul(ENTRY)
 }

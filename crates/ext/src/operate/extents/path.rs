@@ -3,8 +3,8 @@
 use super::Tree;
 use crate::bmap::{EVERYTHING, Found};
 use crate::extent::{Child, Entries, Frame, entries, header, root_frame, tail_len, walk_in};
-use crate::field::{index, invalid};
 use crate::operate::space::Around;
+use seekless_fs::field::{index, invalid};
 use seekless_fs::{FsError, Location, Mapping};
 use seekless_units::{BlockNo, Extent, Ino};
 use std::ops::Range;

@@ -4,9 +4,9 @@ use super::Tree;
 use super::nodes::{ENTRY, Entry, changed, is_whole, node_bytes, shown, split_at};
 use super::path::{Held, Path};
 use crate::encode::mapping::fan_out;
-use crate::field::{byte, index, low32, wide};
 use crate::ondisk::{EXTENT_MAX_DEPTH, IBlock};
 use seekless_cache::{ChangeId, Kind, Piece, Role};
+use seekless_fs::field::{byte, index, low32, wide};
 use seekless_fs::{FileKind, FsError, Mapping};
 use seekless_units::{BlockNo, Extent};
 
