@@ -1,6 +1,6 @@
 //! Cylinder groups: their heads, bitmaps and counts.
 
-use crate::crc32c;
+use crate::checksum::crc32c;
 use crate::ondisk::{CylinderGroup, MAGIC_GROUP, check_hash};
 use crate::superblock::{Order, Super, same};
 use crate::volume::Volume;

@@ -1,6 +1,6 @@
 //! Inodes of both formats in native terms.
 
-use crate::crc32c;
+use crate::checksum::crc32c;
 use crate::ondisk::{DIRECT, Dinode1, Dinode2, check_hash};
 use crate::superblock::{Format, Order, Super, same};
 use crate::volume::Volume;

@@ -39,6 +39,7 @@ mod acl;
 mod alloc;
 mod bmap;
 mod check;
+mod checksum;
 mod compose;
 mod dir;
 mod entry;
@@ -83,10 +84,4 @@ fn probe(device: &dyn BlockDevice) -> Probe {
 
 fn open(device: Arc<dyn BlockDevice>, options: OpenOptions) -> Result<Arc<dyn Inspect>, FsError> {
     Ok(Arc::new(FfsImage::open(device, options)?))
-}
-
-/// CRC32C without complement at either end, as the kernel's
-/// `calculate_crc32c(~0L, ...)`.
-fn crc32c(data: &[u8]) -> u32 {
-    !crc32c::crc32c(data)
 }

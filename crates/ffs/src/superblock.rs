@@ -1,7 +1,6 @@
 //! The superblock: found, checked, and in native terms.
 
-use crate::crc32c;
-use crate::make::MOST_INODES_UFS1;
+use crate::checksum::crc32c;
 use crate::ondisk::{
     INODE_FORMAT_44, MAGIC_UFS1, MAGIC_UFS2, SUPERBLOCK_SEARCH, SUPERBLOCK_SIZE, SUPERBLOCK_UFS2,
     Superblock, check_hash, flag,
@@ -18,6 +17,8 @@ use zerocopy::byteorder::{BE, ByteOrder, LE};
 const LOOK: u64 = 8192;
 /// Most blocks that a summary of clusters counts together (`FS_MAXCONTIG`).
 pub(crate) const MAX_CONTIG: u32 = 16;
+/// Inodes of a group at most: UFS1 counts them in 16 bits with a sign.
+pub(crate) const MOST_INODES_UFS1: u32 = 0x7FFF;
 /// Bytes of a group's entry in the summary area.
 pub(crate) const SUMMARY: u64 = 16;
 /// The offset of the magic number.

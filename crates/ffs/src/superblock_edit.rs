@@ -1,6 +1,6 @@
 //! A superblock's bytes, changed in place.
 
-use crate::crc32c;
+use crate::checksum::crc32c;
 use crate::ondisk::{Superblock, check_hash, flag};
 use crate::superblock::{Format, Super};
 use seekless_device::BlockDevice;

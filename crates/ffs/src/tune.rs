@@ -71,7 +71,7 @@ impl Settings {
     /// Reads the settings of the volume on a device.
     ///
     /// # Errors
-    /// As [`FfsImage::open`](crate::FfsImage::open).
+    /// As [`FfsImage::open`](crate::image::FfsImage::open).
     pub fn read(device: &dyn BlockDevice) -> Result<Self, FsError> {
         Ok(Self::of(&Super::read(device, false)?))
     }

@@ -1,7 +1,7 @@
 //! A cylinder group's bytes, checked, and its words and bits.
 
 use super::summary::{self, Delta};
-use crate::crc32c;
+use crate::checksum::crc32c;
 use crate::ondisk::{CylinderGroup, MAGIC_GROUP, check_hash};
 use crate::superblock::{Format, Super};
 use seekless_fs::field::{index, invalid, range, truncated};

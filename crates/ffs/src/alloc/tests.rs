@@ -398,7 +398,7 @@ fn hashes_are_renewed() {
         seal_group(&sb, bytes);
         let stored = sb.order.get_u32(bytes, at!(cg_ckhash)).expect(what);
         bytes[at!(cg_ckhash)..at!(cg_ckhash) + 4].fill(0);
-        assert_eq!(stored, crate::crc32c(bytes), "{what}");
+        assert_eq!(stored, crate::checksum::crc32c(bytes), "{what}");
         assert_eq!(sb.order.get_u64(bytes, at!(cg_time)), Some(1_234_567), "{what}");
     });
 }

@@ -2,10 +2,11 @@
 
 use super::copies::{alike_copy, bad_copies, better_copy, search};
 use crate::image::SNAPSHOT;
-use crate::make::{MOST_CONTIG, MOST_INODES_UFS1};
+use crate::make::MOST_CONTIG;
 use crate::ondisk::{
     DIRECT, SUPERBLOCK_SEARCH, SUPERBLOCK_SIZE, SUPERBLOCK_UFS2, Superblock, flag,
 };
+use crate::superblock::MOST_INODES_UFS1;
 use crate::superblock::{Format, Found, MAX_CONTIG, SUMMARY, Super, find};
 use crate::volume::Volume;
 use seekless_device::BlockDevice;

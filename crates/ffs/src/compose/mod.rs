@@ -32,7 +32,7 @@ mod write;
 
 pub use options::BuildOptions;
 
-use crate::crc32c;
+use crate::checksum::crc32c;
 use crate::make::MakeOptions;
 use crate::make::geometry::Geometry;
 use crate::make::group::GroupBuilder;

@@ -7,7 +7,7 @@ use super::inode::Record;
 use super::map;
 use super::tails::{Part, Piece, Place, Shared};
 use super::take_fixed;
-use crate::crc32c;
+use crate::checksum::crc32c;
 use crate::inode::bsd_flags;
 use crate::make::encode::Encoder;
 use crate::make::geometry::Geometry;

@@ -3,7 +3,7 @@
 use super::geometry::Geometry;
 use super::group::{Counts, GroupBuilder};
 use super::options::{MakeOptions, Optimization, Version};
-use crate::crc32c;
+use crate::checksum::crc32c;
 use crate::ondisk::{
     CylinderGroup, Dinode1, Dinode2, INODE_FORMAT_44, MAGIC_GROUP, MAGIC_UFS1, MAGIC_UFS2, ROOT,
     SUPERBLOCK_SIZE, SUPERBLOCK_UFS2, Superblock, check_hash, flag,

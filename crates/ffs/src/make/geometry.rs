@@ -2,7 +2,7 @@
 
 use super::options::{MakeOptions, Version};
 use crate::ondisk::CylinderGroup;
-use crate::superblock::{MAX_CONTIG, SUMMARY};
+use crate::superblock::{MAX_CONTIG, MOST_INODES_UFS1, SUMMARY};
 use seekless_fs::FsError;
 use zerocopy::byteorder::LE;
 
@@ -13,8 +13,6 @@ const SUPERBLOCK_ROOM: u64 = 8192;
 /// `CGSIZEFUDGE`: the bytes of its block that a head leaves free, for tools that think that a head
 /// is larger.
 const SLACK: u64 = 8;
-/// Inodes of a group at most: UFS1 counts them in 16 bits with a sign.
-pub(crate) const MOST_INODES_UFS1: u32 = i16::MAX as u32;
 /// A volume is divided into at least this many groups (`MINCYLGRPS`).
 const LEAST_GROUPS: u64 = 4;
 
@@ -43,6 +41,16 @@ pub(crate) struct HeadLayout {
     pub(crate) cluster_counts: u64,
     pub(crate) clusters: u64,
     pub(crate) end: u64,
+}
+
+impl MakeOptions {
+    /// Checks that such a file system can be made, without making it.
+    ///
+    /// # Errors
+    /// As [`make`](super::make), but for errors of the device.
+    pub fn validate(&self) -> Result<(), FsError> {
+        Geometry::new(self).map(|_| ())
+    }
 }
 
 impl Geometry {

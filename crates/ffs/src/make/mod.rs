@@ -14,7 +14,7 @@ pub(crate) mod options;
 
 pub use options::{CheckHashes, MakeOptions, Optimization, Version};
 
-pub(crate) use geometry::{HeadLayout, MOST_INODES_UFS1, head_bytes, head_layout};
+pub(crate) use geometry::{HeadLayout, head_bytes, head_layout};
 pub(crate) use group::{Counts, count};
 pub(crate) use options::MOST_CONTIG;
 
@@ -87,7 +87,7 @@ fn write(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::FfsImage;
+    use crate::image::FfsImage;
     use crate::superblock::Super;
     use seekless_device::SparseDevice;
     use seekless_fs::format::OpenOptions;

@@ -144,14 +144,6 @@ impl MakeOptions {
         self.maxcontig.unwrap_or((TRANSFER / self.block_size.max(1)).max(1))
     }
 
-    /// Checks that such a file system can be made, without making it.
-    ///
-    /// # Errors
-    /// As [`make`](super::make), but for errors of the device.
-    pub fn validate(&self) -> Result<(), FsError> {
-        super::geometry::Geometry::new(self).map(|_| ())
-    }
-
     /// Checks the options as far as possible without the geometry.
     pub(crate) fn check(&self) -> Result<(), FsError> {
         let wrong = |what: String| Err(FsError::Invalid(what));

@@ -1,6 +1,6 @@
 //! Allocation for files that are mapped by indirect blocks.
 
-use super::node::Map;
+use super::map::Map;
 use super::{Core, Ffs};
 use crate::superblock::Format;
 use seekless_cache::ChangeId;

@@ -1,6 +1,6 @@
 //! The format's answers to the operations on a file system in use.
 
-use super::node::Map;
+use super::map::Map;
 use super::{Core, Ffs, LiveOptions, Node};
 use crate::entry;
 use crate::superblock::{self, Super};

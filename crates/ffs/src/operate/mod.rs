@@ -3,7 +3,7 @@
 //! - `format`: the answers, and directory entries;
 //! - `node`, `encode`: inodes from their bytes, and as bytes again;
 //! - `allocate`: groups' bytes, policies and the cache brought together;
-//! - `blocks`, `gather`: the maps of files, and clusters;
+//! - `map`, `blocks`, `gather`: the maps of files, and clusters;
 //! - `xattr`: extended attributes;
 //! - `mount`, `seal`: opening, closing, check hashes.
 
@@ -13,6 +13,7 @@ mod encode;
 mod format;
 mod gather;
 mod linked;
+mod map;
 mod mount;
 mod node;
 #[cfg(test)]
@@ -27,7 +28,7 @@ pub use seekless_live::Wall;
 use crate::superblock::Super;
 use format::Typed;
 use hashbrown::HashSet;
-use node::Map;
+use map::Map;
 use seekless_device::BlockDevice;
 use seekless_live::{Limits, Live};
 use seekless_placement::Groups;

@@ -1,5 +1,6 @@
 //! Inodes from their bytes, and the fields of a file that only FFS has.
 
+use super::map::Map;
 use super::{Core, Ffs, Node};
 use crate::inode::{Inode, device_of, verify};
 use crate::ondisk::{ROOT, check_hash};
@@ -16,15 +17,6 @@ mod flag {
     pub(super) const APPEND: u32 = 0x0004_0004;
     pub(super) const NO_UNLINK: u32 = 0x0010_0010;
     pub(super) const SNAPSHOT: u32 = 0x0020_0000;
-}
-
-/// The map of a file.
-#[derive(Clone, Debug, Default)]
-pub struct Map {
-    pub(super) trees: Trees,
-    /// UFS2: bytes of extended attributes, and their blocks.
-    pub(super) ext_size: u32,
-    pub(super) ext: [u64; 2],
 }
 
 fn restrictions(flags: u32) -> Restrictions {

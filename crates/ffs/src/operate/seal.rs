@@ -1,7 +1,7 @@
 //! Check hashes, renewed in blocks that are about to be written.
 
 use crate::alloc::seal_group;
-use crate::crc32c;
+use crate::checksum::crc32c;
 use crate::ondisk::{Dinode2, check_hash};
 use crate::superblock::{Format, Super};
 use seekless_cache::{Owner, Seal};

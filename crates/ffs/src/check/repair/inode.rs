@@ -1,6 +1,6 @@
 //! An inode's bytes, changed in place.
 
-use crate::crc32c;
+use crate::checksum::crc32c;
 use crate::image::SNAPSHOT;
 use crate::ondisk::{Dinode1, Dinode2, check_hash};
 use crate::superblock::{Format, Super};
