@@ -1,4 +1,4 @@
-//! `seekless age`: a file system used for a long time in a short one.
+//! `seekless age`: simulates the long use of a file system.
 
 mod image;
 mod mounted;
@@ -120,10 +120,10 @@ impl From<AgeError> for Failure {
     }
 }
 
-/// A run, with what is known from outside.
+/// A finished run, with the figures of the command itself.
 struct Outcome {
     aged: Aged,
-    /// Free extents before and after, where that is known.
+    /// Free extents before and after; `None` for a mounted file system.
     free: Option<[show::FreeExtents; 2]>,
     took: Duration,
 }
@@ -140,7 +140,7 @@ pub(crate) fn run(args: &AgeArgs, global: &Global) -> Result<ExitCode, Failure> 
     }
     let others: Vec<&Path> =
         [&args.image, &args.output].into_iter().flatten().map(|p| &**p).collect();
-    // Opened before the run, which may take hours.
+    // Opened before the run, which may take hours: a bad path fails at once.
     let plot = args.plot.as_deref().map(|path| show::Plot::new(path, &others)).transpose()?;
     let profile = load(&args.profile)?;
     if let Some(into) = &args.into
@@ -148,7 +148,7 @@ pub(crate) fn run(args: &AgeArgs, global: &Global) -> Result<ExitCode, Failure> 
     {
         return Err(Failure::usage(format!("--into {into}: invalid file name")));
     }
-    // Before anything is written: a signal in between must find its handler.
+    // Before anything is written: a signal during the run must find its handler.
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&stop))
@@ -160,15 +160,15 @@ pub(crate) fn run(args: &AgeArgs, global: &Global) -> Result<ExitCode, Failure> 
         (None, Some(image)) => (image, image::run(&run, image)?),
         (None, None) => return Err(Failure::usage("an image or --mounted DIR is required")),
     };
-    // Should the picture fail, the figures are told; should nobody listen, there
-    // is the picture.
+    // Each output survives a failure of the other: the report is printed even if the plot fails,
+    // and the plot is complete even if standard output is closed.
     let drawn = plot.map_or(Ok(()), |plot| plot.write(&run, subject, &outcome));
     show::report(&run, subject, &outcome)?;
     drawn?;
     finish(&outcome.aged, args.output.as_deref())
 }
 
-/// What the way it ended means to the caller; all was told.
+/// The exit code, or the error, for the way in which a run ended. The figures are printed before.
 fn finish(aged: &Aged, output: Option<&Path>) -> Result<ExitCode, Failure> {
     match aged.end {
         End::Done => Ok(ExitCode::SUCCESS),
@@ -183,14 +183,14 @@ fn finish(aged: &Aged, output: Option<&Path>) -> Result<ExitCode, Failure> {
     }
 }
 
-/// What to do where something is in the way already.
+/// Adds a hint about `--into` if the directory exists already or is not empty.
 fn occupied(error: FsError) -> Failure {
     let taken = matches!(error, FsError::Exists(_) | FsError::NotEmpty(_));
     let failure = Failure::from(error);
     if taken { failure.hint("use --into NAME to work in another directory") } else { failure }
 }
 
-/// A profile that comes along, or that of a file.
+/// Loads a built-in profile, or one from a file.
 fn load(name: &str) -> Result<Profile, Failure> {
     let path = Path::new(name);
     if !name.contains(['/', '.']) {
@@ -200,7 +200,7 @@ fn load(name: &str) -> Result<Profile, Failure> {
     Profile::parse(&text, name).map_err(|error| Failure::from(LabError::from(error)))
 }
 
-/// What a run is given.
+/// Arguments of a run.
 struct Run<'a> {
     args: &'a AgeArgs,
     global: &'a Global,
@@ -218,7 +218,7 @@ impl Run<'_> {
         }
     }
 
-    /// Ages it, under the eyes of whoever waits.
+    /// Ages the subject, with a progress bar, until a signal arrives.
     fn age(&self, subject: &mut dyn Subject) -> Result<(Aged, Duration), AgeError> {
         let bar = progress::count(self.global, self.settings().ops);
         let mut watch = |done| {

@@ -181,12 +181,12 @@ enum Family {
 }
 
 impl BuildArgs {
-    /// The sources as messages name them.
+    /// The sources, as messages name them.
     fn shown_sources(&self) -> String {
         self.sources.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
     }
 
-    /// The features of the image, and what is left out for those that were disabled.
+    /// The features of the image, and the features left out because they depend on disabled ones.
     fn wanted_features(&self) -> Result<(Features, Vec<LeftOut>), Failure> {
         let base = match self.format {
             Family::Ext2 => Features::EXT2,
@@ -223,13 +223,13 @@ impl BuildArgs {
         Ok(options)
     }
 
-    /// Whether the image goes to standard output.
+    /// Whether the image is written to standard output.
     fn is_streamed(&self) -> bool {
         self.output.as_os_str() == "-"
     }
 }
 
-/// The systems that `--compat` knows.
+/// The systems that `--compat` supports.
 fn systems() -> PossibleValuesParser {
     let value = |system: &System| PossibleValue::new(system.name).help(system.what);
     PossibleValuesParser::new(SYSTEMS.iter().map(value))
@@ -240,7 +240,7 @@ fn small(len: ByteLen) -> Result<u32, Failure> {
 }
 
 pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure> {
-    // What is wrong with the arguments is said before anything is looked at.
+    // Errors in the arguments come before any access to files.
     options(args, args.room.room())?;
     if !args.is_streamed() {
         sources::refuse_inside(&args.output, args.sources.iter().chain(args.disk.source()))?;
@@ -303,7 +303,7 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
         let written = if is_fresh { written.with_uuid(&args.disk.place())? } else { written };
         let written = sealed.iter().fold(written, |written, sealed| sealed.tell(written));
         if streamed.is_some() {
-            // Standard output has the image.
+            // The image is on standard output: the summary goes to standard error.
             written.under("standard output").tell_on_standard_error(global);
         } else {
             written.tell(global);
@@ -312,15 +312,15 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is built.
+/// Options of the format to be built.
 enum Options {
     Ext(BuildOptions),
     Ufs(seekless_ffs::BuildOptions),
     Fat(seekless_fat::BuildOptions),
 }
 
-/// The room that there is: on a device without a size, all that is not needed for a partition
-/// table or a hash tree.
+/// The room for the file system. A device without `--size` is filled, except for the partition
+/// table or the hash tree.
 fn room_on(args: &BuildArgs, target: &Target) -> Result<Room, Failure> {
     let Some(capacity) = target.capacity() else { return Ok(args.room.room()) };
     let (left, taken) = if args.disk.is_wanted() {
@@ -339,10 +339,11 @@ fn room_on(args: &BuildArgs, target: &Target) -> Result<Room, Failure> {
     Ok(args.room.on_device(left.ok_or_else(too_small)?))
 }
 
-/// A failure to fit a device, with the size of that; the message has the size that is needed.
+/// Adds the size of the device to an error of lack of space; the message has the size that is
+/// needed.
 fn on_device(failure: Failure, args: &BuildArgs, target: &Target) -> Failure {
     match target.capacity() {
-        // What fails while it is written is the device's own failure.
+        // After the first write, lack of space is an error of the device itself.
         Some(capacity) if failure.is_no_space() && !target.is_touched() => {
             failure.hint(format!("{} has {capacity} bytes", args.output.display()))
         }
@@ -382,7 +383,7 @@ fn write_ext(
     Ok(build.ext(&args.with_seals(build.source, options)?)?)
 }
 
-/// Percent with up to two decimals, in hundredths.
+/// A percentage with up to two decimals, in hundredths of a percent.
 fn parse_percent(text: &str) -> Result<u32, String> {
     let bad = || format!("'{text}' is not a percentage from 0 to 50");
     if text.starts_with('+') {

@@ -1,4 +1,4 @@
-//! `seekless cat`: the contents of files of an image.
+//! `seekless cat`: prints files of an image.
 
 use crate::args::{Global, OpenArgs, PlaceArgs};
 use crate::failure::Failure;
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &CatArgs, global: &Global) -> Result<ExitCode, Failure> 
         let ino = resolve(image.as_ref(), path.as_bytes()).map_err(Failure::from)?;
         match copy(image.as_ref(), ino, &mut out).map_err(about)? {
             Ok(()) => {}
-            // Whoever reads has seen enough.
+            // The reader closed the pipe: that is no error.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => break,
             Err(error) => return Err(Failure::io("standard output", &error)),
         }
@@ -53,7 +53,7 @@ pub(crate) fn run(args: &CatArgs, global: &Global) -> Result<ExitCode, Failure> 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Copies a file; the inner result is that of writing.
+/// Copies a file. The outer result is that of reading, the inner one that of writing.
 fn copy(image: &dyn Inspect, ino: Ino, out: &mut dyn Write) -> Result<io::Result<()>, Failure> {
     let mut buf = vec![0; CHUNK];
     let mut at = 0;

@@ -1,4 +1,4 @@
-//! `seekless check`: whether an image is in order, and repairing it.
+//! `seekless check`: checks an image, and repairs it.
 
 use crate::args::{Global, PlaceArgs};
 use crate::failure::Failure;
@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Exit codes are those of `fsck(8)`, for scripts that know them.
+/// Exit codes are those of `fsck(8)`.
 mod exit {
-    /// Something was found, and repaired.
+    /// Errors were found, and corrected.
     pub(super) const CORRECTED: u8 = 1;
-    /// Something was found, and left as it is.
+    /// Errors were found, and left uncorrected.
     pub(super) const LEFT: u8 = 4;
     /// The image could not be checked.
     pub(super) const OPERATIONAL: u8 = 8;

@@ -1,4 +1,4 @@
-//! `seekless cp`: files out of an image.
+//! `seekless cp`: copies files out of an image.
 
 use crate::args::{Global, OpenArgs, PlaceArgs};
 use crate::extract::{Extraction, Summary};
@@ -58,8 +58,7 @@ pub(crate) fn run(args: &CpArgs, global: &Global) -> Result<ExitCode, Failure> {
     finish(&args.dest, &extraction.summary, global)
 }
 
-/// The directory to write in, and the name there; no name for the contents of
-/// the image's root.
+/// The directory to copy into, and the name in it; no name for the contents of the image's root.
 fn target(dest: &Path, path: &[u8]) -> Result<(PathBuf, Option<Vec<u8>>), Failure> {
     let last = path.split(|&byte| byte == b'/').rfind(|part| !part.is_empty() && *part != b".");
     if dest.is_dir() {

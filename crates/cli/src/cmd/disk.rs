@@ -1,4 +1,4 @@
-//! `seekless disk`: a file as a disk with the times of a modelled device.
+//! `seekless disk`: serves a file as a disk with the timing of a modelled device.
 
 use crate::args::Global;
 use crate::device;
@@ -114,7 +114,7 @@ struct RunArgs {
 }
 
 pub(crate) fn run(args: &DiskArgs, global: &Global) -> Result<ExitCode, Failure> {
-    // Before anything is mounted: a signal in between must find its handler.
+    // Before anything is mounted: a signal during setup must find its handler.
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]);
     let signals = signals.map_err(|error| Failure::io("signals", &error))?;
     if let Some(What::Run(run)) = &args.what {
@@ -168,7 +168,7 @@ fn open_log(path: Option<&Path>) -> Result<Option<Box<dyn Write + Send>>, Failur
 }
 
 fn run_script(args: &RunArgs, global: &Global, mut signals: Signals) -> Result<ExitCode, Failure> {
-    // A wrong name is told before anything is made.
+    // An invalid name of a model fails before anything is created.
     device::spec(&args.model)?;
     let io_log = args.io_log.as_deref().map(std::path::absolute).transpose();
     let io_log = io_log.map_err(|error| Failure::io("--io-log", &error))?;

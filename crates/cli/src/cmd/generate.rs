@@ -1,5 +1,5 @@
-//! `seekless generate`: man pages and shell completions from the same
-//! definitions that the command line is parsed with.
+//! `seekless generate`: generates man pages and shell completions from the definitions that parse
+//! the command line.
 
 use crate::args::Global;
 use crate::command_line::Cli;
@@ -38,7 +38,7 @@ enum What {
     },
 }
 
-/// Manual pages: one for a command, and those of the commands below it.
+/// Number of man pages of a command and its subcommands.
 fn pages(command: &Command) -> usize {
     1 + command.get_subcommands().filter(|below| !below.is_hide_set()).map(pages).sum::<usize>()
 }
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &GenerateArgs, global: &Global) -> Result<ExitCode, Fail
         }
         What::Completions { shell } => {
             let mut command = Cli::command();
-            // The generator panics where a write fails.
+            // Generated in memory: the generator panics if a write fails.
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut command, "seekless", &mut script);
             if global.json {

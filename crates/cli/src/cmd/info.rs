@@ -1,4 +1,4 @@
-//! `seekless info`: what an image is.
+//! `seekless info`: shows format, sizes and features of an image.
 
 use crate::args::{Global, OpenArgs, PlaceArgs};
 use crate::failure::Failure;
@@ -82,7 +82,7 @@ pub(crate) fn run(args: &InfoArgs, global: &Global) -> Result<ExitCode, Failure>
     Ok(ExitCode::SUCCESS)
 }
 
-/// Lists the partitions, if it is a disk that has some and no file system itself.
+/// Lists the partitions of a disk; `None` if it has none, or is a file system itself.
 fn list_partitions(path: &Path, global: &Global) -> Result<Option<ExitCode>, Failure> {
     let disk = seekless_images::device(path, &Place::default())?;
     if seekless_images::FORMATS.iter().any(|format| (format.probe)(disk.as_ref()) != Probe::No) {

@@ -1,4 +1,4 @@
-//! `seekless lab`: experiments, run again and set beside what was published.
+//! `seekless lab`: repeats published experiments, and compares the results with the publications.
 
 mod boots;
 mod go;
@@ -89,7 +89,7 @@ Examples:
     },
 }
 
-/// The name under which a directory of results keeps its experiment's file.
+/// Name of the experiment's file in a directory of results.
 const EXPERIMENT: &str = "experiment.toml";
 
 pub(crate) fn run(args: &LabCommand, global: &Global) -> Result<ExitCode, Failure> {
@@ -97,7 +97,7 @@ pub(crate) fn run(args: &LabCommand, global: &Global) -> Result<ExitCode, Failur
         What::List => list(global)?,
         What::Show { experiment } => {
             let text = text_of(experiment)?;
-            // Nobody is to go on with a file that is none.
+            // Checked first: the text of an invalid file is not printed.
             if !BootExperiment::is_one(&text) {
                 Subject::new(text.clone(), experiment)?;
             }
@@ -120,10 +120,10 @@ pub(crate) fn run(args: &LabCommand, global: &Global) -> Result<ExitCode, Failur
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether a path is that of something that a directory of results keeps: the
-/// experiment's file, runs, tables of them.
+/// Whether a path is a file of a directory of results: the experiment's file, a run, or a table of
+/// runs or cells.
 fn is_result(path: &Path) -> bool {
-    // A link is what it leads to.
+    // A symlink counts as its target.
     let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.into());
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let kept =
@@ -131,8 +131,8 @@ fn is_result(path: &Path) -> bool {
     kept && directory_of(&path).join(EXPERIMENT).exists()
 }
 
-/// Refuses to draw over what a directory of results keeps: what is drawn into
-/// one has a name of its own kind.
+/// Refuses an output that could replace a file of a directory of results: only .html and .svg files
+/// may be written there.
 fn check_drawing(path: &Path) -> Result<(), Failure> {
     let drawn = path.extension().is_some_and(|extension| extension == "html" || extension == "svg");
     if drawn || !directory_of(path).join(EXPERIMENT).exists() {
@@ -142,7 +142,7 @@ fn check_drawing(path: &Path) -> Result<(), Failure> {
     Err(Failure::usage(format!("{}: {why}", path.display())))
 }
 
-/// Draws what a directory holds.
+/// Writes the results in a directory as a page or a drawing.
 fn report(dir: &Path, output: Option<&Path>, global: &Global) -> Result<(), Failure> {
     let (Subject { experiment, .. }, runs) = together(&[dir.to_path_buf()])?;
     let path = output.map_or_else(|| dir.join("report.html"), PathBuf::from);
@@ -166,7 +166,7 @@ fn report(dir: &Path, output: Option<&Path>, global: &Global) -> Result<(), Fail
     Ok(())
 }
 
-/// An experiment and the text it was read from.
+/// An experiment and its text.
 struct Subject {
     text: String,
     experiment: Experiment,
@@ -191,7 +191,7 @@ impl Subject {
         Ok(Self { text, experiment })
     }
 
-    /// That of a directory of results.
+    /// The experiment of a directory of results.
     fn read(path: &Path) -> Result<Self, Failure> {
         let name = path.display().to_string();
         let text = text_of(&name)?;
@@ -222,7 +222,7 @@ fn list(global: &Global) -> Result<(), Failure> {
     Ok(())
 }
 
-/// All that some directories hold, of one experiment. A part of it may be empty.
+/// The runs in several directories, all of one experiment. Some directories may be empty.
 fn together(dirs: &[PathBuf]) -> Result<(Subject, Vec<Run>), Failure> {
     let mut sets = Vec::new();
     let mut empty = Vec::new();
@@ -247,7 +247,7 @@ fn together(dirs: &[PathBuf]) -> Result<(Subject, Vec<Run>), Failure> {
     Ok((subject, runs))
 }
 
-/// Refuses an empty part of another experiment.
+/// Refuses an empty directory of another experiment.
 fn check_part(subject: &Subject, dir: &Path) -> Result<(), Failure> {
     if Subject::read(&dir.join(EXPERIMENT))?.digest() == subject.digest() {
         return Ok(());
@@ -257,7 +257,7 @@ fn check_part(subject: &Subject, dir: &Path) -> Result<(), Failure> {
         .into())
 }
 
-/// The same, kept in a directory beside what it holds already.
+/// The runs of [`together`], merged into a directory with the runs that it contains.
 fn keep_together(dirs: &[PathBuf], output: &Path) -> Result<(Subject, Vec<Run>), Failure> {
     let (subject, runs) = together(dirs)?;
     let there = if output.exists() { Store::create(output)?.runs()? } else { Vec::new() };
@@ -270,7 +270,7 @@ fn keep_together(dirs: &[PathBuf], output: &Path) -> Result<(Subject, Vec<Run>),
     Ok((subject, runs))
 }
 
-/// Refuses runs of something else than an experiment as it is now.
+/// Refuses runs of another experiment, version, or text of the experiment.
 fn check_of(subject: &Subject, runs: &[Run]) -> Result<(), Failure> {
     check_alike(runs)?;
     let Some(first) = runs.first() else { return Ok(()) };
@@ -288,7 +288,7 @@ fn check_of(subject: &Subject, runs: &[Run]) -> Result<(), Failure> {
     .into())
 }
 
-/// A directory's runs as CSV and Parquet, their cells as CSV and JSON.
+/// Writes the runs as CSV and Parquet, and their cells as CSV and JSON.
 fn keep_tables(store: &Locked<'_>, subject: &Subject, runs: &[Run]) -> Result<(), LabError> {
     let table = RunTable::of(runs);
     store.put("runs.csv", table.csv().as_bytes())?;

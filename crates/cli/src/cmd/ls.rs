@@ -1,4 +1,4 @@
-//! `seekless ls`: the names in an image.
+//! `seekless ls`: lists directories of an image.
 
 use crate::args::{Global, OpenArgs, PlaceArgs};
 use crate::failure::Failure;
@@ -39,7 +39,7 @@ pub(crate) struct LsArgs {
     open: OpenArgs,
 }
 
-/// A listing under way.
+/// A listing in progress.
 struct Listing<'a, W: Write> {
     image: &'a dyn Inspect,
     args: &'a LsArgs,
@@ -47,7 +47,7 @@ struct Listing<'a, W: Write> {
     out: W,
 }
 
-/// Why a listing stopped.
+/// Reason for which a listing stopped.
 enum Stop {
     Image(FsError),
     Output(io::Error),
@@ -71,7 +71,7 @@ pub(crate) fn run(args: &LsArgs, global: &Global) -> Result<ExitCode, Failure> {
     let mut listing = Listing { image: image.as_ref(), args, json: global.json, out };
     match listing.run().and_then(|()| Ok(listing.out.flush()?)) {
         Ok(()) => Ok(ExitCode::SUCCESS),
-        // Whoever reads has seen enough.
+        // The reader closed the pipe: that is no error.
         Err(Stop::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
             Ok(ExitCode::SUCCESS)
         }
@@ -110,7 +110,7 @@ impl<W: Write> Listing<'_, W> {
         Ok(())
     }
 
-    /// Lists one directory; returns those below it.
+    /// Lists a directory, and returns its subdirectories.
     fn directory(&mut self, path: &[u8], dir: Ino) -> Result<Vec<(Vec<u8>, Ino)>, Stop> {
         let mut below = Vec::new();
         for (name, ino) in sorted_entries(self.image, dir)? {
@@ -152,7 +152,7 @@ impl<W: Write> Listing<'_, W> {
         Ok(writeln!(self.out)?)
     }
 
-    /// One object a line.
+    /// Prints an entry as a JSON object on a line.
     fn entry_as_json(
         &mut self,
         path: &[u8],

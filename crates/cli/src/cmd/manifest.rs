@@ -1,4 +1,4 @@
-//! `seekless manifest`: what a tree holds, and whether two hold the same.
+//! `seekless manifest`: lists a tree with digests, or compares two trees.
 
 use crate::args::{Global, OpenArgs};
 use crate::failure::Failure;
@@ -80,8 +80,7 @@ fn is_entry(line: &str) -> bool {
     !line.starts_with('#') && !line.is_empty()
 }
 
-/// One entry. What is not of the form KEYWORD=VALUE is kept as a keyword whose value is
-/// `true`.
+/// An entry. A word without `=` becomes a key with the value `true`.
 fn entry(line: &str) -> Value {
     let mut words = line.split_ascii_whitespace();
     let path = show::json_bytes(&unescaped(words.next().unwrap_or_default()));
@@ -130,7 +129,7 @@ fn unescaped(text: &str) -> Vec<u8> {
     plain
 }
 
-/// The manifest of what is at a path; of a manifest, itself.
+/// The manifest of a source; a manifest file is returned as it is.
 fn read(
     args: &ManifestArgs,
     from: &SourceArgs,
@@ -165,7 +164,7 @@ fn progress(bytes: u64, global: &Global) -> indicatif::ProgressBar {
     bar.with_style(style.unwrap_or_else(|_| indicatif::ProgressStyle::default_bar()))
 }
 
-/// Prints; a reader that has seen enough is no failure.
+/// Prints; a closed pipe is no error.
 fn print(text: &str) -> Result<(), Failure> {
     match io::stdout().lock().write_all(text.as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -181,7 +180,8 @@ fn compare(
     right: &Path,
     global: &Global,
 ) -> Result<ExitCode, Failure> {
-    // A disk is compared with what its partition was made of: --partition is for disks.
+    // A disk is often compared with the source of its partition, to which `--partition` does not
+    // apply.
     let is_disk = |path: &Path| seekless_images::partitions_of(path).is_some();
     let of_disks = args.source.names_partition() && (is_disk(left) || is_disk(right));
     let read = |path: &Path| {

@@ -1,4 +1,4 @@
-//! `seekless map`: what lies where on an image, and what a trace reads of it.
+//! `seekless map`: maps the use of an image's blocks, and the reads of a trace.
 
 use crate::args::{Global, OpenArgs, PlaceArgs};
 use crate::failure::Failure;
@@ -19,7 +19,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Rows of the map on a terminal, and its width when there is none.
+/// Rows of the map on a terminal, and width of the map without a terminal.
 const ROWS: u64 = 40;
 const WIDTH: usize = 100;
 
@@ -124,7 +124,8 @@ fn disk(path: &Path, image: &dyn Inspect, reads: Reads) -> Result<Disk, FsError>
     })
 }
 
-/// As wide as the terminal, in colours where it wants them.
+/// Width from `--width` or the terminal; colours on a terminal, unless NO_COLOR or TERM=dumb is
+/// set.
 fn style(width: Option<u16>) -> Style {
     let stdout = io::stdout();
     let terminal = stdout.is_terminal();
@@ -144,7 +145,7 @@ fn show(text: &str) -> Result<ExitCode, Failure> {
     }
 }
 
-/// What stands on the page besides the maps.
+/// Titles and tables of the page.
 fn heading(args: &MapArgs, scored: &[Scored], events: u64) -> Page {
     let mut page = Page { title: "Map of the disk".into(), events, ..Page::default() };
     if scored.is_empty() {
@@ -167,7 +168,7 @@ fn write_page(path: &Path, page: &Page, disks: &[Disk]) -> Result<(), Failure> {
     Ok(replace(path, |out| out.write_all(page::html(page, disks).as_bytes()))?)
 }
 
-/// Blocks of every group by class.
+/// Blocks of each group by class, as JSON.
 fn as_json(disk: &Disk) -> Value {
     let groups: Vec<Value> = (0u64..)
         .zip(cells(disk, Shape::groups(disk)))

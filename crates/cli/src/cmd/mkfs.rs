@@ -1,4 +1,4 @@
-//! `seekless mkfs`: an empty UFS or FAT image.
+//! `seekless mkfs`: creates an empty UFS or FAT image.
 
 use crate::args::{Global, OutputFormatArg, count};
 use crate::failure::Failure;
@@ -130,7 +130,7 @@ struct UfsMakeArgs {
 }
 
 impl UfsMakeArgs {
-    /// Refuses all of them, for images that have no use for them.
+    /// Refuses each of these options, for images that are not UFS.
     fn refuse(&self) -> Result<(), Failure> {
         let given = [
             (self.block_size.is_some(), "--block-size"),
@@ -200,7 +200,7 @@ pub(crate) fn run(args: &MkfsArgs, global: &Global) -> Result<ExitCode, Failure>
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is to be made.
+/// Options of the volume.
 enum Make {
     Ufs(MakeOptions),
     Fat(seekless_fat::MakeOptions),
@@ -227,8 +227,8 @@ impl Make {
             }
             (_, Some(id)) => id,
             (Some(Identification::Random), None) => u32::from_ne_bytes(random()?),
-            // The time tells volumes apart, as with mkfs.fat, and the mark those of the
-            // same moment.
+            // Differs by time, as with mkfs.fat, and by label and size for volumes made in the same
+            // second.
             (None, None) => {
                 derived(label, size) ^ u32::try_from(time.secs & 0xFFFF_FFFF).unwrap_or(0)
             }
@@ -271,7 +271,7 @@ fn size(args: &MkfsArgs, target: &Target) -> Result<ByteLen, Failure> {
     }
 }
 
-/// A number that tells volumes of different labels and sizes apart.
+/// A hash of label and size.
 fn derived(label: &[u8], size: ByteLen) -> u32 {
     label.iter().chain(&size.get().to_le_bytes()).fold(0u32, |mark, &byte| {
         mark.rotate_left(5).wrapping_mul(31).wrapping_add(u32::from(byte))
@@ -279,7 +279,7 @@ fn derived(label: &[u8], size: ByteLen) -> u32 {
 }
 
 impl Format {
-    /// The width asked for of a FAT volume; `None` for other formats.
+    /// The FAT width, `Some(None)` if mkfs.fat's rule chooses it; `None` for other formats.
     fn fat(self) -> Option<Option<FatWidth>> {
         match self {
             Self::Ufs1 | Self::Ufs2 => None,

@@ -1,4 +1,4 @@
-//! A file a command.
+//! One file for each command.
 
 pub(crate) mod age;
 pub(crate) mod build;
@@ -28,7 +28,7 @@ use crate::command_line::{Cli, Command};
 use crate::failure::Failure;
 use std::process::ExitCode;
 
-/// Runs what the command line says.
+/// Runs the command given on the command line.
 pub(crate) fn run(cli: &Cli) -> Result<ExitCode, Failure> {
     match &cli.command {
         Command::Age(args) => age::run(args, &cli.global),

@@ -1,4 +1,4 @@
-//! `seekless model`: the devices that requests are timed on.
+//! `seekless model`: models of devices on which requests are timed.
 
 mod plot;
 mod validate;
@@ -117,7 +117,7 @@ fn show(name: &str, global: &Global) -> Result<(), Failure> {
         say!("{}", json!(device::spec(name)?));
         return Ok(());
     }
-    // A preset's own text has comments that the parsed file has not.
+    // The text of a preset has comments, which the parsed file has not.
     match preset::text(name) {
         Ok(text) => say!("{}", text.trim_end()),
         Err(_) => say!("{}", text(&device::spec(name)?)?.trim_end()),

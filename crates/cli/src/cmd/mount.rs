@@ -1,4 +1,4 @@
-//! `seekless mount`: an image as a directory.
+//! `seekless mount`: mounts an image as a directory.
 
 use crate::args::{Global, OpenArgs, PlaceArgs};
 use crate::failure::{Failure, Kind};
@@ -167,14 +167,14 @@ fn run_read_only(
     served
 }
 
-/// Mounts and serves until it is unmounted.
+/// Mounts a file system, and serves it until it is unmounted.
 fn serve_until_unmounted<FS: Filesystem + Send + 'static>(
     args: &MountArgs,
     options: &LiveMountOptions,
     mount: FS,
     global: &Global,
 ) -> Result<ExitCode, Failure> {
-    // Before mounting: a signal in between must find its handler.
+    // Before mounting: a signal after it must find its handler.
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]);
     let signals = signals.map_err(|error| Failure::io("signals", &error))?;
     let root = rustix::process::geteuid().is_root();
@@ -222,7 +222,7 @@ fn run_writable(
     let served = serve_until_unmounted(args, &options, LiveMount::new(volume.clone()), global);
     drop(stop);
     let _ = ticker.join();
-    // Whatever became of the mount, what was changed is written.
+    // Writes the changes back even if serving failed.
     let unmounted = volume.unmount().map_err(about);
     if global.json {
         say!("{}", statistics::json(&volume.counters()));
@@ -232,7 +232,7 @@ fn run_writable(
     unmounted.and(served)
 }
 
-/// Prints what was counted to standard error each time a signal asks for it.
+/// Prints the counters to standard error on each SIGUSR1.
 fn print_when_asked(volume: Volume, json: bool) -> Result<(), Failure> {
     let asked = Signals::new([SIGUSR1]).map_err(|error| Failure::io("signals", &error))?;
     std::thread::spawn(move || {
@@ -248,7 +248,7 @@ fn print_when_asked(volume: Volume, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What most often stands in the way of a mount, if it does.
+/// The most common reason for a failed mount: access to /dev/fuse. Empty if that works.
 fn hint() -> &'static str {
     match std::fs::File::options().read(true).write(true).open("/dev/fuse") {
         Ok(_) => "",

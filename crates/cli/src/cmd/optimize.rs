@@ -1,4 +1,4 @@
-//! `seekless optimize`: an image laid out anew by what traces touch.
+//! `seekless optimize`: rearranges an image by traces.
 
 mod in_place;
 
@@ -94,12 +94,12 @@ enum InlineData {
 }
 
 impl OptimizeArgs {
-    /// The image that is changed.
+    /// The image that is written: the output, or the image itself with `--in-place`.
     fn written(&self) -> &Path {
         self.output.as_deref().unwrap_or(&self.image)
     }
 
-    /// How to make the file system anew, when files cannot just be moved.
+    /// Options of a rebuild; `None` if moving files within the file system suffices.
     fn rebuild(&self, opened: &Opened) -> Result<Option<BuildOptions>, Failure> {
         let Opened::Ext(image) = opened else {
             if self.inline_data != InlineData::Auto || self.inode_size.is_some() {
@@ -170,7 +170,7 @@ pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
     Ok(ExitCode::SUCCESS)
 }
 
-/// What each trace costs on an image.
+/// Scores of the traces on an image.
 fn scores(
     chunk: ByteLen,
     image: &dyn Inspect,
@@ -180,8 +180,8 @@ fn scores(
     traces.iter().map(|events| scored(events).map(|(score, _)| score)).collect()
 }
 
-/// What each trace reads of an image, in the order to lay out by; `name` is that of the
-/// image, `paths` are those of the traces, for warnings.
+/// Replays the traces on an image, in the order of the layout. `name` is the image's and `paths`
+/// are the traces', for warnings.
 fn replays(
     name: &Path,
     image: &dyn Inspect,
@@ -194,7 +194,7 @@ fn replays(
     Ok(replays)
 }
 
-/// Warns of traces that do not fit an image.
+/// Warns of traces that do not belong to an image.
 pub(super) fn warn_of_others(
     name: &Path,
     paths: &[PathBuf],
@@ -235,7 +235,7 @@ fn report(
     written.tell_text(global);
 }
 
-/// The figures of a trace, before and after.
+/// Prints the scores of a trace, before and after.
 pub(super) fn tabulate(trace: &Path, before: &Score, after: &Score, chunk: ByteLen) {
     say!("{}", trace.display());
     say!("  {:<28}{:>14}{:>14}", "", "before", "after");

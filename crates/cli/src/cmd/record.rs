@@ -1,4 +1,4 @@
-//! `seekless record`: what programs touch on a mounted file system.
+//! `seekless record`: records accesses to a mounted file system.
 
 mod boot;
 mod outcome;
@@ -86,7 +86,7 @@ pub(crate) struct RecordArgs {
 }
 
 impl RecordArgs {
-    /// Where the trace goes.
+    /// Path of the trace.
     fn destination(&self) -> &Path {
         self.output.as_deref().unwrap_or(Path::new(boot::TRACE))
     }
@@ -102,10 +102,10 @@ enum Wanted {
     Fanotify,
 }
 
-/// What a kernel reads ahead on a disk if nobody says otherwise, in KiB.
+/// Default read-ahead of the kernel for a disk, in KiB.
 const READ_AHEAD_KIB: u64 = 128;
 
-/// How much the device shall read ahead.
+/// Read-ahead of the device during the recording; `None` keeps it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct WantedReadAhead(Option<ByteLen>);
 
@@ -135,7 +135,7 @@ pub(crate) fn run(args: &RecordArgs, global: &Global) -> Result<ExitCode, Failur
     if !args.command.is_empty() && recording::is_stdout(args.destination()) {
         return Err(Failure::usage("standard output is the command's: give -o a file"));
     }
-    // Before anything is set up: a signal in between must find its handler.
+    // Before anything is set up: a signal during setup must find its handler.
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]);
     let mut signals = signals.map_err(|error| Failure::io("signals", &error))?;
     let mut mount = mounts::holding(&args.mount)?;
@@ -155,7 +155,7 @@ pub(crate) fn run(args: &RecordArgs, global: &Global) -> Result<ExitCode, Failur
     };
     let buffer_kib = usize::try_from(args.buffer.get() >> 10).unwrap_or(usize::MAX).max(64);
     let read_ahead = match args.read_ahead {
-        // Its guard would not survive the switch of the root.
+        // The guard that restores it would not survive the switch of the root.
         _ if args.boot.boot => ReadAhead::Keep,
         None => ReadAhead::IfPossible(READ_AHEAD_KIB),
         Some(WantedReadAhead(None)) => ReadAhead::Keep,
@@ -175,14 +175,15 @@ pub(crate) fn run(args: &RecordArgs, global: &Global) -> Result<ExitCode, Failur
         WantedPages::Fetched => Pages::Fetched,
         WantedPages::Touched => Pages::Touched,
     };
-    // A boot began with what was in memory: the root, just mounted, and little else.
+    // A boot starts with cold caches, except for the new mount of the root: so `--keep-caches`
+    // alone counts here.
     let assembled = recording::assemble(collected, &mount, pages, args.keep_caches)?;
     recording::store(args.destination(), &header, &assembled)?;
     outcome::report(args, global, &mount, source, &assembled, lost, strangers);
     Ok(code)
 }
 
-/// Where events come from, and why, if it is not the best.
+/// The source of events; warns if it is not the best one.
 fn source(args: &RecordArgs) -> Result<Source, Failure> {
     let usable = || {
         let root = Root::find()?;
@@ -201,7 +202,7 @@ fn source(args: &RecordArgs) -> Result<Source, Failure> {
         Wanted::Tracefs => usable()
             .map(|()| Source::Tracefs)
             .map_err(|failure| failure.hint("or use --source fanotify")),
-        // The other needs paths while there are none.
+        // Fanotify would need paths, which do not exist yet before the switch of the root.
         Wanted::Auto if args.boot.boot => usable().map(|()| Source::Tracefs),
         Wanted::Auto => Ok(match usable() {
             Ok(()) => Source::Tracefs,

@@ -1,4 +1,4 @@
-//! `seekless relayout`: files of a mounted file system moved by what traces access.
+//! `seekless relayout`: moves files of a mounted file system by traces.
 
 mod report;
 mod xfs;
@@ -21,8 +21,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Bytes that may be moved for each seek that is saved: what a disk transfers in the time
-/// of one, about.
+/// Bytes that may be moved for each seek saved: about as many as a disk transfers during a seek.
 const SEEK_BYTES: u64 = 1 << 20;
 
 /// Move files of a mounted ext4 or XFS so that data used together is stored together
@@ -72,21 +71,21 @@ pub(crate) struct RelayoutArgs {
     chunk: ByteLen,
 }
 
-/// Whether a plan saves a seek for each mebibyte that it moves. What others hold of the
-/// free blocks leaves gaps, and a layout with as many gaps elsewhere is no gain.
+/// Whether a plan saves at least one seek for each [`SEEK_BYTES`] moved. Files between the free
+/// blocks split the new layout, and one with as many gaps as before gains nothing.
 fn is_worth_it(moved: u64, before: &Costs, after: &Costs) -> bool {
     let saved = before.seeks().saturating_sub(after.seeks());
     saved > 0 && saved >= moved / SEEK_BYTES
 }
 
-/// What to say of work that ended before its time.
+/// The failure of an interrupted relayout, with the bytes moved so far.
 fn broken(broken: Broken) -> Failure {
     let moved = ByteLen::new(broken.moved);
     broken.failure.hint(format!("{moved} bytes were moved; all files are whole")).into()
 }
 
 pub(crate) fn run(args: &RelayoutArgs, global: &Global) -> Result<ExitCode, Failure> {
-    // Before anything is set up: a signal in between must find its handler.
+    // Before anything is set up: a signal during setup must find its handler.
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]);
     let mut signals = signals.map_err(|error| Failure::io("signals", &error))?;
     let mount = mounts::holding(&args.mount)?;

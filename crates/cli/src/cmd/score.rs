@@ -1,4 +1,4 @@
-//! `seekless score`: what a trace costs on an image.
+//! `seekless score`: the cost of a trace on an image.
 
 use crate::args::{Global, OpenArgs, PlaceArgs};
 use crate::failure::Failure;
@@ -14,7 +14,7 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Files that an explanation names.
+/// Number of files in an explanation.
 const WORST: usize = 15;
 
 /// Replay a trace on an image and count requests, seeks, bytes and chunks

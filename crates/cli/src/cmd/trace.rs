@@ -1,4 +1,4 @@
-//! `seekless trace`: access traces in, out and side by side.
+//! `seekless trace`: imports, exports, shows and merges access traces.
 
 mod export;
 
@@ -127,7 +127,7 @@ pub(crate) fn run(args: &TraceArgs, global: &Global) -> Result<ExitCode, Failure
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs `write` on a file or standard output.
+/// Runs `write` on a file, or on standard output, where a closed pipe is no error.
 fn write_to(
     output: Option<&Path>,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
@@ -162,11 +162,11 @@ fn store(
     Ok(())
 }
 
-/// Less of the bytes read than this share, in percent, being of files and metadata
-/// is a sign of another image.
+/// Percentage of the bytes read that should belong to files and metadata; less is a sign of another
+/// image.
 const FITTING: u64 = 90;
 
-/// Maps a device's log to an image, and says how much of it fitted.
+/// Maps the log of a device to an image, and prints the share that was mapped.
 fn import_blocks(
     args: &ImportArgs,
     path: &Path,

@@ -1,4 +1,4 @@
-//! `seekless tune`: what a UFS image is tuned for.
+//! `seekless tune`: shows or changes the tunable parameters of a UFS image.
 
 use crate::args::{Global, PlaceArgs, count};
 use crate::failure::Failure;
@@ -144,7 +144,7 @@ fn name(optimization: Optimization) -> &'static str {
     }
 }
 
-/// What is shown of the settings: what it is, its option, its value.
+/// Rows of the settings: description, option, value.
 fn rows(settings: &Settings) -> [(&'static str, &'static str, String); 14] {
     let on = |on: bool| if on { "enabled" } else { "disabled" }.to_string();
     let s = settings;
@@ -177,7 +177,7 @@ fn quote(value: &str) -> &str {
     if value.is_empty() { "none" } else { value }
 }
 
-/// What tunefs recommends: time where 8% or more are kept free, space otherwise.
+/// tunefs' recommendation: optimize for time if at least 8% are kept free, for space otherwise.
 fn advice(settings: &Settings) -> Option<String> {
     let (fits, bound) = match settings.minfree {
         8.. => (Optimization::Time, ">= 8%"),

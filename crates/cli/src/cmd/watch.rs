@@ -1,4 +1,4 @@
-//! `seekless watch`: a mounted file system whose habits are learnt, and laid out.
+//! `seekless watch`: learns the habits of a mounted file system, and lays out their files.
 
 mod status;
 
@@ -104,7 +104,7 @@ struct ForgetArgs {
 }
 
 pub(crate) fn run(command: &WatchCommand, global: &Global) -> Result<ExitCode, Failure> {
-    // Before anything is set up: a signal in between must find its handler.
+    // Before anything is set up: a signal during setup must find its handler.
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]);
     let signals = signals.map_err(|error| Failure::io("signals", &error))?;
     match &command.what {
@@ -138,7 +138,7 @@ fn now(args: &NowArgs, mut signals: Signals, global: &Global) -> Result<(), Fail
         return Err(Failure::new(Kind::System, what).about(mount.display()));
     };
     let mut habits = match args.dry_run {
-        // A trial puts nothing aside.
+        // `load` renames a state that it cannot read; a trial must not.
         true => {
             store.read(config.rules())?.map_or_else(|| Habits::new(config.rules()), |known| known.0)
         }
@@ -152,7 +152,7 @@ fn now(args: &NowArgs, mut signals: Signals, global: &Global) -> Result<(), Fail
     let keep = |habits: &Habits| store.save(habits);
     let worked = worker.run(&mut habits, Round::by_hand(), &mut halt, &keep, &mut tell);
     if !args.dry_run {
-        // What was looked at in vain is known, too.
+        // Saves the habits that were examined without a move, too.
         store.save(&habits)?;
     }
     let then = worked?.to_string();
@@ -160,7 +160,7 @@ fn now(args: &NowArgs, mut signals: Signals, global: &Global) -> Result<(), Fail
     Ok(())
 }
 
-/// What was done, of which the daemon tells in the same form.
+/// Prints an answer of the daemon, or of this process, in the same form.
 fn print(mount: &Path, answer: &Value, dry_run: bool, global: &Global) {
     let done = answer["done"].as_array().map_or(&[][..], Vec::as_slice);
     if global.json {

@@ -17,7 +17,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// 1980-01-01, before which no image was used that is aged.
+/// 1980-01-01: no image that is aged was in use before.
 const EARLIEST: Timestamp = Timestamp { secs: 315_532_800, nanos: 0 };
 
 /// Ages an image, or a copy of it.
@@ -42,13 +42,14 @@ pub(super) fn run(run: &Run<'_>, path: &Path) -> Result<Outcome, Failure> {
     target.refuse_blocks(block, "age an image with larger blocks for it")?;
     let device = target.device(old.len(), &progress::shown(run.global))?;
     let (from, to) = ((old.as_ref(), path), (device.as_ref(), &**new));
-    // A second copy of a partition table would make a disk of what is not complete.
+    // The copy of the partition table at the end of the disk comes last: with it, an incomplete
+    // image would look like a whole disk.
     let (start, len) = seekless_images::partition::range(path, &old, place)?;
     let rest = copy_of_table(old.as_ref(), start.get() + len.get());
     copy_range(from, to, 0, rest)?;
     let part = seekless_images::part(new, device.clone(), place)?;
     let outcome = on_device(run, &options, &part).map_err(about)?;
-    // Half a run is no output, but has figures.
+    // An interrupted run has figures, but its image is no output.
     if outcome.aged.end != End::Interrupted {
         drop(part);
         copy_range(from, to, rest, old.len().get())?;
@@ -57,8 +58,7 @@ pub(super) fn run(run: &Run<'_>, path: &Path) -> Result<Outcome, Failure> {
     Ok(outcome)
 }
 
-/// Refuses formats that our engine cannot change, before anything is locked or
-/// copied.
+/// Refuses formats that the engine cannot write, before anything is locked or copied.
 fn check_format(path: &Path, device: &dyn BlockDevice) -> Result<(), Failure> {
     seekless_images::refuse_others(path, device, FORMATS, "")?;
     let format = seekless_fs::format::claim(FORMATS, device);
@@ -78,8 +78,7 @@ fn fs(error: FsError) -> Failure {
     error.into()
 }
 
-/// The options of a mount. Nothing is flushed after each round of writes: a
-/// machine that crashes loses the run anyway.
+/// Options of a mount. Barriers are off: the run is lost in a crash of this machine anyway.
 fn engine_options(run: &Run<'_>) -> Result<LiveMountOptions, Failure> {
     let mut all = vec![format!("rw,nobarriers,seed={}", run.args.seed)];
     all.extend_from_slice(&run.args.mount_options);
@@ -96,11 +95,11 @@ fn on_device(
     device: &Arc<dyn BlockDevice>,
 ) -> Result<Outcome, Failure> {
     let image = seekless_fs::format::open(FORMATS, device.clone(), OpenOptions::default())?;
-    // The root of a FAT volume has no time; entries begin with 1980.
+    // The root directory of a FAT volume has no time; FAT times begin in 1980.
     let began = image.attr(image.root())?.mtime.max(EARLIEST);
     let before = FreeExtents::of(image.as_ref())?;
     let clock = Arc::new(VirtualClock::new());
-    // Its time goes on from when the root directory was last changed.
+    // Virtual time continues from the last change of the root directory.
     let wall = {
         let clock = Arc::clone(&clock);
         move || later(began, clock.now().get())
@@ -111,7 +110,7 @@ fn on_device(
     let aged = ImageSubject::new(&mut *live, clock, run.profile, into)
         .map_err(super::occupied)
         .and_then(|mut subject| run.age(&mut subject).map_err(Failure::from));
-    // Whatever became of it, what was changed is written.
+    // Unmounts after a failed run too, so that its changes are written.
     let unmounted = live.unmount();
     let (aged, took): (Aged, Duration) = aged?;
     unmounted?;

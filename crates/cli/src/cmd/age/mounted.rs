@@ -12,10 +12,10 @@ use seekless_units::ByteLen;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// What is asked of the kernel about a directory's file system.
+/// Queries of the kernel about a directory's file system.
 struct Live {
     dir: PathBuf,
-    /// Whether it tells where files lie; it is not asked again once it has not.
+    /// Whether FIEMAP works here; not tried again after it has failed.
     tells: bool,
 }
 
@@ -34,8 +34,8 @@ pub(super) fn run(run: &Run<'_>, dir: &Path) -> Result<Outcome, Failure> {
     Ok(Outcome { aged, free: None, took })
 }
 
-/// Refuses a directory on which nothing is mounted: what would be filled is the
-/// file system below, and that may be the one this machine runs from.
+/// Refuses a directory on which nothing is mounted: the run would fill the file system that
+/// contains it, which may be the machine's root.
 fn check_mount_point(dir: &Path) -> Result<(), Failure> {
     let whole = dir.canonicalize().map_err(|error| Failure::io(dir.display(), &error))?;
     if mounts::all()?.iter().any(|mount| mount.dir == whole) {
@@ -63,7 +63,7 @@ impl Kernel for Live {
             used: bytes(told.f_blocks.saturating_sub(told.f_bfree)),
             available: bytes(told.f_bavail),
             unit: ByteLen::new(told.f_frsize),
-            // A file system that makes inodes as it needs them says 0.
+            // File systems that create inodes on demand report 0.
             free_inodes: (told.f_files > 0).then_some(told.f_favail),
         })
     }
@@ -92,7 +92,7 @@ impl Kernel for Live {
     }
 }
 
-/// The runs, if all of them have a place.
+/// The runs; `None` if an extent has no location on the disk.
 fn placed(extents: &[MappedExtent]) -> Option<Vec<ByteRun>> {
     let run = |extent: &MappedExtent| {
         let (at, len) = (ByteLen::new(extent.physical), ByteLen::new(extent.len));

@@ -1,4 +1,4 @@
-//! What a run gave, for people, for programs, and as curves.
+//! Prints the result of a run as text or JSON, and plots it.
 
 use super::{Outcome, Run};
 use seekless_fs::format::OpenOptions;
@@ -21,18 +21,18 @@ use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Runs of free blocks.
+/// Free extents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub(super) struct FreeExtents {
-    /// How many there are.
+    /// Number of extents.
     count: u64,
     bytes: u64,
-    /// Bytes of the longest.
+    /// Length of the longest, in bytes.
     largest: u64,
 }
 
 impl FreeExtents {
-    /// Those of an image, which end where groups do.
+    /// Free extents of an image; they end at group boundaries.
     pub(super) fn of(image: &dyn Inspect) -> Result<Self, FsError> {
         let unit = u64::from(image.geometry().block_size);
         let mut all = Self::default();
@@ -54,7 +54,7 @@ impl FreeExtents {
     }
 }
 
-/// A picture that is to be made.
+/// A plot to be written.
 pub(super) struct Plot {
     path: PathBuf,
     html: bool,
@@ -62,7 +62,7 @@ pub(super) struct Plot {
 }
 
 impl Plot {
-    /// Begins a file, which is none of some others.
+    /// Creates the file, which must be none of `others`.
     pub(super) fn new(path: &Path, others: &[&Path]) -> Result<Self, Failure> {
         let shown = path.display();
         let html = match path.extension().and_then(|ending| ending.to_str()) {
@@ -104,7 +104,7 @@ impl Plot {
     }
 }
 
-/// Whether two paths lead to the same file, or will when both are written.
+/// Whether two paths refer to the same file, or will once both are written.
 fn is_same(one: &Path, other: &Path) -> bool {
     let file = |path: &Path| path.metadata().ok().map(|meta| (meta.dev(), meta.ino()));
     let place = |path: &Path| Some((file(directory_of(path))?, path.file_name()?.to_owned()));
@@ -154,7 +154,7 @@ fn charts(samples: &[Sample]) -> Vec<Chart> {
     ]
 }
 
-/// The run in a line.
+/// The run in one line.
 fn said(run: &Run<'_>, outcome: &Outcome) -> String {
     let last = outcome.aged.samples.last();
     let (operations, days) = last.map_or((0, 0.0), |last| (last.operations, last.days));
@@ -171,7 +171,7 @@ fn said(run: &Run<'_>, outcome: &Outcome) -> String {
 }
 
 pub(super) fn report(run: &Run<'_>, subject: &Path, outcome: &Outcome) -> Result<(), Failure> {
-    // Half a run is no output.
+    // The image of an interrupted run is no output.
     let output = run.args.output.as_deref().filter(|_| outcome.aged.end != End::Interrupted);
     let written = output.map(|path| aged_copy(path, &run.args.place.place())).transpose()?;
     if run.global.json {

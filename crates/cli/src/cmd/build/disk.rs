@@ -21,12 +21,11 @@ use seekless_source::LayeredSource;
 use seekless_units::{ByteLen, parse_size};
 use std::path::PathBuf;
 
-/// What partitions begin with a multiple of, and what is kept free at both ends of the
-/// disk for the table: bytes.
+/// Alignment of partitions, and room kept free for the table at both ends of the disk, in bytes.
 const ALIGN: u64 = 1 << 20;
 
-/// Bytes of each file system from which its partition's identifier is derived: its own is
-/// among them, whatever its format.
+/// Bytes at the start of each file system from which its partition's UUID is derived. They contain
+/// the identifier of the file system, in every format.
 const IDENTITY: usize = 128 << 10;
 
 /// Whether a disk is made, and what is on it besides.
@@ -64,7 +63,7 @@ enum Arch {
 }
 
 impl Arch {
-    /// The type of its roots (Discoverable Partitions Specification).
+    /// The partition type of a root (Discoverable Partitions Specification).
     const fn root(self) -> &'static str {
         match self {
             Self::X86 => "Linux root (x86)",
@@ -76,36 +75,36 @@ impl Arch {
     }
 }
 
-/// A disk of which the EFI system partition is written.
+/// A disk whose EFI system partition has been written.
 pub(super) struct Disk {
     esp: ByteLen,
 }
 
 impl DiskArgs {
-    /// What the EFI system partition is made of.
+    /// The source of the EFI system partition.
     pub(super) fn source(&self) -> Option<&PathBuf> {
         self.esp.as_ref()
     }
 
-    /// Whether a disk is made.
+    /// Whether `--disk` was given.
     pub(super) fn is_wanted(&self) -> bool {
         self.disk
     }
 
-    /// Bytes for the root on a disk of so many: whole units between the EFI system partition and
-    /// the copy of the table. `None` where there are none.
+    /// Bytes for the root on a disk of `disk` bytes: whole multiples of `ALIGN` between the EFI
+    /// system partition and the copy of the table. `None` if nothing is left.
     pub(super) fn room_for_root(&self, disk: ByteLen) -> Option<ByteLen> {
         let start = Disk { esp: self.esp_size }.root().get();
         let room = disk.get().checked_sub(start)?.checked_sub(ALIGN)? / ALIGN * ALIGN;
         (room > 0).then_some(ByteLen::new(room))
     }
 
-    /// Where the file system is found afterwards.
+    /// The place of the root file system on the finished disk.
     pub(super) fn place(&self) -> Place {
         Place { partition: self.disk.then(|| "2".into()), offset: None }
     }
 
-    /// Writes the EFI system partition, if there is to be one.
+    /// Writes the EFI system partition, if `--disk` was given.
     pub(super) fn begin(
         &self,
         args: &BuildArgs,
@@ -120,7 +119,7 @@ impl DiskArgs {
         }
         let purpose = Purpose::Build { latest: source_date_epoch()? };
         let contents: Box<dyn Source> = match &self.esp {
-            // What is changed on the way, and which image is meant, is said of the root.
+            // Options that select or change the source are for the root only.
             Some(path) => source::open(path, &SourceArgs::default(), args.open.options(), purpose)?,
             None => Box::new(LayeredSource::new(Vec::new())?),
         };
@@ -141,7 +140,7 @@ impl DiskArgs {
         Ok(Some(Disk { esp }))
     }
 
-    /// FAT as mkfs.fat chooses it for the size. Owners and modes are of no use to firmware.
+    /// FAT, with the width that mkfs.fat chooses for the size. Firmware ignores owners and modes.
     fn esp_options(&self) -> Result<fat::BuildOptions, Failure> {
         let mut make = MakeOptions::new(None, self.esp_size);
         make.hidden = (ALIGN / 512) as u32;
@@ -163,12 +162,12 @@ impl DiskArgs {
 }
 
 impl Disk {
-    /// Where the root begins.
+    /// First byte of the root partition.
     pub(super) fn root(&self) -> ByteLen {
         ByteLen::new((ALIGN + self.esp.get()).next_multiple_of(ALIGN))
     }
 
-    /// Writes the partition table, when the root, of that size, has been written.
+    /// Writes the partition table after a root of `root` bytes.
     pub(super) fn finish(
         &self,
         args: &BuildArgs,
@@ -178,7 +177,7 @@ impl Disk {
     ) -> Result<(), Failure> {
         let about = |failure: Failure| failure.about(args.output.display());
         let start = self.root();
-        // Tools that grow the file system ask its partition for room.
+        // The partition is rounded up: resize tools grow the file system up to its end.
         let len = ByteLen::new(root.get().next_multiple_of(ALIGN));
         let disk = target.disk(
             ByteLen::new(start.get() + len.get()),

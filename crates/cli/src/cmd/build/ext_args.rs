@@ -19,7 +19,7 @@ pub(super) struct ExtArgs {
     extended: Option<String>,
 }
 
-/// Known to mke2fs, but not done here.
+/// Extended options of mke2fs that are not supported.
 const NOT_SUPPORTED: &[&str] = &[
     "encoding",
     "encoding_flags",
@@ -37,27 +37,27 @@ const NOT_SUPPORTED: &[&str] = &[
     "revision",
 ];
 
-/// Options that change how mke2fs writes, and not the image.
+/// Options that change how mke2fs writes, but not the image.
 const WITHOUT_EFFECT: &[&str] =
     &["discard", "nodiscard", "lazy_itable_init", "lazy_journal_init", "assume_storage_prezeroed"];
 
 impl ExtArgs {
-    /// Whether there is a list for the journal.
+    /// Whether `-J` was given.
     pub(super) fn has_journal_options(&self) -> bool {
         self.journal.is_some()
     }
 
-    /// Whether there are extended options.
+    /// Whether `-E` was given.
     pub(super) fn has_extended(&self) -> bool {
         self.extended.is_some()
     }
 
-    /// Whether extended attributes are to be left out.
+    /// Whether extended attributes are left out (`no_copy_xattrs`).
     pub(super) fn drops_xattrs(&self) -> bool {
         self.extended.iter().flat_map(|list| words(list)).any(|(name, _)| name == "no_copy_xattrs")
     }
 
-    /// Sets the options that were given.
+    /// Applies the options that were given.
     pub(super) fn apply(&self, options: &mut BuildOptions) -> Result<(), Failure> {
         for (name, value) in self.journal.iter().flat_map(|list| words(list)) {
             match (name, value) {
@@ -103,7 +103,7 @@ impl ExtArgs {
     }
 }
 
-/// The items of a list: names, each with the value behind its equals sign.
+/// The items of a list: names, each with the value after its equals sign, if any.
 fn words(list: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
     list.split(',').filter(|word| !word.is_empty()).map(|word| match word.split_once('=') {
         Some((name, value)) => (name, Some(value)),
@@ -115,7 +115,7 @@ fn number<T: std::str::FromStr>(text: &str) -> Option<T> {
     crate::args::count(text).ok()
 }
 
-/// A size in MiB where no unit is named, as mke2fs has it.
+/// A size, in MiB if it has no unit, as in mke2fs.
 fn megabytes(text: &str) -> Result<ByteLen, Failure> {
     let has_unit = !text.bytes().all(|byte| byte.is_ascii_digit());
     let text = if has_unit { text.to_string() } else { format!("{text}M") };

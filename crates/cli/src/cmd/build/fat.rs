@@ -8,7 +8,7 @@ use seekless_fat::{self as fat, FatWidth};
 use seekless_fs::Timestamp;
 
 impl BuildArgs {
-    /// The width asked for of a FAT image; `None` for other formats.
+    /// The FAT width, `Some(None)` if mkfs.fat's rule chooses it; `None` for other formats.
     pub(super) fn fat_width(&self) -> Option<Option<FatWidth>> {
         match self.format {
             Family::Fat => Some(None),

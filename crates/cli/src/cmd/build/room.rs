@@ -1,4 +1,4 @@
-//! How large an image shall be: `--size` and `--free`.
+//! Size of an image: `--size` and `--free`.
 
 use clap::Args;
 use seekless_fs::plan::Spare;
@@ -18,9 +18,9 @@ pub(super) struct RoomArgs {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum WantedSize {
-    /// Of the whole file system.
+    /// Size of the whole file system.
     Whole(ByteLen),
-    /// Free, besides what is needed.
+    /// Free space in addition to the contents.
     More(ByteLen),
 }
 
@@ -31,7 +31,7 @@ fn parse_wanted(text: &str) -> Result<WantedSize, String> {
     }
 }
 
-/// Percent with up to two decimals, in hundredths.
+/// A percentage with up to two decimals, in hundredths of a percent.
 fn parse_share(text: &str) -> Result<u32, String> {
     let bad = || format!("'{text}' is not a percentage from 0 to 90");
     if text.starts_with('+') {
@@ -41,7 +41,7 @@ fn parse_share(text: &str) -> Result<u32, String> {
     if (0.0..=90.0).contains(&value) { Ok((value * 100.0).round() as u32) } else { Err(bad()) }
 }
 
-/// How large the file system is.
+/// Size of the file system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Room {
     whole: Option<ByteLen>,
@@ -49,30 +49,30 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Its size; without one as small as the contents and [`Room::spare`] allow.
+    /// The size; `None` for the smallest that the contents and [`Room::spare`] allow.
     pub(super) fn whole(self) -> Option<ByteLen> {
         self.whole
     }
 
-    /// What is free besides what is needed, where there is no size.
+    /// Free space to add to the contents, if there is no size.
     pub(super) fn spare(self) -> Spare {
         self.spare
     }
 }
 
 impl RoomArgs {
-    /// The room in a file, which has what length is needed.
+    /// The room in a file, which has any length.
     pub(super) fn room(self) -> Room {
         Room { whole: self.whole(), spare: self.spare() }
     }
 
-    /// The room where there are so many bytes: all of them, if nothing else is said.
+    /// The room on a device of `all` bytes: all of them, unless a size or free space was given.
     pub(super) fn on_device(self, all: ByteLen) -> Room {
         let is_said = self.size.is_some() || self.free.is_some();
         Room { whole: if is_said { self.whole() } else { Some(all) }, spare: self.spare() }
     }
 
-    /// The size, where that was given.
+    /// The size from `--size SIZE`.
     fn whole(self) -> Option<ByteLen> {
         match self.size {
             Some(WantedSize::Whole(size)) => Some(size),
@@ -80,7 +80,7 @@ impl RoomArgs {
         }
     }
 
-    /// What is free besides what is needed, where no size was given.
+    /// Free space from `--size +SIZE` or `--free`.
     fn spare(self) -> Spare {
         let bytes = match self.size {
             Some(WantedSize::More(bytes)) => bytes,

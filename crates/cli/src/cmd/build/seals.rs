@@ -1,4 +1,4 @@
-//! Files that are sealed by fs-verity.
+//! Support for files sealed by fs-verity.
 
 use super::{BuildArgs, Family};
 use crate::failure::Failure;
@@ -7,8 +7,8 @@ use seekless_fs::inode_flag;
 use seekless_fs::source::Source;
 
 impl BuildArgs {
-    /// The options with `verity`, where files of the source are sealed by fs-verity and nothing
-    /// speaks against it.
+    /// Adds the feature `verity` if the source has files sealed by fs-verity, the format is ext4,
+    /// and neither `--features` nor `--compat` excludes the feature.
     pub(super) fn with_seals(
         &self,
         source: &dyn Source,

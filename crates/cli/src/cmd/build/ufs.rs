@@ -33,7 +33,7 @@ impl BuildArgs {
         let make = &mut options.make;
         if let Some(size) = self.block_size {
             make.block_size = small(size)?;
-            // As newfs: an eighth of a block, unless something else is said.
+            // As newfs does: an eighth of a block, unless `--fragment-size` is given.
             if self.ufs.fragment_size.is_none() {
                 make.fragment_size = (make.block_size / 8).max(512);
             }

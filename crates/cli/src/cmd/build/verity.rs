@@ -27,22 +27,22 @@ pub(super) struct VerityArgs {
     root_hash_file: Option<PathBuf>,
 }
 
-/// The tree that was written.
+/// The hash tree that was written.
 pub(super) struct Sealed {
     root: RootHash,
-    /// Where in its file it begins.
+    /// Offset of the tree in its file, in bytes.
     offset: u64,
     tree: Option<PathBuf>,
 }
 
 impl VerityArgs {
-    /// Whether there is to be a tree.
+    /// Whether a tree was requested.
     fn is_wanted(&self) -> bool {
         self.verity || self.verity_tree.is_some()
     }
 
-    /// Refuses what cannot be done, before anything is. Begins the tree's own file, if it
-    /// has one.
+    /// Refuses invalid combinations of arguments before anything is written. Creates the file of a
+    /// separate tree.
     pub(super) fn begin(&self, image: &Path, force: bool) -> Result<Option<Target>, Failure> {
         if self.root_hash_file.is_some() && !self.is_wanted() {
             return Err(Failure::usage("--root-hash-file needs --verity or --verity-tree"));
@@ -57,13 +57,13 @@ impl VerityArgs {
         Ok(self.verity_tree.as_ref().map(create).transpose()?)
     }
 
-    /// Bytes for the image where it and its tree have so many; `None` where there are none.
+    /// Bytes for the image if image and tree share `all` bytes; `None` if both do not fit.
     pub(super) fn room_for_data(&self, all: ByteLen) -> Option<ByteLen> {
         if self.verity { seekless_verity::data_beside_tree(all) } else { Some(all) }
     }
 
-    /// Writes the tree of an image of `len` bytes that is complete but for its name, and the
-    /// root hash.
+    /// Writes the tree of an image of `len` bytes, which is complete but not yet renamed to its
+    /// final name, and the root hash.
     pub(super) fn seal(
         &self,
         image: &Target,
@@ -102,7 +102,7 @@ impl VerityArgs {
             tree.finish()?;
         }
         if let Some(path) = &self.root_hash_file {
-            // As veritysetup --root-hash-file has it: no newline.
+            // No newline, as with `veritysetup --root-hash-file`.
             output::replace(path, |out| write!(out, "{root}"))?;
         }
         Ok(Some(Sealed { root, offset, tree: self.verity_tree.clone() }))
@@ -110,7 +110,7 @@ impl VerityArgs {
 }
 
 impl Sealed {
-    /// The line of success with what is needed to use the tree.
+    /// Adds the parameters that veritysetup needs to the result.
     pub(super) fn tell(&self, written: Written) -> Written {
         let written = written.with_text("root_hash", "root hash", &self.root.to_string());
         match &self.tree {

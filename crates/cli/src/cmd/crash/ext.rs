@@ -1,4 +1,4 @@
-//! ext, as the search of crash states wants it.
+//! ext as a target of the search for crash states.
 
 use super::policies::Policies;
 use super::volume::{self, NOW};
@@ -16,13 +16,13 @@ use seekless_layout::planner;
 use seekless_units::{ByteLen, Lba};
 use std::sync::Arc;
 
-/// Small, so that a state is looked at quickly.
+/// Small, so that each state is checked quickly.
 const IMAGE: ByteLen = ByteLen::new(2 << 20);
-/// The shortest that there is.
+/// The shortest journal of ext.
 const JOURNAL: ByteLen = ByteLen::new(1 << 20);
 const BLOCK: u32 = 1024;
 const INODE: u32 = 128;
-/// With room for times beyond 2038, and attributes.
+/// With room for times beyond 2038, and for attributes.
 const LARGE_INODE: u32 = 256;
 const INODES: u32 = 256;
 
@@ -34,7 +34,7 @@ pub(super) enum Version {
     Ext4,
 }
 
-/// One of them, in use under policies.
+/// A version of ext under placement policies.
 pub(super) struct Ext {
     pub version: Version,
     pub policies: Policies,
@@ -71,7 +71,7 @@ impl Target for Ext {
         ByteLen::new(IMAGE.get() + self.version.journal().unwrap_or_default().get())
     }
 
-    /// The only ones that an image with a journal is changed under.
+    /// Images with a journal are changed only under journal disciplines.
     fn prepared_under(&self) -> Discipline {
         match self.version.journal() {
             Some(_) => Discipline::Journal(JournalMode::Writeback),
@@ -124,7 +124,7 @@ impl Target for Ext {
         volume::preen(&EXT, device)
     }
 
-    /// Every recovery makes the bitmaps anew.
+    /// Every recovery rebuilds the bitmaps.
     fn is_used_but_free(&self, _: &str) -> bool {
         false
     }
@@ -133,14 +133,14 @@ impl Target for Ext {
         true
     }
 
-    /// e2fsck asks which name of a directory is right, where `..` leads, and what to
-    /// do with a directory that was replaced.
+    /// e2fsck asks which of two names of a directory is right, where `..` leads, and whether to
+    /// reconnect a directory that was replaced.
     fn asks_of_moves(&self, code: &str) -> bool {
         matches!(code, "directory.two-names" | "directory.dot-dot" | "directory.unconnected")
     }
 
-    /// The superblock of a volume with checksums of metadata: torn, its own is wrong, and
-    /// neither e2fsck nor the kernel goes on.
+    /// The superblock of ext4 has a checksum: if it is torn, neither e2fsck nor the kernel accepts
+    /// it.
     fn whole(&self) -> Option<(Lba, u64)> {
         (self.version == Version::Ext4).then_some((Lba::new(2), 2))
     }

@@ -1,4 +1,4 @@
-//! FAT, as the search of crash states wants it.
+//! FAT as a target of the search for crash states.
 
 use super::policies::Policies;
 use super::volume;
@@ -13,12 +13,12 @@ use seekless_fs::{FsError, Inspect};
 use seekless_units::ByteLen;
 use std::sync::Arc;
 
-/// Small, so that a state is looked at quickly.
+/// Small, so that each state is checked quickly.
 const IMAGE: ByteLen = ByteLen::new(2 << 20);
-/// With enough clusters of a sector for FAT16.
+/// Large enough for FAT16 with clusters of one sector.
 const LARGER: ByteLen = ByteLen::new(4 << 20);
 
-/// A width of FAT.
+/// FAT of a width, under placement policies.
 pub(crate) struct Fat {
     pub width: FatWidth,
     pub policies: Policies,
@@ -68,13 +68,13 @@ impl Target for Fat {
         volume::preen(&FAT, device)
     }
 
-    /// A chain that leads into a free cluster ends there: it is no finding that a file has
-    /// clusters which are free.
+    /// A chain that leads to a free cluster ends there: used clusters marked as free are no
+    /// finding.
     fn is_used_but_free(&self, _: &str) -> bool {
         false
     }
 
-    /// Of two names of one chain the later is emptied, and a directory has one of them
+    /// Of two names of one chain the later is emptied, and one of two names of a directory is
     /// removed: `fsck.fat -a` does so without asking, `check -p` asks.
     fn asks_of_moves(&self, code: &str) -> bool {
         matches!(code, "chain.shared" | "directory.dot-dot" | "directory.dot")

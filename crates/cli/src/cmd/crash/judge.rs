@@ -1,4 +1,4 @@
-//! What the subcommands share: how much is looked at, and how it is told.
+//! Arguments and output that the subcommands share: extent and coverage of a search.
 
 use super::policies::PolicyArgs;
 use super::shard;
@@ -34,12 +34,12 @@ pub(super) struct SearchArgs {
 }
 
 impl SearchArgs {
-    /// What is drawn at random is drawn from this.
+    /// The seed of all random choices.
     pub(super) const fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// The search; `otherwise` is how much when nothing was said.
+    /// The search; `otherwise` is its extent by default.
     pub(super) fn search(&self, otherwise: Extent) -> Search {
         let extent = match self.sample {
             Some(count) => Extent::Sample(count),
@@ -50,7 +50,7 @@ impl SearchArgs {
     }
 }
 
-/// How much was covered, for people.
+/// Prints the coverage as text.
 pub(super) fn print_coverage(coverage: &Coverage, search: &Search) {
     let Coverage { states, left_out, .. } = coverage;
     say!(
@@ -117,7 +117,7 @@ pub(super) fn reproducer_json(small: &Reproducer) -> Value {
     })
 }
 
-/// Writes a file that may not be there yet.
+/// Writes a file, or replaces it if it exists.
 pub(super) fn write_new(path: &std::path::Path, bytes: &[u8]) -> Result<(), Failure> {
     use std::io::Write;
     let output = seekless_images::output::Output::create(path, true)?;

@@ -1,4 +1,4 @@
-//! `seekless crash list`: the workloads there are.
+//! `seekless crash list`: lists the built-in workloads.
 
 use crate::args::Global;
 use crate::failure::Failure;

@@ -1,4 +1,4 @@
-//! `seekless crash`: crash states, looked for and judged.
+//! `seekless crash`: searches crash states, and checks them.
 
 mod ext;
 mod fat;
@@ -56,7 +56,7 @@ pub(crate) fn run(args: &CrashCommand, global: &Global) -> Result<ExitCode, Fail
     }
 }
 
-/// The format of a name.
+/// The target of a format's name.
 fn target(name: &str, policies: &PolicyArgs) -> Result<Box<dyn Target>, Failure> {
     let ufs = |version| -> Result<Box<dyn Target>, Failure> {
         let policies = policies.without_clusters(name)?;
@@ -90,7 +90,7 @@ fn discipline(name: &str) -> Result<Discipline, String> {
     name.parse().map_err(|error: seekless_cache::UnknownDiscipline| error.to_string())
 }
 
-/// Which part of how many: `2/4`.
+/// A part and the number of parts: `2/4`.
 fn shard(text: &str) -> Result<(u32, u32), String> {
     let wrong = || format!("'{text}' is not a valid shard (for example, 1/4 to 4/4)");
     let (part, parts) = text.split_once('/').ok_or_else(wrong)?;
@@ -114,8 +114,8 @@ impl From<CampaignError> for Failure {
     }
 }
 
-/// A workload that asks for what cannot be done is misuse; a file system that
-/// fails is not.
+/// Most operations that fail are errors of the workload, and usage errors; errors of the device, of
+/// the image and of space keep their kinds.
 impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {
         let what = error.to_string();

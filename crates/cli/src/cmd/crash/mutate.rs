@@ -1,4 +1,4 @@
-//! `seekless crash mutate`: whether the search would notice.
+//! `seekless crash mutate`: measures how many dropped ordering constraints the search detects.
 
 use super::policies::PolicyArgs;
 use super::target;
@@ -12,7 +12,7 @@ use seekless_crash::mutation::{Fate, Mutant, Mutation};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
-/// The share of mutants that must be caught.
+/// Share of mutants that must be detected.
 const WANTED: f64 = 0.95;
 
 /// Drop one ordering constraint at a time, and check that a crash state reveals it
@@ -104,7 +104,7 @@ pub(crate) fn run(args: &MutateArgs, global: &Global) -> Result<ExitCode, Failur
     Ok(if share > WANTED { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-/// What was forgotten, for people.
+/// The ordering constraint that a mutant drops, as text.
 fn order(mutant: &Mutant) -> String {
     let number = mutant.order;
     match &mutant.dropped {

@@ -22,7 +22,7 @@ pub(crate) struct PolicyArgs {
     pub clusters: Option<String>,
 }
 
-/// Names of placement policies; a format's own where there is none.
+/// Names of placement policies; `None` for the format's own.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Policies {
     pub dirs: Option<String>,
@@ -42,7 +42,7 @@ impl PolicyArgs {
         all.into_iter().filter_map(|(what, name)| Some((what, name.as_deref()?)))
     }
 
-    /// Those of a format that has no clusters.
+    /// The policies of a format without clusters.
     pub(super) fn without_clusters(&self, format: &str) -> Result<Policies, Failure> {
         if self.clusters.is_some() {
             return Err(Failure::usage(format!("{format}: --clusters is for FAT only")));
@@ -51,7 +51,7 @@ impl PolicyArgs {
         Ok(Policies { dirs, inodes, blocks, clusters: None })
     }
 
-    /// That of a format that has nothing but clusters to place.
+    /// The policies of a format whose only policy places clusters.
     pub(super) fn only_clusters(&self, format: &str) -> Result<Policies, Failure> {
         match self.named().find(|&(what, _)| what != "clusters") {
             Some((what, _)) => {
@@ -61,13 +61,13 @@ impl PolicyArgs {
         }
     }
 
-    /// The options that give them.
+    /// The policies as command-line options.
     pub(super) fn as_options(&self) -> String {
         self.named().map(|(what, name)| format!(" --{what} {name}")).collect()
     }
 }
 
-/// Behind the name of a format.
+/// A suffix to the name of a format.
 impl fmt::Display for PolicyArgs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.named().try_for_each(|(what, name)| write!(f, ", {what}={name}"))

@@ -1,4 +1,4 @@
-//! `seekless crash replay`: the crash states of a log from elsewhere.
+//! `seekless crash replay`: searches the crash states of a log of dm-log-writes.
 
 use super::judge::{SearchArgs, coverage_json, print_coverage};
 use super::ufs::Ufs;
@@ -69,7 +69,7 @@ pub(crate) fn run(args: &ReplayArgs, global: &Global) -> Result<ExitCode, Failur
     check_format(&log, &base)?;
     let bar = progress::count(global, 0);
     let promises = Promises { order: !args.loose_bitmaps, contents: true, one_name: false };
-    // Both formats are read alike; which one it is the image says.
+    // Stands for UFS1 too: the superblock of the image tells the version.
     let target = Ufs::of(Version::Ufs2);
     let found = replay(&target, promises, &log, &base, &search, &|_| bar.tick())
         .map_err(|error| Failure::from(FsError::from(error)).about(args.log.display()))?;
@@ -101,7 +101,7 @@ fn read(args: &ReplayArgs) -> Result<Log, Failure> {
     })
 }
 
-/// Cuts the log at the end mark; where the start mark is.
+/// Truncates the log at the end mark, and returns the position of the start mark.
 fn marks(args: &ReplayArgs, log: &mut Log) -> Result<usize, Failure> {
     let missing =
         |mark: &str| Failure::usage(format!("no mark `{mark}`")).about(args.log.display());
@@ -115,7 +115,7 @@ fn marks(args: &ReplayArgs, log: &mut Log) -> Result<usize, Failure> {
     }
 }
 
-/// What the device held before.
+/// Contents of the device before the log: an image, or zeros.
 fn base(args: &ReplayArgs, log: &Log) -> Result<Arc<dyn BlockDevice>, Failure> {
     if let Some(path) = &args.image {
         return Ok(seekless_images::device(path, &Place::default())?);
@@ -123,7 +123,7 @@ fn base(args: &ReplayArgs, log: &Log) -> Result<Arc<dyn BlockDevice>, Failure> {
     Ok(Arc::new(Zeros(ByteLen::new(log.reach().get().next_multiple_of(65536)))))
 }
 
-/// A device of zeros that takes no memory.
+/// A device of zeros, without memory for them.
 struct Zeros(ByteLen);
 
 impl BlockDevice for Zeros {
@@ -150,7 +150,7 @@ impl BlockDevice for Zeros {
     }
 }
 
-/// The image as it is at the end must be one that can be checked.
+/// Checks that the image at the end of the log is UFS.
 fn check_format(log: &Log, base: &Arc<dyn BlockDevice>) -> Result<(), Failure> {
     let end = Overlay::new(Arc::clone(base), 4096);
     for step in &log.steps {

@@ -1,4 +1,4 @@
-//! `seekless crash run`: a campaign.
+//! `seekless crash run`: runs a campaign.
 
 use super::judge::{
     SearchArgs, coverage_json, print_coverage, print_reproducer, reproducer_json, write_new,
@@ -22,9 +22,9 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// States of a pair or a random sequence that are looked at by default.
+/// Default number of states examined of a pair or a random sequence.
 const SAMPLE_OF_MANY: u64 = 200;
-/// Most bytes of a script.
+/// Maximum length of a script, in bytes.
 const LARGEST_SCRIPT: u64 = 4 << 20;
 
 /// Run a workload, and check every state in which a crash may leave the device
@@ -98,7 +98,7 @@ pub(crate) struct RunArgs {
     keep_dir: Option<PathBuf>,
 }
 
-/// What came of all workloads.
+/// Results of all workloads.
 struct Outcome {
     results: Vec<UnitResult>,
     resumed: usize,
@@ -142,7 +142,7 @@ fn is_one_of_many(script: &Script) -> bool {
     script.name.contains([',', '#'])
 }
 
-/// The workloads of a name, or of a file.
+/// The workloads of a name, or of a script file.
 fn scripts(name: &str, target: &dyn Target, sequences: Sequences) -> Result<Vec<Script>, Failure> {
     let known = built_in(name, target.has(), sequences).map_err(CampaignError::from)?;
     if let Some(scripts) = known {
@@ -174,7 +174,7 @@ fn log_out(campaign: &mut Campaign<'_>, scripts: &[Script], path: &Path) -> Resu
     write_new(path, &bytes)
 }
 
-/// Writes the states that were kept, and a list of them.
+/// Writes the images of the kept states, and a list of them.
 fn write_kept(campaign: &mut Campaign<'_>, scripts: &[Script], dir: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(dir).map_err(|error| Failure::io(dir.display(), &error))?;
     let mut list = String::new();

@@ -1,4 +1,4 @@
-//! UFS, as the search of crash states wants it.
+//! UFS as a target of the search for crash states.
 
 use super::policies::Policies;
 use super::volume;
@@ -13,10 +13,10 @@ use seekless_fs::{FsError, Inspect};
 use seekless_units::ByteLen;
 use std::sync::Arc;
 
-/// Small, so that a state is looked at quickly, and yet several groups.
+/// Small, so that each state is checked quickly, but of several cylinder groups.
 const IMAGE: ByteLen = ByteLen::new(2 << 20);
 const BLOCK: u32 = 4096;
-/// A sector: what is torn is never less than a fragment.
+/// One sector: a torn write never splits a fragment.
 const FRAGMENT: u32 = 512;
 const BYTES_PER_INODE: u32 = 8192;
 
@@ -31,7 +31,7 @@ impl Ufs {
         Self { version, policies }
     }
 
-    /// Under the policies of FreeBSD.
+    /// The version with FreeBSD's placement policies.
     pub(crate) const fn of(version: Version) -> Self {
         Self::new(version, Policies { dirs: None, inodes: None, blocks: None, clusters: None })
     }

@@ -1,4 +1,4 @@
-//! What the search of crash states asks of any format, by way of the table.
+//! Operations of the search for crash states that are the same for all formats.
 
 use super::policies::Policies;
 use seekless_cache::{Config, Counters};
@@ -9,10 +9,10 @@ use seekless_fs::operate::Operate;
 use seekless_fs::{FsError, Timestamp};
 use std::sync::Arc;
 
-/// The time of day on every volume.
+/// Time of day on all volumes.
 pub(super) const NOW: Timestamp = Timestamp { secs: 1_700_000_000, nanos: 0 };
 
-/// An image in use.
+/// A mounted image.
 struct Used(Box<dyn InUse>);
 
 impl Live for Used {
@@ -29,7 +29,7 @@ impl Live for Used {
     }
 }
 
-/// Opens an image for changes.
+/// Mounts an image read-write.
 pub(super) fn mount(
     known: &Known,
     device: Arc<dyn BlockDevice>,
@@ -48,7 +48,7 @@ pub(super) fn mount(
     Ok(Box::new(Used((known.open_live)(device, clock, &mounting, Box::new(|| NOW))?)))
 }
 
-/// Repairs what a crash may leave, as `check -p` does.
+/// Repairs the damage that a crash may leave, as `check -p` does.
 pub(super) fn preen(known: &Known, device: Arc<dyn BlockDevice>) -> Result<Recovered, FsError> {
     let repaired = (known.preen)(device, LostChains::ByMark)?;
     Ok(Recovered { changed: repaired.writes > 0, report: repaired.report })

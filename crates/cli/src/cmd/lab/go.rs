@@ -76,14 +76,14 @@ pub(super) fn run(args: &RunArgs, global: &Global) -> Result<ExitCode, Failure> 
         }
     };
     let (runs, failure) = results;
-    // What is over is shown whatever became of the rest.
+    // Completed runs are shown even if others failed.
     if failure.is_none() || !runs.is_empty() {
         show::results(&subject.experiment, &runs, global);
     }
     failure.map_or(Ok(ExitCode::SUCCESS), Err)
 }
 
-/// What was measured, and what went wrong with the rest or with keeping it.
+/// The completed runs, and the failure of the others or of saving them.
 type Results = (Vec<Run>, Option<Failure>);
 
 fn measure(
@@ -118,7 +118,7 @@ fn measure(
     Ok((runs, failure))
 }
 
-/// Refuses to write the log over what the run is read from, or over results.
+/// Refuses a log that would replace the experiment's file or a file of results.
 fn check_log(path: &Path, args: &RunArgs) -> Result<(), Failure> {
     let file = |path: &Path| std::fs::metadata(path).map(|meta| (meta.dev(), meta.ino())).ok();
     let experiment = Path::new(&args.experiment);
@@ -131,7 +131,7 @@ fn check_log(path: &Path, args: &RunArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// One run after the other, each with its requests written down.
+/// Performs runs one by one, and logs their requests.
 fn logged(subject: &Subject, ids: &[RunId], path: &Path) -> Result<Results, Failure> {
     if let Some(other) = ids.iter().find(|id| {
         (&id.workload, &id.system, &id.discipline)
@@ -152,7 +152,7 @@ fn logged(subject: &Subject, ids: &[RunId], path: &Path) -> Result<Results, Fail
     Ok((runs, None))
 }
 
-/// A run with its requests at the end of the log, which the first begins.
+/// Performs a run, and appends its requests to the log; the first run truncates it.
 fn logged_run(subject: &Subject, id: &RunId, path: &Path, first: bool) -> Result<Run, Failure> {
     let io = |error: std::io::Error| Failure::io(path.display(), &error);
     let mut options = File::options();

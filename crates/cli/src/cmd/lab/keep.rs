@@ -1,5 +1,4 @@
-//! The directory that `seekless lab run -o` fills, and what is done when it has
-//! no room.
+//! The directory of `seekless lab run -o`, and another one for runs that cannot be saved in it.
 
 use super::{EXPERIMENT, Subject, check_of, keep_tables};
 use crate::failure::Failure;
@@ -11,7 +10,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// A directory that runs are kept in, and those that it has no room for.
+/// A directory of runs, and the runs that could not be saved in it.
 pub(super) struct Keeper {
     dir: PathBuf,
     store: Store,
@@ -20,7 +19,7 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    /// A directory, new or with runs of the same experiment.
+    /// Opens a directory, new or with runs of the same experiment.
     pub(super) fn open(dir: &Path, subject: &Subject) -> Result<Self, Failure> {
         let store = Store::create(dir)?;
         let locked = store.lock()?;
@@ -32,15 +31,15 @@ impl Keeper {
         Ok(Self { dir: dir.into(), store, have, left: Vec::new() })
     }
 
-    /// The runs that were there.
+    /// The runs that the directory had when it was opened.
     pub(super) fn have(&self) -> &[Run] {
         &self.have
     }
 
-    /// Keeps a run and, should there be room again, those that found none.
+    /// Saves a run, and tries again to save those that failed before.
     pub(super) fn keep(&mut self, run: &Run) {
         self.left.push(run.clone());
-        // What went wrong is said at the end, if it still does.
+        // `finish` reports the error if the last attempt fails too.
         let _ = self.retry();
     }
 
@@ -56,8 +55,8 @@ impl Keeper {
         last
     }
 
-    /// Tries once more to keep what found no room, and makes the tables. Gives
-    /// all runs, also those that others kept meanwhile, and what went wrong.
+    /// Tries again to save the runs that failed, and writes the tables. Returns all runs, including
+    /// those that other processes saved meanwhile, and the failure.
     pub(super) fn finish(
         mut self,
         subject: &Subject,
@@ -80,8 +79,8 @@ impl Keeper {
         (runs, failure)
     }
 
-    /// Tables over all that is in the directory: the last of several that fill
-    /// it finds everything there.
+    /// Writes the tables of all runs in the directory: the last of several processes that fill it
+    /// includes them all.
     fn tables(&self, subject: &Subject) -> Result<(), LabError> {
         let locked = self.store.lock()?;
         let mut runs = self.store.runs()?;
@@ -89,7 +88,7 @@ impl Keeper {
         keep_tables(&locked, subject, &runs)
     }
 
-    /// Keeps what found no room among temporary files, and says so.
+    /// Saves the remaining runs in a temporary directory, and names it in the error.
     fn rescue(&self, subject: &Subject, all: usize, error: LabError) -> Failure {
         let (lost, dir) = (self.left.len(), self.dir.display());
         let what = match elsewhere(subject, &self.left) {
@@ -110,8 +109,8 @@ impl Keeper {
     }
 }
 
-/// A new directory among temporary files. In a place for everybody another's
-/// could wait for us: one that is there is not taken.
+/// Creates a new temporary directory. One that exists is not used: in a world-writable place it may
+/// belong to somebody else.
 fn new_dir(name: &str) -> Result<PathBuf, LabError> {
     let mut number = 0;
     loop {
@@ -124,7 +123,7 @@ fn new_dir(name: &str) -> Result<PathBuf, LabError> {
     }
 }
 
-/// Keeps runs in a new directory among temporary files.
+/// Saves runs in a new temporary directory.
 fn elsewhere(subject: &Subject, runs: &[Run]) -> Result<PathBuf, LabError> {
     let dir = new_dir(&format!("seekless-lab-{}-{}", subject.experiment.name, std::process::id()))?;
     let store = Store::create(&dir)?;
@@ -132,7 +131,7 @@ fn elsewhere(subject: &Subject, runs: &[Run]) -> Result<PathBuf, LabError> {
     let put = locked.put(EXPERIMENT, subject.text.as_bytes());
     let kept = put.and_then(|()| runs.iter().try_for_each(|run| locked.keep(run)));
     if let Err(error) = kept {
-        // Some of them are no help: which, nobody could tell.
+        // An incomplete set is of no use: nothing lists its missing runs.
         let _ = std::fs::remove_dir_all(&dir);
         return Err(error);
     }

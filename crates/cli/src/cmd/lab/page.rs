@@ -1,4 +1,4 @@
-//! Results as one HTML page.
+//! Results as an HTML page.
 
 use super::show::{counts, heat_maps, in_words, order_in_words, published_counts};
 use super::summary;
@@ -16,11 +16,11 @@ use seekless_units::{ByteLen, Nanos, SECTOR};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// The most that pictures of requests may take; more are drawn coarser.
+/// Maximum bytes of all pictures of requests; beyond, they are drawn coarser.
 const PICTURES: usize = 6_000_000;
-/// How many times coarser at most.
+/// Maximum factor of coarseness.
 const COARSEST: u32 = 8;
-/// Groups of bars are folded away where there are more of them.
+/// Maximum number of groups of bars that are shown unfolded.
 const UNFOLDED: usize = 8;
 
 /// The page.
@@ -61,7 +61,7 @@ pub(super) fn page(experiment: &Experiment, runs: &[Run]) -> String {
     sections::html(&experiment.name, &experiment.summary, &facts(experiment, runs), &sections)
 }
 
-/// What the figures are, and how many pairs are in the published order.
+/// Caption of the figures, with the number of pairs in the published order.
 fn ranked(experiment: &Experiment, cells: &[Cell]) -> String {
     let orders = orders(experiment, cells);
     let words = orders.iter().map(|order| format!(" {}.", order_in_words(order)));
@@ -72,7 +72,7 @@ fn wide(html: &str) -> String {
     format!("<div class=\"wide\">{html}</div>\n")
 }
 
-/// What was run, and where its figures come from.
+/// The runs of the page, and the sources of the published figures.
 fn facts(experiment: &Experiment, runs: &[Run]) -> Vec<String> {
     let count =
         |of: fn(&RunId) -> u64| runs.iter().map(|run| of(&run.id)).collect::<BTreeSet<_>>().len();
@@ -86,7 +86,7 @@ fn facts(experiment: &Experiment, runs: &[Run]) -> Vec<String> {
     facts
 }
 
-/// Cells of one workload on one system, which follow each other.
+/// Consecutive cells of one workload on one system.
 fn groups(cells: &[Cell]) -> impl Iterator<Item = (String, &[Cell])> {
     let together = |a: &Cell, b: &Cell| (&a.workload, &a.system) == (&b.workload, &b.system);
     let name = |cell: &Cell| format!("{}/{}", cell.workload, cell.system);
@@ -127,8 +127,7 @@ fn times(experiment: &Experiment, cells: &[Cell]) -> String {
     })
 }
 
-/// How long a cell takes under a policy. What was published is of the first and
-/// the last.
+/// Seconds of a cell under a policy. Published times are for the first and the last policy only.
 fn seconds(cell: &Cell, policy: &str) -> Option<Value> {
     let at = cell.sides.iter().position(|side| side.policy == policy)?;
     let published = cell.published.as_ref();
@@ -174,7 +173,7 @@ fn published(cells: &[Cell]) -> String {
     some(&times) + &some(&counts)
 }
 
-/// The pictures of all cells, coarser where they would take too much room.
+/// The pictures of all cells, coarser if they exceed [`PICTURES`].
 fn pictures(cells: &[Cell], runs: &[Run]) -> String {
     let mut coarse = 1;
     loop {
@@ -206,7 +205,7 @@ fn all_pictures(cells: &[Cell], runs: &[Run], coarse: u32) -> String {
     html
 }
 
-/// A cell's name, and what came out.
+/// Summary line of a cell: its name, its times and its speed-up.
 fn summary(cell: &Cell) -> String {
     let name = format!("<b>{}/{}</b>", escape(&cell.discipline), escape(&cell.phase));
     let seconds: Vec<String> = cell.sides.iter().map(|s| format!("{:.2} s", s.seconds)).collect();

@@ -11,7 +11,7 @@ use seekless_report::heat::{self, Heat};
 use seekless_report::table::{Figure, Table};
 use seekless_units::ByteLen;
 
-/// Says what came out.
+/// Prints the results.
 pub(super) fn results(experiment: &Experiment, runs: &[Run], global: &Global) {
     let cells = cells::cells(experiment, runs);
     if global.json {
@@ -85,7 +85,7 @@ fn speedups(cells: &[Cell]) -> String {
     aligned(&lines)
 }
 
-/// What a cell counted that was published, too, and what it was there.
+/// Counts of a cell for which a published figure exists: name, measured and published.
 pub(super) fn published_counts(cell: &Cell) -> Vec<(&'static str, Figure, Figure)> {
     let (Some(side), Some(published)) = (cell.sides.first(), &cell.published) else {
         return Vec::new();
@@ -137,7 +137,7 @@ pub(super) fn aligned<const N: usize>(lines: &[[String; N]]) -> String {
     text
 }
 
-/// What was counted, a line for each cell and policy.
+/// Counters, a row for each cell and policy.
 pub(super) fn counts(cells: &[Cell]) -> Table {
     let columns = [
         "reads",
@@ -175,7 +175,7 @@ fn whole_mebibytes(bytes: u64) -> ByteLen {
     ByteLen::new(bytes >> 20 << 20)
 }
 
-/// The seconds of a sweep over two keys; none where there is none.
+/// Heat maps of a sweep over two keys; empty without a sweep.
 pub(super) fn heat_maps(experiment: &Experiment, cells: &[Cell]) -> Vec<Heat> {
     let map = |grid: Grid| Heat {
         title: format!("{}, s", grid.name),

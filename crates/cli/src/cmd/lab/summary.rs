@@ -1,4 +1,4 @@
-//! What came out of an experiment, in a few sentences and a table by phase.
+//! Summary of an experiment: a few sentences, and a table by phase.
 
 use super::show::{in_words, order_in_words};
 use seekless_lab::cells::{Cell, agreement};
@@ -6,7 +6,7 @@ use seekless_lab::experiment::Experiment;
 use seekless_lab::ranking::orders;
 use seekless_report::table::{Figure, Table, escape};
 
-/// As HTML.
+/// The summary as HTML.
 pub(super) fn html(experiment: &Experiment, cells: &[Cell]) -> String {
     let agreement = agreement(cells).map(|found| in_words(&found));
     let orders = orders(experiment, cells);
@@ -16,8 +16,7 @@ pub(super) fn html(experiment: &Experiment, cells: &[Cell]) -> String {
     list + &table(cells).html()
 }
 
-/// A row for each phase under each discipline: speed-ups, or times where there is one
-/// policy.
+/// A row for each phase under each discipline: speed-ups, or times if there is only one policy.
 fn table(cells: &[Cell]) -> Table {
     let is_compared = cells.iter().any(|cell| cell.speedup().is_some());
     let columns: &[&str] = if is_compared {
@@ -75,7 +74,7 @@ fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
     values
 }
 
-/// The middle one of sorted values, or the mean of the two in the middle.
+/// The median of sorted values.
 fn median(sorted: &[f64]) -> Option<f64> {
     let middle = sorted.len() / 2;
     let upper = *sorted.get(middle)?;

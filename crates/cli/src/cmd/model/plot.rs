@@ -11,12 +11,12 @@ const LEFT: f64 = 44.0;
 const TOP: f64 = 34.0;
 const CELL: (f64, f64) = (WIDTH + 70.0, HEIGHT + 80.0);
 const COLUMNS: usize = 2;
-/// Points a curve.
+/// Points of each curve.
 const POINTS: usize = 400;
-/// The share of requests that the time axis has room for.
+/// Share of the requests that the time axis covers.
 const SHOWN: f64 = 0.998;
 
-/// All drives in one picture.
+/// The plots of all drives as one picture.
 pub(super) fn svg(drives: &[Validated]) -> String {
     let rows = drives.len().div_ceil(COLUMNS);
     let (width, height) = (CELL.0 * COLUMNS as f64, CELL.1 * rows as f64);
@@ -70,7 +70,7 @@ fn panel(svg: &mut String, one: &Validated) {
     );
 }
 
-/// A round distance between two marks of the time axis.
+/// Distance between two marks of the time axis, rounded up to 1, 2, 5 or 10 times a power of ten.
 fn step(longest: f64) -> f64 {
     let rough = longest / 5.0;
     let power = 10f64.powf(rough.log10().floor());

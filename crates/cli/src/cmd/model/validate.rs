@@ -1,4 +1,4 @@
-//! `seekless model validate`: models held against measured drives.
+//! `seekless model validate`: compares models with measured drives.
 
 use super::plot;
 use crate::args::Global;
@@ -15,11 +15,11 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// The most that a trace may hold, unpacked.
+/// Maximum length of a trace, decompressed, in bytes.
 const LARGEST: u64 = 1 << 30;
 
-/// What a drive's parameter file may be called behind the trace's name, the
-/// one that says most first.
+/// Suffixes of a drive's parameter file, after the drive's name. The first file found is used,
+/// those with most information first.
 const SPECS: &[&str] =
     &[".toml", ".parv", "_validate.diskspecs", ".diskspecs", "_validate.model", ".model"];
 
@@ -50,7 +50,7 @@ pub(super) struct ValidateArgs {
     plot: Option<PathBuf>,
 }
 
-/// A drive's trace and what the model made of it.
+/// A drive's measured response times, and those of the model.
 pub(super) struct Validated {
     pub(super) drive: String,
     pub(super) measured: Vec<Nanos>,
@@ -114,7 +114,7 @@ fn validate_one(drive: &str, path: &Path, specs: &Path) -> Result<Validated, Fai
     Ok(Validated { drive: drive.into(), measured, modelled, demerit })
 }
 
-/// The traces in a directory by the drives' names, in order.
+/// The traces in a directory, with the names of their drives, sorted.
 fn find_traces(dir: &Path) -> Result<Vec<(String, PathBuf)>, Failure> {
     let io = |error: io::Error| Failure::io(dir.display(), &error);
     let mut found = Vec::new();

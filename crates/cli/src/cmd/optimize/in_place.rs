@@ -1,4 +1,4 @@
-//! `seekless optimize --in-place`: blocks moved within the image, step by step.
+//! `seekless optimize --in-place`: moves blocks within the image, step by step.
 
 use super::{InlineData, OptimizeArgs, scores, tabulate};
 use crate::args::Global;
@@ -25,7 +25,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What is kept of an image in memory for a trial, in pieces of so many bytes.
+/// Size of the pieces of a trial's overlay in memory, in bytes.
 const TRIAL_CHUNK: u64 = 4096;
 
 #[derive(Args, Debug)]
@@ -47,7 +47,7 @@ pub(super) struct InPlaceArgs {
     dry_run: bool,
 }
 
-/// What was moved, and what it gave.
+/// Progress of the moves, and the scores after them.
 struct Outcome {
     progress: Progress,
     steps: u64,
@@ -65,8 +65,8 @@ pub(super) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
     let about = |error: FsError| Failure::from(error).about(args.image.display());
     let traces = traces::load_all(&args.trace)?;
     let raw = open(args)?;
-    // Looked at before anything is changed: an image that cannot be rearranged stays
-    // as it is, with what waits in its journal.
+    // Checked before anything is changed: an image that is refused stays as it is, with the
+    // transactions in its journal.
     let looked = Arc::new(ExtImage::open(raw.clone(), args.open.options()).map_err(about)?);
     let relayout = look(args, &looked)?;
     let undo = save_in(args, &raw, looked.geometry().block_size)?;
@@ -83,7 +83,7 @@ pub(super) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
     Ok(ExitCode::SUCCESS)
 }
 
-/// The device to change: the image, or something over it that is thrown away.
+/// The device to change: the image, locked, or for a trial an overlay in memory.
 fn open(args: &OptimizeArgs) -> Result<Arc<dyn BlockDevice>, Failure> {
     let path = args.image.as_path();
     let only = "optimize --in-place rearranges ext3 and ext4 images";
@@ -99,7 +99,7 @@ fn open(args: &OptimizeArgs) -> Result<Arc<dyn BlockDevice>, Failure> {
     Ok(looked)
 }
 
-/// The image, of which all that is overwritten goes to the file of `--undo` before.
+/// The image, with each block saved in the file of `--undo` before it is overwritten.
 fn save_in(
     args: &OptimizeArgs,
     image: &Arc<dyn BlockDevice>,
@@ -123,7 +123,7 @@ fn now() -> Timestamp {
     Timestamp { secs, nanos: since.subsec_nanos() }
 }
 
-/// Checks all of an image, and whether it can be rearranged in place.
+/// Checks the image completely, and that it can be rearranged in place.
 fn look<'a>(args: &OptimizeArgs, image: &'a ExtImage) -> Result<Relayout<'a>, Failure> {
     let relayout = Relayout::new(image).map_err(|error| refused(error, &args.image, E2FSCK))?;
     let looked = relayout.in_place().map(drop);
@@ -131,7 +131,7 @@ fn look<'a>(args: &OptimizeArgs, image: &'a ExtImage) -> Result<Relayout<'a>, Fa
     Ok(relayout)
 }
 
-/// Moves what the traces touch; the scores before it, and what was done.
+/// Moves the blocks that the traces touch; returns the scores before, and the outcome.
 fn rearrange(
     args: &OptimizeArgs,
     device: &Arc<dyn BlockDevice>,
@@ -173,7 +173,7 @@ fn rearrange(
         }
     };
     bar.finish_and_clear();
-    // Whole after each step: what cannot be done leaves what has been done.
+    // The file system is consistent after each step: an error keeps the steps done so far.
     mover.finish().map_err(about)?;
     result.map_err(|error| {
         let what = format!("stopped after {steps} steps; the file system is whole");
@@ -190,7 +190,7 @@ impl Outcome {
         ByteLen::new(blocks.saturating_mul(self.block_size))
     }
 
-    /// Why not everything is where it belongs.
+    /// Reason for which blocks were left where they are.
     fn stopped(&self) -> Option<&'static str> {
         self.progress.stopped.map(|stopped| match stopped {
             Stopped::Budget => "budget",
@@ -259,7 +259,7 @@ fn report(args: &OptimizeArgs, before: &[Score], outcome: &Outcome, global: &Glo
     }
 }
 
-/// Seeks saved by what was moved.
+/// Prints the seeks saved per MiB moved.
 pub(in crate::cmd) fn tell_gain(before: &Score, after: &Score, moved: ByteLen) {
     let saved = before.seeks.saturating_sub(after.seeks);
     if moved > ByteLen::ZERO && saved > 0 {

@@ -1,4 +1,4 @@
-//! `seekless record --boot`, and the options that put it into an initramfs.
+//! `seekless record --boot`, and its installation into an initramfs.
 
 use super::{RecordArgs, Wanted, WantedReadAhead};
 use crate::args::Global;
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Where the trace of a boot goes.
+/// Default path of a boot's trace.
 pub(super) const TRACE: &str = "/var/lib/seekless/boot.trace";
 
 /// Recording a boot.
@@ -63,7 +63,8 @@ pub(super) struct BootArgs {
 }
 
 impl BootArgs {
-    /// Does what is not a recording by this process; its exit code then.
+    /// Installs or removes the hook, or starts the recorder in the background, and returns the exit
+    /// code; `None` if this process has to record.
     pub(super) fn run(
         &self,
         args: &RecordArgs,
@@ -91,7 +92,7 @@ impl BootArgs {
         detach(recording::is_stdout(args.destination())).map(Some)
     }
 
-    /// What a recording of a boot cannot do.
+    /// Refuses options that a recording of a boot does not support.
     fn check(&self, args: &RecordArgs) -> Result<(), Failure> {
         if args.source == Wanted::Fanotify {
             return Err(Failure::usage("--boot needs --source tracefs"));
@@ -107,7 +108,7 @@ impl BootArgs {
         Ok(())
     }
 
-    /// What is waited for.
+    /// The end of the recording.
     pub(super) fn subject(&self, mount: &Mount) -> Result<Subject, Failure> {
         let until = Until::new(self.until_unit.as_deref(), self.until_idle, self.until_time);
         Ok(Subject::Boot(Box::new(Boot::new(until, mount, self.detached)?)))
@@ -151,7 +152,7 @@ impl BootArgs {
     }
 }
 
-/// Makes the directory of a trace that goes where all such traces go.
+/// Creates the directory of the default path; a path given with `-o` must have one.
 pub(super) fn make_directory(args: &RecordArgs) -> Result<(), Failure> {
     if args.output.is_some() {
         return Ok(());
@@ -160,8 +161,8 @@ pub(super) fn make_directory(args: &RecordArgs) -> Result<(), Failure> {
     fs::create_dir_all(dir).map_err(|error| Failure::io(dir.display(), &error))
 }
 
-/// The options that follow `--`: those of `record --boot`, tried here, since nobody
-/// reads an error message of an initramfs.
+/// The options after `--`. They are validated here as options of `record --boot`, since an error in
+/// an initramfs would go unnoticed.
 fn recorder_options(args: &RecordArgs) -> Result<Vec<String>, Failure> {
     let mut options = Vec::new();
     for option in &args.command {
@@ -206,7 +207,7 @@ fn show(global: &Global, done: &str, tool: Tool, files: &[PathBuf], rebuilt: boo
     }
 }
 
-/// How long to wait, as a time of the system's clocks.
+/// Parses a time as a [`Duration`].
 fn parse_wait(text: &str) -> Result<Duration, String> {
     parse_span(text).map(|span| Duration::from_nanos(span.get()))
 }

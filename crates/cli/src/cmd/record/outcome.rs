@@ -1,4 +1,4 @@
-//! What a recording has to say of itself.
+//! Result of a recording: exit code, header of the trace and messages.
 
 use super::{RecordArgs, WantedPages};
 use crate::args::Global;
@@ -11,7 +11,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// The program's exit code, as a shell has it.
+/// The recorded program's exit code; 128 plus the signal's number if a signal killed it, as in a
+/// shell.
 pub(super) fn exit_code(end: &End) -> ExitCode {
     match end {
         End::Exit(status) => {
@@ -55,7 +56,7 @@ pub(super) fn header(
     header
 }
 
-/// What is not in the trace is told; with --json, so is what is.
+/// Warns of accesses that are missing from the trace; with `--json`, also prints the counts.
 pub(super) fn report(
     args: &RecordArgs,
     global: &Global,
@@ -68,7 +69,7 @@ pub(super) fn report(
     let unknown = assembled.unknown;
     let written = Written::file(args.destination()).with("events", assembled.events.len() as u64);
     if global.json {
-        // Standard output is the command's.
+        // On standard error: the recorded command owns standard output.
         let mut value = json!({
             "trace": args.destination().to_string_lossy(),
             "source": source.name(),
@@ -91,7 +92,7 @@ pub(super) fn report(
         }
     };
     if !recording::is_stdout(args.destination()) {
-        // Standard output is the command's.
+        // On standard error: the recorded command owns standard output.
         written.tell_aside(global);
     }
     tell(lost, "events were lost in the kernel (use a larger --buffer)");

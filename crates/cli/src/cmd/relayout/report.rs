@@ -1,4 +1,4 @@
-//! What was done, and what stays and what it costs.
+//! Report of a relayout: moved blocks, blocks left where they are, and their requests.
 
 use super::RelayoutArgs;
 use crate::args::Global;
@@ -19,7 +19,7 @@ fn stopped(outcome: &Outcome) -> Option<&'static str> {
     outcome.stopped.map(Stop::name)
 }
 
-/// Blocks that stay: their name in JSON, their name in text, and their requests.
+/// Blocks that are never moved: their name in JSON, their name in text, and their requests.
 fn staying(outcome: &Outcome) -> impl Iterator<Item = (&'static str, &'static str, Row)> + '_ {
     let metadata = outcome.after.purposes.iter().filter(|(purpose, _)| purpose.is_metadata());
     let metadata = metadata.map(|(&purpose, &row)| {
@@ -35,14 +35,14 @@ fn staying(outcome: &Outcome) -> impl Iterator<Item = (&'static str, &'static st
     metadata.chain(files.map(|(reason, row)| (reason.name(), reason.text(), *row)))
 }
 
-/// Seeks for contents of files, before and after.
+/// Seeks to file contents, before and after.
 fn data_seeks(outcome: &Outcome) -> (u64, u64) {
     let of =
         |purposes: &BTreeMap<Purpose, Row>| purposes.get(&Purpose::Data).map_or(0, |row| row.seeks);
     (of(&outcome.before.purposes), of(&outcome.after.purposes))
 }
 
-/// Files of which something stayed, by reason.
+/// Files with blocks that were not moved, by reason.
 fn files_left(outcome: &Outcome) -> BTreeMap<&'static str, u64> {
     let mut files = BTreeMap::new();
     for reason in outcome.counts.reasons.values() {
@@ -110,7 +110,7 @@ pub(super) fn print(args: &RelayoutArgs, outcome: &Outcome, global: &Global) {
     tell_left(outcome, &size(outcome.extents.left));
 }
 
-/// Why not everything is in its place.
+/// Prints the reason for which blocks were not moved.
 fn tell_left(outcome: &Outcome, left: &str) {
     match outcome.stopped {
         Some(Stop::Budget) => say!("{left} stay where they are: --budget"),

@@ -1,4 +1,4 @@
-//! The same on a mounted XFS, and what is told of it.
+//! `seekless relayout` on a mounted XFS, and its report.
 
 use super::{RelayoutArgs, SEEK_BYTES};
 use crate::args::Global;
@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 use signal_hook::iterator::Signals;
 use std::process::ExitCode;
 
-/// Whether it saves a seek for each mebibyte that it moves.
+/// Whether it saves at least one seek for each [`SEEK_BYTES`] moved.
 fn is_worth_it(moved: u64, before: u64, after: u64) -> bool {
     let saved = before.saturating_sub(after);
     saved > 0 && saved >= moved / SEEK_BYTES
@@ -143,7 +143,7 @@ fn print(args: &RelayoutArgs, outcome: &Outcome, global: &Global) {
     tell_left(outcome, &size(outcome.left));
 }
 
-/// Why not everything was moved.
+/// Prints the reason for which blocks were not moved.
 fn tell_left(outcome: &Outcome, left: &str) {
     match outcome.stopped {
         Some(Stop::Budget) => say!("{left} stay where they are: --budget"),

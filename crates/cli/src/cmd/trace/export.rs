@@ -1,4 +1,4 @@
-//! Traces in forms that other tools take.
+//! Exports traces in the formats of other tools.
 
 use super::write_to;
 use crate::args::{Global, OpenArgs, PlaceArgs};
@@ -112,7 +112,7 @@ pub(super) fn run(args: &ExportArgs, global: &Global) -> Result<(), Failure> {
     }
 }
 
-/// The trace on its image.
+/// Replays the trace on its image.
 fn replay(args: &ExportArgs, path: &Path, events: &[Event]) -> Result<Warm, Failure> {
     let volume = seekless_images::open(path, &args.place.place(), args.open.options())?;
     let disk = seekless_images::device(path, &Place::default())?;
@@ -124,7 +124,7 @@ fn replay(args: &ExportArgs, path: &Path, events: &[Event]) -> Result<Warm, Fail
     Ok(warm)
 }
 
-/// Nothing would be exported: most tools take an empty list for something else.
+/// Error for an empty list: most tools give it another meaning.
 fn nothing(args: &ExportArgs, what: &str) -> Failure {
     Failure::new(Kind::Unsupported, format!("{}: contains no {what}", args.trace.display()))
 }
@@ -196,7 +196,7 @@ fn ranges(args: &ExportArgs, warm: &Warm, global: &Global) -> Result<(), Failure
     })
 }
 
-/// Writes what is exported, as JSON where the command prints it so.
+/// Writes an export; as JSON if `--json` is given and it goes to standard output.
 fn put(
     args: &ExportArgs,
     global: &Global,
@@ -220,12 +220,12 @@ fn lines(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     list.split(|&byte| byte == b'\n').filter(|line| !line.is_empty())
 }
 
-/// What was written as JSON a moment ago.
+/// Parses JSON that was written a moment ago.
 fn parsed(text: &[u8]) -> Value {
     serde_json::from_slice(text).unwrap_or_default()
 }
 
-/// A list for `mksquashfs` as JSON.
+/// Converts a list for `mksquashfs` to JSON.
 fn priorities(list: &[u8]) -> Value {
     let row = |line: &[u8]| {
         let space = line.iter().rposition(|&byte| byte == b' ')?;
@@ -236,7 +236,7 @@ fn priorities(list: &[u8]) -> Value {
     json!({ "priorities": lines(list).filter_map(row).collect::<Vec<_>>() })
 }
 
-/// A path without the backslashes in front of special characters.
+/// Removes the backslashes in front of special characters.
 fn unescaped(path: &[u8]) -> Vec<u8> {
     let mut bytes = path.iter();
     let mut plain = Vec::with_capacity(path.len());

@@ -1,4 +1,4 @@
-//! `seekless watch status`: what is known of a volume, and what moving has given.
+//! `seekless watch status`: the habits of a volume, and the seeks saved by moves.
 
 use super::Common;
 use crate::args::Global;
@@ -24,11 +24,11 @@ use serde_json::{Value, json};
 use signal_hook::iterator::Signals;
 use std::path::{Path, PathBuf};
 
-/// Rows of each map on a terminal, and its width.
+/// Rows of each map on a terminal, and the map's width.
 const ROWS: u64 = 12;
 const WIDTH: usize = 100;
 
-/// Habits that are listed for people.
+/// Number of habits in the text output.
 const LISTED: usize = 20;
 
 #[derive(Args, Debug)]
@@ -43,7 +43,7 @@ pub(super) struct StatusArgs {
     map: bool,
 }
 
-/// A habit with what a run costs now.
+/// A habit, with the present cost of a run.
 struct Shown<'a> {
     habit: &'a Habit,
     weight: f64,
@@ -112,7 +112,7 @@ pub(super) fn run(args: &StatusArgs, mut signals: Signals, global: &Global) -> R
     Ok(())
 }
 
-/// All habits, the one that weighs most first.
+/// All habits, by falling weight.
 fn shown<'a>(
     habits: &'a Habits,
     moment: Seconds,
@@ -202,8 +202,8 @@ fn list(shown: &[Shown<'_>], habits: &Habits, moment: Seconds) {
     say!("");
 }
 
-/// The volume with the reads of the habits that were laid out, as they were before and as
-/// they are.
+/// The volume with the reads of the habits that were laid out: with the reads before, and with
+/// those of now. Both show the present use of blocks.
 fn disks(shown: &[Shown<'_>], image: &dyn Inspect) -> Result<[Disk; 2], FsError> {
     let (mut before, mut after) = (Reads::default(), Reads::default());
     for one in shown {

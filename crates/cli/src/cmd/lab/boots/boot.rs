@@ -1,5 +1,4 @@
-//! One boot: a trace done again on a mounted image, with its pauses, on a modelled
-//! disk.
+//! One boot: replays a trace on a mounted image, with its pauses, on a modelled disk.
 
 use super::Subject;
 use crate::failure::{Failure, Kind};
@@ -19,17 +18,17 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Events between two looks at signals.
+/// Events between two checks for signals.
 const STEP: usize = 256;
 
-/// What a boot reads, and when.
+/// Trace of a boot.
 pub(super) struct BootTrace {
-    /// As its file has it.
+    /// The text of its file.
     pub(super) text: Vec<u8>,
     events: Vec<Event>,
 }
 
-/// What a boot took.
+/// Figures of a boot.
 pub(super) struct Counted {
     boot_ns: u64,
     think_ns: u64,
@@ -41,7 +40,7 @@ pub(super) struct Counted {
     failed: u64,
 }
 
-/// Part of a file, and where it lies.
+/// Part of a file, and its location on the disk.
 struct Piece {
     physical: u64,
     path: Vec<u8>,
@@ -59,7 +58,7 @@ impl BootTrace {
         self.events.iter().map(|event| relative(&event.path).to_path_buf())
     }
 
-    /// What of which files it reads, in bytes.
+    /// The byte ranges read, by file.
     fn ranges(&self) -> BTreeMap<&[u8], Vec<(u64, u64)>> {
         let mut ranges: BTreeMap<&[u8], Vec<(u64, u64)>> = BTreeMap::new();
         for event in &self.events {
@@ -77,7 +76,7 @@ fn relative(path: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(path.strip_prefix(b"/").unwrap_or(path)))
 }
 
-/// Boots an image.
+/// Measures a boot of an image.
 pub(super) fn measure(
     trace: &BootTrace,
     machine: &BootMachine,
@@ -89,14 +88,15 @@ pub(super) fn measure(
     let bench = Workbench::of(machine.fs.into(), image, &disk)?;
     let read_ahead_kib = machine.read_ahead.0.get() >> 10;
     let ((think_ns, failed), report) = bench.visit(read_ahead_kib, |root, device, control| {
-        // The kernel knew that from an earlier boot, as ureadahead does from its pack.
+        // Mapped before the phase begins: ureadahead, too, takes the extents from its pack of an
+        // earlier boot.
         let pieces = if prefetched { pieces(trace, root)? } else { Vec::new() };
         let files = if prefetched { by_inode(trace, root) } else { Vec::new() };
         control.phase("boot")?;
-        // The offset is as good a part of a name that is nowhere as any.
+        // Any part of a name will do for a path that is absent; the offset is one.
         let absent = |_: &[u8], offset: u64| Some(format!("absent-{offset}").into_bytes());
         let failed = |error| Failure::io(root.display(), &error);
-        // What it reads is what was fetched: nothing is mapped.
+        // Nothing is mapped, so a page that is read has no others around it to map.
         let mut stage = Stage::new(root, device, absent, |_| Vec::new()).map_err(failed)?;
         for path in files {
             stage.perform(&Event::new(Nanos::ZERO, Op::Open, path));
@@ -117,7 +117,7 @@ pub(super) fn measure(
     Counted::read(&report, think_ns, failed)
 }
 
-/// Does the events, each as long after the one before as it was recorded.
+/// Performs the events with the recorded pauses between them; returns the sum of the pauses.
 fn play(
     trace: &BootTrace,
     stage: &mut Stage<'_>,
@@ -141,7 +141,7 @@ fn play(
     Ok(think_ns)
 }
 
-/// What the boot reads of regular files, as it lies on the disk.
+/// The parts of regular files that the boot reads, in disk order.
 fn pieces(trace: &BootTrace, root: &Path) -> Result<Vec<Piece>, Failure> {
     let mut pieces = Vec::new();
     for (path, ranges) in trace.ranges() {
@@ -168,7 +168,7 @@ fn pieces(trace: &BootTrace, root: &Path) -> Result<Vec<Piece>, Failure> {
     Ok(pieces)
 }
 
-/// The files of a boot in the order of their inodes.
+/// The files that a boot reads, by inode number.
 fn by_inode(trace: &BootTrace, root: &Path) -> Vec<Vec<u8>> {
     let numbered = |path: &&[u8]| {
         let meta = std::fs::symlink_metadata(root.join(relative(path))).ok()?;
@@ -180,7 +180,7 @@ fn by_inode(trace: &BootTrace, root: &Path) -> Vec<Vec<u8>> {
 }
 
 impl Counted {
-    /// What the disk says of the phase.
+    /// The disk's figures for the phase `boot`.
     fn read(report: &str, think_ns: u64, failed: u64) -> Result<Self, Failure> {
         let report: serde_json::Value = serde_json::from_str(report).unwrap_or_default();
         let phases = report["phases"].as_array();
@@ -201,7 +201,7 @@ impl Counted {
         })
     }
 
-    /// As results have it.
+    /// The boot as a result of the experiment.
     pub(super) fn told(self, subject: &Subject, id: &BootId) -> Boot {
         Boot {
             experiment: subject.experiment.name.clone(),

@@ -1,5 +1,4 @@
-//! The images that are booted: installed, aged and copied on file systems of the
-//! kernel.
+//! Images of boots: installed, aged and copied on file systems of the kernel.
 
 use super::Subject;
 use crate::failure::{Failure, Kind};
@@ -22,11 +21,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// Directories of ours are called this and the process's number.
+/// Prefix of temporary directories; the process's number follows.
 const PREFIX: &str = "seekless-boots-";
 
-/// The UUID of every ext4 of an experiment: the copies keep it, and the order of names
-/// with it.
+/// UUID of every ext4 of an experiment. Copies keep it, and with it the hash order of names.
 const UUID: &str = "5ee61e55-b007-4000-8000-000000000001";
 
 impl From<KernelFs> for FileSystem {
@@ -39,24 +37,24 @@ impl From<KernelFs> for FileSystem {
     }
 }
 
-/// What a machine's images are made of, and those that are there.
+/// The images of a machine, made as needed.
 pub(super) struct Images<'a> {
     subject: &'a Subject,
     machine: &'a BootMachine,
     seed: u64,
     dir: TempDir,
-    /// What the first image is: it becomes the aged one.
+    /// State of the first image, which becomes the aged one.
     first: Option<State>,
 }
 
-/// An image that is mounted for the time of a change.
+/// An image, mounted for a change.
 struct Open {
     mounted: Mounted,
     _device: LoopDevice,
 }
 
 impl Open {
-    /// Mounts an image with options for what is written, or to be read only.
+    /// Mounts an image with options, or read-only without any.
     fn new(
         fs: FileSystem,
         image: &Path,
@@ -76,7 +74,7 @@ impl Open {
         Ok(Self { mounted, _device: device })
     }
 
-    /// Installs, reinstalls or copies what is to be on it.
+    /// Installs, reinstalls and copies files of the image.
     fn hand(&self) -> Hand<impl FnMut() -> io::Result<()> + use<>> {
         let dir = self.mounted.dir().to_path_buf();
         Hand::new(dir.clone(), move || {
@@ -97,7 +95,7 @@ impl<'a> Images<'a> {
     ) -> Result<Self, Failure> {
         scratch::private_mounts()?;
         for left in workbench::left_behind(PREFIX) {
-            // Whoever cannot remove it did not leave it.
+            // Failures are ignored: directories of other users cannot be removed.
             let _ = std::fs::remove_dir_all(left);
         }
         let prefix = format!("{PREFIX}{}-", std::process::id());
@@ -118,8 +116,8 @@ impl<'a> Images<'a> {
         self.machine.fs.into()
     }
 
-    /// The image of a state. States are asked for in their order; what was made for
-    /// an earlier one is gone then, but for what the next is made of.
+    /// The image of a state. States must be requested in their order: making one replaces the
+    /// images of earlier states, except the one that later states are made from.
     pub(super) fn of(&mut self, state: State, signals: &mut Signals) -> Result<PathBuf, Failure> {
         let (first, copy) = (self.path("first"), self.path("copy"));
         if self.first.is_none() {
@@ -155,7 +153,7 @@ impl<'a> Images<'a> {
         let failed = |error| Failure::io(image.display(), &error);
         let file = File::create(image).map_err(failed)?;
         file.set_len(self.machine.size.0.get()).map_err(failed)?;
-        // XFS and Btrfs do not mount two file systems with one UUID.
+        // XFS and Btrfs refuse to mount two file systems with one UUID.
         let args: Vec<OsString> = match self.machine.fs {
             KernelFs::Ext4 => {
                 ["-U", UUID, "-E", &format!("hash_seed={UUID}")].map(OsString::from).into()
@@ -190,7 +188,7 @@ impl<'a> Images<'a> {
         source.close()
     }
 
-    /// As the command does it: what is measured is what everybody gets.
+    /// Runs the command itself, so that the measured layout is the one users get.
     fn optimize(&self, from: &Path, to: &Path) -> Result<(), Failure> {
         let trace = self.path("trace");
         std::fs::write(&trace, &self.subject.trace.text)

@@ -1,4 +1,4 @@
-//! Boots that are over, in a directory if one is given.
+//! Results of boots, in a directory if one is given.
 
 use super::Subject;
 use crate::cmd::lab::EXPERIMENT;
@@ -8,7 +8,7 @@ use seekless_lab::boots::outcome::{Boot, BootId};
 use seekless_lab::store::Store;
 use std::path::Path;
 
-/// How their files begin and end.
+/// Prefix and suffix of their files.
 const PREFIX: &str = "boot-";
 const SUFFIX: &str = ".json";
 
@@ -18,7 +18,7 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// What a directory has of the same experiment.
+    /// Reads the boots of the same experiment in a directory.
     pub(super) fn open(dir: Option<&Path>, subject: &Subject) -> Result<Self, Failure> {
         let Some(dir) = dir else { return Ok(Self { store: None, boots: Vec::new() }) };
         let store = Store::create(dir)?;

@@ -1,5 +1,4 @@
-//! `seekless lab run` of boots: on file systems of the running kernel, which needs
-//! root.
+//! `seekless lab run` of boots: uses file systems of the running kernel, and needs root.
 
 mod boot;
 mod images;
@@ -24,10 +23,10 @@ use std::borrow::Cow;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// The longest list of packages, and the longest trace, once unpacked.
+/// Maximum length of a list of packages, and of a trace, decompressed.
 const UNPACKED_MAX: usize = 1 << 30;
 
-/// What an experiment's file leads to.
+/// An experiment, with the files that it names.
 struct Subject {
     text: String,
     experiment: BootExperiment,
@@ -53,8 +52,7 @@ impl Subject {
     }
 }
 
-/// What a name in the file means: something built in, or else a file; unpacked if it
-/// is compressed.
+/// Contents of a built-in name or of a file, decompressed if it is zstd.
 fn read(name: &str, built_in: Option<&'static [u8]>) -> Result<Vec<u8>, Failure> {
     let bytes: Cow<'_, [u8]> = match built_in {
         Some(bytes) => bytes.into(),
@@ -67,10 +65,10 @@ fn read(name: &str, built_in: Option<&'static [u8]>) -> Result<Vec<u8>, Failure>
     unpacked.map_err(|error| Failure::new(Kind::Corrupt, format!("{name}: {error}")))
 }
 
-/// What a file begins with that zstd has made (RFC 8878, 3.1.1).
+/// Magic number of zstd (RFC 8878, 3.1.1).
 const ZSTD: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
 
-/// Refuses what such an experiment has no use for.
+/// Refuses arguments that do not apply to boots.
 fn check(args: &RunArgs) -> Result<(), Failure> {
     let given = [
         ("--jobs", args.jobs.is_some()),
@@ -98,7 +96,7 @@ pub(super) fn run(text: &str, args: &RunArgs, global: &Global) -> Result<ExitCod
     if ids.is_empty() {
         return Err(Failure::usage(format!("no boot is called {}", args.only.join(" "))));
     }
-    // Before anything is mounted: a signal in between must find its handler.
+    // Before anything is mounted: a signal during setup must find its handler.
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]);
     let mut signals = signals.map_err(|error| Failure::io("signals", &error))?;
     let mut kept = Kept::open(args.output.as_deref(), &subject)?;
@@ -110,14 +108,14 @@ pub(super) fn run(text: &str, args: &RunArgs, global: &Global) -> Result<ExitCod
     });
     bar.finish_and_clear();
     let boots = kept.all();
-    // What is over is shown whatever became of the rest.
+    // Completed boots are shown even if others failed.
     if done.is_ok() || !boots.is_empty() {
         show::results(&subject.experiment, boots, global);
     }
     done.map(|()| ExitCode::SUCCESS)
 }
 
-/// Boots what is asked for; images are made once for all boots of a state.
+/// Measures the boots of `open`; the boots of a state share one image.
 fn measure(
     subject: &Subject,
     open: &[BootId],
@@ -146,7 +144,7 @@ fn all_states(
     keep: &mut dyn FnMut(Boot) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let mut images = Images::new(subject, machine, seed)?;
-    // In the order in which one is made of the other.
+    // In the order in which the images are made from each other.
     let states =
         [State::Fresh, State::Aged, State::ReaddirOrder, State::ProfileOrder, State::Optimized];
     for state in states {

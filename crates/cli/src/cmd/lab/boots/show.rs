@@ -1,4 +1,4 @@
-//! What boots took, as text and as JSON.
+//! Prints the results of boots as text and JSON.
 
 use crate::args::Global;
 use crate::cmd::lab::show::aligned;
@@ -7,7 +7,7 @@ use seekless_lab::boots::BootExperiment;
 use seekless_lab::boots::outcome::{Boot, BootCell, as_json, cells, steps};
 use seekless_report::table::grouped;
 
-/// Says what came out.
+/// Prints the results.
 pub(super) fn results(experiment: &BootExperiment, boots: &[Boot], global: &Global) {
     let cells = cells(experiment, boots);
     if global.json {
