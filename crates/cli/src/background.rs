@@ -1,8 +1,8 @@
-//! A mount that is served from the background: the command starts itself once more, and
-//! returns when that says that the directory is mounted, or with its exit code.
+//! Serves a mount in the background: the command starts itself again, and returns when that process
+//! reports that the directory is mounted, or with that process's exit code.
 //!
-//! The server's standard input is where it says so. Until then it has the standard output and
-//! error of the command, where its messages appear.
+//! The server's standard input is a pipe to the command, for this report. Until then the server
+//! shares the command's standard output and error, where its messages appear.
 
 use crate::failure::{Failure, Kind};
 use std::ffi::{OsStr, OsString};
@@ -11,14 +11,14 @@ use std::io::{self, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitCode, ExitStatus};
 
-/// The argument by which a server knows that it is one.
+/// The argument that makes a process the server.
 pub(crate) const SERVER: &str = "background-server";
 
 /// Starts a server with the arguments of this process, and waits until it has mounted the
 /// directory or has ended.
 ///
 /// # Errors
-/// [`Kind::System`] when it cannot be started, or was killed.
+/// [`Kind::System`] when the server cannot be started, or was killed by a signal.
 pub(crate) fn start() -> Result<ExitCode, Failure> {
     let about = |error: io::Error| Failure::io("starting the server", &error);
     let (mut told, tells) = io::pipe().map_err(about)?;
@@ -34,7 +34,7 @@ pub(crate) fn start() -> Result<ExitCode, Failure> {
     }
 }
 
-/// Arguments of a mount, as its server gets them.
+/// Arguments of a mount with the server's own one added, before any `--`.
 fn arguments(given: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut all: Vec<OsString> = given.collect();
     let at = all.iter().position(|argument| argument == OsStr::new("--")).unwrap_or(all.len());
@@ -42,7 +42,7 @@ fn arguments(given: impl Iterator<Item = OsString>) -> Vec<OsString> {
     all
 }
 
-/// Result of the command when the server ended before it mounted anything.
+/// Result of the command when the server ended before it mounted the directory.
 fn ended(status: ExitStatus) -> Result<ExitCode, Failure> {
     let code = status.code().map(u8::try_from);
     let Some(Ok(code)) = code else {
@@ -53,12 +53,11 @@ fn ended(status: ExitStatus) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(code))
 }
 
-/// Tells whoever started this server that the directory is mounted, and goes on without
-/// terminal and working directory. Standard output and error are given up too, unless
-/// something is to be printed later.
+/// Reports to the starting command that the directory is mounted, and detaches from terminal and
+/// working directory; from standard output and error too, unless something is printed at the end.
 ///
 /// # Errors
-/// When nobody waits any more: then nothing shall stay mounted.
+/// I/O errors, such as a broken pipe when the command is gone: the caller then unmounts.
 pub(crate) fn mounted(keeps_output: bool) -> io::Result<()> {
     let nothing = File::options().read(true).write(true).open("/dev/null")?;
     rustix::process::setsid()?;

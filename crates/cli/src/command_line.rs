@@ -1,4 +1,4 @@
-//! The whole command line. Man pages and completions come from here too.
+//! The command line. Man pages and completions are generated from it.
 
 use crate::args::Global;
 use crate::cmd;
@@ -33,14 +33,14 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// Prints why the arguments are wrong, or the help that was asked for, and gives
-/// the exit code, in which `check` follows `fsck`.
+/// Prints an error in the arguments, or the requested help, and returns the exit code; `check` has
+/// the codes of `fsck`.
 pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
     if error.use_stderr() && std::env::args_os().any(|arg| arg == "--json") {
         let text = error.to_string();
         Failure::usage(text.trim_end().trim_start_matches("error: ")).report(true);
     } else {
-        // Nothing can be done where nobody reads it.
+        // A closed pipe is no error here.
         let _ = error.print();
     }
     let is_check = std::env::args_os().skip(1).find(|arg| !is_option(arg));
@@ -73,11 +73,11 @@ pub(crate) fn drop_far_suggestions(error: &mut clap::Error) {
         let is_near = |tip: &String| given.iter().any(|given| is_other_spelling(given, tip));
         if !tips.is_empty() && !tips.iter().any(is_near) {
             error.remove(suggested);
-            // It is that of the suggestion.
+            // It is the usage of the suggested option.
             error.remove(ContextKind::Usage);
         }
     }
-    // How to pass an option as a value.
+    // clap's tip to pass the option as a value after `--`.
     if error.kind() == ErrorKind::UnknownArgument
         && texts(error, InvalidArg).iter().any(|arg| arg.starts_with("--"))
     {
@@ -85,8 +85,8 @@ pub(crate) fn drop_far_suggestions(error: &mut clap::Error) {
     }
 }
 
-/// Whether two words differ in two letters at most, and in less than half of them, or one
-/// goes on where the other ends.
+/// Whether two words differ in at most two letters and less than half of them, or one is the
+/// beginning of the other.
 fn is_other_spelling(given: &str, known: &str) -> bool {
     let given = given.split('=').next().unwrap_or_default().trim_start_matches('-');
     let known = known.trim_start_matches('-');

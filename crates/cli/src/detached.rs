@@ -1,4 +1,4 @@
-//! A recorder of a boot that goes on in the background.
+//! Starts the recorder of a boot in the background.
 
 use crate::failure::{Failure, Kind};
 use seekless_host::{initramfs, program};
@@ -9,9 +9,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, ExitCode, Stdio};
 
-/// Starts this program again in the background, with the same arguments, and waits until it
-/// records. It writes its messages to the kernel's log, which exists before and after the switch
-/// of the root.
+/// Starts this program again in the background with the same arguments, and waits until it records.
+/// Its messages go to the kernel's log, which survives the switch of the root.
 pub(crate) fn detach(keep_stdout: bool) -> Result<ExitCode, Failure> {
     let failed = |error| Failure::io("starting the recorder", &error);
     let (ours, theirs) = UnixStream::pair().map_err(failed)?;
@@ -29,7 +28,8 @@ pub(crate) fn detach(keep_stdout: bool) -> Result<ExitCode, Failure> {
         command.stderr(log);
     }
     let mut child = command.spawn().map_err(failed)?;
-    // Its end of the pair is closed here with it: the child's end is then the last.
+    // Closes this process's copy of the recorder's end, so that a read returns 0 if the recorder
+    // ends.
     drop(command);
     let mut ready = [0];
     let mut ours = ours;

@@ -1,4 +1,4 @@
-//! Devices by name: presets and parameter files.
+//! Models of devices by name: presets and parameter files.
 
 use crate::failure::{Failure, Kind};
 use seekless_model::disksim::{self, ImportError};
@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// The most a parameter file may hold: more than any drive's defect lists.
+/// Maximum length of a parameter file, in bytes; the defect lists of all known drives are shorter.
 const LARGEST: u64 = 64 << 20;
 
 impl From<SpecError> for Failure {
@@ -30,7 +30,7 @@ impl From<ImportError> for Failure {
     }
 }
 
-/// The device that a preset's name or a parameter file's path stands for.
+/// The model of a preset's name, or of a parameter file's path.
 pub(crate) fn spec(name: &str) -> Result<Spec, Failure> {
     let path = Path::new(name);
     let extension = path.extension().and_then(|extension| extension.to_str());
@@ -44,20 +44,20 @@ pub(crate) fn spec(name: &str) -> Result<Spec, Failure> {
     }
 }
 
-/// A drive from DiskSim's parameter files; those that a file names are looked
-/// for in its directory.
+/// Imports a drive from DiskSim's parameter files. Files that they name are read from the same
+/// directory.
 pub(crate) fn import(path: &Path) -> Result<Spec, Failure> {
     let dir = path.parent().unwrap_or(Path::new(""));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     disksim::import(&name, &mut |file| read(&dir.join(file)))
         .map_err(Failure::from)
-        // The message names the file, which may be another than the one given.
+        // The message names the file, which may be one that the given file names.
         .map_err(
             |failure| if dir == Path::new("") { failure } else { failure.about(dir.display()) },
         )
 }
 
-/// A parameter file's text.
+/// Reads a parameter file of at most [`LARGEST`] bytes.
 fn read(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     let read = File::open(path)?.take(LARGEST + 1).read_to_string(&mut text)?;

@@ -1,4 +1,4 @@
-//! Writing files of an image into a directory of this machine.
+//! Copies files of an image into a directory of this machine.
 //!
 //! The image may be hostile. Every file is created relative to an open
 //! directory that was itself created or opened without following symlinks, and
@@ -24,38 +24,38 @@ use std::path::Path;
 
 /// Bytes copied at a time.
 const CHUNK: usize = 1 << 20;
-/// Warnings kept; more are only counted.
+/// Maximum number of warnings that are kept; more are only counted.
 const WARNINGS: usize = 100;
 
-/// What was done.
+/// Counts of a copy, and its warnings.
 #[derive(Default, Debug)]
 pub(crate) struct Summary {
     pub(crate) files: u64,
     pub(crate) directories: u64,
-    /// Bytes of contents written, holes not counted.
+    /// Bytes of contents written, without holes.
     pub(crate) bytes: u64,
     /// Files that could not be written at all.
     pub(crate) skipped: u64,
     pub(crate) warnings: Vec<String>,
 }
 
-/// A copy out of an image.
+/// A copy of files from an image.
 pub(crate) struct Extraction<'a> {
     image: &'a dyn Inspect,
     top: OwnedFd,
     privileged: bool,
-    /// Files with several names: the first one written, from `top`.
+    /// Files with several names: the path of the first name written, relative to `top`.
     linked: HashMap<Ino, Vec<u8>>,
-    /// Directories copied or being copied.
+    /// Directories that were copied or are being copied.
     seen: HashSet<Ino>,
     buf: Vec<u8>,
     pub(crate) summary: Summary,
 }
 
-/// A directory that is being copied.
+/// A directory whose copy is in progress.
 struct Open {
     fd: OwnedFd,
-    /// From `top`, with a trailing slash unless empty.
+    /// Path relative to `top`, with a trailing slash unless it is empty.
     path: Vec<u8>,
     attr: Attr,
     xattrs: Vec<Xattr>,
@@ -74,7 +74,7 @@ fn is_safe(name: &[u8]) -> bool {
 }
 
 impl<'a> Extraction<'a> {
-    /// A copy into the directory `top`.
+    /// A copy to the directory `top`.
     pub(crate) fn new(image: &'a dyn Inspect, top: &Path) -> Result<Self, Failure> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(CWD, top, flags, Mode::empty())
@@ -90,7 +90,7 @@ impl<'a> Extraction<'a> {
         })
     }
 
-    /// Copies a file or a whole directory under a name.
+    /// Copies a file or a directory tree to a name in `top`.
     pub(crate) fn copy(&mut self, ino: Ino, name: &[u8]) -> Result<(), Failure> {
         let top = self.top.try_clone().map_err(|error| Failure::io("destination", &error))?;
         if let Some(dir) = self.entry(top.as_fd(), b"", name, ino)? {
@@ -99,14 +99,14 @@ impl<'a> Extraction<'a> {
         Ok(())
     }
 
-    /// Copies what is in a directory, and its attributes, onto the destination.
+    /// Copies the entries of a directory, and its attributes, to `top`.
     pub(crate) fn copy_contents(&mut self, ino: Ino) -> Result<(), Failure> {
         let fd = self.top.try_clone().map_err(|error| Failure::io("destination", &error))?;
         let dir = self.open_directory(fd, Vec::new(), ino, self.image.attr(ino)?)?;
         self.descend(dir)
     }
 
-    /// Copies a directory's contents, depth first, without recursion.
+    /// Copies a directory tree depth first, with a stack instead of recursion.
     fn descend(&mut self, dir: Open) -> Result<(), Failure> {
         let mut stack = vec![dir];
         while let Some(dir) = stack.last_mut() {
@@ -116,7 +116,7 @@ impl<'a> Extraction<'a> {
                     stack.push(below);
                 }
             } else if let Some(dir) = stack.pop() {
-                // Last, since writing into a directory changes its times.
+                // Last: writing into a directory changes its times.
                 self.set_attributes(dir.fd.as_fd(), &dir.path, &dir.attr, &dir.xattrs)?;
             }
         }
@@ -134,7 +134,7 @@ impl<'a> Extraction<'a> {
         self.warn(path, what);
     }
 
-    /// Copies one entry; a directory is only made, and returned.
+    /// Copies an entry. A directory is created, and returned for its contents to be copied.
     fn entry(
         &mut self,
         dir: BorrowedFd<'_>,
@@ -206,7 +206,7 @@ impl<'a> Extraction<'a> {
         Ok(Open { fd, path, attr, xattrs: self.image.shown_xattrs(ino)?, entries })
     }
 
-    /// Makes anything but a directory; false when it had to be left out.
+    /// Creates a file that is no directory; false if that failed and the file is skipped.
     fn make_file(
         &mut self,
         dir: BorrowedFd<'_>,
@@ -250,7 +250,7 @@ impl<'a> Extraction<'a> {
         self.set_attributes(file.as_fd(), path, attr, &xattrs)
     }
 
-    /// Copies what is not a hole.
+    /// Copies the contents of a file, except holes.
     fn copy_contents_of(&mut self, file: &File, path: &[u8], attr: &Attr) -> Result<(), Failure> {
         let io = |error: std::io::Error| Failure::io(show::name(path), &error);
         file.set_len(attr.size).map_err(io)?;
@@ -265,7 +265,7 @@ impl<'a> Extraction<'a> {
             })
             .collect();
         if map.runs.is_empty() && attr.size <= 1 << 16 {
-            // Contents in the inode itself; or a small hole, which costs no more.
+            // Contents in the inode, or a small hole, which costs no more to copy.
             ranges.push((0, attr.size));
         }
         for (start, end) in ranges {
@@ -284,7 +284,7 @@ impl<'a> Extraction<'a> {
         Ok(())
     }
 
-    /// Owner first (changing it clears set-id bits), then mode, then times.
+    /// Sets owner first (that clears set-id bits), then mode, then times.
     fn set_attributes(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -297,7 +297,7 @@ impl<'a> Extraction<'a> {
             let (uid, gid) = owner(attr);
             rustix::fs::fchown(fd, uid, gid).map_err(fail)?;
         }
-        // An ACL inherited from this directory would grant more than the mode of the file says.
+        // Inherited ACLs of the destination would grant more than the mode of the file.
         for kind in not_among(xattrs) {
             let _ = rustix::fs::fremovexattr(fd, OsStr::from_bytes(kind.name()));
         }
@@ -312,7 +312,7 @@ impl<'a> Extraction<'a> {
         rustix::fs::futimens(fd, &times(attr)).map_err(fail)
     }
 
-    /// The same for what must not be opened: symlinks and special files.
+    /// Sets the attributes of files that must not be opened: symlinks and special files.
     fn set_node_attributes(
         &mut self,
         dir: BorrowedFd<'_>,
@@ -349,7 +349,7 @@ impl<'a> Extraction<'a> {
 }
 
 fn owner(attr: &Attr) -> (Option<Uid>, Option<Gid>) {
-    // The largest number means "leave as it is" to the system call.
+    // The system calls take the largest number as "do not change".
     let uid = (attr.uid != u32::MAX).then(|| Uid::from_raw(attr.uid));
     let gid = (attr.gid != u32::MAX).then(|| Gid::from_raw(attr.gid));
     (uid, gid)
@@ -375,7 +375,7 @@ fn node_type(kind: FileKind) -> FileType {
     }
 }
 
-/// The ACLs that are not among a file's attributes.
+/// The kinds of ACLs that a file does not have.
 fn not_among(xattrs: &[Xattr]) -> impl Iterator<Item = AclKind> {
     let has = |kind: AclKind| xattrs.iter().any(|xattr| xattr.name == kind.name());
     [AclKind::Access, AclKind::Default].into_iter().filter(move |&kind| !has(kind))

@@ -1,4 +1,4 @@
-//! How a command fails: a message, and the exit code of its kind.
+//! Failures of commands: a message, and an exit code for each kind.
 
 use crate::say;
 use seekless_fs::FsError;
@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 pub(crate) use seekless_images::ErrorKind as Kind;
 
-/// The process's exit code of a kind.
+/// The exit code of a kind.
 fn code(kind: Kind) -> u8 {
     match kind {
         Kind::Usage => 2,
@@ -32,7 +32,7 @@ fn name(kind: Kind) -> &'static str {
     }
 }
 
-/// Why a command could not do its job.
+/// The reason for which a command failed.
 #[derive(Debug)]
 pub(crate) struct Failure(Error);
 
@@ -45,7 +45,7 @@ impl Failure {
         Self::new(Kind::Usage, message)
     }
 
-    /// An I/O failure on a path.
+    /// An I/O error on a path.
     pub(crate) fn io(subject: impl fmt::Display, error: &io::Error) -> Self {
         Self(Error::io(subject, error))
     }
@@ -55,27 +55,27 @@ impl Failure {
         self.0.kind() == Kind::Usage
     }
 
-    /// Whether there was too little room.
+    /// Whether space was lacking.
     pub(crate) fn is_no_space(&self) -> bool {
         self.0.kind() == Kind::NoSpace
     }
 
-    /// The failure with what it happened to in front: `IMG: corrupt image ...`.
+    /// Puts the subject in front of the message: `IMG: corrupt image ...`.
     pub(crate) fn about(self, subject: impl fmt::Display) -> Self {
         Self(self.0.about(subject))
     }
 
-    /// The failure with what may help behind: `... (try this)`.
+    /// Appends a hint to the message: `... (try this)`.
     pub(crate) fn hint(self, hint: impl fmt::Display) -> Self {
         Self(self.0.hint(hint))
     }
 
-    /// Prints the failure on standard error and gives the exit code.
+    /// Prints the failure on standard error, and returns the exit code.
     pub(crate) fn report(&self, json: bool) -> ExitCode {
         ExitCode::from(self.tell(json))
     }
 
-    /// The same, with the exit code as a number.
+    /// As [`Failure::report`], with the exit code as a number.
     pub(crate) fn tell(&self, json: bool) -> u8 {
         let kind = self.0.kind();
         if json {

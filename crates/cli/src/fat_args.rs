@@ -1,4 +1,4 @@
-//! Options that only FAT images have.
+//! Options of FAT images.
 
 use crate::args::{count, count as number};
 use crate::failure::Failure;
@@ -49,8 +49,8 @@ pub(crate) struct FatMakeArgs {
 }
 
 impl FatMakeArgs {
-    /// The options of a volume. `shorts` are -s, -f and -i, which other formats have
-    /// too; `width` is that of the format.
+    /// The options of a volume. `shorts` are -s, -f and -i, which other formats have too; `width`
+    /// is the width that the format determines, if it does.
     pub(crate) fn options(
         &self,
         width: Option<FatWidth>,
@@ -106,7 +106,7 @@ impl FatMakeArgs {
         }
     }
 
-    /// The volume's number, if one was given; `short` is -i.
+    /// The volume ID, if one was given; `short` is -i.
     pub(crate) fn id(&self, short: Option<&str>) -> Result<Option<u32>, Failure> {
         let Some(text) = short.or(self.volume_id.as_deref()) else { return Ok(None) };
         let id = u32::from_str_radix(text.trim_start_matches("0x"), 16);
@@ -115,7 +115,7 @@ impl FatMakeArgs {
         })
     }
 
-    /// Refuses all of them, for images that have no use for them.
+    /// Refuses each of these options, for images that are not FAT.
     pub(crate) fn refuse(&self) -> Result<(), Failure> {
         let given = [
             (self.fat_size.is_some(), "--fat-size"),
@@ -152,11 +152,11 @@ pub(crate) struct FatBuildArgs {
     drop: Vec<Dropped>,
 }
 
-/// What `--drop` names.
+/// An item of `--drop`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Dropped {
     Loss(Loss),
-    /// An extended attribute.
+    /// The name of an extended attribute.
     Xattr(String),
 }
 
@@ -208,8 +208,8 @@ impl FatBuildArgs {
         self.drop.contains(&Dropped::Loss(loss))
     }
 
-    /// Extended attributes that are left out of the source. What FAT cannot store is
-    /// counted, and left out when an image is made.
+    /// Extended attributes to leave out when the source is read. For FAT, the losses of FAT are
+    /// counted, and left out when the image is built.
     pub(crate) fn xattrs(&self, is_fat: bool) -> DroppedXattrs {
         let name = |dropped: &Dropped| match dropped {
             Dropped::Xattr(name) => Some(name.clone().into_bytes()),
@@ -219,7 +219,7 @@ impl FatBuildArgs {
         DroppedXattrs { all: !is_fat && self.has(Loss::Xattrs), names }
     }
 
-    /// Refuses those that are for FAT images only.
+    /// Refuses the items that are for FAT images only.
     pub(crate) fn refuse(&self) -> Result<(), Failure> {
         let for_fat =
             |dropped: &&Dropped| matches!(dropped, Dropped::Loss(loss) if *loss != Loss::Xattrs);

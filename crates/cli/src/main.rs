@@ -3,14 +3,14 @@
 //!
 //! # Files
 //!
-//! `verify/` compares the score with a kernel on top of these: `perform.rs` performs a trace,
-//! `program.rs` runs a program, `stand.rs` mounts the image for both, `again.rs` repeats runs in
-//! which blocks were read twice, `parting.rs` finds the first difference between prediction and
-//! kernel. `cmd/build/` has a file for each format, and `disk.rs`, `verity.rs` and `room.rs` for
-//! partitions, hash trees and free space. `workbench/` makes and mounts a kernel's file system on a
-//! modelled disk (`disk run`, `lab run boots`); `cmd/lab/boots/` makes the images of boots and
-//! measures them there. `written.rs` prints the result of a command that writes. `background.rs`
-//! starts the process that serves a mount.
+//! `verify/` compares the score with a kernel: `perform.rs` performs a trace, `program.rs` runs a
+//! program, `stand.rs` mounts the image for both, `again.rs` repeats runs in which blocks were read
+//! twice, `parting.rs` finds the first difference between prediction and kernel. `cmd/build/` has a
+//! file for each format, and `disk.rs`, `verity.rs` and `room.rs` for partitions, hash trees and
+//! free space. `workbench/` makes and mounts a kernel's file system on a modelled disk (`disk run`,
+//! `lab run boots`); `cmd/lab/boots/` makes the images of boots and measures them there.
+//! `written.rs` prints the result of a command that writes. `background.rs` starts the process that
+//! serves a mount.
 
 #![deny(clippy::print_stdout, reason = "`say!` copes with a reader that has gone")]
 #![deny(clippy::print_stderr, reason = "`warning!` does too, and has a form for --json")]

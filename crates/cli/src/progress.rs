@@ -1,4 +1,4 @@
-//! Progress bars for long work: on a terminal only, and not when told.
+//! Progress bars, on a terminal only, and not with `--quiet` or `--json`.
 
 use crate::args::Global;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
@@ -7,12 +7,12 @@ use seekless_units::{ByteLen, format_size};
 use std::fmt::Write;
 use std::sync::{Mutex, PoisonError};
 
-/// A bar that counts bytes to `total`.
+/// A bar that counts bytes up to `total`.
 pub(crate) fn bytes(global: &Global, total: ByteLen) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(total.get()), target(global));
     let style =
         ProgressStyle::with_template("{elapsed_precise} {wide_bar} {done}/{total} {rate}/s {eta}");
-    // Sizes as everywhere else: 512K, 1.5G.
+    // Sizes in the form of all other output: 512K, 1.5G.
     let size = |of: fn(&ProgressState) -> u64| {
         move |state: &ProgressState, out: &mut dyn Write| {
             let _ = out.write_str(&format_size(ByteLen::new(of(state))));
@@ -34,7 +34,7 @@ pub(crate) fn shown(global: &Global) -> Bars<'_> {
     Bars { global, bar: Mutex::new(ProgressBar::hidden()) }
 }
 
-/// See [`shown`].
+/// Progress bars of [`shown`].
 pub(crate) struct Bars<'a> {
     global: &'a Global,
     bar: Mutex<ProgressBar>,
@@ -64,7 +64,7 @@ impl Progress for Bars<'_> {
     }
 }
 
-/// A bar that counts to `total`.
+/// A bar that counts up to `total`.
 pub(crate) fn count(global: &Global, total: u64) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(total), target(global));
     let style = ProgressStyle::with_template("{elapsed_precise} {wide_bar} {pos}/{len} {eta}");
@@ -74,12 +74,12 @@ pub(crate) fn count(global: &Global, total: u64) -> ProgressBar {
     }
 }
 
-/// Standard error, if a person watches it.
+/// Standard error, unless `--quiet` or `--json` is given.
 fn target(global: &Global) -> ProgressDrawTarget {
     if global.quiet || global.json {
         ProgressDrawTarget::hidden()
     } else {
-        // Draws nothing unless standard error is a terminal.
+        // indicatif draws nothing unless standard error is a terminal.
         ProgressDrawTarget::stderr()
     }
 }

@@ -1,4 +1,4 @@
-//! Standard output and standard error that do not mind when nobody listens any more.
+//! Writes to standard output and standard error; a reader that has closed its pipe is no error.
 
 use crate::args::Global;
 use std::fmt;
@@ -8,13 +8,13 @@ use tracing::field::Field;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// Whether messages are JSON. Of the process, since messages come from every thread.
+/// Whether messages are JSON. Global, since messages come from every thread.
 static JSON: AtomicBool = AtomicBool::new(false);
 
-/// Determines the form of all messages that follow.
+/// Sets the form of all later messages.
 pub(crate) fn begin(global: &Global) {
     JSON.store(global.json, Ordering::Relaxed);
-    // There is none before it.
+    // No subscriber is set before.
     let _ = tracing::subscriber::set_global_default(Messages);
 }
 
@@ -48,14 +48,12 @@ impl Subscriber for Messages {
     fn exit(&self, _: &Id) {}
 }
 
-/// Prints a line; a reader that has gone ends the process quietly, as it would
-/// end `cat`.
+/// Prints a line. If the reader has closed the pipe, the process ends with exit code 0.
 pub(crate) fn line(text: fmt::Arguments<'_>) {
     bytes(format!("{text}\n").as_bytes());
 }
 
-/// Prints bytes as they are; a reader that has gone ends the process, as with
-/// [`line()`].
+/// Prints bytes as they are. If the reader has closed the pipe, the process ends as in [`line()`].
 pub(crate) fn bytes(bytes: &[u8]) {
     let mut out = io::stdout().lock();
     if let Err(error) = out.write_all(bytes).and_then(|()| out.flush()) {
@@ -64,7 +62,7 @@ pub(crate) fn bytes(bytes: &[u8]) {
     }
 }
 
-/// Ends the process because standard output takes nothing more.
+/// Ends the process: quietly on a closed pipe, otherwise with the error.
 fn end(error: &io::Error) -> ! {
     if error.kind() == io::ErrorKind::BrokenPipe {
         std::process::exit(0);
@@ -88,20 +86,19 @@ pub(crate) fn warn(message: fmt::Arguments<'_>) {
     }
 }
 
-/// Prints a line on standard error, as one write: the kernel's log makes an entry of
-/// each.
+/// Prints a line on standard error in one write: the kernel's log makes an entry of each write.
 pub(crate) fn error_line(line: &str) {
-    // Nothing can be done where nobody listens.
+    // A failed write cannot be reported anywhere.
     let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
-/// [`println!`] by way of [`line()`].
+/// [`println!`] through [`line()`].
 macro_rules! say {
     ($($arg:tt)*) => { $crate::say::line(format_args!($($arg)*)) };
 }
 pub(crate) use say;
 
-/// [`eprintln!`] by way of [`warn()`].
+/// [`eprintln!`] through [`warn()`].
 macro_rules! warning {
     ($($arg:tt)*) => { $crate::say::warn(format_args!($($arg)*)) };
 }

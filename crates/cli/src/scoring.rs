@@ -1,4 +1,4 @@
-//! A trace scored on images, as `score` and `map` both need it.
+//! Scores a trace on images, for `score` and `map`.
 
 mod fit;
 
@@ -58,7 +58,7 @@ pub(crate) enum Order {
 }
 
 impl ModelArgs {
-    /// The machine that is modelled.
+    /// The machine to model.
     pub(crate) fn machine(&self) -> Machine {
         let processes = match self.order {
             Order::Drawn => Processes::SideBySide(self.seed),
@@ -98,19 +98,19 @@ enum ThinkTime {
 }
 
 impl DeviceArgs {
-    /// These devices, and nothing between events.
+    /// The given devices, without think time.
     pub(crate) fn of(device: &[String]) -> Self {
         Self { device: device.to_vec(), ..Self::default() }
     }
 }
 
-/// A device and how long the requests take on it.
+/// A device, and the times of the requests on it.
 pub(crate) struct Timed {
     pub(crate) device: String,
     pub(crate) timing: Timing,
 }
 
-/// Times an image's requests on every device asked for.
+/// Times an image's requests on each device given.
 pub(crate) fn time(
     scored: &Scored,
     events: &[Event],
@@ -131,10 +131,10 @@ pub(crate) fn time(
     args.device.iter().map(one).collect()
 }
 
-/// What the names of figures of devices begin with.
+/// Prefix of the names of times on devices.
 pub(crate) const TIME_ON: &str = "ms_on_";
 
-/// Milliseconds that requests take on each device, one at a time in their order.
+/// Milliseconds of the requests on each device, performed one by one in the given order.
 pub(crate) fn in_order(
     scored: &Scored,
     requests: &[Extent],
@@ -150,7 +150,7 @@ pub(crate) fn in_order(
     args.device.iter().map(one).collect()
 }
 
-/// The first two numbers of a kernel's version.
+/// The first two numbers of a kernel version.
 fn parse_kernel(text: &str) -> Result<(u32, u32), String> {
     let bad = || format!("'{text}' is not a version of Linux (try 6.1)");
     let (major, rest) = text.split_once('.').ok_or_else(bad)?;
@@ -158,7 +158,7 @@ fn parse_kernel(text: &str) -> Result<(u32, u32), String> {
     Ok((major.parse().map_err(|_| bad())?, minor.parse().map_err(|_| bad())?))
 }
 
-/// An image with a trace scored on it.
+/// An image, with the score of a trace on it.
 pub(crate) struct Scored {
     pub(crate) name: String,
     pub(crate) image: Arc<dyn Inspect>,
@@ -169,12 +169,12 @@ pub(crate) struct Scored {
     pub(crate) times: Vec<Timed>,
 }
 
-/// All events of these traces, in order of time.
+/// All events of the traces, in order of time.
 pub(crate) fn events(traces: &[PathBuf]) -> Result<Vec<Event>, Failure> {
     Ok(trace::merge(traces.iter().map(|path| traces::load(path)).collect::<Result<_, _>>()?))
 }
 
-/// Replays and scores the events on one image.
+/// Replays and scores the events on an image.
 pub(crate) fn run(
     path: &Path,
     place: &Place,
@@ -192,12 +192,12 @@ pub(crate) fn run(
     Ok(Scored { name, image, score, replayed, fit, reads, times: Vec::new() })
 }
 
-/// The names of traces in messages.
+/// The traces, as messages name them.
 pub(crate) fn names(traces: &[PathBuf]) -> String {
     traces.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// The requests with names, as the reports take them.
+/// The requests in the form of the reports, with paths, purposes and operations.
 fn reads(replayed: &Replayed, events: &[Event]) -> Reads {
     let mut reads = Reads::default();
     for request in &replayed.requests {
@@ -217,11 +217,11 @@ fn reads(replayed: &Replayed, events: &[Event]) -> Reads {
     reads
 }
 
-/// What is said below a table of figures.
+/// Note below a table of figures.
 pub(crate) const PREFETCH_NOTE: &str = "prefetch: cost of reading the same files completely, with their \
     inodes and directories, in order of position on the disk, before the program starts.";
 
-/// Each device's time for an image's requests.
+/// Times of an image's requests on each device, in seconds.
 pub(crate) fn devices_json(scored: &Scored) -> Value {
     let seconds = |time: Nanos| time.get() as f64 / 1e9;
     let devices = scored.times.iter().map(|timed| {
@@ -231,7 +231,7 @@ pub(crate) fn devices_json(scored: &Scored) -> Value {
     devices.collect()
 }
 
-/// The figures of several images in columns.
+/// The figures of several images, a column for each.
 pub(crate) fn summary(scored: &[Scored]) -> Table {
     let names = scored.iter().map(|scored| scored.name.clone()).collect();
     let mut table = Table::new(names, scored.len() == 2);
@@ -270,7 +270,7 @@ pub(crate) fn summary(scored: &[Scored]) -> Table {
     table
 }
 
-/// How long the requests take on each device, a line for each image and device.
+/// Times of the requests, a line for each image and device.
 pub(crate) fn times_in_words(scored: &[Scored]) -> String {
     let lines = scored.iter().flat_map(|one| {
         one.times.iter().map(move |timed| {
@@ -281,7 +281,7 @@ pub(crate) fn times_in_words(scored: &[Scored]) -> String {
     lines.collect()
 }
 
-/// How long the requests take on each device.
+/// Adds rows with the times on each device.
 fn times(scored: &[Scored], table: &mut Table) {
     let seconds = |time: Nanos| Figure::Seconds(time.get() as f64 / 1e9);
     let devices = scored.first().map_or(0, |first| first.times.len());
@@ -294,7 +294,7 @@ fn times(scored: &[Scored], table: &mut Table) {
     }
 }
 
-/// Requests, bytes and seeks of one image by what they were for.
+/// Requests, bytes and seeks of an image by purpose.
 pub(crate) fn purposes(scored: &Scored) -> Table {
     let columns = ["requests", "bytes", "seeks"].map(String::from).to_vec();
     let mut table = Table::new(columns, false);
@@ -306,7 +306,7 @@ pub(crate) fn purposes(scored: &Scored) -> Table {
     table
 }
 
-/// Purpose, requests, bytes and seeks.
+/// Purposes, each with its requests, bytes and seeks.
 pub(crate) fn by_purpose(
     scored: &Scored,
 ) -> impl Iterator<Item = (Purpose, u64, u64, u64)> + use<> {
@@ -317,7 +317,7 @@ pub(crate) fn by_purpose(
     })
 }
 
-/// Prints the paths of the trace that an image does not have.
+/// Prints the paths of the trace that the image does not contain.
 pub(crate) fn show_missing(scored: &Scored) {
     const SHOWN: usize = 5;
     let missing = &scored.score.missing;

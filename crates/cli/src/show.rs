@@ -1,11 +1,10 @@
-//! How values are shown: names, modes, times.
+//! Formats values as text: names, modes, times.
 
 use crate::failure::Failure;
 use seekless_fs::{Attr, FileKind, Timestamp};
 use std::fmt::Write;
 
-/// A name as `ls -b` shows it: what is not printable, and backslashes and
-/// spaces, escaped.
+/// A name as `ls -b` prints it: unprintable characters, backslashes and spaces are escaped.
 pub(crate) fn name(bytes: &[u8]) -> String {
     let mut shown = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -28,7 +27,7 @@ fn octal(shown: &mut String, byte: u8) {
     let _ = write!(shown, "\\{byte:03o}");
 }
 
-/// A mode as `ls -l` shows it: `-rwsr-xr-t`.
+/// A mode as `ls -l` prints it: `-rwsr-xr-t`.
 pub(crate) fn mode(kind: FileKind, perm: u16) -> String {
     let bit = |mask: u16, letter: char| if perm & mask != 0 { letter } else { '-' };
     let exec =
@@ -54,7 +53,7 @@ pub(crate) fn mode(kind: FileKind, perm: u16) -> String {
     .collect()
 }
 
-/// A moment in UTC: `2026-11-21 21:42:03`. Days to dates by Howard Hinnant's
+/// A time in UTC: `2026-11-21 21:42:03`. Converts days to dates by Howard Hinnant's
 /// `civil_from_days`.
 pub(crate) fn time(moment: Timestamp) -> String {
     let days = moment.secs.div_euclid(86_400);
@@ -73,7 +72,7 @@ pub(crate) fn time(moment: Timestamp) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
 }
 
-/// A file's size, or a device's numbers in its place.
+/// A file's size, or the numbers of a device node.
 pub(crate) fn size(attr: &Attr) -> String {
     match attr.kind {
         FileKind::CharDevice | FileKind::BlockDevice => {
@@ -83,8 +82,7 @@ pub(crate) fn size(attr: &Attr) -> String {
     }
 }
 
-/// Bytes in JSON: a string where they are UTF-8, their hexadecimal form in an
-/// object where they are not.
+/// Bytes as JSON: a string if they are UTF-8, otherwise an object with their hexadecimal form.
 pub(crate) fn json_bytes(bytes: &[u8]) -> serde_json::Value {
     match std::str::from_utf8(bytes) {
         Ok(text) => text.into(),
@@ -95,7 +93,7 @@ pub(crate) fn json_bytes(bytes: &[u8]) -> serde_json::Value {
     }
 }
 
-/// A TOML file as JSON; `name` is its name in errors.
+/// Converts a TOML file to JSON; `name` is its name in errors.
 pub(crate) fn json_of_toml(text: &str, name: &str) -> Result<serde_json::Value, Failure> {
     toml::from_str(text).map_err(|error| Failure::usage(format!("{name}: {error}")))
 }

@@ -1,5 +1,4 @@
-//! Opening a source by path, with the options that all commands share that
-//! take one.
+//! Opens sources by path, with the options that all commands with a source share.
 
 use crate::args::{PlaceArgs, count};
 use crate::failure::Failure;
@@ -47,7 +46,7 @@ pub(crate) struct SourceArgs {
 }
 
 impl SourceArgs {
-    /// Whether a partition is named.
+    /// Whether `--partition` was given.
     pub(crate) fn names_partition(&self) -> bool {
         self.place.partition.is_some()
     }
@@ -68,7 +67,7 @@ impl SourceArgs {
         }
     }
 
-    /// The same for what has no partitions.
+    /// These options without `--partition` and `--offset`, for a source without partitions.
     pub(crate) fn whole(&self) -> Self {
         Self { place: PlaceArgs::default(), ..self.clone() }
     }
@@ -80,14 +79,14 @@ fn parse_owner(text: &str) -> Result<(u32, u32), String> {
     owner.ok_or_else(|| format!("'{text}' is not UID:GID"))
 }
 
-/// The time that nothing may be later than, from the environment.
+/// SOURCE_DATE_EPOCH from the environment: the latest time in an image.
 pub(crate) fn source_date_epoch() -> Result<Option<i64>, Failure> {
     let Some(value) = std::env::var_os("SOURCE_DATE_EPOCH") else { return Ok(None) };
     let seconds = value.to_str().and_then(|text| text.trim().parse().ok());
     seconds.map(Some).ok_or_else(|| Failure::usage("SOURCE_DATE_EPOCH is not a number of seconds"))
 }
 
-/// Opens a directory, archive (`-`: standard input), container image or image.
+/// Opens a directory, an archive (`-`: standard input), a container image or a file system image.
 pub(crate) fn open(
     path: &Path,
     args: &SourceArgs,
@@ -97,8 +96,7 @@ pub(crate) fn open(
     Ok(sources::open(path, &args.options(image), purpose)?)
 }
 
-/// Opens what an image is made of: a source, or several over one another, the first at
-/// the bottom.
+/// Opens the source of an image: one, or several in layers, the first at the bottom.
 pub(crate) fn open_layers(
     paths: &[PathBuf],
     args: &SourceArgs,
@@ -108,8 +106,7 @@ pub(crate) fn open_layers(
     Ok(sources::open_layers(paths, &args.options(image), purpose)?)
 }
 
-/// `TMPDIR`; else `/var/tmp`, for `/tmp` is often in memory and an unpacked
-/// archive is large.
+/// `TMPDIR`, or else `/var/tmp`: `/tmp` is often in memory, and unpacked archives are large.
 pub(crate) fn temp_dir() -> PathBuf {
     match std::env::var_os("TMPDIR") {
         Some(dir) if !dir.is_empty() => dir.into(),

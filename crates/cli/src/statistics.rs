@@ -1,10 +1,10 @@
-//! What the cache of a mount counted, as `mount -v` and `vmstat -m` print it.
+//! Formats the counters of a mount's cache, like `mount -v` and `vmstat -m` of FreeBSD.
 
 use seekless_cache::{Counters, JournalCounters, Kind};
 use serde_json::{Map, Value, json};
 
-/// For people: a line of `mount -v`'s counts, the limits of soft updates, and a
-/// line for each kind of dependency that was ever made.
+/// The counters as text: writes and reads, the limits of soft updates, the journal, and a line for
+/// each kind of dependency that was ever created.
 pub(crate) fn text(counters: &Counters) -> String {
     let mut lines = vec![
         format!("writes: sync {} async {}", counters.sync_writes, counters.async_writes),
@@ -24,7 +24,7 @@ pub(crate) fn text(counters: &Counters) -> String {
     lines.join("\n")
 }
 
-/// For programs.
+/// The counters as JSON.
 pub(crate) fn json(counters: &Counters) -> Value {
     let kinds: Map<String, Value> = of_kinds(counters)
         .map(|(name, live, made)| (name.to_string(), json!({ "in_use": live, "made": made })))
@@ -49,7 +49,7 @@ pub(crate) fn json(counters: &Counters) -> Value {
     })
 }
 
-/// What a journal did, if there was one that did anything.
+/// Counters of the journal; `None` if all are 0.
 fn journal_text(journal: &JournalCounters) -> Option<String> {
     let JournalCounters { timed_commits, asked_commits, full_commits, forced_commits, .. } =
         journal;
@@ -86,13 +86,13 @@ fn journal_json(journal: &JournalCounters) -> Value {
     })
 }
 
-/// Each kind's name, how many there are, and how many were made.
+/// Each kind's name, the number in use, and the number ever created.
 fn of_kinds(counters: &Counters) -> impl Iterator<Item = (&'static str, u64, u64)> {
     let counts = counters.live.into_iter().zip(counters.made);
     Kind::ALL.into_iter().zip(counts).map(|(kind, (live, made))| (vmstat_name(kind), live, made))
 }
 
-/// The name that `vmstat -m` of FreeBSD has for a kind of dependency (`softdep.h`).
+/// The name of a kind of dependency in `vmstat -m` of FreeBSD (`softdep.h`).
 const fn vmstat_name(kind: Kind) -> &'static str {
     match kind {
         Kind::Directory => "pagedep",

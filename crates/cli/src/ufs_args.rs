@@ -1,4 +1,4 @@
-//! Options that only a built UFS image has.
+//! Options of UFS images that are built.
 
 use crate::args::count;
 use crate::failure::Failure;
@@ -59,7 +59,7 @@ pub(crate) enum Hashes {
 }
 
 impl Hashes {
-    /// Sets them, where the format has such.
+    /// Sets the check hashes of a new volume; UFS1 has none.
     pub(crate) fn apply(which: Option<Self>, make: &mut MakeOptions) -> Result<(), Failure> {
         let Some(which) = which else { return Ok(()) };
         if make.version == Version::Ufs1 && which != Self::None {
@@ -75,7 +75,7 @@ impl Hashes {
 }
 
 impl UfsArgs {
-    /// Sets what was given.
+    /// Sets the options that were given.
     pub(crate) fn apply(&self, options: &mut BuildOptions) -> Result<(), Failure> {
         let small = |len: ByteLen| {
             u32::try_from(len.get()).map_err(|_| Failure::usage(format!("{len} is too large")))
@@ -100,7 +100,7 @@ impl UfsArgs {
         Ok(())
     }
 
-    /// Refuses all of them, for images that have no use for them.
+    /// Refuses each of these options, for images that are not UFS.
     pub(crate) fn refuse(&self) -> Result<(), Failure> {
         let given = [
             (self.fragment_size.is_some(), "--fragment-size"),

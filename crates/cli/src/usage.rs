@@ -1,4 +1,4 @@
-//! What the blocks of an image are used for: a walk over groups and tree.
+//! Use of each block of an image, found by a walk over groups and tree.
 
 use seekless_fs::inspect::sorted_entries;
 use seekless_fs::{BlockMap, Corruption, FileKind, FsError, Inspect, Location};
@@ -6,17 +6,17 @@ use seekless_report::disk::{Class, Usage};
 use seekless_units::{BlockNo, Extent, GroupNo, Ino};
 use std::collections::HashSet;
 
-/// Bytes of a path that are kept.
+/// Maximum length of a path, in bytes; a longer one is shortened at its beginning.
 const PATH_MAX: usize = 4096;
 
-/// The blocks of an image that lie in groups.
+/// The range of blocks that the groups cover.
 pub(crate) fn whole(image: &dyn Inspect) -> Extent {
     let shape = image.geometry();
     Extent::new(shape.first_block, BlockNo::new(shape.blocks).saturating_since(shape.first_block))
 }
 
-/// Classifies every block: fixed metadata and free blocks by the groups'
-/// summaries, directories and files by the tree; the rest is internal.
+/// Classifies every block: fixed metadata and free blocks by the groups' summaries, directories and
+/// files by a walk of the tree; the others are internal.
 pub(crate) fn classify(image: &dyn Inspect) -> Result<Usage, FsError> {
     let mut walk = Walk { image, runs: Vec::new(), seen: HashSet::new(), owners: None };
     for group in 0..image.geometry().groups {
@@ -28,10 +28,11 @@ pub(crate) fn classify(image: &dyn Inspect) -> Result<Usage, FsError> {
     Ok(Usage::new(whole(image), walk.runs))
 }
 
-/// The file or directory that a block belongs to, its map and attributes included.
+/// The file or directory that each block belongs to; blocks of maps and attributes belong to their
+/// file.
 #[derive(Debug, Default)]
 pub(crate) struct Owners {
-    /// In order; with the number of a name.
+    /// Sorted by block; each with an index into `names`.
     runs: Vec<(Extent, u32)>,
     names: Vec<Vec<u8>>,
 }
@@ -43,7 +44,7 @@ impl Owners {
         Self { runs, names }
     }
 
-    /// The path of what a block belongs to.
+    /// The path of the file or directory that a block belongs to.
     pub(crate) fn of(&self, block: BlockNo) -> Option<&[u8]> {
         let after = self.runs.partition_point(|(run, _)| run.start <= block);
         let (run, name) = self.runs.get(after.checked_sub(1)?)?;
@@ -52,8 +53,8 @@ impl Owners {
     }
 }
 
-/// Finds what the blocks of files and directories belong to. A file with several
-/// names has the one that is met first.
+/// Finds the owners of all blocks of files and directories. A file with several names gets the
+/// first one found.
 pub(crate) fn owners(image: &dyn Inspect) -> Result<Owners, FsError> {
     let owners = Some(Owners::default());
     let mut walk = Walk { image, runs: Vec::new(), seen: HashSet::new(), owners };
@@ -66,7 +67,7 @@ struct Walk<'a> {
     image: &'a dyn Inspect,
     runs: Vec<(Extent, Class)>,
     seen: HashSet<Ino>,
-    /// Where they are wanted.
+    /// Collected if the caller wants them.
     owners: Option<Owners>,
 }
 
@@ -82,7 +83,7 @@ impl Walk<'_> {
                     continue;
                 }
                 let path = match self.owners {
-                    // A chain of directories may be as long as the image.
+                    // A chain of nested directories may be as long as the image.
                     Some(_) if path.len() > PATH_MAX => [&b".../"[..], &name].concat(),
                     Some(_) => [&path[..], b"/", &name].concat(),
                     None => Vec::new(),
@@ -119,8 +120,8 @@ impl Walk<'_> {
             }
         }
         self.blocks(&map, class);
-        // Of a sound image no run is empty or in two files: more runs than
-        // blocks are those of files that share what they must not.
+        // In a sound image no run is empty and no block belongs to two files, so that runs never
+        // outnumber blocks. The limit is twice that.
         let (runs, limit) = (self.runs.len() as u64, self.image.geometry().blocks);
         if runs > limit.saturating_mul(2) {
             let kind = Corruption::Range { field: "runs of blocks in use", value: runs, limit };

@@ -1,16 +1,16 @@
-//! Volume UUIDs from text, and random ones, the only random numbers that images get.
+//! Parses and generates volume UUIDs; the only source of random numbers for images.
 
 use crate::failure::Failure;
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The UUID that an image is to have.
+/// The UUID for a new image.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum WantedUuid {
     Given([u8; 16]),
-    /// A fresh one.
+    /// A new random UUID.
     Random,
-    /// A fresh one of the clock.
+    /// A new UUID of the current time.
     Time,
 }
 
@@ -29,12 +29,12 @@ impl WantedUuid {
         if digits.len() == 32 { Ok(Self::Given(value.to_be_bytes())) } else { Err(bad()) }
     }
 
-    /// Whether another image gets another one.
+    /// Whether each image gets a new one.
     pub(crate) fn is_fresh(self) -> bool {
         !matches!(self, Self::Given(_))
     }
 
-    /// The bytes; a random UUID is of version 4, one of the clock of version 1 (RFC 9562).
+    /// The bytes; a random UUID has version 4, one of the current time version 1 (RFC 9562).
     pub(crate) fn bytes(self) -> Result<[u8; 16], Failure> {
         let (version, value) = match self {
             Self::Given(bytes) => return Ok(bytes),
@@ -46,8 +46,8 @@ impl WantedUuid {
     }
 }
 
-/// The fields of a UUID of a time, with a random clock sequence, and random numbers for the
-/// node, marked as such by the bit of a multicast address.
+/// The fields of a time-based UUID, with a random clock sequence and a random node, marked by the
+/// multicast bit.
 fn of_the_clock(now: SystemTime, random: u128) -> u128 {
     /// From 15 October 1582 to 1970, in units of 100 ns.
     const EPOCH: u128 = 0x01B2_1DD2_1381_4000;
@@ -57,10 +57,10 @@ fn of_the_clock(now: SystemTime, random: u128) -> u128 {
     low << 96 | middle << 80 | high << 64 | random & u128::from(u64::MAX) | 1 << 40
 }
 
-/// Random bytes of the operating system.
+/// Random bytes from the operating system.
 pub(crate) fn random<const N: usize>() -> Result<[u8; N], Failure> {
     let mut bytes = [0; N];
-    // Few bytes come at once, or not at all.
+    // So few bytes are never delivered in part.
     match getrandom(&mut bytes, GetRandomFlags::empty()) {
         Ok(len) if len == N => Ok(bytes),
         Ok(_) => Err(Failure::io("random numbers", &std::io::ErrorKind::UnexpectedEof.into())),
@@ -86,7 +86,7 @@ mod tests {
         assert_eq!(WantedUuid::parse("clear"), Ok(WantedUuid::Given([0; 16])));
         let bytes = WantedUuid::Time.bytes().expect("random numbers");
         assert_eq!((bytes[6] >> 4, bytes[8] >> 6, bytes[10] & 1), (1, 2, 1));
-        // As `uuid -d` (package uuid) reads it: 2022-02-22 19:22:22 UTC, of RFC 9562's example.
+        // `uuid -d` (package uuid) decodes it as 2022-02-22 19:22:22 UTC, the example of RFC 9562.
         let time = UNIX_EPOCH + std::time::Duration::from_secs(1_645_557_742);
         let value = of_the_clock(time, 0);
         assert_eq!(value >> 64, 0xC232_AB00_9414_01EC);

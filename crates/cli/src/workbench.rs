@@ -1,7 +1,7 @@
-//! A file system of the kernel's on a modelled disk, for the time of a script.
+//! A file system of the kernel on a modelled disk, for the duration of a script.
 //!
-//! Everything is mounted in a namespace of its own and the loop device goes with
-//! its last user, so that nothing is left however this ends.
+//! All mounts are in a namespace of its own, and the loop device is released with its last user, so
+//! that nothing is left behind, however the process ends.
 
 mod file_system;
 mod programs;
@@ -28,16 +28,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-/// Directories of ours are called this and the process's number.
+/// Prefix of temporary directories; the process's number follows.
 const PREFIX: &str = "seekless-disk-";
 
-/// How long a disk may take to be there.
+/// Maximum time for a disk to appear.
 const START: Duration = Duration::from_secs(60);
 
-/// How often it is looked whether the script has ended.
+/// Interval between checks of a process.
 const POLL: Duration = Duration::from_millis(10);
 
-/// A directory that is removed with all that is in it.
+/// A temporary directory, removed on drop with its mount points and the image.
 struct Scratch(PathBuf);
 
 impl Drop for Scratch {
@@ -50,16 +50,15 @@ impl Drop for Scratch {
     }
 }
 
-/// The process that serves the disk. It has mounts of its own, in which the file
-/// system on the disk is not mounted: the kernel could not take that down while it
-/// ends, for want of the disk.
+/// The process that serves the disk. The file system on the disk must not be mounted in its
+/// namespace: while the server exits, the kernel could not unmount it without the disk.
 struct Server {
     child: Child,
     dir: PathBuf,
 }
 
 impl Server {
-    /// Starts it and waits until the disk is there.
+    /// Starts the server, and waits for the disk to appear.
     fn new(disk: &ModelledDisk<'_>, scratch: &Path, title: &str) -> Result<Self, Failure> {
         let dir = scratch.join("disk");
         let root = format!("/proc/{}/root", std::process::id());
@@ -77,7 +76,8 @@ impl Server {
         }
         command.stdin(Stdio::null()).stdout(io::stderr());
         program::tie(&mut command);
-        // Ctrl-C is for us: the disk is needed until the file system is unmounted.
+        // A process group of its own: Ctrl-C must not end the disk before the file system is
+        // unmounted.
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let child = command.spawn().map_err(|error| Failure::io("seekless", &error))?;
         let mut server = Self { child, dir };
@@ -104,7 +104,7 @@ impl Server {
         std::fs::write(self.dir.join("control"), line).map_err(|error| Failure::io(line, &error))
     }
 
-    /// The figures, as text or JSON.
+    /// The disk's report, as text or JSON.
     fn report(&self, name: &str) -> Result<String, Failure> {
         let path = self.dir.join(name);
         std::fs::read_to_string(&path).map_err(|error| Failure::io(path.display(), &error))
@@ -115,12 +115,12 @@ impl Drop for Server {
     fn drop(&mut self) {
         use rustix::mount::{UnmountFlags, unmount};
         let _ = unmount(&self.dir, UnmountFlags::DETACH);
-        // It completes its log, and leaves.
+        // The server completes its log, and exits.
         let _ = end(&mut self.child, signal_hook::consts::SIGTERM);
     }
 }
 
-/// What the disk is to be.
+/// Parameters of the disk.
 pub(crate) struct ModelledDisk<'a> {
     pub(crate) model: &'a str,
     pub(crate) realtime: bool,
@@ -136,7 +136,7 @@ pub(crate) struct Workbench {
 }
 
 impl Workbench {
-    /// A new disk, all zeros.
+    /// A new disk of zeros.
     pub(crate) fn new(
         fs: FileSystem,
         size: ByteLen,
@@ -149,7 +149,7 @@ impl Workbench {
         Self::with(fs, disk, scratch, &title)
     }
 
-    /// A disk that is an image with a file system of that kind.
+    /// A disk with the contents of an image, which has a file system of kind `fs`.
     pub(crate) fn of(
         fs: FileSystem,
         image: &Path,
@@ -162,7 +162,7 @@ impl Workbench {
         Self::with(fs, disk, scratch, &image.display().to_string())
     }
 
-    /// A disk that is the file `image` of a directory; it loses this name.
+    /// A disk from the file `image` of the scratch directory, which is unlinked.
     fn with(
         fs: FileSystem,
         disk: &ModelledDisk<'_>,
@@ -175,22 +175,23 @@ impl Workbench {
             std::fs::create_dir(&dir).map_err(|error| Failure::io(dir.display(), &error))?;
         }
         let server = Server::new(disk, &scratch.0, title)?;
-        // Nothing of it is left however this ends: the file has no name any more.
+        // Unlinked now, so that a new image is freed even if this process is killed. For
+        // [`Workbench::of`] it is only a symlink.
         std::fs::remove_file(&image).map_err(|error| Failure::io(image.display(), &error))?;
         let options = LoopOptions { direct: true, ..LoopOptions::default() };
         let device = LoopDevice::new(&server.dir.join("disk"), options)?;
         Ok(Self { fs, device, server, scratch })
     }
 
-    /// Mounts the file system that is there read-only, the device reading ahead so
-    /// many KiB, and works with it: `work` gets the directory and the device. Besides
-    /// what that gives, what the disk says as JSON.
+    /// Mounts the file system read-only, with a device that reads ahead `read_ahead_kib` KiB, and
+    /// calls `work` with the directory, the device and the control of the disk. Returns its result,
+    /// and the disk's report as JSON.
     pub(crate) fn visit<T>(
         self,
         read_ahead_kib: u64,
         work: impl FnOnce(&Path, &Path, &Control<'_>) -> Result<T, Failure>,
     ) -> Result<(T, String), Failure> {
-        // Dropped from the last to the first.
+        // Dropped in reverse order.
         let Self { scratch, server, device, fs } = self;
         let (dir, flags) = (scratch.0.join("mnt"), MountFlags::RDONLY | MountFlags::NOATIME);
         let mounted = Mounted::new(device.path(), &dir, fs.name(), flags, "")?;
@@ -206,8 +207,8 @@ impl Workbench {
         Ok((done, report))
     }
 
-    /// Makes the file system, runs the script and takes all down again. The report
-    /// is what the disk says in the file of that name.
+    /// Makes the file system, runs the script, and unmounts and removes everything. Returns the
+    /// disk's file `report`.
     pub(crate) fn run(
         self,
         mkfs_args: &[OsString],
@@ -216,9 +217,9 @@ impl Workbench {
         report: &str,
         signals: &mut Signals,
     ) -> Result<(String, ExitCode), Failure> {
-        // Dropped from the last to the first.
+        // Dropped in reverse order.
         let Self { scratch, server, device, fs } = self;
-        // What the kernel looks for on a new device is of no interest.
+        // Excludes the kernel's probes of the new device from the statistics.
         server.control("begin make")?;
         make(fs, mkfs_args, device.path(), signals)?;
         server.control("phase mount")?;
@@ -247,7 +248,7 @@ impl Workbench {
     }
 }
 
-/// Whoever works with a mounted file system tells the disk what to count.
+/// Controls the disk's statistics during work on the mounted file system.
 pub(crate) struct Control<'a>(&'a Server);
 
 impl Control<'_> {
@@ -256,14 +257,13 @@ impl Control<'_> {
         self.0.control(&format!("phase {name}"))
     }
 
-    /// Lets time pass in which nothing is asked of the disk.
+    /// Lets time pass without requests to the disk.
     pub(crate) fn wait(&self, time: Nanos) -> Result<(), Failure> {
         self.0.control(&format!("wait {}ns", time.get()))
     }
 }
 
-/// Writes back what is dirty, if a file system is mounted there, and drops the
-/// caches.
+/// Writes back dirty data if a file system is mounted on `dir`, and drops the caches.
 pub(crate) fn settle(dir: &Path) -> io::Result<()> {
     let device = |path: &Path| std::fs::metadata(path).map(|meta| meta.dev());
     let failed = |error: HostError| io::Error::other(error.to_string());
@@ -273,8 +273,8 @@ pub(crate) fn settle(dir: &Path) -> io::Result<()> {
     caches::drop_clean(Caches::All).map_err(failed)
 }
 
-/// What killed runs have left among temporary files: their directories are called
-/// `prefix` and the number of the process.
+/// Temporary directories of killed runs: their names are `prefix` and the number of a process that
+/// is gone.
 pub(crate) fn left_behind(prefix: &str) -> Vec<PathBuf> {
     let is_left = |name: &std::ffi::OsStr| {
         let owner = name.to_str().and_then(|name| name.strip_prefix(prefix)?.split('-').next());
@@ -285,7 +285,7 @@ pub(crate) fn left_behind(prefix: &str) -> Vec<PathBuf> {
 }
 
 fn make_dir() -> Result<PathBuf, Failure> {
-    // Empty ones: what was mounted there went with them.
+    // They are empty: their mounts disappeared with the processes.
     left_behind(PREFIX).into_iter().map(Scratch).for_each(drop);
     let mut number = 0;
     loop {

@@ -1,5 +1,5 @@
-//! What a command has written, in one line: a file's path and size and what it holds.
-//! With `--json` the same as fields, without either with `--quiet`.
+//! The result of a command that writes a file: its path, its size and a summary of its contents, as
+//! a line; with `--json` as fields, with `--quiet` not at all.
 
 use crate::args::Global;
 use crate::failure::Failure;
@@ -14,16 +14,16 @@ use std::path::{Path, PathBuf};
 
 const PLAIN: OpenOptions = OpenOptions { ignore_checksums: false, skip_journal: false };
 
-/// A file that is complete under its name.
+/// A complete file under its final name.
 pub(crate) struct Written {
     path: PathBuf,
-    /// `path`, `bytes` and what else is known.
+    /// `path`, `bytes` and further fields.
     fields: Map<String, Value>,
     text: String,
 }
 
 impl Written {
-    /// A file or a block device; its size is asked of the system. A pipe has none.
+    /// A file or a block device, with its size; a pipe has none.
     pub(crate) fn file(path: &Path) -> Self {
         let mut fields = Map::new();
         fields.insert("path".into(), path.to_string_lossy().into());
@@ -35,13 +35,13 @@ impl Written {
         Self { path: path.into(), fields, text }
     }
 
-    /// An image with the share of its blocks that are in use; `files` counts its files of
-    /// all kinds, directories included.
+    /// An image, with the share of its blocks in use; `files` counts its files of all kinds,
+    /// directories included.
     pub(crate) fn image(path: &Path, files: u64) -> Result<Self, Failure> {
         Self::image_in(path, &Place::default(), files)
     }
 
-    /// The same of a part of it.
+    /// An image in a part of a disk.
     pub(crate) fn image_in(path: &Path, place: &Place, files: u64) -> Result<Self, Failure> {
         let image = seekless_images::open(path, place, PLAIN)?;
         let shape = image.geometry();
@@ -54,7 +54,7 @@ impl Written {
         Ok(written.with("files", files))
     }
 
-    /// The same with a count of what is in it, such as `events`.
+    /// Adds a count of its contents, such as `events`.
     pub(crate) fn with(mut self, what: &str, count: u64) -> Self {
         self.fields.insert(what.into(), count.into());
         let one = what.strip_suffix('s').filter(|_| count == 1);
@@ -62,7 +62,7 @@ impl Written {
         self
     }
 
-    /// The same with an image's UUID.
+    /// Adds the image's UUID.
     pub(crate) fn with_uuid(mut self, place: &Place) -> Result<Self, Failure> {
         let uuid = seekless_images::open(&self.path, place, PLAIN)?.geometry().uuid_text();
         self.text += &format!(", UUID {uuid}");
@@ -70,26 +70,26 @@ impl Written {
         Ok(self)
     }
 
-    /// The same with something else that is known, as a field and with a word for it.
+    /// Adds a text, as a field and with a word in front.
     pub(crate) fn with_text(mut self, field: &str, word: &str, value: &str) -> Self {
         self.fields.insert(field.into(), value.into());
         self.text += &format!(", {word} {value}");
         self
     }
 
-    /// The same with a number that is not a count.
+    /// Adds a number that is not a count.
     pub(crate) fn with_number(mut self, field: &str, word: &str, value: u64) -> Self {
         self.fields.insert(field.into(), value.into());
         self.text += &format!(", {word} {value}");
         self
     }
 
-    /// The fields, for a report that has others, too.
+    /// The fields, for a report that has more of them.
     pub(crate) fn fields(&self) -> &Map<String, Value> {
         &self.fields
     }
 
-    /// Tells it on standard output.
+    /// Prints the result on standard output.
     pub(crate) fn tell(&self, global: &Global) {
         if global.json {
             say!("{}", Value::from(self.fields.clone()));
@@ -98,14 +98,14 @@ impl Written {
         }
     }
 
-    /// Tells it where the fields are told with others, if at all.
+    /// Prints the line on standard output, if neither `--json` nor `--quiet` is given.
     pub(crate) fn tell_text(&self, global: &Global) {
         if !global.json && !global.quiet {
             say!("{}", self.text);
         }
     }
 
-    /// The same under another name than that by which it is read.
+    /// Replaces the name in the result: the file was read under another one.
     pub(crate) fn under(mut self, name: &str) -> Self {
         let read = self.path.display().to_string();
         self.text = self.text.replacen(&read, name, 1);
@@ -113,7 +113,7 @@ impl Written {
         self
     }
 
-    /// Tells it on standard error, also as fields.
+    /// Prints the result on standard error, with `--json` as fields.
     pub(crate) fn tell_on_standard_error(&self, global: &Global) {
         if global.json {
             say::error_line(&Value::from(self.fields.clone()).to_string());
@@ -122,7 +122,7 @@ impl Written {
         }
     }
 
-    /// Tells it on standard error, where standard output is not the command's own.
+    /// Prints the line on standard error, for commands whose standard output is in use.
     pub(crate) fn tell_aside(&self, global: &Global) {
         if !global.json && !global.quiet {
             say::tell(&self.text);
@@ -130,7 +130,7 @@ impl Written {
     }
 }
 
-/// The length of a file or of a block device, of which `stat` does not tell it.
+/// The length of a file, or of a block device, for which `stat` reports none.
 fn length(path: &Path) -> Option<ByteLen> {
     let meta = path.metadata().ok()?;
     if meta.is_file() {

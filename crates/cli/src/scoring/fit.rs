@@ -1,20 +1,19 @@
-//! Whether a trace belongs to an image: how many of its events are of files there.
+//! Whether a trace belongs to an image: the share of its events whose files the image contains.
 
 use crate::say::warning;
 use seekless_layout::replay::Replayed;
 use seekless_layout::trace::Event;
 use std::collections::HashSet;
 
-/// Less of the events than this share, in percent, being of files of the image is a sign
-/// of another image.
+/// Percentage of the events whose files the image should contain; less is a sign of another image.
 const FITTING: u64 = 90;
 
-/// The events of a trace, and how many of them fit an image.
+/// The events of a trace, and those that fit an image.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Fit {
-    /// Events that found their file when they were recorded.
+    /// Events whose file existed when they were recorded.
     pub(crate) events: u64,
-    /// Those of files that the image has, too.
+    /// Those whose file the image contains.
     pub(crate) fitting: u64,
     /// Events with a path that does not begin with a slash.
     relative: u64,
@@ -32,7 +31,7 @@ impl Fit {
         fit
     }
 
-    /// Warns where the trace seems to be that of another image; `trace` names it.
+    /// Warns if the trace seems to belong to another image.
     pub(crate) fn warn(&self, trace: &str, image: &str) {
         let Self { events, fitting, relative } = self;
         let question = "is this the trace of another image, or do its paths need another root \

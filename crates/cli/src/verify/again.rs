@@ -1,13 +1,13 @@
-//! Runs that the kernel disturbed: memory that it reclaims, or caches that somebody
-//! drops, between reading ahead and use are read a second time.
+//! Repeats disturbed runs: if the kernel reclaims pages, or somebody drops the caches, between
+//! read-ahead and use, blocks are read twice.
 
 use super::stand::Requests;
 use crate::failure::Failure;
 
-/// How often a run is done at most.
+/// Maximum number of attempts.
 const TRIES: u32 = 3;
 
-/// Blocks that were asked for again.
+/// Blocks that were read more than once.
 pub(super) fn read_again(requests: &Requests) -> u64 {
     let mut runs: Vec<(u64, u64)> =
         requests.iter().map(|(run, _)| (run.start.get(), run.end().get())).collect();
@@ -21,8 +21,8 @@ pub(super) fn read_again(requests: &Requests) -> u64 {
     runs.into_iter().map(again).sum()
 }
 
-/// Does a run, again if it was disturbed; the one with the fewest blocks that were read
-/// again.
+/// Performs a run, and repeats it while it was disturbed; returns the attempt with the fewest
+/// blocks read twice.
 pub(super) fn undisturbed<T>(
     mut run: impl FnMut() -> Result<T, Failure>,
     requests: impl Fn(&T) -> &Requests,

@@ -1,4 +1,4 @@
-//! The requests of both sides as a log.
+//! Log of the requests of both sides.
 
 use super::report::{Told, Verified};
 use super::stand::Requests;
@@ -8,7 +8,7 @@ use seekless_report::reads::{Read, Reads};
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-/// The requests of all sides, as lines of one log.
+/// Writes the predicted and the counted requests of all images to a log.
 pub(super) fn write(verified: &[Verified<'_>], path: &Path) -> Result<(), Failure> {
     let output = Output::create(path, true)?;
     let mut out = BufWriter::new(output.file()?);

@@ -1,5 +1,5 @@
-//! The score's prediction set against what a kernel asks a disk for: when it does the
-//! trace again, and when the program itself runs.
+//! Compares the score's prediction with the requests of a kernel that replays the trace or runs the
+//! program.
 
 mod again;
 mod log;
@@ -26,7 +26,7 @@ pub(crate) struct Compared {
 }
 
 impl Compared {
-    /// How far the prediction is off, in percent of what was counted.
+    /// Error of the prediction, in percent of the counted figure.
     pub(crate) fn percent(&self) -> f64 {
         if self.predicted == self.counted {
             return 0.0;
@@ -35,7 +35,7 @@ impl Compared {
     }
 }
 
-/// The figures that are held to a bound, with their names.
+/// The figures that `--tolerance` applies to, with their names.
 fn values(figures: &Figures) -> Vec<(String, f64)> {
     let mut values = vec![
         ("requests".into(), figures.requests as f64),
@@ -48,8 +48,7 @@ fn values(figures: &Figures) -> Vec<(String, f64)> {
     values
 }
 
-/// Both sides of every figure that is held to a bound. Both were counted with the
-/// same sizes of chunks.
+/// Pairs the predicted with the counted figures. Both sides must have the same sizes of chunks.
 fn compare(predicted: &Figures, counted: impl IntoIterator<Item = f64>) -> Vec<Compared> {
     let both = values(predicted).into_iter().zip(counted);
     both.map(|((name, predicted), counted)| Compared { name, predicted, counted }).collect()

@@ -1,4 +1,4 @@
-//! Where two lists of requests part: the score's and the kernel's.
+//! Compares two lists of requests: the score's and the kernel's.
 
 use crate::show;
 use crate::usage::Owners;
@@ -9,19 +9,19 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Files that are named.
+/// Maximum number of files in the comparison.
 const NAMED: usize = 15;
 
-/// What a place cost.
+/// Cost of a file or of a use of blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub(crate) struct Cost {
     pub(crate) requests: u64,
-    /// Requests that do not begin where the one before ended.
+    /// Requests that do not begin where the previous one ended.
     pub(crate) seeks: u64,
     pub(crate) bytes: u64,
 }
 
-/// A file, or a use of blocks, on both sides.
+/// A file, or a use of blocks, with its costs on both sides.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(crate) struct Place {
     pub(crate) name: String,
@@ -30,14 +30,14 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// By how many requests and seeks, and by how many bytes the sides differ.
+    /// Difference in requests plus seeks, and difference in bytes.
     fn difference(&self) -> (u64, u64) {
         let (a, b) = (self.predicted, self.counted);
         (a.requests.abs_diff(b.requests) + a.seeks.abs_diff(b.seeks), a.bytes.abs_diff(b.bytes))
     }
 }
 
-/// A request, and what it reads.
+/// A request, and the name of the file or use that it reads.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(crate) struct Request {
     pub(crate) block: u64,
@@ -45,27 +45,27 @@ pub(crate) struct Request {
     pub(crate) name: String,
 }
 
-/// How two lists of requests differ.
+/// Differences between two lists of requests.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(crate) struct Parting {
     /// Bytes of blocks that both sides read; blocks read twice count once.
     pub(crate) bytes_of_both: u64,
-    /// Bytes of blocks that only the score reads.
+    /// Bytes of blocks in the prediction only.
     pub(crate) bytes_predicted_only: u64,
     /// Bytes of blocks that only the kernel read.
     pub(crate) bytes_counted_only: u64,
-    /// The number of requests at the beginning that are the same.
+    /// Number of requests before the first difference.
     pub(crate) alike: u64,
-    /// The first request that differs; none when the list ends there.
+    /// The first request that differs; `None` if the list ends there.
     pub(crate) predicted: Option<Request>,
     pub(crate) counted: Option<Request>,
-    /// What the requests were for.
+    /// Costs by use of blocks.
     pub(crate) uses: Vec<Place>,
-    /// The files that differ the most in requests and seeks.
+    /// The files with the largest differences in requests and seeks.
     pub(crate) files: Vec<Place>,
 }
 
-/// Sets the requests of both sides against each other.
+/// Compares the requests of both sides.
 pub(crate) fn part(
     predicted: &[(Extent, Class)],
     counted: &[(Extent, Class)],
@@ -104,12 +104,12 @@ pub(crate) fn part(
     }
 }
 
-/// The file that a request begins in; else what most of it is.
+/// The file that the request begins in, or the class of most of its blocks.
 fn name(owners: &Owners, extent: Extent, class: Class) -> String {
     owners.of(extent.start).map_or_else(|| format!("({})", class.name()), show::name)
 }
 
-/// The costs of both sides, by a name of each request.
+/// Costs of both sides, grouped by a name of each request.
 fn places(
     predicted: &[(Extent, Class)],
     counted: &[(Extent, Class)],
@@ -132,7 +132,7 @@ fn places(
     costs.into_iter().map(place).collect()
 }
 
-/// The blocks of all extents, in order, each once.
+/// Union of the extents, sorted.
 fn union(extents: impl Iterator<Item = Extent>) -> Vec<Extent> {
     let mut sorted: Vec<Extent> = extents.collect();
     sorted.sort_unstable();
@@ -149,7 +149,7 @@ fn union(extents: impl Iterator<Item = Extent>) -> Vec<Extent> {
     runs
 }
 
-/// The number of blocks that are in both of two unions.
+/// Number of blocks in both of two unions.
 fn in_common(a: &[Extent], b: &[Extent]) -> u64 {
     let (mut at, mut to, mut common) = (0, 0, 0);
     while let (Some(one), Some(other)) = (a.get(at), b.get(to)) {
@@ -161,7 +161,7 @@ fn in_common(a: &[Extent], b: &[Extent]) -> u64 {
 }
 
 impl Parting {
-    /// For people; `of` is what the figures are compared with.
+    /// The comparison as text; `of` names the counted side.
     pub(crate) fn text(&self, of: &str) -> String {
         let bytes = |bytes: u64| format_size(ByteLen::new(bytes));
         let mut text = format!(

@@ -1,4 +1,4 @@
-//! A trace done again with real system calls.
+//! Replays a trace with real system calls.
 
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -12,22 +12,22 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-/// Bytes that one call reads; a longer range takes several, which the kernel
-/// sees as a stream.
+/// Maximum bytes of a read call. A longer range takes several calls, which the kernel takes for a
+/// sequential stream.
 const CALL_MAX: u64 = 64 << 20;
 
-/// Bytes in a page of memory.
+/// Bytes of a page.
 const PAGE: u64 = 4096;
 
-/// A file that is mapped as a whole, and its executable segments as programs are.
+/// A file, mapped as a whole, with its executable segments mapped separately, as for a program.
 struct Mapped {
     whole: Mapping,
-    /// Each with its first page and the one behind its last.
+    /// Mappings, with their first page and the page after their last.
     executable: Vec<(u64, u64, Mapping)>,
 }
 
 impl Mapped {
-    /// Maps a file of so many pages, one at least.
+    /// Maps a file of `pages` pages, but at least one page.
     fn new(file: &File, pages: u64, segments: &[(u64, u64)]) -> io::Result<Self> {
         let bytes = |pages: u64| usize::try_from(pages * PAGE).map_err(io::Error::other);
         let whole = Mapping::new(file, 0, bytes(pages.max(1))?, false)?;
@@ -50,7 +50,7 @@ impl Mapped {
     }
 }
 
-/// Reads bytes `at..end` of a file, as far as it has them.
+/// Reads bytes `at..end` of a file, up to its end.
 fn read_range(file: &File, mut at: u64, end: u64, buf: &mut Vec<u8>) -> Result<(), Errno> {
     while at < end {
         let len = usize::try_from((end - at).min(CALL_MAX)).map_err(|_| Errno::INVAL)?;
@@ -66,31 +66,31 @@ fn read_range(file: &File, mut at: u64, end: u64, buf: &mut Vec<u8>) -> Result<(
     Ok(())
 }
 
-/// Finds a name by the directory's path and the offset.
+/// Finds an absent name by the path of its directory and the offset of the block to be searched.
 type Absent<'a> = dyn Fn(&[u8], u64) -> Option<Vec<u8>> + 'a;
 
-/// Finds a file's executable segments by its path, without reading the mounted file.
+/// Finds the executable segments of a file by its path, without a read of the mounted file.
 type Segments<'a> = dyn Fn(&[u8]) -> Vec<(u64, u64)> + 'a;
 
-/// A mounted file system that a trace is done on. Paths never lead out of it.
+/// A mounted file system on which a trace is replayed. Paths cannot lead out of it.
 pub(crate) struct Stage<'a> {
     root: OwnedFd,
-    /// The block device that it is mounted from.
+    /// The block device of the mount.
     device: File,
-    /// Open files, by process and path: each has its read-ahead state.
+    /// Open files by process and path: each has its own read-ahead state.
     files: HashMap<(u32, Vec<u8>), File>,
     mapped: HashMap<(u32, Vec<u8>), Mapped>,
     buf: Vec<u8>,
-    /// A name that is not in a directory, and is looked for at that offset of it.
+    /// Names absent from a directory, whose lookup reads the block at an offset.
     absent: Box<Absent<'a>>,
-    /// The executable segments of a program or library, in pages.
+    /// Executable segments of a program or library, in pages.
     segments: Box<Segments<'a>>,
-    /// Events that could not be done, by why.
+    /// Number of events that failed.
     pub(crate) failed: u64,
 }
 
 impl<'a> Stage<'a> {
-    /// Takes the directory on which `device` is mounted.
+    /// Uses the directory `root`, on which `device` is mounted.
     pub(crate) fn new(
         root: &Path,
         device: &Path,
@@ -105,7 +105,7 @@ impl<'a> Stage<'a> {
         Ok(Self { root, device, files, mapped, buf: Vec::new(), absent, segments, failed: 0 })
     }
 
-    /// Does what an event says.
+    /// Performs an event.
     pub(crate) fn perform(&mut self, event: &Event) {
         let done = match event.op {
             Op::Lookup | Op::Stat => {
@@ -139,12 +139,12 @@ impl<'a> Stage<'a> {
         )
     }
 
-    /// Opens a file anew for a process.
+    /// Opens a file again for a process.
     fn open_file(&mut self, event: &Event) -> Result<(), Errno> {
         let key = (event.pid, event.path.clone());
         self.files.remove(&key);
         self.mapped.remove(&key);
-        // Devices and pipes are looked up, but not woken.
+        // Device nodes and FIFOs are looked up, but not opened for reading.
         let handle = self.open(&event.path, OFlags::PATH)?;
         let kind = rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(&handle)?.st_mode);
         match kind {
@@ -192,7 +192,7 @@ impl<'a> Stage<'a> {
             return Ok(());
         }
         if event.fetched {
-            // What was read ahead is in the trace: nothing more is fetched with it.
+            // The trace contains the pages read ahead too: no more must be fetched.
             rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::Random)?;
         }
         let end =
@@ -200,8 +200,8 @@ impl<'a> Stage<'a> {
         read_range(file, event.offset, end, &mut self.buf)
     }
 
-    /// Reads a range of the device through its page cache, which holds the metadata of
-    /// what is mounted as well.
+    /// Reads a range of the device through its page cache, which also caches the metadata of the
+    /// mounted file system.
     fn read_device(&mut self, event: &Event) -> Result<(), Errno> {
         rustix::fs::fadvise(&self.device, 0, None, rustix::fs::Advice::Random)?;
         let length = event.length.unwrap_or(u64::MAX);
@@ -227,8 +227,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Searches a directory for a name that is not there, any that leads to the
-    /// block at a byte.
+    /// Looks up an absent name in a directory, so that the directory's block at an offset is read.
     fn search(&self, dir: &[u8], at: u64) -> Result<(), Errno> {
         let Some(name) = (self.absent)(dir, at) else { return Ok(()) };
         match self.open(&[dir, b"/", name.as_slice()].concat(), OFlags::PATH) {
@@ -237,13 +236,13 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// What the kernel does before a program runs: looks at its rights and its
-    /// first page.
+    /// Reads the file capabilities and the first page of a program, as the kernel does before it
+    /// starts.
     fn exec(&mut self, event: &Event) -> Result<(), Errno> {
         self.open_file(event)?;
         if let Some(file) = self.files.get(&(event.pid, event.path.clone())) {
             let mut value = [0u8; 64];
-            // Most files have none.
+            // Most files have no capabilities.
             let _ = rustix::fs::fgetxattr(file.as_fd(), c"security.capability", &mut value[..]);
         }
         self.read(event, event.length.or(Some(PAGE)))

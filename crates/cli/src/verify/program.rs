@@ -1,4 +1,4 @@
-//! A command run on a cold mount of an image, again and again.
+//! Runs a command repeatedly on a cold mount of an image.
 
 use super::again::undisturbed;
 use super::stand::{Counter, Requests, Stand, Subject};
@@ -17,39 +17,39 @@ use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// What stands for the mount in a command.
+/// Placeholder for the mount point in a command.
 const MOUNT: &[u8] = b"{}";
 
-/// Between two looks at whether a command has ended.
+/// Interval between checks for the end of a command.
 const POLL: Duration = Duration::from_millis(5);
 
-/// Directories of the host that a command needs whose root is the image.
+/// Directories of the host that a command needs if the image is its root.
 const OF_THE_HOST: [&str; 2] = ["proc", "dev"];
 
-/// A command, and how it is run.
+/// A command and the parameters of its runs.
 #[derive(Debug)]
 pub(crate) struct Program<'a> {
-    /// With `{}` for the mount, unless the mount is its root.
+    /// Contains `{}` for the mount point, unless the mount is its root.
     pub(crate) command: &'a [OsString],
     pub(crate) chroot: bool,
     /// Writes fail, instead of going to an overlay.
     pub(crate) read_only: bool,
-    /// Cold runs, at least one.
+    /// Number of cold runs, at least one.
     pub(crate) runs: u32,
-    /// For one run.
+    /// Limit for each run.
     pub(crate) timeout: Duration,
 }
 
-/// One cold run.
+/// A cold run.
 pub(crate) struct Run {
     pub(crate) requests: Requests,
     pub(crate) status: ExitStatus,
-    /// The names of the processes that the command left behind.
+    /// Names of the processes that the command left behind.
     pub(crate) left: Vec<String>,
 }
 
 impl Program<'_> {
-    /// Finds what is wrong with the command before anything is mounted.
+    /// Checks the command before anything is mounted.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         let named = |word: &OsString| word.as_bytes().windows(2).any(|at| at == MOUNT);
         if !self.chroot && !self.command.iter().any(named) {
@@ -64,9 +64,9 @@ impl Program<'_> {
         Ok(())
     }
 
-    /// Runs the command on the image, each time from cold caches, and counts what the
-    /// kernel asks the device for until the command ends. The changes that it makes
-    /// are discarded, and what it leaves running is killed.
+    /// Runs the command on the image, each time with cold caches, and counts the kernel's requests
+    /// to the device until the command ends. Its changes are discarded, and the processes that it
+    /// leaves behind are killed.
     pub(crate) fn measure(
         &self,
         subject: Subject<'_>,
@@ -110,7 +110,7 @@ impl Program<'_> {
         Ok(command)
     }
 
-    /// Runs the command to its end and counts no further.
+    /// Runs the command to its end, and stops the counter.
     fn perform(
         &self,
         command: &mut Command,
@@ -121,7 +121,7 @@ impl Program<'_> {
         let mut family = Family::start(command)
             .map_err(|error| Failure::from(error).about("the command cannot be started"))?;
         let (out, errors) = family.pipes();
-        // Not /dev/null, which some programs know and read less for.
+        // Pipes, since some programs recognize /dev/null and read less.
         out.into_iter().for_each(discard);
         errors.into_iter().for_each(discard);
         loop {
@@ -148,12 +148,12 @@ impl Program<'_> {
     }
 }
 
-/// Reads what a command prints; ends when no process can print any more.
+/// Reads and discards the output of a command, until no process can write any more.
 fn discard(mut pipe: impl Read + Send + 'static) {
     std::thread::spawn(move || io::copy(&mut pipe, &mut io::sink()));
 }
 
-/// A word with the mount for each `{}` in it.
+/// A word with each `{}` replaced by the mount point.
 fn with_mount(word: &OsStr, root: &OsStr) -> OsString {
     let mut whole = Vec::with_capacity(word.len());
     let mut rest = word.as_bytes();
@@ -166,7 +166,7 @@ fn with_mount(word: &OsStr, root: &OsStr) -> OsString {
     OsString::from_vec(whole)
 }
 
-/// The mounts that a run takes place on. They come off in the reverse order.
+/// The mounts for a run, unmounted in reverse order.
 struct Scene {
     host: Vec<Mounted>,
     overlay: Option<Mounted>,
@@ -192,7 +192,7 @@ impl Scene {
         if program.chroot {
             for name in OF_THE_HOST {
                 let (from, to) = (Path::new("/").join(name), scene.root().join(name));
-                // Through a symlink it would be shown on a directory of the host.
+                // A bind mount through a symlink would be on a directory of the host.
                 let is_dir = to.symlink_metadata().is_ok_and(|meta| meta.is_dir());
                 if is_dir {
                     scene.host.push(Mounted::bind(&from, &to)?);
@@ -202,7 +202,7 @@ impl Scene {
         Ok(scene)
     }
 
-    /// Where the command finds the image.
+    /// The directory in which the command finds the image.
     fn root(&self) -> &Path {
         self.overlay.as_ref().unwrap_or(&self.image).dir()
     }

@@ -1,4 +1,4 @@
-//! Requests that a kernel made for the operations of a trace.
+//! Counts the kernel's requests for the operations of a trace.
 
 use super::again::undisturbed;
 use super::perform::Stage;
@@ -11,22 +11,21 @@ use seekless_layout::trace::Event;
 use seekless_units::ByteLen;
 use signal_hook::iterator::Signals;
 
-/// What a kernel did.
+/// Result of a replay by the kernel.
 pub(crate) struct Observation {
-    /// The requests in order, with what lies there.
+    /// The requests in order, with the class of their blocks.
     pub(crate) requests: Requests,
-    /// Events of the trace that could not be done.
+    /// Number of events that failed.
     pub(crate) failed: u64,
 }
 
-/// Events between two looks at what the kernel did and at signals.
+/// Events between two reads of the kernel's buffer and checks for signals.
 const STEP: usize = 256;
 
-/// Names that are tried to find one that leads to a block.
+/// Number of names to try for one that leads to a block.
 const NAMES_TRIED: u32 = 4096;
 
-/// Mounts an image, does a trace on it and counts what the kernel asks the
-/// device for.
+/// Mounts an image, replays a trace on it, and counts the kernel's requests to the device.
 pub(crate) fn observe(
     subject: Subject<'_>,
     events: &[Event],
@@ -61,7 +60,7 @@ fn replay(
     Ok(Observation { requests, failed })
 }
 
-/// The executable segments of a program or library; none of what is neither.
+/// The executable segments of a program or library; none for other files.
 fn segments(image: &dyn Inspect, path: &[u8]) -> Vec<(u64, u64)> {
     let mut head = vec![0; 4096];
     let read = seekless_fs::inspect::resolve(image, path)
@@ -69,13 +68,13 @@ fn segments(image: &dyn Inspect, path: &[u8]) -> Vec<(u64, u64)> {
     read.map_or_else(|_| Vec::new(), |len| executable_segments(&head[..len]))
 }
 
-/// A name that is not in a directory, whose search reads the block at an offset.
+/// A name absent from a directory, whose lookup reads the block at an offset.
 fn absent_name(image: &dyn Inspect, dir: &[u8], offset: u64) -> Option<Vec<u8>> {
     let dir = seekless_fs::inspect::resolve(image, dir).ok()?;
     let wanted = offset / u64::from(image.geometry().block_size);
     (0..NAMES_TRIED).map(|number| format!("absent-{number}").into_bytes()).find(|name| {
         let blocks = image.lookup_blocks(dir, name).unwrap_or_default();
-        // In an index the last block is the one that should hold the name.
+        // In an indexed directory the last block read is the leaf that would contain the name.
         blocks.last().is_some_and(|last| last.get() == wanted)
             || (blocks.len() == 1 || wanted == 0) && blocks.iter().any(|lbn| lbn.get() == wanted)
     })

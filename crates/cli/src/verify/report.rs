@@ -1,4 +1,4 @@
-//! The prediction and the measurement side by side.
+//! Report of predicted and counted figures.
 
 use super::parting::{self, Parting};
 use super::program::{Program, Run};
@@ -29,7 +29,7 @@ use std::path::Path;
 use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
 
-/// Names of processes that are told.
+/// Maximum number of processes named in a warning.
 const NAMES_SHOWN: usize = 5;
 
 /// What the prediction is held against.
@@ -84,12 +84,12 @@ fn parse_tolerance(text: &str) -> Result<f64, String> {
 }
 
 impl VerifyArgs {
-    /// Whether a prediction is to be held against a kernel.
+    /// Whether a prediction is compared with a kernel.
     pub(crate) fn wanted(&self) -> bool {
         self.verify_kernel || self.verify_program
     }
 
-    /// Whether the trace is done again, one event after the other.
+    /// Whether the trace is replayed in the recorded order.
     pub(crate) fn in_recorded_order(&self) -> bool {
         self.verify_kernel
     }
@@ -105,7 +105,7 @@ impl VerifyArgs {
     }
 }
 
-/// What else is asked for.
+/// Other options that affect the comparison.
 pub(crate) struct Wanted<'a> {
     pub(crate) model: &'a ModelArgs,
     pub(crate) devices: &'a DeviceArgs,
@@ -113,11 +113,11 @@ pub(crate) struct Wanted<'a> {
     pub(crate) io_log: Option<&'a Path>,
 }
 
-/// An image's prediction beside what a kernel did.
+/// An image's prediction, and the measurements of a kernel.
 pub(super) struct Verified<'a> {
     pub(super) scored: &'a Scored,
     predicted: Figures,
-    /// In order; several of a program.
+    /// In order; one run for a trace, several for a program.
     pub(super) runs: Vec<(Figures, Requests)>,
     spread: Vec<Spread>,
     rows: Vec<Compared>,
@@ -125,15 +125,15 @@ pub(super) struct Verified<'a> {
     pub(super) told: Told,
 }
 
-/// What is told about the runs besides their figures.
+/// Results of the runs other than their figures.
 pub(super) enum Told {
-    /// Events of the trace that could not be done.
+    /// Number of events of the trace that failed.
     Replay { failed: u64 },
-    /// How each run ended, and what it left running.
+    /// Status of each run, and the names of the processes that it left behind.
     Program(Vec<(ExitStatus, Vec<String>)>),
 }
 
-/// Sets the predictions against a kernel.
+/// Compares the predictions with a kernel, and prints the result.
 pub(crate) fn verify(
     args: &VerifyArgs,
     wanted: &Wanted<'_>,
@@ -149,8 +149,8 @@ pub(crate) fn verify(
     let mut signals = signals.map_err(|error| Failure::io("signals", &error))?;
     let machine = wanted.model.machine();
     if let Some(path) = wanted.io_log {
-        // A log that cannot be written is told before anything is run. It is begun
-        // again later: the mounts are others then.
+        // Fails early if the log cannot be written. It is created again later: the mounts differ
+        // then.
         drop(Output::create(path, true)?);
     }
     let mut verified = Vec::new();
@@ -202,7 +202,7 @@ impl<'a> Verified<'a> {
         let chunks = &wanted.model.chunk;
         let replayed = scored.replayed.requests.iter();
         let usage = usage::classify(image)?;
-        // A read of the device itself is of what it meets, as the kernel's are told apart.
+        // A read of the device has the class of its blocks, as the kernel's requests do.
         let counts_as_metadata = |request: &Request| match request.purpose {
             Purpose::Device => usage.most_of(request.extent) != Class::Data,
             purpose => purpose.is_metadata(),
@@ -246,7 +246,7 @@ impl<'a> Verified<'a> {
         Ok(Self { scored, predicted, runs, spread, rows, parting, told })
     }
 
-    /// The name of what the prediction is compared with.
+    /// Name of the counted side.
     fn counted(&self) -> &'static str {
         match self.told {
             Told::Replay { .. } => "kernel",
@@ -298,7 +298,7 @@ impl<'a> Verified<'a> {
         }
     }
 
-    /// What did not go as it should, on standard error.
+    /// Warns of failed events, failed commands and processes left behind.
     fn warn(&self) {
         match &self.told {
             Told::Replay { failed: 0 } => {}
@@ -384,8 +384,7 @@ fn figure(name: &str, value: f64) -> Figure {
     }
 }
 
-/// By name, what the second image has for each of the first: of the prediction and of
-/// the program.
+/// The figures of both images in pairs, in the same order.
 fn changes<'a>(
     a: &'a Verified<'_>,
     b: &'a Verified<'_>,

@@ -1,25 +1,25 @@
-//! Figures of several runs: medians and ranges.
+//! Medians and ranges of the figures of several runs.
 
 use super::values;
 use seekless_layout::score::Figures;
 use serde_json::{Map, Value, json};
 
-/// One figure of several runs.
+/// Median and range of a figure.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Spread {
     pub(crate) name: String,
-    /// The value in the middle; the mean of the two in the middle of an even number.
+    /// The median; for an even number of runs, the mean of the two middle values.
     pub(crate) median: f64,
     pub(crate) min: f64,
     pub(crate) max: f64,
 }
 
-/// The figures of the runs, each by itself.
+/// Spread of each figure of the runs.
 pub(crate) fn spread(runs: &[Figures]) -> Vec<Spread> {
     spread_of(&runs.iter().map(values).collect::<Vec<_>>())
 }
 
-/// The same of figures by their names, which all runs have in the same order.
+/// As [`spread`], for named figures, which all runs have in the same order.
 pub(crate) fn spread_of(runs: &[Vec<(String, f64)>]) -> Vec<Spread> {
     let Some(first) = runs.first() else { return Vec::new() };
     let of = |(at, (name, _)): (usize, &(String, f64))| {
@@ -31,7 +31,7 @@ pub(crate) fn spread_of(runs: &[Vec<(String, f64)>]) -> Vec<Spread> {
     first.iter().enumerate().map(of).collect()
 }
 
-/// By names.
+/// The figures by name.
 pub(crate) fn as_json(spread: &[Spread]) -> Value {
     let one = |spread: &Spread| {
         let value = json!({ "median": spread.median, "min": spread.min, "max": spread.max });
@@ -40,8 +40,7 @@ pub(crate) fn as_json(spread: &[Spread]) -> Value {
     spread.iter().map(one).collect::<Map<_, _>>().into()
 }
 
-/// The run whose number of requests is nearest to the median of all, the first of
-/// several.
+/// Index of the first run whose number of requests is nearest to the median.
 pub(crate) fn typical(runs: &[Figures]) -> usize {
     let median = spread(runs).first().map_or(0.0, |requests| requests.median);
     let off = |run: &Figures| (run.requests as f64 - median).abs();

@@ -1,5 +1,5 @@
-//! An image mounted where only this process sees it, with cold caches and a count of
-//! what the kernel asks its device for.
+//! Mounts an image in a private namespace with cold caches, and counts the kernel's requests to its
+//! device.
 
 use crate::failure::{Failure, Kind};
 use crate::source::temp_dir;
@@ -17,25 +17,24 @@ use seekless_units::{BlockNo, ByteLen, Extent, SECTOR};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Room for events in the kernel, on each processor.
+/// Size of the kernel's event buffer for each processor, in KiB.
 const BUFFER_KIB: usize = 16 << 10;
 
-/// What is held against a kernel: the file or device, the bytes of it that are meant, and
-/// the file system there.
+/// An image to verify: the file or device, the part of it to use, and its file system.
 #[derive(Clone, Copy)]
 pub(crate) struct Subject<'a> {
     pub(crate) path: &'a Path,
-    /// The first byte, and how many; all when it is no part.
+    /// First byte and length of the part; `None` for the whole file or device.
     pub(crate) part: Option<(ByteLen, ByteLen)>,
     pub(crate) image: &'a dyn Inspect,
 }
 
-/// Requests in their order, each with what most of it is.
+/// Requests in order, each with the class of most of its blocks.
 pub(crate) type Requests = Vec<(Extent, Class)>;
 
-/// An image as a block device. Nobody else sees what is mounted of it. Device and
-/// mounts go with the last process that sees them, also if this one is killed; the
-/// directory of the mounts then stays.
+/// An image as a block device, with mounts that are visible to this process only. Device and mounts
+/// disappear with the last process that sees them, even if this one is killed; then only the
+/// scratch directory stays.
 pub(super) struct Stand<'a> {
     image: &'a dyn Inspect,
     machine: Machine,
@@ -45,8 +44,8 @@ pub(super) struct Stand<'a> {
 }
 
 impl<'a> Stand<'a> {
-    /// Makes an image a device with the queue of the machine. An image whose journal has
-    /// to be replayed is copied.
+    /// Attaches an image to a loop device with the machine's queue limits. An image whose journal
+    /// needs replay is copied.
     pub(super) fn new(subject: Subject<'a>, machine: Machine) -> Result<Self, Failure> {
         let Subject { path, part, image } = subject;
         scratch::private_mounts()?;
@@ -57,7 +56,7 @@ impl<'a> Stand<'a> {
         let device = LoopDevice::new(copy.as_deref().unwrap_or(path), options)?;
         device.set_queue("max_sectors_kb", machine.max_request.get() >> 10)?;
         if copy.is_some() {
-            // The kernel replays the journal, out of what is counted.
+            // The kernel replays the journal here, before requests are counted.
             let format = image.geometry().format;
             let dir = scratch.dir("image");
             Mounted::new(device.path(), &dir, format, MountFlags::NOATIME, "")?.unmount()?;
@@ -66,17 +65,17 @@ impl<'a> Stand<'a> {
         Ok(Self { image, machine, usage, device, scratch })
     }
 
-    /// A directory of ours to mount something on: one of [`DIRS`].
+    /// A mount point in the scratch directory: one of [`DIRS`].
     pub(super) fn dir(&self, name: &str) -> PathBuf {
         self.scratch.dir(name)
     }
 
-    /// The block device that the image is.
+    /// The loop device of the image.
     pub(super) fn device(&self) -> &Path {
         self.device.path()
     }
 
-    /// Mounts the image read-only. The device then reads ahead as the machine does.
+    /// Mounts the image read-only, and sets the machine's read-ahead.
     pub(super) fn mount(&self) -> Result<Mounted, Failure> {
         let flags =
             MountFlags::RDONLY | MountFlags::NOATIME | MountFlags::NODEV | MountFlags::NOSUID;
@@ -84,7 +83,7 @@ impl<'a> Stand<'a> {
         let options = if format == "ext2" { "" } else { "noload" };
         let dir = self.dir("image");
         let mounted = Mounted::new(self.device.path(), &dir, format, flags, options)?;
-        // Last: the kernel sets it anew whenever another limit changes.
+        // Last: the kernel resets it when another limit changes.
         let kib = self.machine.read_ahead.get() >> 10;
         self.device.set_queue("read_ahead_kb", kib)?;
         match read_ahead::of(self.device.number()?) {
@@ -96,8 +95,8 @@ impl<'a> Stand<'a> {
         }
     }
 
-    /// Drops the caches, does `work`, and gives the requests made until the counter
-    /// was stopped: at the end of `work`, if not before.
+    /// Drops the caches, does `work`, and returns the requests made until the counter was stopped,
+    /// at the latest at the end of `work`.
     pub(super) fn count<T>(
         &self,
         work: impl FnOnce(&mut Counter) -> Result<T, Failure>,
@@ -134,27 +133,27 @@ impl<'a> Stand<'a> {
     }
 }
 
-/// Takes the kernel's events as they come.
+/// Collects the kernel's events.
 pub(super) struct Counter {
     instance: Instance,
     traced: Vec<Traced>,
 }
 
 impl Counter {
-    /// Empties the kernel's buffer, to be done before it is full.
+    /// Reads the kernel's buffer; needed before it is full.
     pub(super) fn take(&mut self) -> Result<(), Failure> {
         self.instance.read(&mut self.traced)?;
         Ok(())
     }
 
-    /// Counts no more.
+    /// Stops counting.
     pub(super) fn stop(&mut self) -> Result<(), Failure> {
         self.instance.stop()?;
         self.take()
     }
 }
 
-/// A read, and what most of it is.
+/// A read request, with the class of most of its blocks; `None` for other events.
 fn request(what: &What, block_size: u64, usage: &Usage) -> Option<(Extent, Class)> {
     let What::Issued { sector, bytes, read: true, .. } = *what else { return None };
     let from = sector * SECTOR;
@@ -164,19 +163,19 @@ fn request(what: &What, block_size: u64, usage: &Usage) -> Option<(Extent, Class
     Some((extent, usage.most_of(extent)))
 }
 
-/// Whether a mount would change the image first.
+/// Whether a mount would replay the journal and change the image.
 fn needs_replay(image: &dyn Inspect) -> bool {
     image.geometry().features.iter().any(|feature| feature == "needs_recovery")
 }
 
-/// What the scratch directory has: the mounted image, what a command has changed of
-/// it, and both together.
+/// Mount points in the scratch directory: the image, the changes of a command, and the overlay of
+/// both.
 const DIRS: [&str; 3] = ["image", "changes", "root"];
 
-/// A file of it: the image that the kernel has replayed the journal of.
+/// Name of the copy of an image whose journal the kernel replays.
 const COPY: &str = "copy";
 
-/// A directory that is removed with what is in it.
+/// A temporary directory, removed on drop with [`COPY`] and [`DIRS`].
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -188,7 +187,7 @@ impl Scratch {
             let dir = temp_dir().join(name);
             match std::fs::create_dir(&dir) {
                 Ok(()) => break dir,
-                // Of the image before this one, or of a process that was killed.
+                // Left by a process that was killed, or used for another image.
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => number += 1,
                 Err(error) => return Err(failed(&dir, error)),
             }
@@ -206,7 +205,7 @@ impl Scratch {
         self.0.join(name)
     }
 
-    /// A copy with the holes of the original.
+    /// A sparse copy of an image.
     fn copy(&self, path: &Path) -> Result<PathBuf, Failure> {
         let copy = self.0.join(COPY);
         let mut command = Command::new("cp");

@@ -1,4 +1,4 @@
-//! File systems of the kernel, and how they are made.
+//! Makes file systems of the kernel.
 
 use super::programs::run_program;
 use crate::failure::{Failure, Kind};
@@ -29,7 +29,7 @@ impl FileSystem {
         }
     }
 
-    /// The program that makes one, and the package it comes in.
+    /// The mkfs program, and its package.
     fn maker(self) -> (&'static str, &'static str) {
         match self {
             Self::Ext4 => ("mkfs.ext4", "e2fsprogs"),
@@ -38,7 +38,7 @@ impl FileSystem {
         }
     }
 
-    /// No questions, no chatter.
+    /// Options against questions and chatter.
     fn maker_args(self) -> &'static [&'static str] {
         match self {
             Self::Ext4 => &["-q", "-F"],
@@ -46,7 +46,7 @@ impl FileSystem {
         }
     }
 
-    /// ext4 would go on zeroing inode tables behind the script's back.
+    /// Mount options. ext4 must not initialize inode tables in the background during the script.
     pub(crate) fn mount_options(self) -> &'static str {
         match self {
             Self::Ext4 => "noinit_itable",
@@ -65,7 +65,7 @@ pub(crate) fn make(
     let (program, package) = fs.maker();
     let mut command = Command::new(program);
     command.args(fs.maker_args()).args(args).arg(device).stdin(Stdio::null());
-    // It is quiet but for hints to people.
+    // Output is shown only on failure: the programs print hints even with -q.
     let said =
         tempfile::tempfile().and_then(|file| Ok((file.try_clone()?, file.try_clone()?, file)));
     let (out, err, mut said) = said.map_err(|error| Failure::io(program, &error))?;

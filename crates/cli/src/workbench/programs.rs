@@ -1,4 +1,4 @@
-//! Programs that work on a mounted file system, and end with us.
+//! Runs programs on a mounted file system; they end with this process.
 
 use super::POLL;
 use crate::failure::Failure;
@@ -11,11 +11,10 @@ use std::path::Path;
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
-/// How long a script may take to end after a signal.
+/// Time for a script to end after a signal.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// A command with its arguments; a single word that is no program is a line for
-/// the shell.
+/// A command with its arguments. A single word that names no program is a line for the shell.
 pub(super) fn command(script: &[OsString], dir: &Path) -> Command {
     match script {
         [line] if !is_program(line, dir) => {
@@ -25,7 +24,7 @@ pub(super) fn command(script: &[OsString], dir: &Path) -> Command {
         }
         [] => Command::new("true"),
         [program, args @ ..] => {
-            // What is named by a path is meant from where we were called.
+            // A path is relative to the directory in which seekless was started.
             let whole = Path::new(program).canonicalize().ok().filter(|path| path.is_file());
             let mut command = match whole {
                 Some(path) if program.as_encoded_bytes().contains(&b'/') => Command::new(path),
@@ -45,8 +44,8 @@ fn is_program(word: &OsStr, dir: &Path) -> bool {
     std::env::split_paths(&path).any(|dir| dir.join(word).is_file())
 }
 
-/// Runs a program to its end, or until a signal comes and it has been ended. What
-/// it has started ends with it.
+/// Runs a program to its end, or until a signal arrives and has ended it. Processes that it started
+/// end with it.
 pub(super) fn run_program(
     command: &mut Command,
     signals: &mut Signals,
@@ -73,8 +72,8 @@ fn watch_program(
     }
 }
 
-/// Hands a signal on, and kills what does not heed it: the first process of a
-/// namespace does only if it has a handler.
+/// Passes a signal on, and kills the process after [`GRACE`]: the first process of a PID namespace
+/// ignores signals that it has no handler for.
 pub(super) fn end(child: &mut Child, signal: i32) -> io::Result<ExitStatus> {
     let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
     if let (Some(pid), Some(signal)) = (pid, rustix::process::Signal::from_named_raw(signal)) {
@@ -91,7 +90,7 @@ pub(super) fn end(child: &mut Child, signal: i32) -> io::Result<ExitStatus> {
     child.wait()
 }
 
-/// The script's exit code, as a shell has it.
+/// The script's exit code; 128 plus the signal's number if a signal killed it, as in a shell.
 pub(super) fn exit_code(status: ExitStatus) -> ExitCode {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX))
