@@ -1,5 +1,5 @@
-//! `seekless age` from outside: what it says, what it refuses, and images that
-//! The Sleuth Kit and GRUB read.
+//! `seekless age` from outside: its output, its refusals, and aged images as read by The Sleuth Kit
+//! and GRUB.
 
 mod judges;
 
@@ -117,7 +117,7 @@ fn what_cannot_be_aged_is_refused() {
     text(&seekless(&["age", &image, "--ops", "9000", "--profile", "build", "--fullness", "0.5"]));
     refused(&[&image, "--ops", "9", "--fullness", "0.4"], 5, "% full");
     text(&seekless(&["check", &image]));
-    // fs_clean.
+    // Clears `fs_clean`.
     let mut unclean = fs::read(&image).expect("image");
     unclean[8192 + 209] = 0;
     fs::write(&image, unclean).expect("image");
@@ -150,7 +150,7 @@ fn images_of_ext_are_aged_and_stay_sound() {
     }
 }
 
-/// Every profile on every width, under every policy for clusters.
+/// Every profile on every FAT width, and every policy for clusters.
 #[test]
 fn images_of_fat_are_aged_and_stay_sound() {
     if !ready("fsck.fat") {
@@ -181,7 +181,7 @@ fn images_of_fat_are_aged_and_stay_sound() {
     }
 }
 
-/// Hard links are there, and files of several names are whole.
+/// Aged images have hard links, and files with several names are intact.
 #[test]
 fn images_with_hard_links_are_aged() {
     if !ready("mke2fs") {
@@ -205,7 +205,7 @@ fn images_with_hard_links_are_aged() {
     }
 }
 
-/// Ages in place and sends a signal soon after; how it ended.
+/// Ages in place, and sends a signal after some milliseconds; returns the output.
 fn signalled(image: &str, signal: &str, millis: u64) -> std::process::Output {
     signalled_with(&[image], signal, millis)
 }

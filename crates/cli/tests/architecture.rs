@@ -1,11 +1,11 @@
-//! The house rules that no compiler checks: which crate may know which.
+//! Architecture rules that no compiler checks: the dependencies allowed between crates.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What each crate may depend on. A crate exists because it forbids something,
-/// so a new one needs a row here.
+/// Allowed dependencies of each crate. A crate exists to forbid dependencies, so a new crate needs
+/// a row here.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("seekless-units", &[]),
     ("seekless-device", &["seekless-units"]),
@@ -190,10 +190,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// The one crate that may make system calls by hand.
+/// The only crate with unsafe code.
 const UNSAFE_CRATE: &str = "host";
 
-/// Crates from elsewhere that only one of ours may use.
+/// Crates of other authors that only one of ours may use.
 const RESERVED: &[(&str, &str)] =
     &[("fuser", "seekless-serve"), ("clap", "seekless-cli"), ("indicatif", "seekless-cli")];
 
@@ -201,7 +201,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// What every crate of the workspace depends on, tests aside.
+/// Dependencies of each crate of the workspace, without those of tests.
 fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version=1", "--no-deps", "--offline"])
@@ -241,7 +241,7 @@ fn no_crate_knows_more_than_it_may() {
     }
 }
 
-/// Rust files below a directory.
+/// Collects the Rust files below a directory.
 fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(dir).expect("directory") {
         let path = entry.expect("entry").path();
@@ -260,7 +260,7 @@ fn nothing_is_unsafe_and_every_crate_takes_the_lints() {
     let mut files = Vec::new();
     sources(&root().join("crates"), &mut files);
     assert!(files.len() > 50, "only {} files found", files.len());
-    // Written apart, so that this file does not find itself.
+    // Composed of parts, so that this file does not match.
     let forbidden = ["fn ", "impl ", "extern ", "trait ", "{"];
     let forbidden = forbidden.map(|next| format!("{} {next}", "unsafe"));
     let allowed = concat!("allow(unsafe", "_code");

@@ -1,6 +1,6 @@
-//! A mount that is served from the background: when the command returns the directory can be
-//! used, failures have their messages and exit codes, and the lock of the image tells when it
-//! is complete. Needs root and FUSE; says so and passes without.
+//! A mount that is served in the background: the directory is usable when the command returns,
+//! failures have their messages and exit codes, and the lock of the image is released when the
+//! unmount is complete. Needs root and FUSE; reports and passes without.
 
 #[path = "judges/mod.rs"]
 mod judges;
@@ -18,8 +18,8 @@ fn ready() -> bool {
     false
 }
 
-/// Runs a script, in which `seekless` is the command under test. It has ended, with all that
-/// holds its output, when this returns.
+/// Runs a script, in which `seekless` is the command under test. Returns after all processes that
+/// have its output open have ended.
 fn shell(scratch: &Scratch, script: &str) -> String {
     let program = env!("CARGO_BIN_EXE_seekless");
     let whole = format!(
@@ -33,7 +33,7 @@ fn shell(scratch: &Scratch, script: &str) -> String {
     said + &errors
 }
 
-/// The server of a mount in the background.
+/// Process id of the server of a mount in the background.
 fn server(image: &str) -> String {
     run("pgrep", &["-f", &format!("mount.*{image}.*--background-server")]).trim().to_string()
 }
@@ -59,7 +59,7 @@ fn the_directory_can_be_used_when_the_command_returns() {
          umount mnt
          rmdir mnt",
     );
-    // Nobody prints anything, and nobody who was started holds the output open.
+    // No process prints anything or keeps the output open.
     assert_eq!(said, "");
 }
 
@@ -81,10 +81,10 @@ fn the_server_has_left_its_terminal_and_directory() {
     }
     let session = run("ps", &["-o", "sid=", "-p", &pid]);
     assert_eq!(session.trim(), pid);
-    // A second one is refused as long as the first is there.
+    // A second mount is refused while the first one exists.
     let (code, said) = failure(&seekless(&["mount", &image, &at, "-o", "rw"]));
     assert!(code == 6 && said.contains("in use"), "{code} {said}");
-    // A signal unmounts, and all is written.
+    // A signal unmounts, and all changes are written.
     fs::write(format!("{at}/file"), vec![7; 1 << 20]).expect("write");
     run("kill", &["-TERM", &pid]);
     run("flock", &[&image, "true"]);
@@ -138,7 +138,7 @@ fn a_killed_server_leaves_what_a_crash_leaves() {
     run("flock", &[&image, "true"]);
     assert!(fs::metadata(&at).is_err(), "nobody serves it any more");
     unmount(&at).expect("umount");
-    // The journal is recovered by the next mount.
+    // The next mount replays the journal.
     text(&seekless(&["mount", &image, &at, "-o", "rw"]));
     assert!(fs::exists(format!("{at}/durable")).expect("stat"));
     unmount(&at).expect("umount");
@@ -163,7 +163,8 @@ fn statistics_and_traces_come_from_the_background() {
     assert!(said.trim().parse::<u32>().expect("a number") > 1, "{said}");
 }
 
-/// Whoever asked is gone before there is anything to be told: nothing stays mounted.
+/// The starting command is gone before the server reports to it: the directory does not stay
+/// mounted.
 #[test]
 fn nobody_who_waits_means_no_mount() {
     if !ready() {
@@ -173,7 +174,7 @@ fn nobody_who_waits_means_no_mount() {
     let (image, at) = (scratch.join("image"), scratch.join("at"));
     fs::create_dir(&at).expect("mkdir");
     run("mke2fs", &["-q", "-t", "ext4", &image, "32M"]);
-    // The end that is read is closed before the server writes to it.
+    // The reading end of the pipe is closed before the server writes to it.
     let (reader, writer) = std::io::pipe().expect("pipe");
     drop(reader);
     let server = judges::command(&["mount", &image, &at, "-o", "rw", "--background-server"])

@@ -1,10 +1,10 @@
-//! `ls`, `cat` and `cp` on images made by mke2fs, hostile ones included.
+//! `ls`, `cat` and `cp` on images made by mke2fs, including hostile ones.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// A directory of a test's own, gone when it ends.
+/// A directory of a test, removed at its end.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -18,8 +18,7 @@ impl Scratch {
         self.0.join(name).to_str().expect("path").to_string()
     }
 
-    /// An image of the directory `from`, without checksums so that a test can
-    /// patch it.
+    /// Makes an image of the directory `from`, without checksums so that tests can patch it.
     fn image(&self, from: &str) -> String {
         let image = self.path("image");
         let size = ["-q", "-F", "-t", "ext4", "-O", "^metadata_csum,^has_journal", "-d"];
@@ -44,7 +43,7 @@ fn text(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).expect("utf-8")
 }
 
-/// Replaces bytes in an image, everywhere.
+/// Replaces all occurrences of bytes in an image.
 fn patch(image: &str, from: &[u8], to: &[u8]) {
     assert_eq!(from.len(), to.len());
     let mut bytes = fs::read(image).expect("image");
@@ -88,7 +87,7 @@ fn what_goes_in_comes_out() {
     assert_eq!(std::os::unix::fs::MetadataExt::nlink(&linked), 2);
     let sparse = fs::metadata(format!("{to}/sparse")).expect("stat");
     assert!(std::os::unix::fs::MetadataExt::blocks(&sparse) < 100, "holes were filled");
-    // A single file, under a new name and into a directory.
+    // A single file, to a new name and into a directory.
     text(&seekless(&["cp", &image, "/hello", &scratch.path("new")]));
     text(&seekless(&["cp", &image, "/sub/again", &scratch.path("to/sub/deeper")]));
     assert_eq!(fs::read(scratch.path("new")).expect("new"), b"hello\n");
@@ -121,7 +120,7 @@ fn a_symlink_in_the_image_is_never_written_through() {
     fs::write(format!("{from}/name_2/evil"), b"evil").expect("write");
     std::os::unix::fs::symlink(&outside, format!("{from}/name_1")).expect("symlink");
     let image = scratch.image(&from);
-    // Two entries of one name: a symlink to elsewhere and a directory.
+    // Two entries of one name: a symlink out of the destination, and a directory.
     patch(&image, b"name_2", b"name_1");
     let output = seekless(&["cp", "-r", &image, "/", &scratch.path("to")]);
     assert_ne!(output.status.code(), Some(0), "{output:?}");

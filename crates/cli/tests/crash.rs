@@ -1,5 +1,5 @@
-//! `seekless crash`: exit codes, what is printed, going on after an
-//! interruption, logs out and in.
+//! `seekless crash`: exit codes, output, resumption after an interruption, export and import of
+//! logs.
 
 mod judges;
 
@@ -57,15 +57,15 @@ fn what_does_not_hold_exits_with_1_and_its_reproducer_fails_again() {
     let again = run(&script, "async", "ufs2", &["--schedules", "1", "--exhaustive", "--json"]);
     assert_eq!(again.status.code(), Some(1));
     assert!(json(&again)["workloads"][0]["violations"][code].as_u64().unwrap() > 0);
-    // The state itself is there to be looked at.
+    // The image of the failing state can be checked.
     assert_eq!(seekless(&["check", &image]).status.code(), Some(4));
     let plain = run("mkdir", "async", "ufs2", &[]);
     let shown = String::from_utf8_lossy(&plain.stdout);
     assert!(shown.contains("Smallest failing workload found"), "{shown}");
 }
 
-/// The policies are those of a mount: other places are written to, and what is promised
-/// holds under them as well. A campaign goes on only under its own.
+/// The placement policies are those of a mount: they change the locations of writes, but the
+/// promises hold. A campaign resumes only under its own policies.
 #[test]
 fn policies_are_chosen_as_for_a_mount() {
     let scratch = Scratch::new("crash-policies");
@@ -88,7 +88,7 @@ fn policies_are_chosen_as_for_a_mount() {
         assert_eq!(output.status.code(), Some(code), "{said}");
         assert!(said.contains(word), "{said}");
     }
-    // What fails is shown with the options that show it again.
+    // A failure is shown with the options that reproduce it.
     let wrong = run("mkdir", "async", "ext2", &["--blocks", "next-free"]);
     let shown = String::from_utf8_lossy(&wrong.stdout).into_owned();
     assert!(shown.contains("--format ext2 --blocks next-free --schedules 1"), "{shown}");
@@ -140,7 +140,7 @@ fn an_interrupted_campaign_goes_on() {
     child.kill().expect("kill");
     child.wait().expect("wait");
     assert!(lines() >= 4);
-    // What was being written when it ended counts for nothing.
+    // An incomplete last line is ignored.
     let mut bytes = fs::read(&state).expect("state");
     bytes.extend(b"{\"workload\":\"trunc");
     fs::write(&state, bytes).expect("state");
@@ -150,7 +150,7 @@ fn an_interrupted_campaign_goes_on() {
     assert!(resumed["resumed"].as_u64().unwrap() >= 2, "{resumed}");
     resumed["resumed"] = 0.into();
     assert_eq!(resumed, whole);
-    // Another campaign does not take it for its own.
+    // Another campaign refuses the state.
     let other = run("singles", "softdep", "ufs2", &more);
     assert_eq!(other.status.code(), Some(2));
     assert!(errors(&other).contains("another campaign"), "{}", errors(&other));
@@ -167,7 +167,7 @@ fn logs_go_out_and_come_in() {
     let value = json(&output);
     assert_eq!(value["states"], inside["states"], "{value}");
     assert_eq!(value["coverage"]["epochs"], inside["coverage"]["epochs"]);
-    // Without order the check sees it as well.
+    // Without ordering constraints the replay fails as well.
     run("mkdir", "async", "ufs2", &more);
     let output = crash(&["replay", &log]);
     assert_eq!(output.status.code(), Some(1), "{}", errors(&output));
@@ -201,15 +201,15 @@ fn fat_holds_under_soft_updates_and_not_without_order() {
         }
         let output = run("create", "async", format, &["--sample", "60"]);
         assert_eq!(output.status.code(), Some(1), "{format}: {}", errors(&output));
-        // There are no such workloads where a file is its entry.
+        // FAT has no such workloads: a file is its directory entry.
         assert_eq!(run("link", "softdep", format, &[]).status.code(), Some(2));
         let output = run("create", "journal=ordered", format, &[]);
         assert_eq!(output.status.code(), Some(4), "{format}: {}", errors(&output));
     }
 }
 
-/// A file that has moved is cut while the disk has its older name: that tells the longer
-/// length, so that the chain stays as long until it is gone.
+/// A moved file is truncated while its older name is on the disk: that name has the greater length,
+/// so that the chain must stay as long until the name is gone.
 #[test]
 fn a_file_with_an_older_name_on_fat_is_cut_when_that_is_gone() {
     let dir = Scratch::new("moved-and-cut");
@@ -241,8 +241,8 @@ fn workloads_are_listed() {
     }
 }
 
-/// Files longer than their blocks: behind the double indirect tree, and past 2 GiB, where ext
-/// asks for `large_file`.
+/// Files larger than their blocks: beyond the double indirect tree, and beyond 2 GiB, where ext
+/// needs `large_file`.
 #[test]
 fn files_with_far_offsets_are_searched() {
     let scratch = Scratch::new("crash-far");
@@ -281,14 +281,14 @@ fn files_with_far_offsets_are_searched() {
     assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
 }
 
-/// Runs a checker; it may repair.
+/// Runs a checker, which may repair.
 fn accept(command: &[&str]) {
     let output = std::process::Command::new(command[0]).args(&command[1..]).output().unwrap();
     let code = output.status.code().unwrap_or(99);
     assert!(code <= 1, "{command:?}: {code} {}", String::from_utf8_lossy(&output.stdout));
 }
 
-/// States that pass are written for others to judge, the same ones each time.
+/// States that pass are written for other checkers, the same ones in each run.
 #[test]
 fn kept_states_are_accepted_by_other_programs() {
     let scratch = Scratch::new("crash-keep");

@@ -1,5 +1,5 @@
-//! `seekless check` on ext images: what it says, and how it ends. Needs
-//! e2fsprogs; says so and passes without.
+//! `seekless check` on ext images: output and exit codes. Needs e2fsprogs; reports and passes
+//! without.
 
 mod judges;
 
@@ -35,7 +35,7 @@ fn ext_images_are_checked_and_repaired() {
     assert_eq!(preened.status.code(), Some(1), "{preened:?}");
     run("e2fsck", &["-fn", &image]);
 
-    // What -p stops at, -y repairs.
+    // An error that stops -p is repaired by -y.
     run("debugfs", &["-w", "-R", "unlink /dir/file", &image]);
     let damaged = fs::read(&image).expect("image");
     assert_eq!(seekless(&["check", "-p", &image]).status.code(), Some(4));
@@ -66,7 +66,7 @@ fn a_copy_stands_in_for_a_damaged_superblock() {
         .filter_map(|finding| finding["code"].as_str())
         .collect();
     assert_eq!(codes, ["superblock.corrupt"]);
-    // Nothing else takes the copy for the image, but it is said that there is one.
+    // Other commands do not use the backup superblock, but their message names it.
     let listed = seekless(&["ls", &image]);
     let why = String::from_utf8_lossy(&listed.stderr).into_owned();
     assert!(!listed.status.success() && why.contains("copy of it in block 8193"), "{why}");

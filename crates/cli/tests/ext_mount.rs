@@ -1,6 +1,6 @@
-//! ext2 and ext3 images changed through the read-write mount, and by the kernel, in turn:
-//! each finds what the other has left, and e2fsck finds nothing. Needs root, FUSE
-//! and loop devices; says so and passes without.
+//! ext2, ext3 and ext4 images changed through the read-write mount and by the kernel in turn: each
+//! finds the changes of the other, and e2fsck finds no errors. Needs root, FUSE and loop devices;
+//! reports and passes without.
 
 #[path = "judges/mod.rs"]
 mod judges;
@@ -16,7 +16,7 @@ use std::path::Path;
 const DISCIPLINES: [&str; 7] =
     ["sync", "normal", "async", "softdep", "journal=ordered", "journal=writeback", "journal=data"];
 
-/// What `mke2fs` is told for images that are changed under a discipline.
+/// Arguments of `mke2fs` for images that are changed under a discipline.
 fn journal(discipline: &str) -> &[&str] {
     if discipline.starts_with("journal") { &["-j"] } else { &[] }
 }
@@ -30,7 +30,7 @@ fn ready() -> bool {
     false
 }
 
-/// ext4 as mke2fs makes it, but for what is not kept up.
+/// ext4 with the features of mke2fs, except those that a mount does not maintain.
 const EXT4: &[&str] = &["-t", "ext4", "-O", "^has_journal,^metadata_csum,^orphan_file"];
 
 fn make(image: &str, how: &[&str]) {
@@ -61,14 +61,14 @@ fn populate(root: &Path, names: usize, large: usize) {
     run("setfattr", &["-n", "user.label", "-v", "some value", labelled.to_str().expect("path")]);
 }
 
-/// e2fsck finds nothing. That nodes of a tree could share blocks, which neither side
-/// looks for, is no finding.
+/// e2fsck finds no errors. Extent trees that could be narrower, which neither side looks for, are
+/// no error.
 fn sound(image: &str) {
     let said = run("e2fsck", &["-fn", "-E", "no_optimize_extents", image]);
     assert!(!said.contains("could be") && !said.contains("? no"), "{said}");
 }
 
-/// Changes a file in many places: what was allocated and never written, holes, ends.
+/// Changes many places of a file: preallocated blocks, holes, and the end.
 fn scatter(path: &Path, seed: u64) {
     let file = fs::File::options().read(true).write(true).create(true).truncate(false).open(path);
     let file = file.expect("open");
@@ -128,7 +128,7 @@ fn the_kernel_and_the_mount_change_an_image_in_turn() {
                 scatter(&kernel.path().join("theirs too"), 2);
             }
             fs::remove_dir_all(kernel.path().join("many")).expect("rm");
-            // Enough for an index.
+            // Enough names for an index.
             fs::create_dir(kernel.path().join("theirs")).expect("mkdir");
             for n in 0..400 {
                 let name = format!("theirs/one more name {n}");
@@ -155,8 +155,8 @@ fn the_kernel_and_the_mount_change_an_image_in_turn() {
     }
 }
 
-/// Delayed allocation through the mount: what a program wrote is there for all who look, and
-/// for the kernel after the image was unmounted.
+/// Delayed allocation through the mount: all readers see the written data at once, and the kernel
+/// sees it after the unmount.
 #[test]
 fn contents_that_wait_are_there_and_are_written_back() {
     if !ready() {
@@ -173,7 +173,7 @@ fn contents_that_wait_are_there_and_are_written_back() {
         scatter(&at.join("scattered"), 3);
         fs::write(at.join("temporary"), vec![3; 1 << 20]).expect("write");
         fs::remove_file(at.join("temporary")).expect("rm");
-        // Blocks are counted before they are there.
+        // st_blocks counts blocks that are not allocated yet.
         let file = at.join("fresh");
         fs::write(&file, vec![7; 100 << 10]).expect("write");
         let used =
@@ -205,8 +205,7 @@ fn a_server_that_is_killed_leaves_what_e2fsck_repairs_unasked() {
         make(&image, &[&["-b", "1024"], how].concat());
         let mut mounted = Mounted::new(&image, &at, &format!("rw,{discipline},ages=classic"));
         populate(&at, 60, 400_000);
-        // One that is made durable is so with its name, and a directory with those
-        // in it.
+        // fsync makes a file durable with its name, and a directory with its entries.
         for entry in fs::read_dir(at.join("dir")).expect("list") {
             let entry = entry.expect("entry");
             if entry.file_type().is_ok_and(|kind| !kind.is_symlink()) {
@@ -281,7 +280,7 @@ fn a_listing_shows_what_stays_once_whatever_comes_and_goes() {
     shown.sort();
     shown.dedup();
     assert_eq!(all, shown.len(), "nothing twice");
-    // What went while it was listed is not there.
+    // A name removed during the listing is gone.
     assert!(fs::metadata(name("goes", 5)).is_err());
     mounted.end();
     check(&image);

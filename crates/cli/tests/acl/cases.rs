@@ -1,8 +1,8 @@
-//! Cases by hand.
+//! Cases written by hand.
 
 use super::{EXT4, SHAPES, Twins, ready};
 
-/// The defect that was found: a file that everybody could read after `chmod 640`.
+/// Regression: after `chmod 640` everybody could still read a file with an ACL.
 #[test]
 fn chmod_changes_the_list_with_the_mode() {
     if !ready() {
@@ -19,8 +19,8 @@ fn chmod_changes_the_list_with_the_mode() {
     }
 }
 
-/// Basic enforcement: who is granted what by owner, named user, group class and others, with a
-/// mask that cuts it, and that denials are not overruled by a later entry.
+/// Basic enforcement: ACLs grant access by owner, named user, group class and others, limited by
+/// the mask; later entries do not override a denial.
 #[test]
 fn lists_decide_on_accesses() {
     if !ready() {
@@ -56,8 +56,8 @@ fn lists_decide_on_accesses() {
     twins.end("lists .");
 }
 
-/// What is made in a directory with a default list inherits it, whatever the umask; directories
-/// hand it down.
+/// New files in a directory with a default ACL inherit it, whatever the umask; new directories
+/// inherit it as their default ACL too.
 #[test]
 fn default_lists_are_inherited() {
     if !ready() {
@@ -73,17 +73,17 @@ fn default_lists_are_inherited() {
              lists .; stat -c '%n %a' top/*",
         );
         assert_eq!(said.matches("default:user:1001:rwx").count(), 6, "{said}");
-        // The umask plays no part: the mask of a file is that of the list and of open(2).
+        // The umask has no effect: the mask results from the default ACL and the mode of open(2).
         assert!(said.contains("top/file 660"), "{said}");
-        // Without a default list it does.
+        // Without a default ACL the umask applies.
         let said = twins.both("setfacl -k top; umask 027; touch top/new; mkdir top/fresh; stat -c %a top/new top/fresh; getfacl -c top/new");
         assert!(said.starts_with("640\n750\n"), "{said}");
         twins.end("lists .");
     }
 }
 
-/// Setting a list takes set-group-id away from a file, of whose group the caller is not; from
-/// somebody in the group, or with the capability, it does not.
+/// Setting an ACL clears set-group-id if the caller is neither in the file's group nor has the
+/// capability.
 #[test]
 fn set_group_id_goes_with_a_list_from_outside_the_group() {
     if !ready() {
@@ -104,7 +104,7 @@ fn set_group_id_goes_with_a_list_from_outside_the_group() {
     }
     text += "try 2001 as ann 022 setfacl -b f; try 2000 as ann 022 setfacl -x u:5 f 2>&1\n";
     text += "try 2001 as ann 022 setfacl -m u:5:r f; try 2001 as ann 022 chmod 2750 f\n";
-    // In the group by a user namespace: the ids are shifted, the group is the same.
+    // Group membership in a user namespace: the ids are shifted, the group is the same.
     text += "try 2001 setpriv --reuid 1000 --regid 1000 --clear-groups unshare -r setfacl -m u:0:rwx f\n";
     text += "try 1000 setpriv --reuid 1000 --regid 1000 --clear-groups unshare -r setfacl -m u:0:rwx f\n";
     let said = twins.both(&text);
@@ -112,7 +112,7 @@ fn set_group_id_goes_with_a_list_from_outside_the_group() {
     twins.end("getfacl -n f");
 }
 
-/// A default list that says no more than a mode leaves no access list behind at what is made.
+/// A default ACL that is equivalent to a mode leaves no access ACL on new files.
 #[test]
 fn a_minimal_default_list_leaves_no_attribute() {
     if !ready() {
@@ -132,9 +132,9 @@ fn a_minimal_default_list_leaves_no_attribute() {
     }
 }
 
-/// Only the owner sets and removes lists. Setting one changes the time of the last change, not
-/// that of the contents. An empty list, and removing one that is not there, are as under the
-/// kernel. (Cases of xfstests generic/237, 307 and 529.)
+/// Only the owner sets and removes ACLs. Setting one changes ctime, but not mtime. An empty ACL,
+/// and the removal of an absent one, have the kernel's results. (Cases of xfstests generic/237, 307
+/// and 529.)
 #[test]
 fn lists_belong_to_the_owner_and_change_the_inode() {
     if !ready() {
@@ -177,8 +177,8 @@ END
     }
 }
 
-/// Directories that are searched by a list alone, and lists under other numbers of users. (Cases
-/// of xfstests generic/053, 105 and 318.)
+/// Directories that are searchable by their ACL only, and ACLs with other user ids. (Cases of
+/// xfstests generic/053, 105 and 318.)
 #[test]
 fn directories_are_searched_by_their_lists() {
     if !ready() {
@@ -204,8 +204,8 @@ fn directories_are_searched_by_their_lists() {
     twins.end("lists .");
 }
 
-/// Set-group-id that is asked for at creation, in a directory of a group of which the caller is
-/// not, goes also where the default list takes the group's right to execute.
+/// Creation with set-group-id in a directory of a group that the caller is not in: the bit is
+/// cleared even if the default ACL removes the group's execute permission.
 #[test]
 fn set_group_id_goes_at_creation() {
     if !ready() {
@@ -236,7 +236,7 @@ fn set_group_id_goes_at_creation() {
     twins.end("lists .");
 }
 
-/// What is no list is refused, and changes nothing.
+/// A malformed ACL is refused, and changes nothing.
 #[test]
 fn malformed_lists_are_refused() {
     if !ready() {
@@ -244,7 +244,8 @@ fn malformed_lists_are_refused() {
     }
     let mut twins = Twins::new(EXT4);
     let mut text = String::from("touch f; ln -s f l; mkdir d; chmod 640 f\n");
-    // The owner, the group, others, a mask, a user with id 5; without one, in disorder, cut off.
+    // Entries for owner, group, others, mask and the user with id 5: lists that lack one, are
+    // unsorted, or are truncated.
     let (u, g, o) = ("0100060000000000", "0400040000000000", "2000000000000000");
     let (m, user) = ("1000040000000000", "0200060005000000");
     let version = "02000000";

@@ -1,7 +1,7 @@
-//! ACLs through mounts, beside the kernel's: the same commands of several users on a mount of
-//! ours and on the kernel's mount of a twin image end alike, show the same lists and modes, and
-//! grant the same accesses; so does the kernel's mount of our image afterwards. Needs root,
-//! FUSE and loop devices; says so and passes without.
+//! ACLs through mounts, compared with the kernel: the same commands of several users, on our mount
+//! and on the kernel's mount of a twin image, have the same results, show the same ACLs and modes,
+//! and grant the same accesses; so does the kernel's mount of our image afterwards. Needs root,
+//! FUSE and loop devices; reports and passes without.
 
 #[path = "../judges/mod.rs"]
 mod judges;
@@ -18,7 +18,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Programs run by scripts: `as USER UMASK COMMAND…`, where a user is a name of these.
+/// Shell functions of the scripts: `as USER UMASK COMMAND…`, with a user of this list.
 const USERS: &str = r#"
 as() {
     case $1 in
@@ -59,8 +59,8 @@ fn ready() -> bool {
     ["setfacl", "getfacl", "chacl", "setpriv"].into_iter().all(judges::ready)
 }
 
-/// What a script prints that is run in a directory. Error messages are left out: the kernels'
-/// own words are the same, those of programs have paths.
+/// Output of a script run in a directory. Error messages are left out: those of programs contain
+/// paths.
 fn script(at: &Path, text: &str) -> String {
     let whole = format!("cd \"$1\" || exit 99\n{USERS}\n{text}");
     let output = Command::new("bash").args(["-c", &whole, "bash"]).arg(at).output();
@@ -70,7 +70,7 @@ fn script(at: &Path, text: &str) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Fails with the first differences between what the kernel says and what we do.
+/// Fails with the first differences between the kernel's output and ours.
 fn agree(scratch: &Scratch, theirs: &str, ours: &str) {
     assert!(theirs.lines().count() > 1, "nothing to compare");
     if theirs == ours {
@@ -86,7 +86,7 @@ fn agree(scratch: &Scratch, theirs: &str, ours: &str) {
     panic!("{}", said.lines().take(60).collect::<Vec<_>>().join("\n"));
 }
 
-/// Two images of one shape, the first of them mounted by us, the second by the kernel.
+/// Two images of one shape, the first mounted by us, the second by the kernel.
 struct Twins {
     image: String,
     is_ufs: bool,
@@ -96,21 +96,22 @@ struct Twins {
     scratch: Scratch,
 }
 
-/// A shape of images: what mke2fs is told, and how it is mounted.
+/// A shape of images: arguments of mke2fs, and mount options.
 type Shape<'a> = (&'a [&'a str], &'a str);
 
 const EXT4: Shape<'_> = (&["-t", "ext4"], "rw");
 const SHAPES: [Shape<'_>; 6] = [
     EXT4,
-    // No room in inodes: lists are in blocks.
+    // No room in inodes: ACLs are stored in blocks.
     (&["-t", "ext2", "-I", "128", "-b", "1024"], "rw,softdep"),
     (&["-t", "ext4", "-O", "inline_data"], "rw,journal=data"),
     (&["-t", "ext4", "-O", "^has_journal"], "rw,sync"),
-    // UFS2 has no kernel here: the twin is ext4, and afterwards we mount it read-only.
+    // No kernel support for UFS2 here: the twin is ext4, and our read-only mount replaces the
+    // kernel's.
     (&[UFS2], "rw"),
     (&[UFS2, "--big-endian"], "rw,async"),
 ];
-/// The first argument for a shape that is UFS2, with ACLs enabled.
+/// First argument for UFS2, with ACLs enabled.
 const UFS2: &str = "ufs2";
 
 fn make(image: &str, how: &[&str]) {
@@ -133,7 +134,7 @@ impl Twins {
         let at = scratch.path().join("at");
         let ours = Mounted::new(&image, &at, options);
         let kernel = KernelMount::new(&scratch, &twin, "rw");
-        // Nobody else has it.
+        // mke2fs creates this directory; mkfs of UFS2 does not.
         if is_ufs {
             fs::create_dir(at.join("lost+found")).expect("mkdir");
             run("chmod", &["700", at.join("lost+found").to_str().expect("path")]);
@@ -141,7 +142,7 @@ impl Twins {
         Self { image, is_ufs, ours: Some(ours), at, kernel: Some(kernel), scratch }
     }
 
-    /// What a script prints, on both the same.
+    /// Output of a script, which must be the same on both mounts.
     fn both(&self, text: &str) -> String {
         let kernel = self.kernel.as_ref().expect("mounted");
         let (ours, theirs) = (script(&self.at, text), script(kernel.path(), text));
@@ -149,12 +150,12 @@ impl Twins {
         ours
     }
 
-    /// Ends our mount; the kernel shows in our image what it shows in its own.
+    /// Unmounts our image; the kernel's mount of it must show the same as its own.
     fn end(&mut self, text: &str) {
         self.ours.take().expect("mounted").end();
         let kernel = self.kernel.take().expect("mounted");
         if self.is_ufs {
-            // As our mount of it will be.
+            // As our mount will be.
             run("mount", &["-o", "remount,ro", kernel.text()]);
         }
         let theirs = script(kernel.path(), text);

@@ -3,11 +3,11 @@
 use super::{SHAPES, Twins, ready};
 use std::fmt::Write;
 
-/// Sequences for each shape of images, and commands in each.
+/// Number of sequences for each shape of images, and of commands in each.
 const SEQUENCES: usize = 12;
 const COMMANDS: usize = 14;
 
-/// The next of a sequence of numbers (Lehmer, 1951).
+/// Linear congruential generator (Lehmer 1951).
 struct Random(u64);
 
 impl Random {
@@ -81,7 +81,8 @@ fn command(random: &mut Random) -> String {
     }
 }
 
-/// A script of sequences, each in a directory of its own, and one that shows what came of it.
+/// A script of random sequences, each in a directory of its own, and a script that shows the
+/// results.
 fn scripts(seed: u64) -> (String, String) {
     let (mut text, mut shows) = (String::new(), String::new());
     let mut random = Random(seed);
@@ -116,7 +117,7 @@ fn random_commands_end_as_under_the_kernel() {
         let mut twins = Twins::new(shape);
         let (text, shows) = scripts(seed as u64 + 1);
         let said = twins.both(&text);
-        // Most of the commands have done something, and there are lists.
+        // Enough of the commands succeed, and there are ACLs.
         let done =
             said.lines().filter(|line| line.starts_with('s') && line.contains(" 0 ")).count();
         assert!(done > SEQUENCES * COMMANDS / 4, "{done} commands succeeded");

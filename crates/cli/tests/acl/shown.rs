@@ -1,4 +1,4 @@
-//! Lists of images that are mounted read-only.
+//! ACLs of images that are mounted read-only.
 
 use super::{SHAPES, Scratch, Twins, UFS2, agree, make, ready, script};
 use crate::judges::{Mounted as KernelMount, run, seekless, text};
@@ -27,14 +27,14 @@ fn a_read_only_mount_shows_and_enforces_lists() {
         };
         let at = scratch.path().join("at");
         let mounted = Mounted::new(&image, &at, "ro");
-        // A read-only mount refuses writing before it looks who asks: so does the kernel's.
+        // Like the kernel's, a read-only mount refuses writes before it checks permissions.
         agree(&scratch, &theirs, &script(&at, all));
         mounted.end();
         assert!(theirs.contains("user:1000:r--") && theirs.contains("1\n"), "{theirs}");
     }
 }
 
-/// A format without lists says so.
+/// Formats without ACLs report that.
 #[test]
 fn formats_without_lists_refuse_them() {
     if !ready() || !crate::judges::ready("mkfs.fat") {
@@ -58,8 +58,8 @@ fn formats_without_lists_refuse_them() {
     }
 }
 
-/// A copy has the lists of the image and no others: what it inherits from the directory that
-/// it is made in is taken away.
+/// A copy has exactly the ACLs of the image: ACLs inherited from the directory of the copy are
+/// removed.
 #[test]
 fn copies_have_the_lists_of_the_image() {
     if !ready() {
@@ -81,8 +81,7 @@ fn copies_have_the_lists_of_the_image() {
     }
 }
 
-/// An archive that says something else in its ACL than in its mode gets the mode of the list,
-/// as tar's extraction does.
+/// If an archive's ACL contradicts its mode, the mode follows the ACL, as in tar's extraction.
 #[test]
 fn the_list_of_an_archive_decides_on_the_mode() {
     if !ready() || !crate::judges::ready("python3") {

@@ -1,10 +1,10 @@
-//! One cause has one exit code, whichever command meets it, and the message names the file.
+//! A cause has the same exit code in every command, and the message names the file.
 
 use super::{errors, run};
 use crate::judges::{Scratch, run as judge};
 use std::fs;
 
-/// Commands that read an image, with where its path goes.
+/// Commands that read an image; `@` stands for its path.
 const OF_IMAGES: [&[&str]; 12] = [
     &["info", "@"],
     &["manifest", "@"],
@@ -20,7 +20,7 @@ const OF_IMAGES: [&[&str]; 12] = [
     &["build", "tree", "@", "-o", "out"],
 ];
 
-/// Commands that read another kind of file.
+/// Commands that read other kinds of files.
 const OF_OTHERS: [&[&str]; 3] =
     [&["trace", "show", "@"], &["score", "good.img", "--trace", "@"], &["crash", "replay", "@"]];
 
@@ -36,7 +36,7 @@ fn one_cause_has_one_exit_code() {
     judge("mke2fs", &["-q", "-F", "-t", "ext4", "-d", &tree, &good, "4M"]);
     let image = fs::read(&good).unwrap();
     fs::write(dir.join("good.trace"), "{\"seekless_trace\":1}\n").unwrap();
-    // `s_blocks_count`, and the size of the image.
+    // `s_blocks_count`: larger than the image.
     let mut damaged = image.clone();
     damaged[1028..1032].fill(0xff);
     fs::write(dir.join("damaged"), damaged).unwrap();
@@ -55,8 +55,8 @@ fn one_cause_has_one_exit_code() {
         for command in OF_IMAGES.iter().chain(&OF_OTHERS) {
             let is_other = OF_OTHERS.contains(command);
             let is_source = ["build", "manifest"].contains(&command[0]);
-            // A directory is a source. To commands that read other files, an image is another
-            // kind of file, damaged or not.
+            // A directory is a valid source. Commands that read other files take an image for
+            // another kind of file, damaged or not.
             if cause == "tree" && is_source {
                 continue;
             }

@@ -1,5 +1,5 @@
-//! Traces in the forms of other tools, read by those that can be had; the forms of the
-//! others are tested beside their writers.
+//! Traces in the formats of other tools, read by the tools that can be installed; the other formats
+//! are tested next to their writers.
 
 use super::judges::{self, ready};
 use super::{errors, run, said, workshop};
@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Makes `disk.img` of a tree with a link on the way, and `linked.trace` through it.
+/// Makes `disk.img` of a tree with a symlink on a path, and `linked.trace` through it.
 fn linked(dir: &Path) {
     std::os::unix::fs::symlink("bin", dir.join("tree/sbin")).expect("link");
     fs::create_dir(dir.join("tree/dir")).expect("directory");
@@ -52,7 +52,7 @@ fn lists_for_runtimes_name_files_as_the_trace_or_the_image_does() {
     );
 }
 
-/// Offsets and lengths of a list.
+/// Offsets and lengths of a list of ranges.
 fn ranges(text: &str) -> Vec<(u64, u64)> {
     let range = |line: &str| {
         let (offset, length) = line.split_once(' ').expect("two numbers");
@@ -72,7 +72,7 @@ fn ranges_are_what_the_files_lie_in_and_lead_back_to_them() {
     sorted.sort_unstable();
     assert!(sorted.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0), "{text}");
     assert!(sorted.last().is_some_and(|(offset, length)| offset + length <= size), "{text}");
-    // The contents are in them.
+    // The ranges contain the contents of the files.
     let image = fs::read(dir.join("disk.img")).expect("image");
     let holds = |what: &[u8]| {
         list.iter().any(|&(offset, length)| {
@@ -82,7 +82,7 @@ fn ranges_are_what_the_files_lie_in_and_lead_back_to_them() {
         })
     };
     assert!(holds(&[b'x'; 9000]) && holds(b"spaced"), "{text}");
-    // As the log of a device they are the files again, and the directories that these are in.
+    // Imported as the log of a device, they give the same files, and the directories of these.
     fs::write(dir.join("job.ranges"), &text).expect("write");
     said(
         dir,
@@ -91,7 +91,7 @@ fn ranges_are_what_the_files_lie_in_and_lead_back_to_them() {
     let mut again: Vec<String> =
         exported(dir, "nydus", &["again.trace"]).lines().map(String::from).collect();
     again.sort();
-    // The first has two names, of which the log cannot tell.
+    // The first file has two names; a log of blocks cannot distinguish them.
     assert!(again == ["/bin/a b", "/bin/job"] || again == ["/bin/a b", "/same"], "{again:?}");
 
     let answer = exported(dir, "ranges", &["job.trace", "--image", "disk.img", "--json"]);
@@ -99,7 +99,7 @@ fn ranges_are_what_the_files_lie_in_and_lead_back_to_them() {
     assert_eq!(answer["ranges"].as_array().expect("list").len(), list.len());
     assert_eq!(answer["ranges"][0], json!({ "offset": list[0].0, "length": list[0].1 }));
 
-    // On a disk they count from its beginning.
+    // On a disk with an offset the ranges count from the beginning of the disk.
     let mut disk = vec![0; 1 << 20];
     disk.extend(&image);
     fs::write(dir.join("cloud.img"), &disk).expect("write");

@@ -1,11 +1,10 @@
-//! `--json`: nothing but JSON on standard output, and errors and warnings as JSON on
-//! standard error.
+//! `--json`: only JSON on standard output, and errors and warnings as JSON on standard error.
 
 use super::{errors, run, said, workshop};
 use serde_json::{Value, json};
 use std::fs;
 
-/// Commands that print an answer, each with its arguments.
+/// Commands that print a result, with their arguments.
 pub(crate) const ANSWERS: &[&[&str]] = &[
     &["info", "disk.img"],
     &["ls", "-R", "disk.img"],
@@ -37,7 +36,7 @@ pub(crate) const ANSWERS: &[&[&str]] = &[
     &["age", "ufs.img", "-o", "aged.img", "--ops", "20"],
 ];
 
-/// The objects that a text consists of: one, or one per line.
+/// The JSON objects of a text: one, or one per line.
 fn objects(text: &str) -> Option<Vec<Value>> {
     match serde_json::from_str(text) {
         Ok(value) => Some(vec![value]),
@@ -88,7 +87,7 @@ fn listings_hold_what_the_text_says() {
     let shown = said(dir, &["lab", "show", "dirpref", "--json"]);
     let shown: Value = serde_json::from_str(&shown).expect("JSON");
     assert_eq!(shown["name"], "dirpref");
-    // A file that is written keeps its own format.
+    // A file written with -o keeps its own format.
     said(dir, &["manifest", "tree", "-o", "tree.mtree", "--json"]);
     assert_eq!(fs::read_to_string(dir.join("tree.mtree")).expect("manifest"), text);
 }

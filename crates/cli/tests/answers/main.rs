@@ -1,5 +1,5 @@
-//! How every command answers: as JSON with `--json`, with a line about what was
-//! written, to readers that go away, and with the same words for the same fault.
+//! Output of every command: JSON with `--json`, a line about each file written, closed pipes, and
+//! the same message for the same error.
 
 #[path = "../judges/mod.rs"]
 mod judges;
@@ -18,7 +18,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// The command under test, in a directory.
+/// The command under test, with `dir` as working directory.
 fn at(dir: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_seekless"));
     command.args(args).current_dir(dir);
@@ -30,7 +30,7 @@ fn run(dir: &Path, args: &[&str]) -> Output {
     at(dir, args).output().expect("seekless")
 }
 
-/// What a command that must succeed prints on standard output.
+/// Standard output of a command that must succeed.
 fn said(dir: &Path, args: &[&str]) -> String {
     let output = run(dir, args);
     let errors = String::from_utf8_lossy(&output.stderr);

@@ -1,10 +1,10 @@
-//! Outputs that are in the way: the same words and the same exit code everywhere.
+//! Outputs that exist already: the same message and exit code in all commands.
 
 use super::{errors, run, said, workshop};
 use std::fs;
 use std::os::unix::fs::symlink;
 
-/// The exit code of system errors, and that of wrong arguments.
+/// Exit codes of system errors and of wrong arguments.
 const SYSTEM: i32 = 6;
 const USAGE: i32 = 2;
 
@@ -30,7 +30,7 @@ fn what_exists_already_is_refused_alike() {
         said(dir, &[args, &["--force"]].concat());
         fs::write(dir.join("there"), "kept").expect("file");
     }
-    // This one has no --force, since nothing of a disk that is there may be lost.
+    // `disk --create` has no --force: an existing disk must never be lost.
     let disk = ["disk", "there", "tree", "--model", "gp3", "--create", "--size", "1M"];
     let output = run(dir, &disk);
     assert_eq!(output.status.code(), Some(SYSTEM));
@@ -38,7 +38,7 @@ fn what_exists_already_is_refused_alike() {
     assert_eq!(errors(&output), wanted);
 }
 
-/// What --force does not replace is refused at once, without a hint that does not help.
+/// An output that --force cannot replace is refused at once, without a useless hint.
 #[test]
 fn what_is_no_file_is_never_replaced() {
     let scratch = workshop("outputs-kinds");
@@ -65,7 +65,7 @@ fn what_is_no_file_is_never_replaced() {
     }
 }
 
-/// A trace that cannot be made leaves the old one as it was, and a link stays one.
+/// A failed write leaves the old trace unchanged, and a symlink remains one.
 #[test]
 fn lists_and_traces_appear_whole_or_not_at_all() {
     let scratch = workshop("outputs-whole");
@@ -80,7 +80,7 @@ fn lists_and_traces_appear_whole_or_not_at_all() {
     assert!(said(dir, &["info", "disk.img"]).contains("ufs2"));
     let new = fs::metadata(dir.join("job.trace")).expect("trace");
     assert!(new.len() > old.len());
-    // Another file took the name: whoever had the old one open still reads all of it.
+    // The new trace is another file: readers of the old one still see all of it.
     use std::os::unix::fs::MetadataExt;
     assert_ne!(new.ino(), old.ino());
     let text = said(dir, &["trace", "import", "--paths", "list", "-o", "/dev/stdout"]);

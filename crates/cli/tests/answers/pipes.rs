@@ -1,5 +1,4 @@
-//! Readers that go away: a command whose output nobody reads any more ends quietly, as
-//! `cat` does.
+//! Closed pipes: a command whose output is no longer read ends quietly, as `cat` does.
 
 use super::json::ANSWERS;
 use super::{at, workshop};
@@ -8,8 +7,7 @@ use std::io::Read;
 use std::path::Path;
 use std::process::Stdio;
 
-/// The exit code of a command with standard output going to a pipe that nobody reads,
-/// and what it prints on standard error.
+/// Exit code and standard error of a command whose standard output is a closed pipe.
 fn unread(dir: &Path, args: &[&str]) -> (Option<i32>, String) {
     let (reader, writer) = std::io::pipe().expect("pipe");
     drop(reader);
@@ -47,7 +45,7 @@ fn what_was_to_be_written_is_written_all_the_same() {
     assert!(fs::metadata(dir.join("new.img")).is_ok_and(|meta| meta.len() > 0));
 }
 
-/// A warning that nobody reads is no reason to stop.
+/// A warning that cannot be printed does not stop the command.
 #[test]
 fn nobody_has_to_listen_to_warnings() {
     let scratch = workshop("pipes-warnings");
@@ -60,7 +58,7 @@ fn nobody_has_to_listen_to_warnings() {
     assert!(dir.join("new.img").exists());
 }
 
-/// An output that cannot take more is a failure, and said so.
+/// A full output device is an error, which is reported.
 #[test]
 fn a_full_output_is_a_failure() {
     let scratch = workshop("pipes-full");
@@ -73,7 +71,7 @@ fn a_full_output_is_a_failure() {
             at(dir, args).stdout(full).stderr(Stdio::piped()).spawn().expect("seekless");
         let mut told = String::new();
         child.stderr.take().expect("stderr").read_to_string(&mut told).expect("message");
-        // A file system without room is a lack of space.
+        // A full device counts as lack of space.
         assert_eq!(child.wait().expect("wait").code(), Some(5), "{args:?}: {told}");
         assert!(told.starts_with("seekless: standard output: "), "{told}");
     }

@@ -1,11 +1,11 @@
-//! What makes images differ: the time of the environment, and a UUID that is asked for.
+//! Inputs that make images differ: SOURCE_DATE_EPOCH, and a requested UUID.
 
 use super::{at, errors, run, said, workshop};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
 
-/// Every command that reads the variable says so in its help.
+/// Every command that reads SOURCE_DATE_EPOCH mentions it in its help.
 #[test]
 fn the_time_of_the_environment_is_in_the_help_of_what_heeds_it() {
     let scratch = workshop("epoch-help");
@@ -51,7 +51,7 @@ fn nothing_in_an_image_is_later_than_the_time_of_the_environment() {
     }
 }
 
-/// The identification of an image that a command makes.
+/// The identification of a new image, and its bytes.
 fn made(dir: &Path, args: &[&str]) -> (Value, Vec<u8>) {
     let json = [args, &["--json", "--force"]].concat();
     let output = at(dir, &json).env("SOURCE_DATE_EPOCH", "1000").output().expect("run");
@@ -88,7 +88,7 @@ fn a_random_uuid_is_another_each_time_and_is_said() {
             assert!(bytes[14] == b'4' && matches!(bytes[19], b'8' | b'9' | b'a' | b'b'), "{uuid}");
         }
     }
-    // What is not a UUID is refused as before.
+    // Invalid UUIDs are refused.
     for wrong in ["Random", "1234", "random "] {
         let output = run(dir, &["build", "tree", "-o", "y.img", "--uuid", wrong]);
         assert_eq!(output.status.code(), Some(2), "{wrong}");

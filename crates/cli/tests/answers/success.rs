@@ -1,12 +1,12 @@
-//! The line that says what was written: the same on a terminal and in a pipe, as fields
-//! with `--json`, and nothing with `--quiet`.
+//! The line about a written file: the same on a terminal and in a pipe, as fields with `--json`,
+//! absent with `--quiet`.
 
 use super::{errors, run, said, workshop};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
 
-/// A command that writes a file, its kind and what it holds.
+/// A command that writes a file, the kind of the file, and the counts in the line.
 type Writer = (&'static [&'static str], &'static str, &'static [(&'static str, u64)]);
 
 const WRITERS: &[Writer] = &[
@@ -30,7 +30,7 @@ fn counted(what: &str, count: u64) -> String {
     format!(", {count} {what}")
 }
 
-/// The share of an image's blocks that is in use, in bytes and as text.
+/// The used part of an image, in bytes and as text.
 fn used(dir: &Path, image: &str) -> (u64, String) {
     let info: Value = serde_json::from_str(&said(dir, &["info", image, "--json"])).expect("JSON");
     let number = |key: &str| info[key].as_u64().expect("number");
@@ -43,8 +43,8 @@ fn used(dir: &Path, image: &str) -> (u64, String) {
 fn what_was_written_is_said_in_one_line() {
     let scratch = workshop("success");
     let dir = scratch.path();
-    // The tree's five: its root, a directory, two files, one of them with two names, and
-    // a link.
+    // The tree's five files: the root, a directory, two regular files, one with two names, and a
+    // symlink.
     std::os::unix::fs::symlink("bin", dir.join("tree/link")).expect("link");
     for (args, kind, counts) in WRITERS {
         let name = format!("out.{kind}");
@@ -57,7 +57,7 @@ fn what_was_written_is_said_in_one_line() {
             assert!(line.contains(&counted(what, *count)), "{args:?}: {line}");
         }
         let json = if *kind == "page" {
-            // With --json the map itself is the answer.
+            // With --json the map itself is the result.
             assert!(said(dir, &[&args[..], &["--quiet"]].concat()).is_empty(), "{args:?}");
             continue;
         } else {
@@ -91,7 +91,7 @@ fn reports_end_with_what_was_written() {
         let json: Value =
             serde_json::from_str(&said(dir, &[args, &["--json"]].concat())).expect("JSON");
         assert_eq!(json["written"]["used_bytes"], bytes);
-        // Names once each, with the root and without the `lost+found` of mke2fs.
+        // Files with several names count once; the root counts, `lost+found` of mke2fs does not.
         let manifest = said(dir, &["manifest", name, "--json"]);
         let entries = manifest.lines().filter(|line| !line.contains("\"hardlink\"")).count();
         assert_eq!(json["written"]["files"], entries, "{manifest}");
@@ -111,7 +111,7 @@ fn copies_and_pages_are_counted() {
     for args in [&["cp", "-r", "disk.img", "/bin", "again"][..], &["generate", "man", "man"]] {
         assert!(said(dir, &[args, &["--quiet"]].concat()).is_empty(), "{args:?}");
     }
-    // Nothing is said of an output that is standard output.
+    // No line for an output to standard output.
     let trace = run(dir, &["trace", "import", "--paths", "list"]);
     assert!(errors(&trace).is_empty());
     assert_eq!(String::from_utf8_lossy(&trace.stdout).lines().count(), 5);

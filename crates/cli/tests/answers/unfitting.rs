@@ -1,20 +1,19 @@
-//! Traces that do not belong to an image, or are none: `score`, `map` and `optimize` say
-//! so.
+//! Traces that do not belong to the image, or are no traces: `score`, `map` and `optimize` report
+//! that.
 
 use super::{errors, run, workshop};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
 
-/// A trace with reads of these paths.
+/// Writes a trace with reads of these paths.
 fn trace(dir: &Path, name: &str, paths: &[&str]) {
     let events = paths.iter().map(|path| format!("{{\"op\":\"read\",\"path\":\"{path}\"}}\n"));
     let text = String::from("{\"seekless_trace\":1}\n") + &events.collect::<String>();
     fs::write(dir.join(name), text).expect("trace");
 }
 
-/// Each of the commands with this trace: its exit code and what it prints on standard
-/// error.
+/// Exit code and standard error of each of the commands with this trace.
 fn told(dir: &Path, trace: &str) -> Vec<(i32, String)> {
     let commands: [&[&str]; 3] = [
         &["score", "disk.img"],
@@ -47,7 +46,7 @@ fn a_trace_of_another_image_is_told_with_its_share() {
             assert!(said.contains(&format!("seekless: {wanted}")), "{name}: {said}");
         }
     }
-    // Nothing is said of one that fits.
+    // No message for a trace that fits.
     for (code, said) in told(dir, "job.trace") {
         assert_eq!((code, said.as_str()), (0, ""));
     }

@@ -3,7 +3,7 @@
 use crate::judges::{Scratch, check, failure, manifest, run, seekless, skip, text};
 use std::fs;
 
-/// Header and contents of an entry, as ustar has it.
+/// Header and contents of a ustar entry.
 pub(crate) fn entry(name: &str, kind: u8, link: &str, mode: u32, contents: &[u8]) -> Vec<u8> {
     let mut block = [0; 512];
     let mut put = |at: usize, bytes: &[u8]| block[at..at + bytes.len()].copy_from_slice(bytes);
@@ -57,7 +57,7 @@ fn compressions() {
         run("sh", &["-c", &format!("{packing} < '{plain}' > '{packed}'")]);
         text(&seekless(&["build", &packed, "-o", &image, "--force"]));
         run("cmp", &[&image, &wanted]);
-        // Cut short, it is damaged.
+        // A truncated archive is damaged.
         let bytes = fs::read(&packed).expect("read");
         fs::write(&packed, &bytes[..60]).expect("write");
         let (code, message) = failure(&seekless(&["build", &packed, "-o", &image, "--force"]));
@@ -76,7 +76,7 @@ fn compressions() {
         let (code, message) = failure(&seekless(&["build", &packed, "-o", &image, "--force"]));
         assert!(code == 4 && message.contains(command), "{message}");
     }
-    // A window that is too large, by the first bytes of what `zstd --long=31` writes.
+    // A window that is too large: the first bytes of the output of `zstd --long=31`.
     fs::write(&packed, b"\x28\xb5\x2f\xfd\x04\xa8\x01\0\0").expect("write");
     let (code, message) = failure(&seekless(&["build", &packed, "-o", &image, "--force"]));
     assert!(code == 4 && message.contains("zstd -dc --long=31"), "{message}");
@@ -160,7 +160,7 @@ fn refusals_name_the_entry_and_its_place() {
     }
 }
 
-/// The tree that fakeroot shows, as mke2fs takes it.
+/// A tree under fakeroot: the ownership and nodes it shows, compared with an image of mke2fs.
 #[test]
 fn a_directory_under_fakeroot() {
     if std::process::Command::new("fakeroot").arg("--version").output().is_err() {

@@ -1,6 +1,6 @@
-//! Images for systems and boot loaders: their features as dumpe2fs shows them, and what
-//! GRUB reads of them. Of the others there are no programs here to ask; their sets are
-//! tested against those that are published.
+//! Images for systems and boot loaders: their features as dumpe2fs prints them, and files as GRUB
+//! reads them. The other systems have no programs here; their sets of features are tested against
+//! the published ones.
 
 use crate::judges::{
     Mounted, Scratch, can_mount, check, failure, header, ready, run, seekless, text,
@@ -8,7 +8,7 @@ use crate::judges::{
 use std::fs;
 use std::process::Command;
 
-/// What `mke2fs` of the systems makes, or the loader reads, of the features that differ.
+/// The features that differ between the mke2fs of the systems, or the readers of the boot loaders.
 const DIFFERENT: [&str; 7] = [
     "orphan_file",
     "metadata_csum_seed",
@@ -68,7 +68,7 @@ fn images_have_the_features_that_a_system_knows() {
             fs::write(mounted.path().join("new"), "written").expect("write");
         }
     }
-    // As Debian's mke2fs has it, where that is what is installed.
+    // Same as Debian's mke2fs, if that is installed.
     let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
     if release.contains("VERSION_CODENAME=bookworm") {
         let made = scratch.join("made");

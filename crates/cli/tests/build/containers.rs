@@ -1,5 +1,5 @@
-//! Archives of container images, as docker, podman and skopeo write them: built
-//! as what they are, from a file and from standard input.
+//! Archives of container images from docker, podman and skopeo, built from a file and from standard
+//! input.
 
 use crate::judges::{check, command, failure, manifest, run, seekless, text};
 use crate::workshop::{Workshop, digest};
@@ -7,15 +7,15 @@ use std::fs::{self, File};
 use std::path::Path;
 
 impl Workshop {
-    /// Builds from a file and from standard input, which have to give the same
-    /// image; the paths in it that begin with `f`.
+    /// Builds from a file and from standard input, which must give the same image; returns the
+    /// paths in it that begin with `f`.
     fn build(&self, source: &str, options: &[&str]) -> Vec<String> {
         let (image, piped) = (self.scratch.join("image"), self.scratch.join("piped"));
         text(&seekless(&[&["build", source, "-o", &image, "--force"], options].concat()));
         check(&image);
         if Path::new(source).is_file() {
             let mut from = command(&[&["build", "-", "-o", &piped, "--force"], options].concat());
-            // Through a pipe, which cannot be sought in.
+            // Through a pipe, which cannot seek.
             let mut cat = std::process::Command::new("cat")
                 .stdin(File::open(source).expect("open"))
                 .stdout(std::process::Stdio::piped())
@@ -32,7 +32,7 @@ impl Workshop {
 }
 
 impl Workshop {
-    /// An image of a layout for a machine.
+    /// An image of a layout for a platform.
     fn image_for(&self, platform: [&str; 3], layers: &[Vec<u8>]) -> serde_json::Value {
         let mut found = self.image("latest", layers);
         let [os, architecture, variant] = platform;
@@ -43,8 +43,8 @@ impl Workshop {
         found
     }
 
-    /// Names the parts of a layout as skopeo does in a directory: the manifest of an
-    /// image, or an index of several.
+    /// Renames the parts of a layout as skopeo does in a directory: the manifest of an image, or an
+    /// index of several.
     fn as_skopeo(&self, outermost: &serde_json::Value) {
         let hex = |found: &serde_json::Value| {
             found["digest"].as_str().expect("digest").trim_start_matches("sha256:").to_string()
@@ -87,7 +87,7 @@ fn what_podman_saves() {
     shop.put("repositories", b"{}");
     let archive = shop.pack("one.tar");
     assert_eq!(shop.build(&archive, &[]), ["./f-base", "./f-new"]);
-    // Packed as a whole, it is the same.
+    // A compressed archive gives the same.
     run("gzip", &["-k", &archive]);
     assert_eq!(shop.build(&format!("{archive}.gz"), &[]), ["./f-base", "./f-new"]);
 
@@ -113,8 +113,7 @@ fn what_podman_saves() {
     assert!(!Path::new(&image).exists());
 }
 
-/// Docker of old kept a directory for each layer, with links to those that are
-/// the same.
+/// Old versions of docker used a directory for each layer, with symlinks for equal layers.
 #[test]
 fn what_docker_saved_once() {
     let shop = Workshop::new("docker");
@@ -147,7 +146,7 @@ fn layouts_in_directories_and_archives() {
     latest["annotations"]["org.opencontainers.image.ref.name"] = "latest".into();
     shop.layout(&[two.clone(), latest]);
     let dir = shop.dir.to_str().expect("path").to_string();
-    // Two names of one image are no choice.
+    // Two tags of one image need no --tag.
     assert_eq!(shop.build(&dir, &[]), ["./f-base", "./f-new"]);
     shop.layout(&[one, two]);
     assert_eq!(shop.build(&dir, &["--tag", "1"]), ["./f-base", "./f-gone", "./f-old"]);
@@ -157,7 +156,7 @@ fn layouts_in_directories_and_archives() {
     let archive = shop.pack("layout.tar");
     assert_eq!(shop.build(&archive, &["--tag", "2"]), ["./f-base", "./f-new"]);
     assert_eq!(shop.build(&archive, &["--tag", "1"]), ["./f-base", "./f-gone", "./f-old"]);
-    // An image with a byte of a layer changed.
+    // Changes a byte of a layer.
     let mut bytes = fs::read(&archive).expect("read");
     let at = bytes.windows(4).position(|bytes| bytes == b"base").expect("contents");
     bytes[at] ^= 1;
@@ -166,7 +165,7 @@ fn layouts_in_directories_and_archives() {
     assert!(code == 3 && message.contains("digest"), "{message}");
 }
 
-/// A part that is missing or unreadable is damage, and is named.
+/// A missing or unreadable part is corruption, and the message names it.
 #[test]
 fn images_in_pieces_are_corrupt() {
     let shop = Workshop::new("pieces");
@@ -189,7 +188,7 @@ fn images_in_pieces_are_corrupt() {
     refused(&shop.pack("layout.tar"), &format!("{layer} is missing"));
 }
 
-/// What only looks a little like one is taken as it is.
+/// An archive that only resembles a container image is built as an ordinary one.
 #[test]
 fn ordinary_archives_stay_ordinary() {
     let shop = Workshop::new("ordinary");
@@ -216,7 +215,7 @@ fn ordinary_archives_stay_ordinary() {
     }
 }
 
-/// Parts of an image without the list of them are not the files of a tree.
+/// Parts of an image without a valid manifest are not taken for files of a tree.
 #[test]
 fn images_without_a_valid_list_are_refused() {
     let shop = Workshop::new("no-list");
@@ -233,7 +232,7 @@ fn images_without_a_valid_list_are_refused() {
     shop.layout(&[shop.image("latest", &old)]);
     fs::remove_file(shop.dir.join("index.json")).expect("remove");
     refused(&shop.pack("unlisted.tar"));
-    // Files of these names and no others are files.
+    // Without other parts, files of these names are ordinary.
     shop.put("manifest.json", b"{\"name\": \"an extension\"}");
     let archive = shop.pack("ordinary.tar");
     let image = shop.scratch.join("image");
@@ -271,8 +270,8 @@ fn platforms_are_chosen_with_their_variants() {
         message.contains("(there are: linux/arm/v6, linux/arm/v7, linux/arm64/v8)"),
         "{message}"
     );
-    // One image only is still refused where another machine was asked for, also where
-    // only its configuration tells what it is for.
+    // A single image is refused too if another platform was requested, even if only its
+    // configuration names its platform.
     shop.layout(&images[2..]);
     assert!(refused(&dir, "linux/amd64").contains("no image for linux/amd64 (there are"));
     let plain = layer("f-plain");
@@ -309,7 +308,7 @@ fn what_skopeo_copies_to_a_directory() {
     fs::remove_file(layer).expect("remove");
     assert!(refused(&[]).1.contains("is missing"));
 
-    // With --all: an index, and the manifests under names of their own.
+    // With --all: an index, and manifests under names of their own.
     fs::remove_dir_all(&shop.dir).expect("remove");
     fs::create_dir(&shop.dir).expect("mkdir");
     let arm = shop.image_for(["linux", "arm64", ""], &new[..1]);
@@ -317,7 +316,7 @@ fn what_skopeo_copies_to_a_directory() {
     shop.as_skopeo(&serde_json::json!({ "schemaVersion": 2, "manifests": [arm, amd] }));
     assert_eq!(shop.build(&dir, &["--platform", "linux/amd64"]), ["./f-base", "./f-new"]);
     assert_eq!(shop.build(&dir, &["--platform", "linux/arm64"]), ["./f-base", "./f-gone"]);
-    // A directory with a file of that name is one of files.
+    // A directory of files that contains a file of that name is an ordinary source.
     let plain = shop.scratch.join("plain");
     fs::create_dir(&plain).expect("mkdir");
     fs::write(format!("{plain}/version"), "1.0").expect("write");
@@ -326,7 +325,7 @@ fn what_skopeo_copies_to_a_directory() {
     assert!(manifest(&shop.scratch.join("image"), &[]).contains("./version "));
 }
 
-/// Packs what was put together in this order of names.
+/// Packs the prepared files in the given order of names.
 fn pack_in_order(shop: &Workshop, name: &str, names: &[&str]) -> String {
     let archive = shop.scratch.join(name);
     let dir = shop.dir.to_str().expect("path");
@@ -336,8 +335,8 @@ fn pack_in_order(shop: &Workshop, name: &str, names: &[&str]) -> String {
     archive
 }
 
-/// Each names the parts of an image as it likes, in any order; a file that does not belong
-/// to it changes nothing.
+/// Builders name the parts of an image as they like and in any order; files that do not belong to
+/// the image are ignored.
 #[test]
 fn what_other_builders_write() {
     let shop = Workshop::new("builders");
@@ -388,13 +387,13 @@ fn what_other_builders_write() {
     shop.put("c", &shop.config(&[]));
     shop.put("manifest.json", br#"[{"Config": "c", "RepoTags": null, "Layers": null}]"#);
     assert_eq!(shop.build(&shop.pack("scratch.tar"), &[]), Vec::<String>::new());
-    // A layout, too, is one whatever else is in the archive.
+    // A layout is recognised too, whatever other files are in the archive.
     shop.layout(&[shop.image("latest", &layers)]);
     shop.put("0-notes", b"not a part");
     assert_eq!(shop.build(&shop.pack("layout.tar"), &[]), ["./f-base", "./f-new"]);
 }
 
-/// What only looks like an image is taken as it is, which is said.
+/// An archive that only looks like an image is built as it is, with a warning.
 #[test]
 fn archives_that_only_look_like_images_are_told() {
     let shop = Workshop::new("looks");
@@ -437,7 +436,7 @@ fn archives_that_only_look_like_images_are_told() {
     assert!(code == 4 && message.contains("docker before 1.10"), "{message}");
 }
 
-/// What the image specification obliges to ignore, and to refuse by name.
+/// Descriptors that the image specification requires to ignore, and ones refused by name.
 #[test]
 fn descriptors_of_unknown_types() {
     let shop = Workshop::new("descriptors");

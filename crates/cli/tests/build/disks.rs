@@ -1,5 +1,5 @@
-//! Whole disks: the table by sfdisk and sgdisk, each partition by the judges of its format,
-//! all of it by the kernel and GRUB.
+//! Whole disks: the partition table judged by sfdisk and sgdisk, each partition by the judges of
+//! its format, the disk by the kernel and GRUB.
 
 use crate::judges::{Scratch, can_mount, manifest, ready, run, same, seekless, text, unmount};
 use serde_json::Value;
@@ -7,7 +7,7 @@ use std::fs;
 
 const MIB: u64 = 1 << 20;
 
-/// A system, and what its firmware starts.
+/// Trees of a root file system and of an EFI system partition.
 struct Trees {
     scratch: Scratch,
     root: String,
@@ -28,14 +28,14 @@ fn trees(name: &str) -> Trees {
     Trees { scratch, root, esp }
 }
 
-/// The partitions as sfdisk has them.
+/// The partitions as sfdisk prints them.
 fn partitions(disk: &str) -> Vec<Value> {
     let table: Value = serde_json::from_str(&run("sfdisk", &["-J", disk])).expect("JSON");
     assert_eq!(table["partitiontable"]["label"], "gpt");
     table["partitiontable"]["partitions"].as_array().expect("partitions").clone()
 }
 
-/// A partition, in a file of its own.
+/// Copies a partition to a file.
 fn part(scratch: &Scratch, disk: &str, partition: &Value) -> String {
     let number = |key: &str| partition[key].as_u64().expect("sectors") as usize * 512;
     let bytes = fs::read(disk).expect("disk");
@@ -79,7 +79,7 @@ fn a_disk_has_both_file_systems_under_a_table_that_others_read() {
     }
     run("e2fsck", &["-fn", &system]);
     same("the root", &manifest(&root, &[]), &manifest(&system, &[]));
-    // Through the table: our own reader, the kernel, GRUB.
+    // Through the partition table: our own reader, the kernel, GRUB.
     let through = text(&seekless(&["cat", &disk, "/etc/fstab", "--partition", "root"]));
     assert!(through.starts_with("/dev/vda2"));
     if ready("grub-fstest") {
@@ -176,7 +176,7 @@ fn what_a_disk_cannot_hold_is_refused() {
         assert_eq!(output.status.code(), Some(code), "{more:?}: {said}");
         assert!(!fs::exists(&disk).expect("exists"), "{more:?}");
     }
-    // It would find its predecessor there.
+    // The source would contain the previous version of the output.
     let within = format!("{esp}/disk.img");
     let output = seekless(&["build", &root, "-o", &within, "--disk", "--esp", &esp]);
     let said = String::from_utf8_lossy(&output.stderr);

@@ -1,9 +1,9 @@
-//! Features left out: what needs them goes with them, and that is said.
+//! Disabled features: features that depend on them are left out too, with a message.
 
 use crate::judges::{Mounted, Scratch, can_mount, failure, header, run, seekless, text};
 use std::fs;
 
-/// What an image made here may be without, and what goes with it.
+/// Features that may be disabled, each with the features that are left out with it.
 const REMOVABLE: &[(&str, &str)] = &[
     ("has_journal", "orphan_file"),
     ("ext_attr", ""),
@@ -72,7 +72,7 @@ fn what_is_asked_for_and_made_impossible_is_refused() {
     let build = |list: &str| seekless(&["build", &tree, "-o", &image, "--features", list]);
     let (code, message) = failure(&build("^has_journal,orphan_file"));
     assert!(code == 2 && message.contains("orphan_file needs has_journal"), "{message}");
-    // Attributes too large for the inode need a block, which needs the feature.
+    // Attributes too large for the inode need a block, and the block needs the feature.
     let file = format!("{tree}/file");
     fs::write(&file, b"").expect("write");
     let value = vec![7; 800];

@@ -1,10 +1,9 @@
-//! Flags of files in a source image, and files sealed by fs-verity, judged by debugfs and
-//! e2fsck.
+//! Flags of files in a source image, and files sealed by fs-verity, judged by debugfs and e2fsck.
 
 use super::judges::{Scratch, check, failure, run, seekless, text};
 use std::fs;
 
-/// Flags besides `EXT4_EXTENTS_FL`, by the file that has them.
+/// Flags besides `EXT4_EXTENTS_FL`, by the name of the file.
 const FLAGS: [(&str, u32); 7] = [
     ("immutable", 0x10),
     ("append", 0x20),
@@ -15,7 +14,7 @@ const FLAGS: [(&str, u32); 7] = [
     ("dir", 0x1_0000),
 ];
 
-/// The sealed file's length, and what lies behind it.
+/// Length of the sealed file, offset of its hash tree, and end of the stored data.
 const SIZE: usize = 100_000;
 const SEAL: usize = 131_072;
 const END: usize = SEAL + 69_632;
@@ -30,7 +29,7 @@ fn flags_of(image: &str, path: &str) -> u32 {
     u32::from_str_radix(hex.expect("a number"), 16).expect("hexadecimal")
 }
 
-/// What a sealed file is stored as: its contents, nothing up to a multiple of 64 KiB, hashes.
+/// Stored data of a sealed file: its contents, zeros up to a multiple of 64 KiB, hashes.
 fn stored() -> Vec<u8> {
     let mut random = 7u32;
     let mut bytes: Vec<u8> = (0..END)
@@ -43,8 +42,8 @@ fn stored() -> Vec<u8> {
     bytes
 }
 
-/// An ext4 image with such files, made by mke2fs and debugfs: kernels without fs-verity do
-/// not seal any.
+/// An ext4 image with such files, made by mke2fs and debugfs: kernels without fs-verity cannot seal
+/// files.
 fn source(scratch: &Scratch) -> String {
     let (tree, image, sealed) = (scratch.join("tree"), scratch.join("old"), scratch.join("stored"));
     fs::create_dir_all(format!("{tree}/dir")).expect("mkdir");
@@ -66,7 +65,7 @@ fn source(scratch: &Scratch) -> String {
     image
 }
 
-/// All that is stored of the sealed file, its hashes too.
+/// All stored data of the sealed file, with its hashes.
 fn stored_in(scratch: &Scratch, image: &str) -> Vec<u8> {
     let (copy, out) = (scratch.join("copy"), scratch.join("out"));
     run("cp", &[image, &copy]);
@@ -96,7 +95,7 @@ fn flags_and_seals_go_into_an_image_of_an_image() {
     let new = scratch.join("new");
     text(&seekless(&["build", &old, "-o", &new]));
     judge(&scratch, &new);
-    // Over another source, and with files made small enough for inodes.
+    // In a layer over another source, and with files small enough for inodes.
     let empty = scratch.join("empty");
     fs::create_dir(&empty).expect("mkdir");
     let layered = scratch.join("layered");
@@ -104,7 +103,7 @@ fn flags_and_seals_go_into_an_image_of_an_image() {
     text(&seekless(&args));
     check(&layered);
     assert!(stored_in(&scratch, &layered) == stored(), "other bytes");
-    // A new file system in place of the old one.
+    // Optimized into a new file system.
     let (trace, other) = (scratch.join("trace"), scratch.join("other"));
     fs::write(scratch.join("paths"), "/sealed\n/append\n").expect("write");
     text(&seekless(&["trace", "import", "--paths", &scratch.join("paths"), "-o", &trace]));
@@ -132,7 +131,7 @@ fn flags_that_an_image_cannot_have_are_said() {
     }
     let said = warned(&["--format", "fat32", "--drop", "all"]);
     assert!(said.contains("8 files with flags") && said.contains("immutable, append"), "{said}");
-    // UFS keeps three of them, and gives them back.
+    // UFS supports three of the flags, and they survive the way back to ext4.
     let said = warned(&["--format", "ufs2"]);
     assert!(said.contains("5 files with flags"), "{said}");
     let back = scratch.join("back");
@@ -140,13 +139,13 @@ fn flags_that_an_image_cannot_have_are_said() {
     for (name, flags) in &FLAGS[..3] {
         assert_eq!(flags_of(&back, name) & 0xFF, *flags, "{name}");
     }
-    // The descriptor is found from the end of a block.
+    // The descriptor is located from the end of a block.
     let args = ["build", &old, "--force", "-o", &new, "-b", "1024"];
     let (code, said) = failure(&seekless(&args));
     assert!(code == 4 && said.contains("sealed by fs-verity on blocks of 4096 bytes"), "{said}");
 }
 
-/// What no image that is built can have: said, or refused where contents would be lost.
+/// Properties that no built image supports: a warning, or a refusal if contents would be lost.
 #[test]
 fn projects_case_and_keys() {
     let scratch = Scratch::new("flags-features");
@@ -167,6 +166,6 @@ fn projects_case_and_keys() {
     debugfs(&old, "sif file flags 0x80800");
     let (code, said) = failure(&seekless(&["build", &old, "--force", "-o", &new]));
     assert!(code == 4 && said.contains("/file: is encrypted"), "{said}");
-    // It can be listed.
+    // It can be listed all the same.
     assert!(text(&seekless(&["manifest", &old])).contains("./file "));
 }

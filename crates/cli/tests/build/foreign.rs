@@ -1,11 +1,11 @@
-//! What is no archive is refused with what it seems to be, and nothing is built.
+//! Files of other formats are refused with the format's name, and nothing is built.
 
 use crate::judges::{Scratch, command, failure, manifest, ready, run, seekless, text};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Tries a source as a file and on standard input: the message of both.
+/// Builds from a source as a file and from standard input, and returns both messages.
 fn refused(scratch: &Scratch, source: &str) -> [String; 2] {
     let image = scratch.join("none.img");
     let file = failure(&seekless(&["build", source, "-o", &image]));
@@ -50,7 +50,7 @@ fn other_file_systems_are_named() {
     }
 }
 
-/// Formats of which no program is needed: their marks are enough.
+/// Formats recognised by their magic numbers, for which no program is needed.
 #[test]
 fn marks_are_enough_to_be_named() {
     let scratch = Scratch::new("marks");
@@ -103,7 +103,7 @@ fn zeros_are_an_archive_only_where_it_is_an_empty_one() {
             assert!(message.contains("neither"), "{len}: {message}");
         }
     }
-    // Zeros, and then something.
+    // Zeros, followed by other bytes.
     let mut bytes = vec![0; 8192];
     bytes[5000] = 1;
     fs::write(&path, &bytes).expect("write");

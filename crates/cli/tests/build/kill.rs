@@ -1,4 +1,4 @@
-//! A build killed at any moment leaves the old file or none, never half a one.
+//! A build killed at any moment leaves the old file or none, never a partial one.
 
 use crate::judges::{Scratch, check, command, run, seekless, text};
 use crate::sample;
@@ -33,13 +33,13 @@ fn killed_at_any_moment() {
         match fs::read(&image) {
             Err(_) => assert!(!old && !done, "round {round}: the file is gone"),
             Ok(bytes) if bytes == b"old" => assert!(old && !done, "round {round}"),
-            // Killed after it had its name, perhaps: whole all the same.
+            // Complete, even if killed after it got its name.
             Ok(_) => drop(run("cmp", &[&whole, image_text])),
         }
         let _ = fs::remove_file(&image);
         for entry in fs::read_dir(&dir).expect("list") {
-            // Between the two steps of a replacement the new file has a hidden
-            // name, which the next output clears away.
+            // Between the two steps of a replacement the new file has a hidden name; the next
+            // output removes it.
             let entry = entry.expect("list");
             let hidden = entry.file_name().to_string_lossy().starts_with(".image.seekless-");
             assert!(hidden && old && !done, "round {round}: litter {entry:?}");

@@ -1,5 +1,4 @@
-//! Several sources over one another, compared with what the kernel's overlayfs and tar
-//! make of them.
+//! Several sources in layers, compared with the results of the kernel's overlayfs and of tar.
 
 use crate::judges::{
     Scratch, can_mount, check, command, failure, manifest, ready, run, same, seekless, text,
@@ -11,7 +10,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-/// A directory with files, links and modes: names that end with a slash are directories,
+/// Makes a directory with files, links and modes: names that end with a slash are directories,
 /// `a -> b` is a symlink, `a = b` a hard link.
 fn tree(scratch: &Scratch, name: &str, entries: &[&str]) -> PathBuf {
     let root = scratch.path().join(name);
@@ -100,7 +99,7 @@ fn archives_are_laid_over_one_another_as_tar_unpacks_them() {
     let (lower, upper) = (lower(&scratch), upper(&scratch));
     let (one, two) = (scratch.join("lower.tar"), scratch.join("upper.tar"));
     run("tar", &["-C", shown(&lower), "-cf", &one, "."]);
-    // No entries of their own for the root, /etc and /lib, through which a symlink leads.
+    // No entries for the root, /etc and /lib; /lib is a symlink in the lower layer.
     fs::create_dir(upper.join("lib")).expect("mkdir");
     fs::write(upper.join("lib/c"), "c").expect("write");
     let names = ["etc/passwd", "etc/above", "lib/c", "file", "two", "x", "y", "new"];
@@ -113,13 +112,13 @@ fn archives_are_laid_over_one_another_as_tar_unpacks_them() {
     let image = scratch.join("image");
     text(&seekless(&["build", &one, &two, "-o", &image]));
     check(&image);
-    // Times of directories are those of unpacking.
+    // Directories have the times of unpacking.
     same("tar", &timeless(&manifest(&image, &[])), &timeless(&manifest(&at, &[])));
     let listing = manifest(&image, &[]);
     assert!(listing.contains("./usr/lib/c ") && !listing.contains("./lib/c "), "{listing}");
     let etc = listing.lines().find(|line| line.starts_with("./etc ")).expect("etc");
     assert!(etc.contains("mode=0700"), "{etc}");
-    // Directories that nobody tells of have the owner that was asked for.
+    // Directories without an entry get the requested owner.
     let (three, owned) = (scratch.join("deep.tar"), scratch.join("owned"));
     let deep = tree(&scratch, "deep", &["p/q/r"]);
     run("tar", &["-C", shown(&deep), "-cf", &three, "p/q/r"]);
@@ -127,7 +126,7 @@ fn archives_are_laid_over_one_another_as_tar_unpacks_them() {
     let listing = manifest(&owned, &[]);
     assert!(listing.lines().skip(1).all(|line| line.contains(" uid=7 gid=8 ")), "{listing}");
     assert!(listing.contains("./p/q type=dir mode=0755 uid=7"), "{listing}");
-    // The same from a pipe and an image as lower layers.
+    // The same with a pipe and an image as lower layers.
     let again = scratch.join("again");
     let mut piped = command(&["build", "-", &two, "-o", &again]);
     text(&piped.stdin(Stdio::from(File::open(&one).expect("open"))).output().expect("run"));
@@ -181,7 +180,7 @@ fn container_images_go_below_files() {
     assert!(manifest(&image, &[]).contains("./f-base "));
 }
 
-/// What `sqfs2tar` writes is built as it is; SquashFS has whole seconds.
+/// The output of `sqfs2tar` is built as it is; SquashFS has whole seconds.
 #[test]
 fn a_squashfs_image_is_built_from_by_a_pipe() {
     if !["mksquashfs", "sqfs2tar"].into_iter().all(ready) {

@@ -1,6 +1,6 @@
-//! Images that `seekless build` writes, judged by e2fsck, debugfs, dumpe2fs and
-//! the kernel's own mount. Needs e2fsprogs, and root with loop devices for the
-//! mounts; says so and passes without them.
+//! Images that `seekless build` writes, judged by e2fsck, debugfs, dumpe2fs and the kernel's own
+//! mount. Needs e2fsprogs, and root with loop devices for the mounts; reports and passes without
+//! them.
 
 #[path = "../judges/mod.rs"]
 mod judges;
@@ -30,8 +30,8 @@ use std::fs;
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// Length of files that are nearly all hole: of such our listings leave the
-/// holes out of the digest, which saves minutes.
+/// Length of files that are nearly all holes: our listings leave the holes of such files out of the
+/// digest, which saves minutes.
 const HUGE: u64 = 65 << 30;
 
 /// The tree that most tests build, made once a run.
@@ -48,8 +48,8 @@ fn sample() -> &'static str {
     })
 }
 
-/// What does not fit images of small blocks: link targets are shorter than a
-/// block, attributes fill at most one.
+/// Files that do not fit images with small blocks: a link target must be shorter than a block,
+/// attributes must fit in one block.
 const TOO_LARGE_FOR_1K: &[&str] =
     &["big-900", "big-3000", "big-3500", "length-1024", "length-4000", "length-4094"];
 const TOO_LARGE_FOR_1K_MAPS: &[&str] = &[
@@ -65,12 +65,12 @@ const TOO_LARGE_FOR_1K_MAPS: &[&str] = &[
 ];
 const TOO_LARGE_FOR_2K: &[&str] = &["big-3000", "big-3500", "length-4000", "length-4094"];
 
-/// Builds the sample with some options, and asks every judge.
+/// Builds the sample with options, and calls every judge.
 struct Case<'a> {
     name: &'a str,
     options: &'a [&'a str],
     excludes: &'a [&'a str],
-    /// Whether the image can hold all times.
+    /// Whether the image supports all times of the sample.
     times: bool,
 }
 
@@ -110,7 +110,7 @@ impl Case<'_> {
     }
 }
 
-/// Lets the kernel change an image: write, grow, delete.
+/// Changes an image through the kernel: writes, grows and deletes files.
 fn change(scratch: &Scratch, image: &str) {
     let mounted = Mounted::new(scratch, image, "rw");
     let at = |name: &str| mounted.path().join(name);
@@ -220,7 +220,7 @@ fn the_same_tree_gives_the_same_bytes() {
     run("cmp", &[&first, &second]);
 }
 
-/// A directory without an index lists in the order of making.
+/// A directory without an index is listed in the order of creation.
 #[test]
 fn the_order_of_listing_does_not_leak_in() {
     if !can_mount() {
@@ -239,7 +239,7 @@ fn the_order_of_listing_does_not_leak_in() {
             fs::create_dir_all(&dir).expect("mkdir");
             fs::write(dir.join(format!("file-{n}")), n.to_string()).expect("write");
         }
-        // Links of one file from several directories: who comes first?
+        // Links of one file in several directories: their order must not matter.
         for n in names.iter().filter(|&n| n % 17 == 0) {
             let from = root.join(format!("dir-0/file-{n}"));
             let to = root.join(format!("dir-{}/link-{n}", n % 16 + 1));
@@ -280,14 +280,14 @@ fn crowded(names: u32, options: &[&str]) {
     same("the image", &wanted, &manifest(&image, &[]));
     let mounted = Mounted::new(&scratch, &image, "ro");
     same("the mount", &wanted, &manifest(mounted.text(), &[]));
-    // By index, not by listing.
+    // Lookups by name use the index, unlike a listing.
     for n in (0..names).step_by(97) {
         let path = mounted.path().join(format!("below/one-of-many-{n}"));
         assert!(path.exists(), "{}", path.display());
     }
 }
 
-/// Beyond 65,000 a directory's link count says 1.
+/// Beyond 65,000 links, the link count of a directory is 1.
 #[test]
 fn seventy_thousand_subdirectories() {
     if !can_mount() {

@@ -1,4 +1,4 @@
-//! Options as users of mke2fs, newfs and tar expect them, and what is refused by name.
+//! Options that users of mke2fs, newfs and tar expect, and refusals that name the option.
 
 use crate::judges::{Scratch, check, command, failure, header, manifest, run, seekless, text};
 use std::fs;
@@ -47,7 +47,7 @@ fn images_go_to_standard_output() {
     let (code, message) =
         failure(&seekless(&["build", &tree, "-o", "-", "--output-format", "qcow2"]));
     assert!(code == 2 && message.contains("raw images"), "{message}");
-    // An archive comes in where the image goes out.
+    // An archive from standard input to an image on standard output.
     let archive = scratch.join("archive");
     run("tar", &["-C", &tree, "-cf", &archive, "."]);
     let piped = command(&["build", "-", "-o", "-", "-q"])
@@ -56,7 +56,7 @@ fn images_go_to_standard_output() {
         .expect("seekless");
     text(&seekless(&["build", &archive, "-o", &image, "--force"]));
     assert!(piped.stdout == fs::read(&image).expect("read"), "{:?}", piped.status);
-    // A reader that goes away has no image: that is told.
+    // A closed pipe leaves the image incomplete, which is an error.
     let mut cut = command(&["build", &tree, "-o", "-", "-q", "--size", "64M"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -153,7 +153,7 @@ fn uuids_as_for_mke2fs() {
     assert_eq!(code, 2);
 }
 
-/// The exit code and all that is said.
+/// Exit code and standard error.
 fn failure_of(args: &[&str]) -> (i32, String) {
     let output = seekless(args);
     assert!(!output.status.success(), "{args:?}");
@@ -176,7 +176,7 @@ fn inodes_journal_and_extended_options() {
         build(&["--size", "64M", "-i", ratio]);
         assert_eq!(number("Inode count"), wanted);
     }
-    // Also of an image that is as large as its contents need.
+    // Applies also to an image of the smallest size for its contents.
     build(&["-i", "2048"]);
     let wanted = number("Block count") * 4096 / 2048;
     assert!(number("Inode count") >= wanted && number("Inode count") < wanted + 64);

@@ -1,4 +1,4 @@
-//! What a build refuses: a clear message, its own exit code, nothing left.
+//! Refusals of a build: a clear message, the exit code of its kind, no files left behind.
 
 use crate::judges::{Scratch, can_mount, command, failure, run, seekless, text, unmount};
 use seekless_device::MemoryDevice;
@@ -14,7 +14,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 
-/// A small tree and a directory of its own for the output.
+/// A small tree, and a directory for the output.
 fn scene(name: &str) -> (Scratch, String, String) {
     let scratch = Scratch::new(name);
     let (from, to) = (scratch.join("from"), scratch.join("to"));
@@ -54,7 +54,7 @@ fn what_a_killed_process_left_is_cleared_away() {
         let (dir, file) = image.rsplit_once('/').expect("path");
         format!("{dir}/.{file}.seekless-{owner}")
     };
-    // No process has a number this high; this test's own is alive.
+    // No process has so high an id; this test's own process is alive.
     let (dead, alive) = (name(u32::MAX), name(std::process::id()));
     fs::write(&dead, b"left").expect("write");
     fs::write(&alive, b"being written").expect("write");
@@ -116,7 +116,7 @@ fn a_full_disk() {
 
 #[test]
 fn a_file_that_may_not_be_read() {
-    // Not in the target directory: that may be where only its owner gets in.
+    // Not in the target directory, to which other users may have no access.
     let dir = std::env::temp_dir().join(format!("seekless-unreadable-{}", std::process::id()));
     fs::create_dir_all(dir.join("from/below")).expect("mkdir");
     let program = dir.join("seekless");
@@ -197,12 +197,12 @@ fn archives_cut_short_and_rubbish() {
         bytes[at] ^= byte;
         fs::write(&cut, &bytes).expect("write");
         let built = seekless(&["build", &cut, "-o", &image]);
-        // A flipped byte of contents cannot be noticed; in a header it is.
+        // A flipped byte of contents cannot be detected; one of a header is.
         if built.status.success() {
             fs::remove_file(&image).expect("remove");
         } else {
             let (code, message) = failure(&built);
-            // At its first byte it is no archive at all.
+            // With a wrong first byte it is no archive.
             assert_eq!(code, if message.contains("byte 0:") { 4 } else { 3 }, "{message}");
         }
         nothing_left(&image);
@@ -213,7 +213,7 @@ fn archives_cut_short_and_rubbish() {
     nothing_left(&image);
 }
 
-// ---- sources that change underfoot --------------------------------------
+// ---- sources that change during a build ---------------------------------
 
 fn write(source: &dyn Source) -> Result<(), FsError> {
     let builder = Builder::new(source, &BuildOptions::default())?;
@@ -227,7 +227,7 @@ fn changed(name: &str, change: &dyn Fn(&Path)) {
     let (scratch, from, _image) = scene(name);
     let file = scratch.path().join("from/file");
     let source = DirectorySource::open(Path::new(&from), &TreeOptions::default()).expect("walk");
-    // File times may move in steps of a clock tick.
+    // File times may have the resolution of a clock tick.
     std::thread::sleep(std::time::Duration::from_millis(20));
     change(&file);
     match write(&source) {
@@ -262,7 +262,7 @@ fn files_that_change_before_they_are_read() {
     });
 }
 
-/// A directory whose files are appended to while they are being read.
+/// A directory source whose files are appended to while they are read.
 struct Busy(DirectorySource, std::path::PathBuf);
 
 struct BusyContent<'a>(Box<dyn Content + 'a>, &'a Path);

@@ -1,12 +1,12 @@
-//! Free space in addition to what the contents need: as much as was asked for, and not
-//! much more, with inodes for it.
+//! Free space in addition to the contents: at least as much as requested, and not much more, with
+//! inodes for it.
 
 use crate::judges::{Mounted, Scratch, can_mount, check, header, ready, run, seekless, text};
 use std::fs;
 
 const MIB: u64 = 1 << 20;
 
-/// A tree of so many files of so many bytes.
+/// Makes a tree of `files` files with `len` bytes each.
 fn tree(scratch: &Scratch, name: &str, files: u64, len: usize) -> String {
     let root = scratch.join(name);
     fs::create_dir(&root).expect("mkdir");
@@ -16,7 +16,7 @@ fn tree(scratch: &Scratch, name: &str, files: u64, len: usize) -> String {
     root
 }
 
-/// Blocks in all and free to everybody, and free inodes, in bytes where they are blocks.
+/// Size and free space for ordinary users in bytes, and the number of free inodes.
 fn room(image: &str) -> (u64, u64, u64) {
     let head = header(image);
     let number = |name: &str| -> u64 {
@@ -47,7 +47,7 @@ fn so_much_is_free_besides_the_reserve() {
                 check(&image);
                 let (_, free, inodes) = room(&image);
                 near(&format!("{source} {more} {options:?}"), free, wanted);
-                // As many as mke2fs makes by default, or as the contents have.
+                // As many inodes as mke2fs makes by default, or as the contents suggest.
                 let least = if *source == small { wanted / 4096 } else { wanted / 16384 };
                 assert!(inodes * 10 > least * 9, "{source} {more}: {inodes} inodes");
                 assert!(inodes < least * 2 + 5000, "{source} {more}: {inodes} inodes");
@@ -61,13 +61,13 @@ fn so_much_is_free_besides_the_reserve() {
             }
         }
     }
-    // An image with room can be filled.
+    // Files fit in the free space of the image.
     text(&seekless(&["build", &small, "-o", &image, "--force", "--size", "+20M"]));
     if can_mount() {
         let mounted = Mounted::new(&scratch, &image, "rw");
         fs::write(mounted.path().join("more"), vec![1; 20 << 20]).expect("room for it");
     }
-    // The same in every run.
+    // Two runs give the same image.
     let again = scratch.join("again");
     for to in [&image, &again] {
         text(&seekless(&["build", &small, "-o", to, "--force", "--free", "33.3"]));

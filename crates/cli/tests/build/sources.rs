@@ -1,11 +1,11 @@
-//! The same tree from everything that can be a source.
+//! The same tree from every kind of source.
 
 use crate::judges::{Scratch, can_mount, check, command, manifest, run, same, seekless, text};
 use crate::sample;
 use std::fs::{self, File};
 use std::path::Path;
 
-/// What GNU tar does not store.
+/// Files that GNU tar does not store.
 const NOT_IN_TAR: &[&str] = &["socket"];
 
 fn tar(scratch: &Scratch, from: &str) -> String {
@@ -59,7 +59,7 @@ fn an_image_as_source() {
     judge(&scratch, &second);
 }
 
-/// A blob named by its digest; returns digest and size.
+/// Writes a blob named by its digest; returns digest and size.
 fn blob(layout: &Path, contents: &[u8]) -> (String, usize) {
     let dir = layout.join("blobs/sha256");
     fs::create_dir_all(&dir).expect("mkdir");
@@ -79,7 +79,7 @@ fn layers_of_a_container_image() {
     let scratch = Scratch::new("oci");
     let layout = scratch.path().join("layout");
     let lower = fs::read(tar(&scratch, sample())).expect("tar");
-    // The second layer takes a file and a directory away and adds one.
+    // The second layer removes a file and a directory, and adds a file.
     let upper = scratch.path().join("upper");
     fs::create_dir_all(upper.join("sizes")).expect("mkdir");
     fs::create_dir_all(upper.join("links")).expect("mkdir");
@@ -127,7 +127,7 @@ fn layers_of_a_container_image() {
     assert!(!listing.contains("./sizes/of-4096 ") && listing.contains("./sizes/of-4097 "));
     assert!(!listing.contains("./names"), "a directory that was taken away");
     assert!(listing.contains("./links/new ") && !listing.contains("./links/to-10 "));
-    // What the second layer does not touch is as it was.
+    // Files that the second layer does not touch are unchanged.
     let rest = |listing: &str| {
         let touched = ["./names", "./sizes", "./links", ". "];
         let kept = listing.lines().filter(|line| !touched.iter().any(|t| line.starts_with(t)));
@@ -136,7 +136,7 @@ fn layers_of_a_container_image() {
     same("the image", &rest(&manifest(sample(), NOT_IN_TAR)), &rest(&listing));
 }
 
-/// rsync is as thorough as our own listing, and not ours.
+/// rsync is as thorough as our own listing, and independent of it.
 #[test]
 fn rsync_finds_nothing_to_copy() {
     if !can_mount() {
@@ -144,7 +144,7 @@ fn rsync_finds_nothing_to_copy() {
     }
     let scratch = Scratch::new("rsync");
     let image = scratch.join("image");
-    // A file of gigabytes of zeros would only take time.
+    // A file with gigabytes of zeros would only take time.
     let excludes = ["sparse/large", "holes/sparse", "holes/nothing"];
     let mut args = vec!["build", sample(), "-o", &image];
     for exclude in excludes {
@@ -157,6 +157,6 @@ fn rsync_finds_nothing_to_copy() {
     args.extend(["--exclude=sparse/large", "--exclude=holes/sparse", "--exclude=holes/nothing"]);
     args.extend([from.as_str(), to.as_str()]);
     let found = run("rsync", &args);
-    // The excludes took names out of two directories.
+    // The excludes change the times of two directories.
     assert_eq!(found, "", "rsync would change something");
 }

@@ -1,7 +1,7 @@
-//! Random stacks of layers, against what umoci unpacks. `SEEKLESS_STACKS` is their number.
+//! Random stacks of layers, compared with umoci's unpacking. `SEEKLESS_STACKS` sets their number.
 //!
-//! Whiteouts come first in each layer, as all writers have them: where they do not, umoci
-//! applies them in the order of the entries, we before all others (docs/limits.md).
+//! Whiteouts come first in each layer, as all writers put them: if they do not, umoci applies them
+//! in the order of the entries, but we apply them first (docs/limits.md).
 
 use crate::archives::entry;
 use crate::judges::{manifest, seekless, skip};
@@ -64,8 +64,8 @@ fn layer(random: &mut Random, is_lowest: bool) -> Vec<u8> {
     [&whiteouts.concat()[..], &[0; 1024]].concat()
 }
 
-/// What is in a tree, without the times of directories, which umoci leaves to chance where
-/// the layers do not tell them.
+/// Listing of a tree, without the times of directories: umoci leaves them to chance if the layers
+/// have no entry for them.
 fn listing(tree: &str) -> String {
     let all = manifest(tree, &[]);
     let kept = |line: &&str| !line.starts_with("./lost+found") && !line.starts_with(". ");

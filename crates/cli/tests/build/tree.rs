@@ -1,4 +1,4 @@
-//! What the tree of `populate` does not hold: what only a writer can get wrong.
+//! Additions to the tree of `populate`, for errors that only a writer can make.
 
 use crate::judges::run;
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, XattrFlags, lsetxattr, utimensat};
@@ -8,10 +8,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::Path;
 
-/// More files than can share one attribute block.
+/// More files than may share one attribute block.
 const SHARERS: u32 = 1100;
 
-/// Adds to a tree.
+/// Adds the files to a tree.
 pub(crate) fn add(root: &Path) {
     shared_attributes(&root.join("shared"));
     capability(root);
@@ -36,14 +36,14 @@ fn shared_attributes(dir: &Path) {
         fs::write(&path, n.to_string()).expect("write");
         set(&path, "user.shared", &[b's'; 700]);
     }
-    // Two inodes that are not plain files have them too.
+    // Inodes other than regular files have attributes too.
     let below = dir.join("directory");
     fs::create_dir(&below).expect("mkdir");
     set(&below, "user.shared", &[b's'; 700]);
     let link = dir.join("link");
     symlink("nowhere", &link).expect("symlink");
     set(&link, "trusted.of-a-link", b"value");
-    // One that the image format may have to put in a block of 4096.
+    // An attribute that may need a block of 4096 bytes.
     let large = dir.join("big-3500");
     fs::write(&large, b"x").expect("write");
     set(&large, "user.large", &[b'l'; 3500]);
@@ -70,7 +70,7 @@ fn block_multiples(dir: &Path) {
 
 fn sparse(dir: &Path) {
     fs::create_dir(dir).expect("mkdir");
-    // Beyond 4 GiB, with a hole at its end; pieces that begin and end within blocks.
+    // Beyond 4 GiB, with a hole at the end; pieces begin and end within blocks.
     let large = File::create(dir.join("large")).expect("create");
     for at in [4096, 70_000, (1 << 30) + 5, (4 << 30) - 10, (65 << 30) + 12_345] {
         large.write_all_at(format!("piece at {at}").as_bytes(), at).expect("write");
@@ -86,7 +86,7 @@ fn sparse(dir: &Path) {
 fn symlinks(dir: &Path) {
     fs::create_dir(dir).expect("mkdir");
     for len in [1usize, 59, 60, 61, 1023, 1024, 4000, 4094] {
-        // Longer than a block of 1024 fits no image of that size: see `LONG_LINKS`.
+        // Targets of 1024 bytes and more do not fit in blocks of 1024: see `TOO_LARGE_FOR_1K`.
         symlink("s".repeat(len), dir.join(format!("length-{len}"))).expect("symlink");
     }
 }
@@ -122,7 +122,7 @@ fn names(dir: &Path) {
     }
 }
 
-/// A directory of many empty files.
+/// Makes a directory of many empty files.
 pub(crate) fn crowd(dir: &Path, names: u32) {
     fs::create_dir_all(dir).expect("mkdir");
     for n in 0..names {
@@ -130,7 +130,7 @@ pub(crate) fn crowd(dir: &Path, names: u32) {
     }
 }
 
-/// Sets every time below to one moment.
+/// Sets all times below `root` to one value.
 pub(crate) fn stop_the_clock(root: &str) {
     run("find", &[root, "-exec", "touch", "-h", "-d", "@1700000000.123456789", "{}", "+"]);
 }

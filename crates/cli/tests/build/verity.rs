@@ -1,5 +1,5 @@
-//! Hash trees of dm-verity, judged by veritysetup: it verifies them, and makes the same
-//! bytes from the same salt and UUID.
+//! Hash trees of dm-verity, judged by veritysetup: it verifies them, and makes the same bytes from
+//! the same salt and UUID.
 
 use crate::judges::{Scratch, check, failure, ready, run, seekless, text};
 use std::fs::{self, File};
@@ -17,13 +17,13 @@ fn tree(scratch: &Scratch) -> String {
     tree
 }
 
-/// What the command says as JSON.
+/// JSON output of a build.
 fn built(args: &[&str]) -> serde_json::Value {
     let said = text(&seekless(&[&["build", "--json", "--force"], args].concat()));
     serde_json::from_str(&said).expect("JSON")
 }
 
-/// The salt and the UUID in a tree's superblock.
+/// Salt and UUID in the superblock of a hash tree.
 fn marks(tree: &[u8]) -> (String, String) {
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let uuid = hex(&tree[16..32]);
@@ -63,7 +63,7 @@ fn veritysetup_verifies_a_tree_and_makes_the_same() {
         assert_eq!(told["root_hash"], root.as_str(), "{options:?}");
         assert_eq!(fs::read_to_string(&root_file).expect("root hash"), root);
         run("veritysetup", &["verify", &apart, &hash, &root]);
-        // Appended it is the same, behind the same image.
+        // Appended to the image, the tree is the same, and so is the image in front of it.
         let (whole, data) = (fs::read(&image).expect("image"), fs::read(&apart).expect("image"));
         let tree = fs::read(&hash).expect("tree");
         let offset: usize = offset.parse().expect("number");
@@ -96,12 +96,12 @@ fn a_byte_that_changes_is_found() {
     file.write_all_at(&[0x5A], offset - 1).expect("write");
     let found = Command::new("veritysetup").args(["verify", &image, &image, root, &at]).output();
     assert!(!found.expect("veritysetup").status.success());
-    // The same image has the same tree; another UUID is another image.
+    // The same image gives the same tree; another UUID makes another image.
     let again = built(&[&source, "-o", &image, "--verity"]);
     assert_eq!(again["root_hash"], root);
     let other = built(&[&source, "-o", &image, "--verity", "--uuid", "random"]);
     assert_ne!(other["root_hash"], root);
-    // What is read of it is the file system.
+    // Commands that read the image see the file system only.
     assert_eq!(seekless(&["cat", &image, "/1"]).stdout.len(), 20_000);
     let line = text(&seekless(&["build", &source, "-o", &image, "--verity", "--force"]));
     assert!(line.contains(&format!(", root hash {root}, hash offset {offset}")), "{line}");

@@ -5,7 +5,7 @@ use sha2::{Digest, Sha256};
 use std::fs;
 use std::path::PathBuf;
 
-/// A scratch directory in which images are made.
+/// A scratch directory in which container images are made.
 pub(crate) struct Workshop {
     pub(crate) scratch: Scratch,
     pub(crate) dir: PathBuf,
@@ -23,7 +23,7 @@ impl Workshop {
         Self { scratch, dir }
     }
 
-    /// A layer of files with contents, as an archive.
+    /// A layer with these files, as an archive.
     pub(crate) fn layer(&self, files: &[(&str, &str)]) -> Vec<u8> {
         let tree = self.scratch.path().join("layer");
         fs::create_dir(&tree).expect("mkdir");
@@ -44,7 +44,7 @@ impl Workshop {
         fs::write(path, bytes).expect("write");
     }
 
-    /// What was put together, as an archive; the directory is empty again.
+    /// Packs the prepared files as an archive, and empties the directory.
     pub(crate) fn pack(&self, name: &str) -> String {
         let archive = self.scratch.join(name);
         let mut names: Vec<String> = fs::read_dir(&self.dir)
@@ -71,7 +71,7 @@ impl Workshop {
         .into_bytes()
     }
 
-    /// Adds an image as podman saves it: layers named by their digests.
+    /// Adds an image as podman saves it: layers are named by their digests.
     pub(crate) fn saved(&self, tags: &[&str], layers: &[Vec<u8>]) -> serde_json::Value {
         let config = self.config(layers);
         let name = format!("{}.json", digest(&config));
@@ -84,7 +84,7 @@ impl Workshop {
         serde_json::json!({ "Config": name, "RepoTags": tags, "Layers": files })
     }
 
-    /// Adds a blob to a layout; its descriptor.
+    /// Adds a blob to a layout; returns its descriptor.
     pub(crate) fn blob(&self, kind: &str, bytes: &[u8]) -> serde_json::Value {
         let digest = digest(bytes);
         self.put(&format!("blobs/sha256/{digest}"), bytes);
@@ -93,7 +93,7 @@ impl Workshop {
         })
     }
 
-    /// Adds an image to a layout; the descriptor of its manifest, with a name.
+    /// Adds an image to a layout; returns the descriptor of its manifest, with a tag.
     pub(crate) fn image(&self, tag: &str, layers: &[Vec<u8>]) -> serde_json::Value {
         let prefix = "application/vnd.oci.image";
         let config = self.blob(&format!("{prefix}.config.v1+json"), &self.config(layers));

@@ -22,13 +22,13 @@ fn a_disk_fills_its_device() {
     build(&[device.path()]);
     let said = run("sgdisk", &["-v", device.path()]);
     assert!(said.contains("No problems found"), "{said}");
-    // The table's copy is at the end of the device, so the root has all between.
+    // The copy of the table is at the end of the device, so the root has all space in between.
     let root = (96 - 1 - 8 - 1) * MIB;
     build(&[&file, "--size", &root.to_string()]);
     assert!(device.bytes() == fs::read(&file).expect("file"));
     let tags = device.blkid();
     assert!(tags.contains("PTTYPE=\"gpt\""), "{tags}");
-    // With a size the rest is free, and what was there before is not found.
+    // With a size the rest is free, and signatures of the previous contents are gone.
     let device = Device::new(&scratch, "larger", 96 * MIB);
     run("mke2fs", &["-q", "-F", "-t", "ext4", device.path()]);
     build(&[device.path(), "--size", "32M"]);
@@ -40,7 +40,7 @@ fn a_disk_fills_its_device() {
     let listed = run("sfdisk", &["--dump", device.path()]);
     assert!(listed.contains("size=       65536"), "{listed}");
 
-    // A disk that is laid out anew on a larger one: that one thing is left to do, is said.
+    // A disk optimized onto a larger one: a warning names the step that remains to be done.
     let trace = scratch.join("trace");
     fs::write(&trace, "{\"seekless_trace\":1}\n{\"time\":1,\"op\":\"open\",\"path\":\"/\"}\n")
         .expect("trace");
@@ -59,7 +59,7 @@ fn a_disk_fills_its_device() {
     assert!(!String::from_utf8_lossy(&output.stderr).contains("sgdisk"));
 }
 
-/// The second copy of a partition table would make a disk of what is not complete.
+/// The copy of a partition table at the end would make an incomplete image look like a disk.
 #[test]
 fn one_that_is_not_complete_shows_no_partitions() {
     let Some((scratch, tree)) = scene("device-disk-killed") else { return };
@@ -72,7 +72,7 @@ fn one_that_is_not_complete_shows_no_partitions() {
     let args = [&args[..], &["--force", "-o", device.path()]].concat();
     let mut child =
         command(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("age");
-    // All of it was copied long before.
+    // All contents have been copied long before.
     let start = Instant::now();
     while child.try_wait().expect("child").is_none() && start.elapsed() < Duration::from_secs(3) {
         std::thread::sleep(Duration::from_millis(100));
@@ -93,7 +93,7 @@ fn partitions_appear_and_keep_their_disk() {
     let build = ["build", &tree, "--disk", "--esp-size", "8M", "-o", device.path()];
     text(&seekless(&build));
     let root = format!("{}p2", device.path());
-    // A kernel may be built without tables of partitions; it has to be told of them then.
+    // Without support for partition tables, the kernel has to be informed of the partitions.
     if !Path::new(&root).exists() {
         run("partx", &["--add", device.path()]);
     }
@@ -107,14 +107,14 @@ fn partitions_appear_and_keep_their_disk() {
     run("e2fsck", &["-fn", &root]);
     let mounted = Mount::new(&scratch, &root, "rw");
     same("the kernel's listing", &manifest(&mounted.0, &[]), &listed);
-    // The disk is in use by its partition.
+    // A mounted partition makes the disk in use.
     let (code, message) = failure(&seekless(&[&build[..], &["--force"]].concat()));
     assert!(code == 6 && message.contains(&format!("is mounted on {}", mounted.0)), "{message}");
     let read = seekless(&["ls", "--partition", "root", device.path(), "/"]);
     let warning = String::from_utf8_lossy(&read.stderr).into_owned();
     assert!(warning.contains("is mounted read-write"), "{warning}");
     drop(mounted);
-    // The other partition is none of its business.
+    // The other partition does not matter.
     let esp = format!("{}p1", device.path());
     run("mke2fs", &["-q", "-F", &esp]);
     let _mounted = Mount::new(&scratch, &esp, "rw");

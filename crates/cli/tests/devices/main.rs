@@ -1,5 +1,5 @@
-//! Block devices as sources and as outputs, judged by e2fsck, blkid, cmp and the kernel's
-//! mount. Needs root and loop devices; says so and passes without them.
+//! Block devices as sources and as outputs, judged by e2fsck, blkid, cmp and the kernel's mount.
+//! Needs root and loop devices; reports and passes without them.
 
 #[path = "../judges/mod.rs"]
 mod judges;
@@ -22,7 +22,7 @@ struct Device {
 }
 
 impl Device {
-    /// One of `len` bytes that holds no zeros.
+    /// A device of `len` bytes without zeros.
     fn new(scratch: &Scratch, name: &str, len: u64) -> Self {
         let backing = scratch.path().join(name);
         let mut bytes = vec![0; len as usize];
@@ -35,9 +35,9 @@ impl Device {
         Self::on(backing, &[])
     }
 
-    /// A device on a file that is there.
+    /// A device on an existing file.
     fn on(backing: PathBuf, options: &[&str]) -> Self {
-        // Two who ask at once may be given the same free device.
+        // Concurrent calls may get the same free device.
         for _ in 0..40 {
             let output = Command::new("losetup")
                 .args(options)
@@ -58,20 +58,20 @@ impl Device {
         &self.path
     }
 
-    /// What it holds, when all is written.
+    /// Contents of the device after a sync.
     fn bytes(&self) -> Vec<u8> {
         File::open(&self.path).expect("device").sync_all().expect("sync");
         fs::read(&self.backing).expect("backing file")
     }
 
-    /// What blkid says of it: a line of tags, or nothing.
+    /// Output of blkid: a line of tags, or nothing.
     fn blkid(&self) -> String {
         let output = Command::new("blkid").args(["-p", &self.path]).output().expect("blkid");
         assert!(matches!(output.status.code(), Some(0 | 2)), "{output:?}");
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// The kinds of signatures that wipefs finds on it.
+    /// The kinds of signatures that wipefs finds.
     fn signatures(&self) -> Vec<String> {
         let told = run("wipefs", &["--noheadings", "--output", "TYPE", "-n", &self.path]);
         let mut kinds: Vec<String> = told.lines().map(|line| line.trim().to_string()).collect();
@@ -105,7 +105,7 @@ impl Drop for Mount {
     }
 }
 
-/// A scratch directory with a small tree, where devices can be made.
+/// A scratch directory with a small tree; `None` if devices cannot be made.
 fn scene(name: &str) -> Option<(Scratch, String)> {
     if !can_mount() {
         return None;

@@ -1,5 +1,5 @@
-//! Images written to devices: the bytes of a file, nothing left of what was there, nothing
-//! destroyed that is in use.
+//! Images written to devices: the same bytes as in a file, no remains of the previous contents, no
+//! damage to a device in use.
 
 use crate::judges::{command, failure, manifest, ready, run, same, seekless, text};
 use crate::{Device, MIB, Mount, scene};
@@ -27,8 +27,8 @@ fn a_device_holds_what_a_file_of_its_size_would() {
         };
         build(&[device.path()]);
         let written = device.bytes();
-        // The file system fills the device, as far as its blocks do, and a file of that size is
-        // the same.
+        // The file system fills the device up to a multiple of its blocks, and a file of that size
+        // has the same bytes.
         let told = text(&seekless(&["info", "--json", device.path()]));
         let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
         let size = told["blocks"].as_u64().unwrap() * told["block_size"].as_u64().unwrap();
@@ -110,7 +110,7 @@ fn what_is_there_is_named_and_leaves_nothing() {
             run("e2fsck", &["-fn", device.path()]);
         }
     }
-    // Only the copy at the end is left of a table.
+    // Only the copy of a table, at the end of the device.
     if ready("sgdisk") {
         let device = Device::new(&scratch, "copy", 64 * MIB);
         run("sgdisk", &["-o", "-n", "1:2048:0", device.path()]);
@@ -141,7 +141,7 @@ fn what_is_in_use_is_not_touched() {
         }
         assert!(device.bytes() == before, "{how}: a refusal has written");
     }
-    // Swap space.
+    // Used as swap space.
     run("mkswap", &["-f", device.path()]);
     if Command::new("swapon").arg(device.path()).status().is_ok_and(|done| done.success()) {
         let refused = seekless(&["build", &tree, "--force", "-o", device.path()]);
@@ -149,11 +149,11 @@ fn what_is_in_use_is_not_touched() {
         let (code, message) = failure(&refused);
         assert!(code == 6 && message.contains("is in use"), "{message}");
     }
-    // Part of another device.
+    // Used by another device.
     if ready("dmsetup") {
         let name = format!("seekless-test-{}", std::process::id());
         let table = format!("0 2048 linear {} 0", device.path());
-        // Not all kernels have the device mapper.
+        // Some kernels have no device mapper.
         let made = Command::new("dmsetup").args(["create", &name, "--table", &table]).output();
         if made.is_ok_and(|made| made.status.success()) {
             let refused = seekless(&["build", &tree, "--force", "-o", device.path()]);
@@ -203,7 +203,7 @@ fn a_source_is_not_written_over() {
     let paths = scratch.join("paths");
     text(&seekless(&["trace", "import", "--paths", &paths, "-o", &trace]));
     let backing = device.backing.to_str().expect("path");
-    // Another device on the same file.
+    // A second device on the same file.
     let twin = Device::on(device.backing.clone(), &["--read-only"]);
     let runs: [&[&str]; 4] = [
         &["build", twin.path(), "--force", "-o", device.path()],
@@ -232,7 +232,7 @@ fn one_that_cannot_be_written_is_as_it_was() {
 #[test]
 fn a_device_that_fails_shows_no_file_system() {
     let Some((scratch, tree)) = scene("device-fails") else { return };
-    // Behind it there is less room than it promises.
+    // The backing file system has less space than the device.
     let small = scratch.join("small");
     fs::create_dir(&small).expect("mkdir");
     run("mount", &["-t", "tmpfs", "-o", "size=8M", "tmpfs", &small]);
@@ -252,14 +252,14 @@ fn a_device_that_fails_shows_no_file_system() {
     assert_eq!(shown, "");
 }
 
-/// Killed while it writes. (What a device has if the power fails is seen by the order of
-/// writes: `the_beginning_comes_after_all_else`.)
+/// Killed during writes. (The order of writes covers a power failure:
+/// `the_beginning_comes_after_all_else`.)
 #[test]
 fn killed_at_any_moment() {
     let Some((scratch, tree)) = scene("device-kill") else { return };
     fs::write(format!("{tree}/large"), vec![7; 40 << 20]).expect("large");
     let device = Device::new(&scratch, "device", 128 * MIB);
-    // Before each run it holds another file system, which must be whole or gone.
+    // Before each run the device contains another file system, which must be intact or gone.
     let other = scratch.join("other");
     text(&seekless(&["build", &format!("{tree}/d1"), "-o", &other, "--size", "128M"]));
     let old = fs::read(&other).expect("other");
@@ -298,8 +298,8 @@ fn killed_at_any_moment() {
     }
 }
 
-/// What the first sectors say is true only when all else is on stable storage: by the calls
-/// that reach the device.
+/// The first sectors are written after all others are on stable storage, judged by the system calls
+/// on the device.
 #[test]
 fn the_beginning_comes_after_all_else() {
     let Some((scratch, tree)) = scene("device-order") else { return };
@@ -317,7 +317,7 @@ fn the_beginning_comes_after_all_else() {
         let own = format!("<{}>", device.path());
         let mut order = Vec::new();
         for call in calls.lines().filter(|call| call.contains(&own)) {
-            // The last argument of a write is where it goes to.
+            // The last argument of a write is its offset.
             let offset = call.rsplit_once(") = ").and_then(|(args, _)| args.rsplit_once(", "));
             order.push(match offset {
                 Some((_, offset)) if call.contains("pwrite64") => {
@@ -374,7 +374,7 @@ fn optimize_writes_to_a_device() {
     let args = ["optimize", &image, "--trace", &trace, "-o", small.path()];
     let (code, message) = failure(&seekless(&args));
     assert!(code == 5 && message.contains(&format!("{} bytes", 8 * MIB)), "{message}");
-    // In place: not where it is mounted.
+    // In place: refused while it is mounted.
     let in_place = ["optimize", device.path(), "--trace", &trace, "--in-place"];
     {
         let _mounted = Mount::new(&scratch, device.path(), "rw");

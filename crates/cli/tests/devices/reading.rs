@@ -1,4 +1,4 @@
-//! Devices that are read: all that an image file can be read for, and a warning where one may
+//! Reads from devices: the same results as from an image file, and a warning if the device may
 //! change meanwhile.
 
 use crate::judges::{failure, manifest, same, seekless, text};
@@ -14,7 +14,7 @@ fn everything_that_reads_an_image_reads_a_device() {
     let paths = scratch.join("paths");
     text(&seekless(&["trace", "import", "--paths", &paths, "-o", &trace]));
     let device = Device::on(image.clone().into(), &["-r"]);
-    // Under a path of the same length, for columns are as wide as names.
+    // A path of the same length, since columns are as wide as names.
     let link = scratch.join("block");
     std::os::unix::fs::symlink(device.path(), &link).expect("link");
     let of = |what: &[&str], image: &str| {

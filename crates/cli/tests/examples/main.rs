@@ -1,7 +1,6 @@
-//! The examples of `--help` and of the README do what they say: each is run as
-//! it stands, in a directory that has what it names. What cannot be run so is
-//! listed with the reason, and so is what takes long: that is stopped, and only
-//! has to be accepted.
+//! Runs the examples of `--help` and of the README as they are written, in a directory with the
+//! files that they name. Examples that cannot be run are listed with the reason. Long ones are
+//! listed too: they are stopped, and only have to be accepted.
 
 mod figures;
 #[path = "../judges/mod.rs"]
@@ -16,7 +15,7 @@ use std::path::Path;
 use std::process::Command;
 use workshop::Workshop;
 
-/// Examples that are not run, by how they begin, and why.
+/// Beginnings of examples that are not run, with the reason.
 const NOT_RUN: &[(&str, &str)] = &[
     ("seekless age --mounted /mnt", "ages a mounted file system"),
     ("seekless disk ", "mounts; run by tests/host"),
@@ -48,7 +47,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("seekless info /dev/", "reads a device; run by tests/devices"),
 ];
 
-/// Examples that take long, by how they begin.
+/// Beginnings of examples that take long.
 const LONG: &[&str] = &[
     "seekless age disk.img --profile mail",
     "seekless age disk.img -o aged.img",
@@ -60,7 +59,7 @@ const LONG: &[&str] = &[
     "seekless crash mutate",
 ];
 
-/// What is done before examples that hold something, for them alone.
+/// Commands to run before all examples that contain a string.
 const BEFORE: &[(&str, &str)] = &[
     ("seekless age disk.img", "cp ufs.img disk.img"),
     ("seekless age card.img", "seekless mkfs --format fat16 --size 16M card.img"),
@@ -81,7 +80,7 @@ const BEFORE: &[(&str, &str)] = &[
     ("seekless optimize before.img", "rm after.img"),
 ];
 
-/// What the examples name.
+/// Files that the examples name.
 const FIXTURES: &str = r#"
 mkdir -p rootfs/bin rootfs/etc rootfs/boot rootfs/usr/lib rootfs/usr/share/doc/job
 echo '#!/bin/sh' > rootfs/bin/job; chmod 755 rootfs/bin/job
@@ -128,7 +127,7 @@ fn examples_in(help: &str) -> Vec<String> {
     let mut examples: Vec<String> = Vec::new();
     for line in lines.filter(|line| !line.is_empty()) {
         match examples.last_mut() {
-            // A quotation goes on.
+            // A quoted string continues.
             Some(last) if last.matches('\'').count() % 2 == 1 => {
                 last.push('\n');
                 last.push_str(line);
@@ -139,7 +138,7 @@ fn examples_in(help: &str) -> Vec<String> {
     examples
 }
 
-/// Those of a command and of all below it.
+/// The examples of a command and of all its subcommands.
 fn examples_of(command: &[&str], into: &mut Vec<String>) {
     let help = text(&seekless(&[command, &["--help"]].concat()));
     let examples = examples_in(&help);
@@ -162,7 +161,7 @@ fn examples_of_readme() -> Vec<String> {
     lines.map(str::to_string).collect()
 }
 
-/// Makes what the examples name.
+/// Makes the files that the examples name.
 fn fixtures(bin: &Path) -> Workshop {
     let shop = Workshop::new("examples");
     let layers = [shop.layer(&[("etc/os-release", "ID=debian")])];
@@ -179,7 +178,7 @@ fn fixtures(bin: &Path) -> Workshop {
     for made in [&images, &saved, &layout] {
         run("cp", &["-r", made, shop.dir.to_str().expect("path")]);
     }
-    // What others would give to a pipe.
+    // Replaces docker, whose output an example pipes.
     let docker = format!("#!/bin/sh\nexec cat {saved}\n");
     fs::write(bin.join("docker"), docker).expect("write");
     fs::set_permissions(bin.join("docker"), fs::Permissions::from_mode(0o755)).expect("chmod");
@@ -195,7 +194,7 @@ fn shell(bin: &Path, dir: &Path, script: &str) -> std::process::Output {
     shell.output().expect("sh")
 }
 
-/// Runs an example as it stands; what went wrong.
+/// Runs an example as written; returns the error, if any.
 fn failure_of(example: &str, bin: &Path, fixtures: &Path, scratch: &Scratch) -> Option<String> {
     let dir = scratch.join("run");
     run("cp", &["-a", "--sparse=always", fixtures.to_str().expect("path"), &dir]);
@@ -205,7 +204,7 @@ fn failure_of(example: &str, bin: &Path, fixtures: &Path, scratch: &Scratch) -> 
         .map(|(_, script)| format!("{script}\n"))
         .collect();
     let long = LONG.iter().any(|start| example.starts_with(start));
-    // The shell's own programs are not to be stopped, only ours.
+    // Only seekless is stopped, not the programs of the shell.
     let limit = if long { "seekless() { timeout -s INT 1 seekless \"$@\"; }\n" } else { "" };
     let done = shell(bin, Path::new(&dir), &format!("set -e\n{before}set -- \n{limit}{example}\n"));
     fs::remove_dir_all(&dir).expect("remove");

@@ -1,4 +1,4 @@
-//! Images from trees: read back by mtools, judged by fsck.fat, the same twice.
+//! Images from trees: read by mtools, judged by fsck.fat, the same in two runs.
 
 use crate::judges::{Scratch, command, failure, manifest, ready, run, same, seekless, text};
 use crate::read::comparable;
@@ -25,13 +25,13 @@ fn open(image: &str) -> FatImage {
     FatImage::open(device, OpenOptions::default()).expect("image")
 }
 
-/// Copies a whole image out with mtools; what it has read.
+/// Copies a whole image out with mtools; returns a listing of the copy.
 fn copied(scratch: &Scratch, image: &str) -> String {
     let out = scratch.join("copied");
     let _ = fs::remove_dir_all(&out);
     fs::create_dir(&out).expect("mkdir");
     mtools("mcopy", image, &["-s", "-m", "-Q", "::*", &out]);
-    // mtools leaves no directory its time.
+    // mtools does not keep the times of directories.
     let listing = comparable(&manifest(&out, &[]));
     timeless_directories(&listing)
 }
@@ -52,7 +52,7 @@ fn every_shape_holds_a_tree() {
     let scratch = Scratch::new("fat-build");
     let (tree, image) = (scratch.join("tree"), scratch.join("image"));
     populate(Path::new(&tree));
-    // mtools has no name for it.
+    // mtools has no name for this file.
     let astral = format!("{tree}/DIR/smile 😀.md");
     let wanted = comparable(&manifest(&tree, &[]));
     for (n, shape) in shapes::all().into_iter().filter(|shape| shape.clusters > 1000).enumerate() {
@@ -103,7 +103,7 @@ fn fitted_images_are_small_and_the_same_whatever_the_source() {
         }
         let len = fs::metadata(&images[0]).expect("metadata").len();
         assert!(len < most, "{format}: {len} bytes");
-        // Another tree is another volume.
+        // Another tree gives another volume ID.
         let id = |image: &str| open(image).geometry().uuid;
         let changed = scratch.join("changed");
         let args = ["build", &tree, "-o", &changed, "--format", format, "--exclude", "DIR"];
@@ -217,7 +217,7 @@ fn ten_thousand_names_of_one_beginning_get_short_names() {
     for n in 0..10_000 {
         fs::write(format!("{tree}/many/the same beginning {n:05}.text"), "").expect("write");
     }
-    // One that is called like a short name of the others keeps its name.
+    // A file with the name of a generated short name keeps its name.
     fs::write(format!("{tree}/many/THESAM~3.TEX"), "mine").expect("write");
     text(&seekless(&["build", &tree, "-o", &image, "--format", "fat16", "--drop", "owners"]));
     let report = fsck(&image);
@@ -246,7 +246,7 @@ fn a_trace_orders_clusters_and_entries() {
         fs::write(format!("{tree}/dir/{name}"), name.repeat(10_000)).expect("write");
     }
     fs::write(format!("{tree}/cold"), vec![1; 300_000]).expect("write");
-    // As firmware may spell it.
+    // In another case, as firmware may spell it.
     fs::write(scratch.join("list"), "/DIR/d\n/dir/B\n").expect("write");
     let list = scratch.join("list");
     text(&seekless(&["trace", "import", "--paths", &list, "-o", &trace]));
@@ -275,7 +275,7 @@ fn a_trace_orders_clusters_and_entries() {
             })
             .expect("names");
         assert_eq!(names, ["d", "b", "a", "c", "e"], "{format}");
-        // What was read begins with a chunk.
+        // The data that the trace reads begins at a chunk.
         let first = if format == "fat32" { start("/") } else { start("/dir") };
         let bytes = first * u64::from(opened.geometry().block_size);
         assert!(bytes % (64 << 10) < u64::from(opened.geometry().cluster_blocks) * 512, "{bytes}");
@@ -296,7 +296,7 @@ fn a_size_that_is_too_small_says_what_is_needed() {
         .find_map(|word| word.parse::<u64>().ok().filter(|n| *n > 3 << 20));
     let needed = needed.expect("a size").to_string();
     text(&seekless(&[&args[..], &["--size", &needed]].concat()));
-    // Options of other formats are not for it, nor its options for others.
+    // Options of other formats are refused for FAT, and those of FAT for other formats.
     for (given, says) in [
         (&["--format", "fat32", "--features", "extent"][..], "not supported for FAT"),
         (&["--format", "ext4", "--drop", "modes"], "--drop is for FAT"),
@@ -309,8 +309,8 @@ fn a_size_that_is_too_small_says_what_is_needed() {
     }
 }
 
-/// An EFI system partition from the layers of a container image: the second layer
-/// replaces a file of the first. (Times before 1980 are the nearest there is.)
+/// An EFI system partition from the layers of a container image: the second layer replaces a file
+/// of the first. (Times before 1980 become the earliest of FAT.)
 #[test]
 fn container_images_become_efi_system_partitions() {
     if !judged() || !ready("tar") {

@@ -1,12 +1,12 @@
-//! `seekless check` on FAT images: exit codes, JSON, locks, and what becomes of clusters
-//! without a name. Each kind of damage is in the tests of the crate `fat`.
+//! `seekless check` on FAT images: exit codes, JSON, locks, and the treatment of clusters without a
+//! name. The crate `fat` tests each kind of damage.
 
 use crate::judges::{Scratch, ready, run, seekless, text};
 use crate::{mtools, populate, sparse};
 use std::fs;
 use std::path::Path;
 
-/// An image of mkfs.fat and mcopy.
+/// Makes an image with mkfs.fat and mcopy.
 fn made(scratch: &Scratch, bits: &str) -> String {
     let (tree, image) = (scratch.join("tree"), scratch.join("image"));
     let _ = fs::remove_dir_all(&tree);
@@ -32,7 +32,7 @@ fn images_are_checked_and_repaired() {
     for bits in ["16", "32"] {
         let image = made(&scratch, bits);
         text(&seekless(&["check", &image]));
-        // A file is removed, its chain is not: the name alone goes.
+        // Removes the name of a file, but not its chain.
         let bytes = fs::read(&image).expect("read");
         let at = bytes.windows(11).position(|bytes| bytes == b"FILE8   BIN").expect("entry");
         let mut damaged = bytes.clone();
@@ -53,13 +53,14 @@ fn images_are_checked_and_repaired() {
             let listed = text(&seekless(&["ls", &image]));
             assert_eq!(listed.contains("FSCK0000.REC"), is_kept, "{listed}");
             if is_kept {
-                // Whole clusters: what was behind the file's end is there, too.
+                // Whole clusters: the bytes between the end of the file and the end of the cluster
+                // are included.
                 let contents = seekless(&["cat", &image, "/FSCK0000.REC"]).stdout;
                 let wanted = fs::read(scratch.join("tree/DIR/FILE8.BIN")).expect("read");
                 assert!(contents.starts_with(&wanted) && contents.len() < wanted.len() + 512);
             }
         }
-        // Unexpected: a file whose chain leads into a directory.
+        // Damage that no crash causes: the chain of a file leads into a directory.
         let mut crossed = bytes.clone();
         let many = bytes.windows(11).position(|bytes| bytes == b"MANYNA~1   ").expect("entry");
         crossed.copy_within(many + 26..many + 28, at + 26);
@@ -86,7 +87,7 @@ fn wrong_arguments_have_a_code_of_their_own() {
     let output = seekless(&["check", "-y", "--lost", "free", &image]);
     assert_eq!(code(&output), Some(16));
     assert!(String::from_utf8_lossy(&output.stderr).contains("--lost is for FAT images"));
-    // Commands that have no use for FAT say what it is.
+    // Commands that do not support FAT name the format.
     text(&seekless(&["mkfs", "--format", "fat16", "--size", "16M", "--force", &image]));
     let (code, message) = crate::judges::failure(&seekless(&["tune", &image, "-p"]));
     assert!(code == 4 && message.contains("is a FAT image"), "{message}");

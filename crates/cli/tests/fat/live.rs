@@ -1,5 +1,5 @@
-//! FAT images changed through the read-write mount: mtools reads what programs put there,
-//! and fsck.fat finds nothing. Needs root and FUSE.
+//! FAT images changed through the read-write mount: mtools reads the files that programs wrote, and
+//! fsck.fat finds no errors. Needs root and FUSE.
 
 use crate::judges::{Scratch, manifest, ready, run, same, skip};
 use crate::mounted::Mounted;
@@ -64,7 +64,7 @@ fn what_programs_put_there_is_there() {
         fs::create_dir(&copy).expect("mkdir");
         mtools("mcopy", &image, &["-s", "-n", "::", &copy]);
         assert_eq!(fs::read(format!("{copy}/Renamed")).expect("read"), changed());
-        // mtools changes it, and the mount goes on with that.
+        // mtools changes the image, and the next mount sees the changes.
         mtools("mmd", &image, &["::/THEIRS"]);
         mtools("mcopy", &image, &[&format!("{copy}/Renamed"), "::/THEIRS/a long name of theirs"]);
         let mounted = Mounted::new(&image, &at, "rw,softdep");
@@ -84,7 +84,7 @@ fn changed() -> Vec<u8> {
     bytes
 }
 
-/// What is done to the tree: names in other cases, ends, permissions, open files.
+/// Changes of the tree: names in other cases, ends of files, permissions, open files.
 fn change(at: &Path) {
     let file = at.join("new file.text");
     fs::write(&file, b"begin").expect("write");
@@ -92,7 +92,7 @@ fn change(at: &Path) {
     open.write_all_at(b"end", 30_000).expect("write past the end");
     open.set_len(35_000).expect("truncate");
     open.sync_all().expect("fsync");
-    // A name the kernel has looked for in vain is there in another case.
+    // A name cached by the kernel as absent appears in another case.
     assert!(!at.join("RENAMED").exists());
     fs::rename(&file, at.join("Renamed")).expect("rename");
     assert_eq!(fs::read(at.join("RENAMED")).expect("read"), changed());
@@ -121,11 +121,11 @@ fn change(at: &Path) {
     let long = "é".repeat(255);
     fs::write(at.join(&long), b"long").expect("write");
     assert_eq!(fs::read(at.join(long.to_uppercase())).expect("read"), b"long");
-    // mtools does not copy names of so many bytes.
+    // mtools does not copy names of this length.
     fs::remove_file(at.join(long)).expect("unlink");
 }
 
-/// What says nothing on FAT is refused by name, and an image that is in use is not taken.
+/// Options without meaning on FAT are refused by name, and an image in use is refused.
 #[test]
 fn what_makes_no_sense_is_refused() {
     if !can_mount() {
@@ -149,7 +149,7 @@ fn what_makes_no_sense_is_refused() {
         assert_eq!(done.status.code(), Some(code), "{options}: {said}");
         assert!(said.contains(word), "{options}: {said}");
     }
-    // As Linux leaves it while it is mounted.
+    // Dirty, as Linux marks it while it is mounted.
     let mut bytes = fs::read(&image).expect("read");
     bytes[37] |= 1;
     fs::write(&image, &bytes).expect("write");

@@ -1,5 +1,5 @@
-//! FAT images: those of mkfs.fat, mformat and mcopy are read whole, in every shape.
-//! Judges are fsck.fat, mtools, The Sleuth Kit and GRUB.
+//! FAT images: those of mkfs.fat, mformat and mcopy are read completely, in every shape. Judges are
+//! fsck.fat, mtools, The Sleuth Kit and GRUB.
 
 mod build;
 mod check;
@@ -22,13 +22,13 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::process::Command;
 
-/// A file of so many bytes, all holes.
+/// Makes a file of `bytes` bytes, one hole.
 fn sparse(path: &str, bytes: u64) {
     let _ = fs::remove_file(path);
     File::create(path).and_then(|file| file.set_len(bytes)).expect(path);
 }
 
-/// Runs one of mtools on an image; what it prints.
+/// Runs one of mtools on an image; returns its output.
 fn mtools(program: &str, image: &str, args: &[&str]) -> String {
     let output = Command::new(program)
         .args(["-i", image])
@@ -42,12 +42,12 @@ fn mtools(program: &str, image: &str, args: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// What fsck.fat says of an image; it must find nothing.
+/// Output of fsck.fat on an image, in which it must find no errors.
 fn fsck(image: &str) -> String {
     run("fsck.fat", &["-nv", image])
 }
 
-/// The number in front of some words in a report.
+/// The number in front of words in a report.
 fn number_before(report: &str, words: &str) -> u64 {
     let line = report.lines().find(|line| line.contains(words));
     let line = line.unwrap_or_else(|| panic!("no {words:?} in {report}"));
@@ -55,7 +55,7 @@ fn number_before(report: &str, words: &str) -> u64 {
     before.split_whitespace().last().and_then(|word| word.parse().ok()).expect("number")
 }
 
-/// Names of every kind, files of every length about a cluster.
+/// Makes names of every kind, and files of lengths around that of a cluster.
 fn populate(root: &Path) {
     for dir in ["DIR/below/deeper", "many names", "empty"] {
         fs::create_dir_all(root.join(dir)).expect("mkdir");

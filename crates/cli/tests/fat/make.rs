@@ -1,4 +1,4 @@
-//! Empty file systems: those of `mkfs.fat`, byte for byte.
+//! Empty file systems: byte for byte those of `mkfs.fat`.
 
 use crate::judges::{Scratch, command, failure, ready, run, seekless, text};
 use crate::shapes::{self, Shape};
@@ -7,13 +7,13 @@ use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 
-/// When `mkfs.fat --invariant` takes it to be.
+/// The time that `mkfs.fat --invariant` uses.
 const MOMENT: &str = "1426325213";
-/// All that is not a hole lies in front of this byte.
+/// All data of the images lies in front of this byte; the rest is a hole.
 const FRONT: u64 = 8 << 20;
 
-/// The front of an image, without what is not a matter of layout: the names of the
-/// programs and their boot programs.
+/// The front of an image, without the names of the programs and their boot code, which are not part
+/// of the layout.
 fn front(path: &str) -> Vec<u8> {
     let mut file = File::open(path).expect(path);
     assert!(
@@ -33,7 +33,7 @@ fn front(path: &str) -> Vec<u8> {
     bytes
 }
 
-/// Makes the same volume with both programs, and compares; whether they made one.
+/// Makes the same volume with both programs, and compares them; false if both refused.
 fn same(scratch: &Scratch, bytes: u64, options: &[String], align: bool) -> bool {
     let (theirs, ours) = (scratch.join("theirs"), scratch.join("ours"));
     let what = format!("{bytes} bytes, {options:?}, aligned: {align}");
@@ -57,7 +57,8 @@ fn same(scratch: &Scratch, bytes: u64, options: &[String], align: bool) -> bool 
     let le16 = |at: usize| usize::from(theirs[at]) | usize::from(theirs[at + 1]) << 8;
     let (sector, entries) = (le16(11), le16(17));
     if !(entries * 32).is_multiple_of(sector) {
-        // Part of a sector, which fsck.fat refuses: here it is whole.
+        // mkfs.fat ends the root directory within a sector, which fsck.fat refuses: here it is
+        // rounded up.
         let whole = (entries * 32).next_multiple_of(sector) / 32;
         theirs[17..19].copy_from_slice(&(whole as u16).to_le_bytes());
     }
@@ -95,7 +96,7 @@ fn new_file_systems_are_those_of_mkfs_fat() {
     }
 }
 
-/// Options by a small generator, so that every run has the same.
+/// Options from a small generator, the same in every run.
 #[test]
 fn whatever_is_asked_for_the_layout_is_that_of_mkfs_fat() {
     if !ready("mkfs.fat") {

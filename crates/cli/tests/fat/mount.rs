@@ -1,5 +1,5 @@
-//! A FAT image under the other commands: mounted, recorded, scored, mapped, copied out.
-//! The mount needs FUSE.
+//! A FAT image with the other commands: mounted, recorded, scored, mapped, copied out. The mount
+//! needs FUSE.
 
 use crate::judges::{Scratch, manifest, ready, run, same, seekless, skip, text, unmount};
 use crate::read::comparable;
@@ -66,7 +66,7 @@ fn images_are_mounted_recorded_scored_and_mapped() {
     }
     let mounted = Mounted::new(&image, &dir, &trace);
     same("mounted", &comparable(&manifest(&tree, &[])), &comparable(&manifest(&dir, &[])));
-    // Names are found without regard to case, and short ones too.
+    // Lookups ignore case, and find short names too.
     let wanted = fs::read(format!("{tree}/DIR/FILE8.BIN")).expect("read");
     assert!(fs::read(format!("{dir}/dir/file8.bin")).expect("read") == wanted);
     assert!(fs::read(format!("{dir}/MANYNA~1/a name of some length 7")).expect("read") == b"x");

@@ -35,7 +35,7 @@ fn names(image: &FatImage, dir: &str) -> Vec<String> {
     names
 }
 
-/// The cluster of a FAT16 volume with one FAT at which a chunk of 512 KiB begins.
+/// The first cluster at a multiple of 512 KiB, on a FAT16 volume with one FAT.
 fn first_of_chunk(image: &str) -> u64 {
     let image = open(image);
     let shape = image.geometry();
@@ -83,7 +83,7 @@ fn images_are_laid_out_anew_by_a_trace() {
         }
         mtools("mattrib", &old, &["+h", "+s", "+r", "::/DIR/FILE1.BIN"]);
         mtools("mdel", &old, &["::/DIR/FILE8.BIN"]);
-        // A bad cluster, where the hot part would lie, stays one.
+        // A bad cluster at the start of the hot part stays bad.
         let bad = options.contains(&"-a").then(|| first_of_chunk(&old));
         if let Some(cluster) = bad {
             mark_bad(&old, cluster);
@@ -101,14 +101,15 @@ fn images_are_laid_out_anew_by_a_trace() {
         };
         assert_eq!(sorted(&shorts), sorted(&mtools("mdir", &new, &["-a", "-/", "::"])), "{what}");
         assert!(mtools("mattrib", &new, &["::/DIR/FILE1.BIN"]).contains("SHR"), "{what}");
-        // But for where the root directory lies.
+        // Equal except for the location of the root directory.
         let info = |image: &str| -> String {
             let told = text(&seekless(&["info", image]));
             let words = told.split(' ').filter(|word| !word.starts_with("root-cluster="));
             words.collect::<Vec<_>>().join(" ")
         };
         assert_eq!(info(&old), info(&new), "{what}");
-        // What was read lies together, in that order; entries stand in that order, too.
+        // Data read by the trace is stored together in the trace's order, and so are directory
+        // entries.
         let image = open(&new);
         let places = hot.map(|path| start(&image, &format!("/{path}")));
         assert!(places.is_sorted(), "{what}: {places:?}");
@@ -122,7 +123,7 @@ fn images_are_laid_out_anew_by_a_trace() {
             let at = 512 + 2 * cluster as usize;
             assert_eq!(fs::read(&new).expect("read")[at..at + 2], [0xF7, 0xFF], "{what}");
         }
-        // Twice the same.
+        // Two runs give the same image.
         let again = scratch.join("again");
         text(&seekless(&["optimize", &old, "--trace", &trace, "-o", &again, "--force"]));
         run("cmp", &[&new, &again]);
@@ -145,7 +146,7 @@ fn damaged_images_are_refused() {
     mtools("mcopy", &image, &[&file, "::/OTHER"]);
     mtools("mcopy", &image, &[&file, "::/FILE"]);
     let sound = fs::read(&image).expect("read");
-    // The chain is cut off: the file is longer than it.
+    // The chain is truncated: it is shorter than the file.
     let mut damaged = sound.clone();
     damaged[512 + 4..512 + 6].copy_from_slice(&[0xFF, 0xFF]);
     fs::write(&image, &damaged).expect("write");
