@@ -1,5 +1,5 @@
-//! The model of `score`, judged by what a kernel asks of a loop device for the
-//! same reads. Needs root, loop devices and ext4; says so where they are not.
+//! The model of `score`, compared with the kernel's requests to a loop device for the same reads.
+//! Needs root, loop devices and ext4; reports if they are missing.
 
 #[path = "../../fs/tests/shared/skip.rs"]
 mod skip;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Dropping caches is the whole machine's: one test at a time.
+/// Dropping caches affects the whole machine: one test at a time.
 static MACHINE: Mutex<()> = Mutex::new(());
 
 fn machine() -> MutexGuard<'static, ()> {
@@ -24,7 +24,7 @@ fn run(program: &str, args: &[&str]) -> Option<String> {
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_string())
 }
 
-/// An image mounted through a loop device, both undone at the end.
+/// An image mounted through a loop device; both are released on drop.
 struct Mounted {
     device: String,
     dir: PathBuf,
@@ -35,13 +35,13 @@ impl Mounted {
     fn new(image: &Path, dir: PathBuf) -> Option<Self> {
         let device = run("losetup", &["-f", "--show", "-r", image.to_str()?])?;
         let mut mounted = Self { device, dir, mounted: false };
-        // In sectors: 128 KiB, as the model has by default.
+        // In sectors: 128 KiB, the default of the model.
         run("blockdev", &["--setra", "256", &mounted.device])?;
         fs::create_dir_all(&mounted.dir).ok()?;
         let to = mounted.dir.to_str()?;
         run("mount", &["-t", "ext4", "-o", "ro,noload,noatime", &mounted.device, to])?;
         mounted.mounted = true;
-        // What the mount itself has read is read again.
+        // Blocks that the mount itself has read must be read again.
         fs::write("/proc/sys/vm/drop_caches", "3").ok()?;
         Some(mounted)
     }
@@ -65,13 +65,13 @@ impl Drop for Mounted {
     }
 }
 
-/// What is done, to the mount and in the trace.
+/// An operation, performed on the mount and written to the trace.
 #[derive(Clone)]
 enum Step {
     List(String),
-    /// A file opened, and ranges of it read.
+    /// A file, opened, with ranges to read.
     Read(String, Vec<(u64, u64)>),
-    /// A file mapped, from one page to another, and pages of it touched.
+    /// A file, mapped from one page to another, with pages to touch.
     Touch {
         path: String,
         within: (u64, u64),
@@ -80,7 +80,7 @@ enum Step {
     },
 }
 
-/// Maps part of a file and touches pages of it.
+/// Maps part of a file, and touches pages of it.
 const TOUCH: &str = "
 import mmap, os, sys
 path, first, end, executable = sys.argv[1], *map(int, sys.argv[2:5])
@@ -179,10 +179,10 @@ fn workloads() -> Vec<(&'static str, Vec<Step>)> {
     ]
 }
 
-/// Requests and bytes of some steps on an image, as the model has them and as the
-/// kernel does; `None` where nothing can be mounted.
+/// Requests and bytes of the steps on an image, according to the model and to the kernel; `None` if
+/// no image can be mounted.
 fn both_sides(image: &Path, dir: &Path, steps: &[Step]) -> Option<[[u64; 2]; 2]> {
-    // The fewest of three: caches that somebody drops in the meantime only add some.
+    // The fewest of three: other programs that drop the caches can only add requests.
     let counted = |_| {
         let mounted = Mounted::new(image, dir.join("mnt"))?;
         let before = mounted.counters();
@@ -212,15 +212,15 @@ fn compare(name: &str, [model, kernel]: [[u64; 2]; 2]) {
         "{name}: requests {} and {}, bytes {} and {}",
         model[0], kernel[0], model[1], kernel[1]
     );
-    // One window of read-ahead at the end.
+    // Difference of one window of read-ahead at the end.
     let window = 128 << 10;
     let close = |a: u64, b: u64, slack: u64| a.abs_diff(b) <= slack + a.max(b) / 100;
     assert!(close(model[0], kernel[0], 1), "{name}: requests {model:?}, the kernel {kernel:?}");
     assert!(close(model[1], kernel[1], window), "{name}: bytes {model:?}, the kernel {kernel:?}");
 }
 
-/// A directory by mke2fs has no index: its listing is read ahead on the device, by
-/// pages, over its end and on what was read before.
+/// mke2fs makes directories without an index: the kernel reads their blocks ahead on the device, by
+/// pages, beyond the end of the directory and over blocks read before.
 #[test]
 fn listings_without_an_index_read_ahead_as_the_model_says() {
     let _machine = machine();
@@ -260,8 +260,8 @@ fn listings_without_an_index_read_ahead_as_the_model_says() {
     }
 }
 
-/// Where a file has a hole of a block its next blocks follow on the disk all the
-/// same: one window of read-ahead is one request.
+/// The blocks after a hole of one block follow on the disk without a gap: a window of read-ahead is
+/// one request.
 #[test]
 fn files_with_small_holes_are_read_as_the_model_says() {
     let _machine = machine();
@@ -322,7 +322,7 @@ fn executable_segment(program: &[u8]) -> (u64, u64) {
     };
     let (start, count) = (number(32, 8) as usize, number(56, 2) as usize);
     let header = (0..count).map(|at| start + at * 56).find(|at| {
-        // A segment that is loaded and executed.
+        // A loaded and executable segment.
         number(*at, 4) == 1 && number(at + 4, 4) & 1 == 1
     });
     let at = header.expect("an executable segment");
@@ -330,8 +330,8 @@ fn executable_segment(program: &[u8]) -> (u64, u64) {
     (offset / 4096, (offset + len).div_ceil(4096))
 }
 
-/// Faults in mapped files read around the page that is touched; in executable mappings
-/// from it on, on kernels that do.
+/// Faults in mapped files read around the touched page; in executable mappings they read forward
+/// from it, in kernels that do so.
 #[test]
 fn faults_in_mapped_files_are_read_as_the_model_says() {
     let _machine = machine();
@@ -343,7 +343,7 @@ fn faults_in_mapped_files_are_read_as_the_model_says() {
     let dir = dir.path();
     let tree = dir.join("tree");
     fs::create_dir(&tree).unwrap();
-    // Programs are large enough for many windows: this one is.
+    // This program is large enough for many windows.
     let program = fs::read(env!("CARGO_BIN_EXE_seekless")).unwrap();
     let program = &program[..program.len().min(64 << 20)];
     let (first, end) = executable_segment(program);
@@ -356,7 +356,7 @@ fn faults_in_mapped_files_are_read_as_the_model_says() {
     let chance = |count: u64, from: u64, to: u64| -> Vec<u64> {
         (0..count).map(|at| from + at * at * 7919 % (to - from)).collect()
     };
-    // The other segments lie before the executable one, or behind it.
+    // The other segments lie before or after the executable one.
     let before = (0, first);
     let workloads = [
         ("at random", touch("/program", before, false, chance(60, 0, first))),

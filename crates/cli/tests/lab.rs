@@ -1,4 +1,4 @@
-//! `seekless lab` from outside: runs, shards, results that are kept.
+//! `seekless lab` from outside: runs, shards, saved results.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +18,7 @@ fn json(output: &Output) -> serde_json::Value {
     serde_json::from_str(&text(output)).expect("JSON")
 }
 
-/// The experiment dirpref with a small tree, in a file of its own.
+/// Writes the experiment dirpref with a small tree to a file.
 fn small(dir: &Path) {
     let shown = text(&seekless(&["lab", "show", "dirpref"], dir));
     let small =
@@ -52,7 +52,7 @@ fn shards_merge_to_what_one_run_gives() {
     }
     let merged = json(&seekless(&["lab", "merge", "a", "b", "-o", "all", "--json"], dir));
     assert_eq!(merged["cells"], whole["cells"]);
-    // All is there: nothing is run again, and the same comes out.
+    // All runs are saved: none is repeated, and the results are the same.
     let before = fs::read(dir.join("all/cells.csv")).unwrap();
     let again = json(&seekless(&[&run[..], &["-o", "all"]].concat(), dir));
     assert_eq!(again["cells"], whole["cells"]);
@@ -68,7 +68,7 @@ fn shards_merge_to_what_one_run_gives() {
         assert!(page.contains(&format!("aria-label=\"{policy}: ")), "{policy}");
     }
     assert!(!page.contains("http://") && !page.contains("https://"), "self-contained");
-    // Above all cells, how many there are of a phase: two workloads on one system.
+    // The summary at the top counts the cells of a phase: two workloads on one system.
     let summary = page.split("<section").nth(1).unwrap();
     assert!(summary.contains("<h2>Summary</h2>") && summary.contains("median"), "{summary}");
     assert!(summary.contains("untar, normal"), "{summary}");
@@ -97,7 +97,7 @@ fn what_does_not_go_together_is_refused() {
     let why = String::from_utf8_lossy(&refused.stderr);
     assert!(why.contains("different versions of seekless"), "{why}");
     assert!(!dir.join("all").exists());
-    // Neither are results of another version gone on with.
+    // Results of another version are not resumed either.
     let refused = seekless(&[&["lab", "run", "small.toml", "-o", "b"], &only[..]].concat(), dir);
     assert_eq!(refused.status.code(), Some(4));
 }
@@ -119,11 +119,11 @@ fn requests_are_written_down() {
         .flat_map(|cell| [&cell["old"]["reads"], &cell["new"]["reads"]])
         .map(|reads| reads.as_u64().unwrap())
         .sum();
-    // Mounting and unmounting read the superblock and a little more.
+    // Mount and unmount read the superblock and a little more.
     assert!(reads >= counted && reads < counted + 40, "{reads} {counted}");
     let wrong = seekless(&["lab", "run", "small.toml", "--only", "first", "--io-log", "log"], dir);
     assert_eq!(wrong.status.code(), Some(2));
-    // As the table has it: a phase means its run.
+    // As in the table: a phase selects its run.
     let row = ["lab", "run", "small.toml", "--only", "ports/first/normal/untar", "--json"];
     assert_eq!(json(&seekless(&row, dir))["cells"], cells["cells"]);
     let text = fs::read_to_string(dir.join("small.toml")).unwrap();

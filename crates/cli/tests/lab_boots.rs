@@ -1,5 +1,4 @@
-//! `seekless lab run` of boots, with a system small enough for a test. Needs root and
-//! loop devices.
+//! `seekless lab run` of boots, with a small system. Needs root and loop devices.
 
 #[path = "judges/mod.rs"]
 mod judges;
@@ -11,8 +10,8 @@ use std::path::Path;
 const PACKAGES: u32 = 24;
 const FILES: u32 = 20;
 
-/// Packages with files of a few blocks each, and a boot that reads one file of every
-/// package, then a second one, with pauses of a millisecond.
+/// Packages with files of a few blocks each, and a boot that reads one file of every package, then
+/// a second one, with pauses of a millisecond.
 fn write_experiment(dir: &Path, machines: &str) -> String {
     let mut system = String::from("# seekless system 1\n");
     for package in 0..PACKAGES {
@@ -70,13 +69,13 @@ fn each_order_brings_what_it_should() {
     let seeks = |state: &str| cell(state, false)["seeks"].as_u64().expect("seeks");
     let [fresh, aged, walked, profile, optimized] =
         ["fresh", "aged", "readdir-order", "profile-order", "optimized"].map(seeks);
-    // 48 files that lie apart; in the order of the boot their contents follow each other.
+    // 48 scattered files; in the order of the boot their contents are contiguous.
     for scattered in [fresh, aged, walked] {
         assert!(scattered > 45, "{said}");
         assert!(profile * 4 < scattered * 3, "{said}");
     }
     assert!(optimized < 10, "{said}");
-    // In so small a system the way is shorter, the time not always.
+    // In so small a system prefetching shortens the seek distance, but not always the time.
     let distance =
         |prefetched| cell("readdir-order", prefetched)["seek_bytes"].as_u64().expect("seek_bytes");
     assert!(distance(true) * 3 < distance(false), "{said}");
@@ -86,7 +85,7 @@ fn each_order_brings_what_it_should() {
         assert!((boot - io - 0.047).abs() < 1e-6, "{cell}");
         assert!(cell["read_bytes"].as_u64() >= Some(48 * 8192), "{cell}");
     }
-    // All is there: nothing is run again, and the same comes out.
+    // All boots are saved: none is repeated, and the results are the same.
     let names = || {
         let list = fs::read_dir(&kept).expect("list");
         let mut names: Vec<_> = list.map(|e| e.expect("entry").file_name()).collect();
@@ -99,7 +98,7 @@ fn each_order_brings_what_it_should() {
     let then = made(&first);
     let again: serde_json::Value = serde_json::from_str(&text(&seekless(&args))).expect("JSON");
     assert_eq!((&again["cells"], names(), made(&first)), (&said["cells"], before, then));
-    // What was measured of something else is not mixed with it.
+    // Results of another experiment are not mixed in.
     let changed = fs::read_to_string(&experiment).expect("read").replace("3.0", "2.0");
     fs::write(&experiment, changed).expect("write");
     let (code, message) = failure(&seekless(&args[..5]));
@@ -123,7 +122,7 @@ fn what_does_not_fit_is_said() {
     let (code, message) = run();
     assert!(code == 5 && message.contains("disk: ") && message.contains("No space"), "{message}");
     assert_eq!(fs::read_dir(&temp).expect("list").count(), 0, "something was left behind");
-    // A killed run's images go with the next one's.
+    // The next run removes the images of a killed one.
     fs::create_dir_all(temp.join("seekless-boots-999999999-x/to")).expect("mkdir");
     run();
     assert_eq!(fs::read_dir(&temp).expect("list").count(), 0);

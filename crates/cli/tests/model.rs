@@ -1,4 +1,4 @@
-//! `seekless model` and `score --device` from the outside.
+//! `seekless model` and `score --device` from outside.
 
 use serde_json::Value;
 use std::path::Path;
@@ -18,7 +18,7 @@ fn json(args: &[&str], dir: &Path) -> Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-/// Runs something that is to fail; gives its exit code and what it says.
+/// Exit code and standard error of a command that must fail.
 fn refusal(args: &[&str], dir: &Path) -> (i32, String) {
     let output = seekless(args, dir);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -53,7 +53,7 @@ fn presets_are_listed_and_shown() {
     for preset in presets {
         let name = preset["name"].as_str().unwrap();
         let shown = seekless(&["model", "show", name], dir.path());
-        // What is shown is a parameter file.
+        // The output is a valid parameter file.
         let file = dir.path().join(format!("{name}.toml"));
         std::fs::write(&file, &shown.stdout).unwrap();
         let again = json(&["model", "show", file.to_str().unwrap(), "--json"], dir.path());
@@ -83,15 +83,15 @@ fn a_drive_is_imported_and_a_broken_file_is_told() {
     assert_eq!(code, 6, "{said}");
 }
 
-/// A trace of the model's own response times, so that it fits to the digit.
+/// A trace of the model's own response times, which must fit exactly.
 #[test]
 fn validation_compares_distributions() {
     let dir = specs();
     let traces = dir.path().join("traces");
     std::fs::create_dir(&traces).unwrap();
     let write = |name: &str, text: &str| std::fs::write(traces.join(name), text).unwrap();
-    // Two slipped sectors make block 50 sector 52 of 100, which at 6,000
-    // revolutions a minute has passed at 5.3 ms; 0.1 ms over the bus.
+    // Two slipped sectors make block 50 sector 52 of 100, which at 6,000 revolutions a minute has
+    // passed at 5.3 ms; 0.1 ms over the bus.
     write("small.trace", "R Miss 50 1 5400 0\n");
     let args = ["model", "validate", "--traces", "traces", "--specs", "specs", "--json"];
     let validated = json(&args, dir.path());
@@ -150,7 +150,7 @@ fn a_score_is_timed_on_devices() {
     for device in &list[1..] {
         let (seconds, busy) =
             (device["seconds"].as_f64().unwrap(), device["busy"].as_f64().unwrap());
-        // One request after the other, each from 0.3 to 20 ms.
+        // One request after the other, each of 0.3 to 20 ms.
         assert!(seconds > requests * 2e-4 && seconds < requests * 0.02, "{device}");
         assert!(busy > 0.0 && busy <= seconds, "{device}");
     }

@@ -1,5 +1,4 @@
-//! The recording mount, judged by what programs read through it. Needs FUSE
-//! and e2fsprogs.
+//! The recording mount, compared with the reads of programs through it. Needs FUSE and e2fsprogs.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// A mount that ends with the test, however that ends.
+/// A mount that ends with the test, even if the test fails.
 struct Mounted {
     server: Child,
 }
@@ -108,7 +107,7 @@ fn what_programs_read_is_served_and_recorded() {
     assert_eq!(of("read", "/dir/small")[0]["comm"], "sha256sum");
     assert_eq!(of("lookup", "/missing")[0]["missing"], true);
     assert_eq!(of("readdir", "/dir/sub").len(), 1);
-    // One page was touched in memory; the rest of the megabyte was not read.
+    // One page of the mapping was touched; the rest of the megabyte was not read.
     let mapped: u64 = of("read", "/big").iter().map(|e| e["length"].as_u64().unwrap()).sum();
     let first = of("read", "/big")[0]["offset"].as_u64().unwrap();
     assert!((1..=65536).contains(&mapped) && first <= 500_000 && 500_000 < first + 65536);

@@ -1,4 +1,4 @@
-//! Disk images with partitions: one is chosen, and nothing else is touched.
+//! Disk images with partitions: one is selected, and no byte outside it changes.
 
 #[path = "judges/mod.rs"]
 mod judges;
@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 
 const MIB: usize = 1 << 20;
 
-/// The tables that the disk is tried with: an EFI system partition and a root.
+/// The partition tables of the disk: an EFI system partition and a root.
 const TABLES: [&str; 2] = [
     "label: gpt\nstart=2048, size=16M, type=uefi, name=esp\nsize=48M, type=linux, name=system\n",
     "label: dos\nstart=2048, size=16M, type=ef\nsize=48M, type=83, bootable\n",
@@ -24,7 +24,7 @@ struct Disk {
     root: PathBuf,
 }
 
-/// Where the root begins, in bytes.
+/// Start of the root partition, in bytes.
 const ROOT: usize = 17 * MIB;
 
 fn prepare(name: &str, table: &str) -> Option<Disk> {
@@ -65,19 +65,19 @@ fn prepare(name: &str, table: &str) -> Option<Disk> {
         let image = fs::read(image).unwrap();
         bytes[at..at + image.len()].copy_from_slice(&image);
     }
-    // What lies behind the file system in its partition, and behind all partitions.
+    // Data after the file system in its partition, and after all partitions.
     bytes[ROOT + 47 * MIB + 5] = 77;
     bytes[66 * MIB] = 78;
     fs::write(&disk, bytes).unwrap();
     Some(Disk { scratch, disk, root })
 }
 
-/// Runs a command on an image, with more arguments behind.
+/// Runs a command on an image, with more arguments after it.
 fn of(what: &str, image: &Path, more: &[&str]) -> String {
     text(&command(&[what]).arg(image).args(more).output().unwrap())
 }
 
-/// A sound part of a disk.
+/// The file system in the root partition, which e2fsck must find sound.
 fn root_of(disk: &Path, scratch: &Scratch) -> Vec<u8> {
     let bytes = fs::read(disk).unwrap()[ROOT..ROOT + 47 * MIB].to_vec();
     let part = scratch.path().join("part.img");
@@ -87,7 +87,7 @@ fn root_of(disk: &Path, scratch: &Scratch) -> Vec<u8> {
     bytes
 }
 
-/// What of a disk is not the root's file system.
+/// All bytes of a disk outside the root's file system.
 fn around(disk: &Path) -> Vec<u8> {
     let bytes = fs::read(disk).unwrap();
     [&bytes[..ROOT], &bytes[ROOT + 47 * MIB..]].concat()
@@ -162,7 +162,7 @@ fn without_a_choice_or_with_a_wrong_one_it_is_said_what_there_is() {
     let both =
         command(&["ls"]).arg(&disk).args(["/", "--offset", "1M", "--partition", "1"]).output();
     assert_eq!(both.unwrap().status.code(), Some(2));
-    // A boot record of which the end is gone.
+    // A disk cut off within its second partition.
     let mut bytes = fs::read(&disk).unwrap();
     bytes.truncate(40 * MIB);
     fs::write(&disk, bytes).unwrap();
@@ -224,7 +224,7 @@ fn a_partition_is_checked_and_repaired_within_its_bounds() {
     let Some(Disk { scratch, disk, .. }) = prepare("partitions-check", TABLES[0]) else { return };
     of("check", &disk, &["--partition", "1"]);
     of("check", &disk, &["--partition", "2"]);
-    // A count of the superblock that a crash may leave.
+    // A count in the superblock that a crash may leave.
     let mut bytes = fs::read(&disk).unwrap();
     let outside = around(&disk);
     let shell = "set_super_value free_inodes_count 3\n";
@@ -300,7 +300,7 @@ fn a_partition_is_a_source() {
         assert_eq!(of("manifest", &new, &[]), listing);
         let compared = command(&["manifest", "--compare"]).args([&disk, &new]).args(part).output();
         assert_eq!(text(&compared.unwrap()), "");
-        // Without it there is nothing to list, and that is said with what would do.
+        // Without it there is nothing to list, and the message suggests the option.
         for args in [&["manifest"][..], &["build", "--force", "-o", out[2]]] {
             let output = command(args).arg(&disk).output().unwrap();
             let (code, said) = failure(&output);
@@ -345,7 +345,7 @@ fn a_kernel_is_asked_about_a_partition() {
     ];
     assert_eq!(verified(&disk, &part, &program), verified(&root, &[], &program));
 
-    // A journal to be replayed: a copy of the disk is mounted, and nothing is written to it.
+    // With a journal to be replayed, a copy of the disk is mounted, and the disk is not written.
     let commands = "journal_open\njournal_write -b 40 /dev/zero\njournal_close\n";
     let dirty = scratch.path().join("dirty.img");
     fs::copy(&root, &dirty).unwrap();
@@ -424,10 +424,10 @@ fn a_partition_is_tuned() {
     assert!(fs::read(&disk).unwrap() == bytes, "not what is written to the volume alone");
 }
 
-/// What lies behind all partitions of a table is no part of its copy.
+/// A file system after all partitions is not part of the copy of the table.
 #[test]
 fn a_file_system_behind_all_partitions_is_whole() {
-    // The root's place belongs to no partition.
+    // The root is in no partition.
     let table = "label: gpt\nstart=2048, size=16M, type=uefi, name=esp\n";
     let Some(Disk { scratch, disk, root }) = prepare("partitions-behind", table) else { return };
     let trace = trace_of(&scratch);
@@ -445,7 +445,7 @@ fn a_file_system_behind_all_partitions_is_whole() {
     assert!(around(&whole) == around(&disk), "something else was changed");
 }
 
-/// What the kernel has mounted of a file is not changed beneath it, and nothing is made of it.
+/// A file that the kernel has mounted is neither changed nor used as a source.
 #[test]
 fn a_mounted_file_is_not_changed() {
     let Some(Disk { scratch, disk, root }) = prepare("partitions-mounted", TABLES[0]) else {
@@ -485,7 +485,7 @@ fn a_mounted_file_is_not_changed() {
         }
         assert!(fs::read(image).unwrap() == before);
         judges::unmount(&at).unwrap();
-        // A command of another test may see a copy of the mount for a moment.
+        // A process of another test may have a copy of the mount for a moment.
         for _ in 0..100 {
             if run("losetup", &["-j", image]).is_empty() {
                 break;

@@ -1,5 +1,5 @@
-//! Traces of several processes that read at the same time: scored as another run
-//! would have them, and laid out so that each finds its own in one piece.
+//! Traces of several concurrent processes: scored as in another run, and laid out so that the files
+//! of each are contiguous.
 
 use serde_json::{Value, json};
 use std::fs;
@@ -21,8 +21,8 @@ fn seeks(value: &Value) -> u64 {
     value["seeks"].as_u64().unwrap()
 }
 
-/// Each reader reads files of its own, a millisecond for each, all at once. With
-/// `known`, the trace says which process it was.
+/// All readers read files of their own at the same time, each a file per millisecond. With `known`,
+/// the trace has their process ids.
 fn trace(path: &Path, readers: Range<u64>, known: bool) {
     let mut lines = vec![json!({ "seekless_trace": 1 }).to_string()];
     for file in 0..FILES {
@@ -74,8 +74,8 @@ fn each_of_several_readers_finds_its_own_in_one_piece() {
     }
 }
 
-/// Another run: the readers begin in the opposite order, one after the other, and
-/// each run has files of its own between theirs.
+/// Another run: the readers read one after the other, in opposite order, and each run has files of
+/// its own between theirs.
 fn another_run(path: &Path, own: &str) {
     let mut lines = vec![json!({ "seekless_trace": 1 }).to_string()];
     for (turn, reader) in (0..READERS).rev().enumerate() {
@@ -130,7 +130,7 @@ fn the_order_between_processes_is_that_of_another_run() {
         seekless(&[&["score", "mixed.img", "--trace", "all.trace", "--json"], more].concat(), dir)
     };
     let (drawn, recorded) = (score(&[]), score(&["--order", "recorded"]));
-    // Laid out in the order of the trace, which no other run keeps to.
+    // Laid out in the order of the trace, which no other run repeats.
     assert!(seeks(&recorded) < 8, "{recorded}");
     assert!(seeks(&drawn) > READERS * FILES / 2, "{drawn}");
     assert_eq!(drawn["recorded_order"]["seeks"], recorded["seeks"]);
@@ -138,7 +138,7 @@ fn the_order_between_processes_is_that_of_another_run() {
     assert_eq!(drawn["bytes"], recorded["bytes"]);
     assert_eq!(drawn, score(&["--seed", "0"]));
     assert_ne!(seeks(&drawn), seeks(&score(&["--seed", "1"])));
-    // Without processes there is one order only.
+    // Without process ids there is one order only.
     let args = ["score", "mixed.img", "--trace", "nameless.trace", "--json"];
     assert_eq!(seekless(&args, dir)["seeks"], recorded["seeks"]);
 }

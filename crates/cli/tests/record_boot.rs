@@ -1,5 +1,5 @@
-//! `seekless record --install-boot` and `--remove-boot` on the tree of a system that
-//! is not running, and what the options refuse.
+//! `seekless record --install-boot` and `--remove-boot` on the tree of a system that is not
+//! running, and the options that they refuse.
 
 #[path = "judges/mod.rs"]
 mod judges;
@@ -29,7 +29,7 @@ fn system(scratch: &Scratch, files: &[&str]) -> PathBuf {
     root
 }
 
-/// Every path below a directory with its mode and contents.
+/// All paths below a directory, with modes and contents.
 fn snapshot(root: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
     let mut found = BTreeMap::new();
     let mut left = vec![root.to_path_buf()];
@@ -78,7 +78,7 @@ fn a_removal_leaves_what_was_there_before_the_installation() {
         let root = system(&scratch, &[sign, "usr/lib/dracut/modules.d/99base/module-setup.sh"]);
         let before = snapshot(&root);
         text(&install(&root, &["--no-rebuild"]));
-        // Once more, with other options: nothing of the first time may be left.
+        // A second installation, with other options: nothing of the first may remain.
         let unit = "it's a \"unit\" $HOME.service";
         text(&install(&root, &["--no-rebuild", "--", "--until-unit", unit]));
         for script in [starter, early, copier] {
@@ -90,7 +90,7 @@ fn a_removal_leaves_what_was_there_before_the_installation() {
         assert_eq!(program.metadata().unwrap().mode() & 0o7777, 0o755);
         let same = fs::read(program).unwrap() == fs::read(env!("CARGO_BIN_EXE_seekless")).unwrap();
         assert!(same, "the program is not a copy of the one that installs");
-        // The shell hands the options on as they were given.
+        // The shell passes the options on unchanged.
         let script = fs::read_to_string(root.join(starter)).unwrap();
         let script = script.replace("/usr/lib/seekless/boot-recorder", "printf '<%s>\\n'");
         let told = judges_shell(&script);
@@ -102,7 +102,7 @@ fn a_removal_leaves_what_was_there_before_the_installation() {
     }
 }
 
-/// What a script prints, where the root is mounted on `/new root`.
+/// Output of a script with the root mounted on `/new root`.
 fn judges_shell(script: &str) -> String {
     let output = std::process::Command::new("sh")
         .args(["-c", script])
@@ -123,8 +123,8 @@ fn other_peoples_files_stay_as_they_are() {
         assert_eq!(snapshot(&root), before);
     }
 
-    // One that took the place of ours is not removed, and a directory that others use
-    // by now stays.
+    // A foreign file in place of ours is not removed, and a directory that is used by others
+    // meanwhile stays.
     let scratch = Scratch::new("remove-foreign");
     let root = system(&scratch, &[INITRAMFS_TOOLS]);
     text(&install(&root, &["--no-rebuild"]));
@@ -170,7 +170,7 @@ fn what_cannot_be_installed_is_refused_and_nothing_is_written() {
         let args = [&["--no-rebuild", "--initramfs", "dracut", "--"], options].concat();
         check(&root, &args, 2, why);
     }
-    // What is below another root must not be written by way of a link.
+    // Files of another root must not be written through a symlink that leads out of it.
     let outside = scratch.path().join("outside");
     fs::create_dir(&outside).unwrap();
     symlink(&outside, root.join("etc/initramfs-tools")).unwrap();
@@ -184,7 +184,7 @@ fn what_cannot_be_installed_is_refused_and_nothing_is_written() {
     assert!(code == 3 && message.contains("receipt"), "{code}: {message}");
 }
 
-/// Gives a tree a shell of its own.
+/// Copies a shell and its libraries to a tree.
 fn put_shell(root: &Path) {
     let listed = run("ldd", &["/bin/sh"]);
     let words = listed.split_whitespace().filter(|word| word.starts_with('/'));
@@ -206,7 +206,7 @@ fn the_initramfs_is_made_by_the_systems_own_tool() {
     }
     let scratch = Scratch::new("install-rebuild");
     let root = system(&scratch, &[INITRAMFS_TOOLS]);
-    // Without the tool the files are all that is done, and that is said.
+    // Without the tool only the files are installed, with a warning.
     let output = install(&root, &[]);
     text(&output);
     assert!(String::from_utf8_lossy(&output.stderr).contains("no program of initramfs-tools"));
@@ -227,7 +227,7 @@ fn the_initramfs_is_made_by_the_systems_own_tool() {
     assert_eq!(snapshot(&root), before, "an installation that failed has left something");
 }
 
-/// The last line of what a failed command says.
+/// Exit code, and last line of the standard error of a failed command.
 fn failure_after_note(output: &Output) -> (i32, String) {
     assert!(!output.status.success());
     let message = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -1,5 +1,5 @@
-//! `score` and `map`: figures that can be traced to requests, and a page
-//! looked at in a browser.
+//! `score` and `map`: figures that can be verified by the requests, and a page that is opened in a
+//! browser.
 
 #[path = "../../fs/tests/shared/skip.rs"]
 mod skip;
@@ -27,8 +27,8 @@ fn json(args: &[&str], dir: &Path) -> Value {
 const DIRS: usize = 40;
 const FILES: usize = 12;
 
-/// The files of a tree, those that are read in an order unlike that of their
-/// names; one has markup in its name, one bytes that are no UTF-8.
+/// Paths of files to read, in an order unlike that of their names; one contains markup, one is not
+/// UTF-8, and one does not exist.
 fn paths() -> Vec<String> {
     let name = |at: usize| format!("/dir{:02}/file{:02}", at / FILES, at % FILES);
     let mut paths: Vec<String> = (0..DIRS * FILES).map(|at| name(at * 191 % 480)).collect();
@@ -39,7 +39,7 @@ fn paths() -> Vec<String> {
     paths
 }
 
-/// Two images of one tree, `old.img` and the one laid out for `job.trace`.
+/// Two images of one tree: `old.img`, and one laid out for `job.trace`.
 fn prepare(dir: &Path) {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
@@ -110,7 +110,7 @@ fn the_log_of_requests_adds_up_to_the_score() {
     check_blocks(&log, dir);
 }
 
-/// Each file that was read stands in the log, by its own name.
+/// Each file that was read is in the log under its own name.
 fn check_paths(log: &[Value]) {
     let data: BTreeSet<&str> = log
         .iter()
@@ -126,7 +126,7 @@ fn check_paths(log: &[Value]) {
     assert_eq!(sequence, (0..log.len() as u64).collect::<Vec<_>>());
 }
 
-/// The blocks that the log names for a file are those that debugfs finds.
+/// The blocks of a file in the log agree with those that debugfs prints.
 fn check_blocks(log: &[Value], dir: &Path) {
     let path = &paths()[5];
     let Ok(found) = Command::new("debugfs")
@@ -191,7 +191,7 @@ fn the_map_accounts_for_every_block() {
     assert_eq!(info["free_blocks"], sums["free"]);
     let parts = ["metadata", "directories", "data", "internal", "free"];
     assert_eq!(sums["blocks"], parts.iter().map(|part| sums[part]).sum::<u64>());
-    // lost+found is as large as mke2fs makes it; the rest have a block each.
+    // lost+found is as large as with mke2fs; the other directories have a block each.
     assert!(sums["directories"] > DIRS as u64);
     let score = json(&["score", "old.img", "--trace", "job.trace", "--json"], dir);
     assert_eq!(score["bytes"], sums["read"] * 4096);
@@ -219,13 +219,13 @@ fn groups_without_files_are_one_row_of_the_map() {
     let folded: Vec<&&str> =
         rows.iter().filter(|row| row.contains("rows without files)")).collect();
     assert!(rows.len() < 16 && !folded.is_empty(), "{drawn}");
-    // No group is lost: those that are folded are counted.
+    // No group is missing: folded ones are counted.
     let hidden = |row: &&&str| row.split_once('(')?.1.split_once(' ')?.0.parse::<usize>().ok();
     let hidden: usize = folded.iter().filter_map(hidden).sum();
     assert_eq!(rows.len() - folded.len() + hidden, 16, "{drawn}");
 }
 
-/// Runs Debian's browser without a window; `None` when it is not installed.
+/// Runs Debian's browser without a window; `None` if it is not installed.
 fn browser(dir: &Path, extra: &[&str]) -> Option<Output> {
     let profile = format!("--user-data-dir={}", dir.join("profile").display());
     let page = format!("file://{}", dir.join("map.html").display());
@@ -263,7 +263,7 @@ fn a_browser_shows_the_page() {
     check_picture(&png);
     let Some(dom) = browser(dir, &["--dump-dom"]) else { return };
     let dom = String::from_utf8(dom.stdout).unwrap();
-    // Counted by the script from the requests, not written by us.
+    // Computed by the script of the page from the requests, not written into it.
     let both = json(&[&["score", "--json"], &both[..]].concat(), dir);
     for (at, image) in ["a", "b"].into_iter().enumerate() {
         let (requests, seeks) = (&both[image]["requests"], &both[image]["seeks"]);
@@ -274,7 +274,7 @@ fn a_browser_shows_the_page() {
         let time = format!(" read, <b>{seconds:.2}</b> s on sata-7200</p>");
         assert!(dom.contains(&time), "{time} is not in\n{dom}");
     }
-    // Keys go through the requests as a pointer does.
+    // Keys step through the requests, like a pointer.
     let keys = "<script>for (const id of [\"map-0\", \"plot-1\"]) {\n\
         const picture = document.getElementById(id);\n\
         for (const key of [\"ArrowRight\", \"ArrowRight\"])\n\
@@ -286,7 +286,7 @@ fn a_browser_shows_the_page() {
     assert!(dom.matches("\nrequest 2: ").count() >= 2, "no request is told of in\n{dom}");
 }
 
-/// What is read in order takes less time than what is scattered, on any disk.
+/// A sequential layout is faster than a scattered one on any disk.
 #[test]
 fn no_disk_finds_the_image_laid_out_for_the_trace_slower() {
     let dir = tempfile::tempdir().unwrap();
@@ -311,7 +311,7 @@ fn name(preset: &Value) -> &str {
     preset["name"].as_str().unwrap()
 }
 
-/// The picture has the window's size, and there is something on it.
+/// The picture has the size of the window, and is not empty.
 fn check_picture(png: &Path) {
     let file = std::io::BufReader::new(fs::File::open(png).unwrap());
     let mut reader = png::Decoder::new(file).read_info().unwrap();
@@ -321,8 +321,8 @@ fn check_picture(png: &Path) {
     let samples = frame.color_type.samples();
     let colours: BTreeSet<&[u8]> = pixels.chunks_exact(samples).collect();
     assert!(colours.len() > 50, "only {} colours", colours.len());
-    // The old image's map, right of its labels: the read path has its colours
-    // there, from the first (bluish) to the last (orange).
+    // The map of the old image, right of its labels, contains the colours of the read path, from
+    // the first (bluish) to the last (orange).
     let saturated = |wanted: fn(i32, i32, i32) -> bool| {
         let of = |pixel: &&[u8]| wanted(pixel[0].into(), pixel[1].into(), pixel[2].into());
         pixels.chunks_exact(samples).filter(of).count()
@@ -331,8 +331,7 @@ fn check_picture(png: &Path) {
     assert!(saturated(|r, g, b| r > b + 120 && g > b + 60) > 200, "nothing read late");
 }
 
-/// What a kernel was seen to fetch has been read ahead already; what a program
-/// asked for has not.
+/// Fetches that a kernel was observed to make include its read-ahead; a program's requests do not.
 #[test]
 fn of_what_was_fetched_nothing_is_read_ahead_once_more() {
     let dir = tempfile::tempdir().unwrap();
@@ -363,7 +362,7 @@ fn of_what_was_fetched_nothing_is_read_ahead_once_more() {
     }
 }
 
-/// The ranges that a score asks a device for, as bytes.
+/// The ranges that a score requests from a device, in bytes.
 fn ranges(image: &str, trace: &str, dir: &Path) -> Vec<(u64, u64)> {
     text(&["score", image, "--trace", trace, "--io-log", "ranges.log"], dir);
     let number = |line: &Value, key: &str| line[key].as_u64().unwrap();
@@ -383,8 +382,8 @@ fn import(log: &str, image: &str, more: &[&str], dir: &Path) -> (Option<i32>, Va
     (output.status.code(), serde_json::from_str(first).unwrap_or(Value::String(said)))
 }
 
-/// Symlinks and empty files have no blocks but those of their inodes: these lead
-/// back to them.
+/// Symlinks and empty files have no blocks other than those of their inodes: reads of these lead
+/// back to the files.
 #[test]
 fn inodes_alone_are_found_in_a_log_of_a_device() {
     let dir = tempfile::tempdir().unwrap();
@@ -396,7 +395,7 @@ fn inodes_alone_are_found_in_a_log_of_a_device() {
         std::os::unix::fs::symlink(format!("../data/{n}"), dir.join(format!("tree/links/{n}")))
             .unwrap();
     }
-    // The same times, and so the same places, in every run.
+    // The same times, and therefore the same locations, in every run.
     let mut touch = Command::new("find");
     touch.args(["tree", "-exec", "touch", "-h", "-d", "@1000000000", "{}", "+"]).current_dir(dir);
     assert!(touch.status().unwrap().success());
@@ -418,7 +417,7 @@ fn inodes_alone_are_found_in_a_log_of_a_device() {
     for path in ["/links/3", "/links/250", "/links/2999", "/data/5"] {
         assert!(paths.contains(&path), "no {path} in {paths:?}");
     }
-    // Those of one block each, and not of what was read around it.
+    // At most the files of one inode block each, without those of blocks read around it.
     let links = paths.iter().filter(|path| path.starts_with("/links/")).count();
     assert!((3..=3 * 16).contains(&links), "{links} links");
     let place = |path: &str| paths.iter().position(|other| *other == path);
@@ -429,8 +428,8 @@ fn inodes_alone_are_found_in_a_log_of_a_device() {
     assert!(seeks("b") < seeks("a"), "{scores}");
 }
 
-/// What a device was asked for leads back to the files: an image laid out by that
-/// is as good as one laid out by what the program did.
+/// Requests to a device lead back to files: an image laid out by them is as good as one laid out by
+/// the program's accesses.
 #[test]
 fn a_log_of_a_device_becomes_a_trace_of_files() {
     let dir = tempfile::tempdir().unwrap();
@@ -453,7 +452,7 @@ fn a_log_of_a_device_becomes_a_trace_of_files() {
     assert_eq!(scores["a"]["seeks"], scores["b"]["seeks"], "{scores}");
     assert_eq!(scores["a"]["chunks"], scores["b"]["chunks"], "{scores}");
 
-    // What is of no file is read as well, as often as it comes: it has its place.
+    // Reads outside of files are kept as well, each time they occur, in their place in the order.
     let text_of = |lines: String| fs::write(dir.join("ranges"), lines).unwrap();
     let lines = asked.iter().map(|(offset, length)| format!("{offset} {length}\n"));
     text_of(["0 4096\n", &lines.collect::<String>(), "0 4096\n"].concat());
@@ -466,17 +465,17 @@ fn a_log_of_a_device_becomes_a_trace_of_files() {
     for one in ["a", "b"] {
         assert_eq!(scores[one]["by_purpose"]["device"]["requests"], 2, "{scores}");
     }
-    // A log of nothing but that is not of these files.
+    // A log without reads of these files is refused.
     text_of("0 4096\n".into());
     assert_eq!(import("ranges", "old.img", &[], dir).0, Some(3));
 
-    // Of a partition it is the same, once it is said where that begins.
+    // A log of a partition gives the same trace, with the offset of the partition.
     write(1 << 20);
     let (code, _) = import("ranges", "old.img", &["--offset", "1M"], dir);
     assert_eq!(code, Some(0));
     assert!(fs::read(dir.join("blocks.trace")).unwrap() == first);
 
-    // Where most of it does not fit it is said.
+    // A warning if most of it does not fit.
     let output = seekless(
         &[
             "trace", "import", "--blocks", "ranges", "--image", "old.img", "--offset", "40M", "-o",

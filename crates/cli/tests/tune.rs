@@ -1,5 +1,5 @@
-//! `seekless tune` on images of `seekless mkfs` and of makefs, judged by The
-//! Sleuth Kit and by the bytes at the places that `fs.h` gives them.
+//! `seekless tune` on images of `seekless mkfs` and of makefs, judged by The Sleuth Kit and by the
+//! bytes at the offsets in `fs.h`.
 
 mod judges;
 
@@ -106,7 +106,7 @@ fn what_is_in_use_or_unclean_is_left_alone() {
         holder.wait().expect("flock");
     }
     assert!(fs::read(&image).expect("image") == before, "changed");
-    // fs_clean.
+    // Clears `fs_clean`.
     let mut unclean = before;
     unclean[8192 + 209] = 0;
     fs::write(&image, &unclean).expect("image");

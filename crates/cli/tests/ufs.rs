@@ -1,5 +1,5 @@
-//! UFS images: those of makefs are read whole, those of `seekless mkfs` satisfy
-//! The Sleuth Kit and GRUB. Needs these programs; says so and passes without.
+//! UFS images: those of makefs are read completely, those of `seekless mkfs` satisfy The Sleuth Kit
+//! and GRUB. Needs these programs; reports and passes without.
 
 mod judges;
 
@@ -12,7 +12,7 @@ use std::path::Path;
 const SHAPES: [(&str, &str); 5] =
     [("4096", "512"), ("8192", "1024"), ("16384", "2048"), ("32768", "4096"), ("65536", "8192")];
 
-/// Something of every kind that makefs can carry over.
+/// Files of every kind that makefs supports.
 fn populate(root: &Path) {
     for dir in ["dir/below", "many", "empty"] {
         fs::create_dir_all(root.join(dir)).expect("mkdir");
@@ -43,7 +43,7 @@ fn populate(root: &Path) {
     run("mkfifo", &[root.join("fifo").to_str().expect("path")]);
 }
 
-/// makefs keeps whole seconds.
+/// Removes fractions of seconds, which makefs does not store.
 fn in_seconds(listing: &str) -> String {
     let cut = |word: &str| match word.strip_prefix("time=").and_then(|time| time.split_once('.')) {
         Some((seconds, _)) => format!("time={seconds}"),
@@ -72,7 +72,7 @@ fn images_of_makefs_are_read_whole() {
                 ];
                 run("makefs", &make);
                 same(&format!("{order} {what}"), &wanted, &in_seconds(&manifest(&image, &[])));
-                // Nothing is out of order on what another program has written.
+                // The check finds no errors in an image of another program.
                 text(&seekless(&["check", &image]));
             }
         }
@@ -80,17 +80,17 @@ fn images_of_makefs_are_read_whole() {
     let info = text(&seekless(&["info", &image, "--json"]));
     let info: serde_json::Value = serde_json::from_str(&info).expect("JSON");
     assert_eq!(info["format"], "ufs2", "{info}");
-    // Copying out keeps what it can, and what was copied is the same again.
+    // A copy out of the image has the same listing.
     let copy = scratch.join("copy");
     text(&seekless(&["cp", "-r", &image, "/", &copy]));
     same("copied out", &wanted, &in_seconds(&manifest(&copy, &[])));
-    // A tree is a tree: an ext4 image is made from a UFS image.
+    // A UFS image is a valid source for an ext4 image.
     let ext4 = scratch.join("ext4");
     text(&seekless(&["build", &image, "-o", &ext4]));
     same("as ext4", &wanted, &in_seconds(&manifest(&ext4, &[])));
 }
 
-/// What `fsstat` says behind a label.
+/// The value after a label in the output of `fsstat`.
 fn stated<'a>(report: &'a str, label: &str) -> &'a str {
     let line = report.lines().find_map(|line| line.trim().strip_prefix(label));
     line.unwrap_or_else(|| panic!("no {label:?} in {report}")).trim()
@@ -114,7 +114,7 @@ fn new_file_systems_satisfy_the_sleuth_kit_and_grub() {
                 let info = text(&seekless(&["info", &image, "--json"]));
                 let info: serde_json::Value = serde_json::from_str(&info).expect("JSON");
                 assert_eq!(info["format"], *format, "{what}");
-                // Sleuth Kit reads UFS2 in little-endian order only.
+                // The Sleuth Kit reads UFS2 in little-endian order only.
                 if format == "ufs2" && order.is_some() {
                     continue;
                 }
@@ -124,7 +124,7 @@ fn new_file_systems_satisfy_the_sleuth_kit_and_grub() {
                 let groups = info["groups"].to_string();
                 assert_eq!(stated(&report, "Number of Cylinder Groups:"), groups, "{what}");
                 let names = run("fls", &["-r", "-p", &image]);
-                // A folder of its own for what has no name.
+                // The Sleuth Kit shows a virtual folder for files without a name.
                 let own = |line: &str| line.ends_with("$OrphanFiles");
                 assert!(names.lines().all(own), "{what}: {names}");
                 if order.is_none() {
@@ -145,7 +145,7 @@ fn new_file_systems_are_the_same_twice() {
         text(&output.expect("seekless"));
     }
     run("cmp", &[&images[0], &images[1]]);
-    // What is there is replaced on request only, and then as long as it was.
+    // An existing image is replaced only with --force, and then with its own size by default.
     let (code, message) = judges::failure(&seekless(&["mkfs", "--format", "ufs1", &images[0]]));
     assert!(code == 6 && message.contains("--force"), "{message}");
     text(&seekless(&["mkfs", "--format", "ufs1", &images[0], "--force"]));
@@ -168,8 +168,8 @@ fn new_file_systems_are_the_same_twice() {
     assert!(code == 5 && message.contains("too few"), "{code} {message}");
 }
 
-/// Tools that do not know of a check hash leave it wrong. The message says what mends it, and
-/// volumes can be made without.
+/// Tools that do not support check hashes leave them wrong. The message names the repair, and
+/// volumes can be made without hashes.
 #[test]
 fn a_wrong_superblock_hash_is_mended_by_a_check_and_hashes_can_be_left_out() {
     let scratch = Scratch::new("ufs-hashes");
@@ -189,7 +189,7 @@ fn a_wrong_superblock_hash_is_mended_by_a_check_and_hashes_can_be_left_out() {
     };
     let change = || {
         let mut bytes = fs::read(&image).expect("image");
-        // fs_time.
+        // Changes `fs_time`.
         bytes[65536 + 1072] ^= 1;
         fs::write(&image, bytes).expect("image");
     };

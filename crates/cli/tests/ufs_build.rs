@@ -1,5 +1,5 @@
-//! `seekless build --format ufs1|ufs2`: read back whole by our own reader, by
-//! The Sleuth Kit, GRUB and dissect.ffs. Needs these; says so and passes without.
+//! `seekless build --format ufs1|ufs2`: read completely by our own reader, by The Sleuth Kit, GRUB
+//! and dissect.ffs. Needs these; reports and passes without.
 
 mod judges;
 
@@ -39,12 +39,12 @@ fn noise(len: usize, seed: u32) -> Vec<u8> {
     (0..len).map(next).collect()
 }
 
-/// Something of every kind. Where extended attributes can be had, some of them.
+/// Files of every kind.
 fn populate(root: &Path) {
     for dir in ["dir/below/further", "many", "empty"] {
         fs::create_dir_all(root.join(dir)).expect("mkdir");
     }
-    // Every number of fragments; both sides of the twelfth block.
+    // Every number of fragments; sizes around the twelfth block.
     for n in 0..24 {
         fs::write(root.join(format!("dir/{n}")), noise(n * 1000 + n, n as u32)).expect("write");
     }
@@ -72,14 +72,14 @@ fn populate(root: &Path) {
     fs::File::create(root.join("hole")).expect("create").set_len(500_000).expect("length");
     fs::set_permissions(root.join("dir/3"), fs::Permissions::from_mode(0o4751)).expect("chmod");
     run("mkfifo", &[root.join("fifo").to_str().expect("path")]);
-    // Device nodes where we may.
+    // Device nodes, if permitted.
     for (name, kind, major, minor) in [("null", "c", "1", "3"), ("disk", "b", "8", "200")] {
         let path = root.join(name);
         let _ = Command::new("mknod").arg(path).args([kind, major, minor]).output();
     }
 }
 
-/// Whether the file system has extended attributes; then a short and a long one.
+/// Sets short and long extended attributes; false if the file system does not support them.
 fn add_attributes(root: &Path) -> bool {
     let set = |name: &str, value: &str, path: &str| {
         let path = root.join(path);
@@ -91,8 +91,8 @@ fn add_attributes(root: &Path) -> bool {
         && set("user.long", &"v".repeat(3500), "dir/4")
 }
 
-/// Every fragment is free, metadata, or used by just one file; and what is
-/// counted is what there is. Returns the fragments that nobody has.
+/// Checks that every fragment is free, metadata, or used by exactly one file, and that the counters
+/// agree. Returns the number of fragments without an owner.
 fn account(image: &str, what: &str, frag: u64) -> usize {
     let device = FileDevice::open(Path::new(image)).expect("image");
     let image = FfsImage::open(Arc::new(device), OpenOptions::default()).expect(what);
@@ -168,7 +168,7 @@ fn trees_come_back_whole() {
         assert_eq!(account(&image, &what, frag), 0, "{what}: lost");
         text(&seekless(&["check", &image]));
     }
-    // A source is a source: a UFS image, and a tar of another program's.
+    // Other sources: a UFS image, and an archive of tar.
     let (second, tar) = (scratch.join("second"), scratch.join("tar"));
     let build = ["build", &image, "-o", &second, "--format", "ufs1", "-b", "8192", "-f", "1024"];
     text(&seekless(&build));
@@ -200,7 +200,7 @@ fn attributes_come_back_where_the_format_has_them() {
         same(block, &wanted, &manifest(&image, &[]));
         account(&image, block, 8);
     }
-    // UFS1 has none; nor has either a place for Linux's own ones.
+    // UFS1 has no extended attributes, and neither version supports those specific to Linux.
     let args = ["build", &tree, "-o", &image, "--force", "--format", "ufs1"];
     let (code, message) = failure(&seekless(&args));
     assert!(code == 4 && message.contains("--drop-xattrs"), "{code} {message}");
@@ -242,7 +242,7 @@ fn the_sleuth_kit_and_grub_read_them_whole() {
     let scratch = Scratch::new("ufs-judges");
     let (tree, image, copy) = (scratch.join("tree"), scratch.join("image"), scratch.join("copy"));
     populate(Path::new(&tree));
-    // A process a file: the many small ones are left to other tests.
+    // One process per file: other tests cover the many small ones.
     fs::remove_dir_all(format!("{tree}/many")).expect("rm");
     fs::create_dir(format!("{tree}/many")).expect("mkdir");
     for (format, order) in [("ufs1", None), ("ufs1", Some("--big-endian")), ("ufs2", None)] {
@@ -327,7 +327,7 @@ fn sizes_and_refusals() {
     same("64M", &manifest(&tree, &[]), &manifest(&image, &[]));
     let (code, message) = failure(&build(&["--size", "2M"]));
     assert!(code == 5 && message.contains("at least"), "{code} {message}");
-    // What the message says is enough.
+    // The size in the message is sufficient.
     let least = message.split_whitespace().filter_map(|word| word.parse::<u64>().ok()).max();
     text(&build(&["--size", &least.expect("a size").to_string()]));
     for wrong in [

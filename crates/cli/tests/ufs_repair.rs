@@ -1,6 +1,5 @@
-//! `seekless check -p` and `-y`: exit codes, JSON, and what other readers see of
-//! an image that was repaired. Needs The Sleuth Kit, GRUB and dissect.ffs for
-//! that; says so and passes without.
+//! `seekless check -p` and `-y`: exit codes, JSON, and repaired images as seen by other readers.
+//! Those need The Sleuth Kit, GRUB and dissect.ffs; reports and passes without.
 
 #[allow(dead_code, reason = "what the check says is judged elsewhere")]
 #[path = "../../ffs/tests/damage/golden.rs"]
@@ -98,7 +97,7 @@ fn what_cannot_be_checked_is_an_operational_error() {
         assert_eq!(code(&[&["--json"], &wrong[..]].concat()), 16, "{wrong:?}");
     }
     assert_eq!(code(&["check", "--help"]), 0);
-    // Other commands keep theirs.
+    // Other commands keep their exit codes.
     assert_eq!(code(&["info"]), 2);
 }
 
@@ -149,8 +148,8 @@ fn an_image_in_use_is_checked_but_not_repaired() {
     assert_eq!(code(&["check", "-p", &image]), 1);
 }
 
-/// Sleuth Kit reads UFS1 in both orders; of UFS2 it wants the superblock where
-/// FreeBSD has it, and makefs has put it elsewhere.
+/// The Sleuth Kit reads UFS1 in both byte orders; for UFS2 it expects the superblock at FreeBSD's
+/// offset, and makefs has put it elsewhere.
 #[test]
 fn the_sleuth_kit_reads_every_repaired_image() {
     if !ready("fsstat") || !ready("tsk_recover") || !ready("rsync") {
@@ -167,7 +166,7 @@ fn the_sleuth_kit_reads_every_repaired_image() {
             let names = run("fls", &["-r", "-p", "-u", &image]);
             let listed =
                 manifest(&image, &[]).lines().filter(|line| line.contains(" type=")).count();
-            // It has a folder of its own for what has no name.
+            // The Sleuth Kit shows a virtual folder for files without a name.
             let names: Vec<&str> =
                 names.lines().filter(|line| !line.ends_with("$OrphanFiles")).collect();
             assert_eq!(names.len() + 1, listed, "{what}: {names:?}");
@@ -217,7 +216,7 @@ fn dissect_reads_every_repaired_image() {
     }
 }
 
-/// Bytes by a seed.
+/// A linear congruential generator.
 struct Random(u64);
 
 impl Random {
@@ -228,7 +227,7 @@ impl Random {
     }
 }
 
-/// Images with check hashes, several groups and inodes not yet initialised.
+/// Images with check hashes, several groups and uninitialised inodes.
 #[test]
 fn images_of_freebsd_are_repaired() {
     let images = dissect::images();
@@ -256,7 +255,7 @@ fn images_of_freebsd_are_repaired() {
             assert!(code == 0 || code == 1, "{what}: {code}");
             text(&seekless(&["check", &image]));
             let wanted = dissect::of_manifest(&manifest(&image, &[]));
-            // Names and targets that were hit are shown in other ways.
+            // Readers display damaged names and targets differently.
             if !wanted.iter().any(|line| line.contains('\\')) {
                 dissect::agrees(&what, &wanted, &image);
                 agreed += 1;

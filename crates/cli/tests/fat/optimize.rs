@@ -157,7 +157,7 @@ fn damaged_images_are_refused() {
         "{message}"
     );
     assert!(!Path::new(&new).exists());
-    // That it was not unmounted does no harm.
+    // An image that was not unmounted cleanly is accepted.
     let mut dirty = sound;
     dirty[37] = 1;
     fs::write(&image, &dirty).expect("write");

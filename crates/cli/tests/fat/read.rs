@@ -1,4 +1,4 @@
-//! What others have written, as it is read here.
+//! Images of other programs, read by seekless.
 
 use crate::judges::{Scratch, manifest, ready, run, same, seekless, text};
 use crate::shapes::{self, Shape};
@@ -16,7 +16,7 @@ fn judged() -> bool {
     ["mkfs.fat", "fsck.fat", "mcopy", "mshowfat"].iter().all(|program| ready(program))
 }
 
-/// A listing without what FAT does not have: the root's own times, owners.
+/// A listing without the root, and without modes, owners and link counts, which FAT does not have.
 pub(crate) fn comparable(listing: &str) -> String {
     let line = |line: &str| {
         let words = line.split(' ').filter(|word| {
@@ -27,7 +27,7 @@ pub(crate) fn comparable(listing: &str) -> String {
     listing.lines().filter(|line| !line.starts_with(". ")).map(line).collect()
 }
 
-/// The clusters of a file as the reader has them, in the words of mshowfat.
+/// The clusters of a file according to the reader, in the form of mshowfat.
 fn clusters(image: &str, path: &str) -> String {
     let device = Arc::new(FileDevice::open(Path::new(image)).expect("open"));
     let image = FatImage::open(device, OpenOptions::default()).expect("image");
@@ -50,7 +50,7 @@ fn clusters(image: &str, path: &str) -> String {
     shown.collect::<Vec<_>>().join(" ")
 }
 
-/// Fills an image with mcopy and reads it back with everything there is.
+/// Fills an image with mcopy, and compares it as read by seekless.
 fn reads_back(what: &str, image: &str, tree: &str, wanted: &str) {
     for entry in std::fs::read_dir(tree).expect("tree") {
         let path = entry.expect("entry").path();
@@ -63,7 +63,7 @@ fn reads_back(what: &str, image: &str, tree: &str, wanted: &str) {
         let (_, shown) = shown.trim().split_once(" <").expect("clusters");
         assert_eq!(clusters(image, path), format!("<{shown}"), "{what}: {path}");
     }
-    // What is not free is what mtools and fsck.fat count.
+    // The number of free clusters agrees with the count of fsck.fat.
     let report = fsck(image);
     let used = report.lines().last().expect("summary");
     let (_, used) = used.rsplit_once(", ").expect("clusters");
@@ -115,7 +115,7 @@ fn images_of_mkfs_fat_and_mcopy_are_read_whole() {
         }
         assert_eq!(info["block_size"].as_u64(), Some(shape.sector), "{what}");
         *counts.entry(facts(&info, "clusters=")).or_default() += 1;
-        // The root of a tiny volume has no room for the tree.
+        // A tiny volume has no room for the tree.
         if shape.clusters < 1000 {
             continue;
         }
@@ -164,7 +164,7 @@ fn the_sleuth_kit_and_grub_read_the_same() {
     let scratch = Scratch::new("fat-sleuth");
     let (tree, image) = (scratch.join("tree"), scratch.join("image"));
     populate(Path::new(&tree));
-    // The Sleuth Kit cuts names of that length.
+    // The Sleuth Kit truncates names of that length.
     std::fs::remove_file(format!("{tree}/DIR/{}", "n".repeat(200))).expect("remove");
     for (bits, size) in [("12", 3 << 20), ("16", 20 << 20), ("32", 40 << 20)] {
         sparse(&image, size);

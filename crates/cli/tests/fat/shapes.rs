@@ -1,24 +1,23 @@
-//! The shapes of volume that the tests go through.
+//! Shapes of volumes for the tests.
 
-/// A volume as `mkfs.fat` is asked for it.
+/// A volume, described by options of `mkfs.fat`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
-    /// Bits of an entry of the FAT.
+    /// Bits of a FAT entry.
     pub(crate) bits: u32,
-    /// Bytes in a sector.
+    /// Bytes per sector.
     pub(crate) sector: u64,
-    /// Sectors in a cluster.
+    /// Sectors per cluster.
     pub(crate) cluster: u64,
     pub(crate) fats: u64,
-    /// Whether its parts begin at multiples of a cluster.
+    /// Whether the parts of the volume begin at multiples of a cluster.
     pub(crate) aligned: bool,
-    /// About so many clusters.
+    /// Approximate number of clusters.
     pub(crate) clusters: u64,
 }
 
 impl Shape {
-    /// Sectors of a volume with about that many clusters: exactly so many where
-    /// nothing is aligned.
+    /// Sectors of a volume with about that many clusters; exactly that many if it is not aligned.
     pub(crate) fn sectors(&self) -> u64 {
         let entries = self.clusters + 2;
         let fat = (entries * u64::from(self.bits)).div_ceil(8).div_ceil(self.sector);
@@ -31,7 +30,7 @@ impl Shape {
         self.sectors() * self.sector
     }
 
-    /// The options of `mkfs.fat`, which `seekless mkfs` has too.
+    /// The options that `mkfs.fat` and `seekless mkfs` share.
     pub(crate) fn options(&self) -> Vec<String> {
         let mut options: Vec<String> =
             [("-S", self.sector), ("-s", self.cluster), ("-f", self.fats)]
@@ -45,9 +44,8 @@ impl Shape {
     }
 }
 
-/// Eighty of them: sectors of every size, one FAT and two, aligned and not, and as
-/// many clusters as are next to the limits between the widths (4,084 and 65,524 are
-/// the most of FAT12 and FAT16).
+/// Eighty shapes: all sector sizes, one FAT and two, aligned and not, with numbers of clusters next
+/// to the limits between the widths (4,084 and 65,524 are the maxima of FAT12 and FAT16).
 pub(crate) fn all() -> Vec<Shape> {
     let mut shapes = Vec::new();
     for (n, sector) in [512, 1024, 2048, 4096].into_iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Ageing a mounted ext4: full as asked, real data, the same names from the same
-//! seed, and e2fsck content.
+//! Ageing of a mounted ext4: the requested fullness, real data, the same names with the same seed,
+//! and no errors in e2fsck.
 
 use crate::judges::{Mounted, Scratch, failure, seekless, text};
 use crate::{capable, machine, run};
@@ -10,7 +10,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Lengths of all files, by path.
+/// Collects the lengths of all files below a directory, by path.
 fn walk(dir: &Path, base: &Path, found: &mut BTreeMap<String, u64>) {
     for entry in fs::read_dir(dir).expect("directory") {
         let path = entry.expect("entry").path();
@@ -24,7 +24,7 @@ fn walk(dir: &Path, base: &Path, found: &mut BTreeMap<String, u64>) {
     }
 }
 
-/// No part of a file is a hole, or zeros.
+/// Fails if a part of a file is a hole or zeros.
 fn is_real(path: &Path) {
     let file = File::open(path).expect("file");
     let meta = file.metadata().expect("file");
@@ -32,12 +32,12 @@ fn is_real(path: &Path) {
     assert_eq!(hole, meta.len(), "{}: a hole", path.display());
     assert!(meta.blocks() * 512 >= meta.len(), "{}: too few blocks", path.display());
     let bytes = fs::read(path).expect("file");
-    // One byte may well be zero.
+    // A short part may well be zero.
     let real = |part: &[u8]| part.len() < 8 || part.iter().any(|byte| *byte != 0);
     assert!(bytes.chunks(512).all(real), "{}: zeros", path.display());
 }
 
-/// Ages a fresh ext4; what it said, and the files.
+/// Ages a new ext4; returns the JSON output and the files.
 fn aged(scratch: &Scratch, name: &str, seed: &str) -> (Value, BTreeMap<String, u64>) {
     let image = scratch.join(name);
     let size = "192M";
@@ -53,7 +53,7 @@ fn aged(scratch: &Scratch, name: &str, seed: &str) -> (Value, BTreeMap<String, u
     for name in files.keys() {
         is_real(&top.join(name));
     }
-    // As df counts.
+    // Fullness as df computes it.
     let told = rustix::fs::statvfs(mounted.path()).unwrap();
     let used = (told.f_blocks - told.f_bfree) as f64;
     let fullness = used / (used + told.f_bavail as f64);
@@ -62,7 +62,8 @@ fn aged(scratch: &Scratch, name: &str, seed: &str) -> (Value, BTreeMap<String, u
     let (code, message) = failure(&seekless(&again));
     assert!(code == 6 && message.contains("not empty"), "{code} {message}");
     drop(mounted);
-    // Trees of files that were cut are longer than they need be: the kernel leaves them so.
+    // e2fsck may propose to narrow the extent trees of truncated files, which the kernel leaves as
+    // they are.
     run("e2fsck", &["-fn", &image]).unwrap();
     (said, files)
 }

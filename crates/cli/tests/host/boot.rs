@@ -1,5 +1,5 @@
-//! A recording of a boot, where there is nothing to boot: on a running system, and
-//! through a switch of the root in a process namespace of its own.
+//! Recording of a boot without a real boot: on a running system, and through a switch of the root
+//! in a PID namespace.
 
 use crate::judges::{Scratch, command, text};
 use crate::record::{events, make_tree, slow_reader};
@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Long enough for any machine: nothing is measured by it.
+/// Long enough for any machine: only failures depend on it.
 const LONG: Duration = Duration::from_secs(60);
 
 fn wait_for(what: &str, mut happened: impl FnMut() -> bool) {
@@ -27,7 +27,7 @@ fn paths(trace: &Path, op: &str) -> Vec<String> {
     of_op.map(|event| event["path"].as_str().unwrap().to_string()).collect()
 }
 
-/// The process that records to `trace`, in the background.
+/// The background process that records to `trace`.
 fn recorder_of(trace: &Path) -> Option<u32> {
     let wanted = trace.to_str().unwrap().as_bytes();
     fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {
@@ -54,7 +54,7 @@ fn a_recording_in_the_background_ends_in_silence_and_by_a_signal() {
         let Some(mounted) = Mounted::new(&image, &scratch.path().join("mnt")) else { return };
         let trace = scratch.path().join(if by_signal { "signal" } else { "silence" });
         let until = if by_signal { ["--until-time", "1h"] } else { ["--until-idle", "2s"] };
-        // It returns when the other one records.
+        // The command returns once the background process records.
         let begun = command(&["record", "--boot", "--mount"])
             .args([mounted.0.as_os_str(), "-o".as_ref(), trace.as_os_str()])
             .args(until)
@@ -62,7 +62,8 @@ fn a_recording_in_the_background_ends_in_silence_and_by_a_signal() {
         assert!(begun.unwrap().success());
         let recorder = recorder_of(&trace).expect("nothing is in the background");
         fs::read(mounted.0.join("file")).unwrap();
-        // Nothing shields it from a shutdown where there is no root to be switched.
+        // Its name is not marked with an `@` against the kill at shutdown, since no root is to be
+        // switched.
         let name = format!("/proc/{recorder}/cmdline");
         wait_for("its own name", || fs::read(&name).is_ok_and(|line| !line.starts_with(b"@")));
         if by_signal {
@@ -76,7 +77,7 @@ fn a_recording_in_the_background_ends_in_silence_and_by_a_signal() {
     assert!(traces_of_us(scratch.path().to_str().unwrap()).is_empty());
 }
 
-/// The script that runs before udev in an initramfs, as it is installed.
+/// The script that the installation puts before udev in an initramfs.
 fn early_script(scratch: &Scratch) -> PathBuf {
     let root = scratch.path().join("system");
     let functions = root.join("usr/share/initramfs-tools/hook-functions");
@@ -106,7 +107,7 @@ fn what_was_asked_of_the_device_before_there_was_a_root_is_recorded() {
     run("sh", &[script.to_str().unwrap()]).unwrap();
     assert!(early.exists());
 
-    // Labels are looked for at both ends, and on another disk.
+    // Reads as of a search for labels: both ends of the device, and another disk.
     let losetup = |image: &Path| run("losetup", &["-f", "--show", image.to_str().unwrap()]);
     let (Some(device), Some(other)) = (losetup(&image), losetup(&image)) else { return };
     let look = |device: &str, block: u32| {
@@ -144,8 +145,7 @@ fn what_was_asked_of_the_device_before_there_was_a_root_is_recorded() {
     assert_eq!(place(4096), None, "that was another disk: {asked:?}");
 }
 
-/// Runs a program whose output goes to a terminal, of which it gets the name as its
-/// last argument, and prints what comes out at the other end.
+/// Runs a program with a terminal's name as its last argument, and prints the terminal's output.
 const TERMINAL: &str = "
 import os, pty, select, subprocess, sys
 ours, theirs = pty.openpty()
@@ -192,7 +192,7 @@ fn a_trace_goes_to_a_device_and_to_standard_output_as_it_is() {
     }
 }
 
-/// Copies a program to a tree, with what it needs.
+/// Copies a program and its libraries to a tree.
 fn put_program(tree: &Path, program: &str, to: &str) {
     let listed = run("ldd", &[program]).unwrap_or_default();
     let libraries = listed.split_whitespace().filter(|word| word.starts_with('/'));
@@ -204,8 +204,8 @@ fn put_program(tree: &Path, program: &str, to: &str) {
     }
 }
 
-/// What the first process does in the memory that the system starts in: a recorder
-/// that comes too early is refused; it mounts the root, starts the recorder and switches the root, as `run-init` does.
+/// Script of the first process in the initramfs: a recorder that comes too early is refused; then
+/// it mounts the root, starts the recorder and switches the root, as `run-init` does.
 const EARLY: &str = "
 set -e
 if /bin/seekless record --boot --mount /root -o /boot.trace; then exit 9; fi
@@ -219,7 +219,7 @@ mount -n --move . /
 exec chroot . /bin/sh /late
 ";
 
-/// What it does afterwards.
+/// Script of the first process after the switch of the root.
 const LATE: &str = "
 cat /file >/dev/null
 until [ -e /boot.trace ] || [ -e /gone ]; do

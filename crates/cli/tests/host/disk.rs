@@ -7,7 +7,7 @@ use std::process::Child;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// A served disk that ends with the test, however that ends.
+/// A served disk that ends with the test, even if the test fails.
 pub(crate) struct Served {
     server: Child,
     pub(crate) dir: PathBuf,
@@ -97,7 +97,7 @@ fn accesses_are_counted_by_phase_and_logged() {
     served.control("reset");
     assert_eq!(served.stats()["requests"], 0);
     assert!(fs::write(served.dir.join("control"), "nonsense").is_err());
-    // A disk does not grow.
+    // The disk has a fixed size.
     assert!(run("truncate", &["-s", "128M", &to]).is_none());
     assert!(served.stop());
     let lines: Vec<Value> = fs::read_to_string(&log)
@@ -228,7 +228,7 @@ fn a_failing_script_and_a_wrong_model_are_told() {
     assert!(traces_of_us("seekless-disk-").is_empty());
 }
 
-/// What is left of a run that is ended by a signal, once its script is at work.
+/// Exit code of a run that a signal ends while its script works.
 fn interrupted(signal: &str) -> Option<i32> {
     let scratch = Scratch::new("disk-signal");
     let ready = scratch.path().join("ready");
@@ -252,10 +252,10 @@ fn an_interrupted_run_leaves_no_mount_and_no_loop_device() {
     }
     for (signal, code) in [("-INT", Some(6)), ("-TERM", Some(6)), ("-KILL", None)] {
         assert_eq!(interrupted(signal), code, "{signal}");
-        // The kernel takes down what a killed process held, in its own time.
+        // The kernel unmounts and detaches asynchronously after a process is killed.
         wait_until(signal, || traces_of_us("seekless-disk-").is_empty());
     }
-    // The killed one has left empty directories, which the next run removes.
+    // The killed run left empty directories, which the next run removes.
     text(&disk_run(&["--fs", "ext4", "--model", "null", "--size", "64M", "--", "true"]));
     let entries = fs::read_dir(crate::judges::SCRATCH).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());

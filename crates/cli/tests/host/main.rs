@@ -1,6 +1,6 @@
-//! What seekless does with a running kernel: recording, modelled disks, and the
-//! score held against what the kernel asks a device for. Needs root, loop
-//! devices, FUSE and e2fsprogs; says so where they are not.
+//! seekless with a running kernel: recordings, modelled disks, and the score compared with the
+//! kernel's requests to a device. Needs root, loop devices, FUSE and e2fsprogs; reports if they are
+//! missing.
 
 mod age;
 mod boot;
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Dropping caches and tracing are the whole machine's: one test at a time.
+/// Dropping caches and tracing affect the whole machine: one test at a time.
 static MACHINE: Mutex<()> = Mutex::new(());
 
 fn machine() -> MutexGuard<'static, ()> {
@@ -35,13 +35,13 @@ fn run(program: &str, args: &[&str]) -> Option<String> {
     Some(String::from_utf8_lossy(&output.stdout).trim().to_string())
 }
 
-/// Whether this machine lets us mount, trace and drop caches.
+/// Whether this machine permits mounting, tracing and dropping caches.
 fn capable() -> bool {
     let root = run("id", &["-u"]).is_some_and(|id| id == "0");
     let able = root
         && Path::new("/dev/loop-control").exists()
         && Path::new("/dev/fuse").exists()
-        // Not written: others may be counting what the kernel reads.
+        // Opened, but not written: other tests may be counting the kernel's reads.
         && fs::OpenOptions::new().write(true).open("/proc/sys/vm/drop_caches").is_ok();
     if !able {
         skip("needs root, loop devices and FUSE");
@@ -49,7 +49,7 @@ fn capable() -> bool {
     able
 }
 
-/// Whether the kernel's trace events can be had.
+/// Whether the kernel's trace events are available.
 fn can_trace() -> bool {
     let known = fs::read_to_string("/proc/filesystems").is_ok_and(|text| text.contains("tracefs"));
     if !known {
@@ -58,7 +58,7 @@ fn can_trace() -> bool {
     known
 }
 
-/// Mounts and loop devices that are ours, and instances of tracing.
+/// Mounts, loop devices and tracing instances of seekless.
 fn traces_of_us(of: &str) -> Vec<String> {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
     let mut found: Vec<String> =
@@ -75,13 +75,13 @@ fn traces_of_us(of: &str) -> Vec<String> {
     found
 }
 
-/// Whether an instance's process is gone.
+/// Whether the process of a tracing instance is gone.
 fn is_orphan(name: &str) -> bool {
     let pid = name.strip_prefix("seekless-").and_then(|rest| rest.split('-').next());
     pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists())
 }
 
-/// An image of a directory, by mke2fs.
+/// Makes an image of a directory with mke2fs.
 fn mke2fs(tree: &Path, image: &Path, size: &str) {
     let made = Command::new("mke2fs")
         .args(["-q", "-F", "-t", "ext4", "-E", "lazy_itable_init=0", "-d"])
@@ -92,7 +92,7 @@ fn mke2fs(tree: &Path, image: &Path, size: &str) {
     assert!(made.unwrap().success());
 }
 
-/// An image mounted through a loop device, both undone at the end.
+/// An image mounted through a loop device; both are released on drop.
 struct Mounted(PathBuf);
 
 impl Mounted {
@@ -100,7 +100,7 @@ impl Mounted {
         fs::create_dir_all(dir).ok()?;
         let (image, to) = (image.to_str()?, dir.to_str()?);
         run("mount", &["-t", "ext4", "-o", "loop,ro,noload,noatime", image, to])?;
-        // 128 KiB, as FUSE has it.
+        // 128 KiB, as with FUSE.
         let device = run("findmnt", &["-n", "-o", "SOURCE", to])?;
         run("blockdev", &["--setra", "256", &device])?;
         Some(Self(dir.into()))

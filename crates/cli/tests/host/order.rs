@@ -1,6 +1,5 @@
-//! What `record` says of the order in which things came from the disk, and what
-//! laying an image out by it does for the program itself. An observer of the
-//! test's own looks at the requests that the kernel gives to the device.
+//! The order of fetches in a recording, and the gain for the program of a layout by that order. The
+//! test's own observer traces the kernel's requests to the device.
 
 use crate::disk::Served;
 use crate::judges::{Scratch, command, text};
@@ -12,8 +11,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Reads files of all directories in an order of its own, lists some, and touches
-/// pages of a mapping here and there.
+/// Reads files of all directories in shuffled order, lists some directories, and touches scattered
+/// pages of a mapping.
 const PROGRAM: &str = "
 import mmap, os, random, sys
 os.chdir(sys.argv[1])
@@ -28,11 +27,11 @@ for n, name in enumerate(names[:300]):
     if n % 5 == 0: m[rng.randrange(len(m))]
 ";
 
-/// Bytes of a block of the image: what mke2fs takes for so small a one. Blocks of
-/// directories are then read ahead on the device.
+/// Bytes of a block of the image: mke2fs' choice for so small an image. The kernel then reads
+/// directory blocks ahead on the device.
 const BLOCK: u64 = 1024;
 
-/// How it is run: nothing but the program itself is on the image.
+/// Command line of the program; only its data are on the image.
 fn program(dir: &str) -> Vec<String> {
     ["python3", "-S", "-E", "-B", "-c", PROGRAM, dir].map(String::from).to_vec()
 }
@@ -44,7 +43,7 @@ fn make_tree(dir: &Path) {
         let contents = vec![n as u8; 300 + n * 193 % 40_000];
         fs::write(sub.join(format!("f{n}")), contents).unwrap();
     }
-    // Long names, for directories of several blocks.
+    // Long names, so that directories have several blocks.
     for n in 0..60 {
         let name = format!("d3/s3/{n}{}", "x".repeat(200));
         fs::create_dir_all(dir.join("d3/s3")).unwrap();
@@ -53,7 +52,7 @@ fn make_tree(dir: &Path) {
     fs::write(dir.join("mapped"), vec![9; 12 << 20]).unwrap();
 }
 
-/// What tells of requests to a device, in an instance of its own.
+/// Traces requests to a device, in a tracing instance of its own.
 struct Observer {
     tracefs: PathBuf,
     instance: PathBuf,
@@ -81,14 +80,14 @@ impl Observer {
         fs::write(self.instance.join(file), value).unwrap();
     }
 
-    /// First sectors and sectors of the program's reads while something is done.
+    /// The program's reads during `act`: first sector and number of sectors of each.
     fn reads(&self, act: impl FnOnce()) -> Vec<(u64, u64)> {
         self.set("trace", "");
         self.set("tracing_on", "1");
         act();
         self.set("tracing_on", "0");
         let text = fs::read_to_string(self.instance.join("trace")).unwrap();
-        // The recorder reads directories of its own account, when all is over.
+        // The recorder reads directories itself at the end; its reads are left out.
         let lines = text.lines().filter(|line| line.trim_start().starts_with("python3-"));
         lines
             .filter_map(|line| line.split_once("block_rq_issue: "))
@@ -144,7 +143,7 @@ impl Bench {
         Some((mounted?, device))
     }
 
-    /// Records the program on the image that is mounted.
+    /// Records the program on the mounted image.
     fn record(&self, trace: &str) -> Vec<Value> {
         let trace = self.scratch.join(trace);
         let to = self.dir.to_str().unwrap();
@@ -153,7 +152,7 @@ impl Bench {
         events(Path::new(&trace))
     }
 
-    /// Seeks of the program itself, cold: the fewest of three runs.
+    /// Seeks of the program itself with cold caches, the fewest of three runs.
     fn seeks(&self, image: &str) -> Option<usize> {
         let (_mounted, device) = self.mount(image)?;
         let observer = Observer::new(&self.scratch, device)?;
@@ -172,7 +171,7 @@ impl Bench {
     }
 }
 
-/// What came from the disk, in order.
+/// Fetches from the disk, in order.
 fn fetched(events: &[Value]) -> Vec<(String, u64, u64)> {
     let of = |event: &Value| {
         let path = event["path"].as_str().unwrap().to_string();
@@ -181,7 +180,7 @@ fn fetched(events: &[Value]) -> Vec<(String, u64, u64)> {
     events.iter().filter(|event| event["fetched"] == true).map(of).collect()
 }
 
-/// Of two lists, how many of the first are in the second in the same order.
+/// Length of the longest common subsequence of two lists.
 fn in_order<T: PartialEq>(a: &[T], b: &[T]) -> usize {
     let mut row = vec![0usize; b.len() + 1];
     for one in a {
@@ -212,7 +211,7 @@ fn the_order_does_not_depend_on_the_device_or_what_it_reads_ahead() {
         assert_eq!(fs::read_to_string(read_ahead_of(device)).unwrap().trim(), kib);
     }
     {
-        // A disk that takes milliseconds for what the file behind it gives at once.
+        // A disk that takes milliseconds for reads that its backing file answers at once.
         let served = Served::new(&bench.scratch, &["--model", "raptor-74", "--realtime"]);
         let Some(_mounted) = Mounted::new(&served.dir.join("disk"), &bench.dir) else { return };
         traces.push(bench.record("trace-of-disk"));
@@ -240,7 +239,7 @@ fn the_order_does_not_depend_on_the_device_or_what_it_reads_ahead() {
     assert!(one.len() >= 20 && same * 100 >= one.len() * 95, "{same} of {}", one.len());
 }
 
-/// Blocks of each directory, as debugfs has them.
+/// Blocks of each directory, according to debugfs.
 fn directory_blocks(image: &Path, tree: &Path) -> Vec<(String, Vec<u64>)> {
     let mut found = Vec::new();
     let mut todo = vec![PathBuf::from("/")];
@@ -332,12 +331,12 @@ fn what_the_device_read_ahead_is_put_back_even_by_the_killed() {
         child.wait().unwrap();
         wait_until("put back", || value() == wanted);
         if signal == "-KILL" {
-            // Its program lives on: only its recorder was killed.
+            // Only the recorder was killed; its program still runs.
             let program = fs::read_to_string(&ready).unwrap();
             run("kill", &[program.trim()]).unwrap();
         }
         fs::remove_file(&ready).unwrap();
     }
-    // A trace of the next one clears up what the killed one left.
+    // The next recording removes the remains of the killed one.
     bench.record("next");
 }

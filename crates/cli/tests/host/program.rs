@@ -1,5 +1,4 @@
-//! `score --verify-program`: programs of which the test knows what they read, and
-//! programs that misbehave.
+//! `score --verify-program`: programs whose reads the test knows, and programs that misbehave.
 
 use crate::judges::{Scratch, command, text};
 use crate::record::wait_until;
@@ -12,15 +11,14 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// Reads whole files, in the order of a list.
+/// Reads whole files in the order of a list.
 const READER: &str = "
 import sys
 for line in open(sys.argv[2]):
     with open(sys.argv[1] + line.strip(), 'rb', buffering=0) as file: file.read()
 ";
 
-/// An image, a trace that reads some of its files in an order of its own, and the
-/// list of these.
+/// An image, a trace that reads some of its files in shuffled order, and the list of these files.
 struct Bench {
     scratch: Scratch,
     list: Vec<String>,
@@ -41,7 +39,7 @@ impl Bench {
         Some(Self { scratch, list })
     }
 
-    /// `score --verify-program` with these options, of a command.
+    /// `score --verify-program` of a command, with these options.
     fn score(&self, options: &[&str], program: &[&str]) -> Command {
         let [image, trace] = ["image", "trace"].map(|name| self.scratch.join(name));
         let mut score = command(&["score", &image, "--trace", &trace, "--verify-program"]);
@@ -54,14 +52,14 @@ impl Bench {
         ["python3", "-S", "-E", "-B", "-c", READER, "{}", &list].map(String::from).to_vec()
     }
 
-    /// The result of the reader.
+    /// JSON result of the reader.
     fn read(&self, options: &[&str]) -> (Value, Output) {
         let reader = self.reader();
         let reader: Vec<&str> = reader.iter().map(String::as_str).collect();
         found(&mut self.score(&[&["--json"], options].concat(), &reader))
     }
 
-    /// What the command's shell script comes to, in one run.
+    /// JSON result of a shell script, in one run.
     fn script(&self, options: &[&str], script: &str) -> (Value, Output) {
         let options = [&["--json", "--runs", "1"], options].concat();
         found(&mut self.score(&options, &["sh", "-c", script]))
@@ -84,8 +82,8 @@ fn found(command: &mut Command) -> (Value, Output) {
     (found.unwrap_or_else(|error| panic!("{error}: {errors}")), output)
 }
 
-/// The figures with the fewest requests: whoever else drops the caches of the machine
-/// in the meantime only adds some.
+/// The run with the fewest requests: other programs that drop the machine's caches can only add
+/// requests.
 fn fewest(runs: Vec<Value>) -> Value {
     runs.into_iter().min_by_key(|run| run["requests"].as_u64()).unwrap()
 }
@@ -101,7 +99,7 @@ fn nothing_is_left(scratch: &Scratch) {
 }
 
 fn is_alive(pid: &str) -> bool {
-    // A zombie whose parent has gone is waited for by the first process.
+    // A zombie whose parent is gone is reaped by the first process.
     let status = fs::read_to_string(format!("/proc/{pid}/status"));
     status.is_ok_and(|status| !status.contains("State:\tZ"))
 }
@@ -112,8 +110,8 @@ fn a_program_makes_the_requests_of_its_own_trace() {
     let Some(bench) = Bench::new("program") else { return };
     let (program, output) = bench.read(&["--runs", "3", "--device", "sata-7200"]);
     assert!(output.status.success(), "{program}");
-    // The same requests in the same order take the same time; a disk's is not that
-    // of their number alone.
+    // The same requests in the same order take the same time. The time on a disk does not depend on
+    // their number alone.
     let time = &program["program"]["ms_on_sata-7200"]["min"];
     let predicted = program["predicted"]["ms_on_sata-7200"].as_f64().unwrap();
     assert!((predicted / time.as_f64().unwrap() - 1.0).abs() < 0.02, "{program}");
@@ -139,7 +137,7 @@ fn a_program_makes_the_requests_of_its_own_trace() {
     assert!(requests["median"].as_f64() >= requests["min"].as_f64());
     assert!(requests["max"].as_f64() >= requests["median"].as_f64());
     assert!(requests["min"].as_f64().unwrap() > 500.0, "{requests}");
-    // An overlay adds nothing to what is read below it.
+    // An overlay adds no reads.
     let (plain, output) = bench.read(&["--runs", "3", "--read-only"]);
     assert!(output.status.success());
     assert_eq!(fewest(plain["runs"].as_array().unwrap().clone()), run);
@@ -151,7 +149,7 @@ fn a_program_makes_the_requests_of_its_own_trace() {
 fn a_program_that_reads_something_else_is_told_with_the_places() {
     let _machine = machine();
     let Some(bench) = Bench::new("program-other") else { return };
-    // The trace stops half way, with a file that the program does not read.
+    // The trace contains only half of the files, and one file that the program does not read.
     let mut half = bench.list[..250].to_vec();
     half.push("/d20/e1/f2500".into());
     assert!(!bench.list.contains(&half[250]));
@@ -172,7 +170,7 @@ fn a_program_that_reads_something_else_is_told_with_the_places() {
     assert!(unknown.count() > 5, "{parting}");
     let place = files.iter().find(|place| bench.list[250..].contains(&named(place))).unwrap();
     assert_eq!(place["predicted"]["requests"], 0, "{place}");
-    // The same as text, with the io log of both sides.
+    // The same as text, with the log of both sides.
     let reader = bench.reader();
     let reader: Vec<&str> = reader.iter().map(String::as_str).collect();
     let log = bench.scratch.join("log");
@@ -214,7 +212,7 @@ fn what_a_program_writes_is_discarded() {
     let before = bench.hash();
     let script = "cd {} && echo more >> d0/e0/f0 && rm -r d1 && mkdir new && echo x > new/x \
                   && sync && ! [ -e d1 ] && [ -e new/x ]";
-    // Each run finds what the image holds.
+    // Each run starts from the unchanged image.
     let (found, _) = found(&mut bench.score(&["--json", "--runs", "2"], &["sh", "-c", script]));
     for run in found["runs"].as_array().unwrap() {
         assert_eq!(run["exit_code"], 0, "{found}");
@@ -285,7 +283,7 @@ fn what_a_program_leaves_running_is_killed() {
     let _machine = machine();
     let Some(bench) = Bench::new("program-leaves") else { return };
     let pid = bench.scratch.join("pid");
-    // In a session of its own, with a file of the mount open.
+    // In a session of its own, with an open file of the mount.
     let inner = format!("echo $$ > {pid}; exec sleep 1000");
     let script = format!(
         "setsid sh -c '{inner}' < {{}}/d0/e0/f0 & while ! [ -s {pid} ]; do :; done; sleep 0.2"
@@ -312,7 +310,7 @@ fn a_program_that_never_ends_is_killed() {
     assert!(!is_alive(fs::read_to_string(&pid).unwrap().trim()));
     nothing_is_left(&bench.scratch);
 
-    // The same until a signal comes.
+    // The same with a signal.
     fs::remove_file(&pid).unwrap();
     for signal in ["-INT", "-TERM"] {
         let mut score = bench.score(&[], &["sh", "-c", &script]);
@@ -391,7 +389,7 @@ fn without_rights_or_a_program_it_is_said() {
     }
 }
 
-/// Reads a file a little at a time, and touches pages of another.
+/// Reads a file in small pieces, and touches pages of another.
 const STREAMS: &str = "
 import mmap, sys
 with open(sys.argv[1] + '/stream', 'rb', buffering=0) as file:
@@ -417,7 +415,7 @@ fn a_recorded_stream_has_the_requests_in_which_it_was_read() {
     let [image, trace, dir] = ["image", "trace", "mnt"].map(|name| scratch.join(name));
     mke2fs(&tree, Path::new(&image), "64M");
     let program = |root: &str| ["python3", "-S", "-E", "-B", "-c", STREAMS, root].map(String::from);
-    // The shortest of three: caches that somebody drops in the meantime make one longer.
+    // The shortest of three: if other programs drop the caches meanwhile, a trace gets longer.
     let recorded = |_| {
         let _mounted = Mounted::new(Path::new(&image), Path::new(&dir))?;
         let args = ["record", "--mount", &dir, "--source", "tracefs", "-o", &trace, "--"];

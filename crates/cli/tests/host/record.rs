@@ -8,7 +8,7 @@ use std::process::{Child, Command, Output};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Reads, lists, looks at and maps files; misses a few.
+/// Reads, lists, stats and maps files; looks up some names that do not exist.
 const PROGRAM: &str = "
 import mmap, os, sys
 os.chdir(sys.argv[1])
@@ -42,15 +42,15 @@ pub(crate) fn events(trace: &Path) -> Vec<Value> {
     text.lines().skip(1).map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Files that were opened, read, listed or run. The target of a symlink that
-/// lies in its inode is read without a trace.
+/// Files that were opened, read, listed or executed. A read of a symlink target stored in its inode
+/// leaves no event.
 fn files(events: &[Value]) -> BTreeSet<String> {
     let ops = ["open", "read", "fault", "exec", "readdir"];
     let touched = events.iter().filter(|event| ops.iter().any(|op| event["op"] == *op));
     touched.map(|event| event["path"].as_str().unwrap().to_string()).collect()
 }
 
-/// Pages read of every file. Directories have none through FUSE.
+/// Pages read of each file. Directories have none through FUSE.
 fn pages(events: &[Value], of: &BTreeSet<String>) -> BTreeMap<String, BTreeSet<u64>> {
     let mut pages: BTreeMap<String, BTreeSet<u64>> = BTreeMap::new();
     for event in events.iter().filter(|event| event["op"] == "read" || event["op"] == "fault") {
@@ -65,7 +65,7 @@ fn pages(events: &[Value], of: &BTreeSet<String>) -> BTreeMap<String, BTreeSet<u
     pages
 }
 
-/// The share of pages in either that are in both.
+/// Pages in both, as a share of the pages in either.
 fn agreement(a: &BTreeMap<String, BTreeSet<u64>>, b: &BTreeMap<String, BTreeSet<u64>>) -> f64 {
     let flat = |of: &BTreeMap<String, BTreeSet<u64>>| -> BTreeSet<(String, u64)> {
         of.iter().flat_map(|(path, pages)| pages.iter().map(|page| (path.clone(), *page))).collect()
@@ -80,7 +80,7 @@ fn record(args: &[&str], source: &str, trace: &Path) -> Output {
     command(&all).output().unwrap()
 }
 
-/// What the recording FUSE mount says of the same program.
+/// Runs the program on the recording FUSE mount of the image.
 fn through_fuse(image: &Path, dir: &Path, trace: &Path) {
     fs::create_dir_all(dir).unwrap();
     let mut server =
@@ -111,7 +111,7 @@ struct MountedTree {
     scratch: Scratch,
 }
 
-/// Nothing where no loop device can be mounted.
+/// `None` if no loop device can be mounted.
 fn mounted_tree(name: &str) -> Option<MountedTree> {
     let scratch = Scratch::new(name);
     let [tree, image, dir] = ["tree", "image", "mnt"].map(|name| scratch.path().join(name));
@@ -126,7 +126,7 @@ struct Prepared {
     fuse: Vec<Value>,
 }
 
-/// An image, and what the FUSE mount recorded of the program on it.
+/// An image, and the FUSE mount's recording of the program on it.
 fn prepare(name: &str) -> Prepared {
     let scratch = Scratch::new(name);
     let tree = scratch.path().join("tree");
@@ -151,8 +151,8 @@ fn agree_on(source: &str) {
     let recorded = events(&trace);
     let wanted = files(&fuse);
     let mut found = files(&recorded);
-    // A directory that was searched in vain shows as a read of its block; the
-    // program did not open it.
+    // A lookup of an absent name reads a block of the directory; the program did not open the
+    // directory.
     found.retain(|path| wanted.contains(path) || !dir.join(&path[1..]).is_dir());
     assert_eq!(found, wanted, "{source}");
     let files: BTreeSet<String> =
@@ -179,7 +179,7 @@ fn fanotify_agrees_with_the_fuse_mount() {
     }
 }
 
-/// It is gone, and its mounts with it, before anyone asks where its files were.
+/// The program and its mounts are gone before the paths of its files are looked up.
 #[test]
 fn what_a_short_program_opened_is_named() {
     let _machine = machine();
@@ -230,7 +230,7 @@ fn reads_of_the_device_beside_files_are_recorded() {
     let to = dir.to_str().unwrap();
     let device = run("findmnt", &["-n", "-o", "SOURCE", to]).unwrap();
     let trace = scratch.path().join("trace");
-    // The superblock; a block of a file, whoever asks for it; the last block.
+    // The superblock; a block of a file, which counts as the file's; the last block.
     let first = run("debugfs", &["-R", "blocks /large", image.to_str().unwrap()]).unwrap();
     let first = first.split_whitespace().next().unwrap();
     let size = run("dumpe2fs", &["-h", image.to_str().unwrap()]).unwrap();
@@ -249,7 +249,7 @@ fn reads_of_the_device_beside_files_are_recorded() {
     assert_eq!(asked, [(0, 4096), (67_104_768, 4096)]);
     assert!(files(&events).contains("/d1/f1"));
 
-    // They stay where they are in another layout.
+    // Metadata keeps its place in another layout.
     let (image, laid) = (image.to_str().unwrap(), scratch.join("laid"));
     let trace = trace.to_str().unwrap();
     text(&command(&["optimize", image, "--trace", trace, "-o", &laid]).output().unwrap());
@@ -260,8 +260,8 @@ fn reads_of_the_device_beside_files_are_recorded() {
     }
 }
 
-/// What was read of a file that has gone since lies in blocks that are free: it was the
-/// file's all the same, and none of the device's own.
+/// Blocks of a file that was deleted after it was read are free, but the reads were the file's and
+/// not the device's own.
 #[test]
 fn blocks_of_a_file_that_goes_are_not_the_devices() {
     let _machine = machine();
@@ -294,11 +294,11 @@ fn blocks_of_a_file_that_goes_are_not_the_devices() {
     assert!(files(&events).contains("/d1/f1"));
     let asked = events.iter().filter(|event| event["op"] == "device");
     let asked: Vec<u64> = asked.map(|event| event["length"].as_u64().unwrap()).collect();
-    // The block that was asked for by itself, bitmaps and the like, but not five mebibytes.
+    // The block read through the device, bitmaps and so on, but not the five mebibytes of the file.
     assert!(!asked.is_empty() && asked.iter().sum::<u64>() < 1 << 20, "{asked:?}");
 }
 
-/// A recording that waits for its end, on a mount of its own.
+/// A recording that waits for the end of its command, on a mount of its own.
 fn endless(scratch: &Scratch, source: &str) -> Option<(Child, Mounted)> {
     let (tree, image, dir) =
         (scratch.path().join("tree"), scratch.path().join("image"), scratch.path().join("mnt"));
@@ -361,7 +361,7 @@ fn the_next_run_clears_up_after_a_killed_one() {
         .filter(|line| line.starts_with("seekless-"))
         .collect();
     assert!(left.is_empty(), "{left:?}");
-    // Its program lives on: only its recorder was killed.
+    // Only the recorder was killed; its program still runs.
     let program = fs::read_to_string(scratch.path().join("ready")).unwrap();
     run("kill", &[program.trim()]).unwrap();
 }
@@ -416,7 +416,7 @@ fn without_rights_it_is_said_what_to_do() {
     }
 }
 
-/// Reads file after file of a share of them, slowly, and says when it is done.
+/// Reads every other file slowly, and creates a file at the end.
 const SLOW_READER: &str = "
 import os, sys, time
 root, first, done = sys.argv[1], int(sys.argv[2]), sys.argv[3]
@@ -455,7 +455,7 @@ fn of_a_running_process_its_own_reads_are_recorded_until_it_ends() {
         let recorder = command(&["record", "--source", source, "--mount", to, "--pid", &pid])
             .args(["-o".as_ref(), trace.as_os_str()])
             .spawn();
-        // A process that has ended is there until somebody has asked for it.
+        // A process that has ended is visible until it is waited for.
         assert!(ours.wait().unwrap().success());
         assert!(recorder.unwrap().wait().unwrap().success(), "{source}");
         assert!(other.wait().unwrap().success());
@@ -469,7 +469,7 @@ fn of_a_running_process_its_own_reads_are_recorded_until_it_ends() {
     }
 }
 
-/// A `systemctl` that answers what a file says, where there is no systemd.
+/// A `systemctl` that prints the contents of a file, for machines without systemd.
 fn stand_in_for_systemctl(scratch: &Scratch) -> String {
     let bin = scratch.path().join("bin");
     fs::create_dir_all(&bin).unwrap();
@@ -509,7 +509,7 @@ fn a_boot_is_recorded_until_its_unit_is_active() {
     };
 
     let mut recorder = boot("activating\n");
-    // Two programs that nobody named.
+    // Two programs that the recording does not name.
     for first in [0, 1] {
         assert!(slow_reader(&scratch, &to, first).wait().unwrap().success());
     }

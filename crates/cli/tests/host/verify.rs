@@ -23,7 +23,7 @@ pub(crate) fn make_tree(dir: &Path) -> Vec<String> {
     paths
 }
 
-/// Small files in random order, and a walk that looks at every file.
+/// Small files read in random order, and a walk that stats every file.
 fn workloads(paths: &[String]) -> Vec<(&'static str, Vec<Value>)> {
     let random = (0..800).map(|at| &paths[at * 2741 % paths.len()]);
     let read = random
@@ -46,7 +46,7 @@ fn workloads(paths: &[String]) -> Vec<(&'static str, Vec<Value>)> {
         }
         walk.push(json!({"op": "stat", "path": path}));
     }
-    // Reads of the device beside those of files, of pages that metadata lies in too.
+    // Reads of the device between those of files; some of its pages contain metadata.
     let device = (0..120).flat_map(|at| {
         let (offset, path) = (at * 1_048_576 % (128 << 20), &paths[at * 37 % paths.len()]);
         [

@@ -1,10 +1,10 @@
-//! A reader of UFS that is not ours: dissect.ffs, as `.ci/judges` installs it,
-//! and the images FreeBSD made that its tests have.
+//! An independent reader of UFS: dissect.ffs, installed by `.ci/judges`, and images made by FreeBSD
+//! from its tests.
 
 use super::SCRATCH;
 use std::path::PathBuf;
 
-/// Whether it is there; says so if not.
+/// Whether dissect.ffs is installed; reports if not.
 pub(crate) fn ready() -> bool {
     super::python::ready("dissect.ffs")
 }
@@ -18,7 +18,7 @@ pub(crate) fn images() -> Vec<PathBuf> {
     found
 }
 
-/// What another reader says of each file: path, length, SHA-256.
+/// Prints path, length and SHA-256 of each file as dissect.ffs reads it.
 const DISSECT: &str = r#"
 import hashlib, sys
 from dissect.ffs import ffs
@@ -40,7 +40,7 @@ with open(sys.argv[1], "rb") as image:
                 print(f".{at} link={child.link}")
 "#;
 
-/// The same of our listing; names as they are stored.
+/// Converts our listing to the same form, with names as they are stored.
 pub(crate) fn of_manifest(manifest: &str) -> Vec<String> {
     let line = |line: &str| {
         let path = line.split(' ').next()?.replace("\\040", " ").replace("\\s", " ");
@@ -59,7 +59,7 @@ pub(crate) fn of_manifest(manifest: &str) -> Vec<String> {
     lines
 }
 
-/// Fails unless it finds in an image just what is wanted.
+/// Fails unless dissect.ffs finds exactly the wanted files in an image.
 pub(crate) fn agrees(what: &str, wanted: &[String], image: &str) {
     let said = super::python::run(DISSECT, &[image]);
     let mut said: Vec<String> = said.lines().map(str::to_string).collect();

@@ -1,5 +1,5 @@
-//! What the tests of written images share: the command under test, scratch
-//! space, and judges that are not ours: e2fsck, dumpe2fs and the kernel.
+//! Shared by tests of written images: the command under test, scratch space, and independent
+//! judges: e2fsck, dumpe2fs and the kernel.
 #![allow(dead_code, reason = "no test uses every judge")]
 
 pub(crate) mod dissect;
@@ -17,10 +17,10 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Where tests keep files too large for a temporary directory in memory.
+/// Directory for files that are too large for a temporary directory in memory.
 pub(crate) const SCRATCH: &str = env!("CARGO_TARGET_TMPDIR");
 
-/// A directory of a test's own, gone when the test ends.
+/// A directory of a test, removed at its end.
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
@@ -54,8 +54,8 @@ pub(crate) fn command<S: AsRef<OsStr>>(args: &[S]) -> Command {
     command
 }
 
-/// Seconds after which a command that is waited for is ended, with status 124: one that
-/// stays in the foreground where a refusal is expected would hold up all tests.
+/// Seconds after which a command is killed, with status 124: one that stays in the foreground
+/// although a refusal is expected would block all tests.
 const LONGEST: &str = "900";
 
 pub(crate) fn seekless<S: AsRef<OsStr>>(args: &[S]) -> Output {
@@ -71,7 +71,7 @@ pub(crate) fn seekless<S: AsRef<OsStr>>(args: &[S]) -> Output {
     limited.output().expect("timeout of GNU coreutils")
 }
 
-/// What a command that must succeed prints.
+/// Standard output of a command that must succeed.
 pub(crate) fn text(output: &Output) -> String {
     let errors = String::from_utf8_lossy(&output.stderr);
     let shown = String::from_utf8_lossy(&output.stdout);
@@ -79,7 +79,7 @@ pub(crate) fn text(output: &Output) -> String {
     shown.into_owned()
 }
 
-/// Whether a judge is installed; says so when it is not.
+/// Whether a judge is installed; reports if not.
 pub(crate) fn ready(program: &str) -> bool {
     let look = format!("command -v {program}");
     let found = Command::new("sh").args(["-c", &look]).output();
@@ -90,7 +90,7 @@ pub(crate) fn ready(program: &str) -> bool {
     false
 }
 
-/// Runs a judge that must succeed.
+/// Runs a judge that must succeed, and returns its standard output.
 pub(crate) fn run<S: AsRef<OsStr>>(program: &str, args: &[S]) -> String {
     let output = Command::new(program).args(args).output();
     let output = output.unwrap_or_else(|error| panic!("{program}: {error}"));
@@ -104,7 +104,7 @@ pub(crate) fn run<S: AsRef<OsStr>>(program: &str, args: &[S]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Copies an image that is mounted, again until nothing was written meanwhile.
+/// Copies a mounted image, and repeats that until no write came in between.
 pub(crate) fn copy_live(image: &str, copy: &str) {
     for _ in 0..20 {
         run("cp", &["--sparse=always", image, copy]);
@@ -115,8 +115,7 @@ pub(crate) fn copy_live(image: &str, copy: &str) {
     panic!("{image}: written to without end");
 }
 
-/// The exit code and the message of a command that must fail, and say why in
-/// one line.
+/// Exit code and message of a command that must fail with one line of error.
 pub(crate) fn failure(output: &Output) -> (i32, String) {
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success(), "succeeded");
@@ -124,7 +123,7 @@ pub(crate) fn failure(output: &Output) -> (i32, String) {
     (output.status.code().expect("exit code"), message)
 }
 
-/// Whether the kernel can be asked; says why not.
+/// Whether the kernel can mount images here; reports the reason if not.
 pub(crate) fn can_mount() -> bool {
     static ANSWER: OnceLock<Result<(), String>> = OnceLock::new();
     match ANSWER.get_or_init(try_mount) {
@@ -155,8 +154,8 @@ fn try_mount() -> Result<(), String> {
     Ok(())
 }
 
-/// Unmounts. A program that another test starts at this moment has all of our open files until
-/// it begins to run, so that a mount can be in use for a moment.
+/// Unmounts. A program that another test starts at this moment has all our open files until its
+/// exec, so that a mount may be busy for a moment.
 pub(crate) fn unmount(at: impl AsRef<Path>) -> Result<(), String> {
     const TRIES: u32 = 200;
     let mut said = String::new();
@@ -175,16 +174,15 @@ pub(crate) fn unmount(at: impl AsRef<Path>) -> Result<(), String> {
     Err(said)
 }
 
-/// A mount through a loop device of its own, undone when dropped. (`mount -o
-/// loop` would take a device that a mount before it has not given up yet, and
-/// with it whether that was read-only.)
+/// A mount through a loop device of its own, released on drop. (`mount -o loop` would reuse a
+/// device that a previous mount has not released yet, with its read-only state.)
 pub(crate) struct Mounted {
     at: PathBuf,
     device: String,
 }
 
-/// Attaches an image. Two who ask at once may be given the same free device;
-/// one of them has to ask again.
+/// Attaches an image to a loop device. Concurrent calls may get the same free device; then one of
+/// them must try again.
 fn attach(image: &str, read_only: bool) -> String {
     let flags: &[&str] = if read_only { &["-r"] } else { &[] };
     for _ in 0..20 {
@@ -199,12 +197,12 @@ fn attach(image: &str, read_only: bool) -> String {
 }
 
 impl Mounted {
-    /// Mounts an image of ext4, `access` being `ro` or `rw`.
+    /// Mounts an image of ext4; `access` is `ro` or `rw`.
     pub(crate) fn new(scratch: &Scratch, image: &str, access: &str) -> Self {
         Self::of_kind(scratch, image, "ext4", access)
     }
 
-    /// Mounts an image of a kind that the kernel knows.
+    /// Mounts an image of a kind that the kernel supports.
     pub(crate) fn of_kind(scratch: &Scratch, image: &str, kind: &str, access: &str) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -235,14 +233,14 @@ impl Drop for Mounted {
     }
 }
 
-/// e2fsck finds nothing, not even something it would do better.
+/// e2fsck finds no errors, and proposes no optimizations.
 pub(crate) fn check(image: &str) {
     let said = run("e2fsck", &["-fn", image]);
     assert!(!said.contains("could be"), "{said}");
     assert!(!said.contains("Optimize"), "{said}");
 }
 
-/// The listing of a tree, an image's or a directory's.
+/// The listing of an image or a directory.
 pub(crate) fn manifest(path: &str, excludes: &[&str]) -> String {
     let mut args = vec!["manifest", path];
     for exclude in excludes {
@@ -251,7 +249,7 @@ pub(crate) fn manifest(path: &str, excludes: &[&str]) -> String {
     text(&seekless(&args))
 }
 
-/// A listing without the times.
+/// A listing without times.
 pub(crate) fn timeless(manifest: &str) -> String {
     let line = |line: &str| {
         let words = line.split(' ').filter(|word| !word.starts_with("time="));

@@ -1,4 +1,4 @@
-//! A read-write mount, for as long as a test needs it.
+//! A read-write mount for the duration of a test.
 
 use crate::judges::unmount;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-/// A mount that ends with the test, however that ends.
+/// A mount that ends with the test, even if the test fails.
 pub(crate) struct Mounted {
     pub(crate) server: Child,
     at: PathBuf,
@@ -32,7 +32,7 @@ impl Mounted {
         mounted
     }
 
-    /// Unmounts, and waits until all is written.
+    /// Unmounts, and waits until all changes are written.
     pub(crate) fn end(mut self) {
         unmount(&self.at).expect("umount");
         assert!(self.server.wait().expect("server").success(), "the mount ended with an error");
@@ -42,7 +42,7 @@ impl Mounted {
 impl Drop for Mounted {
     fn drop(&mut self) {
         if self.server.try_wait().is_ok_and(|ended| ended.is_none()) {
-            // Of a test that failed something may still be open.
+            // A failed test may still have open files.
             let _ = Command::new("umount").arg("-l").arg(&self.at).status();
             let _ = self.server.kill();
             let _ = self.server.wait();

@@ -1,4 +1,4 @@
-//! Libraries from PyPI, as `.ci/judges` installs them beside what is built.
+//! Modules from PyPI, installed by `.ci/judges` in the target directory.
 
 use super::SCRATCH;
 use std::process::Command;
@@ -7,7 +7,7 @@ fn python() -> String {
     format!("{SCRATCH}/../judges/bin/python")
 }
 
-/// Whether a module is there; says so if not.
+/// Whether a module is installed; reports if not.
 pub(crate) fn ready(module: &str) -> bool {
     let probe = Command::new(python()).args(["-c", &format!("import {module}")]).output();
     let there = probe.is_ok_and(|output| output.status.success());
@@ -17,7 +17,7 @@ pub(crate) fn ready(module: &str) -> bool {
     there
 }
 
-/// What a script that must succeed prints.
+/// Standard output of a script that must succeed.
 pub(crate) fn run(script: &str, args: &[&str]) -> String {
     super::run(&python(), &[&["-c", script], args].concat())
 }

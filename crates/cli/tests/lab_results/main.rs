@@ -1,5 +1,5 @@
-//! What `seekless lab` keeps: tables that others read, and every run that is
-//! over, whatever happens to the disk or to the process.
+//! Saved results of `seekless lab`: tables that other programs read, and every completed run,
+//! whatever happens to the disk or to the process.
 
 #[path = "../judges/mod.rs"]
 mod judges;
@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// Two workloads, of which one leaves much larger results than the other.
+/// Two workloads, one with much larger results than the other.
 const EXPERIMENT: &str = r#"
 name = "tiny"
 summary = "two small trees"
@@ -35,7 +35,7 @@ format = { kind = "ufs1", size = "2G", block = "8K", fragment = "1K", blocks = "
 cache = { size = "1M", cluster = "64K", ages = [28, 29, 30] }
 cpu = { change = "100us", look = "20us", copy = "100M", unpack = "15M" }
 "#;
-/// Of two workloads, two disciplines and two policies.
+/// Two workloads, two disciplines and two policies.
 const RUNS: usize = 8;
 
 /// A scratch directory with the experiment, and `lab run` of it.
@@ -56,13 +56,13 @@ impl Lab {
         [&["lab", "run", &self.file, "-o", dir], more].concat()
     }
 
-    /// Runs with temporary files in the scratch directory, too.
+    /// Runs with temporary files in the scratch directory.
     fn run(&self, dir: &str, more: &[&str]) -> Output {
         let mut command = command(&self.args(dir, more));
         command.env("TMPDIR", self.scratch.path()).output().unwrap()
     }
 
-    /// A directory with all that there is, never interrupted.
+    /// A directory with all results of an uninterrupted run.
     fn whole(&self) -> PathBuf {
         let dir = self.scratch.join("whole");
         text(&self.run(&dir, &[]));
@@ -70,7 +70,7 @@ impl Lab {
         dir.into()
     }
 
-    /// The directory into which what found no room was put.
+    /// The directory of the runs that could not be saved.
     fn rescued(&self) -> PathBuf {
         let dirs = fs::read_dir(self.scratch.path()).unwrap().flatten();
         let ours = |name: &str| name.starts_with("seekless-lab-tiny-");
@@ -79,7 +79,7 @@ impl Lab {
     }
 }
 
-/// The runs kept in a directory, by name.
+/// The runs saved in a directory, by name.
 fn runs_of(dir: impl AsRef<Path>) -> BTreeMap<String, Vec<u8>> {
     let entries = fs::read_dir(dir).unwrap().flatten();
     let file = |entry: fs::DirEntry| {
@@ -89,7 +89,7 @@ fn runs_of(dir: impl AsRef<Path>) -> BTreeMap<String, Vec<u8>> {
     entries.filter_map(file).collect()
 }
 
-/// Which files the runs are: one that is written again is another.
+/// Inode numbers of the runs, which change if a run is written again.
 fn inodes(dir: &str) -> BTreeMap<String, u64> {
     let inode = |name: String| {
         let inode = fs::metadata(Path::new(dir).join(&name)).unwrap().ino();
@@ -98,8 +98,8 @@ fn inodes(dir: &str) -> BTreeMap<String, u64> {
     runs_of(dir).into_keys().map(inode).collect()
 }
 
-/// Fails unless a directory has all that an uninterrupted run leaves, byte by
-/// byte, and nothing that was begun.
+/// Fails unless a directory has all files of an uninterrupted run, byte for byte, and no temporary
+/// ones.
 fn same_as_whole(dir: &str, whole: &Path) {
     let names = |dir: &Path| {
         let names = fs::read_dir(dir).unwrap().flatten().map(|entry| entry.file_name());
@@ -114,7 +114,7 @@ fn same_as_whole(dir: &str, whole: &Path) {
     }
 }
 
-/// Fills a file system but for some bytes.
+/// Fills a file system, except for `leave` bytes.
 fn fill(dir: &Path, leave: u64) {
     let mut file = fs::File::create(dir.join("ballast")).unwrap();
     while std::io::Write::write_all(&mut file, &[0; 1024]).is_ok() {}
@@ -125,7 +125,7 @@ fn fill(dir: &Path, leave: u64) {
     file.sync_all().unwrap();
 }
 
-/// Runs into a file system that has room for some runs only.
+/// Runs with room for some runs only.
 fn fills_up(lab: &Lab, dir: &Path, whole: &Path) {
     fill(dir, 24 << 10);
     let dir = dir.to_str().unwrap();
@@ -140,7 +140,7 @@ fn fills_up(lab: &Lab, dir: &Path, whole: &Path) {
     for (name, bytes) in kept.iter().chain(&rescued) {
         assert!(all[name] == *bytes, "{name} is not whole");
     }
-    // There is room again: only what is missing is done.
+    // With room again, only the missing runs are performed.
     let before = inodes(dir);
     fs::remove_file(Path::new(dir).join("ballast")).unwrap();
     text(&lab.run(dir, &[]));
@@ -162,7 +162,7 @@ fn a_full_disk_loses_no_run() {
     fills_up(&lab, mounted.path(), &whole);
 }
 
-/// A file system in memory, gone when dropped.
+/// A file system in memory, unmounted on drop.
 struct Tmpfs(String);
 
 impl Tmpfs {
@@ -208,8 +208,8 @@ fn what_is_complete_may_be_read_only() {
     assert_eq!(failure(&refused).0, 6);
 }
 
-/// A process that may not write long files has no room for some runs, and
-/// nowhere else either. Needs no privilege.
+/// A process that may not write long files cannot save some runs, neither there nor elsewhere.
+/// Needs no privilege.
 #[test]
 fn where_nothing_can_be_kept_what_was_kept_stays() {
     if !ready("prlimit") {
@@ -222,7 +222,7 @@ fn where_nothing_can_be_kept_what_was_kept_stays() {
     let limit = sizes[RUNS / 2 - 1] as u64;
     assert!(limit > EXPERIMENT.len() as u64 && limit < sizes[RUNS - 1] as u64, "{sizes:?}");
     let dir = lab.scratch.join("out");
-    // Ignored, the signal becomes an error of the write.
+    // While the signal is ignored, the write fails with an error.
     let script = format!("trap '' XFSZ; exec prlimit --fsize={limit} -- \"$0\" \"$@\"");
     let mut limited = Command::new("sh");
     limited.args(["-c", &script, env!("CARGO_BIN_EXE_seekless")]).args(lab.args(&dir, &[]));
@@ -247,7 +247,7 @@ fn where_nothing_can_be_kept_what_was_kept_stays() {
 fn what_found_no_room_can_be_brought_back() {
     let lab = Lab::new("rescue");
     let (whole, dir) = (lab.whole(), lab.scratch.join("out"));
-    // The place where the last run would be written is taken.
+    // A directory takes the name of the last run's temporary file.
     let last = runs_of(&whole).into_keys().find(|name| name.contains("many+s+async+orlov"));
     let last = last.unwrap();
     let taken = Path::new(&dir).join(format!(".{last}.part"));
@@ -256,7 +256,7 @@ fn what_found_no_room_can_be_brought_back() {
     assert!(why.contains("Is a directory"), "sweeping takes no directory: {why}");
     fs::remove_dir_all(&taken).unwrap();
     let blocker = std::thread::scope(|scope| {
-        // It is taken once the runs have begun.
+        // The name is taken only after the runs have begun.
         let run = scope.spawn(|| lab.run(&dir, &["-j", "1"]));
         while !Path::new(&dir).join("experiment.toml").exists() {
             std::thread::yield_now();
@@ -335,7 +335,7 @@ fn repetitions_are_kept_apart() {
             .map(|seconds| seconds.as_f64().unwrap());
         assert!(low < mean && mean < high, "{low} {mean} {high}");
     }
-    // Part of them is in another directory, and comes together with these.
+    // Some of the runs are in another directory, and are merged with these.
     text(&lab.run(&part, &["--repetitions", "2"]));
     let all = lab.scratch.join("all");
     text(&seekless(&["lab", "merge", &dir, &part, "-o", &all]));
@@ -362,8 +362,7 @@ fn results_of_others_are_not_mixed_in() {
     assert_eq!(runs_of(&dir).into_values().collect::<Vec<_>>(), [other.into_bytes()]);
 }
 
-/// Reads both files with what did not write them; prints what differs, and how
-/// much there is.
+/// Compares both files, read by independent readers; prints the numbers of rows and columns.
 const PYARROW: &str = r#"
 import csv, sys
 import pyarrow as pa, pyarrow.parquet as pq

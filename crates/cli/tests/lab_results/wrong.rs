@@ -1,4 +1,4 @@
-//! Empty parts, runs that fail, files that must not be written over.
+//! Empty parts, failing runs, files that must not be replaced.
 
 use crate::judges::{command, failure, seekless, text};
 use crate::{EXPERIMENT, Lab, runs_of};

@@ -1,4 +1,4 @@
-//! Bad blocks in an inode table: no file may get the inodes in them.
+//! Bad blocks in an inode table: no file may get their inodes.
 
 use super::judges::{Scratch, manifest, run, same, seekless, text};
 use std::collections::HashSet;
@@ -6,8 +6,7 @@ use std::fs;
 
 const FILES: u32 = 600;
 
-/// An image with many small files in its first group, and larger ones with blocks in
-/// both groups.
+/// An image with many small files in its first group, and larger ones with blocks in both groups.
 fn make(scratch: &Scratch, options: &[&str]) -> String {
     let (tree, image) = (scratch.join("tree"), scratch.join("old"));
     fs::create_dir(&tree).expect("mkdir");
@@ -29,8 +28,8 @@ fn tables(image: &str) -> Vec<u64> {
     starts.map(|rest| rest.split('-').next().and_then(|n| n.parse().ok()).expect("table")).collect()
 }
 
-/// Declares a block of the `group`th inode table bad, once the files whose inodes
-/// lie in it are gone; lays the image out anew and asks who has these inodes.
+/// Deletes the files with inodes in a block of the `group`th inode table, marks the block as bad,
+/// optimizes the image, and checks that no file has these inodes.
 fn judge(options: &[&str], group: usize, block: u32) {
     let scratch = Scratch::new("bad-table");
     let (image, new) = (make(&scratch, options), scratch.join("new"));
@@ -58,8 +57,8 @@ fn judge(options: &[&str], group: usize, block: u32) {
     run("e2fsck", &["-fn", &image]);
     assert!(run("debugfs", &["-R", "stat <1>", &image]).contains(&bad.to_string()), "repaired");
 
-    // The last file first: each one gets another inode. What is not in the trace gets
-    // one in the group of its blocks.
+    // The last file comes first, so that each one gets another inode. Files that are not in the
+    // trace get one in the group of their blocks.
     let listing = manifest(&image, &[]);
     let (paths, trace) = (scratch.join("paths"), scratch.join("trace"));
     let names: String = (0..FILES).rev().map(|n| format!("/{n:03}\n")).collect();

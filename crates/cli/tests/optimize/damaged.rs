@@ -1,6 +1,6 @@
-//! Damage that debugfs does, in seeded sequences, on images of every kind: each
-//! is refused, or e2fsck finds nothing in the new image that the old one had
-//! not; and what e2fsck calls clean is not refused.
+//! Damage by debugfs, in seeded sequences, on images of every kind: either the image is refused, or
+//! e2fsck finds no error in the new image that the old one did not have; and an image that e2fsck
+//! calls clean is not refused.
 
 use crate::hostile::{images, relay};
 use crate::judges::{Scratch, ready, run, skip};
@@ -10,7 +10,7 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 use std::process::Command;
 
-/// A small generator, so that every run meets the same damage.
+/// A small generator, so that every run has the same damage.
 struct Random(u64);
 
 impl Random {
@@ -25,7 +25,7 @@ impl Random {
     }
 }
 
-/// What `mke2fs` is told besides the tree; all have blocks of 1024 bytes.
+/// Names, arguments of `mke2fs` besides the tree, and sizes in blocks of 1024 bytes.
 const MADE: &[(&str, &[&str], &str)] = &[
     ("ext2", &["-t", "ext2"], "9000"),
     ("ext3", &["-t", "ext3", "-I", "128"], "12000"),
@@ -47,8 +47,8 @@ const MADE: &[(&str, &[&str], &str)] = &[
     ("bad blocks", &["-t", "ext4", "-l"], "20000"),
 ];
 
-/// Under multiple mount protection whoever writes to an image waits for seconds:
-/// such are damaged byte by byte only.
+/// With multiple mount protection every writer waits for seconds: these images are damaged only
+/// byte by byte.
 const WAITS: &[&str] = &["mmp"];
 
 fn make(scratch: &Scratch, name: &str, options: &[&str], blocks: &str) -> Option<Vec<u8>> {
@@ -88,7 +88,7 @@ fn make(scratch: &Scratch, name: &str, options: &[&str], blocks: &str) -> Option
     }
     let mut script = format!("ea_set -f {} /dir/small user.long\n", scratch.join("value"));
     if name == "shared_blocks" {
-        // Two files that have blocks in common, as deduplication leaves them.
+        // Two files that share blocks, as after deduplication.
         script += "feature shared_blocks\nblocks /pieces\n";
     }
     debugfs(scratch, &image, &script);
@@ -108,12 +108,12 @@ fn share(scratch: &Scratch, image: &str) {
     let said = Command::new("debugfs").args(["-R", "blocks /pieces", image]).output();
     let said = String::from_utf8(said.expect("debugfs").stdout).expect("text");
     let blocks: Vec<&str> = said.split_whitespace().collect();
-    // It has an extent of five blocks: it is to begin in the middle of the other.
+    // Its extent of five blocks is to begin in the middle of the other file's.
     debugfs(scratch, image, &format!("sif /dir/below/text block[5] {}\n", blocks[20]));
 }
 
-/// Makes the inode with the value of `/dir/small` one as Lustre made them: it says
-/// in its time of modification whose value it holds, and its entry has no hash.
+/// Converts the inode with the value of `/dir/small` to Lustre's form: its modification time names
+/// the owner of the value, and the entry has no hash.
 fn name_owner(scratch: &Scratch, image: &str) {
     let bytes = fs::read(image).expect("read");
     let name = bytes.windows(4).position(|bytes| bytes == b"long").expect("entry");
@@ -129,7 +129,7 @@ fn name_owner(scratch: &Scratch, image: &str) {
     file.write_all_at(&[0x5A; 4], name as u64 - 4).expect("write");
 }
 
-/// An inode's number, as debugfs has it.
+/// Inode number of a path, according to debugfs.
 fn number_of(image: &str, path: &str) -> u64 {
     let stat = run("debugfs", &["-R", &format!("stat {path}"), image]);
     let (_, rest) = stat.split_once("Inode: ").expect("stat");
@@ -139,19 +139,19 @@ fn number_of(image: &str, path: &str) -> u64 {
 fn debugfs(scratch: &Scratch, image: &str, commands: &str) {
     let script = scratch.join("script");
     fs::write(&script, commands).expect("script");
-    // Some commands fail on some images: that is no damage then.
+    // Some commands fail on some images, which are then not damaged.
     let _ = Command::new("debugfs").args(["-w", "-f", &script, image]).output().expect("debugfs");
 }
 
-/// What e2fsck says, without numbers and without what it is doing; nothing when
-/// it calls the image clean.
+/// Output of e2fsck without numbers and progress; empty if it calls the image clean.
 fn said(image: &str) -> BTreeSet<String> {
-    // On some damage it goes round in circles, and prints without end.
+    // On some damage e2fsck loops, with endless output.
     let bounded = "timeout 30 e2fsck -fn \"$1\" 2>&1 | head -c 1000000; exit ${PIPESTATUS[0]}";
     let output = Command::new("bash").args(["-c", bounded, "bash", image]).output();
     let output = output.expect("e2fsck");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    // What waits in a journal it leaves out, and so judges something else.
+    // e2fsck without journal recovery ignores the transactions in the journal, and so checks
+    // another state.
     let skipped = text.contains("skipping journal recovery");
     let copied =
         skipped || text.contains("trying backup blocks") || text.contains("despite errors");
@@ -167,7 +167,7 @@ fn said(image: &str) -> BTreeSet<String> {
         out
     };
     let own = |line: &&str| !line.is_empty() && !line.starts_with("Pass ") && !line.contains(image);
-    // Lists of blocks and inodes are as long as they are.
+    // Lists of blocks and inodes vary in length.
     let cut = |line: &str| line.split("differences:").next().unwrap_or_default().to_string();
     let mut lines: BTreeSet<String> =
         text.lines().filter(own).map(cut).map(|l| numberless(&l)).collect();
@@ -214,9 +214,9 @@ const INODE_FIELDS: &[&str] = &[
     "projid",
 ];
 
-/// One random command.
+/// A random command.
 fn command(random: &mut Random, blocks: u64) -> String {
-    // Most of what matters lies in front.
+    // Most of the metadata is at the front.
     let block = |random: &mut Random| match random.below(3) {
         0 => random.below(blocks),
         1 => random.below(2000),
@@ -307,7 +307,7 @@ fn command(random: &mut Random, blocks: u64) -> String {
     }
 }
 
-/// Damages an image in so many ways; how many were laid out, how many refused.
+/// Damages an image in `cases` ways; returns how many were optimized, and how many refused.
 fn judge(
     scratch: &Scratch,
     name: &str,
@@ -319,14 +319,14 @@ fn judge(
     let (image, new) = (scratch.join("case"), scratch.join("new"));
     let mut random = Random(seed);
     let (mut done, mut refused) = (0, 0);
-    // Damage elsewhere is rarely looked at.
+    // Zeros are rarely read as metadata.
     let places: Vec<usize> = (1024..base.len()).filter(|&at| base[at] != 0).collect();
     for case in 0..cases {
         let mut script = String::new();
         let flips = case % 3 == 2 || WAITS.contains(&name);
-        // With checksums ignored, what is behind them counts.
+        // With checksums ignored, the values behind them matter.
         let ignore = flips && random.below(2) == 0;
-        // Not the superblock's: e2fsck then goes by a copy, and sees another image.
+        // Not in the superblock: e2fsck then uses a backup, and checks another image.
         let first = if ignore { places.partition_point(|&at| at < 2048) } else { 0 };
         let places = &places[first..];
         if flips {
@@ -404,8 +404,8 @@ fn damage_is_refused_or_does_not_spread() {
     all(3, 0);
 }
 
-/// The long form; `SEEKLESS_CASES` says how many cases an image (300: a quarter
-/// of an hour), `SEEKLESS_SEED` where they begin.
+/// The long form. `SEEKLESS_CASES` is the number of cases for each image (300: a quarter of an
+/// hour), `SEEKLESS_SEED` the first seed.
 #[test]
 #[ignore = "takes minutes"]
 fn much_damage_is_refused_or_does_not_spread() {

@@ -1,11 +1,11 @@
-//! Encrypted directories: what was written with the key is read with the key
-//! after the image was laid out anew, which never saw it.
+//! Encrypted directories: data written with the key is readable with the key after the image was
+//! optimized without it.
 
 use crate::judges::{Mounted, Scratch, can_mount, manifest, run, same, seekless, text};
 use std::fs;
 use std::path::Path;
 
-/// Adds a key to a mount; with a directory, gives it a v2 policy with the key.
+/// Adds a key to a mount; gives a directory, if there is one, a v2 policy with the key.
 const KEY: &str = "
 import fcntl, os, struct, sys
 key = bytes(range(64))
@@ -45,11 +45,10 @@ fn an_encrypted_directory_keeps_its_contents() {
         std::os::unix::fs::symlink("target", secret.join("link")).expect("symlink");
         manifest(secret.to_str().expect("path"), &[])
     };
-    // Names may hold slashes and zero bytes, as they are stored.
+    // Stored names may contain slashes and zero bytes.
     let checked = text(&seekless(&["check", &old]));
     assert!(checked.contains("in order"), "{checked}");
-    // The key is not known here: hot are the directory, its inodes and what
-    // lies beside it.
+    // Without the key, the trace has the directory, its inodes and files beside it.
     let paths: String = (0..700).rev().step_by(3).map(|n| format!("/plain-{n}\n")).collect();
     let (list, trace) = (scratch.join("paths"), scratch.join("trace"));
     fs::write(&list, paths + "/secret\n").expect("write");

@@ -1,5 +1,5 @@
-//! Damaged images laid out anew: a typed error, or an image that reads as the
-//! damaged one does. Never a panic, never without end.
+//! Optimization of damaged images: a typed error, or an image that reads the same as the damaged
+//! one. Never a panic, and never an endless loop.
 
 #[path = "../../../ext/tests/damage/images.rs"]
 pub(crate) mod images;
@@ -31,7 +31,7 @@ fn listing(image: ExtImage) -> Result<Vec<u8>, FsError> {
     Ok(out)
 }
 
-/// An image's bytes laid out anew.
+/// Optimizes an image in memory.
 pub(crate) fn relay(bytes: &[u8], ignore_checksums: bool) -> Result<Vec<u8>, FsError> {
     let image = open(bytes.to_vec(), ignore_checksums)?;
     let events = read_paths(PATHS.as_bytes(), None).expect("paths");
@@ -49,13 +49,13 @@ pub(crate) fn relay(bytes: &[u8], ignore_checksums: bool) -> Result<Vec<u8>, FsE
     Ok(new)
 }
 
-/// The codes of what our own check finds.
+/// The codes of the findings of our own check.
 fn codes(bytes: &[u8]) -> BTreeSet<&'static str> {
     let report = seekless_ext::check(Arc::new(MemoryDevice::new(bytes.to_vec())));
     report.expect("check").findings.iter().map(|finding| finding.code).collect()
 }
 
-/// Damages an image and lays it out anew; whether that could be done.
+/// Optimizes a damaged image; whether that succeeded.
 fn attempt(name: &str, bytes: &[u8], ignore_checksums: bool) -> bool {
     let started = Instant::now();
     let result = relay(bytes, ignore_checksums);
@@ -66,7 +66,7 @@ fn attempt(name: &str, bytes: &[u8], ignore_checksums: bool) -> bool {
     assert!(fresh.is_subset(&old), "{name}: of {old:?} became {fresh:?}");
     let before = open(bytes.to_vec(), ignore_checksums).and_then(listing);
     if let Ok(before) = before {
-        // Checksums of what was read with wrong ones may be right now.
+        // Wrong checksums of the old image may be right in the new one.
         let after = open(new, ignore_checksums).and_then(listing);
         let after = after.unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(before == after, "{name}: reads otherwise");

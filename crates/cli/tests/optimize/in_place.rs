@@ -1,5 +1,5 @@
-//! Images whose blocks move within them: the same file system for e2fsck and the
-//! kernel, at the end and wherever it is cut off.
+//! Images rearranged in place: the same file system for e2fsck and the kernel, at the end and after
+//! a crash at any write.
 
 use super::judges::{Mounted, Scratch, can_mount, failure, manifest, run, same, seekless, text};
 use super::{Case, HOLE, populate, trace_of, use_it};
@@ -22,7 +22,7 @@ fn in_place(image: &str, trace: &str, more: &[&str]) -> String {
     text(&seekless(&args))
 }
 
-/// Rearranges an image in place, and asks every judge.
+/// Rearranges an image in place, and calls every judge.
 fn judge(name: &str, size: &str, options: &[&str]) {
     if !can_mount() {
         return;
@@ -37,7 +37,7 @@ fn judge(name: &str, size: &str, options: &[&str]) {
     assert!(told.contains("would be moved in"), "{told}");
     assert_eq!(before, run("sha256sum", &[&image]), "a trial has written");
     let done = in_place(&image, &trace, &[]);
-    // What was told before is what came.
+    // The trial predicts the result.
     assert_eq!(told.replace("would be ", ""), done);
     run("e2fsck", &["-fn", &image]);
     same("our listing", &listing, &manifest(&image, &[]));
@@ -46,7 +46,7 @@ fn judge(name: &str, size: &str, options: &[&str]) {
         manifest(mounted.text(), &[])
     };
     same("the kernel's listing", &listing, &theirs);
-    // There is nothing left to do.
+    // A second run has nothing to do.
     let again = in_place(&image, &trace, &["--json"]);
     let again: serde_json::Value = serde_json::from_str(&again).expect("JSON");
     assert_eq!(again["moved_in_bytes"], 0, "{again}");
@@ -98,8 +98,8 @@ fn what_cannot_be_done_in_place_is_refused_and_left() {
     }
 }
 
-/// An image full of small files, of which some were removed: what is hot lies all
-/// over, and something lies wherever it is to go.
+/// An image full of small files, some of them removed: the hot blocks are scattered, and their
+/// destination is occupied.
 fn aged(scratch: &Scratch, options: &[&str], size: &str, files: usize) -> String {
     let (tree, image) = (scratch.join("tree"), scratch.join("aged"));
     fs::create_dir(&tree).expect("mkdir");
@@ -123,7 +123,7 @@ fn aged(scratch: &Scratch, options: &[&str], size: &str, files: usize) -> String
     image
 }
 
-/// A trace of every seventh file, and of parts of the long one, as a file.
+/// Writes a trace of every seventh file, and of parts of the long one.
 fn hot(scratch: &Scratch, files: usize) -> String {
     let mut events = String::from("{\"seekless_trace\":1}\n");
     let mut time = 0;
@@ -147,14 +147,14 @@ fn hot(scratch: &Scratch, files: usize) -> String {
     trace
 }
 
-/// What was done to a device.
+/// An operation on a device.
 #[derive(Clone)]
 enum Done {
     Write(u64, Vec<u8>),
     Flush,
 }
 
-/// A device in memory that notes what is done to it.
+/// A device in memory that records the operations on it.
 struct Noted {
     base: MemoryDevice,
     done: Mutex<Vec<Done>>,
@@ -187,12 +187,12 @@ impl BlockDevice for Noted {
     }
 }
 
-/// What the command does, on a device.
+/// Performs the command's work on a device.
 fn rearrange(device: &Arc<dyn BlockDevice>, trace: &str) -> Result<Progress, FsError> {
     rearrange_some(device, trace, usize::MAX)
 }
 
-/// The same, left alone after so many steps.
+/// The same, stopped after at most `steps` steps.
 fn rearrange_some(
     device: &Arc<dyn BlockDevice>,
     trace: &str,
@@ -222,12 +222,12 @@ fn rearrange_some(
     Ok(plan.progress())
 }
 
-/// Where the superblock lies. Its sectors are taken to be written together: where they are
-/// torn, its checksum is wrong, and nothing goes on, whoever wrote it.
+/// Offset of the superblock. Its sectors are assumed to be written together: a torn superblock has
+/// a wrong checksum, and no program accepts it, whoever wrote it.
 const SUPERBLOCK: usize = 1024;
 
-/// A state of the device when the power goes during write `cut`: writes behind the last
-/// flush are there or not, that one up to some sector.
+/// A state of the device after a power failure during write `cut`: writes after the last flush are
+/// present or absent, and write `cut` is present up to some sector.
 fn state(base: &[u8], done: &[Done], cut: usize, random: &mut u64) -> Vec<u8> {
     let mut next = || {
         *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -252,8 +252,8 @@ fn state(base: &[u8], done: &[Done], cut: usize, random: &mut u64) -> Vec<u8> {
     bytes
 }
 
-/// Every `step`-th write cut off: e2fsck -p makes a whole file system of the state, and
-/// so does the next run, which goes on.
+/// Crashes at every `step`-th write: e2fsck -p repairs the state completely, and so does the next
+/// run, which resumes.
 fn cut(options: &[&str], size: &str, files: usize, step: usize) {
     let scratch = Scratch::new("cut");
     let image = aged(&scratch, options, size, files);
@@ -280,7 +280,7 @@ fn cut(options: &[&str], size: &str, files: usize, step: usize) {
         run("e2fsck", &["-fn", &path]);
         same(&format!("after write {at}"), &listing, &manifest(&path, &[]));
 
-        // The command itself recovers what waits, and goes on.
+        // The command itself recovers the journal, and resumes.
         fs::write(&path, &bytes).expect("write");
         let again: serde_json::Value =
             serde_json::from_str(&in_place(&path, &trace, &["--json"])).expect("JSON");
@@ -314,8 +314,7 @@ fn cut_off_at_every_write_ext4_4k() {
     cut(&["-t", "ext4", "-b", "4096", "-N", "14000"], "64M", 7500, 1);
 }
 
-/// What e2undo restores is the image as it was, bit by bit: after all of it, and after
-/// a run that was killed.
+/// e2undo restores the image bit for bit after a complete run.
 #[test]
 fn e2undo_restores_the_image() {
     let shapes =
@@ -336,8 +335,8 @@ fn e2undo_restores_the_image() {
     }
 }
 
-/// A run that stops between two steps, without a word to the undo file: e2undo restores
-/// all the same, asks for a check, and that finds every file as it was.
+/// A run that stops between two steps without closing the undo file: e2undo restores the image with
+/// -f, and after an e2fsck every file is unchanged.
 #[test]
 fn e2undo_restores_after_a_run_that_was_killed() {
     let scratch = Scratch::new("undo-killed");

@@ -1,6 +1,6 @@
-//! Images that `seekless optimize` lays out anew, made by mke2fs and filled by
-//! the kernel: the same file system for e2fsck, dumpe2fs, the kernel and us.
-//! Needs root, loop devices and e2fsprogs; says so and passes without them.
+//! Images optimized by `seekless optimize`, made by mke2fs and filled by the kernel: the same file
+//! system for e2fsck, dumpe2fs, the kernel and us. Needs root, loop devices and e2fsprogs; reports
+//! and passes without them.
 
 #[path = "../judges/mod.rs"]
 mod judges;
@@ -22,8 +22,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// What must be the same in both superblocks. Free blocks have a rule of their
-/// own: see [`judge_pair`].
+/// Fields that must be the same in both superblocks. Free blocks have a rule of their own: see
+/// [`judge_pair`].
 const KEPT: &[&str] = &[
     "Filesystem volume name",
     "Filesystem UUID",
@@ -45,7 +45,7 @@ const KEPT: &[&str] = &[
     "Directory Hash Seed",
 ];
 
-/// Length of files that are nearly all hole: listings digest the zeros.
+/// Length of files that are nearly all holes: listings digest the zeros.
 const HOLE: u64 = 310 << 20;
 
 struct Case<'a> {
@@ -56,7 +56,7 @@ struct Case<'a> {
 }
 
 impl Case<'_> {
-    /// An image with a tree; its path.
+    /// Makes an image with a tree; returns its path.
     fn make(&self, scratch: &Scratch) -> String {
         let image = scratch.join("old");
         let args = [&["-q", "-F", "-L", "kept"], self.options, &[&image, self.size]].concat();
@@ -76,7 +76,7 @@ impl Case<'_> {
     }
 }
 
-/// Every third path of a listing, in an order of its own.
+/// Every third path of a listing, in shuffled order.
 fn some_paths(listing: &str) -> String {
     let mut paths: Vec<&str> = listing
         .lines()
@@ -85,14 +85,14 @@ fn some_paths(listing: &str) -> String {
         .filter(|path| !path.is_empty() && !path.contains('\\') && !path.starts_with("/holes"))
         .step_by(3)
         .collect();
-    // As good as random, and the same every time.
+    // Pseudo-random, and the same in every run.
     paths.sort_by_key(|path| {
         path.bytes().fold(0u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(u32::from(byte)))
     });
     paths.iter().map(|path| format!("{path}\n")).collect()
 }
 
-/// A trace of some of what is on an image; its path.
+/// Writes a trace of some files of an image; returns its path.
 fn trace_of(scratch: &Scratch, listing: &str) -> String {
     let (paths, trace) = (scratch.join("paths"), scratch.join("trace"));
     fs::write(&paths, some_paths(listing)).expect("write");
@@ -100,9 +100,8 @@ fn trace_of(scratch: &Scratch, listing: &str) -> String {
     trace
 }
 
-/// Lays an image out anew and asks every judge. `old` must not need recovery
-/// for the kernel to mount it unchanged; an image that does is mounted from a
-/// copy.
+/// Optimizes an image, and calls every judge. The kernel can mount `old` without changing it only
+/// if it needs no recovery; an image that does is mounted from a copy.
 fn judge_pair(scratch: &Scratch, old: &str, access: &str) {
     let new = scratch.join("new");
     let listing = manifest(old, &[]);
@@ -127,7 +126,7 @@ fn judge_pair(scratch: &Scratch, old: &str, access: &str) {
     }
 }
 
-/// Sectors that the files of a mount count as theirs.
+/// Sectors allocated to the files of a mount.
 fn sectors(mount: &str) -> i64 {
     let listed = run("find", &[mount, "-xdev", "-printf", "%i %b\n"]);
     let files: BTreeSet<&str> = listed.lines().collect();
@@ -141,20 +140,20 @@ fn sectors_in_block(image: &str) -> i64 {
     size.1.parse::<i64>().expect("number") / 512
 }
 
-/// Compares two superblocks. `grown` is how many more blocks the files have.
+/// Compares two superblocks. `grown` is the number of blocks that the files have in addition.
 fn same_superblock(before: &str, new: &str, grown: i64) {
     let (before, after) = (header(before), header(new));
     let value = |of: &[(String, String)], name: &str| {
         let found = of.iter().find(|(known, _)| known == name);
-        // A clean image does not need recovery any more.
+        // A clean image needs no recovery any more.
         found.map(|(_, value)| value.replace(" needs_recovery", ""))
     };
     for name in KEPT {
         assert_eq!(value(&before, name), value(&after, name), "{name}");
     }
-    // A file whose hot ranges lie apart from its cold ones has more extents, and
-    // its map may need another block; no block goes missing otherwise. (A file
-    // that counts a shared attribute block does so before and after.)
+    // A file whose hot ranges are apart from its cold ones has more extents, and its map may need
+    // another block; otherwise no block is lost. (A file that counts a shared attribute block does
+    // so before and after.)
     let count = |of, name| value(of, name).and_then(|text| text.parse::<i64>().ok());
     let free = |of| count(of, "Free blocks").expect("number");
     assert_eq!(free(&before) - free(&after), grown, "free blocks");
@@ -163,7 +162,7 @@ fn same_superblock(before: &str, new: &str, grown: i64) {
     assert!(grown <= used / 50, "maps grew by {grown} blocks, {used} were in use");
 }
 
-/// The kernel can go on with it.
+/// The kernel can write to the image.
 fn use_it(scratch: &Scratch, image: &str) {
     {
         let mounted = Mounted::new(scratch, image, "rw");
@@ -226,7 +225,7 @@ fn three_levels_of_index() {
     Case { name: "large-dir", size: "256M", options: &options, load }.judge();
 }
 
-/// The kernel may lack quotas, which it needs only to write.
+/// The kernel may lack quota support, which it needs only for writes.
 #[test]
 fn project() {
     if !can_mount() {
@@ -240,7 +239,7 @@ fn project() {
     judge_pair(&scratch, &old, "ro");
 }
 
-/// This kernel may not know case-insensitive directories; mke2fs does.
+/// This kernel may not support case-insensitive directories; mke2fs does.
 #[test]
 fn case_insensitive_names() {
     let scratch = Scratch::new("casefold");
@@ -253,7 +252,7 @@ fn case_insensitive_names() {
     let options = ["-q", "-t", "ext4", "-b", "1024", "-O", "casefold", "-d", from, &old, "32M"];
     run("mke2fs", &options);
     run("debugfs", &["-w", "-R", "set_inode_field /folds flags 0x40080000", &old]);
-    // Makes the index; a code of 1 says that something was changed.
+    // Makes the index; an exit code of 1 reports changes.
     let _ = std::process::Command::new("e2fsck").args(["-fyD", &old]).output();
     let listing = manifest(&old, &[]);
     let trace = trace_of(&scratch, &listing);
@@ -289,8 +288,8 @@ fn a_live_journal() {
     judge_pair(&scratch, &live, "rw");
 }
 
-/// A file read in pieces, out of order, gets a map of more blocks, for which its
-/// owner is charged; e2fsck compares the quota files with what is in use.
+/// A file read in pieces, out of order, gets a map of more blocks, which are charged to its owner;
+/// e2fsck compares the quota files with the usage.
 #[test]
 fn quota_follows_what_is_charged() {
     let scratch = Scratch::new("quota");
@@ -321,7 +320,7 @@ fn quota_follows_what_is_charged() {
     assert!(blocks(&new) > blocks(&old), "the map did not grow");
 }
 
-/// e2fsck counts usage itself and compares.
+/// e2fsck counts usage itself, and compares.
 #[test]
 fn quota() {
     if !can_mount() {
@@ -344,8 +343,8 @@ fn with_superblock(scratch: &Scratch, kind: &str, change: &str) -> (String, Stri
     (image, trace)
 }
 
-/// Somebody has met errors; what e2fsck finds sound now can be laid out, and is
-/// still to be looked at.
+/// The error flag of the superblock is kept: an image that e2fsck finds sound can be optimized, but
+/// still has to be checked.
 #[test]
 fn a_mark_of_errors_is_kept() {
     for kind in ["ext4", "ext2"] {
@@ -360,8 +359,7 @@ fn a_mark_of_errors_is_kept() {
     }
 }
 
-/// What a wrong superblock says in fields that matter to nobody but e2fsck is not
-/// written over the copies.
+/// Wrong values in superblock fields that only e2fsck checks must not be copied over the backups.
 #[test]
 fn a_superblock_that_e2fsck_gives_up_is_refused() {
     for change in [
@@ -385,7 +383,7 @@ fn a_superblock_that_e2fsck_gives_up_is_refused() {
     }
 }
 
-/// A bitmap that calls part of an inode table free: nothing may be laid there.
+/// A bitmap marks part of an inode table as free: no file may be placed there.
 #[test]
 fn metadata_that_its_bitmap_calls_free_is_refused_by_name() {
     let scratch = Scratch::new("free-table");

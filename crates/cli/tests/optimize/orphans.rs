@@ -1,6 +1,5 @@
-//! Files deleted while they were open: an image copied in that moment is laid
-//! out with them, and the next mount of the new one frees what the next mount of
-//! the old one frees.
+//! Files deleted while they were open: an image copied at that moment is optimized with them, and
+//! the next mount of the new image frees the same files as that of the old one.
 
 use super::judges::{Mounted, Scratch, can_mount, copy_live, failure, header, manifest, run, same};
 use super::{seekless, text, trace_of};
@@ -8,8 +7,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Copies an image while its mount has files without names: some with blocks
-/// of maps and attributes, directories of which one lies in the other.
+/// Copies an image while its mount has orphans: some with blocks of maps and attributes, and nested
+/// directories.
 fn copy_with_orphans(scratch: &Scratch, options: &[&str], frozen: bool) -> String {
     let (image, copy) = (scratch.join("image"), scratch.join("old"));
     run("mke2fs", &[&["-q", "-F"], options, &[&image, "64M"]].concat());
@@ -55,7 +54,7 @@ fn copy_with_orphans(scratch: &Scratch, options: &[&str], frozen: bool) -> Strin
     copy
 }
 
-/// Numbers of orphans that the check names.
+/// Number of orphans in the findings of the check.
 fn orphans(image: &str) -> usize {
     let output = seekless(&["check", image, "--json"]);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -63,7 +62,8 @@ fn orphans(image: &str) -> usize {
     said.matches("inode.orphan").count()
 }
 
-/// What is free once the kernel has finished what was left to it.
+/// Listing, free blocks and inodes, and sectors of files after the kernel has processed the
+/// orphans.
 fn free_after_mount(scratch: &Scratch, image: &str) -> (String, [i64; 2], i64) {
     let listing = {
         let mounted = Mounted::new(scratch, image, "rw");
@@ -93,7 +93,7 @@ fn judge(name: &str, options: &[&str], frozen: bool) {
     assert_eq!(orphans(&new), count, "orphans of the new image");
     same("our listing", &listing, &manifest(&new, &[]));
     let repaired = scratch.join("repaired");
-    // e2fsck finishes them as well: 1 says that it did, and nothing was left.
+    // e2fsck processes the orphans as well: an exit code of 1 reports that, and no errors remain.
     run("cp", &["--sparse=always", &new, &repaired]);
     let output = Command::new("e2fsck").args(["-fp", &repaired]).output().expect("e2fsck");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -127,7 +127,7 @@ judged! {
     orphans_with_bigalloc: ["-t", "ext4", "-O", "^orphan_file,bigalloc", "-C", "16384"], true;
 }
 
-/// Lays an image out that debugfs has changed; what that said.
+/// Optimizes an image that debugfs has changed; returns the output and the paths of both images.
 fn change_and_optimize(scratch: &Scratch, change: &str) -> (std::process::Output, String, String) {
     let (image, new, trace) = (scratch.join("image"), scratch.join("new"), scratch.join("trace"));
     fs::write(scratch.path().join("paths"), "/lost+found\n").expect("write");
@@ -150,7 +150,7 @@ fn what_is_no_orphan_file_is_refused() {
     }
 }
 
-/// A list that leads to what no file is: a mount drops it, and so do we.
+/// An orphan list that begins with an invalid inode: a mount drops it, and so do we.
 #[test]
 fn what_is_no_list_of_orphans_is_dropped() {
     let scratch = Scratch::new("no-orphans");
@@ -162,7 +162,7 @@ fn what_is_no_list_of_orphans_is_dropped() {
         run("e2fsck", &["-fn", &new]);
         assert!(!run("dumpe2fs", &["-h", &new]).contains("First orphan"), "{orphan}");
     }
-    // One in use with a name would be cut to its length, which changes nothing.
+    // An inode in use with a name would be truncated to its size, which changes nothing.
     let (output, _, new) = change_and_optimize(&scratch, "ssv last_orphan 11");
     text(&output);
     run("e2fsck", &["-fn", &new]);

@@ -1,10 +1,10 @@
-//! Who opens a file by a symlink reads the symlink's inode first: it comes along.
+//! An access through a symlink reads the symlink's inode first: it is placed with the file.
 
 use super::judges::{Scratch, run, seekless, text};
 use std::fs;
 use std::os::unix::fs::symlink;
 
-/// The number of a path's inode.
+/// Inode number of a path.
 fn inode(image: &str, path: &str) -> u32 {
     let said = run("debugfs", &["-R", &format!("stat {path}"), image]);
     let number = said.split("Inode:").nth(1).and_then(|rest| rest.split_whitespace().next());
@@ -26,7 +26,7 @@ fn symlinks_lie_before_what_they_lead_to() {
         ("etc/library", "/lib/lib300.so"),
         ("lib", "usr/lib"),
         ("etc/up", "../../../usr/lib/./lib400.so.1.2"),
-        // Nowhere, round in a circle, through a file.
+        // Dangling, circular, and through a regular file.
         ("etc/gone", "nowhere"),
         ("etc/round", "round"),
         ("etc/through", "../usr/lib/lib300.so.1.2/x"),

@@ -1,5 +1,5 @@
-//! qcow2 images: read by every command as the raw image is, written by `qemu-img`, and changed
-//! by none. Needs qemu-img (qemu-utils); says so and passes without it.
+//! qcow2 images: read by every command as the raw image is, written by `qemu-img`, and changed by
+//! no command. Needs qemu-img (qemu-utils); reports and passes without it.
 
 #[path = "../judges/mod.rs"]
 mod judges;
@@ -8,7 +8,7 @@ use judges::{Scratch, check, command, failure, manifest, ready, run, same, seekl
 use std::fs;
 use std::path::Path;
 
-/// A small tree, its image, and the same as qcow2.
+/// A small tree, its image, and the same image as qcow2.
 struct Scene {
     scratch: Scratch,
     tree: String,
@@ -43,7 +43,7 @@ fn scene(name: &str) -> Option<Scene> {
 #[test]
 fn everything_that_reads_an_image_reads_it() {
     let Some(Scene { scratch, raw, qcow2, trace, .. }) = scene("qcow2-read") else { return };
-    // Their paths have the same length, as columns are as wide as names.
+    // Their paths have the same length, since columns are as wide as names.
     let of = |what: &[&str], image: &str| {
         let args: Vec<&str> =
             what.iter().map(|&arg| if arg == "IMG" { image } else { arg }).collect();
@@ -129,7 +129,7 @@ fn images_are_written_as_qcow2() {
         let len = fs::metadata(&one).expect("made").len();
         assert!(len < 40 << 20, "{options:?}: {len} bytes");
     }
-    // As it is named, unless something else is said.
+    // The name decides on the format, unless an option does.
     let named = scratch.join("named.qcow2");
     text(&seekless(&["build", &tree, "-o", &named, "--output-format", "raw"]));
     check(&named);
@@ -139,7 +139,7 @@ fn images_are_written_as_qcow2() {
     text(&seekless(&["mkfs", "--format", "fat32", "--size", "64M", &made]));
     text(&seekless(&["check", &made]));
     run("qemu-img", &["check", "-q", "-f", "qcow2", &made]);
-    // The size of one that is replaced is that of its disk.
+    // A replaced image keeps the size of its disk.
     text(&seekless(&["mkfs", "--format", "ufs2", "--force", &made]));
     let told = text(&seekless(&["info", "--json", &made]));
     let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
@@ -165,7 +165,8 @@ fn without_qemu_img_its_package_is_named() {
     assert_eq!(fs::read_dir(&to).expect("list").count(), 0);
 }
 
-/// A program in place of qemu-img, which fails or is killed: the old file stays, nothing is left.
+/// A program in place of qemu-img, which fails or is killed: the old file stays, and no other is
+/// left.
 #[test]
 fn a_conversion_that_fails_leaves_the_old_file() {
     use std::os::unix::fs::PermissionsExt;
@@ -194,7 +195,7 @@ fn a_conversion_that_fails_leaves_the_old_file() {
     }
 }
 
-/// What is damaged is the source, not what is made of it.
+/// The message names the damaged source, not the output.
 #[test]
 fn damage_has_the_name_of_its_image() {
     let Some(Scene { scratch, qcow2, .. }) = scene("qcow2-cut") else { return };
@@ -239,14 +240,14 @@ fn damage_is_reported_with_its_place() {
     let Some(Scene { scratch, qcow2, raw, .. }) = scene("qcow2-damaged") else { return };
     let broken = scratch.join("broken");
     let mut bytes = fs::read(&qcow2).expect("image");
-    // The L1 table is somewhere else.
+    // The L1 table is at a wrong offset.
     bytes[40..48].copy_from_slice(&(1u64 << 50).to_be_bytes());
     fs::write(&broken, &bytes).expect("write");
     for args in [["info", &broken], ["manifest", &broken]] {
         let (code, message) = failure(&seekless(&args));
         assert!(code == 3 && message.contains("qcow2 image, byte 40"), "{message}");
     }
-    // A backing file that is not beside it.
+    // A backing file in another directory.
     let overlay = scratch.join("overlay");
     run("qemu-img", &["create", "-q", "-f", "qcow2", "-F", "raw", "-b", &raw, &overlay]);
     let (code, message) = failure(&seekless(&["info", &overlay]));

@@ -1,4 +1,4 @@
-//! Killed at any moment: files whole, and nothing that holds blocks left behind.
+//! Killed at any moment: files are intact, and no leftover file takes up blocks.
 
 use super::judges::{Mounted, Scratch, can_mount, command, manifest, run, same};
 use super::{account, number, places, prepare, relayout, trace_of};
@@ -20,7 +20,7 @@ fn killed_at_several_moments() {
     let fresh = scratch.join("fresh");
     run("cp", &["--sparse=always", &image, &fresh]);
 
-    // How long it takes when it is left alone.
+    // Duration of an undisturbed run.
     let mounted = Mounted::new(&scratch, &image, "rw");
     let start = Instant::now();
     let alone = relayout(mounted.text(), &trace, &[]);
@@ -60,7 +60,7 @@ fn killed_at_several_moments() {
         run("e2fsck", &["-fn", &image]);
         let different = places(&image, &paths) != places(&fresh, &paths);
         moved += u32::from(was_killed && different);
-        // The next run goes on.
+        // The next run resumes.
         let mounted = Mounted::new(&scratch, &image, "rw");
         let done = relayout(mounted.text(), &trace, &[]);
         let (before, after) = (number(&alone, before), number(&done, after));

@@ -1,6 +1,6 @@
-//! Files of a mounted ext4 or XFS moved by `seekless relayout`, under the kernel's own
-//! drivers: what is gained, what others notice, and what is left when it is killed. Needs
-//! root, loop devices, e2fsprogs and xfsprogs; says so and passes without them.
+//! Files of a mounted ext4 or XFS moved by `seekless relayout`, with the kernel's own drivers: the
+//! gain, the effects on other processes, and the state after a kill. Needs root, loop devices,
+//! e2fsprogs and xfsprogs; reports and passes without them.
 
 #[path = "../judges/mod.rs"]
 mod judges;
@@ -28,7 +28,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-/// Numbers that are as good as random, and the same every time.
+/// Pseudo-random numbers, the same in every run.
 struct Random(u64);
 
 impl Random {
@@ -38,8 +38,8 @@ impl Random {
     }
 }
 
-/// Files whose pieces lie between each other: written by turns, each piece brought to
-/// the disk before the next one, and some of them removed again.
+/// Makes files with interleaved pieces: written in turns, with a sync after each piece, and some of
+/// them removed again.
 fn scatter(dir: &Path, files: usize, seed: u64) -> Vec<String> {
     let mut random = Random(seed);
     let path = |n: usize| format!("/d{}/f{n}", n % 23);
@@ -70,7 +70,7 @@ fn scatter(dir: &Path, files: usize, seed: u64) -> Vec<String> {
     (0..files).filter(|n| kept(*n)).map(path).collect()
 }
 
-/// A file with holes, and one with blocks that were never written between others.
+/// A file with holes, and one with unwritten blocks between others.
 fn odd(dir: &Path) {
     let file = File::create(dir.join("holes")).expect("create");
     for n in [0u64, 3, 4, 17, 60, 61, 200] {
@@ -84,16 +84,16 @@ fn odd(dir: &Path) {
     }
     file.sync_all().expect("sync");
     drop(file);
-    // Blocks behind its end.
+    // Blocks beyond its end.
     run("fallocate", &["-n", "-o", "400000", "-l", "100000", path.to_str().expect("path")]);
 }
 
-/// A trace of some of these files in an order of its own; its path.
+/// Writes a trace of some of these files in shuffled order; returns its path.
 fn trace_of(scratch: &Scratch, paths: &[String], every: usize) -> String {
     import(scratch, &hot(paths, every))
 }
 
-/// A trace of files that are read in this order; its path.
+/// Writes a trace of files read in this order; returns its path.
 fn import(scratch: &Scratch, paths: &[String]) -> String {
     let (list, trace) = (scratch.join("list"), scratch.join("trace"));
     fs::write(&list, paths.join("\n") + "\n").expect("write");
@@ -101,7 +101,7 @@ fn import(scratch: &Scratch, paths: &[String]) -> String {
     trace
 }
 
-/// Every so-manieth path, in an order of its own, and the odd files.
+/// Every `every`-th path, in shuffled order, and the odd files.
 fn hot(paths: &[String], every: usize) -> Vec<String> {
     let mut chosen: Vec<String> = paths.iter().step_by(every).cloned().collect();
     let mut random = Random(99);
@@ -113,7 +113,7 @@ fn hot(paths: &[String], every: usize) -> Vec<String> {
     chosen
 }
 
-/// A new volume that is filled and mounted; what is on it.
+/// A new volume, filled and mounted; returns the image, the mount and the paths of its files.
 fn prepare(
     scratch: &Scratch,
     options: &[&str],
@@ -136,7 +136,7 @@ fn number(value: &Value, pointer: &str) -> u64 {
     value.pointer(pointer).and_then(Value::as_u64).unwrap_or_else(|| panic!("{pointer}: {value}"))
 }
 
-/// Seeks for contents of files, as `score` counts them.
+/// Seeks to file contents, as counted by `score`.
 fn data_seeks(image: &str, trace: &str) -> u64 {
     let args = ["score", image, "--trace", trace, "--explain", "--json"];
     let scored: Value = serde_json::from_str(&text(&seekless(&args))).expect("JSON");
@@ -144,7 +144,7 @@ fn data_seeks(image: &str, trace: &str) -> u64 {
     number(scored, "/by_purpose/data/seeks")
 }
 
-/// Where files lie, by an image that is not mounted.
+/// Extents of files, read from an image that is not mounted.
 fn places(image: &str, paths: &[String]) -> Vec<Vec<Mapping>> {
     let device = Arc::new(FileDevice::open(Path::new(image)).expect("image"));
     let image = ExtImage::open(device, OpenOptions::default()).expect("ext4");
@@ -155,7 +155,7 @@ fn places(image: &str, paths: &[String]) -> Vec<Vec<Mapping>> {
     paths.iter().map(map).collect()
 }
 
-/// Blocks that were never written, of each file.
+/// Number of unwritten blocks of each file.
 fn unwritten(places: &[Vec<Mapping>]) -> Vec<u64> {
     let of = |runs: &Vec<Mapping>| {
         runs.iter().filter(|run| run.unwritten).map(|run| run.extent.len).sum()
@@ -168,8 +168,8 @@ fn sectors(mount: &str) -> i64 {
     listed.lines().map(|line| line.parse::<i64>().expect("sectors")).sum()
 }
 
-/// Free sectors and sectors of files: together they stay the same, since what grows or
-/// shrinks by moving are extent trees.
+/// Sum of free sectors and sectors of files. Moves do not change it: only extent trees grow or
+/// shrink, and they count as sectors of files.
 fn account(mount: &str) -> i64 {
     run("sync", &["-f", mount]);
     let free = run("stat", &["-f", "-c", "%f %S", mount]);
@@ -178,14 +178,14 @@ fn account(mount: &str) -> i64 {
     free + sectors(mount)
 }
 
-/// How many of these files are in memory, or a part of them.
+/// Number of these files with pages in memory.
 fn in_memory(mounted: &Mounted, paths: &[String]) -> usize {
     let is_there =
         |path: &&String| !resident(&mounted.path().join(&path[1..])).expect("mincore").is_empty();
     paths.iter().filter(is_there).count()
 }
 
-/// Moves files of a volume, and asks every judge.
+/// Moves files of a volume, and calls every judge.
 fn judge(name: &str, options: &[&str], size: &str, files: usize, must_evict: bool) {
     if !can_mount() {
         return;
@@ -209,12 +209,12 @@ fn judge(name: &str, options: &[&str], size: &str, files: usize, must_evict: boo
 
     let mounted = Mounted::new(&scratch, &image, "rw");
     let done = relayout(mounted.text(), &trace, &[]);
-    // Nobody has read them since the volume was mounted.
+    // No process has read them since the mount.
     assert_eq!(in_memory(&mounted, &hot), 0, "files are in memory only because they were moved");
     assert_eq!(held, account(mounted.text()), "blocks are missing");
     same("the kernel's listing", &listing, &manifest(mounted.text(), &[]));
-    // There is nothing left to do; where little is free, others held some of it, and
-    // another run may close gaps.
+    // A second run has nothing to do; but if little space was free, other files occupied some of
+    // it, and it may close gaps.
     let again = relayout(mounted.text(), &trace, &[]);
     let (first, second) = (number(&done, "/data_seeks/after"), number(&again, "/data_seeks/after"));
     assert!(second <= first, "{first} seeks, and {second} after another run");
@@ -235,11 +235,11 @@ fn judge(name: &str, options: &[&str], size: &str, files: usize, must_evict: boo
     assert!(best < before, "nothing to gain");
     assert!((before - first) * 10 >= (before - best) * 7, "{before} {first} {best}");
     assert_eq!(after, second, "the figure that was told");
-    // What was promised before is what came, about.
+    // The trial predicts the result approximately.
     assert!(number(&told, "/data_seeks/after").abs_diff(first) * 7 <= before, "{told}");
 }
 
-/// What was written of each file lies behind that of the one before, and all together.
+/// The written extents of all files are in the order of the trace, and close together.
 fn in_order(places: &[Vec<Mapping>]) {
     let written = |runs: &Vec<Mapping>| -> Vec<u64> {
         runs.iter().filter(|run| !run.unwritten).map(|run| run.extent.start.get()).collect()
@@ -259,21 +259,21 @@ fn blocks_of_4k() {
     judge("relayout-4k", &["-b", "4096"], "192M", 1500, false);
 }
 
-/// Four blocks in a page: the kernel exchanges only what lies alike in it.
+/// Four blocks per page: the kernel exchanges only blocks at equal offsets in a page.
 #[test]
 fn blocks_of_1k() {
     judge("relayout-1k", &["-b", "1024"], "96M", 1500, false);
 }
 
-/// No stretch is free that is long enough: others make way.
+/// No free range is long enough: other files are moved away.
 #[test]
 fn what_is_in_the_way_moves_away() {
     judge("relayout-way", &["-b", "4096", "-N", "2000"], "32M", 1500, true);
     judge("relayout-way-1k", &["-b", "1024", "-N", "2000"], "27M", 1500, true);
 }
 
-/// A file is given exactly the blocks that were chosen, whatever lies in a page, and the
-/// next one those that it had.
+/// A file gets exactly the chosen blocks, whatever their offset in a page, and the next file gets
+/// its old ones.
 #[test]
 fn blocks_go_exactly_where_they_are_sent() {
     if !can_mount() {
@@ -309,7 +309,7 @@ fn blocks_go_exactly_where_they_are_sent() {
             give(&names[0], held.start + 100 + 11 * n);
         }
         give(&names[1], was);
-        // Only what lies in one of these is still held.
+        // Only blocks in this range stay with the donor.
         donor.keep(&[Blocks { start: held.start + 3, len: 20 }]).expect("keep");
         assert_eq!(donor.total(), 20);
         assert!(donor.shift_for(0, held.start + 2).is_none());
@@ -326,7 +326,7 @@ fn blocks_go_exactly_where_they_are_sent() {
     }
 }
 
-/// What a budget does not allow stays, and what was accessed first comes first.
+/// Data beyond the budget stays; data accessed first is moved first.
 #[test]
 fn a_budget_is_kept() {
     if !can_mount() {
@@ -344,8 +344,7 @@ fn a_budget_is_kept() {
     run("e2fsck", &["-fn", &image]);
 }
 
-/// A program that runs stays, and is counted with what it costs; so is a file that
-/// nobody may write to.
+/// A running program stays, and is counted with its cost; so is a file that cannot be written to.
 #[test]
 fn a_program_that_runs_is_left() {
     if !can_mount() {
@@ -376,14 +375,14 @@ fn a_program_that_runs_is_left() {
         assert!(number(&done, &format!("/stays/{stays}/requests")) > 0, "{stays}: {done}");
     }
     assert!(number(&done, "/moved_in_bytes") > 0, "{done}");
-    // Once it has ended, it is like others.
+    // Once it has ended, the program is moved like others.
     let done = relayout(mounted.text(), &trace, &["--dry-run"]);
     assert!(done.pointer("/stays/running_programs").is_none(), "{done}");
     drop(mounted);
     run("e2fsck", &["-fn", &image]);
 }
 
-/// A volume that is nearly full: what fits is moved, and the room is free again.
+/// A nearly full volume: data that fits is moved, and its old space is free again.
 #[test]
 fn a_full_volume() {
     if !can_mount() {
@@ -397,7 +396,7 @@ fn a_full_volume() {
         blocks.trim().parse::<u64>().expect("blocks")
     };
     for leave in [600, 40, 0] {
-        // It may end early where a block is needed for the map of the long file.
+        // fallocate may stop early if the map of the long file needs a block.
         let path = mounted.path().join(format!("full{leave}"));
         let len = (available().saturating_sub(leave) * 4096).to_string();
         let _ = Command::new("fallocate").args(["-l", &len]).arg(path).output();

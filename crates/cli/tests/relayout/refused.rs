@@ -1,15 +1,15 @@
-//! What cannot be done is said before anything is moved.
+//! Refusals before anything is moved.
 
 use super::judges::{Mounted, Scratch, can_mount, failure, ready, run, seekless};
 use super::{import, prepare, trace_of};
 use std::fs;
 use std::process::Command;
 
-/// A file system of another kind, mounted for as long as the test lasts.
+/// A file system of another kind, mounted for the duration of the test.
 struct Other(String);
 
 impl Other {
-    /// `None` where this machine does not have it.
+    /// `None` if this machine does not support it.
     fn new(scratch: &Scratch, kind: &str, size: &str) -> Option<Self> {
         let at = scratch.join(kind);
         fs::create_dir(&at).expect("mkdir");
@@ -34,7 +34,7 @@ impl Drop for Other {
     }
 }
 
-/// Where the first block of a file lies.
+/// The first block of a file.
 fn starts_at(path: &str) -> u64 {
     let listed = run("filefrag", &["-e", path]);
     let line = listed.lines().find(|line| line.trim_start().starts_with("0:")).expect("an extent");
@@ -90,7 +90,7 @@ fn ext_that_cannot_be_moved() {
     }
 }
 
-/// The kernel counts errors that it finds, and keeps the count in the superblock.
+/// The kernel counts the errors it finds in the superblock.
 #[test]
 fn a_volume_with_errors() {
     if !can_mount() {
@@ -125,7 +125,7 @@ fn without_rights_or_traces() {
     let output = seekless(&["relayout", mounted.text()]);
     assert_eq!(output.status.code(), Some(2));
 
-    // Nobody may reach the directories that the program and the trace are in.
+    // Other users have no access to the directories of the program and the trace.
     let program = "/proc/self/fd/9";
     let shell = format!(
         "exec 9<{}; exec setpriv --reuid=65534 --regid=65534 --clear-groups {program} relayout {} --trace /dev/null",
@@ -137,13 +137,13 @@ fn without_rights_or_traces() {
     let (code, message) = failure(&output);
     assert!(code == 6 && message.contains("root"), "{code}: {message}");
 
-    // A trace of other files: said, and nothing is moved.
+    // A trace of other files: a warning, and no moves.
     let other = import(&scratch, &["/not/here".to_string()]);
     let output = seekless(&["relayout", mounted.text(), "--trace", &other]);
     assert!(!output.stderr.is_empty(), "no word about files that are not there");
     assert_eq!(before, lies());
 
-    // Two at once.
+    // Two at the same time.
     let dir = fs::File::open(mounted.path()).expect("open");
     rustix::fs::flock(&dir, rustix::fs::FlockOperation::LockExclusive).expect("lock");
     let (code, message) = failure(&seekless(&["relayout", mounted.text(), "--trace", &trace]));

@@ -1,4 +1,4 @@
-//! `seekless watch` on a mounted ext4: what it learns, moves and refuses.
+//! `seekless watch` on a mounted ext4: learning, moves and refusals.
 
 use super::judges::{
     Mounted, Scratch, can_mount, command, failure, manifest, ready, run, same, seekless, text,
@@ -17,21 +17,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// A volume with a program that opens the same files at each run.
+/// A volume with a program that opens the same files in each run.
 struct Watched {
     scratch: Scratch,
     image: String,
     mounted: Mounted,
-    /// What the program opens.
+    /// Files that the program opens.
     paths: Vec<String>,
     listing: String,
     held: i64,
 }
 
-/// Nobody waits so long, but a machine that stands still might.
+/// Number of attempts of [`until`]; ample even for a machine that stalls.
 const LONGEST: u32 = 100;
 
-/// Waits for something that must come.
+/// Waits for an event that must happen.
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     for _ in 0..LONGEST {
         if is_so() {
@@ -46,7 +46,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 struct Daemon(Child);
 
 impl Daemon {
-    /// Ends it with a signal; what it has said.
+    /// Ends it with a signal; returns its messages.
     fn end(mut self, signal: &str) -> String {
         run("kill", &[signal, &self.0.id().to_string()]);
         let status = self.0.wait().expect("child");
@@ -55,7 +55,7 @@ impl Daemon {
         said
     }
 
-    /// What it has said, when it has ended.
+    /// Messages of the daemon, once it has ended.
     fn said(&mut self) -> String {
         let mut said = String::new();
         let stderr = self.0.stderr.as_mut().expect("stderr");
@@ -91,7 +91,7 @@ impl Watched {
         self.scratch.join("state")
     }
 
-    /// A configuration with a short gap; its path.
+    /// Writes a configuration with a short gap; returns its path.
     fn config(&self, more: &str) -> String {
         let path = self.scratch.join("watch.toml");
         fs::write(&path, format!("[record]\ngap = \"1s\"\n{more}")).expect("write");
@@ -102,7 +102,7 @@ impl Watched {
         vec!["watch", what, self.mounted.text(), "--state", state]
     }
 
-    /// Starts a daemon and waits until it listens.
+    /// Starts a daemon, and waits until it listens.
     fn daemon(&self, config: &str, more: &[&str]) -> Daemon {
         let state = self.state();
         let args = [&self.args("run", &state)[..], &["--config", config], more].concat();
@@ -142,7 +142,7 @@ impl Watched {
         assert!(status.expect("setsid").success());
     }
 
-    /// Runs of the program, each of which is heard of as one.
+    /// Runs the program several times; the daemon counts each run.
     fn use_it(&self, times: u64) {
         let before = self.runs();
         for count in 1..=times {
@@ -151,11 +151,11 @@ impl Watched {
         }
     }
 
-    /// A state in which the program is known well enough.
+    /// Lets a daemon learn the program well enough.
     fn learn(&self) {
         let daemon = self.daemon(&self.config(BUSY), &[]);
         self.use_it(2);
-        // What is under way when it ends is a run, too.
+        // The run in progress at the end counts too.
         self.use_once();
         daemon.end("-TERM");
         assert_eq!(self.runs(), 3);
@@ -167,7 +167,7 @@ impl Watched {
         serde_json::from_str(&text(&seekless(&args))).expect("JSON")
     }
 
-    /// Files are as they were, no block is held, and the kernel's check finds nothing.
+    /// Files are unchanged, no leftover takes up blocks, and e2fsck finds no errors.
     fn judge(self) -> String {
         assert_eq!(self.held, account(self.mounted.text()), "something holds blocks");
         same("contents", &self.listing, &manifest(self.mounted.text(), &[]));
@@ -178,7 +178,7 @@ impl Watched {
         said
     }
 
-    /// Where its files lie, found without opening them.
+    /// Extents of the files, found without opening them.
     fn places(&self) -> Vec<Vec<Mapping>> {
         run("sync", &["-f", self.mounted.text()]);
         places(&self.image, &self.paths)
@@ -202,7 +202,7 @@ fn what_is_used_together_is_moved_when_asked_for() {
     assert_eq!(told["done"][0]["verdict"], "would_move", "{told}");
     assert_eq!(before, watched.places(), "a trial has moved something");
 
-    // The daemon does it, and learns nothing from what it reads itself.
+    // The daemon moves the files, and does not learn its own reads.
     let told = watched.now(&config, &[]);
     assert_eq!(told["done"][0]["verdict"], "moved", "{told}");
     assert_ne!(before, watched.places());
@@ -216,7 +216,7 @@ fn what_is_used_together_is_moved_when_asked_for() {
     let told = watched.now(&config, &[]);
     assert_eq!(told["done"], Value::Array(Vec::new()), "a second time: {told}");
 
-    // The picture.
+    // The page and the maps.
     let page = watched.scratch.join("page.html");
     let state = watched.state();
     let shown = [&watched.args("status", &state)[..], &["--html", &page, "--map"]].concat();
@@ -227,7 +227,7 @@ fn what_is_used_together_is_moved_when_asked_for() {
 
     let said = daemon.end("-TERM");
     assert!(said.contains("moved") && said.contains("seeks a run"), "{said}");
-    // What was learnt is there without it.
+    // The habits are saved when the daemon ends.
     assert_eq!(number(&watched.status(), "/habits/0/runs"), 3);
     watched.judge();
 }
@@ -241,7 +241,7 @@ fn when_the_machine_is_idle_it_moves_by_itself() {
     let daemon = watched.daemon(&watched.config(IDLE), &["--dry-run"]);
     watched.use_it(3);
     let before = watched.places();
-    // It has looked, and says what it would do.
+    // The daemon has examined the habits, and prints the moves that it would make.
     sleep(Duration::from_secs(4));
     assert_eq!(watched.status()["moves"], Value::Array(Vec::new()));
     assert_eq!(before, watched.places(), "a trial has moved something");
@@ -292,9 +292,9 @@ fn killed_while_it_moves() {
         let args = ["watch", "now", mounted.text(), "--state", &state, "--config", &config];
         let mut child =
             command(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("seekless");
-        // From the first exchange on, as far as that can be seen from outside. It runs for short
-        // times only and is looked at between them, so that it does not end unseen on a machine
-        // that is busy.
+        // From the first exchange on, as far as that is visible from outside. The process runs for
+        // short times only, with a check after each, so that it does not end unnoticed on a busy
+        // machine.
         let send = |signal: &str| {
             let _ = Command::new("kill")
                 .args([signal, &child.id().to_string()])
@@ -348,8 +348,8 @@ fn asked_from_several_sides() {
         let told = text(&seekless(&[&watched.args(what, &state)[..], &["--json"], more].concat()));
         serde_json::from_str::<Value>(&told).expect("JSON")
     };
-    // Who only looks takes no lock, not for a moment: a daemon that begins would be
-    // turned away.
+    // Read-only commands never take the lock, not even for a moment: a daemon that starts would be
+    // refused.
     if ready("strace") {
         let mut traced = Command::new("strace");
         traced.args(["-f", "-e", "trace=flock", env!("CARGO_BIN_EXE_seekless")]);
@@ -377,7 +377,7 @@ fn asked_from_several_sides() {
         ended.store(true, Ordering::Relaxed);
     });
 
-    // Each gets an answer, and the one to its question.
+    // Each question gets its own answer.
     let daemon = watched.daemon(&config, &[]);
     std::thread::scope(|scope| {
         for count in 0..8 {
@@ -393,7 +393,7 @@ fn asked_from_several_sides() {
             });
         }
     });
-    // Nobody else may ask, and half a question, or none, is no question.
+    // Other users may not ask, and an incomplete or empty question is refused.
     let dir = fs::read_dir(watched.state()).expect("state").next().expect("one").expect("entry");
     let socket = dir.path().join("socket");
     assert_eq!(fs::metadata(&socket).expect("socket").permissions().mode() & 0o777, 0o600);
@@ -414,20 +414,20 @@ fn asked_from_several_sides() {
         answer
     };
     assert!(ask("{\"what\":\"zap\"}").contains("does not know"));
-    // What is mounted over its volume is none of its business.
+    // A volume mounted over its own is not touched.
     let (over, at) = (watched.scratch.join("over"), watched.mounted.text());
     run("mke2fs", &["-q", "-F", "-t", "ext4", &over, "32M"]);
     run("mount", &["-o", "loop", &over, at]);
     assert!(ask("{\"what\":\"now\"}").contains("is another volume now"));
     super::judges::unmount(at).expect("unmounted");
-    // A state that cannot be kept ends nothing.
+    // A state that cannot be saved does not end the daemon.
     let (kept, aside) = (dir.path().join("state"), dir.path().join("aside"));
     fs::rename(&kept, &aside).expect("rename");
     fs::create_dir(&kept).expect("mkdir");
     assert_eq!(ask("{\"what\":\"save\"}"), "{}");
     fs::remove_dir(&kept).expect("rmdir");
     assert_eq!(asks("status", &[])["running"], true);
-    // Nor does another state make it another volume.
+    // Another state directory does not allow a second daemon for the volume.
     let elsewhere = watched.scratch.join("elsewhere");
     let again = ["watch", "run", at, "--state", &elsewhere, "--config", &config];
     let (code, message) = failure(&seekless(&again));
@@ -435,7 +435,7 @@ fn asked_from_several_sides() {
     let mute = UnixStream::connect(&socket).expect("socket");
     assert_eq!(asks("status", &[])["running"], true);
     drop(mute);
-    // What a killed one leaves is no daemon.
+    // The socket of a killed daemon is no daemon.
     daemon.end("-KILL");
     assert!(socket.exists());
     assert_eq!(asks("status", &[])["running"], false);
@@ -493,7 +493,7 @@ fn what_is_wrong_is_said_before_anything_is_moved() {
         let args = ["watch", what, mount, "--state", &state, "--config", "/not/here.toml"];
         let (code, message) = failure(&seekless(&args));
         assert!(code == 6 && message.contains("/not/here.toml"), "{what}: {message}");
-        // No root.
+        // Without root.
         let shell = format!(
             "exec 9<{}; exec setpriv --reuid=65534 --regid=65534 --clear-groups \
              /proc/self/fd/9 watch {what} {mount} --state {state}",
@@ -506,7 +506,7 @@ fn what_is_wrong_is_said_before_anything_is_moved() {
     }
     assert!(!Path::new(&state).exists(), "something was written");
 
-    // Two daemons; forgetting beside one.
+    // A second daemon, and `forget` beside a daemon.
     let good = watched.config(BUSY);
     let daemon = watched.daemon(&good, &[]);
     let again = ["watch", "run", mount, "--state", &state, "--config", &good];
@@ -517,7 +517,8 @@ fn what_is_wrong_is_said_before_anything_is_moved() {
     watched.use_it(1);
     daemon.end("-KILL");
 
-    // A state that is damaged: said with its line, kept, and begun anew.
+    // A damaged state: the message names its line; a new daemon keeps it under another name, and
+    // starts without habits.
     let dir = fs::read_dir(&state).expect("state").next().expect("a volume").expect("entry").path();
     let path = dir.join("state");
     let bytes = fs::read_to_string(&path).expect("state");
@@ -531,7 +532,7 @@ fn what_is_wrong_is_said_before_anything_is_moved() {
     let aside = fs::read_dir(&dir).expect("state").flatten();
     let aside = aside.filter(|entry| entry.file_name().to_string_lossy().contains("damaged"));
     assert_eq!(aside.count(), 1);
-    // Nobody is left who has the lock.
+    // The lock is released.
     drop(File::open(&dir).expect("open"));
     watched.judge();
 }

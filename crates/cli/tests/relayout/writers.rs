@@ -1,4 +1,4 @@
-//! Others who write while files are moved: nothing of theirs is lost.
+//! Other writers while files are moved: none of their data is lost.
 
 use super::judges::{Mounted, Scratch, can_mount, run};
 use super::{Random, account, hot, number, prepare, relayout, trace_of};
@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-/// What one writer has put into files, by path.
+/// Contents that one writer has written, by path.
 type Written = BTreeMap<PathBuf, Vec<u8>>;
 
-/// Creates, appends, overwrites, truncates, renames and removes until it is told to stop.
-/// `own` are files that it has to itself.
+/// Creates, appends, overwrites, truncates, renames and removes files until `stop` is set. `own`
+/// are files that no other writer uses.
 fn write(dir: &Path, own: Vec<PathBuf>, seed: u64, stop: &AtomicBool) -> (Written, u64) {
     let mut random = Random(seed);
     let mut written: Written = own
@@ -72,24 +72,24 @@ fn write(dir: &Path, own: Vec<PathBuf>, seed: u64, stop: &AtomicBool) -> (Writte
             }
         }
         if operations % 8 == 0 {
-            // A machine has more to do.
+            // Lets other threads run.
             thread::yield_now();
         }
     }
     (written, operations)
 }
 
-/// What four writers did, each to files of its own, while others were moved.
+/// Data of four writers, each with files of its own, and the result of a concurrent relayout.
 pub(super) struct Meanwhile {
-    /// Where all was mounted then.
+    /// Mount point during the relayout.
     top: PathBuf,
     written: Vec<(Written, u64)>,
-    /// What was told of the move.
+    /// JSON output of the relayout.
     pub(super) told: serde_json::Value,
 }
 
 impl Meanwhile {
-    /// Moves files by a trace, with writers at work.
+    /// Moves files by a trace, with concurrent writers.
     pub(super) fn new(mounted: &Mounted, trace: &str, paths: &[String], hot: &[String]) -> Self {
         let dir = mounted.path().join("writers");
         fs::create_dir(&dir).expect("mkdir");
@@ -119,7 +119,7 @@ impl Meanwhile {
         Self { top, written, told }
     }
 
-    /// Operations of each writer.
+    /// Number of operations of each writer.
     pub(super) fn operations(&self) -> Vec<u64> {
         self.written.iter().map(|(_, operations)| *operations).collect()
     }
@@ -131,7 +131,7 @@ impl Meanwhile {
             let found = fs::read(mounted.path().join(path)).expect("read");
             assert!(found == *bytes, "{}: other contents", path.display());
         }
-        // Those that nobody wrote to.
+        // Files that no writer used.
         let is_untouched = |path: &&String| {
             let whole = self.top.join(&path[1..]);
             self.written.iter().all(|(written, _)| !written.contains_key(&whole))
@@ -162,20 +162,20 @@ fn work(name: &str, options: &[&str], size: &str) {
     assert!(operations.iter().all(|operations| *operations > 50), "{operations:?}");
     meanwhile.compare(&mounted, &paths);
     let held = account(mounted.text());
-    // The same by the disk alone.
+    // The same read from the disk after an unmount.
     drop(mounted);
     run("e2fsck", &["-fn", &image]);
     let mounted = Mounted::new(&scratch, &image, "rw");
     meanwhile.compare(&mounted, &paths);
     assert_eq!(held, account(mounted.text()), "something held blocks");
-    // With nobody in the way, what is left is done.
+    // Without writers the rest is moved.
     relayout(mounted.text(), &trace, &[]);
     meanwhile.compare(&mounted, &paths);
     drop(mounted);
     run("e2fsck", &["-fn", &image]);
 }
 
-/// Whether a trace names a path.
+/// Whether a trace contains a path.
 fn hot_has(trace: &str, path: &str) -> bool {
     thread_local! {
         static TRACE: std::cell::OnceCell<String> = const { std::cell::OnceCell::new() };
@@ -186,8 +186,7 @@ fn hot_has(trace: &str, path: &str) -> bool {
     })
 }
 
-/// Whether contents are those that `scatter` wrote: three rounds, of which each is a
-/// piece by a rule of its own.
+/// Whether contents are those that `scatter` wrote: three rounds, each with a pattern of its own.
 fn is_scattered(path: &str, bytes: &[u8]) -> bool {
     let n: usize = path.rsplit_once('f').expect("name").1.parse().expect("number");
     let (mut at, mut round) = (0, 0);
@@ -203,8 +202,8 @@ fn is_scattered(path: &str, bytes: &[u8]) -> bool {
     true
 }
 
-/// Files that are open for writing, and mapped as libraries are, move like others; who
-/// holds them notices nothing.
+/// Files that are open for writing, or mapped as libraries, are moved like others, unnoticed by the
+/// processes that use them.
 #[test]
 fn open_and_mapped_files() {
     if !can_mount() {

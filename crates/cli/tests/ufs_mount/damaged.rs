@@ -8,7 +8,7 @@ use std::os::unix::fs::{MetadataExt, chown};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// What a file's inode is found by.
+/// The owner that identifies the inode of a file.
 const UID: u32 = 0x5A17_C0DE;
 
 fn free_inodes(at: &Path) -> u64 {
@@ -25,12 +25,12 @@ fn damage_inode(image: &str) {
         .map(|(at, _)| at)
         .collect();
     let [at] = found[..] else { panic!("{} places look like it", found.len()) };
-    // Its check hash does not fit any more.
+    // Its check hash is wrong now.
     bytes[at] ^= 1;
     fs::write(image, bytes).expect("image");
 }
 
-/// The inodes that were looked up before a bad one was met are let go of again.
+/// A listing that fails at a damaged inode releases the inodes looked up before.
 #[test]
 fn a_listing_that_fails_holds_nothing() {
     if !ready() {
@@ -56,7 +56,7 @@ fn a_listing_that_fails_holds_nothing() {
     for n in (0..40).filter(|n| *n != 25) {
         fs::remove_file(at.join(n.to_string())).expect("unlink");
     }
-    // The kernel lets go of them when it gets to it.
+    // The kernel forgets the inodes asynchronously.
     let start = Instant::now();
     while free_inodes(&at) != empty - 1 {
         let free = free_inodes(&at);
@@ -66,8 +66,8 @@ fn a_listing_that_fails_holds_nothing() {
     mounted.end();
 }
 
-/// An image that is cut short while it is mounted is not made longer again, and
-/// nobody is told that all went well.
+/// An image that is truncated while it is mounted is not extended again, and the mount ends with an
+/// error.
 #[test]
 fn an_image_cut_short_underfoot_is_an_error() {
     if !ready() {
@@ -92,7 +92,7 @@ fn an_image_cut_short_underfoot_is_an_error() {
     assert_eq!(fs::metadata(&image).expect("image").len(), half);
 }
 
-/// The same of a mount that only reads.
+/// The same with a read-only mount.
 #[test]
 fn what_cannot_be_read_is_told_at_the_end() {
     if !ready() {
@@ -120,8 +120,7 @@ fn what_cannot_be_read_is_told_at_the_end() {
     }
 }
 
-/// Flags that mean something to FreeBSD and nothing here are named when the volume is mounted
-/// for writing, and shown by `info`.
+/// Flags that FreeBSD acts on but we do not are named by a read-write mount, and shown by `info`.
 #[test]
 fn flags_that_are_not_acted_on_are_named() {
     if !ready() {

@@ -1,6 +1,6 @@
-//! UFS images changed through the read-write mount: what ordinary programs put
-//! there is there, and what they leave behind satisfies The Sleuth Kit, GRUB and
-//! our own checker. Needs root and FUSE; says so and passes without.
+//! UFS images changed through the read-write mount: the files that ordinary programs write are
+//! there, and the image satisfies The Sleuth Kit, GRUB and our own checker. Needs root and FUSE;
+//! reports and passes without.
 
 mod damaged;
 #[path = "../judges/mod.rs"]
@@ -59,7 +59,7 @@ fn make(image: &str, format: &str, size: &str, rest: &[&str]) {
     text(&seekless(&args));
 }
 
-/// Directories are as long as they once were; only what they hold is compared.
+/// A listing without `$OrphanFiles`. Sizes of directories, which never shrink, are not compared.
 fn listing(path: &str) -> String {
     let whole = manifest(path, &[]);
     let shown = whole.lines().filter(|line| !line.contains("$OrphanFiles"));
@@ -75,7 +75,7 @@ fn what_programs_write_is_there_afterwards() {
     let (tree, tar, image) = (scratch.join("tree"), scratch.join("tar"), scratch.join("image"));
     let at = scratch.path().join("at");
     populate(Path::new(&tree));
-    // Other formats of tar know whole seconds only.
+    // Other formats of tar store whole seconds only.
     run("tar", &["-c", "--format=posix", "-f", &tar, "-C", &tree, "."]);
     let wanted = listing(&tree);
     let cases = [
@@ -94,11 +94,11 @@ fn what_programs_write_is_there_afterwards() {
         let difference =
             run("rsync", &["-acnHi", "--delete", &format!("{tree}/"), at.to_str().expect("path")]);
         assert_eq!(difference, "", "{what}");
-        // A second tree comes and goes.
+        // A second tree is copied, renamed and removed.
         run("cp", &["-a", &tree, at.join("second").to_str().expect("path")]);
         fs::rename(at.join("second"), at.join("third")).expect("rename");
         fs::remove_dir_all(at.join("third")).expect("rm -rf");
-        // Removing it has touched the root.
+        // The removal has changed the times of the root.
         run("touch", &["-r", &tree, at.to_str().expect("path")]);
         mounted.end();
 
@@ -106,7 +106,7 @@ fn what_programs_write_is_there_afterwards() {
         text(&seekless(&["check", &image]));
         let info = text(&seekless(&["info", &image, "--json"]));
         assert!(info.contains("\"clean\""), "{what}: {info}");
-        // GRUB and dissect.ffs read one order of bytes only.
+        // GRUB and dissect.ffs read little-endian images only.
         let big_endian = shape.contains(&"--big-endian");
         judged_by_others(&what, &image, &tree, big_endian);
         recovered_whole(&what, &image, &tree, &scratch.join("recovered"));
@@ -116,10 +116,10 @@ fn what_programs_write_is_there_afterwards() {
     }
 }
 
-/// The Sleuth Kit takes every file out of an image as it was.
+/// The Sleuth Kit recovers every file of an image unchanged.
 fn recovered_whole(what: &str, image: &str, tree: &str, to: &str) {
     run("tsk_recover", &["-a", image, to]);
-    // It knows files that hold something only.
+    // It recovers only files that are not empty.
     let difference = run("rsync", &["-rcni", "--delete", "--min-size=1", &format!("{tree}/"), to]);
     let files: Vec<&str> = difference
         .lines()
@@ -129,9 +129,8 @@ fn recovered_whole(what: &str, image: &str, tree: &str, to: &str) {
     fs::remove_dir_all(to).expect("rm");
 }
 
-/// Images that FreeBSD made, with check hashes and with inodes not yet
-/// initialised among them, are read as another reader does, and go on being
-/// read by it when we have written into them.
+/// Images made by FreeBSD, including ones with check hashes and uninitialised inodes, are read as
+/// by an independent reader, which can still read them after we have written to them.
 #[test]
 fn images_of_freebsd_are_read_and_changed() {
     if !ready() || !dissect::ready() {
@@ -148,7 +147,7 @@ fn images_of_freebsd_are_read_and_changed() {
         let what = packed.display().to_string();
         let bytes = Command::new("gzip").arg("-dc").arg(packed).output().expect("gzip").stdout;
         fs::write(&image, bytes).expect("image");
-        // Some were left as a crash leaves them; none has anything lost in it.
+        // Some have the state after a crash; none has unexpected damage.
         let report = seekless(&["check", &image, "--json"]);
         let report = String::from_utf8_lossy(&report.stdout).into_owned();
         assert!(report.contains("\"unexpected\":0"), "{what}: {report}");
@@ -164,7 +163,7 @@ fn images_of_freebsd_are_read_and_changed() {
         fs::remove_dir_all(at.join("new3")).expect("rm -rf");
         let seen = dissect::of_manifest(&listing(at.to_str().expect("path")));
         mounted.end();
-        // What was not clean before does not become so by being mounted.
+        // A mount does not make an unclean image clean.
         let report = seekless(&["check", &image, "--json"]);
         let report = String::from_utf8_lossy(&report.stdout).into_owned();
         assert!(report.contains("\"unexpected\":0"), "{what}: {report}");
@@ -209,7 +208,8 @@ fn a_full_volume_says_so_and_stays_whole() {
     assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
     assert_eq!(file.metadata().expect("stat").len(), end);
     assert!(end > 5 << 20, "only {end} bytes fit");
-    // What goes is there again, although the disk may not know of it yet.
+    // The space of a removed file is available at once, even if the disk does not have the removal
+    // yet.
     fs::remove_file(at.join("full")).expect("unlink");
     drop(file);
     fs::write(at.join("again"), vec![2; end as usize - 100_000]).expect("write");
@@ -217,8 +217,8 @@ fn a_full_volume_says_so_and_stays_whole() {
     text(&seekless(&["check", &image]));
 }
 
-/// What a mount counted until it ended, and with -v what it says when a signal
-/// asks before.
+/// The counters that a mount prints at its end, and with -v those that it prints on a signal
+/// before.
 fn counted(image: &str, at: &Path, options: &str, how: &str) -> (String, String) {
     fs::create_dir_all(at).expect("mount point");
     let outside = fs::metadata(at).expect("mount point").dev();
@@ -242,7 +242,7 @@ fn counted(image: &str, at: &Path, options: &str, how: &str) -> (String, String)
     if how == "-v" {
         run("kill", &["-USR1", &server.id().to_string()]);
         let mut errors = BufReader::new(server.stderr.take().expect("stderr"));
-        // It comes when it comes; the kind is among the last lines.
+        // The output comes asynchronously; the kind is among the last lines.
         while !asked.contains("diradd") {
             assert!(errors.read_line(&mut asked).expect("read") > 0, "{asked}");
         }
@@ -267,7 +267,7 @@ fn what_was_counted_is_told() {
     };
     let number = |of: &serde_json::Value| of.as_u64().expect("a number");
     let (sync, soft) = (counts("rw,sync"), counts("rw,softdep"));
-    // A name and an inode each at least.
+    // At least one name and one inode each.
     assert!(number(&sync["sync_writes"]) > 120, "{sync}");
     assert!(number(&soft["sync_writes"]) < 10 && number(&soft["async_writes"]) > 0, "{soft}");
     assert_eq!(number(&sync["dependencies"]["diradd"]["made"]), 0, "{sync}");
@@ -279,7 +279,7 @@ fn what_was_counted_is_told() {
     for said in [&asked, &last] {
         assert!(said.contains("writes: sync ") && said.contains("max_limit_hit"), "{said}");
     }
-    // While it is mounted names wait.
+    // While it is mounted, names have pending dependencies.
     let waiting = |said: &str| {
         let line = said.lines().find(|line| line.trim_start().starts_with("diradd"));
         let words: Vec<u64> = line
@@ -319,11 +319,11 @@ fn what_must_not_be_mounted_is_refused() {
         let (code, message) = attempt(options);
         assert!(code != 0 && message.contains(expected), "{message}");
     }
-    // While it is mounted nobody else may change it.
+    // While it is mounted, no other process may change it.
     let mut mounted = Mounted::new(&image, &at, "rw");
     let (code, message) = attempt("rw");
     assert_eq!(code, 6, "{message}");
-    // Killed, it is left as in use: refused, until that is forced.
+    // A killed mount leaves it unclean: it is refused, unless forced.
     mounted.server.kill().expect("kill");
     mounted.server.wait().expect("wait");
     run("umount", &["-l", at.to_str().expect("path")]);
@@ -334,7 +334,7 @@ fn what_must_not_be_mounted_is_refused() {
     assert!(message.contains("not clean"), "forcing it does not make it clean: {message}");
 }
 
-/// Unpacks and removes a tree over and over while others look on.
+/// Unpacks and removes a tree repeatedly, with concurrent readers.
 #[test]
 fn many_at_once_leave_a_whole_image() {
     if !ready() {
@@ -346,7 +346,7 @@ fn many_at_once_leave_a_whole_image() {
     populate(Path::new(&tree));
     run("tar", &["-c", "--format=posix", "-f", &tar, "-C", &tree, "."]);
     make(&image, "ufs2", "192M", &["-b", "8192", "-f", "1024"]);
-    // A small cache and a small graph: both run full.
+    // A small cache and few dependencies: both limits are reached.
     let mounted = Mounted::new(&image, &at, "rw,softdep,cache=4M,max_softdeps=2000");
     let dir = at.to_str().expect("path");
     let work = |script: String| Command::new("sh").args(["-ec", &script]).spawn().expect("sh");
@@ -359,7 +359,7 @@ fn many_at_once_leave_a_whole_image() {
             ))
         })
         .collect();
-    // Names come and go under it: what it does not find is no failure.
+    // Names disappear during the walk: files that it does not find are no failure.
     workers.push(work(format!(
         "for turn in $(seq 40); do find {dir} -type f 2>/dev/null | wc -l >/dev/null; sync -f {dir}; done"
     )));

@@ -1,4 +1,4 @@
-//! Others who write meanwhile, and ends that come too early: nothing is lost.
+//! Concurrent writers, and interruptions: no data is lost.
 
 use super::{places, prepare, same_account};
 use crate::judges::{Scratch, command, manifest, run, same};
@@ -21,20 +21,19 @@ fn four_writers() {
     meanwhile.compare(&mounted, &paths);
     volume.unmount(mounted);
     volume.check();
-    // The same by the disk alone.
+    // The same read from the disk after an unmount.
     let mounted = volume.mount(&scratch);
     meanwhile.compare(&mounted, &paths);
-    // With nobody in the way, what is left is done.
+    // Without writers the rest is moved.
     relayout(mounted.text(), &trace, &[]);
     meanwhile.compare(&mounted, &paths);
     volume.unmount(mounted);
     volume.check();
 }
 
-/// Writes numbers to places of a file that it keeps mapped, and to others past the page
-/// cache, until its standard input ends; then looks whether the last ones are there. A page
-/// that is mapped and dirty can be written to without the kernel's notice, and a write past
-/// the cache takes a while.
+/// Writes numbers to offsets of a file through a mapping or with direct I/O, until its standard
+/// input ends; then checks that the last ones are there. Writes to a mapped dirty page go unnoticed
+/// by the kernel, and direct I/O takes a while.
 const WRITER: &str = "
 import mmap, os, random, select, sys, time
 path, kind = sys.argv[1:]
@@ -70,7 +69,7 @@ with open(path, 'rb') as file:
 print(number)
 ";
 
-/// Writers that change files behind the kernel's back, as far as it lets them.
+/// Writers that change files without the kernel's notice, as far as it permits that.
 #[test]
 fn mapped_and_direct_writers() {
     let scratch = Scratch::new("relayout-xfs-direct");
@@ -84,7 +83,7 @@ fn mapped_and_direct_writers() {
         );
     }
     run("sync", &["-f", mounted.text()]);
-    // Two orders, so that something moves each time.
+    // Two orders, so that each round moves something.
     let some = |step: usize| -> Vec<String> {
         let mut paths: Vec<String> = paths.iter().step_by(9).cloned().collect();
         paths.extend(written.iter().cloned());
@@ -127,8 +126,8 @@ fn mapped_and_direct_writers() {
     volume.check();
 }
 
-/// Whether a run goes on after so many thirteenths of the time that one takes. One that
-/// has ended by then took less, as runs do that come when the machine is less busy.
+/// Whether a run is still going after `part` thirteenths of the duration `all`. A run that has
+/// ended by then shortens `all`: later runs are faster on a less busy machine.
 fn is_running_after(child: &mut Child, all: &mut Duration, part: u32) -> bool {
     let (start, moment) = (Instant::now(), *all * part / 13);
     while start.elapsed() < moment {
@@ -141,8 +140,8 @@ fn is_running_after(child: &mut Child, all: &mut Duration, part: u32) -> bool {
     child.try_wait().expect("child").is_none()
 }
 
-/// The file system stops, as where a machine does: what is not in its log by then is lost,
-/// and the next mount recovers the rest.
+/// The file system is shut down as in a crash: changes that are not in the log are lost, and the
+/// next mount recovers the rest.
 #[test]
 fn stopped_at_several_moments() {
     let scratch = Scratch::new("relayout-xfs-stopped");
@@ -171,7 +170,7 @@ fn stopped_at_several_moments() {
             .spawn()
             .expect("seekless");
         let was_running = is_running_after(&mut child, &mut all, part);
-        // With and without writing out what is in the log in memory.
+        // With and without flushing the log in memory.
         let how = if part % 2 == 0 { "shutdown -f" } else { "shutdown" };
         run("xfs_io", &["-x", "-c", how, mounted.text()]);
         let output = child.wait_with_output().expect("child");
@@ -181,7 +180,7 @@ fn stopped_at_several_moments() {
             assert!(said.starts_with("seekless: ") && !said.contains("panicked"), "{said}");
         }
         volume.unmount(mounted);
-        // The log is recovered.
+        // The mount recovers the log.
         let mounted = volume.mount(&scratch);
         same("contents", &listing, &manifest(mounted.text(), &[]));
         same_account(held, &mounted);
@@ -208,7 +207,7 @@ fn killed_at_several_moments() {
     let fresh = scratch.join("fresh");
     run("cp", &["--sparse=always", &volume.image, &fresh]);
 
-    // How long it takes when it is left alone.
+    // Duration of an undisturbed run.
     let mounted = volume.mount(&scratch);
     let start = Instant::now();
     let alone = relayout(mounted.text(), &trace, &[]);
@@ -242,7 +241,7 @@ fn killed_at_several_moments() {
         moved += u32::from(was_killed && different);
         volume.unmount(mounted);
         volume.check();
-        // The next run goes on.
+        // The next run resumes.
         let mounted = volume.mount(&scratch);
         let done = relayout(mounted.text(), &trace, &[]);
         let (before, after) =

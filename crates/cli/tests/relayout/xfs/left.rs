@@ -1,4 +1,4 @@
-//! What stays, and what is refused.
+//! Files that are not moved, and refusals.
 
 use super::volume::Volume;
 use super::{Mounted, places, prepare};
@@ -13,8 +13,8 @@ import os, sys
 os.setxattr(sys.argv[1], 'security.capability', bytes([1, 0, 0, 2, 0, 32] + [0] * 14))
 ";
 
-/// Programs that run, files that share blocks, and others that nobody may change without
-/// loss stay, and are counted with what they cost.
+/// Running programs, files that share blocks, and others that cannot be changed without loss stay,
+/// and are counted with their cost.
 #[test]
 fn files_that_stay() {
     let scratch = Scratch::new("relayout-xfs-left");
@@ -55,14 +55,15 @@ fn files_that_stay() {
     }
     assert!(number(&done, "/moved_in_bytes") > 0, "{done}");
     run("getfattr", &["-n", "security.capability", &at("capable")]);
-    // Once it has ended, it is like others.
+    // Once it has ended, the program is moved like others.
     let done = relayout(mounted.text(), &trace, &["--dry-run"]);
     assert!(done.pointer("/stays/running_programs").is_none(), "{done}");
     volume.unmount(mounted);
     volume.check();
 }
 
-/// Two files, and a trace of them in the other order; where they lie.
+/// Makes two files, and a trace of them in the other order; returns the trace and the files'
+/// extents.
 fn two_files(scratch: &Scratch, mounted: &Mounted) -> (String, Vec<Vec<(u64, u64)>>) {
     let paths = ["/b", "/a"].map(String::from);
     for path in &paths {
@@ -95,14 +96,14 @@ fn a_mount_that_cannot_be_changed() {
     let Some(volume) = Volume::new(&scratch, &[], "320M") else { return };
     let mounted = volume.mount(&scratch);
     let (trace, _) = two_files(&scratch, &mounted);
-    // Two at once.
+    // Two at the same time.
     let dir = fs::File::open(mounted.path()).expect("open");
     rustix::fs::flock(&dir, rustix::fs::FlockOperation::LockExclusive).expect("lock");
     let args = ["relayout", mounted.text(), "--trace", &trace];
     let (code, message) = failure(&seekless(&args));
     assert!(code == 6 && message.contains("another process"), "{code}: {message}");
     drop(dir);
-    // Root without the right to open files so that their times stay.
+    // Root without the capability to open files without updating their times.
     let without = [&["--bounding-set=-sys_admin", env!("CARGO_BIN_EXE_seekless")][..], &args];
     let output = Command::new("setpriv").args(without.concat()).output().expect("setpriv");
     let (code, message) = failure(&output);
@@ -110,7 +111,7 @@ fn a_mount_that_cannot_be_changed() {
     run("mount", &["-o", "remount,ro", mounted.text()]);
     let (code, message) = failure(&seekless(&args));
     assert!(code == 4 && message.contains("read-only"), "{code}: {message}");
-    // What `watch` moves is ext4.
+    // `watch` supports ext4 only.
     let (code, message) = failure(&seekless(&["watch", "now", mounted.text()]));
     assert!(code == 4 && message.contains("xfs"), "{code}: {message}");
 }

@@ -1,5 +1,5 @@
-//! The same under the kernel's XFS. Whether files lie better is judged by xfs_bmap, which
-//! asks for their blocks by another call than the command does.
+//! `seekless relayout` with the kernel's XFS. xfs_bmap judges the layout: it queries blocks through
+//! another system call than the command.
 
 mod harmed;
 mod left;
@@ -13,11 +13,11 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 use volume::Volume;
 
-/// Blocks of 512 bytes by which the account of a volume may differ: the trees that find
-/// free space and files change their size.
+/// Tolerance of the account of a volume, in blocks of 512 bytes: the trees of free space and of
+/// files change their size.
 const TREES: i64 = 512;
 
-/// A new volume that is filled and mounted; what is on it.
+/// A new volume, filled and mounted; returns volume, mount and the paths of its files.
 fn prepare(
     scratch: &Scratch,
     options: &[&str],
@@ -30,13 +30,13 @@ fn prepare(
     Some((volume, mounted, paths))
 }
 
-/// Runs of sectors, first and last, of each of these files.
+/// Extents of these files, as first and last sectors.
 fn places(mounted: &Mounted, paths: &[String]) -> Vec<Vec<(u64, u64)>> {
     paths.iter().map(|path| sectors_of(&mounted.path().join(&path[1..]))).collect()
 }
 
-/// What xfs_bmap says: `0: [0..47]: 192..239`, or `hole`. Blocks that were never written
-/// have flags, and are left out.
+/// Parses lines of xfs_bmap: `0: [0..47]: 192..239`, or `hole`. Unwritten extents have flags, and
+/// are left out.
 fn sectors_of(path: &Path) -> Vec<(u64, u64)> {
     let listed = run("xfs_bmap", &["-v", "-p", path.to_str().expect("path")]);
     let unwritten = |line: &str| {
@@ -54,14 +54,14 @@ fn sectors_of(path: &Path) -> Vec<(u64, u64)> {
         .collect()
 }
 
-/// Seeks on the way through files.
+/// Seeks during a sequential read of the files.
 fn seeks(places: &[Vec<(u64, u64)>]) -> usize {
     let all: Vec<&(u64, u64)> = places.iter().flatten().collect();
     all.windows(2).filter(|pair| pair[0].1 + 1 != pair[1].0).count()
 }
 
-/// Fails where blocks are missing or are held. XFS frees a file that is deleted in the
-/// background, a moment after it was closed (`xfs_inodegc_queue`).
+/// Fails if blocks are missing or still in use. XFS frees deleted files in the background, a moment
+/// after they are closed (`xfs_inodegc_queue`).
 fn same_account(before: i64, mounted: &Mounted) {
     let start = Instant::now();
     loop {
@@ -75,7 +75,7 @@ fn same_account(before: i64, mounted: &Mounted) {
     }
 }
 
-/// Times and sizes of all files, to the nanosecond, and the blocks that they have.
+/// Times in nanoseconds, sizes and blocks of all files.
 fn stat(mounted: &Mounted) -> String {
     let listed = run("find", &[mounted.text(), "-printf", "%P %m %s %b %T@ %C@ %A@\n"]);
     let mut lines: Vec<&str> = listed.lines().collect();
@@ -83,7 +83,7 @@ fn stat(mounted: &Mounted) -> String {
     lines.join("\n")
 }
 
-/// A file that is exchanged in several parts, of which the last ends within a block.
+/// A file that is exchanged in several parts; the last one ends within a block.
 fn long(mounted: &Mounted) -> String {
     let open = |name| std::fs::File::create(mounted.path().join(name)).expect("create");
     let (long, other) = (open("long"), open("other"));
@@ -105,7 +105,7 @@ fn judge(name: &str, options: &[&str], files: usize) {
     let mut hot = hot(&paths, 4);
     hot.insert(7, long(&mounted));
     let trace = import(&scratch, &hot);
-    // Times of access settle.
+    // Access times are up to date after this read.
     let listing = manifest(mounted.text(), &[]);
     let held = account(mounted.text());
     let (old, kept) = (places(&mounted, &hot), stat(&mounted));
@@ -116,7 +116,7 @@ fn judge(name: &str, options: &[&str], files: usize) {
 
     let mounted = volume.mount(&scratch);
     let done = relayout(mounted.text(), &trace, &[]);
-    // Nobody has read them since the volume was mounted.
+    // No process has read them since the mount.
     assert_eq!(in_memory(&mounted, &hot), 0, "files are in memory only because they were moved");
     same("attributes", &kept, &stat(&mounted));
     same_account(held, &mounted);
@@ -125,7 +125,7 @@ fn judge(name: &str, options: &[&str], files: usize) {
     volume.unmount(mounted);
     volume.check();
 
-    // By the disk alone; and there is nothing left to do.
+    // Read from the disk; and a second run has nothing to do.
     let mounted = volume.mount(&scratch);
     same("contents on the disk", &listing, &manifest(mounted.text(), &[]));
     let again = relayout(mounted.text(), &trace, &[]);
@@ -144,7 +144,7 @@ fn judge(name: &str, options: &[&str], files: usize) {
     let (low, high) = ("/data_seeks/before", "/data_seeks/after");
     assert_eq!(number(&told, low), number(&done, low));
     assert!(number(&done, high) * 20 <= number(&done, low), "{done}");
-    // What was promised before is what came.
+    // The trial predicts the result.
     assert!(number(&told, high).abs_diff(number(&done, high)) * 20 <= number(&done, low), "{told}");
 }
 
@@ -153,13 +153,13 @@ fn files_lie_together_with_blocks_of_4k() {
     judge("relayout-xfs", &[], 1500);
 }
 
-/// Four blocks in a page; the times of files have 32 bits, and no blocks can be shared.
+/// Four blocks per page; file times have 32 bits, and blocks cannot be shared.
 #[test]
 fn files_lie_together_with_blocks_of_1k() {
     judge("relayout-xfs-1k", &["-b", "size=1024", "-m", "reflink=0,bigtime=0"], 1500);
 }
 
-/// What is laid out begins where a chunk does, and a budget is kept.
+/// The new layout begins at a chunk, and stays within the budget.
 #[test]
 fn a_budget_and_a_chunk() {
     let scratch = Scratch::new("relayout-xfs-budget");
@@ -172,7 +172,7 @@ fn a_budget_and_a_chunk() {
     let moved = number(&done, "/moved_in_bytes");
     assert!(moved > 100 << 10 && moved <= 500 << 10, "{moved}");
     assert_eq!(moved + number(&done, "/left_bytes"), number(&done, "/touched_bytes"), "{done}");
-    // What was accessed first comes first.
+    // Data accessed first comes first.
     let first = places(&mounted, &hot)[0][0].0;
     assert_eq!(first * 512 % (1 << 20), 0, "sector {first}");
     volume.unmount(mounted);
@@ -184,8 +184,8 @@ fn available(mounted: &Mounted) -> u64 {
     blocks.trim().parse().expect("blocks")
 }
 
-/// Takes all free blocks but so many, the longest runs first. What the kernel had set
-/// aside while it took them is free only afterwards, and taken then.
+/// Allocates all free blocks except `leave`, the longest runs first. Blocks that the kernel
+/// reserved meanwhile become free only afterwards, and are allocated then.
 fn take_but(mounted: &Mounted, leave: u64) {
     for part in 0..8 {
         let left = available(mounted).saturating_sub(leave);
@@ -199,12 +199,12 @@ fn take_but(mounted: &Mounted, leave: u64) {
     }
 }
 
-/// All that is free lies between small files: less is gained, and nothing is lost.
+/// All free space is between small files: the gain is smaller, and no data is lost.
 #[test]
 fn free_space_in_small_pieces() {
     let scratch = Scratch::new("relayout-xfs-pieces");
-    // For these features XFS keeps blocks that it counts as used, and some 4096 in any case:
-    // more than that must lie in small pieces, or these are in a long run.
+    // XFS reserves blocks for these features and counts them as used, about 4096 even without them:
+    // more than that must be in small pieces, or the reserved ones are in a long run.
     let options = ["-m", "reflink=0,finobt=0"];
     let Some((volume, mounted, paths)) = prepare(&scratch, &options, "320M", 1500) else { return };
     let trace = trace_of(&scratch, &paths, 4);
@@ -234,7 +234,7 @@ fn free_space_in_small_pieces() {
     volume.check();
 }
 
-/// A volume that is nearly full: what fits is moved, and the room is free again.
+/// A nearly full volume: data that fits is moved, and its old space is free again.
 #[test]
 fn a_full_volume() {
     let scratch = Scratch::new("relayout-xfs-full");

@@ -1,4 +1,4 @@
-//! An image of XFS whose files can be exchanged, also where mkfs.xfs is too old to make
+//! An image of XFS that supports the exchange of file ranges, even if mkfs.xfs is too old to make
 //! one.
 
 use crate::judges::{Mounted, Scratch, can_mount, ready, run, skip, unmount};
@@ -18,18 +18,19 @@ const EXCHANGE_RANGE: u32 = 1 << 6;
 /// `sb_crc`, little-endian.
 const CHECKSUM: usize = 224;
 
-/// `sb_sectsize`, big-endian: what the checksum covers.
+/// `sb_sectsize`, big-endian: the length that the checksum covers.
 const SECTOR_SIZE: usize = 102;
 
 /// The image of a volume.
 pub(super) struct Volume {
     pub(super) image: String,
-    /// The feature was set by hand: xfs_repair does not know it either.
+    /// The feature was set by hand: xfs_repair does not support it either.
     by_hand: bool,
 }
 
 impl Volume {
-    /// A new one with the feature; `None` where this machine cannot, which is said.
+    /// A new volume with the feature; reports and returns `None` if this machine does not support
+    /// it.
     pub(super) fn new(scratch: &Scratch, options: &[&str], size: &str) -> Option<Self> {
         let image = empty(scratch, size)?;
         let mkfs = |more: &[&str]| {
@@ -57,14 +58,14 @@ impl Volume {
         Some(volume)
     }
 
-    /// One without the feature.
+    /// A volume without the feature.
     pub(super) fn without(scratch: &Scratch, size: &str) -> Option<Self> {
         let image = empty(scratch, size)?;
         let mkfs = |more: &[&str]| {
             let args = [&["-q", "-f"], more, &[&image]].concat();
             Command::new("mkfs.xfs").args(args).output().expect("mkfs.xfs").status.success()
         };
-        // Old ones know no such option.
+        // Old versions do not support this option.
         assert!(mkfs(&["-i", "exchange=0"]) || mkfs(&[]), "mkfs.xfs");
         Some(Self { image, by_hand: false })
     }
@@ -73,13 +74,13 @@ impl Volume {
         Mounted::of_kind(scratch, &self.image, "xfs", "rw")
     }
 
-    /// Unmounts it, and waits until that is so.
+    /// Unmounts it, and waits until that is complete.
     pub(super) fn unmount(&self, mounted: Mounted) {
         drop(mounted);
         wait_until_free(&self.image);
     }
 
-    /// xfs_repair finds nothing wrong. The volume is not mounted.
+    /// xfs_repair finds no errors. The volume must not be mounted.
     pub(super) fn check(&self) {
         if self.by_hand {
             set_feature(&self.image, false);
@@ -91,19 +92,19 @@ impl Volume {
     }
 }
 
-/// Waits until an image is not mounted anywhere: another process may have taken a copy of all
-/// mounts with it into a namespace of its own. What is mounted there has a log that is not
-/// empty, and nothing with its UUID can be mounted.
+/// Waits until an image is not mounted anywhere: another process may have copied all mounts into a
+/// namespace of its own. While it is mounted there, its log is not empty, and no volume with its
+/// UUID can be mounted.
 fn wait_until_free(image: &str) {
     let start = Instant::now();
-    // A file system in use keeps its loop device.
+    // A mounted file system keeps its loop device attached.
     while !run("losetup", &["-j", image]).trim().is_empty() {
         assert!(start.elapsed() < Duration::from_secs(120), "{image}: is in use");
         sleep(Duration::from_millis(20));
     }
 }
 
-/// An image without contents.
+/// An empty image.
 fn empty(scratch: &Scratch, size: &str) -> Option<String> {
     if !can_mount() || !ready("mkfs.xfs") {
         return None;
