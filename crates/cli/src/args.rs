@@ -6,8 +6,7 @@ use seekless_images::{OutputFormat, Place};
 use seekless_units::{ByteLen, parse_size};
 use std::str::FromStr;
 
-/// /// A whole number in plain digits, without a sign: a plus would mean an addition, as in
-/// `--size`.
+/// A whole number in plain digits, without a sign: a plus would mean an addition, as in `--size`.
 pub(crate) fn count<T: FromStr>(text: &str) -> Result<T, String> {
     let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let number = text.parse().ok().filter(|_| is_plain);

@@ -208,8 +208,8 @@ impl FatBuildArgs {
         self.drop.contains(&Dropped::Loss(loss))
     }
 
-    /// Extended attributes to leave out when the source is read. For FAT, the losses of FAT are
-    /// counted, and left out when the image is built.
+    /// Extended attributes to leave out when the source is read. Those that only FAT cannot store
+    /// are counted, and left out when the image is built.
     pub(crate) fn xattrs(&self, is_fat: bool) -> DroppedXattrs {
         let name = |dropped: &Dropped| match dropped {
             Dropped::Xattr(name) => Some(name.clone().into_bytes()),

@@ -319,8 +319,8 @@ enum Options {
     Fat(seekless_fat::BuildOptions),
 }
 
-/// The room for the file system. A device without `--size` is filled, except for the partition
-/// table or the hash tree.
+/// The room for the file system. A device is filled, except for the partition table or the hash
+/// tree, unless a size or free space was given.
 fn room_on(args: &BuildArgs, target: &Target) -> Result<Room, Failure> {
     let Some(capacity) = target.capacity() else { return Ok(args.room.room()) };
     let (left, taken) = if args.disk.is_wanted() {

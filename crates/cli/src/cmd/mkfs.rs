@@ -302,7 +302,7 @@ fn options(args: &MkfsArgs, size: ByteLen, time: Timestamp) -> Result<MakeOption
     };
     let version = if args.format == Format::Ufs1 { Version::Ufs1 } else { Version::Ufs2 };
     let label = args.label.as_bytes().to_vec();
-    // The second word tells volumes made in the same second apart.
+    // The second word distinguishes volumes made in the same second.
     let mark = match args.uuid {
         Some(Identification::Random) => u32::from_ne_bytes(random()?),
         None => derived(&label, size),

@@ -175,8 +175,8 @@ pub(crate) fn run(args: &RecordArgs, global: &Global) -> Result<ExitCode, Failur
         WantedPages::Fetched => Pages::Fetched,
         WantedPages::Touched => Pages::Touched,
     };
-    // A boot starts with cold caches, except for the new mount of the root: so `--keep-caches`
-    // alone counts here.
+    // A boot starts with cold caches, apart from the new mount of the root: it is assembled as
+    // after dropped caches, unless `--keep-caches` is given.
     let assembled = recording::assemble(collected, &mount, pages, args.keep_caches)?;
     recording::store(args.destination(), &header, &assembled)?;
     outcome::report(args, global, &mount, source, &assembled, lost, strangers);

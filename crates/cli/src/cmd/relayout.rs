@@ -71,8 +71,8 @@ pub(crate) struct RelayoutArgs {
     chunk: ByteLen,
 }
 
-/// Whether a plan saves at least one seek for each [`SEEK_BYTES`] moved. Files between the free
-/// blocks split the new layout, and one with as many gaps as before gains nothing.
+/// Whether a plan saves at least one seek for each [`SEEK_BYTES`] moved. Other files among the free
+/// blocks leave gaps in the new layout; with as many gaps as the old one it gains nothing.
 fn is_worth_it(moved: u64, before: &Costs, after: &Costs) -> bool {
     let saved = before.seeks().saturating_sub(after.seeks());
     saved > 0 && saved >= moved / SEEK_BYTES

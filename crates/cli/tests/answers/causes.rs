@@ -36,7 +36,7 @@ fn one_cause_has_one_exit_code() {
     judge("mke2fs", &["-q", "-F", "-t", "ext4", "-d", &tree, &good, "4M"]);
     let image = fs::read(&good).unwrap();
     fs::write(dir.join("good.trace"), "{\"seekless_trace\":1}\n").unwrap();
-    // `s_blocks_count`: larger than the image.
+    // An `s_blocks_count` larger than the image, and an image cut in half.
     let mut damaged = image.clone();
     damaged[1028..1032].fill(0xff);
     fs::write(dir.join("damaged"), damaged).unwrap();

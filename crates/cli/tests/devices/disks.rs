@@ -107,7 +107,7 @@ fn partitions_appear_and_keep_their_disk() {
     run("e2fsck", &["-fn", &root]);
     let mounted = Mount::new(&scratch, &root, "rw");
     same("the kernel's listing", &manifest(&mounted.0, &[]), &listed);
-    // A mounted partition makes the disk in use.
+    // The disk is in use while its partition is mounted.
     let (code, message) = failure(&seekless(&[&build[..], &["--force"]].concat()));
     assert!(code == 6 && message.contains(&format!("is mounted on {}", mounted.0)), "{message}");
     let read = seekless(&["ls", "--partition", "root", device.path(), "/"]);

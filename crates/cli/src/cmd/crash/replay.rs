@@ -69,7 +69,7 @@ pub(crate) fn run(args: &ReplayArgs, global: &Global) -> Result<ExitCode, Failur
     check_format(&log, &base)?;
     let bar = progress::count(global, 0);
     let promises = Promises { order: !args.loose_bitmaps, contents: true, one_name: false };
-    // Stands for UFS1 too: the superblock of the image tells the version.
+    // Serves for UFS1 too: the version is read from the image's superblock.
     let target = Ufs::of(Version::Ufs2);
     let found = replay(&target, promises, &log, &base, &search, &|_| bar.tick())
         .map_err(|error| Failure::from(FsError::from(error)).about(args.log.display()))?;

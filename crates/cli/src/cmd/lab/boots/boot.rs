@@ -93,10 +93,11 @@ pub(super) fn measure(
         let pieces = if prefetched { pieces(trace, root)? } else { Vec::new() };
         let files = if prefetched { by_inode(trace, root) } else { Vec::new() };
         control.phase("boot")?;
-        // Any part of a name will do for a path that is absent; the offset is one.
+        // A name that no directory contains, made unique by the offset.
         let absent = |_: &[u8], offset: u64| Some(format!("absent-{offset}").into_bytes());
         let failed = |error| Failure::io(root.display(), &error);
-        // Nothing is mapped, so a page that is read has no others around it to map.
+        // All reads of the trace are fetches, which are never mapped: no executable segments are
+        // needed.
         let mut stage = Stage::new(root, device, absent, |_| Vec::new()).map_err(failed)?;
         for path in files {
             stage.perform(&Event::new(Nanos::ZERO, Op::Open, path));
