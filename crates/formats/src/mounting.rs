@@ -6,7 +6,7 @@ use seekless_device::BlockDevice;
 use seekless_ext::ExtLive;
 use seekless_fs::operate::Operate;
 use seekless_fs::{FsError, Timestamp};
-use seekless_live::{Format, Live};
+use seekless_live::{Live, Named};
 use seekless_units::{Ino, Nanos};
 use std::any::Any;
 
@@ -123,7 +123,7 @@ pub trait InUse: Operate + Any {
     fn commit_beside(&mut self);
 }
 
-impl<F: Format + 'static> InUse for Live<F> {
+impl<F: Named + 'static> InUse for Live<F> {
     fn counters(&self) -> &Counters {
         Self::counters(self)
     }

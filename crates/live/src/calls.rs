@@ -1,6 +1,6 @@
 //! Operations on a file system in use.
 
-use crate::{Format, Live, Names};
+use crate::{Live, Named, Names};
 use seekless_cache::{CommitWork, Commits};
 use seekless_fs::acl::AclKind;
 use seekless_fs::field::{index, wide};
@@ -11,20 +11,20 @@ use seekless_fs::{Attr, DirEntry, FileKind, FsError, Mapping, Xattr};
 use seekless_units::{ByteLen, Ino};
 use std::ops::ControlFlow;
 
-impl<F: Format> Operate for Live<F> {
+impl<F: Named> Operate for Live<F> {
     fn root(&self) -> Ino {
-        self.format.limits().root
+        self.volume.format.limits().root
     }
 
     fn lookup(&mut self, dir: Ino, name: &[u8]) -> Result<Option<Ino>, FsError> {
-        self.drop_nodes();
+        self.volume.drop_nodes();
         F::Names::find(self, dir, name)
     }
 
     fn attr(&mut self, ino: Ino) -> Result<Attr, FsError> {
-        self.drop_nodes();
-        self.named_node(ino)?;
-        self.shown(ino)
+        self.volume.drop_nodes();
+        self.volume.named_node(ino)?;
+        self.volume.shown(ino)
     }
 
     fn set_attr(&mut self, ino: Ino, set: &SetAttr) -> Result<Attr, FsError> {
@@ -71,7 +71,7 @@ impl<F: Format> Operate for Live<F> {
     }
 
     fn read(&mut self, ino: Ino, offset: ByteLen, buf: &mut [u8]) -> Result<usize, FsError> {
-        let node = self.named_node(ino)?;
+        let node = self.volume.named_node(ino)?;
         match node.kind {
             FileKind::Regular if !node.restrictions.snapshot => {}
             FileKind::Directory => return Err(FsError::IsDirectory(format!("inode {ino}"))),
@@ -80,7 +80,7 @@ impl<F: Format> Operate for Live<F> {
         let left = node.size.saturating_sub(offset.get());
         let len = index(left.min(wide(buf.len())));
         let Some(buf) = buf.get_mut(..len).filter(|buf| !buf.is_empty()) else { return Ok(0) };
-        self.read_bytes(ino, offset.get(), buf)?;
+        self.volume.read_bytes(ino, offset.get(), buf)?;
         Ok(len)
     }
 
@@ -103,12 +103,12 @@ impl<F: Format> Operate for Live<F> {
     }
 
     fn data_runs(&mut self, ino: Ino) -> Result<Vec<Mapping>, FsError> {
-        self.drop_nodes();
-        if self.named_node(ino)?.kind != FileKind::Regular {
+        self.volume.drop_nodes();
+        if self.volume.named_node(ino)?.kind != FileKind::Regular {
             return Err(FsError::Invalid(format!("inode {ino} is not a regular file")));
         }
         self.write_back(ino, false)?;
-        self.format.mapped_runs(&mut self.core, ino)
+        self.volume.format.mapped_runs(&mut self.volume.core, ino)
     }
 
     fn read_dir(
@@ -121,8 +121,8 @@ impl<F: Format> Operate for Live<F> {
     }
 
     fn read_link(&mut self, ino: Ino) -> Result<Vec<u8>, FsError> {
-        let bsize = u64::from(self.format.limits().block);
-        let node = self.named_node(ino)?;
+        let bsize = u64::from(self.volume.format.limits().block);
+        let node = self.volume.named_node(ino)?;
         if node.kind != FileKind::Symlink {
             return Err(FsError::Invalid(format!("inode {ino} is not a symlink")));
         }
@@ -130,13 +130,13 @@ impl<F: Format> Operate for Live<F> {
             return Ok(target.to_vec());
         }
         let mut target = vec![0; index(node.size.min(bsize))];
-        self.read_bytes(ino, 0, &mut target)?;
+        self.volume.read_bytes(ino, 0, &mut target)?;
         Ok(target)
     }
 
     fn xattrs(&mut self, ino: Ino) -> Result<Vec<Xattr>, FsError> {
-        self.named_node(ino)?;
-        self.format.xattrs(&mut self.core, ino)
+        self.volume.named_node(ino)?;
+        self.volume.format.xattrs(&mut self.volume.core, ino)
     }
 
     fn set_xattr(
@@ -154,16 +154,16 @@ impl<F: Format> Operate for Live<F> {
     }
 
     fn ignored_features(&self) -> Vec<&'static str> {
-        self.format.ignored_features()
+        self.volume.format.ignored_features()
     }
 
     fn keeps_acls(&self) -> bool {
-        self.format.keeps_acls()
+        self.volume.format.keeps_acls()
     }
 
     fn has_default_acl(&mut self, dir: Ino) -> Result<bool, FsError> {
-        self.dir_node(dir)?;
-        Ok(self.acl(dir, AclKind::Default)?.is_some())
+        self.volume.dir_node(dir)?;
+        Ok(self.volume.acl(dir, AclKind::Default)?.is_some())
     }
 
     fn set_acl(
@@ -173,30 +173,30 @@ impl<F: Format> Operate for Live<F> {
         value: Option<&[u8]>,
         keeps_setgid: bool,
     ) -> Result<(), FsError> {
-        self.change(|live| live.put_acl(ino, kind, value, XattrMode::Any, keeps_setgid))
+        self.change(|live| live.volume.put_acl(ino, kind, value, XattrMode::Any, keeps_setgid))
     }
 
     fn hold(&mut self, ino: Ino) -> Result<(), FsError> {
-        let node = self.named_node(ino)?;
+        let node = self.volume.named_node(ino)?;
         node.holds = node.holds.saturating_add(1);
         Ok(())
     }
 
     fn release(&mut self, ino: Ino) -> Result<(), FsError> {
-        let node = self.node(ino)?;
+        let node = self.volume.node(ino)?;
         debug_assert!(node.holds > 0, "inode {ino} is released and not held");
         node.holds = node.holds.saturating_sub(1);
         if node.holds > 0 {
             return Ok(());
         }
-        self.format.released(ino);
-        let node = self.node(ino)?;
+        self.volume.format.released(ino);
+        let node = self.volume.node(ino)?;
         if node.effective > 0 {
             let was_emptied = node.was_emptied;
             return if was_emptied { self.write_back(ino, false) } else { Ok(()) };
         }
         if node.links > 0 {
-            self.count_free(ino);
+            self.volume.count_free(ino);
             return Ok(());
         }
         self.change(|live| F::Names::destroy(live, ino))
@@ -204,71 +204,72 @@ impl<F: Format> Operate for Live<F> {
 
     fn fsync(&mut self, ino: Ino) -> Result<(), FsError> {
         let done = self.make_durable(ino);
-        self.noted(done)
+        self.volume.noted(done)
     }
 
     fn sync(&mut self) -> Result<(), FsError> {
-        let done = self.write_everything().and_then(|()| self.core.cache.flush());
-        self.noted(done)
+        let done = self.write_everything().and_then(|()| self.volume.core.cache.flush());
+        self.volume.noted(done)
     }
 
     fn tick(&mut self) -> Result<(), FsError> {
-        let done = self.core.cache.tick().and_then(|()| self.run_actions());
-        self.noted(done)?;
+        let done = self.volume.core.cache.tick().and_then(|()| self.run_actions());
+        self.volume.noted(done)?;
         self.write_back_expired()
     }
 
     fn leave_work(&mut self) {
-        self.core.cache.set_commits(Commits::Apart);
+        self.volume.core.cache.set_commits(Commits::Apart);
     }
 
     fn work(&mut self) -> Result<Option<Work>, FsError> {
-        if let Some(work) = self.core.cache.commit_work()? {
+        if let Some(work) = self.volume.core.cache.commit_work()? {
             return Ok(Some(boxed(work)));
         }
-        Ok(self.core.cache.due_flush_work()?.map(boxed))
+        Ok(self.volume.core.cache.due_flush_work()?.map(boxed))
     }
 
     fn fsync_part(&mut self, ino: Ino, parts: &mut FsyncParts) -> Result<Option<Work>, FsError> {
         let done = self.make_durable_apart(ino, parts);
-        Ok(self.noted(done)?.map(boxed))
+        Ok(self.volume.noted(done)?.map(boxed))
     }
 
     fn start_fsync(&mut self, ino: Ino) -> Result<Option<Begun>, FsError> {
-        if !self.core.cache.leaves_commits() {
+        if !self.volume.core.cache.leaves_commits() {
             return Ok(None);
         }
         let awaits = self.awaits_commit(ino);
-        let awaits = self.noted(awaits)?;
-        Ok(self.core.cache.last_uncommitted().filter(|_| awaits).map(Begun))
+        let awaits = self.volume.noted(awaits)?;
+        Ok(self.volume.core.cache.last_uncommitted().filter(|_| awaits).map(Begun))
     }
 
     fn work_towards(&mut self, begun: Begun) -> Result<Option<Work>, FsError> {
-        Ok(self.core.cache.work_towards(begun.0)?.map(boxed))
+        Ok(self.volume.core.cache.work_towards(begun.0)?.map(boxed))
     }
 
     fn work_before_change(&mut self) -> Result<Option<Work>, FsError> {
-        Ok(self.core.cache.work_before_operation()?.map(boxed))
+        Ok(self.volume.core.cache.work_before_operation()?.map(boxed))
     }
 
     fn ignores_case(&self) -> bool {
-        self.format.ignores_case()
+        self.volume.format.ignores_case()
     }
 
     fn space(&mut self) -> Space {
-        self.format.space(&self.core)
+        self.volume.format.space(&self.volume.core)
     }
 
     fn spend_reserve(&mut self, may: bool) {
-        self.core.may_spend_reserve = may;
+        self.volume.core.may_spend_reserve = may;
     }
 
     fn unmount(&mut self) -> Result<(), FsError> {
-        if self.closed {
+        if self.volume.is_closed() {
             return Ok(());
         }
         // Files that were still open and that have no names go now.
         let orphans: Vec<Ino> = self
+            .volume
             .core
             .nodes
             .values()
@@ -277,7 +278,7 @@ impl<F: Format> Operate for Live<F> {
             .collect();
         let mut left = Ok(());
         for ino in orphans {
-            let node = self.node(ino)?;
+            let node = self.volume.node(ino)?;
             node.holds = 0;
             if node.links == 0 {
                 // Other changes are written all the same.
@@ -288,21 +289,21 @@ impl<F: Format> Operate for Live<F> {
         let Err(error) = &placed else {
             // Files that could not be deleted are orphans still.
             let closed = self.close();
-            self.noted(closed)?;
-            self.closed = true;
+            self.volume.noted(closed)?;
+            self.volume.close();
             return left;
         };
         // Everything else is written, and the volume is not marked clean: contents were lost.
-        self.format.closing();
-        let written = self.write_changes().and_then(|()| self.core.cache.flush());
-        self.broken.get_or_insert_with(|| error.to_string());
-        self.closed = true;
-        let noted = self.format.note_failure(&mut self.core, error);
+        self.volume.format.closing();
+        let written = self.write_changes().and_then(|()| self.volume.core.cache.flush());
+        self.volume.fail(error);
+        self.volume.close();
+        let noted = self.volume.format.note_failure(&mut self.volume.core, error);
         placed.and(written).and(noted)
     }
 }
 
-impl<F: Format> Live<F> {
+impl<F: Named> Live<F> {
     /// Sets or, without a value, removes an extended attribute.
     fn put_xattr(
         &mut self,
@@ -312,25 +313,25 @@ impl<F: Format> Live<F> {
         mode: XattrMode,
     ) -> Result<(), FsError> {
         if let Some(kind) = AclKind::of(name) {
-            return self.put_acl(ino, kind, value, mode, true);
+            return self.volume.put_acl(ino, kind, value, mode, true);
         }
-        self.check_changeable(ino)?;
-        self.format.set_xattr(&mut self.core, ino, name, value, mode)?;
-        self.touch(ino)
+        self.volume.check_changeable(ino)?;
+        self.volume.format.set_xattr(&mut self.volume.core, ino, name, value, mode)?;
+        self.volume.touch(ino)
     }
 
     /// Writes all remaining changes, and marks the volume as not in use any more.
     fn close(&mut self) -> Result<(), FsError> {
-        self.format.closing();
+        self.volume.format.closing();
         self.write_changes()?;
-        if self.broken.is_some() {
+        if self.volume.has_failed() {
             return Err(FsError::ReadOnly("an earlier operation failed".into()));
         }
-        self.device.flush()?;
-        self.core.cache.begin()?;
-        self.format.mark(&mut self.core, true)?;
-        self.core.cache.end()?;
-        self.core.cache.close_log()
+        self.flush_device()?;
+        self.volume.core.cache.begin()?;
+        self.volume.format.mark(&mut self.volume.core, true)?;
+        self.volume.core.cache.end()?;
+        self.volume.core.cache.close_log()
     }
 }
 

@@ -1,12 +1,12 @@
 //! Data that a format's code works on besides its own state: the cache, inodes in memory, and space
 //! that is about to become free.
 
-use crate::actions::Action;
+use crate::action::Action;
+use crate::cut::{Cut, Runs};
 use crate::delayed::Delayed;
 use crate::fault::Fault;
 use crate::node::{Node, gone};
 use crate::nodes::Nodes;
-use crate::removal::{Cut, Runs};
 use seekless_cache::{Cache, ChangeId, Kind};
 use seekless_fs::{FsError, Timestamp};
 use seekless_units::Ino;

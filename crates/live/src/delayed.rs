@@ -10,6 +10,17 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The bytes of a block of a file.
 pub(crate) type Block = Box<[u8]>;
 
+/// The state of a block in a file's map.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stand {
+    /// It has none.
+    Hole,
+    /// It has one, with contents.
+    Written,
+    /// It has one that was never written.
+    Unwritten,
+}
+
 /// The delayed blocks of a file.
 #[derive(Debug)]
 struct Waiting {

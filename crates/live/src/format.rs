@@ -6,21 +6,18 @@
 //! directories, open files, renaming or `fsync`.
 
 use crate::core::Core;
+use crate::cut::Cut;
+use crate::delayed::Stand;
 use crate::limits::Limits;
-use crate::naming::Names;
 use crate::node::Node;
-use crate::removal::Cut;
-use crate::write_back::Stand;
-use seekless_cache::{ChangeId, Config};
+use crate::pending::Ids;
+use seekless_cache::Config;
 use seekless_device::{BlockDevice, Clock};
 use seekless_fs::operate::{SetAttr, Space, XattrMode};
 use seekless_fs::{FsError, Mapping, Timestamp, Xattr};
 use seekless_units::{BlockNo, Extent, Ino};
 use smallvec::SmallVec;
 use std::sync::Arc;
-
-/// Changes that must all be on the disk for something to be.
-pub type Ids = SmallVec<[ChangeId; 3]>;
 
 /// Where a name goes in a directory, and the changes made for it.
 #[derive(Clone, Debug, Default)]
@@ -43,9 +40,6 @@ pub trait Format: Send + Sized {
     type Map: Clone + std::fmt::Debug + Default + Send;
     /// How it is opened.
     type Options;
-    /// How its files get their names.
-    type Names: Names<Self>;
-
     // The volume.
 
     /// Opens an image, and changes nothing of it.

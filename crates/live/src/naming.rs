@@ -4,16 +4,22 @@
 //! their operations. On a format whose directory entries are the files themselves
 //! the format does them.
 
-use crate::actions::Action;
+use crate::action::Action;
 use crate::{Format, Linked, Live};
 use seekless_fs::operate::{NewFile, Ownership, RenameMode};
 use seekless_fs::{DirEntry, FsError};
 use seekless_units::{Extent, Ino};
 use std::ops::ControlFlow;
 
+/// A format, and how its files get their names.
+pub trait Named: Format {
+    /// Its namespace operations: [`InodeNames`], if it has inodes.
+    type Names: Names<Self>;
+}
+
 /// Namespace operations. Each corresponds to the [`Operate`](seekless_fs::operate::Operate)
 /// function of the same name, is called inside a cache operation, and returns the same errors.
-pub trait Names<F: Format>: Sized {
+pub trait Names<F: Named>: Sized {
     /// The inode that a name leads to.
     fn find(live: &mut Live<F>, dir: Ino, name: &[u8]) -> Result<Option<Ino>, FsError>;
 
@@ -74,11 +80,11 @@ pub trait Names<F: Format>: Sized {
 #[derive(Clone, Copy, Debug)]
 pub enum InodeNames {}
 
-impl<F: Linked> Names<F> for InodeNames {
+impl<F: Linked + Named> Names<F> for InodeNames {
     fn find(live: &mut Live<F>, dir: Ino, name: &[u8]) -> Result<Option<Ino>, FsError> {
-        let found = live.find(dir, name)?.map(|slot| slot.ino);
+        let found = live.directories().find(dir, name)?.map(|slot| slot.ino);
         if let Some(ino) = found.filter(|_| !matches!(name, b"." | b"..")) {
-            live.saw(dir, ino);
+            live.volume.note_seen(ino, dir);
         }
         Ok(found)
     }
@@ -90,19 +96,19 @@ impl<F: Linked> Names<F> for InodeNames {
         new: &NewFile<'_>,
         owner: Ownership,
     ) -> Result<Ino, FsError> {
-        live.make_file(dir, name, new, owner)
+        live.namespace().make_file(dir, name, new, owner)
     }
 
     fn link(live: &mut Live<F>, ino: Ino, dir: Ino, name: &[u8]) -> Result<(), FsError> {
-        live.link_file(ino, dir, name)
+        live.namespace().link_file(ino, dir, name)
     }
 
     fn unlink(live: &mut Live<F>, dir: Ino, name: &[u8]) -> Result<(), FsError> {
-        live.unlink_file(dir, name)
+        live.namespace().unlink_file(dir, name)
     }
 
     fn rmdir(live: &mut Live<F>, dir: Ino, name: &[u8]) -> Result<(), FsError> {
-        live.remove_dir(dir, name)
+        live.namespace().remove_dir(dir, name)
     }
 
     fn rename(
@@ -111,7 +117,7 @@ impl<F: Linked> Names<F> for InodeNames {
         to: (Ino, &[u8]),
         mode: RenameMode,
     ) -> Result<(), FsError> {
-        live.rename_file(from, to, mode)
+        live.namespace().rename_file(from, to, mode)
     }
 
     fn list(
@@ -120,7 +126,7 @@ impl<F: Linked> Names<F> for InodeNames {
         after: u64,
         visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<(), FsError> {
-        live.entries_after(dir, after, visit)
+        live.directories().entries_after(dir, after, visit)
     }
 
     fn settle(live: &mut Live<F>, ino: Ino) -> Result<(), FsError> {
@@ -128,7 +134,7 @@ impl<F: Linked> Names<F> for InodeNames {
     }
 
     fn inode_run(live: &Live<F>, ino: Ino) -> Result<Option<Extent>, FsError> {
-        live.format.inode_run(ino).map(Some)
+        live.volume.format.inode_run(ino).map(Some)
     }
 
     fn destroy(live: &mut Live<F>, ino: Ino) -> Result<(), FsError> {
@@ -140,7 +146,7 @@ impl<F: Linked> Names<F> for InodeNames {
             Action::DropLink(ino) => live.drop_link(ino),
             Action::DropDirectory { ino, parent } => live.drop_directory(ino, parent),
             Action::FreeInode { ino, is_directory } => live.free_inode(ino, is_directory),
-            Action::FreeRuns(runs) => live.free_runs(&runs),
+            Action::FreeRuns(runs) => live.volume.free_runs(&runs),
         }
     }
 }

@@ -1,13 +1,12 @@
 //! Inodes in memory: their fields, and their changes that are not on the disk yet.
 
-use crate::format::Ids;
+use crate::pending::Ids;
 use crate::pending::Pending;
-use crate::reach::SeenIn;
 use crate::unsettled::Unsettled;
-use crate::{Format, Live};
+use crate::volume::seen::SeenIn;
 use seekless_cache::ChangeId;
 use seekless_fs::field::wide;
-use seekless_fs::{Attr, DeviceNumber, FileKind, FsError, Timestamp};
+use seekless_fs::{DeviceNumber, FileKind, FsError, Timestamp};
 use seekless_units::Ino;
 use smallvec::SmallVec;
 
@@ -220,88 +219,4 @@ impl<M> Node<M> {
 #[must_use]
 pub fn gone(ino: Ino) -> FsError {
     FsError::NotFound(format!("inode {ino}"))
-}
-
-impl<F: Format> Live<F> {
-    /// The `statx` attributes of an inode in memory.
-    pub(crate) fn shown(&self, ino: Ino) -> Result<Attr, FsError> {
-        let node = self.core.nodes.get(&ino).ok_or_else(|| gone(ino))?;
-        let waiting = self.core.delayed.blocks_of(ino);
-        let waiting = waiting.saturating_mul(u64::from(self.format.limits().block / 512));
-        Ok(Attr {
-            ino: node.ino,
-            kind: node.kind,
-            perm: node.perm,
-            uid: node.uid,
-            gid: node.gid,
-            nlink: u32::from(node.effective),
-            size: node.size,
-            sectors: self.format.shown_sectors(node).saturating_add(waiting),
-            atime: node.atime,
-            mtime: node.mtime,
-            ctime: node.ctime,
-            crtime: node.birth,
-            device: node.device,
-            generation: node.generation,
-            flags: self.format.shown_flags(node),
-            project: 0,
-        })
-    }
-
-    /// The node of an inode that is in use.
-    pub(crate) fn node(&mut self, ino: Ino) -> Result<&mut Node<F::Map>, FsError> {
-        if !self.core.nodes.contains_key(&ino) {
-            debug_assert!(!self.core.delayed.has(ino), "inode {ino} went with what waits of it");
-            let mut node = self.format.load(&mut self.core, ino)?;
-            node.seen_in = self.reach.take_seen(ino);
-            self.core.nodes.insert(ino, node);
-        }
-        self.core.nodes.get_mut(&ino).ok_or_else(|| gone(ino))
-    }
-
-    /// As [`Live::node`], of one that has names.
-    pub(crate) fn named_node(&mut self, ino: Ino) -> Result<&mut Node<F::Map>, FsError> {
-        let node = self.node(ino)?;
-        if node.effective == 0 && node.holds == 0 { Err(gone(ino)) } else { Ok(node) }
-    }
-
-    /// The node of a directory.
-    pub(crate) fn dir_node(&mut self, ino: Ino) -> Result<&mut Node<F::Map>, FsError> {
-        let node = self.node(ino)?;
-        if node.kind == FileKind::Directory {
-            Ok(node)
-        } else {
-            Err(FsError::NotDirectory(format!("inode {ino}")))
-        }
-    }
-
-    /// Drops nodes that can be read again, when there are many.
-    pub(crate) fn drop_nodes(&mut self) {
-        if self.core.nodes.len() < self.most_nodes {
-            return;
-        }
-        let (cache, reach, delayed) = (&self.core.cache, &mut self.reach, &self.core.delayed);
-        let on_disk = |ids: &[ChangeId]| ids.iter().all(|&id| cache.is_committed(id));
-        self.core.nodes.retain(|node| {
-            let idle = node.holds == 0
-                && node.links == node.effective
-                && node.links > 0
-                && !delayed.has(node.ino)
-                && node.named_by.is_on_disk(cache)
-                && on_disk(&node.reached_by)
-                && node.links_due.is_on_disk(cache)
-                && node.leaving.is_on_disk(cache)
-                && node.arriving.is_on_disk(cache)
-                && on_disk(&node.fresh)
-                // Else a number in an indirect block would not wait for the length.
-                && on_disk(&[node.sized, node.parent_link, node.linked, node.moved_by])
-                && node.unsettled.is_settled(cache);
-            if idle {
-                reach.keep_seen(node.ino, std::mem::take(&mut node.seen_in));
-            }
-            !idle
-        });
-        // Those that stay are in use: looked at again when there are many more.
-        self.most_nodes = self.core.nodes.len().saturating_mul(2).max(MOST_NODES);
-    }
 }

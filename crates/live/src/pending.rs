@@ -1,11 +1,13 @@
 //! Changes that others may have to wait for, noted until the disk has them.
 
-use crate::Action;
-use crate::format::Ids;
+use crate::action::Action;
 use hashbrown::HashMap;
 use seekless_cache::{Cache, ChangeId};
 use seekless_units::Ino;
 use smallvec::SmallVec;
+
+/// Changes that must all be on the disk for something to be.
+pub type Ids = SmallVec<[ChangeId; 3]>;
 
 /// Changes of one kind that are kept by themselves at least: a change that waits for all names of a
 /// file but one waits for each of the others, and not for that one, as long as they are few.

@@ -1,24 +1,26 @@
-//! Operations too large for one transaction, done in several: each of them leaves a sound file
-//! system, and operations to be continued after a crash are on a list of orphans.
+//! Operations on one file, checked before they are carried out. Those too large for one transaction
+//! are done in several: each of them leaves a sound file system, and operations to be continued
+//! after a crash are on a list of orphans.
 
-use crate::{Format, Live, Names};
-use seekless_fs::FsError;
+use crate::{Live, Named, Names};
 use seekless_fs::field::{index, wide};
+use seekless_fs::operate::SetAttr;
+use seekless_fs::{Attr, FileKind, FsError};
 use seekless_units::Ino;
 
-impl<F: Format> Live<F> {
+impl<F: Named> Live<F> {
     /// Ends an operation: actions made ready by it are done with it, and their changes are written
     /// with it.
     pub(crate) fn end_operation(&mut self) -> Result<(), FsError> {
         let mut done = self.run_actions();
-        if self.core.cache.is_journalled() {
-            done = done.and_then(|()| self.format.put_summaries(&mut self.core));
+        if self.volume.core.cache.is_journalled() {
+            done = done.and_then(|()| self.volume.format.put_summaries(&mut self.volume.core));
             if let Err(error) = &done {
                 // A part of it is missing.
-                self.core.cache.abort(&error.to_string());
+                self.volume.core.cache.abort(&error.to_string());
             }
         }
-        done.and_then(|()| self.core.cache.end())
+        done.and_then(|()| self.volume.core.cache.end())
     }
 
     /// Whether an operation that has failed may be committed as far as it came: it has refused
@@ -26,57 +28,57 @@ impl<F: Format> Live<F> {
     pub(crate) fn is_undone(&self, error: &FsError) -> bool {
         let met_on_the_way =
             matches!(error, FsError::Device(_) | FsError::Corrupt { .. } | FsError::Io { .. });
-        !(met_on_the_way && self.core.cache.operation_changed())
+        !(met_on_the_way && self.volume.core.cache.operation_changed())
     }
 
     /// The operation goes on as another: a crash may leave only its changes so far.
     fn next_piece(&mut self) -> Result<(), FsError> {
         self.end_operation()?;
-        self.core.cache.begin()
+        self.volume.core.cache.begin()
     }
 
     /// Cuts a file behind a length, but for the part that the operation under way has room for.
     /// Does nothing without a journal.
     pub(crate) fn cut_in_pieces(&mut self, ino: Ino, len: u64) -> Result<(), FsError> {
-        if !self.core.cache.is_journalled() {
+        if !self.volume.core.cache.is_journalled() {
             return Ok(());
         }
         let mut listed = false;
         loop {
-            let next = self.format.cut_at_once(&mut self.core, ino, len)?;
+            let next = self.volume.format.cut_at_once(&mut self.volume.core, ino, len)?;
             debug_assert!(next >= len, "it is cut to {len}, not to {next}");
             if next <= len {
                 break;
             }
             if !listed {
-                self.format.note_orphan(&mut self.core, ino, true)?;
+                self.volume.format.note_orphan(&mut self.volume.core, ino, true)?;
                 listed = true;
             }
-            self.format.cut_behind(&mut self.core, ino, next)?;
+            self.volume.format.cut_behind(&mut self.volume.core, ino, next)?;
             self.next_piece()?;
         }
-        if listed && self.node(ino)?.links > 0 {
-            self.format.note_orphan(&mut self.core, ino, false)?;
+        if listed && self.volume.node(ino)?.links > 0 {
+            self.volume.format.note_orphan(&mut self.volume.core, ino, false)?;
         }
         Ok(())
     }
 
     /// Deletes or cuts the orphans of a crash: files without names, or being cut.
     pub(crate) fn clear_orphans(&mut self) -> Result<(), FsError> {
-        for ino in self.format.orphans(&mut self.core)? {
+        for ino in self.volume.format.orphans(&mut self.volume.core)? {
             let cleared = self.change(|live| {
-                let node = live.node(ino)?;
+                let node = live.volume.node(ino)?;
                 let (links, size) = (node.links, node.size);
                 if links == 0 {
                     return F::Names::destroy(live, ino);
                 }
                 live.cut_in_pieces(ino, size)?;
-                live.format.truncate(&mut live.core, ino, size)?;
-                live.format.note_orphan(&mut live.core, ino, false)
+                live.volume.format.truncate(&mut live.volume.core, ino, size)?;
+                live.volume.format.note_orphan(&mut live.volume.core, ino, false)
             });
             match cleared {
                 // It stays on the list, for a check to decide.
-                Err(FsError::Corrupt { .. }) if self.core.cache.may_change() => {}
+                Err(FsError::Corrupt { .. }) if self.volume.core.cache.may_change() => {}
                 cleared => cleared?,
             }
         }
@@ -121,16 +123,16 @@ impl<F: Format> Live<F> {
         let Some(end) = from.checked_add(len).filter(|_| len > piece) else {
             return self.change(|live| live.allocate_file(ino, from, len, keep_size));
         };
-        let size = self.named_node(ino)?.size;
+        let size = self.volume.named_node(ino)?.size;
         let mut at = from;
         while at < end {
             let len = end.saturating_sub(at).min(piece);
             let done = self.change(|live| live.allocate_file(ino, at, len, keep_size));
             if done.is_err() {
-                if self.node(ino)?.size > size {
+                if self.volume.node(ino)?.size > size {
                     self.change(|live| {
                         live.cut_in_pieces(ino, size)?;
-                        live.format.truncate(&mut live.core, ino, size)
+                        live.volume.format.truncate(&mut live.volume.core, ino, size)
                     })?;
                 }
                 return done;
@@ -142,7 +144,121 @@ impl<F: Format> Live<F> {
 
     /// Bytes of a file that one operation writes at most.
     fn piece(&self) -> u64 {
-        let piece = self.core.cache.is_journalled().then(|| self.format.piece(&self.core));
+        let piece = self
+            .volume
+            .core
+            .cache
+            .is_journalled()
+            .then(|| self.volume.format.piece(&self.volume.core));
         piece.unwrap_or(u64::MAX)
+    }
+}
+
+impl<F: Named> Live<F> {
+    pub(crate) fn write_file(
+        &mut self,
+        ino: Ino,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<usize, FsError> {
+        let node = self.volume.named_node(ino)?;
+        if node.kind == FileKind::Directory {
+            return Err(FsError::IsDirectory(format!("inode {ino}")));
+        }
+        if node.kind != FileKind::Regular {
+            return Err(FsError::Invalid(format!("inode {ino} is not a regular file")));
+        }
+        if node.restrictions.append_only && offset != node.size {
+            return Err(FsError::NotPermitted(format!("inode {ino} can only be appended to")));
+        }
+        self.volume.check_changeable(ino)?;
+        let done = match self.volume.write_delayed(ino, offset, bytes)? {
+            Some(done) => done,
+            None => self.volume.format.write_bytes(&mut self.volume.core, ino, offset, bytes)?,
+        };
+        let now = self.volume.core.now();
+        let node = self.volume.node(ino)?;
+        (node.mtime, node.ctime) = (now, now);
+        self.volume.format.put_attributes(&mut self.volume.core, ino)?;
+        Ok(done)
+    }
+
+    pub(crate) fn change_attr(&mut self, ino: Ino, set: &SetAttr) -> Result<Attr, FsError> {
+        self.volume.check_changeable(ino)?;
+        let set = self.volume.format.accepted(self.volume.core.node(ino)?, set)?;
+        let now = self.volume.core.now();
+        if let Some(perm) = set.perm {
+            self.volume.chmod_acl(ino, perm)?;
+        }
+        if let Some(size) = set.size {
+            let node = self.volume.node(ino)?;
+            match node.kind {
+                FileKind::Regular if node.restrictions.append_only => {
+                    return Err(FsError::NotPermitted(format!("inode {ino} can only grow")));
+                }
+                FileKind::Regular => {}
+                FileKind::Directory => return Err(FsError::IsDirectory(format!("inode {ino}"))),
+                _ => {
+                    return Err(FsError::Invalid(format!(
+                        "the length of inode {ino} cannot be changed"
+                    )));
+                }
+            }
+            // Else it has its place by now.
+            if size == 0 {
+                self.volume.drop_delayed(ino);
+                self.volume.note_emptied(ino)?;
+            }
+            if size <= self.volume.node(ino)?.size {
+                self.cut_in_pieces(ino, size)?;
+            }
+            self.volume.format.truncate(&mut self.volume.core, ino, size)?;
+            self.volume.node(ino)?.recorded = None;
+            self.volume.node(ino)?.mtime = now;
+        }
+        let atime = set.atime.map(|time| self.volume.format.representable(time));
+        let mtime = set.mtime.map(|time| self.volume.format.representable(time));
+        let node = self.volume.node(ino)?;
+        node.perm = set.perm.map_or(node.perm, |perm| perm & 0o7777);
+        node.uid = set.uid.unwrap_or(node.uid);
+        node.gid = set.gid.unwrap_or(node.gid);
+        node.atime = atime.unwrap_or(node.atime);
+        node.mtime = mtime.unwrap_or(node.mtime);
+        node.ctime = now;
+        self.volume.format.put_attributes(&mut self.volume.core, ino)?;
+        self.volume.shown(ino)
+    }
+
+    pub(crate) fn allocate_file(
+        &mut self,
+        ino: Ino,
+        from: u64,
+        len: u64,
+        keep: bool,
+    ) -> Result<(), FsError> {
+        let node = self.volume.named_node(ino)?;
+        if node.kind != FileKind::Regular {
+            return Err(FsError::Invalid(format!("inode {ino} is not a regular file")));
+        }
+        self.volume.check_changeable(ino)?;
+        let end = from.checked_add(len);
+        self.volume.format.allocate_range(&mut self.volume.core, ino, from, end, keep)?;
+        self.volume.touch(ino)
+    }
+
+    /// To be called before a name is given to a file in the place of another's: that
+    /// file's contents are then not lost with a crash (`auto_da_alloc`).
+    pub(crate) fn before_replacing(
+        &mut self,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+    ) -> Result<(), FsError> {
+        if self.volume.core.delayed.is_empty() {
+            return Ok(());
+        }
+        // The rename itself reports its errors.
+        let Ok(Some(moved)) = F::Names::find(self, from.0, from.1) else { return Ok(()) };
+        let replaces = matches!(F::Names::find(self, to.0, to.1), Ok(Some(_)));
+        if replaces { self.write_back(moved, false) } else { Ok(()) }
     }
 }

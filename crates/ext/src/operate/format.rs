@@ -11,14 +11,17 @@ use seekless_fs::field::wide;
 use seekless_fs::operate::{Space, XattrMode};
 use seekless_fs::{FileKind, FsError, Mapping, Timestamp, Xattr};
 use seekless_live::indirect::Files;
-use seekless_live::{Cut, Format, InodeNames, Limits, NamePlace, Part, Stand, Table};
+use seekless_live::{Cut, Format, InodeNames, Limits, NamePlace, Named, Part, Stand, Table};
 use seekless_units::{BlockNo, Extent, Ino};
 use std::sync::Arc;
+
+impl Named for Ext {
+    type Names = InodeNames;
+}
 
 impl Format for Ext {
     type Map = Map;
     type Options = LiveOptions;
-    type Names = InodeNames;
 
     fn open(
         device: Arc<dyn BlockDevice>,

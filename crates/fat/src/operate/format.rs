@@ -1,6 +1,5 @@
 //! The format's answers to the operations on a file system in use.
 
-use super::names::EntryNames;
 use super::node::WRITE;
 use super::{Core, Fat, LiveOptions, Map, Node, content};
 use seekless_cache::Config;
@@ -15,7 +14,6 @@ use std::sync::Arc;
 impl Format for Fat {
     type Map = Map;
     type Options = LiveOptions;
-    type Names = EntryNames;
 
     fn open(
         device: Arc<dyn BlockDevice>,

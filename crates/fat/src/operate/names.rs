@@ -4,13 +4,17 @@ use super::Fat;
 use crate::files::ROOT;
 use seekless_fs::operate::{NewFile, Ownership, RenameMode};
 use seekless_fs::{DirEntry, FileKind, FsError};
-use seekless_live::{Action, Live, Names};
+use seekless_live::{Action, Live, Named, Names};
 use seekless_units::{Extent, Ino};
 use std::ops::ControlFlow;
 
 /// Names that are files.
 #[derive(Clone, Copy, Debug)]
 pub enum EntryNames {}
+
+impl Named for Fat {
+    type Names = EntryNames;
+}
 
 impl Names<Fat> for EntryNames {
     fn find(live: &mut Live<Fat>, dir: Ino, name: &[u8]) -> Result<Option<Ino>, FsError> {

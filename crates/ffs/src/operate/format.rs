@@ -9,7 +9,7 @@ use seekless_device::{BlockDevice, Clock};
 use seekless_fs::operate::{Space, XattrMode};
 use seekless_fs::{FileKind, FsError, Location, Mapping, Timestamp, Xattr};
 use seekless_live::indirect::{Files, Trees};
-use seekless_live::{Codec, Cut, Entry, Format, InodeNames, Limits, Table};
+use seekless_live::{Codec, Cut, Entry, Format, InodeNames, Limits, Named, Table};
 use seekless_units::{BlockNo, Extent, Ino};
 use std::sync::Arc;
 
@@ -69,10 +69,13 @@ impl Codec for Typed {
     }
 }
 
+impl Named for Ffs {
+    type Names = InodeNames;
+}
+
 impl Format for Ffs {
     type Map = Map;
     type Options = LiveOptions;
-    type Names = InodeNames;
 
     fn open(
         device: Arc<dyn BlockDevice>,

@@ -8,7 +8,7 @@ use rand_pcg::Pcg64Mcg;
 use seekless_device::{BlockDevice, Clock, MemoryDevice, VirtualClock};
 use seekless_fs::operate::{NewFile, Operate, Ownership, RenameMode, SetAttr, XattrMode};
 use seekless_fs::{FileKind, FsError, Inspect, Timestamp};
-use seekless_live::{Format, Live};
+use seekless_live::{Live, Named};
 use seekless_units::{ByteLen, Ino, Nanos};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub(crate) const WALL: Timestamp = Timestamp { secs: 1_700_000_000, nanos: 5 };
 
 /// What a format has to say of an image for its operations to be compared.
-pub(crate) struct Parts<F: Format> {
+pub(crate) struct Parts<F: Named> {
     pub(crate) device: Arc<MemoryDevice>,
     pub(crate) clock: Arc<VirtualClock>,
     pub(crate) live: Live<F>,
@@ -28,7 +28,7 @@ pub(crate) struct Parts<F: Format> {
     pub(crate) attributes: bool,
 }
 
-pub(crate) struct Replay<F: Format> {
+pub(crate) struct Replay<F: Named> {
     device: Arc<MemoryDevice>,
     clock: Arc<VirtualClock>,
     live: Live<F>,
@@ -60,7 +60,7 @@ fn no(error: &FsError) -> No {
 
 const OWNER: Ownership = Ownership { uid: 3, gid: 4, perm: 0o644 };
 
-impl<F: Format> Replay<F> {
+impl<F: Named> Replay<F> {
     pub(crate) fn of(parts: Parts<F>, seed: u64) -> Self {
         let Parts { device, clock, live, open, attributes } = parts;
         let inos = BTreeMap::from([(0, live.root())]);

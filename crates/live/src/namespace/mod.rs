@@ -1,11 +1,13 @@
 //! Names made and removed.
 
-use crate::actions::Action;
-use crate::entries::Spot;
+pub(crate) mod rename;
+
+use crate::action::Action;
+use crate::directories::entries::Spot;
 use crate::fault::Fault;
 use crate::node::Node;
-use crate::reach::note_seen;
-use crate::{Codec, Contents, Entry, Ids, Linked, Live};
+use crate::volume::seen::note_seen;
+use crate::{Codec, Contents, Entry, Ids, Linked, Live, Named};
 use seekless_cache::{ChangeId, Kind, Role};
 use seekless_fs::field::wide;
 use seekless_fs::operate::{NewFile, Ownership};
@@ -33,10 +35,23 @@ fn kind_of(new: &NewFile<'_>) -> FileKind {
     }
 }
 
-impl<F: Linked> Live<F> {
+/// Names made and removed: those of files, and the links that count them. The new name of a file
+/// comes first, then the old one goes.
+pub(crate) struct Namespace<'a, F: Linked> {
+    live: &'a mut Live<F>,
+}
+
+impl<'a, F: Linked + Named> Namespace<'a, F> {
+    /// The names of an image in use.
+    pub(crate) fn new(live: &'a mut Live<F>) -> Self {
+        Self { live }
+    }
+}
+
+impl<F: Linked + Named> Namespace<'_, F> {
     /// Refuses invalid new names.
     pub(crate) fn check_name(&self, name: &[u8]) -> Result<(), FsError> {
-        let limit = self.format.limits().name_max;
+        let limit = self.live.volume.format.limits().name_max;
         if name.len() > limit {
             return Err(FsError::NameTooLong { len: name.len(), limit });
         }
@@ -48,7 +63,7 @@ impl<F: Linked> Live<F> {
 
     /// A directory that names may be added to.
     pub(crate) fn open_dir(&mut self, dir: Ino) -> Result<&mut Node<F::Map>, FsError> {
-        let node = self.dir_node(dir)?;
+        let node = self.live.volume.dir_node(dir)?;
         if node.effective == 0 {
             return Err(crate::gone(dir));
         }
@@ -74,9 +89,9 @@ impl<F: Linked> Live<F> {
         owner: Ownership,
     ) -> Result<Ino, FsError> {
         self.check_name(name)?;
-        let limits = *self.format.limits();
+        let limits = *self.live.volume.format.limits();
         self.open_dir(dir)?;
-        if self.find(dir, name)?.is_some() || matches!(name, b"." | b"..") {
+        if self.live.directories().find(dir, name)?.is_some() || matches!(name, b"." | b"..") {
             return Err(FsError::Exists(text(name)));
         }
         if matches!(new, NewFile::Directory) {
@@ -87,20 +102,29 @@ impl<F: Linked> Live<F> {
         {
             return Err(FsError::NameTooLong { len: target.len(), limit: limits.target_max });
         }
-        self.format.check_new(new)?;
-        let inherited = self.inherited(dir, new, owner.perm)?;
+        self.live.volume.format.check_new(new)?;
+        let inherited = self.live.volume.inherited(dir, new, owner.perm)?;
         let owner = Ownership { perm: inherited.perm, ..owner };
-        let spot = self.reserve(dir, name)?;
+        let spot = self.live.directories().reserve(dir, name)?;
         let is_directory = matches!(new, NewFile::Directory);
-        let (ino, bitmap) = self.format.take_inode(&mut self.core, dir, name, is_directory)?;
+        let (ino, bitmap) = self.live.volume.format.take_inode(
+            &mut self.live.volume.core,
+            dir,
+            name,
+            is_directory,
+        )?;
         match self.make_inode(dir, ino, new, owner) {
             Ok(mut contents) => {
                 contents.after.push(bitmap);
                 self.publish(dir, name, &spot, ino, &contents, &inherited.lists)?;
             }
             Err(error) => {
-                self.core.nodes.remove(&ino);
-                self.format.give_inode(&mut self.core, ino, is_directory)?;
+                self.live.volume.core.nodes.remove(&ino);
+                self.live.volume.format.give_inode(
+                    &mut self.live.volume.core,
+                    ino,
+                    is_directory,
+                )?;
                 return Err(error);
             }
         }
@@ -115,8 +139,8 @@ impl<F: Linked> Live<F> {
         new: &NewFile<'_>,
         owner: Ownership,
     ) -> Result<Contents, FsError> {
-        let now = self.core.now();
-        let parent = self.dir_node(dir)?;
+        let now = self.live.volume.core.now();
+        let parent = self.live.volume.dir_node(dir)?;
         let (gid, handed_down) = match parent.perm & SETGID {
             0 => (owner.gid, 0),
             _ => (parent.gid, SETGID),
@@ -136,8 +160,8 @@ impl<F: Linked> Live<F> {
         if let NewFile::Device(_, number) = new {
             node.device = *number;
         }
-        self.format.fit_new(&mut self.core, dir, &mut node, new)?;
-        self.core.nodes.insert(ino, node);
+        self.live.volume.format.fit_new(&mut self.live.volume.core, dir, &mut node, new)?;
+        self.live.volume.core.nodes.insert(ino, node);
         match new {
             NewFile::Directory => {
                 let unit = self.first_unit(ino, dir);
@@ -149,8 +173,8 @@ impl<F: Linked> Live<F> {
     }
 
     fn store_target(&mut self, ino: Ino, target: &[u8]) -> Result<Contents, FsError> {
-        if self.format.keeps_in_inode(target) {
-            let node = self.node(ino)?;
+        if self.live.volume.format.keeps_in_inode(target) {
+            let node = self.live.volume.node(ino)?;
             node.size = wide(target.len());
             node.target = Some(target.into());
             return Ok(Contents::default());
@@ -161,14 +185,20 @@ impl<F: Linked> Live<F> {
     /// The first block of a new file, with bytes in it.
     fn first_block(&mut self, ino: Ino, bytes: &[u8], role: Role) -> Result<Contents, FsError> {
         let mut fill = |to: &mut [u8]| to.iter_mut().zip(bytes).for_each(|(to, &from)| *to = from);
-        self.format.first_block(&mut self.core, ino, bytes.len(), role, &mut fill)
+        self.live.volume.format.first_block(
+            &mut self.live.volume.core,
+            ino,
+            bytes.len(),
+            role,
+            &mut fill,
+        )
     }
 
     /// The first unit of a new directory: `.` and `..`, in the place of the first
     /// entry that is not used.
     fn first_unit(&self, ino: Ino, parent: Ino) -> Vec<u8> {
-        let mut unit = vec![0; self.format.limits().dir_unit];
-        let codec = self.format.codec();
+        let mut unit = vec![0; self.live.volume.format.limits().dir_unit];
+        let codec = self.live.volume.format.codec();
         codec.blank(&mut unit);
         let first = codec.entries(&unit, Location::of("directory").in_inode(ino)).next();
         let len = first.and_then(Result::ok).map_or(0, |first| first.len);
@@ -195,34 +225,35 @@ impl<F: Linked> Live<F> {
         lists: &[Xattr],
     ) -> Result<(), FsError> {
         debug_assert!(contents.run.is_none_or(|run| run.start != BlockNo::ZERO));
-        let counts_last = self.counts_last();
-        let links = self.node(ino)?.links;
+        let counts_last = self.live.links_last().counts_last();
+        let links = self.live.volume.node(ino)?.links;
         if counts_last {
-            self.node(ino)?.links = 0;
+            self.live.volume.node(ino)?.links = 0;
         }
-        let init = self.format.put_new(&mut self.core, ino, &contents.after)?;
-        self.node(ino)?.links = links;
-        self.give_lists(ino, lists)?;
-        let node = self.node(ino)?;
+        let init =
+            self.live.volume.format.put_new(&mut self.live.volume.core, ino, &contents.after)?;
+        self.live.volume.node(ino)?.links = links;
+        self.live.give_lists(ino, lists)?;
+        let node = self.live.volume.node(ino)?;
         let kind = node.kind;
         // It must not be found without its lists.
         let whole: Ids = match lists {
             [] => Ids::from_slice(&[init]),
             _ => node.fresh.iter().copied().collect(),
         };
-        let init_first = self.unless(Fault::EntryBeforeInode, whole);
+        let init_first = self.live.volume.core.unless(Fault::EntryBeforeInode, whole);
         let (role, after) = if kind == FileKind::Directory {
             let counted = self.gain_child(dir)?;
             let counted = if counts_last { ChangeId::COMMITTED } else { counted };
-            self.node(ino)?.parent_link = counted;
-            let counted = self.unless(Fault::EntryBeforeParentLink, Some(counted));
+            self.live.volume.node(ino)?.parent_link = counted;
+            let counted = self.live.volume.core.unless(Fault::EntryBeforeParentLink, Some(counted));
             (Role::EntryAddDirectory, init_first.into_iter().chain(counted).collect::<Ids>())
         } else {
             (Role::EntryAdd, init_first.into_iter().collect())
         };
-        let named = self.insert(dir, spot, name, (ino, kind), role, &after)?;
+        let named = self.live.directories().insert(dir, spot, name, (ino, kind), role, &after)?;
         if counts_last {
-            self.count_named(ino, dir, &named)?;
+            self.live.links_last().count_named(ino, dir, &named)?;
         }
         self.note_name(ino, dir, &named)?;
         self.touch_dir(dir)
@@ -231,27 +262,28 @@ impl<F: Linked> Live<F> {
     /// Notes the changes that must be on the disk for a file to have its latest name, besides those
     /// for the names it has.
     pub(crate) fn note_name(&mut self, ino: Ino, dir: Ino, ids: &Ids) -> Result<(), FsError> {
-        self.node(ino)?;
-        let node = self.core.nodes.get_mut(&ino).ok_or_else(|| crate::gone(ino))?;
+        self.live.volume.node(ino)?;
+        let node = self.live.volume.core.nodes.get_mut(&ino).ok_or_else(|| crate::gone(ino))?;
         note_seen(&mut node.seen_in, dir);
-        ids.iter().for_each(|&id| node.named_by.note_name(&mut self.core.cache, dir, id));
+        ids.iter()
+            .for_each(|&id| node.named_by.note_name(&mut self.live.volume.core.cache, dir, id));
         let linked = node.linked;
-        self.note_links_due(dir, linked)
+        self.live.links_last().note_links_due(dir, linked)
     }
 
     /// A directory's names have changed.
     pub(crate) fn touch_dir(&mut self, dir: Ino) -> Result<(), FsError> {
-        let now = self.core.now();
-        let node = self.node(dir)?;
+        let now = self.live.volume.core.now();
+        let node = self.live.volume.node(dir)?;
         (node.mtime, node.ctime) = (now, now);
-        self.format.put_attributes(&mut self.core, dir)
+        self.live.volume.format.put_attributes(&mut self.live.volume.core, dir)
     }
 
     /// Refuses one more directory in another, where that cannot be counted.
     pub(crate) fn check_child(&mut self, dir: Ino) -> Result<(), FsError> {
-        let link_max = self.format.limits().link_max;
-        let node = self.core.node(dir)?;
-        if node.links >= link_max && !self.format.goes_uncounted(node) {
+        let link_max = self.live.volume.format.limits().link_max;
+        let node = self.live.volume.core.node(dir)?;
+        if node.links >= link_max && !self.live.volume.format.goes_uncounted(node) {
             return Err(FsError::TooManyLinks(dir));
         }
         Ok(())
@@ -259,44 +291,44 @@ impl<F: Linked> Live<F> {
 
     /// Whether the directories in a directory are not counted any more.
     pub(crate) fn is_uncounted(&mut self, dir: Ino) -> Result<bool, FsError> {
-        let node = self.core.node(dir)?;
-        Ok(node.links == 1 && self.format.goes_uncounted(node))
+        let node = self.live.volume.core.node(dir)?;
+        Ok(node.links == 1 && self.live.volume.format.goes_uncounted(node))
     }
 
     /// A directory has one more in it.
     pub(crate) fn gain_child(&mut self, dir: Ino) -> Result<ChangeId, FsError> {
-        self.dir_node(dir)?;
+        self.live.volume.dir_node(dir)?;
         self.check_child(dir)?;
         if self.is_uncounted(dir)? {
             return Ok(ChangeId::COMMITTED);
         }
-        let link_max = self.format.limits().link_max;
-        let node = self.dir_node(dir)?;
+        let link_max = self.live.volume.format.limits().link_max;
+        let node = self.live.volume.dir_node(dir)?;
         if node.links >= link_max {
             (node.links, node.effective) = (1, 1);
         } else {
             node.links = node.links.saturating_add(1);
             node.effective = node.effective.saturating_add(1);
         }
-        self.format.put_links(&mut self.core, dir, Role::LinkCount, &[])
+        self.live.volume.format.put_links(&mut self.live.volume.core, dir, Role::LinkCount, &[])
     }
 
     /// Counts one name more, in memory and on the disk.
     pub(crate) fn raise_links(&mut self, ino: Ino) -> Result<ChangeId, FsError> {
-        let link_max = self.format.limits().link_max;
-        let node = self.node(ino)?;
+        let link_max = self.live.volume.format.limits().link_max;
+        let node = self.live.volume.node(ino)?;
         if node.links >= link_max {
             return Err(FsError::TooManyLinks(ino));
         }
         node.links = node.links.saturating_add(1);
-        self.format.put_links(&mut self.core, ino, Role::LinkCount, &[])
+        self.live.volume.format.put_links(&mut self.live.volume.core, ino, Role::LinkCount, &[])
     }
 
     pub(crate) fn link_file(&mut self, ino: Ino, dir: Ino, name: &[u8]) -> Result<(), FsError> {
         self.check_name(name)?;
         self.open_dir(dir)?;
-        let link_max = self.format.limits().link_max;
-        let node = self.node(ino)?;
+        let link_max = self.live.volume.format.limits().link_max;
+        let node = self.live.volume.node(ino)?;
         if node.kind == FileKind::Directory
             || node.restrictions.immutable
             || node.restrictions.append_only
@@ -310,23 +342,30 @@ impl<F: Linked> Live<F> {
             return Err(FsError::TooManyLinks(ino));
         }
         let kind = node.kind;
-        if self.find(dir, name)?.is_some() || matches!(name, b"." | b"..") {
+        if self.live.directories().find(dir, name)?.is_some() || matches!(name, b"." | b"..") {
             return Err(FsError::Exists(text(name)));
         }
-        let spot = self.reserve(dir, name)?;
+        let spot = self.live.directories().reserve(dir, name)?;
         let counted = self.raise_links(ino)?;
-        let node = self.node(ino)?;
+        let node = self.live.volume.node(ino)?;
         node.effective = node.effective.saturating_add(1);
-        let named = self.insert(dir, &spot, name, (ino, kind), Role::EntryAdd, &[counted])?;
+        let named = self.live.directories().insert(
+            dir,
+            &spot,
+            name,
+            (ino, kind),
+            Role::EntryAdd,
+            &[counted],
+        )?;
         self.note_name(ino, dir, &named)?;
-        self.touch(ino)?;
+        self.live.volume.touch(ino)?;
         self.touch_dir(dir)
     }
 
     /// A name that may be removed, and its inode.
     pub(crate) fn removable(&mut self, dir: Ino, name: &[u8]) -> Result<(Ino, FileKind), FsError> {
-        let slot = self.find(dir, name)?.ok_or_else(|| not_found(name))?;
-        let node = self.node(slot.ino)?;
+        let slot = self.live.directories().find(dir, name)?.ok_or_else(|| not_found(name))?;
+        let node = self.live.volume.node(slot.ino)?;
         if node.restrictions.keep_its_names() {
             return Err(FsError::NotPermitted(text(name)));
         }
@@ -339,27 +378,27 @@ impl<F: Linked> Live<F> {
         if kind == FileKind::Directory {
             return Err(FsError::IsDirectory(text(name)));
         }
-        if self.counts_last() {
-            self.withdraw(dir, name, ino)?;
+        if self.live.links_last().counts_last() {
+            self.live.links_last().withdraw(dir, name, ino)?;
             return self.touch_dir(dir);
         }
-        let removed = self.remove(dir, name, &[])?;
+        let removed = self.live.directories().remove(dir, name, &[])?;
         self.touch_dir(dir)?;
         self.lose_name(ino, removed)
     }
 
     /// A file has a name less; its count on the disk drops once that is so there.
     pub(crate) fn lose_name(&mut self, ino: Ino, removed: Option<ChangeId>) -> Result<(), FsError> {
-        let node = self.node(ino)?;
+        let node = self.live.volume.node(ino)?;
         node.effective = node.effective.saturating_sub(1);
-        self.touch(ino)?;
-        self.count_free(ino);
-        match self.unless(Fault::LinksEarly, removed) {
+        self.live.volume.touch(ino)?;
+        self.live.volume.count_free(ino);
+        match self.live.volume.core.unless(Fault::LinksEarly, removed) {
             Some(id) => {
-                self.core.cache.defer(&[id], Kind::NameRemoved, Action::DropLink(ino));
+                self.live.volume.core.cache.defer(&[id], Kind::NameRemoved, Action::DropLink(ino));
                 Ok(())
             }
-            None => self.drop_link(ino),
+            None => self.live.drop_link(ino),
         }
     }
 
@@ -374,47 +413,31 @@ impl<F: Linked> Live<F> {
         if kind != FileKind::Directory {
             return Err(FsError::NotDirectory(text(name)));
         }
-        if !self.is_empty_dir(ino)? {
+        if !self.live.directories().is_empty_dir(ino)? {
             return Err(FsError::NotEmpty(text(name)));
         }
-        if self.counts_last() {
-            self.withdraw_dir(dir, name, ino)?;
+        if self.live.links_last().counts_last() {
+            self.live.links_last().withdraw_dir(dir, name, ino)?;
             return self.touch_dir(dir);
         }
         // Names that went from it to elsewhere must be there first.
-        let mut before = self.changes_in_dir(ino)?;
-        before.extend(self.leaving(ino)?);
-        let removed = self.remove(dir, name, &before)?;
+        let mut before = self.live.directories().changes_in_dir(ino)?;
+        before.extend(self.live.volume.leaving(ino)?);
+        let removed = self.live.directories().remove(dir, name, &before)?;
         self.lose_dir(dir, ino, removed)?;
         self.touch_dir(dir)
-    }
-
-    /// The changes that take older names of a file from the disk, if these are still there. The
-    /// last name of a directory goes after them: with one name alone `..` must not contradict it.
-    pub(crate) fn leaving(&mut self, ino: Ino) -> Result<Ids, FsError> {
-        self.node(ino)?;
-        let node = self.core.nodes.get(&ino).ok_or_else(|| crate::gone(ino))?;
-        Ok(node.leaving.left(&self.core.cache).collect())
     }
 
     /// Notes the change that takes an older name of a file from the disk; the file now has a name
     /// in the directory `to`.
     pub(crate) fn note_leaving(&mut self, ino: Ino, to: Ino, by: ChangeId) -> Result<(), FsError> {
-        self.note_gone(ino, Some(by))?;
-        if self.node(ino)?.kind == FileKind::Directory {
-            self.node(to)?;
-            let node = self.core.nodes.get_mut(&to).ok_or_else(|| crate::gone(to))?;
-            node.arriving.note(&self.core.cache, by);
+        self.live.links_last().note_gone(ino, Some(by))?;
+        if self.live.volume.node(ino)?.kind == FileKind::Directory {
+            self.live.volume.node(to)?;
+            let node = self.live.volume.core.nodes.get_mut(&to).ok_or_else(|| crate::gone(to))?;
+            node.arriving.note(&self.live.volume.core.cache, by);
         }
         Ok(())
-    }
-
-    /// The changes that take the older names of directories moved into this one from the disk:
-    /// until then a check may take their names here for the older ones.
-    pub(crate) fn arriving(&mut self, dir: Ino) -> Result<Ids, FsError> {
-        self.node(dir)?;
-        let node = self.core.nodes.get(&dir).ok_or_else(|| crate::gone(dir))?;
-        Ok(node.arriving.left(&self.core.cache).collect())
     }
 
     /// A directory has lost its name in its parent.
@@ -424,21 +447,21 @@ impl<F: Linked> Live<F> {
         ino: Ino,
         removed: Option<ChangeId>,
     ) -> Result<(), FsError> {
-        let above = self.node(parent)?;
+        let above = self.live.volume.node(parent)?;
         above.effective = above.effective.saturating_sub(1);
-        self.node(ino)?.effective = 0;
-        self.touch(ino)?;
-        self.count_free(ino);
+        self.live.volume.node(ino)?.effective = 0;
+        self.live.volume.touch(ino)?;
+        self.live.volume.count_free(ino);
         match removed {
             Some(id) => {
-                self.core.cache.defer(
+                self.live.volume.core.cache.defer(
                     &[id],
                     Kind::NameRemoved,
                     Action::DropDirectory { ino, parent },
                 );
                 Ok(())
             }
-            None => self.drop_directory(ino, parent),
+            None => self.live.drop_directory(ino, parent),
         }
     }
 }

@@ -4,10 +4,11 @@
 //! unit can be rolled back on their own. Where an unused entry or the slack behind a used one is
 //! large enough a new name goes there; else a unit is compacted.
 
+use crate::directories::Directories;
+use crate::directories::index::Slot;
+use crate::directories::inside::{Lies, put};
 use crate::fault::Fault;
-use crate::index::Slot;
-use crate::inside::{Lies, put};
-use crate::{Codec, Compacted, Entry, Ids, Linked, Live, Room};
+use crate::{Codec, Compacted, Entry, Ids, Linked, Room};
 use seekless_cache::{ChangeId, Piece, Role};
 use seekless_fs::field::{byte, index, invalid, range, slice, wide};
 use seekless_fs::{FileKind, FsError, Location};
@@ -25,19 +26,19 @@ pub(crate) struct Spot {
 const INO_LEN: usize = 4;
 const LEN_LEN: usize = 2;
 
-impl<F: Linked> Live<F> {
+impl<F: Linked> Directories<'_, F> {
     /// Bytes of a unit of a directory.
     pub(crate) fn unit(&self) -> u64 {
-        wide(self.format.limits().dir_unit)
+        wide(self.volume.format.limits().dir_unit)
     }
 
     /// A directory's size, checked.
     pub(crate) fn dir_size(&mut self, dir: Ino) -> Result<u64, FsError> {
-        let size = self.dir_node(dir)?.size;
-        if self.format.has_names_inside(&mut self.core, dir)? {
+        let size = self.volume.dir_node(dir)?.size;
+        if self.volume.format.has_names_inside(&mut self.volume.core, dir)? {
             return Ok(wide(self.names_inside(dir)?.len()));
         }
-        let limit = self.format.limits().dir_max;
+        let limit = self.volume.format.limits().dir_max;
         if size > limit || size.checked_rem(self.unit()) != Some(0) {
             return Err(range("di_size", size, limit, Location::of("directory").in_inode(dir)));
         }
@@ -46,20 +47,20 @@ impl<F: Linked> Live<F> {
 
     /// The bytes of a directory from byte `at` to the end of that block.
     pub(crate) fn dir_bytes(&mut self, dir: Ino, at: u64, size: u64) -> Result<Vec<u8>, FsError> {
-        let bsize = u64::from(self.format.limits().block);
+        let bsize = u64::from(self.volume.format.limits().block);
         let end = at.saturating_add(1).next_multiple_of(bsize).min(size);
         let len = index(end.saturating_sub(at));
         match self.lies(dir, at)? {
-            Lies::At(block, skip) => Ok(self.core.cache.read(block, skip, len)?.to_vec()),
+            Lies::At(block, skip) => Ok(self.volume.core.cache.read(block, skip, len)?.to_vec()),
             Lies::Inside(from) => Ok(self.names_inside(dir)?.split_off(from)),
         }
     }
 
     /// Where a byte of a directory lies.
     pub(crate) fn dir_place(&mut self, dir: Ino, at: u64) -> Result<(BlockNo, usize), FsError> {
-        let bsize = u64::from(self.format.limits().block);
+        let bsize = u64::from(self.volume.format.limits().block);
         let lbn = at.checked_div(bsize).unwrap_or(0);
-        let block = self.format.lookup_block(&mut self.core, dir, lbn)?;
+        let block = self.volume.format.lookup_block(&mut self.volume.core, dir, lbn)?;
         // Directories have no holes.
         let hole = || invalid("di_db", lbn, Location::of("directory").in_inode(dir));
         Ok((block.ok_or_else(hole)?, index(at.checked_rem(bsize).unwrap_or(0))))
@@ -67,7 +68,7 @@ impl<F: Linked> Live<F> {
 
     /// The entry of a name.
     pub(crate) fn find(&mut self, dir: Ino, name: &[u8]) -> Result<Option<Slot>, FsError> {
-        self.dir_node(dir)?;
+        self.volume.dir_node(dir)?;
         Ok(self.index(dir)?.names.get(name).copied())
     }
 
@@ -79,7 +80,7 @@ impl<F: Linked> Live<F> {
     /// Finds or makes room for a name. Nothing is seen of that but the
     /// directory's size.
     pub(crate) fn reserve(&mut self, dir: Ino, name: &[u8]) -> Result<Spot, FsError> {
-        self.dir_node(dir)?;
+        self.volume.dir_node(dir)?;
         let placed = self.place_name(dir, name)?;
         let found = match placed {
             Some(unit) => Some(unit),
@@ -94,7 +95,7 @@ impl<F: Linked> Live<F> {
 
     /// The unit that a name is to lie in, if the format asks for one.
     pub(crate) fn place_name(&mut self, dir: Ino, name: &[u8]) -> Result<Option<u64>, FsError> {
-        let placed = match self.format.place_name(&mut self.core, dir, name) {
+        let placed = match self.volume.format.place_name(&mut self.volume.core, dir, name) {
             Ok(placed) => placed,
             Err(error) => {
                 // Some of it may have been done.
@@ -116,16 +117,16 @@ impl<F: Linked> Live<F> {
         if more.is_empty() {
             return Ok(());
         }
-        let reached = &self.dir_node(dir)?.reached_by;
+        let reached = &self.volume.dir_node(dir)?.reached_by;
         let reached: Ids = reached.iter().chain(more).copied().collect();
-        self.dir_node(dir)?.reached_by = self.core.cache.join(&reached);
+        self.volume.dir_node(dir)?.reached_by = self.volume.core.cache.join(&reached);
         Ok(())
     }
 
     /// Room in a unit, and the changes that must be on the disk for it to be reached.
     fn spot(&mut self, dir: Ino, unit: u64) -> Result<Spot, FsError> {
-        let cache = &self.core.cache;
-        let node = self.core.nodes.get_mut(&dir).ok_or_else(|| crate::gone(dir))?;
+        let cache = &self.volume.core.cache;
+        let node = self.volume.core.nodes.get_mut(&dir).ok_or_else(|| crate::gone(dir))?;
         node.reached_by.retain(|id| !cache.is_committed(*id));
         Ok(Spot { unit, reached_by: node.reached_by.clone() })
     }
@@ -133,13 +134,14 @@ impl<F: Linked> Live<F> {
     /// Gives a directory one more unit, unused.
     fn grow_dir(&mut self, dir: Ino) -> Result<u64, FsError> {
         let size = self.dir_size(dir)?;
-        let len = self.format.limits().dir_unit;
+        let len = self.volume.format.limits().dir_unit;
         let mut unit = vec![0; len];
-        self.format.codec().blank(&mut unit);
-        let reached = self.format.append(&mut self.core, dir, &unit)?;
+        self.volume.format.codec().blank(&mut unit);
+        let reached = self.volume.format.append(&mut self.volume.core, dir, &unit)?;
         self.note_reached(dir, &[reached])?;
         let number = size.checked_div(self.unit()).unwrap_or(0);
-        let room = self.format.codec().room(&unit, Location::of("directory").in_inode(dir))?;
+        let room =
+            self.volume.format.codec().room(&unit, Location::of("directory").in_inode(dir))?;
         self.index(dir)?.set_room(number, room);
         Ok(number)
     }
@@ -158,7 +160,7 @@ impl<F: Linked> Live<F> {
         self.settle_return(dir, name)?;
         let base = spot.unit.saturating_mul(self.unit());
         let (lies, mut unit) = self.unit_bytes(dir, spot.unit)?;
-        let codec = self.format.codec();
+        let codec = self.volume.format.codec();
         let kind = codec.code_of(to.1);
         let needed = F::Codec::needed(name.len());
         let mut pieces: SmallVec<[(usize, usize); 2]> = SmallVec::new();
@@ -184,14 +186,14 @@ impl<F: Linked> Live<F> {
             }
         };
         let entry = Entry { at, len, needed, ino: to.0, kind, is_name: true, name };
-        self.format.codec().put(&mut unit, &entry);
+        self.volume.format.codec().put(&mut unit, &entry);
         // Never the same name twice: an older one of a file is gone before.
         let written = |&(at, len): &(usize, usize)| {
             let start = base.saturating_add(wide(at));
             start..start.saturating_add(wide(len))
         };
         let over: SmallVec<[_; 2]> = pieces.iter().map(written).collect();
-        let older = self.unless(Fault::NameTwice, self.departure(dir, name, &over));
+        let older = self.volume.core.unless(Fault::NameTwice, self.departure(dir, name, &over));
         let after: Ids = after.iter().copied().chain(older).collect();
         let id = match lies {
             Lies::At(block, skip) => self.put_pieces(block, skip, &unit, &pieces, role, &after)?,
@@ -236,7 +238,7 @@ impl<F: Linked> Live<F> {
                 Some(Piece { offset: byte(skip.saturating_add(at)), bytes })
             })
             .collect();
-        self.core.cache.change(block, &pieces, role, after)
+        self.volume.core.cache.change(block, &pieces, role, after)
     }
 
     /// Takes a name out. Where it has never been on the disk, and need not be, there is nothing to
@@ -250,7 +252,7 @@ impl<F: Linked> Live<F> {
         let Some(slot) = self.find(dir, name)? else {
             return Err(FsError::NotFound(String::from_utf8_lossy(name).into_owned()));
         };
-        let removed = if self.core.cache.revert(slot.added) {
+        let removed = if self.volume.core.cache.revert(slot.added) {
             None
         } else {
             let removed = self.erase(dir, slot, after)?;
@@ -270,11 +272,12 @@ impl<F: Linked> Live<F> {
     /// directory has moved since, its inode must lead to the new place, or the disk shows the old
     /// name. (New names are reached by that in any case.)
     pub(crate) fn seen_by(&mut self, dir: Ino, change: ChangeId) -> Result<ChangeId, FsError> {
-        let moved = self.core.node(dir)?.moved_by;
-        if self.core.cache.is_committed(moved) || self.core.has(Fault::GoneBeforeMove) {
+        let moved = self.volume.core.node(dir)?.moved_by;
+        if self.volume.core.cache.is_committed(moved) || self.volume.core.has(Fault::GoneBeforeMove)
+        {
             return Ok(change);
         }
-        let both = self.core.cache.join(&[change, moved]);
+        let both = self.volume.core.cache.join(&[change, moved]);
         // Directories of formats with a journal do not move, and soft updates join.
         debug_assert_eq!(both.len(), 1, "one of them waits");
         Ok(both.first().copied().unwrap_or(ChangeId::COMMITTED))
@@ -292,7 +295,7 @@ impl<F: Linked> Live<F> {
         if !after.is_empty() {
             let offset = byte(skip.saturating_add(F::Codec::INO));
             let piece = Piece { offset, bytes: &[0; INO_LEN] };
-            let id = self.core.cache.change(block, &[piece], Role::EntryRemove, after)?;
+            let id = self.volume.core.cache.change(block, &[piece], Role::EntryRemove, after)?;
             return self.seen_by(dir, id);
         }
         let blank = |to: &mut [u8]| {
@@ -300,7 +303,7 @@ impl<F: Linked> Live<F> {
             Ok(())
         };
         let at = skip.saturating_add(F::Codec::INO);
-        let ((), id) = self.core.cache.edit(block, at, INO_LEN, Role::EntryRemove, blank)?;
+        let ((), id) = self.volume.core.cache.edit(block, at, INO_LEN, Role::EntryRemove, blank)?;
         self.seen_by(dir, id)
     }
 
@@ -351,13 +354,13 @@ impl<F: Linked> Live<F> {
             let into = slot.at.checked_rem(unit_len).unwrap_or(0);
             byte(skip.saturating_add(index(into)).saturating_add(within))
         };
-        let ino = self.format.codec().ino_bytes(old.ino);
+        let ino = self.volume.format.codec().ino_bytes(old.ino);
         let pieces = [
             Piece { offset: at(new, F::Codec::INO), bytes: &ino },
             Piece { offset: at(new, F::Codec::KIND), bytes: &[old.kind] },
             Piece { offset: at(old, F::Codec::INO), bytes: &[0; INO_LEN] },
         ];
-        let id = self.core.cache.change(block, &pieces, Role::EntryChange, after)?;
+        let id = self.volume.core.cache.change(block, &pieces, Role::EntryChange, after)?;
         let id = self.seen_by(dir, id)?;
         self.note_departure(dir, from, old.at, id);
         if let Some(slot) = self.index(dir)?.names.get_mut(to) {
@@ -370,7 +373,7 @@ impl<F: Linked> Live<F> {
     /// Whether a name could be taken out as if it had never been.
     pub(crate) fn is_name_pending(&mut self, dir: Ino, name: &[u8]) -> Result<bool, FsError> {
         let slot = self.find(dir, name)?;
-        Ok(slot.is_some_and(|slot| self.core.cache.can_revert(slot.added)))
+        Ok(slot.is_some_and(|slot| self.volume.core.cache.can_revert(slot.added)))
     }
 
     /// The changes that must be on the disk for a name to be there as it is, its directory
@@ -380,13 +383,13 @@ impl<F: Linked> Live<F> {
         let fragment = match self.lies(dir, slot.at)? {
             Lies::At(block, skip) => {
                 // An entry lies in one fragment.
-                let within = skip.checked_div(index(self.format.limits().unit)).unwrap_or(0);
+                let within = skip.checked_div(index(self.volume.format.limits().unit)).unwrap_or(0);
                 Extent::new(block.saturating_add(wide(within)), 1)
             }
-            Lies::Inside(_) => self.format.inode_run(dir)?,
+            Lies::Inside(_) => self.volume.format.inode_run(dir)?,
         };
-        let waiting = self.core.cache.changes_in(fragment);
-        let node = self.node(dir)?;
+        let waiting = self.volume.core.cache.changes_in(fragment);
+        let node = self.volume.node(dir)?;
         Ok(waiting.into_iter().chain(node.fresh.clone()).chain(node.reached_by.clone()).collect())
     }
 
@@ -401,8 +404,8 @@ impl<F: Linked> Live<F> {
         let Some(slot) = self.find(dir, name)? else {
             return Err(FsError::NotFound(String::from_utf8_lossy(name).into_owned()));
         };
-        let ino = self.format.codec().ino_bytes(to.0);
-        let kind = self.format.codec().code_of(to.1);
+        let ino = self.volume.format.codec().ino_bytes(to.0);
+        let kind = self.volume.format.codec().code_of(to.1);
         let id = match self.lies(dir, slot.at)? {
             Lies::At(block, skip) => {
                 let at = |within: usize| byte(skip.saturating_add(within));
@@ -410,7 +413,7 @@ impl<F: Linked> Live<F> {
                     Piece { offset: at(F::Codec::INO), bytes: &ino },
                     Piece { offset: at(F::Codec::KIND), bytes: &[kind] },
                 ];
-                self.core.cache.change(block, &pieces, Role::EntryChange, after)?
+                self.volume.core.cache.change(block, &pieces, Role::EntryChange, after)?
             }
             Lies::Inside(at) => self.edit_inside(dir, |names| {
                 put(names, at.saturating_add(F::Codec::INO), &ino);
@@ -426,15 +429,18 @@ impl<F: Linked> Live<F> {
     /// Unwritten changes in a directory's blocks, or in those that it has moved from.
     pub(crate) fn changes_in_dir(&mut self, dir: Ino) -> Result<Ids, FsError> {
         let size = self.dir_size(dir)?;
-        let bsize = u64::from(self.format.limits().block);
-        let mut found = Ids::from_slice(&[self.core.node(dir)?.moved_by]);
-        let cache = &self.core.cache;
+        let bsize = u64::from(self.volume.format.limits().block);
+        let mut found = Ids::from_slice(&[self.volume.core.node(dir)?.moved_by]);
+        let cache = &self.volume.core.cache;
         found.retain(|id| !cache.is_committed(*id));
         for lbn in 0..size.div_ceil(bsize) {
-            let Some(at) = self.format.lookup_block(&mut self.core, dir, lbn)? else { continue };
+            let Some(at) = self.volume.format.lookup_block(&mut self.volume.core, dir, lbn)? else {
+                continue;
+            };
             let left = size.saturating_sub(lbn.saturating_mul(bsize)).min(bsize);
-            let run = seekless_units::Extent::new(at, u64::from(self.format.limits().units(left)));
-            found.extend(self.core.cache.changes_in(run));
+            let run =
+                seekless_units::Extent::new(at, u64::from(self.volume.format.limits().units(left)));
+            found.extend(self.volume.core.cache.changes_in(run));
         }
         Ok(found)
     }

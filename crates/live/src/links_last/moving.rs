@@ -1,9 +1,10 @@
 //! Names that change hands: files that move, and take the names of others.
 
-use crate::index::Slot;
-use crate::names::not_found;
-use crate::rename::Name;
-use crate::{Codec, Compacted, Entry, Ids, Linked, Live, Room};
+use crate::directories::index::Slot;
+use crate::links_last::LinksLast;
+use crate::namespace::not_found;
+use crate::namespace::rename::Name;
+use crate::{Codec, Compacted, Entry, Ids, Linked, Named, Room};
 use seekless_cache::{ChangeId, Piece, Role};
 use seekless_fs::field::{byte, index, wide};
 use seekless_fs::{FileKind, FsError, Location};
@@ -22,7 +23,7 @@ struct Placed<'a> {
     moved: SmallVec<[(&'a [u8], usize); 16]>,
 }
 
-impl<F: Linked> Live<F> {
+impl<F: Linked + Named> LinksLast<'_, F> {
     /// A new name for a file that keeps its inode and loses another name.
     pub(crate) fn move_to_new(
         &mut self,
@@ -42,32 +43,34 @@ impl<F: Linked> Live<F> {
         if is_directory {
             self.check_move(to.1)?;
         }
-        let spot = self.reserve(to.0, to.1)?;
-        let cache = &self.core.cache;
-        let init = self.core.nodes.get(&moved).and_then(|node| node.fresh.first().copied());
+        let spot = self.live.directories().reserve(to.0, to.1)?;
+        let cache = &self.live.volume.core.cache;
+        let init =
+            self.live.volume.core.nodes.get(&moved).and_then(|node| node.fresh.first().copied());
         let mut after: Ids = init.into_iter().filter(|&id| !cache.is_committed(id)).collect();
         if across {
-            after.extend(self.way_to(to.0)?);
-            after.extend(self.changes_to_name(from.0, from.1)?);
+            after.extend(self.live.directories().way_to(to.0)?);
+            after.extend(self.live.directories().changes_to_name(from.0, from.1)?);
         }
         let role = if is_directory { Role::EntryAddDirectory } else { Role::EntryAdd };
-        let named = self.insert(to.0, &spot, to.1, (moved, kind), role, &after)?;
+        let named =
+            self.live.directories().insert(to.0, &spot, to.1, (moved, kind), role, &after)?;
         let turned = if across { Some(self.adopt_last(moved, to.0, &named)?) } else { None };
-        let way = self.way_to(to.0)?;
-        self.note_name(moved, to.0, &named)?;
+        let way = self.live.directories().way_to(to.0)?;
+        self.live.namespace().note_name(moved, to.0, &named)?;
         let before: Ids = named.iter().copied().chain(turned).chain(way).collect();
         // A new file is counted for its new name then, and may never have had the
         // old one.
-        let linked = self.node(moved)?.linked;
-        let counted_anew = !self.core.cache.is_committed(linked)
+        let linked = self.live.volume.node(moved)?.linked;
+        let counted_anew = !self.live.volume.core.cache.is_committed(linked)
             && !is_directory
-            && self.core.cache.discard(linked);
-        let removed = self.remove(from.0, from.1, &before)?;
+            && self.live.volume.core.cache.discard(linked);
+        let removed = self.live.directories().remove(from.0, from.1, &before)?;
         if counted_anew {
             self.count_named(moved, to.0, &named)?;
         }
         if let Some(removed) = removed {
-            self.note_leaving(moved, to.0, removed)?;
+            self.live.namespace().note_leaving(moved, to.0, removed)?;
         }
         if across {
             self.lose_child(from.0)?;
@@ -78,17 +81,17 @@ impl<F: Linked> Live<F> {
     /// Refuses to give a directory another name, where that is wanted and more than one
     /// sector would change.
     pub(crate) fn check_move(&self, name: &[u8]) -> Result<(), FsError> {
-        if self.format.limits().moves_dirs || !self.is_ordered() {
+        if self.live.volume.format.limits().moves_dirs || !self.is_ordered() {
             return Ok(());
         }
         Err(FsError::CrossDevice(String::from_utf8_lossy(name).into_owned()))
     }
 
     fn touch_moved(&mut self, from: Name<'_>, to: Name<'_>, moved: Ino) -> Result<(), FsError> {
-        self.touch(moved)?;
-        self.touch_dir(from.0)?;
+        self.live.volume.touch(moved)?;
+        self.live.namespace().touch_dir(from.0)?;
         if to.0 != from.0 {
-            self.touch_dir(to.0)?;
+            self.live.namespace().touch_dir(to.0)?;
         }
         Ok(())
     }
@@ -96,26 +99,28 @@ impl<F: Linked> Live<F> {
     /// A directory gets another parent, which its `..` leads to once the new name
     /// is there.
     fn adopt_last(&mut self, moved: Ino, parent: Ino, named: &Ids) -> Result<ChangeId, FsError> {
-        self.gain_child(parent)?;
-        let depth = self.node(parent)?.depth.saturating_add(1);
-        self.node(moved)?.depth = depth;
-        self.redirect(moved, b"..", (parent, FileKind::Directory), named)
+        self.live.namespace().gain_child(parent)?;
+        let depth = self.live.volume.node(parent)?.depth.saturating_add(1);
+        self.live.volume.node(moved)?.depth = depth;
+        self.live.directories().redirect(moved, b"..", (parent, FileKind::Directory), named)
     }
 
     /// Gives a directory another name in its parent with one change of one sector,
     /// if there is room. False when there is not.
     fn rename_in_sector(&mut self, from: Name<'_>, to: &[u8], moved: Ino) -> Result<bool, FsError> {
         let dir = from.0;
-        let asked = self.place_name(dir, to)?;
-        let Some(old) = self.find(dir, from.1)? else { return Err(not_found(from.1)) };
-        let unit_len = self.format.limits().dir_unit;
+        let asked = self.live.directories().place_name(dir, to)?;
+        let Some(old) = self.live.directories().find(dir, from.1)? else {
+            return Err(not_found(from.1));
+        };
+        let unit_len = self.live.volume.format.limits().dir_unit;
         let unit = old.at.checked_div(wide(unit_len)).unwrap_or(0);
         if asked.is_some_and(|asked| asked != unit) {
             return Ok(false);
         }
         let base = unit.saturating_mul(wide(unit_len));
-        let (block, skip) = self.dir_place(dir, base)?;
-        let mut bytes = self.core.cache.read(block, skip, unit_len)?.to_vec();
+        let (block, skip) = self.live.directories().dir_place(dir, base)?;
+        let mut bytes = self.live.volume.core.cache.read(block, skip, unit_len)?.to_vec();
         let at = index(old.at.saturating_sub(base));
         let ino = at.saturating_add(F::Codec::INO);
         if let Some(ino) = bytes.get_mut(ino..ino.saturating_add(INO_LEN)) {
@@ -127,26 +132,26 @@ impl<F: Linked> Live<F> {
         else {
             return Ok(false);
         };
-        let codec = self.format.codec();
+        let codec = self.live.volume.format.codec();
         let kind = codec.code_of(FileKind::Directory);
         let needed = F::Codec::needed(to.len());
         let entry = Entry { at: new, len, needed, ino: moved, kind, is_name: true, name: to };
         codec.put(&mut bytes, &entry);
         let part = bytes.get(changed.clone()).unwrap_or_default();
         let piece = Piece { offset: byte(skip.saturating_add(changed.start)), bytes: part };
-        let older = self.departure(dir, to, &[]);
+        let older = self.live.directories().departure(dir, to, &[]);
         let after: Ids = older.into_iter().collect();
-        let id = self.core.cache.change(block, &[piece], Role::EntryChange, &after)?;
-        self.note_moved(dir, base, &names)?;
-        self.note_departure(dir, from.1, old.at, id);
+        let id = self.live.volume.core.cache.change(block, &[piece], Role::EntryChange, &after)?;
+        self.live.directories().note_moved(dir, base, &names)?;
+        self.live.directories().note_departure(dir, from.1, old.at, id);
         let at = base.saturating_add(wide(new));
         let slot = Slot { ino: moved, at, kind, added: ChangeId::COMMITTED };
-        self.enter(dir, unit, to, slot)?;
-        self.leave(dir, unit, from.1)?;
-        let reached = self.node(dir)?.reached_by.clone();
+        self.live.directories().enter(dir, unit, to, slot)?;
+        self.live.directories().leave(dir, unit, from.1)?;
+        let reached = self.live.volume.node(dir)?.reached_by.clone();
         let named: Ids = reached.into_iter().chain([id]).collect();
-        self.note_name(moved, dir, &named)?;
-        self.note_leaving(moved, dir, id)?;
+        self.live.namespace().note_name(moved, dir, &named)?;
+        self.live.namespace().note_leaving(moved, dir, id)?;
         self.touch_moved(from, (dir, to), moved)?;
         Ok(true)
     }
@@ -161,7 +166,7 @@ impl<F: Linked> Live<F> {
         at: usize,
         needed: usize,
     ) -> Result<Option<Placed<'a>>, FsError> {
-        let codec = self.format.codec();
+        let codec = self.live.volume.format.codec();
         let place = Location::of("directory").in_inode(dir);
         let chain = codec.chain_at(old, place, at)?;
         if let (Some(part), Some(before)) = (unit.get_mut(chain.clone()), old.get(chain.clone()))
@@ -206,28 +211,35 @@ impl<F: Linked> Live<F> {
             self.check_move(to.1)?;
             return self.move_over_dir(from, to, moved, old);
         }
-        if self.node(old)?.effective == 1 && self.is_ordered() {
+        if self.live.volume.node(old)?.effective == 1 && self.is_ordered() {
             return self.move_over_last(from, to, (moved, kind), (old, old_kind));
         }
         let mut after = self.links_of(moved)?;
         after.extend(self.names_of(old)?);
         let named = self.take_name(to, (moved, kind), &after)?;
-        let node = self.node(old)?;
+        let node = self.live.volume.node(old)?;
         node.effective = node.effective.saturating_sub(1);
         node.links = node.links.saturating_sub(1);
         self.note_gone(old, named.last().copied())?;
         self.leave_old_name(from, to, moved, &named)?;
-        let node = self.node(old)?;
+        let node = self.live.volume.node(old)?;
         match (node.effective, node.holds) {
-            (0, 0) if !self.core.cache.is_journalled() => return self.destroy(old),
+            (0, 0) if !self.live.volume.core.cache.is_journalled() => {
+                return self.live.destroy(old);
+            }
             (0, 0) => {
                 self.drop_last_link(old, &named)?;
                 return self.destroy_listed(old);
             }
             (0, _) => self.drop_last_link(old, &named)?,
-            _ => self.format.put_links(&mut self.core, old, Role::LinkDrop, &named)?,
+            _ => self.live.volume.format.put_links(
+                &mut self.live.volume.core,
+                old,
+                Role::LinkDrop,
+                &named,
+            )?,
         };
-        self.touch(old)
+        self.live.volume.touch(old)
     }
 
     /// A directory takes the name of an empty one. No order is one that a check
@@ -242,10 +254,10 @@ impl<F: Linked> Live<F> {
     ) -> Result<(), FsError> {
         let across = from.0 != to.0;
         let mut after = self.links_of(moved)?;
-        after.extend(self.changes_in_dir(old)?);
-        after.extend(self.leaving(old)?);
-        after.extend(self.way_to(to.0)?);
-        after.extend(self.changes_to_name(from.0, from.1)?);
+        after.extend(self.live.directories().changes_in_dir(old)?);
+        after.extend(self.live.volume.leaving(old)?);
+        after.extend(self.live.directories().way_to(to.0)?);
+        after.extend(self.live.directories().changes_to_name(from.0, from.1)?);
         let mut named = self.take_name(to, (moved, FileKind::Directory), &after)?;
         let replaced = named.last().copied();
         if across {
@@ -255,13 +267,13 @@ impl<F: Linked> Live<F> {
         }
         self.lose_child(to.0)?;
         self.leave_old_name(from, to, moved, &named)?;
-        let node = self.node(old)?;
+        let node = self.live.volume.node(old)?;
         node.effective = 0;
         let goes = node.holds == 0;
-        if !goes || self.core.cache.is_journalled() {
+        if !goes || self.live.volume.core.cache.is_journalled() {
             self.note_gone(old, replaced)?;
             self.drop_last_link(old, &named)?;
-            return if goes { self.destroy_listed(old) } else { self.touch(old) };
+            return if goes { self.destroy_listed(old) } else { self.live.volume.touch(old) };
         }
         let cleared = self.clear(old, &named)?;
         self.free_number(old, true, &[cleared]);
@@ -270,9 +282,9 @@ impl<F: Linked> Live<F> {
 
     /// The changes that must be on the disk for a file to be counted for a name it has.
     pub(crate) fn links_of(&mut self, ino: Ino) -> Result<Ids, FsError> {
-        let node = self.node(ino)?;
+        let node = self.live.volume.node(ino)?;
         let ids: Ids = node.fresh.iter().copied().chain([node.linked]).collect();
-        let cache = &self.core.cache;
+        let cache = &self.live.volume.core.cache;
         Ok(ids.into_iter().filter(|&id| !cache.is_committed(id)).collect())
     }
 
@@ -283,8 +295,8 @@ impl<F: Linked> Live<F> {
         file: (Ino, FileKind),
         after: &[ChangeId],
     ) -> Result<Ids, FsError> {
-        let changed = self.redirect(to.0, to.1, file, after)?;
-        let reached = self.node(to.0)?.reached_by.clone();
+        let changed = self.live.directories().redirect(to.0, to.1, file, after)?;
+        let reached = self.live.volume.node(to.0)?.reached_by.clone();
         Ok(reached.into_iter().chain([changed]).collect())
     }
 
@@ -296,12 +308,12 @@ impl<F: Linked> Live<F> {
         moved: Ino,
         named: &Ids,
     ) -> Result<(), FsError> {
-        let way = self.way_to(to.0)?;
-        self.note_name(moved, to.0, named)?;
+        let way = self.live.directories().way_to(to.0)?;
+        self.live.namespace().note_name(moved, to.0, named)?;
         let before: Ids = named.iter().copied().chain(way).collect();
-        let removed = self.remove(from.0, from.1, &before)?;
+        let removed = self.live.directories().remove(from.0, from.1, &before)?;
         if let Some(removed) = removed {
-            self.note_leaving(moved, to.0, removed)?;
+            self.live.namespace().note_leaving(moved, to.0, removed)?;
         }
         self.touch_moved(from, to, moved)
     }
@@ -315,15 +327,16 @@ impl<F: Linked> Live<F> {
         old: (Ino, FileKind),
     ) -> Result<(), FsError> {
         let third = self.spare_name(to.0, old.0)?;
-        let spot = self.reserve(to.0, &third)?;
+        let spot = self.live.directories().reserve(to.0, &third)?;
         let after = self.links_of(old.0)?;
-        let aside = self.insert(to.0, &spot, &third, old, Role::EntryAdd, &after)?;
+        let aside =
+            self.live.directories().insert(to.0, &spot, &third, old, Role::EntryAdd, &after)?;
         let mut after = aside;
         after.extend(self.links_of(moved.0)?);
         let named = self.take_name(to, moved, &after)?;
         self.note_gone(old.0, named.last().copied())?;
         self.leave_old_name(from, to, moved.0, &named)?;
-        let node = self.node(old.0)?;
+        let node = self.live.volume.node(old.0)?;
         node.effective = 0;
         self.withdraw_last(to.0, &third, old.0, &named)
     }
@@ -332,7 +345,7 @@ impl<F: Linked> Live<F> {
     fn spare_name(&mut self, dir: Ino, ino: Ino) -> Result<Vec<u8>, FsError> {
         for n in 0..u32::MAX {
             let name = format!(".replaced-{ino}-{n}").into_bytes();
-            if self.find(dir, &name)?.is_none() {
+            if self.live.directories().find(dir, &name)?.is_none() {
                 return Ok(name);
             }
         }
@@ -342,7 +355,10 @@ impl<F: Linked> Live<F> {
     /// Whether two entries of a directory can be changed with one write that is not
     /// torn.
     pub(crate) fn lie_together(&mut self, from: Name<'_>, to: Name<'_>) -> Result<bool, FsError> {
-        let (Some(one), Some(other)) = (self.find(from.0, from.1)?, self.find(to.0, to.1)?) else {
+        let (Some(one), Some(other)) = (
+            self.live.directories().find(from.0, from.1)?,
+            self.live.directories().find(to.0, to.1)?,
+        ) else {
             return Ok(false);
         };
         Ok(one.at / seekless_units::SECTOR == other.at / seekless_units::SECTOR)
@@ -359,25 +375,30 @@ impl<F: Linked> Live<F> {
         let mut after = self.links_of(moved)?;
         after.extend(self.links_of(old)?);
         let swapped = self.swap(from, to, &after)?;
-        let reached = self.node(to.0)?.reached_by.clone();
+        let reached = self.live.volume.node(to.0)?.reached_by.clone();
         let named: Ids = reached.into_iter().chain([swapped]).collect();
-        self.note_name(moved, to.0, &named)?;
+        self.live.namespace().note_name(moved, to.0, &named)?;
         self.touch_moved(from, to, moved)?;
         let mut before: Ids = SmallVec::from_slice(&[swapped]);
         if is_directory {
-            before.extend(self.changes_in_dir(old)?);
-            before.extend(self.leaving(old)?);
+            before.extend(self.live.directories().changes_in_dir(old)?);
+            before.extend(self.live.volume.leaving(old)?);
             self.lose_child(from.0)?;
         }
-        let node = self.node(old)?;
+        let node = self.live.volume.node(old)?;
         node.effective = if is_directory { 0 } else { node.effective.saturating_sub(1) };
         if node.effective > 0 {
             node.links = node.links.saturating_sub(1);
             before.extend(self.names_of(old)?);
-            let removed = self.remove(from.0, from.1, &before)?;
+            let removed = self.live.directories().remove(from.0, from.1, &before)?;
             self.note_gone(old, removed)?;
-            self.format.put_links(&mut self.core, old, Role::LinkDrop, &[])?;
-            return self.touch(old);
+            self.live.volume.format.put_links(
+                &mut self.live.volume.core,
+                old,
+                Role::LinkDrop,
+                &[],
+            )?;
+            return self.live.volume.touch(old);
         }
         self.withdraw_last(from.0, from.1, old, &before)
     }
@@ -390,17 +411,19 @@ impl<F: Linked> Live<F> {
         after: &[ChangeId],
     ) -> Result<ChangeId, FsError> {
         let dir = from.0;
-        let (Some(one), Some(other)) = (self.find(dir, from.1)?, self.find(dir, to.1)?) else {
+        let (Some(one), Some(other)) =
+            (self.live.directories().find(dir, from.1)?, self.live.directories().find(dir, to.1)?)
+        else {
             return Err(not_found(from.1));
         };
-        let unit_len = wide(self.format.limits().dir_unit);
+        let unit_len = wide(self.live.volume.format.limits().dir_unit);
         let base = one.at.checked_div(unit_len).unwrap_or(0).saturating_mul(unit_len);
-        let (block, skip) = self.dir_place(dir, base)?;
+        let (block, skip) = self.live.directories().dir_place(dir, base)?;
         let at = |slot: Slot, within: usize| {
             let into = index(slot.at.saturating_sub(base));
             byte(skip.saturating_add(into).saturating_add(within))
         };
-        let codec = self.format.codec();
+        let codec = self.live.volume.format.codec();
         let (first, second) = (codec.ino_bytes(other.ino), codec.ino_bytes(one.ino));
         let pieces = [
             Piece { offset: at(one, F::Codec::INO), bytes: &first },
@@ -408,10 +431,10 @@ impl<F: Linked> Live<F> {
             Piece { offset: at(other, F::Codec::INO), bytes: &second },
             Piece { offset: at(other, F::Codec::KIND), bytes: &[one.kind] },
         ];
-        let id = self.core.cache.change(block, &pieces, Role::EntryChange, after)?;
-        let id = self.seen_by(dir, id)?;
+        let id = self.live.volume.core.cache.change(block, &pieces, Role::EntryChange, after)?;
+        let id = self.live.directories().seen_by(dir, id)?;
         for (name, new) in [(from.1, other), (to.1, one)] {
-            if let Some(slot) = self.index(dir)?.names.get_mut(name) {
+            if let Some(slot) = self.live.directories().index(dir)?.names.get_mut(name) {
                 (slot.ino, slot.kind, slot.added) = (new.ino, new.kind, ChangeId::COMMITTED);
             }
         }

@@ -1,6 +1,7 @@
 //! Reading files: runs found, then read in as few requests as may be.
 
-use crate::{Format, Live};
+use crate::Format;
+use crate::volume::Volume;
 use seekless_fs::FsError;
 use seekless_fs::field::{index, wide};
 use seekless_units::{BlockNo, Ino};
@@ -14,7 +15,7 @@ struct Stretch {
     to: usize,
 }
 
-impl<F: Format> Live<F> {
+impl<F: Format> Volume<F> {
     /// Reads a range that lies within the file; holes are zeros.
     pub(crate) fn read_bytes(
         &mut self,

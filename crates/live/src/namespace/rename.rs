@@ -1,10 +1,11 @@
 //! Renaming: the new name first, then the old one goes.
 
-use crate::actions::Action;
+use crate::action::Action;
+use crate::directories::index::Slot;
 use crate::fault::Fault;
-use crate::index::Slot;
-use crate::names::not_found;
-use crate::{Ids, Linked, Live};
+use crate::namespace::Namespace;
+use crate::namespace::not_found;
+use crate::{Ids, Linked, Named};
 use seekless_cache::{ChangeId, Kind, Role};
 use seekless_fs::field::wide;
 use seekless_fs::operate::RenameMode;
@@ -14,7 +15,7 @@ use seekless_units::Ino;
 /// A name in a directory.
 pub(crate) type Name<'a> = (Ino, &'a [u8]);
 
-impl<F: Linked> Live<F> {
+impl<F: Linked + Named> Namespace<'_, F> {
     pub(crate) fn rename_file(
         &mut self,
         from: Name<'_>,
@@ -29,7 +30,7 @@ impl<F: Linked> Live<F> {
         self.open_dir_to_remove(from.0)?;
         self.open_dir(to.0)?;
         let (moved, kind) = self.removable(from.0, from.1)?;
-        let target = self.find(to.0, to.1)?;
+        let target = self.live.directories().find(to.0, to.1)?;
         match (mode, &target) {
             (RenameMode::KeepTarget, Some(_)) => {
                 return Err(FsError::Exists(String::from_utf8_lossy(to.1).into_owned()));
@@ -54,11 +55,11 @@ impl<F: Linked> Live<F> {
     fn lies_below(&mut self, dir: Ino, above: Ino) -> Result<bool, FsError> {
         let mut at = dir;
         // No path is longer than there are inodes.
-        for _ in 0..self.format.limits().inodes {
+        for _ in 0..self.live.volume.format.limits().inodes {
             if at == above {
                 return Ok(true);
             }
-            match self.parent_of(at)? {
+            match self.live.directories().parent_of(at)? {
                 parent if parent == at => return Ok(false),
                 parent => at = parent,
             }
@@ -74,17 +75,18 @@ impl<F: Linked> Live<F> {
     ) -> Result<(), FsError> {
         let across = kind == FileKind::Directory && from.0 != to.0;
         self.check_room(moved, across.then_some(to.0))?;
-        if self.counts_last() {
-            return self.move_to_new(from, to, (moved, kind));
+        if self.live.links_last().counts_last() {
+            return self.live.links_last().move_to_new(from, to, (moved, kind));
         }
-        let spot = self.reserve(to.0, to.1)?;
+        let spot = self.live.directories().reserve(to.0, to.1)?;
         let mut after = Ids::from_slice(&[self.raise_links(moved)?]);
-        after.push(self.node(moved)?.parent_link);
+        after.push(self.live.volume.node(moved)?.parent_link);
         let early =
             if across { self.prepare_turn(from, to.0, moved, false, &mut after)? } else { None };
         let role =
             if kind == FileKind::Directory { Role::EntryAddDirectory } else { Role::EntryAdd };
-        let named = self.insert(to.0, &spot, to.1, (moved, kind), role, &after)?;
+        let named =
+            self.live.directories().insert(to.0, &spot, to.1, (moved, kind), role, &after)?;
         let late = across && early.is_none();
         let parent = if late { Some(self.turn(moved, to.0, &named)?) } else { early };
         self.finish(from, to.0, moved, &named, parent)
@@ -103,14 +105,16 @@ impl<F: Linked> Live<F> {
         match (kind == FileKind::Directory, old_kind == FileKind::Directory) {
             (true, false) => return Err(FsError::NotDirectory(shown())),
             (false, true) => return Err(FsError::IsDirectory(shown())),
-            (true, true) if !self.is_empty_dir(old)? => return Err(FsError::NotEmpty(shown())),
+            (true, true) if !self.live.directories().is_empty_dir(old)? => {
+                return Err(FsError::NotEmpty(shown()));
+            }
             _ => {}
         }
         debug_assert_eq!(old, target.ino);
         let across = kind == FileKind::Directory && from.0 != to.0;
         self.check_room(moved, across.then_some(to.0))?;
-        if self.counts_last() {
-            return self.move_over(from, to, (moved, kind), (old, old_kind));
+        if self.live.links_last().counts_last() {
+            return self.live.links_last().move_over(from, to, (moved, kind), (old, old_kind));
         }
         if kind == FileKind::Directory && !across {
             return self.rename_over_sibling(from, to.1, moved, old);
@@ -121,11 +125,11 @@ impl<F: Linked> Live<F> {
         let early =
             if across { self.prepare_turn(from, to.0, moved, true, &mut after)? } else { None };
         if old_kind == FileKind::Directory {
-            after.extend(self.changes_in_dir(old)?);
-            after.extend(self.leaving(old)?);
+            after.extend(self.live.directories().changes_in_dir(old)?);
+            after.extend(self.live.volume.leaving(old)?);
         }
-        let changed = self.redirect(to.0, to.1, (moved, kind), &after)?;
-        let reached = self.node(to.0)?.reached_by.clone();
+        let changed = self.live.directories().redirect(to.0, to.1, (moved, kind), &after)?;
+        let reached = self.live.volume.node(to.0)?.reached_by.clone();
         let named: Ids = reached.into_iter().chain([changed]).collect();
         let late = across && early.is_none();
         let parent = if late { Some(self.turn(moved, to.0, &named)?) } else { early };
@@ -150,62 +154,71 @@ impl<F: Linked> Live<F> {
         old: Ino,
     ) -> Result<(), FsError> {
         let dir = from.0;
-        let unit = wide(self.format.limits().dir_unit);
-        let link_max = self.format.limits().link_max;
+        let unit = wide(self.live.volume.format.limits().dir_unit);
+        let link_max = self.live.volume.format.limits().link_max;
         let place = |slot: Option<Slot>| {
             let slot = slot.ok_or_else(|| not_found(to))?;
             Ok::<_, FsError>((slot.at, slot.at.checked_div(unit).unwrap_or(0)))
         };
-        let (source, target) = (place(self.find(dir, from.1)?)?, place(self.find(dir, to)?)?);
-        let in_place = !self.core.has(Fault::RenameOverOutOfPlace);
+        let (source, target) = (
+            place(self.live.directories().find(dir, from.1)?)?,
+            place(self.live.directories().find(dir, to)?)?,
+        );
+        let in_place = !self.live.volume.core.has(Fault::RenameOverOutOfPlace);
         let goes_behind = in_place && source.0 < target.0 && source.1 != target.1;
-        if goes_behind && self.node(moved)?.links.saturating_add(2) > link_max {
+        if goes_behind && self.live.volume.node(moved)?.links.saturating_add(2) > link_max {
             return Err(FsError::TooManyLinks(moved));
         }
-        let mut after = self.changes_in_dir(old)?;
-        after.extend(self.leaving(old)?);
+        let mut after = self.live.directories().changes_in_dir(old)?;
+        after.extend(self.live.volume.leaving(old)?);
         // With an older name elsewhere `..` would decide, and may not be turned.
-        let older = self.leaving(moved)?;
-        after.extend(self.unless(Fault::RenameOverWithOlderNames, older));
+        let older = self.live.volume.leaving(moved)?;
+        after.extend(self.live.volume.core.unless(Fault::RenameOverWithOlderNames, older));
         if goes_behind {
             let counted = self.raise_links(moved)?;
-            let (named, gone) = self.move_behind(dir, from.1, target.1, counted)?;
+            let (named, gone) =
+                self.live.directories().move_behind(dir, from.1, target.1, counted)?;
             self.note_name(moved, dir, &named)?;
             self.note_leaving(moved, dir, gone)?;
-            self.core.cache.defer(&[gone], Kind::NameRemoved, Action::DropLink(moved));
+            self.live.volume.core.cache.defer(&[gone], Kind::NameRemoved, Action::DropLink(moved));
             after.push(gone);
         }
         after.push(self.raise_links(moved)?);
-        after.push(self.node(moved)?.parent_link);
-        let (source, target) = (place(self.find(dir, from.1)?)?, place(self.find(dir, to)?)?);
-        let reached = self.node(dir)?.reached_by.clone();
+        after.push(self.live.volume.node(moved)?.parent_link);
+        let (source, target) = (
+            place(self.live.directories().find(dir, from.1)?)?,
+            place(self.live.directories().find(dir, to)?)?,
+        );
+        let reached = self.live.volume.node(dir)?.reached_by.clone();
         if source.1 != target.1 || !in_place {
             debug_assert!(target.0 < source.0 || !in_place, "the name that stays is the first");
-            let changed = self.redirect(dir, to, (moved, FileKind::Directory), &after)?;
+            let changed =
+                self.live.directories().redirect(dir, to, (moved, FileKind::Directory), &after)?;
             let named: Ids = reached.into_iter().chain([changed]).collect();
             self.lose_dir(dir, old, Some(changed))?;
             return self.finish(from, dir, moved, &named, None);
         }
-        let changed = self.replace_within_unit(dir, from.1, to, &after)?;
+        let changed = self.live.directories().replace_within_unit(dir, from.1, to, &after)?;
         let named: Ids = reached.into_iter().chain([changed]).collect();
         self.note_name(moved, dir, &named)?;
         self.note_leaving(moved, dir, changed)?;
         self.lose_dir(dir, old, Some(changed))?;
-        self.core.cache.defer(&[changed], Kind::NameRemoved, Action::DropLink(moved));
-        self.touch(moved)?;
+        self.live.volume.core.cache.defer(&[changed], Kind::NameRemoved, Action::DropLink(moved));
+        self.live.volume.touch(moved)?;
         self.touch_dir(dir)
     }
 
     /// Refuses a rename whose links cannot be counted.
     fn check_room(&mut self, moved: Ino, new_parent: Option<Ino>) -> Result<(), FsError> {
-        let link_max = self.format.limits().link_max;
+        let link_max = self.live.volume.format.limits().link_max;
         // It has both names for a while, where links go first.
-        if self.node(moved)?.links >= link_max && !self.counts_last() {
+        if self.live.volume.node(moved)?.links >= link_max && !self.live.links_last().counts_last()
+        {
             return Err(FsError::TooManyLinks(moved));
         }
         match new_parent {
             Some(parent) => {
-                self.node(parent)?;
+                self.live.volume.node(parent)?;
                 self.check_child(parent)
             }
             None => Ok(()),
@@ -216,10 +229,10 @@ impl<F: Linked> Live<F> {
     /// name waits for that.
     fn adopt(&mut self, moved: Ino, parent: Ino) -> Result<ChangeId, FsError> {
         let counted = self.raise_links(parent)?;
-        let node = self.node(parent)?;
+        let node = self.live.volume.node(parent)?;
         node.effective = node.effective.saturating_add(1);
         let depth = node.depth.saturating_add(1);
-        let node = self.node(moved)?;
+        let node = self.live.volume.node(moved)?;
         (node.depth, node.parent_link) = (depth, counted);
         Ok(counted)
     }
@@ -236,15 +249,15 @@ impl<F: Linked> Live<F> {
         first: bool,
         after: &mut Ids,
     ) -> Result<Option<ChangeId>, FsError> {
-        let way = self.way_to(to)?;
-        after.extend(self.unless(Fault::RenameIntoALoop, way));
+        let way = self.live.directories().way_to(to)?;
+        after.extend(self.live.volume.core.unless(Fault::RenameIntoALoop, way));
         let counted = self.adopt(moved, to)?;
         after.push(counted);
-        let is_new = self.is_name_pending(from.0, from.1)?;
+        let is_new = self.live.directories().is_name_pending(from.0, from.1)?;
         if !is_new {
-            after.extend(self.changes_to_name(from.0, from.1)?);
+            after.extend(self.live.directories().changes_to_name(from.0, from.1)?);
         }
-        if !is_new && (!first || self.core.has(Fault::TurnAfterRenameOver)) {
+        if !is_new && (!first || self.live.volume.core.has(Fault::TurnAfterRenameOver)) {
             return Ok(None);
         }
         let before: Ids = if is_new { Ids::from_slice(&[counted]) } else { after.clone() };
@@ -257,7 +270,7 @@ impl<F: Linked> Live<F> {
     /// old parent's count wait for the returned change: so whenever `..` and a name contradict each
     /// other there are two names.
     fn turn(&mut self, moved: Ino, parent: Ino, named: &[ChangeId]) -> Result<ChangeId, FsError> {
-        self.redirect(moved, b"..", (parent, FileKind::Directory), named)
+        self.live.directories().redirect(moved, b"..", (parent, FileKind::Directory), named)
     }
 
     /// The old name goes, once the new one is on the disk.
@@ -269,21 +282,21 @@ impl<F: Linked> Live<F> {
         named: &Ids,
         new_parent: Option<ChangeId>,
     ) -> Result<(), FsError> {
-        let way = if to == from.0 { Ids::new() } else { self.way_to(to)? };
+        let way = if to == from.0 { Ids::new() } else { self.live.directories().way_to(to)? };
         self.note_name(moved, to, named)?;
         // The parent of the new name can be reached by then.
-        let way = self.unless(Fault::RenameIntoTheUnreached, way);
+        let way = self.live.volume.core.unless(Fault::RenameIntoTheUnreached, way);
         let before: Ids = named.iter().copied().chain(new_parent).chain(way).collect();
-        let before = self.unless(Fault::RenameLosesBoth, before);
-        let removed = self.remove(from.0, from.1, &before)?;
+        let before = self.live.volume.core.unless(Fault::RenameLosesBoth, before);
+        let removed = self.live.directories().remove(from.0, from.1, &before)?;
         if let Some(dotdot) = new_parent {
-            let old = self.node(from.0)?;
+            let old = self.live.volume.node(from.0)?;
             old.effective = old.effective.saturating_sub(1);
             let mut after = Ids::from_slice(&[dotdot]);
             after.extend(removed);
-            self.core.cache.defer(&after, Kind::NameRemoved, Action::DropLink(from.0));
+            self.live.volume.core.cache.defer(&after, Kind::NameRemoved, Action::DropLink(from.0));
         }
-        self.touch(moved)?;
+        self.live.volume.touch(moved)?;
         self.touch_dir(from.0)?;
         if to != from.0 {
             self.touch_dir(to)?;
@@ -291,10 +304,14 @@ impl<F: Linked> Live<F> {
         match removed {
             Some(id) => {
                 self.note_leaving(moved, to, id)?;
-                self.core.cache.defer(&[id], Kind::NameRemoved, Action::DropLink(moved));
+                self.live.volume.core.cache.defer(
+                    &[id],
+                    Kind::NameRemoved,
+                    Action::DropLink(moved),
+                );
                 Ok(())
             }
-            None => self.drop_link(moved),
+            None => self.live.drop_link(moved),
         }
     }
 
@@ -312,14 +329,15 @@ impl<F: Linked> Live<F> {
         let other = target.ino;
         self.open_dir_to_remove(to.0)?;
         self.removable(to.0, to.1)?;
-        let (kind, other_kind) = (self.node(moved)?.kind, self.node(other)?.kind);
+        let (kind, other_kind) =
+            (self.live.volume.node(moved)?.kind, self.live.volume.node(other)?.kind);
         if other_kind == FileKind::Directory && self.lies_below(from.0, other)? {
             return Err(FsError::Invalid("a directory cannot be moved into itself".into()));
         }
         self.check_room(moved, Some(to.0))?;
         self.check_room(other, Some(from.0))?;
-        if self.is_ordered() {
-            if from.0 == to.0 && self.lie_together(from, to)? {
+        if self.live.links_last().is_ordered() {
+            if from.0 == to.0 && self.live.links_last().lie_together(from, to)? {
                 return self.exchange_together(from, to, moved, other);
             }
             if [kind, other_kind].contains(&FileKind::Directory) {
@@ -328,53 +346,66 @@ impl<F: Linked> Live<F> {
             }
         }
         let third = format!(".exchange-{moved}-{other}").into_bytes();
-        if self.find(to.0, &third)?.is_some() {
+        if self.live.directories().find(to.0, &third)?.is_some() {
             return Err(FsError::Exists(String::from_utf8_lossy(&third).into_owned()));
         }
         let across = from.0 != to.0;
         let moves = |kind: FileKind| across && kind == FileKind::Directory;
-        let spot = self.reserve(to.0, &third)?;
-        let mut first = self.way_to(from.0)?;
-        first.extend(self.way_to(to.0)?);
+        let spot = self.live.directories().reserve(to.0, &third)?;
+        let mut first = self.live.directories().way_to(from.0)?;
+        first.extend(self.live.directories().way_to(to.0)?);
         first.extend(self.hold_named(other)?);
-        first.extend([self.node(moved)?.parent_link, self.node(other)?.parent_link]);
-        first.extend(self.leaving(moved)?);
-        first.extend(self.leaving(other)?);
-        let aside =
-            self.insert(to.0, &spot, &third, (other, other_kind), Role::EntryAdd, &first)?;
+        first.extend([
+            self.live.volume.node(moved)?.parent_link,
+            self.live.volume.node(other)?.parent_link,
+        ]);
+        first.extend(self.live.volume.leaving(moved)?);
+        first.extend(self.live.volume.leaving(other)?);
+        let aside = self.live.directories().insert(
+            to.0,
+            &spot,
+            &third,
+            (other, other_kind),
+            Role::EntryAdd,
+            &first,
+        )?;
 
         let mut after = aside.clone();
         after.extend(self.hold_named(moved)?);
-        after.extend(self.changes_to_name(from.0, from.1)?);
+        after.extend(self.live.directories().changes_to_name(from.0, from.1)?);
         if moves(kind) {
             after.push(self.adopt(moved, to.0)?);
         }
-        let changed = self.redirect(to.0, to.1, (moved, kind), &after)?;
+        let changed = self.live.directories().redirect(to.0, to.1, (moved, kind), &after)?;
         let turned = if moves(kind) { Some(self.turn(moved, to.0, &[changed])?) } else { None };
 
         let mut after: Ids = aside.into_iter().chain([changed]).chain(turned).collect();
         if moves(other_kind) {
             after.push(self.adopt(other, from.0)?);
         }
-        let back = self.redirect(from.0, from.1, (other, other_kind), &after)?;
+        let back = self.live.directories().redirect(from.0, from.1, (other, other_kind), &after)?;
         let other_turned =
             if moves(other_kind) { Some(self.turn(other, from.0, &[back])?) } else { None };
 
         let after: Ids = [back].into_iter().chain(other_turned).collect();
-        let removed = self.remove(to.0, &third, &after)?;
+        let removed = self.live.directories().remove(to.0, &third, &after)?;
         // Each has lost the name it had too many, and its old parent.
         self.release_named(&[back], moved);
         let gone: Ids = removed.into_iter().chain([back]).collect();
         self.release_named(&gone, other);
         for (turned, parent) in [(turned, from.0), (other_turned, to.0)] {
             let Some(turned) = turned else { continue };
-            if self.counts_last() {
-                self.lose_child(parent)?;
+            if self.live.links_last().counts_last() {
+                self.live.links_last().lose_child(parent)?;
                 continue;
             }
-            let node = self.node(parent)?;
+            let node = self.live.volume.node(parent)?;
             node.effective = node.effective.saturating_sub(1);
-            self.core.cache.defer(&[turned], Kind::NameRemoved, Action::DropLink(parent));
+            self.live.volume.core.cache.defer(
+                &[turned],
+                Kind::NameRemoved,
+                Action::DropLink(parent),
+            );
         }
         self.note_leaving(moved, to.0, back)?;
         self.note_leaving(other, from.0, changed)?;
@@ -384,7 +415,7 @@ impl<F: Linked> Live<F> {
         self.note_name(moved, to.0, &Ids::from_slice(&[changed]))?;
         self.note_name(other, from.0, &Ids::from_slice(&[back]))?;
         for ino in [moved, other] {
-            self.touch(ino)?;
+            self.live.volume.touch(ino)?;
         }
         self.touch_dir(from.0)?;
         self.touch_dir(to.0)
@@ -399,19 +430,22 @@ impl<F: Linked> Live<F> {
         other: Ino,
     ) -> Result<(), FsError> {
         let dir = from.0;
-        let mut after = self.links_of(moved)?;
-        after.extend(self.links_of(other)?);
-        after.extend([self.node(moved)?.parent_link, self.node(other)?.parent_link]);
+        let mut after = self.live.links_last().links_of(moved)?;
+        after.extend(self.live.links_last().links_of(other)?);
+        after.extend([
+            self.live.volume.node(moved)?.parent_link,
+            self.live.volume.node(other)?.parent_link,
+        ]);
         // With an older name elsewhere a check could keep that one.
-        after.extend(self.leaving(moved)?);
-        after.extend(self.leaving(other)?);
-        let swapped = self.swap(from, to, &after)?;
-        let reached = self.node(dir)?.reached_by.clone();
+        after.extend(self.live.volume.leaving(moved)?);
+        after.extend(self.live.volume.leaving(other)?);
+        let swapped = self.live.links_last().swap(from, to, &after)?;
+        let reached = self.live.volume.node(dir)?.reached_by.clone();
         let named: Ids = reached.into_iter().chain([swapped]).collect();
         for ino in [moved, other] {
             self.note_name(ino, dir, &named)?;
             self.note_leaving(ino, dir, swapped)?;
-            self.touch(ino)?;
+            self.live.volume.touch(ino)?;
         }
         self.touch_dir(dir)
     }
@@ -419,16 +453,16 @@ impl<F: Linked> Live<F> {
     /// A file is to have one name more for a while: the changes that must be on the disk for it to
     /// be counted for that.
     fn hold_named(&mut self, ino: Ino) -> Result<Ids, FsError> {
-        if self.counts_last() {
-            return self.links_of(ino);
+        if self.live.links_last().counts_last() {
+            return self.live.links_last().links_of(ino);
         }
         Ok(Ids::from_slice(&[self.raise_links(ino)?]))
     }
 
     /// It has one name less again, once some changes are on the disk.
     fn release_named(&mut self, after: &[ChangeId], ino: Ino) {
-        if !self.counts_last() {
-            self.core.cache.defer(after, Kind::NameRemoved, Action::DropLink(ino));
+        if !self.live.links_last().counts_last() {
+            self.live.volume.core.cache.defer(after, Kind::NameRemoved, Action::DropLink(ino));
         }
     }
 }

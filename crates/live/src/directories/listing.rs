@@ -1,12 +1,13 @@
 //! Directories listed.
 
-use crate::{Codec, Linked, Live};
+use crate::directories::Directories;
+use crate::{Codec, Linked};
 use seekless_fs::field::wide;
 use seekless_fs::{DirEntry, FsError, Location};
 use seekless_units::Ino;
 use std::ops::ControlFlow;
 
-impl<F: Linked> Live<F> {
+impl<F: Linked> Directories<'_, F> {
     /// Visits the entries behind a cookie: an entry's is the byte behind its
     /// first.
     pub(crate) fn entries_after(
@@ -16,13 +17,13 @@ impl<F: Linked> Live<F> {
         visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<(), FsError> {
         let size = self.dir_size(dir)?;
-        let len = self.format.limits().dir_unit;
+        let len = self.volume.format.limits().dir_unit;
         let mut at = after.checked_div(self.unit()).unwrap_or(0).saturating_mul(self.unit());
         while at < size {
             let bytes = self.dir_bytes(dir, at, size)?;
             for (base, unit) in (at..).step_by(len).zip(bytes.chunks(len)) {
                 let place = Location::of("directory").in_inode(dir);
-                for entry in self.format.codec().entries(unit, place) {
+                for entry in self.volume.format.codec().entries(unit, place) {
                     let entry = entry?;
                     let cookie = base.saturating_add(wide(entry.at)).saturating_add(1);
                     if !entry.is_name || cookie <= after {

@@ -14,44 +14,61 @@
 
 mod moving;
 
-use crate::actions::Action;
+use crate::action::Action;
 use crate::limits::NameOrder;
-use crate::names::not_found;
-use crate::{Ids, Linked, Live, Node};
+use crate::namespace::not_found;
+use crate::{Ids, Linked, Live, Named, Node};
 use seekless_cache::{ChangeId, Kind, Role};
 use seekless_fs::{FileKind, FsError};
 use seekless_units::Ino;
 
-impl<F: Linked> Live<F> {
+/// Names made and removed in the order that e2fsck needs.
+pub(crate) struct LinksLast<'a, F: Linked> {
+    live: &'a mut Live<F>,
+}
+
+impl<'a, F: Linked + Named> LinksLast<'a, F> {
+    /// The names of an image in use.
+    pub(crate) fn new(live: &'a mut Live<F>) -> Self {
+        Self { live }
+    }
+}
+
+impl<F: Linked + Named> LinksLast<'_, F> {
     /// Whether links are counted when names are there, and not before.
     pub(crate) fn counts_last(&self) -> bool {
-        self.format.limits().names == NameOrder::LinksLast
+        self.live.volume.format.limits().names == NameOrder::LinksLast
     }
 
     /// Whether each of the states between two writes matters.
     pub(crate) fn is_ordered(&self) -> bool {
-        self.core.cache.config().discipline.orders_writes()
+        self.live.volume.core.cache.config().discipline.orders_writes()
     }
 
     /// A new inode has its first name once some changes are on the disk, and its
     /// links then: a name in a directory that nothing leads to is none.
     pub(crate) fn count_named(&mut self, ino: Ino, dir: Ino, named: &Ids) -> Result<(), FsError> {
         let mut after = named.clone();
-        after.extend(self.way_to(dir)?);
-        let linked = self.format.put_links(&mut self.core, ino, Role::LinkCount, &after)?;
-        self.node(ino)?.linked = linked;
+        after.extend(self.live.directories().way_to(dir)?);
+        let linked = self.live.volume.format.put_links(
+            &mut self.live.volume.core,
+            ino,
+            Role::LinkCount,
+            &after,
+        )?;
+        self.live.volume.node(ino)?.linked = linked;
         self.note_links_due(dir, linked)
     }
 
     /// Notes the link-count update of a file named in a directory: a directory that is made durable
     /// is so with the files that its names lead to.
     pub(crate) fn note_links_due(&mut self, dir: Ino, linked: ChangeId) -> Result<(), FsError> {
-        if self.core.cache.is_committed(linked) {
+        if self.live.volume.core.cache.is_committed(linked) {
             return Ok(());
         }
-        self.dir_node(dir)?;
-        let cache = &self.core.cache;
-        if let Some(node) = self.core.nodes.get_mut(&dir) {
+        self.live.volume.dir_node(dir)?;
+        let cache = &self.live.volume.core.cache;
+        if let Some(node) = self.live.volume.core.nodes.get_mut(&dir) {
             node.links_due.note(cache, linked);
         }
         Ok(())
@@ -59,70 +76,71 @@ impl<F: Linked> Live<F> {
 
     /// A file loses one of its names.
     pub(crate) fn withdraw(&mut self, dir: Ino, name: &[u8], ino: Ino) -> Result<(), FsError> {
-        let node = self.node(ino)?;
+        let node = self.live.volume.node(ino)?;
         node.effective = node.effective.saturating_sub(1);
         if node.effective == 0 {
             return self.withdraw_last(dir, name, ino, &[]);
         }
         node.links = node.links.saturating_sub(1);
-        let own = self.find(dir, name)?.map(|slot| slot.added);
+        let own = self.live.directories().find(dir, name)?.map(|slot| slot.added);
         let mut others = self.names_of(ino)?;
         others.retain(|id| Some(*id) != own);
-        let removed = self.remove(dir, name, &others)?;
+        let removed = self.live.directories().remove(dir, name, &others)?;
         self.note_gone(ino, removed)?;
-        self.format.put_links(&mut self.core, ino, Role::LinkDrop, &[])?;
-        self.touch(ino)
+        self.live.volume.format.put_links(&mut self.live.volume.core, ino, Role::LinkDrop, &[])?;
+        self.live.volume.touch(ino)
     }
 
     /// The changes that must be on the disk for all names of a file to lead to it.
     fn names_of(&mut self, ino: Ino) -> Result<Ids, FsError> {
-        self.node(ino)?;
-        let node = self.core.nodes.get(&ino).ok_or_else(|| crate::gone(ino))?;
+        self.live.volume.node(ino)?;
+        let node = self.live.volume.core.nodes.get(&ino).ok_or_else(|| crate::gone(ino))?;
         let dirs = node.seen_in.clone();
-        let mut ids: Ids = node.named_by.left(&self.core.cache).map(|(_, id)| id).collect();
+        let mut ids: Ids =
+            node.named_by.left(&self.live.volume.core.cache).map(|(_, id)| id).collect();
         for dir in dirs {
             // A directory that the file once had a name in may be gone, and its number
             // be that of any other file.
             let is_directory =
                 |node: &mut Node<F::Map>| node.kind == FileKind::Directory && node.effective > 0;
-            if self.is_there(dir)? && is_directory(self.node(dir)?) {
-                ids.extend(self.way_to(dir)?);
+            if self.live.volume.is_there(dir)? && is_directory(self.live.volume.node(dir)?) {
+                ids.extend(self.live.directories().way_to(dir)?);
             }
         }
-        let cache = &self.core.cache;
+        let cache = &self.live.volume.core.cache;
         ids.retain(|id| !cache.is_committed(*id));
         Ok(ids)
     }
 
     /// Notes the change that takes a name of a file from the disk: its inode is not reused before.
     pub(crate) fn note_gone(&mut self, ino: Ino, by: Option<ChangeId>) -> Result<(), FsError> {
-        self.node(ino)?;
-        let node = self.core.nodes.get_mut(&ino).ok_or_else(|| crate::gone(ino))?;
-        by.into_iter().for_each(|by| node.leaving.note(&self.core.cache, by));
+        self.live.volume.node(ino)?;
+        let node = self.live.volume.core.nodes.get_mut(&ino).ok_or_else(|| crate::gone(ino))?;
+        by.into_iter().for_each(|by| node.leaving.note(&self.live.volume.core.cache, by));
         Ok(())
     }
 
     /// A directory loses its name, which was empty.
     pub(crate) fn withdraw_dir(&mut self, dir: Ino, name: &[u8], ino: Ino) -> Result<(), FsError> {
         // Names that went from it to elsewhere must be there first.
-        let mut before = self.changes_in_dir(ino)?;
-        before.extend(self.leaving(ino)?);
+        let mut before = self.live.directories().changes_in_dir(ino)?;
+        before.extend(self.live.volume.leaving(ino)?);
         self.lose_child(dir)?;
-        self.node(ino)?.effective = 0;
+        self.live.volume.node(ino)?.effective = 0;
         self.withdraw_last(dir, name, ino, &before)
     }
 
     /// A directory has one less in it, and `..` of that does not count any more.
     pub(crate) fn lose_child(&mut self, dir: Ino) -> Result<(), FsError> {
-        self.node(dir)?;
-        if self.is_uncounted(dir)? {
+        self.live.volume.node(dir)?;
+        if self.live.namespace().is_uncounted(dir)? {
             return Ok(());
         }
-        let above = self.node(dir)?;
+        let above = self.live.volume.node(dir)?;
         // Of a damaged image it may have been too low already.
         above.effective = above.effective.saturating_sub(1);
         above.links = above.links.saturating_sub(1);
-        self.format.put_links(&mut self.core, dir, Role::LinkDrop, &[])?;
+        self.live.volume.format.put_links(&mut self.live.volume.core, dir, Role::LinkDrop, &[])?;
         Ok(())
     }
 
@@ -136,28 +154,28 @@ impl<F: Linked> Live<F> {
         before: &[ChangeId],
     ) -> Result<(), FsError> {
         if self.take_back_name(dir, name, ino)? {
-            if self.node(ino)?.holds == 0 {
-                return self.destroy(ino);
+            if self.live.volume.node(ino)?.holds == 0 {
+                return self.live.destroy(ino);
             }
             self.drop_last_link(ino, before)?;
-            return self.touch(ino);
+            return self.live.volume.touch(ino);
         }
         // Names of this file that are still on the disk may lead to another by now.
-        let mut after = self.leaving(ino)?;
+        let mut after = self.live.volume.leaving(ino)?;
         let before: Ids = before.iter().chain(&after).copied().collect();
-        let node = self.node(ino)?;
+        let node = self.live.volume.node(ino)?;
         let is_directory = node.kind == FileKind::Directory;
         let goes = node.holds == 0;
         // A file that is taken apart in several transactions has no name in the first.
-        if !goes || self.core.cache.is_journalled() {
+        if !goes || self.live.volume.core.cache.is_journalled() {
             let dropped = self.drop_last_link(ino, &before)?;
-            let removed = self.remove(dir, name, &[dropped])?;
+            let removed = self.live.directories().remove(dir, name, &[dropped])?;
             self.note_gone(ino, removed)?;
-            return if goes { self.destroy_listed(ino) } else { self.touch(ino) };
+            return if goes { self.destroy_listed(ino) } else { self.live.volume.touch(ino) };
         }
         let cleared = self.clear(ino, &before)?;
         after.push(cleared);
-        after.extend(self.remove(dir, name, &[cleared])?);
+        after.extend(self.live.directories().remove(dir, name, &[cleared])?);
         self.free_number(ino, is_directory, &after);
         Ok(())
     }
@@ -165,61 +183,72 @@ impl<F: Linked> Live<F> {
     /// A file has no links any more, once some changes are on the disk: until it is taken
     /// apart it is one that a crash leaves behind.
     fn drop_last_link(&mut self, ino: Ino, before: &[ChangeId]) -> Result<ChangeId, FsError> {
-        self.node(ino)?.links = 0;
-        if self.core.cache.is_journalled() {
-            self.format.note_orphan(&mut self.core, ino, true)?;
+        self.live.volume.node(ino)?.links = 0;
+        if self.live.volume.core.cache.is_journalled() {
+            self.live.volume.format.note_orphan(&mut self.live.volume.core, ino, true)?;
         }
-        self.format.put_links(&mut self.core, ino, Role::LinkCount, before)
+        self.live.volume.format.put_links(&mut self.live.volume.core, ino, Role::LinkCount, before)
     }
 
     /// Takes apart a file on the list of orphans, where it stays if it is damaged: its name is gone
     /// all the same.
     pub(crate) fn destroy_listed(&mut self, ino: Ino) -> Result<(), FsError> {
-        if let Err(error) = self.format.runs_of(&mut self.core, ino) {
+        if let Err(error) = self.live.volume.format.runs_of(&mut self.live.volume.core, ino) {
             return match error {
-                FsError::Corrupt { .. } => self.touch(ino),
+                FsError::Corrupt { .. } => self.live.volume.touch(ino),
                 error => Err(error),
             };
         }
-        self.destroy(ino)
+        self.live.destroy(ino)
     }
 
     /// Undoes a new name, and that its file was counted for it, if the disk has
     /// neither.
     fn take_back_name(&mut self, dir: Ino, name: &[u8], ino: Ino) -> Result<bool, FsError> {
-        let linked = self.node(ino)?.linked;
-        let Some(slot) = self.find(dir, name)? else { return Err(not_found(name)) };
-        let cache = &mut self.core.cache;
+        let linked = self.live.volume.node(ino)?.linked;
+        let Some(slot) = self.live.directories().find(dir, name)? else {
+            return Err(not_found(name));
+        };
+        let cache = &mut self.live.volume.core.cache;
         let either = cache.is_committed(slot.added) || cache.is_committed(linked);
         if either || !cache.discard(linked) {
             return Ok(false);
         }
         // Without it the inode has no links on the disk: so it shall be.
-        self.node(ino)?.linked = ChangeId::COMMITTED;
-        if !self.core.cache.revert(slot.added) {
+        self.live.volume.node(ino)?.linked = ChangeId::COMMITTED;
+        if !self.live.volume.core.cache.revert(slot.added) {
             return Ok(false);
         }
-        self.leave_at(dir, slot, name)?;
+        self.live.directories().leave_at(dir, slot, name)?;
         Ok(true)
     }
 
     /// Takes a file apart that is to lose its last name, once some changes are on the disk. The
     /// returned change must be there for its name to go.
     fn clear(&mut self, ino: Ino, before: &[ChangeId]) -> Result<ChangeId, FsError> {
-        self.drop_delayed(ino);
-        self.node(ino)?;
-        let cut = self.format.everything(&mut self.core, ino)?;
-        self.drop_index(ino);
+        self.live.volume.drop_delayed(ino);
+        self.live.volume.node(ino)?;
+        let cut = self.live.volume.format.everything(&mut self.live.volume.core, ino)?;
+        self.live.directories().drop_index(ino);
         let has_blocks = !cut.runs.is_empty();
-        let cleared = self.format.put_cleared(&mut self.core, ino, has_blocks, before)?;
-        self.core.nodes.remove(&ino);
-        self.core.let_go(cleared, cut);
+        let cleared = self.live.volume.format.put_cleared(
+            &mut self.live.volume.core,
+            ino,
+            has_blocks,
+            before,
+        )?;
+        self.live.volume.core.nodes.remove(&ino);
+        self.live.volume.core.let_go(cleared, cut);
         Ok(cleared)
     }
 
     /// Gives the number of an inode back, once nothing on the disk leads to it.
     fn free_number(&mut self, ino: Ino, is_directory: bool, after: &[ChangeId]) {
-        self.core.pending.add(0, 1);
-        self.core.cache.defer(after, Kind::FreeInode, Action::FreeInode { ino, is_directory });
+        self.live.volume.core.pending.add(0, 1);
+        self.live.volume.core.cache.defer(
+            after,
+            Kind::FreeInode,
+            Action::FreeInode { ino, is_directory },
+        );
     }
 }

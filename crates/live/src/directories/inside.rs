@@ -1,7 +1,8 @@
 //! Directories that have their names in their inode, where a format has such: the
 //! names are those of one unit, which the format takes from the inode and puts back.
 
-use crate::{Linked, Live};
+use crate::Linked;
+use crate::directories::Directories;
 use seekless_cache::ChangeId;
 use seekless_fs::FsError;
 use seekless_fs::field::wide;
@@ -29,10 +30,10 @@ pub(crate) fn put(unit: &mut [u8], at: usize, bytes: &[u8]) {
     }
 }
 
-impl<F: Linked> Live<F> {
+impl<F: Linked> Directories<'_, F> {
     /// Where a byte of a directory is.
     pub(crate) fn lies(&mut self, dir: Ino, at: u64) -> Result<Lies, FsError> {
-        if self.format.has_names_inside(&mut self.core, dir)? {
+        if self.volume.format.has_names_inside(&mut self.volume.core, dir)? {
             return Ok(Lies::Inside(seekless_fs::field::index(at)));
         }
         let (block, skip) = self.dir_place(dir, at)?;
@@ -41,10 +42,12 @@ impl<F: Linked> Live<F> {
 
     /// The bytes of a directory's unit, and where they are.
     pub(crate) fn unit_bytes(&mut self, dir: Ino, unit: u64) -> Result<(Lies, Unit), FsError> {
-        let len = self.format.limits().dir_unit;
+        let len = self.volume.format.limits().dir_unit;
         let lies = self.lies(dir, unit.saturating_mul(wide(len)))?;
         let bytes = match lies {
-            Lies::At(block, skip) => Unit::from_slice(self.core.cache.read(block, skip, len)?),
+            Lies::At(block, skip) => {
+                Unit::from_slice(self.volume.core.cache.read(block, skip, len)?)
+            }
             Lies::Inside(_) => Unit::from_vec(self.names_inside(dir)?),
         };
         Ok((lies, bytes))
@@ -52,7 +55,7 @@ impl<F: Linked> Live<F> {
 
     /// The names of a directory that has them in its inode.
     pub(crate) fn names_inside(&mut self, dir: Ino) -> Result<Vec<u8>, FsError> {
-        self.format.names_inside(&mut self.core, dir)
+        self.volume.format.names_inside(&mut self.volume.core, dir)
     }
 
     /// Changes bytes of a directory's names in its inode.
@@ -63,7 +66,7 @@ impl<F: Linked> Live<F> {
     ) -> Result<ChangeId, FsError> {
         let mut unit = self.names_inside(dir)?;
         edit(&mut unit);
-        self.format.put_names_inside(&mut self.core, dir, &unit)?;
+        self.volume.format.put_names_inside(&mut self.volume.core, dir, &unit)?;
         // They are as durable as the inode.
         Ok(ChangeId::COMMITTED)
     }

@@ -1,7 +1,8 @@
 //! ACLs of a volume that stores them: each change keeps the list and the mode together, and
 //! new files inherit the default list of their directory. Accesses are decided by the caller.
 
-use crate::{Format, Linked, Live};
+use crate::volume::Volume;
+use crate::{Format, Linked};
 use seekless_fs::acl::{Acl, AclKind};
 use seekless_fs::field::{invalid, wide};
 use seekless_fs::operate::{NewFile, XattrMode};
@@ -20,7 +21,7 @@ fn xattr(kind: AclKind, acl: &Acl) -> Xattr {
     Xattr { name: kind.name().to_vec(), value: acl.encode() }
 }
 
-impl<F: Format> Live<F> {
+impl<F: Format> Volume<F> {
     /// A list of a file in memory, if it has one and the volume stores such.
     pub(crate) fn acl(&mut self, ino: Ino, kind: AclKind) -> Result<Option<Acl>, FsError> {
         if !self.format.keeps_acls() {
@@ -106,7 +107,7 @@ impl<F: Format> Live<F> {
     }
 }
 
-impl<F: Linked> Live<F> {
+impl<F: Linked> Volume<F> {
     /// The permissions and ACLs that a new file inherits, of requested permissions `perm`.
     pub(crate) fn inherited(
         &mut self,
@@ -129,23 +130,4 @@ impl<F: Linked> Live<F> {
         }
         Ok(Inherited { perm, lists })
     }
-
-    /// Gives a new inode, which no name leads to yet, its lists. Without room for them there
-    /// is no such inode afterwards.
-    pub(crate) fn give_lists(&mut self, ino: Ino, lists: &[Xattr]) -> Result<(), FsError> {
-        let given = lists.iter().try_for_each(|Xattr { name, value }| {
-            self.format.set_xattr(&mut self.core, ino, name, Some(value), XattrMode::Any)
-        });
-        if given.as_ref().is_err_and(changed_nothing) {
-            let node = self.core.node(ino)?;
-            (node.links, node.effective) = (0, 0);
-            self.destroy(ino)?;
-        }
-        given
-    }
-}
-
-/// Whether an error of a format is one after which it has changed nothing.
-fn changed_nothing(error: &FsError) -> bool {
-    matches!(error, FsError::NoSpace(_) | FsError::Unsupported(_))
 }

@@ -1,11 +1,9 @@
 //! The names of directories in memory, as UFS `dirhash` has them: where each is,
 //! and which units have room for more.
 
-use crate::{Codec, Linked, Live};
 use hashbrown::HashMap;
 use seekless_cache::ChangeId;
 use seekless_fs::field::{index, wide};
-use seekless_fs::{FsError, Location};
 use seekless_units::Ino;
 
 /// Names that are indexed at most, over all directories but the one at hand.
@@ -53,6 +51,20 @@ impl Default for Indexes {
 }
 
 impl Index {
+    /// The index of a directory without entries, whose units have `len` bytes.
+    pub(crate) fn new(len: usize) -> Self {
+        Self { first: vec![0; (len / 4).saturating_add(1)], ..Self::default() }
+    }
+
+    /// Adds an entry of a directory that is read from its start.
+    pub(crate) fn add(&mut self, name: &[u8], slot: Slot) {
+        if self.names.contains_key(name) {
+            self.shadowed.push((name.into(), slot));
+        } else {
+            self.names.insert(name.into(), slot);
+        }
+    }
+
     /// Notes how much room a unit has.
     pub(crate) fn set_room(&mut self, unit: u64, room: usize) {
         let at = index(unit);
@@ -67,6 +79,11 @@ impl Index {
         for first in self.first.iter_mut().take((room / 4).saturating_add(1)) {
             *first = unit.min(*first);
         }
+    }
+
+    /// Room is searched for from the first unit on again.
+    pub(crate) fn search_from_start(&mut self) {
+        self.first.fill(0);
     }
 
     /// The first unit with room for an entry of this length.
@@ -98,6 +115,54 @@ impl Index {
 }
 
 impl Indexes {
+    /// Whether a directory has an index.
+    pub(crate) fn has(&self, dir: Ino) -> bool {
+        self.of.contains_key(&dir)
+    }
+
+    /// The index of a directory, which is in use.
+    pub(crate) fn get_mut(&mut self, dir: Ino) -> Option<&mut Index> {
+        self.turn = self.turn.saturating_add(1);
+        let index = self.of.get_mut(&dir)?;
+        index.used = self.turn;
+        Some(index)
+    }
+
+    /// Keeps the index of a directory that has none.
+    pub(crate) fn insert(&mut self, dir: Ino, index: Index) {
+        debug_assert!(!self.has(dir), "directory {dir} has an index");
+        self.make_room();
+        self.names = self.names.saturating_add(index.entries());
+        self.of.insert(dir, index);
+    }
+
+    /// Enters a name into an index.
+    pub(crate) fn enter(&mut self, dir: Ino, name: &[u8], slot: Slot) {
+        let Some(index) = self.get_mut(dir) else { return };
+        let new = index.names.insert(name.into(), slot).is_none();
+        self.names = self.names.saturating_add(usize::from(new));
+    }
+
+    /// Takes a name out of an index: the next entry of the same name shows.
+    pub(crate) fn leave(&mut self, dir: Ino, name: &[u8]) {
+        let Some(index) = self.get_mut(dir) else { return };
+        index.names.remove(name);
+        if let Some(at) = index.shadowed.iter().position(|(other, _)| **other == *name) {
+            let (name, slot) = index.shadowed.remove(at);
+            index.names.insert(name, slot);
+        }
+        debug_assert!(self.names > 0, "a name left that had not been entered");
+        self.names = self.names.saturating_sub(1);
+    }
+
+    /// Forgets the names of a directory.
+    pub(crate) fn forget(&mut self, dir: Ino) {
+        if let Some(index) = self.of.remove(&dir) {
+            debug_assert!(self.names >= index.entries());
+            self.names = self.names.saturating_sub(index.entries());
+        }
+    }
+
     /// Forgets the directories longest not looked into, when there are many
     /// names.
     fn make_room(&mut self) {
@@ -115,125 +180,6 @@ impl Indexes {
             }
             self.forget(dir);
         }
-    }
-
-    fn forget(&mut self, dir: Ino) {
-        if let Some(index) = self.of.remove(&dir) {
-            debug_assert!(self.names >= index.entries());
-            self.names = self.names.saturating_sub(index.entries());
-        }
-    }
-}
-
-impl<F: Linked> Live<F> {
-    /// The index of a directory's names, made if there is none.
-    pub(crate) fn index(&mut self, dir: Ino) -> Result<&mut Index, FsError> {
-        if !self.indexes.of.contains_key(&dir) {
-            let made = self.read_index(dir)?;
-            self.indexes.make_room();
-            self.indexes.names = self.indexes.names.saturating_add(made.entries());
-            self.indexes.of.insert(dir, made);
-        }
-        self.indexes.turn = self.indexes.turn.saturating_add(1);
-        let turn = self.indexes.turn;
-        let index = self.indexes.of.get_mut(&dir).ok_or_else(|| crate::gone(dir))?;
-        index.used = turn;
-        Ok(index)
-    }
-
-    fn read_index(&mut self, dir: Ino) -> Result<Index, FsError> {
-        let size = self.dir_size(dir)?;
-        let len = self.format.limits().dir_unit;
-        let mut made = Index { first: vec![0; (len / 4).saturating_add(1)], ..Index::default() };
-        let mut at = 0;
-        while at < size {
-            let bytes = self.dir_bytes(dir, at, size)?;
-            for (base, unit) in (at..).step_by(len).zip(bytes.chunks(len)) {
-                let place = Location::of("directory").in_inode(dir);
-                for entry in self.format.codec().entries(unit, place) {
-                    let entry = entry?;
-                    if entry.is_name {
-                        let slot = Slot {
-                            ino: entry.ino,
-                            at: base.saturating_add(wide(entry.at)),
-                            kind: entry.kind,
-                            added: ChangeId::COMMITTED,
-                        };
-                        if made.names.contains_key(entry.name) {
-                            made.shadowed.push((entry.name.into(), slot));
-                        } else {
-                            made.names.insert(entry.name.into(), slot);
-                        }
-                    }
-                }
-                let room = self.format.codec().room(unit, place)?;
-                made.set_room(base.checked_div(wide(len)).unwrap_or(0), room);
-            }
-            at = at.saturating_add(wide(bytes.len()));
-        }
-        // Found by walking from the start.
-        made.first.fill(0);
-        Ok(made)
-    }
-
-    /// Notes where the names of a unit lie that the format has rewritten.
-    pub(crate) fn reread_unit(&mut self, dir: Ino, unit: u64) -> Result<(), FsError> {
-        if !self.indexes.of.contains_key(&dir) {
-            return Ok(());
-        }
-        let len = self.format.limits().dir_unit;
-        let base = unit.saturating_mul(wide(len));
-        let (_, bytes) = self.unit_bytes(dir, unit)?;
-        let place = Location::of("directory").in_inode(dir);
-        let mut lie: Vec<(&[u8], usize)> = Vec::new();
-        for entry in self.format.codec().entries(&bytes, place) {
-            let entry = entry?;
-            if entry.is_name {
-                lie.push((entry.name, entry.at));
-            }
-        }
-        self.note_moved(dir, base, &lie)?;
-        self.refresh_room(dir, unit)
-    }
-
-    /// Enters a name that was written.
-    pub(crate) fn enter(
-        &mut self,
-        dir: Ino,
-        unit: u64,
-        name: &[u8],
-        slot: Slot,
-    ) -> Result<(), FsError> {
-        let new = self.index(dir)?.names.insert(name.into(), slot).is_none();
-        self.indexes.names = self.indexes.names.saturating_add(usize::from(new));
-        self.refresh_room(dir, unit)
-    }
-
-    /// Forgets a name that was taken out of a unit.
-    pub(crate) fn leave(&mut self, dir: Ino, unit: u64, name: &[u8]) -> Result<(), FsError> {
-        let index = self.index(dir)?;
-        index.names.remove(name);
-        if let Some(at) = index.shadowed.iter().position(|(other, _)| **other == *name) {
-            let (name, slot) = index.shadowed.remove(at);
-            index.names.insert(name, slot);
-        }
-        debug_assert!(self.indexes.names > 0, "a name left that had not been entered");
-        self.indexes.names = self.indexes.names.saturating_sub(1);
-        self.refresh_room(dir, unit)
-    }
-
-    /// Counts the room of a unit again.
-    pub(crate) fn refresh_room(&mut self, dir: Ino, unit: u64) -> Result<(), FsError> {
-        let (_, bytes) = self.unit_bytes(dir, unit)?;
-        let place = Location::of("directory").in_inode(dir);
-        let room = self.format.codec().room(&bytes, place)?;
-        self.index(dir)?.set_room(unit, room);
-        Ok(())
-    }
-
-    /// Forgets the names of a directory that is no more.
-    pub(crate) fn drop_index(&mut self, dir: Ino) {
-        self.indexes.forget(dir);
     }
 }
 

@@ -1,0 +1,27 @@
+//! Deferred actions.
+
+use crate::cut::Runs;
+use seekless_units::Ino;
+
+/// Something that waits for the disk.
+#[derive(Debug)]
+pub enum Action {
+    /// A name of a file is gone.
+    DropLink(Ino),
+    /// A directory's name is gone.
+    DropDirectory {
+        /// The directory.
+        ino: Ino,
+        /// The one it was in.
+        parent: Ino,
+    },
+    /// Nothing leads to these any more.
+    FreeRuns(Runs),
+    /// An inode is unused.
+    FreeInode {
+        /// Which.
+        ino: Ino,
+        /// Whether it was a directory.
+        is_directory: bool,
+    },
+}

@@ -1,0 +1,131 @@
+//! The entries of directories, with the names that are about to go from the disk.
+
+pub(crate) mod departures;
+pub(crate) mod entries;
+pub(crate) mod index;
+pub(crate) mod inside;
+mod listing;
+mod reach;
+
+use crate::directories::departures::Departures;
+use crate::directories::index::{Index, Indexes, Slot};
+use crate::volume::Volume;
+use crate::{Codec, Linked, gone};
+use seekless_cache::ChangeId;
+use seekless_fs::field::wide;
+use seekless_fs::{FsError, Location};
+use seekless_units::Ino;
+
+/// The directories of a volume: single entries, found, written and taken out. Files and their links
+/// are not known here.
+pub(crate) struct Directories<'a, F: Linked> {
+    volume: &'a mut Volume<F>,
+    indexes: &'a mut Indexes,
+    departures: &'a mut Departures,
+}
+
+impl<'a, F: Linked> Directories<'a, F> {
+    /// The directories of a volume.
+    pub(crate) fn new(
+        volume: &'a mut Volume<F>,
+        indexes: &'a mut Indexes,
+        departures: &'a mut Departures,
+    ) -> Self {
+        Self { volume, indexes, departures }
+    }
+}
+
+impl<F: Linked> Directories<'_, F> {
+    /// The index of a directory's names, made if there is none.
+    pub(crate) fn index(&mut self, dir: Ino) -> Result<&mut Index, FsError> {
+        if !self.indexes.has(dir) {
+            let made = self.read_index(dir)?;
+            self.indexes.insert(dir, made);
+        }
+        self.indexes.get_mut(dir).ok_or_else(|| gone(dir))
+    }
+
+    fn read_index(&mut self, dir: Ino) -> Result<Index, FsError> {
+        let size = self.dir_size(dir)?;
+        let len = self.volume.format.limits().dir_unit;
+        let mut made = Index::new(len);
+        let mut at = 0;
+        while at < size {
+            let bytes = self.dir_bytes(dir, at, size)?;
+            for (base, unit) in (at..).step_by(len).zip(bytes.chunks(len)) {
+                let place = Location::of("directory").in_inode(dir);
+                for entry in self.volume.format.codec().entries(unit, place) {
+                    let entry = entry?;
+                    if entry.is_name {
+                        let slot = Slot {
+                            ino: entry.ino,
+                            at: base.saturating_add(wide(entry.at)),
+                            kind: entry.kind,
+                            added: ChangeId::COMMITTED,
+                        };
+                        made.add(entry.name, slot);
+                    }
+                }
+                let room = self.volume.format.codec().room(unit, place)?;
+                made.set_room(base.checked_div(wide(len)).unwrap_or(0), room);
+            }
+            at = at.saturating_add(wide(bytes.len()));
+        }
+        made.search_from_start();
+        Ok(made)
+    }
+
+    /// Notes where the names of a unit lie that the format has rewritten.
+    pub(crate) fn reread_unit(&mut self, dir: Ino, unit: u64) -> Result<(), FsError> {
+        if !self.indexes.has(dir) {
+            return Ok(());
+        }
+        let len = self.volume.format.limits().dir_unit;
+        let base = unit.saturating_mul(wide(len));
+        let (_, bytes) = self.unit_bytes(dir, unit)?;
+        let place = Location::of("directory").in_inode(dir);
+        let mut lie: Vec<(&[u8], usize)> = Vec::new();
+        for entry in self.volume.format.codec().entries(&bytes, place) {
+            let entry = entry?;
+            if entry.is_name {
+                lie.push((entry.name, entry.at));
+            }
+        }
+        self.note_moved(dir, base, &lie)?;
+        self.refresh_room(dir, unit)
+    }
+
+    /// Enters a name that was written.
+    pub(crate) fn enter(
+        &mut self,
+        dir: Ino,
+        unit: u64,
+        name: &[u8],
+        slot: Slot,
+    ) -> Result<(), FsError> {
+        self.index(dir)?;
+        self.indexes.enter(dir, name, slot);
+        self.refresh_room(dir, unit)
+    }
+
+    /// Forgets a name that was taken out of a unit.
+    pub(crate) fn leave(&mut self, dir: Ino, unit: u64, name: &[u8]) -> Result<(), FsError> {
+        self.index(dir)?;
+        self.indexes.leave(dir, name);
+        self.refresh_room(dir, unit)
+    }
+
+    /// Counts the room of a unit again.
+    pub(crate) fn refresh_room(&mut self, dir: Ino, unit: u64) -> Result<(), FsError> {
+        let (_, bytes) = self.unit_bytes(dir, unit)?;
+        let place = Location::of("directory").in_inode(dir);
+        let room = self.volume.format.codec().room(&bytes, place)?;
+        self.index(dir)?.set_room(unit, room);
+        Ok(())
+    }
+
+    /// Forgets the names of a directory that is no more.
+    pub(crate) fn drop_index(&mut self, dir: Ino) {
+        self.indexes.forget(dir);
+    }
+}

@@ -1,0 +1,227 @@
+//! An image in use: operations begin and end here, and space is found when there is none.
+
+use crate::directories::Directories;
+use crate::directories::departures::Departures;
+use crate::directories::index::Indexes;
+#[cfg(feature = "faults")]
+use crate::fault::Fault;
+use crate::links_last::LinksLast;
+use crate::namespace::Namespace;
+use crate::volume::Volume;
+use crate::{Core, Format, Linked, Named};
+use seekless_cache::{Commits, Config, Counters, Why};
+use seekless_device::{BlockDevice, Clock};
+use seekless_fs::FsError;
+use seekless_units::Nanos;
+use std::sync::Arc;
+
+/// An image in use.
+pub struct Live<F: Format> {
+    pub(crate) volume: Volume<F>,
+    indexes: Indexes,
+    departures: Departures,
+    device: Arc<dyn BlockDevice>,
+}
+
+impl<F: Named> Live<F> {
+    /// Opens an image for changes and marks it as in use.
+    ///
+    /// # Errors
+    /// [`FsError::Unsupported`] for features that the format cannot maintain; [`FsError::Invalid`]
+    /// for an image that is not clean, unless that is forced, and for unknown policies;
+    /// [`FsError::Corrupt`]; [`FsError::Device`].
+    pub fn open(
+        device: Arc<dyn BlockDevice>,
+        clock: Arc<dyn Clock>,
+        config: Config,
+        options: F::Options,
+    ) -> Result<Self, FsError> {
+        let (format, core) = F::open(Arc::clone(&device), clock, config, options)?;
+        let mut live = Self {
+            volume: Volume::new(format, core),
+            indexes: Indexes::default(),
+            departures: Departures::default(),
+            device,
+        };
+        let root = live.volume.format.limits().root;
+        live.volume.dir_node(root)?;
+        live.volume.core.cache.begin()?;
+        live.volume.format.mark(&mut live.volume.core, false)?;
+        live.volume.core.cache.end()?;
+        live.clear_orphans()?;
+        Ok(live)
+    }
+
+    /// The format, and the data its code works on: for tests of it.
+    pub fn parts(&mut self) -> (&mut F, &mut Core<F::Map>) {
+        (&mut self.volume.format, &mut self.volume.core)
+    }
+
+    /// Has commits of a journal performed beside operations, by the cache itself: for
+    /// devices that take writes without waiting for them, and one thread.
+    pub fn commit_beside(&mut self) {
+        self.volume.core.cache.set_commits(Commits::Beside);
+    }
+
+    /// The cache's counters.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        self.volume.core.cache.counters()
+    }
+
+    /// When [`Operate::tick`](seekless_fs::operate::Operate::tick) has something
+    /// to do next, by the clock; `None` when nothing waits for its time.
+    #[must_use]
+    pub fn next_due(&self) -> Option<Nanos> {
+        let expiry = self.volume.core.delayed.next_expiry();
+        self.volume.core.cache.next_due().into_iter().chain(expiry).min()
+    }
+
+    /// Changes and deferred actions that wait for the disk.
+    #[must_use]
+    pub fn softdeps(&self) -> usize {
+        self.volume.core.cache.softdeps()
+    }
+
+    /// Writes some of the blocks that hold something that may be written, those
+    /// that are picked: any of them may be written at any time. False when there
+    /// were none.
+    ///
+    /// # Errors
+    /// [`FsError::Device`]; [`FsError::ReadOnly`] after a write has failed.
+    pub fn write_some(&mut self, pick: impl FnMut(u64) -> bool) -> Result<bool, FsError> {
+        let any = self.volume.core.cache.write_some(pick)?;
+        self.run_actions()?;
+        Ok(any)
+    }
+
+    /// Waits until the device has all completed writes.
+    pub(crate) fn flush_device(&self) -> Result<(), FsError> {
+        Ok(self.device.flush()?)
+    }
+
+    /// Breaks a rule from now on.
+    #[cfg(feature = "faults")]
+    pub fn set_fault(&mut self, fault: Fault) {
+        self.volume.core.set_fault(fault);
+    }
+
+    /// An operation that makes changes: due work is done before, and ready actions after. When
+    /// space runs out, pending frees are done, and the operation tried again.
+    pub(crate) fn change<R>(
+        &mut self,
+        operation: impl FnMut(&mut Self) -> Result<R, FsError>,
+    ) -> Result<R, FsError> {
+        let done = self.attempt(Self::reclaim, operation);
+        self.volume.noted(done)
+    }
+
+    /// As [`Live::change`]; `reclaim` gets more room when there is none, and says whether
+    /// there may be some now.
+    pub(crate) fn attempt<R>(
+        &mut self,
+        reclaim: impl FnOnce(&mut Self) -> Result<bool, FsError>,
+        mut operation: impl FnMut(&mut Self) -> Result<R, FsError>,
+    ) -> Result<R, FsError> {
+        self.volume.check_open()?;
+        self.volume.core.cache.begin()?;
+        self.run_actions()?;
+        while self.volume.format.before_change(&mut self.volume.core)? {
+            self.run_actions()?;
+        }
+        self.volume.drop_nodes();
+        let mut done = operation(self);
+        if matches!(done, Err(FsError::NoSpace(_))) && reclaim(self)? {
+            done = operation(self);
+        }
+        if let Err(error) = &done
+            && !self.is_undone(error)
+        {
+            self.volume.core.cache.abort(&error.to_string());
+            return done.map_err(met_here);
+        }
+        self.end_operation().and(done).map_err(met_here)
+    }
+
+    /// Allocates delayed contents, for which more is reserved than they need, and does frees that
+    /// wait only for the disk. False when there was nothing.
+    fn reclaim(&mut self) -> Result<bool, FsError> {
+        if self.volume.core.delayed.is_empty() {
+            return self.reclaim_freed();
+        }
+        // The operation has undone its changes, and begins again.
+        self.end_operation()?;
+        match self.write_back_all() {
+            Err(FsError::NoSpace(_)) => {}
+            done => done?,
+        }
+        self.volume.core.cache.begin()?;
+        self.reclaim_freed().map(|_| true)
+    }
+
+    /// Does frees that wait only for the disk. False when there was nothing.
+    pub(crate) fn reclaim_freed(&mut self) -> Result<bool, FsError> {
+        if self.volume.core.cache.is_journalled() {
+            if self.volume.core.cache.quarantined().is_empty() {
+                return Ok(false);
+            }
+            // The operation has undone its changes, and begins again.
+            self.end_operation()?;
+            self.volume.core.cache.commit(Why::Forced)?;
+            self.volume.core.cache.begin()?;
+            return Ok(true);
+        }
+        if self.volume.core.pending.is_empty() {
+            return Ok(false);
+        }
+        self.write_changes()?;
+        Ok(true)
+    }
+
+    /// Writes all there is, over as many rounds as that takes.
+    ///
+    /// # Errors
+    /// [`FsError::Device`]; [`FsError::NoSpace`] if contents are left that have no place.
+    pub fn write_everything(&mut self) -> Result<(), FsError> {
+        let placed = self.write_back_all();
+        self.write_changes().and(placed)
+    }
+
+    /// Writes all that was changed in the cache.
+    pub(crate) fn write_changes(&mut self) -> Result<(), FsError> {
+        loop {
+            self.volume.core.cache.sync()?;
+            self.run_actions()?;
+            self.volume.format.put_summaries(&mut self.volume.core)?;
+            if !self.volume.core.cache.is_dirty() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl<F: Linked + Named> Live<F> {
+    /// The entries of directories.
+    pub(crate) fn directories(&mut self) -> Directories<'_, F> {
+        Directories::new(&mut self.volume, &mut self.indexes, &mut self.departures)
+    }
+
+    /// Names, in the order of FFS.
+    pub(crate) fn namespace(&mut self) -> Namespace<'_, F> {
+        Namespace::new(self)
+    }
+
+    /// Names, in the order that e2fsck needs.
+    pub(crate) fn links_last(&mut self) -> LinksLast<'_, F> {
+        LinksLast::new(self)
+    }
+}
+
+/// It began while changes were possible: that they are no more was met on the
+/// way, and is the failure of the device itself.
+fn met_here(error: FsError) -> FsError {
+    match error {
+        FsError::ReadOnly(why) => FsError::io("the image", std::io::Error::other(why)),
+        other => other,
+    }
+}
