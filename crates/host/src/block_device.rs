@@ -1,4 +1,4 @@
-//! Block devices: zeros without data, partition tables read again, who uses them.
+//! Block devices: writing zeros without data, rereading partition tables, finding mounts in use.
 
 use crate::mounts::{self, DeviceNumber, Mount};
 use std::fs::{self, File};
@@ -12,12 +12,12 @@ const BLKSSZGET: libc::Ioctl = 0x1268;
 const BLKZEROOUT: libc::Ioctl = 0x127F;
 const BLKRRPART: libc::Ioctl = 0x125F;
 
-/// Lets `len` bytes of a block device from `start` on read as zeros. The device is asked to do
-/// that without data, if it can (`REQ_OP_WRITE_ZEROES`, unmapping them); else the kernel writes
+/// Makes `len` bytes of a block device from `start` on read as zeros. The device does it without
+/// transferring data if it can (`REQ_OP_WRITE_ZEROES`, which unmaps); otherwise the kernel writes
 /// zeros. Both are multiples of the device's logical block size.
 ///
 /// # Errors
-/// What the system says: for what is no block device, or when writing fails.
+/// The ioctl's error, for example for a file other than a block device or a failed write.
 pub fn zero(device: &File, start: u64, len: u64) -> io::Result<()> {
     let range = [start, len];
     // SAFETY: the kernel reads two numbers of 64 bits, which `range` is, and keeps no pointer
@@ -26,11 +26,11 @@ pub fn zero(device: &File, start: u64, len: u64) -> io::Result<()> {
     if failed { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// The size of a block device's logical sectors in bytes: a file system on it has no smaller
-/// blocks, and a partition table counts in them.
+/// The size of a block device's logical sectors in bytes: the minimum block size of a file system
+/// on it, and the unit of its partition table.
 ///
 /// # Errors
-/// What the system says, for what is no block device.
+/// The ioctl's error, for a file other than a block device.
 pub fn sector(device: &File) -> io::Result<u32> {
     let mut size: libc::c_int = 0;
     // SAFETY: the kernel writes one `int`, which `size` is, and keeps no pointer to it.
@@ -41,11 +41,10 @@ pub fn sector(device: &File) -> io::Result<u32> {
     u32::try_from(size).map_err(io::Error::other)
 }
 
-/// Lets the kernel read the partition table of a disk again.
+/// Makes the kernel read the partition table of a disk again.
 ///
 /// # Errors
-/// What the system says: `EBUSY` when a partition is in use, `EINVAL` for what has no
-/// partitions.
+/// The ioctl's error: `EBUSY` when a partition is in use, `EINVAL` for a device without partitions.
 pub fn reread_partitions(disk: &File) -> io::Result<()> {
     // SAFETY: takes no argument and touches no memory of ours.
     let failed = unsafe { libc::ioctl(disk.as_raw_fd(), BLKRRPART) } < 0;
@@ -73,7 +72,8 @@ pub fn overlap(one: DeviceNumber, other: DeviceNumber) -> bool {
     }
 }
 
-/// The file behind a loop device, or behind one that it is a partition of; `None` for others.
+/// The file behind a loop device, or behind the loop device that contains this partition; `None`
+/// for other devices.
 #[must_use]
 pub fn backing_file(device: DeviceNumber) -> Option<PathBuf> {
     let place = fs::canonicalize(device.in_sysfs()).ok()?;
@@ -83,8 +83,8 @@ pub fn backing_file(device: DeviceNumber) -> Option<PathBuf> {
     Some(name.trim_end_matches('\n').into())
 }
 
-/// A mount of a device, of its disk or of a partition of it, where this process sees one; one
-/// that writes rather than one that does not.
+/// A mount of a device, of its disk or of a partition of it, if this process sees one. Writable
+/// mounts are preferred.
 #[must_use]
 pub fn mounted(device: DeviceNumber) -> Option<Mount> {
     let mounts = mounts::all().ok()?;
@@ -92,7 +92,7 @@ pub fn mounted(device: DeviceNumber) -> Option<Mount> {
     mounts.into_iter().filter(uses).max_by_key(|mount| mount.is_writable)
 }
 
-/// A mount of a loop device on a file, or on a part of it, where this process sees one.
+/// A mount of a loop device on a file, or on a part of it, if this process sees one.
 #[must_use]
 pub fn mounted_file(path: &Path) -> Option<Mount> {
     let same = |one: &fs::Metadata, other: &fs::Metadata| {

@@ -4,7 +4,7 @@ use crate::HostError;
 use std::fs;
 use std::path::Path;
 
-/// What is dropped.
+/// The caches to drop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Caches {
     /// Names and inodes.
@@ -13,20 +13,20 @@ pub enum Caches {
     All,
 }
 
-/// Writes back what is dirty of the file system that holds `path`.
+/// Writes back the dirty pages and metadata of the file system that contains `path`.
 ///
 /// # Errors
-/// When the path is not there, or the writes fail.
+/// If the path does not exist or the writes fail.
 pub fn write_back(path: &Path) -> Result<(), HostError> {
     let failed = |error| HostError::new(format!("writing back {}", path.display()), error);
     let file = fs::File::open(path).map_err(failed)?;
     rustix::fs::syncfs(&file).map_err(|error| failed(error.into()))
 }
 
-/// Drops what is clean and not in use, of the whole machine.
+/// Drops clean entries that are not in use, on the whole machine.
 ///
 /// # Errors
-/// When this process may not.
+/// If this process lacks the right to.
 pub fn drop_clean(caches: Caches) -> Result<(), HostError> {
     let what = match caches {
         Caches::Names => "2",

@@ -1,11 +1,10 @@
-//! Free blocks of a mounted ext4, held so that files can be given some of them.
+//! Free blocks of a mounted ext4, reserved so that files can be given some of them.
 //!
-//! The kernel takes no wishes where a file shall lie. But a file can be given any block
-//! that another file holds ([`exchange`]). So one file without a name is given blocks
-//! by fallocate(2), those that are not wanted are punched out again, and the rest is
-//! exchanged, each block for what a file has now. Since the file never has a name,
-//! the kernel frees its blocks as soon as it is closed, however the process ends, and
-//! after a crash when the volume is mounted next.
+//! The kernel accepts no hint for the location of a file, but it exchanges the blocks of two files
+//! ([`exchange`]). So fallocate(2) allocates blocks to one file without a name, the unwanted ones
+//! are punched out again, and the rest are exchanged, block for block, for a file's present blocks.
+//! Since the donor never has a name, the kernel frees its blocks as soon as it is closed, however
+//! the process ends, and after a crash at the next mount.
 
 use crate::HostError;
 use crate::fiemap::{self, flag};
@@ -16,13 +15,13 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// The most that one exchange is asked for, so that a signal need not wait long: bytes.
+/// Maximum length of one exchange in bytes, so that a signal need not wait long.
 const LONGEST_EXCHANGE: u64 = 8 << 20;
 
-/// A file of ext4 has at most so many blocks (`EXT_MAX_BLOCKS`, `fs/ext4/ext4_extents.h`).
+/// Maximum number of blocks in a file of ext4 (`EXT_MAX_BLOCKS`, `fs/ext4/ext4_extents.h`).
 const MOST_BLOCKS: u64 = u32::MAX as u64;
 
-/// Blocks that are held: a run, by its first block.
+/// A run of the donor's blocks; the map's key is its first physical block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Run {
     len: u64,
@@ -33,9 +32,9 @@ struct Run {
 /// A run of blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Blocks {
-    /// The first one, counted from the beginning of the file system.
+    /// The first block, counted from the beginning of the file system.
     pub start: u64,
-    /// How many; never 0.
+    /// Number of blocks; never 0.
     pub len: u64,
 }
 
@@ -45,7 +44,7 @@ impl Blocks {
     }
 }
 
-/// A file without a name that holds free blocks.
+/// A file without a name that owns free blocks.
 #[derive(Debug)]
 pub struct Donor {
     file: File,
@@ -53,20 +52,20 @@ pub struct Donor {
     block_size: u64,
     /// Blocks in a page of memory.
     page_blocks: u64,
-    /// By first block.
+    /// The donor's runs, by first physical block.
     held: BTreeMap<u64, Run>,
     /// The next logical block, not shifted.
     end: u64,
-    /// Logical blocks in front of all others, fewer than fill a page.
+    /// Logical blocks inserted in front of all others, fewer than fill a page.
     shift: u64,
 }
 
 impl Donor {
-    /// A donor of the mounted file system that `dir` is a directory of, with blocks of
-    /// `block_size` bytes. It holds nothing yet.
+    /// Creates a donor on the mounted file system of the directory `dir`, with blocks of
+    /// `block_size` bytes. It is empty at first.
     ///
     /// # Errors
-    /// What the system says: a mount that is read-only, no right to.
+    /// The system call's error, for example a read-only mount or missing rights.
     pub fn new(dir: &Path, block_size: u64) -> Result<Self, HostError> {
         debug_assert!(block_size.is_power_of_two());
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOATIME;
@@ -91,10 +90,11 @@ impl Donor {
         }
     }
 
-    /// Holds up to `blocks` more free blocks, wherever the kernel takes them; how many.
+    /// Allocates up to `blocks` more free blocks, wherever the kernel takes them. Returns their
+    /// number.
     ///
     /// # Errors
-    /// What the system says; not that too few are free.
+    /// The system call's error. Too few free blocks are no error.
     pub fn grow(&mut self, blocks: u64) -> Result<u64, HostError> {
         let (end, shift) = (self.end, self.shift);
         let blocks = blocks.min((MOST_BLOCKS - self.page_blocks).saturating_sub(end));
@@ -102,7 +102,7 @@ impl Donor {
             return Ok(0);
         }
         let before = self.total();
-        // What was allocated before an error stays.
+        // Blocks allocated before an error stay allocated.
         self.end += blocks;
         match self.allocate(FallocateFlags::empty(), end + shift, blocks) {
             Ok(()) | Err(Errno::NOSPC | Errno::DQUOT) => {}
@@ -112,8 +112,7 @@ impl Donor {
         Ok(self.total() - before)
     }
 
-    /// Adds what the donor holds from one of its logical blocks on, as far as the
-    /// kernel says so.
+    /// Adds the donor's blocks from a logical block on, as FIEMAP reports them.
     fn look(&mut self, at: u64, blocks: u64) -> Result<(), HostError> {
         let bs = self.block_size;
         let found = fiemap::extents_of(&self.file, (at + self.shift) * bs, blocks * bs)
@@ -127,31 +126,30 @@ impl Donor {
         Ok(())
     }
 
-    /// Asks the kernel anew what is held: after exchanges.
+    /// Reads the donor's map from the kernel again, after exchanges.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system call's error.
     pub fn refresh(&mut self) -> Result<(), HostError> {
         self.held.clear();
         self.look(0, self.end)
     }
 
-    /// Blocks that are held.
+    /// Number of blocks in the donor.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.held.values().map(|run| run.len).sum()
     }
 
-    /// What is held, in the order of the disk.
+    /// The donor's blocks, in disk order.
     pub fn held(&self) -> impl Iterator<Item = Blocks> + '_ {
         self.held.iter().map(|(&start, run)| Blocks { start, len: run.len })
     }
 
-    /// Gives back what does not lie in one of these runs, which are in order and do not
-    /// overlap.
+    /// Frees all blocks outside of these runs, which are in order and do not overlap.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system call's error.
     pub fn keep(&mut self, wanted: &[Blocks]) -> Result<(), HostError> {
         debug_assert!(wanted.windows(2).all(|pair| pair[0].end() <= pair[1].start));
         let mut unwanted: Vec<(u64, u64)> = Vec::new();
@@ -169,7 +167,7 @@ impl Donor {
                 unwanted.push((run.at + (from - start), end - from));
             }
         }
-        // Neighbours in the file are given back together.
+        // Neighbours in the file are freed together.
         unwanted.sort_unstable();
         unwanted.dedup_by(|later, earlier| {
             let joins = earlier.0 + earlier.1 == later.0;
@@ -186,7 +184,7 @@ impl Donor {
         self.refresh()
     }
 
-    /// The first part of `blocks` that is held: a run of them.
+    /// The first run of the donor's blocks within `blocks`.
     #[must_use]
     pub fn first_in(&self, blocks: Blocks) -> Option<Blocks> {
         let before = self.held.range(..=blocks.start).next_back();
@@ -198,8 +196,8 @@ impl Donor {
         Some(Blocks { start: from, len: end - from })
     }
 
-    /// How far logical blocks must be shifted so that block `to` can be exchanged for
-    /// logical block `at` of a file: less than a page. `None` when it is not held.
+    /// The shift of logical blocks, less than a page, at which block `to` can be exchanged for
+    /// logical block `at` of a file. `None` if the donor lacks the block.
     #[must_use]
     pub fn shift_for(&self, at: u64, to: u64) -> Option<u64> {
         let (&start, run) = self.held.range(..=to).next_back()?;
@@ -208,12 +206,11 @@ impl Donor {
         Some((at % pages + pages - own % pages) % pages)
     }
 
-    /// Shifts all logical blocks, so that exchanges with [`Donor::shift_for`] this are
-    /// possible: the kernel exchanges only what lies equally far behind the beginning
-    /// of a page. Does nothing where a page is a block.
+    /// Shifts all logical blocks to the value of [`Donor::shift_for`]: the kernel exchanges only
+    /// ranges with equal offsets within a page. No-op if a page is one block.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system call's error.
     pub fn set_shift(&mut self, shift: u64) -> Result<(), HostError> {
         debug_assert!(shift < self.page_blocks);
         let (now, failed) = (self.shift, "shifting");
@@ -228,12 +225,12 @@ impl Donor {
         Ok(())
     }
 
-    /// Gives blocks that are held to `file`, from its logical block `at` on, and takes
-    /// those that it had there: what is held is known again after [`Donor::refresh`].
-    /// The file is as in [`exchange`]; the shift is right.
+    /// Gives blocks of the donor to `file`, from its logical block `at` on, and takes the file's
+    /// former blocks in exchange. [`Donor::refresh`] updates the donor's map afterwards. The file
+    /// is as in [`exchange`]; the shift is right.
     ///
     /// # Errors
-    /// As [`exchange`]; `EINVAL` when the blocks are not held in one run.
+    /// As [`exchange`]; `EINVAL` when the donor lacks one of the blocks, or they span several runs.
     pub fn give(&mut self, file: &File, at: u64, blocks: Blocks) -> Exchanged {
         let own = self.held.range(..=blocks.start).next_back();
         let own = own.filter(|(start, run)| *start + run.len >= blocks.end());
@@ -253,7 +250,7 @@ impl Donor {
                 break;
             }
         }
-        // Not held any more, as far as anybody knows.
+        // The map no longer covers the run until `refresh`.
         self.held.remove(&start);
         let (before, after) = (blocks.start - start, start + run.len - blocks.end());
         if before > 0 {
@@ -266,20 +263,21 @@ impl Donor {
         Exchanged { blocks: done, outcome }
     }
 
-    /// Makes everything durable that was done to the file system.
+    /// Makes all changes to the file system durable (syncfs(2)).
     ///
     /// # Errors
-    /// What the system says.
+    /// The system call's error.
     pub fn sync(&self) -> Result<(), HostError> {
         rustix::fs::syncfs(&self.file)
             .map_err(|error| HostError::new(format!("writing back {}", self.dir.display()), error))
     }
 
-    /// Whether the kernel exchanges blocks here, tried with two files of a block that
-    /// have no names. Nothing else is touched.
+    /// Checks that the kernel exchanges blocks here, with two files without names, each of a page.
+    /// Nothing else is touched.
     ///
     /// # Errors
-    /// That it does not, and why; what the system says about the files.
+    /// The exchange's error if the kernel refuses it; the system call's error if the files cannot
+    /// be made.
     pub fn probe(dir: &Path, block_size: u64) -> Result<(), HostError> {
         let mut files = Vec::new();
         for _ in 0..2 {

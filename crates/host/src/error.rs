@@ -3,15 +3,15 @@
 use std::fmt;
 use std::io;
 
-/// Why the system did not do what it was asked.
+/// An error of the system, with the operation that failed and advice.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}: {source}{}", Advice(.advice))]
 pub struct HostError {
-    /// What was asked for.
+    /// The operation, or the file.
     pub what: String,
-    /// What the system said.
+    /// The system's error.
     pub source: io::Error,
-    /// What the user can do about it.
+    /// Advice to the user.
     pub advice: Option<&'static str>,
 }
 
@@ -24,24 +24,24 @@ impl fmt::Display for Advice<'_> {
 }
 
 impl HostError {
-    /// The system's word about something.
+    /// The system's error in an operation or on a file.
     pub fn new(what: impl Into<String>, source: impl Into<io::Error>) -> Self {
         Self { what: what.into(), source: source.into(), advice: None }
     }
 
-    /// Something that the system does not have.
+    /// A feature that the system lacks.
     pub(crate) fn lacking(what: impl Into<String>, why: &str) -> Self {
         Self::new(what, io::Error::new(io::ErrorKind::Unsupported, why.to_string()))
     }
 
-    /// The same with a word on what to do.
+    /// The same error with advice.
     #[must_use]
     pub fn advise(mut self, advice: &'static str) -> Self {
         self.advice = Some(advice);
         self
     }
 
-    /// What to do when rights are lacking; other errors are left as they are.
+    /// Adds advice to `EPERM` and `EACCES`; other errors are unchanged.
     pub(crate) fn advise_rights(self, advice: &'static str) -> Self {
         match self.source.kind() {
             io::ErrorKind::PermissionDenied => self.advise(advice),

@@ -1,6 +1,5 @@
-//! A program with all that it starts, to the last process: the kernel hands
-//! orphans to the nearest ancestor that asked for them
-//! (`PR_SET_CHILD_SUBREAPER`, prctl(2)), which is this process.
+//! A program with all its descendants: the kernel reparents orphans to the nearest ancestor that
+//! asked for them (`PR_SET_CHILD_SUBREAPER`, prctl(2)), here this process.
 
 use crate::{HostError, program};
 use rustix::process::{Pid, Signal, WaitOptions};
@@ -9,32 +8,31 @@ use std::fs;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-/// Between two looks at whether processes have ended.
+/// Interval of polling for ended processes.
 const POLL: Duration = Duration::from_millis(1);
 
-/// How long processes may take to end after a signal that they can handle.
+/// Time that processes have to end after a signal that they can handle.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// How long processes may take to end when they are killed. One that waits for a
-/// device ends when the device answers.
+/// Time that processes have to end after SIGKILL. A process that waits for a device ends when the
+/// device answers.
 const KILL_GRACE: Duration = Duration::from_secs(10);
 
-/// A running program in a process group of its own. When this is dropped, the
-/// program and what it has started are killed; when this process dies, only the
-/// program itself is.
+/// A running program in a process group of its own. Dropping this kills the program and all that it
+/// has started; if this process dies, the kernel kills only the program itself.
 #[derive(Debug)]
 pub struct Family {
     program: Child,
-    /// Children of this process that are no part of it.
+    /// Children of this process that existed before, outside of the family.
     others: BTreeSet<u32>,
 }
 
 impl Family {
-    /// Starts a program. The calling thread must live as long as the program
-    /// shall: it dies with it.
+    /// Starts a program. The calling thread must live as long as the program should: the program
+    /// dies with the thread.
     ///
     /// # Errors
-    /// When there is no such program, or it cannot be executed.
+    /// If there is no such program, or it cannot be executed.
     pub fn start(command: &mut Command) -> Result<Self, HostError> {
         let name = command.get_program().to_string_lossy().into_owned();
         let failed = |error| HostError::new(&name, error);
@@ -47,29 +45,29 @@ impl Family {
         Ok(Self { program, others })
     }
 
-    /// The program's standard output and standard error, where they are pipes; the
-    /// first time.
+    /// The program's standard output and standard error, if they are pipes; `None` after the first
+    /// call.
     pub fn pipes(
         &mut self,
     ) -> (Option<std::process::ChildStdout>, Option<std::process::ChildStderr>) {
         (self.program.stdout.take(), self.program.stderr.take())
     }
 
-    /// How the program ended, if it has.
+    /// The exit status of the program, if it has ended.
     ///
     /// # Errors
-    /// When the system does not say.
+    /// The system call's error.
     pub fn poll(&mut self) -> Result<Option<ExitStatus>, HostError> {
         self.program.try_wait().map_err(|error| HostError::new("waiting for the program", error))
     }
 
-    /// Asks the program's process group to end (SIGTERM), waits for two seconds at
-    /// most, and kills what is left as [`Family::end`] does.
+    /// Asks the program's process group to end (SIGTERM), waits for two seconds at most, and kills
+    /// the remaining processes as [`Family::end`] does.
     ///
     /// # Errors
     /// As for [`Family::end`].
     pub fn stop(mut self) -> Result<(), HostError> {
-        // The group's number is the program's as long as nobody has waited for it.
+        // The group has the program's number until the program is waited for.
         if self.poll()?.is_none() {
             let group = i32::try_from(self.program.id()).ok().and_then(Pid::from_raw);
             if let Some(group) = group {
@@ -83,13 +81,11 @@ impl Family {
         self.end().map(drop)
     }
 
-    /// Kills the program and all that it has started, and waits for them. The names
-    /// of those that were running, without the program itself, in order of their
-    /// process numbers.
+    /// Kills the program and all that it has started, and waits for them. Returns the names of the
+    /// processes that were running, without the program itself, in order of their process numbers.
     ///
     /// # Errors
-    /// When some do not end: they wait for a device, or start others faster than
-    /// those can be killed.
+    /// If some do not end: they wait for a device, or start others faster than those can be killed.
     pub fn end(mut self) -> Result<Vec<String>, HostError> {
         self.kill_all()
     }
@@ -98,8 +94,8 @@ impl Family {
         let mut left = BTreeMap::new();
         let since = Instant::now();
         loop {
-            // Only children are killed, since nobody else can take their numbers
-            // before they are waited for. Their children become ours as they end.
+            // Only children are killed, since their numbers cannot be reused before they are waited
+            // for. Their children become ours as they end.
             let mut family = children()?;
             family.retain(|pid, _| !self.others.contains(pid));
             if family.is_empty() {
@@ -150,7 +146,7 @@ impl Drop for Family {
 /// A child of this process.
 struct Process {
     name: String,
-    /// It has ended and is to be waited for.
+    /// It has ended and must be waited for (a zombie).
     ended: bool,
 }
 
@@ -163,7 +159,7 @@ fn children() -> Result<BTreeMap<u32, Process>, HostError> {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
             continue;
         };
-        // One that has gone in the meantime was waited for by its parent.
+        // Processes that have gone meanwhile were waited for by their parent.
         let Ok(stat) = fs::read(entry.path().join("stat")) else { continue };
         if let Some((process, of)) = parse(&stat)
             && of == parent
@@ -174,8 +170,7 @@ fn children() -> Result<BTreeMap<u32, Process>, HostError> {
     Ok(found)
 }
 
-/// A process and its parent: `pid (name) state ppid ...`, whose name may hold
-/// anything.
+/// Parses a process and its parent from `pid (name) state ppid ...`; the name may contain any byte.
 fn parse(stat: &[u8]) -> Option<(Process, u32)> {
     let open = stat.iter().position(|&byte| byte == b'(')?;
     let close = stat.iter().rposition(|&byte| byte == b')')?;
@@ -197,11 +192,11 @@ mod tests {
         assert!(parse(b"12 a Z 7").is_none());
     }
 
-    /// One test: all children of this process would belong to either of two.
+    /// One test: two families would claim all children of this process.
     #[test]
     fn a_family_ends_to_the_last_process() {
         let mut other = Command::new("sleep").arg("100").spawn().unwrap();
-        // One in a session of its own, whose parent ends; one whose parent waits.
+        // One process in a session of its own whose parent ends, and one whose parent waits.
         let script = "(setsid sleep 100 &) ; sh -c 'sleep 101; :' & exit 3";
         let mut family = Family::start(Command::new("sh").args(["-c", script])).unwrap();
         let status = loop {
@@ -211,7 +206,7 @@ mod tests {
             std::thread::sleep(POLL);
         };
         assert_eq!(status.code(), Some(3));
-        // The shell that ran last may have come to nothing but its own name yet.
+        // The last shell may not have executed its program yet and still has its own name.
         let left = family.end().unwrap();
         assert!((2..=4).contains(&left.len()), "{left:?}");
         assert!(left.iter().all(|name| ["sh", "sleep", "setsid"].contains(&&**name)), "{left:?}");
@@ -219,7 +214,7 @@ mod tests {
         assert!(rest.remove(&other.id()).is_some_and(|child| !child.ended));
         assert!(rest.is_empty());
 
-        // It has no terminal: asking for one fails, and stops nothing.
+        // The program has no terminal: opening it fails, and stops nothing.
         let script = "read -r pid name state parent group session rest </proc/self/stat; \
                       [ $session = $$ ] && ! true </dev/tty";
         let mut family = Family::start(Command::new("sh").args(["-c", script])).unwrap();

@@ -10,7 +10,7 @@ use std::path::Path;
 const RIGHTS: &str = "watching a file system needs root or CAP_SYS_ADMIN: run it with sudo";
 const LACKING: &str = "this kernel has no fanotify (CONFIG_FANOTIFY): use --source tracefs";
 
-/// What was done to a file.
+/// The kind of access to a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Did {
     /// Opened.
@@ -21,50 +21,51 @@ pub enum Did {
     Access,
 }
 
-/// Something that was done to a file.
+/// An access to a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Noticed {
-    /// When it was heard of, in nanoseconds of the monotonic clock.
+    /// Time of arrival, in nanoseconds of the monotonic clock.
     pub time: u64,
-    /// The thread.
+    /// Thread number.
     pub tid: u32,
-    /// What.
+    /// Kind of access.
     pub did: Did,
     /// Inode number.
     pub ino: u64,
     /// Whether it is a directory.
     pub directory: bool,
-    /// The thread's name, when paths were asked for.
+    /// The thread's name, if paths were asked for.
     pub comm: Option<String>,
-    /// Where the file is, as this process sees it, when that was asked for.
+    /// The file's path, as this process sees it, if paths were asked for.
     pub path: Option<Vec<u8>>,
 }
 
-/// How much is watched.
+/// The scope of a watch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scope {
-    /// What is done through this mount: in a namespace of its own, by those in it.
+    /// Accesses through this mount. In a private mount namespace these are the accesses of the
+    /// processes in it.
     Mount,
-    /// What anyone does.
+    /// Accesses by any process.
     FileSystem,
 }
 
-/// Hears of all opens and accesses on a file system.
+/// A watch on all opens and accesses of a file system.
 #[derive(Debug)]
 pub struct Watch {
     group: Fanotify,
     paths: bool,
-    /// Events did not fit in the kernel's queue.
+    /// Whether the kernel's queue overflowed and events were lost.
     pub overflowed: bool,
 }
 
 impl Watch {
-    /// Watches the mount that holds `path`, or all mounts of its file system;
-    /// `paths` asks for where the files are, and for accesses; without it only opens
-    /// are heard of, which costs those who read nothing.
+    /// Watches the mount that contains `path`, or all mounts of its file system. With `paths`,
+    /// events carry the file's path and include accesses; without, only opens are reported, so
+    /// reads cost nothing.
     ///
     /// # Errors
-    /// Without the right to, with what to do.
+    /// Without the right to, with advice.
     pub fn new(path: &Path, scope: Scope, paths: bool) -> Result<Self, HostError> {
         let failed = |error: nix::Error| {
             let advice = if error == nix::Error::ENOSYS { LACKING } else { RIGHTS };
@@ -101,15 +102,15 @@ impl Watch {
         Ok(Self { group, paths, overflowed: false })
     }
 
-    /// Appends what was noticed, without waiting; whether there was anything.
+    /// Appends pending events, without waiting. Returns whether there were any.
     ///
     /// # Errors
-    /// When the system fails to say.
+    /// The system call's error.
     pub fn read(&mut self, noticed: &mut Vec<Noticed>) -> Result<bool, HostError> {
         let events = match self.group.read_events() {
             Ok(events) => events,
             Err(nix::Error::EAGAIN | nix::Error::EINTR) => return Ok(false),
-            // The file of an event cannot be opened any more: the event is gone.
+            // The file of an event can no longer be opened: the event is lost.
             Err(
                 nix::Error::ETXTBSY | nix::Error::ENOENT | nix::Error::ESTALE | nix::Error::EACCES,
             ) => {
@@ -129,14 +130,14 @@ impl Watch {
     }
 
     fn push(&self, fd: BorrowedFd<'_>, mask: MaskFlags, tid: u32, noticed: &mut Vec<Noticed>) {
-        // By the descriptor: while the root is switched there is no /proc to ask.
+        // Uses the descriptor: while the root is switched, /proc is not mounted.
         let Ok(stat) = rustix::fs::fstat(fd) else { return };
         let link = || Path::new("/proc/self/fd").join(fd.as_raw_fd().to_string());
         let path = self.paths.then(|| std::fs::read_link(link()).ok()).flatten();
         let path = path.map(|path| path.into_os_string().into_vec());
         let comm = self.paths.then(|| crate::program::name_of(tid)).flatten();
         let time = crate::now();
-        // One event may stand for several things done; that is their order.
+        // The kernel merges events; this is the order of their causes.
         let kinds = [
             (MaskFlags::FAN_OPEN_EXEC, Did::Exec),
             (MaskFlags::FAN_OPEN, Did::Open),
@@ -150,7 +151,7 @@ impl Watch {
         }
     }
 
-    /// Waits until there is something to read, at most `millis`.
+    /// Waits for events, at most `millis` milliseconds.
     pub fn wait(&self, millis: u16) {
         use nix::poll::{PollFd, PollFlags, poll};
         let fd = std::os::fd::AsFd::as_fd(&self.group);

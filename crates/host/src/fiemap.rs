@@ -1,4 +1,4 @@
-//! Where a file's contents lie on the disk (`FS_IOC_FIEMAP`,
+//! The location of a file's contents on the disk (`FS_IOC_FIEMAP`,
 //! Documentation/filesystems/fiemap.rst).
 
 use crate::HostError;
@@ -7,38 +7,37 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
-/// `_IOWR('f', 11, struct fiemap)`, as the C library takes it: musl has another type
-/// for it than glibc.
+/// `_IOWR('f', 11, struct fiemap)`, in the C library's type, which differs between musl and glibc.
 const FS_IOC_FIEMAP: libc::Ioctl = 0xC020_660B_u32 as libc::Ioctl;
-/// The file is written first, so that everything has its place.
+/// Writes the file back first, so that delayed blocks are allocated.
 const FIEMAP_FLAG_SYNC: u32 = 1;
-/// Extents that are asked for in one go.
+/// Number of extents requested per call.
 const EXTENTS: usize = 256;
 
 /// Bits of [`MappedExtent::flags`].
 pub mod flag {
-    /// It is the file's last.
+    /// The file's last extent.
     pub const LAST: u32 = 0x1;
-    /// Nobody knows where it is.
+    /// Its location is unknown.
     pub const UNKNOWN: u32 = 0x2;
-    /// It has no place yet.
+    /// Its blocks are not allocated yet (delayed allocation).
     pub const DELALLOC: u32 = 0x4;
-    /// It is compressed or otherwise not there as it is read.
+    /// Its contents are compressed or otherwise encoded on the disk.
     pub const ENCODED: u32 = 0x8;
-    /// It lies in metadata: an inode or a tree.
+    /// It is stored in metadata: an inode or a tree.
     pub const INLINE: u32 = 0x200;
-    /// It lies in a block with the ends of other files.
+    /// It is stored in a block with the ends of other files.
     pub const TAIL: u32 = 0x400;
-    /// It was allocated and never written: it reads as zeros.
+    /// Allocated but never written: it reads as zeros.
     pub const UNWRITTEN: u32 = 0x800;
-    /// Other files have the same blocks.
+    /// Its blocks are shared with other files.
     pub const SHARED: u32 = 0x2000;
 
-    /// Those of contents that have no place of their own.
+    /// Extents without blocks of their own at a known location.
     pub const NOWHERE: u32 = UNKNOWN | DELALLOC | ENCODED | INLINE | TAIL;
 }
 
-/// `struct fiemap_extent`: a run of a file's bytes that lies in one piece.
+/// `struct fiemap_extent`: a contiguous run of a file's bytes.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MappedExtent {
@@ -54,7 +53,7 @@ pub struct MappedExtent {
     reserved: [u32; 3],
 }
 
-/// `struct fiemap`, with room for what is asked for.
+/// `struct fiemap`, with room for `EXTENTS` extents.
 #[repr(C)]
 struct Request {
     start: u64,
@@ -69,12 +68,11 @@ struct Request {
 const _: () = assert!(size_of::<MappedExtent>() == 56);
 const _: () = assert!(std::mem::offset_of!(Request, extents) == 32);
 
-/// Where a regular file's contents lie, in the order of the file. What is not
-/// covered is a hole.
+/// The extents of a regular file, in file order. Uncovered ranges are holes.
 ///
 /// # Errors
-/// [`io::ErrorKind::Unsupported`] on a file system that does not tell; what the
-/// system says otherwise.
+/// [`io::ErrorKind::Unsupported`] on a file system without FIEMAP; other errors of the system
+/// calls.
 pub fn extents(path: &Path) -> Result<Vec<MappedExtent>, HostError> {
     let failed = |error: io::Error| match error.raw_os_error() {
         Some(libc::EOPNOTSUPP | libc::ENOTTY) => HostError::lacking(
@@ -87,12 +85,11 @@ pub fn extents(path: &Path) -> Result<Vec<MappedExtent>, HostError> {
     extents_of(&file, 0, u64::MAX).map_err(failed)
 }
 
-/// Where the `len` bytes from `start` of an open regular file lie, as [`extents`]. An
-/// extent may begin before and end behind them.
+/// The extents of the `len` bytes from `start` on of an open regular file, as [`extents`]. An
+/// extent may begin before and end after this range.
 ///
 /// # Errors
-/// `EOPNOTSUPP` or `ENOTTY` on a file system that does not tell; what the system says
-/// otherwise.
+/// `EOPNOTSUPP` or `ENOTTY` on a file system without FIEMAP; other errors of the system call.
 pub fn extents_of(file: &File, start: u64, len: u64) -> io::Result<Vec<MappedExtent>> {
     let end = start.saturating_add(len);
     let mut found: Vec<MappedExtent> = Vec::new();
@@ -101,8 +98,7 @@ pub fn extents_of(file: &File, start: u64, len: u64) -> io::Result<Vec<MappedExt
         let some = ask(file, at, end - at)?;
         let last = some.last().copied();
         found.extend(some);
-        // An extent that ends no later than what is known would be asked for for
-        // ever.
+        // Stops at an extent that ends no later than `at`: the loop would never end.
         match last {
             Some(last) if last.flags & flag::LAST == 0 => {
                 let next = last.logical.saturating_add(last.len);
@@ -117,7 +113,7 @@ pub fn extents_of(file: &File, start: u64, len: u64) -> io::Result<Vec<MappedExt
     Ok(found)
 }
 
-/// The extents from a byte on, as many as there is room for.
+/// The extents from a byte on, at most `EXTENTS`.
 fn ask(file: &File, start: u64, len: u64) -> io::Result<Vec<MappedExtent>> {
     let mut request = Request {
         start,

@@ -5,10 +5,10 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd};
 
-/// `FILEID_INO32_GEN` of `include/linux/exportfs.h`: what ext4 gives out.
+/// `FILEID_INO32_GEN` of `include/linux/exportfs.h`: ext4's type of handle.
 const INO_AND_GENERATION: i32 = 1;
 
-/// `struct file_handle`, with room for such a handle.
+/// `struct file_handle`, with room for a handle of that type.
 #[repr(C)]
 struct Handle {
     bytes: u32,
@@ -19,24 +19,24 @@ struct Handle {
 
 const _: () = assert!(size_of::<Handle>() == 16);
 
-/// How a file is opened.
+/// The mode in which a file is opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
-    /// Only to ask what it is: nothing happens to a device (`O_PATH`).
+    /// For fstat(2) only: opening a device has no effect (`O_PATH`).
     Look,
     /// For reading.
     Read,
-    /// For reading and writing: `ETXTBSY` where it is a program that runs.
+    /// For reading and writing: `ETXTBSY` for a running program.
     ReadWrite,
 }
 
-/// Opens the file with this inode number and generation, whatever its name is, of the
-/// mounted file system that `on` lies on. A lease of another process is not waited for.
+/// Opens the file with this inode number and generation, whatever its name is, on the mounted file
+/// system that contains `on`. Does not wait for leases of other processes.
 ///
 /// # Errors
-/// `ESTALE` when there is none any more, `EISDIR`, `ETXTBSY`, `EPERM` (immutable, only to
-/// be appended to, or without CAP_DAC_READ_SEARCH), `EWOULDBLOCK` (leased),
-/// `EOPNOTSUPP` (a file system without handles).
+/// `ESTALE` if the file no longer exists, `EISDIR`, `ETXTBSY`, `EPERM` (immutable, append-only, or
+/// without CAP_DAC_READ_SEARCH), `EWOULDBLOCK` (leased), `EOPNOTSUPP` (a file system without
+/// handles).
 pub fn open(on: &File, ino: u32, generation: u32, access: Access) -> io::Result<File> {
     let mut handle = Handle { bytes: 8, kind: INO_AND_GENERATION, ino, generation };
     let access = match access {
@@ -50,17 +50,17 @@ pub fn open(on: &File, ino: u32, generation: u32, access: Access) -> io::Result<
         libc::syscall(libc::SYS_open_by_handle_at, on.as_raw_fd(), &raw mut handle, flags)
     };
     match i32::try_from(fd) {
-        // SAFETY: a descriptor that was just made, of which nobody else knows.
+        // SAFETY: the descriptor was just made and has no other owner.
         Ok(fd) if fd >= 0 => Ok(unsafe { File::from_raw_fd(fd) }),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Keeps others off who ask for the same, until `dir` is closed (flock(2)). Whether
-/// nobody had it.
+/// Takes an exclusive lock on `dir` until it is closed (flock(2)). Returns false if another process
+/// has the lock.
 ///
 /// # Errors
-/// What the system says.
+/// The system call's error.
 pub fn lock(dir: &File) -> Result<bool, HostError> {
     match rustix::fs::flock(dir, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(true),

@@ -1,5 +1,5 @@
-//! Living through the start of a system: from the initramfs to the root file
-//! system that PID 1 switches to.
+//! Surviving the start of a system, from the initramfs to the root file system that PID 1 switches
+//! to.
 
 use crate::HostError;
 use rustix::fd::OwnedFd;
@@ -9,37 +9,34 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 
-/// `f_type` of ramfs and tmpfs (`include/uapi/linux/magic.h`): an initramfs is in
-/// one of them.
+/// `f_type` of ramfs and tmpfs (`include/uapi/linux/magic.h`), one of which contains the initramfs.
 const IN_MEMORY: [u64; 2] = [0x8584_58f6, 0x0102_1994];
 
-/// The name of a process that is to survive the switch. systemd's kills what it
-/// finds in the initramfs, except for programs of root whose first argument begins
-/// with this sign
-/// (<https://systemd.io/ROOT_STORAGE_DAEMONS>); that of initramfs-tools kills none.
+/// The first argument of a process that must survive the switch. systemd kills the processes in the
+/// initramfs, except programs of root whose first argument begins with `@`
+/// (<https://systemd.io/ROOT_STORAGE_DAEMONS>); initramfs-tools kills none.
 const KEPT: &str = "@seekless";
 
-/// The same without the sign, and as long.
+/// The same name without the sign, of the same length.
 const PLAIN: &[u8] = b"seekless\0";
 
 const _: () = assert!(KEPT.len() == PLAIN.len());
 
-/// The switch from an initramfs to the root file system, by somebody else.
+/// The switch from an initramfs to the root file system, done by PID 1.
 #[derive(Debug)]
 pub struct Switch {
-    /// `/proc`, which is reached by this wherever it is moved.
+    /// `/proc`, reachable through this descriptor wherever it is moved.
     proc: OwnedFd,
-    /// The root before the switch, by device and inode; none when there is nothing
-    /// to switch from.
+    /// The root before the switch, by device and inode; `None` if the root is not in memory.
     before: Option<(u64, u64)>,
 }
 
 impl Switch {
-    /// Begins to watch for the switch. Where the root is no longer in memory, it
-    /// has happened before.
+    /// Begins to watch for the switch. If the root is no longer in memory, the switch has already
+    /// happened.
     ///
     /// # Errors
-    /// When `/proc` is not mounted.
+    /// If `/proc` is not mounted.
     pub fn watch() -> Result<Self, HostError> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let proc = rustix::fs::openat(CWD, "/proc", flags, Mode::empty());
@@ -51,18 +48,19 @@ impl Switch {
         Ok(Self { proc, before })
     }
 
-    /// Whether a path is in what the switch leaves behind: nothing is mounted there.
+    /// Whether a path is in the file system that the switch leaves, with no other one mounted
+    /// there.
     ///
     /// # Errors
-    /// When the path is not there.
+    /// If the path does not exist.
     pub fn leaves(&self, path: &Path) -> Result<bool, HostError> {
         let stat = rustix::fs::stat(path)
             .map_err(|error| HostError::new(path.display().to_string(), error))?;
         Ok(self.before.is_some_and(|(device, _)| device == stat.st_dev))
     }
 
-    /// Makes the root of PID 1 the root of this process, and its working directory,
-    /// once it has been switched; whether it has, or had before the watch. From then on all paths are those
+    /// Enters the root of PID 1 (root and working directory of this process) once PID 1 has
+    /// switched. Returns whether it has, or had before the watch. From then on all paths are those
     /// of the running system.
     ///
     /// # Errors
@@ -83,21 +81,20 @@ impl Switch {
     }
 }
 
-/// Gives a program the name that the switch spares. [`no_longer_kept`] takes it
-/// away.
+/// Gives a program the name that the switch spares. [`no_longer_kept`] removes it.
 pub fn keep(command: &mut Command) {
     std::os::unix::process::CommandExt::arg0(command, KEPT);
 }
 
-/// Takes this process's special name away, so that a shutdown ends it like any
-/// other process: it is spared there too. Does nothing when it has none.
+/// Removes this process's special name, which a shutdown spares too, so that a shutdown ends it
+/// like any other process. No-op without that name.
 ///
 /// # Errors
-/// When the name cannot be read or changed.
+/// If the name cannot be read or changed.
 pub fn no_longer_kept() -> Result<(), HostError> {
     let failed = |error| HostError::new("/proc/self/mem", error);
     let text = fs::read_to_string("/proc/self/stat").map_err(failed)?;
-    // Field 48 is `arg_start`, the second may hold blanks (proc_pid_stat(5)).
+    // Field 48 is `arg_start`; the second field may contain blanks (proc_pid_stat(5)).
     let start = text
         .rsplit_once(')')
         .and_then(|(_, rest)| rest.split_ascii_whitespace().nth(45)?.parse::<u64>().ok())
@@ -107,15 +104,14 @@ pub fn no_longer_kept() -> Result<(), HostError> {
     let mut name = [0; KEPT.len()];
     memory.read_exact_at(&mut name, start).map_err(failed)?;
     if name == KEPT.as_bytes() {
-        // The program's arguments: nothing is read from there while this writes.
+        // These are the program's arguments: this process does not read them while it writes.
         memory.write_all_at(PLAIN, start).map_err(failed)?;
     }
     Ok(())
 }
 
-/// Leaves the control group of whoever started this process, which may be emptied
-/// when that service ends. Where there is no hierarchy of version 2, there is
-/// nothing to leave.
+/// Leaves the control group of the service that started this process, whose end would kill the
+/// group. No-op without a hierarchy of version 2.
 pub fn leave_control_group() {
     let _ = fs::write("/sys/fs/cgroup/cgroup.procs", "0");
 }
@@ -126,7 +122,7 @@ mod tests {
 
     #[test]
     fn the_kept_name_is_given_and_not_taken_from_others() {
-        // This test's own process was not started by that name: it stays as it is.
+        // This test's own process has another name, which stays.
         let before = fs::read("/proc/self/cmdline").unwrap();
         no_longer_kept().unwrap();
         assert_eq!(fs::read("/proc/self/cmdline").unwrap(), before);
@@ -134,7 +130,7 @@ mod tests {
         let mut command = Command::new("sleep");
         keep(command.arg("60"));
         let mut child = command.spawn().unwrap();
-        // It has no arguments for a moment while it begins.
+        // The process has no arguments for a moment while it starts.
         let read = || fs::read(format!("/proc/{}/cmdline", child.id())).unwrap();
         let named = std::iter::repeat_with(read).find(|line| !line.is_empty()).unwrap();
         child.kill().unwrap();

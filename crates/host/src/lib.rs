@@ -1,40 +1,40 @@
-//! All that talks to the running Linux kernel.
+//! All access to the running Linux kernel.
 //!
 //! - [`tracefs`]: the kernel's own trace events, read in binary;
 //! - [`fanotify`]: opens and accesses where there is no tracefs;
-//! - [`opens`]: which regular files are opened, by number;
-//! - [`pressure`]: what the machine is busy with;
+//! - [`opens`]: opens of regular files, by inode number;
+//! - [`pressure`]: the load of the machine;
 //! - [`residency`]: which pages of a file are in memory;
 //! - [`fiemap`]: where a file lies on the disk;
 //! - [`move_extent`], [`donor`]: blocks of files moved under the running ext4;
 //! - [`xfs`]: ranges of files exchanged under the running XFS;
 //! - [`handle`]: files opened by inode number;
-//! - [`block_device`]: what a device is used by, zeros on it, its partition table;
+//! - [`block_device`]: a device's users, zeros on it, its partition table;
 //! - [`mounts`], [`scratch`], [`loop_device`], [`caches`]: mounts that vanish
 //!   with their process, loop devices that vanish with their last user, and
 //!   cold caches;
-//! - [`initramfs`]: living through the switch to the root file system;
-//! - [`read_ahead`]: how much a device reads ahead, set for a while;
+//! - [`initramfs`]: surviving the switch to the root file system;
+//! - [`read_ahead`]: a device's read-ahead, changed temporarily;
 //! - [`program`]: commands that are traced from their first instruction;
-//! - [`family`]: a command with all that it starts;
-//! - [`running`]: programs that run;
+//! - [`family`]: a command with all its descendants;
+//! - [`running`]: running programs;
 //! - [`preloaded`]: metadata as fakeroot and pseudo show it.
 //!
-//! It knows no format, no trace file and no figure. The only crate that may
-//! hold `unsafe` code.
+//! It contains no format, no trace file and no figure. It is the only crate that may contain
+//! `unsafe` code.
 //!
 //! # Files
 //!
 //! The crate has the sources of events, one file each (`tracefs/`, `fanotify.rs`), calls through
-//! libc for trees under fakeroot (`preloaded.rs`), and what a measurement changes and puts back:
-//! `caches.rs`, `read_ahead.rs` (also if the process is killed), `mapping.rs` (a file touched in
-//! memory), `scratch.rs` (mounts that nobody else sees), `loop_device.rs`, `family.rs` (a program
-//! with all that it starts), `initramfs.rs` (a process that lives through the switch of the root).
+//! libc for trees under fakeroot (`preloaded.rs`), and the settings that a measurement changes and
+//! restores: `caches.rs`, `read_ahead.rs` (also if the process is killed), `mapping.rs` (a file
+//! touched in memory), `scratch.rs` (private mounts), `loop_device.rs`, `family.rs` (a program with
+//! all its descendants), `initramfs.rs` (a process that survives the switch of the root).
 //!
-//! `donor.rs` holds free blocks of a mounted ext4 and exchanges them for those of files
+//! `donor.rs` owns free blocks of a mounted ext4 and exchanges them for those of files
 //! (`move_extent.rs`, `handle.rs`).
 //!
-//! `opens` hears of opens by inode number, `pressure` says what the machine is busy with.
+//! `opens` reports opens by inode number, `pressure` the load of the machine.
 
 pub mod block_device;
 pub mod caches;
@@ -62,7 +62,7 @@ pub mod xfs;
 
 pub use error::HostError;
 
-/// The kernel's release, as `uname -r` has it.
+/// The kernel's release, as `uname -r` prints it.
 #[must_use]
 pub fn kernel_release() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()

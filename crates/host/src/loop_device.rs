@@ -17,7 +17,7 @@ const DIRECT_IO: u32 = 16;
 
 const RIGHTS: &str = "loop devices need root or CAP_SYS_ADMIN: run it with sudo";
 
-/// Someone else may take the device that was free a moment ago.
+/// Number of tries: another process may take the free device first.
 const TRIES: u32 = 64;
 
 /// `struct loop_info64` of `include/uapi/linux/loop.h`.
@@ -39,7 +39,7 @@ struct LoopInfo {
     init: [u64; 2],
 }
 
-/// `struct loop_config` of the same.
+/// `struct loop_config` of the same header.
 #[repr(C)]
 struct LoopConfig {
     fd: u32,
@@ -50,21 +50,21 @@ struct LoopConfig {
 
 const _: () = assert!(size_of::<LoopInfo>() == 232 && size_of::<LoopConfig>() == 304);
 
-/// How a file is made a device.
+/// Options of a loop device.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct LoopOptions {
-    /// Nothing is written.
+    /// The device is read-only.
     pub read_only: bool,
-    /// Past the page cache of the file behind it.
+    /// Direct I/O, bypassing the page cache of the backing file.
     pub direct: bool,
-    /// The byte of the file that the device begins with: a multiple of 512.
+    /// Offset of the device in the file: a multiple of 512.
     pub offset: u64,
-    /// Bytes of the device; 0 is all that follows.
+    /// Bytes of the device; 0 for the rest of the file.
     pub len: u64,
 }
 
-/// A file as a block device. The kernel takes the device down when nobody has
-/// it open or mounted any more, however this process ends.
+/// A file as a block device. The kernel removes the device at its last close or unmount, however
+/// this process ends.
 #[derive(Debug)]
 pub struct LoopDevice {
     file: File,
@@ -72,10 +72,10 @@ pub struct LoopDevice {
 }
 
 impl LoopDevice {
-    /// Makes `backing` a device.
+    /// Attaches `backing` to a free loop device.
     ///
     /// # Errors
-    /// Without the right to, or when there are no loop devices.
+    /// Without the right to, or without loop devices.
     pub fn new(backing: &Path, options: LoopOptions) -> Result<Self, HostError> {
         let what = || format!("loop device on {}", backing.display());
         let failed = |error| HostError::new(what(), error).advise_rights(RIGHTS);
@@ -107,27 +107,27 @@ impl LoopDevice {
         Err(HostError::lacking(what(), "others keep taking the free ones"))
     }
 
-    /// Its node.
+    /// The device node.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Its number.
+    /// The device number.
     ///
     /// # Errors
-    /// When the system does not say.
+    /// The system call's error.
     pub fn number(&self) -> Result<DeviceNumber, HostError> {
         let shown = || self.path.display().to_string();
         let meta = self.file.metadata().map_err(|error| HostError::new(shown(), error))?;
         Ok(DeviceNumber::from_stat(meta.rdev()))
     }
 
-    /// Sets a property of its queue (`Documentation/ABI/stable/sysfs-block`), such
-    /// as `read_ahead_kb`.
+    /// Sets a property of the device's queue (`Documentation/ABI/stable/sysfs-block`), such as
+    /// `read_ahead_kb`.
     ///
     /// # Errors
-    /// When the system does not let us.
+    /// If the kernel refuses the value.
     pub fn set_queue(&self, property: &str, value: u64) -> Result<(), HostError> {
         let name = self.path.file_name().unwrap_or_default();
         let path = Path::new("/sys/block").join(name).join("queue").join(property);

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr;
 
-/// Part of a file that is mapped, privately and to be read only.
+/// A part of a file, mapped privately and read-only.
 #[derive(Debug)]
 pub struct Mapping {
     start: *mut libc::c_void,
@@ -13,16 +13,15 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// Maps `len` bytes of a file from `offset` on, a multiple of the page size;
-    /// `executable` as programs and libraries are mapped.
+    /// Maps `len` bytes of a file from `offset` on, a multiple of the page size; `executable` maps
+    /// it as programs and libraries are mapped.
     ///
     /// # Errors
-    /// What the system says, as for a file on a file system mounted `noexec`.
+    /// The system call's error, for example for a file on a file system mounted `noexec`.
     pub fn new(file: &File, offset: u64, len: usize, executable: bool) -> io::Result<Self> {
         let offset = libc::off_t::try_from(offset).map_err(io::Error::other)?;
         let protection = libc::PROT_READ | if executable { libc::PROT_EXEC } else { 0 };
-        // SAFETY: a fresh mapping at a place of the kernel's choice, which nobody
-        // writes to through it.
+        // SAFETY: a fresh mapping at an address of the kernel's choice, never written through.
         let start = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -39,24 +38,23 @@ impl Mapping {
         Ok(Self { start, len })
     }
 
-    /// Reads a byte, so that its page is in memory. Should the file have become
-    /// shorter meanwhile, the kernel ends the process (SIGBUS).
+    /// Reads a byte, so that its page comes into memory. If the file has become shorter meanwhile,
+    /// the kernel ends the process (SIGBUS).
     ///
     /// # Panics
-    /// If the byte is not part of it.
+    /// If the byte is outside of the mapping.
     #[must_use]
     pub fn touch(&self, at: usize) -> u8 {
         assert!(at < self.len, "byte {at} of {}", self.len);
-        // SAFETY: within the mapping, which is there as long as this is and may be
-        // read; the file is not Rust's, so it is read as volatile.
+        // SAFETY: within the mapping, which lives as long as `self` and is readable; other
+        // processes may change the file, so the read is volatile.
         unsafe { self.start.cast::<u8>().add(at).read_volatile() }
     }
 
-    /// A byte a page: the lowest bit says whether it is in memory (mincore(2)).
+    /// One byte per page: the lowest bit tells whether the page is in memory (mincore(2)).
     pub(crate) fn resident(&self) -> io::Result<Vec<u8>> {
         let mut pages = vec![0u8; self.len.div_ceil(rustix::param::page_size())];
-        // SAFETY: the range is the mapping's own, and `pages` has a byte for each of
-        // its pages.
+        // SAFETY: the range is the mapping's own, and `pages` has a byte for each of its pages.
         let failed = unsafe { libc::mincore(self.start, self.len, pages.as_mut_ptr()) } != 0;
         if failed { Err(io::Error::last_os_error()) } else { Ok(pages) }
     }
@@ -64,7 +62,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: made by `new`, and not used after.
+        // SAFETY: mapped by `new`, and not used afterwards.
         unsafe { libc::munmap(self.start, self.len) };
     }
 }

@@ -1,4 +1,4 @@
-//! What is mounted where (`/proc/self/mountinfo`, proc_pid_mountinfo(5)).
+//! The mount table (`/proc/self/mountinfo`, proc_pid_mountinfo(5)).
 
 use crate::HostError;
 use std::ffi::OsString;
@@ -7,44 +7,43 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// A device number as the kernel keeps it.
+/// A device number, split into major and minor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DeviceNumber {
-    /// Driver.
+    /// Number of the driver.
     pub major: u32,
-    /// One of its devices.
+    /// Number of the device within the driver.
     pub minor: u32,
 }
 
 impl DeviceNumber {
-    /// Splits what `stat` gives.
+    /// Splits a device number of `stat`.
     #[must_use]
     pub fn from_stat(dev: u64) -> Self {
         Self { major: libc::major(dev), minor: libc::minor(dev) }
     }
 
-    /// `dev_t` inside the kernel, as trace events have it: 20 bits of minor.
+    /// `dev_t` inside the kernel, as in trace events: 20 bits of minor.
     #[must_use]
     pub const fn in_kernel(self) -> u64 {
         ((self.major as u64) << 20) | self.minor as u64
     }
 
-    /// Where a partition begins on its device, in sectors of 512 bytes; 0 for what
-    /// is none.
+    /// The start of a partition on its device, in sectors of 512 bytes; 0 for other devices.
     #[must_use]
     pub fn first_sector(self) -> u64 {
         let start = fs::read_to_string(self.in_sysfs().join("start"));
         start.ok().and_then(|start| start.trim().parse().ok()).unwrap_or(0)
     }
 
-    /// Its statistics, which stay readable by this wherever sysfs is moved; `None`
-    /// for what is no block device.
+    /// The device's statistics, readable even after sysfs is moved; `None` for files other than
+    /// block devices.
     #[must_use]
     pub fn statistics(self) -> Option<Statistics> {
         Some(Statistics(fs::File::open(self.in_sysfs().join("stat")).ok()?))
     }
 
-    /// Its directory in sysfs.
+    /// The device's directory in sysfs.
     #[must_use]
     pub fn in_sysfs(self) -> PathBuf {
         PathBuf::from(format!("/sys/dev/block/{}:{}", self.major, self.minor))
@@ -56,7 +55,7 @@ impl DeviceNumber {
 pub struct Statistics(fs::File);
 
 impl Statistics {
-    /// Reads that the device has completed since it is there; `None` when it is gone.
+    /// Number of reads completed since the device was added; `None` if the device is gone.
     #[must_use]
     pub fn reads(&self) -> Option<u64> {
         let mut text = [0; 512];
@@ -69,22 +68,22 @@ impl Statistics {
 /// A mounted file system.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mount {
-    /// Its device; anonymous (major 0) where there is none.
+    /// The device; anonymous (major 0) for file systems without one.
     pub device: DeviceNumber,
-    /// The part of the file system that is mounted, `/` for all of it.
+    /// The part of the file system that is mounted, `/` for the whole.
     pub root: PathBuf,
-    /// Where it is mounted.
+    /// The mount point.
     pub dir: PathBuf,
     /// `ext4`, `xfs` ...
     pub fs_type: String,
-    /// The device's name, or whatever the file system says.
+    /// The device's name, or another string chosen by the file system.
     pub source: PathBuf,
-    /// Whether the file system may be changed, here or through another mount of it.
+    /// Whether the file system is mounted writable, here or at another mount point.
     pub is_writable: bool,
 }
 
 impl Mount {
-    /// Where a path of this machine is on the file system, from its root; `None` for a path
+    /// The path on the file system, from its root, of a path of this machine; `None` for a path
     /// that is not below the mount point.
     #[must_use]
     pub fn inside(&self, path: &Path) -> Option<Vec<u8>> {
@@ -95,20 +94,20 @@ impl Mount {
     }
 }
 
-/// All mounts that this process sees, in the order in which they were made.
+/// All mounts that this process sees, in the order of the mount table.
 ///
 /// # Errors
-/// When `/proc` is not there.
+/// If `/proc` is not mounted.
 pub fn all() -> Result<Vec<Mount>, HostError> {
     let path = "/proc/self/mountinfo";
     let text = std::fs::read(path).map_err(|error| HostError::new(path, error))?;
     Ok(text.split(|&byte| byte == b'\n').filter_map(parse).collect())
 }
 
-/// The mount that holds a path.
+/// The mount that contains a path.
 ///
 /// # Errors
-/// When the path is not there, or its mount is not listed.
+/// If the path does not exist, or its mount is not listed.
 pub fn holding(path: &Path) -> Result<Mount, HostError> {
     let shown = || path.display().to_string();
     let whole = path.canonicalize().map_err(|error| HostError::new(shown(), error))?;
@@ -116,8 +115,8 @@ pub fn holding(path: &Path) -> Result<Mount, HostError> {
     let device = DeviceNumber::from_stat(dev);
     let mounts = all()?;
     let above = |mount: &&Mount| whole.starts_with(&mount.dir);
-    // Of several on one directory the last hides the others; btrfs shows other
-    // numbers in stat than in the list, so the number only breaks ties.
+    // The last of several mounts on one directory hides the others. btrfs reports other device
+    // numbers in stat than in the list, so a different number does not exclude a mount.
     let depth = |mount: &&Mount| (mount.device == device, mount.dir.components().count());
     let found =
         mounts.iter().filter(above).enumerate().max_by_key(|(at, mount)| (depth(mount), *at));
@@ -126,11 +125,10 @@ pub fn holding(path: &Path) -> Result<Mount, HostError> {
         .ok_or_else(|| HostError::lacking(shown(), "its mount is not in /proc/self/mountinfo"))
 }
 
-/// The mount of a device that is nearest to the root: its place after somebody has
-/// moved it.
+/// The mount of a device that is nearest to the root, to find it after it was moved.
 ///
 /// # Errors
-/// When it is not mounted where this process sees it.
+/// If the device is not mounted where this process sees it.
 pub fn of_device(device: DeviceNumber) -> Result<Mount, HostError> {
     let whole = |mount: &Mount| (mount.root.components().count(), mount.dir.components().count());
     let found = all()?.into_iter().filter(|mount| mount.device == device).min_by_key(whole);
@@ -153,7 +151,7 @@ fn parse(line: &[u8]) -> Option<Mount> {
     Some(Mount { device, root, dir, fs_type, source, is_writable })
 }
 
-/// A path with its octal escapes undone.
+/// Decodes the octal escapes of a path.
 fn path(field: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -174,11 +172,11 @@ fn path(field: &[u8]) -> PathBuf {
     OsString::from_vec(bytes).into()
 }
 
-/// The block device of a mount: its source if that is one with its number, else
-/// the node that the kernel lists.
+/// The block device of a mount: its source if that is a node with the mount's device number, else
+/// the node that sysfs names.
 ///
 /// # Errors
-/// When no node with that number can be found.
+/// If no node with that number can be found.
 pub fn block_device(mount: &Mount) -> Result<PathBuf, HostError> {
     let is_it = |path: &Path| {
         path.metadata().is_ok_and(|meta| DeviceNumber::from_stat(meta.rdev()) == mount.device)

@@ -1,12 +1,11 @@
-//! Blocks of a file exchanged for those of another one, under the running ext4
-//! (`EXT4_IOC_MOVE_EXT`: `fs/ext4/move_extent.c`, `fs/ext4/ioctl.c`; since Linux
-//! 2.6.31).
+//! Exchanges blocks of two files under the running ext4 (`EXT4_IOC_MOVE_EXT`:
+//! `fs/ext4/move_extent.c`, `fs/ext4/ioctl.c`; since Linux 2.6.31).
 
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// `_IOWR('f', 15, struct move_extent)`, as the C library takes it.
+/// `_IOWR('f', 15, struct move_extent)`, in the C library's type.
 const EXT4_IOC_MOVE_EXT: libc::Ioctl = 0xC028_660F_u32 as libc::Ioctl;
 
 /// `struct move_extent` of `fs/ext4/ext4.h`: file-system blocks throughout.
@@ -22,26 +21,24 @@ struct Request {
 
 const _: () = assert!(size_of::<Request>() == 40);
 
-/// What an exchange came to.
+/// The result of an exchange.
 #[derive(Debug)]
 pub struct Exchanged {
-    /// Blocks that were exchanged, from the first one on; holes of either file that
-    /// were passed over count in some kernels and not in others.
+    /// Number of blocks exchanged, from the first one on. Holes skipped in either file count in
+    /// some kernels and not in others.
     pub blocks: u64,
-    /// Why it went no further.
+    /// The error that ended the exchange, if any.
     pub outcome: io::Result<()>,
 }
 
-/// Lets `original` have the blocks that `donor` has from logical block `donor_at` on, for
-/// `len` of its own from `at` on, and gives its own to the donor. What `original` holds
-/// stays: the kernel copies it, and each page of it is one transaction, so that a file is
-/// whole at any moment. Unwritten blocks stay unwritten; the donor's blocks are so
-/// afterwards. Times do not change.
+/// Exchanges `len` blocks of `original` from logical block `at` on for those of `donor` from
+/// `donor_at` on. The contents of `original` stay: the kernel copies them, one transaction per
+/// page, so the file is whole at any moment. Unwritten blocks stay unwritten; the donor's blocks
+/// are unwritten afterwards. Times do not change.
 ///
-/// Both are regular files of one ext4 file system, mapped by extents; `original` is open
-/// for reading and writing, `donor` for writing. Where a page holds several blocks, `at`
-/// and `donor_at` lie equally far behind the beginning of a page. `len` is cut where
-/// either file ends.
+/// Both are regular files of one ext4 file system, mapped by extents; `original` is open for
+/// reading and writing, `donor` for writing. If a page contains several blocks, `at` and `donor_at`
+/// have equal offsets within a page. `len` is cut where either file ends.
 ///
 /// # Errors
 /// In [`Exchanged::outcome`]: `ETXTBSY` (swap file), `EBUSY` (pages in use), `ENOSPC` and
@@ -56,6 +53,6 @@ pub fn exchange(original: &File, at: u64, donor: &File, donor_at: u64, len: u64)
     // it outlives the call.
     let done = unsafe { libc::ioctl(original.as_raw_fd(), EXT4_IOC_MOVE_EXT, &raw mut request) };
     let outcome = if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
-    // The kernel says so on errors too.
+    // The kernel sets `moved_len` on errors too.
     Exchanged { blocks: request.moved_len.min(len), outcome }
 }

@@ -1,6 +1,5 @@
 //! Opens of regular files of a whole file system, by inode number: fanotify(7) with
-//! `FAN_REPORT_FID`. No file is opened for an event, so what others do with it is not
-//! disturbed.
+//! `FAN_REPORT_FID`. No file is opened for an event, so other processes are not disturbed.
 
 use crate::HostError;
 use nix::sys::fanotify::{EventFFlags, Fanotify, InitFlags, MarkFlags, MaskFlags};
@@ -11,17 +10,17 @@ use std::path::Path;
 const FAN_REPORT_FID: u32 = 0x200;
 /// `FAN_EVENT_INFO_TYPE_FID`.
 const INFO_FID: u8 = 1;
-/// `FILEID_INO32_GEN` (`include/linux/exportfs.h`): what ext4 gives out.
+/// `FILEID_INO32_GEN` (`include/linux/exportfs.h`): ext4's type of handle.
 const INO_AND_GENERATION: i32 = 1;
 /// `FAN_Q_OVERFLOW`.
 const OVERFLOW: u64 = 0x4000;
-/// Bytes of events that are taken in one go.
+/// Buffer size per read, in bytes.
 const BUFFER: usize = 64 << 10;
 
 /// A file that was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Opened {
-    /// The process.
+    /// Process number.
     pub pid: u32,
     /// Inode number.
     pub ino: u32,
@@ -29,18 +28,18 @@ pub struct Opened {
     pub generation: u32,
 }
 
-/// Hears of all opens on a file system. The kernel keeps at most as many events as
-/// `/proc/sys/fs/fanotify/max_queued_events` says (16,384).
+/// A watch on all opens of a file system. The kernel queues at most
+/// `/proc/sys/fs/fanotify/max_queued_events` events (16,384 by default).
 #[derive(Debug)]
 pub struct Opens {
     group: Fanotify,
     buffer: Vec<u8>,
-    /// How often events were lost because nobody had taken those before.
+    /// Number of overflows of the queue, each of which lost events.
     pub lost: u64,
 }
 
 impl Opens {
-    /// Watches the file system that holds `path`.
+    /// Watches the file system that contains `path`.
     ///
     /// # Errors
     /// Without the right to (CAP_SYS_ADMIN), on a kernel without `FAN_REPORT_FID`, or on
@@ -59,10 +58,10 @@ impl Opens {
         Ok(Self { group, buffer: vec![0; BUFFER], lost: 0 })
     }
 
-    /// Appends what was opened, without waiting; whether there was anything.
+    /// Appends pending opens, without waiting. Returns whether the read gave events.
     ///
     /// # Errors
-    /// When the system fails to say.
+    /// The system call's error.
     pub fn read(&mut self, opened: &mut Vec<Opened>) -> Result<bool, HostError> {
         let len = match rustix::io::read(self.group.as_fd(), &mut self.buffer) {
             Ok(len) => len,
@@ -78,7 +77,7 @@ impl Opens {
         Ok(len > 0)
     }
 
-    /// Waits until there is something to read, at most `millis`.
+    /// Waits for events, at most `millis` milliseconds.
     pub fn wait(&self, millis: u16) {
         use nix::poll::{PollFd, PollFlags, poll};
         let _ = poll(&mut [PollFd::new(self.group.as_fd(), PollFlags::POLLIN)], millis);
@@ -98,8 +97,8 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// The first event (`struct fanotify_event_metadata` with a `struct
-/// fanotify_event_info_fid`), and what is behind it.
+/// Parses the first event (`struct fanotify_event_metadata` with a `struct
+/// fanotify_event_info_fid`). Returns it and the remaining bytes.
 fn next(bytes: &[u8]) -> Option<(Parsed, &[u8])> {
     let len = usize::try_from(u32_at(bytes, 0)?).ok()?;
     let start = usize::from(u16_at(bytes, 6)?);
@@ -119,9 +118,9 @@ fn next(bytes: &[u8]) -> Option<(Parsed, &[u8])> {
     ))
 }
 
-/// Number and generation of the file that an event is of.
+/// Inode number and generation of an event's file.
 fn file(info: &[u8]) -> Option<(u32, u32)> {
-    // Header 4, file system 8, then `struct file_handle`.
+    // Header 4 bytes, file system identifier 8, then `struct file_handle`.
     let is_file = *info.first()? == INFO_FID
         && u32_at(info, 12)? >= 8
         && u32_at(info, 16)? == INO_AND_GENERATION.cast_unsigned();

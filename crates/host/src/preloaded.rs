@@ -1,12 +1,11 @@
-//! Metadata as libraries show it that are preloaded into a program: fakeroot and pseudo
-//! keep owners, device nodes and extended attributes of their own and replace the functions
-//! of libc by which programs ask for them. System calls that do not pass through libc do not
-//! see these.
+//! Metadata as seen through preloaded libraries: fakeroot and pseudo store owners, device nodes and
+//! extended attributes themselves and replace the functions of libc that query them. System calls
+//! that bypass libc do not see these.
 
 use std::ffi::{CStr, CString};
 use std::io;
 
-/// The library under which this process runs, if one of those is told by the environment.
+/// The preloaded library of this process, detected by the environment.
 #[must_use]
 pub fn library() -> Option<&'static str> {
     let preloaded = std::env::var_os("LD_PRELOAD").unwrap_or_default();
@@ -20,14 +19,14 @@ pub fn library() -> Option<&'static str> {
     }
 }
 
-/// Whether libraries can be preloaded into this program at all.
+/// Whether libraries can be preloaded into this program.
 pub const IS_DYNAMIC: bool = !cfg!(target_feature = "crt-static");
 
-/// Names and values of the extended attributes of a file, or of a symlink itself, as libc
-/// gives them.
+/// Names and values of the extended attributes of a file, or of a symlink itself, as libc returns
+/// them.
 ///
 /// # Errors
-/// What the system says; a file system without attributes has none.
+/// The call's error. A file system without attributes is no error and yields none.
 pub fn xattrs(path: &[u8]) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let path = CString::new(path)?;
     let names = match list(&path) {
@@ -39,7 +38,7 @@ pub fn xattrs(path: &[u8]) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
         let name = CString::new(name)?;
         match value(&path, &name) {
             Ok(value) => found.push((name.into_bytes(), value)),
-            // Removed meanwhile, or listed but not kept.
+            // Removed meanwhile, or listed but without a value.
             Err(error) if error.raw_os_error() == Some(libc::ENODATA) => {}
             Err(error) => return Err(error),
         }
@@ -47,7 +46,7 @@ pub fn xattrs(path: &[u8]) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
     Ok(found)
 }
 
-/// The most that the system gives out at once.
+/// Maximum size of an attribute's value and of the list of names.
 const MOST: usize = 64 << 10;
 
 fn list(path: &CStr) -> io::Result<Vec<u8>> {

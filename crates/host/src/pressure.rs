@@ -1,10 +1,10 @@
-//! What the machine is busy with: pressure stall information
-//! (`Documentation/accounting/psi.rst`), load average, power supplies.
+//! The load of the machine: pressure stall information (`Documentation/accounting/psi.rst`), load
+//! average, power supplies.
 
 use std::fs;
 use std::path::Path;
 
-/// What processes may wait for.
+/// A resource that processes wait for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Resource {
     /// Reads and writes.
@@ -13,8 +13,8 @@ pub enum Resource {
     Cpu,
 }
 
-/// The share of the last 10 seconds in which some process waited, in percent; `None` on a
-/// kernel that does not say (CONFIG_PSI, since Linux 4.20).
+/// The share of the last 10 seconds in which some process waited for the resource, in percent;
+/// `None` on a kernel without CONFIG_PSI (since Linux 4.20).
 #[must_use]
 pub fn waiting(resource: Resource) -> Option<f64> {
     let name = match resource {
@@ -29,8 +29,8 @@ fn some(text: &str) -> Option<f64> {
     line.split(' ').find_map(|field| field.strip_prefix("avg10="))?.parse().ok()
 }
 
-/// Processes that ran or waited for a disk in the last minute, on average, for each
-/// processor; 0 where it is not told.
+/// Load average of the last minute, in processes per processor, running or waiting for a disk; 0 if
+/// /proc/loadavg cannot be read.
 #[must_use]
 pub fn load() -> f64 {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
@@ -39,9 +39,9 @@ pub fn load() -> f64 {
     load / processors as f64
 }
 
-/// Whether the machine runs on a battery: there is a supply from the mains, and none is
-/// online (`Documentation/ABI/testing/sysfs-class-power`). A machine without any, as most
-/// servers, does not.
+/// Whether the machine runs on a battery: it has a supply from the mains, and none is online
+/// (`Documentation/ABI/testing/sysfs-class-power`). False for a machine without any, as most
+/// servers.
 #[must_use]
 pub fn is_on_battery() -> bool {
     on_battery(Path::new("/sys/class/power_supply"))

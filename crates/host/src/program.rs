@@ -1,4 +1,4 @@
-//! Programs that are run to be watched, and signals that end the watching.
+//! Starting programs under observation, tying them to this process, and queries of processes.
 
 use crate::HostError;
 use rustix::process::{Pid, PidfdFlags};
@@ -14,13 +14,12 @@ pub fn thread_id() -> u32 {
     u32::try_from(rustix::thread::gettid().as_raw_nonzero().get()).unwrap_or(0)
 }
 
-/// Runs `before` on a new thread and then starts a program from it. The thread
-/// ends at once, so that what holds for it and its children (such as a filter
-/// that follows forks) holds for the program alone. The program is killed when
-/// this process dies.
+/// Runs `before` on a new thread and then starts a program from it. The thread ends at once, so
+/// that settings inherited by children (such as a filter that follows forks) apply to the program
+/// alone. The program is killed when this process dies.
 ///
 /// # Errors
-/// What `before` gives; when there is no such program.
+/// The error of `before`; a failure to start the program.
 pub fn spawn_from<E: From<HostError> + Send>(
     command: &[OsString],
     before: impl FnOnce(u32) -> Result<(), E> + Send,
@@ -41,12 +40,11 @@ pub fn spawn_from<E: From<HostError> + Send>(
     })
 }
 
-/// Runs `work` on a thread of its own. The first program that it starts is the
-/// first of a new process namespace: when that one ends, the kernel ends all that
-/// it has started.
+/// Runs `work` on a thread of its own. The first program that it starts is PID 1 of a new process
+/// namespace: when that program ends, the kernel kills all its descendants.
 ///
 /// # Errors
-/// Without the right to, and what `work` gives.
+/// Without the right to, and the error of `work`.
 pub fn contained<T: Send, E: From<HostError> + Send>(
     work: impl FnOnce() -> Result<T, E> + Send,
 ) -> Result<T, E> {
@@ -63,28 +61,26 @@ pub fn contained<T: Send, E: From<HostError> + Send>(
     })
 }
 
-/// Makes a program die with this process, however that ends. Threads other than
-/// the calling one must not start it: it would die with them.
+/// Makes a program die with this process, however this process ends. Only the calling thread may
+/// start the program, which would die with any other thread too.
 pub fn tie(command: &mut Command) {
     let parent = rustix::process::getpid();
     let hook = move || {
         rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
-        // It may have died before.
+        // The parent may have died before the call above.
         match rustix::process::getppid() {
             Some(now) if now == parent => Ok(()),
-            // It is outside of this process namespace.
+            // The parent is outside of this process namespace.
             None => Ok(()),
             Some(_) => Err(std::io::Error::from(rustix::io::Errno::SRCH)),
         }
     };
-    // SAFETY: between fork and exec only two system calls are made, and nothing
-    // is allocated.
+    // SAFETY: between fork and exec only two system calls are made, and nothing is allocated.
     unsafe { command.pre_exec(hook) };
 }
 
-/// Makes a program the first of a session of its own. It has no terminal then: one
-/// that asks for it fails at once, instead of being stopped for being in the
-/// background.
+/// Makes a program the leader of a new session. It has no terminal then: a program that asks for it
+/// fails at once, instead of being stopped for being in the background.
 pub fn lead_session(command: &mut Command) {
     let hook = || rustix::process::setsid().map(drop).map_err(std::io::Error::from);
     // SAFETY: between fork and exec only one system call is made, and nothing is
@@ -92,12 +88,11 @@ pub fn lead_session(command: &mut Command) {
     unsafe { command.pre_exec(hook) };
 }
 
-/// Makes a program see `root` as the root of all paths, its own included, and
-/// start there (chroot(2)). That is no prison for a program with the rights of
-/// root.
+/// Makes a program see `root` as the root of all paths, its own included, and start there
+/// (chroot(2)). This does not confine a program with the rights of root.
 ///
 /// # Errors
-/// When `root` holds a byte 0. What else fails is an error of starting the program.
+/// If `root` contains a zero byte. Other failures are errors of starting the program.
 pub fn change_root(command: &mut Command, root: &Path) -> Result<(), HostError> {
     let shown = || root.display().to_string();
     let dir = CString::new(root.as_os_str().as_bytes())
@@ -122,7 +117,7 @@ pub fn threads_of(pid: u32) -> Result<Vec<u32>, HostError> {
     let mut at = 0;
     while let Some(&thread) = threads.get(at) {
         at += 1;
-        // A thread that has ended has no children any more.
+        // A thread that has ended has no children.
         let children = std::fs::read_to_string(format!("/proc/{thread}/task/{thread}/children"));
         for child in children.unwrap_or_default().split_whitespace() {
             threads.extend(numbers(&format!("/proc/{child}/task")).unwrap_or_default());
@@ -136,7 +131,7 @@ fn numbers(dir: &str) -> std::io::Result<Vec<u32>> {
     Ok(entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
 }
 
-/// Whether a process is still there and no zombie.
+/// Whether a process exists and is no zombie.
 #[must_use]
 pub fn is_alive(pid: u32) -> bool {
     let raw = i32::try_from(pid).ok().and_then(Pid::from_raw);
@@ -155,12 +150,12 @@ pub fn name_of(thread: u32) -> Option<String> {
     Some(String::from_utf8_lossy(name.trim_ascii_end()).into_owned())
 }
 
-/// The process group of a process, and its name (proc_pid_stat(5)); `None` when it is
-/// gone. A group that this process cannot see is the process itself.
+/// The process group of a process, and its name (proc_pid_stat(5)); `None` if the process is gone.
+/// A group outside of this process namespace is replaced by the process itself.
 #[must_use]
 pub fn group_of(pid: u32) -> Option<(u32, String)> {
     let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-    // The name may hold anything, parentheses too.
+    // The name may contain any byte, parentheses too.
     let open = stat.iter().position(|&byte| byte == b'(')?;
     let close = stat.iter().rposition(|&byte| byte == b')')?;
     let name = String::from_utf8_lossy(stat.get(open + 1..close)?).into_owned();

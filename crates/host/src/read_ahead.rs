@@ -1,5 +1,5 @@
-//! How much the kernel reads ahead on a device (`read_ahead_kb`,
-//! `Documentation/ABI/stable/sysfs-block`), set for a while.
+//! A device's read-ahead (`read_ahead_kb`, `Documentation/ABI/stable/sysfs-block`), changed
+//! temporarily.
 
 use crate::HostError;
 use crate::mounts::DeviceNumber;
@@ -8,39 +8,37 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-/// Puts the value back when its standard input ends, however that happens.
+/// Script of the helper: restores the value at the end of its standard input, however that ends.
 const PUT_BACK: &str = "trap '' HUP INT TERM; cat >/dev/null; echo \"$1\" >\"$2\"";
 
-/// The file that says how much is read ahead on a device; `None` where there is no
-/// such file, as for file systems without a device of their own.
+/// The file with a device's read-ahead; `None` if there is none, as for file systems without a
+/// device of their own.
 fn property(device: DeviceNumber) -> Option<PathBuf> {
     let dir = fs::canonicalize(device.in_sysfs()).ok()?;
-    // A partition has the queue of its disk.
+    // A partition uses the queue of its disk.
     let whole = if dir.join("partition").exists() { dir.parent()?.to_path_buf() } else { dir };
     let file = whole.join("queue/read_ahead_kb");
     file.exists().then_some(file)
 }
 
-/// How much the kernel reads ahead on a device at most, in KiB; `None` where it
-/// does not say.
+/// The maximum read-ahead of a device, in KiB; `None` if it has no such property.
 #[must_use]
 pub fn of(device: DeviceNumber) -> Option<u64> {
     fs::read_to_string(property(device)?).ok()?.trim().parse().ok()
 }
 
-/// Another value as long as this lives. A helper process waits for it to go: the
-/// old value is put back even if this process is killed.
+/// Another read-ahead as long as this lives. A helper process waits for the end and restores the
+/// old value even if this process is killed.
 #[derive(Debug)]
 pub struct ReadAheadGuard {
     helper: Option<Child>,
 }
 
 impl ReadAheadGuard {
-    /// Sets how much is read ahead on a device, in KiB. Files that are open keep
-    /// what they were opened with.
+    /// Sets the read-ahead of a device, in KiB. Open files keep the value of their opening.
     ///
     /// # Errors
-    /// When the device has no such property, or this process may not set it.
+    /// If the device has no such property, or this process may not set it.
     pub fn set(device: DeviceNumber, kib: u64) -> Result<Self, HostError> {
         let Some(file) = property(device) else {
             let what = format!("device {}:{}", device.major, device.minor);
@@ -59,7 +57,7 @@ impl ReadAheadGuard {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            // Signals for our group are not for it.
+            // Signals to our group must not reach the helper.
             .process_group(0)
             .spawn()
             .map_err(|error| HostError::new("sh", error))?;
@@ -75,7 +73,7 @@ impl Drop for ReadAheadGuard {
     fn drop(&mut self) {
         if let Some(mut helper) = self.helper.take() {
             drop(helper.stdin.take());
-            // Once it has ended the value is back.
+            // The helper has restored the value when it ends.
             let _ = helper.wait();
         }
     }

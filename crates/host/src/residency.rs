@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-/// Bytes of a file that are asked about in one go: their answers take 64 KiB.
+/// Bytes of a file per call of mincore(2): the answers take 64 KiB.
 const STRIDE: usize = 256 << 20;
 
 /// The size of a page in bytes.
@@ -15,11 +15,10 @@ pub fn page_size() -> u64 {
     rustix::param::page_size() as u64
 }
 
-/// The runs of a regular file's pages that are in memory: first page and the
-/// page after the last.
+/// The runs of a regular file's pages that are in memory: first page and the page after the last.
 ///
 /// # Errors
-/// When the file cannot be opened or mapped, or the kernel tells only owners.
+/// If the file cannot be opened or mapped, or the kernel reveals residency only to owners.
 pub fn resident(path: &Path) -> Result<Vec<(u64, u64)>, HostError> {
     let failed = |error| HostError::new(path.display().to_string(), error);
     let file = File::open(path).map_err(failed)?;
@@ -27,11 +26,11 @@ pub fn resident(path: &Path) -> Result<Vec<(u64, u64)>, HostError> {
     resident_of(&file, 0, size).map_err(failed)
 }
 
-/// The runs of pages that are in memory among those of the `len` bytes from `start` on,
-/// as [`resident`]; `start` is a multiple of the page size.
+/// The runs of pages in memory among those of the `len` bytes from `start` on, as [`resident`];
+/// `start` is a multiple of the page size.
 ///
 /// # Errors
-/// When the file cannot be mapped, or the kernel tells only owners.
+/// If the file cannot be mapped, or the kernel reveals residency only to owners.
 pub fn resident_of(file: &File, start: u64, len: u64) -> io::Result<Vec<(u64, u64)>> {
     let mut runs: Vec<(u64, u64)> = Vec::new();
     let (mut at, end) = (start, start.saturating_add(len));
@@ -50,11 +49,11 @@ pub fn resident_of(file: &File, start: u64, len: u64) -> io::Result<Vec<(u64, u6
     Ok(runs)
 }
 
-/// Lets go of the pages of these bytes as far as nobody uses them and they are written
-/// back (posix_fadvise(2)); all bytes from `start` on if `len` is 0.
+/// Drops the pages of these bytes that are clean and not in use (posix_fadvise(2)); of all bytes
+/// from `start` on if `len` is 0.
 ///
 /// # Errors
-/// What the system says.
+/// The system call's error.
 pub fn let_go(file: &File, start: u64, len: u64) -> io::Result<()> {
     let advice = rustix::fs::Advice::DontNeed;
     Ok(rustix::fs::fadvise(file, start, std::num::NonZeroU64::new(len), advice)?)

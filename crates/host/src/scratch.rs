@@ -1,4 +1,4 @@
-//! Mounts that nobody else sees and that vanish with this process.
+//! Mounts private to this process, gone when it ends.
 
 use crate::HostError;
 use rustix::io::Errno;
@@ -8,10 +8,10 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long a mount that is no longer used may take to come off.
+/// Time limit for unmounting a mount that is still busy.
 const UNMOUNT_GRACE: Duration = Duration::from_secs(2);
 
-/// Between two tries of it.
+/// Interval between tries to unmount.
 const UNMOUNT_POLL: Duration = Duration::from_millis(10);
 
 const RIGHTS: &str = "mounting needs root or CAP_SYS_ADMIN: run it with sudo";
@@ -20,9 +20,9 @@ fn namespace_failed(error: rustix::io::Errno) -> HostError {
     HostError::new("making a mount namespace", error).advise_rights(RIGHTS)
 }
 
-/// Gives the calling thread, and all threads and programs that it starts from
-/// now on, mounts of their own that are the same as before. What is mounted in
-/// one place still shows in the other where mounts are shared.
+/// Gives the calling thread, and all threads and programs that it starts from now on, a copy of the
+/// present mounts (a mount namespace). Later mounts still propagate in both directions if they are
+/// shared.
 ///
 /// # Errors
 /// Without the right to.
@@ -33,16 +33,15 @@ pub fn own_mounts() -> Result<(), HostError> {
         .map_err(namespace_failed)
 }
 
-/// Keeps mounts of one's own in place while none of their programs runs any more. Paths
-/// of descriptors (/proc/self/fd) lead to the mount only, without where that is mounted,
-/// once its namespace is gone.
+/// Keeps private mounts in place after the last of their programs has ended. Once the namespace is
+/// gone, paths of descriptors (/proc/self/fd) lead to the mount only, without its mount point.
 #[derive(Debug)]
 pub struct KeptMounts {
     _namespace: std::fs::File,
 }
 
 impl KeptMounts {
-    /// Those of the calling thread.
+    /// The mounts of the calling thread.
     ///
     /// # Errors
     /// Without /proc.
@@ -53,10 +52,9 @@ impl KeptMounts {
     }
 }
 
-/// Like [`own_mounts`], and nothing mounted since shows elsewhere. However this
-/// process ends, it is gone when the last of them is. What others unmount goes
-/// away here as well, where it is shared: a file system that is kept here stays
-/// in use, whatever they believe.
+/// Like [`own_mounts`], but later mounts here do not propagate to others. They vanish with the last
+/// process of the namespace, however this process ends. Unmounts by others still propagate here if
+/// the mount is shared: a file system that is kept here stays in use, whatever they believe.
 ///
 /// # Errors
 /// Without the right to.
@@ -66,13 +64,13 @@ pub fn private_mounts() -> Result<(), HostError> {
     rustix::mount::mount_change("/", flags).map_err(namespace_failed)
 }
 
-/// Gives the calling thread, and what it starts from now on, mounts of their own
-/// that are those of another process.
+/// Gives the calling thread, and the threads and programs it starts from now on, a copy of another
+/// process's mounts.
 ///
 /// # Errors
 /// Without the right to, or when that process is gone.
 pub fn mounts_of(pid: u32) -> Result<(), HostError> {
-    // A thread that shares its file-system context cannot move.
+    // The kernel refuses the move to a thread that shares its file-system context.
     own_mounts()?;
     let path = format!("/proc/{pid}/ns/mnt");
     let failed = |error| HostError::new(&path, error);
@@ -84,7 +82,7 @@ pub fn mounts_of(pid: u32) -> Result<(), HostError> {
     )
     .map_err(|error| failed(error.into()))?;
     private_mounts()?;
-    // The move leads to the root.
+    // The move changes the working directory to the root.
     let stay = dir.and_then(std::env::set_current_dir);
     stay.map_err(|error| HostError::new("the working directory", error))
 }
@@ -96,11 +94,10 @@ pub struct Mounted {
 }
 
 impl Mounted {
-    /// Mounts `source` on `dir`. `options` are those of the file system, separated
-    /// by commas.
+    /// Mounts `source` on `dir`. `options` are those of the file system, separated by commas.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system call's error.
     pub fn new(
         source: &Path,
         dir: &Path,
@@ -116,13 +113,13 @@ impl Mounted {
         Ok(Self { dir: dir.into() })
     }
 
-    /// Shows `lower` on `dir`, with changes that go to `changes`: an empty directory
-    /// of a file system that can hold them, such as tmpfs (overlayfs,
+    /// Mounts `lower` on `dir` with changes redirected to `changes`, an empty directory of a file
+    /// system that supports them, such as tmpfs (overlayfs,
     /// `Documentation/filesystems/overlayfs.rst`).
     ///
     /// # Errors
-    /// What the system says; when this kernel has no overlayfs, or cannot lay it
-    /// over that file system.
+    /// The system call's error; also if this kernel has no overlayfs, or does not support that file
+    /// system below it.
     pub fn overlay(lower: &Path, changes: &Path, dir: &Path) -> Result<Self, HostError> {
         let (upper, work) = (changes.join("upper"), changes.join("work"));
         let open = |path: &Path| {
@@ -133,7 +130,7 @@ impl Mounted {
             std::fs::create_dir(path)
                 .map_err(|error| HostError::new(path.display().to_string(), error))?;
         }
-        // By their descriptors: in options, commas and colons have meanings.
+        // By their descriptors: options reserve commas and colons.
         let dirs = [open(lower)?, open(&upper)?, open(&work)?];
         let [lower, upper, work] =
             dirs.each_ref().map(|dir| format!("/proc/self/fd/{}", dir.as_raw_fd()));
@@ -142,10 +139,10 @@ impl Mounted {
         Self::new(Path::new("overlay"), dir, "overlay", flags, &options)
     }
 
-    /// Shows the directory `from`, and all that is mounted below it, on `dir` too.
+    /// Binds the directory `from`, with all mounts below it, to `dir`.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system call's error.
     pub fn bind(from: &Path, dir: &Path) -> Result<Self, HostError> {
         rustix::mount::mount_bind_recursive(from, dir).map_err(|error| {
             let what = format!("showing {} on {}", from.display(), dir.display());
@@ -154,10 +151,10 @@ impl Mounted {
         Ok(Self { dir: dir.into() })
     }
 
-    /// Takes away the mount and those below it at once; who uses them keeps them.
+    /// Detaches the mount and those below it at once; processes with files open there keep access.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system call's error.
     pub fn detach(self) -> Result<(), HostError> {
         let gone = rustix::mount::unmount(&self.dir, UnmountFlags::DETACH);
         gone.map_err(|error| HostError::new(format!("unmounting {}", self.dir.display()), error))?;
@@ -165,11 +162,11 @@ impl Mounted {
         Ok(())
     }
 
-    /// Unmounts, and says when that fails. One that is in use is waited for a short
-    /// time: the kernel may still be closing the files of processes that have ended.
+    /// Unmounts, and reports failure. A mount in use is retried for a short time: the kernel may
+    /// still be closing the files of processes that have ended.
     ///
     /// # Errors
-    /// When it stays in use, or the last writes fail.
+    /// If it stays in use, or the last writes fail.
     pub fn unmount(self) -> Result<(), HostError> {
         let since = Instant::now();
         loop {
@@ -190,7 +187,7 @@ impl Mounted {
         }
     }
 
-    /// Where it is mounted.
+    /// The mount point.
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
@@ -199,7 +196,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // Whoever is still in there keeps it; nobody new comes in.
+        // Processes in there keep access; no new ones come in.
         let _ = rustix::mount::unmount(&self.dir, UnmountFlags::DETACH);
     }
 }

@@ -1,29 +1,29 @@
-//! The `format` file of an event: where its fields lie.
+//! The `format` file of an event: the layout of its records.
 
 use std::collections::HashMap;
 
-/// Where a field lies in a record.
+/// The location of a field in a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Field {
     /// First byte.
     pub offset: usize,
     /// Bytes.
     pub size: usize,
-    /// The field holds offset and length of the value, which lies elsewhere in
-    /// the record (`__data_loc`).
+    /// The field contains offset and length of the value, which is stored elsewhere in the record
+    /// (`__data_loc`).
     pub elsewhere: bool,
 }
 
-/// How an event's records are laid out.
+/// The layout of an event's records.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Format {
-    /// The number that its records begin with.
+    /// The event's number, with which its records begin.
     pub id: u16,
     fields: HashMap<String, Field>,
 }
 
 impl Format {
-    /// Reads the text of a `format` file; `None` when it has no number.
+    /// Parses the text of a `format` file; `None` if it has no number.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let id = text.lines().find_map(|line| line.strip_prefix("ID:"))?.trim().parse().ok()?;
@@ -31,7 +31,7 @@ impl Format {
         Some(Self { id, fields })
     }
 
-    /// A field's place.
+    /// The location of a field.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<Field> {
         self.fields.get(name).copied()

@@ -16,27 +16,27 @@ use std::sync::Arc;
 const RIGHTS: &str = "tracing needs root or CAP_SYS_ADMIN: run it with sudo";
 const LACKING: &str = "this kernel has no tracefs (CONFIG_TRACING)";
 
-/// Instances of ours are called this and the process's number.
+/// Prefix of our instances' names; the process number follows.
 const NAME: &str = "seekless-";
 
-/// The instance that takes what is asked of block devices from the start of an
-/// initramfs on, when the device of the root is not known yet. A script makes it:
-/// [`Instance::adopt_early`] reads it and takes it away.
+/// The instance that records requests to block devices from the start of an initramfs on, when the
+/// device of the root is not known yet. A script creates it: [`Instance::adopt_early`] reads and
+/// removes it.
 pub const EARLY: &str = "seekless-early";
 
-/// A tracefs: the one that is mounted, or one of our own that nobody else sees.
+/// A tracefs: the mounted one, or a private one without a mount point.
 #[derive(Debug)]
 pub struct Root {
     dir: PathBuf,
-    /// Keeps our own alive.
+    /// Keeps a private tracefs alive.
     mount: Option<Arc<OwnedFd>>,
 }
 
 impl Root {
-    /// Finds the mounted tracefs, or mounts one without a place.
+    /// Finds the mounted tracefs, or creates a detached mount.
     ///
     /// # Errors
-    /// When there is none in this kernel, or it may not be used; with what to do.
+    /// If this kernel has none, or it may not be used; with advice.
     pub fn find() -> Result<Self, HostError> {
         let mounted = mounts::all()?.into_iter().find(|mount| mount.fs_type == "tracefs");
         let root = match mounted {
@@ -69,7 +69,7 @@ impl Root {
         self.dir.join("events").join(source.path()).join("enable").exists()
     }
 
-    /// Removes what processes that are gone have left.
+    /// Removes instances left by processes that are gone.
     fn clean(&self) {
         let Ok(entries) = fs::read_dir(self.dir.join("instances")) else { return };
         for entry in entries.flatten() {
@@ -79,14 +79,14 @@ impl Root {
                 .and_then(|owner| owner.split('-').next())
                 .and_then(|pid| pid.parse::<u32>().ok());
             if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
-                // One that is in use does not go; it is not ours then.
+                // An instance in use cannot be removed; another user has it then.
                 let _ = fs::remove_dir(entry.path());
             }
         }
     }
 }
 
-/// A tracefs that is mounted nowhere and goes with the descriptor.
+/// A detached mount of tracefs, gone with the descriptor.
 fn mount_detached() -> Result<OwnedFd, HostError> {
     let failed = |error: rustix::io::Errno| {
         let advice = if error == rustix::io::Errno::NODEV { LACKING } else { RIGHTS };
@@ -98,29 +98,29 @@ fn mount_detached() -> Result<OwnedFd, HostError> {
         .map_err(failed)
 }
 
-/// Whose events are taken.
+/// The threads whose events are recorded.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Who {
     /// All but these threads.
     AllBut(Vec<u32>),
-    /// These threads, and what they fork from now on.
+    /// These threads, and threads they fork from now on.
     With(Vec<u32>),
 }
 
-/// What is taken.
+/// The selection of events.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Filter {
-    /// The events; those that the kernel lacks are left out.
+    /// The events; those that the kernel lacks are omitted.
     pub sources: Vec<Source>,
-    /// Of this device only, where the event has one.
+    /// The device, for events that have one.
     pub device: Option<mounts::DeviceNumber>,
-    /// Whose.
+    /// The threads.
     pub who: Who,
-    /// Room for records, in KiB a processor.
+    /// Buffer size, in KiB per processor.
     pub buffer_kib: usize,
 }
 
-/// A trace of our own, removed at the end.
+/// A tracing instance of our own, removed on drop.
 #[derive(Debug)]
 pub struct Instance {
     dir: PathBuf,
@@ -128,22 +128,22 @@ pub struct Instance {
     pipes: Vec<File>,
     page: Vec<u8>,
     taken: BTreeSet<Source>,
-    /// The file system that all this is in.
+    /// The private tracefs, if any.
     _mount: Option<Arc<OwnedFd>>,
-    /// Events that were lost so far; at least so many.
+    /// Number of events lost so far, at least.
     pub lost: u64,
 }
 
 impl Instance {
-    /// Sets a trace up; nothing is taken before [`Instance::start`].
+    /// Sets up an instance; recording begins with [`Instance::start`].
     ///
     /// # Errors
-    /// When the system does not let us, with what to do.
+    /// If the system refuses, with advice.
     pub fn new(root: &Root, filter: &Filter) -> Result<Self, HostError> {
         root.clean();
         let mut instance = Self::at(create(&root.dir.join("instances"))?, root);
         instance.set("tracing_on", "0")?;
-        // The clock that user space has too.
+        // The monotonic clock, which user space can read too.
         instance.set("trace_clock", "mono")?;
         instance.set("buffer_size_kb", &filter.buffer_kib.to_string())?;
         match &filter.who {
@@ -160,7 +160,7 @@ impl Instance {
         Ok(instance)
     }
 
-    /// What is in a directory, of which nothing is known yet.
+    /// An instance in an existing directory, without events.
     fn at(dir: PathBuf, root: &Root) -> Self {
         Self {
             dir,
@@ -173,12 +173,11 @@ impl Instance {
         }
     }
 
-    /// Takes over the instance [`EARLY`], if there is one: it takes nothing any more,
-    /// and of what it has, requests to `device` can be read. It is removed at the end
-    /// as one of our own.
+    /// Takes over the instance [`EARLY`], if there is one. It stops recording; the recorded
+    /// requests to `device` can be read. It is removed on drop like an own instance.
     ///
     /// # Errors
-    /// When it is there and cannot be used.
+    /// If it exists and cannot be used.
     pub fn adopt_early(
         root: &Root,
         device: mounts::DeviceNumber,
@@ -195,7 +194,7 @@ impl Instance {
         Ok(Some(instance))
     }
 
-    /// The events that this kernel has of those asked for.
+    /// The requested events that this kernel supports.
     pub fn taken(&self) -> impl Iterator<Item = Source> + '_ {
         self.taken.iter().copied()
     }
@@ -237,32 +236,31 @@ impl Instance {
         Ok(())
     }
 
-    /// Begins to take events.
+    /// Begins recording.
     ///
     /// # Errors
-    /// When the system does not let us.
+    /// If the system refuses.
     pub fn start(&self) -> Result<(), HostError> {
         self.set("tracing_on", "1")
     }
 
-    /// Takes no more events; those taken can still be read.
+    /// Stops recording; recorded events can still be read.
     ///
     /// # Errors
-    /// When the system does not let us.
+    /// If the system refuses.
     pub fn stop(&self) -> Result<(), HostError> {
         self.set("tracing_on", "0")
     }
 
-    /// Appends what there is, without waiting. Events of one processor are in
-    /// order of time, those of several are not. Gives the bytes of records that there
-    /// were on the processor that had most.
+    /// Appends the recorded events, without waiting. Events of one processor are in order of time,
+    /// those of several are not. Returns the number of bytes read from the processor that had most.
     ///
     /// # Errors
-    /// When the system fails to give them.
+    /// The system call's error.
     pub fn read(&mut self, events: &mut Vec<Traced>) -> Result<usize, HostError> {
         let mut most = 0;
         for pipe in &mut self.pipes {
-            // What is read of one processor, for runs of pages to join.
+            // Start of this processor's events, within which runs of pages are joined.
             let begin = events.len();
             let mut bytes = 0;
             loop {
@@ -289,7 +287,8 @@ impl Instance {
     }
 }
 
-/// Appends an event, joined to the one before when it goes on or repeats it.
+/// Appends an event. It is joined to the previous one of the same thread if it continues or repeats
+/// it.
 fn push(events: &mut Vec<Traced>, begin: usize, event: Traced) {
     let last = if events.len() > begin { events.last_mut() } else { None };
     if let Some(last) = last.filter(|last| last.tid == event.tid) {
@@ -312,14 +311,14 @@ fn push(events: &mut Vec<Traced>, begin: usize, event: Traced) {
 impl Drop for Instance {
     fn drop(&mut self) {
         let _ = self.stop();
-        // Events of another instance's buffers would keep their users alive.
+        // Disables all events, so that none keeps the instance in use.
         let _ = fs::write(self.dir.join("events/enable"), "0");
         self.pipes.clear();
         let _ = fs::remove_dir(&self.dir);
     }
 }
 
-/// Makes an instance's directory with a name of its own.
+/// Creates an instance's directory with a unique name.
 fn create(instances: &Path) -> Result<PathBuf, HostError> {
     let mut number = 0;
     loop {
@@ -334,7 +333,7 @@ fn create(instances: &Path) -> Result<PathBuf, HostError> {
     }
 }
 
-/// Bytes in a page of the ring buffer, its header included.
+/// Size of a page of the ring buffer, its header included.
 fn page_len(root: &Path) -> usize {
     let text = fs::read_to_string(root.join("events/header_page")).unwrap_or_default();
     let data = Format::parse(&format!("ID:0\n{text}")).and_then(|format| format.field("data"));

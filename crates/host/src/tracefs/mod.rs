@@ -1,9 +1,9 @@
 //! The kernel's trace events through tracefs, read in binary
 //! (`Documentation/trace/ftrace.rst`, `ring-buffer-map.rst`).
 //!
-//! Events are taken in an instance of our own, so that nobody else's tracing is
-//! disturbed, and that goes with the [`Instance`]. One that a killed process
-//! left is removed by the next run.
+//! Events are recorded in an instance of our own, which vanishes with the [`Instance`], so that
+//! other users' tracing is not disturbed. The next run removes an instance that a killed process
+//! left.
 
 mod format;
 mod instance;
@@ -21,16 +21,16 @@ use std::collections::HashMap;
 pub struct Traced {
     /// Nanoseconds of the monotonic clock.
     pub time: u64,
-    /// The thread.
+    /// Thread number.
     pub tid: u32,
-    /// What happened.
+    /// The event's kind and fields.
     pub what: What,
 }
 
-/// What a traced event says.
+/// Kind and fields of a traced event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
-    /// Pages of a file were asked for by a read; last included.
+    /// A read asked for pages of a file; last included.
     Asked {
         /// Inode number.
         ino: u64,
@@ -46,7 +46,7 @@ pub enum What {
         /// Page.
         page: u64,
     },
-    /// A fault led to what is in memory of these pages being mapped.
+    /// A fault mapped the resident ones among these pages (fault-around).
     Mapped {
         /// Inode number.
         ino: u64,
@@ -55,7 +55,7 @@ pub enum What {
         /// Last page.
         last: u64,
     },
-    /// Pages came into the page cache.
+    /// Pages were added to the page cache.
     Fetched {
         /// Inode number.
         ino: u64,
@@ -64,9 +64,9 @@ pub enum What {
         /// Last page.
         last: u64,
     },
-    /// A metadata block was used.
+    /// A metadata block was accessed.
     Buffer {
-        /// In units of `size`: the name in the kernel says sector, it is a block.
+        /// Block number in units of `size`; the kernel's field is called sector.
         block: u64,
         /// Bytes.
         size: u32,
@@ -81,17 +81,17 @@ pub enum What {
         /// Inode number.
         ino: u64,
     },
-    /// A thread has another name.
+    /// A thread was renamed.
     Renamed {
-        /// The name.
+        /// The new name.
         comm: Box<str>,
     },
-    /// A thread made another.
+    /// A thread forked.
     Forked {
         /// The new thread.
         child: u32,
     },
-    /// A read is handed to a device by who wants it.
+    /// A request was submitted to a device.
     Queued {
         /// In sectors of 512 bytes of the whole device, whatever its partitions.
         sector: u64,
@@ -100,7 +100,7 @@ pub enum What {
         /// Whether it reads.
         read: bool,
     },
-    /// A request goes to a device.
+    /// A request was issued to a device.
     Issued {
         /// In sectors of 512 bytes.
         sector: u64,
@@ -113,7 +113,7 @@ pub enum What {
     },
 }
 
-/// The events that are understood here.
+/// The supported events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
 pub enum Source {
     /// `filemap:mm_filemap_get_pages` (6.6 and later).
@@ -141,7 +141,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// Its directory under `events`.
+    /// The event's directory under `events`.
     #[must_use]
     pub const fn path(self) -> &'static str {
         match self {
@@ -159,7 +159,7 @@ impl Source {
         }
     }
 
-    /// The field that holds the device, to filter by.
+    /// The field that contains the device, to filter by.
     #[must_use]
     pub const fn device_field(self) -> Option<&'static str> {
         match self {
@@ -171,7 +171,7 @@ impl Source {
         }
     }
 
-    /// Reads an event from its bytes; `None` when a field is not there.
+    /// Decodes an event from its bytes; `None` if a field is missing.
     fn decode(self, format: &Format, bytes: &[u8]) -> Option<What> {
         let field = |name: &str| format.number(name, bytes);
         Some(match self {
@@ -188,7 +188,7 @@ impl Source {
             },
             Self::Fetched => {
                 let first = field("index")?;
-                // Older kernels add single pages and do not say so.
+                // Older kernels add single pages and lack the field.
                 let pages = 1u64.checked_shl(field("order").unwrap_or(0) as u32)?;
                 What::Fetched { ino: field("i_ino")?, first, last: first + (pages - 1) }
             }
@@ -217,32 +217,31 @@ impl Source {
     }
 }
 
-/// Whether an operation reads, as `blk_fill_rwbs` writes it.
+/// Whether an operation reads, in the notation of `blk_fill_rwbs`.
 fn reads(kind: &str) -> bool {
     kind.starts_with('R') || kind.starts_with("FR")
 }
 
-/// Turns records into events.
+/// Decodes records into events.
 #[derive(Debug, Default)]
 pub struct Decoder {
     formats: HashMap<u16, (Source, Format)>,
-    /// Events that have a device are of this one.
+    /// The only device whose events are decoded, if set.
     device: Option<DeviceNumber>,
 }
 
 impl Decoder {
-    /// Takes another event on.
+    /// Adds an event.
     pub fn add(&mut self, source: Source, format: Format) {
         self.formats.insert(format.id, (source, format));
     }
 
-    /// Leaves out events of other devices, where the kernel has not done so.
+    /// Drops events of other devices, if the kernel has not done so.
     pub fn only(&mut self, device: DeviceNumber) {
         self.device = Some(device);
     }
 
-    /// The event of a record; `None` for one that is not known here, or of a device
-    /// that is left out.
+    /// Decodes a record; `None` for an unknown event or one of another device.
     #[must_use]
     pub fn decode(&self, time: u64, bytes: &[u8]) -> Option<Traced> {
         let id = u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?);
@@ -254,7 +253,7 @@ impl Decoder {
         }
         let tid = u32::from_ne_bytes(bytes.get(4..8)?.try_into().ok()?);
         let what = source.decode(format, bytes)?;
-        // A rename is of the thread that it names, which need not be this one.
+        // A rename belongs to the renamed thread, which need not be the current one.
         let tid = match source {
             Source::Renamed => u32::try_from(format.number("pid", bytes)?).ok()?,
             _ => tid,

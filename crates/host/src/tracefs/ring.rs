@@ -1,8 +1,8 @@
-//! Pages of the trace ring buffer, as `per_cpu/cpuN/trace_pipe_raw` gives them
-//! (`kernel/trace/ring_buffer.c`, `include/linux/ring_buffer.h`): a time stamp,
-//! the number of bytes that are used, then records one after the other.
+//! Pages of the trace ring buffer, as `per_cpu/cpuN/trace_pipe_raw` returns them
+//! (`kernel/trace/ring_buffer.c`, `include/linux/ring_buffer.h`): a time stamp, the number of bytes
+//! used, then the records.
 
-/// Bits of `commit` that say something else than the length.
+/// Flags in `commit`, above the length.
 const MISSED: u64 = 1 << 31;
 const MISSED_STORED: u64 = 1 << 30;
 const LENGTH: u64 = (1 << 30) - 1;
@@ -11,20 +11,20 @@ const PADDING: u32 = 29;
 const TIME_EXTEND: u32 = 30;
 const TIME_STAMP: u32 = 31;
 
-/// An absolute time stamp lacks these bits, which the page's own has.
+/// An absolute time stamp has only these bits; the rest are taken from the page's own.
 const STAMP_BITS: u64 = (1 << 59) - 1;
 
-/// Bytes in front of the records.
+/// Size of the page header in bytes.
 const HEADER: usize = 16;
 
-/// Events that the kernel dropped before a page, for want of room.
+/// Events that the kernel dropped before a page, for lack of room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lost {
     /// None.
     No,
-    /// So many.
+    /// The number of events.
     Count(u64),
-    /// The kernel does not say how many.
+    /// An unknown number.
     Some,
 }
 
@@ -34,12 +34,12 @@ pub struct Records<'a> {
     rest: &'a [u8],
     time: u64,
     stamp: u64,
-    /// What is missing in front of them.
+    /// Events lost in front of them.
     pub lost: Lost,
 }
 
 impl<'a> Records<'a> {
-    /// The records of a page; `None` when it is too short to be one.
+    /// The records of a page; `None` if it is too short.
     #[must_use]
     pub fn new(page: &'a [u8]) -> Option<Self> {
         let stamp = word(page, 0)?;
@@ -70,7 +70,7 @@ fn word(page: &[u8], at: usize) -> Option<u64> {
     page.get(at..at.checked_add(8)?)?.try_into().ok().map(u64::from_ne_bytes)
 }
 
-/// The two parts of a record's first word, which is a C bit field.
+/// Splits a record's first word, a C bit field, into type and time delta.
 const fn split(header: u32) -> (u32, u64) {
     if cfg!(target_endian = "little") {
         (header & 31, (header >> 5) as u64)
@@ -92,7 +92,7 @@ impl<'a> Iterator for Records<'a> {
                     }
                     let len = self.take_u32()? as usize;
                     self.time = self.time.wrapping_add(delta);
-                    // The length counts its own word.
+                    // The length includes its own word.
                     self.take(len.saturating_sub(4))?;
                 }
                 TIME_EXTEND => {

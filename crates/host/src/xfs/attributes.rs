@@ -1,5 +1,4 @@
-//! What is special about a file: flags that `stat` does not show (`FS_IOC_FSGETXATTR`,
-//! ioctl_xfs_fsgetxattr(2)).
+//! File flags that `stat` does not show (`FS_IOC_FSGETXATTR`, ioctl_xfs_fsgetxattr(2)).
 
 use super::{READ, WRITE, number};
 use std::fs::File;
@@ -31,21 +30,21 @@ const EXTENT_SIZE: u32 = 0x800;
 const DAX: u32 = 0x8000;
 const COW_EXTENT_SIZE: u32 = 0x1_0000;
 
-/// What is special about a file.
+/// Flags of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FileFlags {
-    /// Its contents lie on the real-time device.
+    /// Its contents are on the real-time device.
     pub realtime: bool,
-    /// It cannot be changed, or only be appended to.
+    /// It is immutable or append-only.
     pub protected: bool,
-    /// Its contents are accessed without a page cache.
+    /// It is accessed without the page cache.
     pub dax: bool,
 }
 
 /// The flags of a file.
 ///
 /// # Errors
-/// What the system says.
+/// The ioctl's error.
 pub fn flags_of(file: &File) -> io::Result<FileFlags> {
     let Raw { flags, .. } = get(file)?;
     let has = |bits: u32| flags & bits != 0;
@@ -59,11 +58,11 @@ fn get(file: &File) -> io::Result<Raw> {
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(raw) }
 }
 
-/// Takes from an empty file what it has inherited from its directory: another device,
-/// sizes of extents, a project whose quota it counts towards.
+/// Clears the settings that an empty file has inherited from its directory: another device, extent
+/// size hints, DAX, a project whose quota it counts towards.
 ///
 /// # Errors
-/// What the system says.
+/// The ioctl's error.
 pub(super) fn make_plain(file: &File) -> io::Result<()> {
     let mut raw = get(file)?;
     let inherited = REALTIME | EXTENT_SIZE | COW_EXTENT_SIZE | DAX;

@@ -1,10 +1,9 @@
-//! Free blocks of a mounted XFS, held by a file without a name, which other files are
-//! given: what they hold is copied there, and the two are exchanged.
+//! Free blocks of a mounted XFS, owned by a file without a name, for use by other files: their
+//! contents are copied there, and the two ranges are exchanged.
 //!
-//! The allocator is not told where. It begins in the allocation group of the file's
-//! inode, which is that of the directory the file is made in, and takes a free run that is
-//! long enough for all that is asked for at once if any group has one, else the longest
-//! (`xfs_bmap_btalloc`, `fs/xfs/libxfs/xfs_bmap.c`).
+//! The allocator accepts no location. It begins in the allocation group of the file's inode, which
+//! is the group of its directory. It takes a free run long enough for the whole request if any
+//! group has one, else the longest (`xfs_bmap_btalloc`, `fs/xfs/libxfs/xfs_bmap.c`).
 
 use super::attributes::make_plain;
 use super::exchange::{Freshness, commit, start_commit, try_commit};
@@ -18,29 +17,29 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::time::Duration;
 
-/// Bytes that are copied by one call.
+/// Bytes copied per call.
 const COPY: u64 = 1 << 20;
 
-/// A tick of the kernel's clock, at the lowest rate that it has (`CONFIG_HZ_100`).
+/// A tick of the kernel's clock at its lowest rate (`CONFIG_HZ_100`).
 const TICK: Duration = Duration::from_millis(10);
 
-/// A file without a name that holds free blocks. They are everybody's again when it is
-/// dropped, however the process ends.
+/// A file without a name that owns free blocks. They are free again when it is dropped, however the
+/// process ends.
 #[derive(Debug)]
 pub struct Donor {
     file: File,
     block_size: u64,
-    /// Where the next range comes, in bytes: a multiple of a block.
+    /// Offset of the next range, in bytes: a multiple of a block.
     at: u64,
     buffer: Vec<u8>,
 }
 
 impl Donor {
-    /// A donor that is made in the directory `dir` of an XFS with blocks of `block_size`
-    /// bytes. It holds nothing yet.
+    /// Creates a donor in the directory `dir` of an XFS with blocks of `block_size` bytes. It is
+    /// empty at first.
     ///
     /// # Errors
-    /// What the system says: a mount that is read-only, no right to.
+    /// The system call's error, for example a read-only mount or missing rights.
     pub fn new(dir: impl AsFd, block_size: u64) -> Result<Self, HostError> {
         let failed = |error: io::Error| HostError::new("a file without a name", error);
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOATIME;
@@ -51,10 +50,10 @@ impl Donor {
         Ok(Self { file, block_size, at: 0, buffer: Vec::new() })
     }
 
-    /// Its inode number, which tells the allocation group.
+    /// The donor's inode number, which determines the allocation group.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system call's error.
     pub fn ino(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.ino())
     }
@@ -68,40 +67,40 @@ impl Donor {
         }
     }
 
-    /// Holds `len` bytes of free blocks, or as many as can be had.
+    /// Allocates `len` bytes of free blocks, or as many as there are.
     ///
     /// # Errors
-    /// What the system says; not that too few are free.
+    /// The system call's error. Too few free blocks are no error.
     pub fn hold(&self, len: u64) -> Result<(), HostError> {
         match self.allocate(FallocateFlags::KEEP_SIZE, 0, len) {
-            // What was allocated before an error stays.
+            // Blocks allocated before an error stay allocated.
             Ok(()) | Err(Errno::NOSPC | Errno::DQUOT) => Ok(()),
             Err(error) => Err(HostError::new("allocating free blocks", error)),
         }
     }
 
-    /// What it holds and has not given, in the order in which it is given. A range that is
-    /// not covered is not held.
+    /// The donor's extents from the next range on, in the order in which they are given. Uncovered
+    /// ranges have no blocks.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system call's error.
     pub fn held(&self) -> Result<Vec<MappedExtent>, HostError> {
         let found = fiemap::extents_of(&self.file, self.at, u64::MAX - self.at)
             .map_err(|error| HostError::new("free blocks that are held", error))?;
         Ok(found.into_iter().filter(|extent| extent.flags & flag::NOWHERE == 0).collect())
     }
 
-    /// Where in the donor the next range comes: bytes.
+    /// Offset of the next range in the donor, in bytes.
     #[must_use]
     pub fn at(&self) -> u64 {
         self.at
     }
 
-    /// Gives back the next `len` bytes, a multiple of a block, without using them. Where not
-    /// even that is possible for want of space, they are free when the donor is dropped.
+    /// Frees the next `len` bytes, a multiple of a block, without using them. If even that fails
+    /// for lack of space, they are freed when the donor is dropped.
     ///
     /// # Errors
-    /// What the system says otherwise.
+    /// Other errors of the system call.
     pub fn skip(&mut self, len: u64) -> Result<(), HostError> {
         let at = self.at;
         self.at += len;
@@ -114,16 +113,16 @@ impl Donor {
         }
     }
 
-    /// Gives `file` the next blocks for what it has from byte `at` to byte `end`, as far as it
-    /// reaches; both are multiples of a block. Its own blocks are free at once. `check` is
-    /// asked about bytes from one on, so many, when nobody can change them any more without
-    /// that being noticed, and may refuse. Bytes that were exchanged: fewer than asked for
-    /// where the file has become shorter.
+    /// Exchanges the donor's next blocks for those of `file` from byte `at` to byte `end`, or to
+    /// the end of the file; both are multiples of a block. The file's former blocks are freed at
+    /// once. `check` is called with an offset and a length once changes of these bytes no longer go
+    /// unnoticed, and may refuse. Returns the number of bytes exchanged: fewer than requested if
+    /// the file has become shorter.
     ///
     /// # Errors
-    /// As [`commit`]; `EBUSY` when the file was changed, `EINVAL` when its end was moved
-    /// meanwhile or `check` refused. Nothing has happened then, and the same can be tried
-    /// again; who gives up must [`Donor::skip`] the range.
+    /// As [`commit`]; `EBUSY` when the file was changed, `EINVAL` when its end was moved meanwhile
+    /// or `check` refused. Nothing has happened then, and the call can be repeated; to give up, the
+    /// caller must [`Donor::skip`] the range.
     pub fn give(
         &mut self,
         file: &File,
@@ -132,7 +131,7 @@ impl Donor {
         check: &dyn Fn(u64, u64) -> io::Result<bool>,
     ) -> io::Result<u64> {
         let len = self.exchange(file, at, end, check)?;
-        // What was the file's belongs to nobody.
+        // The donor now has the file's former blocks.
         self.skip(end - at).map_err(|error| error.source)?;
         Ok(len)
     }
@@ -160,9 +159,9 @@ impl Donor {
         Ok(len)
     }
 
-    /// Makes the donor end where `len` bytes of the next range do, if it ends before that: a
-    /// range may end within a block only where both files do. Where an earlier try has made
-    /// it longer, whole blocks can be exchanged; so many bytes.
+    /// Extends the donor to the end of the `len` bytes of the next range, if it is shorter: a range
+    /// may end within a block only where both files end. If an earlier try has made the donor
+    /// longer, only whole blocks can be exchanged. Returns the number of bytes.
     fn meet(&self, len: u64) -> io::Result<u64> {
         let (size, end) = (self.file.metadata()?.len(), self.at + len);
         if size < end {
@@ -171,7 +170,7 @@ impl Donor {
         Ok(if size <= end { len } else { len / self.block_size * self.block_size })
     }
 
-    /// What a file is like, once its last change is a tick ago.
+    /// The freshness of a file, taken a tick later if its last change is too recent.
     fn freshness(&self, file: &File) -> io::Result<Option<Freshness>> {
         if let Some(fresh) = start_commit(file)? {
             return Ok(Some(fresh));
@@ -186,7 +185,7 @@ impl Donor {
         while done < len {
             let part = (len - done).min(self.buffer.len() as u64) as usize;
             let buffer = &mut self.buffer[..part];
-            // Shorter by now: that is a change, and will be noticed; not half a copy.
+            // A file that is shorter by now was changed: `EBUSY`, not half a copy.
             file.read_exact_at(buffer, from + done).map_err(|error| match error.kind() {
                 io::ErrorKind::UnexpectedEof => io::Error::from_raw_os_error(libc::EBUSY),
                 _ => error,
@@ -197,12 +196,12 @@ impl Donor {
         Ok(())
     }
 
-    /// Whether the kernel exchanges ranges here, tried with a donor of a block and another
-    /// file without a name. Nothing else is touched.
+    /// Checks that the kernel exchanges ranges here, with a donor of a block and another file
+    /// without a name. Nothing else is touched.
     ///
     /// # Errors
-    /// `ENOTTY` where the kernel has no such call, `EOPNOTSUPP` where the volume has not the
-    /// feature; what the system says about the files.
+    /// `ENOTTY` if the kernel lacks the call, `EOPNOTSUPP` if the volume lacks the feature; the
+    /// system call's error if the files cannot be made.
     pub fn probe(dir: impl AsFd, block_size: u64) -> Result<(), HostError> {
         let other = Self::new(dir.as_fd(), block_size)?;
         let mut donor = Self::new(dir.as_fd(), block_size)?;

@@ -1,7 +1,6 @@
-//! Ranges of two files exchanged, unless one of them was changed meanwhile
-//! (`XFS_IOC_START_COMMIT`, `XFS_IOC_COMMIT_RANGE`: `fs/xfs/xfs_exchrange.c`,
-//! ioctl_xfs_commit_range(2); since Linux 6.12, on volumes with
-//! `XFS_SB_FEAT_INCOMPAT_EXCHRANGE`).
+//! Exchanges ranges of two files, unless the first was changed meanwhile (`XFS_IOC_START_COMMIT`,
+//! `XFS_IOC_COMMIT_RANGE`: `fs/xfs/xfs_exchrange.c`, ioctl_xfs_commit_range(2); since Linux 6.12,
+//! on volumes with `XFS_SB_FEAT_INCOMPAT_EXCHRANGE`).
 
 use super::{READ, WRITE, number};
 use rustix::time::ClockId;
@@ -16,7 +15,7 @@ use std::os::unix::fs::MetadataExt;
 struct Request {
     file1: i32,
     pad: u32,
-    /// Bytes, as all that follow.
+    /// Offset in bytes; so are `at2` and `len`.
     at1: u64,
     at2: u64,
     len: u64,
@@ -32,17 +31,16 @@ const XFS_IOC_COMMIT_RANGE: libc::Ioctl = number::<Request>(WRITE, 131);
 /// `XFS_EXCHANGE_RANGE_DRY_RUN`.
 const DRY_RUN: u64 = 1 << 2;
 
-/// What a file was like at a moment. Whatever changes its contents makes it stale.
+/// The state of a file at a moment. Any change of its contents makes it stale.
 #[derive(Clone, Debug)]
 pub struct Freshness([u64; 6]);
 
-/// What `file` is like now; `None` when it was changed within the same tick of the
-/// kernel's clock, so that a further change in that tick could not be told from that one:
-/// the kernel compares times of changes. Asked again some milliseconds later, it is known.
-/// A directory can be asked about, too.
+/// The present state of `file`; `None` if it was changed within the same tick of the kernel's
+/// clock. The kernel compares times of changes, so a further change in that tick could not be
+/// detected. A call some milliseconds later succeeds. Directories are supported, too.
 ///
 /// # Errors
-/// `ENOTTY` where the kernel has no such call; what the system says otherwise.
+/// `ENOTTY` if the kernel lacks the call; other errors of the system calls.
 pub fn start_commit(file: &File) -> io::Result<Option<Freshness>> {
     let tick = rustix::time::clock_gettime(ClockId::RealtimeCoarse);
     let mut request = Request::default();
@@ -53,22 +51,21 @@ pub fn start_commit(file: &File) -> io::Result<Option<Freshness>> {
         return Err(io::Error::last_os_error());
     }
     let changed = file.metadata()?;
-    // Whatever changes contents sets this time; the other one can be set to any.
+    // Every change of contents sets ctime; mtime can be set to any value.
     let is_known = (changed.ctime(), changed.ctime_nsec()) < (tick.tv_sec, tick.tv_nsec);
     Ok(is_known.then_some(Freshness(request.freshness)))
 }
 
-/// Exchanges `len` bytes of `file` from byte `at` on for as many of `donor` from `donor_at`
-/// on, if `file` is still as fresh as told: contents and blocks both. Both are regular
-/// files of one mount of an XFS, open for reading and writing. `at` and `donor_at` are
-/// multiples of a block; `len` is, or both files end there. Pages of both ranges are
-/// written back and leave memory. All or nothing is done, also where the machine stops.
+/// Exchanges `len` bytes of `file` from byte `at` on for as many of `donor` from `donor_at` on,
+/// contents and blocks, if `file` is unchanged since `fresh`. Both are regular files of one mount
+/// of an XFS, open for reading and writing. `at` and `donor_at` are multiples of a block; `len` is,
+/// or both files end there. Pages of both ranges are written back and dropped. The exchange is
+/// atomic, also if the machine stops.
 ///
 /// # Errors
-/// `EBUSY` when `file` was changed, `EINVAL` when a range is not as it must be, `ETXTBSY`
-/// (swap file), `EPERM` (immutable), `ENOSPC` and `EDQUOT` (no block for a tree of extents
-/// that grows), `EOPNOTSUPP` (a volume without the feature), `ENOTTY` (another file system
-/// or an older kernel), `EIO`.
+/// `EBUSY` when `file` was changed, `EINVAL` for an invalid range, `ETXTBSY` (swap file), `EPERM`
+/// (immutable), `ENOSPC` and `EDQUOT` (no block for an extent tree that grows), `EOPNOTSUPP` (a
+/// volume without the feature), `ENOTTY` (another file system or an older kernel), `EIO`.
 pub fn commit(
     file: &File,
     fresh: &Freshness,
@@ -80,10 +77,10 @@ pub fn commit(
     call(file, fresh, at, donor, donor_at, len, 0)
 }
 
-/// Does all that [`commit`] does but the exchange. So when it succeeds, writes that were
-/// under way when freshness was asked for, to mapped pages and past the page cache, have
-/// ended and are in the file, and later ones will make it stale: pages of the range are no
-/// longer mapped, and who writes to one changes the file's times first.
+/// Does all that [`commit`] does but the exchange. So when it succeeds, writes that were in flight
+/// when freshness was taken, to mapped pages and by direct I/O, have ended and are in the file.
+/// Later writes make `fresh` stale: pages of the range are no longer mapped, and a write to one
+/// changes the file's times first.
 ///
 /// # Errors
 /// As [`commit`].

@@ -1,4 +1,4 @@
-//! The shape of a mounted XFS (`XFS_IOC_FSGEOMETRY`).
+//! The geometry of a mounted XFS (`XFS_IOC_FSGEOMETRY`).
 
 use super::{READ, number};
 use std::fs::File;
@@ -46,7 +46,7 @@ const XFS_IOC_FSGEOMETRY: libc::Ioctl = number::<Raw>(READ, 126);
 /// `XFS_FSOP_GEOM_FLAGS_EXCHANGE_RANGE`.
 const EXCHANGE_RANGE: u32 = 1 << 24;
 
-/// The shape of a mounted XFS.
+/// The geometry of a mounted XFS.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Geometry {
     /// Bytes in a block.
@@ -60,15 +60,15 @@ pub struct Geometry {
     /// Whether ranges of its files can be exchanged
     /// (`XFS_SB_FEAT_INCOMPAT_EXCHRANGE`).
     pub exchange_range: bool,
-    /// Whether the kernel has found something wrong with the volume's own structures.
+    /// Whether the kernel has found corruption in the volume's own structures.
     pub sick: bool,
 }
 
 impl Geometry {
-    /// The geometry of the file system that a file or directory lies on.
+    /// The geometry of the file system that contains a file or directory.
     ///
     /// # Errors
-    /// `ENOTTY` when it is no XFS; what the system says otherwise.
+    /// `ENOTTY` if it is no XFS; other errors of the ioctl.
     pub fn of(on: &File) -> io::Result<Self> {
         let mut raw = Raw::default();
         // SAFETY: the kernel writes one `struct xfs_fsop_geom`, which `raw` is; it
@@ -87,9 +87,9 @@ impl Geometry {
         })
     }
 
-    /// The allocation group that an inode lies in, by its number: below the group's come
-    /// the bits of the block in the group and those of the inode in the block
-    /// (`XFS_INO_TO_AGNO`, `fs/xfs/libxfs/xfs_inode_util.h`).
+    /// The allocation group of an inode number: below the bits of the group are those of the block
+    /// in the group and of the inode in the block (`XFS_INO_TO_AGNO`,
+    /// `fs/xfs/libxfs/xfs_inode_util.h`).
     #[must_use]
     pub fn group_of_inode(&self, ino: u64) -> u64 {
         let block_bits = u32::BITS - (self.ag_blocks - 1).leading_zeros();
@@ -97,7 +97,7 @@ impl Geometry {
         ino >> (block_bits + inodes.ilog2())
     }
 
-    /// The allocation group that a byte of the data device lies in.
+    /// The allocation group of a byte of the data device.
     #[must_use]
     pub fn group_of_byte(&self, byte: u64) -> u64 {
         byte / u64::from(self.block_size.max(1)) / u64::from(self.ag_blocks)

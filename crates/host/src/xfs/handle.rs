@@ -1,4 +1,4 @@
-//! Files opened so that what is done through the descriptor leaves their times
+//! Opens files so that accesses through the descriptor do not change their times
 //! (`XFS_IOC_FD_TO_HANDLE`, `XFS_IOC_OPEN_BY_HANDLE`: `fs/xfs/xfs_handle.c`).
 
 use super::{READ, WRITE, number};
@@ -25,16 +25,16 @@ const _: () = assert!(size_of::<Request>() == 56);
 const XFS_IOC_FD_TO_HANDLE: libc::Ioctl = number::<Request>(READ | WRITE, 106);
 const XFS_IOC_OPEN_BY_HANDLE: libc::Ioctl = number::<Request>(READ | WRITE, 107);
 
-/// `struct xfs_handle`: of the file system, and of the file.
+/// Size of `struct xfs_handle`: identifiers of the file system and of the file.
 const HANDLE_LEN: usize = 24;
 
-/// Opens for reading and writing, anew, the regular file that `file` is, on the mount that
-/// the directory `on` lies on. What is done through the new descriptor changes none of its
-/// times; what others do changes them as ever. A lease of another process is not waited for.
+/// Opens the regular file `file` again, for reading and writing, on the mount that contains the
+/// directory `on`. Accesses through the new descriptor change none of its times; those of others
+/// change them as always. Does not wait for leases of other processes.
 ///
 /// # Errors
-/// `ETXTBSY` for a program that runs, `EPERM` (immutable or only to be appended to; without
-/// CAP_SYS_ADMIN), `EWOULDBLOCK` (leased), `ESTALE` (removed), `ENOTTY` (no XFS).
+/// `ETXTBSY` for a running program, `EPERM` (immutable or append-only; without CAP_SYS_ADMIN),
+/// `EWOULDBLOCK` (leased), `ESTALE` (removed), `ENOTTY` (no XFS).
 pub fn open_keeping_times(on: &File, file: &File) -> io::Result<File> {
     let mut handle = [0_u8; HANDLE_LEN];
     let mut len = HANDLE_LEN as u32;
@@ -72,7 +72,7 @@ pub fn open_keeping_times(on: &File, file: &File) -> io::Result<File> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: a descriptor that was just made, of which nobody else knows.
+    // SAFETY: the descriptor was just made and has no other owner.
     let file = unsafe { File::from_raw_fd(fd) };
     // The call takes no O_CLOEXEC.
     rustix::io::fcntl_setfd(&file, FdFlags::CLOEXEC)?;
