@@ -1,27 +1,26 @@
-//! POSIX.1e access control lists, in the portable form that `getxattr(2)` gives
-//! (`system.posix_acl_access`, `system.posix_acl_default`): what a list says of the mode, what
-//! `chmod` makes of it, and what a new file inherits.
+//! POSIX.1e access control lists, in the portable form of `getxattr(2)` (`system.posix_acl_access`,
+//! `system.posix_acl_default`): the mode bits that follow from a list, the effect of `chmod` on a
+//! list, and the list that a new file inherits.
 //!
-//! The rules are those of Linux (`fs/posix_acl.c`): the entry of the owner and that of others
-//! are the mode's, and the mode's bits of the group are the mask, or the entry of the owning
-//! group in a list without a mask. A list of these three entries alone says nothing that the
-//! mode does not say.
+//! The rules are those of Linux (`fs/posix_acl.c`): the entries of the owner and of others are
+//! those of the mode, and the mode's group bits are the mask, or the entry of the owning group in a
+//! list without a mask. A list of only these three entries is equivalent to the mode.
 
 use crate::FsError;
 
 /// The version of the portable form.
 const VERSION: u32 = 2;
-/// The id of entries that have none.
+/// The id in entries without one.
 const NO_ID: u32 = u32::MAX;
 /// Set-group-id.
 const SETGID: u16 = 0o2000;
 
-/// Which list of a file is meant.
+/// The kind of a file's list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AclKind {
-    /// The one that decides on accesses.
+    /// The list that controls access to the file.
     Access,
-    /// Of a directory: the one that new files in it inherit.
+    /// Directories only: the list that new files in it inherit.
     Default,
 }
 
@@ -35,14 +34,14 @@ impl AclKind {
         }
     }
 
-    /// The list that an extended attribute is, if it is one.
+    /// The kind of list stored in an extended attribute of this name, if it is one.
     #[must_use]
     pub fn of(name: &[u8]) -> Option<Self> {
         [Self::Access, Self::Default].into_iter().find(|kind| kind.name() == name)
     }
 }
 
-/// To whom an entry applies, in the order in which a list has them.
+/// The users to which an entry applies, in the order of a list.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum AclTag {
     /// The owner.
@@ -53,7 +52,7 @@ pub enum AclTag {
     OwningGroup,
     /// A group by id.
     Group(u32),
-    /// The most that named users and all groups have.
+    /// Maximum permissions of named users and all groups.
     Mask,
     /// Everybody else.
     Other,
@@ -73,7 +72,7 @@ impl AclTag {
         }
     }
 
-    /// The meaning of a tag and an id, if there is one.
+    /// Decodes a tag and an id, if they are valid.
     #[must_use]
     pub const fn from_code(tag: u16, id: u32) -> Option<Self> {
         Some(match tag {
@@ -87,7 +86,7 @@ impl AclTag {
         })
     }
 
-    /// Where entries of a kind stand in a list.
+    /// Position of a kind of entry in a list.
     const fn rank(self) -> u8 {
         match self {
             Self::Owner => 0,
@@ -107,14 +106,14 @@ impl AclTag {
 /// An entry of a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AclEntry {
-    /// To whom it applies.
+    /// The users to which it applies.
     pub tag: AclTag,
     /// Read (4), write (2) and execute (1).
     pub perm: u16,
 }
 
-/// A list that is valid: one entry each of the owner, the owning group and others, at most one
-/// mask, which is there if there are named entries, all in order.
+/// A valid list: one entry each for the owner, the owning group and others, at most one mask, which
+/// is required if there are named entries, all in order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Acl(Vec<AclEntry>);
 
@@ -123,10 +122,10 @@ fn malformed(why: &str) -> FsError {
 }
 
 impl Acl {
-    /// A list of entries.
+    /// Creates a list from entries.
     ///
     /// # Errors
-    /// [`FsError::Invalid`] for a list that is not valid.
+    /// [`FsError::Invalid`] for an invalid list.
     pub fn new(entries: Vec<AclEntry>) -> Result<Self, FsError> {
         let count = |rank: u8| entries.iter().filter(|entry| entry.tag.rank() == rank).count();
         let named = entries.iter().any(|entry| entry.tag.is_named());
@@ -150,11 +149,12 @@ impl Acl {
         Ok(Self(entries))
     }
 
-    /// Reads the portable form; `None` for a list without entries, which stands for no list.
+    /// Decodes the portable form; `None` for a list without entries, which is equivalent to no
+    /// list.
     ///
     /// # Errors
-    /// [`FsError::Invalid`] for a list that is not valid; [`FsError::Unsupported`] for another
-    /// version of the form.
+    /// [`FsError::Invalid`] for an invalid list; [`FsError::Unsupported`] for another version of
+    /// the form.
     pub fn parse(value: &[u8]) -> Result<Option<Self>, FsError> {
         let (version, entries) =
             value.split_first_chunk::<4>().ok_or_else(|| malformed("it has no version"))?;
@@ -177,7 +177,7 @@ impl Acl {
         entries.iter().map(entry).collect::<Result<_, FsError>>().and_then(Self::new).map(Some)
     }
 
-    /// The portable form.
+    /// Encodes the portable form.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut value = VERSION.to_le_bytes().to_vec();
@@ -196,19 +196,19 @@ impl Acl {
         &self.0
     }
 
-    /// Whether the mode says all that the list says (`posix_acl_equiv_mode`).
+    /// Whether the list is equivalent to the mode (`posix_acl_equiv_mode`).
     #[must_use]
     pub fn is_minimal(&self) -> bool {
         !self.0.iter().any(|entry| entry.tag.is_named() || entry.tag == AclTag::Mask)
     }
 
-    /// The entry that the mode's bits of the group are.
+    /// The entry that corresponds to the mode's group bits.
     fn group_class(&self) -> AclTag {
         let has_mask = self.0.iter().any(|entry| entry.tag == AclTag::Mask);
         if has_mask { AclTag::Mask } else { AclTag::OwningGroup }
     }
 
-    /// The entries that are bits of the mode, and how far these lie from its end.
+    /// The entries that correspond to mode bits, each with its shift within the mode.
     fn of_mode(&mut self) -> impl Iterator<Item = (&mut AclEntry, u32)> {
         let group = self.group_class();
         self.0.iter_mut().filter_map(move |entry| {
@@ -229,16 +229,16 @@ impl Acl {
         list.of_mode().fold(0, |mode, (entry, shift)| mode | entry.perm << shift)
     }
 
-    /// Gives the entries that are bits of the mode those of a mode (`posix_acl_chmod`).
+    /// Sets the entries that correspond to mode bits from a mode (`posix_acl_chmod`).
     pub fn chmod(&mut self, mode: u16) {
         for (entry, shift) in self.of_mode() {
             entry.perm = mode >> shift & 0o7;
         }
     }
 
-    /// The list of a new file, from the default list of its directory, and the mode of the
-    /// file, from the one that is asked for: both have what the other allows
-    /// (`posix_acl_create`). The umask plays no part.
+    /// Derives the list of a new file from the default list of its directory, and its mode from the
+    /// requested one: each bit is set only if both allow it (`posix_acl_create`). The umask is
+    /// ignored.
     #[must_use]
     pub fn inherited(&self, mode: u16) -> (Self, u16) {
         let mut list = self.clone();
@@ -249,9 +249,9 @@ impl Acl {
         (list, mode & !0o777 | bits)
     }
 
-    /// The mode of a file that gets the list as its access list. `keeps_setgid` is whether
-    /// the caller is in the file's group, or may set set-group-id without: otherwise it goes
-    /// (`posix_acl_update_mode`).
+    /// The mode of a file after the list is set as its access list. `keeps_setgid`: the caller is
+    /// in the file's group, or has the capability to set set-group-id without; otherwise
+    /// set-group-id is cleared (`posix_acl_update_mode`).
     #[must_use]
     pub fn applied(&self, mode: u16, keeps_setgid: bool) -> u16 {
         let kept = if keeps_setgid { !0o777 } else { !(0o777 | SETGID) };
@@ -291,7 +291,7 @@ mod tests {
         assert!(matches!(refused(&value[..value.len() - 1]), FsError::Invalid(_)));
         assert!(matches!(refused(&[2, 0, 0]), FsError::Invalid(_)));
         assert!(matches!(refused(&[1, 0, 0, 0]), FsError::Unsupported(_)));
-        // A user without an id, a tag that there is not, permissions that there are not.
+        // A user without an id, an unknown tag, unknown permissions.
         for (at, byte) in [(16, 0xff), (4, 3), (6, 8)] {
             let mut other = value.clone();
             other[at..(at + 4).min(value.len())].fill(byte);
@@ -328,7 +328,7 @@ mod tests {
         assert_eq!(acl.mode(), 0o641);
         assert_eq!(acl.applied(0o6777, true), 0o6641);
         assert_eq!(acl.applied(0o6777, false), 0o4641);
-        // The mask is the group's bits; the entry of the group stays.
+        // The mask has the group bits; the entry of the group stays.
         acl.chmod(0o7720);
         let perms: Vec<u16> = acl.entries().iter().map(|entry| entry.perm).collect();
         assert_eq!(perms, [7, 4, 5, 2, 0]);

@@ -2,7 +2,7 @@
 
 use seekless_units::Ino;
 
-/// What a file is: the `S_IFMT` part of its mode.
+/// The kind of a file: the `S_IFMT` part of its mode.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FileKind {
     /// A regular file.
@@ -36,7 +36,7 @@ impl FileKind {
         }
     }
 
-    /// The kind in a mode's `S_IFMT` bits, if it is one.
+    /// Decodes a mode's `S_IFMT` bits, if they are valid.
     #[must_use]
     pub const fn from_mode(mode: u16) -> Option<Self> {
         Some(match mode & 0o170_000 {
@@ -78,24 +78,23 @@ pub struct Timestamp {
 /// A device's major and minor number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct DeviceNumber {
-    /// The driver.
+    /// Number of the driver.
     pub major: u32,
-    /// Which of the driver's devices.
+    /// Number of the device within the driver.
     pub minor: u32,
 }
 
-/// One extended attribute, named and valued as `getxattr(2)` has it: the name
-/// with its namespace (`user.note`, `system.posix_acl_access`), ACLs in the
-/// kernel's portable little-endian form.
+/// One extended attribute, with name and value as in `getxattr(2)`: the name with its namespace
+/// (`user.note`, `system.posix_acl_access`), ACLs in the kernel's portable little-endian form.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Xattr {
     /// Full name with namespace.
     pub name: Vec<u8>,
-    /// Value as the system call gives it.
+    /// Value as the system call returns it.
     pub value: Vec<u8>,
 }
 
-/// Flags of inodes as `lsattr` knows them: `FS_*_FL` of `include/uapi/linux/fs.h`.
+/// Inode flags as in `lsattr`: `FS_*_FL` of `include/uapi/linux/fs.h`.
 pub mod inode_flag {
     /// Written synchronously.
     pub const SYNC: u32 = 0x8;
@@ -103,28 +102,28 @@ pub mod inode_flag {
     pub const IMMUTABLE: u32 = 0x10;
     /// Can only be appended to.
     pub const APPEND: u32 = 0x20;
-    /// Left out by dump(8).
+    /// Skipped by dump(8).
     pub const NODUMP: u32 = 0x40;
-    /// The time of the last read is not kept.
+    /// The access time is not updated.
     pub const NOATIME: u32 = 0x80;
     /// Its contents are stored encrypted (fscrypt).
     pub const ENCRYPT: u32 = 0x800;
-    /// What is written to it goes through the journal.
+    /// Data written to it goes through the journal.
     pub const JOURNAL_DATA: u32 = 0x4000;
     /// Changes of the directory are written synchronously.
     pub const DIRSYNC: u32 = 0x1_0000;
-    /// Its subdirectories have nothing to do with each other.
+    /// Hint for directories: its subdirectories are unrelated to each other.
     pub const TOPDIR: u32 = 0x2_0000;
-    /// Sealed by fs-verity: what it holds is checked against a hash tree behind its end.
+    /// Sealed by fs-verity: its contents are verified against a hash tree behind its end.
     pub const VERITY: u32 = 0x10_0000;
-    /// Accessed without a page cache.
+    /// Accessed without the page cache.
     pub const DAX: u32 = 0x200_0000;
-    /// Its space is counted for a project, and so is that of what is made in it.
+    /// Its space counts towards a project, and files made in it inherit the project.
     pub const PROJINHERIT: u32 = 0x2000_0000;
-    /// Names in the directory are found whatever their case.
+    /// Lookups in the directory ignore case.
     pub const CASEFOLD: u32 = 0x4000_0000;
-    /// Those that say something of the file, not of how it is stored: it keeps them in another
-    /// image, or loses something there.
+    /// Flags that describe the file, not its storage format: they are copied to another image, or
+    /// their loss there is a loss of information.
     pub const KEPT: u32 = SYNC
         | IMMUTABLE
         | APPEND
@@ -139,12 +138,12 @@ pub mod inode_flag {
         | CASEFOLD;
 }
 
-/// What `statx(2)` tells of a file, and the format's flags.
+/// A file's attributes as in `statx(2)`, and the format's flags.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Attr {
     /// The inode.
     pub ino: Ino,
-    /// What it is.
+    /// Kind of the file.
     pub kind: FileKind,
     /// Permission, set-id and sticky bits: the low 12 of the mode.
     pub perm: u16,
@@ -152,26 +151,26 @@ pub struct Attr {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Names that lead to it (for a directory also `.` and children's `..`).
+    /// Number of links (for a directory also `.` and children's `..`).
     pub nlink: u32,
     /// Length in bytes; of a symlink, its target's length.
     pub size: u64,
     /// Disk space it occupies, in 512-byte units, as `st_blocks`.
     pub sectors: u64,
-    /// Last read.
+    /// Access time.
     pub atime: Timestamp,
-    /// Contents last changed.
+    /// Modification time of the contents.
     pub mtime: Timestamp,
-    /// Inode last changed.
+    /// Change time of the inode.
     pub ctime: Timestamp,
-    /// Created, where the format records it.
+    /// Creation time, if the format records it.
     pub crtime: Option<Timestamp>,
     /// Device number of device nodes.
     pub device: DeviceNumber,
     /// Generation number (NFS).
     pub generation: u32,
-    /// `FS_*_FL` flags as `lsattr` knows them.
+    /// `FS_*_FL` flags as in `lsattr`.
     pub flags: u32,
-    /// Project id, zero where there is none.
+    /// Project id, zero without one.
     pub project: u32,
 }

@@ -1,17 +1,17 @@
-//! A bit for each of very many things.
+//! A bitmap over a large index range.
 
-/// Bits, all clear at first.
+/// A bitmap, all clear at first.
 #[derive(Clone, Debug)]
 pub struct Bits(Vec<u64>);
 
 impl Bits {
-    /// So many bits.
+    /// Creates a bitmap of `len` bits.
     #[must_use]
     pub fn new(len: usize) -> Self {
         Self(vec![0; len.div_ceil(64)])
     }
 
-    /// Sets a bit; whether it was clear. Past the end nothing is.
+    /// Sets a bit. Returns whether it was clear; false past the end.
     pub fn set(&mut self, at: usize) -> bool {
         let Some(word) = self.0.get_mut(at >> 6) else { return false };
         let bit = 1u64 << (at & 63);
@@ -27,7 +27,7 @@ impl Bits {
         }
     }
 
-    /// The first clear bit from one on; past the end all are.
+    /// The first clear bit at or after `from`; all bits past the end are clear.
     #[must_use]
     pub fn next_clear(&self, from: usize) -> usize {
         let mut at = from;
@@ -41,7 +41,7 @@ impl Bits {
         at
     }
 
-    /// Whether a bit is set; past the end none is.
+    /// Whether a bit is set; bits past the end are clear.
     #[must_use]
     pub fn get(&self, at: usize) -> bool {
         self.0.get(at >> 6).is_some_and(|word| word >> (at & 63) & 1 == 1)

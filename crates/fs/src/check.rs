@@ -1,60 +1,60 @@
-//! What a check of an image finds.
+//! Findings of a check of an image.
 
 use crate::Location;
 use std::collections::{BTreeMap, HashSet};
 
-/// Whether something is what a crash may leave.
+/// Whether a crash explains an inconsistency.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Class {
-    /// A crash under a discipline that keeps order may leave it; repairing it
-    /// loses nothing (`fsck -p` does so without asking).
+    /// A crash under an ordering discipline may leave it; repairing it loses nothing (`fsck -p`
+    /// does so without asking).
     Expected,
-    /// Nothing but damage leaves it: an "unexpected inconsistency".
+    /// Only damage leaves it: an "unexpected inconsistency".
     Unexpected,
 }
 
-/// Something that is not as it should be.
+/// An inconsistency.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
-    /// What kind of thing, by a name that does not change between versions.
+    /// The kind of inconsistency, by a name that is stable across versions.
     pub code: &'static str,
     /// Whether a crash may leave it.
     pub class: Class,
-    /// What is wrong, for people.
+    /// Description for people.
     pub what: String,
-    /// Where.
+    /// Its location.
     pub location: Location,
-    /// Whether it has been done away with.
+    /// Whether it has been repaired.
     pub repaired: bool,
 }
 
-/// What came of a repair; `fsck`'s exit codes 0, 1 and 4.
+/// The outcome of a repair; `fsck`'s exit codes 0, 1 and 4.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// Nothing was found, and nothing written.
+    /// Nothing was found or written.
     Clean,
-    /// All that was found was repaired: the image is clean now.
+    /// All findings were repaired: the image is clean now.
     Corrected,
-    /// Something was left as it is. A preen that meets an unexpected
-    /// inconsistency leaves everything as it is.
+    /// Some findings remain. A preen that meets an unexpected inconsistency leaves everything as it
+    /// is.
     Left,
 }
 
-/// What was found and what came of it.
+/// The findings and the outcome of a repair.
 #[derive(Clone, Debug)]
 pub struct Repaired {
-    /// Everything found, in all rounds, each with whether it was repaired.
+    /// All findings of all rounds, each with its state of repair.
     pub report: Report,
-    /// What the image is like now.
+    /// The state of the image now.
     pub outcome: Outcome,
-    /// How often the image was gone through.
+    /// Number of checks of the image.
     pub rounds: u32,
-    /// Writes that were made.
+    /// Number of writes to the image.
     pub writes: u64,
 }
 
-/// Changes that do away with findings, by the stage `S` in which they are made. What a
-/// later stage does is decided by a check of what the earlier ones left.
+/// Changes that repair findings, by the stage `S` in which they are made. A check after the earlier
+/// stages decides about the changes of a later one.
 #[derive(Clone, Debug)]
 pub struct Fixes<S, F>(BTreeMap<S, Vec<F>>);
 
@@ -65,8 +65,8 @@ impl<S, F> Default for Fixes<S, F> {
 }
 
 impl<S: Copy + Ord, F: Copy + PartialEq> Fixes<S, F> {
-    /// Adds a change, unless it is the last that was added to its stage: one thing is
-    /// often named by several findings, one after the other.
+    /// Adds a change, unless it equals the last one of its stage: several findings in a row often
+    /// require the same change.
     pub fn add(&mut self, stage: S, fix: F) {
         let fixes = self.0.entry(stage).or_default();
         if fixes.last() != Some(&fix) {
@@ -74,14 +74,15 @@ impl<S: Copy + Ord, F: Copy + PartialEq> Fixes<S, F> {
         }
     }
 
-    /// Leaves out what shall not be done.
+    /// Removes the changes for which `is_out` returns true.
     pub fn leave_out(&mut self, is_out: impl Fn(&F) -> bool) {
         self.0.values_mut().for_each(|fixes| fixes.retain(|fix| !is_out(fix)));
         self.0.retain(|_, fixes| !fixes.is_empty());
     }
 
-    /// What comes first, up to where the image must be looked at again. Stages that
-    /// go `together` change nothing that each other depends on.
+    /// The changes of the first stage, after which the image must be checked again. If the first
+    /// stage is in `together`, those of all stages in `together` are included: they are independent
+    /// of each other.
     #[must_use]
     pub fn first(&self, together: &[S]) -> Vec<F> {
         let Some(first) = self.0.keys().next() else { return Vec::new() };
@@ -91,13 +92,13 @@ impl<S: Copy + Ord, F: Copy + PartialEq> Fixes<S, F> {
         chosen.flat_map(|(_, fixes)| fixes).copied().collect()
     }
 
-    /// Whether what comes first is of this stage.
+    /// Whether the first stage is this one.
     #[must_use]
     pub fn begin_with(&self, stage: S) -> bool {
         self.0.keys().next() == Some(&stage)
     }
 
-    /// Whether nothing is left of the stages before this one.
+    /// Whether no changes of earlier stages remain.
     #[must_use]
     pub fn are_from(&self, stage: S) -> bool {
         self.0.keys().all(|&other| other >= stage)
@@ -105,15 +106,14 @@ impl<S: Copy + Ord, F: Copy + PartialEq> Fixes<S, F> {
 }
 
 impl Finding {
-    /// What tells a finding from others: the same in the next check of the same
-    /// damage.
+    /// The finding's identity: the same in the next check of the same damage.
     #[must_use]
     pub fn identity(&self) -> String {
         format!("{} {} {}", self.code, self.location, self.what)
     }
 }
 
-/// How much was found in an image, whether in order or not.
+/// Numbers of objects in an image, sound or not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
     /// Inodes in use, directories included.
@@ -124,30 +124,30 @@ pub struct Tally {
     pub blocks: u64,
 }
 
-/// What a check found.
+/// The result of a check.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Report {
     /// The first of the findings, in the order of the check's phases.
     pub findings: Vec<Finding>,
-    /// Findings besides those: an image can have any number.
+    /// Number of further findings, which are unlimited in number.
     pub more: u64,
-    /// How many of all findings were unexpected.
+    /// Number of unexpected ones among all findings.
     pub unexpected: u64,
-    /// What there is.
+    /// Numbers of objects in the image.
     pub tally: Tally,
 }
 
-/// Most findings that are kept.
+/// Maximum number of findings stored.
 const MOST: usize = 10_000;
 
 impl Report {
-    /// Whether nothing was found.
+    /// Whether there are no findings.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.findings.is_empty()
     }
 
-    /// How many findings there are, those left out included.
+    /// Number of findings, including those not stored.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.more.saturating_add(self.findings.len() as u64)
@@ -164,8 +164,7 @@ impl Report {
     }
 }
 
-/// What a repair of several rounds, each with a check of its own, has found so
-/// far.
+/// Accumulated findings of a repair of several rounds, each with its own check.
 #[derive(Debug, Default)]
 pub struct Rounds {
     found: Report,
@@ -173,7 +172,8 @@ pub struct Rounds {
 }
 
 impl Rounds {
-    /// Adds what no round before has found, but for what is the repair's own.
+    /// Adds the findings that are new in this round, except those caused by the repair itself
+    /// (`is_ours`).
     pub fn merge(&mut self, report: &Report, is_ours: impl Fn(&Finding) -> bool) {
         for finding in &report.findings {
             if !is_ours(finding) && self.known.insert(finding.identity()) {
@@ -185,7 +185,7 @@ impl Rounds {
         self.found.tally = report.tally;
     }
 
-    /// What came of it, given what the last check found and nobody repaired.
+    /// Ends the repair, given the unrepaired findings of the last check.
     #[must_use]
     pub fn end(mut self, left: &[Finding], rounds: u32, writes: u64) -> Repaired {
         let still: HashSet<String> = left.iter().map(Finding::identity).collect();

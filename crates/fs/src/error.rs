@@ -1,54 +1,54 @@
-//! Errors that say what is wrong and where.
+//! Errors with kind and location.
 
 use seekless_device::DeviceError;
 use seekless_units::{BlockNo, GroupNo, Ino};
 use std::fmt;
 use std::io;
 
-/// Where on an image something was found.
+/// A location on an image.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Location {
     /// The on-disk structure, in the format's own terms (`inode`, `extent header`).
     pub structure: &'static str,
-    /// The group it belongs to.
+    /// The group that contains it.
     pub group: Option<GroupNo>,
-    /// The inode it belongs to.
+    /// The inode that contains it.
     pub ino: Option<Ino>,
-    /// The block it lies in.
+    /// The block that contains it.
     pub block: Option<BlockNo>,
     /// The byte within that block, or within the structure.
     pub offset: Option<u32>,
 }
 
 impl Location {
-    /// A place known only by its structure.
+    /// A location given only by its structure.
     #[must_use]
     pub const fn of(structure: &'static str) -> Self {
         Self { structure, group: None, ino: None, block: None, offset: None }
     }
 
-    /// The same place, in an inode.
+    /// The same location, in an inode.
     #[must_use]
     pub const fn in_inode(mut self, ino: Ino) -> Self {
         self.ino = Some(ino);
         self
     }
 
-    /// The same place, in a group.
+    /// The same location, in a group.
     #[must_use]
     pub const fn in_group(mut self, group: GroupNo) -> Self {
         self.group = Some(group);
         self
     }
 
-    /// The same place, in a block.
+    /// The same location, in a block.
     #[must_use]
     pub const fn in_block(mut self, block: BlockNo) -> Self {
         self.block = Some(block);
         self
     }
 
-    /// The same place, at a byte offset.
+    /// The same location, at a byte offset.
     #[must_use]
     pub const fn at_offset(mut self, offset: u32) -> Self {
         self.offset = Some(offset);
@@ -75,24 +75,24 @@ impl fmt::Display for Location {
     }
 }
 
-/// What is wrong with a structure.
+/// The kind of corruption of a structure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Corruption {
     /// A magic number is not the expected one.
     #[error("bad magic number {found:#x}")]
     Magic {
-        /// What stands there.
+        /// The value found.
         found: u64,
     },
     /// A stored checksum differs from the computed one.
     #[error("checksum {stored:#010x} does not match the contents ({computed:#010x})")]
     Checksum {
-        /// On disk.
+        /// The stored checksum.
         stored: u32,
-        /// Of what is on disk.
+        /// The checksum computed from the contents.
         computed: u32,
     },
-    /// A field's value lies outside what it may be.
+    /// A field's value is out of range.
     #[error("{field} is {value}, limit {limit}")]
     Range {
         /// The field's on-disk name.
@@ -102,7 +102,7 @@ pub enum Corruption {
         /// The bound it breaks.
         limit: u64,
     },
-    /// A field's value makes no sense.
+    /// A field's value is invalid.
     #[error("{field} has the invalid value {value:#x}")]
     Invalid {
         /// The field's on-disk name.
@@ -110,7 +110,7 @@ pub enum Corruption {
         /// Its value.
         value: u64,
     },
-    /// A structure leads back to itself.
+    /// A structure refers back to itself.
     #[error("structure refers back to itself")]
     Cycle,
     /// The image ends before the structure does.
@@ -118,20 +118,19 @@ pub enum Corruption {
     Truncated,
 }
 
-/// What is wrong with an archive.
+/// The kind of fault in an archive.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ArchiveFault {
-    /// A header's checksum does not match: garbage, or damage.
+    /// A header's checksum does not match: garbage or damage.
     #[error("header checksum does not match")]
     Checksum,
-    /// Zeros, where an archive has its first entry: and more than those that an
-    /// empty archive is made of.
+    /// Zeros in place of the first entry, more of them than an empty archive has.
     #[error("it begins with zeros but is not an empty archive")]
     Zeros,
     /// The archive ends within an entry.
     #[error("the archive ends within an entry")]
     Truncated,
-    /// A field does not hold a number, or one that is out of bounds.
+    /// A field is not a number, or one out of bounds.
     #[error("{0} is not a valid number")]
     Number(&'static str),
     /// A record of a PAX header does not parse.
@@ -140,33 +139,33 @@ pub enum ArchiveFault {
     /// A sparse file's map does not fit the file.
     #[error("invalid map of a sparse file")]
     SparseMap,
-    /// A path leads out of the archive, or is no path.
+    /// A path leads out of the archive, or is invalid.
     #[error("{0}: not a path within the archive")]
     Path(String),
-    /// A hard link to something that is not there, or is a directory.
+    /// A hard link to a missing file or to a directory.
     #[error("{0}: hard link to {1}, which does not exist")]
     Link(String, String),
-    /// An entry below something that is not a directory.
+    /// An entry below a file that is not a directory.
     #[error("{0}: a parent of this path is not a directory")]
     Parent(String),
-    /// Compressed data that cannot be unpacked.
+    /// Compressed data that cannot be decompressed.
     #[error("broken {format} data: {what}")]
     Compression {
         /// The compression's name.
         format: &'static str,
-        /// What the decompressor says.
+        /// The decompressor's message.
         what: String,
     },
-    /// Something that is wrong with an entry, by its path.
+    /// A fault of an entry, with the entry's path.
     #[error("{0}: {1}")]
     Entry(String, Box<ArchiveFault>),
-    /// Anything else, in words.
+    /// Any other fault, in words.
     #[error("{0}")]
     Other(String),
 }
 
 impl ArchiveFault {
-    /// The fault with the path of the entry that has it, where it does not tell one itself.
+    /// Adds the path of the entry, if the fault contains none.
     #[must_use]
     pub fn of_entry(self, path: &[u8]) -> Self {
         match self {
@@ -176,7 +175,7 @@ impl ArchiveFault {
         }
     }
 
-    /// Whether an archive with it is sound, but not one that is taken.
+    /// Whether the archive is sound but refused.
     #[must_use]
     pub fn is_refusal(&self) -> bool {
         match self {
@@ -187,7 +186,7 @@ impl ArchiveFault {
     }
 }
 
-/// How many findings there are besides the one that is told.
+/// Text for the number of findings besides the one shown.
 fn and_more(others: u64) -> String {
     match others {
         0 => String::new(),
@@ -196,76 +195,75 @@ fn and_more(others: u64) -> String {
     }
 }
 
-/// Why a file-system operation failed.
+/// The reason for the failure of a file-system operation.
 #[derive(Debug, thiserror::Error)]
 pub enum FsError {
     /// The image contradicts its format.
     #[error("corrupt image: {kind} ({location})")]
     Corrupt {
-        /// What is wrong.
+        /// The kind of corruption.
         kind: Corruption,
-        /// Where.
+        /// Its location.
         location: Box<Location>,
     },
-    /// What tells a format from others is damaged: which, and why.
+    /// The marks that identify a format are damaged, with the format and the reason.
     #[error("damaged image: {0}")]
     Marks(String),
-    /// A check found what keeps an image from being worked on.
+    /// A check found damage that prevents work on the image.
     #[error("damaged image: {code}: {what} ({location}){}", and_more(*others))]
     Damaged {
         /// The code of the first finding.
         code: &'static str,
-        /// What it says.
+        /// The description of the first finding.
         what: String,
-        /// Where.
+        /// Its location.
         location: Box<Location>,
-        /// Findings of that weight besides it.
+        /// Number of further findings of that weight.
         others: u64,
     },
-    /// An archive to be read contradicts its format.
+    /// An archive contradicts its format.
     #[error("{archive}: byte {offset}: {fault}")]
     Archive {
-        /// The archive.
+        /// The archive's name.
         archive: String,
-        /// Where in it, after decompression.
+        /// Byte offset in it, after decompression.
         offset: u64,
-        /// What is wrong.
+        /// The kind of fault.
         fault: ArchiveFault,
     },
-    /// A container image to be read lacks a part, or its parts contradict each
-    /// other.
+    /// A container image lacks a part, or its parts contradict each other.
     #[error("{name}: {what}")]
     Container {
         /// The layout or archive.
         name: String,
-        /// What is wrong.
+        /// The fault, in words.
         what: String,
     },
-    /// An image that contents are to be taken from cannot be opened.
+    /// A source image cannot be opened.
     #[error("{name}: {error}")]
     Source {
         /// The image.
         name: String,
-        /// Why not.
+        /// The reason.
         #[source]
         error: Box<FsError>,
     },
-    /// The image or request needs something we do not do.
+    /// The image or request needs an unsupported feature.
     #[error("unsupported: {0}")]
     Unsupported(String),
     /// Something does not fit: blocks, inodes, a directory, an attribute.
     #[error("no space: {0}")]
     NoSpace(String),
-    /// The path or name is not there.
+    /// The path or name does not exist.
     #[error("{0}: no such file or directory")]
     NotFound(String),
     /// A directory was needed.
     #[error("{0}: not a directory")]
     NotDirectory(String),
-    /// The name is there already.
+    /// The name exists already.
     #[error("{0}: already exists")]
     Exists(String),
-    /// A directory, where none may be.
+    /// A directory in place of another kind of file.
     #[error("{0}: is a directory")]
     IsDirectory(String),
     /// A directory that still has entries.
@@ -279,48 +277,47 @@ pub enum FsError {
         /// The format's limit in bytes.
         limit: usize,
     },
-    /// As many links as the format can count.
+    /// The link count has reached the format's maximum.
     #[error("inode {0}: too many links")]
     TooManyLinks(Ino),
-    /// A file longer than the format can map, or than its fields can say.
+    /// A file longer than the format can map, or than its fields can represent.
     #[error("{0}: file too large")]
     TooLarge(String),
-    /// What nobody may do: writing to an immutable file, a second name for a
-    /// directory.
+    /// A forbidden operation: writing to an immutable file, a second name for a directory.
     #[error("{0}: not permitted")]
     NotPermitted(String),
-    /// A name that cannot be given in one step: the file has to be copied there, as to
-    /// another file system.
+    /// A name that cannot be given in one step: the file must be copied there, as to another file
+    /// system.
     #[error("{0}: cannot be moved in one step")]
     CrossDevice(String),
-    /// An extended attribute that is not there.
+    /// An extended attribute that does not exist.
     #[error("{0}: no such attribute")]
     NoAttribute(String),
-    /// No more changes: a write has failed, or it was mounted so.
+    /// The file system is read-only: a write has failed, or it was mounted so.
     #[error("the file system is read-only: {0}")]
     ReadOnly(String),
-    /// The request makes no sense for this file (reading a directory as a file, ...).
+    /// The request is invalid for this file (reading a directory as a file, ...).
     #[error("{0}")]
     Invalid(String),
-    /// A source file is not what it was when the layout was planned.
+    /// A source file has changed since the layout was planned.
     #[error("{0}: changed while it was being read")]
     SourceChanged(String),
     /// The device under the image failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// The operating system failed, with what was being done.
+    /// An operating-system error, with the operation.
     #[error("{context}: {source}")]
     Io {
         /// The path or action.
         context: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
 impl FsError {
-    /// What a finding says of it, and where: of a corruption its kind, at its own
-    /// place, as far as that is known, and else at `place`.
+    /// Description and location of a finding made from this error. A corruption contributes its
+    /// kind and as much of the location as it has; the rest comes from `place`.
     #[must_use]
     pub fn finding(&self, place: Location) -> (String, Location) {
         let Self::Corrupt { kind, location } = self else { return (self.to_string(), place) };
@@ -333,13 +330,13 @@ impl FsError {
         (kind.to_string(), location)
     }
 
-    /// A corruption at a place.
+    /// A corruption at a location.
     #[must_use]
     pub fn corrupt(kind: Corruption, location: Location) -> Self {
         Self::Corrupt { kind, location: Box::new(location) }
     }
 
-    /// An I/O error with what was being done.
+    /// An I/O error with the operation.
     #[must_use]
     pub fn io(context: impl Into<String>, source: io::Error) -> Self {
         Self::Io { context: context.into(), source }

@@ -22,49 +22,49 @@ pub fn le32(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..)?.first_chunk().map(|word| u32::from_le_bytes(*word))
 }
 
-/// A number as a place in memory; what does not fit lies past every end.
+/// Converts a number to an index in memory; numbers that do not fit become `usize::MAX`.
 #[must_use]
 pub fn index(value: impl TryInto<usize>) -> usize {
     value.try_into().unwrap_or(usize::MAX)
 }
 
-/// A length in memory as a number on disk.
+/// Converts a length in memory to a number on disk.
 #[must_use]
 pub fn wide(value: usize) -> u64 {
     u64::try_from(value).unwrap_or(u64::MAX)
 }
 
-/// A byte's place within a block, for [`Location`].
+/// Converts an offset within a block, for [`Location`].
 #[must_use]
 pub fn byte(value: usize) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
 }
 
-/// The low half of a number whose halves lie apart.
+/// The low half of a number whose halves are stored apart.
 #[must_use]
 pub fn low16(value: u32) -> u16 {
     u16::try_from(value & 0xFFFF).unwrap_or(0)
 }
 
-/// The low half of a number whose halves lie apart.
+/// The low half of a number whose halves are stored apart.
 #[must_use]
 pub fn low32(value: u64) -> u32 {
     u32::try_from(value & 0xFFFF_FFFF).unwrap_or(0)
 }
 
-/// The error of a structure that ends before it should.
+/// The error for a structure that is cut off.
 #[must_use]
 pub fn truncated(location: Location) -> FsError {
     FsError::corrupt(Corruption::Truncated, location)
 }
 
-/// The error of a field past its bound.
+/// The error for a field past its bound.
 #[must_use]
 pub fn range(field: &'static str, value: u64, limit: u64, location: Location) -> FsError {
     FsError::corrupt(Corruption::Range { field, value, limit }, location)
 }
 
-/// The error of a field that makes no sense.
+/// The error for an invalid field.
 #[must_use]
 pub fn invalid(field: &'static str, value: u64, location: Location) -> FsError {
     FsError::corrupt(Corruption::Invalid { field, value }, location)

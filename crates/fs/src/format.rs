@@ -1,30 +1,30 @@
-//! The table of formats: how an image finds its reader.
+//! The table of formats: selection of the reader of an image.
 
 use crate::{FsError, Inspect};
 use seekless_device::BlockDevice;
 use std::sync::Arc;
 
-/// Whether a device holds a format.
+/// Whether a device contains a format.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Probe {
-    /// Something else.
+    /// Another format, or none.
     No,
     /// This format.
     Yes,
-    /// This format's marks, but too damaged to open; with the reason.
+    /// This format's marks, but too damaged to open, with the reason.
     Damaged(String),
 }
 
-/// How to open an image.
+/// Options for opening an image.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OpenOptions {
-    /// Read on where a checksum does not match, instead of failing.
+    /// Ignore checksums that do not match, instead of failing.
     pub ignore_checksums: bool,
-    /// Show what is on the disk now instead of what the journal would make of it.
+    /// Show the present state of the disk instead of replaying the journal.
     pub skip_journal: bool,
 }
 
-/// How a format opens a device.
+/// Opens a device as a format.
 pub type Open = fn(Arc<dyn BlockDevice>, OpenOptions) -> Result<Arc<dyn Inspect>, FsError>;
 
 /// A row of the table.
@@ -32,16 +32,16 @@ pub type Open = fn(Arc<dyn BlockDevice>, OpenOptions) -> Result<Arc<dyn Inspect>
 pub struct Format {
     /// The family's name: `ext`, `ffs`, `fat`.
     pub name: &'static str,
-    /// Looks at the device without trusting it.
+    /// Probes the device without trusting it.
     pub probe: fn(&dyn BlockDevice) -> Probe,
     /// Opens it for reading.
     pub open: Open,
 }
 
-/// Opens a device with the one format that claims it.
+/// Opens a device with the only format that claims it.
 ///
 /// # Errors
-/// As [`claim`]; otherwise whatever opening gives.
+/// As [`claim`]; otherwise the error of opening.
 pub fn open(
     formats: &[Format],
     device: Arc<dyn BlockDevice>,
@@ -50,11 +50,11 @@ pub fn open(
     (claim(formats, device.as_ref())?.open)(device, options)
 }
 
-/// The one format that claims a device.
+/// The only format that claims a device.
 ///
 /// # Errors
-/// [`FsError::Invalid`] when no format or more than one claims it; [`FsError::Marks`] when
-/// none does, and one might, with what each says.
+/// [`FsError::Invalid`] when no format or more than one claims it; [`FsError::Marks`] when none
+/// claims it and some find damage, with the reason of each.
 pub fn claim<'a>(formats: &'a [Format], device: &dyn BlockDevice) -> Result<&'a Format, FsError> {
     let mut claims = Vec::new();
     let mut damage = Vec::new();

@@ -1,5 +1,4 @@
-//! The forward pass: contents in the order in which they lie on the disk, read
-//! on several threads.
+//! The forward pass: file contents are written in disk order, read on several threads.
 #![allow(
     clippy::indexing_slicing,
     clippy::as_conversions,
@@ -14,33 +13,33 @@ use seekless_units::{ByteLen, Lba};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Bytes a worker gathers before it writes them at once: few enough to be in
-/// the processor's cache still when they are written.
+/// Bytes that a worker gathers before it writes them at once: small enough to still be in the
+/// processor's cache when they are written.
 const BATCH_BYTES: u64 = 512 << 10;
 
-/// Where the bytes come from.
+/// The source of the objects' contents.
 pub trait Contents: Sync {
-    /// Whether an object is made in one piece, however long.
+    /// Whether an object must be filled by a single call, whatever its length.
     fn is_whole(&self, object: ObjectId) -> bool;
 
-    /// Fills `out`, which may hold anything, with an object's data from logical
-    /// block `lbn` on; what is behind its end is zeroed.
+    /// Fills `out`, whose contents are arbitrary, with an object's data from logical block `lbn`
+    /// on; bytes past its end are zeroed.
     ///
     /// # Errors
-    /// What the source of the data gives.
+    /// The error of the data's source.
     fn fill(&self, object: ObjectId, lbn: u64, out: &mut [u8]) -> Result<(), FsError>;
 }
 
-/// A run of an object's data with its place on the disk.
+/// A run of an object's data with its location on the disk.
 #[derive(Clone, Copy, Debug)]
 pub struct Piece {
-    /// Whose data.
+    /// The object.
     pub object: ObjectId,
-    /// Which part of them, and where it goes.
+    /// The logical blocks and their location.
     pub placed: Placed,
 }
 
-/// All that a plan places, but for maps and attributes.
+/// The data runs of a plan, without maps and attributes.
 #[must_use]
 pub fn pieces(plan: &Plan) -> Vec<Piece> {
     let mut pieces = Vec::with_capacity(plan.data.len());
@@ -59,11 +58,11 @@ struct Part {
     blocks: u64,
 }
 
-/// Where in the list of pieces the next batch begins.
+/// The position in the list of pieces at which the next batch begins.
 #[derive(Default)]
 struct Cursor {
     piece: usize,
-    /// Blocks of the piece that are done.
+    /// Blocks of the piece that are already taken.
     done: u64,
 }
 
@@ -72,25 +71,25 @@ struct Cursor {
 pub struct Forward<'a> {
     /// Bytes in a block.
     pub block_size: u32,
-    /// Where the image is written.
+    /// The device to which the image is written.
     pub device: &'a dyn BlockDevice,
-    /// Is told the bytes of every write, from several threads.
+    /// Called with the number of bytes of every write, from several threads.
     pub progress: &'a (dyn Fn(u64) + Sync),
-    /// Where the bytes come from.
+    /// The source of the contents.
     pub contents: &'a dyn Contents,
 }
 
 impl Forward<'_> {
-    /// Writes all pieces. Workers take the next batch in disk order, so that
-    /// the disk sees one pass forwards although files are read side by side.
+    /// Writes all pieces. Workers take the next batch in disk order, so the disk sees one forward
+    /// pass although files are read in parallel.
     ///
     /// # Errors
-    /// The first one that the contents or the device give.
+    /// The first error of the contents or the device.
     pub fn run(&self, mut pieces: Vec<Piece>) -> Result<(), FsError> {
         pieces.sort_unstable_by_key(|piece| piece.placed.extent.start);
         let cursor = Mutex::new(Cursor::default());
-        // One write at a time: the kernel would let writers to one file wait
-        // for each other anyway, spinning.
+        // One write at a time: the kernel would make writers to one file wait for each other
+        // anyway, spinning.
         let writing = Mutex::new(());
         let failed = AtomicBool::new(false);
         let first_error = Mutex::new(None);
@@ -138,8 +137,8 @@ impl Forward<'_> {
         Ok(())
     }
 
-    /// The next parts that follow each other on the disk, and where they begin;
-    /// `None` at the end.
+    /// Takes the next parts that are contiguous on the disk. Returns their first block; `None` at
+    /// the end.
     fn take_batch(
         &self,
         pieces: &[Piece],

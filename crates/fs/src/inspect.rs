@@ -1,11 +1,11 @@
-//! Reading an image, and where on the disk its pieces lie.
+//! Reading an image, and the locations of its parts on the disk.
 
 use crate::{Attr, FileKind, FsError, Xattr};
 use seekless_units::{BlockNo, ByteLen, Extent, GroupNo, Ino, Lbn};
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-/// The shape of a file system, fixed while it is open.
+/// The geometry of a file system, fixed while it is open.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Geometry {
     /// The format's name: `ext2`, `ext3`, `ext4`.
@@ -14,7 +14,7 @@ pub struct Geometry {
     pub block_size: u32,
     /// Blocks in the volume.
     pub blocks: u64,
-    /// Blocks not in use.
+    /// Free blocks.
     pub free_blocks: u64,
     /// Blocks in a group (the last may have fewer).
     pub blocks_per_group: u64,
@@ -24,7 +24,7 @@ pub struct Geometry {
     pub groups: u32,
     /// Inodes in the volume.
     pub inodes: u32,
-    /// Inodes not in use.
+    /// Free inodes.
     pub free_inodes: u32,
     /// Inodes in a group.
     pub inodes_per_group: u32,
@@ -52,35 +52,34 @@ impl Geometry {
     }
 }
 
-/// A directory entry as a listing gives it.
+/// A directory entry in a listing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DirEntry<'a> {
     /// The name's bytes; need not be UTF-8. Encrypted names are raw.
     pub name: &'a [u8],
-    /// What it names.
+    /// The inode it refers to.
     pub ino: Ino,
-    /// The kind, where the entry records it.
+    /// The kind, if the entry records it.
     pub kind: Option<FileKind>,
-    /// Where a listing goes on after this entry.
+    /// Position for continuing a listing after this entry.
     pub cookie: u64,
 }
 
-/// A run of a file's blocks that lies in one run on the disk.
+/// A run of a file's blocks that is contiguous on the disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mapping {
     /// First logical block.
     pub lbn: Lbn,
-    /// Where it lies.
+    /// Physical blocks.
     pub extent: Extent,
     /// Allocated but never written: reads as zeros.
     pub unwritten: bool,
 }
 
-/// A block that holds part of a file's block map: an indirect block or a node
-/// of an extent tree.
+/// A block of a file's block map: an indirect block or a node of an extent tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IndexBlock {
-    /// Where it lies.
+    /// Physical block.
     pub block: BlockNo,
     /// The first logical block it maps.
     pub first: Lbn,
@@ -90,22 +89,21 @@ pub struct IndexBlock {
     pub depth: u8,
 }
 
-/// Where all of a file's blocks lie.
+/// The physical locations of all of a file's blocks.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct BlockMap {
-    /// Data, in logical order; what is not covered is a hole.
+    /// Data, in logical order; ranges not covered are holes.
     pub runs: Vec<Mapping>,
-    /// The blocks that hold the map itself, parents before children.
+    /// The blocks of the map itself, parents before children.
     pub index: Vec<IndexBlock>,
     /// The separate block of extended attributes, if any.
     pub xattr_block: Option<BlockNo>,
-    /// Inodes that hold large attribute values.
+    /// Inodes that contain large attribute values.
     pub xattr_inodes: Vec<Ino>,
 }
 
 impl BlockMap {
-    /// The physical run that holds logical block `lbn`, and how many blocks of
-    /// it follow from there. `None` in a hole.
+    /// The run from logical block `lbn` on to the end of its physical run. `None` in a hole.
     #[must_use]
     pub fn find(&self, lbn: Lbn) -> Option<Mapping> {
         let after = self.runs.partition_point(|run| run.lbn <= lbn);
@@ -122,7 +120,7 @@ impl BlockMap {
     }
 }
 
-/// Where an inode lies.
+/// The location of an inode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InodeLocation {
     /// The block of the inode table.
@@ -131,39 +129,36 @@ pub struct InodeLocation {
     pub offset: u32,
     /// The whole table of its group.
     pub table: Extent,
-    /// Blocks of the table that the kernel would read ahead for it never lie
-    /// beyond this one: behind it the group's inodes are unused.
+    /// The kernel's read-ahead of the table stops at this block: the inodes behind it are unused.
     pub used_end: BlockNo,
 }
 
-/// What a group holds.
+/// Summary of a group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GroupSummary {
-    /// Which group.
+    /// Number of the group.
     pub group: GroupNo,
     /// Its blocks.
     pub blocks: Extent,
-    /// Blocks not in use.
+    /// Free blocks.
     pub free_blocks: u64,
-    /// Inodes not in use.
+    /// Free inodes.
     pub free_inodes: u32,
-    /// Directories whose inode lies here.
+    /// Directories whose inode is in this group.
     pub directories: u32,
-    /// Fixed metadata in the volume that belongs to this group: superblock and
-    /// descriptor copies, bitmaps, inode table. With flexible groups it may lie
-    /// in another group's blocks.
+    /// The fixed metadata of this group: superblock and descriptor copies, bitmaps, inode table.
+    /// With flexible groups its blocks may be in another group.
     pub metadata: Vec<Extent>,
     /// Free runs among its blocks, in order.
     pub free: Vec<Extent>,
 }
 
-/// An open image: attributes, contents, and where everything lies.
+/// An open image: attributes, contents, and the locations of all parts.
 ///
-/// All calls take `&self` and may run on several threads. No call trusts the
-/// image: time and memory are bounded by what the superblock's geometry and
-/// the device's real length allow.
+/// All calls take `&self` and may run on several threads. No call trusts the image: time and memory
+/// are bounded by the superblock's geometry and the device's real length.
 pub trait Inspect: Send + Sync {
-    /// The shape of the file system.
+    /// The geometry of the file system.
     fn geometry(&self) -> &Geometry;
 
     /// The root directory.
@@ -181,8 +176,8 @@ pub trait Inspect: Send + Sync {
     /// [`FsError::Corrupt`] when their storage is not sound.
     fn xattrs(&self, ino: Ino) -> Result<Vec<Xattr>, FsError>;
 
-    /// The same as a mount shows them to Linux, which knows ACLs by its own names and in its own
-    /// form. By default, they are stored so.
+    /// The attributes in the names and encoding of a mounted Linux file system, for ACLs in
+    /// particular. By default, they are stored so.
     ///
     /// # Errors
     /// As [`Inspect::xattrs`].
@@ -193,19 +188,19 @@ pub trait Inspect: Send + Sync {
     /// A symlink's target.
     ///
     /// # Errors
-    /// [`FsError::Invalid`] on anything else.
+    /// [`FsError::Invalid`] for other kinds of files.
     fn read_link(&self, ino: Ino) -> Result<Vec<u8>, FsError>;
 
-    /// Reads a file from `offset`; returns how many bytes of `buf` were
-    /// filled, fewer than asked only at the end of the file. Holes are zeros.
+    /// Reads a file from `offset`. Returns the number of bytes of `buf` that were filled, less than
+    /// its length only at the end of the file. Holes are zeros.
     ///
     /// # Errors
-    /// [`FsError::Invalid`] when it has no contents to read,
-    /// [`FsError::Corrupt`] when its map is not sound.
+    /// [`FsError::Invalid`] for a file without contents, [`FsError::Corrupt`] when its map is not
+    /// sound.
     fn read(&self, ino: Ino, offset: ByteLen, buf: &mut [u8]) -> Result<usize, FsError>;
 
-    /// Reads behind the end of a file sealed by fs-verity, where its hash tree lies; what no
-    /// block holds is zeros.
+    /// Reads behind the end of a file sealed by fs-verity, where its hash tree is stored;
+    /// unallocated ranges read as zeros.
     ///
     /// # Errors
     /// [`FsError::Invalid`] for another file, [`FsError::Corrupt`] when its map is not sound.
@@ -213,14 +208,14 @@ pub trait Inspect: Send + Sync {
         Err(FsError::Invalid(format!("inode {ino} is not sealed by fs-verity")))
     }
 
-    /// The inode a name leads to.
+    /// The inode of a name in a directory.
     ///
     /// # Errors
     /// [`FsError::NotDirectory`]; [`FsError::Corrupt`].
     fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Option<Ino>, FsError>;
 
-    /// Visits the entries of a directory in disk order, `.` and `..` included,
-    /// beginning after the entry whose cookie is given (0: from the start).
+    /// Visits the entries of a directory in disk order, including `.` and `..`, from the one after
+    /// the entry with the given cookie (0: from the start).
     ///
     /// # Errors
     /// [`FsError::NotDirectory`]; [`FsError::Corrupt`].
@@ -231,28 +226,27 @@ pub trait Inspect: Send + Sync {
         visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<(), FsError>;
 
-    /// Where a file's blocks lie; empty for a file whose contents lie in its
-    /// inode.
+    /// The physical locations of a file's blocks; empty for a file whose contents are in its inode.
     ///
     /// # Errors
     /// [`FsError::Corrupt`].
     fn block_map(&self, ino: Ino) -> Result<BlockMap, FsError>;
 
-    /// Where an inode lies.
+    /// The location of an inode.
     ///
     /// # Errors
     /// [`FsError::Corrupt`] when there is no such inode.
     fn inode_location(&self, ino: Ino) -> Result<InodeLocation, FsError>;
 
-    /// The logical blocks of a directory that a lookup of `name` reads, in
-    /// order, whether or not the name is there.
+    /// The logical blocks of a directory that a lookup of `name` reads, in order, whether or not
+    /// the name exists.
     ///
     /// # Errors
     /// [`FsError::NotDirectory`]; [`FsError::Corrupt`].
     fn lookup_blocks(&self, dir: Ino, name: &[u8]) -> Result<Vec<Lbn>, FsError>;
 
-    /// The logical blocks of a directory that has no index, in which a name is
-    /// searched for one by one; `None` when it has one, or lies in its inode.
+    /// The logical blocks of a directory without an index, which a lookup searches one by one;
+    /// `None` for an indexed directory or one whose entries are in its inode.
     ///
     /// # Errors
     /// [`FsError::NotDirectory`]; [`FsError::Corrupt`].
@@ -264,7 +258,7 @@ pub trait Inspect: Send + Sync {
     /// [`FsError::NotDirectory`]; [`FsError::Corrupt`].
     fn listing_blocks(&self, dir: Ino) -> Result<Vec<Lbn>, FsError>;
 
-    /// What a group holds.
+    /// The summary of a group.
     ///
     /// # Errors
     /// [`FsError::Corrupt`] when its bitmap cannot be trusted.
@@ -275,8 +269,7 @@ pub trait Inspect: Send + Sync {
 /// Empty components and `.` are skipped; `..` goes up.
 ///
 /// # Errors
-/// [`FsError::NotFound`] with the part of the path that is missing, and
-/// whatever the image gives.
+/// [`FsError::NotFound`] with the missing part of the path, and the image's errors.
 pub fn resolve(image: &dyn Inspect, path: &[u8]) -> Result<Ino, FsError> {
     let mut stack = vec![image.root()];
     let mut walked = Vec::new();
@@ -305,11 +298,11 @@ pub fn resolve(image: &dyn Inspect, path: &[u8]) -> Result<Ino, FsError> {
     Ok(stack.last().copied().unwrap_or(image.root()))
 }
 
-/// Files of all kinds in an image, the root included, each once. As in manifests, an
-/// empty `lost+found` in the root is none.
+/// Number of files of all kinds in an image, including the root, hard links counted once. As in
+/// manifests, an empty `lost+found` in the root is not counted.
 ///
 /// # Errors
-/// What the image gives.
+/// The image's errors.
 pub fn files_in(image: &dyn Inspect) -> Result<u64, FsError> {
     let root = image.root();
     let mut seen = HashSet::from([root]);
@@ -332,7 +325,7 @@ pub fn files_in(image: &dyn Inspect) -> Result<u64, FsError> {
 /// A directory's entries without `.` and `..`, sorted by name.
 ///
 /// # Errors
-/// Those of [`Inspect::read_dir`].
+/// As [`Inspect::read_dir`].
 pub fn sorted_entries(image: &dyn Inspect, dir: Ino) -> Result<Vec<(Vec<u8>, Ino)>, FsError> {
     let mut found = Vec::new();
     image.read_dir(dir, 0, &mut |entry| {

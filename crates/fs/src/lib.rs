@@ -1,24 +1,24 @@
-//! What a file-system format offers, and the types it speaks in.
+//! Interfaces of file-system formats, and their common types.
 //!
-//! A format crate implements the narrow traits here: [`Inspect`] to read an
-//! image, and the pair of [`plan::Demand`] and a writer to build one. Nothing
-//! here knows any format; nothing here prints or reads the environment.
+//! A format crate implements the narrow traits here: [`Inspect`] to read an image, and the pair of
+//! [`plan::Demand`] and a writer to build one. Nothing here depends on a format; nothing here
+//! prints or reads the environment.
 //!
 //! - [`acl`]: access control lists, and the mode of files that have them
 //! - [`attr`]: attributes, times, extended attributes
-//! - [`bits`]: a bit for each of very many things
-//! - [`check`]: what a check of an image finds
-//! - [`error`]: typed errors that say where
+//! - [`bits`]: a bitmap over a large index range
+//! - [`check`]: findings of a check of an image
+//! - [`error`]: typed errors with locations
 //! - [`mod@format`]: the table of formats
-//! - [`inspect`]: reading an image and where its pieces lie
+//! - [`inspect`]: reading an image, and the locations of its parts
 //! - [`operate`]: changing an image while it is in use
 //! - [`tree`]: a whole directory tree in compact form, ready to be written
 //! - [`field`]: bounds-checked access to the bytes of on-disk structures
-//! - [`read_cache`]: metadata blocks that were read, kept in bounded memory
-//! - [`source`]: where the contents of such a tree come from
-//! - [`patches`]: what repairs write through
+//! - [`read_cache`]: a bounded cache of metadata blocks
+//! - [`source`]: the source of such a tree's contents
+//! - [`patches`]: the writer of repairs
 //! - [`plan`]: every inode number and extent of an image, decided at once
-//! - [`forward`]: writing what was planned, in disk order
+//! - [`forward`]: writing a plan's data, in disk order
 
 pub mod acl;
 pub mod attr;

@@ -1,7 +1,7 @@
 //! The live operations: changing an image while it is in use.
 //!
-//! A format expresses each as changes to cached blocks; in which order they
-//! reach the disk is the update discipline's business, and no concern here.
+//! A format implements each as changes to cached blocks; the update discipline decides in which
+//! order they reach the disk.
 
 use crate::acl::AclKind;
 use crate::{Attr, DeviceNumber, DirEntry, FileKind, FsError, Mapping, Timestamp, Xattr};
@@ -9,7 +9,7 @@ use seekless_units::{ByteLen, Ino};
 use std::num::NonZeroU32;
 use std::ops::ControlFlow;
 
-/// What a new file shall be.
+/// The kind of a new file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NewFile<'a> {
     /// An empty regular file.
@@ -24,18 +24,18 @@ pub enum NewFile<'a> {
     Special(FileKind),
 }
 
-/// Who makes a file, and with which permissions.
+/// Owner and permissions of a new file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ownership {
     /// Owner.
     pub uid: u32,
-    /// Group, unless the directory hands down its own (set-group-id).
+    /// Group, unless the directory passes on its own (set-group-id).
     pub gid: u32,
     /// The low 12 bits of the mode, after the umask.
     pub perm: u16,
 }
 
-/// Attributes to be set; what is `None` stays.
+/// Attributes to be set; `None` leaves one unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SetAttr {
     /// The low 12 bits of the mode.
@@ -44,23 +44,23 @@ pub struct SetAttr {
     pub uid: Option<u32>,
     /// Group.
     pub gid: Option<u32>,
-    /// Length: cuts the file, or lengthens it by a hole.
+    /// Length: truncates the file, or extends it by a hole.
     pub size: Option<u64>,
-    /// Last read.
+    /// Access time.
     pub atime: Option<Timestamp>,
-    /// Contents last changed.
+    /// Modification time of the contents.
     pub mtime: Option<Timestamp>,
 }
 
-/// What a rename does with a name that is there already.
+/// The treatment of an existing target of a rename.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum RenameMode {
-    /// Takes its place, as POSIX has it.
+    /// The target is replaced, as in POSIX.
     #[default]
     Replace,
-    /// Fails (`RENAME_NOREPLACE`).
+    /// The rename fails (`RENAME_NOREPLACE`).
     KeepTarget,
-    /// Changes places with it (`RENAME_EXCHANGE`).
+    /// The two are exchanged (`RENAME_EXCHANGE`).
     Exchange,
 }
 
@@ -70,38 +70,37 @@ pub enum XattrMode {
     /// Either.
     #[default]
     Any,
-    /// Fails when it is there (`XATTR_CREATE`).
+    /// Fails if the attribute exists (`XATTR_CREATE`).
     Create,
-    /// Fails when it is not (`XATTR_REPLACE`).
+    /// Fails if the attribute does not exist (`XATTR_REPLACE`).
     Replace,
 }
 
-/// What `statvfs(3)` tells.
+/// Space and inodes of a file system, as in `statvfs(3)`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Space {
     /// Bytes in a block, the unit of the counts.
     pub block_size: u32,
-    /// Bytes in a whole block of a file, which may be several of those: what is
-    /// allocated in one piece.
+    /// Unit of allocation of a file, in bytes, which may be several of those blocks.
     pub file_block: u32,
     /// Blocks for data.
     pub blocks: u64,
-    /// Blocks not in use.
+    /// Free blocks.
     pub free: u64,
-    /// Of them, those that ordinary users may take.
+    /// Free blocks available to ordinary users.
     pub available: u64,
     /// Inodes.
     pub inodes: u64,
-    /// Inodes not in use.
+    /// Free inodes.
     pub free_inodes: u64,
-    /// Most bytes of a name.
+    /// Maximum length of a name in bytes.
     pub name_max: u32,
 }
 
-/// Something to be done without the file system ([`Operate::work`]).
+/// Work that does not need the file system ([`Operate::work`]).
 pub type Work = Box<dyn FnOnce() + Send>;
 
-/// The name of something that was begun and is waited for ([`Operate::start_fsync`]).
+/// Identifier of work in progress ([`Operate::start_fsync`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Begun(pub NonZeroU32);
 
@@ -115,22 +114,21 @@ pub struct FsyncParts {
     pub written: Option<u64>,
 }
 
-/// A file system that is in use. Calls are made one at a time.
+/// A file system in use. Calls are made one at a time.
 ///
-/// Every call that changes something either happens whole, as seen by later
-/// calls, or fails and changes nothing that they see. Permissions have been
-/// checked by the caller; what the format itself forbids (names too long, a
-/// directory below itself, one link too many, immutable files) is refused here.
+/// Every change happens completely, as seen by later calls, or fails without an effect that they
+/// see. The caller has checked permissions; the format's own restrictions (names too long, a
+/// directory below itself, one link too many, immutable files) are checked here.
 ///
 /// # Errors
-/// Besides those named: [`FsError::Corrupt`] where the image contradicts its
-/// format, [`FsError::Device`] when the device fails, [`FsError::ReadOnly`] for
-/// every change after a write has failed.
+/// Besides those of each call: [`FsError::Corrupt`] if the image contradicts its format,
+/// [`FsError::Device`] if the device fails, [`FsError::ReadOnly`] for every change after a write
+/// has failed.
 pub trait Operate: Send {
     /// The root directory.
     fn root(&self) -> Ino;
 
-    /// The inode a name leads to.
+    /// The inode of a name in a directory.
     ///
     /// # Errors
     /// [`FsError::NotDirectory`]; [`FsError::Corrupt`].
@@ -139,16 +137,16 @@ pub trait Operate: Send {
     /// A file's attributes.
     ///
     /// # Errors
-    /// [`FsError::NotFound`] when there is none of that number.
+    /// [`FsError::NotFound`] when no file has this number.
     fn attr(&mut self, ino: Ino) -> Result<Attr, FsError>;
 
-    /// Sets attributes; the new ones are returned.
+    /// Sets attributes and returns the new ones.
     ///
     /// # Errors
     /// [`FsError::NoSpace`], [`FsError::TooLarge`], [`FsError::IsDirectory`].
     fn set_attr(&mut self, ino: Ino, set: &SetAttr) -> Result<Attr, FsError>;
 
-    /// Makes a file.
+    /// Creates a file.
     ///
     /// # Errors
     /// [`FsError::Exists`], [`FsError::NoSpace`], [`FsError::NameTooLong`],
@@ -161,9 +159,8 @@ pub trait Operate: Send {
         owner: Ownership,
     ) -> Result<Attr, FsError>;
 
-    /// As [`Operate::make`], with permissions from which the umask still has to be taken:
-    /// that is done unless the new file inherits the directory's default ACL, which takes the
-    /// umask's place.
+    /// As [`Operate::make`], with permissions before the umask. The umask is applied unless the new
+    /// file inherits the directory's default ACL, which replaces it.
     ///
     /// # Errors
     /// As [`Operate::make`].
@@ -180,13 +177,13 @@ pub trait Operate: Send {
         self.make(dir, name, new, Ownership { perm, ..owner })
     }
 
-    /// Gives a file one more name.
+    /// Adds a name for a file.
     ///
     /// # Errors
     /// As [`Operate::make`]; [`FsError::NotPermitted`] for a directory.
     fn link(&mut self, ino: Ino, dir: Ino, name: &[u8]) -> Result<Attr, FsError>;
 
-    /// Removes a name that is not a directory's.
+    /// Removes a name of a file other than a directory.
     ///
     /// # Errors
     /// [`FsError::NotFound`]; [`FsError::IsDirectory`].
@@ -201,8 +198,8 @@ pub trait Operate: Send {
     /// Renames, within a directory or across.
     ///
     /// # Errors
-    /// Those of [`Operate::make`], [`Operate::unlink`] and [`Operate::rmdir`];
-    /// [`FsError::Invalid`] for a directory into its own subtree.
+    /// Those of [`Operate::make`], [`Operate::unlink`] and [`Operate::rmdir`]; [`FsError::Invalid`]
+    /// for moving a directory into its own subtree.
     fn rename(
         &mut self,
         from: (Ino, &[u8]),
@@ -210,25 +207,24 @@ pub trait Operate: Send {
         mode: RenameMode,
     ) -> Result<(), FsError>;
 
-    /// Reads a file; fewer bytes than asked only at its end. Holes are zeros.
+    /// Reads a file; fewer bytes than requested only at its end. Holes are zeros.
     ///
     /// # Errors
     /// [`FsError::IsDirectory`].
     fn read(&mut self, ino: Ino, offset: ByteLen, buf: &mut [u8]) -> Result<usize, FsError>;
 
-    /// Writes to a file. Fewer bytes than given are written only where space
-    /// ran out on the way.
+    /// Writes to a file. Fewer bytes than given are written only if space runs out on the way.
     ///
     /// # Errors
     /// [`FsError::NoSpace`] when not one byte fits; [`FsError::TooLarge`].
     fn write(&mut self, ino: Ino, offset: ByteLen, bytes: &[u8]) -> Result<usize, FsError>;
 
-    /// Allocates a range so that later writes to it do not run out of space;
-    /// it reads as zeros. With `keep_size` the length stays.
+    /// Allocates a range so that later writes to it do not run out of space; it reads as zeros.
+    /// With `keep_size` the length stays.
     ///
     /// # Errors
-    /// [`FsError::NoSpace`], and then the length is as before;
-    /// [`FsError::Unsupported`] where the format cannot.
+    /// [`FsError::NoSpace`], and then the length is as before; [`FsError::Unsupported`] if the
+    /// format cannot.
     fn allocate(
         &mut self,
         ino: Ino,
@@ -237,16 +233,15 @@ pub trait Operate: Send {
         keep_size: bool,
     ) -> Result<(), FsError>;
 
-    /// Where a file's contents lie now, in logical order and in blocks as
-    /// [`Space::block_size`] counts; what is not covered is a hole. Empty for
-    /// contents that lie in the inode.
+    /// The present locations of a file's contents, in logical order and in units of
+    /// [`Space::block_size`]; ranges not covered are holes. Empty for contents in the inode.
     ///
     /// # Errors
-    /// [`FsError::Invalid`] on anything but a regular file.
+    /// [`FsError::Invalid`] for a file other than a regular one.
     fn data_runs(&mut self, ino: Ino) -> Result<Vec<Mapping>, FsError>;
 
-    /// Visits the entries of a directory, `.` and `..` included, beginning
-    /// after the entry whose cookie is given (0: from the start).
+    /// Visits the entries of a directory, including `.` and `..`, from the one after the entry with
+    /// the given cookie (0: from the start).
     ///
     /// # Errors
     /// [`FsError::NotDirectory`].
@@ -260,7 +255,7 @@ pub trait Operate: Send {
     /// A symlink's target.
     ///
     /// # Errors
-    /// [`FsError::Invalid`] on anything else.
+    /// [`FsError::Invalid`] for other kinds of files.
     fn read_link(&mut self, ino: Ino) -> Result<Vec<u8>, FsError>;
 
     /// Extended attributes, sorted by name.
@@ -273,7 +268,7 @@ pub trait Operate: Send {
     ///
     /// # Errors
     /// [`FsError::Exists`], [`FsError::NoAttribute`], [`FsError::NoSpace`],
-    /// [`FsError::Unsupported`] where the format has none.
+    /// [`FsError::Unsupported`] if the format has none.
     fn set_xattr(
         &mut self,
         ino: Ino,
@@ -288,13 +283,13 @@ pub trait Operate: Send {
     /// [`FsError::NoAttribute`].
     fn remove_xattr(&mut self, ino: Ino, name: &[u8]) -> Result<(), FsError>;
 
-    /// Names of the volume's flags that this engine does not act on.
+    /// Names of the volume's features that this engine ignores.
     fn ignored_features(&self) -> Vec<&'static str> {
         Vec::new()
     }
 
-    /// Whether the volume stores ACLs: then `set_xattr`, `set_attr` and `make` keep them and
-    /// the mode together, and new files inherit them. By default, it does not.
+    /// Whether the volume stores ACLs: then `set_xattr`, `set_attr` and `make` keep them consistent
+    /// with the mode, and new files inherit them. By default, it does not.
     fn keeps_acls(&self) -> bool {
         false
     }
@@ -308,14 +303,14 @@ pub trait Operate: Send {
     }
 
     /// Sets an ACL, in the form of its extended attribute, or, without a value, removes it. The
-    /// mode follows the access ACL, and one that the mode can say is not stored.
-    /// `keeps_setgid`: the caller is in the file's group, or has the capability to set
-    /// set-group-id without; otherwise a new access ACL takes set-group-id away. As an
-    /// extended attribute, an ACL is set as if that were so.
+    /// mode follows the access ACL, and an ACL equivalent to the mode is not stored.
+    /// `keeps_setgid`: the caller is in the file's group, or has the capability to set set-group-id
+    /// without; otherwise a new access ACL clears set-group-id. Setting an ACL as an extended
+    /// attribute has the effect of `keeps_setgid`.
     ///
     /// # Errors
-    /// [`FsError::Invalid`] for a list that is not valid; [`FsError::NoAttribute`] when there is
-    /// none to remove; [`FsError::NoSpace`]; [`FsError::Unsupported`] where there are none, and on
+    /// [`FsError::Invalid`] for an invalid list; [`FsError::NoAttribute`] when there is none to
+    /// remove; [`FsError::NoSpace`]; [`FsError::Unsupported`] if the volume stores none, and on
     /// symlinks.
     fn set_acl(
         &mut self,
@@ -327,57 +322,54 @@ pub trait Operate: Send {
         Err(FsError::Unsupported("ACLs on this volume".into()))
     }
 
-    /// Keeps a file's contents although its last name may go: somebody has it
-    /// open. Calls count.
+    /// Keeps a file's contents although its last name may be removed, because the file is open.
+    /// Calls are counted.
     ///
     /// # Errors
     /// [`FsError::NotFound`].
     fn hold(&mut self, ino: Ino) -> Result<(), FsError>;
 
-    /// Takes back one [`Operate::hold`]; the last of a file without names
-    /// frees it.
+    /// Undoes one [`Operate::hold`]; the last one of a file without names frees the file.
     ///
     /// # Errors
     /// As any change.
     fn release(&mut self, ino: Ino) -> Result<(), FsError>;
 
-    /// Returns once a file, its attributes and the names that lead to it are
-    /// on the disk.
+    /// Makes a file durable, with its attributes and the names that lead to it.
     ///
     /// # Errors
     /// [`FsError::Device`].
     fn fsync(&mut self, ino: Ino) -> Result<(), FsError>;
 
-    /// Returns once everything is on the disk.
+    /// Makes all changes durable.
     ///
     /// # Errors
     /// [`FsError::Device`].
     fn sync(&mut self) -> Result<(), FsError>;
 
-    /// Does what is due by now: writes what has grown old. To be called about
-    /// once a second.
+    /// Does periodic work, such as writing back old changes. To be called about once a second.
     ///
     /// # Errors
     /// [`FsError::Device`].
     fn tick(&mut self) -> Result<(), FsError>;
 
-    /// Leaves it to the caller to do what waits for the device alone: a tick only
-    /// begins it, and [`Operate::work`] hands it out.
+    /// Leaves work that only waits for the device to the caller: a tick only starts it, and
+    /// [`Operate::work`] returns it.
     fn leave_work(&mut self) {}
 
-    /// Something that waits for the device and does not need the file system: to be
-    /// done by somebody who does not keep it locked, and asked for again afterwards,
-    /// until there is nothing. Who needs it meanwhile waits for it.
+    /// Work that waits for the device without needing the file system. The caller performs it
+    /// without locking the file system, and calls again until there is none. Operations that need
+    /// the result meanwhile wait for it.
     ///
     /// # Errors
-    /// [`FsError::Device`] when what was handed out before has failed.
+    /// [`FsError::Device`] when work returned before has failed.
     fn work(&mut self) -> Result<Option<Work>, FsError> {
         Ok(None)
     }
 
-    /// Begins what [`Operate::fsync`] of a file waits for, as far as it can be left to
-    /// [`Operate::work_towards`]: afterwards `fsync` has little left to wait for. The name of
-    /// what was begun, if there is anything.
+    /// Starts the part of a file's [`Operate::fsync`] that can be left to
+    /// [`Operate::work_towards`], after which `fsync` has little left to wait for. Returns the
+    /// identifier of the work, if there is any.
     ///
     /// # Errors
     /// As [`Operate::fsync`].
@@ -385,8 +377,8 @@ pub trait Operate: Send {
         Ok(None)
     }
 
-    /// As [`Operate::work`], until what was begun is done: it may be to wait for whoever
-    /// does it.
+    /// As [`Operate::work`], until the given work is done. The work returned may only wait for
+    /// another thread that does it.
     ///
     /// # Errors
     /// As [`Operate::work`].
@@ -404,7 +396,7 @@ pub trait Operate: Send {
         self.fsync(ino).map(|()| None)
     }
 
-    /// As [`Operate::work`], where the next change would have to wait for it.
+    /// As [`Operate::work`], for work that the next change would have to wait for.
     ///
     /// # Errors
     /// As [`Operate::work`].
@@ -412,22 +404,22 @@ pub trait Operate: Send {
         Ok(None)
     }
 
-    /// Whether names that differ in case alone lead to the same file: then a name may come
-    /// to lead elsewhere by what is done to another. By default, they do not.
+    /// Whether lookups ignore case: then a change of one name may change the file that another
+    /// spelling leads to. By default, they do not.
     fn ignores_case(&self) -> bool {
         false
     }
 
-    /// How full the file system is.
+    /// Free and used space of the file system.
     fn space(&mut self) -> Space;
 
-    /// Whether the calls that follow may take the blocks that are kept from
-    /// ordinary users. Until this is called they may.
+    /// Sets whether the following calls may use the blocks reserved from ordinary users. Initially
+    /// they may.
     fn spend_reserve(&mut self, may: bool);
 
-    /// Writes everything and marks the file system clean.
+    /// Writes all changes and marks the file system clean.
     ///
     /// # Errors
-    /// [`FsError::Device`]; it is then left marked as in use.
+    /// [`FsError::Device`]; the file system then stays marked as in use.
     fn unmount(&mut self) -> Result<(), FsError>;
 }

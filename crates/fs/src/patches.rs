@@ -1,4 +1,4 @@
-//! Writing what differs, in whole sectors: what repairs write through.
+//! Writes of changed bytes in whole sectors, for repairs.
 
 use crate::FsError;
 use crate::field::{index, wide};
@@ -14,33 +14,32 @@ pub struct Patches {
 }
 
 impl Patches {
-    /// Nothing written yet.
+    /// Creates a writer without writes.
     #[must_use]
     pub fn new(device: Arc<dyn BlockDevice>) -> Self {
         Self { device, dirty: false, writes: 0 }
     }
 
-    /// The device under repair, with all that was written.
+    /// The device under repair, including all writes.
     #[must_use]
     pub fn device(&self) -> &Arc<dyn BlockDevice> {
         &self.device
     }
 
-    /// Bytes from byte `at` on.
+    /// Reads `len` bytes from byte `at` on.
     ///
     /// # Errors
-    /// What the device gives.
+    /// The device's error.
     pub fn read(&self, at: u64, len: usize) -> Result<Vec<u8>, FsError> {
         let mut bytes = vec![0; len];
         self.device.read_bytes(ByteLen::new(at), &mut bytes)?;
         Ok(bytes)
     }
 
-    /// Writes bytes anywhere: the sectors from the first that changes to the
-    /// last, or nothing.
+    /// Writes bytes at any offset: the sectors from the first changed one to the last, or nothing.
     ///
     /// # Errors
-    /// What the device gives.
+    /// The device's error.
     pub fn put(&mut self, at: u64, bytes: &[u8]) -> Result<(), FsError> {
         let start = Lba::containing(ByteLen::new(at)).to_bytes().get();
         let end = at.saturating_add(wide(bytes.len()));
@@ -65,16 +64,16 @@ impl Patches {
         Ok(())
     }
 
-    /// How many writes there have been.
+    /// Number of writes.
     #[must_use]
     pub fn writes(&self) -> u64 {
         self.writes
     }
 
-    /// Returns once all that was written is on stable storage.
+    /// Returns once all writes are on stable storage.
     ///
     /// # Errors
-    /// What the device gives.
+    /// The device's error.
     pub fn flush(&mut self) -> Result<(), FsError> {
         if std::mem::take(&mut self.dirty) {
             self.device.flush()?;

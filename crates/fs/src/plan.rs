@@ -1,11 +1,11 @@
-//! A layout decided at once: every inode number and every extent.
+//! A complete layout: every inode number and every extent.
 //!
-//! A format states its [`Demand`] (objects with inodes and runs of blocks) and
-//! its [`Space`] (inode slots and free runs). A planner, which knows no format,
-//! answers with a [`Plan`]. The format then writes the image.
+//! A format states its [`Demand`] (objects with inodes and runs of blocks) and its [`Space`] (inode
+//! slots and free runs). A planner, which is independent of the format, answers with a [`Plan`].
+//! The format then writes the image.
 //!
-//! Blocks are counted in the unit of allocation: clusters, where a format
-//! allocates several blocks at once.
+//! Blocks are counted in the unit of allocation: clusters, if a format allocates several blocks at
+//! once.
 
 pub mod in_place;
 
@@ -13,7 +13,7 @@ use crate::FsError;
 use seekless_device::BlockDevice;
 use seekless_units::{BlockNo, ByteLen, Extent, Ino, Lbn};
 
-/// Something with an inode, in the format's own numbering from 0.
+/// An object with an inode, in the format's own numbering from 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ObjectId(u32);
 
@@ -31,20 +31,20 @@ impl ObjectId {
     }
 }
 
-/// Room that a volume fitted to its contents has besides what they take.
+/// Extra free space of a volume sized to its contents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Spare {
-    /// So many bytes.
+    /// Absolute, in bytes.
     pub bytes: ByteLen,
-    /// This share of the volume, in hundredths of a percent.
+    /// Relative to the volume, in hundredths of a percent.
     pub share: u32,
 }
 
 impl Spare {
-    /// Blocks of this size in `bytes`.
+    /// Number of blocks of this size in `bytes`, rounded up.
     ///
     /// # Errors
-    /// [`FsError::Invalid`] when no volume could hold them.
+    /// [`FsError::Invalid`] if the number exceeds that of any volume.
     pub fn blocks(self, block_size: u64) -> Result<u64, FsError> {
         const MOST: u64 = 1 << 48;
         let blocks = self.bytes.get().div_ceil(block_size.max(1));
@@ -54,11 +54,11 @@ impl Spare {
         Err(FsError::Invalid(format!("{} bytes of free space are too many", self.bytes)))
     }
 
-    /// Hundredths of a percent of a volume that are left for contents, beside a reserve
-    /// in the same unit.
+    /// The share of a volume left for contents, in hundredths of a percent. `reserve` is in the
+    /// same unit.
     ///
     /// # Errors
-    /// [`FsError::Invalid`] when next to nothing is left.
+    /// [`FsError::Invalid`] if less than 5% is left.
     pub fn left(self, reserve: u32) -> Result<u64, FsError> {
         const LEAST: u64 = 500;
         let left = 10_000u64.saturating_sub(u64::from(reserve) + u64::from(self.share));
@@ -81,8 +81,8 @@ pub struct Run {
 }
 
 impl Run {
-    /// The runs as if each lay in one piece, none behind another: the fewest
-    /// extents there can be when they are not all neighbours.
+    /// Places the runs so that no two are contiguous: the minimum number of extents if each run is
+    /// contiguous but no neighbours are.
     #[must_use]
     pub fn apart(runs: &[Self]) -> Vec<Placed> {
         let mut start = 0;
@@ -95,15 +95,15 @@ impl Run {
     }
 }
 
-/// An image that is to be laid out anew, in a new image.
+/// An image to be laid out again, in a new image.
 pub trait Rearrange {
-    /// What must be placed.
+    /// The objects to be placed.
     fn demand(&self) -> &dyn Demand;
 
-    /// Where it may be placed.
+    /// The space available to them.
     fn space(&self) -> Space;
 
-    /// The object of an inode of the old image.
+    /// The object of an inode in the old image.
     fn object(&self, ino: Ino) -> Option<ObjectId>;
 
     /// Blocks that are allocated together.
@@ -112,12 +112,11 @@ pub trait Rearrange {
     /// The length of the new image.
     fn size(&self) -> ByteLen;
 
-    /// Writes the new image to a device that reads as zeros. `progress` is called with
-    /// the number of bytes of every write, maybe from several threads.
+    /// Writes the new image to a device that reads as zeros. `progress` is called with the number
+    /// of bytes of every write, possibly from several threads.
     ///
     /// # Errors
-    /// Whatever the old image or the device says; what is on the device is then not an
-    /// image.
+    /// The errors of the old image and the device. The device then contains no valid image.
     fn write(
         &self,
         plan: &Plan,
@@ -126,45 +125,44 @@ pub trait Rearrange {
     ) -> Result<(), FsError>;
 }
 
-/// What must be placed.
+/// The objects to be placed.
 pub trait Demand: Sync {
-    /// How many objects there are.
+    /// Number of objects.
     fn objects(&self) -> usize;
 
-    /// The number an object's inode must have, when the format fixes it.
+    /// The inode number of the object, if the format fixes it.
     fn fixed_ino(&self, object: ObjectId) -> Option<Ino>;
 
     /// Whether the object is a directory.
     fn is_directory(&self, object: ObjectId) -> bool;
 
-    /// The logical runs that need blocks, in order; added to `runs`.
+    /// Appends the logical runs that need blocks to `runs`, in order.
     fn runs(&self, object: ObjectId, runs: &mut Vec<Run>);
 
-    /// Blocks needed for the map itself when the data lies like this (sorted
-    /// by logical block, neighbours joined), and for separate attributes.
+    /// Blocks needed for the map itself if the data is placed as in `data` (sorted by logical
+    /// block, neighbours joined), and for separate attributes.
     fn overhead_blocks(&self, object: ObjectId, data: &[Placed]) -> u64;
 
-    /// Objects whose blocks are placed already and must stay there (the
-    /// journal, for example) have no part in the plan.
+    /// Whether the object's blocks are placed already and must stay there (the journal, for
+    /// example). Pinned objects have no part in the plan.
     fn is_pinned(&self, object: ObjectId) -> bool;
 
-    /// All objects that are not pinned, in the order in which a walk of the
-    /// tree, as the format's directories list it, reads their blocks.
+    /// All objects that are not pinned, in the order in which a walk of the tree reads their
+    /// blocks, with directories listed in the format's order.
     fn walk_order(&self) -> Vec<ObjectId>;
 
-    /// The same objects in the order in which such a walk looks at inodes.
+    /// The same objects in the order in which such a walk accesses inodes.
     fn inode_order(&self) -> Vec<ObjectId>;
 }
 
-/// Where things may be placed.
+/// The space available for placement.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Space {
     /// Free inode numbers as (first, count), in order.
     pub inodes: Vec<(Ino, u32)>,
     /// Free runs of blocks, in order, not touching.
     pub free: Vec<Extent>,
-    /// The inode tables, in order, so that inodes can be laid near the blocks that
-    /// they lead to.
+    /// The inode tables, in order, so that inodes can be placed near the blocks of their files.
     pub tables: Vec<InodeTable>,
     /// Inodes in one block of an inode table.
     pub inodes_per_block: u32,
@@ -175,24 +173,24 @@ pub struct Space {
 pub struct InodeTable {
     /// First inode.
     pub first: Ino,
-    /// How many.
+    /// Number of inodes.
     pub count: u32,
-    /// Where the table lies.
+    /// The blocks of the table.
     pub blocks: Extent,
     /// The group's own blocks.
     pub group: Extent,
 }
 
-/// A run of an object's blocks with its place.
+/// A run of an object's blocks with its location.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Placed {
     /// First logical block.
     pub lbn: Lbn,
-    /// Where it goes.
+    /// Physical blocks.
     pub extent: Extent,
 }
 
-/// The answer: one inode number per object, and where its blocks go.
+/// A layout: one inode number per object, and the locations of its blocks.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Plan {
     /// By object; 0 for pinned objects.

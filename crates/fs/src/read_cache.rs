@@ -1,20 +1,19 @@
 //! A bounded cache of metadata blocks: inode tables, directories, maps.
 //!
-//! Sharded so that threads rarely meet; each shard replaces by the clock
-//! algorithm (second chance).
+//! Sharded to reduce lock contention; each shard replaces by the clock algorithm (second chance).
 
 use seekless_units::BlockNo;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Independent parts of the cache.
+/// Number of independent parts of the cache.
 const SHARDS: u64 = 16;
-/// Memory the cache may hold, in bytes.
+/// Memory budget of the cache in bytes.
 const BUDGET: u64 = 64 << 20;
-/// A shard never holds fewer blocks than this.
+/// Minimum number of blocks in a shard.
 const LEAST_PER_SHARD: u64 = 4;
 
-/// The contents of a block, shared with whoever still reads it.
+/// The contents of a block, shared with its readers.
 pub type Block = Arc<[u8]>;
 
 struct Slot {
@@ -55,8 +54,8 @@ impl Shard {
         }
     }
 
-    /// The first slot from the hand on that was not used since the hand last
-    /// passed. One round clears every mark, so two rounds always find one.
+    /// The first slot from the hand on that was not used since the hand last passed. One round
+    /// clears every mark, so two rounds always find one.
     fn victim(&mut self) -> usize {
         for _ in 0..self.slots.len().saturating_mul(2) {
             let place = self.hand;
@@ -95,13 +94,13 @@ impl BlockCache {
         self.shards.get(usize::try_from(place).ok()?)
     }
 
-    /// A block's contents, if held.
+    /// A block's contents, if cached.
     #[must_use]
     pub fn get(&self, number: BlockNo) -> Option<Block> {
         self.shard(number)?.lock().unwrap_or_else(PoisonError::into_inner).get(number)
     }
 
-    /// Holds a block's contents, perhaps in place of another's.
+    /// Caches a block's contents, possibly replacing another block.
     pub fn insert(&self, number: BlockNo, block: Block) {
         if let Some(shard) = self.shard(number) {
             let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! Where the contents of a tree come from.
+//! The source of a tree's contents.
 
 use crate::FsError;
 use crate::tree::{NodeAttr, NodeId, Tree, TreeBuilder};
@@ -12,47 +12,45 @@ pub struct Segment {
     pub len: u64,
 }
 
-/// Where the hash tree of fs-verity begins: behind the end of the file, at the next multiple
-/// of so many bytes (`ext4_verity_metadata_pos` in `fs/ext4/verity.c`).
+/// Alignment of fs-verity's hash tree in bytes: it begins behind the end of the file, at the next
+/// multiple (`ext4_verity_metadata_pos` in `fs/ext4/verity.c`).
 pub const SEAL_ALIGN: u64 = 65536;
 
-/// What fs-verity keeps behind the end of a file.
+/// The metadata of fs-verity behind the end of a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Sealed {
-    /// Where something is, in order and not touching, at or behind the next multiple of
+    /// The allocated ranges, in order and not touching, at or behind the next multiple of
     /// [`SEAL_ALIGN`].
     pub segments: Vec<Segment>,
-    /// Bytes in a block of the file system that it is of. The descriptor is found from the end
-    /// of the last block, and begins a block: with blocks of another size it is not found.
+    /// Block size of the file's file system in bytes. The descriptor is located from the end of the
+    /// last block, and begins at a block: with another block size it is not found.
     pub block_size: u32,
 }
 
 /// A tree and the bytes of its regular files.
 ///
-/// The tree is complete before the first byte of contents is asked for, so a
-/// writer can plan the whole layout. Contents may then be read in any order
-/// and from several threads.
+/// The tree is complete before contents are read, so a writer can plan the whole layout first.
+/// Contents may then be read in any order and from several threads.
 pub trait Source: Sync {
-    /// Everything but the contents.
+    /// The tree, without the contents.
     fn tree(&self) -> &Tree;
 
-    /// Whether the source says nothing of a directory but what is in it: its attributes
-    /// are made up. An archive may have entries without those of their directories.
+    /// Whether the source lacks an entry for a directory, whose attributes are then defaults. An
+    /// archive may have entries without those of their directories.
     fn is_implied(&self, _dir: NodeId) -> bool {
         false
     }
 
-    /// Where a regular file has data, in order and not touching; what lies
-    /// between and behind, up to the node's size, reads as zeros.
+    /// The ranges of a regular file that have data, in order and not touching; the rest, up to the
+    /// node's size, reads as zeros.
     ///
     /// # Errors
     /// When the file cannot be examined.
     fn segments(&self, node: NodeId) -> Result<Vec<Segment>, FsError>;
 
-    /// What lies behind the end of a file sealed by fs-verity
-    /// ([`inode_flag::VERITY`](crate::inode_flag::VERITY)): its hash tree and their
-    /// descriptor. Its contents can be read there too, in these segments. `None` for other
-    /// files.
+    /// The metadata behind the end of a file sealed by fs-verity
+    /// ([`inode_flag::VERITY`](crate::inode_flag::VERITY)): its hash tree and descriptor. The
+    /// file's [`Content`] can be read there too, in these segments. `None` for other files.
     ///
     /// # Errors
     /// When the file cannot be examined.
@@ -60,12 +58,12 @@ pub trait Source: Sync {
         Ok(None)
     }
 
-    /// Opens a regular file's contents. Whether they are still those of the
-    /// tree is known only after [`Content::verify`].
+    /// Opens a regular file's contents. Only [`Content::verify`] tells whether they are still those
+    /// of the tree.
     ///
     /// # Errors
-    /// [`FsError::SourceChanged`] when the file is not there any more;
-    /// [`FsError::Io`] when it cannot be opened.
+    /// [`FsError::SourceChanged`] when the file no longer exists; [`FsError::Io`] when it cannot be
+    /// opened.
     fn open(&self, node: NodeId) -> Result<Box<dyn Content + '_>, FsError>;
 }
 
@@ -77,17 +75,16 @@ pub trait Content {
     /// [`FsError::SourceChanged`] when the file ends early; [`FsError::Io`].
     fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> Result<(), FsError>;
 
-    /// Tells, once everything is read, whether it was all of one version.
+    /// Checks, after everything is read, that all of it was one version.
     ///
     /// # Errors
-    /// [`FsError::SourceChanged`] when the file was changed since the tree was
-    /// made.
+    /// [`FsError::SourceChanged`] when the file was changed since the tree was built.
     fn verify(&mut self) -> Result<(), FsError> {
         Ok(())
     }
 }
 
-/// Nothing but a root directory: what an empty image is made of.
+/// A source with only a root directory, for empty images.
 #[derive(Debug)]
 pub struct EmptySource(Tree);
 

@@ -1,5 +1,5 @@
-//! A whole directory tree in compact form: about 110 bytes a file, so that a
-//! million files fit in the memory a build may use.
+//! A whole directory tree in compact form: about 110 bytes per file, so that a million files fit in
+//! a build's memory limit.
 
 use crate::attr::{DeviceNumber, FileKind, Timestamp, Xattr};
 use crate::error::FsError;
@@ -13,7 +13,7 @@ pub use builder::TreeBuilder;
 pub use ordered::OrderedBuilder;
 pub use walk::{inode_walk, walk};
 
-/// A file of a [`Tree`]: hard links lead to the same one.
+/// A file of a [`Tree`]: hard links refer to the same one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct NodeId(u32);
 
@@ -21,25 +21,25 @@ impl NodeId {
     /// The root directory.
     pub const ROOT: Self = Self(0);
 
-    /// The node with this place in [`Tree::nodes`].
+    /// The node at an index of [`Tree::nodes`].
     #[must_use]
     pub const fn new(index: u32) -> Self {
         Self(index)
     }
 
-    /// The place in [`Tree::nodes`].
+    /// The index in [`Tree::nodes`].
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// What a node carries besides its attributes.
+/// The data of a node besides its attributes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Payload {
     /// Nothing: directories, FIFOs, sockets.
     None,
-    /// A regular file; the source's own key to its contents.
+    /// A regular file; the source's own key of its contents.
     Content(u64),
     /// A symlink; the target, in the tree's store of bytes.
     Target(ByteRef),
@@ -54,15 +54,15 @@ pub struct ByteRef {
     len: u16,
 }
 
-/// Times other than the last change of contents; most sources do not have
-/// them, so they are kept beside the nodes.
+/// Times other than the modification time of the contents. Most sources lack them, so they are
+/// stored outside of the nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OtherTimes {
-    /// Last read.
+    /// Access time.
     pub atime: Timestamp,
-    /// Inode last changed.
+    /// Change time of the inode.
     pub ctime: Timestamp,
-    /// Created.
+    /// Creation time.
     pub crtime: Timestamp,
 }
 
@@ -73,23 +73,23 @@ pub struct Node {
     pub payload: Payload,
     /// Length in bytes of a regular file or symlink; 0 for the rest.
     pub size: u64,
-    /// Contents last changed.
+    /// Modification time of the contents.
     pub mtime: Timestamp,
     /// Owner.
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Names that lead here.
+    /// Number of names.
     pub names: u32,
     times: u32,
     xattrs: u32,
-    /// The entry that first named it, [`u32::MAX`] for the root.
+    /// Index of the entry that first named it, [`u32::MAX`] for the root.
     first_entry: u32,
     /// Flags of [`inode_flag::KEPT`](crate::inode_flag::KEPT).
     pub flags: u32,
     /// Permission, set-id and sticky bits.
     pub perm: u16,
-    /// What it is.
+    /// Kind of the file.
     pub kind: FileKind,
 }
 
@@ -98,7 +98,7 @@ pub struct Node {
 pub struct Entry {
     /// The directory.
     pub parent: NodeId,
-    /// What is named.
+    /// The file.
     pub node: NodeId,
     name: u32,
     name_len: u8,
@@ -117,8 +117,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// All files; [`NodeId`]s index it. A node that is no directory's child
-    /// any more never appears.
+    /// All files; [`NodeId`]s index it. Nodes without a name are not included.
     #[must_use]
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
@@ -135,8 +134,7 @@ impl Tree {
         (0..self.nodes.len() as u32).map(NodeId)
     }
 
-    /// A directory's entries, sorted by the bytes of their names. Empty for
-    /// anything else.
+    /// A directory's entries, sorted by the bytes of their names. Empty for other files.
     #[must_use]
     pub fn children(&self, dir: NodeId) -> &[Entry] {
         let (from, to) = (self.children[dir.index()], self.children[dir.index() + 1]);
@@ -158,7 +156,7 @@ impl Tree {
         children.get(at)
     }
 
-    /// A symlink's target; empty for anything else.
+    /// A symlink's target; empty for other files.
     #[must_use]
     pub fn target(&self, node: &Node) -> &[u8] {
         match node.payload {
@@ -175,20 +173,20 @@ impl Tree {
         &self.xattrs[node.xattrs as usize]
     }
 
-    /// A number that is equal for two nodes with equal attribute sets, below
-    /// [`Tree::xattr_sets`]; 0 is the empty set.
+    /// The index of the node's attribute set, below [`Tree::xattr_sets`], equal for nodes with
+    /// equal sets; 0 is the empty set.
     #[must_use]
     pub fn xattr_set(&self, node: &Node) -> usize {
         node.xattrs as usize
     }
 
-    /// How many different sets of extended attributes there are.
+    /// Number of distinct sets of extended attributes.
     #[must_use]
     pub fn xattr_sets(&self) -> usize {
         self.xattrs.len()
     }
 
-    /// The other times; where the source has none, all are `mtime`.
+    /// The other times; if the source has none, all are `mtime`.
     #[must_use]
     pub fn other_times(&self, node: &Node) -> OtherTimes {
         match node.times.checked_sub(1) {
@@ -220,8 +218,8 @@ impl Tree {
         names.join(&b'/')
     }
 
-    /// The path of a node's first name in `buf`, at its end; `None` when it
-    /// does not fit. For callers that cannot afford an allocation a file.
+    /// The path of a node's first name, placed at the end of `buf`; `None` if it does not fit. For
+    /// callers that cannot afford an allocation per file.
     #[must_use]
     pub fn path_in<'a>(&self, id: NodeId, buf: &'a mut [u8]) -> Option<&'a [u8]> {
         let mut from = buf.len();
@@ -265,7 +263,7 @@ impl Tree {
 /// Attributes of a node to be added.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeAttr {
-    /// What it is.
+    /// Kind of the file.
     pub kind: FileKind,
     /// Permission, set-id and sticky bits.
     pub perm: u16,
@@ -275,23 +273,24 @@ pub struct NodeAttr {
     pub gid: u32,
     /// Length of a regular file; ignored for the rest.
     pub size: u64,
-    /// Contents last changed.
+    /// Modification time of the contents.
     pub mtime: Timestamp,
     /// The other times, if the source has them.
     pub times: Option<OtherTimes>,
-    /// Flags as `lsattr` knows them; those beyond [`inode_flag::KEPT`](crate::inode_flag::KEPT) are ignored.
+    /// Flags as in `lsattr`; flags outside of [`inode_flag::KEPT`](crate::inode_flag::KEPT) are
+    /// ignored.
     pub flags: u32,
 }
 
-/// Longest name of an entry, in bytes, on every format we know.
+/// Maximum length of an entry's name in bytes, in every supported format.
 pub const NAME_MAX: usize = 255;
 
-/// What a node to be added carries.
+/// The payload of a node to be added.
 #[derive(Clone, Copy, Debug)]
 pub enum NewPayload<'a> {
     /// Nothing.
     None,
-    /// A regular file; the source's key to its contents.
+    /// A regular file; the source's key of its contents.
     Content(u64),
     /// A symlink's target.
     Target(&'a [u8]),

@@ -1,74 +1,74 @@
-//! A layout changed where it is: blocks move within the image, in steps after each
-//! of which the file system is whole.
+//! Changing a layout in place: blocks move within the image in steps. The file system is consistent
+//! after each step.
 
 use super::{Demand, ObjectId, Placed};
 use seekless_units::{BlockNo, Extent, Lbn};
 
-/// What must be placed, and where it lies now.
+/// The objects to be placed, with their present locations.
 pub trait Occupied: Demand {
-    /// Where an object's data lies, sorted by logical block: all of what
-    /// [`Demand::runs`] names.
+    /// The present location of an object's data, sorted by logical block. It covers all of
+    /// [`Demand::runs`].
     fn data(&self, object: ObjectId) -> Vec<Placed>;
 
-    /// The blocks of its map, in the order in which they are to be handed out.
+    /// The blocks of the object's map, in order of use.
     fn map(&self, object: ObjectId) -> Vec<BlockNo>;
 
-    /// How many blocks its map takes when the data lies like this.
+    /// Number of blocks of the object's map if the data is placed as in `data`.
     fn map_needed(&self, object: ObjectId, data: &[Placed]) -> u64;
 }
 
-/// What changes together.
+/// Changes that are made together.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Step {
     /// Data to be copied to blocks that were free before the step.
     pub copies: Vec<Copied>,
-    /// Objects whose data or map lies elsewhere afterwards, each once.
+    /// Objects whose data or map has another location afterwards, each once.
     pub changed: Vec<Changed>,
-    /// Blocks that are in use from then on, each once.
+    /// Blocks allocated by the step, each once.
     pub taken: Vec<Extent>,
-    /// Blocks that are free from then on, each once; none of them was taken.
+    /// Blocks freed by the step, each once; none of them is in `taken`.
     pub freed: Vec<Extent>,
 }
 
 impl Step {
-    /// Blocks that are copied.
+    /// Number of blocks copied.
     #[must_use]
     pub fn blocks(&self) -> u64 {
         self.copies.iter().map(|copy| copy.to.len).sum()
     }
 }
 
-/// Data on its way.
+/// A run of data to be copied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Copied {
-    /// Whose.
+    /// The object.
     pub object: ObjectId,
-    /// The first of its logical blocks.
+    /// First logical block.
     pub lbn: Lbn,
-    /// Where they begin now.
+    /// First physical block now.
     pub from: BlockNo,
-    /// Where they go.
+    /// The physical blocks to copy to.
     pub to: Extent,
 }
 
-/// An object after a step.
+/// The state of an object after a step.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Changed {
-    /// Which one.
+    /// The object.
     pub object: ObjectId,
     /// All of its data, sorted by logical block, neighbours joined.
     pub data: Vec<Placed>,
-    /// All blocks of its map. Some may have been so before.
+    /// All blocks of its map, some of which may be unchanged.
     pub map: Vec<BlockNo>,
 }
 
-/// How much one step may take.
+/// Limits of one step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Blocks to be copied.
+    /// Objects changed.
     pub blocks: u64,
-    /// Objects that change.
+    /// Groups in which blocks are allocated or freed.
     pub objects: usize,
-    /// Groups in which blocks are taken or given back.
+    /// Number of groups in which blocks are allocated or freed.
     pub groups: usize,
 }

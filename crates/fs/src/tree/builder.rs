@@ -8,14 +8,14 @@ use hashbrown::HashTable;
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 
-/// Puts a [`Tree`] together in any order, by (directory, name). Adding a name
-/// that is there replaces it, as unpacking an archive does.
+/// Builds a [`Tree`] in any order, by (directory, name). Adding an existing name replaces it, as
+/// unpacking an archive does.
 #[derive(Debug)]
 pub struct TreeBuilder {
     nodes: Vec<Node>,
     entries: Vec<Entry>,
     store: Store,
-    /// Places in `entries`, found by (directory, name).
+    /// Indices in `entries`, found by (directory, name).
     index: HashTable<u32>,
     hasher: RandomState,
 }
@@ -28,7 +28,7 @@ fn name_of<'a>(bytes: &'a [u8], entry: &Entry) -> &'a [u8] {
 }
 
 impl TreeBuilder {
-    /// A tree of an empty root directory with these attributes.
+    /// Creates a tree with an empty root directory.
     #[must_use]
     pub fn new(root: NodeAttr) -> Self {
         let mut builder = Self {
@@ -55,8 +55,8 @@ impl TreeBuilder {
         builder
     }
 
-    /// Takes names with slashes and zero bytes too, and targets with zero bytes,
-    /// as encrypted directories have them: for trees that are only listed.
+    /// Accepts names with slashes and zero bytes too, and targets with zero bytes, as encrypted
+    /// directories have them: for trees that are only listed.
     #[must_use]
     pub fn with_raw_names(mut self) -> Self {
         self.store.raw_names = true;
@@ -73,7 +73,7 @@ impl TreeBuilder {
         entry.parent == parent && name_of(&self.store.bytes, entry) == name
     }
 
-    /// The node `name` of a directory, if it is there.
+    /// The node `name` of a directory, if it exists.
     #[must_use]
     pub fn child(&self, parent: NodeId, name: &[u8]) -> Option<NodeId> {
         self.find(parent, name).map(|at| self.entries[at as usize].node)
@@ -85,8 +85,8 @@ impl TreeBuilder {
         &self.nodes[id.index()]
     }
 
-    /// Adds a file; an entry of that name is replaced, except that a directory
-    /// over a directory keeps its entries and takes the new attributes.
+    /// Adds a file. An existing entry of that name is replaced, but a directory added over a
+    /// directory keeps the entries and takes the new attributes.
     ///
     /// # Errors
     /// [`FsError::Invalid`] for a name that is empty, `.`, `..`, longer than
@@ -118,7 +118,7 @@ impl TreeBuilder {
         Ok(id)
     }
 
-    /// Adds another name for a file that is there; replaces what had the name.
+    /// Adds another name for an existing file; replaces an existing entry of that name.
     ///
     /// # Errors
     /// As [`TreeBuilder::add`]; [`FsError::Invalid`] when `node` is a directory.
@@ -152,8 +152,7 @@ impl TreeBuilder {
         Ok(at)
     }
 
-    /// Takes a name away, with all that is below it; returns whether it was
-    /// there.
+    /// Removes a name, with everything below it. Returns whether it existed.
     pub fn remove(&mut self, parent: NodeId, name: &[u8]) -> bool {
         let hash = self.hasher.hash_one((parent, name));
         let (entries, bytes) = (&self.entries, &self.store.bytes);
@@ -170,12 +169,12 @@ impl TreeBuilder {
         true
     }
 
-    /// Takes away every entry of the given directories.
+    /// Removes every entry of the given directories.
     pub fn clear(&mut self, dirs: &HashSet<NodeId>) {
         self.remove_if(|entry, _| dirs.contains(&entry.parent));
     }
 
-    /// Takes away every entry of a directory for which `keep` says no.
+    /// Removes every entry of a directory for which `keep` returns false.
     pub fn retain_children(&mut self, dir: NodeId, mut keep: impl FnMut(NodeId) -> bool) {
         self.remove_if(|entry, _| entry.parent == dir && !keep(entry.node));
     }
@@ -190,9 +189,9 @@ impl TreeBuilder {
         }
     }
 
-    /// Takes away every entry whose path, relative to the root, `excluded`
-    /// names; what lies below goes with it. The second argument tells whether
-    /// the entry is a directory. A file with another name stays under that.
+    /// Removes every entry whose path, relative to the root, matches `excluded`, with everything
+    /// below it. The second argument tells whether the entry is a directory. A file with another
+    /// name keeps that name.
     pub fn exclude(&mut self, excluded: impl Fn(&[u8], bool) -> bool) {
         let mut doomed = Vec::new();
         for (at, entry) in self.entries.iter().enumerate() {
@@ -211,7 +210,7 @@ impl TreeBuilder {
         }
     }
 
-    /// The path of an entry; `None` when it is below something removed.
+    /// The path of an entry; `None` if it is below a removed one.
     fn path(&self, at: u32) -> Option<Vec<u8>> {
         let mut names: Vec<&[u8]> = Vec::new();
         let mut entry = self.entries.get(at as usize)?;
@@ -223,14 +222,14 @@ impl TreeBuilder {
             if entry.parent == NodeId::ROOT {
                 break;
             }
-            // A directory has one name only: the one that made it.
+            // A directory has one name only: that of the entry that created it.
             entry = self.entries.get(self.node(entry.parent).first_entry as usize)?;
         }
         names.reverse();
         Some(names.join(&b'/'))
     }
 
-    /// The directory that a directory lies in; the root is its own parent.
+    /// The parent of a directory; the root is its own parent.
     #[must_use]
     pub fn parent(&self, dir: NodeId) -> NodeId {
         match self.entries.get(self.node(dir).first_entry as usize) {
@@ -239,7 +238,7 @@ impl TreeBuilder {
         }
     }
 
-    /// A symlink's target; empty for anything else.
+    /// A symlink's target; empty for other files.
     #[must_use]
     pub fn target(&self, id: NodeId) -> &[u8] {
         match self.node(id).payload {
@@ -266,8 +265,7 @@ impl TreeBuilder {
     /// Sets a node's extended attributes.
     ///
     /// # Errors
-    /// [`FsError::Invalid`] when a name is longer than 255 bytes or has no
-    /// namespace.
+    /// [`FsError::Invalid`] when a name is longer than 255 bytes or lacks a namespace.
     pub fn set_xattrs(&mut self, id: NodeId, xattrs: Vec<Xattr>) -> Result<(), FsError> {
         self.nodes[id.index()].xattrs = self.store.xattrs(xattrs)?;
         Ok(())
@@ -279,14 +277,14 @@ impl TreeBuilder {
         &self.store.xattrs[self.node(id).xattrs as usize]
     }
 
-    /// The finished tree: what no name leads to any more is gone, entries are
-    /// sorted by name, and node order depends only on the names.
+    /// Finishes the tree: nodes without names are dropped, entries are sorted by name, and node
+    /// order depends only on the names.
     #[must_use]
     pub fn finish(self) -> Tree {
         self.finish_and_find(&HashSet::new()).0
     }
 
-    /// The finished tree, and where these nodes are in it, as far as they still are.
+    /// Finishes the tree, and returns the new ids of the `wanted` nodes that are still in it.
     #[must_use]
     pub fn finish_and_find(self, wanted: &HashSet<NodeId>) -> (Tree, HashSet<NodeId>) {
         let Self { nodes, mut entries, store, index, .. } = self;
@@ -319,7 +317,7 @@ impl TreeBuilder {
             entry.parent = NodeId(new_id[entry.parent.index()]);
             entry.node = NodeId(new_id[entry.node.index()]);
         }
-        // Within a directory the order by name stands: the sort is stable.
+        // The sort is stable, so entries of a directory stay sorted by name.
         entries.sort_by_key(|entry| entry.parent);
         let mut nodes: Vec<Node> = order.iter().map(|&old| nodes[old as usize]).collect();
         for node in &mut nodes {

@@ -1,16 +1,14 @@
-//! Building a tree directory by directory, for sources that list whole
-//! directories at a time: no index by name is needed, and what is put in is
-//! the finished tree already.
+//! Building a tree directory by directory, for sources that list whole directories at a time: no
+//! index by name is needed, and the input is already in the final order.
 
 use super::store::Store;
 use super::{Entry, NewPayload, Node, NodeAttr, NodeId, Tree, check_name};
 use crate::attr::{FileKind, Xattr};
 use crate::error::FsError;
 
-/// Puts a [`Tree`] together level by level: directories are entered in the
-/// order of their numbers, and the names of each are added sorted by bytes.
-/// The result is the one that a [`super::TreeBuilder`] makes of the same
-/// entries, at a fraction of the time and memory.
+/// Builds a [`Tree`] level by level: directories are entered in the order of their numbers, and the
+/// names of each are added sorted by bytes. The result equals that of a [`super::TreeBuilder`] for
+/// the same entries, at a fraction of the time and memory.
 #[derive(Debug)]
 pub struct OrderedBuilder {
     nodes: Vec<Node>,
@@ -20,7 +18,7 @@ pub struct OrderedBuilder {
 }
 
 impl OrderedBuilder {
-    /// A tree of a root directory; nothing is entered yet.
+    /// Creates a tree with a root directory, which is not entered yet.
     ///
     /// # Errors
     /// As [`super::TreeBuilder::set_xattrs`].
@@ -31,19 +29,18 @@ impl OrderedBuilder {
         Ok(Self { nodes: vec![node], entries: Vec::new(), children: Vec::new(), store })
     }
 
-    /// Makes room for that many more files at once.
+    /// Reserves memory for that many more files and bytes of names.
     pub fn reserve(&mut self, files: usize, name_bytes: usize) {
         self.nodes.reserve(files);
         self.entries.reserve(files);
         self.store.bytes.reserve(name_bytes);
     }
 
-    /// Goes on to directory `dir`, to which [`OrderedBuilder::add`] adds from
-    /// now on.
+    /// Enters directory `dir`, to which [`OrderedBuilder::add`] adds from now on.
     ///
     /// # Errors
-    /// [`FsError::Invalid`] unless it is a directory that comes after the ones
-    /// entered before.
+    /// [`FsError::Invalid`] unless it is a directory with a higher number than those entered
+    /// before.
     pub fn enter(&mut self, dir: NodeId) -> Result<(), FsError> {
         let next = self.children.len();
         let is_directory =
@@ -58,8 +55,8 @@ impl OrderedBuilder {
     /// Adds a file to the directory entered last.
     ///
     /// # Errors
-    /// [`FsError::Invalid`] for an impossible name or target, or a name that
-    /// does not sort after the one before.
+    /// [`FsError::Invalid`] for an invalid name or target, or a name that does not sort after the
+    /// previous one.
     pub fn add(
         &mut self,
         name: &[u8],
@@ -124,7 +121,7 @@ impl OrderedBuilder {
         Ok(at as u32)
     }
 
-    /// The finished tree.
+    /// Finishes the tree.
     #[must_use]
     pub fn finish(mut self) -> Tree {
         self.children.resize(self.nodes.len() + 1, self.entries.len() as u32);

@@ -1,5 +1,5 @@
-//! What nodes and entries refer to by number: names, link targets, times and
-//! sets of extended attributes.
+//! Storage for data that nodes and entries refer to by number: names, link targets, times and sets
+//! of extended attributes.
 
 use super::{ByteRef, NewPayload, Node, NodeAttr, OtherTimes, Payload};
 use crate::attr::inode_flag;
@@ -7,7 +7,7 @@ use crate::attr::{FileKind, Xattr};
 use crate::error::FsError;
 use std::collections::HashMap;
 
-/// Longest symlink target, one less than `PATH_MAX`.
+/// Maximum length of a symlink target, one less than `PATH_MAX`.
 const TARGET_MAX: usize = 4095;
 
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub(super) struct Store {
     pub(super) times: Vec<OtherTimes>,
     pub(super) xattrs: Vec<Vec<Xattr>>,
     xattr_index: HashMap<Vec<Xattr>, u32>,
-    /// Names and targets may hold bytes that no path can.
+    /// Whether names and targets may contain bytes that are invalid in paths.
     pub(super) raw_names: bool,
 }
 
@@ -31,7 +31,7 @@ impl Store {
         }
     }
 
-    /// Keeps a name or target; gives where it lies.
+    /// Stores a name or target. Returns its offset.
     pub(super) fn bytes(&mut self, bytes: &[u8]) -> Result<u32, FsError> {
         let at = u32::try_from(self.bytes.len())
             .map_err(|_| FsError::NoSpace("names and link targets exceed 4G".into()))?;
@@ -39,7 +39,7 @@ impl Store {
         Ok(at)
     }
 
-    /// Keeps the other times; gives their number, 0 for none.
+    /// Stores the other times. Returns their number, 0 for none.
     pub(super) fn times(&mut self, times: Option<OtherTimes>) -> u32 {
         match times {
             Some(times) => {
@@ -50,7 +50,7 @@ impl Store {
         }
     }
 
-    /// Keeps a set of extended attributes; equal sets get the same number.
+    /// Stores a set of extended attributes; equal sets get the same number.
     pub(super) fn xattrs(&mut self, mut xattrs: Vec<Xattr>) -> Result<u32, FsError> {
         if xattrs.is_empty() {
             return Ok(0);
@@ -74,7 +74,7 @@ impl Store {
         Ok(set)
     }
 
-    /// A node without names yet.
+    /// Creates a node without names.
     pub(super) fn node(
         &mut self,
         name: &[u8],

@@ -1,11 +1,10 @@
-//! The orders in which a walk of a tree meets its files.
+//! Orders of files in a walk of a tree.
 
 use super::{Entry, NodeId, Tree};
 use crate::FileKind;
 
-/// Files and directories in the order in which a walk reads their blocks: a
-/// directory, its other files as `listing` lists them, then its subdirectories
-/// likewise.
+/// Visits files and directories in the order in which a walk reads their blocks: a directory, its
+/// other files in the order of `listing`, then its subdirectories likewise.
 pub fn walk<'t>(
     tree: &'t Tree,
     listing: &dyn Fn(NodeId) -> &'t [Entry],
@@ -28,9 +27,9 @@ pub fn walk<'t>(
     }
 }
 
-/// The same files in the order in which such a walk looks at inodes: a
-/// directory's entries together, subdirectories among them, so that looking at
-/// every entry of a listing stays in one part of a table.
+/// The same files in the order in which such a walk accesses inodes: a directory's entries
+/// together, including subdirectories, so that accessing every entry of a listing stays in one part
+/// of the inode table.
 #[must_use]
 pub fn inode_walk<'t>(tree: &'t Tree, listing: &dyn Fn(NodeId) -> &'t [Entry]) -> Vec<NodeId> {
     let mut order = Vec::with_capacity(tree.nodes().len());

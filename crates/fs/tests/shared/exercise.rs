@@ -1,7 +1,7 @@
-//! Uses everything a reader offers on an image that may be damaged.
+//! Calls every function of a reader on an image that may be damaged.
 //!
-//! Shared by the formats and the fuzz targets. Errors are welcome, panics and
-//! endless work are not.
+//! Shared by the formats and the fuzz targets. Errors are expected; panics and endless work are
+//! failures.
 
 use seekless_device::{BlockDevice, DeviceError, MemoryDevice};
 use seekless_fs::format::{Format, OpenOptions};
@@ -12,15 +12,15 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes that one run may read from the device: far more than any sound image
-/// of this size needs, far less than an endless loop would.
+/// Limit of bytes that one run may read from the device: far more than any sound image of this size
+/// needs, far less than an endless loop would read.
 const READ_LIMIT: u64 = 1 << 30;
-/// Files looked at.
+/// Maximum number of files examined.
 const FILES: usize = 300;
-/// Bytes read of a file, from each place.
+/// Bytes read at each offset of a file.
 const CHUNK: usize = 1 << 16;
 
-/// A device that counts what is read and stops a runaway.
+/// A device that counts the bytes read and fails above the limit.
 struct Metered {
     inner: MemoryDevice,
     read: AtomicU64,
@@ -46,14 +46,14 @@ impl BlockDevice for Metered {
     }
 }
 
-/// How it went.
+/// Counts of a run.
 #[derive(Default, Debug)]
 pub(crate) struct Outcome {
     /// Whether the image could be opened.
     pub(crate) opened: bool,
-    /// Calls that gave an answer.
+    /// Calls that succeeded.
     pub(crate) answers: u32,
-    /// Calls that found damage.
+    /// Calls that returned an error.
     pub(crate) errors: u32,
 }
 
@@ -65,7 +65,7 @@ impl Outcome {
                 Some(value)
             }
             Err(error) => {
-                // Every error must be able to say what it is.
+                // Every error must have a message.
                 assert!(!error.to_string().is_empty());
                 self.errors += 1;
                 None
@@ -74,7 +74,7 @@ impl Outcome {
     }
 }
 
-/// Opens an image and uses everything the reader offers.
+/// Opens an image and calls every function of the reader.
 pub(crate) fn exercise(format: &Format, bytes: Vec<u8>, ignore_checksums: bool) -> Outcome {
     let mut outcome = Outcome::default();
     let device = Metered { inner: MemoryDevice::new(bytes), read: AtomicU64::new(0) };
@@ -85,7 +85,7 @@ pub(crate) fn exercise(format: &Format, bytes: Vec<u8>, ignore_checksums: bool) 
     outcome.opened = true;
     let image = image.as_ref();
     let mut pending: Vec<Ino> = vec![image.root()];
-    // Inodes that no name leads to, too: damage may hide any of them.
+    // Also inodes without names: damage may hide any of them.
     pending.extend((1..=32).map(Ino::new));
     let mut seen = BTreeSet::new();
     while let Some(ino) = pending.pop() {

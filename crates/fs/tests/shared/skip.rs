@@ -1,14 +1,14 @@
-//! Judges that are not here.
+//! Skipped tests, for lack of judges.
 
 use std::fs::OpenOptions;
 use std::io::Write;
 
-/// Notes that a test, or a part of one, is left out. Where judges are required
-/// (`SEEKLESS_JUDGES=required`, as in continuous integration) that is a failure;
-/// elsewhere a line goes to the file `SEEKLESS_SKIPPED`, if that is set.
+/// Records that a test, or a part of one, is skipped. If judges are required
+/// (`SEEKLESS_JUDGES=required`, as in continuous integration), that is a failure; otherwise a line
+/// is appended to the file `SEEKLESS_SKIPPED`, if that is set.
 ///
 /// # Panics
-/// When judges are required.
+/// If judges are required.
 pub(crate) fn skip(why: &str) {
     let required = std::env::var_os("SEEKLESS_JUDGES").is_some_and(|value| value == "required");
     assert!(!required, "a judge is missing: {why}");
