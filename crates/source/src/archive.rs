@@ -1,4 +1,4 @@
-//! Contents that lie in archives.
+//! Contents stored in archives.
 
 use crate::tar::Spooled;
 use crate::unpack::Unpacked;
@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::sync::Arc;
 
-/// The files of one archive or of several over each other.
+/// The files of one archive, or of several archives as layers.
 #[derive(Debug)]
 pub struct ArchiveSource {
     tree: Tree,
@@ -24,18 +24,18 @@ impl ArchiveSource {
     }
 }
 
-/// Which archive of a [`Contents`].
+/// The index of an archive in a [`Contents`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layer(u16);
 
-/// Set in a key: the rest is a place in the table of sparse files.
+/// Flag in a key: the other bits are an index in the table of sparse files.
 const SPARSE: u64 = 1 << 63;
 
-/// Bits of a key that hold a place in an archive: 256 TiB.
+/// Number of bits in a key for an offset in an archive: 256 TiB.
 const OFFSET_BITS: u32 = 48;
 
 impl Layer {
-    /// The key of contents that lie in one piece at `offset`.
+    /// The key of contents that are contiguous at `offset`.
     pub(crate) fn key(self, offset: u64) -> u64 {
         u64::from(self.0) << OFFSET_BITS | offset
     }
@@ -44,13 +44,13 @@ impl Layer {
 #[derive(Debug)]
 pub(crate) struct Archive {
     pub(crate) file: Arc<File>,
-    /// Where in the file it begins.
+    /// Offset of the archive in the file.
     pub(crate) base: u64,
     pub(crate) name: String,
     pub(crate) len: u64,
 }
 
-/// A sparse file's bytes: stored one after the other from `base` on.
+/// A sparse file, whose bytes are stored contiguously from `base` on.
 #[derive(Debug)]
 struct SparseFile {
     layer: Layer,
@@ -82,13 +82,12 @@ impl Contents {
         &self.archives[usize::from(layer.0)]
     }
 
-    /// The key of the `nth` sparse file that the next
-    /// [`Contents::add_sparse`] adds.
+    /// The key of the `nth` sparse file of the next call of [`Contents::add_sparse`].
     pub(crate) fn sparse_key(&self, nth: usize) -> u64 {
         SPARSE | (self.sparse.len() + nth) as u64
     }
 
-    /// Adds sparse files: where their stored bytes begin, and the runs.
+    /// Adds sparse files: offset of the stored bytes, and runs.
     pub(crate) fn add_sparse(&mut self, layer: Layer, files: Vec<(u64, Vec<(u64, u64)>)>) {
         let files = files.into_iter();
         self.sparse.extend(files.map(|(base, runs)| SparseFile { layer, base, runs }));

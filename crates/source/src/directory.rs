@@ -1,11 +1,10 @@
 //! A directory of the running system as a source.
 //!
-//! The walk goes level by level; the directories of a level are listed on all
-//! cores. Access, change and creation times are not taken: they change without
-//! the contents changing, so two builds of the same directory would differ;
-//! all of a file's times are its `mtime`. Of extended attributes those are
-//! taken that a disk format can hold: `user`, `trusted`, `security` and POSIX
-//! ACLs.
+//! The walk proceeds level by level; the directories of a level are listed on all cores. Access,
+//! change and creation times are not recorded: they change without the contents changing, so two
+//! builds of the same directory would differ. All of a file's times are its `mtime`. The extended
+//! attributes recorded are those that a disk format can store: `user`, `trusted`, `security` and
+//! POSIX ACLs.
 
 mod walk;
 
@@ -26,11 +25,11 @@ pub struct DirectorySource {
 }
 
 impl DirectorySource {
-    /// Walks a directory (or what a symlink leads to).
+    /// Walks a directory, or the target of a symlink.
     ///
     /// # Errors
-    /// [`FsError::Io`] with the path of what cannot be read;
-    /// [`FsError::SourceChanged`] when something vanishes underfoot.
+    /// [`FsError::Io`] with the path of the unreadable file; [`FsError::SourceChanged`] when a file
+    /// vanishes during the walk.
     pub fn open(path: &Path, options: &TreeOptions) -> Result<Self, FsError> {
         let shown = || path.display().to_string();
         if let MetadataCalls::Impossible(library) = options.calls {
@@ -43,7 +42,7 @@ impl DirectorySource {
         }
         let root = rustix::fs::open(path, DIRECTORY & !OFlags::NOFOLLOW, Mode::empty())
             .map_err(|error| FsError::io(shown(), error.into()))?;
-        // Attributes are read by way of it, whatever the length of a path.
+        // Attributes are read through it, whatever the length of a path.
         if let Err(error) = Path::new("/proc/self/fd").metadata() {
             return Err(FsError::io("/proc/self/fd (is /proc mounted?)", error));
         }
@@ -67,8 +66,7 @@ impl DirectorySource {
         })
     }
 
-    /// Why a file could not be read: because it is another one now, or as the
-    /// system says.
+    /// The error for a failed read: the file was replaced, or the system's error.
     fn read_failed(&self, file: BorrowedFd<'_>, node: NodeId, error: Errno) -> FsError {
         match self.check(file, node) {
             Err(changed) => changed,
@@ -76,7 +74,7 @@ impl DirectorySource {
         }
     }
 
-    /// Whether an open file is still the one that was walked.
+    /// Checks that an open file is still the walked one.
     fn check(&self, file: BorrowedFd<'_>, node: NodeId) -> Result<(), FsError> {
         let stat = rustix::fs::fstat(file)
             .map_err(|error| FsError::io(self.tree.shown_path(node), error.into()))?;
@@ -150,21 +148,21 @@ impl Content for FileContent<'_> {
 
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
-// NONBLOCK: should the file have become a FIFO meanwhile, do not wait for it.
+// NONBLOCK: if the file has become a FIFO meanwhile, opening it must not block.
 const FILE: OFlags = OFlags::RDONLY
     .union(OFlags::CLOEXEC)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::NOCTTY)
     .union(OFlags::NONBLOCK);
 
-/// Room for the paths of nearly all files, on the stack.
+/// Size of a stack buffer for paths, enough for nearly all files.
 const PATH_BUF: usize = 1024;
 
-/// Longest path handed to the system at once; `PATH_MAX` is 4096 with its end.
+/// Maximum length of a path passed to the system at once; `PATH_MAX` is 4096 with the zero byte.
 const PATH_PIECE: usize = 4000;
 
-/// Opens a path below `root` without touching its access time where that is
-/// permitted. Paths of any length are followed in pieces.
+/// Opens a path below `root` without changing its access time if that is permitted. Paths of any
+/// length are followed in pieces.
 fn open_at(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
     if path.len() <= PATH_PIECE {
         let open = |flags| rustix::fs::openat(root, path, flags, Mode::empty());
@@ -179,12 +177,11 @@ fn open_at(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, 
     open_at(dir.as_fd(), &path[slash + 1..], flags)
 }
 
-/// Set in a key when the file has fewer blocks than its size needs.
+/// Flag in a key: the file has fewer blocks than its size needs.
 const SPARSE: u64 = 1;
 
-/// What tells a file from any other and from its own later versions, in one
-/// number: device, inode, size and time of last change, hashed; and whether
-/// the file may have holes. So a million files need no table beside the tree.
+/// Identifies a file and its version by one number: a hash of device, inode, size and modification
+/// time, with a flag for possible holes. So a million files need no table beside the tree.
 fn content_key(stat: &rustix::fs::Stat) -> u64 {
     let fields =
         [stat.st_dev, stat.st_ino, stat.st_size as u64, stat.st_mtime as u64, stat.st_mtime_nsec];
@@ -196,7 +193,7 @@ fn content_key(stat: &rustix::fs::Stat) -> u64 {
     (hash & !SPARSE) | u64::from(sparse)
 }
 
-/// Where a file has data, as its file system tells.
+/// The data segments of a file, as its file system reports them.
 fn data_segments(file: BorrowedFd<'_>, size: u64) -> Result<Vec<Segment>, Errno> {
     let mut segments = Vec::new();
     let mut at = 0;
@@ -204,7 +201,7 @@ fn data_segments(file: BorrowedFd<'_>, size: u64) -> Result<Vec<Segment>, Errno>
         let start = match rustix::fs::seek(file, SeekFrom::Data(at)) {
             Ok(start) => start.min(size),
             Err(Errno::NXIO) => break,
-            // The file system does not know holes.
+            // The file system does not support holes.
             Err(Errno::INVAL) => at,
             Err(error) => return Err(error),
         };

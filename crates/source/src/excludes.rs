@@ -1,19 +1,19 @@
-//! Names to leave out, in the pattern language of `.gitignore` (`gitignore(5)`), whose matching
-//! is that of `git check-ignore`, compared with it by `tests/excludes.rs`.
+//! Patterns of names to exclude, in the language of `.gitignore` (`gitignore(5)`), with the
+//! matching of `git check-ignore`; `tests/excludes.rs` compares the two.
 //!
-//! The crates for this differ from git in such random lists: `ignore` in classes of characters
-//! and in `//`, `gix-glob` in one of 500, where `**` is behind another character (`a**/b`). None
-//! refuses a pattern that can match nothing.
+//! The existing crates differ from git in such random lists: `ignore` in classes of characters and
+//! in `//`, `gix-glob` in one of 500, where `**` follows another character (`a**/b`). None refuses
+//! a pattern that can match nothing.
 
-/// Names to leave out, as lines of a `.gitignore` in the root.
+/// Names to exclude, as lines of a `.gitignore` in the root.
 ///
 /// A pattern with a slash at its start or inside matches paths from the root of the tree; one
-/// without matches a name in any directory. A slash at the end restricts it to directories.
-/// `*` and `?` do not match a slash; `**/` matches any directories, `/**` everything below.
-/// `[...]` is a class, `\` takes what follows as it is. The last pattern that matches decides,
-/// and one that begins with `!` keeps what it names; but a directory that is left out takes
-/// along what is below. Empty lines and those that begin with `#` say nothing; spaces at the
-/// end do not count. Beyond `.gitignore`, `./` at the start is the root.
+/// without matches a name in any directory. A slash at the end restricts it to directories. `*` and
+/// `?` do not match a slash; `**/` matches any directories, `/**` everything below. `[...]` is a
+/// class, `\` quotes the next character. The last matching pattern decides, and one that begins
+/// with `!` includes its matches again; but excluding a directory excludes everything below it.
+/// Empty lines and those that begin with `#` are ignored, as are spaces at the end. Beyond
+/// `.gitignore`, `./` at the start is the root.
 #[derive(Clone, Debug, Default)]
 pub struct Excludes {
     patterns: Vec<Pattern>,
@@ -23,7 +23,7 @@ pub struct Excludes {
 struct Pattern {
     keeps: bool,
     for_directories: bool,
-    /// Whether it is for a name in any directory.
+    /// Whether it matches a name in any directory.
     for_names: bool,
     tokens: Vec<Token>,
 }
@@ -43,7 +43,7 @@ enum Token {
     All,
     /// Nothing, or any bytes up to a slash: takes two places, this one and [`Token::Within`].
     Directories,
-    /// What is matched inside of [`Token::Directories`].
+    /// The state of matching inside of [`Token::Directories`].
     Within,
 }
 
@@ -51,8 +51,8 @@ impl Excludes {
     /// Compiles patterns, each as a line of a file.
     ///
     /// # Errors
-    /// A pattern that can match nothing, since a class is not closed or nothing follows a
-    /// backslash, and why, as the message to show.
+    /// A pattern that can match nothing, because a class is not closed or nothing follows a
+    /// backslash, and the reason, as the message to show.
     pub fn new<S: AsRef<str>>(patterns: &[S]) -> Result<Self, String> {
         let lines = patterns.iter().flat_map(|pattern| pattern.as_ref().split('\n'));
         let compiled = lines
@@ -61,14 +61,14 @@ impl Excludes {
         Ok(Self { patterns: compiled?.into_iter().flatten().collect() })
     }
 
-    /// Whether nothing is left out.
+    /// Whether nothing is excluded.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.patterns.is_empty()
     }
 
-    /// Whether the last pattern that names this path, given relative to the root, leaves it
-    /// out. That a directory above is left out is not looked at.
+    /// Whether the last pattern that matches this path, given relative to the root, excludes it.
+    /// The directories above are not considered.
     #[must_use]
     pub fn matches(&self, path: &[u8], is_dir: bool) -> bool {
         let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
@@ -80,7 +80,7 @@ impl Excludes {
     }
 }
 
-/// A line without the spaces at its end, except those behind a backslash.
+/// A line without the spaces at its end, except those after a backslash.
 fn trimmed(line: &[u8]) -> &[u8] {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     let mut end = 0;
@@ -94,7 +94,7 @@ fn trimmed(line: &[u8]) -> &[u8] {
     &line[..end]
 }
 
-/// What a line says; `None` for one that says nothing.
+/// Compiles a line; `None` for an empty line or a comment.
 fn compile(line: &[u8]) -> Result<Option<Pattern>, &'static str> {
     if line.starts_with(b"#") {
         return Ok(None);
@@ -113,8 +113,8 @@ fn compile(line: &[u8]) -> Result<Option<Pattern>, &'static str> {
     }
     let for_names = !body.contains(&b'/');
     let body = body.strip_prefix(b"./").or_else(|| body.strip_prefix(b"/")).unwrap_or(body);
-    // Git compares what is in front of the first special character by itself, so that `**`
-    // behind it stands at a beginning.
+    // Git compares the part before the first special character literally, so a `**` after it is at
+    // a beginning.
     let is_special = |byte: &u8| matches!(byte, b'*' | b'?' | b'[' | b'\\');
     let plain = body.iter().position(is_special).unwrap_or(body.len());
     let (plain, rest) = body.split_at(plain);
@@ -168,13 +168,14 @@ fn add_tokens(
     Ok(())
 }
 
-/// A class behind its bracket, and the bytes that it takes with the closing one.
+/// Parses a class after its opening bracket. Returns it and its length in bytes, including the
+/// closing bracket.
 fn class(pattern: &[u8]) -> Result<(Token, usize), &'static str> {
     const OPEN: &str = "a class is not closed";
     let negated = matches!(pattern.first(), Some(b'!' | b'^'));
     let mut at = usize::from(negated);
     let mut ranges: Vec<(u8, u8)> = Vec::new();
-    // The byte before, where a range may begin.
+    // The previous byte, where a range may begin.
     let mut before = None;
     let mut is_first = true;
     loop {
@@ -205,7 +206,7 @@ fn class(pattern: &[u8]) -> Result<(Token, usize), &'static str> {
                         at = end + 1;
                         before = None;
                     }
-                    // Not closed by `:]`: a bracket like others.
+                    // Not closed by `:]`: an ordinary bracket.
                     None => {
                         ranges.push((b'[', b'['));
                         before = Some(b'[');
@@ -225,7 +226,7 @@ fn class(pattern: &[u8]) -> Result<(Token, usize), &'static str> {
     }
 }
 
-/// The bytes of a class of characters, such as `alpha`.
+/// The bytes of a named class of characters, such as `alpha`.
 fn named(name: &[u8]) -> Option<Vec<(u8, u8)>> {
     let is_in: fn(&u8) -> bool = match name {
         b"alnum" => u8::is_ascii_alphanumeric,
@@ -245,8 +246,8 @@ fn named(name: &[u8]) -> Option<Vec<(u8, u8)>> {
     Some((0..=127).filter(is_in).map(|byte| (byte, byte)).collect())
 }
 
-/// Whether the tokens match all of a text: follows all ways at once, so that the time is at
-/// most the product of the lengths.
+/// Whether the tokens match the whole text. All alternatives are followed at once, so the time is
+/// at most the product of the lengths.
 fn is_match(tokens: &[Token], text: &[u8]) -> bool {
     let mut at = vec![false; tokens.len() + 1];
     at[0] = true;
@@ -280,7 +281,7 @@ fn is_match(tokens: &[Token], text: &[u8]) -> bool {
     at[tokens.len()]
 }
 
-/// Passes over the tokens that match nothing, too.
+/// Also activates the tokens after those that match the empty string.
 fn pass_empty(tokens: &[Token], at: &mut [bool]) {
     for (nth, token) in tokens.iter().enumerate() {
         if at[nth] {

@@ -1,4 +1,4 @@
-//! Another image as a source: everything it holds is kept, all times too.
+//! Another image as a source: all its files and attributes are taken, all times too.
 
 use crate::options::TreeOptions;
 use seekless_fs::source::{Content, SEAL_ALIGN, Sealed, Segment, Source};
@@ -21,8 +21,7 @@ impl ImageSource {
     /// Walks an image.
     ///
     /// # Errors
-    /// Whatever the image gives; [`FsError::Corrupt`] when a directory is
-    /// reached twice.
+    /// The image's errors; [`FsError::Corrupt`] when a directory is reached twice.
     pub fn open(image: Arc<dyn Inspect>, options: &TreeOptions) -> Result<Self, FsError> {
         let root = image.root();
         let attr = node_attr(&image.attr(root)?, options)?;
@@ -42,7 +41,7 @@ impl ImageSource {
     /// The nodes of the tree by the image's inode numbers.
     ///
     /// # Errors
-    /// Whatever reading directories gives.
+    /// The errors of reading directories.
     pub fn nodes_by_inode(&self) -> Result<HashMap<Ino, NodeId>, FsError> {
         let mut nodes = HashMap::from([(self.image.root(), NodeId::ROOT)]);
         let mut pending = vec![(self.image.root(), NodeId::ROOT)];
@@ -115,7 +114,7 @@ impl Walk<'_> {
     ) -> Result<(), FsError> {
         let attr = self.image.attr(ino)?;
         let is_dir = attr.kind == FileKind::Directory;
-        // Without the name of its key, which no image that is built has, it would be lost.
+        // Without the identifier of its key, which no built image stores, the file would be lost.
         if attr.flags & inode_flag::ENCRYPT != 0 && !self.options.raw_names {
             let path = String::from_utf8_lossy(&[path, b"/", name].concat()).into_owned();
             return Err(FsError::Unsupported(format!("{path}: is encrypted")));
@@ -170,7 +169,7 @@ fn node_attr(attr: &Attr, options: &TreeOptions) -> Result<NodeAttr, FsError> {
             ctime: attr.ctime,
             crtime: attr.crtime.unwrap_or(attr.mtime),
         }),
-        // Numbers of projects are kept nowhere; that there was one is to be said.
+        // Project ids are not stored; the flag reports that there was one.
         flags: attr.flags | if attr.project == 0 { 0 } else { inode_flag::PROJINHERIT },
     };
     options.apply(&mut node)?;
@@ -186,7 +185,7 @@ impl Source for ImageSource {
         let node = self.tree.node(node);
         let map = self.image.block_map(self.ino(node)?)?;
         if map.runs.is_empty() && map.index.is_empty() && node.size > 0 {
-            // Contents in the inode, or one great hole: reading tells.
+            // Contents in the inode, or one great hole: reading distinguishes them.
             return self.inline_segments(node);
         }
         Ok(self.segments_of(&map, 0..node.size))
@@ -211,7 +210,7 @@ impl Source for ImageSource {
 }
 
 impl ImageSource {
-    /// Where blocks hold something of a range of bytes.
+    /// The allocated segments of a range of bytes.
     fn segments_of(&self, map: &BlockMap, within: Range<u64>) -> Vec<Segment> {
         let block = u64::from(self.image.geometry().block_size);
         let mut segments: Vec<Segment> = Vec::new();

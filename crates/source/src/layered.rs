@@ -1,9 +1,9 @@
 //! Several sources laid over one another.
 //!
-//! As layers of a container image: a file replaces whatever has its path, a directory
-//! replaces a file and keeps what a directory of its path has, with its own attributes
-//! then. What an archive does not tell stays: a directory that has no entry of its own
-//! there leaves the one below as it is, and a symlink to a directory is followed.
+//! The rules are those of a container image's layers: a file replaces any file of its path; a
+//! directory replaces a file, but merges with a directory of its path, which takes its attributes.
+//! Attributes that an archive lacks stay: a directory without an entry of its own leaves the one
+//! below unchanged, and a symlink to a directory is followed.
 
 use crate::options::TreeOptions;
 use crate::tar::AddError;
@@ -13,31 +13,31 @@ use seekless_fs::tree::{NewPayload, Node, NodeAttr, NodeId, OtherTimes, Payload,
 use seekless_fs::{FileKind, FsError};
 use std::collections::HashMap;
 
-/// Sources over one another, the lowest first.
+/// Sources laid over one another, the lowest first.
 pub struct LayeredSource {
     layers: Vec<(String, Box<dyn Source + Send>)>,
     tree: Tree,
     replaced_links: Vec<ReplacedLink>,
 }
 
-/// A symlink in whose place a later source has a directory.
+/// A symlink that a later source replaces with a directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReplacedLink {
-    /// What the source is called.
+    /// The name of the source.
     pub by: String,
     /// The symlink's path, without a leading slash.
     pub path: Vec<u8>,
 }
 
-/// Bits of a key that hold a node of a layer.
+/// Number of bits in a key for a node of a layer.
 const NODE_BITS: u32 = 32;
 
 impl LayeredSource {
-    /// Lays sources, each with what it is called in messages, over one another.
+    /// Lays sources over one another, each with its name for messages.
     ///
     /// # Errors
-    /// [`FsError::Invalid`] when a directory is needed where a file of another source
-    /// is; [`FsError::NoSpace`] for more files than a tree can hold.
+    /// [`FsError::Invalid`] when a directory is needed in place of another source's file;
+    /// [`FsError::NoSpace`] for more files than a tree can contain.
     pub fn new(layers: Vec<(String, Box<dyn Source + Send>)>) -> Result<Self, FsError> {
         let mut unpacker = Unpacker::new(TreeOptions::default());
         let mut replaced_links = Vec::new();
@@ -55,14 +55,14 @@ impl LayeredSource {
         Ok(Self { layers, tree, replaced_links })
     }
 
-    /// Symlinks that gave way to directories, which is rarely meant: where `/lib` leads
-    /// to `/usr/lib`, a directory `/lib` hides all of that.
+    /// Symlinks replaced by directories, which is rarely intended: if `/lib` leads to `/usr/lib`, a
+    /// directory `/lib` hides all of that.
     #[must_use]
     pub fn replaced_links(&self) -> &[ReplacedLink] {
         &self.replaced_links
     }
 
-    /// The layer that a regular file is of, and its node there.
+    /// The layer of a regular file, and its node there.
     fn origin(&self, node: NodeId) -> Result<(&dyn Source, NodeId), FsError> {
         let key = match self.tree.node(node).payload {
             Payload::Content(key) => Some(key),
@@ -98,7 +98,7 @@ impl Source for LayeredSource {
     }
 }
 
-/// Puts a layer over what is there; notes symlinks that directories replace.
+/// Adds a layer on top; records symlinks that directories replace.
 fn add_layer(
     unpacker: &mut Unpacker,
     number: usize,
@@ -126,8 +126,8 @@ fn add_layer(
             }
             let is_dir = node.kind == FileKind::Directory;
             let below = if is_dir && !is_lowest { unpacker.kind(&path)? } else { None };
-            // Where nothing is below, what the layer made up is better than nothing: it
-            // has the owner that was asked for.
+            // If nothing is below, the layer's default attributes are better than none: they
+            // include the requested owner.
             if below.is_none() || !layer.is_implied(entry.node) {
                 if below == Some(FileKind::Symlink) {
                     replaced.push(path.clone());

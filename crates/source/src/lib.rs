@@ -1,16 +1,16 @@
-//! Where the files of an image come from.
+//! The sources of an image's files.
 //!
-//! Every source is a [`Source`]: a whole tree first, the contents of its
-//! regular files after. [`open`] finds out what a path is.
+//! Every source is a [`Source`]: the whole tree first, then the contents of its regular files.
+//! [`open`] detects the kind of a path.
 //!
 //! - [`directory`]: a directory of the running system
 //! - [`tar`]: an archive, compressed or not
 //! - [`oci`]: the root file system of a container image
 //! - [`layered`]: several of these over one another
 //! - [`image`]: a file-system image, as a file, in a qcow2 image, or on a device
-//! - [`options`]: what is changed on the way: excludes, owners, times
-//! - [`manifest`]: what a source holds, as text that two sources share only
-//!   when they hold the same
+//! - [`options`]: changes made while reading: excludes, owners, times
+//! - [`manifest`]: the contents of a source, as text that is equal for two sources only if they are
+//!   equal
 
 pub mod archive;
 pub mod directory;
@@ -44,19 +44,18 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// How to open a source.
+/// Options for opening a source.
 #[derive(Clone, Debug)]
 pub struct OpenOptions<'a> {
-    /// What is changed on the way.
+    /// Changes made while reading.
     pub tree: TreeOptions,
-    /// Where archives are unpacked that cannot be read in place.
+    /// Directory for unpacking archives that cannot be read in place.
     pub temp_dir: PathBuf,
-    /// The formats that an image may have.
+    /// The supported image formats.
     pub formats: &'a [Format],
-    /// How an image is opened.
+    /// Options for opening an image.
     pub image: format::OpenOptions,
-    /// Which container image is taken where there are several; by default that
-    /// for this machine.
+    /// The container image to take if there are several; by default the one for this machine.
     pub choice: oci::Choice,
 }
 
@@ -72,12 +71,12 @@ impl Default for OpenOptions<'_> {
     }
 }
 
-/// What a path holds.
+/// The kind of a source.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SourceKind {
     /// A directory.
     Directory,
-    /// A container image: an OCI image layout, or what skopeo writes.
+    /// A container image: an OCI image layout, or a directory written by skopeo.
     Oci,
     /// A tar archive.
     Tar,
@@ -85,11 +84,10 @@ pub enum SourceKind {
     Image,
 }
 
-/// Opens whatever is at a path; `-` is an archive from standard input.
+/// Opens the source at a path; `-` is an archive from standard input.
 ///
 /// # Errors
-/// [`FsError::Io`] when it cannot be read; otherwise whatever the source
-/// gives.
+/// [`FsError::Io`] when it cannot be read; otherwise the source's error.
 pub fn open(path: &Path, options: &OpenOptions<'_>) -> Result<Box<dyn Source + Send>, FsError> {
     let found = open_any(path, options)?;
     match &options.choice.tag {
@@ -101,8 +99,8 @@ pub fn open(path: &Path, options: &OpenOptions<'_>) -> Result<Box<dyn Source + S
     }
 }
 
-/// Opens several sources and lays them over one another, the first at the bottom. A
-/// tag is looked for in the container images among them.
+/// Opens several sources and lays them over one another, the first at the bottom. A tag is searched
+/// in the container images among them.
 ///
 /// # Errors
 /// As [`open`] and [`LayeredSource::new`].
@@ -125,15 +123,15 @@ pub fn open_layers(paths: &[PathBuf], options: &OpenOptions<'_>) -> Result<Layer
     }
 }
 
-/// What a source is called in messages.
+/// The name of a source in messages.
 fn shown(path: &Path) -> String {
     if path.as_os_str() == "-" { "standard input".into() } else { path.display().to_string() }
 }
 
-/// A source that was opened.
+/// An opened source.
 struct Found {
     source: Box<dyn Source + Send>,
-    /// Whether it has tags.
+    /// Whether it is a container image, which may have tags.
     is_container: bool,
 }
 
@@ -165,7 +163,7 @@ fn open_any(path: &Path, options: &OpenOptions<'_>) -> Result<Found, FsError> {
     })
 }
 
-/// What is read of an image: the file, or the disk in it.
+/// The device of an image: the file, or the disk in a qcow2 image.
 fn disk(path: &Path) -> Result<Arc<dyn BlockDevice>, FsError> {
     let about = |what: String| format!("{}: {what}", path.display());
     seekless_qcow2::open(path).map_err(|error| match error {
@@ -182,7 +180,7 @@ fn stdin(options: &OpenOptions<'_>) -> Result<Found, FsError> {
     archive(file, name.into(), options)
 }
 
-/// An archive: of files, or of the layers of container images.
+/// Opens an archive of files, or of the layers of container images.
 fn archive(file: File, name: String, options: &OpenOptions<'_>) -> Result<Found, FsError> {
     let OpenOptions { temp_dir, choice, tree, .. } = options;
     let spooled = tar::spool(file, &name, temp_dir)?;
@@ -197,13 +195,13 @@ fn archive(file: File, name: String, options: &OpenOptions<'_>) -> Result<Found,
     })
 }
 
-/// Names what a file seems to be that is no archive.
+/// Names the format of a file that is no archive, if it is recognized.
 fn seems(file: &File, formats: &[Format]) -> Option<String> {
     let device = FileDevice::from_file(file.try_clone().ok()?, false).ok()?;
     recognize::what(&device, formats)
 }
 
-/// Finds out what a path holds.
+/// Detects the kind of the source at a path.
 ///
 /// # Errors
 /// [`FsError::Io`] when it cannot be read.
@@ -211,7 +209,7 @@ pub fn detect(path: &Path, formats: &[Format]) -> Result<SourceKind, FsError> {
     let io = |error| FsError::io(path.display().to_string(), error);
     let kind = std::fs::metadata(path).map_err(io)?.file_type();
     if kind.is_dir() {
-        // One whose list is missing is damaged, not a tree of files.
+        // A layout without its index is damaged, not a tree of files.
         let has_parts = path.join("index.json").exists() || path.join("blobs/sha256").is_dir();
         let is_layout = path.join("oci-layout").is_file() && has_parts;
         let is_image = is_layout || oci::skopeo::is_image(path);
@@ -221,7 +219,7 @@ pub fn detect(path: &Path, formats: &[Format]) -> Result<SourceKind, FsError> {
         let file = FileDevice::open(path).map_err(io)?;
         let is_qcow2 = seekless_qcow2::is_image(&file);
         let device = if is_qcow2 { disk(path)? } else { Arc::new(file) };
-        // One that is too damaged to open is told once it is known to be no archive.
+        // An image too damaged to open is reported only after the file turns out to be no archive.
         if formats.iter().any(|format| (format.probe)(device.as_ref()) == Probe::Yes) {
             return Ok(SourceKind::Image);
         }

@@ -1,10 +1,8 @@
-//! What a source holds as an `mtree(5)` listing: equal for equal trees,
-//! whatever they come from.
+//! The contents of a source as an `mtree(5)` listing: equal for equal trees, whatever their source.
 //!
-//! One line a name, a directory before what it holds, the names of a directory
-//! sorted by their bytes. Paths and other texts are escaped as in `mtree`: a
-//! byte that is not a plain printable one is `\` and three octal digits.
-//! Keywords, in this order:
+//! One line per name, a directory before its entries, the names of a directory sorted by their
+//! bytes. Paths and other texts are escaped as in `mtree`: a byte that is not a plain printable one
+//! is `\` and three octal digits. Keywords, in this order:
 //!
 //! | keyword | of | value |
 //! |---|---|---|
@@ -21,9 +19,9 @@
 //! | `hardlink` | second and later names | the first name in the listing |
 //! | `xattr.NAME` | all | value in Base64, sorted by name |
 //!
-//! Left out: sizes and link counts of directories and the other times, which
-//! depend on where a tree lies; and `lost+found` in the root when it is empty,
-//! mode 0700 and owned by root, since `mke2fs` adds it.
+//! Left out: sizes and link counts of directories and the other times, which depend on the storage
+//! of a tree; and `lost+found` in the root when it is empty, mode 0700 and owned by root, since
+//! `mke2fs` adds it.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -36,10 +34,9 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use std::sync::Mutex;
 
-/// Files longer than this are so sparse that hashing their zeros would take
-/// hours. Their digest is over the blocks of 4096 bytes that hold anything but
-/// zeros, each preceded by its offset as 8 little-endian bytes: again the same
-/// wherever the file lies, however its holes are stored.
+/// Longer files are so sparse that hashing their zeros would take hours. Their digest covers the
+/// blocks of 4096 bytes with bytes other than zero, each preceded by its offset as 8 little-endian
+/// bytes, so it is independent of the storage of the file and of its holes.
 pub const NONZERO_FROM: u64 = 64 << 30;
 
 const BLOCK: usize = 4096;
@@ -47,10 +44,10 @@ const BUF: usize = 256 << 10;
 
 type Sum = [u8; 32];
 
-/// Writes the listing. `progress` is told of every so many bytes read.
+/// Writes the listing. `progress` is called with numbers of bytes read.
 ///
 /// # Errors
-/// Whatever the source gives, and [`FsError::Io`] when `out` does not take it.
+/// The source's errors, and [`FsError::Io`] when writing to `out` fails.
 pub fn write(
     source: &dyn Source,
     out: &mut dyn Write,
@@ -148,7 +145,7 @@ impl Hasher {
 struct Listing<'a> {
     tree: &'a Tree,
     sums: &'a HashMap<NodeId, Sum>,
-    /// Where files with several names were listed first.
+    /// The first listed path of files with several names.
     first: HashMap<NodeId, String>,
     out: &'a mut dyn Write,
 }
@@ -169,7 +166,7 @@ impl Listing<'_> {
             if at_root && self.is_plain_lost_and_found(&entry) {
                 continue;
             }
-            // A slash in a name is one of an encrypted name's bytes.
+            // A slash in a name is a byte of an encrypted name.
             let name = escaped(self.tree.name(&entry)).replace('/', "\\057");
             let path = format!("{dir}/{name}");
             self.line(&path, entry.node)?;
@@ -245,7 +242,7 @@ fn hex(sum: &Sum) -> String {
     })
 }
 
-/// A text as `mtree` has it.
+/// Escapes a text as in `mtree`.
 fn escaped(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for &byte in bytes {
@@ -258,7 +255,7 @@ fn escaped(bytes: &[u8]) -> String {
     text
 }
 
-/// A line that only one of two listings has, or has otherwise.
+/// A line that is missing in one of two listings, or differs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Difference {
     /// The line in the first listing.

@@ -1,89 +1,88 @@
-//! What is changed on the way from a source to a tree: names left out, owners
-//! replaced, times clamped. The same for every kind of source.
+//! Changes to a tree while it is read: excluded names, replaced owners, clamped times. The same for
+//! every kind of source.
 
 use crate::excludes::Excludes;
 use seekless_fs::tree::NodeAttr;
 use seekless_fs::{FsError, Timestamp, Xattr};
 use std::str::FromStr;
 
-/// What every source applies to its files.
+/// Options applied by every source.
 #[derive(Clone, Debug, Default)]
 pub struct TreeOptions {
-    /// Names to leave out.
+    /// Names to exclude.
     pub excludes: Excludes,
     /// Owner and group of everything, instead of the source's.
     pub owner: Option<(u32, u32)>,
-    /// How owners are renumbered.
+    /// Map of user ids.
     pub uid_map: IdMap,
-    /// How groups are renumbered.
+    /// Map of group ids.
     pub gid_map: IdMap,
-    /// The latest time (in seconds since 1970) that anything may carry:
-    /// `SOURCE_DATE_EPOCH`.
+    /// Maximum of all times, in seconds since 1970: `SOURCE_DATE_EPOCH`.
     pub clamp_mtime: Option<i64>,
-    /// Of a directory: do not descend into other file systems.
+    /// Directories only: do not descend into other file systems.
     pub one_file_system: bool,
-    /// Of an image: take names as they are stored, encrypted ones with slashes
-    /// and zero bytes too. Such a tree can be listed, not written.
+    /// Images only: take names as they are stored, encrypted ones with slashes and zero bytes too.
+    /// Such a tree can be listed, not written.
     pub raw_names: bool,
-    /// Of a directory: how the metadata of files is asked for.
+    /// Directories only: calls used to read the metadata of files.
     pub calls: MetadataCalls,
-    /// Extended attributes to leave out.
+    /// Extended attributes to drop.
     pub dropped: DroppedXattrs,
-    /// What takes the warnings.
+    /// Receiver of warnings.
     pub notices: Notices,
 }
 
-/// Names and values of the extended attributes of what is at a path.
+/// Reads the names and values of the extended attributes of the file at a path.
 pub type XattrCall = fn(&[u8]) -> std::io::Result<Vec<(Vec<u8>, Vec<u8>)>>;
 
-/// How the metadata of files is asked for.
+/// The calls used to read the metadata of files.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum MetadataCalls {
-    /// By system calls.
+    /// System calls.
     #[default]
     System,
-    /// By the functions of libc, which a preloaded library may replace: `stat` of the
-    /// standard library, and this for extended attributes.
+    /// The functions of libc, which a preloaded library may replace: `stat` of the standard
+    /// library, and this function for extended attributes.
     Libc(XattrCall),
-    /// A library is to be preloaded, but this program takes none: its name.
+    /// A library is to be preloaded, but this program is static: the library's name.
     Impossible(&'static str),
 }
 
-/// Where warnings about a source go: what is left out of it, or what it seems to be.
+/// The receiver of warnings about a source: omitted entries, or a suspicious format.
 #[derive(Clone, Copy, Debug)]
 pub struct Notices(pub fn(&str));
 
 impl Default for Notices {
-    /// Nowhere.
+    /// Discards all warnings.
     fn default() -> Self {
         Self(|_| {})
     }
 }
 
 impl Notices {
-    /// Gives a warning.
+    /// Sends a warning.
     pub fn tell(self, what: &str) {
         (self.0)(what);
     }
 }
 
-/// Extended attributes that are left out.
+/// Extended attributes to drop.
 #[derive(Clone, Debug, Default)]
 pub struct DroppedXattrs {
     /// All of them, access control lists too.
     pub all: bool,
-    /// Those of these names.
+    /// Attributes with these names.
     pub names: Vec<Vec<u8>>,
 }
 
 impl DroppedXattrs {
-    /// Whether an attribute is left out.
+    /// Whether an attribute is dropped.
     #[must_use]
     pub fn has(&self, name: &[u8]) -> bool {
         self.all || self.names.iter().any(|dropped| dropped == name)
     }
 
-    /// Whether nothing is left out.
+    /// Whether no attribute is dropped.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         !self.all && self.names.is_empty()
@@ -91,7 +90,7 @@ impl DroppedXattrs {
 }
 
 impl TreeOptions {
-    /// The attributes as the tree shall have them.
+    /// Applies the options to a file's attributes.
     ///
     /// # Errors
     /// [`FsError::Invalid`] when an owner is not in the map.
@@ -112,8 +111,8 @@ impl TreeOptions {
         Ok(())
     }
 
-    /// The attributes as the tree shall have them: without those to leave out, and the
-    /// owners named in access control lists follow the maps.
+    /// Applies the options to extended attributes: removes the dropped ones, and maps the owners
+    /// named in access control lists.
     ///
     /// # Errors
     /// [`FsError::Invalid`] when an owner is not in the map.
@@ -132,8 +131,8 @@ impl TreeOptions {
         Ok(())
     }
 
-    /// Renumbers an ACL in the kernel's form: a 4-byte version, then entries of
-    /// tag, permissions (16 bits each) and id (32 bits).
+    /// Renumbers an ACL in the kernel's form: a 4-byte version, then entries of tag, permissions
+    /// (16 bits each) and id (32 bits).
     fn map_acl(&self, acl: &mut [u8]) -> Result<(), FsError> {
         const ACL_USER: u16 = 2;
         const ACL_GROUP: u16 = 8;
@@ -152,13 +151,13 @@ impl TreeOptions {
     }
 }
 
-/// A renumbering of owners: ranges of ids and where they go.
+/// A map of ids, by ranges.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct IdMap {
     ranges: Vec<IdRange>,
 }
 
-/// `count` ids from `from` on become those from `to` on, as in `subuid(5)` and
+/// Maps `count` ids from `from` on to those from `to` on, as in `subuid(5)` and
 /// `/proc/PID/uid_map`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IdRange {
@@ -170,7 +169,7 @@ pub struct IdRange {
 impl FromStr for IdRange {
     type Err = String;
 
-    /// Reads `FROM:TO:COUNT`.
+    /// Parses `FROM:TO:COUNT`.
     fn from_str(text: &str) -> Result<Self, String> {
         let bad = || format!("'{text}' is not FROM:TO:COUNT");
         let is_signed = |part: &str| part.starts_with('+');
@@ -187,23 +186,23 @@ impl FromStr for IdRange {
 }
 
 impl IdMap {
-    /// A map of these ranges; the first that holds an id decides. Without any
-    /// range every id stays.
+    /// Creates a map of these ranges; the first one that contains an id decides. Without any range
+    /// every id is unchanged.
     #[must_use]
     pub fn new(ranges: Vec<IdRange>) -> Self {
         Self { ranges }
     }
 
-    /// Whether every id stays.
+    /// Whether every id is unchanged.
     #[must_use]
     pub fn is_identity(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// What an id becomes.
+    /// Maps an id.
     ///
     /// # Errors
-    /// [`FsError::Invalid`] when the map has ranges, but none for it.
+    /// [`FsError::Invalid`] when the map has ranges, but none contains the id.
     pub fn map(&self, id: u32) -> Result<u32, FsError> {
         if self.ranges.is_empty() {
             return Ok(id);

@@ -1,11 +1,11 @@
-//! What something is that is no archive: for a message that names it.
+//! Recognition of files that are no archives, to name them in messages.
 
 use seekless_device::BlockDevice;
 use seekless_fs::format::{Format, Probe};
 use seekless_units::ByteLen;
 
-/// Marks at fixed places. Sources: `libmagic` (file(1)) and the formats' own
-/// documents; those of Linux file systems are in `include/uapi/linux/magic.h`.
+/// Magic numbers at fixed offsets. Sources: `libmagic` (file(1)) and the formats' own documents;
+/// those of Linux file systems are in `include/uapi/linux/magic.h`.
 const MARKS: &[(u64, &[u8], &str)] = &[
     (
         1024,
@@ -60,11 +60,11 @@ const MARKS: &[(u64, &[u8], &str)] = &[
     (0, b"\x7FELF", "a program (ELF)"),
 ];
 
-/// Where a master boot record has its table and its mark.
+/// Offsets of the table and of the signature in a master boot record.
 const MBR_TABLE: usize = 446;
 const MBR_MARK: usize = 510;
 
-/// Names what a file seems to be; `None` for what is not known.
+/// Names the format of a file; `None` if it is not recognized.
 pub(crate) fn what(device: &dyn BlockDevice, formats: &[Format]) -> Option<String> {
     if let Some(damaged) = image(device, formats) {
         return Some(damaged);
@@ -82,14 +82,14 @@ pub(crate) fn what(device: &dyn BlockDevice, formats: &[Format]) -> Option<Strin
     has_partitions.then(|| "a disk with a partition table (MBR)".to_string())
 }
 
-/// Names what a file or device seems to be that is no image of a format known
-/// here; `None` for what is not known at all.
+/// Names the format of a file or device that is no image of a supported format; `None` if it is not
+/// recognized.
 #[must_use]
 pub fn what_it_seems(device: &dyn BlockDevice) -> Option<String> {
     what(device, &[])
 }
 
-/// One of the formats that are read here, damaged or where none is taken.
+/// Names an image of a supported format that is damaged, or in a place where none is accepted.
 fn image(device: &dyn BlockDevice, formats: &[Format]) -> Option<String> {
     let probes = || formats.iter().map(|format| (format.name, (format.probe)(device)));
     let sound = probes().find(|(_, probe)| *probe == Probe::Yes);
@@ -102,8 +102,8 @@ fn image(device: &dyn BlockDevice, formats: &[Format]) -> Option<String> {
     })
 }
 
-/// Whether a sector is a master boot record with at least one partition that
-/// makes sense: marked active or not, of a known type, within the disk.
+/// Whether a sector is a master boot record with at least one plausible partition: marked active or
+/// not, of a known type, within the disk.
 fn is_mbr(sector: &[u8; 512], len: u64) -> bool {
     let word = |entry: &[u8], at: usize| {
         u64::from(u32::from_le_bytes([entry[at], entry[at + 1], entry[at + 2], entry[at + 3]]))

@@ -1,12 +1,10 @@
 //! Archives of tar: v7, ustar, GNU and PAX.
 //!
-//! An archive is indexed by its headers; contents are read from it in place.
-//! One that is compressed or cannot be sought in is first unpacked into a
-//! temporary file without a name.
+//! An archive is indexed by its headers; contents are read from it in place. A compressed archive,
+//! or one that does not support seeking, is first unpacked into a temporary file without a name.
 //!
-//! What a tree needs and an archive does not tell: directories above an entry
-//! that have no entry of their own get mode 0755, owner 0:0 and the time of
-//! the entry that needed them; so does the root.
+//! Directories without an entry of their own get mode 0755, owner 0:0 and the time of the entry
+//! that needed them; so does the root.
 
 mod acl;
 mod header;
@@ -31,18 +29,18 @@ pub(crate) use members::{Member, members};
 pub use spool::Compression;
 pub(crate) use spool::{Spooled, spool, spool_section};
 
-/// Opens an archive. Compression is told by its magic number.
+/// Opens an archive. Compression is detected by its magic number.
 ///
 /// # Errors
-/// [`FsError::Archive`] with the place of what is wrong; [`FsError::Io`].
+/// [`FsError::Archive`] with the offset of the fault; [`FsError::Io`].
 pub fn open(path: &Path, temp_dir: &Path, options: &TreeOptions) -> Result<ArchiveSource, FsError> {
     let name = path.display().to_string();
     let file = File::open(path).map_err(|error| FsError::io(&name, error))?;
     from_file(file, name, temp_dir, options)
 }
 
-/// Opens an archive that is already open, such as standard input. It is read
-/// from its start when it can be sought in, else from where it is.
+/// Opens an archive from a file that is already open, such as standard input. It is read from its
+/// start if it supports seeking, else from the current position.
 ///
 /// # Errors
 /// As [`open`].
@@ -56,8 +54,8 @@ pub fn from_file(
     from_spooled(spooled, name, options, |_| true)
 }
 
-/// Opens an archive that can be read in place; `visit` takes the path of each entry and
-/// tells whether it is wanted.
+/// Opens an archive that can be read in place; `visit` takes the path of each entry and returns
+/// whether to include it.
 pub(crate) fn from_spooled(
     spooled: Spooled,
     name: String,
@@ -71,16 +69,16 @@ pub(crate) fn from_spooled(
     Ok(ArchiveSource::new(unpacker.finish()?, contents))
 }
 
-/// Whether an archive without entries has to look as archivers write it.
+/// Whether the format of an archive without entries is checked.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Emptiness {
-    /// It has: otherwise something else was given by mistake.
+    /// It must be valid: otherwise another file was given by mistake.
     Checked,
-    /// It is known to be an archive.
+    /// The file is already known to be an archive.
     Known,
 }
 
-/// Whether something begins as an archive with at least one entry does.
+/// Whether a file begins as an archive with at least one entry.
 pub(crate) fn begins_with_entry(archive: &Spooled, name: &str) -> Result<bool, FsError> {
     match Reader::new(&archive.file, archive.base, archive.len, name).begins_with_entry() {
         Err(FsError::Archive { .. }) => Ok(false),
@@ -102,7 +100,7 @@ pub(crate) fn paths(
     Ok(())
 }
 
-/// Puts those of an archive's entries into a tree whose path `wanted` takes.
+/// Adds the entries of an archive whose path `wanted` accepts to a tree.
 pub(crate) fn read_into(
     unpacker: &mut Unpacker,
     contents: &mut Contents,
@@ -157,7 +155,7 @@ pub(crate) fn read_into(
     Ok(())
 }
 
-/// What an entry of a type is that has no place in a tree; `None` for the others.
+/// Names a type of entry that has no place in a tree; `None` for the others.
 fn unsupported_kind(kind: u8) -> Option<String> {
     let known = match kind {
         b'0'..=b'7' | 0 | b'D' | b'S' => return None,
@@ -169,30 +167,29 @@ fn unsupported_kind(kind: u8) -> Option<String> {
     Some(format!("entry of type '{}'{known}", kind.escape_ascii()))
 }
 
-/// Names of an entry's extended attributes that neither Linux nor FreeBSD has.
+/// Names of an entry's extended attributes that neither Linux nor FreeBSD supports.
 fn foreign_names(entry: &Entry) -> impl Iterator<Item = String> {
     let xattrs = entry.extra.xattrs.iter().filter(|xattr| !has_place(&xattr.name));
     let names = xattrs.map(|xattr| String::from_utf8_lossy(&xattr.name).into_owned());
     names.chain(entry.extra.has_nfs4_acl.then(|| "SCHILY.acl.ace".to_string()))
 }
 
-/// Whether a disk format can hold an attribute of this name.
+/// Whether a disk format can store an attribute of this name.
 pub(crate) fn is_kept(name: &[u8]) -> bool {
     [&b"user."[..], b"trusted.", b"security."].iter().any(|space| name.starts_with(space))
         || matches!(name, b"system.posix_acl_access" | b"system.posix_acl_default")
 }
 
-/// Whether any format has a namespace for an attribute of this name: UFS takes all of
-/// `system`.
+/// Whether any format has a namespace for an attribute of this name: UFS stores all of `system`.
 fn has_place(name: &[u8]) -> bool {
     is_kept(name) || name.starts_with(b"system.")
 }
 
-/// Why an entry could not be put into the tree.
+/// The reason why an entry could not be added to the tree.
 pub(crate) enum AddError {
-    /// The archive is at fault.
+    /// A fault of the archive.
     Fault(ArchiveFault),
-    /// Something else is.
+    /// Another error.
     Fs(FsError),
 }
 
@@ -208,7 +205,7 @@ impl From<FsError> for AddError {
     }
 }
 
-/// A path within the archive: without leading slashes and `.` components.
+/// Normalizes a path within the archive: removes leading slashes and `.` components.
 pub(crate) fn relative(path: &[u8]) -> Result<Vec<u8>, ArchiveFault> {
     let mut clean = Vec::with_capacity(path.len());
     for component in path.split(|&byte| byte == b'/') {
@@ -267,12 +264,12 @@ fn add(
     unpacker.add(path, attr, payload, xattrs)
 }
 
-/// An entry's attributes. Of a file with an ACL the mode is what the ACL says, as after an
+/// An entry's attributes. The mode of a file with an ACL is derived from the ACL, as after an
 /// extraction: otherwise the two would contradict each other in an image.
 fn attr(entry: &Entry, kind: FileKind) -> Result<NodeAttr, ArchiveFault> {
     let attr = attr_of_header(entry, kind)?;
     if kind == FileKind::Symlink {
-        // As every system has it, whatever the archive says.
+        // All systems use this mode, whatever the archive says.
         return Ok(NodeAttr { perm: 0o777, ..attr });
     }
     let access = AclKind::Access.name();
@@ -323,7 +320,7 @@ fn xattrs(entry: &Entry, attr: &NodeAttr) -> Result<Vec<Xattr>, ArchiveFault> {
             xattrs.push(Xattr { name: name.to_vec(), value });
         }
     }
-    // Symlinks have no lists, and only directories have one for what is made in them.
+    // Symlinks have no lists, and only directories have default lists.
     xattrs.retain(|xattr| match AclKind::of(&xattr.name) {
         Some(AclKind::Access) => attr.kind != FileKind::Symlink,
         Some(AclKind::Default) => attr.kind == FileKind::Directory,

@@ -7,21 +7,20 @@ use seekless_fs::tree::{NewPayload, NodeAttr, NodeId, Tree, TreeBuilder};
 use seekless_fs::{ArchiveFault, FileKind, FsError, Timestamp, Xattr};
 use std::collections::HashSet;
 
-/// Symlinks followed on the way to one directory, as in the kernel.
+/// Maximum number of symlinks followed on the way to one directory, as in the kernel.
 const SYMLINKS_MAX: usize = 40;
 
-/// A tree that takes entries as an unpacking program takes them: directories
-/// that are missing are made, symlinks on the way are followed (within the
-/// tree), and a later entry replaces an earlier one.
+/// A tree built like an unpacking program does: missing directories are created, symlinks on the
+/// way are followed (within the tree), and a later entry replaces an earlier one.
 pub(crate) struct Unpacker {
     builder: TreeBuilder,
     options: TreeOptions,
     root_known: bool,
-    /// Directories that were made because something is in them.
+    /// Directories created only because they have entries.
     implied: HashSet<NodeId>,
-    /// The directory of the entry before: the next is usually there too.
+    /// The directory of the previous entry: the next is usually in it too.
     last: Option<(Vec<u8>, NodeId)>,
-    /// Directories that the archive in hand has an entry for.
+    /// Directories with an entry in the current archive.
     told: HashSet<NodeId>,
 }
 
@@ -29,7 +28,7 @@ pub(crate) struct Unpacker {
 #[derive(Debug)]
 pub(crate) struct Unpacked {
     pub(crate) tree: Tree,
-    /// Directories of which no entry told.
+    /// Directories without an entry.
     pub(crate) implied: HashSet<NodeId>,
 }
 
@@ -46,7 +45,7 @@ impl Unpacker {
         Self { builder, options, root_known: false, implied, last: None, told }
     }
 
-    /// What follows is from another archive.
+    /// Begins the entries of another archive.
     pub(crate) fn begin_archive(&mut self) {
         self.told.clear();
     }
@@ -72,7 +71,7 @@ impl Unpacker {
             return self.set_xattrs(NodeId::ROOT, xattrs);
         }
         let (parent, name) = self.parent(path, mtime)?;
-        // What is replaced may be on the way to the directory remembered.
+        // A replaced entry may be on the way to the remembered directory.
         let stays =
             |node| self.builder.node(node).kind == attr.kind && attr.kind == FileKind::Directory;
         if self.builder.child(parent, name).is_some_and(|node| !stays(node)) {
@@ -83,9 +82,9 @@ impl Unpacker {
         self.set_xattrs(node, xattrs)
     }
 
-    /// Sets the extended attributes of what an entry is about. A directory that has several
-    /// entries in one archive keeps those that only an earlier one gives, as it does where
-    /// the archive is extracted, but no access control lists, which go with the mode.
+    /// Sets the extended attributes of an entry's file. A directory that has several entries in one
+    /// archive keeps attributes given only by an earlier one, as after extraction, except access
+    /// control lists, which go with the mode.
     fn set_xattrs(&mut self, node: NodeId, mut xattrs: Vec<Xattr>) -> Result<(), AddError> {
         if self.builder.node(node).kind == FileKind::Directory && !self.told.insert(node) {
             let is_kept = |old: &&Xattr| {
@@ -98,8 +97,8 @@ impl Unpacker {
         Ok(self.builder.set_xattrs(node, xattrs)?)
     }
 
-    /// Adds another name for a file that is there. `attr` is what the entry
-    /// says of it, of which only the time is used, for missing directories.
+    /// Adds another name for an existing file. Of the entry's attributes `attr` only the time is
+    /// used, for missing directories.
     pub(crate) fn link(
         &mut self,
         path: &[u8],
@@ -120,8 +119,7 @@ impl Unpacker {
         Ok(())
     }
 
-    /// The node at a path, if there is one. Symlinks are followed on the way,
-    /// not at the end.
+    /// The node at a path, if it exists. Symlinks are followed on the way, but not at the end.
     pub(crate) fn find(&self, path: &[u8]) -> Result<Option<NodeId>, AddError> {
         let (dir, name) = split(path);
         let mut hops = 0;
@@ -132,7 +130,7 @@ impl Unpacker {
         }
     }
 
-    /// The directory at a path, or that to which symlinks lead, also at its end.
+    /// The directory at a path; symlinks are followed, also at its end.
     pub(crate) fn directory(&self, path: &[u8]) -> Option<NodeId> {
         match self.descend(NodeId::ROOT, path, &mut 0) {
             Ok(Descent::There(dir)) => Some(dir),
@@ -140,12 +138,12 @@ impl Unpacker {
         }
     }
 
-    /// What is at a path, found as [`find`](Self::find) does.
+    /// The kind of the file at a path, found as by [`find`](Self::find).
     pub(crate) fn kind(&self, path: &[u8]) -> Result<Option<FileKind>, AddError> {
         Ok(self.find(path)?.map(|node| self.builder.node(node).kind))
     }
 
-    /// The directory of a path, made if it is missing, and the name in it.
+    /// The directory of a path, created if it is missing, and the name in it.
     fn parent<'a>(
         &mut self,
         path: &'a [u8],
@@ -176,7 +174,7 @@ impl Unpacker {
                     self.implied.insert(made);
                     made
                 }
-                // A symlink that leads nowhere yet: what it leads to is made.
+                // A dangling symlink: its target is created.
                 Descent::Missing => self.make(at, component, mtime)?.ok_or_else(not_directory)?,
             };
         }
@@ -184,8 +182,8 @@ impl Unpacker {
         Ok((at, name))
     }
 
-    /// Follows a path as [`descend`](Self::descend) does and makes the directories that are
-    /// missing. `None` where something that is no directory is in the way.
+    /// Follows a path as [`descend`](Self::descend) does and creates missing directories. `None` if
+    /// a file other than a directory is in the way.
     fn make(
         &mut self,
         from: NodeId,
@@ -228,8 +226,8 @@ impl Unpacker {
         Ok(Some(stack.last().copied().unwrap_or(NodeId::ROOT)))
     }
 
-    /// Follows a path of directories and symlinks from `from`. `..` occurs in
-    /// symlinks only and never leads above the root.
+    /// Follows a path of directories and symlinks from `from`. `..` occurs in symlinks only and
+    /// never leads above the root.
     fn descend(&self, from: NodeId, path: &[u8], hops: &mut usize) -> Result<Descent, ()> {
         let mut stack = self.ancestry(from);
         let mut rest: Vec<Vec<u8>> = components(path);
@@ -271,18 +269,18 @@ impl Unpacker {
         stack
     }
 
-    /// What is changed on the way.
+    /// The options applied to entries.
     pub(crate) fn options(&self) -> &TreeOptions {
         &self.options
     }
 
-    /// The tree that is being made.
+    /// The tree under construction.
     pub(crate) fn builder(&mut self) -> &mut TreeBuilder {
         self.last = None;
         &mut self.builder
     }
 
-    /// The finished tree, without what is to be left out.
+    /// Finishes the tree, without the excluded entries.
     pub(crate) fn finish(mut self) -> Result<Unpacked, FsError> {
         if !self.root_known {
             let mut attr = missing_directory(Timestamp::default());
@@ -298,13 +296,13 @@ impl Unpacker {
     }
 }
 
-/// Where following a path led.
+/// The result of following a path.
 enum Descent {
     There(NodeId),
     Missing,
 }
 
-/// A path's components that matter, last first.
+/// A path's significant components, last first.
 fn components(path: &[u8]) -> Vec<Vec<u8>> {
     let names = path.split(|&byte| byte == b'/');
     names.filter(|name| !matches!(*name, b"" | b".")).rev().map(<[u8]>::to_vec).collect()

@@ -1,4 +1,4 @@
-//! Patterns of excludes, against what `git check-ignore` ignores in the same tree.
+//! Patterns of excludes, compared with the paths that `git check-ignore` ignores in the same tree.
 
 #[path = "tar/random.rs"]
 mod random;
@@ -16,7 +16,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Lists of patterns of an ordinary run. `SEEKLESS_EXCLUDES` is another number.
+/// Number of lists of patterns in an ordinary run. `SEEKLESS_EXCLUDES` is another number.
 const LISTS: u64 = 150;
 
 fn pattern(random: &mut Random) -> String {
@@ -69,7 +69,7 @@ fn pattern(random: &mut Random) -> String {
     String::from_utf8(text).unwrap()
 }
 
-/// Makes some directories and files; their paths.
+/// Creates some directories and files. Returns their paths.
 fn tree(random: &mut Random, root: &Path) -> Vec<Vec<u8>> {
     let names: &[&[u8]] = &[
         b"a", b"b", b"ab", b"c", b"a b", b"A", b"b ", b"*", b"]", b"-", b"#", b"!a", b"abc", b".",
@@ -140,9 +140,10 @@ fn random_patterns_as_git_has_them() {
         let paths = tree(&mut random, &root);
         let mut patterns: Vec<String> =
             (0..=random.next(4)).map(|_| pattern(&mut random)).collect();
-        // The root here, nothing for git.
+        // `./` is the root here, and has no meaning for git.
         patterns.retain(|pattern| !pattern.trim_start_matches('!').starts_with("./"));
-        // What can match nothing is refused, git takes it: it is left out of both.
+        // Patterns that can match nothing are refused here and accepted by git: they are removed
+        // for both.
         let (sound, refused): (Vec<String>, Vec<String>) =
             patterns.into_iter().partition(|pattern| Excludes::new(&[pattern]).is_ok());
         for pattern in refused {

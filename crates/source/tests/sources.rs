@@ -1,5 +1,5 @@
-//! The same tree from a directory, from archives that GNU tar makes of it and
-//! from an OCI layout; and input that is damaged or changes underfoot.
+//! The same tree from a directory, from archives made by GNU tar and from an OCI layout; and input
+//! that is damaged or changes while it is read.
 
 use seekless_fs::source::Source;
 use seekless_fs::{ArchiveFault, FsError};
@@ -28,7 +28,7 @@ fn run(program: &str, args: &[&OsStr]) {
     assert!(done.status.success(), "{program}: {}", String::from_utf8_lossy(&done.stderr));
 }
 
-/// A tree with every kind of thing that archives are known to lose.
+/// Creates a tree with every kind of file that archives are known to lose.
 fn populate(root: &Path) {
     let long = root.join("l".repeat(120)).join("m".repeat(130));
     fs::create_dir_all(&long).unwrap();
@@ -133,7 +133,7 @@ fn holes_are_told_alike() {
     }
 }
 
-/// Every damage gives an error that says where, or a tree; never a panic.
+/// Every damage gives an error with a location, or a tree; never a panic.
 #[test]
 fn damaged_archives_are_refused_or_read() {
     let (temp, root) = tree();
@@ -241,7 +241,7 @@ fn a_hundred_thousand_names_come_out_in_order() {
     assert!(names.is_sorted_by(|a, b| tree.name(a) < tree.name(b)));
 }
 
-/// Adds a blob to a layout; gives its descriptor.
+/// Adds a blob to a layout. Returns its descriptor.
 fn blob(layout: &Path, bytes: &[u8], media_type: &str) -> String {
     let digest: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
     fs::write(layout.join("blobs/sha256").join(&digest), bytes).unwrap();

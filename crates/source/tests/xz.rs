@@ -1,4 +1,4 @@
-//! Archives compressed with xz in all its forms, and those that ask for too much memory.
+//! Archives compressed with xz in all its forms, and some that request too much memory.
 
 use flate2::Crc;
 use seekless_fs::FsError;
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
 
-/// A directory with an archive: a part that compresses well and one that does not.
+/// A directory with an archive that has a compressible and an incompressible part.
 fn archive() -> TempDir {
     let temp = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let mut noise = 1u64;
@@ -55,7 +55,7 @@ fn all_forms_are_read() {
     ] {
         shell(temp.path(), script);
         assert_eq!(listing(&packed).unwrap(), wanted, "{script}");
-        // Cut short or changed it is read or refused, and needs no more memory.
+        // A truncated or changed file is read or refused, and needs no more memory.
         let whole = fs::read(&packed).unwrap();
         for nth in 1..20 {
             let at = whole.len() * nth / 20;
@@ -72,7 +72,7 @@ fn all_forms_are_read() {
     }
 }
 
-/// Makes the header of a block, which begins at `at`, ask for the largest dictionary.
+/// Makes the header of a block at `at` request the largest dictionary.
 fn with_large_dictionary(bytes: &mut [u8], at: usize) {
     let len = (usize::from(bytes[at]) + 1) * 4;
     let header = &mut bytes[at..at + len];
@@ -94,7 +94,7 @@ fn dictionaries_that_need_too_much_memory_are_refused() {
         assert!(matches!(error, FsError::Unsupported(_)), "{what}: {text}");
         assert!(text.contains("4294967295 bytes") && text.contains("xz -dc"), "{what}: {text}");
     };
-    // As xz itself says where it is given that bound.
+    // xz itself reports the same with that limit.
     shell(temp.path(), "xz -c archive > packed");
     let mut bytes = fs::read(&packed).unwrap();
     with_large_dictionary(&mut bytes, 12);
@@ -127,7 +127,7 @@ fn dictionaries_that_need_too_much_memory_are_refused() {
     refused(&bytes, "the second block");
 }
 
-/// Refused as unsupported, not as damaged.
+/// They are refused as unsupported, not as damaged.
 #[test]
 fn unknown_filters_are_unsupported() {
     let temp = archive();
@@ -154,7 +154,7 @@ fn an_index_of_more_blocks_than_there_are_is_refused() {
     let packed = temp.path().join("packed");
     shell(temp.path(), "printf '' | xz -c > packed");
     let mut bytes = fs::read(&packed).unwrap();
-    // The number of records, after the header and the mark of the index.
+    // The number of records, after the header and the index indicator.
     bytes.splice(13..14, [0xff, 0xff, 0xff, 0xff, 0x7f]);
     fs::write(&packed, &bytes).unwrap();
     let error = listing(&packed).unwrap_err();

@@ -15,14 +15,14 @@ use std::mem::MaybeUninit;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Directories listed before what they hold goes into the tree: enough to keep
-/// all cores busy, few enough to hold little besides the tree.
+/// Number of directories listed before their entries are added to the tree: enough to keep all
+/// cores busy, few enough to need little memory besides the tree.
 const BATCH: usize = 96;
 
-/// Entries of one directory examined by one thread at a time.
+/// Number of entries of one directory examined by one thread at a time.
 const SLICE: usize = 512;
 
-/// Walks what is below `root`.
+/// Walks the tree below `root`.
 pub(super) fn walk(
     root: BorrowedFd<'_>,
     path: &Path,
@@ -55,7 +55,7 @@ pub(super) fn walk(
     Ok(tree.builder.finish())
 }
 
-/// What a walk knows everywhere.
+/// Common parameters of a walk.
 struct Walk<'a> {
     root: BorrowedFd<'a>,
     path: &'a Path,
@@ -63,13 +63,13 @@ struct Walk<'a> {
     device: u64,
 }
 
-/// A directory that is in the tree and still to be listed.
+/// A directory that is in the tree but not yet listed.
 struct Directory {
     node: NodeId,
     path: Box<[u8]>,
 }
 
-/// An entry of a directory, examined.
+/// An examined entry of a directory.
 struct Found {
     name: NameRef,
     stat: Stat,
@@ -78,7 +78,7 @@ struct Found {
     xattrs: Vec<Xattr>,
 }
 
-/// A name in a listing's store, with its end for the system.
+/// A name in a listing's store, terminated by a zero byte.
 #[derive(Clone, Copy)]
 struct NameRef {
     start: u32,
@@ -125,10 +125,9 @@ impl Walk<'_> {
         Ok(Listing { names, found })
     }
 
-    /// A path that ends in a slash and leads into a directory. There are no
-    /// calls for the extended attributes of a symlink or an unreadable file by
-    /// directory and name before Linux 6.13. By `/proc` would do for any path,
-    /// but costs twice what the whole path does.
+    /// A path of the directory that ends in a slash. Before Linux 6.13 there are no calls for the
+    /// extended attributes of a symlink or an unreadable file by directory and name. A path through
+    /// `/proc` works for any length, but costs twice as much as the whole path.
     fn xattr_prefix(&self, dir: &[u8], fd: BorrowedFd<'_>) -> Vec<u8> {
         let root = self.path.as_os_str().as_encoded_bytes();
         if root.len() + dir.len() + NAME_MAX + 3 > PATH_PIECE {
@@ -141,8 +140,8 @@ impl Walk<'_> {
         prefix
     }
 
-    /// Everything about one entry; `None` when it is to be left out.
-    /// `prefix` leads to the directory and is kept between calls.
+    /// Examines one entry; `None` if it is excluded. `prefix` is the path of the directory, reused
+    /// between calls.
     fn examine(
         &self,
         dir: &[u8],
@@ -184,7 +183,7 @@ impl Walk<'_> {
     }
 }
 
-/// The tree so far.
+/// The tree under construction.
 struct Assembly {
     builder: OrderedBuilder,
     /// Files with several names, by device and inode.
@@ -193,7 +192,7 @@ struct Assembly {
 }
 
 impl Assembly {
-    /// Puts a directory's entries into the tree.
+    /// Adds a directory's entries to the tree.
     fn enter(&mut self, walk: &Walk<'_>, dir: &Directory, listing: Listing) -> Result<(), FsError> {
         self.builder.enter(dir.node)?;
         for found in listing.found {
@@ -271,7 +270,7 @@ fn c_name(names: &[u8], name: NameRef) -> &CStr {
     CStr::from_bytes_with_nul(bytes).unwrap_or(c"")
 }
 
-/// All names of a directory, each with a zero byte behind it.
+/// All names of a directory, each terminated by a zero byte.
 fn read_names(dir: &OwnedFd) -> Result<(Vec<u8>, Vec<NameRef>), Errno> {
     let mut buf = [MaybeUninit::uninit(); 32 << 10];
     let mut entries = RawDir::new(dir, &mut buf);
@@ -290,16 +289,15 @@ fn read_names(dir: &OwnedFd) -> Result<(Vec<u8>, Vec<NameRef>), Errno> {
     Ok((names, refs))
 }
 
-/// A path that leads to `name` in an open directory, whatever the length of
-/// the directory's own path.
+/// A path of `name` in an open directory, whatever the length of the directory's own path.
 fn proc_path(dir: BorrowedFd<'_>, name: &[u8]) -> Vec<u8> {
     let mut path = format!("/proc/self/fd/{}/", dir.as_raw_fd()).into_bytes();
     path.extend_from_slice(name);
     path
 }
 
-/// Replaces kind, mode, owner and device number by what libc shows of a file, where it is to
-/// be asked. What tells the file from others stays as the system has it.
+/// Replaces kind, mode, owner and device number by those that libc reports, if the options say so.
+/// Device, inode, size and times remain those of the system.
 fn as_shown(options: &TreeOptions, path: &[u8], stat: &mut Stat) -> Result<(), Errno> {
     let MetadataCalls::Libc(_) = options.calls else { return Ok(()) };
     let found = std::fs::symlink_metadata(os_str(path)).map_err(errno)?;
@@ -326,7 +324,7 @@ fn read_xattrs(options: &TreeOptions, path: &[u8], xattrs: &mut Vec<Xattr>) -> R
         Ok(([], _)) => Ok(()),
         Ok((names, _)) => read_values(path, names, xattrs),
         Err(Errno::NOTSUP) => Ok(()),
-        // 64 KiB is the most that the system gives out.
+        // 64 KiB is the system's limit.
         Err(Errno::RANGE) => {
             let mut list = vec![0; 64 << 10];
             let len = rustix::fs::llistxattr(path, &mut list[..])?;

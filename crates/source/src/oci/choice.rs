@@ -1,5 +1,4 @@
-//! Which container image is meant where there are several: by its name, and by the
-//! machine that it is for.
+//! The choice among several container images: by name, and by machine.
 
 use super::store::Store;
 use oci_spec::image as spec;
@@ -8,14 +7,14 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-/// A machine that a container image may be for.
+/// The machine of a container image.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Platform {
     /// `linux` ...
     pub os: String,
-    /// `amd64`, `arm64` ... as Go has them.
+    /// `amd64`, `arm64` ... in Go's names.
     pub architecture: String,
-    /// `v7` ...; any, if there is none, but rather the usual one.
+    /// `v7` ...; `None` accepts any, but prefers the default variant.
     pub variant: Option<String>,
 }
 
@@ -27,8 +26,8 @@ impl Default for Platform {
     }
 }
 
-/// An architecture as Go has it, and its variant, of a name that others have for it
-/// (containerd, `platforms/database.go`).
+/// Converts another name of an architecture to Go's name and variant (containerd,
+/// `platforms/database.go`).
 fn known_as(name: &str) -> (&str, Option<String>) {
     match name {
         "x86_64" | "x86-64" => ("amd64", None),
@@ -41,7 +40,7 @@ fn known_as(name: &str) -> (&str, Option<String>) {
     }
 }
 
-/// The variant that an architecture has where none is told.
+/// The default variant of an architecture.
 fn usual_variant(architecture: &str) -> &'static str {
     match architecture {
         "amd64" => "v1",
@@ -54,7 +53,7 @@ fn usual_variant(architecture: &str) -> &'static str {
 impl FromStr for Platform {
     type Err = String;
 
-    /// Reads `OS/ARCH` or `OS/ARCH/VARIANT`.
+    /// Parses `OS/ARCH` or `OS/ARCH/VARIANT`.
     fn from_str(text: &str) -> Result<Self, String> {
         let bad =
             || format!("'{text}' is not OS/ARCH[/VARIANT], such as linux/arm64 or linux/arm/v7");
@@ -88,13 +87,13 @@ impl From<&spec::Platform> for Platform {
 }
 
 impl Platform {
-    /// Whether an image for `found` is for this machine.
+    /// Whether an image for `found` runs on this machine.
     pub(super) fn takes(&self, found: &Self) -> bool {
         let is_same = self.os == found.os && self.architecture == found.architecture;
         is_same && self.variant.as_ref().is_none_or(|variant| variant == found.variant_or_usual())
     }
 
-    /// Whether the variant is that which is meant where none is told.
+    /// Whether the variant is the default one.
     pub(super) fn is_usual(&self) -> bool {
         self.variant_or_usual() == usual_variant(&self.architecture)
     }
@@ -107,22 +106,21 @@ impl Platform {
     }
 }
 
-/// Which image is taken where there are several.
+/// The choice among several images.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Choice {
-    /// The machine it is for; this one, where there are several and none is named.
+    /// The machine; by default this one, if there are several images.
     pub platform: Option<Platform>,
-    /// Its name, whole (`docker.io/library/debian:12`) or its end from a colon or
-    /// slash on (`debian:12`, `12`; `debian` for `debian:latest`); any, when there
-    /// is only one.
+    /// The name, whole (`docker.io/library/debian:12`) or its end from a colon or slash on
+    /// (`debian:12`, `12`; `debian` for `debian:latest`). Not needed if there is only one image.
     pub tag: Option<String>,
 }
 
 impl Choice {
-    /// Whether an image with these names is wanted.
+    /// Whether an image with these names is chosen.
     pub(super) fn takes<'n>(&self, mut names: impl Iterator<Item = &'n str>) -> bool {
         let Some(tag) = &self.tag else { return true };
-        // Without a tag in it, a name means the latest.
+        // A name without a tag means the latest.
         let wanted = [tag.clone(), format!("{tag}:latest")];
         let is_end = |name: &str, tag: &String| {
             let before = name.strip_suffix(tag.as_str());
@@ -142,8 +140,8 @@ impl Choice {
         store.invalid(format!("contains several images; select one with --tag{}", known(names)))
     }
 
-    /// Refuses an image for another machine than the one that was named. `found` is what
-    /// its configuration says, which need not tell a variant.
+    /// Refuses an image for another machine than the requested one. `found` is taken from its
+    /// configuration, which may lack a variant.
     pub(super) fn check_platform(&self, store: &Store, found: &Platform) -> Result<(), FsError> {
         let Some(wanted) = &self.platform else { return Ok(()) };
         let variant = wanted.variant.clone().filter(|_| found.variant.is_some());
@@ -166,7 +164,7 @@ pub(super) fn several_variants(store: &Store, wanted: &Platform, found: &[Platfo
         .invalid(format!("contains several images for {wanted}; select one with --platform{known}"))
 }
 
-/// The names there are, for a message.
+/// The available names, for a message.
 fn known(names: &[String]) -> String {
     let names: BTreeSet<&str> = names.iter().map(String::as_str).collect();
     let names: Vec<&str> = names.into_iter().collect();

@@ -1,5 +1,5 @@
-//! What `docker save` and `podman save` write: `manifest.json` names for each
-//! image its configuration and its layers, which are plain archives.
+//! The format of `docker save` and `podman save`: `manifest.json` lists the configuration and the
+//! layers, which are plain archives, of each image.
 //!
 //! Format: moby, `image/spec/v1.2.md`, "Combined Image JSON + Filesystem
 //! Changeset Format".
@@ -9,7 +9,7 @@ use super::{Choice, JSON_MAX, Platform, whole_json};
 use seekless_fs::FsError;
 use serde::Deserialize;
 
-/// An image of the list in `manifest.json`.
+/// An image in the list `manifest.json`.
 #[derive(Deserialize, Debug)]
 #[serde(rename_all = "PascalCase")]
 struct Saved {
@@ -26,14 +26,14 @@ impl Saved {
         self.layers.as_deref().unwrap_or_default()
     }
 
-    /// The first of its parts that is missing.
+    /// The first missing part.
     fn missing(&self, store: &Store) -> Option<String> {
         let parts = std::iter::once(&self.config).chain(self.layers());
         parts.into_iter().find(|part| !store.has(part)).cloned()
     }
 }
 
-/// What is used of an image's configuration.
+/// The fields used of an image's configuration.
 #[derive(Deserialize, Debug)]
 struct Config {
     rootfs: RootFs,
@@ -53,25 +53,25 @@ struct RootFs {
     diff_ids: Vec<String>,
 }
 
-/// A layer, and the digest that its contents have when they are not compressed.
+/// A layer, and the digest of its uncompressed contents.
 pub(super) struct SavedLayer {
     pub(super) section: Section,
     pub(super) digest: String,
 }
 
-/// What the file `manifest.json` of a store is, which may be anything.
+/// The kind of the file `manifest.json` of a store, which may be anything.
 pub(super) enum List {
-    /// There is none.
+    /// The file is missing.
     None,
-    /// A list of images, of which at least one has all its parts.
+    /// A list of images, at least one of which has all its parts.
     Images,
-    /// A list of images without their parts: the first that is missing.
+    /// A list of images without their parts: the first missing part.
     Missing(String),
-    /// Something else, and why it is no list.
+    /// Another file, and the reason why it is no list.
     Other(String),
 }
 
-/// Finds out what `manifest.json` is.
+/// Detects the kind of `manifest.json`.
 pub(super) fn list(store: &Store) -> Result<List, FsError> {
     if !store.has("manifest.json") {
         return Ok(List::None);
@@ -92,7 +92,7 @@ pub(super) fn list(store: &Store) -> Result<List, FsError> {
     Ok(missing.map_or_else(empty, List::Missing))
 }
 
-/// The layers of the image that is wanted, the lowest first.
+/// The layers of the chosen image, the lowest first.
 pub(super) fn layers(store: &Store, choice: &Choice) -> Result<Vec<SavedLayer>, FsError> {
     let images: Vec<Saved> = json(store, "manifest.json")?;
     let image = choose(store, &images, choice)?;

@@ -1,10 +1,9 @@
-//! The root file system of a container image: of an OCI image layout, in a
-//! directory or an archive, of an archive as `docker save` writes it, or of a directory
-//! as `skopeo copy` does.
+//! The root file system of a container image: of an OCI image layout, in a directory or an archive,
+//! of an archive written by `docker save`, or of a directory written by `skopeo copy`.
 //!
-//! Layers are applied in order. In each, a `.wh.NAME` entry hides NAME of the
-//! layers below, `.wh..wh..opq` all of its directory; entries of the same
-//! layer are never hidden, wherever they stand.
+//! Layers are applied in order. In each, a `.wh.NAME` entry hides NAME of the layers below,
+//! `.wh..wh..opq` all of its directory; entries of the same layer are never hidden, whatever their
+//! order.
 
 mod choice;
 mod docker;
@@ -29,22 +28,21 @@ use std::io::Read;
 use std::path::Path;
 use store::{ArchiveKind, Section, Store};
 
-/// Manifests and indexes are small; what is larger is not read.
+/// Maximum size of manifests and indexes in bytes; larger ones are not read.
 const JSON_MAX: u64 = 4 << 20;
 
-/// Indexes that may lie in each other.
+/// Maximum depth of nested indexes.
 const NESTING_MAX: usize = 8;
 
-/// How names of images stand in an index: as the layout's specification has it,
-/// and as containerd writes it.
+/// Annotations with an image's name in an index: that of the layout's specification, and
+/// containerd's.
 const NAME_KEYS: [&str; 2] = ["org.opencontainers.image.ref.name", "io.containerd.image.name"];
 
-/// Opens a layout directory, or one that skopeo wrote.
+/// Opens a layout directory, or one written by skopeo.
 ///
 /// # Errors
-/// [`FsError::Container`] when a part is missing or does not match its digest;
-/// [`FsError::Invalid`] when there is no one image to be taken; otherwise as for
-/// archives.
+/// [`FsError::Container`] when a part is missing or does not match its digest; [`FsError::Invalid`]
+/// when the choice does not determine one image; otherwise as for archives.
 pub fn open(
     path: &Path,
     choice: &Choice,
@@ -56,16 +54,16 @@ pub fn open(
     Layout { store: &store, form, temp_dir, choice }.open(options)
 }
 
-/// What [`open_archive`] found.
+/// The result of [`open_archive`].
 pub(crate) enum Opened {
     /// The root file system of a container image.
     Image(Box<ArchiveSource>),
-    /// No container image: what the archive has.
+    /// An ordinary archive's files.
     Ordinary(Box<ArchiveSource>),
 }
 
-/// Opens an archive: of container images, as `docker save`, `podman save`, `skopeo copy`,
-/// crane, ko, kaniko, jib and Bazel write them, or of files.
+/// Opens an archive: of container images, as written by `docker save`, `podman save`, `skopeo
+/// copy`, crane, ko, kaniko, jib and Bazel, or of files.
 ///
 /// # Errors
 /// As [`open`].
@@ -76,7 +74,7 @@ pub(crate) fn open_archive(
     temp_dir: &Path,
     options: &TreeOptions,
 ) -> Result<Opened, FsError> {
-    // Nearly always it is no image: its entries are read once then.
+    // It is nearly always no image: then its entries are read only once.
     let has_mark = Cell::new(false);
     let visit = |path: &[u8]| {
         has_mark.set(has_mark.get() || store::is_mark(path));
@@ -102,18 +100,18 @@ pub(crate) fn open_archive(
     }
 }
 
-/// Whether a layout's `index.json` is one, or blobs show that it should be.
+/// Whether a layout's `index.json` is valid, or blobs show that it should be.
 fn has_index(store: &Store) -> Result<bool, FsError> {
     let json = whole_json(store.open("index.json")?)?;
     Ok(store.has_blobs() || ImageIndex::from_reader(&json[..]).is_ok())
 }
 
-/// How the parts of an image are named.
+/// The naming of an image's parts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Form {
-    /// As the specification of OCI has it.
+    /// Names of the OCI specification.
     Oci,
-    /// As skopeo names the files of a directory.
+    /// File names of skopeo's directories.
     Skopeo,
 }
 
@@ -125,7 +123,7 @@ struct Layout<'a> {
 }
 
 impl Layout<'_> {
-    /// An image of a layout.
+    /// Opens an image of a layout.
     fn open(&self, options: &TreeOptions) -> Result<ArchiveSource, FsError> {
         let manifest = self.manifest()?;
         let mut stack = Stack::new(options);
@@ -136,7 +134,7 @@ impl Layout<'_> {
         stack.finish()
     }
 
-    /// An image that `docker save` wrote.
+    /// Opens an image written by `docker save`.
     fn open_saved(&self, options: &TreeOptions) -> Result<ArchiveSource, FsError> {
         let mut stack = Stack::new(options);
         for docker::SavedLayer { section, digest } in docker::layers(self.store, self.choice)? {
@@ -153,14 +151,14 @@ impl Layout<'_> {
         stack.finish()
     }
 
-    /// A layer's archive, unpacked if it is compressed.
+    /// A layer's archive, decompressed if necessary.
     fn spool(&self, section: &Section) -> Result<tar::Spooled, FsError> {
         let Section { file, start, len, name, .. } = section;
         let plain = tar::Spooled { file: file.clone(), base: *start, len: *len };
         spool_section(section.clone(), plain, name, self.temp_dir)
     }
 
-    /// Refuses an image whose configuration is of another machine than was asked for.
+    /// Refuses an image whose configuration is for another machine than the requested one.
     fn check_platform(&self, manifest: &ImageManifest) -> Result<(), FsError> {
         if self.choice.platform.is_none() {
             return Ok(());
@@ -168,12 +166,12 @@ impl Layout<'_> {
         let json = self.json(manifest.config())?;
         match serde_json::from_slice::<spec::Platform>(&json) {
             Ok(platform) => self.choice.check_platform(self.store, &Platform::from(&platform)),
-            // Not every artifact has a configuration that tells.
+            // The configuration of an artifact may lack a platform.
             Err(_) => Ok(()),
         }
     }
 
-    /// Opens a blob whose length and digest are right.
+    /// Opens a blob after checking its length and digest.
     fn blob(&self, descriptor: &Descriptor) -> Result<Section, FsError> {
         let digest = descriptor.digest();
         if *digest.algorithm() != DigestAlgorithm::Sha256 {
@@ -206,7 +204,7 @@ impl Layout<'_> {
         whole_json(self.blob(descriptor)?)
     }
 
-    /// The document that all else is found from: its name, itself, and whether it is an
+    /// The document from which all others are found: its name, its contents, and whether it is an
     /// index.
     fn outermost(&self) -> Result<(String, Vec<u8>, bool), FsError> {
         let name = match self.form {
@@ -226,10 +224,10 @@ impl Layout<'_> {
         Ok((name.into(), json, value.get("manifests").is_some()))
     }
 
-    /// The manifest of the image that is wanted.
+    /// The manifest of the chosen image.
     fn manifest(&self) -> Result<ImageManifest, FsError> {
         let (mut part, mut json, mut has_several) = self.outermost()?;
-        // Whether an index tells which machine the image is for.
+        // Whether an index contains the image's platform.
         let mut is_told = false;
         for level in 0..=NESTING_MAX {
             let unreadable = |error| self.unreadable(&part, &error);
@@ -251,8 +249,8 @@ impl Layout<'_> {
         Err(self.store.broken("indexes nested too deeply"))
     }
 
-    /// A part that is no JSON, or not the JSON it should be. The crate's own
-    /// message says that it failed, its cause where.
+    /// The error for a part that is no JSON, or JSON of another schema. The crate's own message
+    /// says that parsing failed, its cause says where.
     fn unreadable(&self, part: &str, error: &OciSpecError) -> FsError {
         match error.source() {
             Some(cause) => self.store.broken(format_args!("{part}: {cause}")),
@@ -272,13 +270,13 @@ impl Layout<'_> {
         };
         let wanted = self.choice.platform.clone().unwrap_or_default();
         let platform = |descriptor: &Descriptor| descriptor.platform().as_ref().map(Platform::from);
-        // What buildx says of how an image was made is no image.
+        // Attestations of buildx are no images.
         let is_image =
             |found: &Platform| (&*found.os, &*found.architecture) != ("unknown", "unknown");
         let named: Vec<&Descriptor> = index
             .manifests()
             .iter()
-            // What is of an unknown type is to be ignored.
+            // Descriptors of unknown types must be ignored.
             .filter(|descriptor| is_manifest(descriptor.media_type()))
             .filter(|descriptor| platform(descriptor).as_ref().is_none_or(is_image))
             .filter(|descriptor| {
@@ -321,7 +319,7 @@ impl Layout<'_> {
     }
 
     fn layer(&self, descriptor: &Descriptor) -> Result<Section, FsError> {
-        // Compression is told by the blob's own magic number.
+        // Compression is detected by the blob's own magic number.
         let known = match descriptor.media_type() {
             MediaType::ImageLayer | MediaType::ImageLayerGzip | MediaType::ImageLayerZstd => true,
             MediaType::Other(name) => name.contains("docker.image.rootfs.diff.tar"),
@@ -336,7 +334,7 @@ impl Layout<'_> {
     }
 }
 
-/// Whether a descriptor leads to another index.
+/// Whether a descriptor refers to another index.
 fn is_index(media_type: &MediaType) -> bool {
     match media_type {
         MediaType::ImageIndex => true,
@@ -345,7 +343,7 @@ fn is_index(media_type: &MediaType) -> bool {
     }
 }
 
-/// Whether a descriptor leads to a manifest or an index.
+/// Whether a descriptor refers to a manifest or an index.
 fn is_manifest(media_type: &MediaType) -> bool {
     let is_docker = |name: &String| name.contains("docker.distribution.manifest.v");
     match media_type {
@@ -355,7 +353,7 @@ fn is_manifest(media_type: &MediaType) -> bool {
     }
 }
 
-/// All of a small file.
+/// Reads a small file, at most `JSON_MAX` bytes.
 fn whole_json(section: Section) -> Result<Vec<u8>, FsError> {
     let name = section.name.clone();
     let mut bytes = Vec::new();

@@ -1,6 +1,6 @@
-//! What `skopeo copy ... dir:DIR` writes: `manifest.json` is the manifest of an image, or
-//! with `--all` an index of several; blobs are named by their digests alone, the
-//! manifests of an index by digest and `.manifest.json`.
+//! The format of `skopeo copy ... dir:DIR`: `manifest.json` is the manifest of an image, or with
+//! `--all` an index of several; blobs are named by their digests alone, the manifests of an index
+//! by digest and `.manifest.json`.
 //!
 //! Format: containers/image, `directory/directory_transport.go`.
 
@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// What the file `version` begins with; 1.1 is the latest.
+/// The beginning of the file `version`; 1.1 is the latest.
 const MARK: &[u8] = b"Directory Transport Version: ";
 
 /// Whether a directory is such an image.

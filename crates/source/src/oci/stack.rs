@@ -1,4 +1,4 @@
-//! The layers of an image laid over each other, and what they hide of one another.
+//! The layers of an image laid over each other, with their whiteouts.
 
 use crate::archive::{ArchiveSource, Contents, Layer};
 use crate::options::TreeOptions;
@@ -32,15 +32,15 @@ impl Stack {
     }
 }
 
-/// What a whiteout hides.
+/// The names hidden by a whiteout.
 enum Whiteout<'a> {
-    /// All that is in the directory.
+    /// All entries of the directory.
     Opaque(&'a [u8]),
     /// One name in the directory.
     Name(&'a [u8], &'a [u8]),
 }
 
-/// Whether a path is one of those in which aufs keeps what it needs itself, or is below.
+/// Whether a path is one of aufs' own metadata, or below.
 fn is_metadata(path: &[u8]) -> bool {
     let mut names = path.split(|&byte| byte == b'/');
     names.any(|name| name.starts_with(b".wh..wh.") && name != b".wh..wh..opq")
@@ -57,7 +57,7 @@ fn whiteout(path: &[u8]) -> Option<Whiteout<'_>> {
     }
 }
 
-/// Takes what a layer hides out of the layers below.
+/// Removes the names that a layer hides from the layers below.
 fn apply_whiteouts(
     unpacker: &mut Unpacker,
     contents: &mut Contents,

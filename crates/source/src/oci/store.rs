@@ -1,5 +1,5 @@
-//! Where the parts of a container image lie: the files of a layout directory,
-//! or those within an archive of one, which are read in place.
+//! Access to the parts of a container image: the files of a layout directory, or the members of an
+//! archive, which are read in place.
 
 use super::docker::{self, List};
 use crate::tar;
@@ -13,17 +13,17 @@ use std::io::{self, ErrorKind, Read};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Links in an archive that are followed for one part.
+/// Maximum number of links in an archive followed for one part.
 const LINKS_MAX: u32 = 16;
 
 /// A run of bytes of a file, read from its start.
 #[derive(Clone, Debug)]
 pub(super) struct Section {
     pub(super) file: Arc<File>,
-    /// Where in the file it begins.
+    /// Offset in the file.
     pub(super) start: u64,
     pub(super) len: u64,
-    /// What it is called in messages.
+    /// The name in messages.
     pub(super) name: String,
     at: u64,
 }
@@ -64,7 +64,7 @@ impl Read for Section {
     }
 }
 
-/// The files that an image is made of, by path.
+/// The files of an image, by path.
 #[derive(Debug)]
 pub(super) enum Store {
     /// Files of a directory.
@@ -74,8 +74,8 @@ pub(super) enum Store {
 }
 
 impl Store {
-    /// What an archive has that may be one of container images: it is one if all parts of
-    /// an image are there, whatever else is.
+    /// Detects container images in an archive: it contains one if all parts of an image are
+    /// present, whatever else it contains.
     pub(super) fn in_archive(archive: tar::Spooled, name: &str) -> Result<ArchiveKind, FsError> {
         let Some(members) = tar::members(&archive, name)? else {
             return Ok(ArchiveKind::Ordinary(None));
@@ -117,7 +117,7 @@ impl Store {
         Ok(ArchiveKind::Ordinary(why))
     }
 
-    /// What the image is called in messages.
+    /// The image's name in messages.
     pub(super) fn name(&self) -> String {
         match self {
             Self::Directory(path) => path.display().to_string(),
@@ -125,12 +125,12 @@ impl Store {
         }
     }
 
-    /// A part is missing, or contradicts another.
+    /// The error for a missing part, or one that contradicts another.
     pub(super) fn broken(&self, what: impl std::fmt::Display) -> FsError {
         FsError::Container { name: self.name(), what: what.to_string() }
     }
 
-    /// What is asked for is not there.
+    /// The error for a request that matches no image.
     pub(super) fn invalid(&self, what: impl std::fmt::Display) -> FsError {
         FsError::Invalid(format!("{}: {what}", self.name()))
     }
@@ -142,7 +142,7 @@ impl Store {
         }
     }
 
-    /// Whether there are blobs of a layout.
+    /// Whether the store has blobs of a layout.
     pub(super) fn has_blobs(&self) -> bool {
         match self {
             Self::Directory(dir) => dir.join("blobs/sha256").is_dir(),
@@ -168,7 +168,7 @@ impl Store {
             }
             Self::Archive { file, name, members } => {
                 let shown = format!("{name}: {path}");
-                // As in `./config.json`.
+                // For names such as `./config.json`.
                 let Ok(mut at) = tar::relative(path.as_bytes()) else {
                     return Err(self.broken(format!("{path}: not a path in the archive")));
                 };
@@ -187,32 +187,31 @@ impl Store {
     }
 }
 
-/// What an archive turned out to be.
+/// The kind of an archive.
 pub(super) enum ArchiveKind {
     /// An OCI layout.
     Layout(Store),
-    /// What `docker save` and many others write.
+    /// The format of `docker save` and many others.
     Saved(Store),
-    /// Files, to be taken as they are; and why, where it looks like container images.
+    /// Ordinary files; with the reason, if the archive resembles container images.
     Ordinary(Option<String>),
 }
 
-/// Whether an archive with an entry of this path may be one of container images.
+/// Whether an archive with an entry of this path may contain container images.
 pub(super) fn is_mark(path: &[u8]) -> bool {
     let marks: [&[u8]; 3] = [b"oci-layout", b"manifest.json", b"repositories"];
     marks.contains(&path)
 }
 
-/// Whether a path is that of a layer's description as docker wrote it once.
+/// Whether a path is that of a layer's description in docker's old format.
 fn is_old_layer(path: &[u8]) -> bool {
     let name = path.strip_suffix(b"/json").unwrap_or_default();
     name.len() == 64 && name.iter().all(u8::is_ascii_hexdigit)
 }
 
-/// Whether archives of container images have such a path: an OCI layout
-/// (`blobs`, `index.json`, `oci-layout`), what `docker save` writes
-/// (`manifest.json`, `repositories`, a directory or a file named by a digest
-/// for each layer and configuration), or both at once.
+/// Whether archives of container images have such a path: an OCI layout (`blobs`, `index.json`,
+/// `oci-layout`), the format of `docker save` (`manifest.json`, `repositories`, a directory or a
+/// file named by a digest for each layer and configuration), or both at once.
 fn may_belong(path: &[u8]) -> bool {
     let Ok(path) = std::str::from_utf8(path) else { return false };
     let (first, rest) = path.split_once('/').unwrap_or((path, ""));
@@ -229,8 +228,7 @@ fn may_belong(path: &[u8]) -> bool {
     }
 }
 
-/// Whether a path that may belong to a container image is that of a blob or of a
-/// layer under its digest.
+/// Whether a path that `may_belong` accepts is that of a blob or of a layer under its digest.
 fn is_named_by_digest(path: &[u8]) -> bool {
     let of_list = ["oci-layout", "index.json", "manifest.json", "repositories", "blobs", ""];
     path.starts_with(b"blobs/sha256/")

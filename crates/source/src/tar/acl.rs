@@ -1,4 +1,4 @@
-//! Access control lists as text, the form archives carry, to the form of
+//! Conversion of access control lists from text, the form in archives, to the form of
 //! `system.posix_acl_*`.
 
 use seekless_fs::ArchiveFault;
@@ -11,17 +11,17 @@ const MASK: u16 = 0x10;
 const OTHER: u16 = 0x20;
 const NO_ID: u32 = u32::MAX;
 
-/// Names whose numbers an entry's header gives.
+/// Names whose ids are in an entry's header.
 pub(super) struct Owner<'a> {
     pub(super) user: (&'a [u8], u32),
     pub(super) group: (&'a [u8], u32),
 }
 
-/// Converts a list; `None` when it says no more than the mode does.
+/// Converts a list; `None` if it is equivalent to the mode.
 ///
-/// Entries are `tag:name:rwx` with an optional fourth field, the number. Its
-/// number is that field, or the name itself when it is one, or what the header
-/// says of the same name, or else what it is on this machine, as for `tar`.
+/// Entries are `tag:name:rwx` with an optional fourth field, the id. The id is taken from that
+/// field, or from the name itself if it is a number, or from the header if it has the same name, or
+/// else from this machine, as in `tar`.
 pub(super) fn from_text(text: &[u8], owner: &Owner<'_>) -> Result<Option<Vec<u8>>, ArchiveFault> {
     let mut entries = Vec::new();
     for line in text.split(|&byte| byte == b'\n' || byte == b',') {
@@ -70,7 +70,7 @@ fn entry(line: &[u8], owner: &Owner<'_>) -> Result<(u16, u16, u32), ArchiveFault
     Ok((named, perm, id))
 }
 
-/// The number of a name in `/etc/passwd` or `/etc/group`.
+/// The id of a name in `/etc/passwd` or `/etc/group`.
 fn on_this_machine(table: &str, name: &[u8]) -> Option<u32> {
     let text = std::fs::read(table).ok()?;
     text.split(|&byte| byte == b'\n').find_map(|line| {

@@ -2,10 +2,10 @@
 
 use seekless_fs::ArchiveFault;
 
-/// Bytes in a block: headers are one, contents are padded to whole ones.
+/// Bytes in a block: a header is one block, contents are padded to whole ones.
 pub(super) const BLOCK: usize = 512;
 
-/// Where the stored bytes of a sparse file belong: offsets and lengths.
+/// The runs of a sparse file's stored bytes: offsets and lengths.
 pub(super) type Runs = Vec<(u64, u64)>;
 
 /// A header block. Fields are at fixed offsets; numbers are octal text, or
@@ -23,11 +23,11 @@ impl<'a> Header<'a> {
         self.0.iter().all(|&byte| byte == 0)
     }
 
-    /// Whether the checksum is right, summed over unsigned or (as very old
-    /// writers did) signed bytes, its own field counted as spaces.
+    /// Whether the checksum is right, summed over unsigned or (as very old writers did) signed
+    /// bytes, with spaces in place of its own field.
     pub(super) fn is_sound(&self) -> bool {
         let field = self.field::<148, 8>();
-        // Never in base 256.
+        // The checksum is never in base 256.
         let Some(stored) = octal(field) else { return false };
         let bytes = || {
             let outside = |&(at, _): &(usize, &u8)| !(148..156).contains(&at);
@@ -53,7 +53,7 @@ impl<'a> Header<'a> {
         self.field::<257, 6>() == b"ustar\0"
     }
 
-    /// The name, with ustar's prefix before it.
+    /// The name, preceded by ustar's prefix.
     pub(super) fn path(&self) -> Vec<u8> {
         let name = text(self.field::<0, 100>());
         let prefix = text(self.field::<345, 155>());
@@ -114,8 +114,8 @@ impl<'a> Header<'a> {
     }
 }
 
-/// The runs in a block that continues a GNU sparse map, added to `runs`; tells
-/// whether another such block follows.
+/// Appends the runs in a block that continues a GNU sparse map to `runs`. Returns whether another
+/// such block follows.
 pub(super) fn sparse_extension(
     block: &[u8; BLOCK],
     runs: &mut Vec<(u64, u64)>,
@@ -135,7 +135,7 @@ fn sparse_runs(table: &[u8], runs: &mut Vec<(u64, u64)>) -> Result<(), ArchiveFa
     Ok(())
 }
 
-/// A text field: up to its zero byte, or all of it.
+/// A text field: up to its zero byte, or the whole field.
 fn text(field: &[u8]) -> &[u8] {
     let end = field.iter().position(|&byte| byte == 0).unwrap_or(field.len());
     &field[..end]

@@ -1,4 +1,4 @@
-//! Finding some members of an archive by their path, without unpacking it.
+//! Finds members of an archive by their path, without unpacking it.
 
 use super::reader::Reader;
 use super::{Spooled, relative};
@@ -8,7 +8,7 @@ use std::collections::HashMap;
 /// A member of an archive.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Member {
-    /// A file: where its bytes begin, in the archive's file, and how many.
+    /// A file: offset of its bytes in the archive's file, and their number.
     File { start: u64, len: u64 },
     /// A link to another member, by its path.
     Link(Vec<u8>),
@@ -25,7 +25,7 @@ pub(crate) fn members(
         let entry = match reader.next() {
             Ok(Some(entry)) => entry,
             Ok(None) => return Ok(Some(members)),
-            // Whoever takes it for an ordinary archive says what is wrong.
+            // The reader of ordinary archives reports the fault.
             Err(FsError::Archive { .. }) => return Ok(None),
             Err(error) => return Err(error),
         };

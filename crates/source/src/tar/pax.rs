@@ -1,11 +1,11 @@
-//! What extended headers say about the entry behind them: PAX records, and
-//! GNU's entries for long names.
+//! Extended headers, which describe the following entry: PAX records, and GNU's entries for long
+//! names.
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use seekless_fs::{ArchiveFault, Timestamp, Xattr};
 
-/// Fields of an entry that replace those of its header.
+/// Fields of an entry that replace those in its header.
 #[derive(Clone, Default)]
 pub(super) struct Overrides {
     pub(super) path: Option<Vec<u8>>,
@@ -20,7 +20,7 @@ pub(super) struct Overrides {
     pub(super) xattrs: Vec<Xattr>,
     pub(super) acl_access: Option<Vec<u8>>,
     pub(super) acl_default: Option<Vec<u8>>,
-    /// Whether there is an access control list of NFSv4.
+    /// Whether there is an NFSv4 access control list.
     pub(super) has_nfs4_acl: bool,
     pub(super) sparse: Sparse,
 }
@@ -37,7 +37,7 @@ pub(super) struct Sparse {
 }
 
 impl Overrides {
-    /// Takes in the records of a PAX header.
+    /// Parses the records of a PAX header.
     pub(super) fn read(&mut self, mut records: &[u8]) -> Result<(), ArchiveFault> {
         // Some writers pad with zero bytes.
         while !records.is_empty() && records[0] != 0 {
@@ -78,7 +78,7 @@ impl Overrides {
             self.xattr(name, value.to_vec());
         } else if let Some(name) = key.strip_prefix(b"LIBARCHIVE.xattr.") {
             let name = percent_decoded(name, |_| true);
-            // The plain form of the same attribute is exact already.
+            // The plain form of the same attribute is already exact.
             if self.xattrs.iter().all(|xattr| xattr.name != name) {
                 let decoded = STANDARD.decode(value).or_else(|_| STANDARD_NO_PAD.decode(value));
                 self.xattr(name, decoded.map_err(|_| ArchiveFault::Pax)?);
@@ -86,8 +86,7 @@ impl Overrides {
         } else if let Some(key) = key.strip_prefix(b"GNU.sparse.") {
             self.sparse.set(key, value)?;
         }
-        // Everything else (comments, charsets, vendors' own) says nothing that
-        // a file system holds.
+        // All others (comments, charsets, vendors' own) describe nothing that a file system stores.
         Ok(())
     }
 
@@ -122,7 +121,7 @@ impl Sparse {
     }
 }
 
-/// The first record, `LENGTH KEY=VALUE\n`, and what follows it.
+/// Splits off the first record, `LENGTH KEY=VALUE\n`.
 fn record(records: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let space = records.iter().position(|&byte| byte == b' ')?;
     let len = usize::try_from(parse_decimal(&records[..space])?).ok()?;
@@ -132,7 +131,7 @@ fn record(records: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     Some((&body[..equals], &body[equals + 1..], rest))
 }
 
-/// An empty value takes back what a global header said.
+/// An empty value cancels that of a global header.
 fn some(value: &[u8]) -> Option<Vec<u8>> {
     if value.is_empty() { None } else { Some(value.to_vec()) }
 }
@@ -149,7 +148,7 @@ fn small(value: &[u8], name: &'static str) -> Result<Option<u32>, ArchiveFault> 
     number.map(|n| u32::try_from(n).map_err(|_| ArchiveFault::Number(name))).transpose()
 }
 
-/// Digits as a number that an archive may mean as a length or offset.
+/// Parses digits as a number that is valid as a length or offset.
 pub(super) fn parse_decimal(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;
@@ -161,8 +160,8 @@ pub(super) fn parse_decimal(digits: &[u8]) -> Option<u64> {
     (value <= i64::MAX as u64).then_some(value)
 }
 
-/// Seconds with an optional fraction; digits past the ninth are cut off, towards the past.
-/// What follows does not count, as with GNU tar and libarchive: Python writes `1e-05`.
+/// Seconds with an optional fraction; digits past the ninth are cut off, towards the past. Trailing
+/// text is ignored, as in GNU tar and libarchive: Python writes `1e-05`.
 fn time(value: &[u8], name: &'static str) -> Result<Option<Timestamp>, ArchiveFault> {
     if value.is_empty() {
         return Ok(None);
@@ -189,7 +188,7 @@ fn parse_time(value: &[u8]) -> Option<Timestamp> {
     })
 }
 
-/// `offset,length,offset,length...`
+/// Parses `offset,length,offset,length...`
 fn map(value: &[u8]) -> Result<Vec<(u64, u64)>, ArchiveFault> {
     let mut numbers = value.split(|&byte| byte == b',').map(parse_decimal);
     let mut runs = Vec::new();
@@ -200,7 +199,7 @@ fn map(value: &[u8]) -> Result<Vec<(u64, u64)>, ArchiveFault> {
     Ok(runs)
 }
 
-/// A name in which those bytes that `is_encoded` tells stand as `%` and two digits.
+/// Decodes `%` and two digits in a name, for bytes for which `is_encoded` is true.
 fn percent_decoded(name: &[u8], is_encoded: impl Fn(u8) -> bool) -> Vec<u8> {
     let mut decoded = Vec::with_capacity(name.len());
     let mut at = 0;

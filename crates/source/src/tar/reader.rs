@@ -1,5 +1,4 @@
-//! Reading an archive's headers, one entry after another, without its
-//! contents: those are only skipped over.
+//! Reading an archive's headers, one entry after another. Contents are only skipped.
 
 use super::header::{BLOCK, Header, sparse_extension};
 use super::pax::{Overrides, parse_decimal};
@@ -7,27 +6,27 @@ use seekless_fs::{ArchiveFault, FsError};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// The most that an extended header may hold. The system's own limits (64 KiB
-/// a set of attributes, 4 KiB a path) are far below.
+/// Maximum size of an extended header in bytes. The system's own limits (64 KiB per set of
+/// attributes, 4 KiB per path) are far below.
 const EXTENSION_MAX: u64 = 4 << 20;
 
-/// Bytes in a record: an archive is padded to whole ones.
+/// Bytes in a record: an archive is padded to whole records.
 const RECORD: u64 = 20 * BLOCK as u64;
 
-/// Bytes read at once: a header, usually with the PAX header before it.
+/// Bytes read at once: a header, usually with its preceding PAX header.
 const WINDOW: usize = 4096;
 
-/// An entry as its headers describe it.
+/// An entry, described by its headers.
 pub(super) struct Entry {
-    /// Where its header begins.
+    /// Offset of its header.
     pub(super) offset: u64,
     pub(super) block: [u8; BLOCK],
     pub(super) extra: Overrides,
-    /// Where its contents begin.
+    /// Offset of its contents.
     pub(super) data: u64,
     /// Bytes of contents in the archive.
     pub(super) stored: u64,
-    /// Of a sparse file: its length, and where its stored bytes belong.
+    /// Sparse files only: length, and runs of the stored bytes.
     pub(super) sparse: Option<(u64, Vec<(u64, u64)>)>,
 }
 
@@ -36,7 +35,7 @@ impl Entry {
         Header(&self.block)
     }
 
-    /// The path, from whatever header has the last word on it.
+    /// The path, from the header with the highest precedence.
     pub(super) fn path(&self) -> Vec<u8> {
         let path = self.extra.sparse.name.as_ref().or(self.extra.path.as_ref());
         path.cloned().unwrap_or_else(|| self.header().path())
@@ -46,7 +45,7 @@ impl Entry {
 /// The entries of an archive.
 pub(super) struct Reader<'a> {
     file: &'a File,
-    /// Where in the file the archive begins.
+    /// Offset of the archive in the file.
     base: u64,
     name: &'a str,
     len: u64,
@@ -62,12 +61,12 @@ impl<'a> Reader<'a> {
         Self { file, base, name, len, at: 0, window: Vec::new(), window_at: 0, global }
     }
 
-    /// What is wrong with the entry whose header is at `offset`.
+    /// The error for a fault in the entry whose header is at `offset`.
     fn error_in(&self, offset: u64, path: &[u8], fault: ArchiveFault) -> FsError {
         self.error(offset, fault.of_entry(path))
     }
 
-    /// What is sound, but not supported, in the entry whose header is at `offset`.
+    /// The error for a sound but unsupported entry whose header is at `offset`.
     pub(super) fn unsupported(&self, offset: u64, path: &[u8], what: &str) -> FsError {
         FsError::Unsupported(self.about(offset, path, what))
     }
@@ -82,7 +81,7 @@ impl<'a> Reader<'a> {
         FsError::Archive { archive: self.name.to_string(), offset, fault }
     }
 
-    /// The next block; `None` where the archive ends.
+    /// The next block; `None` at the end of the archive.
     fn block(&mut self) -> Result<Option<[u8; BLOCK]>, FsError> {
         if self.at == self.len {
             return Ok(None);
@@ -113,9 +112,8 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Whether the archive begins with an entry; else it has to be an empty one:
-    /// two blocks of zeros and nothing but zeros behind them, up to the end of a
-    /// record, as archivers write it.
+    /// Whether the archive begins with an entry. If not, it must be an empty archive, as archivers
+    /// write it: two blocks of zeros, followed only by zeros up to the end of a record.
     pub(super) fn begins_with_entry(&mut self) -> Result<bool, FsError> {
         let Some(first) = self.block()? else { return Ok(false) };
         self.at = 0;
@@ -123,7 +121,7 @@ impl<'a> Reader<'a> {
         Ok(!header.is_end() && header.is_sound())
     }
 
-    /// Refuses what begins with zeros and is no empty archive.
+    /// Refuses a file that begins with zeros and is no empty archive.
     pub(super) fn check_start(&mut self) -> Result<(), FsError> {
         if self.len > RECORD || self.len < 2 * BLOCK as u64 {
             let zeros = self.block()?.is_some_and(|first| Header(&first).is_end());
@@ -148,13 +146,13 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// A block that must be there.
+    /// The next block, which must exist.
     fn more(&mut self) -> Result<[u8; BLOCK], FsError> {
         let at = self.at;
         self.block()?.ok_or_else(|| self.error(at, ArchiveFault::Truncated))
     }
 
-    /// Goes past `bytes` of contents and their padding.
+    /// Skips `bytes` of contents and their padding.
     fn skip(&mut self, bytes: u64) -> Result<(), FsError> {
         let padded = bytes.checked_next_multiple_of(BLOCK as u64);
         let end = self.at.checked_add(bytes).filter(|&end| end <= self.len);
@@ -187,8 +185,8 @@ impl<'a> Reader<'a> {
 
     /// The next entry; `None` at the end of the archive.
     ///
-    /// Of several PAX headers in front of an entry the last one counts, and what it says
-    /// counts more than GNU's entries for long names, whatever their order.
+    /// Among several PAX headers in front of an entry the last one counts, and it takes precedence
+    /// over GNU's entries for long names, whatever their order.
     pub(super) fn next(&mut self) -> Result<Option<Entry>, FsError> {
         let mut extra = self.global.clone();
         let mut records = Vec::new();
@@ -221,7 +219,7 @@ impl<'a> Reader<'a> {
                 }
                 b'L' => long_name = Some(c_string(self.extension(size)?)),
                 b'K' => long_link = Some(c_string(self.extension(size)?)),
-                // The label of a volume.
+                // A volume label.
                 b'V' => self.skip(size)?,
                 b'M' | b'N' => {
                     let what = "entry of a multi-volume archive, or with names of old GNU tar";
@@ -246,8 +244,8 @@ impl<'a> Reader<'a> {
         let header = Header(&block);
         let path = extra.path.clone().unwrap_or_else(|| header.path());
         let size = extra.size.unwrap_or(size);
-        // Only these have contents: other kinds may carry a size that says
-        // something else, such as a hard link that of its file.
+        // Only these have contents: in other kinds the size may have another meaning, such as the
+        // size of a hard link's file.
         let holds = match header.kind() {
             b'S' | b'D' => true,
             b'0' | 0 | b'7' => !path.ends_with(b"/"),
@@ -293,8 +291,8 @@ impl<'a> Reader<'a> {
         Ok(Entry { offset, block, extra, data, stored, sparse })
     }
 
-    /// Whether the contents of its file follow a hard link, as POSIX.1-2001 allows it: where
-    /// the next header would be is none, but behind so many bytes is one.
+    /// Whether a hard link is followed by the contents of its file, as POSIX.1-2001 allows: there
+    /// is no valid header right behind it, but there is one after `size` bytes.
     fn has_link_contents(&mut self, size: u64) -> Result<bool, FsError> {
         let at = self.at;
         let end = size.checked_next_multiple_of(BLOCK as u64).and_then(|len| at.checked_add(len));
@@ -313,8 +311,8 @@ impl<'a> Reader<'a> {
         Ok(!is_header && (has_header_behind || (ends_behind && !is_end)))
     }
 
-    /// The map at the start of a file's contents in sparse format 1.0: decimal
-    /// numbers on lines of their own, the first their count, padded to blocks.
+    /// Reads the map at the start of a file's contents in sparse format 1.0: decimal numbers on
+    /// lines of their own, the first their count, padded to blocks.
     fn leading_map(&mut self, stored: u64) -> Result<Vec<(u64, u64)>, FsError> {
         let start = self.at;
         let mut text = Vec::new();
@@ -339,8 +337,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Whether the runs lie in order within the file and are all stored; drops
-/// empty ones.
+/// Checks that the runs are in order, within the file and all stored; drops empty ones.
 fn check_map(real: u64, runs: &mut Vec<(u64, u64)>, stored: u64) -> Result<(), ArchiveFault> {
     runs.retain(|&(_, len)| len > 0);
     let (mut end, mut sum) = (0u64, 0u64);

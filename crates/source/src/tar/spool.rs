@@ -1,4 +1,4 @@
-//! Making an archive one that can be read anywhere: decompressed, in a file.
+//! Making an archive readable at any offset: decompressed, in a file.
 
 use super::xz::{DICTIONARY_MAX, DictionaryTooLarge, XzBound};
 use flate2::bufread::GzDecoder;
@@ -9,10 +9,10 @@ use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-/// How an archive is compressed.
+/// The compression of an archive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Compression {
-    /// Not at all.
+    /// Not compressed.
     None,
     /// gzip, of one member or several.
     Gzip,
@@ -22,15 +22,15 @@ pub enum Compression {
     Xz,
     /// bzip2, of one stream or several.
     Bzip2,
-    /// Recognized, but not read here: its name, and the command that decompresses it.
+    /// Recognized but not supported: its name, and the command that decompresses it.
     Unsupported(&'static str, &'static str),
 }
 
-/// Bytes that [`Compression::detect`] needs.
+/// Number of bytes needed by [`Compression::detect`].
 const START: usize = 9;
 
 impl Compression {
-    /// What the first bytes of a file tell.
+    /// Detects the compression by the first bytes of a file.
     #[must_use]
     pub fn detect(start: &[u8]) -> Self {
         let magics: [(&[u8], Self); 11] = [
@@ -49,9 +49,9 @@ impl Compression {
         let found = magics.iter().find(|(magic, _)| start.starts_with(magic));
         match (found, start) {
             (Some(&(_, compression)), _) => compression,
-            // A frame to be skipped, as pzstd writes it first.
+            // A skippable frame, with which pzstd's output begins.
             (None, [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..]) => Self::Zstd,
-            // The usual properties, and a dictionary of a power of two from 64 KiB on; a
+            // The default properties, and a dictionary of a power of two from 64 KiB on; a tar
             // member of that name has only zeros behind it.
             (None, [0x5d, 0, 0, low, high, ..]) if (*low, *high) != (0, 0) => {
                 Self::Unsupported("lzma", "xz --format=lzma -dc")
@@ -65,15 +65,15 @@ impl Compression {
 #[derive(Clone, Debug)]
 pub(crate) struct Spooled {
     pub(crate) file: Arc<File>,
-    /// Where in the file it begins.
+    /// Offset in the file.
     pub(crate) base: u64,
     pub(crate) len: u64,
 }
 
 const COPY_BUF: usize = 256 << 10;
 
-/// Gives the file itself when it is plain and can be sought in, else a
-/// decompressed copy of it in a file without a name in `temp_dir`.
+/// Returns the file itself if it is not compressed and supports seeking, else a decompressed copy
+/// in a file without a name in `temp_dir`.
 pub(crate) fn spool(mut file: File, name: &str, temp_dir: &Path) -> Result<Spooled, FsError> {
     let io = |error| FsError::io(name, error);
     // Finds the length of a block device too, and fails on a pipe.
@@ -88,8 +88,7 @@ pub(crate) fn spool(mut file: File, name: &str, temp_dir: &Path) -> Result<Spool
     decompress(whole, compression, name, temp_dir)
 }
 
-/// The same for a run of a file's bytes, which is read in place when it is
-/// plain.
+/// As [`spool`] for a range of a file, which is read in place if it is not compressed.
 pub(crate) fn spool_section(
     mut section: impl Read,
     plain: Spooled,
@@ -127,10 +126,10 @@ fn decompress(
     }
 }
 
-/// The members of a gzip file, one after the other, and zeros behind the last, with which
-/// tapes and some writers pad it.
+/// The members of a gzip file, one after the other. Zeros behind the last are ignored: tapes and
+/// some writers pad with them.
 struct GzipMembers<R: Read> {
-    /// `None` behind the last member.
+    /// `None` after the last member.
     member: Option<GzDecoder<BufReader<R>>>,
 }
 
@@ -207,10 +206,10 @@ fn copy(
     }
 }
 
-/// Parts of messages of decoders about what is sound, but not read here.
+/// Parts of decoders' messages about sound but unsupported input.
 const UNSUPPORTED: &[&str] = &["unsupported", "Unsupported", "Dictionary mismatch"];
 
-/// What a decompressor says of bad input comes as an I/O error.
+/// Converts an I/O error from a decompressor, which reports bad input that way.
 fn read_error(name: &str, compression: Compression, offset: u64, error: io::Error) -> FsError {
     let format = match compression {
         Compression::Gzip => "gzip",
@@ -219,7 +218,7 @@ fn read_error(name: &str, compression: Compression, offset: u64, error: io::Erro
         Compression::Bzip2 => "bzip2",
         Compression::None | Compression::Unsupported(..) => return FsError::io(name, error),
     };
-    // What zstd says of a window above 128 MiB.
+    // zstd's message for a window above 128 MiB.
     if compression == Compression::Zstd && error.to_string().contains("too much memory") {
         let what = "archive compressed with a window of more than 128M";
         let command = "zstd -dc --long=31 FILE | seekless build - ...";
@@ -233,7 +232,7 @@ fn read_error(name: &str, compression: Compression, offset: u64, error: io::Erro
         let command = "xz -dc FILE | seekless build - ...";
         return FsError::Unsupported(format!("{name}: {what} ({command})"));
     }
-    // What the decoders say of features that they do not have.
+    // The decoders' messages for features that they lack.
     let text = error.to_string();
     if error.raw_os_error().is_none() && UNSUPPORTED.iter().any(|said| text.contains(said)) {
         let what = format!("{name}: archive compressed with {format}: {text}");

@@ -1,18 +1,18 @@
-//! A bound of the memory that a file of xz makes its decoder use.
+//! A bound of the memory that an xz file makes its decoder use.
 //!
-//! The decoder allocates the dictionary that a block's header asks for, up to 4 GiB, and room
-//! for as many records as the index says it has. [`XzBound`] follows the structure of the
-//! file while it passes it on, and fails before the decoder sees such a number. It needs
-//! nothing of the contents but the lengths of LZMA2's chunks. Source: the description of the
-//! .xz file format, 1.2.1, and of LZMA2 in liblzma.
+//! The decoder allocates the dictionary that a block's header requests, up to 4 GiB, and room for
+//! the number of records stated in the index. [`XzBound`] parses the structure of the file while it
+//! passes it on, and fails before the decoder sees such a number. It needs only the lengths of
+//! LZMA2's chunks from the contents. Source: the description of the .xz file format, 1.2.1, and of
+//! LZMA2 in liblzma.
 
 use std::fmt;
 use std::io::{self, Read};
 
-/// The largest dictionary that is taken: `xz -9` uses 64 MiB, and its encoder 1.5 GiB at most.
+/// Maximum size of a dictionary in bytes: `xz -9` uses 64 MiB, and its encoder 1.5 GiB at most.
 pub(super) const DICTIONARY_MAX: u64 = 1 << 30;
 
-/// A dictionary that is too large: its size in bytes.
+/// A dictionary that is too large, with its size in bytes.
 #[derive(Debug)]
 pub(super) struct DictionaryTooLarge(pub(super) u64);
 
@@ -24,12 +24,12 @@ impl fmt::Display for DictionaryTooLarge {
 
 impl std::error::Error for DictionaryTooLarge {}
 
-/// Bytes of the header and of the footer of a stream.
+/// Size of a stream's header and of its footer in bytes.
 const STREAM_HEADER: usize = 12;
 const MAGIC: &[u8] = b"\xfd7zXZ\0";
 const LZMA2: u64 = 0x21;
 
-/// The part of the file that the next byte belongs to.
+/// The part of the file that contains the next byte.
 #[derive(Debug)]
 enum Part {
     StreamHeader,
@@ -42,7 +42,7 @@ enum Part {
     ChunkHeader {
         len: usize,
     },
-    /// Bytes that say nothing here, and what is behind them.
+    /// Bytes that are skipped, and the part behind them.
     Skip {
         left: u64,
         then: Then,
@@ -61,13 +61,13 @@ enum Then {
     Between,
 }
 
-/// Passes a file of xz on as long as its decoder needs little memory.
+/// Passes an xz file on as long as its decoder needs little memory.
 pub(super) struct XzBound<R> {
     inner: R,
     part: Part,
-    /// The bytes so far of a header or number.
+    /// The bytes of a header or number read so far.
     seen: Vec<u8>,
-    /// Bytes of the check behind a block.
+    /// Size of the check behind a block in bytes.
     check: u64,
     /// Compressed bytes of this block.
     packed: u64,
@@ -105,7 +105,7 @@ impl<R: Read> XzBound<R> {
     }
 
     fn skip(&mut self, left: u64, then: Then) {
-        // Nothing to skip is what is behind it at once.
+        // With nothing to skip, the next part begins at once.
         self.part = match then {
             Then::Chunk if left == 0 => Part::Chunk,
             Then::Block if left == 0 => Part::Block,
@@ -197,7 +197,7 @@ impl<R: Read> XzBound<R> {
         Ok(())
     }
 
-    /// Goes on with so many numbers of the index, or with what is behind them: padding, its
+    /// Continues with the remaining numbers of the index, or, after the last, with its padding, its
     /// checksum, and the footer.
     fn records(&mut self, left: u64) {
         if left > 0 {
@@ -208,7 +208,7 @@ impl<R: Read> XzBound<R> {
         self.skip(padding + 4 + STREAM_HEADER as u64, Then::Between);
     }
 
-    /// Adds a byte to a number of the index; the number, if that was its last.
+    /// Adds a byte to a number of the index. Returns the number after its last byte.
     fn number(&mut self, byte: u8) -> io::Result<Option<u64>> {
         self.index += 1;
         self.seen.push(byte);
@@ -233,7 +233,7 @@ fn bad(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-/// A number of up to 63 bits, seven to a byte, and the bytes behind it.
+/// Decodes a number of up to 63 bits, seven per byte. Returns it with the remaining bytes.
 fn multibyte(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let mut number = 0;
     for (nth, &byte) in bytes.iter().take(9).enumerate() {

@@ -1,7 +1,6 @@
-//! The archives with which libarchive, Go and Python test their own readers.
+//! The archives of the reader tests of libarchive, Go and Python.
 //!
-//! With `SEEKLESS_TAR_CORPORA` they are fetched from Debian; nothing of them is kept in the
-//! repository.
+//! With `SEEKLESS_TAR_CORPORA` they are fetched from Debian; the repository contains none of them.
 
 use crate::judge::Judges;
 use crate::{Outcome, compare};
@@ -10,8 +9,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Fetches packages and unpacks what is in them: libarchive's sources by a list of packages of
-/// its own, since those of a system often have no sources.
+/// Fetches and unpacks packages: libarchive's sources by a sources list of its own, since a
+/// system's list often lacks sources.
 const FETCH: &str = r#"
 cd "$1"
 mkdir -p apt/lists/partial apt/cache/archives/partial out
@@ -28,11 +27,11 @@ for package in *.deb; do dpkg-deb -x "$package" out; done
 touch complete
 "#;
 
-/// Files that hold more than a test can extract.
+/// Archives whose contents are too large to extract in a test.
 const TOO_LARGE: &[&str] =
     &["gnu-sparse-big.tar", "pax-sparse-big.tar", "writer-big.tar", "writer-big-long.tar"];
 
-/// Where we differ from both judges: the archive, what, and why.
+/// Differences from both judges: the archive, the attributes, and the reason.
 const EXPLAINED: &[(&str, &[&str], &str)] = &[
     (
         "pax-global-records.tar",
@@ -51,7 +50,7 @@ const EXPLAINED: &[(&str, &[&str], &str)] = &[
     ),
 ];
 
-/// Whether all that differs is explained.
+/// Whether all differences are explained.
 fn is_explained(name: &str, what: &str) -> bool {
     let first = what.lines().next().unwrap_or_default();
     EXPLAINED.iter().filter(|(archive, ..)| *archive == name).any(|(_, fragments, _)| {
@@ -59,7 +58,7 @@ fn is_explained(name: &str, what: &str) -> bool {
     })
 }
 
-/// What is in a file that `uuencode` wrote.
+/// Decodes a file written by `uuencode`.
 fn uudecoded(text: &[u8]) -> Vec<u8> {
     let mut lines = text.split(|&byte| byte == b'\n');
     lines.by_ref().find(|line| line.starts_with(b"begin "));
@@ -91,7 +90,7 @@ fn files_below(dir: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The archives by a name for messages.
+/// The archives, by a name for messages.
 fn archives(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut paths = Vec::new();
     files_below(dir, &mut paths);
@@ -140,7 +139,7 @@ fn of_libarchive_go_and_python() {
     for (name, bytes) in &archives {
         fs::write(&archive, bytes).unwrap();
         if bytes.starts_with(b"\x1f\x9d") {
-            // Compressed by compress, which is refused: what is in it counts.
+            // `compress` is refused here: its contents are compared instead.
             let unpacked =
                 Command::new("gzip").arg("-dc").stdin(fs::File::open(&archive).unwrap()).output();
             fs::write(&archive, unpacked.unwrap().stdout).unwrap();

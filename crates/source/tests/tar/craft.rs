@@ -1,4 +1,4 @@
-//! Blocks of archives, written field by field as each format has them.
+//! Blocks of archives, written field by field in each format.
 
 /// Bytes of a block.
 pub(crate) const BLOCK: usize = 512;
@@ -11,16 +11,16 @@ pub(crate) enum Format {
     Gnu,
 }
 
-/// How a number stands in its field.
+/// The encoding of a number in its field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Number {
-    /// Zeros in front, a zero byte behind.
+    /// Leading zeros, terminated by a zero byte.
     Plain,
-    /// Zeros in front, a space behind.
+    /// Leading zeros, terminated by a space.
     Space,
-    /// Zeros in front, nothing behind.
+    /// Leading zeros, not terminated.
     Full,
-    /// Spaces in front, a space and a zero byte behind.
+    /// Leading spaces, terminated by a space and a zero byte.
     Padded,
     /// Base 256.
     Binary,
@@ -139,7 +139,7 @@ pub(crate) fn record(key: &[u8], value: &[u8]) -> Vec<u8> {
     [len.to_string().as_bytes(), b" ", key, b"=", value, b"\n"].concat()
 }
 
-/// A header with contents that says something about the entry behind it.
+/// A header with contents that describes the following entry.
 pub(crate) fn extended(kind: u8, name: &[u8], format: Format, contents: &[u8]) -> Vec<u8> {
     let header = Header { format, size: contents.len() as u64, ..Header::new(name, kind) };
     [&header.block()[..], &padded(contents)].concat()

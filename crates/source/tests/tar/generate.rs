@@ -3,19 +3,19 @@
 use crate::craft::{BLOCK, Format, Header, Number, extended, number, padded, record, seal};
 use crate::random::Random;
 
-/// An archive, and where its headers are.
+/// An archive, with the offsets of its headers.
 #[derive(Default)]
 struct Archive {
     bytes: Vec<u8>,
     headers: Vec<usize>,
     /// Names of regular files.
     files: Vec<Vec<u8>>,
-    /// Whether there is a global header. At a second one GNU tar forgets all of the first,
-    /// against POSIX.
+    /// Whether there is a global header. At a second one GNU tar forgets all of the first, against
+    /// POSIX.
     has_global: bool,
 }
 
-/// The archive of a seed. Most are well-formed; the others have something wrong with them.
+/// The archive of a seed. Most are well-formed; the others have a fault.
 pub(crate) fn archive(seed: u64) -> Vec<u8> {
     let mut random = Random::new(seed);
     let random = &mut random;
@@ -44,7 +44,7 @@ pub(crate) fn archive(seed: u64) -> Vec<u8> {
     archive.bytes
 }
 
-/// Names that meet each other, in different spellings where `is_odd`.
+/// Names that coincide with each other, in different spellings if `is_odd`.
 fn name(random: &mut Random, is_odd: bool) -> Vec<u8> {
     let plain: &[&[u8]] = &[b"a", b"b", b"d", b"d/a", b"d/b", b"e/f/g", b"e", b"d/c"];
     let name = random.text(plain).to_vec();
@@ -87,7 +87,7 @@ fn entry(random: &mut Random, archive: &mut Archive, is_odd: bool) {
     if kind == b'1' && archive.files.is_empty() && !is_odd {
         kind = b'6';
     }
-    // Directories with something in them are rarely replaced.
+    // Directories with entries are rarely replaced.
     if matches!(&path[..], b"d" | b"e") && !random.chance(5) {
         kind = b'5';
     }
@@ -118,11 +118,11 @@ fn entry(random: &mut Random, archive: &mut Archive, is_odd: bool) {
     header.owner = *random.pick(&[(0, 0), (5, 6), (1000, 1000), (2_097_151, 9), (3_000_000, 7)]);
     header.mtime = *random.pick(&[0, 1, 1_500_000_000, 1_600_000_001, -1, 8_589_934_592]);
     if is_odd && random.chance(5) {
-        // Not 4294967295, which chown(2) takes for "as it is".
+        // Not 4294967295, which chown(2) interprets as "unchanged".
         header.owner.0 = *random.pick(&[-2, 4_294_967_294, 4_294_967_296]);
     }
     if matches!(kind, b'5' | b'D') || path.ends_with(b"/") {
-        // What is made below would get the directory's group.
+        // Files extracted below would get the directory's group.
         header.mode &= !0o2000;
     }
     let has_contents = matches!(kind, b'0' | 0 | b'7' | b'D');
@@ -147,7 +147,7 @@ fn entry(random: &mut Random, archive: &mut Archive, is_odd: bool) {
         let targets: &[&[u8]] = &[b"a", b"d", b"/d", b"../x", b"e/./f", b"nothing/there", b"d/"];
         header.link = random.text(targets).to_vec();
         if header.link.contains(&b'.') || header.link.starts_with(b"/") {
-            // GNU tar makes such links last, and may take what replaced one for its placeholder.
+            // GNU tar makes such links last, and may take a replacement of one for its placeholder.
             path.extend_from_slice(b"link");
             header.name = path.clone();
         }
@@ -179,7 +179,7 @@ fn entry(random: &mut Random, archive: &mut Archive, is_odd: bool) {
     }
 }
 
-/// Headers in front of an entry; the path that the entry has then.
+/// Adds headers in front of an entry. Returns the entry's resulting path.
 fn before(
     random: &mut Random,
     archive: &mut Archive,
@@ -280,7 +280,7 @@ fn records(
     body
 }
 
-/// Makes records of odd lengths, or none.
+/// Damages records by odd lengths, or removes them.
 fn spoil(random: &mut Random, body: &mut Vec<u8>) {
     match random.next(7) {
         0 => body[0] = *random.pick(b"0 19x+\0-"),
@@ -301,14 +301,14 @@ fn sparse_map(random: &mut Random, is_odd: bool) -> (Vec<(u64, u64)>, u64) {
     let count = *random.pick(&[0, 1, 2, 3, 4, 5, 24, 25, 26, 50]);
     let (mut runs, mut at) = (Vec::new(), 0);
     for nth in 0..count {
-        // Only the last is not of whole blocks: GNU tar pads each.
+        // Only the last run may have a partial block: GNU tar pads each.
         at += 512 * random.next(4);
         let is_last = nth + 1 == count;
         let len = if is_last { 1 + random.next(1024) } else { 512 * (1 + random.next(2)) };
         runs.push((at, len));
         at += len;
     }
-    // A file that ends in a hole has a run of no bytes at its end.
+    // A file that ends in a hole has an empty run at its end.
     let real = if !is_odd || random.chance(85) {
         let real = at + if random.chance(50) { random.next(3000) } else { 0 };
         runs.push((real, 0));
@@ -404,7 +404,7 @@ fn sparse(
     archive.files.push(path.to_vec());
 }
 
-/// Writes runs in GNU's own form; those that did not fit.
+/// Writes runs in GNU's own form. Returns those that did not fit.
 fn old_runs<'a>(table: &mut [u8], runs: &'a [(u64, u64)]) -> &'a [(u64, u64)] {
     let slots = table.len() / 24;
     for (slot, &(offset, len)) in table.chunks_exact_mut(24).zip(runs) {

@@ -1,4 +1,4 @@
-//! What GNU tar and bsdtar extract from an archive, beside the tree that is read from it.
+//! The trees that GNU tar and bsdtar extract from an archive, compared with the tree read from it.
 
 use crate::skip::skip;
 use seekless_fs::source::Source;
@@ -12,22 +12,22 @@ use std::process::Command;
 /// Names and their attributes, each attribute by its keyword in a manifest.
 pub(crate) type Listing = BTreeMap<String, BTreeMap<String, String>>;
 
-/// What a judge made of an archive.
+/// A judge's result for an archive.
 #[derive(Debug)]
 pub(crate) struct Verdict {
     pub(crate) listing: Listing,
-    /// What it says is wrong with the archive.
+    /// Its error message, if any.
     pub(crate) complaint: Option<String>,
 }
 
 /// The two judges, each with a directory to extract in.
 pub(crate) struct Judges {
     dir: PathBuf,
-    /// Seconds since 1970 when this began: later times were not in an archive.
+    /// Start time in seconds since 1970: later times were not in an archive.
     begun: i64,
 }
 
-/// Messages about what is sound.
+/// Messages about sound archives.
 const REMARKS: &[&str] = &[
     "Removing leading",
     "Ignoring unknown extended header keyword",
@@ -44,7 +44,7 @@ impl Judges {
         Self { dir: dir.to_path_buf(), begun: now.unwrap().as_secs() as i64 - 5 }
     }
 
-    /// Whether both are installed and may extract owners and devices in a directory.
+    /// Whether both are installed and may set owners and make devices in a directory.
     pub(crate) fn can_ask(dir: &Path) -> bool {
         let is_installed = |name: &&str| {
             Command::new(name).arg("--version").output().is_ok_and(|out| out.status.success())
@@ -60,7 +60,7 @@ impl Judges {
         true
     }
 
-    /// What GNU tar and bsdtar make of it.
+    /// The results of GNU tar and bsdtar.
     pub(crate) fn ask(&self, archive: &Path) -> [Verdict; 2] {
         let gnu = ["tar", "--numeric-owner", "--acls", "--xattrs", "--xattrs-include=*", "-xpf"];
         let bsd = ["bsdtar", "--numeric-owner", "-xpf"];
@@ -101,7 +101,7 @@ impl Judges {
     }
 }
 
-/// Of an attribute that an archive does not tell.
+/// The value of an attribute that an archive lacks.
 const UNTOLD: &str = "untold";
 
 fn listing(source: &dyn Source) -> Listing {
@@ -119,7 +119,7 @@ fn listing(source: &dyn Source) -> Listing {
         .collect()
 }
 
-/// What we read from an archive: its tree, or the refusal.
+/// Our result for an archive: its tree, or the refusal.
 pub(crate) fn ours(archive: &Path) -> Result<Listing, String> {
     let source = open(archive, &OpenOptions::default()).map_err(|error| error.to_string())?;
     let mut listing = listing(source.as_ref());
@@ -131,14 +131,14 @@ pub(crate) fn ours(archive: &Path) -> Result<Listing, String> {
         told.insert(shown);
     }
     for (path, fields) in &mut listing {
-        // Linux has such attributes only of these.
+        // Linux supports such attributes only on these.
         if !matches!(&*fields["type"], "dir" | "file") {
             fields.retain(|key, _| !key.starts_with("xattr.user."));
         }
         if fields["type"] == "dir" && !told.contains(path) {
             fields.insert("time".into(), UNTOLD.into());
         }
-        // ext4 keeps times up to 2446.
+        // ext4 supports times up to 2446.
         if let Some(time) = fields.get_mut("time")
             && let Some(secs) = time.split('.').next().and_then(|secs| secs.parse::<i64>().ok())
         {
@@ -151,7 +151,7 @@ pub(crate) fn ours(archive: &Path) -> Result<Listing, String> {
     Ok(listing)
 }
 
-/// A path as a manifest shows it.
+/// Escapes a path as in a manifest.
 fn escaped(path: &[u8]) -> String {
     path.iter()
         .map(|&byte| match byte {
@@ -162,7 +162,7 @@ fn escaped(path: &[u8]) -> String {
         .collect()
 }
 
-/// What neither judge has as we do.
+/// Names and attributes in which we differ from both judges.
 pub(crate) fn differences(ours: &Listing, judges: &[Verdict; 2]) -> Vec<String> {
     let mut differences = Vec::new();
     let trees: Vec<&Listing> =
@@ -189,7 +189,7 @@ pub(crate) fn differences(ours: &Listing, judges: &[Verdict; 2]) -> Vec<String> 
                 let is_untold = |value: Option<&String>| value.is_some_and(|v| v == UNTOLD);
                 other == value || (key == "time" && (is_untold(value) || is_untold(other)))
             };
-            // Only bsdtar reads `LIBARCHIVE.xattr`, and none behind a record that it finds wrong.
+            // Only bsdtar reads `LIBARCHIVE.xattr`, and none after a record that it rejects.
             let know: Vec<_> = match key.as_str() {
                 "xattr.user.l\\040m" if judges[1].complaint.is_some() => continue,
                 "xattr.user.l\\040m" => bsd.into_iter().collect(),

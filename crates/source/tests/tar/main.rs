@@ -1,8 +1,8 @@
-//! Archives of tar as GNU tar and bsdtar extract them.
+//! Archives of tar, compared with their extraction by GNU tar and bsdtar.
 //!
-//! Where both agree on what an archive holds, so must we; where they do not, we agree with one
-//! of them, name by name and attribute by attribute. What we refuse, one of them refuses or
-//! warns of too, or docs/limits.md lists it.
+//! If both agree on an archive's contents, our result must be the same. If they differ, it must
+//! equal one of them, name by name and attribute by attribute. An archive that we refuse is also
+//! refused, or warned of, by one of them, or docs/limits.md lists it.
 
 mod corpora;
 mod craft;
@@ -17,11 +17,11 @@ use judge::{Judges, differences, ours};
 use std::fs;
 use std::path::Path;
 
-/// Archives of an ordinary run. `SEEKLESS_TARS` is another number, `SEEKLESS_TARS_FROM` the
-/// first seed, `SEEKLESS_TARS_KEEP` a directory for the archives that fail.
+/// Number of archives in an ordinary run. `SEEKLESS_TARS` is another number, `SEEKLESS_TARS_FROM`
+/// the first seed, `SEEKLESS_TARS_KEEP` a directory for the archives that fail.
 const ARCHIVES: u64 = 100;
 
-/// Refusals that docs/limits.md lists.
+/// Refusals listed in docs/limits.md.
 const LISTED: &[&str] = &[
     "not a path within the archive",
     "entry of type ",
@@ -31,10 +31,10 @@ const LISTED: &[&str] = &[
     "invalid map of a sparse file",
 ];
 
-/// How an archive was judged, in words.
+/// The outcome of a comparison, in words.
 type Outcome = &'static str;
 
-/// Compares one archive; what is wrong.
+/// Compares one archive. The error describes the differences.
 fn compare(judges: &Judges, archive: &Path) -> Result<Outcome, String> {
     let verdicts = judges.ask(archive);
     let complaints = verdicts.each_ref().map(|judge| judge.complaint.as_deref());

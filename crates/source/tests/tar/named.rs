@@ -1,4 +1,4 @@
-//! Archives in which headers meet as few writers let them, each with what it must hold.
+//! Archives with rare combinations of headers, each with its expected contents.
 
 use crate::compare;
 use crate::craft::{Format, Header, extended, padded, record};
@@ -25,13 +25,13 @@ fn pax(kind: u8, records: &[(&str, &str)]) -> Vec<u8> {
     extended(kind, b"PaxHeaders/x", Format::Ustar, &body)
 }
 
-/// A hard link that is followed by the contents of its file, as POSIX.1-2001 allows it.
+/// A hard link followed by the contents of its file, as POSIX.1-2001 allows it.
 fn link_with_contents() -> Vec<u8> {
     let header = Header { link: b"f".to_vec(), ..Header::new(b"l", b'1') };
     [pax(b'x', &[("comment", "pax")]), entry(&header, b"contents")].concat()
 }
 
-/// Archives, and what a line of the listing begins with.
+/// Archives, each with the beginning of an expected line of the listing.
 fn cases() -> Vec<(&'static str, Vec<Vec<u8>>, &'static str)> {
     let sized = |name: &[u8], kind, format| {
         let header = Header { format, size: 700, ..Header::new(name, kind) };
