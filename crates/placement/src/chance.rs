@@ -1,9 +1,9 @@
-//! Chance that is the same on every machine.
+//! Random numbers that are the same on every machine.
 
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-/// A seeded source of chance (PCG, O'Neill 2014).
+/// A seeded random generator (PCG, O'Neill 2014).
 #[derive(Clone, Debug)]
 pub(crate) struct Chance(Pcg64Mcg);
 

@@ -1,29 +1,29 @@
-//! Where the search for free clusters of a FAT volume begins.
+//! Start of the search for free clusters of a FAT volume.
 //!
 //! The rules are the values of `fat_allocpolicy` (B. Evans's change to FreeBSD's
-//! `sys/fs/msdosfs/msdosfs_fat.c` of 2005, sent to freebsd-fs with his measurements); later
-//! FreeBSD has the rule 1 alone, and had rule 4 before. A file that grows takes the
-//! clusters behind its last one whenever all that it asks for are free; the rules say
-//! where the search begins when they are not, and for files that have none yet.
+//! `sys/fs/msdosfs/msdosfs_fat.c` of 2005, sent to freebsd-fs with his measurements); later FreeBSD
+//! has only rule 1, and earlier FreeBSD had rule 4. A growing file takes the clusters behind its
+//! last one if all that it needs are free; otherwise, and for files without clusters, the rules
+//! determine the start of the search.
 
 use crate::chance::Chance;
 use crate::names::PolicyError;
 
-/// Where a search begins.
+/// Start of a search.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Begin {
     /// At the lowest cluster.
     Lowest,
-    /// Behind the clusters that were taken last.
+    /// Behind the clusters taken last.
     Next,
     /// Behind the last cluster of the file.
     Near,
-    /// Anywhere.
+    /// At a random cluster.
     Random,
 }
 
-/// A rule: its number in `fat_allocpolicy`, its name, and where the search begins for a
-/// file without clusters and for one that grows.
+/// A rule: its number in `fat_allocpolicy`, its name, and the start of the search for a file
+/// without clusters and for a growing one.
 type Rule = (&'static str, &'static str, Begin, Begin);
 
 const RULES: [Rule; 6] = [
@@ -35,7 +35,7 @@ const RULES: [Rule; 6] = [
     ("5", "next-near", Begin::Next, Begin::Near),
 ];
 
-/// What FAT volumes are called in errors.
+/// Name of FAT volumes in errors.
 const FAT: &str = "FAT";
 
 /// A policy for clusters.
@@ -44,21 +44,21 @@ pub struct ClusterPlacement {
     rule: Rule,
     /// The highest number of a cluster.
     last: u32,
-    /// Behind the clusters that were taken last (`pm_nxtfree`).
+    /// The cluster behind those taken last (`pm_nxtfree`).
     next: u32,
     chance: Chance,
 }
 
 impl ClusterPlacement {
-    /// The policy that is taken where none is named.
+    /// The default policy.
     pub const DEFAULT: &'static str = "next-fit";
     /// The names of all policies, in the order of their numbers.
     pub const NAMES: [&'static str; 6] =
         ["first-fit", "next-fit", "random-near", "random-next", "random", "next-near"];
 
-    /// A policy by its name or number, for a volume with clusters 2 to `last`. `next` is
-    /// where the search went on when the volume was in use before; other numbers than
-    /// those of clusters stand for 2. `seed` is what chance is drawn from.
+    /// Creates a policy by its name or number, for a volume with clusters 2 to `last`. `next` is
+    /// the volume's hint for the next free cluster; a number out of range stands for 2. Random
+    /// choices use `seed`.
     ///
     /// # Errors
     /// [`PolicyError::Unknown`].
@@ -82,9 +82,8 @@ impl ClusterPlacement {
         self.rule.1
     }
 
-    /// Where the search begins: `start` is the cluster behind the last one of the file
-    /// that grows, none for a file without clusters. Zero for the lowest; asked once for
-    /// each search.
+    /// Start of a search: `start` is the cluster behind the last one of a growing file, `None` for
+    /// a file without clusters. Zero stands for the lowest. To be called once per search.
     pub fn begin(&mut self, start: Option<u32>) -> u32 {
         let begin = if start.is_some() { self.rule.3 } else { self.rule.2 };
         match begin {
@@ -98,15 +97,13 @@ impl ClusterPlacement {
         }
     }
 
-    /// To be told that clusters were taken, be it where the search found them or behind
-    /// the file's last one.
+    /// Called when clusters were taken, by a search or behind the file's last one.
     pub fn taken(&mut self, start: u32, len: u32) {
         let next = start.saturating_add(len);
         self.next = if next > self.last { 2 } else { next };
     }
 
-    /// Behind the clusters that were taken last: what the volume's hint says when it is
-    /// closed.
+    /// The cluster behind those taken last, for the volume's hint when it is closed.
     #[must_use]
     pub const fn next(&self) -> u32 {
         self.next
@@ -139,7 +136,7 @@ mod tests {
         assert_eq!(begins("2", Some(7)), 7);
         assert_eq!(begins("3", Some(7)), 40);
         assert_eq!((begins("5", None), begins("5", Some(7))), (40, 7));
-        // What is drawn is the same for the same seed, and differs from draw to draw.
+        // Random numbers are the same for the same seed, and differ from draw to draw.
         let draw = |name: &str, start| {
             let mut policy = ClusterPlacement::by_name(name, 1_000_000, None, 1).unwrap();
             [policy.begin(start), policy.begin(start), policy.begin(start)]

@@ -1,11 +1,11 @@
-//! What policies are told of a volume: its groups, and what each has free.
+//! A volume's groups and their free space, as input of policies.
 
 use seekless_units::{BlockNo, GroupNo};
 
-/// The shape of a volume that is divided into groups of one size.
+/// The geometry of a volume that is divided into groups of one size.
 ///
-/// Block numbers count fragments from the start of the volume. A format without
-/// fragments has one in each block.
+/// Block numbers count fragments from the start of the volume. A format without fragments has one
+/// per block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Shape {
     /// Groups.
@@ -38,7 +38,7 @@ impl Shape {
         BlockNo::new(within.saturating_add(u64::from(self.skip)))
     }
 
-    /// The group that holds a fragment.
+    /// The group that contains a fragment.
     #[must_use]
     pub fn group_of(&self, block: BlockNo) -> GroupNo {
         let within = block.get().saturating_sub(u64::from(self.skip));
@@ -46,7 +46,7 @@ impl Shape {
         GroupNo::new(u32::try_from(group).unwrap_or(u32::MAX))
     }
 
-    /// The group so many further on, beginning anew after the last.
+    /// The group `by` further on, wrapping around after the last.
     #[must_use]
     pub fn group_after(&self, group: GroupNo, by: u64) -> GroupNo {
         let sum = u64::from(group.get()).saturating_add(by);
@@ -55,7 +55,7 @@ impl Shape {
     }
 }
 
-/// What a group has (`struct csum` of FFS).
+/// Counts of a group (`struct csum` of FFS).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct GroupSummary {
     /// Directories.
@@ -68,7 +68,7 @@ pub struct GroupSummary {
     pub nffree: u32,
 }
 
-/// What all groups have together (`struct csum_total` of FFS).
+/// Sums over all groups (`struct csum_total` of FFS).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
     /// Directories.
@@ -93,7 +93,7 @@ impl FromIterator<GroupSummary> for Totals {
 }
 
 impl Totals {
-    /// After one group has changed.
+    /// The totals after a change of one group.
     fn changed(self, old: GroupSummary, new: GroupSummary) -> Self {
         let changed = |total: u64, old: u32, new: u32| {
             debug_assert!(total >= u64::from(old), "{total} in all, {old} of them in one group");
@@ -108,17 +108,17 @@ impl Totals {
     }
 }
 
-/// A group: where its data begin, and what it has.
+/// A group: the start of its data, and its counts.
 #[derive(Clone, Copy, Debug)]
 struct Group {
     data: BlockNo,
     summary: GroupSummary,
 }
 
-/// The groups of a volume: how many, how large, and what is free in each.
+/// The groups of a volume: number, size, and free space of each.
 ///
-/// An engine keeps one, and brings it up to date with every change of a group;
-/// the totals follow. Policies decide from it.
+/// An engine owns one, and updates it with every change of a group; the totals follow. Policies
+/// decide by it.
 #[derive(Clone, Debug)]
 pub struct Groups {
     shape: Shape,
@@ -127,8 +127,8 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// The groups of a volume that have nothing free yet; `data` tells where the
-    /// data of a group begin, in fragments from the start of the volume.
+    /// Creates the groups of a volume, without free space; `data` returns the start of a group's
+    /// data, in fragments from the start of the volume.
     #[must_use]
     pub fn new(shape: Shape, data: impl Fn(GroupNo) -> BlockNo) -> Self {
         let group = |number| Group { data: data(number), summary: GroupSummary::default() };
@@ -136,25 +136,25 @@ impl Groups {
         Self { shape, groups, totals: Totals::default() }
     }
 
-    /// The shape of the volume.
+    /// The geometry of the volume.
     #[must_use]
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
 
-    /// What all groups have together.
+    /// Sums over all groups.
     #[must_use]
     pub fn totals(&self) -> &Totals {
         &self.totals
     }
 
-    /// What a group has; `None` for a number that no group has.
+    /// Counts of a group; `None` for an invalid number.
     #[must_use]
     pub fn summary(&self, number: GroupNo) -> Option<GroupSummary> {
         self.group(number).map(|group| group.summary)
     }
 
-    /// Notes what a group has now. The number must be that of a group.
+    /// Updates the counts of a group. The number must be valid.
     pub fn set(&mut self, number: GroupNo, summary: GroupSummary) {
         let at = usize::try_from(number.get()).ok();
         let group = at.and_then(|at| self.groups.get_mut(at));
@@ -165,7 +165,7 @@ impl Groups {
         }
     }
 
-    /// Where the data of a group begin. The number must be that of a group.
+    /// Start of a group's data. The number must be valid.
     #[must_use]
     pub fn data_start(&self, number: GroupNo) -> BlockNo {
         let group = self.group(number);
@@ -173,19 +173,19 @@ impl Groups {
         group.map_or_else(|| self.shape.base(number), |group| group.data)
     }
 
-    /// Fragments that are free, those of whole blocks and others.
+    /// Number of free fragments, in whole blocks and outside of them.
     #[must_use]
     pub fn free_frags(&self) -> u64 {
         let blocks = self.totals.nbfree.saturating_mul(u64::from(self.shape.frag));
         blocks.saturating_add(self.totals.nffree)
     }
 
-    /// A total spread over all groups, rounded down.
+    /// A total divided by the number of groups, rounded down.
     pub(crate) fn average(&self, total: u64) -> u64 {
         total.checked_div(u64::from(self.shape.ncg)).unwrap_or(0)
     }
 
-    /// All groups from `start` to the last one, then those in front of it.
+    /// All groups from `start` to the last one, then those before it.
     pub(crate) fn from(&self, start: GroupNo) -> impl Iterator<Item = (GroupNo, GroupSummary)> {
         let (start, end) = (start.get().min(self.shape.ncg), self.shape.ncg);
         let numbers = (start..end).chain(0..start).map(GroupNo::new);

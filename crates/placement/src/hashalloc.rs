@@ -2,9 +2,9 @@
 
 use seekless_units::GroupNo;
 
-/// The order of FFS (`ffs_hashalloc`): the preferred group; then those 1, 2, 4
-/// ... further on, each counted from the one before; then all, from the second
-/// behind the preferred. A group may come more than once.
+/// The order of FFS (`ffs_hashalloc`): the preferred group; then those 1, 2, 4 ... further on, each
+/// counted from the previous one; then all, from the second behind the preferred. A group may occur
+/// more than once.
 pub fn hashalloc(ncg: u32, start: GroupNo) -> impl Iterator<Item = GroupNo> + use<> {
     std::iter::once(start).chain(rehash(ncg, start)).chain(brute_force(ncg, start))
 }
@@ -18,7 +18,7 @@ fn rehash(ncg: u32, start: GroupNo) -> impl Iterator<Item = GroupNo> + use<> {
     })
 }
 
-/// The groups of the last step: the first was tried, and the one behind it too.
+/// The groups of the last step: the first and the one behind it have been tried.
 fn brute_force(ncg: u32, start: GroupNo) -> impl Iterator<Item = GroupNo> + use<> {
     (2..u64::from(ncg)).map(move |by| wrap(start, by, ncg))
 }

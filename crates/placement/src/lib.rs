@@ -1,17 +1,16 @@
 //! Placement policies: summaries of groups in, a goal out.
 //!
-//! A policy says where the search for a free inode or block shall begin; the
-//! format searches its own bitmaps from there. Policies see no bytes and no
-//! device: what they decide from are [`Groups`], what they answer is a group or
-//! a block. Where one needs chance it draws from a seed that it was given, so
-//! equal calls give equal answers.
+//! A policy determines the start of the search for a free inode or block; the format searches its
+//! own bitmaps from there. Policies access no bytes and no device: they decide by [`Groups`], and
+//! answer with a group or a block. Random choices use a given seed, so equal calls give equal
+//! answers.
 //!
-//! - [`inode`]: where new inodes go, and in which order groups are tried;
-//! - [`directory`]: in which group FFS's policies put new directories;
-//! - [`block`]: where a file's next block goes;
-//! - [`cluster`]: where the search for clusters of a FAT volume begins;
-//! - [`first_with`]: groups tried in an order, such as [`hashalloc`](hashalloc());
-//! - [`realloccg`]: whether a growing tail asks for its size or for a block;
+//! - [`inode`]: locations of new inodes, and the order in which groups are tried;
+//! - [`directory`]: groups of new directories in FFS's policies;
+//! - [`block`]: location of a file's next block;
+//! - [`cluster`]: start of the search for clusters of a FAT volume;
+//! - [`first_with`]: tries groups in an order, such as [`hashalloc`](hashalloc());
+//! - [`realloccg`]: whether a growing tail requests its size or a block;
 //! - [`reallocblks`]: whether written blocks are gathered into a cluster.
 //!
 //! The rules are those of FFS: McKusick, Joy, Leffler and Fabry, *A Fast File
@@ -20,25 +19,25 @@
 //!
 //! # Files
 //!
-//! `groups.rs` has what every format with groups tells: their number and size (`Shape`), where the
-//! data of each begin and what each has free (`Groups`). An engine keeps one `Groups` and updates
-//! it with every change; the totals follow. `inode/` has `InodePlacement`: given the parent
+//! `groups.rs` has the parameters of every format with groups: their number and size (`Shape`), the
+//! start of each group's data and its free space (`Groups`). An engine owns one `Groups` and
+//! updates it with every change; the totals follow. `inode/` has `InodePlacement`: given the parent
 //! directory, the name and whether a directory is made, a policy returns a goal (group and slot)
-//! and the order of the groups; it is told how each search ended and which inodes are given back.
-//! `inode/beside_parent.rs` is the rule of FFS: a file goes beside its parent, a directory into
-//! the group that a policy of `directory/` prefers, and groups are tried in the order of
-//! `hashalloc.rs`. `inode/by_kind.rs` is ext's: a policy of `directory/` for directories, a rule
-//! of `inode/others.rs` for all else, and perhaps `inode/windows.rs`, which reserves inodes for
-//! the children of directories and so says which slot of a group is taken.
-//! `directory/linux_orlov.rs` is told a hash of the name and the group of the last goal in the
-//! parent; `flexible.rs` are the units it looks at. `block/` has `BlockPlacement<H>`: its
-//! `Request` contains what every policy may ask (the inode's group, the logical block, the nearest
-//! block in front of it), and hints `H` which only the policies of one format read; `block/ext.rs`
-//! has those of ext and its names, `block/chunks.rs` the blocks that ext4 keeps in memory for
-//! files; `block/ffs.rs` has those of FFS with its zones and names. `cluster.rs` says where the
-//! search for clusters of a FAT volume begins. `search.rs` tries groups in an order; the bitmaps
-//! are searched by the format. Policies get the tuning of a volume when they are created, not with
-//! each request, so that the traits name no format.
+//! and the order of the groups; the format reports the result of each search and freed inodes.
+//! `inode/beside_parent.rs` is the rule of FFS: a file goes beside its parent, a directory into the
+//! group that a policy of `directory/` prefers, and groups are tried in the order of
+//! `hashalloc.rs`. `inode/by_kind.rs` is ext's: a policy of `directory/` for directories, a rule of
+//! `inode/others.rs` for all other files, and optionally `inode/windows.rs`, which reserves inodes
+//! for the children of directories and so selects the slot in a group. `directory/linux_orlov.rs`
+//! uses a hash of the name and the group of the last goal in the parent; `flexible.rs` has its
+//! units. `block/` has `BlockPlacement<H>`: its `Request` contains the parameters of every policy
+//! (the inode's group, the logical block, the nearest preceding block), and hints `H` which only
+//! the policies of one format read; `block/ext.rs` has those of ext and its names,
+//! `block/chunks.rs` ext4's preallocation of blocks in memory; `block/ffs.rs` has those of FFS with
+//! its zones and names. `cluster.rs` determines the start of the search for clusters of a FAT
+//! volume. `search.rs` tries groups in an order; the format searches the bitmaps. Policies get the
+//! tuning of a volume when they are created, not with each request, so that the traits name no
+//! format.
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 #![deny(clippy::as_conversions, clippy::arithmetic_side_effects)]

@@ -1,42 +1,42 @@
 //! Policies by name.
 
-/// A policy that cannot be had.
+/// The error of selecting a policy.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PolicyError {
-    /// No policy is called so.
+    /// No policy has this name.
     #[error("unknown policy '{name}' (available: {known})")]
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// What there is, separated by commas.
+        /// The available names, separated by commas.
         known: String,
     },
-    /// Another format has it.
+    /// The policy is for another format.
     #[error("policy '{name}' is for {format} only (available: {known})")]
     Elsewhere {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// Which format has it.
+        /// The format that has it.
         format: &'static str,
-        /// What there is here, separated by commas.
+        /// The names available here, separated by commas.
         known: String,
     },
-    /// A directory shall reserve fewer inodes, or more, than it can.
+    /// The number of reserved inodes per directory is out of range.
     #[error("policy '{name}': a directory can reserve 2 to {most} inodes on this volume")]
     Size {
-        /// What was asked for.
+        /// The requested name.
         name: String,
         /// Inodes in a group.
         most: u32,
     },
 }
 
-/// What formats are called in errors.
+/// Names of formats in errors.
 pub(crate) const UFS: &str = "UFS";
 pub(crate) const EXT: &str = "ext2, ext3 and ext4";
 
 impl PolicyError {
-    /// There is none of this name; `elsewhere` is another format with its policies.
+    /// The error for an unknown name; `elsewhere` is another format with its policies.
     pub(crate) fn unknown(name: &str, known: &[&str], elsewhere: (&'static str, &[&str])) -> Self {
         let (format, theirs) = elsewhere;
         let (name, known) = (name.to_string(), known.join(", "));

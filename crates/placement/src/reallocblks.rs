@@ -5,9 +5,9 @@ use seekless_units::{BlockNo, GroupNo, Lbn};
 
 /// Direct blocks of an inode.
 const DIRECT: u64 = 12;
-/// Percent of the space below which nothing is gathered.
+/// Minimum percentage of free space for gathering.
 const LEAST_FREE: u128 = 4;
-/// Most groups in which a cluster is looked for (`vfs.ffs.maxclustersearch`).
+/// Maximum number of groups searched for a cluster (`vfs.ffs.maxclustersearch`).
 const MOST_GROUPS: u32 = 10;
 
 /// Neighbouring logical blocks of a file that may be moved together.
@@ -15,32 +15,32 @@ const MOST_GROUPS: u32 = 10;
 pub struct Cluster {
     /// The first logical block.
     pub start: Lbn,
-    /// How many blocks.
+    /// Number of blocks.
     pub len: u32,
-    /// Where the first block lies.
+    /// Physical location of the first block.
     pub first: BlockNo,
-    /// Where the last block lies.
+    /// Physical location of the last block.
     pub last: BlockNo,
 }
 
-/// Why blocks stay where they are.
+/// The reason why blocks stay in place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
-    /// The volume does not count clusters, or none so long.
+    /// The volume does not count clusters, or none of this length.
     NotTracked,
     /// Less than 4% of the space is free.
     LittleSpace,
-    /// It would push the first indirect block from its place behind block 11.
+    /// It would move the first indirect block from its place behind block 11.
     AcrossIndirect,
     /// The file has moved on to another group.
     AcrossGroups,
 }
 
-/// Whether a cluster may be gathered, on a volume that counts clusters of up to
-/// `contigsumsize` blocks (none where it is 0) and has `dsize` fragments for data.
+/// Checks whether a cluster may be gathered, on a volume that counts clusters of up to
+/// `contigsumsize` blocks (0: none) and has `dsize` fragments for data.
 ///
 /// # Errors
-/// Why not.
+/// The reason for refusal.
 pub fn permit(
     groups: &Groups,
     contigsumsize: u32,
@@ -65,8 +65,8 @@ pub fn permit(
     Ok(())
 }
 
-/// The groups in which a place for the cluster is looked for, in order: the one
-/// of the preferred block and those behind it, ten at most.
+/// The groups searched for a place of the cluster, in order: the one of the preferred block and
+/// those behind it, ten at most.
 pub fn groups(ncg: u32, start: GroupNo) -> impl Iterator<Item = GroupNo> {
     let wrap = move |by: u32| start.get().wrapping_add(by).checked_rem(ncg).unwrap_or(0);
     (0..ncg.min(MOST_GROUPS)).map(wrap).map(GroupNo::new)

@@ -1,11 +1,11 @@
 //! How a file's tail grows (`ffs_realloccg`).
 //!
-//! A tail that cannot grow where it lies moves. To *space*, it gets a run of
-//! just the new size, and may have to move again; to *time*, it gets a whole
-//! block whose rest is freed, in which it can grow further. The volume changes
-//! from one to the other by how many loose fragments there are.
+//! A tail that cannot grow in place moves. To optimize *space*, it gets a run of exactly the new
+//! size, and may have to move again; to optimize *time*, it gets a whole block whose rest is freed,
+//! in which it can grow further. The volume switches between the two depending on the number of
+//! loose fragments.
 
-/// What the allocator spares (`fs_optim`).
+/// The resource that the allocator saves (`fs_optim`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Optimization {
     /// Copies of fragments: `FS_OPTTIME`.
@@ -14,22 +14,21 @@ pub enum Optimization {
     Space,
 }
 
-/// What a tail that moves asks for.
+/// The request of a tail that moves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ask {
-    /// A run of just its new size.
+    /// A run of exactly its new size.
     Exact,
-    /// A whole block, of which it frees what it does not need.
+    /// A whole block, of which it frees the unused part.
     Block,
 }
 
-/// What to ask for, and what the volume is optimised for from then on.
+/// The request, and the volume's optimization from then on.
 ///
-/// `nffree` is the volume's loose free fragments, `dsize` its fragments for
-/// data, `minfree` the reserve in percent. A volume kept for space changes to
-/// time when the reserve is above 5% and no more than half of it lies in loose
-/// fragments; one kept for time changes back when those come within 2% of it.
-/// The change takes effect with the next tail.
+/// `nffree` is the volume's loose free fragments, `dsize` its fragments for data, `minfree` the
+/// reserve in percent. A volume optimized for space switches to time when the reserve is above 5%
+/// and at most half of it is in loose fragments; one optimized for time switches back when those
+/// come within 2% of it. The change takes effect with the next tail.
 #[must_use]
 pub fn grow(now: Optimization, minfree: u32, nffree: u64, dsize: u64) -> (Ask, Optimization) {
     let share = |percent: u32, of: u128| {
@@ -55,7 +54,7 @@ mod tests {
     #[test]
     fn changes_at_the_bounds() {
         use Optimization::{Space, Time};
-        // Of 1000 fragments at 8%: 40 make half the reserve, 60 are 2% less than it.
+        // Of 1000 fragments at 8%: 40 are half the reserve, 60 are 2% less than it.
         for (now, minfree, nffree, then) in [
             (Space, 8, 41, Space),
             (Space, 8, 40, Time),

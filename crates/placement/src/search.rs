@@ -1,15 +1,15 @@
-//! Groups tried one after the other, in an order that a policy chooses.
+//! Tries groups one after the other, in an order chosen by a policy.
 
 use seekless_units::GroupNo;
 
-/// Tries groups in an order until one has what is asked for. The first one alone
-/// is told to heed the place that is preferred within it.
+/// Tries groups in an order until one succeeds. Only in the first one the preferred slot or block
+/// is respected.
 ///
-/// `try_group` answers `None` when a group has nothing. `None` in the end means
-/// that no group of the order has.
+/// `try_group` returns `None` if a group has no free one. The result is `None` if no group of the
+/// order has any.
 ///
 /// # Errors
-/// The first one that `try_group` gives.
+/// The first error of `try_group`.
 pub fn first_with<T, E>(
     order: impl IntoIterator<Item = GroupNo>,
     mut try_group: impl FnMut(GroupNo, bool) -> Result<Option<T>, E>,
@@ -39,7 +39,7 @@ mod tests {
         assert_eq!(nothing, Ok(None));
         let (first, others) = tried.split_first().unwrap();
         assert_eq!(*first, (5, true));
-        // Not even when the preferred group comes again.
+        // Not even when the preferred group occurs again.
         assert!(others.contains(&(5, false)));
         assert!(others.iter().all(|&(_, preferred)| !preferred));
     }

@@ -14,7 +14,7 @@ fn shape() -> Shape {
     Shape { ncg: NCG, fpg: FPG as u32, frag: 8, size: u64::from(NCG) * FPG, ..Shape::default() }
 }
 
-/// With so many free blocks; data begin behind 100 fragments.
+/// Groups with `nbfree` free blocks; data begin behind 100 fragments.
 fn groups(nbfree: impl Fn(u32) -> u32) -> Groups {
     let shape = shape();
     let mut groups = Groups::new(shape, |group| shape.base(group).saturating_add(100));
@@ -81,11 +81,11 @@ fn blkpref_of_today() {
         ("not when that lies in the metadata zone", behind(META + 8), DATA),
         ("nor when it lies in another group", behind(FPG * 3 + 600), DATA),
         ("at maxbpg, still within the first indirect", data(1036, 1024, 24_000), DATA),
-        // Group 3 has too little, so that group 4 is next.
+        // Group 3 has too little, so group 4 is next.
         ("at maxbpg, beyond it", data(3084, 1024, 24_000), 4 * FPG + 500),
         // Block 4108 is 4 shares in: group 2 + 4 has too little, so 7.
         ("behind a hole, beyond it", data(4108, 0, 0), 7 * FPG + 500),
-        // Group 7's next is 0, which has too little, as has none behind 1.
+        // The next after group 7 is 0, which has too little; 1 has enough.
         ("the sweep begins anew", data(3084, 1024, 7 * FPG), FPG + 500),
     ] {
         assert_eq!(ask("blkpref", ZONES, &request), Some(expected), "{what}");
@@ -133,7 +133,7 @@ fn blkpref_of_the_bsds() {
         ("an indirect block", indirect(12), begin(2)),
         ("block 12 does not follow it", request(12, behind), begin(2)),
         ("at maxbpg, still within the first indirect", data(1036, 1024, 24_000), begin(2)),
-        // Group 3 has too little, so that group 4 is next.
+        // Group 3 has too little, so group 4 is next.
         ("at maxbpg, beyond it", data(3084, 1024, 24_000), begin(4)),
         // Block 4108 is 4 shares in: group 2 + 4 has too little, so 7.
         ("behind a hole, beyond it", data(4108, 0, 0), begin(7)),
@@ -156,7 +156,7 @@ fn a_full_volume() {
     assert_eq!(prefer("near-start", &data(0, 0, 0)), None);
 }
 
-/// What policies without hints go by.
+/// The nearest block, which policies without hints use.
 #[test]
 fn the_nearest_block() {
     let (direct, indirect, before) = (BlockNo::new(800), BlockNo::new(808), BlockNo::new(1600));

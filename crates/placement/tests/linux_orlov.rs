@@ -21,8 +21,8 @@ struct Volume {
     bpg: u32,
 }
 
-/// A directory: where its inode is, whether its children are spread, and the group of
-/// the last goal for one of them.
+/// A directory: location of its inode, whether its children are spread, and the group of the last
+/// goal for one of them.
 #[derive(Clone, Copy)]
 struct Dir {
     at: InodePlace,
@@ -30,15 +30,15 @@ struct Dir {
     last: Option<u32>,
 }
 
-/// The volume as the model sees it.
+/// The volume in the model.
 struct Model {
     volume: Volume,
     /// Used slots of each group.
     used: Vec<BTreeSet<u32>>,
     blocks: Vec<i64>,
     dirs: Vec<i64>,
-    /// Directories, free inodes and free blocks, as far as they are known: each is
-    /// counted anew when it is off by 32.
+    /// Lagging counts of directories, free inodes and free blocks: each is updated when it is off
+    /// by 32.
     known: [i64; 3],
 }
 
@@ -83,7 +83,7 @@ impl Model {
         good.or_else(|| cyclic().next())
     }
 
-    /// The group for a directory; `hash` is there for those of the root.
+    /// The group for a directory; `hash` is given for those of the root.
     fn directory(&self, parent: &Dir, hash: Option<u32>) -> Option<usize> {
         let units = self.units();
         let sum = |unit: &[usize], of: &dyn Fn(usize) -> i64| unit.iter().map(|&g| of(g)).sum();
@@ -152,7 +152,7 @@ impl Model {
         (1..=n).map(|i| (own + i) % n).find(has)
     }
 
-    /// What the policy is told.
+    /// The input of the policy.
     fn told(&self) -> Groups {
         let Volume { groups: ncg, ipg, bpg: fpg, .. } = self.volume;
         let size = u64::from(ncg) * u64::from(fpg);
@@ -175,7 +175,7 @@ impl Model {
     }
 }
 
-/// What happened, so that nothing passes for having been idle.
+/// Events seen, to detect operations that did nothing.
 #[derive(Default)]
 struct Seen {
     made: u32,
@@ -203,7 +203,7 @@ fn replay(volume: Volume, seed: u64, steps: u32) -> Seen {
     let mut seen = Seen::default();
     for _ in 0..steps {
         let what = below(100);
-        // Of removals there are fewer, so that it fills; then it is emptied in part.
+        // Removals are fewer, so the volume fills; then it is partly emptied.
         if what < 8 && dirs.len() > 1 {
             let dir = dirs.swap_remove(1 + below(dirs.len() - 1));
             let group = dir.at.group.get() as usize;
@@ -301,7 +301,7 @@ fn every_goal_is_the_one_that_the_description_has() {
     }
 }
 
-/// The hash says where to begin, whatever the seed; without one it is left to chance.
+/// The hash determines the start, whatever the seed; without one it is random.
 #[test]
 fn the_hash_decides_for_directories_of_the_root() {
     const VOLUME: Volume = Volume { groups: 64, flex: 4, ipg: 64, bpg: 500 };

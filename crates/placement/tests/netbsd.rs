@@ -1,13 +1,11 @@
 //! 201 directories in one parent, as a real NetBSD kernel places them.
 //!
-//! There each group that was filled held exactly 61 directories. The volume
-//! here has the shape that NetBSD's `newfs -O 2 -b 16384 -f 2048 -s 256m` works
-//! out: four groups, the least that it makes, of 32768 fragments (64 MiB); an
-//! inode for every 8192 bytes, 7936 a group, in 992 fragments; in front of them
-//! a gap of 40 fragments, 8 for a superblock's copy, 8 for the group's head. A
-//! group then has 3970 blocks for data, all together a little less than
-//! 4 * 3968, so that 61 times 1 MiB (64 files of 16 KiB) find room in an average
-//! group from the third block taken on.
+//! In NetBSD each group that was filled contained exactly 61 directories. The volume here has the
+//! geometry of NetBSD's `newfs -O 2 -b 16384 -f 2048 -s 256m`: four groups, its minimum, of 32768
+//! fragments (64 MiB); an inode for every 8192 bytes, 7936 per group, in 992 fragments; in front of
+//! them a gap of 40 fragments, 8 for a superblock's copy, 8 for the group's head. A group then has
+//! 3970 blocks for data, all together a little less than 4 * 3968, so that 61 times 1 MiB (64 files
+//! of 16 KiB) fit in an average group from the third block taken on.
 
 use seekless_placement::directory::{Expected, by_name};
 use seekless_placement::inode::{BesideParent, InodePlace, InodePlacement, NewInode, Parent};
@@ -71,7 +69,7 @@ impl Simulation {
         Self { groups, policy }
     }
 
-    /// Takes an inode in the first group that has one.
+    /// Takes an inode in the first group with a free one.
     fn take(&mut self, parent: Parent, is_directory: bool) -> (GroupNo, GroupSummary) {
         let new = NewInode { parent, name: b"name", hash: None, is_directory };
         let goal = self.policy.goal(&self.groups, &new);
@@ -104,7 +102,7 @@ impl Simulation {
         group
     }
 
-    /// The parent and the directories in it; by group, how many there are.
+    /// Creates the parent and the directories in it. Returns their number by group.
     fn run(&mut self, directories: u32) -> Vec<u32> {
         let group = self.mkdir(ROOT);
         for subdirectories in 0..directories {
@@ -118,7 +116,7 @@ impl Simulation {
 fn filled_groups_hold_61_directories() {
     for seed in 0..20 {
         let mut held = Simulation::new("orlov", seed).run(201);
-        // The root's own directory was there before the volume was mounted.
+        // The root's own directory existed before the volume was mounted.
         held[0] -= 1;
         held.sort_unstable();
         // The parent counts as the first of the 202.

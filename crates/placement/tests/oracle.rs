@@ -6,7 +6,7 @@ use seekless_placement::inode::{InodePlace, NewInode, Parent};
 use seekless_placement::{GroupSummary, Groups, Shape, Totals};
 use seekless_units::GroupNo;
 
-/// A congruential generator: what chance there is need not be good.
+/// A linear congruential generator: its quality does not matter here.
 struct Draw(u64);
 
 impl Draw {
@@ -26,7 +26,7 @@ struct Case {
 }
 
 impl Case {
-    /// As a policy is told of it.
+    /// The input of the policy.
     fn told(&self) -> Groups {
         let mut groups = Groups::new(self.shape, |group| self.shape.base(group));
         for (at, &summary) in self.groups.iter().enumerate() {
@@ -74,8 +74,8 @@ fn restated_old(case: &Case) -> u32 {
     candidates.min_by_key(|(at, group)| (group.ndir, *at)).map_or(0, |(at, _)| at as u32)
 }
 
-/// The scan of a directory that is not below the root, with floats and
-/// fractions in place of the integers' order of operations where both agree.
+/// The scan for a directory that is not below the root, with floats and fractions in place of the
+/// integers' order of operations where both agree.
 fn restated_near(case: &Case, start: u32, more: u64) -> u32 {
     let (shape, expected) = (case.shape, case.expected);
     let ncg = u64::from(shape.ncg);
@@ -106,7 +106,7 @@ fn restated_near(case: &Case, start: u32, more: u64) -> u32 {
     start
 }
 
-/// Where the n-th directory is put, by counting the fractions out.
+/// The location of the n-th directory, by enumerating the fractions.
 fn restated_probe(ncg: u32, group: u32, depth: u32, subdirectories: u32) -> u32 {
     let range = u64::from(ncg) / 2u64.pow(depth);
     let mut fractions = Vec::new();
@@ -154,8 +154,8 @@ fn policies_agree_with_their_rules() {
     assert!((300..2700).contains(&moved), "{moved} of 3000 moved: the cases are one-sided");
 }
 
-/// Below the root Orlov's takes a group with the fewest directories of those
-/// with the average of inodes and of blocks; which of several is left to chance.
+/// Below the root Orlov's rule takes a group with the fewest directories among those with the
+/// average of inodes and of blocks; the choice among several is random.
 #[test]
 fn the_first_level_is_spread() {
     let mut draw = Draw(11);

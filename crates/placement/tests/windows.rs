@@ -1,4 +1,4 @@
-//! What becomes of the inodes that are reserved for a directory, on one group of 40.
+//! Use and return of the inodes reserved for a directory, on one group of 40.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing, clippy::as_conversions)]
 #![allow(clippy::arithmetic_side_effects, clippy::panic)]
@@ -31,7 +31,7 @@ struct Volume {
 }
 
 impl Volume {
-    /// With the root in slot 1.
+    /// A volume with the root in slot 1.
     fn new(policy: &str) -> Self {
         let shape = Shape { ncg: 1, ipg: SLOTS, fpg: 100, frag: 1, size: 100, ..Shape::default() };
         let mut groups = Groups::new(shape, |group| shape.base(group));
@@ -84,12 +84,12 @@ fn children_follow_their_directory_and_others_keep_out() {
     assert_eq!(rest, [11, 12, 13, 14, 15, 25], "a full window");
     assert_eq!(volume.make(1, true, 0), 32, "the one at 24 is not wholly free");
     assert_eq!(volume.make(1, true, 0), 26, "there is none");
-    // It is given back with its directory.
+    // The window is freed with its directory.
     volume.remove(16, true);
     assert_eq!(volume.make(1, false, 0), 16);
     volume.remove(32, true);
     assert_eq!(volume.make(1, true, 0), 32);
-    // When all else is full, what is reserved is taken.
+    // When all others are used, reserved ones are taken.
     let all: Vec<u32> = (0..19).map(|_| volume.make(1, false, 0)).collect();
     assert_eq!(all[..12], [17, 18, 19, 20, 21, 22, 23, 27, 28, 29, 30, 31]);
     assert_eq!(all[12..], [33, 34, 35, 36, 37, 38, 39]);
@@ -115,7 +115,7 @@ fn hashes_say_where_and_second_areas_go_with_their_directory() {
         assert_eq!(volume.make(1, false, 0), expected);
     }
     assert_eq!(volume.make(1, false, 0), 16, "all that is left is reserved");
-    // The second area goes with the directory, whatever is still in it.
+    // The second area is freed with the directory, although slots in it are in use.
     for slot in (8..16).chain([16, 24, 31]) {
         volume.remove(slot, slot == 8);
     }

@@ -9,39 +9,37 @@ const DIRECT: u64 = 12;
 
 /// FreeBSD's `ffs_blkpref`, for UFS1 and UFS2 alike.
 ///
-/// A file begins in the data zone of its inode's group and goes on there
-/// through its first indirect block, which lies between block 11 and block 12.
-/// Later indirect blocks, and directories, go to the group's zone for metadata.
-/// After `maxbpg` blocks, or behind a hole, a large file moves on to the next
-/// group with at least the average of free blocks. All else follows the block
-/// in front of it.
+/// A file begins in the data zone of its inode's group and stays there through its first indirect
+/// block, which is placed between block 11 and block 12. Later indirect blocks, and directories, go
+/// to the group's zone for metadata. After `maxbpg` blocks, or behind a hole, a large file moves on
+/// to the next group with at least the average of free blocks. All other blocks follow the previous
+/// one.
 #[derive(Clone, Copy, Debug)]
 pub struct Blkpref {
     zones: Zones,
 }
 
-/// 4.4BSD's `ffs_blkpref`: no zone for metadata; a file moves on already behind
-/// its direct blocks, and leaves a gap for the disk to turn after `maxcontig`
-/// blocks where the volume has one.
+/// 4.4BSD's `ffs_blkpref`: no zone for metadata; a file moves on right after its direct blocks, and
+/// leaves a rotational gap after `maxcontig` blocks if the volume has one.
 #[derive(Clone, Copy, Debug)]
 pub struct OldBlkpref {
     zones: Zones,
 }
 
 /// `ffs_blkpref` of FreeBSD until 9 and of NetBSD: no zone for metadata; a file stays in its
-/// inode's group through its first indirect block, and that block, and the one that follows
-/// it, are looked for from the group's start on like a file's first block. No gaps are left
-/// for the disk to turn.
+/// inode's group through its first indirect block. The search for that block, and for the one that
+/// follows it, begins at the group's start, as for a file's first block. No rotational gaps are
+/// left.
 #[derive(Clone, Copy, Debug)]
 pub struct BsdBlkpref {
     zones: Zones,
 }
 
 impl BsdBlkpref {
-    /// What it is called.
+    /// Name of the policy.
     pub const NAME: &'static str = "bsd-blkpref";
 
-    /// For a volume so divided.
+    /// Creates the policy for a volume with these zones.
     #[must_use]
     pub fn new(zones: Zones) -> Self {
         Self { zones }
@@ -49,10 +47,10 @@ impl BsdBlkpref {
 }
 
 impl Blkpref {
-    /// What it is called.
+    /// Name of the policy.
     pub const NAME: &'static str = "blkpref";
 
-    /// For a volume so divided.
+    /// Creates the policy for a volume with these zones.
     #[must_use]
     pub fn new(zones: Zones) -> Self {
         Self { zones }
@@ -60,10 +58,10 @@ impl Blkpref {
 }
 
 impl OldBlkpref {
-    /// What it is called.
+    /// Name of the policy.
     pub const NAME: &'static str = "old-blkpref";
 
-    /// For a volume so divided.
+    /// Creates the policy for a volume with these zones.
     #[must_use]
     pub fn new(zones: Zones) -> Self {
         Self { zones }
@@ -115,7 +113,7 @@ impl BlockPlacement<Hints> for OldBlkpref {
 
     fn prefer(&mut self, groups: &Groups, request: &Request<Hints>) -> Option<BlockNo> {
         let (shape, zones) = (groups.shape(), &self.zones);
-        // Where a group begins to be searched: a block behind its start.
+        // Start of the search in a group: one block behind the group's start.
         let begin = |group| after(shape, shape.base(group));
         let (index, previous, run_before) = match request.hints.wanted {
             Wanted::Indirect(_) => (0, None, None),
@@ -159,7 +157,7 @@ impl BlockPlacement<Hints> for BsdBlkpref {
     }
 }
 
-/// The place a block behind another.
+/// The location one block behind another.
 fn after(shape: &Shape, block: BlockNo) -> BlockNo {
     block.saturating_add(u64::from(shape.frag))
 }
@@ -168,14 +166,13 @@ fn next_base(shape: &Shape, group: GroupNo) -> BlockNo {
     shape.base(group.saturating_add(1))
 }
 
-/// Whether a file has had its share of a group.
+/// Whether a file has used its share of a group.
 fn is_boundary(zones: &Zones, index: u64) -> bool {
     index.checked_rem(u64::from(zones.maxbpg)).unwrap_or(0) == 0
 }
 
-/// The next group with at least the average of free blocks, from behind the one
-/// that the file lies in; guessed from the logical block where there is none in
-/// front of it.
+/// The next group with at least the average of free blocks, from the one after the previous block's
+/// on. Without a previous block the start is estimated from the logical block.
 fn roomy_group(
     groups: &Groups,
     zones: &Zones,

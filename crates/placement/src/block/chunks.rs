@@ -1,54 +1,54 @@
-//! Blocks that ext4 keeps in memory for files (mballoc preallocation).
+//! ext4's preallocation of blocks in memory (mballoc).
 
 use seekless_units::{BlockNo, Extent, GroupNo, Ino};
 
-/// Blocks of a file up to which it shares chunks with others (`s_mb_stream_req`).
+/// Maximum size in blocks of a file that uses shared chunks (`s_mb_stream_req`).
 const SMALL: u64 = 16;
 /// Blocks of a shared chunk (`s_mb_group_prealloc`).
 const SHARED: u32 = 512;
-/// Shared chunks that are kept at most, and files of which pieces are.
+/// Maximum number of shared chunks, and of files with pieces.
 const MOST_SHARED: usize = 8;
 const MOST_FILES: usize = 64;
-/// Bytes up to which a file's piece is as large as the file will be, rounded up to a power
-/// of two from the first number on.
+/// Up to the second number of bytes, a file's piece is as large as the file, rounded up to a power
+/// of two and at least to the first number.
 const POWERS: [u64; 2] = [16 << 10, 1 << 20];
 
-/// Blocks that a regular file wants for its contents.
+/// Blocks requested for the contents of a regular file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChunkWanted {
     /// The file.
     pub ino: Ino,
-    /// Its first block that is wanted, and how many, at least one.
+    /// The first requested block.
     pub lbn: u64,
-    /// How many, at least one.
+    /// Number of blocks, at least one.
     pub len: u32,
-    /// Blocks that the file has by its length.
+    /// Number of blocks of the file, from its length.
     pub size: u64,
-    /// The block that it has in front of these, which one of it and where.
+    /// The nearest mapped block before these: logical and physical number.
     pub left: Option<(u64, BlockNo)>,
-    /// The block that it has behind these.
+    /// The nearest mapped block after these.
     pub right: Option<(u64, BlockNo)>,
-    /// Where the search begins: of several shared chunks the nearest is taken.
+    /// Start of the search. Among several shared chunks the nearest one is taken.
     pub goal: BlockNo,
-    /// The file ends with these blocks, and nobody has it open any more: no piece is kept
-    /// for it (`EXT4_MB_HINT_NOPREALLOC`).
+    /// The file ends with these blocks, and is no longer open: no piece is preallocated for it
+    /// (`EXT4_MB_HINT_NOPREALLOC`).
     pub ends_closed: bool,
 }
 
-/// What is looked for when nothing is kept: blocks next to each other in a group.
+/// A search for contiguous blocks in a group, if no preallocation matches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Search {
-    /// The block of the file that the first one is for, unless they are shared.
+    /// The logical block of the first one; `None` for a shared chunk.
     lbn: Option<u64>,
-    /// How many.
+    /// Number of blocks.
     pub len: u32,
-    /// Where they are taken if they are free there.
+    /// The blocks are taken here if they are free.
     pub exact: Option<BlockNo>,
     /// The group of this block is searched first, and then those behind it.
     pub from: BlockNo,
 }
 
-/// Free blocks of the disk that are kept for blocks of a file.
+/// Free blocks preallocated for blocks of a file.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     ino: Ino,
@@ -56,36 +56,34 @@ struct Piece {
     run: Extent,
 }
 
-/// Free blocks that are kept in memory, as ext4 does it (`fs/ext4/mballoc.c`): chunks of 512
-/// blocks from which small files of all directories are given blocks one after the
-/// other, and pieces for single files that are larger.
+/// Blocks preallocated in memory, as in ext4 (`fs/ext4/mballoc.c`): chunks of 512 blocks, which
+/// small files of all directories share one after the other, and pieces for single larger files.
 ///
-/// The kernel has chunks for each processor; these are those of one. A file's pieces are
-/// dropped by the kernel when it is closed: here, where closing is not seen, when pieces
-/// are kept for 64 others.
+/// The kernel has chunks for each processor; these are those of one. It drops a file's pieces at
+/// the last close. This model sees no closes, and drops the oldest file's pieces when 64 files have
+/// some.
 ///
-/// Pieces that do not continue a file are looked for where one was last found, for any
-/// file of which the number has the same remainder by the number of processors
-/// (`s_mb_last_groups`).
+/// The search for a piece that does not continue a file begins at the last piece found for any file
+/// whose inode number has the same remainder modulo the number of processors (`s_mb_last_groups`).
 #[derive(Clone, Debug)]
 pub struct Chunks {
     /// Bytes in a block, as a power of two.
     block_bits: u32,
     /// Blocks in a group.
     per_group: u32,
-    /// Groups in a flexible group whose first one is for directories; 0 without.
+    /// Groups in a flexible group whose first group is reserved for directories; 0 if none is.
     apart: u32,
-    /// Where blocks were last found for single files, by the file's number.
+    /// The last piece found for single files, by remainder of the inode number.
     last: Vec<BlockNo>,
     shared: Vec<Extent>,
-    /// Those used last at the end.
+    /// The most recently used ones are at the end.
     pieces: Vec<Piece>,
 }
 
 impl Chunks {
-    /// Nothing is kept on a volume with `block_size` bytes in a block and `per_group` blocks
-    /// in a group, where the first of `apart` groups is for directories, or none if that
-    /// is 0; on a machine with so many `processors`, at least one.
+    /// Creates an empty set for a volume with `block_size` bytes per block and `per_group` blocks
+    /// per group, in which the first of every `apart` groups is reserved for directories (0: none),
+    /// on a machine with `processors` processors, at least one.
     #[must_use]
     pub fn new(block_size: u32, per_group: u32, apart: u32, processors: usize) -> Self {
         let block_bits = block_size.max(1).ilog2();
@@ -94,20 +92,19 @@ impl Chunks {
         Self { block_bits, per_group, apart, last, shared, pieces }
     }
 
-    /// Where of `last` a file's is.
+    /// Index of a file's entry in `last`.
     fn goal_of(&self, ino: Ino) -> usize {
         let goals = u32::try_from(self.last.len()).unwrap_or(u32::MAX);
         usize::try_from(ino.get().checked_rem(goals).unwrap_or(0)).unwrap_or(0)
     }
 
-    /// Whether aligned blocks for contents are not looked for in a group
-    /// (`ext4_mb_good_group`).
+    /// Whether aligned blocks for contents are not searched in a group (`ext4_mb_good_group`).
     #[must_use]
     pub fn avoids(&self, group: GroupNo) -> bool {
         group.get().checked_rem(self.apart) == Some(0)
     }
 
-    /// Takes blocks that are kept for a file; no more than are wanted.
+    /// Takes preallocated blocks of a file, at most as many as requested.
     pub fn take(&mut self, wanted: &ChunkWanted) -> Option<Extent> {
         self.take_piece(wanted).or_else(|| self.take_shared(wanted))
     }
@@ -122,7 +119,7 @@ impl Chunks {
         Some(self.use_piece(piece, wanted))
     }
 
-    /// Takes what is wanted from a piece, and keeps the rest.
+    /// Takes the requested blocks from a piece, and keeps the rest.
     fn use_piece(&mut self, piece: Piece, wanted: &ChunkWanted) -> Extent {
         let before = wanted.lbn.saturating_sub(piece.lbn);
         let len = piece.run.len.saturating_sub(before).min(wanted.len.into());
@@ -161,7 +158,7 @@ impl Chunks {
         run
     }
 
-    /// What to look for when nothing is kept (`ext4_mb_normalize_request`).
+    /// The search to perform if no preallocation matches (`ext4_mb_normalize_request`).
     #[must_use]
     pub fn search(&self, wanted: &ChunkWanted) -> Search {
         if is_small(wanted) {
@@ -199,7 +196,7 @@ impl Chunks {
         Search { lbn: Some(start), len, exact, from }
     }
 
-    /// The part of a file for which a piece is looked for: its blocks, from and to.
+    /// The logical blocks of a file for which a piece is searched: start and end.
     fn piece_for(&self, wanted: &ChunkWanted) -> (u64, u64) {
         let bytes = |blocks: u64| blocks.saturating_mul(1 << self.block_bits);
         let blocks = |bytes: u64| bytes.checked_shr(self.block_bits).unwrap_or(0).max(1);
@@ -220,8 +217,8 @@ impl Chunks {
         }
     }
 
-    /// Keeps what was found for a search, which may be less than was looked for, but for
-    /// the blocks that are wanted: those are returned.
+    /// Adds the result of a search, which may be shorter than the search. Returns the requested
+    /// blocks; the rest is kept.
     pub fn found(&mut self, wanted: &ChunkWanted, search: &Search, run: Extent) -> Extent {
         let Some(start) = search.lbn else {
             if self.shared.len() >= MOST_SHARED {
@@ -237,7 +234,7 @@ impl Chunks {
         if let Some(last) = self.last.get_mut(at) {
             *last = run.start;
         }
-        // What is less than the whole piece begins where the file needs it.
+        // A run shorter than the whole piece begins at the requested block.
         let reaches = wanted.lbn < start.saturating_add(run.len);
         let lbn = if reaches { start } else { wanted.lbn };
         let mut others: Vec<Ino> = self.pieces.iter().map(|piece| piece.ino).collect();
@@ -250,17 +247,17 @@ impl Chunks {
         self.use_piece(Piece { ino: wanted.ino, lbn, run }, wanted)
     }
 
-    /// All that is kept.
+    /// All preallocated blocks.
     pub fn kept(&self) -> impl Iterator<Item = Extent> {
         self.shared.iter().copied().chain(self.pieces.iter().map(|piece| piece.run))
     }
 
-    /// Keeps nothing for a file any more.
+    /// Drops a file's pieces.
     pub fn forget(&mut self, ino: Ino) {
         self.pieces.retain(|piece| piece.ino != ino);
     }
 
-    /// Keeps nothing any more. False when nothing was kept.
+    /// Drops all preallocated blocks. Returns false if there were none.
     pub fn clear(&mut self) -> bool {
         let had = !(self.shared.is_empty() && self.pieces.is_empty());
         self.shared.clear();
@@ -269,8 +266,7 @@ impl Chunks {
     }
 }
 
-/// Whether a file is so small that it is given blocks of shared chunks
-/// (`ext4_mb_group_or_file`).
+/// Whether a file is small enough to use shared chunks (`ext4_mb_group_or_file`).
 fn is_small(wanted: &ChunkWanted) -> bool {
     let end = wanted.lbn.saturating_add(wanted.len.into());
     end.max(wanted.size) <= SMALL
@@ -280,7 +276,7 @@ fn is_small(wanted: &ChunkWanted) -> bool {
 mod tests {
     use super::*;
 
-    /// What is kept for a file that goes on, and not for one that ends and is closed.
+    /// A growing file gets a piece; a file that ends and is closed does not.
     #[test]
     fn a_closed_file_is_given_what_it_needs() {
         let wanted = |len, ends_closed| ChunkWanted {

@@ -1,38 +1,38 @@
-//! What ext's own policies for blocks want to know, and its policies by name.
+//! Hints of ext's own block policies, and its policies by name.
 
 use super::{BlockPlacement, Chunks, Ext2Next, NAMES, NearStart, NextFree, RandomStart, Request};
 use crate::names::UFS;
 use crate::{Groups, PolicyError};
 use seekless_units::{BlockNo, GroupNo};
 
-/// What ext tells of a block that is wanted.
+/// ext's hints about a requested block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ExtHints {
     /// Whether the file is a regular one.
     pub is_regular: bool,
 }
 
-/// ext4's goals (`ext4_ext_find_goal`, `ext4_inode_to_goal_block`): behind the block in front
-/// in the map; else the group of the inode or, where flexible groups have four groups and
-/// more, the first group of its flexible group, and the second one for regular files.
+/// ext4's goals (`ext4_ext_find_goal`, `ext4_inode_to_goal_block`): behind the previous block in
+/// the map; else the group of the inode or, if flexible groups have four groups or more, the first
+/// group of its flexible group, and the second one for regular files.
 ///
-/// The goal names no more than the group: of what is free in it, [`Chunks`] are kept for
-/// regular files, and all else takes the first free block.
+/// The goal only determines the group: in it, regular files use [`Chunks`], and all others take the
+/// first free block.
 #[derive(Clone, Debug)]
 pub struct Ext4Goal {
     groups_per_flex: u32,
     chunks: Chunks,
 }
 
-/// Groups of a flexible group from which on its first one is for directories
+/// Minimum number of groups in a flexible group whose first group is reserved for directories
 /// (`EXT4_FLEX_SIZE_DIR_ALLOC_SCHEME`).
 const DIRECTORIES_APART: u32 = 4;
 
 impl Ext4Goal {
-    /// What it is called.
+    /// Name of the policy.
     pub const NAME: &'static str = "ext4-goal";
 
-    /// For a volume, and a kernel on a machine with so many processors.
+    /// Creates the policy for a volume, and a kernel on a machine with `processors` processors.
     #[must_use]
     pub fn new(volume: &ExtBlocks, processors: u32) -> Self {
         let ExtBlocks { groups, groups_per_flex, block_size, blocks_per_group } = *volume;
@@ -59,7 +59,7 @@ impl BlockPlacement<ExtHints> for Ext4Goal {
         } else {
             own
         };
-        // The last flexible group may have one group alone.
+        // The last flexible group may have only one group.
         let last = groups.shape().ncg.saturating_sub(1);
         Some(groups.shape().base(GroupNo::new(group.min(last))))
     }
@@ -73,7 +73,7 @@ impl BlockPlacement<ExtHints> for Ext4Goal {
 pub const EXT_NAMES: [&str; 5] =
     [Ext2Next::NAME, Ext4Goal::NAME, NextFree::NAME, RandomStart::NAME, NearStart::NAME];
 
-/// What policies for blocks must know of an ext volume.
+/// The parameters of an ext volume for block policies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ExtBlocks {
     /// Groups.
@@ -86,12 +86,12 @@ pub struct ExtBlocks {
     pub blocks_per_group: u32,
 }
 
-/// The policy of a name for an ext volume; it draws from `seed` what it leaves to chance.
-/// Behind the name of [`Ext4Goal`] may be `=` and a number of processors, behind that of
-/// [`Ext2Next`] one of blocks to take at once; both are 1 by default.
+/// Creates a policy for an ext volume by name; random choices use `seed`. The name of [`Ext4Goal`]
+/// may be followed by `=` and a number of processors, that of [`Ext2Next`] by `=` and a number of
+/// blocks to take at once; both are 1 by default.
 ///
 /// # Errors
-/// When there is none of that name.
+/// If no policy has that name.
 pub fn ext_by_name(
     name: &str,
     volume: &ExtBlocks,

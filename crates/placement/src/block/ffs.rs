@@ -1,4 +1,4 @@
-//! What FFS's own policies for blocks want to know, and its policies by name.
+//! Hints of FFS's own block policies, and its policies by name.
 
 use super::{
     Blkpref, BlockPlacement, BsdBlkpref, EXT_NAMES, NearStart, NextFree, OldBlkpref, RandomStart,
@@ -7,46 +7,44 @@ use crate::names::EXT;
 use crate::{Groups, PolicyError};
 use seekless_units::{BlockNo, GroupNo};
 
-/// How FFS divides a group, and how much of one a file may take, under the names
-/// of `struct fs`.
+/// FFS's division of a group, and a file's share of a group, under the names of `struct fs`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Zones {
-    /// Fragments at the start of a group's data that are for metadata.
+    /// Fragments at the start of a group's data reserved for metadata.
     pub metaspace: u64,
     /// Block numbers in an indirect block.
     pub nindir: u64,
-    /// Blocks that a file may take in one group before it must move on.
+    /// Maximum number of blocks of a file in one group before it must move on.
     pub maxbpg: u32,
-    /// Blocks that 4.4BSD lays next to each other before it leaves a gap.
+    /// Number of contiguous blocks before 4.4BSD leaves a gap.
     pub maxcontig: u32,
-    /// Fragments of the gap that 4.4BSD leaves for the disk to turn.
+    /// Fragments of the rotational gap in 4.4BSD.
     pub rotdelay_frags: u32,
 }
 
 impl Zones {
-    /// `cgdata`: where a group's zone for data begins. In front of it, where its
-    /// data begin, is the one for metadata (`cgmeta`).
+    /// `cgdata`: start of a group's zone for data. The zone for metadata (`cgmeta`) precedes it,
+    /// from the start of the group's data.
     #[must_use]
     pub fn data_zone(&self, groups: &Groups, group: GroupNo) -> BlockNo {
         groups.data_start(group).saturating_add(self.metaspace)
     }
 }
 
-/// What the map of a file in FFS tells of a block that it needs.
+/// FFS's hints about a requested block, from the file's map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hints {
-    /// What is needed.
+    /// The kind of the requested block.
     pub wanted: Wanted,
-    /// Where the last direct block lies, if there is one.
+    /// The last direct block, if there is one.
     pub last_direct: Option<BlockNo>,
-    /// Where the first indirect block lies, if there is one.
+    /// The first indirect block, if there is one.
     pub first_indirect: Option<BlockNo>,
 }
 
 impl Hints {
-    /// The block that a policy without hints lays the new one behind: the last
-    /// direct block for an indirect one, and the first indirect one for the block
-    /// that follows.
+    /// The block after which a policy without hints places the new one: the last direct block for
+    /// an indirect one, and the first indirect block for the block that follows it.
     #[must_use]
     pub fn nearest(&self) -> Option<BlockNo> {
         match self.wanted {
@@ -57,7 +55,7 @@ impl Hints {
     }
 }
 
-/// What kind of block is needed.
+/// The kind of a requested block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wanted {
     /// An indirect block: 1 for a single one, 2 for a double one, 3 for a
@@ -65,14 +63,12 @@ pub enum Wanted {
     Indirect(u32),
     /// A block of data.
     Data {
-        /// Its place in the map that holds its number: the inode's direct
-        /// blocks, or one indirect block.
+        /// Its index in the array with its number: the inode's direct blocks, or one indirect
+        /// block.
         index: u64,
-        /// The number in front of it in that map; none for a hole, and for the
-        /// first.
+        /// The previous number in that array; `None` for a hole, and for the first.
         previous: Option<BlockNo>,
-        /// The number `maxcontig` places in front of it, where there is one.
-        /// Only [`OldBlkpref`] looks at it.
+        /// The number `maxcontig` places before it, if there is one. Only [`OldBlkpref`] uses it.
         run_before: Option<BlockNo>,
     },
 }
@@ -87,10 +83,10 @@ pub const NAMES: [&str; 6] = [
     NearStart::NAME,
 ];
 
-/// The policy of a name for a volume so divided, which draws from `seed` what it leaves to chance.
+/// Creates a policy for a volume with these zones by name; random choices use `seed`.
 ///
 /// # Errors
-/// When there is none of that name.
+/// If no policy has that name.
 pub fn by_name(
     name: &str,
     zones: Zones,

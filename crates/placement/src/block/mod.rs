@@ -1,7 +1,7 @@
-//! Where a file's next block goes.
+//! The location of a file's next block.
 //!
-//! What every policy may ask stands in a [`Request`]; what only the policies of
-//! one format understand are the hints in it.
+//! A [`Request`] has the parameters that every policy uses; its hints are for the policies of one
+//! format.
 
 mod blkpref;
 mod chunks;
@@ -18,50 +18,49 @@ pub use plain::{Ext2Next, NearStart, NextFree, RandomStart};
 use crate::Groups;
 use seekless_units::{BlockNo, GroupNo, Lbn};
 
-/// A block that a file needs; `H` is what the format tells its own policies.
+/// A block requested for a file; `H` is the type of the format's hints.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request<H> {
     /// The group of the file's inode.
     pub group: GroupNo,
     /// Whether the file is a directory.
     pub is_directory: bool,
-    /// The logical block that is wanted; for a block of the map, the one on whose
-    /// way it lies.
+    /// The requested logical block; for a block of the map, the logical block for which it is
+    /// needed.
     pub lbn: Lbn,
-    /// The block that lies in front of it, of data or of the map; none for a hole
-    /// and for the first.
+    /// The preceding block, of data or of the map; `None` for a hole and for the first block.
     pub nearest: Option<BlockNo>,
-    /// What the policies of its format go by.
+    /// Hints for the format's own policies.
     pub hints: H,
 }
 
-/// A policy for blocks that understands the hints `H`.
+/// A block policy that uses the hints `H`.
 pub trait BlockPlacement<H>: Send {
-    /// What it is called.
+    /// Name of the policy.
     fn name(&self) -> &'static str;
 
-    /// Where to look first, in fragments from the start of the volume; `None`
-    /// for anywhere in the inode's group, and then anywhere.
+    /// Start of the search, in fragments from the start of the volume; `None` for anywhere in the
+    /// inode's group, and then anywhere.
     fn prefer(&mut self, groups: &Groups, request: &Request<H>) -> Option<BlockNo>;
 
-    /// Whether the first free block from the preferred one on is taken, all over the
-    /// volume; by default, formats look for one in their own way.
+    /// Whether the first free block from the preferred one on is taken, in the whole volume; by
+    /// default, formats search in their own way.
     fn takes_next(&self) -> bool {
         false
     }
 
-    /// How many blocks are taken at once when a regular file with a block map needs one, those
-    /// that it does not need yet on the disk too; by default one.
+    /// Number of blocks to take at once for a regular file with a block map, including blocks that
+    /// are not needed yet; by default one.
     fn ahead(&self) -> u32 {
         1
     }
 
-    /// What keeps free blocks for files in memory; by default nothing does. Where it does,
-    /// the preferred block names no more than a group.
+    /// The preallocation in memory, if the policy has one; by default it has none. With one, the
+    /// preferred block only determines the group.
     fn chunks(&mut self) -> Option<&mut Chunks> {
         None
     }
 
-    /// To be told where a block was found.
+    /// Called with the location of each new block.
     fn allocated(&mut self, _at: BlockNo) {}
 }

@@ -1,38 +1,38 @@
-//! Policies to compare with, which know nothing of groups (after B. Evans'
-//! comparisons of dirpref and blkpref with simpler rules).
+//! Policies for comparison, independent of groups (after B. Evans' comparisons of dirpref and
+//! blkpref with simpler rules).
 
 use super::{BlockPlacement, Request};
 use crate::Groups;
 use crate::chance::Chance;
 use seekless_units::{BlockNo, GroupNo};
 
-/// Every block is the next free one behind whatever was allocated last, as on a tape,
-/// and at the start again behind the end.
+/// Every block is the next free one behind the last allocated one, as on a tape, wrapping around at
+/// the end.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NextFree {
     last: Option<BlockNo>,
 }
 
-/// A file begins anywhere.
+/// A file begins at a random block.
 #[derive(Clone, Debug)]
 pub struct RandomStart {
     chance: Chance,
 }
 
-/// A file begins as near to the start of the volume as there is a free block.
+/// A file begins at the first free block of the volume.
 #[derive(Clone, Copy, Debug)]
 pub struct NearStart;
 
 impl NextFree {
-    /// What it is called.
+    /// Name of the policy.
     pub const NAME: &'static str = "next-free";
 }
 
 impl RandomStart {
-    /// What it is called.
+    /// Name of the policy.
     pub const NAME: &'static str = "random-start";
 
-    /// With a seed for its chance.
+    /// Creates the policy with a seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self { chance: Chance::new(seed) }
@@ -40,12 +40,12 @@ impl RandomStart {
 }
 
 impl Ext2Next {
-    /// What it is called.
+    /// Name of the policy.
     pub const NAME: &'static str = "ext2-next";
-    /// Most blocks that are taken at once.
+    /// Maximum number of blocks taken at once.
     pub const MOST_AHEAD: u32 = 1024;
 
-    /// Taking so many blocks at once, from 1 to [`Ext2Next::MOST_AHEAD`].
+    /// Creates the policy; `ahead` is from 1 to [`Ext2Next::MOST_AHEAD`].
     #[must_use]
     pub fn new(ahead: u32) -> Option<Self> {
         (1..=Self::MOST_AHEAD).contains(&ahead).then_some(Self { ahead })
@@ -53,20 +53,20 @@ impl Ext2Next {
 }
 
 impl NearStart {
-    /// What it is called.
+    /// Name of the policy.
     pub const NAME: &'static str = "near-start";
 }
 
-/// A block follows the one in front of it; a file begins at the start of its inode's
-/// group (`ext2_find_goal` of `fs/ext2/inode.c`, without the colour that keeps
-/// processes apart). Linux before 2.6.2x took 8 at once (`EXT2_DEFAULT_PREALLOC_BLOCKS`).
+/// A block follows the previous one; a file begins at the start of its inode's group
+/// (`ext2_find_goal` of `fs/ext2/inode.c`, without the colour that separates processes). Linux
+/// before 2.6.2x took 8 at once (`EXT2_DEFAULT_PREALLOC_BLOCKS`).
 #[derive(Clone, Copy, Debug)]
 pub struct Ext2Next {
-    /// Blocks that are taken at once for a regular file, at least one.
+    /// Number of blocks taken at once for a regular file, at least one.
     ahead: u32,
 }
 
-/// The place behind the block in front, where there is one.
+/// The location behind the previous block, if there is one.
 fn following<H>(groups: &Groups, request: &Request<H>) -> Option<BlockNo> {
     request.nearest.map(|block| block.saturating_add(u64::from(groups.shape().frag)))
 }

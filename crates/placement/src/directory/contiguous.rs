@@ -1,11 +1,11 @@
-//! How many directories may follow each other in a group.
+//! Limits of consecutive directories in a group.
 
 use super::Expected;
 use crate::Groups;
 use seekless_units::GroupNo;
 
-/// `fs_contigdirs`: for each group, how many directories were made there one
-/// after the other; files in between count it down. In memory only.
+/// `fs_contigdirs`: for each group, the number of directories made there one after the other; each
+/// file decrements it. In memory only.
 #[derive(Clone, Debug)]
 pub(super) struct ContigDirs(Vec<u8>);
 
@@ -18,7 +18,7 @@ impl ContigDirs {
         usize::try_from(group.get()).ok().and_then(|at| self.0.get(at)).copied().unwrap_or(0)
     }
 
-    /// Counts a new inode, for the group that is preferred for it.
+    /// Counts a new inode, for the group preferred for it.
     pub(super) fn allocated(&mut self, preferred: GroupNo, is_directory: bool) {
         let at = usize::try_from(preferred.get()).ok();
         if let Some(count) = at.and_then(|at| self.0.get_mut(at)) {
@@ -27,7 +27,7 @@ impl ContigDirs {
     }
 }
 
-/// What a group must have to take one more directory.
+/// The conditions under which a group takes one more directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Limits {
     pub(super) maxndir: u64,
@@ -37,8 +37,8 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// From the averages of the volume; `more` is by how many directories a
-    /// group may exceed theirs.
+    /// Limits derived from the averages of the volume; `more` is the number of directories by which
+    /// a group may exceed their average.
     pub(super) fn new(groups: &Groups, expected: &Expected, more: u64) -> Self {
         let totals = groups.totals();
         let average = |total| groups.average(total);
@@ -55,13 +55,12 @@ impl Limits {
     }
 }
 
-/// How many directories may follow each other, so that the files expected in
-/// them find room in the group.
+/// Maximum number of consecutive directories whose expected files fit in the group.
 fn maxcontigdirs(groups: &Groups, expected: &Expected) -> u64 {
     let (shape, totals) = (groups.shape(), groups.totals());
     let free = groups.average(totals.nbfree).saturating_mul(shape.bsize());
     let group = u64::from(shape.fsize).saturating_mul(u64::from(shape.fpg));
-    // What a directory with its files takes: as expected, or as it turned out.
+    // The space of a directory with its files: the expected or the actual one.
     let current = group.saturating_sub(free).checked_div(groups.average(totals.ndir));
     let files = u64::from(expected.avgfilesize).saturating_mul(u64::from(expected.avgfpdir));
     let dirsize = files.max(current.unwrap_or(0));
@@ -70,8 +69,8 @@ fn maxcontigdirs(groups: &Groups, expected: &Expected) -> u64 {
     by_space.min(by_inodes).max(1)
 }
 
-/// The first group from `start` on within the limits, or else with the average
-/// of free inodes, or else `start`.
+/// The first group from `start` on within the limits, or else with the average of free inodes, or
+/// else `start`.
 pub(super) fn nearest(
     groups: &Groups,
     contigdirs: &ContigDirs,
@@ -124,9 +123,9 @@ mod tests {
         // 3967 blocks of 16 KiB are 61.98 MiB, a directory is expected to take one.
         assert_eq!(limit(shape, &usual, 3967, 0), 61);
         assert_eq!(limit(shape, &usual, 3968, 0), 62);
-        // Half the group taken by 8 directories: 4 MiB each, 8 more have room.
+        // Half the group is taken by 8 directories: 4 MiB each, 8 more fit.
         assert_eq!(limit(shape, &usual, 2048, 8), 8);
-        // No room at all still lets one in.
+        // Even a full group takes one.
         assert_eq!(limit(shape, &usual, 0, 5), 1);
         // 512 inodes are 8 directories of 64 files.
         let few = Shape { ipg: 512, ..shape };

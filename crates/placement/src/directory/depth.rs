@@ -6,14 +6,13 @@ use crate::Groups;
 use crate::inode::{NewInode, Parent};
 use seekless_units::GroupNo;
 
-/// Today's FreeBSD: directories near the root are spread over the volume, those
-/// far from it lie close to their parent.
+/// FreeBSD's present rule: directories near the root are spread over the volume, those far from it
+/// are placed close to their parent.
 ///
-/// Around the parent's group lies a range of `ncg / 2^depth` groups, and the
-/// new directory is put at 1/2 of it, the next ones at 1/4, 3/4, 1/8, 3/8 and
-/// so on. From there on the nearest group with room is taken, where none may
-/// have more than 2^depth directories above the average. Where the format does
-/// not say how deep the parent lies, the parent's own group is preferred.
+/// Around the parent's group there is a range of `ncg / 2^depth` groups. New directories are placed
+/// at 1/2 of it, then at 1/4, 3/4, 1/8, 3/8 and so on. From there on the nearest group with room is
+/// taken; no group may have more than 2^depth directories above the average. If the format does not
+/// record the parent's depth, the parent's own group is preferred.
 #[derive(Clone, Debug)]
 pub struct Depth {
     contigdirs: ContigDirs,
@@ -21,28 +20,28 @@ pub struct Depth {
 }
 
 impl Depth {
-    /// What it is called.
+    /// Name of the policy.
     pub const NAME: &'static str = "depth";
 
-    /// For a volume of so many groups, just mounted.
+    /// Creates the policy for a newly mounted volume with `ncg` groups.
     #[must_use]
     pub fn new(ncg: u32, expected: Expected) -> Self {
         Self { contigdirs: ContigDirs::new(ncg), expected }
     }
 }
 
-/// Where in the range around its parent the next directory is put.
+/// The location of the next directory in the range around its parent.
 fn probe(ncg: u32, parent: &Parent) -> GroupNo {
     let ncg = u64::from(ncg);
     let range = ncg.checked_shr(parent.depth).unwrap_or(0);
-    // The 1st, 2nd, 3rd ... go to 1/2, 1/4, 3/4, 1/8 ...: the highest bit of
-    // the count says in how many parts, the others which of them.
+    // The 1st, 2nd, 3rd ... go to 1/2, 1/4, 3/4, 1/8 ...: the highest bit of the count determines
+    // the number of parts, the other bits select one of them.
     let count = u64::from(parent.subdirectories).saturating_add(1);
     let power = count.ilog2();
     let odd = (count & !(1u64 << power)).saturating_mul(2).saturating_add(1);
     let parts = 2u64 << power;
     let within = range.saturating_mul(odd).checked_div(parts).unwrap_or(0);
-    // `ncg` more, so that it does not fall below zero in between.
+    // Adds `ncg` to avoid negative intermediate results.
     let at = u64::from(parent.at.group.get()).saturating_add(ncg).saturating_add(within);
     let at = at.saturating_sub(range / 2).checked_rem(ncg).unwrap_or(0);
     GroupNo::new(u32::try_from(at).unwrap_or(0))

@@ -1,9 +1,9 @@
 //! The rules of ext2 for the group of a new directory.
 //!
 //! - [`Ext2Orlov`]: Linux since 2.6 (`find_group_orlov` of `fs/ext2/ialloc.c`, after
-//!   Grigoriy Orlov's for FFS), with debts;
+//! Grigoriy Orlov's rule for FFS), with debts;
 //! - [`FindGroupDir`]: Linux before, and FreeBSD's ext2fs before 9 (`oldalloc`);
-//! - [`Linear`]: the first group that has an inode to spare.
+//! - [`Linear`]: the first group with a free inode.
 
 use super::DirectoryPlacement;
 use crate::chance::Chance;
@@ -11,26 +11,23 @@ use crate::inode::NewInode;
 use crate::{GroupSummary, Groups};
 use seekless_units::GroupNo;
 
-/// Blocks that a directory is taken to have at least, when debts are limited
-/// (`BLOCK_COST`).
+/// Minimum number of blocks of a directory in the limit of debts (`BLOCK_COST`).
 const BLOCK_COST: u64 = 256;
-/// Inodes' worth that a debt stands for (`INODE_COST`).
+/// Number of inodes per unit of debt (`INODE_COST`).
 const INODE_COST: u64 = 64;
-/// Most debt of a group.
+/// Maximum debt of a group.
 const MOST_DEBT: u8 = 255;
 
-/// Directories of the root are spread to the groups with the fewest directories,
-/// others stay near their parent as long as its group is not too full and has not
-/// had too many directories in a row.
+/// Directories of the root are spread to the groups with the fewest directories; others stay near
+/// their parent unless its group is too full or has had too many directories in a row.
 #[derive(Clone, Debug)]
 pub struct Ext2Orlov {
-    /// Directories made in a group since files were, by group.
+    /// Directories made in a group since the last files, by group.
     debts: Vec<u8>,
     chance: Chance,
 }
 
-/// The groups with at least the average of free inodes, of them that with the most
-/// free blocks.
+/// Among the groups with at least the average of free inodes, the one with the most free blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct FindGroupDir;
 
@@ -39,10 +36,10 @@ pub struct FindGroupDir;
 pub struct Linear;
 
 impl Ext2Orlov {
-    /// What it is called.
+    /// Name of the policy.
     pub const NAME: &'static str = "ext2-orlov";
 
-    /// For a volume of so many groups, with a seed for its chance.
+    /// Creates the policy for a volume with `groups` groups and a seed.
     #[must_use]
     pub fn new(groups: u32, seed: u64) -> Self {
         let groups = usize::try_from(groups).unwrap_or(0);
@@ -54,7 +51,7 @@ impl Ext2Orlov {
         u64::from(at.and_then(|at| self.debts.get(at)).copied().unwrap_or(0))
     }
 
-    /// A directory of the root.
+    /// The group for a directory of the root.
     fn top(&mut self, groups: &Groups) -> Option<GroupNo> {
         let shape = groups.shape();
         let start = u32::try_from(self.chance.below(u64::from(shape.ncg))).unwrap_or(0);
@@ -72,7 +69,7 @@ impl Ext2Orlov {
         best
     }
 
-    /// Any other directory.
+    /// The group for any other directory.
     fn near(&self, groups: &Groups, parent: GroupNo) -> Option<GroupNo> {
         let (shape, totals) = (groups.shape(), groups.totals());
         let (ipg, ncg) = (u64::from(shape.ipg), u64::from(shape.ncg).max(1));
@@ -102,7 +99,7 @@ impl Ext2Orlov {
     }
 }
 
-/// What a group has free on average.
+/// Average free inodes and blocks of a group.
 struct Averages {
     inodes: u64,
     blocks: u64,
@@ -115,8 +112,8 @@ impl Averages {
     }
 }
 
-/// Where none is good: the first from the parent's on that has the average of free
-/// inodes, or else any.
+/// The fallback: the first group from the parent's on with the average of free inodes, or else with
+/// any.
 fn fallback(groups: &Groups, parent: GroupNo) -> GroupNo {
     let average = Averages::of(groups).inodes.max(1);
     let first =
@@ -149,7 +146,7 @@ impl DirectoryPlacement for Ext2Orlov {
 }
 
 impl FindGroupDir {
-    /// What it is called.
+    /// Name of the policy.
     pub const NAME: &'static str = "find-group-dir";
 }
 
@@ -173,7 +170,7 @@ impl DirectoryPlacement for FindGroupDir {
 }
 
 impl Linear {
-    /// What it is called.
+    /// Name of the policy.
     pub const NAME: &'static str = "linear";
 }
 
@@ -219,13 +216,13 @@ mod tests {
 
     #[test]
     fn directories_of_the_root_go_where_there_are_fewest_and_enough_is_free() {
-        // The third has fewest, but less than the average of blocks.
+        // The third has the fewest directories, but less than the average of blocks.
         let groups = groups(&[(5, 900, 4000), (3, 900, 4000), (1, 900, 1000), (4, 900, 4000)]);
         for seed in 0..20 {
             let chosen = Ext2Orlov::new(4, seed).prefer(&groups, &below(0, true));
             assert_eq!(chosen, GroupNo::new(1));
         }
-        // Of equals it is the first from a random group on.
+        // Among equals it is the first from a random group on.
         let even = self::groups(&[(1, 900, 4000); 7]);
         let chosen: std::collections::BTreeSet<GroupNo> =
             (0..60).map(|seed| Ext2Orlov::new(7, seed).prefer(&even, &below(0, true))).collect();
@@ -234,7 +231,7 @@ mod tests {
 
     #[test]
     fn others_stay_with_their_parent_until_its_group_is_in_debt() {
-        // 7 * 8192 / 7 blocks a directory: 8192 / 8191 = 1 directory in a row.
+        // 7 * 8192 / 7 blocks per directory: 8192 / 8191 = 1 directory in a row.
         let busy = groups(&[(1, 1000, 1), (1, 1000, 1), (1, 1000, 1)]);
         let mut policy = Ext2Orlov::new(3, 1);
         let parent = below(1, false);

@@ -7,14 +7,13 @@ use crate::flexible::{Unit, Units};
 use crate::inode::{NewInode, Parent};
 use seekless_units::GroupNo;
 
-/// ext4's rule (`find_group_orlov` of `fs/ext4/ialloc.c`), which looks at flexible groups
-/// as units; without them a unit is a group.
+/// ext4's rule (`find_group_orlov` of `fs/ext4/ialloc.c`), whose units are flexible groups; without
+/// them a unit is a group.
 ///
-/// Directories of the root go to the unit with the fewest directories of those with
-/// the average of free inodes and blocks, the first of equals from one on that the
-/// hash of the name decides. Other directories go to the first unit with room from
-/// the one on in which the parent was last given an inode. In a unit it is the first
-/// group that has a free inode.
+/// Directories of the root go to the unit with the fewest directories among those with at least the
+/// average of free inodes and blocks; among equals, the first from one that the hash of the name
+/// selects. Other directories go to the first unit with room from the last one in which the parent
+/// got an inode. In a unit it is the first group with a free inode.
 #[derive(Clone, Debug)]
 pub struct LinuxOrlov {
     units: Units,
@@ -23,30 +22,27 @@ pub struct LinuxOrlov {
     chance: Chance,
 }
 
-/// By how much the kernel's count of something may be off (`percpu_counter_batch`, on up to
-/// 16 processors).
+/// Maximum error of the kernel's counters (`percpu_counter_batch`, on up to 16 processors).
 const BATCH: u64 = 32;
 
-/// A total as a writer on one processor of the kernel finds it: what is free, and how
-/// many directories there are, is counted on each processor, and the sum learns of it
-/// in steps (`percpu_counter_add_batch` of `lib/percpu_counter.c`). Averages come from these
-/// sums, what single units have is exact.
+/// A total as seen by a writer on one processor of the kernel: each processor counts free inodes,
+/// free blocks and directories, and updates the sum in steps (`percpu_counter_add_batch` of
+/// `lib/percpu_counter.c`). Averages use these sums; the counts of single units are exact.
 #[derive(Clone, Debug, Default)]
 struct Lagging {
     known: Option<u64>,
-    /// The total itself.
+    /// The exact total.
     now: u64,
 }
 
 impl Lagging {
-    /// To be told of the total before each inode is placed: changes that nobody told of
-    /// are taken for one.
+    /// Called with the total before each inode is placed. Changes since the last call count as one.
     fn note(&mut self, now: u64) {
         self.now = now;
         self.known = Some(self.known.filter(|known| known.abs_diff(now) < BATCH).unwrap_or(now));
     }
 
-    /// A change at once. Before the first inode is placed nothing is known.
+    /// Applies a change at once. No-op before the first inode is placed.
     fn change(&mut self, by: i64) {
         if self.known.is_some() {
             self.note(self.now.saturating_add_signed(by));
@@ -55,11 +51,12 @@ impl Lagging {
 }
 
 impl LinuxOrlov {
-    /// What it is called.
+    /// Name of the policy.
     pub const NAME: &'static str = "linux-orlov";
 
-    /// For a volume with so many groups in a flexible group; 0 and 1 stand for one
-    /// without. `seed` is for directories of the root whose names have no hash.
+    /// Creates the policy for a volume with `groups_per_flex` groups in a flexible group; 0 and 1
+    /// stand for a volume without. `seed` is used for directories of the root whose names have no
+    /// hash.
     #[must_use]
     pub fn new(groups_per_flex: u32, seed: u64) -> Self {
         Self {
@@ -69,8 +66,8 @@ impl LinuxOrlov {
         }
     }
 
-    /// Notes an inode that was taken or given back: one that comes and goes before the
-    /// next is placed moves the kernel's counts too.
+    /// Counts an inode taken or freed: one that comes and goes between two placements changes the
+    /// kernel's counters too.
     fn changed(&mut self, is_directory: bool, given_back: bool) {
         let [directories, inodes, _] = &mut self.totals;
         let (free, used) = if given_back { (1, -1) } else { (-1, 1) };
@@ -80,7 +77,7 @@ impl LinuxOrlov {
         }
     }
 
-    /// What a unit has on average.
+    /// The average of a unit.
     fn average(&self, groups: &Groups) -> Unit {
         let units = u64::from(self.units.count(groups));
         let average = |total: &Lagging| total.known.unwrap_or(0).checked_div(units).unwrap_or(0);
@@ -88,8 +85,8 @@ impl LinuxOrlov {
         Unit { directories: average(directories), inodes: average(inodes), blocks: average(blocks) }
     }
 
-    /// Where no unit is good: the first group from the parent's on that has the average
-    /// of free inodes, or else any.
+    /// The fallback: the first group from the parent's on with the average of free inodes, or else
+    /// with any.
     fn fallback(&self, groups: &Groups, parent: GroupNo) -> GroupNo {
         let [_, inodes, _] = &self.totals;
         let average = groups.average(inodes.known.unwrap_or(0)).max(1);
@@ -106,7 +103,7 @@ impl LinuxOrlov {
         let start = start.unwrap_or_else(|| u32::try_from(chance.below(units.into())).unwrap_or(0));
         let average = self.average(groups);
         let mut best = None;
-        // A group's inodes, however many groups a unit has.
+        // The limit is a group's inodes, however many groups a unit has.
         let mut fewest = u64::from(groups.shape().ipg);
         for (number, unit) in self.units.from(groups, start) {
             let fits =

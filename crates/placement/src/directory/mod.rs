@@ -1,9 +1,8 @@
-//! Where new directories go.
+//! The groups of new directories.
 //!
-//! A new directory decides where its files will lie, since their inodes follow
-//! their directory's and their blocks follow their inodes. Spread far apart,
-//! directories leave room for files to grow; kept together, a walk of the tree
-//! need not travel.
+//! A new directory determines the location of its files, since their inodes follow their
+//! directory's and their blocks follow their inodes. Directories spread far apart leave room for
+//! files to grow; directories kept together make walks of the tree short.
 
 mod contiguous;
 mod depth;
@@ -23,7 +22,7 @@ use crate::names::{EXT, UFS};
 use crate::{Groups, PolicyError};
 use seekless_units::GroupNo;
 
-/// What a directory is expected to hold, under the names of `struct fs`.
+/// The expected contents of a directory, under the names of `struct fs`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Expected {
     /// Average length of files, in bytes.
@@ -34,52 +33,48 @@ pub struct Expected {
 
 /// A policy for directories.
 pub trait DirectoryPlacement: Send {
-    /// What it is called.
+    /// Name of the policy.
     fn name(&self) -> &'static str;
 
-    /// To be told of what is free before each inode is placed, of whatever kind. By
-    /// default, it is not heeded.
+    /// Called before every inode allocation with the current group summaries. No-op by default.
     fn begin(&mut self, _groups: &Groups) {}
 
-    /// The group in which to look first for the inode of a new directory. `new` may be
-    /// of another kind where all else shall go where a directory would.
+    /// The group in which to search first for the inode of a new directory. `new` may be of another
+    /// kind if the rule for other files follows that for directories.
     fn prefer(&mut self, groups: &Groups, new: &NewInode<'_>) -> GroupNo;
 
-    /// Whether groups are tried in the order of [`hashalloc`](crate::hashalloc()) when
-    /// the preferred one has nothing, on formats that have no order of their own; by
-    /// default, one after the other.
+    /// Whether groups are tried in the order of [`hashalloc`](crate::hashalloc()) if the preferred
+    /// one is full, on formats without an order of their own; by default, one after the other.
     fn hashes_groups(&self) -> bool {
         false
     }
 
-    /// To be told of each new inode that was looked for, with the group that was
-    /// preferred for it, whichever it ended up in. By default, it is not heeded.
+    /// Called after each search for an inode with the preferred group, whichever group it was found
+    /// in. No-op by default.
     fn allocated(&mut self, _preferred: GroupNo, _is_directory: bool) {}
 
-    /// To be told of each new inode that was found, with the group it is in. By
-    /// default, it is not heeded.
+    /// Called with the group of each new inode. No-op by default.
     fn taken(&mut self, _at: GroupNo, _is_directory: bool) {}
 
-    /// To be told of each inode that is given back. By default, it is not heeded.
+    /// Called when an inode is freed. No-op by default.
     fn given_back(&mut self, _is_directory: bool) {}
 
-    /// To be told of blocks that are given back at once, or, below zero, taken. By
-    /// default, it is not heeded.
+    /// Called when blocks are freed at once (negative: allocated). No-op by default.
     fn blocks_changed(&mut self, _by: i64) {}
 }
 
-/// What [`Orlov`] is called beside ext's policies.
+/// Name of [`Orlov`] beside ext's policies.
 const FFS_ORLOV: &str = "ffs-orlov";
 
-/// The names of FFS's policies, its own first, and of them the oldest first.
+/// The names of FFS's policies, its own first, the oldest first.
 pub const NAMES: [&str; 6] =
     [OldDirpref::NAME, Orlov::NAME, Depth::NAME, Ext2Orlov::NAME, FindGroupDir::NAME, Linear::NAME];
 
-/// The policy of a name for a volume of so many groups with such files, which draws from `seed`
-/// what it leaves to chance.
+/// Creates a policy by name for a volume with `ncg` groups and the expected files; random choices
+/// use `seed`.
 ///
 /// # Errors
-/// When there is none of that name.
+/// If no policy has that name.
 pub fn by_name(
     name: &str,
     ncg: u32,
@@ -107,15 +102,14 @@ pub const EXT_NAMES: [&str; 6] = [
     OldDirpref::NAME,
 ];
 
-/// What FreeBSD's ext2fs expects (`AVFILESIZ`, `AFPDIR` of its `fs.h`): ext has no such
-/// fields.
+/// The defaults of FreeBSD's ext2fs (`AVFILESIZ`, `AFPDIR` of its `fs.h`): ext has no such fields.
 const EXPECTED_ON_EXT: Expected = Expected { avgfilesize: 16_384, avgfpdir: 64 };
 
-/// The policy of a name for an ext volume of so many groups, `groups_per_flex` of them in
-/// a flexible group (1 without); it draws from `seed` what it leaves to chance.
+/// Creates a policy by name for an ext volume with `groups` groups, `groups_per_flex` of them in a
+/// flexible group (1 without); random choices use `seed`.
 ///
 /// # Errors
-/// When there is none of that name.
+/// If no policy has that name.
 pub fn ext_by_name(
     name: &str,
     groups: u32,

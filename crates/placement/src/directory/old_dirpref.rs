@@ -5,13 +5,13 @@ use crate::Groups;
 use crate::inode::NewInode;
 use seekless_units::GroupNo;
 
-/// 4.4BSD's: of the groups with at least the average of free inodes, the one
-/// with the fewest directories. The parent plays no part.
+/// 4.4BSD's rule: among the groups with at least the average of free inodes, the one with the
+/// fewest directories. The parent plays no part.
 #[derive(Clone, Copy, Debug)]
 pub struct OldDirpref;
 
 impl OldDirpref {
-    /// What it is called.
+    /// Name of the policy.
     pub const NAME: &'static str = "old-dirpref";
 }
 
@@ -30,8 +30,8 @@ impl DirectoryPlacement for OldDirpref {
     }
 }
 
-/// The first group with the fewest directories, fewer than it has inodes, among
-/// those whose free inodes and free blocks are `enough`; `start` where none is.
+/// The first group with the fewest directories, fewer than it has inodes, among those whose free
+/// inodes and free blocks are `enough`; `start` if there is none.
 pub(super) fn fewest(
     groups: &Groups,
     start: GroupNo,

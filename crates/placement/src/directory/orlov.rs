@@ -8,9 +8,9 @@ use crate::chance::Chance;
 use crate::inode::NewInode;
 use seekless_units::GroupNo;
 
-/// Orlov's (FreeBSD 4.4 to 13, its ext2fs since 9, NetBSD, OpenBSD): directories below the root are
-/// spread over the volume, from a random group on; all others lie with their
-/// parent, as long as the group has room for the files expected in them.
+/// Orlov's rule (FreeBSD 4.4 to 13, its ext2fs since 9, NetBSD, OpenBSD): directories of the root
+/// are spread over the volume, from a random group on; all others are placed with their parent, as
+/// long as the group has room for their expected files.
 ///
 /// Source: G. Orlov, *dirpref* (2000), `ffs_dirpref`, `ext2_dirpref`.
 #[derive(Clone, Debug)]
@@ -21,16 +21,16 @@ pub struct Orlov {
 }
 
 impl Orlov {
-    /// What it is called.
+    /// Name of the policy.
     pub const NAME: &'static str = "orlov";
 
-    /// For a volume of so many groups, just mounted.
+    /// Creates the policy for a newly mounted volume with `ncg` groups.
     #[must_use]
     pub fn new(ncg: u32, expected: Expected, seed: u64) -> Self {
         Self { contigdirs: ContigDirs::new(ncg), expected, chance: Chance::new(seed) }
     }
 
-    /// A directory below the root: the fewest directories, from anywhere on.
+    /// The group for a directory of the root: the fewest directories, from a random group on.
     fn spread(&mut self, groups: &Groups) -> GroupNo {
         let start = self.chance.below(u64::from(groups.shape().ncg));
         let start = GroupNo::new(u32::try_from(start).unwrap_or(0));

@@ -5,15 +5,15 @@ use crate::directory::DirectoryPlacement;
 use crate::{Groups, hashalloc};
 use seekless_units::GroupNo;
 
-/// FFS's rule (`ffs_valloc`): a directory goes to the start of the group that a
-/// policy for directories prefers, all else beside its parent, whose own slot is
-/// the goal. Groups are tried in the order of [`hashalloc`](hashalloc()).
+/// FFS's rule (`ffs_valloc`): a directory goes to the start of the group that a directory policy
+/// prefers, all others beside their parent, whose own slot is the goal. Groups are tried in the
+/// order of [`hashalloc`](hashalloc()).
 pub struct BesideParent {
     directories: Box<dyn DirectoryPlacement>,
 }
 
 impl BesideParent {
-    /// With the policy for directories.
+    /// Creates the rule with a directory policy.
     #[must_use]
     pub fn new(directories: Box<dyn DirectoryPlacement>) -> Self {
         Self { directories }
@@ -35,8 +35,7 @@ impl InodePlacement for BesideParent {
         Box::new(hashalloc(groups.shape().ncg, goal.group))
     }
 
-    /// Counts it for the group that was preferred, as FFS does, whichever it ended
-    /// up in.
+    /// Counts it for the preferred group, as FFS does, whichever group it was found in.
     fn taken(&mut self, new: &NewInode<'_>, goal: InodePlace, _: Option<InodePlace>) {
         self.directories.allocated(goal.group, new.is_directory);
     }
@@ -49,7 +48,7 @@ mod tests {
     use crate::{GroupSummary, Shape, first_with};
     use std::sync::{Arc, Mutex};
 
-    /// Prefers the last group, and notes what it is told.
+    /// Prefers the last group, and records its calls.
     #[derive(Clone, Default)]
     struct Last(Arc<Mutex<Vec<(u32, bool)>>>);
 
@@ -96,9 +95,8 @@ mod tests {
         }
     }
 
-    /// `ffs_hashalloc` in its three steps, written out: `cg = icg`; `cg += i`,
-    /// less `ncg` when that is too much, for `i = 1; i < ncg; i *= 2`; and from
-    /// `icg + 2` on for `i = 2; i < ncg; i++`.
+    /// `ffs_hashalloc` in its three steps, written out: `cg = icg`; `cg += i`, minus `ncg` if that
+    /// is too large, for `i = 1; i < ncg; i *= 2`; and from `icg + 2` on for `i = 2; i < ncg; i++`.
     #[test]
     fn groups_are_tried_in_the_order_of_hashalloc() {
         let policy = BesideParent::new(Box::new(Last::default()));

@@ -7,14 +7,14 @@ use crate::Groups;
 use crate::directory::DirectoryPlacement;
 use seekless_units::GroupNo;
 
-/// ext's placement: one rule for the group of a directory, another for that of all
-/// else, and perhaps [`Windows`], which say what is taken in a group.
+/// ext's placement: one rule for the groups of directories, another for those of all other files,
+/// and optionally [`Windows`], which select the slot in a group.
 pub(super) struct ByKind {
     pub(super) directories: Box<dyn DirectoryPlacement>,
     pub(super) others: Others,
     pub(super) windows: Option<Windows>,
-    /// For the inode that is looked for: the group in which its parent has a window, and
-    /// those that the rule of its kind says.
+    /// For the current search: the group of the parent's window, and the groups of the rule for
+    /// this kind.
     order: (Option<GroupNo>, Order),
 }
 

@@ -1,8 +1,7 @@
-//! Where new inodes go.
+//! The locations of new inodes.
 //!
-//! A policy names a goal and the order in which groups are tried; the format
-//! searches its own bitmaps or tables, the goal's group first, and tells the
-//! policy what became of it.
+//! A policy returns a goal and the order in which groups are tried; the format searches its own
+//! bitmaps or tables, the goal's group first, and reports the result to the policy.
 
 mod beside_parent;
 mod by_kind;
@@ -20,41 +19,41 @@ use by_kind::ByKind;
 use others::Others;
 use seekless_units::GroupNo;
 
-/// A place for an inode.
+/// The location of an inode.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct InodePlace {
     /// Its group.
     pub group: GroupNo,
-    /// Its place in the group, below the number of inodes in a group.
+    /// Its index in the group, below the number of inodes in a group.
     pub slot: u32,
 }
 
-/// The directory in which a name is made.
+/// The directory of a new name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Parent {
-    /// Where its inode is.
+    /// Location of its inode.
     pub at: InodePlace,
     /// Whether it is the root of the volume.
     pub is_root: bool,
-    /// How far it lies below the root; 0 for the root, and for any other where
-    /// the format does not say (`di_dirdepth` of FFS).
+    /// Its depth below the root; 0 for the root, and for all directories if the format does not
+    /// record it (`di_dirdepth` of FFS).
     pub depth: u32,
-    /// The directories in it, a new one not counted.
+    /// Number of directories in it, without the new one.
     pub subdirectories: u32,
-    /// The goal's group of the last inode that was wanted for a name in it, as far as
-    /// the format remembers (`i_last_alloc_group` of ext4, in memory only).
+    /// The goal's group of the last inode placed for a name in it, as far as the format remembers
+    /// it (`i_last_alloc_group` of ext4, in memory only).
     pub last: Option<GroupNo>,
 }
 
-/// An inode that is wanted.
+/// A request for an inode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NewInode<'a> {
-    /// The directory in which it gets its first name.
+    /// The directory of its first name.
     pub parent: Parent,
     /// That name.
     pub name: &'a [u8],
-    /// A hash of the name, where the format has one for placement: half-MD4 with the
-    /// seed of the volume, on ext, for those for which [`InodePlacement::hashes`].
+    /// A hash of the name, if the format has one for placement: on ext, half-MD4 with the seed of
+    /// the volume, if [`InodePlacement::hashes`] is true.
     pub hash: Option<u32>,
     /// Whether it is for a directory.
     pub is_directory: bool,
@@ -62,51 +61,50 @@ pub struct NewInode<'a> {
 
 /// A policy for inodes.
 pub trait InodePlacement: Send {
-    /// Where to look first. Asked once for each new inode.
+    /// Start of the search. Called once per new inode.
     fn goal(&mut self, groups: &Groups, new: &NewInode<'_>) -> InodePlace;
 
-    /// The groups in which to look, one after the other: the goal's, where the
-    /// slot is heeded, and then others, where it is not. In front of them may be one
-    /// in which only a [window](Windows) is looked at. To be asked after the goal.
+    /// The groups to search, in order: the goal's, where the slot is respected, and then others,
+    /// where it is not. A group of which only a [window](Windows) is searched may precede them. To
+    /// be called after `goal`.
     fn order(&self, groups: &Groups, goal: InodePlace) -> Box<dyn Iterator<Item = GroupNo>>;
 
-    /// To be told after each search how it ended: which place was taken, or
-    /// `None` when none was, be it that all are in use or that the search failed.
+    /// Called after each search with its result: the inode taken, or `None` if all are in use or
+    /// the search failed.
     fn taken(&mut self, new: &NewInode<'_>, goal: InodePlace, at: Option<InodePlace>);
 
-    /// To be told of each inode that is given back. By default, it is not heeded.
+    /// Called when an inode is freed. No-op by default.
     fn given_back(&mut self, _at: InodePlace, _is_directory: bool) {}
 
-    /// To be told of blocks that are given back at once, or, below zero, taken. By
-    /// default, it is not heeded.
+    /// Called when blocks are freed at once (negative: allocated). No-op by default.
     fn blocks_changed(&mut self, _by: i64) {}
 
-    /// Whether it goes by the hash of the name, for directories or for all else. By
+    /// Whether the policy uses the hash of the name, for directories or for all other files. By
     /// default, for directories.
     fn hashes(&self, is_directory: bool) -> bool {
         is_directory
     }
 
-    /// What says which slot of a group is taken; by default nothing does, and it is the
-    /// first free one. The first group of the order is asked as the first try.
+    /// The selection of slots in a group, if the policy has one; by default the first free one is
+    /// taken. The first group of the order is the first try.
     fn windows(&mut self) -> Option<&mut Windows> {
         None
     }
 }
 
-/// A policy as it is asked for: a name, and perhaps `=` and a number behind it.
+/// Splits a policy's name from an optional `=` and number.
 fn split(asked: &str) -> (&str, Option<&str>) {
     asked.split_once('=').map_or((asked, None), |(name, size)| (name, Some(size)))
 }
 
-/// The names of FFS's policies for inodes that are no directories.
+/// The names of FFS's policies for inodes of other files than directories.
 pub const NAMES: [&str; 1] = [Others::PARENT];
 
-/// FFS's placement with a policy for directories, and one for all else, of which there is
-/// but its own ([`BesideParent`]).
+/// FFS's placement with a directory policy, and one for all other files, of which there is only
+/// FFS's own ([`BesideParent`]).
 ///
 /// # Errors
-/// When there is none of that name.
+/// If no policy has that name.
 pub fn by_name(
     directories: Box<dyn directory::DirectoryPlacement>,
     others: Option<&str>,
@@ -117,7 +115,7 @@ pub fn by_name(
     }
 }
 
-/// The names of ext's policies for inodes that are no directories.
+/// The names of ext's policies for inodes of other files than directories.
 pub const EXT_NAMES: [&str; 5] = [
     Others::PARENT,
     Others::FIND_GROUP,
@@ -126,7 +124,7 @@ pub const EXT_NAMES: [&str; 5] = [
     Windows::HASHED_NAME,
 ];
 
-/// What policies must know of an ext volume.
+/// The parameters of an ext volume for inode policies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ExtVolume {
     /// Groups.
@@ -137,14 +135,13 @@ pub struct ExtVolume {
     pub inodes_per_group: u32,
 }
 
-/// ext's placement with a policy for directories ([`directory::ext_by_name`]), and one for all
-/// else, by name; by default the one that goes with that for directories: `parent`
-/// with ext4's, `find-group-other` with all others, which `dir-reserve` adds to. It
-/// draws from `seed` what it leaves to chance.
+/// ext's placement by names, with a directory policy ([`directory::ext_by_name`]) and one for all
+/// other files. The default of the latter depends on the former: `parent` with ext4's,
+/// `find-group-other` with all others, to which `dir-reserve` adds. Random choices use `seed`.
 ///
 /// # Errors
-/// When there is none of a name, and for a number of reserved inodes that is not from 2 to
-/// those of a group.
+/// If no policy has a name, and for a number of reserved inodes outside of 2 to the inodes per
+/// group.
 pub fn ext_by_name(
     directories: &str,
     others: Option<&str>,

@@ -1,4 +1,4 @@
-//! ext's rules for the group of an inode that is no directory.
+//! ext's rules for the group of an inode of other files than directories.
 
 use super::{InodePlace, NewInode, Parent};
 use crate::directory::DirectoryPlacement;
@@ -6,33 +6,32 @@ use crate::flexible::Units;
 use crate::{GroupSummary, Groups, hashalloc};
 use seekless_units::GroupNo;
 
-/// The rules of ext for the group of an inode that is no directory.
+/// ext's rule for the group of an inode of other files than directories.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Others {
-    /// ext4's (`find_group_other` of `fs/ext4/ialloc.c`): the parent's flexible group, or
-    /// that of the last inode for a name in the parent, or where a directory would go
-    /// that is not below the root. Without flexible groups as ext2's.
+    /// ext4's (`find_group_other` of `fs/ext4/ialloc.c`): the parent's flexible group, or that of
+    /// the last inode for a name in the parent, or the group for a directory that is not below the
+    /// root. Without flexible groups as ext2's.
     Parent(Units),
-    /// ext2's (`find_group_other` of `fs/ext2/ialloc.c`): the parent's group, if that has
-    /// an inode and a block to spare; then groups at growing distances from one that
-    /// the parent's number decides, so that the children of one directory stay together;
-    /// then any that has an inode.
+    /// ext2's (`find_group_other` of `fs/ext2/ialloc.c`): the parent's group, if it has a free
+    /// inode and a free block; then groups at growing distances from one selected by the parent's
+    /// number, so that the children of one directory stay together; then any with a free inode.
     FindGroup,
     /// That of ext2 before 2.6, and of FreeBSD's ext2fs (`ext2_new_inode` of
     /// `sys/gnu/fs/ext2fs/ext2_linux_ialloc.c`): the parent's group, then groups at growing
-    /// distances from it, then any, that has an inode, with blocks or without.
+    /// distances from it, then any, with a free inode, whether or not it has free blocks.
     OldFindGroup,
 }
 
 impl Others {
-    /// What [`Others::Parent`] is called.
+    /// Name of [`Others::Parent`].
     pub(super) const PARENT: &'static str = "parent";
-    /// What [`Others::FindGroup`] is called.
+    /// Name of [`Others::FindGroup`].
     pub(super) const FIND_GROUP: &'static str = "find-group-other";
-    /// What [`Others::OldFindGroup`] is called.
+    /// Name of [`Others::OldFindGroup`].
     pub(super) const OLD_FIND_GROUP: &'static str = "old-find-group-other";
 
-    /// The groups in which to look, one after the other.
+    /// The groups to search, in order.
     pub(super) fn order(
         self,
         groups: &Groups,
@@ -56,14 +55,14 @@ impl Others {
 /// An order of groups.
 #[derive(Clone, Debug)]
 pub(super) enum Order {
-    /// Some, and then all from one on.
+    /// Some groups, and then all from one on.
     Cyclic {
-        /// Those first.
+        /// The first groups.
         front: Vec<GroupNo>,
-        /// Where the others begin.
+        /// The first of the others.
         from: GroupNo,
     },
-    /// That of [`hashalloc`](hashalloc()).
+    /// The order of [`hashalloc`](hashalloc()).
     Hashed(GroupNo),
 }
 
@@ -73,9 +72,9 @@ impl Order {
         Self::Cyclic { front: Vec::new(), from: group }
     }
 
-    /// The parent's and some at growing distances, those with an inode and a block to
-    /// spare; then all behind the parent's, whatever they have, and it last: all others
-    /// may be without an inode.
+    /// The parent's group and some at growing distances, if they have a free inode and a free
+    /// block; then all behind the parent's, whatever they have, and it last: all others may be
+    /// without an inode.
     fn near(groups: &Groups, parent: InodePlace) -> Self {
         let shape = groups.shape();
         let number = u64::from(parent.group.get()).saturating_mul(shape.ipg.into());
@@ -88,8 +87,8 @@ impl Order {
         Self::Cyclic { front, from: shape.group_after(parent.group, 1) }
     }
 
-    /// The parent's group, some at growing distances from it, and all behind it. Those
-    /// without an inode are passed over as they are searched.
+    /// The parent's group, some at growing distances from it, and all behind it. Groups without a
+    /// free inode are skipped when they are searched.
     fn from_parent(groups: &Groups, parent: GroupNo) -> Self {
         let mut front = vec![parent];
         front.extend(Self::apart(groups, parent));
@@ -122,7 +121,7 @@ impl Order {
         }
     }
 
-    /// The first one that has a free inode; the first one where none has.
+    /// The first group with a free inode; the first one if none has any.
     pub(super) fn first(&self, groups: &Groups) -> GroupNo {
         let has = |number: &GroupNo| groups.summary(*number).is_some_and(|group| group.nifree > 0);
         let first = self.all(groups).find(has).or_else(|| self.all(groups).next());
@@ -147,9 +146,9 @@ mod tests {
         groups
     }
 
-    /// `find_group_other` written out: the parent's; then `group = (parent's group +
-    /// parent's ino) % n`, and `group += i`, less `n` when that is too much, for
-    /// `i = 1; i < n; i <<= 1`; then, blocks or none, from the parent's + 1 on.
+    /// `find_group_other` written out: the parent's; then `group = (parent's group + parent's ino)
+    /// % n`, and `group += i`, minus `n` if that is too large, for `i = 1; i < n; i <<= 1`; then,
+    /// with or without free blocks, from the parent's + 1 on.
     #[test]
     fn groups_are_tried_as_ext2_tries_them() {
         for ncg in 1..40u32 {
@@ -185,8 +184,8 @@ mod tests {
         }
     }
 
-    /// `i = parent's group`; `i += j`, less `n` when that is too much, for `j = 1; j < n;
-    /// j <<= 1`; then from the parent's + 1 on. Blocks are not asked for.
+    /// `i = parent's group`; `i += j`, minus `n` if that is too large, for `j = 1; j < n; j <<= 1`;
+    /// then from the parent's + 1 on. Free blocks are ignored.
     #[test]
     fn groups_are_tried_as_freebsd_tried_them() {
         for ncg in 1..40u32 {

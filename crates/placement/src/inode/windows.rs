@@ -5,7 +5,7 @@ use seekless_units::GroupNo;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// The slots of a group as a policy may look at them.
+/// The slots of a group, for queries of a policy.
 pub trait Slots {
     /// The first free slot of a range.
     fn next_free(&self, range: Range<u32>) -> Option<u32>;
@@ -14,23 +14,21 @@ pub trait Slots {
     fn next_used(&self, range: Range<u32>) -> Option<u32>;
 }
 
-/// Inodes reserved for the children of directories (C. Li, *ext4 directory inode
-/// reservation*, 2007).
+/// Inodes reserved for the children of directories (C. Li, *ext4 directory inode reservation*,
+/// 2007).
 ///
-/// The slots of a group are divided into windows of one size, and a window is that of the
-/// directory in its first slot. A new directory takes the first slot of a window that is
-/// wholly free; its children follow it. All that have no window, or a full one, take the
-/// other slots of the group, and those in windows only when there is no other. A
-/// directory that ends up in the first slot of a window in this way has that window, as
-/// far as it is free.
+/// The slots of a group are divided into windows of one size, and a window belongs to the directory
+/// in its first slot. A new directory takes the first slot of a window that is wholly free; its
+/// children follow it. Files whose parent has no window, or a full one, take the other slots of the
+/// group, and slots in windows only if there is no other. A directory that gets the first slot of a
+/// window in this way owns that window, as far as it is free.
 ///
-/// What is a window follows from what the disk holds, so nothing is stored: of a
-/// group that has not been seen yet, [`Windows::unknown`] asks for its directories.
+/// The windows follow from the directories on the disk, so nothing is stored: [`Windows::unknown`]
+/// asks for the directories of a group that has not been seen yet.
 ///
-/// By hashes, the hash of a child's name decides where in its window the search for a free
-/// slot begins; and a directory whose window is full gets an area of two windows in its
-/// group, if there are two in a row that are wholly free. Which those are is not known
-/// any more after the next mount.
+/// With hashes, the hash of a child's name determines the start of the search in its window; and a
+/// directory whose window is full gets an area of two windows in its group, if two consecutive ones
+/// are wholly free. These second areas are forgotten at the next mount.
 #[derive(Clone, Debug)]
 pub struct Windows {
     /// Slots in a window.
@@ -38,9 +36,9 @@ pub struct Windows {
     /// Slots in a group.
     per_group: u32,
     by_hash: bool,
-    /// Of groups that have been seen, what is reserved: where it begins, and its slots.
+    /// The reserved areas of groups that have been seen: first slot and number of slots.
     held: BTreeMap<GroupNo, BTreeSet<(u32, u32)>>,
-    /// Where the second areas of directories begin.
+    /// First slots of the second areas of directories.
     seconds: BTreeMap<InodePlace, u32>,
 }
 
@@ -49,11 +47,11 @@ impl Windows {
     pub const NAME: &'static str = "dir-reserve";
     /// The policy with children by the hashes of their names.
     pub const HASHED_NAME: &'static str = "dir-reserve-hashed";
-    /// Slots in a window by default: what Li measured, and as many as a block of 4 KiB
-    /// has inodes of 256 bytes.
+    /// Default number of slots in a window: Li's choice, and the number of inodes of 256 bytes in a
+    /// block of 4 KiB.
     pub const DEFAULT: u32 = 16;
 
-    /// Windows of so many slots, from 2 to those of a group.
+    /// Creates windows of `size` slots, from 2 to the slots of a group.
     pub(super) fn new(size: u32, per_group: u32, by_hash: bool) -> Option<Self> {
         let (held, seconds) = (BTreeMap::new(), BTreeMap::new());
         let windows = Self { size, per_group, by_hash, held, seconds };
@@ -64,14 +62,14 @@ impl Windows {
         self.by_hash
     }
 
-    /// The distance of the slots of a group of which must be known, before one is taken
-    /// there, whether they hold directories; none once that is known.
+    /// The spacing of the slots of which the policy must learn, before it takes one in the group,
+    /// whether they contain directories; `None` once it knows.
     #[must_use]
     pub fn unknown(&self, group: GroupNo) -> Option<u32> {
         (!self.held.contains_key(&group)).then_some(self.size)
     }
 
-    /// Notes which of the slots that were asked for hold directories.
+    /// Records which of those slots contain directories.
     pub fn learn(&mut self, group: GroupNo, directories: impl IntoIterator<Item = u32>) {
         let windows = directories.into_iter().filter(|&slot| self.begins(slot));
         let windows = windows.map(|slot| (slot, self.size)).collect();
@@ -79,8 +77,8 @@ impl Windows {
         debug_assert!(known.is_none(), "group {group} was known");
     }
 
-    /// The slot to take in a group that has been seen, if it has one. On the `first` try,
-    /// a child of a directory with a window is looked for in that alone.
+    /// The slot to take in a group that has been seen, if there is one. On the `first` try, only
+    /// the window of the parent is searched if it has one.
     pub fn slot(
         &mut self,
         new: &NewInode<'_>,
@@ -105,7 +103,7 @@ impl Windows {
         self.begins(at.slot)
     }
 
-    /// Notes a new directory.
+    /// Records a new directory.
     pub(super) fn made(&mut self, at: InodePlace) {
         if self.begins(at.slot)
             && let Some(held) = self.held.get_mut(&at.group)
@@ -114,7 +112,7 @@ impl Windows {
         }
     }
 
-    /// Notes a directory that is gone, with what was reserved for it.
+    /// Removes a directory and its reservations.
     pub(super) fn gone(&mut self, at: InodePlace) {
         let second = self.seconds.remove(&at);
         if let Some(held) = self.held.get_mut(&at.group) {
@@ -131,8 +129,8 @@ impl Windows {
         is_first && slot.saturating_add(self.size) <= self.per_group
     }
 
-    /// The first slots of so many that are wholly free and not reserved, beginning where
-    /// a window does.
+    /// The first `len` slots that are wholly free and not reserved, starting at the start of a
+    /// window.
     fn fresh(&self, group: GroupNo, len: u32, slots: &dyn Slots) -> Option<u32> {
         let held = self.held.get(&group);
         let mut start = 0u32;
@@ -153,7 +151,7 @@ impl Windows {
         }
     }
 
-    /// A free slot of what is reserved for a directory.
+    /// A free slot in the areas reserved for a directory.
     fn inside(&mut self, new: &NewInode<'_>, slots: &dyn Slots) -> Option<u32> {
         let at = new.parent.at;
         let window = at.slot..at.slot.saturating_add(self.size);
@@ -189,11 +187,11 @@ impl Windows {
     }
 }
 
-/// The free slot of an area for a name: that share of the area which the hash is of 2^32,
-/// or the next free one behind it, which goes on at the beginning of the area.
+/// A free slot of an area for a name: the hash as a fraction of 2^32 selects the position in the
+/// area, from which the next free one is taken, wrapping around at the end of the area.
 fn by_hash(hash: Option<u32>, area: &Range<u32>, slots: &dyn Slots) -> Option<u32> {
     let len = u64::from(area.end.saturating_sub(area.start));
-    // Volumes without hashes have none of this.
+    // On volumes without hashes it is 0.
     let within = u64::from(hash.unwrap_or(0)).saturating_mul(len) >> 32;
     let from = area.start.saturating_add(u32::try_from(within).unwrap_or(0));
     slots.next_free(from..area.end).or_else(|| slots.next_free(area.start..from))
