@@ -1,5 +1,5 @@
-//! Files of a mounted ext4 moved, for the commands that do so: a job says by what, how
-//! much, and when a plan is worth it. What is different on XFS is in [`xfs`].
+//! Moving files of a mounted ext4: a job contains the traces, the limits, and the rule by which a
+//! plan is worthwhile. Differences on XFS are in [`xfs`].
 
 mod acquire;
 mod expected;
@@ -25,47 +25,47 @@ use seekless_layout::trace::Event;
 use seekless_units::{ByteLen, Extent, Ino};
 use std::collections::BTreeMap;
 
-/// How often a plan is made: again where files were changed while it was carried out.
+/// Maximum number of plans: another one is made if files were changed during the previous one.
 const ROUNDS: u32 = 3;
 
-/// Blocks moved for each that is accessed, if nothing else is said.
+/// Default budget in blocks moved per accessed block.
 const DEFAULT_BUDGET: u64 = 3;
 
-/// Blocks that are free for what must make way, beyond what the trial took.
+/// Free blocks for files that make way, beyond those that the trial used.
 const SPARE: u64 = 64;
 
-/// Asked between two exchanges of blocks; an error ends the work, files are whole then.
+/// Called between two exchanges of blocks; an error ends the work, and files are whole then.
 pub type Halt<'a> = dyn FnMut() -> Result<(), Error> + 'a;
 
-/// What shall be done.
+/// Parameters of a rearrangement.
 pub struct Job<'a> {
-    /// What to lay out by.
+    /// The traces to lay out by.
     pub lay: &'a [Vec<Event>],
-    /// What a layout is judged by.
+    /// The traces to judge a layout by.
     pub judge: &'a [Vec<Event>],
-    /// The region begins at a multiple of this.
+    /// Alignment of the region in bytes.
     pub chunk: ByteLen,
-    /// Bytes that may be moved.
+    /// Limit of bytes moved.
     pub budget: Option<ByteLen>,
-    /// Files that must stay.
+    /// Files that must stay, with the reason.
     pub kept: BTreeMap<Ino, Reason>,
-    /// Whether a plan is worth it that moves so many bytes.
+    /// Whether a plan that moves this many bytes is worthwhile.
     pub is_worth_it: &'a dyn Fn(u64, &Costs, &Costs) -> bool,
 }
 
-/// Why not everything is where it belongs, beside what befell single files.
+/// The reason why the rearrangement stopped early (per-file failures are counted separately).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stop {
-    /// More would have to move than was allowed.
+    /// The budget of moves is exhausted.
     Budget,
-    /// There is no room for what would have to make way.
+    /// There is no room for the files that would have to make way.
     Room,
-    /// It would save too few seeks for what would have to move.
+    /// The gain in seeks is too small for the bytes to move.
     Gain,
 }
 
 impl Stop {
-    /// A word for JSON.
+    /// Identifier in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Budget => "budget",
@@ -84,19 +84,19 @@ impl From<Stopped> for Stop {
     }
 }
 
-/// Blocks that were accessed and can be moved.
+/// Numbers of accessed blocks that can be moved.
 #[derive(Clone, Copy, Debug)]
 pub struct Extents {
-    /// Blocks that were accessed and can be moved.
+    /// All of them.
     pub hot: u64,
-    /// Of it, what was in its place before.
+    /// Those that were in place before.
     pub in_place: u64,
-    /// Of it, what is not in its place now.
+    /// Those that are not in place now.
     pub left: u64,
 }
 
 impl Extents {
-    /// After a plan that brought so much to its place.
+    /// The numbers after a plan that moved `moved_in` blocks into place.
     fn after(progress: Progress, moved_in: u64) -> Self {
         let Progress { hot, in_place, .. } = progress;
         Self { hot, in_place, left: hot.saturating_sub(in_place + moved_in) }
@@ -109,33 +109,33 @@ pub struct Outcome {
     pub block_size: u64,
     /// Blocks that were accessed, before and after.
     pub extents: Extents,
-    /// Blocks and files that were moved or stay.
+    /// Numbers of blocks and files that were moved or stay.
     pub counts: Counts,
-    /// The reason why not everything was moved that should have been.
+    /// The reason for stopping early, if any.
     pub stopped: Option<Stop>,
-    /// Requests of the traces before.
+    /// Requests of the traces, before.
     pub before: Costs,
-    /// The same after.
+    /// Requests of the traces, after.
     pub after: Costs,
 }
 
 impl Outcome {
-    /// Bytes that were moved, in both directions together.
+    /// Bytes moved, in both directions together.
     pub fn moved(&self) -> u64 {
         (self.counts.moved_in + self.counts.moved_out) * self.block_size
     }
 
-    /// Whether more would have been moved if that had been allowed.
+    /// Whether the budget ended the work.
     pub fn is_over_budget(&self) -> bool {
         self.stopped == Some(Stop::Budget)
     }
 }
 
-/// Work that ended before its time.
+/// An interrupted rearrangement.
 pub struct Broken {
     /// The error that ended it.
     pub failure: Error,
-    /// Bytes that had been moved.
+    /// Bytes moved before.
     pub moved: u64,
 }
 
@@ -146,10 +146,10 @@ impl From<Error> for Broken {
 }
 
 impl Job<'_> {
-    /// The volume as it is now.
+    /// Examines the present state of the volume.
     ///
     /// # Errors
-    /// `ErrorKind::Corrupt` for a volume that is damaged, `ErrorKind::System`.
+    /// `ErrorKind::Corrupt` for a damaged volume, `ErrorKind::System`.
     pub fn look(&self, target: &Target) -> Result<Seen, Error> {
         Seen::new(target, self.lay, self.judge, self.chunk, &self.kept)
     }
@@ -165,10 +165,10 @@ impl Job<'_> {
             .map_err(|error| target.about(error))
     }
 
-    /// What would be done, without doing it.
+    /// The outcome that moving would have, without moving anything.
     ///
     /// # Errors
-    /// `ErrorKind::Corrupt` for a volume that is damaged, `ErrorKind::System`.
+    /// `ErrorKind::Corrupt` for a damaged volume, `ErrorKind::System`.
     pub fn foresee(&self, target: &Target, seen: &Seen) -> Result<Outcome, Error> {
         let trial = self.trial(target, seen)?;
         let after = trial.costs(seen, self.judge, self.chunk);
@@ -184,11 +184,10 @@ impl Job<'_> {
         })
     }
 
-    /// Moves what belongs together. Whatever happens, files are whole, and no block is
-    /// held afterwards.
+    /// Moves files into place. However it ends, files are whole, and the donor's blocks are free.
     ///
     /// # Errors
-    /// [`Broken`], with what was moved before.
+    /// [`Broken`], with the number of bytes moved before.
     pub fn carry_out(
         &self,
         target: &Target,
@@ -223,26 +222,26 @@ impl Job<'_> {
         done.map_err(broken)?;
         let after = Seen::new(target, self.lay, self.judge, self.chunk, &left);
         let after = after.map_err(broken)?.costs;
-        // What was in place before the first round.
+        // The blocks in place before the first round.
         extents.in_place = extents.hot.saturating_sub(extents.left + counts.moved_in);
         Ok(Outcome { block_size, extents, counts, stopped, before, after })
     }
 }
 
-/// Plans carried out, one after the other, until files are where they belong.
+/// Plans executed one after the other until files are in place.
 struct Rounds<'a, 'h> {
     target: &'a Target,
     job: &'a Job<'a>,
     align: u64,
-    /// Blocks that may still be moved.
+    /// Remaining budget in blocks.
     budget: u64,
     halt: &'a mut Halt<'h>,
     observer: &'a dyn seekless_images::Progress,
-    /// Of all rounds.
+    /// Counts of all rounds.
     counts: Counts,
-    /// After the last of them.
+    /// Extents after the last round.
     extents: Extents,
-    /// Files that stay for good.
+    /// Files that stay in every round.
     left: BTreeMap<Ino, Reason>,
     stopped: Option<Stop>,
 }
@@ -261,14 +260,14 @@ impl Rounds<'_, '_> {
         Ok(())
     }
 
-    /// Plans anew; whether another round may do more.
+    /// Makes and executes another plan. Returns whether a further round may do more.
     fn again(&mut self, seen: Seen) -> Result<bool, Error> {
         let trial = Trial::new(&seen, &seen.survey.space, self.align, Some(self.budget));
         let trial = trial.map_err(|error| self.target.about(error))?;
         self.carry_out(seen, trial)
     }
 
-    /// Carries out one plan; whether another round may do more.
+    /// Executes one plan. Returns whether another round may do more.
     fn carry_out(&mut self, seen: Seen, trial: Trial) -> Result<bool, Error> {
         if trial.moved() == 0 {
             self.stopped = trial.progress.stopped.map(Stop::from);
@@ -315,7 +314,7 @@ impl Rounds<'_, '_> {
                 .reach(ByteLen::new((attempt.progress.in_place + counts.moved_in) * block_size));
         }
         let counts = std::mem::take(&mut mover.counts);
-        // Before anything else: the donor's blocks are everybody's again.
+        // Frees the donor's blocks before anything else.
         drop(mover);
         done?;
         let moved = counts.moved_in + counts.moved_out;
@@ -339,12 +338,12 @@ fn wanted(seen: &Seen, trial: &Trial, align: u64) -> Wanted {
         (start < end).then(|| Blocks { start, len: end - start })
     };
     let free = seen.survey.space.free.iter().filter_map(part).collect();
-    // Where nothing is in place yet and nothing makes way, any other place is as good,
-    // and the kernel's first choice is the cheapest to get.
+    // If nothing is in place yet and nothing makes way, any other location is as good, and the
+    // kernel's first choice is the cheapest to get.
     let is_free = progress.in_place == 0 && progress.moved_out == 0;
     let blocks = seen.image.geometry().blocks;
     let instead = is_free.then(|| enough_for(progress.hot, blocks, align));
-    // The planner keeps some for itself.
+    // The planner reserves some for itself.
     let room = if is_free { 0 } else { progress.moved_out + SPARE };
     Wanted { region, free, instead, room }
 }

@@ -1,5 +1,5 @@
-//! What `seekless watch` does: it listens to opens, keeps what it learns, and moves files
-//! when the policy of [`seekless_layout::habits`] says so.
+//! `seekless watch`: listens to opens, stores habits, and moves files when the policy of
+//! [`seekless_layout::habits`] proposes it.
 
 mod config;
 mod daemon;

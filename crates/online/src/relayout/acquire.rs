@@ -1,4 +1,4 @@
-//! Getting hold of the free blocks that files are to have.
+//! Allocation of free blocks for files to be moved.
 
 use super::Halt;
 use super::target::Target;
@@ -6,44 +6,44 @@ use seekless_host::donor::{Blocks, Donor};
 use seekless_images::Error;
 use seekless_units::{BlockNo, Extent};
 
-/// What is taken in one go: bytes.
+/// Allocation unit in bytes.
 const PIECE: u64 = 128 << 20;
 
-/// Of what others have, at least this part is left to them;
+/// Divisor of the available blocks: at least that part is left to other users.
 const LEAVE_PART: u64 = 16;
 
-/// and so much where it is more: bytes,
+/// Minimum number of bytes left to them, capped by `LEAVE_SMALL_PART`.
 const LEAVE: u64 = 64 << 20;
 
-/// though not more than this part.
+/// Divisor of the available blocks: at most that part is left because of `LEAVE`.
 const LEAVE_SMALL_PART: u64 = 8;
 
-/// How often the rest is given back and asked for again.
+/// Maximum number of times that the rest is freed and allocated again.
 const ATTEMPTS: u32 = 3;
 
-/// What is wanted of free space.
+/// The free blocks needed.
 pub(crate) struct Wanted {
-    /// The region that is laid out.
+    /// The region to lay out.
     pub(crate) region: Extent,
-    /// What is free in it, in order.
+    /// Free blocks in it, in order.
     pub(crate) free: Vec<Blocks>,
-    /// A run of free blocks of this length elsewhere will do as well.
+    /// If set, a run of this length elsewhere is acceptable too.
     pub(crate) instead: Option<u64>,
-    /// Blocks outside the region for what must make way.
+    /// Blocks outside the region for files that make way.
     pub(crate) room: u64,
 }
 
-/// Blocks that are left to others of those that they could get.
+/// Number of available blocks to leave to other users.
 pub(crate) fn left_to_others(available: u64, block_size: u64) -> u64 {
     (available / LEAVE_PART).max((available / LEAVE_SMALL_PART).min(LEAVE / block_size))
 }
 
-/// Blocks in all.
+/// Total number of blocks.
 pub(crate) fn total(runs: &[Blocks]) -> u64 {
     runs.iter().map(|run| run.len).sum()
 }
 
-/// The parts of `runs` that lie in one of `within`; both in order.
+/// The parts of `runs` that are in one of `within`; both in order.
 fn common(runs: impl Iterator<Item = Blocks>, within: &[Blocks]) -> Vec<Blocks> {
     let mut found = Vec::new();
     for run in runs {
@@ -59,10 +59,10 @@ fn common(runs: impl Iterator<Item = Blocks>, within: &[Blocks]) -> Vec<Blocks> 
 }
 
 impl Wanted {
-    /// Lets `donor` hold as much of it as can be had. The kernel hands out free blocks
-    /// in an order of its own: blocks are taken until the wanted ones are among them,
-    /// and the others are given back at once. So much is left to others all the
-    /// while that they do not run out of space.
+    /// Makes `donor` allocate as many of the needed blocks as possible. The kernel allocates free
+    /// blocks in an order of its own: blocks are allocated until the needed ones are among them,
+    /// and the others are freed at once. Meanwhile enough blocks are left to other users that they
+    /// do not run out of space.
     pub(crate) fn acquire(
         &self,
         donor: &mut Donor,
@@ -89,7 +89,7 @@ impl Wanted {
                 }
             }
             self.trim(donor)?;
-            // What was given back may be given out first, again and again.
+            // The freed blocks may be allocated first again and again.
             let missing = self.missing(donor);
             if before.is_some_and(|before| before <= missing) {
                 break;
@@ -99,26 +99,26 @@ impl Wanted {
         Ok(())
     }
 
-    /// The longest run that is held, if it will do instead of the region.
+    /// The donor's longest run, if it is acceptable instead of the region.
     fn elsewhere(&self, donor: &Donor) -> Option<Blocks> {
         let longest = donor.held().max_by_key(|run| run.len)?;
         self.instead.filter(|len| longest.len >= *len).map(|_| longest)
     }
 
-    /// Blocks that are wanted and not held.
+    /// Number of needed blocks that the donor lacks.
     fn missing(&self, donor: &Donor) -> u64 {
         let held = common(donor.held(), &self.free);
         let outside = donor.total() - total(&held);
         total(&self.free) - total(&held) + self.room.saturating_sub(outside)
     }
 
-    /// Gives back what is not wanted.
+    /// Frees blocks that are not needed.
     fn trim(&self, donor: &mut Donor) -> Result<(), Error> {
         let (low, high) = (self.region.start.get(), self.region.end().get());
         let mut kept = common(donor.held(), &self.free);
         let mut outside: Vec<Blocks> =
             donor.held().filter(|run| run.start + run.len <= low || run.start >= high).collect();
-        // In long runs, so that what makes way is not scattered.
+        // In long runs, so that files that make way are not scattered.
         outside.sort_unstable_by_key(|run| (std::cmp::Reverse(run.len), run.start));
         let mut room = self.room;
         for run in outside {
@@ -133,7 +133,7 @@ impl Wanted {
     }
 }
 
-/// What a donor holds, as the planner takes free blocks.
+/// The donor's blocks, as the planner's free space.
 pub(crate) fn free_of(donor: &Donor) -> Vec<Extent> {
     let mut free: Vec<Extent> = Vec::new();
     for run in donor.held() {

@@ -1,4 +1,4 @@
-//! A volume as it will be when a plan is carried out.
+//! The expected state of a volume after a plan.
 
 use super::survey::Survey;
 use seekless_fs::plan::{ObjectId, Placed};
@@ -10,14 +10,14 @@ use seekless_units::{ByteLen, Extent, GroupNo, Ino, Lbn};
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-/// An image in which some files lie elsewhere.
+/// An image in which some files have other locations.
 pub(crate) struct Expected<'a> {
     image: &'a dyn Inspect,
     moved: HashMap<Ino, Vec<Mapping>>,
 }
 
 impl<'a> Expected<'a> {
-    /// `image` with the data of these objects there.
+    /// Creates a view of `image` with the data of these objects at the given locations.
     pub(crate) fn new(
         image: &'a dyn Inspect,
         survey: &Survey,
@@ -31,7 +31,7 @@ impl<'a> Expected<'a> {
     }
 }
 
-/// Data with what was written of it and what was not, which the old runs tell.
+/// Converts placed data to mappings; the old runs tell which parts are unwritten.
 fn mappings(data: &[Placed], old: &[Mapping]) -> Vec<Mapping> {
     let mut new = Vec::with_capacity(data.len());
     for placed in data {
@@ -90,7 +90,7 @@ impl Inspect for Expected<'_> {
     fn block_map(&self, ino: Ino) -> Result<BlockMap, FsError> {
         let mut map = self.image.block_map(ino)?;
         if let Some(runs) = self.moved.get(&ino) {
-            // What lies behind the end of the file stays.
+            // Blocks behind the end of the file stay.
             let end = runs.last().map_or(0, |run| run.lbn.get() + run.extent.len);
             let beyond = map.runs.iter().filter(|run| run.lbn.get() >= end).copied();
             map.runs = runs.iter().copied().chain(beyond).collect();

@@ -1,8 +1,8 @@
-//! The steps of a plan, carried out on files that others use.
+//! Executes the steps of a plan on files in use.
 //!
-//! A plan is of a moment ago. So each copy is looked at again before it is made:
-//! where the file's blocks are now, and whether the donor holds the place. What does
-//! not fit any more is left as it is, and counted.
+//! A plan may be outdated. So each copy is checked before it is made: the present location of the
+//! file's blocks, and whether the donor has the target. Copies that no longer match are skipped and
+//! counted.
 
 use super::Halt;
 use super::survey::{Live, Reason, Survey};
@@ -19,19 +19,19 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 
-/// How often a file whose pages are in use is tried, each time after a write-back.
+/// Number of tries for a file whose pages are in use, each after a write-back.
 const TRIES: u32 = 3;
 
-/// What became of a plan.
+/// The result of a plan.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
-    /// Blocks that came to their place in the region.
+    /// Blocks moved into the region.
     pub moved_in: u64,
     /// Blocks that made way.
     pub moved_out: u64,
-    /// Blocks that the plan moved and that stayed.
+    /// Blocks that the plan moved but that stayed.
     pub left: u64,
-    /// Files of which something stayed, and why.
+    /// Files with blocks that stayed, and the reason.
     pub reasons: BTreeMap<Ino, Reason>,
 }
 
@@ -44,16 +44,16 @@ pub(crate) struct Mover<'a, 'h> {
     pub(crate) block_size: u64,
     pub(crate) halt: &'a mut Halt<'h>,
     pub(crate) counts: Counts,
-    /// Pages of this step that were not in memory before it.
+    /// Pages that this step brings into memory.
     brought: Vec<(ObjectId, u64, u64)>,
 }
 
-/// A part of a copy whose place is held in one run.
+/// A part of a copy whose target is one run of the donor.
 #[derive(Clone, Copy)]
 struct Part {
     object: ObjectId,
     lbn: u64,
-    /// Where it was when the plan was made.
+    /// Its location when the plan was made.
     from: BlockNo,
     to: Blocks,
 }
@@ -71,14 +71,13 @@ impl<'a, 'h> Mover<'a, 'h> {
         Self { target, survey, donor, region, block_size, halt, counts, brought }
     }
 
-    /// Carries out a step as far as can be done.
+    /// Executes a step as far as possible.
     ///
     /// # Errors
-    /// When the process shall end, or the system does not do what it must. Files are
-    /// whole then, too.
+    /// When the process must end, or a system call fails. Files are whole then, too.
     pub(crate) fn apply(&mut self, step: &Step) -> Result<(), Error> {
-        // The places of a step were free before it, so its parts can be moved in any
-        // order: those that need the same shift together.
+        // The targets of a step were free before it, so its parts can be moved in any order: those
+        // with the same shift together.
         let mut parts: BTreeMap<u64, Vec<Part>> = BTreeMap::new();
         for copy in &step.copies {
             self.split(copy, &mut parts);
@@ -108,7 +107,7 @@ impl<'a, 'h> Mover<'a, 'h> {
         Ok(self.donor.refresh()?)
     }
 
-    /// The parts of a copy whose places are held, by the shift that they need.
+    /// Splits a copy into parts whose targets the donor has, by the shift that they need.
     fn split(&mut self, copy: &Copied, parts: &mut BTreeMap<u64, Vec<Part>>) {
         let (start, end) = (copy.to.start.get(), copy.to.end().get());
         let part = |to: Blocks| Part {
@@ -139,11 +138,11 @@ impl<'a, 'h> Mover<'a, 'h> {
         self.region.contains(BlockNo::new(part.to.start))
     }
 
-    /// Counts what stays.
+    /// Counts blocks that stay.
     fn leave(&mut self, part: Part, blocks: u64, reason: Reason) {
         self.counts.left += blocks;
         let ino = self.survey.file(part.object).ino;
-        // What will be so next time says more.
+        // Lasting reasons take precedence.
         let known = self.counts.reasons.entry(ino).or_insert(reason);
         if reason.lasts() {
             *known = reason;
@@ -157,13 +156,13 @@ impl<'a, 'h> Mover<'a, 'h> {
                 io::ErrorKind::ExecutableFileBusy => Reason::Running,
                 io::ErrorKind::PermissionDenied => Reason::Protected,
                 io::ErrorKind::WouldBlock => Reason::Busy,
-                // Removed, or another file by now.
+                // Removed, or replaced by another file.
                 _ => Reason::Changed,
             }
         })
     }
 
-    /// Where a part of a file lies now, cut to it.
+    /// The present locations of a part of a file.
     fn places(&self, file: &File, part: Part) -> Result<Vec<(u64, Blocks)>, Error> {
         let bs = self.block_size;
         let found = fiemap::extents_of(file, part.lbn * bs, part.to.len * bs)
@@ -184,14 +183,14 @@ impl<'a, 'h> Mover<'a, 'h> {
         Error::io(format_args!("inode {ino}, block {} of the file", part.lbn), error)
     }
 
-    /// Gives a file the blocks of a part, as far as it still is as planned.
+    /// Gives a file the blocks of a part, as far as the plan still matches.
     fn give(&mut self, file: &File, part: Part) -> Result<(), Error> {
         let is_wanted = self.is_in_region(part);
         let mut reason = Reason::Changed;
         for (lbn, now) in self.places(file, part)? {
             let skip = lbn - part.lbn;
             let place = Blocks { start: part.to.start + skip, len: now.len };
-            // What was to make way and has gone by itself is in nobody's way.
+            // Blocks that were to make way and have moved by themselves need not be moved.
             let has_gone = !is_wanted && now.start != part.from.get() + skip;
             if now == place || has_gone {
                 continue;
@@ -201,7 +200,7 @@ impl<'a, 'h> Mover<'a, 'h> {
                 reason = why;
             }
         }
-        // What the kernel says of it now is what counts.
+        // Counts by the locations that the kernel reports now.
         let mut there = 0;
         for (lbn, now) in self.places(file, part)? {
             if now.start == part.to.start + (lbn - part.lbn) {
@@ -219,7 +218,7 @@ impl<'a, 'h> Mover<'a, 'h> {
         Ok(())
     }
 
-    /// Exchanges blocks, or says why they stay.
+    /// Exchanges blocks, or returns the reason why they stay.
     fn exchange(
         &mut self,
         file: &File,
@@ -243,7 +242,7 @@ impl<'a, 'h> Mover<'a, 'h> {
                 io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Reason::Room,
                 io::ErrorKind::PermissionDenied => Reason::Protected,
                 io::ErrorKind::Unsupported => Reason::Kind,
-                // Cut short, or not what it was: ENODATA is of older kernels.
+                // Truncated or changed meanwhile: older kernels return ENODATA.
                 io::ErrorKind::InvalidInput => Reason::Changed,
                 _ if error.raw_os_error() == Some(ENODATA) => Reason::Changed,
                 _ => return Err(self.failed(part, &error)),
@@ -253,12 +252,12 @@ impl<'a, 'h> Mover<'a, 'h> {
         Ok(Err(Reason::Busy))
     }
 
-    /// Notes which pages the kernel will bring into memory only to move them.
+    /// Records the pages that the kernel will bring into memory only to move them.
     fn note_pages(&mut self, object: ObjectId, file: &File, lbn: u64, blocks: u64) {
         let page = residency::page_size();
         let start = lbn * self.block_size / page * page;
         let end = ((lbn + blocks) * self.block_size).next_multiple_of(page);
-        // Where it is not told, pages stay in memory, as after any copy.
+        // If residency is not reported, pages stay in memory, as after any copy.
         let Ok(resident) = residency::resident_of(file, start, end - start) else { return };
         let mut at = start;
         for (first, last) in resident {
@@ -273,7 +272,7 @@ impl<'a, 'h> Mover<'a, 'h> {
         }
     }
 
-    /// Lets go of the pages that were not in memory before the step.
+    /// Drops the pages that were not in memory before the step.
     fn let_go(&mut self) {
         let mut open: Option<(ObjectId, File)> = None;
         for (object, start, len) in std::mem::take(&mut self.brought) {
@@ -283,7 +282,7 @@ impl<'a, 'h> Mover<'a, 'h> {
                 open = file.ok().map(|file| (object, file));
             }
             if let Some((_, file)) = &open {
-                // Memory that is not given back is no failure.
+                // A failure to drop pages is ignored.
                 let _ = residency::let_go(file, start, len);
             }
         }

@@ -1,4 +1,4 @@
-//! What a volume is like now, what shall be moved, and what traces cost on it.
+//! The present state of a volume, the moves to make, and the cost of traces on it.
 
 use super::expected::Expected;
 use super::survey::{Reason, Survey};
@@ -18,32 +18,32 @@ use seekless_units::{ByteLen, Extent, Ino};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// What one step copies at most: bytes. Then the file system is written back.
+/// Maximum number of bytes copied by one step, after which the file system is written back.
 const STEP: u64 = 64 << 20;
 
-/// Files that one step changes at most.
+/// Maximum number of files changed by one step.
 const STEP_FILES: usize = 4096;
 
-/// Fewer blocks than this are not worth a step.
+/// Minimum number of blocks of a step.
 const LEAST: u64 = 64;
 
-/// A volume as it was a moment ago.
+/// A recent state of a volume.
 pub struct Seen {
-    /// The volume, as its device shows it.
+    /// The volume, read from its device.
     pub image: Arc<ExtImage>,
     pub(crate) survey: Survey,
-    /// The reads of each trace that is laid out by.
+    /// The replayed reads of each trace to lay out by.
     pub replays: Vec<Replayed>,
     pub(crate) touches: Vec<Touch>,
-    /// Requests of the traces that it is judged by.
+    /// Requests of the traces to judge by.
     pub costs: Costs,
 }
 
 impl Seen {
-    /// Looks at a mounted volume. `left` are files that are known to stay.
+    /// Examines a mounted volume. `left` contains files that are known to stay.
     ///
     /// # Errors
-    /// When it cannot be read, again and again.
+    /// If it cannot be read in several tries.
     pub(crate) fn new(
         target: &Target,
         lay: &[Vec<Event>],
@@ -83,7 +83,7 @@ impl Seen {
     }
 }
 
-/// Whether an error may come from reading what was not all of one moment.
+/// Whether an error may result from reading states of different moments.
 fn may_be_torn(error: &FsError) -> bool {
     matches!(
         error,
@@ -95,14 +95,14 @@ fn may_be_torn(error: &FsError) -> bool {
     )
 }
 
-/// Requests of a kind.
+/// Counts of one kind of requests.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Row {
-    /// Requests.
+    /// Number of requests.
     pub requests: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Those that do not begin where the one before ended.
+    /// Number of requests that do not begin where the previous one ended.
     pub seeks: u64,
 }
 
@@ -114,14 +114,14 @@ impl Row {
     }
 }
 
-/// What traces cost on a volume.
+/// The cost of traces on a volume.
 #[derive(Clone, Debug)]
 pub struct Costs {
     /// By trace.
     pub scores: Vec<Score>,
-    /// Of all traces, by what the requests are for.
+    /// Requests of all traces, by purpose.
     pub purposes: BTreeMap<Purpose, Row>,
-    /// Of all traces, those for contents of files that stay.
+    /// Requests of all traces for contents of files that stay, by reason.
     pub staying: BTreeMap<Reason, Row>,
 }
 
@@ -165,27 +165,27 @@ impl Costs {
     }
 }
 
-/// How much a step may take where so much is free.
+/// Limits of a step, given the free space.
 pub(crate) fn limits(free: &[Extent], block_size: u64) -> Limits {
     let room = free.iter().map(|run| run.len).sum::<u64>();
-    // Parts of files that are no larger than what can make way at once.
+    // A step copies at most as many blocks as can make way at once.
     let blocks = (STEP / block_size).min(room.max(LEAST));
     Limits { blocks, objects: STEP_FILES, groups: usize::MAX }
 }
 
-/// A plan gone through without doing anything.
+/// A simulated plan.
 pub(crate) struct Trial {
     pub(crate) progress: Progress,
     pub(crate) region: Extent,
-    /// Where the data of what moves will lie.
+    /// The planned locations of moved data.
     pub(crate) data: HashMap<ObjectId, Vec<Placed>>,
 }
 
 impl Trial {
-    /// What would be done with these free blocks. `budget` is in blocks.
+    /// Simulates a plan with the given free blocks. `budget` is in blocks.
     ///
     /// # Errors
-    /// [`FsError::NoSpace`] when what is free and can be moved does not suffice.
+    /// [`FsError::NoSpace`] if free and movable space does not suffice.
     pub(crate) fn new(
         seen: &Seen,
         space: &Space,
@@ -203,12 +203,12 @@ impl Trial {
         Ok(Self { progress: plan.progress(), region: plan.region(), data })
     }
 
-    /// Blocks that would be moved.
+    /// Number of blocks that would be moved.
     pub(crate) fn moved(&self) -> u64 {
         self.progress.moved_in + self.progress.moved_out
     }
 
-    /// What the traces will cost.
+    /// The expected cost of the traces.
     ///
     /// # Errors
     /// [`FsError::Corrupt`].

@@ -1,4 +1,4 @@
-//! What lies where on a mounted volume, and what of it the kernel can move.
+//! Locations of files on a mounted volume, and the blocks that the kernel can move.
 
 use seekless_ext::ExtImage;
 use seekless_fs::plan::in_place::Occupied;
@@ -19,30 +19,30 @@ mod flag {
     pub(crate) const DAX: u32 = 0x200_0000;
 }
 
-/// Why the blocks of a file stay where they are.
+/// The reason why the blocks of a file stay in place.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Reason {
-    /// It is a program that runs: nobody may open it for writing.
+    /// A running program, which cannot be opened for writing.
     Running,
-    /// Immutable, only to be appended to, or sealed (fs-verity).
+    /// Immutable, append-only, or sealed (fs-verity).
     Protected,
-    /// The kernel moves no such file: not mapped by extents, encrypted, data in the
-    /// journal, DAX.
+    /// A kind of file that the kernel does not move: not mapped by extents, encrypted, with data in
+    /// the journal, DAX.
     Kind,
-    /// It is used as swap space.
+    /// A swap file.
     Swap,
-    /// Pages or a lease of it were in use.
+    /// Its pages were in use, or it was leased.
     Busy,
     /// It was changed or removed meanwhile.
     Changed,
-    /// Blocks that it should have were not to be had.
+    /// The blocks for it could not be allocated.
     Room,
-    /// It is not to be moved, for it lies well for others.
+    /// Excluded, because its location is good for others.
     Kept,
 }
 
 impl Reason {
-    /// A word for JSON.
+    /// Identifier in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Running => "running_programs",
@@ -56,7 +56,7 @@ impl Reason {
         }
     }
 
-    /// For people.
+    /// Text for people.
     pub const fn text(self) -> &'static str {
         match self {
             Self::Running => "programs that run",
@@ -70,7 +70,7 @@ impl Reason {
         }
     }
 
-    /// Whether it will be so next time as well.
+    /// Whether it will still hold next time.
     pub(crate) const fn lasts(self) -> bool {
         matches!(self, Self::Running | Self::Protected | Self::Kind | Self::Swap | Self::Kept)
     }
@@ -81,25 +81,25 @@ impl Reason {
 pub(crate) struct Live {
     pub(crate) ino: Ino,
     pub(crate) generation: u32,
-    /// Up to its end, as the kernel moves no more of it.
+    /// Runs up to its end; the kernel moves no blocks behind.
     pub(crate) runs: Vec<Mapping>,
 }
 
-/// All files that can be moved, in the order of their numbers, and free blocks.
+/// All files that can be moved, in the order of their inode numbers, and free blocks.
 pub(crate) struct Survey {
     files: Vec<Live>,
-    /// Files of users that stay, and why.
+    /// Users' files that stay, with the reason.
     pub(crate) stay: BTreeMap<Ino, Reason>,
     pub(crate) space: Space,
 }
 
 impl Survey {
-    /// Looks at every inode. `left` are files that are known to stay, `running` the
-    /// numbers of programs that run. An inode that is being changed while it is read
-    /// may be left out: it stays then.
+    /// Examines every inode. `left` contains files that are known to stay, `running` the inode
+    /// numbers of running programs. An inode that changes while it is read may be omitted: it stays
+    /// then.
     ///
     /// # Errors
-    /// When a bitmap cannot be read.
+    /// If a bitmap cannot be read.
     pub(crate) fn new(
         image: &ExtImage,
         left: &BTreeMap<Ino, Reason>,
@@ -111,7 +111,7 @@ impl Survey {
             survey.space.free.extend(image.group(group)?.free);
             for ino in image.allocated_inodes(group)? {
                 let Ok(attr) = image.attr(ino) else { continue };
-                // What has no name is about to go, or has no number that leads to it.
+                // A file without a name is about to be removed, or is internal.
                 if attr.kind != FileKind::Regular || attr.nlink == 0 || image.is_own(ino) {
                     continue;
                 }
@@ -130,9 +130,8 @@ impl Survey {
         Ok(survey)
     }
 
-    /// Makes of what was read at different moments something that can be: a block is of
-    /// one file or free. Files that share blocks are left out, and what files have is
-    /// not free.
+    /// Makes data read at different moments consistent: a block belongs to one file or is free.
+    /// Files that share blocks are removed, and blocks of files are not free.
     fn reconcile(&mut self) {
         join(&mut self.space.free);
         let mut used: Vec<(Extent, usize)> = Vec::new();
@@ -146,7 +145,7 @@ impl Survey {
             match last {
                 Some((before, other)) if extent.start < before.end() => {
                     shared.extend([at, other]);
-                    // The one that reaches farther may meet the next one, too.
+                    // The longer one may overlap the next one, too.
                     if extent.end() > before.end() {
                         last = Some((extent, at));
                     }
@@ -168,18 +167,18 @@ impl Survey {
         u32::try_from(at).ok().map(ObjectId::new)
     }
 
-    /// The file that an object is.
+    /// The file of an object.
     pub(crate) fn file(&self, object: ObjectId) -> &Live {
         &self.files[object.index()]
     }
 
-    /// The same files with other free blocks.
+    /// The space with other free blocks.
     pub(crate) fn space_with(&self, free: Vec<Extent>) -> Space {
         Space { free, ..self.space.clone() }
     }
 }
 
-/// Why a file stays, by what its inode says.
+/// The reason for which a file stays, by its inode.
 fn stays(attr: &Attr) -> Option<Reason> {
     let has = |bits: u32| attr.flags & bits != 0;
     if has(flag::IMMUTABLE | flag::APPEND | flag::VERITY) {
@@ -190,7 +189,7 @@ fn stays(attr: &Attr) -> Option<Reason> {
     (cannot || (!has(flag::EXTENT) && attr.sectors > 0)).then_some(Reason::Kind)
 }
 
-/// Runs cut off behind the first `blocks` of a file.
+/// Cuts runs off behind the first `blocks` of a file.
 fn up_to(blocks: u64, mut runs: Vec<Mapping>) -> Vec<Mapping> {
     runs.retain_mut(|run| {
         run.extent.len = run.extent.len.min(blocks.saturating_sub(run.lbn.get()));
@@ -199,7 +198,7 @@ fn up_to(blocks: u64, mut runs: Vec<Mapping>) -> Vec<Mapping> {
     runs
 }
 
-/// Joins free runs that touch where groups meet.
+/// Joins adjacent free runs at the boundaries of groups.
 fn join(free: &mut Vec<Extent>) {
     free.dedup_by(|later, earlier| {
         let touch = earlier.end() == later.start;
@@ -210,11 +209,11 @@ fn join(free: &mut Vec<Extent>) {
     });
 }
 
-/// Runs without what lies in `used`, which is in order and may overlap itself.
+/// Runs minus those in `used`, which are in order and may overlap each other.
 fn without(runs: &[Extent], used: impl Iterator<Item = Extent>) -> Vec<Extent> {
     let mut rest = Vec::with_capacity(runs.len());
     let mut used = used.peekable();
-    // The end of all that was used so far.
+    // End of the used runs so far.
     let mut taken = BlockNo::ZERO;
     for run in runs {
         let mut from = run.start.max(taken);
@@ -273,7 +272,7 @@ impl Occupied for Survey {
         let runs = &self.file(object).runs;
         let mut placed: Vec<Placed> =
             runs.iter().map(|run| Placed { lbn: run.lbn, extent: run.extent }).collect();
-        // Written and unwritten blocks move alike.
+        // Written and unwritten blocks are moved alike.
         placed.dedup_by(|later, earlier| {
             let joins = earlier.extent.end() == later.extent.start
                 && earlier.lbn.saturating_add(earlier.extent.len) == later.lbn;
@@ -318,7 +317,7 @@ mod tests {
             let run = Mapping { lbn: Lbn::ZERO, extent: extent(start, len), unwritten: false };
             Live { ino: Ino::new(ino), generation: 1, runs: vec![run] }
         };
-        // 12 lies in 11, 14 behind it; 15 touches 16.
+        // 12 is within 11, 14 overlaps its end; 15 touches 16.
         let files = vec![
             file(11, 100, 50),
             file(12, 110, 5),

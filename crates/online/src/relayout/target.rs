@@ -1,5 +1,4 @@
-//! The mounted volume: what must hold before anything is moved, and how it is read
-//! while the kernel uses it.
+//! The mounted volume: conditions for moving files, and access to it while the kernel uses it.
 
 use rustix::io::Errno;
 use seekless_device::{BlockDevice, FileDevice};
@@ -15,34 +14,34 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Under the running kernel, what is read is not all of one moment: it is read again
-/// so often before an error in it is believed.
+/// Number of tries of a read: under the running kernel, reads are not all of one moment, so an
+/// error is accepted only after this many.
 pub(crate) const TRIES: u32 = 5;
 
 /// The root directory of ext4.
 const ROOT: u32 = 2;
 
-/// Stands for any generation in a file handle (`ext4_nfs_get_inode`, `fs/ext4/super.c`).
+/// Matches any generation in a file handle (`ext4_nfs_get_inode`, `fs/ext4/super.c`).
 const ANY_GENERATION: u32 = 0;
 
 /// A mounted ext4 volume whose files can be moved.
 pub struct Target {
-    /// The mount that its files are moved on.
+    /// The mount on which its files are moved.
     pub mount: Mount,
-    /// Its directory: what inode numbers are looked up on.
+    /// Its directory, on which files are opened by inode number.
     pub on: File,
-    /// As it was named.
+    /// The path given by the user.
     path: PathBuf,
     node: PathBuf,
     device: File,
 }
 
 impl Target {
-    /// The volume that `path` lies on.
+    /// The volume that contains `path`.
     ///
     /// # Errors
-    /// When it is no ext4, is mounted read-only, is being moved by another process, or
-    /// this process is not root's.
+    /// If it is no ext4, is mounted read-only, is being moved by another process, or this process
+    /// lacks root's rights.
     pub fn new(path: &Path) -> Result<Self, Error> {
         let target = Self::open(path)?;
         if !handle::lock(&target.on)? {
@@ -52,7 +51,7 @@ impl Target {
         Ok(target)
     }
 
-    /// The same, which others may move.
+    /// As [`Self::new`], without locking it.
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -73,7 +72,7 @@ impl Target {
             return Err(Error::new(ErrorKind::System, what).about(shown()).hint("needs root"));
         }
         let io = |error: std::io::Error| Error::io(shown(), &error);
-        // Not `path`: what files inherit from their directory is none of ours.
+        // Not `path`: this process's own files must not inherit the settings of that directory.
         let on = File::open(&mount.dir).map_err(|error| Error::io(mount.dir.display(), &error))?;
         let stat = rustix::fs::fstatvfs(&on).map_err(|error| io(error.into()))?;
         if stat.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY) {
@@ -89,7 +88,8 @@ impl Target {
         Ok(target)
     }
 
-    /// Refuses where files cannot be opened by number, as root in a container may not.
+    /// Refuses a volume on which files cannot be opened by inode number, as for root in a
+    /// container.
     fn refuse_handles(&self) -> Result<(), Error> {
         let root = handle::open(&self.on, ROOT, ANY_GENERATION, Access::Read);
         root.map(drop).map_err(|error| {
@@ -98,8 +98,8 @@ impl Target {
         })
     }
 
-    /// Refuses a volume in which the kernel has found errors: what a damaged structure
-    /// misleads to would be built upon.
+    /// Refuses a volume in which the kernel has found errors: moves would rely on damaged
+    /// structures.
     fn refuse_errors(&self) -> Result<(), Error> {
         let link = std::fs::read_link(self.mount.device.in_sysfs()).ok();
         let Some(name) = link.as_deref().and_then(Path::file_name) else { return Ok(()) };
@@ -130,10 +130,10 @@ impl Target {
         Err(Error::new(ErrorKind::Unsupported, what).about(self.path.display()))
     }
 
-    /// Whether the kernel moves blocks here: tried with files of its own.
+    /// Checks that the kernel moves blocks here, with files of its own.
     ///
     /// # Errors
-    /// That it does not: another kernel, data in the journal, DAX.
+    /// If it does not: another kernel, data in the journal, DAX.
     pub fn probe(&self, block_size: u64) -> Result<(), Error> {
         Donor::probe(&self.mount.dir, block_size).map_err(|error| {
             match Errno::from_io_error(&error.source) {
@@ -146,7 +146,7 @@ impl Target {
         })
     }
 
-    /// A donor on it.
+    /// Creates a donor on it.
     pub(crate) fn donor(&self, block_size: u64) -> Result<Donor, Error> {
         Ok(Donor::new(&self.mount.dir, block_size)?)
     }
@@ -160,11 +160,10 @@ impl Target {
         Ok(u64::from(image.geometry().block_size))
     }
 
-    /// The part of the space of ordinary users that is in use, from 0 to 1: the `Use%`
-    /// of df.
+    /// The fraction of the space of ordinary users that is in use, from 0 to 1: the `Use%` of df.
     ///
     /// # Errors
-    /// `ErrorKind::System` where the mount is gone.
+    /// `ErrorKind::System` if the mount is gone.
     pub fn fullness(&self) -> Result<f64, Error> {
         let stat = rustix::fs::fstatvfs(&self.on)
             .map_err(|error| Error::io(self.path.display(), &error.into()))?;
@@ -172,29 +171,29 @@ impl Target {
         Ok(used as f64 / used.saturating_add(stat.f_bavail).max(1) as f64)
     }
 
-    /// Blocks that users other than root could still get.
+    /// Number of blocks available to users other than root.
     pub(crate) fn available(&self) -> Result<u64, Error> {
         let stat = rustix::fs::fstatvfs(&self.on)
             .map_err(|error| Error::io(self.path.display(), &error.into()))?;
         Ok(stat.f_bavail)
     }
 
-    /// Writes back what the file system has in memory.
+    /// Writes back the file system's dirty data (syncfs(2)).
     pub(crate) fn settle(&self) -> Result<(), Error> {
         rustix::fs::syncfs(&self.on).map_err(|error| Error::io(self.path.display(), &error.into()))
     }
 
-    /// Opens the volume for reading as the kernel has it now. Its metadata are in the
-    /// cache of the device, where the kernel changes them: they are read from there, and
-    /// the journal, which is older, is left alone. Checksums may be a moment behind.
+    /// Opens the volume for reading in its present state. Its metadata are read from the device's
+    /// page cache, where the kernel changes them; the journal, which is older, is ignored.
+    /// Checksums may be a moment behind.
     ///
     /// # Errors
-    /// [`FsError::Corrupt`] for a volume that is damaged, [`FsError::Io`].
+    /// [`FsError::Corrupt`] for a damaged volume, [`FsError::Io`].
     pub fn look(&self) -> Result<Arc<ExtImage>, FsError> {
         let io = |source| FsError::Io { source, context: self.node.display().to_string() };
         rustix::fs::syncfs(&self.on).map_err(|error| io(error.into()))?;
-        // Contents of files are not changed there: what was read of a block before may
-        // be another file's.
+        // That cache does not reflect contents of files: a block read before may belong to another
+        // file now.
         residency::let_go(&self.device, 0, 0).map_err(io)?;
         let file = self.device.try_clone().map_err(io)?;
         let device: Arc<dyn BlockDevice> =
@@ -210,7 +209,7 @@ impl Target {
         Err(last.unwrap_or_else(|| FsError::Invalid("not opened".into())))
     }
 
-    /// An error of the volume, with its name.
+    /// Adds the volume's name to an error.
     pub fn about(&self, error: FsError) -> Error {
         Error::from(error).about(self.path.display())
     }

@@ -1,9 +1,9 @@
-//! Files of a mounted XFS moved: what traces read is copied to free blocks that lie
-//! together, in the order of first access, and exchanged for what the files had
-//! (`XFS_IOC_COMMIT_RANGE`), unless somebody has written there meanwhile.
+//! Moving files of a mounted XFS: contents that traces read are copied to contiguous free blocks,
+//! in the order of first access, and exchanged for the files' former blocks
+//! (`XFS_IOC_COMMIT_RANGE`), unless a file was written to meanwhile.
 //!
-//! Free space is asked for as a whole, and where it lies is up to the allocator. No
-//! structure of the volume is read from its device.
+//! Free space is requested as a whole, and the allocator decides its location. No structure of the
+//! volume is read from its device.
 
 mod costs;
 mod perform;
@@ -28,53 +28,54 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use tree::{MountedTree, View};
 
-/// What shall be done.
+/// Parameters of a rearrangement.
 pub struct Job<'a> {
-    /// What to lay out by, and what a layout is judged by.
+    /// The traces to lay out by and to judge a layout by.
     pub traces: &'a [Vec<Event>],
-    /// What is laid out begins at a multiple of this.
+    /// Alignment of the gathered contents in bytes.
     pub chunk: ByteLen,
-    /// Bytes that may be moved.
+    /// Limit of bytes moved.
     pub budget: Option<ByteLen>,
-    /// Whether it is worth to move so many bytes, for so many seeks before and after.
+    /// Whether it is worthwhile to move this many bytes, for these numbers of seeks before and
+    /// after.
     pub is_worth_it: &'a dyn Fn(u64, u64, u64) -> bool,
 }
 
-/// A volume as it was a moment ago.
+/// A recent state of a volume.
 pub struct Seen {
     tree: MountedTree,
-    /// The reads of each trace.
+    /// The replayed reads of each trace.
     pub replays: Vec<Replayed>,
     costs: Costs,
-    /// In the order in which they shall lie.
+    /// In the intended order on the disk.
     pieces: Vec<Piece>,
 }
 
 /// The result of a rearrangement.
 pub struct Outcome {
-    /// Bytes that were accessed and can be moved.
+    /// Accessed bytes that can be moved.
     pub hot: u64,
-    /// Of them, those that lie as well as free space would let them.
+    /// Those of them that are placed as well as free space would allow.
     pub in_place: u64,
-    /// Bytes that were moved.
+    /// Bytes moved.
     pub moved: u64,
-    /// Of the bytes that should have been, those that were not.
+    /// Bytes that should have been moved but were not.
     pub left: u64,
-    /// Files of which something stayed, by reason.
+    /// Number of files with contents that stayed, by reason.
     pub left_files: BTreeMap<Reason, u64>,
-    /// The reason why not everything was moved that should have been.
+    /// The reason for stopping early, if any.
     pub stopped: Option<Stop>,
-    /// Requests of the traces before.
+    /// Requests of the traces, before.
     pub before: Costs,
-    /// The same after.
+    /// Requests of the traces, after.
     pub after: Costs,
 }
 
 impl Job<'_> {
-    /// The volume as it is now.
+    /// Examines the present state of the volume.
     ///
     /// # Errors
-    /// `ErrorKind::Corrupt` for a volume that is damaged, `ErrorKind::System`.
+    /// `ErrorKind::Corrupt` for a damaged volume, `ErrorKind::System`.
     pub fn look(&self, target: &Target) -> Result<Seen, Error> {
         target.settle()?;
         let tree = target.look()?;
@@ -86,18 +87,18 @@ impl Job<'_> {
         Ok(Seen { tree, replays, costs, pieces })
     }
 
-    /// Blocks that may be moved.
+    /// Limit of blocks moved.
     fn most(&self, block_size: u64) -> u64 {
         self.budget.map_or(u64::MAX, |budget| budget.get() / block_size)
     }
 
-    /// What shall be moved, and whether the budget leaves something out.
+    /// The pieces to move, and whether the budget excludes some.
     fn chosen(&self, target: &Target, seen: &Seen) -> (Vec<Piece>, bool) {
         let (chosen, rest) = split(&seen.pieces, self.most(target.block_size()));
         (chosen, !rest.is_empty())
     }
 
-    /// Blocks that may be held at once.
+    /// Maximum number of blocks that the donor may own at once.
     fn room(target: &Target) -> Result<u64, Error> {
         let available = target.available()?;
         Ok(available.saturating_sub(left_to_others(available, target.block_size())))
@@ -108,11 +109,10 @@ impl Job<'_> {
         costs.map_err(|error| target.about(Error::from(error)))
     }
 
-    /// What would be done if free space lies in runs that are long enough, without doing
-    /// it.
+    /// The outcome that moving would have if free runs are long enough, without moving anything.
     ///
     /// # Errors
-    /// `ErrorKind::Corrupt` for a volume that is damaged, `ErrorKind::System`.
+    /// `ErrorKind::Corrupt` for a damaged volume, `ErrorKind::System`.
     pub fn foresee(&self, target: &Target, seen: Seen) -> Result<Outcome, Error> {
         let bs = target.block_size();
         let (chosen, is_over) = self.chosen(target, &seen);
@@ -164,11 +164,10 @@ impl Job<'_> {
         }
     }
 
-    /// Moves what belongs together. Whatever happens, files are whole, and no block is held
-    /// afterwards.
+    /// Moves files into place. However it ends, files are whole, and the donor's blocks are free.
     ///
     /// # Errors
-    /// [`Broken`], with what was moved before.
+    /// [`Broken`], with the number of bytes moved before.
     pub fn carry_out(
         &self,
         target: &Target,
@@ -243,15 +242,15 @@ impl Job<'_> {
                 Judged::Worth => {}
             }
             mover.apply(&seen.tree, donor, &window)?;
-            // What was given back is free for the next window only then.
+            // Freed blocks are available to the next window only after this.
             target.settle()?;
             (before, rest) = (after, behind);
         }
         Ok(End::default())
     }
 
-    /// Lets a donor hold `len` bytes that begin at a multiple of the chunk, if that is to be
-    /// had within `room`.
+    /// Makes a donor allocate `len` bytes that begin at a multiple of the chunk, if possible within
+    /// `room`.
     fn hold(
         &self,
         donor: &mut seekless_host::xfs::Donor,
@@ -273,22 +272,22 @@ impl Job<'_> {
     }
 }
 
-/// What to think of a plan.
+/// The verdict on a plan.
 enum Judged {
     Worth,
-    /// It saves something, but too little for what would be moved.
+    /// It saves some seeks, but too few for the bytes to move.
     TooLittle,
-    /// It saves nothing: what is there is as good.
+    /// It saves nothing: the present layout is as good.
     InPlace,
 }
 
-/// How moving ended.
+/// The end of moving.
 #[derive(Default)]
 struct End {
     stopped: Option<Stop>,
     /// Blocks that were not tried.
     left: u64,
-    /// Blocks that lie well.
+    /// Blocks that are already placed well.
     in_place: u64,
 }
 
@@ -298,8 +297,8 @@ impl End {
     }
 }
 
-/// The directory of a file by whose allocation group the most of the pieces lie: free
-/// space is looked for there first.
+/// The directory of a file in the allocation group that contains most of the pieces: the search for
+/// free space begins there.
 fn directory(tree: &MountedTree, target: &Target, pieces: &[Piece]) -> PathBuf {
     let shape = &target.geometry;
     let mut blocks: BTreeMap<u64, u64> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! The configuration of the daemon: a TOML file of which every key has a default.
+//! The configuration of the daemon: a TOML file. Every key has a default.
 
 use seekless_images::{Error, ErrorKind};
 use seekless_layout::habits::{IdleRules, Rules};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer};
 use std::io;
 use std::path::Path;
 
-/// Where it is looked for if none is named.
+/// Default path.
 const DEFAULT: &str = "/etc/seekless/watch.toml";
 
 /// The whole file.
@@ -16,22 +16,22 @@ const DEFAULT: &str = "/etc/seekless/watch.toml";
 pub struct Config {
     /// Bounds of an episode.
     pub record: Record,
-    /// When a habit is forgotten.
+    /// When habits are forgotten.
     pub forget: Forget,
     /// When files are moved, and how much.
     #[serde(rename = "move")]
     pub moving: Moving,
     /// When the machine is idle.
     pub idle: WhenIdle,
-    /// Bounds of what is kept in memory.
+    /// Limits of data kept in memory.
     pub memory: Memory,
 }
 
-/// What is an episode.
+/// The definition of an episode.
 #[derive(Deserialize, Clone, Debug)]
 #[serde(deny_unknown_fields, default)]
 pub struct Record {
-    /// Names of programs whose opens are left out.
+    /// Names of programs whose opens are ignored.
     pub ignore: Vec<String>,
     gap: Span,
     longest: Span,
@@ -40,14 +40,14 @@ pub struct Record {
     alike: Percent,
 }
 
-/// How fast is forgotten.
+/// The speed of forgetting.
 #[derive(Deserialize, Clone, Debug)]
 #[serde(deny_unknown_fields, default)]
 pub struct Forget {
     half_life: Span,
 }
 
-/// When moving pays, and how much may be moved.
+/// The conditions and limits of moving.
 #[derive(Deserialize, Clone, Debug)]
 #[serde(deny_unknown_fields, default)]
 pub struct Moving {
@@ -58,7 +58,7 @@ pub struct Moving {
     least_seeks: Figure,
     least_gain: Percent,
     retry: Span,
-    /// The region of a habit begins at a multiple of this.
+    /// Alignment of a habit's region.
     pub chunk: Chunk,
 }
 
@@ -72,11 +72,11 @@ pub struct WhenIdle {
     opens: Figure,
     battery: bool,
     quiet: Span,
-    /// How often it is looked.
+    /// Interval of the check.
     pub check: Span,
 }
 
-/// How much is kept.
+/// Limits of data kept in memory.
 #[derive(Deserialize, Clone, Debug)]
 #[serde(deny_unknown_fields, default)]
 pub struct Memory {
@@ -148,10 +148,10 @@ impl Default for Memory {
 }
 
 impl Config {
-    /// Reads the file of this name, or the usual one, which need not be there.
+    /// Reads the file of this name, or the default one, which may be missing.
     ///
     /// # Errors
-    /// When it is not there, or wrong: with line and column.
+    /// If it is missing, or invalid: with line and column.
     pub fn load(path: Option<&Path>) -> Result<Self, Error> {
         let file = path.unwrap_or(Path::new(DEFAULT));
         match std::fs::read_to_string(file) {
@@ -210,7 +210,7 @@ fn wrong<E: serde::de::Error>(why: impl std::fmt::Display) -> E {
     E::custom(why)
 }
 
-/// A size as `512K`, at least 1.
+/// A size such as `512K`, at least 1.
 #[derive(Clone, Copy, Debug)]
 struct Size(ByteLen);
 
@@ -223,7 +223,7 @@ impl<'de> Deserialize<'de> for Size {
     }
 }
 
-/// A unit in which a lazily loaded volume is fetched.
+/// The unit in which a lazily fetched volume is fetched.
 #[derive(Clone, Copy, Debug)]
 pub struct Chunk(pub ByteLen);
 
@@ -234,7 +234,7 @@ impl<'de> Deserialize<'de> for Chunk {
     }
 }
 
-/// A length of time as `90s`, `10min`, `2h` or `7d`, at least a second.
+/// A duration such as `90s`, `10min`, `2h` or `7d`, at least a second.
 #[derive(Clone, Copy, Debug)]
 pub struct Span(pub u64);
 
@@ -258,7 +258,7 @@ impl<'de> Deserialize<'de> for Span {
     }
 }
 
-/// A percentage, from 0 to 100; kept as a part of 1.
+/// A percentage, from 0 to 100; stored as a fraction of 1.
 #[derive(Clone, Copy, Debug)]
 struct Percent(f64);
 

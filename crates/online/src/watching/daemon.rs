@@ -13,19 +13,19 @@ use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long events are left to gather when there were some.
+/// Time during which events may accumulate, after some have arrived.
 const PACE: Duration = Duration::from_millis(5);
 
-/// How long to wait for events, in milliseconds.
+/// Maximum wait for events, in milliseconds.
 const WAIT: u16 = 1000;
 
-/// What was learnt is kept so often.
+/// Interval of saving the state.
 const SAVE: Seconds = 300;
 
-/// After an error the next work begins no earlier than this.
+/// Delay of the next work after an error.
 const AFTER_ERROR: Seconds = 3600;
 
-/// A volume that is too full is looked at again after so long.
+/// Delay of the next check of a volume that is too full.
 const AFTER_FULL: Seconds = 600;
 
 /// The loop that watches a volume, until a signal or a request ends it.
@@ -35,9 +35,9 @@ pub struct Daemon<'a> {
     dry_run: bool,
     store: Store,
     requests: Requests,
-    /// Held as long as it runs.
+    /// The locks, as long as it runs.
     _lock: Lock,
-    /// The directory of the mount: what files are opened by number on.
+    /// The directory of the mount, on which files are opened by inode number.
     on: File,
     listener: Listener,
     habits: Habits,
@@ -45,11 +45,11 @@ pub struct Daemon<'a> {
     signals: Signals,
     saved: Seconds,
     looked: Seconds,
-    /// No work before this.
+    /// No work is started before this.
     not_before: Seconds,
-    /// Whether something was learnt that is not kept.
+    /// Whether there are unsaved changes of the state.
     is_new: bool,
-    /// Why the last work ended.
+    /// The reason why the last work ended.
     waits: Option<Wait>,
 }
 
@@ -57,8 +57,8 @@ impl<'a> Daemon<'a> {
     /// Begins to listen.
     ///
     /// # Errors
-    /// When the volume could not be moved, there is another daemon for it, or the kernel
-    /// does not let it listen.
+    /// If the volume's files cannot be moved, another daemon runs for it, or the kernel refuses to
+    /// report opens.
     pub fn new(
         mount: &'a Path,
         config: &'a Config,
@@ -78,7 +78,7 @@ impl<'a> Daemon<'a> {
             target.probe(block_size)?;
         }
         let habits = store.load(config.rules())?;
-        // Not the target's: the lock of the volume goes with its last descriptor.
+        // Not that of the target: the lock of the volume is released with its last descriptor.
         let dir = &target.mount.dir;
         let on = File::open(dir).map_err(|error| Error::io(dir.display(), &error))?;
         let requests = Requests::new(&store)?;
@@ -111,7 +111,7 @@ impl<'a> Daemon<'a> {
     /// Listens until a signal comes.
     ///
     /// # Errors
-    /// When the kernel does not let it listen any more, or what was learnt cannot be kept.
+    /// If the kernel no longer reports opens, or the state cannot be saved.
     pub fn run(mut self) -> Result<(), Error> {
         let mut ticked = 0;
         loop {
@@ -139,7 +139,7 @@ impl<'a> Daemon<'a> {
                 self.try_to_keep();
             }
         }
-        // What is under way ends with it.
+        // Files the current episodes too.
         self.listener.tell(&mut self.habits)?;
         self.file(now(), Seconds::MAX);
         self.keep()?;
@@ -154,8 +154,8 @@ impl<'a> Daemon<'a> {
         Ok(())
     }
 
-    /// Goes on where what is known cannot be kept, on a full volume for instance: it is
-    /// tried again, and at the end it is an error.
+    /// Continues if the state cannot be saved, for instance on a full volume. Saving is tried again
+    /// later; at the end a failure is an error.
     fn try_to_keep(&mut self) {
         if let Err(failure) = self.keep() {
             tracing::warn!("{failure}; what was learnt is not saved, which is tried again");
@@ -167,7 +167,7 @@ impl<'a> Daemon<'a> {
         self.store.save(&self.habits)
     }
 
-    /// Files episodes that are over at `end`.
+    /// Files the episodes that end by `end`.
     fn file(&mut self, moment: Seconds, end: Seconds) {
         for episode in self.habits.due(end) {
             let on = &self.on;
@@ -190,7 +190,7 @@ impl<'a> Daemon<'a> {
             return Ok(());
         }
         let round = Round::new();
-        // To look at the volume, it is synced: not for nothing.
+        // Examining the volume requires a sync: not done without need.
         if !self.habits.is_anything_due(moment, &round) {
             return Ok(());
         }
@@ -220,7 +220,7 @@ impl<'a> Daemon<'a> {
         Ok(())
     }
 
-    /// Lays out what is proposed.
+    /// Lays out the policy's proposals.
     fn work(
         &mut self,
         round: Round,
@@ -231,7 +231,7 @@ impl<'a> Daemon<'a> {
         let IdleRules { opens: most, battery, .. } = habits.rules().idle;
         let worker = Worker { mount, device: store.device(), config: self.config, dry_run };
         let mut why = None;
-        // What the last check has counted is not of this time.
+        // Restarts the rate, which otherwise covers an earlier time.
         let _ = listener.rate();
         let mut halt = || {
             if let Some(signal) = signals.pending().next() {
@@ -261,7 +261,7 @@ impl<'a> Daemon<'a> {
         worked.map(|wait| (all, wait)).map_err(|failure| why.unwrap_or(Ended::Failed(failure)))
     }
 
-    /// Works now, since somebody has asked for it.
+    /// Works immediately, on request.
     fn answer(&mut self, asked: Asked) {
         if asked.question["what"] == "save" {
             self.try_to_keep();
@@ -290,10 +290,10 @@ impl<'a> Daemon<'a> {
     }
 }
 
-/// Why work has ended before its time.
+/// The reason why work has ended early.
 enum Ended {
     Signal,
-    /// The machine has something better to do.
+    /// The machine is busy.
     Busy,
     Failed(Error),
 }

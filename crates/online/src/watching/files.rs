@@ -1,4 +1,4 @@
-//! Files by number: what they are like, and what they are called.
+//! Files by inode number: pages in memory, and names.
 
 use crate::relayout::Target;
 use rustix::fs::FileType;
@@ -14,18 +14,18 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
-/// Files of up to so many bytes are taken as a whole.
+/// Files up to this many bytes are used as a whole.
 const SMALL: u64 = 1 << 20;
 
-/// Files of more bytes are left out: databases, images of disks.
+/// Larger files are ignored: databases, images of disks.
 const LARGEST: u64 = 1 << 30;
 
-/// Where so many percent of a file's pages are in memory, all of it is used.
+/// If at least this percentage of a file's pages is in memory, all of it counts as used.
 const NEARLY_ALL: u64 = 90;
 
-/// The pages of a file that are used, in order: first one, and the one behind the last;
-/// none for all of them. `None` for what is gone, is no regular file, is too large, or
-/// of which nothing is in memory.
+/// The used pages of a file, in order: first page and the page after the last; an empty list stands
+/// for all of them. `None` for a file that is gone, is not regular, is too large, or has no pages
+/// in memory.
 pub(super) fn look(on: &File, file: FileId) -> Option<Vec<(u32, u32)>> {
     let FileId { ino, generation } = file;
     let opened = handle::open(on, ino, generation, Access::Look).ok()?;
@@ -46,22 +46,22 @@ pub(super) fn look(on: &File, file: FileId) -> Option<Vec<(u32, u32)>> {
     if there * 100 >= size.div_ceil(page) * NEARLY_ALL {
         return Some(Vec::new());
     }
-    // Ranges are kept in units of 4 KiB, whatever the machine's pages.
+    // Ranges are in units of 4 KiB, whatever the machine's page size.
     let unit = |pages: u64| u32::try_from(pages * page / seekless_layout::habits::PAGE).ok();
     let runs: Vec<(u32, u32)> =
         runs.into_iter().filter_map(|(first, end)| Some((unit(first)?, unit(end)?))).collect();
     (!runs.is_empty()).then_some(runs)
 }
 
-/// What files are called on their volume.
+/// The names of files on their volume.
 pub struct Names(HashMap<FileId, Vec<u8>>);
 
 impl Names {
-    /// Finds the names of files: the kernel knows them while it has them in memory; else
-    /// all directories of the volume are read.
+    /// Finds the names of files: from the kernel if it has them in memory; otherwise all
+    /// directories of the volume are read.
     ///
     /// # Errors
-    /// `ErrorKind::Corrupt` where a directory is damaged, `ErrorKind::System`.
+    /// `ErrorKind::Corrupt` for a damaged directory, `ErrorKind::System`.
     pub fn new(target: &Target, files: impl Iterator<Item = FileId>) -> Result<Self, Error> {
         let mut names = HashMap::new();
         let mut unknown = Vec::new();
@@ -97,7 +97,7 @@ impl Names {
     }
 }
 
-/// The name of an open file, if the one that the kernel tells leads to it.
+/// The name of an open file, if the kernel's name leads to it.
 fn name_of(mount: &Mount, file: &File) -> Option<Vec<u8>> {
     let link = format!("/proc/self/fd/{}", file.as_raw_fd());
     let path = std::fs::read_link(Path::new(&link)).ok()?;

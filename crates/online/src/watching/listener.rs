@@ -1,5 +1,5 @@
-//! Who opens which files: events of the kernel, told apart by the groups of processes that
-//! shells and service managers make.
+//! Opens of files by process: events of the kernel, separated by the process groups that shells and
+//! service managers make.
 
 use super::now;
 use seekless_host::opens::{Opened, Opens};
@@ -10,38 +10,38 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::Instant;
 
-/// What is known of a process is asked for again after so long: it may run another
-/// program by then.
+/// Time after which the cached data of a process are read again: it may run another program by
+/// then.
 const FRESH: Seconds = 1;
 
-/// Processes that are known at the same time.
+/// Maximum number of cached processes.
 const MOST_PROCESSES: usize = 4096;
 
-/// Events that are kept while files are moved.
+/// Maximum number of events kept while files are moved.
 const MOST_HEARD: usize = 1 << 16;
 
-/// What others open in less than so many seconds says nothing of a rate.
+/// Minimum time in seconds for measuring a rate.
 const LEAST_RATE: f64 = 2.0;
 
-/// Whose accesses are left out, besides those that are configured.
+/// Name of the program whose accesses are always ignored.
 const OWN: &str = "seekless";
 
-/// The name of a program that has ended before it could be asked for.
+/// Name used for a program that has ended before it could be read.
 const GONE: &str = "(ended)";
 
-/// Listens to one file system.
+/// A listener on one file system.
 pub(super) struct Listener {
     opens: Opens,
     ignore: Vec<String>,
     own: u32,
     heard: Vec<Opened>,
     processes: HashMap<u32, Process>,
-    /// The last group that opened something, and when.
+    /// The last group that opened a file, with the time.
     last: Option<(Seconds, Group)>,
-    /// Opens by others since the rate was asked for.
+    /// Opens by others since the rate was last read.
     others: u64,
     since: Instant,
-    /// Events that did not fit.
+    /// Number of events that did not fit.
     lost: u64,
 }
 
@@ -53,13 +53,13 @@ struct Group {
 
 struct Process {
     asked: Seconds,
-    /// `None` where its opens are left out.
+    /// `None` if its opens are ignored.
     group: Option<Group>,
 }
 
 impl Listener {
     /// # Errors
-    /// Without the right to, or where the kernel cannot.
+    /// Without the right to, or if the kernel lacks support.
     pub(super) fn new(dir: &Path, ignore: &[String]) -> Result<Self, Error> {
         Ok(Self {
             opens: Opens::new(dir)?,
@@ -74,12 +74,12 @@ impl Listener {
         })
     }
 
-    /// Waits until something is opened, at most `millis`.
+    /// Waits for an open, at most `millis` milliseconds.
     pub(super) fn wait(&self, millis: u16) {
         self.opens.wait(millis);
     }
 
-    /// Takes what there is, and keeps it for later.
+    /// Reads pending events, and keeps them for later.
     pub(super) fn drain(&mut self) -> Result<(), Error> {
         loop {
             let before = self.heard.len();
@@ -101,7 +101,7 @@ impl Listener {
         Ok(())
     }
 
-    /// Takes what there is, and tells it; whether there was anything.
+    /// Reads pending events and records them in `habits`. Returns whether there were any.
     pub(super) fn tell(&mut self, habits: &mut Habits) -> Result<bool, Error> {
         self.drain()?;
         let moment = now();
@@ -119,8 +119,7 @@ impl Listener {
         Ok(any)
     }
 
-    /// Files that others opened each second since this was last asked for; `None` where
-    /// that was a moment ago.
+    /// Rate of opens by others per second since the last call; `None` if that was too recent.
     pub(super) fn rate(&mut self) -> Option<f64> {
         let seconds = self.since.elapsed().as_secs_f64();
         (seconds >= LEAST_RATE).then(|| {
@@ -130,12 +129,12 @@ impl Listener {
         })
     }
 
-    /// Events that were lost since the beginning.
+    /// Number of events lost since the start.
     pub(super) fn lost(&self) -> u64 {
         self.lost + self.opens.lost
     }
 
-    /// The group of a process, unless its opens are left out.
+    /// The group of a process, unless its opens are ignored.
     fn group(&mut self, pid: u32, now: Seconds) -> Option<Group> {
         let is_fresh = |asked: Seconds| now.saturating_sub(asked) <= FRESH;
         let known = self.processes.get(&pid).filter(|known| is_fresh(known.asked));
@@ -156,8 +155,8 @@ impl Listener {
 
     fn ask(&self, pid: u32, now: Seconds) -> Option<Group> {
         let Some((number, name)) = program::group_of(pid) else {
-            // It is gone. Who opened something just before was its like: the commands of
-            // a script follow each other.
+            // The process is gone. The group of a recent open is a good guess: the commands of a
+            // script follow each other.
             let last = self.last.as_ref().filter(|(when, _)| now.saturating_sub(*when) <= FRESH);
             let alone = || Group { number: pid, program: GONE.into() };
             return Some(last.map_or_else(alone, |(_, group)| group.clone()));

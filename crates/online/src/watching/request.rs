@@ -1,6 +1,6 @@
-//! A daemon that runs is asked by a socket beside its state. Whoever connects knows that
-//! it runs, and takes no lock to find that out: a lock, held for a moment only, would turn
-//! away a daemon that begins at that moment.
+//! Requests to a running daemon use a socket beside its state. A connection proves that the daemon
+//! runs, without taking a lock: a lock, taken for a moment only, would refuse a daemon that starts
+//! at that moment.
 
 use super::store::Store;
 use seekless_images::{Error, ErrorKind};
@@ -16,35 +16,35 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How often it is looked whether a signal has come.
+/// Interval of checks for signals.
 const POLL: Duration = Duration::from_millis(200);
 
-/// How long whoever asks may take to do so, or to take the answer.
+/// Time limit for a client to send its request or receive the answer.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// No question has more bytes.
+/// Maximum length of a request in bytes.
 const LONGEST: u64 = 4096;
 
 const SOCKET: &str = "socket";
 
-/// The socket's path by way of an open directory: the address of a socket has at most
-/// 108 bytes (unix(7)).
+/// The socket's path through an open directory: the address of a socket has at most 108 bytes
+/// (unix(7)).
 fn address(store: &Store) -> Result<(File, PathBuf), Error> {
     let dir = store.open()?;
     let path = format!("/proc/self/fd/{}/{SOCKET}", dir.as_raw_fd());
     Ok((dir, path.into()))
 }
 
-/// What a daemon is asked.
+/// The requests to a daemon.
 pub(crate) struct Requests {
     listener: UnixListener,
-    /// Where the socket is, to be removed.
+    /// The path of the socket, to remove it.
     path: PathBuf,
-    /// What must wait until it has done what it does.
+    /// Requests that wait until the current work is done.
     waiting: VecDeque<Asked>,
 }
 
-/// A question, and who waits for the answer.
+/// A request, with the connection for its answer.
 pub(crate) struct Asked {
     pub(crate) question: Value,
     stream: UnixStream,
@@ -59,15 +59,15 @@ impl Asked {
         Ok(Self { question: serde_json::from_slice(&text)?, stream })
     }
 
-    /// Answers. Whoever asked may have gone, which is no error of ours.
+    /// Sends the answer. The client may have gone, which is no error.
     pub(crate) fn answer(mut self, value: &Value) {
         let _ = self.stream.write_all(value.to_string().as_bytes());
     }
 }
 
 impl Requests {
-    /// Begins to listen; the caller has the lock of `store`, so that a socket that is
-    /// there is one of a daemon that was killed.
+    /// Begins to listen. The caller has the lock of `store`, so an existing socket belongs to a
+    /// daemon that was killed.
     pub(crate) fn new(store: &Store) -> Result<Self, Error> {
         let path = store.path(SOCKET);
         let failed = |error| Error::io(path.display(), &error);
@@ -77,13 +77,13 @@ impl Requests {
         }
         let (_dir, address) = address(store)?;
         let listener = UnixListener::bind(address).map_err(failed)?;
-        // Whatever the umask is: who may move files is for root to say.
+        // Whatever the umask is: only root may have files moved.
         std::fs::set_permissions(&path, Permissions::from_mode(0o600)).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
         Ok(Self { listener, path, waiting: VecDeque::new() })
     }
 
-    /// Who has connected, and asks something that can be understood.
+    /// Accepts the next connection with a valid request.
     fn accept(&self) -> Option<Asked> {
         loop {
             let (stream, _) = self.listener.accept().ok()?;
@@ -93,13 +93,13 @@ impl Requests {
         }
     }
 
-    /// What is asked next.
+    /// The next request.
     pub(crate) fn next(&mut self) -> Option<Asked> {
         self.waiting.pop_front().or_else(|| self.accept())
     }
 
-    /// While work is done: tells those who ask for the state that it is kept, as it was
-    /// when the work began. Others wait.
+    /// During work: answers requests to save at once, since the state was saved when the work
+    /// began. Others wait.
     pub(crate) fn meanwhile(&mut self) {
         while let Some(asked) = self.accept() {
             if asked.question["what"] == "save" {
@@ -117,14 +117,14 @@ impl Drop for Requests {
     }
 }
 
-/// A daemon that runs.
+/// A running daemon.
 pub struct Running(UnixStream);
 
 impl Running {
-    /// The daemon of `store`'s volume; `None` when none runs.
+    /// The daemon of `store`'s volume; `None` if none runs.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system call's error.
     pub fn find(store: &Store) -> Result<Option<Self>, Error> {
         let (_dir, address) = address(store)?;
         match UnixStream::connect(address) {
@@ -136,10 +136,10 @@ impl Running {
         }
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request and waits for the answer.
     ///
     /// # Errors
-    /// When the daemon ends before, or a signal comes.
+    /// If the daemon ends before, or a signal arrives.
     pub fn ask(self, question: &Value, signals: &mut Signals) -> Result<Value, Error> {
         let Self(mut stream) = self;
         let gone = || Error::new(ErrorKind::System, "the daemon has ended before it answered");
@@ -152,7 +152,7 @@ impl Running {
                 return Err(Error::interrupted(signal));
             }
             match stream.read(&mut buffer) {
-                // An answer that is cut off is none.
+                // A truncated answer is invalid.
                 Ok(0) => return serde_json::from_slice(&answer).map_err(|_| gone()),
                 Ok(count) => answer.extend_from_slice(&buffer[..count]),
                 Err(error) => match error.kind() {

@@ -1,4 +1,4 @@
-//! Where what was learnt is kept: a directory for each volume.
+//! The stored state: a directory for each volume.
 
 use super::now;
 use crate::relayout::Target;
@@ -13,37 +13,38 @@ use std::io::{self, BufReader, BufWriter, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// The directories of all volumes are in this one.
+/// The parent of all volumes' directories.
 pub const ROOT: &str = "/var/lib/seekless";
 
-/// Files here are locked by who works on a volume, one for each device.
+/// Directory of lock files, one per device, locked by processes that work on a volume.
 const RUN: &str = "/run/seekless";
 
-/// What is kept of one volume.
+/// The stored state of one volume.
 pub struct Store {
     dir: PathBuf,
     uuid: String,
-    /// What the volume is mounted from.
+    /// The device of the volume's mount.
     device: DeviceNumber,
 }
 
-/// Keeps others off, as long as it is there: those who write the same state, and those who
-/// watch the same volume with another.
+/// Locks that exclude processes that write the same state, and those that watch the same volume
+/// with another state.
 pub struct Lock {
     _state: File,
     _volume: File,
 }
 
-/// Makes a directory that only its owner can open, since whoever can open a file can lock it.
+/// Creates a directory that only its owner can open, since any process that can open a file can
+/// lock it.
 fn private(dir: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 
 impl Store {
-    /// The directory of a volume below `root`, which is made if need be.
+    /// The directory of a volume below `root`, created if necessary.
     ///
     /// # Errors
-    /// As [`Target::look`]; `ErrorKind::System` where the directory cannot be made.
+    /// As [`Target::look`]; `ErrorKind::System` if the directory cannot be created.
     pub fn new(root: &Path, target: &Target) -> Result<Self, Error> {
         let image = target.look().map_err(|error| target.about(error))?;
         let uuid = image.geometry().uuid_text();
@@ -52,7 +53,7 @@ impl Store {
         Ok(Self { dir, uuid, device: target.mount.device })
     }
 
-    /// What the volume is mounted from.
+    /// The device of the volume's mount.
     pub fn device(&self) -> DeviceNumber {
         self.device
     }
@@ -73,8 +74,8 @@ impl Store {
         self.path("state")
     }
 
-    /// Keeps others off who write here or work on the volume, until what is returned is
-    /// dropped; `None` when somebody else does so.
+    /// Excludes other processes that write here or work on the volume, until the lock is dropped;
+    /// `None` if another process has it.
     ///
     /// # Errors
     /// `ErrorKind::System`.
@@ -93,10 +94,10 @@ impl Store {
         File::open(&self.dir).map_err(|error| Error::io(self.dir.display(), &error))
     }
 
-    /// What is known, and when it was saved; `None` when nothing was.
+    /// The stored habits, with the time of saving; `None` if none were saved.
     ///
     /// # Errors
-    /// A state that is damaged is an error with its line.
+    /// A damaged state is an error with its line.
     pub fn read(&self, rules: Rules) -> Result<Option<(Habits, Seconds)>, Error> {
         let path = self.state();
         let file = match File::open(&path) {
@@ -113,11 +114,11 @@ impl Store {
         })
     }
 
-    /// What is known, for who will write it again: a state that cannot be read is put
-    /// aside, and said.
+    /// The stored habits, for a process that will write them again: an unreadable state is renamed,
+    /// with a warning.
     ///
     /// # Errors
-    /// `ErrorKind::System`, also where the state cannot be put aside.
+    /// `ErrorKind::System`, also if the state cannot be renamed.
     pub fn load(&self, rules: Rules) -> Result<Habits, Error> {
         let failure = match self.read(rules.clone()) {
             Ok(known) => return Ok(known.map_or_else(|| Habits::new(rules), |(habits, _)| habits)),
@@ -131,10 +132,10 @@ impl Store {
         Ok(Habits::new(rules))
     }
 
-    /// Keeps what is known: whole or not at all, and durably.
+    /// Saves the habits atomically and durably.
     ///
     /// # Errors
-    /// `ErrorKind::System`, `ErrorKind::NoSpace`; the state that was there stays then.
+    /// `ErrorKind::System`, `ErrorKind::NoSpace`; the previous state stays then.
     pub fn save(&self, habits: &Habits) -> Result<(), Error> {
         let path = self.state();
         let failed = |error| Error::io(path.display(), &error);

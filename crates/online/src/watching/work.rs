@@ -1,4 +1,4 @@
-//! Proposals of the policy, carried out on a mounted volume.
+//! Execution of the policy's proposals on a mounted volume.
 
 use super::files::Names;
 use super::{Config, now};
@@ -14,16 +14,16 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
-/// What became of a proposal.
+/// The result of a proposal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// Files were moved.
     Moved,
-    /// More of it could not be moved today.
+    /// The rest of it could not be moved today.
     Part,
-    /// It would be moved, were this no trial.
+    /// It would be moved, but this is a trial.
     Would,
-    /// It does not pay.
+    /// It is not worthwhile.
     No,
 }
 
@@ -38,22 +38,22 @@ impl Verdict {
     }
 }
 
-/// A proposal that was dealt with.
+/// A processed proposal.
 pub struct Done {
     /// Number of the habit.
     pub habit: u32,
     /// Name of its program.
     pub program: String,
-    /// Files that it reads.
+    /// Number of files that it reads.
     pub files: usize,
     /// Seeks before and after, and bytes to move.
     pub estimate: Estimate,
-    /// What became of it.
+    /// The result.
     pub verdict: Verdict,
 }
 
 impl Done {
-    /// As JSON.
+    /// Encodes it as JSON.
     #[must_use]
     pub fn json(&self) -> Value {
         let Estimate { before, after, bytes } = self.estimate;
@@ -85,14 +85,14 @@ impl fmt::Display for Done {
     }
 }
 
-/// Keeps what is known.
+/// Saves the habits.
 pub(super) type Keep<'a> = dyn Fn(&Habits) -> Result<(), Error> + 'a;
 
-/// Carries out proposals.
+/// Executes proposals.
 pub struct Worker<'a> {
     /// Mount point of the volume.
     pub mount: &'a Path,
-    /// What must be mounted there.
+    /// The device that must be mounted there.
     pub device: DeviceNumber,
     /// The settings.
     pub config: &'a Config,
@@ -101,13 +101,13 @@ pub struct Worker<'a> {
 }
 
 impl Worker<'_> {
-    /// Lays out what the policy proposes, until it proposes nothing more; why not. `tell`
-    /// is told of each proposal; `keep` keeps what is known, before and after files are
-    /// moved; `halt` may end the work.
+    /// Lays out the policy's proposals until there are no more. Returns the reason for that. `tell`
+    /// is called with each proposal; `keep` saves the habits, before and after files are moved;
+    /// `halt` may end the work.
     ///
     /// # Errors
-    /// When the volume cannot be moved, or `halt` says so. Files are whole then, and what
-    /// was moved is counted.
+    /// If the volume's files cannot be moved, or `halt` fails. Files are whole then, and moved
+    /// bytes are counted.
     pub fn run(
         &self,
         habits: &mut Habits,
@@ -134,7 +134,7 @@ impl Worker<'_> {
         }
     }
 
-    /// The volume, if it is still the one whose habits are known.
+    /// The volume, if it is still the one with these habits.
     fn target(&self) -> Result<Target, Error> {
         let target = Target::new(self.mount)?;
         if target.mount.device != self.device {
@@ -181,7 +181,7 @@ impl Worker<'_> {
         let seen = job.look(target)?;
         let foreseen = match job.foresee(target, &seen) {
             Ok(foreseen) => foreseen,
-            // Too full for it, or too much that may not move: another day.
+            // Too full, or too many files that may not move: tried again another day.
             Err(failure) if failure.kind() == ErrorKind::NoSpace => return Ok(None),
             Err(failure) => return Err(failure),
         };
@@ -205,7 +205,7 @@ impl Worker<'_> {
             return Ok(Some(done));
         }
         let reads = reads(&seen, &judge);
-        // Killed from here on, it has spent all that is to be moved.
+        // Charges the whole move to the daily budget first, so that a kill cannot exceed it.
         let mut killed = habits.clone();
         killed.spent_in_vain(now(), proposal, bytes);
         keep(&killed)?;
@@ -230,10 +230,10 @@ impl Worker<'_> {
     }
 }
 
-/// What the last run would read of the volume: first block and number of blocks.
+/// The reads of the last run on the volume: first block and number of blocks.
 pub(super) fn reads(seen: &Seen, judge: &[Vec<Event>]) -> Vec<(u64, u64)> {
     let Some(last) = judge.last() else { return Vec::new() };
-    // Only a picture is made of it.
+    // It is used only for a picture.
     let Ok(replayed) = replay(seen.image.as_ref(), last, Machine::for_score()) else {
         return Vec::new();
     };

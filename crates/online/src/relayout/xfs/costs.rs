@@ -1,4 +1,4 @@
-//! What traces cost on a mounted volume, as far as contents of files go.
+//! The cost of traces on a mounted volume, for contents of files only.
 
 use super::reason::Reason;
 use super::tree::View;
@@ -9,29 +9,28 @@ use seekless_layout::trace::Event;
 use seekless_units::{Extent, Ino};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Requests of traces for contents of files. Those for directories and inodes are not
-/// known.
+/// Requests of traces for contents of files. Those for directories and inodes are unknown.
 #[derive(Clone, Debug, Default)]
 pub struct Costs {
-    /// By trace.
+    /// Requests by trace.
     pub traces: Vec<Row>,
-    /// In so many runs lies on the disk what the traces read.
+    /// Number of contiguous runs on the disk that the traces read.
     pub runs: u64,
-    /// Of all traces, those of files that stay; and how many files these are.
+    /// Requests of all traces for files that stay, with the number of files, by reason.
     pub staying: BTreeMap<Reason, (u64, Row)>,
 }
 
 impl Costs {
-    /// Seeks of all traces: requests that do not begin where the one before ended.
+    /// Seeks of all traces: requests that do not begin where the previous one ended.
     pub fn seeks(&self) -> u64 {
         self.traces.iter().map(|row| row.seeks).sum()
     }
 
-    /// Replays traces on a view. `left` are files that are known to stay, beside those that
+    /// Replays traces on a view. `left` contains files that are known to stay, besides those that
     /// cannot be moved anyway.
     ///
     /// # Errors
-    /// What a replay gives.
+    /// The errors of a replay.
     pub(crate) fn new(
         view: &View<'_>,
         traces: &[Vec<Event>],
@@ -42,7 +41,7 @@ impl Costs {
         let mut extents: Vec<Extent> = Vec::new();
         let mut files: BTreeMap<Reason, BTreeSet<Ino>> = BTreeMap::new();
         for events in traces {
-            // Where inodes lie is not known, so none is read ahead.
+            // The locations of inodes are unknown, so none is read ahead.
             let machine = Machine { inode_read_ahead_blocks: 0, ..Machine::for_score() };
             let replayed = replay(view, events, machine)?;
             let is_data = |request: &&Request| request.purpose == Purpose::Data;
@@ -76,7 +75,7 @@ impl Costs {
     }
 }
 
-/// How many runs of the disk extents make up, which may overlap.
+/// Number of contiguous runs of extents, which may overlap.
 fn runs_of(mut extents: Vec<Extent>) -> u64 {
     extents.sort_unstable();
     let (mut runs, mut end) = (0, None);

@@ -1,4 +1,4 @@
-//! Pieces of files given the blocks that a donor holds, while others use the files.
+//! Gives pieces of files the blocks of a donor, while the files are in use.
 
 use super::plan::Piece;
 use super::reason::Reason;
@@ -15,21 +15,21 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 
-/// The most that is exchanged at once: bytes. It is copied anew when the file is written to
+/// Maximum number of bytes exchanged at once. They are copied again if the file is written to
 /// meanwhile, and a signal waits for it.
 const LONGEST: u64 = 8 << 20;
 
-/// How often a range of a file that others write to is tried.
+/// Number of tries for a range of a file that others write to.
 const TRIES: u32 = 4;
 
-/// What was done.
+/// Counts of moved and remaining blocks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
-    /// Blocks that were moved.
+    /// Blocks moved.
     pub(crate) moved: u64,
-    /// Blocks that should have been.
+    /// Blocks that should have been moved.
     pub(crate) left: u64,
-    /// Files of which something stayed, by inode number, and why.
+    /// Files with contents that stayed, by inode number, and the reason.
     pub(crate) reasons: BTreeMap<u64, Reason>,
 }
 
@@ -42,11 +42,10 @@ pub(crate) struct Mover<'a, 'h> {
 }
 
 impl Mover<'_, '_> {
-    /// Gives pieces the blocks that `donor` holds, in their order. Those that were moved.
+    /// Gives pieces the blocks of `donor`, in their order, and counts them.
     ///
     /// # Errors
-    /// When the process shall end, or the system does not do what it must. Files are whole
-    /// then, too.
+    /// When the process must end, or a system call fails. Files are whole then, too.
     pub(crate) fn apply(
         &mut self,
         tree: &MountedTree,
@@ -104,7 +103,8 @@ impl Mover<'_, '_> {
         Ok(())
     }
 
-    /// Gives a file its blocks for some of its bytes, or says why they stay. Bytes.
+    /// Gives a file the blocks for a range of its bytes. Returns the number of bytes, or the reason
+    /// why they stay.
     fn tried(
         &mut self,
         donor: &mut Donor,
@@ -132,7 +132,7 @@ impl Mover<'_, '_> {
         Ok(Err(reason))
     }
 
-    /// Counts what stays.
+    /// Counts blocks that stay.
     fn leave(&mut self, real: u64, blocks: u64, reason: Reason) {
         self.counts.left += blocks;
         self.counts.reasons.entry(real).or_insert(reason);
@@ -148,17 +148,17 @@ fn opened(target: &Target, tree: &MountedTree, ino: Ino) -> Result<File, Reason>
                 io::ErrorKind::ExecutableFileBusy => Reason::Running,
                 io::ErrorKind::PermissionDenied => Reason::Protected,
                 io::ErrorKind::WouldBlock => Reason::Busy,
-                // Removed, or another file by now.
+                // Removed, or replaced by another file.
                 _ => Reason::Changed,
             }
         })?;
-    // Nothing comes to memory that is not moved; where it does, it is no failure.
+    // No read-ahead: only moved pages come into memory. A failure is ignored.
     let _ = rustix::fs::fadvise(&file, 0, None, Advice::Random);
     Ok(file)
 }
 
-/// Whether bytes of a file all have a place of their own and were written: a plan is of a
-/// moment ago, and a hole that is copied would be one no more.
+/// Whether a range of a file is fully allocated, written and unshared: a plan may be outdated, and
+/// copying a hole would fill it.
 fn is_as_planned(file: &File, at: u64, len: u64) -> io::Result<bool> {
     let mut known = at;
     let odd = flag::NOWHERE | flag::UNWRITTEN | flag::SHARED;

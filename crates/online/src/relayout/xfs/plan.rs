@@ -1,4 +1,4 @@
-//! What of a volume shall lie together, and what that will give.
+//! The contents of a volume to gather, and the expected result.
 
 use super::tree::{MountedTree, View};
 use seekless_fs::Mapping;
@@ -10,17 +10,17 @@ use seekless_layout::replay::Replayed;
 use seekless_units::{BlockNo, Extent, Ino, Lbn};
 use std::collections::HashMap;
 
-/// Consecutive blocks of a file that all have a place and were written.
+/// Consecutive blocks of a file that are all allocated and written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Piece {
     pub(crate) ino: Ino,
     pub(crate) lbn: u64,
-    /// Blocks, one at least.
+    /// Number of blocks, at least one.
     pub(crate) len: u64,
 }
 
-/// What replays read and can be moved, in the order of first access; what several traces
-/// read comes first.
+/// The movable contents that replays read, in the order of first access; contents read by several
+/// traces come first.
 pub(crate) fn pieces(tree: &MountedTree, replays: &[Replayed]) -> Vec<Piece> {
     let mut seen: HashMap<Ino, PageSet> = HashMap::new();
     let mut pieces: Vec<Piece> = Vec::new();
@@ -59,12 +59,12 @@ fn push(pieces: &mut Vec<Piece>, piece: Piece) {
     }
 }
 
-/// Blocks in all.
+/// Total number of blocks.
 pub(crate) fn total(pieces: &[Piece]) -> u64 {
     pieces.iter().map(|piece| piece.len).sum()
 }
 
-/// The first `blocks` of pieces, and the rest.
+/// Splits pieces after the first `blocks` blocks.
 pub(crate) fn split(pieces: &[Piece], blocks: u64) -> (Vec<Piece>, Vec<Piece>) {
     let (mut first, mut rest, mut room) = (Vec::new(), Vec::new(), blocks);
     for &piece in pieces {
@@ -80,14 +80,14 @@ pub(crate) fn split(pieces: &[Piece], blocks: u64) -> (Vec<Piece>, Vec<Piece>) {
     (first, rest)
 }
 
-/// Places for pieces, one behind the other.
+/// Locations for pieces, one behind the other.
 pub(crate) struct Places {
     /// Free runs, in blocks, in the order in which they are filled.
     free: Vec<Extent>,
 }
 
 impl Places {
-    /// What a donor holds from byte `at` of it on, as far as it is without a gap.
+    /// The donor's runs from byte `at` on, up to the first gap.
     pub(crate) fn held(held: &[MappedExtent], mut at: u64, block_size: u64) -> Self {
         let mut free = Vec::new();
         for extent in held {
@@ -109,12 +109,12 @@ impl Places {
         Self { free: vec![Extent::new(BlockNo::new(end), blocks)] }
     }
 
-    /// Blocks in all.
+    /// Total number of blocks.
     pub(crate) fn total(&self) -> u64 {
         self.free.iter().map(|run| run.len).sum()
     }
 
-    /// Takes the next `len` blocks: runs.
+    /// Takes the next `len` blocks, as runs.
     fn take(&mut self, mut len: u64) -> Vec<Extent> {
         let mut taken = Vec::new();
         while len > 0
@@ -131,7 +131,7 @@ impl Places {
         taken
     }
 
-    /// Puts pieces there in a view.
+    /// Places pieces there in a view.
     pub(crate) fn fill(&mut self, view: &mut View<'_>, pieces: &[Piece]) {
         for piece in pieces {
             let mut lbn = piece.lbn;
@@ -148,7 +148,7 @@ impl Places {
     }
 }
 
-/// Runs of a file with those of blocks `from..to` replaced.
+/// Replaces the runs of blocks `from..to` of a file.
 fn replaced(runs: &[Mapping], from: u64, to: u64, new: &[Mapping]) -> Vec<Mapping> {
     let part = |run: &Mapping, low: u64, high: u64| {
         let (first, end) = bounds(run);

@@ -1,33 +1,33 @@
-//! Why the blocks of a file stay where they are.
+//! Reasons why the blocks of a file stay in place.
 
-/// Why the blocks of a file stay where they are.
+/// The reason why the blocks of a file stay in place.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Reason {
-    /// It is a program that runs: nobody may open it for writing.
+    /// A running program, which cannot be opened for writing.
     Running,
-    /// Immutable, or only to be appended to.
+    /// Immutable, or append-only.
     Protected,
-    /// It has rights of its own (set-user-ID, set-group-ID, capabilities), which the kernel
-    /// takes from a file whose contents are exchanged.
+    /// A file with privileges (set-user-ID, set-group-ID, capabilities), which the kernel removes
+    /// when contents are exchanged.
     Privileged,
-    /// It shares blocks with other files: by itself it would need some more.
+    /// It shares blocks with other files: a copy of its own would need more space.
     Shared,
-    /// It lies on the real-time device.
+    /// Its contents are on the real-time device.
     Realtime,
-    /// It is accessed without a page cache (DAX).
+    /// It is accessed without the page cache (DAX).
     Dax,
-    /// It is used as swap space.
+    /// A swap file.
     Swap,
-    /// It was changed each time it was tried, or is leased.
+    /// It was changed during each try, or is leased.
     Busy,
     /// It was removed, or its end was moved.
     Changed,
-    /// Blocks for it were not to be had.
+    /// The blocks for it could not be allocated.
     Room,
 }
 
 impl Reason {
-    /// A word for JSON.
+    /// Identifier in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Running => "running_programs",
@@ -43,7 +43,7 @@ impl Reason {
         }
     }
 
-    /// For people.
+    /// Text for people.
     pub const fn text(self) -> &'static str {
         match self {
             Self::Running => "programs that run",

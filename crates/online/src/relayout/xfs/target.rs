@@ -1,4 +1,4 @@
-//! The mounted volume: what must hold before anything is moved.
+//! The mounted volume: conditions for moving files.
 
 use super::tree::MountedTree;
 use rustix::fs::OFlags;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// A mounted XFS whose files can be moved.
 pub struct Target {
     mount: Mount,
-    /// As it was named.
+    /// The path given by the user.
     path: PathBuf,
     /// The directory on which it is mounted.
     pub(crate) on: File,
@@ -22,11 +22,11 @@ pub struct Target {
 }
 
 impl Target {
-    /// The volume of a mount that `path` lies on.
+    /// The volume, on the mount that contains `path`.
     ///
     /// # Errors
-    /// When it is mounted read-only, is being moved by another process, cannot be moved, or
-    /// this process is not root's.
+    /// If it is mounted read-only, is being moved by another process, cannot be moved, or this
+    /// process lacks root's rights.
     pub fn new(path: &Path, mount: Mount) -> Result<Self, Error> {
         let refused = |kind, what: &str| Error::new(kind, what).about(path.display());
         if !rustix::process::geteuid().is_root() {
@@ -61,7 +61,7 @@ impl Target {
         }
         let target = Self { mount, path: path.into(), on, geometry };
         target.refuse_handles()?;
-        // Asked about a directory, it changes nothing.
+        // On a directory, this call changes nothing.
         if let Err(error) = start_commit(&target.on) {
             return Err(target.refused(HostError::new("XFS_IOC_START_COMMIT", error)));
         }
@@ -71,10 +71,10 @@ impl Target {
         Ok(target)
     }
 
-    /// Refuses where files cannot be opened so that their times stay, as root in a container
-    /// may not.
+    /// Refuses a volume on which files cannot be opened so that their times stay, as for root in a
+    /// container.
     fn refuse_handles(&self) -> Result<(), Error> {
-        // No directory can be opened for writing, but whose right that is is asked first.
+        // No directory can be opened for writing, but the kernel checks the rights first.
         match open_keeping_times(&self.on, &self.on) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 let failure = Error::io("files cannot be opened so that their times stay", &error);
@@ -84,12 +84,12 @@ impl Target {
         }
     }
 
-    /// Whether the kernel exchanges ranges here: tried with files of its own.
+    /// Checks that the kernel exchanges ranges here, with files of its own.
     pub(crate) fn probe(&self) -> Result<(), Error> {
         Donor::probe(&self.on, self.block_size()).map_err(|error| self.refused(error))
     }
 
-    /// What to say where the kernel does not exchange ranges.
+    /// The error if the kernel does not exchange ranges.
     fn refused(&self, error: HostError) -> Error {
         let failure = match Errno::from_io_error(&error.source) {
             Some(Errno::NOTTY) => {
@@ -113,25 +113,25 @@ impl Target {
         u64::from(self.geometry.block_size)
     }
 
-    /// Blocks that users could still get.
+    /// Number of blocks available to users.
     pub(crate) fn available(&self) -> Result<u64, Error> {
         let stat = rustix::fs::fstatvfs(&self.on)
             .map_err(|error| Error::io(self.path.display(), &error.into()))?;
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize) / self.block_size())
     }
 
-    /// Writes back what the file system has in memory.
+    /// Writes back the file system's dirty data (syncfs(2)).
     pub(crate) fn settle(&self) -> Result<(), Error> {
         rustix::fs::syncfs(&self.on).map_err(|error| Error::io(self.path.display(), &error.into()))
     }
 
-    /// The tree as it is now.
+    /// The present tree.
     pub(crate) fn look(&self) -> Result<MountedTree, Error> {
         let running = running::programs_of(self.mount.device);
         MountedTree::new(&self.on, self.geometry, running).map_err(|error| self.failed(&error))
     }
 
-    /// A donor in a directory, or in the root directory where that one has gone.
+    /// Creates a donor in a directory, or in the root directory if that one is gone.
     pub(crate) fn donor(&self, tree: &MountedTree, dir: &Path) -> Result<Donor, Error> {
         let dir = tree.open_path(dir, OFlags::RDONLY | OFlags::DIRECTORY);
         let dir = dir.as_ref().unwrap_or(&self.on);
@@ -139,12 +139,12 @@ impl Target {
             .map_err(|error| Error::from(error).about(self.path.display()))
     }
 
-    /// What the system said of the volume, with its name.
+    /// Adds the volume's name to a system error.
     pub(crate) fn failed(&self, error: &io::Error) -> Error {
         Error::io(self.path.display(), error)
     }
 
-    /// An error of a replay, with the volume's name.
+    /// Adds the volume's name to an error of a replay.
     pub(crate) fn about(&self, failure: impl Into<Error>) -> Error {
         failure.into().about(self.path.display())
     }

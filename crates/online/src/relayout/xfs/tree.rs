@@ -1,8 +1,8 @@
-//! The tree of a mounted volume as a replay asks for it: names and attributes by system
-//! calls, and where the contents of files lie by FIEMAP.
+//! The tree of a mounted volume for a replay: names and attributes by system calls, and the
+//! locations of contents by FIEMAP.
 //!
-//! Where directories and inodes lie nobody tells, so a replay's requests for these mean
-//! nothing here: only those for contents do.
+//! The locations of directories and inodes are unknown, so only a replay's requests for contents
+//! are meaningful here.
 
 use super::reason::Reason;
 use rustix::fs::{Mode, OFlags, ResolveFlags, Stat};
@@ -27,22 +27,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// The root directory's number here.
 const ROOT: Ino = Ino::new(1);
 
-/// Bits of a mode that a change of contents takes away.
+/// Mode bits that a change of contents clears.
 const SET_ID: u32 = 0o6000;
 
-/// Where a file's contents lie, and why they stay there.
+/// The location of a file's contents, and the reason why they stay, if any.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Found {
     pub(crate) map: BlockMap,
     pub(crate) stays: Option<Reason>,
 }
 
-/// A file by the number that it has here: inode numbers of XFS have more bits than those
-/// of a replay.
+/// A file with its number in this tree: inode numbers of XFS have more bits than those of a replay.
 struct Node {
-    /// From the root of the mount.
+    /// Path from the root of the mount.
     path: PathBuf,
-    /// The inode number.
+    /// The volume's inode number.
     real: u64,
     attr: Attr,
 }
@@ -54,7 +53,7 @@ struct Known {
     found: HashMap<Ino, Arc<Found>>,
 }
 
-/// A mounted tree. What was asked for once is remembered.
+/// A mounted tree. Results of queries are cached.
 pub(crate) struct MountedTree {
     root: File,
     device: u64,
@@ -64,11 +63,11 @@ pub(crate) struct MountedTree {
 }
 
 impl MountedTree {
-    /// The tree on whose root directory `root` is open; `running` are the inode numbers of
-    /// programs that run.
+    /// The tree whose root directory is `root`; `running` contains the inode numbers of running
+    /// programs.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system call's error.
     pub(crate) fn new(
         root: &File,
         shape: xfs::Geometry,
@@ -103,7 +102,7 @@ impl MountedTree {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of a file, a new one if it has none; `None` for what is no file.
+    /// The number of a file, a new one if it has none; `None` for an invalid kind of file.
     fn number(&self, path: PathBuf, stat: &Stat) -> Option<Ino> {
         let mut known = self.known();
         if let Some(ino) = known.by_real.get(&stat.st_ino) {
@@ -123,7 +122,7 @@ impl MountedTree {
         node.map(of).ok_or_else(|| FsError::NotFound(format!("file {ino}")))
     }
 
-    /// The inode number that the volume has for a file.
+    /// The volume's inode number of a file.
     pub(crate) fn real(&self, ino: Ino) -> u64 {
         self.node(ino, |node| node.real).unwrap_or(0)
     }
@@ -133,7 +132,7 @@ impl MountedTree {
         self.node(ino, |node| node.path.clone()).unwrap_or_default()
     }
 
-    /// Opens what has a path, on this volume and by no symlink.
+    /// Opens the file at a path, on this volume and without following symlinks.
     pub(crate) fn open_path(&self, path: &Path, flags: OFlags) -> Result<File, Errno> {
         let name = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS;
@@ -141,10 +140,10 @@ impl MountedTree {
         rustix::fs::openat2(&self.root, name, flags, Mode::empty(), resolve).map(File::from)
     }
 
-    /// Opens a regular file for reading, if it is still there. Its times stay.
+    /// Opens a regular file for reading, if it still exists. Its times stay.
     ///
     /// # Errors
-    /// `ESTALE` when another one has its name by now; what the system says.
+    /// `ESTALE` when another file has its name now; other errors of the system calls.
     pub(crate) fn open(&self, ino: Ino) -> Result<File, Errno> {
         let (path, real) =
             self.node(ino, |node| (node.path.clone(), node.real)).map_err(|_| Errno::STALE)?;
@@ -154,12 +153,12 @@ impl MountedTree {
         if is_it { Ok(file) } else { Err(Errno::STALE) }
     }
 
-    /// Where a file's contents lie, and whether they can be moved.
+    /// The location of a file's contents, and whether they can be moved.
     pub(crate) fn found(&self, ino: Ino) -> Arc<Found> {
         if let Some(found) = self.known().found.get(&ino) {
             return found.clone();
         }
-        // Others may need what is known meanwhile.
+        // Searches without the lock, so that other threads can use the cache.
         let found = Arc::new(self.find(ino));
         self.known().found.insert(ino, found.clone());
         found
@@ -204,7 +203,7 @@ impl MountedTree {
     }
 }
 
-/// A run of a file's blocks, as the planner has it.
+/// Converts an extent to a run of a file's blocks.
 fn mapping(extent: &MappedExtent, block_size: u64) -> Option<Mapping> {
     let extent = Some(extent).filter(|extent| extent.flags & flag::NOWHERE == 0)?;
     let start = BlockNo::new(extent.physical / block_size);
@@ -215,12 +214,12 @@ fn mapping(extent: &MappedExtent, block_size: u64) -> Option<Mapping> {
     })
 }
 
-/// Whether a program has rights of its own, which any change of its contents takes from it.
+/// Whether a program has capabilities, which any change of its contents removes.
 fn has_capabilities(file: &File) -> bool {
     let mut value = [0; 64];
     match rustix::fs::fgetxattr(file, c"security.capability", &mut value[..]) {
         Err(Errno::NODATA | Errno::OPNOTSUPP) => false,
-        // Also where it cannot be told.
+        // Also if this cannot be determined.
         _ => true,
     }
 }
@@ -237,7 +236,7 @@ fn attr_of(ino: Ino, stat: &Stat) -> Option<Attr> {
         nlink: u32::try_from(stat.st_nlink).unwrap_or(u32::MAX),
         size: u64::try_from(stat.st_size).ok()?,
         sectors: u64::try_from(stat.st_blocks).ok()?,
-        // A replay asks for no times.
+        // A replay uses no times.
         atime: none,
         mtime: none,
         ctime: none,
@@ -249,7 +248,7 @@ fn attr_of(ino: Ino, stat: &Stat) -> Option<Attr> {
     })
 }
 
-/// A mounted tree in which some files are thought to lie elsewhere.
+/// A mounted tree in which some files have other locations.
 pub(crate) struct View<'a> {
     pub(crate) tree: &'a MountedTree,
     pub(crate) moved: HashMap<Ino, Vec<Mapping>>,
@@ -278,11 +277,11 @@ impl Inspect for View<'_> {
             .tree
             .open_path(&path, OFlags::PATH | OFlags::NOFOLLOW)
             .and_then(|link| rustix::fs::readlinkat(&link, c"", Vec::new()));
-        // One that has gone leads nowhere.
+        // A removed symlink has no target.
         Ok(target.map(|target| target.into_bytes()).unwrap_or_default())
     }
 
-    /// For the heads of programs, which say what of them is executed.
+    /// Replays read the heads of programs, which tell the parts that are executed.
     fn read(&self, ino: Ino, offset: ByteLen, buf: &mut [u8]) -> Result<usize, FsError> {
         let file = self.tree.open(ino).map_err(io::Error::from);
         let read = file.and_then(|file| file.read_at(buf, offset.get()));
@@ -292,8 +291,8 @@ impl Inspect for View<'_> {
     fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Option<Ino>, FsError> {
         let path = self.tree.path(dir).join(OsStr::from_bytes(name));
         let found = self.tree.open_path(&path, OFlags::PATH | OFlags::NOFOLLOW);
-        // What cannot be reached is not there: a name too long, another file system that is
-        // mounted on it.
+        // Unreachable files do not exist here: names that are too long, another file system mounted
+        // there.
         let stat = found.and_then(|file| rustix::fs::fstat(&file));
         let stat = stat.ok().filter(|stat| stat.st_dev == self.tree.device);
         Ok(stat.and_then(|stat| self.tree.number(path, &stat)))
