@@ -1,4 +1,4 @@
-//! Requests a second on one core: `cargo bench -p seekless-model`.
+//! Requests per second on one core: `cargo bench -p seekless-model`.
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};

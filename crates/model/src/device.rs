@@ -1,32 +1,31 @@
-//! What every model offers: requests in at their times, completions out.
+//! The interface of all models: requests in at their times, completions out.
 
 use crate::request::{Completion, Op, Request, Tag};
 use seekless_units::{Lba, Nanos};
 
-/// Why a model does not take a request.
+/// The reason why a model refuses a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refused {
     /// The request ends past the end of the device.
     #[error("sectors {at}+{sectors} extend past the end of the device ({capacity} sectors)")]
     PastTheEnd {
-        /// First sector asked for.
+        /// First sector requested.
         at: Lba,
-        /// How many were asked for.
+        /// Number of sectors requested.
         sectors: u32,
-        /// How many the device has.
+        /// Number of sectors of the device.
         capacity: u64,
     },
-    /// A read or write of no sectors at all.
+    /// A read or write of zero sectors.
     #[error("a read or write of zero sectors")]
     Empty,
 }
 
-/// A device that takes requests at moments of virtual time.
+/// A device that accepts requests at moments of virtual time.
 ///
-/// Many requests may be in flight; the model decides in which order it serves
-/// them. Time only goes forward: a request that is submitted earlier than the
-/// latest moment the model has seen (by [`submit`](Self::submit) or as a
-/// completion handed out) counts as submitted at that moment.
+/// Many requests may be in flight; the model decides in which order it serves them. Time only goes
+/// forward: a request submitted earlier than the latest moment that the model has seen (by
+/// [`submit`](Self::submit) or as a completion handed out) counts as submitted at that moment.
 ///
 /// A loop over a model:
 ///
@@ -43,40 +42,35 @@ pub enum Refused {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait DeviceModel: Send {
-    /// How many sectors the device has; `None` when any address will do.
+    /// Number of sectors; `None` if any address is valid.
     fn capacity(&self) -> Option<u64>;
 
-    /// Hands the device a request at a moment.
+    /// Submits a request at a moment.
     ///
     /// # Errors
-    /// [`Refused`]; the model is then as it was.
+    /// [`Refused`]; the model is then unchanged.
     fn submit(&mut self, at: Nanos, tag: Tag, request: Request) -> Result<(), Refused>;
 
-    /// Runs the device until its next completion, but not past `until`.
-    /// `None` when nothing completes by then; the device has then run up to
-    /// `until`, unless that is the end of time.
+    /// Runs the device until its next completion, but not past `until`. `None` if nothing completes
+    /// by then; the device has then run up to `until`, unless that is the end of time.
     ///
-    /// Completions come in order of time; what was submitted first comes first
-    /// among equals. Nothing may be submitted later that should have arrived
-    /// before the completion handed out.
+    /// Completions are in order of time, and of submission among equals. Nothing may be submitted
+    /// later that should have arrived before the returned completion.
     fn advance(&mut self, until: Nanos) -> Option<Completion>;
 
-    /// The earliest moment at which something may complete, for callers that
-    /// sleep until then: never later than the next completion if nothing else
-    /// is submitted. `None` when nothing is in flight.
+    /// The earliest moment of a possible completion, for callers that sleep until then: never later
+    /// than the next completion if nothing else is submitted. `None` if nothing is in flight.
     fn next_event(&self) -> Option<Nanos>;
 
-    /// How many requests are in flight.
+    /// Number of requests in flight.
     fn in_flight(&self) -> usize;
 
-    /// For how long the device has worked on requests so far: the union of
-    /// the times with at least one request in service, work behind the host's
-    /// back (read-ahead, destaging) not counted.
+    /// Total time with at least one request in service so far. Background work (read-ahead,
+    /// destaging) is not counted.
     fn busy(&self) -> Nanos;
 
-    /// Submits a request and runs until it is done: for callers with one
-    /// request at a time. Completions of others that happen on the way are
-    /// lost, so there should be none in flight.
+    /// Submits a request and runs until it is done: for callers with one request at a time.
+    /// Completions of others on the way are lost, so none should be in flight.
     ///
     /// # Errors
     /// [`Refused`], as [`submit`](Self::submit).
@@ -93,7 +87,7 @@ pub trait DeviceModel: Send {
     }
 }
 
-/// Whether a device of `capacity` sectors can take a request.
+/// Whether a device of `capacity` sectors accepts a request.
 pub(crate) fn check(request: Request, capacity: Option<u64>) -> Result<(), Refused> {
     if request.op == Op::Flush {
         return Ok(());

@@ -1,5 +1,4 @@
-//! Requests whose completion times are known when they arrive, which is so for
-//! all models but the disk's.
+//! Requests whose completion times are known when they arrive, as in all models but the disk's.
 
 use crate::request::{Completion, Tag};
 use seekless_units::Nanos;
@@ -18,14 +17,13 @@ pub(crate) struct InFlight {
 }
 
 impl InFlight {
-    /// The moment a request counts as submitted at, see
-    /// [`DeviceModel`](crate::DeviceModel).
+    /// The moment at which a request counts as submitted, see [`DeviceModel`](crate::DeviceModel).
     pub(crate) fn arrive(&mut self, at: Nanos) -> Nanos {
         self.now = self.now.max(at);
         self.now
     }
 
-    /// Adds a request that completes at `done`, having arrived at `at`.
+    /// Adds a request that arrived at `at` and completes at `done`.
     pub(crate) fn push(&mut self, at: Nanos, done: Nanos, tag: Tag) {
         let from = at.max(self.busy_until);
         self.busy = self.busy.saturating_add(done.saturating_since(from));
@@ -34,12 +32,12 @@ impl InFlight {
         self.submitted += 1;
     }
 
-    /// Remembers when a write is on stable storage, for flushes.
+    /// Records the time at which a write is on stable storage, for flushes.
     pub(crate) fn wrote(&mut self, stable: Nanos) {
         self.last_write = self.last_write.max(stable);
     }
 
-    /// When every write so far is on stable storage.
+    /// The time at which every write so far is on stable storage.
     pub(crate) fn all_stable(&self) -> Nanos {
         self.last_write
     }
@@ -65,7 +63,7 @@ impl InFlight {
         self.heap.len()
     }
 
-    /// Busy time up to now: service that lies ahead is not counted yet.
+    /// Busy time up to now: future service is not counted yet.
     pub(crate) fn busy(&self) -> Nanos {
         let ahead = self.busy_until.saturating_since(self.now);
         Nanos::new(self.busy.saturating_since(Nanos::new(ahead)))

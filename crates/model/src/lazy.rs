@@ -1,9 +1,8 @@
-//! A volume whose contents lie in an object store and are fetched when first
-//! touched: snapshots, lazily pulled container images.
+//! A volume whose contents are fetched from an object store at the first access: snapshots, lazily
+//! pulled container images.
 //!
-//! The store gives whole chunks; a request waits until all of its chunks are
-//! there and then reads them from the local volume. What is not kept locally
-//! any more is fetched again.
+//! The store returns whole chunks; a request waits until all of its chunks have arrived and then
+//! reads them from the local volume. Chunks dropped locally are fetched again.
 
 use crate::device::{DeviceModel, Refused, check};
 use crate::in_flight::InFlight;
@@ -25,19 +24,19 @@ pub struct LazySpec {
     pub chunk: u64,
     /// From the request for a chunk to its first byte.
     pub first_byte: Vec<Quantile>,
-    /// Bytes a second of one fetch.
+    /// Bytes per second of one fetch.
     pub stream_bandwidth: u64,
-    /// Bytes a second of all fetches together.
+    /// Bytes per second of all fetches together.
     pub total_bandwidth: u64,
-    /// Fetches that run at once.
+    /// Maximum number of parallel fetches.
     pub parallel: u32,
-    /// Chunks fetched ahead behind one that is fetched right behind another.
+    /// Number of chunks fetched ahead after a chunk that follows the previously fetched one.
     #[serde(default)]
     pub fetch_ahead: u32,
-    /// Chunks kept locally, the one fetched first going first; 0 for all.
+    /// Number of chunks kept locally, evicted in the order in which they were fetched; 0 for all.
     #[serde(default)]
     pub cache_chunks: u64,
-    /// Seed of the latencies drawn.
+    /// Seed of the random latencies.
     #[serde(default)]
     pub seed: u64,
     /// The local volume.
@@ -49,7 +48,7 @@ const PARALLEL: u32 = 1 << 16;
 const AHEAD: u32 = 1 << 10;
 
 impl LazySpec {
-    /// What is wrong with the figures: the key and why.
+    /// The first fault in the figures: key and reason.
     pub(crate) fn fault(&self) -> Option<(&'static str, String)> {
         let not = |key, value: u64, low: u64, high: u64| {
             let why = || format!("{value} is not in the range {low} to {high}");
@@ -70,10 +69,10 @@ impl LazySpec {
 pub struct Lazy {
     spec: LazySpec,
     local: Volume,
-    /// When each chunk that was asked for is there.
+    /// The arrival time of each requested chunk.
     chunks: HashMap<u64, Nanos>,
     order: VecDeque<u64>,
-    /// When each of the fetches that run at once is over.
+    /// The end of each parallel fetch.
     slots: BinaryHeap<Reverse<Nanos>>,
     total: Tokens,
     chance: Random,
@@ -82,7 +81,7 @@ pub struct Lazy {
 }
 
 impl Lazy {
-    /// A volume with nothing fetched yet.
+    /// A volume of which nothing has been fetched.
     #[must_use]
     pub fn new(spec: LazySpec) -> Self {
         Self {
@@ -98,7 +97,7 @@ impl Lazy {
         }
     }
 
-    /// When a chunk is there that somebody wants at `now`.
+    /// The time at which a chunk requested at `now` is available.
     fn there(&mut self, now: Nanos, chunk: u64) -> Nanos {
         if let Some(&there) = self.chunks.get(&chunk) {
             return there.max(now);
@@ -143,8 +142,8 @@ impl Lazy {
         }
     }
 
-    /// When all chunks of a request are there. A write that covers a chunk
-    /// wholly needs none of it.
+    /// The time at which all chunks of a request are available. A write that covers a whole chunk
+    /// does not need it.
     fn all_there(&mut self, at: Nanos, request: Request) -> Nanos {
         let chunk = self.spec.chunk;
         let first = request.at.to_bytes().get();

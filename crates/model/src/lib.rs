@@ -1,15 +1,15 @@
-//! Timing models of storage devices: when does a request finish?
+//! Timing models of storage devices: completion times of requests.
 //!
-//! Pure: requests with their arrival times go in, completion times come out.
-//! No I/O and no clock of its own; the same requests give the same times on
-//! every machine. Time is virtual, in [`Nanos`](seekless_units::Nanos) since the start of the run.
+//! Pure: requests with their arrival times go in, completion times come out. No I/O and no clock of
+//! its own; the same requests yield the same times on every machine. Time is virtual, in
+//! [`Nanos`](seekless_units::Nanos) since the start of the run.
 //!
-//! - [`request`]: what a device is asked, and what it answers
+//! - [`request`]: requests and completions
 //! - [`device`]: the trait of all models, for many requests in flight
 //! - [`mod@preset`]: the built-in devices, and devices from parameter files
 //! - [`hdd`], [`ssd`], [`volume`], [`lazy`], [`null`]: the models
 //! - [`disksim`]: drives from DiskSim's parameter files
-//! - [`validate`]: a model held against a measured trace
+//! - [`validate`]: comparison of a model with a measured trace
 //!
 //! ```
 //! use seekless_model::preset::preset;

@@ -1,4 +1,4 @@
-//! A device that takes no time: what a figure would be without one.
+//! A device that takes no time, for the limit of a figure.
 
 use crate::device::{DeviceModel, Refused, check};
 use crate::in_flight::InFlight;

@@ -1,4 +1,4 @@
-//! The devices that come with seekless, and devices from parameter files.
+//! The built-in devices, and devices from parameter files.
 
 use crate::device::DeviceModel;
 pub use crate::spec::Spec;
@@ -31,31 +31,31 @@ const PRESETS: &[(&str, &str)] = &[
     ("sata-ssd", include_str!("../presets/sata-ssd.toml")),
 ];
 
-/// How alike two names must be for one to be suggested for the other, from 0
-/// to 1 (Jaro-Winkler).
+/// Minimum similarity of two names for one to be suggested for the other, from 0 to 1
+/// (Jaro-Winkler).
 const ALIKE: f64 = 0.75;
 
-/// Why there is no device.
+/// The reason why there is no device.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SpecError {
-    /// No preset of that name.
+    /// No preset has that name.
     #[error("no device preset '{name}'{}", hint(.near))]
     Unknown {
-        /// The name asked for.
+        /// The requested name.
         name: String,
-        /// The names that look like it, best first.
+        /// Similar names, best first.
         near: Vec<&'static str>,
     },
-    /// A parameter file that does not say what it must.
+    /// A parameter file with an error.
     #[error("{file}:{line}: {key}{message}", key = Prefix(.key))]
     Invalid {
         /// The file, as the caller names it.
         file: String,
         /// The line, from 1.
         line: usize,
-        /// The key at fault; empty when it is not a key that is wrong.
+        /// The key at fault; empty if the fault is not in a key.
         key: String,
-        /// What is wrong with it.
+        /// The fault.
         message: String,
     },
 }
@@ -84,7 +84,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 /// The parameter file of a built-in device, its sources included.
 ///
 /// # Errors
-/// [`SpecError::Unknown`], with the names that look like it.
+/// [`SpecError::Unknown`], with similar names.
 pub fn text(name: &str) -> Result<&'static str, SpecError> {
     let found = PRESETS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
     found.map(|(_, text)| *text).ok_or_else(|| unknown(name))
@@ -99,7 +99,7 @@ fn unknown(name: &str) -> SpecError {
     SpecError::Unknown { name: name.into(), near }
 }
 
-/// What a built-in device is.
+/// The figures of a built-in device.
 ///
 /// # Errors
 /// As [`text`].
@@ -123,7 +123,7 @@ pub fn from_toml(text: &str, file: &str) -> Result<Box<dyn DeviceModel>, SpecErr
     Ok(parse(text, file)?.build())
 }
 
-/// What the text of a parameter file says; `file` is its name for errors.
+/// Parses the text of a parameter file; `file` is its name for errors.
 ///
 /// # Errors
 /// [`SpecError::Invalid`].
@@ -136,14 +136,14 @@ pub fn parse(text: &str, file: &str) -> Result<Spec, SpecError> {
 }
 
 impl SpecError {
-    /// An error of the TOML parser, with the key whose line it points at.
+    /// Converts an error of the TOML parser, with the key on its line.
     #[must_use]
     pub fn syntax(error: &toml::de::Error, text: &str, file: &str) -> Self {
         let at = error.span().map_or(0, |span| span.start);
         Self::at(at, error.message().trim().replace('\n', " "), text, file)
     }
 
-    /// What is wrong at a byte of the text, with the key whose line that is.
+    /// An error at a byte of the text, with the key on that line.
     #[must_use]
     pub fn at(byte: usize, message: String, text: &str, file: &str) -> Self {
         let before = text.get(..byte.min(text.len())).unwrap_or(text);
@@ -152,7 +152,7 @@ impl SpecError {
         Self::Invalid { file: file.into(), line, key: key.into(), message }
     }
 
-    /// What is wrong with the value of a key, with the first line that has it.
+    /// An error in the value of a key, on the first line with that key.
     #[must_use]
     pub fn of_key(key: &str, message: String, text: &str, file: &str) -> Self {
         let line = text.lines().position(|line| key_of(line) == key).map_or(1, |at| at + 1);
@@ -160,7 +160,7 @@ impl SpecError {
     }
 }
 
-/// What stands before a line's `=`, or a table's name.
+/// The text before a line's `=`, or a table's name.
 fn key_of(line: &str) -> &str {
     let line = line.trim();
     if let Some(table) = line.strip_prefix('[') {

@@ -1,30 +1,30 @@
-//! What a device is asked, and what it answers.
+//! Requests to a device, and completions.
 
 use seekless_units::{Lba, Nanos};
 
-/// What a request does.
+/// The operation of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Op {
-    /// Sectors to the host.
+    /// Transfer of sectors to the host.
     Read,
-    /// Sectors from the host.
+    /// Transfer of sectors from the host.
     Write,
-    /// Completes when every write that was submitted before it is on stable
-    /// storage; holds nothing back that is submitted later.
+    /// Completes when every write submitted before it is on stable storage; does not delay later
+    /// requests.
     Flush,
 }
 
 /// One request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Request {
-    /// What it does.
+    /// The operation.
     pub op: Op,
-    /// First sector; of no meaning for a flush.
+    /// First sector; meaningless for a flush.
     pub at: Lba,
-    /// How many sectors, at least one; zero for a flush.
+    /// Number of sectors, at least one; zero for a flush.
     pub sectors: u32,
-    /// A write that completes only when it is on stable storage itself (force
-    /// unit access), whatever cache the device has.
+    /// A write that completes only when it is on stable storage itself (force unit access),
+    /// whatever cache the device has.
     pub durable: bool,
 }
 
@@ -61,16 +61,16 @@ impl Request {
     }
 }
 
-/// The caller's name for a request, given back when it completes. The models
-/// do not look at it; two requests may share one.
+/// The caller's name for a request, returned in its completion. The models ignore it; two requests
+/// may share one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Tag(pub u64);
 
-/// A request that is done.
+/// A completed request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Completion {
-    /// The name it was submitted under.
+    /// The name under which it was submitted.
     pub tag: Tag,
-    /// When it was done.
+    /// The time of completion.
     pub at: Nanos,
 }

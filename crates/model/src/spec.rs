@@ -1,4 +1,4 @@
-//! What a parameter file says: one device, of one kind.
+//! A parameter file: one device, of one kind.
 
 use crate::device::DeviceModel;
 use crate::hdd::Hdd;
@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 pub struct Spec {
     /// The preset's or device's name.
     pub name: String,
-    /// What it is, in a line.
+    /// Description, in a line.
     pub summary: String,
-    /// Where the figures come from: datasheets, papers, parameter files.
+    /// Sources of the figures: datasheets, papers, parameter files.
     #[serde(default)]
     pub sources: Vec<String>,
     /// A device that takes no time.
@@ -42,7 +42,7 @@ pub struct Spec {
 #[serde(deny_unknown_fields)]
 pub struct NullSpec {}
 
-/// One kind of device, named as its table is.
+/// One kind of device, named like its table.
 #[derive(Clone, Copy)]
 enum Kind<'a> {
     Null,
@@ -53,7 +53,7 @@ enum Kind<'a> {
 }
 
 impl Spec {
-    /// A file of a name and a summary that describes no device yet.
+    /// A file with a name and a summary, without a device yet.
     pub(crate) fn empty(name: &str, summary: &str) -> Self {
         Self {
             name: name.into(),
@@ -79,7 +79,7 @@ impl Spec {
         .flatten()
     }
 
-    /// What kind of device this is, as the parameter file spells it.
+    /// The kind of device, as spelled in the parameter file.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self.kinds().next() {
@@ -91,7 +91,7 @@ impl Spec {
         }
     }
 
-    /// What is wrong with the figures: the key, and why.
+    /// The first fault in the figures: key and reason.
     pub(crate) fn fault(&self) -> Option<(&'static str, String)> {
         if self.kinds().count() != 1 {
             let why = "a device must have exactly one of the tables null, volume, hdd, ssd, lazy";
@@ -121,7 +121,7 @@ impl Spec {
     /// The parameter file's text.
     ///
     /// # Errors
-    /// What the TOML writer says; none is known for sound figures.
+    /// The TOML writer's error; none is known for sound figures.
     pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
         toml::to_string(self)
     }

@@ -2,25 +2,25 @@
 
 use seekless_units::Nanos;
 
-/// Picoseconds in a nanosecond: the buckets count finer than the clock, so
-/// that rates of many gigabytes a second do not round away.
+/// Picoseconds in a nanosecond: the buckets have a finer resolution than the clock, so that rates
+/// of many gigabytes per second do not round away.
 const PICOS: u128 = 1000;
 
-/// A token bucket in the form of the generic cell rate algorithm (ITU-T
-/// I.371): instead of a level it keeps the moment at which the bucket will be
-/// full again, so that it costs one comparison and one addition a request.
+/// A token bucket in the form of the generic cell rate algorithm (ITU-T I.371): instead of a level
+/// it stores the moment at which the bucket will be full again, so it costs one comparison and one
+/// addition per request.
 #[derive(Clone, Debug)]
 pub(crate) struct Tokens {
-    /// Tokens that come in a second.
+    /// Tokens added per second.
     rate: u64,
-    /// How long it takes to fill an empty bucket, in picoseconds.
+    /// Time to fill an empty bucket, in picoseconds.
     depth: u128,
-    /// When the bucket will be full, in picoseconds.
+    /// Time at which the bucket will be full, in picoseconds.
     full_at: u128,
 }
 
 impl Tokens {
-    /// A full bucket that takes `burst` tokens and gains `rate` a second.
+    /// A full bucket that takes `burst` tokens and gains `rate` per second.
     pub(crate) fn new(rate: u64, burst: u64) -> Self {
         let rate = rate.max(1);
         Self { rate, depth: Self::span(burst, rate), full_at: 0 }
@@ -30,8 +30,8 @@ impl Tokens {
         u128::from(tokens) * 1_000_000_000 * PICOS / u128::from(rate)
     }
 
-    /// Takes `tokens` as soon as there are any left, which may leave the bucket
-    /// owing; the next one waits until the debt is paid. Returns when.
+    /// Takes `tokens` as soon as there are any left, which may leave the bucket in debt; the next
+    /// one waits until the debt is paid. Returns the time.
     pub(crate) fn take(&mut self, now: Nanos, tokens: u64) -> Nanos {
         let now = u128::from(now.get()) * PICOS;
         let start = now.max(self.full_at.saturating_sub(self.depth));
@@ -60,7 +60,7 @@ mod tests {
         let at_once = (0..1000).take_while(|_| bucket.take(Nanos::ZERO, 1).get() == 0).count();
         // 300 saved, and the one that starts when the bucket is just empty.
         assert_eq!(at_once, 301);
-        // The bucket owes two tokens, so half a second later it holds 48.
+        // The bucket is two tokens in debt, so half a second later it has 48.
         let later = Nanos::new(500_000_000);
         let at_once = (0..1000).take_while(|_| bucket.take(later, 1) == later).count();
         assert_eq!(at_once, 49);

@@ -1,32 +1,32 @@
-//! A model held against a measured drive: a trace is replayed and the two
-//! distributions of response times are compared.
+//! Comparison of a model with a measured drive: a trace is replayed and the two distributions of
+//! response times are compared.
 
 use crate::device::{DeviceModel, Refused};
 use crate::request::{Op, Request};
 use seekless_units::{Lba, Nanos};
 
-/// A request as it was measured.
+/// A measured request.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Traced {
-    /// What was asked.
+    /// The request.
     pub request: Request,
-    /// How long the drive took.
+    /// Measured response time of the drive.
     pub response: Nanos,
     /// From its completion to the start of the next one.
     pub think: Nanos,
 }
 
-/// Why a trace cannot be read or replayed.
+/// The reason why a trace cannot be read or replayed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TraceError {
-    /// A line that is no request.
+    /// An invalid line.
     #[error("{file}:{line}: {message}")]
     Line {
         /// The trace, as the caller names it.
         file: String,
         /// The line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The fault.
         message: String,
     },
     /// A trace without requests.
@@ -35,19 +35,18 @@ pub enum TraceError {
         /// The trace.
         file: String,
     },
-    /// A request that the drive does not have the sectors for.
+    /// A request past the end of the drive.
     #[error("request {number}: {refused}")]
     Refused {
-        /// Which request, from 1.
+        /// Number of the request, from 1.
         number: usize,
-        /// What the model says.
+        /// The model's reason.
         refused: Refused,
     },
 }
 
-/// Reads a trace in DiskSim's `validate` format, a request a line: `R` or `W`,
-/// what the tracer thought of it, first block, count, response time and time to
-/// the next request in microseconds.
+/// Parses a trace in DiskSim's `validate` format, one request per line: `R` or `W`, the tracer's
+/// classification, first block, count, response time and time to the next request in microseconds.
 ///
 /// # Errors
 /// [`TraceError::Line`] and [`TraceError::Empty`].
@@ -92,9 +91,8 @@ fn microseconds(text: &str) -> Result<Nanos, String> {
     }
 }
 
-/// Replays a trace, one request at a time: the next one starts at the
-/// completion of the one before plus its think time. Returns the response
-/// times.
+/// Replays a trace, one request at a time: the next one starts at the completion of the previous
+/// one plus its think time. Returns the response times.
 ///
 /// # Errors
 /// [`TraceError::Refused`].
@@ -111,7 +109,7 @@ pub fn replay(model: &mut dyn DeviceModel, trace: &[Traced]) -> Result<Vec<Nanos
     Ok(responses)
 }
 
-/// How far two distributions of response times are apart.
+/// The distance between two distributions of response times.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Demerit {
     /// Mean of the modelled times, in ms.
@@ -120,14 +118,13 @@ pub struct Demerit {
     pub measured_mean_ms: f64,
     /// The demerit figure, in ms.
     pub demerit_ms: f64,
-    /// The same as a share of the measured mean, in percent.
+    /// The same as a fraction of the measured mean, in percent.
     pub demerit_percent: f64,
 }
 
-/// The demerit figure of Ruemmler and Wilkes (IEEE Computer, March 1994): the
-/// root mean square of the horizontal distance between the two distributions.
-/// Both lists are of the same requests; of lists of different lengths the
-/// longer one's end is left out.
+/// The demerit figure of Ruemmler and Wilkes (IEEE Computer, March 1994): the root mean square of
+/// the horizontal distance between the two distributions. Both lists are of the same requests; the
+/// excess of a longer list is ignored.
 #[must_use]
 pub fn demerit(measured: &[Nanos], modelled: &[Nanos]) -> Demerit {
     let sorted = |times: &[Nanos]| {

@@ -1,10 +1,9 @@
-//! A network-attached block volume: limits on requests and bytes a second, each
-//! with a burst, behind a latency that varies.
+//! A network-attached block volume: limits on requests and bytes per second, each with a burst, and
+//! a variable latency.
 //!
-//! Neighbouring addresses are not cheaper than distant ones; what counts is how
-//! many requests there are and how many bytes. Requests larger than
-//! `io_size` count as several, and neighbouring ones that wait together as one up to that size, as
-//! cloud providers meter them.
+//! Neighbouring addresses are not cheaper than distant ones; the numbers of requests and of bytes
+//! determine the time. Requests larger than `io_size` count as several, and neighbouring ones that
+//! wait together as one up to that size, as cloud providers meter them.
 
 use crate::device::{DeviceModel, Refused, check};
 use crate::in_flight::InFlight;
@@ -14,22 +13,21 @@ use crate::tokens::Tokens;
 use seekless_units::{Lba, Nanos, SECTOR};
 use serde::{Deserialize, Serialize};
 
-/// A limit: what is sustained, and what may be spent above that.
+/// A limit: a sustained rate, and a burst above it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limit {
-    /// Sustained, a second.
+    /// Sustained rate, per second.
     pub rate: u64,
-    /// What may be used at once after a long rest; 0 for nothing.
+    /// Amount that may be used at once after a long rest; 0 for none.
     #[serde(default)]
     pub burst: u64,
-    /// The most a second while the burst lasts; absent for no limit.
+    /// Maximum rate per second while the burst lasts; absent for no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub burst_rate: Option<u64>,
 }
 
-/// A point of a latency distribution: this share of requests is at or below
-/// this latency.
+/// A point of a latency distribution: this fraction of requests is at or below this latency.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quantile {
@@ -43,33 +41,32 @@ pub struct Quantile {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeSpec {
-    /// Sectors of 512 bytes; absent for a volume as large as need be.
+    /// Sectors of 512 bytes; absent for a volume without a size limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sectors: Option<u64>,
-    /// Requests a second.
+    /// Requests per second.
     pub iops: Limit,
-    /// What a write takes of `iops`, a read being 1: 0.5 where a volume may
-    /// write twice as often as it may read, and both draw on one budget. From
-    /// 0.001 to 1000, in steps of 0.001.
+    /// Cost of a write in `iops`, relative to a read: 0.5 if a volume may write twice as often as
+    /// it may read, with one budget for both. From 0.001 to 1000, in steps of 0.001.
     #[serde(default = "as_a_read")]
     pub write_cost: f64,
-    /// Bytes a second.
+    /// Bytes per second.
     pub bandwidth: Limit,
-    /// The most bytes that count as one request.
+    /// Maximum number of bytes that count as one request.
     pub io_size: u64,
-    /// The smallest request, in bytes, that is merged with one that waits and ends where it
-    /// begins: both count as one up to `io_size`. Absent where none are merged.
+    /// Minimum size in bytes of a request that is merged with a waiting one that ends where it
+    /// begins: both count as one up to `io_size`. Absent if none are merged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merge_from: Option<u64>,
-    /// How long a read takes that waits for no limit, first byte to last
-    /// excluded; points in rising order, from share 0 to share 1.
+    /// Latency of a read that waits for no limit, without the transfer from first to last byte;
+    /// points in rising order, from share 0 to share 1.
     pub read_latency: Vec<Quantile>,
-    /// The same of a write. A write is stable when it completes.
+    /// The same for a write. A write is stable when it completes.
     pub write_latency: Vec<Quantile>,
-    /// How long a flush takes that has nothing to wait for, in microseconds.
+    /// Time of a flush that has nothing to wait for, in microseconds.
     #[serde(default)]
     pub flush_us: f64,
-    /// Seed of the latencies drawn.
+    /// Seed of the random latencies.
     #[serde(default)]
     pub seed: u64,
 }
@@ -82,7 +79,7 @@ const fn as_a_read() -> f64 {
 const PARTS: u64 = 1000;
 
 impl VolumeSpec {
-    /// What is wrong with the figures: the key and why.
+    /// The first fault in the figures: key and reason.
     pub(crate) fn fault(&self) -> Option<(&'static str, String)> {
         if self.iops.rate == 0 || self.bandwidth.rate == 0 {
             return Some(("rate", "a rate must be at least 1 per second".into()));
@@ -108,7 +105,7 @@ impl VolumeSpec {
     }
 }
 
-/// The longest latency: a quarter of an hour.
+/// Maximum latency: a quarter of an hour.
 const LONGEST_US: f64 = 1e9;
 
 pub(crate) fn latency_fault(points: &[Quantile]) -> Option<String> {
@@ -123,7 +120,7 @@ pub(crate) fn latency_fault(points: &[Quantile]) -> Option<String> {
     (!rising || !sane).then(|| "shares and latencies must increase, from 0 to 1e9 us".into())
 }
 
-/// Draws a latency: linear between the points.
+/// Draws a latency, interpolating linearly between the points.
 pub(crate) fn draw(points: &[Quantile], chance: &mut Random) -> Nanos {
     let share = chance.unit();
     let after = points.partition_point(|point| point.share <= share);
@@ -138,8 +135,8 @@ pub(crate) fn draw(points: &[Quantile], chance: &mut Random) -> Nanos {
     Nanos::new((us * 1000.0).round() as u64)
 }
 
-/// A limit with its burst: two buckets, one for the sustained rate and one for
-/// the rate while the burst lasts.
+/// A limit with its burst: two buckets, one for the sustained rate and one for the rate while the
+/// burst lasts.
 #[derive(Clone, Debug)]
 struct Meter {
     sustained: Tokens,
@@ -147,7 +144,7 @@ struct Meter {
 }
 
 impl Meter {
-    /// A limit whose unit is counted in so many parts.
+    /// A limit whose unit is divided into `parts` parts.
     fn new(limit: Limit, parts: u64) -> Self {
         let scaled = |rate: u64| rate.saturating_mul(parts);
         let peak = limit.burst_rate.map(|rate| Tokens::new(scaled(rate), 0));
@@ -166,11 +163,11 @@ struct Run {
     op: Op,
     /// The sector behind the last of them.
     end: Lba,
-    /// Bytes of the first to the last.
+    /// Number of bytes from the first to the last.
     bytes: u64,
-    /// When the limit on requests let the last of them begin.
+    /// The time at which the limit on requests let the last of them begin.
     started: Nanos,
-    /// When the last of them is done: one that comes later is not merged.
+    /// The completion of the last of them: a later request is not merged.
     done: Nanos,
 }
 
@@ -180,13 +177,13 @@ pub struct Volume {
     spec: VolumeSpec,
     iops: Meter,
     bandwidth: Meter,
-    /// Bytes a second of one request's own transfer.
+    /// Bytes per second of one request's own transfer.
     wire: u64,
-    /// What a write takes of `iops`, in parts.
+    /// Cost of a write in `iops`, in parts.
     write_parts: u64,
     chance: Random,
     requests: InFlight,
-    /// The requests that the next one may be merged with.
+    /// The requests with which the next one may be merged.
     run: Option<Run>,
 }
 
@@ -206,7 +203,7 @@ impl Volume {
         }
     }
 
-    /// When a request is done that arrives at a moment.
+    /// The time at which a request that arrives at `at` is done.
     pub(crate) fn completion(&mut self, at: Nanos, request: Request) -> Nanos {
         let bytes = u64::from(request.sectors) * SECTOR;
         let run = self.merged_with(at, request, bytes);
@@ -237,7 +234,7 @@ impl Volume {
         done
     }
 
-    /// The run that a request is merged with: it ends where the request begins, and its last
+    /// The run with which a request is merged: it ends where the request begins, and its last
     /// request has not been served.
     fn merged_with(&self, at: Nanos, request: Request, bytes: u64) -> Option<Run> {
         let is_large = self.spec.merge_from.is_some_and(|least| bytes >= least);
@@ -245,8 +242,8 @@ impl Volume {
         self.run.filter(|run| is_large && merges(run))
     }
 
-    /// When the limit on requests lets a request begin: each `io_size` that begins with it takes
-    /// `parts`. One that is merged begins with its run.
+    /// The time at which the limit on requests lets a request begin: each `io_size` that begins in
+    /// it costs `parts`. A merged request begins with its run.
     fn start(&mut self, at: Nanos, run: Option<Run>, bytes: u64, parts: u64) -> Nanos {
         let units = |bytes: u64| bytes.div_ceil(self.spec.io_size);
         let Some(run) = run else { return self.iops.take(at, units(bytes).max(1) * parts) };
@@ -256,7 +253,8 @@ impl Volume {
         }
     }
 
-    /// When the last byte of a request is over that begins at a moment, latency aside.
+    /// The time at which the last byte of a request that begins at `started` is transferred,
+    /// without latency.
     fn transfer(&mut self, started: Nanos, bytes: u64) -> Nanos {
         let started = self.bandwidth.take(started, bytes);
         let wire = u128::from(bytes) * 1_000_000_000 / u128::from(self.wire);
@@ -361,14 +359,14 @@ mod tests {
     #[test]
     fn large_requests_count_by_their_size() {
         let mut volume = Volume::new(plain());
-        // Four times 256 KiB: four requests of the limit's, 1 MiB of the other.
+        // Four times 256 KiB: four requests in the one limit, 1 MiB in the other.
         volume.submit(Nanos::ZERO, Tag(0), Request::read(Lba::ZERO, 2048)).unwrap();
         let next = volume.serve_behind();
         assert_eq!(next, 10_000_000 + 500_000 + 512 * 1_000_000_000 / (100 << 20));
     }
 
     /// Eight sequential requests of 32 KiB count as one, eight random ones as eight, and so do
-    /// smaller ones and those that come one after the other (Amazon EBS, *I/O characteristics*).
+    /// smaller ones and those that follow one after the other (Amazon EBS, *I/O characteristics*).
     #[test]
     fn neighbours_that_wait_together_count_as_one() {
         let spec = VolumeSpec {
@@ -376,7 +374,7 @@ mod tests {
             bandwidth: Limit { rate: 1 << 40, burst: 0, burst_rate: None },
             ..plain()
         };
-        // When the last is done, in tenths of a millisecond, without the microseconds of transfer.
+        // Completion of the last, in tenths of a millisecond, without the microseconds of transfer.
         let last = |count: u64, sectors: u32, step: u64, apart: u64| {
             let mut volume = Volume::new(spec.clone());
             for n in 0..count {
@@ -388,14 +386,14 @@ mod tests {
         assert_eq!(last(8, 64, 64, 0), 5, "32 KiB, sequential");
         assert_eq!(last(8, 64, 1000, 0), 75, "32 KiB, random");
         assert_eq!(last(8, 8, 8, 0), 75, "4 KiB, sequential");
-        // Two pieces of 256 KiB, of which the second waits for the limit.
+        // Two pieces of 256 KiB, the second of which waits for the limit.
         assert_eq!(last(8, 128, 128, 0), 15, "64 KiB, sequential");
         assert_eq!(last(2, 64, 64, 400_000), 9, "the second while the first waits");
         assert_eq!(last(2, 64, 64, 600_000), 15, "the second after the first");
     }
 
     impl Volume {
-        /// When a small read is done that was submitted right after another.
+        /// Completion of a small read that was submitted right after another.
         fn serve_behind(&mut self) -> u64 {
             self.submit(Nanos::ZERO, Tag(9), Request::read(Lba::ZERO, 1)).unwrap();
             completions(self).iter().find(|done| done.0 == 9).unwrap().1

@@ -1,12 +1,12 @@
-//! Damaged parameter files: refused with a place, or a device that works.
-//! What the fuzz target `device` does, over seeded damage.
+//! Damaged parameter files: refused with a location, or a device that works. The same as the fuzz
+//! target `device`, with seeded damage.
 
 use seekless_model::preset::{self, parse};
 use seekless_model::random::Random;
 use seekless_model::{Request, SpecError};
 use seekless_units::{Lba, Nanos};
 
-/// What takes a value's or a line's place.
+/// Replacements for values and lines.
 const VALUES: &[&str] = &[
     "-1",
     "0",
@@ -44,7 +44,7 @@ fn damaged(text: &str, chance: &mut Random) -> String {
     lines.join("\n")
 }
 
-/// Reads and writes at both ends and in the middle; whether time goes on.
+/// Reads and writes at both ends and in the middle, and checks that time does not go back.
 fn works(text: &str) -> Result<(), SpecError> {
     let spec = parse(text, "x.toml")?;
     let again = parse(&spec.to_toml().expect("what was read can be written"), "again.toml");

@@ -1,4 +1,4 @@
-//! DiskSim's parameter files: a small set of our own, right and wrong.
+//! DiskSim's parameter files: a small set of our own, valid and invalid.
 
 use seekless_model::disksim::{ImportError, import};
 use seekless_model::hdd::spec::{HeadOrder, Policy, ReadAhead, SpareUnit};
@@ -11,7 +11,7 @@ const DISK: &str = include_str!("disksim/small.diskspecs");
 const MODEL: &str = include_str!("disksim/small.model");
 const SEEK: &str = "Seek distances measured: 3\n1, 1.5\n10, 3.0 # comment\n199, 9.0\n";
 
-/// The set, one of its files changed.
+/// Imports the set with one of its files changed.
 fn import_with(change: (&str, &str, &str)) -> Result<Spec, ImportError> {
     import("small.parv", &mut |file| {
         let text = match file {
@@ -44,7 +44,7 @@ fn a_drive_is_put_together_from_its_files() {
     assert_eq!(hdd.zones[1].remaps, [(12, 90)]);
     assert_eq!(hdd.buffer.read_ahead, ReadAhead::NextTrack);
     assert_eq!((hdd.queue.policy, hdd.queue.depth), (Policy::CLook, 4));
-    // Twice, by the scale; writes are buffered, so the overhead is a hit's.
+    // Doubled by the scale; writes are buffered, so the overhead is that of a hit.
     assert!((hdd.overhead.write_after_read - 0.8).abs() < 1e-12);
     // The bus is slower for writes, the drive for reads.
     assert!((hdd.bus.write_sector - 0.2).abs() < 1e-12);
@@ -125,7 +125,7 @@ fn sizes_without_bound_are_refused() {
     assert!(import("deep", &mut |_| Ok(deep.clone())).is_err());
 }
 
-/// The corpus of the fuzz target, so that what it has found stays found.
+/// The corpus of the fuzz target, against regressions.
 #[test]
 fn damaged_files_never_panic() {
     let mut seed = 1u64;

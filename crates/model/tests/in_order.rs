@@ -1,16 +1,16 @@
-//! Requests in order cost no revolution, on any built-in disk whose data say so: the time of
-//! a request is at most 1.25 times what the slower of medium and command takes.
+//! Requests in order cost no revolution, on any built-in disk whose data say so: the time of a
+//! request is at most 1.25 times that of the slower of medium and command.
 
 use seekless_model::hdd::spec::{HddSpec, ReadAhead, ZoneSpec};
 use seekless_model::{DeviceModel, Op, Request, Tag, preset};
 use seekless_units::{Lba, Nanos};
 
-/// How much longer than what is needed a request may take.
+/// Maximum ratio of a request's time to the necessary time.
 const SHARE: f64 = 1.25;
 
 const KIB: [u32; 9] = [4, 8, 16, 32, 64, 128, 256, 512, 1024];
 
-/// What is asked of a disk.
+/// The requests of a run.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     op: Op,
@@ -35,12 +35,12 @@ impl Run {
         }
     }
 
-    /// Enough to go over many tracks, and to fill what buffer there is.
+    /// Enough to span many tracks, and to fill any buffer.
     fn count(&self) -> u64 {
         ((64 << 11) / u64::from(self.sectors)).min(3000)
     }
 
-    /// Milliseconds a request, from the first completion to the last.
+    /// Milliseconds per request, from the first completion to the last.
     fn time(&self, name: &str) -> f64 {
         let mut disk = preset(name).unwrap();
         let send = |disk: &mut Box<dyn DeviceModel>, nth: u64, at: Nanos| {
@@ -57,8 +57,7 @@ impl Run {
         last.saturating_since(first.unwrap()) as f64 / 1e6 / steps - self.pause_us as f64 / 1e3
     }
 
-    /// Milliseconds that the medium takes for a request where tracks follow each
-    /// other without a gap.
+    /// Time in milliseconds of a request on the medium if tracks follow each other without a gap.
     fn media(&self, spec: &HddSpec, zone: &ZoneSpec) -> f64 {
         f64::from(self.sectors) * revolution(spec) / f64::from(zone.sectors_per_track)
     }
@@ -91,7 +90,7 @@ fn zones(spec: &HddSpec) -> Vec<(u64, &ZoneSpec)> {
     vec![all[0], all[all.len() / 2], all[all.len() - 1]]
 }
 
-/// Runs that take longer than they should: all of `pauses`, sizes and zones.
+/// Runs that take longer than they should: all combinations of `pauses`, sizes and zones.
 fn slow(
     op: Op,
     depth: u64,
@@ -122,9 +121,9 @@ fn plain(run: &Run, spec: &HddSpec, zone: &ZoneSpec) -> f64 {
     run.media(spec, zone).max(run.command(spec))
 }
 
-/// Whether a disk reads on for requests in order. One that reads ahead to the end of the next
-/// track with segments shorter than a track drops what was read before it is asked for: as
-/// measured, its reads in order wait for the medium.
+/// Whether a disk reads on for requests in order. A disk that reads ahead to the end of the next
+/// track with segments shorter than a track drops blocks before they are requested: as measured,
+/// its reads in order wait for the medium.
 fn keeps_up(spec: &HddSpec) -> bool {
     let longest = spec.zones.iter().map(|zone| zone.sectors_per_track).max();
     spec.buffer.read_ahead != ReadAhead::NextTrack
@@ -139,7 +138,7 @@ fn most_disks_keep_up_with_reads_in_order() {
 
 #[test]
 fn reads_in_order_lose_no_revolution() {
-    // A pause of some microseconds, as between two system calls, is no reason.
+    // A pause of some microseconds, as between two system calls, makes no difference.
     for depth in [1, 2] {
         let pauses: &[u64] = if depth == 1 { &[0, 3, 40] } else { &[0] };
         let found = slow(Op::Read, depth, pauses, keeps_up, plain);
@@ -156,10 +155,9 @@ fn writes_in_order_lose_no_revolution_where_the_buffer_accepts_them() {
     }
 }
 
-/// With two in flight a drive that writes through takes the second one's data
-/// while it writes the first. The third comes when the first is done: where its
-/// command takes longer than the medium takes for the second, the medium turns
-/// once for the two.
+/// With two in flight a write-through drive receives the second one's data while it writes the
+/// first. The third comes when the first is done: if its command takes longer than the medium takes
+/// for the second, the medium turns once for the two.
 #[test]
 fn two_writes_in_flight_join_where_the_drive_writes_through() {
     let through = |spec: &HddSpec| !spec.buffer.write_back;
@@ -171,7 +169,7 @@ fn two_writes_in_flight_join_where_the_drive_writes_through() {
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
-/// One at a time, what is written through comes too late for the next sector.
+/// One at a time, a write on a write-through drive comes too late for the next sector.
 #[test]
 fn writes_one_at_a_time_turn_once_where_the_drive_writes_through() {
     let mut runs = 0;

@@ -1,15 +1,15 @@
-//! Presets made from specifications reach the rates that are published for them.
+//! Presets made from specifications reach the rates published for them.
 
 use seekless_model::{Request, preset};
 use seekless_units::{Lba, Nanos};
 
-/// Megabytes a second of reading 40 MB in a row, from a sector on.
+/// Megabytes per second of reading 40 MB sequentially, from a sector on.
 fn sustained(name: &str, from: u64) -> f64 {
     const SECTORS: u32 = 128;
     const BYTES: u64 = 40_000_000;
     let mut drive = preset::preset(name).unwrap();
     let requests = BYTES / (u64::from(SECTORS) * 512);
-    // The first one has the way there.
+    // The first request includes the seek.
     let start = drive.serve(Nanos::ZERO, Request::read(Lba::new(from), SECTORS)).unwrap();
     let mut now = start;
     for number in 1..=requests {
@@ -30,7 +30,7 @@ fn deskstar_180gxp() {
     assert!((28.0..30.0).contains(&inner), "published 29 MB/s, {inner}");
 }
 
-/// The mean over random places: 8.5 ms to get there, half a revolution, the command.
+/// The mean over random locations: a seek of 8.5 ms, half a revolution, the command.
 #[test]
 fn random_reads_of_the_deskstar_180gxp() {
     let mut drive = preset::preset("ic35l060avv207").unwrap();
@@ -45,6 +45,6 @@ fn random_reads_of_the_deskstar_180gxp() {
     }
     let mean = spent as f64 / READS as f64 / 1e6;
     let expected = 8.5 + 60_000.0 / 7200.0 / 2.0 + 0.2;
-    // More sectors lie on the outer tracks: the way between two of them is shorter.
+    // The outer tracks have more sectors: the distance between two of them is shorter.
     assert!((expected - 0.8..expected + 0.1).contains(&mean), "{mean} of {expected} ms");
 }

@@ -7,12 +7,12 @@ use crate::hdd::spec::{
     BufferSpec, BusSpec, ExtraDisconnectSpec, HddSpec, OverheadSpec, Policy, QueueSpec, ReadAhead,
 };
 
-/// DiskSim's rule for drives with extra write disconnects, that the heads wait
-/// for ten sectors. It holds for the others as well: without it, writes right
-/// behind a write catch revolutions that the measured drives miss.
+/// DiskSim's rule for drives with extra write disconnects: the heads wait for ten sectors. It
+/// applies to the others as well: without it, writes right behind a write catch revolutions that
+/// the measured drives miss.
 const WRITE_LEAD: u32 = 10;
 
-/// Takes a drive's electronics over.
+/// Imports a drive's electronics.
 pub(super) fn apply(disk: Fields<'_>, hdd: &mut HddSpec) -> Result<(), ImportError> {
     hdd.overhead = overheads(disk)?;
     hdd.buffer = buffer(disk)?;
@@ -26,7 +26,7 @@ pub(super) fn apply(disk: Fields<'_>, hdd: &mut HddSpec) -> Result<(), ImportErr
     Ok(())
 }
 
-/// The slowest of bus, controller and drive sets the pace of a transfer.
+/// Sets the pace of a transfer to the slowest of bus, controller and drive.
 pub(super) fn bus_times(
     above: Vec<Fields<'_>>,
     disk: Fields<'_>,
@@ -47,7 +47,7 @@ fn overheads(disk: Fields<'_>) -> Result<OverheadSpec, ImportError> {
     let scale = disk.number_or("Time scale for overheads", 1.0)?;
     let time = |key| disk.number_or(key, 0.0).map(|ms| ms * scale);
     let write_back = disk.number_or("Fast write level", 0.0)? > 0.0;
-    // A drive that completes writes early always pays what it calls a hit.
+    // A drive that completes writes early always has the overhead of a hit.
     let write = if write_back {
         ["Write hit over. after read", "Write hit over. after write"]
     } else {
@@ -104,8 +104,8 @@ fn buffer(disk: Fields<'_>) -> Result<BufferSpec, ImportError> {
         watermark_of_segment: !disk.switch("Set watermark by reqsize")?,
         read_ahead,
         read_ahead_sectors: disk.count_or("Maximum read-ahead (blks)", 0)?,
-        // The tool that extracts drives writes the drive's "discard requested
-        // data after read" here. DiskSim drops nothing; the measured drives do.
+        // The tool that extracts drives writes the drive's "discard requested data after read"
+        // here. DiskSim drops nothing; the measured drives do.
         discard_after_read: disk.number_or("Read-ahead over requested", 0.0)? == 1.0,
         wait_for_read_ahead: false,
         read_ahead_through_hits: false,

@@ -3,7 +3,7 @@
 use super::ImportError;
 use super::syntax::{Block, Spanned, Value};
 
-/// A block and the file it is in.
+/// A block with its file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fields<'a> {
     pub(super) block: &'a Block,
@@ -29,7 +29,7 @@ impl<'a> Fields<'a> {
         self.get(key).ok_or_else(|| self.error(key, "missing"))
     }
 
-    /// A number; an error when it is absent or none.
+    /// A number; an error if it is missing or of another type.
     pub(super) fn number(&self, key: &str) -> Result<f64, ImportError> {
         match self.need(key)?.value {
             Value::Number(number) if number.is_finite() => Ok(number),
@@ -41,7 +41,7 @@ impl<'a> Fields<'a> {
         if self.get(key).is_some() { self.number(key) } else { Ok(default) }
     }
 
-    /// A count of something.
+    /// An integer.
     pub(super) fn count<T: TryFrom<u64>>(&self, key: &str) -> Result<T, ImportError> {
         let number = self.number(key)?;
         whole(number).ok_or_else(|| self.error(key, format!("{number} is not a valid count")))
@@ -81,7 +81,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A list of numbers; empty when it is absent.
+    /// A list of numbers; empty if it is missing.
     pub(super) fn numbers(&self, key: &str) -> Result<Vec<f64>, ImportError> {
         if self.get(key).is_none() {
             return Ok(Vec::new());
@@ -104,7 +104,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// A float that is a whole number, as an integer.
+/// Converts an integral float to an integer.
 #[allow(clippy::as_conversions, reason = "checked to be whole and in range")]
 pub(super) fn whole<T: TryFrom<u64>>(number: f64) -> Option<T> {
     const LARGEST: f64 = 9_007_199_254_740_992.0;

@@ -8,13 +8,12 @@ use crate::hdd::spec::{
     SeekSpec, SpareUnit, SparingSpec, ZoneSpec,
 };
 
-/// A drive with this geometry and these mechanics, and a buffer of one segment.
+/// A drive with this geometry and mechanics, and a buffer of one segment.
 pub(super) fn drive(disk: Fields<'_>, files: &mut Files<'_>) -> Result<HddSpec, ImportError> {
     let mechanics = disk.block("Mechanical Model")?;
     let layout = disk.block("Layout Model")?;
     let zones = zones(layout)?;
-    // DiskSim goes by the zones, and there are files whose last zone ends
-    // behind the last cylinder.
+    // DiskSim relies on the zones, and in some files the last zone ends behind the last cylinder.
     let last = zones.iter().map(|zone| zone.last_cylinder).max().unwrap_or(0);
     let cylinders = disk.count::<u32>("Number of cylinders")?.max(last.saturating_add(1));
     let sparing = sparing(layout)?;
@@ -197,8 +196,8 @@ fn three(mech: Fields<'_>) -> Result<(f64, f64, f64), ImportError> {
     ))
 }
 
-/// Lines through the single-cylinder, average and full seek; the average is
-/// that of a third of the cylinders.
+/// Lines through the single-cylinder, average and full seek; the average is that of a third of the
+/// cylinders.
 fn three_points(mech: Fields<'_>, cylinders: u32) -> Result<Vec<(u32, f64)>, ImportError> {
     let (single, average, full) = three(mech)?;
     let third = (cylinders / 3).max(2);
@@ -218,7 +217,7 @@ fn three_point_curve(mech: Fields<'_>, cylinders: u32) -> Result<CurveSpec, Impo
     Ok(curve(1, single - sqrt - linear, sqrt, linear))
 }
 
-/// A measured curve: a headline, then a distance and a time in ms a line.
+/// A measured curve: a headline, then one line per distance with its time in ms.
 fn table(text: &str, file: &str) -> Result<Vec<(u32, f64)>, ImportError> {
     let mut table = Vec::new();
     for (at, line) in text.lines().enumerate().skip(1) {

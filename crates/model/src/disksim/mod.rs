@@ -1,6 +1,6 @@
-//! Drives from DiskSim's parameter files: `.parv` (the system around a drive),
-//! `.diskspecs` (its electronics), `.model` (its mechanics and layout) and
-//! `.seek` (a measured seek curve). Each names the next.
+//! Drives from DiskSim's parameter files: `.parv` (the system around a drive), `.diskspecs` (its
+//! electronics), `.model` (its mechanics and layout) and `.seek` (a measured seek curve). Each
+//! names the next.
 //!
 //! The meaning of the parameters is that of the DiskSim 4.0 Reference Manual
 //! (CMU-PDL-08-101).
@@ -30,21 +30,21 @@ use fields::Fields;
 use std::io;
 use syntax::{Block, Item, Node, Value};
 
-/// Files that take each other in: more than any sound set.
+/// Maximum number of files that include each other: more than any sound set has.
 const FILES: usize = 16;
 
-/// Why a drive cannot be imported.
+/// The reason why a drive cannot be imported.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
-    /// A file that is not there or cannot be read.
+    /// A file that is missing or cannot be read.
     #[error("{file}: {source}")]
     Io {
-        /// The file's name as the file before it has it.
+        /// The file's name as spelled in the file that includes it.
         file: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// A file that does not say what it must.
+    /// A file with an invalid parameter.
     #[error("{file}:{line}: {key}: {message}")]
     Invalid {
         /// The file's name.
@@ -53,13 +53,13 @@ pub enum ImportError {
         line: usize,
         /// The parameter at fault.
         key: String,
-        /// What is wrong with it.
+        /// The fault.
         message: String,
     },
     /// No file describes a disk.
     #[error("{file}: no disksim_disk or dm_disk block in it or in the files it names")]
     NoDisk {
-        /// The file that was asked for.
+        /// The requested file.
         file: String,
     },
 }
@@ -193,7 +193,7 @@ fn component<'a>(files: &'a Files<'_>, name: &str) -> Option<Fields<'a>> {
     })
 }
 
-/// The larger of what the bus and the devices at its ends take.
+/// Raises the bus's times per sector to those of a slower device at one of its ends.
 fn slower(bus: &mut BusSpec, read: f64, write: f64) {
     bus.read_sector = bus.read_sector.max(read);
     bus.write_sector = bus.write_sector.max(write);

@@ -3,7 +3,7 @@
 
 use super::ImportError;
 
-/// Nesting that no sound file has.
+/// Maximum depth of nesting: more than any sound file has.
 const DEPTH: usize = 32;
 
 /// A value and the line it begins on.
@@ -13,7 +13,7 @@ pub(super) struct Spanned<T> {
     pub(super) value: T,
 }
 
-/// What stands behind a `=`.
+/// The value behind a `=`.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Value {
     Number(f64),
@@ -33,7 +33,7 @@ pub(super) struct Block {
     pub(super) entries: Vec<(String, Spanned<Value>)>,
 }
 
-/// What a file consists of.
+/// A top-level item of a file.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Item {
     Block(Block),
@@ -47,7 +47,7 @@ pub(super) enum Item {
     Topology(Node),
 }
 
-/// A component and what hangs below it.
+/// A component and the components below it.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Node {
     pub(super) kind: String,
@@ -61,16 +61,16 @@ enum Token {
     Mark(char),
 }
 
-/// A file being read.
+/// The parser of a file.
 struct Parser<'a> {
     tokens: Vec<Spanned<Token>>,
     at: usize,
     file: &'a str,
-    /// Lines in the file, for an error at its end.
+    /// Number of lines in the file, for an error at its end.
     lines: usize,
 }
 
-/// Reads a file.
+/// Parses a file.
 pub(super) fn parse(text: &str, file: &str) -> Result<Vec<Item>, ImportError> {
     let mut parser =
         Parser { tokens: tokens(text), at: 0, file, lines: text.lines().count().max(1) };

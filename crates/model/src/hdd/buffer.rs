@@ -1,27 +1,27 @@
-//! The drive's memory: segments that each hold one run of blocks.
+//! The drive's buffer: segments of one run of blocks each.
 
 use super::spec::BufferSpec;
 use seekless_units::Nanos;
 use std::ops::Range;
 
-/// A run of blocks in memory.
+/// A run of blocks in the buffer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Segment {
     /// First block.
     pub(super) start: u64,
     /// The block after the last; equal to `start` when empty.
     pub(super) end: u64,
-    /// Read-ahead goes up to here.
+    /// Read-ahead extends up to this block.
     pub(super) limit: u64,
     /// The end of the last read that it served.
     pub(super) served: u64,
-    /// When the host had that.
+    /// The time at which the host had received that.
     pub(super) served_at: Nanos,
-    /// What it holds came from the host.
+    /// Its contents came from the host.
     pub(super) written: bool,
-    /// Until when it holds what is not on the medium yet.
+    /// The time until which it has contents that are not on the medium.
     pub(super) dirty_until: Nanos,
-    /// Its room is lent to the segment that is named.
+    /// The segment that has borrowed its room, if any.
     lent: Option<usize>,
     used: u64,
 }
@@ -41,10 +41,10 @@ impl Segment {
 #[derive(Clone, Debug)]
 pub(super) struct Buffer {
     segments: Vec<Segment>,
-    /// First block and number of every segment, sorted: no segment holds more
-    /// than `segment_sectors`, so those that hold a block are neighbours here.
+    /// First block and index of every segment, sorted. No segment has more than `segment_sectors`
+    /// blocks, so those that contain a block are neighbours here.
     by_start: Vec<(u64, usize)>,
-    /// How many segments have lent their room.
+    /// Number of segments that have lent their room.
     lent: usize,
     clock: u64,
     spec: BufferSpec,
@@ -76,7 +76,7 @@ impl Buffer {
         self.segments.iter().enumerate().take(count).filter(|(_, own)| own.lent.is_none())
     }
 
-    /// Sectors that a segment has room for, with what others have lent it.
+    /// Room of a segment in sectors, including borrowed room.
     pub(super) fn room_of(&self, at: usize) -> u64 {
         let own = u64::from(self.spec.segment_sectors);
         if self.lent == 0 {
@@ -86,13 +86,13 @@ impl Buffer {
         own * (lenders as u64 + 1)
     }
 
-    /// Sectors that no segment holds more than.
+    /// Upper bound of the sectors in a segment.
     fn longest(&self) -> u64 {
         u64::from(self.spec.segment_sectors) * (self.lent as u64 + 1)
     }
 
-    /// A segment that serves reads in order takes the room of the one not
-    /// used for longest, as long as enough are left for all writes the drive accepts.
+    /// Lends a segment that serves reads in order the room of the least recently used one, as long
+    /// as enough are left for all writes that the drive accepts.
     pub(super) fn grow(&mut self, at: usize, now: Nanos) {
         let kept = self.spec.write_segments as usize + 1;
         if !self.spec.adaptive_segments || self.lent + kept >= self.segments.len() {
@@ -105,7 +105,7 @@ impl Buffer {
         self.lent += 1;
     }
 
-    /// Gives a segment to a read that begins at a block, with as much room as reads take.
+    /// Assigns a segment to a read that begins at a block, with as much room as reads take.
     pub(super) fn reset_for_read(&mut self, at: usize, start: u64, now: Nanos) {
         self.reset(at, start, false);
         while self.room_of(at) + u64::from(self.spec.segment_sectors)
@@ -121,7 +121,7 @@ impl Buffer {
         }
     }
 
-    /// Gives room back that was lent to a segment.
+    /// Returns the room that a segment has borrowed.
     fn give_back(&mut self, at: usize) {
         if self.lent > 0 {
             for lender in self.segments.iter_mut().filter(|segment| segment.lent == Some(at)) {
@@ -131,8 +131,7 @@ impl Buffer {
         }
     }
 
-    /// The segment that holds the read's first block, one with all of it before
-    /// one with a part.
+    /// The segment that contains the read's first block; one with all of the read is preferred.
     pub(super) fn hit(&self, start: u64, end: u64) -> Option<usize> {
         if !self.spec.caching {
             return None;
@@ -147,17 +146,17 @@ impl Buffer {
             .map(|(at, _)| at)
     }
 
-    /// Those of `by_start` that begin before `end` and may reach past `start`.
+    /// The entries of `by_start` that begin before `end` and may reach past `start`.
     fn reaching(&self, start: u64, end: u64) -> Range<usize> {
         let longest = self.longest();
         let until = self.by_start.partition_point(|&(first, _)| first < end);
-        // Few do, if any: they are the last of those.
+        // Few do, if any: they are the last ones.
         let near = self.by_start[..until].iter().rev();
         let count = near.take_while(|&&(first, _)| first + longest > start).count();
         until - count..until
     }
 
-    /// Keeps `by_start` when a segment begins elsewhere.
+    /// Updates `by_start` when a segment's start moves.
     fn move_start(&mut self, at: usize, start: u64) {
         let old = std::mem::replace(&mut self.segments[at].start, start);
         if let Ok(from) = self.by_start.binary_search(&(old, at)) {
@@ -172,11 +171,11 @@ impl Buffer {
         }
     }
 
-    /// The segment that a read or write may take over at `now`: an empty one,
-    /// for a write one that it makes worthless, or the one not used for longest.
+    /// The segment that a read or write may take over at `now`: an empty one, for a write one that
+    /// it makes stale, or the least recently used one.
     pub(super) fn victim(&self, write: Option<(u64, u64)>, now: Nanos) -> Option<usize> {
         let free = |segment: &Segment| segment.dirty_until <= now;
-        // Whatever holds something comes after all that holds nothing.
+        // Segments with contents rank after all empty ones.
         const HOLDS: u64 = 1 << 63;
         let rank = |segment: &Segment| {
             if segment.start == segment.end {
@@ -213,19 +212,19 @@ impl Buffer {
         self.segments.iter().filter(|segment| segment.dirty_until > now).count()
     }
 
-    /// Marks a segment as the one used last.
+    /// Marks a segment as the most recently used one.
     pub(super) fn touch(&mut self, at: usize) {
         self.clock += 1;
         self.segments[at].used = self.clock;
     }
 
-    /// Whether a segment is the one used last, and that by a write.
+    /// Whether the most recent use was a write to this segment.
     pub(super) fn just_written(&self, at: usize) -> bool {
         let segment = &self.segments[at];
         segment.written && segment.used == self.clock && self.clock > 0
     }
 
-    /// Gives a segment to a run that begins at a block.
+    /// Assigns a segment to a run that begins at a block.
     pub(super) fn reset(&mut self, at: usize, start: u64, written: bool) {
         self.give_back(at);
         self.move_start(at, start);
@@ -237,7 +236,7 @@ impl Buffer {
         segment.dirty_until = Nanos::ZERO;
     }
 
-    /// Drops what a segment holds before a block.
+    /// Drops a segment's blocks before `start`.
     pub(super) fn drop_before(&mut self, at: usize, start: u64) {
         let start = start.max(self.segments[at].start);
         self.move_start(at, start);
@@ -245,22 +244,22 @@ impl Buffer {
         segment.end = segment.end.max(start);
     }
 
-    /// Read-ahead goes on up to a block.
+    /// Sets the end of read-ahead.
     pub(super) fn set_limit(&mut self, at: usize, limit: u64) {
         self.segments[at].limit = limit;
     }
 
-    /// The host has had what a segment holds before a block.
+    /// Records that the host has received a segment's blocks before `end`.
     pub(super) fn set_served(&mut self, at: usize, end: u64, now: Nanos) {
         (self.segments[at].served, self.segments[at].served_at) = (end, now);
     }
 
-    /// Until when a segment holds what is not on the medium.
+    /// Sets the time until which a segment has contents that are not on the medium.
     pub(super) fn set_dirty(&mut self, at: usize, until: Nanos) {
         self.segments[at].dirty_until = until;
     }
 
-    /// Extends a segment to a block; what does not fit any more falls out.
+    /// Extends a segment to a block; its first blocks are dropped if they no longer fit.
     pub(super) fn extend(&mut self, at: usize, end: u64) {
         let room = self.room_of(at);
         let segment = &mut self.segments[at];
@@ -271,7 +270,7 @@ impl Buffer {
         }
     }
 
-    /// Forgets what a write makes stale, its own segment aside.
+    /// Drops contents that a write makes stale, except in its own segment.
     pub(super) fn invalidate(&mut self, start: u64, end: u64, own: usize) {
         for near in self.reaching(start, end) {
             let at = self.by_start[near].1;

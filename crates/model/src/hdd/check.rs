@@ -1,4 +1,4 @@
-//! Whether a drive's figures make sense.
+//! Validation of a drive's figures.
 
 use super::spec::{HddSpec, SpareUnit, ZoneSpec};
 
@@ -26,7 +26,7 @@ fn time(key: &'static str, ms: f64) -> Option<Fault> {
 }
 
 impl HddSpec {
-    /// What is wrong with the figures: the key, and why.
+    /// The first fault in the figures: key and reason.
     #[must_use]
     pub fn fault(&self) -> Option<(&'static str, String)> {
         number("heads", self.heads.into(), HEADS.into())
@@ -211,8 +211,8 @@ impl HddSpec {
     }
 }
 
-/// Whether a unit of so many sectors has more slips than spares. Tracks and
-/// zones as units are counted as a whole.
+/// Whether a unit of `unit` sectors has more slips than spares. Tracks and zones as units are
+/// counted as a whole.
 fn crowded(zone: &ZoneSpec, unit: u64) -> bool {
     let mut slips = zone.slips.clone();
     slips.sort_unstable();

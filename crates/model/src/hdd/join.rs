@@ -1,5 +1,4 @@
-//! Writes that go on where others end join them: the heads stay on their way
-//! and no revolution is lost between the two.
+//! Joining of sequential writes: the heads continue, and no revolution is lost between two writes.
 
 use super::media::{Arrivals, Leg, Media};
 use super::queue::Spot;
@@ -8,7 +7,7 @@ use crate::request::Op;
 use seekless_units::Nanos;
 use std::collections::VecDeque;
 
-/// Into how many parts a segment's room is cut when a write has to wait for it.
+/// Number of parts into which a segment's room is divided when a write has to wait for it.
 const PARTS: u64 = 16;
 
 /// A run of blocks on its way from the buffer to the medium.
@@ -21,33 +20,33 @@ struct Piece {
     written: Nanos,
 }
 
-/// What the heads write without a break, in order.
+/// The writes that the heads perform without a break, in order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trail {
     pieces: VecDeque<Piece>,
-    /// When the host had sent the last of it.
+    /// The time at which the host had sent the last of it.
     pub(super) sent: Nanos,
 }
 
 impl Trail {
-    /// The heads begin anew.
+    /// Clears the trail, when the heads start elsewhere.
     pub(super) fn clear(&mut self) {
         self.pieces.clear();
     }
 
-    /// A leg is written up to a block.
+    /// Adds a leg that is written up to a block.
     pub(super) fn push(&mut self, leg: Leg, end: u64, data: Arrivals, written: Nanos) {
         self.pieces.push_back(Piece { start: leg.first, end, leg, data, written });
     }
 
-    /// Forgets what is on the medium at a moment, but for the last.
+    /// Drops pieces that are on the medium at a moment, except the last one.
     fn forget(&mut self, now: Nanos) {
         while self.pieces.len() > 1 && self.pieces.front().is_some_and(|one| one.written <= now) {
             self.pieces.pop_front();
         }
     }
 
-    /// When all before a block is on the medium; `None` for what is behind the
+    /// The time at which all blocks before `block` are on the medium; `None` for a block behind the
     /// end.
     fn written_before(&self, media: &Media, block: u64) -> Option<Nanos> {
         let at = self.pieces.partition_point(|piece| piece.end < block);
@@ -65,9 +64,8 @@ impl Trail {
 }
 
 impl Hdd {
-    /// The segment that is being written and that a write taken up at a moment
-    /// goes on from. Where its room is not free yet and another segment's is,
-    /// the write takes that.
+    /// The segment being written that a write continues at a moment. `None` if its room is not free
+    /// yet and another segment's is, which the write takes instead.
     pub(super) fn continued(&self, waiting: &Waiting, at: Nanos) -> Option<usize> {
         let segment = self.heads.writing.filter(|_| self.spec.buffer.combine_writes)?;
         let goes_on = waiting.request.op == Op::Write
@@ -77,28 +75,28 @@ impl Hdd {
         goes_on.then_some(segment)
     }
 
-    /// Whether what is not on the medium before a block fits into a segment.
+    /// Whether the blocks before `end` that are not on the medium yet fit in a segment.
     fn fits(&self, end: u64, at: Nanos) -> bool {
         let room = u64::from(self.spec.buffer.segment_sectors);
         let over = end.saturating_sub(room);
         self.trail.written_before(&self.media, over).is_some_and(|written| written <= at)
     }
 
-    /// Whether the drive takes a write while the heads write another.
+    /// Whether the drive accepts a write while the heads write another one.
     fn accepts(&self, waiting: &Waiting, at: Nanos) -> bool {
         let buffer = &self.spec.buffer;
         let accepts = buffer.write_back && buffer.serve_while_writing && !waiting.request.durable;
         accepts && (self.joined(waiting).is_some() || self.buffer.room(true, at))
     }
 
-    /// When a write that goes on where the one being written ends can be taken
-    /// up: when the host has sent that one, on the medium or not.
+    /// The earliest start of a write that continues the one being written: when the host has sent
+    /// that one, on the medium or not.
     pub(super) fn can_continue(&self, waiting: &Waiting) -> Option<Nanos> {
         let at = waiting.arrived.max(self.trail.sent.min(self.command_free));
         self.continued(waiting, at).map(|_| at)
     }
 
-    /// A write that goes on where the one being written ends.
+    /// Performs a write that continues the one being written.
     pub(super) fn append(&mut self, waiting: Waiting, now: Nanos, segment: usize) -> Nanos {
         let (start, end) = (waiting.start(), waiting.end());
         let plan = self.plan(&waiting, now, None);
@@ -110,7 +108,7 @@ impl Hdd {
         let each = self.overheads.write_sector;
         let (mut from, mut sent, mut written) = (start, plan.bus, plan.bus);
         while from < end {
-            // As much at once as finds room: what is before it is written.
+            // As much at once as fits: the blocks before it are written.
             let part = if self.fits(end, sent) { end } else { from + (room / PARTS).max(1) };
             let to = part.min(end);
             let free = self.trail.written_before(&self.media, to.saturating_sub(room));
@@ -124,8 +122,7 @@ impl Hdd {
         self.complete(&waiting, segment, sent, written, &plan)
     }
 
-    /// What the buffer has accepted, and the heads have not begun, that a write
-    /// goes on from.
+    /// An accepted write that the heads have not begun and that this write continues.
     pub(super) fn joined(&self, waiting: &Waiting) -> Option<Spot> {
         let buffer = &self.spec.buffer;
         if !buffer.combine_writes || !buffer.write_back || waiting.request.durable {
@@ -137,7 +134,7 @@ impl Hdd {
         })
     }
 
-    /// Takes a write that goes on from one that waits for the heads.
+    /// Joins a write to one that waits for the heads.
     pub(super) fn join(&mut self, waiting: Waiting, now: Nanos, spot: Spot) -> Nanos {
         let plan = self.plan(&waiting, now, None);
         let (start, end) = (waiting.start(), waiting.end());

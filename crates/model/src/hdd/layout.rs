@@ -1,14 +1,13 @@
-//! Where sectors lie: logical block addresses on tracks, with zones, skews,
-//! reserves, slipped and remapped sectors.
+//! The layout of sectors: logical block addresses on tracks, with zones, skews, reserves, slipped
+//! and remapped sectors.
 //!
-//! Sectors of a zone are numbered twice: as they lie ("slots": track by track
-//! in the order in which tracks are filled), and as they are used ("blocks":
-//! without reserves and slipped sectors).
+//! Sectors of a zone have two numberings: by location ("slots": track by track in the order in
+//! which tracks are filled), and by use ("blocks": without reserves and slipped sectors).
 
 use super::seek::Place;
 use super::spec::{HddSpec, HeadOrder, SpareUnit, ZoneSpec};
 
-/// A track: the blocks on it and where they pass under the head.
+/// A track: its blocks and their rotational position.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Track {
     /// First block of the device on it.
@@ -20,7 +19,7 @@ pub(super) struct Track {
     /// Angle of the track's sector 0, in revolutions from 0 up to 1.
     pub(super) angle: f64,
     zone: usize,
-    /// The zone's slot that is the track's sector 0.
+    /// The zone's slot of the track's sector 0.
     slot: u64,
 }
 
@@ -31,7 +30,7 @@ impl Track {
     }
 }
 
-/// A zone, ready for arithmetic.
+/// A zone, with precomputed values.
 #[derive(Clone, Debug)]
 struct Zone {
     first_block: u64,
@@ -45,8 +44,8 @@ struct Zone {
     used: u64,
     /// Slots before a unit's first block.
     front: u64,
-    /// In slots; in tracks for whole-track sparing; with `slip_to_end` in
-    /// slots that are not reserve.
+    /// In slots; in tracks for whole-track sparing; with `slip_to_end` in slots that are not in a
+    /// reserve.
     slips: Vec<u64>,
     remaps: Vec<(u64, u64)>,
     offset: f64,
@@ -54,7 +53,7 @@ struct Zone {
     cylinder_skew: f64,
 }
 
-/// The whole surface.
+/// The layout of the whole device.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
     zones: Vec<Zone>,
@@ -84,7 +83,7 @@ impl Layout {
         layout
     }
 
-    /// How many blocks the device has.
+    /// Number of blocks of the device.
     pub(super) fn blocks(&self) -> u64 {
         self.blocks
     }
@@ -121,10 +120,10 @@ impl Layout {
             cylinder_skew: zone.cylinder_skew.trunc(),
         };
         if self.unit == SpareUnit::None && !self.slip_to_end {
-            // Nothing is there for a slipped sector to move into.
+            // There are no spare sectors into which slipped ones could move.
             zone.slips.clear();
         }
-        // A bad sector in a reserve moves nothing.
+        // A bad sector in a reserve displaces nothing.
         let (unit, front, used) = (zone.unit, zone.front, zone.used);
         if front > 0 {
             zone.slips.retain(|slip| slip % unit >= front);
@@ -141,8 +140,8 @@ impl Layout {
         zone
     }
 
-    /// Blocks of a zone. Reserves of a whole zone cover its slips; those of
-    /// smaller units are taken unit by unit.
+    /// Number of blocks of a zone. Reserves of a whole zone cover its slips; those of smaller units
+    /// are subtracted unit by unit.
     fn capacity(&self, spec: &HddSpec, zone: &Zone) -> u64 {
         let slots = zone.tracks * zone.sectors;
         let spares = spec.zones.get(self.zones.len()).map_or(0, |zone| zone.spares);
@@ -160,7 +159,7 @@ impl Layout {
         self.zones.partition_point(|zone| zone.first_block <= block).saturating_sub(1)
     }
 
-    /// The track that a block of the device lies on, remaps aside.
+    /// The track of a block of the device, without remapping.
     pub(super) fn track(&self, block: u64) -> Track {
         let at = self.zone_of(block);
         let zone = &self.zones[at];
@@ -174,8 +173,7 @@ impl Layout {
         u32::try_from(slot.saturating_sub(track.slot)).unwrap_or(u32::MAX)
     }
 
-    /// Whether blocks of the range may lie elsewhere, and the first that does:
-    /// its number and the track and sector it is on.
+    /// The first remapped block in the range, if any, with the track and sector of its location.
     pub(super) fn remapped(&self, track: &Track, from: u64, to: u64) -> Option<(u64, Track, u32)> {
         let zone = &self.zones[track.zone];
         if zone.remaps.is_empty() || self.unit == SpareUnit::ZoneTracks {
@@ -190,7 +188,7 @@ impl Layout {
         Some((block, self.track_at(track.zone, target / zone.sectors), sector))
     }
 
-    /// The first block of the track that lies at a sector or behind it.
+    /// The first block of the track at or behind a sector.
     pub(super) fn block_from(&self, track: &Track, sector: u64) -> u64 {
         let zone = &self.zones[track.zone];
         let block = self.blocks_before(zone, track.slot + sector).saturating_sub(zone.reserved);
@@ -218,8 +216,7 @@ impl Layout {
         }
     }
 
-    /// The track whose blocks a track holds: another one when whole tracks are
-    /// remapped to it.
+    /// The track whose blocks a track contains: another one if whole tracks are remapped.
     fn data_track(&self, zone: &Zone, number: u64) -> u64 {
         if self.unit != SpareUnit::ZoneTracks {
             return number;
@@ -237,9 +234,9 @@ impl Layout {
         u32::try_from(head).unwrap_or(u32::MAX)
     }
 
-    /// Angle of a track's sector 0: every head switch and every step to the
-    /// next cylinder adds its skew; where the reserve belongs to a track or a
-    /// cylinder, slipped sectors push the angle on as well.
+    /// Angle of a track's sector 0: every head switch and every step to the next cylinder adds its
+    /// skew. If the reserve belongs to a track or a cylinder, slipped sectors advance the angle as
+    /// well.
     fn angle(&self, zone: &Zone, cylinder: u64, nth: u64) -> f64 {
         let switches = nth + (self.heads - 1) * cylinder;
         let pushed = match self.unit {
@@ -283,14 +280,14 @@ impl Layout {
         unit + front + within + passed as u64
     }
 
-    /// The slips of the unit that begins at a slot.
+    /// The slips in the unit that begins at a slot.
     fn slips_in<'a>(&self, zone: &'a Zone, unit: u64) -> &'a [u64] {
         let from = zone.slips.partition_point(|&slip| slip < unit);
         let to = zone.slips.partition_point(|&slip| slip < unit + zone.unit);
         &zone.slips[from..to]
     }
 
-    /// How many blocks, reserved ones included, lie before a slot.
+    /// Number of blocks before a slot, including reserved ones.
     fn blocks_before(&self, zone: &Zone, slot: u64) -> u64 {
         if self.unit == SpareUnit::ZoneTracks {
             let track = slot / zone.sectors;
@@ -310,15 +307,14 @@ impl Layout {
     }
 }
 
-/// Slots at the front of a unit that nothing lies in: its slips have taken
-/// their share of a reserve that is there.
+/// Unused slots at the front of a unit: its reserve minus the slots used for slips.
 fn reserve(zone: &Zone, slips: &[u64]) -> u64 {
     zone.front.saturating_sub(slips.len() as u64)
 }
 
 /// The `nth` number that is not in the list, counted from 0.
 fn skip(list: &[u64], nth: u64) -> u64 {
-    // list[i] - i, the rank of the first number behind list[i], never falls.
+    // list[i] - i, the rank of the first number after list[i], never decreases.
     let (mut low, mut high) = (0, list.len());
     while low < high {
         let mid = usize::midpoint(low, high);

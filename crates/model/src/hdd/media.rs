@@ -1,19 +1,18 @@
-//! The medium under the heads: when is which sector read or written?
+//! The medium under the heads: times at which sectors are read or written.
 //!
-//! Rotation is a function of time: the angle under the heads is the time since
-//! the start of the run, modulo the period.
+//! Rotation is a function of time: the angle under the heads is the time since the start of the
+//! run, modulo the period.
 
 use super::layout::{Layout, Track};
 use super::seek::{Place, Seek};
 use super::spec::HddSpec;
 use seekless_units::Nanos;
 
-/// How far past a sector's start still counts as its start, in nanoseconds:
-/// more than times are rounded by, less than any gap between sectors.
+/// Tolerance at a sector's start, in nanoseconds: more than rounding errors of times, less than any
+/// gap between sectors.
 const SLACK: u64 = 32;
 
-/// Sectors that pass before a drive that takes what passes first has found out
-/// where it is.
+/// Number of sectors that pass before a drive that reads passing sectors first knows its position.
 const BEARINGS: u64 = 2;
 
 /// Geometry and mechanics.
@@ -30,18 +29,18 @@ impl Media {
         Self { layout: Layout::new(spec), seek: Seek::new(&spec.seek), period: period.max(1) }
     }
 
-    /// Nanoseconds a revolution.
+    /// Nanoseconds per revolution.
     pub(super) fn period(&self) -> u64 {
         self.period
     }
 
-    /// How long `sectors` sectors of a track take to pass.
+    /// Time in which `sectors` sectors of a track pass.
     fn passing(&self, track: &Track, sectors: u64) -> u64 {
         let all = u128::from(self.period) * u128::from(sectors);
         u64::try_from(all / u128::from(track.sectors)).unwrap_or(u64::MAX)
     }
 
-    /// When a sector of a track begins to pass, at `now` or later.
+    /// The time at which a sector of a track begins to pass, at `now` or later.
     fn arrives(&self, track: &Track, sector: u32, now: Nanos) -> Nanos {
         let angle = (track.angle + f64::from(sector) / f64::from(track.sectors)).fract();
         let target = (angle * self.period as f64).round() as u64;
@@ -77,8 +76,8 @@ impl Media {
         Leg { track, first: block, end, sector, on_track, begin, leap: None }
     }
 
-    /// A read's first leg, which begins with what passes first as far as the
-    /// drive knows how to.
+    /// Adjusts a read's first leg so that it begins with the sectors that pass first, if the drive
+    /// supports that.
     pub(super) fn land(&self, mut leg: Leg, end: u64, passing: bool, zero_latency: bool) -> Leg {
         if !leg.track.holds(leg.first) {
             return leg;
@@ -99,7 +98,7 @@ impl Media {
         leg
     }
 
-    /// When every block of the leg before `end` has passed.
+    /// The time at which every block of the leg before `end` has passed.
     pub(super) fn done(&self, leg: &Leg, end: u64) -> Nanos {
         if end <= leg.first {
             return leg.begin;
@@ -143,15 +142,15 @@ impl Media {
         leg.begin.saturating_add(since.div_ceil(one).saturating_mul(one))
     }
 
-    /// The leg behind one that has run to its end.
+    /// The leg that follows a completed one.
     pub(super) fn next(&self, leg: &Leg, write: bool) -> Option<Leg> {
         (leg.end < self.layout.blocks())
             .then(|| self.go(leg.track.place, self.done(leg, leg.end), leg.end, write))
     }
 
-    /// Writes blocks from where the heads go: each needs its data in the buffer
-    /// when it begins to pass, or waits for the next revolution. Returns the
-    /// last leg and when the last block is written.
+    /// Writes blocks, starting with a leg: each needs its data in the buffer when it begins to
+    /// pass, or waits for the next revolution. Returns the last leg and the time at which the last
+    /// block is written.
     pub(super) fn write(&self, mut leg: Leg, end: u64, data: &Arrivals) -> (Leg, Nanos) {
         loop {
             let to = end.min(leg.end);
@@ -166,7 +165,7 @@ impl Media {
                 if starved >= to {
                     break;
                 }
-                // It passes, and comes round again.
+                // The block passes, and comes round again.
                 let passed = self.done(&leg, starved);
                 leg.begin = passed.saturating_add(self.period);
                 from = starved;
@@ -179,15 +178,14 @@ impl Media {
         }
     }
 
-    /// The first pass of a block at or after `begin` that its data is there for.
+    /// The first pass of a block at or after `begin` for which its data have arrived.
     fn passing_with(&self, begin: Nanos, data: Nanos) -> Nanos {
         let late = data.saturating_since(begin);
         begin.saturating_add(late.div_ceil(self.period) * self.period)
     }
 
-    /// The first block of the leg whose data comes too late; `to` when none
-    /// does. Data and sectors both come at a steady pace, so the last block
-    /// tells about all.
+    /// The first block of the leg whose data arrive too late; `to` if none do. Data and sectors
+    /// both come at a steady pace, so the last block is representative of all.
     fn starved(&self, leg: &Leg, to: u64, data: &Arrivals) -> u64 {
         let late = |block: u64| {
             let start = if block == leg.first { leg.begin } else { self.done(leg, block) };
@@ -205,26 +203,26 @@ impl Media {
     }
 }
 
-/// When the data of a write comes into the buffer.
+/// Arrival of a write's data in the buffer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrivals {
     /// The write's first block.
     pub(super) first: u64,
-    /// When the transfer begins.
+    /// The start of the transfer.
     pub(super) start: Nanos,
-    /// Nanoseconds a block.
+    /// Nanoseconds per block.
     pub(super) each: u64,
-    /// Nothing is written before this many blocks are there.
+    /// Writing starts only after this many blocks have arrived.
     pub(super) least: u64,
 }
 
 impl Arrivals {
-    /// Whether all data before a block is there at a moment.
+    /// Whether all data before block `end` have arrived by `now`.
     pub(super) fn all_by(&self, end: u64, now: Nanos) -> bool {
         self.at(end.saturating_sub(1)) <= now
     }
 
-    /// When a block's data is there.
+    /// The time at which a block's data have arrived.
     fn at(&self, block: u64) -> Nanos {
         let blocks = (block.saturating_sub(self.first) + 1).max(self.least);
         self.start.saturating_add(blocks.saturating_mul(self.each))
@@ -241,20 +239,20 @@ pub(super) struct Leg {
     pub(super) end: u64,
     /// The first block's sector on the track.
     sector: u32,
-    /// When the heads are there.
+    /// The time at which the heads are on the track.
     pub(super) on_track: Nanos,
-    /// When the first block begins to pass.
+    /// The time at which the first block begins to pass.
     pub(super) begin: Nanos,
-    /// Blocks that were read before their turn: once all before the first is
-    /// read, all before the second is.
+    /// Blocks read before their turn: once all blocks before the first number are read, so are all
+    /// before the second.
     leap: Option<(u64, u64)>,
 }
 
-/// Reading on and on from a block, over all tracks that follow.
+/// Continuous reading from a block on, over all following tracks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stream {
     pub(super) leg: Leg,
-    /// The end of the device was reached.
+    /// The end of the device has been reached.
     ended: bool,
 }
 
@@ -263,7 +261,7 @@ impl Stream {
         Self { leg, ended: false }
     }
 
-    /// When every block before `end` has been read. Asked in rising order.
+    /// The time at which every block before `end` has been read. To be called in rising order.
     pub(super) fn done(&mut self, media: &Media, end: u64) -> Nanos {
         while end > self.leg.end && !self.ended {
             self.step(media);
@@ -271,7 +269,7 @@ impl Stream {
         media.done(&self.leg, end.min(self.leg.end))
     }
 
-    /// The block before which all is read by `now`. Asked in rising order.
+    /// The block before which all have been read by `now`. To be called in rising order.
     pub(super) fn read_by(&mut self, media: &Media, now: Nanos, limit: u64) -> u64 {
         loop {
             let read = media.read_by(&self.leg, now);

@@ -1,12 +1,10 @@
-//! A disk drive: heads that move, a medium that turns, a buffer that reads
-//! ahead.
+//! A disk drive: moving heads, a rotating medium, and a buffer with read-ahead.
 //!
-//! The drive serves one command at a time from its queue; what the heads do
-//! beside commands (read-ahead, writing what the buffer has accepted) is worked
-//! out when somebody looks. Behaviour and parameters are those of the disks in
-//! DiskSim 4.0 (Bucy, Schindler, Schlosser, Ganger 2008) as far as one command
-//! is served at a time, so that drives measured for it can be used; seek curves
-//! are those of Ruemmler and Wilkes (IEEE Computer, March 1994).
+//! The drive serves one command at a time from its queue; activity of the heads besides commands
+//! (read-ahead, writing accepted data) is computed when it is queried. Behaviour and parameters are
+//! those of the disks in DiskSim 4.0 (Bucy, Schindler, Schlosser, Ganger 2008) as far as one
+//! command is served at a time, so drives measured for it can be used; seek curves are those of
+//! Ruemmler and Wilkes (IEEE Computer, March 1994).
 
 mod buffer;
 mod check;
@@ -40,7 +38,7 @@ struct Waiting {
     tag: Tag,
     request: Request,
     arrived: Nanos,
-    /// Where its first block lies.
+    /// Cylinder of its first block.
     cylinder: u32,
 }
 
@@ -54,31 +52,31 @@ impl Waiting {
     }
 }
 
-/// What the buffer has accepted and the heads have not begun to write.
+/// A write that the buffer has accepted and the heads have not begun.
 #[derive(Clone, Copy, Debug)]
 struct Dirty {
     segment: usize,
     start: u64,
     end: u64,
     accepted: Nanos,
-    /// When its last part comes, if that joined what was there.
+    /// The arrival of its last part, if that was joined to it.
     last: Option<Arrivals>,
 }
 
-/// Read-ahead under way.
+/// Read-ahead in progress.
 #[derive(Clone, Copy, Debug)]
 struct Reading {
     segment: usize,
     stream: Stream,
 }
 
-/// What the heads are doing.
+/// The activity of the heads.
 #[derive(Clone, Copy, Debug, Default)]
 struct Heads {
     place: Place,
-    /// When they can move again.
+    /// The time at which they can move again.
     free: Nanos,
-    /// They write until then, the segment that is named.
+    /// The segment that they write until then, if any.
     writing: Option<usize>,
 }
 
@@ -95,17 +93,17 @@ pub struct Hdd {
     trail: Trail,
     /// The last command was a read.
     after_read: bool,
-    /// When the next command may be taken up.
+    /// The time at which the next command may start.
     command_free: Nanos,
     queue: Queue,
-    /// What begins next, and when: worked out whenever something has changed.
+    /// The next action and its time, recomputed after each change.
     next: Option<(Nanos, Start)>,
     requests: InFlight,
 }
 
 impl Hdd {
-    /// A drive at rest, with an empty buffer and its heads on cylinder 0. The
-    /// figures must be sound, as [`HddSpec::fault`] has it.
+    /// A drive at rest, with an empty buffer and its heads on cylinder 0. The figures must be sound
+    /// by [`HddSpec::fault`].
     #[must_use]
     pub fn new(spec: HddSpec) -> Self {
         Self {
@@ -125,7 +123,7 @@ impl Hdd {
         }
     }
 
-    /// Brings read-ahead and writing up to a moment.
+    /// Updates read-ahead and writing to a moment.
     fn catch_up(&mut self, now: Nanos) {
         if self.heads.writing.is_some() && self.heads.free <= now {
             self.heads.writing = None;
@@ -143,8 +141,8 @@ impl Hdd {
         }
     }
 
-    /// Stops read-ahead: a movement ends where it goes to; a sector is read to
-    /// its end, unless the drive can stop in the middle.
+    /// Stops read-ahead: a movement continues to its target; a sector is read to its end, unless
+    /// the drive can stop within it.
     fn stop_reading(&mut self, now: Nanos) {
         let Some(reading) = self.reading.take() else { return };
         let leg = &reading.stream.leg;
@@ -159,7 +157,7 @@ impl Hdd {
         self.heads.free = self.heads.free.max(stopped);
     }
 
-    /// Serves one request that is taken up at `now`.
+    /// Serves one request that starts at `now`.
     fn serve_one(&mut self, waiting: Waiting, now: Nanos) {
         self.catch_up(now);
         let done = match waiting.request.op {
@@ -174,7 +172,7 @@ impl Hdd {
         self.requests.push(waiting.arrived, done, waiting.tag);
     }
 
-    /// Does everything that begins at `until` or before.
+    /// Performs all actions that start at `until` or before.
     fn run(&mut self, until: Nanos) {
         while let Some((at, next)) = self.next.filter(|start| start.0 <= until) {
             self.begin(at, next);

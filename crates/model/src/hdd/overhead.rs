@@ -3,7 +3,7 @@
 use super::seek::nanos;
 use super::spec::HddSpec;
 
-/// A time that depends on whether the request before was a read or a write.
+/// A time that depends on whether the previous request was a read or a write.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct After {
     read: u64,
@@ -20,7 +20,7 @@ impl After {
     }
 }
 
-/// The times of a drive that leaves the bus before it takes a write's data.
+/// The times of a drive that leaves the bus before it receives a write's data.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ExtraDisconnect {
     pub(super) command: u64,
@@ -30,7 +30,7 @@ pub(super) struct ExtraDisconnect {
     pub(super) seek_delta: u64,
 }
 
-/// All times spent apart from the mechanics, in nanoseconds.
+/// All times apart from the mechanics, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Overheads {
     pub(super) command: u64,

@@ -1,4 +1,4 @@
-//! What waits for the heads, in the order in which they would come by.
+//! Entries that wait for the heads, in the order of cylinders.
 
 use super::Waiting;
 use super::spec::{Policy, QueueSpec};
@@ -8,16 +8,16 @@ use std::collections::{BTreeMap, VecDeque};
 use std::iter::{from_fn, successors};
 use std::ops::ControlFlow;
 
-/// The name of something that waits: by cylinder, then by age. Where the
-/// policy does not look at cylinders, they count as 0.
+/// The key of a waiting entry: cylinder, then age. The cylinder is 0 for policies that ignore
+/// cylinders.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Spot {
     cylinder: u32,
     nth: u64,
 }
 
-/// Things that wait, sorted by cylinder, so that the policy's next one is
-/// found beside the heads instead of among all.
+/// Waiting entries, sorted by cylinder, so that the policy's next one is found near the heads
+/// without examining all.
 #[derive(Clone, Debug)]
 pub(super) struct Sweep<T> {
     policy: Policy,
@@ -56,9 +56,9 @@ impl<T> Sweep<T> {
         self.waiting.remove(&spot)
     }
 
-    /// What can start first, and when; among equals the one that the policy
-    /// prefers, the heads being at `here`. Nothing starts before `soonest`:
-    /// the search ends with the first that does so then.
+    /// The entry that can start first, with its time; among equals the one that the policy prefers,
+    /// with the heads at `here`. Nothing starts before `soonest`: the search ends with the first
+    /// entry that starts then.
     pub(super) fn earliest(
         &self,
         here: u32,
@@ -85,17 +85,17 @@ impl<T> Sweep<T> {
         best
     }
 
-    /// All on a cylinder and above, rising.
+    /// All entries on `cylinder` and above, rising.
     fn from(&self, cylinder: u32) -> impl DoubleEndedIterator<Item = (&Spot, &T)> {
         self.waiting.range(Spot { cylinder, nth: 0 }..)
     }
 
-    /// All below a cylinder, rising.
+    /// All entries below `cylinder`, rising.
     fn below(&self, cylinder: u32) -> impl DoubleEndedIterator<Item = (&Spot, &T)> {
         self.waiting.range(..Spot { cylinder, nth: 0 })
     }
 
-    /// All by their distance from a cylinder; the oldest first among equals.
+    /// All entries by their distance from a cylinder; the oldest first among equals.
     fn nearest(&self, here: u32) -> impl Iterator<Item = (&Spot, &T)> {
         let next_below =
             move |cylinder: u32| self.below(cylinder).next_back().map(|(spot, _)| spot.cylinder);
@@ -115,10 +115,10 @@ impl<T> Sweep<T> {
     }
 }
 
-/// The requests that the drive has not taken up.
+/// The requests that the drive has not started.
 #[derive(Clone, Debug)]
 pub(super) struct Queue {
-    /// Those that it may choose from, no flush among them.
+    /// Those among which it may choose, without flushes.
     seen: Sweep<Waiting>,
     /// The others, by age.
     outside: VecDeque<Waiting>,
@@ -139,7 +139,7 @@ impl Queue {
         self.len() == 0
     }
 
-    /// What the drive may choose from.
+    /// The requests among which the drive may choose.
     pub(super) fn seen(&self) -> &Sweep<Waiting> {
         &self.seen
     }
@@ -155,7 +155,7 @@ impl Queue {
         taken
     }
 
-    /// The flush that everything waits for, once all before it is taken.
+    /// The flush at the front of the queue, once all requests before it are taken.
     pub(super) fn flush(&self) -> Option<&Waiting> {
         self.outside.front().filter(|_| self.seen.is_empty())
     }
@@ -166,7 +166,7 @@ impl Queue {
         flush
     }
 
-    /// Lets the drive see as many as it can, up to a flush.
+    /// Makes as many requests visible as the drive can see, up to a flush.
     fn fill(&mut self) {
         while self.seen.len() < self.depth
             && let Some(&next) = self.outside.front()
@@ -184,7 +184,7 @@ impl<T> Sweep<T> {
         &self.waiting[&spot]
     }
 
-    /// All by age, each with its name and the cylinder in it.
+    /// All entries by age, each with its key and the cylinder in it.
     pub(super) fn by_age(&self) -> Vec<(Spot, u32, &T)> {
         let mut all: Vec<_> =
             self.waiting.iter().map(|(&spot, one)| (spot, spot.cylinder, one)).collect();

@@ -1,4 +1,4 @@
-//! Serving reads: from the buffer, from read-ahead under way, from the medium.
+//! Serving reads: from the buffer, from read-ahead in progress, from the medium.
 
 use super::buffer::Segment;
 use super::media::{Media, Stream};
@@ -7,7 +7,7 @@ use super::{Hdd, Reading, Waiting};
 use seekless_units::Nanos;
 
 impl Hdd {
-    /// Serves a read that is taken up at `now`; returns when it completes.
+    /// Serves a read that starts at `now`. Returns the time of its completion.
     pub(super) fn read(&mut self, waiting: Waiting, now: Nanos) -> Nanos {
         let hit = self.buffer.hit(waiting.start(), waiting.end());
         match hit.or_else(|| self.about_to_read(waiting.start())) {
@@ -16,8 +16,8 @@ impl Hdd {
         }
     }
 
-    /// The segment that read-ahead is about to put a block into: it passes under
-    /// the heads next, or soon, and to stop for it could cost a revolution.
+    /// The segment that read-ahead is about to fill with a block: the block passes under the heads
+    /// next, or soon, and stopping could cost a revolution.
     fn about_to_read(&self, block: u64) -> Option<usize> {
         let reading = self.reading.as_ref()?;
         let held = self.buffer.get(reading.segment);
@@ -25,8 +25,8 @@ impl Hdd {
         (comes && block < held.limit).then_some(reading.segment)
     }
 
-    /// Whether the drive keeps on reading for reads in order. One that stops at
-    /// a track's end does so, as measured, unless the host comes back at once.
+    /// Whether the drive continues reading for reads in order. A drive that stops at a track's end
+    /// does so, as measured, unless the host's next request follows at once.
     fn goes_on(&self, held: &Segment, arrived: Nanos) -> bool {
         let pause = arrived.saturating_since(held.served_at);
         self.spec.buffer.read_ahead != ReadAhead::NextTrack || pause < self.media.period()
@@ -72,8 +72,7 @@ impl Hdd {
     fn read_miss(&mut self, waiting: Waiting, now: Nanos) -> Nanos {
         let times = self.overheads;
         self.stop_reading(now);
-        // Reads always find a segment: the queue starts none while all hold
-        // what is not written yet.
+        // Reads always find a segment: the queue starts none while all contain unwritten data.
         let segment = self.buffer.victim(None, now).unwrap_or_default();
         self.buffer.reset_for_read(segment, waiting.start(), now);
         self.buffer.touch(segment);
@@ -96,14 +95,14 @@ impl Hdd {
         self.transfer(waiting, bus, segment)
     }
 
-    /// When the heads may leave for a read.
+    /// The time at which the heads may leave for a read.
     fn depart(&self, waiting: Waiting, now: Nanos) -> Nanos {
         let miss = self.overheads.command + self.overheads.read_miss.get(self.after_read);
         waiting.arrived.saturating_add(miss).max(now).max(self.heads.free)
     }
 
-    /// When data can go over the bus for a request that needs nothing else: at
-    /// the command's end, or when the bus is won back for one that had to wait.
+    /// The time at which data of a request that needs nothing else can be transferred: at the
+    /// command's end, or, after a wait, when the bus is won back.
     pub(super) fn on_bus(&self, waiting: Waiting, now: Nanos, command: u64) -> Nanos {
         let prepared = self.overheads.data_preparation;
         if now > waiting.arrived {
@@ -113,8 +112,7 @@ impl Hdd {
         now.saturating_add(command + prepared)
     }
 
-    /// When the bus is won back: when enough of the read has come from the
-    /// medium.
+    /// The time at which the bus is won back: when enough of the read has come from the medium.
     fn reconnect(&mut self, waiting: Waiting, away: Nanos) -> Nanos {
         let buffer = &self.spec.buffer;
         let sectors = u64::from(waiting.request.sectors);
@@ -129,8 +127,8 @@ impl Hdd {
             .saturating_add(times.reselect + times.data_preparation)
     }
 
-    /// Sends a read's sectors to the host as they come, from `bus` on; returns
-    /// when the read completes.
+    /// Sends a read's sectors to the host as they come, from `bus` on. Returns the time of the
+    /// read's completion.
     fn transfer(&mut self, waiting: Waiting, bus: Nanos, segment: usize) -> Nanos {
         let times = self.overheads;
         let (end, mut sent, mut now) = (waiting.end(), waiting.start(), bus);
@@ -156,7 +154,7 @@ impl Hdd {
         done
     }
 
-    /// The end of what a segment holds at a moment, of what is wanted.
+    /// The end of the requested blocks that a segment contains at a moment.
     fn read_so_far(&mut self, segment: usize, now: Nanos, end: u64) -> u64 {
         let held = self.buffer.get(segment).end;
         match self.reading.as_mut().filter(|reading| reading.segment == segment) {
@@ -167,8 +165,8 @@ impl Hdd {
         }
     }
 
-    /// The segment after a read: it holds the request, and read-ahead goes on
-    /// where there is any.
+    /// Updates the segment after a read: it contains the request, and read-ahead, if there is any,
+    /// continues.
     fn after_transfer(&mut self, waiting: Waiting, segment: usize) {
         self.buffer.extend(segment, waiting.end());
         if self.spec.buffer.discard_after_read {
@@ -187,7 +185,7 @@ impl Hdd {
         }
     }
 
-    /// Up to which block is read for a request.
+    /// The block up to which is read for a request.
     fn limit(&self, segment: usize, waiting: Waiting, in_order: bool) -> u64 {
         let buffer = &self.spec.buffer;
         let end = waiting.end();
@@ -195,7 +193,7 @@ impl Hdd {
             0 => buffer.segment_sectors,
             sectors => sectors,
         };
-        // The room that every read takes is not all for what is read ahead.
+        // The room that every read takes is not all for read-ahead.
         let own = u64::from(buffer.segment_sectors.max(buffer.read_room_sectors));
         let lent = self.buffer.room_of(segment).saturating_sub(own);
         let most = end + u64::from(most) + lent;
@@ -209,8 +207,8 @@ impl Hdd {
             ReadAhead::NextTrack if end < self.media.layout.blocks() => {
                 let track = self.media.layout.track(end);
                 let back = self.buffer.get(segment).start < track.first;
-                // Also where a track is longer than a segment: a measured drive of that kind
-                // reads on and drops what it has no room for.
+                // Also if a track is longer than a segment: a measured drive of that kind reads on
+                // and drops blocks for which it has no room.
                 track.end + if back { u64::from(track.sectors) } else { 0 }
             }
             ReadAhead::NextTrack => end,

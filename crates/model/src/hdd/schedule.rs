@@ -1,11 +1,11 @@
-//! What the drive does next: which request, or which accepted write.
+//! The choice of the drive's next action: a request, or an accepted write.
 
 use super::queue::Spot;
 use super::{Hdd, Waiting};
 use crate::request::Op;
 use seekless_units::Nanos;
 
-/// Something that can begin.
+/// An action that can start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Start {
     /// A request that the drive sees.
@@ -16,8 +16,7 @@ pub(super) enum Start {
     Writing(Spot),
 }
 
-/// Whether the buffer has room at a moment, worked out once for all requests
-/// that ask about the same moment.
+/// Whether the buffer has room at a moment, cached for all requests with the same moment.
 #[derive(Default)]
 struct Room {
     read: Option<(Nanos, bool)>,
@@ -39,7 +38,7 @@ impl Room {
 }
 
 impl Hdd {
-    /// What begins next, and when, if nothing else arrives before.
+    /// The next action and its time, if no other request arrives before.
     pub(super) fn next_start(&self) -> Option<(Nanos, Start)> {
         let request = self.next_request();
         let writing = self.next_writing();
@@ -50,7 +49,7 @@ impl Hdd {
         }
     }
 
-    /// Among the requests that can start first, the policy decides.
+    /// The request that can start first; the policy decides among equals.
     fn next_request(&self) -> Option<(Nanos, Start)> {
         if let Some(flush) = self.queue.flush() {
             let at = flush.arrived.max(self.command_free);
@@ -68,13 +67,13 @@ impl Hdd {
         found.map(|(at, spot)| (at, Start::Request(spot)))
     }
 
-    /// Until when the heads write, if they do so after a moment.
+    /// The time until which the heads write, if that is after a moment.
     fn heads_write_past(&self, at: Nanos) -> Option<Nanos> {
         self.heads.writing.and(Some(self.heads.free)).filter(|&free| free > at)
     }
 
-    /// When a read or write can be taken up; `None` while it needs a segment
-    /// that something else must free first.
+    /// The time at which a read or write can start; `None` while it needs a segment that another
+    /// action must free first.
     fn can_start(&self, waiting: &Waiting, room: &mut Room) -> Option<Nanos> {
         if let Some(at) = self.can_continue(waiting) {
             return Some(at);
@@ -88,8 +87,7 @@ impl Hdd {
         }
     }
 
-    /// Whether every segment that the request could take is waiting to be
-    /// written.
+    /// Whether every segment that the request could take contains unwritten data.
     fn full(&self, waiting: &Waiting, at: Nanos, room: &mut Room) -> bool {
         match waiting.request.op {
             Op::Read => {
@@ -100,7 +98,7 @@ impl Hdd {
         }
     }
 
-    /// Whether a write goes where another one is that waits for the heads.
+    /// Whether a write replaces or joins one that waits for the heads.
     fn takes_no_segment(&self, waiting: &Waiting) -> bool {
         self.replaced(waiting).is_some() || self.joined(waiting).is_some()
     }

@@ -1,11 +1,11 @@
-//! How long the heads take to move.
+//! Times of head movements.
 
 use super::spec::{CurveSpec, SeekSpec};
 use seekless_units::Nanos;
 
-/// Milliseconds as nanoseconds; what is negative counts as none.
+/// Converts milliseconds to nanoseconds; negative values become zero.
 pub(super) fn nanos(ms: f64) -> u64 {
-    // A float beyond the range saturates.
+    // The conversion of a float beyond the range saturates.
     (ms * 1e6).round() as u64
 }
 
@@ -45,8 +45,8 @@ impl Seek {
         if self.table.is_empty() { self.on_curve(distance) } else { self.in_table(distance) }
     }
 
-    /// Linear between the measured points and, with the slope of the last two,
-    /// beyond them.
+    /// Interpolates linearly between the measured points and extrapolates with the slope of the
+    /// last two.
     fn in_table(&self, distance: u32) -> f64 {
         let table = &self.table;
         let at = table.partition_point(|point| point.0 < distance).clamp(1, table.len().max(2) - 1);
@@ -67,7 +67,7 @@ impl Seek {
         (curve.constant + curve.sqrt * distance.sqrt() + curve.linear * distance).max(0.0)
     }
 
-    /// From one track to another: the arm and the head switch go on at once.
+    /// The time from one track to another: the arm and the head switch move in parallel.
     pub(super) fn between(&self, from: Place, to: Place, write: bool) -> Nanos {
         let cylinders = from.cylinder.abs_diff(to.cylinder);
         let arm = self.distance(cylinders);

@@ -1,5 +1,5 @@
-//! The figures of a drive, as its parameter file gives them. Times are in
-//! milliseconds, as in datasheets and measurements.
+//! The figures of a drive, as in its parameter file. Times are in milliseconds, as in datasheets
+//! and measurements.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,25 +11,25 @@ pub struct HddSpec {
     pub heads: u32,
     /// Cylinders.
     pub cylinders: u32,
-    /// Revolutions a minute.
+    /// Revolutions per minute.
     pub rpm: f64,
-    /// In which order the surfaces of a cylinder are filled.
+    /// The order in which the surfaces of a cylinder are filled.
     #[serde(default)]
     pub head_order: HeadOrder,
-    /// How long the heads take to move.
+    /// Times of head movements.
     pub seek: SeekSpec,
     /// Time spent on commands, apart from the mechanics.
     #[serde(default)]
     pub overhead: OverheadSpec,
-    /// The way to the host.
+    /// The bus to the host.
     #[serde(default)]
     pub bus: BusSpec,
-    /// The drive's memory.
+    /// The drive's buffer.
     pub buffer: BufferSpec,
-    /// Which of several waiting requests is next.
+    /// The scheduling of waiting requests.
     #[serde(default)]
     pub queue: QueueSpec,
-    /// Where sectors are kept in reserve.
+    /// The location of spare sectors.
     #[serde(default)]
     pub sparing: SparingSpec,
     /// Zones of equal sectors per track, from cylinder 0 inwards.
@@ -37,39 +37,39 @@ pub struct HddSpec {
     pub zones: Vec<ZoneSpec>,
 }
 
-/// In which order the surfaces of a cylinder are filled.
+/// The order in which the surfaces of a cylinder are filled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HeadOrder {
     /// From the first to the last on every cylinder.
     #[default]
     Rising,
-    /// Back and forth, beginning anew with every zone.
+    /// Back and forth, restarting in every zone.
     SerpentineInZone,
     /// Back and forth: odd cylinders from the last surface to the first.
     Serpentine,
 }
 
-/// How long the heads take to move.
+/// Times of head movements.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SeekSpec {
     /// To another surface of the same cylinder, in ms.
     #[serde(default)]
     pub head_switch_ms: f64,
-    /// What a write waits longer than a read after the heads have moved, in
-    /// ms. Negative when the measured table is of writes.
+    /// Additional settling time of a write over a read after a movement, in ms. Negative if the
+    /// measured table is of writes.
     #[serde(default)]
     pub write_settle_ms: f64,
-    /// The same after a step to another surface or to the next cylinder, for
-    /// drives whose skews hide it; `write_settle_ms` by default.
+    /// The same after a step to another surface or to the next cylinder, for drives whose skews
+    /// hide it; `write_settle_ms` by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub switch_settle_ms: Option<f64>,
-    /// Measured: pairs of a distance in cylinders and ms, with rising
-    /// distances. Linear between them and beyond the last.
+    /// Measured: pairs of a distance in cylinders and ms, with rising distances. Linear between
+    /// them and beyond the last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub table: Vec<(u32, f64)>,
-    /// Curves, each for the distances from `from` on; where there is no table.
+    /// Curves, each for the distances from `from` on; used without a table.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub curve: Vec<CurveSpec>,
 }
@@ -78,15 +78,15 @@ pub struct SeekSpec {
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CurveSpec {
-    /// The smallest distance it holds for.
+    /// The smallest distance for which it applies.
     pub from: u32,
     /// In ms.
     #[serde(default)]
     pub constant: f64,
-    /// In ms a square root of a cylinder.
+    /// In ms per square root of a cylinder.
     #[serde(default)]
     pub sqrt: f64,
-    /// In ms a cylinder.
+    /// In ms per cylinder.
     #[serde(default)]
     pub linear: f64,
 }
@@ -95,76 +95,75 @@ pub struct CurveSpec {
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct OverheadSpec {
-    /// Of every command, before anything else.
+    /// For every command, before anything else.
     pub command: f64,
-    /// Of a read that the buffer answers, the request before being a read.
+    /// For a read hit in the buffer, after a read.
     pub read_hit_after_read: f64,
     /// The same after a write.
     pub read_hit_after_write: f64,
-    /// Of a read from the medium, after a read.
+    /// For a read from the medium, after a read.
     pub read_miss_after_read: f64,
     /// The same after a write.
     pub read_miss_after_write: f64,
-    /// Of a write, after a read.
+    /// For a write, after a read.
     pub write_after_read: f64,
-    /// Of a write, after a write.
+    /// For a write, after a write.
     pub write_after_write: f64,
     /// At the end of a read.
     pub read_completion: f64,
     /// At the end of a write.
     pub write_completion: f64,
-    /// Before data goes over the bus.
+    /// Before the data transfer.
     pub data_preparation: f64,
-    /// To win the bus back, the first time.
+    /// For winning the bus back, the first time.
     pub reselect: f64,
     /// The same, after an extra disconnect.
     pub reselect_again: f64,
-    /// To leave the bus during a read, after a read.
+    /// For leaving the bus during a read, after a read.
     pub read_disconnect_after_read: f64,
     /// The same after a write.
     pub read_disconnect_after_write: f64,
-    /// To leave the bus during a write.
+    /// For leaving the bus during a write.
     pub write_disconnect: f64,
-    /// Set when the drive leaves the bus once more in a write that follows a
-    /// write and does not continue it.
+    /// Set if the drive leaves the bus once more in a write that follows a write and does not
+    /// continue it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub extra_disconnect: Option<ExtraDisconnectSpec>,
 }
 
-/// A drive that leaves the bus before it takes a write's data.
+/// The times of a drive that leaves the bus before it receives a write's data.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExtraDisconnectSpec {
-    /// The command's overhead then, in ms.
+    /// The command's overhead in this case, in ms.
     pub command: f64,
-    /// To leave the bus, in ms.
+    /// For leaving the bus, in ms.
     pub disconnect: f64,
-    /// Away from the bus, in ms.
+    /// Time away from the bus, in ms.
     pub away: f64,
-    /// To leave the bus when the data is over, in ms.
+    /// For leaving the bus after the data transfer, in ms.
     pub second_disconnect: f64,
     /// From the command's end to the start of the seek, in ms.
     pub seek_delta: f64,
 }
 
-/// The way to the host.
+/// The bus to the host.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct BusSpec {
-    /// Of a sector to the host, in ms.
+    /// Transfer time per sector to the host, in ms.
     pub read_sector: f64,
-    /// Of a sector from the host, in ms.
+    /// Transfer time per sector from the host, in ms.
     pub write_sector: f64,
     /// A read keeps the bus from its first sector to its last.
     pub hold_read: bool,
-    /// A write keeps the bus until the buffer has all of it, and the heads
-    /// write nothing before.
+    /// A write keeps the bus until the buffer has all of it, and the heads write nothing before.
     pub hold_write: bool,
     /// A request keeps the bus from its command on.
     pub never_disconnect: bool,
 }
 
-/// What is read beyond what was asked for.
+/// The extent of read-ahead.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReadAhead {
@@ -175,86 +174,86 @@ pub enum ReadAhead {
     Track,
     /// To the end of the cylinder.
     Cylinder,
-    /// `read_ahead_sectors` on, over whatever tracks that takes.
+    /// `read_ahead_sectors` further, over as many tracks as needed.
     Sectors,
-    /// To the end of the track that the request ends before; when the segment
-    /// reaches back to the track before, of the next one too.
+    /// To the end of the track in which the request ends; if the segment reaches back to the
+    /// previous track, to the end of the next one.
     NextTrack,
 }
 
-/// The drive's memory: segments that each hold one run of sectors.
+/// The drive's buffer: segments of one run of sectors each.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BufferSpec {
-    /// How many segments.
+    /// Number of segments.
     pub segments: u32,
     /// Sectors in a segment.
     pub segment_sectors: u32,
-    /// How many segments may hold what is not written yet.
+    /// Maximum number of segments with unwritten data.
     #[serde(default = "one")]
     pub write_segments: u32,
-    /// A segment that serves reads in order takes the room of others, as far as
-    /// `write_segments` and one more are left, and reads ahead as much further.
+    /// A segment that serves reads in order borrows the room of others, as long as `write_segments`
+    /// and one more are left, and reads ahead as much further.
     #[serde(default)]
     pub adaptive_segments: bool,
-    /// A read that the buffer cannot answer takes the room of others for its segment, up to so
-    /// many sectors, of those that hold nothing which is not written yet. A write takes all of
-    /// it apart again. How far is read ahead does not depend on it. 0 for a segment's worth.
+    /// A read miss borrows the room of segments without unwritten data for its segment, up to this
+    /// many sectors. A write returns all of it. The extent of read-ahead does not depend on it. 0
+    /// for a segment's worth.
     #[serde(default)]
     pub read_room_sectors: u32,
     /// One segment is for writes only, and reads never hit it.
     #[serde(default)]
     pub separate_write_segment: bool,
-    /// What was read or written stays for later reads.
+    /// Data read or written stay for later reads.
     #[serde(default = "yes")]
     pub caching: bool,
-    /// Reads hit what was written.
+    /// Reads hit written data.
     #[serde(default = "yes")]
     pub hits_on_written: bool,
-    /// The share of a read that must have come from the medium before the
-    /// drive returns to the bus.
+    /// The fraction of a read that must have come from the medium before the drive returns to the
+    /// bus.
     #[serde(default)]
     pub read_watermark: f64,
-    /// The watermark is a share of the segment, not of the request.
+    /// The watermark is a fraction of the segment, not of the request.
     #[serde(default)]
     pub watermark_of_segment: bool,
-    /// What is read beyond what was asked for.
+    /// The extent of read-ahead.
     #[serde(default)]
     pub read_ahead: ReadAhead,
-    /// The most read-ahead, in sectors; 0 for a segment's worth.
+    /// Maximum read-ahead, in sectors; 0 for a segment's worth.
     #[serde(default)]
     pub read_ahead_sectors: u32,
-    /// What the host has read is dropped; only read-ahead stays.
+    /// Data sent to the host are dropped; only read-ahead stays.
     #[serde(default)]
     pub discard_after_read: bool,
-    /// A read of sectors that read-ahead is still to bring waits for them; otherwise only
-    /// one of the very next sector does.
+    /// A read of sectors that read-ahead has yet to read waits for them; otherwise only a read of
+    /// the very next sector does.
     #[serde(default)]
     pub wait_for_read_ahead: bool,
-    /// A read that the buffer answers whole leaves read-ahead into another segment alone, as
-    /// product manuals of desktop drives tell of them; otherwise that stops.
+    /// A read fully served from the buffer does not stop read-ahead into another segment, as
+    /// documented in product manuals of desktop drives; otherwise it does.
     #[serde(default)]
     pub read_ahead_through_hits: bool,
     /// A hit resumes read-ahead that had stopped.
     #[serde(default)]
     pub read_ahead_after_hit: bool,
-    /// Sectors that pass before the ones asked for are kept as well.
+    /// Sectors that pass before the requested ones are kept as well.
     #[serde(default)]
     pub read_passing_sectors: bool,
-    /// A read begins with whatever wanted sector passes first.
+    /// A read begins with the first requested sector to pass.
     #[serde(default)]
     pub zero_latency_read: bool,
-    /// A write begins with whatever wanted sector passes first.
+    /// A write begins with the first requested sector to pass.
     #[serde(default)]
     pub zero_latency_write: bool,
-    /// A write completes when the buffer has it.
+    /// A write completes when it is in the buffer.
     #[serde(default)]
     pub write_back: bool,
-    /// A write that goes on where the one being written ends joins it.
+    /// A write that continues the one being written joins it.
     #[serde(default)]
     pub combine_writes: bool,
-    /// A write that lies within one the buffer has accepted and the heads have
-    /// not begun takes its place. Only with `write_back`.
+    /// A write within an accepted one that the heads have not begun replaces it. Only with
+    /// `write_back`.
     #[serde(default)]
     pub replace_writes: bool,
     /// Read-ahead stops within a sector; otherwise at its end.
@@ -263,11 +262,11 @@ pub struct BufferSpec {
     /// Hits, and writes that find a segment, are served while the heads write.
     #[serde(default)]
     pub serve_while_writing: bool,
-    /// Sectors of a write, or all there are, that the buffer holds before the
-    /// heads write the first one.
+    /// Sectors of a write, or all if it has fewer, that must be in the buffer before the heads
+    /// write the first one.
     #[serde(default)]
     pub write_lead_sectors: u32,
-    /// The least time from a write's command to its first sector, in ms.
+    /// Minimum time from a write's command to its first sector, in ms.
     #[serde(default)]
     pub minimum_write_seek: f64,
 }
@@ -280,14 +279,14 @@ const fn yes() -> bool {
     true
 }
 
-/// Which of several waiting requests is next.
+/// The scheduling of waiting requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Policy {
     /// First come, first served.
     #[default]
     Fifo,
-    /// The one with the nearest cylinder (shortest seek time first).
+    /// The request on the nearest cylinder (shortest seek time first).
     Sstf,
     /// The nearest ahead, rising; from the end back to the lowest (C-LOOK).
     CLook,
@@ -297,9 +296,9 @@ pub enum Policy {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct QueueSpec {
-    /// Which one is next.
+    /// The scheduling policy.
     pub policy: Policy,
-    /// How many requests the drive sees at once; the others wait outside.
+    /// Number of requests that the drive sees at once; the others wait outside.
     pub depth: u32,
 }
 
@@ -309,7 +308,7 @@ impl Default for QueueSpec {
     }
 }
 
-/// What a reserve of sectors belongs to.
+/// The unit to which a reserve of sectors belongs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SpareUnit {
@@ -328,38 +327,38 @@ pub enum SpareUnit {
     Zone,
 }
 
-/// Where sectors are kept in reserve.
+/// The location of spare sectors.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SparingSpec {
-    /// What a reserve belongs to; a zone's `spares` says how many it has.
+    /// The unit of a reserve; a zone's `spares` is the number of spares per unit.
     pub unit: SpareUnit,
     /// Cylinders in a range.
     pub range_cylinders: u32,
-    /// The reserve lies at the front of its unit.
+    /// The reserve is at the front of its unit.
     pub at_front: bool,
-    /// A slipped sector moves all sectors up to the zone's end; otherwise up
-    /// to its unit's end. Slips then take away from the zone's capacity.
+    /// A slipped sector displaces all sectors up to the zone's end; otherwise up to its unit's end.
+    /// Slips then reduce the zone's capacity.
     pub slip_to_end: bool,
 }
 
-/// Cylinders with equally many sectors per track.
+/// Cylinders with the same number of sectors per track.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ZoneSpec {
     /// First cylinder.
     pub first_cylinder: u32,
-    /// Last cylinder, itself included.
+    /// Last cylinder, inclusive.
     pub last_cylinder: u32,
     /// Sectors on each track.
     pub sectors_per_track: u32,
     /// Angle of the zone's first sector, in sectors.
     #[serde(default)]
     pub offset: f64,
-    /// Sectors at the zone's front that hold no data of the host.
+    /// Sectors at the zone's front without data of the host.
     #[serde(default)]
     pub reserved: u64,
-    /// Sectors that the next surface's first sector lies behind.
+    /// Offset of the next surface's first sector, in sectors.
     #[serde(default)]
     pub track_skew: f64,
     /// The same for the next cylinder.
@@ -368,11 +367,11 @@ pub struct ZoneSpec {
     /// Reserve of each unit, in sectors (in tracks for `zone-tracks`).
     #[serde(default)]
     pub spares: u64,
-    /// Slipped sectors (or tracks), counted from the zone's first: passed over.
+    /// Slipped (skipped) sectors or tracks, counted from the zone's first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slips: Vec<u64>,
-    /// Sectors (or tracks) that lie elsewhere: pairs of where it should be and
-    /// where it is, counted from the zone's first.
+    /// Remapped sectors (or tracks): pairs of original and actual location, counted from the zone's
+    /// first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remaps: Vec<(u64, u64)>,
 }

@@ -1,5 +1,5 @@
-//! The drive against figures worked out by hand: 6,000 revolutions a minute
-//! are 10 ms a revolution, and 100 sectors on a track 100 us a sector.
+//! The drive compared with figures computed by hand: 6,000 revolutions per minute are 10 ms per
+//! revolution, and 100 sectors on a track 100 us per sector.
 
 mod order;
 mod room;
@@ -98,13 +98,12 @@ fn rotation_is_a_function_of_time() {
 
 #[test]
 fn a_seek_and_skews_move_the_sector() {
-    // Block 400 is sector 0 of cylinder 2, head 0. Skews: one head switch and
-    // one step a cylinder, twice: 80 sectors, so it passes at 8 ms. The seek
-    // of two cylinders takes 2.1 ms.
+    // Block 400 is sector 0 of cylinder 2, head 0. Skews: one head switch and one step per
+    // cylinder, twice: 80 sectors, so it passes at 8 ms. The seek of two cylinders takes 2.1 ms.
     assert_eq!(us(&mut drive(|_| {}), 0, read(400, 1)), 8_100);
     assert_eq!(us(&mut drive(|_| {}), 6_000, read(400, 1)), 10_000 + 2_100);
-    // Block 100 is the other surface: it passes at 1 ms, just after the head
-    // switch; a write settles too late and takes a revolution more.
+    // Block 100 is on the other surface: it passes at 1 ms, just after the head switch; a write
+    // settles too late and takes a revolution more.
     assert_eq!(us(&mut drive(|_| {}), 0, read(100, 1)), 1_100);
     assert_eq!(us(&mut drive(|_| {}), 0, write(100, 1)), 11_100);
 }
@@ -113,14 +112,14 @@ fn a_seek_and_skews_move_the_sector() {
 fn a_read_goes_on_over_track_and_cylinder() {
     // To the end of the track at 10 ms, head switch within the skew of 1 ms.
     assert_eq!(us(&mut drive(|_| {}), 0, read(90, 20)), 10_000 + 1_000 + 1_000);
-    // Over a cylinder: skew of 4 ms and a seek of 2 ms.
-    // It arrives at 1 ms, begins at 10, is over the cylinder at 14, ends at 15.
+    // Over a cylinder: skew of 4 ms and a seek of 2 ms. It arrives at 1 ms, begins at 10, is over
+    // the cylinder at 14, ends at 15.
     assert_eq!(us(&mut drive(|_| {}), 1_000, read(190, 20)), 14_000);
 }
 
 #[test]
 fn slips_and_spares_shift_what_lies_behind() {
-    // One spare sector a track; sector 5 is bad.
+    // One spare sector per track; sector 5 is bad.
     let mut slipped = drive(|spec| {
         spec.sparing.unit = SpareUnit::Track;
         spec.zones[0].spares = 1;
@@ -200,11 +199,11 @@ fn read_ahead_answers_what_comes_next() {
         spec.bus.read_sector = 0.01;
     };
     let mut drive = drive(ahead);
-    // Overhead, then the wait for sector 20 hides it; a sector over the bus.
+    // The wait for sector 20 hides the overhead; a sector goes over the bus.
     assert_eq!(us(&mut drive, 0, read(20, 4)), 2_400 + 10);
     // 26 ms later read-ahead has long reached sector 74.
     assert_eq!(us(&mut drive, 30_000, read(30, 10)), 300 + 100);
-    // Under way: at 40 ms a miss; sectors 20 to 30 have passed at 43 ms.
+    // In progress: at 40 ms a miss; sectors 20 to 30 have passed at 43 ms.
     let mut drive = super::tests::drive(ahead);
     us(&mut drive, 0, read(20, 4));
     // Sector 59 has passed at 6 ms.
@@ -224,8 +223,8 @@ fn what_was_read_may_be_dropped() {
 #[test]
 fn a_read_may_begin_in_the_middle() {
     let mut zero = drive(|spec| spec.buffer.zero_latency_read = true);
-    // The heads land on sector 50 of 100: a revolution, and two sectors to
-    // find out where they are.
+    // The heads land on sector 50 of 100: a revolution, and two sectors to determine their
+    // position.
     assert_eq!(us(&mut zero, 5_000, read(0, 100)), 10_200);
     assert_eq!(us(&mut drive(|_| {}), 5_000, read(0, 100)), 15_000);
 }
@@ -250,13 +249,13 @@ fn written_data_is_buffered_and_flushed() {
     };
     let mut drive = drive(back);
     assert_eq!(us(&mut drive, 0, write(20, 4)), 40);
-    // On the medium at 2.4 ms; a read waits for the heads until then.
+    // On the medium at 2.4 ms; a flush waits until then.
     assert_eq!(us(&mut drive, 100, Request::flush()), 2_300);
     assert_eq!(us(&mut drive, 30_000, write(20, 4).durable()), 2_400);
     assert_eq!(us(&mut drive, 60_000, read(20, 4)), 0);
 }
 
-/// The order in which requests complete that arrive together.
+/// The order in which requests that arrive together complete.
 fn order(policy: Policy) -> Vec<u64> {
     let mut drive = drive(|spec| spec.queue = QueueSpec { policy, depth: 32 });
     // The heads are on cylinder 50 when the four arrive.
@@ -348,8 +347,8 @@ fn no_segment_stays_dirty() {
     }
 }
 
-/// A drive that accepts eight writes, the heads busy with one far away; then
-/// others come to one place, again and again.
+/// The drive accepts four writes; three go to distant places, then writes to one place follow,
+/// again and again.
 #[test]
 fn what_was_accepted_does_not_wait_for_ever() {
     let mut spec = crate::preset::spec("dtla-307045").unwrap().hdd.unwrap();
@@ -364,8 +363,8 @@ fn what_was_accepted_does_not_wait_for_ever() {
     }
     let waiting: Vec<u64> = drive.dirty.by_age().iter().map(|one| one.2.start).collect();
     assert!(waiting.iter().all(|&start| start >= 80_000_000), "{waiting:?}");
-    // The same writes replace each other where the drive does that: 50 are
-    // taken in the time of a few commands.
+    // The same writes replace each other if the drive supports that: 50 are accepted in the time of
+    // a few commands.
     spec.buffer.replace_writes = true;
     let mut drive = Hdd::new(spec);
     let mut now = Nanos::ZERO;

@@ -6,20 +6,20 @@ use super::queue::Spot;
 use super::{Dirty, Hdd, Waiting};
 use seekless_units::Nanos;
 
-/// When a write's data and its heads set off.
+/// The starting times of a write's data and heads.
 pub(super) struct Plan {
-    /// The transfer from the host begins.
+    /// The start of the transfer from the host.
     pub(super) bus: Nanos,
-    /// The heads may leave.
+    /// The time at which the heads may leave.
     pub(super) ready: Nanos,
-    /// To leave the bus when the data is over.
+    /// Time to leave the bus after the data transfer.
     disconnect: u64,
-    /// To win it back.
+    /// Time to win it back.
     reselect: u64,
 }
 
 impl Hdd {
-    /// Serves a write that is taken up at `now`; returns when it completes.
+    /// Serves a write that starts at `now`. Returns the time of its completion.
     pub(super) fn write(&mut self, waiting: Waiting, now: Nanos) -> Nanos {
         if let Some(segment) = self.continued(&waiting, now) {
             return self.append(waiting, now, segment);
@@ -31,7 +31,7 @@ impl Hdd {
             return self.join(waiting, now, spot);
         }
         let (start, end) = (waiting.start(), waiting.end());
-        // The queue starts no write that finds no segment.
+        // The queue starts no write without a segment.
         let segment = self.buffer.victim(Some((start, end)), now).unwrap_or_default();
         let extra = self.extra(&waiting, now, segment);
         if self.heads.writing.is_some() || self.is_behind_others(&waiting) {
@@ -56,15 +56,15 @@ impl Hdd {
         self.complete(&waiting, segment, sent, written, &plan)
     }
 
-    /// Whether the buffer holds writes that a new one must not overtake: without
-    /// that, what it has accepted would wait for as long as others come.
+    /// Whether the buffer has writes that a new one must not overtake: otherwise, accepted writes
+    /// would wait for as long as others come.
     fn is_behind_others(&self, waiting: &Waiting) -> bool {
         let buffer = &self.spec.buffer;
         let accepts = buffer.write_back && buffer.serve_while_writing && !waiting.request.durable;
         accepts && !self.dirty.is_empty()
     }
 
-    /// How many sectors of a write the buffer holds before the heads write.
+    /// Minimum number of sectors of a write in the buffer before the heads write.
     fn least(&self, sectors: u64) -> u64 {
         if self.spec.bus.hold_write {
             return sectors;
@@ -72,7 +72,7 @@ impl Hdd {
         sectors.min(u64::from(self.spec.buffer.write_lead_sectors)).max(1)
     }
 
-    /// The end of a write whose data is over at `sent` and on the medium at
+    /// The completion of a write whose transfer ends at `sent` and which is on the medium at
     /// `written`.
     pub(super) fn complete(
         &mut self,
@@ -93,8 +93,8 @@ impl Hdd {
         done.saturating_add(self.overheads.write_completion)
     }
 
-    /// The drive leaves the bus once more in a write that follows a write and
-    /// does not continue it.
+    /// The times of an extra disconnect, if the drive leaves the bus once more: in a write that
+    /// follows a write and does not continue it.
     fn extra(&self, waiting: &Waiting, now: Nanos, segment: usize) -> Option<ExtraDisconnect> {
         let at_once = now == waiting.arrived && !self.spec.bus.never_disconnect;
         let follows =
@@ -128,8 +128,8 @@ impl Hdd {
         }
     }
 
-    /// Writes blocks to the medium, the heads leaving at `ready` or when they
-    /// are free; returns when they are written.
+    /// Writes blocks to the medium; the heads leave at `ready` or when they are free. Returns the
+    /// time at which they are written.
     fn put_on_medium(&mut self, start: u64, end: u64, ready: Nanos, data: &Arrivals) -> Nanos {
         self.trail.clear();
         let depart = ready.max(self.heads.free);
@@ -145,7 +145,7 @@ impl Hdd {
         self.finish(leg, end, data)
     }
 
-    /// Writes blocks that go on where the heads are.
+    /// Writes blocks that continue at the heads' position.
     pub(super) fn go_on_writing(
         &mut self,
         start: u64,
@@ -166,8 +166,7 @@ impl Hdd {
         written
     }
 
-    /// What the buffer has accepted that a write takes the place of, or of a
-    /// part of it.
+    /// An accepted write that this write replaces, fully or in part.
     pub(super) fn replaced(&self, waiting: &Waiting) -> Option<Spot> {
         let buffer = &self.spec.buffer;
         if !buffer.replace_writes || !buffer.write_back || waiting.request.durable {
@@ -177,7 +176,7 @@ impl Hdd {
         self.dirty.find(|dirty| dirty.start <= start && end <= dirty.end)
     }
 
-    /// Takes a write in place of what the buffer holds of it.
+    /// Puts a write in place of its old data in the buffer.
     fn replace(&mut self, waiting: Waiting, now: Nanos, spot: Spot) -> Nanos {
         let plan = self.plan(&waiting, now, None);
         let sent = u64::from(waiting.request.sectors) * self.overheads.write_sector;
@@ -189,7 +188,7 @@ impl Hdd {
         accepted.saturating_add(self.overheads.write_completion)
     }
 
-    /// Takes a write into the buffer while the heads write something else.
+    /// Accepts a write into the buffer while the heads perform another one.
     fn accept(&mut self, waiting: Waiting, now: Nanos, segment: usize) -> Nanos {
         let (start, end) = (waiting.start(), waiting.end());
         let plan = self.plan(&waiting, now, None);
@@ -205,7 +204,7 @@ impl Hdd {
         accepted.saturating_add(self.overheads.write_completion)
     }
 
-    /// Begins to write something that the buffer has accepted.
+    /// Starts writing an accepted write to the medium.
     pub(super) fn write_back(&mut self, spot: Spot, now: Nanos) {
         let Some(dirty) = self.dirty.remove(spot) else { return };
         self.stop_reading(now);

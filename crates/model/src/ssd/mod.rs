@@ -1,10 +1,10 @@
-//! A solid-state drive: dies behind channels, pages that are read and
-//! programmed, blocks that are erased as a whole.
+//! A solid-state drive: dies behind channels, pages that are read and programmed, blocks that are
+//! erased as a whole.
 //!
-//! Where a page lies follows from when it was written, not from its address
-//! (Bouganim, Jónsson and Bonnet, CIDR 2009; Agrawal et al., USENIX ATC 2008),
-//! so neighbouring addresses are no cheaper than distant ones; what counts is
-//! over how many dies a request's pages are spread.
+//! The location of a page depends on the time of its write, not on its address (Bouganim, Jónsson
+//! and Bonnet, CIDR 2009; Agrawal et al., USENIX ATC 2008), so neighbouring addresses are no
+//! cheaper than distant ones; the number of dies over which a request's pages are spread determines
+//! its time.
 
 mod translation;
 
@@ -16,14 +16,13 @@ use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use translation::Translation;
 
-/// How the drive was filled before the run.
+/// The way in which the drive was filled before the run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum History {
-    /// Once, from the first address to the last: neighbours lie on
-    /// neighbouring dies.
+    /// Once, from the first address to the last: neighbours are on neighbouring dies.
     Sequential,
-    /// Over and over, anywhere: a page may lie on any die.
+    /// Over and over, at random addresses: a page may be on any die.
     #[default]
     Random,
 }
@@ -42,36 +41,35 @@ pub struct SsdSpec {
     pub page: u32,
     /// Pages in a block, which is erased as a whole.
     pub pages_per_block: u32,
-    /// Share of the flash that the host does not see.
+    /// Fraction of the flash that the host does not see.
     pub spare: f64,
-    /// Of a page from the cells, in microseconds.
+    /// Read of a page from the cells, in microseconds.
     pub read_us: f64,
-    /// Of a page into the cells.
+    /// Program of a page into the cells, in microseconds.
     pub program_us: f64,
-    /// Of a block.
+    /// Erase of a block, in microseconds.
     pub erase_us: f64,
-    /// Bytes a second over a channel.
+    /// Bytes per second over a channel.
     pub channel_bandwidth: u64,
-    /// Bytes a second to and from the host.
+    /// Bytes per second to and from the host.
     pub link_bandwidth: u64,
-    /// Of every command, in microseconds.
+    /// Overhead of every command, in microseconds.
     pub command_us: f64,
-    /// Between two commands that the controller takes up, at least, in microseconds: the
-    /// inverse of the most commands a second. 0 where nothing but cells, channels and link
-    /// limits them.
+    /// Minimum interval between the starts of two commands in the controller, in microseconds: the
+    /// inverse of the maximum number of commands per second. 0 if only cells, channels and link
+    /// limit them.
     #[serde(default)]
     pub interval_us: f64,
-    /// Commands that the controller works on at once; the others wait.
+    /// Number of commands that the controller processes at once; the others wait.
     pub queue_depth: u32,
-    /// Bytes of writes that the drive takes before they are programmed; 0 when
-    /// a write completes only then.
+    /// Bytes of writes that the drive accepts before they are programmed; 0 if a write completes
+    /// only then.
     #[serde(default)]
     pub write_cache: u64,
-    /// What the cache has taken survives a loss of power, so a flush has
-    /// nothing to wait for.
+    /// The cache survives a loss of power, so a flush has nothing to wait for.
     #[serde(default)]
     pub power_safe: bool,
-    /// How the drive was filled before the run.
+    /// The way in which the drive was filled before the run.
     #[serde(default)]
     pub history: History,
 }
@@ -83,7 +81,7 @@ const PAGE: u32 = 1 << 24;
 const LONGEST_US: f64 = 1e8;
 
 impl SsdSpec {
-    /// What is wrong with the figures: the key and why.
+    /// The first fault in the figures: key and reason.
     pub(crate) fn fault(&self) -> Option<(&'static str, String)> {
         let not = |key, value: u64, low: u64, high: u64| {
             let why = || format!("{value} is not in the range {low} to {high}");
@@ -129,19 +127,19 @@ pub struct Ssd {
     spec: SsdSpec,
     translation: Translation,
     dies: Vec<Nanos>,
-    /// The page in each die's register, and since when: it is read again without the cells.
+    /// The page in each die's register, and since when: it can be read again without the cells.
     registers: Vec<Option<(u64, Nanos)>>,
     channels: Vec<Nanos>,
     link: Nanos,
-    /// When the controller can take up the next command.
+    /// The time at which the controller can start the next command.
     controller: Nanos,
-    /// Completion times of the commands being worked on, in no order.
+    /// Completion times of the commands in progress, in no order.
     working: Vec<Nanos>,
-    /// What the write cache holds: when each page is programmed.
+    /// The pages in the write cache: the time at which each one is programmed.
     cached: VecDeque<Nanos>,
     programmed: Nanos,
-    /// Bytes of writes under a page that wait in the cache until they fill one, and the last
-    /// page that they belong to.
+    /// Bytes of writes smaller than a page that wait in the cache until they fill one, and the last
+    /// page to which they belong.
     gathered: (u64, u64),
     requests: InFlight,
 }
@@ -156,7 +154,7 @@ fn transfer(bytes: u64, bandwidth: u64) -> u64 {
 }
 
 impl Ssd {
-    /// A drive that was filled as its history says and has rested since.
+    /// A drive that was filled according to its history and has rested since.
     #[must_use]
     pub fn new(spec: SsdSpec) -> Self {
         let dies = spec.channels as usize * spec.dies_per_channel as usize;
@@ -176,7 +174,7 @@ impl Ssd {
         }
     }
 
-    /// The pages of a request and the bytes it wants of each.
+    /// The pages of a request, each with the number of bytes requested of it.
     fn pages(&self, request: Request) -> impl Iterator<Item = (u64, u64)> + use<> {
         let page = u64::from(self.spec.page);
         let first = request.at.to_bytes().get();
@@ -187,7 +185,7 @@ impl Ssd {
         })
     }
 
-    /// When the controller takes a command up.
+    /// The time at which the controller starts a command.
     fn take_up(&mut self, at: Nanos) -> Nanos {
         self.working.retain(|&done| done > at);
         let depth = self.spec.queue_depth as usize;
@@ -207,7 +205,7 @@ impl Ssd {
         die % self.channels.len()
     }
 
-    /// Reads a page from its die; returns when its bytes are in the controller.
+    /// Reads a page from its die. Returns the time at which its bytes are in the controller.
     fn read_page(&mut self, now: Nanos, page: u64, bytes: u64) -> Nanos {
         let die = self.translation.die(page);
         let sensed = match self.registers[die] {
@@ -223,8 +221,8 @@ impl Ssd {
         moved
     }
 
-    /// Programs a page wherever the drive writes next, with the collection of
-    /// garbage that this takes; returns when it is done.
+    /// Programs a page at the drive's next location, with the garbage collection that this needs.
+    /// Returns the time at which it is done.
     fn program_page(&mut self, now: Nanos, page: u64) -> Nanos {
         let written = self.translation.write(page);
         let die = written.die;
@@ -250,8 +248,8 @@ impl Ssd {
         self.over_link(there, request)
     }
 
-    /// When a request's bytes are over, the last of them at hand at `now`: the
-    /// link works while pages come in, and is late only with the last one.
+    /// The time at which a request's bytes have been transferred, the last of them being available
+    /// at `now`: the link works while pages come in, and adds only the last one's time.
     fn over_link(&mut self, now: Nanos, request: Request) -> Nanos {
         let bytes = u64::from(request.sectors) * SECTOR;
         let last = transfer(bytes.min(self.spec.page.into()), self.spec.link_bandwidth);
@@ -294,9 +292,9 @@ impl Ssd {
         done
     }
 
-    /// Adds a write under a page to those that wait in the cache, and programs a page when
-    /// they fill one: the drive maps smaller units than it programs. What garbage collection
-    /// copies is counted in pages, so that of many small writes it is too little.
+    /// Adds a write smaller than a page to those that wait in the cache, and programs a page when
+    /// they fill one: the drive maps smaller units than it programs. Copies by garbage collection
+    /// are counted in pages, so with many small writes they are underestimated.
     fn gather(&mut self, now: Nanos, page: u64, bytes: u64) {
         let page_len = u64::from(self.spec.page);
         self.gathered = (self.gathered.0 + bytes, page);
@@ -307,13 +305,13 @@ impl Ssd {
         }
     }
 
-    /// Notes that the cache has a page until it is programmed.
+    /// Records that a page is in the cache until it is programmed.
     fn cache(&mut self, programmed: Nanos) {
         let at = self.cached.partition_point(|&other| other <= programmed);
         self.cached.insert(at, programmed);
     }
 
-    /// Programs what the cache has; returns when that is done.
+    /// Programs the contents of the cache. Returns the time at which that is done.
     fn flush(&mut self, start: Nanos) -> Nanos {
         let (bytes, page) = std::mem::take(&mut self.gathered);
         if bytes > 0 {

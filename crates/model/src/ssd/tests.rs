@@ -1,4 +1,4 @@
-//! The drive against figures worked out by hand.
+//! The drive compared with figures computed by hand.
 
 use super::*;
 use seekless_units::Lba;
@@ -52,7 +52,7 @@ fn a_page_in_the_register_of_its_die_is_not_sensed_again() {
     let mut ssd = Ssd::new(spec());
     assert_eq!(us(&mut ssd, 0, Request::read(Lba::new(0), 4)), 5 + 50 + 2);
     assert_eq!(us(&mut ssd, 1_000, Request::read(Lba::new(4), 4)), 5 + 2);
-    // Another page of the same die takes its place.
+    // Another page of the same die replaces it.
     us(&mut ssd, 2_000, Request::read(Lba::new(32), 4));
     assert_eq!(us(&mut ssd, 3_000, Request::read(Lba::new(0), 4)), 5 + 50 + 2);
 }
@@ -78,7 +78,7 @@ fn a_full_cache_is_as_slow_as_the_flash() {
     for page in 0..400 {
         now += us(&mut ssd, now, Request::write(Lba::new(page * 8), 8));
     }
-    // Four dies program a page each 500 us.
+    // Four dies program a page each in 500 us.
     assert!((48_000..52_000).contains(&now), "{now}");
 }
 
@@ -105,7 +105,7 @@ fn only_so_many_commands_run_at_once() {
     assert_eq!(done, [60, 120]);
 }
 
-/// Requests a second with some in flight; `at` gives the sector of each.
+/// Requests per second with `depth` in flight; `at` gives the sector of each.
 fn rate(preset: &str, depth: u64, write: bool, sectors: u32, at: impl Fn(u64) -> u64) -> f64 {
     let mut disk = crate::preset(preset).unwrap();
     let send = |disk: &mut Box<dyn DeviceModel>, nth: u64, now: Nanos| {
@@ -127,7 +127,7 @@ fn anywhere(nth: u64) -> u64 {
     (nth.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 24) % 200_000_000 * 8
 }
 
-/// The figures that the presets cite.
+/// The figures cited by the presets.
 #[test]
 fn presets_have_the_rates_that_they_cite() {
     let near = |what: &str, found: f64, cited: f64| {
@@ -166,7 +166,7 @@ fn the_cache_bounds_writes_under_a_page() {
             assert!(bytes < 1.1 * cited, "{preset}: {bytes:.0} bytes a second");
         }
     }
-    // What waits in the cache is programmed with it: a flush takes no longer.
+    // Data waiting in the cache are programmed too: a flush takes no longer.
     let mut disk = Ssd::new(crate::preset::spec("nvme-ssd").unwrap().ssd.unwrap());
     let mut now = Nanos::ZERO;
     for nth in 0..65_536 {

@@ -1,18 +1,17 @@
-//! Where pages lie: the flash translation layer, with page mapping and greedy
-//! garbage collection.
+//! Locations of pages: the flash translation layer, with page mapping and greedy garbage
+//! collection.
 //!
-//! Only pages written during the run are remembered one by one. The others lie
-//! where the drive's history has put them, which is a formula that goes both
-//! ways.
+//! Only pages written during the run are stored one by one. The locations of the others follow from
+//! the drive's history, by a formula that can be inverted.
 
 use super::{History, SsdSpec};
 use hashbrown::HashMap;
 use seekless_units::SECTOR;
 
-/// A block that is collected when this many of its die are left free.
+/// Minimum number of free blocks of a die; below it, blocks are collected.
 const RESERVE: usize = 2;
 
-/// A block that takes pages one after the other.
+/// A block that is being filled with pages.
 #[derive(Clone, Debug, Default)]
 struct Open {
     block: usize,
@@ -24,20 +23,19 @@ struct Open {
 struct Die {
     /// Valid pages of each block.
     valid: Vec<u32>,
-    /// What was written to a block during the run; `None` for what lay there
-    /// before.
+    /// The pages written to a block during the run; `None` for a block with its earlier contents.
     written: Vec<Option<Vec<u64>>>,
     free: Vec<usize>,
     open: Open,
 }
 
-/// What a write has cost its die.
+/// The cost of a write to its die.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Written {
     pub(super) die: usize,
-    /// Pages that garbage collection has copied.
+    /// Pages copied by garbage collection.
     pub(super) copied: u64,
-    /// Blocks that it has erased.
+    /// Blocks erased by it.
     pub(super) erased: u64,
 }
 
@@ -57,7 +55,7 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// The inverse of `a` modulo `m`, which have no common divisor.
+/// The inverse of `a` modulo `m`; the two are coprime.
 fn inverse(a: u64, m: u64) -> u64 {
     let (mut r, mut s) = ((i128::from(m), i128::from(a)), (0i128, 1i128));
     while r.1 != 0 {
@@ -77,7 +75,7 @@ impl Translation {
         let pages = (spec.sectors * SECTOR).div_ceil(spec.page.into()).max(1);
         let count = spec.channels as usize * spec.dies_per_channel as usize;
         let blocks = pages.div_ceil(count as u64).div_ceil(spec.pages_per_block.into()) as usize;
-        // The host's blocks are the visible share of all; some must be free.
+        // The host's blocks are the visible fraction of all; some must be free.
         let all = (blocks as f64 / (1.0 - spec.spare)).ceil() as usize;
         let all = all.max(blocks + RESERVE + 2);
         let die = |number: usize| Die {
@@ -89,7 +87,7 @@ impl Translation {
         let scatter = match spec.history {
             History::Sequential => (1, 1),
             History::Random => {
-                // The golden ratio's share of all pages, as scattered as can be.
+                // The golden ratio's share of all pages, for maximum scattering.
                 let mut by = ((pages as f64 * 0.618_033_988_749_895) as u64).max(1);
                 while gcd(by, pages) != 1 {
                     by += 1;
@@ -112,7 +110,7 @@ impl Translation {
         ((slot % dies) as usize, (slot / dies / u64::from(self.per_block)) as usize)
     }
 
-    /// The die that holds a page.
+    /// The die that contains a page.
     pub(super) fn die(&self, page: u64) -> usize {
         self.place(page).0
     }
@@ -144,8 +142,8 @@ impl Translation {
         self.moved.insert(page, (number as u32, block as u32));
     }
 
-    /// Frees the die's block with the fewest valid pages; `false` when that
-    /// would gain nothing.
+    /// Frees the die's block with the fewest valid pages. Returns `false` if that would gain
+    /// nothing.
     fn collect(&mut self, number: usize, written: &mut Written) -> bool {
         let die = &self.dies[number];
         let candidate = (0..die.valid.len())
@@ -167,7 +165,7 @@ impl Translation {
         true
     }
 
-    /// The pages that a block holds the valid copy of.
+    /// The pages whose valid copy is in a block.
     fn contents(&self, die: usize, block: usize) -> Vec<u64> {
         let here = |page: &u64| self.place(*page) == (die, block);
         if let Some(list) = &self.dies[die].written[block] {
@@ -187,7 +185,7 @@ impl Translation {
     }
 }
 
-/// How many pages a block held before the run.
+/// Number of pages in a block before the run.
 fn full(spec: &SsdSpec, pages: u64, dies: usize, die: usize, block: usize) -> u32 {
     let per_block = u64::from(spec.pages_per_block);
     let on_die = (pages + dies as u64 - 1 - die as u64) / dies as u64;
@@ -221,7 +219,7 @@ mod tests {
         }
     }
 
-    /// Every page has one place, and every block knows how many it holds.
+    /// Every page has one location, and every block's count is right.
     fn check(translation: &Translation) {
         let mut counted: Vec<Vec<u32>> =
             translation.dies.iter().map(|die| vec![0; die.valid.len()]).collect();
@@ -259,7 +257,7 @@ mod tests {
                 total.erased += written.erased;
             }
             check(&translation);
-            // Blocks hold 16 pages: as many are erased as written and copied.
+            // Blocks have 16 pages: as many are erased as written and copied.
             let programmed = 20_000 + total.copied;
             assert!(total.erased.abs_diff(programmed / 16) < 200, "{total:?}");
             let amplification = programmed as f64 / 20_000.0;

@@ -1,4 +1,4 @@
-//! Requests in order: what follows without a pause finds the heads on their way.
+//! Requests in order: a request without a pause finds the heads on their way.
 
 use super::*;
 
@@ -31,8 +31,8 @@ fn reads_in_order_borrow_segments_and_give_them_back() {
         let held = drive.buffer.hit(nth as u64 * 10, nth as u64 * 10 + 10).unwrap();
         assert_eq!(drive.buffer.room_of(held), room);
     }
-    // At 300 ms all is read up to block 50 + 40 + 150; the two that may be
-    // written to and one more are still there.
+    // At 300 ms all is read up to block 50 + 40 + 150; the two segments for writes and one more are
+    // still there.
     drive.catch_up(Nanos::new(300_000_000));
     let held = drive.buffer.hit(200, 240).unwrap();
     assert_eq!((drive.buffer.get(held).end, drive.buffer.room(true, Nanos::ZERO)), (240, true));
@@ -53,20 +53,20 @@ fn writes_in_order_join_on_their_way_to_the_medium() {
             spec.bus.write_sector = 0.01;
         })
     };
-    // Sectors 20 to 23 pass from 2 to 2.4 ms; the second write's data comes
-    // before that, and follows them.
+    // Sectors 20 to 23 pass from 2 to 2.4 ms; the second write's data arrive before that, and
+    // follow them.
     let mut back = join(true);
     assert_eq!(us(&mut back, 0, write(20, 4)), 40);
     assert_eq!(us(&mut back, 40, write(24, 4)), 40);
     assert_eq!(us(&mut back, 100, Request::flush()), 2_800 - 100);
-    // Written through, it does so when it comes before the first is done.
+    // Written through, it does so if it comes before the first is done.
     let mut through = join(false);
     for (tag, at) in [(1, 20), (2, 24)] {
         through.submit(Nanos::ZERO, Tag(tag), write(at, 4)).unwrap();
     }
     let mut done = || through.advance(Nanos::new(u64::MAX)).map(|one| (one.tag.0, one.at.get()));
     assert_eq!((done(), done()), (Some((1, 2_400_000)), Some((2, 2_800_000))));
-    // One that comes when the first is done finds that its sector has passed.
+    // A write that comes when the first is done finds that its sector has passed.
     assert_eq!(us(&mut through, 20_000, write(20, 4)), 2_400);
     assert_eq!(us(&mut through, 22_400, write(24, 4)), 10_400);
 }
@@ -80,8 +80,8 @@ fn what_waits_for_the_heads_is_joined() {
         (spec.buffer.segments, spec.buffer.write_segments) = (3, 2);
         spec.bus.write_sector = 0.01;
     });
-    // The heads are busy with the first for 2.4 ms; of the two segments that
-    // may be written to one is left, and takes all that follows in order.
+    // The heads are busy with the first for 2.4 ms; one of the two segments for writes is left, and
+    // takes all following writes in order.
     assert_eq!(us(&mut drive, 0, write(20, 4)), 40);
     for nth in 0..20 {
         assert_eq!(us(&mut drive, 50 + nth * 50, write(10_000 + nth * 4, 4)), 40);

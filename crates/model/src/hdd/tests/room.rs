@@ -1,8 +1,8 @@
-//! Reads that take the room of several segments.
+//! Reads that borrow the room of several segments.
 
 use super::*;
 
-/// Eight segments of 10 sectors, of which six may hold writes.
+/// Eight segments of 10 sectors, up to six of them for writes.
 fn roomy(read_room_sectors: u32) -> Hdd {
     drive(|spec| {
         let buffer = &mut spec.buffer;
@@ -18,7 +18,7 @@ fn a_read_has_the_room_of_several_segments() {
     for (room, hits) in [(40, true), (0, false)] {
         let mut drive = roomy(room);
         us(&mut drive, 0, read(1000, 5));
-        // What was read ahead meanwhile is there: more than one segment holds.
+        // Blocks read ahead meanwhile are there: more than one segment holds.
         drive.catch_up(Nanos::new(50_000_000));
         for at in [1010, 1020, 1025] {
             assert_eq!(drive.buffer.hit(at, at + 4).is_some(), hits, "{at}");
@@ -26,7 +26,7 @@ fn a_read_has_the_room_of_several_segments() {
         // A second read far away leaves the first one's.
         us(&mut drive, 60_000, read(5000, 5));
         assert_eq!(drive.buffer.hit(1020, 1024).is_some(), hits);
-        // A third one takes it apart.
+        // A third one ends its borrowing.
         us(&mut drive, 120_000, read(9000, 5));
         assert_eq!(drive.buffer.hit(1020, 1024), None);
     }
@@ -37,14 +37,14 @@ fn writes_take_the_room_of_reads_apart() {
     let mut drive = roomy(40);
     us(&mut drive, 0, read(1000, 5));
     us(&mut drive, 100_000, read(5000, 5));
-    // Six are accepted at once, whatever reads hold; a seventh waits.
+    // Six are accepted at once, whatever reads occupy; a seventh waits.
     let times = (0..7).map(|n| us(&mut drive, 200_000, write(9000 - n * 300, 5)));
     let times: Vec<u64> = times.collect();
     assert!(times[..6].iter().all(|&us| us == 0), "{times:?}");
     assert!(times[6] > 0, "{times:?}");
 }
 
-/// Sector 20 is read up to 2.1 ms, and read-ahead goes on; at 2.5 ms sector 26 is wanted.
+/// Sector 20 is read up to 2.1 ms, and read-ahead continues; at 2.5 ms sector 26 is requested.
 #[test]
 fn a_read_waits_for_what_is_being_read_ahead() {
     let time = |waits| {
@@ -56,12 +56,12 @@ fn a_read_waits_for_what_is_being_read_ahead() {
         us(&mut drive, 0, read(20, 1));
         us(&mut drive, 2_450, read(26, 1))
     };
-    // It has passed at 2.7 ms; the command is understood at 2.65, too late to begin with it.
+    // It has passed at 2.7 ms; the command is processed at 2.65, too late to begin with it.
     assert_eq!((time(true), time(false)), (250, 10_250));
 }
 
-/// Sectors 20 to 50 are read ahead of a read of sector 19, which is over at 32 ms; meanwhile
-/// sector 305 is wanted at 32.5 ms, which the buffer has of an earlier read, and then sector 30,
+/// Sectors 20 to 50 are read ahead of a read of sector 19, which ends at 32 ms; meanwhile sector
+/// 305 is requested at 32.5 ms, which the buffer has from an earlier read, and then sector 30,
 /// which has passed at 33.1 ms.
 #[test]
 fn what_the_buffer_has_does_not_stop_reading_ahead() {

@@ -1,5 +1,5 @@
-//! The scheduler against the plain reading of what it does: everything that
-//! waits is looked at, and the least by start, policy and age is taken.
+//! The scheduler compared with a direct implementation: all waiting entries are examined, and the
+//! least by start, policy and age is taken.
 
 use super::*;
 use crate::random::Random;
@@ -11,7 +11,7 @@ enum Choice {
     Writing(Spot),
 }
 
-/// A drive, and what waits in it by age.
+/// A drive, and its waiting entries by age.
 struct Scan<'a> {
     drive: &'a Hdd,
     queue: &'a [Waiting],
@@ -31,7 +31,7 @@ impl Scan<'_> {
         });
         let request = requests.min_by_key(|one| (one.0, one.1, one.2));
         let writing = writings.min_by_key(|one| (one.0, one.1, one.2));
-        // A request before a write that could begin at the same time.
+        // A request before a write that could start at the same time.
         let first = request.into_iter().chain(writing).min_by_key(|one| one.0);
         first.map(|(at, _, _, choice)| (at, choice))
     }
@@ -100,7 +100,7 @@ impl Scan<'_> {
     }
 }
 
-/// What the drive is about to do, which is what the scan says.
+/// The drive's next action, which equals that of the scan.
 fn next(drive: &Hdd, queue: &[Waiting]) -> Option<(Nanos, schedule::Start, Choice)> {
     let named = drive.next.map(|(at, start)| {
         let choice = match start {
@@ -138,8 +138,8 @@ fn random_drive(chance: &mut Random) -> Hdd {
 }
 
 fn random_request(chance: &mut Random, last: u64) -> Request {
-    // Few cylinders, so that many wait on the same one; now and then what
-    // goes on from, or repeats, the request before.
+    // Few cylinders, so that many requests wait on the same one; now and then a request continues,
+    // or repeats, the previous one.
     let at = match chance.below(4) {
         0 => last.min(19_800),
         _ => chance.below(20) * 1000 + chance.below(60),
@@ -183,7 +183,7 @@ fn the_sorted_queue_chooses_what_a_scan_chooses() {
             assert_eq!(drive.queue.len(), queue.len());
         }
     }
-    // All that the scheduler knows has been asked of it.
+    // Every feature of the scheduler has been used.
     assert!(
         overtaking > 5_000 && writings > 1_000 && beside > 1_000,
         "{overtaking} {writings} {beside}"
