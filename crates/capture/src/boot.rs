@@ -1,5 +1,5 @@
-//! A recording of a boot from inside: when it ends, and how it lives in the
-//! background from the initramfs on.
+//! Recording of a boot from inside: its end, and its survival in the background from the initramfs
+//! on.
 
 use super::subject::{End, UnitState, unit_state};
 use rustix::stdio;
@@ -10,38 +10,38 @@ use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How often the conditions are looked at.
+/// Interval of checks of the conditions.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// systemd is asked again after so many times as long as its answer took, since a
-/// question starts a program, and the boot goes on beside it.
+/// Pause between queries of systemd, as a multiple of the last one's duration: a query starts a
+/// program, while the boot continues.
 const ANSWERS: u32 = 20;
 
 /// The unit whose start ends a boot.
 const UNIT: &str = "default.target";
 
-/// The longest recording, if nothing else is said.
+/// Default limit of a recording.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// How long systemd may take to begin, if it is what starts the system.
+/// Time that systemd has to start, if it is the system's init.
 const INIT: Duration = Duration::from_secs(30);
 
-/// How long the device has done nothing when a boot is over.
+/// Idle time of the device at the end of a boot.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// When a recording of a boot ends: when the unit is active and then nothing has
-/// been read for a time, as far as either is asked for; and at the limit.
+/// The end of a boot's recording: the unit is active, and then nothing has been read for a time, as
+/// far as either condition is set; in any case at the limit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Until {
     unit: Option<String>,
-    /// Whether there need not be a systemd to ask.
+    /// Whether the init may be another one than systemd.
     any_init: bool,
     idle: Option<Duration>,
     limit: Duration,
 }
 
 impl Until {
-    /// The conditions that are given, or those of any boot if none is.
+    /// The given conditions, or the defaults if none is given.
     pub fn new(unit: Option<&str>, idle: Option<Duration>, limit: Option<Duration>) -> Self {
         let any_init = unit.is_none();
         if unit.is_none() && idle.is_none() && limit.is_none() {
@@ -50,45 +50,45 @@ impl Until {
         Self { unit: unit.map(String::from), any_init, idle, limit: limit.unwrap_or(LIMIT) }
     }
 
-    /// Whether it ends, that long after its start, when the unit has been active and
-    /// the device idle for so long.
+    /// Whether the recording ends: `since` its start, with the unit active for `active`, and the
+    /// device idle for `idle`.
     fn met(&self, since: Duration, active: Option<Duration>, idle: Duration) -> bool {
         if since >= self.limit {
             return true;
         }
         let started = self.unit.is_none() || active.is_some();
-        // With neither, only the limit ends it.
+        // Without both, only the limit ends it.
         let asked = self.unit.is_some() || self.idle.is_some();
         let quiet = |wanted| active.map_or(idle, |active| active.min(idle)) >= wanted;
         asked && started && self.idle.is_none_or(quiet)
     }
 }
 
-/// A boot that is under way.
+/// A boot in progress.
 pub struct Boot {
     until: Until,
     switch: Switch,
-    /// When this process came into the root that has been switched to.
+    /// The time at which this process entered the new root.
     entered: Option<Instant>,
     start: Instant,
     looked: Option<Instant>,
-    /// When systemd is asked again.
+    /// Time of the next query of systemd.
     ask_at: Option<Instant>,
     active: Option<Instant>,
-    /// Reads of the device, where it counts them.
+    /// The device's statistics, if it counts reads.
     statistics: Option<Statistics>,
     reads: Option<u64>,
-    /// When something was last read.
+    /// Time of the last read.
     last: Instant,
     detached: bool,
     ready: bool,
-    /// Processes that this one has started.
+    /// Processes started by this one.
     pub helpers: Vec<u32>,
 }
 
 impl Boot {
-    /// Begins to watch a boot from `mount`. A `detached` one tells the process that
-    /// started it when it is recording.
+    /// Begins to watch a boot from `mount`. A `detached` recorder notifies the process that started
+    /// it once it records.
     ///
     /// # Errors
     /// `ErrorKind::Usage` for a mount of the initramfs, `ErrorKind::System`.
@@ -117,7 +117,7 @@ impl Boot {
         })
     }
 
-    /// Whether it is over; `any` tells whether events came since the last time.
+    /// Whether the boot is over; `any` tells whether events arrived since the last call.
     ///
     /// # Errors
     /// `ErrorKind::System`.
@@ -133,7 +133,7 @@ impl Boot {
         }
         if self.entered.is_none() && self.switch.enter()? {
             self.entered = Some(Instant::now());
-            // What comes now is a shutdown, and it has to be heard.
+            // Later signals belong to a shutdown, and must reach this process.
             initramfs::no_longer_kept()?;
         }
         if let Some(signal) = signal {
@@ -162,8 +162,8 @@ impl Boot {
         Ok(None)
     }
 
-    /// Before the switch there are no names that hold afterwards, and no place for
-    /// the trace.
+    /// Fails before the switch: names would not be valid later, and there is no place for the
+    /// trace.
     fn in_root(&self, why: &str) -> Result<(), Error> {
         if self.entered.is_some() {
             return Ok(());
@@ -172,12 +172,12 @@ impl Boot {
         Err(Error::new(ErrorKind::System, message))
     }
 
-    /// Asks systemd for the unit.
+    /// Queries systemd for the state of the unit.
     fn ask(&mut self) -> Result<(), Error> {
         let Some(unit) = &self.until.unit else { return Ok(()) };
-        // So does sd_booted(3).
+        // The same test as sd_booted(3).
         if !Path::new("/run/systemd/system").exists() {
-            // It may not have come so far, or not be what starts this system.
+            // systemd may not have started yet, or not be the init.
             if self.until.any_init && self.entered.is_some_and(|at| at.elapsed() >= INIT) {
                 self.until.unit = None;
             }
@@ -192,20 +192,20 @@ impl Boot {
         self.ask_at = Some(Instant::now() + asked.elapsed() * ANSWERS);
         match state {
             UnitState::Active => self.active = Some(Instant::now()),
-            // What has been read until then is worth keeping.
+            // The data read until then are worth keeping.
             UnitState::Failed => {
                 tracing::warn!("{unit} has failed to start: the recording goes on without it");
                 self.until.unit = None;
                 self.until.idle.get_or_insert(IDLE);
             }
-            // Early on nobody answers.
+            // Early in a boot systemd does not answer.
             UnitState::Other | UnitState::Unknown(_) => {}
         }
         Ok(())
     }
 }
 
-/// Tells the process that started this one that it records, and lets go of it.
+/// Notifies the process that started this one, and detaches from it.
 fn tell_ready() -> Result<(), Error> {
     let failed = |error: std::io::Error| Error::io("standard input", &error);
     rustix::io::write(stdio::stdin(), b"\n").map_err(|error| failed(error.into()))?;

@@ -1,4 +1,4 @@
-//! Events of a recording, collected until its subject ends.
+//! Collection of a recording's events until its subject ends.
 
 use super::Subject;
 use super::subject::End;
@@ -15,29 +15,28 @@ use std::collections::HashSet;
 use std::ffi::OsString;
 use std::time::Duration;
 
-/// How long to wait for events when there were none, in milliseconds.
+/// Maximum wait for events after a pass without any, in milliseconds.
 const IDLE: u16 = 10;
 
-/// How long events are left to gather when there were some. Whoever takes each as it
-/// comes keeps a processor busy, and what runs side by side in a boot then runs in
-/// turns.
+/// Time during which events may accumulate after a pass with some. Reading each one as it arrives
+/// would keep a processor busy and serialize processes that run in parallel during a boot.
 const PACE: Duration = Duration::from_millis(20);
 
-/// The share of the kernel's room for events, in percent, beyond which they are taken
-/// without a pause.
+/// The fraction of the kernel's buffer for events, in percent, above which they are read without a
+/// pause.
 const HURRY_PERCENT: usize = 10;
 
-/// Where events come from.
+/// The source of events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Source {
     /// Trace events, and fanotify for opens
     Tracefs,
-    /// Opens and accesses, and what is in memory afterwards
+    /// Opens and accesses, and the pages in memory afterwards
     Fanotify,
 }
 
 impl Source {
-    /// Its name in traces and messages.
+    /// Name in traces and messages.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -47,60 +46,60 @@ impl Source {
     }
 }
 
-/// Whose touches are recorded.
+/// The processes whose accesses are recorded.
 pub enum Whose<'a> {
-    /// Those of a program and of what it starts.
+    /// A program and its descendants.
     Program(&'a [OsString]),
-    /// Those of a process and of what it starts.
+    /// A process and its descendants.
     Process(u32),
-    /// Everybody's but ours, until something happens.
+    /// All processes but ours, until an event ends the recording.
     Everybody(Subject),
 }
 
-/// What was seen.
+/// The result of a recording.
 pub struct Collected {
-    /// Where the events came from.
+    /// The source of the events.
     pub source: Source,
-    /// When it began, on the clock of the events.
+    /// Start time, on the clock of the events.
     pub start: u64,
-    /// How much the device read ahead, where it says so.
+    /// The device's read-ahead, if it is known.
     pub read_ahead_kib: Option<u64>,
-    /// Where the file system's partition begins on its device.
+    /// The start of the file system's partition on its device.
     pub first_sector: u64,
     /// Trace events.
     pub traced: Vec<Traced>,
-    /// Opens and accesses of which fanotify told.
+    /// Opens and accesses reported by fanotify.
     pub noticed: Vec<Noticed>,
-    /// Events that the kernel had no room for; at least so many.
+    /// Number of events for which the kernel had no room, at least.
     pub lost: u64,
-    /// Accesses by processes that had gone before it could be told whose they were.
+    /// Number of accesses by processes that ended before they could be identified.
     pub strangers: u64,
     /// The event that ended the recording.
     pub end: End,
 }
 
-/// A recording under way.
+/// A recording in progress.
 pub struct Recorder<'a> {
-    /// The file system that is recorded.
+    /// The recorded file system.
     pub mount: &'a Mount,
-    /// Where events come from.
+    /// The source of events.
     pub source: Source,
-    /// Whether the caches are not dropped before it begins.
+    /// Whether the caches are kept at the start, instead of dropped.
     pub keep_caches: bool,
-    /// KiB of the kernel's memory for events, for each processor.
+    /// Size of the kernel's buffer for events, in KiB per processor.
     pub buffer_kib: usize,
     /// The read-ahead during the recording.
     pub read_ahead: ReadAhead,
 }
 
-/// How much the device shall read ahead while a recording is made, in KiB.
+/// The device's read-ahead during a recording, in KiB.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReadAhead {
-    /// As it does.
+    /// Unchanged.
     Keep,
-    /// So much, if that can be set.
+    /// This value, if it can be set.
     IfPossible(u64),
-    /// So much.
+    /// This value.
     Set(u64),
 }
 
@@ -108,7 +107,7 @@ impl ReadAhead {
     fn set(self, device: DeviceNumber) -> Result<Option<ReadAheadGuard>, HostError> {
         match self {
             Self::Keep => Ok(None),
-            // The trace says what it was in the end.
+            // The trace contains the actual value.
             Self::IfPossible(kib) => Ok(ReadAheadGuard::set(device, kib).ok()),
             Self::Set(kib) => ReadAheadGuard::set(device, kib).map(Some),
         }
@@ -119,22 +118,22 @@ impl ReadAhead {
 struct Ears {
     instance: Option<Instance>,
     watch: Option<Watch>,
-    /// Where the program's accesses are, to be named after its end.
+    /// The program's mounts, for naming its accesses after it ends.
     mounts: Option<KeptMounts>,
-    /// When the instance was started.
+    /// Start time of the instance.
     started: u64,
-    /// Events that were lost before.
+    /// Number of events lost earlier.
     lost: u64,
-    /// What a boot has asked of the device before, where that was taken.
+    /// Requests of the boot to the device before the recorder started, if they were recorded.
     early: Vec<Traced>,
 }
 
 impl Recorder<'_> {
-    /// Records until the subject ends or a signal comes.
+    /// Records until the subject ends or a signal arrives.
     ///
     /// # Errors
-    /// `ErrorKind::Unsupported` where the kernel has neither trace events nor fanotify,
-    /// `ErrorKind::System` without root, or where the program cannot be started.
+    /// `ErrorKind::Unsupported` if the kernel has neither trace events nor fanotify,
+    /// `ErrorKind::System` without root, or if the program cannot be started.
     pub fn run(&self, whose: Whose<'_>, signals: &mut Signals) -> Result<Collected, Error> {
         let device = self.mount.device;
         let _read_ahead = self.read_ahead.set(device)?;
@@ -190,7 +189,7 @@ impl Recorder<'_> {
         })
     }
 
-    /// Starts to listen, and then the program.
+    /// Starts the event sources, and then the program.
     fn begin(&self, whose: Whose<'_>, ears: &mut Ears) -> Result<(Subject, Option<Ours>), Error> {
         match whose {
             Whose::Program(command) => {
@@ -220,21 +219,21 @@ impl Recorder<'_> {
         }
     }
 
-    /// Takes what was asked of the device before there was a root.
+    /// Reads the requests to the device recorded before there was a root.
     fn adopt_early(&self, ears: &mut Ears) -> Result<(), Error> {
         let early = Instance::adopt_early(&Root::find()?, self.mount.device)?;
         let Some(mut early) = early else { return Ok(()) };
         early.read(&mut ears.early)?;
-        // From then on both have taken it.
+        // Later events are in both instances.
         ears.early.retain(|event| event.time < ears.started);
         ears.lost += early.lost;
         Ok(())
     }
 
-    /// From the thread that will start the program.
+    /// Called on the thread that will start the program.
     fn listen_to_program(&self, thread: u32, ears: &mut Ears) -> Result<Option<Ours>, Error> {
         if self.source == Source::Fanotify {
-            // In a namespace of its own, the program's accesses are all there are.
+            // In a namespace of its own, only the program's accesses are reported.
             scratch::own_mounts()?;
             ears.mounts = Some(KeptMounts::of_this_thread()?);
             self.open(ears, Who::With(vec![thread]), Scope::Mount)?;
@@ -248,7 +247,7 @@ impl Recorder<'_> {
         let watch = Watch::new(&self.mount.dir, scope, self.source == Source::Fanotify);
         match (watch, self.source) {
             (Ok(watch), _) => ears.watch = Some(watch),
-            // Opens are then known by what they lead to only.
+            // Opens are then known only by their consequences.
             (Err(error), Source::Tracefs) => {
                 tracing::warn!("opens are not recorded: {error}")
             }
@@ -288,17 +287,16 @@ impl Recorder<'_> {
     }
 }
 
-/// What there was to take.
+/// The result of a read of events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Heard {
     Nothing,
-    /// Events, which took so many bytes of the room that the kernel has for those of
-    /// one processor.
+    /// Events, with the number of bytes that they used of the kernel's buffer of one processor.
     Some(usize),
 }
 
 impl Ears {
-    /// Takes what there is.
+    /// Reads the pending events.
     fn listen(
         &mut self,
         traced: &mut Vec<Traced>,
@@ -326,9 +324,8 @@ impl Ears {
     }
 }
 
-/// Leaves out what this process and its helpers did. But of a file that others open
-/// as well, a helper that came first may have fetched the pages: they would have been
-/// fetched all the same.
+/// Removes events of this process and its helpers. Exception: if other processes open the file too,
+/// a helper may have fetched its pages first, which the others would have fetched anyway.
 fn leave_out(helpers: &[u32], traced: &mut Vec<Traced>, noticed: &mut Vec<Noticed>) {
     let helpers: HashSet<u32> = helpers.iter().copied().chain([std::process::id()]).collect();
     noticed.retain(|event| !helpers.contains(&event.tid));
@@ -344,10 +341,10 @@ fn leave_out(helpers: &[u32], traced: &mut Vec<Traced>, noticed: &mut Vec<Notice
     });
 }
 
-/// The threads whose accesses are ours to record.
+/// The threads whose accesses are recorded.
 struct Ours {
     threads: HashSet<u32>,
-    /// Every thread that they made was seen to be made.
+    /// Whether the creation of each of their threads was seen.
     complete: bool,
 }
 
@@ -356,7 +353,7 @@ impl Ours {
         Self { threads: threads.into_iter().collect(), complete }
     }
 
-    /// Leaves only their accesses; how many could not be told.
+    /// Keeps only their accesses. Returns the number of accesses by unidentified threads.
     fn keep(&mut self, traced: &[Traced], noticed: &mut Vec<Noticed>) -> u64 {
         for event in traced {
             if let What::Forked { child } = event.what {
@@ -377,7 +374,7 @@ impl Ours {
         strangers
     }
 
-    /// Whether a thread that was not seen to be made descends from one of ours.
+    /// Whether a thread whose creation was not seen descends from one of ours.
     fn adopt(&mut self, tid: u32) -> bool {
         let mut line = vec![tid];
         while let Some(parent) = line.last().and_then(|tid| parent_of(*tid)) {
@@ -391,8 +388,7 @@ impl Ours {
     }
 }
 
-/// The process that made the process of a thread, or that process itself for a
-/// thread that does not lead it.
+/// The parent of a thread's process, or the process itself for a thread that does not lead it.
 fn parent_of(tid: u32) -> Option<u32> {
     let status = std::fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
     let field =

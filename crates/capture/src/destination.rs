@@ -1,5 +1,5 @@
-//! Where a trace goes: a file, standard output, or a device that leads out of a
-//! virtual machine.
+//! The destination of a trace: a file, standard output, or a device that leads out of a virtual
+//! machine.
 
 use rustix::termios::{OptionalActions, tcdrain, tcgetattr, tcsetattr};
 use seekless_images::Error;
@@ -19,7 +19,7 @@ use std::path::Path;
 pub fn store(path: &Path, header: &Map<String, Value>, assembled: &Assembled) -> Result<(), Error> {
     let failed = |error| Error::io(path.display(), &error);
     if is_stdout(path) {
-        // A reader that has seen enough is no failure.
+        // A reader that has closed the pipe is no failure.
         return match write(io::stdout().lock(), header, assembled) {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(failed(error)),
             _ => Ok(()),
@@ -29,7 +29,7 @@ pub fn store(path: &Path, header: &Map<String, Value>, assembled: &Assembled) ->
         let device = File::options().write(true).open(path).map_err(failed)?;
         raw(&device).map_err(failed)?;
         write(&device, header, assembled).map_err(failed)?;
-        // A terminal may still be sending; other devices have nothing to wait for.
+        // A terminal may still be sending; other devices need no wait.
         let _ = tcdrain(&device);
         return Ok(());
     }
@@ -38,7 +38,7 @@ pub fn store(path: &Path, header: &Map<String, Value>, assembled: &Assembled) ->
     output.finish()
 }
 
-/// Whether a trace of that name goes to standard output.
+/// Whether a trace of this name goes to standard output.
 pub fn is_stdout(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
@@ -51,8 +51,8 @@ fn write(out: impl Write, header: &Map<String, Value>, assembled: &Assembled) ->
     out.flush()
 }
 
-/// Makes a serial line send bytes as they are, without a carriage return before
-/// each line feed. Other devices are left as they are.
+/// Makes a serial line send bytes unchanged, without a carriage return before each line feed. Other
+/// devices are unchanged.
 fn raw(device: &File) -> io::Result<()> {
     let Ok(mut settings) = tcgetattr(device) else { return Ok(()) };
     settings.make_raw();

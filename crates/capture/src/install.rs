@@ -1,4 +1,4 @@
-//! The recorder of boots, put into a system's initramfs and taken out again.
+//! Installation of the recorder of boots into a system's initramfs, and its removal.
 
 mod hooks;
 mod rebuild;
@@ -14,17 +14,17 @@ use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Where the recorder is, in the system and in its initramfs.
+/// Path of the recorder, in the system and in its initramfs.
 const PROGRAM: &str = "usr/lib/seekless/boot-recorder";
 
-/// Says what was installed: the tool, and the directories that were made.
+/// Path of the receipt, which contains the tool and the created directories.
 const RECEIPT: &str = "usr/lib/seekless/boot-recorder.receipt";
 
-/// Writes the recorder, the hooks and a receipt below `root`. `options` are those of
-/// the recorder. Where anything fails, all is as it was.
+/// Writes the recorder, the hooks and a receipt below `root`. `options` are those of the recorder.
+/// A failure undoes everything.
 ///
 /// # Errors
-/// `ErrorKind::System`, also where something else has one of the paths.
+/// `ErrorKind::System`, also if another file has one of the paths.
 pub fn install(
     root: &Path,
     tool: Tool,
@@ -56,16 +56,16 @@ pub fn install(
     }
 }
 
-/// What was done, until it is kept or undone.
+/// An installation, until it is kept or undone.
 pub struct Installed {
     root: PathBuf,
     undo: Vec<Undo>,
-    /// What was written, without the receipt.
+    /// The files written, without the receipt.
     pub files: Vec<PathBuf>,
 }
 
 enum Undo {
-    /// A file had these contents, or was not there.
+    /// The former contents of a file; `None` if it did not exist.
     File(PathBuf, Option<Vec<u8>>),
     Directory(PathBuf),
 }
@@ -89,7 +89,7 @@ impl Installed {
         self.put(RECEIPT, format!("{}\n{lines}", tool.name()).as_bytes(), 0o644)
     }
 
-    /// Makes what is lacking above a file.
+    /// Creates missing directories above a file.
     fn make_directories(&mut self, file: &str, made: &mut Vec<String>) -> Result<(), Error> {
         for (at, _) in file.match_indices('/') {
             let Some(dir) = file.get(..at) else { continue };
@@ -114,10 +114,10 @@ impl Installed {
         Ok(())
     }
 
-    /// Puts everything back.
+    /// Restores the former state.
     pub fn undo(self) {
         for undo in self.undo.into_iter().rev() {
-            // What cannot be put back is left; the failure that led here is reported.
+            // Files that cannot be restored stay as they are; the original failure is reported.
             let _ = match undo {
                 Undo::File(path, Some(old)) => {
                     let mode = path.metadata().map_or(0o755, |meta| meta.permissions().mode());
@@ -130,7 +130,7 @@ impl Installed {
     }
 }
 
-/// Removes what was installed below `root`; for which tool it was.
+/// Removes the installation below `root`. Returns its tool.
 ///
 /// # Errors
 /// `ErrorKind::System`, also where no recorder is installed.
@@ -146,7 +146,7 @@ pub fn remove(root: &Path) -> Result<(Tool, Vec<PathBuf>), Error> {
         is_free_or_ours(root, path, true)?;
         files.push(within(root, path)?);
     }
-    // Last, so that a removal that was interrupted can be made again.
+    // Last, so that an interrupted removal can be repeated.
     for path in files.iter().cloned().chain([within(root, RECEIPT)?]) {
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -156,17 +156,17 @@ pub fn remove(root: &Path) -> Result<(Tool, Vec<PathBuf>), Error> {
         }
     }
     for dir in receipt.made.iter().rev() {
-        // One that holds something of others by now stays.
+        // A directory that contains other files by now stays.
         let _ = fs::remove_dir(within(root, dir)?);
     }
     Ok((receipt.tool, files))
 }
 
-/// The tool of a system: the one asked for, or the one that is there.
+/// The tool of a system: the requested one, or the installed one.
 ///
 /// # Errors
-/// `ErrorKind::Unsupported` where the system has not that tool, or neither; `ErrorKind::Usage`
-/// where it has both and none is asked for.
+/// `ErrorKind::Unsupported` if the system lacks that tool, or both; `ErrorKind::Usage` if it has
+/// both and none is requested.
 pub fn tool_of(root: &Path, asked: Option<Tool>) -> Result<Tool, Error> {
     let there = |tool: Tool| tool.signs().iter().any(|sign| root.join(sign).exists());
     let lacking = |what: &str| {
@@ -182,10 +182,10 @@ pub fn tool_of(root: &Path, asked: Option<Tool>) -> Result<Tool, Error> {
     }
 }
 
-/// What an earlier run has left.
+/// The receipt of an earlier run.
 struct Receipt {
     tool: Tool,
-    /// The directories that it made, outer ones first.
+    /// The directories that it created, outer ones first.
     made: Vec<String>,
 }
 
@@ -213,7 +213,7 @@ fn receipt(root: &Path) -> Result<Option<Receipt>, Error> {
     }
 }
 
-/// A path below `root`, refused when a symlink on the way leads out of it.
+/// A path below `root`, refused if a symlink on the way leads out of it.
 fn within(root: &Path, path: &str) -> Result<PathBuf, Error> {
     let failed = |error| Error::io(root.display(), &error);
     let root = root.canonicalize().map_err(failed)?;
@@ -228,8 +228,8 @@ fn within(root: &Path, path: &str) -> Result<PathBuf, Error> {
     ))
 }
 
-/// Refuses to touch what others have written. The program and its receipt have a
-/// directory of their own; a script is known by a line of it.
+/// Refuses to overwrite files of others. The program and its receipt have a directory of their own;
+/// a script is identified by a line in it.
 fn is_free_or_ours(root: &Path, path: &str, installed: bool) -> Result<(), Error> {
     let whole = within(root, path)?;
     let Some(contents) = read(&whole)? else { return Ok(()) };
@@ -245,7 +245,7 @@ fn is_free_or_ours(root: &Path, path: &str, installed: bool) -> Result<(), Error
     Err(Error::new(ErrorKind::System, message))
 }
 
-/// The contents of a regular file; `None` when there is none.
+/// The contents of a regular file; `None` if it does not exist.
 fn read(path: &Path) -> Result<Option<Vec<u8>>, Error> {
     let failed = |error| Error::io(path.display(), &error);
     match path.symlink_metadata() {
@@ -269,7 +269,7 @@ fn put(path: &Path, contents: &[u8], mode: u32) -> Result<(), Error> {
     output.finish()
 }
 
-/// A word as the shell reads it again.
+/// Quotes a word for the shell.
 fn quote(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }

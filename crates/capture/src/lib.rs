@@ -2,16 +2,16 @@
 //! mounted.
 //!
 //! - `collect`: events of a program, a process or everybody ([`Recorder`])
-//! - `subject`, [`boot`]: when a recording of everybody ends
+//! - `subject`, [`boot`]: the end of a recording of everybody
 //! - `naming`: names for the inodes of events
 //! - [`install`]: the recorder in an initramfs
-//! - `destination`: where a trace is stored
+//! - `destination`: the destination of a trace
 //!
 //! Warnings are events of `tracing`. Needs root.
 //!
 //! # Files
 //!
-//! `boot.rs` is the recording of a boot, `install/` puts it into an initramfs.
+//! `boot.rs` records a boot, `install/` puts the recorder into an initramfs.
 
 pub mod boot;
 mod collect;
@@ -57,10 +57,10 @@ pub fn loaded(mount: &Mount) -> Result<HashSet<Ino>, Error> {
     Ok(events.into_iter().filter_map(evicted).collect())
 }
 
-/// Puts names to what was collected.
+/// Resolves the names of collected events.
 ///
 /// # Errors
-/// `ErrorKind::Corrupt` where a directory is damaged, `ErrorKind::System`.
+/// `ErrorKind::Corrupt` for a damaged directory, `ErrorKind::System`.
 pub fn assemble(
     collected: Collected,
     mount: &Mount,

@@ -1,4 +1,4 @@
-//! Names for the inodes and blocks that events are of.
+//! Names for the inodes and blocks of events.
 
 use super::{Collected, Source};
 use seekless_fs::format::OpenOptions;
@@ -20,20 +20,20 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Whose inodes and blocks are whose on a mounted file system.
+/// The owners of inodes and blocks on a mounted file system.
 pub struct Names<'a> {
     mount: &'a Mount,
-    /// The same file system through our own reader, where there is one.
+    /// The same file system through our own reader, if it supports the format.
     image: Option<Arc<dyn Inspect>>,
     index: Index,
 }
 
 impl<'a> Names<'a> {
-    /// Reads the file system's own structures where we know its format; else
-    /// takes the names that came with the events, or walks the mount.
+    /// Reads the file system's own structures if the format is supported; else uses the names in
+    /// the events, or walks the mount.
     ///
     /// # Errors
-    /// `ErrorKind::Corrupt` where a directory is damaged, `ErrorKind::System`.
+    /// `ErrorKind::Corrupt` for a damaged directory, `ErrorKind::System`.
     pub fn new(mount: &'a Mount, collected: &Collected) -> Result<Self, Error> {
         if collected.source == Source::Fanotify {
             let index =
@@ -42,8 +42,8 @@ impl<'a> Names<'a> {
         }
         if mount.fs_type.starts_with("ext") {
             let device = mounts::block_device(mount)?;
-            // What is in memory of a mounted volume is what a read of its device
-            // gives; its journal holds nothing newer.
+            // A read of a mounted volume's device returns the contents of the kernel's cache; the
+            // journal has nothing newer.
             let open = OpenOptions { ignore_checksums: true, skip_journal: true };
             let read = seekless_images::open_in_use(&device, open).and_then(|image| {
                 let index = Index::of_image(image.as_ref())
@@ -63,7 +63,7 @@ impl<'a> Names<'a> {
         Ok(Self { mount, image: None, index: Index::of_names(root_of(mount), 4096, names) })
     }
 
-    /// Makes a trace of what was collected.
+    /// Converts collected events to a trace.
     pub fn assemble(
         &mut self,
         collected: Collected,
@@ -121,7 +121,7 @@ impl<'a> Names<'a> {
             let Ok(ino) = u32::try_from(event.ino) else { continue };
             let time = event.time.saturating_sub(start);
             touches.push(Touch { time, tid: event.tid, what: what(Ino::new(ino)) });
-            // Who opens a directory lists it.
+            // Opening a directory counts as listing it.
             if event.directory && event.did == Did::Open {
                 touches.push(Touch { time, tid: event.tid, what: What::Listed(Ino::new(ino)) });
             }
@@ -130,8 +130,8 @@ impl<'a> Names<'a> {
         touches
     }
 
-    /// Accesses alone: which pages they led to is told by what is in memory
-    /// afterwards, if nothing was before.
+    /// Accesses only: the pages in memory afterwards tell which pages they led to, if none were
+    /// before.
     fn accesses(&self, collected: Collected, kept_caches: bool) -> Vec<Touch> {
         let start = collected.start;
         let mut touches = Vec::new();
@@ -159,7 +159,7 @@ impl<'a> Names<'a> {
                 (Did::Open, _) => push(What::Opened(ino)),
                 (Did::Exec, _) => push(What::Executed(ino)),
             }
-            // A file that is only mapped is never accessed: its open stands for it.
+            // A file that is only mapped is never accessed: its open counts instead.
             let now = event.did == Did::Access || !accessed.get(&ino).copied().unwrap_or(false);
             if event.directory || !now || !done.insert(ino) {
                 continue;
@@ -181,7 +181,7 @@ impl<'a> Names<'a> {
     }
 }
 
-/// A trace event as the recording takes it.
+/// Converts a trace event for the recording.
 fn traced(what: tracefs::What, block_size: u64, first_sector: u64) -> Option<What> {
     let ino = |ino: u64| u32::try_from(ino).ok().map(Ino::new);
     let pages = |of: u64, first, last, how| Some(What::Pages { ino: ino(of)?, first, last, how });
@@ -213,8 +213,8 @@ fn root_of(mount: &Mount) -> Ino {
     Ino::new(u32::try_from(ino).unwrap_or(0))
 }
 
-/// Where a path of the file system is on this machine; `None` when it is not
-/// below what is mounted.
+/// The path on this machine of a path on the file system; `None` if it is not below the mounted
+/// part.
 fn on_host(mount: &Mount, path: &[u8]) -> Option<PathBuf> {
     let path = Path::new(std::ffi::OsStr::from_bytes(path));
     Some(mount.dir.join(path.strip_prefix(&mount.root).ok()?))
@@ -232,7 +232,7 @@ fn noticed_names<'a>(
     })
 }
 
-/// The inodes that have to be named.
+/// The inodes that need names.
 fn inodes(collected: &Collected) -> HashSet<u64> {
     let traced = collected.traced.iter().filter_map(|event| match event.what {
         tracefs::What::Asked { ino, .. }
@@ -244,8 +244,8 @@ fn inodes(collected: &Collected) -> HashSet<u64> {
     traced.chain(collected.noticed.iter().map(|event| event.ino)).collect()
 }
 
-/// Finds the names of inodes below a directory, on its file system, until none
-/// is wanted any more. What cannot be read is left out.
+/// Finds the names of inodes below a directory, on its file system, until none is missing.
+/// Unreadable directories are skipped.
 fn walk(
     mount: &Mount,
     dir: &Path,

@@ -1,4 +1,4 @@
-//! When a recording ends: a program, a unit of systemd, a boot or a signal.
+//! The end of a recording: by a program, a unit of systemd, a boot or a signal.
 
 use super::boot::Boot;
 use seekless_host::program;
@@ -7,42 +7,42 @@ use signal_hook::iterator::Signals;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// How often a unit's state is asked for.
+/// Interval of queries of a unit's state.
 const UNIT_INTERVAL: Duration = Duration::from_millis(200);
 
-/// How long a program may take to end after a signal.
+/// Time that a program has to end after a signal.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// What ends a recording.
+/// The subject whose end ends a recording.
 pub enum Subject {
-    /// A program that was started for it.
+    /// A program started for the recording.
     Program(Child),
-    /// A process that was there before.
+    /// A process that existed before.
     Process(u32),
-    /// A unit of systemd that is to become active.
+    /// A unit of systemd, until it is active.
     Unit(Unit),
     /// A whole boot, from before the switch of the root.
     Boot(Box<Boot>),
-    /// Only a signal.
+    /// None: only a signal ends the recording.
     Nobody,
 }
 
-/// A unit that is waited for.
+/// A unit to wait for.
 pub struct Unit {
     name: String,
-    /// When it was last asked for.
+    /// Time of the last query.
     asked: Instant,
-    /// The processes that asked.
+    /// The processes of the queries.
     helpers: Vec<u32>,
 }
 
-/// Why a recording ended.
+/// The reason for the end of a recording.
 pub enum End {
-    /// The program did.
+    /// The program ended.
     Exit(ExitStatus),
-    /// What was waited for has happened.
+    /// The awaited event has happened.
     Done,
-    /// A signal came.
+    /// A signal arrived.
     Signal(i32),
 }
 
@@ -52,7 +52,7 @@ impl Subject {
         Self::Unit(Unit { name: name.into(), asked: Instant::now(), helpers: Vec::new() })
     }
 
-    /// Processes that were started to learn whether it is over.
+    /// Processes started to learn whether it is over.
     pub fn helpers(&self) -> &[u32] {
         match self {
             Self::Unit(unit) => &unit.helpers,
@@ -61,7 +61,7 @@ impl Subject {
         }
     }
 
-    /// Whether it is over; `any` tells whether events came since the last time.
+    /// Whether it is over; `any` tells whether events arrived since the last call.
     ///
     /// # Errors
     /// `ErrorKind::System`.
@@ -87,13 +87,13 @@ impl Subject {
         })
     }
 
-    /// Hands a signal on to the program, and waits for it to end.
+    /// Forwards a signal to the program, and waits for it to end.
     pub fn end(&mut self, signal: i32) {
         let Self::Program(child) = self else { return };
         let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
         let named = rustix::process::Signal::from_named_raw(signal);
         if let (Some(pid), Some(signal)) = (pid, named) {
-            // It may be gone, or have had the same signal from the terminal.
+            // The program may be gone, or have had the same signal from the terminal.
             let _ = rustix::process::kill_process(pid, signal);
         }
         let since = Instant::now();
@@ -107,18 +107,18 @@ impl Subject {
     }
 }
 
-/// What systemd says about a unit.
+/// The state of a unit.
 pub(crate) enum UnitState {
     Active,
     Failed,
     /// It may still become active.
     Other,
-    /// systemd cannot be asked, and why.
+    /// systemd cannot be queried, with the reason.
     Unknown(String),
 }
 
 impl Unit {
-    /// Whether it is active; an error when it has failed, or there is no systemd.
+    /// Whether it is active; an error if it has failed, or if there is no systemd.
     fn is_active(&mut self) -> Result<bool, Error> {
         let (state, helper) = unit_state(&self.name)?;
         self.helpers.push(helper);
@@ -132,7 +132,7 @@ impl Unit {
     }
 }
 
-/// Asks systemd about a unit; the process that asked.
+/// Queries systemd for a unit. Returns the state and the process of the query.
 pub(crate) fn unit_state(unit: &str) -> Result<(UnitState, u32), Error> {
     let failed = |error| {
         Error::io(
@@ -149,7 +149,7 @@ pub(crate) fn unit_state(unit: &str) -> Result<(UnitState, u32), Error> {
     let state = match output.stdout.trim_ascii() {
         b"active" => UnitState::Active,
         b"failed" => UnitState::Failed,
-        // Nothing on standard output: systemd itself cannot be asked.
+        // Nothing on standard output: systemd itself cannot be queried.
         b"" => UnitState::Unknown(String::from_utf8_lossy(output.stderr.trim_ascii()).into_owned()),
         _ => UnitState::Other,
     };

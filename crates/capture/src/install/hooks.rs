@@ -1,13 +1,13 @@
-//! What the two tools that make an initramfs are told.
+//! Configuration of the two tools that build an initramfs.
 
 use super::PROGRAM;
 use seekless_host::tracefs::EARLY;
 
-/// A line of every file that is written here, by which it is known again.
+/// A line that identifies every file written here.
 pub(crate) const MARK: &str =
     "# Written by `seekless record --install-boot`; `--remove-boot` removes it.";
 
-/// What makes the initramfs of a system.
+/// The tool that builds the initramfs of a system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tool {
     /// Debian's initramfs-tools
@@ -19,7 +19,7 @@ pub enum Tool {
 impl Tool {
     pub(crate) const ALL: [Self; 2] = [Self::InitramfsTools, Self::Dracut];
 
-    /// Its name in messages.
+    /// Name in messages.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -28,7 +28,7 @@ impl Tool {
         }
     }
 
-    /// What is there where it is installed; no other package has it.
+    /// Files that exist if it is installed, in no other package.
     pub(crate) const fn signs(self) -> &'static [&'static str] {
         match self {
             Self::InitramfsTools => &["usr/share/initramfs-tools/hook-functions"],
@@ -38,8 +38,8 @@ impl Tool {
         }
     }
 
-    /// The program that makes the initramfs anew, in all places where it may be, and
-    /// its arguments: for every kernel that is installed.
+    /// The program that rebuilds the initramfs, with all its possible paths, and its arguments, for
+    /// every installed kernel.
     pub(crate) const fn rebuild(self) -> (&'static [&'static str], &'static [&'static str]) {
         match self {
             Self::InitramfsTools => {
@@ -51,8 +51,8 @@ impl Tool {
         }
     }
 
-    /// The scripts: their paths and contents. `options` are those of the recorder,
-    /// quoted for the shell, each after a blank.
+    /// The scripts: their paths and contents. `options` are those of the recorder, quoted for the
+    /// shell, each after a blank.
     pub(crate) fn scripts(self, options: &str) -> Vec<(&'static str, String)> {
         match self {
             Self::InitramfsTools => vec![
@@ -82,15 +82,14 @@ copy_exec /{PROGRAM} /{PROGRAM}
     )
 }
 
-/// Where the kernel's tracing is, or can be mounted.
+/// Mount point of the kernel's tracing.
 const TRACING: &str = "/sys/kernel/tracing";
 
-/// initramfs-tools(7): every script is asked what is to be run before it.
+/// initramfs-tools(7): every script must answer the query for its prerequisites.
 const PREREQUISITES: &str = "case \"$1\" in prereqs) exit 0;; esac\n";
 
-/// Run before udev looks for labels: from here on what is asked of block devices is
-/// kept for the recorder, which starts when the root is mounted. It is sourced by
-/// dracut(8), so it must not exit.
+/// Run before udev searches for labels: from here on requests to block devices are recorded for the
+/// recorder, which starts when the root is mounted. dracut(8) sources it, so it must not exit.
 fn early(first: &str) -> String {
     format!(
         "#!/bin/sh
@@ -119,7 +118,7 @@ exit 0
     )
 }
 
-/// dracut.modules(7): what is copied, and when the script is run.
+/// dracut.modules(7): the files to copy, and the hook that runs the script.
 fn dracut_module() -> String {
     format!(
         "#!/bin/bash
@@ -142,8 +141,8 @@ install() {{
     )
 }
 
-/// dracut.bootup(7): run when the root is mounted, before it is switched. It is
-/// sourced, so it must not exit.
+/// dracut.bootup(7): run when the root is mounted, before it is switched. It is sourced, so it must
+/// not exit.
 fn pre_pivot(options: &str) -> String {
     format!(
         "#!/bin/sh

@@ -1,4 +1,4 @@
-//! The initramfs of a system, made anew by its own tool.
+//! Rebuilding a system's initramfs by its own tool.
 
 use super::Tool;
 use seekless_host::program;
@@ -7,15 +7,15 @@ use seekless_images::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What the tools look at besides files: the root's device, modules in use.
+/// Mounts that the tools need besides files: for the root's device and the modules in use.
 const KERNEL: [&str; 3] = ["dev", "proc", "sys"];
 
-/// Makes the initramfs of all kernels anew; false when the system below `root`,
-/// which is not the running one, lacks the program for it.
+/// Rebuilds the initramfs of all kernels. Returns false if the system below `root`, which is not
+/// the running one, lacks the program.
 ///
 /// # Errors
-/// `ErrorKind::Unsupported` where the running system lacks the program, `ErrorKind::System`
-/// where it fails.
+/// `ErrorKind::Unsupported` if the running system lacks the program, `ErrorKind::System` if it
+/// fails.
 pub fn rebuild(root: &Path, tool: Tool) -> Result<bool, Error> {
     let (places, args) = tool.rebuild();
     let running = is_running(root);
@@ -36,7 +36,7 @@ pub fn rebuild(root: &Path, tool: Tool) -> Result<bool, Error> {
         program::change_root(&mut command, root)?;
         show_kernel(root)?
     };
-    // What it says is of interest when it fails, and goes to standard error.
+    // Its output is needed only if it fails.
     let output = command.output().map_err(|error| Error::io(name.display(), &error))?;
     if output.status.success() {
         return Ok(true);
@@ -53,14 +53,14 @@ pub(crate) fn is_running(root: &Path) -> bool {
     root.canonicalize().is_ok_and(|root| root == Path::new("/"))
 }
 
-/// Shows the kernel's file systems below a root that lacks them, to this process and
-/// what it starts only.
+/// Binds the kernel's file systems below a root that lacks them, visible to this process and its
+/// children only.
 fn show_kernel(root: &Path) -> Result<Vec<Mounted>, Error> {
     scratch::private_mounts()?;
     let mut mounts = Vec::new();
     for name in KERNEL {
         let dir: PathBuf = root.join(name);
-        // A link would lead to the directory of the running system.
+        // A link would lead to the running system's directory.
         let real = dir.symlink_metadata().is_ok_and(|meta| meta.is_dir());
         let empty = || std::fs::read_dir(&dir).is_ok_and(|mut entries| entries.next().is_none());
         if real && (name != "proc" || empty()) {
