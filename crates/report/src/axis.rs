@@ -2,7 +2,7 @@
 
 use seekless_units::ByteLen;
 
-/// Round numbers from zero to a value, at most so many and some more.
+/// Round numbers from zero to a value, about `about` of them.
 #[must_use]
 pub fn ticks(most: f64, about: u32) -> Vec<f64> {
     if !most.is_finite() || most <= 0.0 {
@@ -18,7 +18,7 @@ pub fn ticks(most: f64, about: u32) -> Vec<f64> {
     ticks.map(|tick| format!("{tick:.9}").parse().unwrap_or(tick)).collect()
 }
 
-/// A length in the unit that suits it.
+/// A length in a suitable unit.
 #[must_use]
 pub fn size_unit(len: ByteLen) -> (&'static str, f64) {
     let len = len.get() as f64;

@@ -1,44 +1,43 @@
-//! Measured figures as dots on one logarithmic scale, with marks where others measured
-//! them, as a part of an HTML page. They are no bars: a length means nothing on such a scale.
+//! Measured figures as dots on one logarithmic scale, with marks for published figures, as a part
+//! of an HTML page. They are no bars: a length is meaningless on such a scale.
 
 use crate::table::{counted, escape};
 use std::fmt::Write;
 
-/// The drawing's width, the height of a line of dots and of the space between rows, in
-/// CSS pixels.
+/// Width of the drawing, height of a line of dots, and space between rows, in CSS pixels.
 const WIDTH: f64 = 680.0;
 const BAR: f64 = 12.0;
 const SPACE: f64 = 10.0;
-/// Room for a number beside a dot.
+/// Space for a number beside a dot.
 const NUMBER: f64 = 40.0;
-/// Where the scale begins, behind the labels, and where it ends.
+/// Start of the scale, behind the labels, and its end.
 const LEFT: f64 = 110.0;
 const RIGHT: f64 = 630.0;
 
 /// A measured figure.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Value {
-    /// More than zero.
+    /// The figure; more than zero.
     pub value: f64,
     /// The smallest and the largest of several.
     pub range: Option<(f64, f64)>,
-    /// What others measured.
+    /// The figure published by others.
     pub published: Option<f64>,
 }
 
-/// Dots of one thing, one for each series as far as there are.
+/// Dots of one subject, one for each series that has a value.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Row {
-    /// What they are of.
+    /// The subject.
     pub label: String,
     /// In the order of the chart's series.
     pub values: Vec<Option<Value>>,
 }
 
-/// Rows that belong together.
+/// A group of rows.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Group {
-    /// What they have in common.
+    /// The common subject.
     pub label: String,
     /// From top to bottom.
     pub rows: Vec<Row>,
@@ -47,24 +46,24 @@ pub struct Group {
 /// Dots on one scale.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Chart {
-    /// The name of each dot of a row; nothing is said of one alone.
+    /// The name of each dot of a row; a single one is not shown.
     pub series: Vec<String>,
-    /// The figure at which nothing is gained, marked by a line.
+    /// The figure without a gain or loss, marked by a line.
     pub base: Option<f64>,
-    /// Each may be folded away.
+    /// The groups, each of which can be folded.
     pub groups: Vec<Group>,
-    /// Whether all of them are folded away at first.
+    /// Whether all of them are folded initially.
     pub folded: bool,
 }
 
-/// Figures from 1 to 60 and more stand side by side: the scale is logarithmic.
+/// A logarithmic scale, since figures from 1 to 60 and more are shown together.
 struct Scale {
     low: f64,
     high: f64,
 }
 
 impl Chart {
-    /// The chart as HTML; nothing where nothing is to be drawn.
+    /// The chart as HTML; empty if there is nothing to draw.
     #[must_use]
     pub fn html(&self) -> String {
         let mut html = String::new();
@@ -89,7 +88,7 @@ impl Chart {
         self.groups.iter().flat_map(|group| &group.rows).flat_map(|row| &row.values).flatten()
     }
 
-    /// How the style calls a series: the last is the one that it is about.
+    /// The style class of a series: the last one is the subject of the chart.
     fn class(&self, series: usize) -> &'static str {
         match series {
             at if at + 1 == self.series.len() => "new",
@@ -181,7 +180,7 @@ impl Chart {
         if let Some(published) = value.published {
             let x = scale.x(published);
             let _ = write!(html, "<path class=\"published\" d=\"M{x:.1} {top:.1}v{BAR:.1}\"/>");
-            // The number stands beside the dot, but not on the mark.
+            // The number is beside the dot, but not over the mark.
             if x > right - 6.0 && x < right + NUMBER {
                 right = x;
             }
@@ -191,7 +190,7 @@ impl Chart {
     }
 }
 
-/// Three digits that count.
+/// A number with three significant digits.
 fn shown(value: f64) -> String {
     match value {
         value if value >= 100.0 => format!("{value:.0}"),

@@ -1,24 +1,23 @@
-//! Figures that change over a run, as curves: an SVG, a part of an HTML page, a
-//! line of text.
+//! Figures that change over a run, as curves: an SVG, a part of an HTML page, a line of text.
 
 use crate::axis::ticks;
 use crate::table::escape;
 use std::fmt::Write;
 
-/// The drawing, and in it the place of the curves.
+/// The size of the drawing, and the frame of the curves in it.
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 300.0;
 const LEFT: f64 = 56.0;
 const RIGHT: f64 = 740.0;
 const TOP: f64 = 34.0;
 const BOTTOM: f64 = 250.0;
-/// Colours of the curves, that can be told apart on white and on black.
+/// Colours of the curves, distinguishable on white and on black.
 const COLOURS: [&str; 6] = ["#4660c9", "#d0433f", "#1f9d57", "#b05a00", "#8b3fd1", "#667085"];
 
 /// A curve.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Curve {
-    /// What it is of.
+    /// The subject.
     pub label: String,
     /// Points, from left to right.
     pub points: Vec<(f64, f64)>,
@@ -29,10 +28,9 @@ pub struct Curve {
 pub struct Chart {
     /// The heading.
     pub title: String,
-    /// What the axis below is of, and in which unit.
+    /// Subject and unit of the horizontal axis.
     pub across: String,
-    /// The highest value that there is room for; that of the curves when `None`.
-    /// The lowest is zero.
+    /// The highest value on the vertical axis; that of the curves if `None`. The lowest is zero.
     pub most: Option<f64>,
     /// The curves.
     pub curves: Vec<Curve>,
@@ -51,7 +49,7 @@ pub fn html(chart: &Chart) -> String {
     html
 }
 
-/// Charts below each other, as one SVG of its own.
+/// Charts below each other, as one standalone SVG.
 #[must_use]
 pub fn svg(charts: &[Chart]) -> String {
     let height = HEIGHT * charts.len() as f64;
@@ -69,8 +67,8 @@ pub fn svg(charts: &[Chart]) -> String {
     svg
 }
 
-/// Values as a line of text, each by the height of a block; one from the lowest
-/// to the highest of all.
+/// Values as a line of text, each as a block whose height is scaled from the lowest to the highest
+/// value.
 #[must_use]
 pub fn sparkline(values: &[f64], width: usize) -> String {
     const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -92,15 +90,14 @@ fn bounds(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     })
 }
 
-/// The most that there is room for on both axes, which begin at zero.
+/// Maxima of both axes, which begin at zero.
 struct Frame {
     across: f64,
     up: f64,
 }
 
 impl Frame {
-    /// One that has room for a chart's curves; `None` when there is nothing in
-    /// them.
+    /// A frame for a chart's curves; `None` if they have no points.
     fn of(chart: &Chart) -> Option<Self> {
         let all = || chart.curves.iter().flat_map(|curve| curve.points.iter());
         let (_, across) = bounds(all().map(|point| point.0))?;
@@ -151,7 +148,7 @@ fn draw(chart: &Chart, colours: (&str, &str), svg: &mut String) {
     );
     let Some(frame) = Frame::of(chart) else { return };
     frame.draw(chart, colours, svg);
-    // Beside the title, where no curve goes.
+    // Beside the title, where there are no curves.
     let mut legend = format!("<text x=\"{RIGHT}\" y=\"18\" text-anchor=\"end\">");
     for (curve, colour) in chart.curves.iter().zip(COLOURS.iter().cycle()) {
         let point = |&(a, b): &(f64, f64)| format!("{:.1},{:.1}", frame.x(a), frame.y(b));

@@ -1,9 +1,9 @@
-//! What lies where on a disk, and what of it was read.
+//! The contents of a disk, and the blocks that were read.
 
 use crate::reads::Reads;
 use seekless_units::{BlockNo, Extent};
 
-/// What a block is used for.
+/// The use of a block.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Class {
     /// Fixed structures, block maps and attributes.
@@ -12,9 +12,9 @@ pub enum Class {
     Directory,
     /// Contents of files.
     Data,
-    /// In use, but by no file with a name: a journal, quota files.
+    /// In use, but not by a file with a name: a journal, quota files.
     Internal,
-    /// Not in use.
+    /// Free.
     Free,
 }
 
@@ -23,7 +23,7 @@ impl Class {
     pub const ALL: [Self; 5] =
         [Self::Metadata, Self::Directory, Self::Data, Self::Internal, Self::Free];
 
-    /// The letter on a map; a capital one where something was read.
+    /// The letter on a map; a capital if blocks were read.
     #[must_use]
     pub const fn letter(self, read: bool) -> char {
         match (self, read) {
@@ -40,7 +40,7 @@ impl Class {
         }
     }
 
-    /// A word for legends.
+    /// Name for legends.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -57,15 +57,15 @@ impl Class {
     }
 }
 
-/// What every block of a disk is used for.
+/// The use of every block of a disk.
 #[derive(Clone, Debug, Default)]
 pub struct Usage {
     runs: Vec<(Extent, Class)>,
 }
 
 impl Usage {
-    /// Takes runs in any order; where two overlap, the one that begins first
-    /// keeps its blocks. What no run covers is [`Class::Internal`].
+    /// Takes runs in any order; if two overlap, the one that begins first keeps its blocks. Blocks
+    /// without a run are [`Class::Internal`].
     #[must_use]
     pub fn new(whole: Extent, mut claimed: Vec<(Extent, Class)>) -> Self {
         claimed.sort_unstable();
@@ -102,14 +102,14 @@ impl Usage {
         &self.runs
     }
 
-    /// What most of the blocks of an extent are used for; the last of several.
+    /// The most frequent use in an extent; the last one of several.
     #[must_use]
     pub fn most_of(&self, extent: Extent) -> Class {
         let most = self.within(extent).max_by_key(|(part, _)| part.len);
         most.map_or(Class::Internal, |(_, class)| class)
     }
 
-    /// The parts of `extent`, with what they are used for.
+    /// The parts of `extent`, with their uses.
     pub fn within(&self, extent: Extent) -> impl Iterator<Item = (Extent, Class)> {
         let first = self.runs.partition_point(|(run, _)| run.end() <= extent.start);
         let parts =
@@ -124,17 +124,17 @@ impl Usage {
 /// A disk to be drawn.
 #[derive(Clone, Debug)]
 pub struct Disk {
-    /// What it is called.
+    /// The disk's name.
     pub name: String,
     /// Bytes in a block.
     pub block_size: u32,
-    /// The blocks that lie in groups.
+    /// The blocks in groups.
     pub whole: Extent,
     /// Blocks in a group; the last may have fewer.
     pub group_blocks: u64,
-    /// What they are used for.
+    /// The uses of the blocks.
     pub usage: Usage,
-    /// What was read.
+    /// The requests that read them.
     pub reads: Reads,
 }
 

@@ -1,14 +1,14 @@
-//! Rows of a map that have nothing to show, and are drawn as one.
+//! Rows of a map without content, which are drawn as one.
 
 use crate::disk::{Class, Disk};
 use crate::grid::{Cell, Shape, cells};
 use std::ops::Range;
 
-/// Fewer rows than these that follow each other are drawn as they are.
+/// Minimum number of consecutive rows that are folded.
 const FEWEST: usize = 3;
 
-/// Rows without files of which nothing is read, in all of these disks: those with free
-/// blocks and fixed structures alone, at least three that follow each other.
+/// Rows without files and without reads, in all of these disks: those with only free blocks and
+/// fixed structures, at least three in a row.
 pub(crate) fn folds(disks: &[Disk], shape: Shape) -> Vec<Range<usize>> {
     let rows = disks.iter().map(|disk| shape.rows(disk)).max().unwrap_or(0);
     let mut empty = vec![true; usize::try_from(rows).unwrap_or(0)];
@@ -34,7 +34,7 @@ fn shows_nothing(cell: &Cell) -> bool {
     cell.requests == 0 && shown.into_iter().all(|class| cell.blocks(class) == 0)
 }
 
-/// The groups of some rows of a disk, as far as it has them: `3-17`.
+/// The groups of some rows of a disk, if it has them: `3-17`.
 pub(crate) fn groups_of(disk: &Disk, shape: Shape, rows: &Range<usize>) -> String {
     let group = disk.group_blocks.max(1);
     let first = rows.start as u64 * shape.row_blocks / group;
@@ -51,7 +51,7 @@ mod tests {
     use crate::reads::tests::reads;
     use seekless_units::{BlockNo, Extent};
 
-    /// Groups of ten blocks, of which the first is fixed; file data in some of them.
+    /// Groups of ten blocks, the first of which is fixed; some of them contain file data.
     fn with_files(groups: u64, used: &[u64]) -> Disk {
         let run = |start, len| Extent::new(BlockNo::new(start), len);
         let mut claimed = Vec::new();
@@ -73,7 +73,7 @@ mod tests {
         assert_eq!(folded(std::slice::from_ref(&disk)), [4..8, 9..12]);
         assert_eq!(groups_of(&disk, shape, &(4..8)), "4-7");
         assert_eq!(groups_of(&disk, shape, &(9..20)), "9-11");
-        // What is read is shown; so is what another disk has there.
+        // Rows with reads are shown; so are rows in which another disk has contents.
         let mut read = disk.clone();
         read.reads = reads(&[(50, 1, "/")]);
         assert_eq!(folded(&[read]), vec![Range { start: 9, end: 12 }]);

@@ -1,10 +1,9 @@
-//! A disk cut into rows of cells: a row is a group, several groups, or part of
-//! one.
+//! A disk divided into rows of cells: a row is a group, several groups, or part of one.
 
 use crate::disk::{Class, Disk};
 use seekless_units::{BlockNo, Extent};
 
-/// How a disk is cut. Disks cut the same way can be compared by eye.
+/// The division of a disk. Disks with the same division can be compared by eye.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shape {
     /// Blocks in a row.
@@ -14,9 +13,8 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Rows of whole groups, or of halves, quarters and so on of a group, so
-    /// that the largest of the disks has between `fewest` and `most` rows where
-    /// that is possible.
+    /// Rows of whole groups, or of halves, quarters and so on of a group, so that the largest of
+    /// the disks has between `fewest` and `most` rows if possible.
     #[must_use]
     pub fn fit(disks: &[Disk], columns: u64, fewest: u64, most: u64) -> Self {
         let blocks = disks.iter().map(|disk| disk.whole.len).max().unwrap_or(0).max(1);
@@ -32,27 +30,27 @@ impl Shape {
         Self { row_blocks, columns: columns.clamp(1, row_blocks) }
     }
 
-    /// One cell a group.
+    /// One cell per group.
     #[must_use]
     pub const fn groups(disk: &Disk) -> Self {
         let row_blocks = if disk.group_blocks == 0 { 1 } else { disk.group_blocks };
         Self { row_blocks, columns: 1 }
     }
 
-    /// Rows that a disk takes.
+    /// Number of rows of a disk.
     #[must_use]
     pub const fn rows(self, disk: &Disk) -> u64 {
         disk.whole.len.div_ceil(self.row_blocks)
     }
 
-    /// The cell that holds the block `at` blocks from the start.
+    /// The cell that contains the block `at` blocks from the start.
     fn cell(self, at: u64) -> u64 {
         let (row, within) = (at / self.row_blocks, at % self.row_blocks);
         let column = u128::from(within) * u128::from(self.columns) / u128::from(self.row_blocks);
         row * self.columns + u64::try_from(column).unwrap_or(0)
     }
 
-    /// How far from the start a cell begins.
+    /// Distance of a cell from the start, in blocks.
     fn start(self, cell: u64) -> u64 {
         let (row, column) = (cell / self.columns, cell % self.columns);
         let within = u128::from(column) * u128::from(self.row_blocks);
@@ -60,7 +58,7 @@ impl Shape {
         row * self.row_blocks + u64::try_from(within).unwrap_or(0)
     }
 
-    /// Cuts a run into its cells: the cell and the blocks in it.
+    /// Divides a run into cells: the cell and its number of blocks.
     fn cut(self, disk: &Disk, run: Extent, mut visit: impl FnMut(u64, u64)) {
         let from = |block: BlockNo| block.saturating_since(disk.whole.start);
         let (mut at, end) = (from(run.start), from(run.end().min(disk.whole.end())));
@@ -73,14 +71,14 @@ impl Shape {
     }
 }
 
-/// What lies in a cell.
+/// The contents of a cell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Cell {
     /// Blocks, by class.
     blocks: [u64; Class::ALL.len()],
-    /// Blocks that were read, by class.
+    /// Number of blocks that were read, by class.
     read: [u64; Class::ALL.len()],
-    /// Requests that read some of it.
+    /// Number of requests that read some of it.
     pub requests: u64,
 }
 
@@ -97,14 +95,14 @@ impl Cell {
         self.blocks.iter().sum()
     }
 
-    /// Blocks that were read; those read twice count twice.
+    /// Number of blocks read; blocks read twice count twice.
     #[must_use]
     pub fn read_blocks(&self) -> u64 {
         self.read.iter().sum()
     }
 
-    /// Which class the cell stands for: of what was read, or else of what is
-    /// in use, the one with the most blocks. `None` beyond the disk's end.
+    /// The class that represents the cell: the one with the most blocks among those that were read,
+    /// or else among those in use. `None` beyond the disk's end.
     #[must_use]
     pub fn class(&self) -> Option<Class> {
         let most = |counts: &[u64; Class::ALL.len()]| {

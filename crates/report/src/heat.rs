@@ -3,25 +3,24 @@
 use crate::table::escape;
 use std::fmt::Write;
 
-/// A field's width and height, and the room for labels, in CSS pixels.
+/// Width and height of a field, and space for labels, in CSS pixels.
 const FIELD: (f64, f64) = (72.0, 30.0);
 const LEFT: f64 = 104.0;
 const TOP: f64 = 64.0;
 const BOTTOM: f64 = 8.0;
-/// Maps stand side by side, so far apart.
+/// Distance between maps side by side.
 const GAP: f64 = 28.0;
 
-/// Figures by two keys, of which less is better.
+/// Figures by two keys; lower is better.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Heat {
-    /// What they are of.
+    /// The subject.
     pub title: String,
-    /// What goes from left to right, and its values.
+    /// The key from left to right, and its values.
     pub columns: (String, Vec<String>),
-    /// What goes from top to bottom, and its values.
+    /// The key from top to bottom, and its values.
     pub rows: (String, Vec<String>),
-    /// Row by row, as many as there are columns; all above zero. `None` where
-    /// nothing was measured.
+    /// Row by row, one per column; all above zero. `None` for fields that were not measured.
     pub values: Vec<Vec<Option<f64>>>,
 }
 
@@ -34,13 +33,13 @@ impl Heat {
         TOP + FIELD.1 * self.rows.1.len() as f64 + BOTTOM
     }
 
-    /// The smallest and the largest.
+    /// The smallest and the largest figure.
     fn range(&self) -> (f64, f64) {
         let known = self.values.iter().flatten().flatten();
         known.fold((f64::MAX, 0.0), |(low, high), &value| (value.min(low), value.max(high)))
     }
 
-    /// As lines of text, the fields under each other.
+    /// The map as lines of text, with aligned fields.
     #[must_use]
     pub fn text(&self) -> String {
         let mut text =
@@ -56,7 +55,7 @@ impl Heat {
     }
 }
 
-/// Three digits that count, or a dash.
+/// A number with three significant digits, or a dash.
 fn figure(value: Option<f64>) -> String {
     match value {
         None => "-".into(),
@@ -66,21 +65,21 @@ fn figure(value: Option<f64>) -> String {
     }
 }
 
-/// Where between the best and the worst of a map a figure lies, from 0 to 1 by
-/// its logarithm: twice as much is as far anywhere.
+/// Position of a figure between the best and the worst of a map, from 0 to 1 by its logarithm: a
+/// factor of two has the same distance everywhere.
 fn share(value: f64, (low, high): (f64, f64)) -> f64 {
-    // Less than a tenth apart is the same.
+    // A range of less than a tenth is widened to a tenth.
     let span = (high / low).ln().max(0.1);
     ((value / low).ln() / span).clamp(0.0, 1.0)
 }
 
-/// From green by yellow to red, as light as dark text on it needs.
+/// From green by yellow to red, light enough for dark text.
 fn colour(share: f64) -> String {
     format!("hsl({:.0} 65% 72%)", 130.0 * (1.0 - share))
 }
 
-/// Maps side by side, `across` in a row, as an SVG drawing that needs nothing
-/// else. Each has colours of its own: green is its best.
+/// Maps side by side, `across` in a row, as a standalone SVG drawing. Each has its own colours:
+/// green is its best.
 #[must_use]
 pub fn svg(maps: &[Heat], across: usize) -> String {
     let across = across.max(1);
@@ -167,7 +166,7 @@ mod tests {
             (colour(0.0), colour(1.0)),
             ("hsl(130 65% 72%)".into(), "hsl(0 65% 72%)".into())
         );
-        // What hardly differs is not made to look as if it did.
+        // Small differences are not exaggerated.
         assert!(share(1.01, (1.0, 1.01)) < 0.2);
     }
 

@@ -1,19 +1,18 @@
 //! Results and maps for people: on a terminal, as HTML, as lines of JSON.
 //!
-//! Knows nothing of file systems: whoever fills its structs does. Text that
-//! comes from an image or a trace is data here, whatever it holds; it is
-//! escaped where it meets HTML or JavaScript.
+//! Independent of file systems: callers fill its structs. Text from an image or a trace is data
+//! here, whatever it contains; it is escaped where it is put into HTML or JavaScript.
 //!
 //! - [`table`]: figures side by side
-//! - [`reads`]: what was read in which order, and for which file
-//! - [`disk`]: what lies where on a disk
-//! - [`grid`]: a disk cut into rows of cells; `fold`: rows with nothing to show
+//! - [`reads`]: requests in order, with their files
+//! - [`disk`]: the contents of a disk
+//! - [`grid`]: a disk divided into rows of cells; `fold`: rows without content
 //! - [`heat`]: figures over two keys as coloured fields
 //! - [`terminal`]: the map as text
 //! - [`page`]: the map as one HTML page
-//! - [`bars`]: figures as bars, with marks where others measured them
+//! - [`bars`]: figures as dots, with marks for published ones
 //! - [`curves`]: figures as curves over a run
-//! - [`seekplot`]: where requests were, and when; [`axis`]: round numbers
+//! - [`seekplot`]: locations and times of requests; [`axis`]: round numbers
 //! - [`sections`]: one HTML page of such parts
 
 pub mod axis;

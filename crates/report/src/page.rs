@@ -1,4 +1,4 @@
-//! The map of one or several disks as one HTML page that needs nothing else.
+//! The map of one or several disks as a standalone HTML page.
 
 use crate::disk::{Class, Disk};
 use crate::fold::{folds, groups_of};
@@ -16,31 +16,31 @@ const SCRIPT: &str = include_str!("page.js");
 
 /// Cells in a row; a screen shows about two pixels of each.
 const COLUMNS: u64 = 512;
-/// Rows that the largest disk has, where its groups allow.
+/// Range of rows of the largest disk, if its groups allow.
 const ROWS: (u64, u64) = (24, 64);
-/// The most requests of a disk that are drawn one by one.
+/// Maximum number of a disk's requests that are drawn one by one.
 const DRAWN: usize = 20_000;
-/// The most bytes that the data of all disks may take on the page.
+/// Maximum size of all disks' data on the page, in bytes.
 const DATA_BYTES: usize = 4_000_000;
-/// Files in a table of the worst.
+/// Number of files in a table of the worst.
 const WORST: usize = 20;
-/// Characters of a path that are shown.
+/// Maximum number of characters shown of a path.
 const PATH_CHARS: usize = 200;
 
-/// What stands on a page besides the maps.
+/// The contents of a page besides the maps.
 #[derive(Clone, Debug, Default)]
 pub struct Page {
     /// The heading.
     pub title: String,
     /// A line below it.
     pub subtitle: String,
-    /// Named tables of figures, each with a note for below (or none).
+    /// Named tables of figures, each with a note below (may be empty).
     pub tables: Vec<(String, Table, String)>,
     /// Events in the trace.
     pub events: u64,
 }
 
-/// The page: disks below each other, cut the same way.
+/// The page: disks below each other, with the same division.
 #[must_use]
 pub fn html(page: &Page, disks: &[Disk]) -> String {
     let shape = Shape::fit(disks, COLUMNS, ROWS.0, ROWS.1);
@@ -147,8 +147,8 @@ fn section(at: usize, disk: &Disk, shape: Shape, every: usize, html: &mut String
     html.push_str("</section>\n");
 }
 
-/// A picture that the script draws. Readers of the page who do not see it get its text; with the
-/// focus on it, arrow keys go through what it shows.
+/// A picture drawn by the script. Readers who cannot see it get its text; with the focus on it,
+/// arrow keys move through its contents.
 fn canvas(kind: &str, at: usize, text: &str) -> String {
     let text = escape(text);
     format!(
@@ -157,7 +157,7 @@ fn canvas(kind: &str, at: usize, text: &str) -> String {
     )
 }
 
-/// A disk's size and what is read from it, as a sentence.
+/// A disk's size and its reads, as a sentence.
 fn in_words(disk: &Disk) -> String {
     let size =
         |blocks: u64| format_size(ByteLen::new(blocks.saturating_mul(u64::from(disk.block_size))));
@@ -173,7 +173,7 @@ fn in_words(disk: &Disk) -> String {
     format!("{requests}, {seeks}, {} of {} read.", size(read), size(disk.whole.len))
 }
 
-/// What a row is, in words.
+/// The meaning of a row, in words.
 fn row_name(disk: &Disk, shape: Shape) -> String {
     let group = disk.group_blocks.max(1);
     match (shape.row_blocks / group, group.div_ceil(shape.row_blocks)) {
@@ -207,7 +207,7 @@ fn worst(disk: &Disk, html: &mut String) {
     html.push_str("</table></section>\n");
 }
 
-/// A path whose middle is left out when it is long.
+/// A path, with its middle omitted if it is long.
 fn shorten(path: &str) -> String {
     let count = path.chars().count();
     if count <= PATH_CHARS {
@@ -225,16 +225,16 @@ struct PageData {
     disks: Vec<DiskData>,
 }
 
-/// Rows that are drawn as one, from and to.
+/// Rows drawn as one, from and to.
 #[derive(Serialize)]
 struct Fold {
     from: usize,
     to: usize,
-    /// The groups that they show, by disk.
+    /// Their groups, by disk.
     groups: Vec<String>,
 }
 
-/// A disk as the script takes it.
+/// A disk, for the script.
 #[derive(Serialize)]
 struct DiskData {
     block_size: u32,
@@ -243,7 +243,7 @@ struct DiskData {
     row_blocks: u64,
     columns: u64,
     labels: Vec<String>,
-    /// Letters of the cells, each behind how often it repeats (if not once).
+    /// Letters of the cells, each preceded by its repeat count (unless it is 1).
     cells: String,
     reads: ReadData,
     paths: Vec<String>,
@@ -251,8 +251,8 @@ struct DiskData {
     purposes: Vec<String>,
 }
 
-/// The requests that are drawn, by column; the last three count all requests
-/// up to and with each.
+/// The drawn requests, by column; the last three accumulate all requests up to and including each
+/// one.
 #[derive(Serialize, Default)]
 struct ReadData {
     start: Vec<u64>,
@@ -267,14 +267,14 @@ struct ReadData {
     times: Vec<TimeData>,
 }
 
-/// Microseconds in which all requests up to and with each have been read.
+/// Microseconds until all requests up to and including each one have been read.
 #[derive(Serialize)]
 struct TimeData {
     device: String,
     us: Vec<u64>,
 }
 
-/// The data of the page as JSON that can stand in a script element.
+/// The data of the page as JSON, safe inside a script element.
 fn data(page: &Page, disks: &[Disk], shape: Shape, every: usize) -> String {
     let fold = |rows: Range<usize>| {
         let groups = disks.iter().map(|disk| groups_of(disk, shape, &rows)).collect();
@@ -283,8 +283,8 @@ fn data(page: &Page, disks: &[Disk], shape: Shape, every: usize) -> String {
     let folds = folds(disks, shape).into_iter().map(fold).collect();
     let disks = disks.iter().map(|disk| disk_data(disk, shape, every)).collect();
     let data = PageData { events: page.events, folds, disks };
-    // Nothing that is serialised here can fail. No `<` is left that could end
-    // the element or begin a comment.
+    // Serialisation of these types cannot fail. No `<` is left that could end the element or begin
+    // a comment.
     serde_json::to_string(&data).unwrap_or_default().replace('<', "\\u003c")
 }
 

@@ -1,11 +1,11 @@
-//! What was read, in order, and for which file.
+//! Requests in order, with their files.
 
 use seekless_units::{BlockNo, Extent, Nanos};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-/// Strings that repeat, each kept once.
+/// Interned strings.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     names: Vec<String>,
@@ -13,7 +13,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// The number of a name, a new one if it is new.
+    /// The number of a name; a new name gets a new one.
     pub fn number(&mut self, name: &str) -> u32 {
         if let Some(&number) = self.index.get(name) {
             return number;
@@ -40,13 +40,13 @@ impl Names {
 /// One request to a disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Read {
-    /// What it reads.
+    /// The blocks that it reads.
     pub extent: Extent,
-    /// What for, a number in [`Reads::purposes`].
+    /// Its purpose, a number in [`Reads::purposes`].
     pub purpose: u32,
     /// The file it belongs to, a number in [`Reads::paths`].
     pub path: u32,
-    /// What the program did, a number in [`Reads::ops`].
+    /// The program's operation, a number in [`Reads::ops`].
     pub op: u32,
     /// The event of the trace that caused it.
     pub event: u64,
@@ -63,35 +63,35 @@ pub struct Reads {
     pub ops: Names,
     /// Purposes.
     pub purposes: Names,
-    /// How long the requests take, by device.
+    /// Times of the requests, by device.
     pub times: Vec<DeviceTime>,
 }
 
-/// How long requests take on a device.
+/// Times of requests on a device.
 #[derive(Clone, Debug, Default)]
 pub struct DeviceTime {
     /// The device's name.
     pub device: String,
-    /// For each request, how long after the first one was made all of it had been read.
+    /// For each request, the time from the start of the first request to the end of this one.
     pub ends: Vec<Nanos>,
 }
 
-/// What one file cost.
+/// The cost of one file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct FileCost {
     /// The file.
     pub path: String,
     /// Requests for its inode, map, attributes and contents.
     pub requests: u64,
-    /// Requests among them that do not begin where the one before ended.
+    /// Requests among them that do not begin where the previous one ended.
     pub seeks: u64,
-    /// Bytes that they read.
+    /// Number of bytes read.
     pub bytes: u64,
 }
 
 impl Reads {
-    /// The requests, each with the distance in blocks from the end of the one
-    /// before; `None` for the first.
+    /// The requests, each with the distance in blocks from the end of the previous one; `None` for
+    /// the first.
     pub fn with_distance(&self) -> impl Iterator<Item = (&Read, Option<u64>)> {
         let mut head: Option<BlockNo> = None;
         self.list.iter().map(move |read| {
@@ -101,7 +101,7 @@ impl Reads {
         })
     }
 
-    /// The `most` files that cost the most seeks, then requests, then bytes.
+    /// The `most` files with the most seeks, then requests, then bytes.
     #[must_use]
     pub fn worst_files(&self, most: usize, block_size: u64) -> Vec<FileCost> {
         let mut costs: HashMap<u32, (u64, u64, u64)> = HashMap::new();
@@ -128,11 +128,10 @@ impl Reads {
         files
     }
 
-    /// Writes an object a request, a line each; `image` tells several images
-    /// apart.
+    /// Writes a line with an object for each request; `image` distinguishes several images.
     ///
     /// # Errors
-    /// When `out` does not take it.
+    /// If writing to `out` fails.
     pub fn write_log(
         &self,
         block_size: u64,

@@ -1,5 +1,4 @@
-//! A page of sections that can be folded away, with their names on top, that
-//! needs nothing else.
+//! A standalone page of foldable sections, with a list of their names at the top.
 
 use crate::table::escape;
 use std::fmt::Write;
@@ -10,15 +9,15 @@ const SECTIONS: &str = include_str!("sections.css");
 /// A part of a page.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Section {
-    /// The heading; also where the list on top leads.
+    /// The heading, to which the list at the top links.
     pub title: String,
-    /// What is below it, in words.
+    /// A description of the body.
     pub note: String,
     /// HTML.
     pub body: String,
 }
 
-/// The page; sections without a body are left out.
+/// The page; sections without a body are omitted.
 #[must_use]
 pub fn html(title: &str, subtitle: &str, facts: &[String], sections: &[Section]) -> String {
     let sections: Vec<&Section> = sections.iter().filter(|one| !one.body.is_empty()).collect();

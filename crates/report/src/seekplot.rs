@@ -1,5 +1,5 @@
-//! Where on a disk requests were, and when: pictures side by side on the same
-//! scales, as SVG for an HTML page, of whatever colours its style has.
+//! Locations of requests on a disk over time: pictures side by side on the same scales, as SVG for
+//! an HTML page, with colours from its style.
 
 use crate::axis;
 use crate::table::{escape, grouped};
@@ -7,54 +7,52 @@ use seekless_units::{ByteLen, Nanos};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// The drawing of one picture, in CSS pixels: all of it, and the frame within.
+/// Size of one picture, in CSS pixels, and the frame within.
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 286.0;
 const LEFT: f64 = 46.0;
 const TOP: f64 = 8.0;
 const FRAME: (f64, f64) = (WIDTH - LEFT - 10.0, HEIGHT - TOP - 36.0);
-/// A picture this many times shorter than the longest is drawn once more, wider.
+/// A picture this many times shorter than the longest is drawn again, wider.
 const NARROW: f64 = 4.0;
-/// What requests are, in the order in which they are counted: how the style
-/// calls it, and people.
+/// Kinds of requests, in the order of their counts: name in the style, and name for people.
 const KINDS: [(&str, &str); 3] =
     [("r", "reads"), ("s", "synchronous writes"), ("a", "asynchronous writes")];
-/// How dark a place is: from so many requests on.
+/// Minimum numbers of requests for each level of darkness.
 const LEVELS: [u64; 4] = [1, 2, 10, 100];
 
-/// Requests in one column of time and row of place: reads, writes waited for,
-/// and writes nobody waited for.
+/// Requests in one column of time and row of location: reads, synchronous and asynchronous writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bin {
-    /// Which column, from 0.
+    /// Number of the column, from 0.
     pub column: u32,
-    /// Which row, from 0 at the start of the disk.
+    /// Number of the row, from 0 at the start of the disk.
     pub row: u32,
-    /// How many.
+    /// Number of requests, by kind.
     pub counts: [u64; 3],
 }
 
 /// The requests of one measurement.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Plot {
-    /// What it is of.
+    /// The subject.
     pub label: String,
-    /// What is said beside that.
+    /// A note beside it.
     pub note: String,
-    /// How long a column is.
+    /// Duration of a column.
     pub column: Nanos,
-    /// How many rows the disk has.
+    /// Number of rows of the disk.
     pub rows: u32,
-    /// How long the disk is.
+    /// Size of the disk.
     pub disk: ByteLen,
-    /// When the commands were over that asked for all this.
+    /// Time at which the commands that caused the requests ended.
     pub commands: Nanos,
-    /// Row after row; no place twice.
+    /// Row after row; no cell twice.
     pub bins: Vec<Bin>,
 }
 
 impl Plot {
-    /// The same with columns of so many together, and rows.
+    /// The same plot with this many columns and rows merged.
     fn coarser(&self, columns: u32, rows: u32) -> Self {
         let mut bins: BTreeMap<(u32, u32), [u64; 3]> = BTreeMap::new();
         for bin in &self.bins {
@@ -70,7 +68,7 @@ impl Plot {
         }
     }
 
-    /// When the last column ends, or the commands, in seconds.
+    /// End of the last column or of the commands, in seconds.
     fn seconds(&self) -> f64 {
         let columns = self.bins.iter().map(|bin| bin.column + 1).max().unwrap_or(0);
         let end = self.column.get().saturating_mul(u64::from(columns));
@@ -82,9 +80,8 @@ impl Plot {
     }
 }
 
-/// Pictures of the same disk side by side, on the same scales. One that would
-/// be too narrow to see much is there once more, on a scale of its own. Each is
-/// `coarse` times coarser than it could be.
+/// Pictures of the same disk side by side, on the same scales. A picture that would be too narrow
+/// is added again, on a scale of its own. Each is `coarse` times coarser than possible.
 #[must_use]
 pub fn side_by_side(plots: &[Plot], coarse: u32) -> String {
     let longest = plots.iter().map(Plot::seconds).fold(0.0, f64::max);
@@ -105,7 +102,7 @@ pub fn side_by_side(plots: &[Plot], coarse: u32) -> String {
     html
 }
 
-/// What colours and darkness mean.
+/// Explanation of colours and darkness.
 #[must_use]
 pub fn legend() -> String {
     let mut html = String::from("<p class=\"legend\">");
@@ -162,11 +159,11 @@ fn axes(plot: &Plot, seconds: f64, html: &mut String) {
     );
 }
 
-/// Places that look the same, by kind, darkness and how many share a bin.
+/// Cells of equal appearance, by kind, darkness and number of kinds in a bin.
 type Looks = BTreeMap<(usize, usize, usize), Vec<(u32, usize, u32)>>;
 
-/// Bins as lines: neighbours that look the same are one. A bin with several
-/// kinds is divided among them.
+/// Draws bins as lines: neighbours of equal appearance are joined. A bin with several kinds is
+/// divided among them.
 fn paths(plot: &Plot, html: &mut String) {
     let mut looks = Looks::new();
     for bin in &plot.bins {
@@ -185,7 +182,7 @@ fn paths(plot: &Plot, html: &mut String) {
     }
 }
 
-/// Sorted places as the lines of a path.
+/// Sorted cells as the lines of a path.
 fn lines(places: &[(u32, usize, u32)], kinds: usize, rows: u32) -> String {
     let mut text = String::new();
     let mut pen = None;
@@ -213,7 +210,7 @@ fn end_of_commands(plot: &Plot, seconds: f64, html: &mut String) {
     let _ = writeln!(html, "<path class=\"io-end\" d=\"M{x:.1} {TOP}V{bottom}\"/>");
 }
 
-/// What is in each column, for who points at it.
+/// The contents of each column, as tooltips.
 fn hints(plot: &Plot, across: f64, html: &mut String) {
     let mut columns: BTreeMap<u32, (u32, u32, [u64; 3])> = BTreeMap::new();
     for bin in &plot.bins {

@@ -6,19 +6,19 @@ use std::fmt::Write;
 /// A value and its unit.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Figure {
-    /// So many of something.
+    /// A number of items.
     Count(u64),
     /// A length.
     Bytes(ByteLen),
-    /// A part of a whole, from 0 to 1.
+    /// A fraction of a whole, from 0 to 1.
     Share(f64),
-    /// By how much something is off, in percent.
+    /// A deviation, in percent.
     Percent(f64),
     /// A time in seconds.
     Seconds(f64),
-    /// A number of which a tenth matters.
+    /// A number with one decimal.
     Number(f64),
-    /// Nobody knows.
+    /// Unknown.
     Missing,
 }
 
@@ -35,7 +35,7 @@ impl Figure {
         }
     }
 
-    /// As people read it.
+    /// Text for people.
     #[must_use]
     pub fn text(self) -> String {
         match self {
@@ -51,7 +51,7 @@ impl Figure {
     }
 }
 
-/// A number with its thousands apart: `1,234,567`.
+/// A number with separated thousands: `1,234,567`.
 #[must_use]
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
@@ -65,7 +65,7 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
-/// A number of things, whose name takes an `s` but for one of them: `1 seek`, `1,234 seeks`.
+/// A number with a noun, in the plural with `s` except for one: `1 seek`, `1,234 seeks`.
 #[must_use]
 pub fn counted(number: u64, name: &str) -> String {
     format!("{} {name}{}", grouped(number), if number == 1 { "" } else { "s" })
@@ -74,9 +74,9 @@ pub fn counted(number: u64, name: &str) -> String {
 /// One line of a table.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Row {
-    /// What the figures are of.
+    /// The subject of the figures.
     pub label: String,
-    /// One a column.
+    /// One per column.
     pub figures: Vec<Figure>,
 }
 
@@ -87,7 +87,7 @@ pub struct Table {
     pub columns: Vec<String>,
     /// The rows.
     pub rows: Vec<Row>,
-    /// Whether the last column is set against the one before, in a column more.
+    /// Whether a further column compares the last one with the previous one.
     pub ratio: bool,
 }
 
@@ -165,7 +165,7 @@ impl Table {
     }
 }
 
-/// The last figure over the one before it.
+/// The last figure divided by the previous one.
 fn ratio(figures: &[Figure]) -> String {
     let [.., before, after] = figures else { return String::new() };
     let (before, after) = (before.number(), after.number());
@@ -179,7 +179,7 @@ fn ratio(figures: &[Figure]) -> String {
     }
 }
 
-/// Text as HTML shows it, in elements and in quoted attributes.
+/// Escapes text for HTML, in elements and in quoted attributes.
 #[must_use]
 pub fn escape(text: &str) -> String {
     let mut html = String::with_capacity(text.len());

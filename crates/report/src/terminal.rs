@@ -8,23 +8,23 @@ use seekless_units::{ByteLen, format_size};
 use std::fmt::Write;
 use std::ops::Range;
 
-/// How to draw.
+/// The style of drawing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Style {
     /// Characters in a line, labels included.
     pub width: usize,
-    /// The most rows of a disk.
+    /// Maximum number of rows per disk.
     pub rows: u64,
-    /// Whether the terminal shows colours.
+    /// Whether the terminal supports colours.
     pub colour: bool,
 }
 
-/// Room for the groups' numbers before a row and the figures behind it.
+/// Width of the groups' numbers before a row, and of the figures behind it.
 const LABEL: usize = 14;
 const FIGURES: usize = 20;
 const FEWEST_CELLS: usize = 16;
 
-/// Draws disks below each other, cut the same way.
+/// Draws disks below each other, with the same division.
 #[must_use]
 pub fn draw(disks: &[Disk], style: Style) -> String {
     let columns = style.width.saturating_sub(LABEL + FIGURES).max(FEWEST_CELLS);
@@ -61,7 +61,7 @@ fn one(disk: &Disk, shape: Shape, style: Style, text: &mut String) {
     }
 }
 
-/// What stands behind some rows.
+/// The figures behind some rows.
 fn figures(disk: &Disk, shape: Shape, rows: Range<usize>, cells: &[Cell], text: &mut String) {
     let all: u64 = cells.iter().map(Cell::all_blocks).sum();
     let free: u64 = cells.iter().map(|cell| cell.blocks(Class::Free)).sum();
@@ -77,7 +77,7 @@ fn figures(disk: &Disk, shape: Shape, rows: Range<usize>, cells: &[Cell], text: 
     let _ = writeln!(text, " {used:>3}% {:>9} req", grouped(requests.count() as u64));
 }
 
-/// Which groups a row shows: `3`, `3-5`, or `3 1/4` for the first quarter of one.
+/// The groups of a row: `3`, `3-5`, or `3 1/4` for the first quarter of one.
 pub(crate) fn row_label(disk: &Disk, shape: Shape, row: u64) -> String {
     let group = disk.group_blocks.max(1);
     let first = row * shape.row_blocks / group;
@@ -93,8 +93,7 @@ pub(crate) fn row_label(disk: &Disk, shape: Shape, row: u64) -> String {
     format!("{first} {}/{parts}", row * shape.row_blocks % group / shape.row_blocks + 1)
 }
 
-/// A colour for the background, of the 256 that terminals have: red where
-/// something was read, the brighter the more requests.
+/// A background colour, of a terminal's 256: red if blocks were read, brighter for more requests.
 fn colour(class: Class, requests: u64) -> u8 {
     match (requests, class) {
         (0, Class::Metadata) => 61,
@@ -109,7 +108,7 @@ fn colour(class: Class, requests: u64) -> u8 {
     }
 }
 
-/// A letter on its colour.
+/// A letter on its background colour.
 fn paint(letter: char, background: u8, style: Style, text: &mut String) {
     if style.colour {
         let _ = write!(text, "\x1b[48;5;{background}m\x1b[38;5;252m{letter}\x1b[0m");
