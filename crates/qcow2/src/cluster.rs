@@ -1,4 +1,4 @@
-//! Where a cluster is: what the entries of L2 tables say.
+//! Locations of clusters: decoding of the entries of L2 tables.
 
 use crate::error::damaged;
 use crate::header::{Compression, Image};
@@ -8,31 +8,31 @@ use flate2::{Decompress, FlushDecompress, Status};
 use seekless_device::DeviceError;
 use zstd::stream::raw::{DParameter, Decoder, Operation};
 
-/// The largest window of compressed clusters, as a power of two: they have no use for more
-/// than a cluster.
+/// Maximum window of compressed clusters, as a power of two: they need no more than a cluster.
 const WINDOW_LOG: u32 = 22;
 
-/// Where some of a cluster's bytes are found.
+/// The location of some of a cluster's bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mapping {
     /// In the backing file, or nowhere.
     Unallocated,
     /// Zeros.
     Zero,
-    /// From this byte of the file that holds clusters on.
+    /// From this byte on of the file with the clusters.
     At(u64),
-    /// Compressed, in at most so many bytes of the image from this one on.
+    /// Compressed, in at most `len` bytes of the image from `at` on.
     Compressed {
         /// First byte.
         at: u64,
-        /// Bytes, those behind the end of the data included.
+        /// Number of bytes, including those behind the end of the data.
         len: u64,
     },
 }
 
 impl Image {
-    /// What an L2 entry, and the bitmap of its subclusters behind it, say of the cluster's byte
-    /// `within`, and of how many bytes from there on. `offset` is where the entry is.
+    /// Decodes an L2 entry, and the bitmap of its subclusters. Returns the location of the
+    /// cluster's byte `within`, and the number of bytes from there on to which it applies. `offset`
+    /// is the entry's own location.
     pub(crate) fn mapping(
         &self,
         entry: u64,
@@ -87,8 +87,8 @@ impl Image {
         Ok((mapping, left))
     }
 
-    /// Bits 0 to x - 1 of an entry are the first byte, x to 61 how many units of 512 bytes the
-    /// data reaches into besides the first; x is 62 - (cluster_bits - 8).
+    /// Bits 0 to x - 1 of an entry are the first byte, x to 61 the number of units of 512 bytes
+    /// into which the data extend besides the first; x is 62 - (cluster_bits - 8).
     fn compressed(&self, entry: u64) -> Mapping {
         let offset_bits = 70u32.saturating_sub(self.cluster_bits);
         let low = |bits: u32| 1u64.checked_shl(bits).map_or(u64::MAX, |bit| bit.saturating_sub(1));
@@ -98,8 +98,8 @@ impl Image {
         Mapping::Compressed { at, len: units.saturating_mul(COMPRESSED_UNIT).saturating_sub(first) }
     }
 
-    /// The bytes of a cluster that begins at `offset` of the image in compressed form. What is
-    /// behind the end of the data is not looked at.
+    /// Decompresses a cluster that begins at `offset` of the image. Bytes behind the end of the
+    /// data are ignored.
     pub(crate) fn decompress(&self, packed: &[u8], offset: u64) -> Result<Vec<u8>, DeviceError> {
         let len = index(self.cluster());
         let mut plain = vec![0; len];
@@ -115,7 +115,7 @@ impl Image {
     }
 }
 
-/// Fills `plain` as far as that goes; how many bytes that is, `None` where the data is invalid.
+/// Fills `plain` as far as possible. Returns the number of bytes, `None` for invalid data.
 fn inflate(packed: &[u8], plain: &mut [u8]) -> Option<usize> {
     let mut inflater = Decompress::new(false);
     match inflater.decompress(packed, plain, FlushDecompress::Finish).ok()? {
@@ -125,7 +125,7 @@ fn inflate(packed: &[u8], plain: &mut [u8]) -> Option<usize> {
     }
 }
 
-/// The same.
+/// As [`inflate`].
 fn zstd(packed: &[u8], plain: &mut [u8]) -> Option<usize> {
     let mut decoder = Decoder::new().ok()?;
     decoder.set_parameter(DParameter::WindowLogMax(WINDOW_LOG)).ok()?;

@@ -10,20 +10,20 @@ use seekless_device::{BlockDevice, DeviceError};
 use seekless_units::{ByteLen, Lba};
 use std::sync::Arc;
 
-/// The most that is kept of L2 tables, and the most of decompressed clusters: bytes.
+/// Memory limit of L2 tables, and of decompressed clusters, in bytes each.
 const KEPT: u64 = 16 << 20;
 
-/// What is read of an L2 table at once: bytes.
+/// Size of a read of an L2 table in bytes.
 const SLICE: u64 = 64 << 10;
 
-/// The disk that an image holds. It can only be read.
+/// The disk in an image, read-only.
 pub struct Disk {
     image: Image,
     /// The image.
     file: Arc<dyn BlockDevice>,
-    /// Where clusters are that are not compressed: the image, or its external data file.
+    /// The file of uncompressed clusters: the image, or its external data file.
     clusters: Arc<dyn BlockDevice>,
-    /// What is read where the image has nothing; zeros without it, and behind its end.
+    /// The file for unallocated clusters; without it, and behind its end, they read as zeros.
     backing: Option<Arc<dyn BlockDevice>>,
     l1: Vec<u8>,
     slices: Kept,
@@ -45,8 +45,8 @@ impl Disk {
         Ok(Self { image, file, clusters, backing, l1, slices, unpacked })
     }
 
-    /// Where the byte `at` of the disk is, and how many of those behind it are found in the same
-    /// way.
+    /// The location of the byte `at` of the disk, and the number of bytes from there on with the
+    /// same kind of location.
     fn find(&self, at: u64) -> Result<(Mapping, u64), DeviceError> {
         let image = &self.image;
         let cluster = image.cluster();
@@ -80,7 +80,7 @@ impl Disk {
         image.mapping(word(&slice, here), bitmap, within, from)
     }
 
-    /// Fills `buf` with the bytes from `at` on, all of which are found in one way.
+    /// Fills `buf` with the bytes from `at` on, all of which have the same kind of location.
     fn fill(&self, mapping: Mapping, at: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
         match mapping {
             Mapping::Zero => buf.fill(0),
@@ -102,7 +102,7 @@ impl Disk {
         Ok(())
     }
 
-    /// What the backing file has, and zeros behind its end.
+    /// Reads from the backing file, with zeros behind its end.
     fn fill_from_backing(&self, at: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
         let present = self.backing.as_ref().map_or(0, |backing| backing.len().get());
         let len = index(present.saturating_sub(at)).min(buf.len());
@@ -115,8 +115,8 @@ impl Disk {
     }
 }
 
-/// Reads from byte `at` of a file on; the last cluster need not be there as a whole, and what is
-/// missing of it is zeros.
+/// Reads from byte `at` of a file on; the last cluster may be incomplete, and its missing part
+/// reads as zeros.
 fn padded(file: &dyn BlockDevice, at: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
     let Some(present) = file.len().get().checked_sub(at).filter(|present| *present > 0) else {
         return Err(damaged(at, "a cluster lies past the end of the file"));

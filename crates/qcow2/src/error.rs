@@ -1,30 +1,29 @@
-//! Why an image cannot be read.
+//! Errors of reading an image.
 
 use seekless_device::DeviceError;
 use std::io;
 use std::path::PathBuf;
 
-/// Why an image cannot be opened.
+/// The reason why an image cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum Qcow2Error {
-    /// A file could not be opened, or its length not be found.
+    /// A file could not be opened, or its length not be determined.
     #[error("{path}: {source}", path = .path.display())]
     Open {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The image needs something that is not supported; with what may help.
+    /// The image needs an unsupported feature; with advice.
     #[error("{0}")]
     Unsupported(String),
-    /// The file could not be read, or what stands in it makes no sense
-    /// ([`DeviceError::Damaged`]).
+    /// The file could not be read, or its contents are invalid ([`DeviceError::Damaged`]).
     #[error(transparent)]
     Device(#[from] DeviceError),
 }
 
-/// What is wrong with an image, and at which of its bytes.
+/// The error for damage in an image, with the offset in bytes.
 pub(crate) fn damaged(offset: u64, what: impl Into<String>) -> DeviceError {
     DeviceError::Damaged { container: "qcow2 image", offset, what: what.into() }
 }

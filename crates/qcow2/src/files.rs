@@ -1,4 +1,4 @@
-//! Images and the files that they refer to.
+//! Images and the files to which they refer.
 
 use crate::disk::Disk;
 use crate::error::Qcow2Error;
@@ -10,14 +10,14 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-/// Files that may refer to one another.
+/// Maximum number of files in a chain of references.
 const DEPTH: usize = 32;
 
-/// What is said where another file is referred to that is not read.
+/// Advice in the error for a reference to an unsupported file.
 const HINT: &str = "only files beside the image are read; qemu-img convert makes one image of all";
 
-/// Opens what a path holds, for reading: the disk in a qcow2 image, else the file or device as
-/// it is.
+/// Opens the file at a path for reading: the disk in a qcow2 image, or another file or device as it
+/// is.
 ///
 /// # Errors
 /// [`Qcow2Error`].
@@ -40,7 +40,7 @@ impl Disk {
     /// The disk in an image that refers to no other file.
     ///
     /// # Errors
-    /// [`Qcow2Error`]; also for one that does refer to others.
+    /// [`Qcow2Error`]; also for an image that refers to others.
     pub fn alone(file: Arc<dyn BlockDevice>) -> Result<Self, Qcow2Error> {
         let image = Image::read(file.as_ref())?;
         if image.backing.is_some() || image.data_file.is_some() {
@@ -51,14 +51,14 @@ impl Disk {
     }
 }
 
-/// The files on the way to one that refers to no other.
+/// The chain of files up to one that refers to no other.
 struct Chain {
     /// Device and inode number of each.
     files: Vec<(u64, u64)>,
 }
 
 impl Chain {
-    /// Notes that a file is read; refuses one that is on the way already.
+    /// Records that a file is read; refuses one that is already in the chain.
     fn enter(&mut self, path: &Path) -> Result<Metadata, Qcow2Error> {
         let found = path.metadata().map_err(|source| opening(path, source))?;
         let identity = (found.dev(), found.ino());
@@ -100,7 +100,7 @@ impl Chain {
     /// A file without a format.
     fn plain(&mut self, path: &Path) -> Result<Arc<dyn BlockDevice>, Qcow2Error> {
         let kind = self.enter(path)?.file_type();
-        // Of anything else an open may not return.
+        // Opening other kinds of files may block.
         if !kind.is_file() && !kind.is_block_device() {
             let why = format!("{}: neither a file nor a block device", path.display());
             return Err(Qcow2Error::Unsupported(why));
@@ -108,8 +108,8 @@ impl Chain {
         Ok(Arc::new(FileDevice::open(path).map_err(|source| opening(path, source))?))
     }
 
-    /// What an image is based on. Old images do not say its format: it is found by how the file
-    /// begins then.
+    /// The backing file of an image. Old images lack its format, which is then detected by the
+    /// beginning of the file.
     fn backing(
         &mut self,
         path: &Path,
@@ -134,23 +134,23 @@ impl Chain {
     }
 }
 
-/// The path of a file that an image refers to: one in the image's own directory, or below.
-/// Other names, such as those of protocols, are refused: an image from elsewhere could name
-/// what is not meant to be read.
+/// The path of a file to which an image refers: one in the image's own directory, or below. Other
+/// names, such as those of protocols, are refused: an image from elsewhere could name files that
+/// are not meant to be read.
 fn beside(image: &Path, name: &str) -> Result<PathBuf, Qcow2Error> {
     let plain = name.strip_prefix("file:").unwrap_or(name);
     let relative = Path::new(plain);
     let is_below = relative
         .components()
         .all(|component| matches!(component, Component::Normal(_) | Component::CurDir));
-    // A colon in front of all slashes ends the name of a protocol.
+    // A colon before any slash ends the name of a protocol.
     let has_protocol = plain.split('/').next().is_some_and(|first| first.contains(':'));
     if !is_below || has_protocol || plain.is_empty() {
         return Err(Qcow2Error::Unsupported(format!(
             "the qcow2 image refers to {name:?} ({HINT})"
         )));
     }
-    // What a link leads to has its files beside itself.
+    // The target of a link has its files beside itself.
     let whole = image.canonicalize().map_err(|source| opening(image, source))?;
     Ok(whole.parent().unwrap_or(Path::new(".")).join(relative))
 }

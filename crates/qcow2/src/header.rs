@@ -7,58 +7,59 @@ use seekless_device::{BlockDevice, DeviceError};
 use seekless_units::ByteLen;
 use zerocopy::FromBytes;
 
-/// Sizes of clusters: 512 bytes to 2 MiB.
+/// Range of cluster sizes: 512 bytes to 2 MiB.
 const CLUSTER_BITS: std::ops::RangeInclusive<u32> = 9..=21;
 
-/// The smallest clusters that can be divided into subclusters: of 512 bytes then.
+/// The smallest clusters with subclusters, which have 512 bytes then.
 const EXTENDED_CLUSTER_BITS: u32 = 14;
 
-/// The longest L1 table in bytes, as QEMU has it (`QCOW_MAX_L1_SIZE`).
+/// Maximum size of an L1 table in bytes, as in QEMU (`QCOW_MAX_L1_SIZE`).
 const L1_MAX: u64 = 32 << 20;
 
-/// The longest name of a backing file in bytes.
+/// Maximum length of a backing file's name in bytes.
 const BACKING_NAME_MAX: u32 = 1023;
 
-/// The longest header with its extensions that is looked at, in bytes: that of names is
-/// bounded, and others are skipped.
+/// Maximum size of a header with its extensions that is parsed, in bytes: the lengths of names are
+/// bounded, and other extensions are skipped.
 const HEADER_MAX: u64 = 64 << 10;
 
-/// How clusters are compressed.
+/// The compression of clusters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Compression {
     Deflate,
     Zstd,
 }
 
-/// What a header says.
+/// A parsed header.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Image {
-    /// Bytes of the disk.
+    /// Size of the disk in bytes.
     pub(crate) size: u64,
     pub(crate) cluster_bits: u32,
-    /// Whether entries of L2 tables can say that a cluster reads as zeros (version 3).
+    /// Whether entries of L2 tables have a flag for clusters that read as zeros (version 3).
     pub(crate) has_zero: bool,
     /// Whether clusters have subclusters.
     pub(crate) is_extended: bool,
     pub(crate) compression: Compression,
-    /// Where the L1 table begins, and how many of its entries the disk has use for.
+    /// Offset of the L1 table, and the number of its entries that the disk needs.
     pub(crate) l1_offset: u64,
     pub(crate) l1_entries: u64,
-    /// The file that is read where this one has nothing.
+    /// The file for unallocated clusters.
     pub(crate) backing: Option<Backing>,
-    /// The file that holds all clusters.
+    /// The file that contains all clusters.
     pub(crate) data_file: Option<DataFile>,
 }
 
-/// A backing file, as the header names it.
+/// A backing file, as named in the header.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Backing {
     pub(crate) name: String,
-    /// `raw` or `qcow2`; not said in old images.
+    /// `raw` or `qcow2`; missing in old images.
     pub(crate) format: Option<String>,
 }
 
-/// An external data file. Images that are moved about are given it by option instead.
+/// An external data file. The name may be missing: QEMU then takes it as an option, for images that
+/// are moved about.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct DataFile {
     pub(crate) name: Option<String>,
@@ -76,7 +77,7 @@ impl Image {
         if self.is_extended { ondisk::EXTENDED_ENTRY } else { ondisk::ENTRY }
     }
 
-    /// Clusters that an L2 table has entries for.
+    /// Number of clusters covered by an L2 table.
     pub(crate) fn l2_entries(&self) -> u64 {
         divide(self.cluster(), self.l2_entry()).0
     }
@@ -133,7 +134,7 @@ impl Image {
         Ok(image)
     }
 
-    /// How many entries of the L1 table are needed; they lie in the file.
+    /// Number of entries of the L1 table that are needed, after checking that they are in the file.
     fn check_l1(&self, header: &Header, len: ByteLen) -> Result<u64, DeviceError> {
         let present = u64::from(header.l1_size.get());
         let needed = self.size.div_ceil(self.cluster().saturating_mul(self.l2_entries()));
@@ -166,8 +167,8 @@ fn unsupported(what: String) -> Qcow2Error {
     Qcow2Error::Unsupported(format!("{what} cannot be read here (qemu-img convert may)"))
 }
 
-/// Refuses what changes how an image is read and is not known. Reference counts, which are
-/// stale in an image that is dirty, are not needed to read it.
+/// Refuses unknown features that change the interpretation of an image. Reference counts, which are
+/// stale in a dirty image, are not needed for reading.
 fn refuse_features(features: u64) -> Result<(), Qcow2Error> {
     if features & incompatible::CORRUPT != 0 {
         let why = "the qcow2 image is marked as corrupt (see qemu-img check -r all)";
@@ -223,7 +224,7 @@ fn text(bytes: &[u8], at: u64) -> Result<String, DeviceError> {
     name.map(str::to_string).ok_or_else(|| damaged(at, "a file name that is no text"))
 }
 
-/// What stands behind the header and is of use here.
+/// The extensions behind the header that are used here.
 #[derive(Default)]
 struct Extensions {
     backing_format: Option<String>,
@@ -231,7 +232,8 @@ struct Extensions {
 }
 
 impl Extensions {
-    /// They end with a mark, at the name of the backing file or with the first cluster.
+    /// Parses the extensions. They end with a mark, at the name of the backing file or at the first
+    /// cluster.
     fn read(
         bytes: &[u8],
         header: &Header,

@@ -1,25 +1,24 @@
-//! Parts of an image that were read, in bounded memory.
+//! A cache of parts of an image, in bounded memory.
 
 use crate::number::{divide, index};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Pieces of an image, all of about the same size, by a number. When there are too many
-/// all are given up: a reader goes through an image in parts, not over all of it again and
-/// again.
+/// Pieces of an image, all of about the same size, by number. When there are too many, all are
+/// dropped: a reader goes through an image in parts, not over all of it again and again.
 pub(crate) struct Kept {
     most: usize,
     pieces: Mutex<HashMap<u64, Arc<[u8]>>>,
 }
 
 impl Kept {
-    /// Room for `bytes` in pieces of `piece` bytes, and at least for four of them.
+    /// A cache of `bytes` in pieces of `piece` bytes, and of at least four pieces.
     pub(crate) fn new(bytes: u64, piece: u64) -> Self {
         let most = index(divide(bytes, piece).0).max(4);
         Self { most, pieces: Mutex::default() }
     }
 
-    /// A piece; made if it is not there. Two who ask at once may both make it.
+    /// Returns a piece, reading it if it is not cached. Two concurrent callers may both read it.
     pub(crate) fn get<E>(
         &self,
         number: u64,

@@ -4,7 +4,7 @@
 use zerocopy::byteorder::big_endian as be;
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
-/// What an image begins with.
+/// The first bytes of an image.
 pub(crate) const MAGIC: [u8; 4] = *b"QFI\xFB";
 
 /// The part of the header that all versions have.
@@ -26,7 +26,7 @@ pub(crate) struct Header {
     pub(crate) snapshots_offset: be::U64,
 }
 
-/// What version 3 has behind it.
+/// The part of the header that version 3 adds.
 #[derive(Clone, FromBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct HeaderV3 {
@@ -37,7 +37,7 @@ pub(crate) struct HeaderV3 {
     pub(crate) header_length: be::U32,
 }
 
-/// What stands in front of each header extension.
+/// The head of each header extension.
 #[derive(Clone, FromBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct ExtensionHead {
@@ -48,11 +48,10 @@ pub(crate) struct ExtensionHead {
 /// Bytes of the header of version 2.
 pub(crate) const HEADER_V2: usize = size_of::<Header>();
 
-/// Bytes of the header of version 3 that each image of that version has.
+/// Minimum size of the header of version 3 in bytes.
 pub(crate) const HEADER_V3: usize = HEADER_V2 + size_of::<HeaderV3>();
 
-/// The byte of the header that says how clusters are compressed, if the header is that
-/// long.
+/// Offset of the compression type in the header, if the header is that long.
 pub(crate) const COMPRESSION_TYPE: usize = 104;
 
 const _: () = assert!(HEADER_V2 == 72 && HEADER_V3 == 104);
@@ -87,10 +86,10 @@ pub(crate) const EXTENDED_ENTRY: u64 = 16;
 /// Subclusters in a cluster.
 pub(crate) const SUBCLUSTERS: u32 = 32;
 
-/// Where a cluster or an L2 table begins, in their entries: bits 9 to 55.
+/// The offset of a cluster or an L2 table in their entries: bits 9 to 55.
 pub(crate) const OFFSET: u64 = 0x00FF_FFFF_FFFF_FE00;
 
-/// In entries of L2 tables: nobody else refers to the cluster.
+/// In entries of L2 tables: the cluster has no other references.
 pub(crate) const COPIED: u64 = 1 << 63;
 
 /// In entries of L2 tables: the cluster is compressed.
@@ -99,5 +98,5 @@ pub(crate) const COMPRESSED: u64 = 1 << 62;
 /// In entries of L2 tables without subclusters, from version 3 on: reads as zeros.
 pub(crate) const ZERO: u64 = 1;
 
-/// Bytes in which compressed clusters are counted.
+/// Unit of the sizes of compressed clusters in bytes.
 pub(crate) const COMPRESSED_UNIT: u64 = 512;

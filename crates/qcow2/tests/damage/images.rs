@@ -15,7 +15,7 @@ pub(crate) const IMAGES: &[(&str, &[u8])] = &[
     ("zstd", include_bytes!("../images/zstd.qcow2.gz")),
 ];
 
-/// The most that is read of a damaged disk, which may be said to be of any size: bytes.
+/// Maximum number of bytes read of a damaged disk, whose stated size may be arbitrary.
 const MOST: u64 = 4 << 20;
 
 /// An image's bytes.
@@ -25,15 +25,15 @@ pub(crate) fn unpack(compressed: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// An image with the patches of a fuzz input to what is not zero: two bytes of place, one of
-/// length, and the bytes to put there, repeated.
+/// Applies the patches of a fuzz input to bytes of an image that are not zero: two bytes of
+/// location, one of length, and the bytes to write, repeated.
 pub(crate) fn patched(mut bytes: Vec<u8>, mut rest: &[u8]) -> Vec<u8> {
     let places: Vec<usize> = (0..bytes.len()).filter(|&at| bytes[at] != 0).collect();
     while let Some((head, after)) = rest.split_first_chunk::<3>() {
         let place = usize::from(u16::from_le_bytes([head[0], head[1]])) % places.len();
         let len = (usize::from(head[2] & 15) + 1).min(after.len());
         for (n, &byte) in after[..len].iter().enumerate() {
-            // From the place on, so that zeros behind it change, too.
+            // From the location on, so that zeros behind it change, too.
             if let Some(at) = bytes.get_mut(places[place] + n) {
                 *at = byte;
             }
@@ -43,10 +43,10 @@ pub(crate) fn patched(mut bytes: Vec<u8>, mut rest: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What became of an image.
+/// The result of reading an image.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outcome {
-    /// It was refused at once.
+    /// It was refused on opening.
     Refused,
     /// Some of it could not be read.
     Damaged,
@@ -54,7 +54,7 @@ pub(crate) enum Outcome {
     Read,
 }
 
-/// Reads an image as far as that goes: whatever it holds, errors are those of damage.
+/// Reads as much of an image as possible: whatever it contains, all errors are those of damage.
 pub(crate) fn exercise(bytes: Vec<u8>) -> Outcome {
     let disk = match Disk::alone(Arc::new(MemoryDevice::new(bytes))) {
         Ok(disk) => disk,
@@ -75,7 +75,7 @@ pub(crate) fn exercise(bytes: Vec<u8>) -> Outcome {
         let mut buf = vec![0; (len - at).min(64 << 10) as usize];
         read(at, &mut buf);
     }
-    // The end, and a place that begins no sector.
+    // The end, and an offset within a sector.
     let mut last = vec![0; len.min(1000) as usize];
     read(len - last.len() as u64, &mut last);
     assert!(disk.read_bytes(ByteLen::new(len), &mut [0]).is_err(), "behind the end");

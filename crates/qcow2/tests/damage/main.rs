@@ -29,7 +29,7 @@ fn get64(bytes: &[u8], at: usize) -> u64 {
     u64::from_be_bytes(*bytes[at..].first_chunk().expect("8 bytes"))
 }
 
-/// What all of them hold.
+/// The common contents of all of them.
 fn wanted() -> Vec<u8> {
     let mut disk = vec![0; 1 << 20];
     disk[8 << 10..24 << 10].fill(0x55);
@@ -54,7 +54,7 @@ fn all_images_hold_the_same() {
     }
 }
 
-/// Each field, changed to what is refused; the byte that the message gives, and a word of it.
+/// Each field, changed to a refused value; the offset in the message, and a word of it.
 #[test]
 fn fields_out_of_bounds_are_named() {
     type Change = fn(&mut [u8]);
@@ -137,13 +137,13 @@ fn what_is_not_supported_is_named() {
             other => panic!("{word}: {:?}", other.err()),
         }
     }
-    // One that was not closed has stale counts of references, which nobody asks for.
+    // An image that was not closed has stale reference counts, which are not used.
     let mut bytes = image("v3");
     put64(&mut bytes, 72, 1);
     assert_eq!(exercise(bytes), Outcome::Read);
 }
 
-/// The error of reading what a changed entry maps.
+/// The error of reading through a changed entry.
 fn read_error(bytes: Vec<u8>) -> (u64, String) {
     let disk = open(bytes).expect("opened");
     let mut all = vec![0; 1 << 20];
@@ -187,7 +187,7 @@ fn entries_that_lead_nowhere_are_named() {
     }
 }
 
-/// Compressed data that is cut off, garbage, or asks for a large window.
+/// Compressed data that are truncated, garbage, or request a large window.
 #[test]
 fn damaged_clusters_are_named() {
     for name in ["deflate", "zstd"] {
@@ -195,7 +195,7 @@ fn damaged_clusters_are_named() {
         let l2 = (get64(&bytes, get64(&bytes, 40) as usize) & ((1 << 56) - 1)) as usize;
         let entry = get64(&bytes, l2 + 2 * 8);
         assert!(entry & 1 << 62 != 0, "{name}: compressed");
-        // Clusters of 4 KiB: 58 bits of place.
+        // Clusters of 4 KiB: 58 bits of offset.
         let at = (entry & ((1 << 58) - 1)) as usize;
         let mut garbage = bytes.clone();
         garbage[at..at + 8].fill(0xEE);
@@ -207,7 +207,7 @@ fn damaged_clusters_are_named() {
     }
 }
 
-/// A small generator, so that every run meets the same damage.
+/// A small generator, so that every run has the same damage.
 struct Random(u64);
 
 impl Random {
@@ -249,7 +249,7 @@ fn seeded_damage() {
     assert!(counts.iter().all(|&count| count > 300), "{counts:?}");
 }
 
-/// Inputs of the fuzz target: which image, and patches to it.
+/// Inputs of the fuzz target: the number of an image, and patches to it.
 #[test]
 fn the_corpus_is_read_or_refused() {
     let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/qcow2");

@@ -1,5 +1,5 @@
-//! What is read of images of all kinds, held against what `qemu-img convert` reads of them.
-//! Needs qemu-img and qemu-io (qemu-utils); says so and passes without them.
+//! Images of all kinds, compared with their conversion by `qemu-img convert`. Needs qemu-img and
+//! qemu-io (qemu-utils); the tests are skipped without them.
 
 #[path = "../../../fs/tests/shared/skip.rs"]
 mod skip;
@@ -30,7 +30,7 @@ fn run(program: &str, dir: &Path, args: &[&str]) {
     assert!(output.status.success(), "{program} {args:?}: {said}");
 }
 
-/// A small generator, so that every run meets the same images.
+/// A small generator, so that every run has the same images.
 struct Random(u64);
 
 impl Random {
@@ -64,7 +64,7 @@ fn fill(dir: &Path, image: &str, seed: u64) {
     run("qemu-io", dir, &[&["-f", "qcow2"], &flags[..], &[image]].concat());
 }
 
-/// Reads an image in pieces of several sizes, and holds it against the conversion.
+/// Reads an image in pieces of several sizes, and compares it with the conversion.
 fn agrees(dir: &Path, image: &str) {
     run("qemu-img", dir, &["convert", "-f", "qcow2", "-O", "raw", image, "judged.raw"]);
     let wanted = fs::read(dir.join("judged.raw")).expect("raw");
@@ -140,7 +140,7 @@ fn compressed_clusters() {
             let convert = ["convert", "-c", "-f", "qcow2", "-O", "qcow2", "-o", &options];
             run("qemu-img", &dir, &[&convert, &["plain", &image][..]].concat());
             agrees(&dir, &image);
-            // Some of it written anew, over what is compressed.
+            // Some of it is written again, over compressed clusters.
             fill(&dir, &image, bits);
             agrees(&dir, &image);
         }
@@ -178,7 +178,7 @@ fn backing_files() {
     let raw: Vec<u8> = (0..LEN / 2).map(|at| (at / 777) as u8).collect();
     fs::write(dir.join("base.raw"), raw).expect("raw");
     fs::create_dir(dir.join("below")).expect("mkdir");
-    // The base is shorter than what is on top of it; an image in the middle has subclusters.
+    // The base is shorter than the images on top of it; an image in the middle has subclusters.
     create(&dir, "one", "cluster_size=64k", &["-b", "base.raw", "-F", "raw"]);
     fill(&dir, "one", 1);
     create(&dir, "two", "extended_l2=on,cluster_size=32k", &["-b", "one", "-F", "qcow2"]);
@@ -188,11 +188,11 @@ fn backing_files() {
     for image in ["one", "two", "three"] {
         agrees(&dir, image);
     }
-    // Snapshots are not looked at.
+    // Snapshots are ignored.
     run("qemu-img", &dir, &["snapshot", "-c", "before", "three"]);
     fill(&dir, "three", 4);
     agrees(&dir, "three");
-    // Found from anywhere, also through a link.
+    // Opened from another directory, also through a link.
     std::os::unix::fs::symlink(dir.join("three"), dir.join("below/link")).expect("link");
     let disk = open(&dir.join("below/link")).expect("link");
     assert_eq!(disk.len().get(), LEN);
@@ -236,7 +236,7 @@ fn files_elsewhere_and_in_circles_are_refused() {
     }
     assert!(open(&dir.join("c31")).is_ok());
     assert!(unsupported(&dir.join("c32")).contains("more than 32"));
-    // A pipe would be waited for.
+    // Opening a pipe would block.
     run("mkfifo", &dir, &["pipe"]);
     assert!(refer("e", "pipe").contains("neither a file"));
     match open(&{
