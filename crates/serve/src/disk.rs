@@ -1,5 +1,5 @@
-//! A disk that is a file, with the times of a modelled device: what it was asked
-//! is counted, and can be waited for as long as the device would take.
+//! A disk backed by a file, with the times of a modelled device: requests are counted, and may take
+//! as long as on the device.
 
 mod counters;
 mod engine;
@@ -17,12 +17,12 @@ use seekless_units::ByteLen;
 use std::fs::{File, OpenOptions};
 use std::path::Path;
 
-/// Opens an image for reading and writing; `create` makes one of that size, all
-/// zeros, that must not be there yet.
+/// Opens an image for reading and writing; `create` makes one of that size, all zeros, which must
+/// not exist yet.
 ///
 /// # Errors
-/// [`ErrorKind::System`](seekless_images::ErrorKind::System) where it is not there, or is there and
-/// was to be created; I/O errors.
+/// [`ErrorKind::System`](seekless_images::ErrorKind::System) if it is missing, or exists and should
+/// be created; I/O errors.
 pub fn open_image(path: &Path, create: Option<ByteLen>) -> Result<File, Error> {
     let failed = |error| Error::io(path.display(), &error);
     let mut options = OpenOptions::new();

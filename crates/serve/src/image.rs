@@ -1,8 +1,7 @@
 //! A read-only FUSE file system over an open image.
 //!
-//! What an image holds never changes while it is mounted, so the kernel may
-//! keep all it is told: names, attributes, listings and pages. While recording
-//! that makes every event a first touch.
+//! The contents of an image never change while it is mounted, so the kernel may cache everything:
+//! names, attributes, listings and pages. For a recording, this makes every event a first access.
 
 use super::Recorder;
 use super::kernel::{
@@ -25,21 +24,21 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// An image as FUSE sees it.
+/// An image served by FUSE.
 pub struct ImageMount {
     image: Arc<dyn Inspect>,
     recorder: Option<Arc<Recorder>>,
-    /// How far the kernel may read ahead while recording, in bytes.
+    /// Maximum read-ahead of the kernel while recording, in bytes.
     read_ahead: u32,
     faults: Faults,
 }
 
-/// Whether parts of an image could not be read: nobody may have seen it while the mount lasted.
+/// Whether parts of an image could not be read, which may have gone unnoticed during the mount.
 #[derive(Clone, Debug, Default)]
 pub struct Faults(Arc<AtomicBool>);
 
 impl Faults {
-    /// Whether there was any so far.
+    /// Whether there was any fault so far.
     #[must_use]
     pub fn any(&self) -> bool {
         self.0.load(Ordering::Relaxed)
@@ -47,12 +46,12 @@ impl Faults {
 }
 
 impl ImageMount {
-    /// Serves an image, telling the recorder of all that is asked for.
+    /// Serves an image, reporting all accesses to the recorder.
     pub fn new(image: Arc<dyn Inspect>, recorder: Option<Arc<Recorder>>, read_ahead: u32) -> Self {
         Self { image, recorder, read_ahead, faults: Faults::default() }
     }
 
-    /// The faults of the mount, to be asked for when it has ended.
+    /// The faults of the mount, to be checked after its end.
     #[must_use]
     pub fn faults(&self) -> Faults {
         self.faults.clone()
@@ -82,7 +81,7 @@ impl ImageMount {
     fn fuse_ino(&self, ino: Ino) -> Result<INodeNo, Errno> {
         match u64::from(ino.get()) {
             _ if ino == self.image.root() => Ok(INodeNo::ROOT),
-            // No file of a tree: it would pass for the root.
+            // Not a file of a tree: it would be mistaken for the root.
             0 | 1 => Err(Errno::EIO),
             number => Ok(INodeNo(number)),
         }
@@ -101,8 +100,8 @@ impl ImageMount {
         self.image.lookup(self.image_ino(parent)?, name).map_err(|error| self.errno(error))
     }
 
-    /// Calls `add` with the entries of a directory behind `after`, until it
-    /// says that there is no more room.
+    /// Calls `add` with the entries of a directory after `after`, until it reports that there is no
+    /// more room.
     fn list(
         &self,
         dir: INodeNo,
@@ -150,14 +149,13 @@ impl ImageMount {
 
 impl Filesystem for ImageMount {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // What the kernel does not know it does without.
+        // Unsupported capabilities are not needed.
         let _ = config.add_capabilities(InitFlags::FUSE_PARALLEL_DIROPS);
         let _ = config.add_capabilities(InitFlags::FUSE_CACHE_SYMLINKS);
-        // The kernel looks at ACLs for each access.
+        // The kernel checks ACLs for each access.
         let _ = config.add_capabilities(InitFlags::FUSE_POSIX_ACL);
         if self.recorder.is_some() {
-            // No attributes along with a listing: that would hide who asks for
-            // them later.
+            // No attributes along with a listing: they would hide later requests for them.
             let _ = config.set_max_readahead(self.read_ahead);
         } else {
             let _ = config.add_capabilities(InitFlags::FUSE_DO_READDIRPLUS);
@@ -175,7 +173,7 @@ impl Filesystem for ImageMount {
         }
         let found = found.and_then(|ino| match ino {
             Some(ino) => self.attr(ino),
-            // An entry without an inode: the kernel remembers that it is missing.
+            // An entry without an inode: the kernel caches that it is missing.
             None => Ok((missing(), Generation(0))),
         });
         answer_entry(reply, found, TTL);

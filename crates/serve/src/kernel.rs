@@ -1,4 +1,4 @@
-//! What FUSE speaks of in our terms and back, and answers to the kernel.
+//! Conversions between FUSE's types and ours, and answers to the kernel.
 
 use fuser::{
     Errno, FileAttr, FileType, Generation, INodeNo, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry,
@@ -9,13 +9,13 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// As good as for ever: nothing changes but through the mount.
+/// Practically for ever: changes are made only through the mount.
 pub(crate) const TTL: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// Longest name of an entry, in bytes.
+/// Maximum length of an entry's name in bytes.
 pub(crate) const NAME_MAX: usize = 255;
 
-/// Answers with an entry, which the kernel may keep for so long.
+/// Answers with an entry, which the kernel may cache for `keep`.
 pub(crate) fn answer_entry(
     reply: ReplyEntry,
     found: Result<(FileAttr, Generation), Errno>,
@@ -48,8 +48,7 @@ pub(crate) fn answer_empty(reply: ReplyEmpty, done: Result<(), Errno>) {
     }
 }
 
-/// Answers with an attribute's value, or with its length where no room is
-/// offered.
+/// Answers with an attribute's value, or with its length if `size` is 0.
 pub(crate) fn answer_value(
     reply: ReplyXattr,
     size: u32,
@@ -80,7 +79,7 @@ fn answer_sized(reply: ReplyXattr, size: u32, value: Result<Vec<u8>, Errno>) {
     }
 }
 
-/// What a program sees of an error; the rest goes to standard error.
+/// The errno of an error. Errors without one of their own are logged, and become `EIO`.
 pub(crate) fn errno(error: FsError) -> Errno {
     match error {
         FsError::NotFound(_) => Errno::ENOENT,
@@ -144,19 +143,19 @@ pub(crate) fn file_attr(attr: &Attr, ino: INodeNo, block_size: u32) -> FileAttr 
         nlink: attr.nlink,
         uid: attr.uid,
         gid: attr.gid,
-        // As the kernel's new_encode_dev() has it.
+        // As in the kernel's new_encode_dev().
         rdev: (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12),
         blksize: block_size,
         flags: attr.flags,
     }
 }
 
-/// A device's number as the kernel's `new_decode_dev()` has it.
+/// Decodes a device number like the kernel's `new_decode_dev()`.
 pub(crate) fn kernel_device(raw: u32) -> DeviceNumber {
     DeviceNumber { major: (raw >> 8) & 0xfff, minor: (raw & 0xff) | ((raw >> 12) & 0xf_ff00) }
 }
 
-/// The attributes of nothing: inode number 0.
+/// The attributes of a missing file: inode number 0.
 pub(crate) fn missing() -> FileAttr {
     FileAttr {
         ino: INodeNo(0),
@@ -181,7 +180,7 @@ pub(crate) fn name_of(name: &OsStr, name_max: usize) -> Result<&[u8], Errno> {
     if name.len() > name_max { Err(Errno::ENAMETOOLONG) } else { Ok(name.as_bytes()) }
 }
 
-/// A moment as the engine keeps it.
+/// Converts a time to that of the engine.
 fn timestamp(time: SystemTime) -> Timestamp {
     match time.duration_since(UNIX_EPOCH) {
         Ok(after) => Timestamp { secs: after.as_secs().cast_signed(), nanos: after.subsec_nanos() },

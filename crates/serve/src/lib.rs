@@ -1,18 +1,18 @@
-//! Sessions of FUSE: an image mounted to be read ([`ImageMount`]) or changed ([`LiveMount`]),
+//! Sessions of FUSE: an image mounted for reading ([`ImageMount`]) or for changes ([`LiveMount`]),
 //! and a disk with the times of a modelled device ([`disk`]). The only user of `fuser`.
 //!
-//! - `session`: mounting, and serving until something unmounts ([`serve()`])
-//! - `volume`: an image that is open for changes ([`Volume`])
+//! - `session`: mounting, and serving until the unmount ([`serve()`])
+//! - `volume`: an image open for changes ([`Volume`])
 //! - `options`: the options of a read-write mount, as `-o` takes them
-//! - `image`, `live`: answers to the kernel's requests; `kernel`: forms that both share
+//! - `image`, `live`: answers to the kernel's requests; `kernel`: common conversions
 //! - `recorder`: the trace of a mount
 //!
 //! Warnings are events of `tracing`.
 //!
 //! # Files
 //!
-//! `live/` answers FUSE from the engine; `listing.rs` there is a directory as it was when its
-//! listing began.
+//! `live/` answers FUSE from the engine; `listing.rs` there contains a directory's state at the
+//! start of its listing.
 
 pub mod disk;
 mod image;

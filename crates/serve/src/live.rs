@@ -1,9 +1,8 @@
-//! A read-write FUSE file system over anything that can [`Operate`].
+//! A read-write FUSE file system over any implementation of [`Operate`].
 //!
-//! Nobody but us changes the image, so the kernel may keep names, attributes
-//! and pages for as long as it likes: whatever changes them comes through it.
-//! Files are opened and closed without a message; what an unlinked file holds
-//! is kept until the kernel has forgotten its inode.
+//! Only this mount changes the image, so the kernel may cache names, attributes and pages for any
+//! time: all changes come through it. Files are opened and closed without a message; the contents
+//! of an unlinked file are kept until the kernel has forgotten its inode.
 
 mod caller;
 mod calls;
@@ -24,22 +23,22 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// A file system in use as FUSE sees it.
+/// A file system in use, served by FUSE.
 pub struct LiveMount {
     volume: Volume,
     root: Ino,
     block_size: u32,
-    /// Longest name, in bytes.
+    /// Maximum length of a name in bytes.
     name_max: usize,
-    /// How long the kernel may keep what a name leads to.
+    /// Time for which the kernel may cache the inode of a name.
     keep: Duration,
-    /// How often the kernel was told of an inode that it has not forgotten.
+    /// Lookup counts of inodes that the kernel has not forgotten.
     known: Mutex<HashMap<u64, u64>>,
     listings: Listings,
 }
 
 impl LiveMount {
-    /// Serves a volume, which must be ticked and unmounted by who opened it.
+    /// Serves a volume, whose owner must tick and unmount it.
     #[must_use]
     pub fn new(volume: Volume) -> Self {
         let (root, space, ignores_case) = {
@@ -51,14 +50,14 @@ impl LiveMount {
             root,
             block_size: space.block_size,
             name_max: (space.name_max as usize).max(NAME_MAX),
-            // The kernel knows each spelling of a name by itself.
+            // The kernel caches each spelling of a name separately.
             keep: if ignores_case { Duration::ZERO } else { TTL },
             known: Mutex::default(),
             listings: Listings::default(),
         }
     }
 
-    /// A name that is not too long.
+    /// Checks the length of a name.
     fn name<'a>(&self, name: &'a OsStr) -> Result<&'a [u8], Errno> {
         name_of(name, self.name_max)
     }
@@ -83,7 +82,7 @@ impl LiveMount {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The kernel is told of an inode once more: it is held until it forgets.
+    /// Counts a lookup of an inode by the kernel: it is held until it is forgotten.
     fn remember(&self, live: &mut dyn Operate, ino: Ino) -> Result<(), Errno> {
         if ino == self.root {
             return Ok(());
@@ -97,9 +96,9 @@ impl LiveMount {
         Ok(())
     }
 
-    /// Performs an operation that changes the file system, for the user `uid`: only the
-    /// superuser may take the blocks that are reserved. Returns once its writes that are queued
-    /// have been performed; the file system is not locked for that.
+    /// Performs an operation that changes the file system, for the user `uid`: only the superuser
+    /// may use reserved blocks. Returns once its queued writes have been performed; the file system
+    /// is not locked during those.
     fn change<T>(
         &self,
         uid: u32,
@@ -113,19 +112,19 @@ impl LiveMount {
         done
     }
 
-    /// The file system, once it need not wait for a commit: that is waited for without
-    /// keeping it from the others.
+    /// The locked file system, once it need not wait for a commit: other operations can proceed
+    /// during that wait.
     fn ready_to_change(&self) -> Locked<'_> {
         loop {
             let mut live = self.volume.lock();
-            // What has failed is told to the change itself.
+            // The change itself returns a failure.
             let Ok(Some(work)) = live.work_before_change() else { return live };
             drop(live);
             work();
         }
     }
 
-    /// Has a file on the disk. Others use the file system while it is committed.
+    /// Makes a file durable. Others use the file system while it is committed.
     fn durable(&self, request: &Request, ino: Ino) -> Result<(), Errno> {
         let locked = || {
             let mut live = self.volume.lock();
@@ -161,13 +160,13 @@ impl LiveMount {
         let Ok(ino) = u32::try_from(ino) else { return };
         let released = live.release(Ino::new(ino));
         drop(live);
-        // Nobody hears of a failure here but the log; the next change fails.
+        // A failure here is only logged; the next change fails.
         if let Err(error) = released.and_then(|()| self.volume.write_queued()) {
             errno(error);
         }
     }
 
-    /// Does something that gives an entry, and tells the kernel.
+    /// Performs an operation that returns an entry, and answers the kernel.
     fn entry(
         &self,
         request: &Request,
@@ -222,7 +221,7 @@ mod tests {
 
     const SIZE: usize = 4 << 20;
 
-    /// A test that waits longer has failed.
+    /// Time limit after which a test has failed.
     const LONGEST: Duration = Duration::from_secs(60);
 
     /// A device whose flush ends when the gate is open, or fails.
@@ -309,7 +308,7 @@ mod tests {
             std::thread::scope(|scope| {
                 let second = scope.spawn(|| make(&mount, b"second"));
                 gate.wait(&gate.flushing);
-                // Both the old file and the one that is not on the disk yet are found.
+                // Lookups find both the old file and the one that is not on the disk yet.
                 let found = mount.volume.try_lock().map(|mut live| {
                     let root = live.root();
                     [&b"first"[..], b"second"].map(|name| live.lookup(root, name).unwrap())

@@ -1,4 +1,4 @@
-//! Options of a read-write mount, as `-o` takes them.
+//! Options of a read-write mount, in the form of `-o`.
 
 use fuser::MountOption;
 use seekless_cache::{Ages, Config, Discipline};
@@ -6,7 +6,7 @@ use seekless_formats::Mounting;
 use seekless_images::Error;
 use seekless_units::{ByteLen, parse_size};
 
-/// What is known, with what it means; `=` where a value follows.
+/// Known options; `=` if a value follows.
 const KNOWN: &[&str] = &[
     "rw",
     "ro",
@@ -49,19 +49,19 @@ const KNOWN: &[&str] = &[
 pub struct LiveMountOptions {
     /// Whether the image may be changed (`rw`).
     pub writable: bool,
-    /// How the image is opened.
+    /// The way in which the image is opened.
     pub how: Mounting,
     /// Whether other users may use the mount.
     pub allow_other: bool,
-    /// What the kernel is told.
+    /// Options passed to the kernel.
     pub flags: Vec<MountOption>,
-    /// Options that say something only where changes are made.
+    /// Options that are meaningful only for writable mounts.
     only_writable: Vec<String>,
 }
 
 impl LiveMountOptions {
-    /// Takes options separated by commas, in one or more arguments; of
-    /// opposites the last one counts.
+    /// Parses options separated by commas, in one or more arguments; the last one of opposites
+    /// counts.
     ///
     /// # Errors
     /// [`ErrorKind::Usage`](seekless_images::ErrorKind::Usage) with the option, and a similar one.
@@ -176,7 +176,7 @@ where
     Ok(number)
 }
 
-/// What was meant, perhaps.
+/// The error for an unknown option, with a similar one.
 fn unknown(option: &str) -> Error {
     let name = option.split_once('=').map_or(option, |(name, _)| name);
     let distance = |known: &&&str| strsim::damerau_levenshtein(name, known.trim_end_matches('='));
@@ -191,12 +191,11 @@ fn unknown(option: &str) -> Error {
     Error::usage(format!("-o {option}: unknown option{hint}"))
 }
 
-/// The most that a local time is ahead of UTC or behind it, in minutes: as `time_offset` of
-/// Linux's vfat.
+/// Maximum offset of a local time from UTC, in minutes: as `time_offset` of Linux's vfat.
 const MOST_MINUTES: i32 = 24 * 60;
 
-/// The smallest cache: a few blocks of the largest size, with their cylinder
-/// groups and indirect blocks.
+/// Minimum size of the cache: a few blocks of the largest size, with their cylinder groups and
+/// indirect blocks.
 const LEAST_CACHE: ByteLen = ByteLen::new(1 << 20);
 
 #[cfg(test)]
@@ -218,7 +217,7 @@ mod tests {
         assert!(options.flags.contains(&MountOption::Dev));
         assert!(!options.flags.contains(&MountOption::NoDev));
         assert!(!parse("rw,ro").unwrap().writable);
-        // The last of two words for one thing counts; a policy may have a number.
+        // The last one of two opposites counts; a policy may have a number.
         let options = parse("rw,delalloc,nodelalloc").unwrap();
         assert_eq!(options.how.delays, Some(false));
         assert_eq!(parse("rw").unwrap().how.delays, None);

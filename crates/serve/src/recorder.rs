@@ -1,4 +1,4 @@
-//! Writing down what is asked of a mounted image.
+//! Recording of accesses to a mounted image.
 
 use rustix::fs::{FlockOperation, flock};
 use seekless_layout::trace::{Event, Op, Writer};
@@ -11,32 +11,32 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long an event may wait before it is handed to the system.
+/// Maximum time before an event is written to the file.
 const FLUSH_AFTER: Duration = Duration::from_secs(1);
 
 /// The root in FUSE's numbering.
 const ROOT: u64 = 1;
 
-/// More names on the way to the root than any path has.
+/// Limit of names on the way to the root, above that of any path.
 const DEPTH_MAX: usize = 4096;
 
-/// Read-ahead of one page is none.
+/// A read-ahead of one page means none.
 const ONE_PAGE: u64 = 4096;
 
-/// A trace in the making.
+/// A trace being written.
 pub struct Recorder {
     start: Instant,
-    /// Reads are what would come from a disk, read-ahead included.
+    /// Reads are those of a disk, including read-ahead.
     fetched: bool,
     state: Mutex<State>,
 }
 
 struct State {
     out: Writer<BufWriter<File>>,
-    /// Where names led: inode to (directory, name).
+    /// Results of lookups: inode to (directory, name).
     names: HashMap<u64, (u64, Box<[u8]>)>,
     comms: HashMap<u32, Option<String>>,
-    /// The last event, if it is a read that the next may continue.
+    /// The last event, if it is a read that the next one may continue.
     pending: Option<(u64, Event)>,
     flushed: Instant,
     failed: Option<io::Error>,
@@ -46,7 +46,7 @@ impl Recorder {
     /// Starts a trace in a new file.
     ///
     /// # Errors
-    /// I/O errors; a trace that another process writes.
+    /// I/O errors, also for a trace that another process writes.
     pub fn create(path: &Path, image: &Path, read_ahead: u64) -> io::Result<Self> {
         let mut header = Map::new();
         header.insert("recorder".into(), Value::from("mount"));
@@ -57,7 +57,7 @@ impl Recorder {
         let pages = if fetched { "fetched" } else { "touched" };
         header.insert("pages".into(), pages.into());
         let file = File::create(path)?;
-        // For those who wait for the whole trace. Who locks it already is one of them.
+        // For processes that wait for the whole trace. A lock held already is that of one of them.
         let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
         let out = Writer::new(BufWriter::new(file), &header)?;
         let start = Instant::now();
@@ -80,7 +80,7 @@ impl Recorder {
         Nanos::new(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// A name was looked up in a directory and led to `child`, or nowhere.
+    /// Records the lookup of a name in a directory, with its inode if it exists.
     pub fn lookup(&self, pid: u32, parent: u64, name: &[u8], child: Option<u64>) {
         let time = self.now();
         let mut state = self.lock();
@@ -97,7 +97,7 @@ impl Recorder {
         state.write(event);
     }
 
-    /// Something was done to a file as a whole.
+    /// Records an operation on a file as a whole.
     pub fn touch(&self, pid: u32, op: Op, ino: u64) {
         let time = self.now();
         let mut state = self.lock();
@@ -105,7 +105,7 @@ impl Recorder {
         state.write(Event::new(time, op, path).by(pid));
     }
 
-    /// A range was read. Ranges that follow each other become one.
+    /// Records the read of a range. Adjacent ranges are joined.
     pub fn read(&self, pid: u32, ino: u64, offset: u64, length: u64) {
         let time = self.now();
         let mut state = self.lock();
@@ -124,7 +124,7 @@ impl Recorder {
         state.pending = Some((ino, event));
     }
 
-    /// Hands everything to the system.
+    /// Writes all events to the file.
     ///
     /// # Errors
     /// The first error since the start.
@@ -151,7 +151,7 @@ impl State {
         [b"/", names.join(&b'/').as_slice()].concat()
     }
 
-    /// The name of a process; asked for once.
+    /// The name of a process, cached.
     fn comm(&mut self, pid: u32) -> Option<String> {
         let read = || {
             let comm = std::fs::read(format!("/proc/{pid}/comm")).ok()?;
@@ -162,7 +162,7 @@ impl State {
 
     fn write(&mut self, mut event: Event) {
         if event.op == Op::Open {
-            // Since it was asked for last, another program may run.
+            // The process may run another program since it was last read.
             self.comms.remove(&event.pid);
         }
         event.comm = self.comm(event.pid);

@@ -6,17 +6,17 @@ use std::io;
 use std::path::Path;
 use std::process::Command;
 
-/// How to mount.
+/// Options for mounting.
 pub struct MountOptions<'a> {
-    /// What `mount(8)` shows as the source.
+    /// The source shown by `mount(8)`.
     pub name: &'a Path,
     /// Threads that serve requests.
     pub threads: usize,
-    /// Whether all users may look, not only the one who mounts.
+    /// Whether all users may access it, not only the mounting one.
     pub everyone: bool,
-    /// Whether it may be changed.
+    /// Whether it is writable.
     pub writable: bool,
-    /// What else the kernel is told.
+    /// Further options passed to the kernel.
     pub flags: &'a [MountOption],
 }
 
@@ -38,12 +38,12 @@ impl MountOptions<'_> {
     }
 }
 
-/// Mounts on a directory and serves until it is unmounted, by whomever or by
-/// one of the signals. `mounted` is called once the directory can be used.
+/// Mounts on a directory and serves until it is unmounted, by any process or by one of the signals.
+/// `mounted` is called once the directory can be used.
 ///
 /// # Errors
-/// When it cannot be mounted, or the kernel ends the session with an error; those of
-/// `mounted`, after which it is not mounted.
+/// If it cannot be mounted, or the kernel ends the session with an error; those of `mounted`, after
+/// which it is not mounted.
 pub fn serve<FS: Filesystem + Send + 'static>(
     mount: FS,
     dir: &Path,
@@ -57,7 +57,7 @@ pub fn serve<FS: Filesystem + Send + 'static>(
     run(session, &dir, signals)
 }
 
-/// Serves a session until it is unmounted, by whomever or by one of the signals.
+/// Serves a session until it is unmounted, by any process or by one of the signals.
 pub(crate) fn run<FS: Filesystem + Send + 'static>(
     mut session: Session<FS>,
     dir: &Path,
@@ -69,8 +69,8 @@ pub(crate) fn run<FS: Filesystem + Send + 'static>(
     let place = dir.to_path_buf();
     std::thread::spawn(move || {
         for _ in &mut signals {
-            // Someone may still be in there: then the directory is taken away
-            // from new users, and the old ones lose it when this process ends.
+            // If the mount is in use, it is detached: new users cannot access it, and the present
+            // ones lose it when this process ends.
             if unmounter.unmount().is_err() {
                 let _ = told.send(detach(&place));
             }
@@ -80,7 +80,7 @@ pub(crate) fn run<FS: Filesystem + Send + 'static>(
     finished.recv().unwrap_or(Ok(()))
 }
 
-/// Unmounts a directory that is in use.
+/// Detaches a mount that is in use.
 fn detach(dir: &Path) -> io::Result<()> {
     use rustix::mount::{UnmountFlags, unmount};
     if unmount(dir, UnmountFlags::DETACH).is_ok() {

@@ -11,22 +11,21 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Most bytes of writes that wait for the device.
+/// Maximum number of bytes of writes in the queue.
 const MOST_QUEUED: usize = 64 << 20;
 
-/// An image that is open for changes, shared with whoever ticks and unmounts it.
+/// An image open for changes, shared with the code that ticks and unmounts it.
 #[derive(Clone)]
 pub struct Volume {
     live: Arc<Mutex<Box<dyn InUse>>>,
-    /// Where its writes wait, under a discipline that writes and flushes within operations:
-    /// other operations then do not wait for them.
+    /// The queue of its writes, under a discipline that writes and flushes within operations: other
+    /// operations then do not wait for them.
     queue: Option<Arc<WriteQueue>>,
 }
 
 impl Volume {
-    /// Opens an image for changes, of a format that can be changed while it is in use;
-    /// `wall` is the time of day. Each operation has to be followed by
-    /// [`write_queued`](Self::write_queued).
+    /// Opens an image for changes, if its format supports changes while it is in use; `wall` is the
+    /// time of day. Each operation must be followed by [`write_queued`](Self::write_queued).
     ///
     /// # Errors
     /// [`FsError::Unsupported`] for other formats; errors of the format otherwise.
@@ -64,7 +63,7 @@ impl Volume {
         Ok(Self { live: Arc::new(Mutex::new(live)), queue: None })
     }
 
-    /// Locks it. A panic elsewhere has been reported there.
+    /// Locks the file system. A panic elsewhere has been reported there.
     #[must_use]
     pub fn lock(&self) -> Locked<'_> {
         Locked(self.live.lock().unwrap_or_else(PoisonError::into_inner))
@@ -75,13 +74,13 @@ impl Volume {
         self.live.try_lock().ok().map(Locked)
     }
 
-    /// The counts of its cache.
+    /// The counters of its cache.
     #[must_use]
     pub fn counters(&self) -> Counters {
         *self.live.lock().unwrap_or_else(PoisonError::into_inner).counters()
     }
 
-    /// Performs all writes and flushes that wait, without locking it.
+    /// Performs all queued writes and flushes, without locking the file system.
     ///
     /// # Errors
     /// [`FsError::Device`] of the first that failed.
@@ -89,7 +88,7 @@ impl Volume {
         Ok(self.queue.as_ref().map_or(Ok(()), |queue| queue.perform(queue.end()))?)
     }
 
-    /// Does each second what is due, until the other end of the channel is dropped.
+    /// Performs due work each second, until the other end of the channel is dropped.
     pub fn tick(&self, stopped: &Receiver<()>) {
         self.lock().leave_work();
         while stopped.recv_timeout(Duration::from_secs(1)) == Err(RecvTimeoutError::Timeout) {
@@ -110,7 +109,7 @@ impl Volume {
         self.write_queued()
     }
 
-    /// Does the work that waits for the device, while others use the file system.
+    /// Performs work that waits for the device, without locking the file system.
     fn work(&self) -> Result<(), FsError> {
         loop {
             let work = self.lock().work()?;

@@ -5,7 +5,7 @@ use seekless_report::table::{Figure, Table};
 use seekless_units::ByteLen;
 use serde_json::{Value, json};
 
-/// Requests to a disk.
+/// Counts of requests to a disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
     /// Reads.
@@ -14,7 +14,7 @@ pub struct Counters {
     pub writes: u64,
     /// Flushes of the write cache.
     pub flushes: u64,
-    /// Ranges that were discarded or zeroed.
+    /// Ranges discarded or zeroed.
     pub discards: u64,
     /// Bytes read.
     pub read_bytes: u64,
@@ -22,17 +22,17 @@ pub struct Counters {
     pub written_bytes: u64,
     /// Bytes discarded or zeroed.
     pub discarded_bytes: u64,
-    /// Reads and writes that do not begin where the one before ended.
+    /// Reads and writes that do not begin where the previous one ended.
     pub seeks: u64,
-    /// Bytes between the end of an access and the beginning of the next, summed.
+    /// Sum of the distances in bytes from the end of an access to the beginning of the next.
     pub seek_distance_bytes: u64,
-    /// The most reads, writes and flushes that were under way at once.
+    /// Maximum number of reads, writes and flushes in flight at once.
     pub most_in_flight: u64,
-    /// Nanoseconds for which the modelled device had something to do.
+    /// Busy time of the modelled device in nanoseconds.
     pub busy_ns: u64,
     /// Nanoseconds on the clock of the modelled device.
     pub elapsed_ns: u64,
-    /// Accesses that failed.
+    /// Failed accesses.
     pub errors: u64,
 }
 
@@ -55,7 +55,7 @@ impl Counters {
         }
     }
 
-    /// Whether nothing was asked.
+    /// Whether there were no requests.
     pub(crate) fn is_idle(&self) -> bool {
         self.reads + self.writes + self.flushes + self.discards == 0
     }
@@ -101,13 +101,13 @@ impl Counters {
 /// The requests to a disk, by phase.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Report {
-    /// The device that is modelled.
+    /// The modelled device.
     pub model: String,
     /// The title of the disk.
     pub image: String,
     /// Size of the disk in bytes.
     pub size: u64,
-    /// Whether requests took as long as the device would.
+    /// Whether requests took as long as on the device.
     pub realtime: bool,
     /// Name and counts of each phase, in their order.
     pub phases: Vec<(String, Counters)>,
@@ -120,7 +120,7 @@ impl Report {
         total
     }
 
-    /// The figures of everything, and of each phase.
+    /// The figures in total and of each phase.
     #[must_use]
     pub fn as_json(&self) -> Value {
         let phase = |(name, counters): &(String, Counters)| {
@@ -137,7 +137,7 @@ impl Report {
         value
     }
 
-    /// A column for each phase; with several, one for all of them.
+    /// A column for each phase; with several, one more for the total.
     #[must_use]
     pub fn text(&self) -> String {
         let mut columns = self.phases.clone();

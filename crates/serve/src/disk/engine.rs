@@ -12,7 +12,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What a request does.
+/// The kind of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Read,
@@ -38,23 +38,23 @@ impl Kind {
             Self::Read => Some(Request::read(Lba::new(first), sectors)),
             Self::Write => Some(Request::write(Lba::new(first), sectors)),
             Self::Flush => Some(Request::flush()),
-            // Takes the models no time.
+            // It takes no time in the models.
             Self::Discard => None,
         }
     }
 }
 
-/// Which clock requests arrive by.
+/// The clock of arriving requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Clock {
-    /// The device's own: a request arrives when the last one that was answered
-    /// was done. The time that the host takes is left out.
+    /// The device's own: a request arrives at the completion of the last answered one. The host's
+    /// time is not counted.
     Virtual,
-    /// The machine's: each request takes as long as the device would.
+    /// The machine's: each request takes as long as on the device.
     Real,
 }
 
-/// What is called with its name before a phase begins.
+/// A callback with the name of a phase before it begins.
 pub type BeforePhase = Box<dyn Fn(&str) -> io::Result<()> + Send + Sync>;
 
 /// A file with the times of a device.
@@ -75,16 +75,16 @@ struct State {
     next: u64,
     waiting: HashMap<Tag, Submitted>,
     done: HashMap<Tag, Nanos>,
-    /// Where the request before ended.
+    /// The end of the previous access.
     head: Option<u64>,
     phases: Vec<(String, Counters)>,
-    /// The device's busy time and clock when the phase began.
+    /// The device's busy time and clock at the start of the phase.
     since: (Nanos, Nanos),
     log: Option<Log>,
     told: bool,
 }
 
-/// A request under way.
+/// A request in flight.
 struct Submitted {
     kind: Kind,
     offset: u64,
@@ -94,7 +94,7 @@ struct Submitted {
 }
 
 impl Disk {
-    /// A disk of an image's size; `name` is the image's and the model's.
+    /// A disk of an image's size; `name` contains the image's and the model's names.
     ///
     /// # Errors
     /// I/O errors of the image.
@@ -130,7 +130,7 @@ impl Disk {
         Ok(Self { image, size, name, clock, start, state, progress, before_phase })
     }
 
-    /// Bytes on it.
+    /// Size in bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
@@ -139,7 +139,7 @@ impl Disk {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads; fewer bytes than asked only at the end.
+    /// Reads; fewer bytes than requested only at the end.
     ///
     /// # Errors
     /// I/O errors of the image.
@@ -155,7 +155,7 @@ impl Disk {
         Ok(buf)
     }
 
-    /// Writes all of it.
+    /// Writes all of the data.
     ///
     /// # Errors
     /// I/O errors of the image.
@@ -170,8 +170,7 @@ impl Disk {
         self.perform(Kind::Write, offset, bytes, || self.image.write_all_at(data, offset))
     }
 
-    /// Returns when all writes that were answered are on stable storage: the
-    /// modelled one and the image's.
+    /// Returns when all answered writes are on stable storage, in the model and in the image.
     ///
     /// # Errors
     /// I/O errors of the image.
@@ -179,7 +178,7 @@ impl Disk {
         self.perform(Kind::Flush, 0, 0, || self.image.sync_data())
     }
 
-    /// Makes a range read as zeros, without space if possible.
+    /// Makes a range read as zeros, freeing its space if possible.
     ///
     /// # Errors
     /// I/O errors of the image.
@@ -195,7 +194,7 @@ impl Disk {
         self.perform(Kind::Discard, offset, bytes, || work().map_err(io::Error::from))
     }
 
-    /// A request from its arrival to its answer.
+    /// Performs a request from its arrival to its answer.
     fn perform(
         &self,
         kind: Kind,
@@ -204,7 +203,7 @@ impl Disk {
         work: impl FnOnce() -> io::Result<()>,
     ) -> io::Result<()> {
         let tag = self.submit(kind, offset, bytes)?;
-        // While the image is read, others may arrive at the device.
+        // While the image is read, other requests may arrive at the device.
         let worked = work();
         self.complete(tag);
         if let Err(error) = &worked {
@@ -240,12 +239,12 @@ impl Disk {
         let counters = state.counters();
         counters.count(kind, bytes);
         counters.most_in_flight = counters.most_in_flight.max(in_flight);
-        // Who sleeps may have to wake earlier.
+        // Sleeping threads may have to wake earlier.
         self.progress.notify_all();
         Ok(Some(tag))
     }
 
-    /// Returns when the device is done with a request.
+    /// Returns when the device has completed a request.
     fn complete(&self, tag: Option<Tag>) {
         let Some(tag) = tag else { return };
         let mut state = self.lock();
@@ -264,7 +263,7 @@ impl Disk {
         }
     }
 
-    /// Sleeps until the device may have done something.
+    /// Sleeps until the next possible event of the device.
     fn sleep<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         let now = self.time(&state);
         let next = state.model.next_event().unwrap_or(now);
@@ -285,7 +284,7 @@ impl Disk {
         }
     }
 
-    /// Lets time pass in which nothing is asked of the device.
+    /// Lets time pass without requests to the device.
     pub fn wait(&self, time: Nanos) {
         if self.clock == Clock::Real {
             std::thread::sleep(Duration::from_nanos(time.get()));
@@ -298,10 +297,10 @@ impl Disk {
         self.progress.notify_all();
     }
 
-    /// Begins a phase; figures from now on are its own.
+    /// Begins a phase, to which later figures belong.
     ///
     /// # Errors
-    /// Those of what is called before a phase.
+    /// Those of the callback before a phase.
     pub fn phase(&self, name: &str) -> io::Result<()> {
         if let Some(before) = &self.before_phase {
             before(name)?;
@@ -309,7 +308,7 @@ impl Disk {
         let mut state = self.lock();
         let now = self.time(&state);
         state.close_phase(now);
-        // A phase without a single request that nobody named is of no interest.
+        // An initial phase without requests that has no name of its own is dropped.
         if state.phases.len() == 1
             && state.phases.iter().all(|(name, c)| name == "start" && c.is_idle())
         {
@@ -319,7 +318,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Forgets all figures.
+    /// Resets all figures.
     pub fn reset(&self) {
         let mut state = self.lock();
         let now = self.time(&state);
@@ -327,10 +326,10 @@ impl Disk {
         state.phases = vec![("start".into(), Counters::default())];
     }
 
-    /// Forgets what was asked before this phase.
+    /// Drops the figures before this phase.
     ///
     /// # Errors
-    /// Those of what is called before a phase.
+    /// Those of the callback before a phase.
     pub fn first_phase(&self, name: &str) -> io::Result<()> {
         self.phase(name)?;
         let mut state = self.lock();
@@ -374,7 +373,7 @@ impl State {
         &mut self.phases[last].1
     }
 
-    /// Moves the head; how far it had to go.
+    /// Moves the head. Returns the distance.
     fn seek(&mut self, kind: Kind, offset: u64, bytes: u64) -> u64 {
         if !matches!(kind, Kind::Read | Kind::Write) {
             return 0;
@@ -414,7 +413,7 @@ impl State {
         });
     }
 
-    /// Adds the device's times since the phase began.
+    /// Adds the device's times since the start of the phase.
     fn charge(&self, counters: &mut Counters, now: Nanos) {
         counters.busy_ns = self.model.busy().saturating_since(self.since.0);
         counters.elapsed_ns = now.saturating_since(self.since.1);

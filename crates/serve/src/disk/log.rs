@@ -4,14 +4,14 @@ use super::Kind;
 use serde_json::json;
 use std::io::{self, Write};
 
-/// A line of JSON for each request, in the order in which they came.
+/// A line of JSON for each request, in order of arrival.
 pub(crate) struct Log {
     out: Box<dyn Write + Send>,
     sequence: u64,
     failed: Option<io::Error>,
 }
 
-/// What a line says.
+/// The contents of a line.
 pub(crate) struct Entry<'a> {
     pub(crate) phase: &'a str,
     pub(crate) kind: Kind,

@@ -19,13 +19,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// Names and sizes never change while it is mounted.
 const TTL: Duration = Duration::from_secs(3600);
 
-/// Threads that serve requests: as many can be under way at once.
+/// Threads that serve requests, which is the maximum number in flight.
 const THREADS: usize = 32;
 
-/// Requests that the kernel may have under way without anyone waiting.
+/// Maximum number of background requests of the kernel.
 const BACKGROUND: u16 = 256;
 
-/// Bytes in a request at most; the kernel has its own limit below (1 MiB unless
+/// Maximum size of a request in bytes; the kernel has its own limit below (1 MiB unless
 /// fs.fuse.max_pages_limit says otherwise).
 const REQUEST_MAX: u32 = 4 << 20;
 
@@ -39,7 +39,7 @@ const CONTROL: u64 = 5;
 const PUNCH_HOLE: i32 = 2;
 const ZERO_RANGE: i32 = 16;
 
-/// The directory that the disk is served in.
+/// The directory in which the disk is served.
 pub struct DiskMount {
     disk: Arc<Disk>,
 }
@@ -78,7 +78,7 @@ impl DiskMount {
         })
     }
 
-    /// What a file of figures holds now.
+    /// The present contents of a file of figures.
     fn text(&self, ino: u64) -> Option<String> {
         match ino {
             STATS => Some(self.disk.report().text()),
@@ -131,7 +131,7 @@ fn empty(result: io::Result<()>, reply: ReplyEmpty) {
 
 impl Filesystem for DiskMount {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // What the kernel does not know it does without.
+        // Unsupported capabilities are not needed.
         let _ = config.add_capabilities(InitFlags::FUSE_ASYNC_DIO);
         let _ = config.set_max_background(BACKGROUND);
         let _ = config.set_max_write(REQUEST_MAX);
@@ -177,7 +177,7 @@ impl Filesystem for DiskMount {
         _flags: Option<fuser::BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        // A disk does not change its size; a shell truncates what it writes to.
+        // A disk's size is fixed; a shell truncates the files to which it writes.
         match self.attr(ino) {
             Some(_) if ino.0 == DISK && size.is_some_and(|size| size != self.disk.size()) => {
                 reply.error(Errno::EPERM);
@@ -188,8 +188,8 @@ impl Filesystem for DiskMount {
     }
 
     fn open(&self, _request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        // Nothing is kept by the kernel: each access is one of the disk's. Texts
-        // have a size only when they are read.
+        // The kernel caches nothing: each access reaches the disk. Texts have a size only when they
+        // are read.
         let flags = FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
         match self.attr(ino) {
             Some(_) => reply.opened(FileHandle(0), flags),
@@ -267,7 +267,7 @@ impl Filesystem for DiskMount {
         _lock_owner: LockOwner,
         reply: ReplyEmpty,
     ) {
-        // The close of a descriptor, nothing that a disk would hear of.
+        // The close of a descriptor, which does not concern a disk.
         reply.ok();
     }
 
@@ -326,7 +326,7 @@ fn config(name: &Path) -> Config {
     config
 }
 
-/// Serves a disk in a directory until it is unmounted or a signal comes.
+/// Serves a disk in a directory until it is unmounted or a signal arrives.
 ///
 /// # Errors
 /// As [`crate::serve()`].

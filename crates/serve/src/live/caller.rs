@@ -1,5 +1,5 @@
-//! What the kernel's requests do not say of the program that calls: its supplementary groups
-//! and capabilities. It waits for the answer meanwhile, so `/proc` still has it.
+//! Data of the calling program that the kernel's requests lack: its supplementary groups and
+//! capabilities. The program waits for the answer, so `/proc` still has it.
 
 use fuser::Request;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::path::Path;
 /// `CAP_FSETID`.
 const FSETID: u32 = 4;
 
-/// Whether the caller has `CAP_FSETID`: then what it writes and cuts keeps set-user-id and
+/// Whether the caller has `CAP_FSETID`: then its writes and truncations keep set-user-id and
 /// set-group-id.
 pub(crate) fn sets_any_id(request: &Request) -> bool {
     let dir = format!("/proc/{}", request.pid());
@@ -16,8 +16,8 @@ pub(crate) fn sets_any_id(request: &Request) -> bool {
 }
 
 /// Whether the caller may leave set-group-id on a file of a group: it is in the group, or has
-/// `CAP_FSETID` (`in_group_or_capable` of Linux). A caller that cannot be seen from here has
-/// the group that it makes files with, and no capabilities.
+/// `CAP_FSETID` (`in_group_or_capable` of Linux). A caller that is not visible here counts as
+/// having only the group with which it creates files, and no capabilities.
 pub(crate) fn may_keep_setgid(request: &Request, gid: u32) -> bool {
     if request.gid() == gid {
         return true;
@@ -25,7 +25,7 @@ pub(crate) fn may_keep_setgid(request: &Request, gid: u32) -> bool {
     let dir = format!("/proc/{}", request.pid());
     let Ok(status) = std::fs::read_to_string(format!("{dir}/status")) else { return false };
     let caller = Caller::of(&status);
-    // In another user namespace a capability is good for what is mapped there alone.
+    // In another user namespace a capability applies only to ids mapped there.
     caller.groups.contains(&gid) || caller.sets_any_id && is_of_our_users(&dir)
 }
 
@@ -34,7 +34,7 @@ fn is_of_our_users(dir: &str) -> bool {
     users(dir).is_some_and(|theirs| users("/proc/self") == Some(theirs))
 }
 
-/// A program, from its `/proc/PID/status`.
+/// A program, parsed from its `/proc/PID/status`.
 #[derive(PartialEq, Eq, Debug, Default)]
 struct Caller {
     groups: Vec<u32>,

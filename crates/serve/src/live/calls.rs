@@ -1,4 +1,4 @@
-//! What the kernel asks of a file system in use.
+//! The kernel's requests to a file system in use.
 
 use super::LiveMount;
 use super::caller::{may_keep_setgid, sets_any_id};
@@ -22,7 +22,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::SystemTime;
 
-/// Longest piece that the kernel writes or reads at once, in bytes.
+/// Maximum size of the kernel's reads and writes in bytes.
 const LARGEST: u32 = 1 << 20;
 /// `FALLOC_FL_KEEP_SIZE`.
 const KEEP_SIZE: i32 = 1;
@@ -30,20 +30,20 @@ const KEEP_SIZE: i32 = 1;
 const XATTR_FLAGS: [(i32, XattrMode); 3] =
     [(0, XattrMode::Any), (1, XattrMode::Create), (2, XattrMode::Replace)];
 
-/// Set-group-id, and the right of the group to execute.
+/// Set-group-id, and the group's execute permission.
 const SETGID: u16 = 0o2000;
 const GROUP_EXECUTES: u16 = 0o010;
 
-/// The permissions of a file without set-user-id and set-group-id, which a
-/// change by a user takes away; `None` where it has none.
+/// The permissions of a file without set-user-id and set-group-id, which a user's change clears;
+/// `None` if the file has neither.
 fn without_set_id(
     live: &mut dyn Operate,
     request: &Request,
     ino: Ino,
 ) -> Result<Option<u16>, Errno> {
     let attr = live.attr(ino).map_err(errno)?;
-    // Without the group's right to execute, set-group-id means locking, and goes only with
-    // somebody who could not set it.
+    // Without the group's execute permission, set-group-id means locking, and is cleared only for
+    // callers who could not set it.
     let locks = attr.perm & (SETGID | GROUP_EXECUTES) == SETGID;
     let group = if locks && may_keep_setgid(request, attr.gid) { 0 } else { SETGID };
     let perm = attr.perm & !(0o4000 | group);
@@ -52,20 +52,20 @@ fn without_set_id(
 
 impl Filesystem for LiveMount {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // What the kernel does not know it does without.
+        // Unsupported capabilities are not needed.
         for flag in [
             InitFlags::FUSE_PARALLEL_DIROPS,
             InitFlags::FUSE_CACHE_SYMLINKS,
             InitFlags::FUSE_DO_READDIRPLUS,
             InitFlags::FUSE_READDIRPLUS_AUTO,
             InitFlags::FUSE_ASYNC_READ,
-            // It then does not ask for capabilities with every write.
+            // The kernel then does not request capabilities with every write.
             InitFlags::FUSE_HANDLE_KILLPRIV_V2,
         ] {
             let _ = config.add_capabilities(flag);
         }
         if self.volume.lock().keeps_acls() {
-            // The kernel then looks at ACLs for each access, and leaves the umask to us.
+            // The kernel then checks ACLs for each access, and leaves the umask to us.
             let acls = InitFlags::FUSE_POSIX_ACL | InitFlags::FUSE_DONT_MASK;
             let _ = config.add_capabilities(acls);
         }
@@ -234,7 +234,7 @@ impl Filesystem for LiveMount {
         });
     }
 
-    /// The kernel then opens and closes without asking, and keeps pages.
+    /// The kernel then opens and closes without a request, and keeps pages.
     fn open(&self, _request: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
         reply.error(Errno::ENOSYS);
     }
@@ -291,7 +291,7 @@ impl Filesystem for LiveMount {
         let written = self.change(request.uid(), |live| {
             let ino = self.ino(ino)?;
             let written = live.write(ino, ByteLen::new(offset), data).map_err(errno)?;
-            // Nobody reads how much of a page was written that the kernel had cached.
+            // The result of a partial write is not reported for cached pages.
             if written < data.len() && write_flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
                 return Err(Errno::ENOSPC);
             }
@@ -304,7 +304,7 @@ impl Filesystem for LiveMount {
             Ok(written)
         });
         match written {
-            // No longer than `LARGEST`.
+            // At most `LARGEST`.
             Ok(len) => reply.written(len as u32),
             Err(error) => reply.error(error),
         }
@@ -394,7 +394,7 @@ impl Filesystem for LiveMount {
             let mut told = 0;
             for entry in listing.after(offset) {
                 let is_dot = matches!(entry.name, b"." | b"..");
-                // It may have gone meanwhile, and the kernel keeps what it is told here.
+                // The entry may have been removed meanwhile, and the kernel caches the answer.
                 let found = match is_dot {
                     true => Ok(Some(entry.ino)),
                     false => live.lookup(dir, entry.name),
@@ -404,8 +404,8 @@ impl Filesystem for LiveMount {
                 }) {
                     Ok(Some(attr)) => attr,
                     Ok(None) => continue,
-                    // The kernel holds what it was told of: it hears of the bad one
-                    // when it asks from there on.
+                    // The kernel keeps the entries sent so far: the error is returned when it
+                    // continues from there.
                     Err(_) if told > 0 => break,
                     Err(error) => return Err(errno(error)),
                 };

@@ -1,6 +1,6 @@
-//! Directories as they were when somebody began to list them: names move within a
-//! directory as others come and go, and who reads on must find each of those that stay
-//! just once.
+//! Snapshots of directories at the start of their listing: names move within a directory as others
+//! are added and removed, and a continued listing must return each of the remaining ones exactly
+//! once.
 
 use seekless_fs::operate::Operate;
 use seekless_fs::{DirEntry, FileKind, FsError};
@@ -14,11 +14,11 @@ pub(crate) struct Entry<'a> {
     pub(crate) name: &'a [u8],
     pub(crate) ino: Ino,
     pub(crate) kind: Option<FileKind>,
-    /// Where to go on behind it; not zero.
+    /// Position for continuing after it; not zero.
     pub(crate) cookie: u64,
 }
 
-/// What a directory held.
+/// The contents of a directory.
 #[derive(Default)]
 pub(crate) struct Listing {
     names: Vec<u8>,
@@ -38,7 +38,7 @@ impl Listing {
         Ok(listing)
     }
 
-    /// The entries behind a cookie.
+    /// The entries after a cookie.
     pub(crate) fn after(&self, cookie: u64) -> impl Iterator<Item = Entry<'_>> {
         let skip = usize::try_from(cookie).unwrap_or(usize::MAX);
         self.entries.iter().zip(1u64..).skip(skip).map(|((name, ino, kind), cookie)| Entry {
@@ -50,7 +50,7 @@ impl Listing {
     }
 }
 
-/// The listings of directories that are open.
+/// The listings of open directories.
 #[derive(Default)]
 pub(crate) struct Listings(Mutex<Open>);
 
@@ -65,7 +65,7 @@ impl Listings {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A handle for a directory that was opened.
+    /// Creates a handle for an opened directory.
     pub(crate) fn open(&self) -> u64 {
         let mut open = self.open_ones();
         open.last += 1;
@@ -74,7 +74,7 @@ impl Listings {
         handle
     }
 
-    /// The listing that a handle goes on with: a new one where it begins, or has none.
+    /// The listing of a handle: a new one at its beginning, or if it has none.
     pub(crate) fn get(
         &self,
         live: &mut dyn Operate,
@@ -91,7 +91,7 @@ impl Listings {
         Ok(listing)
     }
 
-    /// A directory was closed.
+    /// Drops the listing of a closed directory.
     pub(crate) fn close(&self, handle: u64) {
         self.open_ones().of.remove(&handle);
     }
