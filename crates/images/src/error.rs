@@ -1,4 +1,4 @@
-//! Why an image is not opened, read or written.
+//! Errors of opening, reading and writing images.
 
 use seekless_device::DeviceError;
 use seekless_fs::{Corruption, FsError};
@@ -8,10 +8,10 @@ use std::fmt::{self, Display};
 use std::io;
 use std::path::Path;
 
-/// The kind of an [`Error`]: each needs something else of the caller.
+/// The kind of an [`Error`]: each requires a different reaction of the caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ErrorKind {
-    /// The arguments contradict each other or name something that is not there.
+    /// The arguments contradict each other or name something that does not exist.
     Usage,
     /// The image or file is damaged.
     Corrupt,
@@ -23,7 +23,7 @@ pub enum ErrorKind {
     System,
 }
 
-/// An error with the things that it happened to, outermost first, and hints.
+/// An error with the subjects that it concerns, outermost first, and hints.
 #[derive(Debug)]
 pub struct Error {
     kind: ErrorKind,
@@ -47,7 +47,7 @@ impl Error {
         Self::new(ErrorKind::Usage, message)
     }
 
-    /// A signal that ended the work before it was complete.
+    /// The error for a signal that ended the work before it was complete.
     #[must_use]
     pub fn interrupted(signal: i32) -> Self {
         let message = format!("interrupted by signal {signal}; everything was cleaned up");
@@ -68,14 +68,14 @@ impl Error {
         Self::caused(kind, source).about(subject)
     }
 
-    /// The error with what it happened to in front: `IMG: corrupt image ...`.
+    /// Adds a subject in front: `IMG: corrupt image ...`.
     #[must_use]
     pub fn about(mut self, subject: impl Display) -> Self {
         self.subjects.insert(0, subject.to_string());
         self
     }
 
-    /// The error with what may help behind: `... (try this)`.
+    /// Adds a hint at the end: `... (try this)`.
     #[must_use]
     pub fn hint(mut self, hint: impl Display) -> Self {
         self.hints.push(hint.to_string());
@@ -88,7 +88,7 @@ impl Error {
         self.kind
     }
 
-    /// What may help.
+    /// The hints.
     pub fn hints(&self) -> impl Iterator<Item = &str> {
         self.hints.iter().map(String::as_str)
     }
@@ -100,7 +100,7 @@ impl Error {
     }
 }
 
-/// Refuses a directory in the place of a file.
+/// Refuses a directory where a file is expected.
 ///
 /// # Errors
 /// [`ErrorKind::Usage`].
@@ -157,7 +157,7 @@ impl From<FsError> for Error {
                 if !is_superblock_sum {
                     return error;
                 }
-                // Tools that do not know of the checksum leave it wrong, and all else right.
+                // Tools that do not support the checksum leave it wrong, and all else right.
                 error.hint("seekless check -y computes it again; --ignore-checksums reads past it")
             }
         }

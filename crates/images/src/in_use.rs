@@ -1,4 +1,4 @@
-//! Block devices and image files that are mounted: what is read of them may change meanwhile.
+//! Block devices and image files that are mounted, and may change while they are read.
 
 use crate::error::{Error, ErrorKind};
 
@@ -7,11 +7,11 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// The devices that there was a warning of: commands open an image several times.
+/// The devices already warned of: commands open an image several times.
 static WARNED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-/// Where a device is mounted, or a partition of it, or a file through a loop device, so that
-/// it may change.
+/// The mount point of a writable mount of a device, of a partition of it, or of a file through a
+/// loop device.
 fn changing(path: &Path) -> Option<PathBuf> {
     let mount = number(path).map_or_else(|| mounted_file(path), mounted);
     mount.filter(|mount| mount.is_writable).map(|mount| mount.dir)
@@ -29,7 +29,7 @@ pub fn warn(path: &Path) {
     }
 }
 
-/// Refuses an image from which something is made that would be of several moments.
+/// Refuses an image that may change, as the source of a result that would be inconsistent.
 ///
 /// # Errors
 /// [`ErrorKind::System`] with the mount point.
@@ -40,8 +40,8 @@ pub fn refuse(path: &Path) -> Result<(), Error> {
     Err(Error::new(ErrorKind::System, what).hint(hint))
 }
 
-/// Refuses to change a file that the kernel has mounted through a loop device. A device that
-/// is mounted is refused when it is opened (`O_EXCL`).
+/// Refuses to change a file that the kernel has mounted through a loop device. Opening a mounted
+/// device fails by itself (`O_EXCL`).
 ///
 /// # Errors
 /// [`ErrorKind::System`] with the mount point.

@@ -1,13 +1,12 @@
-//! Images by path. An image is a file, the disk in a qcow2 image or a block device, and perhaps
-//! one of several partitions there; it is refused where the kernel has it mounted. New images
-//! are written to files, qcow2 images, block devices or standard output, and appear complete or
-//! not at all.
+//! Images by path. An image is a file, the disk in a qcow2 image or a block device, or one of
+//! several partitions there; it is refused if the kernel has it mounted. New images are written to
+//! files, qcow2 images, block devices or standard output, and appear complete or not at all.
 //!
-//! - `open`: images that are read or changed, and [`Place`], the part that is meant
+//! - `open`: images that are read or changed, and [`Place`], the selected part
 //! - [`in_use`]: images that are mounted while they are read
 //! - [`partition`]: the part of a disk
-//! - [`targets`]: where an image is written; [`output`]: files
-//! - [`Error`]: why an image is not opened or written, with what helps
+//! - [`targets`]: destinations of an image; [`output`]: files
+//! - [`Error`]: errors of opening and writing images, with hints
 //!
 //! Warnings are events of `tracing`. Nothing is printed, and the environment is not read.
 //!

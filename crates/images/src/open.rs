@@ -1,4 +1,4 @@
-//! Images that are read or changed.
+//! Opening images for reading or changes.
 
 use crate::error::{Error, ErrorKind, refuse_directory};
 use crate::partition::{self, part};
@@ -14,8 +14,8 @@ use std::sync::Arc;
 /// Opens an image file, the image in a qcow2 image, or a device for reading.
 ///
 /// # Errors
-/// [`ErrorKind::Usage`] for a directory or a place that is not there, [`ErrorKind::Unsupported`]
-/// for what is no image, [`ErrorKind::Corrupt`] for one that is damaged, [`ErrorKind::System`].
+/// [`ErrorKind::Usage`] for a directory or a missing part, [`ErrorKind::Unsupported`] for a file
+/// that is no image, [`ErrorKind::Corrupt`] for a damaged one, [`ErrorKind::System`].
 pub fn open(path: &Path, place: &Place, options: OpenOptions) -> Result<Arc<dyn Inspect>, Error> {
     read(path, device(path, place)?, options)
 }
@@ -38,18 +38,18 @@ fn read(
         .map_err(|error| Error::from(error).about(path.display()))
 }
 
-/// What is meant of an image file, of the disk in a qcow2 image, or of a device, for reading.
+/// The selected part of an image file, of the disk in a qcow2 image, or of a device, for reading.
 /// Warns of a device that is mounted read-write.
 ///
 /// # Errors
-/// [`ErrorKind::Usage`] for a directory or a place that is not there, [`ErrorKind::Corrupt`] for
-/// a damaged table or qcow2 image, [`ErrorKind::System`].
+/// [`ErrorKind::Usage`] for a directory or a missing part, [`ErrorKind::Corrupt`] for a damaged
+/// table or qcow2 image, [`ErrorKind::System`].
 pub fn device(path: &Path, place: &Place) -> Result<Arc<dyn BlockDevice>, Error> {
     in_use::warn(path);
     device_in_use(path, place)
 }
 
-/// The same of a device that is known to be mounted.
+/// As [`device`], for a device that is known to be mounted.
 ///
 /// # Errors
 /// As [`device`].
@@ -59,7 +59,7 @@ pub fn device_in_use(path: &Path, place: &Place) -> Result<Arc<dyn BlockDevice>,
     part(path, device, place)
 }
 
-/// Which bytes of an image are meant: the first, and how many; `None` when all are.
+/// The selected bytes of an image: start and length; `None` for all of it.
 ///
 /// # Errors
 /// As [`device`].
@@ -68,7 +68,7 @@ pub fn part_of(path: &Path, place: &Place) -> Result<Option<(ByteLen, ByteLen)>,
     place.is_part().then(|| partition::range(path, &whole()?, place)).transpose()
 }
 
-/// As [`device`] for reading and writing, by nobody else at the same time.
+/// As [`device`] for reading and writing, with exclusive access.
 ///
 /// # Errors
 /// As [`locked`] and [`part`].
@@ -76,12 +76,12 @@ pub fn device_locked(path: &Path, place: &Place) -> Result<Arc<dyn BlockDevice>,
     part(path, locked(path)?, place)
 }
 
-/// All of a file or device for reading and writing, by nobody else at the same time. qcow2 images
-/// are refused: they are only read.
+/// All of a file or device for reading and writing, with exclusive access. qcow2 images are
+/// refused: they are read-only.
 ///
 /// # Errors
 /// [`ErrorKind::Usage`] for a directory, [`ErrorKind::Unsupported`] for a qcow2 image,
-/// [`ErrorKind::System`] where it is mounted, in use or cannot be written.
+/// [`ErrorKind::System`] if it is mounted, in use or cannot be written.
 pub fn locked(path: &Path) -> Result<Arc<dyn BlockDevice>, Error> {
     let about = |error: DeviceError| Error::from(FsError::from(error)).about(path.display());
     refuse_directory(path)?;
@@ -90,19 +90,19 @@ pub fn locked(path: &Path) -> Result<Arc<dyn BlockDevice>, Error> {
     Ok(Arc::new(FileDevice::open_locked(path).map_err(about)?))
 }
 
-/// What helps where a file or device, or the disk in a qcow2 image, has partitions and no file
-/// system of its own.
+/// The error with a hint for a file or device, or the disk in a qcow2 image, that has partitions
+/// and no file system of its own.
 pub fn partitions_of(path: &Path) -> Option<Error> {
     let device = seekless_qcow2::open(path).ok()?;
     let is_one = FORMATS.iter().any(|format| (format.probe)(device.as_ref()) != Probe::No);
     if is_one { None } else { partition::hint(path, device.as_ref()) }
 }
 
-/// Refuses what shows no mark of any of these formats, with what it seems to be.
-/// `only` ends the message: what the command works on.
+/// Refuses a device without marks of any of these formats, naming its apparent format. `only` ends
+/// the message: the formats that the command supports.
 ///
 /// # Errors
-/// [`ErrorKind::Unsupported`] with what it seems to be, [`ErrorKind::Usage`] for a directory.
+/// [`ErrorKind::Unsupported`] with the apparent format, [`ErrorKind::Usage`] for a directory.
 pub fn refuse_others(
     path: &Path,
     device: &dyn BlockDevice,

@@ -1,11 +1,10 @@
 //! Output files that appear whole or not at all.
 //!
-//! The bytes go to a file without a name in the target's directory, which is
-//! given its name when everything is written. A process that is killed leaves
-//! nothing behind, but for the moment in which a file takes the place of
-//! another: what is left then under a hidden name, the next output of that name
-//! removes. Where the file system has no nameless files, a hidden temporary one
-//! stands in and is removed on failure.
+//! The bytes go to a file without a name in the target's directory, which is given its name when
+//! everything is written. A process that is killed leaves nothing behind, except in the moment in
+//! which a file replaces another one: the file left then under a hidden name is removed by the next
+//! output of that name. If the file system does not support nameless files, a hidden temporary file
+//! is used, and removed on failure.
 
 use crate::error::{Error, ErrorKind};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
@@ -18,7 +17,7 @@ use std::path::{Path, PathBuf};
 pub struct Output {
     file: File,
     target: PathBuf,
-    /// The temporary name, when it has one.
+    /// The temporary name, if it has one.
     temporary: Option<PathBuf>,
     force: bool,
 }
@@ -27,8 +26,8 @@ impl Output {
     /// Begins writing `target`; without `force` it must not exist.
     ///
     /// # Errors
-    /// [`ErrorKind::System`] where the file exists, [`ErrorKind::Usage`] where it is no regular file;
-    /// I/O errors.
+    /// [`ErrorKind::System`] if the file exists, [`ErrorKind::Usage`] if it is no regular file; I/O
+    /// errors.
     pub fn create(target: &Path, force: bool) -> Result<Self, Error> {
         let exists = target.symlink_metadata().is_ok();
         if exists && !target.is_file() {
@@ -37,7 +36,7 @@ impl Output {
         if exists && !force {
             return Err(in_the_way(target, "use --force to replace it"));
         }
-        // What a link leads to is replaced, not the link: it may be /dev/stdout.
+        // The target of a link is replaced, not the link: it may be /dev/stdout.
         let resolved = if target.is_symlink() { target.canonicalize().ok() } else { None };
         let target = resolved.as_deref().unwrap_or(target);
         remove_left_behind(target);
@@ -68,7 +67,7 @@ impl Output {
         self.file.try_clone().map_err(|error| Error::io(self.target.display(), &error))
     }
 
-    /// The path under which other programs find the file now.
+    /// The present path of the file for other programs.
     pub fn path_now(&self) -> PathBuf {
         self.temporary.clone().unwrap_or_else(|| name_of(&self.file))
     }
@@ -76,10 +75,10 @@ impl Output {
     /// Gives the file its name.
     ///
     /// # Errors
-    /// [`ErrorKind::System`] where a file of that name was made in the meantime; I/O errors.
+    /// [`ErrorKind::System`] if a file of that name was created in the meantime; I/O errors.
     pub fn finish(mut self) -> Result<(), Error> {
         let failed = |error| match error {
-            // Made by somebody else in the meantime.
+            // Created by another process in the meantime.
             rustix::io::Errno::EXIST => in_the_way(&self.target, "use --force to replace it"),
             error => Error::io(self.target.display(), &error.into()),
         };
@@ -114,11 +113,11 @@ impl Drop for Output {
     }
 }
 
-/// Writes a file that takes the place of any of its name when it is complete. A device
-/// or a pipe of that name is written to; a reader that has gone is no failure.
+/// Writes a file that replaces an existing one of its name when it is complete. A device or a pipe
+/// of that name is written to; a reader that has gone is no failure.
 ///
 /// # Errors
-/// I/O errors, those of `write` among them.
+/// I/O errors, including those of `write`.
 pub fn replace(
     target: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
@@ -146,7 +145,7 @@ fn is_open(path: &Path) -> bool {
     path.starts_with("/proc") || link.is_ok_and(|to| to.starts_with("/proc"))
 }
 
-/// The failure where a file must not be there yet, with what helps.
+/// The error for a file that must not exist yet, with a hint.
 pub fn in_the_way(path: &Path, hint: &str) -> Error {
     Error::new(ErrorKind::System, format!("{}: already exists", path.display())).hint(hint)
 }
@@ -156,7 +155,7 @@ pub fn name_of(file: &File) -> PathBuf {
     format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()).into()
 }
 
-/// The directory a path stands in.
+/// The directory of a path.
 pub fn directory_of(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -173,7 +172,7 @@ fn hidden_prefix(target: &Path) -> String {
     format!(".{name}.seekless-")
 }
 
-/// Removes hidden files for `target` whose processes are no more.
+/// Removes hidden files for `target` whose processes are gone.
 fn remove_left_behind(target: &Path) {
     if !Path::new("/proc/self").exists() {
         return;

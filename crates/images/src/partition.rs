@@ -1,4 +1,4 @@
-//! The part of a disk image that is meant.
+//! The selected part of a disk image.
 
 use crate::FORMATS;
 use crate::error::{Error, ErrorKind};
@@ -25,11 +25,11 @@ pub fn is_gpt(disk: &dyn BlockDevice) -> bool {
     matches!(Table::read(disk), Ok(Some(Table { scheme: Scheme::Gpt, .. })))
 }
 
-/// The bytes of a disk that the file system is in: first, and how many.
+/// The bytes of a disk that contain the file system: start and length.
 ///
 /// # Errors
-/// [`ErrorKind::Usage`] for a partition or an offset that is not there,
-/// [`ErrorKind::Unsupported`] for a disk without a table, [`ErrorKind::Corrupt`] for a damaged one.
+/// [`ErrorKind::Usage`] for a missing partition or offset, [`ErrorKind::Unsupported`] for a disk
+/// without a table, [`ErrorKind::Corrupt`] for a damaged one.
 pub fn range(
     path: &Path,
     disk: &Arc<dyn BlockDevice>,
@@ -106,7 +106,7 @@ fn window(
     Ok(Arc::new(Window::new(disk.clone(), start, len)?))
 }
 
-/// What is meant of a disk: all of it, or a window on it.
+/// The selected part of a disk: all of it, or a window on it.
 ///
 /// # Errors
 /// As [`range`].
@@ -140,7 +140,7 @@ fn list(table: &Table) -> String {
     }
 }
 
-/// That a partition has to be chosen, where that is so.
+/// The error that a partition must be chosen, if the device has a partition table.
 pub(crate) fn hint(path: &Path, device: &dyn BlockDevice) -> Option<Error> {
     let table = Table::read(device).ok()??;
     let message = format!("{}: is a disk with a partition table", path.display());

@@ -2,9 +2,9 @@
 
 use seekless_units::ByteLen;
 
-/// Is told how far long work is.
+/// A receiver of the progress of long work.
 pub trait Progress: Send + Sync {
-    /// Work begins that processes `total` bytes.
+    /// Work on `total` bytes begins.
     fn begin(&self, total: ByteLen);
 
     /// `bytes` more are processed.
@@ -17,7 +17,7 @@ pub trait Progress: Send + Sync {
     fn end(&self);
 }
 
-/// Progress that nobody watches.
+/// Progress without an observer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unwatched;
 

@@ -16,12 +16,12 @@ pub(crate) fn failed(error: Qcow2Error, path: &Path) -> Error {
     }
 }
 
-/// Whether a file is one, as far as it can be opened.
+/// Whether a file is a qcow2 image, if it can be opened.
 fn is_qcow2(path: &Path) -> bool {
     FileDevice::open(path).is_ok_and(|file| seekless_qcow2::is_image(&file))
 }
 
-/// Refuses a qcow2 image, for `what` only works on files that are images themselves.
+/// Refuses a qcow2 image, with the reason `what`.
 ///
 /// # Errors
 /// [`ErrorKind::Unsupported`].
@@ -34,7 +34,7 @@ pub fn refuse_qcow2(path: &Path, what: &str) -> Result<(), Error> {
     Err(Error::new(ErrorKind::Unsupported, why).hint(hint))
 }
 
-/// Refuses to change one.
+/// Refuses to change a qcow2 image.
 pub(crate) fn refuse_change(path: &Path) -> Result<(), Error> {
     refuse_qcow2(path, "which is only read here")
 }

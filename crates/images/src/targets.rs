@@ -1,8 +1,8 @@
-//! Where an image is written: a file, a qcow2 image, or a block device.
+//! Destinations of an image: a file, a qcow2 image, or a block device.
 //!
-//! Files appear whole or not at all. A block device is written in place: first it is made zeros
-//! as far as the image reaches, so that what it held is gone, and its beginning is written last,
-//! so that a device whose image is not complete shows no file system.
+//! Files appear whole or not at all. A block device is written in place: first it is zeroed as far
+//! as the image reaches, so that its old contents are gone, and its beginning is written last, so
+//! that a device with an incomplete image shows no file system.
 
 mod block;
 mod copy;
@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use streamed::StreamTarget;
 
-/// What the file of an image is.
+/// The format of an image's file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OutputFormat {
     /// The bytes of the image.
@@ -34,11 +34,11 @@ pub enum OutputFormat {
     Qcow2,
 }
 
-/// Where an image is being written.
+/// An image being written.
 pub struct Target {
     path: PathBuf,
     sink: Sink,
-    /// What was last given out by [`Target::device`].
+    /// The device last returned by [`Target::device`].
     given: Mutex<Option<Arc<dyn BlockDevice>>>,
 }
 
@@ -50,11 +50,11 @@ enum Sink {
 }
 
 impl Target {
-    /// Begins writing to `path`. Without `force` it must not exist, or be a block device that
-    /// holds nothing. Without a format one is a qcow2 image whose name ends in `.qcow2`.
+    /// Begins writing to `path`. Without `force` it must not exist, or be a block device without
+    /// recognised contents. Without a format, a name that ends in `.qcow2` makes a qcow2 image.
     ///
     /// # Errors
-    /// [`ErrorKind::System`] where something is there already, or a device is in use;
+    /// [`ErrorKind::System`] if the target has contents already, or a device is in use;
     /// [`ErrorKind::Unsupported`] without `qemu-img`; I/O errors.
     pub fn create(path: &Path, force: bool, format: Option<OutputFormat>) -> Result<Self, Error> {
         let sink = if number(path).is_some() {
@@ -74,7 +74,7 @@ impl Target {
         Ok(Self { path: path.into(), sink, given: Mutex::new(None) })
     }
 
-    /// Begins writing to standard output, if that is no terminal.
+    /// Begins writing to standard output, unless that is a terminal.
     ///
     /// # Errors
     /// [`ErrorKind::Usage`] for a terminal and for a format other than raw; I/O errors.
@@ -86,7 +86,7 @@ impl Target {
         Ok(Self { path: "standard output".into(), sink, given: Mutex::new(None) })
     }
 
-    /// Of an image for standard output, the file from which it is copied there.
+    /// For standard output only: the file from which the image is copied there.
     ///
     /// # Errors
     /// I/O errors.
@@ -97,12 +97,12 @@ impl Target {
         }
     }
 
-    /// What it is called.
+    /// The target's name.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Bytes of a device; a file has as many as are written.
+    /// Size of a device; a file has none.
     pub fn capacity(&self) -> Option<ByteLen> {
         match &self.sink {
             Sink::Device(device) => Some(device.len()),
@@ -110,13 +110,13 @@ impl Target {
         }
     }
 
-    /// Whether a device is not any more as it was.
+    /// Whether a device has been changed.
     pub fn is_touched(&self) -> bool {
         matches!(&self.sink, Sink::Device(device) if device.is_touched())
     }
 
-    /// Refuses blocks of so many bytes where the device has larger sectors, on which no kernel
-    /// mounts them; `hint` is what helps.
+    /// Refuses blocks of `block` bytes if the device has larger sectors, on which no kernel mounts
+    /// them; `hint` is added to the error.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`] with the size of a sector.
@@ -132,7 +132,7 @@ impl Target {
         }
     }
 
-    /// Refuses sources that lie where the image is written.
+    /// Refuses sources on the target device.
     ///
     /// # Errors
     /// [`ErrorKind::Usage`] with the source.
@@ -158,11 +158,11 @@ impl Target {
         }
     }
 
-    /// The first `len` bytes of what is written: zeros where nothing was written yet. Asked for
-    /// again, it is the same with another length.
+    /// The first `len` bytes of the target, zeros where nothing was written. A further call returns
+    /// it with another length.
     ///
     /// # Errors
-    /// [`ErrorKind::NoSpace`] where a device is smaller; I/O errors.
+    /// [`ErrorKind::NoSpace`] if a device is smaller; I/O errors.
     pub fn device(
         &self,
         len: ByteLen,
@@ -184,9 +184,9 @@ impl Target {
         Ok(device)
     }
 
-    /// A disk with `len` bytes of partitions, zeros where nothing was written, and behind them
-    /// room for the end of a partition table: a file with `tail` bytes for that, or all of a
-    /// device, in which what is behind the partitions stays as it was but for its end.
+    /// A disk with `len` bytes of partitions, zeros where nothing was written, and room behind them
+    /// for the end of a partition table: a file with `tail` bytes for that, or all of a device,
+    /// whose contents behind the partitions stay except for its end.
     ///
     /// # Errors
     /// As [`device`](Self::device).
@@ -203,12 +203,12 @@ impl Target {
         }
     }
 
-    /// What [`Target::device`] gave out last, to be read again.
+    /// The device last returned by [`Target::device`], for reading.
     pub fn written(&self) -> Option<Arc<dyn BlockDevice>> {
         self.given.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Completes it: a file gets its name, a device its beginning.
+    /// Completes the image: a file gets its name, a device its beginning.
     ///
     /// # Errors
     /// I/O errors; [`ErrorKind::NoSpace`] and [`ErrorKind::System`] of `qemu-img`.

@@ -1,4 +1,4 @@
-//! An image on a block device, in place of what it held.
+//! An image on a block device, replacing its contents.
 
 use crate::error::{Error, ErrorKind};
 use crate::progress::Progress;
@@ -18,33 +18,33 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Bytes at the start of a device in which others have their marks: superblocks of volume
-/// managers and file systems. Those that lie further back (the copies of btrfs) are not looked
-/// at where the first one is gone.
+/// Bytes at the start of a device that may contain marks of others: superblocks of volume managers
+/// and file systems. Marks further back (the copies of btrfs) are ignored once the first one is
+/// gone.
 const MARKS_AT_START: u64 = 8 << 20;
 
 /// The same at its end: the copy of a partition table, RAID, labels of ZFS.
 const MARKS_AT_END: u64 = 1 << 20;
 
-/// Bytes that are zeroed at once, so that the progress can be shown.
+/// Bytes zeroed at once, so that progress can be reported.
 const STEP: u64 = 64 << 20;
 
-/// The largest block of a device in bytes; what is zeroed consists of whole ones.
+/// Maximum block size of a device in bytes; ranges to zero consist of whole blocks.
 const BLOCK: u64 = 4096;
 
-/// How often and how long is waited for others that look at a device for a moment.
+/// Number and interval of tries while other processes look at a device briefly.
 const TRIES: u32 = 100;
 const WAIT: Duration = Duration::from_millis(50);
 
-/// A block device that nobody else uses.
+/// A block device with exclusive access.
 pub(crate) struct BlockTarget {
     file: File,
     path: PathBuf,
     device: Arc<HeadLast>,
     /// Bytes in a sector.
     sector: u32,
-    /// Bytes from the start on that were made zeros before anything else was written; zero while
-    /// the device is as it was.
+    /// Number of bytes from the start on that were zeroed before other writes; zero while the
+    /// device is unchanged.
     zeroed: Mutex<u64>,
     /// Whether anything was written.
     is_touched: AtomicBool,
@@ -52,8 +52,8 @@ pub(crate) struct BlockTarget {
 }
 
 impl BlockTarget {
-    /// Takes a device, and refuses one that is in use; without `force` also one that holds
-    /// something. Nothing is changed.
+    /// Opens a device, and refuses one that is in use; without `force` also one with recognised
+    /// contents. Nothing is changed.
     pub(crate) fn open(path: &Path, force: bool) -> Result<Self, Error> {
         let file = open_exclusively(path)?;
         let io = |error: std::io::Error| Error::io(path.display(), &error);
@@ -81,7 +81,7 @@ impl BlockTarget {
         })
     }
 
-    /// Bytes in one of its sectors.
+    /// Bytes per sector.
     pub(crate) fn sector(&self) -> u32 {
         self.sector
     }
@@ -96,8 +96,8 @@ impl BlockTarget {
         self.device.len()
     }
 
-    /// All of the device, after its first `len` bytes have been made zeros where nothing was
-    /// written yet, and marks of what it held are gone from all of it.
+    /// All of the device, after its first `len` bytes have been zeroed where nothing was written
+    /// yet, and marks of old contents have been removed from all of it.
     pub(crate) fn device(
         &self,
         len: ByteLen,
@@ -117,7 +117,8 @@ impl BlockTarget {
         let least = if is_first { MARKS_AT_START } else { 0 };
         let end = len.get().max(least).next_multiple_of(BLOCK).min(capacity);
         if *zeroed < end {
-            // The old superblock goes first: what is interrupted is not the old image any more.
+            // The old superblock goes first: after an interruption the old image is no longer
+            // valid.
             self.zero(*zeroed, end, progress)?;
             *zeroed = end;
         }
@@ -135,11 +136,11 @@ impl BlockTarget {
             let len = STEP.min(to - at);
             match block_device::zero(&self.file, at, len) {
                 Ok(()) => {}
-                // One that cannot be written is as it was.
+                // A device that cannot be written is unchanged.
                 Err(error) if is_read_only(&error) => {
                     return Err(Error::io(self.path.display(), &error));
                 }
-                // A driver that does not have it.
+                // The driver lacks the operation.
                 Err(error) if is_lacking(&error) => {
                     self.is_touched.store(true, Ordering::Relaxed);
                     self.write_zeros(at, len)?;
@@ -168,12 +169,12 @@ impl BlockTarget {
         Ok(())
     }
 
-    /// Writes the beginning, which makes the image valid, when all else is on stable storage.
+    /// Writes the beginning, which makes the image valid, after all else is on stable storage.
     pub(crate) fn finish(mut self) -> Result<(), Error> {
         let about = |error| Error::from(error).about(self.path.display());
         self.device.finish().map_err(|error| about(FsError::from(error)))?;
         self.is_complete = true;
-        // Without partitions, or where one is in use, there is nothing to do.
+        // Without partitions, or if one is in use, nothing needs to be done.
         let _ = block_device::reread_partitions(&self.file);
         Ok(())
     }
@@ -200,8 +201,8 @@ fn is_lacking(error: &std::io::Error) -> bool {
     matches!(errno, Some(Errno::NOTTY | Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS))
 }
 
-/// Opens a device that is neither mounted nor held by another, its partitions included. The lock
-/// keeps udev from looking at it meanwhile (systemd, `docs/BLOCK_DEVICE_LOCKING.md`).
+/// Opens a device that is neither mounted nor used by others, including its partitions. The lock
+/// keeps udev from probing it meanwhile (systemd, `docs/BLOCK_DEVICE_LOCKING.md`).
 fn open_exclusively(path: &Path) -> Result<File, Error> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).custom_flags(OFlags::EXCL.bits().cast_signed());
@@ -232,7 +233,7 @@ fn in_use(path: &Path) -> Error {
     Error::new(ErrorKind::System, format!("{}: is in use: {what}", path.display())).hint(hint)
 }
 
-/// What a device holds, if that is known.
+/// The recognised contents of a device, if any.
 fn holds(device: &dyn BlockDevice) -> Option<String> {
     let known = seekless_formats::FORMATS.into_iter();
     let mut found = known.map(|known| (known, (known.reader.probe)(device)));

@@ -1,4 +1,4 @@
-//! What is around a file system on its disk, copied as it is.
+//! Copying the surroundings of a file system on its disk unchanged.
 
 use crate::error::Error;
 use seekless_device::{BlockDevice, DeviceError};
@@ -7,9 +7,9 @@ use seekless_partition::{Scheme, Table};
 use seekless_units::{ByteLen, Lba};
 use std::path::Path;
 
-/// Where the copy of a disk's partition table begins that is behind all partitions, and behind
-/// byte `end`, up to which something is written; or where the disk ends, in bytes. A disk of
-/// which that is not there yet, nor its beginning, shows no partitions.
+/// Start of the backup partition table, which follows all partitions and byte `end`, up to which
+/// other data are written; the end of the disk if there is none, in bytes. A disk that lacks both
+/// the backup and its beginning shows no partitions.
 pub fn copy_of_table(disk: &dyn BlockDevice, end: u64) -> u64 {
     match Table::read(disk) {
         Ok(Some(Table { scheme: Scheme::Gpt, partitions, .. })) => {
@@ -20,8 +20,8 @@ pub fn copy_of_table(disk: &dyn BlockDevice, end: u64) -> u64 {
     }
 }
 
-/// Copies bytes `from..to`, each of them the first of a sector, to a device of zeros. Each
-/// device comes with its name.
+/// Copies bytes `from..to`, each at the start of a sector, to a device of zeros. Each device comes
+/// with its name.
 ///
 /// # Errors
 /// I/O errors, with the name of the device.

@@ -1,4 +1,4 @@
-//! An image that is written as a qcow2 image, by QEMU's own program.
+//! An image that is written as a qcow2 image by QEMU's own program.
 
 use crate::error::{Error, ErrorKind};
 use crate::output::{Output, directory_of, name_of};
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-/// The program that converts, and its package on Debian.
+/// The converter.
 const PROGRAM: &str = "qemu-img";
 
 /// An image whose bytes go to a sparse file without a name first.
@@ -21,7 +21,7 @@ pub(crate) struct Qcow2Target {
 }
 
 impl Qcow2Target {
-    /// Begins one; what cannot be done is refused before anything is built.
+    /// Begins an image. Impossible requests are refused before anything is built.
     pub(crate) fn begin(path: &Path, force: bool) -> Result<Self, Error> {
         let output = Output::create(path, force)?;
         let found = Command::new(PROGRAM).arg("--version").stdin(Stdio::null()).output();
@@ -39,12 +39,12 @@ impl Qcow2Target {
         Ok(Self { raw, output, path: path.into() })
     }
 
-    /// The file that is converted, made `len` bytes long.
+    /// The file to convert, extended to `len` bytes.
     pub(crate) fn device(&self, len: ByteLen) -> Result<Arc<dyn BlockDevice>, Error> {
         file_of_length(&self.raw, len, &self.path)
     }
 
-    /// Converts it, and gives the result its name.
+    /// Converts the file, and gives the result its name.
     pub(crate) fn finish(self) -> Result<(), Error> {
         let raw = name_of(&self.raw);
         let made = Command::new(PROGRAM)
@@ -66,7 +66,7 @@ impl Qcow2Target {
     }
 }
 
-/// A file as a device, made `len` bytes long; messages call it `path`.
+/// A file as a device, extended to `len` bytes; messages call it `path`.
 pub(crate) fn file_of_length(
     file: &File,
     len: ByteLen,

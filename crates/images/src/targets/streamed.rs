@@ -1,7 +1,7 @@
-//! An image that goes to standard output.
+//! An image for standard output.
 //!
-//! Images are not written from their beginning to their end: this one is written to a file
-//! without a name, and copied when it is complete.
+//! Images are not written sequentially: this one is written to a file without a name, and copied
+//! when it is complete.
 
 use crate::error::Error;
 use std::fs::File;
