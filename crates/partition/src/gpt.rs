@@ -6,15 +6,13 @@ use seekless_device::BlockDevice;
 use seekless_units::ByteLen;
 use std::io::{self, Read, Seek, SeekFrom};
 
-/// Sizes of sectors that tables are looked for with.
+/// Sector sizes with which tables are searched.
 const SECTORS: [u64; 2] = [512, 4096];
 
-/// The most entries that are read: 128 are usual, and Linux takes no more than 256
-/// minors.
+/// Maximum number of entries read: 128 is the default, and Linux supports at most 256 minors.
 const ENTRIES_MAX: u32 = 1024;
 
-/// The size of an entry in bytes; the specification has multiples of it, which
-/// nobody writes.
+/// The size of an entry in bytes; the specification allows multiples of it, which no tool writes.
 const ENTRY: u32 = 128;
 
 const SIGNATURE: &[u8; 8] = b"EFI PART";
@@ -26,8 +24,8 @@ pub(crate) fn read(disk: &dyn BlockDevice) -> Result<Option<Table>, TableError> 
             Ok(Some(entries)) => return table(disk, sector, entries, false).map(Some),
             Err(why) => Some(why),
         };
-        // A disk that has grown has its copy somewhere else, which the first one tells;
-        // where that is damaged, the end of the disk is the only place known.
+        // A disk that has grown has its backup elsewhere, at an offset stored in the first copy; if
+        // that is damaged, the end of the disk is the only place to search.
         let last = (disk.len().get() / sector).saturating_sub(1) * sector;
         match (copy(disk, sector, last), first) {
             (Ok(Some(entries)), _) => return table(disk, sector, entries, true).map(Some),
@@ -38,7 +36,7 @@ pub(crate) fn read(disk: &dyn BlockDevice) -> Result<Option<Table>, TableError> 
     Ok(None)
 }
 
-/// The entries of the copy whose header begins at a byte; `None` where no header is.
+/// The entries of the copy whose header begins at byte `at`; `None` without a header.
 fn copy(
     disk: &dyn BlockDevice,
     sector: u64,
@@ -75,7 +73,7 @@ fn table(
     let mut partitions = Vec::new();
     for (number, entry) in (1..).zip(entries).filter(|(_, entry)| entry.is_used()) {
         let (first, last) = (entry.starting_lba, entry.ending_lba);
-        // What does not fit 64 bits lies on no disk.
+        // Values beyond 64 bits are on no disk.
         let start = first.saturating_mul(sector);
         let sectors = last.checked_add(1).and_then(|end| end.checked_sub(first));
         let Some(sectors) = sectors.filter(|sectors| *sectors > 0) else {
@@ -95,7 +93,7 @@ fn table(
     Ok(Table { scheme: Scheme::Gpt, is_backup, partitions })
 }
 
-/// A device as the library reads one.
+/// A device in the form required by the library.
 struct Reader<'a> {
     disk: &'a dyn BlockDevice,
     at: u64,

@@ -1,14 +1,14 @@
-//! What partitions are said to be for.
+//! Types of partitions.
 
 use sha2::{Digest, Sha256};
 use std::fmt;
 use std::str::FromStr;
 
-/// A GUID as it lies on a disk: its first three parts are little-endian.
+/// A GUID in on-disk order: its first three parts are little-endian.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Guid(pub [u8; 16]);
 
-/// The bytes in the order in which they are written.
+/// The order of the bytes in text.
 const ORDER: [usize; 16] = [3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15];
 
 impl fmt::Display for Guid {
@@ -52,20 +52,20 @@ impl FromStr for Guid {
 }
 
 impl Guid {
-    /// One that is the same whenever `what` and `bytes` are (RFC 9562, version 8).
+    /// A GUID derived from `what` and `bytes` (RFC 9562, version 8).
     #[must_use]
     pub fn derived(what: &str, bytes: &[u8]) -> Self {
         let hash = Sha256::new().chain_update("seekless gpt ").chain_update(what);
         let hash = hash.chain_update(bytes).finalize();
         let mut guid = [0; 16];
         guid.copy_from_slice(&hash[..16]);
-        // The third part lies on the disk with its low byte first.
+        // The third part is stored with its low byte first.
         guid[7] = guid[7] & 0x0F | 0x80;
         guid[8] = guid[8] & 0x3F | 0x80;
         Self(guid)
     }
 
-    /// The type of that name in a GUID partition table, as sfdisk(8) has it.
+    /// The type of that name in a GUID partition table, as in sfdisk(8).
     #[must_use]
     pub fn of_type(name: &str) -> Option<Self> {
         GPT.iter().find(|(_, known)| *known == name).and_then(|(guid, _)| guid.parse().ok())
@@ -75,14 +75,14 @@ impl Guid {
 /// The type of a partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// By the GUID of its entry.
+    /// The GUID of its entry.
     Gpt(Guid),
-    /// By the byte of its entry.
+    /// The byte of its entry.
     Mbr(u8),
 }
 
-/// Types of GUID partition tables, as sfdisk(8) names them; the roots are those of
-/// the Discoverable Partitions Specification.
+/// Types in GUID partition tables, as named by sfdisk(8); the roots are those of the Discoverable
+/// Partitions Specification.
 const GPT: [(&str, &str); 17] = [
     ("c12a7328-f81f-11d2-ba4b-00a0c93ec93b", "EFI System"),
     ("21686148-6449-6e6f-744e-656564454649", "BIOS boot"),
@@ -103,7 +103,7 @@ const GPT: [(&str, &str); 17] = [
     ("83bd6b9d-7f41-11dc-be0b-001560b84f0f", "FreeBSD boot"),
 ];
 
-/// Types of master boot records.
+/// Types in master boot records.
 const MBR: [(u8, &str); 11] = [
     (0x01, "FAT12"),
     (0x04, "FAT16 <32M"),
@@ -119,7 +119,7 @@ const MBR: [(u8, &str); 11] = [
 ];
 
 impl Kind {
-    /// Its name; `None` for one that has none here.
+    /// Its name; `None` for an unknown type.
     #[must_use]
     pub fn name(self) -> Option<&'static str> {
         match self {
@@ -131,12 +131,12 @@ impl Kind {
         }
     }
 
-    /// Whether it is the root of a system and nothing else.
+    /// Whether it is reserved for the root of a system.
     pub(crate) fn is_root(self) -> bool {
         self.name().is_some_and(|name| name.starts_with("Linux root"))
     }
 
-    /// Whether it may hold any file system of Linux.
+    /// Whether it may contain any Linux file system.
     pub(crate) fn is_linux(self) -> bool {
         matches!(self.name(), Some("Linux filesystem" | "Linux"))
     }

@@ -1,10 +1,9 @@
-//! Partition tables: where on a disk its file systems are.
+//! Partition tables: the locations of file systems on a disk.
 //!
-//! A GUID partition table is read with its checksums, from the copy at the end
-//! where the first one is damaged (UEFI Specification, chapter 5.3); else the
-//! table of a master boot record, with the chain of logical partitions. What they
-//! say is checked: every partition that is given out lies on the device. New disks get
-//! a GUID partition table.
+//! A GUID partition table is read with its checksums, from the copy at the end if the first one is
+//! damaged (UEFI Specification, chapter 5.3); otherwise the table of a master boot record, with the
+//! chain of logical partitions. Their contents are checked: every returned partition is within the
+//! device. New disks get a GUID partition table.
 
 mod gpt;
 mod kind;
@@ -19,7 +18,7 @@ pub use select::SelectError;
 use seekless_device::{BlockDevice, DeviceError};
 use seekless_units::{ByteLen, SECTOR};
 
-/// What a disk is divided by.
+/// The kind of a partition table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scheme {
     /// A GUID partition table.
@@ -42,15 +41,15 @@ impl Scheme {
 /// A part of a disk.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Partition {
-    /// As Linux numbers it, from 1; logical ones from 5.
+    /// Linux' number, from 1; logical partitions from 5.
     pub number: u32,
-    /// The disk's byte that it begins with; begins a sector of 512 bytes.
+    /// Offset on the disk in bytes, a multiple of 512.
     pub start: ByteLen,
-    /// Bytes.
+    /// Length in bytes.
     pub len: ByteLen,
-    /// What it is said to be for.
+    /// Its type.
     pub kind: Kind,
-    /// Its name; empty where it has none, as all of a master boot record.
+    /// Its name; empty if it has none, as always in a master boot record.
     pub name: String,
     /// Its own identifier; none in a master boot record.
     pub id: Option<Guid>,
@@ -59,34 +58,34 @@ pub struct Partition {
 /// The partitions of a disk.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Table {
-    /// How it is written.
+    /// The kind of the table.
     pub scheme: Scheme,
-    /// Whether it is the copy at the end of the disk, as the first one is damaged.
+    /// Whether it is the copy at the end of the disk, because the first one is damaged.
     pub is_backup: bool,
     /// In order of their numbers.
     pub partitions: Vec<Partition>,
 }
 
-/// Why a partition table cannot be read.
+/// The reason why a partition table cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
     /// Neither copy of the table is sound.
     #[error("the GUID partition table at byte {at} is damaged: {why}")]
     Gpt {
-        /// Where the first copy begins.
+        /// Offset of the first copy.
         at: u64,
-        /// What is wrong with it.
+        /// The fault.
         why: String,
     },
-    /// The boot record, or one of the chain of extended ones.
+    /// The boot record, or one in the chain of extended ones, is damaged.
     #[error("the boot record at byte {at} is damaged: {why}")]
     Mbr {
-        /// Where it begins.
+        /// Its offset.
         at: u64,
-        /// What is wrong with it.
+        /// The fault.
         why: String,
     },
-    /// A partition that does not lie on the disk.
+    /// A partition extends past the end of the disk.
     #[error(
         "partition {number} ({len} bytes from byte {start} on) extends past the end of the disk ({disk} bytes)"
     )]
@@ -106,14 +105,14 @@ pub enum TableError {
 }
 
 impl Table {
-    /// Reads the table of a disk; `None` where there is none. A boot record without
-    /// partitions, as file systems have one for themselves, is none.
+    /// Reads the table of a disk; `None` if there is none. A boot record without partitions, as in
+    /// many file systems, counts as none.
     ///
     /// # Errors
-    /// [`TableError`] when there is one that cannot be used.
+    /// [`TableError`] if there is a table that cannot be used.
     pub fn read(disk: &dyn BlockDevice) -> Result<Option<Self>, TableError> {
         let record = mbr::Record::of(disk)?;
-        // What is left of an older GUID table is none, as for Linux and libblkid.
+        // Remains of an older GUID table are ignored, as in Linux and libblkid.
         if record == mbr::Record::Others {
             return mbr::read(disk);
         }
@@ -128,7 +127,7 @@ impl Table {
     }
 }
 
-/// Adds a partition that is used, if it lies on the disk. All figures in bytes.
+/// Adds a used partition, if it is within the disk. All figures are in bytes.
 fn add(
     partitions: &mut Vec<Partition>,
     partition: Partition,

@@ -9,38 +9,37 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 /// Bytes in a sector of the disk.
 const SECTOR: u64 = 512;
 
-/// Bytes of the entries: 128 of 128 bytes, as UEFI asks for at least.
+/// Size of the entries in bytes: 128 of 128 bytes, the minimum of UEFI.
 const ENTRIES: usize = 128 * 128;
 
-/// What the table takes at the start of a disk: the protective record, the header, the
-/// entries.
+/// Size of the table at the start of a disk: the protective record, the header, the entries.
 const HEAD: usize = 2 * SECTOR as usize + ENTRIES;
 
-/// What its copy takes at the end: the entries, the header.
+/// Size of its copy at the end: the entries, the header.
 const TAIL: usize = ENTRIES + SECTOR as usize;
 
-/// A partition to be made. Its place is counted in bytes, whole sectors of 512.
+/// A partition to be created, in bytes, whole sectors of 512.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NewPartition {
-    /// What it is for.
+    /// Its type.
     pub kind: Guid,
     /// Its own identifier.
     pub id: Guid,
-    /// Its name; of the code units of its UTF-16 the first 36.
+    /// Its name, cut after 36 UTF-16 code units.
     pub name: String,
-    /// Its first byte.
+    /// Its offset in bytes.
     pub start: ByteLen,
-    /// Bytes.
+    /// Its length in bytes.
     pub len: ByteLen,
 }
 
-/// Writes a table with these partitions, numbered from 1, its copy at the end of the disk,
-/// and the boot record that protects it from programs which do not know of it. What else
-/// is on the disk stays as it is.
+/// Writes a table with these partitions, numbered from 1, its copy at the end of the disk, and the
+/// boot record that protects it from programs without GPT support. The rest of the disk is
+/// unchanged.
 ///
 /// # Errors
-/// [`TableError::Gpt`] for partitions that overlap, lie under the table, or are not on the
-/// disk; [`TableError::Device`].
+/// [`TableError::Gpt`] for partitions that overlap each other or the table, or are not on the disk;
+/// [`TableError::Device`].
 pub fn write(
     disk: &dyn BlockDevice,
     id: Guid,
@@ -68,8 +67,7 @@ pub fn write(
     Ok(())
 }
 
-/// Both ends of a disk in memory, as the library writes them: in pieces that are no
-/// sectors.
+/// Both ends of a disk in memory, since the library writes pieces that are no sectors.
 struct Ends {
     len: u64,
     at: u64,
@@ -86,7 +84,7 @@ impl Ends {
         Ok(Self { len, at: 0, head: vec![0; HEAD], tail: vec![0; TAIL] })
     }
 
-    /// So many bytes from here on, which lie in one of the ends.
+    /// The next `len` bytes, which are in one of the ends.
     fn here(&mut self, len: usize) -> io::Result<&mut [u8]> {
         let behind = self.len - TAIL as u64;
         let (part, from) = match self.at.checked_sub(behind) {

@@ -1,22 +1,21 @@
-//! Master boot records, with the chain of extended boot records that logical
-//! partitions lie in (Linux: `block/partitions/msdos.c`).
+//! Master boot records, with the chain of extended boot records that contain the logical partitions
+//! (Linux: `block/partitions/msdos.c`).
 
 use crate::{Kind, Partition, Scheme, Table, TableError, add};
 use seekless_device::BlockDevice;
 use seekless_units::{ByteLen, Lba, SECTOR};
 
-/// The mark at the end of every boot record.
+/// The signature at the end of every boot record.
 const MARK: [u8; 2] = [0x55, 0xaa];
 
-/// Where the four entries begin, and their size, in bytes.
+/// Offset and size of the four entries, in bytes.
 const ENTRIES: usize = 446;
 const ENTRY: usize = 16;
 
 /// The number of the first logical partition.
 const LOGICAL: u32 = 5;
 
-/// More logical partitions than Linux numbers. A chain that is longer goes in a
-/// circle.
+/// Limit of logical partitions, above that of Linux. A longer chain is a cycle.
 const LOGICAL_MAX: u32 = 256;
 
 /// An entry of a boot record, in sectors of 512 bytes.
@@ -49,7 +48,7 @@ impl Entry {
     }
 }
 
-/// The entries of the boot record in a sector; `None` without its mark.
+/// The entries of the boot record in a sector; `None` without the signature.
 fn entries(disk: &dyn BlockDevice, at: u64) -> Result<Option<[Entry; 4]>, TableError> {
     let mut sector = [0; SECTOR as usize];
     disk.read(Lba::new(at), &mut sector)?;
@@ -65,17 +64,17 @@ fn entries(disk: &dyn BlockDevice, at: u64) -> Result<Option<[Entry; 4]>, TableE
     })))
 }
 
-/// The type of the partition that keeps a disk with a GUID partition table from others.
+/// The type of the partition that protects a disk with a GUID partition table.
 const PROTECTIVE: u8 = 0xee;
 
-/// What the boot record of a disk says.
+/// The kind of a disk's boot record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Record {
-    /// There is none, or it has no partitions.
+    /// It is missing, or has no partitions.
     None,
-    /// That the disk has a GUID partition table.
+    /// The disk has a GUID partition table.
     Protective,
-    /// Which partitions the disk has.
+    /// It contains the disk's partitions.
     Others,
 }
 
@@ -91,14 +90,14 @@ impl Record {
     }
 }
 
-/// The entries of a disk's boot record; `None` where it has no partitions.
+/// The entries of a disk's boot record; `None` if it has no partitions.
 fn first(disk: &dyn BlockDevice) -> Result<Option<[Entry; 4]>, TableError> {
     if disk.len().get() < SECTOR {
         return Ok(None);
     }
     let Some(first) = entries(disk, 0)? else { return Ok(None) };
-    // The boot sector of a file system has the same mark, and code where the entries
-    // would be: Linux tells by this byte, which is 0 or 0x80 in entries.
+    // The boot sector of a file system has the same signature, and code in place of the entries:
+    // Linux distinguishes them by this byte, which is 0 or 0x80 in entries.
     let is_code = first.iter().any(|entry| entry.active & 0x7f != 0);
     Ok((!is_code && first.iter().any(|entry| entry.is_used())).then_some(first))
 }
@@ -120,9 +119,9 @@ pub(crate) fn read(disk: &dyn BlockDevice) -> Result<Option<Table>, TableError> 
     Ok(Some(Table { scheme: Scheme::Mbr, is_backup: false, partitions }))
 }
 
-/// Adds the logical partitions of the extended one that begins in sector `extended`.
-/// Each lies behind its own boot record, which names the next one, counted from the
-/// beginning of the extended partition.
+/// Adds the logical partitions of the extended one that begins in sector `extended`. Each follows
+/// its own boot record, which refers to the next one, counted from the beginning of the extended
+/// partition.
 fn logical(
     disk: &dyn BlockDevice,
     extended: u64,
@@ -137,7 +136,7 @@ fn logical(
             return Err(damaged("it lies past the end of the disk"));
         }
         let Some([own, next, ..]) = entries(disk, at)? else {
-            // An extended partition without any in it need not have one.
+            // An extended partition without logical ones need not have one.
             return if at == extended { Ok(()) } else { Err(damaged("it has no mark")) };
         };
         if own.is_used() && !own.is_extended() {

@@ -1,20 +1,20 @@
-//! Finding the partition that is meant.
+//! Selection of a partition.
 
 use crate::{Guid, Partition, Table};
 
-/// Why no partition could be chosen.
+/// The reason why no partition could be selected.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SelectError {
-    /// None is called so.
+    /// No partition matches.
     #[error("there is no partition {wanted:?}")]
     None {
-        /// What was asked for.
+        /// The requested name.
         wanted: String,
     },
-    /// Several are.
+    /// Several partitions match.
     #[error("{wanted:?} may be any of the partitions {}", list(numbers))]
     Several {
-        /// What was asked for.
+        /// The requested name.
         wanted: String,
         /// Their numbers.
         numbers: Vec<u32>,
@@ -26,12 +26,12 @@ fn list(numbers: &[u32]) -> String {
 }
 
 impl Table {
-    /// The partition with that number, name or identifier. `root`, where none has that
-    /// name, is the one of a type for roots, or else the only one for Linux; of
-    /// several of these the largest, if it is larger than each of the others.
+    /// The partition with that number, name or identifier. `root`, if no partition has that name,
+    /// is the one with a root type, or else the only Linux one; among several of these the largest,
+    /// if it is larger than each of the others.
     ///
     /// # Errors
-    /// [`SelectError`] when none or several are meant.
+    /// [`SelectError`] if no partition or several match.
     pub fn select(&self, wanted: &str) -> Result<&Partition, SelectError> {
         let number = wanted.parse::<u32>().ok();
         let id = wanted.parse::<Guid>().ok();

@@ -1,4 +1,4 @@
-//! Tables that sfdisk writes, read here and by sfdisk; damaged ones.
+//! Tables written by sfdisk, read here and by sfdisk; damaged tables.
 
 #[path = "../../fs/tests/shared/skip.rs"]
 mod skip;
@@ -23,7 +23,7 @@ struct Disk {
 }
 
 impl Disk {
-    /// A disk divided as the script says; `None` where that cannot be.
+    /// A disk partitioned by the script; `None` if that is impossible here.
     fn divided(dir: &Path, script: &str, sector: u64) -> Option<Self> {
         let file = dir.join("disk");
         File::create(&file).unwrap().set_len(DISK).unwrap();
@@ -53,7 +53,7 @@ impl Disk {
         self.device.as_deref().or(self.file.to_str()).unwrap()
     }
 
-    /// What sfdisk says: number, first byte, bytes, type, name, identifier.
+    /// The partitions reported by sfdisk: number, first byte, bytes, type, name, identifier.
     fn judged(&self, sector: u64) -> Vec<(u32, u64, u64, String, String, String)> {
         let sfdisk = Command::new("sfdisk").args(["-J", self.name()]).output().unwrap();
         let said: Value = serde_json::from_slice(&sfdisk.stdout).unwrap();
@@ -68,7 +68,7 @@ impl Disk {
                 let (kind, name) = (text(&one["type"]), text(&one["name"]));
                 (number, start * sector, size * sector, kind, name, text(&one["uuid"]))
             })
-            // An extended one only holds others.
+            // An extended partition only contains others.
             .filter(|(_, _, _, kind, _, _)| !["5", "f", "85"].contains(&kind.as_str()))
             .collect()
     }
@@ -163,13 +163,13 @@ fn the_copy_at_the_end_stands_in_for_a_damaged_table() {
         let end = damaged.len() - 512 + 16;
         damaged[end] ^= 1;
         let both = Table::read(&MemoryDevice::new(damaged));
-        // Without any header, too: the protective record is not a table of its own.
+        // Also without any header: the protective record is not a table of its own.
         assert!(matches!(both, Err(TableError::Gpt { at: 512, .. })), "{both:?}");
     }
 }
 
-/// What is left of a table that was there before does not count where the boot record has
-/// partitions of its own (sfdisk and libblkid).
+/// Remains of an old table are ignored if the boot record has partitions of its own (sfdisk and
+/// libblkid).
 #[test]
 fn a_table_that_the_boot_record_does_not_protect_is_none() {
     let dir = tempfile::tempdir().unwrap();
@@ -186,7 +186,7 @@ fn a_table_that_the_boot_record_does_not_protect_is_none() {
     }
     std::fs::write(&disk.file, &bytes).unwrap();
     assert_eq!(ours(&wanted).len(), disk.judged(512).len());
-    // Where the boot record is gone, the table is all there is.
+    // Without the boot record, the table is used.
     bytes[..512].fill(0);
     let table = Table::read(&MemoryDevice::new(bytes)).unwrap().unwrap();
     assert_eq!(table.scheme, Scheme::Gpt);
@@ -199,7 +199,7 @@ fn a_disk_cut_short_and_one_that_goes_in_a_circle_are_refused() {
     let whole = std::fs::read(&disk.file).unwrap();
     let cut = Table::read(&MemoryDevice::new(whole[..20 << 20].to_vec()));
     assert!(matches!(cut, Err(TableError::Outside { .. } | TableError::Mbr { .. })), "{cut:?}");
-    // The second entry of the last boot record that has one leads to the first again.
+    // The second entry of the last boot record with one leads to the first again.
     let mut circle = whole;
     let extended = u32::from_le_bytes(circle[446 + 16 + 8..][..4].try_into().unwrap()) as usize;
     let first = extended * 512 + 446 + 16;
@@ -216,8 +216,8 @@ fn what_is_no_disk_has_no_table() {
     }
 }
 
-/// Whatever is written over a table, reading ends, and what it gives lies on the disk.
-/// Sums are made right again, so that what is behind them is reached.
+/// Whatever overwrites a table, reading ends, and the returned partitions are on the disk.
+/// Checksums are corrected, so that the fields behind them are tested.
 #[test]
 fn hostile_tables_are_read_or_refused() {
     let mut random = Pcg64Mcg::seed_from_u64(20);
@@ -231,7 +231,7 @@ fn hostile_tables_are_read_or_refused() {
             lay_mbr(&mut bytes)
         }
         for _ in 0..=random.next_u32() % 8 {
-            // The record, the header, the entries: everything else is not looked at.
+            // The record, the header, the entries: the rest is ignored.
             let at = match random.next_u32() % 3 {
                 0 => 446 + random.next_u32() % 66,
                 1 => 512 + random.next_u32() % 96 + if is_gpt { 0 } else { 446 - 8 },
