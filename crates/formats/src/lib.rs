@@ -1,10 +1,10 @@
-//! The table of formats: what can be done with an image whatever its format is, looked
-//! up in one place. Mounts, experiments, ageing, crash searches and checks find a format
-//! here; what only one format has they ask of its crate.
+//! The table of formats: operations on an image independent of its format, looked up in one place.
+//! Mounts, experiments, ageing, crash searches and checks find a format here; features of a single
+//! format are in its crate.
 //!
-//! - `table`: the rows, and which of them an image belongs to
-//! - `mounting`: how an image is opened for changes, and what is in use then
-//! - `ext`, `ffs`, `fat`: what each row does
+//! - `table`: the rows, and the selection of an image's row
+//! - `mounting`: opening of images for changes, and file systems in use
+//! - `ext`, `ffs`, `fat`: the operations of each row
 
 mod ext;
 mod fat;

@@ -13,13 +13,13 @@ use std::any::Any;
 /// The time of day.
 pub type Wall = Box<dyn Fn() -> Timestamp + Send>;
 
-/// How an image is opened for changes. Names of policies are those of `mount -o`; a format's
-/// own policy is taken where there is none.
+/// Options for opening an image for changes. Names of policies are those of `mount -o`; the default
+/// is the format's own policy.
 #[derive(Clone, Debug)]
 pub struct Mounting {
-    /// The cache. Its discipline counts for nothing: the next one does.
+    /// The cache. Its discipline is ignored in favour of the next field.
     pub config: Config,
-    /// The update discipline, if not the one that the format has by default.
+    /// The update discipline, if not the format's default.
     pub discipline: Option<Discipline>,
     /// The policy for directories.
     pub directories: Option<String>,
@@ -29,26 +29,26 @@ pub struct Mounting {
     pub blocks: Option<String>,
     /// The policy for clusters.
     pub clusters: Option<String>,
-    /// Minutes by which the times on a FAT volume are ahead of UTC.
+    /// Minutes by which times on a FAT volume are ahead of UTC.
     pub zone: i32,
-    /// All FATs of a FAT volume are in memory from the beginning.
+    /// Whether all FATs of a FAT volume are loaded into memory at the start.
     pub loads_fats: bool,
-    /// What policies that draw at random begin with.
+    /// Seed of policies with random choices.
     pub seed: u64,
-    /// Gather new blocks into clusters, where the format does.
+    /// Gather new blocks into clusters, if the format supports it.
     pub reallocblks: bool,
-    /// Whether contents get their place when they are written back, if that was said.
+    /// Whether blocks are allocated at write-back (delayed allocation), if set.
     pub delays: Option<bool>,
-    /// Give directories other names where no order of writes is safe.
+    /// Whether directories may be given other names if no order of writes is safe.
     pub moves_dirs: bool,
     /// Open an image that is not clean.
     pub force: bool,
-    /// Go on where a checksum does not match.
+    /// Continue if a checksum does not match.
     pub ignore_checksums: bool,
 }
 
 impl Mounting {
-    /// Everything as the format has it by default.
+    /// The format's defaults for everything.
     #[must_use]
     pub fn new(config: Config) -> Self {
         Self {
@@ -69,7 +69,7 @@ impl Mounting {
         }
     }
 
-    /// The discipline for an image: the one that was asked for, or the default of its format.
+    /// The discipline for an image: the requested one, or its format's default.
     ///
     /// # Errors
     /// As [`Known::default_discipline`].
@@ -90,14 +90,14 @@ impl Mounting {
         Ok(Config { discipline: self.discipline_of(known, device)?, ..self.config })
     }
 
-    /// Refuses options that say something on FAT alone.
+    /// Refuses options that apply to FAT only.
     pub(crate) fn check_not_fat(&self) -> Result<(), FsError> {
         let given = [(self.clusters.is_some(), "clusters="), (self.zone != 0, "tz=")];
         refuse(&given, "on anything but FAT")
     }
 }
 
-/// Refuses the first option that is given.
+/// Refuses the first given option.
 pub(crate) fn refuse(given: &[(bool, &str)], on: &str) -> Result<(), FsError> {
     match given.iter().find(|(is_given, _)| *is_given) {
         Some((_, option)) => Err(FsError::Unsupported(format!("-o {option} {on}"))),
@@ -105,9 +105,9 @@ pub(crate) fn refuse(given: &[(bool, &str)], on: &str) -> Result<(), FsError> {
     }
 }
 
-/// A file system in use, whatever its format.
+/// A file system in use, of any format.
 pub trait InUse: Operate + Any {
-    /// What its cache counted.
+    /// The counters of its cache.
     fn counters(&self) -> &Counters;
 
     /// As [`Live::next_due`].
@@ -141,8 +141,8 @@ impl<F: Named + 'static> InUse for Live<F> {
     }
 }
 
-/// Sorts names of a directory as the system lists them whose format it is: by their
-/// hashes, in indexed directories of ext. Elsewhere they stay as they are.
+/// Sorts names of a directory in the listing order of the format's system: by their hashes, in
+/// indexed directories of ext. For other directories the order is unchanged.
 ///
 /// # Errors
 /// [`FsError::Corrupt`]; [`FsError::Device`].

@@ -1,4 +1,4 @@
-//! The rows, and which of them an image belongs to.
+//! The rows, and the selection of an image's row.
 
 use crate::mounting::{InUse, Mounting, Wall};
 use crate::{EXT, FAT, FFS};
@@ -13,33 +13,34 @@ use std::sync::Arc;
 /// Every format, in probing order.
 pub const FORMATS: [&Known; 3] = [&EXT, &FFS, &FAT];
 
-/// How each of [`FORMATS`] is recognized and read.
+/// The readers of [`FORMATS`].
 pub const READERS: &[Format] = &[EXT.reader, FFS.reader, FAT.reader];
 
 /// Opens an image for changes.
 type OpenLive =
     fn(Arc<dyn BlockDevice>, Arc<dyn Clock>, &Mounting, Wall) -> Result<Box<dyn InUse>, FsError>;
 
-/// A row of the table.
+/// A row of the table: a known format.
 pub struct Known {
-    /// How it is recognized and read.
+    /// Its recognition and reading.
     pub reader: Format,
-    /// The family, as people call it, with its article.
+    /// The name of the family for people, with its article.
     pub called: &'static str,
-    /// What its block numbers count.
+    /// The unit of its block numbers.
     pub unit: &'static str,
-    /// The discipline that an image is changed under where no other is asked for.
+    /// The default discipline for changes of an image.
     pub default_discipline: fn(&dyn BlockDevice) -> Result<Discipline, FsError>,
-    /// Opens an image for changes. Options that say nothing in this format, and images
-    /// that it cannot change, are refused by name ([`FsError::Unsupported`]).
+    /// Opens an image for changes. Options without a meaning in this format, and unsupported
+    /// images, are refused by name ([`FsError::Unsupported`]).
     pub open_live: OpenLive,
-    /// Looks for what is wrong.
+    /// Checks for inconsistencies.
     pub check: fn(Arc<dyn BlockDevice>) -> Result<Report, FsError>,
-    /// Repairs what a crash may leave; of FAT, chains of clusters that no file has as is said.
+    /// Repairs the effects of a crash; on FAT, clusters that belong to no file are treated as
+    /// requested.
     pub preen: fn(Arc<dyn BlockDevice>, LostChains) -> Result<Repaired, FsError>,
-    /// Repairs everything; chains as above.
+    /// Repairs everything; lost chains as above.
     pub repair: fn(Arc<dyn BlockDevice>, LostChains) -> Result<Repaired, FsError>,
-    /// The phase in which a code is found.
+    /// The phase that reports a code.
     pub phase_of: fn(&str) -> Option<u8>,
 }
 
@@ -55,7 +56,7 @@ impl Known {
     }
 }
 
-/// The one format that claims a device.
+/// The only format that claims a device.
 ///
 /// # Errors
 /// As [`seekless_fs::format::claim`].
@@ -65,8 +66,8 @@ pub fn claim(device: &dyn BlockDevice) -> Result<&'static Known, FsError> {
     found.ok_or_else(|| FsError::Unsupported(format!("{name} images")))
 }
 
-/// The format as which a device is checked, also where no format claims it any more: UFS
-/// looks for copies of its superblock.
+/// The format with which a device is checked, even if no format claims it: UFS searches for copies
+/// of its superblock.
 #[must_use]
 pub fn to_check(device: &dyn BlockDevice) -> &'static Known {
     let is_not = |known: &Known| known.probe(device) == Probe::No;

@@ -1,5 +1,5 @@
-//! How often an `fsync` flushes the device, under each discipline and format; and that one
-//! performed in parts leaves the file system to others while the device flushes.
+//! Number of flushes of the device per `fsync`, under each discipline and format; and an `fsync` in
+//! parts, during whose flushes the file system is available to others.
 
 #![allow(missing_docs)]
 
@@ -19,12 +19,12 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Room for the least number of clusters that FAT32 has.
+/// Room for the minimum number of clusters of FAT32.
 const FAT32_SIZE: u64 = 40 << 20;
 const SIZE: u64 = 12 << 20;
 const OWNER: Ownership = Ownership { uid: 0, gid: 0, perm: 0o644 };
 
-/// A device that counts flushes, and keeps what each would keep after a loss of power.
+/// A device that counts flushes, and models the contents after a loss of power.
 struct Counting {
     now: MemoryDevice,
     flushes: AtomicU64,
@@ -94,7 +94,7 @@ impl BlockDevice for Counting {
     }
 }
 
-/// An empty volume; `None` where its maker is not installed.
+/// An empty volume; `None` if its maker is not installed.
 fn make(format: &str, test: &str) -> Option<Vec<u8>> {
     let size = if format == "fat32" { FAT32_SIZE } else { SIZE };
     let device = MemoryDevice::new(vec![0; size as usize]);
@@ -147,7 +147,7 @@ fn append(live: &mut dyn InUse, ino: Ino, at: u64, len: usize) {
     assert_eq!(live.write(ino, ByteLen::new(at), &vec![7; len]).unwrap(), len);
 }
 
-/// Each part of an `fsync`, with what `between` does while the device flushes.
+/// Performs each part of an `fsync`, calling `between` while the device flushes.
 fn in_parts(live: &mut dyn InUse, ino: Ino, mut between: impl FnMut(&mut dyn InUse)) {
     if let Some(begun) = live.start_fsync(ino).unwrap() {
         while let Some(work) = live.work_towards(begun).unwrap() {
@@ -162,7 +162,7 @@ fn in_parts(live: &mut dyn InUse, ino: Ino, mut between: impl FnMut(&mut dyn InU
     }
 }
 
-/// What a loss of power leaves has the first `len` bytes of a file.
+/// Whether the contents after a loss of power have the first `len` bytes of a file.
 fn is_kept(device: &Counting, discipline: Discipline, name: &[u8], len: usize) -> bool {
     // Without an order of changes nothing is known of the names that lead to a file.
     if discipline == Discipline::Async {
@@ -187,7 +187,7 @@ fn is_kept(device: &Counting, discipline: Discipline, name: &[u8], len: usize) -
     is_read && bytes == vec![7; len] && is_read_by_others
 }
 
-/// The same by programs that are not ours: e2fsck's preen and debugfs, fsck.fat, The Sleuth Kit.
+/// The same by other programs: e2fsck's preen and debugfs, fsck.fat, The Sleuth Kit.
 fn others_read(device: &Counting, name: &[u8], len: usize) -> bool {
     let kind = claim(&device.now).unwrap().reader.name;
     let dir = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
@@ -260,7 +260,7 @@ fn an_append_costs_few_flushes_and_is_kept() {
             append(&mut *live, ino, 0, 4096);
             live.fsync(ino).unwrap();
             let (mut size, mut highest) = (4096, 0);
-            // Over the ends of clusters, and into indirect blocks.
+            // Across the ends of clusters, and into indirect blocks.
             for _ in 0..60 {
                 let before = device.count();
                 append(&mut *live, ino, size, 3000);
@@ -298,7 +298,7 @@ fn others_change_files_while_an_fsync_flushes() {
                 append(live, other, turn * 3000, 3000);
                 let name = format!("n{turn}");
                 live.make(root, name.as_bytes(), NewFile::Regular, OWNER).unwrap();
-                // Another fsync waits for the flush that is under way, or for the commit.
+                // Another fsync waits for the flush in progress, or for the commit.
                 asked = FsyncParts::default();
                 match live.start_fsync(other).unwrap() {
                     Some(begun) => drop(live.work_towards(begun).unwrap()),
@@ -318,8 +318,8 @@ fn others_change_files_while_an_fsync_flushes() {
     }
 }
 
-/// Directories and a file in them, all new, in a cache so small that it is emptied while they
-/// are made durable.
+/// Directories and a file in them, all new, in a cache so small that it is emptied while they are
+/// made durable.
 #[test]
 fn new_directories_are_kept_where_the_cache_is_small() {
     for (format, discipline, _) in CASES {
