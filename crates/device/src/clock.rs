@@ -1,12 +1,12 @@
-//! Time as the engine sees it: real, or a number that only moves when told.
+//! The engine's time: real, or virtual.
 
 use seekless_units::Nanos;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// A clock that can be waited on. Time zero is when it was made.
+/// A clock with a sleep. Time zero is its creation.
 pub trait Clock: Send + Sync {
-    /// Time passed.
+    /// The time since then.
     fn now(&self) -> Nanos;
 
     /// Lets time pass.
@@ -41,8 +41,8 @@ impl Clock for RealClock {
     }
 }
 
-/// A clock that stands still between calls of [`Clock::sleep`]: the same run
-/// has the same times. After 584 years it stands still for good.
+/// A clock that advances only in calls of [`Clock::sleep`], so equal runs have equal times. After
+/// 584 years it stops.
 #[derive(Debug, Default)]
 pub struct VirtualClock(AtomicU64);
 
@@ -61,7 +61,7 @@ impl Clock for VirtualClock {
 
     fn sleep(&self, span: Nanos) {
         let later = |now: u64| Some(now.saturating_add(span.get()));
-        // It never declines.
+        // The update never declines.
         let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, later);
     }
 }

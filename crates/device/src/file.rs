@@ -10,8 +10,8 @@ use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
 
-/// How often and how long is waited for the lock of a block device: udev holds it for a moment
-/// when it looks at one that was written.
+/// Number and interval of tries for the lock of a block device: udev takes it briefly when it
+/// probes a device that was written.
 const TRIES: u32 = 50;
 const WAIT: Duration = Duration::from_millis(20);
 
@@ -27,19 +27,17 @@ impl FileDevice {
     /// Opens `path` for reading.
     ///
     /// # Errors
-    /// What the system says on open or when finding the length.
+    /// The system's error when opening, or when determining the length.
     pub fn open(path: &Path) -> io::Result<Self> {
         Self::from_file(File::open(path)?, false)
     }
 
-    /// Opens `path` for reading and writing, and keeps others from doing so: an
-    /// advisory lock (`flock`) is held until the device is dropped. A block
-    /// device that the kernel has mounted cannot be opened.
+    /// Opens `path` for reading and writing with an advisory lock (`flock`) against other writers,
+    /// until the device is dropped. A block device that the kernel has mounted cannot be opened.
     ///
     /// # Errors
-    /// [`DeviceError::InUse`] when another process has it open for writing, or
-    /// the kernel has it mounted; [`DeviceError::Open`] with what the system
-    /// says otherwise.
+    /// [`DeviceError::InUse`] if another process has it open for writing, or the kernel has it
+    /// mounted; [`DeviceError::Open`] with other errors of the system.
     pub fn open_locked(path: &Path) -> Result<Self, DeviceError> {
         let failed = |source: io::Error| match Errno::from_io_error(&source) {
             Some(Errno::BUSY | Errno::TXTBSY) => DeviceError::InUse,
@@ -69,10 +67,10 @@ impl FileDevice {
         Self::from_file(file, true).map_err(|source| DeviceError::Open { source })
     }
 
-    /// Uses an open file; the length is taken once, now.
+    /// Uses an open file; the length is determined now, once.
     ///
     /// # Errors
-    /// When the length cannot be found (a pipe, for example).
+    /// If the length cannot be determined (a pipe, for example).
     pub fn from_file(mut file: File, writable: bool) -> io::Result<Self> {
         // Seeking finds the length of block devices too, where fstat says 0.
         let len = ByteLen::new(file.seek(SeekFrom::End(0))?);
@@ -81,8 +79,8 @@ impl FileDevice {
 }
 
 impl FileDevice {
-    /// Refuses to go on with a file that somebody has cut short since: what is
-    /// written behind its end would let it grow again, with a hole for what it lost.
+    /// Refuses to continue with a file that was truncated meanwhile: a write behind its end would
+    /// extend it again, with a hole in place of the lost data.
     fn check_whole(&self, at: Lba) -> Result<(), DeviceError> {
         let failed = |source| DeviceError::Io { at, source };
         let metadata = self.file.metadata().map_err(failed)?;
@@ -114,10 +112,9 @@ impl BlockDevice for FileDevice {
         self.file.write_all_at(buf, offset).map_err(|source| DeviceError::Io { at, source })
     }
 
-    /// For [`Durable::OnCompletion`] with `RWF_DSYNC` (Linux 4.7), which puts these
-    /// bytes alone on stable storage; a block device is asked for a write with
-    /// force unit access, if it has that. Where a file system does not have the
-    /// flag, all of the file is flushed.
+    /// For [`Durable::OnCompletion`] with `RWF_DSYNC` (Linux 4.7), which puts only these bytes on
+    /// stable storage; a block device performs a write with force unit access, if it supports that.
+    /// On a file system without the flag, all of the file is flushed.
     fn submit(&self, at: Lba, buf: &[u8], durable: Durable) -> Result<Option<Ticket>, DeviceError> {
         if durable == Durable::AfterFlush {
             return self.write(at, buf).map(|()| None);
@@ -195,7 +192,7 @@ mod tests {
         std::fs::write(&path, [7; 1024]).unwrap();
         let first = FileDevice::open_locked(&path).unwrap();
         assert!(matches!(FileDevice::open_locked(&path), Err(DeviceError::InUse)));
-        // Readers are not kept out.
+        // Readers are not excluded.
         let mut buf = [0; 512];
         first.write(Lba::new(1), &[9; 512]).unwrap();
         FileDevice::open(&path).unwrap().read(Lba::new(1), &mut buf).unwrap();

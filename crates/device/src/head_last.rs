@@ -4,20 +4,20 @@ use crate::{BlockDevice, DeviceError, check_range};
 use seekless_units::{ByteLen, Lba};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Bytes that are held back: all places of the primary superblocks of the formats that are
-/// known here (UFS has its last at 256 KiB), and the first copy of a partition table.
+/// Number of bytes held back: they contain the primary superblocks of all supported formats (the
+/// last location is that of UFS at 256 KiB), and the first copy of a partition table.
 const HEAD: usize = 512 << 10;
 
-/// A device whose beginning is written last, so that what is written in part shows no mark of
-/// a file system or a partition table there.
+/// A device whose beginning is written last, so that a partly written image shows no mark of a file
+/// system or a partition table.
 pub struct HeadLast {
     device: Arc<dyn BlockDevice>,
     head: RwLock<Vec<u8>>,
 }
 
 impl HeadLast {
-    /// Holds back what is written to the beginning of `device`. Until [`HeadLast::finish`] it
-    /// reads as zeros here where nothing was written, whatever the device has there.
+    /// Holds back writes to the beginning of `device`. Until [`HeadLast::finish`], parts of it that
+    /// were not written read as zeros, whatever the device contains.
     #[must_use]
     pub fn new(device: Arc<dyn BlockDevice>) -> Self {
         let len = usize::try_from(device.len().get()).unwrap_or(usize::MAX).min(HEAD);
@@ -27,7 +27,7 @@ impl HeadLast {
     /// Puts everything else on stable storage, and then the beginning.
     ///
     /// # Errors
-    /// Whatever the device gives.
+    /// The device's error.
     pub fn finish(&self) -> Result<(), DeviceError> {
         self.device.flush()?;
         let head = self.head.read().unwrap_or_else(PoisonError::into_inner);
@@ -35,7 +35,7 @@ impl HeadLast {
         self.device.flush()
     }
 
-    /// How many of `len` bytes from byte `at` on are held back.
+    /// Number of bytes held back among `len` bytes from byte `at` on.
     fn inside(at: u64, len: usize, head: usize) -> usize {
         usize::try_from((head as u64).saturating_sub(at)).unwrap_or(usize::MAX).min(len)
     }
@@ -59,7 +59,7 @@ impl BlockDevice for HeadLast {
         if behind.is_empty() {
             return Ok(());
         }
-        // What is held back consists of whole sectors unless it is all of the device.
+        // The bytes held back are whole sectors unless they are all of the device.
         self.device.read(Lba::containing(ByteLen::new(start + inside as u64)), behind)
     }
 
@@ -79,7 +79,7 @@ impl BlockDevice for HeadLast {
         self.device.write(Lba::containing(ByteLen::new(start + inside as u64)), behind)
     }
 
-    /// Of what is held back that says nothing.
+    /// Does not flush the bytes held back.
     fn flush(&self) -> Result<(), DeviceError> {
         self.device.flush()
     }

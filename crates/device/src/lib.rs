@@ -1,12 +1,11 @@
-//! Block devices: where images live.
+//! Block devices, which contain images.
 //!
-//! A [`BlockDevice`] is addressed in sectors ([`Lba`]) and may be shared
-//! between threads; every call is positional. Kinds: a file or real device
-//! ([`FileDevice`]), memory ([`MemoryDevice`]; [`SparseDevice`] where little of
-//! a large one is used), a part of another ([`Window`]), one whose
-//! beginning is written last ([`HeadLast`]), one whose writes wait in a queue
-//! ([`WriteQueue`]) and a copy-on-write layer over another device ([`Overlay`]),
-//! which is how an unreplayed journal is shown without touching the image.
+//! A [`BlockDevice`] is addressed in sectors ([`Lba`]) and may be shared between threads; every
+//! call is positional. Kinds: a file or real device ([`FileDevice`]), memory ([`MemoryDevice`];
+//! [`SparseDevice`] if little of a large one is used), a part of another ([`Window`]), one whose
+//! beginning is written last ([`HeadLast`]), one whose writes wait in a queue ([`WriteQueue`]) and
+//! a copy-on-write layer over another device ([`Overlay`]), which shows an unreplayed journal
+//! without touching the image.
 
 mod clock;
 mod file;
@@ -31,15 +30,15 @@ pub use writes::Writes;
 use seekless_units::{ByteLen, Lba};
 use std::io;
 
-/// Why a device did not do what it was asked.
+/// The reason why a device failed a request.
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
     /// The range ends past the end of the device.
     #[error("sector {at}: {len} bytes extend past the end of the device ({device_len} bytes)")]
     OutOfRange {
-        /// First sector asked for.
+        /// First sector requested.
         at: Lba,
-        /// Bytes asked for.
+        /// Number of bytes requested.
         len: u64,
         /// The device's length in bytes.
         device_len: ByteLen,
@@ -47,58 +46,57 @@ pub enum DeviceError {
     /// The device can only be read.
     #[error("the device is opened read-only")]
     ReadOnly,
-    /// Another process changes the image now, or the kernel has it mounted.
+    /// Another process is changing the image, or the kernel has it mounted.
     #[error("the image is in use: it is mounted or being changed (unmount it first)")]
     InUse,
     /// The image could not be opened for writing.
     #[error("{source}")]
     Open {
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// What the device's bytes are kept in, a format of disk images, is damaged.
+    /// The container of the device's bytes, a format of disk images, is damaged.
     #[error("{container}, byte {offset}: {what}")]
     Damaged {
-        /// What they are kept in, such as `qcow2 image`.
+        /// The kind of container, such as `qcow2 image`.
         container: &'static str,
-        /// Its byte at which that was found.
+        /// The offset of the damage in its bytes.
         offset: u64,
-        /// What is wrong.
+        /// The fault.
         what: String,
     },
     /// The operating system or the hardware refused.
     #[error("sector {at}: {source}")]
     Io {
-        /// First sector asked for.
+        /// First sector requested.
         at: Lba,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// When a write is on stable storage.
+/// The time from which a write is on stable storage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Durable {
-    /// Once a flush that began after its completion has ended: until then it may
-    /// be in a volatile cache.
+    /// After the end of a flush that began after its completion: until then it may be in a volatile
+    /// cache.
     AfterFlush,
-    /// Once it has completed (force unit access, `REQ_FUA`). Of other writes that
-    /// says nothing.
+    /// At its completion (force unit access, `REQ_FUA`). This does not apply to other writes.
     OnCompletion,
 }
 
-/// A write that was submitted and has not completed, as its device numbers them.
+/// A write that was submitted and has not completed, as numbered by its device.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Ticket(u64);
 
 impl Ticket {
-    /// A ticket that a device hands out.
+    /// A ticket of a device.
     #[must_use]
     pub const fn new(number: u64) -> Self {
         Self(number)
     }
 
-    /// The number that the device gave it.
+    /// The device's number.
     #[must_use]
     pub const fn number(self) -> u64 {
         self.0
@@ -107,15 +105,14 @@ impl Ticket {
 
 /// A device of 512-byte sectors. All calls are positional and thread-safe.
 ///
-/// A write is **submitted**, then it **completes**, then a **flush** puts it on
-/// stable storage, as the block layer of Linux has it
-/// (`Documentation/block/writeback_cache_control.rst`). Devices that do not say
-/// otherwise complete a write before the call returns.
+/// A write is **submitted**, then it **completes**, then a **flush** puts it on stable storage, as
+/// in Linux' block layer (`Documentation/block/writeback_cache_control.rst`). By default, devices
+/// complete a write before the call returns.
 pub trait BlockDevice: Send + Sync {
     /// Length in bytes. A trailing part of a sector counts as present.
     fn len(&self) -> ByteLen;
 
-    /// Whether the device holds nothing at all.
+    /// Whether the length is zero.
     fn is_empty(&self) -> bool {
         self.len() == ByteLen::ZERO
     }
@@ -123,11 +120,11 @@ pub trait BlockDevice: Send + Sync {
     /// Fills `buf` from sector `at` on.
     ///
     /// # Errors
-    /// [`DeviceError::OutOfRange`] when the range is not wholly on the device;
-    /// [`DeviceError::Io`] when reading fails. `buf` is then unspecified.
+    /// [`DeviceError::OutOfRange`] if the range is not wholly on the device; [`DeviceError::Io`] if
+    /// reading fails. `buf` is then unspecified.
     fn read(&self, at: Lba, buf: &mut [u8]) -> Result<(), DeviceError>;
 
-    /// Fills `buf` from byte `at` on, which need not begin a sector.
+    /// Fills `buf` from byte `at` on, which need not be at the start of a sector.
     ///
     /// # Errors
     /// As [`BlockDevice::read`].
@@ -149,18 +146,16 @@ pub trait BlockDevice: Send + Sync {
     /// As [`BlockDevice::read`], and [`DeviceError::ReadOnly`].
     fn write(&self, at: Lba, buf: &[u8]) -> Result<(), DeviceError>;
 
-    /// Gives a write to the device and does not wait for it. Returns the ticket
-    /// with which to ask for its completion, `None` when it has completed already.
-    /// `buf` is copied. Reads that come later see it, completed or not; writes
-    /// under way may complete in any order, and two that overlap may end in either
-    /// state: who wants the later one waits for the earlier one first.
+    /// Submits a write without waiting for it. Returns the ticket for its completion, `None` if it
+    /// has completed already. `buf` is copied. Later reads see the write, completed or not; writes
+    /// in flight may complete in any order, and two overlapping ones may end in either state: to
+    /// get the later one, wait for the earlier one first.
     ///
-    /// The default does as [`BlockDevice::write`], and flushes for
-    /// [`Durable::OnCompletion`].
+    /// The default does as [`BlockDevice::write`], and flushes for [`Durable::OnCompletion`].
     ///
     /// # Errors
-    /// As [`BlockDevice::write`]. A write that fails after it was taken says so
-    /// when its completion is asked for.
+    /// As [`BlockDevice::write`]. A failure after the submission is returned by the query for its
+    /// completion.
     fn submit(&self, at: Lba, buf: &[u8], durable: Durable) -> Result<Option<Ticket>, DeviceError> {
         self.write(at, buf)?;
         match durable {
@@ -170,19 +165,17 @@ pub trait BlockDevice: Send + Sync {
         Ok(None)
     }
 
-    /// Whether a write that was submitted has completed. Once this, or
-    /// [`BlockDevice::wait`], has said that it has completed or failed, its ticket
-    /// is void.
+    /// Whether a submitted write has completed. Once this, or [`BlockDevice::wait`], has reported
+    /// its completion or failure, the ticket is void.
     ///
     /// # Errors
-    /// [`DeviceError`] when the write has failed: what it should have written may
-    /// be there in part, or not at all.
+    /// [`DeviceError`] if the write has failed: its data may be there in part, or not at all.
     fn is_complete(&self, ticket: Ticket) -> Result<bool, DeviceError> {
         let _ = ticket;
         Ok(true)
     }
 
-    /// Returns once a write that was submitted has completed.
+    /// Returns once a submitted write has completed.
     ///
     /// # Errors
     /// As [`BlockDevice::is_complete`].
@@ -191,16 +184,16 @@ pub trait BlockDevice: Send + Sync {
         Ok(())
     }
 
-    /// Returns once all completed writes are on stable storage. Of a write under
-    /// way that says nothing: it is waited for first.
+    /// Returns once all completed writes are on stable storage. It does not cover writes in flight,
+    /// which must be waited for first.
     ///
     /// # Errors
-    /// [`DeviceError::Io`] when the system cannot promise that.
+    /// [`DeviceError::Io`] if the system cannot guarantee that.
     fn flush(&self) -> Result<(), DeviceError>;
 }
 
-/// Checks that `len` bytes from `at` lie on a device of `device_len` bytes and
-/// returns the byte offset.
+/// Checks that `len` bytes from `at` are on a device of `device_len` bytes and returns the byte
+/// offset.
 fn check_range(at: Lba, len: usize, device_len: ByteLen) -> Result<u64, DeviceError> {
     let out = || DeviceError::OutOfRange { at, len: len as u64, device_len };
     let start = at.get().checked_mul(seekless_units::SECTOR).ok_or_else(out)?;

@@ -12,7 +12,7 @@ pub struct MemoryDevice {
 }
 
 impl MemoryDevice {
-    /// A device that holds `bytes`.
+    /// A device with the contents `bytes`.
     #[must_use]
     pub fn new(bytes: Vec<u8>) -> Self {
         let len = ByteLen::new(bytes.len() as u64);

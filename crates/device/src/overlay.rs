@@ -16,7 +16,7 @@ impl Overlay {
     /// A layer over `base` that copies in units of `chunk_bytes`.
     ///
     /// # Panics
-    /// When `chunk_bytes` is not a positive multiple of the sector size.
+    /// If `chunk_bytes` is not a positive multiple of the sector size.
     #[must_use]
     pub fn new(base: Arc<dyn BlockDevice>, chunk_bytes: u64) -> Self {
         assert!(
@@ -26,9 +26,9 @@ impl Overlay {
         Self { base, chunk: chunk_bytes, written: RwLock::default() }
     }
 
-    /// What was written, in units of `chunk_bytes`: the byte that each begins at, and
-    /// its bytes. Units in which only a part was written have the base's bytes around
-    /// it; the last may reach past the end of the device.
+    /// The written data, in units of `chunk_bytes`: offset and bytes of each unit. A partly written
+    /// unit has the base's bytes around the written part; the last one may reach past the end of
+    /// the device.
     #[must_use]
     pub fn chunks(&self) -> Vec<(u64, Vec<u8>)> {
         let written = self.written.read().unwrap_or_else(PoisonError::into_inner);

@@ -1,26 +1,26 @@
-//! A device in memory that keeps written pieces only.
+//! A device in memory that stores only written pieces.
 
 use crate::{BlockDevice, DeviceError, check_range};
 use seekless_units::{ByteLen, Lba};
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};
 
-/// Bytes that are kept together.
+/// Allocation unit in bytes.
 const CHUNK: u64 = 8192;
 
-/// A device in memory that keeps only what was written: a large volume takes
-/// as much memory as is used of it. All else reads as zeros.
+/// A device in memory that stores only written data: the memory for a large volume depends on its
+/// used part. The rest reads as zeros.
 #[derive(Debug)]
 pub struct SparseDevice {
     chunks: RwLock<HashMap<u64, Box<[u8]>>>,
     len: ByteLen,
 }
 
-/// Part of a request that lies in one chunk.
+/// Part of a request within one chunk.
 struct Piece {
     chunk: u64,
     within: usize,
-    /// Where in the request's bytes it begins and ends.
+    /// Start and end within the request's bytes.
     from: usize,
     to: usize,
 }
@@ -43,7 +43,7 @@ impl SparseDevice {
         Self { chunks: RwLock::default(), len }
     }
 
-    /// Bytes of memory that its contents take.
+    /// Number of bytes of memory used by its contents.
     #[must_use]
     pub fn kept(&self) -> ByteLen {
         let chunks = self.chunks.read().unwrap_or_else(PoisonError::into_inner);

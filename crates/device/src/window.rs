@@ -4,8 +4,7 @@ use crate::{BlockDevice, DeviceError, Durable, Ticket, check_range};
 use seekless_units::{ByteLen, Lba};
 use std::sync::Arc;
 
-/// A part of another device, such as a partition: nothing outside it is read or
-/// written.
+/// A part of another device, such as a partition: nothing outside it is read or written.
 pub struct Window {
     device: Arc<dyn BlockDevice>,
     start: Lba,
@@ -16,7 +15,7 @@ impl Window {
     /// `len` bytes of `device` from sector `start` on.
     ///
     /// # Errors
-    /// [`DeviceError::OutOfRange`] when they are not wholly on the device.
+    /// [`DeviceError::OutOfRange`] if they are not wholly on the device.
     pub fn new(
         device: Arc<dyn BlockDevice>,
         start: Lba,
@@ -29,13 +28,13 @@ impl Window {
         if end > device_len.get() { Err(out()) } else { Ok(Self { device, start, len }) }
     }
 
-    /// The sector of the device; within the window, so that nothing overflows.
+    /// The sector of the underlying device; it is within the window, so nothing overflows.
     fn outer(&self, at: Lba, len: usize) -> Result<Lba, DeviceError> {
         check_range(at, len, self.len)?;
         Ok(self.start.saturating_add(at.get()))
     }
 
-    /// An error of the device, with the sector as it is called here.
+    /// Converts the sector in an error of the underlying device to the window's.
     fn inner(&self, error: DeviceError) -> DeviceError {
         match error {
             DeviceError::Io { at, source } => {

@@ -1,4 +1,4 @@
-//! Writes and flushes that wait in their order.
+//! Writes and flushes that wait in order.
 
 use crate::{BlockDevice, DeviceError, check_range};
 use seekless_units::{ByteLen, Lba, SECTOR};
@@ -6,17 +6,17 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// A place in a [`WriteQueue`]: behind a number of requests, counted from its beginning.
+/// A position in a [`WriteQueue`]: the number of requests before it, counted from the beginning.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct QueuePlace(u64);
 
 /// A device whose writes and flushes wait in a queue until a caller performs them, one after
-/// another in the order in which they came. Reads see the writes that wait.
+/// another in order of arrival. Reads see the waiting writes.
 ///
-/// With it, a file system that writes and flushes within its operations (`sync`, `normal`) does
-/// not wait for the device while it is locked: an operation fills the queue, the caller unlocks
-/// the file system, and performs the requests before it replies. Other operations go on
-/// meanwhile; their writes come later in the queue.
+/// With it, a file system that writes and flushes within its operations (`sync`, `normal`) does not
+/// wait for the device while it is locked: an operation fills the queue, the caller unlocks the
+/// file system, and performs the requests before it replies. Other operations proceed meanwhile;
+/// their writes are later in the queue.
 ///
 /// ```
 /// use seekless_device::{BlockDevice, MemoryDevice, WriteQueue};
@@ -39,7 +39,7 @@ pub struct WriteQueue {
     base: Arc<dyn BlockDevice>,
     most_bytes: usize,
     state: Mutex<State>,
-    /// A request was performed, or has failed.
+    /// Signalled when a request was performed, or has failed.
     performed: Condvar,
 }
 
@@ -47,11 +47,11 @@ pub struct WriteQueue {
 struct State {
     /// The first one stays until it has been performed.
     requests: VecDeque<Request>,
-    /// Bytes of all writes among them.
+    /// Total bytes of writes among them.
     bytes: usize,
-    /// Requests that were performed.
+    /// Number of requests performed.
     performed: u64,
-    /// Whether a thread performs the first request now.
+    /// Whether a thread is performing the first request.
     is_busy: bool,
     failure: Option<Failure>,
 }
@@ -62,7 +62,7 @@ enum Request {
     Flush,
 }
 
-/// The request that failed. None behind it is performed.
+/// The failed request. None behind it is performed.
 struct Failure {
     at: Lba,
     kind: io::ErrorKind,
@@ -89,25 +89,25 @@ impl Failure {
 }
 
 impl WriteQueue {
-    /// A queue before `base`, of writes of at most `most_bytes`: one that does not fit performs
-    /// the requests in front of it first.
+    /// A queue in front of `base`, with at most `most_bytes` of writes: a write that does not fit
+    /// performs the requests before it first.
     #[must_use]
     pub fn new(base: Arc<dyn BlockDevice>, most_bytes: usize) -> Self {
         Self { base, most_bytes, state: Mutex::default(), performed: Condvar::new() }
     }
 
-    /// The place behind the last request.
+    /// The position behind the last request.
     #[must_use]
     pub fn end(&self) -> QueuePlace {
         let state = self.lock();
         QueuePlace(state.performed + state.requests.len() as u64)
     }
 
-    /// Performs the requests in front of a place; waits while another thread performs one.
+    /// Performs the requests before a position; waits while another thread performs one.
     ///
     /// # Errors
-    /// That of the first request that failed, if the place is behind it: none after it is
-    /// performed, and all later writes and flushes give the same error.
+    /// The error of the first failed request, if the position is behind it: none after it is
+    /// performed, and all later writes and flushes return the same error.
     pub fn perform(&self, place: QueuePlace) -> Result<(), DeviceError> {
         let mut state = self.lock();
         while state.performed < place.0 {
@@ -158,7 +158,7 @@ impl State {
         self.performed += 1;
     }
 
-    /// The writes that wait and overlap these bytes of the device, in their order.
+    /// The waiting writes that overlap these bytes of the device, in their order.
     fn overlapping(&self, start: u64, len: u64) -> Vec<(u64, Arc<[u8]>)> {
         let writes = self.requests.iter().filter_map(|request| match request {
             Request::Write(at, bytes) => Some((at.get() * SECTOR, bytes)),
@@ -336,7 +336,7 @@ mod tests {
         assert_eq!(base.asked(), ["write 0 512", "flush"]);
     }
 
-    /// Several threads perform at once: each request once, in order.
+    /// Several threads perform requests at once: each request is performed once, in order.
     #[test]
     fn whoever_comes_second_waits() {
         let base = Noting::new(usize::MAX);

@@ -1,18 +1,18 @@
-//! Writes of a transaction that are under way together.
+//! Writes of a transaction in flight together.
 
 use crate::{BlockDevice, DeviceError, Durable, Ticket};
 use seekless_units::Lba;
 
-/// Writes to one device that are under way together, as a journal has them: all
-/// blocks of a transaction are submitted, all are waited for, the device is
-/// flushed, and only then the commit block is submitted.
+/// Writes to one device in flight together, for a journal: all blocks of a transaction are
+/// submitted, all are waited for, the device is flushed, and only then the commit block is
+/// submitted.
 #[derive(Debug, Default)]
 pub struct Writes {
     under_way: Vec<Ticket>,
 }
 
 impl Writes {
-    /// None yet.
+    /// An empty set.
     #[must_use]
     pub const fn new() -> Self {
         Self { under_way: Vec::new() }
@@ -21,7 +21,7 @@ impl Writes {
     /// Submits one more.
     ///
     /// # Errors
-    /// As [`BlockDevice::submit`]; those before it are still under way.
+    /// As [`BlockDevice::submit`]; the previous ones are still in flight.
     pub fn submit(
         &mut self,
         device: &dyn BlockDevice,
@@ -33,10 +33,10 @@ impl Writes {
         Ok(())
     }
 
-    /// Whether all have completed; returns at once.
+    /// Whether all have completed, without waiting.
     ///
     /// # Errors
-    /// The first that has failed, by order of submission; it is under way no more.
+    /// The first failed one, by order of submission; it is no longer in flight.
     pub fn are_complete(&mut self, device: &dyn BlockDevice) -> Result<bool, DeviceError> {
         let mut failed = Ok(());
         self.under_way.retain(|&ticket| match device.is_complete(ticket) {
@@ -51,10 +51,10 @@ impl Writes {
         failed.map(|()| self.under_way.is_empty())
     }
 
-    /// Returns once all have completed, failed ones included.
+    /// Returns once all have completed, including failed ones.
     ///
     /// # Errors
-    /// The first that has failed, by order of submission.
+    /// The first failed one, by order of submission.
     pub fn wait(&mut self, device: &dyn BlockDevice) -> Result<(), DeviceError> {
         let mut failed = Ok(());
         for ticket in self.under_way.drain(..) {
@@ -71,8 +71,7 @@ mod tests {
     use std::io::Error;
     use std::sync::Mutex;
 
-    /// A device whose writes are under way until they are waited for. Writes of
-    /// ones fail then.
+    /// A device whose writes are in flight until they are waited for. Writes of ones fail then.
     #[derive(Default)]
     struct Late(Mutex<(Vec<Option<u8>>, Vec<String>)>);
 
@@ -130,7 +129,7 @@ mod tests {
         }
     }
 
-    /// A commit as a journal does it.
+    /// A commit in the manner of a journal.
     fn commit(device: &Late, blocks: [u8; 3]) -> Result<(), DeviceError> {
         let mut writes = Writes::new();
         for (at, byte) in (0..).zip(blocks) {
