@@ -1,10 +1,9 @@
 //! Hash trees of dm-verity, over any device.
 //!
-//! A tree has a superblock in its first block and then its levels, the topmost first. A
-//! level's blocks hold the digests of the blocks of the level below, the lowest those of
-//! the data; the digest of the one block at the top is the root hash. Format: Linux,
-//! `Documentation/admin-guide/device-mapper/verity.rst`; cryptsetup,
-//! `lib/verity/verity_hash.c`.
+//! A tree has a superblock in its first block and then its levels, the topmost first. A level's
+//! blocks contain the digests of the blocks of the level below, the lowest those of the data; the
+//! digest of the single block at the top is the root hash. Format: Linux,
+//! `Documentation/admin-guide/device-mapper/verity.rst`; cryptsetup, `lib/verity/verity_hash.c`.
 
 mod ondisk;
 
@@ -25,11 +24,11 @@ const DIGEST: usize = 32;
 /// Digests in a block of the tree.
 const PER_BLOCK: u64 = HASH_BLOCK / DIGEST as u64;
 
-/// Bytes of the data from which salt and UUID are derived: the superblocks of all
-/// formats that are known here lie in them.
+/// Bytes of the data from which salt and UUID are derived: they contain the superblocks of all
+/// supported formats.
 const IDENTITY: u64 = 128 << 10;
 
-/// Why there can be no tree.
+/// The reason why a tree cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum VerityError {
     /// The data cannot be divided into blocks.
@@ -40,7 +39,7 @@ pub enum VerityError {
     Device(#[from] DeviceError),
 }
 
-/// The digest that a whole device is verified by.
+/// The digest by which a whole device is verified.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RootHash([u8; DIGEST]);
 
@@ -61,8 +60,8 @@ fn levels(data_blocks: u64) -> Vec<u64> {
     levels
 }
 
-/// The most bytes of data, in whole blocks of [`HASH_BLOCK`], that have room beside their tree in
-/// `all` bytes; `None` where not even one block has.
+/// Maximum number of bytes of data, in whole blocks of [`HASH_BLOCK`], that fit beside their tree
+/// in `all` bytes; `None` if not even one block fits.
 #[must_use]
 pub fn data_beside_tree(all: ByteLen) -> Option<ByteLen> {
     let room = all.get() / HASH_BLOCK;
@@ -82,7 +81,7 @@ pub fn data_beside_tree(all: ByteLen) -> Option<ByteLen> {
     Some(ByteLen::new(least * HASH_BLOCK))
 }
 
-/// A tree about to be made.
+/// A tree to be made.
 #[derive(Clone, Debug)]
 pub struct Verity {
     data_block: u64,
@@ -94,15 +93,15 @@ pub struct Verity {
 }
 
 impl Verity {
-    /// A tree over a device. Its salt and UUID follow from the beginning of the device,
+    /// Plans a tree over a device. Its salt and UUID are derived from the beginning of the device,
     /// so that the same image has the same tree.
     ///
     /// # Errors
-    /// [`VerityError::Length`] when the device does not consist of whole sectors;
-    /// [`VerityError::Device`] when it cannot be read.
+    /// [`VerityError::Length`] if the device does not consist of whole sectors;
+    /// [`VerityError::Device`] if it cannot be read.
     pub fn new(data: &dyn BlockDevice) -> Result<Self, VerityError> {
         let len = data.len().get();
-        // As large as pages are, unless the device ends within a page.
+        // As large as pages, unless the device ends within a page.
         let sizes = [4096, 2048, 1024, 512];
         let data_block = sizes.into_iter().find(|size| len > 0 && len.is_multiple_of(*size));
         let data_block = data_block.ok_or(VerityError::Length(data.len()))?;
@@ -122,18 +121,17 @@ impl Verity {
         Ok(Self { data_block, data_blocks, levels, salt: derive("dm-verity salt"), uuid })
     }
 
-    /// The tree's length, its superblock included.
+    /// The tree's length, including its superblock.
     #[must_use]
     pub fn tree_len(&self) -> ByteLen {
         ByteLen::new((1 + self.levels.iter().sum::<u64>()) * HASH_BLOCK)
     }
 
-    /// Writes the tree of `data` to `tree` from byte `at` on, a multiple of
-    /// [`HASH_BLOCK`]. `progress` is told of the bytes that were read, from several
-    /// threads.
+    /// Writes the tree of `data` to `tree` from byte `at` on, a multiple of [`HASH_BLOCK`].
+    /// `progress` is called with numbers of bytes read, from several threads.
     ///
     /// # Errors
-    /// [`VerityError::Device`] when a device fails.
+    /// [`VerityError::Device`] if a device fails.
     pub fn write(
         &self,
         data: &dyn BlockDevice,
@@ -162,7 +160,7 @@ impl Verity {
             };
             Ok(bytes.chunks(self.data_block as usize).map(digest).collect())
         };
-        // The level whose blocks are being made begins behind all above it.
+        // The level being made begins behind all above it.
         let mut place = 1 + self.levels.iter().sum::<u64>();
         let mut below: Vec<[u8; DIGEST]> = Vec::new();
         for (level, &blocks) in self.levels.iter().enumerate() {
@@ -183,7 +181,7 @@ impl Verity {
         }
         match below.first() {
             Some(root) => Ok(RootHash(*root)),
-            // One block of data is verified by its own digest.
+            // A single block of data is verified by its own digest.
             None => Ok(RootHash(lowest(0)?.first().copied().unwrap_or(zeros))),
         }
     }
@@ -268,7 +266,7 @@ mod tests {
         assert_eq!((verity.data_block, verity.data_blocks), (4096, 25));
         bytes[150 * 512] ^= 1;
         assert_ne!(made(&MemoryDevice::new(bytes.clone())).2, root);
-        // Blocks are smaller where the data ends within a page.
+        // Blocks are smaller if the data end within a page.
         bytes.truncate(199 * 512);
         assert_eq!(Verity::new(&MemoryDevice::new(bytes.clone())).unwrap().data_block, 512);
         bytes.truncate(199 * 512 - 1);

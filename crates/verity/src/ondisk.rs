@@ -1,13 +1,13 @@
-//! The superblock of a hash tree, as `veritysetup` writes it (cryptsetup,
-//! `lib/verity/verity.c`, `struct verity_sb`): 512 bytes, numbers in little endian.
+//! The superblock of a hash tree, as written by `veritysetup` (cryptsetup, `lib/verity/verity.c`,
+//! `struct verity_sb`): 512 bytes, little-endian numbers.
 
 use zerocopy::byteorder::little_endian as le;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// What a superblock begins with.
+/// The signature at the start of a superblock.
 pub(crate) const SIGNATURE: [u8; 8] = *b"verity\0\0";
 
-/// The longest salt that there is room for.
+/// Maximum length of the salt.
 pub(crate) const SALT_MAX: usize = 256;
 
 #[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -15,7 +15,7 @@ pub(crate) const SALT_MAX: usize = 256;
 pub(crate) struct Superblock {
     pub(crate) signature: [u8; 8],
     pub(crate) version: le::U32,
-    /// 1: the salt comes before what is hashed.
+    /// 1: the salt precedes the hashed data.
     pub(crate) hash_type: le::U32,
     pub(crate) uuid: [u8; 16],
     pub(crate) algorithm: [u8; 32],
