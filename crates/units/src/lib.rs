@@ -1,8 +1,8 @@
 //! The quantities of file systems and disks as types.
 //!
-//! A raw `u64` that means a block never crosses a function boundary: it is a
-//! [`BlockNo`], a [`Lba`], an [`Lbn`] or a [`ByteLen`], and mixing two of them
-//! up does not compile. The crate depends on nothing of ours.
+//! A raw `u64` for a block never crosses a function boundary: it is a [`BlockNo`], a [`Lba`], an
+//! [`Lbn`] or a [`ByteLen`], and confusing two of them does not compile. The crate depends on no
+//! other crate of ours.
 
 use std::fmt;
 
@@ -28,7 +28,7 @@ macro_rules! number {
                 self.0
             }
 
-            /// `self + n`, or `None` when it does not fit.
+            /// `self + n`, or `None` on overflow.
             #[must_use]
             pub const fn checked_add(self, n: $raw) -> Option<Self> {
                 match self.0.checked_add(n) {
@@ -37,13 +37,13 @@ macro_rules! number {
                 }
             }
 
-            /// `self + n`, stopping at the largest value.
+            /// `self + n`, limited to the largest value.
             #[must_use]
             pub const fn saturating_add(self, n: $raw) -> Self {
                 Self(self.0.saturating_add(n))
             }
 
-            /// How far `self` lies past `earlier`; zero when it does not.
+            /// Distance from `earlier` to `self`; zero if `self` is earlier.
             #[must_use]
             pub const fn saturating_since(self, earlier: Self) -> $raw {
                 self.0.saturating_sub(earlier.0)
@@ -74,7 +74,7 @@ number! {
     GroupNo(u32)
 }
 number! {
-    /// An inode number. Zero is no inode on every format we know.
+    /// An inode number. Zero is no inode in every supported format.
     Ino(u32)
 }
 number! {
@@ -94,12 +94,12 @@ number! {
     Nanos(u64)
 }
 
-/// Bytes in a sector, the unit of [`Lba`]. Devices with larger physical
-/// sectors are still addressed in these.
+/// Bytes in a sector, the unit of [`Lba`]. Devices with larger physical sectors are still addressed
+/// in these.
 pub const SECTOR: u64 = 512;
 
 impl Lba {
-    /// The sector that holds byte `offset`.
+    /// The sector that contains byte `offset`.
     #[must_use]
     pub const fn containing(offset: ByteLen) -> Self {
         Self(offset.0 / SECTOR)
@@ -117,7 +117,7 @@ impl Lba {
 pub struct Extent {
     /// The first block.
     pub start: BlockNo,
-    /// How many blocks follow each other from `start`, itself included.
+    /// Number of blocks from `start` on.
     pub len: u64,
 }
 
@@ -134,7 +134,7 @@ impl Extent {
         self.start.saturating_add(self.len)
     }
 
-    /// Whether `block` is one of the run's.
+    /// Whether the run contains `block`.
     #[must_use]
     pub const fn contains(self, block: BlockNo) -> bool {
         block.get() >= self.start.get() && block.get() < self.end().get()
@@ -153,10 +153,10 @@ impl fmt::Display for Extent {
     }
 }
 
-/// A span of time as people write it, `100us` or `1.5ms` or `30s`.
+/// Parses a duration such as `100us`, `1.5ms` or `30s`.
 ///
 /// # Errors
-/// What to show, for a text without a number or without a unit.
+/// The message to show, for a text without a valid number or unit.
 pub fn parse_span(text: &str) -> Result<Nanos, String> {
     let bad = || format!("'{text}' is not a valid duration (try 800ns, 100us, 1.5ms, 30s)");
     let split = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(bad)?;
@@ -177,14 +177,14 @@ pub fn parse_span(text: &str) -> Result<Nanos, String> {
     Ok(Nanos::new(nanos.round() as u64))
 }
 
-/// A size as people write it, `512K` or `1.5GiB` or `4096`, in bytes.
+/// Parses a size such as `512K`, `1.5GiB` or `4096`, in bytes.
 ///
-/// Suffixes `K M G T P` (with or without `iB`/`B`, either case) are powers of
-/// 1024, as in e2fsprogs, fio and qemu-img.
+/// Suffixes `K M G T P` (with or without `iB`/`B`, either case) are powers of 1024, as in
+/// e2fsprogs, fio and qemu-img.
 ///
 /// # Errors
-/// A text that is not a number with such a suffix, or that does not fit in 64
-/// bits, is returned as the message to show.
+/// The message to show, for a text that is not a number with such a suffix, or that does not fit in
+/// 64 bits.
 pub fn parse_size(text: &str) -> Result<ByteLen, String> {
     let trimmed = text.trim();
     let split = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
@@ -218,7 +218,7 @@ pub fn parse_size(text: &str) -> Result<ByteLen, String> {
     Ok(ByteLen(bytes))
 }
 
-/// A size as [`parse_size`] reads it back: `512K`, `1.5G`, `4097`.
+/// Formats a size so that [`parse_size`] can read it: `512K`, `1.5G`, `4097`.
 #[must_use]
 pub fn format_size(len: ByteLen) -> String {
     const UNITS: [(u32, &str); 5] = [(50, "P"), (40, "T"), (30, "G"), (20, "M"), (10, "K")];
