@@ -19,7 +19,7 @@ const BATCH_BYTES: u64 = 512 << 10;
 
 /// The source of the objects' contents.
 pub trait Contents: Sync {
-    /// Whether an object must be filled by a single call, whatever its length.
+    /// Whether each run of an object must be filled by a single call, whatever its length.
     fn is_whole(&self, object: ObjectId) -> bool;
 
     /// Fills `out`, whose contents are arbitrary, with an object's data from logical block `lbn`

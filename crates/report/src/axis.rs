@@ -2,7 +2,7 @@
 
 use seekless_units::ByteLen;
 
-/// Round numbers from zero to a value, about `about` of them.
+/// Round numbers from zero to `most`, at most `about` besides zero.
 #[must_use]
 pub fn ticks(most: f64, about: u32) -> Vec<f64> {
     if !most.is_finite() || most <= 0.0 {

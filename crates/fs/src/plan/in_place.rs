@@ -65,9 +65,9 @@ pub struct Changed {
 /// Limits of one step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Objects changed.
+    /// Number of blocks copied.
     pub blocks: u64,
-    /// Groups in which blocks are allocated or freed.
+    /// Number of objects changed.
     pub objects: usize,
     /// Number of groups in which blocks are allocated or freed.
     pub groups: usize,

@@ -7,9 +7,9 @@ use seekless_partition::{Scheme, Table};
 use seekless_units::{ByteLen, Lba};
 use std::path::Path;
 
-/// Start of the backup partition table, which follows all partitions and byte `end`, up to which
-/// other data are written; the end of the disk if there is none, in bytes. A disk that lacks both
-/// the backup and its beginning shows no partitions.
+/// Where the space of the backup of a GUID partition table begins, in bytes: behind all partitions
+/// and behind byte `end`, up to which other data are written. Without such a table, the end of the
+/// disk. A disk that lacks both the backup and its beginning shows no partitions.
 pub fn copy_of_table(disk: &dyn BlockDevice, end: u64) -> u64 {
     match Table::read(disk) {
         Ok(Some(Table { scheme: Scheme::Gpt, partitions, .. })) => {

@@ -176,8 +176,8 @@ pub enum ReadAhead {
     Cylinder,
     /// `read_ahead_sectors` further, over as many tracks as needed.
     Sectors,
-    /// To the end of the track in which the request ends; if the segment reaches back to the
-    /// previous track, to the end of the next one.
+    /// To the end of the track of the block after the request; if the segment reaches back to the
+    /// previous track, by one more track.
     NextTrack,
 }
 

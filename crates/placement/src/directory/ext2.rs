@@ -1,7 +1,7 @@
 //! The rules of ext2 for the group of a new directory.
 //!
 //! - [`Ext2Orlov`]: Linux since 2.6 (`find_group_orlov` of `fs/ext2/ialloc.c`, after
-//! Grigoriy Orlov's rule for FFS), with debts;
+//!   Grigoriy Orlov's rule for FFS), with debts;
 //! - [`FindGroupDir`]: Linux before, and FreeBSD's ext2fs before 9 (`oldalloc`);
 //! - [`Linear`]: the first group with a free inode.
 
