@@ -185,7 +185,7 @@ impl Hdd {
         }
     }
 
-    /// The block up to which is read for a request.
+    /// The end of the read for a request, including read-ahead: a block.
     fn limit(&self, segment: usize, waiting: Waiting, in_order: bool) -> u64 {
         let buffer = &self.spec.buffer;
         let end = waiting.end();

@@ -112,8 +112,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Whether the archive begins with an entry. If not, it must be an empty archive, as archivers
-    /// write it: two blocks of zeros, followed only by zeros up to the end of a record.
+    /// Whether the archive begins with a sound entry.
     pub(super) fn begins_with_entry(&mut self) -> Result<bool, FsError> {
         let Some(first) = self.block()? else { return Ok(false) };
         self.at = 0;
@@ -121,7 +120,8 @@ impl<'a> Reader<'a> {
         Ok(!header.is_end() && header.is_sound())
     }
 
-    /// Refuses a file that begins with zeros and is no empty archive.
+    /// Refuses a file that begins with zeros and is no empty archive. Archivers write that as two
+    /// blocks of zeros, followed only by zeros up to the end of a record.
     pub(super) fn check_start(&mut self) -> Result<(), FsError> {
         if self.len > RECORD || self.len < 2 * BLOCK as u64 {
             let zeros = self.block()?.is_some_and(|first| Header(&first).is_end());
