@@ -13,6 +13,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Mutex;
+use std::thread;
 use workshop::Workshop;
 
 /// Beginnings of examples that are not run, with the reason.
@@ -195,9 +197,8 @@ fn shell(bin: &Path, dir: &Path, script: &str) -> std::process::Output {
 }
 
 /// Runs an example as written; returns the error, if any.
-fn failure_of(example: &str, bin: &Path, fixtures: &Path, scratch: &Scratch) -> Option<String> {
-    let dir = scratch.join("run");
-    run("cp", &["-a", "--sparse=always", fixtures.to_str().expect("path"), &dir]);
+fn failure_of(example: &str, bin: &Path, fixtures: &Path, dir: &str) -> Option<String> {
+    run("cp", &["-a", "--sparse=always", fixtures.to_str().expect("path"), dir]);
     let before: String = BEFORE
         .iter()
         .filter(|(part, _)| example.contains(part))
@@ -206,8 +207,8 @@ fn failure_of(example: &str, bin: &Path, fixtures: &Path, scratch: &Scratch) -> 
     let long = LONG.iter().any(|start| example.starts_with(start));
     // Only seekless is stopped, not the programs of the shell.
     let limit = if long { "seekless() { timeout -s INT 1 seekless \"$@\"; }\n" } else { "" };
-    let done = shell(bin, Path::new(&dir), &format!("set -e\n{before}set -- \n{limit}{example}\n"));
-    fs::remove_dir_all(&dir).expect("remove");
+    let done = shell(bin, Path::new(dir), &format!("set -e\n{before}set -- \n{limit}{example}\n"));
+    fs::remove_dir_all(dir).expect("remove");
     let code = done.status.code();
     let stopped = long && matches!(code, Some(124 | 130));
     let said = String::from_utf8_lossy(&done.stderr);
@@ -240,10 +241,21 @@ fn every_example_does_what_it_says() {
         assert!(examples.iter().any(|example| example.contains(part)), "no example: {part}");
     }
     let run_here = |example: &&String| !NOT_RUN.iter().any(|(start, _)| example.starts_with(start));
-    let failures: Vec<String> = examples
-        .iter()
-        .filter(run_here)
-        .filter_map(|example| failure_of(example, &bin, &shop.dir, &scratch))
-        .collect();
+    let waiting = Mutex::new(examples.iter().filter(run_here));
+    let failures = Mutex::new(Vec::new());
+    // Each has a copy of the fixtures.
+    thread::scope(|scope| {
+        for worker in 0..3 {
+            let dir = scratch.join(&format!("run-{worker}"));
+            let (waiting, failures, bin, shop) = (&waiting, &failures, &bin, &shop);
+            scope.spawn(move || {
+                while let Some(example) = { waiting.lock().expect("no panic").next() } {
+                    let failure = failure_of(example, bin, &shop.dir, &dir);
+                    failures.lock().expect("no panic").extend(failure);
+                }
+            });
+        }
+    });
+    let failures = failures.into_inner().expect("no panic");
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
