@@ -1,13 +1,13 @@
 //! Builds an image of each format from a source. Blocks that traces read come first.
 
 use crate::names::Names;
-use crate::write::{Destination, write_built};
+use crate::write::{Destination, write_volume};
 use crate::{flags, wrong};
 use seekless_ext as ext;
 use seekless_fat::{self as fat, Lost};
 use seekless_ffs as ufs;
 use seekless_fs::FsError;
-use seekless_fs::plan::ObjectId;
+use seekless_fs::plan::{NewVolume, ObjectId};
 use seekless_fs::source::Source;
 use seekless_images::{Error, Progress};
 use seekless_layout::by_path;
@@ -44,14 +44,7 @@ impl Build<'_> {
         flags::warn_of_lost(self.source, ext::kept_flags(options.features));
         let builder = ext::Builder::new(self.source, options).map_err(|error| self.about(error))?;
         let touches = self.touches(options.block_size);
-        let plan = planner::plan(
-            builder.demand(),
-            &builder.space(),
-            &touches,
-            self.align(options.block_size),
-        );
-        let plan = plan.map_err(|error| self.about(error))?;
-        write_built(&builder, &plan, &self.name, self.destination, self.progress)
+        self.volume(&builder, &touches)
     }
 
     /// Writes a UFS image, and returns its length.
@@ -61,16 +54,12 @@ impl Build<'_> {
     pub fn ufs(&self, options: &ufs::BuildOptions) -> Result<ByteLen, Error> {
         flags::warn_of_lost(self.source, ufs::KEPT_FLAGS);
         let block_size = options.make.block_size;
-        let mut touches = self.touches(block_size);
+        let touches = self.touches(block_size);
         let read = |touch: &Touch| matches!(touch.part, Part::Blocks(_)).then_some(touch.object);
         let hot: Vec<ObjectId> = touches.iter().filter_map(read).collect();
         let builder =
             ufs::Builder::new(self.source, options, &hot).map_err(|error| self.about(error))?;
-        touches = touches.into_iter().flat_map(|touch| with_shared(&builder, touch)).collect();
-        let align = self.align(block_size);
-        let plan = planner::plan(builder.demand(), &builder.space(), &touches, align);
-        let plan = plan.map_err(|error| self.about(error))?;
-        write_built(&builder, &plan, &self.name, self.destination, self.progress)
+        self.volume(&builder, &touches)
     }
 
     /// Writes a FAT image, and returns its length.
@@ -87,10 +76,22 @@ impl Build<'_> {
         }
         flags::warn_of_lost(self.source, 0);
         let touches = self.touches_without_case(builder.block_size());
-        let align = self.align(builder.block_size());
-        let plan = planner::plan(builder.demand(), &builder.space(), &touches, align);
+        self.volume(&builder, &touches)
+    }
+
+    /// Decides on the layout of a volume and writes it: blocks that are touched come first, in the
+    /// order of `touches`. Returns the volume's length. The objects of the volume are the nodes of
+    /// the source.
+    ///
+    /// # Errors
+    /// As [`Build::ext`].
+    pub fn volume(&self, volume: &dyn NewVolume, touches: &[Touch]) -> Result<ByteLen, Error> {
+        let touches: Vec<Touch> =
+            touches.iter().flat_map(|&touch| with_shared(volume, touch)).collect();
+        let align = self.align(volume.block_size());
+        let plan = planner::plan(volume.demand(), &volume.space(), &touches, align);
         let plan = plan.map_err(|error| self.about(error))?;
-        write_built(&builder, &plan, &self.name, self.destination, self.progress)
+        write_volume(volume, &plan, &self.name, self.destination, self.progress)
     }
 
     fn about(&self, error: FsError) -> Error {
@@ -102,8 +103,9 @@ impl Build<'_> {
         (self.chunk.get() / u64::from(block_size)).max(1)
     }
 
-    /// The touches of the traces, in order.
-    fn touches(&self, unit: u32) -> Vec<Touch> {
+    /// The touches of the traces, in order, in blocks of `unit` bytes.
+    #[must_use]
+    pub fn touches(&self, unit: u32) -> Vec<Touch> {
         let tree = self.source.tree();
         self.traces.iter().flat_map(|events| by_path::touches(events, tree, unit)).collect()
     }
@@ -124,9 +126,9 @@ impl Build<'_> {
 }
 
 /// A touch, and a touch of the block that shares fragments with it.
-fn with_shared(builder: &ufs::Builder<'_>, touch: Touch) -> impl Iterator<Item = Touch> {
+fn with_shared(volume: &dyn NewVolume, touch: Touch) -> impl Iterator<Item = Touch> {
     let shared = match touch.part {
-        Part::Blocks(run) => builder.shared_block(touch.object, run),
+        Part::Blocks(run) => volume.shared_block(touch.object, run),
         _ => None,
     };
     let shared = shared.map(|(object, run)| Touch { object, part: Part::Blocks(run) });

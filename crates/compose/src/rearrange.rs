@@ -1,11 +1,11 @@
 //! Rearranges an image: writes a second one in which blocks that traces read come first.
 
-use crate::write::{Destination, write_built};
+use crate::write::{Destination, write_volume};
 use seekless_device::{BlockDevice, DeviceError};
 use seekless_ext::{BuildOptions, Builder, ExtImage};
 use seekless_fat::FatImage;
 use seekless_fs::format::{Format, OpenOptions, Probe};
-use seekless_fs::plan::{ObjectId, Rearrange, Run};
+use seekless_fs::plan::{NewVolume, ObjectId, Rearrange, Run};
 use seekless_fs::{FsError, Inspect};
 use seekless_images::targets::{Target, copy_of_table, copy_range};
 use seekless_images::{Error, Place, Progress, refuse_others};
@@ -155,7 +155,7 @@ impl Rearrangement<'_> {
         let plan =
             planner::plan(builder.demand(), &builder.space(), &touches, align).map_err(about)?;
         let place = Destination::whole(self.target);
-        write_built(&builder, &plan, &self.image.display(), place, self.progress).map(drop)
+        write_volume(&builder, &plan, &self.image.display(), place, self.progress).map(drop)
     }
 
     /// The device for a new file system of `size` bytes. The rest of a partitioned disk is

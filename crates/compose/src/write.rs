@@ -1,59 +1,14 @@
 //! Writing an image whose layout is decided, whatever its format.
 
 use seekless_device::{BlockDevice, DeviceError, Window};
-use seekless_ext::Builder;
-use seekless_ffs as ufs;
 use seekless_fs::FsError;
-use seekless_fs::plan::Plan;
+use seekless_fs::plan::{NewVolume, Plan};
 use seekless_images::targets::Target;
 use seekless_images::{Error, Progress};
 use seekless_units::{ByteLen, Lba};
 use std::fmt::Display;
 use std::sync::Arc;
 use tracing::warn;
-
-/// A volume whose layout is decided.
-pub trait Built {
-    /// Files whose times it cannot hold.
-    fn clamped_times(&self) -> usize;
-    /// Its length.
-    fn size(&self) -> ByteLen;
-    /// Writes it.
-    ///
-    /// # Errors
-    /// Errors of the source and of the device.
-    fn write(
-        &self,
-        plan: &Plan,
-        device: &dyn BlockDevice,
-        progress: &(dyn Fn(u64) + Sync),
-    ) -> Result<(), FsError>;
-}
-
-macro_rules! built {
-    ($builder:ty) => {
-        impl Built for $builder {
-            fn clamped_times(&self) -> usize {
-                self.clamped_times()
-            }
-            fn size(&self) -> ByteLen {
-                self.size()
-            }
-            fn write(
-                &self,
-                plan: &Plan,
-                device: &dyn BlockDevice,
-                progress: &(dyn Fn(u64) + Sync),
-            ) -> Result<(), FsError> {
-                self.write(plan, device, progress)
-            }
-        }
-    };
-}
-
-built!(Builder<'_>);
-built!(ufs::Builder<'_>);
-built!(seekless_fat::Builder<'_>);
 
 /// Destination of an image: a file of its own, or a part of a disk.
 #[derive(Clone, Copy)]
@@ -88,23 +43,23 @@ impl<'a> Destination<'a> {
 ///
 /// # Errors
 /// Errors of the source, with its name, and of the device, with its path.
-pub fn write_built(
-    builder: &dyn Built,
+pub fn write_volume(
+    volume: &dyn NewVolume,
     plan: &Plan,
     source: &dyn Display,
     place: Destination<'_>,
     progress: &dyn Progress,
 ) -> Result<ByteLen, Error> {
-    let clamped = builder.clamped_times();
+    let clamped = volume.clamped_times();
     if clamped > 0 {
         warn!(
             "{clamped} files have timestamps that their inodes cannot store; the nearest possible times are used"
         );
     }
-    let size = builder.size();
+    let size = volume.size();
     let device = place.device(size, progress)?;
     progress.begin(size);
-    builder.write(plan, device.as_ref(), &|bytes| progress.advance(ByteLen::new(bytes))).map_err(
+    volume.write(plan, device.as_ref(), &|bytes| progress.advance(ByteLen::new(bytes))).map_err(
         |error| match error {
             // Damage is found where something is read.
             FsError::Device(DeviceError::Damaged { .. }) => Error::from(error).about(source),

@@ -95,6 +95,42 @@ impl Run {
     }
 }
 
+/// A volume to be made with its contents, in the layout of a plan.
+pub trait NewVolume {
+    /// The objects to be placed. Their numbers are those of the source's nodes.
+    fn demand(&self) -> &dyn Demand;
+
+    /// The space available to them.
+    fn space(&self) -> Space;
+
+    /// Bytes of the unit of [`Space`] and [`Demand`].
+    fn block_size(&self) -> u32;
+
+    /// The length of the volume. A device to write it to has at least this length.
+    fn size(&self) -> ByteLen;
+
+    /// Files whose times lie outside the range of the format's; they get the nearest time inside.
+    fn clamped_times(&self) -> usize;
+
+    /// The other block touched with a run of an object's blocks, if two objects share one. By
+    /// default, none do.
+    fn shared_block(&self, _object: ObjectId, _run: Run) -> Option<(ObjectId, Run)> {
+        None
+    }
+
+    /// Writes the volume to a device that reads as zeros. `progress` is called with the number of
+    /// bytes of every write, possibly from several threads.
+    ///
+    /// # Errors
+    /// Errors of the source or the device. The device then contains no valid image.
+    fn write(
+        &self,
+        plan: &Plan,
+        device: &dyn BlockDevice,
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> Result<(), FsError>;
+}
+
 /// An image to be laid out again, in a new image.
 pub trait Rearrange {
     /// The objects to be placed.

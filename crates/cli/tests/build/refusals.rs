@@ -4,6 +4,7 @@ use crate::judges::{Scratch, can_mount, command, failure, run, seekless, text, u
 use seekless_device::MemoryDevice;
 use seekless_ext::{BuildOptions, Builder};
 use seekless_fs::FsError;
+use seekless_fs::plan::NewVolume;
 use seekless_fs::source::{Content, Segment, Source};
 use seekless_fs::tree::{NodeId, Tree};
 use seekless_layout::planner;

@@ -34,7 +34,7 @@ use fixed::Fixed;
 use geometry::{Geometry, Need};
 use options::Options;
 use seekless_device::BlockDevice;
-use seekless_fs::plan::{Demand, InodeTable, Plan, Space};
+use seekless_fs::plan::{Demand, InodeTable, NewVolume, Plan, Space};
 use seekless_fs::source::Source;
 use seekless_fs::tree::{Node, Tree};
 use seekless_fs::{FsError, Timestamp};
@@ -86,15 +86,19 @@ impl<'a> Builder<'a> {
         Ok(Self { demand, geometry, identity, fixed, orphan_ino })
     }
 
-    /// The objects to be placed.
+    /// Inodes in each group.
     #[must_use]
-    pub fn demand(&self) -> &dyn Demand {
+    pub fn inodes_per_group(&self) -> u32 {
+        self.geometry.inodes_per_group
+    }
+}
+
+impl NewVolume for Builder<'_> {
+    fn demand(&self) -> &dyn Demand {
         &self.demand
     }
 
-    /// Where it may be placed.
-    #[must_use]
-    pub fn space(&self) -> Space {
+    fn space(&self) -> Space {
         let geometry = &self.geometry;
         let orphans = geometry.orphan_blocks > 0;
         let first = special::FIRST_ORDINARY + 1 + u32::from(orphans);
@@ -122,40 +126,21 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Inodes in each group.
-    #[must_use]
-    pub fn inodes_per_group(&self) -> u32 {
-        self.geometry.inodes_per_group
+    fn block_size(&self) -> u32 {
+        self.geometry.block_size
     }
 
-    /// Files whose modification time lies outside the range of an inode; they get the nearest time
-    /// inside.
-    #[must_use]
-    pub fn clamped_times(&self) -> usize {
+    fn size(&self) -> ByteLen {
+        ByteLen::new(self.geometry.blocks * u64::from(self.geometry.block_size))
+    }
+
+    fn clamped_times(&self) -> usize {
         let size = self.geometry.inode_size;
         let clamped = |node: &&Node| inodes::storable(node.mtime, size) != node.mtime;
         self.demand.tree.nodes().iter().filter(clamped).count()
     }
 
-    /// The volume's size; a device to write it to has at least this length.
-    #[must_use]
-    pub fn size(&self) -> ByteLen {
-        ByteLen::new(self.geometry.blocks * u64::from(self.geometry.block_size))
-    }
-
-    /// Bytes in a block.
-    #[must_use]
-    pub fn block_size(&self) -> u32 {
-        self.geometry.block_size
-    }
-
-    /// Writes the image to a device that reads as zeros. `progress` is called
-    /// with the number of bytes of every write, from several threads.
-    ///
-    /// # Errors
-    /// Errors of the source or the device; the device then contains no image: its superblock is
-    /// written last.
-    pub fn write(
+    fn write(
         &self,
         plan: &Plan,
         device: &dyn BlockDevice,

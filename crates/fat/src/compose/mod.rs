@@ -36,7 +36,7 @@ use crate::make::geometry::Geometry;
 use crate::make::label;
 use crate::time::{EARLIEST, LATEST};
 use seekless_device::BlockDevice;
-use seekless_fs::plan::{Demand, Plan, Space};
+use seekless_fs::plan::{Demand, NewVolume, Plan, Space};
 use seekless_fs::source::Source;
 use seekless_fs::tree::Tree;
 use seekless_fs::{FsError, Timestamp};
@@ -84,45 +84,10 @@ impl<'a> Builder<'a> {
         Ok(Self { planted, options: make, geometry, label })
     }
 
-    /// The objects to be placed.
-    #[must_use]
-    pub fn demand(&self) -> &dyn Demand {
-        &self.planted.objects
-    }
-
-    /// The space for objects, in clusters.
-    #[must_use]
-    pub fn space(&self) -> Space {
-        space(&self.planted.objects, &self.geometry)
-    }
-
-    /// Files whose times lie outside the range of an entry (1980 to 2107); they get the nearest
-    /// time inside. Times rounded down to two seconds are not counted.
-    #[must_use]
-    pub fn clamped_times(&self) -> usize {
-        let tree = self.planted.source.tree();
-        let kept = tree.ids().filter(|id| self.planted.objects.all[id.index()].is_kept);
-        let clamped = |time: Timestamp| time < EARLIEST || time > LATEST;
-        // The root has no times.
-        kept.skip(1).filter(|&id| clamped(tree.node(id).mtime)).count()
-    }
-
     /// The attributes that were lost.
     #[must_use]
     pub fn lost(&self) -> Lost {
         self.planted.lost
-    }
-
-    /// The volume's size; a device to write it to has at least this length.
-    #[must_use]
-    pub fn size(&self) -> ByteLen {
-        self.options.size
-    }
-
-    /// Bytes in a cluster.
-    #[must_use]
-    pub fn block_size(&self) -> u32 {
-        self.geometry.cluster_bytes() as u32
     }
 
     /// The number of clusters, if systems that go by it take the volume for one of another width: a
@@ -133,14 +98,34 @@ impl<'a> Builder<'a> {
         let made = crate::make::Made { clusters, format: width.name() };
         made.is_ambiguous().then_some(clusters)
     }
+}
 
-    /// Writes the image to a device that reads as zeros. `progress` is called with the
-    /// number of bytes of every write, from several threads.
-    ///
-    /// # Errors
-    /// Errors of the source or the device; the device then contains no image: its boot sector is
-    /// written last.
-    pub fn write(
+impl NewVolume for Builder<'_> {
+    fn demand(&self) -> &dyn Demand {
+        &self.planted.objects
+    }
+
+    fn space(&self) -> Space {
+        space(&self.planted.objects, &self.geometry)
+    }
+
+    fn block_size(&self) -> u32 {
+        self.geometry.cluster_bytes() as u32
+    }
+
+    fn size(&self) -> ByteLen {
+        self.options.size
+    }
+
+    fn clamped_times(&self) -> usize {
+        let tree = self.planted.source.tree();
+        let kept = tree.ids().filter(|id| self.planted.objects.all[id.index()].is_kept);
+        let clamped = |time: Timestamp| time < EARLIEST || time > LATEST;
+        // The root has no times.
+        kept.skip(1).filter(|&id| clamped(tree.node(id).mtime)).count()
+    }
+
+    fn write(
         &self,
         plan: &Plan,
         device: &dyn BlockDevice,

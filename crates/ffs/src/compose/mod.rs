@@ -38,7 +38,7 @@ use crate::make::geometry::Geometry;
 use crate::make::group::GroupBuilder;
 use demand::TreeDemand;
 use seekless_device::BlockDevice;
-use seekless_fs::plan::{Demand, InodeTable, ObjectId, Plan, Run, Space};
+use seekless_fs::plan::{Demand, InodeTable, NewVolume, ObjectId, Plan, Run, Space};
 use seekless_fs::source::Source;
 use seekless_fs::tree::Tree;
 use seekless_fs::{FsError, Timestamp};
@@ -83,16 +83,14 @@ impl<'a> Builder<'a> {
         }
         Ok(Self { demand, options: make, geometry })
     }
+}
 
-    /// The objects to be placed.
-    #[must_use]
-    pub fn demand(&self) -> &dyn Demand {
+impl NewVolume for Builder<'_> {
+    fn demand(&self) -> &dyn Demand {
         &self.demand
     }
 
-    /// The space for objects, in blocks.
-    #[must_use]
-    pub fn space(&self) -> Space {
+    fn space(&self) -> Space {
         let g = &self.geometry;
         let frag = u64::from(g.frag);
         let mut free: Vec<Extent> = Vec::new();
@@ -128,42 +126,27 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The other block touched with a run of an object's blocks: the block of another object that
-    /// its last fragments share.
-    #[must_use]
-    pub fn shared_block(&self, object: ObjectId, run: Run) -> Option<(ObjectId, Run)> {
+    fn block_size(&self) -> u32 {
+        self.geometry.bsize
+    }
+
+    fn size(&self) -> ByteLen {
+        self.options.size
+    }
+
+    fn clamped_times(&self) -> usize {
+        let clamped = |time| inode::storable(time, self.geometry.version) != time;
+        self.demand.tree.nodes().iter().filter(|node| clamped(node.mtime)).count()
+    }
+
+    fn shared_block(&self, object: ObjectId, run: Run) -> Option<(ObjectId, Run)> {
         let tail = self.demand.tails.of(object)?;
         let end = run.lbn.get().saturating_add(run.len);
         let within = run.lbn.get() <= tail.own_lbn && tail.own_lbn < end;
         (within && tail.owner != object).then_some((tail.owner, Run { lbn: tail.lbn, len: 1 }))
     }
 
-    /// Files whose times lie outside the range of an inode; they get the nearest time inside.
-    #[must_use]
-    pub fn clamped_times(&self) -> usize {
-        let clamped = |time| inode::storable(time, self.geometry.version) != time;
-        self.demand.tree.nodes().iter().filter(|node| clamped(node.mtime)).count()
-    }
-
-    /// The volume's size; a device to write it to has at least this length.
-    #[must_use]
-    pub fn size(&self) -> ByteLen {
-        self.options.size
-    }
-
-    /// Bytes in a block.
-    #[must_use]
-    pub fn block_size(&self) -> u32 {
-        self.geometry.bsize
-    }
-
-    /// Writes the image to a device that reads as zeros. `progress` is called
-    /// with the number of bytes of every write, from several threads.
-    ///
-    /// # Errors
-    /// Errors of the source or the device; the device then contains no image: its superblock is
-    /// written last.
-    pub fn write(
+    fn write(
         &self,
         plan: &Plan,
         device: &dyn BlockDevice,

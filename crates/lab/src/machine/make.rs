@@ -8,6 +8,7 @@ use seekless_device::BlockDevice;
 use seekless_ext::{BuildOptions, Builder, Features};
 use seekless_fat::FatWidth;
 use seekless_ffs::{MakeOptions, Version};
+use seekless_fs::plan::NewVolume;
 use seekless_fs::source::EmptySource;
 use seekless_fs::tree::NodeAttr;
 use seekless_fs::{FileKind, FsError};

@@ -8,9 +8,10 @@ use crate::progress;
 use crate::source::{self, Purpose, SourceArgs, source_date_epoch};
 use clap::{Args, ValueEnum};
 use seekless_compose::build::warn_of_width;
-use seekless_compose::write::{Destination, write_built};
+use seekless_compose::write::{Destination, write_volume};
 use seekless_compose::wrong;
 use seekless_fat::{self as fat, Losses, MakeOptions};
+use seekless_fs::plan::NewVolume;
 use seekless_fs::source::Source;
 use seekless_fs::{FsError, Timestamp};
 use seekless_images::Place;
@@ -136,7 +137,7 @@ impl DiskArgs {
         }
         let plan = planner::plan(builder.demand(), &builder.space(), &[], 1).map_err(about)?;
         let place = Destination { target, start: ByteLen::new(ALIGN) };
-        let esp = write_built(&builder, &plan, &shown, place, &progress::shown(global))?;
+        let esp = write_volume(&builder, &plan, &shown, place, &progress::shown(global))?;
         Ok(Some(Disk { esp }))
     }
 

@@ -9,6 +9,7 @@ use seekless_ext::{BuildOptions, Builder, Features};
 use seekless_formats::EXT;
 use seekless_fs::check::Report;
 use seekless_fs::format::OpenOptions;
+use seekless_fs::plan::NewVolume;
 use seekless_fs::source::EmptySource;
 use seekless_fs::tree::NodeAttr;
 use seekless_fs::{FileKind, FsError, Inspect};
