@@ -286,3 +286,41 @@ fn nothing_is_unsafe_and_every_crate_takes_the_lints() {
         assert!(text.contains("[lints]\nworkspace = true"), "{}: no lints", manifest.display());
     }
 }
+
+/// An offset in a structure of the disk stands next to the structure, in `ondisk.rs`, where it can
+/// be compared with the format's description.
+#[test]
+fn offsets_of_formats_are_in_ondisk() {
+    let mut found = Vec::new();
+    for format in ["ext", "ffs", "fat"] {
+        let mut files = Vec::new();
+        sources(&root().join("crates").join(format).join("src"), &mut files);
+        assert!(files.iter().any(|path| path.ends_with("ondisk.rs")), "{format}");
+        for path in files.iter().filter(|path| !path.ends_with("ondisk.rs")) {
+            let text = std::fs::read_to_string(path).expect("source");
+            found.extend(
+                text.lines()
+                    .filter_map(|line| offset(line).map(|_| (path.clone(), line.to_string()))),
+            );
+        }
+    }
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+/// The name of a constant that is a byte offset, written as a number.
+fn offset(line: &str) -> Option<&str> {
+    let (_, declared) = line.split_once("const ")?;
+    let (name, rest) = declared.split_once(": ")?;
+    let (kind, value) = rest.split_once(" = ")?;
+    let is_offset = name.ends_with("_AT") || name.ends_with("_OFFSET");
+    let is_number = value.starts_with(|first: char| first.is_ascii_digit());
+    (is_offset && is_number && matches!(kind, "usize" | "u64" | "u32")).then_some(name)
+}
+
+#[test]
+fn offsets_are_recognized() {
+    assert_eq!(offset("    pub(crate) const SPACE_AT: usize = 48;"), Some("SPACE_AT"));
+    for other in ["const LOOKED_AT: usize = offset_of!(Inode, i_mode);", "let space_at = 48;"] {
+        assert_eq!(offset(other), None);
+    }
+}

@@ -62,7 +62,7 @@ pub fn examine(
             _ => Error::from(error).about(path.display()),
         }
     };
-    let lost = lost.unwrap_or(LostChains::ByMark);
+    let lost = lost.unwrap_or_default();
     let repaired = match mode {
         Mode::Check => {
             let report = (format.check)(device.clone()).map_err(about)?;

@@ -16,6 +16,22 @@ type U64 = le::U64;
 
 /// The start of the primary superblock, in bytes.
 pub(crate) const SUPERBLOCK_OFFSET: u64 = 1024;
+/// The same, in a block that begins the volume and holds it.
+pub(crate) const SUPERBLOCK_IN_BLOCK: usize = 1024;
+/// The number of the double-indirect block in `i_block`, in bytes.
+pub(crate) const I_BLOCK_DOUBLE: usize = 13 * 4;
+/// The inode number of `..` in a directory's first block.
+pub(crate) const DOTDOT_INO: usize = 12;
+
+/// A leaf of a quota file, in bytes (`struct qt_disk_dqdbheader`, `struct v2r1_disk_dqblk`).
+pub(crate) mod quota_leaf {
+    /// In front of the first entry.
+    pub(crate) const HEADER: usize = 16;
+    /// An entry.
+    pub(crate) const ENTRY: usize = 72;
+    /// The bytes in use in an entry (`dqb_curspace`).
+    pub(crate) const CURRENT_SPACE: usize = 48;
+}
 /// Bytes in a superblock.
 pub(crate) const SUPERBLOCK_SIZE: usize = 1024;
 /// `s_magic`.

@@ -3,12 +3,10 @@
 use crate::Known;
 use seekless_cache::{Config, Counters, Discipline};
 use seekless_device::BlockDevice;
-use seekless_ext::ExtLive;
 use seekless_fs::operate::Operate;
 use seekless_fs::{FsError, Timestamp};
-use seekless_live::{Live, Named};
+use seekless_live::{ListingKey, Live, Named};
 use seekless_units::{Ino, Nanos};
-use std::any::Any;
 
 /// The time of day.
 pub type Wall = Box<dyn Fn() -> Timestamp + Send>;
@@ -106,7 +104,7 @@ pub(crate) fn refuse(given: &[(bool, &str)], on: &str) -> Result<(), FsError> {
 }
 
 /// A file system in use, of any format.
-pub trait InUse: Operate + Any {
+pub trait InUse: Operate {
     /// The counters of its cache.
     fn counters(&self) -> &Counters;
 
@@ -121,6 +119,12 @@ pub trait InUse: Operate + Any {
 
     /// As [`Live::commit_beside`].
     fn commit_beside(&mut self);
+
+    /// As [`Live::listing_key`].
+    ///
+    /// # Errors
+    /// As there.
+    fn listing_key(&mut self, dir: Ino) -> Result<Option<ListingKey>, FsError>;
 }
 
 impl<F: Named + 'static> InUse for Live<F> {
@@ -139,6 +143,10 @@ impl<F: Named + 'static> InUse for Live<F> {
     fn commit_beside(&mut self) {
         Self::commit_beside(self);
     }
+
+    fn listing_key(&mut self, dir: Ino) -> Result<Option<ListingKey>, FsError> {
+        Self::listing_key(self, dir)
+    }
 }
 
 /// Sorts names of a directory in the listing order of the format's system: by their hashes, in
@@ -152,10 +160,8 @@ pub fn sort_as_listed<T>(
     names: &mut [T],
     name: impl Fn(&T) -> &[u8],
 ) -> Result<(), FsError> {
-    let Some(live) = (live as &mut dyn Any).downcast_mut::<ExtLive>() else { return Ok(()) };
-    let (format, core) = live.parts();
-    if let Some(order) = format.listing_order(core, dir)? {
-        names.sort_by_cached_key(|one| order.key(name(one)));
+    if let Some(key) = live.listing_key(dir)? {
+        names.sort_by_cached_key(|one| key(name(one)));
     }
     Ok(())
 }

@@ -56,14 +56,26 @@ impl Known {
     }
 }
 
-/// The only format that claims a device.
+/// The only one of [`FORMATS`] that claims a device.
 ///
 /// # Errors
 /// As [`seekless_fs::format::claim`].
 pub fn claim(device: &dyn BlockDevice) -> Result<&'static Known, FsError> {
-    let name = seekless_fs::format::claim(READERS, device)?.name;
-    let found = FORMATS.into_iter().find(|known| known.reader.name == name);
-    found.ok_or_else(|| FsError::Unsupported(format!("{name} images")))
+    claim_among(&FORMATS, device)
+}
+
+/// The only one of some formats that claims a device.
+///
+/// # Errors
+/// As [`seekless_fs::format::claim`].
+pub fn claim_among<'a>(
+    formats: &[&'a Known],
+    device: &dyn BlockDevice,
+) -> Result<&'a Known, FsError> {
+    let readers: Vec<Format> = formats.iter().map(|known| known.reader).collect();
+    let name = seekless_fs::format::claim(&readers, device)?.name;
+    let found = formats.iter().find(|known| known.reader.name == name);
+    found.copied().ok_or_else(|| FsError::Unsupported(format!("{name} images")))
 }
 
 /// The format with which a device is checked, even if no format claims it: UFS searches for copies

@@ -19,6 +19,9 @@ use seekless_units::{BlockNo, Extent, Ino};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
+/// The key of a name by which a directory is listed, other than of `.` and `..`, which come first.
+pub type ListingKey = Box<dyn Fn(&[u8]) -> (u32, u32)>;
+
 /// Where a name goes in a directory, and the changes made for it.
 #[derive(Clone, Debug, Default)]
 pub struct NamePlace {
@@ -383,6 +386,19 @@ pub trait Format: Send + Sized {
     /// and in none of some runs: there should be none. Nothing may be read for it,
     /// so that builds which check do the same as those which do not.
     fn unnoted(&self, core: &Core<Self::Map>, ino: Ino, noted: &[Extent]) -> Option<BlockNo>;
+
+    /// The order in which the system of the format lists a directory; `None` where it lists names
+    /// as they lie, which is the default.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`]; [`FsError::Device`].
+    fn listing_key(
+        &mut self,
+        _core: &mut Core<Self::Map>,
+        _dir: Ino,
+    ) -> Result<Option<ListingKey>, FsError> {
+        Ok(None)
+    }
 
     // Extended attributes.
 

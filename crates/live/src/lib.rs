@@ -84,7 +84,7 @@ pub use codec::{Codec, Compacted, Entry, Room};
 pub use cut::{Cut, Runs};
 pub use delayed::{Delayed, Stand};
 pub use fault::Fault;
-pub use format::{Format, NamePlace};
+pub use format::{Format, ListingKey, NamePlace};
 pub use limits::{Limits, NameOrder};
 pub use linked::{Contents, Linked};
 pub use live::Live;

@@ -8,11 +8,11 @@ use crate::fault::Fault;
 use crate::links_last::LinksLast;
 use crate::namespace::Namespace;
 use crate::volume::Volume;
-use crate::{Core, Format, Linked, Named};
+use crate::{Core, Format, Linked, ListingKey, Named};
 use seekless_cache::{Commits, Config, Counters, Why};
 use seekless_device::{BlockDevice, Clock};
 use seekless_fs::FsError;
-use seekless_units::Nanos;
+use seekless_units::{Ino, Nanos};
 use std::sync::Arc;
 
 /// An image in use.
@@ -61,6 +61,15 @@ impl<F: Named> Live<F> {
     /// devices that take writes without waiting for them, and one thread.
     pub fn commit_beside(&mut self) {
         self.volume.core.cache.set_commits(Commits::Beside);
+    }
+
+    /// The order in which the system of the format lists a directory; `None` where it lists names
+    /// as they lie.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`]; [`FsError::Device`].
+    pub fn listing_key(&mut self, dir: Ino) -> Result<Option<ListingKey>, FsError> {
+        self.volume.format.listing_key(&mut self.volume.core, dir)
     }
 
     /// The cache's counters.

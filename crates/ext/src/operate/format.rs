@@ -11,7 +11,9 @@ use seekless_fs::field::wide;
 use seekless_fs::operate::{Space, XattrMode};
 use seekless_fs::{FileKind, FsError, Mapping, Timestamp, Xattr};
 use seekless_live::indirect::Files;
-use seekless_live::{Cut, Format, InodeNames, Limits, NamePlace, Named, Part, Stand, Table};
+use seekless_live::{
+    Cut, Format, InodeNames, Limits, ListingKey, NamePlace, Named, Part, Stand, Table,
+};
 use seekless_units::{BlockNo, Extent, Ino};
 use std::sync::Arc;
 
@@ -313,6 +315,11 @@ impl Format for Ext {
             return extents::unnoted(self, core, ino, noted);
         }
         Files::unnoted(self, core, ino, noted)
+    }
+
+    fn listing_key(&mut self, core: &mut Core, dir: Ino) -> Result<Option<ListingKey>, FsError> {
+        let order = self.listing_order(core, dir)?;
+        Ok(order.map(|order| -> ListingKey { Box::new(move |name| order.key(name)) }))
     }
 
     fn keeps_acls(&self) -> bool {

@@ -14,7 +14,7 @@ use super::extents::{self, Tree};
 use super::{Core, Ext, Node};
 use crate::inline::{PARENT, find};
 use crate::inode::Inode;
-use crate::ondisk::{IBlock, INODE_CORE_SIZE, flags, incompat};
+use crate::ondisk::{DOTDOT_INO, IBlock, INODE_CORE_SIZE, flags, incompat};
 use crate::xattr::{data_room, empty_data, inline_value, with_data};
 use seekless_cache::{ChangeId, Role};
 use seekless_fs::field::{index, invalid, le32, range, slice, wide};
@@ -29,8 +29,6 @@ use std::ops::Range;
 const HEAD: usize = size_of::<IBlock>();
 /// Bytes of the entries `.` and `..` of a directory.
 const DOTS: usize = 24;
-/// Where the parent's number stands in the entry `..` of a unit.
-const PARENT_AT: usize = 12;
 
 fn place(ino: Ino) -> Location {
     Location::of("inline data").in_inode(ino)
@@ -259,7 +257,7 @@ impl Ext {
         dir: Ino,
         unit: &[u8],
     ) -> Result<Contents, FsError> {
-        let parent = le32(unit, PARENT_AT).unwrap_or(0);
+        let parent = le32(unit, DOTDOT_INO).unwrap_or(0);
         debug_assert_ne!(parent, 0, "it has a parent");
         let mut root = IBlock::default();
         let (number, part) = root.0.split_at_mut(PARENT);
@@ -303,7 +301,7 @@ impl Ext {
     fn check_parts(&self, unit: &[u8], dir: Ino) -> Result<(), FsError> {
         let [_, behind] = self.parts(unit);
         let mut starts = behind.is_empty();
-        let (parent, inodes) = (le32(unit, PARENT_AT).unwrap_or(0), self.entries.inodes);
+        let (parent, inodes) = (le32(unit, DOTDOT_INO).unwrap_or(0), self.entries.inodes);
         if parent == 0 || parent > inodes {
             return Err(range("..", u64::from(parent), u64::from(inodes), place(dir)));
         }
@@ -322,7 +320,7 @@ impl Ext {
     ) -> Result<(), FsError> {
         self.check_parts(unit, dir)?;
         let [first, behind] = self.parts(unit);
-        let parent = slice(unit, PARENT_AT, PARENT).unwrap_or_default();
+        let parent = slice(unit, DOTDOT_INO, PARENT).unwrap_or_default();
         let names = unit.get(first.start..behind.end).unwrap_or_default();
         if self.put_inline(core, dir, &[parent, names].concat())? {
             return Ok(());

@@ -18,7 +18,7 @@ use std::ops::Range;
 const LARGEST: u32 = 4;
 
 /// Runs that are looked at in a group once one of them is long enough (`s_mb_min_to_scan`).
-const RUNS_LOOKED_AT: usize = 10;
+const MOST_RUNS_TRIED: usize = 10;
 
 /// The way of searching a group for blocks (`enum criteria`).
 #[derive(Clone, Copy)]
@@ -156,7 +156,7 @@ fn best_run(
             best = Some(run);
         }
         seen = seen.saturating_add(1);
-        if seen > RUNS_LOOKED_AT && best.as_ref().is_some_and(|best| best.len() >= wanted) {
+        if seen > MOST_RUNS_TRIED && best.as_ref().is_some_and(|best| best.len() >= wanted) {
             break;
         }
         from = end;

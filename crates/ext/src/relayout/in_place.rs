@@ -22,7 +22,9 @@ use crate::encode::rewrite::{self, InodeChange};
 use crate::encode::sums::{bitmap_sum, seal_superblock};
 use crate::group::Counts;
 use crate::journal::{LogWriter, recover_home};
-use crate::ondisk::{BG_BLOCK_UNINIT, InodeCore, Superblock, compat, flags, incompat, ro_compat};
+use crate::ondisk::{
+    BG_BLOCK_UNINIT, InodeCore, SUPERBLOCK_IN_BLOCK, Superblock, compat, flags, incompat, ro_compat,
+};
 use crate::volume::Volume;
 use seekless_cache::{Log, LogCopy, LogTransaction, Stage};
 use seekless_device::BlockDevice;
@@ -41,9 +43,6 @@ const COPY_BYTES: u64 = 1 << 20;
 
 /// Bytes of data that a step copies, at most.
 const STEP_BYTES: u64 = 64 << 20;
-
-/// The offset of the superblock in the block of the primary one.
-const SUPERBLOCK_AT: usize = 1024;
 
 impl Occupied for Survey<'_> {
     fn data(&self, object: ObjectId) -> Vec<Placed> {
@@ -495,7 +494,8 @@ impl Mover<'_> {
     fn put_superblock(&self, more_free: i64, copies: &mut Copies) -> Result<(), FsError> {
         let sb = &self.survey.volume.sb;
         let first = sb.superblock_block();
-        let at = if self.block_size() > SUPERBLOCK_AT as u64 { SUPERBLOCK_AT } else { 0 };
+        let at =
+            if self.block_size() > SUPERBLOCK_IN_BLOCK as u64 { SUPERBLOCK_IN_BLOCK } else { 0 };
         let block = self.logged(copies, first)?;
         let place = Location::of("superblock");
         let (raw, _) = Superblock::mut_from_prefix(&mut block[at..])

@@ -5,6 +5,7 @@
 //! header of 16 bytes and entries of 72.
 
 use crate::inode::Inode;
+use crate::ondisk::quota_leaf;
 use crate::superblock::Super;
 use crate::volume::Volume;
 use seekless_fs::field::{index, invalid, le32, range, truncated, wide};
@@ -18,11 +19,6 @@ const BLOCK: u64 = 1024;
 const ROOT: u64 = 1;
 /// Levels above the leaves.
 const DEPTH: u32 = 4;
-/// Bytes before a leaf's first entry, and in an entry.
-const LEAF_HEADER: usize = 16;
-const ENTRY: usize = 72;
-/// The offset of the bytes in use in an entry.
-const SPACE_AT: usize = 48;
 /// First words of the files for users, groups and projects.
 const MAGICS: [u32; 3] = [0xD9C0_1F11, 0xD9C0_1927, 0xD9C0_3F14];
 
@@ -101,19 +97,22 @@ impl QuotaFile<'_> {
             }
         }
         let leaf = self.block(number)?;
-        let entries = leaf.get(LEAF_HEADER..).unwrap_or_default().chunks_exact(ENTRY);
+        let entries =
+            leaf.get(quota_leaf::HEADER..).unwrap_or_default().chunks_exact(quota_leaf::ENTRY);
         let is_own =
             |entry: &[u8]| le32(entry, 0) == Some(id) && entry.iter().any(|&byte| byte != 0);
         let (at, entry) = entries
             .enumerate()
             .find(|(_, entry)| is_own(entry))
             .ok_or_else(|| invalid("quota id", u64::from(id), self.place()))?;
-        let old = entry.get(SPACE_AT..).and_then(<[u8]>::first_chunk);
+        let old = entry.get(quota_leaf::CURRENT_SPACE..).and_then(<[u8]>::first_chunk);
         let old = u64::from_le_bytes(*old.ok_or_else(|| truncated(self.place()))?);
         let value = old
             .checked_add_signed(bytes)
             .ok_or_else(|| invalid("dqb_curspace", old, self.place()))?;
-        let inside = LEAF_HEADER.saturating_add(at.saturating_mul(ENTRY)).saturating_add(SPACE_AT);
+        let inside = quota_leaf::HEADER
+            .saturating_add(at.saturating_mul(quota_leaf::ENTRY))
+            .saturating_add(quota_leaf::CURRENT_SPACE);
         Ok(Patch { offset: number.saturating_mul(BLOCK).saturating_add(wide(inside)), value })
     }
 }

@@ -42,10 +42,11 @@ const DIR: &[u8; 3] = b"DIR";
 const LABEL_IN_INFO: usize = 7;
 
 /// The treatment of chains without a name.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Lost {
     /// They are freed after a crash of a mount that kept writes in order, and kept otherwise:
     /// such a crash leaves parts of files that were being made or removed, and only these.
+    #[default]
     ByMark,
     /// A file `FSCKnnnn.REC` in the root directory.
     Kept,

@@ -6,14 +6,12 @@ use super::superblock::{byte_of, time};
 use crate::check::Checker;
 use crate::encode::resize::ResizeMap;
 use crate::indirect;
-use crate::ondisk::IBlock;
+use crate::ondisk::{I_BLOCK_DOUBLE, IBlock};
 use seekless_fs::{FsError, Location};
 use seekless_units::{BlockNo, GroupNo, Ino};
 
 /// `i_mode`: a regular file, read and written by root.
 const MODE: u16 = 0o100_600;
-/// Where the number of the double-indirect block stands in `i_block`.
-const DOUBLE_AT: usize = 13 * 4;
 
 impl Checker {
     /// The map that the resize inode should have.
@@ -67,7 +65,7 @@ impl Work<'_> {
         let slots = size >> 2;
         let len = slots.saturating_mul(slots).saturating_add(slots).saturating_add(12);
         let mut i_block = IBlock::default();
-        if let Some(slot) = i_block.0.get_mut(DOUBLE_AT..).and_then(<[u8]>::first_chunk_mut) {
+        if let Some(slot) = i_block.0.get_mut(I_BLOCK_DOUBLE..).and_then(<[u8]>::first_chunk_mut) {
             *slot = seekless_fs::field::low32(double.get()).to_le_bytes();
         }
         let extra = volume.sb.raw.s_want_extra_isize.get();
