@@ -131,7 +131,7 @@ fn some_pairs_survive_two_hundred_states_each() {
     {
         for target in &FORMATS {
             let all = workloads(target, "pairs");
-            let some: Vec<Script> = all.into_iter().skip(skip).step_by(194).collect();
+            let some: Vec<Script> = all.into_iter().skip(skip).step_by(388).collect();
             let settings = settings(discipline, Extent::Sample(200), 3);
             let (wrong, states) = look(target, settings, &some);
             assert!(wrong.is_none(), "{}", wrong.unwrap_or_default());

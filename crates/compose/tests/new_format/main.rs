@@ -23,10 +23,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 const CHUNK: ByteLen = ByteLen::new(16 << 10);
-const FILES: usize = 60;
+const FILES: usize = 200;
 
 fn contents(number: usize) -> Vec<u8> {
-    (0..4000 + number * 37).map(|at| (at * 7 + number) as u8).collect()
+    (0..4000 + number % 50 * 37).map(|at| (at * 7 + number) as u8).collect()
 }
 
 fn name(number: usize) -> String {
@@ -41,10 +41,10 @@ fn tree(dir: &Path) {
     }
 }
 
-/// Every tenth file is read.
+/// Every twentieth file is read.
 fn trace() -> Vec<Event> {
     let read = |number| Event::new(Nanos::ZERO, Op::Read, format!("/{}", name(number)).into());
-    (0..FILES).step_by(10).map(read).collect()
+    (0..FILES).step_by(20).map(read).collect()
 }
 
 /// The bytes of an image of the tree, made with some traces.
@@ -96,9 +96,9 @@ fn a_new_format_is_a_row_and_a_builder() {
         assert_eq!(score.missing, Vec::<String>::new());
         score.chunks[&CHUNK.get()]
     });
-    // 6 files of 4 to 6 KB, and the table of 8 KB at the start.
+    // 10 files of 4 to 6 KB, and records in the table of 25 KB.
     let [scattered, together] = chunks;
-    assert!(scattered >= 6 && together <= 4, "{scattered} and {together} chunks");
+    assert!(scattered >= together * 2, "{scattered} and {together} chunks");
 }
 
 #[test]
