@@ -1,6 +1,6 @@
 //! Image files and block devices.
 
-use crate::{BlockDevice, DeviceError, Durable, Ticket, check_range};
+use crate::{BlockDevice, DeviceError, Durable, Ticket, block_device::check_range};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::{Errno, ReadWriteFlags, pwritev2};
 use seekless_units::{ByteLen, Lba};

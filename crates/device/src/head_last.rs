@@ -1,6 +1,6 @@
 //! A device whose beginning is written last.
 
-use crate::{BlockDevice, DeviceError, check_range};
+use crate::{BlockDevice, DeviceError, block_device::check_range};
 use seekless_units::{ByteLen, Lba};
 use std::sync::{Arc, PoisonError, RwLock};
 

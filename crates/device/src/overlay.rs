@@ -1,6 +1,6 @@
 //! A copy-on-write layer over a device.
 
-use crate::{BlockDevice, DeviceError, check_range};
+use crate::{BlockDevice, DeviceError, block_device::check_range};
 use seekless_units::{ByteLen, Lba, SECTOR};
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};

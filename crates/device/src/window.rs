@@ -1,6 +1,6 @@
 //! A part of a device.
 
-use crate::{BlockDevice, DeviceError, Durable, Ticket, check_range};
+use crate::{BlockDevice, DeviceError, Durable, Ticket, block_device::check_range};
 use seekless_units::{ByteLen, Lba};
 use std::sync::Arc;
 

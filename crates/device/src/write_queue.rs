@@ -1,6 +1,6 @@
 //! Writes and flushes that wait in order.
 
-use crate::{BlockDevice, DeviceError, check_range};
+use crate::{BlockDevice, DeviceError, block_device::check_range};
 use seekless_units::{ByteLen, Lba, SECTOR};
 use std::collections::VecDeque;
 use std::io;

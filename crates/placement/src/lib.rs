@@ -62,6 +62,7 @@ mod groups;
 mod hashalloc;
 pub mod inode;
 mod names;
+mod policy;
 pub mod reallocblks;
 pub mod realloccg;
 mod search;

@@ -17,51 +17,10 @@ pub use linux_orlov::LinuxOrlov;
 pub use old_dirpref::OldDirpref;
 pub use orlov::Orlov;
 
-use crate::inode::NewInode;
 use crate::names::{EXT, UFS};
-use crate::{Groups, PolicyError};
-use seekless_units::GroupNo;
+pub use crate::policy::{DirectoryPlacement, Expected};
 
-/// The expected contents of a directory, under the names of `struct fs`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Expected {
-    /// Average length of files, in bytes.
-    pub avgfilesize: u32,
-    /// Average number of files in a directory.
-    pub avgfpdir: u32,
-}
-
-/// A policy for directories.
-pub trait DirectoryPlacement: Send {
-    /// Name of the policy.
-    fn name(&self) -> &'static str;
-
-    /// Called before every inode allocation with the current group summaries. No-op by default.
-    fn begin(&mut self, _groups: &Groups) {}
-
-    /// The group in which to search first for the inode of a new directory. `new` may be of another
-    /// kind if the rule for other files follows that for directories.
-    fn prefer(&mut self, groups: &Groups, new: &NewInode<'_>) -> GroupNo;
-
-    /// Whether groups are tried in the order of [`hashalloc`](crate::hashalloc()) if the preferred
-    /// one is full, on formats without an order of their own; by default, one after the other.
-    fn hashes_groups(&self) -> bool {
-        false
-    }
-
-    /// Called after each search for an inode with the preferred group, whichever group it was found
-    /// in. No-op by default.
-    fn allocated(&mut self, _preferred: GroupNo, _is_directory: bool) {}
-
-    /// Called with the group of each new inode. No-op by default.
-    fn taken(&mut self, _at: GroupNo, _is_directory: bool) {}
-
-    /// Called when an inode is freed. No-op by default.
-    fn given_back(&mut self, _is_directory: bool) {}
-
-    /// Called when blocks are freed at once (negative: allocated). No-op by default.
-    fn blocks_changed(&mut self, _by: i64) {}
-}
+use crate::PolicyError;
 
 /// Name of [`Orlov`] beside ext's policies.
 const FFS_ORLOV: &str = "ffs-orlov";
