@@ -9,8 +9,8 @@ use seekless_fs::{BlockMap, FileKind, FsError, IndexBlock, Location, Mapping};
 use seekless_units::{ByteLen, Extent, Lbn};
 use std::ops::Range;
 
-/// The result of a walk over a block map, neighbours joined.
-pub(crate) struct Found {
+/// The runs of blocks that a walk over a block map reads, neighbours joined.
+pub(crate) struct MappedRuns {
     pub(crate) runs: Vec<Mapping>,
     /// Filled only if requested.
     pub(crate) index: Option<Vec<IndexBlock>>,
@@ -18,7 +18,7 @@ pub(crate) struct Found {
     limit: u64,
 }
 
-impl Found {
+impl MappedRuns {
     /// Takes up to `limit` blocks: no file has more than its volume.
     pub(crate) fn new(limit: u64, with_index: bool) -> Self {
         Self { runs: Vec::new(), index: with_index.then(Vec::new), mapped: 0, limit }
@@ -85,7 +85,7 @@ impl Volume {
         &self,
         inode: &Inode,
         wanted: Range<u64>,
-        found: &mut Found,
+        found: &mut MappedRuns,
     ) -> Result<(), FsError> {
         if self.has_blocks(inode) { self.walk_blocks(inode, &wanted, found) } else { Ok(()) }
     }
@@ -94,7 +94,7 @@ impl Volume {
         &self,
         inode: &Inode,
         wanted: &Range<u64>,
-        found: &mut Found,
+        found: &mut MappedRuns,
     ) -> Result<(), FsError> {
         if inode.has_flag(flags::EXTENTS) {
             extent::walk(self, inode, wanted, found)
@@ -106,7 +106,7 @@ impl Volume {
     /// All blocks of an inode of any kind, those of its map first: the list of bad blocks has no
     /// kind, and may have extents as any file.
     pub(crate) fn blocks_of_any_kind(&self, inode: &Inode) -> Result<Vec<Extent>, FsError> {
-        let mut found = Found::new(self.sb.blocks, true);
+        let mut found = MappedRuns::new(self.sb.blocks, true);
         // An empty `i_block` has no tree yet: libext2fs creates it (`ext2fs_extent_open2`).
         if inode.core.i_block.0.iter().any(|&byte| byte != 0) {
             self.walk_blocks(inode, &EVERYTHING, &mut found)?;
@@ -118,7 +118,7 @@ impl Volume {
 
     /// The runs of a range of logical blocks, in order.
     pub(crate) fn runs(&self, inode: &Inode, wanted: Range<u64>) -> Result<Vec<Mapping>, FsError> {
-        let mut found = Found::new(self.sb.blocks, false);
+        let mut found = MappedRuns::new(self.sb.blocks, false);
         self.walk_map(inode, wanted, &mut found)?;
         Ok(found.runs)
     }
@@ -131,7 +131,7 @@ impl Volume {
 
     /// The whole map with its own blocks.
     pub(crate) fn block_map(&self, inode: &Inode) -> Result<BlockMap, FsError> {
-        let mut found = Found::new(self.sb.blocks, true);
+        let mut found = MappedRuns::new(self.sb.blocks, true);
         self.walk_map(inode, EVERYTHING, &mut found)?;
         Ok(BlockMap {
             runs: found.runs,

@@ -3,13 +3,13 @@
 
 use unicode_normalization::UnicodeNormalization;
 
-/// A name to look for.
-pub(crate) struct Wanted<'a> {
+/// The name of a directory lookup, and its folded form (`struct ext4_filename`).
+pub(crate) struct LookupName<'a> {
     exact: &'a [u8],
     folded: Option<String>,
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> LookupName<'a> {
     /// Looks for `name`; regardless of case if `folds`.
     pub(crate) fn new(name: &'a [u8], folds: bool) -> Self {
         Self { exact: name, folded: if folds { fold(name) } else { None } }
@@ -55,10 +55,10 @@ mod tests {
         for (a, b) in
             [("Straße", "STRASSE"), ("\u{E9}t\u{E9}", "E\u{301}TE\u{301}"), ("Σίσυφος", "ΣΊΣΥΦΟΣ")]
         {
-            assert!(Wanted::new(a.as_bytes(), true).is(b.as_bytes()), "{a} {b}");
-            assert!(!Wanted::new(a.as_bytes(), false).is(b.as_bytes()), "{a} {b}");
+            assert!(LookupName::new(a.as_bytes(), true).is(b.as_bytes()), "{a} {b}");
+            assert!(!LookupName::new(a.as_bytes(), false).is(b.as_bytes()), "{a} {b}");
         }
-        assert!(!Wanted::new(b"\xFFa", true).is(b"\xFFA"));
-        assert!(Wanted::new(b"\xFFa", true).is(b"\xFFa"));
+        assert!(!LookupName::new(b"\xFFa", true).is(b"\xFFA"));
+        assert!(LookupName::new(b"\xFFa", true).is(b"\xFFa"));
     }
 }

@@ -18,9 +18,9 @@ const HEAD: usize = size_of::<DirEntryHead>();
 /// Bytes of a block's checksum entry.
 const TAIL: usize = size_of::<DirEntryTail>();
 
-/// An entry of a block, used or not.
+/// A directory entry of a block, used or not.
 #[derive(Clone, Copy)]
-pub(crate) struct Entry<'a> {
+pub(crate) struct RawEntry<'a> {
     pub(crate) ino: Ino,
     pub(crate) name: &'a [u8],
     pub(crate) file_type: u8,
@@ -43,7 +43,7 @@ pub(crate) fn entry_at(
     at: usize,
     inodes: u32,
     place: Location,
-) -> Result<Entry<'_>, FsError> {
+) -> Result<RawEntry<'_>, FsError> {
     let place = place.at_offset(byte(at));
     let head: DirEntryHead = parse(block, at).ok_or_else(|| truncated(place))?;
     let len = record_len(head.rec_len.get(), block.len());
@@ -64,7 +64,12 @@ pub(crate) fn entry_at(
     if ino != 0 && name.is_empty() {
         return Err(invalid("name_len", 0, place));
     }
-    Ok(Entry { ino: Ino::new(ino), name, file_type: head.file_type, next: at.saturating_add(len) })
+    Ok(RawEntry {
+        ino: Ino::new(ino),
+        name,
+        file_type: head.file_type,
+        next: at.saturating_add(len),
+    })
 }
 
 /// Visits the used entries of a block (or of a piece of inline data).
@@ -72,7 +77,7 @@ pub(crate) fn for_each<'a>(
     block: &'a [u8],
     inodes: u32,
     place: Location,
-    visit: &mut dyn FnMut(Entry<'a>) -> ControlFlow<()>,
+    visit: &mut dyn FnMut(RawEntry<'a>) -> ControlFlow<()>,
 ) -> Result<ControlFlow<()>, FsError> {
     let mut at = 0;
     while at < block.len() {
@@ -226,7 +231,7 @@ impl<'a> Directory<'a> {
     }
 
     /// An entry for a listing.
-    pub(crate) fn shown<'e>(&self, entry: &Entry<'e>, cookie: u64) -> DirEntry<'e> {
+    pub(crate) fn shown<'e>(&self, entry: &RawEntry<'e>, cookie: u64) -> DirEntry<'e> {
         let typed = self.volume.sb.has_incompat(incompat::FILETYPE);
         let kind = if typed { kind_of(entry.file_type) } else { None };
         DirEntry { name: entry.name, ino: entry.ino, kind, cookie }
@@ -239,7 +244,7 @@ impl<'a> Directory<'a> {
 
     /// The inode of a name.
     pub(crate) fn lookup(&self, name: &[u8]) -> Result<Option<Ino>, FsError> {
-        let wanted = casefold::Wanted::new(name, self.folds_case());
+        let wanted = casefold::LookupName::new(name, self.folds_case());
         if self.inode.has_flag(flags::INLINE_DATA) {
             return inline::lookup(self, &wanted);
         }
@@ -259,7 +264,7 @@ impl<'a> Directory<'a> {
         }
     }
 
-    fn search(&self, lbn: Lbn, wanted: &casefold::Wanted<'_>) -> Result<Option<Ino>, FsError> {
+    fn search(&self, lbn: Lbn, wanted: &casefold::LookupName<'_>) -> Result<Option<Ino>, FsError> {
         let block = self.block(lbn)?;
         let mut found = None;
         let _ = for_each(&block, self.inodes(), self.place(), &mut |entry| {
@@ -277,7 +282,7 @@ impl<'a> Directory<'a> {
         if self.inode.has_flag(flags::INLINE_DATA) {
             return Ok(Vec::new());
         }
-        let wanted = casefold::Wanted::new(name, self.folds_case());
+        let wanted = casefold::LookupName::new(name, self.folds_case());
         let (mut read, leaves) = match htree::probe(self, name)? {
             Some(path) => (path.index, path.leaves),
             None => (Vec::new(), self.present()?),

@@ -4,7 +4,7 @@
 //! it. So no node with entries can be reached twice, and a walk ends after reading each of its
 //! blocks once, on any image.
 
-use crate::bmap::{Found, clip};
+use crate::bmap::{MappedRuns, clip};
 use crate::checksum::crc32c;
 use crate::inode::Inode;
 use crate::ondisk::{
@@ -34,19 +34,19 @@ pub(crate) struct Frame {
     pub(crate) place: Location,
 }
 
-/// An index entry: a node below.
+/// A child of an index node: the logical blocks below it and its block.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Child {
+pub(crate) struct ChildNode {
     /// From the first logical block that it maps to that of the next one.
     pub(crate) covers: Range<u64>,
     pub(crate) block: BlockNo,
 }
 
-/// The entries of a node, checked.
+/// The entries of an extent tree's node, checked.
 #[derive(Clone, Debug)]
-pub(crate) enum Entries {
+pub(crate) enum NodeEntries {
     Leaf(SmallVec<[Mapping; 4]>),
-    Index(SmallVec<[Child; 4]>),
+    Index(SmallVec<[ChildNode; 4]>),
 }
 
 /// The limits of the root of a tree in an inode.
@@ -95,7 +95,7 @@ pub(crate) fn entries(
     bytes: &[u8],
     header: &ExtentHeader,
     frame: &Frame,
-) -> Result<Entries, FsError> {
+) -> Result<NodeEntries, FsError> {
     let found_depth = header.eh_depth.get();
     if found_depth != frame.depth {
         return Err(invalid("eh_depth", u64::from(found_depth), frame.place));
@@ -103,9 +103,9 @@ pub(crate) fn entries(
     let len = index(header.eh_entries.get()).saturating_mul(ENTRY);
     let entries = slice(bytes, ENTRY, len).ok_or_else(|| truncated(frame.place))?;
     if frame.depth == 0 {
-        return leaf(volume, entries, frame).map(Entries::Leaf);
+        return leaf(volume, entries, frame).map(NodeEntries::Leaf);
     }
-    children(entries, frame).map(Entries::Index)
+    children(entries, frame).map(NodeEntries::Index)
 }
 
 fn leaf(volume: &Volume, entries: &[u8], frame: &Frame) -> Result<SmallVec<[Mapping; 4]>, FsError> {
@@ -143,7 +143,7 @@ fn extent(
     Ok(Mapping { lbn: Lbn::new(first), extent, unwritten })
 }
 
-fn children(entries: &[u8], frame: &Frame) -> Result<SmallVec<[Child; 4]>, FsError> {
+fn children(entries: &[u8], frame: &Frame) -> Result<SmallVec<[ChildNode; 4]>, FsError> {
     if entries.is_empty() {
         return Err(invalid("eh_entries", 0, frame.place));
     }
@@ -160,24 +160,25 @@ fn children(entries: &[u8], frame: &Frame) -> Result<SmallVec<[Child; 4]>, FsErr
         let next = raw.peek().and_then(|next| le32(next, 0)).map(u64::from);
         let high = u64::from(child.ei_leaf_hi.get()) << 32;
         let block = BlockNo::new(high | u64::from(child.ei_leaf_lo.get()));
-        children.push(Child { covers: first..next.unwrap_or(frame.covers.end), block });
+        children.push(ChildNode { covers: first..next.unwrap_or(frame.covers.end), block });
     }
     Ok(children)
 }
 
 /// Reads the blocks of a tree, by number and by place of the pointer; `None` for those that are to
 /// be passed over, with all below.
-pub(crate) type Blocks<'a> = dyn FnMut(BlockNo, Location) -> Result<Option<Block>, FsError> + 'a;
+pub(crate) type NodeReader<'a> =
+    dyn FnMut(BlockNo, Location) -> Result<Option<Block>, FsError> + 'a;
 
 /// One walk over a file's tree.
-struct Walk<'a> {
+struct ExtentWalk<'a> {
     volume: &'a Volume,
     ino: Ino,
     /// The seed of the checksums of the tree's blocks, where they are verified.
     seed: Option<u32>,
     wanted: &'a Range<u64>,
-    found: &'a mut Found,
-    blocks: &'a mut Blocks<'a>,
+    found: &'a mut MappedRuns,
+    blocks: &'a mut NodeReader<'a>,
 }
 
 /// Walks the tree of an inode over a range of logical blocks.
@@ -185,12 +186,12 @@ pub(crate) fn walk(
     volume: &Volume,
     inode: &Inode,
     wanted: &Range<u64>,
-    found: &mut Found,
+    found: &mut MappedRuns,
 ) -> Result<(), FsError> {
     let seed = volume.sb.has_metadata_csum().then(|| volume.inode_seed(inode));
     let mut blocks = |number, place| volume.block(number, place).map(Some);
     let ino = inode.ino;
-    Walk { volume, ino, seed, wanted, found, blocks: &mut blocks }.root(&inode.core.i_block.0)
+    ExtentWalk { volume, ino, seed, wanted, found, blocks: &mut blocks }.root(&inode.core.i_block.0)
 }
 
 /// As [`walk`], for a tree given by its root, over blocks from elsewhere, which were verified when
@@ -199,14 +200,14 @@ pub(crate) fn walk_in(
     volume: &Volume,
     (ino, root): (Ino, &[u8]),
     wanted: &Range<u64>,
-    found: &mut Found,
-    blocks: &mut Blocks<'_>,
+    found: &mut MappedRuns,
+    blocks: &mut NodeReader<'_>,
 ) -> Result<(), FsError> {
     let mut blocks = |number, place| blocks(number, place);
-    Walk { volume, ino, seed: None, wanted, found, blocks: &mut blocks }.root(root)
+    ExtentWalk { volume, ino, seed: None, wanted, found, blocks: &mut blocks }.root(root)
 }
 
-impl Walk<'_> {
+impl ExtentWalk<'_> {
     fn root(&mut self, root: &[u8]) -> Result<(), FsError> {
         let frame = root_frame(root, self.ino)?;
         let header = header(root, root.len(), frame.place)?;
@@ -221,14 +222,14 @@ impl Walk<'_> {
         level: u8,
     ) -> Result<(), FsError> {
         match entries(self.volume, bytes, header, frame)? {
-            Entries::Leaf(runs) => {
+            NodeEntries::Leaf(runs) => {
                 for run in runs {
                     if let Some(part) = clip(run, self.wanted) {
                         self.found.push(part, frame.place)?;
                     }
                 }
             }
-            Entries::Index(children) => {
+            NodeEntries::Index(children) => {
                 for child in children {
                     let covers = &child.covers;
                     if covers.start < self.wanted.end && covers.end > self.wanted.start {
@@ -240,8 +241,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn child(&mut self, child: Child, parent: &Frame, level: u8) -> Result<(), FsError> {
-        let Child { covers, block: number } = child;
+    fn child(&mut self, child: ChildNode, parent: &Frame, level: u8) -> Result<(), FsError> {
+        let ChildNode { covers, block: number } = child;
         let place = Location::of("extent block").in_inode(self.ino).in_block(number);
         let Some(block) = (self.blocks)(number, parent.place)? else { return Ok(()) };
         let room = block.len().saturating_sub(tail_len(&self.volume.sb));

@@ -26,7 +26,7 @@ const BLOCK_MASK: u32 = 0x0FFF_FFFF;
 
 /// A child of an index block: the least hash below it and its block.
 #[derive(Clone, Copy)]
-pub(crate) struct Child {
+pub(crate) struct DxChild {
     pub(crate) hash: u32,
     pub(crate) lbn: Lbn,
 }
@@ -72,12 +72,12 @@ impl Branch {
     }
 
     /// A child. The first one's hash gives its place to the counts, and is the least.
-    pub(crate) fn child(&self, block: &[u8], n: usize) -> Child {
+    pub(crate) fn child(&self, block: &[u8], n: usize) -> DxChild {
         debug_assert!(n < self.count);
         let at = self.offset.saturating_add(n.saturating_mul(ENTRY));
         let entry = parse::<DxEntry>(block, at).unwrap_or_default();
         let hash = if n == 0 { 0 } else { entry.hash.get() };
-        Child { hash, lbn: Lbn::new(u64::from(entry.block.get() & BLOCK_MASK)) }
+        DxChild { hash, lbn: Lbn::new(u64::from(entry.block.get() & BLOCK_MASK)) }
     }
 
     /// The last child whose hash is not above `hash`.
@@ -119,12 +119,12 @@ pub(crate) fn head(
 struct Root {
     version: u8,
     levels: u8,
-    children: Vec<Child>,
+    children: Vec<DxChild>,
 }
 
-/// The index blocks that a lookup reads, and the leaves they lead to: more than one where names of
+/// The index blocks that a lookup in an index reads, and the leaves they lead to: more than one where names of
 /// equal hash go on in the next block.
-pub(crate) struct Path {
+pub(crate) struct DxLookup {
     pub(crate) index: Vec<Lbn>,
     pub(crate) leaves: Vec<Lbn>,
 }
@@ -201,7 +201,7 @@ fn children(
     block: &[u8],
     is_root: bool,
     place: Location,
-) -> Result<Vec<Child>, FsError> {
+) -> Result<Vec<DxChild>, FsError> {
     let branch = Branch::of(volume, block, is_root, place)?;
     Ok((0..branch.count).map(|n| branch.child(block, n)).collect())
 }
@@ -220,17 +220,17 @@ fn root(dir: &Directory<'_>) -> Result<Option<Root>, FsError> {
 }
 
 /// Reads an interior node.
-fn node(dir: &Directory<'_>, lbn: Lbn) -> Result<Vec<Child>, FsError> {
+fn node(dir: &Directory<'_>, lbn: Lbn) -> Result<Vec<DxChild>, FsError> {
     let place = Location::of("htree node").in_inode(dir.inode.ino);
     let block = dir.block(lbn)?;
     children(dir.volume, &block, false, place)
 }
 
 /// Walks the index for `name`. `None` for a directory that is a plain list.
-pub(crate) fn probe(dir: &Directory<'_>, name: &[u8]) -> Result<Option<Path>, FsError> {
+pub(crate) fn probe(dir: &Directory<'_>, name: &[u8]) -> Result<Option<DxLookup>, FsError> {
     let Some(root) = root(dir)? else { return Ok(None) };
     if name == b"." || name == b".." {
-        return Ok(Some(Path { index: Vec::new(), leaves: vec![Lbn::ZERO] }));
+        return Ok(Some(DxLookup { index: Vec::new(), leaves: vec![Lbn::ZERO] }));
     }
     let folded = if dir.folds_case() { casefold::fold(name) } else { None };
     let hashed = folded.as_deref().map_or(name, str::as_bytes);
@@ -252,7 +252,7 @@ pub(crate) fn probe(dir: &Directory<'_>, name: &[u8]) -> Result<Option<Path>, Fs
             break;
         }
     }
-    Ok(Some(Path { index: cursor.index, leaves }))
+    Ok(Some(DxLookup { index: cursor.index, leaves }))
 }
 
 fn cycle(dir: &Directory<'_>) -> FsError {
@@ -263,14 +263,14 @@ fn cycle(dir: &Directory<'_>) -> FsError {
 struct Cursor<'a> {
     dir: &'a Directory<'a>,
     /// Children and the place among them, from the root down.
-    frames: Vec<(Vec<Child>, usize)>,
+    frames: Vec<(Vec<DxChild>, usize)>,
     /// Index blocks read so far.
     index: Vec<Lbn>,
 }
 
 impl Cursor<'_> {
     /// Moves to the last child whose hash is not above `hash`.
-    fn enter(&mut self, children: Vec<Child>, hash: u32) {
+    fn enter(&mut self, children: Vec<DxChild>, hash: u32) {
         let after = children.iter().skip(1).take_while(|child| child.hash <= hash).count();
         self.frames.push((children, after));
     }
@@ -287,7 +287,7 @@ impl Cursor<'_> {
         Ok(())
     }
 
-    fn read(&mut self, lbn: Lbn) -> Result<Vec<Child>, FsError> {
+    fn read(&mut self, lbn: Lbn) -> Result<Vec<DxChild>, FsError> {
         if wide(self.index.len()) > self.dir.blocks() {
             return Err(cycle(self.dir));
         }
@@ -405,7 +405,7 @@ pub(crate) fn leaves(dir: &Directory<'_>) -> Result<Option<Leaves>, FsError> {
 }
 
 /// Children with their ranges of hashes.
-fn bounded(children: &[Child], low: u32, next: Option<u32>) -> Vec<Leaf> {
+fn bounded(children: &[DxChild], low: u32, next: Option<u32>) -> Vec<Leaf> {
     let lows = std::iter::once(low).chain(children.iter().skip(1).map(|child| child.hash));
     let nexts = children.iter().skip(1).map(|child| Some(child.hash)).chain([next]);
     let bounds = lows.zip(nexts);

@@ -1,6 +1,6 @@
 //! Block maps of ext2 and ext3: direct, indirect, double and triple indirect.
 
-use crate::bmap::{Found, clip};
+use crate::bmap::{MappedRuns, clip};
 use crate::inode::Inode;
 use crate::volume::Volume;
 use seekless_fs::field::{le32, truncated};
@@ -19,11 +19,11 @@ const DOUBLE: usize = 13;
 
 /// One walk over a file's map. In a sound file each block of the map is met only once; `seen` turns
 /// a second meeting into an error and so bounds the walk.
-struct Walk<'a> {
+struct IndirectWalk<'a> {
     volume: &'a Volume,
     inode: &'a Inode,
     wanted: &'a Range<u64>,
-    found: &'a mut Found,
+    found: &'a mut MappedRuns,
     seen: HashSet<BlockNo>,
 }
 
@@ -32,9 +32,9 @@ pub(crate) fn walk(
     volume: &Volume,
     inode: &Inode,
     wanted: &Range<u64>,
-    found: &mut Found,
+    found: &mut MappedRuns,
 ) -> Result<(), FsError> {
-    let mut walk = Walk { volume, inode, wanted, found, seen: HashSet::new() };
+    let mut walk = IndirectWalk { volume, inode, wanted, found, seen: HashSet::new() };
     let pointers = &inode.core.i_block.0;
     let place = Location::of("block map").in_inode(inode.ino);
     let (direct, rest) = pointers.split_at(DIRECT.saturating_mul(POINTER));
@@ -53,7 +53,7 @@ pub(crate) fn double_block(inode: &Inode) -> Option<BlockNo> {
     (number != 0).then(|| BlockNo::new(u64::from(number)))
 }
 
-impl Walk<'_> {
+impl IndirectWalk<'_> {
     /// Logical blocks below one pointer with `levels` blocks of map under it.
     fn span(&self, levels: u8) -> u64 {
         let per_block = self.volume.sb.block_size >> 2;

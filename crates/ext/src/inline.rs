@@ -1,7 +1,7 @@
 //! Inline data: contents of small files and directories in the inode, first in
 //! `i_block`, then in the value of the attribute `system.data`.
 
-use crate::casefold::Wanted;
+use crate::casefold::LookupName;
 use crate::dir::{Directory, for_each};
 use crate::inode::Inode;
 use crate::ondisk::InodeCore;
@@ -115,7 +115,7 @@ pub(crate) fn read_dir(
 }
 
 /// The inode of a name in an inline directory.
-pub(crate) fn lookup(dir: &Directory<'_>, wanted: &Wanted<'_>) -> Result<Option<Ino>, FsError> {
+pub(crate) fn lookup(dir: &Directory<'_>, wanted: &LookupName<'_>) -> Result<Option<Ino>, FsError> {
     let mut found = None;
     read_dir(dir, 0, &mut |entry| {
         if wanted.is(entry.name) {

@@ -42,9 +42,9 @@
 //! has the checksums of what changes; `attributes.rs` writes extended attributes; `permit.rs`
 //! refuses what is not kept up, `mount.rs` opens and closes, after a recovery if need be. With a
 //! journal, `pieces.rs` says how much goes into one transaction, and `orphans.rs` keeps the list
-//! of files that a crash leaves behind. `told.rs` is what policies for inodes are told,
-//! `reserve.rs` looks at groups for a policy that reserves inodes, `kept.rs` searches bitmaps as
-//! mballoc does, for one that keeps blocks, and `ahead.rs` takes blocks before files need them.
+//! of files that a crash leaves behind. `orlov.rs` has the input of policies
+//! for inodes, `reserve.rs` looks at groups for a policy that reserves inodes, `mballoc.rs`
+//! searches bitmaps for preallocated blocks, and `ahead.rs` takes blocks before files need them.
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 #![deny(clippy::as_conversions, clippy::arithmetic_side_effects)]

@@ -28,7 +28,7 @@ const INDEX_ACL_ACCESS: u8 = 2;
 const INDEX_ACL_DEFAULT: u8 = 3;
 
 /// An attribute as stored.
-struct Stored<'a> {
+struct StoredAttribute<'a> {
     name_index: u8,
     name: &'a [u8],
     value: Value<'a>,
@@ -63,7 +63,11 @@ fn prefix(name_index: u8) -> Option<&'static [u8]> {
 
 /// The entries that start at byte `at` of `region`, with values counted from
 /// the region's first byte.
-fn entries(region: &[u8], mut at: usize, place: Location) -> Result<Vec<Stored<'_>>, FsError> {
+fn entries(
+    region: &[u8],
+    mut at: usize,
+    place: Location,
+) -> Result<Vec<StoredAttribute<'_>>, FsError> {
     let mut found = Vec::new();
     loop {
         let place = place.at_offset(byte(at));
@@ -86,7 +90,7 @@ fn entries(region: &[u8], mut at: usize, place: Location) -> Result<Vec<Stored<'
             _ => 0..0,
         };
         let entry = at..next;
-        found.push(Stored { name_index, name, value, hash, entry, bytes, place });
+        found.push(StoredAttribute { name_index, name, value, hash, entry, bytes, place });
         at = next;
     }
 }
@@ -110,7 +114,7 @@ fn value<'a>(region: &'a [u8], entry: &XattrEntry, place: Location) -> Result<Va
 }
 
 /// The attributes inside an inode.
-fn in_inode(inode: &Inode) -> Result<Vec<Stored<'_>>, FsError> {
+fn in_inode(inode: &Inode) -> Result<Vec<StoredAttribute<'_>>, FsError> {
     let tail = inode.tail();
     if le32(tail, 0) != Some(XATTR_MAGIC) {
         return Ok(Vec::new());
@@ -127,7 +131,7 @@ pub(crate) fn inner_is_sound(inode: &Inode) -> bool {
 }
 
 /// Whether entries and values of a list overlap each other or its end.
-fn collides(stored: &[Stored<'_>]) -> bool {
+fn collides(stored: &[StoredAttribute<'_>]) -> bool {
     let end = stored.last().map_or(0, |last| last.entry.end);
     let mut taken: Vec<Range<usize>> = stored.iter().map(|it| it.entry.clone()).collect();
     taken.push(end..end.saturating_add(4));
@@ -138,7 +142,7 @@ fn collides(stored: &[Stored<'_>]) -> bool {
 }
 
 /// Faults of attributes that can be read.
-pub(crate) enum Fault {
+pub(crate) enum AttributeFault {
     /// They lie upon each other.
     Collision,
     /// One has a wrong hash.
@@ -164,7 +168,7 @@ fn with_words(name: impl Iterator<Item = u32>, words: impl IntoIterator<Item = u
     words.into_iter().fold(hash, |hash, word| hash.rotate_left(16) ^ word)
 }
 
-impl Stored<'_> {
+impl StoredAttribute<'_> {
     /// Whether its hash is that of its name and value. That of a value in an inode of its own is
     /// not checked.
     fn is_whole(&self) -> bool {
@@ -216,7 +220,7 @@ pub(crate) fn all_shown(inode: &Inode, block: Option<&[u8]>) -> Result<Vec<Xattr
         let place = Location::of("attribute block").in_inode(inode.ino);
         stored.extend(entries(block, size_of::<XattrHeader>(), place)?);
     }
-    let shown = |stored: Stored<'_>| {
+    let shown = |stored: StoredAttribute<'_>| {
         let name_index = stored.name_index;
         let hidden = || {
             let ino = inode.ino;
@@ -266,7 +270,7 @@ impl Volume {
     fn each_stored(
         &self,
         inode: &Inode,
-        visit: &mut dyn FnMut(Stored<'_>) -> Result<(), FsError>,
+        visit: &mut dyn FnMut(StoredAttribute<'_>) -> Result<(), FsError>,
     ) -> Result<(), FsError> {
         // Those of the volume's own inodes are never read.
         if !self.is_own(inode.ino) {
@@ -297,17 +301,20 @@ impl Volume {
 
     /// The first fault of an inode's attributes that can be read, and its place. Inside an inode
     /// they need not have hashes.
-    pub(crate) fn xattr_fault(&self, inode: &Inode) -> Result<Option<(Fault, Location)>, FsError> {
-        let judge = |stored: &[Stored<'_>], is_inner: bool| {
+    pub(crate) fn xattr_fault(
+        &self,
+        inode: &Inode,
+    ) -> Result<Option<(AttributeFault, Location)>, FsError> {
+        let judge = |stored: &[StoredAttribute<'_>], is_inner: bool| {
             let first = stored.first()?;
             if let Some(bad) = stored.iter().find(|it| it.name_index == 0) {
-                return Some((Fault::Name, bad.place));
+                return Some((AttributeFault::Name, bad.place));
             }
             if collides(stored) {
-                return Some((Fault::Collision, first.place));
+                return Some((AttributeFault::Collision, first.place));
             }
             let torn = stored.iter().find(|it| !(it.is_whole() || is_inner && it.hash == 0))?;
-            Some((Fault::Hash, torn.place))
+            Some((AttributeFault::Hash, torn.place))
         };
         if !self.is_own(inode.ino)
             && let Some(fault) = judge(&in_inode(inode)?, true)
@@ -345,7 +352,7 @@ impl Volume {
     fn value(
         &self,
         inode: &Inode,
-        stored: &Stored<'_>,
+        stored: &StoredAttribute<'_>,
         room: &mut u64,
     ) -> Result<Vec<u8>, FsError> {
         let bytes = match stored.value {

@@ -5,7 +5,7 @@ use super::Checker;
 use super::fix::{Fix, Stage};
 use crate::inode::Inode;
 use crate::ondisk::flags;
-use crate::xattr::{Fault, names_its_owner};
+use crate::xattr::{AttributeFault, names_its_owner};
 use seekless_fs::{FsError, Location};
 use seekless_units::{Extent, Ino};
 
@@ -31,9 +31,9 @@ impl Checker {
             && let Some((fault, at)) = self.volume.xattr_fault(inode)?
         {
             let (expected, what) = match fault {
-                Fault::Hash => (true, "the hash of an attribute does not match it"),
-                Fault::Collision => (false, "attributes overlap"),
-                Fault::Name => (false, "an attribute has no name space"),
+                AttributeFault::Hash => (true, "the hash of an attribute does not match it"),
+                AttributeFault::Collision => (false, "attributes overlap"),
+                AttributeFault::Name => (false, "an attribute has no name space"),
             };
             self.graded(expected, "inode.attributes", what.to_string(), at);
             self.fix(Stage::Inodes, Fix::DropAttributes(inode.ino));

@@ -12,20 +12,20 @@ use std::ops::ControlFlow;
 /// Most faults that are reported for one directory.
 const MOST: usize = 20;
 
-/// A fault of an index.
-pub(super) struct Fault {
+/// A fault of a directory's index.
+pub(super) struct IndexFault {
     pub(super) what: String,
     /// The fault lies in the index alone; else the index contradicts the blocks.
     pub(super) is_plain: bool,
 }
 
 /// Faults of the index of a directory that has the index flag.
-pub(super) fn faults(dir: &Directory<'_>) -> Result<Vec<Fault>, FsError> {
+pub(super) fn faults(dir: &Directory<'_>) -> Result<Vec<IndexFault>, FsError> {
     let Some(leaves) = htree::leaves(dir)? else {
         // Names whose hash needs a key are not looked at.
         let keyed = dir.folds_case() && dir.inode.has_flag(crate::ondisk::flags::ENCRYPT);
         let what = "its index has an unknown hash version or structure".to_string();
-        let fault = Fault { what, is_plain: true };
+        let fault = IndexFault { what, is_plain: true };
         return Ok(if keyed { Vec::new() } else { vec![fault] });
     };
     let in_order = leaves.leaves.iter().all(htree::Leaf::is_in_order);
@@ -45,7 +45,7 @@ pub(super) fn faults(dir: &Directory<'_>) -> Result<Vec<Fault>, FsError> {
         }
     }
     faults.truncate(MOST);
-    Ok(faults.into_iter().map(|what| Fault { what, is_plain: !in_order }).collect())
+    Ok(faults.into_iter().map(|what| IndexFault { what, is_plain: !in_order }).collect())
 }
 
 /// Finds a name of a leaf that a lookup would not find there.

@@ -2,7 +2,7 @@
 
 use super::fix::{Fix, Stage};
 use super::salvage::salvage;
-use super::{Checker, Seen};
+use super::{CheckedInode, Checker};
 use crate::dir::entry_at;
 use crate::extent;
 use crate::indirect;
@@ -168,7 +168,7 @@ impl Checker {
         self.report.tally.inodes = self.report.tally.inodes.saturating_add(1);
         let is_dir = u64::from(kind == FileKind::Directory);
         self.report.tally.directories = self.report.tally.directories.saturating_add(is_dir);
-        let seen = Seen {
+        let seen = CheckedInode {
             kind,
             links: u64::from(links),
             names: 0,

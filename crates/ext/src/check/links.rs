@@ -1,7 +1,7 @@
 //! Pass 4: link counts, and inodes without a name.
 
 use super::fix::{Fix, Stage};
-use super::{Checker, Seen};
+use super::{CheckedInode, Checker};
 use crate::ondisk::ro_compat;
 use seekless_fs::{FileKind, Location};
 use seekless_units::Ino;
@@ -35,7 +35,7 @@ impl Checker {
     }
 
     /// Gathers inodes without a name in `nameless` where not all names could be read.
-    fn links_of(&mut self, ino: Ino, seen: &Seen, nameless: &mut Vec<Ino>) {
+    fn links_of(&mut self, ino: Ino, seen: &CheckedInode, nameless: &mut Vec<Ino>) {
         let place = Location::of("inode").in_inode(ino);
         let is_dir = seen.kind == FileKind::Directory;
         let is_root = ino.get() == crate::ondisk::special::ROOT;

@@ -89,11 +89,11 @@ fn with_right_features(
     Volume::with_superblock(volume.device().clone(), sb, true)
 }
 
-/// Metadata in known places: ends by starts, disjoint.
+/// Block ranges of metadata in known places: ends by starts, disjoint.
 #[derive(Default)]
-struct Taken(BTreeMap<BlockNo, BlockNo>);
+struct MetadataRanges(BTreeMap<BlockNo, BlockNo>);
 
-impl Taken {
+impl MetadataRanges {
     fn is_free(&self, run: Extent) -> bool {
         let before = self.0.range(..run.end()).next_back();
         before.is_none_or(|(_, &end)| end <= run.start)
@@ -263,7 +263,7 @@ impl Checker {
 
     /// Claims the blocks of the volume's own metadata.
     pub(super) fn metadata(&mut self) -> Result<(), FsError> {
-        let mut taken = Taken::default();
+        let mut taken = MetadataRanges::default();
         self.fixed_places(&mut taken);
         let mut doubtful = Vec::new();
         for number in (0..self.sb().groups).map(GroupNo::new) {
@@ -290,7 +290,7 @@ impl Checker {
 
     /// Blocks reserved for more descriptors without the feature for it: they were reported, and
     /// where nothing else lies there they are in use all the same.
-    fn needless_reserve(&mut self, taken: &mut Taken) {
+    fn needless_reserve(&mut self, taken: &mut MetadataRanges) {
         let kept = u64::from(self.sb().raw.s_reserved_gdt_blocks.get());
         for number in (0..self.sb().groups).map(GroupNo::new) {
             let runs = self.volume.descriptor_copies(number);
@@ -304,7 +304,7 @@ impl Checker {
 
     /// Superblocks, descriptors and their copies, room for more of them, the
     /// boot block and the block of multiple mount protection.
-    fn fixed_places(&mut self, taken: &mut Taken) {
+    fn fixed_places(&mut self, taken: &mut MetadataRanges) {
         for number in (0..self.sb().groups).map(GroupNo::new) {
             for run in self.volume.descriptor_copies(number) {
                 taken.take(run);
@@ -384,7 +384,7 @@ impl Checker {
     }
 
     /// Takes the parts of a group that is not doubted.
-    fn take_parts(&mut self, group: &Group, taken: &mut Taken) {
+    fn take_parts(&mut self, group: &Group, taken: &mut MetadataRanges) {
         for part in Part::ALL {
             let run = part.of(group, self.sb().itable_blocks());
             if taken.take(run) {
@@ -413,7 +413,7 @@ impl Checker {
     }
 
     /// Chooses the descriptor of a group, part by part.
-    fn settle(&mut self, doubt: Doubtful, taken: &mut Taken) -> Result<(), FsError> {
+    fn settle(&mut self, doubt: Doubtful, taken: &mut MetadataRanges) -> Result<(), FsError> {
         let Doubtful { number, primary, bad_sum, copy } = doubt;
         let blocks = self.sb().itable_blocks();
         for part in Part::ALL {
@@ -494,7 +494,7 @@ impl Checker {
         run: Extent,
         bytes: &[u8],
         what: String,
-        taken: &mut Taken,
+        taken: &mut MetadataRanges,
     ) {
         self.unexpected("group.head", what, Location::of("group descriptor").in_group(number));
         self.damaged_descriptors.insert(number);
@@ -533,7 +533,7 @@ impl Checker {
 
     /// The table with the root directory, wherever it lies in the first group. A volume of one
     /// group has no copy of its descriptor.
-    fn table_with_root(&self, taken: &Taken) -> Result<Option<Extent>, FsError> {
+    fn table_with_root(&self, taken: &MetadataRanges) -> Result<Option<Extent>, FsError> {
         let own = self.sb().group_blocks(GroupNo::ZERO);
         let blocks = self.sb().itable_blocks();
         for start in own.start.get()..=own.end().get().saturating_sub(blocks) {

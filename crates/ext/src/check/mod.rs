@@ -69,8 +69,8 @@ const RENEWED: [&str; 3] = ["group.checksum", "bitmap.checksum", "inode.checksum
 /// With `shared_blocks`: files a cluster is believed to belong to, on average.
 const MOST_SHARES: u64 = 64;
 
-/// An inode in use.
-struct Seen {
+/// An inode in use, with its links and the names counted so far.
+struct CheckedInode {
     kind: FileKind,
     /// Links it says it has.
     links: u64,
@@ -102,7 +102,7 @@ struct Checker {
     used: Bits,
     fixed: Bits,
     twice: Bits,
-    seen: BTreeMap<Ino, Seen>,
+    seen: BTreeMap<Ino, CheckedInode>,
     /// Inodes that a mount would delete or truncate.
     orphans: BTreeSet<Ino>,
     /// Inodes in bad blocks, in order: they count as used.

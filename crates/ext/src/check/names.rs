@@ -2,7 +2,7 @@
 
 use super::Checker;
 use super::fix::{Fix, Spot, Stage};
-use crate::dir::{Directory, Entry, entry_at, kind_of, record_len};
+use crate::dir::{Directory, RawEntry, entry_at, kind_of, record_len};
 use crate::inline;
 use crate::inode::Inode;
 use crate::ondisk::{DirEntryHead, InodeCore, flags, incompat, special};
@@ -19,8 +19,8 @@ pub(super) fn place(dir: Ino) -> Location {
 /// Bytes of the shortest entry that has a name.
 const SHORTEST: usize = 12;
 
-/// An entry with an inode.
-struct Name {
+/// A directory entry with an inode number.
+struct UsedEntry {
     ino: Ino,
     /// The code of its kind.
     kind: u8,
@@ -30,9 +30,9 @@ struct Name {
 }
 
 /// An entry of a directory, in use or not, and its error.
-pub(super) struct Found<'a> {
+pub(super) struct CheckedEntry<'a> {
     /// `None` where no name can be read.
-    pub(super) entry: Option<Entry<'a>>,
+    pub(super) entry: Option<RawEntry<'a>>,
     pub(super) error: Option<FsError>,
 }
 
@@ -46,7 +46,7 @@ pub(super) fn tolerant<'a>(
     at: &mut usize,
     inodes: u32,
     place: Location,
-) -> Option<Found<'a>> {
+) -> Option<CheckedEntry<'a>> {
     if *at >= block.len() {
         return None;
     }
@@ -57,16 +57,19 @@ pub(super) fn tolerant<'a>(
         Ok(entry) if from == 0 && entry.name == b"." && entry.next > SHORTEST => {
             let len = field::wide(entry.next);
             *at = SHORTEST;
-            let entry = Entry { next: SHORTEST, ..entry };
-            Some(Found { entry: Some(entry), error: Some(field::invalid("rec_len", len, place)) })
+            let entry = RawEntry { next: SHORTEST, ..entry };
+            Some(CheckedEntry {
+                entry: Some(entry),
+                error: Some(field::invalid("rec_len", len, place)),
+            })
         }
         Ok(entry) => {
             *at = entry.next;
-            Some(Found { entry: Some(entry), error: None })
+            Some(CheckedEntry { entry: Some(entry), error: None })
         }
         Err(error) => {
             *at = resume(block, from, inodes);
-            Some(Found { entry: legible(block, from, *at, inodes), error: Some(error) })
+            Some(CheckedEntry { entry: legible(block, from, *at, inodes), error: Some(error) })
         }
     }
 }
@@ -96,19 +99,19 @@ fn chains(block: &[u8], mut at: usize, inodes: u32) -> bool {
 }
 
 /// Whether an entry is unused or has a name that a path can have.
-fn is_plausible(entry: &Entry<'_>) -> bool {
+fn is_plausible(entry: &RawEntry<'_>) -> bool {
     entry.ino == Ino::ZERO || !entry.name.iter().any(|byte| matches!(byte, 0 | b'/'))
 }
 
 /// A damaged entry, if its name and its inode number make sense and it ends before the
 /// next one.
-fn legible(block: &[u8], at: usize, next: usize, inodes: u32) -> Option<Entry<'_>> {
+fn legible(block: &[u8], at: usize, next: usize, inodes: u32) -> Option<RawEntry<'_>> {
     let head: DirEntryHead = field::parse(block, at)?;
     let start = at.saturating_add(size_of::<DirEntryHead>());
     let name = field::slice(block, start, usize::from(head.name_len))?;
     let ino = head.inode.get();
     let fits = start.saturating_add(name.len()) <= next;
-    let entry = Entry { ino: Ino::new(ino), name, file_type: head.file_type, next };
+    let entry = RawEntry { ino: Ino::new(ino), name, file_type: head.file_type, next };
     (fits && ino > 0 && ino <= inodes && !name.is_empty() && is_plausible(&entry)).then_some(entry)
 }
 
@@ -181,14 +184,14 @@ impl Checker {
         Ok(())
     }
 
-    fn inline_names(&mut self, inode: &Inode) -> Result<Vec<Name>, FsError> {
+    fn inline_names(&mut self, inode: &Inode) -> Result<Vec<UsedEntry>, FsError> {
         let dir = inode.ino;
         let kind = code_of(FileKind::Directory);
         let parent = field::le32(&inode.core.i_block.0, 0).unwrap_or(0);
         let parent_at = field::wide(offset_of!(InodeCore, i_block));
         let mut names = vec![
-            Name { ino: dir, kind, name: b".".to_vec(), at: 0 },
-            Name { ino: Ino::new(parent), kind, name: b"..".to_vec(), at: parent_at },
+            UsedEntry { ino: dir, kind, name: b".".to_vec(), at: 0 },
+            UsedEntry { ino: Ino::new(parent), kind, name: b"..".to_vec(), at: parent_at },
         ];
         let ranges = self.sound(inline::entry_ranges(inode), "directory.corrupt", place(dir))?;
         if ranges.is_none() {
@@ -205,7 +208,7 @@ impl Checker {
         Ok(names)
     }
 
-    fn block_names(&mut self, inode: &Inode) -> Result<Vec<Name>, FsError> {
+    fn block_names(&mut self, inode: &Inode) -> Result<Vec<UsedEntry>, FsError> {
         let mut names = Vec::new();
         let bsize = self.volume.block_len();
         let blocks = Directory::new(&self.volume, inode).blocks();
@@ -250,7 +253,7 @@ impl Checker {
         dir: Ino,
         start: usize,
         block: &[u8],
-        names: &mut Vec<Name>,
+        names: &mut Vec<UsedEntry>,
     ) -> Vec<(u64, u16, bool)> {
         let (mut at, mut bad) = (0, Vec::new());
         loop {
@@ -269,14 +272,14 @@ impl Checker {
             let Some(entry) = found.entry else { continue };
             if entry.ino != Ino::ZERO {
                 let (ino, kind) = (entry.ino, entry.file_type);
-                names.push(Name { ino, kind, name: entry.name.to_vec(), at: from });
+                names.push(UsedEntry { ino, kind, name: entry.name.to_vec(), at: from });
             }
         }
     }
 
     /// Follows an entry; the first two are `.` and `..`. An encrypted name may be
     /// any bytes.
-    fn entry(&mut self, inode: &Inode, number: usize, entry: &Name) -> Result<(), FsError> {
+    fn entry(&mut self, inode: &Inode, number: usize, entry: &UsedEntry) -> Result<(), FsError> {
         let dir = inode.ino;
         let spot = Spot { dir, at: entry.at };
         match (number, entry.name.as_slice()) {
@@ -325,7 +328,7 @@ impl Checker {
     }
 
     /// The name of `.` and `..` ends in a zero byte (e2fsck, `PR_2_DOT_NULL_TERM`).
-    fn terminated(&mut self, dir: &Inode, spot: Spot, entry: &Name) -> Result<(), FsError> {
+    fn terminated(&mut self, dir: &Inode, spot: Spot, entry: &UsedEntry) -> Result<(), FsError> {
         if dir.has_flag(flags::INLINE_DATA) {
             return Ok(());
         }
@@ -341,7 +344,7 @@ impl Checker {
     }
 
     /// Handles an entry whose inode is not in use.
-    fn unallocated(&mut self, spot: Spot, entry: &Name) -> Result<(), FsError> {
+    fn unallocated(&mut self, spot: Spot, entry: &UsedEntry) -> Result<(), FsError> {
         if self.is_lost(entry.ino) {
             return Ok(());
         }
@@ -381,7 +384,7 @@ impl Checker {
     }
 
     /// Handles an entry whose inode is in use.
-    fn named(&mut self, spot: Spot, entry: &Name) {
+    fn named(&mut self, spot: Spot, entry: &UsedEntry) {
         let is_root = entry.ino.get() == special::ROOT;
         let Some(seen) = self.seen.get_mut(&entry.ino) else { return };
         let kind = seen.kind;
@@ -403,7 +406,7 @@ impl Checker {
 
     /// Checks the file type of an entry: that of its inode, or none if it is older than the
     /// feature.
-    fn kind(&mut self, spot: Spot, entry: &Name, kind: FileKind) {
+    fn kind(&mut self, spot: Spot, entry: &UsedEntry, kind: FileKind) {
         let typed = self.sb().has_incompat(incompat::FILETYPE);
         if entry.kind != 0 && !(typed && kind_of(entry.kind) == Some(kind)) {
             let what =

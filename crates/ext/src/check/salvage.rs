@@ -32,8 +32,8 @@ pub(super) struct Salvaged {
     pub(super) index: Vec<BlockNo>,
 }
 
-/// One walk.
-struct Walk<'a> {
+/// One walk over a damaged map.
+struct SalvageWalk<'a> {
     volume: &'a Volume,
     inode: &'a Inode,
     out: Salvaged,
@@ -51,7 +51,7 @@ struct Walk<'a> {
 pub(super) fn salvage(volume: &Volume, inode: &Inode) -> Result<Salvaged, FsError> {
     let room = volume.sb.blocks;
     let out = Salvaged::default();
-    let mut walk = Walk { volume, inode, out, next: 0, room, met: HashSet::new() };
+    let mut walk = SalvageWalk { volume, inode, out, next: 0, room, met: HashSet::new() };
     let root = inode.core.i_block.0;
     if inode.has_flag(flags::EXTENTS) {
         let header: Option<ExtentHeader> = parse(&root, 0);
@@ -75,7 +75,7 @@ pub(super) fn salvage(volume: &Volume, inode: &Inode) -> Result<Salvaged, FsErro
     Ok(walk.out)
 }
 
-impl Walk<'_> {
+impl SalvageWalk<'_> {
     /// A block of the map, met for the first time.
     fn block(&mut self, number: u64) -> Result<Option<seekless_fs::read_cache::Block>, FsError> {
         let number = BlockNo::new(number);

@@ -44,8 +44,8 @@ pub(crate) struct ValueInode {
     pub(crate) in_block: bool,
 }
 
-/// An attribute, split for storage.
-struct Stored<'a> {
+/// An attribute, its name split into name index and suffix for storage.
+struct IndexedAttribute<'a> {
     index: u8,
     suffix: &'a [u8],
     value: std::borrow::Cow<'a, [u8]>,
@@ -58,13 +58,13 @@ pub(crate) const PREFIXES: &[(u8, &[u8])] =
 /// The attribute that is the second part of inline data, found in the inode alone.
 pub(crate) const INLINE: &[u8] = b"system.data";
 
-impl Stored<'_> {
+impl IndexedAttribute<'_> {
     /// Whether it must be in the inode.
     fn is_inline_data(&self) -> bool {
         self.index == 7 && self.suffix == b"data"
     }
 
-    fn of(xattr: &Xattr) -> Result<Stored<'_>, FsError> {
+    fn of(xattr: &Xattr) -> Result<IndexedAttribute<'_>, FsError> {
         let acl = match xattr.name.as_slice() {
             b"system.posix_acl_access" => Some(2),
             b"system.posix_acl_default" => Some(3),
@@ -72,11 +72,15 @@ impl Stored<'_> {
         };
         if let Some(index) = acl {
             let value = encode_acl(&xattr.value)?;
-            return Ok(Stored { index, suffix: b"", value: value.into() });
+            return Ok(IndexedAttribute { index, suffix: b"", value: value.into() });
         }
         for &(index, prefix) in PREFIXES {
             if let Some(suffix) = xattr.name.strip_prefix(prefix) {
-                return Ok(Stored { index, suffix, value: xattr.value.as_slice().into() });
+                return Ok(IndexedAttribute {
+                    index,
+                    suffix,
+                    value: xattr.value.as_slice().into(),
+                });
             }
         }
         Err(FsError::Unsupported(format!(
@@ -101,7 +105,7 @@ impl Stored<'_> {
 /// Encodes a set: each attribute in the inode while there is room, then in the block, large values
 /// in inodes of their own if the volume allows it.
 pub(crate) fn encode(xattrs: &[Xattr], room: Room) -> Result<Encoded, FsError> {
-    let mut stored = xattrs.iter().map(Stored::of).collect::<Result<Vec<_>, _>>()?;
+    let mut stored = xattrs.iter().map(IndexedAttribute::of).collect::<Result<Vec<_>, _>>()?;
     // The order the kernel searches a block in; harmless in the inode, where inline data
     // comes first.
     stored.sort_by(|a, b| a.order().cmp(&b.order()));
@@ -169,7 +173,7 @@ pub(crate) fn encode(xattrs: &[Xattr], room: Room) -> Result<Encoded, FsError> {
 /// Writes entries from `start` up and values from the end down; offsets of
 /// values count from `base`. Returns the hash of all entries.
 fn lay_out(
-    attributes: &[(Stored<'_>, bool)],
+    attributes: &[(IndexedAttribute<'_>, bool)],
     area: &mut [u8],
     start: usize,
     base: usize,

@@ -38,7 +38,7 @@ pub(crate) struct SharedValue {
 
 /// The logical blocks of an object.
 #[derive(Clone, Copy, Debug)]
-enum Blocks {
+enum LogicalBlocks {
     /// This many, from logical block 0.
     Dense(u32),
     /// In `TreeDemand::sparse`, from and to.
@@ -60,7 +60,7 @@ pub(crate) struct TreeDemand<'a> {
     listings: Vec<Entry>,
     /// Node i's are `listings[listing_start[i]..listing_start[i + 1]]`.
     listing_start: Vec<u32>,
-    blocks: Vec<Blocks>,
+    blocks: Vec<LogicalBlocks>,
     sparse: Vec<Run>,
     pub(crate) has_lost_and_found: bool,
     /// The owner of the attribute block that up to 1024 nodes with the same set share, and the
@@ -171,12 +171,12 @@ impl<'a> TreeDemand<'a> {
         self.blocks.reserve(counted.len());
         for (dense, segments) in counted {
             let Some(segments) = segments else {
-                self.blocks.push(Blocks::Dense(dense));
+                self.blocks.push(LogicalBlocks::Dense(dense));
                 continue;
             };
             let from = self.sparse.len() as u32;
             self.add_sparse_runs(&segments);
-            self.blocks.push(Blocks::Sparse { from, to: self.sparse.len() as u32 });
+            self.blocks.push(LogicalBlocks::Sparse { from, to: self.sparse.len() as u32 });
         }
         Ok(())
     }
@@ -415,8 +415,8 @@ impl Demand for TreeDemand<'_> {
     fn runs(&self, object: ObjectId, runs: &mut Vec<Run>) {
         let dense = match self.object(object) {
             Object::Node(id) => match self.blocks[id.index()] {
-                Blocks::Dense(blocks) => u64::from(blocks),
-                Blocks::Sparse { from, to } => {
+                LogicalBlocks::Dense(blocks) => u64::from(blocks),
+                LogicalBlocks::Sparse { from, to } => {
                     runs.extend_from_slice(&self.sparse[from as usize..to as usize]);
                     return;
                 }

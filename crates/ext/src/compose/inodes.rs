@@ -16,7 +16,7 @@ pub(crate) const MAX_LINKS: u32 = 65000;
 
 /// An inode to be written.
 #[derive(Clone, Debug)]
-pub(crate) struct Record<'a> {
+pub(crate) struct InodeRecord<'a> {
     pub(crate) kind: FileKind,
     pub(crate) perm: u16,
     pub(crate) uid: u32,
@@ -52,7 +52,7 @@ impl InodeFormat {
     }
 
     /// Writes `record` as inode `ino` into `out`, one inode long and zeroed.
-    pub(crate) fn encode(&self, ino: Ino, record: &Record<'_>, out: &mut [u8]) {
+    pub(crate) fn encode(&self, ino: Ino, record: &InodeRecord<'_>, out: &mut [u8]) {
         let sectors = record.blocks * u64::from(self.block_size / 512);
         let (mut flags, mut i_blocks) = (record.flags, sectors);
         if sectors >= 1 << 48 {

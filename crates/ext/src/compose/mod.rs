@@ -146,7 +146,7 @@ impl NewVolume for Builder<'_> {
         device: &dyn BlockDevice,
         progress: &(dyn Fn(u64) + Sync),
     ) -> Result<(), FsError> {
-        write::Writer {
+        write::TreeWriter {
             demand: &self.demand,
             geometry: &self.geometry,
             identity: &self.identity,

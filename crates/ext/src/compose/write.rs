@@ -30,8 +30,8 @@ enum Owner {
     Orphans,
 }
 
-/// Everything is decided; only the writing is left.
-pub(crate) struct Writer<'a> {
+/// Writes the image of a tree. Everything is decided; only the writing is left.
+pub(crate) struct TreeWriter<'a> {
     pub(crate) demand: &'a TreeDemand<'a>,
     pub(crate) geometry: &'a Geometry,
     pub(crate) identity: &'a Identity,
@@ -42,7 +42,7 @@ pub(crate) struct Writer<'a> {
     pub(crate) progress: &'a (dyn Fn(u64) + Sync),
 }
 
-impl Writer<'_> {
+impl TreeWriter<'_> {
     /// Writes the whole image.
     pub(crate) fn run(&self) -> Result<(), FsError> {
         self.write_data()?;
@@ -124,16 +124,16 @@ impl Writer<'_> {
     fn directory(&self, id: NodeId) -> Result<Vec<u8>, FsError> {
         let listing = self.demand.listing(id);
         let tree = self.demand.tree;
-        let mut records: Vec<dirblocks::Record<'_>> = listing
+        let mut records: Vec<dirblocks::DirRecord<'_>> = listing
             .iter()
-            .map(|entry| dirblocks::Record {
+            .map(|entry| dirblocks::DirRecord {
                 name: tree.name(entry),
                 ino: self.node_ino(entry.node),
                 kind: tree.node(entry.node).kind,
             })
             .collect();
         if self.demand.adds_lost_and_found(id) {
-            let record = dirblocks::Record {
+            let record = dirblocks::DirRecord {
                 name: b"lost+found",
                 ino: self.ino(self.demand.lost_and_found_object()),
                 kind: FileKind::Directory,
@@ -326,7 +326,7 @@ impl Writer<'_> {
     }
 }
 
-impl Contents for Writer<'_> {
+impl Contents for TreeWriter<'_> {
     fn is_whole(&self, object: ObjectId) -> bool {
         self.demand.is_directory(object)
     }

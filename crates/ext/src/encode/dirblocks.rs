@@ -40,7 +40,7 @@ pub(crate) struct DirFormat {
 
 /// An entry to be written.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Record<'a> {
+pub(crate) struct DirRecord<'a> {
     pub(crate) name: &'a [u8],
     pub(crate) ino: Ino,
     pub(crate) kind: FileKind,
@@ -150,15 +150,15 @@ impl DirFormat {
         &self,
         dir: Ino,
         parent: Ino,
-        records: &[Record<'_>],
+        records: &[DirRecord<'_>],
         packing: &Packing,
         seed: u32,
     ) -> Vec<u8> {
         let bs = self.block_size;
         let mut out = vec![0; packing.blocks() as usize * bs];
         let dots = [
-            Record { name: b".", ino: dir, kind: FileKind::Directory },
-            Record { name: b"..", ino: parent, kind: FileKind::Directory },
+            DirRecord { name: b".", ino: dir, kind: FileKind::Directory },
+            DirRecord { name: b"..", ino: parent, kind: FileKind::Directory },
         ];
         let index_bytes = packing.index_blocks as usize * bs;
         for (at, &from) in packing.leaves.iter().enumerate() {
@@ -188,8 +188,8 @@ impl DirFormat {
     fn encode_leaf(
         &self,
         block: &mut [u8],
-        dots: &[Record<'_>],
-        records: &[Record<'_>],
+        dots: &[DirRecord<'_>],
+        records: &[DirRecord<'_>],
         seed: u32,
     ) {
         let room = self.room();
@@ -219,8 +219,8 @@ impl DirFormat {
     fn encode_index(
         &self,
         out: &mut [u8],
-        dots: &[Record<'_>; 2],
-        records: &[Record<'_>],
+        dots: &[DirRecord<'_>; 2],
+        records: &[DirRecord<'_>],
         packing: &Packing,
         seed: u32,
     ) {
@@ -267,7 +267,7 @@ impl DirFormat {
     /// leaf before it ends with the same hash.
     fn leaf_entries(
         &self,
-        records: &[Record<'_>],
+        records: &[DirRecord<'_>],
         packing: &Packing,
         index_blocks: u32,
     ) -> Vec<DxEntry> {
@@ -287,7 +287,7 @@ impl DirFormat {
     }
 
     /// Writes a record with no slack and returns its length.
-    fn put_record(&self, out: &mut [u8], record: &Record<'_>) -> usize {
+    fn put_record(&self, out: &mut [u8], record: &DirRecord<'_>) -> usize {
         let len = record_len(record.name.len());
         let head = DirEntryHead {
             inode: record.ino.get().into(),

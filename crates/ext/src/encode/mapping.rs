@@ -28,9 +28,9 @@ pub(crate) struct Piece {
     pub(crate) unwritten: bool,
 }
 
-/// An inode's `i_block` and the blocks of the rest of its map.
+/// An encoded block map: an inode's `i_block` and the blocks of the rest.
 #[derive(Debug)]
-pub(crate) struct Map {
+pub(crate) struct EncodedMap {
     pub(crate) i_block: IBlock,
     pub(crate) blocks: Vec<(BlockNo, Vec<u8>)>,
 }
@@ -67,7 +67,7 @@ pub(crate) fn extent_tree(
     block_size: u32,
     seed: Option<u32>,
     blocks: &mut dyn Iterator<Item = BlockNo>,
-) -> Result<Map, FsError> {
+) -> Result<EncodedMap, FsError> {
     let mut leaves: Vec<ExtentLeaf> = Vec::with_capacity(pieces.len());
     for piece in pieces {
         let (mut lbn, mut start) = (piece.placed.lbn.get(), piece.placed.extent.start.get());
@@ -81,7 +81,7 @@ pub(crate) fn extent_tree(
             left -= len;
         }
     }
-    let mut out = Map { i_block: IBlock::default(), blocks: Vec::new() };
+    let mut out = EncodedMap { i_block: IBlock::default(), blocks: Vec::new() };
     let mut level: Vec<[u8; 12]> = leaves.iter().map(entry_bytes).collect();
     let mut firsts: Vec<u32> = leaves.iter().map(|leaf| leaf.ee_block.get()).collect();
     let mut depth = 0u16;
@@ -224,7 +224,7 @@ pub(crate) fn block_map(
     pieces: &[Piece],
     block_size: u32,
     blocks: &mut dyn Iterator<Item = BlockNo>,
-) -> Result<Map, FsError> {
+) -> Result<EncodedMap, FsError> {
     let per_block = u64::from(block_size / 4);
     let mut slots = [0u32; 15];
     let mut builder = IndirectBuilder { block_size, out: Vec::new(), open: vec![None; 4], blocks };
@@ -258,7 +258,7 @@ pub(crate) fn block_map(
     for (bytes, slot) in i_block.0.chunks_mut(4).zip(slots) {
         bytes.copy_from_slice(&slot.to_le_bytes());
     }
-    Ok(Map { i_block, blocks: builder.out })
+    Ok(EncodedMap { i_block, blocks: builder.out })
 }
 
 struct IndirectBuilder<'a> {

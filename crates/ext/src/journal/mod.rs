@@ -32,7 +32,7 @@ use crate::ondisk::{
 use crate::volume::Volume;
 use form::{CHECKSUM_CRC32C, WITH_SUM, be32, place};
 use log::Log;
-use scan::{Kind, Step};
+use scan::{Kind, LogBlock};
 use seekless_device::{BlockDevice, Overlay};
 use seekless_fs::FsError;
 use seekless_fs::field::{range, slice, truncated};
@@ -205,7 +205,7 @@ pub(crate) fn empty(block: &mut [u8]) {
 }
 
 /// Each revoked block with the last transaction that revokes it.
-fn revoked(log: &Log<'_>, steps: &[Step]) -> Result<HashMap<BlockNo, u32>, FsError> {
+fn revoked(log: &Log<'_>, steps: &[LogBlock]) -> Result<HashMap<BlockNo, u32>, FsError> {
     let mut revoked = HashMap::new();
     for step in steps.iter().filter(|step| step.kind == Kind::Revoke) {
         let block = log.block(step.at)?;
@@ -235,7 +235,7 @@ fn not_older(a: u32, b: u32) -> bool {
 /// Writes the blocks of one descriptor home.
 fn write_back(
     log: &Log<'_>,
-    step: &Step,
+    step: &LogBlock,
     revoked: &HashMap<BlockNo, u32>,
     overlay: &Overlay,
 ) -> Result<(), FsError> {

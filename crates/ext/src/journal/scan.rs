@@ -16,7 +16,7 @@ pub(super) enum Kind {
 }
 
 /// A block of the log that belongs to a committed transaction.
-pub(super) struct Step {
+pub(super) struct LogBlock {
     pub(super) kind: Kind,
     pub(super) transaction: u32,
     pub(super) at: u32,
@@ -24,14 +24,14 @@ pub(super) struct Step {
 
 /// The committed part of the log.
 pub(super) struct Scanned {
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<LogBlock>,
     /// The transaction after the last committed one.
     pub(super) end: u32,
 }
 
 /// The transaction that is being read.
 struct Open {
-    steps: Vec<Step>,
+    steps: Vec<LogBlock>,
     /// A block of it has a wrong checksum: damage, or the remains of an older
     /// turn around the ring.
     suspect: bool,
@@ -70,13 +70,17 @@ pub(super) fn scan(log: &Log<'_>, start: u32) -> Result<Scanned, FsError> {
                 if log.form.has_transaction_checksums() {
                     open.crc = transaction_crc(log, open.crc, &block, here, count)?;
                 }
-                open.steps.push(Step { kind: Kind::Descriptor, transaction: done.end, at: here });
+                open.steps.push(LogBlock {
+                    kind: Kind::Descriptor,
+                    transaction: done.end,
+                    at: here,
+                });
                 at = log.after(at, count);
                 read = read.saturating_add(count);
             }
             journal_block::REVOKE => {
                 open.suspect |= !log.tail_matches(&block);
-                open.steps.push(Step { kind: Kind::Revoke, transaction: done.end, at: here });
+                open.steps.push(LogBlock { kind: Kind::Revoke, transaction: done.end, at: here });
             }
             journal_block::COMMIT => {
                 let time = commit_time(&block);

@@ -13,9 +13,9 @@ use seekless_fs::field::{index, invalid, range};
 use seekless_fs::{FsError, Location};
 use seekless_units::{BlockNo, Extent, GroupNo};
 
-/// The fields of a descriptor besides pointers and counts.
+/// The fields of a group descriptor besides pointers and counts.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct State {
+pub(super) struct DescriptorFields {
     flags: u16,
     /// Inodes at the end of the table that were never used.
     unused: u32,
@@ -23,7 +23,7 @@ pub(super) struct State {
     inode_sum: u32,
 }
 
-impl State {
+impl DescriptorFields {
     pub(super) fn of(group: &Group) -> Self {
         let raw = group.raw();
         let join = |high: u16, low: u16| u32::from(high) << 16 | u32::from(low);
@@ -83,12 +83,12 @@ impl Ext {
         self.has_sums() || self.volume.sb.has_ro_compat(ro_compat::GDT_CSUM)
     }
 
-    fn state(&self, number: GroupNo) -> Result<State, FsError> {
+    fn state(&self, number: GroupNo) -> Result<DescriptorFields, FsError> {
         let found = self.states.get(index(number.get())).copied();
         found.ok_or_else(|| self.no_group(number))
     }
 
-    fn state_mut(&mut self, number: GroupNo) -> Result<&mut State, FsError> {
+    fn state_mut(&mut self, number: GroupNo) -> Result<&mut DescriptorFields, FsError> {
         let none = self.no_group(number);
         self.states.get_mut(index(number.get())).ok_or(none)
     }
@@ -264,7 +264,7 @@ impl Ext {
         // A group in use has a block bitmap.
         self.make_bitmap(core, number, Bitmap::Blocks)?;
         let sb = &self.volume.sb;
-        let State { flags, unused, .. } = self.state(number)?;
+        let DescriptorFields { flags, unused, .. } = self.state(number)?;
         let before = sb.inodes_per_group.saturating_sub(unused);
         if slot < before {
             return Ok(());
@@ -297,7 +297,7 @@ impl Ext {
             let slot = number.get().checked_rem(per_block).unwrap_or(0);
             let skip = index(slot).saturating_mul(index(sb.desc_size));
             let summary = self.groups.summary(number).unwrap_or_default();
-            let State { flags, unused, block_sum, inode_sum } = self.state(number)?;
+            let DescriptorFields { flags, unused, block_sum, inode_sum } = self.state(number)?;
             let counts = Counts {
                 flags,
                 free_clusters: summary.nbfree,

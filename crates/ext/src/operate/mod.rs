@@ -3,8 +3,8 @@
 //! - `format`: the answers; `first`: first blocks, and those of directories; `entries`:
 //!   names; `hashed`: directories with an index;
 //! - `node`, `encode`: inodes from their bytes, and as bytes again;
-//! - `space`, `numbers`, `search`: bitmaps, policies and the cache brought together; `told`:
-//!   further input of policies; `reserve`: inodes reserved for the children of directories; `kept`,
+//! - `space`, `numbers`, `search`: bitmaps, policies and the cache brought together; `orlov`:
+//!   further input of policies; `reserve`: inodes reserved for the children of directories; `mballoc`,
 //!   `ahead`: blocks preallocated for files in memory, or on the disk;
 //! - `bitmaps`, `sums`: bitmaps and tables that were never written; checksums;
 //! - `blocks`: the maps of files; `extents`: those by extents; `inline`: contents in
@@ -27,11 +27,12 @@ mod first;
 mod format;
 mod hashed;
 mod inline;
-mod kept;
 mod linked;
+mod mballoc;
 mod mount;
 mod node;
 mod numbers;
+mod orlov;
 mod orphan_file;
 mod orphans;
 mod permit;
@@ -40,14 +41,14 @@ mod reserve;
 mod search;
 mod space;
 mod sums;
-mod told;
 
 use crate::volume::Volume;
 use ahead::Ahead;
-use bitmaps::State;
+use bitmaps::DescriptorFields;
 use entries::Entries;
 pub use hashed::ListingOrder;
 use node::Map;
+use orlov::LastGroups;
 use orphan_file::OrphanFile;
 use seekless_live::{Limits, Live, Wall};
 use seekless_placement::Groups;
@@ -55,7 +56,6 @@ use seekless_placement::block::{BlockPlacement, ExtHints};
 use seekless_placement::inode::InodePlacement;
 use seekless_units::{BlockNo, Extent, GroupNo, Ino};
 use std::collections::BTreeSet;
-use told::LastGroups;
 
 /// An ext2 or ext4 image in use.
 pub type ExtLive = Live<Ext>;
@@ -106,7 +106,7 @@ pub struct Ext {
     entries: Entries,
     places: Vec<Places>,
     /// The other fields of the descriptors.
-    states: Vec<State>,
+    states: Vec<DescriptorFields>,
     /// The volume's own metadata: superblocks, descriptors, bitmaps, tables; in order.
     metadata: Vec<Extent>,
     groups: Groups,

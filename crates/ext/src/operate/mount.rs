@@ -1,11 +1,11 @@
 //! Opening an image for changes, and closing it again.
 
 use super::ahead::Ahead;
-use super::bitmaps::{State, metadata};
+use super::bitmaps::{DescriptorFields, metadata};
 use super::entries::Entries;
+use super::orlov::{LastGroups, groups_per_flex};
 use super::orphan_file::{OrphanFile, is_sound};
 use super::sums::Sealer;
-use super::told::{LastGroups, groups_per_flex};
 use super::{Core, Ext, LiveOptions, Places, permit};
 use crate::encode::sums::seal_superblock;
 use crate::group::Group;
@@ -91,7 +91,7 @@ impl Ext {
             limits: limits(sb, options.moves_dirs),
             entries,
             places: all.iter().map(places).collect(),
-            states: all.iter().map(State::of).collect(),
+            states: all.iter().map(DescriptorFields::of).collect(),
             metadata: metadata(&volume, &all, log),
             groups: groups(sb, &all),
             stale: BTreeSet::new(),

@@ -15,9 +15,9 @@ use seekless_units::GroupNo;
 use std::ops::Range;
 
 /// A bitmap of inodes; none stands for one that was never written.
-struct Bits<'a>(Option<&'a [u8]>);
+struct InodeBitmap<'a>(Option<&'a [u8]>);
 
-impl Slots for Bits<'_> {
+impl Slots for InodeBitmap<'_> {
     fn next_free(&self, range: Range<u32>) -> Option<u32> {
         match self.0 {
             Some(bitmap) => first_free(bitmap, range.end, range.start),
@@ -47,7 +47,7 @@ impl Ext {
                 windows.learn(number, directories);
             }
         }
-        let bitmap = Bits(self.bitmap(core, number, Bitmap::Inodes)?);
+        let bitmap = InodeBitmap(self.bitmap(core, number, Bitmap::Inodes)?);
         let windows = self.inodes.windows();
         Ok(windows.map(|windows| windows.slot(new, number, first, &bitmap)))
     }

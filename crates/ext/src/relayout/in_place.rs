@@ -17,7 +17,7 @@ use super::Relayout;
 use super::quota::{self, Charges};
 use super::survey::Survey;
 use super::write::piece_of;
-use crate::encode::mapping::{Map, block_map, extent_tree};
+use crate::encode::mapping::{EncodedMap, block_map, extent_tree};
 use crate::encode::rewrite::{self, InodeChange};
 use crate::encode::sums::{bitmap_sum, seal_superblock};
 use crate::group::Counts;
@@ -335,7 +335,7 @@ impl Mover<'_> {
     }
 
     /// The new map of an object.
-    fn map(&self, changed: &Changed, generation: u32) -> Result<Map, FsError> {
+    fn map(&self, changed: &Changed, generation: u32) -> Result<EncodedMap, FsError> {
         let moved = self.survey.moved(changed.object);
         let pieces = self.survey.pieces(changed.object, &changed.data);
         let pieces: Vec<_> = pieces.iter().map(piece_of).collect();

@@ -77,7 +77,7 @@ impl Rearrange for Relayout<'_> {
         device: &dyn BlockDevice,
         progress: &(dyn Fn(u64) + Sync),
     ) -> Result<(), FsError> {
-        write::Writer { survey: &self.survey, plan, device, progress }.run()
+        write::RelayoutWriter { survey: &self.survey, plan, device, progress }.run()
     }
 }
 

@@ -6,7 +6,7 @@
     reason = "slots are of blocks that were just read"
 )]
 
-use super::write::Writer;
+use super::write::RelayoutWriter;
 use crate::encode::rewrite::{inode_seed, renumbered};
 use crate::ondisk::{OrphanBlockTail, compat};
 use crate::orphans::block_sum;
@@ -47,7 +47,7 @@ impl OrphanList {
     }
 }
 
-impl Writer<'_> {
+impl RelayoutWriter<'_> {
     /// The first inode of the list: zero if it is empty.
     pub(super) fn first_orphan(&self) -> Result<Ino, FsError> {
         let Some(first) = self.survey.orphans.first else { return Ok(Ino::ZERO) };

@@ -27,7 +27,7 @@ pub(crate) type Charges = BTreeMap<u32, i64>;
 
 /// Eight bytes of a quota file to be replaced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Patch {
+pub(crate) struct QuotaPatch {
     pub(crate) offset: u64,
     pub(crate) value: u64,
 }
@@ -41,7 +41,11 @@ pub(crate) fn files(sb: &Super) -> impl Iterator<Item = (usize, Ino)> + use<> {
 }
 
 /// The patches that bring the quota file of inode `ino` up to date.
-pub(crate) fn patches(volume: &Volume, ino: Ino, charges: &Charges) -> Result<Vec<Patch>, FsError> {
+pub(crate) fn patches(
+    volume: &Volume,
+    ino: Ino,
+    charges: &Charges,
+) -> Result<Vec<QuotaPatch>, FsError> {
     let file = QuotaFile { volume, inode: volume.inode(ino)? };
     file.check()?;
     charges
@@ -86,7 +90,7 @@ impl QuotaFile<'_> {
     }
 
     /// The change of the usage of `id`.
-    fn patch(&self, id: u32, bytes: i64) -> Result<Patch, FsError> {
+    fn patch(&self, id: u32, bytes: i64) -> Result<QuotaPatch, FsError> {
         let mut number = ROOT;
         for byte in id.to_be_bytes().into_iter().take(index(DEPTH)) {
             let node = self.block(number)?;
@@ -113,6 +117,6 @@ impl QuotaFile<'_> {
         let inside = quota_leaf::HEADER
             .saturating_add(at.saturating_mul(quota_leaf::ENTRY))
             .saturating_add(quota_leaf::CURRENT_SPACE);
-        Ok(Patch { offset: number.saturating_mul(BLOCK).saturating_add(wide(inside)), value })
+        Ok(QuotaPatch { offset: number.saturating_mul(BLOCK).saturating_add(wide(inside)), value })
     }
 }

@@ -32,8 +32,8 @@ const MMP_SUMMED: usize = std::mem::offset_of!(MmpBlock, mmp_checksum);
 /// Bytes copied at once.
 const COPY_BYTES: u64 = 1 << 20;
 
-/// A survey and a plan for it.
-pub(crate) struct Writer<'a> {
+/// Writes a new image from a survey and a plan for it.
+pub(crate) struct RelayoutWriter<'a> {
     pub(crate) survey: &'a Survey<'a>,
     pub(crate) plan: &'a Plan,
     pub(crate) device: &'a dyn BlockDevice,
@@ -49,7 +49,7 @@ struct GroupCount {
     charges: [Charges; 3],
 }
 
-impl Writer<'_> {
+impl RelayoutWriter<'_> {
     pub(crate) fn run(&self) -> Result<(), FsError> {
         self.copy_fixed()?;
         self.write_data()?;
@@ -241,7 +241,7 @@ pub(super) fn piece_of(run: &Mapping) -> Piece {
     Piece { placed, unwritten: run.unwritten }
 }
 
-impl Contents for Writer<'_> {
+impl Contents for RelayoutWriter<'_> {
     fn is_whole(&self, _object: ObjectId) -> bool {
         false
     }

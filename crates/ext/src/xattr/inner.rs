@@ -1,7 +1,7 @@
 //! The attributes inside an inode that include the second part of its inline data, the value of
 //! `system.data`: its room, and the bytes with another value.
 
-use super::{ENTRY, INDEX_SYSTEM, Stored, Value, in_inode};
+use super::{ENTRY, INDEX_SYSTEM, StoredAttribute, Value, in_inode};
 use crate::inode::Inode;
 use crate::ondisk::{XATTR_MAGIC, XattrEntry};
 use seekless_fs::FsError;
@@ -17,7 +17,7 @@ const END: usize = size_of::<u32>();
 const DATA: &[u8] = b"data";
 
 /// Whether an attribute is the second part of inline data.
-pub(super) fn is_data(stored: &Stored<'_>) -> bool {
+pub(super) fn is_data(stored: &StoredAttribute<'_>) -> bool {
     stored.name_index == INDEX_SYSTEM && stored.name == DATA
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn data_room(inode: &Inode) -> Result<Option<usize>, FsError> {
     Ok(left.map(|left| left & !3))
 }
 
-fn value_here<'a>(stored: &Stored<'a>) -> &'a [u8] {
+fn value_here<'a>(stored: &StoredAttribute<'a>) -> &'a [u8] {
     match stored.value {
         Value::Here(bytes) => bytes,
         Value::InInode { .. } => &[],
@@ -52,21 +52,27 @@ fn value_here<'a>(stored: &Stored<'a>) -> &'a [u8] {
 /// attribute; the others are unchanged. `None` if it does not fit.
 pub(crate) fn with_data(inode: &Inode, data: Option<&[u8]>) -> Result<Option<Vec<u8>>, FsError> {
     let stored = in_inode(inode)?;
-    let others: Vec<&Stored<'_>> = stored.iter().filter(|stored| !is_data(stored)).collect();
-    let entries = others.iter().map(|other| Entry::of(other));
-    let data = data.map(|value| Entry { index: INDEX_SYSTEM, name: DATA, value, ..Entry::EMPTY });
+    let others: Vec<&StoredAttribute<'_>> =
+        stored.iter().filter(|stored| !is_data(stored)).collect();
+    let entries = others.iter().map(|other| AttributeEntry::of(other));
+    let data = data.map(|value| AttributeEntry {
+        index: INDEX_SYSTEM,
+        name: DATA,
+        value,
+        ..AttributeEntry::EMPTY
+    });
     Ok(lay_out(inode.tail().len(), data.into_iter().chain(entries)))
 }
 
 /// The attributes' bytes of a new inode with inline data and no other: `len` are behind its extra
 /// fields. `None` if they are too few.
 pub(crate) fn empty_data(len: usize) -> Option<Vec<u8>> {
-    let data = Entry { index: INDEX_SYSTEM, name: DATA, ..Entry::EMPTY };
+    let data = AttributeEntry { index: INDEX_SYSTEM, name: DATA, ..AttributeEntry::EMPTY };
     lay_out(len, std::iter::once(data))
 }
 
-/// An attribute as it is written.
-struct Entry<'a> {
+/// An attribute to be written (`struct ext4_xattr_entry`).
+struct AttributeEntry<'a> {
     index: u8,
     name: &'a [u8],
     value: &'a [u8],
@@ -75,10 +81,10 @@ struct Entry<'a> {
     hash: u32,
 }
 
-impl<'a> Entry<'a> {
+impl<'a> AttributeEntry<'a> {
     const EMPTY: Self = Self { index: 0, name: &[], value: &[], elsewhere: None, hash: 0 };
 
-    fn of(stored: &Stored<'a>) -> Self {
+    fn of(stored: &StoredAttribute<'a>) -> Self {
         let elsewhere = match stored.value {
             Value::Here(_) => None,
             Value::InInode { ino, len } => Some((ino.get(), len)),
@@ -94,7 +100,7 @@ impl<'a> Entry<'a> {
 }
 
 /// Entries from the start on, values from the end down.
-fn lay_out<'a>(len: usize, entries: impl Iterator<Item = Entry<'a>>) -> Option<Vec<u8>> {
+fn lay_out<'a>(len: usize, entries: impl Iterator<Item = AttributeEntry<'a>>) -> Option<Vec<u8>> {
     let mut area = vec![0; len];
     let (mut at, mut end) = (MAGIC, len);
     for entry in entries {

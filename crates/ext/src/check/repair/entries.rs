@@ -3,7 +3,7 @@
 use super::Work;
 use super::superblock::byte_of;
 use crate::check::fix::Spot;
-use crate::check::names::{Found, code_of, place, tolerant};
+use crate::check::names::{CheckedEntry, code_of, place, tolerant};
 use crate::encode::rewrite::seal_directory_block;
 use crate::inode::Inode;
 use crate::ondisk::{DirEntryHead, InodeCore, flags, incompat};
@@ -67,7 +67,7 @@ impl Work<'_> {
         let _ = tolerant(&bytes, &mut at, inodes, place(dir));
         let from = at;
         match tolerant(&bytes, &mut at, inodes, place(dir)) {
-            Some(Found { entry: Some(entry), error: None }) if entry.name == b".." => {
+            Some(CheckedEntry { entry: Some(entry), error: None }) if entry.name == b".." => {
                 self.edit(Spot { dir, at: wide(from) }, Edit::Lead(to))?;
                 Ok(true)
             }

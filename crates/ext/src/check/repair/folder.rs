@@ -4,9 +4,9 @@ use super::Work;
 use super::inode::InodeMut;
 use super::map::contiguous;
 use super::superblock::{byte_of, time};
-use crate::check::names::{Found, code_of, place, tolerant};
+use crate::check::names::{CheckedEntry, code_of, place, tolerant};
 use crate::dir::{Directory, kind_of};
-use crate::encode::dirblocks::{DirFormat, Packing, Record};
+use crate::encode::dirblocks::{DirFormat, DirRecord, Packing};
 use crate::inode::Inode;
 use crate::ondisk::{DirEntryHead, DirEntryTail, compat, flags, incompat, special};
 use seekless_fs::field::{index, wide};
@@ -112,9 +112,9 @@ impl Work<'_> {
         let mut format = self.dir_format();
         let record = |it| {
             let NewName { ino, kind, name }: &NewName = it;
-            Record { name, ino: *ino, kind: *kind }
+            DirRecord { name, ino: *ino, kind: *kind }
         };
-        let mut records: Vec<Record<'_>> = names.iter().map(record).collect();
+        let mut records: Vec<DirRecord<'_>> = names.iter().map(record).collect();
         if format.indexed {
             records.sort_by_key(|record| format.hash(record.name));
         }
@@ -234,7 +234,7 @@ fn put_name(block: &mut [u8], end: usize, name: &NewName, typed: bool) -> bool {
     while gap.is_none() && at < end {
         let from = at;
         match tolerant(block, &mut at, u32::MAX, Location::of("lost+found")) {
-            Some(Found { entry: Some(entry), error: None }) => {
+            Some(CheckedEntry { entry: Some(entry), error: None }) => {
                 let own = if entry.ino == Ino::ZERO { 0 } else { room(entry.name.len()) };
                 let left = entry.next.saturating_sub(from).saturating_sub(own);
                 if left >= needed && entry.next <= end {
@@ -274,7 +274,7 @@ fn rec_len(len: usize, block: usize) -> Result<u16, std::num::TryFromIntError> {
     if len == 65536 && block == 65536 { Ok(u16::MAX) } else { u16::try_from(len) }
 }
 
-fn pack(format: &DirFormat, records: &[Record<'_>]) -> Result<Packing, FsError> {
+fn pack(format: &DirFormat, records: &[DirRecord<'_>]) -> Result<Packing, FsError> {
     format.pack(records.iter().map(|record| record.name.len()))
 }
 

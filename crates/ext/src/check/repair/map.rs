@@ -3,7 +3,7 @@
 use super::Work;
 use super::inode::InodeMut;
 use super::superblock::byte_of;
-use crate::check::Seen;
+use crate::check::CheckedInode;
 use crate::check::salvage::salvage;
 use crate::encode::mapping::{
     Piece, block_map, extent_tree, extent_tree_blocks, extents_of, indirect_blocks,
@@ -78,7 +78,7 @@ impl Work<'_> {
             self.drop_journal(journal)?;
             return Ok(true);
         }
-        let is_file = |seen: &Seen| seen.kind != FileKind::Directory && !seen.is_special;
+        let is_file = |seen: &CheckedInode| seen.kind != FileKind::Directory && !seen.is_special;
         for (&other, _) in checker.seen.range(..ino).filter(|(_, seen)| is_file(seen)) {
             let inode = checker.volume.inode(other)?;
             if !checker.volume.has_blocks(&inode) {

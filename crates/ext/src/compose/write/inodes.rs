@@ -1,12 +1,12 @@
 //! Writes inodes: records, their maps, and blocks of attributes.
 
-use super::{Owner, Writer};
+use super::{Owner, TreeWriter};
 use crate::checksum::crc32c;
 use crate::compose::attributes::{Encoded, ValueInode};
 use crate::compose::demand::{Object, in_file};
 use crate::compose::fixed::{self, FixedFile};
-use crate::compose::inodes::{MAX_LINKS, Record, device_block, inline_data, kept_flags};
-use crate::encode::mapping::{Map, Piece, block_map, extent_tree};
+use crate::compose::inodes::{InodeRecord, MAX_LINKS, device_block, inline_data, kept_flags};
+use crate::encode::mapping::{EncodedMap, Piece, block_map, extent_tree};
 use crate::ondisk::{IBlock, XattrHeader, flags, ro_compat};
 use seekless_fs::plan::ObjectId;
 use seekless_fs::tree::{NodeId, OtherTimes, Payload};
@@ -14,7 +14,7 @@ use seekless_fs::{FileKind, FsError};
 use seekless_units::{BlockNo, Ino};
 use std::mem::offset_of;
 
-impl Writer<'_> {
+impl TreeWriter<'_> {
     pub(super) fn encode_inode(
         &self,
         ino: Ino,
@@ -37,9 +37,9 @@ impl Writer<'_> {
     }
 
     /// A record with the time of creation of the volume, and nothing else.
-    fn plain_record(&self, kind: FileKind, perm: u16) -> Record<'static> {
+    fn plain_record(&self, kind: FileKind, perm: u16) -> InodeRecord<'static> {
         let made = self.identity.made;
-        Record {
+        InodeRecord {
             kind,
             perm,
             uid: 0,
@@ -65,7 +65,7 @@ impl Writer<'_> {
         blocks: &mut dyn Iterator<Item = BlockNo>,
     ) -> Result<(IBlock, u64), FsError> {
         let bs = self.geometry.block_size;
-        let Map { i_block, blocks } = if self.extents() {
+        let EncodedMap { i_block, blocks } = if self.extents() {
             let seed = self.checksums().then(|| self.inode_format().seed(ino));
             extent_tree(pieces, bs, seed, blocks)?
         } else {
@@ -107,7 +107,7 @@ impl Writer<'_> {
         let object = ObjectId::new(id.index() as u32);
         let bs = self.geometry.block_size as usize;
         let in_inode = self.with_value_inodes(&xattrs.in_inode, xattrs, false);
-        let mut record = Record {
+        let mut record = InodeRecord {
             kind: node.kind,
             perm: node.perm,
             uid: node.uid,
@@ -218,7 +218,7 @@ impl Writer<'_> {
     ) -> Result<(), FsError> {
         let (i_block, blocks) = self.object_map(ino, object, 0)?;
         let data: u64 = self.plan.data(object).iter().map(|placed| placed.extent.len).sum();
-        let record = Record {
+        let record = InodeRecord {
             size: data * u64::from(self.geometry.block_size),
             links: 2,
             blocks,
@@ -241,7 +241,7 @@ impl Writer<'_> {
     ) -> Result<(), FsError> {
         let value = &self.demand.values[at];
         let (i_block, blocks) = self.object_map(ino, object, 0)?;
-        let mut record = Record {
+        let mut record = InodeRecord {
             size: value.bytes.len() as u64,
             blocks,
             flags: self.map_flag() | flags::EA_INODE,
@@ -261,7 +261,7 @@ impl Writer<'_> {
     fn encode_fixed(&self, ino: Ino, file: &FixedFile, out: &mut [u8]) -> Result<(), FsError> {
         let mut blocks = file.map.iter().copied();
         let (i_block, map) = self.write_map(ino, &file.pieces(), &mut blocks)?;
-        let record = Record {
+        let record = InodeRecord {
             size: file.data_blocks() * u64::from(self.geometry.block_size),
             blocks: file.data_blocks() + map,
             flags: self.map_flag(),
@@ -274,7 +274,7 @@ impl Writer<'_> {
 
     fn encode_resize(&self, ino: Ino, out: &mut [u8]) {
         let slots = u64::from(self.geometry.block_size / 4);
-        let mut record = Record {
+        let mut record = InodeRecord {
             size: (12 + slots + slots * slots) * u64::from(self.geometry.block_size),
             blocks: fixed::resize_map(self.geometry).count(),
             ..self.plain_record(FileKind::Regular, 0o600)

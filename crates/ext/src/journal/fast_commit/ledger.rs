@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use zerocopy::IntoBytes;
 
 /// A group's bitmaps in memory; a set bit is in use.
-struct Bits {
+struct GroupBitmaps {
     group: Group,
     clusters: Vec<u8>,
     inodes: Vec<u8>,
@@ -23,7 +23,7 @@ struct Bits {
 /// Blocks and inodes in use, group by group, as far as they were looked at.
 pub(super) struct Ledger<'a> {
     volume: &'a Volume,
-    groups: BTreeMap<GroupNo, Bits>,
+    groups: BTreeMap<GroupNo, GroupBitmaps>,
 }
 
 impl<'a> Ledger<'a> {
@@ -31,7 +31,7 @@ impl<'a> Ledger<'a> {
         Self { volume, groups: BTreeMap::new() }
     }
 
-    fn group(&mut self, number: GroupNo) -> Result<&mut Bits, FsError> {
+    fn group(&mut self, number: GroupNo) -> Result<&mut GroupBitmaps, FsError> {
         if !self.groups.contains_key(&number) {
             let bits = self.load(number)?;
             self.groups.insert(number, bits);
@@ -39,7 +39,7 @@ impl<'a> Ledger<'a> {
         self.groups.get_mut(&number).ok_or_else(|| truncated(place().in_group(number)))
     }
 
-    fn load(&self, number: GroupNo) -> Result<Bits, FsError> {
+    fn load(&self, number: GroupNo) -> Result<GroupBitmaps, FsError> {
         let volume = self.volume;
         let group = volume.group_desc(number)?;
         let summary = volume.group_summary(number)?;
@@ -54,7 +54,7 @@ impl<'a> Ledger<'a> {
             let (_, slot) = volume.inode_slot(ino)?;
             fill(&mut inodes, u64::from(slot), u64::from(slot).saturating_add(1), true);
         }
-        Ok(Bits { group, clusters, inodes, directories: group.used_dirs() })
+        Ok(GroupBitmaps { group, clusters, inodes, directories: group.used_dirs() })
     }
 
     /// The clusters of a group that a run of its blocks touches.
@@ -142,7 +142,7 @@ impl<'a> Ledger<'a> {
         Ok(())
     }
 
-    fn counts(&self, bits: &Bits) -> Counts {
+    fn counts(&self, bits: &GroupBitmaps) -> Counts {
         let sb = &self.volume.sb;
         let blocks = sb.group_blocks(bits.group.number);
         let (_, clusters) = self.clusters(blocks, blocks);
@@ -172,7 +172,7 @@ impl<'a> Ledger<'a> {
     fn write_descriptor(
         &self,
         device: &dyn BlockDevice,
-        bits: &Bits,
+        bits: &GroupBitmaps,
         counts: &Counts,
     ) -> Result<(), FsError> {
         let sb = &self.volume.sb;

@@ -28,7 +28,7 @@ pub(super) fn replay(log: &Log<'_>, end: u32, overlay: &Arc<Overlay>) -> Result<
         return Ok(());
     }
     let volume = Volume::open(overlay.clone(), log.volume.ignore_checksums)?;
-    let mut state = state::State::new(&volume);
+    let mut state = state::ReplayState::new(&volume);
     for operation in &operations {
         state.apply(operation)?;
     }

@@ -28,9 +28,9 @@ pub(super) mod tag {
 /// Bytes of a tag and the length that follows it.
 pub(super) const TAG_LEN: usize = 4;
 
-/// A name in a directory.
+/// A name in a directory (`struct ext4_fc_dentry_info`).
 #[derive(Debug)]
-pub(super) struct Name {
+pub(super) struct Dentry {
     pub(super) parent: Ino,
     pub(super) ino: Ino,
     pub(super) bytes: Vec<u8>,
@@ -41,14 +41,14 @@ pub(super) struct Name {
 pub(super) enum Operation {
     AddRange { ino: Ino, run: Mapping },
     DelRange { ino: Ino, from: Lbn, len: u64 },
-    Create(Name),
-    Link(Name),
-    Unlink(Name),
+    Create(Dentry),
+    Link(Dentry),
+    Unlink(Dentry),
     Inode { ino: Ino, raw: Vec<u8> },
 }
 
-/// A record as it lies in its block.
-pub(super) struct Record<'a> {
+/// A record in its block: tag, length, value (`struct ext4_fc_tl`).
+pub(super) struct Tlv<'a> {
     pub(super) tag: u16,
     /// The length it claims; a tail's may reach past its block.
     pub(super) len: usize,
@@ -56,7 +56,7 @@ pub(super) struct Record<'a> {
     pub(super) value: &'a [u8],
 }
 
-impl<'a> Record<'a> {
+impl<'a> Tlv<'a> {
     /// The record at byte `at`, if there is room for one.
     pub(super) fn at(block: &'a [u8], at: usize) -> Option<Self> {
         let head = le32(block, at)?;
@@ -109,7 +109,7 @@ impl<'a> Record<'a> {
         })
     }
 
-    fn name(&self) -> Result<Name, FsError> {
+    fn name(&self) -> Result<Dentry, FsError> {
         let parent = le32(self.value, 0).ok_or_else(|| truncated(place()))?;
         let ino = le32(self.value, 4).ok_or_else(|| truncated(place()))?;
         let len = self.value.len().saturating_sub(8);
@@ -118,6 +118,6 @@ impl<'a> Record<'a> {
             return Err(range("name", seekless_fs::field::wide(len), 255, place));
         }
         let bytes = slice(self.value, 8, len).unwrap_or_default().to_vec();
-        Ok(Name { parent: Ino::new(parent), ino: Ino::new(ino), bytes })
+        Ok(Dentry { parent: Ino::new(parent), ino: Ino::new(ino), bytes })
     }
 }

@@ -1,6 +1,6 @@
 //! Finds the finished fast commits.
 
-use super::records::{Operation, Record, TAG_LEN, tag};
+use super::records::{Operation, TAG_LEN, Tlv, tag};
 use crate::checksum::crc32c;
 use crate::journal::log::Log;
 use crate::ondisk::journal_feature;
@@ -34,7 +34,7 @@ pub(super) fn committed(log: &Log<'_>, end: u32) -> Result<Vec<Operation>, FsErr
     let first = log.last.saturating_add(1);
     for at in first..log.len {
         let Ok(block) = log.block(at) else { break };
-        let begins = Record::at(&block, 0).is_some_and(|record| record.tag == tag::HEAD);
+        let begins = Tlv::at(&block, 0).is_some_and(|record| record.tag == tag::HEAD);
         if at == first && !begins {
             break;
         }
@@ -48,7 +48,7 @@ pub(super) fn committed(log: &Log<'_>, end: u32) -> Result<Vec<Operation>, FsErr
 impl Scan<'_> {
     fn block(&mut self, block: &[u8]) -> Result<Next, FsError> {
         let mut at = 0usize;
-        while let Some(record) = Record::at(block, at) {
+        while let Some(record) = Tlv::at(block, at) {
             let whole = TAG_LEN.saturating_add(record.len);
             match record.tag {
                 tag::HEAD => {
@@ -85,7 +85,7 @@ impl Scan<'_> {
     }
 
     /// Whether the area belongs to this turn of the journal.
-    fn head(&self, record: &Record<'_>) -> Result<bool, FsError> {
+    fn head(&self, record: &Tlv<'_>) -> Result<bool, FsError> {
         if le32(record.value, 4) != Some(self.end) {
             return Ok(false);
         }
@@ -98,7 +98,7 @@ impl Scan<'_> {
         }
     }
 
-    fn tail(&mut self, record: &Record<'_>) -> bool {
+    fn tail(&mut self, record: &Tlv<'_>) -> bool {
         let ours = le32(record.value, 0) == Some(self.end);
         let sound = le32(record.value, 4) == Some(self.crc) || !self.log.verifies;
         self.crc = 0;

@@ -1,7 +1,7 @@
 //! Inodes, maps and directories after the operations.
 
 use super::maps;
-use super::records::{Name, Operation, place};
+use super::records::{Dentry, Operation, place};
 use crate::dir::Directory;
 use crate::inode::Inode;
 use crate::ondisk::{INODE_CORE_SIZE, InodeCore, flags, special};
@@ -19,8 +19,8 @@ pub(super) struct Names {
     pub(super) entries: BTreeMap<Vec<u8>, (Ino, FileKind)>,
 }
 
-/// An inode of some operation.
-pub(super) struct Node {
+/// An inode that the replay changes.
+pub(super) struct ReplayedInode {
     pub(super) core: InodeCore,
     /// The bytes behind the core.
     pub(super) rest: Vec<u8>,
@@ -34,7 +34,7 @@ pub(super) struct Node {
     pub(super) removed: bool,
 }
 
-impl Node {
+impl ReplayedInode {
     fn fresh(inode_size: usize) -> Self {
         Self {
             core: InodeCore::default(),
@@ -60,10 +60,10 @@ impl Node {
     }
 }
 
-/// The state after the operations so far.
-pub(super) struct State<'a> {
+/// The volume's state after the operations replayed so far (`struct ext4_fc_replay_state`).
+pub(super) struct ReplayState<'a> {
     pub(super) volume: &'a Volume,
-    pub(super) nodes: BTreeMap<Ino, Node>,
+    pub(super) nodes: BTreeMap<Ino, ReplayedInode>,
     /// Blocks that are unused, unless a node uses them.
     pub(super) freed: Vec<Extent>,
     /// Attribute blocks that lost an owner.
@@ -75,7 +75,7 @@ fn inode_place(ino: Ino) -> Location {
     place().in_inode(ino)
 }
 
-impl<'a> State<'a> {
+impl<'a> ReplayState<'a> {
     pub(super) fn new(volume: &'a Volume) -> Self {
         Self {
             volume,
@@ -115,7 +115,7 @@ impl<'a> State<'a> {
     }
 
     /// The inode, if it exists now.
-    fn node(&mut self, ino: Ino) -> Result<Option<&mut Node>, FsError> {
+    fn node(&mut self, ino: Ino) -> Result<Option<&mut ReplayedInode>, FsError> {
         let first = self.volume.sb.raw.s_first_ino.get();
         if ino.get() != special::ROOT && ino.get() < first {
             return Err(invalid("fc_ino", u64::from(ino.get()), inode_place(ino)));
@@ -130,10 +130,10 @@ impl<'a> State<'a> {
         Ok(self.nodes.get_mut(&ino).filter(|node| !node.removed))
     }
 
-    fn load(&self, ino: Ino) -> Result<Node, FsError> {
+    fn load(&self, ino: Ino) -> Result<ReplayedInode, FsError> {
         let inode: Inode = self.volume.inode(ino)?;
         let rest = inode.raw().get(INODE_CORE_SIZE..).unwrap_or_default().to_vec();
-        let mut node = Node { core: inode.core, rest, ..Node::fresh(0) };
+        let mut node = ReplayedInode { core: inode.core, rest, ..ReplayedInode::fresh(0) };
         if inode.has_flag(flags::EXTENTS) && !inode.has_flag(flags::INLINE_DATA) {
             let map = self.volume.block_map(&inode)?;
             node.runs = Some(map.runs);
@@ -147,7 +147,7 @@ impl<'a> State<'a> {
         let core: InodeCore = parse(raw, 0).ok_or_else(|| truncated(inode_place(ino)))?;
         let rest = raw.get(INODE_CORE_SIZE..).unwrap_or_default();
         if self.node(ino)?.is_none() {
-            self.nodes.insert(ino, Node::fresh(size));
+            self.nodes.insert(ino, ReplayedInode::fresh(size));
         }
         let Some(node) = self.nodes.get_mut(&ino) else { return Ok(()) };
         node.core = core;
@@ -190,7 +190,7 @@ impl<'a> State<'a> {
         Ok(())
     }
 
-    fn create(&mut self, name: &Name) -> Result<(), FsError> {
+    fn create(&mut self, name: &Dentry) -> Result<(), FsError> {
         let Some(node) = self.node(name.ino)? else {
             return Err(invalid("fc_ino", u64::from(name.ino.get()), inode_place(name.ino)));
         };
@@ -201,7 +201,7 @@ impl<'a> State<'a> {
         self.link(name)
     }
 
-    fn link(&mut self, name: &Name) -> Result<(), FsError> {
+    fn link(&mut self, name: &Dentry) -> Result<(), FsError> {
         let Some(node) = self.node(name.ino)? else { return Ok(()) };
         let mode = u64::from(node.core.i_mode.get());
         let kind = node.kind().ok_or_else(|| invalid("i_mode", mode, inode_place(name.ino)))?;
@@ -217,7 +217,7 @@ impl<'a> State<'a> {
         Ok(())
     }
 
-    fn unlink(&mut self, name: &Name) -> Result<(), FsError> {
+    fn unlink(&mut self, name: &Dentry) -> Result<(), FsError> {
         if self.node(name.ino)?.is_none() {
             return Ok(());
         }

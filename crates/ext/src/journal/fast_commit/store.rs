@@ -3,8 +3,8 @@
 use super::ledger::Ledger;
 use super::maps;
 use super::records::{Operation, place};
-use super::state::{Names, Node, State};
-use crate::encode::dirblocks::{DirFormat, Record};
+use super::state::{Names, ReplayState, ReplayedInode};
+use crate::encode::dirblocks::{DirFormat, DirRecord};
 use crate::encode::mapping::{self, Piece};
 use crate::encode::rewrite;
 use crate::ondisk::{compat, flags, incompat, ro_compat};
@@ -30,7 +30,7 @@ struct Store<'a> {
 
 /// Writes the state to `device`.
 pub(super) fn write(
-    mut state: State<'_>,
+    mut state: ReplayState<'_>,
     operations: &[Operation],
     device: &dyn BlockDevice,
 ) -> Result<(), FsError> {
@@ -89,7 +89,7 @@ impl Store<'_> {
     }
 
     /// Writes an inode with its names and its map; `before`: whether it was in use before.
-    fn inode(&mut self, ino: Ino, node: &mut Node, before: bool) -> Result<(), FsError> {
+    fn inode(&mut self, ino: Ino, node: &mut ReplayedInode, before: bool) -> Result<(), FsError> {
         let is_dir = node.kind() == Some(FileKind::Directory);
         if node.removed {
             let directories = if before && is_dir { -1 } else { 0 };
@@ -129,16 +129,24 @@ impl Store<'_> {
         Ok(())
     }
 
-    fn seed(&self, ino: Ino, node: &Node) -> u32 {
+    fn seed(&self, ino: Ino, node: &ReplayedInode) -> u32 {
         rewrite::inode_seed(self.volume.sb.checksum_seed, ino, node.core.i_generation.get())
     }
 
     /// Rewrites a directory's blocks, in the blocks it has as far as they suffice.
-    fn directory(&mut self, ino: Ino, node: &mut Node, names: &Names) -> Result<(), FsError> {
+    fn directory(
+        &mut self,
+        ino: Ino,
+        node: &mut ReplayedInode,
+        names: &Names,
+    ) -> Result<(), FsError> {
         let Some(mut runs) = node.runs.take() else { return Ok(()) };
         let format = self.dir_format(node)?;
-        let mut records: Vec<Record<'_>> =
-            names.entries.iter().map(|(name, &(ino, kind))| Record { name, ino, kind }).collect();
+        let mut records: Vec<DirRecord<'_>> = names
+            .entries
+            .iter()
+            .map(|(name, &(ino, kind))| DirRecord { name, ino, kind })
+            .collect();
         if format.indexed {
             records.sort_by_key(|record| format.hash(record.name));
         }
@@ -163,7 +171,7 @@ impl Store<'_> {
         Ok(())
     }
 
-    fn describe_directory(&self, node: &mut Node, names: &Names, hashed: bool, len: u64) {
+    fn describe_directory(&self, node: &mut ReplayedInode, names: &Names, hashed: bool, len: u64) {
         let subdirectories =
             names.entries.values().filter(|(_, kind)| *kind == FileKind::Directory).count();
         let links = subdirectories.saturating_add(2);
@@ -208,7 +216,7 @@ impl Store<'_> {
         Ok(start)
     }
 
-    fn dir_format(&self, node: &Node) -> Result<DirFormat, FsError> {
+    fn dir_format(&self, node: &ReplayedInode) -> Result<DirFormat, FsError> {
         let sb = &self.volume.sb;
         if !sb.has_incompat(incompat::FILETYPE) {
             let what = "fast commits in the journal of a volume without the filetype feature";
@@ -230,7 +238,7 @@ impl Store<'_> {
     }
 
     /// Writes an inode's extent tree.
-    fn map(&mut self, ino: Ino, node: &mut Node) -> Result<(), FsError> {
+    fn map(&mut self, ino: Ino, node: &mut ReplayedInode) -> Result<(), FsError> {
         let runs = maps::join(node.runs.take().unwrap_or_default());
         for block in node.index.drain(..) {
             self.ledger.mark(Extent::new(block, 1), false)?;
@@ -259,7 +267,7 @@ impl Store<'_> {
     }
 
     /// `i_blocks`: clusters of data and map, and the attribute block.
-    fn set_sectors(&self, node: &mut Node, runs: &[Mapping], index_blocks: u64) {
+    fn set_sectors(&self, node: &mut ReplayedInode, runs: &[Mapping], index_blocks: u64) {
         let sb = &self.volume.sb;
         let ratio = u64::from(sb.cluster_ratio).max(1);
         let (mut clusters, mut last) = (0u64, None);

@@ -65,7 +65,7 @@ pub struct LogWriter {
     /// The first block of the journal, as it was last written.
     superblock: JournalSuperblock,
     /// The volume's demands on the journal: blocks of 64-bit numbers, checksums.
-    wanted: state::Wanted,
+    wanted: state::JournalFeatures,
     /// The ring is `first .. last`.
     first: u32,
     last: u32,
@@ -105,7 +105,7 @@ impl LogWriter {
         Ok(Self {
             block_size: volume.sb.block_size,
             form: log.form,
-            wanted: state::Wanted::of(&volume.sb),
+            wanted: state::JournalFeatures::of(&volume.sb),
             head: if (first..last).contains(&head) { head } else { first },
             next: superblock.s_sequence.get(),
             live: VecDeque::new(),

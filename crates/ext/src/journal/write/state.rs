@@ -14,16 +14,16 @@ use seekless_fs::field::truncated;
 use seekless_units::{ByteLen, Lba};
 use zerocopy::IntoBytes;
 
-/// A volume's demands on its journal.
+/// The journal features that a volume requires.
 #[derive(Clone, Copy)]
-pub(super) struct Wanted {
+pub(super) struct JournalFeatures {
     /// Its blocks are counted in 64 bits.
     wide: bool,
     /// Its metadata have checksums.
     sums: bool,
 }
 
-impl Wanted {
+impl JournalFeatures {
     pub(super) fn of(sb: &Super) -> Self {
         Self { wide: sb.has_incompat(incompat::BIT64), sums: sb.has_metadata_csum() }
     }
@@ -46,7 +46,7 @@ pub(super) fn check(sb: &JournalSuperblock) -> Result<(), FsError> {
 /// Gives an empty journal the features for its transactions: those that it has, and, as a mount by
 /// the kernel does, revoke records, numbers as wide as the volume's, and checksums of each block if
 /// the volume has these (`ext4_load_and_init_journal`).
-pub(super) fn want(sb: &mut JournalSuperblock, form: &mut Form, wanted: Wanted) {
+pub(super) fn want(sb: &mut JournalSuperblock, form: &mut Form, wanted: JournalFeatures) {
     form.incompat |= journal_feature::INCOMPAT_REVOKE;
     if wanted.wide {
         form.incompat |= journal_feature::INCOMPAT_64BIT;

@@ -2,8 +2,8 @@
 
 use super::Tree;
 use super::edit::{end_of, part};
-use super::path::Path;
-use super::plan::{How, Put};
+use super::path::ExtentPath;
+use super::plan::{LeafChange, Put};
 use crate::bmap::EVERYTHING;
 use seekless_cache::Role;
 use seekless_fs::field::index;
@@ -45,7 +45,7 @@ impl Tree<'_> {
         // Nodes on the path may keep entries; all others are behind it.
         let behind: Vec<BlockNo> = tree.into_iter().filter(|at| !on_way.contains(at)).collect();
         let leaf = cut_path(&mut path, kept);
-        let mut plan = self.plan(&path, &leaf, How::Cut)?;
+        let mut plan = self.plan(&path, &leaf, LeafChange::Cut)?;
         plan.left.extend(behind);
         for &at in &plan.left {
             cut.push(Extent::new(at, 1), limit, place)?;
@@ -92,7 +92,7 @@ impl Tree<'_> {
 
 /// Removes all behind some blocks of the file from the indexes on the path, and returns the rest of
 /// the leaf.
-fn cut_path(path: &mut Path, kept: u64) -> Vec<seekless_fs::Mapping> {
+fn cut_path(path: &mut ExtentPath, kept: u64) -> Vec<seekless_fs::Mapping> {
     for step in &mut path.steps {
         step.children.truncate(step.slot.saturating_add(1));
     }
@@ -104,7 +104,7 @@ fn cut_path(path: &mut Path, kept: u64) -> Vec<seekless_fs::Mapping> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operate::extents::path::Held;
+    use crate::operate::extents::path::TreeNode;
     use seekless_fs::Mapping;
     use seekless_units::Lbn;
 
@@ -117,9 +117,9 @@ mod tests {
         };
         let leaf = vec![run(0, 50, 3), run(5, 90, 4), run(20, 10, 4)];
         let kept = |kept| {
-            let node = Held { at: None, most: 4, bytes: Vec::new() };
+            let node = TreeNode { at: None, most: 4, bytes: Vec::new() };
             let leaf = leaf.clone();
-            cut_path(&mut Path { steps: Vec::new(), node, covers: 0..99, leaf }, kept)
+            cut_path(&mut ExtentPath { steps: Vec::new(), node, covers: 0..99, leaf }, kept)
         };
         assert_eq!(kept(0), []);
         assert_eq!(kept(4), [run(0, 50, 3)]);

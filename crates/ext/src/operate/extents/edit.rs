@@ -1,7 +1,7 @@
 //! Extents inserted and converted.
 
 use super::Tree;
-use super::plan::{How, Put};
+use super::plan::{LeafChange, Put};
 use crate::encode::mapping::max_len;
 use seekless_cache::ChangeId;
 use seekless_fs::{FsError, Mapping};
@@ -48,8 +48,8 @@ fn join_around(leaf: &mut Vec<Mapping>, new: Range<usize>) {
 }
 
 /// How a leaf with new runs up to `end` changes.
-fn how(leaf: &[Mapping], end: usize) -> How {
-    if end >= leaf.len() { How::Appended } else { How::Inserted }
+fn how(leaf: &[Mapping], end: usize) -> LeafChange {
+    if end >= leaf.len() { LeafChange::Appended } else { LeafChange::Inserted }
 }
 
 impl Tree<'_> {
@@ -119,7 +119,7 @@ impl Tree<'_> {
             debug_assert!(run.unwritten, "{lbn} was found unwritten");
             run.unwritten = false;
         }
-        let plan = self.plan(&path, &leaf, How::Inserted)?;
+        let plan = self.plan(&path, &leaf, LeafChange::Inserted)?;
         self.apply_and_free(&plan, put)
     }
 }

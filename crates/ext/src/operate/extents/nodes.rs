@@ -1,6 +1,6 @@
 //! The bytes of nodes: entries put into them, and the part that a torn write shows.
 
-use super::path::Held;
+use super::path::TreeNode;
 use crate::encode::mapping::{IN_INODE, entry_bytes, index_entry, leaf_entry, put_node};
 use crate::ondisk::{ExtentHeader, IBlock};
 use seekless_fs::Mapping;
@@ -11,15 +11,15 @@ use std::ops::Range;
 /// Bytes of a header, and of an entry of either kind.
 pub(super) const ENTRY: usize = size_of::<ExtentHeader>();
 
-/// An entry of a node of either kind.
+/// An entry of an extent tree's node, of a leaf or of an index.
 #[derive(Clone, Copy)]
-pub(super) struct Entry {
+pub(super) struct NodeEntry {
     /// The first block of the file that it maps.
     pub(super) key: u32,
     bytes: [u8; ENTRY],
 }
 
-impl Entry {
+impl NodeEntry {
     pub(super) fn run(run: &Mapping) -> Self {
         let key = low32(run.lbn.get());
         Self { key, bytes: entry_bytes(&leaf_entry(key, run.extent, run.unwritten)) }
@@ -33,7 +33,7 @@ impl Entry {
 /// Enters the first run of a file in its root, which is empty.
 pub(super) fn put_first(root: &mut IBlock, run: Extent) {
     let run = Mapping { lbn: Lbn::new(0), extent: run, unwritten: false };
-    put_node(&mut root.0, &[Entry::run(&run).bytes], index(IN_INODE), 0);
+    put_node(&mut root.0, &[NodeEntry::run(&run).bytes], index(IN_INODE), 0);
 }
 
 /// How many of some entries stay in a node: all that fit if more are appended behind them, else
@@ -53,7 +53,7 @@ pub(super) fn split_at(len: usize, most: usize, at_end: bool) -> usize {
 /// `fs/ext4/extents.c`).
 pub(super) fn node_bytes(
     mut bytes: Vec<u8>,
-    entries: &[Entry],
+    entries: &[NodeEntry],
     most: usize,
     depth: u16,
 ) -> Vec<u8> {
@@ -83,7 +83,7 @@ pub(super) fn changed(old: &[u8], new: &[u8], part: Range<usize>) -> Range<usize
 
 /// Whether a torn write shows a node as it was or as it is to be: the entries within both headers
 /// differ in one sector, and those past the old header are written before.
-pub(super) fn is_whole(node: &Held, new: &[u8]) -> bool {
+pub(super) fn is_whole(node: &TreeNode, new: &[u8]) -> bool {
     let both = shown(&node.bytes).min(shown(new));
     let changed = changed(&node.bytes, new, 0..both);
     let sector = |at: usize| wide(at).checked_div(SECTOR);
@@ -98,18 +98,19 @@ mod tests {
         let mut lbn = 0;
         let entry = |&len: &u64| {
             let run = Extent::new(BlockNo::new((7 << 32) + lbn), len);
-            let entry = Entry::run(&Mapping { lbn: Lbn::new(lbn), extent: run, unwritten: false });
+            let entry =
+                NodeEntry::run(&Mapping { lbn: Lbn::new(lbn), extent: run, unwritten: false });
             lbn += 100;
             entry
         };
-        let entries: Vec<Entry> = lens.iter().map(entry).collect();
+        let entries: Vec<NodeEntry> = lens.iter().map(entry).collect();
         node_bytes(vec![0xEE; 1024], &entries, 84, 0)
     }
 
     #[test]
     fn only_what_is_seen_in_one_sector_may_be_torn() {
         let whole = |old: &[u64], new: &[u64]| {
-            let old = Held { at: None, most: 84, bytes: node(old) };
+            let old = TreeNode { at: None, most: 84, bytes: node(old) };
             is_whole(&old, &node(new))
         };
         let many: [u64; 60] = std::array::from_fn(|n| n as u64 + 1);
@@ -139,7 +140,7 @@ mod tests {
         let bytes = node(&[5]);
         assert_eq!(bytes[16..24], [5, 0, 7, 0, 0, 0, 0, 0]);
         assert_eq!(
-            Entry::node(3, BlockNo::new((9 << 32) + 1)).bytes[..10],
+            NodeEntry::node(3, BlockNo::new((9 << 32) + 1)).bytes[..10],
             [3, 0, 0, 0, 1, 0, 0, 0, 9, 0]
         );
     }

@@ -1,8 +1,10 @@
 //! The path from the root of a tree to a leaf, and lookups in it.
 
 use super::Tree;
-use crate::bmap::{EVERYTHING, Found};
-use crate::extent::{Child, Entries, Frame, entries, header, root_frame, tail_len, walk_in};
+use crate::bmap::{EVERYTHING, MappedRuns};
+use crate::extent::{
+    ChildNode, Frame, NodeEntries, entries, header, root_frame, tail_len, walk_in,
+};
 use crate::operate::space::Around;
 use seekless_fs::field::{index, invalid};
 use seekless_fs::{FsError, Location, Mapping};
@@ -33,8 +35,8 @@ impl Near {
     }
 }
 
-/// A node as it is.
-pub(super) struct Held {
+/// A node of an extent tree, as in memory.
+pub(super) struct TreeNode {
     /// Its block; the root has none.
     pub(super) at: Option<BlockNo>,
     /// Most entries it takes.
@@ -42,25 +44,25 @@ pub(super) struct Held {
     pub(super) bytes: Vec<u8>,
 }
 
-/// An index on the way.
-pub(super) struct Step {
-    pub(super) node: Held,
-    pub(super) children: Vec<Child>,
+/// An index node on the path to a leaf.
+pub(super) struct IndexNode {
+    pub(super) node: TreeNode,
+    pub(super) children: Vec<ChildNode>,
     /// The one on the path.
     pub(super) slot: usize,
 }
 
-/// The way to a leaf.
-pub(super) struct Path {
+/// The path to a leaf (`struct ext4_ext_path`).
+pub(super) struct ExtentPath {
     /// From the root.
-    pub(super) steps: Vec<Step>,
-    pub(super) node: Held,
+    pub(super) steps: Vec<IndexNode>,
+    pub(super) node: TreeNode,
     /// Logical blocks that the leaf may map.
     pub(super) covers: Range<u64>,
     pub(super) leaf: Vec<Mapping>,
 }
 
-impl Path {
+impl ExtentPath {
     /// The blocks on it.
     pub(super) fn blocks(&self) -> impl Iterator<Item = BlockNo> {
         self.steps.iter().map(|step| &step.node).chain([&self.node]).filter_map(|node| node.at)
@@ -95,7 +97,7 @@ impl Path {
 
 impl Tree<'_> {
     /// The path to the leaf for a block of the file, mapped or not.
-    pub(super) fn path(&mut self, lbn: u64) -> Result<Path, FsError> {
+    pub(super) fn path(&mut self, lbn: u64) -> Result<ExtentPath, FsError> {
         let root = self.node()?.map.root;
         let mut frame = root_frame(&root.0, self.ino)?;
         let mut steps = Vec::new();
@@ -107,13 +109,13 @@ impl Tree<'_> {
                 return Err(invalid("eh_max", 0, frame.place));
             }
             let found = entries(&self.ext.volume, &bytes, &header, &frame)?;
-            let node = Held { at, most: index(header.eh_max.get()), bytes };
+            let node = TreeNode { at, most: index(header.eh_max.get()), bytes };
             let children = match found {
-                Entries::Leaf(leaf) => {
+                NodeEntries::Leaf(leaf) => {
                     let leaf = leaf.into_vec();
-                    return Ok(Path { steps, node, covers: frame.covers, leaf });
+                    return Ok(ExtentPath { steps, node, covers: frame.covers, leaf });
                 }
-                Entries::Index(children) => children.into_vec(),
+                NodeEntries::Index(children) => children.into_vec(),
             };
             let slot = children.iter().rposition(|child| child.covers.start <= lbn).unwrap_or(0);
             let Some(child) = children.get(slot).cloned() else {
@@ -124,7 +126,7 @@ impl Tree<'_> {
             let depth = frame.depth.saturating_sub(1);
             frame = Frame { covers: child.covers, depth, place };
             at = Some(child.block);
-            steps.push(Step { node, children, slot });
+            steps.push(IndexNode { node, children, slot });
         }
     }
 
@@ -181,7 +183,7 @@ impl Tree<'_> {
         wanted: &Range<u64>,
     ) -> Result<(Vec<Mapping>, Vec<BlockNo>), FsError> {
         let root = self.node()?.map.root;
-        let mut found = Found::new(self.ext.volume.sb.blocks, true);
+        let mut found = MappedRuns::new(self.ext.volume.sb.blocks, true);
         let (ext, core, ino) = (&*self.ext, &mut *self.core, self.ino);
         walk_in(&ext.volume, (ino, &root.0), wanted, &mut found, &mut |at, place| {
             ext.check_data(Extent::new(at, 1), place)?;
@@ -217,7 +219,7 @@ pub(in super::super) fn unnoted(
     noted: &[Extent],
 ) -> Option<BlockNo> {
     let node = core.nodes.get(&ino)?;
-    let mut found = Found::new(ext.volume.sb.blocks, true);
+    let mut found = MappedRuns::new(ext.volume.sb.blocks, true);
     let len = ext.volume.block_len();
     let walked =
         walk_in(&ext.volume, (ino, &node.map.root.0), &EVERYTHING, &mut found, &mut |at, _| {

@@ -1,8 +1,8 @@
 //! Plans the nodes on a path after a change of its leaf, and writes them.
 
 use super::Tree;
-use super::nodes::{ENTRY, Entry, changed, is_whole, node_bytes, shown, split_at};
-use super::path::{Held, Path};
+use super::nodes::{ENTRY, NodeEntry, changed, is_whole, node_bytes, shown, split_at};
+use super::path::{ExtentPath, TreeNode};
 use crate::encode::mapping::fan_out;
 use crate::ondisk::{EXTENT_MAX_DEPTH, IBlock};
 use seekless_cache::{ChangeId, Kind, Piece, Role};
@@ -10,9 +10,9 @@ use seekless_fs::field::{byte, index, low32, wide};
 use seekless_fs::{FileKind, FsError, Mapping};
 use seekless_units::{BlockNo, Extent};
 
-/// How a leaf changes.
+/// The kind of change of a leaf.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum How {
+pub(super) enum LeafChange {
     /// Extents are appended behind all others: full nodes stay full.
     Appended,
     /// Extents are inserted between others.
@@ -21,15 +21,15 @@ pub(super) enum How {
     Cut,
 }
 
-/// A new block of the tree.
-struct Made {
+/// A new node of the tree.
+struct NewNode {
     at: BlockNo,
     bitmap: ChangeId,
     bytes: Vec<u8>,
 }
 
-/// A block of the tree that changes in place.
-struct Patch {
+/// A node of the tree that is rewritten in place.
+struct NodeRewrite {
     at: BlockNo,
     old: Vec<u8>,
     new: Vec<u8>,
@@ -38,9 +38,9 @@ struct Patch {
 /// The planned change of a tree.
 #[derive(Default)]
 pub(super) struct Plan {
-    made: Vec<Made>,
+    made: Vec<NewNode>,
     /// From the bottom up.
-    patches: Vec<Patch>,
+    patches: Vec<NodeRewrite>,
     /// Blocks that leave the tree.
     pub(super) left: Vec<BlockNo>,
     root: Option<IBlock>,
@@ -72,11 +72,11 @@ impl Tree<'_> {
     /// changed; on failure they are given back.
     pub(super) fn plan(
         &mut self,
-        path: &Path,
+        path: &ExtentPath,
         leaf: &[Mapping],
-        how: How,
+        how: LeafChange,
     ) -> Result<Plan, FsError> {
-        let mut plan = Plan { cuts: how == How::Cut, ..Plan::default() };
+        let mut plan = Plan { cuts: how == LeafChange::Cut, ..Plan::default() };
         match self.work_out(path, leaf, how, &mut plan) {
             Ok(()) => Ok(plan),
             Err(error) => {
@@ -90,12 +90,12 @@ impl Tree<'_> {
 
     fn work_out(
         &mut self,
-        path: &Path,
+        path: &ExtentPath,
         leaf: &[Mapping],
-        how: How,
+        how: LeafChange,
         plan: &mut Plan,
     ) -> Result<(), FsError> {
-        let mut entries: Vec<Entry> = leaf.iter().map(Entry::run).collect();
+        let mut entries: Vec<NodeEntry> = leaf.iter().map(NodeEntry::run).collect();
         if let [only] = path.steps.as_slice()
             && let ([_], Some(at)) = (only.children.as_slice(), path.node.at)
             && entries.len() <= only.node.most
@@ -105,21 +105,21 @@ impl Tree<'_> {
             return self.work_out_root(&only.node, entries, 0, plan);
         }
         let is_directory = self.node()?.kind == FileKind::Directory;
-        let copies = self.ext.shadows && how != How::Cut;
-        let (mut node, mut depth, mut at_end) = (&path.node, 0u16, how != How::Inserted);
+        let copies = self.ext.shadows && how != LeafChange::Cut;
+        let (mut node, mut depth, mut at_end) = (&path.node, 0u16, how != LeafChange::Inserted);
         for step in path.steps.iter().rev() {
             let Some(at) = node.at else { break };
             let key = step.children.get(step.slot).map(|child| low32(child.covers.start));
             let alone = entries.len() <= node.most && entries.first().map(|entry| entry.key) == key;
             let new = alone.then(|| node_bytes(node.bytes.clone(), &entries, node.most, depth));
-            let mut below: Vec<Entry> = Vec::new();
+            let mut below: Vec<NodeEntry> = Vec::new();
             match new {
                 Some(new)
                     if !copies || new == node.bytes || !is_directory && is_whole(node, &new) =>
                 {
-                    below.extend(key.map(|key| Entry::node(key, at)));
+                    below.extend(key.map(|key| NodeEntry::node(key, at)));
                     if new != node.bytes {
-                        plan.patches.push(Patch { at, old: node.bytes.clone(), new });
+                        plan.patches.push(NodeRewrite { at, old: node.bytes.clone(), new });
                     }
                 }
                 _ if entries.is_empty() || copies => plan.left.push(at),
@@ -128,8 +128,8 @@ impl Tree<'_> {
                     let kept = split_at(entries.len(), node.most, at_end);
                     let rest = entries.split_off(kept);
                     let new = node_bytes(node.bytes.clone(), &entries, node.most, depth);
-                    plan.patches.push(Patch { at, old: node.bytes.clone(), new });
-                    below.extend(entries.first().map(|entry| Entry::node(entry.key, at)));
+                    plan.patches.push(NodeRewrite { at, old: node.bytes.clone(), new });
+                    below.extend(entries.first().map(|entry| NodeEntry::node(entry.key, at)));
                     entries = rest;
                 }
             }
@@ -139,7 +139,7 @@ impl Tree<'_> {
             entries = step
                 .children
                 .iter()
-                .map(|child| Entry::node(low32(child.covers.start), child.block))
+                .map(|child| NodeEntry::node(low32(child.covers.start), child.block))
                 .collect();
             at_end = step.slot.saturating_add(1) == entries.len();
             entries.splice(step.slot..=step.slot, below);
@@ -153,8 +153,8 @@ impl Tree<'_> {
     /// Plans the root, which gets another level below it when it is full.
     fn work_out_root(
         &mut self,
-        node: &Held,
-        mut entries: Vec<Entry>,
+        node: &TreeNode,
+        mut entries: Vec<NodeEntry>,
         mut depth: u16,
         plan: &mut Plan,
     ) -> Result<(), FsError> {
@@ -183,10 +183,10 @@ impl Tree<'_> {
     /// Makes new nodes for entries, and an entry for each of them in the node above.
     fn make_nodes(
         &mut self,
-        mut entries: Vec<Entry>,
+        mut entries: Vec<NodeEntry>,
         (depth, at_end, near): (u16, bool, BlockNo),
         plan: &mut Plan,
-        above: &mut Vec<Entry>,
+        above: &mut Vec<NodeEntry>,
     ) -> Result<(), FsError> {
         let most = index(fan_out(self.ext.volume.sb.block_size));
         let near = Some(near).filter(|&near| near != BlockNo::ZERO);
@@ -196,8 +196,8 @@ impl Tree<'_> {
             let (at, bitmap) = self.ext.take_block(self.core, self.ino, lbn, near)?;
             let bytes = vec![0; self.ext.volume.block_len()];
             let bytes = node_bytes(bytes, &entries, most, depth);
-            plan.made.push(Made { at, bitmap, bytes });
-            above.push(Entry::node(first.key, at));
+            plan.made.push(NewNode { at, bitmap, bytes });
+            above.push(NodeEntry::node(first.key, at));
             entries = rest;
         }
         Ok(())
@@ -261,7 +261,7 @@ impl Tree<'_> {
     /// header before its entries.
     fn patch(
         &mut self,
-        patch: &Patch,
+        patch: &NodeRewrite,
         plan: &Plan,
         after: &[ChangeId],
         done: &mut Vec<ChangeId>,

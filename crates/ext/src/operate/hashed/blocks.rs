@@ -1,6 +1,6 @@
 //! Encodes the blocks of an index.
 
-use crate::htree::{Branch, Child, ROOT_ENTRIES_OFFSET};
+use crate::htree::{Branch, DxChild, ROOT_ENTRIES_OFFSET};
 use crate::ondisk::{
     DX_NODE_ENTRIES_OFFSET, DX_ROOT_INFO_OFFSET, DxCountLimit, DxEntry, DxRootInfo,
 };
@@ -28,7 +28,7 @@ fn put_counts(block: &mut [u8], branch: &Branch) {
 
 /// Writes all children of a block and their number. The first one's hash gives its
 /// place to the counts.
-pub(super) fn put_children(block: &mut [u8], branch: Branch, children: &[Child]) -> Branch {
+pub(super) fn put_children(block: &mut [u8], branch: Branch, children: &[DxChild]) -> Branch {
     debug_assert!(!children.is_empty() && children.len() <= branch.limit);
     let branch = Branch { count: children.len(), ..branch };
     for (n, child) in children.iter().enumerate() {
@@ -41,7 +41,7 @@ pub(super) fn put_children(block: &mut [u8], branch: Branch, children: &[Child])
 }
 
 /// Puts a child behind the one at `chosen`.
-pub(super) fn insert_child(block: &mut [u8], branch: Branch, chosen: usize, child: Child) {
+pub(super) fn insert_child(block: &mut [u8], branch: Branch, chosen: usize, child: DxChild) {
     debug_assert!(chosen < branch.count && !branch.is_full());
     let at = branch.offset.saturating_add(chosen.saturating_add(1).saturating_mul(ENTRY));
     let end = branch.offset.saturating_add(branch.count.saturating_mul(ENTRY));

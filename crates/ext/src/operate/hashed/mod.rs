@@ -30,9 +30,9 @@ use smallvec::SmallVec;
 /// Most steps to make room for a name: each level of the index once, and leaves until one has room.
 const MOST_STEPS: usize = 32;
 
-/// A block of the index on the way to a leaf.
+/// A block of the index on the path to a leaf (`struct dx_frame`).
 #[derive(Clone, Copy)]
-struct Step {
+struct DxFrame {
     lbn: u64,
     at: BlockNo,
     /// The block's header, without the children.
@@ -41,20 +41,20 @@ struct Step {
     chosen: usize,
 }
 
-/// The path to the leaf of a hash.
-struct Way {
+/// The path in the index to the leaf of a hash.
+struct DxPath {
     /// How names are hashed.
     version: u8,
     /// Levels of the index below the root.
     levels: u8,
-    steps: SmallVec<[Step; 3]>,
+    steps: SmallVec<[DxFrame; 3]>,
     leaf: u64,
     leaf_at: BlockNo,
 }
 
-/// The changes that made room.
+/// The changes of the splits that made room.
 #[derive(Default)]
-struct Made {
+struct SplitChanges {
     /// Blocks of the directory whose names have moved.
     rewritten: SmallVec<[u64; 4]>,
     /// Changes that must be on the disk for its new blocks to be reached.
@@ -89,7 +89,7 @@ impl Ext {
         if let Some(unit) = self.inline_names(core, dir)? {
             return self.inline_place(core, dir, &unit, needed);
         }
-        let mut made = Made::default();
+        let mut made = SplitChanges::default();
         if !self.is_indexed(core, dir)? {
             self.drop_index(core, dir)?;
             if !self.outgrows_first_block(core, dir, needed)?
@@ -114,10 +114,10 @@ impl Ext {
         dir: Ino,
         name: &[u8],
         needed: usize,
-        made: &mut Made,
+        made: &mut SplitChanges,
     ) -> Result<Option<u64>, FsError> {
         for _ in 0..MOST_STEPS {
-            let Some(way) = self.way(core, dir, name)? else {
+            let Some(path) = self.path(core, dir, name)? else {
                 // The kernel, too, goes on without an index of an unknown format.
                 if self.has_sums() {
                     return Err(invalid("info_length", 0, Self::dir_place(dir)));
@@ -125,19 +125,19 @@ impl Ext {
                 self.drop_index(core, dir)?;
                 return Ok(None);
             };
-            let place = Self::dir_place(dir).in_block(way.leaf_at);
-            let leaf = core.cache.read(way.leaf_at, 0, self.volume.block_len())?;
+            let place = Self::dir_place(dir).in_block(path.leaf_at);
+            let leaf = core.cache.read(path.leaf_at, 0, self.volume.block_len())?;
             if self.entries.room(leaf, place)? >= needed {
-                return Ok(Some(way.leaf));
+                return Ok(Some(path.leaf));
             }
             if self.entries.torn {
                 self.drop_index(core, dir)?;
                 return Ok(None);
             }
-            if way.steps.last().is_some_and(|step| step.branch.is_full()) {
-                self.widen(core, dir, &way, made)?;
+            if path.steps.last().is_some_and(|step| step.branch.is_full()) {
+                self.widen(core, dir, &path, made)?;
             } else {
-                self.split_leaf(core, dir, &way, made)?;
+                self.split_leaf(core, dir, &path, made)?;
             }
         }
         // If neither half of a leaf has room, its names cannot be told apart by hash.
@@ -145,7 +145,7 @@ impl Ext {
     }
 
     /// The path to the leaf of a name. `None` for an index of an unknown kind.
-    fn way(&mut self, core: &mut Core, dir: Ino, name: &[u8]) -> Result<Option<Way>, FsError> {
+    fn path(&mut self, core: &mut Core, dir: Ino, name: &[u8]) -> Result<Option<DxPath>, FsError> {
         let place = Self::dir_place(dir);
         let len = self.volume.block_len();
         let mut at = self.dir_block(core, dir, 0)?;
@@ -154,14 +154,14 @@ impl Ext {
         let Some(hash) = name_hash(version, self.volume.sb.hash_seed(), name) else {
             return Ok(None);
         };
-        let mut steps: SmallVec<[Step; 3]> = SmallVec::new();
+        let mut steps: SmallVec<[DxFrame; 3]> = SmallVec::new();
         let mut lbn = 0;
         for level in 0..=levels {
             let bytes = core.cache.read(at, 0, len)?;
             let branch = Branch::of(&self.volume, bytes, level == 0, place.in_block(at))?;
             let chosen = branch.find(bytes, hash.major);
             let child = branch.child(bytes, chosen);
-            steps.push(Step { lbn, at, branch, chosen });
+            steps.push(DxFrame { lbn, at, branch, chosen });
             lbn = child.lbn.get();
             // No block leads to itself or back.
             if steps.iter().any(|step| step.lbn == lbn) {
@@ -169,7 +169,7 @@ impl Ext {
             }
             at = self.dir_block(core, dir, lbn)?;
         }
-        Ok(Some(Way { version, levels, steps, leaf: lbn, leaf_at: at }))
+        Ok(Some(DxPath { version, levels, steps, leaf: lbn, leaf_at: at }))
     }
 
     /// Drops a directory's index. It is gone from the disk before a name lies where the index does

@@ -6,9 +6,9 @@
 //! that move there, and then the others lead to it.
 
 use super::blocks::{blank_node, insert_child, put_children, put_levels, put_root};
-use super::{Made, Step, Way};
+use super::{DxFrame, DxPath, SplitChanges};
 use crate::hash::name_hash;
-use crate::htree::Child;
+use crate::htree::DxChild;
 use crate::ondisk::{DX_NODE_ENTRIES_OFFSET, DxTail, flags, hash_version, incompat};
 use crate::operate::{Core, Ext};
 use seekless_cache::Role;
@@ -45,7 +45,7 @@ impl Ext {
         core: &mut Core,
         dir: Ino,
         bytes: &[u8],
-        made: &mut Made,
+        made: &mut SplitChanges,
     ) -> Result<u64, FsError> {
         let lbn = self.dir_blocks(core, dir)?;
         made.reached.push(self.append_to_dir(core, dir, bytes)?);
@@ -91,15 +91,15 @@ impl Ext {
         &mut self,
         core: &mut Core,
         dir: Ino,
-        way: &Way,
-        made: &mut Made,
+        path: &DxPath,
+        made: &mut SplitChanges,
     ) -> Result<(), FsError> {
-        let Some(&parent) = way.steps.last() else {
-            debug_assert!(false, "a way begins at the root");
+        let Some(&parent) = path.steps.last() else {
+            debug_assert!(false, "a path begins at the root");
             return Ok(());
         };
-        let old = core.cache.read(way.leaf_at, 0, self.volume.block_len())?.to_vec();
-        let names = self.hashed_names(&old, way.version, dir)?;
+        let old = core.cache.read(path.leaf_at, 0, self.volume.block_len())?.to_vec();
+        let names = self.hashed_names(&old, path.version, dir)?;
         let split = split_point(&names, old.len());
         let (Some(kept), Some(first)) =
             (split.checked_sub(1).and_then(|last| names.get(last)), names.get(split))
@@ -114,9 +114,11 @@ impl Ext {
         let lbn = self.append_block(core, dir, &new, made)?;
         let mut left = old;
         self.take_out(&mut left, dir, &moved)?;
-        self.edit_block(core, dir, (way.leaf, way.leaf_at), |bytes| bytes.copy_from_slice(&left))?;
-        made.rewritten.push(way.leaf);
-        let child = Child { hash, lbn: Lbn::new(lbn) };
+        self.edit_block(core, dir, (path.leaf, path.leaf_at), |bytes| {
+            bytes.copy_from_slice(&left)
+        })?;
+        made.rewritten.push(path.leaf);
+        let child = DxChild { hash, lbn: Lbn::new(lbn) };
         self.edit_block(core, dir, (parent.lbn, parent.at), |bytes| {
             insert_child(bytes, parent.branch, parent.chosen, child);
         })
@@ -179,34 +181,34 @@ impl Ext {
         &mut self,
         core: &mut Core,
         dir: Ino,
-        way: &Way,
-        made: &mut Made,
+        path: &DxPath,
+        made: &mut SplitChanges,
     ) -> Result<(), FsError> {
-        let roomy = way.steps.iter().rposition(|step| !step.branch.is_full());
+        let roomy = path.steps.iter().rposition(|step| !step.branch.is_full());
         match roomy {
             Some(above) => {
                 let (Some(&parent), Some(&full)) =
-                    (way.steps.get(above), way.steps.get(above.saturating_add(1)))
+                    (path.steps.get(above), path.steps.get(above.saturating_add(1)))
                 else {
                     debug_assert!(false, "the lowest block was full");
                     return Ok(());
                 };
                 self.split_node(core, dir, parent, full, made)
             }
-            None if way.levels >= self.most_levels() => {
+            None if path.levels >= self.most_levels() => {
                 Err(FsError::NoSpace("the index of the directory is full".into()))
             }
-            None => self.add_level(core, dir, way, made),
+            None => self.add_level(core, dir, path, made),
         }
     }
 
-    fn children(&self, core: &mut Core, step: &Step) -> Result<Vec<Child>, FsError> {
+    fn children(&self, core: &mut Core, step: &DxFrame) -> Result<Vec<DxChild>, FsError> {
         let bytes = core.cache.read(step.at, 0, self.volume.block_len())?;
         Ok((0..step.branch.count).map(|n| step.branch.child(bytes, n)).collect())
     }
 
     /// A new node with some children.
-    fn node_of(&self, children: &[Child]) -> Vec<u8> {
+    fn node_of(&self, children: &[DxChild]) -> Vec<u8> {
         let (mut bytes, branch) = blank_node(self.volume.block_len(), self.index_tail());
         let all = bytes.len();
         self.entries.put_len(&mut bytes, 0, all);
@@ -219,9 +221,9 @@ impl Ext {
         &mut self,
         core: &mut Core,
         dir: Ino,
-        parent: Step,
-        full: Step,
-        made: &mut Made,
+        parent: DxFrame,
+        full: DxFrame,
+        made: &mut SplitChanges,
     ) -> Result<(), FsError> {
         debug_assert_eq!(full.branch.offset, DX_NODE_ENTRIES_OFFSET, "the root is not split");
         let children = self.children(core, &full)?;
@@ -233,7 +235,7 @@ impl Ext {
         self.edit_block(core, dir, (full.lbn, full.at), |bytes| {
             put_children(bytes, full.branch, left);
         })?;
-        let child = Child { hash: first.hash, lbn: Lbn::new(lbn) };
+        let child = DxChild { hash: first.hash, lbn: Lbn::new(lbn) };
         self.edit_block(core, dir, (parent.lbn, parent.at), |bytes| {
             insert_child(bytes, parent.branch, parent.chosen, child);
         })
@@ -244,18 +246,18 @@ impl Ext {
         &mut self,
         core: &mut Core,
         dir: Ino,
-        way: &Way,
-        made: &mut Made,
+        path: &DxPath,
+        made: &mut SplitChanges,
     ) -> Result<(), FsError> {
-        let Some(&root) = way.steps.first() else {
-            debug_assert!(false, "a way begins at the root");
+        let Some(&root) = path.steps.first() else {
+            debug_assert!(false, "a path begins at the root");
             return Ok(());
         };
         let children = self.children(core, &root)?;
         let lbn = self.append_block(core, dir, &self.node_of(&children), made)?;
         self.edit_block(core, dir, (root.lbn, root.at), |bytes| {
-            put_children(bytes, root.branch, &[Child { hash: 0, lbn: Lbn::new(lbn) }]);
-            put_levels(bytes, way.levels.saturating_add(1));
+            put_children(bytes, root.branch, &[DxChild { hash: 0, lbn: Lbn::new(lbn) }]);
+            put_levels(bytes, path.levels.saturating_add(1));
         })
     }
 
@@ -265,7 +267,7 @@ impl Ext {
         &mut self,
         core: &mut Core,
         dir: Ino,
-        made: &mut Made,
+        made: &mut SplitChanges,
     ) -> Result<bool, FsError> {
         let version = self.volume.sb.raw.s_def_hash_version;
         if version > hash_version::TEA {
@@ -287,7 +289,7 @@ impl Ext {
         let branch = put_root(&mut root, version, self.index_tail());
         let rest = root.len().saturating_sub(DOT);
         self.entries.put_len(&mut root, DOT, rest);
-        put_children(&mut root, branch, &[Child { hash: 0, lbn: Lbn::new(lbn) }]);
+        put_children(&mut root, branch, &[DxChild { hash: 0, lbn: Lbn::new(lbn) }]);
         self.edit_block(core, dir, (0, at), |bytes| bytes.copy_from_slice(&root))?;
         made.rewritten.push(0);
         core.node(dir)?.flags |= flags::INDEX;

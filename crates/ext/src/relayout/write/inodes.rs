@@ -6,20 +6,20 @@
     reason = "values are of our own plan and of structures that the survey checked"
 )]
 
-use super::{GroupCount, Writer, piece_of};
-use crate::encode::mapping::{Map, Piece, block_map, extent_tree};
+use super::{GroupCount, RelayoutWriter, piece_of};
+use crate::encode::mapping::{EncodedMap, Piece, block_map, extent_tree};
 use crate::encode::rewrite::{self, InodeChange};
 use crate::inline;
 use crate::inode::Inode;
 use crate::ondisk::{flags, ro_compat};
-use crate::relayout::quota::{self, Charges, Patch};
+use crate::relayout::quota::{self, Charges, QuotaPatch};
 use crate::relayout::uses_extents;
 use rayon::prelude::*;
 use seekless_fs::plan::ObjectId;
 use seekless_fs::{FileKind, FsError, Inspect, Location, Mapping};
 use seekless_units::{BlockNo, ByteLen, GroupNo, Ino, Lba, Lbn};
 
-impl Writer<'_> {
+impl RelayoutWriter<'_> {
     pub(super) fn write_inodes(&self) -> Result<Vec<GroupCount>, FsError> {
         let sb = &self.survey.volume.sb;
         let mut placed: Vec<(u32, Option<ObjectId>)> =
@@ -142,7 +142,7 @@ impl Writer<'_> {
         pieces: &[Mapping],
         seed: Option<u32>,
         blocks: &mut dyn Iterator<Item = BlockNo>,
-    ) -> Result<Map, FsError> {
+    ) -> Result<EncodedMap, FsError> {
         let bs = self.survey.volume.sb.block_size;
         let pieces: Vec<Piece> = pieces.iter().map(piece_of).collect();
         if uses_extents(inode.core.i_flags.get()) {
@@ -180,7 +180,7 @@ impl Writer<'_> {
                 *charges.entry(id).or_default() += bytes;
             }
             let inode = self.survey.volume.inode(ino)?;
-            for Patch { offset, value } in quota::patches(self.survey.volume, ino, &charges)? {
+            for QuotaPatch { offset, value } in quota::patches(self.survey.volume, ino, &charges)? {
                 self.patch_fixed_file(&inode, offset, value)?;
             }
         }

@@ -6,7 +6,7 @@
     reason = "values are of our own plan and of structures that the survey checked"
 )]
 
-use super::{GroupCount, Writer};
+use super::{GroupCount, RelayoutWriter};
 use crate::checksum::crc32c;
 use crate::encode::sums::seal_superblock;
 use crate::group::Counts;
@@ -17,7 +17,7 @@ use seekless_fs::FsError;
 use seekless_units::{Extent, GroupNo};
 use zerocopy::IntoBytes;
 
-impl Writer<'_> {
+impl RelayoutWriter<'_> {
     /// Clusters that are free on the new image.
     fn free_clusters(&self) -> Vec<Extent> {
         let mut used: Vec<Extent> = self.plan.data.iter().map(|placed| placed.extent).collect();

@@ -20,9 +20,9 @@ const LARGEST: u32 = 4;
 /// Runs that are looked at in a group once one of them is long enough (`s_mb_min_to_scan`).
 const MOST_RUNS_TRIED: usize = 10;
 
-/// The way of searching a group for blocks (`enum criteria`).
+/// The criterion by which a group is searched for blocks (`enum criteria`).
 #[derive(Clone, Copy)]
-enum Way {
+enum Criterion {
     /// This many, a power of two, in an aligned piece: the first one of the smallest size that
     /// there is.
     Aligned(u32),
@@ -33,7 +33,7 @@ enum Way {
     Run(u32),
 }
 
-impl Way {
+impl Criterion {
     const fn len(self) -> u32 {
         match self {
             Self::Aligned(len) | Self::LikelyRun(len) | Self::Run(len) => len,
@@ -223,7 +223,7 @@ impl Ext {
         number: GroupNo,
     ) -> Result<Option<(Extent, ChangeId)>, FsError> {
         let View { bitmap, bits } = self.view(core, number)?;
-        let Some(found) = Way::Run(1).find(&bitmap, bits, self.largest_buddy()) else {
+        let Some(found) = Criterion::Run(1).find(&bitmap, bits, self.largest_buddy()) else {
             return Ok(None);
         };
         let run = self.run_in(number, &found);
@@ -301,20 +301,20 @@ impl Ext {
             return Ok(Some(run));
         }
         let aligned = search.len.is_power_of_two() && search.len >= 4;
-        let ways = [
-            aligned.then_some(Way::Aligned(search.len)),
-            Some(Way::LikelyRun(search.len)),
-            Some(Way::Run(search.len)),
+        let criteria = [
+            aligned.then_some(Criterion::Aligned(search.len)),
+            Some(Criterion::LikelyRun(search.len)),
+            Some(Criterion::Run(search.len)),
         ];
-        for way in ways.into_iter().flatten() {
-            for number in self.groups_from(search.from, way.len(), limit) {
-                let is_aligned = matches!(way, Way::Aligned(_));
+        for criterion in criteria.into_iter().flatten() {
+            for number in self.groups_from(search.from, criterion.len(), limit) {
+                let is_aligned = matches!(criterion, Criterion::Aligned(_));
                 if is_aligned && self.blocks.chunks().is_some_and(|chunks| chunks.avoids(number)) {
                     continue;
                 }
                 let View { bitmap, bits } = self.view(core, number)?;
                 let largest = self.largest_buddy();
-                if let Some(found) = way.find(&bitmap, bits, largest) {
+                if let Some(found) = criterion.find(&bitmap, bits, largest) {
                     return Ok(Some(self.run_in(number, &found)));
                 }
             }
