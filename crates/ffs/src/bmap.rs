@@ -13,15 +13,15 @@ use std::ops::Range;
 /// Every block of a file.
 pub(crate) const EVERYTHING: Range<u64> = 0..u64::MAX;
 
-/// The result of a walk.
-struct Found {
+/// The runs of blocks that a walk over a map reads, neighbours joined.
+struct MappedRuns {
     runs: Vec<Mapping>,
     index: Option<Vec<IndexBlock>>,
     /// Fragments that may still be found: a file with more than its volume has some of them twice.
     left: u64,
 }
 
-impl Found {
+impl MappedRuns {
     fn take(&mut self, count: u64, place: Location) -> Result<(), FsError> {
         let left = self.left.checked_sub(count);
         self.left = left.ok_or_else(|| range("mapped fragments", count, self.left, place))?;
@@ -45,7 +45,7 @@ impl Found {
 
 /// A tree of indirect blocks.
 #[derive(Clone, Copy)]
-struct Tree {
+struct IndirectTree {
     block: BlockNo,
     /// The first block of the file that it maps, and the number of blocks.
     first: u64,
@@ -57,7 +57,12 @@ struct Tree {
 
 impl Volume {
     /// The runs of a range of the file's blocks (not fragments).
-    fn walk(&self, inode: &Inode, wanted: &Range<u64>, found: &mut Found) -> Result<(), FsError> {
+    fn walk(
+        &self,
+        inode: &Inode,
+        wanted: &Range<u64>,
+        found: &mut MappedRuns,
+    ) -> Result<(), FsError> {
         let blocks = inode.len.div_ceil(u64::from(self.sb.bsize));
         let end = wanted.end.min(blocks);
         for at in wanted.start..end.min(wide(DIRECT)) {
@@ -68,7 +73,7 @@ impl Volume {
         let (mut first, mut span) = (wide(DIRECT), 1u64);
         for (levels, &number) in (1u32..).zip(&inode.indirect) {
             span = span.saturating_mul(self.sb.pointers());
-            let tree = Tree { block: BlockNo::new(number), first, span, levels, depth: 1 };
+            let tree = IndirectTree { block: BlockNo::new(number), first, span, levels, depth: 1 };
             first = first.saturating_add(span);
             if number != 0 {
                 self.walk_tree(inode, tree, &(wanted.start..end), found)?;
@@ -80,9 +85,9 @@ impl Volume {
     fn walk_tree(
         &self,
         inode: &Inode,
-        tree: Tree,
+        tree: IndirectTree,
         wanted: &Range<u64>,
-        found: &mut Found,
+        found: &mut MappedRuns,
     ) -> Result<(), FsError> {
         let last = tree.first.saturating_add(tree.span);
         if tree.first >= wanted.end || last <= wanted.start {
@@ -117,7 +122,7 @@ impl Volume {
             }
             let levels = tree.levels.saturating_sub(1);
             let depth = tree.depth.saturating_add(1);
-            let below = Tree { block: number, first, span: step, levels, depth };
+            let below = IndirectTree { block: number, first, span: step, levels, depth };
             self.walk_tree(inode, below, wanted, found)?;
         }
         Ok(())
@@ -150,7 +155,7 @@ impl Volume {
         inode: &Inode,
         at: u64,
         start: BlockNo,
-        found: &mut Found,
+        found: &mut MappedRuns,
     ) -> Result<(), FsError> {
         let place = Location::of("block map").in_inode(inode.ino);
         let frags = u64::from(self.sb.frag);
@@ -168,14 +173,15 @@ impl Volume {
 
     /// The runs of a range of the file's blocks, in order.
     pub(crate) fn runs(&self, inode: &Inode, wanted: &Range<u64>) -> Result<Vec<Mapping>, FsError> {
-        let mut found = Found { runs: Vec::new(), index: None, left: self.sb.size };
+        let mut found = MappedRuns { runs: Vec::new(), index: None, left: self.sb.size };
         self.walk(inode, wanted, &mut found)?;
         Ok(found.runs)
     }
 
     /// The whole map with its own blocks.
     pub(crate) fn block_map(&self, inode: &Inode) -> Result<BlockMap, FsError> {
-        let mut found = Found { runs: Vec::new(), index: Some(Vec::new()), left: self.sb.size };
+        let mut found =
+            MappedRuns { runs: Vec::new(), index: Some(Vec::new()), left: self.sb.size };
         self.walk(inode, &EVERYTHING, &mut found)?;
         Ok(BlockMap {
             runs: found.runs,

@@ -19,7 +19,7 @@ pub(crate) const LEN: (usize, usize) = (offset_of!(DirectHead<LE>, d_reclen), 2)
 pub(crate) const KIND: (usize, usize) = (offset_of!(DirectHead<LE>, d_type), 1);
 const NAME_LEN_AT: usize = offset_of!(DirectHead<LE>, d_namlen);
 
-/// An entry, used or not.
+/// A directory entry (`struct direct`), used or not.
 pub(crate) struct Entry<'a> {
     /// Its start in its unit, in bytes.
     pub(crate) at: usize,

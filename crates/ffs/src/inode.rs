@@ -50,9 +50,9 @@ pub(crate) struct Inode {
     pub(crate) numbers: [u8; NUMBERS],
 }
 
-/// The place of an inode: the first fragment of its block, and the byte there.
+/// The place of an inode on the disk: the first fragment of its block, and the byte there.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct DinodePlace {
     pub(crate) block: BlockNo,
     pub(crate) skip: usize,
 }
@@ -70,14 +70,14 @@ impl Super {
     }
 
     /// Where an inode lies.
-    pub(crate) fn inode_place(&self, ino: Ino) -> Result<Place, FsError> {
+    pub(crate) fn inode_place(&self, ino: Ino) -> Result<DinodePlace, FsError> {
         let (group, slot) = self.inode_slot(ino)?;
         let size = self.inode_size();
         let per_block = self.bsize.checked_div(size).unwrap_or(1).max(1);
         let block = u64::from(slot.checked_div(per_block).unwrap_or(0));
         let within = slot.checked_rem(per_block).unwrap_or(0);
         let start = self.in_group(group, self.iblkno);
-        Ok(Place {
+        Ok(DinodePlace {
             block: start.saturating_add(block.saturating_mul(u64::from(self.frag))),
             skip: index(within.saturating_mul(size)),
         })

@@ -128,9 +128,9 @@ fn place() -> Location {
     Location::of("superblock")
 }
 
-/// A place where a superblock was found, and its bytes.
+/// The bytes of a superblock, not verified, and their place.
 #[derive(Clone)]
-pub(crate) struct Found {
+pub(crate) struct RawSuperblock {
     pub(crate) order: Order,
     pub(crate) format: Format,
     /// In bytes.
@@ -140,7 +140,7 @@ pub(crate) struct Found {
 
 /// Looks for a superblock where one may be. UFS2 records the place of its own, which tells it from
 /// a copy; a UFS1 superblock at the place of UFS2's is the copy of a volume with large blocks.
-pub(crate) fn find(device: &dyn BlockDevice) -> Option<Found> {
+pub(crate) fn find(device: &dyn BlockDevice) -> Option<RawSuperblock> {
     SUPERBLOCK_SEARCH.into_iter().find_map(|at| {
         let found = look(device, at)?;
         match found.format {
@@ -151,11 +151,11 @@ pub(crate) fn find(device: &dyn BlockDevice) -> Option<Found> {
 }
 
 /// Reads a superblock, or a copy of it, at a byte of the device; `None` without its magic number.
-pub(crate) fn look(device: &dyn BlockDevice, at: u64) -> Option<Found> {
+pub(crate) fn look(device: &dyn BlockDevice, at: u64) -> Option<RawSuperblock> {
     let mut bytes = vec![0; index(LOOK)];
     device.read(Lba::containing(ByteLen::new(at)), &mut bytes).ok()?;
     let (order, format) = magic_of(&bytes)?;
-    Some(Found { order, format, at, bytes })
+    Some(RawSuperblock { order, format, at, bytes })
 }
 
 /// Byte order and format by the magic number.
@@ -178,7 +178,7 @@ pub(crate) fn has_magic(bytes: &[u8]) -> bool {
     [magic, magic.swap_bytes()].iter().any(|magic| matches!(*magic, MAGIC_UFS1 | MAGIC_UFS2))
 }
 
-impl Found {
+impl RawSuperblock {
     /// `fs_sblockloc`: the recorded place of the first superblock of its kind.
     pub(crate) fn own_place(&self) -> Option<u64> {
         Some(match self.order {
@@ -345,7 +345,7 @@ impl Super {
     ///
     /// # Errors
     /// [`FsError::Corrupt`] when it differs.
-    pub(crate) fn verify(&self, found: &Found) -> Result<(), FsError> {
+    pub(crate) fn verify(&self, found: &RawSuperblock) -> Result<(), FsError> {
         if !self.has_check_hash(check_hash::SUPERBLOCK) {
             return Ok(());
         }
@@ -447,7 +447,7 @@ pub(crate) fn same(stored: u32, computed: u32, place: Location) -> Result<(), Fs
 }
 
 /// The newer fields, or the old ones where only those are kept (as in `ffs_oldfscompat_read`).
-fn native<O: ByteOrder>(raw: &Superblock<O>, found: &Found) -> Super {
+fn native<O: ByteOrder>(raw: &Superblock<O>, found: &RawSuperblock) -> Super {
     let updated = u32::from(raw.fs_old_flags) & flag::UPDATED != 0;
     let old = found.format == Format::Ufs1 && !updated;
     let now = |old_value: u64, value: u64| if old { old_value } else { value };

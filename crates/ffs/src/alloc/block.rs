@@ -1,7 +1,7 @@
 //! Blocks and runs of fragments.
 
 use super::group::{GroupMut, at};
-use super::{Delta, Taken};
+use super::{Allocation, Delta};
 use seekless_fs::FsError;
 use seekless_fs::field::index;
 use seekless_units::{BlockNo, Extent};
@@ -91,7 +91,7 @@ impl GroupMut<'_> {
     pub(crate) fn alloc_block(
         &mut self,
         preference: Option<BlockNo>,
-    ) -> Result<Option<Taken>, FsError> {
+    ) -> Result<Option<Allocation>, FsError> {
         let frag = self.sb.frag;
         self.alloc_in_block(frag, preference)
     }
@@ -105,7 +105,7 @@ impl GroupMut<'_> {
         &mut self,
         count: u32,
         preference: Option<BlockNo>,
-    ) -> Result<Option<Taken>, FsError> {
+    ) -> Result<Option<Allocation>, FsError> {
         if self.summary().nbfree == 0 {
             return Ok(None);
         }
@@ -136,7 +136,7 @@ impl GroupMut<'_> {
         &mut self,
         count: u32,
         preference: Option<BlockNo>,
-    ) -> Result<Option<Taken>, FsError> {
+    ) -> Result<Option<Allocation>, FsError> {
         let frag = self.sb.frag;
         let fits = (count..frag).find(|&len| self.loose(len) > 0);
         let Some(len) = fits.filter(|_| count > 0) else {
@@ -242,8 +242,8 @@ impl GroupMut<'_> {
         self.word(place_of_loose(len))
     }
 
-    fn taken(&self, at: u32, count: u32, delta: Delta) -> Taken {
-        Taken { run: Extent::new(self.on_volume(at), u64::from(count)), delta }
+    fn taken(&self, at: u32, count: u32, delta: Delta) -> Allocation {
+        Allocation { run: Extent::new(self.on_volume(at), u64::from(count)), delta }
     }
 
     /// The start of the group's zone for data.

@@ -1,7 +1,7 @@
 //! Clusters: runs of free blocks, mapped and counted by length.
 
 use super::group::{Clusters, GroupMut};
-use super::{Delta, Taken};
+use super::{Allocation, Delta};
 use seekless_fs::FsError;
 use seekless_fs::field::index;
 use seekless_units::{BlockNo, Extent};
@@ -19,7 +19,7 @@ impl GroupMut<'_> {
         &mut self,
         len: u32,
         preference: Option<BlockNo>,
-    ) -> Result<Option<Taken>, FsError> {
+    ) -> Result<Option<Allocation>, FsError> {
         let Some(clusters) = self.maps.clusters else { return Ok(None) };
         if len == 0 || (len..=clusters.longest).all(|len| self.count(&clusters, len) == 0) {
             return Ok(None);
@@ -42,7 +42,7 @@ impl GroupMut<'_> {
             self.on_volume(first.saturating_mul(frag)),
             u64::from(len.saturating_mul(frag)),
         );
-        Ok(Some(Taken { run, delta }))
+        Ok(Some(Allocation { run, delta }))
     }
 
     /// The length of the longest cluster that is counted.

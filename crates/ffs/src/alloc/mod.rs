@@ -26,9 +26,9 @@ pub(crate) use summary::{Delta, decode_summaries, encode_summary};
 
 use seekless_units::Extent;
 
-/// A found run, and the change of the summary.
+/// An allocated run, and the change of the summary.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Taken {
+pub(crate) struct Allocation {
     /// In fragments from the start of the volume.
     pub(crate) run: Extent,
     pub(crate) delta: Delta,

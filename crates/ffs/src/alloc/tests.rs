@@ -90,18 +90,18 @@ fn recount(sb: &Super, number: GroupNo, bytes: &mut [u8], directories: u32, what
 
 /// Blocks and inodes that a sequence has taken and not freed.
 #[derive(Default)]
-struct Held {
+struct HeldBlocks {
     runs: Vec<Extent>,
     inodes: Vec<(Ino, bool)>,
     summary: GroupSummary,
 }
 
-impl Held {
+impl HeldBlocks {
     fn note(&mut self, delta: Delta) {
         self.summary = delta.of_group(self.summary).unwrap();
     }
 
-    fn space(&mut self, taken: Option<Taken>, frag: u32) {
+    fn space(&mut self, taken: Option<Allocation>, frag: u32) {
         let Some(taken) = taken else { return };
         assert!(self.runs.iter().all(|run| !run.overlaps(taken.run)), "{:?} twice", taken.run);
         self.note(taken.delta);
@@ -180,7 +180,7 @@ fn counts_stay_true() {
         let before = bytes.clone();
         let start = GroupMut::check(sb, number, bytes).expect(what).summary();
         recount(sb, number, bytes, start.ndir, what);
-        let mut held = Held { summary: start, ..Held::default() };
+        let mut held = HeldBlocks { summary: start, ..HeldBlocks::default() };
         // Filling up, staying full, emptying.
         for filling in [80, 95, 60, 40] {
             for round in 0..1500 {

@@ -54,9 +54,9 @@ impl Claims {
     }
 }
 
-/// A tree of indirect blocks.
+/// A tree of indirect blocks, claimed with all that it maps.
 #[derive(Clone, Copy)]
-pub(super) struct Tree {
+pub(super) struct ClaimedTree {
     pub(super) block: u64,
     /// The first block of the file that it maps, and the number of blocks.
     pub(super) first: u64,
@@ -104,7 +104,7 @@ impl Checker {
         for (levels, &block) in (1u32..).zip(&inode.indirect) {
             span = span.saturating_mul(self.sb().pointers());
             if block != 0 {
-                self.tree(inode, Tree { block, first, span, levels }, claims)?;
+                self.tree(inode, ClaimedTree { block, first, span, levels }, claims)?;
             }
             first = first.saturating_add(span);
         }
@@ -170,7 +170,12 @@ impl Checker {
         sound
     }
 
-    fn tree(&mut self, inode: &Inode, tree: Tree, claims: &mut Claims) -> Result<(), FsError> {
+    fn tree(
+        &mut self,
+        inode: &Inode,
+        tree: ClaimedTree,
+        claims: &mut Claims,
+    ) -> Result<(), FsError> {
         if tree.first >= claims.blocks {
             self.beyond_the_end(tree.first, tree.block, claims);
             return Ok(());
@@ -197,7 +202,7 @@ impl Checker {
                 continue;
             }
             let levels = tree.levels.saturating_sub(1);
-            self.tree(inode, Tree { block: number, first, span: step, levels }, claims)?;
+            self.tree(inode, ClaimedTree { block: number, first, span: step, levels }, claims)?;
         }
         Ok(())
     }

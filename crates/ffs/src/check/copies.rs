@@ -5,7 +5,7 @@ use super::superblock::{agree, is_home, usable};
 use crate::alloc::GroupMut;
 use crate::make::{head_bytes, head_layout};
 use crate::ondisk::{CylinderGroup, ROOT, SUPERBLOCK_SIZE, Superblock, check_hash};
-use crate::superblock::{Format, Found, MAX_CONTIG, SUMMARY, Super, has_magic, look};
+use crate::superblock::{Format, MAX_CONTIG, RawSuperblock, SUMMARY, Super, has_magic, look};
 use crate::volume::Volume;
 use seekless_device::BlockDevice;
 use seekless_fs::FileKind;
@@ -29,7 +29,7 @@ fn copy_at(sb: &Super, group: GroupNo) -> u64 {
 pub(super) fn bad_copies(
     device: &Arc<dyn BlockDevice>,
     sb: &Super,
-    found: &Found,
+    found: &RawSuperblock,
 ) -> Vec<(GroupNo, u64)> {
     let places = (0..sb.ncg).map(GroupNo::new).map(|group| (group, copy_at(sb, group)));
     let differs = |at: u64| look(device.as_ref(), at).is_none_or(|copy| !agree(found, &copy));
@@ -39,18 +39,20 @@ pub(super) fn bad_copies(
 /// A copy that fits the device better than a usable superblock.
 pub(super) fn better_copy(
     device: &Arc<dyn BlockDevice>,
-    first: &Found,
+    first: &RawSuperblock,
     sb: &Super,
-) -> Option<Found> {
+) -> Option<RawSuperblock> {
     let groups = (0..sb.ncg.min(SAMPLE)).map(GroupNo::new);
     let copies = groups.filter_map(|group| look(device.as_ref(), copy_at(sb, group)));
-    let (alike, others): (Vec<Found>, Vec<Found>) = copies.partition(|copy| agree(first, copy));
+    let (alike, others): (Vec<RawSuperblock>, Vec<RawSuperblock>) =
+        copies.partition(|copy| agree(first, copy));
     if !sb.tuning.updated {
         // Perhaps only the flag was lost.
-        let is_newer = |copy: &Found| usable(copy, device.len()).is_ok_and(|sb| sb.tuning.updated);
+        let is_newer =
+            |copy: &RawSuperblock| usable(copy, device.len()).is_ok_and(|sb| sb.tuning.updated);
         return alike.into_iter().find(is_newer);
     }
-    let sound = |copy: &Found| usable(copy, device.len()).is_ok();
+    let sound = |copy: &RawSuperblock| usable(copy, device.len()).is_ok();
     let rival = match others.into_iter().find(sound) {
         Some(rival) => Some(rival),
         None if alike.is_empty() => search(device).filter(|copy| !agree(first, copy)),
@@ -64,9 +66,9 @@ pub(super) fn better_copy(
 /// The first copy with the same constant fields.
 pub(super) fn alike_copy(
     device: &Arc<dyn BlockDevice>,
-    first: &Found,
+    first: &RawSuperblock,
     sb: &Super,
-) -> Option<Found> {
+) -> Option<RawSuperblock> {
     let groups = (0..sb.ncg.min(SAMPLE)).map(GroupNo::new);
     let mut copies = groups.filter_map(|group| look(device.as_ref(), copy_at(sb, group)));
     copies.find(|copy| copy.at != first.at && agree(first, copy))
@@ -74,8 +76,8 @@ pub(super) fn alike_copy(
 
 /// Looks for copies anywhere on a device, up to a few that make sense and lie in their recorded
 /// place; returns the one that fits best.
-pub(super) fn search(device: &Arc<dyn BlockDevice>) -> Option<Found> {
-    let mut best: Option<(u64, Found)> = None;
+pub(super) fn search(device: &Arc<dyn BlockDevice>) -> Option<RawSuperblock> {
+    let mut best: Option<(u64, RawSuperblock)> = None;
     let mut known = 0u32;
     let mut start = 0u64;
     while start < device.len().get() && known < SAMPLE {
@@ -101,7 +103,7 @@ fn copy_with_magic_in(
     device: &Arc<dyn BlockDevice>,
     sector: &[u8],
     at: u64,
-) -> Option<(Found, Super)> {
+) -> Option<(RawSuperblock, Super)> {
     let magic_at = wide(offset_of!(Superblock<LE>, fs_magic));
     let within = magic_at.checked_rem(SECTOR)?;
     if !has_magic(sector.get(index(within)..)?) {
@@ -120,7 +122,7 @@ fn copy_with_magic_in(
 
 /// The amount of evidence on the device for a superblock: the rules of layout of `newfs`, copies
 /// that agree, heads of groups, the root.
-fn evidence(device: &Arc<dyn BlockDevice>, found: &Found, sb: &Super) -> u64 {
+fn evidence(device: &Arc<dyn BlockDevice>, found: &RawSuperblock, sb: &Super) -> u64 {
     let fsize = u64::from(sb.fsize).max(1);
     let frags = |bytes: u64| bytes.div_ceil(fsize);
     let old = sb.format == Format::Ufs1;

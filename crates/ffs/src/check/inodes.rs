@@ -1,7 +1,7 @@
 //! Phase 1: every inode, and the blocks it claims.
 
 use super::claims::Claims;
-use super::{Checker, Fix, Seen, Stage};
+use super::{CheckedInode, Checker, Fix, Stage};
 use crate::alloc::head_layout_of;
 use crate::group::Group;
 use crate::image::SNAPSHOT;
@@ -193,7 +193,7 @@ impl Checker {
         }
         let links = i64::from(inode.nlink());
         let len = inode.len;
-        let seen = Seen {
+        let seen = CheckedInode {
             kind,
             len,
             links,

@@ -1,6 +1,6 @@
 //! Phase 4: link counts.
 
-use super::{Checker, Fix, Seen, Stage};
+use super::{CheckedInode, Checker, Fix, Stage};
 use seekless_fs::{FileKind, Location};
 use seekless_units::Ino;
 
@@ -64,7 +64,7 @@ impl Checker {
     }
 }
 
-impl Seen {
+impl CheckedInode {
     pub(super) fn is_connected(&self, ino: Ino) -> bool {
         ino.get() == crate::ondisk::ROOT || self.named_in.is_some()
     }

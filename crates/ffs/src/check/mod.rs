@@ -44,8 +44,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use superblock::Chosen;
 
-/// An inode in use.
-pub(crate) struct Seen {
+/// An inode in use, with its links and the names counted so far.
+pub(crate) struct CheckedInode {
     kind: FileKind,
     /// Its length in bytes.
     len: u64,
@@ -73,7 +73,7 @@ struct Checker {
     fixes: Fixes,
     /// Fragments in use.
     used: Bits,
-    seen: BTreeMap<Ino, Seen>,
+    seen: BTreeMap<Ino, CheckedInode>,
     /// How many inodes of each group were ever written.
     written: Vec<u32>,
     /// The entry of the root named `lost+found`, and its inode.

@@ -11,8 +11,8 @@ use seekless_fs::{FileKind, FsError, Location};
 use seekless_units::{ByteLen, Ino};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// An entry as it stands.
-struct Name {
+/// A directory entry and its place.
+struct LocatedEntry {
     ino: Ino,
     kind: Option<FileKind>,
     name: Vec<u8>,
@@ -104,7 +104,7 @@ impl Checker {
 
     /// Whether an entry is a second name of the directory named by the first entry of its name, and
     /// is found as that; or `.` or `..`.
-    fn is_other_name_of(&self, first: Ino, entry: &Name) -> bool {
+    fn is_other_name_of(&self, first: Ino, entry: &LocatedEntry) -> bool {
         matches!(&entry.name[..], b"." | b"..")
             || first == entry.ino && self.is_directory(entry.ino)
     }
@@ -123,7 +123,7 @@ impl Checker {
     }
 
     /// The entries of a unit, up to the first that makes no sense.
-    fn unit(&mut self, dir: Ino, unit: &[u8], base: u64) -> Vec<Name> {
+    fn unit(&mut self, dir: Ino, unit: &[u8], base: u64) -> Vec<LocatedEntry> {
         let mut names = Vec::new();
         let mut at = 0;
         if unit.iter().all(|&byte| byte == 0) {
@@ -148,7 +148,7 @@ impl Checker {
                     self.not_ended(&entry, spot);
                 }
                 let kind = kind_of(entry.kind);
-                names.push(Name { ino: entry.ino, kind, name: entry.name.to_vec(), spot });
+                names.push(LocatedEntry { ino: entry.ino, kind, name: entry.name.to_vec(), spot });
             }
         }
         names
@@ -166,7 +166,7 @@ impl Checker {
     }
 
     /// Follows an entry; the first two are `.` and `..`.
-    fn entry(&mut self, dir: Ino, number: u64, entry: &Name) {
+    fn entry(&mut self, dir: Ino, number: u64, entry: &LocatedEntry) {
         match (number, entry.name.as_slice()) {
             (0, b".") => return self.dot(dir, entry),
             (1, b"..") => return self.dot_dot(dir, entry),
@@ -224,7 +224,7 @@ impl Checker {
         self.fix(Stage::Names, Fix::Remove(spot));
     }
 
-    fn name_of_directory(&mut self, entry: &Name) {
+    fn name_of_directory(&mut self, entry: &LocatedEntry) {
         let (dir, root) = (entry.spot.dir, Ino::new(ROOT));
         let what = format!("`{}` is an additional name of a directory", show(&entry.name));
         if entry.ino == root {
@@ -265,7 +265,7 @@ impl Checker {
         })
     }
 
-    fn dot(&mut self, dir: Ino, entry: &Name) {
+    fn dot(&mut self, dir: Ino, entry: &LocatedEntry) {
         if entry.ino == dir {
             self.count(dir);
             self.kind_of_dot(entry);
@@ -276,14 +276,14 @@ impl Checker {
         }
     }
 
-    fn dot_dot(&mut self, dir: Ino, entry: &Name) {
+    fn dot_dot(&mut self, dir: Ino, entry: &LocatedEntry) {
         if let Some(seen) = self.seen.get_mut(&dir) {
             seen.parent = Some(entry.ino);
         }
         self.kind_of_dot(entry);
     }
 
-    fn kind_of_dot(&mut self, entry: &Name) {
+    fn kind_of_dot(&mut self, entry: &LocatedEntry) {
         if self.sb().typed_entries && entry.kind != Some(FileKind::Directory) {
             let what =
                 format!("the file type of `{}` differs from that of its inode", show(&entry.name));

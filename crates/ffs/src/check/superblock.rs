@@ -7,7 +7,7 @@ use crate::ondisk::{
     DIRECT, SUPERBLOCK_SEARCH, SUPERBLOCK_SIZE, SUPERBLOCK_UFS2, Superblock, flag,
 };
 use crate::superblock::MOST_INODES_UFS1;
-use crate::superblock::{Format, Found, MAX_CONTIG, SUMMARY, Super, find};
+use crate::superblock::{Format, MAX_CONTIG, RawSuperblock, SUMMARY, Super, find};
 use crate::volume::Volume;
 use seekless_device::BlockDevice;
 use seekless_fs::field::{index, invalid, low32, range, wide};
@@ -110,7 +110,7 @@ pub(super) fn choose(device: &Arc<dyn BlockDevice>) -> Result<Chosen, FsError> {
 
 /// A superblock from before UFS2, whose newer fields are not in use: neither they nor its copies
 /// are reported, and it must not be written.
-fn from_before_2002(sb: Super, first: Found) -> Chosen {
+fn from_before_2002(sb: Super, first: RawSuperblock) -> Chosen {
     Chosen {
         sb,
         bytes: first.bytes,
@@ -122,7 +122,7 @@ fn from_before_2002(sb: Super, first: Found) -> Chosen {
 
 /// A superblock that makes no sense as it stands, but does once the fields derived from the others
 /// are corrected.
-fn mended_alone(device: &Arc<dyn BlockDevice>, first: &Found) -> Option<Chosen> {
+fn mended_alone(device: &Arc<dyn BlockDevice>, first: &RawSuperblock) -> Option<Chosen> {
     let mut mended = first.clone();
     derive(&mut mended);
     usable(&mended, device.len()).ok()?;
@@ -133,8 +133,8 @@ fn mended_alone(device: &Arc<dyn BlockDevice>, first: &Found) -> Option<Chosen> 
 /// and all of the copy where that is not enough.
 fn chosen(
     device: &Arc<dyn BlockDevice>,
-    first: &Found,
-    copy: &Found,
+    first: &RawSuperblock,
+    copy: &RawSuperblock,
     unusable: String,
 ) -> Result<Chosen, FsError> {
     let mut findings = Vec::new();
@@ -178,7 +178,7 @@ fn chosen(
 
 /// A copy as if it lay where the superblock belongs: where the remains of that were found, else
 /// where the copy says. Zero is no valid place, but the value of a lost field.
-fn at_home(mut copy: Found, found_at: Option<u64>) -> Found {
+fn at_home(mut copy: RawSuperblock, found_at: Option<u64>) -> RawSuperblock {
     let places = found_at.into_iter().chain([copy.at]);
     let here = places.into_iter().find(|at| is_home(copy.format, *at));
     let said = copy.own_place().filter(|at| *at != 0 && SUPERBLOCK_SEARCH.contains(at));
@@ -198,7 +198,7 @@ pub(super) fn is_home(format: Format, at: u64) -> bool {
 }
 
 /// The fields of a superblock, if they are enough to repair the volume by.
-pub(super) fn usable(found: &Found, device: ByteLen) -> Result<Super, FsError> {
+pub(super) fn usable(found: &RawSuperblock, device: ByteLen) -> Result<Super, FsError> {
     let sb = found.decode(device)?;
     let no = |field, value: u64| Err(invalid(field, value, place()));
     let t = &sb.tuning;
@@ -235,18 +235,18 @@ pub(super) fn usable(found: &Found, device: ByteLen) -> Result<Super, FsError> {
     Ok(sb)
 }
 
-fn field_of<'a>(found: &'a Found, field: &Field) -> &'a [u8] {
+fn field_of<'a>(found: &'a RawSuperblock, field: &Field) -> &'a [u8] {
     found.bytes.get(field.1..field.1.saturating_add(field.2)).unwrap_or_default()
 }
 
 /// Whether two superblocks have the same constant fields.
-pub(super) fn agree(one: &Found, other: &Found) -> bool {
+pub(super) fn agree(one: &RawSuperblock, other: &RawSuperblock) -> bool {
     (one.order, one.format) == (other.order, other.format)
         && FIXED.iter().all(|field| field_of(one, field) == field_of(other, field))
 }
 
 /// Takes over the constant fields; returns the names of those that differed.
-fn take_fixed(to: &mut Found, from: &Found) -> Vec<&'static str> {
+fn take_fixed(to: &mut RawSuperblock, from: &RawSuperblock) -> Vec<&'static str> {
     let mut differed = Vec::new();
     for field in &FIXED {
         let wanted = field_of(from, field).to_vec();
@@ -258,7 +258,7 @@ fn take_fixed(to: &mut Found, from: &Found) -> Vec<&'static str> {
     }
     let at = offset_of!(Superblock<LE>, fs_old_flags);
     let updated = u8::try_from(flag::UPDATED).unwrap_or(0);
-    let has = |found: &Found| found.bytes.get(at).is_some_and(|byte| byte & updated != 0);
+    let has = |found: &RawSuperblock| found.bytes.get(at).is_some_and(|byte| byte & updated != 0);
     if has(from) && !has(to) {
         differed.push("fs_old_flags");
         if let Some(byte) = to.bytes.get_mut(at) {
@@ -269,7 +269,7 @@ fn take_fixed(to: &mut Found, from: &Found) -> Vec<&'static str> {
 }
 
 /// Sets the fields derived from the sizes; returns the names of those that differed.
-fn derive(found: &mut Found) -> Vec<&'static str> {
+fn derive(found: &mut RawSuperblock) -> Vec<&'static str> {
     let order = found.order;
     let word = |at| order.get_u32(&found.bytes, at).unwrap_or(0);
     let bsize = word(offset_of!(Superblock<LE>, fs_bsize));
@@ -322,7 +322,7 @@ fn derive(found: &mut Found) -> Vec<&'static str> {
 /// Sets the fields of UFS1 that describe a disk of cylinders to the values of `newfs` since 2002,
 /// for volumes made since: FreeBSD refuses others (`validate_sblock`). Returns the names of those
 /// that differed.
-fn derive_old(found: &mut Found) -> Vec<&'static str> {
+fn derive_old(found: &mut RawSuperblock) -> Vec<&'static str> {
     let order = found.order;
     let word = |at| order.get_u32(&found.bytes, at).unwrap_or(0);
     let is_one = |at| word(at) == 1;
@@ -359,7 +359,7 @@ fn derive_old(found: &mut Found) -> Vec<&'static str> {
 
 /// Corrects the recorded place of a superblock that lies in its place. Returns the names of the
 /// fields with impossible values.
-fn derive_place(found: &mut Found) -> Vec<&'static str> {
+fn derive_place(found: &mut RawSuperblock) -> Vec<&'static str> {
     let (order, here) = (found.order, found.at);
     if !is_home(found.format, here) {
         return Vec::new();
@@ -394,9 +394,9 @@ fn derive_place(found: &mut Found) -> Vec<&'static str> {
 
 /// Corrects impossible settings: to those of a copy, or to those that `newfs` would choose. Returns
 /// the names.
-fn tune(found: &mut Found, copy: &Found) -> Vec<&'static str> {
+fn tune(found: &mut RawSuperblock, copy: &RawSuperblock) -> Vec<&'static str> {
     let order = found.order;
-    let word = |found: &Found, at| order.get_u32(&found.bytes, at).unwrap_or(0);
+    let word = |found: &RawSuperblock, at| order.get_u32(&found.bytes, at).unwrap_or(0);
     let bsize = word(found, offset_of!(Superblock<LE>, fs_bsize));
     let most = i32::MAX.cast_unsigned();
     let words = [
@@ -448,7 +448,7 @@ fn tune(found: &mut Found, copy: &Found) -> Vec<&'static str> {
 }
 
 /// Whether the first file that a superblock lists as a snapshot is one.
-fn has_snapshots(device: &Arc<dyn BlockDevice>, sb: &Super, found: &Found) -> bool {
+fn has_snapshots(device: &Arc<dyn BlockDevice>, sb: &Super, found: &RawSuperblock) -> bool {
     let at = offset_of!(Superblock<LE>, fs_snapinum);
     let ino = found.order.get_u32(&found.bytes, at).unwrap_or(0);
     let volume = Volume::with(Arc::clone(device), sb.clone(), true);
@@ -457,7 +457,7 @@ fn has_snapshots(device: &Arc<dyn BlockDevice>, sb: &Super, found: &Found) -> bo
     })
 }
 
-fn forget_snapshots(found: &mut Found) {
+fn forget_snapshots(found: &mut RawSuperblock) {
     let at = offset_of!(Superblock<LE>, fs_snapinum);
     if let Some(list) = found.bytes.get_mut(at..at.saturating_add(80)) {
         list.fill(0);

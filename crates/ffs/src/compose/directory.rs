@@ -6,8 +6,8 @@ use crate::superblock::Order;
 use seekless_fs::FileKind;
 use seekless_units::Ino;
 
-/// An entry to be written.
-pub(super) struct Entry<'a> {
+/// An entry of a new directory.
+pub(super) struct NewEntry<'a> {
     pub(super) name: &'a [u8],
     pub(super) ino: Ino,
     pub(super) kind: FileKind,
@@ -28,10 +28,10 @@ pub(super) fn len(name_lens: impl Iterator<Item = usize>) -> u64 {
 }
 
 /// The bytes of a directory.
-pub(super) fn encode(dir: Ino, parent: Ino, entries: &[Entry<'_>], order: Order) -> Vec<u8> {
+pub(super) fn encode(dir: Ino, parent: Ino, entries: &[NewEntry<'_>], order: Order) -> Vec<u8> {
     let dots = [
-        Entry { name: b".", ino: dir, kind: FileKind::Directory },
-        Entry { name: b"..", ino: parent, kind: FileKind::Directory },
+        NewEntry { name: b".", ino: dir, kind: FileKind::Directory },
+        NewEntry { name: b"..", ino: parent, kind: FileKind::Directory },
     ];
     let mut bytes = vec![0; DIRECTORY_UNIT];
     let (mut at, mut last) = (0, 0);
@@ -62,7 +62,7 @@ mod tests {
     #[test]
     fn entries_fill_units_and_cross_none() {
         let names: Vec<Vec<u8>> = (0..200).map(|n| vec![b'n'; 1 + n * 7 % 255]).collect();
-        let entry = |name| Entry { name, ino: Ino::new(9), kind: FileKind::Regular };
+        let entry = |name| NewEntry { name, ino: Ino::new(9), kind: FileKind::Regular };
         for count in [0, 1, 30, 31, 32, 200] {
             let entries: Vec<_> = names[..count].iter().map(|name| entry(name)).collect();
             let bytes = encode(Ino::new(3), Ino::new(2), &entries, Order::Little);

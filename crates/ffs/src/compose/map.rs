@@ -61,9 +61,9 @@ pub(super) fn indirect_blocks(runs: impl Iterator<Item = Run>, pointers: u64) ->
     count
 }
 
-/// A file's numbers: in the inode, and the indirect blocks with their places.
+/// A file's encoded map: the numbers in the inode, and the indirect blocks with their places.
 #[derive(Default)]
-pub(super) struct Map {
+pub(super) struct EncodedMap {
     pub(super) direct: [u64; DIRECT],
     pub(super) indirect: [u64; 3],
     pub(super) blocks: Vec<(BlockNo, Vec<u8>)>,
@@ -76,11 +76,11 @@ pub(super) fn build(
     geometry: &Geometry,
     big_endian: bool,
     room: &mut dyn Iterator<Item = BlockNo>,
-) -> Map {
+) -> EncodedMap {
     let wide = geometry.version == Version::Ufs2;
     let pointers = u64::from(geometry.bsize) / if wide { 8 } else { 4 };
     let frag = u64::from(geometry.frag);
-    let mut map = Map::default();
+    let mut map = EncodedMap::default();
     let mut pages: BTreeMap<Key, (u64, Page)> = BTreeMap::new();
     let put = |page: &mut Page, at: u64, number: u64| {
         if wide {

@@ -34,9 +34,9 @@ pub(super) struct Piece {
     pub(super) frags: u32,
 }
 
-/// Where a piece went.
+/// The place of a file's tail in a block that several tails share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Place {
+pub(super) struct TailPlace {
     /// The owner of the block, and its logical block there.
     pub(super) owner: ObjectId,
     pub(super) lbn: Lbn,
@@ -58,8 +58,8 @@ pub(super) struct Shared {
 /// All pieces packed.
 #[derive(Default)]
 pub(super) struct Tails {
-    data: HashMap<ObjectId, Place>,
-    attributes: HashMap<ObjectId, Place>,
+    data: HashMap<ObjectId, TailPlace>,
+    attributes: HashMap<ObjectId, TailPlace>,
     pub(super) blocks: Vec<Shared>,
     by_owner: HashMap<(ObjectId, Lbn), usize>,
 }
@@ -78,7 +78,7 @@ impl Tails {
                 self.blocks.len() - 1
             });
             let block = &mut self.blocks[at];
-            let place = Place {
+            let place = TailPlace {
                 owner: block.owner,
                 lbn: block.lbn,
                 at: block.used,
@@ -99,12 +99,12 @@ impl Tails {
     }
 
     /// The place of an object's last fragments.
-    pub(super) fn of(&self, object: ObjectId) -> Option<&Place> {
+    pub(super) fn of(&self, object: ObjectId) -> Option<&TailPlace> {
         self.data.get(&object)
     }
 
     /// The place of the end of its extended attributes.
-    pub(super) fn of_attributes(&self, object: ObjectId) -> Option<&Place> {
+    pub(super) fn of_attributes(&self, object: ObjectId) -> Option<&TailPlace> {
         self.attributes.get(&object)
     }
 

@@ -2,10 +2,10 @@
 //! inodes, groups, and the superblock last.
 
 use super::demand::{Shape, TreeDemand, device_word};
-use super::directory::{self, Entry};
+use super::directory::{self, NewEntry};
 use super::inode::Record;
 use super::map;
-use super::tails::{Part, Piece, Place, Shared};
+use super::tails::{Part, Piece, Shared, TailPlace};
 use super::take_fixed;
 use crate::checksum::crc32c;
 use crate::inode::bsd_flags;
@@ -78,10 +78,10 @@ impl Writer<'_> {
 
     fn directory(&self, id: NodeId) -> Vec<u8> {
         let tree = self.demand.tree;
-        let entries: Vec<Entry<'_>> = tree
+        let entries: Vec<NewEntry<'_>> = tree
             .children(id)
             .iter()
-            .map(|entry| Entry {
+            .map(|entry| NewEntry {
                 name: tree.name(entry),
                 ino: self.ino(entry.node),
                 kind: tree.node(entry.node).kind,
@@ -252,7 +252,7 @@ impl Writer<'_> {
     }
 
     /// The first fragment of a piece in a shared block.
-    fn place(&self, tail: &Place) -> u64 {
+    fn place(&self, tail: &TailPlace) -> u64 {
         self.block_of(tail.owner, tail.lbn) * u64::from(self.geometry.frag) + u64::from(tail.at)
     }
 

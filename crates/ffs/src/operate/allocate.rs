@@ -1,7 +1,7 @@
 //! Space: the policies choose places, a group's bytes tell which are free, the cache writes.
 
 use super::{Core, Ffs};
-use crate::alloc::{Delta, GroupMut, Taken};
+use crate::alloc::{Allocation, Delta, GroupMut};
 use crate::group::verify_group;
 use seekless_cache::{ChangeId, Role};
 use seekless_fs::field::{index, invalid, range, wide};
@@ -119,7 +119,7 @@ impl Ffs {
                     Ask::Block => group.alloc_in_block(count, preference)?,
                     Ask::Exact => group.alloc_frags(count, preference)?,
                 };
-                Ok(taken.map(|Taken { run, delta }| (run.start, delta)))
+                Ok(taken.map(|Allocation { run, delta }| (run.start, delta)))
             })
         })?;
         let (at, id) = found.ok_or_else(|| full("blocks"))?;

@@ -43,9 +43,9 @@ fn place(format: &Ffs, ino: Ino) -> InodePlace {
     InodePlace { group, slot }
 }
 
-/// The recorded input of a policy.
+/// The recorded input of a policy for inodes.
 #[derive(Default)]
-struct Told {
+struct PolicyInput {
     /// The inodes taken and not given back, and whether they are directories.
     held: BTreeMap<InodePlace, bool>,
     /// The name of the inode that was taken last.
@@ -58,7 +58,7 @@ struct Told {
 /// Another policy, heard.
 struct Heard {
     policy: Box<dyn InodePlacement>,
-    told: Arc<Mutex<Told>>,
+    told: Arc<Mutex<PolicyInput>>,
 }
 
 impl InodePlacement for Heard {
@@ -130,7 +130,7 @@ fn the_policy_hears_of_every_inode_that_is_taken_or_given_back() {
         (Version::Ufs2, Discipline::Async),
     ] {
         let mut live = open(version, discipline);
-        let told = Arc::new(Mutex::new(Told::default()));
+        let told = Arc::new(Mutex::new(PolicyInput::default()));
         let inodes = &mut live.parts().0.inodes;
         let policy = std::mem::replace(inodes, Box::new(Backwards));
         *inodes = Box::new(Heard { policy, told: Arc::clone(&told) });

@@ -25,15 +25,15 @@ pub(super) enum Edit {
     Cut,
 }
 
-/// A name with its inode.
-pub(super) struct Name<'a> {
+/// An entry of a directory that a repair writes.
+pub(super) struct RepairEntry<'a> {
     pub(super) ino: Ino,
     /// As `d_type` has it.
     pub(super) kind: u8,
     pub(super) name: &'a [u8],
 }
 
-impl Name<'_> {
+impl RepairEntry<'_> {
     /// Bytes that its entry takes.
     pub(super) fn needed(&self) -> usize {
         needed(self.name.len())
@@ -106,9 +106,11 @@ impl Unit {
     }
 
     /// Its names, without unused entries.
-    pub(super) fn names(&self, checker: &Checker) -> Vec<Name<'_>> {
+    pub(super) fn names(&self, checker: &Checker) -> Vec<RepairEntry<'_>> {
         let entries = self.entries(checker).into_iter().filter(Entry::is_used);
-        entries.map(|entry| Name { ino: entry.ino, kind: entry.kind, name: entry.name }).collect()
+        entries
+            .map(|entry| RepairEntry { ino: entry.ino, kind: entry.kind, name: entry.name })
+            .collect()
     }
 }
 
@@ -191,15 +193,15 @@ pub(super) fn put_dots(
     let inode = checker.volume.inode(dir)?;
     let mut unit = Unit::read(checker, disk, &inode, 0)?;
     let [own, up] = entry::dots(dir, parent);
-    let dots = [own, up].map(|dot| Name { ino: dot.ino, kind: dot.kind, name: dot.name });
+    let dots = [own, up].map(|dot| RepairEntry { ino: dot.ino, kind: dot.kind, name: dot.name });
     let kept = unit.names(checker).into_iter().filter(|name| !matches!(name.name, b"." | b".."));
-    let names: Vec<Name<'_>> = dots.into_iter().chain(kept).collect();
+    let names: Vec<RepairEntry<'_>> = dots.into_iter().chain(kept).collect();
     unit.bytes = compose(checker.sb(), &names);
     unit.write(disk)
 }
 
 /// A unit with as many entries as fit.
-pub(super) fn compose(sb: &Super, names: &[Name<'_>]) -> Vec<u8> {
+pub(super) fn compose(sb: &Super, names: &[RepairEntry<'_>]) -> Vec<u8> {
     let mut unit = vec![0; DIRECTORY_UNIT];
     let (mut at, mut last) = (0usize, 0usize);
     for name in names {

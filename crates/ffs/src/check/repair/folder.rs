@@ -1,8 +1,8 @@
 //! New names in a directory, and new directories.
 
-use super::directory::{Name, Unit, compose};
+use super::directory::{RepairEntry, Unit, compose};
 use super::inode::{InodeMut, put_pointer};
-use super::space::Space;
+use super::space::RepairAllocator;
 use crate::check::Checker;
 use crate::entry::{self, code_of};
 use crate::ondisk::{DIRECT, DIRECTORY_UNIT};
@@ -20,8 +20,8 @@ pub(super) struct NewName {
 }
 
 impl NewName {
-    fn as_entry(&self) -> Name<'_> {
-        Name { ino: self.ino, kind: code_of(self.kind), name: &self.name }
+    fn as_entry(&self) -> RepairEntry<'_> {
+        RepairEntry { ino: self.ino, kind: code_of(self.kind), name: &self.name }
     }
 }
 
@@ -32,7 +32,7 @@ impl NewName {
 pub(super) fn create(
     checker: &Checker,
     disk: &mut Patches,
-    space: &mut Space<'_>,
+    space: &mut RepairAllocator<'_>,
     ino: Ino,
     parent: Ino,
     mode: u16,
@@ -40,7 +40,7 @@ pub(super) fn create(
     let sb = checker.sb();
     let Some(run) = space.block_or_part(disk)? else { return Ok(false) };
     let dots = entry::dots(ino, parent);
-    let dots = dots.map(|dot| Name { ino: dot.ino, kind: dot.kind, name: dot.name });
+    let dots = dots.map(|dot| RepairEntry { ino: dot.ino, kind: dot.kind, name: dot.name });
     let len = run.len.saturating_mul(u64::from(sb.fsize));
     let mut bytes = compose(sb, &dots);
     let unused = compose(sb, &[]);
@@ -69,7 +69,7 @@ pub(super) fn create(
 pub(super) fn add(
     checker: &Checker,
     disk: &mut Patches,
-    space: &mut Space<'_>,
+    space: &mut RepairAllocator<'_>,
     dir: Ino,
     names: &[NewName],
 ) -> Result<usize, FsError> {
@@ -97,7 +97,7 @@ pub(super) fn add(
 /// Adds as many names to a unit as fit.
 fn fill(checker: &Checker, unit: &mut Unit, names: &[NewName]) -> usize {
     let mut all = unit.names(checker);
-    let used = all.iter().map(Name::needed).fold(0, usize::saturating_add);
+    let used = all.iter().map(RepairEntry::needed).fold(0, usize::saturating_add);
     let count = fitting(names, DIRECTORY_UNIT.saturating_sub(used));
     if count > 0 {
         all.extend(names.iter().take(count).map(NewName::as_entry));
@@ -126,7 +126,8 @@ fn units(checker: &Checker, names: &[NewName], most: usize) -> (Vec<u8>, usize) 
     for _ in 0..most {
         let left = names.get(done..).unwrap_or_default();
         let count = fitting(left, DIRECTORY_UNIT);
-        let entries: Vec<Name<'_>> = left.iter().take(count).map(NewName::as_entry).collect();
+        let entries: Vec<RepairEntry<'_>> =
+            left.iter().take(count).map(NewName::as_entry).collect();
         bytes.extend(compose(checker.sb(), &entries));
         done = done.saturating_add(count);
     }
@@ -138,7 +139,7 @@ fn units(checker: &Checker, names: &[NewName], most: usize) -> (Vec<u8>, usize) 
 fn grow(
     checker: &Checker,
     disk: &mut Patches,
-    space: &mut Space<'_>,
+    space: &mut RepairAllocator<'_>,
     dir: Ino,
     names: &[NewName],
 ) -> Result<usize, FsError> {
@@ -181,7 +182,7 @@ fn grow(
 fn lead_to(
     checker: &Checker,
     disk: &mut Patches,
-    space: &mut Space<'_>,
+    space: &mut RepairAllocator<'_>,
     raw: &mut InodeMut<'_>,
     lbn: u64,
     run: Extent,

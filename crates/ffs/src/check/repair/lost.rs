@@ -3,7 +3,7 @@
 use super::directory::{Edit, edit, set_parent};
 use super::folder::{self, NewName};
 use super::inode::InodeMut;
-use super::space::Space;
+use super::space::RepairAllocator;
 use crate::check::Checker;
 use crate::ondisk::ROOT;
 use seekless_fs::patches::Patches;
@@ -24,7 +24,7 @@ const MOST_LINKS: u64 = 32767;
 /// Errors of the device.
 pub(super) fn make_root(checker: &Checker, disk: &mut Patches) -> Result<bool, FsError> {
     let root = Ino::new(ROOT);
-    let mut space = Space::new(checker);
+    let mut space = RepairAllocator::new(checker);
     folder::create(checker, disk, &mut space, root, root, 0o755)
 }
 
@@ -53,7 +53,7 @@ pub(super) fn connect(
 /// name.
 fn make(checker: &Checker, disk: &mut Patches) -> Result<bool, FsError> {
     let root = Ino::new(ROOT);
-    let mut space = Space::new(checker);
+    let mut space = RepairAllocator::new(checker);
     let Some(ino) = space.inode(disk)? else { return Ok(false) };
     if !folder::create(checker, disk, &mut space, ino, root, MODE)? {
         return Ok(false);
@@ -104,7 +104,7 @@ fn fill(
         raise(checker, disk, name.ino, 1)?;
     }
     disk.flush()?;
-    Ok(folder::add(checker, disk, &mut Space::new(checker), lost, &names)? > 0)
+    Ok(folder::add(checker, disk, &mut RepairAllocator::new(checker), lost, &names)? > 0)
 }
 
 /// A name for each orphan: `#` and its inode number, with a suffix where that is taken.

@@ -7,15 +7,15 @@ use seekless_fs::field::index;
 use seekless_fs::patches::Patches;
 use seekless_units::{BlockNo, Extent, GroupNo, Ino};
 
-/// Space that a repair allocates. It is marked as used on the disk before it is written: a crash
+/// Allocates space for a repair. It is marked as used on the disk before it is written: a crash
 /// may leave a map with too many bits set.
-pub(super) struct Space<'a> {
+pub(super) struct RepairAllocator<'a> {
     checker: &'a Checker,
     /// The first block that was not looked at, in fragments.
     next: u64,
 }
 
-impl<'a> Space<'a> {
+impl<'a> RepairAllocator<'a> {
     pub(super) fn new(checker: &'a Checker) -> Self {
         Self { checker, next: 0 }
     }

@@ -1,7 +1,7 @@
 //! Drops block numbers past a file's end, and cuts files to the last block they have.
 
 use super::inode::{InodeMut, put_pointer};
-use crate::check::claims::Tree;
+use crate::check::claims::ClaimedTree;
 use crate::inode::Inode;
 use crate::ondisk::DIRECT;
 use crate::volume::Volume;
@@ -39,7 +39,7 @@ pub(super) fn trim(volume: &Volume, disk: &mut Patches, ino: Ino, len: u64) -> R
         if first >= blocks {
             raw.set_pointer(n, 0);
         } else if block != 0 && first.saturating_add(span) > blocks {
-            trim_tree(volume, disk, Tree { block, first, span, levels }, blocks)?;
+            trim_tree(volume, disk, ClaimedTree { block, first, span, levels }, blocks)?;
         }
         first = first.saturating_add(span);
     }
@@ -60,7 +60,12 @@ fn trim_attributes(volume: &Volume, inode: &Inode, raw: &mut InodeMut<'_>) {
     }
 }
 
-fn trim_tree(volume: &Volume, disk: &mut Patches, tree: Tree, blocks: u64) -> Result<(), FsError> {
+fn trim_tree(
+    volume: &Volume,
+    disk: &mut Patches,
+    tree: ClaimedTree,
+    blocks: u64,
+) -> Result<(), FsError> {
     let sb = &volume.sb;
     let at = tree.block.saturating_mul(u64::from(sb.fsize));
     let mut bytes = disk.read(at, index(sb.bsize))?;
@@ -76,7 +81,12 @@ fn trim_tree(volume: &Volume, disk: &mut Patches, tree: Tree, blocks: u64) -> Re
             put_pointer(sb, &mut bytes, at, 0);
         } else if tree.levels > 1 && first.saturating_add(step) > blocks {
             let levels = tree.levels.saturating_sub(1);
-            trim_tree(volume, disk, Tree { block: number, first, span: step, levels }, blocks)?;
+            trim_tree(
+                volume,
+                disk,
+                ClaimedTree { block: number, first, span: step, levels },
+                blocks,
+            )?;
         }
     }
     disk.put(at, &bytes)
