@@ -4,7 +4,7 @@ use crate::names::Names;
 use crate::write::{Destination, write_volume};
 use crate::{flags, wrong};
 use seekless_ext as ext;
-use seekless_fat::{self as fat, Lost};
+use seekless_fat::{self as fat, LossCounts};
 use seekless_ffs as ufs;
 use seekless_fs::FsError;
 use seekless_fs::plan::{NewVolume, ObjectId};
@@ -136,7 +136,7 @@ fn with_shared(volume: &dyn NewVolume, touch: Touch) -> impl Iterator<Item = Tou
 }
 
 /// Losses as text; `None` without any.
-fn in_words(lost: &Lost) -> Option<String> {
+fn in_words(lost: &LossCounts) -> Option<String> {
     let counted = |count: u64, one: &str, many: &str| match count {
         0 => None,
         1 => Some(format!("1 {one}")),

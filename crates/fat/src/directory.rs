@@ -1,6 +1,6 @@
 //! Directories: slots of 32 bytes in the sectors of a chain, or in the fixed root.
 
-use crate::entry::{Head, LongName, Slot};
+use crate::entry::{LongName, LongNameSlots, Slot};
 use crate::name;
 use crate::ondisk::{ENTRY_SIZE, ShortEntry};
 use crate::volume::Volume;
@@ -46,7 +46,7 @@ pub(crate) struct Entry {
     pub(crate) slot: u32,
     pub(crate) short: ShortEntry,
     /// The slots in front of it.
-    pub(crate) head: Head,
+    pub(crate) head: LongNameSlots,
     /// The sector of the short entry.
     pub(crate) sector: BlockNo,
     pub(crate) offset: u32,
@@ -62,8 +62,8 @@ impl Entry {
     }
 }
 
-/// An item of a visit of a directory.
-pub(crate) enum Met<'a> {
+/// An entry met on a visit of a directory: a file or the volume label.
+pub(crate) enum VisitedEntry<'a> {
     File(&'a Entry),
     Label(&'a ShortEntry),
 }
@@ -83,7 +83,7 @@ impl Volume {
         is_root: bool,
         sectors: &Sectors,
         from: u32,
-        visit: &mut dyn FnMut(Met<'_>) -> Result<ControlFlow<()>, FsError>,
+        visit: &mut dyn FnMut(VisitedEntry<'_>) -> Result<ControlFlow<()>, FsError>,
     ) -> Result<(), FsError> {
         let per = self.slots().max(1);
         let mut slot = from.checked_div(per).unwrap_or(0).saturating_mul(per);
@@ -110,7 +110,7 @@ impl Volume {
                     }
                     Some(Slot::Label(label)) => {
                         long.gap();
-                        visit(Met::Label(&label))?
+                        visit(VisitedEntry::Label(&label))?
                     }
                     Some(Slot::Short(short)) => {
                         let head = long.finish(here, &short);
@@ -120,7 +120,7 @@ impl Volume {
                         }
                         let entry = Entry { slot: here, short, head, sector, offset };
                         self.check_name(&entry, place.at_offset(offset))?;
-                        visit(Met::File(&entry))?
+                        visit(VisitedEntry::File(&entry))?
                     }
                 };
                 if flow.is_break() {

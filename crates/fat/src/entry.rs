@@ -101,9 +101,9 @@ pub(crate) struct LongName {
     torn: bool,
 }
 
-/// The slots in front of a short entry.
+/// The slots with the long name in front of a short entry.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Head {
+pub(crate) struct LongNameSlots {
     /// The long name, if it is whole and belongs to the entry.
     pub(crate) name: Option<Vec<u16>>,
     /// The first slot that belongs to the entry.
@@ -152,9 +152,9 @@ impl LongName {
     }
 
     /// The slots that belong to the short entry in slot `at`.
-    pub(crate) fn finish(&mut self, at: u32, entry: &ShortEntry) -> Head {
+    pub(crate) fn finish(&mut self, at: u32, entry: &ShortEntry) -> LongNameSlots {
         let taken = std::mem::take(self);
-        let mut head = Head { name: None, start: at, torn: taken.torn };
+        let mut head = LongNameSlots { name: None, start: at, torn: taken.torn };
         if taken.pieces.is_empty() {
             return head;
         }

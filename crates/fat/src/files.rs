@@ -2,7 +2,7 @@
 //! directories gives each entry a number.
 
 use crate::chain::Walk;
-use crate::directory::{Met, Sectors};
+use crate::directory::{Sectors, VisitedEntry};
 use crate::ondisk::ShortEntry;
 use crate::volume::Volume;
 use hashbrown::HashMap;
@@ -95,8 +95,8 @@ impl Files {
             let files = &mut self.files;
             let visited = volume.visit(dir, dir == ROOT, sectors, 0, &mut |met| {
                 match met {
-                    Met::Label(entry) => label = label.or(Some(entry.DIR_Name)),
-                    Met::File(entry) => {
+                    VisitedEntry::Label(entry) => label = label.or(Some(entry.DIR_Name)),
+                    VisitedEntry::File(entry) => {
                         if files.len() >= index(u32::MAX).saturating_sub(2) {
                             return Err(FsError::Unsupported("4 G files or more".into()));
                         }

@@ -1,7 +1,7 @@
 //! An open image, as the rest of seekless sees it.
 
 use crate::describe::geometry;
-use crate::directory::{Met, Sectors};
+use crate::directory::{Sectors, VisitedEntry};
 use crate::files::{File, Files, ROOT, Shared, shared_error};
 use crate::name;
 use crate::ondisk::attr;
@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 const MAPS_KEPT: usize = 16;
 
 /// A map of a file, kept for the next read.
-type Kept = (Ino, Arc<Vec<Mapping>>);
+type CachedMap = (Ino, Arc<Vec<Mapping>>);
 
 /// An open FAT12, FAT16 or FAT32 image. Block numbers are those of sectors.
 ///
@@ -35,7 +35,7 @@ pub struct FatImage {
     /// Continue to read files that share clusters with others.
     ignore_sharing: bool,
     shared: OnceLock<Shared>,
-    maps: Mutex<Vec<Kept>>,
+    maps: Mutex<Vec<CachedMap>>,
 }
 
 impl FatImage {
@@ -143,7 +143,7 @@ impl FatImage {
         let folded = name::fold(&wanted);
         let mut found = None;
         self.volume.visit(dir, dir == ROOT, sectors, 0, &mut |met| {
-            let Met::File(entry) = met else { return Ok(ControlFlow::Continue(())) };
+            let VisitedEntry::File(entry) = met else { return Ok(ControlFlow::Continue(())) };
             let is_short = || {
                 let short = name::to_units(&entry.short.shown());
                 short.is_some_and(|short| name::fold(&short) == folded)
@@ -297,7 +297,7 @@ impl Inspect for FatImage {
         }
         let from = u32::try_from(after.saturating_sub(2)).unwrap_or(u32::MAX);
         self.volume.visit(dir, dir == ROOT, sectors, from, &mut |met| {
-            let Met::File(entry) = met else { return Ok(ControlFlow::Continue(())) };
+            let VisitedEntry::File(entry) = met else { return Ok(ControlFlow::Continue(())) };
             let Some(ino) = self.files.in_slot(dir, entry.slot) else {
                 return Ok(ControlFlow::Continue(()));
             };

@@ -67,10 +67,10 @@ mod table;
 mod time;
 mod volume;
 
-pub use check::{CODES, Lost as LostChains, check, phase_of, preen, repair};
-pub use compose::{BuildOptions, Builder, Losses, Lost};
+pub use check::{CODES, LostChains, check, phase_of, preen, repair};
+pub use compose::{BuildOptions, Builder, LossCounts, Losses};
 pub use image::FatImage;
-pub use make::{FatWidth, Made, MakeOptions, make};
+pub use make::{FatWidth, MadeVolume, MakeOptions, make};
 pub use operate::{Fat, FatLive, LiveOptions};
 pub use relayout::Relayout;
 

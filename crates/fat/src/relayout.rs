@@ -14,9 +14,9 @@
 use crate::check::check;
 use crate::compose::objects::{Object, Objects};
 use crate::compose::table::Entries;
-use crate::compose::write::{Data, Writer};
+use crate::compose::write::{Data, ImageWriter};
 use crate::compose::{blocks, space};
-use crate::directory::Met;
+use crate::directory::VisitedEntry;
 use crate::files::ROOT;
 use crate::image::FatImage;
 use crate::make::MakeOptions;
@@ -135,10 +135,10 @@ impl<'a> Relayout<'a> {
         let mut children = Vec::new();
         volume.visit(dir, dir == ROOT, sectors, 0, &mut |met| {
             match met {
-                Met::Label(label) => {
+                VisitedEntry::Label(label) => {
                     objects.front.extend_from_slice(label.as_bytes());
                 }
-                Met::File(entry) => {
+                VisitedEntry::File(entry) => {
                     let Some(ino) = image.in_slot(dir, entry.slot) else {
                         return Ok(ControlFlow::Continue(()));
                     };
@@ -157,7 +157,7 @@ impl<'a> Relayout<'a> {
     }
 
     /// Copies the sectors in front of the FATs, with their changes; the boot sector last.
-    fn reserved(&self, writer: &Writer<'_>, free: u32, last: u32) -> Result<(), FsError> {
+    fn reserved(&self, writer: &ImageWriter<'_>, free: u32, last: u32) -> Result<(), FsError> {
         let volume = self.image.volume();
         let boot = &volume.boot;
         let root = writer.first(0);
@@ -231,7 +231,7 @@ impl Rearrange for Relayout<'_> {
     ) -> Result<(), FsError> {
         let (geometry, options) = (&self.geometry, &self.options);
         let encoder = Encoder { geometry, options, label: None, device };
-        let writer = Writer {
+        let writer = ImageWriter {
             objects: &self.objects,
             encoder,
             blocks: blocks(geometry),

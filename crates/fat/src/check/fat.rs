@@ -7,8 +7,8 @@ use seekless_fs::FsError;
 use seekless_fs::field::index;
 use std::collections::BTreeMap;
 
-/// The entries of all clusters, with the changes of a repair. Takes four bytes a cluster.
-pub(super) struct Fat {
+/// The FAT's entries of all clusters, with the changes of a repair. Takes four bytes a cluster.
+pub(super) struct FatEntries {
     /// As stored, on FAT32 with the upper four bits.
     values: Vec<u32>,
     mask: u32,
@@ -29,7 +29,7 @@ pub(super) enum Step {
     Freed,
 }
 
-impl Fat {
+impl FatEntries {
     /// Reads one of the FATs.
     pub(super) fn read(volume: &Volume, number: u32) -> Result<Self, FsError> {
         let end = volume.boot.last_cluster().saturating_add(1);

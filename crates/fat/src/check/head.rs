@@ -2,7 +2,7 @@
 //! other, the label, and the counts.
 
 use super::Checker;
-use super::fat::Fat;
+use super::fat::FatEntries;
 use crate::boot::{Boot, Width};
 use crate::make::encode::NO_LABEL;
 use crate::name;
@@ -17,9 +17,9 @@ use seekless_fs::{FsError, Location};
 use seekless_units::{BlockNo, ByteLen};
 use std::collections::BTreeSet;
 
-/// The parts of the head that are to be written.
+/// The repairs of the reserved sectors and of differences between the FATs.
 #[derive(Default)]
-pub(super) struct Head {
+pub(super) struct ReservedRepairs {
     /// The boot sector from its copy, if it is not usable.
     pub(super) restored: Option<[u8; BOOT_SIZE]>,
     /// Whether the boot sector, or its copy, is to be written.
@@ -50,9 +50,9 @@ pub(super) fn state_at(boot: &Boot) -> usize {
 }
 
 /// The boot sector, or its copy if it is not usable.
-pub(super) fn find(device: &dyn BlockDevice) -> Result<(Boot, Head), FsError> {
+pub(super) fn find(device: &dyn BlockDevice) -> Result<(Boot, ReservedRepairs), FsError> {
     let error = match Boot::read(device) {
-        Ok(boot) => return Ok((boot, Head::default())),
+        Ok(boot) => return Ok((boot, ReservedRepairs::default())),
         Err(error @ FsError::Corrupt { .. }) => error,
         Err(other) => return Err(other),
     };
@@ -66,7 +66,10 @@ pub(super) fn find(device: &dyn BlockDevice) -> Result<(Boot, Head), FsError> {
             && boot.backup.map(u64::from) == Some(USUAL_COPY)
             && u64::from(boot.sector) == sector
         {
-            return Ok((boot, Head { restored: Some(bytes), boot: true, ..Head::default() }));
+            return Ok((
+                boot,
+                ReservedRepairs { restored: Some(bytes), boot: true, ..ReservedRepairs::default() },
+            ));
         }
     }
     Err(error)
@@ -147,7 +150,7 @@ impl Checker {
                     // All differences are written to the first one too.
                     let differences = self.fat.differences(&self.volume, number)?;
                     self.head.differences.extend(differences);
-                    self.fat = Fat::read(&self.volume, number)?;
+                    self.fat = FatEntries::read(&self.volume, number)?;
                     break;
                 }
             }

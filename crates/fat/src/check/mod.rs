@@ -23,12 +23,12 @@ mod repair;
 mod walk;
 
 pub use codes::{CODES, phase_of};
-pub use repair::{Lost, preen, repair};
+pub use repair::{LostChains, preen, repair};
 
 use crate::boot::Boot;
 use crate::ondisk::{ENTRY_SIZE, ShortEntry};
 use crate::volume::Volume;
-use fat::Fat;
+use fat::FatEntries;
 use seekless_device::BlockDevice;
 use seekless_fs::bits::Bits;
 use seekless_fs::check::{Class, Report};
@@ -57,7 +57,7 @@ pub(super) struct Checker {
     volume: Volume,
     report: Report,
     /// The FAT that counts.
-    fat: Fat,
+    fat: FatEntries,
     claimed: Bits,
     /// Clusters that led to a number of no cluster.
     astray: BTreeSet<u32>,
@@ -82,7 +82,7 @@ pub(super) struct Checker {
     /// First clusters of chains without a name, with their lengths.
     lost: Vec<(u32, u32)>,
     /// The parts of the head that are to be written.
-    head: head::Head,
+    head: head::ReservedRepairs,
 }
 
 /// Checks an image without changing it.
@@ -98,7 +98,7 @@ impl Checker {
     pub(super) fn examine(device: Arc<dyn BlockDevice>) -> Result<Self, FsError> {
         let (boot, head) = head::find(device.as_ref())?;
         let volume = Volume::with(device, boot);
-        let fat = Fat::read(&volume, volume.boot.active)?;
+        let fat = FatEntries::read(&volume, volume.boot.active)?;
         let claimed = Bits::new(index(volume.boot.clusters).saturating_add(2));
         let mut checker = Self {
             volume,

@@ -41,9 +41,9 @@ const DIR: &[u8; 3] = b"DIR";
 /// The offset of the label behind the volume's fields.
 const LABEL_IN_INFO: usize = 7;
 
-/// The treatment of chains without a name.
+/// The treatment of lost chains: clusters in use that no name leads to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Lost {
+pub enum LostChains {
     /// They are freed after a crash of a mount that kept writes in order, and kept otherwise:
     /// such a crash leaves parts of files that were being made or removed, and only these.
     #[default]
@@ -59,7 +59,7 @@ pub enum Lost {
 ///
 /// # Errors
 /// As [`check`](crate::check()).
-pub fn preen(device: Arc<dyn BlockDevice>, lost: Lost) -> Result<Repaired, FsError> {
+pub fn preen(device: Arc<dyn BlockDevice>, lost: LostChains) -> Result<Repaired, FsError> {
     run(device, lost, true)
 }
 
@@ -67,11 +67,11 @@ pub fn preen(device: Arc<dyn BlockDevice>, lost: Lost) -> Result<Repaired, FsErr
 ///
 /// # Errors
 /// As [`preen`].
-pub fn repair(device: Arc<dyn BlockDevice>, lost: Lost) -> Result<Repaired, FsError> {
+pub fn repair(device: Arc<dyn BlockDevice>, lost: LostChains) -> Result<Repaired, FsError> {
     run(device, lost, false)
 }
 
-fn run(device: Arc<dyn BlockDevice>, lost: Lost, preen: bool) -> Result<Repaired, FsError> {
+fn run(device: Arc<dyn BlockDevice>, lost: LostChains, preen: bool) -> Result<Repaired, FsError> {
     let mut lost = lost;
     let mut found = Report::default();
     let mut known = HashSet::new();
@@ -86,15 +86,15 @@ fn run(device: Arc<dyn BlockDevice>, lost: Lost, preen: bool) -> Result<Repaired
         }
         found.more = found.more.max(report.more);
         found.tally = report.tally;
-        if lost == Lost::ByMark {
+        if lost == LostChains::ByMark {
             // With an unexpected finding, they may be damaged files.
             let frees = checker.is_ordered()? && report.unexpected == 0;
-            lost = if frees { Lost::Freed } else { Lost::Kept };
+            lost = if frees { LostChains::Freed } else { LostChains::Kept };
         }
         let before = writes;
         let is_stuck = preen && report.unexpected > 0;
         if !report.is_clean() && !is_stuck {
-            writes = Writer { checker, device: device.as_ref(), writes, lost }.apply()?;
+            writes = RepairWriter { checker, device: device.as_ref(), writes, lost }.apply()?;
         }
         if report.is_clean() || writes == before || rounds == ROUNDS {
             let left: HashSet<String> = report.findings.iter().map(identity).collect();
@@ -118,14 +118,14 @@ fn identity(finding: &Finding) -> String {
 }
 
 /// Writes the repairs of a check.
-struct Writer<'a> {
+struct RepairWriter<'a> {
     checker: Checker,
     device: &'a dyn BlockDevice,
     writes: u64,
-    lost: Lost,
+    lost: LostChains,
 }
 
-impl Writer<'_> {
+impl RepairWriter<'_> {
     /// Writes all of it; returns the number of writes so far.
     fn apply(mut self) -> Result<u64, FsError> {
         let named = self.name_lost();
@@ -163,7 +163,7 @@ impl Writer<'_> {
         let mut free = VecDeque::from(std::mem::take(&mut self.checker.root_free));
         let grows = self.checker.root_last.is_some();
         let room = if grows { MOST_IN_ROOT } else { free.len() };
-        if self.lost != Lost::Freed {
+        if self.lost != LostChains::Freed {
             let apart = lost.len() > room;
             while !lost.is_empty() {
                 if free.is_empty() {

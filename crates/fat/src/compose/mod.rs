@@ -28,7 +28,7 @@ pub(crate) mod table;
 mod tree;
 pub(crate) mod write;
 
-pub use options::{BuildOptions, Losses, Lost};
+pub use options::{BuildOptions, LossCounts, Losses};
 
 use crate::make::MakeOptions;
 use crate::make::encode::{Encoder, ROOT_CLUSTER};
@@ -43,7 +43,7 @@ use seekless_fs::{FsError, Timestamp};
 use seekless_units::{BlockNo, ByteLen, Extent, Ino};
 use table::Entries;
 use tree::Planted;
-use write::{Blocks, Data, Writer};
+use write::{Blocks, Data, ImageWriter};
 use zerocopy::IntoBytes;
 
 /// A volume about to be written: its shape is decided, its layout is not.
@@ -86,7 +86,7 @@ impl<'a> Builder<'a> {
 
     /// The attributes that were lost.
     #[must_use]
-    pub fn lost(&self) -> Lost {
+    pub fn lost(&self) -> LossCounts {
         self.planted.lost
     }
 
@@ -95,7 +95,7 @@ impl<'a> Builder<'a> {
     #[must_use]
     pub fn ambiguous_clusters(&self) -> Option<u32> {
         let (width, clusters) = (self.geometry.width, self.geometry.clusters);
-        let made = crate::make::Made { clusters, format: width.name() };
+        let made = crate::make::MadeVolume { clusters, format: width.name() };
         made.is_ambiguous().then_some(clusters)
     }
 }
@@ -133,7 +133,7 @@ impl NewVolume for Builder<'_> {
     ) -> Result<(), FsError> {
         let (geometry, options) = (&self.geometry, &self.options);
         let encoder = || Encoder { geometry, options, label: self.label, device };
-        let writer = Writer {
+        let writer = ImageWriter {
             objects: &self.planted.objects,
             encoder: encoder(),
             blocks: blocks(geometry),

@@ -26,7 +26,7 @@ pub struct Losses {
 
 /// The number of losses of each kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Lost {
+pub struct LossCounts {
     /// Files that had another owner or group.
     pub owners: u64,
     /// Files that had another mode.

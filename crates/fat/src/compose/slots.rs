@@ -33,8 +33,8 @@ pub(crate) fn refusal(name: &[u8]) -> Option<String> {
     }
 }
 
-/// A file to be named.
-pub(crate) struct Named<'a> {
+/// A file that gets a directory entry.
+pub(crate) struct NewFile<'a> {
     pub(crate) name: &'a [u8],
     pub(crate) is_dir: bool,
     pub(crate) is_read_only: bool,
@@ -49,7 +49,7 @@ pub(crate) struct Named<'a> {
 /// # Errors
 /// [`FsError::Unsupported`] with both names if two differ in case only; [`FsError::NoSpace`] if
 /// short names run out. Both are about `dir`.
-pub(crate) fn directory(files: &[Named<'_>], dir: &str) -> Result<Vec<Vec<u8>>, FsError> {
+pub(crate) fn directory(files: &[NewFile<'_>], dir: &str) -> Result<Vec<Vec<u8>>, FsError> {
     let mut folded: HashMap<Vec<u16>, usize> = HashMap::with_capacity(files.len());
     let mut shorts = Shorts::default();
     let mut chosen = vec![None; files.len()];
@@ -117,7 +117,7 @@ pub(crate) fn long(units: &[u16], checksum: u8, bytes: &mut Vec<u8>) {
 }
 
 /// A short entry without its first cluster.
-fn entry(short: [u8; 11], file: &Named<'_>) -> ShortEntry {
+fn entry(short: [u8; 11], file: &NewFile<'_>) -> ShortEntry {
     let (created, changed) = (Stamp::of(file.times.crtime), Stamp::of(file.mtime));
     let kind = if file.is_dir { attr::DIRECTORY } else { attr::ARCHIVE };
     ShortEntry {

@@ -1,8 +1,8 @@
 //! A source's tree as objects of a volume, and the losses on the way.
 
 use super::objects::{Object, Objects};
-use super::options::{Losses, Lost};
-use super::slots::{Named, directory, refusal};
+use super::options::{LossCounts, Losses};
+use super::slots::{NewFile, directory, refusal};
 use seekless_fs::source::Source;
 use seekless_fs::tree::{Entry, Node, NodeId, Tree};
 use seekless_fs::{FileKind, FsError};
@@ -17,7 +17,7 @@ pub(super) struct Planted<'a> {
     /// The node with an object's contents: objects are numbered like the tree's nodes, and further
     /// names of files follow these.
     pub(super) nodes: Vec<NodeId>,
-    pub(super) lost: Lost,
+    pub(super) lost: LossCounts,
 }
 
 impl<'a> Planted<'a> {
@@ -26,7 +26,7 @@ impl<'a> Planted<'a> {
         let all = vec![Object::default(); tree.nodes().len()];
         let objects = Objects { all, front: Vec::new(), fixed_root: false, cluster: 0 };
         let nodes = tree.ids().collect();
-        let mut planted = Self { source, objects, nodes, lost: Lost::default() };
+        let mut planted = Self { source, objects, nodes, lost: LossCounts::default() };
         let mut planter = Planter { tree, losses };
         let root = &mut planted.objects.all[0];
         (root.is_dir, root.is_kept) = (true, true);
@@ -65,11 +65,11 @@ impl Planter<'_> {
             }
             kept.push((entry, object));
         }
-        let named: Vec<Named<'_>> = kept
+        let named: Vec<NewFile<'_>> = kept
             .iter()
             .map(|(entry, _)| {
                 let node = tree.node(entry.node);
-                Named {
+                NewFile {
                     name: tree.name(entry),
                     is_dir: node.kind == FileKind::Directory,
                     is_read_only: node.perm & 0o222 == 0,
@@ -117,7 +117,7 @@ impl Planter<'_> {
     }
 
     /// Whether a name is kept on the volume.
-    fn is_kept(&self, dir: NodeId, entry: &Entry, lost: &mut Lost) -> Result<bool, FsError> {
+    fn is_kept(&self, dir: NodeId, entry: &Entry, lost: &mut LossCounts) -> Result<bool, FsError> {
         let tree = self.tree;
         let node = tree.node(entry.node);
         let shown = || {
@@ -173,7 +173,7 @@ impl Planter<'_> {
     }
 
     /// Refuses or counts the losses of a file.
-    fn attributes(&self, id: NodeId, lost: &mut Lost) -> Result<(), FsError> {
+    fn attributes(&self, id: NodeId, lost: &mut LossCounts) -> Result<(), FsError> {
         let node = self.tree.node(id);
         let shown = || self.tree.shown_path(id);
         if (node.uid, node.gid) != (0, 0) {

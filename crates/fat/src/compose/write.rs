@@ -40,8 +40,8 @@ impl Blocks {
     }
 }
 
-/// Everything is decided; only the writing is left.
-pub(crate) struct Writer<'a> {
+/// Writes an image. Everything is decided; only the writing is left.
+pub(crate) struct ImageWriter<'a> {
     pub(crate) objects: &'a Objects,
     pub(crate) encoder: Encoder<'a>,
     pub(crate) blocks: Blocks,
@@ -50,7 +50,7 @@ pub(crate) struct Writer<'a> {
     pub(crate) progress: &'a (dyn Fn(u64) + Sync),
 }
 
-impl Writer<'_> {
+impl ImageWriter<'_> {
     /// Writes contents, directories and FATs, all but the sectors in front of them; the number of
     /// free clusters, and the last one that is in use.
     ///
@@ -155,7 +155,7 @@ fn put_first(entry: &mut ShortEntry, cluster: u32) {
     entry.DIR_FstClusLO = (cluster as u16).into();
 }
 
-impl Contents for Writer<'_> {
+impl Contents for ImageWriter<'_> {
     fn is_whole(&self, object: ObjectId) -> bool {
         self.objects.is_directory(object)
     }

@@ -27,23 +27,23 @@ use seekless_fs::FsError;
 /// # Errors
 /// [`FsError::Invalid`] for options out of range or that exclude each other; [`FsError::NoSpace`]
 /// when the size does not suit them; [`FsError::Device`].
-pub fn make(device: &dyn BlockDevice, options: &MakeOptions) -> Result<Made, FsError> {
+pub fn make(device: &dyn BlockDevice, options: &MakeOptions) -> Result<MadeVolume, FsError> {
     let geometry = Geometry::new(options)?;
     let label = label::encode(&options.label)?;
     encode::Encoder { geometry: &geometry, options, label, device }.empty()?;
-    Ok(Made { clusters: geometry.clusters, format: geometry.width.name() })
+    Ok(MadeVolume { clusters: geometry.clusters, format: geometry.width.name() })
 }
 
-/// The new file system.
+/// The new volume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Made {
+pub struct MadeVolume {
     /// Clusters of the volume.
     pub clusters: u32,
     /// `fat12`, `fat16` or `fat32`.
     pub format: &'static str,
 }
 
-impl Made {
+impl MadeVolume {
     /// Whether systems that go by the number of clusters alone take the volume for one of
     /// FAT12 or FAT16: a FAT32 volume with fewer than 65,525 clusters.
     #[must_use]

@@ -115,7 +115,7 @@ pub struct Fat {
     /// Chains that a crash would leave without a name.
     unnamed: unnamed::Unnamed,
     /// The marks of the volume when it was opened.
-    found: mount::Found,
+    found: mount::VolumeMarks,
 }
 
 impl Fat {

@@ -26,9 +26,9 @@ use seekless_units::{BlockNo, ByteLen};
 use std::mem::offset_of;
 use std::sync::Arc;
 
-/// The marks of a volume when it was opened.
+/// A volume's marks as they were when it was opened.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Found {
+pub(super) struct VolumeMarks {
     /// It was unmounted, and no sector had failed.
     clean: bool,
     /// The boot sector has a state byte.
@@ -168,7 +168,7 @@ fn check_media(volume: &Volume) -> Result<(), FsError> {
 }
 
 /// The marks of a volume, and the hint for the search for clusters.
-fn look(volume: &Volume, device: &dyn BlockDevice) -> Result<(Found, Option<u32>), FsError> {
+fn look(volume: &Volume, device: &dyn BlockDevice) -> Result<(VolumeMarks, Option<u32>), FsError> {
     let boot = &volume.boot;
     let mut clean = !boot.is_dirty();
     if let Some((unmounted, sound)) = boot.width.marks() {
@@ -179,7 +179,7 @@ fn look(volume: &Volume, device: &dyn BlockDevice) -> Result<(Found, Option<u32>
     device.read_bytes(ByteLen::ZERO, &mut bytes)?;
     let extended: Option<VolumeInfo> = parse(&bytes, info_at(boot));
     let has_state = extended.is_some_and(|info| info.BS_BootSig == EXTENDED);
-    let mut found = Found { clean, has_state, info: None, has_room: false };
+    let mut found = VolumeMarks { clean, has_state, info: None, has_room: false };
     let Some(sector) = boot.info else { return Ok((found, None)) };
     let sector = BlockNo::new(sector.into());
     device.read_bytes(boot.byte_of(sector), &mut bytes)?;

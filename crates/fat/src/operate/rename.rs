@@ -5,7 +5,7 @@
 //! directory without a name would be lost with all that is below it.
 
 use super::make::text;
-use super::slots::{Edit, Going, Named};
+use super::slots::{Edit, Going, NewNames};
 use super::{Core, Fat};
 use crate::ondisk::{ShortEntry, attr};
 use seekless_cache::{ChangeId, Piece, Role};
@@ -140,7 +140,7 @@ impl Fat {
         core: &mut Core,
         moved: Moved,
         (dir, start): (Ino, u32),
-        named: &Named,
+        named: &NewNames,
         after: &[ChangeId],
         going: Option<Going>,
     ) -> Result<ChangeId, FsError> {

@@ -18,7 +18,7 @@ use seekless_units::{BlockNo, Ino};
 pub(super) const MANY_DEPARTED: usize = 1024;
 
 /// The new names of a file.
-pub(super) struct Named {
+pub(super) struct NewNames {
     /// The long name.
     name: Vec<u8>,
     pub(super) short: Short,
@@ -26,7 +26,7 @@ pub(super) struct Named {
     pieces: Vec<u8>,
 }
 
-impl Named {
+impl NewNames {
     /// Slots that it takes.
     pub(super) fn slots(&self) -> u32 {
         byte(self.pieces.len()).checked_div(byte(ENTRY_SIZE)).unwrap_or(0).saturating_add(1)
@@ -64,7 +64,7 @@ impl Fat {
         core: &mut Core,
         dir: Ino,
         name: &[u8],
-    ) -> Result<Named, FsError> {
+    ) -> Result<NewNames, FsError> {
         let name = super::directory::trimmed(name);
         let units = name::to_units(name).unwrap_or_default();
         if units.len() > NAME_UNITS {
@@ -90,7 +90,7 @@ impl Fat {
         if name::short(&short, 0) != name {
             long(&units, name::checksum(&short), &mut pieces);
         }
-        Ok(Named { name: name.to_vec(), short, pieces })
+        Ok(NewNames { name: name.to_vec(), short, pieces })
     }
 
     /// Free slots for a name: with the short entry in `near` if possible; a directory without room
@@ -194,7 +194,7 @@ impl Fat {
         &mut self,
         core: &mut Core,
         (dir, start): (Ino, u32),
-        (named, entry): (&Named, &[u8; ENTRY_SIZE]),
+        (named, entry): (&NewNames, &[u8; ENTRY_SIZE]),
         role: Role,
         after: &[ChangeId],
         going: Option<Going>,
