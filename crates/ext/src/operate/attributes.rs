@@ -2,7 +2,7 @@
 //! ones may share. They are rewritten with every change.
 
 use super::inline::is_inline;
-use super::space::full;
+use super::search::full;
 use super::sums::attributes_sum;
 use super::{Core, Ext};
 use crate::compose::attributes::{INLINE, Room, encode};

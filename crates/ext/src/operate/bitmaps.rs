@@ -2,71 +2,17 @@
 //! (`BLOCK_UNINIT`, `INODE_UNINIT`), with their sums in the descriptors; and tables of inodes that
 //! were never written.
 
-use super::space::{full, has_bit};
+use super::descriptor::{Bitmap, DescriptorFields};
+use super::search::{full, has_bit};
 use super::{Core, Ext};
 use crate::encode::sums::bitmap_sum;
 use crate::group::{Counts, Group};
-use crate::ondisk::{BG_BLOCK_UNINIT, BG_INODE_UNINIT, BG_INODE_ZEROED, GroupDesc, ro_compat};
-use crate::superblock::{Super, verify};
+use crate::ondisk::{BG_INODE_ZEROED, GroupDesc, ro_compat};
+use crate::superblock::verify;
 use seekless_cache::{ChangeId, Role};
 use seekless_fs::field::{index, invalid, range};
 use seekless_fs::{FsError, Location};
 use seekless_units::{BlockNo, Extent, GroupNo};
-
-/// The fields of a group descriptor besides pointers and counts.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct DescriptorFields {
-    flags: u16,
-    /// Inodes at the end of the table that were never used.
-    unused: u32,
-    block_sum: u32,
-    inode_sum: u32,
-}
-
-impl DescriptorFields {
-    pub(super) fn of(group: &Group) -> Self {
-        let raw = group.raw();
-        let join = |high: u16, low: u16| u32::from(high) << 16 | u32::from(low);
-        Self {
-            flags: raw.bg_flags.get(),
-            unused: group.itable_unused(),
-            block_sum: join(raw.bg_block_bitmap_csum_hi.get(), raw.bg_block_bitmap_csum_lo.get()),
-            inode_sum: join(raw.bg_inode_bitmap_csum_hi.get(), raw.bg_inode_bitmap_csum_lo.get()),
-        }
-    }
-}
-
-/// A bitmap of a group.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Bitmap {
-    Blocks,
-    Inodes,
-}
-
-impl Bitmap {
-    /// The flag of a group whose bitmap was never written.
-    const fn uninit(self) -> u16 {
-        match self {
-            Self::Blocks => BG_BLOCK_UNINIT,
-            Self::Inodes => BG_INODE_UNINIT,
-        }
-    }
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Blocks => "block bitmap",
-            Self::Inodes => "inode bitmap",
-        }
-    }
-
-    /// The bits that a checksum covers.
-    fn bits(self, sb: &Super) -> u32 {
-        match self {
-            Self::Blocks => sb.blocks_per_group,
-            Self::Inodes => sb.inodes_per_group,
-        }
-    }
-}
 
 /// Sets some bits.
 fn set(bitmap: &mut [u8], bits: std::ops::Range<u64>) {

@@ -1,6 +1,6 @@
 //! Allocation for files that are mapped by indirect blocks.
 
-use super::space::Around;
+use super::map::Around;
 use super::{Core, Ext};
 use seekless_cache::ChangeId;
 use seekless_fs::field::{le32, low32};

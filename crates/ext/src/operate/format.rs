@@ -1,6 +1,6 @@
 //! The format's answers to the operations on a file system in use.
 
-use super::node::Map;
+use super::map::Map;
 use super::{Core, Ext, LiveOptions, Node};
 use crate::ondisk::{flags, ro_compat};
 use crate::operate::extents::{self, Tree};

@@ -1,9 +1,10 @@
 //! Block allocation as in mballoc: buddies and runs in the bitmaps of groups, with preallocated
 //! blocks counted as in use (`fs/ext4/mballoc.c`).
 
-use super::bitmaps::Bitmap;
+use super::descriptor::Bitmap;
 use super::search::first_free;
-use super::space::{barred, flip, full, has_bit};
+use super::search::{flip, full, has_bit};
+use super::space::barred;
 use super::{Core, Ext};
 use seekless_cache::ChangeId;
 use seekless_fs::FsError;

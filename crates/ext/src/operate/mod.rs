@@ -6,7 +6,7 @@
 //! - `space`, `numbers`, `search`: bitmaps, policies and the cache brought together; `orlov`:
 //!   further input of policies; `reserve`: inodes reserved for the children of directories; `mballoc`,
 //!   `ahead`: blocks preallocated for files in memory, or on the disk;
-//! - `bitmaps`, `sums`: bitmaps and tables that were never written; checksums;
+//! - `descriptor`, `bitmaps`, `sums`: fields of groups; bitmaps and tables that were never written; checksums;
 //! - `blocks`: the maps of files; `extents`: those by extents; `inline`: contents in
 //!   inodes;
 //! - `attributes`: extended attributes;
@@ -19,6 +19,7 @@ mod ahead;
 mod attributes;
 mod bitmaps;
 mod blocks;
+mod descriptor;
 mod encode;
 mod entries;
 mod errors;
@@ -28,6 +29,7 @@ mod format;
 mod hashed;
 mod inline;
 mod linked;
+mod map;
 mod mballoc;
 mod mount;
 mod node;
@@ -44,10 +46,10 @@ mod sums;
 
 use crate::volume::Volume;
 use ahead::Ahead;
-use bitmaps::DescriptorFields;
+use descriptor::DescriptorFields;
 use entries::Entries;
 pub use hashed::ListingOrder;
-use node::Map;
+use map::Map;
 use orlov::LastGroups;
 use orphan_file::OrphanFile;
 use seekless_live::{Limits, Live, Wall};

@@ -1,7 +1,8 @@
 //! Opening an image for changes, and closing it again.
 
 use super::ahead::Ahead;
-use super::bitmaps::{DescriptorFields, metadata};
+use super::bitmaps::metadata;
+use super::descriptor::DescriptorFields;
 use super::entries::Entries;
 use super::orlov::{LastGroups, groups_per_flex};
 use super::orphan_file::{OrphanFile, is_sound};

@@ -3,45 +3,14 @@
 use super::{Core, Ext, Node, inline};
 use crate::inode::Inode;
 use crate::ondisk::flags::{APPEND, EA_INODE, ENCRYPT, EXTENTS, IMMUTABLE, INLINE_DATA};
-use crate::ondisk::{IBlock, incompat};
-use crate::operate::bitmaps::Bitmap;
-use crate::operate::extents::Near;
+use crate::ondisk::incompat;
+use crate::operate::descriptor::Bitmap;
 use seekless_fs::field::{index, invalid, le32};
 use seekless_fs::{DeviceNumber, FileKind, FsError, Location};
-use seekless_live::indirect::{Mapped, Trees};
+use seekless_live::indirect::Trees;
 use seekless_live::{Restrictions, Table, gone};
-use seekless_units::{BlockNo, Ino};
+use seekless_units::Ino;
 use std::sync::Arc;
-
-/// The map of a file.
-#[derive(Clone, Debug, Default)]
-pub struct Map {
-    pub(super) trees: Trees,
-    /// The map's bytes in the inode. With extents: the root of the tree; with inline data: the
-    /// first part of that.
-    pub(super) root: IBlock,
-    /// The last lookup in that map.
-    pub(super) near: Option<Near>,
-    /// The block of its attributes.
-    pub(super) attributes: Option<BlockNo>,
-    /// The new bytes of its attributes inside the inode; `None` where those on the disk stay.
-    pub(super) inner: Option<Box<[u8]>>,
-    /// The block that was allocated last, and for which block of the file: the next one in the file
-    /// shall follow it on the disk.
-    pub(super) last: Option<(u64, BlockNo)>,
-    /// Its deletion time, in seconds, or the next inode on the list of orphans.
-    pub(super) deleted: u32,
-}
-
-impl Mapped for Map {
-    fn trees(&self) -> &Trees {
-        &self.trees
-    }
-
-    fn trees_mut(&mut self) -> &mut Trees {
-        &mut self.trees
-    }
-}
 
 /// The two words of `i_block` that hold a device's numbers: the old form where they
 /// fit in it (`ext4_encode_dev` of the kernel's `old_encode_dev`, `new_encode_dev`).

@@ -1,9 +1,10 @@
 //! Inodes taken and given back: the policy chooses the place, the bitmap whether it is free.
 
-use super::bitmaps::Bitmap;
+use super::descriptor::Bitmap;
 use super::orlov::placement_hash;
 use super::search::first_free;
-use super::space::{Delta, flip, full, has_bit};
+use super::search::{flip, full, has_bit};
+use super::space::Delta;
 use super::{Core, Ext};
 use crate::ondisk::special;
 use seekless_cache::{ChangeId, Role};

@@ -1,9 +1,9 @@
 //! Inodes that are reserved for the children of directories: which slot is taken where a policy has
 //! windows, and the policy's input on a group before its first slot is.
 
-use super::bitmaps::Bitmap;
+use super::descriptor::Bitmap;
 use super::search::first_free;
-use super::space::has_bit;
+use super::search::has_bit;
 use super::{Core, Ext};
 use crate::ondisk::{INODE_CORE_SIZE, InodeCore};
 use seekless_fs::field::index;

@@ -1,8 +1,26 @@
-//! Which bit of a bitmap is taken: the rules of ext2 before it had reservation
+//! Bits of bitmaps, and which of them is taken: the rules of ext2 before it had reservation
 //! windows (`ext2_new_block` of Linux 1.x and of FreeBSD's ext2fs of 2005).
 
-use super::space::has_bit;
+use seekless_fs::FsError;
 use seekless_fs::field::index;
+
+/// Whether a bit of a bitmap is set; those past its end count as set.
+pub(super) fn has_bit(bitmap: &[u8], bit: u32) -> bool {
+    bitmap.get(index(bit / 8)).is_none_or(|byte| byte & (1 << (bit % 8)) != 0)
+}
+
+pub(super) fn flip(bitmap: &mut [u8], bit: u32) {
+    let byte = bitmap.get_mut(index(bit / 8));
+    debug_assert!(byte.is_some(), "the bit was looked at");
+    if let Some(byte) = byte {
+        *byte ^= 1 << (bit % 8);
+    }
+}
+
+/// The error of a full volume.
+pub(super) fn full(what: &str) -> FsError {
+    FsError::NoSpace(format!("no free {what} left"))
+}
 
 /// The free bit to be taken of the first `bits`, looked for from `goal` on: the goal itself; a free
 /// one up to the next multiple of 64; the start of a wholly free byte in the rest, or of the free

@@ -1,7 +1,8 @@
 //! Space: the policies choose places, bitmaps whether they are free, the cache writes.
 
-use super::bitmaps::Bitmap;
-use super::search::{first_free, free_bit};
+use super::descriptor::Bitmap;
+use super::map::Around;
+use super::search::{first_free, flip, free_bit, full, has_bit};
 use super::{Core, Ext, Places};
 use crate::ondisk::{flags, incompat};
 use seekless_cache::{ChangeId, Role};
@@ -11,19 +12,6 @@ use seekless_placement::GroupSummary;
 use seekless_placement::block::{ChunkWanted, ExtHints, Request};
 use seekless_units::{BlockNo, Extent, GroupNo, Ino, Lbn};
 use std::ops::Range;
-
-/// Whether a bit of a bitmap is set; those past its end count as set.
-pub(super) fn has_bit(bitmap: &[u8], bit: u32) -> bool {
-    bitmap.get(index(bit / 8)).is_none_or(|byte| byte & (1 << (bit % 8)) != 0)
-}
-
-pub(super) fn flip(bitmap: &mut [u8], bit: u32) {
-    let byte = bitmap.get_mut(index(bit / 8));
-    debug_assert!(byte.is_some(), "the bit was looked at");
-    if let Some(byte) = byte {
-        *byte ^= 1 << (bit % 8);
-    }
-}
 
 /// The bits of a group's blocks that are free, but not to be used again yet.
 pub(super) fn barred(core: &Core, group: Extent) -> Vec<Range<u32>> {
@@ -48,24 +36,12 @@ fn free_run(bitmap: &[u8], bits: u32, goal: u32, most: u32, next: bool) -> Optio
     Some(first..end)
 }
 
-/// The error of a full volume.
-pub(super) fn full(what: &str) -> FsError {
-    FsError::NoSpace(format!("no free {what} left"))
-}
-
 /// Changes of a group's counts.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Delta {
     pub(super) blocks: i32,
     pub(super) inodes: i32,
     pub(super) directories: i32,
-}
-
-/// The mapped blocks of a file before and behind a block: which block of it, and where.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Around {
-    pub(super) left: Option<(u64, BlockNo)>,
-    pub(super) right: Option<(u64, BlockNo)>,
 }
 
 impl Ext {

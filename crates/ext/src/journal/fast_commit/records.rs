@@ -12,17 +12,17 @@ pub(super) fn place() -> Location {
 
 /// Tags of records.
 pub(super) mod tag {
-    pub(in super::super) const ADD_RANGE: u16 = 1;
-    pub(in super::super) const DEL_RANGE: u16 = 2;
-    pub(in super::super) const CREATE: u16 = 3;
-    pub(in super::super) const LINK: u16 = 4;
-    pub(in super::super) const UNLINK: u16 = 5;
-    pub(in super::super) const INODE: u16 = 6;
-    pub(in super::super) const PAD: u16 = 7;
+    pub(crate) const ADD_RANGE: u16 = 1;
+    pub(crate) const DEL_RANGE: u16 = 2;
+    pub(crate) const CREATE: u16 = 3;
+    pub(crate) const LINK: u16 = 4;
+    pub(crate) const UNLINK: u16 = 5;
+    pub(crate) const INODE: u16 = 6;
+    pub(crate) const PAD: u16 = 7;
     /// Ends a commit.
-    pub(in super::super) const TAIL: u16 = 8;
+    pub(crate) const TAIL: u16 = 8;
     /// Begins the area.
-    pub(in super::super) const HEAD: u16 = 9;
+    pub(crate) const HEAD: u16 = 9;
 }
 
 /// Bytes of a tag and the length that follows it.

@@ -33,7 +33,6 @@ mod path;
 mod plan;
 mod write;
 
-pub(super) use path::Near;
 pub(super) use path::unnoted;
 
 use super::{Core, Ext, Node};

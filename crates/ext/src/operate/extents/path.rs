@@ -5,35 +5,13 @@ use crate::bmap::{EVERYTHING, MappedRuns};
 use crate::extent::{
     ChildNode, Frame, NodeEntries, entries, header, root_frame, tail_len, walk_in,
 };
-use crate::operate::space::Around;
+use crate::operate::map::Around;
+use crate::operate::map::Near;
 use seekless_fs::field::{index, invalid};
 use seekless_fs::{FsError, Location, Mapping};
 use seekless_units::{BlockNo, Extent, Ino};
 use std::ops::Range;
 use std::sync::Arc;
-
-/// The last lookup in a file's map: a run, or a hole.
-#[derive(Clone, Debug)]
-pub(in super::super) struct Near {
-    /// Logical blocks of the run or hole.
-    blocks: Range<u64>,
-    /// The first of their blocks on the disk, and whether it was never written.
-    at: Option<(BlockNo, bool)>,
-}
-
-impl Near {
-    /// The first block of the file behind the run or hole.
-    pub(super) fn end(&self) -> u64 {
-        self.blocks.end
-    }
-
-    /// The place of one of the blocks, and whether it was never written; `None` for a hole.
-    pub(super) fn at(&self, lbn: u64) -> Option<(BlockNo, bool)> {
-        debug_assert!(self.blocks.contains(&lbn), "{lbn} is in {self:?}");
-        let skip = lbn.saturating_sub(self.blocks.start);
-        self.at.map(|(at, unwritten)| (at.saturating_add(skip), unwritten))
-    }
-}
 
 /// A node of an extent tree, as in memory.
 pub(super) struct TreeNode {

@@ -4,27 +4,11 @@
 
 use super::super::inline::is_inline;
 use super::super::{Core, Ext};
-use crate::hash::name_hash;
+use super::order::ListingOrder;
 use crate::htree;
 use crate::ondisk::compat;
 use seekless_fs::FsError;
 use seekless_units::Ino;
-
-/// The hashes by which the names of a directory are ordered.
-#[derive(Clone, Copy, Debug)]
-pub struct ListingOrder {
-    version: u8,
-    seed: [u32; 4],
-}
-
-impl ListingOrder {
-    /// Names are listed by increasing keys, other than `.` and `..`, which come first.
-    #[must_use]
-    pub fn key(&self, name: &[u8]) -> (u32, u32) {
-        let hash = name_hash(self.version, self.seed, name).unwrap_or_default();
-        (hash.major, hash.minor)
-    }
-}
 
 impl Ext {
     /// The order in which the kernel lists a directory; `None` where it lists names as

@@ -12,9 +12,10 @@
 
 mod blocks;
 mod listing;
+mod order;
 mod split;
 
-pub use listing::ListingOrder;
+pub use order::ListingOrder;
 
 use super::entries::Entries;
 use super::{Core, Ext};
