@@ -1,8 +1,8 @@
 //! The blocks that are kept: a slab of buffers, found by block and linked from
 //! the least to the most recently used.
 
-use crate::cache::Owner;
 use crate::order::Held;
+use crate::seal::Owner;
 use crate::shape::bits;
 use hashbrown::HashMap;
 use std::cmp::Reverse;

@@ -22,7 +22,8 @@
 //! - [`change`]: changes, their roles, and the kinds they are counted by
 //! - [`discipline`]: when a change is written
 //! - [`config`]: sizes, ages, limits; counters
-//! - `shape`, `buffer`, `wheel`, `memory`: the blocks, and when each is due
+//! - `shape`, `buffer`, `wheel`, `dirty`, `memory`: the blocks, and when each is due; `seal`: their
+//!   check hashes
 //! - `order`: keeps changes in order; soft updates are one kind
 //! - [`log`]: a journal's interface to a log
 //! - `cache`: the fields of the cache, and reading
@@ -54,6 +55,7 @@ mod operation;
 mod order;
 mod retract;
 mod room;
+mod seal;
 mod settle;
 mod shape;
 mod syncer;
@@ -61,11 +63,12 @@ mod wheel;
 mod work;
 mod write;
 
-pub use cache::{Cache, Owner, Seal};
+pub use cache::Cache;
 pub use change::{Age, ChangeId, Changed, Kind, Piece, Role, Roles};
 pub use commit::Why;
 pub use config::{Ages, Config, Counters, Dropped, JournalCounters, Limits};
 pub use discipline::{Discipline, JournalMode, UnknownDiscipline};
 pub use log::{Log, LogCopy, LogTransaction, Stable, Stage, StageWrite};
 pub use operation::CREDITS;
+pub use seal::{Owner, Seal};
 pub use work::{CommitWork, Commits};

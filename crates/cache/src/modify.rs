@@ -2,7 +2,7 @@
 
 use crate::cache::Cache;
 use crate::change::{ChangeId, Changed, Piece, Role};
-use crate::order::Change;
+use crate::order::change::Change;
 use crate::shape::Place;
 use seekless_fs::FsError;
 use seekless_units::BlockNo;

@@ -1,6 +1,9 @@
 //! Making room: dropping blocks that hold nothing new, and writing those that do.
 
+use crate::buffer::Buffer;
 use crate::cache::Cache;
+use crate::write::dirty_pieces;
+use hashbrown::HashSet;
 use seekless_fs::FsError;
 
 /// Most blocks that are looked at in one go when room is made.
@@ -80,5 +83,42 @@ impl<A> Cache<A> {
             }
         }
         Ok(any)
+    }
+
+    /// Writes the oldest dirty buffers where nearly as many are dirty as may be, until half as many
+    /// are left (`buf_daemon` in `vfs_bio.c`). Blocked changes stay.
+    pub(crate) fn hold_dirty(&mut self) -> Result<(), FsError> {
+        let Some(most) = self.config.dirty else { return Ok(()) };
+        if self.memory.dirtied.are_few(most) {
+            return Ok(());
+        }
+        let dirtied = self.memory.dirtied.take();
+        let mut seen = HashSet::new();
+        let paged = self.config.page.is_some();
+        let buffers = &self.memory.buffers;
+        let count = |buffer: &Buffer| if paged { dirty_pieces(buffer).len() } else { 1 };
+        let mut dirty: Vec<(u64, usize, bool)> = Vec::new();
+        for block in dirtied {
+            let Some(buffer) = buffers.get(block).filter(|buffer| buffer.dirty != 0) else {
+                continue;
+            };
+            if seen.insert(block) {
+                let writable = !buffer.held.waits() && !buffer.is_under_way();
+                dirty.push((block, count(buffer), writable));
+            }
+        }
+        let mut left: usize = dirty.iter().map(|(_, count, _)| count).sum();
+        let enough = if left > most / 4 * 3 { most / 2 } else { usize::MAX };
+        let mut written = Vec::new();
+        // Those that stay keep their order: they have been dirty for longest.
+        for (block, count, writable) in dirty {
+            if left > enough && writable {
+                written.push(block);
+                left -= count;
+            } else {
+                self.memory.dirtied.keep(block);
+            }
+        }
+        self.write_with_neighbours(&written)
     }
 }

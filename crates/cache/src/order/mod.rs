@@ -12,6 +12,7 @@
 //! - `soft`: soft updates
 //! - `journal`: transactions in a log
 
+pub(crate) mod change;
 mod held;
 pub(crate) mod journal;
 mod plain;
@@ -21,11 +22,13 @@ pub(crate) use held::Held;
 pub(crate) use soft::MOST_BLOCK;
 
 use crate::buffer::Buffer;
-use crate::change::{ChangeId, Changed, Kind, Piece, Role};
+use crate::change::{ChangeId, Changed, Kind, Role};
 use crate::config::Config;
 use crate::discipline::Discipline;
 use crate::memory::Memory;
 use crate::shape::Place;
+use change::Change;
+pub(crate) use change::ToSettle;
 use journal::Journal;
 use plain::Plain;
 use seekless_units::ByteLen;
@@ -34,45 +37,6 @@ use soft::Soft;
 
 /// The names that an order has for several changes.
 pub(crate) type Joined = SmallVec<[ChangeId; 3]>;
-
-/// A change to some places of a block, all of them in memory.
-pub(crate) struct Change<'a> {
-    pub(crate) block: u64,
-    pub(crate) places: &'a [Place],
-    /// The new bytes, a piece for each place.
-    pub(crate) pieces: &'a [Piece<'a>],
-    pub(crate) role: Role,
-    /// Changes that must be on the disk before.
-    pub(crate) after: &'a [ChangeId],
-    /// It may take the place of the one earlier change to these places, and then
-    /// does not wait for any of these.
-    pub(crate) replace: Option<&'a [ChangeId]>,
-}
-
-impl Change<'_> {
-    /// The fragments it touches.
-    pub(crate) fn mask(&self) -> u64 {
-        self.places.iter().fold(0, |mask, place| mask | place.mask)
-    }
-}
-
-/// Steps, as far as now possible, to get some changes to the disk.
-#[derive(Default, Debug)]
-pub(crate) struct ToSettle {
-    /// Blocks with changes that can be written.
-    pub(crate) to_write: Vec<u64>,
-    /// Blocks that are being written.
-    pub(crate) under_way: Vec<u64>,
-    /// Something has been written and waits for a flush.
-    pub(crate) to_flush: bool,
-}
-
-impl ToSettle {
-    /// Whether they are on the disk.
-    pub(crate) fn is_settled(&self) -> bool {
-        self.to_write.is_empty() && self.under_way.is_empty() && !self.to_flush
-    }
-}
 
 /// An order of changes. `A` is an action of the format.
 pub(crate) enum Order<A> {

@@ -4,7 +4,7 @@
 
 use crate::change::{ChangeId, Changed, Kind};
 use crate::memory::Memory;
-use crate::order::Change;
+use crate::order::change::Change;
 use std::collections::VecDeque;
 
 pub(crate) struct Plain<A> {

@@ -10,13 +10,14 @@
 //! - `links`: entries of the FATs; `space`: clusters taken and given back;
 //! - `unnamed`: how many chains a crash may leave without a name;
 //! - `content`: contents of files;
-//! - `mount`: opening and closing.
+//! - `mount`, `marks`: opening and closing.
 
 mod content;
 mod directory;
 mod format;
 mod links;
 mod make;
+mod marks;
 mod mount;
 mod names;
 mod node;
@@ -32,6 +33,7 @@ use crate::boot::Boot;
 use crate::volume::Volume;
 use directory::Directories;
 use hashbrown::HashMap;
+use marks::VolumeMarks;
 use numbers::Numbers;
 use seekless_fs::bits::Bits;
 use seekless_live::{Ids, Limits, Live, Wall};
@@ -115,7 +117,7 @@ pub struct Fat {
     /// Chains that a crash would leave without a name.
     unnamed: unnamed::Unnamed,
     /// The marks of the volume when it was opened.
-    found: mount::VolumeMarks,
+    found: VolumeMarks,
 }
 
 impl Fat {

@@ -1,6 +1,7 @@
 //! Opening an image for changes, and closing it again.
 
 use super::directory::Directories;
+use super::marks::VolumeMarks;
 use super::numbers::Numbers;
 use super::slots::MANY_DEPARTED;
 use super::space::count;
@@ -25,19 +26,6 @@ use seekless_placement::cluster::ClusterPlacement;
 use seekless_units::{BlockNo, ByteLen};
 use std::mem::offset_of;
 use std::sync::Arc;
-
-/// A volume's marks as they were when it was opened.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct VolumeMarks {
-    /// It was unmounted, and no sector had failed.
-    clean: bool,
-    /// The boot sector has a state byte.
-    has_state: bool,
-    /// The sector of counts, if it is a valid one.
-    info: Option<BlockNo>,
-    /// Whether the bytes of the mark for ordered writes are unused.
-    has_room: bool,
-}
 
 impl Fat {
     /// Opens an image, and changes nothing of it.

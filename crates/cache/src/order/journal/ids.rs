@@ -1,9 +1,21 @@
 //! Names of changes: logged ones are named by their transaction, contents of files by their block.
 
-use super::Number;
 use crate::change::{ChangeId, Role};
 use hashbrown::{HashMap, HashSet};
 use std::num::NonZeroU32;
+
+/// Number of a transaction. They wrap; those in use lie close together.
+pub(crate) type Number = NonZeroU32;
+
+/// The number that follows another.
+pub(crate) fn next_number(number: Number) -> Number {
+    number.checked_add(1).unwrap_or(NonZeroU32::MIN)
+}
+
+/// Whether one transaction is later than another.
+pub(crate) fn is_later(one: Number, other: Number) -> bool {
+    one.get().wrapping_sub(other.get()).cast_signed() > 0
+}
 
 /// The slot of a change that is logged; its generation is the transaction.
 const LOGGED: u32 = u32::MAX;

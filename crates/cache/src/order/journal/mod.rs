@@ -15,35 +15,22 @@ mod invariants;
 mod quarantine;
 mod transaction;
 
-pub(crate) use quarantine::Quarantine;
+pub(crate) use ids::{Number, is_later, next_number};
 pub(crate) use transaction::{Committing, Running};
 
-use super::Change;
 use super::plain::Plain;
 use crate::buffer::Buffer;
 use crate::change::{ChangeId, Changed, Role};
 use crate::discipline::JournalMode;
 use crate::log::Log;
 use crate::memory::Memory;
+use crate::order::change::Change;
 use crate::work::Commits;
 use hashbrown::HashMap;
 use ids::DataIds;
 use seekless_units::Nanos;
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
-
-/// Number of a transaction. They wrap; those in use lie close together.
-pub(crate) type Number = NonZeroU32;
-
-/// The number that follows another.
-pub(crate) fn next_number(number: Number) -> Number {
-    number.checked_add(1).unwrap_or(NonZeroU32::MIN)
-}
-
-/// Whether one transaction is later than another.
-pub(crate) fn is_later(one: Number, other: Number) -> bool {
-    one.get().wrapping_sub(other.get()).cast_signed() > 0
-}
 
 /// A block with copies in the log that a recovery would bring home.
 #[derive(Clone, Copy, Debug)]

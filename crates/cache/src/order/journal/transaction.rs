@@ -1,6 +1,7 @@
 //! The transaction that operations add to, and the one on its way to the log.
 
-use super::{Number, Quarantine};
+use super::ids::Number;
+use super::quarantine::Quarantine;
 use crate::log::Stage;
 use crate::work::Part;
 use seekless_units::Nanos;

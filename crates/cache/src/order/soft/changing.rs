@@ -4,7 +4,7 @@ use super::record::{Record, Waiters};
 use super::undo::{SpareUndos, Undos};
 use super::{ChangeId, Memory, Soft};
 use crate::change::Changed;
-use crate::order::Change;
+use crate::order::change::Change;
 use crate::order::held::Blocked;
 use crate::shape::{Place, hull};
 use smallvec::SmallVec;

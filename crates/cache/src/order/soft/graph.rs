@@ -19,7 +19,6 @@
 //! The invariants that comments name by number are argued in
 //! docs/design/order.md.
 
-use super::AT_ONCE;
 use super::actions::Actions;
 use super::mutation::{Early, Mutation, describe};
 use super::record::{Record, Waiter, Waiters};
@@ -30,6 +29,10 @@ use crate::config::Counters;
 use hashbrown::HashSet;
 use seekless_units::ByteLen;
 use smallvec::SmallVec;
+
+/// Changes that are fetched together into the processor's cache, as many as it can wait for
+/// at the same time.
+pub(super) const AT_ONCE: usize = 16;
 
 /// Waiters of a change that are looked at with it ([`Graph::fetch`]).
 const FEW: usize = 4;

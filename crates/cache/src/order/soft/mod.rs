@@ -22,19 +22,15 @@ mod retract;
 mod slots;
 mod undo;
 
-use super::ToSettle;
 use crate::buffer::Buffer;
 use crate::change::{ChangeId, Kind, Role};
 use crate::memory::Memory;
-use graph::Graph;
+use crate::order::change::ToSettle;
+use graph::{AT_ONCE, Graph};
 use hashbrown::HashSet;
 use record::Record;
 use seekless_units::ByteLen;
 pub(crate) use undo::MOST_BLOCK;
-
-/// Changes that are fetched together into the processor's cache, as many as it can wait for
-/// at the same time.
-const AT_ONCE: usize = 16;
 
 pub(crate) struct Soft<A> {
     graph: Graph<A>,
