@@ -7,10 +7,10 @@
 //! program, `stand.rs` mounts the image for both, `again.rs` repeats runs in which blocks were read
 //! twice, `parting.rs` finds the first difference between prediction and kernel. `cmd/build/` has a
 //! file for each format, and `disk.rs`, `verity.rs` and `room.rs` for partitions, hash trees and
-//! free space. `workbench/` makes and mounts a kernel's file system on a modelled disk (`disk run`,
-//! `lab run boots`); `cmd/lab/boots/` makes the images of boots and measures them there.
-//! `written.rs` prints the result of a command that writes. `background.rs` starts the process that
-//! serves a mount.
+//! free space. `modelled_disk.rs` has the command that serves the disk of `disk run` and `lab run
+//! boots`; `cmd/lab/boots/` makes the images of boots and measures them on such a disk. `written.rs`
+//! prints the result of a command that writes. `background.rs` starts the process that serves a
+//! mount.
 
 #![deny(clippy::print_stdout, reason = "`say!` copes with a reader that has gone")]
 #![deny(clippy::print_stderr, reason = "`warning!` does too, and has a form for --json")]
@@ -25,6 +25,7 @@ mod extract;
 mod failure;
 mod fat_args;
 mod interrupt;
+mod modelled_disk;
 mod progress;
 mod say;
 mod scoring;
@@ -35,7 +36,6 @@ mod ufs_args;
 mod usage;
 mod uuid;
 mod verify;
-mod workbench;
 mod written;
 
 use clap::Parser;

@@ -1,5 +1,6 @@
 //! Sessions of FUSE: an image mounted for reading ([`ImageMount`]) or for changes ([`LiveMount`]),
-//! and a disk with the times of a modelled device ([`disk`]). The only user of `fuser`.
+//! and a disk with the times of a modelled device ([`disk`]), with a file system of the kernel on
+//! it ([`testbed`]). The only user of `fuser`.
 //!
 //! - `session`: mounting, and serving until the unmount ([`serve()`])
 //! - `volume`: an image open for changes ([`Volume`])
@@ -12,7 +13,9 @@
 //! # Files
 //!
 //! `live/` answers FUSE from the engine; `listing.rs` there contains a directory's state at the
-//! start of its listing.
+//! start of its listing. `testbed/` puts a file system of the kernel on a modelled disk:
+//! `disk_server.rs` is the process that serves the disk, `mkfs.rs` makes the file system,
+//! `process.rs` runs programs that end with this process, `scratch_dir.rs` has the mount points.
 
 pub mod disk;
 mod image;
@@ -21,6 +24,7 @@ mod live;
 mod options;
 mod recorder;
 mod session;
+pub mod testbed;
 mod volume;
 
 pub use fuser::Filesystem;

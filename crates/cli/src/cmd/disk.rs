@@ -3,18 +3,21 @@
 use crate::args::Global;
 use crate::device;
 use crate::failure::{Failure, Kind};
+use crate::modelled_disk::ModelledDisk;
 use crate::say::say;
-use crate::workbench::{self, FileSystem, ModelledDisk, Workbench};
-use clap::{Args, Subcommand};
+use crate::source::temp_dir;
+use clap::{Args, Subcommand, ValueEnum};
 use seekless_serve::disk::{self, Clock, Disk, DiskMount};
+use seekless_serve::testbed::{self, FileSystem, Testbed};
 use seekless_units::{ByteLen, parse_size};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{BufWriter, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode, ExitStatus};
 use std::sync::Arc;
 
 /// Serve an image as a disk that counts requests and simulates the timing of a
@@ -89,7 +92,7 @@ Examples:
 struct RunArgs {
     /// File system to make
     #[arg(long, value_enum)]
-    fs: FileSystem,
+    fs: FileSystemArg,
     /// The device: a preset or a parameter file (.toml)
     #[arg(long, value_name = "PRESET")]
     model: String,
@@ -113,6 +116,27 @@ struct RunArgs {
     script: Vec<OsString>,
 }
 
+/// See [`FileSystem`].
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum FileSystemArg {
+    /// ext4
+    Ext4,
+    /// XFS
+    Xfs,
+    /// Btrfs
+    Btrfs,
+}
+
+impl From<FileSystemArg> for FileSystem {
+    fn from(fs: FileSystemArg) -> Self {
+        match fs {
+            FileSystemArg::Ext4 => Self::Ext4,
+            FileSystemArg::Xfs => Self::Xfs,
+            FileSystemArg::Btrfs => Self::Btrfs,
+        }
+    }
+}
+
 pub(crate) fn run(args: &DiskArgs, global: &Global) -> Result<ExitCode, Failure> {
     // Before anything is mounted: a signal during setup must find its handler.
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]);
@@ -132,7 +156,7 @@ pub(crate) fn run(args: &DiskArgs, global: &Global) -> Result<ExitCode, Failure>
     let name = (title, model.clone());
     let log = open_log(args.io_log.as_deref())?;
     let before = args.settle.clone().map(|dir| {
-        let before: disk::BeforePhase = Box::new(move |_| workbench::settle(&dir));
+        let before: disk::BeforePhase = Box::new(move |_| testbed::settle(&dir));
         before
     });
     if args.settle.is_some() {
@@ -174,10 +198,48 @@ fn run_script(args: &RunArgs, global: &Global, mut signals: Signals) -> Result<E
     let io_log = io_log.map_err(|error| Failure::io("--io-log", &error))?;
     let disk =
         ModelledDisk { model: &args.model, realtime: args.realtime, io_log: io_log.as_deref() };
-    let bench = Workbench::new(args.fs, args.size, &disk)?;
+    let (fs, temp_dir) = (args.fs.into(), temp_dir());
+    let testbed = Testbed::new(fs, args.size, &temp_dir, &|served| disk.command(served))?;
+    let script = |dir: &Path| command(&args.script, dir);
     let report = if global.json { "stats.json" } else { "stats" };
-    let (report, code) =
-        bench.run(&args.mkfs_arg, &args.mount_options, &args.script, report, &mut signals)?;
+    let (report, status) =
+        testbed.run(&args.mkfs_arg, &args.mount_options, script, report, &mut signals)?;
     say!("{}", report.trim_end());
-    Ok(code)
+    Ok(exit_code(status))
+}
+
+/// A command with its arguments. A single word that names no program is a line for the shell.
+fn command(script: &[OsString], dir: &Path) -> Command {
+    match script {
+        [line] if !is_program(line, dir) => {
+            let mut command = Command::new("sh");
+            command.arg("-ec").arg(line);
+            command
+        }
+        [] => Command::new("true"),
+        [program, args @ ..] => {
+            // A path is relative to the directory in which seekless was started.
+            let whole = Path::new(program).canonicalize().ok().filter(|path| path.is_file());
+            let mut command = match whole {
+                Some(path) if program.as_encoded_bytes().contains(&b'/') => Command::new(path),
+                _ => Command::new(program),
+            };
+            command.args(args);
+            command
+        }
+    }
+}
+
+fn is_program(word: &OsStr, dir: &Path) -> bool {
+    if word.as_encoded_bytes().contains(&b'/') {
+        return Path::new(word).is_file() || dir.join(word).is_file();
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|dir| dir.join(word).is_file())
+}
+
+/// The script's exit code; 128 plus the signal's number if a signal killed it, as in a shell.
+fn exit_code(status: ExitStatus) -> ExitCode {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX))
 }

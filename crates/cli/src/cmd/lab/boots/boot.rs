@@ -1,15 +1,18 @@
 //! One boot: replays a trace on a mounted image, with its pauses, on a modelled disk.
 
 use super::Subject;
+use super::images::file_system;
 use crate::failure::{Failure, Kind};
 use crate::interrupt::uninterrupted;
+use crate::modelled_disk::ModelledDisk;
 use crate::say::warning;
+use crate::source::temp_dir;
 use crate::verify::Stage;
-use crate::workbench::{Control, ModelledDisk, Workbench};
 use seekless_host::fiemap;
 use seekless_lab::boots::BootMachine;
 use seekless_lab::boots::outcome::{Boot, BootId};
 use seekless_layout::trace::{Event, Op};
+use seekless_serve::testbed::{DiskControl, Testbed};
 use seekless_units::Nanos;
 use signal_hook::iterator::Signals;
 use std::collections::BTreeMap;
@@ -85,9 +88,10 @@ pub(super) fn measure(
     signals: &mut Signals,
 ) -> Result<Counted, Failure> {
     let disk = ModelledDisk { model: &machine.drive.0, realtime: false, io_log: None };
-    let bench = Workbench::of(machine.fs.into(), image, &disk)?;
+    let (fs, temp_dir) = (file_system(machine.fs), temp_dir());
+    let testbed = Testbed::of(fs, image, &temp_dir, &|served| disk.command(served))?;
     let read_ahead_kib = machine.read_ahead.0.get() >> 10;
-    let ((think_ns, failed), report) = bench.visit(read_ahead_kib, |root, device, control| {
+    let ((think_ns, failed), report) = testbed.visit(read_ahead_kib, |root, device, control| {
         // Mapped before the phase begins: ureadahead, too, takes the extents from its pack of an
         // earlier boot.
         let pieces = if prefetched { pieces(trace, root)? } else { Vec::new() };
@@ -109,7 +113,7 @@ pub(super) fn measure(
         }
         let think_ns = play(trace, &mut stage, control, signals)?;
         control.phase("end")?;
-        Ok((think_ns, stage.failed))
+        Ok::<_, Failure>((think_ns, stage.failed))
     })?;
     if failed > 0 {
         let all = trace.events.len();
@@ -122,7 +126,7 @@ pub(super) fn measure(
 fn play(
     trace: &BootTrace,
     stage: &mut Stage<'_>,
-    control: &Control<'_>,
+    control: &DiskControl<'_>,
     signals: &mut Signals,
 ) -> Result<u64, Failure> {
     let mut last = trace.events.first().map_or(Nanos::ZERO, |event| event.time);

@@ -4,7 +4,6 @@ use super::Subject;
 use crate::failure::{Failure, Kind};
 use crate::interrupt::uninterrupted;
 use crate::source::temp_dir;
-use crate::workbench::{self, FileSystem};
 use rustix::mount::MountFlags;
 use seekless_host::caches;
 use seekless_host::loop_device::{LoopDevice, LoopOptions};
@@ -13,6 +12,7 @@ use seekless_lab::boots::hand::{Hand, reinstallations};
 use seekless_lab::boots::order::{listed_first, walk};
 use seekless_lab::boots::system::Package;
 use seekless_lab::boots::{BootMachine, KernelFs, State};
+use seekless_serve::testbed::{self, FileSystem};
 use signal_hook::iterator::Signals;
 use std::ffi::OsString;
 use std::fs::File;
@@ -27,13 +27,12 @@ const PREFIX: &str = "seekless-boots-";
 /// UUID of every ext4 of an experiment. Copies keep it, and with it the hash order of names.
 const UUID: &str = "5ee61e55-b007-4000-8000-000000000001";
 
-impl From<KernelFs> for FileSystem {
-    fn from(fs: KernelFs) -> Self {
-        match fs {
-            KernelFs::Ext4 => Self::Ext4,
-            KernelFs::Xfs => Self::Xfs,
-            KernelFs::Btrfs => Self::Btrfs,
-        }
+/// The file system of a machine, for a testbed.
+pub(super) fn file_system(fs: KernelFs) -> FileSystem {
+    match fs {
+        KernelFs::Ext4 => FileSystem::Ext4,
+        KernelFs::Xfs => FileSystem::Xfs,
+        KernelFs::Btrfs => FileSystem::Btrfs,
     }
 }
 
@@ -94,7 +93,7 @@ impl<'a> Images<'a> {
         seed: u64,
     ) -> Result<Self, Failure> {
         scratch::private_mounts()?;
-        for left in workbench::left_behind(PREFIX) {
+        for left in testbed::abandoned_dirs(&temp_dir(), PREFIX) {
             // Failures are ignored: directories of other users cannot be removed.
             let _ = std::fs::remove_dir_all(left);
         }
@@ -113,7 +112,7 @@ impl<'a> Images<'a> {
     }
 
     fn fs(&self) -> FileSystem {
-        self.machine.fs.into()
+        file_system(self.machine.fs)
     }
 
     /// The image of a state. States must be requested in their order: making one replaces the
@@ -160,7 +159,7 @@ impl<'a> Images<'a> {
             }
             KernelFs::Xfs | KernelFs::Btrfs => Vec::new(),
         };
-        workbench::make(self.fs(), &args, image, signals)
+        Ok(testbed::make(self.fs(), &args, image, signals)?)
     }
 
     fn age(&self, image: &Path, signals: &mut Signals) -> Result<(), Failure> {
