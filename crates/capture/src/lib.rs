@@ -1,17 +1,25 @@
 //! Recording of the files that programs and boots read on a file system that the kernel has
-//! mounted.
+//! mounted, and measurement of the requests that predictions are compared with.
 //!
 //! - `collect`: events of a program, a process or everybody ([`Recorder`])
 //! - `subject`, [`boot`]: the end of a recording of everybody
 //! - `naming`: names for the inodes of events
 //! - [`install`]: the recorder in an initramfs
 //! - `destination`: the destination of a trace
+//! - [`verify`]: predicted requests compared with the kernel's
 //!
 //! Warnings are events of `tracing`. Needs root.
 //!
 //! # Files
 //!
 //! `boot.rs` records a boot, `install/` puts the recorder into an initramfs.
+//!
+//! `verify/` compares predictions of the score with the requests of a kernel: `attached.rs` attaches
+//! an image to a loop device, mounts it and counts the requests, with mount points of
+//! `scratch_dir.rs`; `kernel_replay.rs` replays a trace there by the system calls of `replayer.rs`,
+//! `program.rs` runs a program; `reread.rs` repeats runs in which blocks are read twice.
+//! `comparison.rs` has the figures of both sides, `spread.rs` medians and ranges of several runs,
+//! `difference.rs` the first request that differs, and costs by file.
 
 pub mod boot;
 mod collect;
@@ -19,6 +27,7 @@ mod destination;
 pub mod install;
 mod naming;
 mod subject;
+pub mod verify;
 
 pub use collect::{Collected, ReadAhead, Recorder, Source, Whose};
 pub use destination::{is_stdout, store};

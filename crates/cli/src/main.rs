@@ -3,10 +3,8 @@
 //!
 //! # Files
 //!
-//! `verify/` compares the score with a kernel: `perform.rs` performs a trace, `program.rs` runs a
-//! program, `stand.rs` mounts the image for both, `again.rs` repeats runs in which blocks were read
-//! twice, `parting.rs` finds the first difference between prediction and kernel. `cmd/build/` has a
-//! file for each format, and `disk.rs`, `verity.rs` and `room.rs` for partitions, hash trees and
+//! `verify/` has the arguments of `score --verify-kernel` and `--verify-program`, and prints their
+//! results. `cmd/build/` has a file for each format, and `disk.rs`, `verity.rs` and `room.rs` for partitions, hash trees and
 //! free space. `modelled_disk.rs` has the command that serves the disk of `disk run` and `lab run
 //! boots`; `cmd/lab/boots/` makes the images of boots and measures them on such a disk. `written.rs`
 //! prints the result of a command that writes. `background.rs` starts the process that serves a

@@ -73,7 +73,14 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("seekless-live", &["seekless-cache", "seekless-device", "seekless-fs", "seekless-units"]),
     (
         "seekless-capture",
-        &["seekless-fs", "seekless-host", "seekless-images", "seekless-layout", "seekless-units"],
+        &[
+            "seekless-fs",
+            "seekless-host",
+            "seekless-images",
+            "seekless-layout",
+            "seekless-report",
+            "seekless-units",
+        ],
     ),
     ("seekless-placement", &["seekless-units"]),
     ("seekless-crash", &["seekless-cache", "seekless-device", "seekless-fs", "seekless-units"]),

@@ -4,8 +4,9 @@ use crate::args::{Global, OpenArgs, PlaceArgs};
 use crate::failure::Failure;
 use crate::say::say;
 use crate::scoring::{self, DeviceArgs, ModelArgs, Order, Scored};
-use crate::verify::{self, Subject, VerifyArgs, Wanted};
+use crate::verify::{self, VerifyArgs, Wanted};
 use clap::Args;
+use seekless_capture::verify::ImageFile;
 use seekless_images::output::Output;
 use seekless_report::table::{Figure, Table};
 use seekless_units::ByteLen;
@@ -89,7 +90,7 @@ pub(crate) fn run(args: &ScoreArgs, global: &Global) -> Result<ExitCode, Failure
         let mut images = Vec::new();
         for (path, scored) in paths.zip(&scored) {
             let part = seekless_images::part_of(path, &args.place.place())?;
-            images.push((Subject { path, part, image: scored.image.as_ref() }, scored));
+            images.push((ImageFile { path, part, image: scored.image.as_ref() }, scored));
         }
         let (model, io_log) = (&model, args.io_log.as_deref());
         let wanted = Wanted { model, devices: &args.devices, explain: args.explain, io_log };

@@ -1,8 +1,8 @@
 //! Log of the requests of both sides.
 
-use super::report::{Told, Verified};
-use super::stand::Requests;
+use super::Verified;
 use crate::failure::Failure;
+use seekless_capture::verify::{Outcome, Requests};
 use seekless_images::output::Output;
 use seekless_report::reads::{Read, Reads};
 use std::io::{BufWriter, Write};
@@ -21,12 +21,14 @@ pub(super) fn write(verified: &[Verified<'_>], path: &Path) -> Result<(), Failur
         };
         let predicted = name("predicted".into());
         one.scored.reads.write_log(block_size, Some(&predicted), &mut out).map_err(io)?;
-        for (number, (_, requests)) in (1..).zip(&one.runs) {
-            let side = match one.told {
-                Told::Replay { .. } => "kernel".into(),
-                Told::Program(_) => format!("program {number}"),
+        for (number, run) in (1..).zip(&one.comparison.runs) {
+            let side = match one.comparison.outcome {
+                Outcome::Replay { .. } => "kernel".into(),
+                Outcome::Program(_) => format!("program {number}"),
             };
-            as_reads(requests).write_log(block_size, Some(&name(side)), &mut out).map_err(io)?;
+            as_reads(&run.requests)
+                .write_log(block_size, Some(&name(side)), &mut out)
+                .map_err(io)?;
         }
     }
     out.flush().map_err(io)?;

@@ -1,55 +1,215 @@
-//! Compares the score's prediction with the requests of a kernel that replays the trace or runs the
-//! program.
+//! `score --verify-kernel` and `--verify-program`: arguments, and the results as text and JSON.
 
-mod again;
+mod json;
 mod log;
-mod parting;
-mod perform;
-mod program;
-mod replay;
-mod report;
-mod spread;
-mod stand;
+mod text;
 
-pub(crate) use perform::Stage;
-pub(crate) use report::{VerifyArgs, Wanted, verify};
-pub(crate) use stand::Subject;
+use crate::args::Global;
+use crate::failure::Failure;
+use crate::say::say;
+use crate::scoring::{self, DeviceArgs, ModelArgs, Scored};
+use crate::source::temp_dir;
+use crate::{show, usage};
+use clap::Args;
+use seekless_capture::verify::{
+    AttachedImage, Comparison, Difference, ImageFile, Measured, Prediction, Program, replay_trace,
+};
+use seekless_images::output::Output;
+use seekless_lab::age::distribution::parse_span;
+use seekless_layout::trace::Event;
+use seekless_report::disk::Usage;
+use seekless_units::{BlockNo, Extent, Nanos};
+use serde_json::json;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
 
-use seekless_layout::score::Figures;
-
-/// A figure, predicted and counted.
-#[derive(Clone, Debug)]
-pub(crate) struct Compared {
-    pub(crate) name: String,
-    pub(crate) predicted: f64,
-    pub(crate) counted: f64,
+/// Measurements that the prediction is compared with.
+#[derive(Args, Debug)]
+pub(crate) struct VerifyArgs {
+    /// Mount the image, replay the trace with real system calls, and compare the
+    /// kernel's requests with the prediction (needs root)
+    #[arg(long, group = "verified", conflicts_with = "other")]
+    verify_kernel: bool,
+    /// Mount the image, run COMMAND on it with cold caches, and compare the kernel's
+    /// requests with the prediction (needs root). Every `{}` in COMMAND is replaced by
+    /// the mount point; put a command that has a `{}` of its own, as `find -exec`, into a
+    /// script. Writes go to an overlay that is discarded
+    #[arg(long, group = "verified", requires = "command")]
+    verify_program: bool,
+    /// Maximum error of the prediction, in percent, that is accepted; otherwise the
+    /// exit code is 1
+    #[arg(long, value_name = "PERCENT", default_value = "10", requires = "verified",
+          value_parser = parse_tolerance)]
+    tolerance: f64,
+    /// Number of cold runs of COMMAND; the figures are medians. A run in which blocks
+    /// are read twice, because their pages were reclaimed, is repeated up to twice
+    #[arg(long, value_name = "N", default_value = "5", requires = "verify_program",
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    runs: u32,
+    /// Maximum duration of a run, after which COMMAND is killed
+    #[arg(long, value_name = "TIME", default_value = "10min", requires = "verify_program",
+          value_parser = parse_span)]
+    timeout: Nanos,
+    /// Run COMMAND with the mount as its root directory: the program itself and its
+    /// libraries are read from the image. /proc and /dev are those of the host where
+    /// the image has such directories. `{}` is not replaced
+    #[arg(long, requires = "verify_program")]
+    chroot: bool,
+    /// Run COMMAND on the read-only mount itself, without an overlay; writes fail. An
+    /// overlay adds reads if files have large extended attributes, or the root of the
+    /// image is listed
+    #[arg(long, requires = "verify_program")]
+    read_only: bool,
+    /// Command to run, with its arguments. Its standard output is discarded, and its
+    /// standard error after the first run
+    #[arg(last = true, requires = "verify_program")]
+    command: Vec<OsString>,
 }
 
-impl Compared {
-    /// Error of the prediction, in percent of the counted figure.
-    pub(crate) fn percent(&self) -> f64 {
-        if self.predicted == self.counted {
-            return 0.0;
-        }
-        (self.predicted - self.counted) / self.counted.max(f64::MIN_POSITIVE) * 100.0
+fn parse_tolerance(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(percent) if percent.is_finite() && percent >= 0.0 => Ok(percent),
+        Ok(_) => Err("must be 0 or more".into()),
+        Err(error) => Err(error.to_string()),
     }
 }
 
-/// The figures that `--tolerance` applies to, with their names.
-fn values(figures: &Figures) -> Vec<(String, f64)> {
-    let mut values = vec![
-        ("requests".into(), figures.requests as f64),
-        ("seeks".into(), figures.seeks as f64),
-        ("metadata_share".into(), figures.metadata_share()),
-        ("bytes".into(), figures.bytes as f64),
-    ];
-    let chunks = figures.chunks.iter();
-    values.extend(chunks.map(|(size, chunks)| (format!("chunks_{size}"), *chunks as f64)));
-    values
+impl VerifyArgs {
+    /// Whether a prediction is compared with a kernel.
+    pub(crate) fn wanted(&self) -> bool {
+        self.verify_kernel || self.verify_program
+    }
+
+    /// Whether the trace is replayed in the recorded order.
+    pub(crate) fn in_recorded_order(&self) -> bool {
+        self.verify_kernel
+    }
+
+    /// Treatment of a program's writes.
+    fn writes(&self) -> &'static str {
+        if self.read_only { "refused" } else { "discarded" }
+    }
+
+    fn program(&self) -> Option<Program<'_>> {
+        self.verify_program.then(|| Program {
+            command: &self.command,
+            chroot: self.chroot,
+            read_only: self.read_only,
+            runs: self.runs,
+            timeout: Duration::from_nanos(self.timeout.get()),
+        })
+    }
 }
 
-/// Pairs the predicted with the counted figures. Both sides must have the same sizes of chunks.
-fn compare(predicted: &Figures, counted: impl IntoIterator<Item = f64>) -> Vec<Compared> {
-    let both = values(predicted).into_iter().zip(counted);
-    both.map(|((name, predicted), counted)| Compared { name, predicted, counted }).collect()
+/// Other options that affect the comparison.
+pub(crate) struct Wanted<'a> {
+    pub(crate) model: &'a ModelArgs,
+    pub(crate) devices: &'a DeviceArgs,
+    pub(crate) explain: bool,
+    pub(crate) io_log: Option<&'a Path>,
+}
+
+/// An image, with the comparison of its prediction.
+struct Verified<'a> {
+    scored: &'a Scored,
+    comparison: Comparison,
+    /// Only with `--explain`.
+    difference: Option<Difference>,
+}
+
+/// Compares the predictions with a kernel, and prints the result.
+pub(crate) fn verify(
+    args: &VerifyArgs,
+    wanted: &Wanted<'_>,
+    global: &Global,
+    images: &[(ImageFile<'_>, &Scored)],
+    events: &[Event],
+) -> Result<ExitCode, Failure> {
+    let program = args.program();
+    if let Some(program) = &program {
+        program.check()?;
+    }
+    let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]);
+    let mut signals = signals.map_err(|error| Failure::io("signals", &error))?;
+    let machine = wanted.model.machine();
+    if let Some(path) = wanted.io_log {
+        // Fails early if the log cannot be written. It is created again later: the mounts differ
+        // then.
+        drop(Output::create(path, true)?);
+    }
+    let mut verified = Vec::new();
+    for &(file, scored) in images {
+        let attached = AttachedImage::new(file, machine, &temp_dir())?;
+        let usage = usage::classify(file.image)?;
+        let measured: Measured = match &program {
+            Some(program) => program.measure(&attached, &usage, &mut signals)?.into(),
+            None => replay_trace(&attached, &usage, events, &mut signals)?.into(),
+        };
+        drop(attached);
+        verified.push(Verified::new(scored, &usage, measured, wanted)?);
+    }
+    if let Some(path) = wanted.io_log {
+        log::write(&verified, path)?;
+    }
+    let within = verified.iter().all(|one| one.comparison.is_within(args.tolerance));
+    if global.json {
+        let one = |one: &Verified<'_>| json::of(one, args, wanted);
+        match verified.as_slice() {
+            [a, b] => {
+                let change = json::change(&a.comparison, &b.comparison);
+                say!("{}", json!({ "a": one(a), "b": one(b), "change": change }));
+            }
+            all => all.iter().for_each(|verified| say!("{}", one(verified))),
+        }
+    } else {
+        verified.iter().for_each(|one| text::show(one, args, wanted, images.len() > 1));
+        if let [a, b] = verified.as_slice() {
+            text::show_change(a, b);
+        }
+    }
+    verified.iter().for_each(|one| one.comparison.warn(&one.scored.name));
+    Ok(if within { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+impl<'a> Verified<'a> {
+    fn new(
+        scored: &'a Scored,
+        usage: &Usage,
+        measured: Measured,
+        wanted: &Wanted<'_>,
+    ) -> Result<Self, Failure> {
+        let image = scored.image.as_ref();
+        let prediction = Prediction {
+            requests: &scored.replayed.requests,
+            usage,
+            block_size: u64::from(image.geometry().block_size),
+            chunks: &wanted.model.chunk,
+        };
+        let mut comparison = Comparison::new(&prediction, measured);
+        let times = |extents: &[Extent]| scoring::in_order(scored, extents, wanted.devices);
+        let of_runs = comparison
+            .runs
+            .iter()
+            .map(|run| times(&run.requests.iter().map(|(extent, _)| *extent).collect::<Vec<_>>()));
+        let of_runs = of_runs.collect::<Result<Vec<_>, _>>()?;
+        let predicted = times(&comparison.extents)?;
+        comparison.add(predicted, &of_runs);
+        let difference = if wanted.explain {
+            let owners = usage::owners(image)?;
+            let name = |block: BlockNo| owners.of(block).map(show::name);
+            Some(comparison.difference(usage, &name))
+        } else {
+            None
+        };
+        Ok(Self { scored, comparison, difference })
+    }
+}
+
+/// Ratio of two figures; infinite if only the first is 0.
+fn ratio(before: f64, after: f64) -> f64 {
+    if before == after { 1.0 } else { after / before }
 }

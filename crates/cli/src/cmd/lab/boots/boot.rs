@@ -7,7 +7,7 @@ use crate::interrupt::uninterrupted;
 use crate::modelled_disk::ModelledDisk;
 use crate::say::warning;
 use crate::source::temp_dir;
-use crate::verify::Stage;
+use seekless_capture::verify::Replayer;
 use seekless_host::fiemap;
 use seekless_lab::boots::BootMachine;
 use seekless_lab::boots::outcome::{Boot, BootId};
@@ -99,21 +99,20 @@ pub(super) fn measure(
         control.phase("boot")?;
         // A name that no directory contains, made unique by the offset.
         let absent = |_: &[u8], offset: u64| Some(format!("absent-{offset}").into_bytes());
-        let failed = |error| Failure::io(root.display(), &error);
         // All reads of the trace are fetches, which are never mapped: no executable segments are
         // needed.
-        let mut stage = Stage::new(root, device, absent, |_| Vec::new()).map_err(failed)?;
+        let mut replayer = Replayer::new(root, device, absent, |_| Vec::new())?;
         for path in files {
-            stage.perform(&Event::new(Nanos::ZERO, Op::Open, path));
+            replayer.perform(&Event::new(Nanos::ZERO, Op::Open, path));
         }
         for piece in pieces {
             let mut event = Event::new(Nanos::ZERO, Op::Read, piece.path);
             event.fetched = true;
-            stage.perform(&event.on(piece.offset, piece.len));
+            replayer.perform(&event.on(piece.offset, piece.len));
         }
-        let think_ns = play(trace, &mut stage, control, signals)?;
+        let think_ns = play(trace, &mut replayer, control, signals)?;
         control.phase("end")?;
-        Ok::<_, Failure>((think_ns, stage.failed))
+        Ok::<_, Failure>((think_ns, replayer.failed()))
     })?;
     if failed > 0 {
         let all = trace.events.len();
@@ -125,7 +124,7 @@ pub(super) fn measure(
 /// Performs the events with the recorded pauses between them; returns the sum of the pauses.
 fn play(
     trace: &BootTrace,
-    stage: &mut Stage<'_>,
+    replayer: &mut Replayer<'_>,
     control: &DiskControl<'_>,
     signals: &mut Signals,
 ) -> Result<u64, Failure> {
@@ -140,7 +139,7 @@ fn play(
                 think_ns += pause;
             }
             last = last.max(event.time);
-            stage.perform(event);
+            replayer.perform(event);
         }
     }
     Ok(think_ns)

@@ -1,14 +1,15 @@
-//! Runs a command repeatedly on a cold mount of an image.
+//! Runs a program repeatedly on a cold mount of an image.
 
-use super::again::undisturbed;
-use super::stand::{Counter, Requests, Stand, Subject};
-use crate::failure::{Failure, Kind};
-use crate::interrupt::uninterrupted;
+use super::attached::{AttachedImage, RequestCounter, Requests};
+use super::reread::least_reread;
+use super::scratch_dir::{CHANGES, ROOT};
+use super::uninterrupted;
 use rustix::mount::MountFlags;
 use seekless_host::family::Family;
 use seekless_host::program;
 use seekless_host::scratch::Mounted;
-use seekless_layout::replay::Machine;
+use seekless_images::{Error, ErrorKind};
+use seekless_report::disk::Usage;
 use signal_hook::iterator::Signals;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};
@@ -26,81 +27,99 @@ const POLL: Duration = Duration::from_millis(5);
 /// Directories of the host that a command needs if the image is its root.
 const OF_THE_HOST: [&str; 2] = ["proc", "dev"];
 
-/// A command and the parameters of its runs.
+/// A program and the parameters of its runs.
 #[derive(Debug)]
-pub(crate) struct Program<'a> {
-    /// Contains `{}` for the mount point, unless the mount is its root.
-    pub(crate) command: &'a [OsString],
-    pub(crate) chroot: bool,
-    /// Writes fail, instead of going to an overlay.
-    pub(crate) read_only: bool,
+pub struct Program<'a> {
+    /// The program and its arguments, with `{}` for the mount point unless the mount is its root.
+    pub command: &'a [OsString],
+    /// Whether the mount becomes the program's root directory.
+    pub chroot: bool,
+    /// Whether writes fail, instead of going to an overlay.
+    pub read_only: bool,
     /// Number of cold runs, at least one.
-    pub(crate) runs: u32,
+    pub runs: u32,
     /// Limit for each run.
-    pub(crate) timeout: Duration,
+    pub timeout: Duration,
 }
 
-/// A cold run.
-pub(crate) struct Run {
-    pub(crate) requests: Requests,
-    pub(crate) status: ExitStatus,
-    /// Names of the processes that the command left behind.
-    pub(crate) left: Vec<String>,
+/// A cold run of a program.
+pub struct ProgramRun {
+    /// The kernel's requests until the program ended.
+    pub requests: Requests,
+    /// Exit code or signal of the program.
+    pub status: ExitStatus,
+    /// Names of the processes that the program left behind.
+    pub left: Vec<String>,
 }
 
 impl Program<'_> {
-    /// Checks the command before anything is mounted.
-    pub(crate) fn check(&self) -> Result<(), Failure> {
+    /// Checks the parameters before anything is mounted.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Usage`] if no argument contains `{}`, or the limit is 0.
+    pub fn check(&self) -> Result<(), Error> {
         let named = |word: &OsString| word.as_bytes().windows(2).any(|at| at == MOUNT);
         if !self.chroot && !self.command.iter().any(named) {
-            return Err(Failure::usage(
+            return Err(Error::usage(
                 "the command must contain {}, which stands for the mount of the image, or be run \
                  with --chroot",
             ));
         }
         if self.timeout.is_zero() {
-            return Err(Failure::usage("--timeout must be longer than 0"));
+            return Err(Error::usage("--timeout must be longer than 0"));
         }
         Ok(())
     }
 
-    /// Runs the command on the image, each time with cold caches, and counts the kernel's requests
-    /// to the device until the command ends. Its changes are discarded, and the processes that it
-    /// leaves behind are killed.
-    pub(crate) fn measure(
+    /// Runs the program on the image, each time with cold caches, and counts the kernel's requests
+    /// to the device until the program ends. Its changes are discarded, and the processes that it
+    /// leaves behind are killed. A run in which blocks are read twice is repeated up to twice.
+    /// `usage` is the use of the blocks of the image.
+    ///
+    /// The program's standard output is discarded, and its standard error after the first run.
+    ///
+    /// # Errors
+    /// [`ErrorKind::System`] if the kernel cannot mount the image, has no trace events or loses
+    /// some, if the program cannot be started or does not end in time, or if a signal arrives.
+    pub fn measure(
         &self,
-        subject: Subject<'_>,
-        machine: Machine,
+        attached: &AttachedImage<'_>,
+        usage: &Usage,
         signals: &mut Signals,
-    ) -> Result<Vec<Run>, Failure> {
-        let stand = Stand::new(subject, machine)?;
+    ) -> Result<Vec<ProgramRun>, Error> {
         let mut first = true;
-        let mut run = || self.run(&stand, std::mem::take(&mut first), signals);
-        (0..self.runs).map(|_| undisturbed(&mut run, |run: &Run| &run.requests)).collect()
+        let mut run = || self.run(attached, usage, std::mem::take(&mut first), signals);
+        (0..self.runs).map(|_| least_reread(&mut run, |run: &ProgramRun| &run.requests)).collect()
     }
 
-    fn run(&self, stand: &Stand<'_>, first: bool, signals: &mut Signals) -> Result<Run, Failure> {
+    fn run(
+        &self,
+        attached: &AttachedImage<'_>,
+        usage: &Usage,
+        first: bool,
+        signals: &mut Signals,
+    ) -> Result<ProgramRun, Error> {
         uninterrupted(signals)?;
-        let scene = Scene::new(stand, self)?;
-        let mut command = self.command(scene.root())?;
+        let mounts = RunMounts::new(attached, self)?;
+        let mut command = self.command(mounts.root())?;
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         command.stderr(if first { Stdio::inherit() } else { Stdio::piped() });
         let ((family, status), requests) =
-            stand.count(|counter| self.perform(&mut command, counter, signals))?;
+            attached.count(usage, |counter| self.perform(&mut command, counter, signals))?;
         let left = family.end()?;
-        scene.unmount()?;
-        Ok(Run { requests, status, left })
+        mounts.unmount()?;
+        Ok(ProgramRun { requests, status, left })
     }
 
     /// The command for a mount at `root`.
-    fn command(&self, root: &Path) -> Result<Command, Failure> {
+    fn command(&self, root: &Path) -> Result<Command, Error> {
         let words: Vec<OsString> = if self.chroot {
             self.command.to_vec()
         } else {
             self.command.iter().map(|word| with_mount(word, root.as_os_str())).collect()
         };
         let Some((program, args)) = words.split_first() else {
-            return Err(Failure::usage("there is no command"));
+            return Err(Error::usage("there is no command"));
         };
         let mut command = Command::new(program);
         command.args(args);
@@ -110,16 +129,16 @@ impl Program<'_> {
         Ok(command)
     }
 
-    /// Runs the command to its end, and stops the counter.
+    /// Runs the program to its end, and stops the counter.
     fn perform(
         &self,
         command: &mut Command,
-        counter: &mut Counter,
+        counter: &mut RequestCounter,
         signals: &mut Signals,
-    ) -> Result<(Family, ExitStatus), Failure> {
+    ) -> Result<(Family, ExitStatus), Error> {
         let since = Instant::now();
         let mut family = Family::start(command)
-            .map_err(|error| Failure::from(error).about("the command cannot be started"))?;
+            .map_err(|error| Error::from(error).about("the command cannot be started"))?;
         let (out, errors) = family.pipes();
         // Pipes, since some programs recognize /dev/null and read less.
         out.into_iter().for_each(discard);
@@ -132,13 +151,13 @@ impl Program<'_> {
             counter.take()?;
             if let Err(interrupted) = uninterrupted(signals) {
                 family.stop()?;
-                return Err(interrupted.into());
+                return Err(interrupted);
             }
             if since.elapsed() >= self.timeout {
                 family.stop()?;
                 let seconds = self.timeout.as_secs_f64();
-                return Err(Failure::new(
-                    Kind::System,
+                return Err(Error::new(
+                    ErrorKind::System,
                     format!("the command has not ended after {seconds} s and was killed")
                         + " (--timeout sets another limit)",
                 ));
@@ -167,53 +186,53 @@ fn with_mount(word: &OsStr, root: &OsStr) -> OsString {
 }
 
 /// The mounts for a run, unmounted in reverse order.
-struct Scene {
+struct RunMounts {
     host: Vec<Mounted>,
     overlay: Option<Mounted>,
     changes: Option<Mounted>,
     image: Mounted,
 }
 
-impl Scene {
-    fn new(stand: &Stand<'_>, program: &Program<'_>) -> Result<Self, Failure> {
-        let image = stand.mount()?;
-        let mut scene = Self { host: Vec::new(), overlay: None, changes: None, image };
+impl RunMounts {
+    fn new(attached: &AttachedImage<'_>, program: &Program<'_>) -> Result<Self, Error> {
+        let image = attached.mount()?;
+        let mut mounts = Self { host: Vec::new(), overlay: None, changes: None, image };
         if !program.read_only {
             let flags = MountFlags::NODEV | MountFlags::NOSUID;
-            let changes = stand.dir("changes");
+            let changes = attached.dir(CHANGES);
             let changes = Mounted::new(Path::new("tmpfs"), &changes, "tmpfs", flags, "mode=0755")?;
-            let root = stand.dir("root");
-            let overlay = Mounted::overlay(scene.image.dir(), changes.dir(), &root);
-            scene.changes = Some(changes);
-            scene.overlay = Some(overlay.map_err(|error| {
-                Failure::from(error).hint("--read-only runs the command without an overlay")
+            let root = attached.dir(ROOT);
+            let overlay = Mounted::overlay(mounts.image.dir(), changes.dir(), &root);
+            mounts.changes = Some(changes);
+            mounts.overlay = Some(overlay.map_err(|error| {
+                Error::from(error).hint("--read-only runs the command without an overlay")
             })?);
         }
         if program.chroot {
             for name in OF_THE_HOST {
-                let (from, to) = (Path::new("/").join(name), scene.root().join(name));
+                let (from, to) = (Path::new("/").join(name), mounts.root().join(name));
                 // A bind mount through a symlink would be on a directory of the host.
                 let is_dir = to.symlink_metadata().is_ok_and(|meta| meta.is_dir());
                 if is_dir {
-                    scene.host.push(Mounted::bind(&from, &to)?);
+                    mounts.host.push(Mounted::bind(&from, &to)?);
                 }
             }
         }
-        Ok(scene)
+        Ok(mounts)
     }
 
-    /// The directory in which the command finds the image.
+    /// The directory in which the program finds the image.
     fn root(&self) -> &Path {
         self.overlay.as_ref().unwrap_or(&self.image).dir()
     }
 
-    fn unmount(self) -> Result<(), Failure> {
-        self.take_off().map_err(|failure| {
-            failure.hint("the command mounted something on the image, or unmounted it")
+    fn unmount(self) -> Result<(), Error> {
+        self.take_off().map_err(|error| {
+            error.hint("the command mounted something on the image, or unmounted it")
         })
     }
 
-    fn take_off(self) -> Result<(), Failure> {
+    fn take_off(self) -> Result<(), Error> {
         for mounted in self.host {
             mounted.detach()?;
         }

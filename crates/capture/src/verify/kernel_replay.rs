@@ -1,22 +1,23 @@
 //! Counts the kernel's requests for the operations of a trace.
 
-use super::again::undisturbed;
-use super::perform::Stage;
-use super::stand::{Requests, Stand, Subject};
-use crate::failure::Failure;
-use crate::interrupt::uninterrupted;
+use super::attached::{AttachedImage, Requests};
+use super::replayer::Replayer;
+use super::reread::least_reread;
+use super::uninterrupted;
 use seekless_fs::Inspect;
-use seekless_layout::replay::{Machine, executable_segments};
+use seekless_images::Error;
+use seekless_layout::replay::executable_segments;
 use seekless_layout::trace::Event;
+use seekless_report::disk::Usage;
 use seekless_units::ByteLen;
 use signal_hook::iterator::Signals;
 
 /// Result of a replay by the kernel.
-pub(crate) struct Observation {
+pub struct TraceReplay {
     /// The requests in order, with the class of their blocks.
-    pub(crate) requests: Requests,
+    pub requests: Requests,
     /// Number of events that failed.
-    pub(crate) failed: u64,
+    pub failed: u64,
 }
 
 /// Events between two reads of the kernel's buffer and checks for signals.
@@ -25,39 +26,44 @@ const STEP: usize = 256;
 /// Number of names to try for one that leads to a block.
 const NAMES_TRIED: u32 = 4096;
 
-/// Mounts an image, replays a trace on it, and counts the kernel's requests to the device.
-pub(crate) fn observe(
-    subject: Subject<'_>,
+/// Mounts an image, replays a trace on it in the order of `events`, and counts the kernel's
+/// requests to the device. A replay in which blocks are read twice is repeated up to twice. `usage`
+/// is the use of the blocks of the image.
+///
+/// # Errors
+/// [`ErrorKind::System`](seekless_images::ErrorKind::System) if the kernel cannot mount the image,
+/// has no trace events or loses some, or if a signal arrives.
+pub fn replay_trace(
+    attached: &AttachedImage<'_>,
+    usage: &Usage,
     events: &[Event],
-    machine: Machine,
     signals: &mut Signals,
-) -> Result<Observation, Failure> {
-    let stand = Stand::new(subject, machine)?;
-    undisturbed(|| replay(&stand, subject.image, events, signals), |seen| &seen.requests)
+) -> Result<TraceReplay, Error> {
+    least_reread(|| replay(attached, usage, events, signals), |seen| &seen.requests)
 }
 
 fn replay(
-    stand: &Stand<'_>,
-    image: &dyn Inspect,
+    attached: &AttachedImage<'_>,
+    usage: &Usage,
     events: &[Event],
     signals: &mut Signals,
-) -> Result<Observation, Failure> {
-    let mounted = stand.mount()?;
-    let (failed, requests) = stand.count(|counter| {
+) -> Result<TraceReplay, Error> {
+    let image = attached.image();
+    let mounted = attached.mount()?;
+    let (failed, requests) = attached.count(usage, |counter| {
         let absent = |dir: &[u8], at| absent_name(image, dir, at);
         let segments = |path: &[u8]| segments(image, path);
-        let mut stage = Stage::new(mounted.dir(), stand.device(), absent, segments)
-            .map_err(|error| Failure::io(mounted.dir().display(), &error))?;
+        let mut replayer = Replayer::new(mounted.dir(), attached.device(), absent, segments)?;
         for step in events.chunks(STEP) {
-            step.iter().for_each(|event| stage.perform(event));
+            step.iter().for_each(|event| replayer.perform(event));
             counter.take()?;
             uninterrupted(signals)?;
         }
         counter.stop()?;
-        Ok(stage.failed)
+        Ok(replayer.failed())
     })?;
     mounted.unmount()?;
-    Ok(Observation { requests, failed })
+    Ok(TraceReplay { requests, failed })
 }
 
 /// The executable segments of a program or library; none for other files.

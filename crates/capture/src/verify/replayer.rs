@@ -3,6 +3,7 @@
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use seekless_host::mapping::Mapping;
+use seekless_images::Error;
 use seekless_layout::trace::{Event, Op};
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -72,8 +73,8 @@ type Absent<'a> = dyn Fn(&[u8], u64) -> Option<Vec<u8>> + 'a;
 /// Finds the executable segments of a file by its path, without a read of the mounted file.
 type Segments<'a> = dyn Fn(&[u8]) -> Vec<(u64, u64)> + 'a;
 
-/// A mounted file system on which a trace is replayed. Paths cannot lead out of it.
-pub(crate) struct Stage<'a> {
+/// Replays the events of a trace on a mounted file system. Paths cannot lead out of it.
+pub struct Replayer<'a> {
     root: OwnedFd,
     /// The block device of the mount.
     device: File,
@@ -85,28 +86,39 @@ pub(crate) struct Stage<'a> {
     absent: Box<Absent<'a>>,
     /// Executable segments of a program or library, in pages.
     segments: Box<Segments<'a>>,
-    /// Number of events that failed.
-    pub(crate) failed: u64,
+    failed: u64,
 }
 
-impl<'a> Stage<'a> {
-    /// Uses the directory `root`, on which `device` is mounted.
-    pub(crate) fn new(
+impl<'a> Replayer<'a> {
+    /// Uses the directory `root`, on which the block device `device` is mounted.
+    ///
+    /// `absent` finds a name that a directory does not contain, whose lookup reads the directory's
+    /// block at a byte offset. `segments` finds the executable segments of a program or library, in
+    /// pages of 4096 bytes: the first page of each, and the page after its last.
+    ///
+    /// # Errors
+    /// [`ErrorKind::System`](seekless_images::ErrorKind::System) if `root` or `device` cannot be
+    /// opened.
+    pub fn new(
         root: &Path,
         device: &Path,
         absent: impl Fn(&[u8], u64) -> Option<Vec<u8>> + 'a,
         segments: impl Fn(&[u8]) -> Vec<(u64, u64)> + 'a,
-    ) -> io::Result<Self> {
+    ) -> Result<Self, Error> {
+        let failed = |error: io::Error| Error::io(root.display(), &error);
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = rustix::fs::open(root, flags, Mode::empty())?;
-        let device = File::open(device)?;
+        let dir = rustix::fs::open(root, flags, Mode::empty());
+        let dir = dir.map_err(|error| failed(error.into()))?;
+        let device = File::open(device).map_err(failed)?;
         let (absent, segments) = (Box::new(absent), Box::new(segments));
         let (files, mapped) = (HashMap::new(), HashMap::new());
-        Ok(Self { root, device, files, mapped, buf: Vec::new(), absent, segments, failed: 0 })
+        let buf = Vec::new();
+        Ok(Self { root: dir, device, files, mapped, buf, absent, segments, failed: 0 })
     }
 
-    /// Performs an event.
-    pub(crate) fn perform(&mut self, event: &Event) {
+    /// Performs an event with the system calls of its operation. Events that were recorded as
+    /// failed may fail.
+    pub fn perform(&mut self, event: &Event) {
         let done = match event.op {
             Op::Lookup | Op::Stat => {
                 self.open(&event.path, OFlags::PATH | OFlags::NOFOLLOW).map(drop)
@@ -123,6 +135,12 @@ impl<'a> Stage<'a> {
         if done.is_err() && !event.missing {
             self.failed += 1;
         }
+    }
+
+    /// Number of events that failed so far, although they succeeded in the trace.
+    #[must_use]
+    pub fn failed(&self) -> u64 {
+        self.failed
     }
 
     fn open(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
