@@ -22,8 +22,8 @@ pub struct Cost {
 /// Costs of a file, or of a use of blocks, on both sides.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct ComparedCost {
-    /// Name of the file or of the use. Among files, a use is in parentheses and stands for blocks of
-    /// no file.
+    /// Name of the file or of the use. Among files, a use is in parentheses and stands for blocks
+    /// of no file.
     pub name: String,
     /// Cost in the prediction.
     pub predicted: Cost,

@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_count_each_time_that_they_are_reread_blocks() {
+    fn blocks_count_each_time_that_they_are_read_again() {
         assert_eq!(reread_blocks(&requests(&[(10, 5), (0, 10), (15, 1)])), 0);
         assert_eq!(reread_blocks(&requests(&[(10, 5), (0, 11), (14, 4), (12, 1)])), 1 + 1 + 1);
         assert_eq!(reread_blocks(&requests(&[(0, 9), (2, 1), (2, 1)])), 2);
