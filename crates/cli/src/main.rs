@@ -19,6 +19,7 @@ mod cmd;
 mod command_line;
 mod detached;
 mod device;
+mod dispatch;
 mod extract;
 mod failure;
 mod fat_args;
@@ -48,7 +49,7 @@ fn main() -> ExitCode {
         }
     };
     say::begin(&cli.global);
-    match cmd::run(&cli) {
+    match dispatch::run(&cli) {
         Ok(code) => code,
         Err(failure) => failure.report(cli.global.json),
     }

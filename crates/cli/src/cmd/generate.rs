@@ -2,10 +2,9 @@
 //! the command line.
 
 use crate::args::Global;
-use crate::command_line::Cli;
 use crate::failure::Failure;
 use crate::say::{self, say};
-use clap::{Args, Command, CommandFactory, Subcommand};
+use clap::{Args, Command, Subcommand};
 use clap_complete::Shell;
 use serde_json::json;
 use std::path::PathBuf;
@@ -43,13 +42,18 @@ fn pages(command: &Command) -> usize {
     1 + command.get_subcommands().filter(|below| !below.is_hide_set()).map(pages).sum::<usize>()
 }
 
-pub(crate) fn run(args: &GenerateArgs, global: &Global) -> Result<ExitCode, Failure> {
+/// `command` is the definition of the command line.
+pub(crate) fn run(
+    args: &GenerateArgs,
+    global: &Global,
+    mut command: Command,
+) -> Result<ExitCode, Failure> {
     match &args.what {
         What::Man { dir } => {
             let io = |error: std::io::Error| Failure::io(dir.display(), &error);
             std::fs::create_dir_all(dir).map_err(io)?;
-            clap_mangen::generate_to(Cli::command(), dir).map_err(io)?;
-            let pages = pages(&Cli::command());
+            let pages = pages(&command);
+            clap_mangen::generate_to(command, dir).map_err(io)?;
             if global.json {
                 say!("{}", json!({ "path": dir.to_string_lossy(), "pages": pages }));
             } else if !global.quiet {
@@ -57,7 +61,6 @@ pub(crate) fn run(args: &GenerateArgs, global: &Global) -> Result<ExitCode, Fail
             }
         }
         What::Completions { shell } => {
-            let mut command = Cli::command();
             // Generated in memory: the generator panics if a write fails.
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut command, "seekless", &mut script);

@@ -5,10 +5,11 @@ mod go;
 mod keep;
 mod page;
 mod show;
+mod subject;
 mod summary;
 
 use crate::args::Global;
-use crate::failure::{Failure, Kind};
+use crate::failure::Failure;
 use crate::say::say;
 use crate::written::Written;
 use clap::{Args, Subcommand};
@@ -16,16 +17,14 @@ use go::RunArgs;
 use seekless_images::output::{Output, directory_of};
 use seekless_lab::boots::BootExperiment;
 use seekless_lab::builtin::Heading;
-use seekless_lab::experiment::Experiment;
-use seekless_lab::parquet::parquet;
-use seekless_lab::run::{Run, digest};
-use seekless_lab::store::{Locked, Store, check_alike, merge};
-use seekless_lab::table::RunTable;
-use seekless_lab::{LabError, builtin, cells};
+use seekless_lab::run::Run;
+use seekless_lab::store::{Store, merge};
+use seekless_lab::{LabError, builtin};
 use serde_json::json;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use subject::{EXPERIMENT, Subject, check_of, keep_tables, text_of};
 
 /// Reproduce published experiments on modelled disks in virtual time
 #[derive(Args, Debug)]
@@ -88,9 +87,6 @@ Examples:
         output: Option<PathBuf>,
     },
 }
-
-/// Name of the experiment's file in a directory of results.
-const EXPERIMENT: &str = "experiment.toml";
 
 pub(crate) fn run(args: &LabCommand, global: &Global) -> Result<ExitCode, Failure> {
     match &args.what {
@@ -166,47 +162,6 @@ fn report(dir: &Path, output: Option<&Path>, global: &Global) -> Result<(), Fail
     Ok(())
 }
 
-/// An experiment and its text.
-struct Subject {
-    text: String,
-    experiment: Experiment,
-}
-
-/// The text of a built-in experiment, or of a file.
-fn text_of(name: &str) -> Result<String, Failure> {
-    if let Some(text) = builtin::text(name) {
-        return Ok(text.into());
-    }
-    let path = Path::new(name);
-    if !path.exists() && !name.contains(['/', '.']) {
-        return Err(builtin::unknown(name).into());
-    }
-    std::fs::read_to_string(path).map_err(|error| Failure::io(path.display(), &error))
-}
-
-impl Subject {
-    /// An experiment in virtual time; `name` is its name in errors.
-    fn new(text: String, name: &str) -> Result<Self, Failure> {
-        let experiment = Experiment::parse(&text, name).map_err(LabError::from)?;
-        Ok(Self { text, experiment })
-    }
-
-    /// The experiment of a directory of results.
-    fn read(path: &Path) -> Result<Self, Failure> {
-        let name = path.display().to_string();
-        let text = text_of(&name)?;
-        if BootExperiment::is_one(&text) {
-            let why = "results of boots are shown by the run that made them (lab run -o)";
-            return Err(Failure::usage(format!("{name}: {why}")));
-        }
-        Self::new(text, &name)
-    }
-
-    fn digest(&self) -> String {
-        digest(&self.text, &self.experiment)
-    }
-}
-
 fn list(global: &Global) -> Result<(), Failure> {
     let all: Vec<Heading> = builtin::headings()?;
     if global.json {
@@ -268,46 +223,4 @@ fn keep_together(dirs: &[PathBuf], output: &Path) -> Result<(Subject, Vec<Run>),
     runs.iter().try_for_each(|run| locked.keep(run))?;
     keep_tables(&locked, &subject, &runs)?;
     Ok((subject, runs))
-}
-
-/// Refuses runs of another experiment, version, or text of the experiment.
-fn check_of(subject: &Subject, runs: &[Run]) -> Result<(), Failure> {
-    check_alike(runs)?;
-    let Some(first) = runs.first() else { return Ok(()) };
-    let now = [&*subject.experiment.name, seekless_lab::run::VERSION, &*subject.digest()];
-    let then = [&*first.experiment, &*first.version, &*first.digest];
-    if now == then {
-        return Ok(());
-    }
-    let why = "these results belong to another experiment or version";
-    Err(LabError::Mismatch(format!(
-        "{why}: {} and {} (use another directory, or remove them)",
-        then.join(" "),
-        now.join(" ")
-    ))
-    .into())
-}
-
-/// Writes the runs as CSV and Parquet, and their cells as CSV and JSON.
-fn keep_tables(store: &Locked<'_>, subject: &Subject, runs: &[Run]) -> Result<(), LabError> {
-    let table = RunTable::of(runs);
-    store.put("runs.csv", table.csv().as_bytes())?;
-    store.put("runs.parquet", &parquet(&table)?)?;
-    let cells = cells::cells(&subject.experiment, runs);
-    store.put("cells.csv", cells::csv(&cells).as_bytes())?;
-    let json = format!("{:#}\n", cells::json(&subject.experiment, &cells));
-    store.put("cells.json", json.as_bytes())
-}
-
-impl From<LabError> for Failure {
-    fn from(error: LabError) -> Self {
-        match error {
-            LabError::FileSystem { run, source } => Self::from(source).about(run),
-            LabError::Io { path, source } => Self::io(path, &source),
-            LabError::Damaged { .. } => Self::new(Kind::Corrupt, error.to_string()),
-            LabError::Mismatch(what) => Self::new(Kind::Unsupported, what),
-            LabError::Log(source) => Self::io("the request log", &source),
-            LabError::Spec(_) | LabError::Unknown(_) => Self::usage(error.to_string()),
-        }
-    }
 }

@@ -151,12 +151,12 @@ impl Flat {
                 let (from, to) = (run.start.get() as usize, run.end().get() as usize);
                 let Some(blocks) = taken.get_mut(from..to) else {
                     let what = format!("blocks {run} lie behind the end");
-                    report.add("extent.range", Class::Unexpected, what, place.clone());
+                    report.add("extent.range", Class::Unexpected, what, place);
                     continue;
                 };
                 if blocks.iter().any(|&is_taken| is_taken) {
                     let what = format!("blocks {run} are another's too");
-                    report.add("extent.twice", Class::Unexpected, what, place.clone());
+                    report.add("extent.twice", Class::Unexpected, what, place);
                 }
                 blocks.fill(true);
                 report.tally.blocks += run.len;

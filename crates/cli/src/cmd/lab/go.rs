@@ -1,7 +1,8 @@
 //! `seekless lab run`.
 
 use super::keep::Keeper;
-use super::{Subject, boots, is_result, show, text_of};
+use super::subject::{Subject, text_of};
+use super::{boots, is_result, show};
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::progress;

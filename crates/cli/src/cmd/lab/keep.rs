@@ -1,6 +1,6 @@
 //! The directory of `seekless lab run -o`, and another one for runs that cannot be saved in it.
 
-use super::{EXPERIMENT, Subject, check_of, keep_tables};
+use super::subject::{EXPERIMENT, Subject, check_of, keep_tables};
 use crate::failure::Failure;
 use seekless_lab::LabError;
 use seekless_lab::run::Run;

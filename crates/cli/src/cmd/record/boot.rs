@@ -2,7 +2,6 @@
 
 use super::{RecordArgs, Wanted, WantedReadAhead};
 use crate::args::Global;
-use crate::command_line::Cli;
 use crate::detached::detach;
 use crate::failure::Failure;
 use crate::say::say;
@@ -161,6 +160,15 @@ pub(super) fn make_directory(args: &RecordArgs) -> Result<(), Failure> {
     fs::create_dir_all(dir).map_err(|error| Failure::io(dir.display(), &error))
 }
 
+/// The command line of the recorder in an initramfs.
+#[derive(Parser)]
+struct Recorder {
+    #[command(flatten)]
+    _global: Global,
+    #[command(flatten)]
+    record: RecordArgs,
+}
+
 /// The options after `--`. They are validated here as options of `record --boot`, since an error in
 /// an initramfs would go unnoticed.
 fn recorder_options(args: &RecordArgs) -> Result<Vec<String>, Failure> {
@@ -171,19 +179,16 @@ fn recorder_options(args: &RecordArgs) -> Result<Vec<String>, Failure> {
             Failure::usage(format!("{}: not one line of UTF-8", option.to_string_lossy()))
         })?);
     }
-    let begin = ["seekless", "record", "--boot", "--mount", "/"];
-    let cli = Cli::try_parse_from(begin.iter().chain(&options)).map_err(|error| {
+    let begin = ["seekless", "--boot", "--mount", "/"];
+    let recorder = Recorder::try_parse_from(begin.iter().chain(&options)).map_err(|error| {
         let text = error.to_string();
         let line = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
         Failure::usage(format!("options of the recorder: {line}"))
     })?;
-    if let crate::command_line::Command::Record(inner) = &cli.command {
-        inner.boot.check(inner)?;
-        if recording::is_stdout(inner.destination()) {
-            return Err(Failure::usage(
-                "options of the recorder: an initramfs has no standard output",
-            ));
-        }
+    let inner = &recorder.record;
+    inner.boot.check(inner)?;
+    if recording::is_stdout(inner.destination()) {
+        return Err(Failure::usage("options of the recorder: an initramfs has no standard output"));
     }
     Ok(options.into_iter().map(String::from).collect())
 }

@@ -1,7 +1,7 @@
 //! Results of boots, in a directory if one is given.
 
 use super::Subject;
-use crate::cmd::lab::EXPERIMENT;
+use crate::cmd::lab::subject::EXPERIMENT;
 use crate::failure::{Failure, Kind};
 use seekless_lab::LabError;
 use seekless_lab::boots::outcome::{Boot, BootId};
