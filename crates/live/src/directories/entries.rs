@@ -6,7 +6,7 @@
 
 use crate::directories::Directories;
 use crate::directories::index::Slot;
-use crate::directories::inside::{Lies, put};
+use crate::directories::inside::{EntryPlace, put};
 use crate::fault::Fault;
 use crate::{Codec, Compacted, Entry, Ids, Linked, Room};
 use seekless_cache::{ChangeId, Piece, Role};
@@ -50,9 +50,11 @@ impl<F: Linked> Directories<'_, F> {
         let bsize = u64::from(self.volume.format.limits().block);
         let end = at.saturating_add(1).next_multiple_of(bsize).min(size);
         let len = index(end.saturating_sub(at));
-        match self.lies(dir, at)? {
-            Lies::At(block, skip) => Ok(self.volume.core.cache.read(block, skip, len)?.to_vec()),
-            Lies::Inside(from) => Ok(self.names_inside(dir)?.split_off(from)),
+        match self.entry_place(dir, at)? {
+            EntryPlace::At(block, skip) => {
+                Ok(self.volume.core.cache.read(block, skip, len)?.to_vec())
+            }
+            EntryPlace::Inside(from) => Ok(self.names_inside(dir)?.split_off(from)),
         }
     }
 
@@ -159,7 +161,7 @@ impl<F: Linked> Directories<'_, F> {
     ) -> Result<Ids, FsError> {
         self.settle_return(dir, name)?;
         let base = spot.unit.saturating_mul(self.unit());
-        let (lies, mut unit) = self.unit_bytes(dir, spot.unit)?;
+        let (stored, mut unit) = self.unit_bytes(dir, spot.unit)?;
         let codec = self.volume.format.codec();
         let kind = codec.code_of(to.1);
         let needed = F::Codec::needed(name.len());
@@ -176,7 +178,7 @@ impl<F: Linked> Directories<'_, F> {
                 (at, len)
             }
             None => {
-                debug_assert!(matches!(lies, Lies::At(..)), "a place was found in it");
+                debug_assert!(matches!(stored, EntryPlace::At(..)), "a place was found in it");
                 let old = unit.to_vec();
                 let Compacted { at, len, changed, moved } =
                     codec.compact(&old, &mut unit, place, needed)?;
@@ -195,9 +197,11 @@ impl<F: Linked> Directories<'_, F> {
         let over: SmallVec<[_; 2]> = pieces.iter().map(written).collect();
         let older = self.volume.core.unless(Fault::NameTwice, self.departure(dir, name, &over));
         let after: Ids = after.iter().copied().chain(older).collect();
-        let id = match lies {
-            Lies::At(block, skip) => self.put_pieces(block, skip, &unit, &pieces, role, &after)?,
-            Lies::Inside(_) => self.edit_inside(dir, |names| names.copy_from_slice(&unit))?,
+        let id = match stored {
+            EntryPlace::At(block, skip) => {
+                self.put_pieces(block, skip, &unit, &pieces, role, &after)?
+            }
+            EntryPlace::Inside(_) => self.edit_inside(dir, |names| names.copy_from_slice(&unit))?,
         };
         // Undoing a compaction would move the other names back.
         let added = if room.is_some() { id } else { ChangeId::COMMITTED };
@@ -285,9 +289,9 @@ impl<F: Linked> Directories<'_, F> {
 
     /// Makes an entry unused.
     fn erase(&mut self, dir: Ino, slot: Slot, after: &[ChangeId]) -> Result<ChangeId, FsError> {
-        let (block, skip) = match self.lies(dir, slot.at)? {
-            Lies::At(block, skip) => (block, skip),
-            Lies::Inside(at) => {
+        let (block, skip) = match self.entry_place(dir, slot.at)? {
+            EntryPlace::At(block, skip) => (block, skip),
+            EntryPlace::Inside(at) => {
                 let at = at.saturating_add(F::Codec::INO);
                 return self.edit_inside(dir, |names| put(names, at, &[0; INO_LEN]));
             }
@@ -380,13 +384,13 @@ impl<F: Linked> Directories<'_, F> {
     /// included.
     pub(crate) fn changes_to_name(&mut self, dir: Ino, name: &[u8]) -> Result<Ids, FsError> {
         let Some(slot) = self.find(dir, name)? else { return Ok(Ids::new()) };
-        let fragment = match self.lies(dir, slot.at)? {
-            Lies::At(block, skip) => {
+        let fragment = match self.entry_place(dir, slot.at)? {
+            EntryPlace::At(block, skip) => {
                 // An entry lies in one fragment.
                 let within = skip.checked_div(index(self.volume.format.limits().unit)).unwrap_or(0);
                 Extent::new(block.saturating_add(wide(within)), 1)
             }
-            Lies::Inside(_) => self.volume.format.inode_run(dir)?,
+            EntryPlace::Inside(_) => self.volume.format.inode_run(dir)?,
         };
         let waiting = self.volume.core.cache.changes_in(fragment);
         let node = self.volume.node(dir)?;
@@ -406,8 +410,8 @@ impl<F: Linked> Directories<'_, F> {
         };
         let ino = self.volume.format.codec().ino_bytes(to.0);
         let kind = self.volume.format.codec().code_of(to.1);
-        let id = match self.lies(dir, slot.at)? {
-            Lies::At(block, skip) => {
+        let id = match self.entry_place(dir, slot.at)? {
+            EntryPlace::At(block, skip) => {
                 let at = |within: usize| byte(skip.saturating_add(within));
                 let pieces = [
                     Piece { offset: at(F::Codec::INO), bytes: &ino },
@@ -415,7 +419,7 @@ impl<F: Linked> Directories<'_, F> {
                 ];
                 self.volume.core.cache.change(block, &pieces, Role::EntryChange, after)?
             }
-            Lies::Inside(at) => self.edit_inside(dir, |names| {
+            EntryPlace::Inside(at) => self.edit_inside(dir, |names| {
                 put(names, at.saturating_add(F::Codec::INO), &ino);
                 put(names, at.saturating_add(F::Codec::KIND), &[kind]);
             })?,

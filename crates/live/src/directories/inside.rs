@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 /// Where the bytes of a directory are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Lies {
+pub(crate) enum EntryPlace {
     /// In a block, from a byte of it on.
     At(BlockNo, usize),
     /// In its inode, which is all there is: from a byte of its only unit on.
@@ -32,25 +32,29 @@ pub(crate) fn put(unit: &mut [u8], at: usize, bytes: &[u8]) {
 
 impl<F: Linked> Directories<'_, F> {
     /// Where a byte of a directory is.
-    pub(crate) fn lies(&mut self, dir: Ino, at: u64) -> Result<Lies, FsError> {
+    pub(crate) fn entry_place(&mut self, dir: Ino, at: u64) -> Result<EntryPlace, FsError> {
         if self.volume.format.has_names_inside(&mut self.volume.core, dir)? {
-            return Ok(Lies::Inside(seekless_fs::field::index(at)));
+            return Ok(EntryPlace::Inside(seekless_fs::field::index(at)));
         }
         let (block, skip) = self.dir_place(dir, at)?;
-        Ok(Lies::At(block, skip))
+        Ok(EntryPlace::At(block, skip))
     }
 
     /// The bytes of a directory's unit, and where they are.
-    pub(crate) fn unit_bytes(&mut self, dir: Ino, unit: u64) -> Result<(Lies, Unit), FsError> {
+    pub(crate) fn unit_bytes(
+        &mut self,
+        dir: Ino,
+        unit: u64,
+    ) -> Result<(EntryPlace, Unit), FsError> {
         let len = self.volume.format.limits().dir_unit;
-        let lies = self.lies(dir, unit.saturating_mul(wide(len)))?;
-        let bytes = match lies {
-            Lies::At(block, skip) => {
+        let stored = self.entry_place(dir, unit.saturating_mul(wide(len)))?;
+        let bytes = match stored {
+            EntryPlace::At(block, skip) => {
                 Unit::from_slice(self.volume.core.cache.read(block, skip, len)?)
             }
-            Lies::Inside(_) => Unit::from_vec(self.names_inside(dir)?),
+            EntryPlace::Inside(_) => Unit::from_vec(self.names_inside(dir)?),
         };
-        Ok((lies, bytes))
+        Ok((stored, bytes))
     }
 
     /// The names of a directory that has them in its inode.

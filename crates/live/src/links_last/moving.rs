@@ -55,7 +55,7 @@ impl<F: Linked + Named> LinksLast<'_, F> {
         let role = if is_directory { Role::EntryAddDirectory } else { Role::EntryAdd };
         let named =
             self.live.directories().insert(to.0, &spot, to.1, (moved, kind), role, &after)?;
-        let turned = if across { Some(self.adopt_last(moved, to.0, &named)?) } else { None };
+        let turned = if across { Some(self.set_parent_last(moved, to.0, &named)?) } else { None };
         let way = self.live.directories().way_to(to.0)?;
         self.live.namespace().note_name(moved, to.0, &named)?;
         let before: Ids = named.iter().copied().chain(turned).chain(way).collect();
@@ -98,7 +98,12 @@ impl<F: Linked + Named> LinksLast<'_, F> {
 
     /// A directory gets another parent, which its `..` leads to once the new name
     /// is there.
-    fn adopt_last(&mut self, moved: Ino, parent: Ino, named: &Ids) -> Result<ChangeId, FsError> {
+    fn set_parent_last(
+        &mut self,
+        moved: Ino,
+        parent: Ino,
+        named: &Ids,
+    ) -> Result<ChangeId, FsError> {
         self.live.namespace().gain_child(parent)?;
         let depth = self.live.volume.node(parent)?.depth.saturating_add(1);
         self.live.volume.node(moved)?.depth = depth;
@@ -261,7 +266,7 @@ impl<F: Linked + Named> LinksLast<'_, F> {
         let mut named = self.take_name(to, (moved, FileKind::Directory), &after)?;
         let replaced = named.last().copied();
         if across {
-            let turned = self.adopt_last(moved, to.0, &named)?;
+            let turned = self.set_parent_last(moved, to.0, &named)?;
             named.push(turned);
             self.lose_child(from.0)?;
         }

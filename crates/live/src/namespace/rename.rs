@@ -81,15 +81,18 @@ impl<F: Linked + Named> Namespace<'_, F> {
         let spot = self.live.directories().reserve(to.0, to.1)?;
         let mut after = Ids::from_slice(&[self.raise_links(moved)?]);
         after.push(self.live.volume.node(moved)?.parent_link);
-        let early =
-            if across { self.prepare_turn(from, to.0, moved, false, &mut after)? } else { None };
+        let early = if across {
+            self.prepare_new_parent(from, to.0, moved, false, &mut after)?
+        } else {
+            None
+        };
         let role =
             if kind == FileKind::Directory { Role::EntryAddDirectory } else { Role::EntryAdd };
         let named =
             self.live.directories().insert(to.0, &spot, to.1, (moved, kind), role, &after)?;
         let late = across && early.is_none();
-        let parent = if late { Some(self.turn(moved, to.0, &named)?) } else { early };
-        self.finish(from, to.0, moved, &named, parent)
+        let parent = if late { Some(self.set_dotdot(moved, to.0, &named)?) } else { early };
+        self.remove_old_name(from, to.0, moved, &named, parent)
     }
 
     fn rename_over(
@@ -122,8 +125,11 @@ impl<F: Linked + Named> Namespace<'_, F> {
         let mut after = Ids::from_slice(&[self.raise_links(moved)?]);
         // With `..` turned first, of the two names the new one is that which a
         // check keeps: at no time is there neither.
-        let early =
-            if across { self.prepare_turn(from, to.0, moved, true, &mut after)? } else { None };
+        let early = if across {
+            self.prepare_new_parent(from, to.0, moved, true, &mut after)?
+        } else {
+            None
+        };
         if old_kind == FileKind::Directory {
             after.extend(self.live.directories().changes_in_dir(old)?);
             after.extend(self.live.volume.leaving(old)?);
@@ -132,13 +138,13 @@ impl<F: Linked + Named> Namespace<'_, F> {
         let reached = self.live.volume.node(to.0)?.reached_by.clone();
         let named: Ids = reached.into_iter().chain([changed]).collect();
         let late = across && early.is_none();
-        let parent = if late { Some(self.turn(moved, to.0, &named)?) } else { early };
+        let parent = if late { Some(self.set_dotdot(moved, to.0, &named)?) } else { early };
         if old_kind == FileKind::Directory {
             self.lose_dir(to.0, old, Some(changed))?;
         } else {
             self.lose_name(old, Some(changed))?;
         }
-        self.finish(from, to.0, moved, &named, parent)
+        self.remove_old_name(from, to.0, moved, &named, parent)
     }
 
     /// A directory takes the name of an empty one in the same parent. Both names
@@ -196,7 +202,7 @@ impl<F: Linked + Named> Namespace<'_, F> {
                 self.live.directories().redirect(dir, to, (moved, FileKind::Directory), &after)?;
             let named: Ids = reached.into_iter().chain([changed]).collect();
             self.lose_dir(dir, old, Some(changed))?;
-            return self.finish(from, dir, moved, &named, None);
+            return self.remove_old_name(from, dir, moved, &named, None);
         }
         let changed = self.live.directories().replace_within_unit(dir, from.1, to, &after)?;
         let named: Ids = reached.into_iter().chain([changed]).collect();
@@ -227,7 +233,7 @@ impl<F: Linked + Named> Namespace<'_, F> {
 
     /// A directory gets another parent, and is counted there first: the new
     /// name waits for that.
-    fn adopt(&mut self, moved: Ino, parent: Ino) -> Result<ChangeId, FsError> {
+    fn count_in_new_parent(&mut self, moved: Ino, parent: Ino) -> Result<ChangeId, FsError> {
         let counted = self.raise_links(parent)?;
         let node = self.live.volume.node(parent)?;
         node.effective = node.effective.saturating_add(1);
@@ -241,7 +247,7 @@ impl<F: Linked + Named> Namespace<'_, F> {
     /// this can be reached, and not by way of the directory itself. If the disk has never seen the
     /// old name, `..` may and must lead to the new parent before any name leads here; else the old
     /// name must be there first, and `..` comes later, unless it shall come `first`.
-    fn prepare_turn(
+    fn prepare_new_parent(
         &mut self,
         from: Name<'_>,
         to: Ino,
@@ -251,7 +257,7 @@ impl<F: Linked + Named> Namespace<'_, F> {
     ) -> Result<Option<ChangeId>, FsError> {
         let way = self.live.directories().way_to(to)?;
         after.extend(self.live.volume.core.unless(Fault::RenameIntoALoop, way));
-        let counted = self.adopt(moved, to)?;
+        let counted = self.count_in_new_parent(moved, to)?;
         after.push(counted);
         let is_new = self.live.directories().is_name_pending(from.0, from.1)?;
         if !is_new {
@@ -261,7 +267,7 @@ impl<F: Linked + Named> Namespace<'_, F> {
             return Ok(None);
         }
         let before: Ids = if is_new { Ids::from_slice(&[counted]) } else { after.clone() };
-        let turned = self.turn(moved, to, &before)?;
+        let turned = self.set_dotdot(moved, to, &before)?;
         after.push(turned);
         Ok(Some(turned))
     }
@@ -269,12 +275,17 @@ impl<F: Linked + Named> Namespace<'_, F> {
     /// Then, once the new name is on the disk, `..` leads to the new parent. The old name and the
     /// old parent's count wait for the returned change: so whenever `..` and a name contradict each
     /// other there are two names.
-    fn turn(&mut self, moved: Ino, parent: Ino, named: &[ChangeId]) -> Result<ChangeId, FsError> {
+    fn set_dotdot(
+        &mut self,
+        moved: Ino,
+        parent: Ino,
+        named: &[ChangeId],
+    ) -> Result<ChangeId, FsError> {
         self.live.directories().redirect(moved, b"..", (parent, FileKind::Directory), named)
     }
 
     /// The old name goes, once the new one is on the disk.
-    fn finish(
+    fn remove_old_name(
         &mut self,
         from: Name<'_>,
         to: Ino,
@@ -374,18 +385,19 @@ impl<F: Linked + Named> Namespace<'_, F> {
         after.extend(self.hold_named(moved)?);
         after.extend(self.live.directories().changes_to_name(from.0, from.1)?);
         if moves(kind) {
-            after.push(self.adopt(moved, to.0)?);
+            after.push(self.count_in_new_parent(moved, to.0)?);
         }
         let changed = self.live.directories().redirect(to.0, to.1, (moved, kind), &after)?;
-        let turned = if moves(kind) { Some(self.turn(moved, to.0, &[changed])?) } else { None };
+        let turned =
+            if moves(kind) { Some(self.set_dotdot(moved, to.0, &[changed])?) } else { None };
 
         let mut after: Ids = aside.into_iter().chain([changed]).chain(turned).collect();
         if moves(other_kind) {
-            after.push(self.adopt(other, from.0)?);
+            after.push(self.count_in_new_parent(other, from.0)?);
         }
         let back = self.live.directories().redirect(from.0, from.1, (other, other_kind), &after)?;
         let other_turned =
-            if moves(other_kind) { Some(self.turn(other, from.0, &[back])?) } else { None };
+            if moves(other_kind) { Some(self.set_dotdot(other, from.0, &[back])?) } else { None };
 
         let after: Ids = [back].into_iter().chain(other_turned).collect();
         let removed = self.live.directories().remove(to.0, &third, &after)?;
