@@ -80,7 +80,7 @@ fn mean(values: impl Iterator<Item = u64>, count: usize) -> u64 {
 fn mean_counts(of: &[Counts]) -> Counts {
     let mean = |get: fn(&Counts) -> u64| mean(of.iter().map(get), of.len());
     Counts {
-        disk: crate::disk::Tally {
+        disk: crate::disk::DiskTally {
             reads: mean(|c| c.disk.reads),
             read_bytes: mean(|c| c.disk.read_bytes),
             sync_writes: mean(|c| c.disk.sync_writes),

@@ -10,7 +10,7 @@ mod shared;
 pub(crate) use shared::shared;
 
 use crate::queue::{Queue, Waiting};
-use crate::seekplot::{Kind, PlotId, Plots, Plotter, SeekPlot};
+use crate::seekplot::{PlotId, Plots, Plotter, RequestKind, SeekPlot};
 use seekless_device::{
     BlockDevice, Clock, DeviceError, Durable, SparseDevice, Ticket, VirtualClock,
 };
@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Requests to a drive, counted as they were given to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Tally {
+pub struct DiskTally {
     /// Reads.
     pub reads: u64,
     /// Bytes they took.
@@ -45,7 +45,7 @@ pub struct Tally {
     pub busy_ns: u64,
 }
 
-impl Sub for Tally {
+impl Sub for DiskTally {
     type Output = Self;
 
     fn sub(self, before: Self) -> Self {
@@ -62,7 +62,7 @@ impl Sub for Tally {
     }
 }
 
-impl Sum for Tally {
+impl Sum for DiskTally {
     fn sum<I: Iterator<Item = Self>>(tallies: I) -> Self {
         tallies.fold(Self::default(), |all, one| Self {
             reads: all.reads + one.reads,
@@ -82,11 +82,11 @@ pub type Log = Box<dyn Write + Send>;
 
 /// A step of a process that takes time.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Step {
+pub(crate) enum ProcessStep {
     /// It computes for so long.
     Compute(Nanos),
     /// It sends a request to the drive; an asynchronous write has a ticket.
-    Ask(Request, Kind, Option<Ticket>),
+    Ask(Request, RequestKind, Option<Ticket>),
     /// It waits for a write that was asked for before, by itself or another.
     Wait(Ticket),
 }
@@ -99,7 +99,7 @@ struct Current {
     ticket: Option<Ticket>,
 }
 
-struct State {
+struct DriveState {
     model: Box<dyn DeviceModel>,
     queue: Queue,
     /// The request the drive serves, and when that is done.
@@ -108,16 +108,16 @@ struct State {
     /// Tickets given out, and those of writes that have not completed.
     tickets: u64,
     under_way: HashSet<Ticket>,
-    tally: Tally,
+    tally: DiskTally,
     plots: Plots,
     log: Option<Log>,
     /// Why the log ends before the requests do.
     cut: Option<Error>,
     /// Steps done since time was stopped.
-    stopped: Option<Vec<Step>>,
+    stopped: Option<Vec<ProcessStep>>,
 }
 
-impl State {
+impl DriveState {
     /// Gives the drive the next request that waits, if it is idle.
     fn start(&mut self, at: Nanos) -> Result<(), DeviceError> {
         if self.current.is_some() {
@@ -136,9 +136,9 @@ impl State {
         Ok(())
     }
 
-    fn note(&mut self, at: Nanos, done: Nanos, request: Request, kind: Kind) {
-        let op = if kind == Kind::Read { "read" } else { "write" };
-        let waited = if kind == Kind::AsyncWrite { "no" } else { "yes" };
+    fn note(&mut self, at: Nanos, done: Nanos, request: Request, kind: RequestKind) {
+        let op = if kind == RequestKind::Read { "read" } else { "write" };
+        let waited = if kind == RequestKind::AsyncWrite { "no" } else { "yes" };
         let (from, sectors) = (request.at, request.sectors);
         let (at, ms) = (at.get() as f64 / 1e6, done.saturating_since(at) as f64 / 1e6);
         self.log(format_args!("{at:.3}\t{ms:.3}\t{op}\t{from}\t{sectors}\t{waited}"));
@@ -173,13 +173,13 @@ impl State {
         ticket
     }
 
-    fn count(&mut self, request: Request, kind: Kind) {
+    fn count(&mut self, request: Request, kind: RequestKind) {
         let bytes = u64::from(request.sectors) * SECTOR;
         let tally = &mut self.tally;
         let (count, total) = match kind {
-            Kind::Read => (&mut tally.reads, &mut tally.read_bytes),
-            Kind::SyncWrite => (&mut tally.sync_writes, &mut tally.written_bytes),
-            Kind::AsyncWrite => (&mut tally.async_writes, &mut tally.written_bytes),
+            RequestKind::Read => (&mut tally.reads, &mut tally.read_bytes),
+            RequestKind::SyncWrite => (&mut tally.sync_writes, &mut tally.written_bytes),
+            RequestKind::AsyncWrite => (&mut tally.async_writes, &mut tally.written_bytes),
         };
         *count += 1;
         *total += bytes;
@@ -192,7 +192,7 @@ pub struct Disk {
     clock: Arc<VirtualClock>,
     /// Most requests that wait.
     most: usize,
-    state: Mutex<State>,
+    state: Mutex<DriveState>,
 }
 
 impl Disk {
@@ -207,14 +207,14 @@ impl Disk {
         most: u32,
         log: Option<Log>,
     ) -> Self {
-        let state = State {
+        let state = DriveState {
             model,
             queue: Queue::default(),
             current: None,
             issued: 0,
             tickets: 0,
             under_way: HashSet::new(),
-            tally: Tally::default(),
+            tally: DiskTally::default(),
             plots: Plots::default(),
             log,
             cut: None,
@@ -223,13 +223,13 @@ impl Disk {
         Self { image, clock, most: most as usize, state: Mutex::new(state) }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, DriveState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Requests to the drive so far.
     #[must_use]
-    pub fn tally(&self) -> Tally {
+    pub fn tally(&self) -> DiskTally {
         self.state().tally
     }
 
@@ -275,7 +275,7 @@ impl Disk {
 
     /// Lets time pass until something is so; it must become so at the latest
     /// when nothing waits.
-    fn wait_until(&self, over: impl Fn(&State) -> bool) -> Result<(), DeviceError> {
+    fn wait_until(&self, over: impl Fn(&DriveState) -> bool) -> Result<(), DeviceError> {
         let mut state = self.state();
         state.run_to(self.clock.now())?;
         while !over(&state) {
@@ -293,12 +293,12 @@ impl Disk {
     }
 
     /// Lets time pass again; returns the steps done meanwhile.
-    pub(crate) fn go_on(&self) -> Vec<Step> {
+    pub(crate) fn go_on(&self) -> Vec<ProcessStep> {
         self.state().stopped.take().unwrap_or_default()
     }
 
     /// Whether time is stopped; if so, records the step.
-    pub(crate) fn is_noted(&self, step: Step) -> bool {
+    pub(crate) fn is_noted(&self, step: ProcessStep) -> bool {
         let mut state = self.state();
         state.stopped.as_mut().map(|steps| steps.push(step)).is_some()
     }
@@ -338,7 +338,7 @@ impl Disk {
     pub(crate) fn ask(
         &self,
         request: Request,
-        kind: Kind,
+        kind: RequestKind,
         ticket: Option<Ticket>,
     ) -> Result<u64, DeviceError> {
         let mut state = self.state();
@@ -353,8 +353,8 @@ impl Disk {
     }
 
     /// Submits a request and waits for it.
-    fn serve(&self, request: Request, kind: Kind) -> Result<(), DeviceError> {
-        if self.is_noted(Step::Ask(request, kind, None)) {
+    fn serve(&self, request: Request, kind: RequestKind) -> Result<(), DeviceError> {
+        if self.is_noted(ProcessStep::Ask(request, kind, None)) {
             return Ok(());
         }
         let number = self.ask(request, kind, None)?;
@@ -363,7 +363,7 @@ impl Disk {
     }
 }
 
-impl State {
+impl DriveState {
     fn is_done(&self, number: u64) -> bool {
         self.current.is_none_or(|current| current.number != number) && !self.queue.holds(number)
     }
@@ -379,12 +379,12 @@ impl BlockDevice for Disk {
     }
 
     fn read(&self, at: Lba, buf: &mut [u8]) -> Result<(), DeviceError> {
-        self.serve(Request::read(at, sectors(buf.len())), Kind::Read)?;
+        self.serve(Request::read(at, sectors(buf.len())), RequestKind::Read)?;
         self.image.read(at, buf)
     }
 
     fn write(&self, at: Lba, buf: &[u8]) -> Result<(), DeviceError> {
-        self.serve(Request::write(at, sectors(buf.len())), Kind::SyncWrite)?;
+        self.serve(Request::write(at, sectors(buf.len())), RequestKind::SyncWrite)?;
         self.image.write(at, buf)
     }
 
@@ -394,10 +394,10 @@ impl BlockDevice for Disk {
         let request = Request::write(at, sectors(buf.len()));
         self.image.write(at, buf)?;
         let ticket = self.state().give_ticket();
-        if self.is_noted(Step::Ask(request, Kind::AsyncWrite, Some(ticket))) {
+        if self.is_noted(ProcessStep::Ask(request, RequestKind::AsyncWrite, Some(ticket))) {
             return Ok(Some(ticket));
         }
-        self.ask(request, Kind::AsyncWrite, Some(ticket))?;
+        self.ask(request, RequestKind::AsyncWrite, Some(ticket))?;
         self.wait_until(|state| state.queue.len() <= self.most)?;
         Ok(Some(ticket))
     }
@@ -410,7 +410,7 @@ impl BlockDevice for Disk {
     /// While time is stopped the wait is recorded, and counts as over: the process waits when it
     /// comes to the step.
     fn wait(&self, ticket: Ticket) -> Result<(), DeviceError> {
-        if self.is_over(ticket) || self.is_noted(Step::Wait(ticket)) {
+        if self.is_over(ticket) || self.is_noted(ProcessStep::Wait(ticket)) {
             return Ok(());
         }
         self.wait_until(|state| !state.under_way.contains(&ticket))

@@ -14,7 +14,7 @@ mod volume;
 pub(crate) use make::{Making, drive};
 pub use phase::{Begun, Reading};
 
-use crate::disk::{self, Disk, Log, Step};
+use crate::disk::{self, Disk, Log, ProcessStep};
 use crate::experiment::{Cpu, System, Workload};
 use crate::quantity::Size;
 use crate::repetition::Chance;
@@ -142,7 +142,7 @@ impl Machine {
 
     /// The processor works; the drive goes on meanwhile.
     pub(crate) fn compute(&mut self, span: Nanos) {
-        if !self.disk().is_noted(Step::Compute(span)) {
+        if !self.disk().is_noted(ProcessStep::Compute(span)) {
             self.clock.sleep(span);
             self.spent = self.spent.saturating_add(span.get());
         }
@@ -155,7 +155,7 @@ impl Machine {
     pub(crate) fn at_once<T>(
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<T, FsError>,
-    ) -> Result<(T, Vec<Step>), FsError> {
+    ) -> Result<(T, Vec<ProcessStep>), FsError> {
         self.disk().stop_time();
         let done = work(self);
         let steps = self.disk().go_on();

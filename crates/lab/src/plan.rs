@@ -44,7 +44,7 @@ pub struct Wanted {
 }
 
 /// Runs that are compared under several policies.
-struct Cell<'a> {
+struct RunGroup<'a> {
     workload: &'a Workload,
     system: &'a str,
     discipline: &'static str,
@@ -52,7 +52,7 @@ struct Cell<'a> {
     policies: Vec<&'a str>,
 }
 
-impl Cell<'_> {
+impl RunGroup<'_> {
     /// Whether each name of `only` is that of something else of the run under a
     /// policy.
     fn answers(&self, policy: &str, only: &str) -> bool {
@@ -113,7 +113,10 @@ pub fn runs(experiment: &Experiment, wanted: &Wanted) -> Result<Vec<RunId>, LabE
 }
 
 /// A cell's runs with a seed and a repetition.
-fn ids<'a>(cell: &'a Cell<'_>, (seed, repetition): (u64, u64)) -> impl Iterator<Item = RunId> + 'a {
+fn ids<'a>(
+    cell: &'a RunGroup<'_>,
+    (seed, repetition): (u64, u64),
+) -> impl Iterator<Item = RunId> + 'a {
     cell.policies.iter().map(move |policy| RunId {
         workload: cell.workload.name.clone(),
         system: cell.system.into(),
@@ -126,11 +129,12 @@ fn ids<'a>(cell: &'a Cell<'_>, (seed, repetition): (u64, u64)) -> impl Iterator<
 
 fn check_only(
     experiment: &Experiment,
-    cells: &[Cell<'_>],
+    cells: &[RunGroup<'_>],
     only: &[String],
 ) -> Result<(), LabError> {
     let none = |only: &&String| {
-        let is = |cell: &Cell<'_>| cell.policies.iter().any(|policy| cell.answers(policy, only));
+        let is =
+            |cell: &RunGroup<'_>| cell.policies.iter().any(|policy| cell.answers(policy, only));
         !cells.iter().any(is)
     };
     let Some(stray) = only.iter().find(none) else { return Ok(()) };
@@ -156,7 +160,7 @@ fn turns(experiment: &Experiment, wanted: &Wanted) -> Vec<(u64, u64)> {
 }
 
 /// Every combination but the policies.
-fn cells(experiment: &Experiment) -> Vec<Cell<'_>> {
+fn cells(experiment: &Experiment) -> Vec<RunGroup<'_>> {
     let mut cells = Vec::new();
     for workload in &experiment.workloads {
         for System { name: system, .. } in workload.systems_of(experiment) {
@@ -164,7 +168,7 @@ fn cells(experiment: &Experiment) -> Vec<Cell<'_>> {
                 let discipline = discipline.0.name();
                 let policies = workload.policies_of(experiment);
                 let policies = policies.iter().map(|policy| &*policy.0).collect();
-                cells.push(Cell { workload, system, discipline, policies });
+                cells.push(RunGroup { workload, system, discipline, policies });
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Requests waiting for the drive, in the order the host gives them out: by sector, from the last
 //! one given upwards, then from the lowest again (`disksort` of 4.4BSD).
 
-use crate::seekplot::Kind;
+use crate::seekplot::RequestKind;
 use seekless_device::Ticket;
 use seekless_model::{Op, Request};
 use std::collections::{BTreeMap, HashSet};
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashSet};
 pub(crate) struct Waiting {
     pub(crate) number: u64,
     pub(crate) request: Request,
-    pub(crate) kind: Kind,
+    pub(crate) kind: RequestKind,
     /// The ticket by which its completion is polled.
     pub(crate) ticket: Option<Ticket>,
 }
@@ -63,7 +63,7 @@ mod tests {
         let mut queue = Queue::default();
         let mut next = |places: &[u64]| {
             for (number, &at) in (places.len() as u64 * 10..).zip(places) {
-                let (request, kind) = (Request::write(Lba::new(at), 8), Kind::AsyncWrite);
+                let (request, kind) = (Request::write(Lba::new(at), 8), RequestKind::AsyncWrite);
                 queue.push(Waiting { number, request, kind, ticket: None });
             }
             let (first, distance) = queue.pop().unwrap();

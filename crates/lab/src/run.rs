@@ -1,7 +1,7 @@
 //! One run and its measurements.
 
 use crate::LabError;
-use crate::disk::{Log, Tally};
+use crate::disk::{DiskTally, Log};
 use crate::experiment::{Experiment, System, Workload};
 use crate::machine::{Machine, Reading, Setup};
 use crate::repetition::Chance;
@@ -47,7 +47,7 @@ impl fmt::Display for RunId {
 pub struct Counts {
     /// The drive's requests.
     #[serde(flatten)]
-    pub disk: Tally,
+    pub disk: DiskTally,
     /// Nanoseconds that the processor worked.
     pub cpu_ns: u64,
     /// Writes with changes rolled back.

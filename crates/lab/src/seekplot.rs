@@ -19,7 +19,7 @@ const FIRST_COLUMN: Nanos = Nanos::new(1_000_000);
 
 /// The kind of a request, and whether a process waited for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum RequestKind {
     /// A read; a process always waits for it.
     Read,
     /// A synchronous write.
@@ -28,7 +28,7 @@ pub enum Kind {
     AsyncWrite,
 }
 
-impl Kind {
+impl RequestKind {
     /// All of them, in the order in which they are counted.
     pub const ALL: [Self; 3] = [Self::Read, Self::SyncWrite, Self::AsyncWrite];
 
@@ -42,8 +42,8 @@ impl Kind {
     }
 }
 
-/// How many requests of each kind, in the order of [`Kind::ALL`].
-pub type Counts = [u32; 3];
+/// The number of requests of each kind, in the order of [`RequestKind::ALL`].
+pub type RequestCounts = [u32; 3];
 
 /// Requests in one column and row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,7 +53,7 @@ pub struct Bin {
     /// Which row, from 0 at the start of the disk.
     pub row: usize,
     /// How many requests; never none.
-    pub counts: Counts,
+    pub counts: RequestCounts,
 }
 
 /// The picture of a phase that is over: only the bins that hold something.
@@ -84,7 +84,7 @@ impl SeekPlot {
         &self.bins
     }
 
-    /// How many requests of each kind there are, in the order of [`Kind::ALL`].
+    /// How many requests of each kind there are, in the order of [`RequestKind::ALL`].
     #[must_use]
     pub fn totals(&self) -> [u64; 3] {
         [0, 1, 2].map(|kind| self.bins.iter().map(|bin| u64::from(bin.counts[kind])).sum())
@@ -101,7 +101,7 @@ pub(crate) struct Plotter {
     end: u64,
     column: Nanos,
     sectors: u64,
-    bins: Vec<Counts>,
+    bins: Vec<RequestCounts>,
 }
 
 impl Plotter {
@@ -115,7 +115,7 @@ impl Plotter {
 
     /// A request that the drive begins at a moment, and its first sector. One
     /// from before the phase or after it is none of it.
-    pub(crate) fn note(&mut self, number: u64, at: Nanos, sector: u64, kind: Kind) {
+    pub(crate) fn note(&mut self, number: u64, at: Nanos, sector: u64, kind: RequestKind) {
         if !(self.first..self.end).contains(&number) {
             return;
         }
@@ -144,7 +144,7 @@ impl Plotter {
     /// The picture as it is now.
     pub(crate) fn finish(&self) -> SeekPlot {
         let some = self.bins.iter().enumerate().filter(|(_, counts)| **counts != [0; 3]);
-        let bin = |(at, counts): (usize, &Counts)| Bin {
+        let bin = |(at, counts): (usize, &RequestCounts)| Bin {
             column: at % COLUMNS,
             row: at / COLUMNS,
             counts: *counts,
@@ -175,7 +175,7 @@ impl Plots {
         }
     }
 
-    pub(crate) fn note(&mut self, number: u64, at: Nanos, sector: u64, kind: Kind) {
+    pub(crate) fn note(&mut self, number: u64, at: Nanos, sector: u64, kind: RequestKind) {
         let made = self.0.iter_mut().flatten();
         made.for_each(|plotter| plotter.note(number, at, sector, kind));
     }
@@ -221,11 +221,11 @@ impl From<SeekPlot> for Stored {
 }
 
 /// Writes a bin down, after so many that are empty.
-fn put(text: &mut String, skipped: usize, counts: Counts) {
+fn put(text: &mut String, skipped: usize, counts: RequestCounts) {
     if skipped > 0 {
         let _ = write!(text, "{}", skipped + 1);
     }
-    for (kind, count) in Kind::ALL.into_iter().zip(counts).filter(|(_, count)| *count > 0) {
+    for (kind, count) in RequestKind::ALL.into_iter().zip(counts).filter(|(_, count)| *count > 0) {
         text.push(kind.letter());
         if count > 1 {
             let _ = write!(text, "{count}");
@@ -256,11 +256,11 @@ impl TryFrom<Stored> for SeekPlot {
 }
 
 /// Reads a bin: how many bins on, and its counts.
-fn take(word: &str) -> Option<(usize, Counts)> {
+fn take(word: &str) -> Option<(usize, RequestCounts)> {
     let (on, mut rest) = number(word)?;
     let mut counts = [0; 3];
     while let Some(letter) = rest.chars().next() {
-        let kind = Kind::ALL.into_iter().find(|kind| kind.letter() == letter)?;
+        let kind = RequestKind::ALL.into_iter().find(|kind| kind.letter() == letter)?;
         let (count, after) = number(&rest[1..])?;
         counts[kind as usize] = u32::try_from(count).ok()?;
         rest = after;
@@ -288,10 +288,10 @@ mod tests {
     #[test]
     fn nothing_is_lost_as_time_goes_on() {
         let mut plotter = Plotter::new(ms(50), 10, SECTORS);
-        plotter.note(9, ms(50), 0, Kind::Read);
-        plotter.note(10, ms(50), 0, Kind::Read);
-        plotter.note(11, ms(50 + 3), SECTORS - 1, Kind::SyncWrite);
-        plotter.note(12, ms(50 + 159), 100_000, Kind::AsyncWrite);
+        plotter.note(9, ms(50), 0, RequestKind::Read);
+        plotter.note(10, ms(50), 0, RequestKind::Read);
+        plotter.note(11, ms(50 + 3), SECTORS - 1, RequestKind::SyncWrite);
+        plotter.note(12, ms(50 + 159), 100_000, RequestKind::AsyncWrite);
         let early = plotter.finish();
         assert_eq!(early.column(), ms(1));
         let bin = |column, row, counts| Bin { column, row, counts };
@@ -300,7 +300,7 @@ mod tests {
             [bin(0, 0, [1, 0, 0]), bin(159, 1, [0, 0, 1]), bin(3, 63, [0, 1, 0])]
         );
         // 1,000 columns of 1 ms are 125 of 8 ms.
-        plotter.note(13, ms(50 + 1000), 100_000, Kind::AsyncWrite);
+        plotter.note(13, ms(50 + 1000), 100_000, RequestKind::AsyncWrite);
         let late = plotter.finish();
         assert_eq!((late.column(), late.sectors()), (ms(8), SECTORS));
         assert_eq!(
@@ -319,7 +319,7 @@ mod tests {
     fn is_written_down_and_read_again() {
         let mut plotter = Plotter::new(Nanos::ZERO, 0, SECTORS);
         for at in 0..2000 {
-            let kind = Kind::ALL[at as usize % 3];
+            let kind = RequestKind::ALL[at as usize % 3];
             plotter.note(at, ms(at * at % 100), at * 3_100 % SECTORS, kind);
         }
         let plot = plotter.finish();
@@ -327,9 +327,9 @@ mod tests {
         assert_eq!(serde_json::from_str::<SeekPlot>(&text).unwrap(), plot);
         let mut small = Plotter::new(Nanos::ZERO, 0, SECTORS);
         for at in [0, 1, 1, 5] {
-            small.note(0, ms(at), 0, Kind::Read);
+            small.note(0, ms(at), 0, RequestKind::Read);
         }
-        small.note(0, ms(1), 0, Kind::AsyncWrite);
+        small.note(0, ms(1), 0, RequestKind::AsyncWrite);
         assert_eq!(Stored::from(small.finish()).bins, "r r2a 4r");
     }
 

@@ -91,7 +91,7 @@ impl TreeSpec {
         }
         match *self {
             Self::Ports { categories, .. } => {
-                let shape = Shape::new(directories, files, categories);
+                let shape = PortsShape::new(directories, files, categories);
                 shape
                     .is_none()
                     .then(|| ("directories", "impossible numbers for a ports tree".into()))
@@ -136,7 +136,7 @@ impl TreeSpec {
         }
         match *self {
             Self::Ports { directories, files, categories } => {
-                let shape = Shape::new(directories, files, categories);
+                let shape = PortsShape::new(directories, files, categories);
                 shape.map_or_else(Vec::new, |shape| shape.entries(seed))
             }
             Self::Flat { directories, files, len } => flat(directories, files, len),
@@ -234,8 +234,8 @@ fn shares(weights: &[f64], whole: u64) -> Vec<u64> {
     weights.iter().map(&mut share).collect()
 }
 
-/// How many of everything a ports tree has.
-struct Shape {
+/// The numbers of categories, ports and patches of a ports tree.
+struct PortsShape {
     categories: u32,
     ports: u32,
     /// Ports that have patches.
@@ -248,7 +248,7 @@ const PATCHED_TENTHS: u32 = 6;
 /// Files that every port has.
 const FIXED_FILES: u32 = 5;
 
-impl Shape {
+impl PortsShape {
     fn new(directories: u32, files: u32, categories: u32) -> Option<Self> {
         let below = directories.checked_sub(1)?.checked_sub(categories)?;
         // Each port is a directory with two more, and a third if patched.

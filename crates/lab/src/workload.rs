@@ -67,9 +67,9 @@ impl Workload {
             }
             WorkloadKind::TreeThenFiles => {
                 let order = match (self.shuffled, self.in_turn) {
-                    (true, _) => Order::Chance(Random::new(seed)),
-                    (false, true) => Order::InTurn,
-                    (false, false) => Order::Tree,
+                    (true, _) => CreationOrder::Chance(Random::new(seed)),
+                    (false, true) => CreationOrder::InTurn,
+                    (false, false) => CreationOrder::Tree,
                 };
                 tree_then_files(machine, tree, order)
             }
@@ -128,8 +128,8 @@ fn untar(machine: &mut Machine, tree: &[Entry]) -> Result<Vec<Ino>, FsError> {
     Ok(made)
 }
 
-/// In which order the files of a tree are made.
-enum Order {
+/// The order in which the files of a tree are made.
+enum CreationOrder {
     /// As they stand in it, directory by directory.
     Tree,
     /// By chance.
@@ -143,7 +143,7 @@ enum Order {
 fn tree_then_files(
     machine: &mut Machine,
     tree: &[Entry],
-    order: Order,
+    order: CreationOrder,
 ) -> Result<Vec<Measured>, FsError> {
     let mut made = Vec::with_capacity(tree.len());
     let mkdir = phase(machine, "mkdir", |machine| {
@@ -162,9 +162,9 @@ fn tree_then_files(
         .filter_map(|(entry, &dir)| Some((&*entry.name, dir, entry.len?)))
         .collect();
     match order {
-        Order::Tree => {}
-        Order::Chance(mut chance) => chance.shuffle(&mut files),
-        Order::InTurn => {
+        CreationOrder::Tree => {}
+        CreationOrder::Chance(mut chance) => chance.shuffle(&mut files),
+        CreationOrder::InTurn => {
             let mut made_in: HashMap<Ino, u32> = HashMap::new();
             let round = |(_, dir, _): &(&str, Ino, ByteLen)| {
                 let round = made_in.entry(*dir).or_default();

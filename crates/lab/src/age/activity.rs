@@ -1,15 +1,15 @@
 //! Activities: sets of steps planned together.
 
-use super::distribution::{Counts, exponential};
+use super::distribution::{CountDistribution, exponential};
 use super::op::{Contents, DirId, FileId};
 use super::population::{Entity, Fate, File, Stage, Tree, TreeId};
 use super::profile::Written;
 use super::stream::Stream;
 use seekless_units::Nanos;
 
-/// A step of an activity. Its files and directories are pinned: they do not die meanwhile.
+/// One operation of an activity. Its files and directories are pinned: they do not die meanwhile.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Step {
+pub(super) enum ActivityStep {
     MakeDir(DirId),
     RemoveDir(DirId),
     Birth(FileId),
@@ -30,7 +30,7 @@ pub(super) enum Step {
 /// An entry of the queue of planned actions.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Planned {
-    Do(Step),
+    Do(ActivityStep),
     /// The activity is over for it: it may die, and more may fall due.
     Settle(Entity),
 }
@@ -79,7 +79,7 @@ impl Stream {
         }
     }
 
-    fn then(&mut self, step: Step) {
+    fn then(&mut self, step: ActivityStep) {
         self.queue.push_back(Planned::Do(step));
     }
 
@@ -178,7 +178,7 @@ impl Stream {
         if written == Written::Delivered {
             let new = self.ensure(leaf, "new");
             let stage = Stage::Final;
-            self.then(Step::Move { file, dir: Some(new), stage, replaces: None });
+            self.then(ActivityStep::Move { file, dir: Some(new), stage, replaces: None });
         }
         self.queue.push_back(Planned::Settle(Entity::File(file)));
     }
@@ -198,13 +198,13 @@ impl Stream {
             if self.is_renamed(class) {
                 self.people.files[file.0].stage = Stage::Temporary;
             }
-            self.then(Step::Birth(file));
+            self.then(ActivityStep::Birth(file));
         }
         while open.iter().any(|(_, left)| *left > 0) {
             for (file, left) in &mut open {
                 let part = (*left).min(record);
                 if part > 0 {
-                    self.then(Step::Append(*file, part));
+                    self.then(ActivityStep::Append(*file, part));
                     *left -= part;
                 }
             }
@@ -212,7 +212,7 @@ impl Stream {
         for file in files {
             if self.is_renamed(class) {
                 let stage = Stage::Final;
-                self.then(Step::Move { file, dir: None, stage, replaces: None });
+                self.then(ActivityStep::Move { file, dir: None, stage, replaces: None });
             }
             self.plan_links(class, file);
             self.queue.push_back(Planned::Settle(Entity::File(file)));
@@ -222,21 +222,21 @@ impl Stream {
     /// Plans the names that a file has besides the first.
     fn plan_links(&mut self, class: usize, file: FileId) {
         let names = self.profile.classes[class].names;
-        if names == Counts::ONE {
+        if names == CountDistribution::ONE {
             return;
         }
         let count = names.draw(&mut self.chance).min(MOST_NAMES);
-        (1..count).for_each(|_| self.then(Step::Link(file)));
+        (1..count).for_each(|_| self.then(ActivityStep::Link(file)));
     }
 
     /// Plans that a file is written, under a temporary name if its class has it
     /// so.
     fn plan_birth(&mut self, class: usize, file: FileId) {
-        self.then(Step::Birth(file));
+        self.then(ActivityStep::Birth(file));
         if self.is_renamed(class) {
             self.people.files[file.0].stage = Stage::Temporary;
             let stage = Stage::Final;
-            self.then(Step::Move { file, dir: None, stage, replaces: None });
+            self.then(ActivityStep::Move { file, dir: None, stage, replaces: None });
         }
         self.plan_links(class, file);
     }
@@ -245,7 +245,7 @@ impl Stream {
     fn ensure(&mut self, parent: DirId, name: &str) -> DirId {
         let (dir, new) = self.people.lasting_dir(parent, name.to_string());
         if new {
-            self.then(Step::MakeDir(dir));
+            self.then(ActivityStep::MakeDir(dir));
         }
         dir
     }
@@ -318,7 +318,7 @@ impl Stream {
         };
         let dir = self.people.add_dir(parent, name);
         self.people.trees[id.0].dirs.push(dir);
-        self.then(Step::MakeDir(dir));
+        self.then(ActivityStep::MakeDir(dir));
     }
 
     /// Plans the event that is due for a file or a tree.
@@ -343,26 +343,26 @@ impl Stream {
                 let root = self.people.files[file.0].root;
                 let leaf = self.base(class, root);
                 let dir = Some(self.ensure(leaf, "cur"));
-                self.then(Step::Move { file, dir, stage: Stage::Read, replaces: None });
+                self.then(ActivityStep::Move { file, dir, stage: Stage::Read, replaces: None });
                 self.queue.push_back(Planned::Settle(Entity::File(file)));
             }
             Written::Appended => {
                 // From half a piece to one and a half.
                 let piece = self.people.files[file.0].piece;
                 let len = (piece as f64 * (0.5 + self.chance.unit())) as u64;
-                self.then(Step::Append(file, len.max(1)));
+                self.then(ActivityStep::Append(file, len.max(1)));
                 self.queue.push_back(Planned::Settle(Entity::File(file)));
             }
             Written::Truncated => {
                 let File { len, piece, .. } = self.people.files[file.0];
                 let to = 1 + self.chance.below(len);
                 if to < len {
-                    self.then(Step::Truncate(file, to));
+                    self.then(ActivityStep::Truncate(file, to));
                 }
                 let more = (piece as f64 * (0.5 + self.chance.unit())) as u64;
                 let more = more.max(1).min(self.most_cut().saturating_sub(to));
                 if more > 0 {
-                    self.then(Step::Append(file, more));
+                    self.then(ActivityStep::Append(file, more));
                 }
                 self.queue.push_back(Planned::Settle(Entity::File(file)));
             }
@@ -390,9 +390,9 @@ impl Stream {
         let file = &mut self.people.files[new.0];
         (file.number, file.fate) = (number, fate);
         file.stage = Stage::Temporary;
-        self.then(Step::Birth(new));
+        self.then(ActivityStep::Birth(new));
         let stage = Stage::Final;
-        self.then(Step::Move { file: new, dir: None, stage, replaces: Some(old) });
+        self.then(ActivityStep::Move { file: new, dir: None, stage, replaces: Some(old) });
         new
     }
 
@@ -410,8 +410,8 @@ impl Stream {
         for (file, _) in files {
             self.people.pin(Entity::File(file));
             let links = self.people.files[file.0].links;
-            (0..links).for_each(|_| self.then(Step::Unlink(file)));
-            self.then(Step::Delete(file));
+            (0..links).for_each(|_| self.then(ActivityStep::Unlink(file)));
+            self.then(ActivityStep::Delete(file));
         }
     }
 }

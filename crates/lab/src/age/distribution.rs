@@ -12,13 +12,13 @@ const MOST_SECONDS: f64 = 100.0 * 365.25 * 86_400.0;
 /// The widest spread: beyond it a draw is as good as any number.
 const MOST_SPREAD: f64 = 6.0;
 
-/// A size, as `4K` or `1.5M`; more than nothing.
+/// A size greater than zero: `4K`, `1.5M`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Size(pub ByteLen);
+pub struct PositiveSize(pub ByteLen);
 
 /// A span of virtual time: `5ms`, `90s`, `15min`, `6h`, `30d`, `2w`, `1y`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Span(pub Nanos);
+pub struct VirtualSpan(pub Nanos);
 
 /// A part of the whole, from 0 to 1.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -28,7 +28,7 @@ pub struct Share(pub f64);
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Weight(pub f64);
 
-impl<'de> Deserialize<'de> for Size {
+impl<'de> Deserialize<'de> for PositiveSize {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = String::deserialize(from)?;
         match parse_size(&text).map_err(D::Error::custom)? {
@@ -38,7 +38,7 @@ impl<'de> Deserialize<'de> for Size {
     }
 }
 
-impl<'de> Deserialize<'de> for Span {
+impl<'de> Deserialize<'de> for VirtualSpan {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         parse_span(&String::deserialize(from)?).map(Self).map_err(D::Error::custom)
     }
@@ -110,12 +110,12 @@ fn check_spread(spread: f64) -> Result<f64, String> {
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(try_from = "SizesText")]
 pub struct Sizes {
-    shape: Shape,
+    shape: SizeDistribution,
     most: u64,
 }
 
 #[derive(Clone, PartialEq, Debug)]
-enum Shape {
+enum SizeDistribution {
     LogNormal { median: f64, spread: f64 },
     Points(Vec<(f64, f64)>),
 }
@@ -123,10 +123,10 @@ enum Shape {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SizesText {
-    median: Option<Size>,
+    median: Option<PositiveSize>,
     spread: Option<f64>,
-    points: Option<Vec<(Size, Share)>>,
-    most: Option<Size>,
+    points: Option<Vec<(PositiveSize, Share)>>,
+    most: Option<PositiveSize>,
 }
 
 impl TryFrom<SizesText> for Sizes {
@@ -134,18 +134,18 @@ impl TryFrom<SizesText> for Sizes {
 
     fn try_from(text: SizesText) -> Result<Self, String> {
         let shape = match (text.median, text.spread, text.points) {
-            (Some(Size(median)), spread, None) => {
+            (Some(PositiveSize(median)), spread, None) => {
                 let spread = check_spread(spread.unwrap_or(0.0))?;
-                Shape::LogNormal { median: median.get() as f64, spread }
+                SizeDistribution::LogNormal { median: median.get() as f64, spread }
             }
-            (None, None, Some(points)) => Shape::Points(check_points(&points)?),
+            (None, None, Some(points)) => SizeDistribution::Points(check_points(&points)?),
             _ => return Err("a size needs either a median and a spread, or points".into()),
         };
         Ok(Self { shape, most: text.most.map_or(u64::MAX, |size| size.0.get()) })
     }
 }
 
-fn check_points(points: &[(Size, Share)]) -> Result<Vec<(f64, f64)>, String> {
+fn check_points(points: &[(PositiveSize, Share)]) -> Result<Vec<(f64, f64)>, String> {
     let points: Vec<(f64, f64)> =
         points.iter().map(|(size, share)| (size.0.get() as f64, share.0)).collect();
     let rising = points.windows(2).all(|two| two[0].0 < two[1].0 && two[0].1 <= two[1].1);
@@ -159,8 +159,8 @@ impl Sizes {
     /// A length in bytes: one at least, `most` at most.
     pub(super) fn draw(&self, chance: &mut Random, most: u64) -> u64 {
         let len = match &self.shape {
-            Shape::LogNormal { median, spread } => log_normal(chance, *median, *spread),
-            Shape::Points(points) => between(points, chance.unit()),
+            SizeDistribution::LogNormal { median, spread } => log_normal(chance, *median, *spread),
+            SizeDistribution::Points(points) => between(points, chance.unit()),
         };
         (len as u64).clamp(1, self.most.min(most).max(1))
     }
@@ -188,7 +188,7 @@ pub struct Spans {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SpansText {
-    median: Span,
+    median: VirtualSpan,
     #[serde(default)]
     spread: f64,
     #[serde(default)]
@@ -218,10 +218,10 @@ impl Spans {
     }
 }
 
-/// Numbers of things: log-normal, one at least.
+/// A distribution of counts: log-normal, one at least.
 #[derive(Clone, Copy, PartialEq, Debug, Deserialize)]
 #[serde(try_from = "CountsText")]
-pub struct Counts {
+pub struct CountDistribution {
     median: f64,
     spread: f64,
     most: u32,
@@ -239,7 +239,7 @@ struct CountsText {
 /// No more of anything is done in one go.
 const MOST_AT_ONCE: u32 = 1_000_000;
 
-impl TryFrom<CountsText> for Counts {
+impl TryFrom<CountsText> for CountDistribution {
     type Error = String;
 
     fn try_from(text: CountsText) -> Result<Self, String> {
@@ -251,7 +251,7 @@ impl TryFrom<CountsText> for Counts {
     }
 }
 
-impl Counts {
+impl CountDistribution {
     /// Always one.
     pub(super) const ONE: Self = Self { median: 1.0, spread: 0.0, most: 1 };
 
@@ -335,7 +335,8 @@ mod tests {
 
     #[test]
     fn some_live_for_ever() {
-        let spans = SpansText { median: Span(nanos(86_400.0)), spread: 1.0, forever: Share(0.3) };
+        let spans =
+            SpansText { median: VirtualSpan(nanos(86_400.0)), spread: 1.0, forever: Share(0.3) };
         let spans = Spans::try_from(spans).unwrap();
         let mut chance = Random::new(3);
         let forever = (0..1000).filter(|_| spans.draw(&mut chance).is_none()).count();

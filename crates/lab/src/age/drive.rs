@@ -51,7 +51,7 @@ pub struct Sample {
 
 /// Operations done, by kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct Tally {
+pub struct OperationTally {
     /// Files made.
     pub created: u64,
     /// Times that a file was appended to.
@@ -95,7 +95,7 @@ pub struct Aged {
     /// Samples, from the beginning to the end.
     pub samples: Vec<Sample>,
     /// Operations done.
-    pub tally: Tally,
+    pub tally: OperationTally,
     /// Operations after which the target was reached; `None` if it was not.
     pub reached: Option<u64>,
     /// The lowest and highest fullness seen after that.
@@ -106,7 +106,7 @@ pub struct Aged {
     pub stream: Stream,
 }
 
-struct Run<'a> {
+struct AgeingRun<'a> {
     subject: &'a mut dyn Subject,
     stream: Stream,
     settings: Settings,
@@ -117,7 +117,7 @@ struct Run<'a> {
     done: u64,
     /// Virtual time to which the file system has been taken.
     now: Nanos,
-    tally: Tally,
+    tally: OperationTally,
     samples: Vec<Sample>,
     reached: Option<u64>,
     held: Option<(f64, f64)>,
@@ -147,7 +147,7 @@ pub fn age(
     }
     let exact = subject.is_exact();
     let stream = Stream::new(profile.clone(), settings.seed, settings.fullness, &room, exact);
-    let mut run = Run {
+    let mut run = AgeingRun {
         subject,
         stream,
         settings,
@@ -156,7 +156,7 @@ pub fn age(
         changed: BTreeSet::new(),
         done: 0,
         now: Nanos::ZERO,
-        tally: Tally::default(),
+        tally: OperationTally::default(),
         samples: Vec::new(),
         reached: None,
         held: None,
@@ -166,11 +166,11 @@ pub fn age(
         run.sample()?;
     }
     run.tally.early_deaths = run.stream.early_deaths();
-    let Run { samples, tally, reached, held, stream, .. } = run;
+    let AgeingRun { samples, tally, reached, held, stream, .. } = run;
     Ok(Aged { samples, tally, reached, held, end, stream })
 }
 
-impl Run<'_> {
+impl AgeingRun<'_> {
     fn go(&mut self, watch: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<End, AgeError> {
         self.sample()?;
         while self.done < self.settings.ops {
@@ -315,7 +315,7 @@ fn days(at: Nanos) -> f64 {
     at.get() as f64 / 86_400e9
 }
 
-impl Tally {
+impl OperationTally {
     fn count(&mut self, op: &Op) {
         match op {
             Op::MakeDir { .. } => self.directories_made += 1,

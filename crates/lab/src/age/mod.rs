@@ -31,7 +31,7 @@ pub mod score;
 pub mod stream;
 pub mod subject;
 
-pub use drive::{Aged, End, Sample, Settings, Tally, age};
+pub use drive::{Aged, End, OperationTally, Sample, Settings, age};
 pub use ledger::Room;
 pub use profile::Profile;
 

@@ -3,7 +3,7 @@
 
 mod text;
 
-use super::distribution::{Counts, Sizes, Span, Spans};
+use super::distribution::{CountDistribution, Sizes, Spans, VirtualSpan};
 use crate::LabError;
 use seekless_model::SpecError;
 use seekless_units::ByteLen;
@@ -28,9 +28,9 @@ pub struct Profile {
     /// Where its figures come from.
     pub sources: Vec<String>,
     /// Virtual time from one operation to the next of an activity.
-    pub pace: Span,
+    pub pace: VirtualSpan,
     /// Virtual time between activities: the mean of a random span.
-    pub rest: Span,
+    pub rest: VirtualSpan,
     /// The classes of files.
     pub classes: Vec<Class>,
 }
@@ -43,7 +43,7 @@ pub struct Class {
     /// How often an activity makes files of it, beside the other classes.
     pub weight: f64,
     /// Files that one activity makes, where they do not make a tree.
-    pub burst: Counts,
+    pub burst: CountDistribution,
     /// Their lengths.
     pub size: Sizes,
     /// How long they live.
@@ -51,9 +51,9 @@ pub struct Class {
     /// How they are written.
     pub written: Written,
     /// In how many pieces they are appended to, or how often they are replaced or cut.
-    pub times: Counts,
+    pub times: CountDistribution,
     /// How many names they have.
-    pub names: Counts,
+    pub names: CountDistribution,
     /// How many are written at the same time, and how many bytes of each in turn.
     pub writers: Option<(u32, ByteLen)>,
     /// How long they stay new.
@@ -99,7 +99,7 @@ pub struct Directory {
     pub depth: u32,
     /// Whether files are made and removed as a tree of their own; and then how
     /// many files it has, and how many of them a directory.
-    pub tree: Option<(Counts, u32)>,
+    pub tree: Option<(CountDistribution, u32)>,
 }
 
 impl Profile {

@@ -6,7 +6,7 @@
 //! a file that would not fit makes room first, by the death of the entity that would have died
 //! next.
 
-use super::activity::{Planned, Step};
+use super::activity::{ActivityStep, Planned};
 use super::ledger::{Ledger, Room};
 use super::op::{DirId, FileId, Op, Place};
 use super::population::{Entity, File, Population, Stage};
@@ -38,9 +38,9 @@ pub struct Stream {
     pub(super) now: Nanos,
     /// Planned actions, in order; and removals, which go before all of them.
     pub(super) queue: VecDeque<Planned>,
-    funeral: VecDeque<Step>,
+    funeral: VecDeque<ActivityStep>,
     /// Steps given out and not done yet, the latest last.
-    begun: Vec<Step>,
+    begun: Vec<ActivityStep>,
     /// Files made so far.
     pub(super) made: u64,
     /// Files there are, by class and root.
@@ -174,35 +174,35 @@ impl Stream {
     pub fn done(&mut self) {
         let Some(step) = self.begun.pop() else { return };
         match step {
-            Step::MakeDir(_) => self.ledger.directory(true),
-            Step::RemoveDir(dir) => {
+            ActivityStep::MakeDir(_) => self.ledger.directory(true),
+            ActivityStep::RemoveDir(dir) => {
                 self.ledger.directory(false);
                 self.people.drop_dir(dir);
             }
-            Step::Birth(file) => self.born(file),
-            Step::Append(file, len) => {
+            ActivityStep::Birth(file) => self.born(file),
+            ActivityStep::Append(file, len) => {
                 let file = &mut self.people.files[file.0];
                 self.ledger.grown(file.len, file.len + len);
                 file.len += len;
             }
-            Step::Truncate(file, len) => {
+            ActivityStep::Truncate(file, len) => {
                 let file = &mut self.people.files[file.0];
                 self.ledger.gone(file.len);
                 self.ledger.grown(0, len);
                 file.len = len;
             }
-            Step::Link(file) => self.people.files[file.0].links += 1,
-            Step::Unlink(file) => {
+            ActivityStep::Link(file) => self.people.files[file.0].links += 1,
+            ActivityStep::Unlink(file) => {
                 let links = &mut self.people.files[file.0].links;
                 *links = links.saturating_sub(1);
             }
-            Step::Move { file, dir, stage, replaces } => {
+            ActivityStep::Move { file, dir, stage, replaces } => {
                 let file = &mut self.people.files[file.0];
                 file.stage = stage;
                 file.dir = dir.unwrap_or(file.dir);
                 replaces.into_iter().for_each(|old| self.forget(old));
             }
-            Step::Delete(file) => self.forget(file),
+            ActivityStep::Delete(file) => self.forget(file),
         }
     }
 
@@ -218,7 +218,7 @@ impl Stream {
                 let tree = self.people.trees.remove(id.0);
                 let dead = tree.files.len();
                 tree.files.into_iter().for_each(|file| self.bury_file(file));
-                self.funeral.extend(tree.dirs.into_iter().rev().map(Step::RemoveDir));
+                self.funeral.extend(tree.dirs.into_iter().rev().map(ActivityStep::RemoveDir));
                 dead
             }
         }
@@ -227,15 +227,15 @@ impl Stream {
     /// Plans the removal of all names of a file.
     fn bury_file(&mut self, file: FileId) {
         let links = self.people.files[file.0].links;
-        self.funeral.extend((0..links).map(|_| Step::Unlink(file)));
-        self.funeral.push_back(Step::Delete(file));
+        self.funeral.extend((0..links).map(|_| ActivityStep::Unlink(file)));
+        self.funeral.push_back(ActivityStep::Delete(file));
     }
 
-    fn has_room(&self, step: &Step) -> bool {
+    fn has_room(&self, step: &ActivityStep) -> bool {
         match step {
-            Step::MakeDir(_) => self.ledger.fits(1, 1),
-            Step::Birth(file) => self.ledger.fits(self.people.files[file.0].piece, 1),
-            Step::Append(_, len) => self.ledger.fits(*len, 0),
+            ActivityStep::MakeDir(_) => self.ledger.fits(1, 1),
+            ActivityStep::Birth(file) => self.ledger.fits(self.people.files[file.0].piece, 1),
+            ActivityStep::Append(_, len) => self.ledger.fits(*len, 0),
             _ => true,
         }
     }
@@ -269,38 +269,40 @@ impl Stream {
     }
 
     /// The operation of a step.
-    fn begin(&mut self, step: Step) -> Op {
+    fn begin(&mut self, step: ActivityStep) -> Op {
         self.now = self.now.saturating_add(self.profile.pace.0.get());
         self.begun.push(step);
         match step {
-            Step::MakeDir(dir) => Op::MakeDir { dir, place: self.people.place_of_dir(dir) },
-            Step::RemoveDir(dir) => Op::RemoveDir { dir, place: self.people.place_of_dir(dir) },
-            Step::Birth(file) => {
+            ActivityStep::MakeDir(dir) => Op::MakeDir { dir, place: self.people.place_of_dir(dir) },
+            ActivityStep::RemoveDir(dir) => {
+                Op::RemoveDir { dir, place: self.people.place_of_dir(dir) }
+            }
+            ActivityStep::Birth(file) => {
                 let File { piece, contents, .. } = self.people.files[file.0];
                 Op::Create { file, place: self.place(file), len: ByteLen::new(piece), contents }
             }
-            Step::Append(file, len) => {
+            ActivityStep::Append(file, len) => {
                 let File { len: at, contents, .. } = self.people.files[file.0];
                 let (at, len) = (ByteLen::new(at), ByteLen::new(len));
                 Op::Append { file, place: self.place(file), at, len, contents }
             }
-            Step::Truncate(file, len) => {
+            ActivityStep::Truncate(file, len) => {
                 Op::Truncate { file, place: self.place(file), len: ByteLen::new(len) }
             }
-            Step::Link(file) => {
+            ActivityStep::Link(file) => {
                 let next = self.people.files[file.0].links + 1;
                 Op::Link { file, from: self.place(file), to: self.place_of_name(file, next) }
             }
-            Step::Unlink(file) => {
+            ActivityStep::Unlink(file) => {
                 let last = self.people.files[file.0].links;
                 Op::Unlink { file, place: self.place_of_name(file, last) }
             }
-            Step::Move { file, dir, stage, replaces } => {
+            ActivityStep::Move { file, dir, stage, replaces } => {
                 let dir = dir.unwrap_or(self.people.files[file.0].dir);
                 let (from, to) = (self.place(file), self.place_at(file, dir, stage));
                 Op::Rename { file, from, to, replaces }
             }
-            Step::Delete(file) => Op::Delete { file, place: self.place(file) },
+            ActivityStep::Delete(file) => Op::Delete { file, place: self.place(file) },
         }
     }
 

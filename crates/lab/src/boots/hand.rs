@@ -3,7 +3,7 @@
 //!
 //! Contents do not affect placement: files have their full length, and are written with zeros.
 
-use super::system::{Entry, Package, System};
+use super::system::{InstalledSystem, Package, PackageEntry};
 use seekless_fs::FsError;
 use seekless_model::random::Random;
 use std::collections::HashMap;
@@ -31,7 +31,7 @@ const ARCHIVES: &str = "/var/cache/apt/archives";
 /// Which packages each command reinstalls, by their place in the system: so many that each is
 /// reinstalled `mean` times on average. Files made on the machine are not reinstalled.
 #[must_use]
-pub fn reinstallations(system: &System, mean: f64, seed: u64) -> Vec<Vec<usize>> {
+pub fn reinstallations(system: &InstalledSystem, mean: f64, seed: u64) -> Vec<Vec<usize>> {
     let packages = &system.packages;
     let mut left: Vec<usize> = (0..packages.len()).filter(|at| !packages[*at].is_local()).collect();
     let commands = (left.len() as f64 * mean / BATCH as f64).round() as usize;
@@ -104,7 +104,7 @@ impl<S: FnMut() -> io::Result<()>> Hand<S> {
     ///
     /// # Errors
     /// [`FsError::Io`], as when the file system is full.
-    pub fn install(&mut self, system: &System) -> Result<(), FsError> {
+    pub fn install(&mut self, system: &InstalledSystem) -> Result<(), FsError> {
         for package in &system.packages {
             self.unpack(package)?;
         }
@@ -122,9 +122,9 @@ impl<S: FnMut() -> io::Result<()>> Hand<S> {
                 false => with_suffix(&path, NEW),
             };
             match entry {
-                Entry::Directory(_) => make_dir(&path)?,
-                Entry::File(_, len) => self.create(&new, *len)?,
-                Entry::Link(_, other) => {
+                PackageEntry::Directory(_) => make_dir(&path)?,
+                PackageEntry::File(_, len) => self.create(&new, *len)?,
+                PackageEntry::Link(_, other) => {
                     let other = self.at(other);
                     let unpacked = with_suffix(&other, NEW);
                     let other = if unpacked.exists() { unpacked } else { other };
@@ -133,11 +133,11 @@ impl<S: FnMut() -> io::Result<()>> Hand<S> {
                         .and_then(|()| fs::hard_link(other, &new))
                         .map_err(|error| failed(&new, error))?;
                 }
-                Entry::Symlink(_, target) => {
+                PackageEntry::Symlink(_, target) => {
                     make_symlink(target, &with_suffix(&path, NEW), &path)?;
                 }
             }
-            if new != path && matches!(entry, Entry::File(..) | Entry::Link(..)) {
+            if new != path && matches!(entry, PackageEntry::File(..) | PackageEntry::Link(..)) {
                 unpacked.push((new, path));
             }
         }
@@ -243,7 +243,7 @@ mod tests {
     use super::*;
     use crate::boots::order;
 
-    fn system() -> System {
+    fn system() -> InstalledSystem {
         "# seekless system 1\np\ta\nd\t/usr\nd\t/usr/bin\ns\t/bin\tusr/bin\nf\t/usr/bin/x\t200000\n\
          h\t/usr/bin/y\t/usr/bin/x\np\tb\nf\t/etc/b/conf\t10\np\t-\nf\t/var/lib/made\t1\n"
             .parse()
@@ -304,7 +304,8 @@ mod tests {
     #[test]
     fn each_package_is_reinstalled_so_often() {
         let names: String = (0..50).map(|n| format!("p\tp{n}\n")).collect();
-        let system: System = format!("# seekless system 1\n{names}p\t-\n").parse().unwrap();
+        let system: InstalledSystem =
+            format!("# seekless system 1\n{names}p\t-\n").parse().unwrap();
         let commands = reinstallations(&system, 4.0, 1);
         assert_eq!(commands.len(), 40);
         let all: Vec<usize> = commands.iter().flatten().copied().collect();

@@ -34,7 +34,7 @@ pub struct BootExperiment {
     #[serde(deserialize_with = "quantity::name")]
     pub name: String,
     /// That it is of this kind.
-    pub kind: Kind,
+    pub kind: ExperimentKind,
     /// Its purpose, in a line.
     pub summary: String,
     /// Where the published figures come from.
@@ -61,10 +61,10 @@ pub struct BootExperiment {
     pub published: Vec<PublishedBoot>,
 }
 
-/// The one kind there is.
+/// The kind of an experiment in such a file: there is one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum ExperimentKind {
     /// Boots on file systems of the kernel.
     Boots,
 }

@@ -14,9 +14,9 @@ use std::str::FromStr;
 /// The first line of such a file.
 const HEADER: &str = "# seekless system 1";
 
-/// A system, as it is installed.
+/// A system: the packages that are installed.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct System {
+pub struct InstalledSystem {
     /// In the order of their first installation.
     pub packages: Vec<Package>,
 }
@@ -27,12 +27,12 @@ pub struct Package {
     /// Its name.
     pub name: String,
     /// Its entries, in the order of its archive.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<PackageEntry>,
 }
 
-/// Something with a name. Paths begin with `/` and never lead upwards.
+/// An entry of a package: a file, directory or link. Paths begin with `/` and never lead upwards.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Entry {
+pub enum PackageEntry {
     /// A directory; several packages may have it.
     Directory(String),
     /// A regular file and its length in bytes.
@@ -65,7 +65,7 @@ fn is_path(path: &str) -> bool {
     })
 }
 
-impl Entry {
+impl PackageEntry {
     fn parse(line: &str) -> Result<Self, &'static str> {
         let fields: Vec<&str> = line.split('\t').collect();
         let entry = match *fields {
@@ -98,7 +98,7 @@ impl Entry {
     }
 }
 
-impl FromStr for System {
+impl FromStr for InstalledSystem {
     type Err = SystemError;
 
     fn from_str(text: &str) -> Result<Self, SystemError> {
@@ -116,7 +116,7 @@ impl FromStr for System {
                 packages.push(Package { name: name.into(), entries: Vec::new() });
                 continue;
             }
-            let entry = Entry::parse(text).map_err(failed)?;
+            let entry = PackageEntry::parse(text).map_err(failed)?;
             let package = packages.last_mut().ok_or_else(|| failed("no package has begun"))?;
             package.entries.push(entry);
         }
@@ -128,7 +128,8 @@ impl Package {
     /// Bytes of its files.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        let len = |entry: &Entry| if let Entry::File(_, len) = entry { *len } else { 0 };
+        let len =
+            |entry: &PackageEntry| if let PackageEntry::File(_, len) = entry { *len } else { 0 };
         self.entries.iter().map(len).sum()
     }
 
@@ -147,7 +148,7 @@ mod tests {
     fn lines_are_read() {
         let text = "# seekless system 1\np\tbase\nd\t/usr\nf\t/usr/a b\t5\nh\t/usr/c\t/usr/a b\n\
                     p\t-\ns\t/bin\tusr/bin\n";
-        let system: System = text.parse().unwrap();
+        let system: InstalledSystem = text.parse().unwrap();
         assert_eq!(system.packages.len(), 2);
         assert_eq!(system.packages[0].bytes(), 5);
         assert_eq!(system.packages[0].entries[1].path(), "/usr/a b");
@@ -166,7 +167,7 @@ mod tests {
             (3, "# seekless system 1\np\tbase\nh\t/a\t../b\n"),
             (2, "# seekless system 1\np\ta/b\n"),
         ] {
-            assert_eq!(text.parse::<System>().unwrap_err().line, line, "{text:?}");
+            assert_eq!(text.parse::<InstalledSystem>().unwrap_err().line, line, "{text:?}");
         }
     }
 }

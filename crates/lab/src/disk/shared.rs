@@ -54,9 +54,9 @@ mod tests {
     use super::*;
 
     #[derive(Clone, Default)]
-    struct Kept(Arc<Mutex<Vec<u8>>>);
+    struct SharedBuffer(Arc<Mutex<Vec<u8>>>);
 
-    impl Write for Kept {
+    impl Write for SharedBuffer {
         fn write(&mut self, bytes: &[u8]) -> Result<usize> {
             self.0.lock().unwrap().extend_from_slice(bytes);
             Ok(bytes.len())
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn lines_say_which_drive_it_was() {
-        let kept = Kept::default();
+        let kept = SharedBuffer::default();
         let mut logs = shared(Some(Box::new(kept.clone())), 2);
         let (first, second) = logs.split_at_mut(1);
         let (first, second) = (first[0].as_mut().unwrap(), second[0].as_mut().unwrap());
@@ -79,7 +79,7 @@ mod tests {
         second.flush().unwrap();
         let text = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
         assert_eq!(text, "# phase\n2.0\twrite\t1\n1.0\tread\t7\t0\n");
-        let kept = Kept::default();
+        let kept = SharedBuffer::default();
         let mut one = shared(Some(Box::new(kept.clone())), 1);
         writeln!(one[0].as_mut().unwrap(), "1.0\tread").unwrap();
         assert_eq!(*kept.0.lock().unwrap(), b"1.0\tread\n");

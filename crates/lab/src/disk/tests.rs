@@ -87,9 +87,9 @@ fn the_picture_has_what_the_log_has_and_where() {
 }
 
 /// A writer with room for this many bytes.
-struct Room(usize);
+struct BoundedWriter(usize);
 
-impl Write for Room {
+impl Write for BoundedWriter {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         if self.0 < bytes.len() {
             return Err(std::io::ErrorKind::StorageFull.into());
@@ -112,9 +112,13 @@ fn a_log_that_is_cut_short_is_told_at_its_end() {
         disk.end_log().map_err(|error| error.kind())
     };
     let full = Err(std::io::ErrorKind::StorageFull);
-    assert_eq!(ended(Box::new(Room(1000))), Ok(()));
-    assert_eq!(ended(Box::new(Room(50))), full);
-    assert_eq!(ended(Box::new(std::io::BufWriter::new(Room(50)))), full, "in the last flush");
+    assert_eq!(ended(Box::new(BoundedWriter(1000))), Ok(()));
+    assert_eq!(ended(Box::new(BoundedWriter(50))), full);
+    assert_eq!(
+        ended(Box::new(std::io::BufWriter::new(BoundedWriter(50)))),
+        full,
+        "in the last flush"
+    );
 }
 
 fn sector(line: &str) -> &str {
@@ -126,9 +130,9 @@ fn take(left: &mut [crate::seekplot::Bin], line: &str, origin: Nanos, column: Na
     let words: Vec<_> = line.split('\t').collect();
     let [at, _, op, sector, _, waited] = words[..] else { panic!("{line}") };
     let kind = match (op, waited) {
-        ("read", "yes") => Kind::Read,
-        ("write", "yes") => Kind::SyncWrite,
-        ("write", "no") => Kind::AsyncWrite,
+        ("read", "yes") => RequestKind::Read,
+        ("write", "yes") => RequestKind::SyncWrite,
+        ("write", "no") => RequestKind::AsyncWrite,
         _ => panic!("{line}"),
     };
     // The log is exact to a microsecond.
@@ -194,7 +198,7 @@ fn a_write_that_is_written_down_completes_after_it_was_asked_for() {
     let ticket = behind(&disk, Lba::new(9), &[7; 512]).unwrap();
     disk.wait(ticket).unwrap();
     let steps = disk.go_on();
-    let [Step::Ask(request, kind, asked), Step::Wait(waited)] = steps[..] else {
+    let [ProcessStep::Ask(request, kind, asked), ProcessStep::Wait(waited)] = steps[..] else {
         panic!("{steps:?}")
     };
     assert_eq!((asked, waited, clock.now()), (Some(ticket), ticket, Nanos::ZERO));

@@ -3,8 +3,8 @@
 use seekless_model::SpecError;
 use toml::de::{DeTable, DeValue};
 
-/// One step from the top of a file to a value.
-enum Step {
+/// One segment of the path from the top of a file to a value.
+enum PathSegment {
     /// The value of a key.
     Key(&'static str),
     /// One of a list, from 0.
@@ -13,30 +13,30 @@ enum Step {
 
 /// The error of a value, and the path to it.
 pub(super) struct Fault {
-    way: Vec<Step>,
+    way: Vec<PathSegment>,
     message: String,
 }
 
 impl Fault {
     /// A fault of a key's value; the enclosing tables are added later.
     pub(super) fn of(key: &'static str, message: impl Into<String>) -> Self {
-        Self { way: vec![Step::Key(key)], message: message.into() }
+        Self { way: vec![PathSegment::Key(key)], message: message.into() }
     }
 
     /// A fault of one of a list.
     pub(super) fn at(key: &'static str, at: usize, message: impl Into<String>) -> Self {
-        Self { way: vec![Step::Key(key), Step::At(at)], message: message.into() }
+        Self { way: vec![PathSegment::Key(key), PathSegment::At(at)], message: message.into() }
     }
 
     /// The value lies in that of a key.
     pub(super) fn within(mut self, key: &'static str) -> Self {
-        self.way.insert(0, Step::Key(key));
+        self.way.insert(0, PathSegment::Key(key));
         self
     }
 
     /// The value lies in one of a list of tables.
     pub(super) fn within_one(mut self, key: &'static str, at: usize) -> Self {
-        self.way.splice(0..0, [Step::Key(key), Step::At(at)]);
+        self.way.splice(0..0, [PathSegment::Key(key), PathSegment::At(at)]);
         self
     }
 
@@ -45,8 +45,8 @@ impl Fault {
     pub(super) fn told(self, text: &str, file: &str) -> SpecError {
         let before = text.get(..start(text, &self.way)).unwrap_or("");
         let key = self.way.iter().rev().find_map(|step| match step {
-            Step::Key(key) => Some(*key),
-            Step::At(_) => None,
+            PathSegment::Key(key) => Some(*key),
+            PathSegment::At(_) => None,
         });
         SpecError::Invalid {
             file: file.into(),
@@ -58,17 +58,17 @@ impl Fault {
 }
 
 /// The byte at which the last step begins that there is.
-fn start(text: &str, way: &[Step]) -> usize {
+fn start(text: &str, way: &[PathSegment]) -> usize {
     let Ok(table) = DeTable::parse(text) else { return 0 };
     let (mut here, mut start) = (DeValue::Table(table.into_inner()), 0);
     for step in way {
         let found = match (step, here) {
-            (Step::Key(key), DeValue::Table(table)) => {
+            (PathSegment::Key(key), DeValue::Table(table)) => {
                 let mut all = table.into_iter();
                 let found = all.find(|(known, _)| known.get_ref() == key);
                 found.map(|(key, value)| (key.span().start, value.into_inner()))
             }
-            (Step::At(at), DeValue::Array(list)) => {
+            (PathSegment::At(at), DeValue::Array(list)) => {
                 let found = list.into_iter().nth(*at);
                 found.map(|value| (value.span().start, value.into_inner()))
             }

@@ -17,8 +17,8 @@ const READ_MAX: u64 = 8;
 /// Bytes by which calls are counted to know how far to read ahead (`BKVASIZE`).
 const COUNTED: u64 = 16_384;
 
-/// A file that is read in order.
-struct Reading {
+/// A sequential read of a file, with read-ahead in clusters (`cluster_read`).
+struct ClusteredRead {
     ino: Ino,
     len: u64,
     block: u64,
@@ -32,7 +32,7 @@ struct Reading {
     sequence: u64,
 }
 
-impl Reading {
+impl ClusteredRead {
     /// The blocks that a run from one on may have: whole ones, in one request.
     fn run(&self, first: u64, wanted: u64) -> u64 {
         let whole = (self.len / self.block).saturating_sub(first);
@@ -71,7 +71,7 @@ impl Machine {
         let (block, most) = (self.block, self.most_read);
         let sequence = 1;
         let mut reading =
-            Reading { ino, len, block, most, have: 0, marks: BTreeSet::new(), sequence };
+            ClusteredRead { ino, len, block, most, have: 0, marks: BTreeSet::new(), sequence };
         let mut at = 0;
         while at < len {
             let part = (len - at).min(record - (place + at) % record);
@@ -86,7 +86,12 @@ impl Machine {
     }
 
     /// Has a block in memory, of a call that ends at a byte.
-    fn read_block(&mut self, reading: &mut Reading, lbn: u64, end: u64) -> Result<(), FsError> {
+    fn read_block(
+        &mut self,
+        reading: &mut ClusteredRead,
+        lbn: u64,
+        end: u64,
+    ) -> Result<(), FsError> {
         let (block, len) = (reading.block, reading.len);
         if (lbn + 1) * block >= len {
             return if lbn < reading.have { Ok(()) } else { self.bring(reading, lbn, 1) };
@@ -118,8 +123,13 @@ impl Machine {
     }
 
     /// Reads blocks, but no further than one level of the map reaches.
-    fn bring(&mut self, reading: &mut Reading, first: u64, count: u64) -> Result<(), FsError> {
-        let Reading { ino, len, block, .. } = *reading;
+    fn bring(
+        &mut self,
+        reading: &mut ClusteredRead,
+        first: u64,
+        count: u64,
+    ) -> Result<(), FsError> {
+        let ClusteredRead { ino, len, block, .. } = *reading;
         let (mut from, to) = (first * block, ((first + count) * block).min(len));
         let mut buf = std::mem::take(&mut self.bytes);
         while from < to {

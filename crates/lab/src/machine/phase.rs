@@ -2,7 +2,7 @@
 
 use super::volume::Volume;
 use super::{CacheTally, Machine};
-use crate::disk::Tally;
+use crate::disk::DiskTally;
 use crate::seekplot::{PlotId, SeekPlot};
 use seekless_device::Clock;
 use seekless_units::Nanos;
@@ -15,7 +15,7 @@ pub struct Reading {
     /// The processor's share of it.
     pub cpu: Nanos,
     /// The drives' requests.
-    pub tally: Tally,
+    pub tally: DiskTally,
     /// The caches' counters.
     pub cache: CacheTally,
 }

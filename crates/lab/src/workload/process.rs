@@ -7,9 +7,9 @@
 //! kernel wakes with a better priority than one that runs in user mode), those that compute take
 //! turns.
 
-use crate::disk::Step;
+use crate::disk::ProcessStep;
 use crate::machine::Machine;
-use crate::seekplot::Kind;
+use crate::seekplot::RequestKind;
 use seekless_device::Ticket;
 use seekless_fs::FsError;
 use seekless_units::Nanos;
@@ -68,7 +68,7 @@ enum Waits {
 /// A process, and the rest of its step.
 struct Task<'a> {
     process: &'a mut dyn Process,
-    steps: VecDeque<Step>,
+    steps: VecDeque<ProcessStep>,
     /// Its action when they are over.
     turn: Turn,
     waits: Waits,
@@ -173,7 +173,7 @@ impl Events<'_, '_> {
         self.machine.worked(Nanos::new(spent));
         let less = |span: Nanos| Nanos::new(span.get().saturating_sub(spent));
         task.slice = less(task.slice);
-        if let Some(Step::Compute(left)) = task.steps.front_mut() {
+        if let Some(ProcessStep::Compute(left)) = task.steps.front_mut() {
             *left = less(*left);
             if *left == Nanos::ZERO {
                 task.steps.pop_front();
@@ -219,26 +219,28 @@ impl Events<'_, '_> {
                 return Ok(());
             };
             match step {
-                Step::Compute(span) => {
+                ProcessStep::Compute(span) => {
                     let ends = now.saturating_add(span.get().min(task.slice.get()));
                     self.burst = Some(Burst { task: at, began: now, ends });
                     return Ok(());
                 }
-                Step::Ask(_, Kind::AsyncWrite, _) if !self.machine.disk().has_room() => {
+                ProcessStep::Ask(_, RequestKind::AsyncWrite, _)
+                    if !self.machine.disk().has_room() =>
+                {
                     task.waits = Waits::Room;
                     return Ok(());
                 }
-                Step::Wait(ticket) => {
+                ProcessStep::Wait(ticket) => {
                     task.steps.pop_front();
                     if !self.machine.disk().is_over(ticket) {
                         task.waits = Waits::Write(ticket);
                         return Ok(());
                     }
                 }
-                Step::Ask(request, kind, ticket) => {
+                ProcessStep::Ask(request, kind, ticket) => {
                     task.steps.pop_front();
                     let number = self.machine.disk().ask(request, kind, ticket)?;
-                    if kind != Kind::AsyncWrite && !self.machine.disk().is_done(number) {
+                    if kind != RequestKind::AsyncWrite && !self.machine.disk().is_done(number) {
                         task.waits = Waits::Request(number);
                         return Ok(());
                     }

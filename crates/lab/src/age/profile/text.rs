@@ -1,7 +1,9 @@
 //! A profile as its file has it, with places, and whether it makes sense.
 
 use super::{Class, Directory, Profile, Written};
-use crate::age::distribution::{Counts, Size, Sizes, Span, Spans, Weight};
+use crate::age::distribution::{
+    CountDistribution, PositiveSize, Sizes, Spans, VirtualSpan, Weight,
+};
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -22,8 +24,8 @@ pub(super) struct ProfileText {
     summary: String,
     #[serde(default)]
     sources: Vec<String>,
-    pace: Span,
-    rest: Span,
+    pace: VirtualSpan,
+    rest: VirtualSpan,
     class: Vec<ClassText>,
 }
 
@@ -32,14 +34,14 @@ pub(super) struct ProfileText {
 struct ClassText {
     name: Spanned<String>,
     weight: Spanned<Weight>,
-    burst: Option<Spanned<Counts>>,
+    burst: Option<Spanned<CountDistribution>>,
     size: Sizes,
     lifetime: Spans,
     written: Spanned<Written>,
-    times: Option<Spanned<Counts>>,
-    names: Option<Spanned<Counts>>,
+    times: Option<Spanned<CountDistribution>>,
+    names: Option<Spanned<CountDistribution>>,
     writers: Option<Spanned<u32>>,
-    record: Option<Spanned<Size>>,
+    record: Option<Spanned<PositiveSize>>,
     read: Option<Spanned<Spans>>,
     gathers: Option<Spanned<String>>,
     gather_at: Option<Spanned<u32>>,
@@ -55,7 +57,7 @@ struct DirectoryText {
     fan_out: Option<Spanned<u32>>,
     depth: Option<Spanned<u32>>,
     together: Option<Spanned<bool>>,
-    files: Option<Spanned<Counts>>,
+    files: Option<Spanned<CountDistribution>>,
     per_directory: Option<Spanned<u32>>,
 }
 
@@ -187,12 +189,12 @@ impl ClassText {
         Class {
             name: self.name.into_inner(),
             weight: self.weight.into_inner().0,
-            burst: self.burst.map_or(Counts::ONE, Spanned::into_inner),
+            burst: self.burst.map_or(CountDistribution::ONE, Spanned::into_inner),
             size: self.size,
             lifetime: self.lifetime,
             written: self.written.into_inner(),
-            times: self.times.map_or(Counts::ONE, Spanned::into_inner),
-            names: self.names.map_or(Counts::ONE, Spanned::into_inner),
+            times: self.times.map_or(CountDistribution::ONE, Spanned::into_inner),
+            names: self.names.map_or(CountDistribution::ONE, Spanned::into_inner),
             writers: self
                 .writers
                 .map(Spanned::into_inner)

@@ -14,7 +14,7 @@ use images::Images;
 use keep::Kept;
 use seekless_compose::traces;
 use seekless_lab::boots::outcome::{Boot, BootId, wanted};
-use seekless_lab::boots::system::System;
+use seekless_lab::boots::system::InstalledSystem;
 use seekless_lab::boots::{BootExperiment, BootMachine, State};
 use seekless_lab::builtin;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -30,7 +30,7 @@ const UNPACKED_MAX: usize = 1 << 30;
 struct Subject {
     text: String,
     experiment: BootExperiment,
-    system: System,
+    system: InstalledSystem,
     trace: BootTrace,
     digest: String,
 }
@@ -43,7 +43,8 @@ impl Subject {
             Failure::new(Kind::Corrupt, format!("{what}: {error}"))
         };
         let parsed = std::str::from_utf8(&system).map_err(|error| about(&error, "system"))?;
-        let parsed = parsed.parse::<System>().map_err(|error| about(&error, &experiment.system))?;
+        let parsed =
+            parsed.parse::<InstalledSystem>().map_err(|error| about(&error, &experiment.system))?;
         let trace = read(&experiment.trace, builtin::boot_trace(&experiment.trace))?;
         let digest = experiment.digest([text.as_bytes(), &system, &trace]);
         let events = traces::parse(&*trace, Path::new(&experiment.trace))?;
