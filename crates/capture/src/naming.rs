@@ -10,7 +10,7 @@ use seekless_host::tracefs;
 use seekless_host::{program, residency};
 use seekless_images::Error;
 use seekless_layout::recording::{
-    Assembled, How, Index, Known, PageSet, Pages, Touch, What, assemble,
+    Assembled, Index, Known, PageAccess, PageSet, Pages, RecordedTouch, TouchKind, assemble,
 };
 use seekless_units::{BlockNo, Extent, Ino};
 use std::collections::{HashMap, HashSet};
@@ -96,7 +96,7 @@ impl<'a> Names<'a> {
     }
 
     /// Trace events, with opens and listings from fanotify.
-    fn touches(&self, collected: Collected) -> Vec<Touch> {
+    fn touches(&self, collected: Collected) -> Vec<RecordedTouch> {
         let start = collected.start;
         let block_size = u64::from(self.index.block_size());
         let mut touches = Vec::with_capacity(collected.traced.len() + collected.noticed.len());
@@ -105,25 +105,33 @@ impl<'a> Names<'a> {
             if named.insert(event.tid)
                 && let Some(comm) = program::name_of(event.tid)
             {
-                touches.push(Touch { time: 0, tid: event.tid, what: What::Named(comm.into()) });
+                touches.push(RecordedTouch {
+                    time: 0,
+                    tid: event.tid,
+                    what: TouchKind::Named(comm.into()),
+                });
             }
             let time = event.time.saturating_sub(start);
             let what = traced(event.what, block_size, collected.first_sector);
-            touches.extend(what.map(|what| Touch { time, tid: event.tid, what }));
+            touches.extend(what.map(|what| RecordedTouch { time, tid: event.tid, what }));
         }
         for event in collected.noticed {
             let what = match (event.did, event.directory) {
                 (Did::Access, false) => continue,
-                (Did::Access, true) => What::Listed,
-                (Did::Open, _) => What::Opened,
-                (Did::Exec, _) => What::Executed,
+                (Did::Access, true) => TouchKind::Listed,
+                (Did::Open, _) => TouchKind::Opened,
+                (Did::Exec, _) => TouchKind::Executed,
             };
             let Ok(ino) = u32::try_from(event.ino) else { continue };
             let time = event.time.saturating_sub(start);
-            touches.push(Touch { time, tid: event.tid, what: what(Ino::new(ino)) });
+            touches.push(RecordedTouch { time, tid: event.tid, what: what(Ino::new(ino)) });
             // Opening a directory counts as listing it.
             if event.directory && event.did == Did::Open {
-                touches.push(Touch { time, tid: event.tid, what: What::Listed(Ino::new(ino)) });
+                touches.push(RecordedTouch {
+                    time,
+                    tid: event.tid,
+                    what: TouchKind::Listed(Ino::new(ino)),
+                });
             }
         }
         touches.sort_by_key(|touch| touch.time);
@@ -132,7 +140,7 @@ impl<'a> Names<'a> {
 
     /// Accesses only: the pages in memory afterwards tell which pages they led to, if none were
     /// before.
-    fn accesses(&self, collected: Collected, kept_caches: bool) -> Vec<Touch> {
+    fn accesses(&self, collected: Collected, kept_caches: bool) -> Vec<RecordedTouch> {
         let start = collected.start;
         let mut touches = Vec::new();
         let mut named = HashSet::new();
@@ -149,15 +157,15 @@ impl<'a> Names<'a> {
                 continue;
             };
             let time = event.time.saturating_sub(start);
-            let mut push = |what| touches.push(Touch { time, tid: event.tid, what });
+            let mut push = |what| touches.push(RecordedTouch { time, tid: event.tid, what });
             if let Some(comm) = event.comm.filter(|comm| named.insert((event.tid, comm.clone()))) {
-                push(What::Named(comm.into()));
+                push(TouchKind::Named(comm.into()));
             }
             match (event.did, event.directory) {
-                (Did::Access, true) => push(What::Listed(ino)),
+                (Did::Access, true) => push(TouchKind::Listed(ino)),
                 (Did::Access, false) => {}
-                (Did::Open, _) => push(What::Opened(ino)),
-                (Did::Exec, _) => push(What::Executed(ino)),
+                (Did::Open, _) => push(TouchKind::Opened(ino)),
+                (Did::Exec, _) => push(TouchKind::Executed(ino)),
             }
             // A file that is only mapped is never accessed: its open counts instead.
             let now = event.did == Did::Access || !accessed.get(&ino).copied().unwrap_or(false);
@@ -174,7 +182,7 @@ impl<'a> Names<'a> {
                 residency::resident(&path).unwrap_or_default()
             };
             for (from, to) in runs.into_iter().filter(|(from, to)| from < to) {
-                push(What::Pages { ino, first: from, last: to - 1, how: How::Fetched });
+                push(TouchKind::Pages { ino, first: from, last: to - 1, how: PageAccess::Fetched });
             }
         }
         touches
@@ -182,20 +190,21 @@ impl<'a> Names<'a> {
 }
 
 /// Converts a trace event for the recording.
-fn traced(what: tracefs::What, block_size: u64, first_sector: u64) -> Option<What> {
+fn traced(what: tracefs::What, block_size: u64, first_sector: u64) -> Option<TouchKind> {
     let ino = |ino: u64| u32::try_from(ino).ok().map(Ino::new);
-    let pages = |of: u64, first, last, how| Some(What::Pages { ino: ino(of)?, first, last, how });
+    let pages =
+        |of: u64, first, last, how| Some(TouchKind::Pages { ino: ino(of)?, first, last, how });
     match what {
-        tracefs::What::Asked { ino, first, last } => pages(ino, first, last, How::Asked),
-        tracefs::What::Faulted { ino, page } => pages(ino, page, page, How::Faulted),
-        tracefs::What::Mapped { ino, first, last } => pages(ino, first, last, How::Mapped),
-        tracefs::What::Fetched { ino, first, last } => pages(ino, first, last, How::Fetched),
-        tracefs::What::Buffer { block, size } => {
-            Some(What::Block(BlockNo::new(block.checked_mul(u64::from(size))? / block_size.max(1))))
-        }
-        tracefs::What::Loaded { ino: of } => ino(of).map(What::Inode),
-        tracefs::What::Renamed { comm } => Some(What::Named(comm)),
-        tracefs::What::Forked { child } => Some(What::Forked(child)),
+        tracefs::What::Asked { ino, first, last } => pages(ino, first, last, PageAccess::Asked),
+        tracefs::What::Faulted { ino, page } => pages(ino, page, page, PageAccess::Faulted),
+        tracefs::What::Mapped { ino, first, last } => pages(ino, first, last, PageAccess::Mapped),
+        tracefs::What::Fetched { ino, first, last } => pages(ino, first, last, PageAccess::Fetched),
+        tracefs::What::Buffer { block, size } => Some(TouchKind::Block(BlockNo::new(
+            block.checked_mul(u64::from(size))? / block_size.max(1),
+        ))),
+        tracefs::What::Loaded { ino: of } => ino(of).map(TouchKind::Inode),
+        tracefs::What::Renamed { comm } => Some(TouchKind::Named(comm)),
+        tracefs::What::Forked { child } => Some(TouchKind::Forked(child)),
         tracefs::What::Queued { read: false, .. }
         | tracefs::What::Evicted { .. }
         | tracefs::What::Issued { .. } => None,
@@ -203,7 +212,7 @@ fn traced(what: tracefs::What, block_size: u64, first_sector: u64) -> Option<Wha
             let (start, len) = (sector.checked_sub(first_sector)?, u64::from(sectors));
             let (first, end) = (start * 512 / block_size, (start + len) * 512);
             let count = end.div_ceil(block_size).checked_sub(first)?;
-            Some(What::Requested(Extent::new(BlockNo::new(first), count)))
+            Some(TouchKind::Requested(Extent::new(BlockNo::new(first), count)))
         }
     }
 }

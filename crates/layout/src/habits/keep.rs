@@ -53,9 +53,10 @@ struct Header {
     moves: Vec<Moved>,
 }
 
+/// A line of the state file.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Line {
+enum StateLine {
     Habit(Habit),
     Files(Vec<(FileId, Facts)>),
     /// CRC-32C of all lines before.
@@ -84,15 +85,15 @@ pub fn write(habits: &Habits, volume: &str, now: Seconds, out: &mut dyn Write) -
     };
     let mut sum = put(&serde_json::to_vec(&header)?)?;
     for habit in &habits.habits {
-        sum = put(&serde_json::to_vec(&Line::Habit(habit.clone()))?)?;
+        sum = put(&serde_json::to_vec(&StateLine::Habit(habit.clone()))?)?;
     }
     let mut files: Vec<(FileId, Facts)> =
         habits.facts.iter().map(|(file, facts)| (*file, facts.clone())).collect();
     files.sort_unstable_by_key(|(file, _)| *file);
     for part in files.chunks(FILES) {
-        sum = put(&serde_json::to_vec(&Line::Files(part.to_vec()))?)?;
+        sum = put(&serde_json::to_vec(&StateLine::Files(part.to_vec()))?)?;
     }
-    put(&serde_json::to_vec(&Line::End(sum))?)?;
+    put(&serde_json::to_vec(&StateLine::End(sum))?)?;
     Ok(())
 }
 
@@ -102,7 +103,7 @@ pub fn write(habits: &Habits, volume: &str, now: Seconds, out: &mut dyn Write) -
 /// # Errors
 /// [`StateError`], with the line.
 pub fn read(rules: Rules, input: &mut dyn BufRead) -> Result<(Habits, Seconds), StateError> {
-    let mut reader = Reader { input, line: 0, sum: 0, text: Vec::new() };
+    let mut reader = StateReader { input, line: 0, sum: 0, text: Vec::new() };
     reader.next()?;
     let header = reader.header()?;
     let mut habits = Habits::new(rules);
@@ -112,27 +113,28 @@ pub fn read(rules: Rules, input: &mut dyn BufRead) -> Result<(Habits, Seconds), 
         let before = reader.sum;
         reader.next()?;
         match reader.parse()? {
-            Line::Habit(habit) => {
+            StateLine::Habit(habit) => {
                 reader.sound(&habit, &habits)?;
                 habits.habits.push(habit);
             }
-            Line::Files(files) => habits.facts.extend(files),
-            Line::End(sum) if sum == before => break,
-            Line::End(_) => return Err(StateError::Checksum(reader.line)),
+            StateLine::Files(files) => habits.facts.extend(files),
+            StateLine::End(sum) if sum == before => break,
+            StateLine::End(_) => return Err(StateError::Checksum(reader.line)),
         }
     }
     habits.shrink(header.saved);
     Ok((habits, header.saved))
 }
 
-struct Reader<'a> {
+/// Reads the lines of the state file and sums their checksum.
+struct StateReader<'a> {
     input: &'a mut dyn BufRead,
     line: u64,
     sum: u32,
     text: Vec<u8>,
 }
 
-impl Reader<'_> {
+impl StateReader<'_> {
     fn next(&mut self) -> Result<(), StateError> {
         self.text.clear();
         let mut part = io::Read::take(&mut self.input, LONGEST_LINE);

@@ -1,6 +1,6 @@
 //! Free runs used up in order: where everything goes.
 
-use super::sequence::{Sequence, Step};
+use super::sequence::{PlacementStep, Sequence};
 use super::{Overhead, objects};
 use seekless_fs::FsError;
 use seekless_fs::plan::{Demand, ObjectId, Placed, Plan, Space};
@@ -205,7 +205,7 @@ struct Fill<'a> {
 
 impl Fill<'_> {
     /// Blocks that the overhead of all these objects takes.
-    fn overhead_of(&self, steps: &[Step], more: &[ObjectId]) -> u64 {
+    fn overhead_of(&self, steps: &[PlacementStep], more: &[ObjectId]) -> u64 {
         let mut objects: Vec<ObjectId> =
             steps.iter().map(|step| step.object).chain(more.iter().copied()).collect();
         objects.sort_unstable();
@@ -213,7 +213,7 @@ impl Fill<'_> {
         objects.iter().map(|object| u64::from(self.overhead.0[object.index()])).sum()
     }
 
-    fn steps(&mut self, steps: &[Step], filler: &mut Filler) -> Result<(), FsError> {
+    fn steps(&mut self, steps: &[PlacementStep], filler: &mut Filler) -> Result<(), FsError> {
         for step in steps {
             // The map lies right before the first block it leads to.
             self.overhead(step.object, filler)?;

@@ -5,17 +5,17 @@ use seekless_fs::plan::{Demand, ObjectId, Run, Space};
 use seekless_units::Lbn;
 use std::collections::HashMap;
 
-/// The run to place next.
+/// A step of the placement: the run to place next.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Step {
+pub(super) struct PlacementStep {
     pub(super) object: ObjectId,
     pub(super) run: Run,
 }
 
 /// The order in which everything is placed.
 pub(super) struct Sequence {
-    pub(super) hot: Vec<Step>,
-    pub(super) cold: Vec<Step>,
+    pub(super) hot: Vec<PlacementStep>,
+    pub(super) cold: Vec<PlacementStep>,
     /// Objects whose overhead was touched although none of their blocks were.
     pub(super) hot_overhead: Vec<ObjectId>,
 }
@@ -23,7 +23,7 @@ pub(super) struct Sequence {
 impl Sequence {
     pub(super) fn new(demand: &dyn Demand, space: &Space, hot: &[Touch]) -> Self {
         let mut touched = Touched::default();
-        let mut steps: Vec<Step> = Vec::new();
+        let mut steps: Vec<PlacementStep> = Vec::new();
         let mut hot_overhead = Vec::new();
         let mut runs = Vec::new();
         for touch in hot {
@@ -49,7 +49,7 @@ impl Sequence {
     }
 
     /// The rest, stretch by stretch, a stretch's directories before its files.
-    fn cold(demand: &dyn Demand, space: &Space, touched: &Touched) -> Vec<Step> {
+    fn cold(demand: &dyn Demand, space: &Space, touched: &Touched) -> Vec<PlacementStep> {
         let stretch = space.tables.first().map_or(1 << 14, |table| table.group.len / 2).max(1);
         let (mut steps, mut files) = (Vec::new(), Vec::new());
         let mut runs = Vec::new();
@@ -60,7 +60,7 @@ impl Sequence {
             let into = if demand.is_directory(object) { &mut steps } else { &mut files };
             for &run in &runs {
                 touched.rest(object, run, |run| {
-                    into.push(Step { object, run });
+                    into.push(PlacementStep { object, run });
                     blocks += run.len;
                 });
             }
@@ -80,7 +80,13 @@ pub(super) struct Touched(HashMap<ObjectId, Vec<(u64, u64)>>);
 
 impl Touched {
     /// Marks `from..to` and appends steps for the parts not marked before.
-    pub(super) fn add(&mut self, object: ObjectId, from: u64, to: u64, steps: &mut Vec<Step>) {
+    pub(super) fn add(
+        &mut self,
+        object: ObjectId,
+        from: u64,
+        to: u64,
+        steps: &mut Vec<PlacementStep>,
+    ) {
         if from >= to {
             return;
         }
@@ -118,7 +124,7 @@ impl Touched {
     }
 }
 
-fn push_step(steps: &mut Vec<Step>, object: ObjectId, from: u64, to: u64) {
+fn push_step(steps: &mut Vec<PlacementStep>, object: ObjectId, from: u64, to: u64) {
     if from >= to {
         return;
     }
@@ -129,5 +135,5 @@ fn push_step(steps: &mut Vec<Step>, object: ObjectId, from: u64, to: u64) {
         last.run.len += to - from;
         return;
     }
-    steps.push(Step { object, run: Run { lbn: Lbn::new(from), len: to - from } });
+    steps.push(PlacementStep { object, run: Run { lbn: Lbn::new(from), len: to - from } });
 }

@@ -2,7 +2,7 @@
 
 use super::index::Owner;
 use super::listings::{directories_in, in_place, listed, without_mere_opens};
-use super::{How, Index, PageSet, Pages, Touch, What};
+use super::{Index, PageAccess, PageSet, Pages, RecordedTouch, TouchKind};
 use crate::trace::{Event, Op};
 use seekless_fs::FileKind;
 use seekless_units::{BlockNo, Extent, Ino, Lbn, Nanos};
@@ -44,7 +44,7 @@ pub struct Assembled {
 
 /// Makes a trace of touches, which are in order of time.
 pub fn assemble<'a>(
-    touches: Vec<Touch>,
+    touches: Vec<RecordedTouch>,
     index: &'a Index,
     pages: Pages,
     known: Known<'a>,
@@ -62,7 +62,7 @@ pub fn assemble<'a>(
         searched: HashMap::new(),
         seen: HashMap::new(),
         fetched: HashMap::new(),
-        requests: touches.iter().any(|touch| matches!(touch.what, What::Requested(_))),
+        requests: touches.iter().any(|touch| matches!(touch.what, TouchKind::Requested(_))),
         came: came(&touches, index),
         holders: HashMap::new(),
         last: None,
@@ -83,14 +83,14 @@ pub fn assemble<'a>(
 }
 
 /// When each inode was first touched by number.
-fn first_seen(touches: &[Touch]) -> HashMap<Ino, u64> {
+fn first_seen(touches: &[RecordedTouch]) -> HashMap<Ino, u64> {
     let mut first = HashMap::new();
     for touch in touches {
-        let (What::Pages { ino, .. }
-        | What::Inode(ino)
-        | What::Opened(ino)
-        | What::Executed(ino)
-        | What::Listed(ino)) = touch.what
+        let (TouchKind::Pages { ino, .. }
+        | TouchKind::Inode(ino)
+        | TouchKind::Opened(ino)
+        | TouchKind::Executed(ino)
+        | TouchKind::Listed(ino)) = touch.what
         else {
             continue;
         };
@@ -100,10 +100,10 @@ fn first_seen(touches: &[Touch]) -> HashMap<Ino, u64> {
 }
 
 /// When each block of a directory came from the disk, and under `None` the first of them.
-fn came(touches: &[Touch], index: &Index) -> HashMap<(Ino, Option<Lbn>), u64> {
+fn came(touches: &[RecordedTouch], index: &Index) -> HashMap<(Ino, Option<Lbn>), u64> {
     let mut came = HashMap::new();
     for touch in touches {
-        let What::Requested(extent) = touch.what else { continue };
+        let TouchKind::Requested(extent) = touch.what else { continue };
         for (dir, run) in directories_in(index, extent) {
             let blocks = (0..run.len).map(|at| Some(run.lbn.saturating_add(at)));
             for block in blocks.chain([None]) {
@@ -134,9 +134,9 @@ struct Thread {
     fault: Option<Ino>,
 }
 
-/// Where a thread has found a name.
+/// The place of a name that a thread looked up.
 #[derive(Clone, Copy)]
-struct Found {
+struct LookupPlace {
     dir: Option<Ino>,
     /// The block of the directory, if that can be told.
     block: Option<Lbn>,
@@ -172,24 +172,24 @@ struct Assembler<'a> {
 }
 
 impl Assembler<'_> {
-    fn take(&mut self, touch: &Touch) {
-        let Touch { time, tid, ref what } = *touch;
+    fn take(&mut self, touch: &RecordedTouch) {
+        let RecordedTouch { time, tid, ref what } = *touch;
         self.settle_inode(tid, what);
         match *what {
-            What::Block(block) => self.block(time, tid, block),
-            What::Requested(extent) => self.requested(time, tid, extent),
-            What::Inode(ino) => self.look_up(time, tid, ino),
-            What::Pages { ino, first, last, how } => {
-                if how == How::Fetched {
+            TouchKind::Block(block) => self.block(time, tid, block),
+            TouchKind::Requested(extent) => self.requested(time, tid, extent),
+            TouchKind::Inode(ino) => self.look_up(time, tid, ino),
+            TouchKind::Pages { ino, first, last, how } => {
+                if how == PageAccess::Fetched {
                     self.thread(tid).pending += last + 1 - first;
                 }
                 self.touch_pages(time, tid, ino, (first, last + 1), how)
             }
-            What::Opened(ino) => self.whole(time, tid, Op::Open, ino),
-            What::Executed(ino) => self.whole(time, tid, Op::Exec, ino),
-            What::Listed(ino) => self.whole(time, tid, Op::Readdir, ino),
-            What::Named(ref comm) => self.thread(tid).comm = Some(comm.clone()),
-            What::Forked(child) => {
+            TouchKind::Opened(ino) => self.whole(time, tid, Op::Open, ino),
+            TouchKind::Executed(ino) => self.whole(time, tid, Op::Exec, ino),
+            TouchKind::Listed(ino) => self.whole(time, tid, Op::Readdir, ino),
+            TouchKind::Named(ref comm) => self.thread(tid).comm = Some(comm.clone()),
+            TouchKind::Forked(child) => {
                 let comm = self.thread(tid).comm.clone();
                 self.thread(child).comm = comm;
             }
@@ -293,11 +293,11 @@ impl Assembler<'_> {
     }
 
     /// Finds out which inode a thread looked for, now that its next touch is known.
-    fn settle_inode(&mut self, tid: u32, next: &What) {
+    fn settle_inode(&mut self, tid: u32, next: &TouchKind) {
         let thread = self.thread(tid);
         let Some((time, block)) = thread.table.take() else { return };
-        let found = Found { dir: thread.dir, block: thread.holder.take() };
-        if matches!(next, What::Inode(ino) if self.index.lies_in(*ino, block)) {
+        let found = LookupPlace { dir: thread.dir, block: thread.holder.take() };
+        if matches!(next, TouchKind::Inode(ino) if self.index.lies_in(*ino, block)) {
             return;
         }
         match self.candidate(time, found, block) {
@@ -311,7 +311,12 @@ impl Assembler<'_> {
     /// just searched, not in memory yet. Of several one whose name lies in the block that
     /// was just looked at; of these the one that is used next, then one that is known to
     /// have been loaded. An error when none is known to have been loaded.
-    fn candidate(&mut self, time: u64, found: Found, block: BlockNo) -> Result<Option<Ino>, ()> {
+    fn candidate(
+        &mut self,
+        time: u64,
+        found: LookupPlace,
+        block: BlockNo,
+    ) -> Result<Option<Ino>, ()> {
         let index = self.index;
         let in_dir = found.dir.map_or(&[][..], |dir| index.children(dir, block));
         let anywhere = match index.owner(block) {
@@ -416,15 +421,22 @@ impl Assembler<'_> {
         }
     }
 
-    fn note_fetched(&mut self, touches: &[Touch]) {
+    fn note_fetched(&mut self, touches: &[RecordedTouch]) {
         for touch in touches {
-            if let What::Pages { ino, first, last, how: How::Fetched } = touch.what {
+            if let TouchKind::Pages { ino, first, last, how: PageAccess::Fetched } = touch.what {
                 self.fetched.entry(ino).or_default().add(first, last + 1);
             }
         }
     }
 
-    fn touch_pages(&mut self, time: u64, tid: u32, ino: Ino, (from, to): (u64, u64), how: How) {
+    fn touch_pages(
+        &mut self,
+        time: u64,
+        tid: u32,
+        ino: Ino,
+        (from, to): (u64, u64),
+        how: PageAccess,
+    ) {
         if self.index.kind(ino) == Some(FileKind::Symlink) {
             if self.seen.entry(ino).or_default().add(0, 1).len() == 1 {
                 self.whole(time, tid, Op::Readlink, ino);
@@ -432,26 +444,28 @@ impl Assembler<'_> {
             return;
         }
         match how {
-            How::Faulted => self.thread(tid).fault = Some(ino),
-            How::Asked => self.thread(tid).fault = None,
-            How::Mapped | How::Fetched => {}
+            PageAccess::Faulted => self.thread(tid).fault = Some(ino),
+            PageAccess::Asked => self.thread(tid).fault = None,
+            PageAccess::Mapped | PageAccess::Fetched => {}
         }
         let runs = match (how, self.pages) {
-            (How::Fetched, Pages::Touched) => return,
-            (How::Mapped, _) => self.mapped(ino, from, to),
+            (PageAccess::Fetched, Pages::Touched) => return,
+            (PageAccess::Mapped, _) => self.mapped(ino, from, to),
             // Pages that were never fetched were in memory before.
-            (How::Asked | How::Faulted, Pages::Fetched) => self.never_fetched(ino, from, to),
+            (PageAccess::Asked | PageAccess::Faulted, Pages::Fetched) => {
+                self.never_fetched(ino, from, to)
+            }
             _ => vec![(from, to)],
         };
-        let by_fault = matches!(how, How::Faulted | How::Mapped)
-            || how == How::Fetched && self.thread(tid).fault == Some(ino);
+        let by_fault = matches!(how, PageAccess::Faulted | PageAccess::Mapped)
+            || how == PageAccess::Fetched && self.thread(tid).fault == Some(ino);
         let op = if by_fault { Op::Fault } else { Op::Read };
         for (from, to) in runs {
             let fresh = self.seen.entry(ino).or_default().add(from, to);
             for (from, to) in fresh {
                 self.read(
                     (time, tid),
-                    (op.clone(), how == How::Fetched),
+                    (op.clone(), how == PageAccess::Fetched),
                     ino,
                     from * PAGE,
                     to * PAGE,
@@ -537,7 +551,7 @@ impl Assembler<'_> {
         tids.sort_unstable();
         for tid in tids {
             // Nothing comes next: the last inode looked for is settled as it is.
-            self.settle_inode(tid, &What::Forked(0));
+            self.settle_inode(tid, &TouchKind::Forked(0));
             self.end_directory(tid);
             self.end_read(tid);
         }

@@ -1,7 +1,7 @@
 //! Opens and listings of directories: when they were, and which of them were listings.
 
 use super::index::Owner;
-use super::{Index, Touch, What};
+use super::{Index, RecordedTouch, TouchKind};
 use seekless_fs::plan::Run;
 use seekless_units::{Extent, Ino};
 use std::collections::{HashMap, HashSet};
@@ -11,16 +11,16 @@ const BUFFER: u64 = 32 << 10;
 
 /// Puts opens and listings, which are heard of late, before the first page or
 /// block that the same thread touched of the same file.
-pub(super) fn in_place(mut touches: Vec<Touch>, index: &Index) -> Vec<Touch> {
+pub(super) fn in_place(mut touches: Vec<RecordedTouch>, index: &Index) -> Vec<RecordedTouch> {
     let mut first: HashMap<(u32, Ino), u64> = HashMap::new();
     for touch in &touches {
         let ino = match touch.what {
-            What::Pages { ino, .. } => ino,
-            What::Block(block) => match index.owner(block) {
+            TouchKind::Pages { ino, .. } => ino,
+            TouchKind::Block(block) => match index.owner(block) {
                 Some(Owner::Directory(ino, _)) => *ino,
                 _ => continue,
             },
-            What::Requested(extent) => {
+            TouchKind::Requested(extent) => {
                 for (dir, _) in directories_in(index, extent) {
                     first.entry((touch.tid, dir)).or_insert(touch.time);
                 }
@@ -31,11 +31,12 @@ pub(super) fn in_place(mut touches: Vec<Touch>, index: &Index) -> Vec<Touch> {
         first.entry((touch.tid, ino)).or_insert(touch.time);
     }
     for touch in &mut touches {
-        if let What::Opened(ino) | What::Executed(ino) | What::Listed(ino) = touch.what
+        if let TouchKind::Opened(ino) | TouchKind::Executed(ino) | TouchKind::Listed(ino) =
+            touch.what
             && let Some(time) = first.remove(&(touch.tid, ino))
         {
             // A listing comes after its open: both moved alike keep their order.
-            if !matches!(touch.what, What::Listed(_)) {
+            if !matches!(touch.what, TouchKind::Listed(_)) {
                 first.insert((touch.tid, ino), time);
             }
             touch.time = touch.time.min(time);
@@ -61,10 +62,14 @@ pub(super) fn directories_in(index: &Index, extent: Extent) -> Vec<(Ino, Run)> {
     runs
 }
 
-fn is_announcement(what: &What) -> bool {
+fn is_announcement(what: &TouchKind) -> bool {
     matches!(
         what,
-        What::Opened(_) | What::Executed(_) | What::Listed(_) | What::Named(_) | What::Forked(_)
+        TouchKind::Opened(_)
+            | TouchKind::Executed(_)
+            | TouchKind::Listed(_)
+            | TouchKind::Named(_)
+            | TouchKind::Forked(_)
     )
 }
 
@@ -72,16 +77,19 @@ fn is_announcement(what: &What) -> bool {
 /// which programs also do to have it written back, or to name files relative to it. A listing reads
 /// all of its blocks, a buffer of names at a time, and touches in between happen between two
 /// buffers. Nothing can be told of directories that were in memory.
-pub(super) fn without_mere_opens(mut touches: Vec<Touch>, index: &Index) -> Vec<Touch> {
+pub(super) fn without_mere_opens(
+    mut touches: Vec<RecordedTouch>,
+    index: &Index,
+) -> Vec<RecordedTouch> {
     let mut read: HashMap<Ino, HashSet<u64>> = HashMap::new();
     let mut opened: HashMap<(u32, Ino), Followed> = HashMap::new();
     let mut requests: HashMap<u32, u64> = HashMap::new();
     for touch in &touches {
         match touch.what {
-            What::Listed(dir) => {
+            TouchKind::Listed(dir) => {
                 opened.entry((touch.tid, dir)).or_default();
             }
-            What::Requested(extent) => {
+            TouchKind::Requested(extent) => {
                 let number = requests.entry(touch.tid).or_default();
                 *number += 1;
                 for (dir, run) in directories_in(index, extent) {
@@ -102,7 +110,7 @@ pub(super) fn without_mere_opens(mut touches: Vec<Touch>, index: &Index) -> Vec<
         read.len() as u64 >= index.blocks_of(dir) && followed.breaks <= buffers
     };
     touches.retain(|touch| match touch.what {
-        What::Listed(dir) => is_listing(touch.tid, dir),
+        TouchKind::Listed(dir) => is_listing(touch.tid, dir),
         _ => true,
     });
     touches
@@ -130,9 +138,9 @@ impl Followed {
 }
 
 /// Which threads listed which directories.
-pub(super) fn listed(touches: &[Touch]) -> HashSet<(u32, Ino)> {
-    let listing = |touch: &Touch| match touch.what {
-        What::Listed(ino) => Some((touch.tid, ino)),
+pub(super) fn listed(touches: &[RecordedTouch]) -> HashSet<(u32, Ino)> {
+    let listing = |touch: &RecordedTouch| match touch.what {
+        TouchKind::Listed(ino) => Some((touch.tid, ino)),
         _ => None,
     };
     touches.iter().filter_map(listing).collect()
@@ -151,19 +159,19 @@ mod tests {
     }
 
     /// Opened, and then requests of these blocks, one each.
-    fn touches(blocks: impl IntoIterator<Item = u64>) -> Vec<Touch> {
-        let requested = |(at, block): (usize, u64)| Touch {
+    fn touches(blocks: impl IntoIterator<Item = u64>) -> Vec<RecordedTouch> {
+        let requested = |(at, block): (usize, u64)| RecordedTouch {
             time: at as u64 + 1,
             tid: 7,
-            what: What::Requested(Extent::new(BlockNo::new(block), 1)),
+            what: TouchKind::Requested(Extent::new(BlockNo::new(block), 1)),
         };
-        let opened = Touch { time: 0, tid: 7, what: What::Listed(DIR) };
+        let opened = RecordedTouch { time: 0, tid: 7, what: TouchKind::Listed(DIR) };
         std::iter::once(opened).chain(blocks.into_iter().enumerate().map(requested)).collect()
     }
 
-    fn is_listing(index: &Index, touches: Vec<Touch>) -> bool {
+    fn is_listing(index: &Index, touches: Vec<RecordedTouch>) -> bool {
         let left = without_mere_opens(touches, index);
-        left.iter().any(|touch| matches!(touch.what, What::Listed(_)))
+        left.iter().any(|touch| matches!(touch.what, TouchKind::Listed(_)))
     }
 
     #[test]
@@ -172,7 +180,7 @@ mod tests {
         // In the order of an index, and files between the buffers.
         let listing = (100..132).rev().chain([500]).chain(132..164).chain([501]).chain(164..196);
         assert!(is_listing(&index, touches(listing)));
-        let of_another = Touch { tid: 8, ..touches([600]).remove(1) };
+        let of_another = RecordedTouch { tid: 8, ..touches([600]).remove(1) };
         let mut with_another = touches(100..196);
         for at in 0..96 {
             with_another.insert(1 + 2 * at, of_another.clone());

@@ -16,20 +16,20 @@ pub use index::Index;
 
 use seekless_units::{BlockNo, Extent, Ino};
 
-/// Something that was touched.
+/// A touch of a file or block as recorded: time, thread, kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Touch {
+pub struct RecordedTouch {
     /// Nanoseconds since the start of the recording.
     pub time: u64,
     /// The thread.
     pub tid: u32,
     /// The touch.
-    pub what: What,
+    pub what: TouchKind,
 }
 
-/// How pages were touched.
+/// The kind of access to pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum How {
+pub enum PageAccess {
     /// A read asked for them.
     Asked,
     /// A mapping was touched there.
@@ -42,7 +42,7 @@ pub enum How {
 
 /// A touch, or a fact about the thread that touches.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum TouchKind {
     /// Pages of a file.
     Pages {
         /// The file.
@@ -51,8 +51,8 @@ pub enum What {
         first: u64,
         /// Last page, included.
         last: u64,
-        /// How.
-        how: How,
+        /// The kind of access.
+        how: PageAccess,
     },
     /// A block that holds metadata was used; whether it had to be fetched is not
     /// known.

@@ -6,11 +6,11 @@ use seekless_units::{BlockNo, Lbn};
 /// A file's index blocks, level by level. Those of a level do not overlap, so
 /// that each level is searched by halving.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Index {
+pub(super) struct IndexLevels {
     levels: Vec<Vec<IndexBlock>>,
 }
 
-impl Index {
+impl IndexLevels {
     pub(super) fn new(blocks: &[IndexBlock]) -> Self {
         let mut levels: Vec<Vec<IndexBlock>> = Vec::new();
         for block in blocks {
@@ -59,7 +59,7 @@ mod tests {
     #[test]
     fn the_path_from_the_inode_is_found() {
         // As ext2 has them: a single indirect block, then a double one.
-        let index = Index::new(&[
+        let index = IndexLevels::new(&[
             block(50, 12, 267, 1),
             block(51, 268, 65_803, 1),
             block(52, 268, 523, 2),
@@ -84,7 +84,7 @@ mod tests {
         let count = 100_000;
         let mut blocks = vec![block(1, 0, u64::MAX, 1)];
         blocks.extend((0..count).map(|n| block(10 + n, n * 84, n * 84 + 83, 2)));
-        let index = Index::new(&blocks);
+        let index = IndexLevels::new(&blocks);
         let mut looked = 0;
         for n in 0..count {
             let path = index.leading_to(Lbn::new(n * 84 + n % 84), &mut looked);

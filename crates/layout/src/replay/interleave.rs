@@ -19,9 +19,9 @@ const SPREAD_PERCENT: u64 = 25;
 /// it waited for another process: it goes on behind that, not at its own pace.
 const LONG_PAUSE: u64 = 16;
 
-/// How an event follows those before it.
+/// The dependency of an event on those before it.
 #[derive(Clone, Copy)]
-struct Step {
+struct EventDependency {
     /// The event of the same process before it.
     own: Option<usize>,
     /// Whether its process went on to it by itself, and did not wait for others.
@@ -30,14 +30,14 @@ struct Step {
 
 /// Each event's step. Without times there is no telling that a process goes on by
 /// itself.
-fn steps(events: &[Event]) -> impl Iterator<Item = Step> {
+fn steps(events: &[Event]) -> impl Iterator<Item = EventDependency> {
     let patience = patience(events);
     let mut last: HashMap<u32, usize> = HashMap::new();
     events.iter().enumerate().map(move |(at, event)| {
         let own = last.insert(event.pid, at);
         let pause = own.map(|own| pause_between(events, own, at));
         let longest = patience.get(&event.pid).copied().unwrap_or(0);
-        Step { own, goes_on: longest > 0 && pause.is_some_and(|pause| pause <= longest) }
+        EventDependency { own, goes_on: longest > 0 && pause.is_some_and(|pause| pause <= longest) }
     })
 }
 

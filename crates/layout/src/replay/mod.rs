@@ -20,7 +20,7 @@ pub use symlinks::add_symlinks;
 
 use crate::pages::PageSet;
 use crate::trace::{Event, Op};
-use index::Index;
+use index::IndexLevels;
 use readahead::{PageCache, ReadAhead};
 use seekless_fs::{Attr, BlockMap, FileKind, FsError, Inspect};
 use seekless_units::{BlockNo, ByteLen, Extent, Ino, Lbn};
@@ -224,7 +224,7 @@ pub fn replay(
 /// The cached state of a file once its inode is in memory.
 struct File {
     attr: Attr,
-    map: Option<(BlockMap, Index)>,
+    map: Option<(BlockMap, IndexLevels)>,
     pages: PageCache,
 }
 
@@ -331,7 +331,7 @@ impl<'a> Replay<'a> {
         self.indexed_map(ino).map(|(map, _)| map)
     }
 
-    fn indexed_map(&mut self, ino: Ino) -> Result<&(BlockMap, Index), FsError> {
+    fn indexed_map(&mut self, ino: Ino) -> Result<&(BlockMap, IndexLevels), FsError> {
         self.load_inode(ino)?;
         let image = self.image;
         let Some(file) = self.files.get_mut(&ino) else {
@@ -339,7 +339,7 @@ impl<'a> Replay<'a> {
         };
         if file.map.is_none() {
             let map = image.block_map(ino)?;
-            let index = Index::new(&map.index);
+            let index = IndexLevels::new(&map.index);
             file.map = Some((map, index));
         }
         Ok(file.map.get_or_insert_default())

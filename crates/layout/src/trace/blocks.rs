@@ -71,8 +71,8 @@ pub fn read_block_log(mut input: impl BufRead) -> Result<BlockLog, TraceError> {
         let whole = line.ends_with(b"\n");
         let text = String::from_utf8_lossy(&line);
         match parse(text.trim()) {
-            Some(Line::Read(stage, read)) => found.push((stage, read)),
-            Some(Line::Other) => {}
+            Some(BlockTraceLine::Read(stage, read)) => found.push((stage, read)),
+            Some(BlockTraceLine::Other) => {}
             None if text.trim().is_empty() => {}
             None if !whole => log.cut_short = true,
             None => log.other_lines += 1,
@@ -84,13 +84,14 @@ pub fn read_block_log(mut input: impl BufRead) -> Result<BlockLog, TraceError> {
     Ok(log)
 }
 
-enum Line {
+/// A line of a block trace.
+enum BlockTraceLine {
     Read(Stage, BlockRead),
     /// A request of another kind.
     Other,
 }
 
-fn parse(line: &str) -> Option<Line> {
+fn parse(line: &str) -> Option<BlockTraceLine> {
     if line.starts_with('{') {
         return json(line);
     }
@@ -103,7 +104,7 @@ fn parse(line: &str) -> Option<Line> {
                     length: number(length)?,
                     ..BlockRead::default()
                 };
-                Some(Line::Read(Stage::Issued, read))
+                Some(BlockTraceLine::Read(Stage::Issued, read))
             }
             _ => None,
         })
@@ -133,11 +134,11 @@ fn after(words: &[&str], name: &str) -> Option<u64> {
     number(words.get(at + 1)?)
 }
 
-fn json(line: &str) -> Option<Line> {
+fn json(line: &str) -> Option<BlockTraceLine> {
     let value: Value = serde_json::from_str(line).ok()?;
     let field = |name: &str| value.get(name).and_then(Value::as_u64);
     if value.get("op").and_then(Value::as_str)? != "read" {
-        return Some(Line::Other);
+        return Some(BlockTraceLine::Other);
     }
     let time = field("submitted_ns").unwrap_or(0);
     let read = BlockRead {
@@ -146,7 +147,7 @@ fn json(line: &str) -> Option<Line> {
         length: field("bytes")?,
         ..BlockRead::default()
     };
-    Some(Line::Read(Stage::Issued, read))
+    Some(BlockTraceLine::Read(Stage::Issued, read))
 }
 
 /// Sectors of 512 bytes as `FIRST + COUNT`, and the name behind in brackets.
@@ -164,28 +165,28 @@ fn is_read(kind: &str) -> bool {
 }
 
 /// `bash-697 [000] ..... 12.009507: block_rq_issue: 8,0 RA 28672 () 2232 + 56 be,0,4 [bash]`
-fn event(words: &[&str]) -> Option<Line> {
+fn event(words: &[&str]) -> Option<BlockTraceLine> {
     let name = |word: &str| word.trim_end_matches(':').trim_start_matches("block:").to_string();
     let at = words.iter().position(|word| name(word).starts_with("block_"))?;
     let stage = match name(words[at]).as_str() {
         "block_rq_issue" => Stage::Issued,
         "block_bio_queue" => Stage::Queued,
         "block_rq_complete" => Stage::Completed,
-        _ => return Some(Line::Other),
+        _ => return Some(BlockTraceLine::Other),
     };
     if !is_read(words.get(at + 2)?) {
-        return Some(Line::Other);
+        return Some(BlockTraceLine::Other);
     }
     let (offset, length, comm) = sectors(&words[at..])?;
     let time = seconds(words.get(at.checked_sub(1)?)?.trim_end_matches(':')).unwrap_or(0);
     // ftrace has NAME-PID first, perf script NAME PID.
     let pid = words[0].rsplit('-').next().and_then(|pid| pid.parse().ok());
     let pid = pid.or_else(|| words.get(1)?.parse().ok()).unwrap_or(0);
-    Some(Line::Read(stage, BlockRead { time, pid, comm, offset, length }))
+    Some(BlockTraceLine::Read(stage, BlockRead { time, pid, comm, offset, length }))
 }
 
 /// `8,0    1        1     0.000000000   697  D  RA 223490 + 8 [bash]`
-fn blkparse(words: &[&str]) -> Option<Line> {
+fn blkparse(words: &[&str]) -> Option<BlockTraceLine> {
     let [device, _, _, time, pid, action, kind, ..] = words[..] else { return None };
     let (major, minor) = device.split_once(',')?;
     (major.parse::<u32>().is_ok() && minor.parse::<u32>().is_ok()).then_some(())?;
@@ -193,18 +194,18 @@ fn blkparse(words: &[&str]) -> Option<Line> {
         "D" => Stage::Issued,
         "Q" => Stage::Queued,
         "C" => Stage::Completed,
-        _ => return Some(Line::Other),
+        _ => return Some(BlockTraceLine::Other),
     };
     if !is_read(kind) {
-        return Some(Line::Other);
+        return Some(BlockTraceLine::Other);
     }
     let (offset, length, comm) = sectors(words)?;
     let pid = pid.parse().unwrap_or(0);
-    Some(Line::Read(stage, BlockRead { time: seconds(time)?, pid, comm, offset, length }))
+    Some(BlockTraceLine::Read(stage, BlockRead { time: seconds(time)?, pid, comm, offset, length }))
 }
 
 /// `10203@1700000000.123456:virtio_blk_handle_read vdev 0x.. req 0x.. sector 8 nsectors 8`
-fn qemu(words: &[&str]) -> Option<Line> {
+fn qemu(words: &[&str]) -> Option<BlockTraceLine> {
     let at = words.iter().position(|word| {
         let name = word.rsplit(':').next().unwrap_or(word);
         name.starts_with("virtio_blk_") || name.starts_with("blk_co_")
@@ -217,21 +218,21 @@ fn qemu(words: &[&str]) -> Option<Line> {
             (Stage::Issued, bytes("sector")?, bytes("nsectors")?)
         }
         "blk_co_preadv" => (Stage::Queued, after(words, "offset")?, after(words, "bytes")?),
-        _ => return Some(Line::Other),
+        _ => return Some(BlockTraceLine::Other),
     };
-    Some(Line::Read(stage, BlockRead { time, offset, length, ..BlockRead::default() }))
+    Some(BlockTraceLine::Read(stage, BlockRead { time, offset, length, ..BlockRead::default() }))
 }
 
 /// `2020-08-06 02:07:23.080415 connection=1 Read id=1 offset=0x0 count=0x10000`
-fn nbdkit(words: &[&str]) -> Option<Line> {
+fn nbdkit(words: &[&str]) -> Option<BlockTraceLine> {
     words.iter().find(|word| word.starts_with("connection="))?;
     let value = |name: &str| words.iter().find_map(|word| number(word.strip_prefix(name)?));
     if !words.contains(&"Read") {
-        return Some(Line::Other);
+        return Some(BlockTraceLine::Other);
     }
     // A reply has no range.
     let (Some(offset), Some(length)) = (value("offset="), value("count=")) else {
-        return Some(Line::Other);
+        return Some(BlockTraceLine::Other);
     };
     let of_day = words.get(1).and_then(|time| {
         let mut parts = time.splitn(3, ':');
@@ -240,7 +241,10 @@ fn nbdkit(words: &[&str]) -> Option<Line> {
         seconds(parts.next()?)?.checked_add((hours * 60 + minutes) * 60_000_000_000)
     });
     let time = of_day.unwrap_or(0);
-    Some(Line::Read(Stage::Issued, BlockRead { time, offset, length, ..BlockRead::default() }))
+    Some(BlockTraceLine::Read(
+        Stage::Issued,
+        BlockRead { time, offset, length, ..BlockRead::default() },
+    ))
 }
 
 #[cfg(test)]

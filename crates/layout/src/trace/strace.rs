@@ -29,7 +29,7 @@ pub struct StraceOptions {
 /// # Errors
 /// When the input cannot be read.
 pub fn read_strace(input: impl BufRead, options: &StraceOptions) -> Result<Vec<Event>, TraceError> {
-    let mut replay = Replay::new(options);
+    let mut replay = StraceReplay::new(options);
     let mut lines = Lines::new(input);
     while let Some(call) = lines.next_call()? {
         replay.call(&call);
@@ -53,7 +53,8 @@ struct Process {
     files: Files,
 }
 
-struct Replay {
+/// The state of the traced processes while their calls are read.
+struct StraceReplay {
     root: Vec<u8>,
     first_cwd: Vec<u8>,
     processes: HashMap<u32, Process>,
@@ -62,7 +63,7 @@ struct Replay {
 
 const AT_FDCWD: i64 = -100;
 
-impl Replay {
+impl StraceReplay {
     fn new(options: &StraceOptions) -> Self {
         Self {
             root: options.root.as_deref().map_or_else(|| b"/".to_vec(), normal),

@@ -28,20 +28,21 @@ const DEFAULT_BUDGET: u64 = 3;
 #[derive(Clone, Debug)]
 struct Item {
     object: ObjectId,
-    what: What,
+    what: MovedPart,
     /// Its new places: as many blocks as it has, or, for a map, as it may need.
     places: Vec<Extent>,
     /// Whether it is there from the beginning, or is not needed.
     is_kept: bool,
 }
 
+/// The part of an object that moves: a run of its data, or its map of at most this many blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
+enum MovedPart {
     Data(Run),
     Map(u64),
 }
 
-impl What {
+impl MovedPart {
     fn blocks(self) -> u64 {
         match self {
             Self::Data(run) => run.len,
@@ -304,10 +305,10 @@ impl<'a> InPlace<'a> {
                 continue;
             }
             match item.what {
-                What::Data(run) => {
+                MovedPart::Data(run) => {
                     self.state.relocate(making, item.object, run, &item.places, self.group_len);
                 }
-                What::Map(_) => {
+                MovedPart::Map(_) => {
                     let blocks = item.places.iter().flat_map(blocks_of).collect();
                     self.state.replace_map(making, item.object, blocks);
                 }

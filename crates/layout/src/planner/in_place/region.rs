@@ -2,7 +2,7 @@
 
 use super::super::sequence::Sequence;
 use super::super::{Touch, objects};
-use super::{Item, MAP_RESERVE, What};
+use super::{Item, MAP_RESERVE, MovedPart};
 use seekless_fs::FsError;
 use seekless_fs::plan::in_place::{Limits, Occupied};
 use seekless_fs::plan::{ObjectId, Placed, Run, Space};
@@ -76,7 +76,7 @@ struct Now {
 }
 
 impl Now {
-    fn new(occupied: &dyn Occupied, items: &[(ObjectId, What)]) -> Self {
+    fn new(occupied: &dyn Occupied, items: &[(ObjectId, MovedPart)]) -> Self {
         let mut now = Self { data: HashMap::new(), map: HashMap::new() };
         for &(object, _) in items {
             now.data.entry(object).or_insert_with(|| occupied.data(object));
@@ -86,12 +86,12 @@ impl Now {
     }
 
     /// Where an item lies, in the order of its blocks.
-    fn places(&self, object: ObjectId, what: What) -> Vec<Extent> {
+    fn places(&self, object: ObjectId, what: MovedPart) -> Vec<Extent> {
         let run = match what {
-            What::Map(_) => {
+            MovedPart::Map(_) => {
                 return self.map[&object].iter().map(|&block| Extent::new(block, 1)).collect();
             }
-            What::Data(run) => run,
+            MovedPart::Data(run) => run,
         };
         let data = &self.data[&object];
         let (from, to) = (run.lbn.get(), run.lbn.get() + run.len);
@@ -149,8 +149,8 @@ pub(super) fn assign(
     let now = Now::new(occupied, &items);
     // Where it begins now, if it was brought together before: with its first data, or
     // with the map of that.
-    let lies = |&(object, what): &(ObjectId, What)| now.places(object, what).first().copied();
-    let is_data = |item: &&(ObjectId, What)| matches!(item.1, What::Data(_));
+    let lies = |&(object, what): &(ObjectId, MovedPart)| now.places(object, what).first().copied();
+    let is_data = |item: &&(ObjectId, MovedPart)| matches!(item.1, MovedPart::Data(_));
     let begins = [items.first().and_then(lies), items.iter().find(is_data).and_then(lies)];
     let begins = begins.into_iter().flatten().map(|run| run.start.get());
     let starts = begins.flat_map(|block| [aligned(block), block]);
@@ -189,7 +189,7 @@ fn items(
     space: &Space,
     hot: &[Touch],
     limits: Limits,
-) -> Vec<(ObjectId, What)> {
+) -> Vec<(ObjectId, MovedPart)> {
     let sequence = Sequence::new(occupied, space, hot);
     let mut own: HashMap<ObjectId, Vec<Run>> = HashMap::new();
     for step in &sequence.hot {
@@ -197,12 +197,12 @@ fn items(
     }
     let mut mapped = HashSet::new();
     let mut items = Vec::new();
-    let mut map = |object: ObjectId, items: &mut Vec<(ObjectId, What)>| {
+    let mut map = |object: ObjectId, items: &mut Vec<(ObjectId, MovedPart)>| {
         if mapped.insert(object) {
             let runs = own.get(&object).map_or(&[][..], Vec::as_slice);
             let most = map_at_most(occupied, object, runs);
             if most > 0 {
-                items.push((object, What::Map(most)));
+                items.push((object, MovedPart::Map(most)));
             }
         }
     };
@@ -212,7 +212,7 @@ fn items(
         for from in (0..step.run.len).step_by(usize::try_from(most).unwrap_or(usize::MAX)) {
             let run =
                 Run { lbn: step.run.lbn.saturating_add(from), len: most.min(step.run.len - from) };
-            items.push((step.object, What::Data(run)));
+            items.push((step.object, MovedPart::Data(run)));
         }
     }
     for &object in &sequence.hot_overhead {
@@ -282,7 +282,12 @@ fn least_in_the_way(
 
 /// Gives each item the next blocks from `start` on, or leaves it where it lies, if
 /// that is there or a little behind; `None` when they do not suffice.
-fn place(now: &Now, items: &[(ObjectId, What)], usable: &Runs, start: u64) -> Option<Assigned> {
+fn place(
+    now: &Now,
+    items: &[(ObjectId, MovedPart)],
+    usable: &Runs,
+    start: u64,
+) -> Option<Assigned> {
     let mut at = start;
     let mut placed: Vec<Item> = Vec::with_capacity(items.len());
     let mut kept = Vec::new();
@@ -290,7 +295,7 @@ fn place(now: &Now, items: &[(ObjectId, What)], usable: &Runs, start: u64) -> Op
     for (number, &(object, what)) in items.iter().enumerate() {
         let own = now.places(object, what);
         // A map that was brought in before, and grew, must not push aside the items behind it.
-        let follows = items.get(number + 1).filter(|_| matches!(what, What::Map(_)));
+        let follows = items.get(number + 1).filter(|_| matches!(what, MovedPart::Map(_)));
         let stays = follows.is_some_and(|&(object, what)| {
             let own = now.places(object, what);
             is_next(usable, &own, what, at)
@@ -317,23 +322,23 @@ fn place(now: &Now, items: &[(ObjectId, What)], usable: &Runs, start: u64) -> Op
             }
         }
         match what {
-            What::Data(_) if left > 0 => return None,
-            What::Data(_) => {
+            MovedPart::Data(_) if left > 0 => return None,
+            MovedPart::Data(_) => {
                 moving.insert(object);
             }
             // At the volume's end a map may stay where it is.
-            What::Map(_) if left > 0 => {
+            MovedPart::Map(_) if left > 0 => {
                 at = before;
                 placed.push(Item { object, what, places: Vec::new(), is_kept: true });
                 continue;
             }
-            What::Map(_) => {}
+            MovedPart::Map(_) => {}
         }
         placed.push(Item { object, what, places, is_kept: false });
     }
     // A map that is not there is not needed either, as long as no data moves.
     for item in &mut placed {
-        let is_map = matches!(item.what, What::Map(_));
+        let is_map = matches!(item.what, MovedPart::Map(_));
         let is_there = !now.map[&item.object].is_empty();
         item.is_kept |= is_map && !is_there && !moving.contains(&item.object);
     }
@@ -343,7 +348,7 @@ fn place(now: &Now, items: &[(ObjectId, What)], usable: &Runs, start: u64) -> Op
 
 /// Whether an item at `own` may stay there, as the next one from block `at` on. Unusable blocks in
 /// between, such as the bitmaps of a group, are no gap.
-fn is_next(usable: &Runs, own: &[Extent], what: What, at: u64) -> bool {
+fn is_next(usable: &Runs, own: &[Extent], what: MovedPart, at: u64) -> bool {
     let (Some(first), Some(last)) = (own.first(), own.last()) else { return false };
     let is_ascending = own.windows(2).all(|pair| pair[0].end() <= pair[1].start);
     let spans = || usable.below(last.end().get()) - usable.below(at);

@@ -9,12 +9,12 @@ use seekless_units::{Ino, Lbn};
 use std::collections::BTreeMap;
 
 /// Contents of a block: a logical block of an object, or a part of its map.
-type Held = (u32, Option<u64>);
+type BlockOwner = (u32, Option<u64>);
 
 /// A volume of blocks, some of which are unusable.
 #[derive(Clone, PartialEq, Debug)]
 struct Volume {
-    blocks: Vec<Option<Held>>,
+    blocks: Vec<Option<BlockOwner>>,
     fixed: Vec<bool>,
     objects: u32,
 }
@@ -126,7 +126,7 @@ impl Volume {
     }
 
     /// The contents of each object, wherever they lie.
-    fn contents(&self) -> BTreeMap<Held, usize> {
+    fn contents(&self) -> BTreeMap<BlockOwner, usize> {
         let mut contents = BTreeMap::new();
         for held in self.blocks.iter().flatten().filter(|held| held.1.is_some()) {
             *contents.entry(*held).or_default() += 1;
@@ -172,7 +172,7 @@ impl Demand for Volume {
 
 impl Occupied for Volume {
     fn data(&self, object: ObjectId) -> Vec<Placed> {
-        let own = |(at, held): (usize, &Option<Held>)| match held {
+        let own = |(at, held): (usize, &Option<BlockOwner>)| match held {
             Some((owner, Some(lbn))) if *owner == object.index() as u32 => Some((*lbn, at as u64)),
             _ => None,
         };

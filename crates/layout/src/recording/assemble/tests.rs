@@ -14,18 +14,18 @@ fn index() -> Index {
     Index::of_parts(1024, &names, &directories)
 }
 
-fn assembled(what: Vec<What>) -> Vec<(Op, String)> {
+fn assembled(what: Vec<TouchKind>) -> Vec<(Op, String)> {
     let what = what.into_iter().map(|what| (7, what)).collect();
     assembled_of(what, &index(), &mut |_, _| None)
 }
 
 /// The events of threads' touches, one after the other; all inodes were loaded.
 fn assembled_of(
-    what: Vec<(u32, What)>,
+    what: Vec<(u32, TouchKind)>,
     index: &Index,
     holder: &mut dyn FnMut(Ino, &[u8]) -> Option<Lbn>,
 ) -> Vec<(Op, String)> {
-    let touch = |(time, (tid, what))| Touch { time: time as u64, tid, what };
+    let touch = |(time, (tid, what))| RecordedTouch { time: time as u64, tid, what };
     let touches = what.into_iter().enumerate().map(touch).collect();
     let loaded = (12..16).map(Ino::new).collect();
     let known = Known {
@@ -40,13 +40,13 @@ fn assembled_of(
     assembled.events.into_iter().map(path).collect()
 }
 
-fn requested(block: u64) -> What {
-    What::Requested(Extent::new(BlockNo::new(block), 1))
+fn requested(block: u64) -> TouchKind {
+    TouchKind::Requested(Extent::new(BlockNo::new(block), 1))
 }
 
 /// A block of the table was used.
-fn table() -> What {
-    What::Block(BlockNo::new(50))
+fn table() -> TouchKind {
+    TouchKind::Block(BlockNo::new(50))
 }
 
 fn shown(events: &[(Op, String)]) -> Vec<(Op, &str)> {
@@ -76,7 +76,7 @@ fn an_inode_is_looked_up_in_the_directory_that_was_just_read() {
 /// Two files whose inodes share a block of the table. The name of the first lies in the
 /// first block of the root, that of the second in the second. `tells` is whether that
 /// is known.
-fn two_files(what: Vec<(u32, What)>, tells: bool) -> Vec<(Op, String)> {
+fn two_files(what: Vec<(u32, TouchKind)>, tells: bool) -> Vec<(Op, String)> {
     let regular = FileKind::Regular;
     let names = [(12, 2, "first", regular, 50), (13, 2, "second", regular, 50)];
     let index = Index::of_parts(1024, &names, &[(2, 100, 2)]);
@@ -86,7 +86,7 @@ fn two_files(what: Vec<(u32, What)>, tells: bool) -> Vec<(Op, String)> {
 
 #[test]
 fn an_inode_is_one_whose_name_was_just_read() {
-    let opened = What::Opened(Ino::new(12));
+    let opened = TouchKind::Opened(Ino::new(12));
     let what = vec![(7, requested(100)), (7, requested(101)), (7, table()), (7, opened)];
     assert_eq!(shown(&two_files(what, true))[2], (Op::Lookup, "/second"));
 }
@@ -94,7 +94,7 @@ fn an_inode_is_one_whose_name_was_just_read() {
 #[test]
 fn a_name_is_not_found_before_its_block_has_come() {
     // Another thread had the blocks read, and nothing tells in which the name is.
-    let opened = What::Opened(Ino::new(12));
+    let opened = TouchKind::Opened(Ino::new(12));
     let what = vec![(8, requested(101)), (7, table()), (8, requested(100)), (7, opened)];
     assert_eq!(shown(&two_files(what, true))[1], (Op::Lookup, "/second"));
     let what = vec![(7, table()), (8, requested(101))];
