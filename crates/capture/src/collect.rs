@@ -7,7 +7,7 @@ use seekless_host::fanotify::{Noticed, Scope, Watch};
 use seekless_host::mounts::{DeviceNumber, Mount};
 use seekless_host::read_ahead::{self, ReadAheadGuard};
 use seekless_host::scratch::{self, KeptMounts};
-use seekless_host::tracefs::{self, Filter, Instance, Root, Traced, What, Who};
+use seekless_host::tracefs::{self, EventKind, Filter, Instance, Root, Traced, Who};
 use seekless_host::{HostError, program};
 use seekless_images::{Error, ErrorKind};
 use signal_hook::iterator::Signals;
@@ -332,11 +332,11 @@ fn leave_out(helpers: &[u32], traced: &mut Vec<Traced>, noticed: &mut Vec<Notice
     let opened: HashSet<u64> = noticed.iter().map(|event| event.ino).collect();
     traced.retain(|event| match event.what {
         _ if !helpers.contains(&event.tid) => true,
-        What::Asked { ino, .. }
-        | What::Faulted { ino, .. }
-        | What::Mapped { ino, .. }
-        | What::Fetched { ino, .. }
-        | What::Loaded { ino } => opened.contains(&ino),
+        EventKind::Asked { ino, .. }
+        | EventKind::Faulted { ino, .. }
+        | EventKind::Mapped { ino, .. }
+        | EventKind::Fetched { ino, .. }
+        | EventKind::Loaded { ino } => opened.contains(&ino),
         _ => false,
     });
 }
@@ -356,7 +356,7 @@ impl Ours {
     /// Keeps only their accesses. Returns the number of accesses by unidentified threads.
     fn keep(&mut self, traced: &[Traced], noticed: &mut Vec<Noticed>) -> u64 {
         for event in traced {
-            if let What::Forked { child } = event.what {
+            if let EventKind::Forked { child } = event.what {
                 self.threads.insert(child);
             }
         }
@@ -405,7 +405,7 @@ mod tests {
     #[test]
     fn of_a_helper_only_what_others_use_too_is_kept() {
         let fetched =
-            |tid, ino| Traced { time: 0, tid, what: What::Fetched { ino, first: 0, last: 3 } };
+            |tid, ino| Traced { time: 0, tid, what: EventKind::Fetched { ino, first: 0, last: 3 } };
         let opened = |tid, ino| Noticed {
             time: 0,
             tid,
@@ -417,7 +417,11 @@ mod tests {
         };
         let (helper, other) = (u32::MAX, u32::MAX - 1);
         let mut traced = vec![fetched(helper, 20), fetched(helper, 21), fetched(other, 22)];
-        traced.push(Traced { time: 0, tid: helper, what: What::Buffer { block: 9, size: 4096 } });
+        traced.push(Traced {
+            time: 0,
+            tid: helper,
+            what: EventKind::Buffer { block: 9, size: 4096 },
+        });
         let mut noticed = vec![opened(helper, 20), opened(helper, 21), opened(other, 21)];
         leave_out(&[helper], &mut traced, &mut noticed);
         assert_eq!(traced, [fetched(helper, 21), fetched(other, 22)]);

@@ -60,7 +60,7 @@ pub fn loaded(mount: &Mount) -> Result<HashSet<Ino>, Error> {
     let mut events = Vec::new();
     instance.read(&mut events)?;
     let evicted = |event: tracefs::Traced| match event.what {
-        tracefs::What::Evicted { ino } => u32::try_from(ino).ok().map(Ino::new),
+        tracefs::EventKind::Evicted { ino } => u32::try_from(ino).ok().map(Ino::new),
         _ => None,
     };
     Ok(events.into_iter().filter_map(evicted).collect())

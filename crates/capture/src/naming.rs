@@ -190,25 +190,31 @@ impl<'a> Names<'a> {
 }
 
 /// Converts a trace event for the recording.
-fn traced(what: tracefs::What, block_size: u64, first_sector: u64) -> Option<TouchKind> {
+fn traced(what: tracefs::EventKind, block_size: u64, first_sector: u64) -> Option<TouchKind> {
     let ino = |ino: u64| u32::try_from(ino).ok().map(Ino::new);
     let pages =
         |of: u64, first, last, how| Some(TouchKind::Pages { ino: ino(of)?, first, last, how });
     match what {
-        tracefs::What::Asked { ino, first, last } => pages(ino, first, last, PageAccess::Asked),
-        tracefs::What::Faulted { ino, page } => pages(ino, page, page, PageAccess::Faulted),
-        tracefs::What::Mapped { ino, first, last } => pages(ino, first, last, PageAccess::Mapped),
-        tracefs::What::Fetched { ino, first, last } => pages(ino, first, last, PageAccess::Fetched),
-        tracefs::What::Buffer { block, size } => Some(TouchKind::Block(BlockNo::new(
+        tracefs::EventKind::Asked { ino, first, last } => {
+            pages(ino, first, last, PageAccess::Asked)
+        }
+        tracefs::EventKind::Faulted { ino, page } => pages(ino, page, page, PageAccess::Faulted),
+        tracefs::EventKind::Mapped { ino, first, last } => {
+            pages(ino, first, last, PageAccess::Mapped)
+        }
+        tracefs::EventKind::Fetched { ino, first, last } => {
+            pages(ino, first, last, PageAccess::Fetched)
+        }
+        tracefs::EventKind::Buffer { block, size } => Some(TouchKind::Block(BlockNo::new(
             block.checked_mul(u64::from(size))? / block_size.max(1),
         ))),
-        tracefs::What::Loaded { ino: of } => ino(of).map(TouchKind::Inode),
-        tracefs::What::Renamed { comm } => Some(TouchKind::Named(comm)),
-        tracefs::What::Forked { child } => Some(TouchKind::Forked(child)),
-        tracefs::What::Queued { read: false, .. }
-        | tracefs::What::Evicted { .. }
-        | tracefs::What::Issued { .. } => None,
-        tracefs::What::Queued { sector, sectors, .. } => {
+        tracefs::EventKind::Loaded { ino: of } => ino(of).map(TouchKind::Inode),
+        tracefs::EventKind::Renamed { comm } => Some(TouchKind::Named(comm)),
+        tracefs::EventKind::Forked { child } => Some(TouchKind::Forked(child)),
+        tracefs::EventKind::Queued { read: false, .. }
+        | tracefs::EventKind::Evicted { .. }
+        | tracefs::EventKind::Issued { .. } => None,
+        tracefs::EventKind::Queued { sector, sectors, .. } => {
             let (start, len) = (sector.checked_sub(first_sector)?, u64::from(sectors));
             let (first, end) = (start * 512 / block_size, (start + len) * 512);
             let count = end.div_ceil(block_size).checked_sub(first)?;
@@ -244,10 +250,10 @@ fn noticed_names<'a>(
 /// The inodes that need names.
 fn inodes(collected: &Collected) -> HashSet<u64> {
     let traced = collected.traced.iter().filter_map(|event| match event.what {
-        tracefs::What::Asked { ino, .. }
-        | tracefs::What::Faulted { ino, .. }
-        | tracefs::What::Mapped { ino, .. }
-        | tracefs::What::Fetched { ino, .. } => Some(ino),
+        tracefs::EventKind::Asked { ino, .. }
+        | tracefs::EventKind::Faulted { ino, .. }
+        | tracefs::EventKind::Mapped { ino, .. }
+        | tracefs::EventKind::Fetched { ino, .. } => Some(ino),
         _ => None,
     });
     traced.chain(collected.noticed.iter().map(|event| event.ino)).collect()

@@ -55,7 +55,7 @@ pub struct MappedExtent {
 
 /// `struct fiemap`, with room for `EXTENTS` extents.
 #[repr(C)]
-struct Request {
+struct FiemapRequest {
     start: u64,
     len: u64,
     flags: u32,
@@ -66,7 +66,7 @@ struct Request {
 }
 
 const _: () = assert!(size_of::<MappedExtent>() == 56);
-const _: () = assert!(std::mem::offset_of!(Request, extents) == 32);
+const _: () = assert!(std::mem::offset_of!(FiemapRequest, extents) == 32);
 
 /// The extents of a regular file, in file order. Uncovered ranges are holes.
 ///
@@ -115,7 +115,7 @@ pub fn extents_of(file: &File, start: u64, len: u64) -> io::Result<Vec<MappedExt
 
 /// The extents from a byte on, at most `EXTENTS`.
 fn ask(file: &File, start: u64, len: u64) -> io::Result<Vec<MappedExtent>> {
-    let mut request = Request {
+    let mut request = FiemapRequest {
         start,
         len: len.min(u64::MAX - start),
         flags: FIEMAP_FLAG_SYNC,

@@ -10,7 +10,7 @@ const EXT4_IOC_MOVE_EXT: libc::Ioctl = 0xC028_660F_u32 as libc::Ioctl;
 
 /// `struct move_extent` of `fs/ext4/ext4.h`: file-system blocks throughout.
 #[repr(C)]
-struct Request {
+struct MoveExtentRequest {
     reserved: u32,
     donor_fd: u32,
     orig_start: u64,
@@ -19,7 +19,7 @@ struct Request {
     moved_len: u64,
 }
 
-const _: () = assert!(size_of::<Request>() == 40);
+const _: () = assert!(size_of::<MoveExtentRequest>() == 40);
 
 /// The result of an exchange.
 #[derive(Debug)]
@@ -48,7 +48,8 @@ pub struct Exchanged {
 pub fn exchange(original: &File, at: u64, donor: &File, donor_at: u64, len: u64) -> Exchanged {
     let donor_fd = donor.as_raw_fd().cast_unsigned();
     let (orig_start, donor_start) = (at, donor_at);
-    let mut request = Request { reserved: 0, donor_fd, orig_start, donor_start, len, moved_len: 0 };
+    let mut request =
+        MoveExtentRequest { reserved: 0, donor_fd, orig_start, donor_start, len, moved_len: 0 };
     // SAFETY: the kernel reads and writes one `struct move_extent`, which `request` is;
     // it outlives the call.
     let done = unsafe { libc::ioctl(original.as_raw_fd(), EXT4_IOC_MOVE_EXT, &raw mut request) };

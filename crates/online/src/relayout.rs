@@ -9,8 +9,8 @@ mod survey;
 mod target;
 pub mod xfs;
 
-pub use perform::Counts;
-pub use plan::{Costs, Row, Seen};
+pub use perform::MoveCounts;
+pub use plan::{Costs, Row, VolumeSnapshot};
 pub use survey::Reason;
 pub use target::Target;
 
@@ -110,7 +110,7 @@ pub struct Outcome {
     /// Blocks that were accessed, before and after.
     pub extents: Extents,
     /// Numbers of blocks and files that were moved or stay.
-    pub counts: Counts,
+    pub counts: MoveCounts,
     /// The reason for stopping early, if any.
     pub stopped: Option<Stop>,
     /// Requests of the traces, before.
@@ -150,15 +150,15 @@ impl Job<'_> {
     ///
     /// # Errors
     /// `ErrorKind::Corrupt` for a damaged volume, `ErrorKind::System`.
-    pub fn look(&self, target: &Target) -> Result<Seen, Error> {
-        Seen::new(target, self.lay, self.judge, self.chunk, &self.kept)
+    pub fn look(&self, target: &Target) -> Result<VolumeSnapshot, Error> {
+        VolumeSnapshot::new(target, self.lay, self.judge, self.chunk, &self.kept)
     }
 
     fn align(&self, block_size: u64) -> u64 {
         (self.chunk.get() / block_size).max(1)
     }
 
-    fn trial(&self, target: &Target, seen: &Seen) -> Result<Trial, Error> {
+    fn trial(&self, target: &Target, seen: &VolumeSnapshot) -> Result<Trial, Error> {
         let block_size = seen.block_size();
         let budget = self.budget.map(|budget| budget.get() / block_size);
         Trial::new(seen, &seen.survey.space, self.align(block_size), budget)
@@ -169,14 +169,14 @@ impl Job<'_> {
     ///
     /// # Errors
     /// `ErrorKind::Corrupt` for a damaged volume, `ErrorKind::System`.
-    pub fn foresee(&self, target: &Target, seen: &Seen) -> Result<Outcome, Error> {
+    pub fn foresee(&self, target: &Target, seen: &VolumeSnapshot) -> Result<Outcome, Error> {
         let trial = self.trial(target, seen)?;
         let after = trial.costs(seen, self.judge, self.chunk);
         let after = after.map_err(|error| target.about(error))?;
         let (moved_in, moved_out) = (trial.progress.moved_in, trial.progress.moved_out);
         Ok(Outcome {
             block_size: seen.block_size(),
-            counts: Counts { moved_in, moved_out, ..Counts::default() },
+            counts: MoveCounts { moved_in, moved_out, ..MoveCounts::default() },
             stopped: trial.progress.stopped.map(Stop::from),
             extents: Extents::after(trial.progress, moved_in),
             before: seen.costs.clone(),
@@ -191,7 +191,7 @@ impl Job<'_> {
     pub fn carry_out(
         &self,
         target: &Target,
-        seen: Seen,
+        seen: VolumeSnapshot,
         halt: &mut Halt<'_>,
         observer: &dyn seekless_images::Progress,
     ) -> Result<Outcome, Broken> {
@@ -209,7 +209,7 @@ impl Job<'_> {
             budget: budget.unwrap_or(hot.saturating_mul(DEFAULT_BUDGET)),
             halt,
             observer,
-            counts: Counts::default(),
+            counts: MoveCounts::default(),
             extents: Extents::after(trial.progress, 0),
             left: self.kept.clone(),
             stopped: None,
@@ -220,7 +220,7 @@ impl Job<'_> {
         let broken = |failure| Broken { failure, moved };
         target.settle().map_err(broken)?;
         done.map_err(broken)?;
-        let after = Seen::new(target, self.lay, self.judge, self.chunk, &left);
+        let after = VolumeSnapshot::new(target, self.lay, self.judge, self.chunk, &left);
         let after = after.map_err(broken)?.costs;
         // The blocks in place before the first round.
         extents.in_place = extents.hot.saturating_sub(extents.left + counts.moved_in);
@@ -238,7 +238,7 @@ struct Rounds<'a, 'h> {
     halt: &'a mut Halt<'h>,
     observer: &'a dyn seekless_images::Progress,
     /// Counts of all rounds.
-    counts: Counts,
+    counts: MoveCounts,
     /// Extents after the last round.
     extents: Extents,
     /// Files that stay in every round.
@@ -247,28 +247,28 @@ struct Rounds<'a, 'h> {
 }
 
 impl Rounds<'_, '_> {
-    fn all(&mut self, seen: Seen, trial: Trial) -> Result<(), Error> {
+    fn all(&mut self, seen: VolumeSnapshot, trial: Trial) -> Result<(), Error> {
         let mut more = self.carry_out(seen, trial)?;
         for _ in 1..ROUNDS {
             if !more {
                 break;
             }
             let Job { lay, judge, chunk, .. } = *self.job;
-            let seen = Seen::new(self.target, lay, judge, chunk, &self.left)?;
+            let seen = VolumeSnapshot::new(self.target, lay, judge, chunk, &self.left)?;
             more = self.again(seen)?;
         }
         Ok(())
     }
 
     /// Makes and executes another plan. Returns whether a further round may do more.
-    fn again(&mut self, seen: Seen) -> Result<bool, Error> {
+    fn again(&mut self, seen: VolumeSnapshot) -> Result<bool, Error> {
         let trial = Trial::new(&seen, &seen.survey.space, self.align, Some(self.budget));
         let trial = trial.map_err(|error| self.target.about(error))?;
         self.carry_out(seen, trial)
     }
 
     /// Executes one plan. Returns whether another round may do more.
-    fn carry_out(&mut self, seen: Seen, trial: Trial) -> Result<bool, Error> {
+    fn carry_out(&mut self, seen: VolumeSnapshot, trial: Trial) -> Result<bool, Error> {
         if trial.moved() == 0 {
             self.stopped = trial.progress.stopped.map(Stop::from);
             return Ok(false);
@@ -329,7 +329,7 @@ impl Rounds<'_, '_> {
 }
 
 /// The free blocks that a plan needs.
-fn wanted(seen: &Seen, trial: &Trial, align: u64) -> Wanted {
+fn wanted(seen: &VolumeSnapshot, trial: &Trial, align: u64) -> Wanted {
     let region: Extent = trial.region;
     let progress = trial.progress;
     let part = |run: &Extent| {

@@ -8,7 +8,7 @@ use seekless_host::caches::{self, Caches};
 use seekless_host::loop_device::{LoopDevice, LoopOptions};
 use seekless_host::read_ahead;
 use seekless_host::scratch::{self, Mounted};
-use seekless_host::tracefs::{Filter, Instance, Root, Source, Traced, What, Who};
+use seekless_host::tracefs::{EventKind, Filter, Instance, Root, Source, Traced, Who};
 use seekless_images::{Error, ErrorKind};
 use seekless_layout::replay::Machine;
 use seekless_report::disk::{Class, Usage};
@@ -158,8 +158,8 @@ impl RequestCounter {
 }
 
 /// A read request, with the class of most of its blocks; `None` for other events.
-fn request(what: &What, block_size: u64, usage: &Usage) -> Option<(Extent, Class)> {
-    let What::Issued { sector, bytes, read: true, .. } = *what else { return None };
+fn request(what: &EventKind, block_size: u64, usage: &Usage) -> Option<(Extent, Class)> {
+    let EventKind::Issued { sector, bytes, read: true, .. } = *what else { return None };
     let from = sector * SECTOR;
     let first = from / block_size;
     let end = (from + u64::from(bytes)).div_ceil(block_size);

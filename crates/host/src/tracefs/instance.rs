@@ -1,6 +1,6 @@
 //! Instances of tracefs, each with its buffers and filters.
 
-use super::{Decoder, Format, Lost, Records, Source, Traced, What};
+use super::{Decoder, EventKind, Format, Lost, Records, Source, Traced};
 use crate::HostError;
 use crate::mounts;
 use rustix::fs::{CWD, Mode, OFlags};
@@ -293,13 +293,16 @@ fn push(events: &mut Vec<Traced>, begin: usize, event: Traced) {
     let last = if events.len() > begin { events.last_mut() } else { None };
     if let Some(last) = last.filter(|last| last.tid == event.tid) {
         match (&mut last.what, &event.what) {
-            (What::Fetched { ino, last, .. }, What::Fetched { ino: same, first, last: end })
-                if ino == same && *last + 1 == *first =>
-            {
+            (
+                EventKind::Fetched { ino, last, .. },
+                EventKind::Fetched { ino: same, first, last: end },
+            ) if ino == same && *last + 1 == *first => {
                 *last = *end;
                 return;
             }
-            (before @ What::Buffer { .. }, after @ What::Buffer { .. }) if before == after => {
+            (before @ EventKind::Buffer { .. }, after @ EventKind::Buffer { .. })
+                if before == after =>
+            {
                 return;
             }
             _ => {}

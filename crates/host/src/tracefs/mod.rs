@@ -24,12 +24,12 @@ pub struct Traced {
     /// Thread number.
     pub tid: u32,
     /// The event's kind and fields.
-    pub what: What,
+    pub what: EventKind,
 }
 
 /// Kind and fields of a traced event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum EventKind {
     /// A read asked for pages of a file; last included.
     Asked {
         /// Inode number.
@@ -172,16 +172,16 @@ impl Source {
     }
 
     /// Decodes an event from its bytes; `None` if a field is missing.
-    fn decode(self, format: &Format, bytes: &[u8]) -> Option<What> {
+    fn decode(self, format: &Format, bytes: &[u8]) -> Option<EventKind> {
         let field = |name: &str| format.number(name, bytes);
         Some(match self {
-            Self::Asked => What::Asked {
+            Self::Asked => EventKind::Asked {
                 ino: field("i_ino")?,
                 first: field("index")?,
                 last: field("last_index")?,
             },
-            Self::Faulted => What::Faulted { ino: field("i_ino")?, page: field("index")? },
-            Self::Mapped => What::Mapped {
+            Self::Faulted => EventKind::Faulted { ino: field("i_ino")?, page: field("index")? },
+            Self::Mapped => EventKind::Mapped {
                 ino: field("i_ino")?,
                 first: field("index")?,
                 last: field("last_index")?,
@@ -190,23 +190,24 @@ impl Source {
                 let first = field("index")?;
                 // Older kernels add single pages and lack the field.
                 let pages = 1u64.checked_shl(field("order").unwrap_or(0) as u32)?;
-                What::Fetched { ino: field("i_ino")?, first, last: first + (pages - 1) }
+                EventKind::Fetched { ino: field("i_ino")?, first, last: first + (pages - 1) }
             }
-            Self::Buffer => {
-                What::Buffer { block: field("sector")?, size: u32::try_from(field("size")?).ok()? }
-            }
-            Self::Loaded => What::Loaded { ino: field("ino")? },
-            Self::Evicted => What::Evicted { ino: field("ino")? },
-            Self::Renamed => What::Renamed { comm: format.text("newcomm", bytes)?.into() },
-            Self::Forked => What::Forked { child: u32::try_from(field("child_pid")?).ok()? },
-            Self::Queued => What::Queued {
+            Self::Buffer => EventKind::Buffer {
+                block: field("sector")?,
+                size: u32::try_from(field("size")?).ok()?,
+            },
+            Self::Loaded => EventKind::Loaded { ino: field("ino")? },
+            Self::Evicted => EventKind::Evicted { ino: field("ino")? },
+            Self::Renamed => EventKind::Renamed { comm: format.text("newcomm", bytes)?.into() },
+            Self::Forked => EventKind::Forked { child: u32::try_from(field("child_pid")?).ok()? },
+            Self::Queued => EventKind::Queued {
                 sector: field("sector")?,
                 sectors: u32::try_from(field("nr_sector")?).ok()?,
                 read: reads(&format.text("rwbs", bytes)?),
             },
             Self::Issued => {
                 let kind = format.text("rwbs", bytes)?;
-                What::Issued {
+                EventKind::Issued {
                     sector: field("sector")?,
                     bytes: u32::try_from(field("bytes")?).ok()?,
                     read: reads(&kind),

@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd;
 /// `struct fsxattr` of `include/uapi/linux/fs.h`.
 #[repr(C)]
 #[derive(Default)]
-struct Raw {
+struct FsXattr {
     flags: u32,
     extent_size: u32,
     extents: u32,
@@ -17,10 +17,10 @@ struct Raw {
     pad: [u8; 8],
 }
 
-const _: () = assert!(size_of::<Raw>() == 28);
+const _: () = assert!(size_of::<FsXattr>() == 28);
 
-const FS_IOC_FSGETXATTR: libc::Ioctl = number::<Raw>(READ, 31);
-const FS_IOC_FSSETXATTR: libc::Ioctl = number::<Raw>(WRITE, 32);
+const FS_IOC_FSGETXATTR: libc::Ioctl = number::<FsXattr>(READ, 31);
+const FS_IOC_FSSETXATTR: libc::Ioctl = number::<FsXattr>(WRITE, 32);
 
 /// Bits of `fsx_xflags`.
 const REALTIME: u32 = 0x1;
@@ -46,13 +46,13 @@ pub struct FileFlags {
 /// # Errors
 /// The ioctl's error.
 pub fn flags_of(file: &File) -> io::Result<FileFlags> {
-    let Raw { flags, .. } = get(file)?;
+    let FsXattr { flags, .. } = get(file)?;
     let has = |bits: u32| flags & bits != 0;
     Ok(FileFlags { realtime: has(REALTIME), protected: has(IMMUTABLE | APPEND), dax: has(DAX) })
 }
 
-fn get(file: &File) -> io::Result<Raw> {
-    let mut raw = Raw::default();
+fn get(file: &File) -> io::Result<FsXattr> {
+    let mut raw = FsXattr::default();
     // SAFETY: the kernel writes one `struct fsxattr`, which `raw` is; it outlives the call.
     let done = unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_FSGETXATTR, &raw mut raw) };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(raw) }

@@ -23,10 +23,10 @@ const COPY: u64 = 1 << 20;
 /// A tick of the kernel's clock at its lowest rate (`CONFIG_HZ_100`).
 const TICK: Duration = Duration::from_millis(10);
 
-/// A file without a name that owns free blocks. They are free again when it is dropped, however the
+/// A file without a name that owns free blocks of an XFS. They are free again when it is dropped, however the
 /// process ends.
 #[derive(Debug)]
-pub struct Donor {
+pub struct XfsDonor {
     file: File,
     block_size: u64,
     /// Offset of the next range, in bytes: a multiple of a block.
@@ -34,7 +34,7 @@ pub struct Donor {
     buffer: Vec<u8>,
 }
 
-impl Donor {
+impl XfsDonor {
     /// Creates a donor in the directory `dir` of an XFS with blocks of `block_size` bytes. It is
     /// empty at first.
     ///
@@ -122,7 +122,7 @@ impl Donor {
     /// # Errors
     /// As [`commit`]; `EBUSY` when the file was changed, `EINVAL` when its end was moved meanwhile
     /// or `check` refused. Nothing has happened then, and the call can be repeated; to give up, the
-    /// caller must [`Donor::skip`] the range.
+    /// caller must [`XfsDonor::skip`] the range.
     pub fn give(
         &mut self,
         file: &File,

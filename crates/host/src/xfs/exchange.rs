@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 /// `struct xfs_commit_range`.
 #[repr(C)]
 #[derive(Default)]
-struct Request {
+struct CommitRange {
     file1: i32,
     pad: u32,
     /// Offset in bytes; so are `at2` and `len`.
@@ -23,10 +23,10 @@ struct Request {
     freshness: [u64; 6],
 }
 
-const _: () = assert!(size_of::<Request>() == 88);
+const _: () = assert!(size_of::<CommitRange>() == 88);
 
-const XFS_IOC_START_COMMIT: libc::Ioctl = number::<Request>(READ, 130);
-const XFS_IOC_COMMIT_RANGE: libc::Ioctl = number::<Request>(WRITE, 131);
+const XFS_IOC_START_COMMIT: libc::Ioctl = number::<CommitRange>(READ, 130);
+const XFS_IOC_COMMIT_RANGE: libc::Ioctl = number::<CommitRange>(WRITE, 131);
 
 /// `XFS_EXCHANGE_RANGE_DRY_RUN`.
 const DRY_RUN: u64 = 1 << 2;
@@ -43,7 +43,7 @@ pub struct Freshness([u64; 6]);
 /// `ENOTTY` if the kernel lacks the call; other errors of the system calls.
 pub fn start_commit(file: &File) -> io::Result<Option<Freshness>> {
     let tick = rustix::time::clock_gettime(ClockId::RealtimeCoarse);
-    let mut request = Request::default();
+    let mut request = CommitRange::default();
     // SAFETY: the kernel writes one `struct xfs_commit_range`, which `request` is; it
     // outlives the call.
     let done = unsafe { libc::ioctl(file.as_raw_fd(), XFS_IOC_START_COMMIT, &raw mut request) };
@@ -105,7 +105,7 @@ fn call(
     flags: u64,
 ) -> io::Result<()> {
     let (file1, freshness) = (donor.as_raw_fd(), fresh.0);
-    let request = Request { file1, pad: 0, at1: donor_at, at2: at, len, flags, freshness };
+    let request = CommitRange { file1, pad: 0, at1: donor_at, at2: at, len, flags, freshness };
     // SAFETY: the kernel reads one `struct xfs_commit_range`, which `request` is; it
     // outlives the call.
     let done = unsafe { libc::ioctl(file.as_raw_fd(), XFS_IOC_COMMIT_RANGE, &raw const request) };

@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd;
 /// `struct xfs_fsop_geom`.
 #[repr(C)]
 #[derive(Default)]
-struct Raw {
+struct FsopGeometry {
     block_size: u32,
     rt_extent_size: u32,
     ag_blocks: u32,
@@ -37,11 +37,11 @@ struct Raw {
     reserved: [u64; 16],
 }
 
-const _: () = assert!(size_of::<Raw>() == 256);
-const _: () = assert!(std::mem::offset_of!(Raw, flags) == 92);
-const _: () = assert!(std::mem::offset_of!(Raw, sick) == 112);
+const _: () = assert!(size_of::<FsopGeometry>() == 256);
+const _: () = assert!(std::mem::offset_of!(FsopGeometry, flags) == 92);
+const _: () = assert!(std::mem::offset_of!(FsopGeometry, sick) == 112);
 
-const XFS_IOC_FSGEOMETRY: libc::Ioctl = number::<Raw>(READ, 126);
+const XFS_IOC_FSGEOMETRY: libc::Ioctl = number::<FsopGeometry>(READ, 126);
 
 /// `XFS_FSOP_GEOM_FLAGS_EXCHANGE_RANGE`.
 const EXCHANGE_RANGE: u32 = 1 << 24;
@@ -70,7 +70,7 @@ impl Geometry {
     /// # Errors
     /// `ENOTTY` if it is no XFS; other errors of the ioctl.
     pub fn of(on: &File) -> io::Result<Self> {
-        let mut raw = Raw::default();
+        let mut raw = FsopGeometry::default();
         // SAFETY: the kernel writes one `struct xfs_fsop_geom`, which `raw` is; it
         // outlives the call.
         let done = unsafe { libc::ioctl(on.as_raw_fd(), XFS_IOC_FSGEOMETRY, &raw mut raw) };

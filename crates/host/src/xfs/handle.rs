@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, FromRawFd};
 
 /// `struct xfs_fsop_handlereq`.
 #[repr(C)]
-struct Request {
+struct HandleRequest {
     fd: u32,
     path: *const u8,
     open_flags: u32,
@@ -20,10 +20,10 @@ struct Request {
 }
 
 #[cfg(target_pointer_width = "64")]
-const _: () = assert!(size_of::<Request>() == 56);
+const _: () = assert!(size_of::<HandleRequest>() == 56);
 
-const XFS_IOC_FD_TO_HANDLE: libc::Ioctl = number::<Request>(READ | WRITE, 106);
-const XFS_IOC_OPEN_BY_HANDLE: libc::Ioctl = number::<Request>(READ | WRITE, 107);
+const XFS_IOC_FD_TO_HANDLE: libc::Ioctl = number::<HandleRequest>(READ | WRITE, 106);
+const XFS_IOC_OPEN_BY_HANDLE: libc::Ioctl = number::<HandleRequest>(READ | WRITE, 107);
 
 /// Size of `struct xfs_handle`: identifiers of the file system and of the file.
 const HANDLE_LEN: usize = 24;
@@ -38,7 +38,7 @@ const HANDLE_LEN: usize = 24;
 pub fn open_keeping_times(on: &File, file: &File) -> io::Result<File> {
     let mut handle = [0_u8; HANDLE_LEN];
     let mut len = HANDLE_LEN as u32;
-    let mut request = Request {
+    let mut request = HandleRequest {
         fd: file.as_raw_fd().cast_unsigned(),
         path: std::ptr::null(),
         open_flags: 0,
@@ -57,7 +57,7 @@ pub fn open_keeping_times(on: &File, file: &File) -> io::Result<File> {
     if len as usize != HANDLE_LEN {
         return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
     }
-    let mut request = Request {
+    let mut request = HandleRequest {
         fd: 0,
         path: std::ptr::null(),
         open_flags: (libc::O_RDWR | libc::O_NONBLOCK | libc::O_LARGEFILE).cast_unsigned(),

@@ -8,7 +8,7 @@ mod geometry;
 mod handle;
 
 pub use attributes::{FileFlags, flags_of};
-pub use donor::Donor;
+pub use donor::XfsDonor;
 pub use exchange::{Freshness, commit, start_commit, try_commit};
 pub use geometry::Geometry;
 pub use handle::open_keeping_times;

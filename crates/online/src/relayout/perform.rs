@@ -22,9 +22,9 @@ use std::io;
 /// Number of tries for a file whose pages are in use, each after a write-back.
 const TRIES: u32 = 3;
 
-/// The result of a plan.
+/// Numbers of blocks that a plan moved and left.
 #[derive(Clone, Debug, Default)]
-pub struct Counts {
+pub struct MoveCounts {
     /// Blocks moved into the region.
     pub moved_in: u64,
     /// Blocks that made way.
@@ -43,7 +43,7 @@ pub(crate) struct Mover<'a, 'h> {
     pub(crate) region: Extent,
     pub(crate) block_size: u64,
     pub(crate) halt: &'a mut Halt<'h>,
-    pub(crate) counts: Counts,
+    pub(crate) counts: MoveCounts,
     /// Pages that this step brings into memory.
     brought: Vec<(ObjectId, u64, u64)>,
 }
@@ -67,7 +67,7 @@ impl<'a, 'h> Mover<'a, 'h> {
         block_size: u64,
         halt: &'a mut Halt<'h>,
     ) -> Self {
-        let (counts, brought) = (Counts::default(), Vec::new());
+        let (counts, brought) = (MoveCounts::default(), Vec::new());
         Self { target, survey, donor, region, block_size, halt, counts, brought }
     }
 

@@ -27,8 +27,8 @@ const STEP_FILES: usize = 4096;
 /// Minimum number of blocks of a step.
 const LEAST: u64 = 64;
 
-/// A recent state of a volume.
-pub struct Seen {
+/// A snapshot of a volume's layout: the reads of the traces and their costs on it.
+pub struct VolumeSnapshot {
     /// The volume, read from its device.
     pub image: Arc<ExtImage>,
     pub(crate) survey: Survey,
@@ -39,7 +39,7 @@ pub struct Seen {
     pub costs: Costs,
 }
 
-impl Seen {
+impl VolumeSnapshot {
     /// Examines a mounted volume. `left` contains files that are known to stay.
     ///
     /// # Errors
@@ -187,7 +187,7 @@ impl Trial {
     /// # Errors
     /// [`FsError::NoSpace`] if free and movable space does not suffice.
     pub(crate) fn new(
-        seen: &Seen,
+        seen: &VolumeSnapshot,
         space: &Space,
         align: u64,
         budget: Option<u64>,
@@ -214,7 +214,7 @@ impl Trial {
     /// [`FsError::Corrupt`].
     pub(crate) fn costs(
         &self,
-        seen: &Seen,
+        seen: &VolumeSnapshot,
         traces: &[Vec<Event>],
         chunk: ByteLen,
     ) -> Result<Costs, FsError> {

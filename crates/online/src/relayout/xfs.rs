@@ -12,13 +12,13 @@ mod reason;
 mod target;
 mod tree;
 
-pub use costs::Costs;
-pub use reason::Reason;
-pub use target::Target;
+pub use costs::XfsCosts;
+pub use reason::XfsReason;
+pub use target::XfsTarget;
 
 use super::acquire::left_to_others;
 use super::{Broken, Halt, Stop};
-use perform::{Counts, Mover};
+use perform::{XfsMoveCounts, XfsMover};
 use plan::{Piece, Places, pieces, split, total};
 use seekless_images::Error;
 use seekless_layout::replay::{Replayed, replay_for_layout};
@@ -28,8 +28,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use tree::{MountedTree, View};
 
-/// Parameters of a rearrangement.
-pub struct Job<'a> {
+/// Parameters of a rearrangement of an XFS.
+pub struct XfsJob<'a> {
     /// The traces to lay out by and to judge a layout by.
     pub traces: &'a [Vec<Event>],
     /// Alignment of the gathered contents in bytes.
@@ -41,18 +41,18 @@ pub struct Job<'a> {
     pub is_worth_it: &'a dyn Fn(u64, u64, u64) -> bool,
 }
 
-/// A recent state of a volume.
-pub struct Seen {
+/// A snapshot of an XFS's layout: the reads of the traces and their costs on it.
+pub struct XfsSnapshot {
     tree: MountedTree,
     /// The replayed reads of each trace.
     pub replays: Vec<Replayed>,
-    costs: Costs,
+    costs: XfsCosts,
     /// In the intended order on the disk.
     pieces: Vec<Piece>,
 }
 
-/// The result of a rearrangement.
-pub struct Outcome {
+/// The result of a rearrangement of an XFS.
+pub struct XfsOutcome {
     /// Accessed bytes that can be moved.
     pub hot: u64,
     /// Those of them that are placed as well as free space would allow.
@@ -62,29 +62,29 @@ pub struct Outcome {
     /// Bytes that should have been moved but were not.
     pub left: u64,
     /// Number of files with contents that stayed, by reason.
-    pub left_files: BTreeMap<Reason, u64>,
+    pub left_files: BTreeMap<XfsReason, u64>,
     /// The reason for stopping early, if any.
     pub stopped: Option<Stop>,
     /// Requests of the traces, before.
-    pub before: Costs,
+    pub before: XfsCosts,
     /// Requests of the traces, after.
-    pub after: Costs,
+    pub after: XfsCosts,
 }
 
-impl Job<'_> {
+impl XfsJob<'_> {
     /// Examines the present state of the volume.
     ///
     /// # Errors
     /// `ErrorKind::Corrupt` for a damaged volume, `ErrorKind::System`.
-    pub fn look(&self, target: &Target) -> Result<Seen, Error> {
+    pub fn look(&self, target: &XfsTarget) -> Result<XfsSnapshot, Error> {
         target.settle()?;
         let tree = target.look()?;
         let about = |error| target.about(Error::from(error));
         let view = View { tree: &tree, moved: HashMap::new() };
         let replays = replay_for_layout(&view, self.traces).map_err(about)?;
-        let costs = Costs::new(&view, self.traces, &BTreeMap::new()).map_err(about)?;
+        let costs = XfsCosts::new(&view, self.traces, &BTreeMap::new()).map_err(about)?;
         let pieces = pieces(&tree, &replays);
-        Ok(Seen { tree, replays, costs, pieces })
+        Ok(XfsSnapshot { tree, replays, costs, pieces })
     }
 
     /// Limit of blocks moved.
@@ -93,19 +93,19 @@ impl Job<'_> {
     }
 
     /// The pieces to move, and whether the budget excludes some.
-    fn chosen(&self, target: &Target, seen: &Seen) -> (Vec<Piece>, bool) {
+    fn chosen(&self, target: &XfsTarget, seen: &XfsSnapshot) -> (Vec<Piece>, bool) {
         let (chosen, rest) = split(&seen.pieces, self.most(target.block_size()));
         (chosen, !rest.is_empty())
     }
 
     /// Maximum number of blocks that the donor may own at once.
-    fn room(target: &Target) -> Result<u64, Error> {
+    fn room(target: &XfsTarget) -> Result<u64, Error> {
         let available = target.available()?;
         Ok(available.saturating_sub(left_to_others(available, target.block_size())))
     }
 
-    fn costs(&self, target: &Target, view: &View<'_>) -> Result<Costs, Error> {
-        let costs = Costs::new(view, self.traces, &BTreeMap::new());
+    fn costs(&self, target: &XfsTarget, view: &View<'_>) -> Result<XfsCosts, Error> {
+        let costs = XfsCosts::new(view, self.traces, &BTreeMap::new());
         costs.map_err(|error| target.about(Error::from(error)))
     }
 
@@ -113,7 +113,7 @@ impl Job<'_> {
     ///
     /// # Errors
     /// `ErrorKind::Corrupt` for a damaged volume, `ErrorKind::System`.
-    pub fn foresee(&self, target: &Target, seen: Seen) -> Result<Outcome, Error> {
+    pub fn foresee(&self, target: &XfsTarget, seen: XfsSnapshot) -> Result<XfsOutcome, Error> {
         let bs = target.block_size();
         let (chosen, is_over) = self.chosen(target, &seen);
         let mut view = View { tree: &seen.tree, moved: HashMap::new() };
@@ -130,7 +130,7 @@ impl Job<'_> {
         let after = self.costs(target, &view)?;
         let moved = (total(&chosen) - total(&rest)) * bs;
         let hot = total(&seen.pieces) * bs;
-        let nothing = Outcome {
+        let nothing = XfsOutcome {
             hot,
             in_place: 0,
             moved: 0,
@@ -142,14 +142,14 @@ impl Job<'_> {
         };
         let room = Some(Stop::Room).filter(|_| !rest.is_empty());
         if moved == 0 {
-            return Ok(Outcome { stopped: room, ..nothing });
+            return Ok(XfsOutcome { stopped: room, ..nothing });
         }
         Ok(match self.judge(moved, nothing.before.seeks(), after.seeks()) {
-            Judged::InPlace => Outcome { in_place: moved, left: hot - moved, ..nothing },
-            Judged::TooLittle => Outcome { stopped: Some(Stop::Gain), ..nothing },
+            Judged::InPlace => XfsOutcome { in_place: moved, left: hot - moved, ..nothing },
+            Judged::TooLittle => XfsOutcome { stopped: Some(Stop::Gain), ..nothing },
             Judged::Worth => {
                 let stopped = room.or(is_over.then_some(Stop::Budget));
-                Outcome { moved, left: hot - moved, stopped, after, ..nothing }
+                XfsOutcome { moved, left: hot - moved, stopped, after, ..nothing }
             }
         })
     }
@@ -170,32 +170,32 @@ impl Job<'_> {
     /// [`Broken`], with the number of bytes moved before.
     pub fn carry_out(
         &self,
-        target: &Target,
-        seen: Seen,
+        target: &XfsTarget,
+        seen: XfsSnapshot,
         halt: &mut Halt<'_>,
         observer: &dyn seekless_images::Progress,
-    ) -> Result<Outcome, Broken> {
+    ) -> Result<XfsOutcome, Broken> {
         let bs = target.block_size();
         target.probe()?;
         let (chosen, is_over) = self.chosen(target, &seen);
         let over = total(&seen.pieces) - total(&chosen);
         observer.begin(ByteLen::new(total(&chosen) * bs));
-        let mut mover = Mover { target, halt, observer, counts: Counts::default() };
+        let mut mover = XfsMover { target, halt, observer, counts: XfsMoveCounts::default() };
         let done = self.windows(target, &seen, chosen, &mut mover);
-        let Counts { moved, left, reasons } = mover.counts;
+        let XfsMoveCounts { moved, left, reasons } = mover.counts;
         let broken = |failure| Broken { failure, moved: moved * bs };
         target.settle().map_err(broken)?;
         let End { stopped, left: not_tried, in_place } = done.map_err(broken)?;
         let tree = target.look().map_err(broken)?;
         let view = View { tree: &tree, moved: HashMap::new() };
-        let after = Costs::new(&view, self.traces, &reasons);
+        let after = XfsCosts::new(&view, self.traces, &reasons);
         let after = after.map_err(|error| broken(target.about(Error::from(error))))?;
         let mut left_files = BTreeMap::new();
         for reason in reasons.into_values() {
             *left_files.entry(reason).or_default() += 1;
         }
         let hot = total(&seen.pieces);
-        Ok(Outcome {
+        Ok(XfsOutcome {
             hot: hot * bs,
             in_place: in_place * bs,
             moved: moved * bs,
@@ -210,10 +210,10 @@ impl Job<'_> {
     /// Moves pieces, as many at a time as free space allows.
     fn windows(
         &self,
-        target: &Target,
-        seen: &Seen,
+        target: &XfsTarget,
+        seen: &XfsSnapshot,
         mut rest: Vec<Piece>,
-        mover: &mut Mover<'_, '_>,
+        mover: &mut XfsMover<'_, '_>,
     ) -> Result<End, Error> {
         let bs = target.block_size();
         let mut view = View { tree: &seen.tree, moved: HashMap::new() };
@@ -253,7 +253,7 @@ impl Job<'_> {
     /// `room`.
     fn hold(
         &self,
-        donor: &mut seekless_host::xfs::Donor,
+        donor: &mut seekless_host::xfs::XfsDonor,
         len: u64,
         room: u64,
     ) -> Result<(), Error> {
@@ -299,7 +299,7 @@ impl End {
 
 /// The directory of a file in the allocation group that contains most of the pieces: the search for
 /// free space begins there.
-fn directory(tree: &MountedTree, target: &Target, pieces: &[Piece]) -> PathBuf {
+fn directory(tree: &MountedTree, target: &XfsTarget, pieces: &[Piece]) -> PathBuf {
     let shape = &target.geometry;
     let mut blocks: BTreeMap<u64, u64> = BTreeMap::new();
     for piece in pieces {

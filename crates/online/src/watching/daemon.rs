@@ -1,7 +1,7 @@
 //! The daemon: listens, learns, and works when the machine is idle.
 
 use super::listener::Listener;
-use super::request::{Asked, Requests};
+use super::request::{PendingRequest, Requests};
 use super::{Config, Done, Lock, Store, Worker, files, now};
 use crate::relayout::Target;
 use seekless_host::pressure::{self, Resource};
@@ -262,7 +262,7 @@ impl<'a> Daemon<'a> {
     }
 
     /// Works immediately, on request.
-    fn answer(&mut self, asked: Asked) {
+    fn answer(&mut self, asked: PendingRequest) {
         if asked.question["what"] == "save" {
             self.try_to_keep();
             return asked.answer(&json!({}));

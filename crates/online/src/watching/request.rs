@@ -41,16 +41,16 @@ pub(crate) struct Requests {
     /// The path of the socket, to remove it.
     path: PathBuf,
     /// Requests that wait until the current work is done.
-    waiting: VecDeque<Asked>,
+    waiting: VecDeque<PendingRequest>,
 }
 
-/// A request, with the connection for its answer.
-pub(crate) struct Asked {
+/// A request that waits for its answer, with the connection.
+pub(crate) struct PendingRequest {
     pub(crate) question: Value,
     stream: UnixStream,
 }
 
-impl Asked {
+impl PendingRequest {
     fn read(mut stream: UnixStream) -> io::Result<Self> {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
@@ -84,17 +84,17 @@ impl Requests {
     }
 
     /// Accepts the next connection with a valid request.
-    fn accept(&self) -> Option<Asked> {
+    fn accept(&self) -> Option<PendingRequest> {
         loop {
             let (stream, _) = self.listener.accept().ok()?;
-            if let Ok(asked) = Asked::read(stream) {
+            if let Ok(asked) = PendingRequest::read(stream) {
                 return Some(asked);
             }
         }
     }
 
     /// The next request.
-    pub(crate) fn next(&mut self) -> Option<Asked> {
+    pub(crate) fn next(&mut self) -> Option<PendingRequest> {
         self.waiting.pop_front().or_else(|| self.accept())
     }
 

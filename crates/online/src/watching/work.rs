@@ -2,7 +2,7 @@
 
 use super::files::Names;
 use super::{Config, now};
-use crate::relayout::{Costs, Halt, Job, Reason, Seen, Target};
+use crate::relayout::{Costs, Halt, Job, Reason, Target, VolumeSnapshot};
 use seekless_host::mounts::DeviceNumber;
 use seekless_images::{Error, ErrorKind, Unwatched};
 use seekless_layout::habits::{Estimate, Habits, Proposal, Round, Wait};
@@ -231,7 +231,7 @@ impl Worker<'_> {
 }
 
 /// The reads of the last run on the volume: first block and number of blocks.
-pub(super) fn reads(seen: &Seen, judge: &[Vec<Event>]) -> Vec<(u64, u64)> {
+pub(super) fn reads(seen: &VolumeSnapshot, judge: &[Vec<Event>]) -> Vec<(u64, u64)> {
     let Some(last) = judge.last() else { return Vec::new() };
     // It is used only for a picture.
     let Ok(replayed) = replay(seen.image.as_ref(), last, Machine::for_score()) else {

@@ -10,7 +10,7 @@ use crate::say::say;
 use seekless_compose::traces;
 use seekless_host::mounts::Mount;
 use seekless_images::Progress;
-use seekless_online::relayout::xfs::{Job, Outcome, Target};
+use seekless_online::relayout::xfs::{XfsJob, XfsOutcome, XfsTarget};
 use seekless_online::relayout::{Row, Stop};
 use seekless_report::table::{Figure, Table};
 use seekless_units::{ByteLen, format_size};
@@ -30,10 +30,14 @@ pub(super) fn run(
     signals: &mut Signals,
     global: &Global,
 ) -> Result<ExitCode, Failure> {
-    let target = Target::new(&args.mount, mount)?;
+    let target = XfsTarget::new(&args.mount, mount)?;
     let traces = traces::load_all(&args.trace)?;
-    let job =
-        Job { traces: &traces, chunk: args.chunk, budget: args.budget, is_worth_it: &is_worth_it };
+    let job = XfsJob {
+        traces: &traces,
+        chunk: args.chunk,
+        budget: args.budget,
+        is_worth_it: &is_worth_it,
+    };
     let seen = job.look(&target)?;
     warn_of_others(&args.mount, &args.trace, &traces, &seen.replays);
     let outcome = if args.dry_run {
@@ -58,7 +62,7 @@ fn row(row: Row) -> Map<String, Value> {
     fields.into_iter().map(|(name, value)| (name.to_string(), value.into())).collect()
 }
 
-fn to_json(args: &RelayoutArgs, outcome: &Outcome) -> Value {
+fn to_json(args: &RelayoutArgs, outcome: &XfsOutcome) -> Value {
     let (before, after) = (&outcome.before, &outcome.after);
     let rows = args.trace.iter().zip(&before.traces).zip(&after.traces);
     let traces: Vec<Value> = rows
@@ -97,7 +101,7 @@ fn to_json(args: &RelayoutArgs, outcome: &Outcome) -> Value {
     })
 }
 
-fn print(args: &RelayoutArgs, outcome: &Outcome, global: &Global) {
+fn print(args: &RelayoutArgs, outcome: &XfsOutcome, global: &Global) {
     let (before, after) = (&outcome.before, &outcome.after);
     for ((path, before), after) in args.trace.iter().zip(&before.traces).zip(&after.traces) {
         say!("{}", path.display());
@@ -144,7 +148,7 @@ fn print(args: &RelayoutArgs, outcome: &Outcome, global: &Global) {
 }
 
 /// Prints the reason for which blocks were not moved.
-fn tell_left(outcome: &Outcome, left: &str) {
+fn tell_left(outcome: &XfsOutcome, left: &str) {
     match outcome.stopped {
         Some(Stop::Budget) => say!("{left} stay where they are: --budget"),
         Some(Stop::Room) => say!("{left} stay where they are: too few blocks are free"),

@@ -1,6 +1,6 @@
 //! The cost of traces on a mounted volume, for contents of files only.
 
-use super::reason::Reason;
+use super::reason::XfsReason;
 use super::tree::View;
 use crate::relayout::Row;
 use seekless_fs::FsError;
@@ -9,18 +9,18 @@ use seekless_layout::trace::Event;
 use seekless_units::{Extent, Ino};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Requests of traces for contents of files. Those for directories and inodes are unknown.
+/// Requests of traces for contents of files on an XFS. Those for directories and inodes are unknown.
 #[derive(Clone, Debug, Default)]
-pub struct Costs {
+pub struct XfsCosts {
     /// Requests by trace.
     pub traces: Vec<Row>,
     /// Number of contiguous runs on the disk that the traces read.
     pub runs: u64,
     /// Requests of all traces for files that stay, with the number of files, by reason.
-    pub staying: BTreeMap<Reason, (u64, Row)>,
+    pub staying: BTreeMap<XfsReason, (u64, Row)>,
 }
 
-impl Costs {
+impl XfsCosts {
     /// Seeks of all traces: requests that do not begin where the previous one ended.
     pub fn seeks(&self) -> u64 {
         self.traces.iter().map(|row| row.seeks).sum()
@@ -34,12 +34,12 @@ impl Costs {
     pub(crate) fn new(
         view: &View<'_>,
         traces: &[Vec<Event>],
-        left: &BTreeMap<u64, Reason>,
+        left: &BTreeMap<u64, XfsReason>,
     ) -> Result<Self, FsError> {
         let bs = u64::from(seekless_fs::Inspect::geometry(view).block_size);
         let mut costs = Self::default();
         let mut extents: Vec<Extent> = Vec::new();
-        let mut files: BTreeMap<Reason, BTreeSet<Ino>> = BTreeMap::new();
+        let mut files: BTreeMap<XfsReason, BTreeSet<Ino>> = BTreeMap::new();
         for events in traces {
             // The locations of inodes are unknown, so none is read ahead.
             let machine = Machine { inode_read_ahead_blocks: 0, ..Machine::for_score() };

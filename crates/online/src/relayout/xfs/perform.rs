@@ -1,14 +1,14 @@
 //! Gives pieces of files the blocks of a donor, while the files are in use.
 
 use super::plan::Piece;
-use super::reason::Reason;
-use super::target::Target;
+use super::reason::XfsReason;
+use super::target::XfsTarget;
 use super::tree::MountedTree;
 use crate::relayout::Halt;
 use rustix::fs::Advice;
 use rustix::io::Errno;
 use seekless_host::fiemap::{self, flag};
-use seekless_host::xfs::{self, Donor};
+use seekless_host::xfs::{self, XfsDonor};
 use seekless_images::Error;
 use seekless_units::{ByteLen, Ino};
 use std::collections::BTreeMap;
@@ -22,26 +22,26 @@ const LONGEST: u64 = 8 << 20;
 /// Number of tries for a range of a file that others write to.
 const TRIES: u32 = 4;
 
-/// Counts of moved and remaining blocks.
+/// Numbers of blocks moved on an XFS, and of those that remain.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Counts {
+pub(crate) struct XfsMoveCounts {
     /// Blocks moved.
     pub(crate) moved: u64,
     /// Blocks that should have been moved.
     pub(crate) left: u64,
     /// Files with contents that stayed, by inode number, and the reason.
-    pub(crate) reasons: BTreeMap<u64, Reason>,
+    pub(crate) reasons: BTreeMap<u64, XfsReason>,
 }
 
-/// Moves files of a volume.
-pub(crate) struct Mover<'a, 'h> {
-    pub(crate) target: &'a Target,
+/// Moves files of an XFS.
+pub(crate) struct XfsMover<'a, 'h> {
+    pub(crate) target: &'a XfsTarget,
     pub(crate) halt: &'a mut Halt<'h>,
     pub(crate) observer: &'a dyn seekless_images::Progress,
-    pub(crate) counts: Counts,
+    pub(crate) counts: XfsMoveCounts,
 }
 
-impl Mover<'_, '_> {
+impl XfsMover<'_, '_> {
     /// Gives pieces the blocks of `donor`, in their order, and counts them.
     ///
     /// # Errors
@@ -49,10 +49,10 @@ impl Mover<'_, '_> {
     pub(crate) fn apply(
         &mut self,
         tree: &MountedTree,
-        mut donor: Donor,
+        mut donor: XfsDonor,
         pieces: &[Piece],
     ) -> Result<(), Error> {
-        let mut open: Option<(Ino, Result<File, Reason>)> = None;
+        let mut open: Option<(Ino, Result<File, XfsReason>)> = None;
         for piece in pieces {
             let (_, file) = match open.take().filter(|(ino, _)| *ino == piece.ino) {
                 Some(known) => open.insert(known),
@@ -73,7 +73,7 @@ impl Mover<'_, '_> {
     fn give(
         &mut self,
         tree: &MountedTree,
-        donor: &mut Donor,
+        donor: &mut XfsDonor,
         file: &File,
         piece: Piece,
     ) -> Result<(), Error> {
@@ -86,7 +86,7 @@ impl Mover<'_, '_> {
                 Ok(bytes) => {
                     let given = bytes.div_ceil(bs);
                     if given < len {
-                        self.leave(tree.real(piece.ino), len - given, Reason::Changed);
+                        self.leave(tree.real(piece.ino), len - given, XfsReason::Changed);
                     }
                     given
                 }
@@ -107,12 +107,12 @@ impl Mover<'_, '_> {
     /// why they stay.
     fn tried(
         &mut self,
-        donor: &mut Donor,
+        donor: &mut XfsDonor,
         file: &File,
         at: u64,
         end: u64,
-    ) -> Result<Result<u64, Reason>, Error> {
-        let mut reason = Reason::Busy;
+    ) -> Result<Result<u64, XfsReason>, Error> {
+        let mut reason = XfsReason::Busy;
         for _ in 0..TRIES {
             (self.halt)()?;
             let check = |at, len| is_as_planned(file, at, len);
@@ -121,11 +121,11 @@ impl Mover<'_, '_> {
                 Err(error) => error,
             };
             reason = match Errno::from_io_error(&error) {
-                Some(Errno::BUSY | Errno::INTR) => Reason::Busy,
-                Some(Errno::INVAL) => Reason::Changed,
-                Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => return Ok(Err(Reason::Room)),
-                Some(Errno::TXTBSY) => return Ok(Err(Reason::Swap)),
-                Some(Errno::PERM) => return Ok(Err(Reason::Protected)),
+                Some(Errno::BUSY | Errno::INTR) => XfsReason::Busy,
+                Some(Errno::INVAL) => XfsReason::Changed,
+                Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => return Ok(Err(XfsReason::Room)),
+                Some(Errno::TXTBSY) => return Ok(Err(XfsReason::Swap)),
+                Some(Errno::PERM) => return Ok(Err(XfsReason::Protected)),
                 _ => return Err(self.target.failed(&error)),
             };
         }
@@ -133,23 +133,23 @@ impl Mover<'_, '_> {
     }
 
     /// Counts blocks that stay.
-    fn leave(&mut self, real: u64, blocks: u64, reason: Reason) {
+    fn leave(&mut self, real: u64, blocks: u64, reason: XfsReason) {
         self.counts.left += blocks;
         self.counts.reasons.entry(real).or_insert(reason);
     }
 }
 
 /// Opens a file to move it.
-fn opened(target: &Target, tree: &MountedTree, ino: Ino) -> Result<File, Reason> {
+fn opened(target: &XfsTarget, tree: &MountedTree, ino: Ino) -> Result<File, XfsReason> {
     let file = tree.open(ino).map_err(io::Error::from);
     let file =
         file.and_then(|file| xfs::open_keeping_times(&target.on, &file)).map_err(|error| {
             match error.kind() {
-                io::ErrorKind::ExecutableFileBusy => Reason::Running,
-                io::ErrorKind::PermissionDenied => Reason::Protected,
-                io::ErrorKind::WouldBlock => Reason::Busy,
+                io::ErrorKind::ExecutableFileBusy => XfsReason::Running,
+                io::ErrorKind::PermissionDenied => XfsReason::Protected,
+                io::ErrorKind::WouldBlock => XfsReason::Busy,
                 // Removed, or replaced by another file.
-                _ => Reason::Changed,
+                _ => XfsReason::Changed,
             }
         })?;
     // No read-ahead: only moved pages come into memory. A failure is ignored.

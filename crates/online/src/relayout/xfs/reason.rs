@@ -1,8 +1,8 @@
 //! Reasons why the blocks of a file stay in place.
 
-/// The reason why the blocks of a file stay in place.
+/// The reason why the blocks of a file on an XFS stay in place.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Reason {
+pub enum XfsReason {
     /// A running program, which cannot be opened for writing.
     Running,
     /// Immutable, or append-only.
@@ -26,7 +26,7 @@ pub enum Reason {
     Room,
 }
 
-impl Reason {
+impl XfsReason {
     /// Identifier in JSON.
     pub const fn name(self) -> &'static str {
         match self {

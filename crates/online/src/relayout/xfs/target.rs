@@ -4,7 +4,7 @@ use super::tree::MountedTree;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use seekless_host::mounts::{self, Mount};
-use seekless_host::xfs::{Donor, Geometry, open_keeping_times, start_commit};
+use seekless_host::xfs::{Geometry, XfsDonor, open_keeping_times, start_commit};
 use seekless_host::{HostError, handle, kernel_release, running};
 use seekless_images::{Error, ErrorKind};
 use std::fs::File;
@@ -12,7 +12,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// A mounted XFS whose files can be moved.
-pub struct Target {
+pub struct XfsTarget {
     mount: Mount,
     /// The path given by the user.
     path: PathBuf,
@@ -21,7 +21,7 @@ pub struct Target {
     pub(crate) geometry: Geometry,
 }
 
-impl Target {
+impl XfsTarget {
     /// The volume, on the mount that contains `path`.
     ///
     /// # Errors
@@ -86,7 +86,7 @@ impl Target {
 
     /// Checks that the kernel exchanges ranges here, with files of its own.
     pub(crate) fn probe(&self) -> Result<(), Error> {
-        Donor::probe(&self.on, self.block_size()).map_err(|error| self.refused(error))
+        XfsDonor::probe(&self.on, self.block_size()).map_err(|error| self.refused(error))
     }
 
     /// The error if the kernel does not exchange ranges.
@@ -132,10 +132,10 @@ impl Target {
     }
 
     /// Creates a donor in a directory, or in the root directory if that one is gone.
-    pub(crate) fn donor(&self, tree: &MountedTree, dir: &Path) -> Result<Donor, Error> {
+    pub(crate) fn donor(&self, tree: &MountedTree, dir: &Path) -> Result<XfsDonor, Error> {
         let dir = tree.open_path(dir, OFlags::RDONLY | OFlags::DIRECTORY);
         let dir = dir.as_ref().unwrap_or(&self.on);
-        Donor::new(dir, self.block_size())
+        XfsDonor::new(dir, self.block_size())
             .map_err(|error| Error::from(error).about(self.path.display()))
     }
 

@@ -4,7 +4,7 @@
 //! The locations of directories and inodes are unknown, so only a replay's requests for contents
 //! are meaningful here.
 
-use super::reason::Reason;
+use super::reason::XfsReason;
 use rustix::fs::{Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 use seekless_fs::{
@@ -30,11 +30,11 @@ const ROOT: Ino = Ino::new(1);
 /// Mode bits that a change of contents clears.
 const SET_ID: u32 = 0o6000;
 
-/// The location of a file's contents, and the reason why they stay, if any.
+/// The layout of a file: the map of its contents, and the reason why they stay, if any.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct FileLayout {
     pub(crate) map: BlockMap,
-    pub(crate) stays: Option<Reason>,
+    pub(crate) stays: Option<XfsReason>,
 }
 
 /// A file with its number in this tree: inode numbers of XFS have more bits than those of a replay.
@@ -50,7 +50,7 @@ struct Node {
 struct Known {
     nodes: Vec<Node>,
     by_real: HashMap<u64, Ino>,
-    found: HashMap<Ino, Arc<Found>>,
+    found: HashMap<Ino, Arc<FileLayout>>,
 }
 
 /// A mounted tree. Results of queries are cached.
@@ -154,7 +154,7 @@ impl MountedTree {
     }
 
     /// The location of a file's contents, and whether they can be moved.
-    pub(crate) fn found(&self, ino: Ino) -> Arc<Found> {
+    pub(crate) fn found(&self, ino: Ino) -> Arc<FileLayout> {
         if let Some(found) = self.known().found.get(&ino) {
             return found.clone();
         }
@@ -164,42 +164,42 @@ impl MountedTree {
         found
     }
 
-    fn find(&self, ino: Ino) -> Found {
+    fn find(&self, ino: Ino) -> FileLayout {
         let is_regular = self.node(ino, |node| node.attr.kind == FileKind::Regular);
         if !is_regular.unwrap_or(false) {
-            return Found::default();
+            return FileLayout::default();
         }
-        let stays = |reason| Found { map: BlockMap::default(), stays: Some(reason) };
+        let stays = |reason| FileLayout { map: BlockMap::default(), stays: Some(reason) };
         let file = match self.open(ino) {
             Ok(file) => file,
-            Err(Errno::WOULDBLOCK) => return stays(Reason::Busy),
-            Err(_) => return stays(Reason::Changed),
+            Err(Errno::WOULDBLOCK) => return stays(XfsReason::Busy),
+            Err(_) => return stays(XfsReason::Changed),
         };
         let (Ok(flags), Ok(stat)) = (xfs::flags_of(&file), rustix::fs::fstat(&file)) else {
-            return stays(Reason::Changed);
+            return stays(XfsReason::Changed);
         };
         if flags.realtime {
-            return stays(Reason::Realtime);
+            return stays(XfsReason::Realtime);
         }
         let Ok(extents) = fiemap::extents_of(&file, 0, u64::MAX) else {
-            return stays(Reason::Changed);
+            return stays(XfsReason::Changed);
         };
         let reason = if flags.protected {
-            Some(Reason::Protected)
+            Some(XfsReason::Protected)
         } else if flags.dax {
-            Some(Reason::Dax)
+            Some(XfsReason::Dax)
         } else if stat.st_mode & SET_ID != 0 || has_capabilities(&file) {
-            Some(Reason::Privileged)
+            Some(XfsReason::Privileged)
         } else if self.running.contains(&stat.st_ino) {
-            Some(Reason::Running)
+            Some(XfsReason::Running)
         } else if extents.iter().any(|extent| extent.flags & flag::SHARED != 0) {
-            Some(Reason::Shared)
+            Some(XfsReason::Shared)
         } else {
             None
         };
         let bs = u64::from(self.geometry.block_size);
         let runs = extents.iter().filter_map(|extent| mapping(extent, bs)).collect();
-        Found { map: BlockMap { runs, ..BlockMap::default() }, stays: reason }
+        FileLayout { map: BlockMap { runs, ..BlockMap::default() }, stays: reason }
     }
 }
 
