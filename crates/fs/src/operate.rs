@@ -78,7 +78,7 @@ pub enum XattrMode {
 
 /// Space and inodes of a file system, as in `statvfs(3)`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Space {
+pub struct StatVfs {
     /// Bytes in a block, the unit of the counts.
     pub block_size: u32,
     /// Unit of allocation of a file, in bytes, which may be several of those blocks.
@@ -234,7 +234,7 @@ pub trait Operate: Send {
     ) -> Result<(), FsError>;
 
     /// The present locations of a file's contents, in logical order and in units of
-    /// [`Space::block_size`]; ranges not covered are holes. Empty for contents in the inode.
+    /// [`StatVfs::block_size`]; ranges not covered are holes. Empty for contents in the inode.
     ///
     /// # Errors
     /// [`FsError::Invalid`] for a file other than a regular one.
@@ -411,7 +411,7 @@ pub trait Operate: Send {
     }
 
     /// Free and used space of the file system.
-    fn space(&mut self) -> Space;
+    fn space(&mut self) -> StatVfs;
 
     /// Sets whether the following calls may use the blocks reserved from ordinary users. Initially
     /// they may.

@@ -5,7 +5,7 @@ use seekless_cache::{CommitWork, Commits};
 use seekless_fs::acl::AclKind;
 use seekless_fs::field::{index, wide};
 use seekless_fs::operate::{
-    Begun, FsyncParts, NewFile, Operate, Ownership, RenameMode, SetAttr, Space, Work, XattrMode,
+    Begun, FsyncParts, NewFile, Operate, Ownership, RenameMode, SetAttr, StatVfs, Work, XattrMode,
 };
 use seekless_fs::{Attr, DirEntry, FileKind, FsError, Mapping, Xattr};
 use seekless_units::{ByteLen, Ino};
@@ -255,7 +255,7 @@ impl<F: Named> Operate for Live<F> {
         self.volume.format.ignores_case()
     }
 
-    fn space(&mut self) -> Space {
+    fn space(&mut self) -> StatVfs {
         self.volume.format.space(&self.volume.core)
     }
 

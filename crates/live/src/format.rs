@@ -13,7 +13,7 @@ use crate::node::Node;
 use crate::pending::Ids;
 use seekless_cache::Config;
 use seekless_device::{BlockDevice, Clock};
-use seekless_fs::operate::{SetAttr, Space, XattrMode};
+use seekless_fs::operate::{SetAttr, StatVfs, XattrMode};
 use seekless_fs::{FsError, Mapping, Timestamp, Xattr};
 use seekless_units::{BlockNo, Extent, Ino};
 use smallvec::SmallVec;
@@ -86,7 +86,7 @@ pub trait Format: Send + Sized {
     }
 
     /// The figures of `statvfs(3)`.
-    fn space(&self, core: &Core<Self::Map>) -> Space;
+    fn space(&self, core: &Core<Self::Map>) -> StatVfs;
 
     // Inodes.
 

@@ -8,7 +8,7 @@ use crate::operate::inline::is_inline;
 use seekless_cache::{Config, Role};
 use seekless_device::{BlockDevice, Clock};
 use seekless_fs::field::wide;
-use seekless_fs::operate::{Space, XattrMode};
+use seekless_fs::operate::{StatVfs, XattrMode};
 use seekless_fs::{FileKind, FsError, Mapping, Timestamp, Xattr};
 use seekless_live::indirect::Files;
 use seekless_live::{
@@ -51,13 +51,13 @@ impl Format for Ext {
         self.write_descriptors(core)
     }
 
-    fn space(&self, core: &Core) -> Space {
+    fn space(&self, core: &Core) -> StatVfs {
         let free = self.groups.free_frags().saturating_add(core.pending.blocks);
         // As a mount counts them: without the blocks that will map them.
         let free = free.saturating_sub(core.delayed.blocks());
         let sb = &self.volume.sb;
         let fixed = self.metadata.iter().map(|run| run.len).fold(0, u64::saturating_add);
-        Space {
+        StatVfs {
             block_size: sb.block_size,
             file_block: sb.block_size,
             blocks: sb.blocks.saturating_sub(fixed).saturating_sub(sb.first_block.get()),

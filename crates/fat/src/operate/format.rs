@@ -5,7 +5,7 @@ use super::{Core, Fat, LiveOptions, Map, Node, content};
 use seekless_cache::Config;
 use seekless_device::{BlockDevice, Clock};
 use seekless_fs::field::index;
-use seekless_fs::operate::{SetAttr, Space, XattrMode};
+use seekless_fs::operate::{SetAttr, StatVfs, XattrMode};
 use seekless_fs::{FileKind, FsError, Mapping, Timestamp, Xattr};
 use seekless_live::{Cut, Format, Limits};
 use seekless_units::{BlockNo, Extent, Ino};
@@ -45,10 +45,10 @@ impl Format for Fat {
         true
     }
 
-    fn space(&self, core: &Core) -> Space {
+    fn space(&self, core: &Core) -> StatVfs {
         let spc = u64::from(self.boot().spc);
         let free = u64::from(self.free).saturating_mul(spc).saturating_add(core.pending.blocks);
-        Space {
+        StatVfs {
             block_size: self.boot().sector,
             file_block: self.limits.block,
             blocks: u64::from(self.boot().clusters).saturating_mul(spc),

@@ -6,7 +6,7 @@ use crate::entry;
 use crate::superblock::{self, Super};
 use seekless_cache::Config;
 use seekless_device::{BlockDevice, Clock};
-use seekless_fs::operate::{Space, XattrMode};
+use seekless_fs::operate::{StatVfs, XattrMode};
 use seekless_fs::{FileKind, FsError, Location, Mapping, Timestamp, Xattr};
 use seekless_live::indirect::{Files, Trees};
 use seekless_live::{Codec, Cut, Entry, Format, InodeNames, Limits, Named, Table};
@@ -98,9 +98,9 @@ impl Format for Ffs {
         self.write_summaries(core)
     }
 
-    fn space(&self, core: &Core) -> Space {
+    fn space(&self, core: &Core) -> StatVfs {
         let free = self.groups.free_frags().saturating_add(core.pending.blocks);
-        Space {
+        StatVfs {
             block_size: self.sb.fsize,
             file_block: self.sb.bsize,
             blocks: self.sb.tuning.dsize,
