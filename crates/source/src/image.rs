@@ -27,7 +27,7 @@ impl ImageSource {
         let attr = node_attr(&image.attr(root)?, options)?;
         let builder = TreeBuilder::new(attr);
         let builder = if options.raw_names { builder.with_raw_names() } else { builder };
-        let mut walk = Walk { image: image.as_ref(), options, builder, seen: HashMap::new() };
+        let mut walk = ImageWalk { image: image.as_ref(), options, builder, seen: HashMap::new() };
         walk.set_xattrs(NodeId::ROOT, root)?;
         walk.seen.insert(root, NodeId::ROOT);
         let mut pending = vec![(root, NodeId::ROOT, Vec::new())];
@@ -69,14 +69,14 @@ impl ImageSource {
 
 type Pending = Vec<(Ino, NodeId, Vec<u8>)>;
 
-struct Walk<'a> {
+struct ImageWalk<'a> {
     image: &'a dyn Inspect,
     options: &'a TreeOptions,
     builder: TreeBuilder,
     seen: HashMap<Ino, NodeId>,
 }
 
-impl Walk<'_> {
+impl ImageWalk<'_> {
     fn set_xattrs(&mut self, node: NodeId, ino: Ino) -> Result<(), FsError> {
         let mut xattrs = self.image.xattrs(ino)?;
         self.options.apply_to_xattrs(&mut xattrs)?;

@@ -129,28 +129,28 @@ fn shown(path: &Path) -> String {
 }
 
 /// An opened source.
-struct Found {
+struct OpenedSource {
     source: Box<dyn Source + Send>,
     /// Whether it is a container image, which may have tags.
     is_container: bool,
 }
 
-impl Found {
+impl OpenedSource {
     fn plain(source: impl Source + Send + 'static) -> Self {
         Self { source: Box::new(source), is_container: false }
     }
 }
 
-fn open_any(path: &Path, options: &OpenOptions<'_>) -> Result<Found, FsError> {
+fn open_any(path: &Path, options: &OpenOptions<'_>) -> Result<OpenedSource, FsError> {
     if path.as_os_str() == "-" {
         return stdin(options);
     }
     let io = |error| FsError::io(path.display().to_string(), error);
     Ok(match detect(path, options.formats)? {
-        SourceKind::Directory => Found::plain(DirectorySource::open(path, &options.tree)?),
+        SourceKind::Directory => OpenedSource::plain(DirectorySource::open(path, &options.tree)?),
         SourceKind::Oci => {
             let source = oci::open(path, &options.choice, &options.temp_dir, &options.tree)?;
-            Found { source: Box::new(source), is_container: true }
+            OpenedSource { source: Box::new(source), is_container: true }
         }
         SourceKind::Tar => archive(File::open(path).map_err(io)?, shown(path), options)?,
         SourceKind::Image => {
@@ -158,7 +158,7 @@ fn open_any(path: &Path, options: &OpenOptions<'_>) -> Result<Found, FsError> {
             let source = format::open(options.formats, device, options.image)
                 .and_then(|image| ImageSource::open(image, &options.tree));
             let about = |error| FsError::Source { name: shown(path), error: Box::new(error) };
-            Found::plain(source.map_err(about)?)
+            OpenedSource::plain(source.map_err(about)?)
         }
     })
 }
@@ -173,7 +173,7 @@ fn disk(path: &Path) -> Result<Arc<dyn BlockDevice>, FsError> {
     })
 }
 
-fn stdin(options: &OpenOptions<'_>) -> Result<Found, FsError> {
+fn stdin(options: &OpenOptions<'_>) -> Result<OpenedSource, FsError> {
     let name = "standard input";
     let file = std::io::stdin().as_fd().try_clone_to_owned();
     let file = File::from(file.map_err(|error| FsError::io(name, error))?);
@@ -181,7 +181,7 @@ fn stdin(options: &OpenOptions<'_>) -> Result<Found, FsError> {
 }
 
 /// Opens an archive of files, or of the layers of container images.
-fn archive(file: File, name: String, options: &OpenOptions<'_>) -> Result<Found, FsError> {
+fn archive(file: File, name: String, options: &OpenOptions<'_>) -> Result<OpenedSource, FsError> {
     let OpenOptions { temp_dir, choice, tree, .. } = options;
     let spooled = tar::spool(file, &name, temp_dir)?;
     if !tar::begins_with_entry(&spooled, &name)?
@@ -190,8 +190,8 @@ fn archive(file: File, name: String, options: &OpenOptions<'_>) -> Result<Found,
         return Err(FsError::Invalid(format!("{name}: {what}, not a tar archive")));
     }
     Ok(match oci::open_archive(spooled, &name, choice, temp_dir, tree)? {
-        oci::Opened::Image(source) => Found { source, is_container: true },
-        oci::Opened::Ordinary(source) => Found { source, is_container: false },
+        oci::Opened::Image(source) => OpenedSource { source, is_container: true },
+        oci::Opened::Ordinary(source) => OpenedSource { source, is_container: false },
     })
 }
 

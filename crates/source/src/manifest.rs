@@ -54,7 +54,8 @@ pub fn write(
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<(), FsError> {
     let sums = digests(source, progress)?;
-    let mut listing = Listing { tree: source.tree(), sums: &sums, first: HashMap::new(), out };
+    let mut listing =
+        ManifestListing { tree: source.tree(), sums: &sums, first: HashMap::new(), out };
     listing.write().map_err(|error| FsError::io("manifest", error))
 }
 
@@ -142,7 +143,7 @@ impl Hasher {
     }
 }
 
-struct Listing<'a> {
+struct ManifestListing<'a> {
     tree: &'a Tree,
     sums: &'a HashMap<NodeId, Sum>,
     /// The first listed path of files with several names.
@@ -150,7 +151,7 @@ struct Listing<'a> {
     out: &'a mut dyn Write,
 }
 
-impl Listing<'_> {
+impl ManifestListing<'_> {
     fn write(&mut self) -> io::Result<()> {
         writeln!(self.out, "#mtree")?;
         self.line(".", NodeId::ROOT)?;

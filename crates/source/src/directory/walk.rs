@@ -36,7 +36,7 @@ pub(super) fn walk(
     let mut xattrs = Vec::new();
     read_xattrs(options, &proc_path(root, b"."), &mut xattrs).map_err(io)?;
     options.apply_to_xattrs(&mut xattrs)?;
-    let walk = Walk { root, path, options, device: stat.st_dev };
+    let walk = DirectoryWalk { root, path, options, device: stat.st_dev };
     let mut tree = Assembly {
         builder: OrderedBuilder::new(attr, xattrs)?,
         links: HashMap::new(),
@@ -45,7 +45,7 @@ pub(super) fn walk(
     while !tree.next.is_empty() {
         let level = std::mem::take(&mut tree.next);
         for batch in level.chunks(BATCH) {
-            let listings: Vec<Listing> =
+            let listings: Vec<DirectoryListing> =
                 batch.par_iter().map(|dir| walk.list(&dir.path)).collect::<Result<_, _>>()?;
             for (dir, listing) in batch.iter().zip(listings) {
                 tree.enter(&walk, dir, listing)?;
@@ -55,8 +55,8 @@ pub(super) fn walk(
     Ok(tree.builder.finish())
 }
 
-/// Common parameters of a walk.
-struct Walk<'a> {
+/// The common parameters of a walk through a directory tree.
+struct DirectoryWalk<'a> {
     root: BorrowedFd<'a>,
     path: &'a Path,
     options: &'a TreeOptions,
@@ -69,8 +69,8 @@ struct Directory {
     path: Box<[u8]>,
 }
 
-/// An examined entry of a directory.
-struct Found {
+/// An entry of a directory that the walk examined.
+struct WalkEntry {
     name: NameRef,
     stat: Stat,
     kind: FileKind,
@@ -86,12 +86,12 @@ struct NameRef {
 }
 
 #[derive(Default)]
-struct Listing {
+struct DirectoryListing {
     names: Vec<u8>,
-    found: Vec<Found>,
+    found: Vec<WalkEntry>,
 }
 
-impl Walk<'_> {
+impl DirectoryWalk<'_> {
     fn shown(&self, dir: &[u8], name: &[u8]) -> String {
         self.path.join(Path::new(os_str(dir))).join(os_str(name)).display().to_string()
     }
@@ -104,12 +104,12 @@ impl Walk<'_> {
     }
 
     /// Lists a directory and examines every entry, sorted by name.
-    fn list(&self, dir: &[u8]) -> Result<Listing, FsError> {
+    fn list(&self, dir: &[u8]) -> Result<DirectoryListing, FsError> {
         let at: &[u8] = if dir.is_empty() { b"." } else { dir };
         let fd = open_at(self.root, at, DIRECTORY).map_err(|e| self.failed(dir, b"", e))?;
         let (names, mut refs) = read_names(&fd).map_err(|e| self.failed(dir, b"", e))?;
         refs.sort_unstable_by(|a, b| name_in(&names, *a).cmp(name_in(&names, *b)));
-        let slice = |refs: &[NameRef]| -> Result<Vec<Found>, FsError> {
+        let slice = |refs: &[NameRef]| -> Result<Vec<WalkEntry>, FsError> {
             let mut prefix = self.xattr_prefix(dir, fd.as_fd());
             refs.iter()
                 .filter_map(|&name| self.examine(dir, &fd, &mut prefix, &names, name).transpose())
@@ -118,11 +118,11 @@ impl Walk<'_> {
         let found = if refs.len() <= SLICE {
             slice(&refs)?
         } else {
-            let parts: Vec<Vec<Found>> =
+            let parts: Vec<Vec<WalkEntry>> =
                 refs.par_chunks(SLICE).map(slice).collect::<Result<_, _>>()?;
             parts.into_iter().flatten().collect()
         };
-        Ok(Listing { names, found })
+        Ok(DirectoryListing { names, found })
     }
 
     /// A path of the directory that ends in a slash. Before Linux 6.13 there are no calls for the
@@ -149,7 +149,7 @@ impl Walk<'_> {
         prefix: &mut Vec<u8>,
         names: &[u8],
         name: NameRef,
-    ) -> Result<Option<Found>, FsError> {
+    ) -> Result<Option<WalkEntry>, FsError> {
         let bytes = name_in(names, name);
         let failed = |error| self.failed(dir, bytes, error);
         let mut stat = rustix::fs::statat(fd, c_name(names, name), AtFlags::SYMLINK_NOFOLLOW)
@@ -179,7 +179,7 @@ impl Walk<'_> {
         prefix.truncate(kept);
         read.map_err(failed)?;
         self.options.apply_to_xattrs(&mut xattrs)?;
-        Ok(Some(Found { name, stat, kind, target, xattrs }))
+        Ok(Some(WalkEntry { name, stat, kind, target, xattrs }))
     }
 }
 
@@ -193,7 +193,12 @@ struct Assembly {
 
 impl Assembly {
     /// Adds a directory's entries to the tree.
-    fn enter(&mut self, walk: &Walk<'_>, dir: &Directory, listing: Listing) -> Result<(), FsError> {
+    fn enter(
+        &mut self,
+        walk: &DirectoryWalk<'_>,
+        dir: &Directory,
+        listing: DirectoryListing,
+    ) -> Result<(), FsError> {
         self.builder.enter(dir.node)?;
         for found in listing.found {
             let name = name_in(&listing.names, found.name);
@@ -204,12 +209,12 @@ impl Assembly {
 
     fn add(
         &mut self,
-        walk: &Walk<'_>,
+        walk: &DirectoryWalk<'_>,
         dir: &Directory,
         name: &[u8],
-        found: Found,
+        found: WalkEntry,
     ) -> Result<(), FsError> {
-        let Found { stat, kind, target, xattrs, .. } = found;
+        let WalkEntry { stat, kind, target, xattrs, .. } = found;
         let identity = (stat.st_dev, stat.st_ino);
         let linked = stat.st_nlink > 1 && kind != FileKind::Directory;
         if linked && let Some(&node) = self.links.get(&identity) {
