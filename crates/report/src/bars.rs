@@ -25,9 +25,9 @@ pub struct Value {
     pub published: Option<f64>,
 }
 
-/// Dots of one subject, one for each series that has a value.
+/// A row of a dot chart: the dots of one subject, one for each series that has a value.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Row {
+pub struct DotRow {
     /// The subject.
     pub label: String,
     /// In the order of the chart's series.
@@ -40,12 +40,12 @@ pub struct Group {
     /// The common subject.
     pub label: String,
     /// From top to bottom.
-    pub rows: Vec<Row>,
+    pub rows: Vec<DotRow>,
 }
 
-/// Dots on one scale.
+/// A dot chart: rows of dots on one scale.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Chart {
+pub struct DotChart {
     /// The name of each dot of a row; a single one is not shown.
     pub series: Vec<String>,
     /// The figure without a gain or loss, marked by a line.
@@ -62,7 +62,7 @@ struct Scale {
     high: f64,
 }
 
-impl Chart {
+impl DotChart {
     /// The chart as HTML; empty if there is nothing to draw.
     #[must_use]
     pub fn html(&self) -> String {
@@ -211,7 +211,7 @@ fn ticks(scale: &Scale, bottom: f64, html: &mut String) {
 }
 
 impl Scale {
-    fn of(chart: &Chart) -> Option<Self> {
+    fn of(chart: &DotChart) -> Option<Self> {
         let figures = chart.values().flat_map(|value| {
             let range = value.range.map_or([value.value; 2], |(low, high)| [low, high]);
             [Some(value.value), value.published, Some(range[0]), Some(range[1]), chart.base]
@@ -243,14 +243,14 @@ impl Scale {
 mod tests {
     use super::*;
 
-    fn chart(rows: Vec<Row>, base: Option<f64>) -> Chart {
+    fn chart(rows: Vec<DotRow>, base: Option<f64>) -> DotChart {
         let series = vec!["old".into(), "new".into()];
-        Chart { series, base, groups: vec![Group { label: "g&".into(), rows }], folded: false }
+        DotChart { series, base, groups: vec![Group { label: "g&".into(), rows }], folded: false }
     }
 
-    fn row(label: &str, values: [(f64, Option<f64>); 2]) -> Row {
+    fn row(label: &str, values: [(f64, Option<f64>); 2]) -> DotRow {
         let value = |(value, published)| Some(Value { value, range: None, published });
-        Row { label: label.into(), values: values.map(value).to_vec() }
+        DotRow { label: label.into(), values: values.map(value).to_vec() }
     }
 
     #[test]
@@ -276,7 +276,7 @@ mod tests {
     #[test]
     fn several_runs_have_a_range() {
         let value = Value { value: 10.0, range: Some((1.0, 100.0)), published: None };
-        let rows = vec![Row { label: "a".into(), values: vec![None, Some(value)] }];
+        let rows = vec![DotRow { label: "a".into(), values: vec![None, Some(value)] }];
         let html = chart(rows, None).html();
         assert!(html.contains("class=\"range\" d=\"M110.0 23.0H630.0"), "{html}");
         assert_eq!(html.matches("<circle").count(), 1);

@@ -7,7 +7,7 @@ use seekless_lab::experiment::Experiment;
 use seekless_lab::ranking::orders;
 use seekless_lab::run::{Phase, Run, RunId, VERSION};
 use seekless_lab::seekplot::SeekPlot;
-use seekless_report::bars::{Chart, Group, Row, Value};
+use seekless_report::bars::{DotChart, DotRow, Group, Value};
 use seekless_report::heat;
 use seekless_report::sections::{self, Section};
 use seekless_report::seekplot::{self, Bin, Plot};
@@ -102,15 +102,15 @@ fn chart(
     let row = |cell: &Cell| {
         let values = values(cell);
         let label = format!("{}/{}", cell.discipline, cell.phase);
-        values.iter().any(Option::is_some).then_some(Row { label, values })
+        values.iter().any(Option::is_some).then_some(DotRow { label, values })
     };
     let group = |(label, cells): (String, &[Cell])| {
-        let rows: Vec<Row> = cells.iter().filter_map(row).collect();
+        let rows: Vec<DotRow> = cells.iter().filter_map(row).collect();
         (!rows.is_empty()).then_some(Group { label, rows })
     };
     let groups: Vec<Group> = groups(cells).filter_map(group).collect();
     let folded = groups.len() > UNFOLDED;
-    Chart { series, base, groups, folded }.html()
+    DotChart { series, base, groups, folded }.html()
 }
 
 fn speedups(cells: &[Cell]) -> String {
