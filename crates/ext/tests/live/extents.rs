@@ -1,7 +1,7 @@
 //! Trees of extents of several levels: files changed in many places, against plain
 //! bytes, and looked at by e2fsprogs.
 
-use crate::held::{Held, OWNER, WITHOUT_GRAPH, open};
+use crate::known_files::{FilledVolume, OWNER, WITHOUT_GRAPH, open};
 use crate::shapes::{SHAPES, Shape, WITH_EXTENTS, fsck, written};
 use seekless_cache::Discipline;
 use seekless_device::{BlockDevice, MemoryDevice};
@@ -18,11 +18,11 @@ fn scattered(steps: u32, seeds: u64) {
         for (n, shape) in WITH_EXTENTS.iter().enumerate() {
             for seed in 0..seeds {
                 let what = format!("{discipline} {shape:?} {seed}");
-                let mut held = Held::new(shape, discipline, 3, seed * 10 + n as u64);
+                let mut volume = FilledVolume::new(shape, discipline, 3, seed * 10 + n as u64);
                 for _ in 0..steps {
-                    held.one(3000 * 1024 / shape.block as usize * 2);
+                    volume.one(3000 * 1024 / shape.block as usize * 2);
                 }
-                let depth = held.finish(&what);
+                let depth = volume.finish(&what);
                 assert!(shape.block > 1024 || depth >= 2, "{what}: depth {depth}");
             }
         }
@@ -45,12 +45,12 @@ fn a_full_volume_loses_nothing() {
     for discipline in WITHOUT_GRAPH {
         for block in [1024, 4096] {
             let shape = Shape { block, mebibytes: 3, ..WITH_EXTENTS[0] };
-            let mut held = Held::new(&shape, discipline, 3, 5);
+            let mut volume = FilledVolume::new(&shape, discipline, 3, 5);
             for _ in 0..3000 {
-                held.one(1500 * 1024 / block as usize);
+                volume.one(1500 * 1024 / block as usize);
             }
-            assert!(held.full > 20, "the volume was never full");
-            held.finish(&format!("{discipline} {shape:?}"));
+            assert!(volume.full > 20, "the volume was never full");
+            volume.finish(&format!("{discipline} {shape:?}"));
         }
     }
 }
@@ -59,41 +59,41 @@ fn a_full_volume_loses_nothing() {
 fn every_block_can_be_used() {
     for discipline in WITHOUT_GRAPH {
         let shape = Shape { mebibytes: 3, ..WITH_EXTENTS[1] };
-        let mut held = Held::new(&shape, discipline, 2, 5);
-        let free = held.live.space().free;
+        let mut volume = FilledVolume::new(&shape, discipline, 2, 5);
+        let free = volume.live.space().free;
         let mut written = 0;
-        while held.full == 0 {
-            held.write(0, written, 30_000);
-            written = held.files[0].1.len();
+        while volume.full == 0 {
+            volume.write(0, written, 30_000);
+            written = volume.files[0].1.len();
         }
         // All in a few extents: the tree takes none, or one block.
-        assert_eq!(held.live.space().free, 0, "{discipline}");
+        assert_eq!(volume.live.space().free, 0, "{discipline}");
         assert!(written as u64 / 1024 + 1 >= free, "{discipline}: {written} of {free} blocks");
-        held.truncate(0, 5000);
-        assert_eq!(held.live.space().free, free - 5);
+        volume.truncate(0, 5000);
+        assert_eq!(volume.live.space().free, free - 5);
         // What was allocated can be written when nothing else is left.
-        held.allocate(0, 5000, 400_000, false);
-        held.full = 0;
-        while held.full == 0 {
-            let at = held.files[1].1.len();
-            held.write(1, at, 10_000);
+        volume.allocate(0, 5000, 400_000, false);
+        volume.full = 0;
+        while volume.full == 0 {
+            let at = volume.files[1].1.len();
+            volume.write(1, at, 10_000);
         }
-        let full = held.full;
+        let full = volume.full;
         for n in (0..400).step_by(2) {
-            held.write(0, 5000 + n * 1000, 500);
+            volume.write(0, 5000 + n * 1000, 500);
         }
-        assert_eq!(held.full, full, "{discipline}: what was allocated is there");
-        held.finish(&format!("{discipline}"));
+        assert_eq!(volume.full, full, "{discipline}: what was allocated is there");
+        volume.finish(&format!("{discipline}"));
     }
 }
 
 #[test]
 fn extents_behind_the_end_of_a_file_stop_a_check() {
-    let mut held = Held::new(&WITH_EXTENTS[1], Discipline::Async, 2, 1);
+    let mut volume = FilledVolume::new(&WITH_EXTENTS[1], Discipline::Async, 2, 1);
     for (file, pieces) in [(0, 40), (1, 200)] {
-        (0..pieces).for_each(|n| held.write(file, n * 2048, 1024));
+        (0..pieces).for_each(|n| volume.write(file, n * 2048, 1024));
     }
-    held.live.unmount().unwrap();
+    volume.live.unmount().unwrap();
     // In the only leaf; in front of the last one, and in it.
     for (file, size, code) in [
         (0, 5000, 4),
@@ -103,9 +103,9 @@ fn extents_behind_the_end_of_a_file_stop_a_check() {
         (1, 350_000, 4),
         (1, 408_500, 1),
     ] {
-        let path = written(&held.device);
+        let path = written(&volume.device);
         let name = path.to_str().unwrap();
-        let change = format!("sif <{}> size {size}", held.files[file].0.get());
+        let change = format!("sif <{}> size {size}", volume.files[file].0.get());
         for what in [&*change, "ssv state 0"] {
             Command::new("debugfs").args(["-w", "-R", what, name]).output().unwrap();
         }
@@ -125,9 +125,9 @@ fn extents_behind_the_end_of_a_file_stop_a_check() {
 fn directories_of_many_extents() {
     for discipline in WITHOUT_GRAPH {
         let shape = &WITH_EXTENTS[1];
-        let mut held = Held::new(shape, discipline, 0, 1);
-        let root = held.live.root();
-        let live = &mut held.live;
+        let mut volume = FilledVolume::new(shape, discipline, 0, 1);
+        let root = volume.live.root();
+        let live = &mut volume.live;
         let make = |live: &mut ExtLive, dir: Ino, name: &str, new| {
             live.make(dir, name.as_bytes(), new, OWNER).unwrap().ino
         };
@@ -142,8 +142,9 @@ fn directories_of_many_extents() {
             }
         }
         for n in (0..2000).step_by(3) {
-            held.live.unlink(dirs[0], format!("{long}{n}").as_bytes()).unwrap();
-            held.live
+            volume.live.unlink(dirs[0], format!("{long}{n}").as_bytes()).unwrap();
+            volume
+                .live
                 .rename(
                     (dirs[1], format!("{long}{n}").as_bytes()),
                     (dirs[0], format!("{n}").as_bytes()),
@@ -151,8 +152,8 @@ fn directories_of_many_extents() {
                 )
                 .unwrap();
         }
-        held.live.unmount().unwrap();
-        let device: Arc<dyn BlockDevice> = held.device.clone();
+        volume.live.unmount().unwrap();
+        let device: Arc<dyn BlockDevice> = volume.device.clone();
         let image = ExtImage::open(device, OpenOptions::default()).unwrap();
         for dir in dirs {
             let map = image.block_map(dir).unwrap();
@@ -166,9 +167,9 @@ fn directories_of_many_extents() {
             let name = if n % 3 == 0 { format!("{n}") } else { format!("{long}{n}") };
             assert!(image.lookup(dirs[0], name.as_bytes()).unwrap().is_some(), "{n}");
         }
-        fsck(&held.device, &format!("{discipline}"));
+        fsck(&volume.device, &format!("{discipline}"));
         // And all goes again.
-        let mut live = open(held.device.clone(), discipline);
+        let mut live = open(volume.device.clone(), discipline);
         for n in 0..2000 {
             let name = if n % 3 == 0 { format!("{n}") } else { format!("{long}{n}") };
             live.unlink(dirs[0], name.as_bytes()).unwrap();
@@ -176,45 +177,46 @@ fn directories_of_many_extents() {
         live.unlink(dirs[0], b"file").unwrap();
         live.rmdir(root, b"one").unwrap();
         live.unmount().unwrap();
-        fsck(&held.device, &format!("{discipline}, removed"));
+        fsck(&volume.device, &format!("{discipline}, removed"));
     }
 }
 
 #[test]
 fn files_with_block_maps_keep_them() {
     let shape = &SHAPES[0];
-    let mut held = Held::new(shape, Discipline::Async, 3, 9);
-    (0..400).for_each(|_| held.one(3000));
-    held.live.unmount().unwrap();
-    let path = written(&held.device);
+    let mut volume = FilledVolume::new(shape, Discipline::Async, 3, 9);
+    (0..400).for_each(|_| volume.one(3000));
+    volume.live.unmount().unwrap();
+    let path = written(&volume.device);
     let tuned = Command::new("tune2fs").args(["-O", "extent"]).arg(&path).output().unwrap();
     assert!(tuned.status.success(), "{}", String::from_utf8_lossy(&tuned.stderr));
-    held.device = Arc::new(MemoryDevice::new(std::fs::read(&path).unwrap()));
+    volume.device = Arc::new(MemoryDevice::new(std::fs::read(&path).unwrap()));
     std::fs::remove_file(&path).unwrap();
-    held.live = open(held.device.clone(), Discipline::Normal);
-    let root = held.live.root();
+    volume.live = open(volume.device.clone(), Discipline::Normal);
+    let root = volume.live.root();
     for name in ["new", "newer"] {
-        let made = held.live.make(root, name.as_bytes(), NewFile::Regular, OWNER).unwrap();
-        held.files.push((made.ino, Vec::new()));
+        let made = volume.live.make(root, name.as_bytes(), NewFile::Regular, OWNER).unwrap();
+        volume.files.push((made.ino, Vec::new()));
     }
-    (0..800).for_each(|_| held.one(3000));
-    for (n, &(ino, _)) in held.files.iter().enumerate() {
-        let by_extents = held.live.attr(ino).unwrap().flags & 0x8_0000 != 0;
+    (0..800).for_each(|_| volume.one(3000));
+    for (n, &(ino, _)) in volume.files.iter().enumerate() {
+        let by_extents = volume.live.attr(ino).unwrap().flags & 0x8_0000 != 0;
         assert_eq!(by_extents, n >= 3, "file {n}");
     }
-    for (ino, bytes) in held.files.drain(..3).collect::<Vec<_>>() {
+    for (ino, bytes) in volume.files.drain(..3).collect::<Vec<_>>() {
         let mut read = vec![0; bytes.len()];
-        held.live.read(ino, ByteLen::ZERO, &mut read).unwrap();
+        volume.live.read(ino, ByteLen::ZERO, &mut read).unwrap();
         assert!(read == bytes);
     }
-    held.finish("both kinds");
+    volume.finish("both kinds");
 }
 
 #[test]
 fn the_longest_files() {
     for shape in [&WITH_EXTENTS[0], &WITH_EXTENTS[3]] {
-        let held = Held::new(shape, Discipline::Normal, 2, 1);
-        let (Held { mut live, device, files, .. }, block) = (held, u64::from(shape.block));
+        let volume = FilledVolume::new(shape, Discipline::Normal, 2, 1);
+        let (FilledVolume { mut live, device, files, .. }, block) =
+            (volume, u64::from(shape.block));
         // Blocks are counted in 32 bits, or sectors are.
         let blocks = if shape.kind == "ext4" { u32::MAX } else { u32::MAX / 4 };
         let most = u64::from(blocks) * block;
@@ -255,18 +257,18 @@ fn the_longest_extents() {
     const HOW: [&str; 2] =
         ["-O", "^has_journal,^metadata_csum,^orphan_file,^resize_inode,sparse_super2"];
     let shape = Shape { kind: "ext4", block: 1024, mebibytes: 80, how: &HOW };
-    let mut held = Held::new(&shape, Discipline::Async, 1, 1);
-    let ino = held.files[0].0;
-    held.live.allocate(ino, ByteLen::ZERO, ByteLen::new(70 << 20), false).unwrap();
+    let mut volume = FilledVolume::new(&shape, Discipline::Async, 1, 1);
+    let ino = volume.files[0].0;
+    volume.live.allocate(ino, ByteLen::ZERO, ByteLen::new(70 << 20), false).unwrap();
     for at in 0..70 {
-        held.live.write(ino, ByteLen::new(at << 20), &vec![3; 1 << 20]).unwrap();
+        volume.live.write(ino, ByteLen::new(at << 20), &vec![3; 1 << 20]).unwrap();
         if at == 35 {
-            held.live.sync().unwrap();
+            volume.live.sync().unwrap();
         }
     }
-    held.files[0].1 = vec![3; 70 << 20];
-    held.live.unmount().unwrap();
-    let path = written(&held.device);
+    volume.files[0].1 = vec![3; 70 << 20];
+    volume.live.unmount().unwrap();
+    let path = written(&volume.device);
     let said = Command::new("debugfs")
         .args(["-R", &format!("ex <{}>", ino.get())])
         .arg(&path)
@@ -278,5 +280,5 @@ fn the_longest_extents() {
     let last = |line: &str| line.split_whitespace().last().and_then(|word| word.parse().ok());
     let longest = said.lines().skip(2).filter_map(last);
     assert_eq!(longest.max(), Some(32_768u64), "{said}");
-    held.finish("long");
+    volume.finish("long");
 }

@@ -152,7 +152,7 @@ fn patient(shape: &Shape) -> Vec<u8> {
     replay.run(250);
     let device = replay.finish();
     if WITH_EXTENTS.contains(shape) {
-        crate::held::scatter(device.clone());
+        crate::known_files::scatter(device.clone());
     }
     let mut bytes = vec![0; device.len().get() as usize];
     device.read(Lba::ZERO, &mut bytes).unwrap();

@@ -10,12 +10,12 @@ mod delayed;
 mod errors;
 mod extents;
 mod filled;
-mod held;
 mod hostile;
 mod indexed;
 mod inline;
 mod interrupted;
 mod kernel;
+mod known_files;
 #[path = "../../../live/tests/many/mod.rs"]
 mod many;
 mod next_free;
@@ -30,7 +30,7 @@ mod statfs;
 mod sums;
 mod worked;
 
-use held::WITHOUT_GRAPH;
+use known_files::WITHOUT_GRAPH;
 use seekless_cache::{Config, Discipline, JournalMode};
 use seekless_device::VirtualClock;
 use seekless_ext::{ExtLive, LiveOptions};

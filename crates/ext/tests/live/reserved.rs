@@ -234,9 +234,9 @@ impl Model {
     }
 }
 
-/// What has happened, so that nothing passes for having been idle.
+/// Counts of the cases that a run covers: a test that covers none of a kind fails.
 #[derive(Default, Debug)]
-struct Seen {
+struct Coverage {
     made: usize,
     inside: usize,
     spilled: usize,
@@ -256,7 +256,7 @@ struct Run {
     live: ExtLive,
     linear: bool,
     dirs: Vec<Dir>,
-    seen: Seen,
+    seen: Coverage,
 }
 
 impl Run {
@@ -322,7 +322,7 @@ impl Run {
     }
 }
 
-fn run(volume: &(Shape, Discipline), seed: u64, linear: bool) -> Seen {
+fn run(volume: &(Shape, Discipline), seed: u64, linear: bool) -> Coverage {
     let (shape, discipline) = volume;
     let device = image(shape);
     let names: Vec<String> = (0..7000).map(|n| format!("n{n}")).collect();
@@ -345,7 +345,7 @@ fn run(volume: &(Shape, Discipline), seed: u64, linear: bool) -> Seen {
     // A directory that is there from the beginning.
     let lost = live.lookup(root.0, b"lost+found").unwrap().unwrap();
     let lost = (lost, (0, lost.get() as usize - 1), Vec::new());
-    let mut run = Run { model, live, linear, dirs: vec![root, lost], seen: Seen::default() };
+    let mut run = Run { model, live, linear, dirs: vec![root, lost], seen: Coverage::default() };
     let mut full = 0;
     for (n, name) in names.iter().enumerate() {
         if n % 900 == 899 {

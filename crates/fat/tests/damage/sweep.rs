@@ -39,9 +39,9 @@ struct Known {
     contents: Option<Vec<u8>>,
 }
 
-/// What there is of a file in a repaired image; more is better.
+/// The remains of a file in a repaired image; more is better.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Kept {
+enum Remains {
     Nothing,
     /// A name, and not all of its contents.
     Name,
@@ -113,8 +113,8 @@ fn known(patient: &Patient) -> Vec<Known> {
 }
 
 impl Known {
-    fn kept(&self, image: &FatImage) -> Kept {
-        let mut best = Kept::Nothing;
+    fn kept(&self, image: &FatImage) -> Remains {
+        let mut best = Remains::Nothing;
         for choice in 0..1u32 << self.path.len() {
             let names: Vec<&str> = (0..self.path.len())
                 .map(|n| self.path[n][(choice >> n & 1) as usize].as_str())
@@ -127,9 +127,9 @@ impl Known {
                 None => image.attr(ino).is_ok_and(|attr| attr.kind == FileKind::Directory),
             };
             best = best.max(match (is_whole, choice) {
-                (false, _) => Kept::Name,
-                (true, 0) => Kept::All,
-                (true, _) => Kept::Contents,
+                (false, _) => Remains::Name,
+                (true, 0) => Remains::All,
+                (true, _) => Remains::Contents,
             });
         }
         best

@@ -45,12 +45,12 @@ struct Spot {
     at: usize,
     len: usize,
     rule: Rule,
-    what: What,
+    what: Structure,
 }
 
 /// The structure that a word is in.
 #[derive(Clone, PartialEq, Debug)]
-enum What {
+enum Structure {
     Superblock,
     Group(i64),
     Summary,
@@ -117,7 +117,12 @@ impl Sound {
     }
 
     /// The words of a structure whose fields have these rules.
-    fn words(&mut self, base: usize, fields: &[(&'static str, usize, usize, Rule)], what: &What) {
+    fn words(
+        &mut self,
+        base: usize,
+        fields: &[(&'static str, usize, usize, Rule)],
+        what: &Structure,
+    ) {
         let end = fields.iter().map(|field| field.1 + field.2).max().unwrap();
         for at in (0..end).step_by(4) {
             let of = |at: usize| {
@@ -127,7 +132,7 @@ impl Sound {
             for byte in at..(at + 4).min(end) {
                 let rule = of(byte).expect("a field").3;
                 // Where a search begins is no loss.
-                let bounds = rule == Rule::Bounds && *what == What::Superblock;
+                let bounds = rule == Rule::Bounds && *what == Structure::Superblock;
                 self.cares[base + byte] = rule == Rule::Rebuilds || bounds;
             }
             // Fields of two bytes have their own changes; of four of one byte each, the
@@ -157,7 +162,7 @@ impl Sound {
         let fields = self.of_format(table::SUPERBLOCK);
         assert_eq!(fields.iter().map(|field| field.2).sum::<usize>(), 1376, "fields are missing");
         self.cares[self.home..self.home + 8192].fill(false);
-        self.words(self.home, &fields, &What::Superblock);
+        self.words(self.home, &fields, &Structure::Superblock);
         for number in 0..self.fs.ncg() {
             let copy = self.frag(number * self.fs.fpg() + self.fs.sblkno());
             self.cares[copy..copy + 8192].fill(false);
@@ -169,14 +174,20 @@ impl Sound {
         assert_eq!(fields.iter().map(|field| field.2).sum::<usize>(), 168, "fields are missing");
         let base = self.frag(number * self.fs.fpg() + self.fs.cblkno());
         self.cares[base..base + self.fs.bsize() as usize].fill(false);
-        self.words(base, &fields, &What::Group(number));
+        self.words(base, &fields, &Structure::Group(number));
         let (maps, end) = (self.number(base + 92, 4) as usize, self.number(base + 100, 4) as usize);
         self.cares[base + maps..base + end].fill(true);
         for at in (168..self.fs.cgsize() as usize).step_by(4) {
             let of_maps = (at..at + 4).any(|at| (maps..end).contains(&at));
             let rule = if of_maps { Rule::Rebuilds } else { Rule::Ignores };
             let name = format!("byte {at} of the maps");
-            self.spots.push(Spot { name, at: base + at, len: 4, rule, what: What::Group(number) });
+            self.spots.push(Spot {
+                name,
+                at: base + at,
+                len: 4,
+                rule,
+                what: Structure::Group(number),
+            });
         }
     }
 
@@ -185,8 +196,13 @@ impl Sound {
         let end = 16 * self.fs.ncg() as usize;
         for at in (0..end).step_by(4) {
             let name = format!("byte {at} of the summary area");
-            let spot =
-                Spot { name, at: base + at, len: 4, rule: Rule::Rebuilds, what: What::Summary };
+            let spot = Spot {
+                name,
+                at: base + at,
+                len: 4,
+                rule: Rule::Rebuilds,
+                what: Structure::Summary,
+            };
             self.spots.push(spot);
         }
         self.cares[base + end..base + self.fs.cssize() as usize].fill(false);
@@ -203,7 +219,7 @@ impl Sound {
         let kept: Vec<usize> = self.spots.iter().map(|spot| spot.at).collect();
         for ino in 0..(self.fs.ipg() * self.fs.ncg()) as u32 {
             let base = place(Ino::new(ino));
-            self.words(base, fields, &What::Inode(None, None));
+            self.words(base, fields, &Structure::Inode(None, None));
         }
         self.spots.truncate(kept.len());
         for path in FILES {
@@ -220,7 +236,7 @@ impl Sound {
                     )
                 })
                 .collect();
-            self.words(base, &fields, &What::Inode(Some(path), None));
+            self.words(base, &fields, &Structure::Inode(Some(path), None));
             self.pointers(base, Some(path));
         }
         // One that is not in use, among those that are.
@@ -238,7 +254,7 @@ impl Sound {
                 (name, at, len, rule)
             })
             .collect();
-        self.words(base, &fields, &What::Inode(None, None));
+        self.words(base, &fields, &Structure::Inode(None, None));
         self.pointers(base, None);
     }
 
@@ -262,7 +278,7 @@ impl Sound {
             let kind = if n < 12 { Pointer::Direct } else { Pointer::Indirect };
             for at in (0..width).step_by(4) {
                 let at = base + first + n * width + at;
-                let what = What::Inode(path, Some(kind));
+                let what = Structure::Inode(path, Some(kind));
                 let name = format!("block number {n}");
                 self.spots.push(Spot { name, at, len: 4, rule, what });
             }
@@ -316,10 +332,10 @@ fn is_of_mkfs(wrong: &str) -> bool {
 /// Whether a hash covers a word, of which every change is seen.
 fn is_hashed(sound: &Sound, spot: &Spot) -> bool {
     sound.fs.has_hash(match spot.what {
-        What::Superblock => freebsd::SUPERBLOCK,
-        What::Group(_) => freebsd::GROUPS,
-        What::Inode(Some(_), _) => freebsd::INODES,
-        What::Summary | What::Inode(None, _) => return false,
+        Structure::Superblock => freebsd::SUPERBLOCK,
+        Structure::Group(_) => freebsd::GROUPS,
+        Structure::Inode(Some(_), _) => freebsd::INODES,
+        Structure::Summary | Structure::Inode(None, _) => return false,
     })
 }
 
@@ -339,7 +355,7 @@ fn change(sound: &Sound, spot: &Spot, value: u32) -> Result<(), String> {
     let by_freebsd = judged(sound, &bytes);
     // The table is by the same rules, where they are about single words.
     let counted = spot.name.starts_with("fs_cstotal");
-    if spot.what == What::Superblock && !counted {
+    if spot.what == Structure::Superblock && !counted {
         match rule {
             Rule::Ignores if !by_freebsd.wrong.is_empty() => {
                 return Err(format!("the table lets be what is wrong: {:?}", by_freebsd.wrong));
@@ -386,10 +402,10 @@ fn change(sound: &Sound, spot: &Spot, value: u32) -> Result<(), String> {
     if rule == Rule::Unique {
         return bystanders(sound, spot, &bytes, after);
     }
-    let is_wrong =
-        rule == Rule::Rebuilds || spot.what == What::Superblock && !by_freebsd.wrong.is_empty();
+    let is_wrong = rule == Rule::Rebuilds
+        || spot.what == Structure::Superblock && !by_freebsd.wrong.is_empty();
     let own = spot.at..spot.at + spot.len;
-    let of_inode = matches!(spot.what, What::Inode(..));
+    let of_inode = matches!(spot.what, Structure::Inode(..));
     // What a file has of attributes goes with the words that tell of them.
     let exact = !(of_inode && rule == Rule::OnlyWe);
     let hashes = |at: usize| is_hash(sound, at);
@@ -435,7 +451,7 @@ fn is_hash(sound: &Sound, at: usize) -> bool {
 /// Files that the changed word does not concern have the contents they had, in their place or
 /// in `lost+found`.
 fn bystanders(sound: &Sound, spot: &Spot, damaged: &[u8], after: Vec<u8>) -> Result<(), String> {
-    let What::Inode(Some(path), pointer) = &spot.what else { return Ok(()) };
+    let Structure::Inode(Some(path), pointer) = &spot.what else { return Ok(()) };
     if *pointer == Some(Pointer::Indirect) {
         // Anything may be a tree of block numbers.
         return Ok(());

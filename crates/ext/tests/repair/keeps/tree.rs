@@ -46,15 +46,15 @@ fn contents(seed: u32, len: usize) -> Vec<u8> {
     (0..len).map(|n| (n as u32 / 7 * 31 + seed * 101 + n as u32 % 251) as u8).collect()
 }
 
-/// What a name leads to: its kind and contents.
+/// An entry of the tree: kind and contents of the file with a name.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Held {
+struct TreeEntry {
     kind: &'static str,
     bytes: Vec<u8>,
 }
 
 pub(super) struct Tree {
-    by_path: BTreeMap<Vec<u8>, Held>,
+    by_path: BTreeMap<Vec<u8>, TreeEntry>,
 }
 
 impl Tree {
@@ -117,23 +117,23 @@ impl Tree {
             if attr.kind == FileKind::Directory && !self.walk(image, ino, &path) {
                 return false;
             }
-            self.by_path.insert(path, Held { kind, bytes });
+            self.by_path.insert(path, TreeEntry { kind, bytes });
         }
         true
     }
 
     /// Whether a path leads to what it leads to in another tree, or the same with `~` and a
     /// number behind: of two equal names it cannot be told which one is right.
-    fn has(&self, path: &[u8], held: &Held) -> bool {
+    fn has(&self, path: &[u8], held: &TreeEntry) -> bool {
         let second = [path, b"~"].concat();
         let mut renamed = self.by_path.range(second.clone()..);
         let is_renamed =
-            |(path, other): (&Vec<u8>, &Held)| path.starts_with(&second) && other == held;
+            |(path, other): (&Vec<u8>, &TreeEntry)| path.starts_with(&second) && other == held;
         self.by_path.get(path) == Some(held) || renamed.next().is_some_and(is_renamed)
     }
 
     /// Contents with the last parts of the paths that lead to them.
-    fn names(&self) -> BTreeSet<(&[u8], &Held)> {
+    fn names(&self) -> BTreeSet<(&[u8], &TreeEntry)> {
         let last = |path: &'_ Vec<u8>| path.iter().rposition(|&byte| byte == b'/').unwrap_or(0);
         self.by_path.iter().map(|(path, held)| (&path[last(path)..], held)).collect()
     }
@@ -157,7 +157,7 @@ impl Tree {
         }
         let (ours, theirs) = (self.names(), other.names());
         for name in original.names().into_iter().filter(|name| name.0 != b"/lost+found") {
-            let is_renamed = |other: &(&[u8], &Held)| {
+            let is_renamed = |other: &(&[u8], &TreeEntry)| {
                 other.1 == name.1 && other.0.starts_with(&[name.0, b"~"].concat())
             };
             let is_kept = ours.contains(&name) || ours.iter().any(is_renamed);
@@ -165,7 +165,7 @@ impl Tree {
                 lost.push(format!("name {}", text(name.0)));
             }
         }
-        let held = |tree: &Self| tree.by_path.values().cloned().collect::<BTreeSet<Held>>();
+        let held = |tree: &Self| tree.by_path.values().cloned().collect::<BTreeSet<TreeEntry>>();
         let (ours, theirs) = (held(self), held(other));
         for (path, held) in &original.by_path {
             if theirs.contains(held) && !ours.contains(held) {

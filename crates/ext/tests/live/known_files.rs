@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 pub(crate) const OWNER: Ownership = Ownership { uid: 1, gid: 2, perm: 0o644 };
 
-/// Files, and what is in them.
-pub(crate) struct Held {
+/// A volume in use with files of known contents.
+pub(crate) struct FilledVolume {
     pub(crate) live: ExtLive,
     pub(crate) device: Arc<MemoryDevice>,
     rng: Pcg64Mcg,
@@ -33,7 +33,7 @@ pub(crate) fn open(device: Arc<MemoryDevice>, discipline: Discipline) -> ExtLive
     ExtLive::open(device, clock, config, options()).unwrap()
 }
 
-impl Held {
+impl FilledVolume {
     pub(crate) fn new(shape: &Shape, discipline: Discipline, files: u32, seed: u64) -> Self {
         let device = image(shape);
         let mut live = open(device.clone(), discipline);
