@@ -2,7 +2,7 @@
 
 use super::directory::Known;
 use super::make::text;
-use super::slots::Going;
+use super::slots::RemovedEntry;
 use super::{Core, Fat};
 use seekless_cache::{ChangeId, Kind};
 use seekless_fs::{FileKind, FsError};
@@ -84,7 +84,7 @@ impl Fat {
         after: &[ChangeId],
     ) -> Result<ChangeId, FsError> {
         let known = self.leave(core, dir, slot)?;
-        let going = Going { start: known.start, slot };
+        let going = RemovedEntry { start: known.start, slot };
         let removed = self.erase_entry(core, dir, going, after)?;
         self.note_departure(core, dir, &known, removed);
         Ok(removed)

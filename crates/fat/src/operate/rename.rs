@@ -5,7 +5,7 @@
 //! directory without a name would be lost with all that is below it.
 
 use super::make::text;
-use super::slots::{Edit, Going, NewNames};
+use super::slots::{Edit, NewNames, RemovedEntry};
 use super::{Core, Fat};
 use crate::ondisk::{ShortEntry, attr};
 use seekless_cache::{ChangeId, Piece, Role};
@@ -24,7 +24,7 @@ type Name<'a> = (Ino, &'a [u8]);
 struct Moved {
     ino: Ino,
     dir: Ino,
-    going: Going,
+    going: RemovedEntry,
     is_dir: bool,
 }
 
@@ -66,7 +66,7 @@ impl Fat {
         let is_dir = core.node(ino)?.kind == FileKind::Directory;
         let known = self.dir(core, from.0)?.entries.get(&slot);
         let known = known.ok_or_else(|| gone(from.0))?;
-        let going = Going { start: known.start, slot };
+        let going = RemovedEntry { start: known.start, slot };
         let same = known.name == super::directory::trimmed(to.1);
         let moved = Moved { ino, dir: from.0, going, is_dir };
         match target {
@@ -142,7 +142,7 @@ impl Fat {
         (dir, start): (Ino, u32),
         named: &NewNames,
         after: &[ChangeId],
-        going: Option<Going>,
+        going: Option<RemovedEntry>,
     ) -> Result<ChangeId, FsError> {
         let role = if moved.is_dir { Role::EntryAddDirectory } else { Role::EntryAdd };
         note_renamed(core, moved)?;

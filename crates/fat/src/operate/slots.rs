@@ -48,7 +48,7 @@ pub(super) struct Edit {
 
 /// An entry that is removed by the change that adds another.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Going {
+pub(super) struct RemovedEntry {
     pub(super) start: u32,
     pub(super) slot: u32,
 }
@@ -197,7 +197,7 @@ impl Fat {
         (named, entry): (&NewNames, &[u8; ENTRY_SIZE]),
         role: Role,
         after: &[ChangeId],
-        going: Option<Going>,
+        going: Option<RemovedEntry>,
     ) -> Result<ChangeId, FsError> {
         let slot = start.saturating_add(named.slots()).saturating_sub(1);
         let mut bytes = named.pieces.clone();
@@ -310,7 +310,7 @@ impl Fat {
         &mut self,
         core: &mut Core,
         dir: Ino,
-        Going { start, slot }: Going,
+        RemovedEntry { start, slot }: RemovedEntry,
         after: &[ChangeId],
     ) -> Result<ChangeId, FsError> {
         let edits = self.erased(start, slot);
@@ -318,7 +318,7 @@ impl Fat {
         let here: Vec<&Edit> =
             edits.iter().filter(|edit| self.sector_number(edit.slot) == last).collect();
         let id = self.put_edits(core, dir, &here, Role::EntryRemove, after)?;
-        self.erase_pieces(core, dir, Going { start, slot }, id)?;
+        self.erase_pieces(core, dir, RemovedEntry { start, slot }, id)?;
         Ok(id)
     }
 
@@ -327,7 +327,7 @@ impl Fat {
         &mut self,
         core: &mut Core,
         dir: Ino,
-        Going { start, slot }: Going,
+        RemovedEntry { start, slot }: RemovedEntry,
         after: ChangeId,
     ) -> Result<(), FsError> {
         let edits = self.erased(start, slot);

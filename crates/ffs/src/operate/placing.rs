@@ -55,13 +55,13 @@ struct PolicyInput {
     in_vain: u32,
 }
 
-/// Another policy, heard.
-struct Heard {
+/// Wraps a policy for inodes and records its input.
+struct RecordingPolicy {
     policy: Box<dyn InodePlacement>,
     told: Arc<Mutex<PolicyInput>>,
 }
 
-impl InodePlacement for Heard {
+impl InodePlacement for RecordingPolicy {
     fn goal(&mut self, groups: &Groups, new: &NewInode<'_>) -> InodePlace {
         self.policy.goal(groups, new)
     }
@@ -133,7 +133,7 @@ fn the_policy_hears_of_every_inode_that_is_taken_or_given_back() {
         let told = Arc::new(Mutex::new(PolicyInput::default()));
         let inodes = &mut live.parts().0.inodes;
         let policy = std::mem::replace(inodes, Box::new(Backwards));
-        *inodes = Box::new(Heard { policy, told: Arc::clone(&told) });
+        *inodes = Box::new(RecordingPolicy { policy, told: Arc::clone(&told) });
         let mut draw = Pcg64Mcg::seed_from_u64(5);
         let mut below = |limit: usize| draw.next_u32() as usize % limit;
         let mut directories = vec![live.root()];
