@@ -16,14 +16,14 @@ pub type Wall = Box<dyn Fn() -> Timestamp + Send>;
 
 /// Space that counts as free, but is not yet.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Pending {
+pub struct PendingSpace {
     /// In units of block numbers.
     pub blocks: u64,
     /// Inodes.
     pub inodes: u64,
 }
 
-impl Pending {
+impl PendingSpace {
     /// Whether nothing is about to become free.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
@@ -51,7 +51,7 @@ pub struct Core<M> {
     /// The inodes in memory.
     pub nodes: Nodes<M>,
     /// Space that is about to become free.
-    pub pending: Pending,
+    pub pending: PendingSpace,
     /// Contents that have no place yet.
     pub delayed: Delayed,
     /// Whether the current caller is the superuser.
@@ -69,7 +69,7 @@ impl<M> Core<M> {
         Self {
             cache,
             nodes: Nodes::default(),
-            pending: Pending::default(),
+            pending: PendingSpace::default(),
             delayed: Delayed::default(),
             may_spend_reserve: true,
             wall,

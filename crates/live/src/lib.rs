@@ -77,7 +77,7 @@ mod unsettled;
 mod volume;
 mod write_back;
 
-pub use self::core::{Core, Pending, Wall};
+pub use self::core::{Core, PendingSpace, Wall};
 pub use action::Action;
 pub use attributes::change_list;
 pub use codec::{Codec, Compacted, Entry, Room};

@@ -9,22 +9,22 @@ use seekless_units::{BlockNo, Extent, Ino};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 
-/// Runs that are kept before those which the disk has are first looked for.
+/// RunSet that are kept before those which the disk has are first looked for.
 const FEW: usize = 64;
 
-/// Runs that are kept without a tree. Most files have one.
+/// RunSet that are kept without a tree. Most files have one.
 const IN_A_ROW: usize = 4;
 
-/// Runs by their first fragment, with how many each has: in a row while they are few, for
+/// RunSet by their first fragment, with how many each has: in a row while they are few, for
 /// most files come and go by the thousand with one.
 #[derive(Clone, Debug)]
-enum Runs {
+enum RunSet {
     /// In order.
     Few(SmallVec<[Extent; 1]>),
     Many(BTreeMap<BlockNo, u64>),
 }
 
-impl Runs {
+impl RunSet {
     fn len(&self) -> usize {
         match self {
             Self::Few(runs) => runs.len(),
@@ -90,13 +90,13 @@ impl Runs {
     }
 }
 
-/// Runs of a file, contents and indirect blocks, that may hold changes which are
+/// RunSet of a file, contents and indirect blocks, that may hold changes which are
 /// not on the disk. None that does is missing; some may have been written since
 /// they were noted.
 #[derive(Clone, Debug)]
 pub(crate) struct Unsettled {
     /// They begin where blocks of the file do.
-    runs: Runs,
+    runs: RunSet,
     /// How many runs there may be before those that the disk has are dropped:
     /// twice as many as were left the last time, so that a change costs the same
     /// however many there are.
@@ -105,7 +105,7 @@ pub(crate) struct Unsettled {
 
 impl Default for Unsettled {
     fn default() -> Self {
-        Self { runs: Runs::Few(SmallVec::new()), most: 0 }
+        Self { runs: RunSet::Few(SmallVec::new()), most: 0 }
     }
 }
 
@@ -189,7 +189,7 @@ mod tests {
             number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99);
             (number >> 33) % below
         };
-        let mut both = [Runs::Few(SmallVec::new()), Runs::Many(BTreeMap::new())];
+        let mut both = [RunSet::Few(SmallVec::new()), RunSet::Many(BTreeMap::new())];
         let (mut few, mut many) = (0, 0);
         for _ in 0..5000 {
             let (what, at) = (draw(6), run(draw(12) * 8, 1 + draw(8)));
@@ -205,10 +205,10 @@ mod tests {
             let [one, two] = &both;
             assert!(one.iter().eq(two.iter()), "{one:?} {two:?}");
             assert_eq!(one.len(), two.len());
-            few += usize::from(matches!(one, Runs::Few(_)));
-            many += usize::from(matches!(one, Runs::Many(_)));
-            if one.len() == 0 || matches!(one, Runs::Many(_)) && draw(9) == 0 {
-                both = [Runs::Few(SmallVec::new()), Runs::Many(BTreeMap::new())];
+            few += usize::from(matches!(one, RunSet::Few(_)));
+            many += usize::from(matches!(one, RunSet::Many(_)));
+            if one.len() == 0 || matches!(one, RunSet::Many(_)) && draw(9) == 0 {
+                both = [RunSet::Few(SmallVec::new()), RunSet::Many(BTreeMap::new())];
             }
         }
         assert!(few > 1000 && many > 1000, "{few} {many}");

@@ -61,16 +61,16 @@ pub(crate) struct DiskArgs {
     /// Serve in mounts of its own, and write back that directory before a phase
     #[arg(long, hide = true)]
     settle: Option<PathBuf>,
-    /// What the disk is called in reports
+    /// DiskSubcommand the disk is called in reports
     #[arg(long, hide = true)]
     title: Option<String>,
     #[command(subcommand)]
-    what: Option<What>,
+    what: Option<DiskSubcommand>,
 }
 
 #[derive(Subcommand, Debug)]
-enum What {
-    Run(RunArgs),
+enum DiskSubcommand {
+    Run(DiskRunArgs),
 }
 
 /// Make a file system on a modelled disk, run a script in it, and report the disk's requests
@@ -89,7 +89,7 @@ Examples:
   seekless disk run --fs btrfs --model gp3 --size 4G -- sh -c '
     cp -r /usr/share/doc .; echo phase read > $SEEKLESS_DISK/control
     tar cf - . | wc -c'")]
-struct RunArgs {
+struct DiskRunArgs {
     /// File system to make
     #[arg(long, value_enum)]
     fs: FileSystemArg,
@@ -141,7 +141,7 @@ pub(crate) fn run(args: &DiskArgs, global: &Global) -> Result<ExitCode, Failure>
     // Before anything is mounted: a signal during setup must find its handler.
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]);
     let signals = signals.map_err(|error| Failure::io("signals", &error))?;
-    if let Some(What::Run(run)) = &args.what {
+    if let Some(DiskSubcommand::Run(run)) = &args.what {
         return run_script(run, global, signals);
     }
     let (Some(image), Some(dir), Some(model)) = (&args.image, &args.dir, &args.model) else {
@@ -191,7 +191,11 @@ fn open_log(path: Option<&Path>) -> Result<Option<Box<dyn Write + Send>>, Failur
     Ok(Some(Box::new(BufWriter::new(file))))
 }
 
-fn run_script(args: &RunArgs, global: &Global, mut signals: Signals) -> Result<ExitCode, Failure> {
+fn run_script(
+    args: &DiskRunArgs,
+    global: &Global,
+    mut signals: Signals,
+) -> Result<ExitCode, Failure> {
     // An invalid name of a model fails before anything is created.
     device::spec(&args.model)?;
     let io_log = args.io_log.as_deref().map(std::path::absolute).transpose();

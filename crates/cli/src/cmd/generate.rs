@@ -18,11 +18,11 @@ Examples:
   seekless generate completions bash > /etc/bash_completion.d/seekless")]
 pub(crate) struct GenerateArgs {
     #[command(subcommand)]
-    what: What,
+    what: GenerateSubcommand,
 }
 
 #[derive(Subcommand, Debug)]
-enum What {
+enum GenerateSubcommand {
     /// Write one man page per command to a directory
     #[command(after_help = "Examples:\n  seekless generate man man1")]
     Man {
@@ -49,7 +49,7 @@ pub(crate) fn run(
     mut command: Command,
 ) -> Result<ExitCode, Failure> {
     match &args.what {
-        What::Man { dir } => {
+        GenerateSubcommand::Man { dir } => {
             let io = |error: std::io::Error| Failure::io(dir.display(), &error);
             std::fs::create_dir_all(dir).map_err(io)?;
             let pages = pages(&command);
@@ -60,7 +60,7 @@ pub(crate) fn run(
                 say!("{}: {pages} pages", dir.display());
             }
         }
-        What::Completions { shell } => {
+        GenerateSubcommand::Completions { shell } => {
             // Generated in memory: the generator panics if a write fails.
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut command, "seekless", &mut script);

@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::say::say;
 use crate::written::Written;
 use clap::{Args, Subcommand};
-use go::RunArgs;
+use go::LabRunArgs;
 use seekless_images::output::{Output, directory_of};
 use seekless_lab::boots::BootExperiment;
 use seekless_lab::builtin::Heading;
@@ -45,11 +45,11 @@ Examples:
   seekless lab report all")]
 pub(crate) struct LabCommand {
     #[command(subcommand)]
-    what: What,
+    what: LabSubcommand,
 }
 
 #[derive(Subcommand, Debug)]
-enum What {
+enum LabSubcommand {
     /// List the built-in experiments
     #[command(after_help = "Examples:\n  seekless lab list")]
     List,
@@ -65,7 +65,7 @@ Examples:
   seekless lab run dirpref -o results
   seekless lab run dirpref --only second/softdep
   seekless lab run ./mine.toml --seeds 5 --shard 1/4 -o part1")]
-    Run(RunArgs),
+    Run(LabRunArgs),
     /// Merge the results of several directories
     #[command(after_help = "Examples:\n  seekless lab merge part1 part2 part3 part4 -o four")]
     Merge {
@@ -90,8 +90,8 @@ Examples:
 
 pub(crate) fn run(args: &LabCommand, global: &Global) -> Result<ExitCode, Failure> {
     match &args.what {
-        What::List => list(global)?,
-        What::Show { experiment } => {
+        LabSubcommand::List => list(global)?,
+        LabSubcommand::Show { experiment } => {
             let text = text_of(experiment)?;
             // Checked first: the text of an invalid file is not printed.
             if !BootExperiment::is_one(&text) {
@@ -103,15 +103,15 @@ pub(crate) fn run(args: &LabCommand, global: &Global) -> Result<ExitCode, Failur
                 say!("{}", text.trim_end());
             }
         }
-        What::Run(args) => return go::run(args, global),
-        What::Merge { dirs, output } => {
+        LabSubcommand::Run(args) => return go::run(args, global),
+        LabSubcommand::Merge { dirs, output } => {
             let (subject, runs) = match output {
                 Some(dir) => keep_together(dirs, dir)?,
                 None => together(dirs)?,
             };
             show::results(&subject.experiment, &runs, global);
         }
-        What::Report { dir, output } => report(dir, output.as_deref(), global)?,
+        LabSubcommand::Report { dir, output } => report(dir, output.as_deref(), global)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -99,7 +99,7 @@ struct UfsMakeArgs {
     minfree: Option<u32>,
     /// What the allocator optimizes for [default: time]
     #[arg(long, short = 'o', value_enum)]
-    optimize: Option<Spare>,
+    optimize: Option<OptimizedFor>,
     /// Maximum number of blocks of a file in one cylinder group [default: one
     /// eighth of the block size in bytes]
     #[arg(long, short = 'e', value_name = "BLOCKS", value_parser = count::<u32>)]
@@ -172,7 +172,7 @@ enum Identification {
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-enum Spare {
+enum OptimizedFor {
     Time,
     Space,
 }
@@ -316,8 +316,8 @@ fn options(args: &MkfsArgs, size: ByteLen, time: Timestamp) -> Result<MakeOption
         fragment_size: small(fragment_size.unwrap_or(ByteLen::new(4096)))?,
         minfree: ufs.minfree.unwrap_or(8),
         optimization: match ufs.optimize {
-            Some(Spare::Space) => Optimization::Space,
-            Some(Spare::Time) | None => Optimization::Time,
+            Some(OptimizedFor::Space) => Optimization::Space,
+            Some(OptimizedFor::Time) | None => Optimization::Time,
         },
         maxbpg: ufs.maxbpg,
         avgfilesize: small(ufs.avgfilesize.unwrap_or(ByteLen::new(16_384)))?,

@@ -30,11 +30,11 @@ Examples:
   seekless model validate --traces traces --specs specs --plot fit.svg")]
 pub(crate) struct ModelCommand {
     #[command(subcommand)]
-    what: What,
+    what: ModelSubcommand,
 }
 
 #[derive(Subcommand, Debug)]
-enum What {
+enum ModelSubcommand {
     /// List the built-in devices
     #[command(after_help = "Examples:\n  seekless model list")]
     List,
@@ -69,9 +69,9 @@ enum What {
 
 pub(crate) fn run(args: &ModelCommand, global: &Global) -> Result<ExitCode, Failure> {
     match &args.what {
-        What::List => list(global)?,
-        What::Show { device } => show(device, global)?,
-        What::Import { file, output, force } => {
+        ModelSubcommand::List => list(global)?,
+        ModelSubcommand::Show { device } => show(device, global)?,
+        ModelSubcommand::Import { file, output, force } => {
             let spec = device::import(file)?;
             match output {
                 Some(path) => {
@@ -85,7 +85,7 @@ pub(crate) fn run(args: &ModelCommand, global: &Global) -> Result<ExitCode, Fail
                 None => say!("{}", text(&spec)?.trim_end()),
             }
         }
-        What::Validate(args) => validate::run(args, global)?,
+        ModelSubcommand::Validate(args) => validate::run(args, global)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -35,11 +35,11 @@ Examples:
   seekless trace merge monday.trace tuesday.trace -o week.trace")]
 pub(crate) struct TraceArgs {
     #[command(subcommand)]
-    what: What,
+    what: TraceSubcommand,
 }
 
 #[derive(Subcommand, Debug)]
-enum What {
+enum TraceSubcommand {
     /// Create a trace from the output of another tool
     #[command(after_help = "\
 Examples:
@@ -119,10 +119,10 @@ struct Origin {
 
 pub(crate) fn run(args: &TraceArgs, global: &Global) -> Result<ExitCode, Failure> {
     match &args.what {
-        What::Import(import) => self::import(import, global)?,
-        What::Show { trace } => show(trace, global)?,
-        What::Export(export) => export::run(export, global)?,
-        What::Merge { traces, output } => merge(traces, output.as_deref(), global)?,
+        TraceSubcommand::Import(import) => self::import(import, global)?,
+        TraceSubcommand::Show { trace } => show(trace, global)?,
+        TraceSubcommand::Export(export) => export::run(export, global)?,
+        TraceSubcommand::Merge { traces, output } => merge(traces, output.as_deref(), global)?,
     }
     Ok(ExitCode::SUCCESS)
 }

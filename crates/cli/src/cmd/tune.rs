@@ -48,7 +48,7 @@ pub(crate) struct TuneArgs {
     minfree: Option<u32>,
     /// What the allocator optimizes for
     #[arg(short = 'o', long, value_enum)]
-    optimize: Option<Spare>,
+    optimize: Option<TunedFor>,
     /// Fragments reserved for metadata in each group (a multiple of a block, at
     /// most half a group)
     #[arg(short = 'k', long, value_name = "FRAGMENTS", value_parser = count::<u64>)]
@@ -73,7 +73,7 @@ enum Switch {
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-enum Spare {
+enum TunedFor {
     Time,
     Space,
 }
@@ -129,8 +129,8 @@ fn changes(args: &TuneArgs) -> Result<Changes, Failure> {
         avgfpdir: args.avgfpdir,
         minfree: args.minfree,
         optimization: args.optimize.map(|spare| match spare {
-            Spare::Time => Optimization::Time,
-            Spare::Space => Optimization::Space,
+            TunedFor::Time => Optimization::Time,
+            TunedFor::Space => Optimization::Space,
         }),
         metaspace: args.metaspace,
         label: args.label.as_ref().map(|label| label.as_bytes().to_vec()),

@@ -31,22 +31,22 @@ Examples:
 Files that are opened together again and again are habits. Their weight is the number
 of runs, each of which counts half after 7 days. When the machine is idle, habits that
 weigh enough are laid out as `seekless relayout` does, as far as that pays, and at most
-1G a day. All thresholds can be configured. What was learnt is kept in
+1G a day. All thresholds can be configured. WatchSubcommand was learnt is kept in
 /var/lib/seekless. Needs root.
 
 docs/watch.md describes what is recorded, forgotten and moved, and the configuration.")]
 pub(crate) struct WatchCommand {
     #[command(subcommand)]
-    what: What,
+    what: WatchSubcommand,
 }
 
 #[derive(Subcommand, Debug)]
-enum What {
+enum WatchSubcommand {
     /// Record what is opened, and move files when the machine is idle, until a signal
     #[command(
         after_help = "Examples:\n  seekless watch run /\n  seekless watch run /srv --dry-run"
     )]
-    Run(RunArgs),
+    Run(WatchRunArgs),
     /// Move what pays now, whether or not the machine is idle
     ///
     /// A daemon that runs for the volume does it; else it is done by what was learnt
@@ -77,7 +77,7 @@ struct Common {
 }
 
 #[derive(Args, Debug)]
-struct RunArgs {
+struct WatchRunArgs {
     #[command(flatten)]
     common: Common,
     /// Record, but only say what would be moved
@@ -108,14 +108,14 @@ pub(crate) fn run(command: &WatchCommand, global: &Global) -> Result<ExitCode, F
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]);
     let signals = signals.map_err(|error| Failure::io("signals", &error))?;
     match &command.what {
-        What::Run(args) => {
+        WatchSubcommand::Run(args) => {
             let Common { mount, config, state } = &args.common;
             let config = Config::load(config.as_deref())?;
             Daemon::new(mount, &config, state, args.dry_run, signals)?.run()?;
         }
-        What::Now(args) => now(args, signals, global)?,
-        What::Status(args) => status::run(args, signals, global)?,
-        What::Forget(args) => forget(args, global)?,
+        WatchSubcommand::Now(args) => now(args, signals, global)?,
+        WatchSubcommand::Status(args) => status::run(args, signals, global)?,
+        WatchSubcommand::Forget(args) => forget(args, global)?,
     }
     Ok(ExitCode::SUCCESS)
 }

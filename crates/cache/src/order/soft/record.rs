@@ -34,7 +34,7 @@ impl Waiter {
 
 /// A [`Waiter`] in eight bytes: its kind is in the two highest bits of the slot or number.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Packed {
+struct PackedWaiter {
     slot: u32,
     generation: Option<NonZeroU32>,
 }
@@ -44,7 +44,7 @@ const AFTER: u32 = 0;
 const ON: u32 = 0b01 << 30;
 const ACTION: u32 = 0b10 << 30;
 
-impl Packed {
+impl PackedWaiter {
     fn new(waiter: Waiter) -> Self {
         let (kind, ChangeId { slot, generation }) = match waiter {
             Waiter::After(id) => (AFTER, id),
@@ -68,7 +68,7 @@ impl Packed {
 
 /// Waiters for a change, in the order in which they began to wait.
 #[derive(Clone, Default)]
-pub(super) struct Waiters(SmallVec<[Packed; 2]>);
+pub(super) struct Waiters(SmallVec<[PackedWaiter; 2]>);
 
 impl Waiters {
     pub(super) fn is_empty(&self) -> bool {
@@ -88,12 +88,12 @@ impl Waiters {
     }
 
     pub(super) fn push(&mut self, waiter: Waiter) {
-        self.0.push(Packed::new(waiter));
+        self.0.push(PackedWaiter::new(waiter));
     }
 
     /// Takes every mention of a waiter out, and says how many there were.
     pub(super) fn take_out(&mut self, waiter: Waiter) -> u32 {
-        let (before, packed) = (self.0.len(), Packed::new(waiter));
+        let (before, packed) = (self.0.len(), PackedWaiter::new(waiter));
         self.0.retain(|at| *at != packed);
         (before - self.0.len()) as u32
     }

@@ -35,9 +35,9 @@ const FEW_ZEROS: usize = 16;
 /// heads need no memory of their own, nor do most inodes: one that is not in use is zeros but for
 /// its generation, and zeros at either end of a piece take only a head.
 #[derive(Clone, Default)]
-pub(super) struct Undos(Packed);
+pub(super) struct Undos(UndoBytes);
 
-type Packed = SmallVec<[u8; 32]>;
+type UndoBytes = SmallVec<[u8; 32]>;
 
 impl Undos {
     pub(super) fn is_empty(&self) -> bool {
@@ -228,7 +228,7 @@ impl<'a> Iterator for Pieces<'a> {
 /// Memory of undo data that is not needed any more, for later use: inodes come and go by the
 /// hundred in each round.
 #[derive(Default)]
-pub(super) struct SpareUndos(Vec<Packed>);
+pub(super) struct SpareUndos(Vec<UndoBytes>);
 
 impl SpareUndos {
     /// Most that is kept, of at most so many bytes each: an inode's 128 or 256, with heads.
@@ -241,7 +241,7 @@ impl SpareUndos {
         if fits && self.0.len() < Self::MOST {
             self.0.push(std::mem::take(&mut undos.0));
         } else {
-            undos.0 = Packed::new();
+            undos.0 = UndoBytes::new();
         }
     }
 

@@ -41,7 +41,7 @@ pub(crate) struct CrashCommand {
 
 #[derive(Subcommand, Debug)]
 enum CrashSubcommand {
-    Run(run::RunArgs),
+    Run(run::CrashRunArgs),
     Replay(replay::ReplayArgs),
     Mutate(mutate::MutateArgs),
     List(list::ListArgs),

@@ -46,7 +46,7 @@ states of each pair and random sequence.
 
 Exit codes: 0 if all states pass, 1 if any state fails, 2 for wrong arguments or a
 script that cannot be run, otherwise as for all commands.")]
-pub(crate) struct RunArgs {
+pub(crate) struct CrashRunArgs {
     /// Workload: a name from `seekless crash list`, a pair of names, `singles`,
     /// `pairs`, `all`, `random:N` (random sequences of 3 to N operations, N up to 64),
     /// `moves:N` (the same, mostly of names that go and come back, and of directories),
@@ -105,7 +105,7 @@ struct Outcome {
     small: Option<Reproducer>,
 }
 
-pub(crate) fn run(args: &RunArgs, global: &Global) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &CrashRunArgs, global: &Global) -> Result<ExitCode, Failure> {
     let target = target(&args.format, &args.policies)?;
     let sequences = Sequences { count: args.sequences, seed: args.search.seed() };
     let scripts = scripts(&args.workload, target.as_ref(), sequences)?;
@@ -196,7 +196,7 @@ fn write_kept(campaign: &mut Campaign<'_>, scripts: &[Script], dir: &Path) -> Re
 }
 
 fn all(
-    args: &RunArgs,
+    args: &CrashRunArgs,
     global: &Global,
     campaign: &mut Campaign<'_>,
     scripts: &[Script],
@@ -244,7 +244,7 @@ fn sum(results: &[UnitResult]) -> (Coverage, u64) {
     (coverage, results.iter().map(|result| result.failing).sum())
 }
 
-fn print(args: &RunArgs, settings: &Settings, outcome: &Outcome) {
+fn print(args: &CrashRunArgs, settings: &Settings, outcome: &Outcome) {
     for result in &outcome.results {
         let verdict = match result.failing {
             0 => "all hold".to_string(),
@@ -280,7 +280,7 @@ fn print(args: &RunArgs, settings: &Settings, outcome: &Outcome) {
     }
 }
 
-fn print_json(args: &RunArgs, settings: &Settings, outcome: &Outcome, holds: bool) {
+fn print_json(args: &CrashRunArgs, settings: &Settings, outcome: &Outcome, holds: bool) {
     let search = &settings.search;
     let unit = |result: &UnitResult| -> Value {
         json!({

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 #[derive(Args, Debug)]
-pub(super) struct RunArgs {
+pub(super) struct LabRunArgs {
     /// Built-in experiment, or path of a file
     pub(super) experiment: String,
     /// Run only these cells, selected by system, discipline, workload, phase or
@@ -50,7 +50,7 @@ pub(super) struct RunArgs {
     pub(super) io_log: Option<PathBuf>,
 }
 
-pub(super) fn run(args: &RunArgs, global: &Global) -> Result<ExitCode, Failure> {
+pub(super) fn run(args: &LabRunArgs, global: &Global) -> Result<ExitCode, Failure> {
     let text = text_of(&args.experiment)?;
     if BootExperiment::is_one(&text) {
         return boots::run(&text, args, global);
@@ -88,7 +88,7 @@ pub(super) fn run(args: &RunArgs, global: &Global) -> Result<ExitCode, Failure> 
 type Results = (Vec<Run>, Option<Failure>);
 
 fn measure(
-    args: &RunArgs,
+    args: &LabRunArgs,
     global: &Global,
     subject: &Subject,
     ids: &[RunId],
@@ -120,7 +120,7 @@ fn measure(
 }
 
 /// Refuses a log that would replace the experiment's file or a file of results.
-fn check_log(path: &Path, args: &RunArgs) -> Result<(), Failure> {
+fn check_log(path: &Path, args: &LabRunArgs) -> Result<(), Failure> {
     let file = |path: &Path| std::fs::metadata(path).map(|meta| (meta.dev(), meta.ino())).ok();
     let experiment = Path::new(&args.experiment);
     let itself = builtin::text(&args.experiment).is_none()

@@ -48,7 +48,7 @@ pub(super) struct InPlaceArgs {
 }
 
 /// Progress of the moves, and the scores after them.
-struct Outcome {
+struct Rearranged {
     progress: Progress,
     steps: u64,
     block_size: u64,
@@ -139,7 +139,7 @@ fn rearrange(
     relayout: &Relayout<'_>,
     traces: &[Vec<Event>],
     global: &Global,
-) -> Result<(Vec<Score>, Outcome), Failure> {
+) -> Result<(Vec<Score>, Rearranged), Failure> {
     let about = |error: FsError| Failure::from(error).about(args.image.display());
     let before = scores(args.chunk, image.as_ref(), traces).map_err(about)?;
     let mut replays = super::replays(&args.image, image.as_ref(), &args.trace, traces)?;
@@ -182,10 +182,10 @@ fn rearrange(
     let progress = plan.progress();
     let new = ExtImage::open(device.clone(), args.open.options()).map_err(about)?;
     let after = scores(args.chunk, &new, traces).map_err(about)?;
-    Ok((before, Outcome { progress, steps, block_size, after }))
+    Ok((before, Rearranged { progress, steps, block_size, after }))
 }
 
-impl Outcome {
+impl Rearranged {
     fn bytes(&self, blocks: u64) -> ByteLen {
         ByteLen::new(blocks.saturating_mul(self.block_size))
     }
@@ -204,7 +204,7 @@ impl Outcome {
     }
 }
 
-fn report(args: &OptimizeArgs, before: &[Score], outcome: &Outcome, global: &Global) {
+fn report(args: &OptimizeArgs, before: &[Score], outcome: &Rearranged, global: &Global) {
     let progress = outcome.progress;
     let bytes = |blocks| outcome.bytes(blocks);
     let moved = progress.moved_in + progress.moved_out;

@@ -5,7 +5,7 @@ mod images;
 mod keep;
 mod show;
 
-use super::go::RunArgs;
+use super::go::LabRunArgs;
 use crate::args::Global;
 use crate::failure::{Failure, Kind};
 use crate::progress;
@@ -70,7 +70,7 @@ fn read(name: &str, built_in: Option<&'static [u8]>) -> Result<Vec<u8>, Failure>
 const ZSTD: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
 
 /// Refuses arguments that do not apply to boots.
-fn check(args: &RunArgs) -> Result<(), Failure> {
+fn check(args: &LabRunArgs) -> Result<(), Failure> {
     let given = [
         ("--jobs", args.jobs.is_some()),
         ("--shard", args.shard.is_some()),
@@ -83,7 +83,7 @@ fn check(args: &RunArgs) -> Result<(), Failure> {
 }
 
 /// Runs an experiment, or resumes it.
-pub(super) fn run(text: &str, args: &RunArgs, global: &Global) -> Result<ExitCode, Failure> {
+pub(super) fn run(text: &str, args: &LabRunArgs, global: &Global) -> Result<ExitCode, Failure> {
     check(args)?;
     let mut subject = Subject::new(text, &args.experiment)?;
     if let Some(seeds) = args.seeds {
