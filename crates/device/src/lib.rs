@@ -1,11 +1,11 @@
 //! Block devices, which contain images.
 //!
-//! A [`BlockDevice`] is addressed in sectors ([`Lba`]) and may be shared between threads; every
-//! call is positional. Kinds: a file or real device ([`FileDevice`]), memory ([`MemoryDevice`];
-//! [`SparseDevice`] if little of a large one is used), a part of another ([`Window`]), one whose
-//! beginning is written last ([`HeadLast`]), one whose writes wait in a queue ([`WriteQueue`]) and
-//! a copy-on-write layer over another device ([`Overlay`]), which shows an unreplayed journal
-//! without touching the image.
+//! A [`BlockDevice`] is addressed in sectors ([`Lba`](seekless_units::Lba)) and may be shared
+//! between threads; every call is positional. Kinds: a file or real device ([`FileDevice`]), memory
+//! ([`MemoryDevice`]; [`SparseDevice`] if little of a large one is used), a part of another
+//! ([`Window`]), one whose beginning is written last ([`HeadLast`]), one whose writes wait in a
+//! queue ([`WriteQueue`]) and a copy-on-write layer over another device ([`Overlay`]), which shows
+//! an unreplayed journal without touching the image.
 
 mod block_device;
 mod clock;

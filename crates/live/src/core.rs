@@ -119,11 +119,11 @@ impl<M> Core<M> {
     /// Remembers a change of an inode that the disk has nothing of yet.
     pub fn note_fresh(&mut self, ino: Ino, id: ChangeId) {
         let Some(node) = self.nodes.get_mut(&ino) else { return };
-        let Some(&init) = node.fresh.first() else { return };
+        let Some(&init) = node.pending.fresh.first() else { return };
         if self.cache.is_committed(init) {
-            node.fresh.clear();
-        } else if !node.fresh.contains(&id) {
-            node.fresh.push(id);
+            node.pending.fresh.clear();
+        } else if !node.pending.fresh.contains(&id) {
+            node.pending.fresh.push(id);
         }
     }
 

@@ -114,7 +114,7 @@ impl<F: Linked + Named> Live<F> {
         self.volume.core.cache.settle(&arriving)?;
         self.volume.node(ino)?;
         let node = self.volume.core.nodes.get(&ino).ok_or_else(|| crate::gone(ino))?;
-        let due: Ids = node.links_due.left(&self.volume.core.cache).collect();
+        let due: Ids = node.pending.links_due.left(&self.volume.core.cache).collect();
         self.volume.core.cache.settle(&due)?;
         // Up the tree: a name is of use only when its directory has one.
         let mut seen = HashSet::new();
@@ -133,9 +133,10 @@ impl<F: Linked + Named> Live<F> {
             else {
                 continue;
             };
-            let pending: SmallVec<[(Ino, ChangeId); 2]> = node.named_by.left(cache).collect();
+            let pending: SmallVec<[(Ino, ChangeId); 2]> =
+                node.pending.named_by.left(cache).collect();
             next.extend(pending.iter().map(|&(dir, _)| dir).chain(node.seen_in.iter().copied()));
-            let linked = node.linked;
+            let linked = node.pending.linked;
             let is_directory = node.kind == FileKind::Directory;
             if !pending.is_empty() {
                 self.settle_inode(ino)?;

@@ -26,8 +26,8 @@
 //!   there is a journal), `removal.rs` (deferred actions; files without names), `durable.rs`
 //!   (`fsync`), `write_back.rs` (delayed contents get their places;
 //!   `docs/design/delayed-allocation.md`).
-//! - State: `node.rs` and `nodes.rs` (inodes in memory), `pending.rs` (changes noted for those that
-//!   wait for them), `unsettled.rs` (contents that may not be on the disk), `delayed.rs` (contents
+//! - State: `node.rs` and `nodes.rs` (inodes in memory), `pending.rs` and `pending_changes.rs` (changes
+//!   noted for those that wait for them), `unsettled.rs` (contents that may not be on the disk), `delayed.rs` (contents
 //!   without a place), `action.rs`, `cut.rs`, `volume/seen.rs` (directories of looked-up files),
 //!   `directories/index.rs` and `directories/departures.rs` (names in memory, and those that are
 //!   about to go).
@@ -70,6 +70,7 @@ mod naming;
 mod node;
 mod nodes;
 mod pending;
+mod pending_changes;
 mod pieces;
 mod removal;
 mod table;
@@ -92,4 +93,5 @@ pub use naming::{InodeNames, Named, Names};
 pub use node::{Node, Restrictions, gone};
 pub use nodes::Nodes;
 pub use pending::Ids;
+pub use pending_changes::PendingChanges;
 pub use table::{Fields, Part, Raw, Table};

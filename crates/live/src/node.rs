@@ -1,14 +1,10 @@
 //! Inodes in memory: their fields, and their changes that are not on the disk yet.
 
-use crate::pending::Ids;
-use crate::pending::Pending;
-use crate::unsettled::Unsettled;
+use crate::pending_changes::PendingChanges;
 use crate::volume::seen::SeenIn;
-use seekless_cache::ChangeId;
 use seekless_fs::field::wide;
 use seekless_fs::{DeviceNumber, FileKind, FsError, Timestamp};
 use seekless_units::Ino;
-use smallvec::SmallVec;
 
 /// Inodes kept at most, of those that nothing waits for.
 pub(crate) const MOST_NODES: usize = 32_768;
@@ -81,12 +77,8 @@ pub struct Node<M> {
     pub map: M,
     /// The target of a symlink that is stored in the inode.
     pub target: Option<Box<[u8]>>,
-    /// The changes of a new inode that the disk has nothing of yet, the oldest
-    /// first.
-    pub fresh: SmallVec<[ChangeId; 4]>,
-    /// The change that gave it its length: block numbers behind an earlier end, and outside of the
-    /// inode, wait for it.
-    pub sized: ChangeId,
+    /// Its changes that are not on the disk yet.
+    pub pending: PendingChanges,
     /// Its length before the write that is under way.
     pub grown_from: Option<u64>,
     /// On-disk size, smaller than `size` while data past it is delayed (`i_disksize` of Linux).
@@ -95,33 +87,10 @@ pub struct Node<M> {
     pub(crate) holds: u32,
     /// Directories in which it has names, as far as they are known.
     pub(crate) seen_in: SeenIn,
-    /// Its names are there once these are on the disk, each in a directory.
-    pub(crate) named_by: Pending<(Ino, ChangeId)>,
-    /// Of a directory: its end can be reached once these are on the disk, which are joined.
-    pub(crate) reached_by: Ids,
-    /// Directories only: the change that lets its inode lead to the new place of its last moved
-    /// names, in a format with directories that move; [`Self::reached_by`] includes it. Until then
-    /// the disk shows the names of the old place.
-    pub(crate) moved_by: ChangeId,
-    /// Of a directory: the link of its parent that its `..` is counted as. Each
-    /// of its names waits for that.
-    pub(crate) parent_link: ChangeId,
-    /// The change that gives a new inode its links, where these come after its first name.
-    pub(crate) linked: ChangeId,
-    /// Directories only: pending link-count updates of the files named in it, where these come
-    /// after the names.
-    pub(crate) links_due: Pending<ChangeId>,
     /// Its blocks count as free already.
     pub(crate) counted_free: bool,
     /// Removed directories: the parent whose link count still includes our `..`.
     pub(crate) counted_in: Option<Ino>,
-    /// The changes that take older names of it from the disk.
-    pub(crate) leaving: Pending<ChangeId>,
-    /// Directories only: the changes that take the older names of directories moved into it from
-    /// the disk.
-    pub(crate) arriving: Pending<ChangeId>,
-    /// Of a regular file: where its contents may not be on the disk.
-    pub(crate) unsettled: Unsettled,
     /// Truncated to zero, and not written back since.
     pub(crate) was_emptied: bool,
 }
@@ -151,23 +120,13 @@ impl<M: Default> Node<M> {
             depth: 0,
             map: M::default(),
             target: None,
-            fresh: SmallVec::new(),
-            sized: ChangeId::COMMITTED,
+            pending: PendingChanges::default(),
             grown_from: None,
             recorded: None,
             holds: 0,
             seen_in: SeenIn::new(),
-            named_by: Pending::default(),
-            reached_by: Ids::new(),
-            moved_by: ChangeId::COMMITTED,
-            parent_link: ChangeId::COMMITTED,
-            linked: ChangeId::COMMITTED,
-            links_due: Pending::default(),
             counted_free: false,
             counted_in: None,
-            leaving: Pending::default(),
-            arriving: Pending::default(),
-            unsettled: Unsettled::default(),
             was_emptied: false,
         }
     }
@@ -205,7 +164,7 @@ impl<M> Node<M> {
     /// Touches the node's cache lines (prefetch). The return value only keeps the loads from being
     /// optimized out.
     pub(crate) fn looked_at(&self) -> u64 {
-        let lists = self.fresh.len() ^ self.leaving.len() ^ self.named_by.len();
+        let lists = self.pending.noted();
         self.size ^ self.sectors ^ wide(lists) ^ u64::from(self.links) ^ u64::from(self.holds)
     }
 

@@ -70,7 +70,7 @@ impl<F: Linked + Named> Live<F> {
     /// not make the disk lead elsewhere.
     fn never_was(&mut self, ino: Ino) -> bool {
         let Some(node) = self.volume.core.nodes.get(&ino) else { return false };
-        let mut fresh = node.fresh.clone();
+        let mut fresh = node.pending.fresh.clone();
         let cache = &mut self.volume.core.cache;
         if fresh.first().is_none_or(|&init| cache.is_committed(init)) {
             return false;

@@ -161,7 +161,7 @@ pub trait Table: Linked {
         }
         let piece = Piece { offset: byte(skip), bytes: &bytes };
         let id = core.cache.change(block, &[piece], Role::InodeInit, after)?;
-        core.node(ino)?.fresh = SmallVec::from_slice(&[id]);
+        core.node(ino)?.pending.fresh = SmallVec::from_slice(&[id]);
         Ok(id)
     }
 }

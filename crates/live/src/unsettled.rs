@@ -150,14 +150,14 @@ impl<M> Core<M> {
     pub fn note_unsettled(&mut self, ino: Ino, run: Extent) {
         debug_assert!(self.nodes.contains_key(&ino), "inode {ino} is being changed");
         if let Some(node) = self.nodes.get_mut(&ino).filter(|node| is_tracked(node)) {
-            node.unsettled.note(run, &self.cache);
+            node.pending.unsettled.note(run, &self.cache);
         }
     }
 
     /// Notes that runs have left a file.
     pub fn forget_unsettled(&mut self, ino: Ino, runs: &[Extent]) {
         if let Some(node) = self.nodes.get_mut(&ino).filter(|node| is_tracked(node)) {
-            runs.iter().for_each(|&run| node.unsettled.forget(run));
+            runs.iter().for_each(|&run| node.pending.unsettled.forget(run));
         }
     }
 
@@ -165,13 +165,13 @@ impl<M> Core<M> {
     /// walk of its map.
     pub(crate) fn unsettled_runs(&self, ino: Ino) -> Option<Vec<Extent>> {
         let node = self.nodes.get(&ino).filter(|node| is_tracked(node))?;
-        Some(node.unsettled.iter().collect())
+        Some(node.pending.unsettled.iter().collect())
     }
 
     /// Drops the runs that are on the disk by now.
     pub(crate) fn note_settled(&mut self, ino: Ino) {
         if let Some(node) = self.nodes.get_mut(&ino) {
-            node.unsettled.drop_settled(&self.cache);
+            node.pending.unsettled.drop_settled(&self.cache);
         }
     }
 }

@@ -2,11 +2,12 @@
 //!
 //! - `format`: the answers; `first`: first blocks, and those of directories; `entries`:
 //!   names; `hashed`: directories with an index;
-//! - `node`, `encode`: inodes from their bytes, and as bytes again;
+//! - `map`, `node`, `encode`: inodes from their bytes, and as bytes again;
 //! - `space`, `numbers`, `search`: bitmaps, policies and the cache brought together; `orlov`:
-//!   further input of policies; `reserve`: inodes reserved for the children of directories; `mballoc`,
-//!   `ahead`: blocks preallocated for files in memory, or on the disk;
-//! - `descriptor`, `bitmaps`, `sums`: fields of groups; bitmaps and tables that were never written; checksums;
+//!   further input of policies; `reserve`: inodes reserved for the children of directories;
+//!   `mballoc`, `ahead`: blocks preallocated for files in memory, or on the disk;
+//! - `descriptor`, `bitmaps`, `sums`: fields of groups; bitmaps and tables that were never written;
+//!   checksums;
 //! - `blocks`: the maps of files; `extents`: those by extents; `inline`: contents in
 //!   inodes;
 //! - `attributes`: extended attributes;

@@ -64,7 +64,7 @@ impl Fat {
         let entry = self.encode(&node, named.short);
         let role = if is_dir { Role::EntryAddDirectory } else { Role::EntryAdd };
         let id = self.add_entry(core, (dir, start), (&named, &entry), role, &after, None)?;
-        node.sized = id;
+        node.pending.sized = id;
         if let Some(chain) = node.map.chain.as_ref().filter(|_| is_dir) {
             self.note_unnamed(core, id, &chain.runs);
         }

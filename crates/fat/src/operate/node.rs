@@ -237,7 +237,7 @@ impl Fat {
         // These bytes of FAT12 and FAT16 have another meaning elsewhere.
         let pieces: &[Piece<'_>] = if self.is_fat32() { &[high, tail] } else { &[tail] };
         let id = core.cache.change(sector, pieces, role, after)?;
-        core.node(ino)?.sized = id;
+        core.node(ino)?.pending.sized = id;
         Ok(id)
     }
 

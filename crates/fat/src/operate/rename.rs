@@ -109,7 +109,7 @@ impl Fat {
         let named = self.name_file(core, to.0, to.1)?;
         let start = self.find_slots(core, to.0, named.slots(), None)?;
         let known = named.known(start, moved.is_dir);
-        let mut after = Ids::from_slice(&[core.node(moved.ino)?.sized]);
+        let mut after = Ids::from_slice(&[core.node(moved.ino)?.pending.sized]);
         after.extend(self.departures(core, to.0, &known));
         let way = self.way_to(core, to.0);
         if moved.is_dir {
@@ -148,7 +148,7 @@ impl Fat {
         note_renamed(core, moved)?;
         let entry = self.encode(core.node(moved.ino)?, named.short);
         let id = self.add_entry(core, (dir, start), (named, &entry), role, after, going)?;
-        core.node(moved.ino)?.sized = id;
+        core.node(moved.ino)?.pending.sized = id;
         Ok(id)
     }
 
@@ -179,7 +179,7 @@ impl Fat {
             None => return Ok(false),
         };
         let known = named.known(start, moved.is_dir);
-        let mut after = Ids::from_slice(&[core.node(moved.ino)?.sized]);
+        let mut after = Ids::from_slice(&[core.node(moved.ino)?.pending.sized]);
         after.extend(self.departures(core, dir, &known));
         let id = self.put_moved(core, moved, (dir, start), &named, &after, with)?;
         if with.is_some() {
@@ -202,7 +202,7 @@ impl Fat {
     ) -> Result<(), FsError> {
         self.refuse_loop(moved, to.0)?;
         let other_is_dir = core.node(other)?.kind == FileKind::Directory;
-        let mut after = Ids::from_slice(&[core.node(moved.ino)?.sized]);
+        let mut after = Ids::from_slice(&[core.node(moved.ino)?.pending.sized]);
         match (moved.is_dir, other_is_dir) {
             (true, false) => return Err(FsError::NotDirectory(text(to.1))),
             (false, true) => return Err(FsError::IsDirectory(text(to.1))),
@@ -262,7 +262,7 @@ impl Fat {
                 removed
             }
         };
-        core.node(moved.ino)?.sized = id;
+        core.node(moved.ino)?.pending.sized = id;
         let old = self.leave(core, moved.dir, going.slot)?;
         self.note_departure(core, moved.dir, &old, removed);
         if moved.dir != to.0 {
@@ -306,7 +306,7 @@ impl Fat {
         let mut at = Some(dir);
         while let Some(here) = at {
             ids.extend(self.leaving(core, here));
-            let named = core.nodes.get(&here).map(|node| node.sized);
+            let named = core.nodes.get(&here).map(|node| node.pending.sized);
             ids.extend(named.filter(|&id| !core.cache.is_committed(id)));
             at = self.numbers.place(here).map(|(parent, _)| parent);
         }

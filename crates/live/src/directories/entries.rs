@@ -119,9 +119,9 @@ impl<F: Linked> Directories<'_, F> {
         if more.is_empty() {
             return Ok(());
         }
-        let reached = &self.volume.dir_node(dir)?.reached_by;
+        let reached = &self.volume.dir_node(dir)?.pending.reached_by;
         let reached: Ids = reached.iter().chain(more).copied().collect();
-        self.volume.dir_node(dir)?.reached_by = self.volume.core.cache.join(&reached);
+        self.volume.dir_node(dir)?.pending.reached_by = self.volume.core.cache.join(&reached);
         Ok(())
     }
 
@@ -129,8 +129,8 @@ impl<F: Linked> Directories<'_, F> {
     fn spot(&mut self, dir: Ino, unit: u64) -> Result<Spot, FsError> {
         let cache = &self.volume.core.cache;
         let node = self.volume.core.nodes.get_mut(&dir).ok_or_else(|| crate::gone(dir))?;
-        node.reached_by.retain(|id| !cache.is_committed(*id));
-        Ok(Spot { unit, reached_by: node.reached_by.clone() })
+        node.pending.reached_by.retain(|id| !cache.is_committed(*id));
+        Ok(Spot { unit, reached_by: node.pending.reached_by.clone() })
     }
 
     /// Gives a directory one more unit, unused.
@@ -276,7 +276,7 @@ impl<F: Linked> Directories<'_, F> {
     /// directory has moved since, its inode must lead to the new place, or the disk shows the old
     /// name. (New names are reached by that in any case.)
     pub(crate) fn seen_by(&mut self, dir: Ino, change: ChangeId) -> Result<ChangeId, FsError> {
-        let moved = self.volume.core.node(dir)?.moved_by;
+        let moved = self.volume.core.node(dir)?.pending.moved_by;
         if self.volume.core.cache.is_committed(moved) || self.volume.core.has(Fault::GoneBeforeMove)
         {
             return Ok(change);
@@ -394,7 +394,11 @@ impl<F: Linked> Directories<'_, F> {
         };
         let waiting = self.volume.core.cache.changes_in(fragment);
         let node = self.volume.node(dir)?;
-        Ok(waiting.into_iter().chain(node.fresh.clone()).chain(node.reached_by.clone()).collect())
+        Ok(waiting
+            .into_iter()
+            .chain(node.pending.fresh.clone())
+            .chain(node.pending.reached_by.clone())
+            .collect())
     }
 
     /// Lets a name lead to another inode.
@@ -434,7 +438,7 @@ impl<F: Linked> Directories<'_, F> {
     pub(crate) fn changes_in_dir(&mut self, dir: Ino) -> Result<Ids, FsError> {
         let size = self.dir_size(dir)?;
         let bsize = u64::from(self.volume.format.limits().block);
-        let mut found = Ids::from_slice(&[self.volume.core.node(dir)?.moved_by]);
+        let mut found = Ids::from_slice(&[self.volume.core.node(dir)?.pending.moved_by]);
         let cache = &self.volume.core.cache;
         found.retain(|id| !cache.is_committed(*id));
         for lbn in 0..size.div_ceil(bsize) {

@@ -59,8 +59,8 @@ impl<F: Linked> Directories<'_, F> {
             ids.extend(self.volume.leaving(at)?);
             let cache = &self.volume.core.cache;
             if let Some(node) = self.volume.core.nodes.get(&at) {
-                ids.extend(node.named_by.left(cache).map(|(_, id)| id));
-                ids.extend(Some(node.linked).filter(|&id| !cache.is_committed(id)));
+                ids.extend(node.pending.named_by.left(cache).map(|(_, id)| id));
+                ids.extend(Some(node.pending.linked).filter(|&id| !cache.is_committed(id)));
             }
             let above = self.parent_of(at)?;
             if above == at {

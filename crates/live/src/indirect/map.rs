@@ -221,7 +221,7 @@ impl<F: Indirect> Files<'_, F> {
     ) -> Result<ChangeId, FsError> {
         let frag = u64::from(self.per_block());
         let node = self.core.node(ino)?;
-        let (is_directory, sized) = (node.kind == FileKind::Directory, node.sized);
+        let (is_directory, sized) = (node.kind == FileKind::Directory, node.pending.sized);
         let (entered, reached) = if is_directory {
             (Role::DirectoryExtend, Role::DirectoryExtend)
         } else {

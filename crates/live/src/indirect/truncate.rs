@@ -71,7 +71,7 @@ impl<F: Indirect> Files<'_, F> {
         before.extend(self.core.unless(Fault::PartialCut, cut.cleared.clone()));
         let role = if len == 0 { Role::PointerClear } else { Role::PointerCut };
         let cleared = self.put_blocks(ino, role, &before)?;
-        self.core.node(ino)?.sized = cleared;
+        self.core.node(ino)?.pending.sized = cleared;
         self.core.forget_unsettled(ino, &cut.runs);
         self.core.let_go(cleared, cut);
         Ok(())

@@ -94,11 +94,11 @@ impl<F: Indirect> Files<'_, F> {
     pub(super) fn announce(&mut self, ino: Ino, size: u64) -> Result<ChangeId, FsError> {
         let node = self.core.node(ino)?;
         if node.size >= size || node.kind == FileKind::Directory {
-            return Ok(node.sized);
+            return Ok(node.pending.sized);
         }
         node.size = size;
         let sized = self.put_blocks(ino, Role::SizeExtend, &[])?;
-        self.core.node(ino)?.sized = sized;
+        self.core.node(ino)?.pending.sized = sized;
         Ok(sized)
     }
 
@@ -360,7 +360,7 @@ impl<F: Indirect> Files<'_, F> {
             self.free_moved(left, moved)?
         };
         if is_directory {
-            self.core.node(ino)?.moved_by = moved;
+            self.core.node(ino)?.pending.moved_by = moved;
         }
         Ok(moved)
     }

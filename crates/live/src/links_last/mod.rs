@@ -56,7 +56,7 @@ impl<F: Linked + Named> LinksLast<'_, F> {
             Role::LinkCount,
             &after,
         )?;
-        self.live.volume.node(ino)?.linked = linked;
+        self.live.volume.node(ino)?.pending.linked = linked;
         self.note_links_due(dir, linked)
     }
 
@@ -69,7 +69,7 @@ impl<F: Linked + Named> LinksLast<'_, F> {
         self.live.volume.dir_node(dir)?;
         let cache = &self.live.volume.core.cache;
         if let Some(node) = self.live.volume.core.nodes.get_mut(&dir) {
-            node.links_due.note(cache, linked);
+            node.pending.links_due.note(cache, linked);
         }
         Ok(())
     }
@@ -97,7 +97,7 @@ impl<F: Linked + Named> LinksLast<'_, F> {
         let node = self.live.volume.core.nodes.get(&ino).ok_or_else(|| crate::gone(ino))?;
         let dirs = node.seen_in.clone();
         let mut ids: Ids =
-            node.named_by.left(&self.live.volume.core.cache).map(|(_, id)| id).collect();
+            node.pending.named_by.left(&self.live.volume.core.cache).map(|(_, id)| id).collect();
         for dir in dirs {
             // A directory that the file once had a name in may be gone, and its number
             // be that of any other file.
@@ -116,7 +116,7 @@ impl<F: Linked + Named> LinksLast<'_, F> {
     pub(crate) fn note_gone(&mut self, ino: Ino, by: Option<ChangeId>) -> Result<(), FsError> {
         self.live.volume.node(ino)?;
         let node = self.live.volume.core.nodes.get_mut(&ino).ok_or_else(|| crate::gone(ino))?;
-        by.into_iter().for_each(|by| node.leaving.note(&self.live.volume.core.cache, by));
+        by.into_iter().for_each(|by| node.pending.leaving.note(&self.live.volume.core.cache, by));
         Ok(())
     }
 
@@ -205,7 +205,7 @@ impl<F: Linked + Named> LinksLast<'_, F> {
     /// Undoes a new name, and that its file was counted for it, if the disk has
     /// neither.
     fn take_back_name(&mut self, dir: Ino, name: &[u8], ino: Ino) -> Result<bool, FsError> {
-        let linked = self.live.volume.node(ino)?.linked;
+        let linked = self.live.volume.node(ino)?.pending.linked;
         let Some(slot) = self.live.directories().find(dir, name)? else {
             return Err(not_found(name));
         };
@@ -215,7 +215,7 @@ impl<F: Linked + Named> LinksLast<'_, F> {
             return Ok(false);
         }
         // Without it the inode has no links on the disk: so it shall be.
-        self.live.volume.node(ino)?.linked = ChangeId::COMMITTED;
+        self.live.volume.node(ino)?.pending.linked = ChangeId::COMMITTED;
         if !self.live.volume.core.cache.revert(slot.added) {
             return Ok(false);
         }

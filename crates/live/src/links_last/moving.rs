@@ -45,8 +45,13 @@ impl<F: Linked + Named> LinksLast<'_, F> {
         }
         let spot = self.live.directories().reserve(to.0, to.1)?;
         let cache = &self.live.volume.core.cache;
-        let init =
-            self.live.volume.core.nodes.get(&moved).and_then(|node| node.fresh.first().copied());
+        let init = self
+            .live
+            .volume
+            .core
+            .nodes
+            .get(&moved)
+            .and_then(|node| node.pending.fresh.first().copied());
         let mut after: Ids = init.into_iter().filter(|&id| !cache.is_committed(id)).collect();
         if across {
             after.extend(self.live.directories().way_to(to.0)?);
@@ -61,7 +66,7 @@ impl<F: Linked + Named> LinksLast<'_, F> {
         let before: Ids = named.iter().copied().chain(turned).chain(way).collect();
         // A new file is counted for its new name then, and may never have had the
         // old one.
-        let linked = self.live.volume.node(moved)?.linked;
+        let linked = self.live.volume.node(moved)?.pending.linked;
         let counted_anew = !self.live.volume.core.cache.is_committed(linked)
             && !is_directory
             && self.live.volume.core.cache.discard(linked);
@@ -153,7 +158,7 @@ impl<F: Linked + Named> LinksLast<'_, F> {
         let slot = Slot { ino: moved, at, kind, added: ChangeId::COMMITTED };
         self.live.directories().enter(dir, unit, to, slot)?;
         self.live.directories().leave(dir, unit, from.1)?;
-        let reached = self.live.volume.node(dir)?.reached_by.clone();
+        let reached = self.live.volume.node(dir)?.pending.reached_by.clone();
         let named: Ids = reached.into_iter().chain([id]).collect();
         self.live.namespace().note_name(moved, dir, &named)?;
         self.live.namespace().note_leaving(moved, dir, id)?;
@@ -288,7 +293,7 @@ impl<F: Linked + Named> LinksLast<'_, F> {
     /// The changes that must be on the disk for a file to be counted for a name it has.
     pub(crate) fn links_of(&mut self, ino: Ino) -> Result<Ids, FsError> {
         let node = self.live.volume.node(ino)?;
-        let ids: Ids = node.fresh.iter().copied().chain([node.linked]).collect();
+        let ids: Ids = node.pending.fresh.iter().copied().chain([node.pending.linked]).collect();
         let cache = &self.live.volume.core.cache;
         Ok(ids.into_iter().filter(|&id| !cache.is_committed(id)).collect())
     }
@@ -301,7 +306,7 @@ impl<F: Linked + Named> LinksLast<'_, F> {
         after: &[ChangeId],
     ) -> Result<Ids, FsError> {
         let changed = self.live.directories().redirect(to.0, to.1, file, after)?;
-        let reached = self.live.volume.node(to.0)?.reached_by.clone();
+        let reached = self.live.volume.node(to.0)?.pending.reached_by.clone();
         Ok(reached.into_iter().chain([changed]).collect())
     }
 
@@ -380,7 +385,7 @@ impl<F: Linked + Named> LinksLast<'_, F> {
         let mut after = self.links_of(moved)?;
         after.extend(self.links_of(old)?);
         let swapped = self.swap(from, to, &after)?;
-        let reached = self.live.volume.node(to.0)?.reached_by.clone();
+        let reached = self.live.volume.node(to.0)?.pending.reached_by.clone();
         let named: Ids = reached.into_iter().chain([swapped]).collect();
         self.live.namespace().note_name(moved, to.0, &named)?;
         self.touch_moved(from, to, moved)?;

@@ -239,13 +239,13 @@ impl<F: Linked + Named> Namespace<'_, F> {
         // It must not be found without its lists.
         let whole: Ids = match lists {
             [] => Ids::from_slice(&[init]),
-            _ => node.fresh.iter().copied().collect(),
+            _ => node.pending.fresh.iter().copied().collect(),
         };
         let init_first = self.live.volume.core.unless(Fault::EntryBeforeInode, whole);
         let (role, after) = if kind == FileKind::Directory {
             let counted = self.gain_child(dir)?;
             let counted = if counts_last { ChangeId::COMMITTED } else { counted };
-            self.live.volume.node(ino)?.parent_link = counted;
+            self.live.volume.node(ino)?.pending.parent_link = counted;
             let counted = self.live.volume.core.unless(Fault::EntryBeforeParentLink, Some(counted));
             (Role::EntryAddDirectory, init_first.into_iter().chain(counted).collect::<Ids>())
         } else {
@@ -265,9 +265,10 @@ impl<F: Linked + Named> Namespace<'_, F> {
         self.live.volume.node(ino)?;
         let node = self.live.volume.core.nodes.get_mut(&ino).ok_or_else(|| crate::gone(ino))?;
         note_seen(&mut node.seen_in, dir);
-        ids.iter()
-            .for_each(|&id| node.named_by.note_name(&mut self.live.volume.core.cache, dir, id));
-        let linked = node.linked;
+        ids.iter().for_each(|&id| {
+            node.pending.named_by.note_name(&mut self.live.volume.core.cache, dir, id)
+        });
+        let linked = node.pending.linked;
         self.live.links_last().note_links_due(dir, linked)
     }
 
@@ -435,7 +436,7 @@ impl<F: Linked + Named> Namespace<'_, F> {
         if self.live.volume.node(ino)?.kind == FileKind::Directory {
             self.live.volume.node(to)?;
             let node = self.live.volume.core.nodes.get_mut(&to).ok_or_else(|| crate::gone(to))?;
-            node.arriving.note(&self.live.volume.core.cache, by);
+            node.pending.arriving.note(&self.live.volume.core.cache, by);
         }
         Ok(())
     }

@@ -80,7 +80,7 @@ impl<F: Linked + Named> Namespace<'_, F> {
         }
         let spot = self.live.directories().reserve(to.0, to.1)?;
         let mut after = Ids::from_slice(&[self.raise_links(moved)?]);
-        after.push(self.live.volume.node(moved)?.parent_link);
+        after.push(self.live.volume.node(moved)?.pending.parent_link);
         let early = if across {
             self.prepare_new_parent(from, to.0, moved, false, &mut after)?
         } else {
@@ -135,7 +135,7 @@ impl<F: Linked + Named> Namespace<'_, F> {
             after.extend(self.live.volume.leaving(old)?);
         }
         let changed = self.live.directories().redirect(to.0, to.1, (moved, kind), &after)?;
-        let reached = self.live.volume.node(to.0)?.reached_by.clone();
+        let reached = self.live.volume.node(to.0)?.pending.reached_by.clone();
         let named: Ids = reached.into_iter().chain([changed]).collect();
         let late = across && early.is_none();
         let parent = if late { Some(self.set_dotdot(moved, to.0, &named)?) } else { early };
@@ -190,12 +190,12 @@ impl<F: Linked + Named> Namespace<'_, F> {
             after.push(gone);
         }
         after.push(self.raise_links(moved)?);
-        after.push(self.live.volume.node(moved)?.parent_link);
+        after.push(self.live.volume.node(moved)?.pending.parent_link);
         let (source, target) = (
             place(self.live.directories().find(dir, from.1)?)?,
             place(self.live.directories().find(dir, to)?)?,
         );
-        let reached = self.live.volume.node(dir)?.reached_by.clone();
+        let reached = self.live.volume.node(dir)?.pending.reached_by.clone();
         if source.1 != target.1 || !in_place {
             debug_assert!(target.0 < source.0 || !in_place, "the name that stays is the first");
             let changed =
@@ -239,7 +239,7 @@ impl<F: Linked + Named> Namespace<'_, F> {
         node.effective = node.effective.saturating_add(1);
         let depth = node.depth.saturating_add(1);
         let node = self.live.volume.node(moved)?;
-        (node.depth, node.parent_link) = (depth, counted);
+        (node.depth, node.pending.parent_link) = (depth, counted);
         Ok(counted)
     }
 
@@ -367,8 +367,8 @@ impl<F: Linked + Named> Namespace<'_, F> {
         first.extend(self.live.directories().way_to(to.0)?);
         first.extend(self.hold_named(other)?);
         first.extend([
-            self.live.volume.node(moved)?.parent_link,
-            self.live.volume.node(other)?.parent_link,
+            self.live.volume.node(moved)?.pending.parent_link,
+            self.live.volume.node(other)?.pending.parent_link,
         ]);
         first.extend(self.live.volume.leaving(moved)?);
         first.extend(self.live.volume.leaving(other)?);
@@ -445,14 +445,14 @@ impl<F: Linked + Named> Namespace<'_, F> {
         let mut after = self.live.links_last().links_of(moved)?;
         after.extend(self.live.links_last().links_of(other)?);
         after.extend([
-            self.live.volume.node(moved)?.parent_link,
-            self.live.volume.node(other)?.parent_link,
+            self.live.volume.node(moved)?.pending.parent_link,
+            self.live.volume.node(other)?.pending.parent_link,
         ]);
         // With an older name elsewhere a check could keep that one.
         after.extend(self.live.volume.leaving(moved)?);
         after.extend(self.live.volume.leaving(other)?);
         let swapped = self.live.links_last().swap(from, to, &after)?;
-        let reached = self.live.volume.node(dir)?.reached_by.clone();
+        let reached = self.live.volume.node(dir)?.pending.reached_by.clone();
         let named: Ids = reached.into_iter().chain([swapped]).collect();
         for ino in [moved, other] {
             self.note_name(ino, dir, &named)?;

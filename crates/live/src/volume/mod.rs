@@ -104,21 +104,12 @@ impl<F: Format> Volume<F> {
             return;
         }
         let (cache, seen, delayed) = (&self.core.cache, &mut self.seen, &self.core.delayed);
-        let on_disk = |ids: &[ChangeId]| ids.iter().all(|&id| cache.is_committed(id));
         self.core.nodes.retain(|node| {
             let idle = node.holds == 0
                 && node.links == node.effective
                 && node.links > 0
                 && !delayed.has(node.ino)
-                && node.named_by.is_on_disk(cache)
-                && on_disk(&node.reached_by)
-                && node.links_due.is_on_disk(cache)
-                && node.leaving.is_on_disk(cache)
-                && node.arriving.is_on_disk(cache)
-                && on_disk(&node.fresh)
-                // Else a number in an indirect block would not wait for the length.
-                && on_disk(&[node.sized, node.parent_link, node.linked, node.moved_by])
-                && node.unsettled.is_settled(cache);
+                && node.pending.are_on_disk(cache);
             if idle {
                 seen.keep(node.ino, std::mem::take(&mut node.seen_in));
             }
@@ -239,7 +230,7 @@ impl<F: Format> Volume<F> {
     pub(crate) fn leaving(&mut self, ino: Ino) -> Result<Ids, FsError> {
         self.node(ino)?;
         let node = self.core.nodes.get(&ino).ok_or_else(|| crate::gone(ino))?;
-        Ok(node.leaving.left(&self.core.cache).collect())
+        Ok(node.pending.leaving.left(&self.core.cache).collect())
     }
 
     /// The changes that take the older names of directories moved into this one from the disk:
@@ -247,7 +238,7 @@ impl<F: Format> Volume<F> {
     pub(crate) fn arriving(&mut self, dir: Ino) -> Result<Ids, FsError> {
         self.node(dir)?;
         let node = self.core.nodes.get(&dir).ok_or_else(|| crate::gone(dir))?;
-        Ok(node.arriving.left(&self.core.cache).collect())
+        Ok(node.pending.arriving.left(&self.core.cache).collect())
     }
 }
 
