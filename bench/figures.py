@@ -5,10 +5,9 @@ into their pages: the same version makes the same on every machine.
     bench/figures.py [--check] [--quick] [NAME...]
 
 NAME   ageing, ageing-plot, dirpref, fragmentation, maxcontigdirs, reservation, scale, softdep,
-       tarcp; all
-       without a name
+       tarcp; all without a name
 --check  writes nothing; names each figure that is not as its page has it, and fails
---quick  the first row of each table only, no pictures: a minute
+--quick  the first row of the first table of each, no pictures: a minute
 
 The program is $SEEKLESS, or target/release/seekless. Needs mke2fs. Images are made in $TMPDIR, or
 /var/tmp, and take 3 GB. Figures of real disks, kernels and other programs are not among these:

@@ -295,7 +295,7 @@ fn nothing_is_unsafe_and_every_crate_takes_the_lints() {
 }
 
 /// An offset in a structure of the disk stands next to the structure, in `ondisk.rs`, where it can
-/// be compared with the format's description.
+/// be compared with the format's description. Constants are recognized by their names.
 #[test]
 fn offsets_of_formats_are_in_ondisk() {
     let mut found = Vec::new();

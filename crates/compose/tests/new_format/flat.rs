@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 const MAGIC: &[u8; 8] = b"FLAT0001";
 pub(crate) const BLOCK: u64 = 512;
-const RECORD: usize = 128;
+pub(crate) const RECORD: usize = 128;
 const EXTENTS: usize = 4;
 pub(crate) const EXTENTS_AT: usize = 64;
 

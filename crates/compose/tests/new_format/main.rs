@@ -3,7 +3,7 @@
 
 mod flat;
 
-use flat::{BLOCK, Builder, EXTENTS_AT, FLAT};
+use flat::{BLOCK, Builder, EXTENTS_AT, FLAT, RECORD};
 use seekless_compose::build::Build;
 use seekless_compose::sources::{self, Purpose, SourceOptions};
 use seekless_compose::write::Destination;
@@ -110,7 +110,7 @@ fn damage_of_a_new_format_is_found_by_its_row() {
     assert!(check(&sound).is_clean());
 
     // The first extents of two files: one file has the blocks of the other.
-    let record = |ino: usize| BLOCK as usize + (ino - 1) * 128 + EXTENTS_AT;
+    let record = |ino: usize| BLOCK as usize + (ino - 1) * RECORD + EXTENTS_AT;
     let image = open(&sound);
     let at = |number: usize| {
         let ino = resolve(image.as_ref(), name(number).as_bytes()).unwrap();

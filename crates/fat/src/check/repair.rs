@@ -15,7 +15,7 @@ use super::{Checker, set_first};
 use crate::boot::Width;
 use crate::ondisk::{
     BOOT_SIZE, ENTRY_SIZE, FsInfo, INFO_LEAD, INFO_ORDERED, INFO_STRUCT, INFO_TRAIL, INFO16_AT,
-    INFO32_AT, STATE_DIRTY, STATE_ORDERED, ShortEntry, attr,
+    INFO32_AT, STATE_DIRTY, STATE_ORDERED, ShortEntry, VolumeInfo, attr,
 };
 use crate::table::entry_byte;
 use crate::time::{EARLIEST, Stamp};
@@ -25,6 +25,7 @@ use seekless_fs::check::{Finding, Outcome, Repaired, Report};
 use seekless_fs::field::{index, wide};
 use seekless_units::{BlockNo, ByteLen, Lba};
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::mem::offset_of;
 use std::sync::Arc;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
@@ -39,7 +40,7 @@ const DOTS: usize = 2;
 const REC: &[u8; 3] = b"REC";
 const DIR: &[u8; 3] = b"DIR";
 /// The offset of the label behind the volume's fields.
-const LABEL_IN_INFO: usize = 7;
+const LABEL_IN_INFO: usize = offset_of!(VolumeInfo, BS_VolLab);
 
 /// The treatment of lost chains: clusters in use that no name leads to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

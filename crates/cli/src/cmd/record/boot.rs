@@ -160,8 +160,9 @@ pub(super) fn make_directory(args: &RecordArgs) -> Result<(), Failure> {
     fs::create_dir_all(dir).map_err(|error| Failure::io(dir.display(), &error))
 }
 
-/// The command line of the recorder in an initramfs.
+// The command line of the recorder in an initramfs.
 #[derive(Parser)]
+#[command(disable_help_flag = true)]
 struct Recorder {
     #[command(flatten)]
     _global: Global,
