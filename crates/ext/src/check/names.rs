@@ -186,7 +186,8 @@ impl Checker {
 
     fn inline_names(&mut self, inode: &Inode) -> Result<Vec<UsedEntry>, FsError> {
         let dir = inode.ino;
-        let kind = code_of(FileKind::Directory);
+        // The two have no entry, so no file type is stored for them.
+        let kind = 0;
         let parent = field::le32(&inode.core.i_block.0, 0).unwrap_or(0);
         let parent_at = field::wide(offset_of!(InodeCore, i_block));
         let mut names = vec![

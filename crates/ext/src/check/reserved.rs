@@ -94,9 +94,14 @@ impl Checker {
             let strict = journal::pending_start(&self.strict, inode);
             let is_wrong = self.checksum(strict, "journal.checksum", place)?;
             if start.is_none() && self.has_other_map(inode) {
-                // The copy of its map in the superblock leads to the journal.
+                // The copy of its map in the superblock leads to the journal. The present map may
+                // lead into a file, which owns these blocks.
                 self.fix(Stage::Inodes, Fix::JournalInode(inode.ino));
-                self.claim_map(inode)?;
+                match journal::locate(&self.volume, inode.ino) {
+                    Ok(journal) => self.claim_map(&journal).map(drop)?,
+                    Err(FsError::Corrupt { .. }) => {}
+                    Err(error) => return Err(error),
+                }
                 return Ok(false);
             }
             if is_wrong || start.is_none() {

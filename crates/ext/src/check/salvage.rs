@@ -88,12 +88,18 @@ impl SalvageWalk<'_> {
 
     fn extents(&mut self, bytes: &[u8], room: usize, depth: u16) -> Result<(), FsError> {
         let Some(header) = parse::<ExtentHeader>(bytes, 0) else { return Ok(()) };
-        if header.eh_magic.get() != EXTENT_MAGIC || header.eh_depth.get() != depth {
+        if header.eh_magic.get() != EXTENT_MAGIC {
             return Ok(());
         }
         let most = room.saturating_sub(ENTRY).checked_div(ENTRY).unwrap_or(0);
         let count = usize::from(header.eh_entries.get()).min(most);
         let entries = slice(bytes, ENTRY, count.saturating_mul(ENTRY)).unwrap_or_default();
+        // libext2fs goes by a node's place in the tree. A leaf whose depth is wrong is one if all
+        // of its entries are extents: the depth of the root may be wrong instead.
+        let is_leaf = || depth == 0 && entries.chunks_exact(ENTRY).all(|it| self.is_extent(it));
+        if header.eh_depth.get() != depth && !is_leaf() {
+            return Ok(());
+        }
         let mut entries = entries.chunks_exact(ENTRY).peekable();
         while let Some(entry) = entries.next() {
             if depth == 0 {
@@ -112,6 +118,17 @@ impl SalvageWalk<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether an entry is an extent of this volume.
+    fn is_extent(&self, entry: &[u8]) -> bool {
+        let Some(leaf) = parse::<ExtentLeaf>(entry, 0) else { return false };
+        let raw = leaf.ee_len.get();
+        let len = if raw > EXTENT_MAX_LEN { raw.saturating_sub(EXTENT_MAX_LEN) } else { raw };
+        let start = (u64::from(leaf.ee_start_hi.get()) << 32) | u64::from(leaf.ee_start_lo.get());
+        let run = Extent::new(BlockNo::new(start), u64::from(len));
+        let place = Location::of("block map").in_inode(self.inode.ino);
+        len > 0 && start > 0 && self.volume.check_extent(run, place).is_ok()
     }
 
     fn extent(&mut self, leaf: &ExtentLeaf, following: Option<&ExtentLeaf>) {

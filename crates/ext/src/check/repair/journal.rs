@@ -40,7 +40,8 @@ impl Work<'_> {
                 self.disk.flush()?;
                 journal::note_recovered(self.disk)
             }
-            Ok(_) | Err(FsError::Corrupt { .. }) => superblock::drop_journal(self.disk),
+            // Its inode goes as well: else it would claim blocks before their files do.
+            Ok(_) | Err(FsError::Corrupt { .. }) => self.drop_journal(ino),
             Err(error) => Err(error),
         }
     }

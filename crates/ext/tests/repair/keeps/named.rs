@@ -8,6 +8,7 @@ use seekless_ext::{preen, repair};
 use seekless_fs::check::Outcome;
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -188,6 +189,76 @@ fn a_file_is_worth_more_than_a_journal() {
         block.lines().filter_map(|line| line.trim().parse().ok()).next_back().expect("a block");
     debugfs(image.path(), &format!("sif <8> block[3] {block}\n"));
     let (tree, _) = repaired(fs::read(image.path()).expect("image"));
+    assert_eq!(tree.lost(&sound.tree, &sound.tree), Vec::<String>::new());
+}
+
+/// A journal whose map leads into a file, all of it, on a full volume: with the copy of its map in
+/// the superblock it is found again, without it goes. The file keeps its contents.
+#[test]
+fn a_file_with_a_whole_journal_in_it_stays() {
+    if !is_there() {
+        return;
+    }
+    let image = Scratch::new("keeps-inside");
+    fs::write(image.path(), sound("plain").bytes).expect("image");
+    // Of more blocks than a file may share before its map is given up.
+    let contents: Vec<u8> = (0..3u32 << 20).map(|at| (at * 31 >> 7) as u8).collect();
+    let filler = Scratch::new("keeps-inside-filler");
+    fs::write(filler.path(), &contents).expect("file");
+    let source = filler.path().display();
+    debugfs(image.path(), &format!("write {source} wanted\nwrite {source} a\nwrite {source} b\n"));
+    let block = debugfs(image.path(), "bmap wanted 50\n");
+    let block: u64 =
+        block.lines().filter_map(|line| line.trim().parse().ok()).next_back().expect("a block");
+    let sound = fs::read(image.path()).expect("image");
+    let tree = Tree::read(&sound).expect("a sound volume");
+    for copy in ["", "ssv jnl_backup_type 0\n"] {
+        fs::write(image.path(), &sound).expect("image");
+        debugfs(image.path(), &format!("{copy}sif <8> block[5] {block}\n"));
+        let damaged = fs::read(image.path()).expect("image");
+        assert!(damaged != sound, "nothing was changed");
+        let (found, _) = repaired(damaged);
+        assert_eq!(found.lost(&tree, &tree), Vec::<String>::new(), "{copy}");
+    }
+}
+
+/// The depth of a leaf of an extent tree is known from its place.
+#[test]
+fn a_leaf_with_a_wrong_depth_keeps_its_extents() {
+    if !is_there() {
+        return;
+    }
+    let holed = Scratch::new("keeps-holed");
+    let file = fs::File::create(holed.path()).expect("file");
+    for at in 0..40 {
+        file.write_all_at(&[at as u8 + 1; 1024], at * 4096).expect("write");
+    }
+    for name in ["plain", "single"] {
+        let image = Scratch::new("keeps-depth");
+        fs::write(image.path(), sound(name).bytes).expect("image");
+        debugfs(image.path(), &format!("write {} holed\n", holed.path().display()));
+        let leaf = debugfs(image.path(), "blocks holed\n");
+        let leaf = leaf.lines().find_map(|line| line.split_whitespace().next()?.parse().ok());
+        let leaf: usize = leaf.expect("the leaf comes first");
+        let sound = fs::read(image.path()).expect("image");
+        let tree = Tree::read(&sound).expect("a sound volume");
+        for depth in [1, 5] {
+            let mut damaged = sound.clone();
+            damaged[leaf * 1024 + 6] = depth;
+            let (found, _) = repaired(damaged);
+            assert_eq!(found.lost(&tree, &tree), Vec::<String>::new(), "{name}, {depth}");
+        }
+    }
+}
+
+/// Directories in their inodes have no entries for `.` and `..` that could have a file type.
+#[test]
+fn file_types_go_with_their_feature() {
+    if !is_there() {
+        return;
+    }
+    let sound = sound("ext4");
+    let (tree, _) = repaired(changed(&sound, "feature -filetype\n"));
     assert_eq!(tree.lost(&sound.tree, &sound.tree), Vec::<String>::new());
 }
 
