@@ -21,10 +21,6 @@ pub(super) fn place(ino: Ino) -> Location {
     Location::of("inode").in_inode(ino)
 }
 
-/// Most clusters of an inode that may belong to something else; the rest is then not looked at:
-/// else a hostile image could claim all of itself in each inode.
-const MOST_DUPLICATES: u64 = 1024;
-
 /// The longest file of a volume without the `large_file` feature, in bytes.
 const MOST_OF_SMALL: u64 = 0x7FFF_FFFF;
 
@@ -66,13 +62,8 @@ pub(super) struct Claims {
     duplicates: u64,
     /// Blocks in the volume's own metadata.
     fixed: u64,
-}
-
-impl Claims {
-    /// Whether the rest of its map is not worth claiming.
-    fn is_hopeless(&self) -> bool {
-        self.duplicates.saturating_add(self.fixed) >= MOST_DUPLICATES
-    }
+    /// The rest of its map was not claimed.
+    is_cut: bool,
 }
 
 impl Checker {
@@ -235,7 +226,7 @@ impl Checker {
         for piece in &found.pieces {
             self.claim(piece.placed.extent, &mut claims);
         }
-        let fix = if claims.is_hopeless() { Fix::Clear } else { Fix::Map };
+        let fix = if claims.is_cut { Fix::Clear } else { Fix::Map };
         self.mend_map(inode, fix);
         Ok(())
     }
@@ -316,14 +307,14 @@ impl Checker {
             let what = format!("a {} with blocks where it can have none", kind_name(kind));
             self.unexpected("inode.block-map", what, at);
         }
-        if claims.is_hopeless() {
+        if claims.is_cut {
             self.mend_map(inode, Fix::Clear);
         } else if astray || claims.duplicates.saturating_add(claims.fixed) > 0 {
             self.mend_map(inode, Fix::Map);
         }
         let blocks = claims.clusters.saturating_mul(u64::from(self.sb().cluster_ratio));
         self.report.tally.blocks = self.report.tally.blocks.saturating_add(blocks);
-        if claims.is_hopeless() || astray {
+        if claims.is_cut || astray {
             return Ok(true);
         }
         self.length(inode, kind, &map);
@@ -437,7 +428,8 @@ impl Checker {
 
     pub(super) fn claim(&mut self, run: Extent, claims: &mut Claims) {
         for cluster in self.sb().clusters_of(run) {
-            if claims.is_hopeless() {
+            if self.conflicts_left == 0 {
+                claims.is_cut = true;
                 return;
             }
             if claims.last.replace(cluster) == Some(cluster) && self.sb().cluster_ratio > 1 {
@@ -455,6 +447,7 @@ impl Checker {
                 self.shares_left = self.shares_left.saturating_sub(1);
                 continue;
             }
+            self.conflicts_left = self.conflicts_left.saturating_sub(1);
             let count = if fixed { &mut claims.fixed } else { &mut claims.duplicates };
             *count = count.saturating_add(1);
         }

@@ -69,6 +69,10 @@ const RENEWED: [&str; 3] = ["group.checksum", "bitmap.checksum", "inode.checksum
 /// With `shared_blocks`: files a cluster is believed to belong to, on average.
 const MOST_SHARES: u64 = 64;
 
+/// How often a cluster may belong to something else besides, on average. The maps of further inodes
+/// are given up: else a hostile image could claim all of itself in each inode.
+const MOST_CONFLICTS: u64 = 4;
+
 /// An inode in use, with its links and the names counted so far.
 struct CheckedInode {
     kind: FileKind,
@@ -129,6 +133,8 @@ struct Checker {
     children: BTreeMap<Ino, Vec<Ino>>,
     /// How often clusters may still be shared, with `shared_blocks`.
     shares_left: u64,
+    /// How often clusters may still belong to something else besides.
+    conflicts_left: u64,
     /// Directories that could not be read to their end.
     cut_short: BTreeSet<Ino>,
     /// There is a large file without the feature for it.
@@ -179,6 +185,7 @@ fn look(
         values: HashMap::new(),
         children: BTreeMap::new(),
         shares_left: wide(clusters).saturating_mul(MOST_SHARES),
+        conflicts_left: wide(clusters).saturating_mul(MOST_CONFLICTS),
         cut_short: BTreeSet::new(),
         has_large: false,
         free: (0, 0),

@@ -202,7 +202,7 @@ fn a_file_with_a_whole_journal_in_it_stays() {
     let image = Scratch::new("keeps-inside");
     fs::write(image.path(), sound("plain").bytes).expect("image");
     // Of more blocks than a file may share before its map is given up.
-    let contents: Vec<u8> = (0..3u32 << 20).map(|at| (at * 31 >> 7) as u8).collect();
+    let contents: Vec<u8> = (0..3u32 << 20).map(|at| ((at * 31) >> 7) as u8).collect();
     let filler = Scratch::new("keeps-inside-filler");
     fs::write(filler.path(), &contents).expect("file");
     let source = filler.path().display();
@@ -220,6 +220,29 @@ fn a_file_with_a_whole_journal_in_it_stays() {
         let (found, _) = repaired(damaged);
         assert_eq!(found.lost(&tree, &tree), Vec::<String>::new(), "{copy}");
     }
+}
+
+/// An extent that leads into another file: both files stay, the other one with its contents.
+#[test]
+fn a_file_with_most_of_another_in_it_stays() {
+    if !is_there() {
+        return;
+    }
+    let image = Scratch::new("keeps-shared");
+    fs::write(image.path(), sound("plain").bytes).expect("image");
+    let source = Scratch::new("keeps-shared-source");
+    let contents: Vec<u8> = (0..2u32 << 20).map(|at| ((at * 31) >> 7) as u8).collect();
+    fs::write(source.path(), contents).expect("file");
+    let path = source.path().display();
+    debugfs(image.path(), &format!("write {path} damaged\nwrite {path} other\n"));
+    let block = debugfs(image.path(), "bmap other 3\n");
+    let block: u64 =
+        block.lines().filter_map(|line| line.trim().parse().ok()).next_back().expect("a block");
+    let bytes = fs::read(image.path()).expect("image");
+    let tree = Tree::read(&bytes).expect("a sound volume");
+    let sound = Sound { bytes, tree };
+    let damaged = changed(&sound, &format!("sif damaged block[5] {block}\n"));
+    assert_eq!(judge(&sound, &damaged, image.path()), None);
 }
 
 /// The depth of a leaf of an extent tree is known from its place.
