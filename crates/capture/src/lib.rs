@@ -14,8 +14,8 @@
 //!
 //! `boot.rs` records a boot, `install/` puts the recorder into an initramfs.
 //!
-//! `verify/` compares predictions of the score with the requests of a kernel: `attached.rs` attaches
-//! an image to a loop device, mounts it and counts the requests, with mount points of
+//! `verify/` compares predictions of the score with the requests of a kernel: `attached.rs`
+//! attaches an image to a loop device, mounts it and counts the requests, with mount points of
 //! `scratch_dir.rs`; `kernel_replay.rs` replays a trace there by the system calls of `replayer.rs`,
 //! `program.rs` runs a program; `reread.rs` repeats runs in which blocks are read twice.
 //! `comparison.rs` has the figures of both sides, `spread.rs` medians and ranges of several runs,

@@ -122,8 +122,8 @@ struct Root {
     children: Vec<DxChild>,
 }
 
-/// The index blocks that a lookup in an index reads, and the leaves they lead to: more than one where names of
-/// equal hash go on in the next block.
+/// The index blocks that a lookup in an index reads, and the leaves they lead to: more than one
+/// where names of equal hash go on in the next block.
 pub(crate) struct DxLookup {
     pub(crate) index: Vec<Lbn>,
     pub(crate) leaves: Vec<Lbn>,

@@ -3,7 +3,7 @@
 use crate::cut::Runs;
 use seekless_units::Ino;
 
-/// Something that waits for the disk.
+/// An action that is deferred until some changes are on the disk.
 #[derive(Debug)]
 pub enum Action {
     /// A name of a file is gone.
@@ -19,7 +19,7 @@ pub enum Action {
     FreeRuns(Runs),
     /// An inode is unused.
     FreeInode {
-        /// Which.
+        /// Its number.
         ino: Ino,
         /// Whether it was a directory.
         is_directory: bool,

@@ -4,7 +4,7 @@
 //! of soft updates); the update discipline decides when it is written. Space is freed only in
 //! actions, done once the last number or name that leads to it is gone from the disk.
 //!
-//! [`Live`] is made of parts, each of which knows only those below it:
+//! [`Live`] is made of parts. `directories`, `volume` and `core` know only those below them:
 //!
 //! - `namespace`, `links_last`: names made and removed, in the order of FFS and in that of e2fsck;
 //! - `live`: operations begin and end, and files without names go;
@@ -26,11 +26,11 @@
 //!   there is a journal), `removal.rs` (deferred actions; files without names), `durable.rs`
 //!   (`fsync`), `write_back.rs` (delayed contents get their places;
 //!   `docs/design/delayed-allocation.md`).
-//! - State: `node.rs` and `nodes.rs` (inodes in memory), `pending.rs` and `pending_changes.rs` (changes
-//!   noted for those that wait for them), `unsettled.rs` (contents that may not be on the disk), `delayed.rs` (contents
-//!   without a place), `action.rs`, `cut.rs`, `volume/seen.rs` (directories of looked-up files),
-//!   `directories/index.rs` and `directories/departures.rs` (names in memory, and those that are
-//!   about to go).
+//! - State: `node.rs` and `nodes.rs` (inodes in memory), `pending.rs` and `pending_changes.rs`
+//!   (changes noted for those that wait for them), `unsettled.rs` (contents that may not be on the
+//!   disk), `delayed.rs` (contents without a place), `action.rs`, `cut.rs`, `volume/seen.rs`
+//!   (directories of looked-up files), `directories/index.rs` and `directories/departures.rs`
+//!   (names in memory, and those that are about to go).
 //! - For formats: `table.rs` (inodes in tables), `indirect/` (files mapped by twelve numbers and
 //!   three trees, trait `Indirect`), `attributes.rs` (a list of extended attributes changed).
 //! - `fault.rs`: rules that tests break.

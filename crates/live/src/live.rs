@@ -104,7 +104,10 @@ impl<F: Named> Live<F> {
         Ok(any)
     }
 
-    /// Waits until the device has all completed writes.
+    /// Flushes the device.
+    ///
+    /// # Errors
+    /// [`FsError::Device`].
     pub(crate) fn flush_device(&self) -> Result<(), FsError> {
         Ok(self.device.flush()?)
     }

@@ -1,4 +1,4 @@
-//! The changes of a file that are not on the disk yet, by what waits for them.
+//! The changes of a file that are not on the disk yet, by the changes that wait for them.
 
 use crate::action::Action;
 use crate::pending::{Ids, Pending};
@@ -7,7 +7,7 @@ use seekless_cache::{Cache, ChangeId};
 use seekless_units::Ino;
 use smallvec::SmallVec;
 
-/// Changes of a file that are not on the disk yet. One that is, counts as
+/// Changes of a file that are not on the disk yet. A change that is on the disk is
 /// [`ChangeId::COMMITTED`].
 #[derive(Clone, Debug)]
 pub struct PendingChanges {

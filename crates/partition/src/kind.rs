@@ -52,7 +52,7 @@ impl FromStr for Guid {
 }
 
 impl Guid {
-    /// A GUID derived from `what` and `bytes` (RFC 9562, version 8).
+    /// A GUID derived from a purpose (`what`) and from `bytes` (RFC 9562, version 8).
     #[must_use]
     pub fn derived(what: &str, bytes: &[u8]) -> Self {
         let hash = Sha256::new().chain_update("seekless gpt ").chain_update(what);

@@ -11,10 +11,9 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// An image of ext2/3/4 or FAT that is to be laid out anew: the blocks that traces read are
-/// stored together, in the order of first access; of several traces, blocks that more of them read
-/// come first. The new image
-/// is the same file system, with the same UUID, label, features and contents.
+/// A new layout of an ext2/3/4 or FAT image: the blocks that traces read are stored together, in
+/// the order of first access; of several traces, blocks that more of them read come first. The new
+/// image is the same file system, with the same UUID, label, features and contents.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

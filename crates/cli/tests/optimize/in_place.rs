@@ -223,7 +223,7 @@ fn rearrange_some(
 }
 
 /// Offset of the superblock. Its sectors are assumed to be written together: a torn superblock has
-/// a wrong checksum, and no program accepts it, whoever wrote it.
+/// a wrong checksum, and no program accepts it.
 const SUPERBLOCK: usize = 1024;
 
 /// A state of the device after a power failure during write `cut`: writes after the last flush are

@@ -23,8 +23,8 @@ const COPY: u64 = 1 << 20;
 /// A tick of the kernel's clock at its lowest rate (`CONFIG_HZ_100`).
 const TICK: Duration = Duration::from_millis(10);
 
-/// A file without a name that owns free blocks of an XFS. They are free again when it is dropped, however the
-/// process ends.
+/// A file without a name that owns free blocks of an XFS. They are free again when it is dropped,
+/// however the process ends.
 #[derive(Debug)]
 pub struct XfsDonor {
     file: File,

@@ -9,7 +9,8 @@ use seekless_layout::trace::Event;
 use seekless_units::{Extent, Ino};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Requests of traces for contents of files on an XFS. Those for directories and inodes are unknown.
+/// Requests of traces for contents of files on an XFS. Those for directories and inodes are
+/// unknown.
 #[derive(Clone, Debug, Default)]
 pub struct XfsCosts {
     /// Requests by trace.
