@@ -184,11 +184,13 @@ impl Checker {
     }
 
     /// Whether the superblock's copy of the journal's map leads to a journal, and is not the
-    /// map that its inode has.
+    /// map that its inode has, or of another length.
     fn has_other_map(&self, inode: &Inode) -> bool {
         let found = journal::locate(&self.volume, inode.ino);
         found.is_ok_and(|found| {
-            found.core.i_block.0 != inode.core.i_block.0 || found.core.i_flags != inode.core.i_flags
+            found.core.i_block.0 != inode.core.i_block.0
+                || found.core.i_flags != inode.core.i_flags
+                || found.len != inode.len
         })
     }
 

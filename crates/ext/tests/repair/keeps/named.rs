@@ -245,6 +245,23 @@ fn a_file_with_most_of_another_in_it_stays() {
     assert_eq!(judge(&sound, &damaged, image.path()), None);
 }
 
+/// A journal whose inode is shorter than it gets its length from the superblock's copy.
+#[test]
+fn a_journal_of_a_wrong_length_is_restored() {
+    if !is_there() {
+        return;
+    }
+    for name in ["plain", "ext4", "ext3"] {
+        let sound = sound(name);
+        for len in [1, 49_363, 65_536] {
+            let (tree, bytes) = repaired(changed(&sound, &format!("sif <8> size {len}\n")));
+            assert_eq!(tree.lost(&sound.tree, &sound.tree), Vec::<String>::new(), "{name}, {len}");
+            let compat = u32::from_le_bytes(bytes[1024 + 0x5C..][..4].try_into().expect("4 bytes"));
+            assert_ne!(compat & 4, 0, "{name}, {len}: has_journal");
+        }
+    }
+}
+
 /// The depth of a leaf of an extent tree is known from its place.
 #[test]
 fn a_leaf_with_a_wrong_depth_keeps_its_extents() {
