@@ -140,6 +140,8 @@ impl Checker {
             let what = format!("mode {mode:#o}, but it has the contents of a directory");
             self.unexpected("inode.unknown-kind", what, place(ino));
             self.fix(Stage::Inodes, Fix::Kind(ino, FileKind::Directory));
+            // Its blocks are its own all the same.
+            self.claim_map(&inode)?;
             return Ok(());
         }
         let Some(kind) = inode.kind() else {

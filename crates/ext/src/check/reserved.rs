@@ -6,7 +6,7 @@ use super::inodes::{Claims, place};
 use super::metadata;
 use crate::inode::Inode;
 use crate::journal;
-use crate::ondisk::{compat, flags, special};
+use crate::ondisk::{compat, flags, incompat, special};
 use crate::reserved::OwnFile;
 use seekless_fs::{FileKind, FsError, Location};
 use zerocopy::IntoBytes;
@@ -18,7 +18,9 @@ impl Checker {
     pub(super) fn reserved(&mut self, inode: &Inode) -> Result<bool, FsError> {
         if self.volume.is_kept_unused(inode.ino) {
             // Quotas that were switched off leave the flag for extents.
-            let has_flags = inode.core.i_flags.get() & !flags::EXTENTS != 0;
+            let has_extents = self.sb().has_incompat(incompat::EXTENTS);
+            let left = if has_extents { flags::EXTENTS } else { 0 };
+            let has_flags = inode.core.i_flags.get() & !left != 0;
             if !inode.is_idle() {
                 let what = "not in use, but contains data".to_string();
                 self.expected("inode.reserved", what, place(inode.ino));
@@ -195,7 +197,7 @@ impl Checker {
     }
 
     /// Claims the blocks of the map of an inode of any kind; whether it can be followed.
-    fn claim_map(&mut self, inode: &Inode) -> Result<bool, FsError> {
+    pub(super) fn claim_map(&mut self, inode: &Inode) -> Result<bool, FsError> {
         let blocks = self.volume.blocks_of_any_kind(inode);
         let blocks = self.sound(blocks, "inode.block-map", place(inode.ino))?;
         let is_followed = blocks.is_some();

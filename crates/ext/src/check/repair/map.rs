@@ -19,8 +19,7 @@ use seekless_units::{BlockNo, Extent, Ino, Lbn};
 impl Work<'_> {
     /// Takes a block of the volume; `None` when none is free.
     pub(super) fn take_block(&mut self) -> Option<BlockNo> {
-        let sb = self.checker.sb();
-        self.space.block(sb.first_block, sb.blocks)
+        self.space.block(self.checker)
     }
 
     /// Rewrites the map of a file from the readable pieces. Blocks that are claimed twice are

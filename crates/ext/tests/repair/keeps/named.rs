@@ -262,6 +262,36 @@ fn a_journal_of_a_wrong_length_is_restored() {
     }
 }
 
+/// A repair that needs a free block does not take that of a directory whose mode is wrong.
+#[test]
+fn a_copy_does_not_take_the_block_of_a_directory() {
+    if !is_there() {
+        return;
+    }
+    for name in ["plain", "ext3"] {
+        let sound = sound(name);
+        let image = Scratch::new("keeps-mode");
+        fs::write(image.path(), &sound.bytes).expect("image");
+        let block = debugfs(image.path(), "bmap /many/a-name-of-some-length-30 0\n");
+        let block: u64 =
+            block.lines().filter_map(|line| line.trim().parse().ok()).next_back().expect("a block");
+        // A block of contents as that of attributes is copied.
+        let commands = format!("sif /deep/er mode 020755\nsif /fast file_acl {block}\n");
+        let damaged = changed(&sound, &commands);
+        assert_eq!(judge(&sound, &damaged, image.path()), None, "{name}");
+    }
+}
+
+/// Without the feature, an inode that is not in use has no flag for extents.
+#[test]
+fn an_unused_inode_has_no_extents_without_the_feature() {
+    if !is_there() {
+        return;
+    }
+    let sound = sound("ext2");
+    repaired(changed(&sound, "sif <8> flags 0x80000\n"));
+}
+
 /// The depth of a leaf of an extent tree is known from its place.
 #[test]
 fn a_leaf_with_a_wrong_depth_keeps_its_extents() {
