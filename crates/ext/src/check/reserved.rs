@@ -162,7 +162,8 @@ impl Checker {
             special::RESIZE => {
                 let is_used = self.sb().has_compat(compat::RESIZE_INODE);
                 let has_extents = inode.has_flag(flags::EXTENTS);
-                (mode != 0 && !is_file) || (is_used && (links == 0 || has_extents))
+                let is_other = !is_file && (is_used || mode != 0);
+                is_other || (is_used && (links == 0 || has_extents))
             }
             _ => self.volume.is_reserved(inode.ino) && mode != 0,
         };

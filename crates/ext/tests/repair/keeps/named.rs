@@ -282,6 +282,19 @@ fn a_copy_does_not_take_the_block_of_a_directory() {
     }
 }
 
+/// The resize inode is made again where its mode says that it is not in use.
+#[test]
+fn a_resize_inode_without_a_mode_is_restored() {
+    if !is_there() {
+        return;
+    }
+    for name in ["plain", "ext3"] {
+        let sound = sound(name);
+        let (tree, _) = repaired(changed(&sound, "sif <7> mode 0\n"));
+        assert_eq!(tree.lost(&sound.tree, &sound.tree), Vec::<String>::new(), "{name}");
+    }
+}
+
 /// Without the feature, an inode that is not in use has no flag for extents.
 #[test]
 fn an_unused_inode_has_no_extents_without_the_feature() {
