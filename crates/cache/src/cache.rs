@@ -253,7 +253,7 @@ impl<A> Cache<A> {
         while missing != 0 {
             let low = missing.trailing_zeros() as usize;
             let run = (missing >> low).trailing_ones() as usize;
-            let at = first.saturating_add(low as u64);
+            let at = first + low as u64;
             let buffer = self.memory.buffers.touch(block);
             let bytes = &mut buffer.bytes[low * fragment..(low + run) * fragment];
             self.device.read(self.memory.shape.lba(at), bytes)?;

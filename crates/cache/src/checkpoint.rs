@@ -123,9 +123,9 @@ impl<A> Cache<A> {
 
     /// When blocks that were committed go home though their room is not wanted.
     pub(crate) fn sweep_due(&self) -> Option<Nanos> {
-        let span = u64::from(self.config.home_after?).saturating_mul(SECOND);
+        let span = u64::from(self.config.home_after?) * SECOND;
         let since = self.order.journal()?.unswept?;
-        Some(Nanos::new(since.get().saturating_add(span)))
+        Some(Nanos::new(since.get() + span))
     }
 
     /// Begins to write home the transactions that were committed long enough ago, with all

@@ -392,7 +392,7 @@ impl<A> Cache<A> {
     /// When the running transaction is to be committed.
     fn commit_due(&self) -> Option<Nanos> {
         let began = self.order.journal()?.running.began?;
-        Some(Nanos::new(began.get().saturating_add(INTERVAL * SECOND)))
+        Some(Nanos::new(began.get() + INTERVAL * SECOND))
     }
 
     /// When the journal has something to do next.

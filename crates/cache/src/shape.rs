@@ -54,8 +54,8 @@ impl Shape {
     pub(crate) fn place(self, at: BlockNo, skip: usize, len: usize) -> Result<Place, FsError> {
         let block = at.get() / u64::from(self.per_block);
         let within = (at.get() % u64::from(self.per_block)) as usize * self.fragment as usize;
-        let start = within.saturating_add(skip);
-        let end = start.saturating_add(len);
+        let start = within + skip;
+        let end = start + len;
         if end > self.block_bytes() {
             let kind = Corruption::Range {
                 field: "run of fragments",

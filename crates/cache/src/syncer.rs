@@ -57,9 +57,9 @@ impl<A> Cache<A> {
     #[must_use]
     pub fn next_due(&self) -> Option<Nanos> {
         let under_way = !self.flights.are_over(self.config.barriers) || self.steps_commit();
-        let soon = under_way.then_some(self.memory.wheel.second.saturating_add(1));
+        let soon = under_way.then_some(self.memory.wheel.second + 1);
         let due = self.memory.wheel.next_due().into_iter().chain(soon).min();
-        let due = due.map(|second| Nanos::new(second.saturating_mul(SECOND)));
+        let due = due.map(|second| Nanos::new(second * SECOND));
         due.into_iter().chain(self.journal_due()).min()
     }
 
@@ -92,7 +92,7 @@ impl<A> Cache<A> {
             // A block with blocked changes is better written in whole a little later.
             let waits = buffer.held.waits() && buffer.put_off < PATIENCE;
             if waits || buffer.dirty == 0 {
-                buffer.put_off = buffer.put_off.saturating_add(1);
+                buffer.put_off += 1;
                 buffer.due = buffer.holds_changes().then(|| self.memory.wheel.hang(block, 1));
             } else {
                 due.push(block);
@@ -158,10 +158,10 @@ impl<A> Cache<A> {
             self.start_round()?;
             while self.graph_is_full() && self.wait_for_some()? {}
         }
-        let spent = self.clock.now().saturating_since(began);
+        let spent = self.clock.now() - began;
         self.clock.sleep(Nanos::new(delay.saturating_sub(spent)));
-        let slept = self.clock.now().saturating_since(began);
-        self.memory.counters.slept = self.memory.counters.slept.saturating_add(slept);
+        let slept = self.clock.now() - began;
+        self.memory.counters.slept += slept;
         self.tick()
     }
 

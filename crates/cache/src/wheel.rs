@@ -45,7 +45,7 @@ impl Wheel {
     pub(crate) fn next_due(&self) -> Option<u64> {
         match self.rushes {
             0 => self.slots.keys().next().copied(),
-            _ => Some(self.second.saturating_add(1)),
+            _ => Some(self.second + 1),
         }
     }
 

@@ -42,7 +42,7 @@ impl<A> Cache<A> {
             _ => &copy[..],
         };
         let run = |&(first, last): &(usize, usize)| Run {
-            at: base.saturating_add(first as u64),
+            at: base + first as u64,
             bytes: bytes[first * fragment..last * fragment].to_vec(),
         };
         let written: u64 =
@@ -116,7 +116,7 @@ impl<A> Cache<A> {
     /// byte of the block to which.
     fn place_of(&self, block: u64, first: usize, last: usize) -> (BlockNo, usize, usize) {
         let fragment = self.memory.shape.fragment as usize;
-        let at = self.memory.shape.first_fragment(block).saturating_add(first as u64);
+        let at = self.memory.shape.first_fragment(block) + first as u64;
         (at, first * fragment, last * fragment)
     }
 
@@ -130,7 +130,7 @@ impl<A> Cache<A> {
         let whole = run.bytes.len().is_multiple_of(block) && starts(run.at) && len == block;
         (self.config.page.is_none() || whole)
             && !run.bytes.is_empty()
-            && run.at.saturating_add(fragments as u64) == at
+            && run.at + fragments as u64 == at
             && run.bytes.len() + len <= self.config.cluster.get() as usize
     }
 
@@ -224,7 +224,7 @@ impl<A> Cache<A> {
         let most = (self.config.cluster.get() / self.memory.shape.block_bytes() as u64).max(1);
         let mut wanted: HashSet<u64> = blocks.iter().copied().collect();
         for &block in blocks {
-            for next in (block.saturating_add(1)..).take(most as usize) {
+            for next in (block + 1..).take(most as usize) {
                 if !self.joins(next) || !wanted.insert(next) {
                     break;
                 }

@@ -260,9 +260,7 @@ impl<'a> Extraction<'a> {
             .runs
             .iter()
             .filter(|run| !run.unwritten)
-            .map(|run| {
-                (run.lbn.get() * block, run.lbn.get().saturating_add(run.extent.len) * block)
-            })
+            .map(|run| (run.lbn.get() * block, (run.lbn.get() + run.extent.len) * block))
             .collect();
         if map.runs.is_empty() && attr.size <= 1 << 16 {
             // Contents in the inode, or a small hole, which costs no more to copy.

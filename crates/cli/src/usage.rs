@@ -123,7 +123,7 @@ impl Walk<'_> {
         // In a sound image no run is empty and no block belongs to two files, so that runs never
         // outnumber blocks. The limit is twice that.
         let (runs, limit) = (self.runs.len() as u64, self.image.geometry().blocks);
-        if runs > limit.saturating_mul(2) {
+        if runs > limit * 2 {
             let kind = Corruption::Range { field: "runs of blocks in use", value: runs, limit };
             return Err(FsError::corrupt(kind, Location::of("block map").in_inode(ino)));
         }

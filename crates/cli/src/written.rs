@@ -48,7 +48,7 @@ impl Written {
         let used = shape.blocks.saturating_sub(shape.free_blocks);
         let percent = used as f64 * 100.0 / shape.blocks.max(1) as f64;
         let mut written = Self::file(path);
-        let bytes = used.saturating_mul(shape.block_size.into());
+        let bytes = used * u64::from(shape.block_size);
         written.fields.insert("used_bytes".into(), bytes.into());
         written.text += &format!(", {percent:.1}% used");
         Ok(written.with("files", files))

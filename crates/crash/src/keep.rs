@@ -37,7 +37,7 @@ impl Keeper {
     /// The next state that holds.
     pub fn see(&mut self, state: impl FnOnce() -> Kept) {
         if self.wanted > 0 && self.seen.is_multiple_of(self.step) {
-            if self.kept.len() == self.wanted.saturating_mul(2) {
+            if self.kept.len() == self.wanted * 2 {
                 let mut n = 0;
                 self.kept.retain(|_| {
                     n += 1;

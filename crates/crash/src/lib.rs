@@ -24,8 +24,7 @@ pub mod campaign;
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
-    clippy::as_conversions,
-    clippy::arithmetic_side_effects
+    clippy::as_conversions
 )]
 pub mod dm_log_writes;
 pub mod driver;

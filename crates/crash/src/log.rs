@@ -116,7 +116,7 @@ impl Log {
                 Step::Flush if at >= from => {
                     let before = std::mem::replace(&mut carried, under_way.clone());
                     epochs.push(Epoch { steps: start..at, carried: before });
-                    start = at.saturating_add(1);
+                    start = at + 1;
                 }
                 _ => {}
             }
@@ -160,16 +160,14 @@ impl Log {
     #[must_use]
     pub fn behind_mark(&self, name: &str) -> Option<usize> {
         let is_it = |step: &Step| matches!(step, Step::Mark(text) if text == name);
-        self.steps.iter().position(is_it).map(|at| at.saturating_add(1))
+        self.steps.iter().position(is_it).map(|at| at + 1)
     }
 
     /// The byte behind the last that is written.
     #[must_use]
     pub fn reach(&self) -> ByteLen {
         let end = |step: &Step| {
-            let end = |to: Written<'_>| {
-                to.at.get().saturating_mul(SECTOR).saturating_add(to.bytes.len() as u64)
-            };
+            let end = |to: Written<'_>| to.at.get() * SECTOR + to.bytes.len() as u64;
             step.written().map_or(0, end)
         };
         ByteLen::new(self.steps.iter().map(end).max().unwrap_or(0))

@@ -103,7 +103,7 @@ pub trait BlockDevice: Send + Sync {
     /// As [`BlockDevice::read`].
     fn read_bytes(&self, at: ByteLen, buf: &mut [u8]) -> Result<(), DeviceError> {
         let lba = Lba::containing(at);
-        let within = at.get().saturating_sub(lba.to_bytes().get()) as usize;
+        let within = (at.get() - lba.to_bytes().get()) as usize;
         if within == 0 {
             return self.read(lba, buf);
         }

@@ -31,7 +31,7 @@ impl Window {
     /// The sector of the underlying device; it is within the window, so nothing overflows.
     fn outer(&self, at: Lba, len: usize) -> Result<Lba, DeviceError> {
         check_range(at, len, self.len)?;
-        Ok(self.start.saturating_add(at.get()))
+        Ok(self.start + at.get())
     }
 
     /// Converts the sector in an error of the underlying device to the window's.

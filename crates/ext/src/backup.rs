@@ -23,14 +23,14 @@ pub(crate) fn superblock(device: &dyn BlockDevice) -> Option<(Super, BlockNo)> {
     for log in 0..=6u32 {
         let size = 1024u64 << log;
         let first = u64::from(size == 1024);
-        let usual = size.saturating_mul(8);
+        let usual = size * 8;
         let said = said.filter(|&said| said != usual);
         let places = [Some(usual), said].into_iter().flatten();
         for (group, in_group) in
             places.flat_map(|in_group| BACKUP_GROUPS.map(|group| (group, in_group)))
         {
-            let block = group.saturating_mul(in_group).saturating_add(first);
-            let at = ByteLen::new(block.saturating_mul(size));
+            let block = group * in_group + first;
+            let at = ByteLen::new(block * size);
             let found = Super::read_copy(device, at).ok().filter(|sb| {
                 u64::from(sb.block_size) == size
                     && u64::from(sb.raw.s_block_group_nr.get()) == group
@@ -66,7 +66,7 @@ impl Volume {
         }
         if has_super {
             runs.push(Extent::new(next, 1));
-            next = next.saturating_add(1);
+            next += 1;
         }
         let meta_bg = sb.has_incompat(incompat::META_BG);
         let per_meta = sb.descs_per_block().max(1);
@@ -77,7 +77,7 @@ impl Volume {
                 let old = if meta_bg { first_meta } else { sb.descriptor_blocks() };
                 let mut len = u64::from(old);
                 if sb.has_compat(compat::RESIZE_INODE) {
-                    len = len.saturating_add(u64::from(sb.raw.s_reserved_gdt_blocks.get()));
+                    len += u64::from(sb.raw.s_reserved_gdt_blocks.get());
                 }
                 runs.push(Extent::new(next, len.min(blocks.len)));
             }
@@ -107,7 +107,7 @@ impl Volume {
         } else {
             sb.descriptor_blocks()
         };
-        (0..old).map(|nr| (nr, run.start.saturating_add(u64::from(nr)))).collect()
+        (0..old).map(|nr| (nr, run.start + u64::from(nr))).collect()
     }
 
     /// A group's descriptor, from the first copy whose checksum (if any) and pointers are sound;
@@ -119,10 +119,10 @@ impl Volume {
         let slot = index(number.get().checked_rem(per_block).unwrap_or(0));
         let size = usize::from(sb.desc_size);
         let meta_bg = sb.has_incompat(incompat::META_BG) && nr >= sb.raw.s_first_meta_bg.get();
-        let first = nr.saturating_mul(per_block);
+        let first = nr * per_block;
         // With meta groups the second and the last group have copies, else those with a superblock.
         let holders: Vec<u32> = if meta_bg {
-            vec![first.saturating_add(1), first.saturating_add(per_block).saturating_sub(1)]
+            vec![first + 1, (first + per_block).saturating_sub(1)]
         } else {
             let with_super =
                 (1..sb.groups).filter(|&group| sb.group_has_super(GroupNo::new(group)));
@@ -133,8 +133,8 @@ impl Volume {
             let Some(&(_, block)) = copies.iter().find(|(copy, _)| *copy == nr) else { continue };
             let place = Location::of("copy of the group descriptors").in_group(holder);
             let Ok(bytes) = self.block(block, place) else { continue };
-            let from = slot.saturating_mul(size);
-            let Some(bytes) = bytes.get(from..from.saturating_add(size)) else { continue };
+            let from = slot * size;
+            let Some(bytes) = bytes.get(from..from + size) else { continue };
             let Ok(group) = self.parse_descriptor(number, bytes) else { continue };
             if self.pointers_fit(&group) {
                 return Ok(Some(bytes.to_vec()));

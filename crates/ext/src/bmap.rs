@@ -27,16 +27,16 @@ impl MappedRuns {
     /// Adds a run. A file that maps more blocks than the volume has maps some
     /// of them twice.
     pub(crate) fn push(&mut self, run: Mapping, place: Location) -> Result<(), FsError> {
-        self.mapped = self.mapped.saturating_add(run.extent.len);
+        self.mapped += run.extent.len;
         if self.mapped > self.limit {
             return Err(range("mapped blocks", self.mapped, self.limit, place));
         }
         if let Some(last) = self.runs.last_mut() {
-            let follows = last.lbn.saturating_add(last.extent.len) == run.lbn
+            let follows = last.lbn + last.extent.len == run.lbn
                 && last.extent.end() == run.extent.start
                 && last.unwritten == run.unwritten;
             if follows {
-                last.extent.len = last.extent.len.saturating_add(run.extent.len);
+                last.extent.len += run.extent.len;
                 return Ok(());
             }
         }
@@ -55,11 +55,11 @@ impl MappedRuns {
 /// The part of a run that lies in a range of logical blocks.
 pub(crate) fn clip(run: Mapping, wanted: &Range<u64>) -> Option<Mapping> {
     let start = run.lbn.get().max(wanted.start);
-    let end = run.lbn.saturating_add(run.extent.len).get().min(wanted.end);
+    let end = (run.lbn + run.extent.len).get().min(wanted.end);
     let skip = start.saturating_sub(run.lbn.get());
     (start < end).then(|| Mapping {
         lbn: Lbn::new(start),
-        extent: Extent::new(run.extent.start.saturating_add(skip), end.saturating_sub(start)),
+        extent: Extent::new(run.extent.start + skip, end.saturating_sub(start)),
         unwritten: run.unwritten,
     })
 }
@@ -125,7 +125,7 @@ impl Volume {
 
     /// The place of one logical block; `None` in a hole or if it was never written.
     pub(crate) fn map_block(&self, inode: &Inode, lbn: Lbn) -> Result<Option<Mapping>, FsError> {
-        let runs = self.runs(inode, lbn.get()..lbn.get().saturating_add(1))?;
+        let runs = self.runs(inode, lbn.get()..lbn.get() + 1)?;
         Ok(runs.first().copied().filter(|run| !run.unwritten))
     }
 
@@ -152,14 +152,14 @@ impl Volume {
         buf.fill(0);
         let block_size = u64::from(self.sb.block_size);
         let start = offset.get();
-        let end = start.saturating_add(seekless_fs::field::wide(buf.len()));
+        let end = start + seekless_fs::field::wide(buf.len());
         let first = start.checked_div(block_size).unwrap_or(0);
         for run in self.runs(inode, first..end.div_ceil(block_size))? {
             if run.unwritten {
                 continue;
             }
-            let run_start = run.lbn.get().saturating_mul(block_size);
-            let run_end = run_start.saturating_add(run.extent.len.saturating_mul(block_size));
+            let run_start = run.lbn.get() * block_size;
+            let run_end = run_start + run.extent.len * block_size;
             let (from, to) = (run_start.max(start), run_end.min(end));
             let target = seekless_fs::field::index(from.saturating_sub(start))
                 ..seekless_fs::field::index(to.saturating_sub(start));

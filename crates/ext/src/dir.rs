@@ -48,7 +48,7 @@ pub(crate) fn entry_at(
     let head: DirEntryHead = parse(block, at).ok_or_else(|| truncated(place))?;
     let len = record_len(head.rec_len.get(), block.len());
     let left = block.len().saturating_sub(at);
-    let needed = HEAD.saturating_add(usize::from(head.name_len)).next_multiple_of(4);
+    let needed = (HEAD + usize::from(head.name_len)).next_multiple_of(4);
     if len < needed || len & 3 != 0 {
         return Err(invalid("rec_len", wide(len), place));
     }
@@ -59,17 +59,12 @@ pub(crate) fn entry_at(
     if ino > inodes {
         return Err(range("inode", u64::from(ino), u64::from(inodes), place));
     }
-    let name = slice(block, at.saturating_add(HEAD), usize::from(head.name_len))
-        .ok_or_else(|| truncated(place))?;
+    let name =
+        slice(block, at + HEAD, usize::from(head.name_len)).ok_or_else(|| truncated(place))?;
     if ino != 0 && name.is_empty() {
         return Err(invalid("name_len", 0, place));
     }
-    Ok(RawEntry {
-        ino: Ino::new(ino),
-        name,
-        file_type: head.file_type,
-        next: at.saturating_add(len),
-    })
+    Ok(RawEntry { ino: Ino::new(ino), name, file_type: head.file_type, next: at + len })
 }
 
 /// Visits the used entries of a block (or of a piece of inline data).
@@ -136,7 +131,7 @@ pub(crate) fn verify_leaf(
 pub(crate) fn seal_leaf(block: &mut [u8], seed: u32) {
     let Some(at) = tail_at(block) else { return };
     let sum = crc32c(seed, block.get(..at).unwrap_or_default());
-    let field = at.saturating_add(offset_of!(DirEntryTail, det_checksum));
+    let field = at + offset_of!(DirEntryTail, det_checksum);
     if let Some(field) = block.get_mut(field..).and_then(<[u8]>::first_chunk_mut) {
         *field = sum.to_le_bytes();
     }
@@ -174,7 +169,7 @@ impl<'a> Directory<'a> {
         Ok(runs
             .iter()
             .filter(|run| !run.unwritten)
-            .flat_map(|run| (0..run.extent.len).map(|n| run.lbn.saturating_add(n)))
+            .flat_map(|run| (0..run.extent.len).map(|n| run.lbn + n))
             .collect())
     }
 
@@ -214,9 +209,9 @@ impl<'a> Directory<'a> {
         let skip = after.checked_div(block_size).unwrap_or(0);
         for lbn in self.present()?.into_iter().skip_while(|lbn| lbn.get() < skip) {
             let block = self.block(lbn)?;
-            let base = lbn.get().saturating_mul(block_size);
+            let base = lbn.get() * block_size;
             let flow = for_each(&block, self.inodes(), self.place(), &mut |entry| {
-                let cookie = base.saturating_add(wide(entry.next));
+                let cookie = base + wide(entry.next);
                 if cookie <= after {
                     ControlFlow::Continue(())
                 } else {

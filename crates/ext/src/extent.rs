@@ -100,7 +100,7 @@ pub(crate) fn entries(
     if found_depth != frame.depth {
         return Err(invalid("eh_depth", u64::from(found_depth), frame.place));
     }
-    let len = index(header.eh_entries.get()).saturating_mul(ENTRY);
+    let len = index(header.eh_entries.get()) * ENTRY;
     let entries = slice(bytes, ENTRY, len).ok_or_else(|| truncated(frame.place))?;
     if frame.depth == 0 {
         return leaf(volume, entries, frame).map(NodeEntries::Leaf);
@@ -114,7 +114,7 @@ fn leaf(volume: &Volume, entries: &[u8], frame: &Frame) -> Result<SmallVec<[Mapp
     for entry in entries.chunks_exact(ENTRY) {
         let leaf: ExtentLeaf = parse(entry, 0).ok_or_else(|| truncated(frame.place))?;
         let run = extent(volume, &leaf, free..frame.covers.end, frame.place)?;
-        free = run.lbn.get().saturating_add(run.extent.len);
+        free = run.lbn.get() + run.extent.len;
         runs.push(run);
     }
     Ok(runs)
@@ -134,7 +134,7 @@ fn extent(
     if len == 0 {
         return Err(invalid("ee_len", u64::from(raw), place));
     }
-    if first < within.start || first.saturating_add(len) > within.end {
+    if first < within.start || first + len > within.end {
         return Err(range("ee_block", first, within.end, place));
     }
     let start = (u64::from(leaf.ee_start_hi.get()) << 32) | u64::from(leaf.ee_start_lo.get());
@@ -156,7 +156,7 @@ fn children(entries: &[u8], frame: &Frame) -> Result<SmallVec<[ChildNode; 4]>, F
         if first < least || first >= frame.covers.end {
             return Err(range("ei_block", first, frame.covers.end, frame.place));
         }
-        least = first.saturating_add(1);
+        least = first + 1;
         let next = raw.peek().and_then(|next| le32(next, 0)).map(u64::from);
         let high = u64::from(child.ei_leaf_hi.get()) << 32;
         let block = BlockNo::new(high | u64::from(child.ei_leaf_lo.get()));
@@ -233,7 +233,7 @@ impl ExtentWalk<'_> {
                 for child in children {
                     let covers = &child.covers;
                     if covers.start < self.wanted.end && covers.end > self.wanted.start {
-                        self.child(child, frame, level.saturating_add(1))?;
+                        self.child(child, frame, level + 1)?;
                     }
                 }
             }
@@ -271,7 +271,7 @@ fn verify(
     seed: u32,
     place: Location,
 ) -> Result<(), FsError> {
-    let at = index(header.eh_max.get()).saturating_add(1).saturating_mul(ENTRY);
+    let at = (index(header.eh_max.get()) + 1) * ENTRY;
     let (Some(covered), Some(stored)) = (block.get(..at), le32(block, at)) else {
         return Err(truncated(place));
     };

@@ -192,7 +192,7 @@ impl Features {
         let mut left_out = Vec::new();
         let mut at = 0usize;
         while let Some(&needed) = gone.get(at) {
-            at = at.saturating_add(1);
+            at += 1;
             for &(feature, _) in NEEDS.iter().filter(|(_, needs)| *needs == needed) {
                 if set.has(feature) && !asked.contains(&feature) {
                     set = set.apply(&format!("^{feature}"))?;

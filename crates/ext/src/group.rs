@@ -104,14 +104,14 @@ impl Volume {
     pub(crate) fn load_descriptors(&mut self) -> Result<(), FsError> {
         let mut table = Vec::new();
         let mut buf = vec![0; self.block_len()];
-        let used = index(self.sb.descs_per_block()).saturating_mul(index(self.sb.desc_size));
+        let used = index(self.sb.descs_per_block()) * index(self.sb.desc_size);
         for nr in 0..self.sb.descriptor_blocks() {
             let block = self.sb.descriptor_block(nr);
             self.check_block(block, Location::of("group descriptors"))?;
             self.read_bytes(block, 0, &mut buf)?;
             table.extend_from_slice(buf.get(..used).unwrap_or(&buf));
         }
-        table.truncate(index(self.sb.groups).saturating_mul(index(self.sb.desc_size)));
+        table.truncate(index(self.sb.groups) * index(self.sb.desc_size));
         self.descriptors = table;
         Ok(())
     }
@@ -120,7 +120,7 @@ impl Volume {
     pub(crate) fn descriptor_bytes(&self, number: GroupNo) -> Result<&[u8], FsError> {
         let size = index(self.sb.desc_size);
         let place = Location::of("group descriptor").in_group(number);
-        slice(&self.descriptors, index(number.get()).saturating_mul(size), size).ok_or_else(|| {
+        slice(&self.descriptors, index(number.get()) * size, size).ok_or_else(|| {
             range("group", u64::from(number.get()), u64::from(self.sb.groups), place)
         })
     }
@@ -252,10 +252,10 @@ impl Volume {
     /// Block and byte of an inode in a table.
     pub(crate) fn table_slot(&self, table: Extent, slot: u32) -> (BlockNo, usize) {
         let block_size = u64::from(self.sb.block_size);
-        let at = u64::from(slot).saturating_mul(u64::from(self.sb.inode_size));
+        let at = u64::from(slot) * u64::from(self.sb.inode_size);
         let skip = at.checked_div(block_size).unwrap_or(0);
         let offset = at.checked_rem(block_size).unwrap_or(0);
-        (table.start.saturating_add(skip), index(offset))
+        (table.start + skip, index(offset))
     }
 
     /// The end of the part of an inode table that was ever used, in whole blocks
@@ -266,9 +266,9 @@ impl Volume {
             return table.end();
         }
         let used = self.sb.inodes_per_group.saturating_sub(group.itable_unused());
-        let bytes = u64::from(used).saturating_mul(u64::from(self.sb.inode_size));
+        let bytes = u64::from(used) * u64::from(self.sb.inode_size);
         let blocks = bytes.checked_div(u64::from(self.sb.block_size)).unwrap_or(0);
-        table.start.saturating_add(blocks)
+        table.start + blocks
     }
 
     /// Reads a bitmap block and checks the first `bits` bits' checksum.
@@ -323,11 +323,8 @@ impl Volume {
         }
         let count = self.sb.inodes_per_group;
         let bitmap = self.inode_bitmap(&group)?;
-        let first = number.get().saturating_mul(count).saturating_add(1);
-        Ok((0..count)
-            .filter(|&at| bit(&bitmap, at))
-            .map(|at| Ino::new(first.saturating_add(at)))
-            .collect())
+        let first = number.get() * count + 1;
+        Ok((0..count).filter(|&at| bit(&bitmap, at)).map(|at| Ino::new(first + at)).collect())
     }
 
     /// Whether an inode is in use by the bitmap of its group.
@@ -364,9 +361,9 @@ impl Volume {
         let ratio = u64::from(self.sb.cluster_ratio);
         let mut runs = Vec::new();
         for at in (0..clusters).filter(|&at| !bit(&bitmap, at)) {
-            let skip = u64::from(at).saturating_mul(ratio);
+            let skip = u64::from(at) * ratio;
             let len = blocks.len.saturating_sub(skip).min(ratio);
-            push_run(&mut runs, Extent::new(blocks.start.saturating_add(skip), len));
+            push_run(&mut runs, Extent::new(blocks.start + skip, len));
         }
         Ok(runs)
     }
@@ -384,10 +381,10 @@ impl Volume {
             // A cluster with any metadata is wholly in use.
             let before = run.start.saturating_since(blocks.start);
             let floor = before.saturating_sub(before.checked_rem(ratio).unwrap_or(0));
-            let free = Extent::new(next, blocks.start.saturating_add(floor).saturating_since(next));
+            let free = Extent::new(next, (blocks.start + floor).saturating_since(next));
             push_run(&mut runs, free);
             let after = run.end().saturating_since(blocks.start).div_ceil(ratio);
-            next = next.max(blocks.start.saturating_add(after.saturating_mul(ratio)));
+            next = next.max(blocks.start + after * ratio);
         }
         push_run(&mut runs, Extent::new(next, blocks.end().saturating_since(next)));
         runs
@@ -399,11 +396,11 @@ impl Volume {
         let mut inodes = 0u32;
         for number in 0..self.sb.groups {
             if let Ok(group) = self.group_desc(GroupNo::new(number)) {
-                blocks = blocks.saturating_add(u64::from(group.free_clusters()));
-                inodes = inodes.saturating_add(group.free_inodes());
+                blocks += u64::from(group.free_clusters());
+                inodes += group.free_inodes();
             }
         }
-        (blocks.saturating_mul(u64::from(self.sb.cluster_ratio)), inodes)
+        (blocks * u64::from(self.sb.cluster_ratio), inodes)
     }
 }
 
@@ -418,7 +415,7 @@ fn push_run(runs: &mut Vec<Extent>, run: Extent) {
         return;
     }
     match runs.last_mut() {
-        Some(last) if last.end() == run.start => last.len = last.len.saturating_add(run.len),
+        Some(last) if last.end() == run.start => last.len = last.len + run.len,
         _ => runs.push(run),
     }
 }

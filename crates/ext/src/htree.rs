@@ -74,7 +74,7 @@ impl Branch {
     /// A child. The first one's hash gives its place to the counts, and is the least.
     pub(crate) fn child(&self, block: &[u8], n: usize) -> DxChild {
         debug_assert!(n < self.count);
-        let at = self.offset.saturating_add(n.saturating_mul(ENTRY));
+        let at = self.offset + n * ENTRY;
         let entry = parse::<DxEntry>(block, at).unwrap_or_default();
         let hash = if n == 0 { 0 } else { entry.hash.get() };
         DxChild { hash, lbn: Lbn::new(u64::from(entry.block.get() & BLOCK_MASK)) }
@@ -86,7 +86,7 @@ impl Branch {
         while low < high {
             let middle = low.midpoint(high);
             if self.child(block, middle).hash <= hash {
-                low = middle.saturating_add(1);
+                low = middle + 1;
             } else {
                 high = middle;
             }
@@ -111,7 +111,7 @@ pub(crate) fn head(
     {
         return Ok(None);
     }
-    let version = info.hash_version.saturating_add(volume.sb.hash_unsigned_offset());
+    let version = info.hash_version + volume.sb.hash_unsigned_offset();
     Ok(Some((version, info.indirect_levels)))
 }
 
@@ -171,7 +171,7 @@ pub(crate) fn verify(
 ) -> Result<(), FsError> {
     let offset = entries_offset(block, place)?;
     let head: DxCountLimit = parse(block, offset).ok_or_else(|| truncated(place))?;
-    let end = |entries: u16| offset.saturating_add(usize::from(entries).saturating_mul(ENTRY));
+    let end = |entries: u16| offset + usize::from(entries) * ENTRY;
     let tail: DxTail = parse(block, end(head.limit.get())).ok_or_else(|| truncated(place))?;
     let covered = block.get(..end(head.count.get())).ok_or_else(|| truncated(place))?;
     let crc = crc32c(seed, covered);
@@ -183,13 +183,13 @@ pub(crate) fn verify(
 pub(crate) fn seal(block: &mut [u8], seed: u32, place: Location) -> Result<(), FsError> {
     let offset = entries_offset(block, place)?;
     let head: DxCountLimit = parse(block, offset).ok_or_else(|| truncated(place))?;
-    let end = |entries: u16| offset.saturating_add(usize::from(entries).saturating_mul(ENTRY));
+    let end = |entries: u16| offset + usize::from(entries) * ENTRY;
     let tail_at = end(head.limit.get());
     let tail: DxTail = parse(block, tail_at).ok_or_else(|| truncated(place))?;
     let covered = block.get(..end(head.count.get())).ok_or_else(|| truncated(place))?;
     let crc = crc32c(seed, covered);
     let crc = crc32c(crc32c(crc, &tail.dt_reserved.get().to_le_bytes()), &[0; 4]);
-    let sum_at = tail_at.saturating_add(offset_of!(DxTail, dt_checksum));
+    let sum_at = tail_at + offset_of!(DxTail, dt_checksum);
     let sum = block.get_mut(sum_at..).and_then(<[u8]>::first_chunk_mut);
     *sum.ok_or_else(|| truncated(place))? = crc.to_le_bytes();
     Ok(())
@@ -302,7 +302,7 @@ impl Cursor<'_> {
     fn next(&mut self, hash: u32) -> Result<bool, FsError> {
         let levels = self.frames.len();
         while let Some((children, at)) = self.frames.last_mut() {
-            *at = at.saturating_add(1);
+            *at += 1;
             if let Some(child) = children.get(*at) {
                 if child.hash & !1 != hash {
                     return Ok(false);
@@ -389,7 +389,7 @@ pub(crate) fn leaves(dir: &Directory<'_>) -> Result<Option<Leaves>, FsError> {
     for _ in 0..root.levels {
         let mut below = Vec::new();
         for leaf in level {
-            if wide(found.index.len().saturating_add(below.len())) > dir.blocks() {
+            if wide(found.index.len() + below.len()) > dir.blocks() {
                 return Err(cycle(dir));
             }
             found.index.push(leaf.lbn);

@@ -37,19 +37,19 @@ pub(crate) fn walk(
     let mut walk = IndirectWalk { volume, inode, wanted, found, seen: HashSet::new() };
     let pointers = &inode.core.i_block.0;
     let place = Location::of("block map").in_inode(inode.ino);
-    let (direct, rest) = pointers.split_at(DIRECT.saturating_mul(POINTER));
+    let (direct, rest) = pointers.split_at(DIRECT * POINTER);
     walk.pointers(direct, 0, 0, 0, place)?;
     let mut first = 12;
     for (levels, pointer) in (1u8..).zip(rest.chunks_exact(POINTER)) {
         walk.pointers(pointer, levels, 0, first, place)?;
-        first = first.saturating_add(walk.span(levels));
+        first += walk.span(levels);
     }
     Ok(())
 }
 
 /// The double indirect block of an inode, if it has one.
 pub(crate) fn double_block(inode: &Inode) -> Option<BlockNo> {
-    let number = le32(&inode.core.i_block.0, DOUBLE.saturating_mul(POINTER))?;
+    let number = le32(&inode.core.i_block.0, DOUBLE * POINTER)?;
     (number != 0).then(|| BlockNo::new(u64::from(number)))
 }
 
@@ -73,7 +73,7 @@ impl IndirectWalk<'_> {
         let span = self.span(levels);
         // Skip the numbers before the wanted range without looking at them.
         let skip = self.wanted.start.saturating_sub(first).checked_div(span).unwrap_or(0);
-        let from = first.saturating_add(skip.saturating_mul(span));
+        let from = first + skip * span;
         let skip = usize::try_from(skip).unwrap_or(usize::MAX);
         let mut at = from;
         for pointer in bytes.chunks_exact(POINTER).skip(skip) {
@@ -84,7 +84,7 @@ impl IndirectWalk<'_> {
             if number != 0 {
                 self.follow(BlockNo::new(u64::from(number)), levels, depth, at, place)?;
             }
-            at = at.saturating_add(span);
+            at += span;
         }
         Ok(())
     }
@@ -110,11 +110,11 @@ impl IndirectWalk<'_> {
         if !self.seen.insert(number) {
             return Err(FsError::corrupt(Corruption::Cycle, here));
         }
-        let depth = depth.saturating_add(1);
+        let depth = depth + 1;
         self.found.push_index(IndexBlock {
             block: number,
             first: Lbn::new(first),
-            last: Lbn::new(first.saturating_add(self.span(levels)).saturating_sub(1)),
+            last: Lbn::new((first + self.span(levels)).saturating_sub(1)),
             depth,
         });
         let block = self.volume.block(number, place)?;

@@ -39,7 +39,7 @@ impl InlineData<'_> {
 
     /// Copies from `offset` on; the range must lie within the inode's length.
     pub(crate) fn read(&self, inode: &Inode, offset: u64, buf: &mut [u8]) -> Result<(), FsError> {
-        let room = wide(self.head.len().saturating_add(self.tail.len()));
+        let room = wide(self.head.len() + self.tail.len());
         if inode.len > room {
             let place = Location::of("inline data").in_inode(inode.ino);
             return Err(range("i_size", inode.len, room, place));
@@ -67,13 +67,13 @@ pub(crate) fn entry_ranges(inode: &Inode) -> Result<Vec<std::ops::Range<usize>>,
     let [head, tail] = pieces(&data, inode);
     let start = offset_of!(InodeCore, i_block).saturating_add(PARENT);
     let mut ranges = Vec::with_capacity(2);
-    ranges.push(start..start.saturating_add(head.len()));
+    ranges.push(start..start + head.len());
     if !tail.is_empty() {
         let place = Location::of("inline directory").in_inode(inode.ino);
         // The value is a part of the inode: its offset is their distance.
         let at = tail.as_ptr().addr().checked_sub(inode.raw().as_ptr().addr());
         let at = at.ok_or_else(|| truncated(place))?;
-        ranges.push(at..at.saturating_add(tail.len()));
+        ranges.push(at..at + tail.len());
     }
     Ok(ranges)
 }
@@ -100,7 +100,7 @@ pub(crate) fn read_dir(
     let mut base = DOT_DOT_COOKIE;
     for piece in pieces(&data, dir.inode) {
         let flow = for_each(piece, dir.inodes(), place, &mut |entry| {
-            let cookie = base.saturating_add(wide(entry.next));
+            let cookie = base + wide(entry.next);
             if cookie <= after {
                 return ControlFlow::Continue(());
             }
@@ -109,7 +109,7 @@ pub(crate) fn read_dir(
         if flow.is_break() {
             break;
         }
-        base = base.saturating_add(wide(piece.len()));
+        base += wide(piece.len());
     }
     Ok(())
 }

@@ -40,14 +40,14 @@ pub(crate) fn seed_of(seed: u32, ino: u32, generation: u32) -> u32 {
 pub(crate) fn inode_sum(bytes: &[u8], wide: bool, seed: u32) -> u32 {
     let mut crc = crc32c(seed, slice(bytes, 0, CHECKSUM_LO_AT).unwrap_or_default());
     crc = crc32c(crc, &[0; 2]);
-    let middle = bytes.get(CHECKSUM_LO_AT.saturating_add(2)..).unwrap_or_default();
+    let middle = bytes.get(CHECKSUM_LO_AT + 2..).unwrap_or_default();
     if !wide {
         return crc32c(crc, middle) & 0xFFFF;
     }
     let split = CHECKSUM_HI_AT.saturating_sub(CHECKSUM_LO_AT).saturating_sub(2);
     crc = crc32c(crc, middle.get(..split).unwrap_or_default());
     crc = crc32c(crc, &[0; 2]);
-    crc32c(crc, middle.get(split.saturating_add(2)..).unwrap_or_default())
+    crc32c(crc, middle.get(split + 2..).unwrap_or_default())
 }
 
 impl Volume {
@@ -182,7 +182,7 @@ impl Volume {
         let allocated = self.allocated_sectors(inode);
         // A mount counts a file's inline data as if it had blocks.
         let inline = inode.has_flag(flags::INLINE_DATA) && inode.kind() == Some(FileKind::Regular);
-        if inline { allocated.saturating_add(inode.len.div_ceil(512)) } else { allocated }
+        if inline { allocated + inode.len.div_ceil(512) } else { allocated }
     }
 
     /// `i_blocks` in 512-byte units.
@@ -193,7 +193,7 @@ impl Volume {
         }
         let count = (u64::from(inode.core.i_blocks_high.get()) << 32) | low;
         if inode.has_flag(flags::HUGE_FILE) {
-            count.saturating_mul(u64::from(self.sb.block_size >> 9))
+            count * u64::from(self.sb.block_size >> 9)
         } else {
             count
         }
@@ -225,8 +225,7 @@ impl Volume {
         if self.sb.has_incompat(incompat::EA_INODE) || inode.len > FAST_SYMLINK_MAX {
             return inode.len <= FAST_SYMLINK_MAX;
         }
-        let cluster =
-            u64::from(self.sb.block_size).saturating_mul(u64::from(self.sb.cluster_ratio));
+        let cluster = u64::from(self.sb.block_size) * u64::from(self.sb.cluster_ratio);
         let attributes = if self.xattr_block_of(inode).is_some() { cluster >> 9 } else { 0 };
         self.allocated_sectors(inode).saturating_sub(attributes) == 0
     }
@@ -266,19 +265,19 @@ impl Inode {
         if self.size <= INODE_CORE_SIZE {
             return &[];
         }
-        let start = INODE_CORE_SIZE.saturating_add(index(self.extra.i_extra_isize.get()));
+        let start = INODE_CORE_SIZE + index(self.extra.i_extra_isize.get());
         self.raw().get(start..).unwrap_or_default()
     }
 
     /// Whether `i_extra_isize` covers a field of [`InodeExtra`].
     fn has_extra(&self, at: usize, len: usize) -> bool {
-        at.saturating_add(len) <= index(self.extra.i_extra_isize.get())
+        at + len <= index(self.extra.i_extra_isize.get())
     }
 
     /// Seconds with 2 more bits of epoch and 30 bits of nanoseconds.
     fn time(&self, secs: u32, extra: u32) -> Timestamp {
         let epoch = i64::from(extra & 3) << 32;
-        let secs = i64::from(secs.cast_signed()).saturating_add(epoch);
+        let secs = i64::from(secs.cast_signed()) + epoch;
         Timestamp { secs, nanos: (extra >> 2).min(999_999_999) }
     }
 

@@ -47,7 +47,7 @@
 //! searches bitmaps for preallocated blocks, and `ahead.rs` takes blocks before files need them.
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
-#![deny(clippy::as_conversions, clippy::arithmetic_side_effects)]
+#![deny(clippy::as_conversions)]
 #![cfg_attr(
     test,
     allow(
@@ -55,8 +55,7 @@
         clippy::expect_used,
         clippy::panic,
         clippy::indexing_slicing,
-        clippy::as_conversions,
-        clippy::arithmetic_side_effects
+        clippy::as_conversions
     )
 )]
 

@@ -71,10 +71,10 @@ impl Volume {
     /// written.
     pub(crate) fn replace_pointer(&mut self, number: GroupNo, part: Part, from: &[u8]) {
         let size = index(self.sb.desc_size);
-        let start = index(number.get()).saturating_mul(size);
-        let Some(own) = self.descriptors.get_mut(start..start.saturating_add(size)) else { return };
+        let start = index(number.get()) * size;
+        let Some(own) = self.descriptors.get_mut(start..start + size) else { return };
         for at in part.pointer() {
-            let word = at..at.saturating_add(4);
+            let word = at..at + 4;
             if let (Some(to), Some(from)) = (own.get_mut(word.clone()), from.get(word)) {
                 to.copy_from_slice(from);
             }
@@ -84,8 +84,8 @@ impl Volume {
     /// Sets the right checksum of a descriptor in memory.
     pub(crate) fn reseal_descriptor(&mut self, number: GroupNo) {
         let size = index(self.sb.desc_size);
-        let start = index(number.get()).saturating_mul(size);
-        let own = start..start.saturating_add(size);
+        let start = index(number.get()) * size;
+        let own = start..start + size;
         let bytes = self.descriptors.get(own.clone()).unwrap_or_default();
         let Some(sum) = self.descriptor_sum(number, bytes) else { return };
         let own = self.descriptors.get_mut(own).unwrap_or_default();

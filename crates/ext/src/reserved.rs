@@ -89,18 +89,16 @@ impl Volume {
         let per_block = self.sb.block_size.checked_div(u32::from(self.sb.inode_size)).unwrap_or(0);
         for group in (0..self.sb.groups).map(GroupNo::new) {
             let table = Extent::new(self.descriptor(group)?.inode_table(), self.sb.itable_blocks());
-            let before = group.get().saturating_mul(self.sb.inodes_per_group);
+            let before = group.get() * self.sb.inodes_per_group;
             for run in bad.iter().filter(|run| run.overlaps(table)) {
                 let first = run.start.max(table.start).saturating_since(table.start);
                 let end = run.end().min(table.end()).saturating_since(table.start);
                 let slot = |block: u64| {
-                    let slot = block.saturating_mul(u64::from(per_block));
+                    let slot = block * u64::from(per_block);
                     u32::try_from(slot).unwrap_or(u32::MAX).min(self.sb.inodes_per_group)
                 };
                 let slots = slot(first)..slot(end);
-                inodes.extend(
-                    slots.map(|slot| Ino::new(before.saturating_add(slot).saturating_add(1))),
-                );
+                inodes.extend(slots.map(|slot| Ino::new(before + slot + 1)));
             }
         }
         inodes.sort_unstable();

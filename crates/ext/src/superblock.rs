@@ -81,7 +81,7 @@ const PRIMARY: ByteLen = ByteLen::new(SUPERBLOCK_OFFSET);
 /// Reads a superblock's bytes, from byte `at` on.
 fn read_raw(device: &dyn BlockDevice, at: ByteLen) -> Result<Superblock, FsError> {
     let mut bytes = [0; SUPERBLOCK_SIZE];
-    if device.len().get() < at.get().saturating_add(1024) {
+    if device.len().get() < at.get() + 1024 {
         return Err(truncated(here()));
     }
     device.read(Lba::containing(at), &mut bytes)?;
@@ -170,11 +170,11 @@ impl Super {
 
     /// Checks the shape of groups: a group's bitmaps take one block each; its inodes at least one.
     fn check_group_shape(&self) -> Result<(), FsError> {
-        let bits = u64::from(self.block_size).saturating_mul(8);
+        let bits = u64::from(self.block_size) * 8;
         let clusters = u64::from(self.raw.s_clusters_per_group.get());
         let blocks = u64::from(self.blocks_per_group);
         let inodes = u64::from(self.inodes_per_group);
-        if blocks == 0 || blocks > bits.saturating_mul(u64::from(self.cluster_ratio)) {
+        if blocks == 0 || blocks > bits * u64::from(self.cluster_ratio) {
             return Err(range("s_blocks_per_group", blocks, bits, here()));
         }
         if self.has_ro_compat(ro_compat::BIGALLOC)
@@ -209,7 +209,7 @@ impl Super {
             return Err(range("s_blocks_count", self.blocks, on_device, here()));
         }
         let inodes = u64::from(self.raw.s_inodes_count.get());
-        let expected = u64::from(self.groups).saturating_mul(u64::from(self.inodes_per_group));
+        let expected = u64::from(self.groups) * u64::from(self.inodes_per_group);
         if inodes != expected {
             return Err(range("s_inodes_count", inodes, expected, here()));
         }
@@ -260,8 +260,7 @@ impl Super {
 
     /// Blocks of an inode table.
     pub(crate) fn itable_blocks(&self) -> u64 {
-        u64::from(self.inodes_per_group)
-            .saturating_mul(u64::from(self.inode_size))
+        (u64::from(self.inodes_per_group) * u64::from(self.inode_size))
             .div_ceil(u64::from(self.block_size))
     }
 
@@ -283,8 +282,8 @@ impl Super {
 
     /// The blocks of a group; the last may have fewer.
     pub(crate) fn group_blocks(&self, group: GroupNo) -> Extent {
-        let skip = u64::from(group.get()).saturating_mul(u64::from(self.blocks_per_group));
-        let start = self.first_block.saturating_add(skip);
+        let skip = u64::from(group.get()) * u64::from(self.blocks_per_group);
+        let start = self.first_block + skip;
         let left = self.blocks.saturating_sub(start.get());
         Extent::new(start, left.min(u64::from(self.blocks_per_group)))
     }
@@ -308,14 +307,14 @@ impl Super {
     pub(crate) fn descriptor_block(&self, nr: u32) -> BlockNo {
         let first_meta = self.raw.s_first_meta_bg.get();
         if !self.has_incompat(incompat::META_BG) || nr < first_meta {
-            return self.superblock_block().saturating_add(1).saturating_add(u64::from(nr));
+            return self.superblock_block() + 1 + u64::from(nr);
         }
-        let group = GroupNo::new(nr.saturating_mul(self.descs_per_block()));
+        let group = GroupNo::new(nr * self.descs_per_block());
         let mut skip = u64::from(self.group_has_super(group));
         if nr == 0 && self.block_size == 1024 && self.first_block == BlockNo::ZERO {
-            skip = skip.saturating_add(1);
+            skip += 1;
         }
-        self.group_blocks(group).start.saturating_add(skip)
+        self.group_blocks(group).start + skip
     }
 
     /// The number of descriptor blocks in every copy of the table.
@@ -345,7 +344,7 @@ pub(crate) fn verify(stored: u32, computed: u32, location: Location) -> Result<(
 fn is_power_of(number: u32, base: u32) -> bool {
     let mut power = u64::from(base);
     while power < u64::from(number) {
-        power = power.saturating_mul(u64::from(base));
+        power *= u64::from(base);
     }
     power == u64::from(number)
 }

@@ -6,7 +6,6 @@
 #![allow(
     clippy::indexing_slicing,
     clippy::as_conversions,
-    clippy::arithmetic_side_effects,
     reason = "offsets are of our own making"
 )]
 

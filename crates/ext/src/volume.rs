@@ -83,7 +83,7 @@ impl Volume {
     /// The first sector of a block.
     fn sector(&self, number: BlockNo) -> Lba {
         let sectors = u64::from(self.sb.block_size).checked_div(SECTOR).unwrap_or(1);
-        Lba::new(number.get().saturating_mul(sectors))
+        Lba::new(number.get() * sectors)
     }
 
     /// Reads from byte `skip` of block `start` on, with one request to the
@@ -94,7 +94,7 @@ impl Volume {
         skip: u64,
         buf: &mut [u8],
     ) -> Result<(), FsError> {
-        let at = start.get().saturating_mul(u64::from(self.sb.block_size)).saturating_add(skip);
+        let at = start.get() * u64::from(self.sb.block_size) + skip;
         self.device.read_bytes(ByteLen::new(at), buf)?;
         Ok(())
     }

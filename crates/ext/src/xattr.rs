@@ -77,15 +77,15 @@ fn entries(
         }
         let entry: XattrEntry = parse(region, at).ok_or_else(|| truncated(place))?;
         let name_len = usize::from(entry.e_name_len);
-        let name = slice(region, at.saturating_add(ENTRY), name_len)
+        let name = slice(region, at + ENTRY, name_len)
             .ok_or_else(|| range("e_name_len", wide(name_len), wide(region.len()), place))?;
         let value = value(region, &entry, place)?;
         let (name_index, hash) = (entry.e_name_index, entry.e_hash.get());
-        let next = at.saturating_add(ENTRY.saturating_add(name_len).next_multiple_of(4));
+        let next = at + (ENTRY + name_len).next_multiple_of(4);
         let bytes = match value {
             Value::Here(bytes) if !bytes.is_empty() => {
                 let start = usize::from(entry.e_value_offs.get());
-                start..start.saturating_add(bytes.len().next_multiple_of(4))
+                start..start + bytes.len().next_multiple_of(4)
             }
             _ => 0..0,
         };
@@ -134,7 +134,7 @@ pub(crate) fn inner_is_sound(inode: &Inode) -> bool {
 fn collides(stored: &[StoredAttribute<'_>]) -> bool {
     let end = stored.last().map_or(0, |last| last.entry.end);
     let mut taken: Vec<Range<usize>> = stored.iter().map(|it| it.entry.clone()).collect();
-    taken.push(end..end.saturating_add(4));
+    taken.push(end..end + 4);
     taken.extend(stored.iter().map(|it| it.bytes.clone()).filter(|it| !it.is_empty()));
     taken.sort_unstable_by_key(|range| (range.start, range.end));
     let pairs = taken.iter().zip(taken.iter().skip(1));
@@ -338,7 +338,7 @@ impl Volume {
     pub(crate) fn xattrs(&self, inode: &Inode) -> Result<Vec<Xattr>, FsError> {
         let mut found = BTreeMap::new();
         // Many entries may share one large value; their sum is still no more than the volume holds.
-        let mut room = self.sb.blocks.saturating_mul(u64::from(self.sb.block_size));
+        let mut room = self.sb.blocks * u64::from(self.sb.block_size);
         self.each_stored(inode, &mut |stored| {
             let Some(prefix) = prefix(stored.name_index) else { return Ok(()) };
             let value = self.value(inode, &stored, &mut room)?;

@@ -41,9 +41,9 @@ impl Width {
     /// Bytes of the entries of this many clusters, including the two reserved ones.
     pub(crate) fn bytes(self, entries: u64) -> u64 {
         match self {
-            Self::Fat12 => entries.saturating_mul(3).div_ceil(2),
-            Self::Fat16 => entries.saturating_mul(2),
-            Self::Fat32 => entries.saturating_mul(4),
+            Self::Fat12 => (entries * 3).div_ceil(2),
+            Self::Fat16 => entries * 2,
+            Self::Fat32 => entries * 4,
         }
     }
 }
@@ -104,7 +104,7 @@ fn looks_like(bytes: &[u8], bpb: &Bpb) -> bool {
 
 /// Whether the type string says FAT: it decides nothing, but identifies a damaged boot sector.
 fn says_fat(bytes: &[u8]) -> bool {
-    let at = |at: usize| slice(bytes, at.saturating_add(18), 3) == Some(b"FAT");
+    let at = |at: usize| slice(bytes, at + 18, 3) == Some(b"FAT");
     at(INFO16_AT) || at(INFO32_AT)
 }
 
@@ -183,12 +183,10 @@ impl Boot {
         if is_fat32 == (root_entries != 0) {
             return Err(bad("BPB_RootEntCnt", root_entries));
         }
-        let root_bytes = wide(ENTRY_SIZE).saturating_mul(u64::from(root_entries));
+        let root_bytes = wide(ENTRY_SIZE) * u64::from(root_entries);
         let root_sectors = root_bytes.div_ceil(u64::from(sector));
-        let first_data = u64::from(fat_sectors)
-            .saturating_mul(u64::from(fats))
-            .saturating_add(u64::from(reserved))
-            .saturating_add(root_sectors);
+        let first_data =
+            u64::from(fat_sectors) * u64::from(fats) + u64::from(reserved) + root_sectors;
         let Some(data) = u64::from(total).checked_sub(first_data) else {
             return Err(range("BPB_FATSz", first_data, u64::from(total), place()));
         };
@@ -200,12 +198,12 @@ impl Boot {
             LEAST_FAT16..LEAST_FAT32 => Width::Fat16,
             too_many => return Err(bad("BPB_FATSz16", too_many)),
         };
-        let last = clusters.saturating_add(1);
+        let last = clusters + 1;
         if last > u64::from(LAST_FAT32) {
             return Err(range("BPB_TotSec32", last, u64::from(LAST_FAT32), place()));
         }
-        let room = u64::from(fat_sectors).saturating_mul(u64::from(sector));
-        let needed = width.bytes(last.saturating_add(1));
+        let room = u64::from(fat_sectors) * u64::from(sector);
+        let needed = width.bytes(last + 1);
         if needed > room {
             return Err(range("BPB_FATSz", room, needed, place()));
         }
@@ -273,7 +271,7 @@ impl Boot {
 
     /// The highest cluster number.
     pub(crate) fn last_cluster(&self) -> u32 {
-        self.clusters.saturating_add(1)
+        self.clusters + 1
     }
 
     /// Whether a number is that of a cluster.
@@ -283,19 +281,19 @@ impl Boot {
 
     /// Bytes in a cluster.
     pub(crate) fn cluster_bytes(&self) -> u64 {
-        u64::from(self.sector).saturating_mul(u64::from(self.spc))
+        u64::from(self.sector) * u64::from(self.spc)
     }
 
     /// The first sector of a cluster.
     pub(crate) fn sector_of(&self, cluster: u32) -> BlockNo {
-        let within = u64::from(cluster.saturating_sub(2)).saturating_mul(u64::from(self.spc));
-        BlockNo::new(u64::from(self.first_data).saturating_add(within))
+        let within = u64::from(cluster.saturating_sub(2)) * u64::from(self.spc);
+        BlockNo::new(u64::from(self.first_data) + within)
     }
 
     /// The first sector of a FAT.
     pub(crate) fn fat_start(&self, number: u32) -> BlockNo {
-        let before = u64::from(number).saturating_mul(u64::from(self.fat_sectors));
-        BlockNo::new(u64::from(self.reserved).saturating_add(before))
+        let before = u64::from(number) * u64::from(self.fat_sectors);
+        BlockNo::new(u64::from(self.reserved) + before)
     }
 
     /// The fixed root directory: its first sector, and the number of sectors.
@@ -317,6 +315,6 @@ impl Boot {
 
     /// A place in the volume in bytes.
     pub(crate) fn byte_of(&self, sector: BlockNo) -> ByteLen {
-        ByteLen::new(sector.get().saturating_mul(u64::from(self.sector)))
+        ByteLen::new(sector.get() * u64::from(self.sector))
     }
 }

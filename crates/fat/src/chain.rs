@@ -60,9 +60,9 @@ impl<'a> Walk<'a> {
             return Ok(None);
         }
         if self.steps == self.power {
-            (self.mark, self.power, self.steps) = (here, self.power.saturating_mul(2), 0);
+            (self.mark, self.power, self.steps) = (here, self.power * 2, 0);
         }
-        self.steps = self.steps.saturating_add(1);
+        self.steps += 1;
         self.from = Some(here);
         self.next = match link {
             Link::Next(next) => Some(next),
@@ -98,10 +98,10 @@ impl Volume {
             let Some(cluster) = walk.step()? else { break };
             let at = BlockNo::new(cluster.into());
             match runs.last_mut() {
-                Some(last) if last.end() == at => last.len = last.len.saturating_add(1),
+                Some(last) if last.end() == at => last.len = last.len + 1,
                 _ => runs.push(Extent::new(at, 1)),
             }
-            found = found.saturating_add(1);
+            found += 1;
             // A loop longer than the wanted part is found by its length alone.
             if found > self.boot.clusters.into() {
                 return Err(FsError::corrupt(Corruption::Cycle, self.chain_place(&walk, ino)));
@@ -136,13 +136,13 @@ impl Volume {
         let mut mapped = Vec::with_capacity(runs.len());
         for run in runs {
             let first = u32::try_from(run.start.get()).unwrap_or(u32::MAX);
-            let len = run.len.saturating_mul(spc);
+            let len = run.len * spc;
             mapped.push(Mapping {
                 lbn: Lbn::new(lbn),
                 extent: Extent::new(self.boot.sector_of(first), len),
                 unwritten: false,
             });
-            lbn = lbn.saturating_add(len);
+            lbn += len;
         }
         mapped
     }

@@ -22,7 +22,7 @@ pub(crate) fn geometry(volume: &Volume, files: &Files, free: u64) -> Result<Geom
         format: boot.width.name(),
         block_size: boot.sector,
         blocks: boot.total.into(),
-        free_blocks: free.saturating_mul(boot.spc.into()),
+        free_blocks: free * u64::from(boot.spc),
         blocks_per_group: boot.total.into(),
         first_block: BlockNo::ZERO,
         groups: 1,

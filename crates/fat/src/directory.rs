@@ -18,21 +18,21 @@ impl Sectors {
     pub(crate) fn iter(&self) -> impl Iterator<Item = BlockNo> + '_ {
         let each = |run: &Extent| {
             let start = run.start;
-            (0..run.len).map(move |n| start.saturating_add(n))
+            (0..run.len).map(move |n| start + n)
         };
         self.0.iter().flat_map(each)
     }
 
     /// How many.
     pub(crate) fn count(&self) -> u64 {
-        self.0.iter().fold(0, |sum, run| sum.saturating_add(run.len))
+        self.0.iter().fold(0, |sum, run| sum + run.len)
     }
 
     /// The sector with this number in the directory.
     pub(crate) fn nth(&self, mut n: u64) -> Option<BlockNo> {
         for run in &self.0 {
             if n < run.len {
-                return Some(run.start.saturating_add(n));
+                return Some(run.start + n);
             }
             n = n.saturating_sub(run.len);
         }
@@ -86,14 +86,14 @@ impl Volume {
         visit: &mut dyn FnMut(VisitedEntry<'_>) -> Result<ControlFlow<()>, FsError>,
     ) -> Result<(), FsError> {
         let per = self.slots().max(1);
-        let mut slot = from.checked_div(per).unwrap_or(0).saturating_mul(per);
+        let mut slot = from.checked_div(per).unwrap_or(0) * per;
         let skip = usize::try_from(from.checked_div(per).unwrap_or(0)).unwrap_or(usize::MAX);
         let mut long = LongName::default();
         for sector in sectors.iter().skip(skip) {
             let bytes = self.sector(sector)?;
             for (offset, bytes) in (0u32..).step_by(ENTRY_SIZE).zip(bytes.chunks(ENTRY_SIZE)) {
                 let here = slot;
-                slot = slot.saturating_add(1);
+                slot += 1;
                 if here < from {
                     continue;
                 }

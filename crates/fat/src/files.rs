@@ -60,7 +60,7 @@ impl Files {
     /// entered, so the walk ends after as many slots as the volume has.
     pub(crate) fn find(volume: &Volume) -> Result<Self, FsError> {
         let mut files = Self { files: Vec::new(), dirs: HashMap::new(), label: None };
-        let mut claimed = Bits::new(index(volume.boot.clusters).saturating_add(2));
+        let mut claimed = Bits::new(index(volume.boot.clusters) + 2);
         let mut next = 0u32;
         let root = match volume.boot.root_cluster {
             0 => {
@@ -71,8 +71,8 @@ impl Files {
         };
         files.enter(volume, ROOT, root)?;
         while let Some(file) = files.files.get(index(next)).copied() {
-            let ino = Ino::new(next.saturating_add(2));
-            next = next.saturating_add(1);
+            let ino = Ino::new(next + 2);
+            next += 1;
             if file.short.is_directory() {
                 let first = file.short.first_cluster(volume.boot.root_cluster != 0);
                 let sectors = directory(volume, first, ino, &mut claimed)?;
@@ -101,7 +101,7 @@ impl Files {
                             return Err(FsError::Unsupported("4 G files or more".into()));
                         }
                         let is_dir = entry.short.is_directory();
-                        subdirectories = subdirectories.saturating_add(u32::from(is_dir));
+                        subdirectories += u32::from(is_dir);
                         files.push(File {
                             short: entry.short,
                             dir,
@@ -128,7 +128,7 @@ impl Files {
     }
 
     fn next_number(&self) -> u32 {
-        u32::try_from(self.files.len()).unwrap_or(u32::MAX).saturating_add(2)
+        u32::try_from(self.files.len()).unwrap_or(u32::MAX) + 2
     }
 
     /// The number of files, the root included.
@@ -153,7 +153,7 @@ impl Files {
         let to = index(children.end.checked_sub(2)?);
         let among = self.files.get(from..to)?;
         let at = among.binary_search_by_key(&slot, |file| file.slot).ok()?;
-        Some(Ino::new(children.start.saturating_add(u32::try_from(at).ok()?)))
+        Some(Ino::new(children.start + u32::try_from(at).ok()?))
     }
 
     /// The sectors of a directory; `None` for anything else.
@@ -184,7 +184,7 @@ fn directory(
     };
     for run in &runs {
         for n in 0..run.len {
-            let cluster = run.start.saturating_add(n);
+            let cluster = run.start + n;
             if !claimed.set(index(cluster.get())) {
                 let place = Location::of("directory").in_inode(dir);
                 let first = u32::try_from(cluster.get()).unwrap_or(u32::MAX);
@@ -208,7 +208,7 @@ impl Shared {
     /// Follows the chains of all files, each to the first cluster of an earlier one: no cluster is
     /// looked at more than twice as often as files lead to it.
     pub(crate) fn find(volume: &Volume, files: &Files) -> Result<Self, FsError> {
-        let len = index(volume.boot.clusters).saturating_add(2);
+        let len = index(volume.boot.clusters) + 2;
         let (mut claimed, mut shared) = (Bits::new(len), Bits::new(len));
         let is_fat32 = volume.boot.root_cluster != 0;
         let mut follow = |first: u32| -> Result<(), FsError> {

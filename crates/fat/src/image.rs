@@ -48,8 +48,8 @@ impl FatImage {
         let volume = Volume::open(device)?;
         let files = Files::find(&volume)?;
         let mut free = 0u64;
-        let end = volume.boot.last_cluster().saturating_add(1);
-        Table::new(&volume).free_runs(2, end, &mut |run| free = free.saturating_add(run.len))?;
+        let end = volume.boot.last_cluster() + 1;
+        Table::new(&volume).free_runs(2, end, &mut |run| free = free + run.len)?;
         let geometry = geometry(&volume, &files, free)?;
         Ok(Self {
             volume,
@@ -156,7 +156,7 @@ impl FatImage {
             Ok(ControlFlow::Continue(()))
         })?;
         let per = u64::from(self.volume.slots()).max(1);
-        let end = |slot: u32| u64::from(slot).checked_div(per).unwrap_or(0).saturating_add(1);
+        let end = |slot: u32| u64::from(slot).checked_div(per).unwrap_or(0) + 1;
         Ok(found.and_then(|slot| Some((self.files.in_slot(dir, slot)?, end(slot)))))
     }
 
@@ -181,7 +181,7 @@ impl Inspect for FatImage {
             perm: 0o755,
             uid: 0,
             gid: 0,
-            nlink: self.files.subdirectories(ino).saturating_add(2),
+            nlink: self.files.subdirectories(ino) + 2,
             size: 0,
             sectors: 0,
             atime: Timestamp::default(),
@@ -213,7 +213,7 @@ impl Inspect for FatImage {
             FileKind::Directory => {
                 // An unreadable directory has attributes all the same.
                 let sectors = self.directory_sectors(ino).map_or(0, Sectors::count);
-                told.size = sectors.saturating_mul(self.volume.boot.sector.into());
+                told.size = sectors * u64::from(self.volume.boot.sector);
                 told.size
             }
             _ => told.size.next_multiple_of(self.volume.boot.cluster_bytes()),
@@ -255,12 +255,12 @@ impl Inspect for FatImage {
         let mut rest = buf;
         for run in map.iter().skip(from) {
             let into = at.saturating_since(run.lbn);
-            let there = run.extent.len.saturating_sub(into).saturating_mul(sector);
+            let there = run.extent.len.saturating_sub(into) * sector;
             let take = index(there.saturating_sub(skip)).min(rest.len());
             let (now, later) = rest.split_at_mut(take);
-            self.volume.read_bytes(run.extent.start.saturating_add(into), skip, now)?;
+            self.volume.read_bytes(run.extent.start + into, skip, now)?;
             (rest, skip) = (later, 0);
-            at = run.lbn.saturating_add(run.extent.len);
+            at = run.lbn + run.extent.len;
             if rest.is_empty() {
                 break;
             }
@@ -304,7 +304,7 @@ impl Inspect for FatImage {
             let is_dir = entry.short.is_directory();
             let kind = if is_dir { FileKind::Directory } else { FileKind::Regular };
             let name = entry.name();
-            let cookie = u64::from(entry.slot).saturating_add(3);
+            let cookie = u64::from(entry.slot) + 3;
             Ok(visit(DirEntry { name: &name, ino, kind: Some(kind), cookie }))
         })
     }
@@ -314,7 +314,7 @@ impl Inspect for FatImage {
             let mut lbn = Lbn::ZERO;
             let mut place = |&extent: &Extent| {
                 let mapping = Mapping { lbn, extent, unwritten: false };
-                lbn = lbn.saturating_add(extent.len);
+                lbn += extent.len;
                 mapping
             };
             self.directory_sectors(ino)?.0.iter().map(&mut place).collect()
@@ -361,10 +361,10 @@ impl Inspect for FatImage {
         }
         let mut free = Vec::new();
         let spc = u64::from(boot.spc);
-        let end = boot.last_cluster().saturating_add(1);
+        let end = boot.last_cluster() + 1;
         Table::new(&self.volume).free_runs(2, end, &mut |run| {
             let first = u32::try_from(run.start.get()).unwrap_or(u32::MAX);
-            free.push(Extent::new(boot.sector_of(first), run.len.saturating_mul(spc)));
+            free.push(Extent::new(boot.sector_of(first), run.len * spc));
         })?;
         let directories = self.files.iter().filter(|(_, file)| file.short.is_directory()).count();
         // A fixed root directory is shown as a directory.
@@ -375,7 +375,7 @@ impl Inspect for FatImage {
             blocks: Extent::new(BlockNo::ZERO, boot.total.into()),
             free_blocks: self.geometry.free_blocks,
             free_inodes: 0,
-            directories: u32::try_from(directories).unwrap_or(u32::MAX).saturating_add(1),
+            directories: u32::try_from(directories).unwrap_or(u32::MAX) + 1,
             metadata: vec![Extent::new(BlockNo::ZERO, fixed)],
             free,
         })

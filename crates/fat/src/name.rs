@@ -47,8 +47,7 @@ pub(crate) fn label(name: &[u8; 11]) -> Vec<u8> {
 pub(crate) fn short(name: &[u8; 11], nt: u8) -> Vec<u8> {
     let (base, extension) = name.split_at(8);
     let part = |bytes: &[u8], fold: bool, is_first: bool| -> String {
-        let used =
-            bytes.iter().rposition(|&byte| byte != b' ').map_or(0, |at| at.saturating_add(1));
+        let used = bytes.iter().rposition(|&byte| byte != b' ').map_or(0, |at| at + 1);
         let shown = bytes.iter().take(used).enumerate().map(|(at, &byte)| {
             let byte =
                 if is_first && at == 0 && byte == first::KANJI { first::DELETED } else { byte };

@@ -193,7 +193,6 @@ pub(crate) struct LongEntry {
     pub(crate) LDIR_Name3: [U16<LE>; 2],
 }
 
-#[allow(clippy::arithmetic_side_effects, reason = "computed by the compiler")]
 const _: () = {
     assert!(offset_of!(Bpb, BPB_BytsPerSec) == 11);
     assert!(offset_of!(Bpb, BPB_SecPerClus) == 13);

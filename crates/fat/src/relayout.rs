@@ -7,7 +7,6 @@
 #![allow(
     clippy::indexing_slicing,
     clippy::as_conversions,
-    clippy::arithmetic_side_effects,
     reason = "values of an image that was checked"
 )]
 

@@ -78,15 +78,15 @@ impl<'a> Table<'a> {
     pub(crate) fn raw(&mut self, cluster: u32) -> Result<u32, FsError> {
         let at = entry_byte(self.volume.boot.width, cluster);
         let low = u32::from(self.byte(at)?);
-        let second = u32::from(self.byte(at.saturating_add(1))?);
+        let second = u32::from(self.byte(at + 1)?);
         let pair = second << 8 | low;
         Ok(match self.volume.boot.width {
             Width::Fat12 if cluster & 1 == 1 => pair >> 4,
             Width::Fat12 => pair & 0xFFF,
             Width::Fat16 => pair,
             Width::Fat32 => {
-                let third = u32::from(self.byte(at.saturating_add(2))?);
-                let fourth = u32::from(self.byte(at.saturating_add(3))?);
+                let third = u32::from(self.byte(at + 2)?);
+                let fourth = u32::from(self.byte(at + 3)?);
                 fourth << 24 | third << 16 | pair
             }
         })
@@ -112,7 +112,7 @@ impl<'a> Table<'a> {
             }
             let at = BlockNo::new(cluster.into());
             if run.end() == at && run.len > 0 {
-                run.len = run.len.saturating_add(1);
+                run.len += 1;
                 continue;
             }
             if run.len > 0 {
@@ -131,9 +131,9 @@ impl<'a> Table<'a> {
 pub(crate) fn entry_byte(width: Width, cluster: u32) -> u64 {
     let n = u64::from(cluster);
     match width {
-        Width::Fat12 => n.saturating_add(n >> 1),
-        Width::Fat16 => n.saturating_mul(2),
-        Width::Fat32 => n.saturating_mul(4),
+        Width::Fat12 => n + (n >> 1),
+        Width::Fat16 => n * 2,
+        Width::Fat32 => n * 4,
     }
 }
 
@@ -142,7 +142,7 @@ pub(crate) fn entry_place(boot: &Boot, fat: u32, cluster: u32) -> Location {
     let at = entry_byte(boot.width, cluster);
     let sector = u64::from(boot.sector).max(1);
     let (skip, within) = (at.checked_div(sector).unwrap_or(0), at.checked_rem(sector).unwrap_or(0));
-    let block = boot.fat_start(fat).saturating_add(skip);
+    let block = boot.fat_start(fat) + skip;
     let within = usize::try_from(within).unwrap_or(usize::MAX);
     debug_assert!(wide(within) < sector, "within a sector");
     Location::of("FAT").in_block(block).at_offset(byte(within))

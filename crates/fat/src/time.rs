@@ -30,21 +30,16 @@ impl Stamp {
             return Timestamp::default();
         }
         let part = |word: u16, shift: u32, mask: u16| i64::from((word >> shift) & mask);
-        let year = part(self.date, 9, 0x7F).saturating_add(1980);
+        let year = part(self.date, 9, 0x7F) + 1980;
         let month = part(self.date, 5, 0x0F).clamp(1, 12);
         let day = part(self.date, 0, 0x1F).max(1);
-        let days = days_from_civil(year, month).saturating_add(day).saturating_sub(1);
+        let days = (days_from_civil(year, month) + day).saturating_sub(1);
         let fine = i64::from(self.fine.min(199));
-        let of_day = part(self.time, 11, 0x1F)
-            .saturating_mul(3600)
-            .saturating_add(part(self.time, 5, 0x3F).saturating_mul(60))
-            .saturating_add(part(self.time, 0, 0x1F).saturating_mul(2))
-            .saturating_add(fine.checked_div(100).unwrap_or(0));
+        let of_day = (((part(self.time, 11, 0x1F) * 3600) + part(self.time, 5, 0x3F) * 60)
+            + part(self.time, 0, 0x1F) * 2)
+            + fine.checked_div(100).unwrap_or(0);
         let hundredths = u32::try_from(fine.checked_rem(100).unwrap_or(0)).unwrap_or(0);
-        Timestamp {
-            secs: days.saturating_mul(DAY).saturating_add(of_day),
-            nanos: hundredths.saturating_mul(10_000_000),
-        }
+        Timestamp { secs: days * DAY + of_day, nanos: hundredths * 10_000_000 }
     }
 
     /// The latest stamp at or before a moment, or the first or last possible one.
@@ -57,8 +52,8 @@ impl Stamp {
         let part = |value: i64, shift: u32| u16::try_from(value << shift).unwrap_or(0);
         let [hour, minute, second] =
             [of_day.div_euclid(3600), of_day.div_euclid(60).rem_euclid(60), of_day.rem_euclid(60)];
-        let fine = second.rem_euclid(2).saturating_mul(100);
-        let fine = fine.saturating_add(i64::from(moment.nanos).div_euclid(10_000_000));
+        let fine = second.rem_euclid(2) * 100;
+        let fine = fine + i64::from(moment.nanos).div_euclid(10_000_000);
         Self {
             date: part(year.saturating_sub(1980), 9) | part(month, 5) | part(day, 0),
             time: part(hour, 11) | part(minute, 5) | part(second.div_euclid(2), 0),
@@ -73,36 +68,28 @@ fn days_from_civil(year: i64, month: i64) -> i64 {
     let year = if month <= 2 { year.saturating_sub(1) } else { year };
     let era = year.div_euclid(400);
     let of_era = year.rem_euclid(400);
-    let shifted = month.saturating_add(9).rem_euclid(12);
-    let of_year = shifted.saturating_mul(153).saturating_add(2).div_euclid(5);
-    era.saturating_mul(146_097)
-        .saturating_add(of_era.saturating_mul(365))
-        .saturating_add(of_era.div_euclid(4))
-        .saturating_sub(of_era.div_euclid(100))
-        .saturating_add(of_year)
+    let shifted = (month + 9).rem_euclid(12);
+    let of_year = (shifted * 153 + 2).div_euclid(5);
+    ((era * 146_097 + of_era * 365 + of_era.div_euclid(4)).saturating_sub(of_era.div_euclid(100))
+        + of_year)
         .saturating_sub(719_468)
 }
 
 /// Year, month and day of a day counted from 1970-01-01; the inverse.
 fn civil_from_days(days: i64) -> (i64, i64, i64) {
-    let days = days.saturating_add(719_468);
+    let days = days + 719_468;
     let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let leap = day
-        .saturating_sub(day.div_euclid(1460))
-        .saturating_add(day.div_euclid(36_524))
+    let leap = (day.saturating_sub(day.div_euclid(1460)) + day.div_euclid(36_524))
         .saturating_sub(day.div_euclid(146_096));
     let year = leap.div_euclid(365);
-    let before = year
-        .saturating_mul(365)
-        .saturating_add(year.div_euclid(4))
-        .saturating_sub(year.div_euclid(100));
+    let before = (year * 365 + year.div_euclid(4)).saturating_sub(year.div_euclid(100));
     let of_year = day.saturating_sub(before);
-    let shifted = of_year.saturating_mul(5).saturating_add(2).div_euclid(153);
-    let first = shifted.saturating_mul(153).saturating_add(2).div_euclid(5);
-    let month = shifted.saturating_add(2).rem_euclid(12).saturating_add(1);
-    let year = year.saturating_add(era.saturating_mul(400));
-    let year = if month <= 2 { year.saturating_add(1) } else { year };
-    (year, month, of_year.saturating_sub(first).saturating_add(1))
+    let shifted = (of_year * 5 + 2).div_euclid(153);
+    let first = (shifted * 153 + 2).div_euclid(5);
+    let month = (shifted + 2).rem_euclid(12) + 1;
+    let year = year + era * 400;
+    let year = if month <= 2 { year + 1 } else { year };
+    (year, month, of_year.saturating_sub(first) + 1)
 }
 
 #[cfg(test)]

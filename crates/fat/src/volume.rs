@@ -42,17 +42,17 @@ impl Volume {
     pub(crate) fn fat_page(&self, fat: u32, page: u64) -> Result<Block, FsError> {
         let len = self.boot.byte_of(BlockNo::new(self.boot.fat_sectors.into())).get();
         let pages = len.div_ceil(wide(PAGE));
-        let from = page.saturating_mul(wide(PAGE));
+        let from = page * wide(PAGE);
         if from >= len {
             return Err(range("FAT page", page, pages, Location::of("FAT")));
         }
-        let key = BlockNo::new(u64::from(fat).saturating_mul(pages).saturating_add(page));
+        let key = BlockNo::new(u64::from(fat) * pages + page);
         if let Some(block) = self.fat.get(key) {
             return Ok(block);
         }
         let start = self.boot.byte_of(self.boot.fat_start(fat)).get();
         let mut bytes = vec![0; index(len.saturating_sub(from)).min(PAGE)];
-        self.device.read_bytes(ByteLen::new(start.saturating_add(from)), &mut bytes)?;
+        self.device.read_bytes(ByteLen::new(start + from), &mut bytes)?;
         let block: Block = Arc::from(bytes);
         self.fat.insert(key, block.clone());
         Ok(block)
@@ -78,7 +78,7 @@ impl Volume {
         skip: u64,
         buf: &mut [u8],
     ) -> Result<(), FsError> {
-        let at = self.boot.byte_of(start).get().saturating_add(skip);
+        let at = self.boot.byte_of(start).get() + skip;
         self.device.read_bytes(ByteLen::new(at), buf)?;
         Ok(())
     }

@@ -82,7 +82,7 @@ fn decode(order: Order, bytes: &[u8], place: Location) -> Result<Acl, FsError> {
         return Err(bad(wide(bytes.len())));
     }
     let count = order.get_u32(bytes, 0).unwrap_or(0);
-    let entries = slice(bytes, HEAD, index(count).saturating_mul(ENTRY));
+    let entries = slice(bytes, HEAD, index(count) * ENTRY);
     let entries = entries.ok_or_else(|| bad(u64::from(count)))?;
     let entry = |bytes: &[u8]| {
         let word = |at: usize| order.get_u32(bytes, at).unwrap_or(0);

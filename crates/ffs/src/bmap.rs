@@ -31,10 +31,10 @@ impl MappedRuns {
     fn push(&mut self, run: Mapping, place: Location) -> Result<(), FsError> {
         self.take(run.extent.len, place)?;
         if let Some(last) = self.runs.last_mut() {
-            let follows = last.lbn.saturating_add(last.extent.len) == run.lbn
-                && last.extent.end() == run.extent.start;
+            let follows =
+                last.lbn + last.extent.len == run.lbn && last.extent.end() == run.extent.start;
             if follows {
-                last.extent.len = last.extent.len.saturating_add(run.extent.len);
+                last.extent.len += run.extent.len;
                 return Ok(());
             }
         }
@@ -72,9 +72,9 @@ impl Volume {
         }
         let (mut first, mut span) = (wide(DIRECT), 1u64);
         for (levels, &number) in (1u32..).zip(&inode.indirect) {
-            span = span.saturating_mul(self.sb.pointers());
+            span *= self.sb.pointers();
             let tree = IndirectTree { block: BlockNo::new(number), first, span, levels, depth: 1 };
-            first = first.saturating_add(span);
+            first += span;
             if number != 0 {
                 self.walk_tree(inode, tree, &(wanted.start..end), found)?;
             }
@@ -89,7 +89,7 @@ impl Volume {
         wanted: &Range<u64>,
         found: &mut MappedRuns,
     ) -> Result<(), FsError> {
-        let last = tree.first.saturating_add(tree.span);
+        let last = tree.first + tree.span;
         if tree.first >= wanted.end || last <= wanted.start {
             return Ok(());
         }
@@ -99,8 +99,8 @@ impl Volume {
         if let Some(index) = &mut found.index {
             index.push(IndexBlock {
                 block: tree.block,
-                first: Lbn::new(tree.first.saturating_mul(frags)),
-                last: Lbn::new(last.saturating_mul(frags).saturating_sub(1)),
+                first: Lbn::new(tree.first * frags),
+                last: Lbn::new((last * frags).saturating_sub(1)),
                 depth: tree.depth,
             });
         }
@@ -108,7 +108,7 @@ impl Volume {
         let step = tree.span.checked_div(self.sb.pointers()).unwrap_or(1).max(1);
         let skip = wanted.start.saturating_sub(tree.first).checked_div(step).unwrap_or(0);
         for at in skip..self.sb.pointers() {
-            let first = tree.first.saturating_add(at.saturating_mul(step));
+            let first = tree.first + at * step;
             if first >= wanted.end {
                 break;
             }
@@ -121,7 +121,7 @@ impl Volume {
                 continue;
             }
             let levels = tree.levels.saturating_sub(1);
-            let depth = tree.depth.saturating_add(1);
+            let depth = tree.depth + 1;
             let below = IndirectTree { block: number, first, span: step, levels, depth };
             self.walk_tree(inode, below, wanted, found)?;
         }
@@ -130,7 +130,7 @@ impl Volume {
 
     /// A block number in an indirect block.
     pub(crate) fn pointer(&self, block: &[u8], at: u64) -> u64 {
-        let from = index(at.saturating_mul(u64::from(self.sb.pointer_size())));
+        let from = index(at * u64::from(self.sb.pointer_size()));
         let bytes = block.get(from..).unwrap_or_default();
         match (self.sb.format, self.sb.order) {
             (Format::Ufs1, Order::Little) => {
@@ -159,7 +159,7 @@ impl Volume {
     ) -> Result<(), FsError> {
         let place = Location::of("block map").in_inode(inode.ino);
         let frags = u64::from(self.sb.frag);
-        let left = inode.len.saturating_sub(at.saturating_mul(u64::from(self.sb.bsize)));
+        let left = inode.len.saturating_sub(at * u64::from(self.sb.bsize));
         let len = if at < wide(DIRECT) {
             left.div_ceil(u64::from(self.sb.fsize)).min(frags)
         } else {
@@ -167,7 +167,7 @@ impl Volume {
         };
         let extent = Extent::new(start, len);
         self.check_extent(extent, place)?;
-        let lbn = Lbn::new(at.saturating_mul(frags));
+        let lbn = Lbn::new(at * frags);
         found.push(Mapping { lbn, extent, unwritten: false }, place)
     }
 
@@ -201,12 +201,12 @@ impl Volume {
     ) -> Result<(), FsError> {
         let bsize = u64::from(self.sb.bsize);
         let fsize = u64::from(self.sb.fsize);
-        let end = offset.get().saturating_add(wide(buf.len()));
+        let end = offset.get() + wide(buf.len());
         let first = offset.get().checked_div(bsize).unwrap_or(0);
         buf.fill(0);
         for run in self.runs(inode, &(first..end.div_ceil(bsize)))? {
-            let start = run.lbn.get().saturating_mul(fsize);
-            let stop = start.saturating_add(run.extent.len.saturating_mul(fsize)).min(end);
+            let start = run.lbn.get() * fsize;
+            let stop = (start + run.extent.len * fsize).min(end);
             let from = start.max(offset.get());
             if from >= stop {
                 continue;

@@ -20,12 +20,12 @@ impl Volume {
     ) -> Result<(), FsError> {
         let place = Location::of("directory").in_inode(dir.ino);
         let unit_len = wide(DIRECTORY_UNIT);
-        let limit = self.sb.size.saturating_mul(u64::from(self.sb.fsize));
+        let limit = self.sb.size * u64::from(self.sb.fsize);
         if dir.len > limit || dir.len.checked_rem(unit_len) != Some(0) {
             return Err(range("di_size", dir.len, limit, place));
         }
         let bsize = u64::from(self.sb.bsize);
-        let mut at = after.checked_div(unit_len).unwrap_or(0).saturating_mul(unit_len);
+        let mut at = after.checked_div(unit_len).unwrap_or(0) * unit_len;
         while at < dir.len {
             // The rest of the current block.
             let into = at.checked_rem(bsize).unwrap_or(0);
@@ -33,12 +33,12 @@ impl Volume {
             let mut bytes = vec![0; index(len)];
             self.read_mapped(dir, seekless_units::ByteLen::new(at), &mut bytes)?;
             for (n, unit) in (0u64..).zip(bytes.chunks(DIRECTORY_UNIT)) {
-                let base = at.saturating_add(n.saturating_mul(unit_len));
+                let base = at + n * unit_len;
                 if self.unit(unit, base, after, place, visit)?.is_break() {
                     return Ok(());
                 }
             }
-            at = at.saturating_add(len);
+            at += len;
         }
         Ok(())
     }
@@ -59,7 +59,7 @@ impl Volume {
         let place = place.at_offset(byte(index(base)));
         for entry in self.sb.entries(unit, place) {
             let entry = entry?;
-            let cookie = base.saturating_add(wide(entry.end()));
+            let cookie = base + wide(entry.end());
             if !entry.is_name() || cookie <= after {
                 continue;
             }
@@ -89,9 +89,6 @@ impl Volume {
     pub(crate) fn fragments(&self, dir: &Inode, end: u64) -> Result<Vec<Lbn>, FsError> {
         let last = end.div_ceil(u64::from(self.sb.bsize));
         let runs = self.runs(dir, &(0..last))?;
-        Ok(runs
-            .iter()
-            .flat_map(|run| (0..run.extent.len).map(|n| run.lbn.saturating_add(n)))
-            .collect())
+        Ok(runs.iter().flat_map(|run| (0..run.extent.len).map(|n| run.lbn + n)).collect())
     }
 }

@@ -61,7 +61,7 @@ pub(crate) fn code_of(kind: FileKind) -> u8 {
 
 /// Bytes an entry takes, its name ended by a zero (`DIRECTSIZ`).
 pub(crate) fn needed(name_len: usize) -> usize {
-    HEAD.saturating_add(name_len).saturating_add(1).next_multiple_of(4)
+    (HEAD + name_len + 1).next_multiple_of(4)
 }
 
 impl Entry<'_> {
@@ -77,13 +77,13 @@ impl Entry<'_> {
 
     /// Whether a zero stands behind its name, in its own bytes.
     pub(crate) fn is_ended(&self, unit: &[u8]) -> bool {
-        let at = self.at.saturating_add(HEAD).saturating_add(self.name.len());
+        let at = self.at + HEAD + self.name.len();
         at < self.end() && unit.get(at) == Some(&0)
     }
 
     /// Its end in its unit, in bytes.
     pub(crate) fn end(&self) -> usize {
-        self.at.saturating_add(self.len)
+        self.at + self.len
     }
 
     /// Bytes it needs.
@@ -119,7 +119,7 @@ impl Super {
             }
         };
         let (len, name_len) = (usize::from(len), usize::from(name_len));
-        let least = HEAD.saturating_add(name_len).next_multiple_of(4);
+        let least = (HEAD + name_len).next_multiple_of(4);
         let left = unit.len().saturating_sub(at);
         if len < HEAD || len & 3 != 0 || (ino != 0 && len < least) {
             return Err(invalid("d_reclen", wide(len), place));
@@ -127,7 +127,7 @@ impl Super {
         if len > left {
             return Err(range("d_reclen", wide(len), wide(left), place));
         }
-        let name = slice(unit, at.saturating_add(HEAD), name_len).filter(|_| ino != 0);
+        let name = slice(unit, at + HEAD, name_len).filter(|_| ino != 0);
         let name = name.unwrap_or_default();
         if ino != 0 && name.is_empty() {
             return Err(invalid("d_namlen", 0, place));
@@ -163,7 +163,7 @@ impl Super {
                 return None;
             }
             let skip = place.offset.unwrap_or_default();
-            let found = self.entry_at(unit, at, place.at_offset(skip.saturating_add(byte(at))));
+            let found = self.entry_at(unit, at, place.at_offset(skip + byte(at)));
             at = found.as_ref().map_or(unit.len(), Entry::end);
             Some(found)
         })
@@ -173,7 +173,7 @@ impl Super {
 /// Writes an entry at its place in a unit, and zeros behind its name as far as it reaches. Nothing
 /// is written if the unit has too little room.
 pub(crate) fn put(order: Order, unit: &mut [u8], entry: &Entry<'_>) {
-    let end = entry.at.saturating_add(needed(entry.name.len()).min(entry.len));
+    let end = entry.at + needed(entry.name.len()).min(entry.len);
     let Some(to) = unit.get_mut(entry.at..end) else { return };
     to.fill(0);
     order.put_u32(to, INO.0, entry.ino.get());
@@ -188,7 +188,7 @@ pub(crate) fn put(order: Order, unit: &mut [u8], entry: &Entry<'_>) {
 
 /// Sets the length of the entry at byte `at` of a unit.
 pub(crate) fn put_len(order: Order, unit: &mut [u8], at: usize, len: usize) {
-    order.put_u16(unit, at.saturating_add(LEN.0), u16::try_from(len).unwrap_or(0));
+    order.put_u16(unit, at + LEN.0, u16::try_from(len).unwrap_or(0));
 }
 
 /// The first entries of a directory, `.` and `..`; the second takes the rest

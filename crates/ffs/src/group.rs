@@ -57,7 +57,7 @@ impl Volume {
             verify_group(&self.sb, &block, number)?;
         }
         let bitmap = |field, at: u32, bits: u32| {
-            let end = u64::from(at).saturating_add(u64::from(bits.div_ceil(8)));
+            let end = u64::from(at) + u64::from(bits.div_ceil(8));
             if end <= u64::from(self.sb.cgsize) {
                 return Ok(index(at));
             }
@@ -131,9 +131,9 @@ impl Group {
         let mut runs: Vec<Extent> = Vec::new();
         let count = u32::try_from(blocks.len).unwrap_or(u32::MAX);
         for at in (0..count).filter(|&at| bit(&self.block, self.frags_at, at)) {
-            let block: BlockNo = blocks.start.saturating_add(u64::from(at));
+            let block: BlockNo = blocks.start + u64::from(at);
             match runs.last_mut() {
-                Some(last) if last.end() == block => last.len = last.len.saturating_add(1),
+                Some(last) if last.end() == block => last.len = last.len + 1,
                 _ => runs.push(Extent::new(block, 1)),
             }
         }
@@ -142,6 +142,6 @@ impl Group {
 }
 
 fn bit(bytes: &[u8], from: usize, at: u32) -> bool {
-    let byte = bytes.get(from.saturating_add(index(at >> 3))).copied().unwrap_or(0);
+    let byte = bytes.get(from + index(at >> 3)).copied().unwrap_or(0);
     byte >> (at & 7) & 1 == 1
 }

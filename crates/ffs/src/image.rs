@@ -53,7 +53,7 @@ fn geometry(sb: &Super) -> Geometry {
     for (to, from) in uuid.iter_mut().zip(sb.id.iter().flat_map(|word| word.to_be_bytes())) {
         *to = from;
     }
-    let free = sb.free_blocks.saturating_mul(u64::from(sb.frag)).saturating_add(sb.free_frags);
+    let free = sb.free_blocks * u64::from(sb.frag) + sb.free_frags;
     Geometry {
         format: if sb.format == Format::Ufs1 { "ufs1" } else { "ufs2" },
         block_size: sb.fsize,

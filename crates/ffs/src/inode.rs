@@ -77,10 +77,7 @@ impl Super {
         let block = u64::from(slot.checked_div(per_block).unwrap_or(0));
         let within = slot.checked_rem(per_block).unwrap_or(0);
         let start = self.in_group(group, self.iblkno);
-        Ok(DinodePlace {
-            block: start.saturating_add(block.saturating_mul(u64::from(self.frag))),
-            skip: index(within.saturating_mul(size)),
-        })
+        Ok(DinodePlace { block: start + block * u64::from(self.frag), skip: index(within * size) })
     }
 }
 
@@ -92,7 +89,7 @@ impl Volume {
         let per_block = self.sb.bsize.checked_div(self.sb.inode_size()).unwrap_or(1).max(1);
         let blocks = u64::from(self.sb.ipg.div_ceil(per_block));
         let start = self.sb.in_group(group, self.sb.iblkno);
-        let table = Extent::new(start, blocks.saturating_mul(u64::from(self.sb.frag)));
+        let table = Extent::new(start, blocks * u64::from(self.sb.frag));
         Ok(InodeLocation { block: at.block, offset: byte(at.skip), table, used_end: table.end() })
     }
 

@@ -22,7 +22,7 @@
 //! `compose/` write new images without a cache.
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
-#![deny(clippy::as_conversions, clippy::arithmetic_side_effects)]
+#![deny(clippy::as_conversions)]
 #![cfg_attr(
     test,
     allow(
@@ -30,8 +30,7 @@
         clippy::expect_used,
         clippy::panic,
         clippy::indexing_slicing,
-        clippy::as_conversions,
-        clippy::arithmetic_side_effects
+        clippy::as_conversions
     )
 )]
 

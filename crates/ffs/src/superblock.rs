@@ -239,13 +239,12 @@ impl Super {
         in_group("fs_iblkno", self.iblkno)?;
         in_group("fs_dblkno", self.dblkno)?;
         // A group's bitmap of fragments fits in a block.
-        if self.fpg == 0 || u64::from(self.fpg) > u64::from(self.bsize).saturating_mul(8) {
+        if self.fpg == 0 || u64::from(self.fpg) > u64::from(self.bsize) * 8 {
             return Err(invalid("fs_fpg", u64::from(self.fpg), place()));
         }
-        let inodes = u64::from(self.ipg).saturating_mul(u64::from(self.ncg));
-        let table = u64::from(self.ipg).saturating_mul(u64::from(self.inode_size()));
-        let room = u64::from(self.dblkno.saturating_sub(self.iblkno))
-            .saturating_mul(u64::from(self.fsize));
+        let inodes = u64::from(self.ipg) * u64::from(self.ncg);
+        let table = u64::from(self.ipg) * u64::from(self.inode_size());
+        let room = u64::from(self.dblkno.saturating_sub(self.iblkno)) * u64::from(self.fsize);
         if self.ipg == 0 || table > room || inodes > u64::from(u32::MAX) {
             return Err(range("fs_ipg", u64::from(self.ipg), room, place()));
         }
@@ -311,7 +310,7 @@ impl Super {
         if t.maxbpg == 0 || i32::try_from(t.maxbpg).is_err() {
             return Err(invalid("fs_maxbpg", u64::from(t.maxbpg), place()));
         }
-        let summaries = u64::from(self.ncg).saturating_mul(SUMMARY);
+        let summaries = u64::from(self.ncg) * SUMMARY;
         if u64::from(t.cssize) < summaries {
             return Err(range("fs_cssize", u64::from(t.cssize), summaries, place()));
         }
@@ -358,7 +357,7 @@ impl Super {
         bytes.truncate(index(size).min(SUPERBLOCK_SIZE));
         let at = offset_of!(Superblock<LE>, fs_ckhash);
         let stored = word(at);
-        bytes.get_mut(at..at.saturating_add(4)).ok_or_else(lost)?.fill(0);
+        bytes.get_mut(at..at + 4).ok_or_else(lost)?.fill(0);
         same(stored, crc32c(&bytes), place())
     }
 
@@ -388,29 +387,29 @@ impl Super {
     }
 
     pub(crate) fn inodes(&self) -> u32 {
-        self.ipg.saturating_mul(self.ncg)
+        self.ipg * self.ncg
     }
 
     /// The fragments of a group; the last may have fewer.
     pub(crate) fn group_blocks(&self, group: GroupNo) -> Extent {
-        let start = u64::from(group.get()).saturating_mul(u64::from(self.fpg));
+        let start = u64::from(group.get()) * u64::from(self.fpg);
         let len = self.size.saturating_sub(start).min(u64::from(self.fpg));
         Extent::new(BlockNo::new(start), len)
     }
 
     /// `cgstart`: the start from which a group's metadata are counted.
     fn group_start(&self, group: GroupNo) -> u64 {
-        let base = u64::from(group.get()).saturating_mul(u64::from(self.fpg));
+        let base = u64::from(group.get()) * u64::from(self.fpg);
         if self.format == Format::Ufs2 {
             return base;
         }
         let turn = group.get() & !self.old_cgmask;
-        base.saturating_add(u64::from(self.old_cgoffset).saturating_mul(u64::from(turn)))
+        base + u64::from(self.old_cgoffset) * u64::from(turn)
     }
 
     /// A place in a group, in fragments from its start.
     pub(crate) fn in_group(&self, group: GroupNo, at: u32) -> BlockNo {
-        BlockNo::new(self.group_start(group).saturating_add(u64::from(at)))
+        BlockNo::new(self.group_start(group) + u64::from(at))
     }
 
     /// Bytes of the old tables in a group's head: for each cylinder 4, and for each of its
@@ -420,8 +419,8 @@ impl Super {
             return 0;
         }
         let cylinders = u64::from(self.old_cpg);
-        let positions = cylinders.saturating_mul(u64::from(self.old_nrpos));
-        let bytes = cylinders.saturating_mul(4).saturating_add(positions.saturating_mul(2));
+        let positions = cylinders * u64::from(self.old_nrpos);
+        let bytes = cylinders * 4 + positions * 2;
         bytes.min(u64::from(self.bsize))
     }
 

@@ -95,7 +95,7 @@ impl<'a> SuperblockMut<'a> {
     /// `fs_volname`, zeros to its end.
     pub(crate) fn set_label(&mut self, label: &[u8]) {
         let at = at!(fs_volname);
-        if let Some(field) = self.bytes.get_mut(at..at.saturating_add(32)) {
+        if let Some(field) = self.bytes.get_mut(at..at + 32) {
             field.fill(0);
             field.iter_mut().zip(label).for_each(|(to, &from)| *to = from);
         }
@@ -150,7 +150,7 @@ impl<'a> SuperblockMut<'a> {
 
     /// The places of the superblock, in bytes, and of its copies, one a group.
     pub(crate) fn places(sb: &Super) -> impl Iterator<Item = ByteLen> + '_ {
-        let copy = |group| sb.in_group(group, sb.sblkno).get().saturating_mul(u64::from(sb.fsize));
+        let copy = |group| sb.in_group(group, sb.sblkno).get() * u64::from(sb.fsize);
         let copies = (0..sb.ncg).map(GroupNo::new).map(copy);
         std::iter::once(sb.at).chain(copies.filter(|&at| at != sb.at)).map(ByteLen::new)
     }

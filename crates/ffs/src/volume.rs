@@ -69,7 +69,7 @@ impl Volume {
         skip: u64,
         buf: &mut [u8],
     ) -> Result<(), FsError> {
-        let at = start.get().saturating_mul(u64::from(self.sb.fsize)).saturating_add(skip);
+        let at = start.get() * u64::from(self.sb.fsize) + skip;
         self.device.read_bytes(ByteLen::new(at), buf)?;
         Ok(())
     }

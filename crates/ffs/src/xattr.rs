@@ -26,7 +26,7 @@ impl Volume {
     fn attribute_area(&self, inode: &Inode) -> Result<Vec<u8>, FsError> {
         let place = Location::of("extended attributes").in_inode(inode.ino);
         let bsize = u64::from(self.sb.bsize);
-        let limit = bsize.saturating_mul(2);
+        let limit = bsize * 2;
         if u64::from(inode.ext_len) > limit {
             return Err(range("di_extsize", u64::from(inode.ext_len), limit, place));
         }
@@ -54,7 +54,7 @@ pub(crate) fn decode_attributes(
         let place = place.at_offset(byte(at));
         let Some((len, xattr)) = attribute(order, bytes, at, place)? else { break };
         found.push(xattr);
-        at = at.saturating_add(len);
+        at += len;
     }
     found.sort();
     Ok(found)
@@ -68,11 +68,11 @@ pub(crate) fn encode_attribute(
     value: &[u8],
     to: &mut Vec<u8>,
 ) {
-    let base = HEAD.saturating_add(name.len()).next_multiple_of(8);
-    let len = base.saturating_add(value.len()).next_multiple_of(8);
+    let base = (HEAD + name.len()).next_multiple_of(8);
+    let len = (base + value.len()).next_multiple_of(8);
     let pad = len.saturating_sub(base).saturating_sub(value.len());
     let start = to.len();
-    to.resize(start.saturating_add(len), 0);
+    to.resize(start + len, 0);
     let Some(record) = to.get_mut(start..) else { return };
     order.put_u32(record, 0, u32::try_from(len).unwrap_or(0));
     let small = |value: usize| u8::try_from(value).unwrap_or(0);
@@ -105,12 +105,12 @@ fn attribute(
     if len == 0 {
         return Ok(None);
     }
-    let base = HEAD.saturating_add(usize::from(name_len)).next_multiple_of(8);
+    let base = (HEAD + usize::from(name_len)).next_multiple_of(8);
     let len = index(len);
     let value_len = len.checked_sub(base).and_then(|rest| rest.checked_sub(usize::from(pad)));
     let value_len = value_len.ok_or_else(|| invalid("ea_length", wide(len), place))?;
-    let name = slice(bytes, at.saturating_add(HEAD), usize::from(name_len)).ok_or_else(lost)?;
-    let value = slice(bytes, at.saturating_add(base), value_len).ok_or_else(lost)?;
+    let name = slice(bytes, at + HEAD, usize::from(name_len)).ok_or_else(lost)?;
+    let value = slice(bytes, at + base, value_len).ok_or_else(lost)?;
     let prefix: &[u8] = match space {
         1 => b"user.",
         2 => b"system.",

@@ -45,7 +45,7 @@ impl Super {
 
     /// `cgdata`: the start of a group's zone for data.
     pub(crate) fn data_zone(&self, group: GroupNo) -> BlockNo {
-        self.meta_zone(group).saturating_add(self.tuning.metaspace)
+        self.meta_zone(group) + self.tuning.metaspace
     }
 }
 
@@ -73,7 +73,7 @@ mod tests {
             let base = 6 * u64::from(sb.fpg);
             let meta = BlockNo::new(base + u64::from(sb.dblkno) + shift);
             assert_eq!(groups.data_start(number), meta, "{version:?}");
-            let data = meta.saturating_add(sb.tuning.metaspace);
+            let data = meta + sb.tuning.metaspace;
             assert_eq!(sb.zones().data_zone(&groups, number), data);
             assert_eq!(sb.data_zone(number), data);
             assert_eq!(groups.shape().group_of(data), number);

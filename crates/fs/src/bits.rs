@@ -34,9 +34,9 @@ impl Bits {
         while let Some(word) = self.0.get(at >> 6) {
             let clear = !word >> (at & 63);
             if clear != 0 {
-                return at.saturating_add(clear.trailing_zeros() as usize);
+                return at + clear.trailing_zeros() as usize;
             }
-            at = (at | 63).saturating_add(1);
+            at = (at | 63) + 1;
         }
         at
     }

@@ -108,13 +108,13 @@ impl BlockMap {
     pub fn find(&self, lbn: Lbn) -> Option<Mapping> {
         let after = self.runs.partition_point(|run| run.lbn <= lbn);
         let run = self.runs.get(after.checked_sub(1)?)?;
-        let skip = lbn.saturating_since(run.lbn);
+        let skip = lbn - run.lbn;
         if skip >= run.extent.len {
             return None;
         }
         Some(Mapping {
             lbn,
-            extent: Extent::new(run.extent.start.saturating_add(skip), run.extent.len - skip),
+            extent: Extent::new(run.extent.start + skip, run.extent.len - skip),
             unwritten: run.unwritten,
         })
     }

@@ -42,11 +42,11 @@ impl Patches {
     /// The device's error.
     pub fn put(&mut self, at: u64, bytes: &[u8]) -> Result<(), FsError> {
         let start = Lba::containing(ByteLen::new(at)).to_bytes().get();
-        let end = at.saturating_add(wide(bytes.len()));
+        let end = at + wide(bytes.len());
         let end = end.next_multiple_of(SECTOR).min(self.device.len().get());
         let old = self.read(start, index(end.saturating_sub(start)))?;
         let mut new = old.clone();
-        let from = index(at.saturating_sub(start));
+        let from = index(at - start);
         let to = new.get_mut(from..).unwrap_or_default();
         to.iter_mut().zip(bytes).for_each(|(to, &byte)| *to = byte);
         let sector = index(SECTOR);
@@ -55,12 +55,12 @@ impl Patches {
         let first = differs.iter().position(|&differs| differs);
         let last = differs.iter().rposition(|&differs| differs);
         let (Some(first), Some(last)) = (first, last) else { return Ok(()) };
-        let low = first.saturating_mul(sector);
-        let high = last.saturating_add(1).saturating_mul(sector).min(new.len());
-        let lba = Lba::containing(ByteLen::new(start.saturating_add(wide(low))));
+        let low = first * sector;
+        let high = ((last + 1) * sector).min(new.len());
+        let lba = Lba::containing(ByteLen::new(start + wide(low)));
         self.device.write(lba, new.get(low..high).unwrap_or_default())?;
         self.dirty = true;
-        self.writes = self.writes.saturating_add(1);
+        self.writes += 1;
         Ok(())
     }
 

@@ -254,8 +254,6 @@ impl Plan {
     pub fn overhead(&self, object: ObjectId) -> impl Iterator<Item = BlockNo> + '_ {
         let at = object.index();
         let range = self.overhead_start[at] as usize..self.overhead_start[at + 1] as usize;
-        self.overhead[range]
-            .iter()
-            .flat_map(|run| (0..run.len).map(|n| run.start.saturating_add(n)))
+        self.overhead[range].iter().flat_map(|run| (0..run.len).map(|n| run.start + n))
     }
 }

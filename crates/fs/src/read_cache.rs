@@ -57,9 +57,9 @@ impl Shard {
     /// The first slot from the hand on that was not used since the hand last passed. One round
     /// clears every mark, so two rounds always find one.
     fn victim(&mut self) -> usize {
-        for _ in 0..self.slots.len().saturating_mul(2) {
+        for _ in 0..self.slots.len() * 2 {
             let place = self.hand;
-            self.hand = place.saturating_add(1);
+            self.hand = place + 1;
             if self.hand >= self.slots.len() {
                 self.hand = 0;
             }
@@ -82,8 +82,8 @@ impl BlockCache {
     /// A cache for blocks of `block_size` bytes.
     #[must_use]
     pub fn new(block_size: u32) -> Self {
-        let blocks = BUDGET.checked_div(u64::from(block_size)).unwrap_or(0);
-        let each = blocks.checked_div(SHARDS).unwrap_or(0).max(LEAST_PER_SHARD);
+        let blocks = BUDGET / u64::from(block_size);
+        let each = (blocks / SHARDS).max(LEAST_PER_SHARD);
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
         Self { shards, capacity: usize::try_from(each).unwrap_or(1) }
     }

@@ -129,7 +129,7 @@ impl DriveState {
         let done = self.model.serve(at, request).map_err(refused)?;
         self.tally.seeks += u64::from(distance > 0);
         self.tally.seek_bytes += distance * SECTOR;
-        self.tally.busy_ns += done.saturating_since(at);
+        self.tally.busy_ns += done - at;
         self.current = Some(Current { number, done, ticket });
         self.plots.note(number, at, request.at.get(), kind);
         self.note(at, done, request, kind);
@@ -140,7 +140,7 @@ impl DriveState {
         let op = if kind == RequestKind::Read { "read" } else { "write" };
         let waited = if kind == RequestKind::AsyncWrite { "no" } else { "yes" };
         let (from, sectors) = (request.at, request.sectors);
-        let (at, ms) = (at.get() as f64 / 1e6, done.saturating_since(at) as f64 / 1e6);
+        let (at, ms) = (at.get() as f64 / 1e6, (done - at) as f64 / 1e6);
         self.log(format_args!("{at:.3}\t{ms:.3}\t{op}\t{from}\t{sectors}\t{waited}"));
     }
 

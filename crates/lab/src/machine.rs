@@ -144,7 +144,7 @@ impl Machine {
     pub(crate) fn compute(&mut self, span: Nanos) {
         if !self.disk().is_noted(ProcessStep::Compute(span)) {
             self.clock.sleep(span);
-            self.spent = self.spent.saturating_add(span.get());
+            self.spent += span.get();
         }
     }
 
@@ -169,7 +169,7 @@ impl Machine {
 
     /// The processor has worked for so long, while time passed.
     pub(crate) fn worked(&mut self, span: Nanos) {
-        self.spent = self.spent.saturating_add(span.get());
+        self.spent += span.get();
     }
 
     /// Advances the clock to a moment; the file systems do nothing.
@@ -313,7 +313,7 @@ impl Machine {
 
     /// Charges system calls that look up entries in memory.
     pub(crate) fn look(&mut self, calls: u64) {
-        self.compute(Nanos::new(self.cpu.look.0.get().saturating_mul(calls)));
+        self.compute(Nanos::new(self.cpu.look.0.get() * calls));
     }
 
     /// The file that a name of the root leads to.
@@ -360,7 +360,7 @@ impl Machine {
     /// # Errors
     /// As [`Operate::sync`].
     pub fn settle(&mut self) -> Result<(), FsError> {
-        self.pause_until(self.now().saturating_add(self.linger.get()))?;
+        self.pause_until(self.now() + self.linger.get())?;
         self.volumes.iter_mut().try_for_each(|volume| volume.live().sync())?;
         self.volumes.iter().try_for_each(|volume| Ok(volume.disk.drain()?))
     }

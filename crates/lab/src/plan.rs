@@ -77,7 +77,7 @@ pub(crate) fn count(experiment: &Experiment) -> usize {
         let systems = workload.systems_of(experiment).count();
         let disciplines = workload.disciplines_of(experiment).len();
         let policies = workload.policies_of(experiment).len();
-        systems.saturating_mul(disciplines).saturating_mul(policies)
+        systems * disciplines * policies
     };
     let cells = experiment.workloads.iter().map(under).fold(0, usize::saturating_add);
     let repetitions = usize::try_from(experiment.repetitions).unwrap_or(usize::MAX);
@@ -101,7 +101,7 @@ pub fn runs(experiment: &Experiment, wanted: &Wanted) -> Result<Vec<RunId>, LabE
     cells.retain(|cell| !cell.policies.is_empty());
     let turns = turns(experiment, wanted);
     let policies: usize = cells.iter().map(|cell| cell.policies.len()).sum();
-    let runs = policies.saturating_mul(turns.len());
+    let runs = policies * turns.len();
     if runs > MOST_RUNS {
         let what = format!("{runs} runs of {} are more than {MOST_RUNS}", experiment.name);
         return Err(LabError::Unknown(what));

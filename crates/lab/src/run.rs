@@ -142,7 +142,7 @@ pub fn perform(
 fn phase((name, before, after, plot): Measured) -> Phase {
     Phase {
         phase: name.into(),
-        seconds: after.now.saturating_since(before.now) as f64 / 1e9,
+        seconds: (after.now - before.now) as f64 / 1e9,
         counts: counts(&before, &after),
         plot,
     }
@@ -152,7 +152,7 @@ fn counts(before: &Reading, after: &Reading) -> Counts {
     let (was, is) = (&before.cache, &after.cache);
     Counts {
         disk: after.tally - before.tally,
-        cpu_ns: after.cpu.saturating_since(before.cpu),
+        cpu_ns: after.cpu - before.cpu,
         rolled_back_writes: is.rolled_back_writes - was.rolled_back_writes,
         max_limit_hit: is.max_limit_hit - was.max_limit_hit,
         rush_requests: is.rush_requests - was.rush_requests,

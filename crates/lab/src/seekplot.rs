@@ -126,7 +126,7 @@ impl Plotter {
         let column = (since / self.column.get()) as usize;
         let bin = &mut self.bins[row(sector, self.sectors) * COLUMNS + column][kind as usize];
         // No run is long enough for it to overflow.
-        *bin = bin.saturating_add(1);
+        *bin += 1;
     }
 
     /// Makes columns twice as wide.
@@ -135,10 +135,10 @@ impl Plotter {
             for column in 0..COLUMNS {
                 let pair = [2 * column, 2 * column + 1].map(|from| row.get(from).copied());
                 let [a, b] = pair.map(Option::unwrap_or_default);
-                row[column] = [0, 1, 2].map(|kind| a[kind].saturating_add(b[kind]));
+                row[column] = [0, 1, 2].map(|kind| a[kind] + b[kind]);
             }
         }
-        self.column = self.column.saturating_add(self.column.get());
+        self.column += self.column.get();
     }
 
     /// The picture as it is now.

@@ -27,7 +27,7 @@ pub fn touches(events: &[Event], tree: &Tree, block_size: u32) -> Vec<Touch> {
             Op::Read | Op::Mmap | Op::Fault | Op::Exec => {
                 let size = tree.node(node).size;
                 let length = event.length.unwrap_or(u64::MAX);
-                let end = event.offset.saturating_add(length).min(size);
+                let end = (event.offset + length).min(size);
                 walk.range(node, event.offset, end, u64::from(block_size));
             }
             _ => {}

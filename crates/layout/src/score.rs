@@ -105,7 +105,7 @@ pub fn figures(
         metadata_requests: requests.clone().filter(|(_, metadata)| *metadata).count() as u64,
         bytes: extents().map(|extent| extent.len).sum::<u64>() * block_size,
         seeks,
-        seek_distance_bytes: distance.saturating_mul(block_size),
+        seek_distance_bytes: distance * block_size,
         chunks: count_chunks(extents, block_size, chunk_sizes),
     }
 }
@@ -126,7 +126,7 @@ pub fn score(
     let metadata = requests.iter().filter(|request| request.purpose.is_metadata()).count() as u64;
     let path = |replayed: &Replayed| {
         let (seeks, distance) = seeks(replayed.requests.iter().map(|request| request.extent));
-        Seeks { seeks, seek_distance_bytes: distance.saturating_mul(bs) }
+        Seeks { seeks, seek_distance_bytes: distance * bs }
     };
     let moved = path(&replayed);
     let recorded_order = match machine.processes {
@@ -248,7 +248,7 @@ fn joined(mut extents: Vec<Extent>) -> Vec<Extent> {
     for extent in extents {
         match joined.last_mut() {
             Some(last) if extent.start <= last.end() => {
-                last.len = last.len.max(extent.end().saturating_since(last.start));
+                last.len = last.len.max(extent.end() - last.start);
             }
             _ => joined.push(extent),
         }

@@ -57,7 +57,7 @@ pub fn time(
         }
         if think == Think::Trace && last.is_none_or(|last| last.event != request.event) {
             let at = events.get(request.event).map_or(recorded, |event| event.time.max(recorded));
-            started = started.saturating_add(at.saturating_since(recorded)).max(clock.now);
+            started = (started + at.saturating_since(recorded)).max(clock.now);
             recorded = at;
             clock.now = started;
         }
@@ -128,8 +128,8 @@ impl<'a> Clock<'a> {
 
     fn submit(&mut self, extent: Extent) -> Result<(), Refused> {
         let per_block = self.block_size / SECTOR;
-        let mut at = extent.start.get().saturating_mul(per_block);
-        let mut left = extent.len.saturating_mul(per_block);
+        let mut at = extent.start.get() * per_block;
+        let mut left = extent.len * per_block;
         let tag = Tag(self.ends.len() as u64);
         self.ends.push(self.now);
         while left > 0 {

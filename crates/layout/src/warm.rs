@@ -41,11 +41,11 @@ fn ranges(replayed: &Replayed, block_size: u64, start: u64) -> Vec<ByteRange> {
     let mut seen = HashSet::new();
     let blocks = replayed.requests.iter().flat_map(|request| {
         let first = request.extent.start.get();
-        first..first.saturating_add(request.extent.len)
+        first..first + request.extent.len
     });
     let mut ranges: Vec<ByteRange> = Vec::new();
     for block in blocks.filter(|block| seen.insert(*block)) {
-        let offset = block.saturating_mul(block_size).saturating_add(start);
+        let offset = block * block_size + start;
         match ranges.last_mut() {
             Some(last) if last.offset + last.length == offset => last.length += block_size,
             _ => ranges.push(ByteRange { offset, length: block_size }),

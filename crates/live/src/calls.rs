@@ -88,6 +88,8 @@ impl<F: Named> Operate for Live<F> {
         if bytes.is_empty() {
             return Ok(0);
         }
+        let end = offset.checked_add(wide(bytes.len()));
+        end.ok_or_else(|| FsError::TooLarge(format!("inode {ino}")))?;
         self.write_in_pieces(ino, offset.get(), bytes)
     }
 
@@ -178,14 +180,14 @@ impl<F: Named> Operate for Live<F> {
 
     fn hold(&mut self, ino: Ino) -> Result<(), FsError> {
         let node = self.volume.named_node(ino)?;
-        node.holds = node.holds.saturating_add(1);
+        node.holds += 1;
         Ok(())
     }
 
     fn release(&mut self, ino: Ino) -> Result<(), FsError> {
         let node = self.volume.node(ino)?;
         debug_assert!(node.holds > 0, "inode {ino} is released and not held");
-        node.holds = node.holds.saturating_sub(1);
+        node.holds -= 1;
         if node.holds > 0 {
             return Ok(());
         }

@@ -109,7 +109,7 @@ pub trait Codec {
                 return Ok(Some(Room { at: entry.at, len: entry.len, behind: None }));
             }
             if loose.is_none() && entry.is_used() && entry.slack() >= needed {
-                let at = entry.at.saturating_add(entry.needed);
+                let at = entry.at + entry.needed;
                 loose = Some(Room { at, len: entry.slack(), behind: Some(entry.at) });
             }
         }
@@ -138,9 +138,9 @@ pub trait Codec {
             let len = entry.needed;
             self.put(unit, &Entry { at, len, ..entry });
             moved.push((entry.name, at));
-            at = at.saturating_add(len);
+            at += len;
         }
-        let len = unit.len().saturating_sub(at);
+        let len = unit.len() - at;
         Ok(Compacted { at, len, changed: 0..unit.len(), moved })
     }
 

@@ -32,15 +32,15 @@ impl PendingSpace {
 
     /// So much more will be free.
     pub(crate) fn add(&mut self, blocks: u64, inodes: u64) {
-        self.blocks = self.blocks.saturating_add(blocks);
-        self.inodes = self.inodes.saturating_add(inodes);
+        self.blocks += blocks;
+        self.inodes += inodes;
     }
 
     /// So much of it is free now, or will not be.
     pub(crate) fn take(&mut self, blocks: u64, inodes: u64) {
         debug_assert!(self.blocks >= blocks && self.inodes >= inodes, "taken twice: {self:?}");
-        self.blocks = self.blocks.saturating_sub(blocks);
-        self.inodes = self.inodes.saturating_sub(inodes);
+        self.blocks -= blocks;
+        self.inodes -= inodes;
     }
 }
 
@@ -101,7 +101,7 @@ impl<M> Core<M> {
         if runs.is_empty() {
             return;
         }
-        let blocks = runs.iter().map(|run| run.len).fold(0, u64::saturating_add);
+        let blocks = runs.iter().map(|run| run.len).sum();
         self.pending.add(blocks, 0);
         self.cache.defer(after, kind, Action::FreeRuns(runs));
     }

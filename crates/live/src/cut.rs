@@ -28,12 +28,12 @@ impl Cut {
     /// # Errors
     /// [`FsError::Corrupt`] at `place` for such a file.
     pub fn push(&mut self, run: Extent, limit: u64, place: Location) -> Result<(), FsError> {
-        self.blocks = self.blocks.saturating_add(run.len);
+        self.blocks += run.len;
         if self.blocks > limit {
             return Err(range("mapped blocks", self.blocks, limit, place));
         }
         match self.runs.last_mut() {
-            Some(last) if last.end() == run.start => last.len = last.len.saturating_add(run.len),
+            Some(last) if last.end() == run.start => last.len = last.len + run.len,
             _ => self.runs.push(run),
         }
         Ok(())

@@ -104,7 +104,7 @@ impl Delayed {
     pub(crate) fn reserved_for_others(&self, ino: Ino) -> u64 {
         let own = self.files.get(&ino).map_or(0, |file| file.reserved);
         debug_assert!(own <= self.reserved, "what is reserved is the sum");
-        self.reserved.saturating_sub(own)
+        self.reserved - own
     }
 
     /// Reserves blocks of the volume for the delayed contents of a file.
@@ -113,7 +113,7 @@ impl Delayed {
         let Some(file) = self.files.get_mut(&ino) else { return };
         debug_assert!(file.blocks <= reserved, "each block needs one");
         file.reserved = reserved;
-        self.reserved = others.saturating_add(reserved);
+        self.reserved = others + reserved;
     }
 
     /// Runs and blocks of a file.
@@ -154,7 +154,7 @@ impl Delayed {
             reserved: 0,
         });
         if file.turn == turn {
-            self.next_turn = turn.saturating_add(1);
+            self.next_turn = turn + 1;
             self.turns.insert(turn, ino);
             self.expiries.insert((expires, turn));
         } else if expires < file.expires {
@@ -162,8 +162,8 @@ impl Delayed {
             self.expiries.insert((expires, file.turn));
             file.expires = expires;
         }
-        file.blocks = file.blocks.saturating_add(1);
-        self.blocks = self.blocks.saturating_add(1);
+        file.blocks += 1;
+        self.blocks += 1;
         enter(&mut file.runs, lbn, vec![block]);
     }
 
@@ -183,10 +183,10 @@ impl Delayed {
         let rest = blocks.split_off(placed);
         let gone = u64::try_from(placed).unwrap_or(u64::MAX);
         debug_assert!(file.blocks >= gone && self.blocks >= gone, "each waited, and was counted");
-        file.blocks = file.blocks.saturating_sub(gone);
-        self.blocks = self.blocks.saturating_sub(gone);
+        file.blocks -= gone;
+        self.blocks -= gone;
         if !rest.is_empty() {
-            enter(&mut file.runs, lbn.saturating_add(gone), rest);
+            enter(&mut file.runs, lbn + gone, rest);
         }
         debug_assert_eq!(file.blocks == 0, file.runs.is_empty(), "blocks are counted");
         if file.runs.is_empty() {
@@ -201,7 +201,7 @@ impl Delayed {
         self.turns.remove(&file.turn);
         self.expiries.remove(&(file.expires, file.turn));
         debug_assert!(self.blocks >= file.blocks, "what waits is the sum");
-        self.blocks = self.blocks.saturating_sub(file.blocks);
+        self.blocks -= file.blocks;
         self.reserved = others;
     }
 
@@ -231,12 +231,12 @@ impl Delayed {
 /// Enters blocks that may adjoin others on either side.
 fn enter(runs: &mut BTreeMap<u64, Vec<Block>>, lbn: u64, mut blocks: Vec<Block>) {
     let len = |blocks: &[Block]| u64::try_from(blocks.len()).unwrap_or(u64::MAX);
-    let end = lbn.saturating_add(len(&blocks));
+    let end = lbn + len(&blocks);
     if let Some(behind) = runs.remove(&end) {
         blocks.extend(behind);
     }
     if let Some((&start, before)) = runs.range_mut(..lbn).next_back()
-        && start.saturating_add(len(before)) == lbn
+        && start + len(before) == lbn
     {
         before.extend(blocks);
     } else {

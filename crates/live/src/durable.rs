@@ -35,7 +35,7 @@ impl<F: Named> Live<F> {
                 if !self.volume.core.cache.leaves_flushes() || parts.passes >= MOST_PASSES {
                     return self.make_durable(ino).map(|()| None);
                 }
-                parts.passes = parts.passes.saturating_add(1);
+                parts.passes += 1;
                 if !self.write_pass(ino)? {
                     break;
                 }

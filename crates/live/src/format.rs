@@ -296,7 +296,7 @@ pub trait Format: Send + Sized {
         lbn: u64,
     ) -> Result<(Stand, u64), FsError> {
         debug_assert!(false, "nothing of inode {ino} waits");
-        Ok((Stand::Written, lbn.saturating_add(1)))
+        Ok((Stand::Written, lbn + 1))
     }
 
     /// Free blocks available to the current caller, including those reserved for delayed

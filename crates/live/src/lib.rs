@@ -36,7 +36,7 @@
 //! - `fault.rs`: rules that tests break.
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
-#![deny(clippy::as_conversions, clippy::arithmetic_side_effects)]
+#![deny(clippy::as_conversions)]
 #![cfg_attr(
     test,
     allow(
@@ -44,8 +44,7 @@
         clippy::expect_used,
         clippy::panic,
         clippy::indexing_slicing,
-        clippy::as_conversions,
-        clippy::arithmetic_side_effects
+        clippy::as_conversions
     )
 )]
 

@@ -95,6 +95,30 @@ pub struct Node<M> {
     pub(crate) was_emptied: bool,
 }
 
+impl<M> Node<M> {
+    /// Counts one name less on the disk (`drop_nlink`). The count comes from the disk, and a
+    /// damaged image may have it too low: it ends at zero.
+    pub fn drop_link(&mut self) {
+        self.links = self.links.saturating_sub(1);
+    }
+
+    /// Counts sectors that were allocated. The sum comes from the disk, as that of links: it ends
+    /// at the largest number.
+    pub fn add_sectors(&mut self, sectors: u64) {
+        self.sectors = self.sectors.saturating_add(sectors);
+    }
+
+    /// Counts sectors that were freed, as [`Node::add_sectors`].
+    pub fn drop_sectors(&mut self, sectors: u64) {
+        self.sectors = self.sectors.saturating_sub(sectors);
+    }
+
+    /// Counts one visible name less, as [`Node::drop_link`].
+    pub fn drop_effective_link(&mut self) {
+        self.effective = self.effective.saturating_sub(1);
+    }
+}
+
 impl<M: Default> Node<M> {
     /// A node that has nothing yet.
     #[must_use]
@@ -170,7 +194,7 @@ impl<M> Node<M> {
 
     /// Its allocated size, in units of `unit` bytes.
     pub(crate) fn blocks(&self, unit: u32) -> u64 {
-        self.sectors.saturating_mul(512).checked_div(u64::from(unit)).unwrap_or(0)
+        self.sectors / u64::from(unit / 512)
     }
 }
 

@@ -98,12 +98,12 @@ impl<F: Named> Live<F> {
         // Where there was space for a part, more may be had for the rest: blocks given up, and not
         // free yet.
         while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
-            let at = offset.saturating_add(wide(done));
+            let at = offset + wide(done);
             let piece = rest.get(..most).unwrap_or(rest);
             let ready = self.before_write(ino, at, wide(piece.len()));
             match ready.and_then(|()| self.change(|live| live.write_file(ino, at, piece))) {
                 Ok(0) => break,
-                Ok(written) => done = done.saturating_add(written),
+                Ok(written) => done += written,
                 Err(_) if done > 0 => break,
                 Err(error) => return Err(error),
             }
@@ -126,7 +126,7 @@ impl<F: Named> Live<F> {
         let size = self.volume.named_node(ino)?.size;
         let mut at = from;
         while at < end {
-            let len = end.saturating_sub(at).min(piece);
+            let len = (end - at).min(piece);
             let done = self.change(|live| live.allocate_file(ino, at, len, keep_size));
             if done.is_err() {
                 if self.volume.node(ino)?.size > size {
@@ -137,7 +137,7 @@ impl<F: Named> Live<F> {
                 }
                 return done;
             }
-            at = at.saturating_add(len);
+            at += len;
         }
         Ok(())
     }

@@ -138,7 +138,7 @@ impl<F: Named> Live<F> {
         };
         let (mut count, mut seen) = (0usize, 0);
         for action in next {
-            (count, seen) = (count.saturating_add(1), seen ^ look(action));
+            (count, seen) = (count + 1, seen ^ look(action));
         }
         std::hint::black_box(seen);
         count
@@ -161,7 +161,7 @@ impl<F: Linked + Named> Live<F> {
     /// Counts one name less; without names and holders the file goes.
     pub(crate) fn drop_link(&mut self, ino: Ino) -> Result<(), FsError> {
         let node = self.volume.node(ino)?;
-        node.links = node.links.saturating_sub(1);
+        node.drop_link();
         // A removed directory's own `.` goes with its last name.
         if node.counted_in.is_some() && node.links == 1 {
             node.links = 0;

@@ -103,7 +103,7 @@ pub trait Table: Linked {
         let pieces: SmallVec<[Piece<'_>; 8]> = changed
             .iter()
             // Offsets count from the block's start.
-            .map(|at| Piece { offset: byte(skip.saturating_add(at.start)), bytes: field(&new, at) })
+            .map(|at| Piece { offset: byte(skip + at.start), bytes: field(&new, at) })
             .collect();
         let changed = if let Some(dropped) = instead {
             core.cache.replace(block, &pieces, role, after, dropped)?
@@ -134,7 +134,7 @@ pub trait Table: Linked {
             if field(&old, &at) == bytes {
                 continue;
             }
-            let skip = skip.saturating_add(at.start);
+            let skip = skip + at.start;
             core.cache.edit(block, skip, bytes.len(), Role::Attributes, |to| {
                 to.copy_from_slice(bytes);
                 Ok(())

@@ -114,7 +114,7 @@ impl Unsettled {
         self.runs.add(run);
         if self.runs.len() > self.most.max(FEW) {
             self.drop_settled(cache);
-            self.most = self.runs.len().saturating_mul(2);
+            self.most = self.runs.len() * 2;
         }
     }
 

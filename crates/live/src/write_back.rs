@@ -20,7 +20,7 @@ impl<F: Named> Live<F> {
         }
         // Unwritten extents become written: that changes the map, and the on-disk length has to go
         // as far.
-        let end = offset.saturating_add(len);
+        let end = offset + len;
         if !self.volume.can_write_beside(ino, offset, end)? {
             return self.write_back(ino, true);
         }
@@ -32,7 +32,7 @@ impl<F: Named> Live<F> {
     fn bound_delayed(&mut self) -> Result<(), FsError> {
         let most = self.volume.core.cache.config().capacity.get() / 2;
         let block = u64::from(self.volume.format.limits().block);
-        while self.volume.core.delayed.blocks().saturating_mul(block) > most {
+        while self.volume.core.delayed.blocks() * block > most {
             let Some(first) = self.volume.core.delayed.first() else { break };
             self.write_back(first, false)?;
         }

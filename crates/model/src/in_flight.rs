@@ -26,7 +26,7 @@ impl InFlight {
     /// Adds a request that arrived at `at` and completes at `done`.
     pub(crate) fn push(&mut self, at: Nanos, done: Nanos, tag: Tag) {
         let from = at.max(self.busy_until);
-        self.busy = self.busy.saturating_add(done.saturating_since(from));
+        self.busy += done.saturating_since(from);
         self.busy_until = self.busy_until.max(done);
         self.heap.push(Reverse((done, self.submitted, tag)));
         self.submitted += 1;

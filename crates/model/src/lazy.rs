@@ -122,9 +122,7 @@ impl Lazy {
         let first = draw(&self.spec.first_byte, &mut self.chance);
         let stream = u128::from(self.spec.chunk) * 1_000_000_000;
         let stream = stream / u128::from(self.spec.stream_bandwidth.max(1));
-        let there = started
-            .saturating_add(first.get())
-            .saturating_add(u64::try_from(stream).unwrap_or(u64::MAX));
+        let there = started + first.get() + u64::try_from(stream).unwrap_or(u64::MAX);
         self.slots.push(Reverse(there));
         self.keep(chunk, there);
         there
@@ -147,7 +145,7 @@ impl Lazy {
     fn all_there(&mut self, at: Nanos, request: Request) -> Nanos {
         let chunk = self.spec.chunk;
         let first = request.at.to_bytes().get();
-        let end = first.saturating_add(u64::from(request.sectors) * SECTOR);
+        let end = first + u64::from(request.sectors) * SECTOR;
         let mut there = at;
         for number in first / chunk..end.div_ceil(chunk) {
             let covered = number * chunk >= first && (number + 1) * chunk <= end;

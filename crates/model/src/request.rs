@@ -57,7 +57,7 @@ impl Request {
     /// The sector after the last one; saturates.
     #[must_use]
     pub const fn end(self) -> Lba {
-        self.at.saturating_add(self.sectors as u64)
+        Lba::new(self.at.get().saturating_add(self.sectors as u64))
     }
 }
 

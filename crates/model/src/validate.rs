@@ -103,8 +103,8 @@ pub fn replay(model: &mut dyn DeviceModel, trace: &[Traced]) -> Result<Vec<Nanos
         let done = model
             .serve(now, traced.request)
             .map_err(|refused| TraceError::Refused { number: at + 1, refused })?;
-        responses.push(Nanos::new(done.saturating_since(now)));
-        now = done.saturating_add(traced.think.get());
+        responses.push(Nanos::new(done - now));
+        now = done + traced.think.get();
     }
     Ok(responses)
 }

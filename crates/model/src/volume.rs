@@ -146,7 +146,7 @@ struct Meter {
 impl Meter {
     /// A limit whose unit is divided into `parts` parts.
     fn new(limit: Limit, parts: u64) -> Self {
-        let scaled = |rate: u64| rate.saturating_mul(parts);
+        let scaled = |rate: u64| rate * parts;
         let peak = limit.burst_rate.map(|rate| Tokens::new(scaled(rate), 0));
         Self { sustained: Tokens::new(scaled(limit.rate), scaled(limit.burst)), peak }
     }
@@ -212,21 +212,21 @@ impl Volume {
             Op::Read => {
                 let latency = draw(&self.spec.read_latency, &mut self.chance);
                 started = self.start(at, run, bytes, PARTS);
-                self.transfer(started, bytes).saturating_add(latency.get())
+                self.transfer(started, bytes) + latency.get()
             }
             Op::Write => {
                 let latency = draw(&self.spec.write_latency, &mut self.chance);
                 started = self.start(at, run, bytes, self.write_parts);
-                let done = self.transfer(started, bytes).saturating_add(latency.get());
+                let done = self.transfer(started, bytes) + latency.get();
                 self.requests.wrote(done);
                 done
             }
             Op::Flush => {
                 let flush = (self.spec.flush_us * 1000.0) as u64;
-                at.max(self.requests.all_stable()).saturating_add(flush)
+                at.max(self.requests.all_stable()) + flush
             }
         };
-        let end = request.at.saturating_add(u64::from(request.sectors));
+        let end = request.at + u64::from(request.sectors);
         let is_mergeable =
             request.op != Op::Flush && self.spec.merge_from.is_some_and(|least| bytes >= least);
         let bytes = run.map_or(0, |run| run.bytes) + bytes;
@@ -258,7 +258,7 @@ impl Volume {
     fn transfer(&mut self, started: Nanos, bytes: u64) -> Nanos {
         let started = self.bandwidth.take(started, bytes);
         let wire = u128::from(bytes) * 1_000_000_000 / u128::from(self.wire);
-        started.saturating_add(u64::try_from(wire).unwrap_or(u64::MAX))
+        started + u64::try_from(wire).unwrap_or(u64::MAX)
     }
 }
 

@@ -51,7 +51,7 @@ impl Run {
         for nth in 0..self.count() {
             last = disk.advance(Nanos::new(u64::MAX)).unwrap().at;
             first.get_or_insert(last);
-            send(&mut disk, nth + self.depth, last.saturating_add(self.pause_us * 1000));
+            send(&mut disk, nth + self.depth, last + self.pause_us * 1000);
         }
         let steps = (self.count() - 1) as f64;
         last.saturating_since(first.unwrap()) as f64 / 1e6 / steps - self.pause_us as f64 / 1e3

@@ -206,7 +206,7 @@ impl Job<'_> {
             target,
             job: self,
             align: self.align(block_size),
-            budget: budget.unwrap_or(hot.saturating_mul(DEFAULT_BUDGET)),
+            budget: budget.unwrap_or(hot * DEFAULT_BUDGET),
             halt,
             observer,
             counts: MoveCounts::default(),

@@ -39,8 +39,8 @@ impl Entry {
     fn partition(self, number: u32, start: u64) -> Partition {
         Partition {
             number,
-            start: ByteLen::new(start.saturating_mul(SECTOR)),
-            len: ByteLen::new(self.sectors.saturating_mul(SECTOR)),
+            start: ByteLen::new(start * SECTOR),
+            len: ByteLen::new(self.sectors * SECTOR),
             kind: Kind::Mbr(self.kind),
             name: String::new(),
             id: None,
@@ -130,9 +130,8 @@ fn logical(
     let mut at = extended;
     let mut number = LOGICAL;
     loop {
-        let damaged =
-            |why: &str| TableError::Mbr { at: at.saturating_mul(SECTOR), why: why.into() };
-        if at.saturating_add(1).saturating_mul(SECTOR) > disk.len().get() {
+        let damaged = |why: &str| TableError::Mbr { at: at * SECTOR, why: why.into() };
+        if (at + 1) * SECTOR > disk.len().get() {
             return Err(damaged("it lies past the end of the disk"));
         }
         let Some([own, next, ..]) = entries(disk, at)? else {

@@ -14,7 +14,7 @@ impl Chance {
 
     /// A number below `limit`; zero when `limit` is zero.
     pub(crate) fn below(&mut self, limit: u64) -> u64 {
-        let wide = u128::from(self.0.next_u64()).saturating_mul(u128::from(limit));
+        let wide = u128::from(self.0.next_u64()) * u128::from(limit);
         u64::try_from(wide >> 64).unwrap_or(0)
     }
 }

@@ -91,7 +91,7 @@ impl ClusterPlacement {
             Begin::Next => self.next,
             Begin::Near => start.unwrap_or(0),
             Begin::Random => {
-                let numbers = u64::from(self.last).saturating_add(1);
+                let numbers = u64::from(self.last) + 1;
                 u32::try_from(self.chance.below(numbers)).unwrap_or(0)
             }
         }
@@ -99,7 +99,7 @@ impl ClusterPlacement {
 
     /// Called when clusters were taken, by a search or behind the file's last one.
     pub fn taken(&mut self, start: u32, len: u32) {
-        let next = start.saturating_add(len);
+        let next = start + len;
         self.next = if next > self.last { 2 } else { next };
     }
 

@@ -22,9 +22,9 @@ pub(crate) struct Unit {
 impl Unit {
     fn with(self, group: GroupSummary) -> Self {
         Self {
-            directories: self.directories.saturating_add(group.ndir.into()),
-            inodes: self.inodes.saturating_add(group.nifree.into()),
-            blocks: self.blocks.saturating_add(group.nbfree.into()),
+            directories: self.directories + u64::from(group.ndir),
+            inodes: self.inodes + u64::from(group.nifree),
+            blocks: self.blocks + u64::from(group.nbfree),
         }
     }
 }
@@ -47,8 +47,8 @@ impl Units {
 
     /// The groups of a unit; the last unit may have fewer.
     fn groups_of(self, groups: &Groups, unit: u32) -> Range<u32> {
-        let first = unit.saturating_mul(self.groups);
-        first..first.saturating_add(self.groups).min(groups.shape().ncg)
+        let first = unit * self.groups;
+        first..(first + self.groups).min(groups.shape().ncg)
     }
 
     fn sum(self, groups: &Groups, unit: u32) -> Unit {

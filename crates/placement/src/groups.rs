@@ -28,29 +28,29 @@ impl Shape {
     /// Bytes in a block.
     #[must_use]
     pub fn bsize(&self) -> u64 {
-        u64::from(self.fsize).saturating_mul(u64::from(self.frag))
+        u64::from(self.fsize) * u64::from(self.frag)
     }
 
     /// A group's first fragment.
     #[must_use]
     pub fn base(&self, group: GroupNo) -> BlockNo {
-        let within = u64::from(group.get()).saturating_mul(u64::from(self.fpg));
-        BlockNo::new(within.saturating_add(u64::from(self.skip)))
+        let within = u64::from(group.get()) * u64::from(self.fpg);
+        BlockNo::new(within + u64::from(self.skip))
     }
 
     /// The group that contains a fragment.
     #[must_use]
     pub fn group_of(&self, block: BlockNo) -> GroupNo {
         let within = block.get().saturating_sub(u64::from(self.skip));
-        let group = within.checked_div(u64::from(self.fpg)).unwrap_or(0);
+        let group = within / u64::from(self.fpg);
         GroupNo::new(u32::try_from(group).unwrap_or(u32::MAX))
     }
 
     /// The group `by` further on, wrapping around after the last.
     #[must_use]
     pub fn group_after(&self, group: GroupNo, by: u64) -> GroupNo {
-        let sum = u64::from(group.get()).saturating_add(by);
-        let wrapped = sum.checked_rem(u64::from(self.ncg)).unwrap_or(0);
+        let sum = u64::from(group.get()) + by;
+        let wrapped = sum % u64::from(self.ncg);
         GroupNo::new(u32::try_from(wrapped).unwrap_or(0))
     }
 }
@@ -84,10 +84,10 @@ pub struct Totals {
 impl FromIterator<GroupSummary> for Totals {
     fn from_iter<I: IntoIterator<Item = GroupSummary>>(groups: I) -> Self {
         groups.into_iter().fold(Self::default(), |sum, one| Self {
-            ndir: sum.ndir.saturating_add(u64::from(one.ndir)),
-            nbfree: sum.nbfree.saturating_add(u64::from(one.nbfree)),
-            nifree: sum.nifree.saturating_add(u64::from(one.nifree)),
-            nffree: sum.nffree.saturating_add(u64::from(one.nffree)),
+            ndir: sum.ndir + u64::from(one.ndir),
+            nbfree: sum.nbfree + u64::from(one.nbfree),
+            nifree: sum.nifree + u64::from(one.nifree),
+            nffree: sum.nffree + u64::from(one.nffree),
         })
     }
 }
@@ -97,7 +97,7 @@ impl Totals {
     fn changed(self, old: GroupSummary, new: GroupSummary) -> Self {
         let changed = |total: u64, old: u32, new: u32| {
             debug_assert!(total >= u64::from(old), "{total} in all, {old} of them in one group");
-            total.saturating_sub(u64::from(old)).saturating_add(u64::from(new))
+            total - u64::from(old) + u64::from(new)
         };
         Self {
             ndir: changed(self.ndir, old.ndir, new.ndir),
@@ -176,13 +176,13 @@ impl Groups {
     /// Number of free fragments, in whole blocks and outside of them.
     #[must_use]
     pub fn free_frags(&self) -> u64 {
-        let blocks = self.totals.nbfree.saturating_mul(u64::from(self.shape.frag));
-        blocks.saturating_add(self.totals.nffree)
+        let blocks = self.totals.nbfree * u64::from(self.shape.frag);
+        blocks + self.totals.nffree
     }
 
     /// A total divided by the number of groups, rounded down.
     pub(crate) fn average(&self, total: u64) -> u64 {
-        total.checked_div(u64::from(self.shape.ncg)).unwrap_or(0)
+        total / u64::from(self.shape.ncg)
     }
 
     /// All groups from `start` to the last one, then those before it.
@@ -204,7 +204,7 @@ mod tests {
     fn groups(ncg: u32) -> Groups {
         let shape =
             Shape { ncg, fpg: 100, frag: 8, size: 100 * u64::from(ncg), ..Shape::default() };
-        Groups::new(shape, |group| shape.base(group).saturating_add(16))
+        Groups::new(shape, |group| shape.base(group) + 16)
     }
 
     #[test]

@@ -24,8 +24,8 @@ fn brute_force(ncg: u32, start: GroupNo) -> impl Iterator<Item = GroupNo> + use<
 }
 
 fn wrap(group: GroupNo, by: u64, ncg: u32) -> GroupNo {
-    let sum = u64::from(group.get()).saturating_add(by);
-    let wrapped = sum.checked_rem(u64::from(ncg)).unwrap_or(0);
+    let sum = u64::from(group.get()) + by;
+    let wrapped = sum % u64::from(ncg);
     GroupNo::new(u32::try_from(wrapped).unwrap_or(0))
 }
 

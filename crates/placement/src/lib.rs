@@ -40,7 +40,7 @@
 //! format.
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
-#![deny(clippy::as_conversions, clippy::arithmetic_side_effects)]
+#![deny(clippy::as_conversions)]
 #![cfg_attr(
     test,
     allow(
@@ -48,8 +48,7 @@
         clippy::expect_used,
         clippy::panic,
         clippy::indexing_slicing,
-        clippy::as_conversions,
-        clippy::arithmetic_side_effects
+        clippy::as_conversions
     )
 )]
 

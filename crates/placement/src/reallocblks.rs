@@ -50,11 +50,11 @@ pub fn permit(
     if contigsumsize == 0 || cluster.len > contigsumsize {
         return Err(Refusal::NotTracked);
     }
-    let least = u128::from(dsize).saturating_mul(LEAST_FREE) / 100;
+    let least = u128::from(dsize) * LEAST_FREE / 100;
     if u128::from(groups.free_frags()) < least {
         return Err(Refusal::LittleSpace);
     }
-    let last = cluster.start.get().saturating_add(u64::from(cluster.len.saturating_sub(1)));
+    let last = cluster.start.get() + u64::from(cluster.len.saturating_sub(1));
     if cluster.start.get() < DIRECT && last >= DIRECT {
         return Err(Refusal::AcrossIndirect);
     }

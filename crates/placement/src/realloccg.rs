@@ -32,7 +32,7 @@ pub enum Ask {
 #[must_use]
 pub fn grow(now: Optimization, minfree: u32, nffree: u64, dsize: u64) -> (Ask, Optimization) {
     let share = |percent: u32, of: u128| {
-        u128::from(dsize).saturating_mul(u128::from(percent)).checked_div(of).unwrap_or(0)
+        (u128::from(dsize) * u128::from(percent)).checked_div(of).unwrap_or(0)
     };
     let loose = u128::from(nffree);
     match now {

@@ -2,7 +2,7 @@
 //! operations on volumes of several shapes, kept in plain vectors beside the policy.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing, clippy::as_conversions)]
-#![allow(clippy::arithmetic_side_effects, clippy::panic)]
+#![allow(clippy::panic)]
 
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;

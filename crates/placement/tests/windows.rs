@@ -1,7 +1,7 @@
 //! Use and return of the inodes reserved for a directory, on one group of 40.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing, clippy::as_conversions)]
-#![allow(clippy::arithmetic_side_effects, clippy::panic)]
+#![allow(clippy::panic)]
 
 use seekless_placement::inode::{
     ExtVolume, InodePlace, InodePlacement, NewInode, Parent, Slots, ext_by_name,

@@ -53,7 +53,7 @@ impl Image {
         }
         // An external data file has its first cluster at byte 0.
         let is_allocated = host != 0 || (self.data_file.is_some() && entry & ondisk::COPIED != 0);
-        let place = || Mapping::At(host.saturating_add(within));
+        let place = || Mapping::At(host + within);
         if !self.is_extended {
             let is_zero = self.has_zero && entry & ondisk::ZERO != 0;
             let mapping = match is_allocated {
@@ -68,17 +68,17 @@ impl Image {
         let bit =
             |shift: u64| bitmap.checked_shr(u32::try_from(shift).unwrap_or(64)).unwrap_or(0) & 1;
         let (allocated, zero) =
-            (bit(number) != 0, bit(number.saturating_add(ondisk::SUBCLUSTERS.into())) != 0);
-        let end = number.saturating_add(1).saturating_mul(subcluster);
+            (bit(number) != 0, bit(number + u64::from(ondisk::SUBCLUSTERS)) != 0);
+        let end = (number + 1) * subcluster;
         let left = end.saturating_sub(within);
         let mapping = match (allocated, zero) {
             (true, true) => {
                 let what = format!("subcluster {number} is both allocated and zero");
-                return Err(damaged(offset.saturating_add(ondisk::ENTRY), what));
+                return Err(damaged(offset + ondisk::ENTRY, what));
             }
             (true, false) if !is_allocated => {
                 let what = format!("subcluster {number} is allocated, but its cluster is not");
-                return Err(damaged(offset.saturating_add(ondisk::ENTRY), what));
+                return Err(damaged(offset + ondisk::ENTRY, what));
             }
             (true, false) => place(),
             (false, true) => Mapping::Zero,
@@ -93,9 +93,9 @@ impl Image {
         let offset_bits = 70u32.saturating_sub(self.cluster_bits);
         let low = |bits: u32| 1u64.checked_shl(bits).map_or(u64::MAX, |bit| bit.saturating_sub(1));
         let at = entry & low(offset_bits);
-        let units = (entry & low(62)).checked_shr(offset_bits).unwrap_or(0).saturating_add(1);
+        let units = (entry & low(62)).checked_shr(offset_bits).unwrap_or(0) + 1;
         let first = at % COMPRESSED_UNIT;
-        Mapping::Compressed { at, len: units.saturating_mul(COMPRESSED_UNIT).saturating_sub(first) }
+        Mapping::Compressed { at, len: (units * COMPRESSED_UNIT).saturating_sub(first) }
     }
 
     /// Decompresses a cluster that begins at `offset` of the image. Bytes behind the end of the

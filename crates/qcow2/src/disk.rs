@@ -37,7 +37,7 @@ impl Disk {
         data_file: Option<Arc<dyn BlockDevice>>,
         backing: Option<Arc<dyn BlockDevice>>,
     ) -> Result<Self, DeviceError> {
-        let mut l1 = vec![0; index(image.l1_entries.saturating_mul(ENTRY))];
+        let mut l1 = vec![0; index(image.l1_entries * ENTRY)];
         file.read_bytes(ByteLen::new(image.l1_offset), &mut l1)?;
         let clusters = data_file.unwrap_or_else(|| file.clone());
         let slices = Kept::new(KEPT, SLICE.min(image.cluster()));
@@ -52,9 +52,9 @@ impl Disk {
         let cluster = image.cluster();
         let (number, within) = divide(at, cluster);
         let (table, entry) = divide(number, image.l2_entries());
-        let place = table.saturating_mul(ENTRY);
+        let place = table * ENTRY;
         let l1 = word(&self.l1, place) & ondisk::OFFSET;
-        let l1_at = image.l1_offset.saturating_add(place);
+        let l1_at = image.l1_offset + place;
         if l1 == 0 {
             return Ok((Mapping::Unallocated, cluster.saturating_sub(within)));
         }
@@ -65,16 +65,16 @@ impl Disk {
             let what = format!("the L2 table at byte {l1} extends past the end of the file");
             return Err(damaged(l1_at, what));
         }
-        let from = l1.saturating_add(entry.saturating_mul(image.l2_entry()));
+        let from = l1 + entry * image.l2_entry();
         let slice_len = SLICE.min(cluster);
-        let slice_at = divide(from, slice_len).0.saturating_mul(slice_len);
+        let slice_at = divide(from, slice_len).0 * slice_len;
         let slice = self.slices.get(slice_at, || {
             let mut bytes = vec![0; index(slice_len)];
             self.file.read_bytes(ByteLen::new(slice_at), &mut bytes).map(|()| bytes)
         })?;
         let here = from.saturating_sub(slice_at);
         let bitmap = match image.is_extended {
-            true => word(&slice, here.saturating_add(ENTRY)),
+            true => word(&slice, here + ENTRY),
             false => 0,
         };
         image.mapping(word(&slice, here), bitmap, within, from)
@@ -93,7 +93,7 @@ impl Disk {
                     self.image.decompress(&packed, place)
                 })?;
                 let within = index(divide(at, self.image.cluster()).1);
-                let end = within.saturating_add(buf.len());
+                let end = within + buf.len();
                 if let Some(part) = plain.get(within..end) {
                     buf.copy_from_slice(part);
                 }
@@ -153,7 +153,7 @@ impl BlockDevice for Disk {
             let len = index(found).clamp(1, rest.len());
             let (part, behind) = rest.split_at_mut(len);
             self.fill(mapping, at, part)?;
-            at = at.saturating_add(wide(len));
+            at += wide(len);
             rest = behind;
         }
         Ok(())

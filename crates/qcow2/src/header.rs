@@ -137,7 +137,7 @@ impl Image {
     /// Number of entries of the L1 table that are needed, after checking that they are in the file.
     fn check_l1(&self, header: &Header, len: ByteLen) -> Result<u64, DeviceError> {
         let present = u64::from(header.l1_size.get());
-        let needed = self.size.div_ceil(self.cluster().saturating_mul(self.l2_entries()));
+        let needed = self.size.div_ceil(self.cluster() * self.l2_entries());
         if needed > present {
             let what = format!(
                 "l1_size is {present}: a disk of {} bytes needs {needed} entries",
@@ -145,7 +145,7 @@ impl Image {
             );
             return Err(damaged(36, what));
         }
-        if present.saturating_mul(ondisk::ENTRY) > L1_MAX {
+        if present * ondisk::ENTRY > L1_MAX {
             return Err(damaged(
                 36,
                 format!("l1_size is {present}, limit {}", L1_MAX / ondisk::ENTRY),
@@ -155,7 +155,7 @@ impl Image {
             let what = format!("l1_table_offset is {}, not a cluster's", self.l1_offset);
             return Err(damaged(40, what));
         }
-        let end = self.l1_offset.checked_add(needed.saturating_mul(ondisk::ENTRY));
+        let end = self.l1_offset.checked_add(needed * ondisk::ENTRY);
         if end.is_none_or(|end| end > len.get()) {
             return Err(damaged(40, "the L1 table extends past the end of the file"));
         }
@@ -266,7 +266,7 @@ impl Extensions {
                 _ => {}
             }
             let len = len.checked_next_multiple_of(8).unwrap_or(usize::MAX);
-            at = at.saturating_add(size_of::<ExtensionHead>()).saturating_add(len);
+            at = at + (size_of::<ExtensionHead>()) + len;
         }
         Ok(found)
     }

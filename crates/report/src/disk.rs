@@ -116,7 +116,7 @@ impl Usage {
             self.runs.iter().skip(first).take_while(move |(run, _)| run.start < extent.end());
         parts.map(move |&(run, class)| {
             let start = run.start.max(extent.start);
-            (Extent::new(start, run.end().min(extent.end()).saturating_since(start)), class)
+            (Extent::new(start, run.end().min(extent.end()) - start), class)
         })
     }
 }

@@ -117,8 +117,7 @@ fn legend(read: bool, html: &mut String) {
 }
 
 fn section(at: usize, disk: &Disk, shape: Shape, every: usize, html: &mut String) {
-    let bytes =
-        |blocks: u64| format_size(ByteLen::new(blocks.saturating_mul(u64::from(disk.block_size))));
+    let bytes = |blocks: u64| format_size(ByteLen::new(blocks * u64::from(disk.block_size)));
     let _ = write!(
         html,
         "<section class=\"disk\">\n<h2>{} <small>{}; a row is {}, {}</small></h2>\n\
@@ -159,8 +158,7 @@ fn canvas(kind: &str, at: usize, text: &str) -> String {
 
 /// A disk's size and its reads, as a sentence.
 fn in_words(disk: &Disk) -> String {
-    let size =
-        |blocks: u64| format_size(ByteLen::new(blocks.saturating_mul(u64::from(disk.block_size))));
+    let size = |blocks: u64| format_size(ByteLen::new(blocks * u64::from(disk.block_size)));
     let reads = &disk.reads;
     if reads.list.is_empty() {
         return format!("{} in {}.", size(disk.whole.len), counted(disk.whole.len, "block"));

@@ -109,7 +109,7 @@ impl Reads {
             let cost = costs.entry(read.path).or_default();
             cost.0 += u64::from(distance.is_some_and(|distance| distance > 0));
             cost.1 += 1;
-            cost.2 += read.extent.len.saturating_mul(block_size);
+            cost.2 += read.extent.len * block_size;
         }
         let mut files: Vec<FileCost> = costs
             .into_iter()
@@ -148,9 +148,9 @@ impl Reads {
                 purpose: self.purposes.name(read.purpose),
                 block: read.extent.start.get(),
                 blocks: read.extent.len,
-                offset: read.extent.start.get().saturating_mul(block_size),
-                bytes: read.extent.len.saturating_mul(block_size),
-                seek_distance_bytes: distance.unwrap_or(0).saturating_mul(block_size),
+                offset: read.extent.start.get() * block_size,
+                bytes: read.extent.len * block_size,
+                seek_distance_bytes: distance.unwrap_or(0) * block_size,
             };
             serde_json::to_writer(&mut *out, &line)?;
             out.write_all(b"\n")?;

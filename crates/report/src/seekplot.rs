@@ -61,7 +61,7 @@ impl Plot {
         }
         let bin = |((row, column), counts)| Bin { column, row, counts };
         Self {
-            column: Nanos::new(self.column.get().saturating_mul(u64::from(columns))),
+            column: Nanos::new(self.column.get() * u64::from(columns)),
             rows: self.rows.div_ceil(rows),
             bins: bins.into_iter().map(bin).collect(),
             ..self.clone()
@@ -71,7 +71,7 @@ impl Plot {
     /// End of the last column or of the commands, in seconds.
     fn seconds(&self) -> f64 {
         let columns = self.bins.iter().map(|bin| bin.column + 1).max().unwrap_or(0);
-        let end = self.column.get().saturating_mul(u64::from(columns));
+        let end = self.column.get() * u64::from(columns);
         end.max(self.commands.get()) as f64 / 1e9
     }
 
@@ -90,7 +90,7 @@ pub fn side_by_side(plots: &[Plot], coarse: u32) -> String {
     let mut html = String::from("<div class=\"seekplots\">\n");
     for plot in plots {
         let columns = (widest / plot.column.get().max(1)).max(1);
-        let columns = u32::try_from(columns).unwrap_or(u32::MAX).saturating_mul(coarse);
+        let columns = u32::try_from(columns).unwrap_or(u32::MAX) * coarse;
         figure(&plot.coarser(columns, coarse), longest, &plot.note, &mut html);
     }
     for plot in plots.iter().filter(|plot| plot.seconds() * NARROW < longest) {

@@ -5,6 +5,7 @@
 //! other crate of ours.
 
 use std::fmt;
+use std::ops::{Add, AddAssign, Sub};
 
 macro_rules! number {
     ($(#[$doc:meta])* $name:ident($raw:ty)) => {
@@ -37,16 +38,40 @@ macro_rules! number {
                 }
             }
 
-            /// `self + n`, limited to the largest value.
+            /// Distance from `earlier` to `self`, or `None` if `self` is earlier.
             #[must_use]
-            pub const fn saturating_add(self, n: $raw) -> Self {
-                Self(self.0.saturating_add(n))
+            pub const fn checked_since(self, earlier: Self) -> Option<$raw> {
+                self.0.checked_sub(earlier.0)
             }
 
             /// Distance from `earlier` to `self`; zero if `self` is earlier.
             #[must_use]
             pub const fn saturating_since(self, earlier: Self) -> $raw {
                 self.0.saturating_sub(earlier.0)
+            }
+        }
+
+        impl Add<$raw> for $name {
+            type Output = Self;
+
+            /// `self + n`, which fits: bytes of a disk are added with `checked_add`.
+            fn add(self, n: $raw) -> Self {
+                Self(self.0 + n)
+            }
+        }
+
+        impl AddAssign<$raw> for $name {
+            fn add_assign(&mut self, n: $raw) {
+                self.0 += n;
+            }
+        }
+
+        impl Sub for $name {
+            type Output = $raw;
+
+            /// Distance from `earlier`, which is not later, to `self`.
+            fn sub(self, earlier: Self) -> $raw {
+                self.0 - earlier.0
             }
         }
 
@@ -131,7 +156,7 @@ impl Extent {
     /// The block after the last one; saturates.
     #[must_use]
     pub const fn end(self) -> BlockNo {
-        self.start.saturating_add(self.len)
+        BlockNo(self.start.0.saturating_add(self.len))
     }
 
     /// Whether the run contains `block`.

@@ -153,7 +153,7 @@ fn union(extents: impl Iterator<Item = Extent>) -> Vec<Extent> {
         match runs.last_mut() {
             Some(last) if extent.start <= last.end() => {
                 let end = last.end().max(extent.end());
-                last.len = end.saturating_since(last.start);
+                last.len = end - last.start;
             }
             _ => runs.push(extent),
         }

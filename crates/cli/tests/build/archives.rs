@@ -166,7 +166,22 @@ fn a_directory_under_fakeroot() {
     if std::process::Command::new("fakeroot").arg("--version").output().is_err() {
         return skip("fakeroot is not installed");
     }
-    let scratch = Scratch::new("fakeroot");
+    shows_the_tree_of_mke2fs("fakeroot");
+}
+
+/// The same under pseudo, where its library is: Debian's `pseudo` does not bring it.
+#[test]
+fn a_directory_under_pseudo() {
+    let library = std::path::Path::new("/usr/lib")
+        .join(format!("{}-linux-gnu/pseudo/libpseudo.so", std::env::consts::ARCH));
+    let version = std::process::Command::new("fakeroot-pseudo").arg("--version").output();
+    if version.is_ok() && library.exists() {
+        shows_the_tree_of_mke2fs("fakeroot-pseudo");
+    }
+}
+
+fn shows_the_tree_of_mke2fs(wrapper: &str) {
+    let scratch = Scratch::new(wrapper);
     let (tree, image, wanted) =
         (scratch.join("tree"), scratch.join("image"), scratch.join("wanted"));
     let script = "set -e; mkdir -p $T/d; echo a > $T/d/f; mknod $T/null c 1 3; mknod $T/b b 8 1
@@ -180,7 +195,10 @@ fn a_directory_under_fakeroot() {
         .replace("$T", &tree)
         .replace("$I", &image)
         .replace("$W", &wanted);
-    run("fakeroot", &["sh", "-c", &script]);
+    // pseudo keeps its state there.
+    let state = format!("PSEUDO_LOCALSTATEDIR={}", scratch.join("state"));
+    std::fs::create_dir(scratch.join("state")).expect("directory");
+    run("env", &[state.as_str(), wrapper, "sh", "-c", &script]);
     check(&image);
     let listing = |image: &str| {
         let listing = manifest(image, &[]);

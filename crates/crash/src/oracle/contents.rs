@@ -105,8 +105,8 @@ impl Oracle<'_> {
             ranges = versions.iter().flat_map(|version| version.bytes.written()).collect();
             let unit = u64::from(self.image.geometry().block_size);
             for run in self.image.block_map(attr.ino)?.runs {
-                let at = run.lbn.get().saturating_mul(unit);
-                ranges.push(at..at.saturating_add(run.extent.len.saturating_mul(unit)));
+                let at = run.lbn.get() * unit;
+                ranges.push(at..at + run.extent.len * unit);
             }
             ranges.sort_unstable_by_key(|range| range.start);
         }

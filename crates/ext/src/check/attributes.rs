@@ -43,12 +43,10 @@ impl Checker {
             self.fix(Stage::Inodes, Fix::SealAttributes(inode.ino));
         }
         let mut clusters = 0u64;
-        let cluster = u64::from(self.sb().block_size)
-            .saturating_mul(u64::from(self.sb().cluster_ratio))
-            .max(1);
+        let cluster = (u64::from(self.sb().block_size) * u64::from(self.sb().cluster_ratio)).max(1);
         for (ino, len) in values.unwrap_or_default() {
             let times = self.values.entry(ino).or_default();
-            *times = times.saturating_add(1);
+            *times += 1;
             let holder = match self.volume.inode(ino) {
                 Ok(holder) => Some(holder).filter(|holder| holder.has_flag(flags::EA_INODE)),
                 Err(FsError::Corrupt { .. }) => None,
@@ -56,7 +54,7 @@ impl Checker {
             };
             match holder {
                 Some(holder) if names_its_owner(&holder, inode) => {}
-                Some(_) => clusters = clusters.saturating_add(len.div_ceil(cluster)),
+                Some(_) => clusters = clusters + len.div_ceil(cluster),
                 None if self.is_lost(ino) => {}
                 None => {
                     let what = format!(
@@ -69,7 +67,7 @@ impl Checker {
         }
         let Some(block) = self.volume.xattr_block_of(inode) else { return Ok(clusters) };
         if let Some(shared) = self.shared.get_mut(&block) {
-            shared.found = shared.found.saturating_add(1);
+            shared.found += 1;
         } else if self.volume.check_block(block, place).is_ok() {
             self.claim_shared(Extent::new(block, 1), inode.ino);
             // A block that cannot be read was reported above.
@@ -83,6 +81,6 @@ impl Checker {
             self.fix(Stage::Inodes, Fix::DropAttributes(inode.ino));
             return Ok(clusters);
         }
-        Ok(clusters.saturating_add(1))
+        Ok(clusters + 1)
     }
 }

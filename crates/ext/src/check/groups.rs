@@ -19,7 +19,7 @@ struct Differences {
 
 impl Differences {
     fn compare(&mut self, number: u64, used: bool, marked: bool) {
-        self.used = self.used.saturating_add(u32::from(used));
+        self.used += u32::from(used);
         match (used, marked) {
             (true, false) => self.free.push(number),
             (false, true) => self.leaked.push(number),
@@ -38,8 +38,8 @@ impl Checker {
             let group = self.volume.descriptor(number)?;
             let free_clusters = self.blocks_of_group(number, &group)?;
             let (free_inodes, directories) = self.inodes_of_group(number, &group)?;
-            blocks = blocks.saturating_add(u64::from(free_clusters));
-            inodes = inodes.saturating_add(free_inodes);
+            blocks += u64::from(free_clusters);
+            inodes += free_inodes;
             let place = Location::of("group descriptor").in_group(number);
             // Blocks of inodes that cannot be found are in use all the same.
             let counted = !self.damaged_descriptors.contains(&number);
@@ -70,7 +70,7 @@ impl Checker {
         let bit64 = sb.has_incompat(crate::ondisk::incompat::BIT64);
         let high = if bit64 { u64::from(raw.s_free_blocks_count_hi.get()) } else { 0 };
         let said = (high << 32) | u64::from(raw.s_free_blocks_count_lo.get());
-        let blocks = clusters.saturating_mul(u64::from(sb.cluster_ratio));
+        let blocks = clusters * u64::from(sb.cluster_ratio);
         let said_inodes = raw.s_free_inodes_count.get();
         let place = Location::of("superblock");
         if said != blocks {
@@ -106,7 +106,7 @@ impl Checker {
         // A missing bitmap that should be there is not compared.
         let unread = bitmap.is_none() && !group.block_uninit();
         for at in 0..count {
-            let cluster = first.saturating_add(at);
+            let cluster = first + at;
             let used = self.used.get(index(cluster));
             let marked = match &bitmap {
                 _ if lost || unread => used,
@@ -114,10 +114,10 @@ impl Checker {
                 // Never written: only the volume's own metadata is in use.
                 None => self.fixed.get(index(cluster)),
             };
-            found.compare(cluster.saturating_mul(ratio), used, marked);
+            found.compare(cluster * ratio, used, marked);
         }
         if let Some(bytes) = &bitmap {
-            let all = self.sb().block_size.saturating_mul(8);
+            let all = self.sb().block_size * 8;
             let clear = (u32::try_from(count).unwrap_or(all)..all).find(|&at| !bit(bytes, at));
             if clear.is_some() {
                 let what = "bits past the end of the group are not set".to_string();
@@ -155,16 +155,15 @@ impl Checker {
             }
             self.sound(self.volume.inode_bitmap(group), "bitmap.unreadable", place)?
         };
-        let first = number.get().saturating_mul(count).saturating_add(1);
+        let first = number.get() * count + 1;
         let mut found = Differences::default();
         let unread = bitmap.is_none() && !group.inode_uninit();
         let mut directories = 0u32;
         for at in 0..count {
-            let ino = Ino::new(first.saturating_add(at));
+            let ino = Ino::new(first + at);
             let seen = self.seen.get(&ino);
             let used = self.is_taken(ino);
-            directories = directories
-                .saturating_add(u32::from(seen.is_some_and(|s| s.kind == FileKind::Directory)));
+            directories += u32::from(seen.is_some_and(|s| s.kind == FileKind::Directory));
             let marked = match &bitmap {
                 _ if lost || unread => used,
                 Some(bytes) => bit(bytes, at),
@@ -173,7 +172,7 @@ impl Checker {
             found.compare(u64::from(ino.get()), used, marked);
         }
         if let Some(bytes) = &bitmap {
-            let all = self.sb().block_size.saturating_mul(8);
+            let all = self.sb().block_size * 8;
             if (count..all).any(|at| !bit(bytes, at)) {
                 let what = "bits past the end of the group are not set".to_string();
                 self.expected("bitmap.padding", what, place);

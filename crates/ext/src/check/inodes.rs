@@ -32,7 +32,7 @@ fn max_len(sb: &Super, has_extents: bool) -> u64 {
     }
     let slots = size >> 2;
     let levels = [12, slots, slots.saturating_pow(2), slots.saturating_pow(3)];
-    levels.into_iter().fold(0, u64::saturating_add).saturating_mul(size)
+    levels.into_iter().fold(0, u64::saturating_add) * size
 }
 
 /// Whether `i_block` contains a target as long as the inode says, ended by zeros
@@ -72,10 +72,10 @@ impl Checker {
             if self.lost_groups.contains(&number) {
                 continue;
             }
-            let first = number.get().saturating_mul(self.sb().inodes_per_group).saturating_add(1);
+            let first = number.get() * self.sb().inodes_per_group + 1;
             let used = self.volume.descriptor(number).map(|group| self.used_slots(&group))?;
             for slot in 0..used {
-                self.inode(Ino::new(first.saturating_add(slot)))?;
+                self.inode(Ino::new(first + slot))?;
             }
         }
         Ok(())
@@ -158,9 +158,9 @@ impl Checker {
         let is_reserved = is_special && self.volume.own_file(ino).is_none();
         let is_followed = is_reserved || self.fields(&inode, kind);
         let bad_map = !is_followed || self.blocks(&inode, kind)?;
-        self.report.tally.inodes = self.report.tally.inodes.saturating_add(1);
+        self.report.tally.inodes += 1;
         let is_dir = u64::from(kind == FileKind::Directory);
-        self.report.tally.directories = self.report.tally.directories.saturating_add(is_dir);
+        self.report.tally.directories += is_dir;
         let seen = CheckedInode {
             kind,
             links: u64::from(links),
@@ -299,9 +299,7 @@ impl Checker {
             // The kernel and e2fsck read each of its blocks.
             _ if self.volume.own_file(inode.ino) == Some(OwnFile::Orphans) => {
                 let end = inode.len.div_ceil(u64::from(self.sb().block_size));
-                map.runs
-                    .last()
-                    .is_some_and(|run| run.lbn.saturating_add(run.extent.len).get() > end)
+                map.runs.last().is_some_and(|run| (run.lbn + run.extent.len).get() > end)
             }
             _ => false,
         };
@@ -311,11 +309,11 @@ impl Checker {
         }
         if claims.is_cut {
             self.mend_map(inode, Fix::Clear);
-        } else if astray || claims.duplicates.saturating_add(claims.fixed) > 0 {
+        } else if astray || claims.duplicates + claims.fixed > 0 {
             self.mend_map(inode, Fix::Map);
         }
-        let blocks = claims.clusters.saturating_mul(u64::from(self.sb().cluster_ratio));
-        self.report.tally.blocks = self.report.tally.blocks.saturating_add(blocks);
+        let blocks = claims.clusters * u64::from(self.sb().cluster_ratio);
+        self.report.tally.blocks += blocks;
         if claims.is_cut || astray {
             return Ok(true);
         }
@@ -389,18 +387,18 @@ impl Checker {
             let Some(copies) = self.numbers_in(inode.ino, primary)? else { return Ok(false) };
             let place = place(inode.ino);
             let copies = (0u64..).zip(copies).filter(|(_, copy)| *copy != 0);
-            count = count.saturating_add(1);
+            count += 1;
             for (at, copy) in copies {
                 if self.volume.check_block(BlockNo::new(u64::from(copy)), place).is_err() {
                     return Ok(false);
                 }
-                count = count.saturating_add(1);
-                let lbn = slots.saturating_add(12).saturating_add(slot.saturating_mul(slots));
-                last = last.max(lbn.saturating_add(at).saturating_add(1));
+                count += 1;
+                let lbn = slots + 12 + slot * slots;
+                last = last.max(lbn + at + 1);
             }
         }
-        let sectors = count.saturating_mul(size >> 9);
-        let is_short = inode.len < last.saturating_mul(size);
+        let sectors = count * (size >> 9);
+        let is_short = inode.len < last * size;
         if is_short || self.volume.allocated_sectors(inode) != sectors {
             return Ok(false);
         }
@@ -437,7 +435,7 @@ impl Checker {
             if claims.last.replace(cluster) == Some(cluster) && self.sb().cluster_ratio > 1 {
                 continue;
             }
-            claims.clusters = claims.clusters.saturating_add(1);
+            claims.clusters += 1;
             let at = index(cluster);
             if self.used.set(at) {
                 continue;
@@ -451,7 +449,7 @@ impl Checker {
             }
             self.conflicts_left = self.conflicts_left.saturating_sub(1);
             let count = if fixed { &mut claims.fixed } else { &mut claims.duplicates };
-            *count = count.saturating_add(1);
+            *count += 1;
         }
     }
 
@@ -480,7 +478,7 @@ impl Checker {
         let mut next = Lbn::ZERO;
         map.runs.iter().any(|run| {
             let is_behind_hole = run.lbn != next && run.lbn.get() >= blocks;
-            next = run.lbn.saturating_add(run.extent.len);
+            next = run.lbn + run.extent.len;
             run.unwritten || is_behind_hole
         })
     }
@@ -492,15 +490,15 @@ impl Checker {
             return self.inline_length(inode, kind);
         }
         let bsize = u64::from(self.sb().block_size);
-        let behind = |run: &seekless_fs::Mapping| run.lbn.saturating_add(run.extent.len).get();
+        let behind = |run: &seekless_fs::Mapping| (run.lbn + run.extent.len).get();
         let written = map.runs.iter().filter(|run| !run.unwritten).map(behind).max().unwrap_or(0);
-        let end = written.saturating_mul(bsize);
+        let end = written * bsize;
         let ino = inode.ino;
         let (wrong, fix) = match kind {
             FileKind::Directory => {
                 // Blocks set aside for more names may lie behind its end.
                 let spare = u64::from(self.sb().raw.s_prealloc_dir_blocks);
-                let most = inode.len.saturating_add(spare.saturating_mul(bsize));
+                let most = inode.len + spare * bsize;
                 let wrong = inode.len == 0
                     || !inode.len.is_multiple_of(bsize)
                     || end < inode.len
@@ -512,11 +510,11 @@ impl Checker {
             FileKind::Regular => {
                 // The length may end where the last block begins, as after an append that was cut
                 // off; e2fsck allows it.
-                let last = written.saturating_sub(1).saturating_mul(bsize);
+                let last = written.saturating_sub(1) * bsize;
                 let sealed = inode.has_flag(flags::VERITY);
                 // Blocks of an extent tree are looked for up to its end only.
                 let is_tree = inode.has_flag(flags::EXTENTS) && !map.index.is_empty();
-                let last = if is_tree { last.saturating_add(1) } else { last };
+                let last = if is_tree { last + 1 } else { last };
                 let wrong = written > 0 && inode.len < last && !sealed;
                 (wrong && !self.orphans.contains(&ino), Fix::Length(ino, end))
             }
@@ -551,7 +549,7 @@ impl Checker {
     /// Contents in an inode: a directory takes all the room, a file at most that.
     fn inline_length(&mut self, inode: &Inode, kind: FileKind) {
         let Ok(Some(value)) = inline_value(inode) else { return };
-        let room = wide(inode.core.i_block.0.len()).saturating_add(wide(value.len()));
+        let room = wide(inode.core.i_block.0.len()) + wide(value.len());
         if kind == FileKind::Symlink {
             // A target takes all the room; contents with a zero byte are those of a file
             // (e2fsck, `e2fsck_pass1_check_symlink`).
@@ -653,12 +651,11 @@ impl Checker {
 
     /// `i_blocks` counts all of an inode's clusters, and those of attributes.
     fn sectors(&mut self, inode: &Inode, clusters: u64, attributes: u64) {
-        let clusters = clusters.saturating_add(attributes);
-        let per_cluster = u64::from(self.sb().block_size)
-            .saturating_mul(u64::from(self.sb().cluster_ratio))
+        let clusters = clusters + attributes;
+        let per_cluster = (u64::from(self.sb().block_size) * u64::from(self.sb().cluster_ratio))
             .checked_div(512)
             .unwrap_or(0);
-        let wanted = clusters.saturating_mul(per_cluster);
+        let wanted = clusters * per_cluster;
         let said = self.volume.allocated_sectors(inode);
         if said != wanted {
             let what = format!("has {said} sectors, should be {wanted}");
@@ -671,11 +668,11 @@ impl Checker {
     pub(super) fn claim_shared(&mut self, run: Extent, ino: Ino) {
         let mut claims = Claims::default();
         self.claim(run, &mut claims);
-        if claims.duplicates.saturating_add(claims.fixed) > 0 {
+        if claims.duplicates + claims.fixed > 0 {
             let what = "its attribute block is also used by something else".to_string();
             self.unexpected("inode.duplicate-blocks", what, place(ino));
             self.fix(Stage::Inodes, Fix::CopyAttributes(ino));
         }
-        self.report.tally.blocks = self.report.tally.blocks.saturating_add(wide(1));
+        self.report.tally.blocks += wide(1);
     }
 }

@@ -511,11 +511,8 @@ impl Checker {
         let sb = self.sb();
         // Its number is 2: it is the second of the table.
         let size = u32::from(sb.inode_size);
-        let (number, offset) = if size < sb.block_size {
-            (table.start, size)
-        } else {
-            (table.start.saturating_add(1), 0)
-        };
+        let (number, offset) =
+            if size < sb.block_size { (table.start, size) } else { (table.start + 1, 0) };
         let place = Location::of("inode table").in_group(GroupNo::ZERO);
         let root = self
             .volume
@@ -576,7 +573,7 @@ impl Checker {
                 (u32::try_from(count).unwrap_or(u32::MAX), 0)
             }
         };
-        let padded = (count..sb.block_size.saturating_mul(8)).all(|at| bit(&bytes, at));
+        let padded = (count..sb.block_size * 8).all(|at| bit(&bytes, at));
         let is_marked = (0..taken.min(count)).all(|at| bit(&bytes, at));
         Ok(padded && is_marked)
     }
@@ -593,21 +590,21 @@ impl Checker {
         };
         let size = usize::from(self.sb().inode_size);
         let mut bytes = vec![0; size];
-        let first = number.get().saturating_mul(self.sb().inodes_per_group).saturating_add(1);
+        let first = number.get() * self.sb().inodes_per_group + 1;
         let (mut used, mut found) = (0u32, 0u32);
         for slot in 0..self.sb().inodes_per_group.min(SAMPLE) {
             let is_free = bitmap.as_ref().is_some_and(|bitmap| !bit(bitmap, slot));
-            if is_free || self.volume.is_reserved(Ino::new(first.saturating_add(slot))) {
+            if is_free || self.volume.is_reserved(Ino::new(first + slot)) {
                 continue;
             }
-            used = used.saturating_add(u32::from(bitmap.is_some()));
-            let skip = u64::from(slot).saturating_mul(u64::from(self.sb().inode_size));
+            used += u32::from(bitmap.is_some());
+            let skip = u64::from(slot) * u64::from(self.sb().inode_size);
             self.volume.read_bytes(table.start, skip, &mut bytes)?;
             let core: Option<InodeCore> = slice(&bytes, 0, size).and_then(|bytes| parse(bytes, 0));
             let is_inode = core.is_some_and(|core| {
                 FileKind::from_mode(core.i_mode.get()).is_some() && core.i_links_count.get() > 0
             });
-            found = found.saturating_add(u32::from(is_inode));
+            found += u32::from(is_inode);
         }
         Ok((used, found))
     }

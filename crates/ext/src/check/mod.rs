@@ -184,8 +184,8 @@ fn look(
         shared: HashMap::new(),
         values: HashMap::new(),
         children: BTreeMap::new(),
-        shares_left: wide(clusters).saturating_mul(MOST_SHARES),
-        conflicts_left: wide(clusters).saturating_mul(MOST_CONFLICTS),
+        shares_left: wide(clusters) * MOST_SHARES,
+        conflicts_left: wide(clusters) * MOST_CONFLICTS,
         cut_short: BTreeSet::new(),
         has_large: false,
         free: (0, 0),
@@ -219,7 +219,7 @@ impl ExtImage {
             code: first.code,
             what: first.what.clone(),
             location: Box::new(first.location),
-            others: wide(grave.count()).saturating_add(report.more),
+            others: wide(grave.count()) + report.more,
         })
     }
 }
@@ -347,7 +347,7 @@ impl Checker {
 
     /// Blocks and inodes that are free.
     fn free_totals(&self) -> (u64, u32) {
-        (self.free.0.saturating_mul(u64::from(self.sb().cluster_ratio)), self.free.1)
+        (self.free.0 * u64::from(self.sb().cluster_ratio), self.free.1)
     }
 
     /// Whether an inode is a directory in use.

@@ -79,11 +79,11 @@ pub(super) fn tolerant<'a>(
 fn resume(block: &[u8], at: usize, inodes: u32) -> usize {
     let head: Option<DirEntryHead> = field::parse(block, at);
     let len = head.map_or(0, |head| record_len(head.rec_len.get(), block.len()));
-    let told = at.saturating_add(len);
+    let told = at + len;
     if len >= SHORTEST && len & 3 == 0 && told <= block.len() && chains(block, told, inodes) {
         return told;
     }
-    let places = (at.saturating_add(SHORTEST)..block.len()).step_by(4);
+    let places = (at + SHORTEST..block.len()).step_by(4);
     places.into_iter().find(|&next| chains(block, next, inodes)).unwrap_or(block.len())
 }
 
@@ -107,10 +107,10 @@ fn is_plausible(entry: &RawEntry<'_>) -> bool {
 /// next one.
 fn legible(block: &[u8], at: usize, next: usize, inodes: u32) -> Option<RawEntry<'_>> {
     let head: DirEntryHead = field::parse(block, at)?;
-    let start = at.saturating_add(size_of::<DirEntryHead>());
+    let start = at + (size_of::<DirEntryHead>());
     let name = field::slice(block, start, usize::from(head.name_len))?;
     let ino = head.inode.get();
-    let fits = start.saturating_add(name.len()) <= next;
+    let fits = start + name.len() <= next;
     let entry = RawEntry { ino: Ino::new(ino), name, file_type: head.file_type, next };
     (fits && ino > 0 && ino <= inodes && !name.is_empty() && is_plausible(&entry)).then_some(entry)
 }
@@ -229,7 +229,7 @@ impl Checker {
                 Err(error) => return Err(error),
             }
             let block = Directory::new(&self.volume, inode).block(lbn)?;
-            let start = field::index(lbn.get()).saturating_mul(bsize);
+            let start = field::index(lbn.get()) * bsize;
             if !self.names_in(inode.ino, start, &block, &mut names).is_empty() {
                 self.fix(Stage::Names, Fix::Rebuild(inode.ino));
             }
@@ -259,7 +259,7 @@ impl Checker {
         let (mut at, mut bad) = (0, Vec::new());
         loop {
             let begin = at;
-            let from = field::wide(start.saturating_add(at));
+            let from = field::wide(start + at);
             let here = place(dir).at_offset(field::byte(at));
             let inodes = self.sb().raw.s_inodes_count.get();
             let Some(found) = tolerant(block, &mut at, inodes, here) else { return bad };
@@ -334,8 +334,8 @@ impl Checker {
             return Ok(());
         }
         let block = Directory::new(&self.volume, dir).block(Lbn::ZERO)?;
-        let end = size_of::<DirEntryHead>().saturating_add(entry.name.len());
-        let end = field::index(spot.at).saturating_add(end);
+        let end = size_of::<DirEntryHead>() + entry.name.len();
+        let end = field::index(spot.at) + end;
         if block.get(end).is_some_and(|&byte| byte != 0) {
             let what = format!("`{}` does not end in a zero byte", show(&entry.name));
             self.expected("directory.dot", what, place(dir.ino));
@@ -397,7 +397,7 @@ impl Checker {
             self.fix(Stage::Names, Fix::Remove(spot));
             return;
         }
-        seen.names = seen.names.saturating_add(1);
+        seen.names += 1;
         if is_dir {
             seen.named_in = Some(spot);
             self.children.entry(spot.dir).or_default().push(entry.ino);
@@ -428,7 +428,7 @@ impl Checker {
 
     fn count(&mut self, ino: Ino) {
         if let Some(seen) = self.seen.get_mut(&ino) {
-            seen.names = seen.names.saturating_add(1);
+            seen.names += 1;
         }
     }
 

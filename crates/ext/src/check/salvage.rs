@@ -65,12 +65,12 @@ pub(super) fn salvage(volume: &Volume, inode: &Inode) -> Result<Salvaged, FsErro
         }
         return Ok(out);
     }
-    let (direct, rest) = root.split_at(DIRECT.saturating_mul(POINTER));
+    let (direct, rest) = root.split_at(DIRECT * POINTER);
     walk.numbers(direct, 0, 0)?;
     let mut first = seekless_fs::field::wide(DIRECT);
     for (levels, pointer) in (1u8..).zip(rest.chunks_exact(POINTER)) {
         walk.numbers(pointer, levels, first)?;
-        first = first.saturating_add(walk.span(levels));
+        first += walk.span(levels);
     }
     Ok(walk.out)
 }
@@ -93,7 +93,7 @@ impl SalvageWalk<'_> {
         }
         let most = room.saturating_sub(ENTRY).checked_div(ENTRY).unwrap_or(0);
         let count = usize::from(header.eh_entries.get()).min(most);
-        let entries = slice(bytes, ENTRY, count.saturating_mul(ENTRY)).unwrap_or_default();
+        let entries = slice(bytes, ENTRY, count * ENTRY).unwrap_or_default();
         // libext2fs goes by a node's place in the tree. A leaf whose depth is wrong is one if all
         // of its entries are extents: the depth of the root may be wrong instead.
         let is_leaf = || depth == 0 && entries.chunks_exact(ENTRY).all(|it| self.is_extent(it));
@@ -150,7 +150,7 @@ impl SalvageWalk<'_> {
     /// Adds a piece, unless it lies out of the volume or before the last one.
     fn piece(&mut self, lbn: u64, extent: Extent, unwritten: bool) {
         let place = Location::of("block map").in_inode(self.inode.ino);
-        let end = lbn.saturating_add(extent.len);
+        let end = lbn + extent.len;
         let fits = extent.len > 0
             && lbn >= self.next
             && end <= 1 << 32
@@ -163,11 +163,11 @@ impl SalvageWalk<'_> {
         self.room = self.room.saturating_sub(extent.len);
         if let Some(last) = self.out.pieces.last_mut() {
             let run = &mut last.placed;
-            if run.lbn.get().saturating_add(run.extent.len) == lbn
+            if run.lbn.get() + run.extent.len == lbn
                 && run.extent.end() == extent.start
                 && last.unwritten == unwritten
             {
-                run.extent.len = run.extent.len.saturating_add(extent.len);
+                run.extent.len += extent.len;
                 return;
             }
         }
@@ -184,7 +184,7 @@ impl SalvageWalk<'_> {
         let span = self.span(levels);
         for (n, pointer) in bytes.chunks_exact(POINTER).enumerate() {
             let number = u64::from(le32(pointer, 0).unwrap_or(0));
-            let lbn = first.saturating_add(seekless_fs::field::wide(n).saturating_mul(span));
+            let lbn = first + seekless_fs::field::wide(n) * span;
             let Some(below) = levels.checked_sub(1) else {
                 if number != 0 {
                     self.piece(lbn, Extent::new(BlockNo::new(number), 1), false);
@@ -230,7 +230,7 @@ impl Salvaged {
             let keep = end.saturating_sub(run.lbn.get()).min(run.extent.len);
             if keep < run.extent.len {
                 let rest = run.extent.len.saturating_sub(keep);
-                gone.push(Extent::new(run.extent.start.saturating_add(keep), rest));
+                gone.push(Extent::new(run.extent.start + keep, rest));
                 run.extent.len = keep;
             }
             keep > 0
@@ -253,6 +253,6 @@ impl Salvaged {
         let piece = self.pieces.get(behind.checked_sub(1)?)?;
         let skip = lbn.saturating_since(piece.placed.lbn);
         let is_there = skip < piece.placed.extent.len && !piece.unwritten;
-        is_there.then(|| piece.placed.extent.start.saturating_add(skip))
+        is_there.then(|| piece.placed.extent.start + skip)
     }
 }

@@ -56,7 +56,7 @@ impl Fixed {
         if geometry.reserved_gdt_blocks > 0 {
             let first = free.first_mut().filter(|run| run.len > 0).ok_or_else(no_room)?;
             fixed.resize = Some(first.start);
-            *first = Extent::new(first.start.saturating_add(1), first.len - 1);
+            *first = Extent::new(first.start + 1, first.len - 1);
         }
         let total: u64 = free.iter().map(|run| run.len).sum();
         let own = geometry.journal_blocks + geometry.orphan_blocks;
@@ -101,7 +101,7 @@ fn split(runs: &[Extent], mut blocks: u64) -> (Vec<Extent>, Vec<Extent>) {
             front.push(Extent::new(run.start, here));
         }
         if here < run.len {
-            back.push(Extent::new(run.start.saturating_add(here), run.len - here));
+            back.push(Extent::new(run.start + here, run.len - here));
         }
     }
     (front, back)
@@ -129,12 +129,11 @@ fn take_file(
         return Err(no_room());
     }
     *free = rest;
-    file.map =
-        map.iter().flat_map(|run| (0..run.len).map(|at| run.start.saturating_add(at))).collect();
+    file.map = map.iter().flat_map(|run| (0..run.len).map(|at| run.start + at)).collect();
     let mut lbn = Lbn::ZERO;
     for extent in data {
         file.data.push(Placed { lbn, extent });
-        lbn = lbn.saturating_add(extent.len);
+        lbn += extent.len;
     }
     if geometry.features.has_incompat(incompat::EXTENTS) {
         // Blocks that the extent tree does not need after all go back.

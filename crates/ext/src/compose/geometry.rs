@@ -188,7 +188,7 @@ impl Geometry {
         self.desc_blocks = groups.div_ceil(per_block);
         if self.features.has_compat(compat::RESIZE_INODE) {
             // Room to grow by a factor of 1024, as in mke2fs.
-            let grown = self.blocks.saturating_mul(1024).min(u64::from(u32::MAX));
+            let grown = (self.blocks * 1024).min(u64::from(u32::MAX));
             let grown_groups = (grown - self.first_block).div_ceil(self.blocks_per_group);
             self.reserved_gdt_blocks = grown_groups
                 .div_ceil(per_block)
@@ -346,7 +346,7 @@ fn inodes_in(options: &Options, blocks: u64, need: Need) -> u64 {
 /// Inodes for `blocks` blocks, one to each `inode_ratio` bytes.
 fn by_ratio(options: &Options, blocks: u64) -> u64 {
     let ratio = options.inode_ratio.unwrap_or(INODE_RATIO);
-    let bytes = blocks.saturating_mul(u64::from(options.block_size));
+    let bytes = blocks * u64::from(options.block_size);
     (bytes / u64::from(ratio)).min(u64::from(u32::MAX) - 65536)
 }
 

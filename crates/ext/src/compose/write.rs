@@ -158,7 +158,7 @@ impl TreeWriter<'_> {
         let seed = self.checksums().then(|| self.inode_format().seed(self.orphan_ino));
         for placed in &self.fixed.orphans.data {
             for at in 0..placed.extent.len {
-                let block = placed.extent.start.saturating_add(at);
+                let block = placed.extent.start + at;
                 self.put(block, &fixed::orphan_block(bs, block, seed))?;
             }
         }

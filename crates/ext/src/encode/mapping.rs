@@ -4,7 +4,6 @@
 #![allow(
     clippy::indexing_slicing,
     clippy::as_conversions,
-    clippy::arithmetic_side_effects,
     reason = "lengths are of our own making, not an image's"
 )]
 

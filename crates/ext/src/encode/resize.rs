@@ -25,8 +25,8 @@ pub(crate) struct ResizeMap {
 impl ResizeMap {
     /// Blocks that are counted in the inode.
     pub(crate) fn count(&self) -> u64 {
-        let groups = seekless_fs::field::wide(self.copies.len()).saturating_add(1);
-        self.reserved.saturating_mul(groups).saturating_add(1)
+        let groups = seekless_fs::field::wide(self.copies.len()) + 1;
+        self.reserved * groups + 1
     }
 
     /// All blocks of the map with their contents; `double` is the double-indirect one.
@@ -35,12 +35,12 @@ impl ResizeMap {
         let mut double_bytes = vec![0; index(self.block_size)];
         let mut blocks = Vec::new();
         for reserved in 0..self.reserved {
-            let primary = self.first.saturating_add(reserved);
-            let slot = self.descriptor_blocks.saturating_add(reserved).checked_rem(slots);
+            let primary = self.first + reserved;
+            let slot = (self.descriptor_blocks + reserved).checked_rem(slots);
             put(&mut double_bytes, index(slot.unwrap_or(0)), primary);
             let mut bytes = vec![0; index(self.block_size)];
             for (slot, &distance) in self.copies.iter().enumerate() {
-                put(&mut bytes, slot, primary.saturating_add(distance));
+                put(&mut bytes, slot, primary + distance);
             }
             blocks.push((BlockNo::new(primary), bytes));
         }
@@ -51,8 +51,8 @@ impl ResizeMap {
 
 /// Writes a block number into a slot of a block of them.
 fn put(block: &mut [u8], slot: usize, number: u64) {
-    let at = slot.saturating_mul(POINTER);
-    if let Some(to) = block.get_mut(at..at.saturating_add(POINTER)) {
+    let at = slot * POINTER;
+    if let Some(to) = block.get_mut(at..at + POINTER) {
         to.copy_from_slice(&low32(number).to_le_bytes());
     }
 }

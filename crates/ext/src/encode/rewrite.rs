@@ -19,7 +19,7 @@ pub(crate) type Renumber<'a> = &'a dyn Fn(Ino) -> Option<Ino>;
 
 /// Puts `bytes` at byte `at`.
 fn put(out: &mut [u8], at: usize, bytes: &[u8], place: Location) -> Result<(), FsError> {
-    let end = at.saturating_add(bytes.len());
+    let end = at + bytes.len();
     out.get_mut(at..end)
         .ok_or_else(|| truncated(place.at_offset(byte(at))))?
         .copy_from_slice(bytes);
@@ -68,7 +68,7 @@ pub(crate) fn seal_directory_block(
     }
     let at = block.len().saturating_sub(size_of::<DirEntryTail>());
     let sum = crc32c(seed, block.get(..at).unwrap_or_default());
-    put(block, at.saturating_add(offset_of!(DirEntryTail, det_checksum)), &sum.to_le_bytes(), place)
+    put(block, at + offset_of!(DirEntryTail, det_checksum), &sum.to_le_bytes(), place)
 }
 
 /// Replaces the numbers of inodes that hold large values in a list of
@@ -88,11 +88,11 @@ fn value_inodes(
         let old = entry.e_value_inum.get();
         if old != 0 {
             let new = renumbered(Ino::new(old), renumber, here)?;
-            let slot = at.saturating_add(offset_of!(XattrEntry, e_value_inum));
+            let slot = at + offset_of!(XattrEntry, e_value_inum);
             put(region, slot, &new.get().to_le_bytes(), here)?;
         }
-        let len = size_of::<XattrEntry>().saturating_add(usize::from(entry.e_name_len));
-        at = at.saturating_add(len.next_multiple_of(4));
+        let len = size_of::<XattrEntry>() + usize::from(entry.e_name_len);
+        at += len.next_multiple_of(4);
     }
 }
 
@@ -129,8 +129,8 @@ pub(crate) fn seal_extent_block(
     place: Location,
 ) -> Result<(), FsError> {
     let header: ExtentHeader = parse(block, 0).ok_or_else(|| truncated(place))?;
-    let entries = usize::from(header.eh_max.get()).saturating_add(1);
-    let at = entries.saturating_mul(size_of::<ExtentHeader>());
+    let entries = usize::from(header.eh_max.get()) + 1;
+    let at = entries * (size_of::<ExtentHeader>());
     let covered = block.get(..at).ok_or_else(|| truncated(place))?;
     let sum = crc32c(seed, covered);
     put(block, at, &sum.to_le_bytes(), place)
@@ -147,7 +147,7 @@ pub(crate) fn seal_orphan_block(
     let tail = block.len().saturating_sub(size_of::<OrphanBlockTail>());
     put(block, tail, &ORPHAN_BLOCK_MAGIC.to_le_bytes(), place)?;
     let sum = seed.map_or(0, |seed| block_sum(block, at, seed));
-    let slot = tail.saturating_add(offset_of!(OrphanBlockTail, ob_checksum));
+    let slot = tail + offset_of!(OrphanBlockTail, ob_checksum);
     put(block, slot, &sum.to_le_bytes(), place)
 }
 
@@ -219,7 +219,7 @@ pub(crate) fn inode(
     }
     let extra = slice(raw, INODE_CORE_SIZE, 2).and_then(<[u8]>::first_chunk);
     let extra = extra.map_or(0, |pair| usize::from(u16::from_le_bytes(*pair)));
-    let tail = INODE_CORE_SIZE.saturating_add(extra);
+    let tail = INODE_CORE_SIZE + extra;
     if raw.len() > INODE_CORE_SIZE && le32(raw, tail) == Some(XATTR_MAGIC) {
         let region = raw.get_mut(tail..).ok_or_else(|| truncated(place))?;
         value_inodes(region, 4, renumber, place)?;
@@ -245,7 +245,7 @@ pub(crate) fn seal_inode(
     place: Location,
 ) -> Result<(), FsError> {
     let low_at = offset_of!(InodeCore, i_checksum_lo);
-    let high_at = INODE_CORE_SIZE.saturating_add(offset_of!(InodeExtra, i_checksum_hi));
+    let high_at = INODE_CORE_SIZE + offset_of!(InodeExtra, i_checksum_hi);
     let wide = raw.len() > INODE_CORE_SIZE && extra >= 4;
     put(raw, low_at, &[0; 2], place)?;
     if wide {

@@ -79,11 +79,7 @@ pub(super) fn crc32_be(seed: u32, data: &[u8]) -> u32 {
 
 static CRC32_BE: [u32; 256] = crc32_be_table();
 
-#[allow(
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects,
-    reason = "evaluated by the compiler"
-)]
+#[allow(clippy::indexing_slicing, reason = "evaluated by the compiler")]
 const fn crc32_be_table() -> [u32; 256] {
     let mut table = [0; 256];
     let mut value: u32 = 0;

@@ -55,14 +55,14 @@ pub(crate) fn write_home(
     volume: &Volume,
     replayed: &Replayed,
 ) -> Result<(), FsError> {
-    let head = replayed.head.get().saturating_mul(u64::from(volume.sb.block_size));
+    let head = replayed.head.get() * u64::from(volume.sb.block_size);
     let end = disk.device().len().get();
     let chunks = replayed.overlay.chunks();
     for (at, bytes) in chunks.iter().filter(|(at, _)| *at != head) {
         let len = index(end.saturating_sub(*at)).min(bytes.len());
         let bytes = bytes.get(..len).unwrap_or_default();
         disk.put(*at, bytes)?;
-        let holds = *at <= SUPERBLOCK_OFFSET && at.saturating_add(wide(len)) > SUPERBLOCK_OFFSET;
+        let holds = *at <= SUPERBLOCK_OFFSET && at + wide(len) > SUPERBLOCK_OFFSET;
         if holds {
             note_waiting(disk, volume)?;
         }

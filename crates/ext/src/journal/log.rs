@@ -216,6 +216,6 @@ impl<'a> Log<'a> {
 pub(super) fn after(first: u32, last: u32, at: u32, n: u32) -> u32 {
     let ring = u64::from(last.saturating_sub(first));
     let from = u64::from(at.saturating_sub(first));
-    let to = from.saturating_add(u64::from(n)).checked_rem(ring).unwrap_or(0);
-    first.saturating_add(u32::try_from(to).unwrap_or(0))
+    let to = (from + u64::from(n)).checked_rem(ring).unwrap_or(0);
+    first + u32::try_from(to).unwrap_or(0)
 }

@@ -73,7 +73,7 @@ pub(crate) fn check_whole(volume: &Volume, inode: &Inode) -> Result<(), FsError>
         if run.lbn.get() != next || run.unwritten {
             break;
         }
-        next = run.lbn.saturating_add(run.extent.len).get();
+        next = (run.lbn + run.extent.len).get();
     }
     let len = inode.len.checked_div(u64::from(volume.sb.block_size)).unwrap_or(0);
     if next < len {
@@ -184,7 +184,7 @@ fn recover(volume: &Volume, trust: Trust) -> Result<Option<Replayed>, FsError> {
     empty(&mut head);
     let run = log.map.find(Lbn::ZERO).ok_or_else(|| truncated(place()))?;
     let at = run.extent.start;
-    let byte = at.get().saturating_mul(block_size);
+    let byte = at.get() * block_size;
     overlay.write(Lba::containing(ByteLen::new(byte)), &head)?;
     Ok(Some(Replayed { overlay, head: at }))
 }
@@ -256,7 +256,7 @@ fn write_back(
             *head = JOURNAL_MAGIC.to_be_bytes();
         }
         log.volume.check_home(tag.block)?;
-        let byte = tag.block.get().saturating_mul(u64::from(log.volume.sb.block_size));
+        let byte = tag.block.get() * u64::from(log.volume.sb.block_size);
         overlay.write(Lba::containing(ByteLen::new(byte)), &data)?;
     }
     Ok(())

@@ -62,7 +62,7 @@ pub(super) fn scan(log: &Log<'_>, start: u32) -> Result<Scanned, FsError> {
         let Some(kind) = block_kind(&block, done.end) else { break };
         let here = at;
         at = log.after(at, 1);
-        read = read.saturating_add(1);
+        read += 1;
         match kind {
             journal_block::DESCRIPTOR => {
                 open.suspect |= !log.tail_matches(&block);
@@ -76,7 +76,7 @@ pub(super) fn scan(log: &Log<'_>, start: u32) -> Result<Scanned, FsError> {
                     at: here,
                 });
                 at = log.after(at, count);
-                read = read.saturating_add(count);
+                read += count;
             }
             journal_block::REVOKE => {
                 open.suspect |= !log.tail_matches(&block);

@@ -24,12 +24,12 @@ pub(super) fn read(form: &Form, block: &[u8]) -> Result<Vec<Tag>, FsError> {
     let tags = block.get(..end).ok_or_else(|| truncated(place()))?;
     let mut found = Vec::new();
     let mut at = journal_at::TAGS;
-    while at.saturating_add(form.tag_len()) <= tags.len() {
+    while at + form.tag_len() <= tags.len() {
         let (tag, flags) = read_one(form, tags, at).ok_or_else(|| truncated(place()))?;
         found.push(tag);
-        at = at.saturating_add(form.tag_len());
+        at += form.tag_len();
         if flags & journal_tag::SAME_UUID == 0 {
-            at = at.saturating_add(JOURNAL_TAG_UUID);
+            at += JOURNAL_TAG_UUID;
         }
         if flags & journal_tag::LAST_TAG != 0 {
             break;

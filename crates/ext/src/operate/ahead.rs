@@ -49,9 +49,8 @@ impl Ext {
         most: u32,
         limit: u64,
     ) -> Result<(Extent, ChangeId), FsError> {
-        let hits = |run: Extent| {
-            goal.is_some_and(|goal| goal == run.start || goal.saturating_add(1) == run.start)
-        };
+        let hits =
+            |run: Extent| goal.is_some_and(|goal| goal == run.start || goal + 1 == run.start);
         let (run, id) = match self.ahead.files.get(&ino).copied() {
             Some((run, id)) if hits(run) => (run, id),
             _ => {
@@ -60,7 +59,7 @@ impl Ext {
                 self.find_run(core, (group, goal), most, limit)?
             }
         };
-        let rest = Extent::new(run.start.saturating_add(1), run.len.saturating_sub(1));
+        let rest = Extent::new(run.start + 1, run.len.saturating_sub(1));
         if rest.len > 0 {
             self.ahead.files.insert(ino, (rest, id));
         } else {

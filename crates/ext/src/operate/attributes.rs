@@ -130,7 +130,7 @@ impl Ext {
         node.map.attributes = new;
         node.map.inner = Some(inner);
         node.sectors = match (old, new) {
-            (None, Some(_)) => node.sectors.saturating_add(sectors),
+            (None, Some(_)) => node.sectors + sectors,
             (Some(_), None) => node.sectors.saturating_sub(sectors),
             _ => node.sectors,
         };
@@ -160,7 +160,7 @@ impl Ext {
         }
         let place = offset_of!(XattrHeader, h_refcount);
         let fewer = count.saturating_sub(1).to_le_bytes();
-        if let Some(field) = bytes.get_mut(place..place.saturating_add(fewer.len())) {
+        if let Some(field) = bytes.get_mut(place..place + fewer.len()) {
             field.copy_from_slice(&fewer);
         }
         self.sum_attributes(at, &mut bytes);

@@ -171,7 +171,7 @@ impl Ext {
     pub(super) fn first_bitmap(&self, number: GroupNo, which: Bitmap) -> Result<Vec<u8>, FsError> {
         let sb = &self.volume.sb;
         let mut bytes = vec![0; self.volume.block_len()];
-        let all = u64::from(sb.block_size).saturating_mul(8);
+        let all = u64::from(sb.block_size) * 8;
         let (used, own) = match which {
             Bitmap::Blocks => {
                 let run = sb.group_blocks(number);
@@ -218,11 +218,11 @@ impl Ext {
         if flags & BG_INODE_ZEROED == 0 {
             let size = u64::from(sb.inode_size);
             let block = u64::from(sb.block_size).max(1);
-            let from = u64::from(before).saturating_mul(size).div_ceil(block);
-            let to = u64::from(slot).saturating_mul(size).checked_div(block).unwrap_or(0);
+            let from = (u64::from(before) * size).div_ceil(block);
+            let to = (u64::from(slot) * size).checked_div(block).unwrap_or(0);
             let table = self.places(number)?.inode_table;
-            for within in from..to.saturating_add(1) {
-                let at = table.saturating_add(within);
+            for within in from..to + 1 {
+                let at = table + within;
                 let len = self.volume.block_len();
                 core.cache.fill(at, len, Role::TableInit, |_| Ok(()))?;
             }
@@ -241,7 +241,7 @@ impl Ext {
             let per_block = sb.descs_per_block().max(1);
             let at = sb.descriptor_block(number.get().checked_div(per_block).unwrap_or(0));
             let slot = number.get().checked_rem(per_block).unwrap_or(0);
-            let skip = index(slot).saturating_mul(index(sb.desc_size));
+            let skip = index(slot) * index(sb.desc_size);
             let summary = self.groups.summary(number).unwrap_or_default();
             let DescriptorFields { flags, unused, block_sum, inode_sum } = self.state(number)?;
             let counts = Counts {

@@ -65,10 +65,9 @@ impl Indirect for Ext {
         }
         let bsize = u64::from(sb.block_size).max(1);
         let per_block = bsize / 4;
-        let all = u64::from(u32::MAX).saturating_mul(512).checked_div(bsize).unwrap_or(0);
-        let tables =
-            all.checked_div(per_block).unwrap_or(0).saturating_add(per_block).saturating_add(2);
-        all.saturating_sub(tables).saturating_mul(bsize)
+        let all = (u64::from(u32::MAX) * 512).checked_div(bsize).unwrap_or(0);
+        let tables = all.checked_div(per_block).unwrap_or(0) + per_block + 2;
+        all.saturating_sub(tables) * bsize
     }
 
     fn volume(&self) -> u64 {

@@ -25,12 +25,12 @@ macro_rules! core {
 /// A field behind them.
 macro_rules! extra {
     ($name:ident) => {
-        INODE_CORE_SIZE.saturating_add(offset_of!(InodeExtra, $name))
+        INODE_CORE_SIZE + offset_of!(InodeExtra, $name)
     };
 }
 
 fn put(raw: &mut [u8], at: usize, bytes: &[u8]) {
-    let to = raw.get_mut(at..at.saturating_add(bytes.len()));
+    let to = raw.get_mut(at..at + bytes.len());
     debug_assert!(to.is_some(), "the field lies in the inode");
     if let Some(to) = to {
         to.copy_from_slice(bytes);
@@ -80,12 +80,12 @@ fn encode(node: &Node, raw: &mut [u8]) {
     put_times(node, raw);
     put_numbers(node, raw);
     if let Some(inner) = &node.map.inner {
-        put(raw, INODE_CORE_SIZE.saturating_add(extra_len(raw)), inner);
+        put(raw, INODE_CORE_SIZE + extra_len(raw), inner);
     }
 }
 
 fn put_times(node: &Node, raw: &mut [u8]) {
-    let extra = INODE_CORE_SIZE.saturating_add(extra_len(raw));
+    let extra = INODE_CORE_SIZE + extra_len(raw);
     for (at, more, time) in [
         (core!(i_atime), extra!(i_atime_extra), Some(node.atime)),
         (core!(i_mtime), extra!(i_mtime_extra), Some(node.mtime)),
@@ -94,10 +94,10 @@ fn put_times(node: &Node, raw: &mut [u8]) {
     ] {
         let Some(time) = time else { continue };
         let (secs, rest) = time_words(time);
-        if at < INODE_CORE_SIZE || at.saturating_add(4) <= extra {
+        if at < INODE_CORE_SIZE || at + 4 <= extra {
             put32(raw, at, secs);
         }
-        if more.saturating_add(4) <= extra {
+        if more + 4 <= extra {
             put32(raw, more, rest);
         }
     }
@@ -120,7 +120,7 @@ fn put_numbers(node: &Node, raw: &mut [u8]) {
         return (at..).step_by(NUMBER).zip(words).for_each(|(at, word)| put32(raw, at, word));
     }
     let all = node.map.trees.direct.iter().chain(&node.map.trees.indirect);
-    for (at, &number) in (at..at.saturating_add(len)).step_by(NUMBER).zip(all) {
+    for (at, &number) in (at..at + len).step_by(NUMBER).zip(all) {
         put32(raw, at, low32(number));
     }
 }
@@ -129,9 +129,9 @@ impl Table for Ext {
     fn inode_place(&self, ino: Ino) -> Result<(BlockNo, usize), FsError> {
         let (group, slot) = self.volume.inode_slot(ino)?;
         let bsize = u64::from(self.volume.sb.block_size);
-        let byte = u64::from(slot).saturating_mul(u64::from(self.volume.sb.inode_size));
+        let byte = u64::from(slot) * u64::from(self.volume.sb.inode_size);
         let within = byte.checked_div(bsize).unwrap_or(0);
-        let at = self.places(group)?.inode_table.saturating_add(within);
+        let at = self.places(group)?.inode_table + within;
         Ok((at, index(byte.checked_rem(bsize).unwrap_or(0))))
     }
 
@@ -153,7 +153,7 @@ impl Table for Ext {
     }
 
     fn fields(&self, part: Part) -> Fields {
-        let field = |at: usize, len: usize| at..at.saturating_add(len);
+        let field = |at: usize, len: usize| at..at + len;
         match part {
             // A deleted inode without links has its deletion time in the same sector.
             Part::Links => smallvec![field(core!(i_links_count), 2), field(core!(i_dtime), 4)],
@@ -246,7 +246,7 @@ impl Ext {
         self.unlist_orphan(core, ino)?;
         let deleted = low32(core.now().secs.cast_unsigned());
         // Smaller numbers would be those of orphans.
-        let deleted = deleted.max(self.volume.sb.raw.s_inodes_count.get().saturating_add(1));
+        let deleted = deleted.max(self.volume.sb.raw.s_inodes_count.get() + 1);
         let (block, skip) = self.inode_place(ino)?;
         // No more than a sector needs: the rest is there for the checksum.
         let len = if self.has_sums() { self.inode_len() } else { INODE_CORE_SIZE };
@@ -261,7 +261,7 @@ impl Ext {
             (core!(i_file_acl_high), 2),
             (core!(i_block), size_of::<crate::ondisk::IBlock>()),
         ] {
-            if let Some(field) = raw.get_mut(at..at.saturating_add(len)) {
+            if let Some(field) = raw.get_mut(at..at + len) {
                 field.fill(0);
             }
         }

@@ -34,7 +34,7 @@ pub struct Entries {
 
 /// The end of the sector with a byte.
 fn sector_end(at: usize) -> usize {
-    at.saturating_add(1).next_multiple_of(index(SECTOR))
+    (at + 1).next_multiple_of(index(SECTOR))
 }
 
 impl Entries {
@@ -71,7 +71,7 @@ impl Entries {
         let (mut chains, mut start, mut end) = (Vec::new(), 0, 0);
         for entry in self.entries(unit, place) {
             let entry = entry?;
-            end = entry.at.saturating_add(entry.len);
+            end = entry.at + entry.len;
             if end == sector_end(start) {
                 chains.push(start..end);
             }
@@ -138,7 +138,7 @@ impl Codec for Entries {
     }
 
     fn needed(name_len: usize) -> usize {
-        HEAD.saturating_add(name_len).next_multiple_of(4)
+        (HEAD + name_len).next_multiple_of(4)
     }
 
     fn kind_of(code: u8) -> Option<FileKind> {
@@ -160,10 +160,10 @@ impl Codec for Entries {
         for entry in self.entries(unit, place) {
             let entry = entry?;
             let (at, behind) = match entry.is_used() {
-                true => (entry.at.saturating_add(entry.needed), Some(entry.at)),
+                true => (entry.at + entry.needed, Some(entry.at)),
                 false => (entry.at, None),
             };
-            most = self.usable(at, entry.at.saturating_add(entry.len), behind).max(most);
+            most = self.usable(at, entry.at + entry.len, behind).max(most);
         }
         for chain in self.chains(unit, place)? {
             most = self.left(unit, &chain, place)?.max(most);
@@ -175,11 +175,11 @@ impl Codec for Entries {
         let mut loose = None;
         for entry in self.entries(unit, place) {
             let entry = entry?;
-            let end = entry.at.saturating_add(entry.len);
+            let end = entry.at + entry.len;
             if !entry.is_used() && self.usable(entry.at, end, None) >= needed {
                 return Ok(Some(Room { at: entry.at, len: entry.len, behind: None }));
             }
-            let at = entry.at.saturating_add(entry.needed);
+            let at = entry.at + entry.needed;
             if loose.is_none() && entry.is_used() && self.usable(at, end, Some(entry.at)) >= needed
             {
                 loose = Some(Room { at, len: end.saturating_sub(at), behind: Some(entry.at) });
@@ -210,7 +210,7 @@ impl Codec for Entries {
                     let len = entry.needed;
                     self.put(unit, &Entry { at, len, ..entry });
                     moved.push((entry.name, at));
-                    at = at.saturating_add(len);
+                    at += len;
                 }
             }
             let len = chain.end.saturating_sub(at);
@@ -240,7 +240,7 @@ impl Codec for Entries {
             let at = self.end(unit);
             self.put_len(unit, 0, at);
             self.put_len(unit, at, self.tail);
-            let kind = unit.get_mut(at.saturating_add(Self::KIND));
+            let kind = unit.get_mut(at + Self::KIND);
             debug_assert!(kind.is_some(), "a block is longer than its tail");
             if let Some(kind) = kind {
                 *kind = DIR_TAIL_TYPE;
@@ -256,7 +256,7 @@ impl Codec for Entries {
     fn put(&self, unit: &mut [u8], entry: &Entry<'_>) {
         let &Entry { at, len, ino, kind, name, .. } = entry;
         self.put_len(unit, at, len);
-        let Some(bytes) = unit.get_mut(at..at.saturating_add(Self::needed(name.len()))) else {
+        let Some(bytes) = unit.get_mut(at..at + Self::needed(name.len())) else {
             debug_assert!(false, "there is room for the entry");
             return;
         };
@@ -283,8 +283,8 @@ impl Codec for Entries {
             65536 => 0xFFFF,
             _ => low32(wide(len)) & 0xFFFC | low32(wide(len >> 16)) & 3,
         };
-        let at = at.saturating_add(Self::LEN);
-        if let Some(to) = unit.get_mut(at..at.saturating_add(2)) {
+        let at = at + Self::LEN;
+        if let Some(to) = unit.get_mut(at..at + 2) {
             to.iter_mut().zip(raw.to_le_bytes()).for_each(|(to, from)| *to = from);
         }
     }

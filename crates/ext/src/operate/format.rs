@@ -52,7 +52,7 @@ impl Format for Ext {
     }
 
     fn space(&self, core: &Core) -> StatVfs {
-        let free = self.groups.free_frags().saturating_add(core.pending.blocks);
+        let free = self.groups.free_frags() + core.pending.blocks;
         // As a mount counts them: without the blocks that will map them.
         let free = free.saturating_sub(core.delayed.blocks());
         let sb = &self.volume.sb;
@@ -64,7 +64,7 @@ impl Format for Ext {
             free,
             available: free.saturating_sub(self.unavailable_blocks()),
             inodes: u64::from(sb.raw.s_inodes_count.get()),
-            free_inodes: self.groups.totals().nifree.saturating_add(core.pending.inodes),
+            free_inodes: self.groups.totals().nifree + core.pending.inodes,
             name_max: u32::try_from(self.limits.name_max).unwrap_or(255),
         }
     }
@@ -85,7 +85,7 @@ impl Format for Ext {
         // A mount counts a file's inline data as if it had blocks.
         let is_inline = node.flags & flags::INLINE_DATA != 0 && node.kind == FileKind::Regular;
         let inside = if is_inline { node.size.div_ceil(512) } else { 0 };
-        node.sectors.saturating_add(inside)
+        node.sectors + inside
     }
 
     fn representable(&self, time: Timestamp) -> Timestamp {

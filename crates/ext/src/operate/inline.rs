@@ -47,7 +47,7 @@ pub(super) fn check(inode: &Inode, kind: FileKind) -> Result<(), FsError> {
     let Some(value) = inline_value(inode)? else {
         return Err(invalid("system.data", 0, place));
     };
-    let room = wide(HEAD.saturating_add(value.len()));
+    let room = wide(HEAD + value.len());
     let fits = match kind {
         FileKind::Regular | FileKind::Symlink => inode.len <= room,
         FileKind::Directory => inode.len == room,
@@ -133,7 +133,7 @@ impl Ext {
     /// Most bytes of contents that an inode can hold beside its attributes.
     fn inline_room(&self, core: &mut Core, ino: Ino) -> Result<u64, FsError> {
         let room = data_room(&self.inode_now(core, ino)?)?;
-        Ok(room.map_or(0, |room| wide(room.saturating_add(HEAD))))
+        Ok(room.map_or(0, |room| wide(room + HEAD)))
     }
 
     /// Writes bytes of a file that has its contents in its inode. False if they do not fit: then
@@ -285,14 +285,14 @@ impl Ext {
         }
         unit.extend(bytes.get(PARENT..).unwrap_or_default());
         // If blocks end with a checksum, units do.
-        unit.resize(unit.len().saturating_add(self.entries.tail), 0);
+        unit.resize(unit.len() + self.entries.tail, 0);
         self.check_parts(&unit, dir)?;
         Ok(Some(unit))
     }
 
     /// Where the entries of a unit stand in `i_block`, and those behind.
     fn parts(&self, unit: &[u8]) -> [Range<usize>; 2] {
-        let middle = DOTS.saturating_add(HEAD).saturating_sub(PARENT);
+        let middle = (DOTS + HEAD).saturating_sub(PARENT);
         let end = unit.len().saturating_sub(self.entries.tail);
         [DOTS..middle.min(end), middle.min(end)..end]
     }
@@ -362,14 +362,14 @@ impl Ext {
         if more < Entries::needed(1) {
             return Ok(longer);
         }
-        longer.resize(longer.len().saturating_add(more), 0);
+        longer.resize(longer.len() + more, 0);
         let mut last = None;
         for entry in self.entries.entries(unit, place(dir)) {
             let entry = entry?;
             last = Some((entry.at, entry.len)).filter(|_| entry.at >= behind.start);
         }
         let (at, len) = last.unwrap_or((behind.end, 0));
-        self.entries.put_len(&mut longer, at, len.saturating_add(more));
+        self.entries.put_len(&mut longer, at, len + more);
         Ok(longer)
     }
 
@@ -390,7 +390,7 @@ impl Ext {
             let entry = entry?;
             if entry.is_used() {
                 self.entries.put(&mut block, &Entry { at, len: entry.needed, ..entry });
-                (last, at) = (at, at.saturating_add(entry.needed));
+                (last, at) = (at, at + entry.needed);
             }
         }
         debug_assert!(at <= end, "an inode is no longer than a block");
@@ -408,7 +408,7 @@ impl Ext {
         };
         let node = core.node(dir)?;
         // Its attributes may have a block already.
-        node.sectors = node.sectors.saturating_add(saved.sectors);
+        node.sectors += saved.sectors;
         self.put_both(core, dir, Some(inner), &made.after)
     }
 }

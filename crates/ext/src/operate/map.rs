@@ -54,7 +54,7 @@ impl Near {
     pub(super) fn at(&self, lbn: u64) -> Option<(BlockNo, bool)> {
         debug_assert!(self.blocks.contains(&lbn), "{lbn} is in {self:?}");
         let skip = lbn.saturating_sub(self.blocks.start);
-        self.at.map(|(at, unwritten)| (at.saturating_add(skip), unwritten))
+        self.at.map(|(at, unwritten)| (at + skip, unwritten))
     }
 }
 

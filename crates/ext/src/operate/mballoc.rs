@@ -49,7 +49,7 @@ impl Criterion {
                 let least = if matches!(self, Self::LikelyRun(_)) { len } else { 1 };
                 let run = best_run(bitmap, bits, (len, least), largest)?;
                 let run = Some(run).filter(|run| run.len() >= index(len))?;
-                Some(run.start..run.start.saturating_add(len))
+                Some(run.start..run.start + len)
             }
         }
     }
@@ -65,8 +65,8 @@ struct View {
 /// of a free one twice as large, the first one of the smallest size.
 fn buddy(bitmap: &[u8], bits: u32, len: u32, largest: u32) -> Option<Range<u32>> {
     let count = bits.checked_div(len)?;
-    let is_free = |start: u32| first_used(bitmap, start..start.saturating_add(len)).is_none();
-    let mut free: Vec<bool> = (0..count).map(|at| is_free(at.saturating_mul(len))).collect();
+    let is_free = |start: u32| first_used(bitmap, start..start + len).is_none();
+    let mut free: Vec<bool> = (0..count).map(|at| is_free(at * len)).collect();
     let mut size = len;
     while !free.is_empty() {
         let mut pairs = free.chunks_exact(2);
@@ -91,8 +91,8 @@ fn average_piece(bitmap: &[u8], bits: u32) -> usize {
     let (mut free, mut pieces, mut from) = (0usize, 0usize, 0);
     while let Some(start) = first_free(bitmap, bits, from) {
         from = first_used(bitmap, start..bits).unwrap_or(bits);
-        free = free.saturating_add((start..from).len());
-        pieces = pieces.saturating_add(1);
+        free += (start..from).len();
+        pieces += 1;
     }
     free.checked_div(pieces).unwrap_or(0)
 }
@@ -105,12 +105,12 @@ fn first_used(bitmap: &[u8], mut range: Range<u32>) -> Option<u32> {
 /// The bits of the free buddy that has a free bit: the largest aligned piece around it that
 /// is wholly free.
 fn buddy_of(bitmap: &[u8], bits: u32, bit: u32, largest: u32) -> Range<u32> {
-    let mut piece = bit..bit.saturating_add(1);
+    let mut piece = bit..bit + 1;
     let mut size = 1u32;
     while size < largest {
-        size = size.saturating_mul(2);
+        size *= 2;
         let start = bit.saturating_sub(bit.checked_rem(size).unwrap_or(0));
-        let larger = start..start.saturating_add(size);
+        let larger = start..start + size;
         let halves = [larger.start..piece.start, piece.end..larger.end];
         let is_free = |half: Range<u32>| first_used(bitmap, half).is_none();
         if larger.end > bits || !halves.into_iter().all(is_free) {
@@ -156,7 +156,7 @@ fn best_run(
         if is_better {
             best = Some(run);
         }
-        seen = seen.saturating_add(1);
+        seen += 1;
         if seen > MOST_RUNS_TRIED && best.as_ref().is_some_and(|best| best.len() >= wanted) {
             break;
         }
@@ -349,12 +349,12 @@ impl Ext {
     }
 
     fn largest_buddy(&self) -> u32 {
-        self.volume.sb.block_size.saturating_mul(8) / LARGEST
+        self.volume.sb.block_size * 8 / LARGEST
     }
 
     fn run_in(&self, number: GroupNo, bits: &Range<u32>) -> Extent {
         let start = self.volume.sb.group_blocks(number).start;
-        Extent::new(start.saturating_add(u64::from(bits.start)), wide(bits.len()))
+        Extent::new(start + u64::from(bits.start), wide(bits.len()))
     }
 
     /// Blocks from one on, if all of them are free.
@@ -375,7 +375,7 @@ impl Ext {
         }
         let View { bitmap, .. } = self.view(core, number)?;
         let first = u32::try_from(at.get().saturating_sub(group.start.get())).unwrap_or(u32::MAX);
-        let is_free = first_used(&bitmap, first..first.saturating_add(len)).is_none();
+        let is_free = first_used(&bitmap, first..first + len).is_none();
         Ok(is_free.then_some(run))
     }
 }

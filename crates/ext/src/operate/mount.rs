@@ -42,7 +42,7 @@ pub(super) const LARGE: u64 = 1 << 31;
 pub(super) fn representable(has_more: bool, time: Timestamp) -> Timestamp {
     let low = i64::from(i32::MIN);
     if has_more {
-        let high = low.saturating_add((1 << 34) - 1);
+        let high = low + (1 << 34) - 1;
         return Timestamp { secs: time.secs.clamp(low, high), ..time };
     }
     Timestamp { secs: time.secs.clamp(low, i64::from(i32::MAX)), nanos: 0 }
@@ -152,7 +152,7 @@ impl Ext {
             raw.s_wtime = now.into();
             if !close {
                 raw.s_mtime = now.into();
-                raw.s_mnt_count = raw.s_mnt_count.get().saturating_add(1).into();
+                raw.s_mnt_count = (raw.s_mnt_count.get() + 1).into();
             }
             raw.s_free_blocks_count_lo = low32(blocks).into();
             if raw.s_feature_incompat.get() & incompat::BIT64 != 0 {
@@ -195,7 +195,7 @@ impl Ext {
 fn limits(sb: &Super, moves_dirs: bool) -> Limits {
     Limits {
         root: Ino::new(special::ROOT),
-        inodes: sb.raw.s_inodes_count.get().saturating_add(1),
+        inodes: sb.raw.s_inodes_count.get() + 1,
         block: sb.block_size,
         unit: sb.block_size,
         name_max: 255,
@@ -298,7 +298,7 @@ fn groups(sb: &Super, all: &[Group]) -> Groups {
     };
     let mut groups = Groups::new(shape, |number| {
         let table = all.get(index(number.get())).map(Group::inode_table);
-        table.map_or_else(|| shape.base(number), |at| at.saturating_add(sb.itable_blocks()))
+        table.map_or_else(|| shape.base(number), |at| at + sb.itable_blocks())
     });
     for group in all {
         let summary = GroupSummary {

@@ -68,8 +68,8 @@ impl Ext {
     /// The number of an inode of a group.
     pub(super) fn ino_at(&self, number: GroupNo, slot: u32) -> Ino {
         let per_group = u64::from(self.volume.sb.inodes_per_group);
-        let before = u64::from(number.get()).saturating_mul(per_group);
-        let ino = before.saturating_add(u64::from(slot)).saturating_add(1);
+        let before = u64::from(number.get()) * per_group;
+        let ino = before + u64::from(slot) + 1;
         Ino::new(u32::try_from(ino).unwrap_or(u32::MAX))
     }
 

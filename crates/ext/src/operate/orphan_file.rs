@@ -68,11 +68,11 @@ impl OrphanFile {
         let (mut blocks, mut taken, mut next) = (Vec::new(), BTreeMap::new(), 0);
         let mut twice = None;
         volume.orphan_blocks(&mut |block| {
-            let first = blocks.len().saturating_mul(per_block);
+            let first = blocks.len() * per_block;
             for (slot, number) in block.numbers {
-                let slot = first.saturating_add(slot);
+                let slot = first + slot;
                 twice = taken.insert(number, slot).map(|_| number).or(twice);
-                next = slot.saturating_add(1);
+                next = slot + 1;
             }
             blocks.push(block.block);
         })?;
@@ -97,14 +97,14 @@ impl OrphanFile {
 
     /// A slot for a file that has none; `None` when all are taken.
     fn free_slot(&self) -> Option<usize> {
-        let all = self.blocks.len().saturating_mul(self.per_block);
+        let all = self.blocks.len() * self.per_block;
         self.returned.last().copied().or_else(|| Some(self.next).filter(|&next| next < all))
     }
 
     fn take(&mut self, ino: Ino, slot: usize) {
         if self.returned.pop().is_none() {
             debug_assert_eq!(slot, self.next, "the first that was never taken");
-            self.next = slot.saturating_add(1);
+            self.next = slot + 1;
         }
         let before = self.taken.insert(ino, slot);
         debug_assert_eq!(before, None, "inode {ino} has one slot");
@@ -125,9 +125,9 @@ impl OrphanFile {
         let block = slot.checked_div(self.per_block).and_then(|at| self.blocks.get(at)).copied();
         let block = block.ok_or_else(|| truncated(place))?;
         let place = place.in_block(block);
-        let at = slot.checked_rem(self.per_block).unwrap_or(0).saturating_mul(SLOT);
+        let at = slot.checked_rem(self.per_block).unwrap_or(0) * SLOT;
         core.cache.edit(block, 0, self.block_len, Role::Summary, |bytes| {
-            let to = bytes.get_mut(at..at.saturating_add(SLOT)).ok_or_else(|| truncated(place))?;
+            let to = bytes.get_mut(at..at + SLOT).ok_or_else(|| truncated(place))?;
             to.copy_from_slice(&number.get().to_le_bytes());
             seal_orphan_block(bytes, block, self.seed, place)
         })?;

@@ -19,7 +19,7 @@ impl Ext {
         let groups = u64::from(sb.groups);
         let logs = core.cache.config().discipline.journal_mode() == Some(JournalMode::Data);
         let room = CREDITS.saturating_sub(APART);
-        let for_groups = groups.saturating_mul(2);
+        let for_groups = groups * 2;
         let blocks = match (logs, for_groups < room / 2) {
             (false, true) => 256,
             (true, true) => room.saturating_sub(for_groups),
@@ -29,7 +29,7 @@ impl Ext {
         // Each `per_table` blocks have an indirect block of their own.
         let per_table = u64::from(sb.block_size / 4).max(1);
         let blocks = blocks.min(per_table).max(1);
-        blocks.saturating_mul(u64::from(sb.block_size))
+        blocks * u64::from(sb.block_size)
     }
 
     /// How far a file can be cut towards a length, by the changes that are left to the operation:
@@ -39,8 +39,8 @@ impl Ext {
         let sb = &self.volume.sb;
         let (bsize, groups) = (u64::from(sb.block_size).max(1), u64::from(sb.groups));
         let node = core.node(ino)?;
-        let blocks = node.sectors.saturating_mul(512).checked_div(bsize).unwrap_or(0);
-        let most = blocks.min(groups).saturating_mul(2).saturating_add(APART);
+        let blocks = (node.sectors * 512).checked_div(bsize).unwrap_or(0);
+        let most = blocks.min(groups) * 2 + APART;
         if left >= most || core.cache.extend(most.saturating_sub(left)) {
             return Ok(len);
         }
@@ -55,17 +55,17 @@ impl Ext {
         runs.sort_unstable_by_key(|run| run.lbn);
         for run in runs.iter().rev() {
             for within in (0..run.extent.len).rev() {
-                let lbn = run.lbn.get().saturating_add(within);
-                if lbn.saturating_mul(bsize) < len {
+                let lbn = run.lbn.get() + within;
+                if lbn * bsize < len {
                     return Ok(len);
                 }
-                let at = run.extent.start.saturating_add(within);
+                let at = run.extent.start + within;
                 met.insert(self.groups.shape().group_of(at));
-                gone = gone.saturating_add(1);
-                let tables = gone.div_ceil(per_table).saturating_add(3);
+                gone += 1;
+                let tables = gone.div_ceil(per_table) + 3;
                 let groups = u64::try_from(met.len()).unwrap_or(u64::MAX);
-                if groups.saturating_add(tables) > room {
-                    let next = lbn.saturating_add(1).saturating_mul(bsize);
+                if groups + tables > room {
+                    let next = (lbn + 1) * bsize;
                     return Ok(next.max(len));
                 }
             }

@@ -28,7 +28,7 @@ pub(super) fn full(what: &str) -> FsError {
 /// all around, this one last once more from its start.
 pub(super) fn free_bit(bitmap: &[u8], bits: u32, goal: u32) -> Option<u32> {
     let is_free = |bit: &u32| !has_bit(bitmap, *bit);
-    let near = goal.saturating_add(1).next_multiple_of(64).min(bits);
+    let near = (goal + 1).next_multiple_of(64).min(bits);
     if let Some(found) = (goal..near).find(is_free) {
         return Some(found);
     }
@@ -41,7 +41,7 @@ fn free_byte(bitmap: &[u8], bits: u32, from: u32) -> Option<u32> {
     let first = from.div_ceil(8);
     let bytes = bitmap.get(index(first)..index(bits / 8))?;
     let at = bytes.iter().position(|&byte| byte == 0)?;
-    let start = first.saturating_add(u32::try_from(at).ok()?).saturating_mul(8);
+    let start = (first + u32::try_from(at).ok()?) * 8;
     let back = (1..8).take_while(|&back| {
         start.checked_sub(back).is_some_and(|bit| bit >= from && !has_bit(bitmap, bit))
     });
@@ -54,9 +54,9 @@ pub(super) fn first_free(bitmap: &[u8], bits: u32, from: u32) -> Option<u32> {
     let bytes = bitmap.get(index(skip)..index(bits.div_ceil(8)))?;
     let full = bytes.iter().skip(1).take_while(|&&byte| byte == 0xFF).count();
     // The first byte may have its free bits in front of `from`.
-    let start = |byte: u32| byte.saturating_add(skip).saturating_mul(8);
-    let next = start(u32::try_from(full).ok()?.saturating_add(1));
-    let mut candidates = (from..start(1)).chain(next..next.saturating_add(8));
+    let start = |byte: u32| (byte + skip) * 8;
+    let next = start(u32::try_from(full).ok()? + 1);
+    let mut candidates = (from..start(1)).chain(next..next + 8);
     candidates.find(|&bit| bit < bits && !has_bit(bitmap, bit))
 }
 

@@ -31,7 +31,7 @@ pub(super) fn barred(core: &Core, group: Extent) -> Vec<Range<u32>> {
 fn free_run(bitmap: &[u8], bits: u32, goal: u32, most: u32, next: bool) -> Option<Range<u32>> {
     let search = if next { first_free } else { free_bit };
     let first = search(bitmap, bits, goal)?;
-    let end = first.saturating_add(most).min(bits);
+    let end = (first + most).min(bits);
     let end = (first..end).find(|&bit| has_bit(bitmap, bit)).unwrap_or(end);
     Some(first..end)
 }
@@ -89,7 +89,7 @@ impl Ext {
         } else {
             0
         };
-        self.kept_blocks().saturating_add(for_trees)
+        self.kept_blocks() + for_trees
     }
 
     /// Free blocks that may be taken now.
@@ -161,8 +161,7 @@ impl Ext {
                 left,
                 right,
                 goal,
-                ends_closed: core.delayed.places_closed()
-                    && lbn.saturating_add(most.into()) == size,
+                ends_closed: core.delayed.places_closed() && lbn + u64::from(most) == size,
             });
             return self.take_by_chunks(core, goal, wanted.as_ref(), limit);
         }
@@ -224,7 +223,7 @@ impl Ext {
             let within = u32::try_from(within).unwrap_or(0);
             if let Some(taken) = self.take_run_in(core, number, within, most)? {
                 let (run, _) = taken;
-                self.blocks.allocated(run.start.saturating_add(run.len.saturating_sub(1)));
+                self.blocks.allocated(run.start + run.len.saturating_sub(1));
                 return Ok(taken);
             }
         }
@@ -267,7 +266,7 @@ impl Ext {
             Ok(found.inspect(|run| run.clone().for_each(|bit| flip(bitmap, bit))))
         })?;
         let Some((bits, id)) = taken else { return Ok(None) };
-        let at = run.start.saturating_add(u64::from(bits.start));
+        let at = run.start + u64::from(bits.start);
         let run = Extent::new(at, seekless_fs::field::wide(bits.len()));
         // The bitmap of a damaged image may have it free.
         self.check_data(run, Location::of("block bitmap").in_group(number))?;

@@ -183,7 +183,7 @@ impl Ext {
         let seed = seed_of(self.volume.sb.checksum_seed, ino.get(), generation);
         debug_assert_eq!(raw.len(), index(self.volume.sb.inode_size));
         let sum = inode_sum(raw, wide, seed);
-        let pair = |at: usize| at..at.saturating_add(2);
+        let pair = |at: usize| at..at + 2;
         let mut fields: Fields = smallvec![pair(CHECKSUM_LO_AT)];
         if wide {
             fields.push(pair(CHECKSUM_HI_AT));

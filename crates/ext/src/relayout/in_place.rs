@@ -9,7 +9,6 @@
 #![allow(
     clippy::indexing_slicing,
     clippy::as_conversions,
-    clippy::arithmetic_side_effects,
     reason = "values are of our own plan and of structures that the survey checked"
 )]
 
@@ -52,7 +51,7 @@ impl Occupied for Survey<'_> {
             match data.last_mut() {
                 Some(last)
                     if last.extent.end() == run.extent.start
-                        && last.lbn.saturating_add(last.extent.len) == run.lbn =>
+                        && last.lbn + last.extent.len == run.lbn =>
                 {
                     last.extent.len += run.extent.len;
                 }
@@ -273,8 +272,8 @@ impl Mover<'_> {
             while at < end {
                 let blocks = most.min(end - at);
                 let mut bytes = vec![0; (blocks * self.block_size()) as usize];
-                self.device.read(self.lba(copy.from.saturating_add(at - from)), &mut bytes)?;
-                self.device.write(self.lba(copy.to.start.saturating_add(at - from)), &bytes)?;
+                self.device.read(self.lba(copy.from + (at - from)), &mut bytes)?;
+                self.device.write(self.lba(copy.to.start + (at - from)), &bytes)?;
                 at += blocks;
             }
         }

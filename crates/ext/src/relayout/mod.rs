@@ -68,7 +68,7 @@ impl Rearrange for Relayout<'_> {
 
     fn size(&self) -> ByteLen {
         let sb = &self.survey.volume.sb;
-        ByteLen::new(sb.blocks.saturating_mul(u64::from(sb.block_size)))
+        ByteLen::new(sb.blocks * u64::from(sb.block_size))
     }
 
     fn write(

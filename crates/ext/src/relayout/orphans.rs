@@ -1,10 +1,6 @@
 //! Orphans under their new numbers, so that the next mount finishes them as it would have on the
 //! old image.
-#![allow(
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects,
-    reason = "slots are of blocks that were just read"
-)]
+#![allow(clippy::indexing_slicing, reason = "slots are of blocks that were just read")]
 
 use super::write::RelayoutWriter;
 use crate::encode::rewrite::{inode_seed, renumbered};

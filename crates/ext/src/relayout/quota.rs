@@ -71,7 +71,7 @@ impl QuotaFile<'_> {
             return Err(range("quota block", number, blocks, self.place()));
         }
         let mut bytes = vec![0; index(BLOCK)];
-        let at = ByteLen::new(number.saturating_mul(BLOCK));
+        let at = ByteLen::new(number * BLOCK);
         self.volume.read_mapped(&self.inode, at, &mut bytes)?;
         Ok(bytes)
     }
@@ -94,7 +94,7 @@ impl QuotaFile<'_> {
         let mut number = ROOT;
         for byte in id.to_be_bytes().into_iter().take(index(DEPTH)) {
             let node = self.block(number)?;
-            let slot = usize::from(byte).saturating_mul(4);
+            let slot = usize::from(byte) * 4;
             number = u64::from(le32(&node, slot).unwrap_or(0));
             if number == 0 {
                 return Err(invalid("quota id", u64::from(id), self.place()));
@@ -114,9 +114,7 @@ impl QuotaFile<'_> {
         let value = old
             .checked_add_signed(bytes)
             .ok_or_else(|| invalid("dqb_curspace", old, self.place()))?;
-        let inside = quota_leaf::HEADER
-            .saturating_add(at.saturating_mul(quota_leaf::ENTRY))
-            .saturating_add(quota_leaf::CURRENT_SPACE);
-        Ok(QuotaPatch { offset: number.saturating_mul(BLOCK).saturating_add(wide(inside)), value })
+        let inside = quota_leaf::HEADER + at * quota_leaf::ENTRY + quota_leaf::CURRENT_SPACE;
+        Ok(QuotaPatch { offset: number * BLOCK + wide(inside), value })
     }
 }

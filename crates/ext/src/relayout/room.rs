@@ -3,7 +3,6 @@
 #![allow(
     clippy::indexing_slicing,
     clippy::as_conversions,
-    clippy::arithmetic_side_effects,
     reason = "blocks were checked against the volume"
 )]
 

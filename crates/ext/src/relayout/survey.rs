@@ -2,7 +2,6 @@
 #![allow(
     clippy::indexing_slicing,
     clippy::as_conversions,
-    clippy::arithmetic_side_effects,
     reason = "indices are object numbers of our own; blocks were checked against the volume"
 )]
 
@@ -217,7 +216,7 @@ impl<'a> Survey<'a> {
     /// A directory's entries in the kernel's order of listing.
     fn listing(&self, dir: Ino) -> Result<Vec<Ino>, FsError> {
         let sb = &self.volume.sb;
-        let version = sb.raw.s_def_hash_version.saturating_add(sb.hash_unsigned_offset());
+        let version = sb.raw.s_def_hash_version + sb.hash_unsigned_offset();
         let mut entries = Vec::new();
         self.image.read_dir(dir, 0, &mut |entry| {
             if entry.name != b"." && entry.name != b".." {
@@ -242,11 +241,11 @@ impl<'a> Survey<'a> {
         let mut taken: Vec<u32> =
             self.pinned.iter().chain(&fixed).map(|ino| ino.get()).filter(|&i| i >= first).collect();
         taken.sort_unstable();
-        for ino in taken.into_iter().chain([last.saturating_add(1)]) {
+        for ino in taken.into_iter().chain([last + 1]) {
             if ino > next {
                 inodes.push((Ino::new(next), ino - next));
             }
-            next = ino.saturating_add(1);
+            next = ino + 1;
         }
         Space {
             inodes,

@@ -3,7 +3,6 @@
 #![allow(
     clippy::indexing_slicing,
     clippy::as_conversions,
-    clippy::arithmetic_side_effects,
     reason = "values are of our own plan and of structures that the survey checked"
 )]
 
@@ -131,7 +130,7 @@ impl RelayoutWriter<'_> {
             while at < run.len {
                 let blocks = (run.len - at).min(most);
                 let mut buf = vec![0; (blocks * self.block_size()) as usize];
-                let from = run.start.saturating_add(at);
+                let from = run.start + at;
                 self.survey.volume.read_bytes(from, 0, &mut buf)?;
                 self.put(from, &buf)?;
                 at += blocks;
@@ -228,7 +227,7 @@ impl RelayoutWriter<'_> {
             let blocks = (run.extent.len - skip).min(end - at);
             let from = ((at - lbn) * bs) as usize;
             let part = &mut out[from..from + (blocks * bs) as usize];
-            self.survey.volume.read_bytes(run.extent.start.saturating_add(skip), 0, part)?;
+            self.survey.volume.read_bytes(run.extent.start + skip, 0, part)?;
             at += blocks;
         }
         Ok(())

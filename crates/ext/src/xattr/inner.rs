@@ -23,8 +23,8 @@ pub(super) fn is_data(stored: &StoredAttribute<'_>) -> bool {
 
 /// Bytes of an entry and its value.
 fn taken(name_len: usize, value_len: usize) -> usize {
-    let entry = ENTRY.saturating_add(name_len).next_multiple_of(4);
-    entry.saturating_add(value_len.next_multiple_of(4))
+    let entry = (ENTRY + name_len).next_multiple_of(4);
+    entry + value_len.next_multiple_of(4)
 }
 
 /// Longest value of `system.data` beside the other attributes of the inode, in bytes; `None` if

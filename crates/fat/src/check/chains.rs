@@ -119,7 +119,7 @@ impl Checker {
         let wanted = size.div_ceil(cluster);
         let Claimed { mut clusters, is_whole } = self.claim(ino, start, Some(wanted), place);
         let found = u64::try_from(clusters.len()).unwrap_or(u64::MAX);
-        let mut len = size.min(found.saturating_mul(cluster));
+        let mut len = size.min(found * cluster);
         if size > len && is_whole {
             let what = format!(
                 "{size} bytes, but the chain has only {found} clusters: the file loses the last of \
@@ -132,7 +132,7 @@ impl Checker {
                 self.claimed.clear(index(last));
                 self.cut(&clusters);
             }
-            len = u64::try_from(clusters.len()).unwrap_or(0).saturating_mul(cluster);
+            len = u64::try_from(clusters.len()).unwrap_or(0) * cluster;
         }
         let is_empty = clusters.is_empty();
         if len != size || is_empty {
@@ -149,8 +149,8 @@ impl Checker {
 
     pub(super) fn count(&mut self, clusters: &[u32]) {
         let sectors = u64::try_from(clusters.len()).unwrap_or(0);
-        let sectors = sectors.saturating_mul(u64::from(self.boot().spc));
-        self.report.tally.blocks = self.report.tally.blocks.saturating_add(sectors);
+        let sectors = sectors * u64::from(self.boot().spc);
+        self.report.tally.blocks += sectors;
     }
 
     /// Removes an entry, with the pieces of its name in front of it.

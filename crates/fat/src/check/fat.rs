@@ -32,7 +32,7 @@ pub(super) enum Step {
 impl FatEntries {
     /// Reads one of the FATs.
     pub(super) fn read(volume: &Volume, number: u32) -> Result<Self, FsError> {
-        let end = volume.boot.last_cluster().saturating_add(1);
+        let end = volume.boot.last_cluster() + 1;
         let mut table = Table::of(volume, number);
         let mut values = Vec::with_capacity(index(end));
         for cluster in 0..end {

@@ -58,7 +58,7 @@ pub(super) fn find(device: &dyn BlockDevice) -> Result<(Boot, ReservedRepairs), 
     };
     for sector in [512u64, 1024, 2048, 4096] {
         let mut bytes = [0; BOOT_SIZE];
-        let at = ByteLen::new(USUAL_COPY.saturating_mul(sector));
+        let at = ByteLen::new(USUAL_COPY * sector);
         if device.read_bytes(at, &mut bytes).is_err() {
             break;
         }
@@ -179,7 +179,7 @@ impl Checker {
 
     /// Turns entries with numbers of no cluster into ends of chains.
     fn check_range(&mut self) {
-        let end = self.boot().last_cluster().saturating_add(1);
+        let end = self.boot().last_cluster() + 1;
         for cluster in 2..end {
             if self.fat.raw(cluster) == 0 {
                 continue;

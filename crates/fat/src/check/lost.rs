@@ -12,7 +12,7 @@ impl Checker {
         if self.is_blind {
             return;
         }
-        let end = self.boot().last_cluster().saturating_add(1);
+        let end = self.boot().last_cluster() + 1;
         // Unclaimed clusters, and those of them that another of them leads to.
         let lost: Vec<u32> = (2..end).filter(|&cluster| self.is_lost(cluster)).collect();
         let mut led_to = Bits::new(if lost.is_empty() { 0 } else { index(end) });
@@ -62,7 +62,7 @@ impl Checker {
         let (mut len, mut here) = (0u32, first);
         loop {
             self.claimed.set(index(here));
-            len = len.saturating_add(1);
+            len += 1;
             match self.fat.link(self.boot(), here) {
                 Link::Next(next) if self.is_lost(next) => here = next,
                 Link::Next(_) => {

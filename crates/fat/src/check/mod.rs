@@ -99,7 +99,7 @@ impl Checker {
         let (boot, head) = head::find(device.as_ref())?;
         let volume = Volume::with(device, boot);
         let fat = FatEntries::read(&volume, volume.boot.active)?;
-        let claimed = Bits::new(index(volume.boot.clusters).saturating_add(2));
+        let claimed = Bits::new(index(volume.boot.clusters) + 2);
         let mut checker = Self {
             volume,
             report: Report::default(),
@@ -168,7 +168,7 @@ impl Checker {
     /// The sectors of a cluster, by their bytes on the device.
     fn sectors_of(&self, cluster: u32) -> impl Iterator<Item = BlockNo> + use<> {
         let first = self.boot().sector_of(cluster);
-        (0..u64::from(self.boot().spc)).map(move |n| first.saturating_add(n))
+        (0..u64::from(self.boot().spc)).map(move |n| first + n)
     }
 }
 

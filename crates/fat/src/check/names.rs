@@ -35,7 +35,7 @@ impl Names {
         while self.made <= MOST_MADE {
             let mut text = format!("FSCK{:04}", self.made).into_bytes();
             text.extend(extension);
-            self.made = self.made.saturating_add(1);
+            self.made += 1;
             let name: [u8; 11] = text.try_into().ok()?;
             if self.shorts.insert(name) {
                 return Some(name);

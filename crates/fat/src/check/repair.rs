@@ -151,7 +151,7 @@ impl RepairWriter<'_> {
 
     fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), FsError> {
         self.device.write(Lba::containing(ByteLen::new(at)), bytes)?;
-        self.writes = self.writes.saturating_add(1);
+        self.writes += 1;
         Ok(())
     }
 
@@ -192,7 +192,7 @@ impl RepairWriter<'_> {
 
     /// The entry of a chain without a name.
     fn lost_entry(&self, name: [u8; 11], (first, len): (u32, u32)) -> ShortEntry {
-        let bytes = u64::from(len).saturating_mul(self.checker.boot().cluster_bytes());
+        let bytes = u64::from(len) * self.checker.boot().cluster_bytes();
         let mut entry = ShortEntry::new_zeroed();
         (entry.DIR_Name, entry.DIR_Attr) = (name, attr::ARCHIVE);
         entry.DIR_WrtDate = Stamp::of(EARLIEST).date.into();
@@ -207,9 +207,9 @@ impl RepairWriter<'_> {
         let name = self.checker.root_names.make_up(DIR)?;
         let bytes = self.checker.boot().cluster_bytes();
         let per = index(bytes.checked_div(wide(ENTRY_SIZE))?);
-        let slots = lost.len().min(MOST_IN_ROOT).saturating_add(DOTS);
+        let slots = lost.len().min(MOST_IN_ROOT) + DOTS;
         let mut clusters: Vec<u32> = Vec::new();
-        while clusters.len().saturating_mul(per) < slots {
+        while clusters.len() * per < slots {
             let Some(fresh) = self.checker.fat.next_free(2) else { break };
             if let Some(&last) = clusters.last() {
                 self.checker.fat.set(last, fresh);
@@ -223,7 +223,7 @@ impl RepairWriter<'_> {
             self.checker.zeroed.push(cluster);
             let start = self.checker.boot().byte_of(self.checker.boot().sector_of(cluster)).get();
             for slot in 0..per {
-                let at = start.saturating_add(wide(slot.saturating_mul(ENTRY_SIZE)));
+                let at = start + wide(slot * ENTRY_SIZE);
                 let entry = match (nth, slot) {
                     (0, 0) => dot(1, first),
                     (0, 1) => dot(2, 0),
@@ -251,7 +251,7 @@ impl RepairWriter<'_> {
         checker.root_last = Some(fresh);
         checker.zeroed.push(fresh);
         let start = checker.boot().byte_of(checker.boot().sector_of(fresh)).get();
-        let end = start.saturating_add(checker.boot().cluster_bytes());
+        let end = start + checker.boot().cluster_bytes();
         (start..end).step_by(ENTRY_SIZE).collect()
     }
 
@@ -270,7 +270,7 @@ impl RepairWriter<'_> {
             let mut old = vec![0; index(sector)];
             self.device.read_bytes(ByteLen::new(start), &mut old)?;
             let mut new = old.clone();
-            for (&at, &byte) in bytes.range(start..start.saturating_add(sector)) {
+            for (&at, &byte) in bytes.range(start..start + sector) {
                 if let Some(there) = new.get_mut(index(at.saturating_sub(start))) {
                     *there = byte;
                 }
@@ -313,13 +313,13 @@ impl RepairWriter<'_> {
             let one = fat.raw_after(first, step);
             let (encoded, len) = match boot.width {
                 Width::Fat12 => {
-                    let two = fat.raw_after(first.saturating_add(1), step);
+                    let two = fat.raw_after(first + 1, step);
                     ((one & 0xFFF) | (two & 0xFFF) << 12, 3)
                 }
                 Width::Fat16 => (one, 2),
                 Width::Fat32 => (one, 4),
             };
-            let at = start.saturating_add(entry_byte(boot.width, first));
+            let at = start + entry_byte(boot.width, first);
             bytes.extend((at..).zip(encoded.to_le_bytes().into_iter().take(len)));
         }
         self.patch(&bytes)
@@ -359,8 +359,8 @@ impl RepairWriter<'_> {
         }
         if let Some(label) = head.label {
             let info = if boot.width == Width::Fat32 { INFO32_AT } else { INFO16_AT };
-            let at = info.saturating_add(LABEL_IN_INFO);
-            if let Some(there) = bytes.get_mut(at..at.saturating_add(label.len())) {
+            let at = info + LABEL_IN_INFO;
+            if let Some(there) = bytes.get_mut(at..at + label.len()) {
                 there.copy_from_slice(&label);
             }
         }

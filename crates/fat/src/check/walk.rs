@@ -47,7 +47,7 @@ impl Checker {
             entry: None,
         });
         while let Some(dir) = self.pending.pop_front() {
-            self.report.tally.directories = self.report.tally.directories.saturating_add(1);
+            self.report.tally.directories += 1;
             self.check_directory(&dir)?;
         }
         self.report.tally.inodes = u64::from(self.files);
@@ -57,7 +57,7 @@ impl Checker {
     /// Cuts off the clusters of a directory past the most entries that there may be: no system
     /// makes one so long, and most do not read it.
     fn limit_directory(&mut self, clusters: &mut Vec<u32>, place: Location) {
-        let most = u64::from(MOST_ENTRIES).saturating_mul(32);
+        let most = u64::from(MOST_ENTRIES) * 32;
         let most = index(most.div_ceil(self.boot().cluster_bytes()));
         let Some(last) = most.checked_sub(1).and_then(|last| clusters.get(last).copied()) else {
             return;
@@ -78,7 +78,7 @@ impl Checker {
         let mut sectors: Vec<BlockNo> = Vec::new();
         if dir.first == 0 {
             let (start, len) = self.boot().fixed_root();
-            sectors.extend((0..len).map(|n| start.saturating_add(n)));
+            sectors.extend((0..len).map(|n| start + n));
         }
         for &cluster in &dir.clusters {
             sectors.extend(self.sectors_of(cluster));
@@ -91,7 +91,7 @@ impl Checker {
                 if let Some(entry) = parse::<ShortEntry>(slot, 0) {
                     slots.push((at, entry));
                 }
-                at = at.saturating_add(32);
+                at += 32;
             }
         }
         Ok(slots)
@@ -263,11 +263,11 @@ impl Checker {
         }
         let (mut sound, mut used) = (0usize, 0usize);
         for (_, entry) in slots.iter().filter(|(_, entry)| !is_free(entry)) {
-            used = used.saturating_add(1);
-            sound = sound.saturating_add(usize::from(self.is_possible(entry)));
+            used += 1;
+            sound += usize::from(self.is_possible(entry));
         }
         // The first two are the damaged ones.
-        sound > 0 && sound >= used.saturating_sub(2).saturating_mul(3).div_ceil(4)
+        sound > 0 && sound >= (used.saturating_sub(2) * 3).div_ceil(4)
     }
 
     /// Whether a slot in use may be an entry, or a piece of a long name.
@@ -321,7 +321,7 @@ impl Checker {
         let is_end = |slot: &At| slot.1.DIR_Name.first() == Some(&first::END);
         let from = if dir.entry.is_none() { 0 } else { 2 };
         let Some(end) = slots.iter().skip(from).position(is_end) else { return };
-        let end = end.saturating_add(from);
+        let end = end + from;
         let in_use = |slot: &At| {
             !matches!(slot.1.DIR_Name.first(), None | Some(&first::END | &first::DELETED))
         };
@@ -360,7 +360,7 @@ impl Checker {
             // A file whose name was damaged: `check_names` gives it another.
         }
         self.check_names(dir, (byte, entry), pieces, long, names);
-        self.files = self.files.saturating_add(1);
+        self.files += 1;
         let ino = Ino::new(self.files);
         let mut entry = entry;
         if let Some(what) = self.mistaken(dir, &entry)? {
@@ -405,7 +405,7 @@ impl Checker {
             return Ok(None);
         }
         let bytes = self.volume.sector(self.boot().sector_of(start))?;
-        let slot = |number: usize| parse::<ShortEntry>(&bytes, number.saturating_mul(ENTRY_SIZE));
+        let slot = |number: usize| parse::<ShortEntry>(&bytes, number * ENTRY_SIZE);
         let (Some(one), Some(two)) = (slot(0), slot(1)) else { return Ok(None) };
         let has_dots = one.dots() == Some(1) && one.first_cluster(is_fat32) == start;
         let has_dots =
@@ -429,7 +429,7 @@ impl Checker {
         let (mut here, mut found) = (start, 1u64);
         while let Link::Next(next) = self.fat.link(self.boot(), here) {
             here = next;
-            found = found.saturating_add(1);
+            found += 1;
             if found > wanted {
                 return false;
             }
@@ -496,8 +496,7 @@ fn is_dot(entry: &ShortEntry, number: u8, wanted: u32, is_fat32: bool) -> bool {
     let name = dot(number, 0).DIR_Name;
     let same = name.iter().zip(&entry.DIR_Name).filter(|(one, other)| one == other).count();
     let leads_there = entry.first_cluster(is_fat32) == wanted && entry.DIR_FileSize.get() == 0;
-    same == name.len()
-        || leads_there && (entry.is_directory() || same.saturating_add(2) >= name.len())
+    same == name.len() || leads_there && (entry.is_directory() || same + 2 >= name.len())
 }
 
 /// Whether a `.` or `..` has fields that such entries do not have: fsck.fat removes it.

@@ -13,7 +13,6 @@
 #![allow(
     clippy::indexing_slicing,
     clippy::as_conversions,
-    clippy::arithmetic_side_effects,
     clippy::expect_used,
     reason = "values are of our own making, not an image's"
 )]

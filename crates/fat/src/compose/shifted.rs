@@ -16,11 +16,11 @@ impl BlockDevice for Shifted<'_> {
     }
 
     fn read(&self, at: Lba, buf: &mut [u8]) -> Result<(), DeviceError> {
-        self.device.read(at.saturating_add(self.skip), buf)
+        self.device.read(at + self.skip, buf)
     }
 
     fn write(&self, at: Lba, buf: &[u8]) -> Result<(), DeviceError> {
-        self.device.write(at.saturating_add(self.skip), buf)
+        self.device.write(at + self.skip, buf)
     }
 
     fn flush(&self) -> Result<(), DeviceError> {

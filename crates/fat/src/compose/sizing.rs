@@ -31,7 +31,7 @@ impl Needs<'_> {
         let root = geometry.root_entries;
         let objects = self.objects;
         let need = *self.clusters.entry(cluster).or_insert_with(|| objects.total(cluster));
-        let need = need.saturating_add(self.spare.bytes.get().div_ceil(cluster));
+        let need = need + self.spare.bytes.get().div_ceil(cluster);
         let left = 10_000u64.saturating_sub(self.spare.share.into());
         let room = u128::from(geometry.clusters) * u128::from(left);
         u128::from(need) * 10_000 <= room
@@ -110,7 +110,7 @@ fn fit(
     const MOST: u64 = 1 << 44;
     let root_slots = objects.dir_slots(0);
     let sector = u64::from(make.sector_size);
-    let used = (objects.total(sector) * sector).saturating_add(spare.bytes.get()).min(MOST);
+    let used = (objects.total(sector) * sector + spare.bytes.get()).min(MOST);
     let size = used * 10_000 / spare.left(0)?;
     let mut size = (64u64 << 10).max(size).next_multiple_of(sector);
     let mut by_root: [Option<BTreeMap<u64, u64>>; 2] = [None, None];

@@ -5,7 +5,6 @@
 #![allow(
     clippy::indexing_slicing,
     clippy::as_conversions,
-    clippy::arithmetic_side_effects,
     reason = "values are of our own making, not an image's"
 )]
 

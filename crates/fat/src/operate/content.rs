@@ -63,11 +63,11 @@ impl Fat {
         }
         let have = self.chain(core, ino)?.len;
         let size = core.node(ino)?.size;
-        let mut end = offset.saturating_add(wide(bytes.len())).min(MOST);
+        let mut end = (offset + wide(bytes.len())).min(MOST);
         let missing = self.clusters_for(end).saturating_sub(have);
         if missing > self.free {
-            let most = u64::from(have.saturating_add(self.free));
-            let room = most.saturating_mul(self.boot().cluster_bytes());
+            let most = u64::from(have + self.free);
+            let room = most * self.boot().cluster_bytes();
             if room <= offset {
                 return Err(no_space());
             }
@@ -163,20 +163,20 @@ impl Fat {
         let mut done = 0u64;
         let mut written = 0u64;
         while done < len {
-            let at = offset.saturating_add(done);
+            let at = offset + done;
             let lcn = u32::try_from(at.checked_div(cluster).unwrap_or(0)).unwrap_or(u32::MAX);
             let found = self.chain(core, ino)?.at(lcn);
             let place = || truncated(Location::of("file").in_inode(ino));
             let (number, row) = found.ok_or_else(place)?;
             let skip = at.checked_rem(cluster).unwrap_or(0);
-            let room = u64::from(row).saturating_mul(cluster).saturating_sub(skip);
+            let room = (u64::from(row) * cluster).saturating_sub(skip);
             let now = room.min(len.saturating_sub(done)).min(STRETCH);
             let start = self.boot().sector_of(number);
             ids.extend(self.put_row(core, (start, skip), (from, done, now), (at, size))?);
-            let sectors = skip.saturating_add(now).div_ceil(u64::from(self.boot().sector).max(1));
+            let sectors = (skip + now).div_ceil(u64::from(self.boot().sector).max(1));
             core.note_unsettled(ino, Extent::new(start, sectors));
-            done = done.saturating_add(now);
-            written = written.saturating_add(now);
+            done += now;
+            written += now;
             if matches!(from, Source::Zeros(_)) && written >= STRETCH {
                 core.cache.settle_runs(&[Extent::new(start, sectors)])?;
                 written = 0;
@@ -198,14 +198,14 @@ impl Fat {
         let len = u64::from(self.boot().sector).max(1);
         let mut put = 0u64;
         while put < now {
-            let into = skip.saturating_add(put);
-            let sector = start.saturating_add(into.checked_div(len).unwrap_or(0));
+            let into = skip + put;
+            let sector = start + into.checked_div(len).unwrap_or(0);
             let within = into.checked_rem(len).unwrap_or(0);
             let part = len.saturating_sub(within).min(now.saturating_sub(put));
-            let source = done.saturating_add(put);
-            let begins = at.saturating_add(put).saturating_sub(within);
+            let source = done + put;
+            let begins = (at + put).saturating_sub(within);
             let whole = part == len;
-            let range = index(within)..index(within.saturating_add(part));
+            let range = index(within)..index(within + part);
             let change = if whole || begins >= size {
                 let fill = |to: &mut [u8]| {
                     from.put(source, to.get_mut(range).unwrap_or_default());
@@ -220,7 +220,7 @@ impl Fat {
                 core.cache.edit(sector, index(within), index(part), Role::Data, edit)?.1
             };
             ids.push(change);
-            put = put.saturating_add(part);
+            put += part;
         }
         Ok(ids)
     }

@@ -57,15 +57,15 @@ struct FreeSlots {
 
 impl FreeSlots {
     fn give(&mut self, start: u32, len: u32) {
-        let (mut start, mut end) = (start, start.saturating_add(len));
+        let (mut start, mut end) = (start, start + len);
         if let Some((&before, &len)) = self.runs.range(..start).next_back()
-            && before.saturating_add(len) == start
+            && before + len == start
         {
             start = before;
         }
         if let Some(&len) = self.runs.get(&end) {
             self.runs.remove(&end);
-            end = end.saturating_add(len);
+            end += len;
         }
         self.runs.insert(start, end.saturating_sub(start));
         self.lowest.iter_mut().for_each(|lowest| *lowest = start.min(*lowest));
@@ -75,7 +75,7 @@ impl FreeSlots {
     fn take(&mut self, start: u32, len: u32) {
         let found = self.runs.range(..=start).next_back().map(|(&at, &len)| (at, len));
         let Some((at, run)) = found else { return };
-        let (end, last) = (start.saturating_add(len), at.saturating_add(run));
+        let (end, last) = (start + len, at + run);
         debug_assert!(end <= last, "the slots {start}..{end} are free");
         self.runs.remove(&at);
         if at < start {
@@ -103,8 +103,8 @@ impl FreeSlots {
         let from = self.runs.range(..least).next_back().map_or(least, |(&at, _)| at);
         self.runs.range(from..last.end).find_map(|(&at, &run)| {
             let start = at.max(least);
-            let end = start.saturating_add(len);
-            (end <= at.saturating_add(run) && end <= last.end).then_some(start)
+            let end = start + len;
+            (end <= at + run && end <= last.end).then_some(start)
         })
     }
 }
@@ -125,7 +125,7 @@ impl Dir {
 
     /// How many slots are free.
     pub(super) fn free_slots(&self) -> u32 {
-        self.free.runs.values().fold(0, |free, len| free.saturating_add(*len))
+        self.free.runs.values().fold(0, |free, len| free + *len)
     }
 
     /// The slot of the short entry of a name in upper case.
@@ -139,14 +139,14 @@ impl Dir {
             self.names.entry(folded).or_insert(slot);
         }
         self.shorts.take(known.short);
-        self.subdirectories = self.subdirectories.saturating_add(u32::from(known.is_dir));
+        self.subdirectories += u32::from(known.is_dir);
         self.entries.insert(slot, known);
     }
 
     /// Takes slots out of those that are free.
     pub(super) fn use_slots(&mut self, start: u32, count: u32) {
         self.free.take(start, count);
-        self.end = self.end.max(start.saturating_add(count));
+        self.end = self.end.max(start + count);
     }
 
     /// Forgets a file, and frees its slots.
@@ -159,7 +159,7 @@ impl Dir {
         }
         self.shorts.give(&known.short);
         self.subdirectories = self.subdirectories.saturating_sub(u32::from(known.is_dir));
-        let count = slot.saturating_sub(known.start).saturating_add(1);
+        let count = slot.saturating_sub(known.start) + 1;
         self.free.give(known.start, count);
         Some(known)
     }
@@ -196,7 +196,7 @@ pub(super) struct Directories {
 
 impl Directories {
     fn get(&mut self, dir: Ino) -> Option<&mut Dir> {
-        self.asked = self.asked.saturating_add(1);
+        self.asked += 1;
         let asked = self.asked;
         let found = self.dirs.get_mut(&dir)?;
         found.asked = asked;
@@ -211,9 +211,9 @@ impl Directories {
     /// many names.
     fn keep(&mut self, ino: Ino, dir: Dir) {
         let count = |dirs: &HashMap<Ino, Dir>| -> usize {
-            dirs.values().map(|dir| dir.entries.len().saturating_add(8)).sum()
+            dirs.values().map(|dir| dir.entries.len() + 8).sum()
         };
-        if count(&self.dirs).saturating_add(dir.entries.len()) > MOST_NAMES {
+        if count(&self.dirs) + dir.entries.len() > MOST_NAMES {
             let mut order: Vec<(u64, Ino, usize)> =
                 self.dirs.iter().map(|(&ino, dir)| (dir.asked, ino, dir.entries.len())).collect();
             order.sort_unstable();
@@ -223,7 +223,7 @@ impl Directories {
                     break;
                 }
                 self.dirs.remove(&old);
-                gone = gone.saturating_add(names).saturating_add(8);
+                gone = gone + names + 8;
             }
         }
         self.dirs.insert(ino, dir);
@@ -239,14 +239,14 @@ impl Fat {
     /// Sectors of a directory; `chain` is none for a fixed root.
     pub(super) fn dir_sectors(&self, chain: Option<&Chain>) -> u64 {
         match chain {
-            Some(chain) => u64::from(chain.len).saturating_mul(self.boot().spc.into()),
+            Some(chain) => u64::from(chain.len) * u64::from(self.boot().spc),
             None => self.boot().fixed_root().1,
         }
     }
 
     /// The number of usable slots of a directory.
     pub(super) fn slots_of(&self, chain: Option<&Chain>) -> u32 {
-        let all = self.dir_sectors(chain).saturating_mul(self.per_sector().into());
+        let all = self.dir_sectors(chain) * u64::from(self.per_sector());
         let most = if chain.is_some() { MOST_ENTRIES } else { self.boot().root_entries };
         u32::try_from(all).unwrap_or(u32::MAX).min(most)
     }
@@ -255,12 +255,12 @@ impl Fat {
     pub(super) fn dir_sector(&self, chain: Option<&Chain>, nth: u64) -> Option<BlockNo> {
         let Some(chain) = chain else {
             let (start, len) = self.boot().fixed_root();
-            return (nth < len).then(|| start.saturating_add(nth));
+            return (nth < len).then(|| start + nth);
         };
         let spc = u64::from(self.boot().spc).max(1);
         let lcn = u32::try_from(nth.checked_div(spc)?).ok()?;
         let (cluster, _) = chain.at(lcn)?;
-        Some(self.boot().sector_of(cluster).saturating_add(nth.checked_rem(spc)?))
+        Some(self.boot().sector_of(cluster) + nth.checked_rem(spc)?)
     }
 
     /// A directory in memory; its node must be loaded.
@@ -305,16 +305,16 @@ impl Fat {
                 let is_piece = matches!(parsed, Some(Slot::Long(_)));
                 match parsed {
                     None | Some(Slot::End) => {
-                        free = free.saturating_add(pieces);
+                        free += pieces;
                         break 'all;
                     }
                     Some(Slot::Deleted) => {
                         long.gap();
                         // A file that is entered behind them may have the short name that they
                         // belonged to, and would get their long name.
-                        free = free.saturating_add(pieces).saturating_add(1);
+                        free = free + pieces + 1;
                         pieces = 0;
-                        slot = slot.saturating_add(1);
+                        slot += 1;
                         continue;
                     }
                     Some(Slot::Long(piece)) => long.piece(here, &piece),
@@ -324,7 +324,7 @@ impl Fat {
                     Some(Slot::Short(short)) => {
                         let head = long.finish(here, &short);
                         if !(here < 2 && dir != ROOT && short.dots().is_some()) {
-                            let offset = at.saturating_mul(byte(ENTRY_SIZE));
+                            let offset = at * byte(ENTRY_SIZE);
                             let entry = Entry { slot: here, short, head, sector, offset };
                             self.volume.check_name(&entry, place.at_offset(offset))?;
                             let (name, start) = (entry.name(), entry.head.start);
@@ -338,12 +338,12 @@ impl Fat {
                     found.free.give(here.saturating_sub(free), free);
                     free = 0;
                 }
-                pieces = if is_piece { pieces.saturating_add(1) } else { 0 };
-                slot = slot.saturating_add(1);
+                pieces = if is_piece { pieces + 1 } else { 0 };
+                slot += 1;
             }
         }
         found.end = slot;
-        let behind = capacity.saturating_sub(slot).saturating_add(free);
+        let behind = capacity.saturating_sub(slot) + free;
         if behind > 0 {
             found.free.give(slot.saturating_sub(free), behind);
         }
@@ -368,7 +368,7 @@ impl Fat {
 /// A name without trailing dots and blanks, which are no part of it.
 pub(super) fn trimmed(name: &[u8]) -> &[u8] {
     let kept = name.iter().rposition(|byte| !matches!(byte, b'.' | b' '));
-    name.get(..kept.map_or(0, |at| at.saturating_add(1))).unwrap_or_default()
+    name.get(..kept.map_or(0, |at| at + 1)).unwrap_or_default()
 }
 
 #[cfg(test)]

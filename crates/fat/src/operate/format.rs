@@ -47,11 +47,11 @@ impl Format for Fat {
 
     fn space(&self, core: &Core) -> StatVfs {
         let spc = u64::from(self.boot().spc);
-        let free = u64::from(self.free).saturating_mul(spc).saturating_add(core.pending.blocks);
+        let free = u64::from(self.free) * spc + core.pending.blocks;
         StatVfs {
             block_size: self.boot().sector,
             file_block: self.limits.block,
-            blocks: u64::from(self.boot().clusters).saturating_mul(spc),
+            blocks: u64::from(self.boot().clusters) * spc,
             free,
             available: free,
             inodes: 0,
@@ -174,7 +174,7 @@ impl Format for Fat {
         // Bytes past the end may be another file's old contents.
         let shown = node.size.div_ceil(u64::from(self.boot().sector).max(1));
         let sectors = chain.runs.iter().map(|&(_, run)| self.sectors_of(run));
-        let each = sectors.flat_map(|run| (0..run.len).map(move |n| run.start.saturating_add(n)));
+        let each = sectors.flat_map(|run| (0..run.len).map(move |n| run.start + n));
         let mut each = each.take(index(shown));
         each.find(|&at| {
             core.cache.is_unsettled(Extent::new(at, 1)) && !noted.iter().any(|run| run.contains(at))
@@ -200,5 +200,5 @@ impl Format for Fat {
 
 /// The longest name in UTF-8: each of its units may take three bytes.
 pub(super) fn name_max() -> usize {
-    index(crate::ondisk::NAME_UNITS).saturating_mul(3)
+    index(crate::ondisk::NAME_UNITS) * 3
 }

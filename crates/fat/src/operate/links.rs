@@ -29,7 +29,7 @@ impl Width {
     /// The value of the entry of a cluster among bytes of the FAT that begin at `at`.
     fn get(self, cluster: u32, at: u64, bytes: &[u8]) -> Option<u32> {
         let from = index(entry_byte(self, cluster).checked_sub(at)?);
-        let get = |n: usize| bytes.get(from.saturating_add(n)).copied().map(u32::from);
+        let get = |n: usize| bytes.get(from + n).copied().map(u32::from);
         let pair = get(1)? << 8 | get(0)?;
         Some(match self {
             Self::Fat12 if cluster & 1 == 1 => pair >> 4,
@@ -47,13 +47,13 @@ impl Width {
         let new = old & !mask | value & mask;
         let raw = match self {
             Self::Fat12 => {
-                let [low, high] = [*bytes.get(from)?, *bytes.get(from.saturating_add(1))?];
+                let [low, high] = [*bytes.get(from)?, *bytes.get(from + 1)?];
                 let pair = u32::from(high) << 8 | u32::from(low);
                 if cluster & 1 == 1 { pair & 0x000F | new << 4 } else { pair & 0xF000 | new }
             }
             Self::Fat16 | Self::Fat32 => new,
         };
-        let to = bytes.get_mut(from..from.saturating_add(self.entry_len()))?;
+        let to = bytes.get_mut(from..from + self.entry_len())?;
         to.iter_mut().zip(raw.to_le_bytes()).for_each(|(to, from)| *to = from);
         Some(())
     }
@@ -71,7 +71,7 @@ impl Fat {
         if boot.mirrored {
             return (0..boot.fats).rev();
         }
-        (boot.active..boot.active.saturating_add(1)).rev()
+        (boot.active..boot.active + 1).rev()
     }
 
     /// The sector with a byte of a FAT, and the byte in the sector.
@@ -79,7 +79,7 @@ impl Fat {
         let sector = u64::from(self.boot().sector).max(1);
         let skip = at.checked_div(sector).unwrap_or(0);
         let within = at.checked_rem(sector).unwrap_or(0);
-        (self.boot().fat_start(fat).saturating_add(skip), index(within))
+        (self.boot().fat_start(fat) + skip, index(within))
     }
 
     /// Reads the FATs into the cache, as kernels of BSD do when they mount a volume
@@ -95,10 +95,10 @@ impl Fat {
             let mut at = 0u64;
             while at < sectors {
                 let count = sectors.saturating_sub(at).min(PIECE);
-                let bytes = count.saturating_mul(u64::from(self.boot().sector));
+                let bytes = count * u64::from(self.boot().sector);
                 let mut piece = vec![0; index(bytes)];
-                core.cache.read_run(start.saturating_add(at), 0, &mut piece)?;
-                at = at.saturating_add(count);
+                core.cache.read_run(start + at, 0, &mut piece)?;
+                at += count;
             }
         }
         Ok(())
@@ -107,7 +107,7 @@ impl Fat {
     /// Whether the entry of a cluster lies in two sectors.
     pub(super) fn straddles(&self, cluster: u32) -> bool {
         let at = entry_byte(self.boot().width, cluster);
-        let end = at.saturating_add(wide(self.boot().width.entry_len())).saturating_sub(1);
+        let end = (at + wide(self.boot().width.entry_len())).saturating_sub(1);
         self.in_fat(0, at).0 != self.in_fat(0, end).0
     }
 
@@ -128,17 +128,17 @@ impl Fat {
         count: usize,
     ) -> Result<Window, FsError> {
         let width = self.boot().width;
-        let last = first.saturating_add(byte(count)).saturating_sub(1);
+        let last = (first + byte(count)).saturating_sub(1);
         let at = entry_byte(width, first);
-        let end = entry_byte(width, last).saturating_add(wide(width.entry_len()));
+        let end = entry_byte(width, last) + wide(width.entry_len());
         let mut bytes = vec![0; index(end.saturating_sub(at))];
         let mut done = 0usize;
         while let Some(rest) = bytes.get_mut(done..).filter(|rest| !rest.is_empty()) {
-            let (sector, skip) = self.in_fat(fat, at.saturating_add(wide(done)));
+            let (sector, skip) = self.in_fat(fat, at + wide(done));
             let room = index(self.boot().sector).saturating_sub(skip).min(rest.len());
             let from = core.cache.read(sector, skip, room)?;
             rest.iter_mut().zip(from).for_each(|(to, &from)| *to = from);
-            done = done.saturating_add(room);
+            done += room;
         }
         Ok(Window { at, bytes })
     }
@@ -191,7 +191,7 @@ impl Fat {
             let room = index(self.boot().sector).saturating_sub(skip).min(rest.len());
             let (now, later) = rest.split_at(room);
             parts.push((sector, skip, now));
-            at = at.saturating_add(wide(room));
+            at += wide(room);
             rest = later;
         }
         parts
@@ -206,9 +206,9 @@ impl Fat {
             let last = u32::try_from(run.end().get()).unwrap_or(u32::MAX).saturating_sub(1);
             for fat in self.written_fats() {
                 let (start, _) = self.in_fat(fat, entry_byte(width, first));
-                let end = entry_byte(width, last).saturating_add(wide(width.entry_len()));
+                let end = entry_byte(width, last) + wide(width.entry_len());
                 let (end, _) = self.in_fat(fat, end.saturating_sub(1));
-                found.push(Extent::new(start, end.saturating_since(start).saturating_add(1)));
+                found.push(Extent::new(start, end.saturating_since(start) + 1));
             }
         }
         found

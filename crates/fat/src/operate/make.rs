@@ -58,7 +58,7 @@ impl Fat {
             node.perm &= !WRITE;
             node.map.attr |= attr::READ_ONLY;
         }
-        let slot = start.saturating_add(named.slots()).saturating_sub(1);
+        let slot = (start + named.slots()).saturating_sub(1);
         let known = named.known(start, is_dir);
         after.extend(self.departures(core, dir, &known));
         let entry = self.encode(&node, named.short);
@@ -149,7 +149,7 @@ impl Fat {
             return Ok(());
         }
         let node = core.node(dir)?;
-        let links = if more { node.links.saturating_add(1) } else { node.links.saturating_sub(1) };
+        let links = if more { node.links + 1 } else { node.links.saturating_sub(1) };
         (node.links, node.effective) = (links, links);
         Ok(())
     }

@@ -151,18 +151,18 @@ impl Chain {
         let at = seekless_units::BlockNo::new(start.into());
         match self.runs.last_mut() {
             Some((_, last)) if last.end() == at => {
-                last.len = last.len.saturating_add(len.into());
+                last.len += u64::from(len);
             }
             _ => self.runs.push((self.len, Extent::new(at, len.into()))),
         }
-        self.len = self.len.saturating_add(len);
+        self.len += len;
     }
 
     /// Cuts it to `len` clusters; the others are returned, in runs.
     fn cut(&mut self, len: u32) -> Vec<Extent> {
         let mut gone = Vec::new();
         while let Some((before, run)) = self.runs.last_mut() {
-            let end = u64::from(*before).saturating_add(run.len);
+            let end = u64::from(*before) + run.len;
             let over = end.saturating_sub(len.into()).min(run.len);
             if over == 0 {
                 break;

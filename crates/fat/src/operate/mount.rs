@@ -100,7 +100,7 @@ impl Fat {
                 (false, false) if self.found.clean => state | STATE_DIRTY,
                 (false, false) => state,
             };
-            let skip = info_at(self.boot()).saturating_add(offset_of!(VolumeInfo, BS_Reserved1));
+            let skip = info_at(self.boot()) + offset_of!(VolumeInfo, BS_Reserved1);
             let piece = Piece { offset: byte(skip), bytes: &[state] };
             core.cache.change(BlockNo::ZERO, &[piece], Role::Summary, &[])?;
         }

@@ -87,7 +87,7 @@ impl Names<Fat> for EntryNames {
         for (slot, name, is_dir) in found {
             let ino = fat.numbers.at((dir, slot))?;
             let kind = if is_dir { FileKind::Directory } else { FileKind::Regular };
-            let cookie = u64::from(slot).saturating_add(3);
+            let cookie = u64::from(slot) + 3;
             if visit(DirEntry { name: &name, ino, kind: Some(kind), cookie }).is_break() {
                 return Ok(());
             }

@@ -40,7 +40,7 @@ impl Fat {
         let sector = self.dir_sector(core.node(dir)?.map.chain.as_ref(), nth);
         let sector = sector.ok_or_else(|| truncated(Location::of("directory").in_inode(dir)))?;
         let within = slot.checked_rem(per).unwrap_or(0);
-        Ok((sector, index(within).saturating_mul(ENTRY_SIZE)))
+        Ok((sector, index(within) * ENTRY_SIZE))
     }
 
     /// The place of a file's entry: none for the root, and for files without names.
@@ -122,10 +122,9 @@ impl Fat {
     /// and the `..` of its subdirectories.
     fn count_links(&mut self, core: &mut Core, mut node: Node) -> Result<Node, FsError> {
         let inside = self.scan(core, node.ino, node.map.chain.as_ref())?;
-        let links = u16::try_from(inside.saturating_add(2)).unwrap_or(u16::MAX);
+        let links = u16::try_from(inside + 2).unwrap_or(u16::MAX);
         (node.links, node.effective) = (links, links);
-        node.size =
-            self.dir_sectors(node.map.chain.as_ref()).saturating_mul(self.boot().sector.into());
+        node.size = self.dir_sectors(node.map.chain.as_ref()) * u64::from(self.boot().sector);
         node.sectors = node.size >> 9;
         Ok(node)
     }
@@ -174,7 +173,7 @@ impl Fat {
                 0 => Chain::default(),
                 first => self.follow(core, ino, first)?,
             };
-            if u64::from(chain.len).saturating_mul(self.boot().cluster_bytes()) < size {
+            if u64::from(chain.len) * self.boot().cluster_bytes() < size {
                 let place = Location::of("file").in_inode(ino);
                 return Err(FsError::corrupt(Corruption::Truncated, place));
             }
@@ -201,7 +200,7 @@ impl Fat {
         let written = [time, date].concat();
         let accessed = accessed.date.to_le_bytes();
         let Some((sector, skip)) = self.entry_at(core, ino)? else { return Ok(()) };
-        let at = |field: usize| byte(skip.saturating_add(field));
+        let at = |field: usize| byte(skip + field);
         let pieces = [
             Piece { offset: at(ATTR), bytes: &bits },
             Piece { offset: at(ACCESSED), bytes: &accessed },
@@ -231,7 +230,7 @@ impl Fat {
         let Some((sector, skip)) = self.entry_at(core, ino)? else {
             return Ok(ChangeId::COMMITTED);
         };
-        let at = |field: usize| byte(skip.saturating_add(field));
+        let at = |field: usize| byte(skip + field);
         let tail = Piece { offset: at(LOW), bytes: &tail };
         let high = Piece { offset: at(HIGH), bytes: &high };
         // These bytes of FAT12 and FAT16 have another meaning elsewhere.

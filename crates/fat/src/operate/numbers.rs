@@ -21,7 +21,7 @@ pub(super) struct Numbers {
 
 impl Numbers {
     pub(super) fn new() -> Self {
-        let next = ROOT.saturating_add(1);
+        let next = ROOT + 1;
         Self { places: HashMap::new(), numbers: HashMap::new(), heads: HashMap::new(), next }
     }
 

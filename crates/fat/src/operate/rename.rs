@@ -116,7 +116,7 @@ impl Fat {
             // Else it could come to lie below itself.
             after.extend(way.iter().copied());
         }
-        let slot = start.saturating_add(named.slots()).saturating_sub(1);
+        let slot = (start + named.slots()).saturating_sub(1);
         let id = self.put_moved(core, moved, (to.0, start), &named, &after, None)?;
         // The old name may be the same in another case.
         let old = self.leave(core, moved.dir, moved.going.slot)?;
@@ -170,7 +170,7 @@ impl Fat {
         let kept = self.dir(core, dir)?;
         kept.shorts.take(old.short);
         let named = named?;
-        let count = going.slot.saturating_sub(going.start).saturating_add(1);
+        let count = going.slot.saturating_sub(going.start) + 1;
         let in_place = near.contains(&going.start) && named.slots() == count;
         let beside = kept.find_free_at(named.slots(), near);
         let (start, with) = match beside {
@@ -186,7 +186,7 @@ impl Fat {
             self.erase_pieces(core, dir, going, id)?;
         }
         self.leave(core, dir, going.slot)?;
-        let slot = start.saturating_add(named.slots()).saturating_sub(1);
+        let slot = (start + named.slots()).saturating_sub(1);
         self.enter(core, dir, slot, named.slots(), known)?;
         self.note_departure(core, dir, &old, id);
         self.numbers.settle(moved.ino, (dir, slot));
@@ -226,7 +226,7 @@ impl Fat {
             within: from,
             bytes: entry.get(from..to).unwrap_or_default().to_vec(),
         };
-        let mut edits = vec![piece(attr, attr.saturating_add(1)), piece(rest, entry.len())];
+        let mut edits = vec![piece(attr, attr + 1), piece(rest, entry.len())];
         let going = moved.going;
         let together =
             moved.dir == to.0 && self.sector_number(slot) == self.sector_number(going.slot);
@@ -288,7 +288,7 @@ impl Fat {
         }
         let parent = self.named_cluster(core, to)?;
         let (sector, skip) = self.slot_place(core, (moved.ino, 1))?;
-        let at = |field: usize| byte(skip.saturating_add(field));
+        let at = |field: usize| byte(skip + field);
         let low = low16(parent).to_le_bytes();
         let high = low16(parent >> 16).to_le_bytes();
         let low = Piece { offset: at(offset_of!(ShortEntry, DIR_FstClusLO)), bytes: &low };

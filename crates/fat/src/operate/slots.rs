@@ -29,7 +29,7 @@ pub(super) struct NewNames {
 impl NewNames {
     /// Slots that it takes.
     pub(super) fn slots(&self) -> u32 {
-        byte(self.pieces.len()).checked_div(byte(ENTRY_SIZE)).unwrap_or(0).saturating_add(1)
+        byte(self.pieces.len()).checked_div(byte(ENTRY_SIZE)).unwrap_or(0) + 1
     }
 
     /// The directory's record of it, with its first slot.
@@ -153,7 +153,7 @@ impl Fat {
             chain.push(first, 1);
         }
         let capacity = self.slots_of(Some(chain));
-        node.size = node.size.saturating_add(bytes);
+        node.size += bytes;
         node.sectors = node.size >> 9;
         let known = self.dir(core, dir)?;
         if is_open {
@@ -176,7 +176,7 @@ impl Fat {
         for &(_, run) in &taken.runs {
             let run = self.sectors_of(run);
             for nth in 0..run.len {
-                let at = run.start.saturating_add(nth);
+                let at = run.start + nth;
                 let fill = |bytes: &mut [u8]| {
                     bytes.iter_mut().step_by(ENTRY_SIZE).for_each(|first| *first = unused);
                     Ok(())
@@ -199,7 +199,7 @@ impl Fat {
         after: &[ChangeId],
         going: Option<RemovedEntry>,
     ) -> Result<ChangeId, FsError> {
-        let slot = start.saturating_add(named.slots()).saturating_sub(1);
+        let slot = (start + named.slots()).saturating_sub(1);
         let mut bytes = named.pieces.clone();
         bytes.extend_from_slice(entry);
         let slots = (start..).zip(bytes.chunks(ENTRY_SIZE));
@@ -210,7 +210,7 @@ impl Fat {
         }
         let mut before = self.reached(core, dir);
         // Slots behind the end of the directory were never in use.
-        let next = slot.saturating_add(1);
+        let next = slot + 1;
         let known = self.dir(core, dir)?;
         if next > known.end && next < known.capacity {
             let (sector, skip) = self.slot_place(core, (dir, next))?;
@@ -256,8 +256,8 @@ impl Fat {
         let open_to = match &core.node(dir)?.map.chain {
             None => capacity,
             Some(_) => {
-                let cluster = self.per_sector().saturating_mul(self.boot().spc).max(1);
-                slot.saturating_add(1).next_multiple_of(cluster).min(capacity)
+                let cluster = (self.per_sector() * self.boot().spc).max(1);
+                (slot + 1).next_multiple_of(cluster).min(capacity)
             }
         };
         if open_to < capacity {
@@ -270,7 +270,7 @@ impl Fat {
             }
         }
         for nth in self.sector_number(end)..=self.sector_number(open_to.saturating_sub(1)) {
-            let slots = self.beside(nth.saturating_mul(self.per_sector()));
+            let slots = self.beside(nth * self.per_sector());
             let slots = slots.start.max(end)..slots.end.min(open_to);
             let edits: Vec<Edit> =
                 slots.map(|slot| Edit { slot, within: 0, bytes: vec![first::DELETED] }).collect();
@@ -350,8 +350,8 @@ impl Fat {
 
     /// The slots in the sector of a slot.
     pub(super) fn beside(&self, slot: u32) -> std::ops::Range<u32> {
-        let start = self.sector_number(slot).saturating_mul(self.per_sector());
-        start..start.saturating_add(self.per_sector())
+        let start = self.sector_number(slot) * self.per_sector();
+        start..start + self.per_sector()
     }
 
     /// Changes slots of one sector.
@@ -368,8 +368,7 @@ impl Fat {
         for edit in edits {
             let (at, skip) = self.slot_place(core, (dir, edit.slot))?;
             sector = at;
-            pieces
-                .push(Piece { offset: byte(skip.saturating_add(edit.within)), bytes: &edit.bytes });
+            pieces.push(Piece { offset: byte(skip + edit.within), bytes: &edit.bytes });
         }
         core.cache.change(sector, &pieces, role, after)
     }
@@ -387,7 +386,7 @@ impl Fat {
         }
         if self.departed.len() >= self.many_departed {
             self.departed.retain(|_, id| !core.cache.is_committed(*id));
-            self.many_departed = self.departed.len().saturating_mul(2).max(MANY_DEPARTED);
+            self.many_departed = (self.departed.len() * 2).max(MANY_DEPARTED);
         }
         for key in keys(known) {
             self.departed.insert((dir, key), by);

@@ -27,14 +27,14 @@ pub(super) struct Counted {
 /// both.
 pub(super) fn count(volume: &Volume) -> Result<Counted, FsError> {
     let boot = &volume.boot;
-    let len = index(boot.last_cluster()).saturating_add(1);
+    let len = index(boot.last_cluster()) + 1;
     let (mut used, mut followed) = (Bits::new(len), Bits::new(len));
     let mut free = 0u32;
     let mut table = Table::new(volume);
     for cluster in 2..=boot.last_cluster() {
         match table.link(cluster)? {
             Link::Free => {
-                free = free.saturating_add(1);
+                free += 1;
                 continue;
             }
             Link::Next(next) if !followed.set(index(next)) => {
@@ -79,7 +79,7 @@ impl Fat {
         let begin = self.policy.begin(start);
         let last = self.boot().last_cluster();
         let mut longest: Option<(u32, u32)> = None;
-        let ranges = [(begin.max(2), last.saturating_add(1)), (2, begin.max(2))];
+        let ranges = [(begin.max(2), last + 1), (2, begin.max(2))];
         for (from, to) in ranges {
             let mut at = from;
             loop {
@@ -94,7 +94,7 @@ impl Fat {
                 if longest.is_none_or(|(_, most)| len > most) {
                     longest = Some((at, len));
                 }
-                at = at.saturating_add(len).saturating_add(1);
+                at = at + len + 1;
             }
         }
         behind.filter(|&(_, len)| len > 0).or(longest)
@@ -113,10 +113,10 @@ impl Fat {
         let mut last = last;
         while taken.len < count {
             let wanted = count.saturating_sub(taken.len);
-            let start = last.map(|last| last.saturating_add(1));
+            let start = last.map(|last| last + 1);
             let (start, len) = self.find(start, wanted).ok_or_else(no_space)?;
             debug_assert!(len > 0 && len <= wanted, "a run of {len} for {wanted}");
-            for cluster in start..start.saturating_add(len) {
+            for cluster in start..start + len {
                 self.used.set(index(cluster));
             }
             self.free = self.free.saturating_sub(len);
@@ -137,7 +137,7 @@ impl Fat {
             let first = low(run.start.get());
             let last = low(run.end().get()).saturating_sub(1);
             let next = runs.peek().map_or(end, |(_, next)| low(next.start.get()));
-            let mut values: Vec<u32> = (first..last).map(|n| n.saturating_add(1)).collect();
+            let mut values: Vec<u32> = (first..last).map(|n| n + 1).collect();
             values.push(next);
             for &value in values.iter().filter(|&&value| value != end) {
                 self.followed.set(index(value));
@@ -147,7 +147,7 @@ impl Fat {
             for values in values.chunks(self.clusters_at_once()) {
                 let order = Straddling::Descending;
                 let put = self.put_links(core, first, values, role, order, &after.0)?;
-                first = first.saturating_add(byte(values.len()));
+                first += byte(values.len());
                 ids.extend(put);
                 self.go_on(core, &mut after, &ids);
             }
@@ -182,7 +182,7 @@ impl Fat {
             for zeros in zeros.chunks(self.clusters_at_once()) {
                 let (role, order) = (Role::BitmapClear, Straddling::Descending);
                 ids.extend(self.put_links(core, first, zeros, role, order, &after.0)?);
-                first = first.saturating_add(byte(zeros.len()));
+                first += byte(zeros.len());
                 self.go_on(core, &mut after, &ids);
             }
             self.clear_used(&run);
@@ -195,7 +195,7 @@ impl Fat {
     /// be at once.
     fn go_on(&self, core: &mut Core, (after, waited): &mut (Ids, usize), ids: &Ids) {
         let fats = index(self.boot().fats.max(1));
-        let at_once = index(AT_ONCE).saturating_mul(fats);
+        let at_once = index(AT_ONCE) * fats;
         if self.keeps_order && ids.len().saturating_sub(*waited) >= at_once {
             *after = core.cache.join(ids).into_iter().collect();
             *waited = ids.len();
@@ -211,14 +211,14 @@ impl Fat {
                 continue;
             }
             self.used.clear(index(cluster));
-            self.free = self.free.saturating_add(1);
+            self.free += 1;
         }
     }
 
     /// A run of clusters as one of sectors.
     pub(super) fn sectors_of(&self, run: Extent) -> Extent {
         let start = self.boot().sector_of(low(run.start.get()));
-        Extent::new(start, run.len.saturating_mul(self.boot().spc.into()))
+        Extent::new(start, run.len * u64::from(self.boot().spc))
     }
 
     /// And back.
@@ -230,7 +230,7 @@ impl Fat {
         if !whole || run.start < first {
             return Err(invalid("run of clusters", run.start.get(), Location::of("data")));
         }
-        let cluster = into.checked_div(spc).unwrap_or(0).saturating_add(2);
+        let cluster = into.checked_div(spc).unwrap_or(0) + 2;
         Ok(Extent::new(BlockNo::new(cluster), run.len.checked_div(spc).unwrap_or(0)))
     }
 }

@@ -10,12 +10,12 @@ pub(super) struct Zone(i64);
 impl Zone {
     /// So many minutes.
     pub(super) fn new(minutes: i32) -> Self {
-        Self(i64::from(minutes).saturating_mul(60))
+        Self(i64::from(minutes) * 60)
     }
 
     /// The stamp of a moment.
     pub(super) fn stamp(self, moment: Timestamp) -> Stamp {
-        Stamp::of(Timestamp { secs: moment.secs.saturating_add(self.0), ..moment })
+        Stamp::of(Timestamp { secs: moment.secs + self.0, ..moment })
     }
 
     /// The moment of a local time; a time that was never set stays so.

@@ -32,7 +32,7 @@ pub(super) struct Unnamed {
 
 impl Unnamed {
     fn add(&mut self, chains: u32) {
-        self.count = self.count.saturating_add(chains);
+        self.count += chains;
     }
 
     /// Leaves out chains whose changes are on the disk.
@@ -40,7 +40,7 @@ impl Unnamed {
         let mut ended = 0u32;
         self.ends.retain(|&(id, chains)| {
             let stays = !core.cache.is_committed(id);
-            ended = ended.saturating_add(if stays { 0 } else { chains });
+            ended += if stays { 0 } else { chains };
             stays
         });
         self.count = self.count.saturating_sub(ended);
@@ -94,9 +94,9 @@ impl Fat {
             };
             let last = BlockNo::new(run.end().get().saturating_sub(1));
             let (first, last) = (sector(run.start), sector(last));
-            let more = last.saturating_sub(first).saturating_add(1);
+            let more = last.saturating_sub(first) + 1;
             let more = more.saturating_sub(u64::from(before == Some(first)));
-            chains = chains.saturating_add(u32::try_from(more).unwrap_or(u32::MAX));
+            chains += u32::try_from(more).unwrap_or(u32::MAX);
             before = Some(last);
         }
         chains.clamp(1, AT_ONCE)
@@ -143,7 +143,7 @@ impl Fat {
 
     /// Number of clusters whose entries fill as many sectors as are changed at once.
     pub(super) fn clusters_at_once(&self) -> usize {
-        let bytes = index(self.boot().sector).saturating_mul(index(AT_ONCE));
+        let bytes = index(self.boot().sector) * index(AT_ONCE);
         bytes.checked_div(4).unwrap_or(1).max(1)
     }
 }

@@ -10,7 +10,7 @@ use std::ops::Range;
 /// For 1, 2, 4 and 8 fragments in a block, and for each byte of the map: bit
 /// `n - 1` is set when a block in that byte has a run of exactly `n` free
 /// fragments (`fragtbl`).
-#[allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "by the compiler")]
+#[allow(clippy::indexing_slicing, reason = "by the compiler")]
 const RUNS: [[u8; 256]; 4] = {
     let mut table = [[0; 256]; 4];
     let mut shift = 0;
@@ -25,7 +25,6 @@ const RUNS: [[u8; 256]; 4] = {
     table
 };
 
-#[allow(clippy::arithmetic_side_effects, reason = "evaluated by the compiler")]
 const fn runs_in_byte(byte: usize, frag: usize) -> u8 {
     let mut found = 0;
     let mut run = 0;
@@ -56,7 +55,7 @@ fn loose_runs(bits: u8, frag: u32) -> [u32; 8] {
         rest >>= rest.trailing_zeros();
         let len = rest.trailing_ones();
         if let Some(count) = runs.get_mut(index(len)) {
-            *count = count.saturating_add(1);
+            *count += 1;
         }
         rest >>= len;
     }
@@ -123,7 +122,7 @@ impl GroupMut<'_> {
         };
         let rest = whole(frag) & !mask(0, count);
         let delta = self.set_block(block, rest)?;
-        Ok(Some(self.taken(block.saturating_mul(frag), count, delta)))
+        Ok(Some(self.taken(block * frag, count, delta)))
     }
 
     /// Takes a run of `count` fragments within a block: the shortest run that is
@@ -178,9 +177,9 @@ impl GroupMut<'_> {
         let grows = new.checked_sub(old).filter(|&more| more > 0);
         let at = start.get().checked_rem(u64::from(self.sb.frag)).unwrap_or(0);
         match grows {
-            Some(more) if at.saturating_add(u64::from(new)) <= u64::from(self.sb.frag) => {
-                let behind = start.saturating_add(u64::from(old));
-                if self.within(behind).is_none_or(|at| at.saturating_add(more) > self.maps.ndblk) {
+            Some(more) if at + u64::from(new) <= u64::from(self.sb.frag) => {
+                let behind = start + u64::from(old);
+                if self.within(behind).is_none_or(|at| at + more > self.maps.ndblk) {
                     return Ok(None);
                 }
                 self.take(Extent::new(behind, u64::from(more)))
@@ -254,7 +253,7 @@ impl GroupMut<'_> {
     /// The start of the search for a block, in fragments of the group.
     fn start_of_search(&self, preference: Option<BlockNo>) -> u32 {
         let Some(block) = preference else {
-            let next = self.word(at!(cg_rotor)).saturating_add(self.sb.frag);
+            let next = self.word(at!(cg_rotor)) + self.sb.frag;
             return if next < self.maps.ndblk { next } else { 0 };
         };
         if let Some(at) = self.within(block) {
@@ -282,13 +281,13 @@ impl GroupMut<'_> {
         };
         let byte = (start..end).chain(0..start).find(has);
         let byte = byte.ok_or_else(|| self.contradiction("cg_frsum", len))?;
-        let first = byte.saturating_mul(8);
+        let first = byte * 8;
         self.set_word(at!(cg_frotor), first);
-        let blocks = (first..first.saturating_add(8)).step_by(index(frag).max(1));
+        let blocks = (first..first + 8).step_by(index(frag).max(1));
         blocks
             .filter_map(|at| {
                 let bits = self.block_bits(at.checked_div(frag)?);
-                Some(at.saturating_add(run_of(bits, len)?))
+                Some(at + run_of(bits, len)?)
             })
             .next()
             .ok_or_else(|| self.contradiction("cg_blksfree", byte))
@@ -296,21 +295,21 @@ impl GroupMut<'_> {
 
     /// A byte of the map of fragments, without the bits past its end.
     fn map_byte(&self, at: u32) -> u8 {
-        let byte = self.bytes.get(self.maps.frags.saturating_add(index(at))).copied().unwrap_or(0);
-        let left = self.maps.ndblk.saturating_sub(at.saturating_mul(8));
+        let byte = self.bytes.get(self.maps.frags + index(at)).copied().unwrap_or(0);
+        let left = self.maps.ndblk.saturating_sub(at * 8);
         byte & whole(left.min(8))
     }
 
     /// The bits of a block's fragments, the first one lowest.
     pub(super) fn block_bits(&self, block: u32) -> u8 {
-        let at = block.saturating_mul(self.sb.frag);
+        let at = block * self.sb.frag;
         self.map_byte(at >> 3).checked_shr(at & 7).unwrap_or(0) & whole(self.sb.frag)
     }
 
     fn set_block_bits(&mut self, block: u32, bits: u8) {
-        let at = block.saturating_mul(self.sb.frag);
+        let at = block * self.sb.frag;
         let place = mask(at & 7, self.sb.frag);
-        if let Some(byte) = self.bytes.get_mut(self.maps.frags.saturating_add(index(at >> 3))) {
+        if let Some(byte) = self.bytes.get_mut(self.maps.frags + index(at >> 3)) {
             *byte = *byte & !place | bits.checked_shl(at & 7).unwrap_or(0) & place;
         }
     }
@@ -324,19 +323,19 @@ impl GroupMut<'_> {
 }
 
 fn place_of_loose(len: u32) -> usize {
-    at!(cg_frsum).saturating_add(index(len).saturating_mul(4))
+    at!(cg_frsum).saturating_add(index(len) * 4)
 }
 
 /// The start of a run of exactly `len` set bits.
 fn run_of(bits: u8, len: u32) -> Option<u32> {
     let mut at = 0u32;
     while let Some(rest) = bits.checked_shr(at).filter(|&rest| rest != 0) {
-        at = at.saturating_add(rest.trailing_zeros());
+        at += rest.trailing_zeros();
         let run = bits.checked_shr(at)?.trailing_ones();
         if run == len {
             return Some(at);
         }
-        at = at.saturating_add(run);
+        at += run;
     }
     None
 }

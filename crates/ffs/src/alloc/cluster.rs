@@ -29,7 +29,7 @@ impl GroupMut<'_> {
         let start = wanted.unwrap_or_else(|| self.data_zone());
         let start = start.checked_div(frag).unwrap_or(0);
         let Some(first) = self.find_cluster(&clusters, start, len) else { return Ok(None) };
-        let end = first.saturating_add(len);
+        let end = first + len;
         let whole = |&block: &u32| self.block_bits(block).count_ones() == frag;
         if let Some(block) = (first..end).find(|block| !whole(block)) {
             return Err(self.contradiction("cg_clustersfree", block));
@@ -38,10 +38,7 @@ impl GroupMut<'_> {
         for block in first..end {
             delta = delta.and(self.set_block(block, 0)?);
         }
-        let run = Extent::new(
-            self.on_volume(first.saturating_mul(frag)),
-            u64::from(len.saturating_mul(frag)),
-        );
+        let run = Extent::new(self.on_volume(first * frag), u64::from(len * frag));
         Ok(Some(Allocation { run, delta }))
     }
 
@@ -56,9 +53,9 @@ impl GroupMut<'_> {
     fn find_cluster(&self, clusters: &Clusters, start: u32, len: u32) -> Option<u32> {
         let mut run = 0u32;
         for block in start..clusters.blocks {
-            run = if self.bit(clusters.map, block) { run.saturating_add(1) } else { 0 };
+            run = if self.bit(clusters.map, block) { run + 1 } else { 0 };
             if run == len {
-                return block.saturating_add(1).checked_sub(len);
+                return (block + 1).checked_sub(len);
             }
         }
         None
@@ -77,9 +74,9 @@ impl GroupMut<'_> {
         let lengths = |blocks: &mut dyn Iterator<Item = u32>| {
             u32::try_from(blocks.take(index(longest)).take_while(is_free).count()).unwrap_or(0)
         };
-        let behind = lengths(&mut (block.saturating_add(1)..clusters.blocks));
+        let behind = lengths(&mut (block + 1..clusters.blocks));
         let front = lengths(&mut (0..block).rev());
-        let joined = front.saturating_add(behind).saturating_add(1).min(longest);
+        let joined = (front + behind + 1).min(longest);
         let (come, gone) = if free { (1, -1) } else { (-1, 1) };
         let changes = [(joined, come), (front, gone), (behind, gone)];
         // Two of the lengths may be equal.
@@ -107,5 +104,5 @@ impl GroupMut<'_> {
 }
 
 fn place_of(clusters: &Clusters, len: u32) -> usize {
-    clusters.counts.saturating_add(index(len).saturating_mul(4))
+    clusters.counts + index(len) * 4
 }

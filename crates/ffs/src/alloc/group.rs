@@ -119,7 +119,7 @@ impl<'a> GroupMut<'a> {
 
     /// A fragment of the group as one of the volume.
     pub(super) fn on_volume(&self, at: u32) -> BlockNo {
-        self.sb.group_blocks(self.number).start.saturating_add(u64::from(at))
+        self.sb.group_blocks(self.number).start + u64::from(at)
     }
 
     /// A fragment of the volume as one of the group, if it is.
@@ -141,7 +141,7 @@ impl<'a> GroupMut<'a> {
         let len = u32::try_from(run.len).map_err(|_| outside())?;
         let end = start.checked_add(len).filter(|&end| end <= self.maps.ndblk);
         let end = end.ok_or_else(outside)?;
-        let within = start.checked_rem(self.sb.frag).unwrap_or(0).saturating_add(len);
+        let within = start.checked_rem(self.sb.frag).unwrap_or(0) + len;
         if len == 0 || within > self.sb.frag {
             return Err(range("fragments", u64::from(len), u64::from(self.sb.frag), place));
         }
@@ -153,12 +153,12 @@ impl<'a> GroupMut<'a> {
     }
 
     pub(super) fn bit(&self, map: usize, at: u32) -> bool {
-        let byte = self.bytes.get(map.saturating_add(index(at >> 3))).copied().unwrap_or(0);
+        let byte = self.bytes.get(map + index(at >> 3)).copied().unwrap_or(0);
         byte >> (at & 7) & 1 == 1
     }
 
     pub(super) fn set_bit(&mut self, map: usize, at: u32, on: bool) {
-        if let Some(byte) = self.bytes.get_mut(map.saturating_add(index(at >> 3))) {
+        if let Some(byte) = self.bytes.get_mut(map + index(at >> 3)) {
             let bit = 1u8 << (at & 7);
             *byte = if on { *byte | bit } else { *byte & !bit };
         }
@@ -185,7 +185,7 @@ impl Maps {
         let head = 0..HEAD;
         let mut taken = SmallVec::<[Range<u64>; 5]>::from_elem(head, 1);
         let mut claim = |field, at: u32, bytes: u32| {
-            let area = u64::from(at)..u64::from(at).saturating_add(u64::from(bytes));
+            let area = u64::from(at)..u64::from(at) + u64::from(bytes);
             let apart = |other: &Range<u64>| area.end <= other.start || other.end <= area.start;
             if area.end > u64::from(sb.cgsize) || !taken.iter().all(apart) {
                 return Err(range(field, area.end, u64::from(sb.cgsize), place));
@@ -207,7 +207,7 @@ impl Maps {
         let map = claim("cg_clusteroff", word(at!(cg_clusteroff))?, blocks.div_ceil(8))?;
         // Counts are numbered from 1: the word in front of them is not one of them.
         let counts = word(at!(cg_clustersumoff))?;
-        claim("cg_clustersumoff", counts.saturating_add(4), longest.saturating_mul(4))?;
+        claim("cg_clustersumoff", counts + 4, longest * 4)?;
         let clusters = Some(Clusters { map, counts: index(counts), blocks, longest });
         Ok(Self { inodes, frags, ndblk, clusters })
     }

@@ -36,7 +36,7 @@ impl GroupMut<'_> {
         slot: u32,
     ) -> Result<bool, FsError> {
         let map = sb.order.get_u32(bytes, at!(cg_iusedoff)).unwrap_or(u32::MAX);
-        let byte = bytes.get(index(map).saturating_add(index(slot >> 3)));
+        let byte = bytes.get(index(map) + index(slot >> 3));
         let place = super::group::place(number);
         let byte =
             byte.ok_or_else(|| range("cg_iusedoff", u64::from(map), u64::from(sb.cgsize), place))?;
@@ -70,11 +70,11 @@ impl GroupMut<'_> {
         if !fresh.is_empty() {
             self.set_word(at!(cg_initediblk), fresh.end);
         }
-        let first = self.number.get().saturating_mul(self.sb.ipg);
+        let first = self.number.get() * self.sb.ipg;
         Ok(Some(TakenInode {
-            ino: Ino::new(first.saturating_add(slot)),
+            ino: Ino::new(first + slot),
             delta,
-            initialize: first.saturating_add(fresh.start)..first.saturating_add(fresh.end),
+            initialize: first + fresh.start..first + fresh.end,
         }))
     }
 
@@ -83,7 +83,7 @@ impl GroupMut<'_> {
     /// # Errors
     /// [`FsError::Corrupt`] for an inode of another group, or one that is free already.
     pub(crate) fn free_inode(&mut self, ino: Ino, is_directory: bool) -> Result<Delta, FsError> {
-        let first = self.number.get().saturating_mul(self.sb.ipg);
+        let first = self.number.get() * self.sb.ipg;
         let slot = ino.get().checked_sub(first).filter(|&slot| slot < self.sb.ipg);
         let place = super::group::place(self.number).in_inode(ino);
         let slot = slot
@@ -108,9 +108,9 @@ impl GroupMut<'_> {
         let end = ipg.div_ceil(8);
         let start = (self.word(at!(cg_irotor)) >> 3).min(end);
         let in_byte = |at: u32| {
-            let place = self.maps.inodes.saturating_add(index(at));
+            let place = self.maps.inodes + index(at);
             let used = self.bytes.get(place).copied().unwrap_or(u8::MAX);
-            let slot = at.saturating_mul(8).saturating_add(used.trailing_ones());
+            let slot = at * 8 + used.trailing_ones();
             (used != u8::MAX && slot < ipg).then_some(slot)
         };
         (start..end)
@@ -130,7 +130,7 @@ impl GroupMut<'_> {
         if done.checked_rem(per_block) != Some(0) {
             return Err(self.contradiction("cg_initediblk", done));
         }
-        let ahead = slot.saturating_add(per_block).next_multiple_of(per_block);
+        let ahead = (slot + per_block).next_multiple_of(per_block);
         Ok(done..ahead.min(self.sb.ipg).max(done))
     }
 }

@@ -27,7 +27,7 @@ impl GroupMut<'_> {
     /// All counts of the group.
     pub(crate) fn stored_counts(&self) -> Counts {
         let summary = self.summary();
-        let place = |from: usize, n: usize| from.saturating_add(n.saturating_mul(4));
+        let place = |from: usize, n: usize| from + n * 4;
         let mut runs = [0; 8];
         for (n, run) in runs.iter_mut().enumerate() {
             *run = self.word(place(at!(cg_frsum), n));
@@ -71,7 +71,7 @@ impl GroupMut<'_> {
 
     /// Sets all counts of the group.
     pub(crate) fn set_counts(&mut self, counts: &Counts) {
-        let place = |from: usize, n: usize| from.saturating_add(n.saturating_mul(4));
+        let place = |from: usize, n: usize| from + n * 4;
         self.set_summary(GroupSummary {
             ndir: counts.directories,
             nbfree: counts.free_blocks,
@@ -163,7 +163,7 @@ impl GroupMut<'_> {
         let mut forget = |from: usize, bits: u32| {
             let whole = index(bits / 8);
             let bytes = rest.iter_mut().skip(from);
-            for (n, byte) in bytes.take(whole.saturating_add(1)).enumerate() {
+            for (n, byte) in bytes.take(whole + 1).enumerate() {
                 *byte &= if n < whole { 0 } else { 0xFFu8 << (bits % 8) };
             }
         };
@@ -171,8 +171,8 @@ impl GroupMut<'_> {
         forget(self.maps.frags, self.maps.ndblk);
         if let Some(clusters) = self.maps.clusters {
             forget(clusters.map, clusters.blocks);
-            let counts = clusters.counts.saturating_add(4);
-            forget(counts, clusters.longest.saturating_mul(32));
+            let counts = clusters.counts + 4;
+            forget(counts, clusters.longest * 32);
         }
         rest
     }
@@ -223,8 +223,8 @@ fn head_fields(sb: &Super, number: GroupNo) -> Vec<HeadField> {
     put("cg_firstfield", at!(cg_firstfield), 4, 0);
     match sb.format {
         Format::Ufs1 => {
-            let cylinders = sb.old_cpg.saturating_mul(4);
-            let last = number.get().saturating_add(1) == sb.ncg;
+            let cylinders = sb.old_cpg * 4;
+            let last = number.get() + 1 == sb.ncg;
             let each = sb.fpg.checked_div(sb.old_cpg).unwrap_or(0);
             let ncyl = match each {
                 1.. if last => ndblk.div_ceil(each),
@@ -233,7 +233,7 @@ fn head_fields(sb: &Super, number: GroupNo) -> Vec<HeadField> {
             put("cg_old_ncyl", at!(cg_old_ncyl), 2, u32::from(low16(ncyl)));
             put("cg_old_niblk", at!(cg_old_niblk), 2, sb.ipg);
             put("cg_old_btotoff", at!(cg_old_btotoff), 4, offset(HEAD));
-            let boff = offset(HEAD).saturating_add(cylinders);
+            let boff = offset(HEAD) + cylinders;
             put("cg_old_boff", at!(cg_old_boff), 4, boff);
             put("cg_niblk", at!(cg_niblk), 4, 0);
             put("cg_initediblk", at!(cg_initediblk), 4, 0);

@@ -19,10 +19,10 @@ impl Delta {
     /// Both changes together.
     pub(crate) fn and(self, other: Self) -> Self {
         Self {
-            ndir: self.ndir.saturating_add(other.ndir),
-            nbfree: self.nbfree.saturating_add(other.nbfree),
-            nifree: self.nifree.saturating_add(other.nifree),
-            nffree: self.nffree.saturating_add(other.nffree),
+            ndir: self.ndir + other.ndir,
+            nbfree: self.nbfree + other.nbfree,
+            nifree: self.nifree + other.nifree,
+            nffree: self.nffree + other.nffree,
         }
     }
 
@@ -53,7 +53,7 @@ pub(super) fn write(order: Order, bytes: &mut [u8], at: usize, summary: GroupSum
 }
 
 fn place_of(group: u32) -> usize {
-    index(u64::from(group).saturating_mul(SUMMARY))
+    index(u64::from(group) * SUMMARY)
 }
 
 /// The summaries of all groups, from the bytes of the summary area.

@@ -109,7 +109,7 @@ impl HeldBlocks {
         let frag = u64::from(frag);
         let pieces = taken.run.len.div_ceil(frag);
         self.runs.extend((0..pieces).map(|n| {
-            let start = taken.run.start.saturating_add(n * frag);
+            let start = taken.run.start + n * frag;
             Extent::new(start, (taken.run.len - n * frag).min(frag))
         }));
     }
@@ -247,7 +247,7 @@ fn fragments_take_the_shortest_run_that_fits() {
         let mut group = GroupMut::check(sb, number, bytes).expect(what);
         // One block in pieces: 3 free, 1 taken, 2 free, 2 taken; another whole.
         let block = group.alloc_cluster(2, None).expect(what).expect(what).run.start;
-        let piece = |from, len| Extent::new(block.saturating_add(from), len);
+        let piece = |from, len| Extent::new(block + from, len);
         group.free(piece(0, 3)).expect(what);
         group.free(piece(4, 2)).expect(what);
         // The root's block or a short last one may have loose runs as well.
@@ -326,7 +326,7 @@ fn what_is_not_data_is_not_given_back() {
         refused(group.free(Extent::new(BlockNo::new(u64::MAX), 1)));
         refused(group.free(Extent::new(sb.in_group(number, sb.dblkno), u64::MAX)));
         refused(group.free(Extent::new(sb.in_group(number, sb.dblkno), 0)));
-        let across = sb.in_group(number, sb.dblkno).saturating_add(u64::from(sb.frag));
+        let across = sb.in_group(number, sb.dblkno) + u64::from(sb.frag);
         refused(group.free(Extent::new(across, u64::from(sb.frag) + 1)));
         if number == GroupNo::ZERO {
             refused(group.free(sb.summaries));

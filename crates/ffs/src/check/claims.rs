@@ -48,7 +48,7 @@ impl Claims {
 
     fn take(&mut self, block: u64) {
         match self.taken.last_mut() {
-            Some(last) if last.end().get() == block => last.len = last.len.saturating_add(1),
+            Some(last) if last.end().get() == block => last.len = last.len + 1,
             _ => self.taken.push(Extent::new(BlockNo::new(block), 1)),
         }
     }
@@ -102,11 +102,11 @@ impl Checker {
         }
         let (mut first, mut span) = (wide(DIRECT), 1u64);
         for (levels, &block) in (1u32..).zip(&inode.indirect) {
-            span = span.saturating_mul(self.sb().pointers());
+            span *= self.sb().pointers();
             if block != 0 {
                 self.tree(inode, ClaimedTree { block, first, span, levels }, claims)?;
             }
-            first = first.saturating_add(span);
+            first += span;
         }
         Ok(())
     }
@@ -120,10 +120,10 @@ impl Checker {
             return;
         }
         let frags = u64::from(self.sb().frag);
-        let left = inode.len.saturating_sub(at.saturating_mul(u64::from(self.sb().bsize)));
+        let left = inode.len.saturating_sub(at * u64::from(self.sb().bsize));
         let fsize = u64::from(self.sb().fsize).max(1);
         let len = if at < wide(DIRECT) { left.div_ceil(fsize).min(frags) } else { frags };
-        claims.mapped = claims.mapped.max(at.saturating_add(1));
+        claims.mapped = claims.mapped.max(at + 1);
         self.claim(Extent::new(BlockNo::new(number), len), claims);
     }
 
@@ -145,13 +145,13 @@ impl Checker {
         let frags = u64::from(self.sb().frag).max(1);
         let within = run.start.get().checked_rem(frags).unwrap_or(0);
         let place = place(claims.ino).in_block(run.start);
-        if run.start.get().saturating_add(run.len) > self.sb().size {
+        if run.start.get() + run.len > self.sb().size {
             claims.bad = true;
             let what = format!("block {} is past the end of the volume", run.start);
             self.unexpected("inode.block-range", what, place);
             return false;
         }
-        if within.saturating_add(run.len) > frags {
+        if within + run.len > frags {
             claims.bad = true;
             let what = format!("{} fragments at {} span two blocks", run.len, run.start);
             self.unexpected("inode.block-range", what, place);
@@ -162,11 +162,11 @@ impl Checker {
             if self.used.set(index(block)) {
                 claims.take(block);
             } else {
-                claims.duplicates = claims.duplicates.saturating_add(1);
+                claims.duplicates += 1;
                 sound = false;
             }
         }
-        claims.fragments = claims.fragments.saturating_add(run.len);
+        claims.fragments += run.len;
         sound
     }
 
@@ -193,7 +193,7 @@ impl Checker {
         let step = tree.span.checked_div(pointers).unwrap_or(1).max(1);
         for at in 0..pointers {
             let number = self.volume.pointer(&block, at);
-            let first = tree.first.saturating_add(at.saturating_mul(step));
+            let first = tree.first + at * step;
             if number == 0 {
                 continue;
             }
@@ -212,13 +212,13 @@ impl Checker {
         let (bsize, fsize) = (u64::from(self.sb().bsize), u64::from(self.sb().fsize).max(1));
         let len = u64::from(inode.ext_len);
         let mut claims = Claims::of(inode.ino, len.div_ceil(bsize.max(1)));
-        if len > bsize.saturating_mul(2) {
+        if len > bsize * 2 {
             claims.bad = true;
             let what = format!("{len} bytes of extended attributes");
             self.unexpected("inode.attributes", what, place(inode.ino));
         }
         for (at, &number) in (0u64..).zip(&inode.ext_blocks) {
-            let here = len.saturating_sub(at.saturating_mul(bsize)).min(bsize);
+            let here = len.saturating_sub(at * bsize).min(bsize);
             if number == 0 || claims.bad {
                 continue;
             }

@@ -22,7 +22,7 @@ const SAMPLE: u32 = 16;
 
 /// The place of a group's copy, in bytes.
 fn copy_at(sb: &Super, group: GroupNo) -> u64 {
-    sb.in_group(group, sb.sblkno).get().saturating_mul(u64::from(sb.fsize))
+    sb.in_group(group, sb.sblkno).get() * u64::from(sb.fsize)
 }
 
 /// The copies that differ from a superblock.
@@ -85,15 +85,15 @@ pub(super) fn search(device: &Arc<dyn BlockDevice>) -> Option<RawSuperblock> {
         let mut bytes = vec![0; index(len)];
         device.read(Lba::containing(ByteLen::new(start)), &mut bytes).ok()?;
         for (n, sector) in (0u64..).zip(bytes.chunks(index(SECTOR))) {
-            let at = start.saturating_add(n.saturating_mul(SECTOR));
+            let at = start + n * SECTOR;
             let Some((copy, sb)) = copy_with_magic_in(device, sector, at) else { continue };
-            known = known.saturating_add(1);
+            known += 1;
             let weight = evidence(device, &copy, &sb);
             if best.as_ref().is_none_or(|(most, _)| weight > *most) {
                 best = Some((weight, copy));
             }
         }
-        start = start.saturating_add(STRETCH);
+        start += STRETCH;
     }
     best.map(|(_, copy)| copy)
 }
@@ -128,18 +128,15 @@ fn evidence(device: &Arc<dyn BlockDevice>, found: &RawSuperblock, sb: &Super) ->
     let old = sb.format == Format::Ufs1;
     let layout = head_layout(sb.head_tables(), sb.ipg, sb.fpg, sb.frag, sb.tuning.contigsumsize);
     let taken = head_bytes(old, sb.ipg, sb.fpg, sb.frag, sb.tuning.contigsumsize);
-    let table = u64::from(sb.ipg).saturating_mul(u64::from(sb.inode_size()));
+    let table = u64::from(sb.ipg) * u64::from(sb.inode_size());
     let between = |low: u32, high: u32| u64::from(high.saturating_sub(low));
     let rules = [
         between(sb.cblkno, sb.iblkno) == u64::from(sb.frag),
         between(sb.iblkno, sb.dblkno) == frags(table),
         between(sb.sblkno, sb.cblkno) >= frags(wide(SUPERBLOCK_SIZE)),
         sb.summaries.start.get() == u64::from(sb.dblkno),
-        u64::from(sb.tuning.cssize)
-            == frags(u64::from(sb.ncg).saturating_mul(SUMMARY)).saturating_mul(fsize),
-        [layout.end, taken]
-            .iter()
-            .any(|&end| u64::from(sb.cgsize) == frags(end).saturating_mul(fsize)),
+        u64::from(sb.tuning.cssize) == frags(u64::from(sb.ncg) * SUMMARY) * fsize,
+        [layout.end, taken].iter().any(|&end| u64::from(sb.cgsize) == frags(end) * fsize),
         sb.maxsymlinklen == if old { 60 } else { 120 },
         sb.tuning.contigsumsize == sb.tuning.maxcontig.min(MAX_CONTIG),
         sb.has_check_hash(check_hash::SUPERBLOCK) && sb.verify(found).is_ok(),
@@ -147,19 +144,19 @@ fn evidence(device: &Arc<dyn BlockDevice>, found: &RawSuperblock, sb: &Super) ->
     let mut weight = wide(rules.into_iter().filter(|&fits| fits).count());
     for group in (0..sb.ncg.min(SAMPLE)).map(GroupNo::new) {
         let copy = look(device.as_ref(), copy_at(sb, group));
-        weight = weight.saturating_add(u64::from(copy.is_some_and(|copy| agree(found, &copy))));
-        weight = weight.saturating_add(u64::from(has_head(device, sb, group)).saturating_mul(2));
+        weight += u64::from(copy.is_some_and(|copy| agree(found, &copy)));
+        weight += u64::from(has_head(device, sb, group)) * 2;
     }
     let volume = Volume::with(Arc::clone(device), sb.clone(), true);
     let root = volume.inode(Ino::new(ROOT));
     let is_dir =
         root.is_ok_and(|root| FileKind::from_mode(root.mode()) == Some(FileKind::Directory));
-    weight.saturating_add(u64::from(is_dir).saturating_mul(2))
+    weight + u64::from(is_dir) * 2
 }
 
 /// Whether a group's head is in the superblock's place for it, and has the same sizes.
 fn has_head(device: &Arc<dyn BlockDevice>, sb: &Super, group: GroupNo) -> bool {
-    let at = sb.in_group(group, sb.cblkno).get().saturating_mul(u64::from(sb.fsize));
+    let at = sb.in_group(group, sb.cblkno).get() * u64::from(sb.fsize);
     let mut bytes = vec![0; index(sb.bsize)];
     if device.read_bytes(ByteLen::new(at), &mut bytes).is_err() {
         return false;

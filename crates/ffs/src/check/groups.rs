@@ -22,7 +22,7 @@ struct Wrong {
 
 impl Wrong {
     fn note(&mut self, at: u64) {
-        self.count = self.count.saturating_add(1);
+        self.count += 1;
         self.first.get_or_insert(at);
     }
 
@@ -52,10 +52,10 @@ impl Checker {
                 self.lost_groups.push(group);
                 continue;
             };
-            totals.ndir = totals.ndir.saturating_add(u64::from(now.ndir));
-            totals.nbfree = totals.nbfree.saturating_add(u64::from(now.nbfree));
-            totals.nifree = totals.nifree.saturating_add(u64::from(now.nifree));
-            totals.nffree = totals.nffree.saturating_add(u64::from(now.nffree));
+            totals.ndir += u64::from(now.ndir);
+            totals.nbfree += u64::from(now.nbfree);
+            totals.nifree += u64::from(now.nifree);
+            totals.nffree += u64::from(now.nffree);
             if let Some(stored) = stored.get(index(group.get())).filter(|stored| **stored != now) {
                 let what = format!("is {stored:?}, should be {now:?}");
                 self.expected("summary-area", what, Location::of("summary area").in_group(group));
@@ -75,7 +75,7 @@ impl Checker {
     pub(super) fn summary_area(&self) -> Result<Vec<u8>, FsError> {
         let area = self.sb().summaries;
         self.volume.check_extent(area, Location::of("summary area"))?;
-        let bytes = area.len.saturating_mul(u64::from(self.sb().fsize));
+        let bytes = area.len * u64::from(self.sb().fsize);
         let mut area_bytes = vec![0; index(bytes)];
         self.volume.read_bytes(area.start, 0, &mut area_bytes)?;
         Ok(area_bytes)
@@ -154,9 +154,9 @@ impl Checker {
 
     fn inode_map(&mut self, number: GroupNo, group: &GroupMut<'_>) {
         let (mut leaked, mut free) = (Wrong::default(), Wrong::default());
-        let first = number.get().saturating_mul(self.sb().ipg);
+        let first = number.get() * self.sb().ipg;
         for slot in 0..self.sb().ipg {
-            let ino = Ino::new(first.saturating_add(slot));
+            let ino = Ino::new(first + slot);
             match (group.says_in_use(slot), self.is_taken(ino)) {
                 (true, false) => leaked.note(u64::from(ino.get())),
                 (false, true) => free.note(u64::from(ino.get())),
@@ -191,7 +191,7 @@ impl Checker {
         let (mut leaked, mut free) = (Wrong::default(), Wrong::default());
         let blocks = self.sb().group_blocks(number);
         for at in 0..u32::try_from(blocks.len).unwrap_or(u32::MAX) {
-            let block = blocks.start.get().saturating_add(u64::from(at));
+            let block = blocks.start.get() + u64::from(at);
             match (group.fragment_is_free(at), self.used.get(index(block))) {
                 (false, false) => leaked.note(block),
                 (true, true) => free.note(block),
@@ -212,8 +212,8 @@ impl Checker {
         let frags = u32::try_from(self.sb().group_blocks(number).len).unwrap_or(u32::MAX);
         let blocks = frags.checked_div(frag).unwrap_or(0);
         let differs = |&at: &u32| {
-            let first = at.saturating_mul(frag);
-            let free = (first..first.saturating_add(frag)).all(|at| group.fragment_is_free(at));
+            let first = at * frag;
+            let free = (first..first + frag).all(|at| group.fragment_is_free(at));
             group.block_is_free(at).is_some_and(|says| says != free)
         };
         if let Some(first) = (0..blocks).find(differs) {
@@ -225,14 +225,14 @@ impl Checker {
     /// The counts of a group, by the findings of the check.
     pub(super) fn recount(&self, number: GroupNo) -> Counts {
         let sb = self.sb();
-        let first = number.get().saturating_mul(sb.ipg);
-        let range = Ino::new(first)..Ino::new(first.saturating_add(sb.ipg));
+        let first = number.get() * sb.ipg;
+        let range = Ino::new(first)..Ino::new(first + sb.ipg);
         let is_dir = |kind: FileKind| kind == FileKind::Directory;
         let inodes = self.seen.range(range.clone()).count();
         let directories = self.seen.range(range).filter(|(_, seen)| is_dir(seen.kind)).count();
         // Inodes 0 and 1 belong to no file.
         let reserved = if number == GroupNo::ZERO { 2 } else { 0 };
-        let inodes = narrow(inodes).saturating_add(reserved);
+        let inodes = narrow(inodes) + reserved;
         let blocks = sb.group_blocks(number);
         let free: Vec<bool> = (blocks.start.get()..blocks.end().get())
             .map(|block| !self.used.get(index(block)))

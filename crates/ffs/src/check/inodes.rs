@@ -23,9 +23,9 @@ impl Checker {
         for group in (0..self.sb().ncg).map(GroupNo::new) {
             let count = self.initialised(group)?;
             self.written.push(count);
-            let first = group.get().saturating_mul(self.sb().ipg);
+            let first = group.get() * self.sb().ipg;
             for slot in 0..count {
-                self.inode(Ino::new(first.saturating_add(slot)))?;
+                self.inode(Ino::new(first + slot))?;
             }
         }
         Ok(())
@@ -86,16 +86,16 @@ impl Checker {
         {
             return Ok(says);
         }
-        let first = group.get().saturating_mul(sb.ipg);
-        let is_inode = |slot: u32| self.is_plausible(Ino::new(first.saturating_add(slot)));
+        let first = group.get() * sb.ipg;
+        let is_inode = |slot: u32| self.is_plausible(Ino::new(first + slot));
         // `newfs` writes two blocks; `rebuild_cg` begins with as many.
-        let least = per_block.saturating_mul(2).min(sb.ipg);
+        let least = (per_block * 2).min(sb.ipg);
         let mut end = least;
         while end < sb.ipg {
-            let next = end.saturating_add(per_block).min(sb.ipg);
+            let next = (end + per_block).min(sb.ipg);
             let strange = (end..next).filter(|&slot| !is_inode(slot)).count();
             // Single damaged inodes are no sign of something else.
-            if strange.saturating_mul(4) > index(per_block) {
+            if strange * 4 > index(per_block) {
                 break;
             }
             end = next;
@@ -128,17 +128,17 @@ impl Checker {
         let all = self.sb().ipg;
         let per_block = self.sb().bsize.checked_div(self.sb().inode_size()).unwrap_or(1).max(1);
         let says = head.initialised_inodes().min(all);
-        let first = group.get().saturating_mul(all);
+        let first = group.get() * all;
         // The contents of an inode that is marked but was not written are undefined.
         let is_live = |slot: &u32| {
-            let inode = self.strict.inode(Ino::new(first.saturating_add(*slot)));
+            let inode = self.strict.inode(Ino::new(first + *slot));
             head.in_use(*slot)
                 && inode.is_ok_and(|inode| {
                     FileKind::from_mode(inode.mode()).is_some() && inode.nlink() > 0
                 })
         };
         let last = (says..all).rev().find(is_live);
-        let end = last.map_or(says, |slot| slot.saturating_add(1));
+        let end = last.map_or(says, |slot| slot + 1);
         end.next_multiple_of(per_block).min(all)
     }
 
@@ -187,9 +187,9 @@ impl Checker {
             return Ok(());
         }
         let bad_blocks = self.blocks(&inode, kind)?;
-        self.report.tally.inodes = self.report.tally.inodes.saturating_add(1);
+        self.report.tally.inodes += 1;
         if kind == FileKind::Directory {
-            self.report.tally.directories = self.report.tally.directories.saturating_add(1);
+            self.report.tally.directories += 1;
         }
         let links = i64::from(inode.nlink());
         let len = inode.len;
@@ -249,14 +249,14 @@ impl Checker {
         }
         let area = self.attributes(inode);
         claims.beyond |= area.beyond;
-        claims.fragments = claims.fragments.saturating_add(area.fragments);
+        claims.fragments += area.fragments;
         if claims.beyond {
             self.fix(Stage::Inodes, Fix::Trim(inode.ino, inode.len));
         } else if area.are_sound() {
             self.sectors(inode, claims.fragments);
         }
         let blocks = &mut self.report.tally.blocks;
-        *blocks = blocks.saturating_add(claims.fragments);
+        *blocks += claims.fragments;
         Ok(false)
     }
 
@@ -268,9 +268,9 @@ impl Checker {
             return;
         }
         let bsize = u64::from(self.sb().bsize);
-        let len = claims.mapped.saturating_mul(bsize);
+        let len = claims.mapped * bsize;
         let what = format!("length {}, but no blocks from byte {len} on", inode.len);
-        if inode.len > wide(DIRECT).saturating_mul(bsize) {
+        if inode.len > wide(DIRECT) * bsize {
             self.expected("inode.size-past-blocks", what, place(inode.ino));
         } else {
             self.unexpected("inode.size-past-blocks", what, place(inode.ino));
@@ -291,7 +291,7 @@ impl Checker {
 
     /// Compares the number of sectors of an inode.
     fn sectors(&mut self, inode: &Inode, fragments: u64) {
-        let sectors = fragments.saturating_mul(u64::from(self.sb().fsize) / 512);
+        let sectors = fragments * (u64::from(self.sb().fsize) / 512);
         if sectors != inode.sectors() {
             let what = format!("di_blocks is {}, should be {sectors}", inode.sectors());
             self.expected("inode.block-count", what, place(inode.ino));
@@ -310,7 +310,7 @@ impl Checker {
             Format::Ufs1 => blocks.min(1 << 30),
             Format::Ufs2 => blocks,
         };
-        let bytes = blocks.saturating_mul(u64::from(self.sb().bsize)).saturating_sub(1);
+        let bytes = (blocks * u64::from(self.sb().bsize)).saturating_sub(1);
         let most = match kind {
             FileKind::Directory => u64::from(i32::MAX.cast_unsigned()),
             _ => i64::MAX.cast_unsigned(),

@@ -78,7 +78,7 @@ impl Checker {
             let mut bytes = vec![0; index(len)];
             self.volume.read_mapped(&inode, ByteLen::new(at), &mut bytes)?;
             for (n, unit) in (0u64..).zip(bytes.chunks(DIRECTORY_UNIT)) {
-                let base = at.saturating_add(n.saturating_mul(wide(DIRECTORY_UNIT)));
+                let base = at + n * wide(DIRECTORY_UNIT);
                 for name in self.unit(dir, unit, base) {
                     match known.get(&name.name) {
                         Some(&ino) if number > 1 && !self.is_other_name_of(ino, &name) => {
@@ -90,10 +90,10 @@ impl Checker {
                             known.insert(name.name, name.ino);
                         }
                     }
-                    number = number.saturating_add(1);
+                    number += 1;
                 }
             }
-            at = at.saturating_add(len);
+            at += len;
         }
         if number < 2 {
             self.unexpected("directory.dot", "`.` or `..` is missing".into(), place(dir));
@@ -117,9 +117,9 @@ impl Checker {
             if run.lbn.get() != end {
                 break;
             }
-            end = end.saturating_add(run.extent.len);
+            end += run.extent.len;
         }
-        Ok(end.saturating_mul(fsize))
+        Ok(end * fsize)
     }
 
     /// The entries of a unit, up to the first that makes no sense.
@@ -130,7 +130,7 @@ impl Checker {
             return names;
         }
         while at < unit.len() {
-            let spot = Spot { dir, at: base.saturating_add(wide(at)) };
+            let spot = Spot { dir, at: base + wide(at) };
             let place = place(dir).at_offset(byte(index(spot.at)));
             let entry = match self.volume.sb.bare_entry_at(unit, at, place) {
                 Ok(entry) => entry,
@@ -142,7 +142,7 @@ impl Checker {
                     break;
                 }
             };
-            at = at.saturating_add(entry.len);
+            at += entry.len;
             if entry.ino != Ino::ZERO && entry.kind != WHITEOUT {
                 if !entry.is_ended(unit) {
                     self.not_ended(&entry, spot);
@@ -160,7 +160,7 @@ impl Checker {
         let what = format!("`{}` is not terminated by a zero byte", show(entry.name));
         let place = place(spot.dir).at_offset(byte(index(spot.at)));
         self.unexpected("entry.ending", what, place);
-        let has_room = entry.len > HEAD.saturating_add(entry.name.len());
+        let has_room = entry.len > HEAD + entry.name.len();
         let fix = if has_room { Fix::Terminate(spot) } else { Fix::Remove(spot) };
         self.fix(Stage::Names, fix);
     }
@@ -202,13 +202,13 @@ impl Checker {
             }
             return;
         };
-        seen.names = seen.names.saturating_add(1);
+        seen.names += 1;
         let kind = seen.kind;
         if kind == FileKind::Directory {
             self.name_of_directory(entry);
         }
         if let Some(seen) = self.seen.get_mut(&dir) {
-            seen.entries = seen.entries.saturating_add(1);
+            seen.entries += 1;
         }
         if self.sb().typed_entries && entry.kind != Some(kind) {
             let what =
@@ -294,7 +294,7 @@ impl Checker {
 
     fn count(&mut self, ino: Ino) {
         if let Some(seen) = self.seen.get_mut(&ino) {
-            seen.names = seen.names.saturating_add(1);
+            seen.names += 1;
         }
     }
 

@@ -209,7 +209,7 @@ pub(super) fn usable(found: &RawSuperblock, device: ByteLen) -> Result<Super, Fs
     if size < size_of::<Superblock<LE>>() || size > SUPERBLOCK_SIZE {
         return no("fs_sbsize", u64::from(t.sbsize));
     }
-    if u64::from(t.cssize) < u64::from(sb.ncg).saturating_mul(SUMMARY) {
+    if u64::from(t.cssize) < u64::from(sb.ncg) * SUMMARY {
         return no("fs_cssize", u64::from(t.cssize));
     }
     if sb.format == Format::Ufs1 && sb.ipg > MOST_INODES_UFS1 {
@@ -236,7 +236,7 @@ pub(super) fn usable(found: &RawSuperblock, device: ByteLen) -> Result<Super, Fs
 }
 
 fn field_of<'a>(found: &'a RawSuperblock, field: &Field) -> &'a [u8] {
-    found.bytes.get(field.1..field.1.saturating_add(field.2)).unwrap_or_default()
+    found.bytes.get(field.1..field.1 + field.2).unwrap_or_default()
 }
 
 /// Whether two superblocks have the same constant fields.
@@ -302,7 +302,7 @@ fn derive(found: &mut RawSuperblock) -> Vec<&'static str> {
     let pointers = u64::from(pointers);
     let levels = (1..=3).map(|level| pointers.saturating_pow(level));
     let blocks = levels.fold(wide(DIRECT), u64::saturating_add);
-    let longest = u64::from(bsize).saturating_mul(blocks).saturating_sub(1);
+    let longest = (u64::from(bsize) * blocks).saturating_sub(1);
     let long = [
         (field!(fs_qbmask, 8), u64::from(bsize.saturating_sub(1))),
         (field!(fs_qfmask, 8), u64::from(fsize.saturating_sub(1))),
@@ -374,7 +374,7 @@ fn derive_place(found: &mut RawSuperblock) -> Vec<&'static str> {
     // The first copy lies behind the superblock. (UFS2 is found by this field.)
     let (name, at, _) = field!(fs_sblockloc, 8);
     let says = order.get_u64(&found.bytes, at).unwrap_or(0);
-    let behind = says.saturating_add(wide(SUPERBLOCK_SIZE)).div_ceil(fsize).next_multiple_of(frag);
+    let behind = (says + wide(SUPERBLOCK_SIZE)).div_ceil(fsize).next_multiple_of(frag);
     if says != here && (says > HOME_UFS1 || behind != sblkno) {
         order.put_u64(&mut found.bytes, at, here);
         differed.push(name);
@@ -436,7 +436,7 @@ fn tune(found: &mut RawSuperblock, copy: &RawSuperblock) -> Vec<&'static str> {
         differed.push(name);
     }
     let (name, at, _) = field!(fs_maxbsize, 4);
-    let range = bsize..=bsize.saturating_mul(MAX_CONTIG);
+    let range = bsize..=bsize * MAX_CONTIG;
     let fits = |longest: u32| longest.is_power_of_two() && range.contains(&longest);
     let (longest, other) = (word(found, at), word(copy, at));
     // Zero is the value from before the field existed.
@@ -459,7 +459,7 @@ fn has_snapshots(device: &Arc<dyn BlockDevice>, sb: &Super, found: &RawSuperbloc
 
 fn forget_snapshots(found: &mut RawSuperblock) {
     let at = offset_of!(Superblock<LE>, fs_snapinum);
-    if let Some(list) = found.bytes.get_mut(at..at.saturating_add(80)) {
+    if let Some(list) = found.bytes.get_mut(at..at + 80) {
         list.fill(0);
     }
 }

@@ -125,7 +125,7 @@ impl<'a> TreeDemand<'a> {
         }
         let pointers = self.pointers();
         let blocks = DIRECT as u64 + pointers + pointers.pow(2) + pointers.pow(3);
-        let longest = blocks.saturating_mul(u64::from(self.bsize)).min(i64::MAX as u64);
+        let longest = (blocks * u64::from(self.bsize)).min(i64::MAX as u64);
         if self.len(id) >= longest {
             return Err(FsError::NoSpace(about(format!(
                 "{} bytes exceed the maximum file size ({longest})",

@@ -15,7 +15,6 @@
 #![allow(
     clippy::indexing_slicing,
     clippy::as_conversions,
-    clippy::arithmetic_side_effects,
     clippy::expect_used,
     reason = "values are of our own making, not an image's"
 )]
@@ -141,7 +140,7 @@ impl NewVolume for Builder<'_> {
 
     fn shared_block(&self, object: ObjectId, run: Run) -> Option<(ObjectId, Run)> {
         let tail = self.demand.tails.of(object)?;
-        let end = run.lbn.get().saturating_add(run.len);
+        let end = run.lbn.get() + run.len;
         let within = run.lbn.get() <= tail.own_lbn && tail.own_lbn < end;
         (within && tail.owner != object).then_some((tail.owner, Run { lbn: tail.lbn, len: 1 }))
     }

@@ -139,7 +139,7 @@ impl Encoder<'_> {
         let pointers = g.bsize / if g.version == Version::Ufs1 { 4 } else { 8 };
         // Twelve direct blocks and three levels of indirect ones.
         let levels: u64 = (1..=3).map(|level| u64::from(pointers).pow(level)).sum();
-        let longest = u64::from(g.bsize).saturating_mul(12 + levels) - 1;
+        let longest = u64::from(g.bsize) * (12 + levels) - 1;
         let magic = if g.version == Version::Ufs1 { MAGIC_UFS1 } else { MAGIC_UFS2 };
         let frags = |bytes: u64| g.frags(bytes) as u32 * g.fsize;
         set!(page, Superblock, u32,

@@ -5,7 +5,7 @@
 //! summary area, and the root directory. Source of the layout rules: FreeBSD
 //! `sbin/newfs/mkfs.c` and `sys/ufs/ffs/fs.h`.
 
-#![allow(clippy::as_conversions, clippy::arithmetic_side_effects, clippy::indexing_slicing)]
+#![allow(clippy::as_conversions, clippy::indexing_slicing)]
 
 pub(crate) mod encode;
 pub(crate) mod geometry;

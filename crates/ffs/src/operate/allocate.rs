@@ -76,7 +76,7 @@ impl Ffs {
     /// Fragments reserved for the superuser (`minfree`).
     pub(super) fn kept_frags(&self) -> u64 {
         let tuning = &self.sb.tuning;
-        tuning.dsize.saturating_mul(u64::from(tuning.minfree)) / 100
+        tuning.dsize * u64::from(tuning.minfree) / 100
     }
 
     /// Whether the caller may take `count` more fragments.
@@ -321,7 +321,7 @@ impl Ffs {
     pub(super) fn inode_fragment(&self, ino: Ino) -> Result<Extent, FsError> {
         let place = self.sb.inode_place(ino)?;
         let within = wide(place.skip.checked_div(index(self.sb.fsize)).unwrap_or(0));
-        Ok(Extent::new(place.block.saturating_add(within), 1))
+        Ok(Extent::new(place.block + within, 1))
     }
 
     /// Gives an inode back.
@@ -358,9 +358,9 @@ impl Ffs {
         let place = Location::of("block map").in_inode(ino);
         let run = Extent::new(BlockNo::new(number), u64::from(frags));
         let within = number.checked_rem(u64::from(self.sb.frag)).unwrap_or(0);
-        let crosses = within.saturating_add(run.len) > u64::from(self.sb.frag);
+        let crosses = within + run.len > u64::from(self.sb.frag);
         let group = self.groups.shape().group_of(run.start);
-        let outside = number.saturating_add(run.len) > self.sb.size;
+        let outside = number + run.len > self.sb.size;
         if outside || crosses || run.overlaps(self.sb.group_metadata(group)) {
             return Err(range("block number", number, self.sb.size, place));
         }
@@ -375,7 +375,7 @@ impl Ffs {
 
     /// Sectors of a number of fragments, as `di_blocks` counts them.
     pub(super) fn sectors(&self, frags: u64) -> u64 {
-        frags.saturating_mul(u64::from(self.sb.fsize) / 512)
+        frags * (u64::from(self.sb.fsize) / 512)
     }
 }
 
@@ -387,7 +387,7 @@ fn by_block(run: Extent, frag: u64) -> impl Iterator<Item = Extent> {
         if at >= end {
             return None;
         }
-        let stop = at.saturating_add(1).next_multiple_of(frag).min(end);
+        let stop = (at + 1).next_multiple_of(frag).min(end);
         let piece = Extent::new(BlockNo::new(at), stop.saturating_sub(at));
         at = stop;
         Some(piece)

@@ -30,10 +30,10 @@ macro_rules! at2 {
 
 /// The fields of a part, in bytes.
 fn fields(sb: &Super, part: Part) -> Fields {
-    let field = |at: usize, len: usize| at..at.saturating_add(len);
+    let field = |at: usize, len: usize| at..at + len;
     let (numbers_at, room) = numbers(sb.format);
     let width = index(sb.pointer_size());
-    let each = (0..room).step_by(width.max(1)).map(|n| field(numbers_at.saturating_add(n), width));
+    let each = (0..room).step_by(width.max(1)).map(|n| field(numbers_at + n, width));
     match (sb.format, part) {
         (Format::Ufs1, Part::Links) => smallvec![field(at1!(di_nlink), 2)],
         (Format::Ufs2, Part::Links) => smallvec![field(at2!(di_nlink), 2)],
@@ -84,7 +84,7 @@ fn first(sb: &Super, node: &Node, raw: &mut [u8]) {
         [(at1!(di_atime), node.atime), (at1!(di_mtime), node.mtime), (at1!(di_ctime), node.ctime)]
     {
         order.put_u32(raw, at, secs(time.secs));
-        order.put_u32(raw, at.saturating_add(4), time.nanos);
+        order.put_u32(raw, at + 4, time.nanos);
     }
     for (at, word) in [
         (at1!(di_oldids), node.depth),
@@ -132,7 +132,7 @@ fn second(sb: &Super, node: &Node, raw: &mut [u8]) {
 fn put_numbers(sb: &Super, node: &Node, raw: &mut [u8]) {
     let (at, room) = numbers(sb.format);
     if let Some(target) = &node.target {
-        if let Some(field) = raw.get_mut(at..at.saturating_add(room)) {
+        if let Some(field) = raw.get_mut(at..at + room) {
             field.fill(0);
             field.iter_mut().zip(target.iter()).for_each(|(to, &from)| *to = from);
         }
@@ -209,6 +209,6 @@ impl Ffs {
         let place = self.sb.inode_place(ino)?;
         let bytes = core.cache.read(place.block, 0, index(self.sb.bsize))?;
         let at = if self.sb.format == Format::Ufs1 { at1!(di_gen) } else { at2!(di_gen) };
-        Ok(self.sb.order.get_u32(bytes, place.skip.saturating_add(at)).unwrap_or(0))
+        Ok(self.sb.order.get_u32(bytes, place.skip + at).unwrap_or(0))
     }
 }

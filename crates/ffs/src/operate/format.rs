@@ -99,7 +99,7 @@ impl Format for Ffs {
     }
 
     fn space(&self, core: &Core) -> StatVfs {
-        let free = self.groups.free_frags().saturating_add(core.pending.blocks);
+        let free = self.groups.free_frags() + core.pending.blocks;
         StatVfs {
             block_size: self.sb.fsize,
             file_block: self.sb.bsize,
@@ -108,7 +108,7 @@ impl Format for Ffs {
             available: free.saturating_sub(self.kept_frags()),
             // The first two belong to no file.
             inodes: u64::from(self.sb.inodes().saturating_sub(2)),
-            free_inodes: self.groups.totals().nifree.saturating_add(core.pending.inodes),
+            free_inodes: self.groups.totals().nifree + core.pending.inodes,
             name_max: u32::try_from(self.limits.name_max).unwrap_or(255),
         }
     }

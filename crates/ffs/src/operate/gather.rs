@@ -11,7 +11,7 @@ impl Ffs {
     /// The longest cluster, in blocks, if a new block does not lie behind the preceding one.
     pub(super) fn longest_cluster(&self, wanted: Wanted, at: BlockNo) -> u32 {
         let Wanted::Data { previous: Some(previous), .. } = wanted else { return 0 };
-        let follows = previous.saturating_add(u64::from(self.sb.frag)) == at;
+        let follows = previous + u64::from(self.sb.frag) == at;
         if !self.reallocblks || follows {
             return 0;
         }

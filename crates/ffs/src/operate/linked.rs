@@ -113,7 +113,7 @@ impl Linked for Ffs {
         let frags = self.frags(wide(len));
         let wanted = Wanted::Data { index: 0, previous: None, run_before: None };
         let (at, bitmap) = self.take_data(core, ino, 0, frags, wanted)?;
-        let bytes = index(frags.saturating_mul(self.sb.fsize));
+        let bytes = index(frags * self.sb.fsize);
         let ((), data) = core.cache.fill(at, bytes, role, |to| {
             fill(to);
             Ok(())

@@ -101,8 +101,8 @@ impl Ffs {
         let fsize = u64::from(self.sb.fsize).max(1);
         for number in std::mem::take(&mut self.stale_summaries) {
             let summary = self.groups.summary(number).unwrap_or_default();
-            let byte = u64::from(number.get()).saturating_mul(crate::superblock::SUMMARY);
-            let at = self.sb.summaries.start.saturating_add(byte.checked_div(fsize).unwrap_or(0));
+            let byte = u64::from(number.get()) * crate::superblock::SUMMARY;
+            let at = self.sb.summaries.start + byte.checked_div(fsize).unwrap_or(0);
             let skip = index(byte.checked_rem(fsize).unwrap_or(0));
             let order = self.sb.order;
             core.cache.edit(at, skip, index(crate::superblock::SUMMARY), Role::Summary, |to| {
@@ -148,7 +148,7 @@ fn limits(sb: &Super) -> Limits {
         link_max: 32767,
         // `MAXPATHLEN`, its final zero left out.
         target_max: 1023,
-        dir_max: sb.size.saturating_mul(u64::from(sb.fsize)).min(u64::from(u32::MAX)),
+        dir_max: (sb.size * u64::from(sb.fsize)).min(u64::from(u32::MAX)),
         dir_unit: DIRECTORY_UNIT,
         names: NameOrder::LinksFirst,
         moves_dirs: true,

@@ -45,7 +45,7 @@ impl Ffs {
         let size = index(self.sb.inode_size());
         let block = core.cache.read(place.block, 0, index(self.sb.bsize))?;
         let lost = || truncated(Location::of("inode").in_inode(ino));
-        let end = place.skip.saturating_add(size);
+        let end = place.skip + size;
         let bytes = block.get(place.skip..end).ok_or_else(lost)?;
         if self.sb.has_check_hash(check_hash::INODE)
             && !self.ignore_checksums
@@ -82,7 +82,7 @@ pub(super) fn decode(sb: &Super, ino: Ino, bytes: &[u8]) -> Result<Node, FsError
     if i64::try_from(inode.len).is_err() {
         return Err(range("di_size", inode.len, i64::MAX.cast_unsigned(), place));
     }
-    let area = u64::from(sb.bsize).saturating_mul(2);
+    let area = u64::from(sb.bsize) * 2;
     if u64::from(inode.ext_len) > area {
         return Err(range("di_extsize", u64::from(inode.ext_len), area, place));
     }

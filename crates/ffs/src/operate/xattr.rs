@@ -111,7 +111,7 @@ impl Ffs {
     /// Writes the list to new blocks; the old ones are freed once the inode leads to the new ones.
     fn store_area(&mut self, core: &mut Core, ino: Ino, area: &[u8]) -> Result<(), FsError> {
         let bsize = index(self.sb.bsize);
-        if area.len() > bsize.saturating_mul(2) {
+        if area.len() > bsize * 2 {
             return Err(FsError::NoSpace("attributes longer than two blocks".into()));
         }
         let old = self.ext_runs(core, ino)?;
@@ -130,7 +130,7 @@ impl Ffs {
                     return Err(error);
                 }
             };
-            let len = index(frags.saturating_mul(self.sb.fsize));
+            let len = index(frags * self.sb.fsize);
             let ((), data) = core.cache.fill(at, len, Role::AttributesInit, |to| {
                 to.iter_mut().zip(part).for_each(|(to, &from)| *to = from);
                 Ok(())
@@ -141,7 +141,7 @@ impl Ffs {
         let count = |runs: &[Extent]| runs.iter().map(|run| run.len).fold(0, u64::saturating_add);
         let (gone, come) = (self.sectors(count(&old)), self.sectors(count(&new)));
         let node = core.node(ino)?;
-        node.sectors = node.sectors.saturating_sub(gone).saturating_add(come);
+        node.sectors = node.sectors.saturating_sub(gone) + come;
         node.map.ext_size = byte(area.len());
         let number = |at: usize| new.get(at).map_or(0, |run| run.start.get());
         node.map.ext = [number(0), number(1)];

@@ -114,7 +114,7 @@ fields! {
 }
 
 fn round_up(value: i64, unit: i64) -> i64 {
-    how_many(value, unit).saturating_mul(unit)
+    how_many(value, unit) * unit
 }
 
 fn how_many(value: i64, unit: i64) -> i64 {

@@ -165,7 +165,7 @@ impl TreeBuilder {
         let entry = &mut self.entries[at as usize];
         entry.parent = REMOVED;
         let node = &mut self.nodes[entry.node.index()];
-        node.names = node.names.saturating_sub(1);
+        node.names -= 1;
         true
     }
 

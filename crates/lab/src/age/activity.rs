@@ -53,7 +53,7 @@ impl Stream {
             return self.due(entity);
         }
         let rest = exponential(&mut self.chance, self.profile.rest.0);
-        self.now = self.now.saturating_add(rest.get());
+        self.now += rest.get();
         let class = self.draw_class();
         let root = self.draw_root(class);
         if self.profile.classes[class].directory.tree.is_some() {
@@ -118,7 +118,7 @@ impl Stream {
     fn draw_fate(&mut self, class: usize) -> Fate {
         let class = &self.profile.classes[class];
         let life = class.lifetime.draw(&mut self.chance);
-        let dies = life.map(|life| self.now.saturating_add(life.get()));
+        let dies = life.map(|life| self.now + life.get());
         let (left, every) = match (class.written, class.read) {
             (Written::Appended | Written::Replaced | Written::Truncated, _) => {
                 let times = class.times.draw(&mut self.chance);

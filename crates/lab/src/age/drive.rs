@@ -195,7 +195,7 @@ impl AgeingRun<'_> {
     ) -> Result<ControlFlow<()>, AgeError> {
         let to = self.stream.now();
         while to.saturating_since(self.now) > MOST_AT_ONCE {
-            self.now = self.now.saturating_add(MOST_AT_ONCE);
+            self.now += MOST_AT_ONCE;
             self.subject.advance(self.now)?;
             if watch(self.done).is_break() {
                 return Ok(ControlFlow::Break(()));

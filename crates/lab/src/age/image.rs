@@ -206,7 +206,7 @@ impl Subject for ImageSubject<'_> {
         let space = self.live.space();
         let bytes = |blocks: u64| ByteLen::new(blocks * self.unit);
         Ok(Room {
-            used: bytes(space.blocks.saturating_sub(space.free)),
+            used: bytes(space.blocks - space.free),
             available: bytes(space.available),
             unit: ByteLen::new(self.unit),
             // FAT has none.

@@ -75,18 +75,18 @@ impl Ledger {
 
     /// The space that a file of this length takes.
     pub(super) fn rounded(&self, bytes: u64) -> u64 {
-        bytes.div_ceil(self.unit).saturating_mul(self.unit)
+        bytes.div_ceil(self.unit) * self.unit
     }
 
     /// A file has become longer.
     pub(super) fn grown(&mut self, from: u64, to: u64) {
-        let more = self.rounded(to).saturating_sub(self.rounded(from));
-        self.used = self.used.saturating_add(more);
+        let more = self.rounded(to) - self.rounded(from);
+        self.used += more;
     }
 
     /// A file has gone.
     pub(super) fn gone(&mut self, len: u64) {
-        self.used = self.used.saturating_sub(self.rounded(len));
+        self.used -= self.rounded(len);
     }
 
     /// A directory is there, or is no more.

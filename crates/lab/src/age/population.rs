@@ -187,7 +187,7 @@ impl Population {
         let fate = *self.fate(entity);
         let never = Nanos::new(u64::MAX);
         let death = self.deaths.enter(fate.dies.unwrap_or(never), entity);
-        let next = now.saturating_add(fate.every.get());
+        let next = now + fate.every.get();
         let event = (fate.left > 0).then(|| self.events.enter(next, entity));
         let fate = self.fate(entity);
         (fate.death, fate.event) = (Some(death), event);

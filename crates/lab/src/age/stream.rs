@@ -270,7 +270,7 @@ impl Stream {
 
     /// The operation of a step.
     fn begin(&mut self, step: ActivityStep) -> Op {
-        self.now = self.now.saturating_add(self.profile.pace.0.get());
+        self.now += self.profile.pace.0.get();
         self.begun.push(step);
         match step {
             ActivityStep::MakeDir(dir) => Op::MakeDir { dir, place: self.people.place_of_dir(dir) },

@@ -111,7 +111,7 @@ impl Experiment {
         let mut all = 0usize;
         each("system", &self.systems, |system| {
             let count = system.sweep.as_ref().map_or(1, Sweep::combinations);
-            all = all.saturating_add(count);
+            all += count;
             let message = || format!("more than {MOST_SYSTEMS} systems");
             (all > MOST_SYSTEMS).then(|| Fault::of("sweep", message()))
         })
@@ -401,7 +401,7 @@ impl Sweep {
     /// How many systems it makes of one.
     fn combinations(&self) -> usize {
         let lens = [self.size.len(), self.avgfilesize.len(), self.avgfpdir.len()];
-        lens.into_iter().fold(1, |all, len| all.saturating_mul(len.max(1)))
+        lens.into_iter().fold(1, |all, len| all * len.max(1))
     }
 
     fn fault(&self) -> Option<Fault> {

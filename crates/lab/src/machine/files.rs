@@ -11,7 +11,7 @@ pub(super) fn direct(format: &Format) -> u64 {
     const BLOCKS: u64 = 12;
     let block = format.block.map_or(0, |block| block.0.get());
     let mapped = !format.kind.is_fat() && format.kind != FormatKind::Ext4;
-    if mapped { BLOCKS.saturating_mul(block) } else { 0 }
+    if mapped { BLOCKS * block } else { 0 }
 }
 
 /// Bytes of a block of files.

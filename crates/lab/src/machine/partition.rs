@@ -17,7 +17,7 @@ impl DeviceModel for Partition {
 
     fn submit(&mut self, at: Nanos, tag: Tag, request: Request) -> Result<(), Refused> {
         // Of a place behind the end of all sectors there is none.
-        let place = request.at.get().saturating_add(self.first);
+        let place = request.at.get() + self.first;
         self.drive.submit(at, tag, Request { at: Lba::new(place), ..request })
     }
 

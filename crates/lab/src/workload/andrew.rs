@@ -109,7 +109,7 @@ impl<'a> Andrew<'a> {
         machine.compile(len);
         let dir = parent(machine, &self.made, entry);
         let object = machine.make(dir, &format!("{stem}.o"), NewFile::Regular)?;
-        let len = ByteLen::new(len.get().saturating_mul(OBJECT));
+        let len = ByteLen::new(len.get() * OBJECT);
         machine.write(object, len)?;
         self.objects.push((object, len));
         Ok(())
@@ -120,7 +120,7 @@ impl<'a> Andrew<'a> {
         let mut len = 0u64;
         for &(object, part) in &self.objects {
             machine.read(object)?;
-            len = len.saturating_add(part.get());
+            len += part.get();
         }
         let Some(&top) = self.made.first() else { return Ok(()) };
         let program = machine.make(top, "program", NewFile::Regular)?;

@@ -206,7 +206,7 @@ impl Events<'_, '_> {
                 match task.turn {
                     Turn::Over => task.waits = Waits::Ever,
                     Turn::Pause(span) => {
-                        task.waits = Waits::Until(now.saturating_add(span.get()));
+                        task.waits = Waits::Until(now + span.get());
                         task.turn = Turn::Again;
                     }
                     Turn::Again => {
@@ -220,7 +220,7 @@ impl Events<'_, '_> {
             };
             match step {
                 ProcessStep::Compute(span) => {
-                    let ends = now.saturating_add(span.get().min(task.slice.get()));
+                    let ends = now + span.get().min(task.slice.get());
                     self.burst = Some(Burst { task: at, began: now, ends });
                     return Ok(());
                 }

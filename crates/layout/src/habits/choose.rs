@@ -133,7 +133,7 @@ impl Habits {
     }
 
     fn spend(&mut self, now: Seconds, bytes: u64) {
-        let spent = self.spent(now).saturating_add(bytes);
+        let spent = self.spent(now) + bytes;
         self.budget = Budget { day: self.budget.day.max(now / DAY), spent };
     }
 
@@ -258,7 +258,7 @@ impl Habits {
         reads.truncate(MOST_READS);
         let known = habit.laid.take();
         let before = known.as_ref().map_or(done.before, |laid| laid.before);
-        let bytes = known.as_ref().map_or(0, |laid| laid.bytes).saturating_add(done.bytes);
+        let bytes = known.as_ref().map_or(0, |laid| laid.bytes) + done.bytes;
         let reads = known.map_or(reads, |laid| laid.reads);
         let files = proposal.lay.clone();
         habit.laid = Some(Laid { when: now, files, before, after: done.after, bytes, reads });

@@ -29,7 +29,7 @@ impl Filler {
                 continue;
             }
             let n = left.min(len);
-            let taken = Extent::new(run.start.saturating_add(self.used), n);
+            let taken = Extent::new(run.start + self.used, n);
             self.used += n;
             return Some(taken);
         }
@@ -54,7 +54,7 @@ impl Filler {
             .skip(at)
             .map(|(index, run)| {
                 let skip = if index == at { used } else { 0 };
-                Extent::new(run.start.saturating_add(skip), run.len - skip)
+                Extent::new(run.start + skip, run.len - skip)
             })
             .filter(|run| run.len > 0)
             .collect()
@@ -221,7 +221,7 @@ impl Fill<'_> {
             let data = &mut self.data;
             filler.take_all(step.run.len, |extent| {
                 data.push((step.object, Placed { lbn, extent }));
-                lbn = lbn.saturating_add(extent.len);
+                lbn += extent.len;
             })?;
         }
         Ok(())
@@ -242,7 +242,7 @@ impl Fill<'_> {
         self.data.dedup_by(|(object, later), (owner, earlier)| {
             let joins = object == owner
                 && earlier.extent.end() == later.extent.start
-                && earlier.lbn.saturating_add(earlier.extent.len) == later.lbn;
+                && earlier.lbn + earlier.extent.len == later.lbn;
             if joins {
                 earlier.extent.len += later.extent.len;
             }

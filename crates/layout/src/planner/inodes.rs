@@ -27,7 +27,7 @@ impl<'a> Slots<'a> {
 
     fn ino(&self, slot: u64) -> Ino {
         let at = self.before.partition_point(|&before| before <= slot) - 1;
-        self.space.inodes[at].0.saturating_add((slot - self.before[at]) as u32)
+        self.space.inodes[at].0 + (slot - self.before[at]) as u32
     }
 
     /// The first slot whose number is not below `ino`.
@@ -37,7 +37,7 @@ impl<'a> Slots<'a> {
             None => 0,
             Some(at) => {
                 let (first, count) = self.space.inodes[at];
-                self.before[at] + u64::from(ino.saturating_since(first).min(count))
+                self.before[at] + u64::from((ino - first).min(count))
             }
         }
     }

@@ -105,7 +105,7 @@ fn came(touches: &[RecordedTouch], index: &Index) -> HashMap<(Ino, Option<Lbn>),
     for touch in touches {
         let TouchKind::Requested(extent) = touch.what else { continue };
         for (dir, run) in directories_in(index, extent) {
-            let blocks = (0..run.len).map(|at| Some(run.lbn.saturating_add(at)));
+            let blocks = (0..run.len).map(|at| Some(run.lbn + at));
             for block in blocks.chain([None]) {
                 came.entry((dir, block)).or_insert(touch.time);
             }

@@ -88,7 +88,7 @@ impl Contents {
         if let Some((extent, content)) = here.filter(|(extent, _)| extent.end().get() > block) {
             let skip = block - extent.start.get();
             let content = match content {
-                Content::Of(ino, lbn) => Content::Of(ino, lbn.saturating_add(skip)),
+                Content::Of(ino, lbn) => Content::Of(ino, lbn + skip),
                 other => other,
             };
             return (Some(content), (extent.len - skip).min(most));
@@ -111,16 +111,15 @@ pub fn map_reads(
     let index = Index::of_image(image)?;
     let contents = Contents::of(image, &index)?;
     let size = u64::from(image.geometry().block_size);
-    let len = image.geometry().blocks.saturating_mul(size);
+    let len = image.geometry().blocks * size;
     reads.sort_by_key(|read| read.time);
     let begin = reads.first().map_or(0, |read| read.time);
     let mut mapped = MappedReads::default();
     let mut accessed = HashSet::new();
     let mut tables = Vec::new();
     for read in reads {
-        let (from, to) = (read.offset, read.offset.saturating_add(read.length));
-        let inside = from.clamp(start, start.saturating_add(len))
-            ..to.clamp(start, start.saturating_add(len));
+        let (from, to) = (read.offset, read.offset + read.length);
+        let inside = from.clamp(start, start + len)..to.clamp(start, start + len);
         mapped.bytes.outside += read.length - (inside.end - inside.start);
         let (first, end) = ((inside.start - start) / size, (inside.end - start).div_ceil(size));
         let mut block = first;

@@ -138,8 +138,8 @@ impl Index {
         for run in image.block_map(dir)?.runs {
             *self.lengths.entry(dir).or_default() += run.extent.len;
             for at in 0..run.extent.len {
-                let lbn = run.lbn.saturating_add(at);
-                self.blocks.insert(run.extent.start.saturating_add(at), Owner::Directory(dir, lbn));
+                let lbn = run.lbn + at;
+                self.blocks.insert(run.extent.start + at, Owner::Directory(dir, lbn));
             }
         }
         let mut entries = Vec::new();
@@ -322,7 +322,7 @@ fn inode_table(image: &dyn Inspect, group: GroupNo) -> Extent {
 
 /// The parts of `extent` in front of `table` and behind it, and the part within. Any may be empty.
 fn parted(extent: Extent, table: Extent) -> ([Extent; 2], Extent) {
-    let cut = |from: BlockNo, to: BlockNo| Extent::new(from, to.saturating_since(from));
+    let cut = |from: BlockNo, to: BlockNo| Extent::new(from, to - from);
     let (from, to) = (extent.start, extent.end());
     let (low, high) = (table.start.clamp(from, to), table.end().clamp(from, to));
     ([cut(from, low), cut(high, to)], cut(low, high))

@@ -51,7 +51,7 @@ pub(super) fn in_place(mut touches: Vec<RecordedTouch>, index: &Index) -> Vec<Re
 pub(super) fn directories_in(index: &Index, extent: Extent) -> Vec<(Ino, Run)> {
     let mut runs: Vec<(Ino, Run)> = Vec::new();
     for at in 0..extent.len {
-        let Some(&Owner::Directory(dir, lbn)) = index.owner(extent.start.saturating_add(at)) else {
+        let Some(&Owner::Directory(dir, lbn)) = index.owner(extent.start + at) else {
             continue;
         };
         match runs.last_mut() {

@@ -17,7 +17,7 @@ impl Replay<'_> {
             return Ok(());
         }
         let size = file.attr.size;
-        let end = length.map_or(size, |length| offset.saturating_add(length)).min(size);
+        let end = length.map_or(size, |length| offset + length).min(size);
         if self.read.insert(ino) {
             self.out.files.push(ino);
         }
@@ -59,7 +59,7 @@ impl Replay<'_> {
         length: Option<u64>,
     ) -> Result<(), FsError> {
         let bs = self.block_size;
-        let end = length.map_or(u64::MAX, |length| offset.saturating_add(length).div_ceil(bs));
+        let end = length.map_or(u64::MAX, |length| (offset + length).div_ceil(bs));
         let within = |lbn: &Lbn| (offset / bs..end).contains(&lbn.get());
         let blocks: Vec<Lbn> = self.image.listing_blocks(dir)?.into_iter().filter(within).collect();
         self.read_directory(dir, &blocks)
@@ -126,7 +126,7 @@ impl Replay<'_> {
     pub(super) fn touch_data(&mut self, ino: Ino, from: u64, to: u64) -> Result<(), FsError> {
         for extent in self.extents(ino, from, to)? {
             for at in 0..extent.1.len {
-                self.touched.insert(extent.1.start.saturating_add(at));
+                self.touched.insert(extent.1.start + at);
             }
         }
         Ok(())
@@ -149,7 +149,7 @@ impl Replay<'_> {
                 continue;
             }
             let (low_cut, high_cut) = (low.max(first), high.min(end));
-            let start = run.extent.start.saturating_add(low_cut - low);
+            let start = run.extent.start + (low_cut - low);
             extents.push((Lbn::new(low_cut), Extent::new(start, high_cut - low_cut)));
         }
         Ok(extents)

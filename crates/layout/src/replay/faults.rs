@@ -88,7 +88,7 @@ fn segments_of<H: FileHeader<Endian = object::Endianness>>(head: &[u8]) -> Optio
         .filter(|one| one.p_type(order) == PT_LOAD && one.p_flags(order).contains(PF_X))
         .map(|one| {
             let (offset, len) = one.file_range(order);
-            (offset / PAGE, offset.saturating_add(len).div_ceil(PAGE))
+            (offset / PAGE, (offset + len).div_ceil(PAGE))
         });
     Some(executable.collect())
 }

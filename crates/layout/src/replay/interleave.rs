@@ -73,10 +73,10 @@ pub(super) fn drawn(events: &[Event], seed: u64) -> Vec<usize> {
     for (at, step) in steps(events).enumerate() {
         let own_time = step.own.map_or(0, |own| times[own]);
         let time = match (step.own.filter(|_| step.goes_on), at.checked_sub(1)) {
-            (Some(own), _) => own_time.saturating_add(draw(pause_between(events, own, at))),
+            (Some(own), _) => own_time + draw(pause_between(events, own, at)),
             // It waited for the event just before, or began then.
             (None, Some(before)) => {
-                times[before].saturating_add(draw(pause_between(events, before, at))).max(own_time)
+                (times[before] + draw(pause_between(events, before, at))).max(own_time)
             }
             (None, None) => 0,
         };
@@ -110,7 +110,7 @@ fn patience(events: &[Event]) -> HashMap<u32, u64> {
             true => 0,
             false => *pauses.select_nth_unstable(middle).1,
         };
-        (pid, median.saturating_mul(LONG_PAUSE))
+        (pid, median * LONG_PAUSE)
     };
     pauses.into_iter().map(patience).collect()
 }

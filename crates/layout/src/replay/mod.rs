@@ -315,16 +315,16 @@ impl<'a> Replay<'a> {
     /// smaller than the recorded one has nothing there.
     fn read_device(&mut self, event: &Event) {
         let (size, blocks) = (self.block_size, self.image.geometry().blocks);
-        let end = event.length.map_or(u64::MAX, |length| event.offset.saturating_add(length));
+        let end = event.length.map_or(u64::MAX, |length| event.offset + length);
         let first = (event.offset / size).min(blocks);
         let extent = Extent::new(BlockNo::new(first), end.div_ceil(size).min(blocks) - first);
         if event.fetched {
             (0..extent.len).for_each(|at| {
-                self.buffers.remove(&extent.start.saturating_add(at));
+                self.buffers.remove(&(extent.start + at));
             });
         }
         self.read_buffers(extent, Purpose::Device, self.image.root(), Lbn::ZERO);
-        self.touched.extend((0..extent.len).map(|at| extent.start.saturating_add(at)));
+        self.touched.extend((0..extent.len).map(|at| extent.start + at));
     }
 
     fn map(&mut self, ino: Ino) -> Result<&BlockMap, FsError> {
@@ -379,7 +379,7 @@ impl<'a> Replay<'a> {
     fn read_buffers(&mut self, extent: Extent, purpose: Purpose, ino: Ino, lbn: Lbn) {
         let mut run: Option<Extent> = None;
         for at in 0..extent.len {
-            let block = extent.start.saturating_add(at);
+            let block = extent.start + at;
             if self.buffers.insert(block) {
                 let page = block.get() * self.block_size / PAGE;
                 self.device.add(page, page + 1);

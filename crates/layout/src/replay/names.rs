@@ -138,7 +138,7 @@ impl Replay<'_> {
             // kernel's loop includes the window's end, be it in the table or not.
             let block = at.block.get();
             let from = (block & !(window - 1)).max(at.table.start.get());
-            let to = (from + window).min(at.used_end.get()).saturating_add(1);
+            let to = (from + window).min(at.used_end.get()) + 1;
             let to = to.min(self.image.geometry().blocks);
             let run = |from: u64, to: u64| Extent::new(BlockNo::new(from), to.saturating_sub(from));
             self.read_buffers(run(from, block.min(to)), Purpose::Inode, ino, Lbn::ZERO);

@@ -228,7 +228,7 @@ impl StraceReplay {
         let Some(file) = self.file(call, process, at) else { return };
         let offset = *file.offset.borrow();
         self.range(call, process, at, offset as i64, call.result);
-        *file.offset.borrow_mut() = offset.saturating_add(call.result.max(0) as u64);
+        *file.offset.borrow_mut() = offset + call.result.max(0) as u64;
     }
 
     fn mapped(&mut self, call: &Call, process: &Process) -> Option<()> {

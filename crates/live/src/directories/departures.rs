@@ -52,11 +52,11 @@ impl Departures {
             });
             self.of.retain(|_, names| !names.is_empty());
             self.count = self.of.values().map(HashMap::len).sum();
-            self.many = self.count.saturating_mul(2);
+            self.many = self.count * 2;
         }
         let names = self.of.entry(dir).or_default();
         if names.insert(name.into(), Departure { by, at }).is_none() {
-            self.count = self.count.saturating_add(1);
+            self.count += 1;
         }
     }
 
@@ -72,7 +72,7 @@ impl Departures {
         if cache.is_committed(by) {
             return None;
         }
-        self.returns = self.returns.saturating_add(1);
+        self.returns += 1;
         if self.returns < MANY_RETURNS {
             return None;
         }

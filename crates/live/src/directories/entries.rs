@@ -39,7 +39,7 @@ impl<F: Linked> Directories<'_, F> {
             return Ok(wide(self.names_inside(dir)?.len()));
         }
         let limit = self.volume.format.limits().dir_max;
-        if size > limit || size.checked_rem(self.unit()) != Some(0) {
+        if size > limit || size % self.unit() != 0 {
             return Err(range("di_size", size, limit, Location::of("directory").in_inode(dir)));
         }
         Ok(size)
@@ -48,7 +48,7 @@ impl<F: Linked> Directories<'_, F> {
     /// The bytes of a directory from byte `at` to the end of that block.
     pub(crate) fn dir_bytes(&mut self, dir: Ino, at: u64, size: u64) -> Result<Vec<u8>, FsError> {
         let bsize = u64::from(self.volume.format.limits().block);
-        let end = at.saturating_add(1).next_multiple_of(bsize).min(size);
+        let end = (at + 1).next_multiple_of(bsize).min(size);
         let len = index(end.saturating_sub(at));
         match self.entry_place(dir, at)? {
             EntryPlace::At(block, skip) => {
@@ -61,11 +61,11 @@ impl<F: Linked> Directories<'_, F> {
     /// Where a byte of a directory lies.
     pub(crate) fn dir_place(&mut self, dir: Ino, at: u64) -> Result<(BlockNo, usize), FsError> {
         let bsize = u64::from(self.volume.format.limits().block);
-        let lbn = at.checked_div(bsize).unwrap_or(0);
+        let lbn = at / bsize;
         let block = self.volume.format.lookup_block(&mut self.volume.core, dir, lbn)?;
         // Directories have no holes.
         let hole = || invalid("di_db", lbn, Location::of("directory").in_inode(dir));
-        Ok((block.ok_or_else(hole)?, index(at.checked_rem(bsize).unwrap_or(0))))
+        Ok((block.ok_or_else(hole)?, index(at % bsize)))
     }
 
     /// The entry of a name.
@@ -141,7 +141,7 @@ impl<F: Linked> Directories<'_, F> {
         self.volume.format.codec().blank(&mut unit);
         let reached = self.volume.format.append(&mut self.volume.core, dir, &unit)?;
         self.note_reached(dir, &[reached])?;
-        let number = size.checked_div(self.unit()).unwrap_or(0);
+        let number = size / self.unit();
         let room =
             self.volume.format.codec().room(&unit, Location::of("directory").in_inode(dir))?;
         self.index(dir)?.set_room(number, room);
@@ -160,7 +160,7 @@ impl<F: Linked> Directories<'_, F> {
         after: &[ChangeId],
     ) -> Result<Ids, FsError> {
         self.settle_return(dir, name)?;
-        let base = spot.unit.saturating_mul(self.unit());
+        let base = spot.unit * self.unit();
         let (stored, mut unit) = self.unit_bytes(dir, spot.unit)?;
         let codec = self.volume.format.codec();
         let kind = codec.code_of(to.1);
@@ -171,8 +171,8 @@ impl<F: Linked> Directories<'_, F> {
         let (at, len) = match room {
             Some(Room { at, len, behind }) => {
                 if let Some(before) = behind {
-                    codec.put_len(&mut unit, before, at.saturating_sub(before));
-                    pieces.push((before.saturating_add(F::Codec::LEN), LEN_LEN));
+                    codec.put_len(&mut unit, before, at - before);
+                    pieces.push((before + F::Codec::LEN, LEN_LEN));
                 }
                 pieces.push((at, needed));
                 (at, len)
@@ -191,8 +191,8 @@ impl<F: Linked> Directories<'_, F> {
         self.volume.format.codec().put(&mut unit, &entry);
         // Never the same name twice: an older one of a file is gone before.
         let written = |&(at, len): &(usize, usize)| {
-            let start = base.saturating_add(wide(at));
-            start..start.saturating_add(wide(len))
+            let start = base + wide(at);
+            start..start + wide(len)
         };
         let over: SmallVec<[_; 2]> = pieces.iter().map(written).collect();
         let older = self.volume.core.unless(Fault::NameTwice, self.departure(dir, name, &over));
@@ -205,7 +205,7 @@ impl<F: Linked> Directories<'_, F> {
         };
         // Undoing a compaction would move the other names back.
         let added = if room.is_some() { id } else { ChangeId::COMMITTED };
-        let slot = Slot { ino: to.0, at: base.saturating_add(wide(at)), kind, added };
+        let slot = Slot { ino: to.0, at: base + wide(at), kind, added };
         self.enter(dir, spot.unit, name, slot)?;
         Ok(spot.reached_by.iter().copied().chain([id]).collect())
     }
@@ -219,7 +219,7 @@ impl<F: Linked> Directories<'_, F> {
     ) -> Result<(), FsError> {
         for &(name, at) in moved {
             if let Some(slot) = self.index(dir)?.names.get_mut(name) {
-                (slot.at, slot.added) = (base.saturating_add(wide(at)), ChangeId::COMMITTED);
+                (slot.at, slot.added) = (base + wide(at), ChangeId::COMMITTED);
             }
         }
         Ok(())
@@ -239,7 +239,7 @@ impl<F: Linked> Directories<'_, F> {
             .iter()
             .filter_map(|&(at, len)| {
                 let bytes = slice(unit, at, len)?;
-                Some(Piece { offset: byte(skip.saturating_add(at)), bytes })
+                Some(Piece { offset: byte(skip + at), bytes })
             })
             .collect();
         self.volume.core.cache.change(block, &pieces, role, after)
@@ -263,13 +263,13 @@ impl<F: Linked> Directories<'_, F> {
             self.note_departure(dir, name, slot.at, removed);
             Some(removed)
         };
-        self.leave(dir, slot.at.checked_div(self.unit()).unwrap_or(0), name)?;
+        self.leave(dir, slot.at / self.unit(), name)?;
         Ok(removed)
     }
 
     /// Forgets a name whose entry was taken back.
     pub(crate) fn leave_at(&mut self, dir: Ino, slot: Slot, name: &[u8]) -> Result<(), FsError> {
-        self.leave(dir, slot.at.checked_div(self.unit()).unwrap_or(0), name)
+        self.leave(dir, slot.at / self.unit(), name)
     }
 
     /// The change that must be on the disk for a change to an older name to be seen: where the
@@ -292,12 +292,12 @@ impl<F: Linked> Directories<'_, F> {
         let (block, skip) = match self.entry_place(dir, slot.at)? {
             EntryPlace::At(block, skip) => (block, skip),
             EntryPlace::Inside(at) => {
-                let at = at.saturating_add(F::Codec::INO);
+                let at = at + F::Codec::INO;
                 return self.edit_inside(dir, |names| put(names, at, &[0; INO_LEN]));
             }
         };
         if !after.is_empty() {
-            let offset = byte(skip.saturating_add(F::Codec::INO));
+            let offset = byte(skip + F::Codec::INO);
             let piece = Piece { offset, bytes: &[0; INO_LEN] };
             let id = self.volume.core.cache.change(block, &[piece], Role::EntryRemove, after)?;
             return self.seen_by(dir, id);
@@ -306,7 +306,7 @@ impl<F: Linked> Directories<'_, F> {
             to.fill(0);
             Ok(())
         };
-        let at = skip.saturating_add(F::Codec::INO);
+        let at = skip + F::Codec::INO;
         let ((), id) = self.volume.core.cache.edit(block, at, INO_LEN, Role::EntryRemove, blank)?;
         self.seen_by(dir, id)
     }
@@ -334,7 +334,7 @@ impl<F: Linked> Directories<'_, F> {
         let to = (old.ino, kind);
         let named = self.insert(dir, &spot, name, to, Role::EntryAddDirectory, &[counted])?;
         let gone = self.erase(dir, old, &named)?;
-        self.refresh_room(dir, old.at.checked_div(self.unit()).unwrap_or(0))?;
+        self.refresh_room(dir, old.at / self.unit())?;
         Ok((named, gone))
     }
 
@@ -350,13 +350,13 @@ impl<F: Linked> Directories<'_, F> {
         let (Some(old), Some(new)) = (self.find(dir, from)?, self.find(dir, to)?) else {
             return Err(FsError::NotFound(String::from_utf8_lossy(from).into_owned()));
         };
-        let unit = old.at.checked_div(self.unit()).unwrap_or(0);
+        let unit = old.at / self.unit();
         debug_assert_eq!(new.at.checked_div(self.unit()), Some(unit));
-        let (block, skip) = self.dir_place(dir, unit.saturating_mul(self.unit()))?;
+        let (block, skip) = self.dir_place(dir, unit * self.unit())?;
         let unit_len = self.unit();
         let at = |slot: Slot, within: usize| {
-            let into = slot.at.checked_rem(unit_len).unwrap_or(0);
-            byte(skip.saturating_add(index(into)).saturating_add(within))
+            let into = slot.at % unit_len;
+            byte(skip + index(into) + within)
         };
         let ino = self.volume.format.codec().ino_bytes(old.ino);
         let pieces = [
@@ -387,8 +387,8 @@ impl<F: Linked> Directories<'_, F> {
         let fragment = match self.entry_place(dir, slot.at)? {
             EntryPlace::At(block, skip) => {
                 // An entry lies in one fragment.
-                let within = skip.checked_div(index(self.volume.format.limits().unit)).unwrap_or(0);
-                Extent::new(block.saturating_add(wide(within)), 1)
+                let within = skip / index(self.volume.format.limits().unit);
+                Extent::new(block + wide(within), 1)
             }
             EntryPlace::Inside(_) => self.volume.format.inode_run(dir)?,
         };
@@ -416,7 +416,7 @@ impl<F: Linked> Directories<'_, F> {
         let kind = self.volume.format.codec().code_of(to.1);
         let id = match self.entry_place(dir, slot.at)? {
             EntryPlace::At(block, skip) => {
-                let at = |within: usize| byte(skip.saturating_add(within));
+                let at = |within: usize| byte(skip + within);
                 let pieces = [
                     Piece { offset: at(F::Codec::INO), bytes: &ino },
                     Piece { offset: at(F::Codec::KIND), bytes: &[kind] },
@@ -424,8 +424,8 @@ impl<F: Linked> Directories<'_, F> {
                 self.volume.core.cache.change(block, &pieces, Role::EntryChange, after)?
             }
             EntryPlace::Inside(at) => self.edit_inside(dir, |names| {
-                put(names, at.saturating_add(F::Codec::INO), &ino);
-                put(names, at.saturating_add(F::Codec::KIND), &[kind]);
+                put(names, at + F::Codec::INO, &ino);
+                put(names, at + F::Codec::KIND, &[kind]);
             })?,
         };
         if let Some(slot) = self.index(dir)?.names.get_mut(name) {
@@ -445,7 +445,7 @@ impl<F: Linked> Directories<'_, F> {
             let Some(at) = self.volume.format.lookup_block(&mut self.volume.core, dir, lbn)? else {
                 continue;
             };
-            let left = size.saturating_sub(lbn.saturating_mul(bsize)).min(bsize);
+            let left = size.saturating_sub(lbn * bsize).min(bsize);
             let run =
                 seekless_units::Extent::new(at, u64::from(self.volume.format.limits().units(left)));
             found.extend(self.volume.core.cache.changes_in(run));

@@ -53,7 +53,7 @@ impl Default for Indexes {
 impl Index {
     /// The index of a directory without entries, whose units have `len` bytes.
     pub(crate) fn new(len: usize) -> Self {
-        Self { first: vec![0; (len / 4).saturating_add(1)], ..Self::default() }
+        Self { first: vec![0; len / 4 + 1], ..Self::default() }
     }
 
     /// Adds an entry of a directory that is read from its start.
@@ -69,14 +69,14 @@ impl Index {
     pub(crate) fn set_room(&mut self, unit: u64, room: usize) {
         let at = index(unit);
         if self.room.len() <= at {
-            self.room.resize(at.saturating_add(1), 0);
+            self.room.resize(at + 1, 0);
         }
         if let Some(held) = self.room.get_mut(at) {
             // No entry needs more than the largest number that fits.
             *held = u16::try_from(room).unwrap_or(u16::MAX);
         }
         let unit = u32::try_from(unit).unwrap_or(u32::MAX);
-        for first in self.first.iter_mut().take((room / 4).saturating_add(1)) {
+        for first in self.first.iter_mut().take(room / 4 + 1) {
             *first = unit.min(*first);
         }
     }
@@ -91,7 +91,7 @@ impl Index {
         let first = self.first.get_mut(needed / 4)?;
         let behind = self.room.iter().skip(index(*first));
         let skip = behind.take_while(|&&room| usize::from(room) < needed).count();
-        let unit = index(*first).saturating_add(skip);
+        let unit = index(*first) + skip;
         *first = u32::try_from(unit).unwrap_or(u32::MAX);
         (unit < self.room.len()).then_some(wide(unit))
     }
@@ -110,7 +110,7 @@ impl Index {
 
     /// How many entries it knows of.
     fn entries(&self) -> usize {
-        self.names.len().saturating_add(self.shadowed.len())
+        self.names.len() + self.shadowed.len()
     }
 }
 
@@ -122,7 +122,7 @@ impl Indexes {
 
     /// The index of a directory, which is in use.
     pub(crate) fn get_mut(&mut self, dir: Ino) -> Option<&mut Index> {
-        self.turn = self.turn.saturating_add(1);
+        self.turn += 1;
         let index = self.of.get_mut(&dir)?;
         index.used = self.turn;
         Some(index)
@@ -132,7 +132,7 @@ impl Indexes {
     pub(crate) fn insert(&mut self, dir: Ino, index: Index) {
         debug_assert!(!self.has(dir), "directory {dir} has an index");
         self.make_room();
-        self.names = self.names.saturating_add(index.entries());
+        self.names += index.entries();
         self.of.insert(dir, index);
     }
 
@@ -140,7 +140,7 @@ impl Indexes {
     pub(crate) fn enter(&mut self, dir: Ino, name: &[u8], slot: Slot) {
         let Some(index) = self.get_mut(dir) else { return };
         let new = index.names.insert(name.into(), slot).is_none();
-        self.names = self.names.saturating_add(usize::from(new));
+        self.names += usize::from(new);
     }
 
     /// Takes a name out of an index: the next entry of the same name shows.
@@ -152,14 +152,14 @@ impl Indexes {
             index.names.insert(name, slot);
         }
         debug_assert!(self.names > 0, "a name left that had not been entered");
-        self.names = self.names.saturating_sub(1);
+        self.names -= 1;
     }
 
     /// Forgets the names of a directory.
     pub(crate) fn forget(&mut self, dir: Ino) {
         if let Some(index) = self.of.remove(&dir) {
             debug_assert!(self.names >= index.entries());
-            self.names = self.names.saturating_sub(index.entries());
+            self.names -= index.entries();
         }
     }
 
@@ -170,7 +170,7 @@ impl Indexes {
             return;
         }
         // A quarter at once, so that looking for them costs little a name.
-        let kept = (self.most / 4).saturating_mul(3);
+        let kept = self.most / 4 * 3;
         let mut by_use: Vec<(u64, Ino)> =
             self.of.iter().map(|(&dir, index)| (index.used, dir)).collect();
         by_use.sort_unstable();

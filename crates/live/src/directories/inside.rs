@@ -23,7 +23,7 @@ pub(crate) type Unit = SmallVec<[u8; 512]>;
 
 /// Puts bytes into a unit.
 pub(crate) fn put(unit: &mut [u8], at: usize, bytes: &[u8]) {
-    let to = unit.get_mut(at..at.saturating_add(bytes.len()));
+    let to = unit.get_mut(at..at + bytes.len());
     debug_assert!(to.is_some(), "the entry lies in the unit");
     if let Some(to) = to {
         to.copy_from_slice(bytes);
@@ -47,7 +47,7 @@ impl<F: Linked> Directories<'_, F> {
         unit: u64,
     ) -> Result<(EntryPlace, Unit), FsError> {
         let len = self.volume.format.limits().dir_unit;
-        let stored = self.entry_place(dir, unit.saturating_mul(wide(len)))?;
+        let stored = self.entry_place(dir, unit * wide(len))?;
         let bytes = match stored {
             EntryPlace::At(block, skip) => {
                 Unit::from_slice(self.volume.core.cache.read(block, skip, len)?)

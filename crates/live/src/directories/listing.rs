@@ -18,14 +18,14 @@ impl<F: Linked> Directories<'_, F> {
     ) -> Result<(), FsError> {
         let size = self.dir_size(dir)?;
         let len = self.volume.format.limits().dir_unit;
-        let mut at = after.checked_div(self.unit()).unwrap_or(0).saturating_mul(self.unit());
+        let mut at = after / self.unit() * self.unit();
         while at < size {
             let bytes = self.dir_bytes(dir, at, size)?;
             for (base, unit) in (at..).step_by(len).zip(bytes.chunks(len)) {
                 let place = Location::of("directory").in_inode(dir);
                 for entry in self.volume.format.codec().entries(unit, place) {
                     let entry = entry?;
-                    let cookie = base.saturating_add(wide(entry.at)).saturating_add(1);
+                    let cookie = base + wide(entry.at) + 1;
                     if !entry.is_name || cookie <= after {
                         continue;
                     }
@@ -36,7 +36,7 @@ impl<F: Linked> Directories<'_, F> {
                     }
                 }
             }
-            at = at.saturating_add(wide(bytes.len()));
+            at += wide(bytes.len());
         }
         Ok(())
     }

@@ -59,7 +59,7 @@ impl<F: Linked> Directories<'_, F> {
                     if entry.is_name {
                         let slot = Slot {
                             ino: entry.ino,
-                            at: base.saturating_add(wide(entry.at)),
+                            at: base + wide(entry.at),
                             kind: entry.kind,
                             added: ChangeId::COMMITTED,
                         };
@@ -67,9 +67,9 @@ impl<F: Linked> Directories<'_, F> {
                     }
                 }
                 let room = self.volume.format.codec().room(unit, place)?;
-                made.set_room(base.checked_div(wide(len)).unwrap_or(0), room);
+                made.set_room(base / wide(len), room);
             }
-            at = at.saturating_add(wide(bytes.len()));
+            at += wide(bytes.len());
         }
         made.search_from_start();
         Ok(made)
@@ -81,7 +81,7 @@ impl<F: Linked> Directories<'_, F> {
             return Ok(());
         }
         let len = self.volume.format.limits().dir_unit;
-        let base = unit.saturating_mul(wide(len));
+        let base = unit * wide(len);
         let (_, bytes) = self.unit_bytes(dir, unit)?;
         let place = Location::of("directory").in_inode(dir);
         let mut lie: Vec<(&[u8], usize)> = Vec::new();

@@ -28,7 +28,7 @@ impl<F: Indirect> Files<'_, F> {
         let Some((run, bitmap)) = self.format.take_cluster(self.core, ino, lbn, &blocks)? else {
             return Ok(());
         };
-        let first = lbn.saturating_sub(wide(blocks.len()).saturating_sub(1));
+        let first = lbn + 1 - wide(blocks.len());
         let step = index(u64::from(self.per_block()));
         let places = (run.start.get()..).step_by(step).map(BlockNo::new);
         for ((lbn, &old), new) in (first..).zip(&blocks).zip(places) {
@@ -45,10 +45,10 @@ impl<F: Indirect> Files<'_, F> {
             Some(Way::Indirect { places, .. }) => places.last().copied().unwrap_or(0),
             _ => lbn,
         };
-        let count = u64::from(most).min(in_map.saturating_add(1));
+        let count = u64::from(most).min(in_map + 1);
         let size = self.core.node(ino)?.size;
         let mut blocks = Vec::new();
-        for lbn in (lbn.saturating_add(1).saturating_sub(count)..=lbn).rev() {
+        for lbn in (lbn + 1 - count..=lbn).rev() {
             let whole = units_at(self.format.limits(), size, lbn) == self.per_block();
             match self.lookup_block(ino, lbn)? {
                 Some(at) if whole && self.core.cache.is_unwritten(Extent::new(at, frag)) => {

@@ -51,19 +51,19 @@ impl<F: Indirect> Files<'_, F> {
             return Some(Way::Direct(index(lbn)));
         }
         let width = self.pointers();
-        let mut left = lbn.saturating_sub(wide(DIRECT));
+        let mut left = lbn - wide(DIRECT);
         let mut span = width;
         for tree in 0..3 {
             if left >= span {
-                left = left.saturating_sub(span);
-                span = span.saturating_mul(width);
+                left -= span;
+                span *= width;
                 continue;
             }
             let mut places = SmallVec::new();
             for _ in 0..=tree {
-                span = span.checked_div(width).unwrap_or(1).max(1);
-                places.push(left.checked_div(span).unwrap_or(0));
-                left = left.checked_rem(span).unwrap_or(0);
+                span = (span / width).max(1);
+                places.push(left / span);
+                left %= span;
             }
             return Some(Way::Indirect { tree, places });
         }
@@ -73,7 +73,7 @@ impl<F: Indirect> Files<'_, F> {
     /// A block number in an indirect block. All of the block is read: a caller that wants one
     /// number will want the next.
     pub(super) fn pointer(&mut self, block: BlockNo, place: u64) -> Result<u64, FsError> {
-        let at = index(place).saturating_mul(self.format.pointer_width());
+        let at = index(place) * self.format.pointer_width();
         let bytes = self.core.cache.read(block, 0, index(self.block()))?;
         Ok(self.format.pointer_at(bytes, at))
     }
@@ -122,7 +122,7 @@ impl<F: Indirect> Files<'_, F> {
         instead: Option<&[ChangeId]>,
     ) -> Result<Changed, FsError> {
         let width = self.format.pointer_width();
-        let offset = byte(index(place).saturating_mul(width));
+        let offset = byte(index(place) * width);
         let mut bytes = [0; 8];
         self.format.put_pointer(&mut bytes, number);
         let bytes = bytes.get(..width).unwrap_or_default();
@@ -152,7 +152,7 @@ impl<F: Indirect> Files<'_, F> {
         if copies {
             self.settle_blocks(&old)?;
         }
-        let made = self.take_indirect(ino, lbn, tree, places.len().saturating_sub(kept))?;
+        let made = self.take_indirect(ino, lbn, tree, places.len() - kept)?;
         let bsize = index(self.block());
         let mut steps: SmallVec<[Step; 3]> =
             there.iter().take(kept).map(|&at| Step { at, fresh: None }).collect();
@@ -228,10 +228,10 @@ impl<F: Indirect> Files<'_, F> {
             (Role::IndirectSet, Role::PointerSet)
         };
         let fresh = path.steps.iter().filter(|step| step.fresh.is_some()).count();
-        let more = wide(fresh.saturating_sub(path.old.len())).saturating_add(1);
-        let sectors = self.sectors(frag.saturating_mul(more));
+        let more = wide(fresh - path.old.len()) + 1;
+        let sectors = self.sectors(frag * more);
         let node = self.core.node(ino)?;
-        node.sectors = node.sectors.saturating_add(sectors);
+        node.add_sectors(sectors);
         let (mut number, mut after) = (run.get(), SmallVec::<[ChangeId; 8]>::from_slice(after));
         for (step, &place) in path.steps.iter().zip(&path.places).rev() {
             let Some((bitmap, init)) = step.fresh else {
@@ -286,7 +286,7 @@ impl<F: Indirect> Files<'_, F> {
     ) -> Result<SmallVec<[(BlockNo, ChangeId); 3]>, FsError> {
         let mut made = SmallVec::<[(BlockNo, ChangeId); 3]>::new();
         for _ in 0..count {
-            let level = u32::try_from(tree).unwrap_or(0).saturating_add(1);
+            let level = u32::try_from(tree).unwrap_or(0) + 1;
             match self.format.take(self.core, ino, lbn, self.per_block(), Purpose::Indirect(level))
             {
                 Ok(taken) => made.push(taken),

@@ -199,7 +199,7 @@ impl<'a, F: Indirect> Files<'a, F> {
 
     /// Sectors of 512 bytes that units take.
     fn sectors(&self, units: u64) -> u64 {
-        units.saturating_mul(self.unit() / 512)
+        units * (self.unit() / 512)
     }
 
     /// Writes size, sectors and block numbers.
@@ -216,12 +216,12 @@ impl<'a, F: Indirect> Files<'a, F> {
 /// Block numbers in an indirect block.
 fn pointers<F: Indirect>(format: &F) -> u64 {
     let width = u64::try_from(format.pointer_width()).unwrap_or(8).max(1);
-    u64::from(format.limits().block).checked_div(width).unwrap_or(0)
+    u64::from(format.limits().block) / width
 }
 
 /// Units of a block.
 fn per_block(limits: &Limits) -> u32 {
-    limits.block.checked_div(limits.unit).unwrap_or(1).max(1)
+    (limits.block / limits.unit).max(1)
 }
 
 /// Units of a block of a file of this size: the last of those whose numbers are in the inode may be
@@ -232,12 +232,12 @@ pub fn units_at(limits: &Limits, size: u64, lbn: u64) -> u32 {
         return per_block(limits);
     }
     let block = u64::from(limits.block);
-    limits.units(size.saturating_sub(lbn.saturating_mul(block)).min(block))
+    limits.units(size.saturating_sub(lbn * block).min(block))
 }
 
 /// A block number in an indirect block that is in the cache.
 fn peek<F: Indirect>(format: &F, core: &Core<F::Map>, block: BlockNo, place: u64) -> Option<u64> {
-    let at = index(place).saturating_mul(format.pointer_width());
+    let at = index(place) * format.pointer_width();
     let bytes = core.cache.peek(block, 0, index(u64::from(format.limits().block)))?;
     Some(format.pointer_at(bytes, at))
 }

@@ -39,9 +39,9 @@ impl<F: Indirect> Files<'_, F> {
         }
         let (mut first, mut span) = (wide(DIRECT), 1u64);
         for (levels, &number) in (1u32..).zip(&trees.indirect) {
-            span = span.saturating_mul(self.pointers());
+            span *= self.pointers();
             self.find_tree(ino, Tree { number, first, span, levels }, blocks, &mut found)?;
-            first = first.saturating_add(span);
+            first += span;
         }
         Ok(found.runs)
     }
@@ -135,9 +135,9 @@ impl<F: Indirect> Files<'_, F> {
         }
         found.take(u64::from(self.per_block()), ino)?;
         let block = self.format.check_run(ino, tree.number, self.per_block())?;
-        let span = tree.span.checked_div(self.pointers()).unwrap_or(1).max(1);
+        let span = (tree.span / self.pointers()).max(1);
         for place in 0..self.pointers() {
-            let first = tree.first.saturating_add(place.saturating_mul(span));
+            let first = tree.first + place * span;
             if first >= blocks {
                 break;
             }
@@ -145,7 +145,7 @@ impl<F: Indirect> Files<'_, F> {
             if tree.levels == 1 {
                 self.find_block(ino, (first, number, self.per_block()), found)?;
             } else {
-                let levels = tree.levels.saturating_sub(1);
+                let levels = tree.levels - 1;
                 self.find_tree(ino, Tree { number, first, span, levels }, blocks, found)?;
             }
         }
@@ -165,7 +165,7 @@ impl<F: Indirect> Files<'_, F> {
         }
         found.take(u64::from(frags), ino)?;
         let start = self.format.check_run(ino, number, frags)?;
-        let lbn = Lbn::new(lbn.saturating_mul(u64::from(self.per_block())));
+        let lbn = Lbn::new(lbn * u64::from(self.per_block()));
         found.push(lbn, start, frags);
         Ok(())
     }
@@ -181,9 +181,9 @@ impl Found {
 
     fn push(&mut self, lbn: Lbn, start: BlockNo, frags: u32) {
         if let Some(last) = self.runs.last_mut() {
-            let next = last.lbn.saturating_add(last.extent.len);
+            let next = last.lbn + last.extent.len;
             if next == lbn && last.extent.end() == start {
-                last.extent.len = last.extent.len.saturating_add(u64::from(frags));
+                last.extent.len += u64::from(frags);
                 return;
             }
         }

@@ -35,8 +35,8 @@ impl<F: Indirect> Files<'_, F> {
     fn touch_last(&mut self, ino: Ino, len: u64) -> Result<ChangeId, FsError> {
         let bsize = self.block();
         let last = len.saturating_sub(1);
-        let within = index(last.checked_rem(bsize).unwrap_or(0));
-        self.write_in_block(ino, last.checked_div(bsize).unwrap_or(0), within, &[0])
+        let within = index(last % bsize);
+        self.write_in_block(ino, last / bsize, within, &[0])
     }
 
     /// Makes a file shorter.
@@ -46,12 +46,12 @@ impl<F: Indirect> Files<'_, F> {
         // Where the end is to be no hole the block there comes before the length.
         let mut before = Vec::new();
         let solid = kept > 0 && !self.format.may_end_in_hole();
-        if solid && self.lookup_block(ino, kept.saturating_sub(1))?.is_none() {
+        if solid && self.lookup_block(ino, kept - 1)?.is_none() {
             before.push(self.touch_last(ino, len)?);
-            self.settle_way(ino, kept.saturating_sub(1))?;
+            self.settle_way(ino, kept - 1)?;
         }
-        if len.checked_rem(bsize) != Some(0) {
-            self.zero(ino, len, kept.saturating_mul(bsize))?;
+        if len % bsize != 0 {
+            self.zero(ino, len, kept * bsize)?;
         }
         self.settle_cut(ino, kept)?;
         let mut cut = Cut::default();
@@ -59,14 +59,14 @@ impl<F: Indirect> Files<'_, F> {
         let mut first = wide(DIRECT);
         let mut span = 1u64;
         for tree in 0..3 {
-            span = span.saturating_mul(self.pointers());
+            span *= self.pointers();
             self.cut_tree(ino, tree, (first, span), kept, &mut cut)?;
-            first = first.saturating_add(span);
+            first += span;
         }
         let sectors = self.sectors(cut.blocks);
         let node = self.core.node(ino)?;
         node.size = len;
-        node.sectors = node.sectors.saturating_sub(sectors);
+        node.drop_sectors(sectors);
         // No number past the end stays in an indirect block that stays.
         before.extend(self.core.unless(Fault::PartialCut, cut.cleared.clone()));
         let role = if len == 0 { Role::PointerClear } else { Role::PointerCut };
@@ -113,16 +113,16 @@ impl<F: Indirect> Files<'_, F> {
         let (size, trees) = (node.size, *node.map.trees());
         for (lbn, &number) in (0u64..).zip(&trees.direct) {
             let have = units_at(self.format.limits(), size, lbn);
-            if number == 0 || lbn.saturating_add(1) < kept || have == 0 {
+            if number == 0 || lbn + 1 < kept || have == 0 {
                 continue;
             }
-            let left = len.saturating_sub(lbn.saturating_mul(bsize)).min(bsize);
+            let left = len.saturating_sub(lbn * bsize).min(bsize);
             let keep = self.units(left);
             if keep >= have {
                 continue;
             }
-            let at = self.format.check_run(ino, number, have)?.saturating_add(u64::from(keep));
-            let run = Extent::new(at, u64::from(have.saturating_sub(keep)));
+            let at = self.format.check_run(ino, number, have)? + u64::from(keep);
+            let run = Extent::new(at, u64::from(have - keep));
             cut.push(run, self.format.volume(), Location::of("block map").in_inode(ino))?;
             let node = self.core.node(ino)?;
             if let Some(number) =
@@ -144,7 +144,7 @@ impl<F: Indirect> Files<'_, F> {
         cut: &mut Cut,
     ) -> Result<(), FsError> {
         let number = self.core.node(ino)?.map.trees().indirect.get(tree).copied().unwrap_or(0);
-        if number == 0 || kept >= first.saturating_add(span) {
+        if number == 0 || kept >= first + span {
             return Ok(());
         }
         if kept <= first {
@@ -177,7 +177,7 @@ impl<F: Indirect> Files<'_, F> {
                 self.cut_along(ino, next, below, cut)?;
             }
         }
-        let from = if whole { place } else { place.saturating_add(1) };
+        let from = if whole { place } else { place + 1 };
         self.clear_from(ino, block, from, below.len(), cut)
     }
 
@@ -199,8 +199,8 @@ impl<F: Indirect> Files<'_, F> {
         }
         if any {
             let width = self.format.pointer_width();
-            let skip = index(from).saturating_mul(width);
-            let len = index(self.block()).saturating_sub(skip);
+            let skip = index(from) * width;
+            let len = index(self.block()) - skip;
             let blank = |to: &mut [u8]| {
                 to.fill(0);
                 Ok(())

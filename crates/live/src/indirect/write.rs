@@ -18,7 +18,7 @@ impl<F: Indirect> Files<'_, F> {
     /// Refuses a length that the format cannot map.
     pub fn check_len(&self, ino: Ino, end: Option<u64>) -> Result<u64, FsError> {
         let fits = |&end: &u64| {
-            let last = end.saturating_sub(1).checked_div(self.block()).unwrap_or(0);
+            let last = end.saturating_sub(1) / self.block();
             end <= self.format.max_size() && self.way(last).is_some()
         };
         end.filter(fits).ok_or_else(|| FsError::TooLarge(format!("inode {ino}")))
@@ -45,7 +45,7 @@ impl<F: Indirect> Files<'_, F> {
         let mut done = 0usize;
         let written = self.write_blocks_of(ino, offset, bytes, &mut done);
         self.core.node(ino)?.grown_from = None;
-        let reached = before.max(offset.saturating_add(wide(done)));
+        let reached = before.max(offset + wide(done));
         match written {
             Ok(()) => Ok(done),
             Err(FsError::NoSpace(_)) if done > 0 => {
@@ -69,13 +69,12 @@ impl<F: Indirect> Files<'_, F> {
     ) -> Result<(), FsError> {
         self.open_gap(ino, offset)?;
         let bsize = self.block();
-        let end = offset.saturating_add(wide(bytes.len()));
+        let end = offset + wide(bytes.len());
         while *done < bytes.len() {
-            let at = offset.saturating_add(wide(*done));
-            let lbn = at.checked_div(bsize).unwrap_or(0);
-            let within = index(at.checked_rem(bsize).unwrap_or(0));
-            let len =
-                index(self.block()).saturating_sub(within).min(bytes.len().saturating_sub(*done));
+            let at = offset + wide(*done);
+            let lbn = at / bsize;
+            let within = index(at % bsize);
+            let len = (index(self.block()) - within).min(bytes.len() - *done);
             let part = slice(bytes, *done, len).unwrap_or_default();
             if lbn >= wide(DIRECT) {
                 // Once for all blocks that are written now.
@@ -83,7 +82,7 @@ impl<F: Indirect> Files<'_, F> {
                 self.announce(ino, end)?;
             }
             self.write_in_block(ino, lbn, within, part)?;
-            *done = done.saturating_add(len);
+            *done += len;
         }
         Ok(())
     }
@@ -115,9 +114,9 @@ impl<F: Indirect> Files<'_, F> {
         if offset <= size {
             return Ok(());
         }
-        let last = size.checked_div(bsize).unwrap_or(0);
-        let end = last.saturating_add(1).saturating_mul(bsize);
-        if size.checked_rem(bsize).unwrap_or(0) != 0 {
+        let last = size / bsize;
+        let end = (last + 1) * bsize;
+        if size % bsize != 0 {
             self.zero(ino, size, end.min(offset))?;
         }
         Ok(())
@@ -128,23 +127,23 @@ impl<F: Indirect> Files<'_, F> {
     fn fill_tail(&mut self, ino: Ino, lbn: u64) -> Result<(), FsError> {
         let bsize = self.block();
         let size = self.core.node(ino)?.size;
-        let last = size.checked_div(bsize).unwrap_or(0);
-        if last >= lbn || last >= wide(DIRECT) || size.checked_rem(bsize) == Some(0) {
+        let last = size / bsize;
+        if last >= lbn || last >= wide(DIRECT) || size % bsize == 0 {
             return Ok(());
         }
-        let within = index(size.checked_rem(bsize).unwrap_or(0));
-        let rest = vec![0; index(bsize).saturating_sub(within)];
+        let within = index(size % bsize);
+        let rest = vec![0; index(bsize) - within];
         self.write_in_block(ino, last, within, &rest).map(|_| ())
     }
 
     /// Zeroes the existing part of a range within one block; holes stay.
     pub(super) fn zero(&mut self, ino: Ino, from: u64, to: u64) -> Result<(), FsError> {
         let bsize = self.block();
-        let lbn = from.checked_div(bsize).unwrap_or(0);
+        let lbn = from / bsize;
         let Some(at) = self.lookup_block(ino, lbn)? else { return Ok(()) };
         let size = self.core.node(ino)?.size;
-        let room = u64::from(units_at(self.format.limits(), size, lbn)).saturating_mul(self.unit());
-        let base = lbn.saturating_mul(bsize);
+        let room = u64::from(units_at(self.format.limits(), size, lbn)) * self.unit();
+        let base = lbn * bsize;
         let (from, to) = (from.saturating_sub(base), to.saturating_sub(base).min(room));
         if from >= to {
             return Ok(());
@@ -154,7 +153,7 @@ impl<F: Indirect> Files<'_, F> {
             to.fill(0);
             Ok(())
         };
-        self.core.cache.edit(at, index(from), index(to.saturating_sub(from)), role, blank)?;
+        self.core.cache.edit(at, index(from), index(to - from), role, blank)?;
         self.core.note_unsettled(
             ino,
             Extent::new(at, u64::from(units_at(self.format.limits(), size, lbn))),
@@ -174,17 +173,13 @@ impl<F: Indirect> Files<'_, F> {
     ) -> Result<ChangeId, FsError> {
         self.fill_tail(ino, lbn)?;
         let bsize = self.block();
-        let base = lbn.saturating_mul(bsize);
+        let base = lbn * bsize;
         let found = self.lookup_block(ino, lbn)?;
         let node = self.core.node(ino)?;
         let old_size = node.size;
-        let size = old_size.max(base.saturating_add(wide(within.saturating_add(bytes.len()))));
+        let size = old_size.max(base + wide(within + bytes.len()));
         let direct = lbn < wide(DIRECT);
-        let want = if direct {
-            self.units(size.saturating_sub(base).min(bsize))
-        } else {
-            self.per_block()
-        };
+        let want = if direct { self.units((size - base).min(bsize)) } else { self.per_block() };
         let Some(at) = found else {
             return self.make_block(ino, lbn, want, size, (within, bytes));
         };
@@ -244,12 +239,12 @@ impl<F: Indirect> Files<'_, F> {
         // of the new place.
         let node = self.core.node(ino)?;
         let end = node.grown_from.unwrap_or(old_size);
-        let fills_hole = lbn.saturating_mul(self.block()) < end;
+        let fills_hole = lbn * self.block() < end;
         let role = match self.data_role(ino)? {
             Role::Data if fills_hole => Role::DataMove,
             role => role,
         };
-        let len = index(u64::from(count).saturating_mul(self.unit()));
+        let len = index(u64::from(count) * self.unit());
         let ((), data) = self.core.cache.fill(at, len, role, |to| {
             put(to, within, bytes);
             Ok(())
@@ -266,7 +261,7 @@ impl<F: Indirect> Files<'_, F> {
             if let Some(number) = node.map.trees_mut().direct.get_mut(index(lbn)) {
                 *number = at.get();
             }
-            node.sectors = node.sectors.saturating_add(sectors);
+            node.add_sectors(sectors);
             node.size = size;
             self.put_blocks(ino, Self::pointer_role(role), &after)?
         };
@@ -304,11 +299,11 @@ impl<F: Indirect> Files<'_, F> {
     ) -> Result<ChangeId, FsError> {
         let fsize = index(self.unit());
         let role = self.data_role(ino)?;
-        let grown = self.sectors(u64::from(want.saturating_sub(have)));
-        let old_len = index(have).saturating_mul(fsize);
+        let grown = self.sectors(u64::from(want - have));
+        let old_len = index(have) * fsize;
         if let Some(bitmap) = self.format.extend(self.core, at, have, want)? {
-            let more = index(want.saturating_sub(have)).saturating_mul(fsize);
-            let behind = at.saturating_add(u64::from(have));
+            let more = index(want - have) * fsize;
+            let behind = at + u64::from(have);
             let ((), fresh) = self.core.cache.fill(behind, more, role, |_| Ok(()))?;
             let ((), data) = self.core.cache.edit(at, within, bytes.len(), role, |to| {
                 to.copy_from_slice(bytes);
@@ -316,7 +311,7 @@ impl<F: Indirect> Files<'_, F> {
             })?;
             self.core.note_unsettled(ino, Extent::new(at, u64::from(want)));
             let node = self.core.node(ino)?;
-            node.sectors = node.sectors.saturating_add(grown);
+            node.add_sectors(grown);
             node.size = size;
             return self.put_blocks(ino, Self::pointer_role(role), &[bitmap, fresh, data]);
         }
@@ -334,7 +329,7 @@ impl<F: Indirect> Files<'_, F> {
             Ids::new()
         };
         let old = self.core.cache.read(at, 0, old_len)?.to_vec();
-        let len = index(want).saturating_mul(fsize);
+        let len = index(want) * fsize;
         let role = if is_directory { role } else { Role::DataMove };
         let ((), data) = self.core.cache.fill(new, len, role, |to| {
             put(to, 0, &old);
@@ -345,7 +340,7 @@ impl<F: Indirect> Files<'_, F> {
         if let Some(number) = node.map.trees_mut().direct.get_mut(index(lbn)) {
             *number = new.get();
         }
-        node.sectors = node.sectors.saturating_add(grown);
+        node.add_sectors(grown);
         node.size = size;
         self.core.note_unsettled(ino, Extent::new(new, u64::from(want)));
         self.core.forget_unsettled(ino, &[left]);
@@ -405,8 +400,8 @@ impl<F: Indirect> Files<'_, F> {
     pub fn append(&mut self, ino: Ino, bytes: &[u8]) -> Result<ChangeId, FsError> {
         let size = self.core.node(ino)?.size;
         let bsize = self.block();
-        let within = index(size.checked_rem(bsize).unwrap_or(0));
-        self.write_in_block(ino, size.checked_div(bsize).unwrap_or(0), within, bytes)
+        let within = index(size % bsize);
+        self.write_in_block(ino, size / bsize, within, bytes)
     }
 
     /// Sees that a range has blocks, which read as zeros where there was none. On
@@ -428,16 +423,16 @@ impl<F: Indirect> Files<'_, F> {
         self.open_gap(ino, from)?;
         let mut at = from;
         while at < to {
-            let lbn = at.checked_div(bsize).unwrap_or(0);
-            let base = lbn.saturating_mul(bsize);
-            let end = to.min(base.saturating_add(bsize));
+            let lbn = at / bsize;
+            let base = lbn * bsize;
+            let end = to.min(base + bsize);
             let size = self.core.node(ino)?.size;
             let hole = self.lookup_block(ino, lbn)?.is_none();
             let start = if hole { at } else { at.max(size) };
             if start < end {
-                let zeros = vec![0; index(end.saturating_sub(start))];
+                let zeros = vec![0; index(end - start)];
                 self.zero(ino, start, end)?;
-                self.write_in_block(ino, lbn, index(start.saturating_sub(base)), &zeros)?;
+                self.write_in_block(ino, lbn, index(start - base), &zeros)?;
             }
             at = end;
         }

@@ -77,11 +77,11 @@ impl<F: Linked + Named> LinksLast<'_, F> {
     /// A file loses one of its names.
     pub(crate) fn withdraw(&mut self, dir: Ino, name: &[u8], ino: Ino) -> Result<(), FsError> {
         let node = self.live.volume.node(ino)?;
-        node.effective = node.effective.saturating_sub(1);
+        node.drop_effective_link();
         if node.effective == 0 {
             return self.withdraw_last(dir, name, ino, &[]);
         }
-        node.links = node.links.saturating_sub(1);
+        node.drop_link();
         let own = self.live.directories().find(dir, name)?.map(|slot| slot.added);
         let mut others = self.names_of(ino)?;
         others.retain(|id| Some(*id) != own);
@@ -137,9 +137,8 @@ impl<F: Linked + Named> LinksLast<'_, F> {
             return Ok(());
         }
         let above = self.live.volume.node(dir)?;
-        // Of a damaged image it may have been too low already.
-        above.effective = above.effective.saturating_sub(1);
-        above.links = above.links.saturating_sub(1);
+        above.drop_effective_link();
+        above.drop_link();
         self.live.volume.format.put_links(&mut self.live.volume.core, dir, Role::LinkDrop, &[])?;
         Ok(())
     }

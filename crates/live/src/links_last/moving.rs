@@ -110,7 +110,7 @@ impl<F: Linked + Named> LinksLast<'_, F> {
         named: &Ids,
     ) -> Result<ChangeId, FsError> {
         self.live.namespace().gain_child(parent)?;
-        let depth = self.live.volume.node(parent)?.depth.saturating_add(1);
+        let depth = self.live.volume.node(parent)?.depth + 1;
         self.live.volume.node(moved)?.depth = depth;
         self.live.directories().redirect(moved, b"..", (parent, FileKind::Directory), named)
     }
@@ -124,16 +124,16 @@ impl<F: Linked + Named> LinksLast<'_, F> {
             return Err(not_found(from.1));
         };
         let unit_len = self.live.volume.format.limits().dir_unit;
-        let unit = old.at.checked_div(wide(unit_len)).unwrap_or(0);
+        let unit = old.at / wide(unit_len);
         if asked.is_some_and(|asked| asked != unit) {
             return Ok(false);
         }
-        let base = unit.saturating_mul(wide(unit_len));
+        let base = unit * wide(unit_len);
         let (block, skip) = self.live.directories().dir_place(dir, base)?;
         let mut bytes = self.live.volume.core.cache.read(block, skip, unit_len)?.to_vec();
-        let at = index(old.at.saturating_sub(base));
-        let ino = at.saturating_add(F::Codec::INO);
-        if let Some(ino) = bytes.get_mut(ino..ino.saturating_add(INO_LEN)) {
+        let at = index(old.at - base);
+        let ino = at + F::Codec::INO;
+        if let Some(ino) = bytes.get_mut(ino..ino + INO_LEN) {
             ino.fill(0);
         }
         let before = bytes.clone();
@@ -148,13 +148,13 @@ impl<F: Linked + Named> LinksLast<'_, F> {
         let entry = Entry { at: new, len, needed, ino: moved, kind, is_name: true, name: to };
         codec.put(&mut bytes, &entry);
         let part = bytes.get(changed.clone()).unwrap_or_default();
-        let piece = Piece { offset: byte(skip.saturating_add(changed.start)), bytes: part };
+        let piece = Piece { offset: byte(skip + changed.start), bytes: part };
         let older = self.live.directories().departure(dir, to, &[]);
         let after: Ids = older.into_iter().collect();
         let id = self.live.volume.core.cache.change(block, &[piece], Role::EntryChange, &after)?;
         self.live.directories().note_moved(dir, base, &names)?;
         self.live.directories().note_departure(dir, from.1, old.at, id);
-        let at = base.saturating_add(wide(new));
+        let at = base + wide(new);
         let slot = Slot { ino: moved, at, kind, added: ChangeId::COMMITTED };
         self.live.directories().enter(dir, unit, to, slot)?;
         self.live.directories().leave(dir, unit, from.1)?;
@@ -184,7 +184,7 @@ impl<F: Linked + Named> LinksLast<'_, F> {
             && codec.room(before, place)? >= needed
         {
             let Compacted { at, len, moved, .. } = codec.compact(before, part, place, needed)?;
-            let down = |at: usize| at.saturating_add(chain.start);
+            let down = |at: usize| at + chain.start;
             let moved = moved.into_iter().map(|(name, at)| (name, down(at))).collect();
             return Ok(Some(Placed { at: down(at), len, changed: chain.clone(), moved }));
         }
@@ -193,14 +193,14 @@ impl<F: Linked + Named> LinksLast<'_, F> {
             return Ok(None);
         };
         let sector = index(seekless_units::SECTOR);
-        let start = at.saturating_sub(at.checked_rem(sector).unwrap_or(0));
-        let changed = start..start.saturating_add(sector).min(unit.len());
-        let last = new.saturating_add(needed).saturating_sub(1);
+        let start = at - at % sector;
+        let changed = start..(start + sector).min(unit.len());
+        let last = new + needed - 1;
         if ![new, last, behind.unwrap_or(new)].iter().all(|byte| changed.contains(byte)) {
             return Ok(None);
         }
         if let Some(before) = behind {
-            codec.put_len(unit, before, new.saturating_sub(before));
+            codec.put_len(unit, before, new - before);
         }
         Ok(Some(Placed { at: new, len, changed, moved: SmallVec::new() }))
     }
@@ -228,8 +228,8 @@ impl<F: Linked + Named> LinksLast<'_, F> {
         after.extend(self.names_of(old)?);
         let named = self.take_name(to, (moved, kind), &after)?;
         let node = self.live.volume.node(old)?;
-        node.effective = node.effective.saturating_sub(1);
-        node.links = node.links.saturating_sub(1);
+        node.drop_effective_link();
+        node.drop_link();
         self.note_gone(old, named.last().copied())?;
         self.leave_old_name(from, to, moved, &named)?;
         let node = self.live.volume.node(old)?;
@@ -396,9 +396,13 @@ impl<F: Linked + Named> LinksLast<'_, F> {
             self.lose_child(from.0)?;
         }
         let node = self.live.volume.node(old)?;
-        node.effective = if is_directory { 0 } else { node.effective.saturating_sub(1) };
+        if is_directory {
+            node.effective = 0;
+        } else {
+            node.drop_effective_link();
+        }
         if node.effective > 0 {
-            node.links = node.links.saturating_sub(1);
+            node.drop_link();
             before.extend(self.names_of(old)?);
             let removed = self.live.directories().remove(from.0, from.1, &before)?;
             self.note_gone(old, removed)?;
@@ -427,11 +431,11 @@ impl<F: Linked + Named> LinksLast<'_, F> {
             return Err(not_found(from.1));
         };
         let unit_len = wide(self.live.volume.format.limits().dir_unit);
-        let base = one.at.checked_div(unit_len).unwrap_or(0).saturating_mul(unit_len);
+        let base = one.at / unit_len * unit_len;
         let (block, skip) = self.live.directories().dir_place(dir, base)?;
         let at = |slot: Slot, within: usize| {
-            let into = index(slot.at.saturating_sub(base));
-            byte(skip.saturating_add(into).saturating_add(within))
+            let into = index(slot.at - base);
+            byte(skip + into + within)
         };
         let codec = self.live.volume.format.codec();
         let (first, second) = (codec.ino_bytes(other.ino), codec.ino_bytes(one.ino));

@@ -145,7 +145,7 @@ impl<F: Linked + Named> Namespace<'_, F> {
             0 => (owner.gid, 0),
             _ => (parent.gid, SETGID),
         };
-        let depth = parent.depth.saturating_add(1);
+        let depth = parent.depth + 1;
         let kind = kind_of(new);
         let mut node = Node::empty(ino, kind);
         node.perm = owner.perm & 0o7777;
@@ -308,8 +308,8 @@ impl<F: Linked + Named> Namespace<'_, F> {
         if node.links >= link_max {
             (node.links, node.effective) = (1, 1);
         } else {
-            node.links = node.links.saturating_add(1);
-            node.effective = node.effective.saturating_add(1);
+            node.links += 1;
+            node.effective += 1;
         }
         self.live.volume.format.put_links(&mut self.live.volume.core, dir, Role::LinkCount, &[])
     }
@@ -321,7 +321,7 @@ impl<F: Linked + Named> Namespace<'_, F> {
         if node.links >= link_max {
             return Err(FsError::TooManyLinks(ino));
         }
-        node.links = node.links.saturating_add(1);
+        node.links += 1;
         self.live.volume.format.put_links(&mut self.live.volume.core, ino, Role::LinkCount, &[])
     }
 
@@ -349,7 +349,7 @@ impl<F: Linked + Named> Namespace<'_, F> {
         let spot = self.live.directories().reserve(dir, name)?;
         let counted = self.raise_links(ino)?;
         let node = self.live.volume.node(ino)?;
-        node.effective = node.effective.saturating_add(1);
+        node.effective += 1;
         let named = self.live.directories().insert(
             dir,
             &spot,
@@ -391,7 +391,7 @@ impl<F: Linked + Named> Namespace<'_, F> {
     /// A file has a name less; its count on the disk drops once that is so there.
     pub(crate) fn lose_name(&mut self, ino: Ino, removed: Option<ChangeId>) -> Result<(), FsError> {
         let node = self.live.volume.node(ino)?;
-        node.effective = node.effective.saturating_sub(1);
+        node.drop_effective_link();
         self.live.volume.touch(ino)?;
         self.live.volume.count_free(ino);
         match self.live.volume.core.unless(Fault::LinksEarly, removed) {
@@ -449,7 +449,7 @@ impl<F: Linked + Named> Namespace<'_, F> {
         removed: Option<ChangeId>,
     ) -> Result<(), FsError> {
         let above = self.live.volume.node(parent)?;
-        above.effective = above.effective.saturating_sub(1);
+        above.drop_effective_link();
         self.live.volume.node(ino)?.effective = 0;
         self.live.volume.touch(ino)?;
         self.live.volume.count_free(ino);

@@ -164,7 +164,7 @@ impl<F: Linked + Named> Namespace<'_, F> {
         let link_max = self.live.volume.format.limits().link_max;
         let place = |slot: Option<Slot>| {
             let slot = slot.ok_or_else(|| not_found(to))?;
-            Ok::<_, FsError>((slot.at, slot.at.checked_div(unit).unwrap_or(0)))
+            Ok::<_, FsError>((slot.at, slot.at / unit))
         };
         let (source, target) = (
             place(self.live.directories().find(dir, from.1)?)?,
@@ -172,7 +172,8 @@ impl<F: Linked + Named> Namespace<'_, F> {
         );
         let in_place = !self.live.volume.core.has(Fault::RenameOverOutOfPlace);
         let goes_behind = in_place && source.0 < target.0 && source.1 != target.1;
-        if goes_behind && self.live.volume.node(moved)?.links.saturating_add(2) > link_max {
+        let links = self.live.volume.node(moved)?.links;
+        if goes_behind && links.checked_add(2).is_none_or(|links| links > link_max) {
             return Err(FsError::TooManyLinks(moved));
         }
         let mut after = self.live.directories().changes_in_dir(old)?;
@@ -236,8 +237,8 @@ impl<F: Linked + Named> Namespace<'_, F> {
     fn count_in_new_parent(&mut self, moved: Ino, parent: Ino) -> Result<ChangeId, FsError> {
         let counted = self.raise_links(parent)?;
         let node = self.live.volume.node(parent)?;
-        node.effective = node.effective.saturating_add(1);
-        let depth = node.depth.saturating_add(1);
+        node.effective += 1;
+        let depth = node.depth + 1;
         let node = self.live.volume.node(moved)?;
         (node.depth, node.pending.parent_link) = (depth, counted);
         Ok(counted)
@@ -302,7 +303,7 @@ impl<F: Linked + Named> Namespace<'_, F> {
         let removed = self.live.directories().remove(from.0, from.1, &before)?;
         if let Some(dotdot) = new_parent {
             let old = self.live.volume.node(from.0)?;
-            old.effective = old.effective.saturating_sub(1);
+            old.drop_effective_link();
             let mut after = Ids::from_slice(&[dotdot]);
             after.extend(removed);
             self.live.volume.core.cache.defer(&after, Kind::NameRemoved, Action::DropLink(from.0));
@@ -412,7 +413,7 @@ impl<F: Linked + Named> Namespace<'_, F> {
                 continue;
             }
             let node = self.live.volume.node(parent)?;
-            node.effective = node.effective.saturating_sub(1);
+            node.drop_effective_link();
             self.live.volume.core.cache.defer(
                 &[turned],
                 Kind::NameRemoved,

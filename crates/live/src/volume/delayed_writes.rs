@@ -39,7 +39,7 @@ impl<F: Format> Volume<F> {
         if !self.format.delays(&mut self.core, ino, offset, wide(bytes.len()))? {
             return Ok(None);
         }
-        let end = offset.saturating_add(wide(bytes.len()));
+        let end = offset + wide(bytes.len());
         let Some(segments) = self.segments(ino, offset, end)? else { return Ok(None) };
         if !self.can_wait(ino, &segments)? {
             if self.core.delayed.is_empty() {
@@ -49,9 +49,9 @@ impl<F: Format> Volume<F> {
         }
         let block = u64::from(self.format.limits().block).max(1);
         for Segment { blocks, waits } in segments {
-            let from = blocks.start.saturating_mul(block).max(offset);
-            let to = blocks.end.saturating_mul(block).min(end);
-            let (skip, len) = (index(from.saturating_sub(offset)), index(to.saturating_sub(from)));
+            let from = (blocks.start * block).max(offset);
+            let to = (blocks.end * block).min(end);
+            let (skip, len) = (index(from - offset), index(to - from));
             let part = slice(bytes, skip, len).unwrap_or_default();
             if waits {
                 self.keep(ino, from, part)?;
@@ -83,12 +83,12 @@ impl<F: Format> Volume<F> {
         end: u64,
     ) -> Result<Option<Vec<Segment>>, FsError> {
         let block = u64::from(self.format.limits().block).max(1);
-        let (mut lbn, last) = (offset.checked_div(block).unwrap_or(0), end.div_ceil(block));
+        let (mut lbn, last) = (offset / block, end.div_ceil(block));
         let mut segments = Vec::new();
         while lbn < last {
             let (stand, until) = self.format.stand_of(&mut self.core, ino, lbn)?;
             debug_assert!(until > lbn, "it holds for the block itself");
-            let until = until.clamp(lbn.saturating_add(1), last);
+            let until = until.clamp(lbn + 1, last);
             let waits = match stand {
                 Stand::Unwritten => return Ok(None),
                 Stand::Hole => true,
@@ -110,20 +110,20 @@ impl<F: Format> Volume<F> {
             let new = wide(new.count());
             // New blocks may lie between those that wait already.
             let pieces = if new > 0 { 1 } else { 0 };
-            (runs, blocks) = (runs.saturating_add(pieces), blocks.saturating_add(new));
+            (runs, blocks) = (runs + pieces, blocks + new);
         }
         if (runs, blocks) == delayed.shape_of(ino) {
             return Ok(true);
         }
         let wanted = self.most_taken(ino, runs, blocks)?;
         let room = self.format.room(&self.core);
-        Ok(self.core.delayed.reserved_for_others(ino).saturating_add(wanted) <= room)
+        Ok(self.core.delayed.reserved_for_others(ino) + wanted <= room)
     }
 
     /// Blocks of the volume that it takes at most to give blocks of a file a place.
     fn most_taken(&mut self, ino: Ino, runs: u64, blocks: u64) -> Result<u64, FsError> {
         let maps = self.format.most_map_blocks(&mut self.core, ino, runs, blocks)?;
-        Ok(blocks.saturating_add(maps))
+        Ok(blocks + maps)
     }
 
     /// Reserves for a file the most that its delayed contents can take.
@@ -134,7 +134,7 @@ impl<F: Format> Volume<F> {
             self.core.delayed.reserve(ino, most);
         }
         let block = u64::from(self.format.limits().block);
-        self.core.cache.set_beside(self.core.delayed.blocks().saturating_mul(block));
+        self.core.cache.set_beside(self.core.delayed.blocks() * block);
         Ok(())
     }
 
@@ -147,9 +147,9 @@ impl<F: Format> Volume<F> {
         let mut rest = bytes;
         let mut at = from;
         while !rest.is_empty() {
-            let lbn = at.checked_div(size).unwrap_or(0);
-            let within = index(at.checked_rem(size).unwrap_or(0));
-            let (part, behind) = rest.split_at(index(block).saturating_sub(within).min(rest.len()));
+            let lbn = at / size;
+            let within = index(at % size);
+            let (part, behind) = rest.split_at((index(block) - within).min(rest.len()));
             let put = |to: &mut [u8]| {
                 let to = to.iter_mut().skip(within);
                 to.zip(part).for_each(|(to, &from)| *to = from);
@@ -162,7 +162,7 @@ impl<F: Format> Volume<F> {
                     self.core.delayed.put(ino, lbn, new.into(), expires);
                 }
             }
-            (rest, at) = (behind, at.saturating_add(wide(part.len())));
+            (rest, at) = (behind, at + wide(part.len()));
         }
         let node = self.node(ino)?;
         if at > node.size {
@@ -176,10 +176,10 @@ impl<F: Format> Volume<F> {
     /// When bytes written to a file now are written back at the latest: after the age of contents,
     /// or, where they replace truncated contents, at the next wakeup.
     fn expiry(&mut self, ino: Ino) -> Result<Nanos, FsError> {
-        let age = u64::from(self.core.cache.config().ages.file).saturating_mul(SECOND);
+        let age = u64::from(self.core.cache.config().ages.file) * SECOND;
         let age = if self.node(ino)?.was_emptied { 0 } else { age };
-        let at = self.core.cache.now().get().saturating_add(age.max(1));
-        Ok(Nanos::new(at.div_ceil(WAKEUP).saturating_mul(WAKEUP)))
+        let at = self.core.cache.now().get() + age.max(1);
+        Ok(Nanos::new(at.div_ceil(WAKEUP) * WAKEUP))
     }
 
     /// Gives the first blocks of a file that wait a place, as many as get one together.
@@ -209,7 +209,7 @@ impl<F: Format> Volume<F> {
     pub(crate) fn drop_delayed(&mut self, ino: Ino) {
         self.core.delayed.forget(ino);
         let block = u64::from(self.format.limits().block);
-        self.core.cache.set_beside(self.core.delayed.blocks().saturating_mul(block));
+        self.core.cache.set_beside(self.core.delayed.blocks() * block);
     }
 
     /// Notes that a file was truncated to zero: later contents are expected to replace the old

@@ -50,7 +50,7 @@ impl<F: Format> Volume<F> {
     pub(crate) fn shown(&self, ino: Ino) -> Result<Attr, FsError> {
         let node = self.core.nodes.get(&ino).ok_or_else(|| gone(ino))?;
         let waiting = self.core.delayed.blocks_of(ino);
-        let waiting = waiting.saturating_mul(u64::from(self.format.limits().block / 512));
+        let waiting = waiting * u64::from(self.format.limits().block / 512);
         Ok(Attr {
             ino: node.ino,
             kind: node.kind,
@@ -116,12 +116,12 @@ impl<F: Format> Volume<F> {
             !idle
         });
         // Those that stay are in use: looked at again when there are many more.
-        self.most_nodes = self.core.nodes.len().saturating_mul(2).max(MOST_NODES);
+        self.most_nodes = (self.core.nodes.len() * 2).max(MOST_NODES);
     }
 
     /// Frees runs that nothing leads to any more.
     pub(crate) fn free_runs(&mut self, runs: &[Extent]) -> Result<(), FsError> {
-        let blocks = runs.iter().map(|run| run.len).fold(0, u64::saturating_add);
+        let blocks = runs.iter().map(|run| run.len).sum();
         self.core.pending.take(blocks, 0);
         for &run in runs {
             self.core.cache.forget(run, ChangeId::COMMITTED);

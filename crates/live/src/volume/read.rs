@@ -31,16 +31,16 @@ impl<F: Format> Volume<F> {
         }
         let limits = *self.format.limits();
         let bsize = u64::from(limits.block);
-        let frag = bsize.checked_div(u64::from(limits.unit)).unwrap_or(1);
+        let frag = bsize / u64::from(limits.unit);
         let waits = self.core.delayed.has(ino);
         let mut open: Option<Stretch> = None;
         let mut done = 0usize;
         while done < buf.len() {
-            let at = offset.saturating_add(wide(done));
-            let skip = index(at.checked_rem(bsize).unwrap_or(0));
-            let left = buf.len().saturating_sub(done);
-            let end = done.saturating_add(index(limits.block).saturating_sub(skip).min(left));
-            let lbn = at.checked_div(bsize).unwrap_or(0);
+            let at = offset + wide(done);
+            let skip = index(at % bsize);
+            let left = buf.len() - done;
+            let end = done + (index(limits.block) - skip).min(left);
+            let lbn = at / bsize;
             if waits && self.core.delayed.get(ino, lbn).is_some() {
                 self.read_stretch(open.take(), buf)?;
                 let block = self.core.delayed.get(ino, lbn).unwrap_or_default();
@@ -76,9 +76,9 @@ impl<F: Format> Volume<F> {
 impl Stretch {
     /// Whether a block lies right behind the stretch so far.
     fn follows(&self, block: BlockNo, frag: u64, bsize: u32) -> bool {
-        let bytes = self.skip.saturating_add(self.to.saturating_sub(self.from));
-        let blocks = bytes.checked_div(index(bsize)).unwrap_or(0);
-        let whole = bytes.checked_rem(index(bsize)) == Some(0);
-        whole && self.at.saturating_add(wide(blocks).saturating_mul(frag)) == block
+        let bytes = self.skip + self.to - self.from;
+        let blocks = bytes / index(bsize);
+        let whole = bytes % index(bsize) == 0;
+        whole && self.at + wide(blocks) * frag == block
     }
 }

@@ -6,7 +6,7 @@
 //! (CMU-PDL-08-101).
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
-#![deny(clippy::as_conversions, clippy::arithmetic_side_effects)]
+#![deny(clippy::as_conversions)]
 #![cfg_attr(
     test,
     allow(
@@ -14,8 +14,7 @@
         clippy::expect_used,
         clippy::panic,
         clippy::indexing_slicing,
-        clippy::as_conversions,
-        clippy::arithmetic_side_effects
+        clippy::as_conversions
     )
 )]
 

@@ -84,7 +84,7 @@ pub(super) fn parse(text: &str, file: &str) -> Result<Vec<Item>, ImportError> {
 fn tokens(text: &str) -> Vec<Spanned<Token>> {
     let mut tokens = Vec::new();
     for (at, line) in text.lines().enumerate() {
-        let number = at.saturating_add(1);
+        let number = at + 1;
         let line = line.split('#').next().unwrap_or_default();
         let mut rest = line;
         while let Some(mark) = rest.find(['{', '}', '[', ']', '=', ',']) {
@@ -125,7 +125,7 @@ impl Parser<'_> {
     }
 
     fn skip(&mut self) {
-        self.at = self.at.saturating_add(1);
+        self.at += 1;
     }
 
     fn take(&mut self, mark: char) -> bool {

@@ -137,7 +137,7 @@ impl Buffer {
             return None;
         }
         let writes_only = usize::from(self.spec.separate_write_segment);
-        self.by_start[self.reaching(start, start.saturating_add(1))]
+        self.by_start[self.reaching(start, start + 1)]
             .iter()
             .map(|&(_, at)| (at, &self.segments[at]))
             .filter(|(at, segment)| *at >= writes_only && start < segment.end)

@@ -115,7 +115,7 @@ impl Hdd {
             let begin = sent.max(free.unwrap_or(self.heads.free));
             let data = Arrivals { first: from, start: begin, each, least: 1 };
             written = self.go_on_writing(from, to, plan.ready, &data);
-            sent = begin.saturating_add((to - from).saturating_mul(each));
+            sent = begin + (to - from) * each;
             from = to;
         }
         self.buffer.set_dirty(segment, written);
@@ -148,6 +148,6 @@ impl Hdd {
             self.buffer.extend(segment, end);
         }
         let sent = u64::from(waiting.request.sectors) * each;
-        plan.bus.saturating_add(sent + self.overheads.write_completion)
+        plan.bus + sent + self.overheads.write_completion
     }
 }

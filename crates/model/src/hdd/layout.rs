@@ -147,12 +147,12 @@ impl Layout {
         let spares = spec.zones.get(self.zones.len()).map_or(0, |zone| zone.spares);
         let taken = match self.unit {
             SpareUnit::None => 0,
-            SpareUnit::ZoneTracks => spares.saturating_mul(zone.sectors),
+            SpareUnit::ZoneTracks => spares * zone.sectors,
             SpareUnit::Zone => spares,
             _ => (slots / zone.unit) * (zone.unit - zone.used),
         };
         let slipped = if spec.sparing.slip_to_end { zone.slips.len() as u64 } else { 0 };
-        slots.saturating_sub(taken.saturating_add(slipped).saturating_add(zone.reserved))
+        slots.saturating_sub(taken + slipped + zone.reserved)
     }
 
     fn zone_of(&self, block: u64) -> usize {

@@ -45,7 +45,7 @@ impl Media {
         let angle = (track.angle + f64::from(sector) / f64::from(track.sectors)).fract();
         let target = (angle * self.period as f64).round() as u64;
         let wait = (target + self.period - now.get() % self.period) % self.period;
-        if wait + SLACK >= self.period { now } else { now.saturating_add(wait) }
+        if wait + SLACK >= self.period { now } else { now + wait }
     }
 
     /// The sector of a track that begins next.
@@ -71,7 +71,7 @@ impl Media {
         }
         let sector = sector.unwrap_or_else(|| self.layout.sector(&track, block));
         let moving = self.seek.between(from, track.place, write);
-        let on_track = depart.saturating_add(moving.get());
+        let on_track = depart + moving.get();
         let begin = self.arrives(&track, sector, on_track);
         Leg { track, first: block, end, sector, on_track, begin, leap: None }
     }
@@ -113,7 +113,7 @@ impl Media {
         } else {
             1
         };
-        leg.begin.saturating_add(self.passing(&leg.track, sectors))
+        leg.begin + self.passing(&leg.track, sectors)
     }
 
     /// The block before which all of the leg has passed by `now`.
@@ -139,7 +139,7 @@ impl Media {
     pub(super) fn sector_end(&self, leg: &Leg, now: Nanos) -> Nanos {
         let one = self.passing(&leg.track, 1).max(1);
         let since = now.saturating_since(leg.begin);
-        leg.begin.saturating_add(since.div_ceil(one).saturating_mul(one))
+        leg.begin + since.div_ceil(one) * one
     }
 
     /// The leg that follows a completed one.
@@ -167,7 +167,7 @@ impl Media {
                 }
                 // The block passes, and comes round again.
                 let passed = self.done(&leg, starved);
-                leg.begin = passed.saturating_add(self.period);
+                leg.begin = passed + self.period;
                 from = starved;
             }
             let done = self.done(&leg, to);
@@ -181,7 +181,7 @@ impl Media {
     /// The first pass of a block at or after `begin` for which its data have arrived.
     fn passing_with(&self, begin: Nanos, data: Nanos) -> Nanos {
         let late = data.saturating_since(begin);
-        begin.saturating_add(late.div_ceil(self.period) * self.period)
+        begin + late.div_ceil(self.period) * self.period
     }
 
     /// The first block of the leg whose data arrive too late; `to` if none do. Data and sectors
@@ -189,7 +189,7 @@ impl Media {
     fn starved(&self, leg: &Leg, to: u64, data: &Arrivals) -> u64 {
         let late = |block: u64| {
             let start = if block == leg.first { leg.begin } else { self.done(leg, block) };
-            data.at(block) > start.saturating_add(SLACK)
+            data.at(block) > start + SLACK
         };
         if to <= leg.first + 1 || !late(to - 1) {
             return to;
@@ -225,7 +225,7 @@ impl Arrivals {
     /// The time at which a block's data have arrived.
     fn at(&self, block: u64) -> Nanos {
         let blocks = (block.saturating_sub(self.first) + 1).max(self.least);
-        self.start.saturating_add(blocks.saturating_mul(self.each))
+        self.start + blocks * self.each
     }
 }
 

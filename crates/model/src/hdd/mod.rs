@@ -163,7 +163,7 @@ impl Hdd {
         let done = match waiting.request.op {
             Op::Read => self.read(waiting, now),
             Op::Write => self.write(waiting, now),
-            Op::Flush => now.saturating_add(self.overheads.command),
+            Op::Flush => now + self.overheads.command,
         };
         if waiting.request.op != Op::Flush {
             self.after_read = waiting.request.op == Op::Read;

@@ -87,18 +87,18 @@ impl Hdd {
         self.reading = Some(Reading { segment, stream: Stream::new(leg) });
         let miss = times.command + times.read_miss.get(self.after_read);
         if self.spec.bus.never_disconnect {
-            let bus = waiting.arrived.max(now).saturating_add(miss + times.data_preparation);
+            let bus = waiting.arrived.max(now) + miss + times.data_preparation;
             return self.transfer(waiting, bus, segment);
         }
         let left = miss + times.read_disconnect.get(self.after_read);
-        let bus = self.reconnect(waiting, waiting.arrived.saturating_add(left).max(now));
+        let bus = self.reconnect(waiting, (waiting.arrived + left).max(now));
         self.transfer(waiting, bus, segment)
     }
 
     /// The time at which the heads may leave for a read.
     fn depart(&self, waiting: Waiting, now: Nanos) -> Nanos {
         let miss = self.overheads.command + self.overheads.read_miss.get(self.after_read);
-        waiting.arrived.saturating_add(miss).max(now).max(self.heads.free)
+        (waiting.arrived + miss).max(now).max(self.heads.free)
     }
 
     /// The time at which data of a request that needs nothing else can be transferred: at the
@@ -106,10 +106,10 @@ impl Hdd {
     pub(super) fn on_bus(&self, waiting: Waiting, now: Nanos, command: u64) -> Nanos {
         let prepared = self.overheads.data_preparation;
         if now > waiting.arrived {
-            let told = waiting.arrived.saturating_add(command);
-            return told.max(now).saturating_add(self.overheads.reselect + prepared);
+            let told = waiting.arrived + command;
+            return told.max(now) + self.overheads.reselect + prepared;
         }
-        now.saturating_add(command + prepared)
+        now + command + prepared
     }
 
     /// The time at which the bus is won back: when enough of the read has come from the medium.
@@ -122,9 +122,7 @@ impl Hdd {
         let enough = waiting.start() + enough;
         let there = self.reading.as_mut().map(|r| r.stream.done(&self.media, enough));
         let times = &self.overheads;
-        there
-            .map_or(away, |there| there.max(away))
-            .saturating_add(times.reselect + times.data_preparation)
+        there.map_or(away, |there| there.max(away)) + times.reselect + times.data_preparation
     }
 
     /// Sends a read's sectors to the host as they come, from `bus` on. Returns the time of the
@@ -136,7 +134,7 @@ impl Hdd {
         while sent < end {
             let held = self.read_so_far(segment, now, end);
             if held > sent {
-                now = now.saturating_add((held - sent).saturating_mul(times.read_sector));
+                now += (held - sent) * times.read_sector;
                 sent = held;
                 continue;
             }
@@ -145,11 +143,11 @@ impl Hdd {
             now = now.max(next);
             if !hold {
                 let left = times.read_disconnect.get(self.after_read);
-                now = now.saturating_add(left + times.reselect + times.data_preparation);
+                now += left + times.reselect + times.data_preparation;
             }
         }
         self.after_transfer(waiting, segment);
-        let done = now.saturating_add(times.read_completion);
+        let done = now + times.read_completion;
         self.buffer.set_served(segment, waiting.end(), done);
         done
     }

@@ -52,7 +52,7 @@ impl Hdd {
         };
         let written = self.put_on_medium(start, end, plan.ready, &data);
         self.buffer.set_dirty(segment, written);
-        let sent = plan.bus.saturating_add(sectors * self.overheads.write_sector);
+        let sent = plan.bus + sectors * self.overheads.write_sector;
         self.complete(&waiting, segment, sent, written, &plan)
     }
 
@@ -87,10 +87,10 @@ impl Hdd {
         let done = if self.spec.buffer.write_back && !waiting.request.durable {
             sent
         } else {
-            let away = sent.saturating_add(plan.disconnect);
-            away.max(written).saturating_add(plan.reselect)
+            let away = sent + plan.disconnect;
+            away.max(written) + plan.reselect
         };
-        done.saturating_add(self.overheads.write_completion)
+        done + self.overheads.write_completion
     }
 
     /// The times of an extra disconnect, if the drive leaves the bus once more: in a write that
@@ -110,7 +110,7 @@ impl Hdd {
     ) -> Plan {
         let times = &self.overheads;
         if let Some(extra) = extra {
-            let at = |time: u64| waiting.arrived.saturating_add(times.command + time);
+            let at = |time: u64| waiting.arrived + times.command + time;
             let back = extra.command + extra.disconnect + extra.away + times.reselect;
             return Plan {
                 bus: at(back + times.data_preparation),
@@ -122,7 +122,7 @@ impl Hdd {
         let command = times.command + times.write.get(self.after_read);
         Plan {
             bus: self.on_bus(*waiting, now, command),
-            ready: waiting.arrived.saturating_add(command).max(now),
+            ready: (waiting.arrived + command).max(now),
             disconnect: times.write_disconnect,
             reselect: times.reselect,
         }
@@ -134,9 +134,9 @@ impl Hdd {
         self.trail.clear();
         let depart = ready.max(self.heads.free);
         let mut leg = self.media.go(self.heads.place, depart, start, true);
-        let moved = leg.on_track.saturating_since(depart);
+        let moved = leg.on_track - depart;
         if moved < self.overheads.minimum_write_seek {
-            let later = depart.saturating_add(self.overheads.minimum_write_seek - moved);
+            let later = depart + (self.overheads.minimum_write_seek - moved);
             leg = self.media.go(self.heads.place, later, start, true);
         }
         if self.spec.buffer.zero_latency_write && data.all_by(end, leg.on_track) {
@@ -180,12 +180,12 @@ impl Hdd {
     fn replace(&mut self, waiting: Waiting, now: Nanos, spot: Spot) -> Nanos {
         let plan = self.plan(&waiting, now, None);
         let sent = u64::from(waiting.request.sectors) * self.overheads.write_sector;
-        let accepted = plan.bus.saturating_add(sent);
+        let accepted = plan.bus + sent;
         if let Some(dirty) = self.dirty.get_mut(spot) {
             dirty.accepted = accepted;
             self.buffer.touch(dirty.segment);
         }
-        accepted.saturating_add(self.overheads.write_completion)
+        accepted + self.overheads.write_completion
     }
 
     /// Accepts a write into the buffer while the heads perform another one.
@@ -198,10 +198,10 @@ impl Hdd {
         self.buffer.extend(segment, end);
         self.buffer.set_dirty(segment, Nanos::new(u64::MAX));
         let sent = u64::from(waiting.request.sectors) * self.overheads.write_sector;
-        let accepted = plan.bus.saturating_add(sent);
+        let accepted = plan.bus + sent;
         let cylinder = waiting.cylinder;
         self.dirty.push(cylinder, Dirty { segment, start, end, accepted, last: None });
-        accepted.saturating_add(self.overheads.write_completion)
+        accepted + self.overheads.write_completion
     }
 
     /// Starts writing an accepted write to the medium.

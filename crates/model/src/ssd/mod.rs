@@ -197,8 +197,8 @@ impl Ssd {
             self.working.drain(..=over);
         }
         start = start.max(self.controller);
-        self.controller = start.saturating_add(nanos(self.spec.interval_us));
-        start.saturating_add(nanos(self.spec.command_us))
+        self.controller = start + nanos(self.spec.interval_us);
+        start + nanos(self.spec.command_us)
     }
 
     fn channel_of(&self, die: usize) -> usize {
@@ -210,12 +210,12 @@ impl Ssd {
         let die = self.translation.die(page);
         let sensed = match self.registers[die] {
             Some((held, since)) if held == page => since.max(now),
-            _ => self.dies[die].max(now).saturating_add(nanos(self.spec.read_us)),
+            _ => self.dies[die].max(now) + nanos(self.spec.read_us),
         };
         self.registers[die] = Some((page, sensed));
         let channel = self.channel_of(die);
         let moved = self.channels[channel].max(sensed);
-        let moved = moved.saturating_add(transfer(bytes, self.spec.channel_bandwidth));
+        let moved = moved + transfer(bytes, self.spec.channel_bandwidth);
         self.channels[channel] = moved;
         self.dies[die] = self.dies[die].max(moved);
         moved
@@ -229,13 +229,12 @@ impl Ssd {
         self.registers[die] = None;
         let channel = self.channel_of(die);
         let moved = self.channels[channel].max(now);
-        let moved =
-            moved.saturating_add(transfer(self.spec.page.into(), self.spec.channel_bandwidth));
+        let moved = moved + transfer(self.spec.page.into(), self.spec.channel_bandwidth);
         self.channels[channel] = moved;
         let copy = nanos(self.spec.read_us) + nanos(self.spec.program_us);
         let collected = written.copied * copy + written.erased * nanos(self.spec.erase_us);
-        let ready = self.dies[die].saturating_add(collected).max(moved);
-        self.dies[die] = ready.saturating_add(nanos(self.spec.program_us));
+        let ready = (self.dies[die] + collected).max(moved);
+        self.dies[die] = ready + nanos(self.spec.program_us);
         self.programmed = self.programmed.max(self.dies[die]);
         self.dies[die]
     }
@@ -254,7 +253,7 @@ impl Ssd {
         let bytes = u64::from(request.sectors) * SECTOR;
         let last = transfer(bytes.min(self.spec.page.into()), self.spec.link_bandwidth);
         let all = transfer(bytes, self.spec.link_bandwidth);
-        self.link = self.link.saturating_add(all).max(now.saturating_add(last));
+        self.link = (self.link + all).max(now + last);
         self.link
     }
 

@@ -123,7 +123,7 @@ impl Translation {
         while self.dies[die].free.len() < RESERVE && self.collect(die, &mut written) {}
         let (old_die, old_block) = self.place(page);
         let valid = &mut self.dies[old_die].valid[old_block];
-        *valid = valid.saturating_sub(1);
+        *valid -= 1;
         self.append(die, page);
         written
     }

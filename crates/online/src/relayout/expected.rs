@@ -40,7 +40,7 @@ fn mappings(data: &[Placed], old: &[Mapping]) -> Vec<Mapping> {
         for run in old[first..].iter().take_while(|run| run.lbn.get() < high) {
             let from = run.lbn.get().max(low);
             let to = (run.lbn.get() + run.extent.len).min(high);
-            let start = placed.extent.start.saturating_add(from - low);
+            let start = placed.extent.start + (from - low);
             let extent = Extent::new(start, to - from);
             new.push(Mapping { lbn: Lbn::new(from), extent, unwritten: run.unwritten });
         }

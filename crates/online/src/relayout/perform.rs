@@ -113,7 +113,7 @@ impl<'a, 'h> Mover<'a, 'h> {
         let part = |to: Blocks| Part {
             object: copy.object,
             lbn: copy.lbn.get() + (to.start - start),
-            from: copy.from.saturating_add(to.start - start),
+            from: copy.from + (to.start - start),
             to,
         };
         let mut at = start;

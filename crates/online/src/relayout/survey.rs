@@ -219,13 +219,13 @@ fn without(runs: &[Extent], used: impl Iterator<Item = Extent>) -> Vec<Extent> {
         let mut from = run.start.max(taken);
         while let Some(next) = used.next_if(|next| next.start < run.end()) {
             if next.start > from {
-                rest.push(Extent::new(from, next.start.saturating_since(from)));
+                rest.push(Extent::new(from, next.start - from));
             }
             taken = taken.max(next.end());
             from = from.max(taken);
         }
         if from < run.end() {
-            rest.push(Extent::new(from, run.end().saturating_since(from)));
+            rest.push(Extent::new(from, run.end() - from));
         }
     }
     rest
@@ -275,7 +275,7 @@ impl Occupied for Survey {
         // Written and unwritten blocks are moved alike.
         placed.dedup_by(|later, earlier| {
             let joins = earlier.extent.end() == later.extent.start
-                && earlier.lbn.saturating_add(earlier.extent.len) == later.lbn;
+                && earlier.lbn + earlier.extent.len == later.lbn;
             if joins {
                 earlier.extent.len += later.extent.len;
             }

@@ -168,7 +168,7 @@ impl Target {
         let stat = rustix::fs::fstatvfs(&self.on)
             .map_err(|error| Error::io(self.path.display(), &error.into()))?;
         let used = stat.f_blocks.saturating_sub(stat.f_bfree);
-        Ok(used as f64 / used.saturating_add(stat.f_bavail).max(1) as f64)
+        Ok(used as f64 / (used + stat.f_bavail).max(1) as f64)
     }
 
     /// Number of blocks available to users other than root.

@@ -258,7 +258,7 @@ impl XfsJob<'_> {
         room: u64,
     ) -> Result<(), Error> {
         let chunk = self.chunk.get();
-        donor.hold(len.saturating_add(chunk).min(room))?;
+        donor.hold((len + chunk).min(room))?;
         let held = donor.held()?;
         let Some(first) = held.first().filter(|first| first.logical == donor.at()) else {
             return Ok(());
@@ -304,7 +304,7 @@ fn directory(tree: &MountedTree, target: &XfsTarget, pieces: &[Piece]) -> PathBu
     let mut blocks: BTreeMap<u64, u64> = BTreeMap::new();
     for piece in pieces {
         if let Some(run) = tree.found(piece.ino).map.find(seekless_units::Lbn::new(piece.lbn)) {
-            let byte = run.extent.start.get().saturating_mul(target.block_size());
+            let byte = run.extent.start.get() * target.block_size();
             *blocks.entry(shape.group_of_byte(byte)).or_default() += piece.len;
         }
     }

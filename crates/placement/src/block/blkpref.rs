@@ -75,7 +75,7 @@ impl BlockPlacement<Hints> for Blkpref {
 
     fn prefer(&mut self, groups: &Groups, request: &Request<Hints>) -> Option<BlockNo> {
         let (shape, zones, hints) = (groups.shape(), &self.zones, &request.hints);
-        let inline_end = DIRECT.saturating_add(zones.nindir);
+        let inline_end = DIRECT + zones.nindir;
         let lbn = request.lbn.get();
         let (index, previous) = match request.hints.wanted {
             Wanted::Indirect(level) => {
@@ -126,11 +126,11 @@ impl BlockPlacement<Hints> for OldBlkpref {
             return roomy_group(groups, zones, request, index, previous).map(begin);
         };
         let next = after(shape, previous);
-        let run = u64::from(zones.maxcontig).saturating_mul(u64::from(shape.frag));
+        let run = u64::from(zones.maxcontig) * u64::from(shape.frag);
         let full = index >= u64::from(zones.maxcontig)
-            && run_before.is_some_and(|first| first.saturating_add(run) == next);
+            && run_before.is_some_and(|first| first + run == next);
         let gap = u64::from(zones.rotdelay_frags).next_multiple_of(u64::from(shape.frag).max(1));
-        Some(if full { next.saturating_add(gap) } else { next })
+        Some(if full { next + gap } else { next })
     }
 }
 
@@ -148,7 +148,7 @@ impl BlockPlacement<Hints> for BsdBlkpref {
         if let Some(previous) = previous.filter(|_| !is_boundary(zones, index)) {
             return Some(after(shape, previous));
         }
-        let stays = request.lbn.get() < DIRECT.saturating_add(zones.nindir);
+        let stays = request.lbn.get() < DIRECT + zones.nindir;
         let group = match stays {
             true => Some(request.group),
             false => roomy_group(groups, zones, request, index, previous),
@@ -159,11 +159,11 @@ impl BlockPlacement<Hints> for BsdBlkpref {
 
 /// The location one block behind another.
 fn after(shape: &Shape, block: BlockNo) -> BlockNo {
-    block.saturating_add(u64::from(shape.frag))
+    block + u64::from(shape.frag)
 }
 
 fn next_base(shape: &Shape, group: GroupNo) -> BlockNo {
-    shape.base(group.saturating_add(1))
+    shape.base(group + 1)
 }
 
 /// Whether a file has used its share of a group.

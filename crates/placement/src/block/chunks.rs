@@ -111,7 +111,7 @@ impl Chunks {
 
     fn take_piece(&mut self, wanted: &ChunkWanted) -> Option<Extent> {
         let has = |piece: &Piece| {
-            let end = piece.lbn.saturating_add(piece.run.len);
+            let end = piece.lbn + piece.run.len;
             piece.ino == wanted.ino && (piece.lbn..end).contains(&wanted.lbn)
         };
         let at = self.pieces.iter().position(has)?;
@@ -121,14 +121,14 @@ impl Chunks {
 
     /// Takes the requested blocks from a piece, and keeps the rest.
     fn use_piece(&mut self, piece: Piece, wanted: &ChunkWanted) -> Extent {
-        let before = wanted.lbn.saturating_sub(piece.lbn);
-        let len = piece.run.len.saturating_sub(before).min(wanted.len.into());
+        let before = wanted.lbn - piece.lbn;
+        let len = (piece.run.len - before).min(wanted.len.into());
         debug_assert_ne!(len, 0, "the piece has the block");
-        let run = Extent::new(piece.run.start.saturating_add(before), len);
-        let behind = before.saturating_add(len);
+        let run = Extent::new(piece.run.start + before, len);
+        let behind = before + len;
         let rest = Piece {
-            lbn: piece.lbn.saturating_add(behind),
-            run: Extent::new(run.end(), piece.run.len.saturating_sub(behind)),
+            lbn: piece.lbn + behind,
+            run: Extent::new(run.end(), piece.run.len - behind),
             ..piece
         };
         let front = Piece { run: Extent::new(piece.run.start, before), ..piece };
@@ -151,7 +151,7 @@ impl Chunks {
     fn use_shared(&mut self, chunk: Extent, len: u64) -> Extent {
         let len = len.min(chunk.len);
         let run = Extent::new(chunk.start, len);
-        let rest = chunk.len.saturating_sub(len);
+        let rest = chunk.len - len;
         if rest > 0 {
             self.shared.push(Extent::new(run.end(), rest));
         }
@@ -171,13 +171,13 @@ impl Chunks {
         }
         let (mut start, mut end) = self.piece_for(wanted);
         if let Some((lbn, _)) = wanted.left {
-            start = start.max(lbn.saturating_add(1));
+            start = start.max(lbn + 1);
         }
         if let Some((lbn, _)) = wanted.right {
             end = end.min(lbn);
         }
         for piece in self.pieces.iter().filter(|piece| piece.ino == wanted.ino) {
-            let behind = piece.lbn.saturating_add(piece.run.len);
+            let behind = piece.lbn + piece.run.len;
             if behind <= wanted.lbn {
                 start = start.max(behind);
             } else {
@@ -185,11 +185,11 @@ impl Chunks {
             }
         }
         debug_assert!((start..end).contains(&wanted.lbn), "{start} to {end} for {wanted:?}");
-        let len = end.saturating_sub(start).min(self.per_group.into());
+        let len = (end - start).min(self.per_group.into());
         let before = |at: BlockNo| at.get().checked_sub(len).map(BlockNo::new);
-        let right = wanted.right.filter(|(lbn, _)| start.saturating_add(len) == *lbn);
+        let right = wanted.right.filter(|(lbn, _)| start + len == *lbn);
         let left = wanted.left.filter(|(lbn, _)| lbn.checked_add(1) == Some(start));
-        let exact = left.map(|(_, at)| at.saturating_add(1));
+        let exact = left.map(|(_, at)| at + 1);
         let exact = exact.or_else(|| right.and_then(|(_, at)| before(at)));
         let len = u32::try_from(len).unwrap_or(u32::MAX).max(1);
         let from = self.last.get(self.goal_of(wanted.ino)).copied().unwrap_or_default();
@@ -198,14 +198,14 @@ impl Chunks {
 
     /// The logical blocks of a file for which a piece is searched: start and end.
     fn piece_for(&self, wanted: &ChunkWanted) -> (u64, u64) {
-        let bytes = |blocks: u64| blocks.saturating_mul(1 << self.block_bits);
+        let bytes = |blocks: u64| blocks * (1 << self.block_bits);
         let blocks = |bytes: u64| bytes.checked_shr(self.block_bits).unwrap_or(0).max(1);
-        let end = wanted.lbn.saturating_add(wanted.len.into());
+        let end = wanted.lbn + u64::from(wanted.len);
         let size = bytes(end.max(wanted.size));
         let aligned = |len: u64| {
             let len = blocks(len).min(self.per_group.into()).max(1);
-            let start = wanted.lbn.checked_div(len).unwrap_or(0).saturating_mul(len);
-            (start, start.saturating_add(len).max(end))
+            let start = wanted.lbn.checked_div(len).unwrap_or(0) * len;
+            (start, (start + len).max(end))
         };
         let [least, most] = POWERS;
         match size {
@@ -235,7 +235,7 @@ impl Chunks {
             *last = run.start;
         }
         // A run shorter than the whole piece begins at the requested block.
-        let reaches = wanted.lbn < start.saturating_add(run.len);
+        let reaches = wanted.lbn < start + run.len;
         let lbn = if reaches { start } else { wanted.lbn };
         let mut others: Vec<Ino> = self.pieces.iter().map(|piece| piece.ino).collect();
         others.dedup();
@@ -268,7 +268,7 @@ impl Chunks {
 
 /// Whether a file is small enough to use shared chunks (`ext4_mb_group_or_file`).
 fn is_small(wanted: &ChunkWanted) -> bool {
-    let end = wanted.lbn.saturating_add(wanted.len.into());
+    let end = wanted.lbn + u64::from(wanted.len);
     end.max(wanted.size) <= SMALL
 }
 

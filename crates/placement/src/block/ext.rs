@@ -50,17 +50,17 @@ impl BlockPlacement<ExtHints> for Ext4Goal {
 
     fn prefer(&mut self, groups: &Groups, request: &Request<ExtHints>) -> Option<BlockNo> {
         if let Some(front) = request.nearest {
-            return Some(front.saturating_add(1));
+            return Some(front + 1);
         }
         let own = request.group.get();
         let group = if self.groups_per_flex >= DIRECTORIES_APART {
-            let first = own.saturating_sub(own.checked_rem(self.groups_per_flex).unwrap_or(0));
-            first.saturating_add(request.hints.is_regular.into())
+            let first = own - own % self.groups_per_flex;
+            first + u32::from(request.hints.is_regular)
         } else {
             own
         };
         // The last flexible group may have only one group.
-        let last = groups.shape().ncg.saturating_sub(1);
+        let last = groups.shape().ncg - 1;
         Some(groups.shape().base(GroupNo::new(group.min(last))))
     }
 

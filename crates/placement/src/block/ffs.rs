@@ -27,7 +27,7 @@ impl Zones {
     /// from the start of the group's data.
     #[must_use]
     pub fn data_zone(&self, groups: &Groups, group: GroupNo) -> BlockNo {
-        groups.data_start(group).saturating_add(self.metaspace)
+        groups.data_start(group) + self.metaspace
     }
 }
 

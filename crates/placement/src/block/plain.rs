@@ -68,7 +68,7 @@ pub struct Ext2Next {
 
 /// The location behind the previous block, if there is one.
 fn following<H>(groups: &Groups, request: &Request<H>) -> Option<BlockNo> {
-    request.nearest.map(|block| block.saturating_add(u64::from(groups.shape().frag)))
+    request.nearest.map(|block| block + u64::from(groups.shape().frag))
 }
 
 impl<H> BlockPlacement<H> for NextFree {
@@ -78,7 +78,7 @@ impl<H> BlockPlacement<H> for NextFree {
 
     fn prefer(&mut self, groups: &Groups, _: &Request<H>) -> Option<BlockNo> {
         let frag = u64::from(groups.shape().frag);
-        let next = self.last.map(|last| last.saturating_add(frag));
+        let next = self.last.map(|last| last + frag);
         let begin = groups.data_start(GroupNo::ZERO);
         Some(next.filter(|next| next.get() < groups.shape().size).unwrap_or(begin))
     }
@@ -101,7 +101,7 @@ impl<H> BlockPlacement<H> for RandomStart {
         let frag = u64::from(groups.shape().frag).max(1);
         following(groups, request).or_else(|| {
             let blocks = groups.shape().size.checked_div(frag).unwrap_or(0);
-            Some(BlockNo::new(self.chance.below(blocks).saturating_mul(frag)))
+            Some(BlockNo::new(self.chance.below(blocks) * frag))
         })
     }
 }

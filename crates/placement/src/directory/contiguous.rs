@@ -22,7 +22,7 @@ impl ContigDirs {
     pub(super) fn allocated(&mut self, preferred: GroupNo, is_directory: bool) {
         let at = usize::try_from(preferred.get()).ok();
         if let Some(count) = at.and_then(|at| self.0.get_mut(at)) {
-            *count = if is_directory { count.saturating_add(1) } else { count.saturating_sub(1) };
+            *count = if is_directory { *count + 1 } else { count.saturating_sub(1) };
         }
     }
 }
@@ -47,7 +47,7 @@ impl Limits {
             average.saturating_sub(average / 4).max(1)
         };
         Self {
-            maxndir: average(totals.ndir).saturating_add(more).min(groups.shape().ipg.into()),
+            maxndir: (average(totals.ndir) + more).min(groups.shape().ipg.into()),
             minifree: most_of(totals.nifree),
             minbfree: most_of(totals.nbfree),
             maxcontigdirs: maxcontigdirs(groups, expected),
@@ -58,11 +58,11 @@ impl Limits {
 /// Maximum number of consecutive directories whose expected files fit in the group.
 fn maxcontigdirs(groups: &Groups, expected: &Expected) -> u64 {
     let (shape, totals) = (groups.shape(), groups.totals());
-    let free = groups.average(totals.nbfree).saturating_mul(shape.bsize());
-    let group = u64::from(shape.fsize).saturating_mul(u64::from(shape.fpg));
+    let free = groups.average(totals.nbfree) * shape.bsize();
+    let group = u64::from(shape.fsize) * u64::from(shape.fpg);
     // The space of a directory with its files: the expected or the actual one.
     let current = group.saturating_sub(free).checked_div(groups.average(totals.ndir));
-    let files = u64::from(expected.avgfilesize).saturating_mul(u64::from(expected.avgfpdir));
+    let files = u64::from(expected.avgfilesize) * u64::from(expected.avgfpdir);
     let dirsize = files.max(current.unwrap_or(0));
     let by_space = free.checked_div(dirsize).unwrap_or(0).min(255);
     let by_inodes = shape.ipg.checked_div(expected.avgfpdir).map_or(u64::MAX, u64::from);

@@ -36,14 +36,14 @@ fn probe(ncg: u32, parent: &Parent) -> GroupNo {
     let range = ncg.checked_shr(parent.depth).unwrap_or(0);
     // The 1st, 2nd, 3rd ... go to 1/2, 1/4, 3/4, 1/8 ...: the highest bit of the count determines
     // the number of parts, the other bits select one of them.
-    let count = u64::from(parent.subdirectories).saturating_add(1);
+    let count = u64::from(parent.subdirectories) + 1;
     let power = count.ilog2();
-    let odd = (count & !(1u64 << power)).saturating_mul(2).saturating_add(1);
+    let odd = (count & !(1u64 << power)) * 2 + 1;
     let parts = 2u64 << power;
-    let within = range.saturating_mul(odd).checked_div(parts).unwrap_or(0);
+    let within = range * odd / parts;
     // Adds `ncg` to avoid negative intermediate results.
-    let at = u64::from(parent.at.group.get()).saturating_add(ncg).saturating_add(within);
-    let at = at.saturating_sub(range / 2).checked_rem(ncg).unwrap_or(0);
+    let at = u64::from(parent.at.group.get()) + ncg + within;
+    let at = (at - range / 2) % ncg;
     GroupNo::new(u32::try_from(at).unwrap_or(0))
 }
 

@@ -77,16 +77,12 @@ impl Ext2Orlov {
         let bpg = blocks(u64::from(shape.fpg));
         let average = Averages::of(groups);
         let used = blocks(shape.size).saturating_sub(totals.nbfree);
-        let blocks_per_dir = used.checked_div(totals.ndir.max(1)).unwrap_or(0);
-        let most_dirs = totals.ndir.checked_div(ncg).unwrap_or(0).saturating_add(ipg / 16);
+        let blocks_per_dir = used / totals.ndir.max(1);
+        let most_dirs = totals.ndir / ncg + ipg / 16;
         let least_inodes = average.inodes.saturating_sub(ipg / 4);
         let least_blocks = average.blocks.saturating_sub(bpg / 4);
-        let by_blocks = bpg.checked_div(blocks_per_dir.max(BLOCK_COST)).unwrap_or(0);
-        let by_inodes = if by_blocks.saturating_mul(INODE_COST) > ipg {
-            ipg.checked_div(INODE_COST).unwrap_or(0)
-        } else {
-            by_blocks
-        };
+        let by_blocks = bpg / blocks_per_dir.max(BLOCK_COST);
+        let by_inodes = if by_blocks * INODE_COST > ipg { ipg / INODE_COST } else { by_blocks };
         let most_debt = by_inodes.clamp(1, u64::from(MOST_DEBT));
         let fits = |&(number, group): &(GroupNo, GroupSummary)| {
             group.nifree > 0
@@ -140,7 +136,7 @@ impl DirectoryPlacement for Ext2Orlov {
         let debt = at.and_then(|at| self.debts.get_mut(at));
         debug_assert!(debt.is_some(), "there is no group {group}");
         if let Some(debt) = debt {
-            *debt = if is_directory { debt.saturating_add(1) } else { debt.saturating_sub(1) };
+            *debt = if is_directory { *debt + 1 } else { debt.saturating_sub(1) };
         }
     }
 }

@@ -118,10 +118,10 @@ impl LinuxOrlov {
     /// The unit for any other directory.
     fn near(&self, groups: &Groups, parent: &Parent) -> Option<u32> {
         let shape = groups.shape();
-        let in_unit = |of_group: u32| u64::from(of_group).saturating_mul(self.units.groups.into());
+        let in_unit = |of_group: u32| u64::from(of_group) * u64::from(self.units.groups);
         let (ipu, bpu) = (in_unit(shape.ipg), in_unit(shape.fpg));
         let average = self.average(groups);
-        let most_directories = average.directories.saturating_add(ipu / 16);
+        let most_directories = average.directories + ipu / 16;
         let least_inodes = average.inodes.saturating_sub(ipu / 4).max(1);
         let least_blocks = average.blocks.saturating_sub(bpu / 4);
         let start = self.units.of(parent.last.unwrap_or(parent.at.group));

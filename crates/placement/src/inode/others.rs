@@ -77,8 +77,8 @@ impl Order {
     /// without an inode.
     fn near(groups: &Groups, parent: InodePlace) -> Self {
         let shape = groups.shape();
-        let number = u64::from(parent.group.get()).saturating_mul(shape.ipg.into());
-        let number = number.saturating_add(parent.slot.into()).saturating_add(1);
+        let number = u64::from(parent.group.get()) * u64::from(shape.ipg);
+        let number = number + u64::from(parent.slot) + 1;
         let has_both = |group: &GroupSummary| group.nifree > 0 && group.nbfree > 0;
         let is_good = |number: &GroupNo| groups.summary(*number).as_ref().is_some_and(has_both);
         let mut front = vec![parent.group];
@@ -103,7 +103,7 @@ impl Order {
         while by < u64::from(shape.ncg) {
             at = shape.group_after(at, by);
             all.push(at);
-            by = by.saturating_mul(2);
+            by *= 2;
         }
         all
     }

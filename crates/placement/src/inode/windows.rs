@@ -118,7 +118,7 @@ impl Windows {
         if let Some(held) = self.held.get_mut(&at.group) {
             held.remove(&(at.slot, self.size));
             if let Some(start) = second {
-                held.remove(&(start, self.size.saturating_mul(2)));
+                held.remove(&(start, self.size * 2));
             }
         }
     }
@@ -126,7 +126,7 @@ impl Windows {
     /// Whether a whole window begins at a slot.
     fn begins(&self, slot: u32) -> bool {
         let is_first = slot.checked_rem(self.size) == Some(0);
-        is_first && slot.saturating_add(self.size) <= self.per_group
+        is_first && slot + self.size <= self.per_group
     }
 
     /// The first `len` slots that are wholly free and not reserved, starting at the start of a
@@ -137,13 +137,11 @@ impl Windows {
         loop {
             let end = start.checked_add(len).filter(|&end| end <= self.per_group)?;
             // Nothing reserved is longer than two windows.
-            let near = start.saturating_sub(self.size.saturating_mul(2));
+            let near = start.saturating_sub(self.size * 2);
             let reserved = held.into_iter().flat_map(|held| held.range((near, 0)..(end, 0)));
-            let reserved = reserved.map(|&(from, len)| from.saturating_add(len)).max();
+            let reserved = reserved.map(|&(from, len)| from + len).max();
             let behind = reserved.filter(|&behind| behind > start);
-            let Some(behind) =
-                slots.next_used(start..end).map(|used| used.saturating_add(1)).max(behind)
-            else {
+            let Some(behind) = slots.next_used(start..end).map(|used| used + 1).max(behind) else {
                 return Some(start);
             };
             debug_assert!(behind > start, "each round goes on");
@@ -154,14 +152,14 @@ impl Windows {
     /// A free slot in the areas reserved for a directory.
     fn inside(&mut self, new: &NewInode<'_>, slots: &dyn Slots) -> Option<u32> {
         let at = new.parent.at;
-        let window = at.slot..at.slot.saturating_add(self.size);
+        let window = at.slot..at.slot + self.size;
         if !self.by_hash {
             return slots.next_free(window);
         }
         if let Some(slot) = by_hash(new.hash, &window, slots) {
             return Some(slot);
         }
-        let len = self.size.saturating_mul(2);
+        let len = self.size * 2;
         let start = match self.seconds.get(&at) {
             Some(&start) => start,
             None => {
@@ -171,7 +169,7 @@ impl Windows {
                 start
             }
         };
-        by_hash(new.hash, &(start..start.saturating_add(len)), slots)
+        by_hash(new.hash, &(start..start + len), slots)
     }
 
     /// The first free slot that is not reserved.
@@ -181,7 +179,7 @@ impl Windows {
             if let Some(slot) = slots.next_free(from..start.max(from)) {
                 return Some(slot);
             }
-            from = from.max(start.saturating_add(len));
+            from = from.max(start + len);
         }
         slots.next_free(from..self.per_group.max(from))
     }
@@ -190,9 +188,9 @@ impl Windows {
 /// A free slot of an area for a name: the hash as a fraction of 2^32 selects the position in the
 /// area, from which the next free one is taken, wrapping around at the end of the area.
 fn by_hash(hash: Option<u32>, area: &Range<u32>, slots: &dyn Slots) -> Option<u32> {
-    let len = u64::from(area.end.saturating_sub(area.start));
+    let len = u64::from(area.end - area.start);
     // On volumes without hashes it is 0.
-    let within = u64::from(hash.unwrap_or(0)).saturating_mul(len) >> 32;
-    let from = area.start.saturating_add(u32::try_from(within).unwrap_or(0));
+    let within = u64::from(hash.unwrap_or(0)) * len >> 32;
+    let from = area.start + u32::try_from(within).unwrap_or(0);
     slots.next_free(from..area.end).or_else(|| slots.next_free(area.start..from))
 }

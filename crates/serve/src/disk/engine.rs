@@ -291,7 +291,7 @@ impl Disk {
             return;
         }
         let mut state = self.lock();
-        let until = state.now.saturating_add(time.get());
+        let until = state.now + time.get();
         state.run(until);
         state.now = state.now.max(until);
         self.progress.notify_all();

@@ -122,7 +122,7 @@ fn on_device(
 
 fn later(began: Timestamp, nanos: u64) -> Timestamp {
     const SECOND: u64 = 1_000_000_000;
-    let nanos = nanos.saturating_add(u64::from(began.nanos));
+    let nanos = nanos + u64::from(began.nanos);
     let secs = i64::try_from(nanos / SECOND).unwrap_or(i64::MAX);
-    Timestamp { secs: began.secs.saturating_add(secs), nanos: (nanos % SECOND) as u32 }
+    Timestamp { secs: began.secs + secs, nanos: (nanos % SECOND) as u32 }
 }

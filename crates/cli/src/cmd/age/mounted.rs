@@ -58,7 +58,7 @@ impl Kernel for Live {
         let told = rustix::fs::statvfs(&self.dir);
         let told =
             told.map_err(|errno| FsError::io(self.dir.display().to_string(), errno.into()))?;
-        let bytes = |blocks: u64| ByteLen::new(blocks.saturating_mul(told.f_frsize));
+        let bytes = |blocks: u64| ByteLen::new(blocks * told.f_frsize);
         Ok(Room {
             used: bytes(told.f_blocks.saturating_sub(told.f_bfree)),
             available: bytes(told.f_bavail),

@@ -132,7 +132,7 @@ impl BlockDevice for Zeros {
     }
 
     fn read(&self, at: Lba, buf: &mut [u8]) -> Result<(), DeviceError> {
-        let end = at.to_bytes().get().saturating_add(buf.len() as u64);
+        let end = at.to_bytes().get() + buf.len() as u64;
         if end > self.0.get() {
             let len = buf.len() as u64;
             return Err(DeviceError::OutOfRange { at, len, device_len: self.0 });

@@ -241,7 +241,7 @@ fn drawn(phase: &Phase, plot: &SeekPlot) -> Plot {
         note: String::new(),
         column: plot.column(),
         rows: seekless_lab::seekplot::ROWS as u32,
-        disk: ByteLen::new(plot.sectors().saturating_mul(SECTOR)),
+        disk: ByteLen::new(plot.sectors() * SECTOR),
         commands: Nanos::new((phase.seconds * 1e9) as u64),
         bins: plot.bins().iter().map(bin).collect(),
     }

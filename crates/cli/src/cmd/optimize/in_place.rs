@@ -187,7 +187,7 @@ fn rearrange(
 
 impl Rearranged {
     fn bytes(&self, blocks: u64) -> ByteLen {
-        ByteLen::new(blocks.saturating_mul(self.block_size))
+        ByteLen::new(blocks * self.block_size)
     }
 
     /// Reason for which blocks were left where they are.

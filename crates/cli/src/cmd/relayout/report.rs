@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
 fn bytes_of(outcome: &Outcome, blocks: u64) -> ByteLen {
-    ByteLen::new(blocks.saturating_mul(outcome.block_size))
+    ByteLen::new(blocks * outcome.block_size)
 }
 
 fn stopped(outcome: &Outcome) -> Option<&'static str> {

@@ -107,14 +107,14 @@ impl Work<'_> {
 }
 
 fn put(out: &mut [u8], at: usize, bytes: &[u8]) {
-    if let Some(to) = out.get_mut(at..at.saturating_add(bytes.len())) {
+    if let Some(to) = out.get_mut(at..at + bytes.len()) {
         to.copy_from_slice(bytes);
     }
 }
 
 /// Changes the entry at byte `at` of a block or of an inode.
 fn change(bytes: &mut [u8], at: usize, edit: Edit, typed: bool) {
-    let field = |offset: usize| at.saturating_add(offset);
+    let field = |offset: usize| at + offset;
     match edit {
         Edit::Remove => put(bytes, field(offset_of!(DirEntryHead, inode)), &[0; 4]),
         Edit::Lead(to) => {
@@ -123,7 +123,7 @@ fn change(bytes: &mut [u8], at: usize, edit: Edit, typed: bool) {
         Edit::Respell | Edit::Terminate => {
             let len = bytes.get(field(offset_of!(DirEntryHead, name_len))).copied().unwrap_or(0);
             let name = field(size_of::<DirEntryHead>());
-            let end = name.saturating_add(usize::from(len));
+            let end = name + usize::from(len);
             if edit == Edit::Terminate {
                 put(bytes, end, &[0]);
             } else {

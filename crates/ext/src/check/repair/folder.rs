@@ -152,7 +152,7 @@ impl Work<'_> {
             checksums: sb.has_metadata_csum(),
             large: sb.has_incompat(incompat::LARGEDIR),
             typed: sb.has_incompat(incompat::FILETYPE),
-            hash_version: version.saturating_add(sb.hash_unsigned_offset()),
+            hash_version: version + sb.hash_unsigned_offset(),
             hash_seed: sb.hash_seed(),
         }
     }
@@ -205,8 +205,8 @@ impl Work<'_> {
                 }
                 let used = checker.used_slots(&checker.volume.descriptor(number)?);
                 let slots = if behind { used..per_group } else { 0..used };
-                let first = number.get().saturating_mul(per_group).saturating_add(1);
-                let free = slots.map(|slot| Ino::new(first.saturating_add(slot))).find(|&ino| {
+                let first = number.get() * per_group + 1;
+                let free = slots.map(|slot| Ino::new(first + slot)).find(|&ino| {
                     let own = checker.volume.is_own(ino) || checker.volume.is_kept_unused(ino);
                     let root = ino.get() == special::ROOT;
                     !own && !root && !checker.seen.contains_key(&ino) && !checker.is_unusable(ino)
@@ -226,7 +226,7 @@ impl Work<'_> {
 /// Puts a name into the first gap of a block that is large enough for it; whether
 /// there is one. The checksum's entry begins at `end`.
 fn put_name(block: &mut [u8], end: usize, name: &NewName, typed: bool) -> bool {
-    let room = |len: usize| size_of::<DirEntryHead>().saturating_add(len.next_multiple_of(4));
+    let room = |len: usize| size_of::<DirEntryHead>() + len.next_multiple_of(4);
     let needed = room(name.name.len());
     let mut at = 0;
     let mut gap = None;
@@ -256,12 +256,12 @@ fn put_name(block: &mut [u8], end: usize, name: &NewName, typed: bool) -> bool {
         name_len,
         file_type: code,
     };
-    let start = from.saturating_add(own);
+    let start = from + own;
     let bytes = [head.as_bytes(), &name.name].concat();
-    let Some(to) = block.get_mut(start..start.saturating_add(bytes.len())) else { return false };
+    let Some(to) = block.get_mut(start..start + bytes.len()) else { return false };
     to.copy_from_slice(&bytes);
     if let (true, Ok(own)) = (own > 0, rec_len(own, total)) {
-        let slot = from.saturating_add(offset_of!(DirEntryHead, rec_len));
+        let slot = from + offset_of!(DirEntryHead, rec_len);
         if let Some(slot) = block.get_mut(slot..).and_then(<[u8]>::first_chunk_mut::<2>) {
             *slot = own.to_le_bytes();
         }
@@ -292,7 +292,7 @@ fn distinct(names: Vec<NewName>) -> Vec<NewName> {
                 let own = std::mem::take(&mut name.name);
                 while name.name.is_empty() {
                     let ending = format!("~{next}").into_bytes();
-                    next = next.saturating_add(1);
+                    next += 1;
                     let room = NAME_MAX.saturating_sub(ending.len()).min(own.len());
                     let tried = [own.get(..room).unwrap_or_default(), &ending].concat();
                     if !taken.contains_key(&tried) && !all.contains(&tried) {

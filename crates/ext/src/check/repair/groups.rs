@@ -57,8 +57,8 @@ fn put_descriptor(
     let per_block = sb.descs_per_block().max(1);
     let block = sb.descriptor_block(number.get().checked_div(per_block).unwrap_or(0));
     let slot = u64::from(number.get().checked_rem(per_block).unwrap_or(0));
-    let offset = slot.saturating_mul(u64::from(sb.desc_size));
-    disk.put(byte_of(sb, block).saturating_add(offset), &bytes)
+    let offset = slot * u64::from(sb.desc_size);
+    disk.put(byte_of(sb, block) + offset, &bytes)
 }
 
 /// Sets or clears a bit of a bitmap.
@@ -97,7 +97,7 @@ pub(super) fn put(checker: &Checker, disk: &mut Patches, number: GroupNo) -> Res
         let kept = old.as_ref().is_some_and(|old| bit(old, at));
         let used = checker.used.get(index(block)) || kept;
         others |= used && !checker.fixed.get(index(block));
-        free_clusters = free_clusters.saturating_add(u32::from(!used));
+        free_clusters += u32::from(!used);
         mark(&mut bitmap, at, used);
     }
     if group.block_uninit() && others {
@@ -109,18 +109,18 @@ pub(super) fn put(checker: &Checker, disk: &mut Patches, number: GroupNo) -> Res
     }
 
     let count = sb.inodes_per_group;
-    let first = number.get().saturating_mul(count).saturating_add(1);
+    let first = number.get() * count + 1;
     let mut inodes = vec![0xFF; size];
     let (mut free_inodes, mut directories, mut used_end) = (0u32, 0u32, 0u32);
     for at in 0..count {
-        let ino = Ino::new(first.saturating_add(at));
+        let ino = Ino::new(first + at);
         let used = checker.is_taken(ino);
         mark(&mut inodes, at, used);
-        free_inodes = free_inodes.saturating_add(u32::from(!used));
+        free_inodes += u32::from(!used);
         let is_dir = checker.seen.get(&ino).is_some_and(|it| it.kind == FileKind::Directory);
-        directories = directories.saturating_add(u32::from(is_dir));
+        directories += u32::from(is_dir);
         if used {
-            used_end = at.saturating_add(1);
+            used_end = at + 1;
         }
     }
     if group.inode_uninit() && used_end > 0 {

@@ -30,8 +30,8 @@ impl InodeMut {
     pub(super) fn read(volume: &Volume, disk: &Patches, ino: Ino) -> Result<Self, FsError> {
         let place = Location::of("inode").in_inode(ino);
         let found = volume.inode_location(ino)?;
-        let start = found.block.get().saturating_mul(u64::from(volume.sb.block_size));
-        let at = start.saturating_add(u64::from(found.offset));
+        let start = found.block.get() * u64::from(volume.sb.block_size);
+        let at = start + u64::from(found.offset);
         let bytes = disk.read(at, usize::from(volume.sb.inode_size))?;
         let (core, rest) = InodeCore::read_from_prefix(&bytes).map_err(|_| truncated(place))?;
         let huge = volume.sb.has_ro_compat(ro_compat::HUGE_FILE);
@@ -179,7 +179,7 @@ impl InodeMut {
         if !self.rest.is_empty() {
             self.set_extra_size(extra);
             let at = offset_of!(InodeExtra, i_crtime);
-            if index(self.extra_size()) >= at.saturating_add(4) {
+            if index(self.extra_size()) >= at + 4 {
                 let slot = self.rest.get_mut(at..).and_then(<[u8]>::first_chunk_mut);
                 if let Some(slot) = slot {
                     *slot = time.to_le_bytes();

@@ -79,8 +79,8 @@ impl Work<'_> {
             return self.drop_journal(ino);
         }
         let data = map.runs.iter().map(|run| run.extent.len).fold(0, u64::saturating_add);
-        let blocks = data.saturating_add(u64::try_from(map.index.len()).unwrap_or(u64::MAX));
-        let sectors = blocks.saturating_mul(u64::from(volume.sb.block_size >> 9));
+        let blocks = data + u64::try_from(map.index.len()).unwrap_or(u64::MAX);
+        let sectors = blocks * u64::from(volume.sb.block_size >> 9);
         let extra = volume.sb.raw.s_want_extra_isize.get();
         let time = superblock::time(self.checker.sb());
         self.change(ino, |inode: &mut InodeMut| {

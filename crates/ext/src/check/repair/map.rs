@@ -42,9 +42,9 @@ impl Work<'_> {
             let piece = Piece { unwritten: piece.unwritten && !is_dir, ..piece };
             let Placed { lbn, extent } = piece.placed;
             let lbn = if is_dir { next } else { lbn };
-            next = lbn.saturating_add(extent.len);
+            next = lbn + extent.len;
             for n in 0..extent.len {
-                let block = extent.start.saturating_add(n);
+                let block = extent.start + n;
                 let mut at = block;
                 if self.checker.twice.get(index(block.get())) {
                     let Some(copy) = self.copy_block(block)? else {
@@ -52,7 +52,7 @@ impl Work<'_> {
                     };
                     at = copy;
                 }
-                let placed = Placed { lbn: lbn.saturating_add(n), extent: Extent::new(at, 1) };
+                let placed = Placed { lbn: lbn + n, extent: Extent::new(at, 1) };
                 push(&mut pieces, Piece { placed, unwritten: piece.unwritten });
             }
         }
@@ -158,11 +158,8 @@ impl Work<'_> {
         let data = pieces.iter().map(|piece| piece.placed.extent.len);
         let has_attributes =
             inode.core().i_file_acl_lo.get() != 0 || inode.core().i_file_acl_high.get() != 0;
-        let blocks = data
-            .fold(0, u64::saturating_add)
-            .saturating_add(needed)
-            .saturating_add(u64::from(has_attributes));
-        inode.set_sectors(blocks.saturating_mul(u64::from(size >> 9)));
+        let blocks = (data.fold(0, u64::saturating_add) + needed) + u64::from(has_attributes);
+        inode.set_sectors(blocks * u64::from(size >> 9));
         Ok(true)
     }
 
@@ -186,11 +183,11 @@ impl Work<'_> {
 fn push(pieces: &mut Vec<Piece>, piece: Piece) {
     if let Some(last) = pieces.last_mut() {
         let run = &mut last.placed;
-        let follows = run.lbn.saturating_add(run.extent.len) == piece.placed.lbn
+        let follows = run.lbn + run.extent.len == piece.placed.lbn
             && run.extent.end() == piece.placed.extent.start
             && last.unwritten == piece.unwritten;
         if follows {
-            run.extent.len = run.extent.len.saturating_add(1);
+            run.extent.len += 1;
             return;
         }
     }

@@ -92,7 +92,7 @@ impl Work<'_> {
         let last = found.block_of(Lbn::new(end.saturating_sub(1))).filter(|_| within > 0);
         if let Some(last) = last {
             let rest = vec![0; volume.block_len().saturating_sub(index(within))];
-            self.disk.put(byte_of(&volume.sb, last).saturating_add(within), &rest)?;
+            self.disk.put(byte_of(&volume.sb, last) + within, &rest)?;
         }
         if gone.is_empty() {
             return Ok(true);

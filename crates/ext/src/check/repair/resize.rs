@@ -24,7 +24,7 @@ impl Checker {
             block_size: sb.block_size,
             descriptor_blocks,
             reserved: u64::from(sb.raw.s_reserved_gdt_blocks.get()),
-            first: sb.superblock_block().get().saturating_add(1).saturating_add(descriptor_blocks),
+            first: sb.superblock_block().get() + 1 + descriptor_blocks,
             copies: (1..sb.groups)
                 .map(GroupNo::new)
                 .filter(|&number| sb.group_has_super(number))
@@ -63,7 +63,7 @@ impl Work<'_> {
         self.disk.flush()?;
         let size = u64::from(volume.sb.block_size);
         let slots = size >> 2;
-        let len = slots.saturating_mul(slots).saturating_add(slots).saturating_add(12);
+        let len = slots * slots + slots + 12;
         let mut i_block = IBlock::default();
         if let Some(slot) = i_block.0.get_mut(I_BLOCK_DOUBLE..).and_then(<[u8]>::first_chunk_mut) {
             *slot = seekless_fs::field::low32(double.get()).to_le_bytes();
@@ -73,9 +73,9 @@ impl Work<'_> {
         self.change(ino, |inode: &mut InodeMut| {
             inode.begin(MODE, extra, time);
             inode.core_mut().i_links_count = 1.into();
-            inode.set_len(len.saturating_mul(size));
+            inode.set_len(len * size);
             inode.set_map(i_block);
-            inode.set_sectors(map.count().saturating_mul(size >> 9));
+            inode.set_sectors(map.count() * (size >> 9));
         })?;
         Ok(true)
     }

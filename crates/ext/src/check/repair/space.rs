@@ -30,7 +30,7 @@ impl Space {
         let mut at = self.next.max(sb.first_block.get());
         while at < sb.blocks {
             let block = at;
-            at = at.saturating_add(1);
+            at += 1;
             if !marked.get(index(block)) && self.used.set(index(block)) {
                 self.next = at;
                 return Some(BlockNo::new(block));
@@ -40,7 +40,7 @@ impl Space {
         at = self.next_marked.max(sb.first_block.get());
         while at < sb.blocks {
             let block = at;
-            at = at.saturating_add(1);
+            at += 1;
             if self.used.set(index(block)) {
                 self.next_marked = at;
                 return Some(BlockNo::new(block));
@@ -75,7 +75,7 @@ fn marked_blocks(checker: &Checker) -> Bits {
         for bit in 0..blocks.len {
             let byte = bitmap.get(index(bit >> 3)).copied().unwrap_or_default();
             if byte & (1 << (bit & 7)) != 0 {
-                marked.set(index(blocks.start.get().saturating_add(bit)));
+                marked.set(index(blocks.start.get() + bit));
             }
         }
     }

@@ -24,7 +24,7 @@ pub(super) fn time(sb: &Super) -> u32 {
     let raw = &sb.raw;
     let told = [&raw.s_wtime, &raw.s_mtime, &raw.s_lastcheck, &raw.s_mkfs_time];
     let latest = told.iter().map(|time| time.get()).max().unwrap_or(0);
-    latest.max(raw.s_inodes_count.get().saturating_add(1))
+    latest.max(raw.s_inodes_count.get() + 1)
 }
 
 /// Writes the superblock that was decided on: a copy of it, or the primary one with corrected
@@ -98,7 +98,7 @@ fn put_copies(checker: &Checker, disk: &mut Patches, raw: &Superblock) -> Result
         let mut copy = raw.clone();
         seal_superblock(&mut copy, number.get());
         let start = sb.group_blocks(number).start.get();
-        disk.put(start.saturating_mul(u64::from(sb.block_size)), copy.as_bytes())?;
+        disk.put(start * u64::from(sb.block_size), copy.as_bytes())?;
     }
     disk.flush()
 }
@@ -209,5 +209,5 @@ pub(super) fn drop_journal(disk: &mut Patches) -> Result<(), FsError> {
 /// Where byte `offset` of a block lies.
 pub(super) fn byte_of(sb: &Super, block: seekless_units::BlockNo) -> u64 {
     debug_assert!(index(sb.block_size) >= SUPERBLOCK_SIZE, "a block holds a superblock");
-    block.get().saturating_mul(u64::from(sb.block_size))
+    block.get() * u64::from(sb.block_size)
 }

@@ -52,7 +52,7 @@ impl<'a> Ledger<'a> {
         fill(&mut inodes, 0, u64::from(volume.sb.inodes_per_group), false);
         for ino in volume.allocated_inodes(number)? {
             let (_, slot) = volume.inode_slot(ino)?;
-            fill(&mut inodes, u64::from(slot), u64::from(slot).saturating_add(1), true);
+            fill(&mut inodes, u64::from(slot), u64::from(slot) + 1, true);
         }
         Ok(GroupBitmaps { group, clusters, inodes, directories: group.used_dirs() })
     }
@@ -78,7 +78,7 @@ impl<'a> Ledger<'a> {
             let end = run.end().min(blocks.end());
             let (from, to) = self.clusters(Extent::new(next, end.saturating_since(next)), blocks);
             fill(&mut self.group(number)?.clusters, from, to, used);
-            next = end.max(next.saturating_add(1));
+            next = end.max(next + 1);
         }
         Ok(())
     }
@@ -92,7 +92,7 @@ impl<'a> Ledger<'a> {
     ) -> Result<(), FsError> {
         let (number, slot) = self.volume.inode_slot(ino)?;
         let group = self.group(number)?;
-        fill(&mut group.inodes, u64::from(slot), u64::from(slot).saturating_add(1), used);
+        fill(&mut group.inodes, u64::from(slot), u64::from(slot) + 1, used);
         group.directories = group.directories.saturating_add_signed(directories);
         Ok(())
     }
@@ -105,13 +105,13 @@ impl<'a> Ledger<'a> {
             let clusters = blocks.len.checked_div(ratio).unwrap_or(0);
             let bits = self.group(number)?;
             let free = (0..clusters).find(|&at| {
-                let start = blocks.start.saturating_add(at.saturating_mul(ratio));
+                let start = blocks.start + at * ratio;
                 let cluster = Extent::new(start, ratio);
                 !is_set(&bits.clusters, at) && !reserved.iter().any(|run| run.overlaps(cluster))
             });
             if let Some(at) = free {
-                fill(&mut bits.clusters, at, at.saturating_add(1), true);
-                return Ok(blocks.start.saturating_add(at.saturating_mul(ratio)));
+                fill(&mut bits.clusters, at, at + 1, true);
+                return Ok(blocks.start + at * ratio);
             }
         }
         Err(FsError::NoSpace("no free block left to replay a fast commit".into()))
@@ -124,20 +124,19 @@ impl<'a> Ledger<'a> {
             let counts = self.counts(bits);
             let free = i64::from(counts.free_clusters);
             let more = free.saturating_sub(i64::from(bits.group.free_clusters()));
-            blocks = blocks.saturating_add(more);
+            blocks += more;
             let free = i64::from(counts.free_inodes);
-            inodes =
-                inodes.saturating_add(free.saturating_sub(i64::from(bits.group.free_inodes())));
+            inodes += free.saturating_sub(i64::from(bits.group.free_inodes()));
             self.put(device, bits.group.block_bitmap(), &bits.clusters)?;
             self.put(device, bits.group.inode_bitmap(), &bits.inodes)?;
             self.write_descriptor(device, bits, &counts)?;
         }
         let ratio = i64::from(self.volume.sb.cluster_ratio);
-        self.write_superblock(device, blocks.saturating_mul(ratio), inodes)
+        self.write_superblock(device, blocks * ratio, inodes)
     }
 
     fn put(&self, device: &dyn BlockDevice, at: BlockNo, bytes: &[u8]) -> Result<(), FsError> {
-        let byte = at.get().saturating_mul(u64::from(self.volume.sb.block_size));
+        let byte = at.get() * u64::from(self.volume.sb.block_size);
         device.write(Lba::containing(ByteLen::new(byte)), bytes)?;
         Ok(())
     }
@@ -148,7 +147,7 @@ impl<'a> Ledger<'a> {
         let (_, clusters) = self.clusters(blocks, blocks);
         let inodes = u64::from(sb.inodes_per_group);
         let last = (0..inodes).rev().find(|&at| is_set(&bits.inodes, at));
-        let used = last.map_or(0, |last| last.saturating_add(1));
+        let used = last.map_or(0, |last| last + 1);
         let unused = inodes.saturating_sub(used);
         // The tail only ever grows shorter: slots that were used once were written.
         let unused = u32::try_from(unused).unwrap_or(0).min(bits.group.itable_unused());
@@ -181,11 +180,11 @@ impl<'a> Ledger<'a> {
         let per_block = sb.descs_per_block().max(1);
         let block = sb.descriptor_block(number.checked_div(per_block).unwrap_or(0));
         let mut bytes = vec![0; self.volume.block_len()];
-        let byte = block.get().saturating_mul(u64::from(sb.block_size));
+        let byte = block.get() * u64::from(sb.block_size);
         let at = Lba::containing(ByteLen::new(byte));
         device.read(at, &mut bytes)?;
         let size = usize::from(sb.desc_size);
-        let offset = index(number.checked_rem(per_block).unwrap_or(0)).saturating_mul(size);
+        let offset = index(number.checked_rem(per_block).unwrap_or(0)) * size;
         let room = bytes.get_mut(offset..).unwrap_or_default();
         for (to, from) in room.iter_mut().take(size).zip(&desc) {
             *to = *from;
@@ -206,7 +205,7 @@ impl<'a> Ledger<'a> {
         let free = free_blocks.saturating_add_signed(blocks);
         raw.s_free_blocks_count_lo = low32(free).into();
         raw.s_free_blocks_count_hi = low32(free >> 32).into();
-        let free = i64::from(free_inodes).saturating_add(inodes);
+        let free = i64::from(free_inodes) + inodes;
         raw.s_free_inodes_count = u32::try_from(free).unwrap_or(0).into();
         seal_superblock(&mut raw, 0);
         device.write(Lba::new(2), raw.as_bytes())?;
@@ -226,12 +225,12 @@ fn fill(bits: &mut [u8], from: u64, to: u64, set: bool) {
         let Some(byte) = bits.get_mut(index(at >> 3)) else { return };
         if at & 7 == 0 && to.saturating_sub(at) >= 8 {
             *byte = if set { 0xFF } else { 0 };
-            at = at.saturating_add(8);
+            at += 8;
             continue;
         }
         let mask = 1u8 << (at & 7);
         *byte = if set { *byte | mask } else { *byte & !mask };
-        at = at.saturating_add(1);
+        at += 1;
     }
 }
 

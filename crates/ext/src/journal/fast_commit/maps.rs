@@ -5,10 +5,10 @@ use seekless_units::{Extent, Lbn};
 
 /// Removes `len` logical blocks from `from` on from `runs`; their blocks go to `freed`.
 pub(super) fn cut(runs: &mut Vec<Mapping>, from: Lbn, len: u64, freed: &mut Vec<Extent>) {
-    let to = from.saturating_add(len);
-    let mut kept = Vec::with_capacity(runs.len().saturating_add(1));
+    let to = from + len;
+    let mut kept = Vec::with_capacity(runs.len() + 1);
     for run in runs.drain(..) {
-        let end = run.lbn.saturating_add(run.extent.len);
+        let end = run.lbn + run.extent.len;
         let (low, high) = (run.lbn.max(from), end.min(to));
         if low >= high {
             kept.push(run);
@@ -36,11 +36,11 @@ pub(super) fn join(runs: Vec<Mapping>) -> Vec<Mapping> {
     for run in runs {
         match joined.last_mut() {
             Some(last)
-                if last.lbn.saturating_add(last.extent.len) == run.lbn
+                if last.lbn + last.extent.len == run.lbn
                     && last.extent.end() == run.extent.start
                     && last.unwritten == run.unwritten =>
             {
-                last.extent.len = last.extent.len.saturating_add(run.extent.len);
+                last.extent.len += run.extent.len;
             }
             _ => joined.push(run),
         }
@@ -54,7 +54,7 @@ fn some(run: &Mapping) -> bool {
 
 /// The part of a run between two logical blocks of it.
 fn part(run: Mapping, low: Lbn, high: Lbn) -> Mapping {
-    let start = run.extent.start.saturating_add(low.saturating_since(run.lbn));
+    let start = run.extent.start + low.saturating_since(run.lbn);
     Mapping { lbn: low, extent: Extent::new(start, high.saturating_since(low)), ..run }
 }
 

@@ -62,8 +62,8 @@ impl<'a> Tlv<'a> {
         let head = le32(block, at)?;
         let tag = u16::try_from(head & 0xFFFF).ok()?;
         let len = index(head >> 16);
-        let from = at.saturating_add(TAG_LEN);
-        let to = from.saturating_add(len).min(block.len());
+        let from = at + TAG_LEN;
+        let to = (from + len).min(block.len());
         Some(Self { tag, len, value: block.get(from..to)? })
     }
 

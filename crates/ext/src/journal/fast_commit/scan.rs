@@ -31,7 +31,7 @@ pub(super) fn committed(log: &Log<'_>, end: u32) -> Result<Vec<Operation>, FsErr
     if !log.form.has(journal_feature::INCOMPAT_FAST_COMMIT) {
         return Ok(scan.done);
     }
-    let first = log.last.saturating_add(1);
+    let first = log.last + 1;
     for at in first..log.len {
         let Ok(block) = log.block(at) else { break };
         let begins = Tlv::at(&block, 0).is_some_and(|record| record.tag == tag::HEAD);
@@ -49,7 +49,7 @@ impl Scan<'_> {
     fn block(&mut self, block: &[u8]) -> Result<Next, FsError> {
         let mut at = 0usize;
         while let Some(record) = Tlv::at(block, at) {
-            let whole = TAG_LEN.saturating_add(record.len);
+            let whole = TAG_LEN + record.len;
             match record.tag {
                 tag::HEAD => {
                     if !self.head(&record)? {
@@ -59,7 +59,7 @@ impl Scan<'_> {
                 }
                 tag::TAIL => {
                     // The checksum covers the tail up to itself.
-                    self.sum(block, at, TAG_LEN.saturating_add(4));
+                    self.sum(block, at, TAG_LEN + 4);
                     if !self.tail(&record) {
                         return Ok(Next::End);
                     }
@@ -75,7 +75,7 @@ impl Scan<'_> {
                 }
                 _ => return Ok(Next::End),
             }
-            at = at.saturating_add(whole);
+            at += whole;
         }
         Ok(Next::More)
     }

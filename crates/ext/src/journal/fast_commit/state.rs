@@ -182,7 +182,7 @@ impl<'a> ReplayState<'a> {
     fn add_range(&mut self, ino: Ino, run: Mapping) -> Result<(), FsError> {
         self.volume.check_extent(run.extent, inode_place(ino))?;
         let limit = u64::from(u32::MAX);
-        if run.lbn.get().saturating_add(run.extent.len) > limit {
+        if run.lbn.get() + run.extent.len > limit {
             return Err(range("ee_block", run.lbn.get(), limit, inode_place(ino)));
         }
         let Some((runs, freed)) = self.map(ino)? else { return Ok(()) };

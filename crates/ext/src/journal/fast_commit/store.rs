@@ -59,7 +59,7 @@ pub(super) fn write(
 
 impl Store<'_> {
     fn put(&self, at: BlockNo, bytes: &[u8]) -> Result<(), FsError> {
-        let byte = at.get().saturating_mul(u64::from(self.volume.sb.block_size));
+        let byte = at.get() * u64::from(self.volume.sb.block_size);
         self.device.write(Lba::containing(ByteLen::new(byte)), bytes)?;
         Ok(())
     }
@@ -69,7 +69,7 @@ impl Store<'_> {
         let mut owners: BTreeMap<BlockNo, u32> = BTreeMap::new();
         for &block in blocks {
             let gone = owners.entry(block).or_default();
-            *gone = gone.saturating_add(1);
+            *gone += 1;
         }
         for (block, gone) in owners {
             let place = place().in_block(block);
@@ -117,7 +117,7 @@ impl Store<'_> {
 
     fn put_inode(&self, ino: Ino, raw: &[u8]) -> Result<(), FsError> {
         let at = self.volume.inode_location(ino)?;
-        let byte = at.block.get().saturating_mul(u64::from(self.volume.sb.block_size));
+        let byte = at.block.get() * u64::from(self.volume.sb.block_size);
         let lba = Lba::containing(ByteLen::new(byte));
         let mut block = vec![0; self.volume.block_len()];
         self.device.read(lba, &mut block)?;
@@ -174,7 +174,7 @@ impl Store<'_> {
     fn describe_directory(&self, node: &mut ReplayedInode, names: &Names, hashed: bool, len: u64) {
         let subdirectories =
             names.entries.values().filter(|(_, kind)| *kind == FileKind::Directory).count();
-        let links = subdirectories.saturating_add(2);
+        let links = subdirectories + 2;
         let many = links >= LINK_MAX || node.core.i_links_count.get() == 1 && links > 2;
         let dir_nlink = self.volume.sb.has_ro_compat(ro_compat::DIR_NLINK);
         let links = if many && dir_nlink && links >= LINK_MAX { 1 } else { links };
@@ -191,26 +191,25 @@ impl Store<'_> {
         if let Some(run) = behind.checked_sub(1).and_then(|at| runs.get(at)) {
             let skip = lbn.saturating_since(run.lbn);
             if skip < run.extent.len && !run.unwritten {
-                return Ok(run.extent.start.saturating_add(skip));
+                return Ok(run.extent.start + skip);
             }
         }
         // The blocks of one logical cluster lie in one cluster, each at its place.
         let ratio = u64::from(self.volume.sb.cluster_ratio).max(1);
         let within = |at: u64| at.checked_rem(ratio).unwrap_or(0);
         let first = lbn.get().saturating_sub(within(lbn.get()));
-        let neighbour = runs.iter().find(|run| {
-            run.lbn.get() < first.saturating_add(ratio)
-                && run.lbn.saturating_add(run.extent.len).get() > first
-        });
+        let neighbour = runs
+            .iter()
+            .find(|run| run.lbn.get() < first + ratio && (run.lbn + run.extent.len).get() > first);
         let cluster = match neighbour {
             Some(run) => {
                 let skip = first.saturating_sub(run.lbn.get());
-                let block = run.extent.start.saturating_add(skip).get();
+                let block = (run.extent.start + skip).get();
                 BlockNo::new(block.saturating_sub(within(run.lbn.get().max(first))))
             }
             None => self.ledger.allocate(&self.reserved)?,
         };
-        let start = cluster.saturating_add(within(lbn.get()));
+        let start = cluster + within(lbn.get());
         let run = Mapping { lbn, extent: Extent::new(start, 1), unwritten: false };
         maps::put(runs, run, &mut Vec::new());
         Ok(start)
@@ -232,7 +231,7 @@ impl Store<'_> {
             checksums: sb.has_metadata_csum(),
             large: sb.has_incompat(incompat::LARGEDIR),
             typed: true,
-            hash_version: version.saturating_add(sb.hash_unsigned_offset()),
+            hash_version: version + sb.hash_unsigned_offset(),
             hash_seed: sb.hash_seed(),
         })
     }
@@ -273,17 +272,17 @@ impl Store<'_> {
         let (mut clusters, mut last) = (0u64, None);
         for run in runs {
             let first = run.lbn.get().checked_div(ratio).unwrap_or(0);
-            let end = run.lbn.saturating_add(run.extent.len).get().div_ceil(ratio);
+            let end = (run.lbn + run.extent.len).get().div_ceil(ratio);
             let again = u64::from(last == Some(first));
-            clusters = clusters.saturating_add(end.saturating_sub(first)).saturating_sub(again);
+            clusters = (clusters + end.saturating_sub(first)).saturating_sub(again);
             last = end.checked_sub(1);
         }
         let acl = node.core.i_file_acl_lo.get() != 0 || node.core.i_file_acl_high.get() != 0;
-        let clusters = clusters.saturating_add(index_blocks).saturating_add(u64::from(acl));
-        let blocks = clusters.saturating_mul(ratio);
+        let clusters = clusters + index_blocks + u64::from(acl);
+        let blocks = clusters * ratio;
         let huge = node.has_flag(flags::HUGE_FILE);
         let unit = if huge { 1 } else { u64::from(sb.block_size >> 9) };
-        let count = blocks.saturating_mul(unit);
+        let count = blocks * unit;
         node.core.i_blocks_lo = low32(count).into();
         if sb.has_ro_compat(ro_compat::HUGE_FILE) {
             node.core.i_blocks_high = low16(low32(count >> 32)).into();

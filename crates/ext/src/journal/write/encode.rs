@@ -29,14 +29,13 @@ pub(super) struct Encoder<'a> {
 impl Encoder<'_> {
     /// Tags that fit in a descriptor.
     pub(super) fn tags(&self) -> usize {
-        let taken =
-            journal_at::TAGS.saturating_add(JOURNAL_TAG_UUID).saturating_add(self.form.tail_len());
+        let taken = journal_at::TAGS + JOURNAL_TAG_UUID + self.form.tail_len();
         self.block.saturating_sub(taken).checked_div(self.form.tag_len()).unwrap_or(1).max(1)
     }
 
     /// Revoke records that fit in a block.
     pub(super) fn revokes(&self) -> usize {
-        let taken = journal_at::REVOKE_RECORDS.saturating_add(self.form.tail_len());
+        let taken = journal_at::REVOKE_RECORDS + self.form.tail_len();
         let room = self.block.saturating_sub(taken);
         room.checked_div(self.form.revoke_record_len()).unwrap_or(1).max(1)
     }
@@ -45,7 +44,7 @@ impl Encoder<'_> {
     pub(super) fn cost(&self, copies: u64, revokes: u64) -> u64 {
         let descriptors = copies.div_ceil(wide(self.tags()));
         let records = revokes.div_ceil(wide(self.revokes()));
-        copies.saturating_add(descriptors).saturating_add(records).saturating_add(1)
+        copies + descriptors + records + 1
     }
 
     /// Makes all blocks, one after the other, except for the commit record. Returns the checksum of
@@ -92,7 +91,7 @@ impl Encoder<'_> {
             let number = revoked.get().to_be_bytes();
             let len = self.form.revoke_record_len();
             lay(&mut block, at, number.get(8usize.saturating_sub(len)..).unwrap_or_default());
-            at = at.saturating_add(len);
+            at += len;
         }
         lay(&mut block, journal_at::REVOKE_COUNT, &low32(wide(at)).to_be_bytes());
         self.seal_tail(&mut block);
@@ -108,12 +107,12 @@ impl Encoder<'_> {
             let mut flags = 0;
             flags |= if escaped.is_some() { journal_tag::ESCAPE } else { 0 };
             flags |= if n > 0 { journal_tag::SAME_UUID } else { 0 };
-            flags |= if n.saturating_add(1) == copies.len() { journal_tag::LAST_TAG } else { 0 };
+            flags |= if n + 1 == copies.len() { journal_tag::LAST_TAG } else { 0 };
             self.put_tag(&mut block, at, copy.home, flags, sum);
-            at = at.saturating_add(self.form.tag_len());
+            at += self.form.tag_len();
             if n == 0 {
                 lay(&mut block, at, &self.uuid);
-                at = at.saturating_add(JOURNAL_TAG_UUID);
+                at += JOURNAL_TAG_UUID;
             }
         }
         self.seal_tail(&mut block);
@@ -190,7 +189,7 @@ fn escaped(bytes: &[u8]) -> Option<Vec<u8>> {
 
 /// Puts bytes at their place in a block, which has room for them.
 fn lay(block: &mut [u8], at: usize, bytes: &[u8]) {
-    let place = block.get_mut(at..at.saturating_add(bytes.len()));
+    let place = block.get_mut(at..at + bytes.len());
     debug_assert!(place.is_some(), "{} bytes at {at} of a journal block", bytes.len());
     if let Some(place) = place {
         place.copy_from_slice(bytes);

@@ -165,14 +165,14 @@ impl LogWriter {
         let run = self.map.find(Lbn::new(u64::from(at)));
         debug_assert!(run.is_some(), "all blocks were found to be mapped");
         let block = run.map_or(BlockNo::ZERO, |run| run.extent.start);
-        Lba::containing(ByteLen::new(block.get().saturating_mul(u64::from(self.block_size))))
+        Lba::containing(ByteLen::new(block.get() * u64::from(self.block_size)))
     }
 
     /// The time of the next commit: later than that of the last one.
     fn tick(&mut self) -> Timestamp {
         let last = self.committed_at;
-        let next = match last.nanos.saturating_add(1) {
-            NANOS => Timestamp { secs: last.secs.saturating_add(1), nanos: 0 },
+        let next = match last.nanos + 1 {
+            NANOS => Timestamp { secs: last.secs + 1, nanos: 0 },
             nanos => Timestamp { nanos, ..last },
         };
         let now = (self.wall)();
@@ -242,7 +242,7 @@ pub(super) fn note_error(disk: &mut Patches, error: i32) -> Result<(), FsError> 
     let Some(first) = log.map.runs.first() else { return Err(truncated(place())) };
     sb.s_errno = error.cast_unsigned().into();
     state::seal(&mut sb, &log.form);
-    let at = first.extent.start.get().saturating_mul(u64::from(volume.sb.block_size));
+    let at = first.extent.start.get() * u64::from(volume.sb.block_size);
     disk.put(at, sb.as_bytes())?;
     disk.flush()
 }
@@ -284,7 +284,7 @@ fn check_places(volume: &Volume, map: &BlockMap, len: u32) -> Result<(), FsError
         if run.unwritten || run.lbn.get() > reached {
             break;
         }
-        reached = run.lbn.get().saturating_add(run.extent.len);
+        reached = run.lbn.get() + run.extent.len;
     }
     if reached < u64::from(len) {
         return Err(range("journal blocks", reached, u64::from(len), place()));

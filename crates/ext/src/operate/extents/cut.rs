@@ -94,7 +94,7 @@ impl Tree<'_> {
 /// the leaf.
 fn cut_path(path: &mut ExtentPath, kept: u64) -> Vec<seekless_fs::Mapping> {
     for step in &mut path.steps {
-        step.children.truncate(step.slot.saturating_add(1));
+        step.children.truncate(step.slot + 1);
     }
     let stays = |run: &&seekless_fs::Mapping| run.lbn.get() < kept;
     let leaf = path.leaf.iter().take_while(stays);

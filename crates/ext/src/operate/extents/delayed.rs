@@ -37,7 +37,7 @@ impl Tree<'_> {
         let block = self.block();
         let recorded = self.node()?.recorded;
         let shown = self.node()?.recorded_size();
-        let (contents_role, role) = self.roles(lbn.saturating_mul(block) < shown)?;
+        let (contents_role, role) = self.roles(lbn * block < shown)?;
         // A hole may go on in the next leaf, but an extent does not.
         let near = self.find(lbn)?;
         debug_assert!(near.at(lbn).is_none(), "D1: {lbn} of inode {} waits", self.ino);
@@ -45,7 +45,7 @@ impl Tree<'_> {
         let (run, bitmap) = self.take(lbn, most, false)?;
         let mut after = self.fill_whole(run, contents, contents_role)?;
         after.push(bitmap);
-        let end = lbn.saturating_add(run.len).saturating_mul(block);
+        let end = (lbn + run.len) * block;
         let node = self.node()?;
         node.record_up_to(end);
         let put = Put { role, after: &after, size: node.size, more: run.len, fewer: 0 };
@@ -98,14 +98,14 @@ fn most_nodes(depth: u64, used: u64, half: u64, (runs, blocks): (u64, u64)) -> u
     let mut all = 0u64;
     let mut new = blocks;
     for _ in 0..depth {
-        new = new.min(runs.saturating_mul(2).saturating_add(new.div_ceil(half)));
-        all = all.saturating_add(new);
+        new = new.min(runs * 2 + new.div_ceil(half));
+        all += new;
     }
     // The root's entries move to nodes of their own, until so few are left that they fit.
-    let mut entries = used.saturating_add(new);
+    let mut entries = used + new;
     while entries > IN_INODE {
-        entries = entries.div_ceil(half).saturating_add(1);
-        all = all.saturating_add(entries);
+        entries = entries.div_ceil(half) + 1;
+        all += entries;
     }
     all
 }

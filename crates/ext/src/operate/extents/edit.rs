@@ -10,7 +10,7 @@ use std::ops::Range;
 
 /// The first block of the file behind a run.
 pub(super) fn end_of(run: &Mapping) -> u64 {
-    run.lbn.get().saturating_add(run.extent.len)
+    run.lbn.get() + run.extent.len
 }
 
 /// The part of a run that maps a range of blocks of the file, which lie in it.
@@ -18,7 +18,7 @@ pub(super) fn part(run: &Mapping, blocks: &Range<u64>) -> Mapping {
     debug_assert!(run.lbn.get() <= blocks.start && blocks.end <= end_of(run));
     let skip = blocks.start.saturating_sub(run.lbn.get());
     let len = blocks.end.saturating_sub(blocks.start);
-    let extent = Extent::new(run.extent.start.saturating_add(skip), len);
+    let extent = Extent::new(run.extent.start + skip, len);
     Mapping { lbn: Lbn::new(blocks.start), extent, ..*run }
 }
 
@@ -27,22 +27,22 @@ fn joins(one: &Mapping, next: &Mapping) -> bool {
     end_of(one) == next.lbn.get()
         && one.extent.end() == next.extent.start
         && one.unwritten == next.unwritten
-        && one.extent.len.saturating_add(next.extent.len) <= max_len(one.unwritten)
+        && one.extent.len + next.extent.len <= max_len(one.unwritten)
 }
 
 /// Joins the new runs of a leaf with each other and with their neighbours.
 fn join_around(leaf: &mut Vec<Mapping>, new: Range<usize>) {
     let mut at = new.start.saturating_sub(1);
-    let mut stop = new.end.saturating_add(1).min(leaf.len());
-    while at.saturating_add(1) < stop {
-        let next = leaf.get(at.saturating_add(1)).copied();
+    let mut stop = (new.end + 1).min(leaf.len());
+    while at + 1 < stop {
+        let next = leaf.get(at + 1).copied();
         match (leaf.get_mut(at), next) {
             (Some(one), Some(next)) if joins(one, &next) => {
-                one.extent.len = one.extent.len.saturating_add(next.extent.len);
-                leaf.remove(at.saturating_add(1));
+                one.extent.len += next.extent.len;
+                leaf.remove(at + 1);
                 stop = stop.saturating_sub(1);
             }
-            _ => at = at.saturating_add(1),
+            _ => at = at + 1,
         }
     }
 }
@@ -71,7 +71,7 @@ impl Tree<'_> {
             "{run:?} fills a hole of {leaf:?}"
         );
         leaf.insert(at, run);
-        let end = at.saturating_add(1);
+        let end = at + 1;
         let how = how(&leaf, end);
         join_around(&mut leaf, at..end);
         let plan = self.plan(&path, &leaf, how)?;
@@ -102,7 +102,7 @@ impl Tree<'_> {
             .filter(|part| !part.is_empty())
             .map(|blocks_of| Mapping { unwritten: blocks_of != blocks, ..part(&run, blocks_of) });
         let parts: Vec<Mapping> = parts.collect();
-        let end = at.saturating_add(parts.len());
+        let end = at + parts.len();
         leaf.splice(at..=at, parts);
         let how = how(&leaf, end);
         join_around(&mut leaf, at..end);

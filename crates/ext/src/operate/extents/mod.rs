@@ -81,7 +81,7 @@ impl<'a> Tree<'a> {
 
     /// Sectors of 512 bytes in blocks.
     fn sectors(&self, blocks: u64) -> u64 {
-        blocks.saturating_mul(self.block() / 512)
+        blocks * (self.block() / 512)
     }
 
     /// Writes size, sectors and root.
@@ -97,7 +97,7 @@ impl<'a> Tree<'a> {
         if !sb.has_ro_compat(ro_compat::HUGE_FILE) {
             blocks = blocks.checked_div(u64::from(sb.block_size / 512)).unwrap_or(blocks);
         }
-        blocks.saturating_mul(self.block())
+        blocks * self.block()
     }
 
     /// Refuses a length past the reach of the map.

@@ -67,7 +67,7 @@ pub(super) fn node_bytes(
 pub(super) fn shown(bytes: &[u8]) -> usize {
     let entries = seekless_fs::field::parse::<ExtentHeader>(bytes, 0);
     let entries = entries.map_or(0, |header| header.eh_entries.get());
-    index(entries).saturating_add(1).saturating_mul(ENTRY)
+    (index(entries) + 1) * ENTRY
 }
 
 /// The bytes of a part that differ, with those in between.
@@ -76,7 +76,7 @@ pub(super) fn changed(old: &[u8], new: &[u8], part: Range<usize>) -> Range<usize
     let first = part.clone().find(differs);
     let last = part.clone().rfind(differs);
     match (first, last) {
-        (Some(first), Some(last)) => first..last.saturating_add(1),
+        (Some(first), Some(last)) => first..last + 1,
         _ => part.start..part.start,
     }
 }

@@ -52,10 +52,10 @@ impl ExtentPath {
         let next = self.leaf.partition_point(|run| run.lbn.get() <= lbn);
         if let Some(run) = next.checked_sub(1).and_then(|at| self.leaf.get(at)) {
             let by = lbn.saturating_sub(run.lbn.get()).saturating_sub(1);
-            return Some(run.extent.start.saturating_add(by));
+            return Some(run.extent.start + by);
         }
         let run = self.leaf.get(next)?;
-        let by = run.lbn.get().saturating_sub(lbn).saturating_add(1);
+        let by = run.lbn.get().saturating_sub(lbn) + 1;
         run.extent.start.get().checked_sub(by).map(BlockNo::new)
     }
 
@@ -66,7 +66,7 @@ impl ExtentPath {
         let front = next.checked_sub(1).and_then(|at| self.leaf.get(at));
         let left = front.map(|run| {
             let last = run.extent.len.saturating_sub(1);
-            (run.lbn.get().saturating_add(last), run.extent.start.saturating_add(last))
+            (run.lbn.get() + last, run.extent.start + last)
         });
         let right = self.leaf.get(next).map(|run| (run.lbn.get(), run.extent.start));
         Around { left, right }
@@ -125,7 +125,7 @@ impl Tree<'_> {
         let path = self.path(lbn)?;
         let next = path.leaf.partition_point(|run| run.lbn.get() <= lbn);
         let before = next.checked_sub(1).and_then(|at| path.leaf.get(at));
-        let end_of = |run: &Mapping| run.lbn.get().saturating_add(run.extent.len);
+        let end_of = |run: &Mapping| run.lbn.get() + run.extent.len;
         let near = match before.filter(|run| end_of(run) > lbn) {
             Some(run) => {
                 self.ext.check_data(run.extent, Location::of("extent").in_inode(self.ino))?;

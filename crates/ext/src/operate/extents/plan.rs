@@ -141,10 +141,10 @@ impl Tree<'_> {
                 .iter()
                 .map(|child| NodeEntry::node(low32(child.covers.start), child.block))
                 .collect();
-            at_end = step.slot.saturating_add(1) == entries.len();
+            at_end = step.slot + 1 == entries.len();
             entries.splice(step.slot..=step.slot, below);
             node = &step.node;
-            depth = depth.saturating_add(1);
+            depth += 1;
         }
         debug_assert!(node.at.is_none(), "the first node of a way is the root");
         self.work_out_root(node, entries, depth, plan)
@@ -166,7 +166,7 @@ impl Tree<'_> {
             let mut above = Vec::new();
             self.make_nodes(entries, (depth, true, near), plan, &mut above)?;
             entries = above;
-            depth = depth.saturating_add(1);
+            depth += 1;
         }
         if entries.is_empty() {
             depth = 0;
@@ -221,12 +221,12 @@ impl Tree<'_> {
         for patch in &plan.patches {
             self.patch(patch, plan, &waits, &mut nodes)?;
         }
-        let more = self.sectors(put.more.saturating_add(wide(plan.made.len())));
-        let fewer = self.sectors(put.fewer.saturating_add(wide(plan.left.len())));
+        let more = self.sectors(put.more + wide(plan.made.len()));
+        let fewer = self.sectors(put.fewer + wide(plan.left.len()));
         let left: Vec<Extent> = plan.left.iter().map(|&at| Extent::new(at, 1)).collect();
         self.core.forget_unsettled(self.ino, &left);
         let node = self.node()?;
-        node.sectors = node.sectors.saturating_add(more).saturating_sub(fewer);
+        node.sectors = (node.sectors + more).saturating_sub(fewer);
         node.size = put.size;
         node.map.near = None;
         if let Some(root) = plan.root {

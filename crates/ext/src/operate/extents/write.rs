@@ -39,12 +39,10 @@ impl Tree<'_> {
         let mut written = Ok(());
         while done < bytes.len() && written.is_ok() {
             let rest = bytes.get(done..).unwrap_or_default();
-            written = self
-                .write_piece(offset.saturating_add(wide(done)), rest, seen)
-                .map(|(len, _)| done = done.saturating_add(len));
+            written =
+                self.write_piece(offset + wide(done), rest, seen).map(|(len, _)| done = done + len);
         }
-        let reached =
-            if done == 0 { before } else { before.max(offset.saturating_add(wide(done))) };
+        let reached = if done == 0 { before } else { before.max(offset + wide(done)) };
         if written.is_err() && self.node()?.size > reached {
             self.node()?.size = reached;
             self.put_map(Role::PointerCut, &[])?;
@@ -78,7 +76,7 @@ impl Tree<'_> {
         let end = self.check_len(size.checked_add(wide(bytes.len())))?;
         debug_assert!(wide(bytes.len()) <= self.block(), "a directory grows by blocks");
         let (done, id) = self.write_piece(size, bytes, size)?;
-        debug_assert_eq!(size.saturating_add(wide(done)), end, "a block lies in one piece");
+        debug_assert_eq!(size + wide(done), end, "a block lies in one piece");
         Ok(id)
     }
 
@@ -105,16 +103,16 @@ impl Tree<'_> {
         let block = self.block();
         let lbn = offset.checked_div(block).unwrap_or(0);
         let within = index(offset.checked_rem(block).unwrap_or(0));
-        let end = offset.saturating_add(wide(bytes.len())).div_ceil(block);
+        let end = (offset + wide(bytes.len())).div_ceil(block);
         let near = self.find(lbn)?;
         let count = near.end().min(end).saturating_sub(lbn);
-        let (contents, role) = self.roles(lbn.saturating_mul(block) < seen)?;
+        let (contents, role) = self.roles(lbn * block < seen)?;
         // The bytes that fit into `blocks` blocks, and the length from then on.
         let size = self.node()?.size;
         let fits = |blocks: u64| {
-            let room = index(blocks.saturating_mul(block)).saturating_sub(within);
+            let room = index(blocks * block).saturating_sub(within);
             let len = room.min(bytes.len());
-            (len, size.max(offset.saturating_add(wide(len))))
+            (len, size.max(offset + wide(len)))
         };
         match near.at(lbn) {
             Some((at, false)) => {
@@ -128,7 +126,7 @@ impl Tree<'_> {
                 let (len, size) = fits(count);
                 let bytes = slice(bytes, 0, len).unwrap_or_default();
                 let after = self.fill(Extent::new(at, count), within, bytes, contents)?;
-                let blocks = lbn..lbn.saturating_add(count);
+                let blocks = lbn..lbn + count;
                 let put = Put { role, after: &after, size, more: 0, fewer: 0 };
                 let id = match self.convert(&blocks, &put) {
                     Err(FsError::NoSpace(why)) => self.convert_instead(&blocks, &put, why)?,
@@ -301,7 +299,7 @@ impl Tree<'_> {
             let after = [bitmap];
             let put = Put { role: Role::PointerSet, after: &after, size, more: run.len, fewer: 0 };
             self.enter(lbn, run, true, &put)?;
-            lbn = lbn.saturating_add(run.len);
+            lbn += run.len;
         }
         let size = self.node()?.size;
         if keep_size || to <= size {

@@ -12,7 +12,7 @@ use zerocopy::IntoBytes;
 const ENTRY: usize = size_of::<DxEntry>();
 
 fn put(block: &mut [u8], at: usize, bytes: &[u8]) {
-    let to = block.get_mut(at..at.saturating_add(bytes.len()));
+    let to = block.get_mut(at..at + bytes.len());
     debug_assert!(to.is_some(), "it lies in the block");
     if let Some(to) = to {
         to.copy_from_slice(bytes);
@@ -32,7 +32,7 @@ pub(super) fn put_children(block: &mut [u8], branch: Branch, children: &[DxChild
     debug_assert!(!children.is_empty() && children.len() <= branch.limit);
     let branch = Branch { count: children.len(), ..branch };
     for (n, child) in children.iter().enumerate() {
-        let at = branch.offset.saturating_add(n.saturating_mul(ENTRY));
+        let at = branch.offset + n * ENTRY;
         let entry = DxEntry { hash: child.hash.into(), block: low32(child.lbn.get()).into() };
         put(block, at, entry.as_bytes());
     }
@@ -43,14 +43,14 @@ pub(super) fn put_children(block: &mut [u8], branch: Branch, children: &[DxChild
 /// Puts a child behind the one at `chosen`.
 pub(super) fn insert_child(block: &mut [u8], branch: Branch, chosen: usize, child: DxChild) {
     debug_assert!(chosen < branch.count && !branch.is_full());
-    let at = branch.offset.saturating_add(chosen.saturating_add(1).saturating_mul(ENTRY));
-    let end = branch.offset.saturating_add(branch.count.saturating_mul(ENTRY));
-    if let Some(behind) = block.get_mut(at..end.saturating_add(ENTRY)) {
+    let at = branch.offset + (chosen + 1) * ENTRY;
+    let end = branch.offset + branch.count * ENTRY;
+    if let Some(behind) = block.get_mut(at..end + ENTRY) {
         behind.rotate_right(ENTRY.min(behind.len()));
     }
     let entry = DxEntry { hash: child.hash.into(), block: low32(child.lbn.get()).into() };
     put(block, at, entry.as_bytes());
-    put_counts(block, &Branch { count: branch.count.saturating_add(1), ..branch });
+    put_counts(block, &Branch { count: branch.count + 1, ..branch });
 }
 
 /// A node below the root, without children yet.
@@ -74,6 +74,6 @@ pub(super) fn put_root(block: &mut [u8], version: u8, tail: usize) -> Branch {
 
 /// Sets how many levels of nodes are below a root.
 pub(super) fn put_levels(block: &mut [u8], levels: u8) {
-    let at = DX_ROOT_INFO_OFFSET.saturating_add(offset_of!(DxRootInfo, indirect_levels));
+    let at = DX_ROOT_INFO_OFFSET + offset_of!(DxRootInfo, indirect_levels);
     put(block, at, &[levels]);
 }

@@ -34,7 +34,7 @@ impl Ext {
             return Ok(None);
         }
         let version = self.volume.sb.raw.s_def_hash_version;
-        let version = version.saturating_add(self.volume.sb.hash_unsigned_offset());
+        let version = version + self.volume.sb.hash_unsigned_offset();
         Ok(Some(ListingOrder { version, seed }))
     }
 }

@@ -140,7 +140,7 @@ impl Ext {
             if entry.is_used() && which(&entry) {
                 self.entries.put(&mut leaf, &Entry { at, len: entry.needed, ..entry });
                 last = Some(at);
-                at = at.saturating_add(entry.needed);
+                at += entry.needed;
             }
         }
         if let Some(last) = last {
@@ -188,7 +188,7 @@ impl Ext {
         match roomy {
             Some(above) => {
                 let (Some(&parent), Some(&full)) =
-                    (path.steps.get(above), path.steps.get(above.saturating_add(1)))
+                    (path.steps.get(above), path.steps.get(above + 1))
                 else {
                     debug_assert!(false, "the lowest block was full");
                     return Ok(());
@@ -257,7 +257,7 @@ impl Ext {
         let lbn = self.append_block(core, dir, &self.node_of(&children), made)?;
         self.edit_block(core, dir, (root.lbn, root.at), |bytes| {
             put_children(bytes, root.branch, &[DxChild { hash: 0, lbn: Lbn::new(lbn) }]);
-            put_levels(bytes, path.levels.saturating_add(1));
+            put_levels(bytes, path.levels + 1);
         })
     }
 
@@ -304,11 +304,11 @@ fn split_point(names: &[Hashed], block: usize) -> usize {
     let half = block / 2;
     let (mut size, mut moved) = (0usize, 0usize);
     for name in names.iter().rev() {
-        if size.saturating_add(name.needed / 2) > half {
+        if size + name.needed / 2 > half {
             return names.len().saturating_sub(moved);
         }
-        size = size.saturating_add(name.needed);
-        moved = moved.saturating_add(1);
+        size += name.needed;
+        moved += 1;
     }
     names.len() / 2
 }

@@ -2,7 +2,6 @@
 #![allow(
     clippy::indexing_slicing,
     clippy::as_conversions,
-    clippy::arithmetic_side_effects,
     reason = "values are of our own plan and of structures that the survey checked"
 )]
 

@@ -47,7 +47,7 @@ fn put_entry(sb: &Super, unit: &mut [u8], entry: &Entry<'_>) {
     if !sb.typed_entries {
         let len = u8::try_from(entry.name.len()).unwrap_or(u8::MAX);
         let bytes = if sb.order == Order::Little { [len, 0] } else { [0, len] };
-        let at = entry.at.saturating_add(KIND.0);
+        let at = entry.at + KIND.0;
         let field = unit.iter_mut().skip(at);
         field.zip(bytes).for_each(|(to, byte)| *to = byte);
     }
@@ -76,13 +76,13 @@ impl Unit {
         let block = base.checked_div(u64::from(sb.bsize)).unwrap_or(0);
         let place = Location::of("directory").in_inode(inode.ino);
         let fsize = u64::from(sb.fsize);
-        let runs = checker.volume.runs(inode, &(block..block.saturating_add(1)))?;
+        let runs = checker.volume.runs(inode, &(block..block + 1))?;
         let found = runs.iter().find_map(|run| {
-            let start = run.lbn.get().saturating_mul(fsize);
+            let start = run.lbn.get() * fsize;
             let into = base.checked_sub(start)?;
-            let len = run.extent.len.saturating_mul(fsize);
-            let on_disk = run.extent.start.get().saturating_mul(fsize);
-            (into < len).then(|| on_disk.saturating_add(into))
+            let len = run.extent.len * fsize;
+            let on_disk = run.extent.start.get() * fsize;
+            (into < len).then(|| on_disk + into)
         });
         let at = found.ok_or_else(|| invalid("directory offset", at, place))?;
         Ok(Self { at, bytes: disk.read(at, DIRECTORY_UNIT)? })
@@ -129,17 +129,17 @@ pub(super) fn edit(
     let at = index(spot.at.checked_rem(wide(DIRECTORY_UNIT)).unwrap_or(0));
     let sb = checker.sb();
     match edit {
-        Edit::Remove => sb.order.put_u32(&mut unit.bytes, at.saturating_add(INO.0), 0),
+        Edit::Remove => sb.order.put_u32(&mut unit.bytes, at + INO.0, 0),
         Edit::Retype(kind) => {
-            if let Some(byte) = unit.bytes.get_mut(at.saturating_add(KIND.0)) {
+            if let Some(byte) = unit.bytes.get_mut(at + KIND.0) {
                 *byte = code_of(kind);
             }
         }
         Edit::Terminate => {
             let here = |entry: &&Entry<'_>| entry.at == at;
             let found = unit.entries(checker).iter().find(here).map(|entry| {
-                let name_end = entry.at.saturating_add(HEAD).saturating_add(entry.name.len());
-                name_end..entry.at.saturating_add(needed(entry.name.len())).min(entry.end())
+                let name_end = entry.at + HEAD + entry.name.len();
+                name_end..(entry.at + needed(entry.name.len())).min(entry.end())
             });
             if let Some(rest) = found.and_then(|rest| unit.bytes.get_mut(rest)) {
                 rest.fill(0);
@@ -174,7 +174,7 @@ pub(super) fn set_parent(
     let sb = checker.sb();
     let at = unit.entries(checker).get(1).map(|entry| entry.at);
     if let Some(at) = at {
-        sb.order.put_u32(&mut unit.bytes, at.saturating_add(INO.0), to.get());
+        sb.order.put_u32(&mut unit.bytes, at + INO.0, to.get());
     }
     unit.write(disk)
 }
@@ -206,13 +206,13 @@ pub(super) fn compose(sb: &Super, names: &[RepairEntry<'_>]) -> Vec<u8> {
     let (mut at, mut last) = (0usize, 0usize);
     for name in names {
         let len = name.needed();
-        if at.saturating_add(len) > DIRECTORY_UNIT {
+        if at + len > DIRECTORY_UNIT {
             continue;
         }
         let entry = Entry { at, len, ino: name.ino, kind: name.kind, name: name.name };
         put_entry(sb, &mut unit, &entry);
         last = at;
-        at = at.saturating_add(len);
+        at += len;
     }
     // The last one takes the rest; if there is none, an unused one does.
     put_len(sb.order, &mut unit, last, DIRECTORY_UNIT.saturating_sub(last));

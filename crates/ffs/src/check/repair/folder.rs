@@ -41,13 +41,13 @@ pub(super) fn create(
     let Some(run) = space.block_or_part(disk)? else { return Ok(false) };
     let dots = entry::dots(ino, parent);
     let dots = dots.map(|dot| RepairEntry { ino: dot.ino, kind: dot.kind, name: dot.name });
-    let len = run.len.saturating_mul(u64::from(sb.fsize));
+    let len = run.len * u64::from(sb.fsize);
     let mut bytes = compose(sb, &dots);
     let unused = compose(sb, &[]);
     while wide(bytes.len()) < len {
         bytes.extend(&unused);
     }
-    disk.put(run.start.get().saturating_mul(u64::from(sb.fsize)), &bytes)?;
+    disk.put(run.start.get() * u64::from(sb.fsize), &bytes)?;
     disk.flush()?;
     let mut inode = InodeMut::read(&checker.volume, disk, ino)?;
     inode.clear();
@@ -81,14 +81,14 @@ pub(super) fn add(
             return Ok(done);
         }
         let mut unit = Unit::read(checker, disk, &inode, at)?;
-        done = done.saturating_add(fill(checker, &mut unit, left));
+        done += fill(checker, &mut unit, left);
         unit.write(disk)?;
     }
     while let Some(left) = names.get(done..).filter(|left| !left.is_empty()) {
         disk.flush()?;
         match grow(checker, disk, space, dir, left)? {
             0 => break,
-            more => done = done.saturating_add(more),
+            more => done = done + more,
         }
     }
     Ok(done)
@@ -129,7 +129,7 @@ fn units(checker: &Checker, names: &[NewName], most: usize) -> (Vec<u8>, usize) 
         let entries: Vec<RepairEntry<'_>> =
             left.iter().take(count).map(NewName::as_entry).collect();
         bytes.extend(compose(checker.sb(), &entries));
-        done = done.saturating_add(count);
+        done += count;
     }
     (bytes, done)
 }
@@ -154,24 +154,24 @@ fn grow(
     let Some(run) = space.block(disk)? else { return Ok(0) };
     let mut bytes = vec![0; index(into)];
     if into > 0 {
-        let first = lbn.saturating_mul(bsize);
+        let first = lbn * bsize;
         for (n, to) in bytes.chunks_mut(DIRECTORY_UNIT).enumerate() {
-            let at = first.saturating_add(wide(n.saturating_mul(DIRECTORY_UNIT)));
+            let at = first + wide(n * DIRECTORY_UNIT);
             to.copy_from_slice(&Unit::read(checker, disk, &inode, at)?.bytes);
         }
     }
     let room = index(bsize.saturating_sub(into)).checked_div(DIRECTORY_UNIT).unwrap_or(0);
     let (new, count) = units(checker, names, room);
     bytes.extend(new);
-    disk.put(run.start.get().saturating_mul(u64::from(sb.fsize)), &bytes)?;
+    disk.put(run.start.get() * u64::from(sb.fsize), &bytes)?;
     disk.flush()?;
     let Some(indirect) = lead_to(checker, disk, space, &mut raw, lbn, run)? else {
         return Ok(0);
     };
     let held = into.div_ceil(u64::from(sb.fsize).max(1));
-    let frags = u64::from(sb.frag).saturating_sub(held).saturating_add(indirect);
-    raw.set_sectors(raw.sectors().saturating_add(frags.saturating_mul(u64::from(sb.fsize) / 512)));
-    raw.set_len(lbn.saturating_add(1).saturating_mul(bsize));
+    let frags = u64::from(sb.frag).saturating_sub(held) + indirect;
+    raw.set_sectors(raw.sectors() + frags * (u64::from(sb.fsize) / 512));
+    raw.set_len((lbn + 1) * bsize);
     raw.write(disk)?;
     disk.flush()?;
     Ok(count)
@@ -202,13 +202,13 @@ fn lead_to(
             (block.start.get(), block.len, vec![0; index(sb.bsize)])
         }
         block => {
-            let at = block.saturating_mul(u64::from(sb.fsize));
+            let at = block * u64::from(sb.fsize);
             (block, 0, disk.read(at, index(sb.bsize))?)
         }
     };
-    let at = index(n.saturating_mul(u64::from(sb.pointer_size())));
+    let at = index(n * u64::from(sb.pointer_size()));
     put_pointer(sb, &mut bytes, at, run.start.get());
-    disk.put(block.saturating_mul(u64::from(sb.fsize)), &bytes)?;
+    disk.put(block * u64::from(sb.fsize), &bytes)?;
     disk.flush()?;
     raw.set_pointer(DIRECT, block);
     Ok(Some(taken))

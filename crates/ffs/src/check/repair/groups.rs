@@ -17,7 +17,7 @@ fn change(
     with: impl FnOnce(&mut GroupMut<'_>),
 ) -> Result<(), FsError> {
     let sb = checker.sb();
-    let at = sb.in_group(number, sb.cblkno).get().saturating_mul(u64::from(sb.fsize));
+    let at = sb.in_group(number, sb.cblkno).get() * u64::from(sb.fsize);
     let mut bytes = disk.read(at, index(sb.bsize))?;
     let mut group = GroupMut::check(sb, number, &mut bytes)?;
     with(&mut group);
@@ -31,11 +31,11 @@ fn change(
 /// [`FsError::Corrupt`] for a group without a head; errors of the device.
 pub(super) fn put(checker: &Checker, disk: &mut Patches, number: GroupNo) -> Result<(), FsError> {
     let sb = checker.sb();
-    let first = number.get().saturating_mul(sb.ipg);
+    let first = number.get() * sb.ipg;
     let blocks = sb.group_blocks(number);
     change(checker, disk, number, |group| {
         for slot in 0..sb.ipg {
-            group.set_in_use(slot, checker.is_taken(Ino::new(first.saturating_add(slot))));
+            group.set_in_use(slot, checker.is_taken(Ino::new(first + slot)));
         }
         for (at, block) in (0u32..).zip(blocks.start.get()..blocks.end().get()) {
             group.set_fragment_free(at, !checker.used.get(index(block)));
@@ -80,7 +80,7 @@ pub(super) fn reserve_inode(
     number: GroupNo,
     ino: Ino,
 ) -> Result<(), FsError> {
-    let first = number.get().saturating_mul(checker.sb().ipg);
+    let first = number.get() * checker.sb().ipg;
     let slot = ino.get().saturating_sub(first);
     change(checker, disk, number, |group| group.set_in_use(slot, true))?;
     disk.flush()
@@ -112,7 +112,7 @@ pub(super) fn put_summaries(checker: &Checker, disk: &mut Patches) -> Result<Tot
         encode_summary(sb.order, &mut area, number, summary);
         all.push(summary);
     }
-    let at = sb.summaries.start.get().saturating_mul(u64::from(sb.fsize));
+    let at = sb.summaries.start.get() * u64::from(sb.fsize);
     disk.put(at, &area)?;
     Ok(all.into_iter().collect())
 }

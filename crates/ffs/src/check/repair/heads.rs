@@ -27,7 +27,7 @@ macro_rules! at {
 /// Errors of the device.
 pub(super) fn put(checker: &Checker, disk: &mut Patches, number: GroupNo) -> Result<(), FsError> {
     let sb = checker.sb();
-    let at = sb.in_group(number, sb.cblkno).get().saturating_mul(u64::from(sb.fsize));
+    let at = sb.in_group(number, sb.cblkno).get() * u64::from(sb.fsize);
     let mut bytes = disk.read(at, index(sb.bsize))?;
     let ndblk = u32::try_from(sb.group_blocks(number).len).unwrap_or(u32::MAX);
     if sb.order.get_u32(&bytes, at!(cg_magic)) != Some(MAGIC_GROUP) {
@@ -57,10 +57,10 @@ pub(super) fn initialise(
     inodes: u32,
 ) -> Result<(), FsError> {
     let group = checker.volume.cylinder_group(number)?;
-    let first = number.get().saturating_mul(checker.sb().ipg);
+    let first = number.get() * checker.sb().ipg;
     for slot in group.initialised_inodes()..inodes {
         if !group.in_use(slot) {
-            let ino = Ino::new(first.saturating_add(slot));
+            let ino = Ino::new(first + slot);
             let mut inode = InodeMut::read(&checker.volume, disk, ino)?;
             inode.clear();
             inode.write(disk)?;

@@ -66,7 +66,7 @@ fn make(checker: &Checker, disk: &mut Patches) -> Result<bool, FsError> {
 /// Adds to a link count, and waits until that is on the disk.
 fn raise(checker: &Checker, disk: &mut Patches, ino: Ino, by: u64) -> Result<(), FsError> {
     let names = checker.seen.get(&ino).map_or(0, |seen| seen.names).cast_unsigned();
-    let wanted = names.saturating_add(by).min(MOST_LINKS);
+    let wanted = (names + by).min(MOST_LINKS);
     let mut inode = InodeMut::read(&checker.volume, disk, ino)?;
     let said = inode.links();
     let high = u16::try_from(wanted).unwrap_or(0);

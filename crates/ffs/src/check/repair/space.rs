@@ -44,9 +44,9 @@ impl<'a> RepairAllocator<'a> {
         let sb = self.checker.sb();
         let frag = u64::from(sb.frag.max(1));
         let steps = if u64::from(len) == frag { frag } else { 1 };
-        while self.next.saturating_add(u64::from(len)) <= sb.size {
+        while self.next + u64::from(len) <= sb.size {
             let run = Extent::new(BlockNo::new(self.next), u64::from(len));
-            self.next = self.next.saturating_add(steps);
+            self.next += steps;
             let mut blocks = run.start.get()..run.end().get();
             let group = group_of(self.checker, run.start);
             let in_one = sb.group_blocks(group).end() >= run.end();
@@ -65,9 +65,9 @@ impl<'a> RepairAllocator<'a> {
     pub(super) fn inode(&self, disk: &mut Patches) -> Result<Option<Ino>, FsError> {
         let sb = self.checker.sb();
         for group in (0..sb.ncg).map(GroupNo::new) {
-            let first = group.get().saturating_mul(sb.ipg);
+            let first = group.get() * sb.ipg;
             let written = self.checker.written.get(index(group.get())).copied().unwrap_or(0);
-            let mut all = (first..first.saturating_add(written)).map(Ino::new);
+            let mut all = (first..first + written).map(Ino::new);
             if let Some(ino) = all.find(|&ino| !self.checker.is_taken(ino)) {
                 groups::reserve_inode(self.checker, disk, group, ino)?;
                 return Ok(Some(ino));

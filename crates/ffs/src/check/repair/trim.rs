@@ -22,7 +22,7 @@ pub(super) fn trim(volume: &Volume, disk: &mut Patches, ino: Ino, len: u64) -> R
     let blocks = len.div_ceil(u64::from(sb.bsize));
     let mut raw = InodeMut::read(volume, disk, ino)?;
     if let Some(kept) = sb.numbers_kept(&inode) {
-        for n in kept..DIRECT.saturating_add(inode.indirect.len()) {
+        for n in kept..DIRECT + inode.indirect.len() {
             raw.set_pointer(n, 0);
         }
         trim_attributes(volume, &inode, &mut raw);
@@ -35,13 +35,13 @@ pub(super) fn trim(volume: &Volume, disk: &mut Patches, ino: Ino, len: u64) -> R
     }
     let (mut first, mut span) = (wide(DIRECT), 1u64);
     for ((n, levels), &block) in (DIRECT..).zip(1u32..).zip(&inode.indirect) {
-        span = span.saturating_mul(sb.pointers());
+        span *= sb.pointers();
         if first >= blocks {
             raw.set_pointer(n, 0);
-        } else if block != 0 && first.saturating_add(span) > blocks {
+        } else if block != 0 && first + span > blocks {
             trim_tree(volume, disk, ClaimedTree { block, first, span, levels }, blocks)?;
         }
-        first = first.saturating_add(span);
+        first += span;
     }
     trim_attributes(volume, &inode, &mut raw);
     if len < inode.len {
@@ -54,7 +54,7 @@ pub(super) fn trim(volume: &Volume, disk: &mut Patches, ino: Ino, len: u64) -> R
 fn trim_attributes(volume: &Volume, inode: &Inode, raw: &mut InodeMut<'_>) {
     let bsize = u64::from(volume.sb.bsize);
     for n in 0..inode.ext_blocks.len() {
-        if wide(n).saturating_mul(bsize) >= u64::from(inode.ext_len) {
+        if wide(n) * bsize >= u64::from(inode.ext_len) {
             raw.set_attribute_block(n, 0);
         }
     }
@@ -67,19 +67,19 @@ fn trim_tree(
     blocks: u64,
 ) -> Result<(), FsError> {
     let sb = &volume.sb;
-    let at = tree.block.saturating_mul(u64::from(sb.fsize));
+    let at = tree.block * u64::from(sb.fsize);
     let mut bytes = disk.read(at, index(sb.bsize))?;
     let step = tree.span.checked_div(sb.pointers()).unwrap_or(1).max(1);
     for n in 0..sb.pointers() {
-        let first = tree.first.saturating_add(n.saturating_mul(step));
+        let first = tree.first + n * step;
         let number = volume.pointer(&bytes, n);
         if number == 0 {
             continue;
         }
         if first >= blocks {
-            let at = index(n.saturating_mul(u64::from(sb.pointer_size())));
+            let at = index(n * u64::from(sb.pointer_size()));
             put_pointer(sb, &mut bytes, at, 0);
-        } else if tree.levels > 1 && first.saturating_add(step) > blocks {
+        } else if tree.levels > 1 && first + step > blocks {
             let levels = tree.levels.saturating_sub(1);
             trim_tree(
                 volume,

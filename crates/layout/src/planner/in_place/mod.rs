@@ -80,7 +80,7 @@ pub struct Progress {
 #[must_use]
 pub fn enough_for(blocks: u64, volume: u64, align: u64) -> u64 {
     // It ends at such a multiple, too.
-    blocks.saturating_add(2 * region::part(volume, align.max(1)))
+    blocks + 2 * region::part(volume, align.max(1))
 }
 
 /// A rearrangement in place: a sequence of steps.
@@ -122,7 +122,7 @@ impl<'a> InPlace<'a> {
         let places = || items.iter().flat_map(|item| &item.places);
         let start = places().map(|place| place.start).min().unwrap_or_default();
         let end = places().map(|place| place.end()).max().unwrap_or_default();
-        let region = Extent::new(start, end.saturating_since(start));
+        let region = Extent::new(start, end - start);
         let moving = items.iter().filter(|item| !item.is_kept).map(|item| item.what.blocks());
         let in_place = kept.iter().map(|place| place.len).sum();
         let progress =
@@ -137,7 +137,7 @@ impl<'a> InPlace<'a> {
             items,
             next: 0,
             window: 0,
-            left: budget.unwrap_or(progress.hot.saturating_mul(DEFAULT_BUDGET)),
+            left: budget.unwrap_or(progress.hot * DEFAULT_BUDGET),
             reserved: 0,
             progress,
             state,
@@ -292,8 +292,8 @@ impl<'a> InPlace<'a> {
     /// Counts blocks as moved, some of which the window had reserved.
     fn spend(&mut self, moved: u64, reserved: u64) {
         debug_assert!(moved <= self.left && reserved <= self.reserved);
-        self.left = self.left.saturating_sub(moved);
-        self.reserved = self.reserved.saturating_sub(reserved);
+        self.left -= moved;
+        self.reserved -= reserved;
     }
 
     /// Moves items of the window to their places, which are free.
@@ -322,5 +322,5 @@ impl<'a> InPlace<'a> {
 
 fn blocks_of(extent: &Extent) -> impl Iterator<Item = BlockNo> + use<> {
     let start = extent.start;
-    (0..extent.len).map(move |n| start.saturating_add(n))
+    (0..extent.len).map(move |n| start + n)
 }

@@ -101,7 +101,7 @@ impl Now {
             .map(|own| {
                 let low = own.lbn.get().max(from);
                 let high = (own.lbn.get() + own.extent.len).min(to);
-                let start = own.extent.start.saturating_add(low - own.lbn.get());
+                let start = own.extent.start + (low - own.lbn.get());
                 Extent::new(start, high - low)
             })
             .collect()
@@ -210,8 +210,7 @@ fn items(
     for step in &sequence.hot {
         map(step.object, &mut items);
         for from in (0..step.run.len).step_by(usize::try_from(most).unwrap_or(usize::MAX)) {
-            let run =
-                Run { lbn: step.run.lbn.saturating_add(from), len: most.min(step.run.len - from) };
+            let run = Run { lbn: step.run.lbn + from, len: most.min(step.run.len - from) };
             items.push((step.object, MovedPart::Data(run)));
         }
     }

@@ -21,10 +21,10 @@ impl Owned {
     pub(super) fn within(self, range: Extent) -> Self {
         let start = self.extent.start.max(range.start);
         let end = self.extent.end().min(range.end());
-        let skip = start.saturating_since(self.extent.start);
+        let skip = start - self.extent.start;
         Self {
-            extent: Extent::new(start, end.saturating_since(start)),
-            lbn: self.lbn.map(|lbn| lbn.saturating_add(skip)),
+            extent: Extent::new(start, end - start),
+            lbn: self.lbn.map(|lbn| lbn + skip),
             ..self
         }
     }
@@ -141,7 +141,7 @@ impl<'a> State<'a> {
                 break;
             }
             let start = low.max(from);
-            let at = placed.extent.start.saturating_add(start - low);
+            let at = placed.extent.start + (start - low);
             let extent = Extent::new(at, high.min(to) - start);
             places.push(Placed { lbn: Lbn::new(start), extent });
         }
@@ -240,7 +240,7 @@ impl<'a> State<'a> {
                 let run = self.outside.take(more).ok_or_else(|| {
                     FsError::NoSpace("not enough free blocks for the maps of what moves".into())
                 })?;
-                map.extend((0..run.len).map(|n| run.start.saturating_add(n)));
+                map.extend((0..run.len).map(|n| run.start + n));
             }
             let (old, new): (BTreeSet<_>, BTreeSet<_>) =
                 (before.iter().copied().collect(), map.iter().copied().collect());
@@ -272,7 +272,7 @@ fn put(data: &mut Vec<Placed>, run: Run, pieces: Vec<Placed>) {
         let (start, end) = (placed.lbn.get(), placed.lbn.get() + placed.extent.len);
         for (from, to) in [(start, end.min(low)), (start.max(high), end)] {
             if from < to {
-                let at = placed.extent.start.saturating_add(from - start);
+                let at = placed.extent.start + (from - start);
                 new.push(Placed { lbn: Lbn::new(from), extent: Extent::new(at, to - from) });
             }
         }
@@ -281,7 +281,7 @@ fn put(data: &mut Vec<Placed>, run: Run, pieces: Vec<Placed>) {
     new.sort_unstable_by_key(|placed| placed.lbn);
     new.dedup_by(|later, earlier| {
         let joins = earlier.extent.end() == later.extent.start
-            && earlier.lbn.saturating_add(earlier.extent.len) == later.lbn;
+            && earlier.lbn + earlier.extent.len == later.lbn;
         if joins {
             earlier.extent.len += later.extent.len;
         }
@@ -304,8 +304,8 @@ fn pair(object: ObjectId, from: &[Placed], to: &[Extent], copies: &mut Vec<Copie
             }
             let len = left.min(place.len);
             copies.push(Copied { object, lbn, from: at, to: Extent::new(place.start, len) });
-            (lbn, at) = (lbn.saturating_add(len), at.saturating_add(len));
-            place = Extent::new(place.start.saturating_add(len), place.len - len);
+            (lbn, at) = (lbn + len, at + len);
+            place = Extent::new(place.start + len, place.len - len);
             left -= len;
         }
     }

@@ -162,7 +162,7 @@ fn the_sorted_queue_chooses_what_a_scan_chooses() {
         let mut queue: Vec<Waiting> = Vec::new();
         let (mut now, mut last) = (Nanos::ZERO, 0);
         for tag in 0..200 {
-            now = now.saturating_add(chance.below(3) * chance.below(15_000_000));
+            now += chance.below(3) * chance.below(15_000_000);
             while let Some((at, start, choice)) = next(&drive, &queue).filter(|one| one.0 < now) {
                 beside += u32::from(drive.heads.writing.is_some() && drive.heads.free > at);
                 match choice {

@@ -32,7 +32,7 @@ pub(crate) fn pieces(tree: &MountedTree, replays: &[Replayed]) -> Vec<Piece> {
             continue;
         }
         let low = run.lbn.get();
-        for (from, to) in seen.entry(ino).or_default().add(low, low.saturating_add(run.len)) {
+        for (from, to) in seen.entry(ino).or_default().add(low, low + run.len) {
             let written = found.map.runs.iter().filter(|mapping| !mapping.unwritten);
             for mapping in written {
                 let (first, end) = bounds(mapping);
@@ -122,7 +122,7 @@ impl Places {
         {
             let part = run.len.min(len);
             taken.push(Extent::new(run.start, part));
-            *run = Extent::new(run.start.saturating_add(part), run.len - part);
+            *run = Extent::new(run.start + part, run.len - part);
             len -= part;
             if run.len == 0 {
                 self.free.remove(0);
@@ -153,7 +153,7 @@ fn replaced(runs: &[Mapping], from: u64, to: u64, new: &[Mapping]) -> Vec<Mappin
     let part = |run: &Mapping, low: u64, high: u64| {
         let (first, end) = bounds(run);
         let (low, high) = (first.max(low), end.min(high));
-        let start = run.extent.start.saturating_add(low.saturating_sub(first));
+        let start = run.extent.start + low.saturating_sub(first);
         (low < high).then(|| Mapping {
             lbn: Lbn::new(low),
             extent: Extent::new(start, high - low),

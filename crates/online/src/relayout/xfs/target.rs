@@ -117,7 +117,7 @@ impl XfsTarget {
     pub(crate) fn available(&self) -> Result<u64, Error> {
         let stat = rustix::fs::fstatvfs(&self.on)
             .map_err(|error| Error::io(self.path.display(), &error.into()))?;
-        Ok(stat.f_bavail.saturating_mul(stat.f_frsize) / self.block_size())
+        Ok(stat.f_bavail * stat.f_frsize / self.block_size())
     }
 
     /// Writes back the file system's dirty data (syncfs(2)).

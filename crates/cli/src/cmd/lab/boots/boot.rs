@@ -159,7 +159,7 @@ fn pieces(trace: &BootTrace, root: &Path) -> Result<Vec<Piece>, Failure> {
             }
             for &(offset, len) in &ranges {
                 let from = offset.max(extent.logical);
-                let end = offset.saturating_add(len).min(extent.logical + extent.len);
+                let end = (offset + len).min(extent.logical + extent.len);
                 if from < end {
                     let physical = extent.physical + (from - extent.logical);
                     let path = path.to_vec();
