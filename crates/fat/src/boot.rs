@@ -165,7 +165,7 @@ impl Boot {
         if total == 0 {
             return Err(bad("BPB_TotSec32", total));
         }
-        let fits = device_len.checked_div(u64::from(sector)).unwrap_or(0);
+        let fits = device_len / u64::from(sector);
         if u64::from(total) > fits {
             return Err(range("BPB_TotSec32", u64::from(total), fits, place()));
         }
@@ -190,7 +190,7 @@ impl Boot {
         let Some(data) = u64::from(total).checked_sub(first_data) else {
             return Err(range("BPB_FATSz", first_data, u64::from(total), place()));
         };
-        let clusters = data.checked_div(u64::from(spc)).unwrap_or(0);
+        let clusters = data / u64::from(spc);
         let width = match u32::try_from(clusters).unwrap_or(u32::MAX) {
             0 => return Err(range("BPB_TotSec32", u64::from(total), first_data, place())),
             _ if is_fat32 => Width::Fat32,
@@ -286,7 +286,7 @@ impl Boot {
 
     /// The first sector of a cluster.
     pub(crate) fn sector_of(&self, cluster: u32) -> BlockNo {
-        let within = u64::from(cluster.saturating_sub(2)) * u64::from(self.spc);
+        let within = u64::from(cluster - 2) * u64::from(self.spc);
         BlockNo::new(u64::from(self.first_data) + within)
     }
 
@@ -299,7 +299,7 @@ impl Boot {
     /// The fixed root directory: its first sector, and the number of sectors.
     pub(crate) fn fixed_root(&self) -> (BlockNo, u64) {
         let start = self.fat_start(self.fats);
-        (start, u64::from(self.first_data).saturating_sub(start.get()))
+        (start, u64::from(self.first_data) - start.get())
     }
 
     /// The volume's name in the boot sector, unless it is that for none.

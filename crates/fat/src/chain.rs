@@ -98,7 +98,7 @@ impl Volume {
             let Some(cluster) = walk.step()? else { break };
             let at = BlockNo::new(cluster.into());
             match runs.last_mut() {
-                Some(last) if last.end() == at => last.len = last.len + 1,
+                Some(last) if last.end() == at => last.len += 1,
                 _ => runs.push(Extent::new(at, 1)),
             }
             found += 1;

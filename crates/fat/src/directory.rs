@@ -4,7 +4,7 @@ use crate::entry::{LongName, LongNameSlots, Slot};
 use crate::name;
 use crate::ondisk::{ENTRY_SIZE, ShortEntry};
 use crate::volume::Volume;
-use seekless_fs::field::invalid;
+use seekless_fs::field::{index, invalid, range};
 use seekless_fs::{FsError, Location};
 use seekless_units::{BlockNo, Extent, Ino};
 use std::ops::ControlFlow;
@@ -25,7 +25,7 @@ impl Sectors {
 
     /// How many.
     pub(crate) fn count(&self) -> u64 {
-        self.0.iter().fold(0, |sum, run| sum + run.len)
+        self.0.iter().map(|run| run.len).sum()
     }
 
     /// The sector with this number in the directory.
@@ -34,7 +34,7 @@ impl Sectors {
             if n < run.len {
                 return Some(run.start + n);
             }
-            n = n.saturating_sub(run.len);
+            n -= run.len;
         }
         None
     }
@@ -85,19 +85,20 @@ impl Volume {
         from: u32,
         visit: &mut dyn FnMut(VisitedEntry<'_>) -> Result<ControlFlow<()>, FsError>,
     ) -> Result<(), FsError> {
-        let per = self.slots().max(1);
-        let mut slot = from.checked_div(per).unwrap_or(0) * per;
-        let skip = usize::try_from(from.checked_div(per).unwrap_or(0)).unwrap_or(usize::MAX);
+        let skip = from / self.slots();
+        let mut slot = skip * self.slots();
         let mut long = LongName::default();
-        for sector in sectors.iter().skip(skip) {
+        for sector in sectors.iter().skip(index(skip)) {
             let bytes = self.sector(sector)?;
             for (offset, bytes) in (0u32..).step_by(ENTRY_SIZE).zip(bytes.chunks(ENTRY_SIZE)) {
                 let here = slot;
-                slot += 1;
+                let place = Location::of("directory entry").in_inode(dir).in_block(sector);
+                let limit = u64::from(u32::MAX);
+                let next = here.checked_add(1);
+                slot = next.ok_or_else(|| range("directory slots", limit + 1, limit, place))?;
                 if here < from {
                     continue;
                 }
-                let place = Location::of("directory entry").in_inode(dir).in_block(sector);
                 let flow = match Slot::parse(bytes) {
                     None | Some(Slot::End) => return Ok(()),
                     Some(Slot::Deleted) => {

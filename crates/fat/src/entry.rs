@@ -132,9 +132,9 @@ impl LongName {
             return;
         }
         self.pieces.push(units(piece));
-        self.next = number.saturating_sub(1);
-        if self.next == 0 && number != 1 {
-            self.tear();
+        match number.checked_sub(1) {
+            Some(next) => self.next = next,
+            None => self.tear(),
         }
     }
 

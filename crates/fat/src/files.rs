@@ -97,7 +97,7 @@ impl Files {
                 match met {
                     VisitedEntry::Label(entry) => label = label.or(Some(entry.DIR_Name)),
                     VisitedEntry::File(entry) => {
-                        if files.len() >= index(u32::MAX).saturating_sub(2) {
+                        if files.len() >= index(u32::MAX) - 2 {
                             return Err(FsError::Unsupported("4 G files or more".into()));
                         }
                         let is_dir = entry.short.is_directory();
@@ -133,7 +133,7 @@ impl Files {
 
     /// The number of files, the root included.
     pub(crate) fn count(&self) -> u32 {
-        self.next_number().saturating_sub(1)
+        self.next_number() - 1
     }
 
     /// A file other than the root.

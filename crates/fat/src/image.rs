@@ -49,7 +49,7 @@ impl FatImage {
         let files = Files::find(&volume)?;
         let mut free = 0u64;
         let end = volume.boot.last_cluster() + 1;
-        Table::new(&volume).free_runs(2, end, &mut |run| free = free + run.len)?;
+        Table::new(&volume).free_runs(2, end, &mut |run| free += run.len)?;
         let geometry = geometry(&volume, &files, free)?;
         Ok(Self {
             volume,
@@ -155,8 +155,7 @@ impl FatImage {
             }
             Ok(ControlFlow::Continue(()))
         })?;
-        let per = u64::from(self.volume.slots()).max(1);
-        let end = |slot: u32| u64::from(slot).checked_div(per).unwrap_or(0) + 1;
+        let end = |slot: u32| u64::from(slot / self.volume.slots()) + 1;
         Ok(found.and_then(|slot| Some((self.files.in_slot(dir, slot)?, end(slot)))))
     }
 
@@ -243,20 +242,22 @@ impl Inspect for FatImage {
             return Err(no_file());
         }
         let size = u64::from(file.short.DIR_FileSize.get());
-        let left = size.saturating_sub(offset.get());
+        let Some(left) = size.checked_sub(offset.get()) else { return Ok(0) };
         let len = index(left.min(wide(buf.len())));
         let Some(buf) = buf.get_mut(..len).filter(|buf| !buf.is_empty()) else { return Ok(0) };
         let map = self.map(ino, file)?;
         let sector = u64::from(self.volume.boot.sector);
-        let first = Lbn::new(offset.get().checked_div(sector).unwrap_or(0));
-        let mut skip = offset.get().checked_rem(sector).unwrap_or(0);
-        let from = map.partition_point(|run| run.lbn <= first).saturating_sub(1);
+        let first = Lbn::new(offset.get() / sector);
+        let mut skip = offset.get() % sector;
+        let from = map.partition_point(|run| run.lbn <= first);
+        debug_assert!(from > 0, "the map of a file with contents begins at its first sector");
         let mut at = first;
         let mut rest = buf;
-        for run in map.iter().skip(from) {
-            let into = at.saturating_since(run.lbn);
-            let there = run.extent.len.saturating_sub(into) * sector;
-            let take = index(there.saturating_sub(skip)).min(rest.len());
+        for run in map.iter().skip(from - 1) {
+            let into = at - run.lbn;
+            debug_assert!(into < run.extent.len, "the map reaches to the file's end");
+            let there = (run.extent.len - into) * sector;
+            let take = index(there - skip).min(rest.len());
             let (now, later) = rest.split_at_mut(take);
             self.volume.read_bytes(run.extent.start + into, skip, now)?;
             (rest, skip) = (later, 0);
@@ -295,7 +296,7 @@ impl Inspect for FatImage {
                 return Ok(());
             }
         }
-        let from = u32::try_from(after.saturating_sub(2)).unwrap_or(u32::MAX);
+        let from = u32::try_from(after.max(2) - 2).unwrap_or(u32::MAX);
         self.volume.visit(dir, dir == ROOT, sectors, from, &mut |met| {
             let VisitedEntry::File(entry) = met else { return Ok(ControlFlow::Continue(())) };
             let Some(ino) = self.files.in_slot(dir, entry.slot) else {
@@ -369,7 +370,7 @@ impl Inspect for FatImage {
         let directories = self.files.iter().filter(|(_, file)| file.short.is_directory()).count();
         // A fixed root directory is shown as a directory.
         let (_, root) = boot.fixed_root();
-        let fixed = u64::from(boot.first_data).saturating_sub(root);
+        let fixed = u64::from(boot.first_data) - root;
         Ok(GroupSummary {
             group,
             blocks: Extent::new(BlockNo::ZERO, boot.total.into()),

@@ -2,7 +2,7 @@
 
 use crate::boot::{Boot, Width};
 use crate::volume::{PAGE, Volume};
-use seekless_fs::field::{byte, wide};
+use seekless_fs::field::{byte, index};
 use seekless_fs::read_cache::Block;
 use seekless_fs::{FsError, Location};
 use seekless_units::{BlockNo, Extent};
@@ -28,8 +28,8 @@ impl Link {
         match value {
             0 => Self::Free,
             _ if boot.is_cluster(value) => Self::Next(value),
-            _ if value >= all.saturating_sub(7) => Self::End,
-            _ if value == all.saturating_sub(8) => Self::Bad,
+            _ if value >= all - 7 => Self::End,
+            _ if value == all - 8 => Self::Bad,
             _ => Self::Wrong(value),
         }
     }
@@ -140,12 +140,9 @@ pub(crate) fn entry_byte(width: Width, cluster: u32) -> u64 {
 /// The place of an entry of the FAT.
 pub(crate) fn entry_place(boot: &Boot, fat: u32, cluster: u32) -> Location {
     let at = entry_byte(boot.width, cluster);
-    let sector = u64::from(boot.sector).max(1);
-    let (skip, within) = (at.checked_div(sector).unwrap_or(0), at.checked_rem(sector).unwrap_or(0));
-    let block = boot.fat_start(fat) + skip;
-    let within = usize::try_from(within).unwrap_or(usize::MAX);
-    debug_assert!(wide(within) < sector, "within a sector");
-    Location::of("FAT").in_block(block).at_offset(byte(within))
+    let sector = u64::from(boot.sector);
+    let block = boot.fat_start(fat) + at / sector;
+    Location::of("FAT").in_block(block).at_offset(byte(index(at % sector)))
 }
 
 impl Width {

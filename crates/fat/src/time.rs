@@ -33,12 +33,12 @@ impl Stamp {
         let year = part(self.date, 9, 0x7F) + 1980;
         let month = part(self.date, 5, 0x0F).clamp(1, 12);
         let day = part(self.date, 0, 0x1F).max(1);
-        let days = (days_from_civil(year, month) + day).saturating_sub(1);
+        let days = days_from_civil(year, month) + day - 1;
         let fine = i64::from(self.fine.min(199));
         let of_day = (((part(self.time, 11, 0x1F) * 3600) + part(self.time, 5, 0x3F) * 60)
             + part(self.time, 0, 0x1F) * 2)
-            + fine.checked_div(100).unwrap_or(0);
-        let hundredths = u32::try_from(fine.checked_rem(100).unwrap_or(0)).unwrap_or(0);
+            + fine / 100;
+        let hundredths = u32::try_from(fine % 100).unwrap_or(0);
         Timestamp { secs: days * DAY + of_day, nanos: hundredths * 10_000_000 }
     }
 
@@ -55,7 +55,7 @@ impl Stamp {
         let fine = second.rem_euclid(2) * 100;
         let fine = fine + i64::from(moment.nanos).div_euclid(10_000_000);
         Self {
-            date: part(year.saturating_sub(1980), 9) | part(month, 5) | part(day, 0),
+            date: part(year - 1980, 9) | part(month, 5) | part(day, 0),
             time: part(hour, 11) | part(minute, 5) | part(second.div_euclid(2), 0),
             fine: u8::try_from(fine).unwrap_or(199),
         }
@@ -65,31 +65,29 @@ impl Stamp {
 /// Days from 1970-01-01 to the first of a month of the proleptic Gregorian
 /// calendar (Hinnant, "chrono-Compatible Low-Level Date Algorithms").
 fn days_from_civil(year: i64, month: i64) -> i64 {
-    let year = if month <= 2 { year.saturating_sub(1) } else { year };
+    let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
     let of_era = year.rem_euclid(400);
     let shifted = (month + 9).rem_euclid(12);
     let of_year = (shifted * 153 + 2).div_euclid(5);
-    ((era * 146_097 + of_era * 365 + of_era.div_euclid(4)).saturating_sub(of_era.div_euclid(100))
-        + of_year)
-        .saturating_sub(719_468)
+    let days = of_era * 365 + of_era.div_euclid(4) - of_era.div_euclid(100) + of_year;
+    era * 146_097 + days - 719_468
 }
 
 /// Year, month and day of a day counted from 1970-01-01; the inverse.
 fn civil_from_days(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let leap = (day.saturating_sub(day.div_euclid(1460)) + day.div_euclid(36_524))
-        .saturating_sub(day.div_euclid(146_096));
+    let leap = day - day.div_euclid(1460) + day.div_euclid(36_524) - day.div_euclid(146_096);
     let year = leap.div_euclid(365);
-    let before = (year * 365 + year.div_euclid(4)).saturating_sub(year.div_euclid(100));
-    let of_year = day.saturating_sub(before);
+    let before = year * 365 + year.div_euclid(4) - year.div_euclid(100);
+    let of_year = day - before;
     let shifted = (of_year * 5 + 2).div_euclid(153);
     let first = (shifted * 153 + 2).div_euclid(5);
     let month = (shifted + 2).rem_euclid(12) + 1;
     let year = year + era * 400;
     let year = if month <= 2 { year + 1 } else { year };
-    (year, month, of_year.saturating_sub(first) + 1)
+    (year, month, of_year - first + 1)
 }
 
 #[cfg(test)]

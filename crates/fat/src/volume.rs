@@ -51,7 +51,7 @@ impl Volume {
             return Ok(block);
         }
         let start = self.boot.byte_of(self.boot.fat_start(fat)).get();
-        let mut bytes = vec![0; index(len.saturating_sub(from)).min(PAGE)];
+        let mut bytes = vec![0; index(len - from).min(PAGE)];
         self.device.read_bytes(ByteLen::new(start + from), &mut bytes)?;
         let block: Block = Arc::from(bytes);
         self.fat.insert(key, block.clone());

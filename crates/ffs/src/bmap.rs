@@ -100,13 +100,13 @@ impl Volume {
             index.push(IndexBlock {
                 block: tree.block,
                 first: Lbn::new(tree.first * frags),
-                last: Lbn::new((last * frags).saturating_sub(1)),
+                last: Lbn::new(last * frags - 1),
                 depth: tree.depth,
             });
         }
         let block = self.block(tree.block, index(self.sb.bsize), place)?;
-        let step = tree.span.checked_div(self.sb.pointers()).unwrap_or(1).max(1);
-        let skip = wanted.start.saturating_sub(tree.first).checked_div(step).unwrap_or(0);
+        let step = tree.span / self.sb.pointers();
+        let skip = (wanted.start.max(tree.first) - tree.first) / step;
         for at in skip..self.sb.pointers() {
             let first = tree.first + at * step;
             if first >= wanted.end {
@@ -120,8 +120,7 @@ impl Volume {
                 self.block_at(inode, first, number, found)?;
                 continue;
             }
-            let levels = tree.levels.saturating_sub(1);
-            let depth = tree.depth + 1;
+            let (levels, depth) = (tree.levels - 1, tree.depth + 1);
             let below = IndirectTree { block: number, first, span: step, levels, depth };
             self.walk_tree(inode, below, wanted, found)?;
         }
@@ -159,7 +158,7 @@ impl Volume {
     ) -> Result<(), FsError> {
         let place = Location::of("block map").in_inode(inode.ino);
         let frags = u64::from(self.sb.frag);
-        let left = inode.len.saturating_sub(at * u64::from(self.sb.bsize));
+        let left = inode.len - at * u64::from(self.sb.bsize);
         let len = if at < wide(DIRECT) {
             left.div_ceil(u64::from(self.sb.fsize)).min(frags)
         } else {
@@ -202,7 +201,7 @@ impl Volume {
         let bsize = u64::from(self.sb.bsize);
         let fsize = u64::from(self.sb.fsize);
         let end = offset.get() + wide(buf.len());
-        let first = offset.get().checked_div(bsize).unwrap_or(0);
+        let first = offset.get() / bsize;
         buf.fill(0);
         for run in self.runs(inode, &(first..end.div_ceil(bsize)))? {
             let start = run.lbn.get() * fsize;
@@ -211,10 +210,10 @@ impl Volume {
             if from >= stop {
                 continue;
             }
-            let low = index(from.saturating_sub(offset.get()));
-            let high = index(stop.saturating_sub(offset.get()));
+            let low = index(from - offset.get());
+            let high = index(stop - offset.get());
             let part = buf.get_mut(low..high).unwrap_or_default();
-            self.read_bytes(run.extent.start, from.saturating_sub(start), part)?;
+            self.read_bytes(run.extent.start, from - start, part)?;
         }
         Ok(())
     }

@@ -21,15 +21,14 @@ impl Volume {
         let place = Location::of("directory").in_inode(dir.ino);
         let unit_len = wide(DIRECTORY_UNIT);
         let limit = self.sb.size * u64::from(self.sb.fsize);
-        if dir.len > limit || dir.len.checked_rem(unit_len) != Some(0) {
+        if dir.len > limit || !dir.len.is_multiple_of(unit_len) {
             return Err(range("di_size", dir.len, limit, place));
         }
         let bsize = u64::from(self.sb.bsize);
-        let mut at = after.checked_div(unit_len).unwrap_or(0) * unit_len;
+        let mut at = after - after % unit_len;
         while at < dir.len {
             // The rest of the current block.
-            let into = at.checked_rem(bsize).unwrap_or(0);
-            let len = bsize.saturating_sub(into).min(dir.len.saturating_sub(at));
+            let len = (bsize - at % bsize).min(dir.len - at);
             let mut bytes = vec![0; index(len)];
             self.read_mapped(dir, seekless_units::ByteLen::new(at), &mut bytes)?;
             for (n, unit) in (0u64..).zip(bytes.chunks(DIRECTORY_UNIT)) {

@@ -120,7 +120,7 @@ impl Super {
         };
         let (len, name_len) = (usize::from(len), usize::from(name_len));
         let least = (HEAD + name_len).next_multiple_of(4);
-        let left = unit.len().saturating_sub(at);
+        let left = unit.len() - at;
         if len < HEAD || len & 3 != 0 || (ino != 0 && len < least) {
             return Err(invalid("d_reclen", wide(len), place));
         }
@@ -162,8 +162,10 @@ impl Super {
             if at >= unit.len() {
                 return None;
             }
+            // A place that is only shown: past 4 GiB it is the last one.
             let skip = place.offset.unwrap_or_default();
-            let found = self.entry_at(unit, at, place.at_offset(skip + byte(at)));
+            let shown = skip.checked_add(byte(at)).unwrap_or(u32::MAX);
+            let found = self.entry_at(unit, at, place.at_offset(shown));
             at = found.as_ref().map_or(unit.len(), Entry::end);
             Some(found)
         })
@@ -196,7 +198,7 @@ pub(crate) fn put_len(order: Order, unit: &mut [u8], at: usize, len: usize) {
 pub(crate) fn dots(ino: Ino, parent: Ino) -> [Entry<'static>; 2] {
     let kind = code_of(FileKind::Directory);
     let own = needed(1);
-    let rest = DIRECTORY_UNIT.saturating_sub(own);
+    let rest = DIRECTORY_UNIT - own;
     [
         Entry { at: 0, len: own, ino, kind, name: b"." },
         Entry { at: own, len: rest, ino: parent, kind, name: b".." },

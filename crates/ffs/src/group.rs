@@ -86,7 +86,7 @@ impl Volume {
         Ok(GroupSummary {
             group: number,
             blocks,
-            free_blocks: free.iter().map(|run| run.len).fold(0, u64::saturating_add),
+            free_blocks: free.iter().map(|run| run.len).sum(),
             free_inodes: group.free_inodes,
             directories: group.directories,
             metadata,
@@ -133,7 +133,7 @@ impl Group {
         for at in (0..count).filter(|&at| bit(&self.block, self.frags_at, at)) {
             let block: BlockNo = blocks.start + u64::from(at);
             match runs.last_mut() {
-                Some(last) if last.end() == block => last.len = last.len + 1,
+                Some(last) if last.end() == block => last.len += 1,
                 _ => runs.push(Extent::new(block, 1)),
             }
         }

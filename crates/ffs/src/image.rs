@@ -53,12 +53,13 @@ fn geometry(sb: &Super) -> Geometry {
     for (to, from) in uuid.iter_mut().zip(sb.id.iter().flat_map(|word| word.to_be_bytes())) {
         *to = from;
     }
-    let free = sb.free_blocks * u64::from(sb.frag) + sb.free_frags;
+    let free = sb.free_blocks.checked_mul(u64::from(sb.frag));
+    let free = free.and_then(|frags| frags.checked_add(sb.free_frags));
     Geometry {
         format: if sb.format == Format::Ufs1 { "ufs1" } else { "ufs2" },
         block_size: sb.fsize,
         blocks: sb.size,
-        free_blocks: free.min(sb.size),
+        free_blocks: free.map_or(sb.size, |frags| frags.min(sb.size)),
         blocks_per_group: u64::from(sb.fpg),
         first_block: BlockNo::ZERO,
         groups: sb.ncg,
@@ -158,7 +159,7 @@ impl Inspect for FfsImage {
             return Err(FsError::Invalid(format!("inode {ino} is not a regular file")));
         }
         Self::refuse_snapshot(&inode)?;
-        let left = inode.len.saturating_sub(offset.get());
+        let Some(left) = inode.len.checked_sub(offset.get()) else { return Ok(0) };
         let len = index(left.min(wide(buf.len())));
         let Some(buf) = buf.get_mut(..len).filter(|buf| !buf.is_empty()) else { return Ok(0) };
         self.volume.read_mapped(&inode, offset, buf)?;

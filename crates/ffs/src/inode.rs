@@ -65,17 +65,19 @@ impl Super {
             let place = Location::of("inode number").in_inode(ino);
             return Err(range("inode", u64::from(ino.get()), u64::from(count), place));
         }
-        let group = ino.get().checked_div(self.ipg).unwrap_or(0);
-        Ok((GroupNo::new(group), ino.get().checked_rem(self.ipg).unwrap_or(0)))
+        Ok((GroupNo::new(ino.get() / self.ipg), ino.get() % self.ipg))
+    }
+
+    /// Inodes in a block.
+    pub(crate) fn inodes_per_block(&self) -> u32 {
+        self.bsize / self.inode_size()
     }
 
     /// Where an inode lies.
     pub(crate) fn inode_place(&self, ino: Ino) -> Result<DinodePlace, FsError> {
         let (group, slot) = self.inode_slot(ino)?;
-        let size = self.inode_size();
-        let per_block = self.bsize.checked_div(size).unwrap_or(1).max(1);
-        let block = u64::from(slot.checked_div(per_block).unwrap_or(0));
-        let within = slot.checked_rem(per_block).unwrap_or(0);
+        let (size, per_block) = (self.inode_size(), self.inodes_per_block());
+        let (block, within) = (u64::from(slot / per_block), slot % per_block);
         let start = self.in_group(group, self.iblkno);
         Ok(DinodePlace { block: start + block * u64::from(self.frag), skip: index(within * size) })
     }
@@ -86,8 +88,7 @@ impl Volume {
     pub(crate) fn inode_location(&self, ino: Ino) -> Result<InodeLocation, FsError> {
         let at = self.sb.inode_place(ino)?;
         let (group, _) = self.sb.inode_slot(ino)?;
-        let per_block = self.sb.bsize.checked_div(self.sb.inode_size()).unwrap_or(1).max(1);
-        let blocks = u64::from(self.sb.ipg.div_ceil(per_block));
+        let blocks = u64::from(self.sb.ipg.div_ceil(self.sb.inodes_per_block()));
         let start = self.sb.in_group(group, self.sb.iblkno);
         let table = Extent::new(start, blocks * u64::from(self.sb.frag));
         Ok(InodeLocation { block: at.block, offset: byte(at.skip), table, used_end: table.end() })

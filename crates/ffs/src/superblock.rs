@@ -224,7 +224,7 @@ impl Super {
         };
         power("fs_bsize", self.bsize, 4096, 65536)?;
         power("fs_fsize", self.fsize, 512, self.bsize)?;
-        let frag = self.bsize.checked_div(self.fsize).unwrap_or(0);
+        let frag = self.bsize / self.fsize;
         if self.frag != frag || frag > 8 {
             return Err(invalid("fs_frag", u64::from(self.frag), place()));
         }
@@ -242,9 +242,15 @@ impl Super {
         if self.fpg == 0 || u64::from(self.fpg) > u64::from(self.bsize) * 8 {
             return Err(invalid("fs_fpg", u64::from(self.fpg), place()));
         }
+        let shift = u64::from(self.old_cgoffset) * u64::from(self.widest_turn());
+        let room = u64::from(self.fpg - self.dblkno);
+        if shift > room {
+            return Err(range("fs_old_cgoffset", shift, room, place()));
+        }
         let inodes = u64::from(self.ipg) * u64::from(self.ncg);
         let table = u64::from(self.ipg) * u64::from(self.inode_size());
-        let room = u64::from(self.dblkno.saturating_sub(self.iblkno)) * u64::from(self.fsize);
+        let frags = self.dblkno.checked_sub(self.iblkno).unwrap_or_default();
+        let room = u64::from(frags) * u64::from(self.fsize);
         if self.ipg == 0 || table > room || inodes > u64::from(u32::MAX) {
             return Err(range("fs_ipg", u64::from(self.ipg), room, place()));
         }
@@ -255,7 +261,7 @@ impl Super {
         if self.size == 0 || u64::from(self.ncg) != groups {
             return Err(range("fs_ncg", u64::from(self.ncg), groups, place()));
         }
-        let room = device.get().checked_div(u64::from(self.fsize)).unwrap_or(0);
+        let room = device.get() / u64::from(self.fsize);
         if self.size > room {
             return Err(range("fs_size", self.size, room, place()));
         }
@@ -315,7 +321,7 @@ impl Super {
             return Err(range("fs_cssize", u64::from(t.cssize), summaries, place()));
         }
         most("fs_csaddr", self.summaries.end().get(), self.size)?;
-        let blocks = self.size.checked_div(u64::from(self.frag)).unwrap_or(0);
+        let blocks = self.size / u64::from(self.frag);
         most("cs_nbfree", t.totals.nbfree, blocks)?;
         most("cs_nffree", t.totals.nffree, self.size)?;
         most("cs_nifree", t.totals.nifree, u64::from(self.inodes()))?;
@@ -383,7 +389,7 @@ impl Super {
 
     /// Block numbers in an indirect block.
     pub(crate) fn pointers(&self) -> u64 {
-        u64::from(self.bsize).checked_div(u64::from(self.pointer_size())).unwrap_or(0)
+        u64::from(self.bsize / self.pointer_size())
     }
 
     pub(crate) fn inodes(&self) -> u32 {
@@ -393,8 +399,16 @@ impl Super {
     /// The fragments of a group; the last may have fewer.
     pub(crate) fn group_blocks(&self, group: GroupNo) -> Extent {
         let start = u64::from(group.get()) * u64::from(self.fpg);
-        let len = self.size.saturating_sub(start).min(u64::from(self.fpg));
-        Extent::new(BlockNo::new(start), len)
+        Extent::new(BlockNo::new(start), (self.size - start).min(u64::from(self.fpg)))
+    }
+
+    /// The most steps of `fs_old_cgoffset` by which a group's metadata are shifted (UFS1), as
+    /// `newfs` computes it.
+    fn widest_turn(&self) -> u32 {
+        match self.format {
+            Format::Ufs1 => (!self.old_cgmask).min(self.ncg.max(1) - 1),
+            Format::Ufs2 => 0,
+        }
     }
 
     /// `cgstart`: the start from which a group's metadata are counted.
@@ -418,10 +432,9 @@ impl Super {
         if self.format == Format::Ufs2 {
             return 0;
         }
-        let cylinders = u64::from(self.old_cpg);
-        let positions = cylinders * u64::from(self.old_nrpos);
-        let bytes = cylinders * 4 + positions * 2;
-        bytes.min(u64::from(self.bsize))
+        let each = 4 + 2 * u64::from(self.old_nrpos);
+        let room = u64::from(self.bsize);
+        u64::from(self.old_cpg).checked_mul(each).map_or(room, |bytes| bytes.min(room))
     }
 
     /// Superblock copy, group head and inodes of a group; the boot area too in
@@ -429,7 +442,8 @@ impl Super {
     pub(crate) fn group_metadata(&self, group: GroupNo) -> Extent {
         let first = if group == GroupNo::ZERO { 0 } else { self.sblkno };
         let start = self.in_group(group, first);
-        Extent::new(start, u64::from(self.dblkno.saturating_sub(first)))
+        // Readers do without `fs_sblkno`, which may be anywhere in the group.
+        Extent::new(start, u64::from(self.dblkno.max(first) - first))
     }
 }
 

@@ -177,8 +177,7 @@ impl Changes {
         });
         if let Some(frags) = self.metaspace {
             let most = frags.min(u64::from(sb.fpg / 2));
-            let part = most.checked_rem(u64::from(sb.frag)).unwrap_or(0);
-            superblock.set_metaspace(most.saturating_sub(part));
+            superblock.set_metaspace(most - most % u64::from(sb.frag));
         }
         if let Some(label) = &self.label {
             superblock.set_label(label);

@@ -49,7 +49,7 @@ impl Volume {
         len: usize,
         place: Location,
     ) -> Result<Block, FsError> {
-        let frags = wide(len).div_ceil(u64::from(self.sb.fsize).max(1));
+        let frags = wide(len).div_ceil(u64::from(self.sb.fsize));
         self.check_extent(Extent::new(start, frags), place)?;
         if let Some(block) = self.cache.get(start).filter(|block| block.len() == len) {
             return Ok(block);

@@ -70,7 +70,7 @@ pub(crate) fn encode_attribute(
 ) {
     let base = (HEAD + name.len()).next_multiple_of(8);
     let len = (base + value.len()).next_multiple_of(8);
-    let pad = len.saturating_sub(base).saturating_sub(value.len());
+    let pad = len - base - value.len();
     let start = to.len();
     to.resize(start + len, 0);
     let Some(record) = to.get_mut(start..) else { return };

@@ -144,9 +144,9 @@ impl Checker {
 
     /// The place of a directory entry at a byte of the device.
     fn entry_place(&self, ino: Ino, byte: u64) -> Location {
-        let sector = u64::from(self.boot().sector).max(1);
-        let within = u32::try_from(byte.checked_rem(sector).unwrap_or(0)).unwrap_or(0);
-        let block = BlockNo::new(byte.checked_div(sector).unwrap_or(0));
+        let sector = u64::from(self.boot().sector);
+        let within = u32::try_from(byte % sector).unwrap_or(0);
+        let block = BlockNo::new(byte / sector);
         Location::of("directory entry").in_inode(ino).in_block(block).at_offset(within)
     }
 

@@ -206,7 +206,7 @@ impl RepairWriter<'_> {
     fn directory_of_lost(&mut self, lost: &mut VecDeque<(u32, u32)>) -> Option<ShortEntry> {
         let name = self.checker.root_names.make_up(DIR)?;
         let bytes = self.checker.boot().cluster_bytes();
-        let per = index(bytes.checked_div(wide(ENTRY_SIZE))?);
+        let per = index(bytes) / ENTRY_SIZE;
         let slots = lost.len().min(MOST_IN_ROOT) + DOTS;
         let mut clusters: Vec<u32> = Vec::new();
         while clusters.len() * per < slots {
@@ -263,15 +263,14 @@ impl RepairWriter<'_> {
 
     /// Changes bytes of the device, by whole sectors.
     fn patch(&mut self, bytes: &BTreeMap<u64, u8>) -> Result<(), FsError> {
-        let sector = u64::from(self.checker.boot().sector).max(1);
-        let starts: BTreeSet<u64> =
-            bytes.keys().map(|at| at.saturating_sub(at.checked_rem(sector).unwrap_or(0))).collect();
+        let sector = u64::from(self.checker.boot().sector);
+        let starts: BTreeSet<u64> = bytes.keys().map(|at| at - at % sector).collect();
         for start in starts {
             let mut old = vec![0; index(sector)];
             self.device.read_bytes(ByteLen::new(start), &mut old)?;
             let mut new = old.clone();
             for (&at, &byte) in bytes.range(start..start + sector) {
-                if let Some(there) = new.get_mut(index(at.saturating_sub(start))) {
+                if let Some(there) = new.get_mut(index(at - start)) {
                     *there = byte;
                 }
             }

@@ -267,7 +267,7 @@ impl Checker {
             sound += usize::from(self.is_possible(entry));
         }
         // The first two are the damaged ones.
-        sound > 0 && sound >= (used.saturating_sub(2) * 3).div_ceil(4)
+        sound > 0 && sound >= ((used - used.min(2)) * 3).div_ceil(4)
     }
 
     /// Whether a slot in use may be an entry, or a piece of a long name.
@@ -311,9 +311,8 @@ impl Checker {
 
     fn read_entry(&self, byte: u64) -> Option<ShortEntry> {
         let sector = u64::from(self.boot().sector);
-        let block = BlockNo::new(byte.checked_div(sector)?);
-        let bytes = self.volume.sector(block).ok()?;
-        parse(&bytes, index(byte.checked_rem(sector)?))
+        let bytes = self.volume.sector(BlockNo::new(byte / sector)).ok()?;
+        parse(&bytes, index(byte % sector))
     }
 
     /// Checks entries behind the end mark of a directory, which only some systems see.
@@ -360,7 +359,8 @@ impl Checker {
             // A file whose name was damaged: `check_names` gives it another.
         }
         self.check_names(dir, (byte, entry), pieces, long, names);
-        self.files += 1;
+        let most = || FsError::Unsupported("4 G files or more".into());
+        self.files = self.files.checked_add(1).ok_or_else(most)?;
         let ino = Ino::new(self.files);
         let mut entry = entry;
         if let Some(what) = self.mistaken(dir, &entry)? {

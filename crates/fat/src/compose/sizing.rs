@@ -32,7 +32,7 @@ impl Needs<'_> {
         let objects = self.objects;
         let need = *self.clusters.entry(cluster).or_insert_with(|| objects.total(cluster));
         let need = need + self.spare.bytes.get().div_ceil(cluster);
-        let left = 10_000u64.saturating_sub(self.spare.share.into());
+        let left = 10_000 - u64::from(self.spare.share);
         let room = u128::from(geometry.clusters) * u128::from(left);
         u128::from(need) * 10_000 <= room
             && (geometry.width == Width::Fat32 || self.root_slots <= root.into())

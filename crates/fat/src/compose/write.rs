@@ -146,7 +146,7 @@ impl ImageWriter<'_> {
 
 /// The short entry, which stands last.
 fn short_of(slots: &[u8]) -> ShortEntry {
-    let from = slots.len().saturating_sub(ENTRY_SIZE);
+    let from = slots.len() - ENTRY_SIZE;
     ShortEntry::read_from_bytes(&slots[from..]).expect("a file has a short entry")
 }
 

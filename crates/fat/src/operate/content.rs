@@ -46,7 +46,7 @@ impl Fat {
     /// Clusters for this many bytes.
     fn clusters_for(&self, bytes: u64) -> u32 {
         // The file is not too long.
-        u32::try_from(bytes.div_ceil(self.boot().cluster_bytes().max(1))).unwrap_or(u32::MAX)
+        u32::try_from(bytes.div_ceil(self.boot().cluster_bytes())).unwrap_or(u32::MAX)
     }
 
     /// Writes as many bytes as there is space for. A changed file is marked for archiving
@@ -73,11 +73,11 @@ impl Fat {
             }
             end = end.min(room);
         }
-        let bytes = bytes.get(..index(end.saturating_sub(offset))).unwrap_or(bytes);
+        let bytes = bytes.get(..index(end - offset)).unwrap_or(bytes);
         let taken = self.extend(core, ino, end)?;
         let mut after = Ids::new();
         if offset > size {
-            let zeros = Source::Zeros(offset.saturating_sub(size));
+            let zeros = Source::Zeros(offset - size);
             after.extend(self.put(core, ino, size, zeros, size)?);
         }
         after.extend(self.put(core, ino, offset, Source::Bytes(bytes), size)?);
@@ -158,22 +158,22 @@ impl Fat {
         size: u64,
     ) -> Result<Vec<ChangeId>, FsError> {
         let mut ids = Vec::new();
-        let cluster = self.boot().cluster_bytes().max(1);
+        let cluster = self.boot().cluster_bytes();
         let len = from.len();
         let mut done = 0u64;
         let mut written = 0u64;
         while done < len {
             let at = offset + done;
-            let lcn = u32::try_from(at.checked_div(cluster).unwrap_or(0)).unwrap_or(u32::MAX);
+            let lcn = u32::try_from(at / cluster).unwrap_or(u32::MAX);
             let found = self.chain(core, ino)?.at(lcn);
             let place = || truncated(Location::of("file").in_inode(ino));
             let (number, row) = found.ok_or_else(place)?;
-            let skip = at.checked_rem(cluster).unwrap_or(0);
-            let room = (u64::from(row) * cluster).saturating_sub(skip);
-            let now = room.min(len.saturating_sub(done)).min(STRETCH);
+            let skip = at % cluster;
+            let room = u64::from(row) * cluster - skip;
+            let now = room.min(len - done).min(STRETCH);
             let start = self.boot().sector_of(number);
             ids.extend(self.put_row(core, (start, skip), (from, done, now), (at, size))?);
-            let sectors = (skip + now).div_ceil(u64::from(self.boot().sector).max(1));
+            let sectors = (skip + now).div_ceil(u64::from(self.boot().sector));
             core.note_unsettled(ino, Extent::new(start, sectors));
             done += now;
             written += now;
@@ -195,15 +195,14 @@ impl Fat {
         (at, size): (u64, u64),
     ) -> Result<Vec<ChangeId>, FsError> {
         let mut ids = Vec::new();
-        let len = u64::from(self.boot().sector).max(1);
+        let len = u64::from(self.boot().sector);
         let mut put = 0u64;
         while put < now {
             let into = skip + put;
-            let sector = start + into.checked_div(len).unwrap_or(0);
-            let within = into.checked_rem(len).unwrap_or(0);
-            let part = len.saturating_sub(within).min(now.saturating_sub(put));
+            let (sector, within) = (start + into / len, into % len);
+            let part = (len - within).min(now - put);
             let source = done + put;
-            let begins = (at + put).saturating_sub(within);
+            let begins = at + put - within;
             let whole = part == len;
             let range = index(within)..index(within + part);
             let change = if whole || begins >= size {
@@ -235,7 +234,7 @@ impl Fat {
         if len > size {
             let taken = self.extend(core, ino, len)?;
             core.node(ino)?.map.attr |= attr::ARCHIVE;
-            let zeros = Source::Zeros(len.saturating_sub(size));
+            let zeros = Source::Zeros(len - size);
             let after = self.put(core, ino, size, zeros, size)?;
             return self.publish(core, ino, have, &taken, len, Ids::from_vec(after));
         }
@@ -250,7 +249,6 @@ impl Fat {
         node.size = len;
         node.sectors = len.next_multiple_of(bytes) >> 9;
         if kept == 0 {
-            self.numbers.disclaim(node.map.first);
             node.map.first = 0;
         }
         let id = self.put_pointer(core, ino, Role::PointerCut, &[])?;

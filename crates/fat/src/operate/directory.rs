@@ -67,7 +67,7 @@ impl FreeSlots {
             self.runs.remove(&end);
             end += len;
         }
-        self.runs.insert(start, end.saturating_sub(start));
+        self.runs.insert(start, end - start);
         self.lowest.iter_mut().for_each(|lowest| *lowest = start.min(*lowest));
     }
 
@@ -79,10 +79,10 @@ impl FreeSlots {
         debug_assert!(end <= last, "the slots {start}..{end} are free");
         self.runs.remove(&at);
         if at < start {
-            self.runs.insert(at, start.saturating_sub(at));
+            self.runs.insert(at, start - at);
         }
         if end < last {
-            self.runs.insert(end, last.saturating_sub(end));
+            self.runs.insert(end, last - end);
         }
     }
 
@@ -99,7 +99,7 @@ impl FreeSlots {
 
     /// A run of `len` free slots, the last of which is in `last`.
     fn find_among(&self, len: u32, last: std::ops::Range<u32>) -> Option<u32> {
-        let least = last.start.saturating_sub(len.saturating_sub(1));
+        let least = last.start - last.start.min(len - 1);
         let from = self.runs.range(..least).next_back().map_or(least, |(&at, _)| at);
         self.runs.range(from..last.end).find_map(|(&at, &run)| {
             let start = at.max(least);
@@ -125,7 +125,7 @@ impl Dir {
 
     /// How many slots are free.
     pub(super) fn free_slots(&self) -> u32 {
-        self.free.runs.values().fold(0, |free, len| free + *len)
+        self.free.runs.values().sum()
     }
 
     /// The slot of the short entry of a name in upper case.
@@ -158,9 +158,8 @@ impl Dir {
             }
         }
         self.shorts.give(&known.short);
-        self.subdirectories = self.subdirectories.saturating_sub(u32::from(known.is_dir));
-        let count = slot.saturating_sub(known.start) + 1;
-        self.free.give(known.start, count);
+        self.subdirectories -= u32::from(known.is_dir);
+        self.free.give(known.start, slot - known.start + 1);
         Some(known)
     }
 
@@ -176,7 +175,7 @@ impl Dir {
 
     /// Adds slots, none of them used.
     pub(super) fn grow(&mut self, capacity: u32) {
-        self.free.give(self.capacity, capacity.saturating_sub(self.capacity));
+        self.free.give(self.capacity, capacity - self.capacity);
         self.capacity = capacity;
     }
 }
@@ -223,7 +222,7 @@ impl Directories {
                     break;
                 }
                 self.dirs.remove(&old);
-                gone = gone + names + 8;
+                gone += names + 8;
             }
         }
         self.dirs.insert(ino, dir);
@@ -233,7 +232,7 @@ impl Directories {
 impl Fat {
     /// Slots in a sector.
     pub(super) fn per_sector(&self) -> u32 {
-        self.volume.slots().max(1)
+        self.volume.slots()
     }
 
     /// Sectors of a directory; `chain` is none for a fixed root.
@@ -257,10 +256,10 @@ impl Fat {
             let (start, len) = self.boot().fixed_root();
             return (nth < len).then(|| start + nth);
         };
-        let spc = u64::from(self.boot().spc).max(1);
-        let lcn = u32::try_from(nth.checked_div(spc)?).ok()?;
+        let spc = u64::from(self.boot().spc);
+        let lcn = u32::try_from(nth / spc).ok()?;
         let (cluster, _) = chain.at(lcn)?;
-        Some(self.boot().sector_of(cluster) + nth.checked_rem(spc)?)
+        Some(self.boot().sector_of(cluster) + nth % spc)
     }
 
     /// A directory in memory; its node must be loaded.
@@ -312,7 +311,7 @@ impl Fat {
                         long.gap();
                         // A file that is entered behind them may have the short name that they
                         // belonged to, and would get their long name.
-                        free = free + pieces + 1;
+                        free += pieces + 1;
                         pieces = 0;
                         slot += 1;
                         continue;
@@ -335,7 +334,7 @@ impl Fat {
                     }
                 }
                 if free > 0 {
-                    found.free.give(here.saturating_sub(free), free);
+                    found.free.give(here - free, free);
                     free = 0;
                 }
                 pieces = if is_piece { pieces + 1 } else { 0 };
@@ -343,9 +342,9 @@ impl Fat {
             }
         }
         found.end = slot;
-        let behind = capacity.saturating_sub(slot) + free;
+        let behind = capacity - slot + free;
         if behind > 0 {
-            found.free.give(slot.saturating_sub(free), behind);
+            found.free.give(slot - free, behind);
         }
         let subdirectories = found.subdirectories;
         self.directories.keep(dir, found);

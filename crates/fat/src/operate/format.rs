@@ -144,7 +144,7 @@ impl Format for Fat {
 
     fn everything(&mut self, core: &mut Core, ino: Ino) -> Result<Cut, FsError> {
         let runs = self.all_runs(core, ino)?;
-        let blocks = runs.iter().map(|run| run.len).fold(0, u64::saturating_add);
+        let blocks = runs.iter().map(|run| run.len).sum();
         Ok(Cut { runs: runs.into(), cleared: Default::default(), blocks })
     }
 
@@ -172,7 +172,7 @@ impl Format for Fat {
         let node = core.nodes.get(&ino)?;
         let chain = node.map.chain.as_ref()?;
         // Bytes past the end may be another file's old contents.
-        let shown = node.size.div_ceil(u64::from(self.boot().sector).max(1));
+        let shown = node.size.div_ceil(u64::from(self.boot().sector));
         let sectors = chain.runs.iter().map(|&(_, run)| self.sectors_of(run));
         let each = sectors.flat_map(|run| (0..run.len).map(move |n| run.start + n));
         let mut each = each.take(index(shown));

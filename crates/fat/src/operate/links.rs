@@ -76,10 +76,8 @@ impl Fat {
 
     /// The sector with a byte of a FAT, and the byte in the sector.
     fn in_fat(&self, fat: u32, at: u64) -> (BlockNo, usize) {
-        let sector = u64::from(self.boot().sector).max(1);
-        let skip = at.checked_div(sector).unwrap_or(0);
-        let within = at.checked_rem(sector).unwrap_or(0);
-        (self.boot().fat_start(fat) + skip, index(within))
+        let sector = u64::from(self.boot().sector);
+        (self.boot().fat_start(fat) + at / sector, index(at % sector))
     }
 
     /// Reads the FATs into the cache, as kernels of BSD do when they mount a volume
@@ -94,7 +92,7 @@ impl Fat {
             let start = self.boot().fat_start(fat);
             let mut at = 0u64;
             while at < sectors {
-                let count = sectors.saturating_sub(at).min(PIECE);
+                let count = (sectors - at).min(PIECE);
                 let bytes = count * u64::from(self.boot().sector);
                 let mut piece = vec![0; index(bytes)];
                 core.cache.read_run(start + at, 0, &mut piece)?;
@@ -107,7 +105,7 @@ impl Fat {
     /// Whether the entry of a cluster lies in two sectors.
     pub(super) fn straddles(&self, cluster: u32) -> bool {
         let at = entry_byte(self.boot().width, cluster);
-        let end = (at + wide(self.boot().width.entry_len())).saturating_sub(1);
+        let end = at + wide(self.boot().width.entry_len()) - 1;
         self.in_fat(0, at).0 != self.in_fat(0, end).0
     }
 
@@ -128,14 +126,14 @@ impl Fat {
         count: usize,
     ) -> Result<Window, FsError> {
         let width = self.boot().width;
-        let last = (first + byte(count)).saturating_sub(1);
+        let last = first + byte(count) - 1;
         let at = entry_byte(width, first);
         let end = entry_byte(width, last) + wide(width.entry_len());
-        let mut bytes = vec![0; index(end.saturating_sub(at))];
+        let mut bytes = vec![0; index(end - at)];
         let mut done = 0usize;
         while let Some(rest) = bytes.get_mut(done..).filter(|rest| !rest.is_empty()) {
             let (sector, skip) = self.in_fat(fat, at + wide(done));
-            let room = index(self.boot().sector).saturating_sub(skip).min(rest.len());
+            let room = (index(self.boot().sector) - skip).min(rest.len());
             let from = core.cache.read(sector, skip, room)?;
             rest.iter_mut().zip(from).for_each(|(to, &from)| *to = from);
             done += room;
@@ -188,7 +186,7 @@ impl Fat {
         let mut at = window.at;
         while !rest.is_empty() {
             let (sector, skip) = self.in_fat(fat, at);
-            let room = index(self.boot().sector).saturating_sub(skip).min(rest.len());
+            let room = (index(self.boot().sector) - skip).min(rest.len());
             let (now, later) = rest.split_at(room);
             parts.push((sector, skip, now));
             at += wide(room);
@@ -203,12 +201,12 @@ impl Fat {
         let mut found = Vec::new();
         for (_, run) in runs {
             let first = u32::try_from(run.start.get()).unwrap_or(u32::MAX);
-            let last = u32::try_from(run.end().get()).unwrap_or(u32::MAX).saturating_sub(1);
+            let last = u32::try_from(run.end().get()).unwrap_or(u32::MAX) - 1;
             for fat in self.written_fats() {
                 let (start, _) = self.in_fat(fat, entry_byte(width, first));
                 let end = entry_byte(width, last) + wide(width.entry_len());
-                let (end, _) = self.in_fat(fat, end.saturating_sub(1));
-                found.push(Extent::new(start, end.saturating_since(start) + 1));
+                let (end, _) = self.in_fat(fat, end - 1);
+                found.push(Extent::new(start, end - start + 1));
             }
         }
         found

@@ -1,6 +1,6 @@
 //! New files and directories.
 
-use super::node::{DIRECTORY, FILE, WRITE};
+use super::node::{DIRECTORY, FILE, WRITE, links_of};
 use super::{Chain, Core, Fat, Map, Node};
 use crate::ondisk::{self, ENTRY_SIZE, attr};
 use seekless_cache::{Piece, Role};
@@ -58,7 +58,7 @@ impl Fat {
             node.perm &= !WRITE;
             node.map.attr |= attr::READ_ONLY;
         }
-        let slot = (start + named.slots()).saturating_sub(1);
+        let slot = named.last_slot(start);
         let known = named.known(start, is_dir);
         after.extend(self.departures(core, dir, &known));
         let entry = self.encode(&node, named.short);
@@ -73,7 +73,9 @@ impl Fat {
         self.numbers.claim(first, ino);
         self.enter(core, dir, slot, named.slots(), known)?;
         self.numbers.settle(ino, (dir, slot));
-        self.count_child(core, dir, is_dir, true)?;
+        if is_dir {
+            self.count_children(core, dir)?;
+        }
         self.touch_dir(core, dir)?;
         Ok(ino)
     }
@@ -137,19 +139,10 @@ impl Fat {
         Ok(())
     }
 
-    /// Counts a child of a directory that is added or removed.
-    pub(super) fn count_child(
-        &mut self,
-        core: &mut Core,
-        dir: Ino,
-        is_dir: bool,
-        more: bool,
-    ) -> Result<(), FsError> {
-        if !is_dir {
-            return Ok(());
-        }
+    /// Counts the links of a directory of which a subdirectory was added or removed.
+    pub(super) fn count_children(&mut self, core: &mut Core, dir: Ino) -> Result<(), FsError> {
+        let links = links_of(self.dir(core, dir)?.subdirectories);
         let node = core.node(dir)?;
-        let links = if more { node.links + 1 } else { node.links.saturating_sub(1) };
         (node.links, node.effective) = (links, links);
         Ok(())
     }

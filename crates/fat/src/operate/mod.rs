@@ -163,11 +163,11 @@ impl Chain {
         let mut gone = Vec::new();
         while let Some((before, run)) = self.runs.last_mut() {
             let end = u64::from(*before) + run.len;
-            let over = end.saturating_sub(len.into()).min(run.len);
+            let over = (end - end.min(len.into())).min(run.len);
             if over == 0 {
                 break;
             }
-            run.len = run.len.saturating_sub(over);
+            run.len -= over;
             gone.push(Extent::new(run.end(), over));
             if run.len == 0 {
                 self.runs.pop();

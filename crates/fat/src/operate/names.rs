@@ -80,7 +80,7 @@ impl Names<Fat> for EntryNames {
                 return Ok(());
             }
         }
-        let Ok(from) = u32::try_from(after.saturating_sub(2)) else { return Ok(()) };
+        let Ok(from) = u32::try_from(after.max(2) - 2) else { return Ok(()) };
         let entries = fat.dir(core, dir)?.entries.range(from..);
         let found: Vec<_> =
             entries.map(|(&slot, known)| (slot, known.name.clone(), known.is_dir)).collect();

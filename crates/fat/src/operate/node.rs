@@ -35,12 +35,10 @@ impl Fat {
         if !core.nodes.contains_key(&dir) {
             return Err(gone(dir));
         }
-        let per = self.per_sector();
-        let nth = u64::from(slot.checked_div(per).unwrap_or(0));
+        let nth = u64::from(self.sector_number(slot));
         let sector = self.dir_sector(core.node(dir)?.map.chain.as_ref(), nth);
         let sector = sector.ok_or_else(|| truncated(Location::of("directory").in_inode(dir)))?;
-        let within = slot.checked_rem(per).unwrap_or(0);
-        Ok((sector, index(within) * ENTRY_SIZE))
+        Ok((sector, index(slot % self.per_sector()) * ENTRY_SIZE))
     }
 
     /// The place of a file's entry: none for the root, and for files without names.
@@ -122,7 +120,7 @@ impl Fat {
     /// and the `..` of its subdirectories.
     fn count_links(&mut self, core: &mut Core, mut node: Node) -> Result<Node, FsError> {
         let inside = self.scan(core, node.ino, node.map.chain.as_ref())?;
-        let links = u16::try_from(inside + 2).unwrap_or(u16::MAX);
+        let links = links_of(inside);
         (node.links, node.effective) = (links, links);
         node.size = self.dir_sectors(node.map.chain.as_ref()) * u64::from(self.boot().sector);
         node.sectors = node.size >> 9;
@@ -141,6 +139,16 @@ impl Fat {
         if self.followed.get(index(first)) || !self.numbers.claim(first, ino) {
             return Err(invalid("cluster of another file too", first.into(), place));
         }
+        let followed = self.follow_from(core, ino, first);
+        if followed.is_err() {
+            // A free cluster may be another file's later.
+            self.numbers.disclaim(first);
+        }
+        followed
+    }
+
+    fn follow_from(&self, core: &mut Core, ino: Ino, first: u32) -> Result<Chain, FsError> {
+        let place = Location::of("directory entry").in_inode(ino);
         let mut chain = Chain::default();
         let mut at = first;
         loop {
@@ -290,6 +298,12 @@ impl Fat {
             }
         })
     }
+}
+
+/// The links of a directory with so many subdirectories, as far as they can be told: a root of
+/// 65,536 of them has more.
+pub(super) fn links_of(subdirectories: u32) -> u16 {
+    u16::try_from(subdirectories + 2).unwrap_or(u16::MAX)
 }
 
 /// The noted changes of a file that are not on the disk yet.

@@ -51,7 +51,7 @@ impl Fat {
         }
         let before = self.emptied(core, ino, name)?;
         let removed = self.remove(core, dir, slot, &before)?;
-        self.count_child(core, dir, true, false)?;
+        self.count_children(core, dir)?;
         self.touch_dir(core, dir)?;
         self.lose(core, ino, removed)
     }
@@ -139,9 +139,8 @@ impl Fat {
         self.opened.remove(&ino);
         self.arriving.remove(&ino);
         self.directories.forget(ino);
-        if let Some(node) = core.nodes.remove(&ino) {
-            self.numbers.disclaim(node.map.first);
-        }
+        // The clusters are the file's until they are free.
+        core.nodes.remove(&ino);
         for &run in &runs {
             let until = after.last().copied().unwrap_or(ChangeId::COMMITTED);
             core.cache.forget(run, until);

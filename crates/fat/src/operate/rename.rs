@@ -116,7 +116,7 @@ impl Fat {
             // Else it could come to lie below itself.
             after.extend(way.iter().copied());
         }
-        let slot = (start + named.slots()).saturating_sub(1);
+        let slot = named.last_slot(start);
         let id = self.put_moved(core, moved, (to.0, start), &named, &after, None)?;
         // The old name may be the same in another case.
         let old = self.leave(core, moved.dir, moved.going.slot)?;
@@ -170,7 +170,7 @@ impl Fat {
         let kept = self.dir(core, dir)?;
         kept.shorts.take(old.short);
         let named = named?;
-        let count = going.slot.saturating_sub(going.start) + 1;
+        let count = going.slot - going.start + 1;
         let in_place = near.contains(&going.start) && named.slots() == count;
         let beside = kept.find_free_at(named.slots(), near);
         let (start, with) = match beside {
@@ -186,7 +186,7 @@ impl Fat {
             self.erase_pieces(core, dir, going, id)?;
         }
         self.leave(core, dir, going.slot)?;
-        let slot = (start + named.slots()).saturating_sub(1);
+        let slot = named.last_slot(start);
         self.enter(core, dir, slot, named.slots(), known)?;
         self.note_departure(core, dir, &old, id);
         self.numbers.settle(moved.ino, (dir, slot));
@@ -268,7 +268,9 @@ impl Fat {
         if moved.dir != to.0 {
             self.turn(core, moved, to.0, id)?;
         }
-        self.count_child(core, to.0, other_is_dir, false)?;
+        if other_is_dir {
+            self.count_children(core, to.0)?;
+        }
         self.lose(core, other, id)?;
         self.numbers.settle(moved.ino, (to.0, slot));
         self.touch_dir(core, moved.dir)?;
@@ -295,8 +297,8 @@ impl Fat {
         let high = Piece { offset: at(offset_of!(ShortEntry, DIR_FstClusHI)), bytes: &high };
         let pieces: &[Piece<'_>] = if self.is_fat32() { &[low, high] } else { &[low] };
         core.cache.change(sector, pieces, Role::EntryChange, &[after])?;
-        self.count_child(core, moved.dir, true, false)?;
-        self.count_child(core, to, true, true)
+        self.count_children(core, moved.dir)?;
+        self.count_children(core, to)
     }
 
     /// Changes that must be on the disk for a directory to be reached from the root, and in no

@@ -29,7 +29,12 @@ pub(super) struct NewNames {
 impl NewNames {
     /// Slots that it takes.
     pub(super) fn slots(&self) -> u32 {
-        byte(self.pieces.len()).checked_div(byte(ENTRY_SIZE)).unwrap_or(0) + 1
+        byte(self.pieces.len() / ENTRY_SIZE) + 1
+    }
+
+    /// The slot of the short entry, with its first slot at `start`.
+    pub(super) fn last_slot(&self, start: u32) -> u32 {
+        start + self.slots() - 1
     }
 
     /// The directory's record of it, with its first slot.
@@ -131,7 +136,7 @@ impl Fat {
         let is_open = core.cache.config().discipline.keeps_graph();
         if is_open && slots > 0 {
             // A name may begin in the free slots of the last one.
-            self.open_slots(core, dir, slots.saturating_sub(1))?;
+            self.open_slots(core, dir, slots - 1)?;
         }
         let taken = self.take(Some(last), 1)?;
         let unused = if is_open { first::DELETED } else { first::END };
@@ -199,7 +204,7 @@ impl Fat {
         after: &[ChangeId],
         going: Option<RemovedEntry>,
     ) -> Result<ChangeId, FsError> {
-        let slot = (start + named.slots()).saturating_sub(1);
+        let slot = named.last_slot(start);
         let mut bytes = named.pieces.clone();
         bytes.extend_from_slice(entry);
         let slots = (start..).zip(bytes.chunks(ENTRY_SIZE));
@@ -256,7 +261,7 @@ impl Fat {
         let open_to = match &core.node(dir)?.map.chain {
             None => capacity,
             Some(_) => {
-                let cluster = (self.per_sector() * self.boot().spc).max(1);
+                let cluster = self.per_sector() * self.boot().spc;
                 (slot + 1).next_multiple_of(cluster).min(capacity)
             }
         };
@@ -269,7 +274,7 @@ impl Fat {
                 core.cache.settle(&[id])?;
             }
         }
-        for nth in self.sector_number(end)..=self.sector_number(open_to.saturating_sub(1)) {
+        for nth in self.sector_number(end)..=self.sector_number(open_to - 1) {
             let slots = self.beside(nth * self.per_sector());
             let slots = slots.start.max(end)..slots.end.min(open_to);
             let edits: Vec<Edit> =
@@ -345,7 +350,7 @@ impl Fat {
 
     /// The number of a slot's sector in a directory.
     pub(super) fn sector_number(&self, slot: u32) -> u32 {
-        slot.checked_div(self.per_sector()).unwrap_or(0)
+        slot / self.per_sector()
     }
 
     /// The slots in the sector of a slot.

@@ -56,7 +56,7 @@ impl Fat {
         }
         for cluster in 2..=self.boot().last_cluster() {
             if self.straddles(cluster) && self.used.set(index(cluster)) {
-                self.free = self.free.saturating_sub(1);
+                self.free -= 1;
             }
         }
     }
@@ -112,14 +112,14 @@ impl Fat {
         let mut taken = Chain::default();
         let mut last = last;
         while taken.len < count {
-            let wanted = count.saturating_sub(taken.len);
+            let wanted = count - taken.len;
             let start = last.map(|last| last + 1);
             let (start, len) = self.find(start, wanted).ok_or_else(no_space)?;
             debug_assert!(len > 0 && len <= wanted, "a run of {len} for {wanted}");
             for cluster in start..start + len {
                 self.used.set(index(cluster));
             }
-            self.free = self.free.saturating_sub(len);
+            self.free -= len;
             self.policy.taken(start, len);
             taken.push(start, len);
             last = taken.last();
@@ -135,7 +135,7 @@ impl Fat {
         let mut runs = taken.runs.iter().peekable();
         while let Some((_, run)) = runs.next() {
             let first = low(run.start.get());
-            let last = low(run.end().get()).saturating_sub(1);
+            let last = low(run.end().get()) - 1;
             let next = runs.peek().map_or(end, |(_, next)| low(next.start.get()));
             let mut values: Vec<u32> = (first..last).map(|n| n + 1).collect();
             values.push(next);
@@ -194,9 +194,8 @@ impl Fat {
     /// Makes later changes wait for the earlier ones, whenever as many sectors were changed as may
     /// be at once.
     fn go_on(&self, core: &mut Core, (after, waited): &mut (Ids, usize), ids: &Ids) {
-        let fats = index(self.boot().fats.max(1));
-        let at_once = index(AT_ONCE) * fats;
-        if self.keeps_order && ids.len().saturating_sub(*waited) >= at_once {
+        let at_once = index(AT_ONCE) * index(self.boot().fats);
+        if self.keeps_order && ids.len() - *waited >= at_once {
             *after = core.cache.join(ids).into_iter().collect();
             *waited = ids.len();
         }
@@ -207,6 +206,7 @@ impl Fat {
             let cluster = low(cluster);
             debug_assert!(self.used.get(index(cluster)), "cluster {cluster} is freed twice");
             self.followed.clear(index(cluster));
+            self.numbers.disclaim(cluster);
             if self.avoids_straddling && self.straddles(cluster) {
                 continue;
             }
@@ -223,15 +223,13 @@ impl Fat {
 
     /// And back.
     pub(super) fn clusters_of(&self, run: Extent) -> Result<Extent, FsError> {
-        let spc = u64::from(self.boot().spc).max(1);
+        let spc = u64::from(self.boot().spc);
         let first = BlockNo::new(self.boot().first_data.into());
-        let into = run.start.saturating_since(first);
-        let whole = into.is_multiple_of(spc) && run.len.is_multiple_of(spc);
-        if !whole || run.start < first {
+        let into = run.start.checked_since(first).filter(|into| into.is_multiple_of(spc));
+        let Some(into) = into.filter(|_| run.len.is_multiple_of(spc)) else {
             return Err(invalid("run of clusters", run.start.get(), Location::of("data")));
-        }
-        let cluster = into.checked_div(spc).unwrap_or(0) + 2;
-        Ok(Extent::new(BlockNo::new(cluster), run.len.checked_div(spc).unwrap_or(0)))
+        };
+        Ok(Extent::new(BlockNo::new(into / spc + 2), run.len / spc))
     }
 }
 

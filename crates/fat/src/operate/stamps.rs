@@ -3,6 +3,9 @@
 use crate::time::Stamp;
 use seekless_fs::Timestamp;
 
+/// Seconds from 1970 to beyond any time of an entry, in any zone.
+const FAR: i64 = 1 << 40;
+
 /// The offset of local time from UTC, in seconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Zone(i64);
@@ -15,7 +18,7 @@ impl Zone {
 
     /// The stamp of a moment.
     pub(super) fn stamp(self, moment: Timestamp) -> Stamp {
-        Stamp::of(Timestamp { secs: moment.secs + self.0, ..moment })
+        Stamp::of(Timestamp { secs: moment.secs.clamp(-FAR, FAR) + self.0, ..moment })
     }
 
     /// The moment of a local time; a time that was never set stays so.
@@ -23,7 +26,7 @@ impl Zone {
         if local == Timestamp::default() {
             return local;
         }
-        Timestamp { secs: local.secs.saturating_sub(self.0), ..local }
+        Timestamp { secs: local.secs - self.0, ..local }
     }
 
     /// The time of a change as stored in an entry: in steps of two seconds.

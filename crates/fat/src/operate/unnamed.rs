@@ -43,7 +43,7 @@ impl Unnamed {
             ended += if stays { 0 } else { chains };
             stays
         });
-        self.count = self.count.saturating_sub(ended);
+        self.count -= ended;
     }
 }
 
@@ -78,7 +78,7 @@ impl Fat {
         let Some((_, chains)) = self.unnamed.going.remove(&first.start) else { return };
         match core.cache.join(by).last() {
             Some(&id) => self.unnamed.ends.push((id, chains)),
-            None => self.unnamed.count = self.unnamed.count.saturating_sub(chains),
+            None => self.unnamed.count -= chains,
         }
     }
 
@@ -89,13 +89,11 @@ impl Fat {
         for run in runs {
             let sector = |cluster: BlockNo| {
                 let cluster = u32::try_from(cluster.get()).unwrap_or(u32::MAX);
-                let at = entry_byte(self.boot().width, cluster);
-                at.checked_div(u64::from(self.boot().sector)).unwrap_or(0)
+                entry_byte(self.boot().width, cluster) / u64::from(self.boot().sector)
             };
-            let last = BlockNo::new(run.end().get().saturating_sub(1));
+            let last = BlockNo::new(run.end().get() - 1);
             let (first, last) = (sector(run.start), sector(last));
-            let more = last.saturating_sub(first) + 1;
-            let more = more.saturating_sub(u64::from(before == Some(first)));
+            let more = last - first + 1 - u64::from(before == Some(first));
             chains += u32::try_from(more).unwrap_or(u32::MAX);
             before = Some(last);
         }
@@ -144,6 +142,6 @@ impl Fat {
     /// Number of clusters whose entries fill as many sectors as are changed at once.
     pub(super) fn clusters_at_once(&self) -> usize {
         let bytes = index(self.boot().sector) * index(AT_ONCE);
-        bytes.checked_div(4).unwrap_or(1).max(1)
+        bytes / 4
     }
 }

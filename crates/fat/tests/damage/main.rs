@@ -5,6 +5,7 @@ mod check;
 mod exercise;
 mod hostile;
 mod images;
+mod numbers;
 mod patient;
 mod recipes;
 #[path = "../../../fs/tests/shared/skip.rs"]

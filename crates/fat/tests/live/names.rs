@@ -2,11 +2,13 @@
 
 use crate::shapes::{SHAPES, Shape, WALL, fsck, image, open, open_with, options, ran, written};
 use seekless_cache::Discipline;
-use seekless_fat::FatLive;
-use seekless_fs::FsError;
-use seekless_fs::operate::{NewFile, Operate, Ownership, RenameMode};
+use seekless_device::MemoryDevice;
+use seekless_fat::{FatLive, FatWidth, LiveOptions, MakeOptions};
+use seekless_fs::operate::{NewFile, Operate, Ownership, RenameMode, SetAttr};
+use seekless_fs::{FsError, Timestamp};
 use seekless_units::{ByteLen, Ino};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 const OWNER: Ownership = Ownership { uid: 0, gid: 0, perm: 0o644 };
 
@@ -297,5 +299,54 @@ fn a_name_is_not_what_slots_in_front_of_it_were() {
             live.unmount().unwrap();
         }
         fsck(&device, "slots that belong to nothing");
+    }
+}
+
+/// Links are counted in 16 bits, and a root directory of FAT32 has room for more subdirectories.
+#[test]
+fn a_root_of_more_directories_than_links_can_be_counted() {
+    const ALL: u64 = 65_536;
+    let device = Arc::new(MemoryDevice::new(vec![0; 48 << 20]));
+    let mut how = MakeOptions::new(Some(FatWidth::Fat32), ByteLen::new(48 << 20));
+    how.cluster = Some(1);
+    seekless_fat::make(device.as_ref(), &how).unwrap();
+    let mut live = open(&device, Discipline::Async);
+    let root = live.root();
+    let make = |live: &mut FatLive, n: u64| {
+        live.make(root, format!("D{n:07}").as_bytes(), NewFile::Directory, OWNER).map(drop)
+    };
+    let links = |live: &mut FatLive| u64::from(live.attr(root).unwrap().nlink);
+    for n in 0..ALL {
+        make(&mut live, n).unwrap();
+    }
+    assert!(matches!(make(&mut live, ALL), Err(FsError::NoSpace(_))));
+    assert_eq!(links(&mut live), 65_535);
+    for n in 0..10 {
+        live.rmdir(root, format!("D{n:07}").as_bytes()).unwrap();
+    }
+    // Each has its `..`, and the root a name and a `.`.
+    assert_eq!(links(&mut live), ALL - 10 + 2);
+    live.unmount().unwrap();
+}
+
+/// A time beyond those of an entry becomes the first or the last of them.
+#[test]
+fn times_of_any_age_can_be_set() {
+    for zone in [-720, 0, 840] {
+        let Some(device) = image(&SHAPES[3]) else { return };
+        let how = LiveOptions { zone, ..options() };
+        let mut live = open_with(&device, Discipline::Async, how);
+        let root = live.root();
+        let file = make(&mut live, root, "FILE").unwrap();
+        // 1980-01-01 and 2107-12-31.
+        for (secs, day) in [(i64::MIN, 3652), (i64::MAX, 50_402)] {
+            let time = Timestamp { secs, nanos: 0 };
+            let set = SetAttr { atime: Some(time), mtime: Some(time), ..SetAttr::default() };
+            live.set_attr(file, &set).unwrap();
+            live.sync().unwrap();
+            let local = live.attr(file).unwrap().mtime.secs + i64::from(zone) * 60;
+            assert_eq!(local / 86_400, day);
+        }
+        live.unmount().unwrap();
     }
 }

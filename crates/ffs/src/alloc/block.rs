@@ -64,7 +64,7 @@ fn loose_runs(bits: u8, frag: u32) -> [u32; 8] {
 
 /// The bits of a block whose fragments are all free.
 fn whole(frag: u32) -> u8 {
-    u8::MAX.checked_shr(8u32.saturating_sub(frag)).unwrap_or(0)
+    u8::MAX.checked_shr(8 - frag).unwrap_or(0)
 }
 
 /// `count` bits from `from` on.
@@ -110,7 +110,7 @@ impl GroupMut<'_> {
         }
         let (frag, zone) = (self.sb.frag, self.data_zone());
         let start = self.start_of_search(preference);
-        let wanted = start.checked_div(frag).unwrap_or(0);
+        let wanted = start / frag;
         let block = if self.block_bits(wanted) == whole(frag) {
             wanted
         } else {
@@ -118,7 +118,7 @@ impl GroupMut<'_> {
             if found >= zone {
                 self.set_word(at!(cg_rotor), found);
             }
-            found.checked_div(frag).unwrap_or(0)
+            found / frag
         };
         let rest = whole(frag) & !mask(0, count);
         let delta = self.set_block(block, rest)?;
@@ -144,8 +144,7 @@ impl GroupMut<'_> {
         let rotor = self.word(at!(cg_frotor));
         let start = preference.and_then(|block| self.within(block)).unwrap_or(rotor);
         let found = self.search(start, len)?;
-        let block = found.checked_div(frag).unwrap_or(0);
-        let from = found.checked_rem(frag).unwrap_or(0);
+        let (block, from) = (found / frag, found % frag);
         let delta = self.set_block(block, self.block_bits(block) & !mask(from, count))?;
         Ok(Some(self.taken(found, count, delta)))
     }
@@ -175,7 +174,7 @@ impl GroupMut<'_> {
         new: u32,
     ) -> Result<Option<Delta>, FsError> {
         let grows = new.checked_sub(old).filter(|&more| more > 0);
-        let at = start.get().checked_rem(u64::from(self.sb.frag)).unwrap_or(0);
+        let at = start.get() % u64::from(self.sb.frag);
         match grows {
             Some(more) if at + u64::from(new) <= u64::from(self.sb.frag) => {
                 let behind = start + u64::from(old);
@@ -207,11 +206,8 @@ impl GroupMut<'_> {
         let frag = self.sb.frag;
         let old = self.block_bits(block);
         let ((old_blocks, old_frags), (blocks, frags)) = (counted(old, frag), counted(new, frag));
-        let delta = Delta {
-            nbfree: blocks.saturating_sub(old_blocks),
-            nffree: frags.saturating_sub(old_frags),
-            ..Delta::default()
-        };
+        let delta =
+            Delta { nbfree: blocks - old_blocks, nffree: frags - old_frags, ..Delta::default() };
         let summary = self.changed(delta)?;
         let loose = self.changed_runs(&loose_runs(old, frag), &loose_runs(new, frag))?;
         if delta.nbfree != 0 {
@@ -253,8 +249,8 @@ impl GroupMut<'_> {
     /// The start of the search for a block, in fragments of the group.
     fn start_of_search(&self, preference: Option<BlockNo>) -> u32 {
         let Some(block) = preference else {
-            let next = self.word(at!(cg_rotor)) + self.sb.frag;
-            return if next < self.maps.ndblk { next } else { 0 };
+            let next = self.word(at!(cg_rotor)).checked_add(self.sb.frag);
+            return next.filter(|&next| next < self.maps.ndblk).unwrap_or(0);
         };
         if let Some(at) = self.within(block) {
             return at;
@@ -272,7 +268,7 @@ impl GroupMut<'_> {
     fn search(&mut self, start: u32, len: u32) -> Result<u32, FsError> {
         let frag = self.sb.frag;
         let table = RUNS.get(index(frag.trailing_zeros()));
-        let wanted = 1u8.checked_shl(len.saturating_sub(1)).unwrap_or(0);
+        let wanted = 1u8 << (len - 1);
         let end = self.maps.ndblk.div_ceil(8);
         let start = (start >> 3).min(end);
         let has = |&at: &u32| {
@@ -283,21 +279,16 @@ impl GroupMut<'_> {
         let byte = byte.ok_or_else(|| self.contradiction("cg_frsum", len))?;
         let first = byte * 8;
         self.set_word(at!(cg_frotor), first);
-        let blocks = (first..first + 8).step_by(index(frag).max(1));
+        let mut blocks = (first..first + 8).step_by(index(frag));
         blocks
-            .filter_map(|at| {
-                let bits = self.block_bits(at.checked_div(frag)?);
-                Some(at + run_of(bits, len)?)
-            })
-            .next()
+            .find_map(|at| Some(at + run_of(self.block_bits(at / frag), len)?))
             .ok_or_else(|| self.contradiction("cg_blksfree", byte))
     }
 
     /// A byte of the map of fragments, without the bits past its end.
     fn map_byte(&self, at: u32) -> u8 {
         let byte = self.bytes.get(self.maps.frags + index(at)).copied().unwrap_or(0);
-        let left = self.maps.ndblk.saturating_sub(at * 8);
-        byte & whole(left.min(8))
+        byte & whole((self.maps.ndblk - at * 8).min(8))
     }
 
     /// The bits of a block's fragments, the first one lowest.
@@ -316,14 +307,13 @@ impl GroupMut<'_> {
 
     fn block_and_mask(&self, piece: &Range<u32>) -> (u32, u8) {
         let frag = self.sb.frag;
-        let from = piece.start.checked_rem(frag).unwrap_or(0);
-        let count = piece.end.saturating_sub(piece.start);
-        (piece.start.checked_div(frag).unwrap_or(0), mask(from, count))
+        let count = piece.end - piece.start;
+        (piece.start / frag, mask(piece.start % frag, count))
     }
 }
 
 fn place_of_loose(len: u32) -> usize {
-    at!(cg_frsum).saturating_add(index(len) * 4)
+    at!(cg_frsum) + index(len) * 4
 }
 
 /// The start of a run of exactly `len` set bits.

@@ -27,8 +27,8 @@ impl GroupMut<'_> {
         let frag = self.sb.frag;
         let wanted = preference.and_then(|block| self.within(block));
         let start = wanted.unwrap_or_else(|| self.data_zone());
-        let start = start.checked_div(frag).unwrap_or(0);
-        let Some(first) = self.find_cluster(&clusters, start, len) else { return Ok(None) };
+        let found = self.find_cluster(&clusters, start / frag, len);
+        let Some(first) = found else { return Ok(None) };
         let end = first + len;
         let whole = |&block: &u32| self.block_bits(block).count_ones() == frag;
         if let Some(block) = (first..end).find(|block| !whole(block)) {
@@ -55,7 +55,7 @@ impl GroupMut<'_> {
         for block in start..clusters.blocks {
             run = if self.bit(clusters.map, block) { run + 1 } else { 0 };
             if run == len {
-                return (block + 1).checked_sub(len);
+                return Some(block + 1 - len);
             }
         }
         None

@@ -125,7 +125,7 @@ impl<'a> GroupMut<'a> {
     /// A fragment of the volume as one of the group, if it is.
     pub(super) fn within(&self, block: BlockNo) -> Option<u32> {
         let blocks = self.sb.group_blocks(self.number);
-        let at = blocks.contains(block).then(|| block.saturating_since(blocks.start))?;
+        let at = blocks.contains(block).then(|| block - blocks.start)?;
         u32::try_from(at).ok()
     }
 
@@ -141,7 +141,7 @@ impl<'a> GroupMut<'a> {
         let len = u32::try_from(run.len).map_err(|_| outside())?;
         let end = start.checked_add(len).filter(|&end| end <= self.maps.ndblk);
         let end = end.ok_or_else(outside)?;
-        let within = start.checked_rem(self.sb.frag).unwrap_or(0) + len;
+        let within = start % self.sb.frag + len;
         if len == 0 || within > self.sb.frag {
             return Err(range("fragments", u64::from(len), u64::from(self.sb.frag), place));
         }
@@ -184,8 +184,8 @@ impl Maps {
         }
         let head = 0..HEAD;
         let mut taken = SmallVec::<[Range<u64>; 5]>::from_elem(head, 1);
-        let mut claim = |field, at: u32, bytes: u32| {
-            let area = u64::from(at)..u64::from(at) + u64::from(bytes);
+        let mut claim = |field, at: u64, bytes: u64| {
+            let area = at..at + bytes;
             let apart = |other: &Range<u64>| area.end <= other.start || other.end <= area.start;
             if area.end > u64::from(sb.cgsize) || !taken.iter().all(apart) {
                 return Err(range(field, area.end, u64::from(sb.cgsize), place));
@@ -193,21 +193,23 @@ impl Maps {
             taken.push(area);
             Ok(index(at))
         };
-        let inodes = claim("cg_iusedoff", word(at!(cg_iusedoff))?, sb.ipg.div_ceil(8))?;
-        let frags = claim("cg_freeoff", word(at!(cg_freeoff))?, ndblk.div_ceil(8))?;
+        let bytes_of = |bits: u32| u64::from(bits.div_ceil(8));
+        let offset = |at: usize| word(at).map(u64::from);
+        let inodes = claim("cg_iusedoff", offset(at!(cg_iusedoff))?, bytes_of(sb.ipg))?;
+        let frags = claim("cg_freeoff", offset(at!(cg_freeoff))?, bytes_of(ndblk))?;
         let longest = sb.tuning.contigsumsize;
         if longest == 0 {
             return Ok(Self { inodes, frags, ndblk, clusters: None });
         }
         let blocks = word(at!(cg_nclusterblks))?;
-        let expected = ndblk.checked_div(sb.frag).unwrap_or(0);
+        let expected = ndblk / sb.frag;
         if blocks != expected {
             return Err(range("cg_nclusterblks", u64::from(blocks), u64::from(expected), place));
         }
-        let map = claim("cg_clusteroff", word(at!(cg_clusteroff))?, blocks.div_ceil(8))?;
+        let map = claim("cg_clusteroff", offset(at!(cg_clusteroff))?, bytes_of(blocks))?;
         // Counts are numbered from 1: the word in front of them is not one of them.
-        let counts = word(at!(cg_clustersumoff))?;
-        claim("cg_clustersumoff", counts + 4, longest * 4)?;
+        let counts = offset(at!(cg_clustersumoff))?;
+        claim("cg_clustersumoff", counts + 4, u64::from(longest) * 4)?;
         let clusters = Some(Clusters { map, counts: index(counts), blocks, longest });
         Ok(Self { inodes, frags, ndblk, clusters })
     }

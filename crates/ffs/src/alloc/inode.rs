@@ -91,8 +91,7 @@ impl GroupMut<'_> {
         if !self.bit(self.maps.inodes, slot) {
             return Err(self.contradiction("cg_inosused", slot));
         }
-        let ndir = i32::from(is_directory).saturating_neg();
-        let delta = Delta { nifree: 1, ndir, ..Delta::default() };
+        let delta = Delta { nifree: 1, ndir: -i32::from(is_directory), ..Delta::default() };
         let summary = self.changed(delta)?;
         self.set_summary(summary);
         self.set_bit(self.maps.inodes, slot, false);
@@ -122,15 +121,20 @@ impl GroupMut<'_> {
     /// The inodes of the group to be initialised before `slot` may be used: one block of them more
     /// than its own is kept initialised, while there are more.
     fn initialized_by(&self, slot: u32) -> Result<Range<u32>, FsError> {
-        let done = self.word(at!(cg_initediblk));
-        if !is_lazy(self.sb) || done >= self.sb.ipg {
+        let done = self.word(at!(cg_initediblk)).min(self.sb.ipg);
+        if !is_lazy(self.sb) || done == self.sb.ipg {
             return Ok(done..done);
         }
-        let per_block = self.sb.bsize.checked_div(self.sb.inode_size()).unwrap_or(0).max(1);
-        if done.checked_rem(per_block) != Some(0) {
+        let per_block = self.sb.inodes_per_block();
+        if !done.is_multiple_of(per_block) {
             return Err(self.contradiction("cg_initediblk", done));
         }
         let ahead = (slot + per_block).next_multiple_of(per_block);
-        Ok(done..ahead.min(self.sb.ipg).max(done))
+        let fresh = done..ahead.min(self.sb.ipg).max(done);
+        if fresh.clone().any(|slot| self.bit(self.maps.inodes, slot)) {
+            // It would be zeroed.
+            return Err(self.contradiction("cg_initediblk", done));
+        }
+        Ok(fresh)
     }
 }

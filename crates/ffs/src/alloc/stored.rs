@@ -216,25 +216,23 @@ fn head_fields(sb: &Super, number: GroupNo) -> Vec<HeadField> {
     let ndblk = u32::try_from(sb.group_blocks(number).len).unwrap_or(u32::MAX);
     let nclusterblks = match sb.tuning.contigsumsize {
         0 => 0,
-        _ => ndblk.checked_div(sb.frag).unwrap_or(0),
+        _ => ndblk / sb.frag,
     };
     let mut fields = Vec::new();
     let mut put = |name, at, len, value| fields.push(HeadField { name, at, len, value });
     put("cg_firstfield", at!(cg_firstfield), 4, 0);
     match sb.format {
         Format::Ufs1 => {
-            let cylinders = sb.old_cpg * 4;
             let last = number.get() + 1 == sb.ncg;
-            let each = sb.fpg.checked_div(sb.old_cpg).unwrap_or(0);
-            let ncyl = match each {
-                1.. if last => ndblk.div_ceil(each),
+            let ncyl = match sb.fpg.checked_div(sb.old_cpg) {
+                Some(each @ 1..) if last => ndblk.div_ceil(each),
                 _ => sb.old_cpg,
             };
             put("cg_old_ncyl", at!(cg_old_ncyl), 2, u32::from(low16(ncyl)));
             put("cg_old_niblk", at!(cg_old_niblk), 2, sb.ipg);
             put("cg_old_btotoff", at!(cg_old_btotoff), 4, offset(HEAD));
-            let boff = offset(HEAD) + cylinders;
-            put("cg_old_boff", at!(cg_old_boff), 4, boff);
+            let boff = HEAD + u64::from(sb.old_cpg) * 4;
+            put("cg_old_boff", at!(cg_old_boff), 4, offset(boff));
             put("cg_niblk", at!(cg_niblk), 4, 0);
             put("cg_initediblk", at!(cg_initediblk), 4, 0);
         }

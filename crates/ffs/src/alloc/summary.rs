@@ -62,7 +62,7 @@ fn place_of(group: u32) -> usize {
 /// [`FsError::Corrupt`] when the area is too short, or a group has more than
 /// fits in one.
 pub(crate) fn decode_summaries(sb: &Super, area: &[u8]) -> Result<Vec<GroupSummary>, FsError> {
-    let blocks = sb.fpg.checked_div(sb.frag).unwrap_or(0);
+    let blocks = sb.fpg / sb.frag;
     let decode = |number: u32| {
         let place = Location::of("summary area").in_group(GroupNo::new(number));
         let summary = read(sb.order, area, place_of(number)).ok_or_else(|| truncated(place))?;

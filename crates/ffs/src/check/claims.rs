@@ -48,7 +48,7 @@ impl Claims {
 
     fn take(&mut self, block: u64) {
         match self.taken.last_mut() {
-            Some(last) if last.end().get() == block => last.len = last.len + 1,
+            Some(last) if last.end().get() == block => last.len += 1,
             _ => self.taken.push(Extent::new(BlockNo::new(block), 1)),
         }
     }
@@ -120,8 +120,8 @@ impl Checker {
             return;
         }
         let frags = u64::from(self.sb().frag);
-        let left = inode.len.saturating_sub(at * u64::from(self.sb().bsize));
-        let fsize = u64::from(self.sb().fsize).max(1);
+        let left = inode.len - at * u64::from(self.sb().bsize);
+        let fsize = u64::from(self.sb().fsize);
         let len = if at < wide(DIRECT) { left.div_ceil(fsize).min(frags) } else { frags };
         claims.mapped = claims.mapped.max(at + 1);
         self.claim(Extent::new(BlockNo::new(number), len), claims);
@@ -142,10 +142,10 @@ impl Checker {
 
     /// Claims a run of fragments within one block; whether it is sound and was unclaimed.
     fn claim(&mut self, run: Extent, claims: &mut Claims) -> bool {
-        let frags = u64::from(self.sb().frag).max(1);
-        let within = run.start.get().checked_rem(frags).unwrap_or(0);
+        let frags = u64::from(self.sb().frag);
+        let within = run.start.get() % frags;
         let place = place(claims.ino).in_block(run.start);
-        if run.start.get() + run.len > self.sb().size {
+        if run.start.checked_add(run.len).is_none_or(|end| end.get() > self.sb().size) {
             claims.bad = true;
             let what = format!("block {} is past the end of the volume", run.start);
             self.unexpected("inode.block-range", what, place);
@@ -190,7 +190,7 @@ impl Checker {
         let place = Location::of("indirect block").in_inode(inode.ino).in_block(start);
         let block = self.volume.block(start, index(self.sb().bsize), place)?;
         let pointers = self.sb().pointers();
-        let step = tree.span.checked_div(pointers).unwrap_or(1).max(1);
+        let step = tree.span / pointers;
         for at in 0..pointers {
             let number = self.volume.pointer(&block, at);
             let first = tree.first + at * step;
@@ -201,7 +201,7 @@ impl Checker {
                 self.data_block(inode, first, number, claims);
                 continue;
             }
-            let levels = tree.levels.saturating_sub(1);
+            let levels = tree.levels - 1;
             self.tree(inode, ClaimedTree { block: number, first, span: step, levels }, claims)?;
         }
         Ok(())
@@ -209,16 +209,16 @@ impl Checker {
 
     /// Claims the blocks of extended attributes (UFS2).
     pub(super) fn attributes(&mut self, inode: &Inode) -> Claims {
-        let (bsize, fsize) = (u64::from(self.sb().bsize), u64::from(self.sb().fsize).max(1));
+        let (bsize, fsize) = (u64::from(self.sb().bsize), u64::from(self.sb().fsize));
         let len = u64::from(inode.ext_len);
-        let mut claims = Claims::of(inode.ino, len.div_ceil(bsize.max(1)));
+        let mut claims = Claims::of(inode.ino, len.div_ceil(bsize));
         if len > bsize * 2 {
             claims.bad = true;
             let what = format!("{len} bytes of extended attributes");
             self.unexpected("inode.attributes", what, place(inode.ino));
         }
         for (at, &number) in (0u64..).zip(&inode.ext_blocks) {
-            let here = len.saturating_sub(at * bsize).min(bsize);
+            let here = (len - len.min(at * bsize)).min(bsize);
             if number == 0 || claims.bad {
                 continue;
             }

@@ -81,7 +81,7 @@ pub(super) fn search(device: &Arc<dyn BlockDevice>) -> Option<RawSuperblock> {
     let mut known = 0u32;
     let mut start = 0u64;
     while start < device.len().get() && known < SAMPLE {
-        let len = STRETCH.min(device.len().get().saturating_sub(start));
+        let len = STRETCH.min(device.len().get() - start);
         let mut bytes = vec![0; index(len)];
         device.read(Lba::containing(ByteLen::new(start)), &mut bytes).ok()?;
         for (n, sector) in (0u64..).zip(bytes.chunks(index(SECTOR))) {
@@ -105,14 +105,14 @@ fn copy_with_magic_in(
     at: u64,
 ) -> Option<(RawSuperblock, Super)> {
     let magic_at = wide(offset_of!(Superblock<LE>, fs_magic));
-    let within = magic_at.checked_rem(SECTOR)?;
+    let within = magic_at % SECTOR;
     if !has_magic(sector.get(index(within)..)?) {
         return None;
     }
-    let at = at.checked_sub(magic_at.saturating_sub(within))?;
+    let at = at.checked_sub(magic_at - within)?;
     let copy = look(device.as_ref(), at)?;
     let sb = usable(&copy, device.len()).ok()?;
-    let group = at.checked_div(u64::from(sb.fsize))?.checked_div(u64::from(sb.fpg))?;
+    let group = at / u64::from(sb.fsize) / u64::from(sb.fpg);
     let near = [Some(group), group.checked_sub(1)].into_iter().flatten();
     let mut near = near.filter_map(|group| u32::try_from(group).ok()).map(GroupNo::new);
     let lies_right = is_home(sb.format, at)
@@ -123,13 +123,13 @@ fn copy_with_magic_in(
 /// The amount of evidence on the device for a superblock: the rules of layout of `newfs`, copies
 /// that agree, heads of groups, the root.
 fn evidence(device: &Arc<dyn BlockDevice>, found: &RawSuperblock, sb: &Super) -> u64 {
-    let fsize = u64::from(sb.fsize).max(1);
+    let fsize = u64::from(sb.fsize);
     let frags = |bytes: u64| bytes.div_ceil(fsize);
     let old = sb.format == Format::Ufs1;
     let layout = head_layout(sb.head_tables(), sb.ipg, sb.fpg, sb.frag, sb.tuning.contigsumsize);
     let taken = head_bytes(old, sb.ipg, sb.fpg, sb.frag, sb.tuning.contigsumsize);
     let table = u64::from(sb.ipg) * u64::from(sb.inode_size());
-    let between = |low: u32, high: u32| u64::from(high.saturating_sub(low));
+    let between = |low: u32, high: u32| u64::from(high - low);
     let rules = [
         between(sb.cblkno, sb.iblkno) == u64::from(sb.frag),
         between(sb.iblkno, sb.dblkno) == frags(table),

@@ -208,9 +208,9 @@ impl Checker {
 
     /// Compares the map of free blocks with the map of fragments.
     fn cluster_map(&mut self, number: GroupNo, group: &GroupMut<'_>) {
-        let frag = self.sb().frag.max(1);
+        let frag = self.sb().frag;
         let frags = u32::try_from(self.sb().group_blocks(number).len).unwrap_or(u32::MAX);
-        let blocks = frags.checked_div(frag).unwrap_or(0);
+        let blocks = frags / frag;
         let differs = |&at: &u32| {
             let first = at * frag;
             let free = (first..first + frag).all(|at| group.fragment_is_free(at));
@@ -231,7 +231,7 @@ impl Checker {
         let inodes = self.seen.range(range.clone()).count();
         let directories = self.seen.range(range).filter(|(_, seen)| is_dir(seen.kind)).count();
         // Inodes 0 and 1 belong to no file.
-        let reserved = if number == GroupNo::ZERO { 2 } else { 0 };
+        let reserved = if number == GroupNo::ZERO { sb.ipg.min(2) } else { 0 };
         let inodes = narrow(inodes) + reserved;
         let blocks = sb.group_blocks(number);
         let free: Vec<bool> = (blocks.start.get()..blocks.end().get())
@@ -239,7 +239,7 @@ impl Checker {
             .collect();
         Counts {
             directories: narrow(directories),
-            free_inodes: sb.ipg.saturating_sub(inodes),
+            free_inodes: sb.ipg - inodes,
             ..count(&free, sb.frag, sb.tuning.contigsumsize)
         }
     }

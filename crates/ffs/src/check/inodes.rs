@@ -73,13 +73,13 @@ impl Checker {
     /// head if possible; else the blocks of inodes up to one that contains something else.
     fn likely_initialised(&self, group: GroupNo) -> Result<u32, FsError> {
         let sb = self.sb();
-        let per_block = sb.bsize.checked_div(sb.inode_size()).unwrap_or(1).max(1);
+        let per_block = sb.inodes_per_block();
         let at = sb.in_group(group, sb.cblkno);
         let mut head = vec![0; index(sb.cgsize)];
         self.volume.read_bytes(at, 0, &mut head)?;
         let word = |at| sb.order.get_u32(&head, at).unwrap_or(0);
         let says = word(offset_of!(CylinderGroup<LE>, cg_initediblk));
-        let whole = says == sb.ipg || says.checked_rem(per_block) == Some(0);
+        let whole = says == sb.ipg || says.is_multiple_of(per_block);
         if word(offset_of!(CylinderGroup<LE>, cg_niblk)) == sb.ipg
             && (1..=sb.ipg).contains(&says)
             && whole
@@ -126,7 +126,7 @@ impl Checker {
     /// reach to the last inode in use.
     fn should_be_initialised(&self, group: GroupNo, head: &Group) -> u32 {
         let all = self.sb().ipg;
-        let per_block = self.sb().bsize.checked_div(self.sb().inode_size()).unwrap_or(1).max(1);
+        let per_block = self.sb().inodes_per_block();
         let says = head.initialised_inodes().min(all);
         let first = group.get() * all;
         // The contents of an inode that is marked but was not written are undefined.
@@ -304,13 +304,13 @@ impl Checker {
     /// an `int`.
     fn longest(&self, kind: FileKind) -> u64 {
         let pointers = self.sb().pointers();
-        let levels = (1..=3).map(|level| pointers.saturating_pow(level));
-        let blocks = levels.fold(wide(DIRECT), u64::saturating_add);
+        let levels: u64 = (1..=3).map(|level| pointers.pow(level)).sum();
+        let blocks = wide(DIRECT) + levels;
         let blocks = match self.sb().format {
             Format::Ufs1 => blocks.min(1 << 30),
             Format::Ufs2 => blocks,
         };
-        let bytes = (blocks * u64::from(self.sb().bsize)).saturating_sub(1);
+        let bytes = blocks * u64::from(self.sb().bsize) - 1;
         let most = match kind {
             FileKind::Directory => u64::from(i32::MAX.cast_unsigned()),
             _ => i64::MAX.cast_unsigned(),

@@ -74,7 +74,7 @@ impl Checker {
         let mut number = 0u64;
         let mut known = HashMap::new();
         while at < end {
-            let len = bsize.min(end.saturating_sub(at));
+            let len = bsize.min(end - at);
             let mut bytes = vec![0; index(len)];
             self.volume.read_mapped(&inode, ByteLen::new(at), &mut bytes)?;
             for (n, unit) in (0u64..).zip(bytes.chunks(DIRECTORY_UNIT)) {

@@ -217,16 +217,16 @@ pub(super) fn usable(found: &RawSuperblock, device: ByteLen) -> Result<Super, Fs
         return Err(range("fs_ipg", u64::from(sb.ipg), u64::from(MOST_INODES_UFS1), place()));
     }
     let places = [sb.sblkno, sb.cblkno, sb.iblkno, sb.dblkno];
-    if !places.is_sorted() || sb.iblkno.saturating_sub(sb.cblkno) < sb.frag {
+    if !places.is_sorted() || sb.iblkno - sb.cblkno < sb.frag {
         return no("fs_cblkno", u64::from(sb.cblkno));
     }
-    let last = GroupNo::new(sb.ncg.saturating_sub(1));
+    let last = GroupNo::new(sb.ncg - 1);
     if sb.in_group(last, sb.dblkno).get() > sb.size {
         return no("fs_size", sb.size);
     }
     let area = sb.summaries;
-    let group_of = |block: u64| block.checked_div(u64::from(sb.fpg)).unwrap_or(0);
-    let near = group_of(area.start.get()).saturating_sub(1)..=group_of(area.end().get());
+    let group_of = |block: u64| block / u64::from(sb.fpg);
+    let near = group_of(area.start.get()).max(1) - 1..=group_of(area.end().get());
     let in_metadata = |group| sb.group_metadata(GroupNo::new(group)).overlaps(area);
     let near = near.filter_map(|group| u32::try_from(group).ok()).filter(|&group| group < sb.ncg);
     if area.end().get() > sb.size || near.into_iter().any(in_metadata) {
@@ -274,22 +274,22 @@ fn derive(found: &mut RawSuperblock) -> Vec<&'static str> {
     let word = |at| order.get_u32(&found.bytes, at).unwrap_or(0);
     let bsize = word(offset_of!(Superblock<LE>, fs_bsize));
     let fsize = word(offset_of!(Superblock<LE>, fs_fsize));
-    let frag = bsize.checked_div(fsize).unwrap_or(0);
+    let frag = if fsize == 0 { 0 } else { bsize / fsize };
     let (pointer, inode) = if found.format == Format::Ufs1 { (4, 128) } else { (8, 256) };
-    let pointers = bsize.checked_div(pointer).unwrap_or(0);
+    let pointers = bsize / pointer;
     let least = low32(wide(size_of::<Superblock<LE>>()));
     let size = least.checked_next_multiple_of(fsize).unwrap_or(least);
     let said = word(offset_of!(Superblock<LE>, fs_sbsize));
     let most = low32(wide(SUPERBLOCK_SIZE));
     let words = [
         (field!(fs_frag, 4), frag),
-        (field!(fs_bmask, 4), !bsize.saturating_sub(1)),
-        (field!(fs_fmask, 4), !fsize.saturating_sub(1)),
+        (field!(fs_bmask, 4), !(bsize.max(1) - 1)),
+        (field!(fs_fmask, 4), !(fsize.max(1) - 1)),
         (field!(fs_bshift, 4), bsize.trailing_zeros()),
         (field!(fs_fshift, 4), fsize.trailing_zeros()),
         (field!(fs_fragshift, 4), frag.trailing_zeros()),
         (field!(fs_nindir, 4), pointers),
-        (field!(fs_inopb, 4), bsize.checked_div(inode).unwrap_or(0)),
+        (field!(fs_inopb, 4), bsize / inode),
         (field!(fs_sbsize, 4), if said <= most { said } else { size.min(most) }),
     ];
     let mut differed = Vec::new();
@@ -299,14 +299,15 @@ fn derive(found: &mut RawSuperblock) -> Vec<&'static str> {
             differed.push(name);
         }
     }
-    let pointers = u64::from(pointers);
-    let levels = (1..=3).map(|level| pointers.saturating_pow(level));
-    let blocks = levels.fold(wide(DIRECT), u64::saturating_add);
-    let longest = (u64::from(bsize) * blocks).saturating_sub(1);
+    // The sizes are not checked yet: 128 bits have room for the products of any.
+    let levels: u128 = (1..=3).map(|level| u128::from(pointers).pow(level)).sum();
+    let longest = u128::from(bsize) * (u128::from(wide(DIRECT)) + levels);
+    let most = i64::MAX.cast_unsigned();
+    let longest = u64::try_from(longest.max(1) - 1).map_or(most, |longest| longest.min(most));
     let long = [
-        (field!(fs_qbmask, 8), u64::from(bsize.saturating_sub(1))),
-        (field!(fs_qfmask, 8), u64::from(fsize.saturating_sub(1))),
-        (field!(fs_maxfilesize, 8), longest.min(i64::MAX.cast_unsigned())),
+        (field!(fs_qbmask, 8), u64::from(bsize.max(1) - 1)),
+        (field!(fs_qfmask, 8), u64::from(fsize.max(1) - 1)),
+        (field!(fs_maxfilesize, 8), longest),
     ];
     for ((name, at, _), value) in long {
         if order.get_u64(&found.bytes, at) != Some(value) {
@@ -364,7 +365,7 @@ fn derive_place(found: &mut RawSuperblock) -> Vec<&'static str> {
     if !is_home(found.format, here) {
         return Vec::new();
     }
-    let word = |at| u64::from(order.get_u32(&found.bytes, at).unwrap_or(0));
+    let word = |at| u128::from(order.get_u32(&found.bytes, at).unwrap_or(0));
     let (fsize, frag) = (
         word(offset_of!(Superblock<LE>, fs_fsize)).max(1),
         word(offset_of!(Superblock<LE>, fs_frag)).max(1),
@@ -374,7 +375,8 @@ fn derive_place(found: &mut RawSuperblock) -> Vec<&'static str> {
     // The first copy lies behind the superblock. (UFS2 is found by this field.)
     let (name, at, _) = field!(fs_sblockloc, 8);
     let says = order.get_u64(&found.bytes, at).unwrap_or(0);
-    let behind = (says + wide(SUPERBLOCK_SIZE)).div_ceil(fsize).next_multiple_of(frag);
+    let behind = u128::from(says) + u128::from(wide(SUPERBLOCK_SIZE));
+    let behind = behind.div_ceil(fsize).next_multiple_of(frag);
     if says != here && (says > HOME_UFS1 || behind != sblkno) {
         order.put_u64(&mut found.bytes, at, here);
         differed.push(name);
@@ -436,7 +438,7 @@ fn tune(found: &mut RawSuperblock, copy: &RawSuperblock) -> Vec<&'static str> {
         differed.push(name);
     }
     let (name, at, _) = field!(fs_maxbsize, 4);
-    let range = bsize..=bsize * MAX_CONTIG;
+    let range = bsize..=bsize.checked_mul(MAX_CONTIG).unwrap_or(u32::MAX);
     let fits = |longest: u32| longest.is_power_of_two() && range.contains(&longest);
     let (longest, other) = (word(found, at), word(copy, at));
     // Zero is the value from before the field existed.

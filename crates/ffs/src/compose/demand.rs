@@ -179,9 +179,9 @@ impl<'a> TreeDemand<'a> {
     /// The shape of a node's data.
     pub(super) fn shape(&self, id: NodeId) -> Shape {
         let len = self.len(id);
-        let last = len.saturating_sub(1) / u64::from(self.bsize);
-        if len == 0 || last >= DIRECT as u64 {
-            return Shape { blocks: len.div_ceil(u64::from(self.bsize)), frags: 0 };
+        let blocks = len.div_ceil(u64::from(self.bsize));
+        if blocks > DIRECT as u64 {
+            return Shape { blocks, frags: 0 };
         }
         self.cut(len)
     }
@@ -268,7 +268,9 @@ impl<'a> TreeDemand<'a> {
                 add(offset / bs, (offset + len).div_ceil(bs).min(blocks));
             }
             // A file ends with a block, not with a hole: fsck_ffs would truncate it.
-            add(blocks.saturating_sub(1), blocks);
+            if blocks > 0 {
+                add(blocks - 1, blocks);
+            }
         } else {
             add(0, blocks);
         }

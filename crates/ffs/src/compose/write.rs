@@ -179,7 +179,7 @@ impl Writer<'_> {
         let own = self.plan.data(object).iter().copied();
         let cut = |mut placed: seekless_fs::plan::Placed| {
             // Behind its own blocks there may be a shared one.
-            placed.extent.len = placed.extent.len.min(blocks.saturating_sub(placed.lbn.get()));
+            placed.extent.len = placed.extent.len.min(blocks - placed.lbn.get().min(blocks));
             placed
         };
         let own: Vec<_> = own.map(cut).filter(|placed| placed.extent.len > 0).collect();
@@ -261,7 +261,7 @@ impl Writer<'_> {
         let placed = self.plan.data(object);
         let at = placed.partition_point(|placed| placed.lbn <= lbn);
         let placed = &placed[at.checked_sub(1).expect("every block is placed")];
-        placed.extent.start.get() + lbn.saturating_since(placed.lbn)
+        placed.extent.start.get() + (lbn - placed.lbn)
     }
 
     // ---- groups ----------------------------------------------------------
@@ -332,7 +332,8 @@ impl Contents for Writer<'_> {
         let id = NodeId::new(object.index() as u32);
         let bsize = self.geometry.bsize as usize;
         // Its own blocks, and then a shared one.
-        let own = self.demand.shape(id).blocks.saturating_sub(lbn);
+        let blocks = self.demand.shape(id).blocks;
+        let own = blocks - lbn.min(blocks);
         let own = own.min((out.len() / bsize) as u64) as usize * bsize;
         let (data, shared) = out.split_at_mut(own);
         if !data.is_empty() {

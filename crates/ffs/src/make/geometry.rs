@@ -122,7 +122,7 @@ impl Geometry {
             if self.head_bytes() + SLACK < u64::from(self.bsize) {
                 break inode_every;
             }
-            density = density.saturating_sub(fsize);
+            density -= fsize;
         };
         let frag = u64::from(self.frag);
         let most = options.blocks_per_group.map_or(i32::MAX as u64, |most| u64::from(most) * frag);
@@ -255,7 +255,7 @@ impl Geometry {
     /// Fragments of a group.
     pub(crate) fn group_frags(&self, group: u32) -> u64 {
         let start = u64::from(group) * u64::from(self.fpg);
-        self.size.saturating_sub(start).min(u64::from(self.fpg))
+        (self.size - start).min(u64::from(self.fpg))
     }
 
     /// A fragment of a group.
@@ -302,7 +302,7 @@ pub(crate) fn head_layout(
     }
     // The counts are numbered from 1: their place is one word earlier.
     let cluster_counts = end.next_multiple_of(4) - 4;
-    let clusters = cluster_counts + u64::from(contigsumsize + 1) * 4;
+    let clusters = cluster_counts + (u64::from(contigsumsize) + 1) * 4;
     let end = clusters + u64::from(fpg / frag).div_ceil(8);
     HeadLayout { inodes, frags, cluster_counts, clusters, end }
 }

@@ -197,7 +197,7 @@ impl Ffs {
         old: u32,
         new: u32,
     ) -> Result<Option<ChangeId>, FsError> {
-        if !self.may_take(core, new.saturating_sub(old)) {
+        if !self.may_take(core, new - old) {
             return Ok(None);
         }
         let number = self.groups.shape().group_of(at);
@@ -303,10 +303,9 @@ impl Ffs {
         else {
             return Ok(false);
         };
-        let (bsize, size) = (index(self.sb.bsize), self.sb.inode_size());
-        let per_block = self.sb.bsize.checked_div(size).unwrap_or(1).max(1);
+        let bsize = index(self.sb.bsize);
         let mut ids = Vec::new();
-        for ino in fresh.step_by(index(per_block)) {
+        for ino in fresh.step_by(index(self.sb.inodes_per_block())) {
             let place = self.sb.inode_place(Ino::new(ino))?;
             let ((), id) = core.cache.fill(place.block, bsize, Role::TableInit, |_| Ok(()))?;
             ids.push((place.block, id));
@@ -320,7 +319,7 @@ impl Ffs {
     /// The fragment of an inode.
     pub(super) fn inode_fragment(&self, ino: Ino) -> Result<Extent, FsError> {
         let place = self.sb.inode_place(ino)?;
-        let within = wide(place.skip.checked_div(index(self.sb.fsize)).unwrap_or(0));
+        let within = wide(place.skip / index(self.sb.fsize));
         Ok(Extent::new(place.block + within, 1))
     }
 
@@ -357,11 +356,14 @@ impl Ffs {
     pub(super) fn check_run(&self, ino: Ino, number: u64, frags: u32) -> Result<BlockNo, FsError> {
         let place = Location::of("block map").in_inode(ino);
         let run = Extent::new(BlockNo::new(number), u64::from(frags));
-        let within = number.checked_rem(u64::from(self.sb.frag)).unwrap_or(0);
-        let crosses = within + run.len > u64::from(self.sb.frag);
-        let group = self.groups.shape().group_of(run.start);
-        let outside = number + run.len > self.sb.size;
-        if outside || crosses || run.overlaps(self.sb.group_metadata(group)) {
+        let frag = u64::from(self.sb.frag);
+        let outside = number.checked_add(run.len).is_none_or(|end| end > self.sb.size);
+        let crosses = number % frag + run.len > frag;
+        let in_metadata = || {
+            let group = self.groups.shape().group_of(run.start);
+            run.overlaps(self.sb.group_metadata(group))
+        };
+        if outside || crosses || in_metadata() {
             return Err(range("block number", number, self.sb.size, place));
         }
         Ok(run.start)
@@ -369,7 +371,7 @@ impl Ffs {
 
     /// Fragments for a number of bytes.
     pub(super) fn frags(&self, bytes: u64) -> u32 {
-        let frags = bytes.div_ceil(u64::from(self.sb.fsize).max(1));
+        let frags = bytes.div_ceil(u64::from(self.sb.fsize));
         u32::try_from(frags).unwrap_or(u32::MAX)
     }
 
@@ -381,14 +383,13 @@ impl Ffs {
 
 /// A run, cut at the ends of blocks.
 fn by_block(run: Extent, frag: u64) -> impl Iterator<Item = Extent> {
-    let frag = frag.max(1);
     let (mut at, end) = (run.start.get(), run.end().get());
     std::iter::from_fn(move || {
         if at >= end {
             return None;
         }
         let stop = (at + 1).next_multiple_of(frag).min(end);
-        let piece = Extent::new(BlockNo::new(at), stop.saturating_sub(at));
+        let piece = Extent::new(BlockNo::new(at), stop - at);
         at = stop;
         Some(piece)
     })

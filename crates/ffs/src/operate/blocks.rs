@@ -31,8 +31,7 @@ impl Ffs {
         };
         let mut neighbour = |place: Option<u64>| -> Result<Option<BlockNo>, FsError> {
             let Some(place) = place else { return Ok(None) };
-            let lbn = lbn.saturating_sub(at.saturating_sub(place));
-            files.lookup_block(ino, lbn)
+            files.lookup_block(ino, lbn - (at - place))
         };
         let previous = neighbour(at.checked_sub(1))?;
         let before = at.checked_sub(maxcontig);

@@ -33,7 +33,7 @@ fn fields(sb: &Super, part: Part) -> Fields {
     let field = |at: usize, len: usize| at..at + len;
     let (numbers_at, room) = numbers(sb.format);
     let width = index(sb.pointer_size());
-    let each = (0..room).step_by(width.max(1)).map(|n| field(numbers_at + n, width));
+    let each = (0..room).step_by(width).map(|n| field(numbers_at + n, width));
     match (sb.format, part) {
         (Format::Ufs1, Part::Links) => smallvec![field(at1!(di_nlink), 2)],
         (Format::Ufs2, Part::Links) => smallvec![field(at2!(di_nlink), 2)],
@@ -109,7 +109,7 @@ fn second(sb: &Super, node: &Node, raw: &mut [u8]) {
         (at2!(di_ctime), node.ctime.secs.cast_unsigned()),
         (at2!(di_birthtime), birth.secs.cast_unsigned()),
         (at2!(di_extb), node.map.ext[0]),
-        (at2!(di_extb).saturating_add(8), node.map.ext[1]),
+        (at2!(di_extb) + 8, node.map.ext[1]),
     ] {
         order.put_u64(raw, at, word);
     }
@@ -140,7 +140,7 @@ fn put_numbers(sb: &Super, node: &Node, raw: &mut [u8]) {
     }
     let width = index(sb.pointer_size());
     let all = node.map.trees.direct.iter().chain(&node.map.trees.indirect);
-    for (at, &number) in (at..).step_by(width.max(1)).zip(all) {
+    for (at, &number) in (at..).step_by(width).zip(all) {
         match sb.format {
             Format::Ufs1 => sb.order.put_u32(raw, at, low32(number)),
             Format::Ufs2 => sb.order.put_u64(raw, at, number),

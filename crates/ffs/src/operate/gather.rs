@@ -29,7 +29,7 @@ impl Ffs {
         let (&[first, .., last], Ok(len)) = (blocks, u32::try_from(blocks.len())) else {
             return Ok(None);
         };
-        let start = lbn.saturating_sub(u64::from(len).saturating_sub(1));
+        let start = lbn + 1 - u64::from(len);
         let cluster = Cluster { start: Lbn::new(start), len, first, last };
         let tuning = &self.sb.tuning;
         if permit(&self.groups, tuning.contigsumsize, tuning.dsize, &cluster).is_err() {
@@ -45,7 +45,7 @@ impl Ffs {
             })?;
             if let Some((run, bitmap)) = taken {
                 let frag = u64::from(self.sb.frag);
-                self.blocks.allocated(BlockNo::new(run.end().get().saturating_sub(frag)));
+                self.blocks.allocated(BlockNo::new(run.end().get() - frag));
                 return Ok(Some((run, bitmap)));
             }
         }

@@ -98,12 +98,12 @@ impl Ffs {
 
     /// Brings the summary area up to date in the cache.
     pub(super) fn write_summaries(&mut self, core: &mut Core) -> Result<(), FsError> {
-        let fsize = u64::from(self.sb.fsize).max(1);
+        let fsize = u64::from(self.sb.fsize);
         for number in std::mem::take(&mut self.stale_summaries) {
             let summary = self.groups.summary(number).unwrap_or_default();
             let byte = u64::from(number.get()) * crate::superblock::SUMMARY;
-            let at = self.sb.summaries.start + byte.checked_div(fsize).unwrap_or(0);
-            let skip = index(byte.checked_rem(fsize).unwrap_or(0));
+            let at = self.sb.summaries.start + byte / fsize;
+            let skip = index(byte % fsize);
             let order = self.sb.order;
             core.cache.edit(at, skip, index(crate::superblock::SUMMARY), Role::Summary, |to| {
                 encode_summary(order, to, GroupNo::ZERO, summary);
@@ -163,11 +163,10 @@ fn check_state(sb: &Super, force: bool) -> Result<(), FsError> {
             "changing directories in the format from before 4.4BSD (fsck_ffs -c converts them)",
         );
     }
-    let frag = sb.frag.max(1);
-    let aligned = |at: u32| at.checked_rem(frag) == Some(0);
+    let aligned = |at: u32| at.is_multiple_of(sb.frag);
     let shifted = sb.in_group(GroupNo::new(1), 0).get();
     let starts = [sb.fpg, sb.cblkno, sb.iblkno, sb.dblkno];
-    if !starts.into_iter().all(aligned) || shifted.checked_rem(u64::from(frag)) != Some(0) {
+    if !starts.into_iter().all(aligned) || !shifted.is_multiple_of(u64::from(sb.frag)) {
         return no("changing a volume whose cylinder groups do not start at a block boundary");
     }
     let unclean = !sb.clean || sb.flags & (flag::UNCLEAN | flag::NEEDS_FSCK) != 0;

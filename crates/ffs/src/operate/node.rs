@@ -82,6 +82,11 @@ pub(super) fn decode(sb: &Super, ino: Ino, bytes: &[u8]) -> Result<Node, FsError
     if i64::try_from(inode.len).is_err() {
         return Err(range("di_size", inode.len, i64::MAX.cast_unsigned(), place));
     }
+    // Changes add to it.
+    let sectors = sb.size * u64::from(sb.fsize / 512);
+    if inode.sectors() > sectors {
+        return Err(range("di_blocks", inode.sectors(), sectors, place));
+    }
     let area = u64::from(sb.bsize) * 2;
     if u64::from(inode.ext_len) > area {
         return Err(range("di_extsize", u64::from(inode.ext_len), area, place));
@@ -97,7 +102,10 @@ pub(super) fn decode(sb: &Super, ino: Ino, bytes: &[u8]) -> Result<Node, FsError
     node.device = device_of(kind, inode.direct.first().copied().unwrap_or(0));
     node.generation = inode.generation;
     (node.flags, node.restrictions) = (inode.flags, restrictions(inode.flags));
-    node.depth = if kind == FileKind::Directory { inode.depth } else { 0 };
+    // It is a hint, and UFS1 once had other numbers there: no directory is as deep as there are
+    // inodes.
+    let deepest = sb.inodes() - 1;
+    node.depth = if kind == FileKind::Directory { inode.depth.min(deepest) } else { 0 };
     node.map = Map {
         trees: Trees { direct: inode.direct, indirect: inode.indirect },
         ext_size: inode.ext_len,

@@ -26,7 +26,7 @@ impl Sealer {
 impl Seal for Sealer {
     fn seal(&self, at: BlockNo, _: Option<Owner>, bytes: &mut [u8]) {
         let sb = &self.0;
-        let group = at.get().checked_div(u64::from(sb.fpg)).unwrap_or(0);
+        let group = at.get() / u64::from(sb.fpg);
         let group = GroupNo::new(u32::try_from(group).unwrap_or(u32::MAX));
         if sb.in_group(group, sb.cblkno) == at {
             seal_group(sb, bytes);

@@ -47,7 +47,7 @@ impl Ffs {
                 let at = self.check_run(ino, number, frags)?;
                 runs.push(Extent::new(at, u64::from(frags)));
             }
-            left = left.saturating_sub(bsize);
+            left -= left.min(bsize);
         }
         Ok(runs)
     }
@@ -138,7 +138,7 @@ impl Ffs {
             new.push(Extent::new(at, u64::from(frags)));
             after.extend([bitmap, data]);
         }
-        let count = |runs: &[Extent]| runs.iter().map(|run| run.len).fold(0, u64::saturating_add);
+        let count = |runs: &[Extent]| runs.iter().map(|run| run.len).sum();
         let (gone, come) = (self.sectors(count(&old)), self.sectors(count(&new)));
         let node = core.node(ino)?;
         node.sectors = node.sectors.saturating_sub(gone) + come;

@@ -6,6 +6,7 @@ mod cut;
 mod exercise;
 mod golden;
 mod images;
+mod numbers;
 mod patient;
 mod repair;
 mod storm;

@@ -72,8 +72,8 @@ impl Unit {
         at: u64,
     ) -> Result<Self, FsError> {
         let sb = checker.sb();
-        let base = at.saturating_sub(at.checked_rem(wide(DIRECTORY_UNIT)).unwrap_or(0));
-        let block = base.checked_div(u64::from(sb.bsize)).unwrap_or(0);
+        let base = at - at % wide(DIRECTORY_UNIT);
+        let block = base / u64::from(sb.bsize);
         let place = Location::of("directory").in_inode(inode.ino);
         let fsize = u64::from(sb.fsize);
         let runs = checker.volume.runs(inode, &(block..block + 1))?;
@@ -126,7 +126,7 @@ pub(super) fn edit(
 ) -> Result<(), FsError> {
     let inode = checker.volume.inode(spot.dir)?;
     let mut unit = Unit::read(checker, disk, &inode, spot.at)?;
-    let at = index(spot.at.checked_rem(wide(DIRECTORY_UNIT)).unwrap_or(0));
+    let at = index(spot.at % wide(DIRECTORY_UNIT));
     let sb = checker.sb();
     match edit {
         Edit::Remove => sb.order.put_u32(&mut unit.bytes, at + INO.0, 0),
@@ -149,7 +149,7 @@ pub(super) fn edit(
             let last = unit.entries(checker).last().map(|entry| entry.at);
             match last {
                 Some(last) => {
-                    let len = DIRECTORY_UNIT.saturating_sub(last);
+                    let len = DIRECTORY_UNIT - last;
                     put_len(sb.order, &mut unit.bytes, last, len);
                 }
                 None => unit.bytes = compose(sb, &[]),
@@ -215,7 +215,7 @@ pub(super) fn compose(sb: &Super, names: &[RepairEntry<'_>]) -> Vec<u8> {
         at += len;
     }
     // The last one takes the rest; if there is none, an unused one does.
-    put_len(sb.order, &mut unit, last, DIRECTORY_UNIT.saturating_sub(last));
+    put_len(sb.order, &mut unit, last, DIRECTORY_UNIT - last);
     unit
 }
 

@@ -6,10 +6,10 @@ use super::space::RepairAllocator;
 use crate::check::Checker;
 use crate::entry::{self, code_of};
 use crate::ondisk::{DIRECT, DIRECTORY_UNIT};
-use seekless_fs::field::{index, wide};
+use seekless_fs::field::{index, invalid, wide};
 use seekless_fs::patches::Patches;
-use seekless_fs::{FileKind, FsError};
-use seekless_units::{Extent, Ino};
+use seekless_fs::{FileKind, FsError, Location};
+use seekless_units::{BlockNo, Extent, Ino};
 
 /// A name to be added.
 #[derive(Clone, Debug)]
@@ -88,7 +88,7 @@ pub(super) fn add(
         disk.flush()?;
         match grow(checker, disk, space, dir, left)? {
             0 => break,
-            more => done = done + more,
+            more => done += more,
         }
     }
     Ok(done)
@@ -97,8 +97,9 @@ pub(super) fn add(
 /// Adds as many names to a unit as fit.
 fn fill(checker: &Checker, unit: &mut Unit, names: &[NewName]) -> usize {
     let mut all = unit.names(checker);
-    let used = all.iter().map(RepairEntry::needed).fold(0, usize::saturating_add);
-    let count = fitting(names, DIRECTORY_UNIT.saturating_sub(used));
+    // With zeros behind the names they may need more than they have.
+    let used: usize = all.iter().map(RepairEntry::needed).sum();
+    let count = fitting(names, DIRECTORY_UNIT - used.min(DIRECTORY_UNIT));
     if count > 0 {
         all.extend(names.iter().take(count).map(NewName::as_entry));
         unit.bytes = compose(checker.sb(), &all);
@@ -148,8 +149,7 @@ fn grow(
     // It may have grown since it was checked.
     let mut raw = InodeMut::read(&checker.volume, disk, dir)?;
     let len = raw.len();
-    let lbn = len.checked_div(bsize).unwrap_or(0);
-    let into = len.checked_rem(bsize).unwrap_or(0);
+    let (lbn, into) = (len / bsize, len % bsize);
     let inode = checker.volume.inode(dir)?;
     let Some(run) = space.block(disk)? else { return Ok(0) };
     let mut bytes = vec![0; index(into)];
@@ -160,7 +160,7 @@ fn grow(
             to.copy_from_slice(&Unit::read(checker, disk, &inode, at)?.bytes);
         }
     }
-    let room = index(bsize.saturating_sub(into)).checked_div(DIRECTORY_UNIT).unwrap_or(0);
+    let room = index(bsize - into) / DIRECTORY_UNIT;
     let (new, count) = units(checker, names, room);
     bytes.extend(new);
     disk.put(run.start.get() * u64::from(sb.fsize), &bytes)?;
@@ -168,9 +168,12 @@ fn grow(
     let Some(indirect) = lead_to(checker, disk, space, &mut raw, lbn, run)? else {
         return Ok(0);
     };
-    let held = into.div_ceil(u64::from(sb.fsize).max(1));
-    let frags = u64::from(sb.frag).saturating_sub(held) + indirect;
-    raw.set_sectors(raw.sectors() + frags * (u64::from(sb.fsize) / 512));
+    let held = into.div_ceil(u64::from(sb.fsize));
+    let frags = u64::from(sb.frag) - held + indirect;
+    let (said, more) = (raw.sectors(), frags * u64::from(sb.fsize / 512));
+    let place = Location::of("inode").in_inode(dir);
+    let sectors = said.checked_add(more).ok_or_else(|| invalid("di_blocks", said, place))?;
+    raw.set_sectors(sectors);
     raw.set_len((lbn + 1) * bsize);
     raw.write(disk)?;
     disk.flush()?;
@@ -192,7 +195,7 @@ fn lead_to(
         raw.set_pointer(index(lbn), run.start.get());
         return Ok(Some(0));
     }
-    let n = lbn.saturating_sub(wide(DIRECT));
+    let n = lbn - wide(DIRECT);
     if n >= sb.pointers() {
         return Ok(None);
     }
@@ -202,8 +205,10 @@ fn lead_to(
             (block.start.get(), block.len, vec![0; index(sb.bsize)])
         }
         block => {
-            let at = block * u64::from(sb.fsize);
-            (block, 0, disk.read(at, index(sb.bsize))?)
+            let place = Location::of("indirect block").in_block(BlockNo::new(block));
+            let run = Extent::new(BlockNo::new(block), u64::from(sb.frag));
+            checker.volume.check_extent(run, place)?;
+            (block, 0, disk.read(block * u64::from(sb.fsize), index(sb.bsize))?)
         }
     };
     let at = index(n * u64::from(sb.pointer_size()));

@@ -60,7 +60,7 @@ pub(super) fn reserve_run(
     run: Extent,
 ) -> Result<(), FsError> {
     let start = checker.sb().group_blocks(number).start;
-    let from = low32(run.start.saturating_since(start));
+    let from = low32(run.start - start);
     change(checker, disk, number, |group| {
         for at in (from..).take(index(run.len)) {
             group.set_fragment_free(at, false);
@@ -81,7 +81,7 @@ pub(super) fn reserve_inode(
     ino: Ino,
 ) -> Result<(), FsError> {
     let first = number.get() * checker.sb().ipg;
-    let slot = ino.get().saturating_sub(first);
+    let slot = ino.get() - first;
     change(checker, disk, number, |group| group.set_in_use(slot, true))?;
     disk.flush()
 }

@@ -119,7 +119,7 @@ impl<'a> InodeMut<'a> {
     /// The n-th of the twelve direct and three indirect block numbers.
     pub(super) fn pointer(&self, n: usize) -> u64 {
         let width = index(self.sb.pointer_size());
-        let at = at!(self.sb, di_db).saturating_add(n * width);
+        let at = at!(self.sb, di_db) + n * width;
         match self.sb.format {
             Format::Ufs1 => self.sb.order.get_u32(&self.bytes, at).map(u64::from),
             Format::Ufs2 => self.sb.order.get_u64(&self.bytes, at),
@@ -130,14 +130,14 @@ impl<'a> InodeMut<'a> {
     /// Sets the n-th of the twelve direct and three indirect block numbers.
     pub(super) fn set_pointer(&mut self, n: usize, block: u64) {
         let width = index(self.sb.pointer_size());
-        let at = at!(self.sb, di_db).saturating_add(n * width);
+        let at = at!(self.sb, di_db) + n * width;
         put_pointer(self.sb, &mut self.bytes, at, block);
     }
 
     /// Sets one of the two numbers of blocks with extended attributes.
     pub(super) fn set_attribute_block(&mut self, n: usize, block: u64) {
         if self.sb.format == Format::Ufs2 {
-            let at = offset_of!(Dinode2<LE>, di_extb).saturating_add(n * 8);
+            let at = offset_of!(Dinode2<LE>, di_extb) + n * 8;
             self.sb.order.put_u64(&mut self.bytes, at, block);
         }
     }

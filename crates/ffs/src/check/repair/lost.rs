@@ -85,13 +85,13 @@ fn fill(
     orphans: &[Ino],
 ) -> Result<bool, FsError> {
     let links = checker.seen.get(&lost).map_or(0, |seen| seen.names).cast_unsigned();
-    let mut room = MOST_LINKS.saturating_sub(links);
+    let mut room = MOST_LINKS - links.min(MOST_LINKS);
     let mut names = names(checker, lost, orphans)?;
     // No more directories than the link count can hold.
     names.retain(|name| {
-        let is_dir = name.kind == FileKind::Directory;
-        let fits = !is_dir || room > 0;
-        room = room.saturating_sub(u64::from(is_dir));
+        let needed = u64::from(name.kind == FileKind::Directory);
+        let fits = needed <= room;
+        room -= needed.min(room);
         fits
     });
     let dirs = names.iter().filter(|name| name.kind == FileKind::Directory);

@@ -42,7 +42,7 @@ impl<'a> RepairAllocator<'a> {
 
     fn run(&mut self, len: u32, disk: &mut Patches) -> Result<Option<Extent>, FsError> {
         let sb = self.checker.sb();
-        let frag = u64::from(sb.frag.max(1));
+        let frag = u64::from(sb.frag);
         let steps = if u64::from(len) == frag { frag } else { 1 };
         while self.next + u64::from(len) <= sb.size {
             let run = Extent::new(BlockNo::new(self.next), u64::from(len));
@@ -78,6 +78,6 @@ impl<'a> RepairAllocator<'a> {
 }
 
 fn group_of(checker: &Checker, block: BlockNo) -> GroupNo {
-    let group = block.get().checked_div(u64::from(checker.sb().fpg)).unwrap_or(0);
+    let group = block.get() / u64::from(checker.sb().fpg);
     GroupNo::new(u32::try_from(group).unwrap_or(u32::MAX))
 }

@@ -5,10 +5,10 @@ use crate::check::claims::ClaimedTree;
 use crate::inode::Inode;
 use crate::ondisk::DIRECT;
 use crate::volume::Volume;
-use seekless_fs::FsError;
 use seekless_fs::field::{index, wide};
 use seekless_fs::patches::Patches;
-use seekless_units::Ino;
+use seekless_fs::{FsError, Location};
+use seekless_units::{BlockNo, Extent, Ino};
 
 /// Sets a length of a file, no greater than its own, and drops the block numbers past it: first in
 /// its indirect blocks, then in the inode.
@@ -67,9 +67,12 @@ fn trim_tree(
     blocks: u64,
 ) -> Result<(), FsError> {
     let sb = &volume.sb;
+    let start = BlockNo::new(tree.block);
+    let place = Location::of("indirect block").in_block(start);
+    volume.check_extent(Extent::new(start, u64::from(sb.frag)), place)?;
     let at = tree.block * u64::from(sb.fsize);
     let mut bytes = disk.read(at, index(sb.bsize))?;
-    let step = tree.span.checked_div(sb.pointers()).unwrap_or(1).max(1);
+    let step = tree.span / sb.pointers();
     for n in 0..sb.pointers() {
         let first = tree.first + n * step;
         let number = volume.pointer(&bytes, n);
@@ -80,7 +83,7 @@ fn trim_tree(
             let at = index(n * u64::from(sb.pointer_size()));
             put_pointer(sb, &mut bytes, at, 0);
         } else if tree.levels > 1 && first + step > blocks {
-            let levels = tree.levels.saturating_sub(1);
+            let levels = tree.levels - 1;
             trim_tree(
                 volume,
                 disk,
