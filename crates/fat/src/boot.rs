@@ -238,6 +238,8 @@ impl Boot {
             boot.id = Some(info.BS_VolID.get());
             boot.label = Some(info.BS_VolLab);
         }
+        debug_assert!(boot.active < boot.fats, "FAT {} is read", boot.active);
+        debug_assert!(boot.first_data < boot.total, "there is a cluster");
         Ok(boot)
     }
 
@@ -286,12 +288,14 @@ impl Boot {
 
     /// The first sector of a cluster.
     pub(crate) fn sector_of(&self, cluster: u32) -> BlockNo {
+        debug_assert!(self.is_cluster(cluster), "{cluster} is a cluster");
         let within = u64::from(cluster - 2) * u64::from(self.spc);
         BlockNo::new(u64::from(self.first_data) + within)
     }
 
     /// The first sector of a FAT.
     pub(crate) fn fat_start(&self, number: u32) -> BlockNo {
+        debug_assert!(number <= self.fats, "FAT {number} of {}", self.fats);
         let before = u64::from(number) * u64::from(self.fat_sectors);
         BlockNo::new(u64::from(self.reserved) + before)
     }
@@ -299,6 +303,7 @@ impl Boot {
     /// The fixed root directory: its first sector, and the number of sectors.
     pub(crate) fn fixed_root(&self) -> (BlockNo, u64) {
         let start = self.fat_start(self.fats);
+        debug_assert!(start.get() <= u64::from(self.first_data), "it lies before the clusters");
         (start, u64::from(self.first_data) - start.get())
     }
 
@@ -315,6 +320,7 @@ impl Boot {
 
     /// A place in the volume in bytes.
     pub(crate) fn byte_of(&self, sector: BlockNo) -> ByteLen {
+        debug_assert!(sector.get() <= u64::from(self.total), "sector {sector} of the volume");
         ByteLen::new(sector.get() * u64::from(self.sector))
     }
 }

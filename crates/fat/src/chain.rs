@@ -48,6 +48,7 @@ impl<'a> Walk<'a> {
     /// The next cluster; `None` at the end, a good one or not.
     pub(crate) fn step(&mut self) -> Result<Option<u32>, FsError> {
         let Some(here) = self.next else { return Ok(None) };
+        debug_assert!(self.steps <= self.power, "the mark follows the walk");
         let link = self.table.link(here)?;
         let stop = match link {
             _ if here == self.mark => Some(Stop::Cycle),
@@ -107,6 +108,7 @@ impl Volume {
                 return Err(FsError::corrupt(Corruption::Cycle, self.chain_place(&walk, ino)));
             }
         }
+        debug_assert_eq!(runs.iter().map(|run| run.len).sum::<u64>(), found, "each is in a run");
         if wanted.is_some_and(|wanted| found == wanted) {
             return Ok(runs);
         }
@@ -137,6 +139,7 @@ impl Volume {
         for run in runs {
             let first = u32::try_from(run.start.get()).unwrap_or(u32::MAX);
             let len = run.len * spc;
+            debug_assert!(run.len > 0, "a run has clusters");
             mapped.push(Mapping {
                 lbn: Lbn::new(lbn),
                 extent: Extent::new(self.boot.sector_of(first), len),

@@ -13,6 +13,7 @@ use seekless_units::BlockNo;
 /// one group, and there are as many inodes as files.
 pub(crate) fn geometry(volume: &Volume, files: &Files, free: u64) -> Result<Geometry, FsError> {
     let boot = &volume.boot;
+    debug_assert!(free <= u64::from(boot.clusters), "{free} of {} are free", boot.clusters);
     let mut uuid = [0; 16];
     for (to, from) in uuid.iter_mut().zip(boot.id.unwrap_or(0).to_be_bytes()) {
         *to = from;

@@ -115,6 +115,7 @@ impl Volume {
                     }
                     Some(Slot::Short(short)) => {
                         let head = long.finish(here, &short);
+                        debug_assert!(head.start <= here, "a long name precedes its entry");
                         let is_own = here < 2 && !is_root && short.dots().is_some();
                         if is_own {
                             continue;

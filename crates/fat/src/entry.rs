@@ -132,6 +132,7 @@ impl LongName {
             return;
         }
         self.pieces.push(units(piece));
+        debug_assert!(self.pieces.len() <= usize::from(MOST_PIECES), "a name has 20 pieces");
         match number.checked_sub(1) {
             Some(next) => self.next = next,
             None => self.tear(),
@@ -170,6 +171,7 @@ impl LongName {
             head.torn = true;
             return head;
         }
+        debug_assert!(taken.start < at, "the pieces stand in front of the entry");
         (head.name, head.start) = (Some(units), taken.start);
         head
     }

@@ -123,7 +123,13 @@ impl Files {
             }
         }
         let children = first..self.next_number();
-        self.dirs.insert(dir, Directory { children, subdirectories, sectors });
+        let ours = self.files.get(index(first - 2)..).unwrap_or_default();
+        debug_assert!(
+            ours.is_sorted_by(|one, next| one.slot < next.slot),
+            "files are met in the order of their slots"
+        );
+        let before = self.dirs.insert(dir, Directory { children, subdirectories, sectors });
+        debug_assert!(before.is_none(), "directory {dir} is entered once");
         Ok(())
     }
 

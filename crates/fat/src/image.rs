@@ -105,6 +105,7 @@ impl FatImage {
             maps.remove(0);
         }
         maps.push((ino, map.clone()));
+        debug_assert!(maps.len() <= MAPS_KEPT, "few maps are kept");
         Ok(map)
     }
 

@@ -144,6 +144,7 @@ impl<'a> Relayout<'a> {
                     let child = ino.get() as usize - 1;
                     let (from, to) = (entry.head.start as usize, entry.slot as usize + 1);
                     let object = &mut objects.all[child];
+                    debug_assert!(object.slots.is_empty(), "a file has one name");
                     object.slots = bytes[from * ENTRY_SIZE..to * ENTRY_SIZE].to_vec();
                     object.parent = at as u32;
                     children.push(child as u32);
@@ -199,6 +200,7 @@ impl Rearrange for Relayout<'_> {
         let mut free = Vec::new();
         for run in &space.free {
             let (mut start, end) = (run.start.get(), run.end().get());
+            debug_assert!(self.bad.is_sorted(), "bad clusters are found in order");
             for &cluster in &self.bad {
                 let block = u64::from(cluster) - 2 + first;
                 if block > start {

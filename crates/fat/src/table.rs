@@ -61,6 +61,7 @@ impl<'a> Table<'a> {
 
     /// One of the FATs.
     pub(crate) fn of(volume: &'a Volume, fat: u32) -> Self {
+        debug_assert!(fat < volume.boot.fats, "FAT {fat} of {}", volume.boot.fats);
         Self { volume, fat, page: None }
     }
 
@@ -76,6 +77,8 @@ impl<'a> Table<'a> {
 
     /// The value of an entry, as stored; on FAT32 all 32 bits.
     pub(crate) fn raw(&mut self, cluster: u32) -> Result<u32, FsError> {
+        let last = self.volume.boot.last_cluster();
+        debug_assert!(cluster <= last, "entry {cluster} of {last}");
         let at = entry_byte(self.volume.boot.width, cluster);
         let low = u32::from(self.byte(at)?);
         let second = u32::from(self.byte(at + 1)?);
@@ -105,6 +108,7 @@ impl<'a> Table<'a> {
         to: u32,
         visit: &mut dyn FnMut(Extent),
     ) -> Result<(), FsError> {
+        debug_assert!(from >= 2, "entries 0 and 1 are those of no cluster");
         let mut run = Extent::default();
         for cluster in from..to {
             if self.link(cluster)? != Link::Free {
@@ -139,6 +143,7 @@ pub(crate) fn entry_byte(width: Width, cluster: u32) -> u64 {
 
 /// The place of an entry of the FAT.
 pub(crate) fn entry_place(boot: &Boot, fat: u32, cluster: u32) -> Location {
+    debug_assert!(cluster <= boot.last_cluster(), "entry {cluster} of a FAT");
     let at = entry_byte(boot.width, cluster);
     let sector = u64::from(boot.sector);
     let block = boot.fat_start(fat) + at / sector;

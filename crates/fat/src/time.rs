@@ -49,11 +49,14 @@ impl Stamp {
         let days = moment.secs.div_euclid(DAY);
         let of_day = moment.secs.rem_euclid(DAY);
         let (year, month, day) = civil_from_days(days);
+        debug_assert!((1980..=2107).contains(&year), "year {year} is one of an entry");
+        debug_assert!((1..=12).contains(&month) && (1..=31).contains(&day), "{month}-{day}");
         let part = |value: i64, shift: u32| u16::try_from(value << shift).unwrap_or(0);
         let [hour, minute, second] =
             [of_day.div_euclid(3600), of_day.div_euclid(60).rem_euclid(60), of_day.rem_euclid(60)];
         let fine = second.rem_euclid(2) * 100;
         let fine = fine + i64::from(moment.nanos).div_euclid(10_000_000);
+        debug_assert!(fine < 200, "{fine} hundredths of two seconds");
         Self {
             date: part(year - 1980, 9) | part(month, 5) | part(day, 0),
             time: part(hour, 11) | part(minute, 5) | part(second.div_euclid(2), 0),

@@ -46,6 +46,7 @@ impl Volume {
         if from >= len {
             return Err(range("FAT page", page, pages, Location::of("FAT")));
         }
+        debug_assert!(fat < self.boot.fats, "FAT {fat} of {}", self.boot.fats);
         let key = BlockNo::new(u64::from(fat) * pages + page);
         if let Some(block) = self.fat.get(key) {
             return Ok(block);
@@ -78,6 +79,7 @@ impl Volume {
         skip: u64,
         buf: &mut [u8],
     ) -> Result<(), FsError> {
+        debug_assert!(start.get() < u64::from(self.boot.total), "sector {start} was checked");
         let at = self.boot.byte_of(start).get() + skip;
         self.device.read_bytes(ByteLen::new(at), buf)?;
         Ok(())

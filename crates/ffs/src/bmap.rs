@@ -29,8 +29,10 @@ impl MappedRuns {
     }
 
     fn push(&mut self, run: Mapping, place: Location) -> Result<(), FsError> {
+        debug_assert!(run.extent.len > 0, "a run has fragments");
         self.take(run.extent.len, place)?;
         if let Some(last) = self.runs.last_mut() {
+            debug_assert!(last.lbn + last.extent.len <= run.lbn, "runs are found in order");
             let follows =
                 last.lbn + last.extent.len == run.lbn && last.extent.end() == run.extent.start;
             if follows {
@@ -89,6 +91,8 @@ impl Volume {
         wanted: &Range<u64>,
         found: &mut MappedRuns,
     ) -> Result<(), FsError> {
+        debug_assert!((1..=3).contains(&tree.levels), "three levels of indirect blocks");
+        debug_assert!(tree.span.is_multiple_of(self.sb.pointers()), "it maps whole blocks");
         let last = tree.first + tree.span;
         if tree.first >= wanted.end || last <= wanted.start {
             return Ok(());
@@ -159,6 +163,7 @@ impl Volume {
         let place = Location::of("block map").in_inode(inode.ino);
         let frags = u64::from(self.sb.frag);
         let left = inode.len - at * u64::from(self.sb.bsize);
+        debug_assert!(left > 0, "block {at} lies in front of the end");
         let len = if at < wide(DIRECT) {
             left.div_ceil(u64::from(self.sb.fsize)).min(frags)
         } else {
@@ -201,6 +206,7 @@ impl Volume {
         let bsize = u64::from(self.sb.bsize);
         let fsize = u64::from(self.sb.fsize);
         let end = offset.get() + wide(buf.len());
+        debug_assert!(end <= inode.len, "bytes up to {end} of {}", inode.len);
         let first = offset.get() / bsize;
         buf.fill(0);
         for run in self.runs(inode, &(first..end.div_ceil(bsize)))? {

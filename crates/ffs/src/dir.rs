@@ -51,6 +51,8 @@ impl Volume {
         place: Location,
         visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, FsError> {
+        debug_assert_eq!(unit.len(), DIRECTORY_UNIT, "a directory has whole units");
+        debug_assert!(base.is_multiple_of(wide(DIRECTORY_UNIT)), "a unit begins at byte {base}");
         // A hole: a unit without any entry.
         if unit.iter().all(|&byte| byte == 0) {
             return Ok(ControlFlow::Continue(()));

@@ -175,7 +175,10 @@ impl Super {
 /// Writes an entry at its place in a unit, and zeros behind its name as far as it reaches. Nothing
 /// is written if the unit has too little room.
 pub(crate) fn put(order: Order, unit: &mut [u8], entry: &Entry<'_>) {
+    debug_assert!(entry.at.is_multiple_of(4), "entries are aligned");
+    debug_assert!(entry.len >= HEAD + entry.name.len(), "a name lies in its entry");
     let end = entry.at + needed(entry.name.len()).min(entry.len);
+    debug_assert!(end <= unit.len(), "an entry lies in its unit");
     let Some(to) = unit.get_mut(entry.at..end) else { return };
     to.fill(0);
     order.put_u32(to, INO.0, entry.ino.get());
@@ -190,6 +193,8 @@ pub(crate) fn put(order: Order, unit: &mut [u8], entry: &Entry<'_>) {
 
 /// Sets the length of the entry at byte `at` of a unit.
 pub(crate) fn put_len(order: Order, unit: &mut [u8], at: usize, len: usize) {
+    debug_assert!(len >= HEAD && len.is_multiple_of(4), "an entry of {len} bytes");
+    debug_assert!(at + len <= unit.len(), "an entry ends in its unit");
     order.put_u16(unit, at + LEN.0, u16::try_from(len).unwrap_or(0));
 }
 

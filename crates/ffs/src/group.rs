@@ -79,6 +79,8 @@ impl Volume {
         let group = self.cylinder_group(number)?;
         let blocks = self.sb.group_blocks(number);
         let free = group.free_runs(blocks);
+        let ends_within = free.last().is_none_or(|run| run.end() <= blocks.end());
+        debug_assert!(ends_within, "free fragments of group {number} end in it");
         let mut metadata = vec![self.sb.group_metadata(number)];
         if blocks.contains(self.sb.summaries.start) {
             metadata.push(self.sb.summaries);

@@ -204,6 +204,7 @@ fn time(secs: impl Into<i64>, nanos: u32) -> Timestamp {
 impl Inode {
     /// An inode's bytes in native terms.
     pub(crate) fn decode(sb: &Super, ino: Ino, bytes: &[u8]) -> Result<Self, FsError> {
+        debug_assert_eq!(bytes.len(), index(sb.inode_size()), "the bytes of one inode");
         let place = Location::of("inode").in_inode(ino);
         let lost = || truncated(place);
         let mut inode = match (sb.format, sb.order) {

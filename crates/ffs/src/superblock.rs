@@ -398,6 +398,7 @@ impl Super {
 
     /// The fragments of a group; the last may have fewer.
     pub(crate) fn group_blocks(&self, group: GroupNo) -> Extent {
+        debug_assert!(group.get() < self.ncg, "group {group} of {}", self.ncg);
         let start = u64::from(group.get()) * u64::from(self.fpg);
         Extent::new(BlockNo::new(start), (self.size - start).min(u64::from(self.fpg)))
     }
@@ -423,6 +424,7 @@ impl Super {
 
     /// A place in a group, in fragments from its start.
     pub(crate) fn in_group(&self, group: GroupNo, at: u32) -> BlockNo {
+        debug_assert!(at <= self.fpg, "fragment {at} of a group of {}", self.fpg);
         BlockNo::new(self.group_start(group) + u64::from(at))
     }
 
@@ -440,6 +442,7 @@ impl Super {
     /// Superblock copy, group head and inodes of a group; the boot area too in
     /// the first.
     pub(crate) fn group_metadata(&self, group: GroupNo) -> Extent {
+        debug_assert!(group.get() < self.ncg, "group {group} of {}", self.ncg);
         let first = if group == GroupNo::ZERO { 0 } else { self.sblkno };
         let start = self.in_group(group, first);
         // Readers do without `fs_sblkno`, which may be anywhere in the group.

@@ -1,7 +1,7 @@
 //! A superblock's bytes, changed in place.
 
 use crate::checksum::crc32c;
-use crate::ondisk::{Superblock, check_hash, flag};
+use crate::ondisk::{SUPERBLOCK_SIZE, Superblock, check_hash, flag};
 use crate::superblock::{Format, Super};
 use seekless_device::BlockDevice;
 use seekless_fs::FsError;
@@ -18,6 +18,9 @@ macro_rules! at {
     };
 }
 
+/// The end of the fields.
+const MAGIC_END: usize = size_of::<Superblock<LE>>();
+
 /// The bytes of a volume's superblock, whose other fields stay as they are. `sb` is the superblock
 /// as it was read; it is not brought up to date.
 pub(crate) struct SuperblockMut<'a> {
@@ -31,13 +34,16 @@ impl<'a> SuperblockMut<'a> {
     /// # Errors
     /// Errors of the device.
     pub(crate) fn read(sb: &'a Super, device: &dyn BlockDevice) -> Result<Self, FsError> {
-        let mut bytes = vec![0; index(sb.tuning.sbsize)];
+        let len = index(sb.tuning.sbsize);
+        debug_assert!((MAGIC_END..=SUPERBLOCK_SIZE).contains(&len), "`fs_sbsize` was checked");
+        let mut bytes = vec![0; len];
         device.read_bytes(ByteLen::new(sb.at), &mut bytes)?;
         Ok(Self { sb, bytes })
     }
 
     /// Takes bytes that were read already, `fs_sbsize` of them.
     pub(crate) fn of(sb: &'a Super, mut bytes: Vec<u8>) -> Self {
+        debug_assert!(bytes.len() >= index(sb.tuning.sbsize), "they reach to its end");
         bytes.truncate(index(sb.tuning.sbsize));
         Self { sb, bytes }
     }
@@ -68,10 +74,12 @@ impl<'a> SuperblockMut<'a> {
     }
 
     pub(crate) fn set_minfree(&mut self, percent: u32) {
+        debug_assert!(percent < 100, "{percent}% are kept free");
         self.set32(at!(fs_minfree), percent);
     }
 
     pub(crate) fn set_maxbpg(&mut self, blocks: u32) {
+        debug_assert!(blocks > 0, "a file takes blocks of a group");
         self.set32(at!(fs_maxbpg), blocks);
     }
 
@@ -84,16 +92,20 @@ impl<'a> SuperblockMut<'a> {
     }
 
     pub(crate) fn set_metaspace(&mut self, frags: u64) {
+        debug_assert!(frags <= u64::from(self.sb.fpg / 2), "half a group at most");
+        debug_assert!(frags.is_multiple_of(self.sb.frag.into()), "whole blocks");
         self.set64(at!(fs_metaspace), frags);
     }
 
     /// 0 for time, 1 for space.
     pub(crate) fn set_optim(&mut self, optim: u32) {
+        debug_assert!(optim <= 1, "{optim} is neither time nor space");
         self.set32(at!(fs_optim), optim);
     }
 
     /// `fs_volname`, zeros to its end.
     pub(crate) fn set_label(&mut self, label: &[u8]) {
+        debug_assert!(label.len() < 32, "a zero ends the label");
         let at = at!(fs_volname);
         if let Some(field) = self.bytes.get_mut(at..at + 32) {
             field.fill(0);
@@ -140,6 +152,7 @@ impl<'a> SuperblockMut<'a> {
 
     /// The bytes to be written, `fs_sbsize` of them, with their check hash if the volume has one.
     pub(crate) fn sealed(&mut self) -> &[u8] {
+        debug_assert_eq!(self.bytes.len(), index(self.sb.tuning.sbsize), "all of it is covered");
         if self.sb.has_check_hash(check_hash::SUPERBLOCK) {
             self.set32(at!(fs_ckhash), 0);
             let hash = crc32c(&self.bytes);

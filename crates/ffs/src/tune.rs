@@ -156,6 +156,7 @@ impl Changes {
     }
 
     fn edit(&self, sb: &Super, superblock: &mut SuperblockMut<'_>) {
+        debug_assert!(self.check().is_ok(), "the values were checked");
         let mut flags = sb.flags;
         for (bit, on) in [(flag::SOFT_UPDATES, self.soft_updates), (flag::ACLS, self.acls)] {
             match on {

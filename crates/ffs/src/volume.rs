@@ -2,7 +2,7 @@
 
 use crate::superblock::Super;
 use seekless_device::BlockDevice;
-use seekless_fs::field::{range, wide};
+use seekless_fs::field::{index, range, wide};
 use seekless_fs::read_cache::{Block, BlockCache};
 use seekless_fs::{FsError, Location};
 use seekless_units::{BlockNo, ByteLen, Extent};
@@ -28,6 +28,7 @@ impl Volume {
 
     /// A device seen through a given superblock.
     pub(crate) fn with(device: Arc<dyn BlockDevice>, sb: Super, ignore_checksums: bool) -> Self {
+        debug_assert!(sb.frag * sb.fsize == sb.bsize, "the superblock was checked");
         let cache = BlockCache::new(sb.bsize);
         Self { device, sb, cache, ignore_checksums }
     }
@@ -49,6 +50,7 @@ impl Volume {
         len: usize,
         place: Location,
     ) -> Result<Block, FsError> {
+        debug_assert!(len > 0 && len <= index(self.sb.bsize), "{len} bytes of a block");
         let frags = wide(len).div_ceil(u64::from(self.sb.fsize));
         self.check_extent(Extent::new(start, frags), place)?;
         if let Some(block) = self.cache.get(start).filter(|block| block.len() == len) {
@@ -69,6 +71,7 @@ impl Volume {
         skip: u64,
         buf: &mut [u8],
     ) -> Result<(), FsError> {
+        debug_assert!(start.get() < self.sb.size, "fragment {start}: the range was checked");
         let at = start.get() * u64::from(self.sb.fsize) + skip;
         self.device.read_bytes(ByteLen::new(at), buf)?;
         Ok(())

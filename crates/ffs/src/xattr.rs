@@ -68,6 +68,9 @@ pub(crate) fn encode_attribute(
     value: &[u8],
     to: &mut Vec<u8>,
 ) {
+    debug_assert!(u8::try_from(name.len()).is_ok(), "a name has 255 bytes at most");
+    debug_assert!(matches!(space, 1 | 2), "{space} is a name space");
+    debug_assert!(to.len().is_multiple_of(8), "records are aligned");
     let base = (HEAD + name.len()).next_multiple_of(8);
     let len = (base + value.len()).next_multiple_of(8);
     let pad = len - base - value.len();

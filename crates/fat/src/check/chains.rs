@@ -68,12 +68,14 @@ impl Checker {
                 _ => None,
             };
         }
+        debug_assert!(clusters.len() <= index(self.boot().clusters), "each is claimed once");
         Claimed { clusters, is_whole }
     }
 
     /// Ends a chain behind these clusters.
     fn cut(&mut self, clusters: &[u32]) {
         if let Some(&last) = clusters.last() {
+            debug_assert!(self.claimed.get(index(last)), "cluster {last} is the file's");
             self.fat.end(last);
         }
     }
@@ -119,6 +121,7 @@ impl Checker {
         let wanted = size.div_ceil(cluster);
         let Claimed { mut clusters, is_whole } = self.claim(ino, start, Some(wanted), place);
         let found = u64::try_from(clusters.len()).unwrap_or(u64::MAX);
+        debug_assert!(found <= wanted, "no more than the length needs");
         let mut len = size.min(found * cluster);
         if size > len && is_whole {
             let what = format!(

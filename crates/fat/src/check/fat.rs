@@ -52,6 +52,7 @@ impl FatEntries {
 
     /// Sets the significant bits of an entry.
     pub(super) fn set(&mut self, cluster: u32, value: u32) {
+        debug_assert!(index(cluster) < self.values.len(), "cluster {cluster} has an entry");
         let Some(entry) = self.values.get_mut(index(cluster)) else { return };
         let new = (*entry & !self.mask) | (value & self.mask);
         if *entry != new {
@@ -78,12 +79,14 @@ impl FatEntries {
 
     /// Ends a chain with this cluster.
     pub(super) fn end(&mut self, cluster: u32) {
+        debug_assert!(cluster >= 2, "entry {cluster} is that of no cluster");
         self.set(cluster, self.mask);
     }
 
     /// The entries that differ in another FAT, even in bits that do not count: other programs
     /// compare copies as a whole.
     pub(super) fn differences(&self, volume: &Volume, other: u32) -> Result<Vec<u32>, FsError> {
+        debug_assert_eq!(self.mask, volume.boot.width.mask(), "the FATs have one width");
         let mut table = Table::of(volume, other);
         let mut differences = Vec::new();
         for (cluster, &ours) in (0u32..).zip(&self.values) {

@@ -108,6 +108,7 @@ impl Checker {
             self.fat.set(1, self.fat.raw(1) | clean);
         }
         self.head.free = self.fat.free();
+        debug_assert!(self.head.free <= self.boot().clusters, "{} are free", self.head.free);
         self.check_range();
         Ok(())
     }

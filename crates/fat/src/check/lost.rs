@@ -61,7 +61,8 @@ impl Checker {
     fn lost_chain(&mut self, first: u32) {
         let (mut len, mut here) = (0u32, first);
         loop {
-            self.claimed.set(index(here));
+            let is_new = self.claimed.set(index(here));
+            debug_assert!(is_new, "cluster {here} is in one chain");
             len += 1;
             match self.fat.link(self.boot(), here) {
                 Link::Next(next) if self.is_lost(next) => here = next,

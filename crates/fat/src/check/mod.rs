@@ -26,7 +26,7 @@ pub use codes::{CODES, phase_of};
 pub use repair::{LostChains, preen, repair};
 
 use crate::boot::Boot;
-use crate::ondisk::{ENTRY_SIZE, ShortEntry};
+use crate::ondisk::{ENTRY_SIZE, LAST_FAT32, ShortEntry};
 use crate::volume::Volume;
 use fat::FatEntries;
 use seekless_device::BlockDevice;
@@ -124,6 +124,7 @@ impl Checker {
         checker.check_tree()?;
         checker.free_past();
         checker.check_lost();
+        debug_assert!(checker.past.is_empty(), "what is past the ends of files is freed");
         checker.check_counts()?;
         Ok(checker)
     }
@@ -152,6 +153,7 @@ impl Checker {
 
     /// Changes the new value of a short entry.
     fn edit(&mut self, byte: u64, old: &ShortEntry, with: impl FnOnce(&mut ShortEntry)) {
+        debug_assert!(byte.is_multiple_of(32), "a slot begins at byte {byte}");
         let known = self.entries.get(&byte);
         let known = known.and_then(|bytes| ShortEntry::read_from_bytes(bytes.as_slice()).ok());
         let mut entry = known.unwrap_or(*old);
@@ -160,6 +162,7 @@ impl Checker {
     }
 
     fn put_entry(&mut self, byte: u64, bytes: &[u8]) {
+        debug_assert_eq!(bytes.len(), ENTRY_SIZE, "the bytes of one slot");
         if let Ok(bytes) = bytes.try_into() {
             self.entries.insert(byte, bytes);
         }
@@ -174,6 +177,7 @@ impl Checker {
 
 /// Sets the first cluster of an entry.
 fn set_first(entry: &mut ShortEntry, cluster: u32) {
+    debug_assert!(cluster <= LAST_FAT32, "cluster {cluster} has 28 bits");
     entry.DIR_FstClusHI = u16::try_from(cluster >> 16).unwrap_or(0).into();
     entry.DIR_FstClusLO = u16::try_from(cluster & 0xFFFF).unwrap_or(0).into();
 }

@@ -23,7 +23,7 @@ use seekless_device::BlockDevice;
 use seekless_fs::FsError;
 use seekless_fs::check::{Finding, Outcome, Repaired, Report};
 use seekless_fs::field::{index, wide};
-use seekless_units::{BlockNo, ByteLen, Lba};
+use seekless_units::{BlockNo, ByteLen, Lba, SECTOR};
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::mem::offset_of;
 use std::sync::Arc;
@@ -146,10 +146,12 @@ impl RepairWriter<'_> {
         self.device.flush()?;
         self.boot()?;
         self.device.flush()?;
+        debug_assert!(self.checker.lost.is_empty(), "lost chains have a name or are free");
         Ok(self.writes)
     }
 
     fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), FsError> {
+        debug_assert!(at.is_multiple_of(SECTOR), "whole sectors are written");
         self.device.write(Lba::containing(ByteLen::new(at)), bytes)?;
         self.writes += 1;
         Ok(())
@@ -180,7 +182,8 @@ impl RepairWriter<'_> {
                 let Some(entry) = entry else { break };
                 free.pop_front();
                 if let Ok(bytes) = entry.as_bytes().try_into() {
-                    named.insert(slot, bytes);
+                    let before = named.insert(slot, bytes);
+                    debug_assert!(before.is_none(), "slot {slot} is given once");
                 }
             }
         }
@@ -192,6 +195,7 @@ impl RepairWriter<'_> {
 
     /// The entry of a chain without a name.
     fn lost_entry(&self, name: [u8; 11], (first, len): (u32, u32)) -> ShortEntry {
+        debug_assert!(len > 0, "a chain has clusters");
         let bytes = u64::from(len) * self.checker.boot().cluster_bytes();
         let mut entry = ShortEntry::new_zeroed();
         (entry.DIR_Name, entry.DIR_Attr) = (name, attr::ARCHIVE);

@@ -68,6 +68,7 @@ impl Checker {
         let what = format!("the directory has {} clusters, limit {most}", clusters.len());
         self.unexpected("directory.too-long", what, place);
         for cluster in clusters.drain(most..) {
+            debug_assert!(self.claimed.get(index(cluster)), "cluster {cluster} was claimed");
             self.claimed.clear(index(cluster));
         }
         self.fat.end(last);
@@ -311,6 +312,7 @@ impl Checker {
 
     fn read_entry(&self, byte: u64) -> Option<ShortEntry> {
         let sector = u64::from(self.boot().sector);
+        debug_assert!(byte.is_multiple_of(32), "a slot begins at byte {byte}");
         let bytes = self.volume.sector(BlockNo::new(byte / sector)).ok()?;
         parse(&bytes, index(byte % sector))
     }
@@ -345,6 +347,8 @@ impl Checker {
         long: Option<&[u16]>,
         names: &mut Names,
     ) -> Result<(), FsError> {
+        debug_assert!(pieces.len() <= 20, "a long name has {} pieces", pieces.len());
+        debug_assert_eq!(long.is_some(), !pieces.is_empty(), "pieces have a name");
         let place = self.entry_place(dir.ino, byte);
         let is_fat32 = self.boot().root_cluster != 0;
         if entry.dots().is_some() {
@@ -384,6 +388,7 @@ impl Checker {
             self.remove(byte, &entry, pieces);
             return Ok(());
         }
+        debug_assert_eq!(clusters.first(), Some(&start), "the chain begins with its first");
         self.count(&clusters);
         let is_root = dir.entry.is_none();
         let above = if is_root { 0 } else { dir.first };

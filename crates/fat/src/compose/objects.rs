@@ -61,6 +61,7 @@ impl Objects {
     /// Clusters that an object takes, for clusters of `cluster` bytes.
     pub(crate) fn clusters(&self, at: usize, cluster: u64) -> u64 {
         let object = &self.all[at];
+        debug_assert!(object.is_dir || object.children.is_empty(), "files have no children");
         if !object.is_kept || (at == 0 && self.fixed_root) {
             return 0;
         }

@@ -2,7 +2,9 @@
 
 use super::shorts::{Shorts, basis};
 use crate::name;
-use crate::ondisk::{LAST_PIECE, LongEntry, NAME_UNITS, PIECE_UNITS, ShortEntry, attr};
+use crate::ondisk::{
+    LAST_PIECE, LongEntry, MOST_PIECES, NAME_UNITS, PIECE_UNITS, ShortEntry, attr,
+};
 use crate::time::Stamp;
 use hashbrown::HashMap;
 use seekless_fs::FsError;
@@ -93,6 +95,7 @@ pub(crate) fn directory(files: &[NewFile<'_>], dir: &str) -> Result<Vec<Vec<u8>>
 /// The entries of a long name, its last piece first.
 pub(crate) fn long(units: &[u16], checksum: u8, bytes: &mut Vec<u8>) {
     let pieces = units.len().div_ceil(PIECE_UNITS);
+    debug_assert!((1..=usize::from(MOST_PIECES)).contains(&pieces), "{pieces} pieces");
     for (number, piece) in units.chunks(PIECE_UNITS).enumerate().rev() {
         // A name that does not fill its last piece ends with a zero.
         let mut filled = [0xFFFFu16; PIECE_UNITS];
@@ -118,6 +121,7 @@ pub(crate) fn long(units: &[u16], checksum: u8, bytes: &mut Vec<u8>) {
 
 /// A short entry without its first cluster.
 fn entry(short: [u8; 11], file: &NewFile<'_>) -> ShortEntry {
+    debug_assert!(u32::try_from(file.size).is_ok(), "a file of {} bytes", file.size);
     let (created, changed) = (Stamp::of(file.times.crtime), Stamp::of(file.mtime));
     let kind = if file.is_dir { attr::DIRECTORY } else { attr::ARCHIVE };
     ShortEntry {

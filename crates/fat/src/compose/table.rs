@@ -34,6 +34,8 @@ impl Entries {
 
     /// Sets a cluster's entry; on FAT32 the upper four bits stay.
     pub(crate) fn set(&mut self, cluster: u32, value: u32) {
+        let fits = self.width == Width::Fat32 || value <= self.width.mask();
+        debug_assert!(fits, "{value:#x} in an entry of {}", self.width.shown());
         let at = entry_byte(self.width, cluster) as usize;
         let bytes = &mut self.bytes[at..];
         match self.width {

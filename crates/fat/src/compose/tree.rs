@@ -109,6 +109,8 @@ impl Planter<'_> {
             })?;
             planted.objects.all.push(object);
             planted.nodes.push(entry.node);
+            let objects = planted.objects.all.len();
+            debug_assert_eq!(planted.nodes.len(), objects, "each object has its node");
             return Ok(planted.objects.all.len() as u32 - 1);
         }
         planted.objects.all[at] = object;

@@ -68,6 +68,7 @@ impl ImageWriter<'_> {
         if self.objects.fixed_root {
             let mut root = self.directory(0);
             let sectors = (u64::from(g.root_entries) * ENTRY_SIZE as u64).div_ceil(g.sector.into());
+            debug_assert!(root.len() as u64 <= g.byte_of(sectors), "the root has room");
             root.resize(g.byte_of(sectors) as usize, 0);
             self.encoder.put(self.encoder.fat_start(g.fats), &root)?;
             (self.progress)(root.len() as u64);
@@ -97,6 +98,7 @@ impl ImageWriter<'_> {
         for placed in self.plan.data(ObjectId::new(at as u32)) {
             for n in 0..placed.extent.len {
                 let here = self.blocks.cluster(placed.extent.start.get() + n);
+                debug_assert_eq!(entries.get(here), 0, "cluster {here} is in one chain");
                 if let Some(before) = before {
                     entries.set(before, here);
                 }
@@ -140,12 +142,14 @@ impl ImageWriter<'_> {
             bytes.extend_from_slice(&slots[..slots.len() - ENTRY_SIZE]);
             bytes.extend_from_slice(entry.as_bytes());
         }
+        debug_assert_eq!(bytes.len() as u64, objects.dir_slots(at) * ENTRY_SIZE as u64);
         bytes
     }
 }
 
 /// The short entry, which stands last.
 fn short_of(slots: &[u8]) -> ShortEntry {
+    debug_assert!(slots.len().is_multiple_of(ENTRY_SIZE), "whole slots");
     let from = slots.len() - ENTRY_SIZE;
     ShortEntry::read_from_bytes(&slots[from..]).expect("a file has a short entry")
 }

@@ -59,6 +59,8 @@ impl Encoder<'_> {
     /// Writes the sectors in front of the FATs. A search for free clusters begins at `hint`.
     pub(crate) fn boot(&self, free: u32, hint: u32, root: u32) -> Result<(), FsError> {
         let g = self.geometry;
+        debug_assert!(free <= g.clusters, "{free} of {} are free", g.clusters);
+        debug_assert!((2..=g.clusters + 1).contains(&root), "{root} is a cluster");
         let boot = self.boot_sector(root);
         if g.width == Width::Fat32 {
             let info = info_sector(free, hint);
@@ -74,6 +76,7 @@ impl Encoder<'_> {
     }
 
     pub(crate) fn put(&self, sector: u64, bytes: &[u8]) -> Result<(), FsError> {
+        debug_assert!(sector < u64::from(self.geometry.total), "sector {sector} of the volume");
         let at = ByteLen::new(self.geometry.byte_of(sector));
         self.device.write(Lba::containing(at), bytes)?;
         Ok(())
@@ -82,6 +85,7 @@ impl Encoder<'_> {
     /// The first sector of a FAT.
     pub(crate) fn fat_start(&self, number: u32) -> u64 {
         let g = self.geometry;
+        debug_assert!(number <= g.fats, "FAT {number} of {}", g.fats);
         u64::from(g.reserved) + u64::from(number) * u64::from(g.fat_sectors)
     }
 

@@ -177,7 +177,7 @@ impl Geometry {
             u32::try_from(value).ok().filter(|_| value <= limit).ok_or_else(|| too_many(what))
         };
         let fat_limit = if width == Width::Fat32 { u64::from(u32::MAX) } else { 0xFFFF };
-        Ok(Self {
+        let geometry = Self {
             width,
             sector: options.sector_size,
             spc,
@@ -191,7 +191,13 @@ impl Geometry {
             heads: medium.heads,
             track: medium.track,
             backup: backup(options, width, plan.reserved)?,
-        })
+        };
+        let end = geometry.first_data() + clusters * u64::from(spc);
+        debug_assert!(end <= total, "the clusters end at sector {end} of {total}");
+        debug_assert!(width.bytes(clusters + 2) <= fat * sector, "each cluster has an entry");
+        debug_assert!(geometry.backup < geometry.reserved, "the copy lies before the FATs");
+        debug_assert!(width == Width::Fat32 || geometry.root_entries > 0, "a root is somewhere");
+        Ok(geometry)
     }
 
     /// The first sector of cluster 2.

@@ -100,6 +100,8 @@ impl Fat {
             let start = u32::try_from(run.start.get()).unwrap_or(u32::MAX);
             chain.push(start, u32::try_from(run.len).unwrap_or(u32::MAX));
         }
+        let len = chain.len;
+        debug_assert!(len >= self.clusters_for(end), "{len} clusters for {end} bytes");
         Ok(taken)
     }
 
@@ -114,6 +116,7 @@ impl Fat {
         size: u64,
         mut after: Ids,
     ) -> Result<(), FsError> {
+        debug_assert!(size <= MOST, "a file of {size} bytes");
         let linked = self.put_chain(core, taken)?;
         after.extend(linked.iter().copied());
         let first = taken.at(0).map(|(cluster, _)| cluster);
@@ -131,7 +134,8 @@ impl Fat {
             }
             (None, Some(first)) => {
                 core.node(ino)?.map.first = first;
-                self.numbers.claim(first, ino);
+                let is_new = self.numbers.claim(first, ino);
+                debug_assert!(is_new, "cluster {first} begins one file");
             }
             (_, None) => {}
         }
@@ -203,6 +207,7 @@ impl Fat {
             let part = (len - within).min(now - put);
             let source = done + put;
             let begins = at + put - within;
+            debug_assert!(begins.is_multiple_of(len), "a sector begins at byte {begins}");
             let whole = part == len;
             let range = index(within)..index(within + part);
             let change = if whole || begins >= size {
@@ -242,6 +247,7 @@ impl Fat {
         if len == size && kept >= have {
             return Ok(());
         }
+        debug_assert!(kept <= have, "a file of {have} clusters is cut to {kept}");
         let cut = self.chain(core, ino)?.cut(kept);
         let bytes = self.boot().cluster_bytes();
         let node = core.node(ino)?;

@@ -58,6 +58,8 @@ struct FreeSlots {
 impl FreeSlots {
     fn give(&mut self, start: u32, len: u32) {
         let (mut start, mut end) = (start, start + len);
+        debug_assert!(len > 0, "slots are given back");
+        debug_assert!(self.runs.range(start..end).next().is_none(), "{start}..{end}: once");
         if let Some((&before, &len)) = self.runs.range(..start).next_back()
             && before + len == start
         {
@@ -74,6 +76,7 @@ impl FreeSlots {
     /// Takes some of a free run.
     fn take(&mut self, start: u32, len: u32) {
         let found = self.runs.range(..=start).next_back().map(|(&at, &len)| (at, len));
+        debug_assert!(found.is_some(), "slot {start} is free");
         let Some((at, run)) = found else { return };
         let (end, last) = (start + len, at + run);
         debug_assert!(end <= last, "the slots {start}..{end} are free");
@@ -88,6 +91,7 @@ impl FreeSlots {
 
     /// The first run of `len` slots.
     fn find(&mut self, len: u32) -> Option<u32> {
+        debug_assert!((1..=MOST_SLOTS).contains(&index(len)), "a name of {len} slots");
         let from = self.lowest.get(index(len)).copied().unwrap_or(0);
         let from = self.runs.range(..from).next_back().map_or(from, |(&at, _)| at);
         let found = self.runs.range(from..).find(|&(_, &run)| run >= len).map(|(&at, _)| at);
@@ -135,18 +139,21 @@ impl Dir {
 
     /// Enters a file; an existing name keeps its slot.
     pub(super) fn enter(&mut self, slot: u32, known: Known) {
+        debug_assert!(known.start <= slot && slot < self.capacity, "slot {slot}: {known:?}");
         for folded in keys(&known) {
             self.names.entry(folded).or_insert(slot);
         }
         self.shorts.take(known.short);
         self.subdirectories += u32::from(known.is_dir);
-        self.entries.insert(slot, known);
+        let before = self.entries.insert(slot, known);
+        debug_assert!(before.is_none(), "slot {slot} has one entry");
     }
 
     /// Takes slots out of those that are free.
     pub(super) fn use_slots(&mut self, start: u32, count: u32) {
         self.free.take(start, count);
         self.end = self.end.max(start + count);
+        debug_assert!(self.end <= self.capacity, "slot {} of {}", self.end, self.capacity);
     }
 
     /// Forgets a file, and frees its slots.
@@ -175,6 +182,7 @@ impl Dir {
 
     /// Adds slots, none of them used.
     pub(super) fn grow(&mut self, capacity: u32) {
+        debug_assert!(capacity > self.capacity, "a directory grows");
         self.free.give(self.capacity, capacity - self.capacity);
         self.capacity = capacity;
     }
@@ -225,7 +233,8 @@ impl Directories {
                 gone += names + 8;
             }
         }
-        self.dirs.insert(ino, dir);
+        let before = self.dirs.insert(ino, dir);
+        debug_assert!(before.is_none(), "directory {ino} is read once");
     }
 }
 
@@ -341,6 +350,7 @@ impl Fat {
                 slot += 1;
             }
         }
+        debug_assert!(free <= slot && slot <= capacity, "slot {slot}, {free} of them free");
         found.end = slot;
         let behind = capacity - slot + free;
         if behind > 0 {

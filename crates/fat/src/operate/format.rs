@@ -46,6 +46,7 @@ impl Format for Fat {
     }
 
     fn space(&self, core: &Core) -> StatVfs {
+        debug_assert!(self.free <= self.boot().clusters, "{} are free", self.free);
         let spc = u64::from(self.boot().spc);
         let free = u64::from(self.free) * spc + core.pending.blocks;
         StatVfs {

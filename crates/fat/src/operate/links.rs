@@ -77,6 +77,8 @@ impl Fat {
     /// The sector with a byte of a FAT, and the byte in the sector.
     fn in_fat(&self, fat: u32, at: u64) -> (BlockNo, usize) {
         let sector = u64::from(self.boot().sector);
+        debug_assert!(fat < self.boot().fats, "FAT {fat} of {}", self.boot().fats);
+        debug_assert!(at / sector < self.boot().fat_sectors.into(), "byte {at} of a FAT");
         (self.boot().fat_start(fat) + at / sector, index(at % sector))
     }
 
@@ -125,8 +127,10 @@ impl Fat {
         first: u32,
         count: usize,
     ) -> Result<Window, FsError> {
+        debug_assert!(count > 0, "entries are read");
         let width = self.boot().width;
         let last = first + byte(count) - 1;
+        debug_assert!(last <= self.boot().last_cluster(), "entry {last} of a FAT");
         let at = entry_byte(width, first);
         let end = entry_byte(width, last) + wide(width.entry_len());
         let mut bytes = vec![0; index(end - at)];
@@ -154,6 +158,8 @@ impl Fat {
     ) -> Result<Ids, FsError> {
         let mut ids = Ids::new();
         let width = self.boot().width;
+        debug_assert!(first >= 2, "entry {first} is that of no cluster");
+        debug_assert!(values.iter().all(|&value| value <= width.mask()), "{values:?}");
         for fat in self.written_fats() {
             let mut window = self.window(core, fat, first, values.len())?;
             for (cluster, &value) in (first..).zip(values) {

@@ -69,8 +69,10 @@ impl Fat {
             self.note_unnamed(core, id, &chain.runs);
         }
         let first = node.map.first;
+        debug_assert!(!core.nodes.contains_key(&ino), "number {ino} is given once");
         core.nodes.insert(ino, node);
-        self.numbers.claim(first, ino);
+        let is_new = self.numbers.claim(first, ino);
+        debug_assert!(is_new, "cluster {first} begins one file");
         self.enter(core, dir, slot, named.slots(), known)?;
         self.numbers.settle(ino, (dir, slot));
         if is_dir {
@@ -90,6 +92,7 @@ impl Fat {
     ) -> Result<Ids, FsError> {
         let taken = self.take(None, 1)?;
         let first = taken.at(0).map_or(0, |(cluster, _)| cluster);
+        debug_assert!(self.boot().is_cluster(first), "a directory has a cluster");
         let mut ids = self.fill_clusters(core, &taken, ondisk::first::END)?;
         node.map.first = first;
         node.size = self.boot().cluster_bytes();

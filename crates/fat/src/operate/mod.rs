@@ -94,6 +94,8 @@ pub struct Fat {
     followed: Bits,
     /// Clusters that are not in use.
     free: u32,
+    /// Free clusters that are never handed out, since damaged chains lead to them.
+    aside: u32,
     /// Clusters whose entry lies in two sectors are not handed out.
     avoids_straddling: bool,
     /// Writes reach the disk in an order that leaves only chains without names.
@@ -148,6 +150,7 @@ impl Chain {
 
     /// Adds clusters behind the last one.
     fn push(&mut self, start: u32, len: u32) {
+        debug_assert!(len > 0, "a run has clusters");
         let at = seekless_units::BlockNo::new(start.into());
         match self.runs.last_mut() {
             Some((_, last)) if last.end() == at => {
@@ -156,6 +159,13 @@ impl Chain {
             _ => self.runs.push((self.len, Extent::new(at, len.into()))),
         }
         self.len += len;
+        debug_assert!(self.is_even(), "{self:?}");
+    }
+
+    /// Whether its length is that of its runs, by the last of them.
+    fn is_even(&self) -> bool {
+        let end = self.runs.last().map_or(0, |&(before, run)| u64::from(before) + run.len);
+        end == u64::from(self.len)
     }
 
     /// Cuts it to `len` clusters; the others are returned, in runs.
@@ -175,6 +185,7 @@ impl Chain {
         }
         gone.reverse();
         self.len = self.len.min(len);
+        debug_assert!(self.is_even(), "{self:?}");
         gone
     }
 }

@@ -60,6 +60,7 @@ impl Fat {
             used: counted.used,
             followed: counted.followed,
             free: counted.free,
+            aside: counted.aside,
             // No write changes both sectors at once.
             avoids_straddling: ordered && boot.width == Width::Fat12,
             keeps_order: ordered,
@@ -125,11 +126,11 @@ impl Fat {
         Ok(())
     }
 
-    /// Free clusters, including those set aside: only FAT32 has this count, and nothing is set
-    /// aside there.
+    /// Free clusters, including those set aside. Only FAT32 has this count, where no entry lies in
+    /// two sectors.
     fn free_on_disk(&self) -> u32 {
         debug_assert!(!self.avoids_straddling, "FAT12 has no counts");
-        self.free
+        self.free + self.aside
     }
 }
 

@@ -229,6 +229,8 @@ impl Fat {
     ) -> Result<ChangeId, FsError> {
         let node = core.node(ino)?;
         let (first, is_dir) = (node.map.first, node.kind == FileKind::Directory);
+        debug_assert!(is_dir || node.size <= super::content::MOST, "{} bytes", node.size);
+        debug_assert!(first != 0 || is_dir || node.size == 0, "contents have clusters");
         let size = if is_dir { 0 } else { node.size };
         // The length of a file was limited before.
         let size = u32::try_from(size).unwrap_or(u32::MAX).to_le_bytes();

@@ -56,13 +56,16 @@ impl Numbers {
         self.leave(ino);
         let other = self.numbers.insert(place, ino);
         debug_assert_eq!(other, None, "two files at one place");
-        self.places.insert(ino, place);
+        debug_assert!(ino > ROOT && ino < self.next, "number {ino} was given");
+        let before = self.places.insert(ino, place);
+        debug_assert_eq!(before, None, "one file at two places");
     }
 
     /// Removes the place of a file's entry.
     pub(super) fn leave(&mut self, ino: Ino) {
         if let Some(place) = self.places.remove(&ino) {
-            self.numbers.remove(&place);
+            let removed = self.numbers.remove(&place);
+            debug_assert_eq!(removed, Some(ino), "the file at {place:?}");
         }
     }
 

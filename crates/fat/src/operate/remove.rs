@@ -132,6 +132,8 @@ impl Fat {
     /// Frees the clusters of a file that has no name and that nobody has open, once the disk does
     /// not lead there.
     pub(super) fn destroy(&mut self, core: &mut Core, ino: Ino) -> Result<(), FsError> {
+        debug_assert_eq!(core.node(ino)?.links, 0, "a file without names is freed");
+        debug_assert!(self.numbers.place(ino).is_none(), "a file without a place is freed");
         let runs = self.all_runs(core, ino)?;
         let after = self.leaving(core, ino);
         self.leaving.remove(&ino);

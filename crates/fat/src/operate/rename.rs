@@ -200,6 +200,7 @@ impl Fat {
         to: Name<'_>,
         (other, slot): (Ino, u32),
     ) -> Result<(), FsError> {
+        debug_assert_ne!(moved.ino, other, "a file does not replace itself");
         self.refuse_loop(moved, to.0)?;
         let other_is_dir = core.node(other)?.kind == FileKind::Directory;
         let mut after = Ids::from_slice(&[core.node(moved.ino)?.pending.sized]);
@@ -288,6 +289,7 @@ impl Fat {
         if !moved.is_dir {
             return Ok(());
         }
+        debug_assert_ne!(moved.dir, to, "the parent is another");
         let parent = self.named_cluster(core, to)?;
         let (sector, skip) = self.slot_place(core, (moved.ino, 1))?;
         let at = |field: usize| byte(skip + field);

@@ -29,6 +29,7 @@ pub(super) struct NewNames {
 impl NewNames {
     /// Slots that it takes.
     pub(super) fn slots(&self) -> u32 {
+        debug_assert!(self.pieces.len().is_multiple_of(ENTRY_SIZE), "whole slots");
         byte(self.pieces.len() / ENTRY_SIZE) + 1
     }
 
@@ -139,6 +140,7 @@ impl Fat {
             self.open_slots(core, dir, slots - 1)?;
         }
         let taken = self.take(Some(last), 1)?;
+        debug_assert_eq!(taken.len, 1, "a directory grows by one cluster");
         let unused = if is_open { first::DELETED } else { first::END };
         let mut after = self.fill_clusters(core, &taken, unused)?;
         after.extend(self.put_chain(core, &taken)?);
@@ -161,6 +163,7 @@ impl Fat {
         node.size += bytes;
         node.sectors = node.size >> 9;
         let known = self.dir(core, dir)?;
+        debug_assert!(capacity > known.capacity, "a longer directory has more slots");
         if is_open {
             known.end = capacity;
         }
@@ -207,6 +210,7 @@ impl Fat {
         let slot = named.last_slot(start);
         let mut bytes = named.pieces.clone();
         bytes.extend_from_slice(entry);
+        debug_assert_eq!(bytes.len(), index(named.slots()) * ENTRY_SIZE, "a slot for each piece");
         let slots = (start..).zip(bytes.chunks(ENTRY_SIZE));
         let mut edits: Vec<Edit> =
             slots.map(|(slot, bytes)| Edit { slot, within: 0, bytes: bytes.to_vec() }).collect();
@@ -217,6 +221,8 @@ impl Fat {
         // Slots behind the end of the directory were never in use.
         let next = slot + 1;
         let known = self.dir(core, dir)?;
+        debug_assert!(slot < known.capacity, "slot {slot} of {}", known.capacity);
+        debug_assert!(!known.entries.contains_key(&slot) || going.is_none(), "a free slot");
         if next > known.end && next < known.capacity {
             let (sector, skip) = self.slot_place(core, (dir, next))?;
             if core.cache.read(sector, skip, 1)? != [first::END] {
@@ -255,6 +261,7 @@ impl Fat {
     fn open_slots(&mut self, core: &mut Core, dir: Ino, slot: u32) -> Result<(), FsError> {
         let known = self.dir(core, dir)?;
         let (end, capacity) = (known.end, known.capacity);
+        debug_assert!(end <= capacity && slot < capacity, "slot {slot} of {capacity}");
         if slot < end {
             return Ok(());
         }
@@ -284,6 +291,7 @@ impl Fat {
             let opened = self.opened.entry(dir).or_default();
             let mut all = opened.last().map(|(_, all)| all.clone()).unwrap_or_default();
             all.push(id);
+            debug_assert!(opened.last().is_none_or(|(last, _)| *last <= nth), "in order");
             opened.push((nth, core.cache.join(&all)));
         }
         self.dir(core, dir)?.end = open_to;
@@ -345,6 +353,7 @@ impl Fat {
     }
 
     pub(super) fn erased(&self, start: u32, slot: u32) -> Vec<Edit> {
+        debug_assert!(start <= slot, "pieces stand in front of the short entry");
         (start..=slot).map(|slot| Edit { slot, within: 0, bytes: vec![first::DELETED] }).collect()
     }
 
@@ -368,9 +377,17 @@ impl Fat {
         role: Role,
         after: &[ChangeId],
     ) -> Result<ChangeId, FsError> {
+        debug_assert!(!edits.is_empty(), "a change changes something");
+        debug_assert!(
+            edits.iter().zip(edits.iter().skip(1)).all(|(one, next)| {
+                self.sector_number(one.slot) == self.sector_number(next.slot)
+            }),
+            "a change lies in one sector"
+        );
         let mut sector = BlockNo::ZERO;
         let mut pieces = Vec::with_capacity(edits.len());
         for edit in edits {
+            debug_assert!(edit.within + edit.bytes.len() <= ENTRY_SIZE, "bytes of one slot");
             let (at, skip) = self.slot_place(core, (dir, edit.slot))?;
             sector = at;
             pieces.push(Piece { offset: byte(skip + edit.within), bytes: &edit.bytes });

@@ -18,9 +18,11 @@ pub(super) struct Counted {
     pub(super) used: Bits,
     pub(super) followed: Bits,
     pub(super) free: u32,
+    pub(super) aside: u32,
 }
 
-/// Reads the FAT in use.
+/// Reads the FAT in use. A free cluster that another one leads to is set aside: a file that got it
+/// would share it.
 ///
 /// # Errors
 /// [`FsError::Corrupt`] where two entries lead to one cluster: a change of one chain would change
@@ -45,7 +47,13 @@ pub(super) fn count(volume: &Volume) -> Result<Counted, FsError> {
         }
         used.set(index(cluster));
     }
-    Ok(Counted { used, followed, free })
+    let mut aside = 0u32;
+    for cluster in 2..=boot.last_cluster() {
+        if followed.get(index(cluster)) && used.set(index(cluster)) {
+            (free, aside) = (free - 1, aside + 1);
+        }
+    }
+    Ok(Counted { used, followed, free, aside })
 }
 
 impl Fat {
@@ -63,6 +71,7 @@ impl Fat {
 
     /// The number of free clusters from one on, at most `most`.
     fn free_from(&self, start: u32, most: u32) -> u32 {
+        debug_assert!(start >= 2 && most > 0, "{most} clusters from {start} on");
         let last = self.boot().last_cluster();
         let numbers = start..=last;
         let free = numbers.take_while(|&cluster| !self.used.get(index(cluster)));
@@ -117,7 +126,8 @@ impl Fat {
             let (start, len) = self.find(start, wanted).ok_or_else(no_space)?;
             debug_assert!(len > 0 && len <= wanted, "a run of {len} for {wanted}");
             for cluster in start..start + len {
-                self.used.set(index(cluster));
+                let is_new = self.used.set(index(cluster));
+                debug_assert!(is_new, "cluster {cluster} is taken once");
             }
             self.free -= len;
             self.policy.taken(start, len);
@@ -140,7 +150,8 @@ impl Fat {
             let mut values: Vec<u32> = (first..last).map(|n| n + 1).collect();
             values.push(next);
             for &value in values.iter().filter(|&&value| value != end) {
-                self.followed.set(index(value));
+                let is_new = self.followed.set(index(value));
+                debug_assert!(is_new, "one cluster leads to {value}");
             }
             let role = Role::BitmapSet;
             let mut first = first;
@@ -164,8 +175,10 @@ impl Fat {
         next: Option<u32>,
         after: &[ChangeId],
     ) -> Result<Ids, FsError> {
+        debug_assert!(self.used.get(index(cluster)), "cluster {cluster} is in use");
         if let Some(next) = next {
-            self.followed.set(index(next));
+            let is_new = self.followed.set(index(next));
+            debug_assert!(is_new, "one cluster leads to {next}");
         }
         let value = next.unwrap_or_else(|| self.boot().width.mask());
         let order = if next.is_some() { Straddling::Ascending } else { Straddling::Descending };
@@ -213,10 +226,12 @@ impl Fat {
             self.used.clear(index(cluster));
             self.free += 1;
         }
+        debug_assert!(self.free <= self.boot().clusters, "{} clusters are free", self.free);
     }
 
     /// A run of clusters as one of sectors.
     pub(super) fn sectors_of(&self, run: Extent) -> Extent {
+        debug_assert!(run.len > 0, "a run has clusters");
         let start = self.boot().sector_of(low(run.start.get()));
         Extent::new(start, run.len * u64::from(self.boot().spc))
     }

@@ -37,6 +37,7 @@ impl Unnamed {
 
     /// Leaves out chains whose changes are on the disk.
     fn drop_ended(&mut self, core: &Core) {
+        debug_assert_eq!(self.count, self.counted(), "the count is that of the chains");
         let mut ended = 0u32;
         self.ends.retain(|&(id, chains)| {
             let stays = !core.cache.is_committed(id);
@@ -44,6 +45,12 @@ impl Unnamed {
             stays
         });
         self.count -= ended;
+    }
+
+    /// The chains of all that is noted.
+    fn counted(&self) -> u32 {
+        let ends = self.ends.iter().map(|(_, chains)| chains);
+        ends.chain(self.going.values().map(|(_, chains)| chains)).sum()
     }
 }
 
@@ -69,7 +76,9 @@ impl Fat {
         let clusters = runs.iter().filter_map(|&run| self.clusters_of(run).ok());
         let chains = self.chains_of(clusters);
         self.unnamed.add(chains);
-        self.unnamed.going.insert(first.start, (Ids::from_slice(after), chains));
+        let noted = (Ids::from_slice(after), chains);
+        let before = self.unnamed.going.insert(first.start, noted);
+        debug_assert!(before.is_none(), "a run goes once");
     }
 
     /// Notes that they are free as soon as some changes are on the disk.
@@ -91,6 +100,7 @@ impl Fat {
                 let cluster = u32::try_from(cluster.get()).unwrap_or(u32::MAX);
                 entry_byte(self.boot().width, cluster) / u64::from(self.boot().sector)
             };
+            debug_assert!(run.len > 0, "a run has clusters");
             let last = BlockNo::new(run.end().get() - 1);
             let (first, last) = (sector(run.start), sector(last));
             let more = last - first + 1 - u64::from(before == Some(first));

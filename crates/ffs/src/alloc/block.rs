@@ -64,11 +64,13 @@ fn loose_runs(bits: u8, frag: u32) -> [u32; 8] {
 
 /// The bits of a block whose fragments are all free.
 fn whole(frag: u32) -> u8 {
+    debug_assert!(frag <= 8, "a block has 8 fragments at most");
     u8::MAX.checked_shr(8 - frag).unwrap_or(0)
 }
 
 /// `count` bits from `from` on.
 fn mask(from: u32, count: u32) -> u8 {
+    debug_assert!(from + count <= 8, "bits {from} and {count} more lie in a byte");
     whole(count).checked_shl(from).unwrap_or(0)
 }
 
@@ -109,6 +111,7 @@ impl GroupMut<'_> {
             return Ok(None);
         }
         let (frag, zone) = (self.sb.frag, self.data_zone());
+        debug_assert!((1..=frag).contains(&count), "{count} fragments of a block");
         let start = self.start_of_search(preference);
         let wanted = start / frag;
         let block = if self.block_bits(wanted) == whole(frag) {
@@ -120,6 +123,7 @@ impl GroupMut<'_> {
             }
             found / frag
         };
+        debug_assert_eq!(self.block_bits(block), whole(frag), "the block is free");
         let rest = whole(frag) & !mask(0, count);
         let delta = self.set_block(block, rest)?;
         Ok(Some(self.taken(block * frag, count, delta)))
@@ -145,6 +149,7 @@ impl GroupMut<'_> {
         let start = preference.and_then(|block| self.within(block)).unwrap_or(rotor);
         let found = self.search(start, len)?;
         let (block, from) = (found / frag, found % frag);
+        debug_assert_eq!(self.block_bits(block) | mask(from, count), self.block_bits(block));
         let delta = self.set_block(block, self.block_bits(block) & !mask(from, count))?;
         Ok(Some(self.taken(found, count, delta)))
     }
@@ -205,6 +210,8 @@ impl GroupMut<'_> {
     pub(super) fn set_block(&mut self, block: u32, new: u8) -> Result<Delta, FsError> {
         let frag = self.sb.frag;
         let old = self.block_bits(block);
+        debug_assert_ne!(old, new, "a change takes or frees fragments");
+        debug_assert_eq!(new & !whole(frag), 0, "a block has {frag} fragments");
         let ((old_blocks, old_frags), (blocks, frags)) = (counted(old, frag), counted(new, frag));
         let delta =
             Delta { nbfree: blocks - old_blocks, nffree: frags - old_frags, ..Delta::default() };
@@ -218,6 +225,7 @@ impl GroupMut<'_> {
         }
         self.set_summary(summary);
         self.set_block_bits(block, new);
+        debug_assert_eq!(self.block_bits(block), new, "fragments past the end stay taken");
         Ok(delta)
     }
 
@@ -238,6 +246,8 @@ impl GroupMut<'_> {
     }
 
     fn taken(&self, at: u32, count: u32, delta: Delta) -> Allocation {
+        debug_assert!(at + count <= self.maps.ndblk, "the run ends in the group");
+        debug_assert!(at % self.sb.frag + count <= self.sb.frag, "the run lies in one block");
         Allocation { run: Extent::new(self.on_volume(at), u64::from(count)), delta }
     }
 
@@ -268,6 +278,7 @@ impl GroupMut<'_> {
     fn search(&mut self, start: u32, len: u32) -> Result<u32, FsError> {
         let frag = self.sb.frag;
         let table = RUNS.get(index(frag.trailing_zeros()));
+        debug_assert!((1..=frag).contains(&len), "a run of {len} in a block");
         let wanted = 1u8 << (len - 1);
         let end = self.maps.ndblk.div_ceil(8);
         let start = (start >> 3).min(end);
@@ -287,6 +298,7 @@ impl GroupMut<'_> {
 
     /// A byte of the map of fragments, without the bits past its end.
     fn map_byte(&self, at: u32) -> u8 {
+        debug_assert!(at * 8 < self.maps.ndblk, "byte {at} of the map has fragments");
         let byte = self.bytes.get(self.maps.frags + index(at)).copied().unwrap_or(0);
         byte & whole((self.maps.ndblk - at * 8).min(8))
     }
@@ -299,6 +311,7 @@ impl GroupMut<'_> {
 
     fn set_block_bits(&mut self, block: u32, bits: u8) {
         let at = block * self.sb.frag;
+        debug_assert!(at < self.maps.ndblk, "block {block} is one of the group");
         let place = mask(at & 7, self.sb.frag);
         if let Some(byte) = self.bytes.get_mut(self.maps.frags + index(at >> 3)) {
             *byte = *byte & !place | bits.checked_shl(at & 7).unwrap_or(0) & place;
@@ -308,6 +321,7 @@ impl GroupMut<'_> {
     fn block_and_mask(&self, piece: &Range<u32>) -> (u32, u8) {
         let frag = self.sb.frag;
         let count = piece.end - piece.start;
+        debug_assert!(piece.start % frag + count <= frag, "{piece:?} lies in one block");
         (piece.start / frag, mask(piece.start % frag, count))
     }
 }

@@ -30,6 +30,7 @@ impl GroupMut<'_> {
         let found = self.find_cluster(&clusters, start / frag, len);
         let Some(first) = found else { return Ok(None) };
         let end = first + len;
+        debug_assert!(end <= clusters.blocks, "the cluster ends in the group");
         let whole = |&block: &u32| self.block_bits(block).count_ones() == frag;
         if let Some(block) = (first..end).find(|block| !whole(block)) {
             return Err(self.contradiction("cg_clustersfree", block));
@@ -37,6 +38,7 @@ impl GroupMut<'_> {
         let mut delta = Delta::default();
         for block in first..end {
             delta = delta.and(self.set_block(block, 0)?);
+            debug_assert!(!self.bit(clusters.map, block), "both maps have it as taken");
         }
         let run = Extent::new(self.on_volume(first * frag), u64::from(len * frag));
         Ok(Some(Allocation { run, delta }))
@@ -104,5 +106,6 @@ impl GroupMut<'_> {
 }
 
 fn place_of(clusters: &Clusters, len: u32) -> usize {
+    debug_assert!(len <= clusters.longest, "a cluster of {len} blocks is not counted");
     clusters.counts + index(len) * 4
 }

@@ -85,10 +85,12 @@ impl<'a> GroupMut<'a> {
 
     /// The word at byte `at`, which lies in the head or a map.
     pub(super) fn word(&self, at: usize) -> u32 {
+        debug_assert!(at + 4 <= self.bytes.len(), "the word at {at} lies in the group");
         self.sb.order.get_u32(self.bytes, at).unwrap_or(0)
     }
 
     pub(super) fn set_word(&mut self, at: usize, value: u32) {
+        debug_assert!(at + 4 <= self.bytes.len(), "the word at {at} lies in the group");
         self.sb.order.put_u32(self.bytes, at, value);
     }
 
@@ -119,6 +121,7 @@ impl<'a> GroupMut<'a> {
 
     /// A fragment of the group as one of the volume.
     pub(super) fn on_volume(&self, at: u32) -> BlockNo {
+        debug_assert!(at < self.maps.ndblk, "fragment {at} of {}", self.maps.ndblk);
         self.sb.group_blocks(self.number).start + u64::from(at)
     }
 
@@ -153,11 +156,13 @@ impl<'a> GroupMut<'a> {
     }
 
     pub(super) fn bit(&self, map: usize, at: u32) -> bool {
+        debug_assert!(map + index(at >> 3) < self.bytes.len(), "bit {at} lies in its map");
         let byte = self.bytes.get(map + index(at >> 3)).copied().unwrap_or(0);
         byte >> (at & 7) & 1 == 1
     }
 
     pub(super) fn set_bit(&mut self, map: usize, at: u32, on: bool) {
+        debug_assert!(map + index(at >> 3) < self.bytes.len(), "bit {at} lies in its map");
         if let Some(byte) = self.bytes.get_mut(map + index(at >> 3)) {
             let bit = 1u8 << (at & 7);
             *byte = if on { *byte | bit } else { *byte & !bit };
@@ -229,6 +234,7 @@ pub(crate) fn seal_group(sb: &Super, bytes: &mut [u8]) {
     if !sb.has_check_hash(check_hash::GROUP) {
         return;
     }
+    debug_assert!(bytes.len() >= index(sb.cgsize), "the hash covers a whole head");
     if let Some(covered) = bytes.get_mut(..index(sb.cgsize)) {
         sb.order.put_u32(covered, at, 0);
         let hash = crc32c(covered);

@@ -61,6 +61,8 @@ impl GroupMut<'_> {
             Some(slot) => slot,
             None => self.search_inode()?,
         };
+        debug_assert!(slot < self.sb.ipg, "slot {slot} of a group of {}", self.sb.ipg);
+        debug_assert!(!self.bit(self.maps.inodes, slot), "an inode is taken once");
         let delta = Delta { nifree: -1, ndir: i32::from(is_directory), ..Delta::default() };
         let summary = self.changed(delta)?;
         let fresh = self.initialized_by(slot)?;
@@ -70,6 +72,8 @@ impl GroupMut<'_> {
         if !fresh.is_empty() {
             self.set_word(at!(cg_initediblk), fresh.end);
         }
+        let written = self.word(at!(cg_initediblk));
+        debug_assert!(!is_lazy(self.sb) || slot < written, "an inode in use is initialised");
         let first = self.number.get() * self.sb.ipg;
         Ok(Some(TakenInode {
             ino: Ino::new(first + slot),

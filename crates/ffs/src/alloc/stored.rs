@@ -52,11 +52,13 @@ impl GroupMut<'_> {
 
     /// Sets whether an inode is in use.
     pub(crate) fn set_in_use(&mut self, slot: u32, in_use: bool) {
+        debug_assert!(slot < self.sb.ipg, "slot {slot} of a group of {}", self.sb.ipg);
         self.set_bit(self.maps.inodes, slot, in_use);
     }
 
     /// Sets whether a fragment is free.
     pub(crate) fn set_fragment_free(&mut self, at: u32, free: bool) {
+        debug_assert!(at < self.maps.ndblk, "fragment {at} of {}", self.maps.ndblk);
         self.set_bit(self.maps.frags, at, free);
     }
 
@@ -72,6 +74,8 @@ impl GroupMut<'_> {
     /// Sets all counts of the group.
     pub(crate) fn set_counts(&mut self, counts: &Counts) {
         let place = |from: usize, n: usize| from + n * 4;
+        debug_assert!(counts.free_inodes <= self.sb.ipg, "as many as there are");
+        debug_assert!(counts.free_frags <= self.maps.ndblk, "as many as there are");
         self.set_summary(GroupSummary {
             ndir: counts.directories,
             nbfree: counts.free_blocks,
@@ -82,6 +86,8 @@ impl GroupMut<'_> {
             self.set_word(place(at!(cg_frsum), n), runs);
         }
         if let Some(clusters) = self.maps.clusters {
+            let lengths = index(clusters.longest) + 1;
+            debug_assert_eq!(counts.clusters.len(), lengths, "a count for each length");
             for (n, &count) in counts.clusters.iter().enumerate().skip(1) {
                 self.set_word(place(clusters.counts, n), count);
             }
@@ -190,6 +196,7 @@ impl GroupMut<'_> {
 
     /// `cg_initediblk`: how many inodes were ever written (UFS2).
     pub(crate) fn set_initialised(&mut self, inodes: u32) {
+        debug_assert!(inodes <= self.sb.ipg, "{inodes} of {} inodes", self.sb.ipg);
         self.set_word(at!(cg_initediblk), inodes);
     }
 }

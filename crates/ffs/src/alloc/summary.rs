@@ -83,5 +83,7 @@ pub(crate) fn decode_summaries(sb: &Super, area: &[u8]) -> Result<Vec<GroupSumma
 
 /// Writes a group's summary into the bytes of the summary area.
 pub(crate) fn encode_summary(order: Order, area: &mut [u8], group: GroupNo, summary: GroupSummary) {
-    write(order, area, place_of(group.get()), summary);
+    let at = place_of(group.get());
+    debug_assert!(at + place_of(1) <= area.len(), "the area has a place for group {group}");
+    write(order, area, at, summary);
 }

@@ -87,6 +87,7 @@ impl Checker {
     pub(super) fn give_back(&mut self, claims: &Claims) {
         for run in &claims.taken {
             for block in run.start.get()..run.end().get() {
+                debug_assert!(self.used.get(index(block)), "fragment {block} is given back once");
                 self.used.clear(index(block));
             }
         }
@@ -121,6 +122,7 @@ impl Checker {
         }
         let frags = u64::from(self.sb().frag);
         let left = inode.len - at * u64::from(self.sb().bsize);
+        debug_assert!(left > 0, "block {at} lies in front of the end");
         let fsize = u64::from(self.sb().fsize);
         let len = if at < wide(DIRECT) { left.div_ceil(fsize).min(frags) } else { frags };
         claims.mapped = claims.mapped.max(at + 1);
@@ -143,6 +145,7 @@ impl Checker {
     /// Claims a run of fragments within one block; whether it is sound and was unclaimed.
     fn claim(&mut self, run: Extent, claims: &mut Claims) -> bool {
         let frags = u64::from(self.sb().frag);
+        debug_assert!((1..=frags).contains(&run.len), "{} fragments of a block", run.len);
         let within = run.start.get() % frags;
         let place = place(claims.ino).in_block(run.start);
         if run.start.checked_add(run.len).is_none_or(|end| end.get() > self.sb().size) {
@@ -176,6 +179,7 @@ impl Checker {
         tree: ClaimedTree,
         claims: &mut Claims,
     ) -> Result<(), FsError> {
+        debug_assert!((1..=3).contains(&tree.levels), "three levels of indirect blocks");
         if tree.first >= claims.blocks {
             self.beyond_the_end(tree.first, tree.block, claims);
             return Ok(());

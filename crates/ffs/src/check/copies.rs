@@ -141,6 +141,7 @@ fn evidence(device: &Arc<dyn BlockDevice>, found: &RawSuperblock, sb: &Super) ->
         sb.tuning.contigsumsize == sb.tuning.maxcontig.min(MAX_CONTIG),
         sb.has_check_hash(check_hash::SUPERBLOCK) && sb.verify(found).is_ok(),
     ];
+    debug_assert!(sb.tuning.contigsumsize <= MAX_CONTIG, "a usable superblock");
     let mut weight = wide(rules.into_iter().filter(|&fits| fits).count());
     for group in (0..sb.ncg.min(SAMPLE)).map(GroupNo::new) {
         let copy = look(device.as_ref(), copy_at(sb, group));

@@ -4,6 +4,7 @@ use super::{Checker, Fix, Stage};
 use crate::alloc::{GroupMut, decode_summaries};
 use crate::make::{Counts, count};
 use crate::ondisk::flag;
+use crate::superblock::SUMMARY;
 use seekless_fs::field::{index, invalid};
 use seekless_fs::{FileKind, FsError, Location};
 use seekless_placement::{GroupSummary, Totals};
@@ -76,6 +77,8 @@ impl Checker {
         let area = self.sb().summaries;
         self.volume.check_extent(area, Location::of("summary area"))?;
         let bytes = area.len * u64::from(self.sb().fsize);
+        let least = u64::from(self.sb().ncg) * SUMMARY;
+        debug_assert!(bytes >= least, "the superblock was checked");
         let mut area_bytes = vec![0; index(bytes)];
         self.volume.read_bytes(area.start, 0, &mut area_bytes)?;
         Ok(area_bytes)
@@ -233,6 +236,7 @@ impl Checker {
         // Inodes 0 and 1 belong to no file.
         let reserved = if number == GroupNo::ZERO { sb.ipg.min(2) } else { 0 };
         let inodes = narrow(inodes) + reserved;
+        debug_assert!(narrow(directories) <= inodes, "directories are inodes in use");
         let blocks = sb.group_blocks(number);
         let free: Vec<bool> = (blocks.start.get()..blocks.end().get())
             .map(|block| !self.used.get(index(block)))

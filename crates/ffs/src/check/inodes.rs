@@ -22,6 +22,7 @@ impl Checker {
     pub(super) fn inodes(&mut self) -> Result<(), FsError> {
         for group in (0..self.sb().ncg).map(GroupNo::new) {
             let count = self.initialised(group)?;
+            debug_assert!(count <= self.sb().ipg, "{count} inodes of group {group}");
             self.written.push(count);
             let first = group.get() * self.sb().ipg;
             for slot in 0..count {
@@ -203,7 +204,8 @@ impl Checker {
             entries: 0,
             bad_blocks,
         };
-        self.seen.insert(ino, seen);
+        let before = self.seen.insert(ino, seen);
+        debug_assert!(before.is_none(), "inode {ino} is checked once");
         Ok(())
     }
 
@@ -269,6 +271,7 @@ impl Checker {
         }
         let bsize = u64::from(self.sb().bsize);
         let len = claims.mapped * bsize;
+        debug_assert!(len < inode.len, "the file becomes shorter");
         let what = format!("length {}, but no blocks from byte {len} on", inode.len);
         if inode.len > wide(DIRECT) * bsize {
             self.expected("inode.size-past-blocks", what, place(inode.ino));

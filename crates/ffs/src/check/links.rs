@@ -33,6 +33,7 @@ impl Checker {
             found.push((ino, seen.links, seen.names));
         }
         for (ino, links, names) in found {
+            debug_assert!(names >= 0, "{names} names");
             let place = Location::of("inode").in_inode(ino);
             let what = format!("{links} links, should be {names}");
             if names == 0 {

@@ -124,6 +124,8 @@ impl Checker {
         checker.superblock(&chosen);
         checker.claim_metadata();
         checker.inodes()?;
+        let groups = checker.written.len();
+        debug_assert_eq!(groups, index(checker.sb().ncg), "every group was looked at");
         checker.names()?;
         checker.unconnected();
         checker.links();
@@ -140,10 +142,12 @@ impl Checker {
     }
 
     fn expected(&mut self, code: &'static str, what: String, location: Location) {
+        debug_assert!(phase_of(code).is_some(), "{code} is a code");
         self.report.add(code, Class::Expected, what, location);
     }
 
     fn unexpected(&mut self, code: &'static str, what: String, location: Location) {
+        debug_assert!(phase_of(code).is_some(), "{code} is a code");
         self.report.add(code, Class::Unexpected, what, location);
     }
 
@@ -182,6 +186,7 @@ impl Checker {
     }
 
     fn claim_fixed(&mut self, run: Extent) {
+        debug_assert!(run.end().get() <= self.sb().size, "{run}: the superblock was checked");
         for block in run.start.get()..run.end().get() {
             self.used.set(index(block));
         }

@@ -124,6 +124,7 @@ impl Checker {
 
     /// The entries of a unit, up to the first that makes no sense.
     fn unit(&mut self, dir: Ino, unit: &[u8], base: u64) -> Vec<LocatedEntry> {
+        debug_assert_eq!(unit.len(), DIRECTORY_UNIT, "a directory has whole units");
         let mut names = Vec::new();
         let mut at = 0;
         if unit.iter().all(|&byte| byte == 0) {
@@ -244,6 +245,7 @@ impl Checker {
         for (ino, names) in std::mem::take(&mut self.names_of) {
             let parent = self.seen.get(&ino).and_then(|seen| seen.parent);
             let named_there = names.iter().find(|spot| Some(spot.dir) == parent);
+            debug_assert!(!names.is_empty(), "a directory is noted with a name");
             let Some(&kept) = named_there.or(names.first()) else { continue };
             for &spot in names.iter().filter(|spot| **spot != kept) {
                 self.fix(Stage::Names, Fix::Remove(spot));

@@ -171,6 +171,7 @@ fn chosen(
             findings.push((code, format!("{} cannot be correct", fields.join(", "))));
         }
     }
+    debug_assert_eq!(sb.at, mended.at, "the bytes are those of the superblock");
     let hash_differs = findings.is_empty() && sb.verify(first).is_err();
     let bad_copies = bad_copies(device, &sb, &mended);
     Ok(Chosen { sb, bytes: mended.bytes, findings, hash_differs, bad_copies })
@@ -187,6 +188,7 @@ fn at_home(mut copy: RawSuperblock, found_at: Option<u64>) -> RawSuperblock {
         Format::Ufs1 => says.filter(|&at| at != SUPERBLOCK_UFS2).unwrap_or(HOME_UFS1),
         Format::Ufs2 => says.unwrap_or(SUPERBLOCK_UFS2),
     };
+    debug_assert!(is_home(copy.format, copy.at), "byte {} is a place of a superblock", copy.at);
     let (at, order) = (copy.at, copy.order);
     order.put_u64(&mut copy.bytes, offset_of!(Superblock<LE>, fs_sblockloc), at);
     copy
@@ -256,6 +258,8 @@ fn take_fixed(to: &mut RawSuperblock, from: &RawSuperblock) -> Vec<&'static str>
             place.iter_mut().zip(wanted).for_each(|(to, byte)| *to = byte);
         }
     }
+    let same = |field: &Field| field_of(to, field) == field_of(from, field);
+    debug_assert!(FIXED.iter().all(same), "the fields are those of the copy");
     let at = offset_of!(Superblock<LE>, fs_old_flags);
     let updated = u8::try_from(flag::UPDATED).unwrap_or(0);
     let has = |found: &RawSuperblock| found.bytes.get(at).is_some_and(|byte| byte & updated != 0);

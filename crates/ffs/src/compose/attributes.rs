@@ -47,6 +47,8 @@ pub(super) fn refusal(xattr: &Xattr) -> String {
 }
 
 fn put(area: &mut Vec<u8>, number: u8, name: &[u8], value: &[u8], big_endian: bool) {
+    debug_assert!(area.len().is_multiple_of(8), "records are aligned");
+    debug_assert!(name.len() <= 255, "a name of {} bytes", name.len());
     let base = (HEAD + name.len()).next_multiple_of(8);
     let len = (base + value.len()).next_multiple_of(8);
     let mut record = Page { bytes: vec![0; len], big_endian };

@@ -192,6 +192,7 @@ impl<'a> TreeDemand<'a> {
         if frags == self.frag() {
             return Shape { blocks: blocks + 1, frags: 0 };
         }
+        debug_assert!(frags < self.frag(), "a tail is shorter than a block");
         Shape { blocks, frags }
     }
 
@@ -247,6 +248,7 @@ impl<'a> TreeDemand<'a> {
             self.runs.extend(runs);
             self.start.push(self.runs.len() as u32);
         }
+        debug_assert_eq!(self.start.len(), self.objects() + 1, "a start for each, and an end");
         Ok(())
     }
 
@@ -280,6 +282,10 @@ impl<'a> TreeDemand<'a> {
                 add(lbn, lbn + 1);
             }
         }
+        debug_assert!(
+            runs.is_sorted_by(|one, next| one.lbn + one.len < next.lbn),
+            "the runs of a file are apart"
+        );
         Ok(runs)
     }
 

@@ -44,6 +44,7 @@ pub(super) fn encode(dir: Ino, parent: Ino, entries: &[NewEntry<'_>], order: Ord
             at = end;
         }
         let kind = entry::code_of(new.kind);
+        debug_assert!(at % DIRECTORY_UNIT + len <= DIRECTORY_UNIT, "no entry crosses a unit");
         let new = entry::Entry { at, len, ino: new.ino, kind, name: new.name };
         entry::put(order, &mut bytes, &new);
         last = at;

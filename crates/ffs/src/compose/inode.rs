@@ -47,6 +47,10 @@ pub(super) fn storable(time: Timestamp, version: Version) -> Timestamp {
 impl Record {
     /// Writes the inode at byte `at` of its table.
     pub(super) fn encode(&self, version: Version, page: &mut Page, at: usize) {
+        debug_assert!(i16::try_from(self.links).is_ok(), "{} links", self.links);
+        let fits =
+            |target: &Vec<u8>| target.len() < if version == Version::Ufs1 { 60 } else { 120 };
+        debug_assert!(self.target.as_ref().is_none_or(fits), "a short target");
         match version {
             Version::Ufs1 => self.encode_first(page, at),
             Version::Ufs2 => self.encode_second(page, at),

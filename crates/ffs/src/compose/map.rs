@@ -24,6 +24,7 @@ fn path(lbn: u64, pointers: u64) -> Vec<u64> {
         span *= pointers;
         levels += 1;
     }
+    debug_assert!(levels <= 3, "block {lbn} needs {levels} levels");
     let mut places = Vec::with_capacity(levels);
     for _ in 0..levels {
         span /= pointers;
@@ -47,7 +48,10 @@ fn on_the_way(lbn: u64, pointers: u64) -> Vec<(Key, u64)> {
 pub(super) fn indirect_blocks(runs: impl Iterator<Item = Run>, pointers: u64) -> u64 {
     let mut count = 0;
     let mut last: Vec<Key> = Vec::new();
+    let mut before = 0;
     for run in runs.filter(|run| run.lbn.get() < OWN_LBNS) {
+        debug_assert!(before <= run.lbn.get(), "runs are in order");
+        before = run.lbn.get() + run.len;
         let mut lbn = run.lbn.get().max(DIRECT as u64);
         let end = run.lbn.get() + run.len;
         while lbn < end {
@@ -93,6 +97,7 @@ pub(super) fn build(
         for n in 0..piece.extent.len {
             let lbn = piece.lbn.get() + n;
             let number = (piece.extent.start.get() + n) * frag;
+            debug_assert!(wide || u32::try_from(number).is_ok(), "UFS1 numbers have 32 bits");
             if lbn < DIRECT as u64 {
                 map.direct[lbn as usize] = number;
                 continue;

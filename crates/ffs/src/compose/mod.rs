@@ -80,6 +80,8 @@ impl<'a> Builder<'a> {
             // A last group that is too small is left out.
             make.size = ByteLen::new(geometry.size * u64::from(geometry.fsize));
         }
+        let taken = geometry.size * u64::from(geometry.fsize);
+        debug_assert!(taken <= make.size.get(), "it takes no more than its size");
         Ok(Self { demand, options: make, geometry })
     }
 }
@@ -97,6 +99,8 @@ impl NewVolume for Builder<'_> {
             let base = g.in_group(group.number, 0) / frag;
             for run in group.free_blocks(g.frag) {
                 let run = Extent::new(BlockNo::new(base + run.start), run.end - run.start);
+                let in_order = free.last().is_none_or(|last| last.end() <= run.start);
+                debug_assert!(in_order, "free runs are found in order");
                 match free.last_mut() {
                     Some(last) if last.end() == run.start => last.len += run.len,
                     _ => free.push(run),

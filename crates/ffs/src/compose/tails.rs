@@ -69,6 +69,7 @@ impl Tails {
     pub(super) fn pack(&mut self, pieces: impl Iterator<Item = Piece>, frag: u32) {
         let mut open: Vec<usize> = Vec::new();
         for piece in pieces {
+            debug_assert!((1..frag).contains(&piece.frags), "a tail is a part of a block");
             let fits = |&at: &usize| self.blocks[at].used + piece.frags <= frag;
             let at = open.iter().copied().find(fits).unwrap_or_else(|| {
                 let (owner, lbn) = (piece.object, Lbn::new(piece.own_lbn));
@@ -87,14 +88,16 @@ impl Tails {
             };
             block.pieces.push((piece, block.used));
             block.used += piece.frags;
+            debug_assert!(block.used <= frag, "the pieces fit in their block");
             open.retain(|&at| self.blocks[at].used < frag);
             if open.len() > OPEN {
                 open.remove(0);
             }
-            match piece.part {
+            let before = match piece.part {
                 Part::Data => self.data.insert(piece.object, place),
                 Part::Attributes => self.attributes.insert(piece.object, place),
             };
+            debug_assert_eq!(before, None, "a tail is packed once");
         }
     }
 

@@ -122,6 +122,7 @@ impl Writer<'_> {
         out.fill(0);
         let fsize = self.geometry.fsize as usize;
         for &(Piece { object, part, frags, own_lbn }, at) in &shared.pieces {
+            debug_assert!(at + frags <= shared.used, "the pieces are what is used");
             let out = &mut out[at as usize * fsize..][..frags as usize * fsize];
             let id = NodeId::new(object.index() as u32);
             match part {
@@ -163,6 +164,7 @@ impl Writer<'_> {
         for &id in ids {
             let record = self.record(id, depths[id.index()])?;
             let at = (self.ino(id).get() - first) as usize * size;
+            debug_assert!(at + size <= page.bytes.len(), "the inode lies in the group's table");
             record.encode(g.version, &mut page, at);
             self.encoder().seal_inode(&mut page, at);
         }
@@ -184,10 +186,12 @@ impl Writer<'_> {
         };
         let own: Vec<_> = own.map(cut).filter(|placed| placed.extent.len > 0).collect();
         let mut map = map::build(&own, g, self.options.big_endian, &mut room);
+        debug_assert!(room.next().is_none(), "every block that was planned has a use");
         for (at, bytes) in &map.blocks {
             self.put(at.get(), bytes)?;
         }
         if let Some(tail) = self.demand.tails.of(object) {
+            debug_assert_eq!(tail.frags, frags, "the tail has its place");
             map.direct[blocks as usize] = self.place(tail);
         }
         if let Payload::Device(number) = node.payload {
@@ -261,6 +265,7 @@ impl Writer<'_> {
         let placed = self.plan.data(object);
         let at = placed.partition_point(|placed| placed.lbn <= lbn);
         let placed = &placed[at.checked_sub(1).expect("every block is placed")];
+        debug_assert!(lbn < placed.lbn + placed.extent.len, "block {lbn} is placed");
         placed.extent.start.get() + (lbn - placed.lbn)
     }
 

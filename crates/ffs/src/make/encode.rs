@@ -67,6 +67,7 @@ impl Encoder<'_> {
     /// The superblock, or a copy of it, as it lies at a byte of the volume; padded to the largest
     /// size of a copy.
     pub(crate) fn superblock(&self, counts: &[Counts], at: u64) -> Vec<u8> {
+        debug_assert_eq!(counts.len(), self.geometry.ncg as usize, "the counts of all groups");
         let mut page = self.page(SUPERBLOCK_SIZE);
         self.superblock_geometry(&mut page);
         self.superblock_tuning(&mut page);
@@ -100,6 +101,7 @@ impl Encoder<'_> {
     /// kind.
     fn seal(&self, page: &mut Page, covered: Range<usize>, at: usize, kind: u32) {
         if self.options.hashed() & kind != 0 {
+            debug_assert!(at + 4 <= covered.len(), "a hash covers its own field");
             let at = covered.start + at;
             page.u32(at, 0);
             let hash = crc32c(&page.bytes[covered]);
@@ -242,6 +244,7 @@ impl Encoder<'_> {
     /// The summary area.
     pub(crate) fn summaries(&self, counts: &[Counts]) -> Vec<u8> {
         let g = self.geometry;
+        debug_assert_eq!(counts.len(), g.ncg as usize, "the counts of all groups");
         let mut page = self.page((g.summary_frags() * u64::from(g.fsize)) as usize);
         for (n, counts) in counts.iter().enumerate() {
             self.summary(&mut page, n * SUMMARY as usize, counts);
@@ -298,6 +301,7 @@ impl Encoder<'_> {
         page.raw(layout.inodes as usize, &group.inode_bits());
         page.raw(layout.frags as usize, &group.frag_bits());
         let covered = g.frags(g.head_bytes()) as usize * g.fsize as usize;
+        debug_assert!(layout.end as usize <= covered, "the hash covers the maps");
         let at = offset_of!(CylinderGroup<LE>, cg_ckhash);
         self.seal(&mut page, 0..covered, at, check_hash::GROUP);
         page.bytes
@@ -319,6 +323,7 @@ impl Encoder<'_> {
     /// The first block of inodes, with the root among them.
     pub(crate) fn first_inodes(&self, root_at: u64) -> Vec<u8> {
         let g = self.geometry;
+        debug_assert!(root_at.is_multiple_of(g.frag.into()), "the root begins with a block");
         let mut page = self.page(g.bsize as usize);
         let at = ROOT as usize * g.inode_size() as usize;
         let (secs, nanos) = (self.options.time.secs, self.options.time.nanos);

@@ -84,6 +84,12 @@ impl Geometry {
         let inode_every = geometry.divide(options)?;
         geometry.enlarge_last_group(inode_every, options)?;
         geometry.check_room(options)?;
+        debug_assert!(geometry.head_bytes() <= u64::from(bsize), "a head fits in its block");
+        debug_assert!(geometry.dblkno < geometry.fpg, "a group has room for data");
+        debug_assert!(
+            geometry.version == Version::Ufs2 || geometry.ipg <= MOST_INODES_UFS1,
+            "UFS1 counts a group's inodes in 16 bits"
+        );
         Ok(geometry)
     }
 
@@ -122,6 +128,7 @@ impl Geometry {
             if self.head_bytes() + SLACK < u64::from(self.bsize) {
                 break inode_every;
             }
+            debug_assert!(density > fsize, "an inode for each fragment fits");
             density -= fsize;
         };
         let frag = u64::from(self.frag);
@@ -254,12 +261,14 @@ impl Geometry {
 
     /// Fragments of a group.
     pub(crate) fn group_frags(&self, group: u32) -> u64 {
+        debug_assert!(group < self.ncg, "group {group} of {}", self.ncg);
         let start = u64::from(group) * u64::from(self.fpg);
         (self.size - start).min(u64::from(self.fpg))
     }
 
     /// A fragment of a group.
     pub(crate) fn in_group(&self, group: u32, at: u32) -> u64 {
+        debug_assert!(group < self.ncg && at < self.fpg, "fragment {at} of group {group}");
         u64::from(group) * u64::from(self.fpg) + u64::from(at)
     }
 

@@ -1,6 +1,7 @@
 //! A cylinder group being filled: its fragments and inodes in use.
 
 use super::geometry::Geometry;
+use crate::ondisk::ROOT;
 
 /// The use of a group.
 pub(crate) struct GroupBuilder {
@@ -45,7 +46,9 @@ impl GroupBuilder {
 
     /// Frees fragments of a taken block that are not needed.
     pub(crate) fn release_frags(&mut self, from: u64, count: u64) {
-        self.free[from as usize..(from + count) as usize].fill(true);
+        let slots = &mut self.free[from as usize..(from + count) as usize];
+        debug_assert!(slots.iter().all(|&free| !free), "a fragment is freed once");
+        slots.fill(true);
     }
 
     /// Takes the first inodes.
@@ -55,6 +58,9 @@ impl GroupBuilder {
 
     /// Takes an inode by its place in the group.
     pub(crate) fn take_inode(&mut self, slot: u32) {
+        // The root is one of the first inodes.
+        let is_root = (self.number, slot) == (0, ROOT);
+        debug_assert!(is_root || !self.used[slot as usize], "inode {slot} is taken once");
         self.used[slot as usize] = true;
     }
 
@@ -109,6 +115,7 @@ pub(crate) fn count(free: &[bool], frag: u32, contigsumsize: u32) -> Counts {
             continue;
         }
         for run in block.split(|&free| !free).filter(|run| !run.is_empty()) {
+            debug_assert!(run.len() < frag as usize, "a free block is no loose run");
             counts.free_frags += run.len() as u32;
             counts.runs[run.len()] += 1;
         }

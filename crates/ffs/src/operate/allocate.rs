@@ -20,6 +20,7 @@ pub(super) fn full(what: &str) -> FsError {
 impl Ffs {
     /// Checks a group's hash, once.
     fn verify(&mut self, core: &mut Core, number: GroupNo) -> Result<(), FsError> {
+        debug_assert!(number.get() < self.sb.ncg, "group {number} of {}", self.sb.ncg);
         let done = self.verified_groups.get(index(number.get())).copied().unwrap_or(true);
         if done {
             return Ok(());
@@ -101,6 +102,7 @@ impl Ffs {
         group: GroupNo,
         preference: Option<BlockNo>,
     ) -> Result<(BlockNo, ChangeId), FsError> {
+        debug_assert!((1..=self.sb.frag).contains(&count), "{count} fragments of a block");
         if !self.may_take(core, count) {
             return Err(full("blocks for ordinary users"));
         }
@@ -123,6 +125,7 @@ impl Ffs {
             })
         })?;
         let (at, id) = found.ok_or_else(|| full("blocks"))?;
+        debug_assert!(at.get() + u64::from(count) <= self.sb.size, "{at} lies in the volume");
         self.blocks.allocated(at);
         Ok((at, id))
     }
@@ -197,6 +200,7 @@ impl Ffs {
         old: u32,
         new: u32,
     ) -> Result<Option<ChangeId>, FsError> {
+        debug_assert!(old < new && new <= self.sb.frag, "a tail grows in its block");
         if !self.may_take(core, new - old) {
             return Ok(None);
         }
@@ -210,6 +214,10 @@ impl Ffs {
     /// Gives runs back.
     pub(super) fn free_runs(&mut self, core: &mut Core, runs: &[Extent]) -> Result<(), FsError> {
         let frag = u64::from(self.sb.frag);
+        debug_assert!(
+            runs.iter().all(|run| run.len > 0 && run.end().get() <= self.sb.size),
+            "runs of the volume are freed: {runs:?}"
+        );
         let mut pieces = runs.iter().flat_map(|&run| by_block(run, frag)).peekable();
         while let Some(&first) = pieces.peek() {
             let number = self.groups.shape().group_of(first.start);
@@ -307,6 +315,7 @@ impl Ffs {
         let mut ids = Vec::new();
         for ino in fresh.step_by(index(self.sb.inodes_per_block())) {
             let place = self.sb.inode_place(Ino::new(ino))?;
+            debug_assert_eq!(place.skip, 0, "whole blocks of inodes are initialised");
             let ((), id) = core.cache.fill(place.block, bsize, Role::TableInit, |_| Ok(()))?;
             ids.push((place.block, id));
         }
@@ -357,6 +366,7 @@ impl Ffs {
         let place = Location::of("block map").in_inode(ino);
         let run = Extent::new(BlockNo::new(number), u64::from(frags));
         let frag = u64::from(self.sb.frag);
+        debug_assert!(run.len <= frag, "{frags} fragments of a block");
         let outside = number.checked_add(run.len).is_none_or(|end| end > self.sb.size);
         let crosses = number % frag + run.len > frag;
         let in_metadata = || {

@@ -29,6 +29,7 @@ impl Ffs {
             Some(Way::Indirect { places, .. }) => places.last().copied().unwrap_or(0),
             _ => lbn,
         };
+        debug_assert!(at <= lbn, "place {at} in a block of numbers for block {lbn}");
         let mut neighbour = |place: Option<u64>| -> Result<Option<BlockNo>, FsError> {
             let Some(place) = place else { return Ok(None) };
             files.lookup_block(ino, lbn - (at - place))

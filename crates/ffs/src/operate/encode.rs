@@ -64,6 +64,8 @@ fn fields(sb: &Super, part: Part) -> Fields {
 
 /// Puts a node into the bytes of its inode; unknown bytes stay.
 fn encode(sb: &Super, node: &Node, raw: &mut [u8]) {
+    debug_assert_eq!(raw.len(), index(sb.inode_size()), "the bytes of one inode");
+    debug_assert!(i16::try_from(node.links).is_ok(), "{} links", node.links);
     let order = sb.order;
     // The same places in both formats.
     order.put_u16(raw, at2!(di_mode), node.kind.mode_bits() | node.perm);
@@ -132,6 +134,7 @@ fn second(sb: &Super, node: &Node, raw: &mut [u8]) {
 fn put_numbers(sb: &Super, node: &Node, raw: &mut [u8]) {
     let (at, room) = numbers(sb.format);
     if let Some(target) = &node.target {
+        debug_assert!(target.len() <= room, "a target of {} bytes", target.len());
         if let Some(field) = raw.get_mut(at..at + room) {
             field.fill(0);
             field.iter_mut().zip(target.iter()).for_each(|(to, &from)| *to = from);
@@ -163,7 +166,9 @@ impl Table for Ffs {
     }
 
     fn fields(&self, part: Part) -> Fields {
-        fields(&self.sb, part)
+        let fields = fields(&self.sb, part);
+        debug_assert!(fields.iter().all(|field| field.end <= self.inode_len()), "{fields:?}");
+        fields
     }
 }
 

@@ -45,6 +45,7 @@ impl Ffs {
             })?;
             if let Some((run, bitmap)) = taken {
                 let frag = u64::from(self.sb.frag);
+                debug_assert_eq!(run.len, u64::from(len) * frag, "as long as what was there");
                 self.blocks.allocated(BlockNo::new(run.end().get() - frag));
                 return Ok(Some((run, bitmap)));
             }

@@ -110,6 +110,7 @@ impl Linked for Ffs {
         role: Role,
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> Result<Contents, FsError> {
+        debug_assert!(len > 0 && len <= index(self.sb.bsize), "{len} bytes of a first block");
         let frags = self.frags(wide(len));
         let wanted = Wanted::Data { index: 0, previous: None, run_before: None };
         let (at, bitmap) = self.take_data(core, ino, 0, frags, wanted)?;
@@ -121,6 +122,7 @@ impl Linked for Ffs {
         let sectors = self.sectors(u64::from(frags));
         let node = core.node(ino)?;
         if let Some(first) = node.map.trees.direct.first_mut() {
+            debug_assert_eq!(*first, 0, "a new file has no block");
             *first = at.get();
         }
         (node.size, node.sectors) = (wide(len), sectors);

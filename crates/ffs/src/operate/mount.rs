@@ -102,6 +102,7 @@ impl Ffs {
         for number in std::mem::take(&mut self.stale_summaries) {
             let summary = self.groups.summary(number).unwrap_or_default();
             let byte = u64::from(number.get()) * crate::superblock::SUMMARY;
+            debug_assert!(byte < u64::from(self.sb.tuning.cssize), "group {number} has a summary");
             let at = self.sb.summaries.start + byte / fsize;
             let skip = index(byte % fsize);
             let order = self.sb.order;
@@ -115,6 +116,8 @@ impl Ffs {
 
     /// Writes the superblock: in use, or clean as it was found.
     pub(super) fn write_superblock(&mut self, core: &mut Core, close: bool) -> Result<(), FsError> {
+        let is_current = self.stale_summaries.is_empty();
+        debug_assert!(!close || is_current, "the superblock is written after the summaries");
         let secs = core.now().secs;
         let softdep = core.cache.config().discipline == Discipline::SoftUpdates;
         // The marks of an image that was not clean stay for fsck.

@@ -37,6 +37,7 @@ impl Seal for Sealer {
         if !hashed || !inodes.contains(&at) {
             return;
         }
+        debug_assert!(bytes.len().is_multiple_of(index(sb.inode_size())), "whole inodes");
         for inode in bytes.chunks_exact_mut(index(sb.inode_size())) {
             if inode.iter().any(|&byte| byte != 0) {
                 let at = offset_of!(Dinode2<LE>, di_ckhash);

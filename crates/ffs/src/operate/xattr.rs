@@ -138,6 +138,7 @@ impl Ffs {
             new.push(Extent::new(at, u64::from(frags)));
             after.extend([bitmap, data]);
         }
+        debug_assert_eq!(new.len(), area.len().div_ceil(bsize), "each block has its place");
         let count = |runs: &[Extent]| runs.iter().map(|run| run.len).sum();
         let (gone, come) = (self.sectors(count(&old)), self.sectors(count(&new)));
         let node = core.node(ino)?;

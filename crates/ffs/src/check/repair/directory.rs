@@ -89,6 +89,7 @@ impl Unit {
     }
 
     pub(super) fn write(&self, disk: &mut Patches) -> Result<(), FsError> {
+        debug_assert_eq!(self.bytes.len(), DIRECTORY_UNIT, "one sector is written");
         disk.put(self.at, &self.bytes)
     }
 
@@ -127,6 +128,7 @@ pub(super) fn edit(
     let inode = checker.volume.inode(spot.dir)?;
     let mut unit = Unit::read(checker, disk, &inode, spot.at)?;
     let at = index(spot.at % wide(DIRECTORY_UNIT));
+    debug_assert!(at + HEAD <= DIRECTORY_UNIT, "an entry begins at byte {at} of a unit");
     let sb = checker.sb();
     match edit {
         Edit::Remove => sb.order.put_u32(&mut unit.bytes, at + INO.0, 0),

@@ -47,6 +47,7 @@ pub(super) fn create(
     while wide(bytes.len()) < len {
         bytes.extend(&unused);
     }
+    debug_assert_eq!(wide(bytes.len()), len, "the units fill their fragments");
     disk.put(run.start.get() * u64::from(sb.fsize), &bytes)?;
     disk.flush()?;
     let mut inode = InodeMut::read(&checker.volume, disk, ino)?;
@@ -163,6 +164,7 @@ fn grow(
     let room = index(bsize - into) / DIRECTORY_UNIT;
     let (new, count) = units(checker, names, room);
     bytes.extend(new);
+    debug_assert_eq!(wide(bytes.len()), bsize, "the directory ends with a block");
     disk.put(run.start.get() * u64::from(sb.fsize), &bytes)?;
     disk.flush()?;
     let Some(indirect) = lead_to(checker, disk, space, &mut raw, lbn, run)? else {

@@ -60,6 +60,8 @@ pub(super) fn reserve_run(
     run: Extent,
 ) -> Result<(), FsError> {
     let start = checker.sb().group_blocks(number).start;
+    let end = checker.sb().group_blocks(number).end();
+    debug_assert!(run.end() <= end, "{run} lies in group {number}");
     let from = low32(run.start - start);
     change(checker, disk, number, |group| {
         for at in (from..).take(index(run.len)) {

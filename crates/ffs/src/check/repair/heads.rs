@@ -56,6 +56,7 @@ pub(super) fn initialise(
     number: GroupNo,
     inodes: u32,
 ) -> Result<(), FsError> {
+    debug_assert!(inodes <= checker.sb().ipg, "{inodes} inodes of group {number}");
     let group = checker.volume.cylinder_group(number)?;
     let first = number.get() * checker.sb().ipg;
     for slot in group.initialised_inodes()..inodes {

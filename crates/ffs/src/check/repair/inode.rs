@@ -2,7 +2,7 @@
 
 use crate::checksum::crc32c;
 use crate::image::SNAPSHOT;
-use crate::ondisk::{Dinode1, Dinode2, check_hash};
+use crate::ondisk::{DIRECT, Dinode1, Dinode2, check_hash};
 use crate::superblock::{Format, Super};
 use crate::volume::Volume;
 use seekless_fs::FsError;
@@ -118,6 +118,7 @@ impl<'a> InodeMut<'a> {
 
     /// The n-th of the twelve direct and three indirect block numbers.
     pub(super) fn pointer(&self, n: usize) -> u64 {
+        debug_assert!(n < DIRECT + 3, "an inode has fifteen numbers");
         let width = index(self.sb.pointer_size());
         let at = at!(self.sb, di_db) + n * width;
         match self.sb.format {
@@ -129,6 +130,7 @@ impl<'a> InodeMut<'a> {
 
     /// Sets the n-th of the twelve direct and three indirect block numbers.
     pub(super) fn set_pointer(&mut self, n: usize, block: u64) {
+        debug_assert!(n < DIRECT + 3, "an inode has fifteen numbers");
         let width = index(self.sb.pointer_size());
         let at = at!(self.sb, di_db) + n * width;
         put_pointer(self.sb, &mut self.bytes, at, block);
@@ -136,6 +138,7 @@ impl<'a> InodeMut<'a> {
 
     /// Sets one of the two numbers of blocks with extended attributes.
     pub(super) fn set_attribute_block(&mut self, n: usize, block: u64) {
+        debug_assert!(n < 2, "attributes have two blocks");
         if self.sb.format == Format::Ufs2 {
             let at = offset_of!(Dinode2<LE>, di_extb) + n * 8;
             self.sb.order.put_u64(&mut self.bytes, at, block);
@@ -171,6 +174,8 @@ impl<'a> InodeMut<'a> {
 
 /// Writes a block number, which has four or eight bytes.
 pub(super) fn put_pointer(sb: &Super, bytes: &mut [u8], at: usize, block: u64) {
+    debug_assert!(block <= sb.size, "block {block} lies in the volume");
+    debug_assert!(at + index(sb.pointer_size()) <= bytes.len(), "a number at byte {at}");
     match sb.format {
         Format::Ufs1 => sb.order.put_u32(bytes, at, low32(block)),
         Format::Ufs2 => sb.order.put_u64(bytes, at, block),

@@ -67,6 +67,7 @@ fn make(checker: &Checker, disk: &mut Patches) -> Result<bool, FsError> {
 fn raise(checker: &Checker, disk: &mut Patches, ino: Ino, by: u64) -> Result<(), FsError> {
     let names = checker.seen.get(&ino).map_or(0, |seen| seen.names).cast_unsigned();
     let wanted = (names + by).min(MOST_LINKS);
+    debug_assert!(wanted > 0, "a file that gets a name has links");
     let mut inode = InodeMut::read(&checker.volume, disk, ino)?;
     let said = inode.links();
     let high = u16::try_from(wanted).unwrap_or(0);
@@ -124,7 +125,8 @@ fn names(checker: &Checker, lost: Ino, orphans: &[Ino]) -> Result<Vec<NewName>, 
         });
         let free = tries.take(1000).find(|name| !taken.contains(name));
         let Some(name) = free else { continue };
-        taken.insert(name.clone());
+        let is_new = taken.insert(name.clone());
+        debug_assert!(is_new, "a name is given once");
         names.push(NewName { ino, kind, name });
     }
     Ok(names)

@@ -139,6 +139,7 @@ impl Repair {
 
     /// Writes summaries, totals, and last the mark of a clean volume, if it is clean.
     fn finish(&mut self, checker: &Checker) -> Result<(), FsError> {
+        debug_assert!(checker.lost_groups.is_empty(), "every group has a head");
         let totals = groups::put_summaries(checker, &mut self.disk)?;
         superblock::finish(checker.sb(), totals, self.homeless.is_empty(), &mut self.disk)
     }

@@ -43,6 +43,7 @@ impl<'a> RepairAllocator<'a> {
     fn run(&mut self, len: u32, disk: &mut Patches) -> Result<Option<Extent>, FsError> {
         let sb = self.checker.sb();
         let frag = u64::from(sb.frag);
+        debug_assert!(len == 1 || len == sb.frag, "a block or a fragment of one");
         let steps = if u64::from(len) == frag { frag } else { 1 };
         while self.next + u64::from(len) <= sb.size {
             let run = Extent::new(BlockNo::new(self.next), u64::from(len));
@@ -67,6 +68,7 @@ impl<'a> RepairAllocator<'a> {
         for group in (0..sb.ncg).map(GroupNo::new) {
             let first = group.get() * sb.ipg;
             let written = self.checker.written.get(index(group.get())).copied().unwrap_or(0);
+            debug_assert!(written <= sb.ipg, "{written} inodes of group {group}");
             let mut all = (first..first + written).map(Ino::new);
             if let Some(ino) = all.find(|&ino| !self.checker.is_taken(ino)) {
                 groups::reserve_inode(self.checker, disk, group, ino)?;

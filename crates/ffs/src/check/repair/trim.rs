@@ -67,6 +67,7 @@ fn trim_tree(
     blocks: u64,
 ) -> Result<(), FsError> {
     let sb = &volume.sb;
+    debug_assert!(tree.first < blocks, "some of what it maps stays");
     let start = BlockNo::new(tree.block);
     let place = Location::of("indirect block").in_block(start);
     volume.check_extent(Extent::new(start, u64::from(sb.frag)), place)?;
