@@ -3,7 +3,7 @@
 
 use crate::ondisk::{DIRECTORY_UNIT, DirectHead, WHITEOUT};
 use crate::superblock::{Order, Super};
-use seekless_fs::field::{byte, invalid, parse, range, slice, truncated, wide};
+use seekless_fs::field::{byte, index, invalid, parse, range, slice, truncated, wide};
 use seekless_fs::{FileKind, FsError, Location};
 use seekless_units::Ino;
 use std::mem::offset_of;
@@ -163,9 +163,8 @@ impl Super {
                 return None;
             }
             // A place that is only shown: past 4 GiB it is the last one.
-            let skip = place.offset.unwrap_or_default();
-            let shown = skip.checked_add(byte(at)).unwrap_or(u32::MAX);
-            let found = self.entry_at(unit, at, place.at_offset(shown));
+            let shown = u64::from(place.offset.unwrap_or_default()) + wide(at);
+            let found = self.entry_at(unit, at, place.at_offset(byte(index(shown))));
             at = found.as_ref().map_or(unit.len(), Entry::end);
             Some(found)
         })

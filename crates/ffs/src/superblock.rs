@@ -249,7 +249,7 @@ impl Super {
         }
         let inodes = u64::from(self.ipg) * u64::from(self.ncg);
         let table = u64::from(self.ipg) * u64::from(self.inode_size());
-        let frags = self.dblkno.checked_sub(self.iblkno).unwrap_or_default();
+        let frags = self.dblkno - self.iblkno.min(self.dblkno);
         let room = u64::from(frags) * u64::from(self.fsize);
         if self.ipg == 0 || table > room || inodes > u64::from(u32::MAX) {
             return Err(range("fs_ipg", u64::from(self.ipg), room, place()));

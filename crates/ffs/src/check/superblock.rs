@@ -278,7 +278,7 @@ fn derive(found: &mut RawSuperblock) -> Vec<&'static str> {
     let word = |at| order.get_u32(&found.bytes, at).unwrap_or(0);
     let bsize = word(offset_of!(Superblock<LE>, fs_bsize));
     let fsize = word(offset_of!(Superblock<LE>, fs_fsize));
-    let frag = if fsize == 0 { 0 } else { bsize / fsize };
+    let Some(frag) = bsize.checked_div(fsize) else { return Vec::new() };
     let (pointer, inode) = if found.format == Format::Ufs1 { (4, 128) } else { (8, 256) };
     let pointers = bsize / pointer;
     let least = low32(wide(size_of::<Superblock<LE>>()));
@@ -442,8 +442,8 @@ fn tune(found: &mut RawSuperblock, copy: &RawSuperblock) -> Vec<&'static str> {
         differed.push(name);
     }
     let (name, at, _) = field!(fs_maxbsize, 4);
-    let range = bsize..=bsize.checked_mul(MAX_CONTIG).unwrap_or(u32::MAX);
-    let fits = |longest: u32| longest.is_power_of_two() && range.contains(&longest);
+    let range = u64::from(bsize)..=u64::from(bsize) * u64::from(MAX_CONTIG);
+    let fits = |longest: u32| longest.is_power_of_two() && range.contains(&longest.into());
     let (longest, other) = (word(found, at), word(copy, at));
     // Zero is the value from before the field existed.
     if !fits(longest) && (longest != 0 || other != 0) {
