@@ -103,7 +103,8 @@ impl Volume {
             return vec![(meta, run.start)];
         }
         let old = if sb.has_incompat(incompat::META_BG) {
-            sb.raw.s_first_meta_bg.get()
+            // More than there are is a damaged number.
+            sb.raw.s_first_meta_bg.get().min(sb.descriptor_blocks())
         } else {
             sb.descriptor_blocks()
         };
@@ -122,7 +123,7 @@ impl Volume {
         let first = nr * per_block;
         // With meta groups the second and the last group have copies, else those with a superblock.
         let holders: Vec<u32> = if meta_bg {
-            vec![first + 1, (first + per_block).saturating_sub(1)]
+            vec![first + 1, first + (per_block - 1)]
         } else {
             let with_super =
                 (1..sb.groups).filter(|&group| sb.group_has_super(GroupNo::new(group)));

@@ -392,15 +392,16 @@ impl Volume {
 
     /// Sums of free blocks and inodes over all groups, as a mount counts them.
     pub(crate) fn free_totals(&self) -> (u64, u32) {
-        let mut blocks = 0u64;
-        let mut inodes = 0u32;
+        // The counts of damaged groups may be any.
+        let (mut clusters, mut inodes) = (0u64, 0u64);
         for number in 0..self.sb.groups {
             if let Ok(group) = self.group_desc(GroupNo::new(number)) {
-                blocks += u64::from(group.free_clusters());
-                inodes += group.free_inodes();
+                clusters += u64::from(group.free_clusters());
+                inodes += u64::from(group.free_inodes());
             }
         }
-        (blocks * u64::from(self.sb.cluster_ratio), inodes)
+        let blocks = clusters.saturating_mul(u64::from(self.sb.cluster_ratio));
+        (blocks, u32::try_from(inodes).unwrap_or(u32::MAX))
     }
 }
 

@@ -5,7 +5,7 @@ use crate::encode::sums::seal_superblock;
 use crate::features;
 use crate::ondisk::{
     CHECKSUM_CRC32C, FLAG_UNSIGNED_HASH, INODE_CORE_SIZE, SUPERBLOCK_MAGIC, SUPERBLOCK_OFFSET,
-    SUPERBLOCK_SIZE, Superblock, compat, incompat, ro_compat,
+    SUPERBLOCK_SIZE, Superblock, compat, hash_version, incompat, ro_compat,
 };
 use seekless_device::BlockDevice;
 use seekless_fs::field::{invalid, parse, range, truncated};
@@ -24,6 +24,9 @@ const OLD_DESC_SIZE: u16 = 32;
 const MIN_DESC_SIZE_64BIT: u16 = 64;
 /// The largest descriptor that the kernel accepts.
 const MAX_DESC_SIZE: u16 = 1024;
+/// The most inodes: groups have multiples of eight (mke2fs), so that the numbers behind the last
+/// inode fit in 32 bits too.
+const MOST_INODES: u64 = (1 << 32) - 8;
 
 /// A superblock whose geometry is consistent and fits on its device.
 #[derive(Clone)]
@@ -213,6 +216,9 @@ impl Super {
         if inodes != expected {
             return Err(range("s_inodes_count", inodes, expected, here()));
         }
+        if inodes > MOST_INODES {
+            return Err(range("s_inodes_count", inodes, MOST_INODES, here()));
+        }
         Ok(())
     }
 
@@ -325,6 +331,13 @@ impl Super {
     /// The offset of a hash version for this volume's signedness.
     pub(crate) fn hash_unsigned_offset(&self) -> u8 {
         if self.raw.s_flags.get() & FLAG_UNSIGNED_HASH != 0 { 3 } else { 0 }
+    }
+
+    /// The version of the hashes of names in new indexes, with this volume's signedness; `None`
+    /// if `s_def_hash_version` is unknown.
+    pub(crate) fn default_hash_version(&self) -> Option<u8> {
+        let version = self.raw.s_def_hash_version;
+        (version <= hash_version::TEA).then(|| version + self.hash_unsigned_offset())
     }
 
     /// `s_hash_seed` as numbers.

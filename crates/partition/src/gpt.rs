@@ -74,7 +74,7 @@ fn table(
     for (number, entry) in (1..).zip(entries).filter(|(_, entry)| entry.is_used()) {
         let (first, last) = (entry.starting_lba, entry.ending_lba);
         // Values beyond 64 bits are on no disk.
-        let start = first * sector;
+        let start = first.saturating_mul(sector);
         let sectors = last.checked_add(1).and_then(|end| end.checked_sub(first));
         let Some(sectors) = sectors.filter(|sectors| *sectors > 0) else {
             let why = format!("partition {number} ends (sector {last}) before it begins ({first})");
@@ -83,7 +83,7 @@ fn table(
         let partition = Partition {
             number,
             start: ByteLen::new(start),
-            len: ByteLen::new(sectors * sector),
+            len: ByteLen::new(sectors.saturating_mul(sector)),
             kind: Kind::Gpt(Guid(entry.partition_type_guid)),
             name: entry.partition_name.as_str().into(),
             id: Some(Guid(entry.unique_partition_guid)),

@@ -275,8 +275,8 @@ fn lay_gpt(bytes: &mut [u8]) {
 fn right_sums(bytes: &mut [u8]) {
     let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
     let count = u32::from_le_bytes(bytes[512 + 80..][..4].try_into().unwrap());
-    let from = number(512 + 72) * 512;
-    let end = from + u64::from(count) * 128;
+    let from = number(512 + 72).saturating_mul(512);
+    let end = from.saturating_add(u64::from(count) * 128);
     let range = usize::try_from(from).ok().zip(usize::try_from(end).ok());
     if let Some(entries) = range.and_then(|(from, end)| bytes.get(from..end)) {
         let sum = crc32(entries);

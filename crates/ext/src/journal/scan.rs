@@ -56,8 +56,8 @@ pub(super) fn scan(log: &Log<'_>, start: u32) -> Result<Scanned, FsError> {
     let mut done = Scanned { steps: Vec::new(), end: log.sequence };
     let mut open = Open::new();
     let mut last_time = 0;
-    let (mut at, mut read) = (start, 0u32);
-    while read < log.ring_len() {
+    let (mut at, mut read) = (start, 0u64);
+    while read < u64::from(log.ring_len()) {
         let block = log.block(at)?;
         let Some(kind) = block_kind(&block, done.end) else { break };
         let here = at;
@@ -76,7 +76,7 @@ pub(super) fn scan(log: &Log<'_>, start: u32) -> Result<Scanned, FsError> {
                     at: here,
                 });
                 at = log.after(at, count);
-                read += count;
+                read += u64::from(count);
             }
             journal_block::REVOKE => {
                 open.suspect |= !log.tail_matches(&block);

@@ -228,10 +228,10 @@ impl Ext {
     /// Bytes of fields behind the first 128 that a new inode gets.
     pub(super) fn extra_isize(&self) -> u16 {
         let raw = &self.volume.sb.raw;
-        let room = self.volume.sb.inode_size.saturating_sub(low16(byte(INODE_CORE_SIZE)));
+        let room = self.volume.sb.inode_size - low16(byte(INODE_CORE_SIZE));
         let all = crate::ondisk::INODE_EXTRA_SIZE;
         let wanted = raw.s_want_extra_isize.get().max(raw.s_min_extra_isize.get());
-        wanted.max(all).next_multiple_of(4).min(room)
+        wanted.max(all).min(room).next_multiple_of(4)
     }
 
     /// Makes an inode as good as unused: without links and blocks, and with the time of deletion.

@@ -65,7 +65,7 @@ impl Noted {
         raw.s_last_error_block = self.block.into();
         (raw.s_last_error_func, raw.s_last_error_line) = (func, 0.into());
         raw.s_last_error_errcode = self.code;
-        raw.s_error_count = (raw.s_error_count.get() + 1).into();
+        raw.s_error_count = raw.s_error_count.get().saturating_add(1).into();
         raw.s_state = (raw.s_state.get() | STATE_ERRORS).into();
     }
 }

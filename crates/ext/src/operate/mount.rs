@@ -152,7 +152,7 @@ impl Ext {
             raw.s_wtime = now.into();
             if !close {
                 raw.s_mtime = now.into();
-                raw.s_mnt_count = (raw.s_mnt_count.get() + 1).into();
+                raw.s_mnt_count = raw.s_mnt_count.get().saturating_add(1).into();
             }
             raw.s_free_blocks_count_lo = low32(blocks).into();
             if raw.s_feature_incompat.get() & incompat::BIT64 != 0 {

@@ -39,7 +39,7 @@ impl Ext {
         let sb = &self.volume.sb;
         let (bsize, groups) = (u64::from(sb.block_size).max(1), u64::from(sb.groups));
         let node = core.node(ino)?;
-        let blocks = (node.sectors * 512).checked_div(bsize).unwrap_or(0);
+        let blocks = node.sectors / (bsize / 512);
         let most = blocks.min(groups) * 2 + APART;
         if left >= most || core.cache.extend(most.saturating_sub(left)) {
             return Ok(len);

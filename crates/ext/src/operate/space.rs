@@ -70,12 +70,12 @@ impl Ext {
         Ok(())
     }
 
-    /// Blocks reserved for the superuser.
+    /// Blocks reserved for the superuser, at most all.
     pub(super) fn kept_blocks(&self) -> u64 {
         let raw = &self.volume.sb.raw;
         let wide = self.volume.sb.has_incompat(incompat::BIT64);
         let high = if wide { u64::from(raw.s_r_blocks_count_hi.get()) } else { 0 };
-        high << 32 | u64::from(raw.s_r_blocks_count_lo.get())
+        (high << 32 | u64::from(raw.s_r_blocks_count_lo.get())).min(self.volume.sb.blocks)
     }
 
     /// Blocks that `statfs(2)` leaves out of the available ones: the reserve of the volume, and,

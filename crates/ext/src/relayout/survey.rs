@@ -216,11 +216,11 @@ impl<'a> Survey<'a> {
     /// A directory's entries in the kernel's order of listing.
     fn listing(&self, dir: Ino) -> Result<Vec<Ino>, FsError> {
         let sb = &self.volume.sb;
-        let version = sb.raw.s_def_hash_version + sb.hash_unsigned_offset();
+        let version = sb.default_hash_version();
         let mut entries = Vec::new();
         self.image.read_dir(dir, 0, &mut |entry| {
             if entry.name != b"." && entry.name != b".." {
-                let hash = name_hash(version, sb.hash_seed(), entry.name);
+                let hash = version.and_then(|it| name_hash(it, sb.hash_seed(), entry.name));
                 entries.push((hash.unwrap_or_default(), entry.ino));
             }
             ControlFlow::Continue(())

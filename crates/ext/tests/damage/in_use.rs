@@ -38,12 +38,13 @@ pub(crate) struct Outcome {
     pub(crate) opened: bool,
     pub(crate) done: u32,
     pub(crate) failed: u32,
+    /// Free blocks when it was opened.
+    pub(crate) free: u64,
 }
 
 /// Runs one input.
 pub(crate) fn run(data: &[u8]) -> Outcome {
-    let mut outcome = Outcome::default();
-    let [choice, patches, rest @ ..] = data else { return outcome };
+    let [choice, patches, rest @ ..] = data else { return Outcome::default() };
     let name = NAMES[usize::from(*choice) % NAMES.len()];
     let which = usize::from(*choice) / NAMES.len();
     let discipline = match name {
@@ -55,11 +56,21 @@ pub(crate) fn run(data: &[u8]) -> Outcome {
     if patches & 0x80 == 0 {
         mend(&mut bytes);
     }
+    // With delayed allocation where there can be.
+    run_on(bytes, discipline, patches & 0x40 != 0, rest)
+}
+
+/// Opens an image for changes, and performs operations, of four bytes each.
+pub(crate) fn run_on(
+    bytes: Vec<u8>,
+    discipline: Discipline,
+    delays: bool,
+    operations: &[u8],
+) -> Outcome {
+    let mut outcome = Outcome::default();
     let clock = Arc::new(VirtualClock::new());
     let mut config = Config::new(discipline);
     config.capacity = ByteLen::new(256 << 10);
-    // With delayed allocation where there can be.
-    let delays = patches & 0x40 != 0;
     let how = LiveOptions {
         directories: "ext2-orlov".into(),
         inodes: None,
@@ -78,7 +89,9 @@ pub(crate) fn run(data: &[u8]) -> Outcome {
     let known = vec![live.root()];
     let mut calls = Calls { live, clock, known, outcome };
     calls.list(calls.known[0]);
-    for op in rest.chunks_exact(4).take(MOST) {
+    let space = calls.live.space();
+    calls.outcome.free = space.free;
+    for op in operations.chunks_exact(4).take(MOST) {
         calls.one([op[0], op[1], op[2], op[3]]);
     }
     let ended = calls.live.unmount();

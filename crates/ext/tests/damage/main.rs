@@ -5,6 +5,7 @@ mod hostile;
 mod images;
 mod in_use;
 mod sums;
+mod words;
 
 use exercise::exercise;
 

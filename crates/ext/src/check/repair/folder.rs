@@ -145,14 +145,14 @@ impl Work<'_> {
 
     fn dir_format(&self) -> DirFormat {
         let sb = self.checker.sb();
-        let version = sb.raw.s_def_hash_version;
+        let version = sb.default_hash_version();
         DirFormat {
             block_size: index(sb.block_size),
-            indexed: version < 3 && sb.has_compat(compat::DIR_INDEX),
+            indexed: version.is_some() && sb.has_compat(compat::DIR_INDEX),
             checksums: sb.has_metadata_csum(),
             large: sb.has_incompat(incompat::LARGEDIR),
             typed: sb.has_incompat(incompat::FILETYPE),
-            hash_version: version + sb.hash_unsigned_offset(),
+            hash_version: version.unwrap_or_default(),
             hash_seed: sb.hash_seed(),
         }
     }

@@ -7,7 +7,7 @@ use crate::ondisk::{BG_BLOCK_UNINIT, BG_INODE_UNINIT, Superblock};
 use crate::volume::Volume;
 use seekless_device::BlockDevice;
 use seekless_fs::FsError;
-use seekless_fs::field::{index, low32, truncated};
+use seekless_fs::field::{index, invalid, low32, truncated};
 use seekless_units::{BlockNo, ByteLen, Extent, GroupNo, Ino, Lba};
 use std::collections::BTreeMap;
 use zerocopy::IntoBytes;
@@ -131,8 +131,11 @@ impl<'a> Ledger<'a> {
             self.put(device, bits.group.inode_bitmap(), &bits.inodes)?;
             self.write_descriptor(device, bits, &counts)?;
         }
+        // The old counts of damaged groups may be any.
         let ratio = i64::from(self.volume.sb.cluster_ratio);
-        self.write_superblock(device, blocks * ratio, inodes)
+        let blocks = blocks.checked_mul(ratio);
+        let blocks = blocks.ok_or_else(|| invalid("bg_free_blocks_count", u64::MAX, place()))?;
+        self.write_superblock(device, blocks, inodes)
     }
 
     fn put(&self, device: &dyn BlockDevice, at: BlockNo, bytes: &[u8]) -> Result<(), FsError> {

@@ -31,7 +31,8 @@ pub(super) fn committed(log: &Log<'_>, end: u32) -> Result<Vec<Operation>, FsErr
     if !log.form.has(journal_feature::INCOMPAT_FAST_COMMIT) {
         return Ok(scan.done);
     }
-    let first = log.last + 1;
+    // Without an area of its own the journal ends with the ring, wherever that is.
+    let Some(first) = log.last.checked_add(1) else { return Ok(scan.done) };
     for at in first..log.len {
         let Ok(block) = log.block(at) else { break };
         let begins = Tlv::at(&block, 0).is_some_and(|record| record.tag == tag::HEAD);

@@ -10,7 +10,7 @@ use crate::encode::rewrite;
 use crate::ondisk::{compat, flags, incompat, ro_compat};
 use crate::volume::Volume;
 use seekless_device::BlockDevice;
-use seekless_fs::field::{index, le32, low16, low32, truncated, wide};
+use seekless_fs::field::{index, invalid, le32, low16, low32, truncated, wide};
 use seekless_fs::plan::Placed;
 use seekless_fs::{FileKind, FsError, Mapping};
 use seekless_units::{BlockNo, ByteLen, Extent, Ino, Lba, Lbn};
@@ -203,14 +203,17 @@ impl Store<'_> {
             .find(|run| run.lbn.get() < first + ratio && (run.lbn + run.extent.len).get() > first);
         let cluster = match neighbour {
             Some(run) => {
-                let skip = first.saturating_sub(run.lbn.get());
-                let block = (run.extent.start + skip).get();
-                BlockNo::new(block.saturating_sub(within(run.lbn.get().max(first))))
+                let known = run.lbn.get().max(first);
+                let block = run.extent.start + (known - run.lbn.get());
+                let cluster = block.get().checked_sub(within(known));
+                BlockNo::new(cluster.ok_or_else(|| invalid("ee_start", block.get(), place()))?)
             }
             None => self.ledger.allocate(&self.reserved)?,
         };
         let start = cluster + within(lbn.get());
         let run = Mapping { lbn, extent: Extent::new(start, 1), unwritten: false };
+        // A hostile neighbour lies at another place of its cluster than in the file.
+        self.volume.check_extent(run.extent, place())?;
         maps::put(runs, run, &mut Vec::new());
         Ok(start)
     }
@@ -224,14 +227,14 @@ impl Store<'_> {
         // Names that are folded or encrypted hash by other rules; such a directory becomes a plain
         // list, which every reader supports.
         let plain = !node.has_flag(flags::CASEFOLD) && !node.has_flag(flags::ENCRYPT);
-        let version = sb.raw.s_def_hash_version;
+        let version = sb.default_hash_version();
         Ok(DirFormat {
             block_size: self.volume.block_len(),
-            indexed: plain && version < 3 && sb.has_compat(compat::DIR_INDEX),
+            indexed: plain && version.is_some() && sb.has_compat(compat::DIR_INDEX),
             checksums: sb.has_metadata_csum(),
             large: sb.has_incompat(incompat::LARGEDIR),
             typed: true,
-            hash_version: version + sb.hash_unsigned_offset(),
+            hash_version: version.unwrap_or_default(),
             hash_seed: sb.hash_seed(),
         })
     }

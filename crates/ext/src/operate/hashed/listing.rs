@@ -33,8 +33,7 @@ impl Ext {
         if !self.volume.sb.has_compat(compat::DIR_INDEX) || !has_order {
             return Ok(None);
         }
-        let version = self.volume.sb.raw.s_def_hash_version;
-        let version = version + self.volume.sb.hash_unsigned_offset();
-        Ok(Some(ListingOrder { version, seed }))
+        let version = self.volume.sb.default_hash_version();
+        Ok(version.map(|version| ListingOrder { version, seed }))
     }
 }
