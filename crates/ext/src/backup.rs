@@ -71,7 +71,7 @@ impl Volume {
         let meta_bg = sb.has_incompat(incompat::META_BG);
         let per_meta = sb.descs_per_block().max(1);
         let first_meta = sb.raw.s_first_meta_bg.get();
-        let meta = number.get().checked_div(per_meta).unwrap_or(0);
+        let meta = number.get() / per_meta;
         if !meta_bg || meta < first_meta {
             if has_super {
                 let old = if meta_bg { first_meta } else { sb.descriptor_blocks() };
@@ -82,8 +82,8 @@ impl Volume {
                 runs.push(Extent::new(next, len.min(blocks.len)));
             }
         } else {
-            let within = number.get().checked_rem(per_meta).unwrap_or(0);
-            if within <= 1 || within == per_meta.saturating_sub(1) {
+            let within = number.get() % per_meta;
+            if within <= 1 || within == per_meta - 1 {
                 runs.push(Extent::new(next, 1));
             }
         }
@@ -96,7 +96,7 @@ impl Volume {
         let sb = &self.sb;
         let runs = self.descriptor_copies(number);
         let per_meta = sb.descs_per_block().max(1);
-        let meta = number.get().checked_div(per_meta).unwrap_or(0);
+        let meta = number.get() / per_meta;
         let skip = usize::from(sb.group_has_super(number));
         let Some(run) = runs.get(skip) else { return Vec::new() };
         if sb.has_incompat(incompat::META_BG) && meta >= sb.raw.s_first_meta_bg.get() {
@@ -116,8 +116,8 @@ impl Volume {
     pub(crate) fn backup_descriptor(&self, number: GroupNo) -> Result<Option<Vec<u8>>, FsError> {
         let sb = &self.sb;
         let per_block = sb.descs_per_block().max(1);
-        let nr = number.get().checked_div(per_block).unwrap_or(0);
-        let slot = index(number.get().checked_rem(per_block).unwrap_or(0));
+        let nr = number.get() / per_block;
+        let slot = index(number.get() % per_block);
         let size = usize::from(sb.desc_size);
         let meta_bg = sb.has_incompat(incompat::META_BG) && nr >= sb.raw.s_first_meta_bg.get();
         let first = nr * per_block;

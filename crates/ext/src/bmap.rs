@@ -56,10 +56,10 @@ impl MappedRuns {
 pub(crate) fn clip(run: Mapping, wanted: &Range<u64>) -> Option<Mapping> {
     let start = run.lbn.get().max(wanted.start);
     let end = (run.lbn + run.extent.len).get().min(wanted.end);
-    let skip = start.saturating_sub(run.lbn.get());
+    let skip = start - run.lbn.get();
     (start < end).then(|| Mapping {
         lbn: Lbn::new(start),
-        extent: Extent::new(run.extent.start + skip, end.saturating_sub(start)),
+        extent: Extent::new(run.extent.start + skip, end - start),
         unwritten: run.unwritten,
     })
 }
@@ -153,7 +153,7 @@ impl Volume {
         let block_size = u64::from(self.sb.block_size);
         let start = offset.get();
         let end = start + seekless_fs::field::wide(buf.len());
-        let first = start.checked_div(block_size).unwrap_or(0);
+        let first = start / block_size;
         for run in self.runs(inode, first..end.div_ceil(block_size))? {
             if run.unwritten {
                 continue;
@@ -161,10 +161,10 @@ impl Volume {
             let run_start = run.lbn.get() * block_size;
             let run_end = run_start + run.extent.len * block_size;
             let (from, to) = (run_start.max(start), run_end.min(end));
-            let target = seekless_fs::field::index(from.saturating_sub(start))
-                ..seekless_fs::field::index(to.saturating_sub(start));
+            let target =
+                seekless_fs::field::index(from - start)..seekless_fs::field::index(to - start);
             if let Some(part) = buf.get_mut(target) {
-                self.read_bytes(run.extent.start, from.saturating_sub(run_start), part)?;
+                self.read_bytes(run.extent.start, from - run_start, part)?;
             }
         }
         Ok(())

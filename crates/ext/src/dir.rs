@@ -47,7 +47,7 @@ pub(crate) fn entry_at(
     let place = place.at_offset(byte(at));
     let head: DirEntryHead = parse(block, at).ok_or_else(|| truncated(place))?;
     let len = record_len(head.rec_len.get(), block.len());
-    let left = block.len().saturating_sub(at);
+    let left = block.len() - at;
     let needed = (HEAD + usize::from(head.name_len)).next_multiple_of(4);
     if len < needed || len & 3 != 0 {
         return Err(invalid("rec_len", wide(len), place));
@@ -206,7 +206,7 @@ impl<'a> Directory<'a> {
             return inline::read_dir(self, after, visit);
         }
         let block_size = u64::from(self.volume.sb.block_size);
-        let skip = after.checked_div(block_size).unwrap_or(0);
+        let skip = after / block_size;
         for lbn in self.present()?.into_iter().skip_while(|lbn| lbn.get() < skip) {
             let block = self.block(lbn)?;
             let base = lbn.get() * block_size;

@@ -67,7 +67,7 @@ pub(crate) fn is_root(root: &[u8]) -> bool {
 
 /// Entries that fit into a node of `room` bytes.
 fn entries_in(room: usize) -> usize {
-    room.saturating_sub(ENTRY).checked_div(ENTRY).unwrap_or(0)
+    (room - ENTRY) / ENTRY
 }
 
 /// A node's header, its counts checked against the room, in bytes.
@@ -130,7 +130,7 @@ fn extent(
     let first = u64::from(leaf.ee_block.get());
     let raw = leaf.ee_len.get();
     let unwritten = raw > EXTENT_MAX_LEN;
-    let len = u64::from(if unwritten { raw.saturating_sub(EXTENT_MAX_LEN) } else { raw });
+    let len = u64::from(if unwritten { raw - EXTENT_MAX_LEN } else { raw });
     if len == 0 {
         return Err(invalid("ee_len", u64::from(raw), place));
     }
@@ -245,16 +245,16 @@ impl ExtentWalk<'_> {
         let ChildNode { covers, block: number } = child;
         let place = Location::of("extent block").in_inode(self.ino).in_block(number);
         let Some(block) = (self.blocks)(number, parent.place)? else { return Ok(()) };
-        let room = block.len().saturating_sub(tail_len(&self.volume.sb));
+        let room = block.len() - tail_len(&self.volume.sb);
         let header = header(&block, room, place)?;
         self.verify(&block, &header, place)?;
         self.found.push_index(IndexBlock {
             block: number,
             first: Lbn::new(covers.start),
-            last: Lbn::new(covers.end.saturating_sub(1)),
+            last: Lbn::new(covers.end - 1),
             depth: level,
         });
-        let frame = Frame { covers, depth: parent.depth.saturating_sub(1), place };
+        let frame = Frame { covers, depth: parent.depth - 1, place };
         self.node(&block, &header, &frame, level)
     }
 
@@ -288,7 +288,7 @@ pub(crate) fn verify_block(
     seed: u32,
     place: Location,
 ) -> Result<(), FsError> {
-    let room = block.len().saturating_sub(tail_len(&volume.sb));
+    let room = block.len() - tail_len(&volume.sb);
     verify(volume, (block, &header(block, room, place)?), seed, place)
 }
 
@@ -306,7 +306,7 @@ pub(crate) fn is_well_formed(
     let place = Location::of("extent header").in_inode(inode.ino);
     let root = &inode.core.i_block.0;
     let has_room = |header: &ExtentHeader, bytes: &[u8]| {
-        index(header.eh_max.get()) >= entries_in(bytes.len()).saturating_sub(2)
+        index(header.eh_max.get()) >= entries_in(bytes.len()) - 2
     };
     if header(root, root.len(), place).is_ok_and(|header| !has_room(&header, root)) {
         return Ok(false);

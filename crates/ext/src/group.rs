@@ -230,8 +230,8 @@ impl Volume {
             return Err(range("inode", u64::from(ino.get()), u64::from(count), place));
         };
         let per_group = self.sb.inodes_per_group;
-        let group = at.checked_div(per_group).unwrap_or(0);
-        Ok((GroupNo::new(group), at.checked_rem(per_group).unwrap_or(0)))
+        let group = at / per_group;
+        Ok((GroupNo::new(group), at % per_group))
     }
 
     /// Where an inode lies.
@@ -253,8 +253,8 @@ impl Volume {
     pub(crate) fn table_slot(&self, table: Extent, slot: u32) -> (BlockNo, usize) {
         let block_size = u64::from(self.sb.block_size);
         let at = u64::from(slot) * u64::from(self.sb.inode_size);
-        let skip = at.checked_div(block_size).unwrap_or(0);
-        let offset = at.checked_rem(block_size).unwrap_or(0);
+        let skip = at / block_size;
+        let offset = at % block_size;
         (table.start + skip, index(offset))
     }
 
@@ -267,7 +267,7 @@ impl Volume {
         }
         let used = self.sb.inodes_per_group.saturating_sub(group.itable_unused());
         let bytes = u64::from(used) * u64::from(self.sb.inode_size);
-        let blocks = bytes.checked_div(u64::from(self.sb.block_size)).unwrap_or(0);
+        let blocks = bytes / u64::from(self.sb.block_size);
         table.start + blocks
     }
 
@@ -346,7 +346,7 @@ impl Volume {
         Ok(GroupSummary {
             group: number,
             blocks,
-            free_blocks: free.iter().map(|run| run.len).fold(0, u64::saturating_add),
+            free_blocks: free.iter().map(|run| run.len).sum(),
             free_inodes: group.free_inodes(),
             directories: group.used_dirs(),
             metadata: self.group_metadata(&group),
@@ -362,8 +362,9 @@ impl Volume {
         let mut runs = Vec::new();
         for at in (0..clusters).filter(|&at| !bit(&bitmap, at)) {
             let skip = u64::from(at) * ratio;
-            let len = blocks.len.saturating_sub(skip).min(ratio);
-            push_run(&mut runs, Extent::new(blocks.start + skip, len));
+            if let Some(left) = blocks.len.checked_sub(skip) {
+                push_run(&mut runs, Extent::new(blocks.start + skip, left.min(ratio)));
+            }
         }
         Ok(runs)
     }
@@ -379,14 +380,14 @@ impl Volume {
         let mut next = blocks.start;
         for run in used {
             // A cluster with any metadata is wholly in use.
-            let before = run.start.saturating_since(blocks.start);
-            let floor = before.saturating_sub(before.checked_rem(ratio).unwrap_or(0));
-            let free = Extent::new(next, (blocks.start + floor).saturating_since(next));
-            push_run(&mut runs, free);
-            let after = run.end().saturating_since(blocks.start).div_ceil(ratio);
+            let before = run.start.max(blocks.start) - blocks.start;
+            let free_end = (blocks.start + (before - before % ratio)).max(next);
+            push_run(&mut runs, Extent::new(next, free_end - next));
+            let after = (run.end().min(blocks.end()) - blocks.start).div_ceil(ratio);
             next = next.max(blocks.start + after * ratio);
         }
-        push_run(&mut runs, Extent::new(next, blocks.end().saturating_since(next)));
+        // The last cluster may go on behind the volume's end.
+        push_run(&mut runs, Extent::new(next, blocks.end().max(next) - next));
         runs
     }
 

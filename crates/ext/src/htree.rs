@@ -55,8 +55,8 @@ impl Branch {
         let offset = if is_root { ROOT_ENTRIES_OFFSET } else { DX_NODE_ENTRIES_OFFSET };
         let head: DxCountLimit = parse(block, offset).ok_or_else(|| truncated(place))?;
         let tail = if volume.sb.has_metadata_csum() { size_of::<DxTail>() } else { 0 };
-        let room = block.len().saturating_sub(offset).saturating_sub(tail);
-        let most = room.checked_div(ENTRY).unwrap_or(0);
+        let room = block.len() - offset - tail;
+        let most = room / ENTRY;
         let (limit, count) = (head.limit.get(), head.count.get());
         if usize::from(limit) != most {
             return Err(range("limit", u64::from(limit), wide(most), place));
@@ -91,7 +91,7 @@ impl Branch {
                 high = middle;
             }
         }
-        low.saturating_sub(1)
+        low - 1
     }
 }
 
@@ -140,7 +140,7 @@ pub(crate) fn is_index_by_entries(block: &[u8]) -> bool {
     let second = le32(block, 16).unwrap_or(0) & 0xFFFF;
     let second = record_len(u16::try_from(second).unwrap_or(0), block.len());
     let first = le32(block, 4).unwrap_or(0) & 0xFFFF;
-    is_one_entry(block) || first == 12 && second == block.len().saturating_sub(12)
+    is_one_entry(block) || first == 12 && second + 12 == block.len()
 }
 
 /// The offset of the entries of an index block.
@@ -153,7 +153,7 @@ fn entries_offset(block: &[u8], place: Location) -> Result<usize, FsError> {
     let second = le32(block, 16).unwrap_or(0) & 0xFFFF;
     let second = record_len(u16::try_from(second).unwrap_or(0), block.len());
     if first != 12
-        || second != block.len().saturating_sub(12)
+        || second + 12 != block.len()
         || info.reserved_zero.get() != 0
         || usize::from(info.info_length) != INFO_LENGTH
     {

@@ -57,7 +57,7 @@ impl IndirectWalk<'_> {
     /// Logical blocks below one pointer with `levels` blocks of map under it.
     fn span(&self, levels: u8) -> u64 {
         let per_block = self.volume.sb.block_size >> 2;
-        u64::from(per_block).saturating_pow(u32::from(levels))
+        u64::from(per_block).pow(u32::from(levels))
     }
 
     /// Follows the pointers of `bytes`, the first of which maps logical block
@@ -72,7 +72,7 @@ impl IndirectWalk<'_> {
     ) -> Result<(), FsError> {
         let span = self.span(levels);
         // Skip the numbers before the wanted range without looking at them.
-        let skip = self.wanted.start.saturating_sub(first).checked_div(span).unwrap_or(0);
+        let skip = (self.wanted.start.max(first) - first) / span;
         let from = first + skip * span;
         let skip = usize::try_from(skip).unwrap_or(usize::MAX);
         let mut at = from;
@@ -114,7 +114,7 @@ impl IndirectWalk<'_> {
         self.found.push_index(IndexBlock {
             block: number,
             first: Lbn::new(first),
-            last: Lbn::new((first + self.span(levels)).saturating_sub(1)),
+            last: Lbn::new(first + self.span(levels) - 1),
             depth,
         });
         let block = self.volume.block(number, place)?;

@@ -65,7 +65,7 @@ fn pieces<'a>(data: &InlineData<'a>, inode: &Inode) -> [&'a [u8]; 2] {
 pub(crate) fn entry_ranges(inode: &Inode) -> Result<Vec<std::ops::Range<usize>>, FsError> {
     let data = find(inode)?;
     let [head, tail] = pieces(&data, inode);
-    let start = offset_of!(InodeCore, i_block).saturating_add(PARENT);
+    let start = offset_of!(InodeCore, i_block) + PARENT;
     let mut ranges = Vec::with_capacity(2);
     ranges.push(start..start + head.len());
     if !tail.is_empty() {

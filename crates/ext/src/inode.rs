@@ -44,7 +44,7 @@ pub(crate) fn inode_sum(bytes: &[u8], wide: bool, seed: u32) -> u32 {
     if !wide {
         return crc32c(crc, middle) & 0xFFFF;
     }
-    let split = CHECKSUM_HI_AT.saturating_sub(CHECKSUM_LO_AT).saturating_sub(2);
+    let split = CHECKSUM_HI_AT - CHECKSUM_LO_AT - 2;
     crc = crc32c(crc, middle.get(..split).unwrap_or_default());
     crc = crc32c(crc, &[0; 2]);
     crc32c(crc, middle.get(split + 2..).unwrap_or_default())
@@ -227,7 +227,7 @@ impl Volume {
         }
         let cluster = u64::from(self.sb.block_size) * u64::from(self.sb.cluster_ratio);
         let attributes = if self.xattr_block_of(inode).is_some() { cluster >> 9 } else { 0 };
-        self.allocated_sectors(inode).saturating_sub(attributes) == 0
+        self.allocated_sectors(inode) <= attributes
     }
 
     /// Whether a directory is hashed.

@@ -66,7 +66,7 @@ impl Volume {
         let place = Location::of("orphan file").in_inode(file);
         let inode = self.inode(file)?;
         let bsize = u64::from(self.sb.block_size);
-        let count = inode.len.checked_div(bsize).unwrap_or(0).min(self.sb.blocks);
+        let count = (inode.len / bsize).min(self.sb.blocks);
         for lbn in (0..count).map(Lbn::new) {
             // The kernel reads each of its blocks when it mounts.
             let Some(run) = self.map_block(&inode, lbn)? else {
@@ -126,7 +126,7 @@ impl Volume {
 
 /// The end of the slots of a block.
 fn slots_end(block_len: usize) -> usize {
-    block_len.saturating_sub(size_of::<OrphanBlockTail>())
+    block_len - size_of::<OrphanBlockTail>()
 }
 
 /// The checksum of a block that lies at `block`; `seed` is the file's.

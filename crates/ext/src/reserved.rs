@@ -86,13 +86,13 @@ impl Volume {
             return Ok(inodes);
         }
         let bad = self.blocks_of_any_kind(&self.inode(list)?)?;
-        let per_block = self.sb.block_size.checked_div(u32::from(self.sb.inode_size)).unwrap_or(0);
+        let per_block = self.sb.block_size / u32::from(self.sb.inode_size);
         for group in (0..self.sb.groups).map(GroupNo::new) {
             let table = Extent::new(self.descriptor(group)?.inode_table(), self.sb.itable_blocks());
             let before = group.get() * self.sb.inodes_per_group;
             for run in bad.iter().filter(|run| run.overlaps(table)) {
-                let first = run.start.max(table.start).saturating_since(table.start);
-                let end = run.end().min(table.end()).saturating_since(table.start);
+                let first = run.start.max(table.start) - table.start;
+                let end = run.end().min(table.end()) - table.start;
                 let slot = |block: u64| {
                     let slot = block * u64::from(per_block);
                     u32::try_from(slot).unwrap_or(u32::MAX).min(self.sb.inodes_per_group)

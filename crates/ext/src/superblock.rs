@@ -196,18 +196,16 @@ impl Super {
     }
 
     fn count_groups(&self) -> Result<u32, FsError> {
-        let data = self.blocks.saturating_sub(self.first_block.get());
+        let data = self.blocks.checked_sub(self.first_block.get()).filter(|data| *data > 0);
+        let data = data.ok_or_else(|| invalid("s_blocks_count", self.blocks, here()))?;
         let groups = data.div_ceil(u64::from(self.blocks_per_group));
-        if groups == 0 {
-            return Err(invalid("s_blocks_count", self.blocks, here()));
-        }
         u32::try_from(groups)
             .map_err(|_| range("s_blocks_count", self.blocks, u64::from(u32::MAX), here()))
     }
 
     /// Checks that the volume fits on the device and has the inodes of all its groups.
     fn check_totals(&self, device_len: ByteLen) -> Result<(), FsError> {
-        let on_device = device_len.get().checked_div(u64::from(self.block_size)).unwrap_or(0);
+        let on_device = device_len.get() / u64::from(self.block_size);
         if self.blocks > on_device {
             return Err(range("s_blocks_count", self.blocks, on_device, here()));
         }
@@ -261,7 +259,7 @@ impl Super {
 
     /// Group descriptors in a block.
     pub(crate) fn descs_per_block(&self) -> u32 {
-        self.block_size.checked_div(u32::from(self.desc_size)).unwrap_or(1)
+        self.block_size / u32::from(self.desc_size)
     }
 
     /// Blocks of an inode table.
@@ -272,7 +270,7 @@ impl Super {
 
     /// Clusters in a group; blocks without bigalloc.
     pub(crate) fn clusters_per_group(&self) -> u32 {
-        self.blocks_per_group.checked_div(self.cluster_ratio).unwrap_or(self.blocks_per_group)
+        self.blocks_per_group / self.cluster_ratio
     }
 
     /// Clusters in the volume; blocks without bigalloc.
@@ -283,7 +281,7 @@ impl Super {
     /// The clusters that a run of blocks touches.
     pub(crate) fn clusters_of(&self, run: Extent) -> std::ops::Range<u64> {
         let ratio = u64::from(self.cluster_ratio).max(1);
-        run.start.get().checked_div(ratio).unwrap_or(0)..run.end().get().div_ceil(ratio)
+        run.start.get() / ratio..run.end().get().div_ceil(ratio)
     }
 
     /// The blocks of a group; the last may have fewer.
@@ -375,7 +373,7 @@ fn cluster_ratio(raw: &Superblock) -> Result<u32, FsError> {
         let limit = u64::from(MAX_LOG_CLUSTER_SIZE);
         return Err(range("s_log_cluster_size", u64::from(log), limit, here()));
     }
-    Ok(1u32 << log.saturating_sub(least))
+    Ok(1u32 << (log - least))
 }
 
 fn inode_size(raw: &Superblock, block_size: u32) -> Result<u16, FsError> {

@@ -82,7 +82,7 @@ impl Volume {
 
     /// The first sector of a block.
     fn sector(&self, number: BlockNo) -> Lba {
-        let sectors = u64::from(self.sb.block_size).checked_div(SECTOR).unwrap_or(1);
+        let sectors = u64::from(self.sb.block_size) / SECTOR;
         Lba::new(number.get() * sectors)
     }
 

@@ -138,6 +138,10 @@ fn add(
         let number = partition.number;
         return Err(TableError::Outside { number, start, len, disk: disk.len().get() });
     }
+    debug_assert!(
+        partitions.last().is_none_or(|last| last.number < partition.number),
+        "partitions are found in the order of their numbers"
+    );
     partitions.push(partition);
     Ok(())
 }

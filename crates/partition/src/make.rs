@@ -50,6 +50,7 @@ pub fn write(
     let mut table = GPT::new_from(&mut ends, SECTOR, id.0).map_err(wrong)?;
     for (number, new) in (1..).zip(partitions) {
         let (start, len) = (new.start.get(), new.len.get());
+        debug_assert!(len > 0, "{new:?} has no sectors");
         debug_assert!(start.is_multiple_of(SECTOR) && len.is_multiple_of(SECTOR), "{new:?}");
         table[number] = GPTPartitionEntry {
             partition_type_guid: new.kind.0,
@@ -62,6 +63,8 @@ pub fn write(
     }
     GPT::write_protective_mbr_into(&mut ends, SECTOR).map_err(wrong)?;
     table.write_into(&mut ends).map_err(wrong)?;
+    debug_assert_eq!(ends.head.len(), HEAD, "the head keeps its length");
+    debug_assert_eq!(ends.tail.len(), TAIL, "the tail keeps its length");
     disk.write(Lba::ZERO, &ends.head)?;
     disk.write(Lba::containing(ByteLen::new(ends.len - TAIL as u64)), &ends.tail)?;
     Ok(())

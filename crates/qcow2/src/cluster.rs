@@ -40,7 +40,8 @@ impl Image {
         within: u64,
         offset: u64,
     ) -> Result<(Mapping, u64), DeviceError> {
-        let left = self.cluster().saturating_sub(within);
+        debug_assert!(within < self.cluster(), "byte {within} of a cluster");
+        let left = self.cluster() - within;
         if entry & ondisk::COMPRESSED != 0 {
             if self.data_file.is_some() {
                 return Err(damaged(offset, "a compressed cluster with an external data file"));
@@ -65,12 +66,13 @@ impl Image {
         }
         let (subcluster, _) = divide(self.cluster(), ondisk::SUBCLUSTERS.into());
         let (number, _) = divide(within, subcluster);
-        let bit =
-            |shift: u64| bitmap.checked_shr(u32::try_from(shift).unwrap_or(64)).unwrap_or(0) & 1;
+        debug_assert!(number < ondisk::SUBCLUSTERS.into(), "subcluster {number}");
+        let bit = |shift: u64| bitmap >> shift & 1;
         let (allocated, zero) =
             (bit(number) != 0, bit(number + u64::from(ondisk::SUBCLUSTERS)) != 0);
         let end = (number + 1) * subcluster;
-        let left = end.saturating_sub(within);
+        let left = end - within;
+        debug_assert!(left > 0 && left <= subcluster, "the rest of a subcluster");
         let mapping = match (allocated, zero) {
             (true, true) => {
                 let what = format!("subcluster {number} is both allocated and zero");
@@ -90,17 +92,19 @@ impl Image {
     /// Bits 0 to x - 1 of an entry are the first byte, x to 61 the number of units of 512 bytes
     /// into which the data extend besides the first; x is 62 - (cluster_bits - 8).
     fn compressed(&self, entry: u64) -> Mapping {
-        let offset_bits = 70u32.saturating_sub(self.cluster_bits);
-        let low = |bits: u32| 1u64.checked_shl(bits).map_or(u64::MAX, |bit| bit.saturating_sub(1));
+        let offset_bits = 70 - self.cluster_bits;
+        debug_assert!((49..=61).contains(&offset_bits), "cluster_bits is checked");
+        let low = |bits: u32| (1u64 << bits) - 1;
         let at = entry & low(offset_bits);
-        let units = (entry & low(62)).checked_shr(offset_bits).unwrap_or(0) + 1;
+        let units = ((entry & low(62)) >> offset_bits) + 1;
         let first = at % COMPRESSED_UNIT;
-        Mapping::Compressed { at, len: (units * COMPRESSED_UNIT).saturating_sub(first) }
+        Mapping::Compressed { at, len: units * COMPRESSED_UNIT - first }
     }
 
     /// Decompresses a cluster that begins at `offset` of the image. Bytes behind the end of the
     /// data are ignored.
     pub(crate) fn decompress(&self, packed: &[u8], offset: u64) -> Result<Vec<u8>, DeviceError> {
+        debug_assert!(!packed.is_empty(), "compressed data are at least one byte");
         let len = index(self.cluster());
         let mut plain = vec![0; len];
         let done = match self.compression {

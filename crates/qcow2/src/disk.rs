@@ -39,6 +39,7 @@ impl Disk {
     ) -> Result<Self, DeviceError> {
         let mut l1 = vec![0; index(image.l1_entries * ENTRY)];
         file.read_bytes(ByteLen::new(image.l1_offset), &mut l1)?;
+        debug_assert_eq!(image.data_file.is_some(), data_file.is_some(), "as in the header");
         let clusters = data_file.unwrap_or_else(|| file.clone());
         let slices = Kept::new(KEPT, SLICE.min(image.cluster()));
         let unpacked = Kept::new(KEPT, image.cluster());
@@ -54,9 +55,10 @@ impl Disk {
         let (table, entry) = divide(number, image.l2_entries());
         let place = table * ENTRY;
         let l1 = word(&self.l1, place) & ondisk::OFFSET;
+        debug_assert!(place + ENTRY <= wide(self.l1.len()), "the L1 table covers the disk");
         let l1_at = image.l1_offset + place;
         if l1 == 0 {
-            return Ok((Mapping::Unallocated, cluster.saturating_sub(within)));
+            return Ok((Mapping::Unallocated, cluster - within));
         }
         if !l1.is_multiple_of(cluster) {
             return Err(damaged(l1_at, format!("an L1 entry leads to byte {l1}, no cluster's")));
@@ -72,7 +74,8 @@ impl Disk {
             let mut bytes = vec![0; index(slice_len)];
             self.file.read_bytes(ByteLen::new(slice_at), &mut bytes).map(|()| bytes)
         })?;
-        let here = from.saturating_sub(slice_at);
+        let here = from - slice_at;
+        debug_assert!(here + image.l2_entry() <= slice_len, "an entry lies in one slice");
         let bitmap = match image.is_extended {
             true => word(&slice, here + ENTRY),
             false => 0,
@@ -94,6 +97,7 @@ impl Disk {
                 })?;
                 let within = index(divide(at, self.image.cluster()).1);
                 let end = within + buf.len();
+                debug_assert!(end <= plain.len(), "{end} bytes of a cluster");
                 if let Some(part) = plain.get(within..end) {
                     buf.copy_from_slice(part);
                 }
@@ -150,6 +154,7 @@ impl BlockDevice for Disk {
         let (mut at, mut rest) = (at.get(), buf);
         while !rest.is_empty() {
             let (mapping, found) = self.find(at)?;
+            debug_assert!(found > 0, "each step reads some");
             let len = index(found).clamp(1, rest.len());
             let (part, behind) = rest.split_at_mut(len);
             self.fill(mapping, at, part)?;

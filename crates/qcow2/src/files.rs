@@ -70,6 +70,7 @@ impl Chain {
         if self.files.len() >= DEPTH {
             return refused("more than 32 backing files below one another");
         }
+        debug_assert!(self.files.len() < DEPTH, "a chain is short");
         self.files.push(identity);
         Ok(found)
     }

@@ -68,8 +68,8 @@ pub(crate) struct DataFile {
 impl Image {
     /// Bytes in a cluster.
     pub(crate) fn cluster(&self) -> u64 {
-        // Checked to be at most 21.
-        1u64.checked_shl(self.cluster_bits).unwrap_or(1)
+        debug_assert!(CLUSTER_BITS.contains(&self.cluster_bits), "it was checked");
+        1 << self.cluster_bits
     }
 
     /// Bytes in an entry of an L2 table.
@@ -112,12 +112,7 @@ impl Image {
             return Err(unsupported("an encrypted qcow2 image".into()));
         }
         let header_len = v3.map_or(wide(ondisk::HEADER_V2), |v3| v3.header_length.get().into());
-        let extensions = Extensions::read(
-            &bytes,
-            header,
-            header_len,
-            1u64.checked_shl(cluster_bits).unwrap_or(1),
-        )?;
+        let extensions = Extensions::read(&bytes, header, header_len, 1 << cluster_bits)?;
         let mut image = Self {
             size: header.size.get(),
             cluster_bits,
@@ -266,7 +261,7 @@ impl Extensions {
                 _ => {}
             }
             let len = len.checked_next_multiple_of(8).unwrap_or(usize::MAX);
-            at = at + (size_of::<ExtensionHead>()) + len;
+            at += size_of::<ExtensionHead>() + len;
         }
         Ok(found)
     }

@@ -14,6 +14,7 @@ pub(crate) struct Kept {
 impl Kept {
     /// A cache of `bytes` in pieces of `piece` bytes, and of at least four pieces.
     pub(crate) fn new(bytes: u64, piece: u64) -> Self {
+        debug_assert!(piece > 0, "a piece has bytes");
         let most = index(divide(bytes, piece).0).max(4);
         Self { most, pieces: Mutex::default() }
     }
@@ -35,6 +36,7 @@ impl Kept {
             pieces.clear();
         }
         pieces.insert(number, piece.clone());
+        debug_assert!(pieces.len() <= self.most, "{} pieces in memory", pieces.len());
         Ok(piece)
     }
 }

@@ -12,5 +12,5 @@ pub(crate) fn wide(value: usize) -> u64 {
 
 /// Quotient and remainder of a division by a unit. Units are never zero here.
 pub(crate) fn divide(number: u64, unit: u64) -> (u64, u64) {
-    (number.checked_div(unit).unwrap_or(0), number.checked_rem(unit).unwrap_or(0))
+    (number / unit, number % unit)
 }

@@ -90,7 +90,7 @@ impl Checker {
         let place = Location::of("block bitmap").in_group(number);
         let blocks = self.sb().group_blocks(number);
         let ratio = u64::from(self.sb().cluster_ratio);
-        let first = blocks.start.get().checked_div(ratio).unwrap_or(0);
+        let first = blocks.start.get() / ratio;
         let count = blocks.len.div_ceil(ratio);
         let lost = self.lost_block_bitmaps.contains(&number)
             || self.is_doubtful(number, group.block_uninit(), self.strict.block_bitmap(group));
@@ -126,7 +126,7 @@ impl Checker {
             }
         }
         self.report_bits("blocks", &found, place);
-        Ok(u32::try_from(count).unwrap_or(u32::MAX).saturating_sub(found.used))
+        Ok(u32::try_from(count).unwrap_or(u32::MAX) - found.used)
     }
 
     /// Whether a bitmap cannot be judged because the descriptor is damaged that contains its
@@ -180,7 +180,7 @@ impl Checker {
             }
         }
         self.report_bits("inodes", &found, place);
-        Ok((count.saturating_sub(found.used), directories))
+        Ok((count - found.used, directories))
     }
 
     /// Whether an inode is in use. e2fsck does not reach those in bad blocks that were never

@@ -28,11 +28,10 @@ const MOST_OF_SMALL: u64 = 0x7FFF_FFFF;
 fn max_len(sb: &Super, has_extents: bool) -> u64 {
     let size = u64::from(sb.block_size);
     if has_extents {
-        return (size << 32).saturating_sub(1);
+        return (size << 32) - 1;
     }
     let slots = size >> 2;
-    let levels = [12, slots, slots.saturating_pow(2), slots.saturating_pow(3)];
-    levels.into_iter().fold(0, u64::saturating_add) * size
+    (12 + slots + slots.pow(2) + slots.pow(3)) * size
 }
 
 /// Whether `i_block` contains a target as long as the inode says, ended by zeros
@@ -444,10 +443,10 @@ impl Checker {
             let fixed = self.fixed.get(at);
             // Files may share blocks on volumes with that feature.
             if !fixed && self.may_share() {
-                self.shares_left = self.shares_left.saturating_sub(1);
+                self.shares_left -= 1;
                 continue;
             }
-            self.conflicts_left = self.conflicts_left.saturating_sub(1);
+            self.conflicts_left -= 1;
             let count = if fixed { &mut claims.fixed } else { &mut claims.duplicates };
             *count += 1;
         }
@@ -510,12 +509,11 @@ impl Checker {
             FileKind::Regular => {
                 // The length may end where the last block begins, as after an append that was cut
                 // off; e2fsck allows it.
-                let last = written.saturating_sub(1) * bsize;
                 let sealed = inode.has_flag(flags::VERITY);
                 // Blocks of an extent tree are looked for up to its end only.
                 let is_tree = inode.has_flag(flags::EXTENTS) && !map.index.is_empty();
-                let last = if is_tree { last + 1 } else { last };
-                let wrong = written > 0 && inode.len < last && !sealed;
+                let last = written.checked_sub(1).map(|last| last * bsize + u64::from(is_tree));
+                let wrong = last.is_some_and(|last| inode.len < last) && !sealed;
                 (wrong && !self.orphans.contains(&ino), Fix::Length(ino, end))
             }
             // Symlinks are never empty, files may be.
@@ -652,9 +650,8 @@ impl Checker {
     /// `i_blocks` counts all of an inode's clusters, and those of attributes.
     fn sectors(&mut self, inode: &Inode, clusters: u64, attributes: u64) {
         let clusters = clusters + attributes;
-        let per_cluster = (u64::from(self.sb().block_size) * u64::from(self.sb().cluster_ratio))
-            .checked_div(512)
-            .unwrap_or(0);
+        let per_cluster =
+            u64::from(self.sb().block_size) * u64::from(self.sb().cluster_ratio) / 512;
         let wanted = clusters * per_cluster;
         let said = self.volume.allocated_sectors(inode);
         if said != wanted {
@@ -673,6 +670,6 @@ impl Checker {
             self.unexpected("inode.duplicate-blocks", what, place(ino));
             self.fix(Stage::Inodes, Fix::CopyAttributes(ino));
         }
-        self.report.tally.blocks += wide(1);
+        self.report.tally.blocks += 1;
     }
 }

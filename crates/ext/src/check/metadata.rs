@@ -533,7 +533,8 @@ impl Checker {
     fn table_with_root(&self, taken: &MetadataRanges) -> Result<Option<Extent>, FsError> {
         let own = self.sb().group_blocks(GroupNo::ZERO);
         let blocks = self.sb().itable_blocks();
-        for start in own.start.get()..=own.end().get().saturating_sub(blocks) {
+        let Some(last) = own.end().get().checked_sub(blocks) else { return Ok(None) };
+        for start in own.start.get()..=last {
             let run = Extent::new(BlockNo::new(start), blocks);
             if taken.is_free(run) && self.has_root(run)? {
                 return Ok(Some(run));
@@ -569,7 +570,7 @@ impl Checker {
             Part::InodeBitmap => (sb.inodes_per_group, 0),
             Part::BlockBitmap | Part::Table => {
                 let clusters = sb.clusters_of(sb.group_blocks(number));
-                let count = clusters.end.saturating_sub(clusters.start);
+                let count = clusters.end - clusters.start;
                 (u32::try_from(count).unwrap_or(u32::MAX), 0)
             }
         };

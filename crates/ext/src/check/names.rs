@@ -267,7 +267,7 @@ impl Checker {
                 let what = format!("from byte {start} on: {error}");
                 self.unexpected("directory.corrupt", what, here);
                 self.cut_short.insert(dir);
-                let len = u16::try_from(at.saturating_sub(begin)).unwrap_or(u16::MAX);
+                let len = u16::try_from(at - begin).unwrap_or(u16::MAX);
                 bad.push((from, len, found.entry.is_some()));
             }
             let Some(entry) = found.entry else { continue };

@@ -72,10 +72,10 @@ impl Checker {
             return Ok(false);
         }
         let bsize = u64::from(self.sb().block_size);
-        let whole = inode.len.checked_div(bsize).and_then(|blocks| blocks.checked_mul(bsize));
+        let whole = inode.len / bsize * bsize;
         let has_blocks =
             matches!(self.volume.own_file(inode.ino), Some(OwnFile::Journal | OwnFile::Orphans));
-        if let Some(whole) = whole.filter(|whole| has_blocks && *whole != inode.len) {
+        if has_blocks && whole != inode.len {
             let what = format!("{} bytes long, which are not whole blocks", inode.len);
             self.unexpected("inode.length", what, place(inode.ino));
             self.fix(Stage::Inodes, Fix::Length(inode.ino, whole));

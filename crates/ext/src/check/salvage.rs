@@ -91,7 +91,7 @@ impl SalvageWalk<'_> {
         if header.eh_magic.get() != EXTENT_MAGIC {
             return Ok(());
         }
-        let most = room.saturating_sub(ENTRY).checked_div(ENTRY).unwrap_or(0);
+        let most = (room - ENTRY) / ENTRY;
         let count = usize::from(header.eh_entries.get()).min(most);
         let entries = slice(bytes, ENTRY, count * ENTRY).unwrap_or_default();
         // libext2fs goes by a node's place in the tree. A leaf whose depth is wrong is one if all
@@ -114,7 +114,7 @@ impl SalvageWalk<'_> {
             let number = high | u64::from(child.ei_leaf_lo.get());
             if let Some(block) = self.block(number)? {
                 self.out.index.push(BlockNo::new(number));
-                self.extents(&block, block.len(), depth.saturating_sub(1))?;
+                self.extents(&block, block.len(), depth - 1)?;
             }
         }
         Ok(())
@@ -124,7 +124,7 @@ impl SalvageWalk<'_> {
     fn is_extent(&self, entry: &[u8]) -> bool {
         let Some(leaf) = parse::<ExtentLeaf>(entry, 0) else { return false };
         let raw = leaf.ee_len.get();
-        let len = if raw > EXTENT_MAX_LEN { raw.saturating_sub(EXTENT_MAX_LEN) } else { raw };
+        let len = if raw > EXTENT_MAX_LEN { raw - EXTENT_MAX_LEN } else { raw };
         let start = (u64::from(leaf.ee_start_hi.get()) << 32) | u64::from(leaf.ee_start_lo.get());
         let run = Extent::new(BlockNo::new(start), u64::from(len));
         let place = Location::of("block map").in_inode(self.inode.ino);
@@ -134,7 +134,7 @@ impl SalvageWalk<'_> {
     fn extent(&mut self, leaf: &ExtentLeaf, following: Option<&ExtentLeaf>) {
         let raw = leaf.ee_len.get();
         let unwritten = raw > EXTENT_MAX_LEN;
-        let mut len = u64::from(if unwritten { raw.saturating_sub(EXTENT_MAX_LEN) } else { raw });
+        let mut len = u64::from(if unwritten { raw - EXTENT_MAX_LEN } else { raw });
         let start = (u64::from(leaf.ee_start_hi.get()) << 32) | u64::from(leaf.ee_start_lo.get());
         let mut lbn = u64::from(leaf.ee_block.get());
         if self.inode.kind() == Some(FileKind::Directory) {
@@ -160,7 +160,7 @@ impl SalvageWalk<'_> {
             return;
         }
         self.next = end;
-        self.room = self.room.saturating_sub(extent.len);
+        self.room -= extent.len;
         if let Some(last) = self.out.pieces.last_mut() {
             let run = &mut last.placed;
             if run.lbn.get() + run.extent.len == lbn
@@ -177,7 +177,7 @@ impl SalvageWalk<'_> {
 
     /// Logical blocks below one number with `levels` blocks of map under it.
     fn span(&self, levels: u8) -> u64 {
-        u64::from(self.volume.sb.block_size >> 2).saturating_pow(u32::from(levels))
+        u64::from(self.volume.sb.block_size >> 2).pow(u32::from(levels))
     }
 
     fn numbers(&mut self, bytes: &[u8], levels: u8, first: u64) -> Result<(), FsError> {
@@ -213,7 +213,7 @@ impl Salvaged {
         if inode.kind() != Some(FileKind::Directory) || !is_whole {
             return Ok(None);
         }
-        let end = inode.len.checked_div(bsize).unwrap_or(0);
+        let end = inode.len / bsize;
         let Some(behind) = self.block_of(Lbn::new(end)) else { return Ok(None) };
         let place = Location::of("directory").in_inode(inode.ino);
         let block = volume.block(behind, place)?;
@@ -229,7 +229,7 @@ impl Salvaged {
             let run = &mut piece.placed;
             let keep = end.saturating_sub(run.lbn.get()).min(run.extent.len);
             if keep < run.extent.len {
-                let rest = run.extent.len.saturating_sub(keep);
+                let rest = run.extent.len - keep;
                 gone.push(Extent::new(run.extent.start + keep, rest));
                 run.extent.len = keep;
             }
@@ -251,7 +251,7 @@ impl Salvaged {
     pub(super) fn block_of(&self, lbn: Lbn) -> Option<BlockNo> {
         let behind = self.pieces.partition_point(|piece| piece.placed.lbn <= lbn);
         let piece = self.pieces.get(behind.checked_sub(1)?)?;
-        let skip = lbn.saturating_since(piece.placed.lbn);
+        let skip = lbn - piece.placed.lbn;
         let is_there = skip < piece.placed.extent.len && !piece.unwritten;
         is_there.then(|| piece.placed.extent.start + skip)
     }

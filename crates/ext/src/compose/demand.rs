@@ -84,7 +84,7 @@ impl<'a> TreeDemand<'a> {
         let tree = source.tree();
         let extra = if inode_size > 128 { 32 } else { 0 };
         let room = Room {
-            in_inode: (inode_size as usize - 128).saturating_sub(extra),
+            in_inode: inode_size as usize - 128 - extra,
             block: block_size as usize,
             blocks: features.has_compat(compat::EXT_ATTR),
             value_inodes: features.has_incompat(incompat::EA_INODE),

@@ -36,8 +36,8 @@ impl ResizeMap {
         let mut blocks = Vec::new();
         for reserved in 0..self.reserved {
             let primary = self.first + reserved;
-            let slot = (self.descriptor_blocks + reserved).checked_rem(slots);
-            put(&mut double_bytes, index(slot.unwrap_or(0)), primary);
+            let slot = (self.descriptor_blocks + reserved) % slots;
+            put(&mut double_bytes, index(slot), primary);
             let mut bytes = vec![0; index(self.block_size)];
             for (slot, &distance) in self.copies.iter().enumerate() {
                 put(&mut bytes, slot, primary + distance);

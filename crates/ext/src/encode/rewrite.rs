@@ -66,7 +66,7 @@ pub(crate) fn seal_directory_block(
     if hashed && htree::is_index_block(block, lbn) {
         return htree::seal(block, seed, place);
     }
-    let at = block.len().saturating_sub(size_of::<DirEntryTail>());
+    let at = block.len() - size_of::<DirEntryTail>();
     let sum = crc32c(seed, block.get(..at).unwrap_or_default());
     put(block, at + offset_of!(DirEntryTail, det_checksum), &sum.to_le_bytes(), place)
 }
@@ -144,7 +144,7 @@ pub(crate) fn seal_orphan_block(
     seed: Option<u32>,
     place: Location,
 ) -> Result<(), FsError> {
-    let tail = block.len().saturating_sub(size_of::<OrphanBlockTail>());
+    let tail = block.len() - size_of::<OrphanBlockTail>();
     put(block, tail, &ORPHAN_BLOCK_MAGIC.to_le_bytes(), place)?;
     let sum = seed.map_or(0, |seed| block_sum(block, at, seed));
     let slot = tail + offset_of!(OrphanBlockTail, ob_checksum);

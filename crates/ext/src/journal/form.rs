@@ -57,7 +57,7 @@ impl Form {
         // The second checksum version left two unused bytes in each tag.
         let extra = if self.has(journal_feature::INCOMPAT_CSUM_V2) { 2 } else { 0 };
         let high = if self.has(journal_feature::INCOMPAT_64BIT) { 0 } else { 4 };
-        (size_of::<JournalTag>() + extra).saturating_sub(high)
+        size_of::<JournalTag>() + extra - high
     }
 
     /// Bytes of a revoke record.

@@ -59,7 +59,7 @@ pub(crate) fn write_home(
     let end = disk.device().len().get();
     let chunks = replayed.overlay.chunks();
     for (at, bytes) in chunks.iter().filter(|(at, _)| *at != head) {
-        let len = index(end.saturating_sub(*at)).min(bytes.len());
+        let len = index(end - *at).min(bytes.len());
         let bytes = bytes.get(..len).unwrap_or_default();
         disk.put(*at, bytes)?;
         let holds = *at <= SUPERBLOCK_OFFSET && at + wide(len) > SUPERBLOCK_OFFSET;

@@ -146,7 +146,7 @@ impl<'a> Log<'a> {
             return Err(invalid("s_blocksize", u64::from(sb.s_blocksize.get()), place()));
         }
         self.len = sb.s_maxlen.get();
-        let held = inode.len.checked_div(u64::from(block_size)).unwrap_or(0);
+        let held = inode.len / u64::from(block_size);
         if u64::from(self.len) > held.min(self.volume.sb.blocks) {
             return Err(range("s_maxlen", u64::from(self.len), held, place()));
         }
@@ -160,8 +160,7 @@ impl<'a> Log<'a> {
         if self.form.has(journal_feature::INCOMPAT_FAST_COMMIT) {
             let named = sb.s_num_fc_blks.get();
             let kept = if named == 0 { DEFAULT_FAST_COMMIT_BLOCKS } else { named };
-            let rest = self.len.saturating_sub(kept);
-            if rest >= MIN_JOURNAL_BLOCKS {
+            if let Some(rest) = self.len.checked_sub(kept).filter(|it| *it >= MIN_JOURNAL_BLOCKS) {
                 self.last = rest;
             }
         }
@@ -178,7 +177,7 @@ impl<'a> Log<'a> {
 
     /// Blocks of the ring.
     pub(super) fn ring_len(&self) -> u32 {
-        self.last.saturating_sub(self.first)
+        self.last - self.first
     }
 
     /// The block `n` steps behind `at`, around the ring's end.
@@ -208,14 +207,14 @@ impl<'a> Log<'a> {
         if !self.form.has_block_checksums() {
             return Ok(());
         }
-        checksum::verify_at(&self.form, block, block.len().saturating_sub(4))
+        checksum::verify_at(&self.form, block, block.len() - 4)
     }
 }
 
 /// The block `n` steps behind `at` in the ring `first .. last`.
 pub(super) fn after(first: u32, last: u32, at: u32, n: u32) -> u32 {
-    let ring = u64::from(last.saturating_sub(first));
-    let from = u64::from(at.saturating_sub(first));
-    let to = (from + u64::from(n)).checked_rem(ring).unwrap_or(0);
+    let ring = u64::from(last - first);
+    let from = u64::from(at - first);
+    let to = (from + u64::from(n)) % ring;
     first + u32::try_from(to).unwrap_or(0)
 }

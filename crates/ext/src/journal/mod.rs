@@ -75,7 +75,7 @@ pub(crate) fn check_whole(volume: &Volume, inode: &Inode) -> Result<(), FsError>
         }
         next = (run.lbn + run.extent.len).get();
     }
-    let len = inode.len.checked_div(u64::from(volume.sb.block_size)).unwrap_or(0);
+    let len = inode.len / u64::from(volume.sb.block_size);
     if next < len {
         return Err(range("journal block", next, len, place()));
     }
@@ -211,7 +211,7 @@ fn revoked(log: &Log<'_>, steps: &[LogBlock]) -> Result<HashMap<BlockNo, u32>, F
         let block = log.block(step.at)?;
         log.verify_tail(&block)?;
         let used = be32(&block, journal_at::REVOKE_COUNT).ok_or_else(|| truncated(place()))?;
-        let room = u64::try_from(block.len().saturating_sub(log.form.tail_len())).unwrap_or(0);
+        let room = seekless_fs::field::wide(block.len() - log.form.tail_len());
         let len = seekless_fs::field::index(used)
             .checked_sub(journal_at::REVOKE_RECORDS)
             .filter(|_| u64::from(used) <= room)

@@ -20,7 +20,7 @@ pub(super) struct Tag {
 
 /// The tags of a descriptor block.
 pub(super) fn read(form: &Form, block: &[u8]) -> Result<Vec<Tag>, FsError> {
-    let end = block.len().saturating_sub(form.tail_len());
+    let end = block.len() - form.tail_len();
     let tags = block.get(..end).ok_or_else(|| truncated(place()))?;
     let mut found = Vec::new();
     let mut at = journal_at::TAGS;

@@ -59,7 +59,7 @@ impl Ext {
                 self.find_run(core, (group, goal), most, limit)?
             }
         };
-        let rest = Extent::new(run.start + 1, run.len.saturating_sub(1));
+        let rest = Extent::new(run.start + 1, run.len - 1);
         if rest.len > 0 {
             self.ahead.files.insert(ino, (rest, id));
         } else {

@@ -159,7 +159,7 @@ impl Ext {
             return Ok(true);
         }
         let place = offset_of!(XattrHeader, h_refcount);
-        let fewer = count.saturating_sub(1).to_le_bytes();
+        let fewer = (count - 1).to_le_bytes();
         if let Some(field) = bytes.get_mut(place..place + fewer.len()) {
             field.copy_from_slice(&fewer);
         }

@@ -176,8 +176,8 @@ impl Ext {
             Bitmap::Blocks => {
                 let run = sb.group_blocks(number);
                 for fixed in self.metadata.iter().filter(|fixed| fixed.overlaps(run)) {
-                    let from = fixed.start.max(run.start).saturating_since(run.start);
-                    set(&mut bytes, from..fixed.end().min(run.end()).saturating_since(run.start));
+                    let from = fixed.start.max(run.start) - run.start;
+                    set(&mut bytes, from..fixed.end().min(run.end()) - run.start);
                 }
                 (bytes.iter().map(|byte| byte.count_ones()).sum(), run.len)
             }
@@ -186,7 +186,7 @@ impl Ext {
         set(&mut bytes, own..all);
         let summary = self.groups.summary(number).unwrap_or_default();
         let (told, free) = match which {
-            Bitmap::Blocks => (summary.nbfree, own.saturating_sub(u64::from(used))),
+            Bitmap::Blocks => (summary.nbfree, own - u64::from(used)),
             Bitmap::Inodes => (summary.nifree, own),
         };
         if u64::from(told) != free {
@@ -210,8 +210,8 @@ impl Ext {
         // A group in use has a block bitmap.
         self.make_bitmap(core, number, Bitmap::Blocks)?;
         let sb = &self.volume.sb;
-        let DescriptorFields { flags, unused, .. } = self.state(number)?;
-        let before = sb.inodes_per_group.saturating_sub(unused);
+        let flags = self.state(number)?.flags;
+        let before = self.used_part(number)?;
         if slot < before {
             return Ok(());
         }
@@ -219,7 +219,7 @@ impl Ext {
             let size = u64::from(sb.inode_size);
             let block = u64::from(sb.block_size).max(1);
             let from = (u64::from(before) * size).div_ceil(block);
-            let to = (u64::from(slot) * size).checked_div(block).unwrap_or(0);
+            let to = (u64::from(slot) * size) / block;
             let table = self.places(number)?.inode_table;
             for within in from..to + 1 {
                 let at = table + within;
@@ -227,7 +227,7 @@ impl Ext {
                 core.cache.fill(at, len, Role::TableInit, |_| Ok(()))?;
             }
         }
-        let unused = sb.inodes_per_group.saturating_sub(slot).saturating_sub(1);
+        let unused = sb.inodes_per_group - slot - 1;
         self.state_mut(number)?.unused = unused;
         self.stale.insert(number);
         Ok(())
@@ -239,8 +239,8 @@ impl Ext {
         let sb = &self.volume.sb;
         while let Some(number) = self.stale.first().copied() {
             let per_block = sb.descs_per_block().max(1);
-            let at = sb.descriptor_block(number.get().checked_div(per_block).unwrap_or(0));
-            let slot = number.get().checked_rem(per_block).unwrap_or(0);
+            let at = sb.descriptor_block(number.get() / per_block);
+            let slot = number.get() % per_block;
             let skip = index(slot) * index(sb.desc_size);
             let summary = self.groups.summary(number).unwrap_or_default();
             let DescriptorFields { flags, unused, block_sum, inode_sum } = self.state(number)?;

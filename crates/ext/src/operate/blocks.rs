@@ -27,7 +27,7 @@ impl Ext {
             _ => lbn,
         };
         for back in 1..=place {
-            if let Some(at) = files.lookup_block(ino, lbn.saturating_sub(back))? {
+            if let Some(at) = files.lookup_block(ino, lbn - back)? {
                 return Ok(Some(at));
             }
         }
@@ -61,13 +61,13 @@ impl Indirect for Ext {
     fn max_size(&self) -> u64 {
         let sb = &self.volume.sb;
         if sb.raw.s_rev_level.get() == 0 {
-            return super::mount::LARGE.saturating_sub(1);
+            return super::mount::LARGE - 1;
         }
         let bsize = u64::from(sb.block_size).max(1);
         let per_block = bsize / 4;
-        let all = (u64::from(u32::MAX) * 512).checked_div(bsize).unwrap_or(0);
-        let tables = all.checked_div(per_block).unwrap_or(0) + per_block + 2;
-        all.saturating_sub(tables) * bsize
+        let all = u64::from(u32::MAX) * 512 / bsize;
+        let tables = all / per_block + per_block + 2;
+        (all - tables) * bsize
     }
 
     fn volume(&self) -> u64 {
@@ -105,7 +105,7 @@ impl Indirect for Ext {
                 let last = core.node(ino)?.map.last;
                 match last.filter(|&(last, _)| last == lbn || last.checked_add(1) == Some(lbn)) {
                     Some((_, at)) => Some(at),
-                    None => Files::of(self, core).lookup_block(ino, lbn.saturating_sub(1))?,
+                    None => Files::of(self, core).lookup_block(ino, lbn - 1)?,
                 }
             }
             _ => self.nearest(core, ino, lbn)?,

@@ -47,7 +47,7 @@ fn put16(raw: &mut [u8], at: usize, value: u16) {
 
 /// `i_extra_isize` of an inode's bytes, as far as there is room for it.
 pub(super) fn extra_len(raw: &[u8]) -> usize {
-    let rest = raw.len().saturating_sub(INODE_CORE_SIZE);
+    let rest = raw.len() - INODE_CORE_SIZE;
     let told = raw.get(INODE_CORE_SIZE..).and_then(|rest| rest.first_chunk());
     told.map_or(0, |pair| usize::from(u16::from_le_bytes(*pair))).min(rest)
 }
@@ -55,7 +55,7 @@ pub(super) fn extra_len(raw: &[u8]) -> usize {
 /// Seconds modulo 2^32, and the two bits of epoch with the nanoseconds.
 fn time_words(time: Timestamp) -> (u32, u32) {
     let secs = low32(time.secs.cast_unsigned());
-    let epoch = time.secs.saturating_sub(i64::from(secs.cast_signed())) >> 32;
+    let epoch = (time.secs - i64::from(secs.cast_signed())) >> 32;
     (secs, low32(epoch.cast_unsigned()) & 3 | time.nanos << 2)
 }
 
@@ -130,9 +130,9 @@ impl Table for Ext {
         let (group, slot) = self.volume.inode_slot(ino)?;
         let bsize = u64::from(self.volume.sb.block_size);
         let byte = u64::from(slot) * u64::from(self.volume.sb.inode_size);
-        let within = byte.checked_div(bsize).unwrap_or(0);
+        let within = byte / bsize;
         let at = self.places(group)?.inode_table + within;
-        Ok((at, index(byte.checked_rem(bsize).unwrap_or(0))))
+        Ok((at, index(byte % bsize)))
     }
 
     fn inode_len(&self) -> usize {
@@ -168,7 +168,7 @@ impl Table for Ext {
                     field(core!(i_file_acl_high), 2),
                 ]
                 .into_iter()
-                .chain(numbers.map(|at| field(core!(i_block).saturating_add(at), NUMBER)))
+                .chain(numbers.map(|at| field(core!(i_block) + at, NUMBER)))
                 .collect()
             }
             Part::Attributes => self.attribute_fields(),
@@ -210,7 +210,7 @@ impl Ext {
         let huge = sb.has_ro_compat(ro_compat::HUGE_FILE);
         let in_blocks = huge && node.flags & flags::HUGE_FILE != 0;
         let unit = if in_blocks { u64::from(sb.block_size / 512) } else { 1 };
-        let count = node.sectors.checked_div(unit).unwrap_or(0);
+        let count = node.sectors / unit;
         let (acl, deep) =
             (node.map.attributes.map_or(0, BlockNo::get), sb.has_incompat(incompat::BIT64));
         for (low, high, value, is_wide) in [

@@ -40,7 +40,7 @@ fn sector_end(at: usize) -> usize {
 impl Entries {
     /// The end of a block's entries.
     fn end(&self, unit: &[u8]) -> usize {
-        unit.len().saturating_sub(self.tail)
+        unit.len() - self.tail
     }
 
     /// Whether a block belongs to an index: its entries reach the end, where blocks of names have
@@ -53,12 +53,12 @@ impl Entries {
     /// The unused room at the start of `at..end`: taken from the entry `behind`, if there is one.
     fn usable(&self, at: usize, end: usize, behind: Option<usize>) -> usize {
         if !self.torn {
-            return end.saturating_sub(at);
+            return end - at;
         }
         match behind {
             // Shortened in one sector, begun in another.
             Some(behind) if sector_end(behind) != sector_end(at) => 0,
-            _ => end.min(sector_end(at)).saturating_sub(at),
+            _ => end.min(sector_end(at)) - at,
         }
     }
 
@@ -75,7 +75,7 @@ impl Entries {
             if end == sector_end(start) {
                 chains.push(start..end);
             }
-            if end.checked_rem(index(SECTOR)) == Some(0) {
+            if end.is_multiple_of(index(SECTOR)) {
                 start = end;
             }
         }
@@ -94,7 +94,8 @@ impl Entries {
         for entry in self.entries(unit, place) {
             let entry = entry?;
             if chain.contains(&entry.at) {
-                left = left.saturating_sub(entry.needed);
+                let rest = left.checked_sub(entry.needed);
+                left = rest.ok_or_else(|| invalid("rec_len", wide(entry.len), place))?;
             }
         }
         Ok(left)
@@ -118,14 +119,14 @@ impl Codec for Entries {
             let found = entry_at(unit, start, inodes, place).and_then(|found| {
                 if found.next > end && !self.is_index(unit) {
                     let place = place.at_offset(byte(start));
-                    let len = found.next.saturating_sub(start);
+                    let len = found.next - start;
                     return Err(invalid("rec_len", wide(len), place));
                 }
                 at = Some(found.next);
                 let is_name = found.ino != Ino::ZERO;
                 Ok(Entry {
                     at: start,
-                    len: found.next.saturating_sub(start),
+                    len: found.next - start,
                     needed: if is_name { Self::needed(found.name.len()) } else { 0 },
                     ino: found.ino,
                     kind: found.file_type,
@@ -182,7 +183,7 @@ impl Codec for Entries {
             let at = entry.at + entry.needed;
             if loose.is_none() && entry.is_used() && self.usable(at, end, Some(entry.at)) >= needed
             {
-                loose = Some(Room { at, len: end.saturating_sub(at), behind: Some(entry.at) });
+                loose = Some(Room { at, len: end - at, behind: Some(entry.at) });
             }
         }
         Ok(loose)
@@ -213,7 +214,7 @@ impl Codec for Entries {
                     at += len;
                 }
             }
-            let len = chain.end.saturating_sub(at);
+            let len = chain.end - at;
             return Ok(Compacted { at, len, changed: chain, moved });
         }
         debug_assert!(false, "the room was counted");

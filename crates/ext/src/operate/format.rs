@@ -56,11 +56,11 @@ impl Format for Ext {
         // As a mount counts them: without the blocks that will map them.
         let free = free.saturating_sub(core.delayed.blocks());
         let sb = &self.volume.sb;
-        let fixed = self.metadata.iter().map(|run| run.len).fold(0, u64::saturating_add);
+        let fixed = self.metadata.iter().map(|run| run.len).sum::<u64>();
         StatVfs {
             block_size: sb.block_size,
             file_block: sb.block_size,
-            blocks: sb.blocks.saturating_sub(fixed).saturating_sub(sb.first_block.get()),
+            blocks: sb.blocks.saturating_sub(fixed + sb.first_block.get()),
             free,
             available: free.saturating_sub(self.unavailable_blocks()),
             inodes: u64::from(sb.raw.s_inodes_count.get()),

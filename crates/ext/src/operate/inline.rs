@@ -81,8 +81,8 @@ impl Ext {
         if !self.volume.sb.has_incompat(incompat::INLINE_DATA) {
             return;
         }
-        let room = self.inode_len().saturating_sub(INODE_CORE_SIZE);
-        let Some(inner) = empty_data(room.saturating_sub(usize::from(self.extra_isize()))) else {
+        let room = self.inode_len() - INODE_CORE_SIZE;
+        let Some(inner) = empty_data(room - usize::from(self.extra_isize())) else {
             return;
         };
         node.flags |= flags::INLINE_DATA;
@@ -292,8 +292,8 @@ impl Ext {
 
     /// Where the entries of a unit stand in `i_block`, and those behind.
     fn parts(&self, unit: &[u8]) -> [Range<usize>; 2] {
-        let middle = (DOTS + HEAD).saturating_sub(PARENT);
-        let end = unit.len().saturating_sub(self.entries.tail);
+        let middle = DOTS + HEAD - PARENT;
+        let end = unit.len() - self.entries.tail;
         [DOTS..middle.min(end), middle.min(end)..end]
     }
 
@@ -358,10 +358,11 @@ impl Ext {
         let [_, behind] = self.parts(unit);
         let room = data_room(&self.inode_now(core, dir)?)?.unwrap_or(0);
         let mut longer = unit.to_vec();
-        let more = room.saturating_sub(behind.len());
-        if more < Entries::needed(1) {
+        // Attributes that overlap leave less than there is.
+        let Some(more) = room.checked_sub(behind.len()).filter(|it| *it >= Entries::needed(1))
+        else {
             return Ok(longer);
-        }
+        };
         longer.resize(longer.len() + more, 0);
         let mut last = None;
         for entry in self.entries.entries(unit, place(dir)) {
@@ -384,7 +385,7 @@ impl Ext {
         let inner = without_data(&self.inode_now(core, dir)?)?;
         let mut block = vec![0; self.volume.block_len()];
         self.entries.blank(&mut block);
-        let end = block.len().saturating_sub(self.entries.tail);
+        let end = block.len() - self.entries.tail;
         let (mut at, mut last) = (0usize, 0usize);
         for entry in self.entries.entries(unit, place(dir)) {
             let entry = entry?;
@@ -394,7 +395,7 @@ impl Ext {
             }
         }
         debug_assert!(at <= end, "an inode is no longer than a block");
-        self.entries.put_len(&mut block, last, end.saturating_sub(last));
+        self.entries.put_len(&mut block, last, end - last);
         let saved = core.node(dir)?.clone();
         self.leave_inode(core.node(dir)?);
         let mut fill = |to: &mut [u8]| to.copy_from_slice(&block);

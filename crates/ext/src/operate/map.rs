@@ -53,7 +53,7 @@ impl Near {
     /// The place of one of the blocks, and whether it was never written; `None` for a hole.
     pub(super) fn at(&self, lbn: u64) -> Option<(BlockNo, bool)> {
         debug_assert!(self.blocks.contains(&lbn), "{lbn} is in {self:?}");
-        let skip = lbn.saturating_sub(self.blocks.start);
+        let skip = lbn - self.blocks.start;
         self.at.map(|(at, unwritten)| (at + skip, unwritten))
     }
 }

@@ -94,7 +94,7 @@ fn average_piece(bitmap: &[u8], bits: u32) -> usize {
         free += (start..from).len();
         pieces += 1;
     }
-    free.checked_div(pieces).unwrap_or(0)
+    free / pieces.max(1)
 }
 
 /// The first set bit of a range.
@@ -109,7 +109,7 @@ fn buddy_of(bitmap: &[u8], bits: u32, bit: u32, largest: u32) -> Range<u32> {
     let mut size = 1u32;
     while size < largest {
         size *= 2;
-        let start = bit.saturating_sub(bit.checked_rem(size).unwrap_or(0));
+        let start = bit - bit % size;
         let larger = start..start + size;
         let halves = [larger.start..piece.start, piece.end..larger.end];
         let is_free = |half: Range<u32>| first_used(bitmap, half).is_none();
@@ -252,9 +252,7 @@ impl Ext {
     ) -> Result<Option<(Extent, ChangeId)>, FsError> {
         let number = self.groups.shape().group_of(run.start);
         let group = self.volume.sb.group_blocks(number);
-        let bit = |at: BlockNo| {
-            u32::try_from(at.get().saturating_sub(group.start.get())).unwrap_or(u32::MAX)
-        };
+        let bit = |at: BlockNo| u32::try_from(at - group.start).unwrap_or(u32::MAX);
         let bits = bit(run.start)..bit(run.end());
         let taken = self.take_bits(core, number, |bitmap| {
             first_used(bitmap, bits.clone()).is_none().then(|| bits.clone())
@@ -271,7 +269,7 @@ impl Ext {
         let bits = u32::try_from(group.len).unwrap_or(u32::MAX);
         let mut not_now = barred(core, group);
         let bit = |at: BlockNo| {
-            let within = at.get().saturating_sub(group.start.get()).min(group.len);
+            let within = at.clamp(group.start, group.end()) - group.start;
             u32::try_from(within).unwrap_or(u32::MAX)
         };
         if let Some(chunks) = self.blocks.chunks() {
@@ -374,7 +372,7 @@ impl Ext {
             return Ok(None);
         }
         let View { bitmap, .. } = self.view(core, number)?;
-        let first = u32::try_from(at.get().saturating_sub(group.start.get())).unwrap_or(u32::MAX);
+        let first = u32::try_from(at - group.start).unwrap_or(u32::MAX);
         let is_free = first_used(&bitmap, first..first + len).is_none();
         Ok(is_free.then_some(run))
     }

@@ -122,8 +122,8 @@ impl Ext {
         let lost = || truncated(Location::of("superblock"));
         if core.cache.is_journalled() {
             let bsize = u64::from(self.volume.sb.block_size).max(1);
-            let at = BlockNo::new(SUPERBLOCK_OFFSET.checked_div(bsize).unwrap_or(0));
-            let skip = index(SUPERBLOCK_OFFSET.checked_rem(bsize).unwrap_or(0));
+            let at = BlockNo::new(SUPERBLOCK_OFFSET / bsize);
+            let skip = index(SUPERBLOCK_OFFSET % bsize);
             core.cache.edit(at, skip, SUPERBLOCK_SIZE, Role::Summary, |bytes| {
                 let mut raw: Superblock = parse(bytes, 0).ok_or_else(lost)?;
                 edit(&mut raw);
@@ -202,7 +202,7 @@ fn limits(sb: &Super, moves_dirs: bool) -> Limits {
         // `EXT4_LINK_MAX`, which the kernel goes by on ext2 too.
         link_max: 65_000,
         // A block, with a final zero; paths have 4096 bytes with theirs.
-        target_max: index(sb.block_size.min(4096)).saturating_sub(1),
+        target_max: index(sb.block_size.min(4096)) - 1,
         dir_max: u64::from(u32::MAX),
         dir_unit: index(sb.block_size),
         names: NameOrder::LinksLast,

@@ -63,8 +63,8 @@ impl OrphanFile {
         let sums = volume.sb.has_metadata_csum();
         let seed = if sums { Some(volume.inode_seed(&volume.inode(ino)?)) } else { None };
         let block_len = volume.block_len();
-        let room = block_len.saturating_sub(size_of::<OrphanBlockTail>());
-        let per_block = room.checked_div(SLOT).unwrap_or(0);
+        let room = block_len - size_of::<OrphanBlockTail>();
+        let per_block = room / SLOT;
         let (mut blocks, mut taken, mut next) = (Vec::new(), BTreeMap::new(), 0);
         let mut twice = None;
         volume.orphan_blocks(&mut |block| {
@@ -122,10 +122,10 @@ impl OrphanFile {
     /// Puts a number into a slot.
     fn put(&self, core: &mut Core, slot: usize, number: Ino) -> Result<(), FsError> {
         let place = Location::of("orphan file").in_inode(self.ino);
-        let block = slot.checked_div(self.per_block).and_then(|at| self.blocks.get(at)).copied();
+        let block = self.blocks.get(slot / self.per_block).copied();
         let block = block.ok_or_else(|| truncated(place))?;
         let place = place.in_block(block);
-        let at = slot.checked_rem(self.per_block).unwrap_or(0) * SLOT;
+        let at = (slot % self.per_block) * SLOT;
         core.cache.edit(block, 0, self.block_len, Role::Summary, |bytes| {
             let to = bytes.get_mut(at..at + SLOT).ok_or_else(|| truncated(place))?;
             to.copy_from_slice(&number.get().to_le_bytes());

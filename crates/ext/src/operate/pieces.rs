@@ -18,11 +18,11 @@ impl Ext {
         let sb = &self.volume.sb;
         let groups = u64::from(sb.groups);
         let logs = core.cache.config().discipline.journal_mode() == Some(JournalMode::Data);
-        let room = CREDITS.saturating_sub(APART);
+        let room = CREDITS - APART;
         let for_groups = groups * 2;
         let blocks = match (logs, for_groups < room / 2) {
             (false, true) => 256,
-            (true, true) => room.saturating_sub(for_groups),
+            (true, true) => room - for_groups,
             (false, false) => room / 2,
             (true, false) => room / 3,
         };
@@ -41,13 +41,13 @@ impl Ext {
         let node = core.node(ino)?;
         let blocks = node.sectors / (bsize / 512);
         let most = blocks.min(groups) * 2 + APART;
-        if left >= most || core.cache.extend(most.saturating_sub(left)) {
+        if left >= most || core.cache.extend(most - left) {
             return Ok(len);
         }
         // Blocks freed with the last ones of a map: a table for so many numbers, or extents, which
         // may be of one block each.
         let number = if super::extents::maps(core, ino)? { 12 } else { 4 };
-        let per_table = bsize.checked_div(number).unwrap_or(0).saturating_sub(1).max(1);
+        let per_table = bsize / number - 1;
         let room = left.saturating_sub(APART) / 2;
         let mut met: BTreeSet<GroupNo> = BTreeSet::new();
         let mut gone = 0u64;

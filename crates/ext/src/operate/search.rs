@@ -45,7 +45,7 @@ fn free_byte(bitmap: &[u8], bits: u32, from: u32) -> Option<u32> {
     let back = (1..8).take_while(|&back| {
         start.checked_sub(back).is_some_and(|bit| bit >= from && !has_bit(bitmap, bit))
     });
-    Some(start.saturating_sub(back.last().unwrap_or(0)))
+    Some(start - back.last().unwrap_or(0))
 }
 
 /// The first free bit from `from` on.

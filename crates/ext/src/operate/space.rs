@@ -19,7 +19,7 @@ pub(super) fn barred(core: &Core, group: Extent) -> Vec<Range<u32>> {
         return Vec::new();
     }
     let bit = |at: BlockNo| {
-        let within = at.get().saturating_sub(group.start.get()).min(group.len);
+        let within = at.clamp(group.start, group.end()) - group.start;
         u32::try_from(within).unwrap_or(u32::MAX)
     };
     let runs = core.cache.quarantined().into_iter();
@@ -218,12 +218,11 @@ impl Ext {
                 continue;
             }
             let first = blocks.start;
-            let within =
-                goal.filter(|_| by == 0).map_or(0, |at| at.get().saturating_sub(first.get()));
+            let within = goal.filter(|_| by == 0).map_or(0, |at| at - first);
             let within = u32::try_from(within).unwrap_or(0);
             if let Some(taken) = self.take_run_in(core, number, within, most)? {
                 let (run, _) = taken;
-                self.blocks.allocated(run.start + run.len.saturating_sub(1));
+                self.blocks.allocated(run.start + (run.len - 1));
                 return Ok(taken);
             }
         }
@@ -270,7 +269,7 @@ impl Ext {
         let run = Extent::new(at, seekless_fs::field::wide(bits.len()));
         // The bitmap of a damaged image may have it free.
         self.check_data(run, Location::of("block bitmap").in_group(number))?;
-        let blocks = i32::try_from(bits.len()).unwrap_or(i32::MAX).saturating_neg();
+        let blocks = -i32::try_from(bits.len()).unwrap_or(i32::MAX);
         self.account(number, Delta { blocks, ..Delta::default() })?;
         Ok(Some((run, id)))
     }
@@ -283,9 +282,7 @@ impl Ext {
                 let number = self.groups.shape().group_of(at);
                 let group = self.volume.sb.group_blocks(number);
                 let end = group.end().min(run.end());
-                let bit = |at: BlockNo| {
-                    u32::try_from(at.get().saturating_sub(group.start.get())).unwrap_or(u32::MAX)
-                };
+                let bit = |at: BlockNo| u32::try_from(at - group.start).unwrap_or(u32::MAX);
                 let bits = bit(at)..bit(end);
                 let place = Location::of("block bitmap").in_group(number);
                 let which = (number, Bitmap::Blocks);

@@ -66,7 +66,7 @@ impl QuotaFile<'_> {
     }
 
     fn block(&self, number: u64) -> Result<Vec<u8>, FsError> {
-        let blocks = self.inode.len.checked_div(BLOCK).unwrap_or(0);
+        let blocks = self.inode.len / BLOCK;
         if number >= blocks {
             return Err(range("quota block", number, blocks, self.place()));
         }

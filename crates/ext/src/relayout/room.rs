@@ -145,10 +145,10 @@ pub(super) fn split(runs: &[Mapping], shared: &[Extent]) -> Vec<Mapping> {
                 Some(shared) => (shared.start.min(end), 0),
                 None => (end, 0),
             };
-            let skip = at.saturating_since(run.extent.start);
+            let skip = at - run.extent.start;
             pieces.push(Mapping {
                 lbn: Lbn::new(run.lbn.get() + skip),
-                extent: Extent::new(at, to.saturating_since(at)),
+                extent: Extent::new(at, to - at),
                 unwritten: run.unwritten,
             });
             at = to;

@@ -105,7 +105,7 @@ impl RelayoutWriter<'_> {
         let mut at = BlockNo::ZERO;
         for run in not_copied.into_iter().chain([Extent::new(BlockNo::new(sb.blocks), 0)]) {
             if run.start > at {
-                fixed.push(Extent::new(at, run.start.saturating_since(at)));
+                fixed.push(Extent::new(at, run.start - at));
             }
             at = at.max(run.end());
         }

@@ -70,7 +70,7 @@ impl Work<'_> {
         let count =
             seekless_fs::field::le32(&bytes, offset_of!(XattrHeader, h_refcount)).unwrap_or(0);
         if shared.found > 1 && count > 1 {
-            self.put_attributes(block, bytes, Some(count.saturating_sub(1)))?;
+            self.put_attributes(block, bytes, Some(count - 1))?;
         }
         Ok(())
     }

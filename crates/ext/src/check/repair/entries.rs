@@ -44,8 +44,8 @@ impl Work<'_> {
             });
         }
         let bsize = u64::from(volume.sb.block_size);
-        let lbn = Lbn::new(spot.at.checked_div(bsize).unwrap_or(0));
-        let at = index(spot.at.checked_rem(bsize).unwrap_or(0));
+        let lbn = Lbn::new(spot.at / bsize);
+        let at = index(spot.at % bsize);
         self.with_block(&inode, lbn, |block| change(block, at, edit, typed))
     }
 

@@ -71,7 +71,7 @@ impl Work<'_> {
                     return Ok(true);
                 }
                 self.with_block(&inode, lbn, |block| {
-                    let end = block.len().saturating_sub(tail);
+                    let end = block.len() - tail;
                     names.retain(|name| !put_name(block, end, name, typed));
                 })?;
             }
@@ -236,7 +236,7 @@ fn put_name(block: &mut [u8], end: usize, name: &NewName, typed: bool) -> bool {
         match tolerant(block, &mut at, u32::MAX, Location::of("lost+found")) {
             Some(CheckedEntry { entry: Some(entry), error: None }) => {
                 let own = if entry.ino == Ino::ZERO { 0 } else { room(entry.name.len()) };
-                let left = entry.next.saturating_sub(from).saturating_sub(own);
+                let left = entry.next - from - own;
                 if left >= needed && entry.next <= end {
                     gap = Some((from, own, left));
                 }
@@ -293,7 +293,7 @@ fn distinct(names: Vec<NewName>) -> Vec<NewName> {
                 while name.name.is_empty() {
                     let ending = format!("~{next}").into_bytes();
                     next += 1;
-                    let room = NAME_MAX.saturating_sub(ending.len()).min(own.len());
+                    let room = (NAME_MAX - ending.len()).min(own.len());
                     let tried = [own.get(..room).unwrap_or_default(), &ending].concat();
                     if !taken.contains_key(&tried) && !all.contains(&tried) {
                         name.name = tried;

@@ -55,8 +55,8 @@ fn put_descriptor(
         slot.copy_from_slice(&low16(sum).to_le_bytes());
     }
     let per_block = sb.descs_per_block().max(1);
-    let block = sb.descriptor_block(number.get().checked_div(per_block).unwrap_or(0));
-    let slot = u64::from(number.get().checked_rem(per_block).unwrap_or(0));
+    let block = sb.descriptor_block(number.get() / per_block);
+    let slot = u64::from(number.get() % per_block);
     let offset = slot * u64::from(sb.desc_size);
     disk.put(byte_of(sb, block) + offset, &bytes)
 }
@@ -132,11 +132,7 @@ pub(super) fn put(checker: &Checker, disk: &mut Patches, number: GroupNo) -> Res
     }
     disk.flush()?;
 
-    let unused = if checker.has_uninit() {
-        group.itable_unused().min(count.saturating_sub(used_end))
-    } else {
-        0
-    };
+    let unused = if checker.has_uninit() { group.itable_unused().min(count - used_end) } else { 0 };
     let sums = sb.has_metadata_csum();
     let sum = |bits: &[u8], len: u32| {
         if sums { bitmap_sum(sb.checksum_seed, bits, u64::from(len)) } else { 0 }

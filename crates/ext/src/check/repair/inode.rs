@@ -112,7 +112,7 @@ impl InodeMut {
         let bits = self.core.i_flags.get() & !flags::HUGE_FILE;
         let mut huge = 0;
         if self.huge && sectors >> 48 != 0 {
-            count = sectors.checked_div(u64::from(self.block_size >> 9)).unwrap_or(0);
+            count = sectors / u64::from(self.block_size >> 9);
             huge = flags::HUGE_FILE;
         }
         if self.huge {

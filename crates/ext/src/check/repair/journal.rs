@@ -33,7 +33,7 @@ impl Work<'_> {
             Ok((len, Some(first))) if !self.is_claimed_twice(first.extent.start) => {
                 let at = byte_of(&volume.sb, first.extent.start);
                 let mut block = self.disk.read(at, volume.block_len())?;
-                let blocks = len.checked_div(u64::from(volume.sb.block_size)).unwrap_or(0);
+                let blocks = len / u64::from(volume.sb.block_size);
                 let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
                 journal::reset(&mut block, blocks, volume.sb.block_size);
                 self.disk.put(at, &block)?;
@@ -78,7 +78,7 @@ impl Work<'_> {
         if !is_whole || is_shared {
             return self.drop_journal(ino);
         }
-        let data = map.runs.iter().map(|run| run.extent.len).fold(0, u64::saturating_add);
+        let data: u64 = map.runs.iter().map(|run| run.extent.len).sum();
         let blocks = data + u64::try_from(map.index.len()).unwrap_or(u64::MAX);
         let sectors = blocks * u64::from(volume.sb.block_size >> 9);
         let extra = volume.sb.raw.s_want_extra_isize.get();

@@ -126,7 +126,7 @@ impl Work<'_> {
         let has_extents = inode.has_flag(flags::EXTENTS);
         let needed = if has_extents {
             let extents = pieces.iter().map(|it| extents_of(it.placed.extent.len, it.unwritten));
-            extent_tree_blocks(extents.fold(0, u64::saturating_add), size)
+            extent_tree_blocks(extents.sum(), size)
         } else {
             let run = |it: &Piece| Run { lbn: it.placed.lbn, len: it.placed.extent.len };
             indirect_blocks(&pieces.iter().map(run).collect::<Vec<_>>(), size)
@@ -158,7 +158,7 @@ impl Work<'_> {
         let data = pieces.iter().map(|piece| piece.placed.extent.len);
         let has_attributes =
             inode.core().i_file_acl_lo.get() != 0 || inode.core().i_file_acl_high.get() != 0;
-        let blocks = (data.fold(0, u64::saturating_add) + needed) + u64::from(has_attributes);
+        let blocks = data.sum::<u64>() + needed + u64::from(has_attributes);
         inode.set_sectors(blocks * u64::from(size >> 9));
         Ok(true)
     }

@@ -88,10 +88,10 @@ impl Work<'_> {
         let mut found = salvage(volume, &old)?;
         let end = old.len.div_ceil(bsize);
         let gone = found.cut(end);
-        let within = old.len.checked_rem(bsize).unwrap_or(0);
-        let last = found.block_of(Lbn::new(end.saturating_sub(1))).filter(|_| within > 0);
+        let within = old.len % bsize;
+        let last = if within > 0 { found.block_of(Lbn::new(end - 1)) } else { None };
         if let Some(last) = last {
-            let rest = vec![0; volume.block_len().saturating_sub(index(within))];
+            let rest = vec![0; volume.block_len() - index(within)];
             self.disk.put(byte_of(&volume.sb, last) + within, &rest)?;
         }
         if gone.is_empty() {
@@ -143,7 +143,7 @@ impl Work<'_> {
         let volume = &self.checker.volume;
         let ino = Ino::new(volume.sb.raw.s_orphan_file_inum.get());
         let found = volume.inode(ino).and_then(|inode| {
-            let count = inode.len.checked_div(u64::from(volume.sb.block_size)).unwrap_or(0);
+            let count = inode.len / u64::from(volume.sb.block_size);
             let (mut blocks, mut is_marked) = (Vec::new(), false);
             for lbn in (0..count.min(volume.sb.blocks)).map(Lbn::new) {
                 let Some(run) = volume.map_block(&inode, lbn)? else { return Ok(None) };

@@ -19,7 +19,7 @@ impl Checker {
         let sb = self.sb();
         let descriptor_blocks = u64::from(sb.descriptor_blocks());
         let start = sb.group_blocks(GroupNo::ZERO).start.get();
-        let distance = |number| sb.group_blocks(number).start.get().saturating_sub(start);
+        let distance = |number| sb.group_blocks(number).start.get() - start;
         ResizeMap {
             block_size: sb.block_size,
             descriptor_blocks,

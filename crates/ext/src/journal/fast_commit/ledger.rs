@@ -60,9 +60,9 @@ impl<'a> Ledger<'a> {
     /// The clusters of a group that a run of its blocks touches.
     fn clusters(&self, run: Extent, blocks: Extent) -> (u64, u64) {
         let ratio = u64::from(self.volume.sb.cluster_ratio).max(1);
-        let from = run.start.saturating_since(blocks.start);
-        let to = run.end().saturating_since(blocks.start);
-        (from.checked_div(ratio).unwrap_or(0), to.div_ceil(ratio))
+        let from = run.start - blocks.start;
+        let to = run.end() - blocks.start;
+        (from / ratio, to.div_ceil(ratio))
     }
 
     /// Marks the clusters that a run of blocks touches. The run lies in the
@@ -71,14 +71,15 @@ impl<'a> Ledger<'a> {
         let sb = &self.volume.sb;
         let mut next = run.start;
         while next < run.end() {
-            let within = next.saturating_since(sb.first_block);
-            let number = within.checked_div(u64::from(sb.blocks_per_group)).unwrap_or(0);
+            let within = next - sb.first_block;
+            let number = within / u64::from(sb.blocks_per_group);
             let number = GroupNo::new(u32::try_from(number).unwrap_or(u32::MAX));
             let blocks = self.volume.sb.group_blocks(number);
             let end = run.end().min(blocks.end());
-            let (from, to) = self.clusters(Extent::new(next, end.saturating_since(next)), blocks);
+            let (from, to) = self.clusters(Extent::new(next, end - next), blocks);
             fill(&mut self.group(number)?.clusters, from, to, used);
-            next = end.max(next + 1);
+            debug_assert!(end > next, "the run lies in the volume");
+            next = end;
         }
         Ok(())
     }
@@ -102,7 +103,7 @@ impl<'a> Ledger<'a> {
         let ratio = u64::from(self.volume.sb.cluster_ratio).max(1);
         for number in (0..self.volume.sb.groups).map(GroupNo::new) {
             let blocks = self.volume.sb.group_blocks(number);
-            let clusters = blocks.len.checked_div(ratio).unwrap_or(0);
+            let clusters = blocks.len / ratio;
             let bits = self.group(number)?;
             let free = (0..clusters).find(|&at| {
                 let start = blocks.start + at * ratio;
@@ -123,10 +124,9 @@ impl<'a> Ledger<'a> {
         for bits in self.groups.values() {
             let counts = self.counts(bits);
             let free = i64::from(counts.free_clusters);
-            let more = free.saturating_sub(i64::from(bits.group.free_clusters()));
-            blocks += more;
+            blocks += free - i64::from(bits.group.free_clusters());
             let free = i64::from(counts.free_inodes);
-            inodes += free.saturating_sub(i64::from(bits.group.free_inodes()));
+            inodes += free - i64::from(bits.group.free_inodes());
             self.put(device, bits.group.block_bitmap(), &bits.clusters)?;
             self.put(device, bits.group.inode_bitmap(), &bits.inodes)?;
             self.write_descriptor(device, bits, &counts)?;
@@ -151,7 +151,7 @@ impl<'a> Ledger<'a> {
         let inodes = u64::from(sb.inodes_per_group);
         let last = (0..inodes).rev().find(|&at| is_set(&bits.inodes, at));
         let used = last.map_or(0, |last| last + 1);
-        let unused = inodes.saturating_sub(used);
+        let unused = inodes - used;
         // The tail only ever grows shorter: slots that were used once were written.
         let unused = u32::try_from(unused).unwrap_or(0).min(bits.group.itable_unused());
         let flags = bits.group.raw().bg_flags.get() & !(BG_BLOCK_UNINIT | BG_INODE_UNINIT);
@@ -181,13 +181,13 @@ impl<'a> Ledger<'a> {
         let desc = self.volume.recounted(&bits.group, counts)?;
         let number = bits.group.number.get();
         let per_block = sb.descs_per_block().max(1);
-        let block = sb.descriptor_block(number.checked_div(per_block).unwrap_or(0));
+        let block = sb.descriptor_block(number / per_block);
         let mut bytes = vec![0; self.volume.block_len()];
         let byte = block.get() * u64::from(sb.block_size);
         let at = Lba::containing(ByteLen::new(byte));
         device.read(at, &mut bytes)?;
         let size = usize::from(sb.desc_size);
-        let offset = index(number.checked_rem(per_block).unwrap_or(0)) * size;
+        let offset = index(number % per_block) * size;
         let room = bytes.get_mut(offset..).unwrap_or_default();
         for (to, from) in room.iter_mut().take(size).zip(&desc) {
             *to = *from;
@@ -226,7 +226,7 @@ fn fill(bits: &mut [u8], from: u64, to: u64, set: bool) {
     let mut at = from;
     while at < to {
         let Some(byte) = bits.get_mut(index(at >> 3)) else { return };
-        if at & 7 == 0 && to.saturating_sub(at) >= 8 {
+        if at & 7 == 0 && to - at >= 8 {
             *byte = if set { 0xFF } else { 0 };
             at += 8;
             continue;

@@ -54,8 +54,8 @@ fn some(run: &Mapping) -> bool {
 
 /// The part of a run between two logical blocks of it.
 fn part(run: Mapping, low: Lbn, high: Lbn) -> Mapping {
-    let start = run.extent.start + low.saturating_since(run.lbn);
-    Mapping { lbn: low, extent: Extent::new(start, high.saturating_since(low)), ..run }
+    let start = run.extent.start + (low - run.lbn);
+    Mapping { lbn: low, extent: Extent::new(start, high - low), ..run }
 }
 
 #[cfg(test)]

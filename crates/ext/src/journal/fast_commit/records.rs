@@ -99,7 +99,7 @@ impl<'a> Tlv<'a> {
         let leaf: ExtentLeaf = parse(self.value, 4).ok_or_else(|| truncated(place()))?;
         let len = leaf.ee_len.get();
         let unwritten = len > EXTENT_MAX_LEN;
-        let len = if unwritten { len.saturating_sub(EXTENT_MAX_LEN) } else { len };
+        let len = if unwritten { len - EXTENT_MAX_LEN } else { len };
         let high = u64::from(leaf.ee_start_hi.get());
         let start = BlockNo::new((high << 32) | u64::from(leaf.ee_start_lo.get()));
         Ok(Mapping {
@@ -112,7 +112,7 @@ impl<'a> Tlv<'a> {
     fn name(&self) -> Result<Dentry, FsError> {
         let parent = le32(self.value, 0).ok_or_else(|| truncated(place()))?;
         let ino = le32(self.value, 4).ok_or_else(|| truncated(place()))?;
-        let len = self.value.len().saturating_sub(8);
+        let len = self.value.len() - 8;
         if len == 0 || len > 255 {
             let place = place().in_inode(Ino::new(ino));
             return Err(range("name", seekless_fs::field::wide(len), 255, place));

@@ -35,10 +35,11 @@ pub(super) struct ReplayedInode {
 }
 
 impl ReplayedInode {
-    fn fresh(inode_size: usize) -> Self {
+    /// An empty one with `rest` bytes behind the core.
+    fn fresh(rest: usize) -> Self {
         Self {
             core: InodeCore::default(),
-            rest: vec![0; inode_size.saturating_sub(INODE_CORE_SIZE)],
+            rest: vec![0; rest],
             runs: None,
             index: Vec::new(),
             names: None,
@@ -143,7 +144,7 @@ impl<'a> ReplayState<'a> {
     }
 
     fn set_inode(&mut self, ino: Ino, raw: &[u8]) -> Result<(), FsError> {
-        let size = usize::from(self.volume.sb.inode_size);
+        let size = usize::from(self.volume.sb.inode_size) - INODE_CORE_SIZE;
         let core: InodeCore = parse(raw, 0).ok_or_else(|| truncated(inode_place(ino)))?;
         let rest = raw.get(INODE_CORE_SIZE..).unwrap_or_default();
         if self.node(ino)?.is_none() {

@@ -97,7 +97,7 @@ impl Store<'_> {
             return self.put_inode(ino, &vec![0; usize::from(self.volume.sb.inode_size)]);
         }
         let was_dir = before && self.volume.inode(ino)?.kind() == Some(FileKind::Directory);
-        let directories = i32::from(is_dir).saturating_sub(i32::from(was_dir));
+        let directories = i32::from(is_dir) - i32::from(was_dir);
         self.ledger.mark_inode(ino, true, directories)?;
         if let Some(names) = node.names.take() {
             self.directory(ino, node, &names)?;
@@ -189,15 +189,15 @@ impl Store<'_> {
     fn block_of(&mut self, runs: &mut Vec<Mapping>, lbn: Lbn) -> Result<BlockNo, FsError> {
         let behind = runs.partition_point(|run| run.lbn <= lbn);
         if let Some(run) = behind.checked_sub(1).and_then(|at| runs.get(at)) {
-            let skip = lbn.saturating_since(run.lbn);
+            let skip = lbn - run.lbn;
             if skip < run.extent.len && !run.unwritten {
                 return Ok(run.extent.start + skip);
             }
         }
         // The blocks of one logical cluster lie in one cluster, each at its place.
         let ratio = u64::from(self.volume.sb.cluster_ratio).max(1);
-        let within = |at: u64| at.checked_rem(ratio).unwrap_or(0);
-        let first = lbn.get().saturating_sub(within(lbn.get()));
+        let within = |at: u64| at % ratio;
+        let first = lbn.get() - within(lbn.get());
         let neighbour = runs
             .iter()
             .find(|run| run.lbn.get() < first + ratio && (run.lbn + run.extent.len).get() > first);
@@ -253,7 +253,7 @@ impl Store<'_> {
         let extents = pieces
             .iter()
             .map(|piece| mapping::extents_of(piece.placed.extent.len, piece.unwritten))
-            .fold(0, u64::saturating_add);
+            .sum();
         let needed = mapping::extent_tree_blocks(extents, self.volume.sb.block_size);
         let blocks: Vec<BlockNo> =
             (0..needed).map(|_| self.ledger.allocate(&self.reserved)).collect::<Result<_, _>>()?;
@@ -274,10 +274,10 @@ impl Store<'_> {
         let ratio = u64::from(sb.cluster_ratio).max(1);
         let (mut clusters, mut last) = (0u64, None);
         for run in runs {
-            let first = run.lbn.get().checked_div(ratio).unwrap_or(0);
+            let first = run.lbn.get() / ratio;
             let end = (run.lbn + run.extent.len).get().div_ceil(ratio);
             let again = u64::from(last == Some(first));
-            clusters = (clusters + end.saturating_sub(first)).saturating_sub(again);
+            clusters += end - first - again;
             last = end.checked_sub(1);
         }
         let acl = node.core.i_file_acl_lo.get() != 0 || node.core.i_file_acl_high.get() != 0;

@@ -30,14 +30,13 @@ impl Encoder<'_> {
     /// Tags that fit in a descriptor.
     pub(super) fn tags(&self) -> usize {
         let taken = journal_at::TAGS + JOURNAL_TAG_UUID + self.form.tail_len();
-        self.block.saturating_sub(taken).checked_div(self.form.tag_len()).unwrap_or(1).max(1)
+        (self.block - taken) / self.form.tag_len()
     }
 
     /// Revoke records that fit in a block.
     pub(super) fn revokes(&self) -> usize {
         let taken = journal_at::REVOKE_RECORDS + self.form.tail_len();
-        let room = self.block.saturating_sub(taken);
-        room.checked_div(self.form.revoke_record_len()).unwrap_or(1).max(1)
+        (self.block - taken) / self.form.revoke_record_len()
     }
 
     /// Blocks of a transaction, its commit record included.
@@ -90,7 +89,7 @@ impl Encoder<'_> {
         for revoked in revokes {
             let number = revoked.get().to_be_bytes();
             let len = self.form.revoke_record_len();
-            lay(&mut block, at, number.get(8usize.saturating_sub(len)..).unwrap_or_default());
+            lay(&mut block, at, number.get(8 - len..).unwrap_or_default());
             at += len;
         }
         lay(&mut block, journal_at::REVOKE_COUNT, &low32(wide(at)).to_be_bytes());
@@ -168,7 +167,7 @@ impl Encoder<'_> {
 
     fn seal_tail(&self, block: &mut [u8]) {
         if self.form.tail_len() > 0 {
-            self.seal_at(block, block.len().saturating_sub(4));
+            self.seal_at(block, block.len() - 4);
         }
     }
 

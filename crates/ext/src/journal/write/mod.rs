@@ -148,11 +148,11 @@ impl LogWriter {
     }
 
     fn ring(&self) -> u32 {
-        self.last.saturating_sub(self.first)
+        self.last - self.first
     }
 
     fn used(&self) -> u64 {
-        self.live.iter().map(|live| u64::from(live.len)).fold(0, u64::saturating_add)
+        self.live.iter().map(|live| u64::from(live.len)).sum()
     }
 
     /// The block `n` steps behind one of the ring.
@@ -214,7 +214,7 @@ fn usable<'a>(
     log.distrust()?;
     let superblock = state::parse(&log.block(0)?)?;
     state::check(&superblock)?;
-    if log.ring_len() < MIN_BLOCKS.saturating_sub(log.first) {
+    if log.last < MIN_BLOCKS {
         let len = u64::from(log.last);
         return Err(range("s_maxlen", len, u64::from(MIN_BLOCKS), place()));
     }
@@ -316,7 +316,7 @@ impl Log for LogWriter {
     fn free(&self) -> u64 {
         let used = self.used();
         debug_assert!(used <= self.capacity());
-        self.capacity().saturating_sub(used)
+        self.capacity() - used
     }
 
     fn most(&self) -> u64 {

@@ -74,13 +74,13 @@ impl Tree<'_> {
     /// other one is later.
     pub(in super::super) fn zero_tail(&mut self, end: u64, other: u64) -> Result<(), FsError> {
         let block = self.block();
-        let lbn = end.checked_div(block).unwrap_or(0);
-        let within = end.checked_rem(block).unwrap_or(0);
+        let lbn = end / block;
+        let within = end % block;
         if within == 0 || other <= end {
             return Ok(());
         }
         let Some(at) = self.lookup_block(lbn)? else { return Ok(()) };
-        let (skip, len) = (index(within), index(block.saturating_sub(within)));
+        let (skip, len) = (index(within), index(block - within));
         self.core.cache.edit(at, skip, len, Role::Data, |to| {
             to.fill(0);
             Ok(())

@@ -41,7 +41,7 @@ impl Tree<'_> {
         // A hole may go on in the next leaf, but an extent does not.
         let near = self.find(lbn)?;
         debug_assert!(near.at(lbn).is_none(), "D1: {lbn} of inode {} waits", self.ino);
-        let most = wide(contents.len()).min(near.end().saturating_sub(lbn));
+        let most = wide(contents.len()).min(near.end() - lbn);
         let (run, bitmap) = self.take(lbn, most, false)?;
         let mut after = self.fill_whole(run, contents, contents_role)?;
         after.push(bitmap);

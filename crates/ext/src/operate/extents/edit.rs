@@ -16,10 +16,16 @@ pub(super) fn end_of(run: &Mapping) -> u64 {
 /// The part of a run that maps a range of blocks of the file, which lie in it.
 pub(super) fn part(run: &Mapping, blocks: &Range<u64>) -> Mapping {
     debug_assert!(run.lbn.get() <= blocks.start && blocks.end <= end_of(run));
-    let skip = blocks.start.saturating_sub(run.lbn.get());
-    let len = blocks.end.saturating_sub(blocks.start);
+    let skip = blocks.start - run.lbn.get();
+    let len = blocks.end - blocks.start;
     let extent = Extent::new(run.extent.start + skip, len);
     Mapping { lbn: Lbn::new(blocks.start), extent, ..*run }
+}
+
+/// The run of a leaf with a block of the file, and its place.
+pub(super) fn run_with(leaf: &[Mapping], lbn: u64) -> Option<(usize, Mapping)> {
+    let at = leaf.partition_point(|run| run.lbn.get() <= lbn).checked_sub(1)?;
+    leaf.get(at).map(|run| (at, *run))
 }
 
 /// Whether two runs can be joined: they touch, and fit in one extent.
@@ -40,9 +46,9 @@ fn join_around(leaf: &mut Vec<Mapping>, new: Range<usize>) {
             (Some(one), Some(next)) if joins(one, &next) => {
                 one.extent.len += next.extent.len;
                 leaf.remove(at + 1);
-                stop = stop.saturating_sub(1);
+                stop -= 1;
             }
-            _ => at = at + 1,
+            _ => at += 1,
         }
     }
 }
@@ -90,8 +96,7 @@ impl Tree<'_> {
     ) -> Result<ChangeId, FsError> {
         let path = self.path(blocks.start)?;
         let mut leaf = path.leaf.clone();
-        let at = leaf.partition_point(|run| run.lbn.get() <= blocks.start).saturating_sub(1);
-        let Some(run) = leaf.get(at).copied() else {
+        let Some((at, run)) = run_with(&leaf, blocks.start) else {
             debug_assert!(false, "{blocks:?} were found");
             return Ok(ChangeId::COMMITTED);
         };
@@ -114,8 +119,9 @@ impl Tree<'_> {
     pub(super) fn convert_whole(&mut self, lbn: u64, put: &Put<'_>) -> Result<ChangeId, FsError> {
         let path = self.path(lbn)?;
         let mut leaf = path.leaf.clone();
-        let at = leaf.partition_point(|run| run.lbn.get() <= lbn).saturating_sub(1);
-        if let Some(run) = leaf.get_mut(at) {
+        if let Some((at, _)) = run_with(&leaf, lbn)
+            && let Some(run) = leaf.get_mut(at)
+        {
             debug_assert!(run.unwritten, "{lbn} was found unwritten");
             run.unwritten = false;
         }

@@ -86,8 +86,8 @@ pub(super) fn changed(old: &[u8], new: &[u8], part: Range<usize>) -> Range<usize
 pub(super) fn is_whole(node: &TreeNode, new: &[u8]) -> bool {
     let both = shown(&node.bytes).min(shown(new));
     let changed = changed(&node.bytes, new, 0..both);
-    let sector = |at: usize| wide(at).checked_div(SECTOR);
-    changed.is_empty() || sector(changed.start) == sector(changed.end.saturating_sub(1))
+    let sector = |at: usize| wide(at) / SECTOR;
+    changed.is_empty() || sector(changed.start) == sector(changed.end - 1)
 }
 
 #[cfg(test)]

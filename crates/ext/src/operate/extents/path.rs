@@ -51,11 +51,12 @@ impl ExtentPath {
     pub(super) fn in_front_of(&self, lbn: u64) -> Option<BlockNo> {
         let next = self.leaf.partition_point(|run| run.lbn.get() <= lbn);
         if let Some(run) = next.checked_sub(1).and_then(|at| self.leaf.get(at)) {
-            let by = lbn.saturating_sub(run.lbn.get()).saturating_sub(1);
+            debug_assert!(lbn >= run.lbn.get() + run.extent.len, "{lbn} is in a hole");
+            let by = lbn - run.lbn.get() - 1;
             return Some(run.extent.start + by);
         }
         let run = self.leaf.get(next)?;
-        let by = run.lbn.get().saturating_sub(lbn) + 1;
+        let by = run.lbn.get() - lbn + 1;
         run.extent.start.get().checked_sub(by).map(BlockNo::new)
     }
 
@@ -65,7 +66,7 @@ impl ExtentPath {
         let next = self.leaf.partition_point(|run| run.lbn.get() <= lbn);
         let front = next.checked_sub(1).and_then(|at| self.leaf.get(at));
         let left = front.map(|run| {
-            let last = run.extent.len.saturating_sub(1);
+            let last = run.extent.len - 1;
             (run.lbn.get() + last, run.extent.start + last)
         });
         let right = self.leaf.get(next).map(|run| (run.lbn.get(), run.extent.start));
@@ -82,7 +83,7 @@ impl Tree<'_> {
         let (mut at, mut bytes) = (None, root.0.to_vec());
         loop {
             let tail = if at.is_some() { tail_len(&self.ext.volume.sb) } else { 0 };
-            let header = header(&bytes, bytes.len().saturating_sub(tail), frame.place)?;
+            let header = header(&bytes, bytes.len() - tail, frame.place)?;
             if header.eh_max.get() == 0 {
                 return Err(invalid("eh_max", 0, frame.place));
             }
@@ -101,7 +102,7 @@ impl Tree<'_> {
             };
             bytes = self.tree_block(child.block, frame.place)?;
             let place = Location::of("extent block").in_inode(self.ino).in_block(child.block);
-            let depth = frame.depth.saturating_sub(1);
+            let depth = frame.depth - 1;
             frame = Frame { covers: child.covers, depth, place };
             at = Some(child.block);
             steps.push(IndexNode { node, children, slot });

@@ -1,7 +1,7 @@
 //! Bytes put into a file, and space allocated for it.
 
 use super::Tree;
-use super::edit::end_of;
+use super::edit::{end_of, run_with};
 use super::plan::Put;
 use crate::encode::mapping::max_len;
 use seekless_cache::{ChangeId, JournalMode, Role};
@@ -39,8 +39,7 @@ impl Tree<'_> {
         let mut written = Ok(());
         while done < bytes.len() && written.is_ok() {
             let rest = bytes.get(done..).unwrap_or_default();
-            written =
-                self.write_piece(offset + wide(done), rest, seen).map(|(len, _)| done = done + len);
+            written = self.write_piece(offset + wide(done), rest, seen).map(|(len, _)| done += len);
         }
         let reached = if done == 0 { before } else { before.max(offset + wide(done)) };
         if written.is_err() && self.node()?.size > reached {
@@ -101,16 +100,16 @@ impl Tree<'_> {
         seen: u64,
     ) -> Result<(usize, ChangeId), FsError> {
         let block = self.block();
-        let lbn = offset.checked_div(block).unwrap_or(0);
-        let within = index(offset.checked_rem(block).unwrap_or(0));
+        let lbn = offset / block;
+        let within = index(offset % block);
         let end = (offset + wide(bytes.len())).div_ceil(block);
         let near = self.find(lbn)?;
-        let count = near.end().min(end).saturating_sub(lbn);
+        let count = near.end().min(end) - lbn;
         let (contents, role) = self.roles(lbn * block < seen)?;
         // The bytes that fit into `blocks` blocks, and the length from then on.
         let size = self.node()?.size;
         let fits = |blocks: u64| {
-            let room = index(blocks * block).saturating_sub(within);
+            let room = index(blocks * block) - within;
             let len = room.min(bytes.len());
             (len, size.max(offset + wide(len)))
         };
@@ -190,7 +189,7 @@ impl Tree<'_> {
         let mut skip = within;
         let mut ids = Vec::with_capacity(index(run.len));
         for at in run.start.get()..run.end().get() {
-            let (part, behind) = rest.split_at(len.saturating_sub(skip).min(rest.len()));
+            let (part, behind) = rest.split_at((len - skip).min(rest.len()));
             let ((), id) = self.core.cache.fill(BlockNo::new(at), len, role, |to| {
                 let to = to.iter_mut().skip(skip);
                 to.zip(part).for_each(|(to, &from)| *to = from);
@@ -217,7 +216,7 @@ impl Tree<'_> {
         let mut skip = within;
         let mut ids = Vec::with_capacity(index(run.len));
         for at in run.start.get()..run.end().get() {
-            let (part, behind) = rest.split_at(len.saturating_sub(skip).min(rest.len()));
+            let (part, behind) = rest.split_at((len - skip).min(rest.len()));
             let at = BlockNo::new(at);
             let ((), id) = self.core.cache.edit(at, skip, part.len(), role, |to| {
                 to.copy_from_slice(part);
@@ -257,8 +256,8 @@ impl Tree<'_> {
         why: String,
     ) -> Result<ChangeId, FsError> {
         let path = self.path(blocks.start)?;
-        let at = path.leaf.partition_point(|run| run.lbn.get() <= blocks.start).saturating_sub(1);
-        let Some(run) = path.leaf.get(at).copied() else { return Err(FsError::NoSpace(why)) };
+        let run = run_with(&path.leaf, blocks.start);
+        let Some((_, run)) = run else { return Err(FsError::NoSpace(why)) };
         if end_of(&run) > put.size.div_ceil(self.block()) {
             return Err(FsError::NoSpace(why));
         }
@@ -286,14 +285,14 @@ impl Tree<'_> {
         keep_size: bool,
     ) -> Result<(), FsError> {
         let block = self.block();
-        let (mut lbn, end) = (from.checked_div(block).unwrap_or(0), to.div_ceil(block));
+        let (mut lbn, end) = (from / block, to.div_ceil(block));
         while lbn < end {
             let near = self.find(lbn)?;
             if near.at(lbn).is_some() {
                 lbn = near.end();
                 continue;
             }
-            let count = near.end().min(end).saturating_sub(lbn);
+            let count = near.end().min(end) - lbn;
             let (run, bitmap) = self.take(lbn, count, true)?;
             let size = self.node()?.size;
             let after = [bitmap];

@@ -56,20 +56,20 @@ pub(super) fn insert_child(block: &mut [u8], branch: Branch, chosen: usize, chil
 /// A node below the root, without children yet.
 pub(super) fn blank_node(len: usize, tail: usize) -> (Vec<u8>, Branch) {
     let offset = DX_NODE_ENTRIES_OFFSET;
-    let room = len.saturating_sub(offset).saturating_sub(tail);
-    (vec![0; len], Branch { offset, count: 0, limit: room.checked_div(ENTRY).unwrap_or(0) })
+    let room = len - offset - tail;
+    (vec![0; len], Branch { offset, count: 0, limit: room / ENTRY })
 }
 
 /// Writes the part of a root behind its two entries, without children yet.
 pub(super) fn put_root(block: &mut [u8], version: u8, tail: usize) -> Branch {
     let offset = ROOT_ENTRIES_OFFSET;
-    let room = block.len().saturating_sub(offset).saturating_sub(tail);
+    let room = block.len() - offset - tail;
     if let Some(rest) = block.get_mut(DX_ROOT_INFO_OFFSET..) {
         rest.fill(0);
     }
     let info = DxRootInfo { hash_version: version, info_length: 8, ..DxRootInfo::default() };
     put(block, DX_ROOT_INFO_OFFSET, info.as_bytes());
-    Branch { offset, count: 0, limit: room.checked_div(ENTRY).unwrap_or(0) }
+    Branch { offset, count: 0, limit: room / ENTRY }
 }
 
 /// Sets how many levels of nodes are below a root.

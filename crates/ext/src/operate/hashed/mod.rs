@@ -76,7 +76,7 @@ impl Ext {
 
     fn dir_blocks(&self, core: &mut Core, dir: Ino) -> Result<u64, FsError> {
         let bsize = u64::from(self.volume.sb.block_size);
-        Ok(core.node(dir)?.size.checked_div(bsize).unwrap_or(0))
+        Ok(core.node(dir)?.size / bsize)
     }
 
     /// The place for a new name in a directory; room is made for it.

@@ -133,7 +133,7 @@ impl Ext {
     ) -> Result<Vec<u8>, FsError> {
         let mut leaf = vec![0; from.len()];
         self.entries.blank(&mut leaf);
-        let end = leaf.len().saturating_sub(self.entries.tail);
+        let end = leaf.len() - self.entries.tail;
         let (mut at, mut last) = (0usize, None);
         for entry in self.entries.entries(from, Self::dir_place(dir)) {
             let entry = entry?;
@@ -144,7 +144,7 @@ impl Ext {
             }
         }
         if let Some(last) = last {
-            self.entries.put_len(&mut leaf, last, end.saturating_sub(last));
+            self.entries.put_len(&mut leaf, last, end - last);
         }
         Ok(leaf)
     }
@@ -159,7 +159,7 @@ impl Ext {
                 kept.push(entry.at);
             }
         }
-        let end = leaf.len().saturating_sub(self.entries.tail);
+        let end = leaf.len() - self.entries.tail;
         if kept.first() != Some(&0) {
             // The first entry is not used.
             if let Some(ino) = leaf.get_mut(..4) {
@@ -169,7 +169,7 @@ impl Ext {
         }
         let nexts: Vec<usize> = kept.iter().copied().skip(1).chain([end]).collect();
         for (&at, next) in kept.iter().zip(nexts) {
-            self.entries.put_len(leaf, at, next.saturating_sub(at));
+            self.entries.put_len(leaf, at, next - at);
         }
         Ok(())
     }
@@ -287,7 +287,7 @@ impl Ext {
         let lbn = self.append_block(core, dir, &leaf, made)?;
         let mut root = old.clone();
         let branch = put_root(&mut root, version, self.index_tail());
-        let rest = root.len().saturating_sub(DOT);
+        let rest = root.len() - DOT;
         self.entries.put_len(&mut root, DOT, rest);
         put_children(&mut root, branch, &[DxChild { hash: 0, lbn: Lbn::new(lbn) }]);
         self.edit_block(core, dir, (0, at), |bytes| bytes.copy_from_slice(&root))?;
@@ -305,7 +305,7 @@ fn split_point(names: &[Hashed], block: usize) -> usize {
     let (mut size, mut moved) = (0usize, 0usize);
     for name in names.iter().rev() {
         if size + name.needed / 2 > half {
-            return names.len().saturating_sub(moved);
+            return names.len() - moved;
         }
         size += name.needed;
         moved += 1;

@@ -29,12 +29,12 @@ impl RelayoutWriter<'_> {
             let mut at = room.start;
             while let Some(run) = used.next_if(|run| run.start < room.end()) {
                 if run.start > at {
-                    free.push(Extent::new(at, run.start.saturating_since(at)));
+                    free.push(Extent::new(at, run.start - at));
                 }
                 at = run.end();
             }
             if at < room.end() {
-                free.push(Extent::new(at, room.end().saturating_since(at)));
+                free.push(Extent::new(at, room.end() - at));
             }
         }
         free
@@ -71,10 +71,8 @@ impl RelayoutWriter<'_> {
         let mut free_here = 0;
         let from = free.partition_point(|run| run.end().get() <= first);
         for run in &free[from..] {
-            let (low, high) = (
-                run.start.get().max(first) - first,
-                (run.end().get().min(first + clusters)).saturating_sub(first),
-            );
+            let (low, high) =
+                (run.start.get().max(first) - first, run.end().get().min(first + clusters) - first);
             if low >= high {
                 break;
             }
