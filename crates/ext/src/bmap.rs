@@ -27,6 +27,10 @@ impl MappedRuns {
     /// Adds a run. A file that maps more blocks than the volume has maps some
     /// of them twice.
     pub(crate) fn push(&mut self, run: Mapping, place: Location) -> Result<(), FsError> {
+        debug_assert!(
+            self.runs.last().is_none_or(|last| last.lbn + last.extent.len <= run.lbn),
+            "a walk goes forwards"
+        );
         self.mapped += run.extent.len;
         if self.mapped > self.limit {
             return Err(range("mapped blocks", self.mapped, self.limit, place));

@@ -243,6 +243,7 @@ impl ExtentWalk<'_> {
 
     fn child(&mut self, child: ChildNode, parent: &Frame, level: u8) -> Result<(), FsError> {
         let ChildNode { covers, block: number } = child;
+        debug_assert!(!covers.is_empty() && parent.depth > 0, "a child covers blocks");
         let place = Location::of("extent block").in_inode(self.ino).in_block(number);
         let Some(block) = (self.blocks)(number, parent.place)? else { return Ok(()) };
         let room = block.len() - tail_len(&self.volume.sb);

@@ -231,6 +231,7 @@ impl Volume {
         };
         let per_group = self.sb.inodes_per_group;
         let group = at / per_group;
+        debug_assert!(group < self.sb.groups, "all inodes are in groups");
         Ok((GroupNo::new(group), at % per_group))
     }
 
@@ -251,6 +252,7 @@ impl Volume {
 
     /// Block and byte of an inode in a table.
     pub(crate) fn table_slot(&self, table: Extent, slot: u32) -> (BlockNo, usize) {
+        debug_assert!(slot < self.sb.inodes_per_group, "slot {slot} of a table");
         let block_size = u64::from(self.sb.block_size);
         let at = u64::from(slot) * u64::from(self.sb.inode_size);
         let skip = at / block_size;
@@ -416,8 +418,9 @@ fn push_run(runs: &mut Vec<Extent>, run: Extent) {
     if run.len == 0 {
         return;
     }
+    debug_assert!(runs.last().is_none_or(|last| last.end() <= run.start), "runs rise");
     match runs.last_mut() {
-        Some(last) if last.end() == run.start => last.len = last.len + run.len,
+        Some(last) if last.end() == run.start => last.len += run.len,
         _ => runs.push(run),
     }
 }

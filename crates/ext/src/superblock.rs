@@ -309,6 +309,7 @@ impl Super {
 
     /// The block that holds the `nr`-th block of group descriptors.
     pub(crate) fn descriptor_block(&self, nr: u32) -> BlockNo {
+        debug_assert!(nr < self.descriptor_blocks(), "block {nr} of the descriptors");
         let first_meta = self.raw.s_first_meta_bg.get();
         if !self.has_incompat(incompat::META_BG) || nr < first_meta {
             return self.superblock_block() + 1 + u64::from(nr);

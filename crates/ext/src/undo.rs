@@ -165,6 +165,7 @@ impl UndoFile {
             bytes.extend_from_slice(&key.sum.to_le_bytes());
             bytes.extend_from_slice(&key.bytes.to_le_bytes());
         }
+        debug_assert!(bytes.len() as u64 <= self.block, "keys of {} bytes", bytes.len());
         bytes.resize(self.block as usize, 0);
         let sum = crc32c(!0, &bytes);
         bytes[4..8].copy_from_slice(&sum.to_le_bytes());
@@ -205,10 +206,14 @@ impl UndoFile {
         if self.keys.is_empty() {
             self.end = self.keys_at + 1;
         }
+        debug_assert!(run > 0 && run <= KEY_BLOCKS, "a key describes {run} blocks");
+        debug_assert!(!self.saved.contains(&at), "block {at} is saved once");
+        debug_assert!((self.keys.len() as u64) < self.block / KEY - 1, "there is room for a key");
         let start = at * self.block;
         let len = (run * self.block).min(device.len().get().saturating_sub(start));
         let mut bytes = vec![0; len as usize];
         device.read_bytes(ByteLen::new(start), &mut bytes)?;
+        debug_assert!(self.end > self.keys_at, "blocks lie behind their keys");
         self.put(self.end, &bytes).map_err(failed)?;
         self.end += run;
         self.keys.push(Key { block: at, sum: crc32c(!0, &bytes), bytes: len as u32 });

@@ -94,6 +94,7 @@ impl Volume {
         skip: u64,
         buf: &mut [u8],
     ) -> Result<(), FsError> {
+        debug_assert!(start.get() < self.sb.blocks, "block {start} was checked");
         let at = start.get() * u64::from(self.sb.block_size) + skip;
         self.device.read_bytes(ByteLen::new(at), buf)?;
         Ok(())

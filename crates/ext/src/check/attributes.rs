@@ -54,7 +54,7 @@ impl Checker {
             };
             match holder {
                 Some(holder) if names_its_owner(&holder, inode) => {}
-                Some(_) => clusters = clusters + len.div_ceil(cluster),
+                Some(_) => clusters += len.div_ceil(cluster),
                 None if self.is_lost(ino) => {}
                 None => {
                     let what = format!(

@@ -125,6 +125,7 @@ impl Checker {
                 self.fix(Stage::Groups, Fix::Group(number));
             }
         }
+        debug_assert!(u64::from(found.used) <= count, "{} of {count} clusters", found.used);
         self.report_bits("blocks", &found, place);
         Ok(u32::try_from(count).unwrap_or(u32::MAX) - found.used)
     }
@@ -179,6 +180,7 @@ impl Checker {
                 self.fix(Stage::Groups, Fix::Group(number));
             }
         }
+        debug_assert!(directories <= found.used, "directories are inodes in use");
         self.report_bits("inodes", &found, place);
         Ok((count - found.used, directories))
     }

@@ -173,7 +173,8 @@ impl Checker {
             is_value: self.volume.is_value(&inode),
             bad_map,
         };
-        self.seen.insert(ino, seen);
+        let before = self.seen.insert(ino, seen);
+        debug_assert!(before.is_none(), "inode {ino} is looked at once");
         Ok(())
     }
 
@@ -446,6 +447,7 @@ impl Checker {
                 self.shares_left -= 1;
                 continue;
             }
+            debug_assert!(self.conflicts_left > 0, "the limit ends a claim");
             self.conflicts_left -= 1;
             let count = if fixed { &mut claims.fixed } else { &mut claims.duplicates };
             *count += 1;

@@ -20,6 +20,7 @@ impl Checker {
                 self.links_of(ino, seen, &mut nameless);
             }
         }
+        debug_assert!(self.seen.is_empty(), "no inodes are found in this pass");
         self.seen = seen;
         for &ino in &nameless {
             self.fix(Stage::Connections, Fix::Connect(ino));

@@ -263,6 +263,7 @@ impl Checker {
             let here = place(dir).at_offset(field::byte(at));
             let inodes = self.sb().raw.s_inodes_count.get();
             let Some(found) = tolerant(block, &mut at, inodes, here) else { return bad };
+            debug_assert!(at > begin && at <= block.len(), "reading goes on in the block");
             if let Some(error) = found.error {
                 let what = format!("from byte {start} on: {error}");
                 self.unexpected("directory.corrupt", what, here);

@@ -159,6 +159,13 @@ impl SalvageWalk<'_> {
         if !fits {
             return;
         }
+        debug_assert!(
+            self.out
+                .pieces
+                .last()
+                .is_none_or(|last| { last.placed.lbn.get() + last.placed.extent.len <= self.next }),
+            "pieces rise and do not overlap"
+        );
         self.next = end;
         self.room -= extent.len;
         if let Some(last) = self.out.pieces.last_mut() {

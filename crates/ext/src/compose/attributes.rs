@@ -217,6 +217,7 @@ fn lay_out(
         let name = at + size_of::<XattrEntry>();
         area[name..name + attribute.suffix.len()].copy_from_slice(attribute.suffix);
         at += attribute.entry_len();
+        debug_assert!(at + size_of::<u32>() <= end, "entries end in front of the values");
     }
     all
 }

@@ -129,6 +129,7 @@ fn take_file(
         return Err(no_room());
     }
     *free = rest;
+    debug_assert_eq!(data.iter().map(|run| run.len).sum::<u64>(), blocks, "all blocks are taken");
     file.map = map.iter().flat_map(|run| (0..run.len).map(|at| run.start + at)).collect();
     let mut lbn = Lbn::ZERO;
     for extent in data {

@@ -327,6 +327,7 @@ impl Geometry {
         (0..self.groups)
             .map(|group| {
                 let overhead = self.group_overhead(group);
+                debug_assert!(overhead <= self.group_blocks(group), "group {group} is too small");
                 let start = BlockNo::new(self.group_start(group) + overhead);
                 Extent::new(start, self.group_blocks(group) - overhead)
             })

@@ -53,6 +53,8 @@ impl InodeFormat {
 
     /// Writes `record` as inode `ino` into `out`, one inode long and zeroed.
     pub(crate) fn encode(&self, ino: Ino, record: &InodeRecord<'_>, out: &mut [u8]) {
+        debug_assert_eq!(out.len(), self.inode_size as usize, "inode {ino} has its room");
+        debug_assert!(record.links <= MAX_LINKS, "{} links of inode {ino}", record.links);
         let sectors = record.blocks * u64::from(self.block_size / 512);
         let (mut flags, mut i_blocks) = (record.flags, sectors);
         if sectors >= 1 << 48 {
@@ -175,6 +177,7 @@ pub(crate) const fn inline_capacity(inode_size: u32, other_xattrs: bool) -> usiz
 /// `system.data`, which is there even when it is empty.
 pub(crate) fn inline_data(data: &[u8], inode_size: u32) -> (IBlock, Vec<u8>) {
     let mut block = IBlock::default();
+    debug_assert!(data.len() <= inline_capacity(inode_size, false), "{} bytes", data.len());
     let head = data.len().min(60);
     block.0[..head].copy_from_slice(&data[..head]);
     let rest = &data[head..];

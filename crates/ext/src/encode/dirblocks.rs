@@ -101,7 +101,10 @@ impl DirFormat {
 
     /// Divides entries with names of these lengths, in listing order, into blocks.
     pub(crate) fn pack(&self, name_lens: impl Iterator<Item = usize>) -> Result<Packing, FsError> {
-        let lens: Vec<u8> = name_lens.map(|len| len as u8).collect();
+        let checked = name_lens.inspect(|&len| {
+            debug_assert!(len <= usize::from(u8::MAX), "a name of {len} bytes");
+        });
+        let lens: Vec<u8> = checked.map(|len| len as u8).collect();
         let first = self.fill(&lens, record_len(1) + record_len(2));
         if first.len() == 1 || !self.indexed {
             return Ok(Packing { leaves: first, index_blocks: 0 });
@@ -139,6 +142,7 @@ impl DirFormat {
                 used = 0;
             }
             used += need;
+            debug_assert!(used <= room, "a block has room for any name");
         }
         starts
     }
@@ -153,6 +157,11 @@ impl DirFormat {
         packing: &Packing,
         seed: u32,
     ) -> Vec<u8> {
+        debug_assert_eq!(packing.leaves.first(), Some(&0), "the first block has the first name");
+        debug_assert!(
+            packing.leaves.last().is_none_or(|&last| last as usize <= records.len()),
+            "the names are those that were divided"
+        );
         let bs = self.block_size;
         let mut out = vec![0; packing.blocks() as usize * bs];
         let dots = [
@@ -174,6 +183,7 @@ impl DirFormat {
 
     /// Blocks of an empty directory that keeps room (`lost+found`).
     pub(crate) fn encode_empty(&self, dir: Ino, parent: Ino, blocks: u64, seed: u32) -> Vec<u8> {
+        debug_assert!(blocks > 0, "a directory has a block");
         let bs = self.block_size;
         let packing = Packing { leaves: vec![0], index_blocks: 0 };
         let mut out = self.encode(dir, parent, &[], &packing, seed);
@@ -200,6 +210,7 @@ impl DirFormat {
         }
         // The last record takes the rest of the block; an empty block is one
         // unused record.
+        debug_assert!(at <= room, "records of {at} bytes in a block with {room}");
         let rest = (room - last) as u32;
         block[last + 4..last + 6].copy_from_slice(&encode_rec_len(rest, self.block_size));
         if self.checksums {
@@ -246,6 +257,7 @@ impl DirFormat {
             level = above;
             levels += 1;
         }
+        debug_assert_eq!(next, 1, "the nodes take all blocks of the index but the root");
         let root = &mut out[..bs];
         let dot = self.put_record(root, &dots[0]);
         self.put_record(&mut root[dot..], &dots[1]);
@@ -300,6 +312,7 @@ impl DirFormat {
     }
 
     fn put_index(&self, block: &mut [u8], at: usize, max: usize, entries: &[DxEntry], seed: u32) {
+        debug_assert!(!entries.is_empty() && entries.len() <= max, "{} children", entries.len());
         let end = at + std::mem::size_of_val(entries);
         block[at..end].copy_from_slice(entries.as_bytes());
         let count =
@@ -317,6 +330,7 @@ impl DirFormat {
 /// `ext4_rec_len_to_disk`: lengths of 64 KiB and more do not fit in 16 bits
 /// and borrow the two low ones.
 fn encode_rec_len(len: u32, block_size: usize) -> [u8; 2] {
+    debug_assert!(len.is_multiple_of(4) && len as usize <= block_size, "an entry of {len} bytes");
     let coded = if len < 65536 {
         len as u16
     } else if len as usize == block_size {

@@ -67,6 +67,7 @@ pub(crate) fn extent_tree(
     seed: Option<u32>,
     blocks: &mut dyn Iterator<Item = BlockNo>,
 ) -> Result<EncodedMap, FsError> {
+    debug_assert!(rises(pieces), "pieces come in the order of the file");
     let mut leaves: Vec<ExtentLeaf> = Vec::with_capacity(pieces.len());
     for piece in pieces {
         let (mut lbn, mut start) = (piece.placed.lbn.get(), piece.placed.extent.start.get());
@@ -136,13 +137,22 @@ pub(crate) fn extent_tree(
             out.blocks.push((place, bytes));
         }
     }
+    debug_assert!(given.next().is_none(), "each block that was given is a node");
+    debug_assert_eq!(out.blocks.len(), total, "each node is written");
     put_node(&mut out.i_block.0, &level, IN_INODE as usize, depth);
     Ok(out)
+}
+
+/// Whether pieces are in order, each behind the one before it.
+fn rises(pieces: &[Piece]) -> bool {
+    let end = |piece: &Piece| piece.placed.lbn.get() + piece.placed.extent.len;
+    pieces.is_sorted_by(|one, next| end(one) <= next.placed.lbn.get())
 }
 
 /// An extent of at most [`max_len`] blocks.
 pub(crate) fn leaf_entry(lbn: u32, run: Extent, unwritten: bool) -> ExtentLeaf {
     debug_assert!(run.len > 0 && run.len <= max_len(unwritten), "{run:?} as one extent");
+    debug_assert_eq!(run.start.get() >> 48, 0, "numbers of blocks have 48 bits");
     let flag = if unwritten { EXTENT_MAX_LEN } else { 0 };
     ExtentLeaf {
         ee_block: lbn.into(),
@@ -154,6 +164,7 @@ pub(crate) fn leaf_entry(lbn: u32, run: Extent, unwritten: bool) -> ExtentLeaf {
 
 /// The index entry of a block below.
 pub(crate) fn index_entry(first: u32, block: BlockNo) -> ExtentIndex {
+    debug_assert_eq!(block.get() >> 48, 0, "numbers of blocks have 48 bits");
     ExtentIndex {
         ei_block: first.into(),
         ei_leaf_lo: (block.get() as u32).into(),
@@ -171,6 +182,7 @@ pub(crate) fn entry_bytes<T: IntoBytes + zerocopy::Immutable>(entry: &T) -> [u8;
 
 /// Writes a node's header and entries to the front of `out`; the bytes behind stay.
 pub(crate) fn put_node(out: &mut [u8], entries: &[[u8; 12]], max: usize, depth: u16) {
+    debug_assert!(entries.len() <= max, "{} entries in a node of {max}", entries.len());
     let header = ExtentHeader {
         eh_magic: EXTENT_MAGIC.into(),
         eh_entries: (entries.len() as u16).into(),
@@ -224,6 +236,7 @@ pub(crate) fn block_map(
     block_size: u32,
     blocks: &mut dyn Iterator<Item = BlockNo>,
 ) -> Result<EncodedMap, FsError> {
+    debug_assert!(rises(pieces), "pieces come in the order of the file");
     let per_block = u64::from(block_size / 4);
     let mut slots = [0u32; 15];
     let mut builder = IndirectBuilder { block_size, out: Vec::new(), open: vec![None; 4], blocks };
@@ -274,6 +287,8 @@ impl IndirectBuilder<'_> {
     /// of `level` levels; returns the root's number.
     fn put(&mut self, root: u32, level: usize, at: u64, block: u32) -> Result<u32, FsError> {
         let per_block = u64::from(self.block_size / 4);
+        debug_assert!((1..=3).contains(&level), "{level} levels of indirect blocks");
+        debug_assert!(at < per_block.pow(level as u32), "pointer {at} below {level} levels");
         let index = match self.open[level] {
             Some(index) if root != 0 && self.out[index].0.get() == u64::from(root) => index,
             _ => self.fresh(level)?,
@@ -281,6 +296,10 @@ impl IndirectBuilder<'_> {
         let reach = per_block.pow(level as u32 - 1);
         let slot = (at / reach) as usize * 4;
         let mut value = block;
+        debug_assert!(
+            level > 1 || self.out[index].1[slot..slot + 4] == [0; 4],
+            "a logical block is mapped once"
+        );
         if level > 1 {
             let bytes = &self.out[index].1[slot..slot + 4];
             let child = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);

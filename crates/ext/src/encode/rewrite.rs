@@ -178,6 +178,10 @@ pub(crate) fn inode(
     seed: Option<u32>,
     renumber: Renumber<'_>,
 ) -> Result<(), FsError> {
+    debug_assert!(
+        change.inline_entries.is_empty() || change.inline_directory,
+        "only directories have entries in the inode"
+    );
     let place = Location::of("inode").in_inode(to);
     let core: InodeCore = parse(raw, 0).ok_or_else(|| truncated(place))?;
     let block_at = offset_of!(InodeCore, i_block);

@@ -16,5 +16,6 @@ pub(crate) fn seal_superblock(sb: &mut Superblock, group: u32) {
 
 /// The checksum of the first `bits` bits of a bitmap, from the volume's seed.
 pub(crate) fn bitmap_sum(seed: u32, bitmap: &[u8], bits: u64) -> u32 {
+    debug_assert!(index(bits) <= bitmap.len() * 8, "a bitmap of {bits} bits");
     crc32c(seed, bitmap.get(..index(bits.div_ceil(8))).unwrap_or(bitmap))
 }

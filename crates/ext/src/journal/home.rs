@@ -58,6 +58,10 @@ pub(crate) fn write_home(
     let head = replayed.head.get() * u64::from(volume.sb.block_size);
     let end = disk.device().len().get();
     let chunks = replayed.overlay.chunks();
+    debug_assert!(
+        chunks.iter().any(|(at, _)| *at == head),
+        "a recovery empties the journal with its first block"
+    );
     for (at, bytes) in chunks.iter().filter(|(at, _)| *at != head) {
         let len = index(end - *at).min(bytes.len());
         let bytes = bytes.get(..len).unwrap_or_default();

@@ -177,6 +177,7 @@ impl<'a> Log<'a> {
 
     /// Blocks of the ring.
     pub(super) fn ring_len(&self) -> u32 {
+        debug_assert!(self.first < self.last, "the ring was checked");
         self.last - self.first
     }
 
@@ -213,6 +214,7 @@ impl<'a> Log<'a> {
 
 /// The block `n` steps behind `at` in the ring `first .. last`.
 pub(super) fn after(first: u32, last: u32, at: u32, n: u32) -> u32 {
+    debug_assert!((first..last).contains(&at), "block {at} of the ring {first}..{last}");
     let ring = u64::from(last - first);
     let from = u64::from(at - first);
     let to = (from + u64::from(n)) % ring;

@@ -168,6 +168,10 @@ fn recover(volume: &Volume, trust: Trust) -> Result<Option<Replayed>, FsError> {
     }
     let Some(start) = log.start else { return Ok(None) };
     let scanned = scan::scan(&log, start)?;
+    debug_assert!(
+        scanned.steps.iter().all(|step| (log.first..log.last).contains(&step.at)),
+        "transactions lie in the ring"
+    );
     let block_size = u64::from(volume.sb.block_size);
     let overlay = Arc::new(Overlay::new(volume.device().clone(), block_size));
     let revoked = revoked(&log, &scanned.steps)?;

@@ -36,6 +36,7 @@ impl Ext {
     pub(super) fn give_back_ahead(&mut self, core: &mut Core) -> Result<bool, FsError> {
         let runs = std::mem::take(&mut self.ahead.given_up);
         self.give_blocks(core, &runs)?;
+        debug_assert!(self.ahead.given_up.is_empty(), "nothing is released meanwhile");
         Ok(!runs.is_empty())
     }
 
@@ -59,6 +60,7 @@ impl Ext {
                 self.find_run(core, (group, goal), most, limit)?
             }
         };
+        debug_assert!(run.len > 0, "blocks taken ahead are dropped with the last one");
         let rest = Extent::new(run.start + 1, run.len - 1);
         if rest.len > 0 {
             self.ahead.files.insert(ino, (rest, id));

@@ -83,6 +83,11 @@ impl Ext {
         };
         let encoded = encode(&all, room)?;
         debug_assert!(encoded.values.is_empty(), "no value has an inode of its own");
+        debug_assert!(encoded.in_inode.len() <= room.in_inode, "the inode has room for its part");
+        debug_assert!(
+            encoded.block.as_ref().is_none_or(|block| block.len() == room.block),
+            "the rest is a whole block"
+        );
         self.allow_attributes(core)?;
         let mut inner = encoded.in_inode;
         inner.resize(room.in_inode, 0);
@@ -125,6 +130,8 @@ impl Ext {
             new = Some(at);
         }
         let old = core.node(ino)?.map.attributes;
+        debug_assert!(new.is_none() || new != old, "changed attributes get a new block");
+        debug_assert!(core.node(ino)?.map.inner.is_none(), "one change is made at a time");
         let sectors = u64::from(self.volume.sb.block_size / 512);
         let node = core.node(ino)?;
         node.map.attributes = new;
@@ -165,6 +172,7 @@ impl Ext {
         }
         self.sum_attributes(at, &mut bytes);
         let head = bytes.get(..size_of::<XattrHeader>()).unwrap_or_default();
+        debug_assert!(head.len() >= place + fewer.len(), "the count lies in the head");
         let piece = Piece { offset: 0, bytes: head };
         core.cache.change(at, &[piece], Role::AttributesInit, &[left])?;
         Ok(false)

@@ -105,6 +105,7 @@ impl Ext {
         if self.bitmap(core, number, which)?.is_none() {
             self.make_bitmap(core, number, which)?;
         }
+        debug_assert!(!self.was_never_written(number, which)?, "it is made before it is changed");
         let at = self.place_of(number, which)?;
         let len = self.volume.block_len();
         let sb = &self.volume.sb;
@@ -157,6 +158,7 @@ impl Ext {
         let sb = &self.volume.sb;
         let sum = bitmap_sum(sb.checksum_seed, &bytes, which.bits(sb).into());
         let at = self.place_of(number, which)?;
+        debug_assert_eq!(bytes.len(), self.volume.block_len(), "a bitmap is one block");
         core.cache.fill(at, bytes.len(), role, |to| {
             to.copy_from_slice(&bytes);
             Ok(())
@@ -183,6 +185,7 @@ impl Ext {
             }
             Bitmap::Inodes => (0, u64::from(sb.inodes_per_group)),
         };
+        debug_assert!(u64::from(used) <= own && own <= all, "the metadata lie in the group");
         set(&mut bytes, own..all);
         let summary = self.groups.summary(number).unwrap_or_default();
         let (told, free) = match which {
@@ -227,7 +230,9 @@ impl Ext {
                 core.cache.fill(at, len, Role::TableInit, |_| Ok(()))?;
             }
         }
+        debug_assert!(slot < sb.inodes_per_group, "slot {slot} of a group");
         let unused = sb.inodes_per_group - slot - 1;
+        debug_assert!(unused < self.state(number)?.unused, "slots once used stay so");
         self.state_mut(number)?.unused = unused;
         self.stale.insert(number);
         Ok(())
@@ -254,6 +259,10 @@ impl Ext {
                 inode_sum,
             };
             let bytes = self.volume.recounted(&self.volume.descriptor(number)?, &counts)?;
+            debug_assert!(
+                skip + bytes.len() <= self.volume.block_len(),
+                "a descriptor lies in one block"
+            );
             core.cache.edit(at, skip, bytes.len(), Role::Summary, |desc| {
                 desc.copy_from_slice(&bytes);
                 Ok(())

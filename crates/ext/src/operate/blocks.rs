@@ -26,6 +26,7 @@ impl Ext {
             Some(Way::Indirect { places, .. }) => places.last().copied().unwrap_or(0),
             _ => lbn,
         };
+        debug_assert!(place <= lbn, "the blocks in front of one in its table are the file's");
         for back in 1..=place {
             if let Some(at) = files.lookup_block(ino, lbn - back)? {
                 return Ok(Some(at));
@@ -49,6 +50,7 @@ impl Indirect for Ext {
     }
 
     fn put_pointer(&self, bytes: &mut [u8; 8], number: u64) {
+        debug_assert!(u32::try_from(number).is_ok(), "block maps have numbers of 32 bits");
         bytes.iter_mut().zip(low32(number).to_le_bytes()).for_each(|(to, from)| *to = from);
     }
 
@@ -111,6 +113,7 @@ impl Indirect for Ext {
             _ => self.nearest(core, ino, lbn)?,
         };
         let (run, id) = self.take_run(core, ino, lbn, nearest, 1, around)?;
+        debug_assert_eq!(run.len, 1, "one block is taken at a time");
         let at = run.start;
         core.node(ino)?.map.last = Some((lbn, at));
         Ok((at, id))

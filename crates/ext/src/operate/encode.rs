@@ -54,6 +54,11 @@ pub(super) fn extra_len(raw: &[u8]) -> usize {
 
 /// Seconds modulo 2^32, and the two bits of epoch with the nanoseconds.
 fn time_words(time: Timestamp) -> (u32, u32) {
+    debug_assert!(time.nanos < 1_000_000_000, "{} nanoseconds", time.nanos);
+    debug_assert!(
+        (0..1 << 34).contains(&(time.secs - i64::from(i32::MIN))),
+        "times are cut to those that an inode can store"
+    );
     let secs = low32(time.secs.cast_unsigned());
     let epoch = (time.secs - i64::from(secs.cast_signed())) >> 32;
     (secs, low32(epoch.cast_unsigned()) & 3 | time.nanos << 2)
@@ -61,6 +66,7 @@ fn time_words(time: Timestamp) -> (u32, u32) {
 
 /// Puts a node into the bytes of its inode.
 fn encode(node: &Node, raw: &mut [u8]) {
+    debug_assert_eq!(node.perm & !0o7777, 0, "permissions have twelve bits");
     put16(raw, core!(i_mode), node.kind.mode_bits() | node.perm);
     put16(raw, core!(i_links_count), node.links);
     for (low, high, value) in
@@ -120,6 +126,10 @@ fn put_numbers(node: &Node, raw: &mut [u8]) {
         return (at..).step_by(NUMBER).zip(words).for_each(|(at, word)| put32(raw, at, word));
     }
     let all = node.map.trees.direct.iter().chain(&node.map.trees.indirect);
+    debug_assert!(
+        all.clone().all(|&number| u32::try_from(number).is_ok()),
+        "block maps have numbers of 32 bits"
+    );
     for (at, &number) in (at..at + len).step_by(NUMBER).zip(all) {
         put32(raw, at, low32(number));
     }
@@ -132,6 +142,10 @@ impl Table for Ext {
         let byte = u64::from(slot) * u64::from(self.volume.sb.inode_size);
         let within = byte / bsize;
         let at = self.places(group)?.inode_table + within;
+        debug_assert!(
+            byte % bsize + u64::from(self.volume.sb.inode_size) <= bsize,
+            "an inode lies in one block"
+        );
         Ok((at, index(byte % bsize)))
     }
 
@@ -231,7 +245,9 @@ impl Ext {
         let room = self.volume.sb.inode_size - low16(byte(INODE_CORE_SIZE));
         let all = crate::ondisk::INODE_EXTRA_SIZE;
         let wanted = raw.s_want_extra_isize.get().max(raw.s_min_extra_isize.get());
-        wanted.max(all).min(room).next_multiple_of(4)
+        let size = wanted.max(all).min(room).next_multiple_of(4);
+        debug_assert!(size <= room, "the extra fields lie in the inode");
+        size
     }
 
     /// Makes an inode as good as unused: without links and blocks, and with the time of deletion.

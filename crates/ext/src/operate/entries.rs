@@ -52,6 +52,7 @@ impl Entries {
 
     /// The unused room at the start of `at..end`: taken from the entry `behind`, if there is one.
     fn usable(&self, at: usize, end: usize, behind: Option<usize>) -> usize {
+        debug_assert!(at <= end, "an entry takes no more than its length");
         if !self.torn {
             return end - at;
         }
@@ -209,12 +210,14 @@ impl Codec for Entries {
                 let entry = entry?;
                 if entry.is_used() && chain.contains(&entry.at) {
                     let len = entry.needed;
+                    debug_assert!(at + len <= chain.end, "entries move towards the start");
                     self.put(unit, &Entry { at, len, ..entry });
                     moved.push((entry.name, at));
                     at += len;
                 }
             }
             let len = chain.end - at;
+            debug_assert!(len >= needed, "the room in the chain was counted");
             return Ok(Compacted { at, len, changed: chain, moved });
         }
         debug_assert!(false, "the room was counted");
@@ -256,6 +259,9 @@ impl Codec for Entries {
 
     fn put(&self, unit: &mut [u8], entry: &Entry<'_>) {
         let &Entry { at, len, ino, kind, name, .. } = entry;
+        debug_assert!(u8::try_from(name.len()).is_ok(), "a name has at most 255 bytes");
+        debug_assert!(Self::needed(name.len()) <= len, "an entry holds its name");
+        debug_assert!(at.is_multiple_of(4), "entries are aligned");
         self.put_len(unit, at, len);
         let Some(bytes) = unit.get_mut(at..at + Self::needed(name.len())) else {
             debug_assert!(false, "there is room for the entry");
@@ -279,6 +285,7 @@ impl Codec for Entries {
     /// Blocks of 64 KiB have entries of a length that does not fit in 16 bits.
     fn put_len(&self, unit: &mut [u8], at: usize, len: usize) {
         let block = unit.len();
+        debug_assert!(at + len <= block, "{len} bytes at {at} of a block of {block}");
         let raw = match len {
             _ if block < 65536 => low32(wide(len)) & 0xFFFF,
             65536 => 0xFFFF,

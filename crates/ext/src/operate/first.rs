@@ -40,6 +40,7 @@ impl Ext {
         dir: Ino,
         bytes: &[u8],
     ) -> Result<ChangeId, FsError> {
+        debug_assert_eq!(bytes.len(), self.volume.block_len(), "a directory grows by blocks");
         let mut bytes = bytes.to_vec();
         self.seal_new(core, dir, &mut bytes)?;
         if extents::maps(core, dir)? {
@@ -65,6 +66,7 @@ impl Ext {
     ) -> Result<Contents, FsError> {
         // A check reads the block of a symlink.
         let role = if role == Role::Data { Role::TargetInit } else { role };
+        debug_assert!(len <= self.volume.block_len(), "the first block holds {len} bytes");
         let mut bytes = vec![0; self.volume.block_len()];
         fill(&mut bytes);
         if is_inline(core, ino)? {
@@ -86,6 +88,7 @@ impl Ext {
         let sectors = u64::from(self.volume.sb.block_size / 512);
         let node = core.node(ino)?;
         if let Some(first) = node.map.trees.direct.first_mut() {
+            debug_assert_eq!(*first, 0, "a new file has no blocks yet");
             *first = at.get();
         }
         node.map.last = Some((0, at));

@@ -85,6 +85,7 @@ impl Ext {
         let Some(inner) = empty_data(room - usize::from(self.extra_isize())) else {
             return;
         };
+        debug_assert!(node.map.inner.is_none(), "a new inode has no attributes yet");
         node.flags |= flags::INLINE_DATA;
         node.map.inner = Some(inner.into());
     }
@@ -103,6 +104,7 @@ impl Ext {
 
     /// Writes all contents of a file into the inode. False where they do not fit.
     fn put_inline(&mut self, core: &mut Core, ino: Ino, bytes: &[u8]) -> Result<bool, FsError> {
+        debug_assert!(is_inline(core, ino)?, "contents stay where they are");
         let (head, rest) = bytes.split_at(bytes.len().min(HEAD));
         let Some(inner) = with_data(&self.inode_now(core, ino)?, Some(rest))? else {
             return Ok(false);
@@ -123,6 +125,7 @@ impl Ext {
         inner: Option<Vec<u8>>,
         after: &[ChangeId],
     ) -> Result<ChangeId, FsError> {
+        debug_assert!(core.node(ino)?.map.inner.is_none(), "one change is made at a time");
         core.node(ino)?.map.inner = inner.map(Into::into);
         let changed = self.put_part(core, ino, Part::Map, Role::PointerSet, after, None)?.id;
         let rest = self.put_rest(core, ino);
@@ -241,6 +244,7 @@ impl Ext {
 
     /// Turns a node into one with blocks, of which it has none yet.
     fn leave_inode(&self, node: &mut Node) {
+        debug_assert_ne!(node.flags & flags::INLINE_DATA, 0, "its contents are in the inode");
         node.flags &= !flags::INLINE_DATA;
         (node.map.trees, node.map.root) = (Trees::default(), IBlock::default());
         (node.map.near, node.map.last) = (None, None);
@@ -292,6 +296,7 @@ impl Ext {
 
     /// Where the entries of a unit stand in `i_block`, and those behind.
     fn parts(&self, unit: &[u8]) -> [Range<usize>; 2] {
+        debug_assert!(unit.len() >= DOTS + self.entries.tail, "a unit has both dots");
         let middle = DOTS + HEAD - PARENT;
         let end = unit.len() - self.entries.tail;
         [DOTS..middle.min(end), middle.min(end)..end]
@@ -396,7 +401,9 @@ impl Ext {
         }
         debug_assert!(at <= end, "an inode is no longer than a block");
         self.entries.put_len(&mut block, last, end - last);
+        debug_assert!(at >= 2 * Entries::needed(2), "the names begin with both dots");
         let saved = core.node(dir)?.clone();
+        debug_assert_eq!(saved.kind, FileKind::Directory, "only these have names");
         self.leave_inode(core.node(dir)?);
         let mut fill = |to: &mut [u8]| to.copy_from_slice(&block);
         let made = self.first_block(core, dir, block.len(), Role::DirectoryInit, &mut fill);

@@ -64,6 +64,7 @@ struct View {
 /// The first free piece of `len` blocks: of those that are aligned by their own size, and not part
 /// of a free one twice as large, the first one of the smallest size.
 fn buddy(bitmap: &[u8], bits: u32, len: u32, largest: u32) -> Option<Range<u32>> {
+    debug_assert!(len.is_power_of_two(), "a buddy of {len} blocks");
     let count = bits.checked_div(len)?;
     let is_free = |start: u32| first_used(bitmap, start..start + len).is_none();
     let mut free: Vec<bool> = (0..count).map(|at| is_free(at * len)).collect();
@@ -105,6 +106,7 @@ fn first_used(bitmap: &[u8], mut range: Range<u32>) -> Option<u32> {
 /// The bits of the free buddy that has a free bit: the largest aligned piece around it that
 /// is wholly free.
 fn buddy_of(bitmap: &[u8], bits: u32, bit: u32, largest: u32) -> Range<u32> {
+    debug_assert!(!has_bit(bitmap, bit), "bit {bit} is free");
     let mut piece = bit..bit + 1;
     let mut size = 1u32;
     while size < largest {
@@ -146,6 +148,7 @@ fn best_run(
             end = buddy_of(bitmap, bits, end, largest).end;
         }
         let run = start..end;
+        debug_assert!(start < end && end <= bits, "{run:?} of {bits} bits");
         if run.len() == wanted {
             return Some(run);
         }
@@ -213,6 +216,11 @@ impl Ext {
                 chunks.found(wanted, &search, found)
             }
         };
+        debug_assert!(
+            run.len > 0 && run.len <= wanted.len.into(),
+            "{run} where {} blocks are wanted",
+            wanted.len
+        );
         self.take_exactly(core, run)
     }
 
@@ -253,6 +261,10 @@ impl Ext {
         let number = self.groups.shape().group_of(run.start);
         let group = self.volume.sb.group_blocks(number);
         let bit = |at: BlockNo| u32::try_from(at - group.start).unwrap_or(u32::MAX);
+        debug_assert!(
+            run.start >= group.start && run.end() <= group.end(),
+            "{run} lies in one group"
+        );
         let bits = bit(run.start)..bit(run.end());
         let taken = self.take_bits(core, number, |bitmap| {
             first_used(bitmap, bits.clone()).is_none().then(|| bits.clone())
@@ -283,6 +295,7 @@ impl Ext {
         };
         let set = |bit: u32| (!has_bit(&bitmap, bit)).then(|| flip(&mut bitmap, bit));
         not_now.into_iter().flatten().map(set).for_each(drop);
+        debug_assert!(index(bits) <= bitmap.len() * 8, "a bitmap has a bit for each block");
         Ok(View { bitmap, bits })
     }
 
@@ -351,6 +364,7 @@ impl Ext {
     }
 
     fn run_in(&self, number: GroupNo, bits: &Range<u32>) -> Extent {
+        debug_assert!(!bits.is_empty(), "a run has blocks");
         let start = self.volume.sb.group_blocks(number).start;
         Extent::new(start + u64::from(bits.start), wide(bits.len()))
     }

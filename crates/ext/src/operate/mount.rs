@@ -124,6 +124,10 @@ impl Ext {
             let bsize = u64::from(self.volume.sb.block_size).max(1);
             let at = BlockNo::new(SUPERBLOCK_OFFSET / bsize);
             let skip = index(SUPERBLOCK_OFFSET % bsize);
+            debug_assert!(
+                skip + SUPERBLOCK_SIZE <= self.volume.block_len(),
+                "the superblock lies in one block"
+            );
             core.cache.edit(at, skip, SUPERBLOCK_SIZE, Role::Summary, |bytes| {
                 let mut raw: Superblock = parse(bytes, 0).ok_or_else(lost)?;
                 edit(&mut raw);

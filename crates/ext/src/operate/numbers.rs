@@ -67,6 +67,8 @@ impl Ext {
 
     /// The number of an inode of a group.
     pub(super) fn ino_at(&self, number: GroupNo, slot: u32) -> Ino {
+        debug_assert!(slot < self.volume.sb.inodes_per_group, "slot {slot} of a group");
+        debug_assert!(number.get() < self.volume.sb.groups, "group {number}");
         let per_group = u64::from(self.volume.sb.inodes_per_group);
         let before = u64::from(number.get()) * per_group;
         let ino = before + u64::from(slot) + 1;
@@ -85,6 +87,10 @@ impl Ext {
         let taken = self.change_bitmap(core, which, Role::InodeBitmapSet, |bitmap| {
             let found =
                 first_free(bitmap, per_group, from).or_else(|| first_free(bitmap, per_group, 0));
+            debug_assert!(
+                found.is_none_or(|slot| slot < per_group && !has_bit(bitmap, slot)),
+                "an inode is free before it is taken"
+            );
             Ok(found.inspect(|&slot| flip(bitmap, slot)))
         })?;
         let Some((slot, id)) = taken else { return Ok(None) };

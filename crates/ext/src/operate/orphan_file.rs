@@ -98,6 +98,11 @@ impl OrphanFile {
     /// A slot for a file that has none; `None` when all are taken.
     fn free_slot(&self) -> Option<usize> {
         let all = self.blocks.len() * self.per_block;
+        debug_assert!(self.next <= all, "{} slots of {all} are taken", self.next);
+        debug_assert!(
+            self.returned.last().is_none_or(|&slot| slot < self.next),
+            "slots that were returned were taken before"
+        );
         self.returned.last().copied().or_else(|| Some(self.next).filter(|&next| next < all))
     }
 
@@ -108,10 +113,16 @@ impl OrphanFile {
         }
         let before = self.taken.insert(ino, slot);
         debug_assert_eq!(before, None, "inode {ino} has one slot");
+        debug_assert!(
+            self.taken.len() + self.returned.len() <= self.next,
+            "a slot is either taken or returned"
+        );
     }
 
     fn give(&mut self, ino: Ino, slot: usize) {
-        self.taken.remove(&ino);
+        let before = self.taken.remove(&ino);
+        debug_assert_eq!(before, Some(slot), "inode {ino} has this slot");
+        debug_assert!(slot < self.next, "slot {slot} was taken");
         self.returned.push(slot);
         if self.taken.is_empty() {
             self.returned.clear();
@@ -122,6 +133,7 @@ impl OrphanFile {
     /// Puts a number into a slot.
     fn put(&self, core: &mut Core, slot: usize, number: Ino) -> Result<(), FsError> {
         let place = Location::of("orphan file").in_inode(self.ino);
+        debug_assert!(slot / self.per_block < self.blocks.len(), "slot {slot} is in the file");
         let block = self.blocks.get(slot / self.per_block).copied();
         let block = block.ok_or_else(|| truncated(place))?;
         let place = place.in_block(block);

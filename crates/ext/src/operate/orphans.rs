@@ -35,7 +35,8 @@ impl Ext {
             Some(above) => self.lead_on(core, above, next)?,
             None => self.edit_superblock(core, |raw| raw.s_last_orphan = next.get().into())?,
         }
-        self.orphans.remove(at);
+        let gone = self.orphans.remove(at);
+        debug_assert!(gone == ino && !self.orphans.contains(&ino), "inode {ino} is listed once");
         self.lead_on(core, ino, Ino::ZERO)
     }
 
@@ -53,6 +54,7 @@ impl Ext {
     /// The files that were on the list or in the orphan file when the image was opened, brought
     /// into memory: the list is taken apart from its head.
     pub(super) fn found_orphans(&mut self, core: &mut Core) -> Result<Vec<Ino>, FsError> {
+        debug_assert!(self.orphans.is_empty(), "the list is read before it is changed");
         let mut found = Vec::new();
         self.volume.listed_orphans(&mut |ino| found.push(ino))?;
         self.orphans = found.iter().rev().copied().collect();

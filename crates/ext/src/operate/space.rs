@@ -31,6 +31,7 @@ pub(super) fn barred(core: &Core, group: Extent) -> Vec<Range<u32>> {
 fn free_run(bitmap: &[u8], bits: u32, goal: u32, most: u32, next: bool) -> Option<Range<u32>> {
     let search = if next { first_free } else { free_bit };
     let first = search(bitmap, bits, goal)?;
+    debug_assert!(first < bits && most > 0, "bit {first} of {bits}");
     let end = (first + most).min(bits);
     let end = (first..end).find(|&bit| has_bit(bitmap, bit)).unwrap_or(end);
     Some(first..end)
@@ -202,6 +203,7 @@ impl Ext {
         most: u32,
         limit: u64,
     ) -> Result<(Extent, ChangeId), FsError> {
+        debug_assert!(most > 0, "somebody wants a block");
         self.give_back_ahead(core)?;
         let sb = &self.volume.sb;
         let goal = goal.filter(|at| at.get() < sb.blocks && *at >= sb.first_block);
@@ -222,6 +224,8 @@ impl Ext {
             let within = u32::try_from(within).unwrap_or(0);
             if let Some(taken) = self.take_run_in(core, number, within, most)? {
                 let (run, _) = taken;
+                debug_assert!(run.len > 0 && run.len <= most.into(), "{run} of {most} blocks");
+                debug_assert!(run.end().get() <= limit, "a map can hold the numbers of {run}");
                 self.blocks.allocated(run.start + (run.len - 1));
                 return Ok(taken);
             }
@@ -262,6 +266,10 @@ impl Ext {
         let which = (number, Bitmap::Blocks);
         let taken = self.change_bitmap(core, which, Role::BitmapSet, |bitmap| {
             let found = choose(bitmap);
+            debug_assert!(
+                found.iter().cloned().flatten().all(|bit| !has_bit(bitmap, bit)),
+                "blocks are free before they are taken"
+            );
             Ok(found.inspect(|run| run.clone().for_each(|bit| flip(bitmap, bit))))
         })?;
         let Some((bits, id)) = taken else { return Ok(None) };
@@ -283,7 +291,9 @@ impl Ext {
                 let group = self.volume.sb.group_blocks(number);
                 let end = group.end().min(run.end());
                 let bit = |at: BlockNo| u32::try_from(at - group.start).unwrap_or(u32::MAX);
+                debug_assert!(at >= group.start, "block {at} lies in group {number}");
                 let bits = bit(at)..bit(end);
+                debug_assert_eq!(bits.len(), index(end - at), "a bit for each block");
                 let place = Location::of("block bitmap").in_group(number);
                 let which = (number, Bitmap::Blocks);
                 let given = self.change_bitmap(core, which, Role::BitmapClear, |bitmap| {
@@ -307,6 +317,7 @@ impl Ext {
     pub(super) fn check_data(&self, run: Extent, place: Location) -> Result<(), FsError> {
         let sb = &self.volume.sb;
         let outside = run.end().get() > sb.blocks || run.start < sb.first_block;
+        debug_assert!(run.len > 0, "a run has blocks");
         let before = self.metadata.partition_point(|fixed| fixed.end() <= run.start);
         let meets = self.metadata.get(before).is_some_and(|fixed| fixed.overlaps(run));
         if outside || meets {

@@ -260,6 +260,11 @@ impl Mover<'_> {
         if !self.copies_contents && moved.kind != FileKind::Directory {
             return Ok(());
         }
+        debug_assert!(copy.to.len > 0, "a run has blocks");
+        debug_assert!(
+            !copy.to.overlaps(Extent::new(copy.from, copy.to.len)),
+            "blocks are copied to others"
+        );
         let (from, to) = (copy.lbn.get(), copy.lbn.get() + copy.to.len);
         let most = (COPY_BYTES / self.block_size()).max(1);
         let first = moved.runs.partition_point(|run| run.lbn.get() + run.extent.len <= from);
@@ -299,6 +304,7 @@ impl Mover<'_> {
         let (core, _) =
             InodeCore::read_from_prefix(&raw).map_err(|_| seekless_fs::field::truncated(place))?;
         let map = self.map(changed, core.i_generation.get())?;
+        debug_assert_eq!(map.blocks.len(), changed.map.len(), "a place for each block of the map");
         let old = self.maps.get(&object).unwrap_or(&moved.map);
         let more = changed.map.len() as i64 - old.len() as i64;
         for (block, bytes) in map.blocks {
@@ -397,6 +403,7 @@ impl Mover<'_> {
         let base = sb.group_blocks(GroupNo::ZERO).start.get();
         let per_group = u64::from(sb.blocks_per_group);
         let mut parts = Vec::new();
+        debug_assert!(run.end().get() <= sb.blocks, "{run} lies in the volume");
         let (mut at, mut left) = (run.start.get() - base, run.len);
         while left > 0 {
             let (group, first) = (at / per_group, at % per_group);
@@ -432,6 +439,7 @@ impl Mover<'_> {
         }
         let counts = &mut state.counts;
         let blocks = len as u32;
+        debug_assert!(!is_taken || blocks <= counts.free_clusters, "free blocks are counted");
         counts.free_clusters = match is_taken {
             true => counts.free_clusters - blocks,
             false => counts.free_clusters + blocks,
@@ -485,6 +493,7 @@ impl Mover<'_> {
             self.descriptors.insert(block, bytes);
         }
         let Some(bytes) = self.descriptors.get_mut(&block) else { return Ok(()) };
+        debug_assert!(at + desc.len() <= bytes.len(), "a descriptor lies in one block");
         bytes[at..at + desc.len()].copy_from_slice(&desc);
         copies.insert(block, bytes.clone());
         Ok(())
@@ -517,6 +526,10 @@ impl Mover<'_> {
     fn commit(&mut self, copies: &Copies) -> Result<(), FsError> {
         let list: Vec<LogCopy<'_>> =
             copies.iter().map(|(&home, bytes)| LogCopy { home, bytes }).collect();
+        debug_assert!(
+            copies.values().all(|bytes| bytes.len() as u64 == self.block_size()),
+            "blocks are logged as a whole"
+        );
         let transaction = LogTransaction { revokes: &[], copies: &list };
         for stage in self.log.encode(&transaction)? {
             stage.perform(self.device.as_ref(), true)?;

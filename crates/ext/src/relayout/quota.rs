@@ -115,6 +115,7 @@ impl QuotaFile<'_> {
             .checked_add_signed(bytes)
             .ok_or_else(|| invalid("dqb_curspace", old, self.place()))?;
         let inside = quota_leaf::HEADER + at * quota_leaf::ENTRY + quota_leaf::CURRENT_SPACE;
+        debug_assert!(inside + size_of::<u64>() <= index(BLOCK), "an entry lies in its leaf");
         Ok(QuotaPatch { offset: number * BLOCK + wide(inside), value })
     }
 }

@@ -76,6 +76,10 @@ impl Survey<'_> {
         }
         self.room = room.into_iter().map(|(extent, _)| extent).collect();
         join(&mut self.room);
+        debug_assert!(
+            self.room.is_sorted_by(|one, next| one.end() < next.start),
+            "runs that touch are one"
+        );
         Ok(())
     }
 
@@ -120,6 +124,10 @@ impl Survey<'_> {
             }
             reach = reach.max(run.end());
         }
+        debug_assert!(
+            shared.is_sorted_by(|one, next| one.end() <= next.start),
+            "shared runs rise and do not overlap"
+        );
         self.shared = shared;
         for moved in &mut self.moved {
             moved.runs = split(&moved.runs, &self.shared);
@@ -155,6 +163,11 @@ pub(super) fn split(runs: &[Mapping], shared: &[Extent]) -> Vec<Mapping> {
             next += more;
         }
     }
+    debug_assert_eq!(
+        pieces.iter().map(|piece| piece.extent.len).sum::<u64>(),
+        runs.iter().map(|run| run.extent.len).sum::<u64>(),
+        "runs are cut into all of their blocks"
+    );
     pieces
 }
 

@@ -107,6 +107,11 @@ impl<'a> Survey<'a> {
         survey.find_shared();
         survey.find_room()?;
         survey.walk = survey.walk_tree()?;
+        debug_assert_eq!(survey.walk.len(), survey.moved.len(), "a walk meets each object once");
+        debug_assert!(
+            survey.moved.is_sorted_by(|one, next| one.ino < next.ino),
+            "objects come in the order of their old numbers"
+        );
         Ok(survey)
     }
 
@@ -247,6 +252,10 @@ impl<'a> Survey<'a> {
             }
             next = ino + 1;
         }
+        debug_assert!(
+            inodes.is_sorted_by(|one, next| one.0 + one.1 < next.0),
+            "runs of inodes lie between those that are taken"
+        );
         Space {
             inodes,
             free: self.room.clone(),

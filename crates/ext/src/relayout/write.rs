@@ -67,6 +67,7 @@ impl RelayoutWriter<'_> {
     }
 
     pub(super) fn put(&self, block: BlockNo, bytes: &[u8]) -> Result<(), FsError> {
+        debug_assert!(!bytes.is_empty(), "block {block} gets bytes");
         let at = ByteLen::new(block.get() * self.block_size());
         self.device.write(Lba::containing(at), bytes)?;
         (self.progress)(bytes.len() as u64);
@@ -216,6 +217,7 @@ impl RelayoutWriter<'_> {
 
     fn fill_file(&self, object: ObjectId, lbn: u64, out: &mut [u8]) -> Result<(), FsError> {
         let bs = self.block_size();
+        debug_assert_eq!(out.len() as u64 % bs, 0, "whole blocks are filled");
         let (mut at, end) = (lbn, lbn + out.len() as u64 / bs);
         let runs = &self.survey.moved(object).runs;
         let first = runs.partition_point(|run| run.lbn.get() + run.extent.len <= lbn);
@@ -223,6 +225,7 @@ impl RelayoutWriter<'_> {
             if at >= end {
                 break;
             }
+            debug_assert!(at >= run.lbn.get(), "block {at} of a file is mapped");
             let skip = at - run.lbn.get();
             let blocks = (run.extent.len - skip).min(end - at);
             let from = ((at - lbn) * bs) as usize;

@@ -256,6 +256,7 @@ fn put_name(block: &mut [u8], end: usize, name: &NewName, typed: bool) -> bool {
         name_len,
         file_type: code,
     };
+    debug_assert!(needed <= left, "the gap is large enough");
     let start = from + own;
     let bytes = [head.as_bytes(), &name.name].concat();
     let Some(to) = block.get_mut(start..start + bytes.len()) else { return false };
@@ -305,5 +306,6 @@ fn distinct(names: Vec<NewName>) -> Vec<NewName> {
         taken.insert(name.name.clone(), name.ino);
         out.push(name);
     }
+    debug_assert_eq!(taken.len(), out.len(), "each name is there once");
     out
 }

@@ -164,5 +164,6 @@ pub(super) fn put(checker: &Checker, disk: &mut Patches, number: GroupNo) -> Res
     };
     let bytes = volume.recounted(&group, &counts)?;
     debug_assert!(wide(bytes.len()) >= wide(OLD_SIZE), "a whole descriptor");
+    debug_assert!(directories + free_inodes <= count, "directories are inodes in use");
     put_descriptor(checker, disk, number, bytes)
 }

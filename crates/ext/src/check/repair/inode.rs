@@ -5,7 +5,7 @@ use crate::ondisk::{IBlock, INODE_CORE_SIZE, InodeCore, InodeExtra, flags, ro_co
 use crate::volume::Volume;
 use seekless_fs::field::{index, low16, low32, truncated};
 use seekless_fs::patches::Patches;
-use seekless_fs::{FsError, Location};
+use seekless_fs::{FileKind, FsError, Location};
 use seekless_units::{BlockNo, Ino};
 use std::mem::offset_of;
 use zerocopy::{FromBytes, IntoBytes};
@@ -171,6 +171,7 @@ impl InodeMut {
 
     /// Makes it a new inode.
     pub(super) fn begin(&mut self, mode: u16, extra: u16, time: u32) {
+        debug_assert!(FileKind::from_mode(mode).is_some(), "mode {mode:#o} has a file type");
         self.clear();
         self.core.i_mode = mode.into();
         for slot in [&mut self.core.i_atime, &mut self.core.i_ctime, &mut self.core.i_mtime] {

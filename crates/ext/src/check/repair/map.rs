@@ -108,6 +108,7 @@ impl Work<'_> {
 
     fn copy_block(&mut self, block: BlockNo) -> Result<Option<BlockNo>, FsError> {
         let Some(copy) = self.take_block() else { return Ok(None) };
+        debug_assert_ne!(copy, block, "a block in use is not free");
         let sb = self.checker.sb();
         let bytes = self.disk.read(byte_of(sb, block), index(sb.block_size))?;
         self.disk.put(byte_of(sb, copy), &bytes)?;
@@ -150,6 +151,7 @@ impl Work<'_> {
             Err(FsError::NoSpace(_)) => return Ok(false),
             made => made?,
         };
+        debug_assert!(given.next().is_none(), "the map takes the blocks that were counted");
         for (at, bytes) in &map.blocks {
             self.disk.put(byte_of(sb, *at), bytes)?;
         }

@@ -172,6 +172,7 @@ impl Repair {
             superblock::finish(checker, &mut self.disk, is_whole)?;
         }
         let now = (self.disk.writes(), self.given_up.len());
+        debug_assert!(now.0 >= before.0 && now.1 >= before.1, "nothing is taken back");
         Ok(if now == before { Round::Stuck } else { Round::Again })
     }
 

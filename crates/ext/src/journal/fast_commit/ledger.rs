@@ -60,6 +60,7 @@ impl<'a> Ledger<'a> {
     /// The clusters of a group that a run of its blocks touches.
     fn clusters(&self, run: Extent, blocks: Extent) -> (u64, u64) {
         let ratio = u64::from(self.volume.sb.cluster_ratio).max(1);
+        debug_assert!(run.end() <= blocks.end(), "{run} lies in the group of {blocks}");
         let from = run.start - blocks.start;
         let to = run.end() - blocks.start;
         (from / ratio, to.div_ceil(ratio))
@@ -111,6 +112,7 @@ impl<'a> Ledger<'a> {
                 !is_set(&bits.clusters, at) && !reserved.iter().any(|run| run.overlaps(cluster))
             });
             if let Some(at) = free {
+                debug_assert!(!is_set(&bits.clusters, at), "a cluster is free before it is taken");
                 fill(&mut bits.clusters, at, at + 1, true);
                 return Ok(blocks.start + at * ratio);
             }
@@ -154,6 +156,7 @@ impl<'a> Ledger<'a> {
         let unused = inodes - used;
         // The tail only ever grows shorter: slots that were used once were written.
         let unused = u32::try_from(unused).unwrap_or(0).min(bits.group.itable_unused());
+        debug_assert!(used <= inodes, "inode {used} of {inodes} in a group");
         let flags = bits.group.raw().bg_flags.get() & !(BG_BLOCK_UNINIT | BG_INODE_UNINIT);
         Counts {
             flags,
@@ -188,6 +191,7 @@ impl<'a> Ledger<'a> {
         device.read(at, &mut bytes)?;
         let size = usize::from(sb.desc_size);
         let offset = index(number % per_block) * size;
+        debug_assert!(offset + size <= bytes.len(), "a descriptor lies in one block");
         let room = bytes.get_mut(offset..).unwrap_or_default();
         for (to, from) in room.iter_mut().take(size).zip(&desc) {
             *to = *from;
@@ -223,6 +227,7 @@ fn is_set(bits: &[u8], at: u64) -> bool {
 
 /// Sets or clears the bits from `from` up to `to`.
 fn fill(bits: &mut [u8], from: u64, to: u64, set: bool) {
+    debug_assert!(from <= to && index(to) <= bits.len() * 8, "bits {from}..{to} of a bitmap");
     let mut at = from;
     while at < to {
         let Some(byte) = bits.get_mut(index(at >> 3)) else { return };
@@ -238,6 +243,7 @@ fn fill(bits: &mut [u8], from: u64, to: u64, set: bool) {
 }
 
 fn zeros(bits: &[u8], len: u64) -> u32 {
+    debug_assert!(index(len) <= bits.len() * 8, "{len} bits of a bitmap");
     let count = (0..len).filter(|&at| !is_set(bits, at)).count();
     u32::try_from(count).unwrap_or(u32::MAX)
 }

@@ -18,6 +18,12 @@ pub(super) fn cut(runs: &mut Vec<Mapping>, from: Lbn, len: u64, freed: &mut Vec<
         kept.extend([part(run, run.lbn, low), part(run, high, end)].into_iter().filter(some));
     }
     *runs = kept;
+    debug_assert!(rises(runs), "the runs of a file rise and do not overlap");
+}
+
+/// Whether runs are in order, each behind the one before it.
+fn rises(runs: &[Mapping]) -> bool {
+    runs.is_sorted_by(|one, next| one.lbn + one.extent.len <= next.lbn)
 }
 
 /// Puts a run where its blocks are to lie, in place of those mapped there.
@@ -28,10 +34,12 @@ pub(super) fn put(runs: &mut Vec<Mapping>, run: Mapping, freed: &mut Vec<Extent>
     cut(runs, run.lbn, run.extent.len, freed);
     let at = runs.partition_point(|other| other.lbn < run.lbn);
     runs.insert(at, run);
+    debug_assert!(rises(runs), "a run takes the place of those that it covers");
 }
 
 /// Joins runs that follow each other in file and volume.
 pub(super) fn join(runs: Vec<Mapping>) -> Vec<Mapping> {
+    debug_assert!(rises(&runs), "runs come in the order of the file");
     let mut joined: Vec<Mapping> = Vec::with_capacity(runs.len());
     for run in runs {
         match joined.last_mut() {
@@ -54,6 +62,7 @@ fn some(run: &Mapping) -> bool {
 
 /// The part of a run between two logical blocks of it.
 fn part(run: Mapping, low: Lbn, high: Lbn) -> Mapping {
+    debug_assert!(low <= high && high <= run.lbn + run.extent.len, "{low}..{high} of a run");
     let start = run.extent.start + (low - run.lbn);
     Mapping { lbn: low, extent: Extent::new(start, high - low), ..run }
 }

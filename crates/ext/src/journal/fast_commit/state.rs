@@ -240,6 +240,7 @@ impl<'a> ReplayState<'a> {
 
     fn remove(&mut self, ino: Ino) {
         let Some(node) = self.nodes.get_mut(&ino) else { return };
+        debug_assert!(!node.removed, "inode {ino} is removed once");
         node.removed = true;
         node.names = None;
         let runs = node.runs.take().unwrap_or_default();

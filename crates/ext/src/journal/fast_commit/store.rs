@@ -92,6 +92,7 @@ impl Store<'_> {
     fn inode(&mut self, ino: Ino, node: &mut ReplayedInode, before: bool) -> Result<(), FsError> {
         let is_dir = node.kind() == Some(FileKind::Directory);
         if node.removed {
+            debug_assert!(node.runs.is_none() && node.index.is_empty(), "its blocks are free");
             let directories = if before && is_dir { -1 } else { 0 };
             self.ledger.mark_inode(ino, false, directories)?;
             return self.put_inode(ino, &vec![0; usize::from(self.volume.sb.inode_size)]);
@@ -107,6 +108,11 @@ impl Store<'_> {
         }
         let mut raw = node.core.as_bytes().to_vec();
         raw.extend_from_slice(&node.rest);
+        debug_assert_eq!(
+            raw.len(),
+            usize::from(self.volume.sb.inode_size),
+            "an inode keeps its size"
+        );
         if self.volume.sb.has_metadata_csum() {
             let extra = node.rest.first_chunk().map_or(0, |pair| u16::from_le_bytes(*pair));
             let (generation, seed) = (node.core.i_generation.get(), self.volume.sb.checksum_seed);
@@ -153,6 +159,11 @@ impl Store<'_> {
         let packing = format.pack(records.iter().map(|record| record.name.len()))?;
         let seed = self.seed(ino, node);
         let bytes = format.encode(ino, names.parent, &records, &packing, seed);
+        debug_assert_eq!(
+            wide(bytes.len()),
+            packing.blocks() * wide(self.volume.block_len()),
+            "a directory is whole blocks"
+        );
         let mut dropped = Vec::new();
         maps::cut(&mut runs, Lbn::new(packing.blocks()), u64::from(u32::MAX), &mut dropped);
         for run in dropped {
@@ -260,6 +271,7 @@ impl Store<'_> {
         let seed = self.volume.sb.has_metadata_csum().then(|| self.seed(ino, node));
         let mut given = blocks.into_iter();
         let map = mapping::extent_tree(&pieces, self.volume.sb.block_size, seed, &mut given)?;
+        debug_assert!(given.next().is_none(), "the tree takes the blocks that were counted");
         for (at, bytes) in &map.blocks {
             self.put(*at, bytes)?;
         }
@@ -277,6 +289,7 @@ impl Store<'_> {
             let first = run.lbn.get() / ratio;
             let end = (run.lbn + run.extent.len).get().div_ceil(ratio);
             let again = u64::from(last == Some(first));
+            debug_assert!(end > first, "a run has blocks");
             clusters += end - first - again;
             last = end.checked_sub(1);
         }

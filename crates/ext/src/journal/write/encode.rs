@@ -30,12 +30,14 @@ impl Encoder<'_> {
     /// Tags that fit in a descriptor.
     pub(super) fn tags(&self) -> usize {
         let taken = journal_at::TAGS + JOURNAL_TAG_UUID + self.form.tail_len();
+        debug_assert!(taken + self.form.tag_len() <= self.block, "a descriptor has a tag");
         (self.block - taken) / self.form.tag_len()
     }
 
     /// Revoke records that fit in a block.
     pub(super) fn revokes(&self) -> usize {
         let taken = journal_at::REVOKE_RECORDS + self.form.tail_len();
+        debug_assert!(taken < self.block, "a block of revoke records has one");
         (self.block - taken) / self.form.revoke_record_len()
     }
 
@@ -84,11 +86,17 @@ impl Encoder<'_> {
     }
 
     fn revoke_block(&self, revokes: &[BlockNo]) -> Vec<u8> {
+        debug_assert!(
+            !revokes.is_empty() && revokes.len() <= self.revokes(),
+            "{} revoke records in a block",
+            revokes.len()
+        );
         let mut block = self.headed(journal_block::REVOKE);
         let mut at = journal_at::REVOKE_RECORDS;
         for revoked in revokes {
             let number = revoked.get().to_be_bytes();
             let len = self.form.revoke_record_len();
+            debug_assert!(len == 8 || u32::try_from(revoked.get()).is_ok(), "{revoked} in 32 bits");
             lay(&mut block, at, number.get(8 - len..).unwrap_or_default());
             at += len;
         }
@@ -98,6 +106,11 @@ impl Encoder<'_> {
     }
 
     fn descriptor(&self, copies: &[LogCopy<'_>]) -> Vec<u8> {
+        debug_assert!(
+            !copies.is_empty() && copies.len() <= self.tags(),
+            "{} tags in a descriptor",
+            copies.len()
+        );
         let mut block = self.headed(journal_block::DESCRIPTOR);
         let mut at = journal_at::TAGS;
         for (n, copy) in copies.iter().enumerate() {
@@ -152,6 +165,10 @@ impl Encoder<'_> {
     /// The record that commits the transaction. `crc` is the value that [`Encoder::blocks`]
     /// returned.
     pub(super) fn commit(&self, time: Timestamp, crc: u32) -> Vec<u8> {
+        debug_assert!(
+            !(self.form.has_transaction_checksums() && self.form.has_block_checksums()),
+            "a commit record has one checksum"
+        );
         let mut block = self.headed(journal_block::COMMIT);
         lay(&mut block, journal_at::COMMIT_SECONDS, &time.secs.to_be_bytes());
         lay(&mut block, journal_at::COMMIT_NANOS, &time.nanos.to_be_bytes());

@@ -100,6 +100,7 @@ impl LogWriter {
             return Err(FsError::Unsupported(what.into()));
         }
         let (first, last) = (log.first, log.last);
+        debug_assert!(first > 0 && first < last && last <= log.len, "the ring was checked");
         let map = std::mem::take(&mut log.map);
         let head = superblock.s_head.get();
         Ok(Self {
@@ -178,11 +179,16 @@ impl LogWriter {
         let now = (self.wall)();
         let is_later = (now.secs, now.nanos) > (next.secs, next.nanos);
         self.committed_at = if is_later { now } else { next };
+        debug_assert!(
+            (self.committed_at.secs, self.committed_at.nanos) > (last.secs, last.nanos),
+            "times of commits grow"
+        );
         self.committed_at
     }
 
     /// Writes the journal's superblock, with the start of the log and its first transaction.
     fn write_tail(&mut self) -> Stage {
+        debug_assert!((self.first..self.last).contains(&self.head), "block {}", self.head);
         let tail = self.live.front().map_or((self.head, self.next), |live| (live.start, live.tid));
         (self.superblock.s_start, self.superblock.s_sequence) = (tail.0.into(), tail.1.into());
         self.superblock_stage()
@@ -355,6 +361,12 @@ impl Log for LogWriter {
             return Err(FsError::NoSpace(what));
         }
         let (tid, start) = (self.next, self.head);
+        debug_assert!(
+            self.live.back().is_none_or(|live| {
+                self.after(live.start, live.len) == start && live.tid.wrapping_add(1) == tid
+            }),
+            "transactions follow one another, in the ring and by number"
+        );
         let time = self.tick();
         let mut at = start;
         let mut body = Stage { stable: Stable::All, ..Stage::default() };
@@ -376,6 +388,7 @@ impl Log for LogWriter {
         self.live.push_back(Live { tid, start, len });
         self.head = self.after(start, len);
         self.next = tid.wrapping_add(1);
+        debug_assert!(self.used() <= self.capacity(), "the log had room for it");
         Ok(vec![body, commit])
     }
 
@@ -387,6 +400,7 @@ impl Log for LogWriter {
 
     fn close(&mut self) -> Result<Vec<Stage>, FsError> {
         debug_assert!(self.is_started && self.live.is_empty(), "something waits in the log");
+        debug_assert_eq!(self.used(), 0, "all transactions are at home");
         self.superblock.s_start = 0.into();
         self.superblock.s_sequence = self.next.into();
         self.superblock.s_head = self.head.into();

@@ -47,6 +47,7 @@ pub(super) fn check(sb: &JournalSuperblock) -> Result<(), FsError> {
 /// the kernel does, revoke records, numbers as wide as the volume's, and checksums of each block if
 /// the volume has these (`ext4_load_and_init_journal`).
 pub(super) fn want(sb: &mut JournalSuperblock, form: &mut Form, wanted: JournalFeatures) {
+    debug_assert_eq!(sb.s_start.get(), 0, "features change while the journal is empty");
     form.incompat |= journal_feature::INCOMPAT_REVOKE;
     if wanted.wide {
         form.incompat |= journal_feature::INCOMPAT_64BIT;

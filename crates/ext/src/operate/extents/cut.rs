@@ -36,6 +36,10 @@ impl Tree<'_> {
         if runs.is_empty() && len == size {
             return Ok(());
         }
+        debug_assert!(
+            runs.iter().all(|run| run.lbn.get() >= kept),
+            "only blocks behind the length leave the file"
+        );
         for run in &runs {
             cut.push(run.extent, limit, place)?;
         }
@@ -45,6 +49,10 @@ impl Tree<'_> {
         // Nodes on the path may keep entries; all others are behind it.
         let behind: Vec<BlockNo> = tree.into_iter().filter(|at| !on_way.contains(at)).collect();
         let leaf = cut_path(&mut path, kept);
+        debug_assert!(
+            leaf.last().is_none_or(|run| end_of(run) <= kept),
+            "the leaf ends in front of the cut"
+        );
         let mut plan = self.plan(&path, &leaf, LeafChange::Cut)?;
         plan.left.extend(behind);
         for &at in &plan.left {
@@ -94,6 +102,7 @@ impl Tree<'_> {
 /// the leaf.
 fn cut_path(path: &mut ExtentPath, kept: u64) -> Vec<seekless_fs::Mapping> {
     for step in &mut path.steps {
+        debug_assert!(step.slot < step.children.len(), "the path goes through a child");
         step.children.truncate(step.slot + 1);
     }
     let stays = |run: &&seekless_fs::Mapping| run.lbn.get() < kept;

@@ -42,6 +42,7 @@ impl Tree<'_> {
         let near = self.find(lbn)?;
         debug_assert!(near.at(lbn).is_none(), "D1: {lbn} of inode {} waits", self.ino);
         let most = wide(contents.len()).min(near.end() - lbn);
+        debug_assert!(most > 0, "the first block is in the hole");
         let (run, bitmap) = self.take(lbn, most, false)?;
         let mut after = self.fill_whole(run, contents, contents_role)?;
         after.push(bitmap);
@@ -73,6 +74,7 @@ impl Tree<'_> {
             })?;
             ids.push(id);
         }
+        debug_assert_eq!(wide(ids.len()), run.len, "each new block gets contents");
         self.core.note_unsettled(self.ino, run);
         Ok(ids)
     }

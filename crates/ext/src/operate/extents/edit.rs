@@ -51,6 +51,10 @@ fn join_around(leaf: &mut Vec<Mapping>, new: Range<usize>) {
             _ => at += 1,
         }
     }
+    debug_assert!(
+        leaf.is_sorted_by(|one, next| end_of(one) <= next.lbn.get()),
+        "the runs of a leaf rise and do not overlap"
+    );
 }
 
 /// How a leaf with new runs up to `end` changes.
@@ -107,6 +111,11 @@ impl Tree<'_> {
             .filter(|part| !part.is_empty())
             .map(|blocks_of| Mapping { unwritten: blocks_of != blocks, ..part(&run, blocks_of) });
         let parts: Vec<Mapping> = parts.collect();
+        debug_assert_eq!(
+            parts.iter().map(|part| part.extent.len).sum::<u64>(),
+            run.extent.len,
+            "an extent is split into all of its blocks"
+        );
         let end = at + parts.len();
         leaf.splice(at..=at, parts);
         let how = how(&leaf, end);
@@ -125,6 +134,10 @@ impl Tree<'_> {
             debug_assert!(run.unwritten, "{lbn} was found unwritten");
             run.unwritten = false;
         }
+        debug_assert!(
+            run_with(&leaf, lbn).is_some_and(|(_, run)| !run.unwritten && lbn < end_of(&run)),
+            "the extent with block {lbn} is written now"
+        );
         let plan = self.plan(&path, &leaf, LeafChange::Inserted)?;
         self.apply_and_free(&plan, put)
     }

@@ -95,7 +95,7 @@ impl<'a> Tree<'a> {
         let sb = &self.ext.volume.sb;
         let mut blocks = u64::from(u32::MAX);
         if !sb.has_ro_compat(ro_compat::HUGE_FILE) {
-            blocks = blocks / u64::from(sb.block_size / 512);
+            blocks /= u64::from(sb.block_size / 512);
         }
         blocks * self.block()
     }

@@ -21,6 +21,7 @@ pub(super) struct NodeEntry {
 
 impl NodeEntry {
     pub(super) fn run(run: &Mapping) -> Self {
+        debug_assert!(u32::try_from(run.lbn.get()).is_ok(), "blocks of a file have 32 bits");
         let key = low32(run.lbn.get());
         Self { key, bytes: entry_bytes(&leaf_entry(key, run.extent, run.unwritten)) }
     }
@@ -32,6 +33,7 @@ impl NodeEntry {
 
 /// Enters the first run of a file in its root, which is empty.
 pub(super) fn put_first(root: &mut IBlock, run: Extent) {
+    debug_assert_eq!(run.len, 1, "a new file has one block");
     let run = Mapping { lbn: Lbn::new(0), extent: run, unwritten: false };
     put_node(&mut root.0, &[NodeEntry::run(&run).bytes], index(IN_INODE), 0);
 }
@@ -39,6 +41,7 @@ pub(super) fn put_first(root: &mut IBlock, run: Extent) {
 /// How many of some entries stay in a node: all that fit if more are appended behind them, else
 /// half.
 pub(super) fn split_at(len: usize, most: usize, at_end: bool) -> usize {
+    debug_assert!(most > 0, "a node has room for an entry");
     if len <= most {
         len
     } else if at_end {
@@ -58,6 +61,10 @@ pub(super) fn node_bytes(
     depth: u16,
 ) -> Vec<u8> {
     debug_assert!(entries.len() <= most, "{} entries in a node of {most}", entries.len());
+    debug_assert!(
+        entries.is_sorted_by(|one, next| one.key < next.key),
+        "the entries of a node rise"
+    );
     let entries: Vec<[u8; ENTRY]> = entries.iter().map(|entry| entry.bytes).collect();
     put_node(&mut bytes, &entries, most, depth);
     bytes

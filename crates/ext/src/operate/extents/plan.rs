@@ -95,6 +95,10 @@ impl Tree<'_> {
         how: LeafChange,
         plan: &mut Plan,
     ) -> Result<(), FsError> {
+        debug_assert!(
+            how != LeafChange::Cut || leaf.len() <= path.leaf.len(),
+            "a cut adds no extents"
+        );
         let mut entries: Vec<NodeEntry> = leaf.iter().map(NodeEntry::run).collect();
         if let [only] = path.steps.as_slice()
             && let ([_], Some(at)) = (only.children.as_slice(), path.node.at)
@@ -168,6 +172,8 @@ impl Tree<'_> {
             entries = above;
             depth += 1;
         }
+        debug_assert!(plan.root.is_none(), "the root is planned once, as the last node");
+        debug_assert!(depth <= EXTENT_MAX_DEPTH, "a tree of {depth} levels");
         if entries.is_empty() {
             depth = 0;
         }
@@ -196,6 +202,10 @@ impl Tree<'_> {
             let (at, bitmap) = self.ext.take_block(self.core, self.ino, lbn, near)?;
             let bytes = vec![0; self.ext.volume.block_len()];
             let bytes = node_bytes(bytes, &entries, most, depth);
+            debug_assert!(
+                plan.made.iter().all(|made| made.at != at),
+                "block {at} is taken for one node"
+            );
             plan.made.push(NewNode { at, bitmap, bytes });
             above.push(NodeEntry::node(first.key, at));
             entries = rest;
@@ -205,6 +215,15 @@ impl Tree<'_> {
 
     /// Writes a plan from the bottom up; blocks that leave the tree are not yet freed.
     pub(super) fn apply(&mut self, plan: &Plan, put: &Put<'_>) -> Result<Applied, FsError> {
+        debug_assert!(!plan.cuts || plan.made.is_empty(), "a cut takes no space");
+        debug_assert!(
+            plan.made.is_empty() || plan.root.is_some() || !plan.patches.is_empty(),
+            "something leads to the new nodes"
+        );
+        debug_assert!(
+            plan.patches.iter().all(|patch| !plan.left.contains(&patch.at)),
+            "a node that leaves the tree is not rewritten"
+        );
         let len = self.ext.volume.block_len();
         let mut waits = put.after.to_vec();
         for made in &plan.made {
@@ -249,6 +268,7 @@ impl Tree<'_> {
         plan: &Plan,
         put: &Put<'_>,
     ) -> Result<ChangeId, FsError> {
+        debug_assert!(!plan.cuts, "a cut frees the blocks of nodes with those of contents");
         let applied = self.apply(plan, put)?;
         let left: seekless_live::Runs = plan.left.iter().map(|&at| Extent::new(at, 1)).collect();
         let mut first = applied.nodes;
@@ -268,6 +288,8 @@ impl Tree<'_> {
     ) -> Result<(), FsError> {
         let (old, new) = (shown(&patch.old), shown(&patch.new));
         let len = patch.new.len();
+        debug_assert_eq!(len, patch.old.len(), "a node keeps its length");
+        debug_assert!(old <= len && new <= len, "the entries lie in the node");
         let parts = match new > old {
             true => [old..len, 0..old],
             false if plan.cuts => [0..ENTRY, ENTRY..len],

@@ -99,18 +99,21 @@ impl Tree<'_> {
         bytes: &[u8],
         seen: u64,
     ) -> Result<(usize, ChangeId), FsError> {
+        debug_assert!(!bytes.is_empty(), "a piece has bytes");
         let block = self.block();
         let lbn = offset / block;
         let within = index(offset % block);
         let end = (offset + wide(bytes.len())).div_ceil(block);
         let near = self.find(lbn)?;
         let count = near.end().min(end) - lbn;
+        debug_assert!(count > 0, "the first block is in the run or hole that was found");
         let (contents, role) = self.roles(lbn * block < seen)?;
         // The bytes that fit into `blocks` blocks, and the length from then on.
         let size = self.node()?.size;
         let fits = |blocks: u64| {
             let room = index(blocks * block) - within;
             let len = room.min(bytes.len());
+            debug_assert!(len > 0, "each piece gets on");
             (len, size.max(offset + wide(len)))
         };
         match near.at(lbn) {
@@ -155,8 +158,12 @@ impl Tree<'_> {
     ) -> Result<(Extent, ChangeId), FsError> {
         let path = self.path(lbn)?;
         let (nearest, around) = (path.in_front_of(lbn), path.around(lbn));
+        debug_assert!(count > 0, "a hole has blocks");
         let most = low32(count.min(max_len(unwritten)));
-        self.ext.take_run(self.core, self.ino, lbn, nearest, most, Some(around))
+        let taken = self.ext.take_run(self.core, self.ino, lbn, nearest, most, Some(around))?;
+        let (run, _) = taken;
+        debug_assert!(run.len > 0 && run.len <= count, "{run} for a hole of {count} blocks");
+        Ok(taken)
     }
 
     /// Enters blocks that were taken; gives them back when the tree has no space.
@@ -185,6 +192,7 @@ impl Tree<'_> {
         role: Role,
     ) -> Result<Vec<ChangeId>, FsError> {
         let len = self.ext.volume.block_len();
+        debug_assert!(within < len, "bytes begin in the first block");
         let mut rest = bytes;
         let mut skip = within;
         let mut ids = Vec::with_capacity(index(run.len));
@@ -199,6 +207,7 @@ impl Tree<'_> {
             (rest, skip) = (behind, 0);
         }
         debug_assert!(rest.is_empty(), "the blocks were counted");
+        debug_assert_eq!(wide(ids.len()), run.len, "each new block gets contents");
         self.core.note_unsettled(self.ino, run);
         Ok(ids)
     }
@@ -225,6 +234,7 @@ impl Tree<'_> {
             ids.push(id);
             (rest, skip) = (behind, 0);
         }
+        debug_assert!(rest.is_empty(), "all bytes lie in the blocks");
         self.core.note_unsettled(self.ino, run);
         Ok(ids)
     }
@@ -236,6 +246,7 @@ impl Tree<'_> {
         if node.size == size {
             return Ok(ChangeId::COMMITTED);
         }
+        debug_assert!(node.size < size, "a length that is set alone grows");
         node.size = size;
         if node.kind == FileKind::Directory {
             return self.put_map(Role::DirectoryExtend, data);
@@ -315,6 +326,7 @@ impl Tree<'_> {
         role: Role,
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> Result<Contents, FsError> {
+        debug_assert!(wide(len) <= self.block(), "a new file has one block");
         let (at, bitmap) = self.ext.take_block(self.core, self.ino, 0, None)?;
         let ((), data) = self.core.cache.fill(at, self.ext.volume.block_len(), role, |to| {
             fill(to);

@@ -20,6 +20,12 @@ fn put(block: &mut [u8], at: usize, bytes: &[u8]) {
 }
 
 fn put_counts(block: &mut [u8], branch: &Branch) {
+    debug_assert!(
+        branch.count > 0 && branch.count <= branch.limit,
+        "{} children in a block for {}",
+        branch.count,
+        branch.limit
+    );
     let count = low16(low32(wide(branch.count)));
     let limit = low16(low32(wide(branch.limit)));
     let counts = DxCountLimit { limit: limit.into(), count: count.into() };
@@ -45,6 +51,7 @@ pub(super) fn insert_child(block: &mut [u8], branch: Branch, chosen: usize, chil
     debug_assert!(chosen < branch.count && !branch.is_full());
     let at = branch.offset + (chosen + 1) * ENTRY;
     let end = branch.offset + branch.count * ENTRY;
+    debug_assert!(at <= end && end + ENTRY <= block.len(), "there is room for one more child");
     if let Some(behind) = block.get_mut(at..end + ENTRY) {
         behind.rotate_right(ENTRY.min(behind.len()));
     }
@@ -74,6 +81,7 @@ pub(super) fn put_root(block: &mut [u8], version: u8, tail: usize) -> Branch {
 
 /// Sets how many levels of nodes are below a root.
 pub(super) fn put_levels(block: &mut [u8], levels: u8) {
+    debug_assert!(levels > 0 && levels < 3, "an index has at most three levels");
     let at = DX_ROOT_INFO_OFFSET + offset_of!(DxRootInfo, indirect_levels);
     put(block, at, &[levels]);
 }

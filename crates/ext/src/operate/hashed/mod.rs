@@ -23,7 +23,7 @@ use crate::hash::name_hash;
 use crate::htree::{self, Branch};
 use crate::ondisk::{compat, flags};
 use seekless_fs::field::{index, invalid, range};
-use seekless_fs::{FsError, Location};
+use seekless_fs::{FileKind, FsError, Location};
 use seekless_live::{Codec, Ids, NamePlace, Table};
 use seekless_units::{BlockNo, Ino};
 use smallvec::SmallVec;
@@ -179,6 +179,7 @@ impl Ext {
         if core.node(dir)?.flags & flags::INDEX == 0 {
             return Ok(());
         }
+        debug_assert_eq!(core.node(dir)?.kind, FileKind::Directory, "inode {dir} has an index");
         core.node(dir)?.flags &= !flags::INDEX;
         self.put_rest(core, dir)?;
         if self.entries.torn {

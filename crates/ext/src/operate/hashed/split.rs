@@ -49,6 +49,7 @@ impl Ext {
     ) -> Result<u64, FsError> {
         let lbn = self.dir_blocks(core, dir)?;
         made.reached.push(self.append_to_dir(core, dir, bytes)?);
+        debug_assert_eq!(self.dir_blocks(core, dir)?, lbn + 1, "a directory grows by one block");
         made.rewritten.push(lbn);
         Ok(lbn)
     }
@@ -143,6 +144,7 @@ impl Ext {
                 at += entry.needed;
             }
         }
+        debug_assert!(at <= end, "some names of a block fit in another");
         if let Some(last) = last {
             self.entries.put_len(&mut leaf, last, end - last);
         }
@@ -167,6 +169,7 @@ impl Ext {
             }
             kept.insert(0, 0);
         }
+        debug_assert!(kept.is_sorted(), "the entries that stay keep their order");
         let nexts: Vec<usize> = kept.iter().copied().skip(1).chain([end]).collect();
         for (&at, next) in kept.iter().zip(nexts) {
             self.entries.put_len(leaf, at, next - at);
@@ -184,6 +187,7 @@ impl Ext {
         path: &DxPath,
         made: &mut SplitChanges,
     ) -> Result<(), FsError> {
+        debug_assert_eq!(path.steps.len(), usize::from(path.levels) + 1, "a block for each level");
         let roomy = path.steps.iter().rposition(|step| !step.branch.is_full());
         match roomy {
             Some(above) => {
@@ -225,6 +229,7 @@ impl Ext {
         full: DxFrame,
         made: &mut SplitChanges,
     ) -> Result<(), FsError> {
+        debug_assert!(full.branch.is_full() && !parent.branch.is_full(), "it makes room above");
         debug_assert_eq!(full.branch.offset, DX_NODE_ENTRIES_OFFSET, "the root is not split");
         let children = self.children(core, &full)?;
         let (left, right) = children.split_at(children.len() / 2);
@@ -253,6 +258,7 @@ impl Ext {
             debug_assert!(false, "a path begins at the root");
             return Ok(());
         };
+        debug_assert!(root.branch.is_full(), "a root with room needs no level below it");
         let children = self.children(core, &root)?;
         let lbn = self.append_block(core, dir, &self.node_of(&children), made)?;
         self.edit_block(core, dir, (root.lbn, root.at), |bytes| {

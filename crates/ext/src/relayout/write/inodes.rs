@@ -46,6 +46,14 @@ impl RelayoutWriter<'_> {
     ) -> Result<GroupCount, FsError> {
         let mut count = GroupCount::default();
         let Some(&(last, _)) = placed.last() else { return Ok(count) };
+        debug_assert!(
+            placed.is_sorted_by(|one, next| one.0 < next.0),
+            "each inode of a group is placed once"
+        );
+        debug_assert!(
+            last - first < self.survey.volume.sb.inodes_per_group,
+            "inode {last} is in group {group}"
+        );
         let size = usize::from(self.survey.volume.sb.inode_size);
         let used = (last - first + 1) as usize * size;
         let mut table = vec![0; used.next_multiple_of(self.block_size() as usize)];
@@ -129,6 +137,7 @@ impl RelayoutWriter<'_> {
             let huge = inode.has_flag(flags::HUGE_FILE);
             change.blocks = if huge { more } else { charge / 512 };
         }
+        debug_assert_eq!(out.len(), inode.raw().len(), "an inode keeps its size");
         out.copy_from_slice(inode.raw());
         let inodes = volume.sb.raw.s_inodes_count.get();
         rewrite::inode(out, to, &change, inodes, self.seed(), &|old| self.renumber(old))?;

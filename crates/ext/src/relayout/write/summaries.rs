@@ -51,6 +51,7 @@ impl RelayoutWriter<'_> {
             free_inodes += sb.inodes_per_group - count.inodes.len() as u32;
             descriptors.extend_from_slice(&desc);
         }
+        debug_assert_eq!(counts.len(), sb.groups as usize, "a count for each group");
         self.write_superblocks(&descriptors, free_blocks, free_inodes)
     }
 
@@ -77,10 +78,12 @@ impl RelayoutWriter<'_> {
                 break;
             }
             for bit in low..high {
+                debug_assert!(bitmap[(bit / 8) as usize] >> (bit % 8) & 1 == 1, "freed once");
                 bitmap[(bit / 8) as usize] &= !(1 << (bit % 8));
             }
             free_here += high - low;
         }
+        debug_assert!(free_here <= clusters, "{free_here} of {clusters} clusters are free");
         let mut flags = old.raw().bg_flags.get();
         if free_here != u64::from(old.free_clusters()) {
             flags &= !BG_BLOCK_UNINIT;
@@ -130,6 +133,10 @@ impl RelayoutWriter<'_> {
             bitmap[bit as usize / 8] &= !(1 << (bit % 8));
         }
         for &bit in inodes {
+            debug_assert!(
+                bitmap[bit as usize / 8] >> (bit % 8) & 1 == 0,
+                "slot {bit} is used once"
+            );
             bitmap[bit as usize / 8] |= 1 << (bit % 8);
         }
         bitmap
@@ -159,6 +166,11 @@ impl RelayoutWriter<'_> {
         raw.s_last_orphan = 0.into();
         let ro_compat = raw.s_feature_ro_compat.get() & !ro_compat::ORPHAN_PRESENT;
         raw.s_feature_ro_compat = ro_compat.into();
+        debug_assert_eq!(
+            descriptors.len(),
+            sb.groups as usize * usize::from(sb.desc_size),
+            "a descriptor for each group"
+        );
         let per_block = sb.descs_per_block() as usize * usize::from(sb.desc_size);
         let mut tables = descriptors.chunks(per_block).map(|part| {
             let mut block = part.to_vec();
