@@ -1,45 +1,34 @@
-//! The cache: its fields, and reading.
+//! The cache: its parts, and questions about changes.
 
+use crate::blocks::BlockCache;
 use crate::buffer::Buffer;
-use crate::change::Role;
-use crate::config::{Config, Counters};
-use crate::flight::Flights;
-use crate::memory::Memory;
-use crate::order::{MOST_BLOCK, Order};
-use crate::seal::{Owner, Seal};
+use crate::change::ChangeId;
+use crate::changes::Changes;
+use crate::config::Config;
+use crate::order::Order;
 use crate::settle::Pass;
-use crate::shape::{Place, Shape, bits};
+use crate::transactions::Transactions;
 use seekless_device::{BlockDevice, Clock};
 use seekless_fs::FsError;
-use seekless_units::{BlockNo, ByteLen, Nanos};
+use seekless_units::{Extent, Nanos};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
-/// A bounded cache of the blocks of a device, with the graph of the changes to them. `A` is an
+/// A bounded cache of the blocks of a device, with the order of the changes to them. `A` is an
 /// action of the format, done when the changes it waits for are on the disk.
 ///
-/// A block is the largest piece the format allocates (FFS: a block, ext: a
-/// block) and lies at a multiple of its size; [`BlockNo`] counts fragments.
+/// Its parts have the verbs: [`BlockCache`] reads and writes, [`Changes`] makes changes and takes
+/// them back, [`Transactions`] commits. The cache itself has operations, waits for changes, and
+/// writes blocks in time and for room.
 pub struct Cache<A> {
-    pub(crate) device: Arc<dyn BlockDevice>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) config: Config,
-    pub(crate) memory: Memory,
-    pub(crate) order: Order<A>,
-    pub(crate) flights: Flights,
+    pub(crate) blocks: BlockCache<A>,
     /// The pass under way, in which nothing is flushed.
     pub(crate) pass: Option<Pass>,
-    /// Memory for outgoing bytes, between two writes: of a run, and of a block with changes rolled
-    /// back.
-    pub(crate) spare_run: Vec<u8>,
-    pub(crate) spare_block: Vec<u8>,
-    pub(crate) seal: Option<Box<dyn Seal>>,
-    /// Why nothing can be changed any more.
-    pub(crate) failed: Option<String>,
 }
 
 impl<A> Cache<A> {
     /// An empty cache. `block` is the bytes of a block, `fragment` those of the
-    /// unit [`BlockNo`] counts in; a block has at most 64 of them.
+    /// unit [`BlockNo`](seekless_units::BlockNo) counts in; a block has at most 64 of them.
     ///
     /// # Errors
     /// [`FsError::Invalid`] for sizes that are not powers of two, or do not fit
@@ -51,232 +40,159 @@ impl<A> Cache<A> {
         fragment: u32,
         config: Config,
     ) -> Result<Self, FsError> {
-        let sound = block.is_power_of_two()
-            && fragment.is_power_of_two()
-            && fragment >= 512
-            && (1..=64).contains(&(block / fragment))
-            && block <= MOST_BLOCK;
-        if !sound {
-            return Err(FsError::Invalid(format!(
-                "blocks of {block} bytes in fragments of {fragment}"
-            )));
-        }
-        let shape = Shape { fragment, per_block: block / fragment };
-        Ok(Self {
-            memory: Memory::new(shape, &config, clock.now()),
-            order: Order::new(&config),
-            flights: Flights::default(),
-            pass: None,
-            device,
-            clock,
-            config,
-            spare_run: Vec::new(),
-            spare_block: Vec::new(),
-            seal: None,
-            failed: None,
+        let blocks = BlockCache::new(device, clock, block, fragment, config)?;
+        Ok(Self { blocks, pass: None })
+    }
+
+    /// Its blocks.
+    #[must_use]
+    pub fn blocks(&self) -> &BlockCache<A> {
+        &self.blocks
+    }
+
+    /// Its blocks, to read and flush them.
+    pub fn blocks_mut(&mut self) -> &mut BlockCache<A> {
+        &mut self.blocks
+    }
+
+    /// Its changes.
+    pub fn changes(&mut self) -> Changes<'_, A> {
+        Changes { blocks: &mut self.blocks }
+    }
+
+    /// The transactions of its journal.
+    pub fn transactions(&mut self) -> Transactions<'_, A> {
+        Transactions { blocks: &mut self.blocks }
+    }
+
+    /// Whether changes go through a journal.
+    #[must_use]
+    pub fn is_journalled(&self) -> bool {
+        self.blocks.order.is_journalled()
+    }
+
+    /// Whether an operation has begun, and not ended.
+    #[must_use]
+    pub fn in_operation(&self) -> bool {
+        self.blocks.order.in_operation()
+    }
+
+    /// Whether commits are left to others ([`Commits::Apart`](crate::Commits::Apart)), in a cache
+    /// with a journal.
+    #[must_use]
+    pub fn leaves_commits(&self) -> bool {
+        self.blocks.order.leaves_commits()
+    }
+
+    /// The number of the last uncommitted transaction with changes; `None` where all is committed,
+    /// and where commits are not performed apart ([`Commits::Apart`](crate::Commits::Apart)).
+    #[must_use]
+    pub fn last_uncommitted(&self) -> Option<NonZeroU32> {
+        self.blocks.order.last_uncommitted()
+    }
+
+    /// The actions that [`Changes::next_ready`] gives next, in that order.
+    pub fn ready(&self) -> impl Iterator<Item = &A> {
+        self.blocks.order.ready()
+    }
+
+    /// The first invariant of docs/design/order.md that does not hold, in words.
+    /// For tests: it looks at everything.
+    #[must_use]
+    pub fn broken_invariant(&self) -> Option<String> {
+        let order = self.blocks.order.broken_invariant(&self.blocks.memory);
+        order.or_else(|| {
+            self.blocks.flights.broken_invariant(&self.blocks.memory, self.blocks.failed.is_some())
         })
     }
 
-    /// Has the format seal blocks of metadata before they are written.
-    pub fn set_seal(&mut self, seal: Box<dyn Seal>) {
-        self.seal = Some(seal);
-    }
-
-    /// Its configuration.
+    /// Whether a change is on the disk.
     #[must_use]
-    pub fn config(&self) -> &Config {
-        &self.config
+    pub fn is_committed(&self, id: ChangeId) -> bool {
+        self.blocks.order.is_committed(id)
     }
 
-    /// The time by its clock.
+    /// The changes to a run of fragments that wait for something.
     #[must_use]
-    pub fn now(&self) -> Nanos {
-        self.clock.now()
+    pub fn waiting_in(&self, run: Extent) -> Vec<ChangeId> {
+        self.found_in(run, Order::waiting_in)
     }
 
-    /// Its counters.
+    /// The changes to a run of fragments that are not on the disk, whether they
+    /// wait for something or not.
     #[must_use]
-    pub fn counters(&self) -> &Counters {
-        &self.memory.counters
+    pub fn changes_in(&self, run: Extent) -> Vec<ChangeId> {
+        self.found_in(run, Order::changes_in)
     }
 
-    /// Bytes of the blocks that are kept.
+    /// Whether any change in a run of fragments is not on the disk, whether it may be written now,
+    /// waits or is being written. A change without an order counts as being on the disk once its
+    /// write has completed; a caller that wants it durable flushes ([`BlockCache::flush`]).
     #[must_use]
-    pub fn bytes(&self) -> u64 {
-        self.memory.buffers.bytes()
+    pub fn is_unsettled(&self, run: Extent) -> bool {
+        self.blocks.memory.shape.blocks_of(run).any(|(block, mask)| {
+            self.blocks.memory.buffers.get(block).is_some_and(|buffer| {
+                // Logged blocks are on the disk.
+                let is_logged = buffer.held.journal.logged || buffer.held.journal.homing;
+                let changed = (buffer.dirty | buffer.changed_under_way()) & mask != 0;
+                changed && !is_logged || !self.blocks.order.held_in(buffer, mask).is_empty()
+            })
+        })
     }
 
-    /// Changes and deferred actions in the graph.
+    /// Whether all of a run of fragments is in the cache and not on the disk.
     #[must_use]
-    pub fn softdeps(&self) -> usize {
-        self.order.len()
+    pub fn is_unwritten(&self, run: Extent) -> bool {
+        self.blocks.memory.shape.blocks_of(run).all(|(block, mask)| {
+            self.blocks
+                .memory
+                .buffers
+                .get(block)
+                .is_some_and(|buffer| buffer.dirty & mask == mask && !buffer.held.journal.logged)
+        })
     }
 
-    /// Bytes kept to undo changes with that may not be written yet: those of
-    /// all their pieces as they were before.
-    #[must_use]
-    pub fn undo_bytes(&self) -> ByteLen {
-        self.order.undo_bytes()
-    }
-
-    /// Reads `len` bytes from byte `skip` behind fragment `at`; all of it lies
-    /// in one block.
-    ///
-    /// # Errors
-    /// [`FsError::Device`]; [`FsError::Corrupt`] when it does not lie in a block.
-    pub fn read(&mut self, at: BlockNo, skip: usize, len: usize) -> Result<&[u8], FsError> {
-        let place = self.memory.shape.place(at, skip, len)?;
-        let buffer = self.load(place)?;
-        Ok(&buffer.bytes[place.start..place.end])
-    }
-
-    /// As [`Cache::read`], of blocks in the cache; the access is neither counted nor remembered.
-    /// For consistency checks.
-    #[must_use]
-    pub fn peek(&self, at: BlockNo, skip: usize, len: usize) -> Option<&[u8]> {
-        let place = self.memory.shape.place(at, skip, len).ok()?;
-        let buffer = self.memory.buffers.get(place.block)?;
-        (buffer.valid & place.mask == place.mask).then(|| &buffer.bytes[place.start..place.end])
-    }
-
-    /// The owner of a block in memory: `None` until [`Cache::set_owner`] sets it, and again when
-    /// the block was read again, or filled with other contents. So a caller that checks a block
-    /// before it sets the owner checks it once each time that it comes from the disk.
-    #[must_use]
-    pub fn owner(&self, at: BlockNo) -> Option<Owner> {
-        let block = at.get() / u64::from(self.memory.shape.per_block);
-        self.memory.buffers.get(block)?.owner
-    }
-
-    /// Whether the block can be sealed after a change in this role. An owner goes with its block
-    /// when that leaves memory: a caller that looks at a block, then at others and changes it then,
-    /// has to set the owner again.
-    pub(crate) fn can_be_sealed(&self, block: u64, role: Role) -> bool {
-        let Some(seal) = &self.seal else { return true };
-        let has_owner = || self.memory.buffers.get(block).is_some_and(|b| b.owner.is_some());
-        !seal.needs_owner(role) || has_owner()
-    }
-
-    /// Says whose a block is, which is in memory. That is handed to [`Seal::seal`].
-    pub fn set_owner(&mut self, at: BlockNo, owner: Owner) {
-        let block = at.get() / u64::from(self.memory.shape.per_block);
-        let buffer = self.memory.buffers.get_mut(block);
-        debug_assert!(buffer.is_some(), "it was read or filled");
-        if let Some(buffer) = buffer {
-            buffer.owner = Some(owner);
-        }
-    }
-
-    /// Reads from byte `skip` behind fragment `at`, over as many blocks as
-    /// `buf` takes; neighbouring blocks that are not there come in one request.
-    ///
-    /// # Errors
-    /// [`FsError::Device`].
-    pub fn read_run(&mut self, at: BlockNo, skip: usize, buf: &mut [u8]) -> Result<(), FsError> {
-        let size = self.memory.shape.block_bytes();
-        let within = (at.get() % u64::from(self.memory.shape.per_block)) as usize;
-        let mut block = at.get() / u64::from(self.memory.shape.per_block);
-        let mut start = within * self.memory.shape.fragment as usize + skip;
-        block += (start / size) as u64;
-        start %= size;
-        let (whole, rest) = ((start + buf.len()) / size, (start + buf.len()) % size);
-        // A block that is its own fragment belongs to the file in whole.
-        let last = usize::from(rest > 0 && self.memory.shape.per_block == 1);
-        let end = block + (whole + last) as u64;
-        let mut done = 0;
-        // Blocks from here on were there before, not brought in by this call.
-        let mut known_from = block;
-        while done < buf.len() {
-            known_from = known_from.max(block + self.prefetch(block, end)?);
-            let len = (size - start).min(buf.len() - done);
-            let mask = self.memory.shape.mask(start, start + len);
-            let hits = self.memory.counters.hits;
-            let buffer = self.load(Place { block, start, end: start + len, mask })?;
-            buf[done..done + len].copy_from_slice(&buffer.bytes[start..start + len]);
-            if block < known_from {
-                self.memory.counters.hits = hits;
+    fn found_in(
+        &self,
+        run: Extent,
+        changes: impl Fn(&Order<A>, &Buffer, u64) -> Vec<ChangeId>,
+    ) -> Vec<ChangeId> {
+        let mut found = Vec::new();
+        for (block, mask) in self.blocks.memory.shape.blocks_of(run) {
+            if let Some(buffer) = self.blocks.memory.buffers.get(block) {
+                found.append(&mut changes(&self.blocks.order, buffer, mask));
             }
-            done += len;
-            block += 1;
-            start = 0;
         }
-        Ok(())
+        found
     }
 
-    /// Where a whole block and more behind it up to `end` are not in memory, reads as many as go in
-    /// one request and fit in the cache. Returns how many were read.
-    fn prefetch(&mut self, first: u64, end: u64) -> Result<u64, FsError> {
-        let size = self.memory.shape.block_bytes();
-        let most = ((self.config.cluster.get() as usize) / size).max(1) as u64;
-        let missing = |block: &u64| self.memory.buffers.get(*block).is_none_or(|b| b.valid == 0);
-        let run = (first..end.min(first + most)).take_while(missing).count();
-        if run < 2 {
-            return Ok(0);
-        }
-        if self.is_over_capacity() {
-            self.drop_clean();
-        }
-        let mut bytes = vec![0; run * size];
-        self.device
-            .read(self.memory.shape.lba(self.memory.shape.first_fragment(first)), &mut bytes)?;
-        self.memory.counters.reads += 1;
-        self.memory.counters.read_bytes += bytes.len() as u64;
-        for (chunk, block) in bytes.chunks_exact(size).zip(first..) {
-            let buffer = self.memory.buffers.touch(block);
-            buffer.bytes.copy_from_slice(chunk);
-            let whole = bits(self.memory.shape.per_block as usize);
-            buffer.valid = whole;
-            self.memory.buffers.note_piece(block, whole);
-        }
-        Ok(run as u64)
-    }
-
-    /// The buffer of a place, with the missing fragments read in.
-    pub(crate) fn load(&mut self, place: Place) -> Result<&mut Buffer, FsError> {
-        if self.is_over_capacity() && self.memory.buffers.get(place.block).is_none() {
-            self.drop_clean();
-        }
-        let buffer = self.memory.buffers.touch(place.block);
-        let missing = place.mask & !buffer.valid;
-        if missing == 0 {
-            self.memory.counters.hits += 1;
-        } else {
-            self.read_missing(place.block, missing)?;
-        }
-        Ok(self.memory.buffers.touch(place.block))
-    }
-
-    /// Reads the missing fragments of a block.
-    fn read_missing(&mut self, block: u64, mut missing: u64) -> Result<(), FsError> {
-        let fragment = self.memory.shape.fragment as usize;
-        let first = self.memory.shape.first_fragment(block);
-        while missing != 0 {
-            let low = missing.trailing_zeros() as usize;
-            let run = (missing >> low).trailing_ones() as usize;
-            let at = first + low as u64;
-            let buffer = self.memory.buffers.touch(block);
-            let bytes = &mut buffer.bytes[low * fragment..(low + run) * fragment];
-            self.device.read(self.memory.shape.lba(at), bytes)?;
-            self.memory.counters.reads += 1;
-            self.memory.counters.read_bytes += bytes.len() as u64;
-            let read = bits(low + run) & !bits(low);
-            buffer.valid |= read;
-            missing &= !read;
-            self.memory.buffers.note_piece(block, read);
-        }
-        Ok(())
-    }
-
-    /// Whether anything can be changed: no write has failed.
+    /// Whether [`Changes::revert`] would undo a change now.
     #[must_use]
-    pub fn may_change(&self) -> bool {
-        self.failed.is_none()
+    pub fn can_revert(&self, id: ChangeId) -> bool {
+        self.blocks.order.can_revert(id)
     }
 
-    pub(crate) fn check_writable(&self) -> Result<(), FsError> {
-        match &self.failed {
-            Some(why) => Err(FsError::ReadOnly(why.clone())),
-            None => Ok(()),
-        }
+    /// Whether a transaction that is not committed has changed, or writes, some of these
+    /// runs of fragments.
+    #[must_use]
+    pub fn await_commit(&self, runs: &[Extent]) -> bool {
+        let awaits = |block| {
+            self.blocks.memory.buffers.get(block).is_some_and(|buffer| {
+                let held = buffer.held.journal;
+                held.running || held.committing || held.writing
+            })
+        };
+        let blocks = runs.iter().flat_map(|&run| self.blocks.memory.shape.blocks_of(run));
+        blocks.map(|(block, _)| block).any(awaits)
+    }
+
+    /// When the journal has something to do next.
+    pub(crate) fn journal_due(&self) -> Option<Nanos> {
+        self.blocks
+            .order
+            .commit_due()
+            .into_iter()
+            .chain(self.blocks.order.sweep_due(self.blocks.config.home_after))
+            .min()
     }
 }

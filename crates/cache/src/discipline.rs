@@ -53,7 +53,7 @@ pub enum Discipline {
     SoftUpdates,
     /// Metadata go to a log first, in transactions that are there after a crash or
     /// are not, and home later. The cache must be given the log
-    /// ([`crate::Cache::open_log`]).
+    /// ([`Transactions::open_log`](crate::Transactions::open_log)).
     Journal(JournalMode),
 }
 

@@ -1,7 +1,7 @@
 //! When changed blocks reach the disk.
 //!
 //! A format states each **change** and **the changes that must be on the disk before it**
-//! ([`Cache::change`], [`Cache::edit`], [`Cache::defer`]), never when it is written. A
+//! ([`Changes::change`], [`Changes::edit`], [`Changes::defer`]), never when it is written. A
 //! [`Discipline`] decides the rest: `sync` and `normal` write the changes that matter before the
 //! call returns, `async` keeps no order, and soft updates keep a graph of changes, write any block
 //! at any time, and roll back in the written copy the changes whose dependencies are not on the
@@ -19,56 +19,52 @@
 //!
 //! Nothing here depends on a format, or on the meaning of a block.
 //!
-//! - [`change`]: changes, their roles, and the kinds they are counted by
-//! - [`discipline`]: when a change is written
-//! - [`config`]: sizes, ages, limits; counters
-//! - `shape`, `buffer`, `wheel`, `dirty`, `memory`: the blocks, and when each is due; `seal`: their
+//! A [`Cache`] has parts, of which each knows only those below it:
+//!
+//! - `cache`: the cache, and questions about changes; `settle`: writing for a caller that waits;
+//!   `room`: making room; `operation`: operations and their room in a transaction; `syncer`: turning
+//!   the wheel, and handling a full graph
+//! - `changes`: changing blocks (`modify`); waiting for changes, and taking them back (`retract`)
+//! - `transactions`: `commit`, also part by part (`apart`); writing home (`checkpoint`)
+//! - `blocks`: blocks in memory; `write`: gathering and writing them; `flight`: writes under way,
+//!   and flushes; `capacity`: dropping them
+//! - `order`: keeps changes in order; soft updates are one kind, a journal another
+//! - `memory`, `buffer`, `shape`, `wheel`, `dirty`: the blocks, and when each is due; `seal`: their
 //!   check hashes
-//! - `order`: keeps changes in order; soft updates are one kind
-//! - [`log`]: a journal's interface to a log
-//! - `cache`: the fields of the cache, and reading
-//! - `modify`: changing blocks
-//! - `operation`, `commit`, `apart`, `checkpoint`, `work`: operations as parts of
-//!   transactions, and these on their way to the log, and home
-//! - `retract`: waiting for changes, and taking them back
-//! - `write`: gathering blocks, and writing them
-//! - `settle`, `room`: writing changes that a caller waits for, and making room
-//! - `durable`: as `settle`, where there is a journal
-//! - `flight`: writes under way, and what is on the disk
-//! - `syncer`: turning the wheel, and handling a full graph
+//! - [`change`]: changes, their roles, and the kinds they are counted by; [`discipline`]: when a
+//!   change is written; [`config`]: sizes, ages, limits, counters; [`log`]: a journal's interface to
+//!   a log; `work`: parts of commits performed without the cache
 
-mod apart;
+mod blocks;
 mod buffer;
 mod cache;
 pub mod change;
-mod checkpoint;
-mod commit;
+mod changes;
 pub mod config;
 mod dirty;
 pub mod discipline;
-mod durable;
-mod flight;
 pub mod log;
 mod memory;
-mod modify;
 mod operation;
 mod order;
-mod retract;
 mod room;
 mod seal;
 mod settle;
 mod shape;
 mod syncer;
+mod transactions;
 mod wheel;
 mod work;
-mod write;
 
+pub use blocks::BlockCache;
 pub use cache::Cache;
 pub use change::{Age, ChangeId, Changed, Kind, Piece, Role, Roles};
-pub use commit::Why;
+pub use changes::Changes;
 pub use config::{Ages, Config, Counters, Dropped, JournalCounters, Limits};
 pub use discipline::{Discipline, JournalMode, UnknownDiscipline};
 pub use log::{Log, LogCopy, LogTransaction, Stable, Stage, StageWrite};
 pub use operation::CREDITS;
 pub use seal::{Owner, Seal};
+pub use transactions::Transactions;
+pub use transactions::commit::Why;
 pub use work::{CommitWork, Commits};

@@ -1,7 +1,6 @@
 //! Operations as parts of transactions, and the room that they need in the log.
 
 use crate::cache::Cache;
-use crate::commit::Why;
 use crate::order::journal::{Journal, Running};
 use seekless_fs::FsError;
 use seekless_units::{BlockNo, Extent};
@@ -45,50 +44,25 @@ impl<A> Cache<A> {
     pub fn begin_with(&mut self, credits: u64) -> Result<(), FsError> {
         debug_assert!(!self.in_operation(), "one operation at a time");
         self.begin_any()?;
-        self.join_transaction(credits)
-    }
-
-    /// As [`Cache::begin_with`], where all else was done. No credits: as many as most
-    /// operations need.
-    pub(crate) fn join_transaction(&mut self, credits: u64) -> Result<(), FsError> {
-        let now = self.clock.now();
-        let Some(journal) = self.order.journal_mut() else { return Ok(()) };
-        let Some(log) = &journal.log else {
-            return Err(FsError::Invalid("a journal without its log".into()));
-        };
-        journal.now = now;
-        let (most, capacity) = (log.most(), log.capacity());
-        let credits = if credits == 0 { CREDITS.min(most / 2) } else { credits };
-        let alone = log.cost(credits, capacity);
-        if alone > most {
-            let what = format!("{credits} blocks in one transaction, of at most {most}");
-            return Err(FsError::NoSpace(what));
-        }
-        if journal.cost_with(credits) > most {
-            self.memory.counters.journal.waits += 1;
-            self.commit_or_begin(Why::Full)?;
-        }
-        self.make_room_in_log(credits)?;
-        if let Some(journal) = self.order.journal_mut() {
-            journal.handle = Some(journal.running.blocks.len() as u64 + credits);
-            journal.changed = false;
-        }
-        Ok(())
+        self.transactions().join_transaction(credits)
     }
 
     /// Whether the operation under way has changed something that a crash would undo
     /// with the rest of it.
     #[must_use]
     pub fn operation_changed(&self) -> bool {
-        self.order.journal().is_some_and(|journal| journal.handle.is_some() && journal.changed)
+        self.blocks
+            .order
+            .journal()
+            .is_some_and(|journal| journal.handle.is_some() && journal.changed)
     }
 
     /// The operation under way has failed, and has not undone its changes: its transaction is never
     /// committed, and the cache is read-only from now on.
     pub fn abort(&mut self, why: &str) {
-        if let Some(journal) = self.order.journal_mut() {
+        if let Some(journal) = self.blocks.order.journal_mut() {
             journal.handle = None;
-            self.failed.get_or_insert_with(|| why.to_string());
+            self.blocks.failed.get_or_insert_with(|| why.to_string());
         }
     }
 
@@ -98,7 +72,7 @@ impl<A> Cache<A> {
     /// [`FsError::NoSpace`] when it changed more than its transaction may have. It is
     /// never committed then, and nothing can be changed any more.
     pub fn end(&mut self) -> Result<(), FsError> {
-        let Some(journal) = self.order.journal_mut() else { return Ok(()) };
+        let Some(journal) = self.blocks.order.journal_mut() else { return Ok(()) };
         let Some(limit) = journal.handle.take() else { return Ok(()) };
         let blocks = journal.running.blocks.len() as u64;
         let cost = journal.running_cost();
@@ -106,30 +80,24 @@ impl<A> Cache<A> {
         let most = log.most().min(log.free());
         if cost > most {
             let what = format!("an operation of {blocks} blocks, of {limit} that were asked for");
-            self.failed.get_or_insert_with(|| what.clone());
+            self.blocks.failed.get_or_insert_with(|| what.clone());
             return Err(FsError::NoSpace(what));
         }
         Ok(())
-    }
-
-    /// Whether an operation has begun, and not ended.
-    #[must_use]
-    pub fn in_operation(&self) -> bool {
-        self.order.journal().is_some_and(|journal| journal.handle.is_some())
     }
 
     /// Blocks that the operation may still change, besides those in its transaction; `None` where
     /// they are not counted.
     #[must_use]
     pub fn credits_left(&self) -> Option<u64> {
-        let journal = self.order.journal()?;
+        let journal = self.blocks.order.journal()?;
         Some(journal.handle?.saturating_sub(journal.running.blocks.len() as u64))
     }
 
     /// Lets the operation change this many blocks more. False when its transaction has no room for
     /// them: it must end, and go on as another.
     pub fn extend(&mut self, credits: u64) -> bool {
-        let Some(journal) = self.order.journal_mut() else { return true };
+        let Some(journal) = self.blocks.order.journal_mut() else { return true };
         let Some(limit) = journal.handle else { return false };
         let Some(log) = &journal.log else { return false };
         let left = limit.saturating_sub(journal.running.blocks.len() as u64);
@@ -144,17 +112,18 @@ impl<A> Cache<A> {
     /// then may it be used for something else.
     #[must_use]
     pub fn may_reuse(&self, run: Extent) -> bool {
-        let Some(journal) = self.order.journal() else { return true };
+        let Some(journal) = self.blocks.order.journal() else { return true };
         let (start, end) = (run.start.get(), run.end().get());
         let committing = journal.committing.as_ref();
         !journal.running.freed.touches(start, end)
             && !committing.is_some_and(|committing| committing.freed.touches(start, end))
     }
 
-    /// The runs that [`Cache::may_reuse`] denies. [`Cache::commit`] releases them.
+    /// The runs that [`Cache::may_reuse`] denies.
+    /// [`Transactions::commit`](crate::Transactions::commit) releases them.
     #[must_use]
     pub fn quarantined(&self) -> Vec<Extent> {
-        let Some(journal) = self.order.journal() else { return Vec::new() };
+        let Some(journal) = self.blocks.order.journal() else { return Vec::new() };
         let committing = journal.committing.iter().flat_map(|committing| committing.freed.iter());
         let runs = journal.running.freed.iter().chain(committing);
         runs.map(|(start, end)| Extent::new(BlockNo::new(start), end - start)).collect()

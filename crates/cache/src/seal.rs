@@ -8,7 +8,7 @@ use seekless_units::BlockNo;
 pub trait Seal: Send {
     /// `bytes` are the whole block whose first fragment is `at`; parts of it
     /// that are not in memory are zero and are not written. `owner` is the one that
-    /// [`Cache::set_owner`](crate::Cache::set_owner) was given for it.
+    /// [`BlockCache::set_owner`](crate::BlockCache::set_owner) was given for it.
     fn seal(&self, at: BlockNo, owner: Option<Owner>, bytes: &mut [u8]);
 
     /// Whether a block that is changed in this role must have an owner, or be written with the seal

@@ -3,7 +3,7 @@
 use crate::buffer::Buffer;
 use crate::cache::Cache;
 use crate::change::ChangeId;
-use crate::commit::Why;
+use crate::transactions::commit::Why;
 use seekless_fs::FsError;
 use seekless_units::Extent;
 use std::collections::BTreeSet;
@@ -37,10 +37,10 @@ impl<A> Cache<A> {
     /// # Errors
     /// [`FsError::Device`]; [`FsError::ReadOnly`] when a write has failed before.
     pub fn sync_round(&mut self) -> Result<bool, FsError> {
-        let any = self.start_round()? || self.order.has_ready();
-        self.finish_writes()?;
+        let any = self.start_round()? || self.blocks.order.has_ready();
+        self.blocks.finish_writes()?;
         // Changes of a write that failed late are never on the disk.
-        if any { Ok(true) } else { self.check_writable().map(|()| false) }
+        if any { Ok(true) } else { self.blocks.check_writable().map(|()| false) }
     }
 
     /// As [`Cache::sync_round`], but waits for nothing but commits. False when nothing is to be
@@ -49,8 +49,8 @@ impl<A> Cache<A> {
     /// # Errors
     /// As [`Cache::sync_round`].
     pub(crate) fn start_round(&mut self) -> Result<bool, FsError> {
-        self.poll()?;
-        let waits = !self.flights.are_over(self.config.barriers);
+        self.blocks.poll()?;
+        let waits = !self.blocks.flights.are_over(self.blocks.config.barriers);
         let mut blocks = self.dirty_blocks(Buffer::is_free_to_go);
         // Then inodes, of which a few wait in most blocks, before the directories in which
         // most names wait for these: those need not be written twice.
@@ -59,9 +59,9 @@ impl<A> Cache<A> {
                 blocks = self.dirty_blocks(|buffer| !most || buffer.held.may_mostly_go());
             }
         }
-        self.write_blocks(&blocks, false)?;
-        if blocks.is_empty() && !waits && !self.in_operation() && self.has_uncommitted() {
-            self.commit(Why::Forced)?;
+        self.blocks.write_blocks(&blocks, false)?;
+        if blocks.is_empty() && !waits && !self.in_operation() && self.blocks.has_uncommitted() {
+            self.transactions().commit(Why::Forced)?;
             return Ok(true);
         }
         Ok(waits || !blocks.is_empty())
@@ -71,16 +71,7 @@ impl<A> Cache<A> {
     /// in no order.
     fn dirty_blocks(&self, wanted: impl Fn(&Buffer) -> bool) -> Vec<u64> {
         let dirty = |b: &&Buffer| !b.is_under_way() && wanted(b);
-        self.memory.buffers.dirty().filter(dirty).map(|buffer| buffer.block).collect()
-    }
-
-    /// Has all that was written on the disk.
-    ///
-    /// # Errors
-    /// As [`Cache::sync_round`].
-    pub(crate) fn finish_writes(&mut self) -> Result<(), FsError> {
-        self.wait_for_all()?;
-        self.barrier()
+        self.blocks.memory.buffers.dirty().filter(dirty).map(|buffer| buffer.block).collect()
     }
 
     /// Writes some of the writable blocks: those that are picked, by number, in order of number.
@@ -90,13 +81,13 @@ impl<A> Cache<A> {
     /// # Errors
     /// [`FsError::Device`].
     pub fn write_some(&mut self, mut pick: impl FnMut(u64) -> bool) -> Result<bool, FsError> {
-        self.check_writable()?;
-        let mut blocks: Vec<u64> = self.memory.buffers.dirty().map(|b| b.block).collect();
+        self.blocks.check_writable()?;
+        let mut blocks: Vec<u64> = self.blocks.memory.buffers.dirty().map(|b| b.block).collect();
         blocks.sort_unstable();
         blocks.retain(|&block| pick(block));
-        self.poll()?;
-        self.write_blocks(&blocks, false)?;
-        self.barrier()?;
+        self.blocks.poll()?;
+        self.blocks.write_blocks(&blocks, false)?;
+        self.blocks.barrier()?;
         Ok(!blocks.is_empty())
     }
 
@@ -109,7 +100,7 @@ impl<A> Cache<A> {
         if self.is_journalled() {
             return self.settle_journalled(changes);
         }
-        self.poll()?;
+        self.blocks.poll()?;
         self.settle_in_order(changes, Submit::InTurn)
     }
 
@@ -122,24 +113,24 @@ impl<A> Cache<A> {
     pub fn settle_together(&mut self, changes: &[ChangeId]) -> Result<(), FsError> {
         debug_assert!(!self.is_journalled(), "a commit has them together");
         debug_assert!(self.pass.is_none(), "a pass does not wait for the disk");
-        self.poll()?;
+        self.blocks.poll()?;
         self.settle_in_order(changes, Submit::Together)
     }
 
     fn settle_in_order(&mut self, changes: &[ChangeId], submit: Submit) -> Result<(), FsError> {
         debug_assert!(self.pass.is_none() || !self.in_operation(), "an operation needs the disk");
         loop {
-            let left = self.order.to_settle(&self.memory, changes);
+            let left = self.blocks.order.to_settle(&self.blocks.memory, changes);
             if left.is_settled() {
                 return Ok(());
             }
-            self.check_writable()?;
-            self.write_blocks(&left.to_write, submit == Submit::InTurn)?;
+            self.blocks.check_writable()?;
+            self.blocks.write_blocks(&left.to_write, submit == Submit::InTurn)?;
             if submit == Submit::Together {
-                self.wait_for(&left.to_write)?;
+                self.blocks.wait_for(&left.to_write)?;
             }
-            self.wait_for(&left.under_way)?;
-            if self.config.barriers
+            self.blocks.wait_for(&left.under_way)?;
+            if self.blocks.config.barriers
                 && let Some(pass) = &mut self.pass
             {
                 // Changes that wait for these are written after a flush, all others before it.
@@ -147,7 +138,7 @@ impl<A> Cache<A> {
                 pass.is_incomplete = true;
                 return Ok(());
             }
-            self.barrier()?;
+            self.blocks.barrier()?;
         }
     }
 
@@ -159,23 +150,24 @@ impl<A> Cache<A> {
     /// As [`Cache::settle`].
     pub fn settle_runs(&mut self, runs: &[Extent]) -> Result<(), FsError> {
         self.complete_runs(runs)?;
-        if self.in_operation() { Ok(()) } else { self.barrier() }
+        if self.in_operation() { Ok(()) } else { self.blocks.barrier() }
     }
 
-    /// As [`Cache::settle_runs`], but leaves the last flush to the caller ([`Cache::flush`]), which
-    /// has more to write that does not wait for these.
+    /// As [`Cache::settle_runs`], but leaves the last flush to the caller
+    /// ([`BlockCache::flush`](crate::BlockCache::flush)), which has more to write that does not
+    /// wait for these.
     ///
     /// # Errors
     /// As [`Cache::settle`].
     pub fn complete_runs(&mut self, runs: &[Extent]) -> Result<(), FsError> {
-        self.poll()?;
+        self.blocks.poll()?;
         let mut waiting = Vec::new();
         let mut dirty = Vec::new();
         let mut under_way = Vec::new();
         for &run in runs {
-            for (block, mask) in self.memory.shape.blocks_of(run) {
-                let Some(buffer) = self.memory.buffers.get(block) else { continue };
-                waiting.extend(self.order.waiting_in(buffer, mask));
+            for (block, mask) in self.blocks.memory.shape.blocks_of(run) {
+                let Some(buffer) = self.blocks.memory.buffers.get(block) else { continue };
+                waiting.extend(self.blocks.order.waiting_in(buffer, mask));
                 // Logged blocks are on the disk.
                 if buffer.held.journal.logged || buffer.held.journal.homing {
                     continue;
@@ -194,8 +186,8 @@ impl<A> Cache<A> {
         if dirty.is_empty() && under_way.is_empty() {
             return self.settle(&waiting);
         }
-        self.write_blocks(&dirty, true)?;
-        self.wait_for(&under_way)?;
+        self.blocks.write_blocks(&dirty, true)?;
+        self.blocks.wait_for(&under_way)?;
         self.settle(&waiting)
     }
 
@@ -208,17 +200,17 @@ impl<A> Cache<A> {
     ) -> Result<(), FsError> {
         let was_incomplete =
             self.pass.as_mut().is_some_and(|pass| mem::take(&mut pass.is_incomplete));
-        self.wait_for(under_way)?;
+        self.blocks.wait_for(under_way)?;
         self.settle_in_order(waiting, Submit::InTurn)?;
         let Some(pass) = &mut self.pass else { return Ok(()) };
         // A block in which something waits for these changes is written whole after the flush.
-        let buffers = &self.memory.buffers;
+        let buffers = &self.blocks.memory.buffers;
         let waits = |block| buffers.get(block).is_some_and(|buffer| buffer.held.waits());
         let is_put_off = pass.is_incomplete;
         dirty.retain(|block| !(pass.written.contains(block) || is_put_off && waits(*block)));
         pass.written.extend(dirty.iter().copied());
         pass.is_incomplete |= was_incomplete;
-        self.write_blocks(&dirty, true)
+        self.blocks.write_blocks(&dirty, true)
     }
 
     /// Begins a pass: until [`Cache::end_pass`], [`Cache::settle`] and
@@ -243,18 +235,18 @@ impl<A> Cache<A> {
     /// # Errors
     /// [`FsError::Device`]; [`FsError::ReadOnly`] when a write has failed before.
     pub fn start_runs(&mut self, runs: &[Extent]) -> Result<(), FsError> {
-        self.check_writable()?;
-        self.poll()?;
+        self.blocks.check_writable()?;
+        self.blocks.poll()?;
         let mut blocks = Vec::new();
         for &run in runs {
-            for (block, mask) in self.memory.shape.blocks_of(run) {
-                let Some(buffer) = self.memory.buffers.get(block) else { continue };
+            for (block, mask) in self.blocks.memory.shape.blocks_of(run) {
+                let Some(buffer) = self.blocks.memory.buffers.get(block) else { continue };
                 let held = buffer.held.journal;
                 let is_free = !buffer.held.waits() && !held.logged && !held.homing;
                 blocks.extend((buffer.dirty & mask != 0 && is_free).then_some(block));
             }
         }
-        self.write_blocks(&blocks, false)
+        self.blocks.write_blocks(&blocks, false)
     }
 
     /// Writes everything. Actions that become ready must be done by the
@@ -264,9 +256,13 @@ impl<A> Cache<A> {
     /// [`FsError::Device`].
     pub fn sync(&mut self) -> Result<(), FsError> {
         if self.is_journalled() {
-            return if self.order.has_ready() { Ok(()) } else { self.sync_journalled() };
+            return if self.blocks.order.has_ready() {
+                Ok(())
+            } else {
+                self.transactions().sync_journalled()
+            };
         }
-        while !self.order.has_ready() && self.sync_round()? {}
+        while !self.blocks.order.has_ready() && self.sync_round()? {}
         Ok(())
     }
 
@@ -274,10 +270,52 @@ impl<A> Cache<A> {
     #[must_use]
     pub fn is_dirty(&self) -> bool {
         if self.is_journalled() {
-            return self.has_uncommitted();
+            return self.blocks.has_uncommitted();
         }
-        self.order.len() > 0
-            || !self.flights.are_over(self.config.barriers)
-            || self.memory.buffers.iter().any(|buffer| buffer.holds_changes())
+        self.blocks.order.len() > 0
+            || !self.blocks.flights.are_over(self.blocks.config.barriers)
+            || self.blocks.memory.buffers.iter().any(|buffer| buffer.holds_changes())
+    }
+
+    /// As [`Cache::settle`], where there is a journal. Within an operation it would
+    /// commit half of it: then whatever follows is in the same transaction, or a later
+    /// one, which is all that is wanted.
+    pub(crate) fn settle_journalled(&mut self, changes: &[ChangeId]) -> Result<(), FsError> {
+        if self.in_operation() || changes.is_empty() {
+            return Ok(());
+        }
+        self.write_named(changes)?;
+        if self.wait_for_log(changes) {
+            self.transactions().finish_commit()?;
+            // Blocks on their way home may have changed again meanwhile.
+            self.write_named(changes)?;
+            if self.wait_for_log(changes) {
+                self.transactions().commit(Why::Asked)?;
+            }
+        }
+        // Nothing in a pass waits for this flush: its caller flushes at the end.
+        if self.pass.is_some() { Ok(()) } else { self.blocks.barrier() }
+    }
+
+    /// Whether some changes are on the disk only once a transaction is: they are in it,
+    /// or contents that it writes.
+    fn wait_for_log(&self, changes: &[ChangeId]) -> bool {
+        let Some(journal) = self.blocks.order.journal() else { return false };
+        changes.iter().any(|&id| match journal.block_of(id) {
+            Some(block) => self
+                .blocks
+                .memory
+                .buffers
+                .get(block)
+                .is_some_and(|buffer| buffer.held.journal.writing),
+            None => !journal.is_committed(id),
+        })
+    }
+
+    /// Writes the contents among some changes.
+    fn write_named(&mut self, changes: &[ChangeId]) -> Result<(), FsError> {
+        let Some(journal) = self.blocks.order.journal() else { return Ok(()) };
+        let contents: Vec<u64> = changes.iter().filter_map(|&id| journal.block_of(id)).collect();
+        self.blocks.write_blocks(&contents, true)
     }
 }

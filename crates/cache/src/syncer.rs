@@ -27,25 +27,25 @@ impl<A> Cache<A> {
     /// # Errors
     /// [`FsError::Device`] when a write fails.
     pub fn tick(&mut self) -> Result<(), FsError> {
-        self.poll()?;
+        self.blocks.poll()?;
         self.tick_wheel()?;
-        self.commit_when_due()
+        self.transactions().commit_when_due()
     }
 
     fn tick_wheel(&mut self) -> Result<(), FsError> {
-        let second = self.clock.now().get() / SECOND;
-        if self.memory.wheel.second >= second {
+        let second = self.blocks.clock.now().get() / SECOND;
+        if self.blocks.memory.wheel.second >= second {
             return Ok(());
         }
         loop {
-            self.memory.wheel.skip_idle(second);
-            if self.memory.wheel.second >= second {
+            self.blocks.memory.wheel.skip_idle(second);
+            if self.blocks.memory.wheel.second >= second {
                 // Writes completed since the last slot.
-                return self.barrier_if_idle();
+                return self.blocks.barrier_if_idle();
             }
-            self.memory.wheel.second += 1;
+            self.blocks.memory.wheel.second += 1;
             // A slot that was done ahead of time is not done again.
-            if self.memory.wheel.position < self.memory.wheel.second {
+            if self.blocks.memory.wheel.position < self.blocks.memory.wheel.second {
                 self.turn()?;
             }
             self.serve_rush()?;
@@ -56,18 +56,19 @@ impl<A> Cache<A> {
     /// nothing is due at any time. Until then ticks may be left out.
     #[must_use]
     pub fn next_due(&self) -> Option<Nanos> {
-        let under_way = !self.flights.are_over(self.config.barriers) || self.steps_commit();
-        let soon = under_way.then_some(self.memory.wheel.second + 1);
-        let due = self.memory.wheel.next_due().into_iter().chain(soon).min();
+        let under_way = !self.blocks.flights.are_over(self.blocks.config.barriers)
+            || self.blocks.order.steps_commit();
+        let soon = under_way.then_some(self.blocks.memory.wheel.second + 1);
+        let due = self.blocks.memory.wheel.next_due().into_iter().chain(soon).min();
         let due = due.map(|second| Nanos::new(second * SECOND));
         due.into_iter().chain(self.journal_due()).min()
     }
 
     fn serve_rush(&mut self) -> Result<bool, FsError> {
-        if self.memory.wheel.rushes == 0 {
+        if self.blocks.memory.wheel.rushes == 0 {
             return Ok(false);
         }
-        self.memory.wheel.rushes -= 1;
+        self.blocks.memory.wheel.rushes -= 1;
         self.turn()?;
         Ok(true)
     }
@@ -75,34 +76,36 @@ impl<A> Cache<A> {
     /// Turns by one slot: writes the writable blocks, and hangs those that wait or are being
     /// written on the next. The device is flushed once for all writes completed by then.
     fn turn(&mut self) -> Result<(), FsError> {
-        let (slot, blocks) = self.memory.wheel.turn();
+        let (slot, blocks) = self.blocks.memory.wheel.turn();
         let mut due = Vec::new();
         for block in blocks {
             // Blocks are not taken off the wheel when they are written for other reasons, or when
             // they are dropped.
-            let Some(buffer) = self.memory.buffers.get_mut(block) else { continue };
+            let Some(buffer) = self.blocks.memory.buffers.get_mut(block) else { continue };
             if buffer.due != Some(slot) {
                 continue;
             }
             buffer.due = None;
             if buffer.is_under_way() && buffer.dirty != 0 {
-                buffer.due = Some(self.memory.wheel.hang(block, 1));
+                buffer.due = Some(self.blocks.memory.wheel.hang(block, 1));
                 continue;
             }
             // A block with blocked changes is better written in whole a little later.
             let waits = buffer.held.waits() && buffer.put_off < PATIENCE;
             if waits || buffer.dirty == 0 {
-                buffer.put_off += 1;
-                buffer.due = buffer.holds_changes().then(|| self.memory.wheel.hang(block, 1));
+                buffer.put_off = buffer.put_off.saturating_add(1);
+                buffer.due =
+                    buffer.holds_changes().then(|| self.blocks.memory.wheel.hang(block, 1));
             } else {
                 due.push(block);
             }
         }
-        let written = self.write_with_neighbours(&due).and_then(|()| self.barrier_if_idle());
+        let written =
+            self.blocks.write_with_neighbours(&due).and_then(|()| self.blocks.barrier_if_idle());
         for block in due {
-            let Some(buffer) = self.memory.buffers.get_mut(block) else { continue };
+            let Some(buffer) = self.blocks.memory.buffers.get_mut(block) else { continue };
             if buffer.due.is_none() && buffer.holds_changes() {
-                buffer.due = Some(self.memory.wheel.hang(block, 1));
+                buffer.due = Some(self.blocks.memory.wheel.hang(block, 1));
             }
         }
         written
@@ -118,12 +121,12 @@ impl<A> Cache<A> {
     pub fn begin(&mut self) -> Result<(), FsError> {
         self.end()?;
         self.begin_any()?;
-        self.join_transaction(0)
+        self.transactions().join_transaction(0)
     }
 
     /// As [`Cache::begin`], but for the log.
     pub(crate) fn begin_any(&mut self) -> Result<(), FsError> {
-        self.check_writable()?;
+        self.blocks.check_writable()?;
         self.tick()?;
         self.make_room()?;
         self.hold_dirty()?;
@@ -132,43 +135,43 @@ impl<A> Cache<A> {
 
     /// Whether the graph holds three quarters of its limit.
     fn graph_is_full(&self) -> bool {
-        let limits = &self.config.limits;
-        self.order.len() > limits.max_softdeps / 4 * 3
-            || self.order.undo_bytes().get() > limits.max_undo.get() / 4 * 3
+        let limits = &self.blocks.config.limits;
+        self.blocks.order.len() > limits.max_softdeps / 4 * 3
+            || self.blocks.order.undo_bytes().get() > limits.max_undo.get() / 4 * 3
     }
 
     /// Asks the syncer to hurry; when it was asked too often, or there is no
     /// room at all, sleeps while it works (`request_cleanup` in
     /// `ffs_softdep.c`).
     fn wait_for_the_graph(&mut self) -> Result<(), FsError> {
-        if self.memory.wheel.rushes < MOST_RUSHES {
-            self.memory.wheel.rushes += 1;
-            self.memory.counters.rush_requests += 1;
+        if self.blocks.memory.wheel.rushes < MOST_RUSHES {
+            self.blocks.memory.wheel.rushes += 1;
+            self.blocks.memory.counters.rush_requests += 1;
             if !self.graph_is_at_its_cap() {
                 return Ok(());
             }
         }
-        self.memory.counters.max_limit_hit += 1;
-        let began = self.clock.now();
-        let delay = u64::from(self.config.limits.tickdelay.max(2)) * TICK;
+        self.blocks.memory.counters.max_limit_hit += 1;
+        let began = self.blocks.clock.now();
+        let delay = u64::from(self.blocks.config.limits.tickdelay.max(2)) * TICK;
         while self.serve_rush()? {}
-        while self.graph_is_full() && self.wait_for_some()? {}
+        while self.graph_is_full() && self.blocks.wait_for_some()? {}
         if self.graph_is_full() {
             // Blocks on the wheel are too young, or wait for some that are.
             self.start_round()?;
-            while self.graph_is_full() && self.wait_for_some()? {}
+            while self.graph_is_full() && self.blocks.wait_for_some()? {}
         }
-        let spent = self.clock.now() - began;
-        self.clock.sleep(Nanos::new(delay.saturating_sub(spent)));
-        let slept = self.clock.now() - began;
-        self.memory.counters.slept += slept;
+        let spent = self.blocks.clock.now() - began;
+        self.blocks.clock.sleep(Nanos::new(delay.saturating_sub(spent)));
+        let slept = self.blocks.clock.now() - began;
+        self.blocks.memory.counters.slept += slept;
         self.tick()
     }
 
     fn graph_is_at_its_cap(&self) -> bool {
-        let limits = &self.config.limits;
-        self.order.len() + RESERVE.min(limits.max_softdeps / 8) > limits.max_softdeps
-            || self.order.undo_bytes() > limits.max_undo
+        let limits = &self.blocks.config.limits;
+        self.blocks.order.len() + RESERVE.min(limits.max_softdeps / 8) > limits.max_softdeps
+            || self.blocks.order.undo_bytes() > limits.max_undo
     }
 }
 
@@ -221,15 +224,15 @@ mod tests {
             bytes.fill(1);
             Ok(())
         };
-        cache.edit(BlockNo::new(block * 8), 0, 8, Role::EntryRemove, zero).unwrap();
+        cache.changes().edit(BlockNo::new(block * 8), 0, 8, Role::EntryRemove, zero).unwrap();
     }
 
     /// As [`Cache::tick`], a second after the other.
     fn tick_by_seconds(cache: &mut Cache<u64>) {
-        let second = cache.clock.now().get() / SECOND;
-        while cache.memory.wheel.second < second {
-            cache.memory.wheel.second += 1;
-            if cache.memory.wheel.position < cache.memory.wheel.second {
+        let second = cache.blocks.clock.now().get() / SECOND;
+        while cache.blocks.memory.wheel.second < second {
+            cache.blocks.memory.wheel.second += 1;
+            if cache.blocks.memory.wheel.position < cache.blocks.memory.wheel.second {
                 cache.turn().unwrap();
             }
             cache.serve_rush().unwrap();
@@ -255,14 +258,14 @@ mod tests {
         assert_eq!(cache.next_due(), None);
         disk.0.sleep(Nanos::new(50 * YEAR * SECOND));
         cache.tick().unwrap();
-        assert_eq!(cache.memory.wheel.second, disk.0.now().get() / SECOND);
+        assert_eq!(cache.blocks.memory.wheel.second, disk.0.now().get() / SECOND);
         assert!(began.elapsed().as_secs() < 5, "{:?}", began.elapsed());
     }
 
     #[test]
     fn what_is_skipped_changes_nothing() {
         let state = |cache: &Cache<u64>| {
-            let Wheel { slots, position, second, rushes } = &cache.memory.wheel;
+            let Wheel { slots, position, second, rushes } = &cache.blocks.memory.wheel;
             (slots.clone(), *position, *second, *rushes)
         };
         let ((mut one, one_disk), (mut two, two_disk)) = (cache(), cache());
@@ -271,8 +274,9 @@ mod tests {
                 if round % 3 == 0 {
                     dirty(cache, round * 7 % 100);
                 }
-                cache.memory.wheel.rushes += u32::from(round % 29 == 0) * (round % 13) as u32;
-                cache.clock.sleep(Nanos::new(round * round % 97 * SECOND / 3));
+                cache.blocks.memory.wheel.rushes +=
+                    u32::from(round % 29 == 0) * (round % 13) as u32;
+                cache.blocks.clock.sleep(Nanos::new(round * round % 97 * SECOND / 3));
             }
             one.tick().unwrap();
             tick_by_seconds(&mut two);

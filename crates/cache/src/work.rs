@@ -60,7 +60,7 @@ pub enum Commits {
     /// The cache, beside operations: each takes it as far as it comes without waiting
     /// for writes.
     Beside,
-    /// Other callers, by [`Cache::commit_work`](crate::Cache::commit_work).
+    /// Other callers, by [`Transactions::commit_work`](crate::Transactions::commit_work).
     Apart,
 }
 

@@ -85,7 +85,7 @@ impl Run {
             return some;
         }
         // Joins that others wait for, joins in joins, and joins that nobody waits for.
-        let joined = self.cache.join(&[&some[..], &self.joined].concat()).to_vec();
+        let joined = self.cache.changes().join(&[&some[..], &self.joined].concat()).to_vec();
         self.joins += joined.len() as u32;
         self.joined = if self.below(8) == 0 { Vec::new() } else { joined.clone() };
         joined
@@ -107,7 +107,11 @@ impl Run {
         }
         if self.below(6) == 0 {
             let others = self.some(2);
-            self.cache.defer(&[&[id][..], &others].concat(), Kind::FreeInode, self.actions.0);
+            self.cache.changes().defer(
+                &[&[id][..], &others].concat(),
+                Kind::FreeInode,
+                self.actions.0,
+            );
             self.actions.0 += 1;
         }
     }
@@ -123,7 +127,7 @@ impl Run {
             pieces.push(Piece { offset: offset + 200, bytes: &bytes[..8] });
         }
         let after = self.some(3);
-        let id = self.cache.change(at, &pieces, role, &after).unwrap();
+        let id = self.cache.changes().change(at, &pieces, role, &after).unwrap();
         self.note(at, offset, id);
     }
 
@@ -135,11 +139,14 @@ impl Run {
             to.fill(7);
             Ok(())
         };
-        let (_, bitmap) = self.cache.edit(fresh, 900, 8, Role::BitmapSet, set).unwrap();
+        let (_, bitmap) = self.cache.changes().edit(fresh, 900, 8, Role::BitmapSet, set).unwrap();
         let dropped = self.some(2);
         let pieces = [Piece { offset, bytes: &[9; 8] }];
-        let changed =
-            self.cache.replace(at, &pieces, Role::PointerSet, &[bitmap], &dropped).unwrap();
+        let changed = self
+            .cache
+            .changes()
+            .replace(at, &pieces, Role::PointerSet, &[bitmap], &dropped)
+            .unwrap();
         self.replaced += u32::from(changed.replaced);
         self.note(at, offset, changed.id);
     }
@@ -150,7 +157,7 @@ impl Run {
         let len = 1 + self.below(4) as u64;
         let end = BLOCKS * PER_BLOCK;
         let run = Extent::new(start, len.min(end - start.get()));
-        self.cache.forget(run, until);
+        self.cache.changes().forget(run, until);
     }
 
     fn step(&mut self) {
@@ -169,14 +176,14 @@ impl Run {
             7..=9 => {
                 let at = self.below(self.recent.len().max(1));
                 if let Some(&(_, _, id)) = self.recent.get(at) {
-                    let gone = self.cache.revert(id) || self.cache.discard(id);
+                    let gone = self.cache.changes().revert(id) || self.cache.changes().discard(id);
                     self.discarded += u32::from(gone);
                 }
             }
             10..=13 => self.replace(),
             _ => self.change(),
         }
-        while self.cache.next_ready().is_some() {
+        while self.cache.changes().next_ready().is_some() {
             self.actions.1 += 1;
         }
         assert_eq!(self.cache.broken_invariant(), None);
@@ -185,13 +192,16 @@ impl Run {
     fn finish(&mut self) {
         while self.cache.is_dirty() {
             self.cache.sync().unwrap();
-            while self.cache.next_ready().is_some() {
+            while self.cache.changes().next_ready().is_some() {
                 self.actions.1 += 1;
             }
         }
         assert_eq!(self.cache.broken_invariant(), None);
         assert_eq!(self.actions.0, self.actions.1, "each action is done once");
-        assert_eq!((self.cache.softdeps(), self.cache.undo_bytes().get()), (0, 0));
+        assert_eq!(
+            (self.cache.blocks().softdeps(), self.cache.blocks().undo_bytes().get()),
+            (0, 0)
+        );
     }
 }
 
@@ -206,7 +216,7 @@ fn every_call_leaves_the_invariants() {
         run.finish();
         replaced += run.replaced;
         discarded += run.discarded;
-        rollbacks += run.cache.counters().rollbacks;
+        rollbacks += run.cache.blocks().counters().rollbacks;
         joins += run.joins;
     }
     assert!(

@@ -246,10 +246,10 @@ impl Run {
                 to.copy_from_slice(&bytes);
                 Ok(())
             };
-            self.cache.edit(at, offset as usize, 8, Role::EntryRemove, write).unwrap().1
+            self.cache.changes().edit(at, offset as usize, 8, Role::EntryRemove, write).unwrap().1
         } else {
             let pieces = [Piece { offset, bytes: &bytes }];
-            self.cache.change(at, &pieces, Role::EntryAdd, &after).unwrap()
+            self.cache.changes().change(at, &pieces, Role::EntryAdd, &after).unwrap()
         };
         self.cells.insert(cell, number);
         self.recent.push((cell, number, id));
@@ -258,7 +258,7 @@ impl Run {
         }
         if self.below(8) == 0 {
             self.deferred.insert(number, vec![(cell, number)]);
-            self.cache.defer(&[id], Kind::NameRemoved, number);
+            self.cache.changes().defer(&[id], Kind::NameRemoved, number);
         }
     }
 
@@ -274,14 +274,14 @@ impl Run {
             self.joined.0.push((cell, number));
             ids.push(id);
         }
-        self.joined.1 = self.cache.join(&ids).to_vec();
+        self.joined.1 = self.cache.changes().join(&ids).to_vec();
         assert!(self.joined.1.len() <= 1, "soft updates have one name for all");
         let all = ids.iter().all(|&id| self.cache.is_committed(id));
         assert_eq!(self.joined.1.iter().all(|&id| self.cache.is_committed(id)), all);
     }
 
     fn do_ready(&mut self) {
-        while let Some(number) = self.cache.next_ready() {
+        while let Some(number) = self.cache.changes().next_ready() {
             let wants = self.deferred.remove(&number).expect("deferred once, done once");
             let law = self.disk.law.lock().unwrap();
             let flushed = self.disk.flushed.lock().unwrap();
@@ -296,7 +296,7 @@ impl Run {
     fn revert(&mut self) {
         let Some(&(cell, number, id)) = self.recent.last() else { return };
         let before = self.cells[&cell];
-        if before != number || !self.cache.revert(id) {
+        if before != number || !self.cache.changes().revert(id) {
             return;
         }
         // Whatever wants to see it sees what is there instead.
@@ -305,7 +305,7 @@ impl Run {
             self.deferred.insert(number, Vec::new());
         });
         let (at, offset) = Self::place(cell);
-        let held = self.cache.read(at, offset as usize, 8).unwrap();
+        let held = self.cache.blocks_mut().read(at, offset as usize, 8).unwrap();
         let now = u64::from_le_bytes(held.try_into().unwrap());
         assert_ne!(now, number, "reverted, and still there");
         self.cells.insert(cell, now);
@@ -350,8 +350,8 @@ impl Run {
         }
         self.disk.flush().unwrap();
         assert!(self.deferred.is_empty(), "{} actions were never done", self.deferred.len());
-        assert_eq!(self.cache.softdeps(), 0);
-        assert_eq!(self.cache.counters().live, [0; Kind::ALL.len()]);
+        assert_eq!(self.cache.blocks().softdeps(), 0);
+        assert_eq!(self.cache.blocks().counters().live, [0; Kind::ALL.len()]);
         let flushed = self.disk.flushed.lock().unwrap();
         for (&(sector, cell), &number) in &self.cells {
             assert_eq!(super_number(&flushed, sector, cell), number, "sector {sector} cell {cell}");
@@ -379,7 +379,7 @@ fn soft_updates_keep_every_order_at_every_write() {
         for _ in 0..1500 {
             run.step();
         }
-        rolled_back += run.finish().counters().rolled_back_writes;
+        rolled_back += run.finish().blocks().counters().rolled_back_writes;
     }
     assert!(rolled_back > 1000, "only {rolled_back} writes had something to undo");
 }
@@ -398,7 +398,7 @@ fn soft_updates_keep_every_order_when_writes_complete_late() {
                 run.step();
             }
             let late = run.late.clone().unwrap();
-            rolled_back += run.finish().counters().rolled_back_writes;
+            rolled_back += run.finish().blocks().counters().rolled_back_writes;
             most = most.max(late.most_under_way());
         }
         assert!(rolled_back > 500, "only {rolled_back} writes had something to undo");
@@ -409,7 +409,7 @@ fn soft_updates_keep_every_order_when_writes_complete_late() {
 impl Run {
     /// A flush performed apart begins, if there is something to flush.
     fn begin_flush(&mut self) -> Option<CommitWork> {
-        let work = self.cache.flush_work().unwrap()?;
+        let work = self.cache.blocks_mut().flush_work().unwrap()?;
         self.disk.begin_flush();
         Some(work)
     }
@@ -460,7 +460,7 @@ fn flushes_beside_operations_keep_every_order() {
             // Nothing has to leave memory, which would wait for the flush.
             config.capacity = ByteLen::new((4 * BLOCKS * BLOCK) as u64);
             let mut run = if late { Run::late(seed, config) } else { Run::new(seed, config) };
-            run.cache.set_commits(Commits::Apart);
+            run.cache.transactions().set_commits(Commits::Apart);
             for _ in 0..60 {
                 for _ in 0..run.below(12) {
                     run.step_beside();
@@ -477,7 +477,7 @@ fn flushes_beside_operations_keep_every_order() {
                     flush.perform();
                 }
             }
-            rolled_back += run.finish().counters().rolled_back_writes;
+            rolled_back += run.finish().blocks().counters().rolled_back_writes;
         }
         assert!(rolled_back > 200, "only {rolled_back} writes had something to undo");
         assert!(beside > 100, "writes completed during {beside} flushes only");
@@ -542,7 +542,7 @@ fn a_block_is_not_written_while_it_is_being_written() {
             bytes.fill(byte);
             Ok(())
         };
-        cache.edit(BlockNo::ZERO, 0, 8, Role::Data, fill).unwrap();
+        cache.changes().edit(BlockNo::ZERO, 0, 8, Role::Data, fill).unwrap();
     };
     let disk = run.disk.clone();
     let byte = move || disk.flushed.lock().unwrap()[0];
@@ -571,7 +571,7 @@ fn a_small_graph_stays_under_its_cap() {
         run.do_ready();
     }
     let cache = run.finish();
-    let counters = cache.counters();
+    let counters = cache.blocks().counters();
     assert!(counters.most_softdeps <= 200, "{} in the graph", counters.most_softdeps);
     assert!(counters.most_softdeps > 100, "{} in the graph", counters.most_softdeps);
     assert!(counters.rush_requests > 0, "nobody asked the syncer to hurry");
@@ -588,7 +588,7 @@ fn a_device_that_fails_stops_all_changes() {
     let dirty = run.cache.sync().expect_err("the fourth write fails");
     assert!(dirty.to_string().contains("worn out"), "{dirty}");
     let piece = [Piece { offset: 0, bytes: &[1; 8] }];
-    let refused = run.cache.change(BlockNo::new(0), &piece, Role::EntryAdd, &[]);
+    let refused = run.cache.changes().change(BlockNo::new(0), &piece, Role::EntryAdd, &[]);
     assert!(matches!(refused, Err(seekless_fs::FsError::ReadOnly(_))), "{refused:?}");
     assert!(run.cache.begin().is_err());
 }
@@ -605,11 +605,11 @@ fn disciplines_write_when_they_say() {
                 bytes.fill(1);
                 Ok(())
             };
-            run.cache.edit(at, 0, 8, role, fill).unwrap();
+            run.cache.changes().edit(at, 0, 8, role, fill).unwrap();
         }
-        let before = run.cache.counters().sync_writes;
+        let before = run.cache.blocks().counters().sync_writes;
         run.cache.sync().unwrap();
-        let counters = run.cache.counters();
+        let counters = run.cache.blocks().counters();
         (discipline.name(), before, counters.async_writes)
     });
     assert_eq!(names, [("sync", 4, 0), ("normal", 2, 2), ("async", 0, 4), ("softdep", 0, 4)]);
@@ -624,17 +624,17 @@ fn a_replaced_pointer_waits_only_for_the_new_place() {
         bytes.fill(7);
         Ok(())
     };
-    let (_, old) = cache.fill(at(1), 1024, Role::Data, fill).unwrap();
+    let (_, old) = cache.changes().fill(at(1), 1024, Role::Data, fill).unwrap();
     // A length that goes before the number, wherever that leads.
-    let (_, length) = cache.fill(at(3), 512, Role::SizeExtend, fill).unwrap();
+    let (_, length) = cache.changes().fill(at(3), 512, Role::SizeExtend, fill).unwrap();
     let pointer = [Piece { offset: 8, bytes: &1u64.to_le_bytes() }];
-    let first = cache.change(at(0), &pointer, Role::PointerSet, &[old, length]).unwrap();
-    let (_, new) = cache.fill(at(2), 2048, Role::Data, fill).unwrap();
+    let first = cache.changes().change(at(0), &pointer, Role::PointerSet, &[old, length]).unwrap();
+    let (_, new) = cache.changes().fill(at(2), 2048, Role::Data, fill).unwrap();
     let pointer = [Piece { offset: 8, bytes: &2u64.to_le_bytes() }];
-    let moved = cache.replace(at(0), &pointer, Role::PointerSet, &[new], &[old]).unwrap();
+    let moved = cache.changes().replace(at(0), &pointer, Role::PointerSet, &[new], &[old]).unwrap();
     assert!(moved.replaced);
     assert_eq!(moved.id, first);
-    cache.forget(Extent::new(at(1), 1), moved.id);
+    cache.changes().forget(Extent::new(at(1), 1), moved.id);
     assert!(cache.is_committed(old), "nobody waits for what is forgotten");
     assert!(!cache.is_committed(moved.id));
     let mut shown = [0; 8];
@@ -659,20 +659,20 @@ fn a_pointer_replaced_among_others_waits_for_what_they_wait_for() {
         bytes.fill(7);
         Ok(())
     };
-    let (_, bitmap) = cache.fill(at(3), 1024, Role::BitmapSet, fill).unwrap();
-    let (_, old) = cache.fill(at(1), 1024, Role::Data, fill).unwrap();
+    let (_, bitmap) = cache.changes().fill(at(3), 1024, Role::BitmapSet, fill).unwrap();
+    let (_, old) = cache.changes().fill(at(1), 1024, Role::Data, fill).unwrap();
     // A pointer and a length in one change, and a length upon that.
     let pieces =
         [Piece { offset: 8, bytes: &1u64.to_le_bytes() }, Piece { offset: 32, bytes: &[1] }];
-    let first = cache.change(at(0), &pieces, Role::PointerSet, &[bitmap, old]).unwrap();
-    let (_, more) = cache.fill(at(4), 1024, Role::Data, fill).unwrap();
+    let first = cache.changes().change(at(0), &pieces, Role::PointerSet, &[bitmap, old]).unwrap();
+    let (_, more) = cache.changes().fill(at(4), 1024, Role::Data, fill).unwrap();
     let length = [Piece { offset: 32, bytes: &[2] }];
-    let longer = cache.change(at(0), &length, Role::PointerSet, &[more]).unwrap();
-    let (_, new) = cache.fill(at(2), 2048, Role::Data, fill).unwrap();
+    let longer = cache.changes().change(at(0), &length, Role::PointerSet, &[more]).unwrap();
+    let (_, new) = cache.changes().fill(at(2), 2048, Role::Data, fill).unwrap();
     let pointer = [Piece { offset: 8, bytes: &2u64.to_le_bytes() }];
-    let moved = cache.replace(at(0), &pointer, Role::PointerSet, &[new], &[old]).unwrap();
+    let moved = cache.changes().replace(at(0), &pointer, Role::PointerSet, &[new], &[old]).unwrap();
     assert_eq!((moved.id, moved.replaced), (first, true));
-    cache.forget(Extent::new(at(1), 1), moved.id);
+    cache.changes().forget(Extent::new(at(1), 1), moved.id);
     cache.settle(&[longer]).unwrap();
     assert!(cache.is_committed(bitmap) && cache.is_committed(new));
     let mut sector = [0; 512];
@@ -693,15 +693,18 @@ fn an_edit_over_what_waits_waits_with_it() {
             bytes.fill(7);
             Ok(())
         };
-        let (_, data) = cache.fill(BlockNo::new(8), FRAGMENT, Role::Data, fill).unwrap();
+        let (_, data) = cache.changes().fill(BlockNo::new(8), FRAGMENT, Role::Data, fill).unwrap();
         let pointer = [Piece { offset: waiting.start as u32, bytes: &fragment(1, 8) }];
-        let first = cache.change(BlockNo::ZERO, &pointer, Role::PointerSet, &[data]).unwrap();
+        let first =
+            cache.changes().change(BlockNo::ZERO, &pointer, Role::PointerSet, &[data]).unwrap();
         let write = |bytes: &mut [u8]| {
             bytes.fill(2);
             Ok(())
         };
-        let (_, second) =
-            cache.edit(BlockNo::ZERO, start, end - start, Role::EntryRemove, write).unwrap();
+        let (_, second) = cache
+            .changes()
+            .edit(BlockNo::ZERO, start, end - start, Role::EntryRemove, write)
+            .unwrap();
         cache.settle(&[second]).unwrap();
         let mut sector = [0; 512];
         run.disk.read(Lba::new(0), &mut sector).unwrap();
@@ -717,14 +720,18 @@ fn a_walk_that_only_reads_stays_in_bounds() {
     config.capacity = ByteLen::new(8 * BLOCK as u64);
     let mut run = Run::new(5, config);
     for block in 0..BLOCKS as u64 {
-        run.cache.read(BlockNo::new(block * 8), 0, 8).unwrap();
+        run.cache.blocks_mut().read(BlockNo::new(block * 8), 0, 8).unwrap();
     }
-    let again = run.cache.counters().reads;
+    let again = run.cache.blocks().counters().reads;
     for block in (0..BLOCKS as u64).rev().take(4) {
-        run.cache.read(BlockNo::new(block * 8), 0, 8).unwrap();
+        run.cache.blocks_mut().read(BlockNo::new(block * 8), 0, 8).unwrap();
     }
-    assert_eq!(run.cache.counters().reads, again, "the latest are kept");
-    run.cache.read(BlockNo::new(0), 0, 8).unwrap();
-    assert_eq!(run.cache.counters().reads, again + 1, "the oldest are not");
-    assert!(run.cache.bytes() <= config.capacity.get() + BLOCK as u64, "{}", run.cache.bytes());
+    assert_eq!(run.cache.blocks().counters().reads, again, "the latest are kept");
+    run.cache.blocks_mut().read(BlockNo::new(0), 0, 8).unwrap();
+    assert_eq!(run.cache.blocks().counters().reads, again + 1, "the oldest are not");
+    assert!(
+        run.cache.blocks().bytes() <= config.capacity.get() + BLOCK as u64,
+        "{}",
+        run.cache.blocks().bytes()
+    );
 }

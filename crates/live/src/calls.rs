@@ -210,7 +210,8 @@ impl<F: Named> Operate for Live<F> {
     }
 
     fn sync(&mut self) -> Result<(), FsError> {
-        let done = self.write_everything().and_then(|()| self.volume.core.cache.flush());
+        let done =
+            self.write_everything().and_then(|()| self.volume.core.cache.blocks_mut().flush());
         self.volume.noted(done)
     }
 
@@ -221,14 +222,14 @@ impl<F: Named> Operate for Live<F> {
     }
 
     fn leave_work(&mut self) {
-        self.volume.core.cache.set_commits(Commits::Apart);
+        self.volume.core.cache.transactions().set_commits(Commits::Apart);
     }
 
     fn work(&mut self) -> Result<Option<Work>, FsError> {
-        if let Some(work) = self.volume.core.cache.commit_work()? {
+        if let Some(work) = self.volume.core.cache.transactions().commit_work()? {
             return Ok(Some(boxed(work)));
         }
-        Ok(self.volume.core.cache.due_flush_work()?.map(boxed))
+        Ok(self.volume.core.cache.blocks_mut().due_flush_work()?.map(boxed))
     }
 
     fn fsync_part(&mut self, ino: Ino, parts: &mut FsyncParts) -> Result<Option<Work>, FsError> {
@@ -246,11 +247,11 @@ impl<F: Named> Operate for Live<F> {
     }
 
     fn work_towards(&mut self, begun: Begun) -> Result<Option<Work>, FsError> {
-        Ok(self.volume.core.cache.work_towards(begun.0)?.map(boxed))
+        Ok(self.volume.core.cache.transactions().work_towards(begun.0)?.map(boxed))
     }
 
     fn work_before_change(&mut self) -> Result<Option<Work>, FsError> {
-        Ok(self.volume.core.cache.work_before_operation()?.map(boxed))
+        Ok(self.volume.core.cache.transactions().work_before_operation()?.map(boxed))
     }
 
     fn ignores_case(&self) -> bool {
@@ -297,7 +298,8 @@ impl<F: Named> Operate for Live<F> {
         };
         // Everything else is written, and the volume is not marked clean: contents were lost.
         self.volume.format.closing();
-        let written = self.write_changes().and_then(|()| self.volume.core.cache.flush());
+        let written =
+            self.write_changes().and_then(|()| self.volume.core.cache.blocks_mut().flush());
         self.volume.fail(error);
         self.volume.close();
         let noted = self.volume.format.note_failure(&mut self.volume.core, error);
@@ -333,7 +335,7 @@ impl<F: Named> Live<F> {
         self.volume.core.cache.begin()?;
         self.volume.format.mark(&mut self.volume.core, true)?;
         self.volume.core.cache.end()?;
-        self.volume.core.cache.close_log()
+        self.volume.core.cache.transactions().close_log()
     }
 }
 

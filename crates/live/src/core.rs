@@ -103,13 +103,13 @@ impl<M> Core<M> {
         }
         let blocks = runs.iter().map(|run| run.len).sum();
         self.pending.add(blocks, 0);
-        self.cache.defer(after, kind, Action::FreeRuns(runs));
+        self.cache.changes().defer(after, kind, Action::FreeRuns(runs));
     }
 
     /// Runs cut from a file are not written any more, and freed once the disk does not lead there.
     pub fn let_go(&mut self, cleared: ChangeId, mut cut: Cut) {
         for &run in &cut.runs {
-            self.cache.forget(run, cleared);
+            self.cache.changes().forget(run, cleared);
         }
         cut.cleared.push(cleared);
         let first = self.unless(Fault::ReuseBeforeClear, cut.cleared);

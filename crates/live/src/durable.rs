@@ -17,10 +17,10 @@ const MOST_PASSES: u32 = 16;
 impl<F: Named> Live<F> {
     pub(crate) fn make_durable(&mut self, ino: Ino) -> Result<(), FsError> {
         while self.write_pass(ino)? {
-            self.volume.core.cache.flush()?;
+            self.volume.core.cache.blocks_mut().flush()?;
         }
         // One flush for all that nothing else has waited for.
-        self.volume.core.cache.flush()
+        self.volume.core.cache.blocks_mut().flush()
     }
 
     /// [`Live::make_durable`] up to the next flush of the device, which is returned. Each call
@@ -32,7 +32,8 @@ impl<F: Named> Live<F> {
     ) -> Result<Option<CommitWork>, FsError> {
         if parts.written.is_none() {
             loop {
-                if !self.volume.core.cache.leaves_flushes() || parts.passes >= MOST_PASSES {
+                if !self.volume.core.cache.blocks().leaves_flushes() || parts.passes >= MOST_PASSES
+                {
                     return self.make_durable(ino).map(|()| None);
                 }
                 parts.passes += 1;
@@ -40,15 +41,15 @@ impl<F: Named> Live<F> {
                     break;
                 }
                 // A full cache may have flushed within the pass: then the next one follows.
-                if let Some(flush) = self.volume.core.cache.flush_work()? {
+                if let Some(flush) = self.volume.core.cache.blocks_mut().flush_work()? {
                     return Ok(Some(flush));
                 }
             }
-            parts.written = Some(self.volume.core.cache.written());
+            parts.written = Some(self.volume.core.cache.blocks().written());
         }
         match parts.written {
-            Some(written) if !self.volume.core.cache.is_stable(written) => {
-                self.volume.core.cache.flush_work()
+            Some(written) if !self.volume.core.cache.blocks().is_stable(written) => {
+                self.volume.core.cache.blocks_mut().flush_work()
             }
             _ => Ok(None),
         }

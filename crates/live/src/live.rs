@@ -60,7 +60,7 @@ impl<F: Named> Live<F> {
     /// Has commits of a journal performed beside operations, by the cache itself: for
     /// devices that take writes without waiting for them, and one thread.
     pub fn commit_beside(&mut self) {
-        self.volume.core.cache.set_commits(Commits::Beside);
+        self.volume.core.cache.transactions().set_commits(Commits::Beside);
     }
 
     /// The order in which the system of the format lists a directory; `None` where it lists names
@@ -75,7 +75,7 @@ impl<F: Named> Live<F> {
     /// The cache's counters.
     #[must_use]
     pub fn counters(&self) -> &Counters {
-        self.volume.core.cache.counters()
+        self.volume.core.cache.blocks().counters()
     }
 
     /// When [`Operate::tick`](seekless_fs::operate::Operate::tick) has something
@@ -89,7 +89,7 @@ impl<F: Named> Live<F> {
     /// Changes and deferred actions that wait for the disk.
     #[must_use]
     pub fn softdeps(&self) -> usize {
-        self.volume.core.cache.softdeps()
+        self.volume.core.cache.blocks().softdeps()
     }
 
     /// Writes some of the blocks that hold something that may be written, those
@@ -179,7 +179,7 @@ impl<F: Named> Live<F> {
             }
             // The operation has undone its changes, and begins again.
             self.end_operation()?;
-            self.volume.core.cache.commit(Why::Forced)?;
+            self.volume.core.cache.transactions().commit(Why::Forced)?;
             self.volume.core.cache.begin()?;
             return Ok(true);
         }

@@ -114,7 +114,7 @@ impl Pending<(Ino, ChangeId)> {
         }
         self.0.clear();
         for (dir, ids) in dirs {
-            self.0.extend(cache.join(&ids).into_iter().map(|id| (dir, id)));
+            self.0.extend(cache.changes().join(&ids).into_iter().map(|id| (dir, id)));
         }
     }
 }
@@ -153,7 +153,7 @@ mod tests {
     }
 
     fn change(cache: &mut Cache<Action>, at: u64) -> ChangeId {
-        cache.fill(BlockNo::new(at), 512, Role::Data, |_| Ok(())).unwrap().1
+        cache.changes().fill(BlockNo::new(at), 512, Role::Data, |_| Ok(())).unwrap().1
     }
 
     #[test]

@@ -78,7 +78,7 @@ impl<F: Named> Live<F> {
             });
             match cleared {
                 // It stays on the list, for a check to decide.
-                Err(FsError::Corrupt { .. }) if self.volume.core.cache.may_change() => {}
+                Err(FsError::Corrupt { .. }) if self.volume.core.cache.blocks().may_change() => {}
                 cleared => cleared?,
             }
         }

@@ -18,7 +18,11 @@ impl<F: Linked + Named> Live<F> {
         let parent = self.volume.core.nodes.get(&ino).and_then(|node| node.counted_in);
         let cleared = self.take_apart(ino)?;
         if let Some(parent) = parent {
-            self.volume.core.cache.defer(&[cleared], Kind::NameRemoved, Action::DropLink(parent));
+            self.volume.core.cache.changes().defer(
+                &[cleared],
+                Kind::NameRemoved,
+                Action::DropLink(parent),
+            );
         }
         Ok(())
     }
@@ -35,7 +39,7 @@ impl<F: Linked + Named> Live<F> {
         self.volume.uncount(ino);
         if self.never_was(ino) {
             for &run in &cut.runs {
-                self.volume.core.cache.forget(run, ChangeId::COMMITTED);
+                self.volume.core.cache.changes().forget(run, ChangeId::COMMITTED);
             }
             self.volume.core.nodes.remove(&ino);
             self.volume.format.free_runs(&mut self.volume.core, &cut.runs)?;
@@ -57,7 +61,7 @@ impl<F: Linked + Named> Live<F> {
         self.volume.core.pending.add(0, 1);
         let first: Ids = leaving.into_iter().chain([cleared]).collect();
         let first = self.volume.core.unless(Fault::InodeReusedEarly, first);
-        self.volume.core.cache.defer(
+        self.volume.core.cache.changes().defer(
             &first,
             Kind::FreeInode,
             Action::FreeInode { ino, is_directory },
@@ -76,7 +80,7 @@ impl<F: Linked + Named> Live<F> {
             return false;
         }
         fresh.retain(|id| !cache.is_committed(*id));
-        cache.discard_all(&fresh)
+        cache.changes().discard_all(&fresh)
     }
 
     /// Gives a new inode, which no name leads to yet, its lists. Without room for them there
@@ -109,7 +113,7 @@ impl<F: Named> Live<F> {
     /// Does the actions that need wait no longer, and those that become so.
     pub(crate) fn run_actions(&mut self) -> Result<(), FsError> {
         let mut fetched = 0;
-        while let Some(action) = self.volume.core.cache.next_ready() {
+        while let Some(action) = self.volume.core.cache.changes().next_ready() {
             if fetched == 0 {
                 fetched = self.fetch_files();
             }

@@ -64,7 +64,7 @@ pub trait Table: Linked {
     /// As [`Format`](crate::Format).
     fn old_and_new(&self, core: &mut Core<Self::Map>, ino: Ino) -> Result<(Raw, Raw), FsError> {
         let (block, skip) = self.inode_place(ino)?;
-        let old = Raw::from_slice(core.cache.read(block, skip, self.inode_len())?);
+        let old = Raw::from_slice(core.cache.blocks_mut().read(block, skip, self.inode_len())?);
         let mut new = old.clone();
         self.encode(core.nodes.get(&ino).ok_or_else(|| gone(ino))?, &mut new);
         Ok((old, new))
@@ -106,9 +106,9 @@ pub trait Table: Linked {
             .map(|at| Piece { offset: byte(skip + at.start), bytes: field(&new, at) })
             .collect();
         let changed = if let Some(dropped) = instead {
-            core.cache.replace(block, &pieces, role, after, dropped)?
+            core.cache.changes().replace(block, &pieces, role, after, dropped)?
         } else {
-            let id = core.cache.change(block, &pieces, role, after)?;
+            let id = core.cache.changes().change(block, &pieces, role, after)?;
             Changed { id, replaced: false }
         };
         core.note_fresh(ino, changed.id);
@@ -135,7 +135,7 @@ pub trait Table: Linked {
                 continue;
             }
             let skip = skip + at.start;
-            core.cache.edit(block, skip, bytes.len(), Role::Attributes, |to| {
+            core.cache.changes().edit(block, skip, bytes.len(), Role::Attributes, |to| {
                 to.copy_from_slice(bytes);
                 Ok(())
             })?;
@@ -160,7 +160,7 @@ pub trait Table: Linked {
             self.seal_inode(ino, &mut bytes);
         }
         let piece = Piece { offset: byte(skip), bytes: &bytes };
-        let id = core.cache.change(block, &[piece], Role::InodeInit, after)?;
+        let id = core.cache.changes().change(block, &[piece], Role::InodeInit, after)?;
         core.node(ino)?.pending.fresh = SmallVec::from_slice(&[id]);
         Ok(id)
     }

@@ -30,7 +30,7 @@ impl<F: Named> Live<F> {
     /// Gives contents their places as long as too many wait, those that have waited longest
     /// first.
     fn bound_delayed(&mut self) -> Result<(), FsError> {
-        let most = self.volume.core.cache.config().capacity.get() / 2;
+        let most = self.volume.core.cache.blocks().config().capacity.get() / 2;
         let block = u64::from(self.volume.format.limits().block);
         while self.volume.core.delayed.blocks() * block > most {
             let Some(first) = self.volume.core.delayed.first() else { break };
@@ -91,7 +91,7 @@ impl<F: Named> Live<F> {
 
     /// Gives those files their places that have expired.
     pub(crate) fn write_back_expired(&mut self) -> Result<(), FsError> {
-        for ino in self.volume.core.delayed.expired(self.volume.core.cache.now()) {
+        for ino in self.volume.core.delayed.expired(self.volume.core.cache.blocks().now()) {
             self.write_back(ino, false)?;
         }
         Ok(())

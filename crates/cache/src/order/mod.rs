@@ -16,6 +16,7 @@ pub(crate) mod change;
 mod held;
 pub(crate) mod journal;
 mod plain;
+mod queries;
 mod soft;
 
 pub(crate) use held::Held;

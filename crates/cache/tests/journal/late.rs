@@ -18,7 +18,7 @@ fn timed_cache() -> (Cache<u64>, Arc<Disk>, Arc<VirtualClock>) {
     let clock = Arc::new(VirtualClock::new());
     let mut cache =
         Cache::new(disk.clone(), clock.clone(), BLOCK as u32, BLOCK as u32, config).expect("cache");
-    cache.open_log(Box::new(Model::new(disk.clone()))).expect("log");
+    cache.transactions().open_log(Box::new(Model::new(disk.clone()))).expect("log");
     (cache, disk, clock)
 }
 
@@ -28,7 +28,7 @@ fn write(cache: &mut Cache<u64>, block: u64, byte: u8, role: Role) -> ChangeId {
         bytes.fill(byte);
         Ok(())
     };
-    let ((), id) = cache.edit(BlockNo::new(block), 0, BLOCK, role, fill).expect("edit");
+    let ((), id) = cache.changes().edit(BlockNo::new(block), 0, BLOCK, role, fill).expect("edit");
     cache.end().expect("end");
     id
 }
@@ -45,8 +45,8 @@ fn kept(disk: &Disk, block: usize) -> u8 {
 fn a_commit_flushes_what_had_completed_before() {
     let (mut cache, disk) = cache();
     write(&mut cache, 3, 1, Role::EntryAdd);
-    assert!(cache.begin_commit(Why::Asked).expect("commit"));
-    cache.commit_work().expect("part").expect("copies").perform();
+    assert!(cache.transactions().begin_commit(Why::Asked).expect("commit"));
+    cache.transactions().commit_work().expect("part").expect("copies").perform();
     write(&mut cache, 40, 2, Role::Data);
     cache.settle_runs(&[Extent::new(BlockNo::new(40), 1)]).expect("settle");
     assert_eq!(kept(&disk, 40), 2);
@@ -54,11 +54,15 @@ fn a_commit_flushes_what_had_completed_before() {
     write(&mut cache, 41, 4, Role::Data);
     cache.complete_runs(&[Extent::new(BlockNo::new(41), 1)]).expect("write");
     write(&mut cache, 3, 3, Role::EntryAdd);
-    let flushes = cache.counters().flushes;
-    cache.commit(Why::Asked).expect("commit");
+    let flushes = cache.blocks().counters().flushes;
+    cache.transactions().commit(Why::Asked).expect("commit");
     assert_eq!(kept(&disk, 41), 4);
-    cache.flush().expect("flush");
-    assert_eq!(cache.counters().flushes, flushes + 1, "of the copies, and of what was before");
+    cache.blocks_mut().flush().expect("flush");
+    assert_eq!(
+        cache.blocks().counters().flushes,
+        flushes + 1,
+        "of the copies, and of what was before"
+    );
 }
 
 /// Contents that are written again and again are on the disk once the last write has
@@ -91,18 +95,18 @@ fn what_is_logged_again_is_not_at_home() {
     for round in 0..600u32 {
         let byte = (round % 250 + 1) as u8;
         write(&mut cache, 3, byte, Role::EntryAdd);
-        cache.commit(Why::Asked).expect("commit");
+        cache.transactions().commit(Why::Asked).expect("commit");
         for _ in 0..round % 4 {
             cache.write_some(|_| true).expect("write");
             assert_eq!(cache.broken_invariant(), None);
         }
         if round % 5 == 0 {
-            cache.close_log().expect("close");
+            cache.transactions().close_log().expect("close");
             assert_eq!(kept(&disk, 3), byte, "round {round}");
-            cache.open_log(Box::new(Model::new(disk.clone()))).expect("log");
+            cache.transactions().open_log(Box::new(Model::new(disk.clone()))).expect("log");
         }
     }
-    assert!(cache.counters().journal.checkpoints > 100);
+    assert!(cache.blocks().counters().journal.checkpoints > 100);
 }
 
 /// The cache performs commits itself, and nobody waits for their writes: not when one is
@@ -111,8 +115,8 @@ fn what_is_logged_again_is_not_at_home() {
 fn commits_go_on_beside_operations() {
     let (mut cache, disk, clock) = timed_cache();
     disk.complete_late(9);
-    cache.set_commits(Commits::Beside);
-    let commits = |cache: &Cache<u64>| cache.counters().journal.commits();
+    cache.transactions().set_commits(Commits::Beside);
+    let commits = |cache: &Cache<u64>| cache.blocks().counters().journal.commits();
     let mut beside = 0;
     for round in 0..20u64 {
         let byte = (round + 1) as u8;
@@ -130,18 +134,18 @@ fn commits_go_on_beside_operations() {
         let mut bytes = stable(&base, &requests);
         crate::model::recover(&mut bytes);
         assert_eq!(bytes[3 * BLOCK], byte, "round {round}");
-        cache.commit(Why::Asked).expect("commit");
-        cache.close_log().expect("close");
-        cache.open_log(Box::new(Model::new(disk.clone()))).expect("log");
+        cache.transactions().commit(Why::Asked).expect("commit");
+        cache.transactions().close_log().expect("close");
+        cache.transactions().open_log(Box::new(Model::new(disk.clone()))).expect("log");
     }
     assert!(beside > 40, "{beside} operations");
     // Of 96 blocks a transaction has 24: the second one that is full waits for the first.
-    let full = |cache: &Cache<u64>| cache.counters().journal.full_commits;
+    let full = |cache: &Cache<u64>| cache.blocks().counters().journal.full_commits;
     let before = full(&cache);
     for block in 3..40 {
         write(&mut cache, block, 1, Role::EntryAdd);
     }
     assert_eq!(full(&cache), before + 1);
     assert!(cache.next_due().is_some());
-    cache.commit(Why::Asked).expect("commit");
+    cache.transactions().commit(Why::Asked).expect("commit");
 }

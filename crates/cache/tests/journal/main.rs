@@ -29,7 +29,7 @@ fn a_prefix_of_the_operations_is_recovered() {
     for mode in JournalMode::ALL {
         for seed in 0..12 {
             let run = operations(mode, seed, 500, 60);
-            let counted = run.cache.counters().journal;
+            let counted = run.cache.blocks().counters().journal;
             assert!(counted.checkpoints > 5 && counted.frozen > 0, "{mode:?}: {counted:?}");
             assert!(counted.revokes > 20, "{mode:?}: {counted:?}");
             assert!(counted.full_commits > 0 && counted.timed_commits > 0, "{counted:?}");
@@ -46,7 +46,7 @@ fn a_prefix_is_recovered_where_writes_complete_late() {
         let mut most = 0;
         for seed in 100..112 {
             let run = judged(Run::late(mode, seed), mode, seed, 500, 120);
-            let counted = run.cache.counters().journal;
+            let counted = run.cache.blocks().counters().journal;
             assert!(counted.checkpoints > 5 && counted.revokes > 20, "{mode:?}: {counted:?}");
             most = most.max(run.disk.most_under_way());
         }
@@ -78,7 +78,7 @@ fn what_is_closed_needs_no_recovery() {
 fn closed(mode: JournalMode, late: bool) {
     let run = if late { Run::late(mode, 99) } else { Run::new(mode, 99) };
     let mut run = judged(run, mode, 99, 300, 1);
-    run.cache.close_log().expect("close");
+    run.cache.transactions().close_log().expect("close");
     let bytes = run.disk.bytes();
     assert!(!model::is_marked(&bytes), "{mode:?}");
     run.check_closed(&bytes);
@@ -89,6 +89,6 @@ fn closed(mode: JournalMode, late: bool) {
     for _ in 0..200 {
         run.step();
     }
-    run.cache.commit(Why::Asked).expect("commit");
+    run.cache.transactions().commit(Why::Asked).expect("commit");
     judge_crashes(&run, 40);
 }

@@ -94,7 +94,7 @@ impl Run {
         let block = BLOCK as u32;
         let mut cache =
             Cache::new(disk.clone(), clock.clone(), block, block, config(mode)).unwrap();
-        cache.open_log(Box::new(Model::new(disk.clone()))).unwrap();
+        cache.transactions().open_log(Box::new(Model::new(disk.clone()))).unwrap();
         cache
     }
 
@@ -128,10 +128,10 @@ impl Run {
         };
         // Of what is there all is changed; a block that is new is not read.
         let at = BlockNo::new(block);
-        if self.cache.peek(at, 0, BLOCK).is_some() {
-            self.cache.edit(at, 0, BLOCK, role, fill).unwrap().1
+        if self.cache.blocks().peek(at, 0, BLOCK).is_some() {
+            self.cache.changes().edit(at, 0, BLOCK, role, fill).unwrap().1
         } else {
-            self.cache.fill(at, BLOCK, role, fill).unwrap().1
+            self.cache.changes().fill(at, BLOCK, role, fill).unwrap().1
         }
     }
 
@@ -139,7 +139,7 @@ impl Run {
         let (at, offset) = cell(file);
         let bytes: Vec<u8> =
             [to.version, to.map, to.contents].iter().flat_map(|word| word.to_le_bytes()).collect();
-        self.cache.change(at, &[Piece { offset, bytes: &bytes }], role, after).unwrap()
+        self.cache.changes().change(at, &[Piece { offset, bytes: &bytes }], role, after).unwrap()
     }
 
     /// An operation. Returns what it changed, to be waited for.
@@ -156,7 +156,7 @@ impl Run {
             let (Some(map), Some(contents)) = (map, contents) else {
                 self.cache.end().unwrap();
                 // What was given back is free once that is committed.
-                self.cache.commit(Why::Asked).unwrap();
+                self.cache.transactions().commit(Why::Asked).unwrap();
                 return None;
             };
             let data = self.fill(contents, Role::Data, number);
@@ -172,11 +172,11 @@ impl Run {
                     let cleared = self.put(file, File::default(), Role::PointerClear, &[]);
                     for block in [found.map, found.contents] {
                         let run = Extent::new(BlockNo::new(block), 1);
-                        self.cache.forget(run, cleared);
+                        self.cache.changes().forget(run, cleared);
                         assert!(!self.cache.may_reuse(run), "before that is committed");
                         assert!(self.cache.quarantined().iter().any(|r| r.contains(run.start)));
                     }
-                    self.cache.defer(&[cleared], Kind::FreeBlocks, number);
+                    self.cache.changes().defer(&[cleared], Kind::FreeBlocks, number);
                     state[file] = File::default();
                     cleared
                 }
@@ -194,7 +194,7 @@ impl Run {
         };
         // Half of an operation is never committed.
         self.cache.settle(&[id]).unwrap();
-        while let Some(done) = self.cache.next_ready() {
+        while let Some(done) = self.cache.changes().next_ready() {
             assert_eq!(done, number, "in the same operation");
         }
         self.cache.end().unwrap();
@@ -204,7 +204,7 @@ impl Run {
 
     pub(crate) fn step(&mut self) {
         match below(&mut self.rng, 60) {
-            0 => self.cache.commit(Why::Asked).unwrap(),
+            0 => self.cache.transactions().commit(Why::Asked).unwrap(),
             1 => {
                 self.cache.sync().unwrap();
                 assert!(!self.cache.is_dirty());
@@ -224,10 +224,10 @@ impl Run {
             }
             3 => self.clock.sleep(Nanos::new(6_000_000_000)),
             4 => {
-                self.cache.begin_commit(Why::Asked).unwrap();
+                self.cache.transactions().begin_commit(Why::Asked).unwrap();
             }
             5..=12 => {
-                if let Some(work) = self.cache.commit_work().unwrap() {
+                if let Some(work) = self.cache.transactions().commit_work().unwrap() {
                     // Operations go on between a part and the next.
                     work.perform();
                 }
@@ -238,7 +238,7 @@ impl Run {
             }
             14 => {
                 let all = [Commits::AtOnce, Commits::Beside, Commits::Apart];
-                self.cache.set_commits(all[below(&mut self.rng, 3)]);
+                self.cache.transactions().set_commits(all[below(&mut self.rng, 3)]);
                 self.cache.tick().unwrap();
             }
             15 | 16 => self.make_durable(),
@@ -397,9 +397,9 @@ pub(crate) fn until_it_fails(mut run: Run, writes: usize) -> (Run, FsError) {
         }
         let (at, offset) = cell(below(&mut run.rng, FILES));
         let piece = Piece { offset, bytes: &[1; 24] };
-        run.cache.change(at, &[piece], Role::PointerSet, &[]).unwrap();
+        run.cache.changes().change(at, &[piece], Role::PointerSet, &[]).unwrap();
         run.cache.end().unwrap();
-        if let Err(error) = run.cache.commit(Why::Asked) {
+        if let Err(error) = run.cache.transactions().commit(Why::Asked) {
             return (run, error);
         }
     }

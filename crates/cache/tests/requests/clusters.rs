@@ -129,5 +129,5 @@ fn neighbours_of_two_are_written_once() {
     let mut rig = rig(blocks(16));
     let requests = due_at_ten(&mut rig, &[10, 13, 14], &[11, 12, 15, 9]);
     assert_eq!(requests, ["behind 72+56"]);
-    assert_eq!(rig.cache.counters().written_bytes, blocks(7).get());
+    assert_eq!(rig.cache.blocks().counters().written_bytes, blocks(7).get());
 }

@@ -23,9 +23,9 @@ fn totals(counters: &Counters) -> Totals {
 fn only_the_missing_fragments_are_read_and_only_what_was_there_is_a_hit() {
     let mut rig = Rig::new(soft_updates());
     let read = |rig: &mut Rig, at, fragments| {
-        let before = rig.cache.counters().hits;
+        let before = rig.cache.blocks().counters().hits;
         rig.read(at, fragments);
-        (rig.requests().join(", "), rig.cache.counters().hits - before)
+        (rig.requests().join(", "), rig.cache.blocks().counters().hits - before)
     };
     assert_eq!(read(&mut rig, 26, 2), ("read 26+2".into(), 0));
     assert_eq!(read(&mut rig, 27, 1), (String::new(), 1));
@@ -33,9 +33,9 @@ fn only_the_missing_fragments_are_read_and_only_what_was_there_is_a_hit() {
     assert_eq!(read(&mut rig, 24, 8), ("read 24+2, read 28+4".into(), 0));
     assert_eq!(read(&mut rig, 24, 8), (String::new(), 1));
     // Eight bytes are a fragment of the device.
-    rig.cache.read(BlockNo::new(40), 1000, 8).unwrap();
+    rig.cache.blocks_mut().read(BlockNo::new(40), 1000, 8).unwrap();
     assert_eq!(rig.requests(), ["read 40+1"]);
-    let counters = rig.cache.counters();
+    let counters = rig.cache.blocks().counters();
     assert_eq!((counters.reads, counters.read_bytes, counters.hits), (4, 9 * 1024, 2));
 }
 
@@ -46,14 +46,14 @@ fn a_run_is_read_in_clusters_and_is_no_hit_before_it_is_there() {
     let mut rig = Rig::new(config);
     rig.read_run(8, 5 * PER_BLOCK);
     assert_eq!(rig.requests(), ["read 8+16", "read 24+16", "read 40+8"]);
-    assert_eq!(rig.cache.counters().hits, 0);
+    assert_eq!(rig.cache.blocks().counters().hits, 0);
     rig.read_run(8, 5 * PER_BLOCK);
     assert_eq!(rig.requests(), [""; 0]);
-    assert_eq!(rig.cache.counters().hits, 5);
+    assert_eq!(rig.cache.blocks().counters().hits, 5);
     // What is there already is not read again, and ends a request.
     rig.read_run(0, 8 * PER_BLOCK);
     assert_eq!(rig.requests(), ["read 0+8", "read 48+16"]);
-    let counters = rig.cache.counters();
+    let counters = rig.cache.blocks().counters();
     assert_eq!((counters.reads, counters.read_bytes, counters.hits), (5, 8 * BLOCK, 10));
     // A run that ends in a block reads no more of it than that.
     rig.read_run(80, PER_BLOCK + 3);
@@ -78,18 +78,18 @@ fn a_write_is_sync_when_somebody_waits_for_it() {
     rig.cache.settle(&[id]).unwrap();
     assert_eq!(rig.requests(), ["write 8+3"]);
     assert!(rig.cache.is_committed(id));
-    let counters = *rig.cache.counters();
+    let counters = *rig.cache.blocks().counters();
     assert_eq!((counters.sync_writes, counters.async_writes), (1, 0));
     assert_eq!(counters.written_bytes, 3 * 1024);
     rig.cache.sync().unwrap();
     assert_eq!(rig.requests(), ["behind 64+1"]);
-    let counters = *rig.cache.counters();
+    let counters = *rig.cache.blocks().counters();
     assert_eq!((counters.sync_writes, counters.async_writes), (1, 1));
     assert_eq!(counters.written_bytes, 4 * 1024);
     rig.cache.settle(&[id]).unwrap();
     rig.cache.sync().unwrap();
     assert_eq!(rig.requests(), [""; 0], "there is nothing left to write");
-    assert_eq!(*rig.cache.counters(), counters);
+    assert_eq!(*rig.cache.blocks().counters(), counters);
 }
 
 /// Bytes before those of a piece that may have to be undone.
@@ -104,24 +104,24 @@ fn what_is_undone_is_counted_by_change_and_by_write() {
     }
     rig.put(0, 100, 2, Role::EntryRemove, &[]);
     rig.put(8, 0, 1, Role::PointerSet, &[data]);
-    let counters = *rig.cache.counters();
+    let counters = *rig.cache.blocks().counters();
     assert_eq!((counters.rollbacks, counters.rolled_back_writes), (0, 0));
     assert_eq!(counters.most_undo, ByteLen::new(4 * (HEAD + 1)));
-    assert_eq!(rig.cache.undo_bytes(), ByteLen::new(4 * (HEAD + 1)));
+    assert_eq!(rig.cache.blocks().undo_bytes(), ByteLen::new(4 * (HEAD + 1)));
     rig.requests();
     // The block with three changes that wait; the other has nothing to write.
     assert!(rig.cache.write_some(|block| block < 2).unwrap());
     assert_eq!(rig.requests(), ["behind 0+1"]);
     let seen = [8, 16, 24, 100].map(|offset| rig.disk.byte(0, offset));
     assert_eq!(seen, [0, 0, 0, 2], "what waits is undone, and nothing else");
-    let counters = *rig.cache.counters();
+    let counters = *rig.cache.blocks().counters();
     assert_eq!((counters.rollbacks, counters.rolled_back_writes), (3, 1));
     rig.cache.sync().unwrap();
     assert_eq!(rig.requests(), ["behind 72+8", "behind 0+1", "behind 8+1"]);
-    let counters = *rig.cache.counters();
+    let counters = *rig.cache.blocks().counters();
     assert_eq!((counters.rollbacks, counters.rolled_back_writes), (3, 1));
     assert_eq!(counters.most_undo, ByteLen::new(4 * (HEAD + 1)));
-    assert_eq!(rig.cache.undo_bytes(), ByteLen::ZERO);
+    assert_eq!(rig.cache.blocks().undo_bytes(), ByteLen::ZERO);
 }
 
 #[test]
@@ -132,10 +132,10 @@ fn dependencies_are_counted_by_kind_and_orders_one_by_one() {
     let data = rig.fill(16, 1, 1, Role::Data);
     let pointer = rig.put(24, 0, 1, Role::PointerSet, &[bitmap, data]);
     let name = rig.put(32, 0, 1, Role::EntryAdd, &[pointer]);
-    rig.cache.defer(&[name, data], Kind::NameRemoved, 1);
-    let counters = *rig.cache.counters();
+    rig.cache.changes().defer(&[name, data], Kind::NameRemoved, 1);
+    let counters = *rig.cache.blocks().counters();
     assert_eq!(counters.orders, 5);
-    assert_eq!((rig.cache.softdeps(), counters.most_softdeps), (5, 5));
+    assert_eq!((rig.cache.blocks().softdeps(), counters.most_softdeps), (5, 5));
     for (which, made) in [
         (Kind::Bitmap, 1),
         (Kind::NewBlock, 1),
@@ -151,24 +151,27 @@ fn dependencies_are_counted_by_kind_and_orders_one_by_one() {
     // that waits is none either.
     assert_eq!(rig.fill(16, 1, 2, Role::Data), data);
     assert_eq!(rig.put(24, 0, 2, Role::PointerSet, &[data]), pointer);
-    assert_eq!(rig.cache.softdeps(), 5);
+    assert_eq!(rig.cache.blocks().softdeps(), 5);
     rig.cache.sync().unwrap();
-    assert_eq!(rig.cache.next_ready(), Some(1));
-    assert_eq!(rig.cache.next_ready(), None);
-    let after = *rig.cache.counters();
-    assert_eq!((rig.cache.softdeps(), after.most_softdeps), (0, 5));
+    assert_eq!(rig.cache.changes().next_ready(), Some(1));
+    assert_eq!(rig.cache.changes().next_ready(), None);
+    let after = *rig.cache.blocks().counters();
+    assert_eq!((rig.cache.blocks().softdeps(), after.most_softdeps), (0, 5));
     assert_eq!((after.made, after.live), (counters.made, [0; Kind::ALL.len()]));
     // Nobody waits for times and counts.
     rig.fill(40, 1, 1, Role::Attributes);
     rig.fill(48, 1, 1, Role::Summary);
-    assert_eq!((rig.cache.softdeps(), rig.cache.counters().made), (0, counters.made));
+    assert_eq!(
+        (rig.cache.blocks().softdeps(), rig.cache.blocks().counters().made),
+        (0, counters.made)
+    );
     // Nothing waits for what is on the disk.
     rig.put(24, 0, 3, Role::PointerSet, &[bitmap, data]);
-    rig.cache.defer(&[bitmap], Kind::NameRemoved, 2);
-    assert_eq!(rig.cache.next_ready(), Some(2));
-    assert_eq!(rig.cache.counters().orders, 5);
-    assert_eq!(kind(&rig.cache.counters().made, Kind::NameRemoved), 2);
-    assert_eq!(kind(&rig.cache.counters().live, Kind::NameRemoved), 0);
+    rig.cache.changes().defer(&[bitmap], Kind::NameRemoved, 2);
+    assert_eq!(rig.cache.changes().next_ready(), Some(2));
+    assert_eq!(rig.cache.blocks().counters().orders, 5);
+    assert_eq!(kind(&rig.cache.blocks().counters().made, Kind::NameRemoved), 2);
+    assert_eq!(kind(&rig.cache.blocks().counters().live, Kind::NameRemoved), 0);
 }
 
 /// A write that failed has committed nothing, and is not counted.
@@ -183,8 +186,8 @@ fn a_round_that_fails_commits_nothing() {
     assert!(!rig.cache.is_committed(first) && !rig.cache.is_committed(second));
     assert!(rig.cache.is_unwritten(crate::run(8, 1)));
     assert!(rig.cache.is_dirty());
-    assert_eq!(totals(rig.cache.counters()), rig.disk.totals());
-    assert_eq!(rig.cache.counters().async_writes, 1);
+    assert_eq!(totals(rig.cache.blocks().counters()), rig.disk.totals());
+    assert_eq!(rig.cache.blocks().counters().async_writes, 1);
 }
 
 /// Random work under every discipline, with flushes and without, in blocks and
@@ -221,7 +224,11 @@ fn the_device_counts_the_same() {
                 rig.cache.begin().unwrap();
             }
             rig.cache.sync().unwrap();
-            assert_eq!(totals(rig.cache.counters()), rig.disk.totals(), "{discipline} {barriers}");
+            assert_eq!(
+                totals(rig.cache.blocks().counters()),
+                rig.disk.totals(),
+                "{discipline} {barriers}"
+            );
             assert!(rig.disk.totals().reads > 100 && rig.disk.totals().written_bytes > 1 << 20);
         }
     }
@@ -234,10 +241,10 @@ fn a_run_of_small_blocks_takes_its_last_block_along() {
     let mut rig = Rig::new(soft_updates());
     let (disk, clock) = (rig.disk.clone(), rig.clock.clone());
     rig.cache = Cache::new(disk, clock, 1024, 1024, soft_updates()).unwrap();
-    rig.cache.read_run(BlockNo::new(8), 0, &mut [0; 2500]).unwrap();
+    rig.cache.blocks_mut().read_run(BlockNo::new(8), 0, &mut [0; 2500]).unwrap();
     assert_eq!(rig.requests(), ["read 8+3"]);
-    rig.cache.read_run(BlockNo::new(20), 1000, &mut [0; 1048]).unwrap();
+    rig.cache.blocks_mut().read_run(BlockNo::new(20), 1000, &mut [0; 1048]).unwrap();
     assert_eq!(rig.requests(), ["read 20+2"]);
-    rig.cache.read_run(BlockNo::new(30), 0, &mut [0; 2048]).unwrap();
+    rig.cache.blocks_mut().read_run(BlockNo::new(30), 0, &mut [0; 2048]).unwrap();
     assert_eq!(rig.requests(), ["read 30+2"]);
 }

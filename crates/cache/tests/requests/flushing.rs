@@ -24,7 +24,7 @@ fn the_device_is_flushed_between_a_write_and_what_depends_on_it() {
         rig.requests(),
         ["write 40+1", "write 72+8", "flush", "write 32+1", "flush", "write 24+1", "flush"]
     );
-    assert_eq!(rig.cache.counters().flushes, 3);
+    assert_eq!(rig.cache.blocks().counters().flushes, 3);
     chain(&mut rig);
     rig.cache.sync().unwrap();
     assert_eq!(
@@ -54,7 +54,7 @@ fn without_barriers_nothing_is_flushed() {
     let [_, _, _, name] = chain(&mut rig);
     rig.cache.settle(&[name]).unwrap();
     assert_eq!(rig.requests(), ["write 40+1", "write 72+8", "write 32+1", "write 24+1"]);
-    assert_eq!(rig.cache.counters().flushes, 0);
+    assert_eq!(rig.cache.blocks().counters().flushes, 0);
 }
 
 /// The syncer writes the name first, without what it waits for.
@@ -123,26 +123,28 @@ fn blocks_in_which_nothing_waits_go_first() {
     let wanted = ["behind 0+1", "behind 8+1", "behind 16+1", "behind 24+1"];
     assert_eq!(rig.requests(), wanted, "in order of place");
     assert!(!rig.cache.sync_round().unwrap());
-    assert_eq!(rig.cache.counters().rollbacks, 0, "so nothing had to be undone");
+    assert_eq!(rig.cache.blocks().counters().rollbacks, 0, "so nothing had to be undone");
 }
 
 #[test]
 fn actions_come_when_the_last_change_is_on_the_disk_in_order() {
     let mut rig = Rig::new(soft_updates());
     let [data, bitmap, pointer, name] = chain(&mut rig);
-    rig.cache.defer(&[name], Kind::NameRemoved, 4);
-    rig.cache.defer(&[pointer], Kind::FreeBlocks, 3);
-    rig.cache.defer(&[data, bitmap], Kind::FreeInode, 2);
-    rig.cache.defer(&[data], Kind::FreeInode, 1);
-    rig.cache.defer(&[data], Kind::FreeInode, 5);
+    rig.cache.changes().defer(&[name], Kind::NameRemoved, 4);
+    rig.cache.changes().defer(&[pointer], Kind::FreeBlocks, 3);
+    rig.cache.changes().defer(&[data, bitmap], Kind::FreeInode, 2);
+    rig.cache.changes().defer(&[data], Kind::FreeInode, 1);
+    rig.cache.changes().defer(&[data], Kind::FreeInode, 5);
     let mut done = Vec::new();
     for block in [9, 5, 4, 3] {
-        assert_eq!(rig.cache.next_ready(), None);
+        assert_eq!(rig.cache.changes().next_ready(), None);
         rig.cache.write_some(|at| at == block).unwrap();
-        done.extend(std::iter::from_fn(|| rig.cache.next_ready()).map(|action| (block, action)));
+        done.extend(
+            std::iter::from_fn(|| rig.cache.changes().next_ready()).map(|action| (block, action)),
+        );
     }
     assert_eq!(done, [(9, 1), (9, 5), (5, 2), (4, 3), (3, 4)]);
-    assert_eq!(rig.cache.softdeps(), 0);
+    assert_eq!(rig.cache.blocks().softdeps(), 0);
 }
 
 /// Everything is written until an action is ready: it may change more.
@@ -150,10 +152,10 @@ fn actions_come_when_the_last_change_is_on_the_disk_in_order() {
 fn a_sync_stops_for_actions() {
     let mut rig = Rig::new(soft_updates());
     let [data, ..] = chain(&mut rig);
-    rig.cache.defer(&[data], Kind::FreeInode, 1);
+    rig.cache.changes().defer(&[data], Kind::FreeInode, 1);
     rig.cache.sync().unwrap();
     assert_eq!(rig.requests(), ["behind 40+1", "behind 72+8"]);
-    assert_eq!(rig.cache.next_ready(), Some(1));
+    assert_eq!(rig.cache.changes().next_ready(), Some(1));
     rig.cache.sync().unwrap();
     assert_eq!(rig.requests(), ["behind 32+1", "behind 24+1"]);
     assert!(!rig.cache.is_dirty());
@@ -213,10 +215,10 @@ fn what_does_not_depend_on_each_other_shares_a_flush() {
     rig.fill(24, 1, 1, Role::EntryRemove);
     rig.cache.complete_runs(&[run(72, 8)]).unwrap();
     rig.cache.complete_runs(&[run(32, 1), run(24, 1)]).unwrap();
-    rig.cache.flush().unwrap();
+    rig.cache.blocks_mut().flush().unwrap();
     assert_eq!(rig.requests(), ["write 72+8", "write 24+1", "write 32+1", "flush"]);
     rig.cache.complete_runs(&[run(72, 8)]).unwrap();
-    rig.cache.flush().unwrap();
+    rig.cache.blocks_mut().flush().unwrap();
     assert_eq!(rig.requests(), [""; 0], "the disk has all of it");
     // What waits for something is there after it all the same.
     let data = rig.fill_block(9, 2, Role::Data);
@@ -224,7 +226,7 @@ fn what_does_not_depend_on_each_other_shares_a_flush() {
     rig.cache.complete_runs(&[run(72, 8)]).unwrap();
     assert!(!rig.cache.is_committed(data), "nobody has flushed");
     rig.cache.complete_runs(&[run(32, 1)]).unwrap();
-    rig.cache.flush().unwrap();
+    rig.cache.blocks_mut().flush().unwrap();
     assert_eq!(rig.requests(), ["write 72+8", "flush", "write 32+1", "flush"]);
     assert!(rig.cache.is_committed(size));
 }
@@ -239,7 +241,7 @@ fn what_a_flush_has_failed_for_is_never_on_the_disk() {
     let error = rig.cache.settle(&[name]).unwrap_err().to_string();
     assert!(error.contains("worn out"), "{error}");
     rig.requests();
-    assert!(rig.cache.settle(&[name]).is_err() && rig.cache.flush().is_err());
+    assert!(rig.cache.settle(&[name]).is_err() && rig.cache.blocks_mut().flush().is_err());
     assert!(rig.cache.sync().is_err() && rig.cache.begin().is_err());
     assert!(!rig.cache.is_committed(name));
     assert_eq!((rig.requests(), rig.cache.broken_invariant()), (vec![], None));

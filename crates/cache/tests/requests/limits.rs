@@ -20,17 +20,17 @@ fn limited(max_softdeps: usize) -> Config {
 /// last; all others wait for it.
 fn grow(rig: &mut Rig, to: usize) -> ChangeId {
     let data = rig.fill_block(9, 1, Role::Data);
-    for n in rig.cache.softdeps()..to {
+    for n in rig.cache.blocks().softdeps()..to {
         rig.put(0, n as u32 * 2, 1, Role::EntryAdd, &[data]);
     }
-    assert_eq!(rig.cache.softdeps(), to);
+    assert_eq!(rig.cache.blocks().softdeps(), to);
     rig.requests();
     data
 }
 
 /// How often it asked the syncer to hurry, and how often it slept.
 fn asked(rig: &Rig) -> (u64, u64) {
-    (rig.cache.counters().rush_requests, rig.cache.counters().max_limit_hit)
+    (rig.cache.blocks().counters().rush_requests, rig.cache.blocks().counters().max_limit_hit)
 }
 
 #[test]
@@ -53,12 +53,12 @@ fn actions_count_as_changes_do() {
     let data = grow(&mut rig, 200);
     for n in 0..101 {
         assert_eq!(asked(&rig), (0, 0));
-        rig.cache.defer(&[data], Kind::NameRemoved, n);
+        rig.cache.changes().defer(&[data], Kind::NameRemoved, n);
         rig.cache.begin().unwrap();
     }
     assert_eq!(asked(&rig), (1, 0));
     rig.cache.sync().unwrap();
-    assert_eq!(std::iter::from_fn(|| rig.cache.next_ready()).count(), 101);
+    assert_eq!(std::iter::from_fn(|| rig.cache.changes().next_ready()).count(), 101);
     rig.cache.begin().unwrap();
     assert_eq!(asked(&rig), (1, 0), "there is room again");
 }
@@ -80,7 +80,7 @@ fn fifteen_requests_may_be_unserved() {
     // The syncer has come by the names, put them off, and then all was written
     // that may be: no names before the data.
     assert_eq!(rig.requests(), ["behind 72+8"]);
-    assert!(rig.cache.softdeps() < 310);
+    assert!(rig.cache.blocks().softdeps() < 310);
 }
 
 /// Who sleeps waits for the slots that were asked for, and for more only where
@@ -100,7 +100,7 @@ fn a_sleep_does_the_slots_that_were_asked_for() {
     assert_eq!(asked(&rig), (15, 1));
     // The bitmap is due at ten, the names that wait for it at fifteen.
     assert_eq!(rig.requests(), ["behind 72+8", "behind 0+1"]);
-    assert_eq!(rig.cache.softdeps(), 1, "the contents of the file, due at thirty");
+    assert_eq!(rig.cache.blocks().softdeps(), 1, "the contents of the file, due at thirty");
     assert_eq!(rig.clock.now(), Nanos::new(2 * TICK));
 }
 
@@ -143,19 +143,19 @@ fn at_the_cap_the_caller_sleeps_at_once() {
     grow(&mut rig, 351);
     rig.cache.begin().unwrap();
     assert_eq!(asked(&rig), (2, 1));
-    assert!(rig.cache.counters().most_softdeps <= 351);
+    assert!(rig.cache.blocks().counters().most_softdeps <= 351);
     let mut rig = Rig::new(limited(10_000));
     for block in 0..20 {
         let data = rig.fill_block(50 + block, 1, Role::Data);
         for n in 0..500 {
             rig.put(block * PER_BLOCK, n, 1, Role::EntryAdd, &[data]);
         }
-        if rig.cache.softdeps() > 9936 - 501 {
+        if rig.cache.blocks().softdeps() > 9936 - 501 {
             break;
         }
     }
     let data = rig.fill_block(90, 1, Role::Data);
-    let more = 9936 - rig.cache.softdeps();
+    let more = 9936 - rig.cache.blocks().softdeps();
     for n in 0..more {
         rig.put(800, n as u32, 1, Role::EntryAdd, &[data]);
     }
@@ -175,7 +175,7 @@ fn a_sleep_takes_tickdelay_hundredths_of_a_second() {
         grow(&mut rig, 360);
         rig.cache.begin().unwrap();
         assert_eq!(asked(&rig), (1, 1));
-        assert_eq!(rig.cache.counters().slept, Nanos::new(ticks * TICK), "{tickdelay}");
+        assert_eq!(rig.cache.blocks().counters().slept, Nanos::new(ticks * TICK), "{tickdelay}");
         assert_eq!(rig.clock.now(), Nanos::new(ticks * TICK), "{tickdelay}");
     }
 }
@@ -191,7 +191,7 @@ fn a_sleep_is_as_long_as_the_writes_at_least() {
         grow(&mut rig, 360);
         rig.cache.begin().unwrap();
         assert_eq!(rig.requests(), ["behind 72+8"]);
-        assert_eq!(rig.cache.counters().slept, Nanos::new(slept * TICK), "{service}");
+        assert_eq!(rig.cache.blocks().counters().slept, Nanos::new(slept * TICK), "{service}");
         assert_eq!(rig.clock.now(), Nanos::new(slept * TICK), "{service}");
     }
 }
@@ -204,7 +204,10 @@ fn undo_of(rig: &mut Rig, bytes: usize) -> ChangeId {
     let data = rig.fill_block(9, 1, Role::Data);
     let undo = vec![3; bytes];
     let piece = [seekless_cache::Piece { offset: 0, bytes: &undo }];
-    rig.cache.change(seekless_units::BlockNo::ZERO, &piece, Role::EntryAdd, &[data]).unwrap();
+    rig.cache
+        .changes()
+        .change(seekless_units::BlockNo::ZERO, &piece, Role::EntryAdd, &[data])
+        .unwrap();
     rig.requests();
     data
 }
@@ -217,18 +220,18 @@ fn what_is_kept_to_undo_with_is_bounded_as_the_graph_is() {
     for (bytes, wanted) in [(750, (0, 0)), (751, (1, 0)), (1000, (1, 0)), (1001, (1, 1))] {
         let mut rig = Rig::new(config);
         undo_of(&mut rig, (bytes - HEAD) as usize);
-        assert_eq!(rig.cache.undo_bytes(), ByteLen::new(bytes));
+        assert_eq!(rig.cache.blocks().undo_bytes(), ByteLen::new(bytes));
         rig.cache.begin().unwrap();
         assert_eq!(asked(&rig), wanted, "{bytes}");
         let slept = wanted.1 * 7 * TICK;
-        assert_eq!(rig.cache.counters().slept, Nanos::new(slept), "{bytes}");
+        assert_eq!(rig.cache.blocks().counters().slept, Nanos::new(slept), "{bytes}");
         // It slept while the data were written: the names wait no more.
         let left = if wanted.1 == 0 { bytes } else { 0 };
-        assert_eq!(rig.cache.undo_bytes(), ByteLen::new(left), "{bytes}");
-        assert_eq!(rig.cache.counters().most_undo, ByteLen::new(bytes));
+        assert_eq!(rig.cache.blocks().undo_bytes(), ByteLen::new(left), "{bytes}");
+        assert_eq!(rig.cache.blocks().counters().most_undo, ByteLen::new(bytes));
         let before = asked(&rig);
         rig.cache.sync().unwrap();
-        assert_eq!(rig.cache.undo_bytes(), ByteLen::ZERO, "{bytes}");
+        assert_eq!(rig.cache.blocks().undo_bytes(), ByteLen::ZERO, "{bytes}");
         rig.cache.begin().unwrap();
         assert_eq!(asked(&rig), before, "there is room again");
     }
@@ -239,16 +242,16 @@ fn what_is_kept_to_undo_with_is_bounded_as_the_graph_is() {
 fn only_what_waits_is_kept_to_undo_with() {
     let mut rig = Rig::new(soft_updates());
     rig.put(0, 0, 1, Role::EntryAdd, &[]);
-    assert_eq!(rig.cache.undo_bytes(), ByteLen::ZERO);
+    assert_eq!(rig.cache.blocks().undo_bytes(), ByteLen::ZERO);
     let data = rig.fill_block(9, 1, Role::Data);
     let name = rig.put(8, 0, 1, Role::EntryAdd, &[data]);
-    assert_eq!(rig.cache.undo_bytes(), ByteLen::new(HEAD + 1));
-    assert!(rig.cache.revert(name));
-    assert_eq!(rig.cache.undo_bytes(), ByteLen::ZERO);
+    assert_eq!(rig.cache.blocks().undo_bytes(), ByteLen::new(HEAD + 1));
+    assert!(rig.cache.changes().revert(name));
+    assert_eq!(rig.cache.blocks().undo_bytes(), ByteLen::ZERO);
     let data = undo_of(&mut rig, 40);
-    assert_eq!(rig.cache.undo_bytes(), ByteLen::new(HEAD + 40));
+    assert_eq!(rig.cache.blocks().undo_bytes(), ByteLen::new(HEAD + 40));
     rig.cache.settle(&[data]).unwrap();
-    assert_eq!(rig.cache.undo_bytes(), ByteLen::ZERO, "it may be written now");
+    assert_eq!(rig.cache.blocks().undo_bytes(), ByteLen::ZERO, "it may be written now");
     assert!(rig.cache.is_dirty());
 }
 

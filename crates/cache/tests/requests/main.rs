@@ -61,7 +61,7 @@ impl Rig {
             Ok(())
         };
         let len = fragments as usize * FRAGMENT;
-        self.cache.fill(BlockNo::new(at), len, role, fill).unwrap().1
+        self.cache.changes().fill(BlockNo::new(at), len, role, fill).unwrap().1
     }
 
     /// Fills a whole block with a byte.
@@ -72,16 +72,20 @@ impl Rig {
     /// Changes a byte at some offset from a fragment, after other changes.
     fn put(&mut self, at: u64, offset: u32, byte: u8, role: Role, after: &[ChangeId]) -> ChangeId {
         let piece = [Piece { offset, bytes: &[byte] }];
-        self.cache.change(BlockNo::new(at), &piece, role, after).unwrap()
+        self.cache.changes().change(BlockNo::new(at), &piece, role, after).unwrap()
     }
 
     fn read(&mut self, at: u64, fragments: u64) -> Vec<u8> {
-        self.cache.read(BlockNo::new(at), 0, fragments as usize * FRAGMENT).unwrap().to_vec()
+        self.cache
+            .blocks_mut()
+            .read(BlockNo::new(at), 0, fragments as usize * FRAGMENT)
+            .unwrap()
+            .to_vec()
     }
 
     fn read_run(&mut self, at: u64, fragments: u64) -> Vec<u8> {
         let mut bytes = vec![0; fragments as usize * FRAGMENT];
-        self.cache.read_run(BlockNo::new(at), 0, &mut bytes).unwrap();
+        self.cache.blocks_mut().read_run(BlockNo::new(at), 0, &mut bytes).unwrap();
         bytes
     }
 

@@ -47,14 +47,14 @@ fn reading_keeps_to_the_bound_and_to_what_is_dirty() {
     for block in (10..200).step_by(5) {
         rig.read_run(block * PER_BLOCK, 5 * PER_BLOCK);
         let most = blocks(16).get() + 4 * BLOCK;
-        assert!(rig.cache.bytes() <= most, "{} at {block}", rig.cache.bytes());
+        assert!(rig.cache.blocks().bytes() <= most, "{} at {block}", rig.cache.blocks().bytes());
         let least = if block < 20 { 11 } else { 12 } * BLOCK;
-        assert!(rig.cache.bytes() >= least, "{} at {block}", rig.cache.bytes());
+        assert!(rig.cache.blocks().bytes() >= least, "{} at {block}", rig.cache.blocks().bytes());
         rig.read(3, 1);
     }
     for block in 210..250 {
         rig.read(block * PER_BLOCK, 1);
-        assert!(rig.cache.bytes() <= blocks(17).get(), "{}", rig.cache.bytes());
+        assert!(rig.cache.blocks().bytes() <= blocks(17).get(), "{}", rig.cache.blocks().bytes());
     }
     assert!(rig.requests().iter().all(|request| request.starts_with("read ")));
     for block in 0..6 {
@@ -69,7 +69,7 @@ fn a_long_run_stays_in_bounds() {
     let mut rig = rig(8);
     rig.read_run(0, 200 * PER_BLOCK);
     assert_eq!(rig.requests().len(), 50, "four blocks at a time");
-    assert!(rig.cache.bytes() <= blocks(8 + 4).get(), "{}", rig.cache.bytes());
+    assert!(rig.cache.blocks().bytes() <= blocks(8 + 4).get(), "{}", rig.cache.blocks().bytes());
 }
 
 #[test]
@@ -78,12 +78,12 @@ fn an_operation_begins_with_room() {
     for block in 0..40 {
         rig.fill_block(block, block as u8 + 1, Role::Data);
     }
-    assert_eq!(rig.cache.bytes(), blocks(40).get(), "nothing is written meanwhile");
+    assert_eq!(rig.cache.blocks().bytes(), blocks(40).get(), "nothing is written meanwhile");
     assert_eq!(rig.requests(), [""; 0]);
     rig.cache.begin().unwrap();
-    assert!(rig.cache.bytes() <= blocks(16).get(), "{}", rig.cache.bytes());
+    assert!(rig.cache.blocks().bytes() <= blocks(16).get(), "{}", rig.cache.blocks().bytes());
     assert!(rig.requests().iter().all(|request| request.starts_with("behind ")));
-    let counters = rig.cache.counters();
+    let counters = rig.cache.blocks().counters();
     assert_eq!((counters.sync_writes, counters.written_bytes), (0, blocks(40).get()));
     for block in 0..40 {
         assert_eq!(rig.read(block * PER_BLOCK, 1)[0], block as u8 + 1);
@@ -108,10 +108,10 @@ fn room_is_made_by_writing_what_is_waited_for() {
     rig.read(0, 1);
     rig.requests();
     rig.cache.begin().unwrap();
-    assert!(rig.cache.bytes() <= blocks(8).get(), "{}", rig.cache.bytes());
+    assert!(rig.cache.blocks().bytes() <= blocks(8).get(), "{}", rig.cache.blocks().bytes());
     assert_eq!(rig.requests()[0], "behind 0+8");
     assert!((0..150).all(|block| rig.disk.byte(block * PER_BLOCK, 0) == 1));
-    assert_eq!(rig.cache.counters().rollbacks, 0);
+    assert_eq!(rig.cache.blocks().counters().rollbacks, 0);
 }
 
 /// The oldest are written, not everything: 128 blocks are looked at in one go.
@@ -123,12 +123,12 @@ fn what_was_used_last_is_not_written_for_room() {
         rig.fill(block * PER_BLOCK, 1, 1, Role::Data);
     }
     rig.cache.begin().unwrap();
-    assert!(rig.cache.bytes() <= blocks(190).get());
+    assert!(rig.cache.blocks().bytes() <= blocks(190).get());
     let written: Vec<u64> =
         (0..200).filter(|block| rig.disk.byte(block * PER_BLOCK, 0) == 1).collect();
     assert_eq!(written, (0..128).collect::<Vec<_>>());
     // What was written is dropped in parts: a sixteenth of the cache.
-    assert_eq!(rig.cache.bytes(), blocks(200 - 190 / 16).get());
+    assert_eq!(rig.cache.blocks().bytes(), blocks(200 - 190 / 16).get());
 }
 
 /// Younger blocks go along with their neighbours, as far as a cluster goes.
@@ -141,7 +141,7 @@ fn neighbours_go_along_when_room_is_made() {
     rig.cache.begin().unwrap();
     let written = (0..200).filter(|block| rig.disk.byte(block * PER_BLOCK, 0) == 1);
     assert_eq!(written.collect::<Vec<_>>(), (0..128 + 4).collect::<Vec<_>>());
-    assert_eq!(rig.cache.counters().async_writes, 33);
+    assert_eq!(rig.cache.blocks().counters().async_writes, 33);
 }
 
 /// Pages count, not blocks.
@@ -161,7 +161,7 @@ fn pieces_count_in_pages_against_the_bound() {
     assert_eq!(rig.requests(), [""; 0], "eight pages fit");
     for block in 8..20 {
         rig.read(block * PER_BLOCK, 1);
-        assert!(rig.cache.bytes() <= 9 * 4096);
+        assert!(rig.cache.blocks().bytes() <= 9 * 4096);
     }
 }
 

@@ -26,7 +26,7 @@ fn a_write_at_once_leaves_the_other_pieces_dirty() {
     assert_eq!(rig.requests(), ["behind 8+2"]);
     assert_eq!(rig.disk.byte(8, 0), 1);
     assert!(!rig.cache.is_dirty());
-    let counters = rig.cache.counters();
+    let counters = rig.cache.blocks().counters();
     assert_eq!((counters.sync_writes, counters.async_writes), (1, 1));
 }
 
@@ -89,7 +89,10 @@ fn a_change_across_two_pieces_writes_both() {
         bytes.fill(6);
         Ok(())
     };
-    rig.cache.edit(seekless_units::BlockNo::new(8), 1000, 100, Role::Data, write).unwrap();
+    rig.cache
+        .changes()
+        .edit(seekless_units::BlockNo::new(8), 1000, 100, Role::Data, write)
+        .unwrap();
     assert_eq!(rig.requests(), ["write 8+1", "write 9+1"]);
     assert_eq!([rig.disk.byte(8, 1000), rig.disk.byte(9, 0)], [6, 6]);
     assert!(!rig.cache.is_dirty());
@@ -99,23 +102,23 @@ fn a_change_across_two_pieces_writes_both() {
 fn a_piece_takes_whole_pages() {
     let mut rig = Rig::new(paged(Discipline::Async));
     rig.fill(8, 1, 1, Role::Data);
-    assert_eq!(rig.cache.bytes(), 4096);
+    assert_eq!(rig.cache.blocks().bytes(), 4096);
     rig.fill(9, 5, 1, Role::Data);
-    assert_eq!(rig.cache.bytes(), 4096 + 8192, "one page, and five fragments in two");
+    assert_eq!(rig.cache.blocks().bytes(), 4096 + 8192, "one page, and five fragments in two");
     rig.fill_block(4, 1, Role::Data);
-    assert_eq!(rig.cache.bytes(), 4096 + 2 * 8192);
+    assert_eq!(rig.cache.blocks().bytes(), 4096 + 2 * 8192);
     // Again the same, as one: five fragments and one.
     rig.fill(8, 6, 1, Role::Data);
-    assert_eq!(rig.cache.bytes(), 2 * 8192);
-    rig.cache.forget(run(8, 6), seekless_cache::ChangeId::COMMITTED);
-    assert_eq!(rig.cache.bytes(), 8192);
-    rig.cache.forget(run(32, 3), seekless_cache::ChangeId::COMMITTED);
-    assert_eq!(rig.cache.bytes(), 8192, "five fragments are left");
-    rig.cache.forget(run(35, 2), seekless_cache::ChangeId::COMMITTED);
-    assert_eq!(rig.cache.bytes(), 4096, "and three");
+    assert_eq!(rig.cache.blocks().bytes(), 2 * 8192);
+    rig.cache.changes().forget(run(8, 6), seekless_cache::ChangeId::COMMITTED);
+    assert_eq!(rig.cache.blocks().bytes(), 8192);
+    rig.cache.changes().forget(run(32, 3), seekless_cache::ChangeId::COMMITTED);
+    assert_eq!(rig.cache.blocks().bytes(), 8192, "five fragments are left");
+    rig.cache.changes().forget(run(35, 2), seekless_cache::ChangeId::COMMITTED);
+    assert_eq!(rig.cache.blocks().bytes(), 4096, "and three");
     let mut rig = Rig::new(soft_updates());
     rig.fill(8, 1, 1, Role::Data);
-    assert_eq!(rig.cache.bytes(), blocks(1).get(), "without pages a block is a block");
+    assert_eq!(rig.cache.blocks().bytes(), blocks(1).get(), "without pages a block is a block");
 }
 
 /// What was written at once may still be in the device's cache.
@@ -127,7 +130,7 @@ fn a_piece_written_at_once_is_flushed() {
     rig.fill(8, 2, 1, Role::InodeInit);
     rig.fill(16, 1, 2, Role::EntryAdd);
     assert_eq!(rig.requests(), ["write 8+2", "flush", "write 16+1", "flush"]);
-    assert_eq!(rig.cache.counters().flushes, 2);
+    assert_eq!(rig.cache.blocks().counters().flushes, 2);
 }
 
 /// Whole blocks go in one request, as far as a cluster reaches; parts of blocks do not.

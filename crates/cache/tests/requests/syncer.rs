@@ -103,13 +103,13 @@ fn what_waits_is_put_off_five_times() {
     rig.requests();
     assert_eq!(rig.pass(25), [at(20, "behind 8+1")]);
     assert_eq!((rig.disk.byte(8, 0), rig.disk.byte(8, 100)), (0, 1));
-    assert_eq!(rig.cache.counters().rollbacks, 1);
+    assert_eq!(rig.cache.blocks().counters().rollbacks, 1);
     // Without anything to write it is looked at every second, and never
     // written; once it need not wait it goes at the next slot.
     assert_eq!(rig.pass(10), [at(30, "behind 72+8"), at(31, "behind 8+1")]);
     assert_eq!(rig.disk.byte(8, 0), 1);
     assert!(!rig.cache.is_dirty());
-    assert_eq!(rig.cache.counters().rollbacks, 1);
+    assert_eq!(rig.cache.blocks().counters().rollbacks, 1);
 }
 
 /// Five times for each write, not for each block.

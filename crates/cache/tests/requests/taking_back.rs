@@ -12,7 +12,7 @@ fn what_is_forgotten_is_not_written() {
     rig.fill_block(3, 1, Role::Data);
     rig.fill_block(4, 1, Role::Data);
     assert!(rig.cache.is_unwritten(run(24, 16)));
-    rig.cache.forget(run(24, 12), ChangeId::COMMITTED);
+    rig.cache.changes().forget(run(24, 12), ChangeId::COMMITTED);
     assert!(rig.cache.is_unwritten(run(36, 4)));
     assert!(!rig.cache.is_unwritten(run(32, 8)), "a half of it is");
     rig.cache.sync().unwrap();
@@ -29,7 +29,7 @@ fn what_is_waited_for_is_not_forgotten() {
     let data = rig.fill_block(3, 1, Role::Data);
     rig.put(80, 0, 1, Role::EntryAdd, &[data]);
     rig.requests();
-    rig.cache.forget(run(24, 8), ChangeId::COMMITTED);
+    rig.cache.changes().forget(run(24, 8), ChangeId::COMMITTED);
     rig.cache.sync().unwrap();
     assert_eq!(rig.requests(), ["behind 24+8", "behind 80+1"]);
 }
@@ -38,13 +38,13 @@ fn what_is_waited_for_is_not_forgotten() {
 fn actions_wait_for_what_took_a_run_out_of_its_file() {
     let mut rig = Rig::new(soft_updates());
     let data = rig.fill_block(3, 1, Role::Data);
-    rig.cache.defer(&[data], Kind::FreeBlocks, 1);
+    rig.cache.changes().defer(&[data], Kind::FreeBlocks, 1);
     let clear = rig.fill(80, 1, 1, Role::PointerClear);
-    rig.cache.forget(run(24, 8), clear);
-    assert_eq!((rig.cache.next_ready(), rig.cache.softdeps()), (None, 2));
+    rig.cache.changes().forget(run(24, 8), clear);
+    assert_eq!((rig.cache.changes().next_ready(), rig.cache.blocks().softdeps()), (None, 2));
     rig.cache.settle(&[clear]).unwrap();
     assert_eq!(rig.requests(), ["write 80+1"]);
-    assert_eq!((rig.cache.next_ready(), rig.cache.softdeps()), (Some(1), 0));
+    assert_eq!((rig.cache.changes().next_ready(), rig.cache.blocks().softdeps()), (Some(1), 0));
 }
 
 #[test]
@@ -52,11 +52,14 @@ fn what_is_taken_back_leaves_no_trace() {
     let mut rig = Rig::new(soft_updates());
     let data = rig.fill_block(3, 1, Role::Data);
     let name = rig.put(80, 0, 1, Role::EntryAdd, &[data]);
-    rig.cache.defer(&[name], Kind::NameRemoved, 1);
+    rig.cache.changes().defer(&[name], Kind::NameRemoved, 1);
     rig.requests();
-    assert!(rig.cache.revert(name));
-    assert_eq!(rig.cache.next_ready(), Some(1));
-    assert_eq!((rig.cache.softdeps(), rig.cache.undo_bytes()), (1, ByteLen::ZERO));
+    assert!(rig.cache.changes().revert(name));
+    assert_eq!(rig.cache.changes().next_ready(), Some(1));
+    assert_eq!(
+        (rig.cache.blocks().softdeps(), rig.cache.blocks().undo_bytes()),
+        (1, ByteLen::ZERO)
+    );
     assert_eq!(rig.read(80, 1)[0], 0);
     rig.cache.sync().unwrap();
     assert_eq!(rig.requests(), ["behind 24+8"], "nothing of the block has changed");
@@ -70,13 +73,13 @@ fn what_others_build_upon_is_not_taken_back() {
     assert!(!rig.cache.can_revert(data), "it may be written at any time");
     assert!(rig.cache.can_revert(pointer));
     let name = rig.put(88, 0, 1, Role::EntryAdd, &[pointer]);
-    assert!(!rig.cache.can_revert(pointer) && !rig.cache.revert(pointer));
-    assert!(rig.cache.revert(name));
+    assert!(!rig.cache.can_revert(pointer) && !rig.cache.changes().revert(pointer));
+    assert!(rig.cache.changes().revert(name));
     assert!(rig.cache.can_revert(pointer));
     // A later change to the same byte, which waits for no more than the first.
     assert_eq!(rig.put(80, 0, 2, Role::PointerSet, &[data]), pointer);
     assert!(!rig.cache.can_revert(pointer), "it would take the later one along");
-    assert!(rig.cache.discard(pointer));
+    assert!(rig.cache.changes().discard(pointer));
     assert_eq!(rig.read(80, 1)[0], 0);
 }
 
@@ -90,7 +93,8 @@ fn a_change_that_asks_for_nothing_new_replaces_nothing() {
     let piece = [Piece { offset: 0, bytes: &[2] }];
     let mut replace = |after| {
         let at = BlockNo::new(80);
-        let changed = rig.cache.replace(at, &piece, Role::PointerSet, &[after], &[data]).unwrap();
+        let changed =
+            rig.cache.changes().replace(at, &piece, Role::PointerSet, &[after], &[data]).unwrap();
         (changed.id, changed.replaced)
     };
     assert_eq!(replace(data), (pointer, false));
@@ -113,12 +117,13 @@ fn what_lay_in_forgotten_fragments_is_not_undone() {
         Piece { offset: 1000, bytes: &long },
         Piece { offset: 1100, bytes: &[1; 8] },
     ];
-    let change = rig.cache.change(BlockNo::new(8), &pieces, Role::EntryAdd, &[data]).unwrap();
+    let change =
+        rig.cache.changes().change(BlockNo::new(8), &pieces, Role::EntryAdd, &[data]).unwrap();
     // Of the long one zeros are undone, which are not kept.
-    assert_eq!(rig.cache.undo_bytes(), ByteLen::new(3 * HEAD + 16));
+    assert_eq!(rig.cache.blocks().undo_bytes(), ByteLen::new(3 * HEAD + 16));
     rig.requests();
-    rig.cache.forget(run(9, 1), ChangeId::COMMITTED);
-    assert_eq!(rig.cache.undo_bytes(), ByteLen::new(2 * HEAD + 8));
+    rig.cache.changes().forget(run(9, 1), ChangeId::COMMITTED);
+    assert_eq!(rig.cache.blocks().undo_bytes(), ByteLen::new(2 * HEAD + 8));
     rig.fill(9, 1, 7, Role::Data);
     rig.put(8, 500, 2, Role::EntryRemove, &[]);
     rig.cache.write_some(|block| block == 1).unwrap();
@@ -144,11 +149,15 @@ fn one_order_can_be_forgotten() {
         let data = rig.fill_block(9, 1, Role::Data);
         rig.put(24, 0, 1, Role::PointerSet, &[data]);
         rig.put(32, 0, 1, Role::EntryAdd, &[data]);
-        assert_eq!(rig.cache.undo_bytes().get(), (HEAD + 1) * (2 - pointer - name), "{number:?}");
-        assert_eq!(rig.cache.counters().orders, 2);
+        assert_eq!(
+            rig.cache.blocks().undo_bytes().get(),
+            (HEAD + 1) * (2 - pointer - name),
+            "{number:?}"
+        );
+        assert_eq!(rig.cache.blocks().counters().orders, 2);
         rig.cache.write_some(|block| block != 9).unwrap();
         assert_eq!([24, 32].map(|at| u64::from(rig.disk.byte(at, 0))), [pointer, name]);
-        let dropped = rig.cache.counters().dropped;
+        let dropped = rig.cache.blocks().counters().dropped;
         let roles = dropped.map(|dropped| (dropped.before, dropped.after));
         let after = [Role::PointerSet, Role::EntryAdd];
         let wanted = number.and_then(|n| after.get(n as usize));
@@ -176,7 +185,7 @@ impl Seal for Keeper {
 fn metadata_are_sealed_and_contents_are_not() {
     let mut rig = Rig::new(soft_updates());
     let sealed = Arc::new(Mutex::default());
-    rig.cache.set_seal(Box::new(Keeper(Arc::clone(&sealed))));
+    rig.cache.blocks_mut().set_seal(Box::new(Keeper(Arc::clone(&sealed))));
     rig.fill_block(1, 5, Role::Data);
     rig.fill_block(3, 6, Role::InodeInit);
     let id = rig.fill_block(5, 7, Role::BitmapSet);
@@ -204,19 +213,19 @@ fn a_block_has_its_owner_until_it_is_another() {
     config.capacity = ByteLen::new(1);
     let mut rig = Rig::new(config);
     let sealed = Arc::new(Mutex::default());
-    rig.cache.set_seal(Box::new(Owners(Arc::clone(&sealed))));
+    rig.cache.blocks_mut().set_seal(Box::new(Owners(Arc::clone(&sealed))));
     let (at, owner) = (BlockNo::new(8), Owner { kind: 1, number: 12, generation: 7 });
     rig.fill_block(1, 5, Role::DirectoryInit);
-    assert_eq!(rig.cache.owner(at), None);
-    rig.cache.set_owner(at, owner);
+    assert_eq!(rig.cache.blocks().owner(at), None);
+    rig.cache.blocks_mut().set_owner(at, owner);
     rig.cache.sync().unwrap();
     assert_eq!(sealed.lock().unwrap().pop(), Some(Some(owner)));
     // Its memory is free for others, and it is read anew.
     rig.cache.begin().unwrap();
-    assert_eq!((rig.cache.owner(at), rig.read(8, 1)[0]), (None, 5));
-    rig.cache.set_owner(at, owner);
+    assert_eq!((rig.cache.blocks().owner(at), rig.read(8, 1)[0]), (None, 5));
+    rig.cache.blocks_mut().set_owner(at, owner);
     rig.fill_block(1, 6, Role::DirectoryInit);
-    assert_eq!(rig.cache.owner(at), None, "it holds something else");
+    assert_eq!(rig.cache.blocks().owner(at), None, "it holds something else");
     rig.cache.sync().unwrap();
     assert_eq!(sealed.lock().unwrap().pop(), Some(None));
 }
@@ -230,9 +239,9 @@ fn what_is_not_in_memory_is_zero_where_it_is_sealed() {
     let mut rig = Rig::new(config);
     rig.fill_block(1, 9, Role::Data);
     rig.cache.begin().unwrap();
-    assert_eq!(rig.cache.bytes(), 0, "its memory is free for others");
+    assert_eq!(rig.cache.blocks().bytes(), 0, "its memory is free for others");
     let sealed = Arc::new(Mutex::default());
-    rig.cache.set_seal(Box::new(Keeper(Arc::clone(&sealed))));
+    rig.cache.blocks_mut().set_seal(Box::new(Keeper(Arc::clone(&sealed))));
     rig.fill(3 * PER_BLOCK + 2, 1, 6, Role::InodeInit);
     rig.cache.sync().unwrap();
     let (_, bytes) = sealed.lock().unwrap().pop().unwrap();
@@ -253,9 +262,9 @@ fn changes_are_taken_back_together_or_not_at_all() {
         }
         let data = rig.fill_block(9, 1, Role::Data);
         let moved = rig.put(0, 8, 2, Role::PointerMove, &[data]);
-        rig.cache.defer(&[moved], Kind::FreeFragments, 7);
-        assert_eq!(rig.cache.discard_all(&[init, moved]), init_waits);
-        assert_eq!(rig.cache.next_ready(), init_waits.then_some(7));
+        rig.cache.changes().defer(&[moved], Kind::FreeFragments, 7);
+        assert_eq!(rig.cache.changes().discard_all(&[init, moved]), init_waits);
+        assert_eq!(rig.cache.changes().next_ready(), init_waits.then_some(7));
         assert_eq!(rig.cache.is_committed(moved), init_waits);
         assert_eq!(rig.cache.broken_invariant(), None);
         rig.cache.sync().unwrap();
@@ -272,9 +281,9 @@ fn changes_that_others_build_upon_are_not_taken_back_together() {
     let data = rig.fill_block(9, 1, Role::Data);
     let pointer = rig.put(0, 8, 2, Role::PointerSet, &[data]);
     let name = rig.put(24, 0, 1, Role::EntryAdd, &[init]);
-    assert!(!rig.cache.discard_all(&[init, pointer]));
+    assert!(!rig.cache.changes().discard_all(&[init, pointer]));
     assert!(!rig.cache.is_committed(pointer));
-    assert!(rig.cache.revert(name) && rig.cache.discard_all(&[init, pointer]));
+    assert!(rig.cache.changes().revert(name) && rig.cache.changes().discard_all(&[init, pointer]));
     rig.cache.sync().unwrap();
     assert_eq!([rig.disk.byte(0, 8), rig.disk.byte(24, 0)], [0, 0]);
 }

@@ -27,7 +27,7 @@ impl Ext {
     fn attribute_block(&self, core: &mut Core, ino: Ino, at: BlockNo) -> Result<Vec<u8>, FsError> {
         let place = Location::of("attribute block").in_inode(ino).in_block(at);
         self.check_data(Extent::new(at, 1), place)?;
-        let bytes = core.cache.read(at, 0, self.volume.block_len())?.to_vec();
+        let bytes = core.cache.blocks_mut().read(at, 0, self.volume.block_len())?.to_vec();
         let header: Option<XattrHeader> = parse(&bytes, 0);
         let magic = header.map_or(0, |header| header.h_magic.get());
         if magic != XATTR_MAGIC {
@@ -120,12 +120,16 @@ impl Ext {
                     FsError::NoSpace(_) => full("blocks for attributes"),
                     other => other,
                 })?;
-            let ((), data) =
-                core.cache.fill(at, self.volume.block_len(), Role::AttributesInit, |to| {
+            let ((), data) = core.cache.changes().fill(
+                at,
+                self.volume.block_len(),
+                Role::AttributesInit,
+                |to| {
                     to.iter_mut().zip(bytes).for_each(|(to, &from)| *to = from);
                     self.sum_attributes(at, to);
                     Ok(())
-                })?;
+                },
+            )?;
             after.extend([bitmap, data]);
             new = Some(at);
         }
@@ -174,7 +178,7 @@ impl Ext {
         let head = bytes.get(..size_of::<XattrHeader>()).unwrap_or_default();
         debug_assert!(head.len() >= place + fewer.len(), "the count lies in the head");
         let piece = Piece { offset: 0, bytes: head };
-        core.cache.change(at, &[piece], Role::AttributesInit, &[left])?;
+        core.cache.changes().change(at, &[piece], Role::AttributesInit, &[left])?;
         Ok(false)
     }
 

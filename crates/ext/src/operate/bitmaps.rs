@@ -77,7 +77,7 @@ impl Ext {
         let at = self.place_of(number, which)?;
         let len = self.volume.block_len();
         if self.has_sums() && !Self::is_checked(core, at) {
-            let bytes = core.cache.read(at, 0, len)?;
+            let bytes = core.cache.blocks_mut().read(at, 0, len)?;
             let sb = &self.volume.sb;
             let mut computed = bitmap_sum(sb.checksum_seed, bytes, which.bits(sb).into());
             let state = self.state(number)?;
@@ -91,7 +91,7 @@ impl Ext {
             verify(stored, computed, Location::of(which.name()).in_group(number).in_block(at))?;
             Self::note_checked(core, at);
         }
-        core.cache.read(at, 0, len).map(Some)
+        core.cache.blocks_mut().read(at, 0, len).map(Some)
     }
 
     /// Changes a bitmap; `None` if `change` finds too few free bits, and then nothing is changed.
@@ -111,7 +111,7 @@ impl Ext {
         let sb = &self.volume.sb;
         let (seed, bits) = (sb.checksum_seed, u64::from(which.bits(sb)));
         let summed = self.has_sums();
-        let edited = core.cache.edit(at, 0, len, role, |bitmap| {
+        let edited = core.cache.changes().edit(at, 0, len, role, |bitmap| {
             let done = change(bitmap)?.ok_or_else(|| full("space"))?;
             Ok((done, if summed { bitmap_sum(seed, bitmap, bits) } else { 0 }))
         });
@@ -159,7 +159,7 @@ impl Ext {
         let sum = bitmap_sum(sb.checksum_seed, &bytes, which.bits(sb).into());
         let at = self.place_of(number, which)?;
         debug_assert_eq!(bytes.len(), self.volume.block_len(), "a bitmap is one block");
-        core.cache.fill(at, bytes.len(), role, |to| {
+        core.cache.changes().fill(at, bytes.len(), role, |to| {
             to.copy_from_slice(&bytes);
             Ok(())
         })?;
@@ -227,7 +227,7 @@ impl Ext {
             for within in from..to + 1 {
                 let at = table + within;
                 let len = self.volume.block_len();
-                core.cache.fill(at, len, Role::TableInit, |_| Ok(()))?;
+                core.cache.changes().fill(at, len, Role::TableInit, |_| Ok(()))?;
             }
         }
         debug_assert!(slot < sb.inodes_per_group, "slot {slot} of a group");
@@ -263,7 +263,7 @@ impl Ext {
                 skip + bytes.len() <= self.volume.block_len(),
                 "a descriptor lies in one block"
             );
-            core.cache.edit(at, skip, bytes.len(), Role::Summary, |desc| {
+            core.cache.changes().edit(at, skip, bytes.len(), Role::Summary, |desc| {
                 desc.copy_from_slice(&bytes);
                 Ok(())
             })?;

@@ -266,7 +266,7 @@ impl Ext {
         let (block, skip) = self.inode_place(ino)?;
         // No more than a sector needs: the rest is there for the checksum.
         let len = if self.has_sums() { self.inode_len() } else { INODE_CORE_SIZE };
-        let mut raw = Raw::from_slice(core.cache.read(block, skip, len)?);
+        let mut raw = Raw::from_slice(core.cache.blocks_mut().read(block, skip, len)?);
         for (at, len) in [
             (core!(i_links_count), 2),
             (core!(i_size_lo), 4),
@@ -291,13 +291,13 @@ impl Ext {
             self.sum_inode(ino, &mut raw);
         }
         let piece = Piece { offset: byte(skip), bytes: &raw };
-        core.cache.change(block, &[piece], Role::PointerClear, after)
+        core.cache.changes().change(block, &[piece], Role::PointerClear, after)
     }
 
     /// The generation an unused inode was left with.
     pub(super) fn last_generation(&self, core: &mut Core, ino: Ino) -> Result<u32, FsError> {
         let (block, skip) = self.inode_place(ino)?;
-        let bytes = core.cache.read(block, skip, INODE_CORE_SIZE)?;
+        let bytes = core.cache.blocks_mut().read(block, skip, INODE_CORE_SIZE)?;
         Ok(seekless_fs::field::le32(bytes, core!(i_generation)).unwrap_or(0))
     }
 }

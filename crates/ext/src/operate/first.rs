@@ -81,7 +81,7 @@ impl Ext {
             return Tree::of(self, core, ino).first_block(len, role, &mut put);
         }
         let (at, bitmap) = self.take_block(core, ino, 0, None)?;
-        let ((), data) = core.cache.fill(at, bytes.len(), role, |to| {
+        let ((), data) = core.cache.changes().fill(at, bytes.len(), role, |to| {
             to.copy_from_slice(&bytes);
             Ok(())
         })?;

@@ -75,10 +75,10 @@ impl Ext {
         if config.discipline.journal_mode().is_some() {
             let writer = LogWriter::open(device, Box::new(tell.clone()))?;
             log.extend_from_slice(writer.runs());
-            cache.open_log(Box::new(writer))?;
+            cache.transactions().open_log(Box::new(writer))?;
         }
         if sb.has_metadata_csum() {
-            cache.set_seal(Box::new(Sealer { seed: sb.checksum_seed }));
+            cache.blocks_mut().set_seal(Box::new(Sealer { seed: sb.checksum_seed }));
         }
         let entries = Entries {
             inodes: sb.raw.s_inodes_count.get(),
@@ -128,7 +128,7 @@ impl Ext {
                 skip + SUPERBLOCK_SIZE <= self.volume.block_len(),
                 "the superblock lies in one block"
             );
-            core.cache.edit(at, skip, SUPERBLOCK_SIZE, Role::Summary, |bytes| {
+            core.cache.changes().edit(at, skip, SUPERBLOCK_SIZE, Role::Summary, |bytes| {
                 let mut raw: Superblock = parse(bytes, 0).ok_or_else(lost)?;
                 edit(&mut raw);
                 seal_superblock(&mut raw, 0);

@@ -32,7 +32,7 @@ impl Ext {
     /// An inode's bytes in the cache.
     pub(super) fn inode_now(&self, core: &mut Core, ino: Ino) -> Result<Inode, FsError> {
         let (block, skip) = self.inode_place(ino)?;
-        let bytes = core.cache.read(block, skip, index(self.volume.sb.inode_size))?;
+        let bytes = core.cache.blocks_mut().read(block, skip, index(self.volume.sb.inode_size))?;
         self.volume.inode_in(ino, Arc::from(bytes), 0)
     }
 

@@ -138,7 +138,7 @@ impl OrphanFile {
         let block = block.ok_or_else(|| truncated(place))?;
         let place = place.in_block(block);
         let at = (slot % self.per_block) * SLOT;
-        core.cache.edit(block, 0, self.block_len, Role::Summary, |bytes| {
+        core.cache.changes().edit(block, 0, self.block_len, Role::Summary, |bytes| {
             let to = bytes.get_mut(at..at + SLOT).ok_or_else(|| truncated(place))?;
             to.copy_from_slice(&number.get().to_le_bytes());
             seal_orphan_block(bytes, block, self.seed, place)

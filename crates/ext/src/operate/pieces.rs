@@ -17,7 +17,8 @@ impl Ext {
     pub(super) fn most_written(&self, core: &Core) -> u64 {
         let sb = &self.volume.sb;
         let groups = u64::from(sb.groups);
-        let logs = core.cache.config().discipline.journal_mode() == Some(JournalMode::Data);
+        let logs =
+            core.cache.blocks().config().discipline.journal_mode() == Some(JournalMode::Data);
         let room = CREDITS - APART;
         let for_groups = groups * 2;
         let blocks = match (logs, for_groups < room / 2) {

@@ -84,7 +84,7 @@ impl Ext {
         slot: u32,
     ) -> Result<bool, FsError> {
         let (at, skip) = self.inode_place(self.ino_at(number, slot))?;
-        let raw = core.cache.read(at, skip, INODE_CORE_SIZE)?;
+        let raw = core.cache.blocks_mut().read(at, skip, INODE_CORE_SIZE)?;
         let inode: Option<InodeCore> = parse(raw, 0);
         debug_assert!(inode.is_some(), "as many bytes were read");
         Ok(inode.is_some_and(|inode| {

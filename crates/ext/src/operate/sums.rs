@@ -115,20 +115,20 @@ impl Ext {
             return Ok(());
         }
         let owner = Self::directory(core, ino)?;
-        if core.cache.owner(at) == Some(owner) {
+        if core.cache.blocks().owner(at) == Some(owner) {
             return Ok(());
         }
         let is_hashed = core.node(ino)?.flags & flags::INDEX != 0
             && self.volume.sb.has_compat(compat::DIR_INDEX);
         let place = Location::of("directory block").in_inode(ino).in_block(at);
         let seed = seed_of(self.volume.sb.checksum_seed, owner.number, owner.generation);
-        let bytes = core.cache.read(at, 0, self.volume.block_len())?;
+        let bytes = core.cache.blocks_mut().read(at, 0, self.volume.block_len())?;
         if is_hashed && htree::is_index_block(bytes, Lbn::new(lbn)) {
             htree::verify(&self.volume, bytes, seed, place)?;
         } else {
             verify_leaf(&self.volume, bytes, seed, place)?;
         }
-        core.cache.set_owner(at, owner);
+        core.cache.blocks_mut().set_owner(at, owner);
         Ok(())
     }
 
@@ -140,14 +140,14 @@ impl Ext {
         }
         let generation = core.node(ino)?.generation;
         let owner = Owner { kind: kind::NODE, number: ino.get(), generation };
-        if core.cache.owner(at) == Some(owner) {
+        if core.cache.blocks().owner(at) == Some(owner) {
             return Ok(());
         }
         let place = Location::of("extent block").in_inode(ino).in_block(at);
         let seed = seed_of(self.volume.sb.checksum_seed, owner.number, generation);
-        let bytes = core.cache.read(at, 0, self.volume.block_len())?;
+        let bytes = core.cache.blocks_mut().read(at, 0, self.volume.block_len())?;
         verify_extent_block(&self.volume, bytes, seed, place)?;
-        core.cache.set_owner(at, owner);
+        core.cache.blocks_mut().set_owner(at, owner);
         Ok(())
     }
 
@@ -168,12 +168,14 @@ impl Ext {
 
     /// Whether a bitmap was checked since it came into memory.
     pub(super) fn is_checked(core: &Core, at: BlockNo) -> bool {
-        core.cache.owner(at).is_some_and(|owner| owner.kind == kind::BITMAP)
+        core.cache.blocks().owner(at).is_some_and(|owner| owner.kind == kind::BITMAP)
     }
 
     /// Notes that a bitmap in memory is checked.
     pub(super) fn note_checked(core: &mut Core, at: BlockNo) {
-        core.cache.set_owner(at, Owner { kind: kind::BITMAP, number: 0, generation: 0 });
+        core.cache
+            .blocks_mut()
+            .set_owner(at, Owner { kind: kind::BITMAP, number: 0, generation: 0 });
     }
 
     /// Sets the checksum in the bytes of an inode, and returns its place.

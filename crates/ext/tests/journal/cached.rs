@@ -47,7 +47,7 @@ impl Volume {
             Cache::new(device.clone(), clock.clone(), block, block, config).expect("cache");
         let wall = Box::new(|| Timestamp { secs: 1_000_000_000, nanos: 0 });
         let log = LogWriter::open(device.clone(), wall).expect("log");
-        cache.open_log(Box::new(log)).expect("log");
+        cache.transactions().open_log(Box::new(log)).expect("log");
         Self { shape, device, clock, cache, homes, file: vec![0; BLOCKS] }
     }
 
@@ -66,7 +66,7 @@ impl Volume {
                 Ok(())
             };
             let (home, len) = (self.homes[at], self.shape.block);
-            self.cache.edit(home, 0, len, Role::IndirectSet, fill).expect("edit");
+            self.cache.changes().edit(home, 0, len, Role::IndirectSet, fill).expect("edit");
             self.file[at] = number;
         }
         self.cache.end().expect("end");
@@ -77,15 +77,15 @@ impl Volume {
     fn follow(&mut self, random: &mut Random) -> bool {
         match random.below(10) {
             0 => {
-                self.cache.commit(Why::Asked).expect("commit");
+                self.cache.transactions().commit(Why::Asked).expect("commit");
                 return true;
             }
             1 => self.clock.sleep(Nanos::new(3_000_000_000)),
             2 => {
-                self.cache.begin_commit(Why::Asked).expect("commit");
+                self.cache.transactions().begin_commit(Why::Asked).expect("commit");
             }
             3..=6 => {
-                if let Some(work) = self.cache.commit_work().expect("commit") {
+                if let Some(work) = self.cache.transactions().commit_work().expect("commit") {
                     work.perform();
                 }
             }
@@ -114,8 +114,8 @@ fn crash(shape: &'static Shape, seed: u64, operations: u32, states: usize) {
             durable.push((volume.asked(), number as usize));
         }
     }
-    volume.cache.commit(Why::Asked).expect("commit");
-    let counted = volume.cache.counters().journal;
+    volume.cache.transactions().commit(Why::Asked).expect("commit");
+    let counted = volume.cache.blocks().counters().journal;
     assert!(counted.checkpoints > 1 && counted.frozen > 0, "{}: {counted:?}", shape.name);
     let requests = volume.device.log.lock().expect("log").clone();
     for n in 0..states {
@@ -141,7 +141,7 @@ fn crash(shape: &'static Shape, seed: u64, operations: u32, states: usize) {
         }
     }
     // Closed there is nothing to recover.
-    volume.cache.close_log().expect("close");
+    volume.cache.transactions().close_log().expect("close");
     let scratch = Scratch::new(&format!("cached-{}", shape.name));
     fs::write(scratch.path(), bytes_of(volume.device.as_ref())).expect("image");
     assert!(dump(scratch.path()) == whole(shape, &volume.file), "{}", shape.name);

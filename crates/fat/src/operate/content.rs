@@ -127,7 +127,7 @@ impl Fat {
         match (last, first) {
             (Some(last), Some(first)) => {
                 let reached = self.put_link(core, last, Some(first), &linked)?;
-                for &id in core.cache.join(&reached).last().iter().copied() {
+                for &id in core.cache.changes().join(&reached).last().iter().copied() {
                     self.note_unnamed(core, id, &taken.runs);
                 }
                 after.extend(reached);
@@ -215,13 +215,13 @@ impl Fat {
                     from.put(source, to.get_mut(range).unwrap_or_default());
                     Ok(())
                 };
-                core.cache.fill(sector, index(len), Role::Data, fill)?.1
+                core.cache.changes().fill(sector, index(len), Role::Data, fill)?.1
             } else {
                 let edit = |to: &mut [u8]| {
                     from.put(source, to);
                     Ok(())
                 };
-                core.cache.edit(sector, index(within), index(part), Role::Data, edit)?.1
+                core.cache.changes().edit(sector, index(within), index(part), Role::Data, edit)?.1
             };
             ids.push(change);
             put += part;
@@ -271,7 +271,7 @@ impl Fat {
         let runs: Vec<Extent> = cut.into_iter().map(|run| self.sectors_of(run)).collect();
         core.forget_unsettled(ino, &runs);
         for &run in &runs {
-            core.cache.forget(run, id);
+            core.cache.changes().forget(run, id);
         }
         self.note_going(core, &cleared, &runs);
         core.defer_free(&cleared, Kind::FreeBlocks, runs);

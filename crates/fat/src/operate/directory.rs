@@ -302,7 +302,7 @@ impl Fat {
         let mut pieces = 0u32;
         'all: for nth in 0..self.dir_sectors(chain) {
             let Some(sector) = self.dir_sector(chain, nth) else { break };
-            let bytes = core.cache.read(sector, 0, len)?;
+            let bytes = core.cache.blocks_mut().read(sector, 0, len)?;
             let place = Location::of("directory entry").in_inode(dir).in_block(sector);
             for (at, bytes) in (0u32..).zip(bytes.chunks(ENTRY_SIZE)).take(index(per)) {
                 if slot >= capacity {

@@ -97,7 +97,7 @@ impl Fat {
                 let count = (sectors - at).min(PIECE);
                 let bytes = count * u64::from(self.boot().sector);
                 let mut piece = vec![0; index(bytes)];
-                core.cache.read_run(start + at, 0, &mut piece)?;
+                core.cache.blocks_mut().read_run(start + at, 0, &mut piece)?;
                 at += count;
             }
         }
@@ -138,7 +138,7 @@ impl Fat {
         while let Some(rest) = bytes.get_mut(done..).filter(|rest| !rest.is_empty()) {
             let (sector, skip) = self.in_fat(fat, at + wide(done));
             let room = (index(self.boot().sector) - skip).min(rest.len());
-            let from = core.cache.read(sector, skip, room)?;
+            let from = core.cache.blocks_mut().read(sector, skip, room)?;
             rest.iter_mut().zip(from).for_each(|(to, &from)| *to = from);
             done += room;
         }
@@ -175,7 +175,7 @@ impl Fat {
             let mut before = Ids::from_slice(after);
             for (sector, skip, bytes) in parts {
                 let piece = Piece { offset: byte(skip), bytes };
-                let id = core.cache.change(sector, &[piece], role, &before)?;
+                let id = core.cache.changes().change(sector, &[piece], role, &before)?;
                 ids.push(id);
                 if in_order {
                     before.push(id);
@@ -230,7 +230,7 @@ impl Fat {
             let (sector, skip) = self.in_fat(fat, window.at);
             let bytes = new.to_le_bytes();
             let bytes = bytes.get(..len).unwrap_or_default();
-            core.cache.change(
+            core.cache.changes().change(
                 sector,
                 &[Piece { offset: byte(skip), bytes }],
                 Role::Summary,

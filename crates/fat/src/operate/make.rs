@@ -105,7 +105,7 @@ impl Fat {
         let pieces =
             [Piece { offset: 0, bytes: &own }, Piece { offset: byte(ENTRY_SIZE), bytes: &above }];
         let sector = self.boot().sector_of(first);
-        ids.push(core.cache.change(sector, &pieces, Role::DirectoryInit, &[])?);
+        ids.push(core.cache.changes().change(sector, &pieces, Role::DirectoryInit, &[])?);
         ids.extend(self.put_chain(core, &taken)?);
         node.map.chain = Some(taken);
         Ok(ids)

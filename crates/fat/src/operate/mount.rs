@@ -103,7 +103,7 @@ impl Fat {
             };
             let skip = info_at(self.boot()) + offset_of!(VolumeInfo, BS_Reserved1);
             let piece = Piece { offset: byte(skip), bytes: &[state] };
-            core.cache.change(BlockNo::ZERO, &[piece], Role::Summary, &[])?;
+            core.cache.changes().change(BlockNo::ZERO, &[piece], Role::Summary, &[])?;
         }
         if !close {
             self.write_info(core, false)?;
@@ -122,7 +122,12 @@ impl Fat {
             bytes.extend(if in_order { INFO_ORDERED } else { [0; INFO_ORDERED.len()] });
         }
         let offset = byte(offset_of!(FsInfo, FSI_Free_Count));
-        core.cache.change(sector, &[Piece { offset, bytes: &bytes }], Role::Summary, &[])?;
+        core.cache.changes().change(
+            sector,
+            &[Piece { offset, bytes: &bytes }],
+            Role::Summary,
+            &[],
+        )?;
         Ok(())
     }
 
@@ -137,7 +142,7 @@ impl Fat {
 /// Waits until every change is on the disk.
 fn flushed(core: &mut Core) -> Result<(), FsError> {
     core.cache.sync()?;
-    core.cache.flush()
+    core.cache.blocks_mut().flush()
 }
 
 fn info_at(boot: &Boot) -> usize {

@@ -99,7 +99,7 @@ impl Names<Fat> for EntryNames {
     /// Where no order is kept, the links of their chains are written first.
     fn settle(live: &mut Live<Fat>, ino: Ino) -> Result<(), FsError> {
         let (fat, core) = live.parts();
-        let keeps_order = core.cache.config().discipline.keeps_graph();
+        let keeps_order = core.cache.blocks().config().discipline.keeps_graph();
         let mut at = ino;
         loop {
             fat.hold(core, at)?;

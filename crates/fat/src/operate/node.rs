@@ -55,7 +55,7 @@ impl Fat {
     /// The entry of a file.
     pub(super) fn entry(&mut self, core: &mut Core, ino: Ino) -> Result<ShortEntry, FsError> {
         let (sector, skip) = self.entry_at(core, ino)?.ok_or_else(|| gone(ino))?;
-        let bytes = core.cache.read(sector, skip, ENTRY_SIZE)?;
+        let bytes = core.cache.blocks_mut().read(sector, skip, ENTRY_SIZE)?;
         parse(bytes, 0).ok_or_else(|| truncated(Location::of("directory entry").in_inode(ino)))
     }
 
@@ -214,7 +214,7 @@ impl Fat {
             Piece { offset: at(ACCESSED), bytes: &accessed },
             Piece { offset: at(WRITTEN), bytes: &written },
         ];
-        core.cache.change(sector, &pieces, Role::Attributes, &[])?;
+        core.cache.changes().change(sector, &pieces, Role::Attributes, &[])?;
         Ok(())
     }
 
@@ -245,7 +245,7 @@ impl Fat {
         let high = Piece { offset: at(HIGH), bytes: &high };
         // These bytes of FAT12 and FAT16 have another meaning elsewhere.
         let pieces: &[Piece<'_>] = if self.is_fat32() { &[high, tail] } else { &[tail] };
-        let id = core.cache.change(sector, pieces, role, after)?;
+        let id = core.cache.changes().change(sector, pieces, role, after)?;
         core.node(ino)?.pending.sized = id;
         Ok(id)
     }

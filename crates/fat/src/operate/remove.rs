@@ -115,7 +115,7 @@ impl Fat {
         let mut ids = self.leaving(core, ino);
         if !core.cache.is_committed(by) {
             ids.push(by);
-            self.leaving.insert(ino, core.cache.join(&ids));
+            self.leaving.insert(ino, core.cache.changes().join(&ids));
         }
     }
 
@@ -125,7 +125,7 @@ impl Fat {
         let mut ids = self.arriving(core, dir);
         if !core.cache.is_committed(by) {
             ids.push(by);
-            self.arriving.insert(dir, core.cache.join(&ids));
+            self.arriving.insert(dir, core.cache.changes().join(&ids));
         }
     }
 
@@ -145,7 +145,7 @@ impl Fat {
         core.nodes.remove(&ino);
         for &run in &runs {
             let until = after.last().copied().unwrap_or(ChangeId::COMMITTED);
-            core.cache.forget(run, until);
+            core.cache.changes().forget(run, until);
         }
         self.note_going(core, &after, &runs);
         core.defer_free(&after, Kind::FreeBlocks, runs);

@@ -298,7 +298,7 @@ impl Fat {
         let low = Piece { offset: at(offset_of!(ShortEntry, DIR_FstClusLO)), bytes: &low };
         let high = Piece { offset: at(offset_of!(ShortEntry, DIR_FstClusHI)), bytes: &high };
         let pieces: &[Piece<'_>] = if self.is_fat32() { &[low, high] } else { &[low] };
-        core.cache.change(sector, pieces, Role::EntryChange, &[after])?;
+        core.cache.changes().change(sector, pieces, Role::EntryChange, &[after])?;
         self.count_children(core, moved.dir)?;
         self.count_children(core, to)
     }

@@ -134,7 +134,7 @@ impl Fat {
             return Err(full("a directory of 65,536 entries"));
         }
         let last = last.ok_or_else(|| gone(dir))?;
-        let is_open = core.cache.config().discipline.keeps_graph();
+        let is_open = core.cache.blocks().config().discipline.keeps_graph();
         if is_open && slots > 0 {
             // A name may begin in the free slots of the last one.
             self.open_slots(core, dir, slots - 1)?;
@@ -148,7 +148,7 @@ impl Fat {
         let mut reached = self.put_link(core, last, first, &after)?;
         // Every name in it also waits for the links to all clusters before.
         reached.extend(self.reached(core, dir));
-        let reached = core.cache.join(&reached);
+        let reached = core.cache.changes().join(&reached);
         if let Some(&id) = reached.last() {
             self.note_unnamed(core, id, &taken.runs);
         }
@@ -189,7 +189,7 @@ impl Fat {
                     bytes.iter_mut().step_by(ENTRY_SIZE).for_each(|first| *first = unused);
                     Ok(())
                 };
-                ids.push(core.cache.fill(at, len, Role::DirectoryInit, fill)?.1);
+                ids.push(core.cache.changes().fill(at, len, Role::DirectoryInit, fill)?.1);
             }
         }
         Ok(ids)
@@ -214,7 +214,7 @@ impl Fat {
         let slots = (start..).zip(bytes.chunks(ENTRY_SIZE));
         let mut edits: Vec<Edit> =
             slots.map(|(slot, bytes)| Edit { slot, within: 0, bytes: bytes.to_vec() }).collect();
-        if core.cache.config().discipline.keeps_graph() {
+        if core.cache.blocks().config().discipline.keeps_graph() {
             self.open_slots(core, dir, slot)?;
         }
         let mut before = self.reached(core, dir);
@@ -225,7 +225,7 @@ impl Fat {
         debug_assert!(!known.entries.contains_key(&slot) || going.is_none(), "a free slot");
         if next > known.end && next < known.capacity {
             let (sector, skip) = self.slot_place(core, (dir, next))?;
-            if core.cache.read(sector, skip, 1)? != [first::END] {
+            if core.cache.blocks_mut().read(sector, skip, 1)? != [first::END] {
                 let end = Edit { slot: next, within: 0, bytes: vec![first::END] };
                 if self.sector_number(next) == self.sector_number(slot) {
                     edits.push(end);
@@ -275,7 +275,7 @@ impl Fat {
         if open_to < capacity {
             // Slots behind them were never in use; there is seldom anything in them.
             let (sector, skip) = self.slot_place(core, (dir, open_to))?;
-            if core.cache.read(sector, skip, 1)? != [first::END] {
+            if core.cache.blocks_mut().read(sector, skip, 1)? != [first::END] {
                 let end = Edit { slot: open_to, within: 0, bytes: vec![first::END] };
                 let id = self.put_edits(core, dir, &[&end], Role::EntryChange, &[])?;
                 core.cache.settle(&[id])?;
@@ -292,7 +292,7 @@ impl Fat {
             let mut all = opened.last().map(|(_, all)| all.clone()).unwrap_or_default();
             all.push(id);
             debug_assert!(opened.last().is_none_or(|(last, _)| *last <= nth), "in order");
-            opened.push((nth, core.cache.join(&all)));
+            opened.push((nth, core.cache.changes().join(&all)));
         }
         self.dir(core, dir)?.end = open_to;
         Ok(())
@@ -392,7 +392,7 @@ impl Fat {
             sector = at;
             pieces.push(Piece { offset: byte(skip + edit.within), bytes: &edit.bytes });
         }
-        core.cache.change(sector, &pieces, role, after)
+        core.cache.changes().change(sector, &pieces, role, after)
     }
 
     /// Pending changes that remove older entries of the names of a file.

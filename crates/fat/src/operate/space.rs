@@ -209,7 +209,7 @@ impl Fat {
     fn go_on(&self, core: &mut Core, (after, waited): &mut (Ids, usize), ids: &Ids) {
         let at_once = index(AT_ONCE) * index(self.boot().fats);
         if self.keeps_order && ids.len() - *waited >= at_once {
-            *after = core.cache.join(ids).into_iter().collect();
+            *after = core.cache.changes().join(ids).into_iter().collect();
             *waited = ids.len();
         }
     }

@@ -57,7 +57,7 @@ impl Unnamed {
 impl Fat {
     /// Whether chains without names are counted: under other disciplines their number is unlimited.
     fn bounds_unnamed(&self, core: &Core) -> bool {
-        core.cache.config().discipline.keeps_graph()
+        core.cache.blocks().config().discipline.keeps_graph()
     }
 
     /// Counts new clusters, which have no name until a change is on the disk.
@@ -85,7 +85,7 @@ impl Fat {
     pub(super) fn note_freed(&mut self, core: &mut Core, runs: &[Extent], by: &[ChangeId]) {
         let Some(first) = runs.first() else { return };
         let Some((_, chains)) = self.unnamed.going.remove(&first.start) else { return };
-        match core.cache.join(by).last() {
+        match core.cache.changes().join(by).last() {
             Some(&id) => self.unnamed.ends.push((id, chains)),
             None => self.unnamed.count -= chains,
         }

@@ -26,7 +26,7 @@ impl Ffs {
             return Ok(());
         }
         let at = self.sb.in_group(number, self.sb.cblkno);
-        let bytes = core.cache.read(at, 0, index(self.sb.cgsize))?;
+        let bytes = core.cache.blocks_mut().read(at, 0, index(self.sb.cgsize))?;
         if !self.ignore_checksums {
             verify_group(&self.sb, bytes, number)?;
         }
@@ -49,7 +49,7 @@ impl Ffs {
         let at = self.sb.in_group(number, self.sb.cblkno);
         let secs = core.now().secs;
         let sb = &self.sb;
-        let edited = core.cache.edit(at, 0, index(sb.cgsize), role, |bytes| {
+        let edited = core.cache.changes().edit(at, 0, index(sb.cgsize), role, |bytes| {
             let mut group = GroupMut::check(sb, number, bytes)?;
             let (given, delta) = change(&mut group)?.ok_or_else(|| full("space"))?;
             group.touch(secs);
@@ -300,7 +300,7 @@ impl Ffs {
         is_directory: bool,
     ) -> Result<bool, FsError> {
         let at = self.sb.in_group(number, self.sb.cblkno);
-        let bytes = core.cache.read(at, 0, index(self.sb.cgsize))?;
+        let bytes = core.cache.blocks_mut().read(at, 0, index(self.sb.cgsize))?;
         if !GroupMut::has_uninitialized(&self.sb, bytes) {
             return Ok(false);
         }
@@ -316,7 +316,8 @@ impl Ffs {
         for ino in fresh.step_by(index(self.sb.inodes_per_block())) {
             let place = self.sb.inode_place(Ino::new(ino))?;
             debug_assert_eq!(place.skip, 0, "whole blocks of inodes are initialised");
-            let ((), id) = core.cache.fill(place.block, bsize, Role::TableInit, |_| Ok(()))?;
+            let ((), id) =
+                core.cache.changes().fill(place.block, bsize, Role::TableInit, |_| Ok(()))?;
             ids.push((place.block, id));
         }
         let frags = u64::from(self.sb.frag);
@@ -356,7 +357,7 @@ impl Ffs {
     ) -> Result<bool, FsError> {
         self.verify(core, number)?;
         let at = self.sb.in_group(number, self.sb.cblkno);
-        let bytes = core.cache.read(at, 0, index(self.sb.cgsize))?;
+        let bytes = core.cache.blocks_mut().read(at, 0, index(self.sb.cgsize))?;
         GroupMut::inode_in_use(&self.sb, number, bytes, slot)
     }
 

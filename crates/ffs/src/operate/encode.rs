@@ -206,13 +206,13 @@ impl Ffs {
         self.sb.order.put_u32(&mut raw, at, generation);
         let piece = Piece { offset: byte(skip), bytes: &raw };
         let role = if has_blocks { Role::PointerClear } else { Role::InodeClear };
-        core.cache.change(block, &[piece], role, after)
+        core.cache.changes().change(block, &[piece], role, after)
     }
 
     /// The last generation of an unused inode.
     pub(super) fn last_generation(&mut self, core: &mut Core, ino: Ino) -> Result<u32, FsError> {
         let place = self.sb.inode_place(ino)?;
-        let bytes = core.cache.read(place.block, 0, index(self.sb.bsize))?;
+        let bytes = core.cache.blocks_mut().read(place.block, 0, index(self.sb.bsize))?;
         let at = if self.sb.format == Format::Ufs1 { at1!(di_gen) } else { at2!(di_gen) };
         Ok(self.sb.order.get_u32(bytes, place.skip + at).unwrap_or(0))
     }

@@ -115,7 +115,7 @@ impl Linked for Ffs {
         let wanted = Wanted::Data { index: 0, previous: None, run_before: None };
         let (at, bitmap) = self.take_data(core, ino, 0, frags, wanted)?;
         let bytes = index(frags * self.sb.fsize);
-        let ((), data) = core.cache.fill(at, bytes, role, |to| {
+        let ((), data) = core.cache.changes().fill(at, bytes, role, |to| {
             fill(to);
             Ok(())
         })?;

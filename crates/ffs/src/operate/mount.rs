@@ -38,7 +38,7 @@ impl Ffs {
         }
         let mut cache = Cache::new(Arc::clone(&device), clock, sb.bsize, sb.fsize, config)?;
         if let Some(seal) = Sealer::of(&sb) {
-            cache.set_seal(seal);
+            cache.blocks_mut().set_seal(seal);
         }
         let unknown = |error: PolicyError| FsError::Invalid(error.to_string());
         let (expected, seed) = (sb.expected(), options.seed);
@@ -76,7 +76,7 @@ impl Ffs {
         let numbers = (0..self.sb.ncg).map(GroupNo::new);
         if self.sb.clean {
             let mut area = vec![0; index(self.sb.tuning.cssize)];
-            core.cache.read_run(self.sb.summaries.start, 0, &mut area)?;
+            core.cache.blocks_mut().read_run(self.sb.summaries.start, 0, &mut area)?;
             for (number, summary) in numbers.zip(decode_summaries(&self.sb, &area)?) {
                 self.groups.set(number, summary);
             }
@@ -92,7 +92,7 @@ impl Ffs {
 
     fn own_summary(&mut self, core: &mut Core, number: GroupNo) -> Result<GroupSummary, FsError> {
         let at = self.sb.in_group(number, self.sb.cblkno);
-        let mut bytes = core.cache.read(at, 0, index(self.sb.cgsize))?.to_vec();
+        let mut bytes = core.cache.blocks_mut().read(at, 0, index(self.sb.cgsize))?.to_vec();
         Ok(GroupMut::check(&self.sb, number, &mut bytes)?.summary())
     }
 
@@ -106,10 +106,16 @@ impl Ffs {
             let at = self.sb.summaries.start + byte / fsize;
             let skip = index(byte % fsize);
             let order = self.sb.order;
-            core.cache.edit(at, skip, index(crate::superblock::SUMMARY), Role::Summary, |to| {
-                encode_summary(order, to, GroupNo::ZERO, summary);
-                Ok(())
-            })?;
+            core.cache.changes().edit(
+                at,
+                skip,
+                index(crate::superblock::SUMMARY),
+                Role::Summary,
+                |to| {
+                    encode_summary(order, to, GroupNo::ZERO, summary);
+                    Ok(())
+                },
+            )?;
         }
         Ok(())
     }
@@ -119,7 +125,7 @@ impl Ffs {
         let is_current = self.stale_summaries.is_empty();
         debug_assert!(!close || is_current, "the superblock is written after the summaries");
         let secs = core.now().secs;
-        let softdep = core.cache.config().discipline == Discipline::SoftUpdates;
+        let softdep = core.cache.blocks().config().discipline == Discipline::SoftUpdates;
         // The marks of an image that was not clean stay for fsck.
         let found = self.sb.flags & (flag::UNCLEAN | flag::NEEDS_FSCK);
         let clean = close && self.sb.clean && found == 0;

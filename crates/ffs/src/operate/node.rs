@@ -43,7 +43,7 @@ impl Ffs {
         }
         let place = self.sb.inode_place(ino)?;
         let size = index(self.sb.inode_size());
-        let block = core.cache.read(place.block, 0, index(self.sb.bsize))?;
+        let block = core.cache.blocks_mut().read(place.block, 0, index(self.sb.bsize))?;
         let lost = || truncated(Location::of("inode").in_inode(ino));
         let end = place.skip + size;
         let bytes = block.get(place.skip..end).ok_or_else(lost)?;
@@ -63,7 +63,7 @@ impl Ffs {
         let (group, slot) = self.sb.inode_slot(ino)?;
         let place = self.sb.inode_place(ino)?;
         // The mode has the same place in both formats.
-        let mode = core.cache.read(place.block, place.skip, 2)?;
+        let mode = core.cache.blocks_mut().read(place.block, place.skip, 2)?;
         Ok(mode.iter().any(|&byte| byte != 0) && self.inode_in_use(core, group, slot)?)
     }
 }

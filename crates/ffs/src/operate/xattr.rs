@@ -68,7 +68,7 @@ impl Ffs {
         let mut bytes = vec![0; index(size)];
         let runs = self.ext_runs(core, ino)?;
         for (part, run) in bytes.chunks_mut(index(self.sb.bsize)).zip(runs) {
-            core.cache.read_run(run.start, 0, part)?;
+            core.cache.blocks_mut().read_run(run.start, 0, part)?;
         }
         let place = Location::of("extended attribute").in_inode(ino);
         decode_attributes(self.sb.order, &bytes, place)
@@ -124,14 +124,14 @@ impl Ffs {
                 Ok(taken) => taken,
                 Err(error) => {
                     for &run in &new {
-                        core.cache.forget(run, ChangeId::COMMITTED);
+                        core.cache.changes().forget(run, ChangeId::COMMITTED);
                     }
                     self.free_runs(core, &new)?;
                     return Err(error);
                 }
             };
             let len = index(frags * self.sb.fsize);
-            let ((), data) = core.cache.fill(at, len, Role::AttributesInit, |to| {
+            let ((), data) = core.cache.changes().fill(at, len, Role::AttributesInit, |to| {
                 to.iter_mut().zip(part).for_each(|(to, &from)| *to = from);
                 Ok(())
             })?;

@@ -52,7 +52,7 @@ impl<F: Linked> Directories<'_, F> {
         let len = index(end.saturating_sub(at));
         match self.entry_place(dir, at)? {
             EntryPlace::At(block, skip) => {
-                Ok(self.volume.core.cache.read(block, skip, len)?.to_vec())
+                Ok(self.volume.core.cache.blocks_mut().read(block, skip, len)?.to_vec())
             }
             EntryPlace::Inside(from) => Ok(self.names_inside(dir)?.split_off(from)),
         }
@@ -121,7 +121,8 @@ impl<F: Linked> Directories<'_, F> {
         }
         let reached = &self.volume.dir_node(dir)?.pending.reached_by;
         let reached: Ids = reached.iter().chain(more).copied().collect();
-        self.volume.dir_node(dir)?.pending.reached_by = self.volume.core.cache.join(&reached);
+        self.volume.dir_node(dir)?.pending.reached_by =
+            self.volume.core.cache.changes().join(&reached);
         Ok(())
     }
 
@@ -242,7 +243,7 @@ impl<F: Linked> Directories<'_, F> {
                 Some(Piece { offset: byte(skip + at), bytes })
             })
             .collect();
-        self.volume.core.cache.change(block, &pieces, role, after)
+        self.volume.core.cache.changes().change(block, &pieces, role, after)
     }
 
     /// Takes a name out. Where it has never been on the disk, and need not be, there is nothing to
@@ -256,7 +257,7 @@ impl<F: Linked> Directories<'_, F> {
         let Some(slot) = self.find(dir, name)? else {
             return Err(FsError::NotFound(String::from_utf8_lossy(name).into_owned()));
         };
-        let removed = if self.volume.core.cache.revert(slot.added) {
+        let removed = if self.volume.core.cache.changes().revert(slot.added) {
             None
         } else {
             let removed = self.erase(dir, slot, after)?;
@@ -281,7 +282,7 @@ impl<F: Linked> Directories<'_, F> {
         {
             return Ok(change);
         }
-        let both = self.volume.core.cache.join(&[change, moved]);
+        let both = self.volume.core.cache.changes().join(&[change, moved]);
         // Directories of formats with a journal do not move, and soft updates join.
         debug_assert_eq!(both.len(), 1, "one of them waits");
         Ok(both.first().copied().unwrap_or(ChangeId::COMMITTED))
@@ -299,7 +300,12 @@ impl<F: Linked> Directories<'_, F> {
         if !after.is_empty() {
             let offset = byte(skip + F::Codec::INO);
             let piece = Piece { offset, bytes: &[0; INO_LEN] };
-            let id = self.volume.core.cache.change(block, &[piece], Role::EntryRemove, after)?;
+            let id = self.volume.core.cache.changes().change(
+                block,
+                &[piece],
+                Role::EntryRemove,
+                after,
+            )?;
             return self.seen_by(dir, id);
         }
         let blank = |to: &mut [u8]| {
@@ -307,7 +313,8 @@ impl<F: Linked> Directories<'_, F> {
             Ok(())
         };
         let at = skip + F::Codec::INO;
-        let ((), id) = self.volume.core.cache.edit(block, at, INO_LEN, Role::EntryRemove, blank)?;
+        let ((), id) =
+            self.volume.core.cache.changes().edit(block, at, INO_LEN, Role::EntryRemove, blank)?;
         self.seen_by(dir, id)
     }
 
@@ -364,7 +371,8 @@ impl<F: Linked> Directories<'_, F> {
             Piece { offset: at(new, F::Codec::KIND), bytes: &[old.kind] },
             Piece { offset: at(old, F::Codec::INO), bytes: &[0; INO_LEN] },
         ];
-        let id = self.volume.core.cache.change(block, &pieces, Role::EntryChange, after)?;
+        let id =
+            self.volume.core.cache.changes().change(block, &pieces, Role::EntryChange, after)?;
         let id = self.seen_by(dir, id)?;
         self.note_departure(dir, from, old.at, id);
         if let Some(slot) = self.index(dir)?.names.get_mut(to) {
@@ -421,7 +429,7 @@ impl<F: Linked> Directories<'_, F> {
                     Piece { offset: at(F::Codec::INO), bytes: &ino },
                     Piece { offset: at(F::Codec::KIND), bytes: &[kind] },
                 ];
-                self.volume.core.cache.change(block, &pieces, Role::EntryChange, after)?
+                self.volume.core.cache.changes().change(block, &pieces, Role::EntryChange, after)?
             }
             EntryPlace::Inside(at) => self.edit_inside(dir, |names| {
                 put(names, at + F::Codec::INO, &ino);

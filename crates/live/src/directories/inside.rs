@@ -50,7 +50,7 @@ impl<F: Linked> Directories<'_, F> {
         let stored = self.entry_place(dir, unit * wide(len))?;
         let bytes = match stored {
             EntryPlace::At(block, skip) => {
-                Unit::from_slice(self.volume.core.cache.read(block, skip, len)?)
+                Unit::from_slice(self.volume.core.cache.blocks_mut().read(block, skip, len)?)
             }
             EntryPlace::Inside(_) => Unit::from_vec(self.names_inside(dir)?),
         };

@@ -70,8 +70,8 @@ impl<F: Indirect> Files<'_, F> {
         (new, bitmap): (BlockNo, ChangeId),
     ) -> Result<(), FsError> {
         let bsize = index(self.block());
-        let bytes = self.core.cache.read(old, 0, bsize)?.to_vec();
-        let ((), data) = self.core.cache.fill(new, bsize, Role::DataMove, |to| {
+        let bytes = self.core.cache.blocks_mut().read(old, 0, bsize)?.to_vec();
+        let ((), data) = self.core.cache.changes().fill(new, bsize, Role::DataMove, |to| {
             to.copy_from_slice(&bytes);
             Ok(())
         })?;

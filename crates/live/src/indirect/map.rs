@@ -74,7 +74,8 @@ impl<F: Indirect> Files<'_, F> {
     /// number will want the next.
     pub(super) fn pointer(&mut self, block: BlockNo, place: u64) -> Result<u64, FsError> {
         let at = index(place) * self.format.pointer_width();
-        let bytes = self.core.cache.read(block, 0, index(self.block()))?;
+        let len = index(self.block());
+        let bytes = self.core.cache.blocks_mut().read(block, 0, len)?;
         Ok(self.format.pointer_at(bytes, at))
     }
 
@@ -128,9 +129,9 @@ impl<F: Indirect> Files<'_, F> {
         let bytes = bytes.get(..width).unwrap_or_default();
         let piece = Piece { offset, bytes };
         if let Some(dropped) = instead {
-            return self.core.cache.replace(block, &[piece], role, after, dropped);
+            return self.core.cache.changes().replace(block, &[piece], role, after, dropped);
         }
-        let id = self.core.cache.change(block, &[piece], role, after)?;
+        let id = self.core.cache.changes().change(block, &[piece], role, after)?;
         Ok(Changed { id, replaced: false })
     }
 
@@ -158,13 +159,14 @@ impl<F: Indirect> Files<'_, F> {
             there.iter().take(kept).map(|&at| Step { at, fresh: None }).collect();
         for (n, &(at, bitmap)) in made.iter().enumerate() {
             let held = match old.get(n) {
-                Some(&from) => self.core.cache.read(from, 0, bsize)?.to_vec(),
+                Some(&from) => self.core.cache.blocks_mut().read(from, 0, bsize)?.to_vec(),
                 None => Vec::new(),
             };
-            let ((), init) = self.core.cache.fill(at, bsize, Role::IndirectInit, |to| {
-                to.iter_mut().zip(&held).for_each(|(to, &from)| *to = from);
-                Ok(())
-            })?;
+            let ((), init) =
+                self.core.cache.changes().fill(at, bsize, Role::IndirectInit, |to| {
+                    to.iter_mut().zip(&held).for_each(|(to, &from)| *to = from);
+                    Ok(())
+                })?;
             self.core.note_unsettled(ino, Extent::new(at, u64::from(self.per_block())));
             steps.push(Step { at, fresh: Some((bitmap, init)) });
         }
@@ -196,7 +198,7 @@ impl<F: Indirect> Files<'_, F> {
         let whole = runs.len() == path.steps.len();
         self.core.forget_unsettled(ino, &runs);
         for &run in &runs {
-            self.core.cache.forget(run, ChangeId::COMMITTED);
+            self.core.cache.changes().forget(run, ChangeId::COMMITTED);
         }
         if whole
             && path.old.is_empty()

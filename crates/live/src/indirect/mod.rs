@@ -238,6 +238,6 @@ pub fn units_at(limits: &Limits, size: u64, lbn: u64) -> u32 {
 /// A block number in an indirect block that is in the cache.
 fn peek<F: Indirect>(format: &F, core: &Core<F::Map>, block: BlockNo, place: u64) -> Option<u64> {
     let at = index(place) * format.pointer_width();
-    let bytes = core.cache.peek(block, 0, index(u64::from(format.limits().block)))?;
+    let bytes = core.cache.blocks().peek(block, 0, index(u64::from(format.limits().block)))?;
     Some(format.pointer_at(bytes, at))
 }

@@ -205,7 +205,8 @@ impl<F: Indirect> Files<'_, F> {
                 to.fill(0);
                 Ok(())
             };
-            let ((), id) = self.core.cache.edit(block, skip, len, Role::IndirectClear, blank)?;
+            let ((), id) =
+                self.core.cache.changes().edit(block, skip, len, Role::IndirectClear, blank)?;
             self.core.note_unsettled(ino, Extent::new(block, u64::from(self.per_block())));
             cut.cleared.push(id);
         }

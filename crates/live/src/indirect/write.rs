@@ -153,7 +153,7 @@ impl<F: Indirect> Files<'_, F> {
             to.fill(0);
             Ok(())
         };
-        self.core.cache.edit(at, index(from), index(to - from), role, blank)?;
+        self.core.cache.changes().edit(at, index(from), index(to - from), role, blank)?;
         self.core.note_unsettled(
             ino,
             Extent::new(at, u64::from(units_at(self.format.limits(), size, lbn))),
@@ -186,10 +186,11 @@ impl<F: Indirect> Files<'_, F> {
         let have = if direct { self.units(old_size.saturating_sub(base).min(bsize)) } else { want };
         if have >= want {
             let role = self.data_role(ino)?;
-            let ((), data) = self.core.cache.edit(at, within, bytes.len(), role, |to| {
-                to.copy_from_slice(bytes);
-                Ok(())
-            })?;
+            let ((), data) =
+                self.core.cache.changes().edit(at, within, bytes.len(), role, |to| {
+                    to.copy_from_slice(bytes);
+                    Ok(())
+                })?;
             self.core.note_unsettled(ino, Extent::new(at, u64::from(have)));
             return self.set_size(ino, size, &[data]);
         }
@@ -245,7 +246,7 @@ impl<F: Indirect> Files<'_, F> {
             role => role,
         };
         let len = index(u64::from(count) * self.unit());
-        let ((), data) = self.core.cache.fill(at, len, role, |to| {
+        let ((), data) = self.core.cache.changes().fill(at, len, role, |to| {
             put(to, within, bytes);
             Ok(())
         })?;
@@ -304,11 +305,12 @@ impl<F: Indirect> Files<'_, F> {
         if let Some(bitmap) = self.format.extend(self.core, at, have, want)? {
             let more = index(want - have) * fsize;
             let behind = at + u64::from(have);
-            let ((), fresh) = self.core.cache.fill(behind, more, role, |_| Ok(()))?;
-            let ((), data) = self.core.cache.edit(at, within, bytes.len(), role, |to| {
-                to.copy_from_slice(bytes);
-                Ok(())
-            })?;
+            let ((), fresh) = self.core.cache.changes().fill(behind, more, role, |_| Ok(()))?;
+            let ((), data) =
+                self.core.cache.changes().edit(at, within, bytes.len(), role, |to| {
+                    to.copy_from_slice(bytes);
+                    Ok(())
+                })?;
             self.core.note_unsettled(ino, Extent::new(at, u64::from(want)));
             let node = self.core.node(ino)?;
             node.add_sectors(grown);
@@ -324,14 +326,14 @@ impl<F: Indirect> Files<'_, F> {
         // that have gone need no such thing, since the new place is without them.
         let unwritten = if is_directory {
             let names = self.core.cache.waiting_in(left);
-            self.core.cache.join(&names)
+            self.core.cache.changes().join(&names)
         } else {
             Ids::new()
         };
-        let old = self.core.cache.read(at, 0, old_len)?.to_vec();
+        let old = self.core.cache.blocks_mut().read(at, 0, old_len)?.to_vec();
         let len = index(want) * fsize;
         let role = if is_directory { role } else { Role::DataMove };
-        let ((), data) = self.core.cache.fill(new, len, role, |to| {
+        let ((), data) = self.core.cache.changes().fill(new, len, role, |to| {
             put(to, 0, &old);
             put(to, within, bytes);
             Ok(())
@@ -388,7 +390,7 @@ impl<F: Indirect> Files<'_, F> {
         changed: Changed,
     ) -> Result<ChangeId, FsError> {
         if changed.replaced || self.core.has(Fault::ReuseBeforeMove) {
-            self.core.cache.forget(old, changed.id);
+            self.core.cache.changes().forget(old, changed.id);
             self.format.free_runs(self.core, &[old])?;
         } else {
             self.core.defer_free(&[changed.id], Kind::FreeFragments, [old]);

@@ -42,7 +42,7 @@ impl<F: Linked + Named> LinksLast<'_, F> {
 
     /// Whether each of the states between two writes matters.
     pub(crate) fn is_ordered(&self) -> bool {
-        self.live.volume.core.cache.config().discipline.orders_writes()
+        self.live.volume.core.cache.blocks().config().discipline.orders_writes()
     }
 
     /// A new inode has its first name once some changes are on the disk, and its
@@ -210,12 +210,12 @@ impl<F: Linked + Named> LinksLast<'_, F> {
         };
         let cache = &mut self.live.volume.core.cache;
         let either = cache.is_committed(slot.added) || cache.is_committed(linked);
-        if either || !cache.discard(linked) {
+        if either || !cache.changes().discard(linked) {
             return Ok(false);
         }
         // Without it the inode has no links on the disk: so it shall be.
         self.live.volume.node(ino)?.pending.linked = ChangeId::COMMITTED;
-        if !self.live.volume.core.cache.revert(slot.added) {
+        if !self.live.volume.core.cache.changes().revert(slot.added) {
             return Ok(false);
         }
         self.live.directories().leave_at(dir, slot, name)?;
@@ -244,7 +244,7 @@ impl<F: Linked + Named> LinksLast<'_, F> {
     /// Gives the number of an inode back, once nothing on the disk leads to it.
     fn free_number(&mut self, ino: Ino, is_directory: bool, after: &[ChangeId]) {
         self.live.volume.core.pending.add(0, 1);
-        self.live.volume.core.cache.defer(
+        self.live.volume.core.cache.changes().defer(
             after,
             Kind::FreeInode,
             Action::FreeInode { ino, is_directory },

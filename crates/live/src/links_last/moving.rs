@@ -69,7 +69,7 @@ impl<F: Linked + Named> LinksLast<'_, F> {
         let linked = self.live.volume.node(moved)?.pending.linked;
         let counted_anew = !self.live.volume.core.cache.is_committed(linked)
             && !is_directory
-            && self.live.volume.core.cache.discard(linked);
+            && self.live.volume.core.cache.changes().discard(linked);
         let removed = self.live.directories().remove(from.0, from.1, &before)?;
         if counted_anew {
             self.count_named(moved, to.0, &named)?;
@@ -130,7 +130,8 @@ impl<F: Linked + Named> LinksLast<'_, F> {
         }
         let base = unit * wide(unit_len);
         let (block, skip) = self.live.directories().dir_place(dir, base)?;
-        let mut bytes = self.live.volume.core.cache.read(block, skip, unit_len)?.to_vec();
+        let mut bytes =
+            self.live.volume.core.cache.blocks_mut().read(block, skip, unit_len)?.to_vec();
         let at = index(old.at - base);
         let ino = at + F::Codec::INO;
         if let Some(ino) = bytes.get_mut(ino..ino + INO_LEN) {
@@ -151,7 +152,12 @@ impl<F: Linked + Named> LinksLast<'_, F> {
         let piece = Piece { offset: byte(skip + changed.start), bytes: part };
         let older = self.live.directories().departure(dir, to, &[]);
         let after: Ids = older.into_iter().collect();
-        let id = self.live.volume.core.cache.change(block, &[piece], Role::EntryChange, &after)?;
+        let id = self.live.volume.core.cache.changes().change(
+            block,
+            &[piece],
+            Role::EntryChange,
+            &after,
+        )?;
         self.live.directories().note_moved(dir, base, &names)?;
         self.live.directories().note_departure(dir, from.1, old.at, id);
         let at = base + wide(new);
@@ -445,7 +451,12 @@ impl<F: Linked + Named> LinksLast<'_, F> {
             Piece { offset: at(other, F::Codec::INO), bytes: &second },
             Piece { offset: at(other, F::Codec::KIND), bytes: &[one.kind] },
         ];
-        let id = self.live.volume.core.cache.change(block, &pieces, Role::EntryChange, after)?;
+        let id = self.live.volume.core.cache.changes().change(
+            block,
+            &pieces,
+            Role::EntryChange,
+            after,
+        )?;
         let id = self.live.directories().seen_by(dir, id)?;
         for (name, new) in [(from.1, other), (to.1, one)] {
             if let Some(slot) = self.live.directories().index(dir)?.names.get_mut(name) {

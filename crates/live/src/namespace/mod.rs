@@ -396,7 +396,11 @@ impl<F: Linked + Named> Namespace<'_, F> {
         self.live.volume.count_free(ino);
         match self.live.volume.core.unless(Fault::LinksEarly, removed) {
             Some(id) => {
-                self.live.volume.core.cache.defer(&[id], Kind::NameRemoved, Action::DropLink(ino));
+                self.live.volume.core.cache.changes().defer(
+                    &[id],
+                    Kind::NameRemoved,
+                    Action::DropLink(ino),
+                );
                 Ok(())
             }
             None => self.live.drop_link(ino),
@@ -455,7 +459,7 @@ impl<F: Linked + Named> Namespace<'_, F> {
         self.live.volume.count_free(ino);
         match removed {
             Some(id) => {
-                self.live.volume.core.cache.defer(
+                self.live.volume.core.cache.changes().defer(
                     &[id],
                     Kind::NameRemoved,
                     Action::DropDirectory { ino, parent },

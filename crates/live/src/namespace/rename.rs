@@ -187,7 +187,11 @@ impl<F: Linked + Named> Namespace<'_, F> {
                 self.live.directories().move_behind(dir, from.1, target.1, counted)?;
             self.note_name(moved, dir, &named)?;
             self.note_leaving(moved, dir, gone)?;
-            self.live.volume.core.cache.defer(&[gone], Kind::NameRemoved, Action::DropLink(moved));
+            self.live.volume.core.cache.changes().defer(
+                &[gone],
+                Kind::NameRemoved,
+                Action::DropLink(moved),
+            );
             after.push(gone);
         }
         after.push(self.raise_links(moved)?);
@@ -210,7 +214,11 @@ impl<F: Linked + Named> Namespace<'_, F> {
         self.note_name(moved, dir, &named)?;
         self.note_leaving(moved, dir, changed)?;
         self.lose_dir(dir, old, Some(changed))?;
-        self.live.volume.core.cache.defer(&[changed], Kind::NameRemoved, Action::DropLink(moved));
+        self.live.volume.core.cache.changes().defer(
+            &[changed],
+            Kind::NameRemoved,
+            Action::DropLink(moved),
+        );
         self.live.volume.touch(moved)?;
         self.touch_dir(dir)
     }
@@ -306,7 +314,11 @@ impl<F: Linked + Named> Namespace<'_, F> {
             old.drop_effective_link();
             let mut after = Ids::from_slice(&[dotdot]);
             after.extend(removed);
-            self.live.volume.core.cache.defer(&after, Kind::NameRemoved, Action::DropLink(from.0));
+            self.live.volume.core.cache.changes().defer(
+                &after,
+                Kind::NameRemoved,
+                Action::DropLink(from.0),
+            );
         }
         self.live.volume.touch(moved)?;
         self.touch_dir(from.0)?;
@@ -316,7 +328,7 @@ impl<F: Linked + Named> Namespace<'_, F> {
         match removed {
             Some(id) => {
                 self.note_leaving(moved, to, id)?;
-                self.live.volume.core.cache.defer(
+                self.live.volume.core.cache.changes().defer(
                     &[id],
                     Kind::NameRemoved,
                     Action::DropLink(moved),
@@ -414,7 +426,7 @@ impl<F: Linked + Named> Namespace<'_, F> {
             }
             let node = self.live.volume.node(parent)?;
             node.drop_effective_link();
-            self.live.volume.core.cache.defer(
+            self.live.volume.core.cache.changes().defer(
                 &[turned],
                 Kind::NameRemoved,
                 Action::DropLink(parent),
@@ -475,7 +487,11 @@ impl<F: Linked + Named> Namespace<'_, F> {
     /// It has one name less again, once some changes are on the disk.
     fn release_named(&mut self, after: &[ChangeId], ino: Ino) {
         if !self.live.links_last().counts_last() {
-            self.live.volume.core.cache.defer(after, Kind::NameRemoved, Action::DropLink(ino));
+            self.live.volume.core.cache.changes().defer(
+                after,
+                Kind::NameRemoved,
+                Action::DropLink(ino),
+            );
         }
     }
 }

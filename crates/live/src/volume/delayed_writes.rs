@@ -134,7 +134,7 @@ impl<F: Format> Volume<F> {
             self.core.delayed.reserve(ino, most);
         }
         let block = u64::from(self.format.limits().block);
-        self.core.cache.set_beside(self.core.delayed.blocks() * block);
+        self.core.cache.blocks_mut().set_beside(self.core.delayed.blocks() * block);
         Ok(())
     }
 
@@ -176,9 +176,9 @@ impl<F: Format> Volume<F> {
     /// When bytes written to a file now are written back at the latest: after the age of contents,
     /// or, where they replace truncated contents, at the next wakeup.
     fn expiry(&mut self, ino: Ino) -> Result<Nanos, FsError> {
-        let age = u64::from(self.core.cache.config().ages.file) * SECOND;
+        let age = u64::from(self.core.cache.blocks().config().ages.file) * SECOND;
         let age = if self.node(ino)?.was_emptied { 0 } else { age };
-        let at = self.core.cache.now().get() + age.max(1);
+        let at = self.core.cache.blocks().now().get() + age.max(1);
         Ok(Nanos::new(at.div_ceil(WAKEUP) * WAKEUP))
     }
 
@@ -209,7 +209,7 @@ impl<F: Format> Volume<F> {
     pub(crate) fn drop_delayed(&mut self, ino: Ino) {
         self.core.delayed.forget(ino);
         let block = u64::from(self.format.limits().block);
-        self.core.cache.set_beside(self.core.delayed.blocks() * block);
+        self.core.cache.blocks_mut().set_beside(self.core.delayed.blocks() * block);
     }
 
     /// Notes that a file was truncated to zero: later contents are expected to replace the old

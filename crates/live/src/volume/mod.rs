@@ -124,7 +124,7 @@ impl<F: Format> Volume<F> {
         let blocks = runs.iter().map(|run| run.len).sum();
         self.core.pending.take(blocks, 0);
         for &run in runs {
-            self.core.cache.forget(run, ChangeId::COMMITTED);
+            self.core.cache.changes().forget(run, ChangeId::COMMITTED);
         }
         self.format.free_runs(&mut self.core, runs)
     }
@@ -171,12 +171,12 @@ impl<F: Format> Volume<F> {
     /// on the device, once, if it still takes writes.
     pub(crate) fn noted<R>(&mut self, done: Result<R, FsError>) -> Result<R, FsError> {
         let Err(error) = &done else { return done };
-        let stops = self.health.failure.is_some() || !self.core.cache.may_change();
+        let stops = self.health.failure.is_some() || !self.core.cache.blocks().may_change();
         if stops && !self.health.noted && !self.health.closed {
             self.health.noted = true;
             // A write under way may include the block that is written now. Failures here are
             // dropped: the first error is returned.
-            self.core.cache.wait_for_all().unwrap_or_default();
+            self.core.cache.blocks_mut().wait_for_all().unwrap_or_default();
             self.format.note_failure(&mut self.core, error).unwrap_or_default();
         }
         done

@@ -69,7 +69,7 @@ impl<F: Format> Volume<F> {
     fn read_stretch(&mut self, run: Option<Stretch>, buf: &mut [u8]) -> Result<(), FsError> {
         let Some(run) = run else { return Ok(()) };
         let part = buf.get_mut(run.from..run.to).unwrap_or_default();
-        self.core.cache.read_run(run.at, run.skip, part)
+        self.core.cache.blocks_mut().read_run(run.at, run.skip, part)
     }
 }
 

@@ -22,7 +22,7 @@ impl ContigDirs {
     pub(super) fn allocated(&mut self, preferred: GroupNo, is_directory: bool) {
         let at = usize::try_from(preferred.get()).ok();
         if let Some(count) = at.and_then(|at| self.0.get_mut(at)) {
-            *count = if is_directory { *count + 1 } else { count.saturating_sub(1) };
+            *count = if is_directory { count.saturating_add(1) } else { count.saturating_sub(1) };
         }
     }
 }

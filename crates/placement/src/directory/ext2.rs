@@ -136,7 +136,7 @@ impl DirectoryPlacement for Ext2Orlov {
         let debt = at.and_then(|at| self.debts.get_mut(at));
         debug_assert!(debt.is_some(), "there is no group {group}");
         if let Some(debt) = debt {
-            *debt = if is_directory { *debt + 1 } else { debt.saturating_sub(1) };
+            *debt = if is_directory { debt.saturating_add(1) } else { debt.saturating_sub(1) };
         }
     }
 }

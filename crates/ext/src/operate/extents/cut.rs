@@ -89,7 +89,7 @@ impl Tree<'_> {
         }
         let Some(at) = self.lookup_block(lbn)? else { return Ok(()) };
         let (skip, len) = (index(within), index(block - within));
-        self.core.cache.edit(at, skip, len, Role::Data, |to| {
+        self.core.cache.changes().edit(at, skip, len, Role::Data, |to| {
             to.fill(0);
             Ok(())
         })?;

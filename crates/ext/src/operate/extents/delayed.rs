@@ -68,7 +68,7 @@ impl Tree<'_> {
         let len = self.ext.volume.block_len();
         let mut ids = Vec::with_capacity(index(run.len));
         for (at, bytes) in (run.start.get()..run.end().get()).zip(contents) {
-            let ((), id) = self.core.cache.fill(BlockNo::new(at), len, role, |to| {
+            let ((), id) = self.core.cache.changes().fill(BlockNo::new(at), len, role, |to| {
                 to.copy_from_slice(bytes);
                 Ok(())
             })?;

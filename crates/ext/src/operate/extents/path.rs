@@ -113,7 +113,7 @@ impl Tree<'_> {
     fn tree_block(&mut self, at: BlockNo, place: Location) -> Result<Vec<u8>, FsError> {
         self.ext.check_data(Extent::new(at, 1), place)?;
         self.ext.claim_node(self.core, self.ino, at)?;
-        Ok(self.core.cache.read(at, 0, self.ext.volume.block_len())?.to_vec())
+        Ok(self.core.cache.blocks_mut().read(at, 0, self.ext.volume.block_len())?.to_vec())
     }
 
     /// The run or hole at a block of the file.
@@ -167,7 +167,7 @@ impl Tree<'_> {
         walk_in(&ext.volume, (ino, &root.0), wanted, &mut found, &mut |at, place| {
             ext.check_data(Extent::new(at, 1), place)?;
             ext.claim_node(core, ino, at)?;
-            let bytes = core.cache.read(at, 0, ext.volume.block_len())?;
+            let bytes = core.cache.blocks_mut().read(at, 0, ext.volume.block_len())?;
             Ok(Some(Arc::from(bytes)))
         })?;
         for run in &found.runs {
@@ -202,7 +202,7 @@ pub(in super::super) fn unnoted(
     let len = ext.volume.block_len();
     let walked =
         walk_in(&ext.volume, (ino, &node.map.root.0), &EVERYTHING, &mut found, &mut |at, _| {
-            Ok(core.cache.peek(at, 0, len).map(Arc::from))
+            Ok(core.cache.blocks().peek(at, 0, len).map(Arc::from))
         });
     // Damage is reported elsewhere.
     walked.ok()?;

@@ -229,10 +229,11 @@ impl Tree<'_> {
         for made in &plan.made {
             let mut bytes = made.bytes.clone();
             self.ext.seal_new_node(self.core, self.ino, &mut bytes)?;
-            let ((), init) = self.core.cache.fill(made.at, len, Role::IndirectInit, |to| {
-                to.copy_from_slice(&bytes);
-                Ok(())
-            })?;
+            let ((), init) =
+                self.core.cache.changes().fill(made.at, len, Role::IndirectInit, |to| {
+                    to.copy_from_slice(&bytes);
+                    Ok(())
+                })?;
             self.core.note_unsettled(self.ino, Extent::new(made.at, 1));
             waits.extend([made.bitmap, init]);
         }
@@ -310,7 +311,7 @@ impl Tree<'_> {
             };
             let piece = Piece { offset: byte(changed.start), bytes };
             self.ext.claim_node(self.core, self.ino, patch.at)?;
-            done.push(self.core.cache.change(patch.at, &[piece], role, after)?);
+            done.push(self.core.cache.changes().change(patch.at, &[piece], role, after)?);
         }
         self.core.note_unsettled(self.ino, Extent::new(patch.at, 1));
         Ok(())

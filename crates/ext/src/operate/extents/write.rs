@@ -177,7 +177,7 @@ impl Tree<'_> {
         let entered = self.insert(Mapping { lbn: Lbn::new(lbn), extent: run, unwritten }, put);
         if matches!(entered, Err(FsError::NoSpace(_))) {
             self.core.forget_unsettled(self.ino, &[run]);
-            self.core.cache.forget(run, ChangeId::COMMITTED);
+            self.core.cache.changes().forget(run, ChangeId::COMMITTED);
             self.ext.give_blocks(self.core, &[run])?;
         }
         entered
@@ -198,7 +198,7 @@ impl Tree<'_> {
         let mut ids = Vec::with_capacity(index(run.len));
         for at in run.start.get()..run.end().get() {
             let (part, behind) = rest.split_at((len - skip).min(rest.len()));
-            let ((), id) = self.core.cache.fill(BlockNo::new(at), len, role, |to| {
+            let ((), id) = self.core.cache.changes().fill(BlockNo::new(at), len, role, |to| {
                 let to = to.iter_mut().skip(skip);
                 to.zip(part).for_each(|(to, &from)| *to = from);
                 Ok(())
@@ -227,7 +227,7 @@ impl Tree<'_> {
         for at in run.start.get()..run.end().get() {
             let (part, behind) = rest.split_at((len - skip).min(rest.len()));
             let at = BlockNo::new(at);
-            let ((), id) = self.core.cache.edit(at, skip, part.len(), role, |to| {
+            let ((), id) = self.core.cache.changes().edit(at, skip, part.len(), role, |to| {
                 to.copy_from_slice(part);
                 Ok(())
             })?;
@@ -273,7 +273,8 @@ impl Tree<'_> {
             return Err(FsError::NoSpace(why));
         }
         // Where contents are logged the operation must have room for all of them.
-        let logs = self.core.cache.config().discipline.journal_mode() == Some(JournalMode::Data);
+        let logs =
+            self.core.cache.blocks().config().discipline.journal_mode() == Some(JournalMode::Data);
         if logs && !self.core.cache.extend(run.extent.len) {
             return Err(FsError::NoSpace(why));
         }
@@ -328,10 +329,11 @@ impl Tree<'_> {
     ) -> Result<Contents, FsError> {
         debug_assert!(wide(len) <= self.block(), "a new file has one block");
         let (at, bitmap) = self.ext.take_block(self.core, self.ino, 0, None)?;
-        let ((), data) = self.core.cache.fill(at, self.ext.volume.block_len(), role, |to| {
-            fill(to);
-            Ok(())
-        })?;
+        let ((), data) =
+            self.core.cache.changes().fill(at, self.ext.volume.block_len(), role, |to| {
+                fill(to);
+                Ok(())
+            })?;
         let run = Extent::new(at, 1);
         let mut root = super::empty_root();
         super::nodes::put_first(&mut root, run);

@@ -24,7 +24,7 @@ impl Ext {
         let seed = self.volume.sb.hash_seed();
         if self.is_indexed(core, dir)? {
             let at = self.dir_block(core, dir, 0)?;
-            let bytes = core.cache.read(at, 0, self.volume.block_len())?;
+            let bytes = core.cache.blocks_mut().read(at, 0, self.volume.block_len())?;
             let place = Self::dir_place(dir).in_block(at);
             let root = htree::head(&self.volume, bytes, place)?;
             return Ok(root.map(|(version, _)| ListingOrder { version, seed }));

@@ -127,7 +127,7 @@ impl Ext {
                 return Ok(None);
             };
             let place = Self::dir_place(dir).in_block(path.leaf_at);
-            let leaf = core.cache.read(path.leaf_at, 0, self.volume.block_len())?;
+            let leaf = core.cache.blocks_mut().read(path.leaf_at, 0, self.volume.block_len())?;
             if self.entries.room(leaf, place)? >= needed {
                 return Ok(Some(path.leaf));
             }
@@ -150,7 +150,7 @@ impl Ext {
         let place = Self::dir_place(dir);
         let len = self.volume.block_len();
         let mut at = self.dir_block(core, dir, 0)?;
-        let root = htree::head(&self.volume, core.cache.read(at, 0, len)?, place)?;
+        let root = htree::head(&self.volume, core.cache.blocks_mut().read(at, 0, len)?, place)?;
         let Some((version, levels)) = root else { return Ok(None) };
         let Some(hash) = name_hash(version, self.volume.sb.hash_seed(), name) else {
             return Ok(None);
@@ -158,7 +158,7 @@ impl Ext {
         let mut steps: SmallVec<[DxFrame; 3]> = SmallVec::new();
         let mut lbn = 0;
         for level in 0..=levels {
-            let bytes = core.cache.read(at, 0, len)?;
+            let bytes = core.cache.blocks_mut().read(at, 0, len)?;
             let branch = Branch::of(&self.volume, bytes, level == 0, place.in_block(at))?;
             let chosen = branch.find(bytes, hash.major);
             let child = branch.child(bytes, chosen);
@@ -203,7 +203,7 @@ impl Ext {
             return Ok(false);
         }
         let at = self.dir_block(core, dir, 0)?;
-        let bytes = core.cache.read(at, 0, index(self.volume.sb.block_size))?;
+        let bytes = core.cache.blocks_mut().read(at, 0, index(self.volume.sb.block_size))?;
         Ok(self.entries.room(bytes, Self::dir_place(dir).in_block(at))? < needed)
     }
 }

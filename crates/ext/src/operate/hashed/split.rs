@@ -64,7 +64,7 @@ impl Ext {
         edit: impl FnOnce(&mut [u8]),
     ) -> Result<(), FsError> {
         self.claim(core, dir, lbn, at)?;
-        core.cache.edit(at, 0, self.volume.block_len(), Role::EntryChange, |bytes| {
+        core.cache.changes().edit(at, 0, self.volume.block_len(), Role::EntryChange, |bytes| {
             edit(bytes);
             Ok(())
         })?;
@@ -99,7 +99,7 @@ impl Ext {
             debug_assert!(false, "a path begins at the root");
             return Ok(());
         };
-        let old = core.cache.read(path.leaf_at, 0, self.volume.block_len())?.to_vec();
+        let old = core.cache.blocks_mut().read(path.leaf_at, 0, self.volume.block_len())?.to_vec();
         let names = self.hashed_names(&old, path.version, dir)?;
         let split = split_point(&names, old.len());
         let (Some(kept), Some(first)) =
@@ -207,7 +207,7 @@ impl Ext {
     }
 
     fn children(&self, core: &mut Core, step: &DxFrame) -> Result<Vec<DxChild>, FsError> {
-        let bytes = core.cache.read(step.at, 0, self.volume.block_len())?;
+        let bytes = core.cache.blocks_mut().read(step.at, 0, self.volume.block_len())?;
         Ok((0..step.branch.count).map(|n| step.branch.child(bytes, n)).collect())
     }
 
@@ -280,7 +280,7 @@ impl Ext {
             return Ok(false);
         }
         let at = self.dir_block(core, dir, 0)?;
-        let old = core.cache.read(at, 0, self.volume.block_len())?.to_vec();
+        let old = core.cache.blocks_mut().read(at, 0, self.volume.block_len())?.to_vec();
         let mut dots = self.entries.entries(&old, Self::dir_place(dir));
         let (Some(own), Some(above)) = (dots.next().transpose()?, dots.next().transpose()?) else {
             return Ok(false);

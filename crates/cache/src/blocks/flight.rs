@@ -5,10 +5,10 @@
 //! went out, but it is not written again (invariant 8 of docs/design/order.md): the
 //! device may complete writes in any order, and the older bytes would come last.
 
-use crate::cache::Cache;
+use super::BlockCache;
 use crate::log::Stage;
 use crate::memory::Memory;
-use crate::work::{CommitWork, Done};
+use crate::work::{CommitWork, Doing, Done};
 use hashbrown::HashMap;
 use seekless_device::Ticket;
 use seekless_fs::FsError;
@@ -42,7 +42,7 @@ pub(crate) struct Flights {
     pub(crate) apart: bool,
     /// The flush under way, if such a caller performs one.
     pub(crate) flush: Option<ApartFlush>,
-    /// The syncer wants a flush, which [`Cache::due_flush_work`] hands out.
+    /// The syncer wants a flush, which [`BlockCache::due_flush_work`] hands out.
     pub(crate) is_flush_due: bool,
 }
 
@@ -97,7 +97,7 @@ impl Flights {
     }
 }
 
-impl<A> Cache<A> {
+impl<A> BlockCache<A> {
     /// Some blocks were given to the device in whole or in part; `flights` are the
     /// requests that have not completed.
     pub(crate) fn note_sent(&mut self, blocks: &[u64], flights: Vec<Flight>) {
@@ -155,7 +155,7 @@ impl<A> Cache<A> {
     /// Waits for the writes under way of some blocks.
     ///
     /// # Errors
-    /// As [`Cache::poll`]; [`FsError::ReadOnly`] when one has failed before.
+    /// As [`BlockCache::poll`]; [`FsError::ReadOnly`] when one has failed before.
     pub(crate) fn wait_for(&mut self, blocks: &[u64]) -> Result<(), FsError> {
         if self.flights.under_way.is_empty() {
             return self.check_writable();
@@ -182,7 +182,7 @@ impl<A> Cache<A> {
     /// that has completed by then. False when there was nothing to wait for.
     ///
     /// # Errors
-    /// As [`Cache::poll`].
+    /// As [`BlockCache::poll`].
     pub(crate) fn wait_for_some(&mut self) -> Result<bool, FsError> {
         if self.flights.are_over(self.config.barriers) {
             return Ok(false);
@@ -266,10 +266,10 @@ impl<A> Cache<A> {
         self.order.committed(&mut self.memory, &blocks);
     }
 
-    /// As [`Cache::barrier`], when nothing depends on it yet. While a part of a commit is being
-    /// performed it is left for later: a flush beside that part would have to wait for it.
+    /// As [`BlockCache::barrier`], when nothing depends on it yet. While a part of a commit is
+    /// being performed it is left for later: a flush beside that part would have to wait for it.
     pub(crate) fn barrier_if_idle(&mut self) -> Result<(), FsError> {
-        if self.is_part_under_way() {
+        if self.order.is_part_under_way() {
             return Ok(());
         }
         if self.flights.apart {
@@ -316,16 +316,16 @@ impl<A> Cache<A> {
         Ok(Some(CommitWork::new(Stage::flush(), self.device.clone(), true, done)))
     }
 
-    /// As [`Cache::flush_work`], if the syncer wants a flush.
+    /// As [`BlockCache::flush_work`], if the syncer wants a flush.
     ///
     /// # Errors
-    /// As [`Cache::flush_work`].
+    /// As [`BlockCache::flush_work`].
     pub fn due_flush_work(&mut self) -> Result<Option<CommitWork>, FsError> {
         self.collect_flush()?;
         if self.flights.is_flush_due { self.flush_work() } else { Ok(None) }
     }
 
-    /// The number of writes that have completed, for [`Cache::is_stable`].
+    /// The number of writes that have completed, for [`BlockCache::is_stable`].
     #[must_use]
     pub fn written(&self) -> u64 {
         self.flights.landings
@@ -366,10 +366,60 @@ impl<A> Cache<A> {
         }
         self.flights.stable = flush.landings;
         // Whether a journal's blocks written home have been written once more is not known.
-        if !self.is_journalled() {
+        if !self.order.is_journalled() {
             self.flights.unflushed.drain(..flush.blocks);
             self.order.committed_first(&mut self.memory, &flush.changes);
         }
         Ok(())
+    }
+
+    /// Has all that was written on the disk.
+    ///
+    /// # Errors
+    /// As [`Cache::sync_round`](crate::Cache::sync_round).
+    pub(crate) fn finish_writes(&mut self) -> Result<(), FsError> {
+        self.wait_for_all()?;
+        self.barrier()
+    }
+
+    /// Returns once the part of a commit is done that is under way, if there is one.
+    pub(crate) fn finish_part(&mut self) -> Result<(), FsError> {
+        let part = self.order.committing().and_then(|committing| committing.under_way.take());
+        let Some(part) = part else { return Ok(()) };
+        let result = match part.doing {
+            Doing::Somebody(done) => {
+                if !done.is_set() {
+                    self.note_blocking_wait();
+                }
+                done.wait()
+            }
+            Doing::Device(submitted) => submitted.wait(self.device.as_ref()),
+        };
+        if let Err(error) = result {
+            // It stays uncommitted, and whatever comes after it.
+            if let Some(journal) = self.order.journal_mut() {
+                journal.committing = None;
+            }
+            return Err(self.fail(error.into()));
+        }
+        self.stage_done(part.flushes, part.unflushed, part.landings);
+        Ok(())
+    }
+
+    /// A stage is done. A flush of it that began when writes had completed so often has
+    /// put those on stable storage; its own writes may wait for one still.
+    pub(crate) fn stage_done(&mut self, flushes: bool, unflushed: bool, landings: u64) {
+        if unflushed {
+            self.note_written();
+        } else if flushes && self.flights.landings() == landings {
+            self.note_flushed();
+        }
+    }
+
+    /// Counts a wait for a commit during which the cache is locked.
+    pub(crate) fn note_blocking_wait(&mut self) {
+        if self.order.leaves_commits() {
+            self.memory.counters.journal.blocking_waits += 1;
+        }
     }
 }

@@ -1,13 +1,11 @@
 //! Room in the log: blocks of the oldest transactions go home, and the log begins
 //! behind them.
 
-use crate::cache::Cache;
-use crate::commit::Why;
+use super::Transactions;
 use crate::order::journal::{InLog, Journal, Number};
-use crate::wheel::SECOND;
+use crate::transactions::commit::Why;
 use hashbrown::HashSet;
 use seekless_fs::FsError;
-use seekless_units::Nanos;
 
 /// The work to be done before the oldest transactions can be left out.
 struct Ahead {
@@ -56,7 +54,7 @@ impl<A> Journal<A> {
     }
 }
 
-impl<A> Cache<A> {
+impl<A> Transactions<'_, A> {
     /// Sees that an operation that changes so many blocks finds room in the log: once
     /// that would leave less than a quarter of it, half of it is emptied.
     pub(crate) fn make_room_in_log(&mut self, credits: u64) -> Result<(), FsError> {
@@ -64,7 +62,7 @@ impl<A> Cache<A> {
         if free >= need + capacity / 4 {
             return Ok(());
         }
-        self.memory.counters.journal.waits += 1;
+        self.blocks.memory.counters.journal.waits += 1;
         self.checkpoint(capacity / 2)?;
         while self.room_in_log(credits).is_some_and(|(need, free, _)| free < need) {
             let before = self.room_in_log(credits);
@@ -80,7 +78,7 @@ impl<A> Cache<A> {
     /// Blocks that the running transaction needs with so many more, those that are
     /// free, and those of the log.
     fn room_in_log(&self, credits: u64) -> Option<(u64, u64, u64)> {
-        let journal = self.order.journal()?;
+        let journal = self.blocks.order.journal()?;
         let log = journal.log.as_ref()?;
         Some((journal.cost_with(credits), log.free(), log.capacity()))
     }
@@ -90,7 +88,7 @@ impl<A> Cache<A> {
     pub(crate) fn checkpoint(&mut self, free: u64) -> Result<(), FsError> {
         loop {
             self.finish_commit()?;
-            let Some(journal) = self.order.journal() else { return Ok(()) };
+            let Some(journal) = self.blocks.order.journal() else { return Ok(()) };
             let Some(log) = &journal.log else { return Ok(()) };
             let count = journal.live.len().div_ceil(2);
             if count == 0 || log.free() >= free {
@@ -103,54 +101,53 @@ impl<A> Cache<A> {
                 continue;
             }
             // Older bytes may be on their way; then these.
-            self.wait_for(&blocks)?;
-            self.write_blocks(&blocks, false)?;
-            self.wait_for(&blocks)?;
-            let Some(journal) = self.order.journal_mut() else { return Ok(()) };
+            self.blocks.wait_for(&blocks)?;
+            self.blocks.write_blocks(&blocks, false)?;
+            self.blocks.wait_for(&blocks)?;
+            let Some(journal) = self.blocks.order.journal_mut() else { return Ok(()) };
             let Some(log) = &mut journal.log else { return Ok(()) };
             let stages = log.retire(count);
-            let counters = &mut self.memory.counters.journal;
+            let counters = &mut self.blocks.memory.counters.journal;
             counters.checkpoints += 1;
             counters.checkpointed += blocks.len() as u64;
             counters.retired += count as u64;
             // The first stage is a flush: after it they are at home.
             self.perform(&stages)?;
-            if let Some(journal) = self.order.journal_mut() {
+            if let Some(journal) = self.blocks.order.journal_mut() {
                 journal.forget_oldest(&oldest);
             }
         }
     }
 
-    /// When blocks that were committed go home though their room is not wanted.
-    pub(crate) fn sweep_due(&self) -> Option<Nanos> {
-        let span = u64::from(self.config.home_after?) * SECOND;
-        let since = self.order.journal()?.unswept?;
-        Some(Nanos::new(since.get() + span))
-    }
-
     /// Begins to write home the transactions that were committed long enough ago, with all
     /// committed since; does not wait.
     pub(crate) fn sweep_when_due(&mut self) -> Result<(), FsError> {
-        if self.sweep_due().is_none_or(|due| due > self.clock.now()) || self.failed.is_some() {
+        if self
+            .blocks
+            .order
+            .sweep_due(self.blocks.config.home_after)
+            .is_none_or(|due| due > self.blocks.clock.now())
+            || self.blocks.failed.is_some()
+        {
             return Ok(());
         }
-        let now = self.clock.now();
-        let Some(journal) = self.order.journal_mut() else { return Ok(()) };
+        let now = self.blocks.clock.now();
+        let Some(journal) = self.blocks.order.journal_mut() else { return Ok(()) };
         journal.unswept = None;
         let logged = |block: &u64| {
-            let buffer = self.memory.buffers.get(*block);
+            let buffer = self.blocks.memory.buffers.get(*block);
             buffer.is_some_and(|buffer| buffer.held.journal.logged && buffer.dirty != 0)
         };
         let mut blocks: Vec<u64> = journal.in_log.keys().copied().filter(logged).collect();
         let all = blocks.len();
-        blocks.retain(|&block| !self.is_under_way(block));
+        blocks.retain(|&block| !self.blocks.is_under_way(block));
         if blocks.len() < all {
             // Older bytes of some are on their way: those have the next sweep.
-            let Some(journal) = self.order.journal_mut() else { return Ok(()) };
+            let Some(journal) = self.blocks.order.journal_mut() else { return Ok(()) };
             journal.unswept = Some(now);
         }
-        self.memory.counters.journal.swept += blocks.len() as u64;
-        self.write_blocks(&blocks, false)
+        self.blocks.memory.counters.journal.swept += blocks.len() as u64;
+        self.blocks.write_blocks(&blocks, false)
     }
 
     /// Commits everything, writes it home and closes the log: a recovery finds nothing. Does
@@ -160,13 +157,13 @@ impl<A> Cache<A> {
     /// [`FsError::Device`]; [`FsError::ReadOnly`] after a write has failed: the log keeps its
     /// transactions.
     pub fn close_log(&mut self) -> Result<(), FsError> {
-        self.check_writable()?;
-        if !self.is_journalled() {
+        self.blocks.check_writable()?;
+        if !self.blocks.order.is_journalled() {
             return Ok(());
         }
         self.sync_journalled()?;
         self.checkpoint(u64::MAX)?;
-        let Some(journal) = self.order.journal_mut() else { return Ok(()) };
+        let Some(journal) = self.blocks.order.journal_mut() else { return Ok(()) };
         let Some(mut log) = journal.log.take() else { return Ok(()) };
         debug_assert!(journal.in_log.is_empty() && journal.live.is_empty());
         let stages = log.close()?;

@@ -1,15 +1,14 @@
 //! Commits performed part by part, by callers that do not keep the cache locked.
 
-use crate::cache::Cache;
-use crate::commit::Why;
+use super::Transactions;
 use crate::order::journal::is_later;
-use crate::work::{CommitWork, Commits, Doing, Done};
+use crate::transactions::commit::Why;
+use crate::work::{CommitWork, Doing, Done};
 use seekless_fs::FsError;
-use seekless_units::Extent;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-impl<A> Cache<A> {
+impl<A> Transactions<'_, A> {
     /// The next part of a commit that was begun, if it is time for one: to be performed
     /// without keeping the cache. To be asked again afterwards, until there is none.
     ///
@@ -22,38 +21,12 @@ impl<A> Cache<A> {
         let Some(stage) = self.next_stage() else { return Ok(None) };
         let done = Arc::new(Done::default());
         self.note_part(&stage, Doing::Somebody(done.clone()));
-        Ok(Some(CommitWork::new(stage, self.device.clone(), self.config.barriers, done)))
-    }
-
-    /// Whether commits are left to others ([`Commits::Apart`]), in a cache with a journal.
-    #[must_use]
-    pub fn leaves_commits(&self) -> bool {
-        self.is_journalled() && self.commits() == Commits::Apart
-    }
-
-    /// Whether a transaction that is not committed has changed, or writes, some of these
-    /// runs of fragments.
-    #[must_use]
-    pub fn await_commit(&self, runs: &[Extent]) -> bool {
-        let awaits = |block| {
-            self.memory.buffers.get(block).is_some_and(|buffer| {
-                let held = buffer.held.journal;
-                held.running || held.committing || held.writing
-            })
-        };
-        let blocks = runs.iter().flat_map(|&run| self.memory.shape.blocks_of(run));
-        blocks.map(|(block, _)| block).any(awaits)
-    }
-
-    /// The number of the last uncommitted transaction with changes; `None` where all is committed,
-    /// and where commits are not performed apart ([`Commits::Apart`]).
-    #[must_use]
-    pub fn last_uncommitted(&self) -> Option<NonZeroU32> {
-        let journal = self.order.journal().filter(|_| self.leaves_commits())?;
-        if journal.running.is_empty() {
-            return Some(journal.committing.as_ref()?.number);
-        }
-        Some(journal.running.number)
+        Ok(Some(CommitWork::new(
+            stage,
+            self.blocks.device.clone(),
+            self.blocks.config.barriers,
+            done,
+        )))
     }
 
     /// The next part to be performed without locking the cache before a transaction is committed: a
@@ -62,12 +35,12 @@ impl<A> Cache<A> {
     /// operation.
     ///
     /// # Errors
-    /// [`FsError::Device`] when a part has failed; as [`Cache::commit`].
+    /// [`FsError::Device`] when a part has failed; as [`Transactions::commit`].
     pub fn work_towards(&mut self, number: NonZeroU32) -> Result<Option<CommitWork>, FsError> {
         if let Some(work) = self.commit_work()? {
             return Ok(Some(work));
         }
-        let Some(journal) = self.order.journal() else { return Ok(None) };
+        let Some(journal) = self.blocks.order.journal() else { return Ok(None) };
         if let Some(committing) = &journal.committing {
             // A commit behind it is none of the caller's business.
             let ours = !is_later(committing.number, number);
@@ -86,31 +59,17 @@ impl<A> Cache<A> {
     /// is not committed yet.
     ///
     /// # Errors
-    /// As [`Cache::work_towards`].
+    /// As [`Transactions::work_towards`].
     pub fn work_before_operation(&mut self) -> Result<Option<CommitWork>, FsError> {
-        if !self.leaves_commits() || self.in_operation() {
+        if !self.blocks.order.leaves_commits() || self.blocks.order.in_operation() {
             return Ok(None);
         }
-        let Some(journal) = self.order.journal() else { return Ok(None) };
+        let Some(journal) = self.blocks.order.journal() else { return Ok(None) };
         let Some(committing) = &journal.committing else { return Ok(None) };
         if !journal.is_full() {
             return Ok(None);
         }
         let number = committing.number;
         self.work_towards(number)
-    }
-
-    /// Whether a part of a commit is being performed by a caller.
-    pub(crate) fn is_part_under_way(&self) -> bool {
-        let committing = self.order.journal().and_then(|journal| journal.committing.as_ref());
-        let part = committing.and_then(|committing| committing.under_way.as_ref());
-        part.is_some_and(|part| part.doing.as_wait().is_some())
-    }
-
-    /// Counts a wait for a commit during which the cache is locked.
-    pub(crate) fn note_blocking_wait(&mut self) {
-        if self.leaves_commits() {
-            self.memory.counters.journal.blocking_waits += 1;
-        }
     }
 }

@@ -1,9 +1,9 @@
 //! Writing blocks: blocked changes are rolled back in a copy, neighbours go in one request, and
 //! changes that waited for completed writes are told.
 
+use super::BlockCache;
+use crate::blocks::flight::Flight;
 use crate::buffer::Buffer;
-use crate::cache::Cache;
-use crate::flight::Flight;
 use crate::shape::bits;
 use hashbrown::HashSet;
 use seekless_device::Durable;
@@ -17,7 +17,7 @@ struct Run {
     bytes: Vec<u8>,
 }
 
-impl<A> Cache<A> {
+impl<A> BlockCache<A> {
     /// Writes a block because the discipline says so.
     pub(crate) fn write_at_once(&mut self, block: u64, mask: u64) -> Result<(), FsError> {
         match self.config.page {
@@ -216,7 +216,7 @@ impl<A> Cache<A> {
         Some(Image { copied: true, parts })
     }
 
-    /// As [`Cache::write_blocks`], with the dirty blocks that lie beside them
+    /// As [`BlockCache::write_blocks`], with the dirty blocks that lie beside them
     /// and wait for nothing: as many on either side as a cluster has blocks. They
     /// cost no further request where all that is joined fits a cluster, and two
     /// where both sides are full.

@@ -1,17 +1,13 @@
 //! Transactions on their way to the log.
 
-use crate::cache::Cache;
+use super::Transactions;
 use crate::change::Role;
 use crate::log::{Log, LogCopy, LogTransaction, Stage};
 use crate::memory::Memory;
 use crate::order::journal::{Committing, InLog, Journal, Running, next_number};
-use crate::wheel::SECOND;
 use crate::work::{Commits, Doing, Part};
 use seekless_fs::FsError;
 use seekless_units::{BlockNo, Nanos};
-
-/// Seconds after which changes are committed (jbd2: `JBD2_DEFAULT_MAX_COMMIT_AGE`).
-const INTERVAL: u64 = 5;
 
 /// Why a transaction is committed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,13 +73,7 @@ impl<A> Journal<A> {
     }
 }
 
-impl<A> Cache<A> {
-    /// Whether changes go through a journal.
-    #[must_use]
-    pub fn is_journalled(&self) -> bool {
-        self.order.journal().is_some()
-    }
-
+impl<A> Transactions<'_, A> {
     /// Gives the journal its log, which is empty, and makes it ready. To be done
     /// before anything is changed, and before the volume's superblock is read through
     /// the cache, since that is changed.
@@ -92,13 +82,14 @@ impl<A> Cache<A> {
     /// [`FsError::Invalid`] for a discipline without a journal, and for a log whose
     /// blocks are not the cache's; [`FsError::Device`].
     pub fn open_log(&mut self, mut log: Box<dyn Log>) -> Result<(), FsError> {
-        let shape = self.memory.shape;
+        let shape = self.blocks.memory.shape;
         if shape.per_block != 1 || log.block_size() != shape.fragment {
             let (log, block) = (log.block_size(), shape.fragment);
             return Err(FsError::Invalid(format!("a log of blocks of {log} bytes for {block}")));
         }
-        let now = self.clock.now();
-        let Some(journal) = self.order.journal_mut().filter(|journal| journal.log.is_none()) else {
+        let now = self.blocks.clock.now();
+        let Some(journal) = self.blocks.order.journal_mut().filter(|journal| journal.log.is_none())
+        else {
             return Err(FsError::Invalid("a log for a discipline without one".into()));
         };
         journal.now = now;
@@ -107,33 +98,23 @@ impl<A> Cache<A> {
         self.perform(&stages)
     }
 
-    /// Selects who performs commits. Unless that is the caller, a commit that is due, or of a
-    /// full transaction, is begun and not awaited. With [`Commits::Apart`] flushes are performed
-    /// apart as well, under every discipline ([`Cache::flush_work`]).
+    /// Selects who performs commits. Unless that is the caller, a commit that is due, or of a full
+    /// transaction, is begun and not awaited. With [`Commits::Apart`] flushes are performed apart
+    /// as well, under every discipline ([`BlockCache::flush_work`](crate::BlockCache::flush_work)).
     pub fn set_commits(&mut self, commits: Commits) {
-        self.flights.apart = commits == Commits::Apart;
-        if let Some(journal) = self.order.journal_mut() {
+        self.blocks.flights.apart = commits == Commits::Apart;
+        if let Some(journal) = self.blocks.order.journal_mut() {
             journal.commits = commits;
         }
-    }
-
-    /// Whether a commit is under way that the cache performs itself, beside operations.
-    pub(crate) fn steps_commit(&self) -> bool {
-        self.commits() == Commits::Beside
-            && self.order.journal().is_some_and(|journal| journal.committing.is_some())
-    }
-
-    pub(crate) fn commits(&self) -> Commits {
-        self.order.journal().map_or(Commits::AtOnce, |journal| journal.commits)
     }
 
     /// Commits all that was changed, and returns once that is done. Nothing without a
     /// journal.
     ///
     /// # Errors
-    /// [`FsError::Device`]; [`FsError::NoSpace`] as [`Cache::end`].
+    /// [`FsError::Device`]; [`FsError::NoSpace`] as [`Cache::end`](crate::Cache::end).
     pub fn commit(&mut self, why: Why) -> Result<(), FsError> {
-        debug_assert!(!self.in_operation(), "half an operation would be committed");
+        debug_assert!(!self.blocks.order.in_operation(), "half an operation would be committed");
         self.finish_commit()?;
         if self.begin_commit(why)? { self.finish_commit() } else { Ok(()) }
     }
@@ -141,7 +122,7 @@ impl<A> Cache<A> {
     /// Commits all changes, or begins a commit for its performer: then only a commit that is still
     /// under way is waited for.
     pub(crate) fn commit_or_begin(&mut self, why: Why) -> Result<(), FsError> {
-        if self.commits() == Commits::AtOnce {
+        if self.blocks.order.commits() == Commits::AtOnce {
             return self.commit(why);
         }
         if why != Why::Timed {
@@ -156,19 +137,20 @@ impl<A> Cache<A> {
     /// commit is under way.
     ///
     /// # Errors
-    /// As [`Cache::commit`].
+    /// As [`Transactions::commit`].
     pub fn begin_commit(&mut self, why: Why) -> Result<bool, FsError> {
-        self.check_writable()?;
-        let Some(journal) = self.order.journal_mut() else { return Ok(false) };
+        self.blocks.check_writable()?;
+        let Some(journal) = self.blocks.order.journal_mut() else { return Ok(false) };
         if journal.running.is_empty() || journal.committing.is_some() || journal.handle.is_some() {
             return Ok(false);
         }
         let ordered: Vec<u64> = journal.running.ordered.iter().copied().collect();
-        let under_way: Vec<u64> = ordered.into_iter().filter(|&b| self.is_under_way(b)).collect();
+        let under_way: Vec<u64> =
+            ordered.into_iter().filter(|&b| self.blocks.is_under_way(b)).collect();
         if !under_way.is_empty() {
-            self.wait_for(&under_way)?;
+            self.blocks.wait_for(&under_way)?;
         }
-        let Some(journal) = self.order.journal_mut() else { return Ok(false) };
+        let Some(journal) = self.blocks.order.journal_mut() else { return Ok(false) };
         let running = journal.turn_over();
         let mut stages = Vec::from_iter(self.contents_stage(&running));
         let contents = self.note_contents(&running);
@@ -176,27 +158,27 @@ impl<A> Cache<A> {
         let copied: Vec<LogCopy<'_>> =
             copies.iter().map(|(home, bytes)| LogCopy { home: *home, bytes }).collect();
         let revokes: Vec<BlockNo> = running.revokes.iter().map(|&b| BlockNo::new(b)).collect();
-        let Some(journal) = self.order.journal_mut() else { return Ok(false) };
+        let Some(journal) = self.blocks.order.journal_mut() else { return Ok(false) };
         let Some(log) = &mut journal.log else {
             return Err(FsError::Invalid("a journal without its log".into()));
         };
         match log.encode(&LogTransaction { revokes: &revokes, copies: &copied }) {
             Ok(encoded) => stages.extend(encoded),
             Err(error) => {
-                self.failed.get_or_insert_with(|| error.to_string());
+                self.blocks.failed.get_or_insert_with(|| error.to_string());
                 return Err(error);
             }
         }
         for &block in &running.blocks {
             let known = InLog { newest: running.number, home: false, revoked_by: None };
             journal.in_log.insert(block, known);
-            if let Some(buffer) = self.memory.buffers.get_mut(block) {
+            if let Some(buffer) = self.blocks.memory.buffers.get_mut(block) {
                 let held = &mut buffer.held.journal;
                 // A write home under way is older than the copy.
                 (held.running, held.committing, held.homing) = (false, true, false);
             }
         }
-        let counters = &mut self.memory.counters.journal;
+        let counters = &mut self.blocks.memory.counters.journal;
         counters.logged += running.blocks.len() as u64;
         counters.revokes += running.revokes.len() as u64;
         counters.ordered += contents.len() as u64;
@@ -221,7 +203,7 @@ impl<A> Cache<A> {
     /// Blocks of contents that a transaction exposes and that are not at home.
     fn contents_of(&self, running: &Running) -> Vec<u64> {
         let dirty = |block: &&u64| {
-            self.memory.buffers.get(**block).is_some_and(|buffer| {
+            self.blocks.memory.buffers.get(**block).is_some_and(|buffer| {
                 debug_assert!(buffer.dirty == 0 || !buffer.held.waits());
                 buffer.dirty != 0
             })
@@ -232,9 +214,9 @@ impl<A> Cache<A> {
     fn contents_stage(&self, running: &Running) -> Option<Stage> {
         let mut stage = Stage::default();
         for block in self.contents_of(running) {
-            let buffer = self.memory.buffers.get(block)?;
-            let at = self.memory.shape.lba(self.memory.shape.first_fragment(block));
-            stage.push(at, &buffer.bytes, self.config.cluster.get() as usize);
+            let buffer = self.blocks.memory.buffers.get(block)?;
+            let at = self.blocks.memory.shape.lba(self.blocks.memory.shape.first_fragment(block));
+            stage.push(at, &buffer.bytes, self.blocks.config.cluster.get() as usize);
         }
         (!stage.is_empty()).then_some(stage)
     }
@@ -243,7 +225,7 @@ impl<A> Cache<A> {
     fn note_contents(&mut self, running: &Running) -> Vec<u64> {
         let contents = self.contents_of(running);
         for &block in &contents {
-            if let Some(buffer) = self.memory.buffers.get_mut(block) {
+            if let Some(buffer) = self.blocks.memory.buffers.get_mut(block) {
                 (buffer.dirty, buffer.due, buffer.put_off) = (0, None, 0);
                 buffer.held.journal.writing = true;
             }
@@ -255,11 +237,13 @@ impl<A> Cache<A> {
     /// is committed.
     fn copies(&self, running: &Running) -> Vec<(BlockNo, Vec<u8>)> {
         let copy = |&block: &u64| {
-            let buffer = self.memory.buffers.get(block);
+            let buffer = self.blocks.memory.buffers.get(block);
             debug_assert!(buffer.is_some_and(|b| b.valid != 0), "J2: block {block} is in memory");
             let mut bytes = buffer?.bytes.to_vec();
-            let at = self.memory.shape.first_fragment(block);
-            if let Some(seal) = self.seal.as_ref().filter(|_| buffer.is_some_and(|b| b.metadata)) {
+            let at = self.blocks.memory.shape.first_fragment(block);
+            if let Some(seal) =
+                self.blocks.seal.as_ref().filter(|_| buffer.is_some_and(|b| b.metadata))
+            {
                 seal.seal(at, buffer?.owner, &mut bytes);
             }
             Some((BlockNo::new(block), bytes))
@@ -270,9 +254,9 @@ impl<A> Cache<A> {
     /// Takes a commit that the cache performs beside operations as far as it comes without
     /// waiting for writes.
     fn step_commit(&mut self) -> Result<(), FsError> {
-        while self.commits() == Commits::Beside && self.end_part()? {
+        while self.blocks.order.commits() == Commits::Beside && self.end_part()? {
             let Some(stage) = self.next_stage() else { break };
-            let submitted = stage.submit(self.device.as_ref(), self.config.barriers);
+            let submitted = stage.submit(self.blocks.device.as_ref(), self.blocks.config.barriers);
             self.note_part(&stage, Doing::Device(submitted));
         }
         Ok(())
@@ -280,22 +264,22 @@ impl<A> Cache<A> {
 
     /// Whether no part of a commit is under way, since it is done.
     pub(crate) fn end_part(&mut self) -> Result<bool, FsError> {
-        let device = self.device.clone();
-        let Some(committing) = self.committing() else { return Ok(true) };
+        let device = self.blocks.device.clone();
+        let Some(committing) = self.blocks.order.committing() else { return Ok(true) };
         let is_over = match committing.under_way.as_mut().map(|part| &mut part.doing) {
             None => return Ok(true),
             Some(Doing::Somebody(done)) => done.is_set(),
             Some(Doing::Device(submitted)) => submitted.is_over(device.as_ref()),
         };
         if is_over {
-            self.finish_part()?;
+            self.blocks.finish_part()?;
         }
         Ok(is_over)
     }
 
     /// The next stage of the commit under way. Behind the last it is committed.
     pub(crate) fn next_stage(&mut self) -> Option<Stage> {
-        let stage = self.committing()?.stages.pop_front();
+        let stage = self.blocks.order.committing()?.stages.pop_front();
         if stage.is_none() {
             self.note_committed();
         }
@@ -303,9 +287,9 @@ impl<A> Cache<A> {
     }
 
     pub(crate) fn note_part(&mut self, stage: &Stage, doing: Doing) {
-        let (landings, barriers) = (self.flights.landings(), self.config.barriers);
+        let (landings, barriers) = (self.blocks.flights.landings(), self.blocks.config.barriers);
         let (flushes, unflushed) = (stage.flushes(barriers), stage.leaves_unflushed(barriers));
-        let Some(committing) = self.committing() else { return };
+        let Some(committing) = self.blocks.order.committing() else { return };
         debug_assert!(committing.under_way.is_none(), "stages come one after the other");
         committing.under_way = Some(Part { doing, flushes, unflushed, landings });
         self.count(stage);
@@ -313,59 +297,21 @@ impl<A> Cache<A> {
 
     /// Returns once the commit that was begun is done, by any performer.
     pub(crate) fn finish_commit(&mut self) -> Result<(), FsError> {
-        while self.committing().is_some() {
-            self.finish_part()?;
+        while self.blocks.order.committing().is_some() {
+            self.blocks.finish_part()?;
             if let Some(work) = self.commit_work()? {
-                self.note_blocking_wait();
+                self.blocks.note_blocking_wait();
                 work.perform();
             }
         }
         Ok(())
     }
 
-    /// Returns once the part of a commit is done that is under way, if there is one.
-    pub(crate) fn finish_part(&mut self) -> Result<(), FsError> {
-        let part = self.committing().and_then(|committing| committing.under_way.take());
-        let Some(part) = part else { return Ok(()) };
-        let result = match part.doing {
-            Doing::Somebody(done) => {
-                if !done.is_set() {
-                    self.note_blocking_wait();
-                }
-                done.wait()
-            }
-            Doing::Device(submitted) => submitted.wait(self.device.as_ref()),
-        };
-        if let Err(error) = result {
-            // It stays uncommitted, and whatever comes after it.
-            if let Some(journal) = self.order.journal_mut() {
-                journal.committing = None;
-            }
-            return Err(self.fail(error.into()));
-        }
-        self.stage_done(part.flushes, part.unflushed, part.landings);
-        Ok(())
-    }
-
-    pub(crate) fn committing(&mut self) -> Option<&mut Committing> {
-        self.order.journal_mut()?.committing.as_mut()
-    }
-
-    /// A stage is done. A flush of it that began when writes had completed so often has
-    /// put those on stable storage; its own writes may wait for one still.
-    fn stage_done(&mut self, flushes: bool, unflushed: bool, landings: u64) {
-        if unflushed {
-            self.note_written();
-        } else if flushes && self.flights.landings() == landings {
-            self.note_flushed();
-        }
-    }
-
     fn note_committed(&mut self) {
-        let now = self.clock.now();
-        let Some(journal) = self.order.journal_mut() else { return };
+        let now = self.blocks.clock.now();
+        let Some(journal) = self.blocks.order.journal_mut() else { return };
         if let Some(done) = journal.committing.take() {
-            journal.committed(&mut self.memory, done, now);
+            journal.committed(&mut self.blocks.memory, done, now);
         }
     }
 
@@ -373,42 +319,35 @@ impl<A> Cache<A> {
     pub(crate) fn perform(&mut self, stages: &[Stage]) -> Result<(), FsError> {
         for stage in stages {
             self.count(stage);
-            let landings = self.flights.landings();
-            let done = stage.perform(self.device.as_ref(), self.config.barriers);
-            done.map_err(|error| self.fail(error.into()))?;
-            let barriers = self.config.barriers;
-            self.stage_done(stage.flushes(barriers), stage.leaves_unflushed(barriers), landings);
+            let landings = self.blocks.flights.landings();
+            let done = stage.perform(self.blocks.device.as_ref(), self.blocks.config.barriers);
+            done.map_err(|error| self.blocks.fail(error.into()))?;
+            let barriers = self.blocks.config.barriers;
+            self.blocks.stage_done(
+                stage.flushes(barriers),
+                stage.leaves_unflushed(barriers),
+                landings,
+            );
         }
         Ok(())
     }
 
     fn count(&mut self, stage: &Stage) {
-        let counters = &mut self.memory.counters;
+        let counters = &mut self.blocks.memory.counters;
         counters.async_writes += stage.writes.len() as u64;
         counters.written_bytes += stage.len();
-        counters.flushes += u64::from(stage.flushes(self.config.barriers));
-    }
-
-    /// When the running transaction is to be committed.
-    fn commit_due(&self) -> Option<Nanos> {
-        let began = self.order.journal()?.running.began?;
-        Some(Nanos::new(began.get() + INTERVAL * SECOND))
-    }
-
-    /// When the journal has something to do next.
-    pub(crate) fn journal_due(&self) -> Option<Nanos> {
-        self.commit_due().into_iter().chain(self.sweep_due()).min()
+        counters.flushes += u64::from(stage.flushes(self.blocks.config.barriers));
     }
 
     /// Commits a transaction that is old enough, and advances the commit under way.
     pub(crate) fn commit_when_due(&mut self) -> Result<(), FsError> {
         self.step_commit()?;
         self.sweep_when_due()?;
-        let now = self.clock.now();
-        let due = self.commit_due().is_some_and(|due| due <= now);
-        let Some(journal) = self.order.journal_mut() else { return Ok(()) };
+        let now = self.blocks.clock.now();
+        let due = self.blocks.order.commit_due().is_some_and(|due| due <= now);
+        let Some(journal) = self.blocks.order.journal_mut() else { return Ok(()) };
         journal.now = now;
-        if !due || self.failed.is_some() || self.in_operation() {
+        if !due || self.blocks.failed.is_some() || self.blocks.order.in_operation() {
             return Ok(());
         }
         self.commit_or_begin(Why::Timed)
