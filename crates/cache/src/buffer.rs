@@ -1,7 +1,7 @@
 //! The blocks that are kept: a slab of buffers, found by block and linked from
 //! the least to the most recently used.
 
-use crate::order::Held;
+use crate::order::BlockChanges;
 use crate::seal::Owner;
 use crate::shape::bits;
 use hashbrown::HashMap;
@@ -26,7 +26,7 @@ pub(crate) struct Buffer {
     /// Mask of dirty fragments that may be written now.
     pub(crate) dirty: u64,
     /// The changes to it that the order holds back, and those that may be waited for.
-    pub(crate) held: Held,
+    pub(crate) held: BlockChanges,
     /// Requests under way that write some of it (invariant 8): of one round of
     /// writing, since the next waits for them.
     under_way: u32,
@@ -321,7 +321,7 @@ impl Buffers {
             return at;
         }
         debug_assert!(self.slab.len() < NONE as usize, "the last number means none");
-        self.slab.push(fresh(vec![0; self.block_size].into_boxed_slice(), Held::default()));
+        self.slab.push(fresh(vec![0; self.block_size].into_boxed_slice(), BlockChanges::default()));
         self.links.push(Link { older: NONE, newer: NONE, used: 0, passed: false, kept: false });
         self.slab.len() as u32 - 1
     }

@@ -22,8 +22,8 @@
 //! A [`Cache`] has parts, of which each knows only those below it:
 //!
 //! - `cache`: the cache, and questions about changes; `settle`: writing for a caller that waits;
-//!   `room`: making room; `operation`: operations and their room in a transaction; `syncer`: turning
-//!   the wheel, and handling a full graph
+//!   `room`: making room; `operation`: operations and their room in a transaction; `syncer`:
+//!   turning the wheel, and handling a full graph
 //! - `changes`: changing blocks (`modify`); waiting for changes, and taking them back (`retract`)
 //! - `transactions`: `commit`, also part by part (`apart`); writing home (`checkpoint`)
 //! - `blocks`: blocks in memory; `write`: gathering and writing them; `flight`: writes under way,
@@ -32,8 +32,8 @@
 //! - `memory`, `buffer`, `shape`, `wheel`, `dirty`: the blocks, and when each is due; `seal`: their
 //!   check hashes
 //! - [`change`]: changes, their roles, and the kinds they are counted by; [`discipline`]: when a
-//!   change is written; [`config`]: sizes, ages, limits, counters; [`log`]: a journal's interface to
-//!   a log; `work`: parts of commits performed without the cache
+//!   change is written; [`config`]: sizes, ages, limits, counters; [`log`]: a journal's interface
+//!   to a log; `work`: parts of commits performed without the cache
 
 mod blocks;
 mod buffer;
@@ -66,5 +66,5 @@ pub use log::{Log, LogCopy, LogTransaction, Stable, Stage, StageWrite};
 pub use operation::CREDITS;
 pub use seal::{Owner, Seal};
 pub use transactions::Transactions;
-pub use transactions::commit::Why;
+pub use transactions::commit::CommitReason;
 pub use work::{CommitWork, Commits};

@@ -3,7 +3,7 @@
 use crate::buffer::Buffer;
 use crate::cache::Cache;
 use crate::change::ChangeId;
-use crate::transactions::commit::Why;
+use crate::transactions::commit::CommitReason;
 use seekless_fs::FsError;
 use seekless_units::Extent;
 use std::collections::BTreeSet;
@@ -61,7 +61,7 @@ impl<A> Cache<A> {
         }
         self.blocks.write_blocks(&blocks, false)?;
         if blocks.is_empty() && !waits && !self.in_operation() && self.blocks.has_uncommitted() {
-            self.transactions().commit(Why::Forced)?;
+            self.transactions().commit(CommitReason::Forced)?;
             return Ok(true);
         }
         Ok(waits || !blocks.is_empty())
@@ -290,7 +290,7 @@ impl<A> Cache<A> {
             // Blocks on their way home may have changed again meanwhile.
             self.write_named(changes)?;
             if self.wait_for_log(changes) {
-                self.transactions().commit(Why::Asked)?;
+                self.transactions().commit(CommitReason::Asked)?;
             }
         }
         // Nothing in a pass waits for this flush: its caller flushes at the end.

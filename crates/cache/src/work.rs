@@ -65,7 +65,7 @@ pub enum Commits {
 }
 
 /// How a part of a commit is known to be done.
-pub(crate) enum Doing {
+pub(crate) enum Performer {
     /// The caller that performs it reports so.
     Somebody(Arc<Done>),
     /// The device does.
@@ -74,7 +74,7 @@ pub(crate) enum Doing {
 
 /// A part of a commit that is under way.
 pub(crate) struct Part {
-    pub(crate) doing: Doing,
+    pub(crate) doing: Performer,
     /// It flushes the device.
     pub(crate) flushes: bool,
     /// Its writes wait for a flush.
@@ -83,7 +83,7 @@ pub(crate) struct Part {
     pub(crate) landings: u64,
 }
 
-impl Doing {
+impl Performer {
     /// A wait for the caller that performs it, where it is not done yet.
     pub(crate) fn as_wait(&self) -> Option<CommitWork> {
         match self {

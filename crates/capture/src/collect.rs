@@ -7,7 +7,7 @@ use seekless_host::fanotify::{Noticed, Scope, Watch};
 use seekless_host::mounts::{DeviceNumber, Mount};
 use seekless_host::read_ahead::{self, ReadAheadGuard};
 use seekless_host::scratch::{self, KeptMounts};
-use seekless_host::tracefs::{self, EventKind, Filter, Instance, Root, Traced, Who};
+use seekless_host::tracefs::{self, EventKind, Filter, Instance, Root, Threads, Traced};
 use seekless_host::{HostError, program};
 use seekless_images::{Error, ErrorKind};
 use signal_hook::iterator::Signals;
@@ -202,7 +202,7 @@ impl Recorder<'_> {
             }
             Whose::Process(pid) => {
                 let threads = program::threads_of(pid)?;
-                self.open(ears, Who::With(threads.clone()), Scope::FileSystem)?;
+                self.open(ears, Threads::With(threads.clone()), Scope::FileSystem)?;
                 Ok((
                     Subject::Process(pid),
                     Some(Ours::new(threads, self.source == Source::Tracefs)),
@@ -210,7 +210,7 @@ impl Recorder<'_> {
             }
             Whose::Everybody(subject) => {
                 let ours = program::threads_of(std::process::id())?;
-                self.open(ears, Who::AllBut(ours), Scope::FileSystem)?;
+                self.open(ears, Threads::AllBut(ours), Scope::FileSystem)?;
                 if matches!(subject, Subject::Boot(_)) && ears.instance.is_some() {
                     self.adopt_early(ears)?;
                 }
@@ -236,14 +236,14 @@ impl Recorder<'_> {
             // In a namespace of its own, only the program's accesses are reported.
             scratch::own_mounts()?;
             ears.mounts = Some(KeptMounts::of_this_thread()?);
-            self.open(ears, Who::With(vec![thread]), Scope::Mount)?;
+            self.open(ears, Threads::With(vec![thread]), Scope::Mount)?;
             return Ok(None);
         }
-        self.open(ears, Who::With(vec![thread]), Scope::FileSystem)?;
+        self.open(ears, Threads::With(vec![thread]), Scope::FileSystem)?;
         Ok(Some(Ours::new(vec![thread], true)))
     }
 
-    fn open(&self, ears: &mut Ears, who: Who, scope: Scope) -> Result<(), Error> {
+    fn open(&self, ears: &mut Ears, who: Threads, scope: Scope) -> Result<(), Error> {
         let watch = Watch::new(&self.mount.dir, scope, self.source == Source::Fanotify);
         match (watch, self.source) {
             (Ok(watch), _) => ears.watch = Some(watch),
@@ -400,7 +400,7 @@ fn parent_of(tid: u32) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use seekless_host::fanotify::Did;
+    use seekless_host::fanotify::AccessKind;
 
     #[test]
     fn of_a_helper_only_what_others_use_too_is_kept() {
@@ -409,7 +409,7 @@ mod tests {
         let opened = |tid, ino| Noticed {
             time: 0,
             tid,
-            did: Did::Open,
+            did: AccessKind::Open,
             ino,
             directory: false,
             comm: None,

@@ -36,7 +36,7 @@ pub use subject::{End, Subject};
 
 use seekless_host::caches::{self, Caches};
 use seekless_host::mounts::Mount;
-use seekless_host::tracefs::{self, Filter, Instance, Root, Who};
+use seekless_host::tracefs::{self, Filter, Instance, Root, Threads};
 use seekless_images::Error;
 use seekless_layout::recording::{Assembled, Pages};
 use seekless_units::Ino;
@@ -50,7 +50,7 @@ pub fn loaded(mount: &Mount) -> Result<HashSet<Ino>, Error> {
     let filter = Filter {
         sources: vec![tracefs::Source::Evicted],
         device: Some(mount.device),
-        who: Who::AllBut(Vec::new()),
+        who: Threads::AllBut(Vec::new()),
         buffer_kib: 16 << 10,
     };
     let mut instance = Instance::new(&Root::find()?, &filter)?;

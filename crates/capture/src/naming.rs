@@ -4,13 +4,13 @@ use super::{Collected, Source};
 use seekless_fs::format::OpenOptions;
 
 use seekless_fs::{FileKind, Inspect};
-use seekless_host::fanotify::{Did, Noticed};
+use seekless_host::fanotify::{AccessKind, Noticed};
 use seekless_host::mounts::{self, Mount};
 use seekless_host::tracefs;
 use seekless_host::{program, residency};
 use seekless_images::Error;
 use seekless_layout::recording::{
-    Assembled, Index, Known, PageAccess, PageSet, Pages, RecordedTouch, TouchKind, assemble,
+    Assembled, EndState, Index, PageAccess, PageSet, Pages, RecordedTouch, TouchKind, assemble,
 };
 use seekless_units::{BlockNo, Extent, Ino};
 use std::collections::{HashMap, HashSet};
@@ -91,7 +91,8 @@ impl<'a> Names<'a> {
             Some(image) => image.lookup_blocks(dir, name).ok()?.last().copied(),
             None => None,
         };
-        let known = Known { loaded, size: &mut size, resident: &mut resident, holder: &mut holder };
+        let known =
+            EndState { loaded, size: &mut size, resident: &mut resident, holder: &mut holder };
         assemble(touches, index, pages, known)
     }
 
@@ -117,16 +118,16 @@ impl<'a> Names<'a> {
         }
         for event in collected.noticed {
             let what = match (event.did, event.directory) {
-                (Did::Access, false) => continue,
-                (Did::Access, true) => TouchKind::Listed,
-                (Did::Open, _) => TouchKind::Opened,
-                (Did::Exec, _) => TouchKind::Executed,
+                (AccessKind::Access, false) => continue,
+                (AccessKind::Access, true) => TouchKind::Listed,
+                (AccessKind::Open, _) => TouchKind::Opened,
+                (AccessKind::Exec, _) => TouchKind::Executed,
             };
             let Ok(ino) = u32::try_from(event.ino) else { continue };
             let time = event.time.saturating_sub(start);
             touches.push(RecordedTouch { time, tid: event.tid, what: what(Ino::new(ino)) });
             // Opening a directory counts as listing it.
-            if event.directory && event.did == Did::Open {
+            if event.directory && event.did == AccessKind::Open {
                 touches.push(RecordedTouch {
                     time,
                     tid: event.tid,
@@ -146,7 +147,7 @@ impl<'a> Names<'a> {
         let mut named = HashSet::new();
         let mut accessed: HashMap<Ino, bool> = HashMap::new();
         for event in &collected.noticed {
-            let access = event.did == Did::Access;
+            let access = event.did == AccessKind::Access;
             let Ok(ino) = u32::try_from(event.ino).map(Ino::new) else { continue };
             *accessed.entry(ino).or_default() |= access;
         }
@@ -162,18 +163,19 @@ impl<'a> Names<'a> {
                 push(TouchKind::Named(comm.into()));
             }
             match (event.did, event.directory) {
-                (Did::Access, true) => push(TouchKind::Listed(ino)),
-                (Did::Access, false) => {}
-                (Did::Open, _) => push(TouchKind::Opened(ino)),
-                (Did::Exec, _) => push(TouchKind::Executed(ino)),
+                (AccessKind::Access, true) => push(TouchKind::Listed(ino)),
+                (AccessKind::Access, false) => {}
+                (AccessKind::Open, _) => push(TouchKind::Opened(ino)),
+                (AccessKind::Exec, _) => push(TouchKind::Executed(ino)),
             }
             // A file that is only mapped is never accessed: its open counts instead.
-            let now = event.did == Did::Access || !accessed.get(&ino).copied().unwrap_or(false);
+            let now =
+                event.did == AccessKind::Access || !accessed.get(&ino).copied().unwrap_or(false);
             if event.directory || !now || !done.insert(ino) {
                 continue;
             }
             let path = PathBuf::from(std::ffi::OsStr::from_bytes(path));
-            let runs = if kept_caches && event.did == Did::Access {
+            let runs = if kept_caches && event.did == AccessKind::Access {
                 let size = fs::metadata(&path).map_or(0, |meta| meta.len());
                 vec![(0, size.div_ceil(residency::page_size()))]
             } else if kept_caches {

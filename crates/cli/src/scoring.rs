@@ -14,7 +14,7 @@ use seekless_fs::format::OpenOptions;
 use seekless_images::Place;
 use seekless_layout::replay::{Machine, Processes, Purpose, Replayed};
 use seekless_layout::score::{self, Score, parse_chunk};
-use seekless_layout::timing::{self, Think, Timing};
+use seekless_layout::timing::{self, Timing};
 use seekless_layout::trace::{self, Event};
 use seekless_report::reads::{Read, Reads};
 use seekless_report::table::{Figure, Table};
@@ -87,7 +87,7 @@ pub(crate) struct DeviceArgs {
     think: ThinkTime,
 }
 
-/// See [`Think`].
+/// See [`timing::ThinkTime`].
 #[derive(clap::ValueEnum, Debug, Clone, Copy, Default)]
 enum ThinkTime {
     /// No think time
@@ -117,8 +117,8 @@ pub(crate) fn time(
     args: &DeviceArgs,
 ) -> Result<Vec<Timed>, Failure> {
     let think = match args.think {
-        ThinkTime::Zero => Think::Zero,
-        ThinkTime::Trace => Think::Trace,
+        ThinkTime::Zero => timing::ThinkTime::Zero,
+        ThinkTime::Trace => timing::ThinkTime::Trace,
     };
     let block_size = ByteLen::new(u64::from(scored.image.geometry().block_size));
     let one = |name: &String| {

@@ -1,6 +1,6 @@
 //! Whether an image is in order, and its repair, whatever its format.
 
-use seekless_formats::{FAT, FFS, Known, LostChains, to_check};
+use seekless_formats::{FAT, FFS, KnownFormat, LostChains, to_check};
 use seekless_fs::FsError;
 use seekless_fs::check::{Outcome, Repaired, Report};
 use seekless_images::{Error, FORMATS, Place, refuse_others};
@@ -21,7 +21,7 @@ pub enum Mode {
 /// The findings of a check, and its outcome.
 pub struct Examined {
     /// The format as which the image was checked.
-    pub format: &'static Known,
+    pub format: &'static KnownFormat,
     /// The findings.
     pub report: Report,
     /// The state of the image now.

@@ -1,8 +1,8 @@
 //! Many workloads, one after the other: their states, and the results.
 
-use crate::driver::{Base, How, RunError, prepare, record};
+use crate::accepted::{AcceptedState, AcceptedStates};
+use crate::driver::{Base, RunError, RunOptions, prepare, record};
 use crate::explore::{self, Coverage, Exploration, Extent, Search, explore_run_observed};
-use crate::keep::{Keeper, Kept};
 use crate::log::Epoch;
 use crate::oracle::{Promises, Violation};
 use crate::recorder::Completion;
@@ -95,24 +95,24 @@ pub struct Campaign<'a> {
     /// The image that built-in workloads begin with, once it was made.
     bases: Vec<(String, Base)>,
     /// Takes some of the states that hold.
-    keeper: Keeper,
+    keeper: AcceptedStates,
 }
 
 impl<'a> Campaign<'a> {
     /// Nothing done so far.
     #[must_use]
     pub fn new(target: &'a dyn Target, settings: Settings) -> Self {
-        Self { target, settings, bases: Vec::new(), keeper: Keeper::new(0) }
+        Self { target, settings, bases: Vec::new(), keeper: AcceptedStates::new(0) }
     }
 
     /// From here on, keeps this many of the states that hold, evenly ([`Campaign::kept`]).
     pub fn keep(&mut self, wanted: usize) {
-        self.keeper = Keeper::new(wanted);
+        self.keeper = AcceptedStates::new(wanted);
     }
 
     /// Those that were taken, in the order of the search.
     #[must_use]
-    pub fn kept(&self) -> Vec<Kept> {
+    pub fn kept(&self) -> Vec<AcceptedState> {
         self.keeper.chosen().into_iter().cloned().collect()
     }
 
@@ -120,7 +120,11 @@ impl<'a> Campaign<'a> {
     ///
     /// # Errors
     /// [`CampaignError`].
-    pub fn image_of(&mut self, script: &Script, kept: &Kept) -> Result<Vec<u8>, CampaignError> {
+    pub fn image_of(
+        &mut self,
+        script: &Script,
+        kept: &AcceptedState,
+    ) -> Result<Vec<u8>, CampaignError> {
         let base = self.base(script)?;
         let seed = self.seed_of(&script.name, kept.schedule);
         let script = scheduled(script, kept.schedule, seed);
@@ -145,10 +149,10 @@ impl<'a> Campaign<'a> {
     }
 
     /// A device's queue draws from a schedule's number.
-    fn how(&self, seed: u64) -> How {
+    fn how(&self, seed: u64) -> RunOptions {
         let late = self.settings.queue.then_some(Completion::Late(seed));
         let completion = late.unwrap_or(Completion::AtOnce);
-        How { completion, ..How::new(self.settings.discipline) }
+        RunOptions { completion, ..RunOptions::new(self.settings.discipline) }
     }
 
     /// Explores a workload's states. `progress` is called with the number of judged ones.
@@ -172,7 +176,7 @@ impl<'a> Campaign<'a> {
             let search = Search { seed, extent, ..self.settings.search };
             let keeper = &mut self.keeper;
             let mut holds = |epoch: &Epoch, choice: &Choice| {
-                keeper.see(|| Kept {
+                keeper.see(|| AcceptedState {
                     workload: script.name.clone(),
                     schedule,
                     epoch: epoch.clone(),

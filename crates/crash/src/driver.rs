@@ -57,7 +57,7 @@ pub struct Base {
 
 /// How a workload is run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct How {
+pub struct RunOptions {
     /// How the cache behaves.
     pub config: Config,
     /// Once an order was dropped ([`Config::drop_order`]), blocks are written so
@@ -67,7 +67,7 @@ pub struct How {
     pub completion: Completion,
 }
 
-impl How {
+impl RunOptions {
     /// A small cache with a discipline, on a device without a queue.
     #[must_use]
     pub fn new(discipline: Discipline) -> Self {
@@ -102,7 +102,7 @@ pub fn prepare(target: &dyn Target, name: &str, setup: &[Line]) -> Result<Base, 
     let device = Arc::new(MemoryDevice::new(vec![0; len]));
     target.make(device.as_ref())?;
     poison(target, &device)?;
-    let how = How::new(target.prepared_under());
+    let how = RunOptions::new(target.prepared_under());
     let mut driver = Driver::new(target, device.clone(), None, &how, None)?;
     for line in setup {
         driver.line(name, line)?;
@@ -140,7 +140,7 @@ pub fn record(
     target: &dyn Target,
     base: &Base,
     script: &Script,
-    how: &How,
+    how: &RunOptions,
 ) -> Result<Run, RunError> {
     let device = Arc::new(MemoryDevice::new(base.image.to_vec()));
     let recorder = Arc::new(Recorder::new(device, how.completion));
@@ -184,7 +184,7 @@ impl Driver {
         target: &dyn Target,
         device: Arc<dyn BlockDevice>,
         recorder: Option<Arc<Recorder>>,
-        how: &How,
+        how: &RunOptions,
         history: Option<History>,
     ) -> Result<Self, RunError> {
         let clock = Arc::new(VirtualClock::new());

@@ -18,6 +18,7 @@
 //! - [`keep`]: some of the states, for others to judge
 //! - [`mutation`]: whether a fault would be seen
 
+pub mod accepted;
 pub mod campaign;
 #[deny(
     clippy::unwrap_used,
@@ -31,7 +32,6 @@ pub mod driver;
 pub mod explore;
 pub mod history;
 pub mod judge;
-pub mod keep;
 pub mod log;
 pub mod mutation;
 pub mod oracle;

@@ -7,7 +7,7 @@
 //! *equivalent*, in the language of mutation testing). The others must be caught.
 
 use crate::campaign::CampaignError;
-use crate::driver::{Base, How, RunError, prepare, record};
+use crate::driver::{Base, RunError, RunOptions, prepare, record};
 use crate::explore::{Extent, Search, explore_run};
 use crate::oracle::Promises;
 use crate::script::Script;
@@ -77,7 +77,7 @@ impl<'a> Mutation<'a> {
     /// # Errors
     /// [`CampaignError`].
     pub fn draw(&mut self) -> Result<Option<Mutant>, CampaignError> {
-        let how = How::new(Discipline::SoftUpdates);
+        let how = RunOptions::new(Discipline::SoftUpdates);
         for _ in 0..1000 {
             let count = self.scripts.len().max(1) as u64;
             let at = (self.rng.next_u64() % count) as usize;
@@ -100,7 +100,7 @@ impl<'a> Mutation<'a> {
             states: 0,
         };
         for variant in 0..VARIANTS {
-            let mut how = How::new(Discipline::SoftUpdates);
+            let mut how = RunOptions::new(Discipline::SoftUpdates);
             how.config.drop_order = Some(order);
             how.after_drop = Some(variant);
             let run = match record(self.target, &self.base, script, &how) {

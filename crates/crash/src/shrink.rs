@@ -1,6 +1,6 @@
 //! Making a failure small: fewer operations, fewer writes that matter.
 
-use crate::driver::{How, Run, RunError, prepare, record};
+use crate::driver::{Run, RunError, RunOptions, prepare, record};
 use crate::explore::{Extent, Failure, Search, Subject, epoch_states, explore_run, judge};
 use crate::history::Deed;
 use crate::oracle::{Promised, Promises, Violation};
@@ -34,7 +34,7 @@ pub struct Reproducer {
 }
 
 /// A run and its failure.
-struct Found {
+struct Failing {
     script: Script,
     run: Run,
     failure: Failure,
@@ -43,7 +43,7 @@ struct Found {
 struct Shrinker<'a> {
     target: &'a dyn Target,
     promises: Promises,
-    how: &'a How,
+    how: &'a RunOptions,
     search: Search,
     tries: usize,
 }
@@ -57,7 +57,7 @@ pub fn shrink(
     target: &dyn Target,
     promises: Promises,
     script: &Script,
-    how: &How,
+    how: &RunOptions,
     search: &Search,
 ) -> Result<Option<Reproducer>, RunError> {
     let mut shrinker = Shrinker { target, promises, how, search: *search, tries: 0 };
@@ -71,7 +71,7 @@ pub fn shrink(
 
 impl Shrinker<'_> {
     /// The first failure of a script; with a code, one that has it.
-    fn fails(&self, script: &Script, code: Option<&str>) -> Result<Option<Found>, RunError> {
+    fn fails(&self, script: &Script, code: Option<&str>) -> Result<Option<Failing>, RunError> {
         let base = prepare(self.target, &script.name, &script.setup)?;
         let run = record(self.target, &base, script, self.how)?;
         let found = explore_run(self.target, self.promises, &run, &self.search, &|_| {})
@@ -80,12 +80,12 @@ impl Shrinker<'_> {
             code.is_none_or(|code| failure.violations.iter().any(|v| v.code == code))
         };
         let failure = found.first.filter(fits);
-        Ok(failure.map(|failure| Found { script: script.clone(), run, failure }))
+        Ok(failure.map(|failure| Failing { script: script.clone(), run, failure }))
     }
 
     /// Takes out lines as long as the failure stays, the last first; those of
     /// the setup as well.
-    fn fewer_lines(&mut self, mut best: Found) -> Found {
+    fn fewer_lines(&mut self, mut best: Failing) -> Failing {
         let code = best.failure.violations.first().map(|v| v.code.clone()).unwrap_or_default();
         loop {
             let mut smaller = None;
@@ -117,8 +117,8 @@ impl Shrinker<'_> {
     }
 
     /// Finds the smallest loss that fails, and describes it.
-    fn finish(&self, found: Found) -> Reproducer {
-        let Found { script, run, failure } = found;
+    fn finish(&self, found: Failing) -> Reproducer {
+        let Failing { script, run, failure } = found;
         let base: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(run.base.to_vec()));
         let (mut choice, mut violations) = (failure.choice.clone(), failure.violations.clone());
         let (mut writes, mut image) = (Vec::new(), Vec::new());

@@ -5,7 +5,7 @@ mod ufs;
 
 use seekless_cache::Discipline;
 use seekless_crash::campaign::{CampaignError, Sequences, built_in, lines};
-use seekless_crash::driver::{How, prepare, record};
+use seekless_crash::driver::{RunOptions, prepare, record};
 use seekless_crash::explore::{Subject, explore, explore_run};
 use seekless_crash::log::Step;
 use seekless_crash::mutation::{Fate, Mutation};
@@ -111,7 +111,7 @@ fn commits_at_submission_are_found() {
         for (completion, may_fail) in
             [(Completion::Late(seed), false), (Completion::LateUntold(seed), true)]
         {
-            let how = How { completion, ..How::new(Discipline::SoftUpdates) };
+            let how = RunOptions { completion, ..RunOptions::new(Discipline::SoftUpdates) };
             let run = record(target, &base, &script, &how).unwrap();
             let late = run.log.steps.iter().any(|step| matches!(step, Step::Complete { .. }));
             assert!(late, "{}: nothing completed late", script.name);
@@ -420,7 +420,7 @@ fn a_device_that_fails_ends_the_search_with_its_error() {
     let target = &FORMATS[1];
     let script = workloads(target, "mkdir").remove(0);
     let base = prepare(target, "mkdir", &script.setup).unwrap();
-    let run = record(target, &base, &script, &How::new(Discipline::SoftUpdates)).unwrap();
+    let run = record(target, &base, &script, &RunOptions::new(Discipline::SoftUpdates)).unwrap();
     let promises = Promises::of(Discipline::SoftUpdates);
     let subject = Subject { target, promises, log: &run.log, run: Some(&run) };
     for reads in [0, 1, 10, 100, 1000] {

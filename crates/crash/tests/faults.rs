@@ -4,7 +4,7 @@ mod ufs;
 
 use seekless_cache::{Config, Discipline};
 use seekless_crash::campaign::{Sequences, built_in};
-use seekless_crash::driver::{How, prepare, record};
+use seekless_crash::driver::{RunOptions, prepare, record};
 use seekless_crash::explore::explore_run;
 use seekless_crash::oracle::Promises;
 use seekless_crash::workload::scheduled;
@@ -106,7 +106,8 @@ fn is_seen(fault: Fault, workload: &str, version: Version) -> bool {
     let promises = Promises::of(Discipline::SoftUpdates);
     (0..SCHEDULES).any(|schedule| {
         let script = scheduled(&scripts[0], schedule, 1);
-        let run = record(&target, &base, &script, &How::new(Discipline::SoftUpdates)).unwrap();
+        let run =
+            record(&target, &base, &script, &RunOptions::new(Discipline::SoftUpdates)).unwrap();
         explore_run(&target, promises, &run, &search, &|_| {}).unwrap().failing > 0
     })
 }

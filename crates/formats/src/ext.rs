@@ -1,14 +1,14 @@
 //! ext2, ext3 and ext4.
 
 use crate::mounting::{InUse, Mounting, Wall};
-use crate::table::Known;
+use crate::table::KnownFormat;
 use seekless_device::{BlockDevice, Clock};
 use seekless_ext::{ExtImage, ExtLive, LiveOptions};
 use seekless_fs::FsError;
 use std::sync::Arc;
 
 /// The row of ext.
-pub const EXT: Known = Known {
+pub const EXT: KnownFormat = KnownFormat {
     reader: seekless_ext::FORMAT,
     called: "an ext image",
     unit: "blocks",

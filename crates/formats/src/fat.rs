@@ -1,7 +1,7 @@
 //! FAT12, FAT16 and FAT32.
 
 use crate::mounting::{InUse, Mounting, Wall, refuse};
-use crate::table::Known;
+use crate::table::KnownFormat;
 use seekless_cache::Discipline;
 use seekless_device::{BlockDevice, Clock};
 use seekless_fat::{FatLive, LiveOptions};
@@ -9,7 +9,7 @@ use seekless_fs::FsError;
 use std::sync::Arc;
 
 /// The row of FAT.
-pub const FAT: Known = Known {
+pub const FAT: KnownFormat = KnownFormat {
     reader: seekless_fat::FORMAT,
     called: "a FAT image",
     unit: "sectors",

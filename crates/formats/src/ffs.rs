@@ -1,7 +1,7 @@
 //! UFS1 and UFS2.
 
 use crate::mounting::{InUse, Mounting, Wall};
-use crate::table::Known;
+use crate::table::KnownFormat;
 use seekless_cache::Discipline;
 use seekless_device::{BlockDevice, Clock};
 use seekless_ffs::{FfsLive, LiveOptions};
@@ -9,7 +9,7 @@ use seekless_fs::FsError;
 use std::sync::Arc;
 
 /// The row of UFS.
-pub const FFS: Known = Known {
+pub const FFS: KnownFormat = KnownFormat {
     reader: seekless_ffs::FORMAT,
     called: "a UFS image",
     unit: "fragments",

@@ -17,4 +17,4 @@ pub use fat::FAT;
 pub use ffs::FFS;
 pub use mounting::{InUse, Mounting, Wall, sort_as_listed};
 pub use seekless_fat::LostChains;
-pub use table::{FORMATS, Known, READERS, claim, claim_among, to_check};
+pub use table::{FORMATS, KnownFormat, READERS, claim, claim_among, to_check};

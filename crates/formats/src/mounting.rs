@@ -1,6 +1,6 @@
 //! Images of any format, open for changes.
 
-use crate::Known;
+use crate::KnownFormat;
 use seekless_cache::{Config, Counters, Discipline};
 use seekless_device::BlockDevice;
 use seekless_fs::operate::Operate;
@@ -70,10 +70,10 @@ impl Mounting {
     /// The discipline for an image: the requested one, or its format's default.
     ///
     /// # Errors
-    /// As [`Known::default_discipline`].
+    /// As [`KnownFormat::default_discipline`].
     pub fn discipline_of(
         &self,
-        known: &Known,
+        known: &KnownFormat,
         device: &dyn BlockDevice,
     ) -> Result<Discipline, FsError> {
         self.discipline.map_or_else(|| (known.default_discipline)(device), Ok)
@@ -82,7 +82,7 @@ impl Mounting {
     /// The cache for an image, under its discipline.
     pub(crate) fn config_of(
         &self,
-        known: &Known,
+        known: &KnownFormat,
         device: &dyn BlockDevice,
     ) -> Result<Config, FsError> {
         Ok(Config { discipline: self.discipline_of(known, device)?, ..self.config })

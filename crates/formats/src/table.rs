@@ -11,7 +11,7 @@ use seekless_fs::format::{Format, Probe};
 use std::sync::Arc;
 
 /// Every format, in probing order.
-pub const FORMATS: [&Known; 3] = [&EXT, &FFS, &FAT];
+pub const FORMATS: [&KnownFormat; 3] = [&EXT, &FFS, &FAT];
 
 /// The readers of [`FORMATS`].
 pub const READERS: &[Format] = &[EXT.reader, FFS.reader, FAT.reader];
@@ -21,7 +21,7 @@ type OpenLive =
     fn(Arc<dyn BlockDevice>, Arc<dyn Clock>, &Mounting, Wall) -> Result<Box<dyn InUse>, FsError>;
 
 /// A row of the table: a known format.
-pub struct Known {
+pub struct KnownFormat {
     /// Its recognition and reading.
     pub reader: Format,
     /// The name of the family for people, with its article.
@@ -44,7 +44,7 @@ pub struct Known {
     pub phase_of: fn(&str) -> Option<u8>,
 }
 
-impl Known {
+impl KnownFormat {
     /// Whether two rows are the same.
     #[must_use]
     pub fn is(&self, other: &Self) -> bool {
@@ -60,7 +60,7 @@ impl Known {
 ///
 /// # Errors
 /// As [`seekless_fs::format::claim`].
-pub fn claim(device: &dyn BlockDevice) -> Result<&'static Known, FsError> {
+pub fn claim(device: &dyn BlockDevice) -> Result<&'static KnownFormat, FsError> {
     claim_among(&FORMATS, device)
 }
 
@@ -69,9 +69,9 @@ pub fn claim(device: &dyn BlockDevice) -> Result<&'static Known, FsError> {
 /// # Errors
 /// As [`seekless_fs::format::claim`].
 pub fn claim_among<'a>(
-    formats: &[&'a Known],
+    formats: &[&'a KnownFormat],
     device: &dyn BlockDevice,
-) -> Result<&'a Known, FsError> {
+) -> Result<&'a KnownFormat, FsError> {
     let readers: Vec<Format> = formats.iter().map(|known| known.reader).collect();
     let name = seekless_fs::format::claim(&readers, device)?.name;
     let found = formats.iter().find(|known| known.reader.name == name);
@@ -81,8 +81,8 @@ pub fn claim_among<'a>(
 /// The format with which a device is checked, even if no format claims it: UFS searches for copies
 /// of its superblock.
 #[must_use]
-pub fn to_check(device: &dyn BlockDevice) -> &'static Known {
-    let is_not = |known: &Known| known.probe(device) == Probe::No;
+pub fn to_check(device: &dyn BlockDevice) -> &'static KnownFormat {
+    let is_not = |known: &KnownFormat| known.probe(device) == Probe::No;
     match EXT.probe(device) {
         Probe::Yes => &EXT,
         // A volume that was ext once may still have copies of its superblock.

@@ -12,7 +12,7 @@ const LACKING: &str = "this kernel has no fanotify (CONFIG_FANOTIFY): use --sour
 
 /// The kind of access to a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Did {
+pub enum AccessKind {
     /// Opened.
     Open,
     /// Opened to be run.
@@ -29,7 +29,7 @@ pub struct Noticed {
     /// Thread number.
     pub tid: u32,
     /// Kind of access.
-    pub did: Did,
+    pub did: AccessKind,
     /// Inode number.
     pub ino: u64,
     /// Whether it is a directory.
@@ -139,9 +139,9 @@ impl Watch {
         let time = crate::now();
         // The kernel merges events; this is the order of their causes.
         let kinds = [
-            (MaskFlags::FAN_OPEN_EXEC, Did::Exec),
-            (MaskFlags::FAN_OPEN, Did::Open),
-            (MaskFlags::FAN_ACCESS, Did::Access),
+            (MaskFlags::FAN_OPEN_EXEC, AccessKind::Exec),
+            (MaskFlags::FAN_OPEN, AccessKind::Open),
+            (MaskFlags::FAN_ACCESS, AccessKind::Access),
         ];
         for (_, did) in kinds.into_iter().filter(|(flag, _)| mask.contains(*flag)) {
             let ino = stat.st_ino;

@@ -14,7 +14,7 @@ const LARGEST: u64 = 2560;
 
 /// The time that passes between the events of a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Think {
+pub enum ThinkTime {
     /// None: the next one begins when the reads of the one before are done.
     #[default]
     Zero,
@@ -45,7 +45,7 @@ pub fn time(
     requests: &[Request],
     events: &[Event],
     block_size: ByteLen,
-    think: Think,
+    think: ThinkTime,
 ) -> Result<Timing, Refused> {
     let mut clock = Clock::new(device, block_size);
     let mut started = Nanos::ZERO;
@@ -55,7 +55,7 @@ pub fn time(
         if last.is_some_and(|last: &Request| !together(last, request)) {
             clock.wait(0);
         }
-        if think == Think::Trace && last.is_none_or(|last| last.event != request.event) {
+        if think == ThinkTime::Trace && last.is_none_or(|last| last.event != request.event) {
             let at = events.get(request.event).map_or(recorded, |event| event.time.max(recorded));
             started = (started + at.saturating_since(recorded)).max(clock.now);
             recorded = at;
@@ -179,16 +179,16 @@ mod tests {
         timing.get() / 1_000_000
     }
 
-    fn run(requests: &[Request], events: &[Event], think: Think) -> Timing {
+    fn run(requests: &[Request], events: &[Event], think: ThinkTime) -> Timing {
         time(device().as_mut(), requests, events, ByteLen::new(4096), think).unwrap()
     }
 
     #[test]
     fn metadata_is_waited_for_and_data_has_one_ahead() {
         let metadata = [1, 2, 3, 4].map(|at| request(at, Purpose::Inode, 0));
-        assert_eq!(ms(run(&metadata, &[], Think::Zero).total), 4);
+        assert_eq!(ms(run(&metadata, &[], ThinkTime::Zero).total), 4);
         let data = [1, 2, 3, 4].map(|at| request(at, Purpose::Data, 0));
-        let timing = run(&data, &[], Think::Zero);
+        let timing = run(&data, &[], ThinkTime::Zero);
         assert_eq!((ms(timing.total), ms(timing.busy)), (2, 2));
         assert_eq!(timing.ends.iter().map(|&end| ms(end)).collect::<Vec<_>>(), [1, 1, 2, 2]);
         let extents = data.iter().map(|request| request.extent);
@@ -201,16 +201,16 @@ mod tests {
         let event = |ms: u64| Event::new(Nanos::new(ms * 1_000_000), Op::Read, b"/a".to_vec());
         let events = [event(100), event(110), event(110)];
         let requests = [0, 1, 2].map(|n| request(n as u64 + 5, Purpose::Inode, n));
-        assert_eq!(ms(run(&requests, &events, Think::Zero).total), 3);
-        let timing = run(&requests, &events, Think::Trace);
+        assert_eq!(ms(run(&requests, &events, ThinkTime::Zero).total), 3);
+        let timing = run(&requests, &events, ThinkTime::Trace);
         assert_eq!((ms(timing.total), ms(timing.busy)), (12, 3));
     }
 
     #[test]
     fn an_image_larger_than_the_device_is_refused() {
         let requests = [request(50_000, Purpose::Data, 0)];
-        let refused =
-            time(device().as_mut(), &requests, &[], ByteLen::new(4096), Think::Zero).unwrap_err();
+        let refused = time(device().as_mut(), &requests, &[], ByteLen::new(4096), ThinkTime::Zero)
+            .unwrap_err();
         assert!(matches!(refused, Refused::PastTheEnd { capacity: 100_000, .. }));
     }
 }

@@ -33,7 +33,7 @@ impl Cut {
             return Err(range("mapped blocks", self.blocks, limit, place));
         }
         match self.runs.last_mut() {
-            Some(last) if last.end() == run.start => last.len = last.len + run.len,
+            Some(last) if last.end() == run.start => last.len += run.len,
             _ => self.runs.push(run),
         }
         Ok(())

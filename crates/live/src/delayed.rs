@@ -12,7 +12,7 @@ pub(crate) type Block = Box<[u8]>;
 
 /// The state of a block in a file's map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Stand {
+pub enum BlockState {
     /// It has none.
     Hole,
     /// It has one, with contents.
@@ -165,6 +165,8 @@ impl Delayed {
         file.blocks += 1;
         self.blocks += 1;
         enter(&mut file.runs, lbn, vec![block]);
+        debug_assert_eq!(self.turns.len(), self.files.len(), "each file has its turn");
+        debug_assert_eq!(self.expiries.len(), self.files.len(), "each file expires once");
     }
 
     /// The first blocks of a file that wait and follow each other, for which a place is
@@ -198,11 +200,14 @@ impl Delayed {
     pub(crate) fn forget(&mut self, ino: Ino) {
         let others = self.reserved_for_others(ino);
         let Some(file) = self.files.remove(&ino) else { return };
-        self.turns.remove(&file.turn);
+        let turn = self.turns.remove(&file.turn);
+        debug_assert_eq!(turn, Some(ino), "the turn is the file's");
         self.expiries.remove(&(file.expires, file.turn));
         debug_assert!(self.blocks >= file.blocks, "what waits is the sum");
         self.blocks -= file.blocks;
         self.reserved = others;
+        let nothing = self.blocks == 0 && self.reserved == 0 && self.turns.is_empty();
+        debug_assert!(!self.files.is_empty() || nothing, "the sums are of files");
     }
 
     /// The file that is written back first.
@@ -231,6 +236,7 @@ impl Delayed {
 /// Enters blocks that may adjoin others on either side.
 fn enter(runs: &mut BTreeMap<u64, Vec<Block>>, lbn: u64, mut blocks: Vec<Block>) {
     let len = |blocks: &[Block]| u64::try_from(blocks.len()).unwrap_or(u64::MAX);
+    debug_assert!(!blocks.is_empty() && !runs.contains_key(&lbn), "blocks are entered once");
     let end = lbn + len(&blocks);
     if let Some(behind) = runs.remove(&end) {
         blocks.extend(behind);

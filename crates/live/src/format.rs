@@ -7,7 +7,7 @@
 
 use crate::core::Core;
 use crate::cut::Cut;
-use crate::delayed::Stand;
+use crate::delayed::BlockState;
 use crate::limits::Limits;
 use crate::node::Node;
 use crate::pending::Ids;
@@ -294,9 +294,9 @@ pub trait Format: Send + Sized {
         _core: &mut Core<Self::Map>,
         ino: Ino,
         lbn: u64,
-    ) -> Result<(Stand, u64), FsError> {
+    ) -> Result<(BlockState, u64), FsError> {
         debug_assert!(false, "nothing of inode {ino} waits");
-        Ok((Stand::Written, lbn + 1))
+        Ok((BlockState::Written, lbn + 1))
     }
 
     /// Free blocks available to the current caller, including those reserved for delayed

@@ -82,7 +82,7 @@ pub use action::Action;
 pub use attributes::change_list;
 pub use codec::{Codec, Compacted, Entry, Room};
 pub use cut::{Cut, Runs};
-pub use delayed::{Delayed, Stand};
+pub use delayed::{BlockState, Delayed};
 pub use fault::Fault;
 pub use format::{Format, ListingKey, NamePlace};
 pub use limits::{Limits, NameOrder};

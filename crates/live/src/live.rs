@@ -9,7 +9,7 @@ use crate::links_last::LinksLast;
 use crate::namespace::Namespace;
 use crate::volume::Volume;
 use crate::{Core, Format, Linked, ListingKey, Named};
-use seekless_cache::{Commits, Config, Counters, Why};
+use seekless_cache::{CommitReason, Commits, Config, Counters};
 use seekless_device::{BlockDevice, Clock};
 use seekless_fs::FsError;
 use seekless_units::{Ino, Nanos};
@@ -179,7 +179,7 @@ impl<F: Named> Live<F> {
             }
             // The operation has undone its changes, and begins again.
             self.end_operation()?;
-            self.volume.core.cache.transactions().commit(Why::Forced)?;
+            self.volume.core.cache.transactions().commit(CommitReason::Forced)?;
             self.volume.core.cache.begin()?;
             return Ok(true);
         }

@@ -9,14 +9,14 @@ use seekless_units::{BlockNo, Extent, Ino};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 
-/// RunSet that are kept before those which the disk has are first looked for.
+/// Number of runs from which on those that the disk has are looked for.
 const FEW: usize = 64;
 
-/// RunSet that are kept without a tree. Most files have one.
+/// Most runs that are kept without a tree. Most files have one.
 const IN_A_ROW: usize = 4;
 
-/// RunSet by their first fragment, with how many each has: in a row while they are few, for
-/// most files come and go by the thousand with one.
+/// Runs by their first fragment, with their lengths: in a row while they are few, since most files
+/// have one.
 #[derive(Clone, Debug)]
 enum RunSet {
     /// In order.
@@ -34,6 +34,7 @@ impl RunSet {
 
     /// Adds a run, or lets the one that begins there be as long.
     fn add(&mut self, run: Extent) {
+        debug_assert!(run.len > 0, "a run has fragments");
         if let Self::Few(runs) = self {
             let at = runs.partition_point(|old| old.start < run.start);
             if let Some(old) = runs.get_mut(at).filter(|old| old.start == run.start) {

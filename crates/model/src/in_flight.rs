@@ -25,6 +25,7 @@ impl InFlight {
 
     /// Adds a request that arrived at `at` and completes at `done`.
     pub(crate) fn push(&mut self, at: Nanos, done: Nanos, tag: Tag) {
+        debug_assert!(done >= at, "a request completes after it arrives");
         let from = at.max(self.busy_until);
         self.busy += done.saturating_since(from);
         self.busy_until = self.busy_until.max(done);

@@ -3,7 +3,7 @@
 use crate::cluster::Mapping;
 use crate::error::damaged;
 use crate::header::Image;
-use crate::kept::Kept;
+use crate::kept::PieceCache;
 use crate::number::{divide, index, wide};
 use crate::ondisk::{self, ENTRY};
 use seekless_device::{BlockDevice, DeviceError};
@@ -26,8 +26,8 @@ pub struct Disk {
     /// The file for unallocated clusters; without it, and behind its end, they read as zeros.
     backing: Option<Arc<dyn BlockDevice>>,
     l1: Vec<u8>,
-    slices: Kept,
-    unpacked: Kept,
+    slices: PieceCache,
+    unpacked: PieceCache,
 }
 
 impl Disk {
@@ -41,8 +41,8 @@ impl Disk {
         file.read_bytes(ByteLen::new(image.l1_offset), &mut l1)?;
         debug_assert_eq!(image.data_file.is_some(), data_file.is_some(), "as in the header");
         let clusters = data_file.unwrap_or_else(|| file.clone());
-        let slices = Kept::new(KEPT, SLICE.min(image.cluster()));
-        let unpacked = Kept::new(KEPT, image.cluster());
+        let slices = PieceCache::new(KEPT, SLICE.min(image.cluster()));
+        let unpacked = PieceCache::new(KEPT, image.cluster());
         Ok(Self { image, file, clusters, backing, l1, slices, unpacked })
     }
 

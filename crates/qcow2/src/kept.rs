@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Pieces of an image, all of about the same size, by number. When there are too many, all are
 /// dropped: a reader goes through an image in parts, not over all of it again and again.
-pub(crate) struct Kept {
+pub(crate) struct PieceCache {
     most: usize,
     pieces: Mutex<HashMap<u64, Arc<[u8]>>>,
 }
 
-impl Kept {
+impl PieceCache {
     /// A cache of `bytes` in pieces of `piece` bytes, and of at least four pieces.
     pub(crate) fn new(bytes: u64, piece: u64) -> Self {
         debug_assert!(piece > 0, "a piece has bytes");
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn no_more_are_kept_than_there_is_room_for() {
-        let kept = Kept::new(1 << 10, 100);
+        let kept = PieceCache::new(1 << 10, 100);
         for number in 0..1000 {
             let made = kept.get(number, || Ok::<_, ()>(vec![number as u8])).unwrap();
             assert_eq!(*made, [number as u8]);

@@ -8,7 +8,7 @@
 use super::BlockCache;
 use crate::log::Stage;
 use crate::memory::Memory;
-use crate::work::{CommitWork, Doing, Done};
+use crate::work::{CommitWork, Done, Performer};
 use hashbrown::HashMap;
 use seekless_device::Ticket;
 use seekless_fs::FsError;
@@ -387,13 +387,13 @@ impl<A> BlockCache<A> {
         let part = self.order.committing().and_then(|committing| committing.under_way.take());
         let Some(part) = part else { return Ok(()) };
         let result = match part.doing {
-            Doing::Somebody(done) => {
+            Performer::Somebody(done) => {
                 if !done.is_set() {
                     self.note_blocking_wait();
                 }
                 done.wait()
             }
-            Doing::Device(submitted) => submitted.wait(self.device.as_ref()),
+            Performer::Device(submitted) => submitted.wait(self.device.as_ref()),
         };
         if let Err(error) = result {
             // It stays uncommitted, and whatever comes after it.

@@ -3,23 +3,23 @@
 //! A cache tells its order of every change ([`Order::edited`], [`Order::changed`]), asks which
 //! changes in a block must be rolled back for a write ([`Order::roll_back`]), and reports the
 //! progress of a write: it was submitted ([`Order::sent`]), it has completed
-//! ([`Order::completed`]), it is on the disk ([`Order::committed`]).
-//! All state of a discipline is behind these calls, and in the [`Held`] of each block; the rest of
-//! the cache deals with blocks, bytes and times.
+//! ([`Order::completed`]), it is on the disk ([`Order::committed`]). All state of a discipline is
+//! behind these calls, and in the [`BlockChanges`] of each block; the rest of the cache deals with
+//! blocks, bytes and times.
 //!
 //! - `plain`: `sync`, `normal` and `async`, which differ only in what the cache
 //!   writes at once
 //! - `soft`: soft updates
 //! - `journal`: transactions in a log
 
+mod block_changes;
 pub(crate) mod change;
-mod held;
 pub(crate) mod journal;
 mod plain;
 mod queries;
 mod soft;
 
-pub(crate) use held::Held;
+pub(crate) use block_changes::BlockChanges;
 pub(crate) use soft::MOST_BLOCK;
 
 use crate::buffer::Buffer;

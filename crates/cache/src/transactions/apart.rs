@@ -2,8 +2,8 @@
 
 use super::Transactions;
 use crate::order::journal::is_later;
-use crate::transactions::commit::Why;
-use crate::work::{CommitWork, Doing, Done};
+use crate::transactions::commit::CommitReason;
+use crate::work::{CommitWork, Done, Performer};
 use seekless_fs::FsError;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ impl<A> Transactions<'_, A> {
         }
         let Some(stage) = self.next_stage() else { return Ok(None) };
         let done = Arc::new(Done::default());
-        self.note_part(&stage, Doing::Somebody(done.clone()));
+        self.note_part(&stage, Performer::Somebody(done.clone()));
         Ok(Some(CommitWork::new(
             stage,
             self.blocks.device.clone(),
@@ -48,7 +48,7 @@ impl<A> Transactions<'_, A> {
             return Ok(part.and_then(|part| part.doing.as_wait()));
         }
         // The number has been committed where the running transaction is a later one.
-        if is_later(journal.running.number, number) || !self.begin_commit(Why::Asked)? {
+        if is_later(journal.running.number, number) || !self.begin_commit(CommitReason::Asked)? {
             return Ok(None);
         }
         self.commit_work()

@@ -3,7 +3,7 @@
 
 use super::Transactions;
 use crate::order::journal::{InLog, Journal, Number};
-use crate::transactions::commit::Why;
+use crate::transactions::commit::CommitReason;
 use hashbrown::HashSet;
 use seekless_fs::FsError;
 
@@ -97,7 +97,7 @@ impl<A> Transactions<'_, A> {
             let oldest: HashSet<Number> = journal.live.iter().take(count).copied().collect();
             let Ahead { blocks, needs_commit } = journal.ahead(&oldest);
             if needs_commit {
-                self.commit(Why::Forced)?;
+                self.commit(CommitReason::Forced)?;
                 continue;
             }
             // Older bytes may be on their way; then these.

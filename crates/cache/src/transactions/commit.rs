@@ -5,13 +5,13 @@ use crate::change::Role;
 use crate::log::{Log, LogCopy, LogTransaction, Stage};
 use crate::memory::Memory;
 use crate::order::journal::{Committing, InLog, Journal, Running, next_number};
-use crate::work::{Commits, Doing, Part};
+use crate::work::{Commits, Part, Performer};
 use seekless_fs::FsError;
 use seekless_units::{BlockNo, Nanos};
 
 /// Why a transaction is committed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Why {
+pub enum CommitReason {
     /// It is old.
     Timed,
     /// A caller wants its changes to be durable.
@@ -113,7 +113,7 @@ impl<A> Transactions<'_, A> {
     ///
     /// # Errors
     /// [`FsError::Device`]; [`FsError::NoSpace`] as [`Cache::end`](crate::Cache::end).
-    pub fn commit(&mut self, why: Why) -> Result<(), FsError> {
+    pub fn commit(&mut self, why: CommitReason) -> Result<(), FsError> {
         debug_assert!(!self.blocks.order.in_operation(), "half an operation would be committed");
         self.finish_commit()?;
         if self.begin_commit(why)? { self.finish_commit() } else { Ok(()) }
@@ -121,11 +121,11 @@ impl<A> Transactions<'_, A> {
 
     /// Commits all changes, or begins a commit for its performer: then only a commit that is still
     /// under way is waited for.
-    pub(crate) fn commit_or_begin(&mut self, why: Why) -> Result<(), FsError> {
+    pub(crate) fn commit_or_begin(&mut self, why: CommitReason) -> Result<(), FsError> {
         if self.blocks.order.commits() == Commits::AtOnce {
             return self.commit(why);
         }
-        if why != Why::Timed {
+        if why != CommitReason::Timed {
             self.finish_commit()?;
         }
         self.begin_commit(why)?;
@@ -138,7 +138,7 @@ impl<A> Transactions<'_, A> {
     ///
     /// # Errors
     /// As [`Transactions::commit`].
-    pub fn begin_commit(&mut self, why: Why) -> Result<bool, FsError> {
+    pub fn begin_commit(&mut self, why: CommitReason) -> Result<bool, FsError> {
         self.blocks.check_writable()?;
         let Some(journal) = self.blocks.order.journal_mut() else { return Ok(false) };
         if journal.running.is_empty() || journal.committing.is_some() || journal.handle.is_some() {
@@ -183,10 +183,10 @@ impl<A> Transactions<'_, A> {
         counters.revokes += running.revokes.len() as u64;
         counters.ordered += contents.len() as u64;
         *match why {
-            Why::Timed => &mut counters.timed_commits,
-            Why::Asked => &mut counters.asked_commits,
-            Why::Full => &mut counters.full_commits,
-            Why::Forced => &mut counters.forced_commits,
+            CommitReason::Timed => &mut counters.timed_commits,
+            CommitReason::Asked => &mut counters.asked_commits,
+            CommitReason::Full => &mut counters.full_commits,
+            CommitReason::Forced => &mut counters.forced_commits,
         } += 1;
         journal.committing = Some(Committing {
             number: running.number,
@@ -257,7 +257,7 @@ impl<A> Transactions<'_, A> {
         while self.blocks.order.commits() == Commits::Beside && self.end_part()? {
             let Some(stage) = self.next_stage() else { break };
             let submitted = stage.submit(self.blocks.device.as_ref(), self.blocks.config.barriers);
-            self.note_part(&stage, Doing::Device(submitted));
+            self.note_part(&stage, Performer::Device(submitted));
         }
         Ok(())
     }
@@ -268,8 +268,8 @@ impl<A> Transactions<'_, A> {
         let Some(committing) = self.blocks.order.committing() else { return Ok(true) };
         let is_over = match committing.under_way.as_mut().map(|part| &mut part.doing) {
             None => return Ok(true),
-            Some(Doing::Somebody(done)) => done.is_set(),
-            Some(Doing::Device(submitted)) => submitted.is_over(device.as_ref()),
+            Some(Performer::Somebody(done)) => done.is_set(),
+            Some(Performer::Device(submitted)) => submitted.is_over(device.as_ref()),
         };
         if is_over {
             self.blocks.finish_part()?;
@@ -286,7 +286,7 @@ impl<A> Transactions<'_, A> {
         stage
     }
 
-    pub(crate) fn note_part(&mut self, stage: &Stage, doing: Doing) {
+    pub(crate) fn note_part(&mut self, stage: &Stage, doing: Performer) {
         let (landings, barriers) = (self.blocks.flights.landings(), self.blocks.config.barriers);
         let (flushes, unflushed) = (stage.flushes(barriers), stage.leaves_unflushed(barriers));
         let Some(committing) = self.blocks.order.committing() else { return };
@@ -350,6 +350,6 @@ impl<A> Transactions<'_, A> {
         if !due || self.blocks.failed.is_some() || self.blocks.order.in_operation() {
             return Ok(());
         }
-        self.commit_or_begin(Why::Timed)
+        self.commit_or_begin(CommitReason::Timed)
     }
 }

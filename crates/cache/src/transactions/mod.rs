@@ -8,7 +8,7 @@ pub(crate) mod commit;
 use crate::blocks::BlockCache;
 use crate::buffer::Buffer;
 use crate::operation::CREDITS;
-use commit::Why;
+use commit::CommitReason;
 use seekless_fs::FsError;
 
 /// The transactions of a cache.
@@ -35,7 +35,7 @@ impl<A> Transactions<'_, A> {
         }
         if journal.cost_with(credits) > most {
             self.blocks.memory.counters.journal.waits += 1;
-            self.commit_or_begin(Why::Full)?;
+            self.commit_or_begin(CommitReason::Full)?;
         }
         self.make_room_in_log(credits)?;
         if let Some(journal) = self.blocks.order.journal_mut() {
@@ -57,7 +57,7 @@ impl<A> Transactions<'_, A> {
         self.blocks.wait_for_all()?;
         self.blocks.write_blocks(&self.dirty_contents(), false)?;
         self.blocks.wait_for_all()?;
-        self.commit(Why::Asked)?;
+        self.commit(CommitReason::Asked)?;
         // Contents written with a commit may have changed again meanwhile.
         self.blocks.write_blocks(&self.dirty_contents(), false)?;
         self.blocks.finish_writes()

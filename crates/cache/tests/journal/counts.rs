@@ -2,7 +2,7 @@
 
 use crate::model::{BLOCK, DEVICE, Model, recover};
 use crate::run::{Run, until_it_fails};
-use seekless_cache::{Cache, Commits, Config, Discipline, JournalMode, Piece, Role, Why};
+use seekless_cache::{Cache, CommitReason, Commits, Config, Discipline, JournalMode, Piece, Role};
 use seekless_device::{BlockDevice, Clock, MemoryDevice, VirtualClock};
 use seekless_fs::FsError;
 use seekless_units::{BlockNo, Extent, Lba, Nanos};
@@ -106,7 +106,7 @@ fn what_is_too_long_is_refused_before_it_begins() {
     cache.begin_with(1).unwrap();
     (30..60).for_each(|block| touch(&mut cache, block, Role::EntryAdd));
     assert!(matches!(cache.end(), Err(FsError::NoSpace(_))));
-    assert!(matches!(cache.transactions().commit(Why::Asked), Err(FsError::ReadOnly(_))));
+    assert!(matches!(cache.transactions().commit(CommitReason::Asked), Err(FsError::ReadOnly(_))));
     assert_eq!(cache.blocks().counters().journal.commits(), 0);
 }
 
@@ -147,9 +147,9 @@ fn a_device_that_fails_stops_all_changes() {
 fn a_commit_that_is_given_up_is_a_failure() {
     let (mut cache, _) = cache(JournalMode::Ordered);
     operation(&mut cache, 0..1);
-    assert!(cache.transactions().begin_commit(Why::Asked).unwrap());
+    assert!(cache.transactions().begin_commit(CommitReason::Asked).unwrap());
     drop(cache.transactions().commit_work().unwrap().expect("a part"));
-    assert!(cache.transactions().commit(Why::Asked).is_err());
+    assert!(cache.transactions().commit(CommitReason::Asked).is_err());
     assert!(matches!(cache.begin(), Err(FsError::ReadOnly(_))));
 }
 
@@ -157,12 +157,12 @@ fn a_commit_that_is_given_up_is_a_failure() {
 fn who_needs_a_commit_waits_for_who_performs_it() {
     let (mut cache, _) = cache(JournalMode::Ordered);
     operation(&mut cache, 0..1);
-    assert!(cache.transactions().begin_commit(Why::Asked).unwrap());
+    assert!(cache.transactions().begin_commit(CommitReason::Asked).unwrap());
     let work = cache.transactions().commit_work().unwrap().expect("a part");
     assert!(cache.transactions().commit_work().unwrap().is_none(), "it is under way");
     let other = std::thread::spawn(move || work.perform());
     operation(&mut cache, 0..1);
-    cache.transactions().commit(Why::Asked).unwrap();
+    cache.transactions().commit(CommitReason::Asked).unwrap();
     other.join().unwrap();
     assert_eq!(cache.blocks().counters().journal.commits(), 2);
     assert!(!cache.is_dirty());
@@ -209,7 +209,7 @@ fn a_commit_is_waited_for_without_the_cache() {
     assert_eq!((counted.timed_commits, counted.asked_commits, counted.commits()), (1, 1, 2));
     assert_eq!(counted.blocking_waits, 0);
     // Who does not ask first waits, and that is counted.
-    cache.transactions().commit(Why::Asked).unwrap();
+    cache.transactions().commit(CommitReason::Asked).unwrap();
     assert!(cache.blocks().counters().journal.blocking_waits > 0);
 }
 
@@ -259,7 +259,7 @@ fn contents_that_the_log_has_are_changed_through_the_log() {
     cache.end().unwrap();
     assert!(!cache.write_some(|_| true).unwrap(), "neither may be seen without the other");
     assert_eq!(shown(), (0, 0, 0));
-    cache.transactions().commit(Why::Asked).unwrap();
+    cache.transactions().commit(CommitReason::Asked).unwrap();
     assert_eq!(shown(), (1, 2, 1));
     // Contents alone, and the log has a copy that is older.
     cache.begin_with(4).unwrap();
@@ -288,7 +288,7 @@ fn who_waits_for_contents_gets_the_last_of_them() {
     let pointer = [Piece { offset: 0, bytes: &[1; 8] }];
     cache.changes().change(BlockNo::new(3), &pointer, Role::PointerSet, &[data]).unwrap();
     cache.end().unwrap();
-    assert!(cache.transactions().begin_commit(Why::Asked).unwrap());
+    assert!(cache.transactions().begin_commit(CommitReason::Asked).unwrap());
     let contents = cache.transactions().commit_work().unwrap().expect("contents");
     let newer = write(&mut cache, 2);
     assert!(!cache.write_some(|block| block == 40).unwrap(), "it must not overtake");
@@ -326,13 +326,13 @@ fn blocks_go_home_when_they_are_old() {
     // One is in the running transaction, another is committed just before the sweep.
     operation(&mut cache, 4..5);
     operation(&mut cache, 6..7);
-    cache.transactions().commit(Why::Asked).unwrap();
+    cache.transactions().commit(CommitReason::Asked).unwrap();
     operation(&mut cache, 4..5);
     assert_eq!((home(3), home(4), home(6), cache.blocks().counters().journal.swept), (0, 0, 0, 0));
     second(&mut cache);
     assert!(home(3) != 0 && home(4) == 0 && home(6) != 0);
     assert_eq!(cache.blocks().counters().journal.swept, 2);
-    cache.transactions().commit(Why::Asked).unwrap();
+    cache.transactions().commit(CommitReason::Asked).unwrap();
     (0..30).for_each(|_| second(&mut cache));
     assert!(home(4) != 0);
     assert_eq!(cache.blocks().counters().journal.swept, 3);

@@ -2,7 +2,9 @@
 
 use crate::disk::{Disk, stable};
 use crate::model::{BLOCK, DEVICE, Model};
-use seekless_cache::{Cache, ChangeId, Commits, Config, Discipline, JournalMode, Role, Why};
+use seekless_cache::{
+    Cache, ChangeId, CommitReason, Commits, Config, Discipline, JournalMode, Role,
+};
 use seekless_device::{Clock, VirtualClock};
 use seekless_units::{BlockNo, Extent, Nanos};
 use std::sync::Arc;
@@ -45,7 +47,7 @@ fn kept(disk: &Disk, block: usize) -> u8 {
 fn a_commit_flushes_what_had_completed_before() {
     let (mut cache, disk) = cache();
     write(&mut cache, 3, 1, Role::EntryAdd);
-    assert!(cache.transactions().begin_commit(Why::Asked).expect("commit"));
+    assert!(cache.transactions().begin_commit(CommitReason::Asked).expect("commit"));
     cache.transactions().commit_work().expect("part").expect("copies").perform();
     write(&mut cache, 40, 2, Role::Data);
     cache.settle_runs(&[Extent::new(BlockNo::new(40), 1)]).expect("settle");
@@ -55,7 +57,7 @@ fn a_commit_flushes_what_had_completed_before() {
     cache.complete_runs(&[Extent::new(BlockNo::new(41), 1)]).expect("write");
     write(&mut cache, 3, 3, Role::EntryAdd);
     let flushes = cache.blocks().counters().flushes;
-    cache.transactions().commit(Why::Asked).expect("commit");
+    cache.transactions().commit(CommitReason::Asked).expect("commit");
     assert_eq!(kept(&disk, 41), 4);
     cache.blocks_mut().flush().expect("flush");
     assert_eq!(
@@ -95,7 +97,7 @@ fn what_is_logged_again_is_not_at_home() {
     for round in 0..600u32 {
         let byte = (round % 250 + 1) as u8;
         write(&mut cache, 3, byte, Role::EntryAdd);
-        cache.transactions().commit(Why::Asked).expect("commit");
+        cache.transactions().commit(CommitReason::Asked).expect("commit");
         for _ in 0..round % 4 {
             cache.write_some(|_| true).expect("write");
             assert_eq!(cache.broken_invariant(), None);
@@ -134,7 +136,7 @@ fn commits_go_on_beside_operations() {
         let mut bytes = stable(&base, &requests);
         crate::model::recover(&mut bytes);
         assert_eq!(bytes[3 * BLOCK], byte, "round {round}");
-        cache.transactions().commit(Why::Asked).expect("commit");
+        cache.transactions().commit(CommitReason::Asked).expect("commit");
         cache.transactions().close_log().expect("close");
         cache.transactions().open_log(Box::new(Model::new(disk.clone()))).expect("log");
     }
@@ -147,5 +149,5 @@ fn commits_go_on_beside_operations() {
     }
     assert_eq!(full(&cache), before + 1);
     assert!(cache.next_due().is_some());
-    cache.transactions().commit(Why::Asked).expect("commit");
+    cache.transactions().commit(CommitReason::Asked).expect("commit");
 }

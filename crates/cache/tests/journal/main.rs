@@ -9,7 +9,7 @@ mod model;
 mod run;
 
 use run::{Run, judge_crashes};
-use seekless_cache::{JournalMode, Why};
+use seekless_cache::{CommitReason, JournalMode};
 
 fn operations(mode: JournalMode, seed: u64, count: usize, states: usize) -> Run {
     judged(Run::new(mode, seed), mode, seed, count, states)
@@ -89,6 +89,6 @@ fn closed(mode: JournalMode, late: bool) {
     for _ in 0..200 {
         run.step();
     }
-    run.cache.transactions().commit(Why::Asked).expect("commit");
+    run.cache.transactions().commit(CommitReason::Asked).expect("commit");
     judge_crashes(&run, 40);
 }

@@ -6,7 +6,7 @@ use crate::model::{BLOCK, DEVICE, HOME, Model, recover};
 use rand_core::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 use seekless_cache::{
-    Cache, ChangeId, Commits, Config, Discipline, JournalMode, Kind, Piece, Role, Why,
+    Cache, ChangeId, CommitReason, Commits, Config, Discipline, JournalMode, Kind, Piece, Role,
 };
 use seekless_device::Clock;
 use seekless_device::VirtualClock;
@@ -156,7 +156,7 @@ impl Run {
             let (Some(map), Some(contents)) = (map, contents) else {
                 self.cache.end().unwrap();
                 // What was given back is free once that is committed.
-                self.cache.transactions().commit(Why::Asked).unwrap();
+                self.cache.transactions().commit(CommitReason::Asked).unwrap();
                 return None;
             };
             let data = self.fill(contents, Role::Data, number);
@@ -204,7 +204,7 @@ impl Run {
 
     pub(crate) fn step(&mut self) {
         match below(&mut self.rng, 60) {
-            0 => self.cache.transactions().commit(Why::Asked).unwrap(),
+            0 => self.cache.transactions().commit(CommitReason::Asked).unwrap(),
             1 => {
                 self.cache.sync().unwrap();
                 assert!(!self.cache.is_dirty());
@@ -224,7 +224,7 @@ impl Run {
             }
             3 => self.clock.sleep(Nanos::new(6_000_000_000)),
             4 => {
-                self.cache.transactions().begin_commit(Why::Asked).unwrap();
+                self.cache.transactions().begin_commit(CommitReason::Asked).unwrap();
             }
             5..=12 => {
                 if let Some(work) = self.cache.transactions().commit_work().unwrap() {
@@ -399,7 +399,7 @@ pub(crate) fn until_it_fails(mut run: Run, writes: usize) -> (Run, FsError) {
         let piece = Piece { offset, bytes: &[1; 24] };
         run.cache.changes().change(at, &[piece], Role::PointerSet, &[]).unwrap();
         run.cache.end().unwrap();
-        if let Err(error) = run.cache.transactions().commit(Why::Asked) {
+        if let Err(error) = run.cache.transactions().commit(CommitReason::Asked) {
             return (run, error);
         }
     }

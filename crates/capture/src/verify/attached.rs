@@ -8,7 +8,7 @@ use seekless_host::caches::{self, Caches};
 use seekless_host::loop_device::{LoopDevice, LoopOptions};
 use seekless_host::read_ahead;
 use seekless_host::scratch::{self, Mounted};
-use seekless_host::tracefs::{EventKind, Filter, Instance, Root, Source, Traced, Who};
+use seekless_host::tracefs::{EventKind, Filter, Instance, Root, Source, Threads, Traced};
 use seekless_images::{Error, ErrorKind};
 use seekless_layout::replay::Machine;
 use seekless_report::disk::{Class, Usage};
@@ -113,7 +113,7 @@ impl<'a> AttachedImage<'a> {
         let filter = Filter {
             sources: vec![Source::Issued],
             device: Some(self.device.number()?),
-            who: Who::AllBut(Vec::new()),
+            who: Threads::AllBut(Vec::new()),
             buffer_kib: BUFFER_KIB,
         };
         let instance = Instance::new(&Root::find()?, &filter)?;

@@ -5,7 +5,7 @@
 //! directories have no blocks; a file has at most four extents.
 
 use seekless_device::BlockDevice;
-use seekless_formats::Known;
+use seekless_formats::KnownFormat;
 use seekless_fs::check::{Class, Outcome, Repaired, Report};
 use seekless_fs::field::{invalid, range};
 use seekless_fs::format::{Format, OpenOptions, Probe};
@@ -27,7 +27,7 @@ const EXTENTS: usize = 4;
 pub(crate) const EXTENTS_AT: usize = 64;
 
 /// The row of the table of formats.
-pub(crate) const FLAT: Known = Known {
+pub(crate) const FLAT: KnownFormat = KnownFormat {
     reader: Format { name: "flat", probe, open },
     called: "a flat image",
     unit: "blocks",

@@ -5,7 +5,7 @@ use super::{Core, Ext};
 use seekless_cache::ChangeId;
 use seekless_fs::field::{le32, low32};
 use seekless_fs::{FsError, Location};
-use seekless_live::indirect::{DIRECT, Files, Indirect, Purpose, Way};
+use seekless_live::indirect::{BlockPath, DIRECT, Files, Indirect, Purpose};
 use seekless_units::{BlockNo, Extent, Ino};
 
 /// Bytes of a block number.
@@ -23,7 +23,7 @@ impl Ext {
         }
         let mut files = Files::of(self, core);
         let place = match files.way(lbn) {
-            Some(Way::Indirect { places, .. }) => places.last().copied().unwrap_or(0),
+            Some(BlockPath::Indirect { places, .. }) => places.last().copied().unwrap_or(0),
             _ => lbn,
         };
         debug_assert!(place <= lbn, "the blocks in front of one in its table are the file's");

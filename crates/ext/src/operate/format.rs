@@ -12,7 +12,7 @@ use seekless_fs::operate::{StatVfs, XattrMode};
 use seekless_fs::{FileKind, FsError, Mapping, Timestamp, Xattr};
 use seekless_live::indirect::Files;
 use seekless_live::{
-    Cut, Format, InodeNames, Limits, ListingKey, NamePlace, Named, Part, Stand, Table,
+    BlockState, Cut, Format, InodeNames, Limits, ListingKey, NamePlace, Named, Part, Table,
 };
 use seekless_units::{BlockNo, Extent, Ino};
 use std::sync::Arc;
@@ -192,7 +192,12 @@ impl Format for Ext {
         self.make_ready(core, ino, offset, len)
     }
 
-    fn stand_of(&mut self, core: &mut Core, ino: Ino, lbn: u64) -> Result<(Stand, u64), FsError> {
+    fn stand_of(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        lbn: u64,
+    ) -> Result<(BlockState, u64), FsError> {
         Tree::of(self, core, ino).stand_of(lbn)
     }
 

@@ -4,7 +4,7 @@
 use crate::crash::{Recorder, cut, state};
 use crate::judge::{Random, Scratch, bytes_of, findings, is_there};
 use crate::volume::{BLOCKS, SHAPES, Shape, dump, make, read_file};
-use seekless_cache::{Cache, Config, Discipline, JournalMode, Role, Why};
+use seekless_cache::{Cache, CommitReason, Config, Discipline, JournalMode, Role};
 use seekless_device::{Clock, VirtualClock};
 use seekless_ext::LogWriter;
 use seekless_fs::Timestamp;
@@ -77,12 +77,12 @@ impl Volume {
     fn follow(&mut self, random: &mut Random) -> bool {
         match random.below(10) {
             0 => {
-                self.cache.transactions().commit(Why::Asked).expect("commit");
+                self.cache.transactions().commit(CommitReason::Asked).expect("commit");
                 return true;
             }
             1 => self.clock.sleep(Nanos::new(3_000_000_000)),
             2 => {
-                self.cache.transactions().begin_commit(Why::Asked).expect("commit");
+                self.cache.transactions().begin_commit(CommitReason::Asked).expect("commit");
             }
             3..=6 => {
                 if let Some(work) = self.cache.transactions().commit_work().expect("commit") {
@@ -114,7 +114,7 @@ fn crash(shape: &'static Shape, seed: u64, operations: u32, states: usize) {
             durable.push((volume.asked(), number as usize));
         }
     }
-    volume.cache.transactions().commit(Why::Asked).expect("commit");
+    volume.cache.transactions().commit(CommitReason::Asked).expect("commit");
     let counted = volume.cache.blocks().counters().journal;
     assert!(counted.checkpoints > 1 && counted.frozen > 0, "{}: {counted:?}", shape.name);
     let requests = volume.device.log.lock().expect("log").clone();

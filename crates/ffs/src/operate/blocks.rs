@@ -6,7 +6,7 @@ use crate::superblock::Format;
 use seekless_cache::ChangeId;
 use seekless_fs::FsError;
 use seekless_fs::field::{index, low32};
-use seekless_live::indirect::{Files, Indirect, Mapped, Purpose, Trees, Way};
+use seekless_live::indirect::{BlockPath, Files, Indirect, Mapped, Purpose, Trees};
 use seekless_placement::block::Wanted;
 use seekless_units::{BlockNo, Extent, Ino};
 
@@ -26,7 +26,7 @@ impl Ffs {
         let maxcontig = u64::from(self.sb.tuning.maxcontig);
         let mut files = Files::of(self, core);
         let at = match files.way(lbn) {
-            Some(Way::Indirect { places, .. }) => places.last().copied().unwrap_or(0),
+            Some(BlockPath::Indirect { places, .. }) => places.last().copied().unwrap_or(0),
             _ => lbn,
         };
         debug_assert!(at <= lbn, "place {at} in a block of numbers for block {lbn}");

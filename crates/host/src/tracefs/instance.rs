@@ -100,7 +100,7 @@ fn mount_detached() -> Result<OwnedFd, HostError> {
 
 /// The threads whose events are recorded.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Who {
+pub enum Threads {
     /// All but these threads.
     AllBut(Vec<u32>),
     /// These threads, and threads they fork from now on.
@@ -115,7 +115,7 @@ pub struct Filter {
     /// The device, for events that have one.
     pub device: Option<mounts::DeviceNumber>,
     /// The threads.
-    pub who: Who,
+    pub who: Threads,
     /// Buffer size, in KiB per processor.
     pub buffer_kib: usize,
 }
@@ -147,8 +147,8 @@ impl Instance {
         instance.set("trace_clock", "mono")?;
         instance.set("buffer_size_kb", &filter.buffer_kib.to_string())?;
         match &filter.who {
-            Who::AllBut(threads) => instance.set("set_event_notrace_pid", &list(threads))?,
-            Who::With(threads) => {
+            Threads::AllBut(threads) => instance.set("set_event_notrace_pid", &list(threads))?,
+            Threads::With(threads) => {
                 instance.set("options/event-fork", "1")?;
                 instance.set("set_event_pid", &list(threads))?;
             }

@@ -10,7 +10,7 @@ mod instance;
 mod ring;
 
 pub use format::{Field, Format};
-pub use instance::{EARLY, Filter, Instance, Root, Who};
+pub use instance::{EARLY, Filter, Instance, Root, Threads};
 pub use ring::{Lost, Records};
 
 use crate::mounts::DeviceNumber;

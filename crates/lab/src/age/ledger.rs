@@ -80,13 +80,14 @@ impl Ledger {
 
     /// A file has become longer.
     pub(super) fn grown(&mut self, from: u64, to: u64) {
+        debug_assert!(to >= from, "a file that grows is longer");
         let more = self.rounded(to) - self.rounded(from);
         self.used += more;
     }
 
-    /// A file has gone.
+    /// A file has gone. A file system that compresses may have reported less than its files have.
     pub(super) fn gone(&mut self, len: u64) {
-        self.used -= self.rounded(len);
+        self.used = self.used.saturating_sub(self.rounded(len));
     }
 
     /// A directory is there, or is no more.

@@ -12,10 +12,10 @@
 //! - [`order`]: in which order they are copied
 //! - [`outcome`]: the times of boots, beside the published ones
 
-pub mod hand;
 pub mod order;
 pub mod outcome;
 pub mod system;
+pub mod tree_writer;
 
 use crate::quantity::{self, DriveName, Size};
 use seekless_model::SpecError;

@@ -7,7 +7,7 @@ use crate::experiment::{FormatKind, System};
 use crate::quantity;
 use seekless_cache::{Ages, Config, Discipline, Role, Roles};
 use seekless_device::{SparseDevice, VirtualClock};
-use seekless_formats::{EXT, FAT, FFS, InUse, Known, Mounting};
+use seekless_formats::{EXT, FAT, FFS, InUse, KnownFormat, Mounting};
 use seekless_fs::FsError;
 use seekless_fs::operate::Operate;
 use seekless_units::{Ino, Nanos};
@@ -39,7 +39,7 @@ const AT_ONCE_IN_EXT2FS: [Role; 6] = [
 ];
 
 /// The row of a format. The disk is not asked: that would take time.
-fn known(kind: FormatKind) -> &'static Known {
+fn known(kind: FormatKind) -> &'static KnownFormat {
     match kind {
         FormatKind::Ufs1 | FormatKind::Ufs2 => &FFS,
         FormatKind::Ext2 | FormatKind::Ext3 | FormatKind::Ext4 => &EXT,
@@ -49,7 +49,7 @@ fn known(kind: FormatKind) -> &'static Known {
 
 /// Mounts a volume.
 fn open(
-    known: &Known,
+    known: &KnownFormat,
     mounting: &Mounting,
     disk: &Arc<Disk>,
     clock: &Arc<VirtualClock>,
@@ -87,7 +87,7 @@ fn mounting(system: &System, setup: &Setup<'_>) -> Mounting {
 pub(super) struct Volume {
     pub(super) disk: Arc<Disk>,
     live: Box<dyn InUse>,
-    known: &'static Known,
+    known: &'static KnownFormat,
     mounting: Mounting,
     /// Of mounts that are over.
     past: CacheTally,

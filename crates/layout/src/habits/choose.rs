@@ -1,6 +1,6 @@
 //! Chooses the next habit to lay out, and decides whether that pays.
 
-use super::habit::{Laid, sum_of};
+use super::habit::{HabitLayout, sum_of};
 use super::{DAY, FileId, Habit, Habits, Seconds};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
@@ -261,7 +261,8 @@ impl Habits {
         let bytes = known.as_ref().map_or(0, |laid| laid.bytes) + done.bytes;
         let reads = known.map_or(reads, |laid| laid.reads);
         let files = proposal.lay.clone();
-        habit.laid = Some(Laid { when: now, files, before, after: done.after, bytes, reads });
+        habit.laid =
+            Some(HabitLayout { when: now, files, before, after: done.after, bytes, reads });
         let moved = Moved {
             when: now,
             habit: habit.number,

@@ -25,14 +25,14 @@ pub struct Habit {
     /// The files of its last runs in their order, the last run last.
     pub(super) samples: Vec<Vec<FileId>>,
     /// Where it was laid out.
-    pub laid: Option<Laid>,
+    pub laid: Option<HabitLayout>,
     /// When it was last looked at whether it pays to lay it out, and a sum of its core.
     pub(super) looked: Option<(Seconds, u64)>,
 }
 
 /// The layout of a habit.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Laid {
+pub struct HabitLayout {
     /// When, last.
     pub when: Seconds,
     /// Files that lie together.

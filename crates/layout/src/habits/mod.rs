@@ -25,7 +25,7 @@ mod streams;
 mod tests;
 
 pub use choose::{Estimate, Moved, Proposal, Round, Wait};
-pub use habit::{Habit, Laid};
+pub use habit::{Habit, HabitLayout};
 pub use idle::{Busy, Idle, MachineState};
 pub use keep::{StateError, read, write};
 pub use rules::{IdleRules, Rules};

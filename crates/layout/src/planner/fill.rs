@@ -22,6 +22,7 @@ impl Filler {
     fn take(&mut self, len: u64) -> Option<Extent> {
         loop {
             let run = self.free.get(self.at)?;
+            debug_assert!(self.used <= run.len, "no more is used than there is");
             let left = run.len - self.used;
             if left == 0 {
                 self.at += 1;

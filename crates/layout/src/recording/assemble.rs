@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 const PAGE: u64 = 4096;
 
 /// Facts known besides the touches.
-pub struct Known<'a> {
+pub struct EndState<'a> {
     /// Inodes that were in memory at the end: those that were loaded, if none
     /// was at the start.
     pub loaded: &'a HashSet<Ino>,
@@ -47,7 +47,7 @@ pub fn assemble<'a>(
     touches: Vec<RecordedTouch>,
     index: &'a Index,
     pages: Pages,
-    known: Known<'a>,
+    known: EndState<'a>,
 ) -> Assembled {
     let touches = without_mere_opens(in_place(touches, index), index);
     let mut work = Assembler {
@@ -145,7 +145,7 @@ struct LookupPlace {
 struct Assembler<'a> {
     index: &'a Index,
     pages: Pages,
-    known: Known<'a>,
+    known: EndState<'a>,
     first_seen: HashMap<Ino, u64>,
     listed: HashSet<(u32, Ino)>,
     threads: HashMap<u32, Thread>,

@@ -10,7 +10,7 @@ mod index;
 mod listings;
 
 pub use crate::pages::PageSet;
-pub use assemble::{Assembled, Known, Unknown, assemble};
+pub use assemble::{Assembled, EndState, Unknown, assemble};
 pub use blocks::{Bytes, MappedReads, map_reads};
 pub use index::Index;
 

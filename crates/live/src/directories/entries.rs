@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 
 /// Room for a name: the unit, and the changes that must be on the disk for it to be reached.
 #[derive(Clone, Debug)]
-pub(crate) struct Spot {
+pub(crate) struct EntryUnit {
     unit: u64,
     reached_by: Ids,
 }
@@ -81,7 +81,7 @@ impl<F: Linked> Directories<'_, F> {
 
     /// Finds or makes room for a name. Nothing is seen of that but the
     /// directory's size.
-    pub(crate) fn reserve(&mut self, dir: Ino, name: &[u8]) -> Result<Spot, FsError> {
+    pub(crate) fn reserve(&mut self, dir: Ino, name: &[u8]) -> Result<EntryUnit, FsError> {
         self.volume.dir_node(dir)?;
         let placed = self.place_name(dir, name)?;
         let found = match placed {
@@ -127,11 +127,11 @@ impl<F: Linked> Directories<'_, F> {
     }
 
     /// Room in a unit, and the changes that must be on the disk for it to be reached.
-    fn spot(&mut self, dir: Ino, unit: u64) -> Result<Spot, FsError> {
+    fn spot(&mut self, dir: Ino, unit: u64) -> Result<EntryUnit, FsError> {
         let cache = &self.volume.core.cache;
         let node = self.volume.core.nodes.get_mut(&dir).ok_or_else(|| crate::gone(dir))?;
         node.pending.reached_by.retain(|id| !cache.is_committed(*id));
-        Ok(Spot { unit, reached_by: node.pending.reached_by.clone() })
+        Ok(EntryUnit { unit, reached_by: node.pending.reached_by.clone() })
     }
 
     /// Gives a directory one more unit, unused.
@@ -154,7 +154,7 @@ impl<F: Linked> Directories<'_, F> {
     pub(crate) fn insert(
         &mut self,
         dir: Ino,
-        spot: &Spot,
+        spot: &EntryUnit,
         name: &[u8],
         to: (Ino, FileKind),
         role: Role,

@@ -1,7 +1,7 @@
 //! Gathering the blocks that a file was just given, where they do not lie in one
 //! piece (`ffs_reallocblks`): before any of them is written.
 
-use super::map::Way;
+use super::map::BlockPath;
 use super::{Files, Indirect, Mapped, units_at};
 use seekless_cache::{ChangeId, Role};
 use seekless_fs::field::{index, wide};
@@ -42,7 +42,7 @@ impl<F: Indirect> Files<'_, F> {
     fn unwritten_up_to(&mut self, ino: Ino, lbn: u64, most: u32) -> Result<Vec<BlockNo>, FsError> {
         let frag = u64::from(self.per_block());
         let in_map = match self.way(lbn) {
-            Some(Way::Indirect { places, .. }) => places.last().copied().unwrap_or(0),
+            Some(BlockPath::Indirect { places, .. }) => places.last().copied().unwrap_or(0),
             _ => lbn,
         };
         let count = u64::from(most).min(in_map + 1);
@@ -81,13 +81,13 @@ impl<F: Indirect> Files<'_, F> {
         self.core.forget_unsettled(ino, &[old]);
         let after = [bitmap, data];
         match self.way(lbn) {
-            Some(Way::Direct(at)) => {
+            Some(BlockPath::Direct(at)) => {
                 if let Some(number) = self.core.node(ino)?.map.trees_mut().direct.get_mut(at) {
                     *number = new.get();
                 }
                 self.move_run(ino, old, &after)?;
             }
-            Some(Way::Indirect { tree, places }) => {
+            Some(BlockPath::Indirect { tree, places }) => {
                 let path = self.existing_path(ino, tree, &places)?;
                 if let (Some(&block), Some(&place)) = (path.last(), places.last()) {
                     let dropped = self.core.cache.changes_in(old);

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 /// The way to a block's number.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum BlockPath {
     /// Its number is in the inode.
     Direct(usize),
     /// It is reached from one of the inode's three numbers, through places in
@@ -46,9 +46,9 @@ pub struct Path {
 
 impl<F: Indirect> Files<'_, F> {
     /// The way to a block, if the format can map it.
-    pub fn way(&self, lbn: u64) -> Option<Way> {
+    pub fn way(&self, lbn: u64) -> Option<BlockPath> {
         if lbn < wide(DIRECT) {
-            return Some(Way::Direct(index(lbn)));
+            return Some(BlockPath::Direct(index(lbn)));
         }
         let width = self.pointers();
         let mut left = lbn - wide(DIRECT);
@@ -65,7 +65,7 @@ impl<F: Indirect> Files<'_, F> {
                 places.push(left / span);
                 left %= span;
             }
-            return Some(Way::Indirect { tree, places });
+            return Some(BlockPath::Indirect { tree, places });
         }
         None
     }
@@ -84,7 +84,7 @@ impl<F: Indirect> Files<'_, F> {
         let Some(way) = self.way(lbn) else { return Ok(None) };
         let node = self.core.node(ino)?;
         let (mut number, places) = match way {
-            Way::Direct(at) => {
+            BlockPath::Direct(at) => {
                 let number = node.map.trees().direct.get(at).copied().unwrap_or(0);
                 let size = node.size;
                 let frags = units_at(self.format.limits(), size, lbn).max(1);
@@ -94,7 +94,7 @@ impl<F: Indirect> Files<'_, F> {
                     self.format.check_run(ino, number, frags).map(Some)
                 };
             }
-            Way::Indirect { tree, places } => {
+            BlockPath::Indirect { tree, places } => {
                 (node.map.trees().indirect.get(tree).copied().unwrap_or(0), places)
             }
         };
@@ -140,7 +140,7 @@ impl<F: Indirect> Files<'_, F> {
     /// Nothing on the disk leads to them yet. When space runs out nothing has
     /// changed.
     pub(super) fn open_path(&mut self, ino: Ino, lbn: u64) -> Result<Path, FsError> {
-        let Some(Way::Indirect { tree, places }) = self.way(lbn) else {
+        let Some(BlockPath::Indirect { tree, places }) = self.way(lbn) else {
             return Err(FsError::TooLarge(format!("inode {ino}")));
         };
         let there = self.existing_path(ino, tree, &places)?;

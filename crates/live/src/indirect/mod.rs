@@ -16,7 +16,7 @@ mod runs;
 mod truncate;
 mod write;
 
-pub use map::{Path, Way};
+pub use map::{BlockPath, Path};
 
 use crate::core::Core;
 use crate::limits::Limits;

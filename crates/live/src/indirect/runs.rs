@@ -8,7 +8,7 @@ use seekless_fs::{FsError, Location, Mapping};
 use seekless_units::{BlockNo, Extent, Ino, Lbn};
 
 /// The result of a walk of a file's map.
-struct Found {
+struct FoundRuns {
     runs: Vec<Mapping>,
     /// Fragments that may still be found: a file that has more than its volume
     /// has some of them twice.
@@ -32,7 +32,7 @@ impl<F: Indirect> Files<'_, F> {
         let node = self.core.node(ino)?;
         let (size, trees) = (node.size, *node.map.trees());
         let blocks = size.div_ceil(self.block());
-        let mut found = Found { runs: Vec::new(), left: self.format.volume() };
+        let mut found = FoundRuns { runs: Vec::new(), left: self.format.volume() };
         for (lbn, &number) in (0..blocks.min(wide(DIRECT))).zip(&trees.direct) {
             let frags = units_at(self.format.limits(), size, lbn);
             self.find_block(ino, (lbn, number, frags), &mut found)?;
@@ -128,7 +128,7 @@ impl<F: Indirect> Files<'_, F> {
         ino: Ino,
         tree: Tree,
         blocks: u64,
-        found: &mut Found,
+        found: &mut FoundRuns,
     ) -> Result<(), FsError> {
         if tree.number == 0 || tree.first >= blocks {
             return Ok(());
@@ -158,7 +158,7 @@ impl<F: Indirect> Files<'_, F> {
         &self,
         ino: Ino,
         (lbn, number, frags): (u64, u64, u32),
-        found: &mut Found,
+        found: &mut FoundRuns,
     ) -> Result<(), FsError> {
         if number == 0 {
             return Ok(());
@@ -171,7 +171,7 @@ impl<F: Indirect> Files<'_, F> {
     }
 }
 
-impl Found {
+impl FoundRuns {
     fn take(&mut self, frags: u64, ino: Ino) -> Result<(), FsError> {
         let place = Location::of("block map").in_inode(ino);
         let left = self.left.checked_sub(frags);

@@ -1,6 +1,6 @@
 //! Files made shorter or longer, and taken apart.
 
-use super::map::Way;
+use super::map::BlockPath;
 use super::{DIRECT, Files, Indirect, Mapped, units_at};
 use crate::{Cut, Fault};
 use seekless_cache::{ChangeId, Role};
@@ -50,7 +50,7 @@ impl<F: Indirect> Files<'_, F> {
             before.push(self.touch_last(ino, len)?);
             self.settle_way(ino, kept - 1)?;
         }
-        if len % bsize != 0 {
+        if !len.is_multiple_of(bsize) {
             self.zero(ino, len, kept * bsize)?;
         }
         self.settle_cut(ino, kept)?;
@@ -80,7 +80,7 @@ impl<F: Indirect> Files<'_, F> {
     /// Waits, under every discipline, until the indirect blocks that lead to a block are on the
     /// disk.
     fn settle_way(&mut self, ino: Ino, lbn: u64) -> Result<(), FsError> {
-        let Some(Way::Indirect { tree, places }) = self.way(lbn) else { return Ok(()) };
+        let Some(BlockPath::Indirect { tree, places }) = self.way(lbn) else { return Ok(()) };
         let frag = u64::from(self.per_block());
         let path = self.existing_path(ino, tree, &places)?;
         let runs: Vec<Extent> = path.iter().map(|&at| Extent::new(at, frag)).collect();
@@ -95,7 +95,7 @@ impl<F: Indirect> Files<'_, F> {
     /// of the kept part would wait for those of the cut one. That happens rarely, and
     /// `ffs_truncate` writes the whole file first in this case.
     fn settle_cut(&mut self, ino: Ino, kept: u64) -> Result<(), FsError> {
-        let Some(Way::Indirect { tree, places }) = self.way(kept) else { return Ok(()) };
+        let Some(BlockPath::Indirect { tree, places }) = self.way(kept) else { return Ok(()) };
         let path = self.existing_path(ino, tree, &places)?;
         if path.is_empty() || places.iter().all(|&place| place == 0) {
             return Ok(());
@@ -155,7 +155,7 @@ impl<F: Indirect> Files<'_, F> {
             return Ok(());
         }
         // The way to the first block that goes divides the kept blocks from the rest.
-        let Some(Way::Indirect { places, .. }) = self.way(kept) else { return Ok(()) };
+        let Some(BlockPath::Indirect { places, .. }) = self.way(kept) else { return Ok(()) };
         self.cut_along(ino, number, &places, cut)
     }
 

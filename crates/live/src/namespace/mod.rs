@@ -3,7 +3,7 @@
 pub(crate) mod rename;
 
 use crate::action::Action;
-use crate::directories::entries::Spot;
+use crate::directories::entries::EntryUnit;
 use crate::fault::Fault;
 use crate::node::Node;
 use crate::volume::seen::note_seen;
@@ -219,7 +219,7 @@ impl<F: Linked + Named> Namespace<'_, F> {
         &mut self,
         dir: Ino,
         name: &[u8],
-        spot: &Spot,
+        spot: &EntryUnit,
         ino: Ino,
         contents: &Contents,
         lists: &[Xattr],

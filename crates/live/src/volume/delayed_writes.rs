@@ -2,7 +2,7 @@
 //! (`ext4_da_write_begin` of `fs/ext4/inode.c`).
 
 use crate::Format;
-use crate::delayed::Stand;
+use crate::delayed::BlockState;
 use crate::volume::Volume;
 use seekless_fs::field::{index, slice, wide};
 use seekless_fs::{FileKind, FsError};
@@ -90,9 +90,9 @@ impl<F: Format> Volume<F> {
             debug_assert!(until > lbn, "it holds for the block itself");
             let until = until.clamp(lbn + 1, last);
             let waits = match stand {
-                Stand::Unwritten => return Ok(None),
-                Stand::Hole => true,
-                Stand::Written => false,
+                BlockState::Unwritten => return Ok(None),
+                BlockState::Hole => true,
+                BlockState::Written => false,
             };
             segments.push(Segment { blocks: lbn..until, waits });
             lbn = until;

@@ -8,7 +8,7 @@ pub(crate) mod seen;
 use crate::core::Core;
 use crate::node::{MOST_NODES, Node, gone};
 use crate::pending::Ids;
-use crate::volume::seen::{Seen, note_seen};
+use crate::volume::seen::{SeenDirectories, note_seen};
 use crate::{Format, Linked};
 use seekless_cache::ChangeId;
 use seekless_fs::{Attr, FileKind, FsError};
@@ -30,7 +30,7 @@ pub(crate) struct Volume<F: Format> {
     pub(crate) core: Core<F::Map>,
     /// How many nodes there may be before those not needed are dropped.
     most_nodes: usize,
-    seen: Seen,
+    seen: SeenDirectories,
     health: Health,
 }
 
@@ -41,7 +41,7 @@ impl<F: Format> Volume<F> {
             format,
             core,
             most_nodes: MOST_NODES,
-            seen: Seen::default(),
+            seen: SeenDirectories::default(),
             health: Health::default(),
         }
     }

@@ -78,7 +78,7 @@ impl Stretch {
     fn follows(&self, block: BlockNo, frag: u64, bsize: u32) -> bool {
         let bytes = self.skip + self.to - self.from;
         let blocks = bytes / index(bsize);
-        let whole = bytes % index(bsize) == 0;
+        let whole = bytes.is_multiple_of(index(bsize));
         whole && self.at + wide(blocks) * frag == block
     }
 }

@@ -19,9 +19,9 @@ pub(crate) fn note_seen(seen: &mut SeenIn, dir: Ino) {
 
 /// Directories of looked-up files whose inodes are not in memory.
 #[derive(Debug, Default)]
-pub(crate) struct Seen(HashMap<Ino, SeenIn>);
+pub(crate) struct SeenDirectories(HashMap<Ino, SeenIn>);
 
-impl Seen {
+impl SeenDirectories {
     /// Forgets the directories of a file, since its inode remembers them from now on.
     pub(crate) fn take(&mut self, ino: Ino) -> SeenIn {
         self.0.remove(&ino).unwrap_or_default()

@@ -1,7 +1,7 @@
 //! Joining of sequential writes: the heads continue, and no revolution is lost between two writes.
 
 use super::media::{Arrivals, Leg, Media};
-use super::queue::Spot;
+use super::queue::QueueKey;
 use super::{Hdd, Waiting};
 use crate::request::Op;
 use seekless_units::Nanos;
@@ -123,7 +123,7 @@ impl Hdd {
     }
 
     /// An accepted write that the heads have not begun and that this write continues.
-    pub(super) fn joined(&self, waiting: &Waiting) -> Option<Spot> {
+    pub(super) fn joined(&self, waiting: &Waiting) -> Option<QueueKey> {
         let buffer = &self.spec.buffer;
         if !buffer.combine_writes || !buffer.write_back || waiting.request.durable {
             return None;
@@ -135,7 +135,7 @@ impl Hdd {
     }
 
     /// Joins a write to one that waits for the heads.
-    pub(super) fn join(&mut self, waiting: Waiting, now: Nanos, spot: Spot) -> Nanos {
+    pub(super) fn join(&mut self, waiting: Waiting, now: Nanos, spot: QueueKey) -> Nanos {
         let plan = self.plan(&waiting, now, None);
         let (start, end) = (waiting.start(), waiting.end());
         let each = self.overheads.write_sector;

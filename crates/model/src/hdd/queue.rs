@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 /// The key of a waiting entry: cylinder, then age. The cylinder is 0 for policies that ignore
 /// cylinders.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Spot {
+pub(super) struct QueueKey {
     cylinder: u32,
     nth: u64,
 }
@@ -22,7 +22,7 @@ pub(super) struct Spot {
 pub(super) struct Sweep<T> {
     policy: Policy,
     pushed: u64,
-    waiting: BTreeMap<Spot, T>,
+    waiting: BTreeMap<QueueKey, T>,
 }
 
 impl<T> Sweep<T> {
@@ -40,19 +40,19 @@ impl<T> Sweep<T> {
 
     pub(super) fn push(&mut self, cylinder: u32, one: T) {
         let cylinder = if self.policy == Policy::Fifo { 0 } else { cylinder };
-        self.waiting.insert(Spot { cylinder, nth: self.pushed }, one);
+        self.waiting.insert(QueueKey { cylinder, nth: self.pushed }, one);
         self.pushed += 1;
     }
 
-    pub(super) fn find(&self, wanted: impl Fn(&T) -> bool) -> Option<Spot> {
+    pub(super) fn find(&self, wanted: impl Fn(&T) -> bool) -> Option<QueueKey> {
         self.waiting.iter().find(|(_, one)| wanted(one)).map(|(&spot, _)| spot)
     }
 
-    pub(super) fn get_mut(&mut self, spot: Spot) -> Option<&mut T> {
+    pub(super) fn get_mut(&mut self, spot: QueueKey) -> Option<&mut T> {
         self.waiting.get_mut(&spot)
     }
 
-    pub(super) fn remove(&mut self, spot: Spot) -> Option<T> {
+    pub(super) fn remove(&mut self, spot: QueueKey) -> Option<T> {
         self.waiting.remove(&spot)
     }
 
@@ -64,9 +64,9 @@ impl<T> Sweep<T> {
         here: u32,
         soonest: Nanos,
         mut start: impl FnMut(&T) -> Option<Nanos>,
-    ) -> Option<(Nanos, Spot)> {
-        let mut best: Option<(Nanos, Spot)> = None;
-        let look = |(&spot, one): (&Spot, &T)| {
+    ) -> Option<(Nanos, QueueKey)> {
+        let mut best: Option<(Nanos, QueueKey)> = None;
+        let look = |(&spot, one): (&QueueKey, &T)| {
             if let Some(at) = start(one)
                 && best.is_none_or(|best| at < best.0)
             {
@@ -86,27 +86,27 @@ impl<T> Sweep<T> {
     }
 
     /// All entries on `cylinder` and above, rising.
-    fn from(&self, cylinder: u32) -> impl DoubleEndedIterator<Item = (&Spot, &T)> {
-        self.waiting.range(Spot { cylinder, nth: 0 }..)
+    fn from(&self, cylinder: u32) -> impl DoubleEndedIterator<Item = (&QueueKey, &T)> {
+        self.waiting.range(QueueKey { cylinder, nth: 0 }..)
     }
 
     /// All entries below `cylinder`, rising.
-    fn below(&self, cylinder: u32) -> impl DoubleEndedIterator<Item = (&Spot, &T)> {
-        self.waiting.range(..Spot { cylinder, nth: 0 })
+    fn below(&self, cylinder: u32) -> impl DoubleEndedIterator<Item = (&QueueKey, &T)> {
+        self.waiting.range(..QueueKey { cylinder, nth: 0 })
     }
 
     /// All entries by their distance from a cylinder; the oldest first among equals.
-    fn nearest(&self, here: u32) -> impl Iterator<Item = (&Spot, &T)> {
+    fn nearest(&self, here: u32) -> impl Iterator<Item = (&QueueKey, &T)> {
         let next_below =
             move |cylinder: u32| self.below(cylinder).next_back().map(|(spot, _)| spot.cylinder);
         let falling = successors(next_below(here), move |&cylinder| next_below(cylinder)).flat_map(
             |cylinder| {
-                let last = Spot { cylinder, nth: u64::MAX };
-                self.waiting.range(Spot { cylinder, nth: 0 }..=last)
+                let last = QueueKey { cylinder, nth: u64::MAX };
+                self.waiting.range(QueueKey { cylinder, nth: 0 }..=last)
             },
         );
         let (mut falling, mut rising) = (falling.peekable(), self.from(here).peekable());
-        let rank = move |spot: &Spot| (spot.cylinder.abs_diff(here), spot.nth);
+        let rank = move |spot: &QueueKey| (spot.cylinder.abs_diff(here), spot.nth);
         from_fn(move || match (falling.peek(), rising.peek()) {
             (Some((low, _)), Some((high, _))) if rank(low) < rank(high) => falling.next(),
             (Some(_), None) => falling.next(),
@@ -149,7 +149,7 @@ impl Queue {
         self.fill();
     }
 
-    pub(super) fn take(&mut self, spot: Spot) -> Option<Waiting> {
+    pub(super) fn take(&mut self, spot: QueueKey) -> Option<Waiting> {
         let taken = self.seen.remove(spot);
         self.fill();
         taken
@@ -180,12 +180,12 @@ impl Queue {
 
 #[cfg(test)]
 impl<T> Sweep<T> {
-    pub(super) fn get(&self, spot: Spot) -> &T {
+    pub(super) fn get(&self, spot: QueueKey) -> &T {
         &self.waiting[&spot]
     }
 
     /// All entries by age, each with its key and the cylinder in it.
-    pub(super) fn by_age(&self) -> Vec<(Spot, u32, &T)> {
+    pub(super) fn by_age(&self) -> Vec<(QueueKey, u32, &T)> {
         let mut all: Vec<_> =
             self.waiting.iter().map(|(&spot, one)| (spot, spot.cylinder, one)).collect();
         all.sort_by_key(|one| one.0.nth);

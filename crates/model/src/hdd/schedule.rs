@@ -1,6 +1,6 @@
 //! The choice of the drive's next action: a request, or an accepted write.
 
-use super::queue::Spot;
+use super::queue::QueueKey;
 use super::{Hdd, Waiting};
 use crate::request::Op;
 use seekless_units::Nanos;
@@ -9,11 +9,11 @@ use seekless_units::Nanos;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Start {
     /// A request that the drive sees.
-    Request(Spot),
+    Request(QueueKey),
     /// The flush that all others wait for.
     Flush,
     /// An accepted write.
-    Writing(Spot),
+    Writing(QueueKey),
 }
 
 /// Whether the buffer has room at a moment, cached for all requests with the same moment.

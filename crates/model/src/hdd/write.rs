@@ -2,7 +2,7 @@
 
 use super::media::{Arrivals, Leg};
 use super::overhead::ExtraDisconnect;
-use super::queue::Spot;
+use super::queue::QueueKey;
 use super::{Dirty, Hdd, Waiting};
 use seekless_units::Nanos;
 
@@ -167,7 +167,7 @@ impl Hdd {
     }
 
     /// An accepted write that this write replaces, fully or in part.
-    pub(super) fn replaced(&self, waiting: &Waiting) -> Option<Spot> {
+    pub(super) fn replaced(&self, waiting: &Waiting) -> Option<QueueKey> {
         let buffer = &self.spec.buffer;
         if !buffer.replace_writes || !buffer.write_back || waiting.request.durable {
             return None;
@@ -177,7 +177,7 @@ impl Hdd {
     }
 
     /// Puts a write in place of its old data in the buffer.
-    fn replace(&mut self, waiting: Waiting, now: Nanos, spot: Spot) -> Nanos {
+    fn replace(&mut self, waiting: Waiting, now: Nanos, spot: QueueKey) -> Nanos {
         let plan = self.plan(&waiting, now, None);
         let sent = u64::from(waiting.request.sectors) * self.overheads.write_sector;
         let accepted = plan.bus + sent;
@@ -205,7 +205,7 @@ impl Hdd {
     }
 
     /// Starts writing an accepted write to the medium.
-    pub(super) fn write_back(&mut self, spot: Spot, now: Nanos) {
+    pub(super) fn write_back(&mut self, spot: QueueKey, now: Nanos) {
         let Some(dirty) = self.dirty.remove(spot) else { return };
         self.stop_reading(now);
         let there = Arrivals { first: dirty.start, start: Nanos::ZERO, each: 0, least: 1 };

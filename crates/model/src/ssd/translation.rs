@@ -123,6 +123,7 @@ impl Translation {
         while self.dies[die].free.len() < RESERVE && self.collect(die, &mut written) {}
         let (old_die, old_block) = self.place(page);
         let valid = &mut self.dies[old_die].valid[old_block];
+        debug_assert!(*valid > 0, "the block of a page counts it");
         *valid -= 1;
         self.append(die, page);
         written
@@ -133,6 +134,7 @@ impl Translation {
         if die.open.filled >= self.per_block
             && let Some(block) = die.free.pop()
         {
+            debug_assert_eq!(die.valid[block], 0, "a free block holds nothing");
             die.open = Open { block, filled: 0 };
         }
         let block = die.open.block;
@@ -153,6 +155,7 @@ impl Translation {
             return false;
         };
         let pages = self.contents(number, block);
+        debug_assert_eq!(pages.len(), die.valid[block] as usize, "valid pages are counted");
         let die = &mut self.dies[number];
         die.valid[block] = 0;
         die.written[block] = Some(Vec::new());

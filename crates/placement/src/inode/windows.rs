@@ -190,7 +190,7 @@ impl Windows {
 fn by_hash(hash: Option<u32>, area: &Range<u32>, slots: &dyn Slots) -> Option<u32> {
     let len = u64::from(area.end - area.start);
     // On volumes without hashes it is 0.
-    let within = u64::from(hash.unwrap_or(0)) * len >> 32;
+    let within = (u64::from(hash.unwrap_or(0)) * len) >> 32;
     let from = area.start + u32::try_from(within).unwrap_or(0);
     slots.next_free(from..area.end).or_else(|| slots.next_free(area.start..from))
 }

@@ -4,8 +4,8 @@ use super::record::{Record, Waiters};
 use super::undo::{SpareUndos, Undos};
 use super::{ChangeId, Memory, Soft};
 use crate::change::Changed;
+use crate::order::block_changes::Blocked;
 use crate::order::change::Change;
-use crate::order::held::Blocked;
 use crate::shape::{Place, hull};
 use smallvec::SmallVec;
 

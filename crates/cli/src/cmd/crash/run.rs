@@ -11,9 +11,9 @@ use crate::progress;
 use crate::say::say;
 use clap::Args;
 use seekless_cache::Discipline;
+use seekless_crash::accepted::AcceptedState;
 use seekless_crash::campaign::{CampaignError, Sequences, built_in};
 use seekless_crash::explore::{Coverage, levels};
-use seekless_crash::keep::Kept;
 use seekless_crash::resume::StateFile;
 use seekless_crash::script::parse;
 use seekless_crash::shrink::Reproducer;
@@ -185,7 +185,7 @@ fn write_kept(campaign: &mut Campaign<'_>, scripts: &[Script], dir: &Path) -> Re
         let image = campaign.image_of(script, &kept)?;
         let name = format!("state-{number:05}.img");
         write_new(&dir.join(&name), &image)?;
-        let Kept { workload, schedule, epoch, choice } = &kept;
+        let AcceptedState { workload, schedule, epoch, choice } = &kept;
         let (from, to, count) = (epoch.steps.start, epoch.steps.end, choice.count());
         let line = format!(
             "{name} {workload}: schedule {schedule}, steps {from} to {to} of the log, {count} parts of writes on the disk\n"

@@ -4,7 +4,7 @@ use super::policies::Policies;
 use seekless_cache::{Config, Counters};
 use seekless_crash::{Live, Recovered};
 use seekless_device::{BlockDevice, VirtualClock};
-use seekless_formats::{InUse, Known, LostChains, Mounting};
+use seekless_formats::{InUse, KnownFormat, LostChains, Mounting};
 use seekless_fs::operate::Operate;
 use seekless_fs::{FsError, Timestamp};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ impl Live for Used {
 
 /// Mounts an image read-write.
 pub(super) fn mount(
-    known: &Known,
+    known: &KnownFormat,
     device: Arc<dyn BlockDevice>,
     clock: Arc<VirtualClock>,
     config: Config,
@@ -49,13 +49,19 @@ pub(super) fn mount(
 }
 
 /// Repairs the damage that a crash may leave, as `check -p` does.
-pub(super) fn preen(known: &Known, device: Arc<dyn BlockDevice>) -> Result<Recovered, FsError> {
+pub(super) fn preen(
+    known: &KnownFormat,
+    device: Arc<dyn BlockDevice>,
+) -> Result<Recovered, FsError> {
     let repaired = (known.preen)(device, LostChains::ByMark)?;
     Ok(Recovered { changed: repaired.writes > 0, report: repaired.report })
 }
 
 /// Repairs everything, as `check -y` does.
-pub(super) fn repair(known: &Known, device: Arc<dyn BlockDevice>) -> Result<Recovered, FsError> {
+pub(super) fn repair(
+    known: &KnownFormat,
+    device: Arc<dyn BlockDevice>,
+) -> Result<Recovered, FsError> {
     let repaired = (known.repair)(device, LostChains::ByMark)?;
     Ok(Recovered { changed: repaired.writes > 0, report: repaired.report })
 }

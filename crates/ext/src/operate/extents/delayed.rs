@@ -7,21 +7,21 @@ use crate::extent::{header, root_frame};
 use seekless_cache::{ChangeId, Role};
 use seekless_fs::FsError;
 use seekless_fs::field::{index, wide};
-use seekless_live::Stand;
+use seekless_live::BlockState;
 use seekless_units::{BlockNo, Extent};
 
 impl Tree<'_> {
     /// The state of a block in the tree, and the end of the run with that state.
-    pub(in super::super) fn stand_of(&mut self, lbn: u64) -> Result<(Stand, u64), FsError> {
+    pub(in super::super) fn stand_of(&mut self, lbn: u64) -> Result<(BlockState, u64), FsError> {
         if lbn >= self.max_size().div_ceil(self.block().max(1)) {
             // There can be none: writing there fails elsewhere.
-            return Ok((Stand::Hole, u64::MAX));
+            return Ok((BlockState::Hole, u64::MAX));
         }
         let near = self.find(lbn)?;
         let stand = match near.at(lbn) {
-            None => Stand::Hole,
-            Some((_, false)) => Stand::Written,
-            Some((_, true)) => Stand::Unwritten,
+            None => BlockState::Hole,
+            Some((_, false)) => BlockState::Written,
+            Some((_, true)) => BlockState::Unwritten,
         };
         Ok((stand, near.end()))
     }

@@ -28,14 +28,18 @@ fn debugfs(image: &Path, commands: &str) -> String {
     String::from_utf8_lossy(&said.stdout).into_owned()
 }
 
-/// A sound volume after commands of debugfs.
-fn changed(sound: &Sound, commands: &str) -> Vec<u8> {
+/// A volume after commands of debugfs; `None` if they have changed nothing.
+pub(super) fn after(sound: &Sound, commands: &str) -> Option<Vec<u8>> {
     let image = Scratch::new("keeps-named");
     fs::write(image.path(), &sound.bytes).expect("image");
     debugfs(image.path(), commands);
     let bytes = fs::read(image.path()).expect("image");
-    assert!(bytes != sound.bytes, "{commands}: nothing was changed");
-    bytes
+    (bytes != sound.bytes).then_some(bytes)
+}
+
+/// As [`after`], of commands that change something.
+fn changed(sound: &Sound, commands: &str) -> Vec<u8> {
+    after(sound, commands).unwrap_or_else(|| panic!("{commands}: nothing was changed"))
 }
 
 /// Repairs an image; what it contains then.

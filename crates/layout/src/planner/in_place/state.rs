@@ -19,6 +19,7 @@ pub(super) struct Owned {
 impl Owned {
     /// The part of it that lies in `range`, which it overlaps.
     pub(super) fn within(self, range: Extent) -> Self {
+        debug_assert!(self.extent.overlaps(range), "{:?} and {range:?}", self.extent);
         let start = self.extent.start.max(range.start);
         let end = self.extent.end().min(range.end());
         let skip = start - self.extent.start;
@@ -73,7 +74,8 @@ impl Making {
 
     /// Notes the groups that a run lies in.
     pub(super) fn touch(&mut self, run: Extent, group_len: u64) {
-        let last = run.end().get().saturating_sub(1);
+        debug_assert!(run.len > 0, "a run has blocks");
+        let last = run.end().get() - 1;
         self.groups.extend(run.start.get() / group_len..=last / group_len);
     }
 }

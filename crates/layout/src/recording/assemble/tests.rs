@@ -28,7 +28,7 @@ fn assembled_of(
     let touch = |(time, (tid, what))| RecordedTouch { time: time as u64, tid, what };
     let touches = what.into_iter().enumerate().map(touch).collect();
     let loaded = (12..16).map(Ino::new).collect();
-    let known = Known {
+    let known = EndState {
         loaded: &loaded,
         size: &mut |_, _| None,
         resident: &mut |_, _| PageSet::default(),

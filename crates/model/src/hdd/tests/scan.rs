@@ -3,12 +3,12 @@
 
 use super::*;
 use crate::random::Random;
-use queue::Spot;
+use queue::QueueKey;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Choice {
     Request(Tag),
-    Writing(Spot),
+    Writing(QueueKey),
 }
 
 /// A drive, and its waiting entries by age.

@@ -47,7 +47,7 @@ struct Node {
 }
 
 #[derive(Default)]
-struct Known {
+struct CachedTree {
     nodes: Vec<Node>,
     by_real: HashMap<u64, Ino>,
     found: HashMap<Ino, Arc<FileLayout>>,
@@ -59,7 +59,7 @@ pub(crate) struct MountedTree {
     device: u64,
     geometry: Geometry,
     running: BTreeSet<u64>,
-    known: Mutex<Known>,
+    known: Mutex<CachedTree>,
 }
 
 impl MountedTree {
@@ -92,13 +92,13 @@ impl MountedTree {
             uuid: [0; 16],
             features: Vec::new(),
         };
-        let known = Mutex::new(Known::default());
+        let known = Mutex::new(CachedTree::default());
         let tree = Self { root, device: stat.st_dev, geometry, running, known };
         tree.number(PathBuf::new(), &stat);
         Ok(tree)
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, Known> {
+    fn known(&self) -> std::sync::MutexGuard<'_, CachedTree> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -8,9 +8,9 @@ use rustix::mount::MountFlags;
 use seekless_host::caches;
 use seekless_host::loop_device::{LoopDevice, LoopOptions};
 use seekless_host::scratch::{self, Mounted};
-use seekless_lab::boots::hand::{Hand, reinstallations};
 use seekless_lab::boots::order::{listed_first, walk};
 use seekless_lab::boots::system::Package;
+use seekless_lab::boots::tree_writer::{TreeWriter, reinstallations};
 use seekless_lab::boots::{BootMachine, KernelFs, State};
 use seekless_serve::testbed::{self, FileSystem};
 use signal_hook::iterator::Signals;
@@ -74,9 +74,9 @@ impl Open {
     }
 
     /// Installs, reinstalls and copies files of the image.
-    fn hand(&self) -> Hand<impl FnMut() -> io::Result<()> + use<>> {
+    fn hand(&self) -> TreeWriter<impl FnMut() -> io::Result<()> + use<>> {
         let dir = self.mounted.dir().to_path_buf();
-        Hand::new(dir.clone(), move || {
+        TreeWriter::new(dir.clone(), move || {
             caches::write_back(&dir).map_err(|error| io::Error::other(error.to_string()))
         })
     }

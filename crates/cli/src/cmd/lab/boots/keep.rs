@@ -12,12 +12,12 @@ use std::path::Path;
 const PREFIX: &str = "boot-";
 const SUFFIX: &str = ".json";
 
-pub(super) struct Kept {
+pub(super) struct BootResults {
     store: Option<Store>,
     boots: Vec<Boot>,
 }
 
-impl Kept {
+impl BootResults {
     /// Reads the boots of the same experiment in a directory.
     pub(super) fn open(dir: Option<&Path>, subject: &Subject) -> Result<Self, Failure> {
         let Some(dir) = dir else { return Ok(Self { store: None, boots: Vec::new() }) };

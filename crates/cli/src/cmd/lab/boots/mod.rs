@@ -11,7 +11,7 @@ use crate::failure::{Failure, Kind};
 use crate::progress;
 use boot::BootTrace;
 use images::Images;
-use keep::Kept;
+use keep::BootResults;
 use seekless_compose::traces;
 use seekless_lab::boots::outcome::{Boot, BootId, wanted};
 use seekless_lab::boots::system::InstalledSystem;
@@ -100,7 +100,7 @@ pub(super) fn run(text: &str, args: &LabRunArgs, global: &Global) -> Result<Exit
     // Before anything is mounted: a signal during setup must find its handler.
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]);
     let mut signals = signals.map_err(|error| Failure::io("signals", &error))?;
-    let mut kept = Kept::open(args.output.as_deref(), &subject)?;
+    let mut kept = BootResults::open(args.output.as_deref(), &subject)?;
     let open: Vec<BootId> = ids.into_iter().filter(|id| !kept.has(id)).collect();
     let bar = progress::count(global, open.len() as u64);
     let done = measure(&subject, &open, &mut signals, &mut |boot| {

@@ -49,7 +49,7 @@ pub fn reinstallations(system: &InstalledSystem, mean: f64, seed: u64) -> Vec<Ve
 
 /// Works below the root of a mounted file system. `settle` has everything written,
 /// so that it has its place.
-pub struct Hand<S> {
+pub struct TreeWriter<S> {
     root: PathBuf,
     settle: S,
     zeros: Vec<u8>,
@@ -67,7 +67,7 @@ fn if_there(done: io::Result<()>) -> io::Result<()> {
     }
 }
 
-impl<S: FnMut() -> io::Result<()>> Hand<S> {
+impl<S: FnMut() -> io::Result<()>> TreeWriter<S> {
     /// Works below `root`.
     pub fn new(root: PathBuf, settle: S) -> Self {
         Self { root, settle, zeros: vec![0; PIECE as usize] }
@@ -265,7 +265,7 @@ mod tests {
     fn packages_are_installed_and_reinstalled() {
         let (dir, system) = (tempfile::tempdir().unwrap(), system());
         let mut settled = 0;
-        let mut hand = Hand::new(dir.path().into(), || {
+        let mut hand = TreeWriter::new(dir.path().into(), || {
             settled += 1;
             Ok(())
         });
@@ -295,9 +295,9 @@ mod tests {
     #[test]
     fn a_copy_is_the_same() {
         let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        Hand::new(from.path().into(), || Ok(())).install(&system()).unwrap();
+        TreeWriter::new(from.path().into(), || Ok(())).install(&system()).unwrap();
         let order = order::walk(from.path()).unwrap();
-        Hand::new(to.path().into(), || Ok(())).copy(from.path(), &order).unwrap();
+        TreeWriter::new(to.path().into(), || Ok(())).copy(from.path(), &order).unwrap();
         assert_eq!(listing(from.path()), listing(to.path()));
     }
 

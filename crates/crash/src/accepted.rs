@@ -6,7 +6,7 @@ use crate::states::Choice;
 
 /// A state that holds, and how it is made again.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Kept {
+pub struct AcceptedState {
     /// Its workload's name.
     pub workload: String,
     /// In which way the workload's blocks were written.
@@ -20,14 +20,14 @@ pub struct Kept {
 /// Takes a number of states from a search whose length is not known: at first all, and each
 /// time that there are twice as many as wanted, every second of them from there on.
 #[derive(Clone, Debug)]
-pub struct Keeper {
+pub struct AcceptedStates {
     wanted: usize,
     step: u64,
     seen: u64,
-    kept: Vec<Kept>,
+    kept: Vec<AcceptedState>,
 }
 
-impl Keeper {
+impl AcceptedStates {
     /// Keeps this many states, or all where there are fewer.
     #[must_use]
     pub fn new(wanted: usize) -> Self {
@@ -35,7 +35,7 @@ impl Keeper {
     }
 
     /// The next state that holds.
-    pub fn see(&mut self, state: impl FnOnce() -> Kept) {
+    pub fn see(&mut self, state: impl FnOnce() -> AcceptedState) {
         if self.wanted > 0 && self.seen.is_multiple_of(self.step) {
             if self.kept.len() == self.wanted * 2 {
                 let mut n = 0;
@@ -54,7 +54,7 @@ impl Keeper {
 
     /// Those that were taken, in the order in which they were met.
     #[must_use]
-    pub fn chosen(&self) -> Vec<&Kept> {
+    pub fn chosen(&self) -> Vec<&AcceptedState> {
         let (have, wanted) = (self.kept.len(), self.wanted);
         if have <= wanted {
             return self.kept.iter().collect();
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn as_many_are_taken_as_wanted_and_from_everywhere() {
-        let kept = |schedule| Kept {
+        let kept = |schedule| AcceptedState {
             workload: String::new(),
             schedule,
             epoch: Epoch { steps: 0..0, carried: Vec::new() },
@@ -77,7 +77,7 @@ mod tests {
         };
         for wanted in [1usize, 2, 7, 20] {
             for all in [0u32, 1, 5, 20, 39, 40, 41, 1000] {
-                let mut keeper = Keeper::new(wanted);
+                let mut keeper = AcceptedStates::new(wanted);
                 (0..all).for_each(|n| keeper.see(|| kept(n)));
                 let chosen: Vec<u32> = keeper.chosen().iter().map(|kept| kept.schedule).collect();
                 assert_eq!(chosen.len(), wanted.min(all as usize));

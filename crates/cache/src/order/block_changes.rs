@@ -39,7 +39,7 @@ pub(crate) struct Journalled {
 /// not (invariant 4 of docs/design/order.md). All are short: there is one writable record for each
 /// fragment at most.
 #[derive(Default, Debug)]
-pub(crate) struct Held {
+pub(crate) struct BlockChanges {
     /// Changes that may not be written yet, oldest first: undone from the last
     /// to the first they leave the block as the disk may show it.
     blocked: SmallVec<[Blocked; 1]>,
@@ -57,7 +57,7 @@ pub(crate) struct Held {
     pub(crate) journal: Journalled,
 }
 
-impl Held {
+impl BlockChanges {
     /// Whether something in the block may not be written yet.
     pub(crate) fn waits(&self) -> bool {
         let Journalled { running, committing, writing, .. } = self.journal;
@@ -137,7 +137,7 @@ impl Held {
         self.forget_where();
     }
 
-    /// Whether [`Held::blocked_near`] finds the blocked changes.
+    /// Whether [`BlockChanges::blocked_near`] finds the blocked changes.
     pub(super) fn knows_where(&self, shape: Shape) -> bool {
         self.blocked.iter().all(|at| {
             let fragments = shape.mask(at.start as usize, at.end as usize);
