@@ -5,8 +5,8 @@
 //! `PR_1_EXTENT_FEATURE` and `PR_1_INLINE_DATA_FEATURE`). Then the bit is wrong, not the
 //! files.
 
-use super::Checker;
 use super::fix::{Fix, Stage};
+use super::inodes::InodePass;
 use crate::backup;
 use crate::extent;
 use crate::features::Features;
@@ -186,7 +186,7 @@ fn descriptors_fit(volume: &Volume) -> Result<bool, FsError> {
     Ok(true)
 }
 
-impl Checker {
+impl InodePass<'_> {
     /// Adds a feature that an inode in use needs, for the rest of the check and in the
     /// superblock.
     ///
@@ -194,7 +194,7 @@ impl Checker {
     /// Errors of the device.
     pub(super) fn needed_features(&mut self, inode: &Inode, kind: FileKind) -> Result<(), FsError> {
         let has_map = matches!(kind, FileKind::Regular | FileKind::Directory | FileKind::Symlink);
-        let lacks = |bit| !self.sb().has_incompat(bit);
+        let lacks = |bit| !self.checker.sb().has_incompat(bit);
         let mut missing = 0;
         if lacks(incompat::EXTENTS)
             && has_map
@@ -211,7 +211,7 @@ impl Checker {
             missing |= incompat::INLINE_DATA;
         }
         let mut needed = Features { incompat: missing, ..Features::NONE };
-        if !self.sb().has_compat(compat::EXT_ATTR) && self.has_attribute_block(inode)? {
+        if !self.checker.sb().has_compat(compat::EXT_ATTR) && self.has_attribute_block(inode)? {
             needed.compat = compat::EXT_ATTR;
         }
         if needed == Features::NONE {
@@ -219,9 +219,9 @@ impl Checker {
         }
         let names = needed.names().join(", ");
         let what = format!("lacks the feature {names}, which inode {} uses", inode.ino);
-        self.unexpected("superblock.features", what, Location::of("superblock"));
-        self.fix(Stage::Superblock, Fix::Superblock);
-        for volume in [&mut self.volume, &mut self.strict] {
+        self.checker.unexpected("superblock.features", what, Location::of("superblock"));
+        self.checker.fix(Stage::Superblock, Fix::Superblock);
+        for volume in [&mut self.checker.volume, &mut self.checker.strict] {
             let raw = &mut volume.sb.raw;
             raw.s_feature_incompat = (raw.s_feature_incompat.get() | needed.incompat).into();
             raw.s_feature_compat = (raw.s_feature_compat.get() | needed.compat).into();
@@ -231,8 +231,9 @@ impl Checker {
 
     /// Whether an inode points to a block with the magic number of attributes.
     fn has_attribute_block(&self, inode: &Inode) -> Result<bool, FsError> {
-        let Some(block) = self.volume.xattr_block_of(inode) else { return Ok(false) };
-        match self.volume.block(block, Location::of("attribute block").in_inode(inode.ino)) {
+        let Some(block) = self.checker.volume.xattr_block_of(inode) else { return Ok(false) };
+        match self.checker.volume.block(block, Location::of("attribute block").in_inode(inode.ino))
+        {
             Ok(bytes) => Ok(le32(&bytes, 0) == Some(XATTR_MAGIC)),
             Err(FsError::Corrupt { .. }) => Ok(false),
             Err(error) => Err(error),

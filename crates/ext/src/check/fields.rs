@@ -1,8 +1,8 @@
 //! Pass 1: flags and fields of an inode that its kind or the volume's features rule
 //! out (e2fsck, `e2fsck_pass1` and `e2fsck_process_bad_inode`).
 
-use super::Checker;
 use super::fix::{Fix, Stage};
+use super::inodes::InodePass;
 use super::inodes::{has_target_inside, place};
 use crate::extent;
 use crate::inode::Inode;
@@ -84,7 +84,7 @@ pub(super) fn mend(sb: &Super, kind: FileKind, core: &mut InodeCore) {
     }
 }
 
-impl Checker {
+impl InodePass<'_> {
     /// Checks the flags and fields of an inode in use; whether the rest of it is to be checked.
     pub(super) fn fields(&mut self, inode: &Inode, kind: FileKind) -> bool {
         let (ino, core) = (inode.ino, &inode.core);
@@ -95,11 +95,11 @@ impl Checker {
         let is_full = bits & flags::IMMUTABLE != 0 && numbers.iter().any(|&byte| byte != 0);
         if !has_map && (is_full || bits & (flags::EXTENTS | flags::INDEX) != 0) {
             let what = format!("a device, pipe or socket with flags {bits:#x}");
-            self.unexpected("inode.flags", what, place(ino));
-            self.fix(Stage::Inodes, Fix::Clear(ino));
+            self.checker.unexpected("inode.flags", what, place(ino));
+            self.checker.fix(Stage::Inodes, Fix::Clear(ino));
             return false;
         }
-        let sb = self.sb();
+        let sb = self.checker.sb();
         let wrong = wrong_flags(sb, kind, bits) | wrong_of_map(kind, core);
         let lacking = lacks_extents(sb, kind, core);
         let high = !sb.has_ro_compat(ro_compat::HUGE_FILE) && core.i_blocks_high.get() != 0;
@@ -109,29 +109,29 @@ impl Checker {
         let foreign = wrong & flags::EXTENTS != 0 && extent::is_root(&core.i_block.0);
         if wrong != 0 {
             let what = format!("flags {wrong:#x}, which it may not have");
-            self.graded(wrong == flags::INDEX, "inode.flags", what, place(ino));
+            self.checker.graded(wrong == flags::INDEX, "inode.flags", what, place(ino));
         }
         if lacking {
             let what = "an extent tree, without the flag for it".to_string();
-            self.unexpected("inode.flags", what, place(ino));
+            self.checker.unexpected("inode.flags", what, place(ino));
         }
         if high || address {
             let what = "i_faddr, i_blocks_hi or i_file_acl_hi is not zero".to_string();
-            self.unexpected("inode.flags", what, place(ino));
+            self.checker.unexpected("inode.flags", what, place(ino));
         }
         // Inline data begin in an attribute, which may be empty.
         let is_inline = bits & flags::INLINE_DATA != 0 && wrong & flags::INLINE_DATA == 0;
         if is_inline && has_map && matches!(inline_value(inode), Ok(None)) {
             let what = "inline data, without the attribute for it".to_string();
-            self.unexpected("inode.attributes", what, place(ino));
+            self.checker.unexpected("inode.attributes", what, place(ino));
             let fix = if kind == FileKind::Regular { Fix::Empty } else { Fix::Clear };
-            self.fix(Stage::Inodes, fix(ino));
+            self.checker.fix(Stage::Inodes, fix(ino));
             return false;
         }
         if foreign {
-            self.fix(Stage::Inodes, Fix::Clear(ino));
+            self.checker.fix(Stage::Inodes, Fix::Clear(ino));
         } else if wrong != 0 || lacking || high || address {
-            self.fix(Stage::Inodes, Fix::Fields(ino));
+            self.checker.fix(Stage::Inodes, Fix::Fields(ino));
         }
         // A map of another kind than its flags say is not followed.
         wrong & (flags::EXTENTS | flags::INLINE_DATA) == 0 && !lacking

@@ -1,6 +1,6 @@
 //! Pass 5: bitmaps and counts, compared with the blocks and inodes found in use.
 
-use super::Checker;
+use super::checker::Checker;
 use super::fix::{Fix, Stage};
 use crate::group::{Group, bit};
 use seekless_fs::field::index;
@@ -28,22 +28,33 @@ impl Differences {
     }
 }
 
-impl Checker {
+/// Pass 5: bitmaps and counts of groups.
+pub(super) struct GroupPass<'a> {
+    checker: &'a mut Checker,
+}
+
+impl<'a> GroupPass<'a> {
+    pub(super) fn new(checker: &'a mut Checker) -> Self {
+        Self { checker }
+    }
+}
+
+impl GroupPass<'_> {
     pub(super) fn groups(&mut self) -> Result<(), FsError> {
         let (mut blocks, mut inodes) = (0u64, 0u32);
-        for number in (0..self.sb().groups).map(GroupNo::new) {
-            if self.lost_groups.contains(&number) {
+        for number in (0..self.checker.sb().groups).map(GroupNo::new) {
+            if self.checker.lost_groups.contains(&number) {
                 continue;
             }
-            let group = self.volume.descriptor(number)?;
+            let group = self.checker.volume.descriptor(number)?;
             let free_clusters = self.blocks_of_group(number, &group)?;
             let (free_inodes, directories) = self.inodes_of_group(number, &group)?;
             blocks += u64::from(free_clusters);
             inodes += free_inodes;
             let place = Location::of("group descriptor").in_group(number);
             // Blocks of inodes that cannot be found are in use all the same.
-            let counted = !self.damaged_descriptors.contains(&number);
-            let known = counted && !self.has_lost_blocks();
+            let counted = !self.checker.damaged_descriptors.contains(&number);
+            let known = counted && !self.checker.has_lost_blocks();
             for (what, said, found, known) in [
                 ("free blocks", group.free_clusters(), free_clusters, known),
                 ("free inodes", group.free_inodes(), free_inodes, counted),
@@ -51,13 +62,13 @@ impl Checker {
             ] {
                 if known && said != found {
                     let what = format!("has {said} {what}, should be {found}");
-                    self.expected("group.counts", what, place);
-                    self.fix(Stage::Groups, Fix::Group(number));
+                    self.checker.expected("group.counts", what, place);
+                    self.checker.fix(Stage::Groups, Fix::Group(number));
                 }
             }
         }
-        self.free = (blocks, inodes);
-        if !self.has_lost_blocks() && !self.from_copy {
+        self.checker.free = (blocks, inodes);
+        if !self.checker.has_lost_blocks() && !self.checker.from_copy {
             self.totals(blocks, inodes);
         }
         Ok(())
@@ -65,7 +76,7 @@ impl Checker {
 
     /// The superblock's totals, which a mounted volume does not keep up.
     fn totals(&mut self, clusters: u64, inodes: u32) {
-        let sb = self.sb();
+        let sb = self.checker.sb();
         let raw = &sb.raw;
         let bit64 = sb.has_incompat(crate::ondisk::incompat::BIT64);
         let high = if bit64 { u64::from(raw.s_free_blocks_count_hi.get()) } else { 0 };
@@ -75,54 +86,66 @@ impl Checker {
         let place = Location::of("superblock");
         if said != blocks {
             let what = format!("has {said} free blocks, should be {blocks}");
-            self.expected("superblock.totals", what, place);
-            self.fix(Stage::Groups, Fix::Group(GroupNo::ZERO));
+            self.checker.expected("superblock.totals", what, place);
+            self.checker.fix(Stage::Groups, Fix::Group(GroupNo::ZERO));
         }
         if said_inodes != inodes {
             let what = format!("has {said_inodes} free inodes, should be {inodes}");
-            self.expected("superblock.totals", what, place);
-            self.fix(Stage::Groups, Fix::Group(GroupNo::ZERO));
+            self.checker.expected("superblock.totals", what, place);
+            self.checker.fix(Stage::Groups, Fix::Group(GroupNo::ZERO));
         }
     }
 
     /// Compares a group's block bitmap; free clusters are counted.
     fn blocks_of_group(&mut self, number: GroupNo, group: &Group) -> Result<u32, FsError> {
         let place = Location::of("block bitmap").in_group(number);
-        let blocks = self.sb().group_blocks(number);
-        let ratio = u64::from(self.sb().cluster_ratio);
+        let blocks = self.checker.sb().group_blocks(number);
+        let ratio = u64::from(self.checker.sb().cluster_ratio);
         let first = blocks.start.get() / ratio;
         let count = blocks.len.div_ceil(ratio);
-        let lost = self.lost_block_bitmaps.contains(&number)
-            || self.is_doubtful(number, group.block_uninit(), self.strict.block_bitmap(group));
+        let lost = self.checker.lost_block_bitmaps.contains(&number)
+            || self.is_doubtful(
+                number,
+                group.block_uninit(),
+                self.checker.strict.block_bitmap(group),
+            );
         let bitmap = if lost || group.block_uninit() {
             None
         } else {
-            if self.checksum(self.strict.block_bitmap(group), "bitmap.checksum", place)? {
-                self.fix(Stage::Groups, Fix::Group(number));
+            if self.checker.checksum(
+                self.checker.strict.block_bitmap(group),
+                "bitmap.checksum",
+                place,
+            )? {
+                self.checker.fix(Stage::Groups, Fix::Group(number));
             }
-            self.sound(self.volume.block_bitmap(group), "bitmap.unreadable", place)?
+            self.checker.sound(
+                self.checker.volume.block_bitmap(group),
+                "bitmap.unreadable",
+                place,
+            )?
         };
         let mut found = Differences::default();
         // A missing bitmap that should be there is not compared.
         let unread = bitmap.is_none() && !group.block_uninit();
         for at in 0..count {
             let cluster = first + at;
-            let used = self.used.get(index(cluster));
+            let used = self.checker.used.get(index(cluster));
             let marked = match &bitmap {
                 _ if lost || unread => used,
                 Some(bytes) => bit(bytes, u32::try_from(at).unwrap_or(u32::MAX)),
                 // Never written: only the volume's own metadata is in use.
-                None => self.fixed.get(index(cluster)),
+                None => self.checker.fixed.get(index(cluster)),
             };
             found.compare(cluster * ratio, used, marked);
         }
         if let Some(bytes) = &bitmap {
-            let all = self.sb().block_size * 8;
+            let all = self.checker.sb().block_size * 8;
             let clear = (u32::try_from(count).unwrap_or(all)..all).find(|&at| !bit(bytes, at));
             if clear.is_some() {
                 let what = "bits past the end of the group are not set".to_string();
-                self.expected("bitmap.padding", what, place);
-                self.fix(Stage::Groups, Fix::Group(number));
+                self.checker.expected("bitmap.padding", what, place);
+                self.checker.fix(Stage::Groups, Fix::Group(number));
             }
         }
         debug_assert!(u64::from(found.used) <= count, "{} of {count} clusters", found.used);
@@ -135,26 +158,34 @@ impl Checker {
     fn is_doubtful<T>(&self, number: GroupNo, uninit: bool, read: Result<T, FsError>) -> bool {
         let bad_sum =
             matches!(read, Err(FsError::Corrupt { kind: Corruption::Checksum { .. }, .. }));
-        self.doubtful_groups.contains(&number) && (uninit || bad_sum)
-    }
-
-    pub(super) fn has_uninit(&self) -> bool {
-        self.sb().has_metadata_csum() || self.sb().has_ro_compat(crate::ondisk::ro_compat::GDT_CSUM)
+        self.checker.doubtful_groups.contains(&number) && (uninit || bad_sum)
     }
 
     /// Compares a group's inode bitmap; free inodes and directories are counted.
     fn inodes_of_group(&mut self, number: GroupNo, group: &Group) -> Result<(u32, u32), FsError> {
         let place = Location::of("inode bitmap").in_group(number);
-        let count = self.sb().inodes_per_group;
-        let lost = self.lost_inode_bitmaps.contains(&number)
-            || self.is_doubtful(number, group.inode_uninit(), self.strict.inode_bitmap(group));
+        let count = self.checker.sb().inodes_per_group;
+        let lost = self.checker.lost_inode_bitmaps.contains(&number)
+            || self.is_doubtful(
+                number,
+                group.inode_uninit(),
+                self.checker.strict.inode_bitmap(group),
+            );
         let bitmap = if lost || group.inode_uninit() {
             None
         } else {
-            if self.checksum(self.strict.inode_bitmap(group), "bitmap.checksum", place)? {
-                self.fix(Stage::Groups, Fix::Group(number));
+            if self.checker.checksum(
+                self.checker.strict.inode_bitmap(group),
+                "bitmap.checksum",
+                place,
+            )? {
+                self.checker.fix(Stage::Groups, Fix::Group(number));
             }
-            self.sound(self.volume.inode_bitmap(group), "bitmap.unreadable", place)?
+            self.checker.sound(
+                self.checker.volume.inode_bitmap(group),
+                "bitmap.unreadable",
+                place,
+            )?
         };
         let first = number.get() * count + 1;
         let mut found = Differences::default();
@@ -162,8 +193,8 @@ impl Checker {
         let mut directories = 0u32;
         for at in 0..count {
             let ino = Ino::new(first + at);
-            let seen = self.seen.get(&ino);
-            let used = self.is_taken(ino);
+            let seen = self.checker.seen.get(&ino);
+            let used = self.checker.is_taken(ino);
             directories += u32::from(seen.is_some_and(|s| s.kind == FileKind::Directory));
             let marked = match &bitmap {
                 _ if lost || unread => used,
@@ -173,11 +204,11 @@ impl Checker {
             found.compare(u64::from(ino.get()), used, marked);
         }
         if let Some(bytes) = &bitmap {
-            let all = self.sb().block_size * 8;
+            let all = self.checker.sb().block_size * 8;
             if (count..all).any(|at| !bit(bytes, at)) {
                 let what = "bits past the end of the group are not set".to_string();
-                self.expected("bitmap.padding", what, place);
-                self.fix(Stage::Groups, Fix::Group(number));
+                self.checker.expected("bitmap.padding", what, place);
+                self.checker.fix(Stage::Groups, Fix::Group(number));
             }
         }
         debug_assert!(directories <= found.used, "directories are inodes in use");
@@ -185,22 +216,9 @@ impl Checker {
         Ok((count - found.used, directories))
     }
 
-    /// Whether an inode is in use. e2fsck does not reach those in bad blocks that were never
-    /// written.
-    pub(super) fn is_taken(&self, ino: Ino) -> bool {
-        let is_scanned = || {
-            let Ok((number, slot)) = self.volume.inode_slot(ino) else { return false };
-            let group = self.volume.descriptor(number);
-            group.is_ok_and(|group| slot < self.used_slots(&group))
-        };
-        self.seen.contains_key(&ino)
-            || self.volume.is_own(ino)
-            || (self.is_unusable(ino) && is_scanned())
-    }
-
     fn fix_group(&mut self, place: Location) {
         if let Some(number) = place.group {
-            self.fix(Stage::Groups, Fix::Group(number));
+            self.checker.fix(Stage::Groups, Fix::Group(number));
         }
     }
 
@@ -210,16 +228,16 @@ impl Checker {
             let count = found.free.len();
             let text = format!("{what} in use, but marked as free: {count}, {first} first");
             let code = if blocks { "bitmap.blocks-free" } else { "bitmap.inodes-free" };
-            self.expected(code, text, place);
+            self.checker.expected(code, text, place);
             self.fix_group(place);
         }
         // Inodes that cannot be found may own the blocks that seem leaked.
-        let known = !blocks || !self.has_lost_blocks();
+        let known = !blocks || !self.checker.has_lost_blocks();
         if let Some(first) = found.leaked.first().filter(|_| known) {
             let count = found.leaked.len();
             let text = format!("{what} not in use, but marked as used: {count}, {first} first");
             let code = if blocks { "bitmap.blocks-leaked" } else { "bitmap.inodes-leaked" };
-            self.expected(code, text, place);
+            self.checker.expected(code, text, place);
             self.fix_group(place);
         }
     }

@@ -1,12 +1,10 @@
 //! Pass 1: every inode in use, and the blocks it claims.
 
+use super::checker::{CheckedInode, Checker};
 use super::fix::{Fix, Stage};
 use super::salvage::salvage;
-use super::{CheckedInode, Checker};
-use crate::dir::entry_at;
 use crate::extent;
 use crate::indirect;
-use crate::inline;
 use crate::inode::Inode;
 use crate::ondisk::{InodeCore, compat, flags, incompat, ro_compat, special};
 use crate::reserved::OwnFile;
@@ -65,14 +63,29 @@ pub(super) struct Claims {
     is_cut: bool,
 }
 
-impl Checker {
+/// Pass 1: inodes, their blocks and attributes.
+pub(super) struct InodePass<'a> {
+    pub(super) checker: &'a mut Checker,
+}
+
+impl<'a> InodePass<'a> {
+    pub(super) fn new(checker: &'a mut Checker) -> Self {
+        Self { checker }
+    }
+}
+
+impl InodePass<'_> {
     pub(super) fn inodes(&mut self) -> Result<(), FsError> {
-        for number in (0..self.sb().groups).map(GroupNo::new) {
-            if self.lost_groups.contains(&number) {
+        for number in (0..self.checker.sb().groups).map(GroupNo::new) {
+            if self.checker.lost_groups.contains(&number) {
                 continue;
             }
-            let first = number.get() * self.sb().inodes_per_group + 1;
-            let used = self.volume.descriptor(number).map(|group| self.used_slots(&group))?;
+            let first = number.get() * self.checker.sb().inodes_per_group + 1;
+            let used = self
+                .checker
+                .volume
+                .descriptor(number)
+                .map(|group| self.checker.used_slots(&group))?;
             for slot in 0..used {
                 self.inode(Ino::new(first + slot))?;
             }
@@ -80,51 +93,35 @@ impl Checker {
         Ok(())
     }
 
-    /// Whether an inode lies in a block on the list of bad blocks.
-    pub(super) fn is_unusable(&self, ino: Ino) -> bool {
-        self.unusable.binary_search(&ino).is_ok()
-    }
-
-    /// Inodes of a group that may be in use: the slots behind were never written.
-    pub(super) fn used_slots(&self, group: &crate::group::Group) -> u32 {
-        let all = self.sb().inodes_per_group;
-        let counted = self.has_uninit() && !self.doubtful_groups.contains(&group.number);
-        match (counted, group.inode_uninit()) {
-            (false, _) => all,
-            (true, true) => 0,
-            (true, false) => all.saturating_sub(group.itable_unused()),
-        }
-    }
-
     fn inode(&mut self, ino: Ino) -> Result<(), FsError> {
         // An inode in a bad block is not looked at (`ext2fs_get_next_inode`).
-        if self.is_unusable(ino) {
+        if self.checker.is_unusable(ino) {
             return Ok(());
         }
-        let read = self.volume.inode(ino);
+        let read = self.checker.volume.inode(ino);
         let inode = match read {
             Ok(inode) => inode,
             Err(error @ FsError::Corrupt { .. }) => return self.unreadable(ino, &error),
             Err(error) => return Err(error),
         };
-        let is_orphan = self.orphans.contains(&ino);
-        let is_special = self.volume.is_own(ino) || self.volume.is_kept_unused(ino);
+        let is_orphan = self.checker.orphans.contains(&ino);
+        let is_special = self.checker.volume.is_own(ino) || self.checker.volume.is_kept_unused(ino);
         let (links, mode) = (inode.core.i_links_count.get(), inode.core.i_mode.get());
         if !is_orphan && self.was_listed(&inode) {
             let what = "was on a list of orphans that is lost".to_string();
-            self.unexpected("inode.deletion-time", what, place(ino));
+            self.checker.unexpected("inode.deletion-time", what, place(ino));
             let fix = if links == 0 { Fix::Deleted(ino) } else { Fix::Undelete(ino) };
-            self.fix(Stage::Inodes, fix);
+            self.checker.fix(Stage::Inodes, fix);
         } else if links == 0 && !is_orphan && !is_special {
             if mode != 0 && inode.core.i_dtime.get() == 0 {
                 let what = "deleted, but without a deletion time".to_string();
-                self.expected("inode.partly-cleared", what, place(ino));
-                self.fix(Stage::Inodes, Fix::Deleted(ino));
+                self.checker.expected("inode.partly-cleared", what, place(ino));
+                self.checker.fix(Stage::Inodes, Fix::Deleted(ino));
             }
         } else if !is_orphan && !is_special && inode.core.i_dtime.get() != 0 {
             let what = "in use, but has a deletion time".to_string();
-            self.expected("inode.deletion-time", what, place(ino));
-            self.fix(Stage::Inodes, Fix::Undelete(ino));
+            self.checker.expected("inode.deletion-time", what, place(ino));
+            self.checker.fix(Stage::Inodes, Fix::Undelete(ino));
         }
         if links == 0 && !is_orphan && !is_special {
             return self.sum(&inode);
@@ -135,10 +132,10 @@ impl Checker {
         let has_no_map = inode.kind().is_none_or(|kind| {
             !matches!(kind, FileKind::Regular | FileKind::Directory | FileKind::Symlink)
         });
-        if has_no_map && !is_special && self.is_really_directory(&inode)? {
+        if has_no_map && !is_special && self.checker.is_really_directory(&inode)? {
             let what = format!("mode {mode:#o}, but it has the contents of a directory");
-            self.unexpected("inode.unknown-kind", what, place(ino));
-            self.fix(Stage::Inodes, Fix::Kind(ino, FileKind::Directory));
+            self.checker.unexpected("inode.unknown-kind", what, place(ino));
+            self.checker.fix(Stage::Inodes, Fix::Kind(ino, FileKind::Directory));
             // Its blocks are its own all the same.
             self.claim_map(&inode)?;
             return Ok(());
@@ -148,32 +145,32 @@ impl Checker {
                 return self.sum(&inode);
             }
             let what = format!("mode {mode:#o} is not a valid file type");
-            self.unexpected("inode.unknown-kind", what, place(ino));
-            self.fix(Stage::Inodes, Fix::Clear(ino));
+            self.checker.unexpected("inode.unknown-kind", what, place(ino));
+            self.checker.fix(Stage::Inodes, Fix::Clear(ino));
             return Ok(());
         };
         self.sum(&inode)?;
         self.needed_features(&inode, kind)?;
-        let is_reserved = is_special && self.volume.own_file(ino).is_none();
+        let is_reserved = is_special && self.checker.volume.own_file(ino).is_none();
         let is_followed = is_reserved || self.fields(&inode, kind);
         let bad_map = !is_followed || self.blocks(&inode, kind)?;
-        self.report.tally.inodes += 1;
+        self.checker.report.tally.inodes += 1;
         let is_dir = u64::from(kind == FileKind::Directory);
-        self.report.tally.directories += is_dir;
+        self.checker.report.tally.directories += is_dir;
         let seen = CheckedInode {
             kind,
             links: u64::from(links),
             names: 0,
             parent: None,
             named_in: None,
-            is_empty: self.volume.allocated_sectors(&inode) == 0
+            is_empty: self.checker.volume.allocated_sectors(&inode) == 0
                 && !inode.has_flag(flags::INLINE_DATA)
                 && matches!(kind, FileKind::Regular | FileKind::Directory),
             is_special: is_special && ino.get() != special::ROOT,
-            is_value: self.volume.is_value(&inode),
+            is_value: self.checker.volume.is_value(&inode),
             bad_map,
         };
-        let before = self.seen.insert(ino, seen);
+        let before = self.checker.seen.insert(ino, seen);
         debug_assert!(before.is_none(), "inode {ino} is looked at once");
         Ok(())
     }
@@ -182,8 +179,14 @@ impl Checker {
     fn sum(&mut self, inode: &Inode) -> Result<(), FsError> {
         let ino = inode.ino;
         let is_written = inode.raw().iter().any(|&byte| byte != 0);
-        if is_written && self.checksum(self.strict.inode(ino), "inode.checksum", place(ino))? {
-            self.fix(Stage::Inodes, Fix::Seal(ino));
+        if is_written
+            && self.checker.checksum(
+                self.checker.strict.inode(ino),
+                "inode.checksum",
+                place(ino),
+            )?
+        {
+            self.checker.fix(Stage::Inodes, Fix::Seal(ino));
         }
         Ok(())
     }
@@ -195,11 +198,11 @@ impl Checker {
             error,
             FsError::Corrupt { kind: Corruption::Range { field: "i_extra_isize", .. }, .. }
         );
-        self.graded(is_extra, "inode.unreadable", what, at);
+        self.checker.graded(is_extra, "inode.unreadable", what, at);
         match error {
-            _ if is_extra => self.fix(Stage::Inodes, Fix::ExtraSize(ino)),
+            _ if is_extra => self.checker.fix(Stage::Inodes, Fix::ExtraSize(ino)),
             FsError::Corrupt { kind: Corruption::Range { field: "i_size", .. }, .. } => {
-                self.fix(Stage::Inodes, Fix::Length(ino, 0));
+                self.checker.fix(Stage::Inodes, Fix::Length(ino, 0));
             }
             // It lies past the end of the device.
             _ => {}
@@ -210,7 +213,7 @@ impl Checker {
     /// Whether `i_dtime` is the number of an inode instead of a time, as on the list of orphans
     /// (e2fsck, `PR_1_LOW_DTIME`).
     fn was_listed(&self, inode: &Inode) -> bool {
-        let raw = &self.sb().raw;
+        let raw = &self.checker.sb().raw;
         let count = raw.s_inodes_count.get();
         let dated = |time: u32| time == 0 || time >= count;
         let is_dated = raw.s_rev_level.get() > 0 && dated(raw.s_wtime.get());
@@ -220,7 +223,7 @@ impl Checker {
 
     /// Claims the readable pieces of a damaged map.
     fn salvaged(&mut self, inode: &Inode) -> Result<(), FsError> {
-        let found = salvage(&self.volume, inode)?;
+        let found = salvage(&self.checker.volume, inode)?;
         let mut claims = Claims::default();
         for &block in &found.index {
             self.claim(Extent::new(block, 1), &mut claims);
@@ -235,9 +238,9 @@ impl Checker {
 
     /// Requests the repair of a damaged map; a journal is of no use in part.
     fn mend_map(&mut self, inode: &Inode, fix: fn(Ino) -> Fix) {
-        let is_journal = self.volume.own_file(inode.ino) == Some(OwnFile::Journal);
+        let is_journal = self.checker.volume.own_file(inode.ino) == Some(OwnFile::Journal);
         let fix = if is_journal { Fix::JournalInode } else { fix };
-        self.fix(Stage::Inodes, fix(inode.ino));
+        self.checker.fix(Stage::Inodes, fix(inode.ino));
     }
 
     /// Claims an inode's blocks; whether its map cannot be followed.
@@ -246,11 +249,16 @@ impl Checker {
         if inode.ino.get() == special::RESIZE {
             return self.resize(inode);
         }
-        let map = self.sound(self.volume.block_map(inode), "inode.block-map", at)?;
-        let is_wrong = self.checksum(self.strict.block_map(inode), "inode.map-checksum", at)?;
+        let map =
+            self.checker.sound(self.checker.volume.block_map(inode), "inode.block-map", at)?;
+        let is_wrong = self.checker.checksum(
+            self.checker.strict.block_map(inode),
+            "inode.map-checksum",
+            at,
+        )?;
         let attributes = self.attributes(inode)?;
         if is_wrong && map.is_some() {
-            self.fix(Stage::Inodes, Fix::SealMap(inode.ino));
+            self.checker.fix(Stage::Inodes, Fix::SealMap(inode.ino));
         }
         let Some(map) = map else {
             if kind == FileKind::Symlink && has_target_inside(&inode.core) {
@@ -262,16 +270,16 @@ impl Checker {
             return Ok(true);
         };
         if inode.has_flag(flags::EXTENTS)
-            && !extent::is_well_formed(&self.volume, inode, &map.index)?
+            && !extent::is_well_formed(&self.checker.volume, inode, &map.index)?
         {
             let what = "an extent tree with a node that has no entries or too little room";
-            self.unexpected("inode.block-map", what.to_string(), at);
+            self.checker.unexpected("inode.block-map", what.to_string(), at);
             self.salvaged(inode)?;
             return Ok(true);
         }
         if kind == FileKind::Directory && self.reaches_too_far(inode, &map)? {
             let what = "a directory whose last extent reaches into something else".to_string();
-            self.unexpected("inode.block-map", what, at);
+            self.checker.unexpected("inode.block-map", what, at);
             self.salvaged(inode)?;
             return Ok(true);
         }
@@ -284,11 +292,11 @@ impl Checker {
         }
         if claims.fixed > 0 {
             let what = format!("{} blocks are in the metadata of the file system", claims.fixed);
-            self.unexpected("inode.block-range", what, at);
+            self.checker.unexpected("inode.block-range", what, at);
         }
         if claims.duplicates > 0 {
             let what = format!("{} clusters are also used by something else", claims.duplicates);
-            self.unexpected("inode.duplicate-blocks", what, at);
+            self.checker.unexpected("inode.duplicate-blocks", what, at);
         }
         let astray = match kind {
             FileKind::Directory => self.strays(inode, &map),
@@ -297,23 +305,23 @@ impl Checker {
                 has_nodes || map.runs.iter().any(|run| run.lbn > Lbn::ZERO || run.extent.len > 1)
             }
             // The kernel and e2fsck read each of its blocks.
-            _ if self.volume.own_file(inode.ino) == Some(OwnFile::Orphans) => {
-                let end = inode.len.div_ceil(u64::from(self.sb().block_size));
+            _ if self.checker.volume.own_file(inode.ino) == Some(OwnFile::Orphans) => {
+                let end = inode.len.div_ceil(u64::from(self.checker.sb().block_size));
                 map.runs.last().is_some_and(|run| (run.lbn + run.extent.len).get() > end)
             }
             _ => false,
         };
         if astray {
             let what = format!("a {} with blocks where it can have none", kind_name(kind));
-            self.unexpected("inode.block-map", what, at);
+            self.checker.unexpected("inode.block-map", what, at);
         }
         if claims.is_cut {
             self.mend_map(inode, Fix::Clear);
         } else if astray || claims.duplicates + claims.fixed > 0 {
             self.mend_map(inode, Fix::Map);
         }
-        let blocks = claims.clusters * u64::from(self.sb().cluster_ratio);
-        self.report.tally.blocks += blocks;
+        let blocks = claims.clusters * u64::from(self.checker.sb().cluster_ratio);
+        self.checker.report.tally.blocks += blocks;
         if claims.is_cut || astray {
             return Ok(true);
         }
@@ -322,11 +330,14 @@ impl Checker {
             self.target(inode, &map)?;
         }
         let is_large = kind == FileKind::Regular && inode.len > MOST_OF_SMALL;
-        if is_large && !self.sb().has_ro_compat(ro_compat::LARGE_FILE) && !self.has_large {
-            self.has_large = true;
+        if is_large
+            && !self.checker.sb().has_ro_compat(ro_compat::LARGE_FILE)
+            && !self.checker.has_large
+        {
+            self.checker.has_large = true;
             let what = format!("{} bytes long, without the large_file feature", inode.len);
-            self.expected("superblock.large-file", what, at);
-            self.fix(Stage::Inodes, Fix::LargeFile);
+            self.checker.expected("superblock.large-file", what, at);
+            self.checker.fix(Stage::Inodes, Fix::LargeFile);
         }
         self.sectors(inode, claims.clusters, attributes);
         Ok(false)
@@ -338,27 +349,32 @@ impl Checker {
     fn resize(&mut self, inode: &Inode) -> Result<bool, FsError> {
         let at = place(inode.ino);
         self.attributes(inode)?;
-        let led = indirect::double_block(inode)
-            .map_or(Ok(None), |block| self.volume.check_block(block, at).map(|()| Some(block)));
-        let led = self.sound(led, "inode.block-map", at)?;
-        let is_used = self.sb().has_compat(compat::RESIZE_INODE);
+        let led = indirect::double_block(inode).map_or(Ok(None), |block| {
+            self.checker.volume.check_block(block, at).map(|()| Some(block))
+        });
+        let led = self.checker.sound(led, "inode.block-map", at)?;
+        let is_used = self.checker.sb().has_compat(compat::RESIZE_INODE);
         let Some(Some(block)) = led else {
             if is_used && led.is_some() {
-                self.unexpected("inode.block-map", "has no double-indirect block".into(), at);
+                self.checker.unexpected(
+                    "inode.block-map",
+                    "has no double-indirect block".into(),
+                    at,
+                );
             }
-            self.fix(Stage::Inodes, Fix::ResizeInode(inode.ino));
+            self.checker.fix(Stage::Inodes, Fix::ResizeInode(inode.ino));
             return Ok(false);
         };
         let mut claims = Claims::default();
         self.claim(Extent::new(block, 1), &mut claims);
         if claims.fixed > 0 {
             let what = format!("block {block} is in the metadata of the file system");
-            self.unexpected("inode.block-range", what, at);
-            self.fix(Stage::Inodes, Fix::ResizeInode(inode.ino));
+            self.checker.unexpected("inode.block-range", what, at);
+            self.checker.fix(Stage::Inodes, Fix::ResizeInode(inode.ino));
         } else if is_used && !self.is_resize_map(inode, block)? {
             let what = "does not list the room for descriptors as the superblock has it";
-            self.unexpected("inode.block-map", what.to_string(), at);
-            self.fix(Stage::Inodes, Fix::ResizeInode(inode.ino));
+            self.checker.unexpected("inode.block-map", what.to_string(), at);
+            self.checker.fix(Stage::Inodes, Fix::ResizeInode(inode.ino));
         }
         Ok(false)
     }
@@ -367,14 +383,14 @@ impl Checker {
     /// quarter of the room for descriptors, and its other numbers only with the volume and with
     /// `i_blocks`.
     fn is_resize_map(&self, inode: &Inode, double: BlockNo) -> Result<bool, FsError> {
-        if self.sb().cluster_ratio > 1 {
+        if self.checker.sb().cluster_ratio > 1 {
             return Ok(true);
         }
-        let map = self.resize_map();
-        let size = u64::from(self.sb().block_size);
+        let map = self.checker.resize_map();
+        let size = u64::from(self.checker.sb().block_size);
         let numbers = inode.core.i_block.0.chunks_exact(4);
         let is_alone = numbers.filter(|number| number.iter().any(|&byte| byte != 0)).count() == 1;
-        let is_long = inode.len > max_len(self.sb(), false);
+        let is_long = inode.len > max_len(self.checker.sb(), false);
         if !is_alone || is_long || inode.core.i_flags.get() != 0 {
             return Ok(false);
         }
@@ -389,7 +405,7 @@ impl Checker {
             let copies = (0u64..).zip(copies).filter(|(_, copy)| *copy != 0);
             count += 1;
             for (at, copy) in copies {
-                if self.volume.check_block(BlockNo::new(u64::from(copy)), place).is_err() {
+                if self.checker.volume.check_block(BlockNo::new(u64::from(copy)), place).is_err() {
                     return Ok(false);
                 }
                 count += 1;
@@ -399,7 +415,7 @@ impl Checker {
         }
         let sectors = count * (size >> 9);
         let is_short = inode.len < last * size;
-        if is_short || self.volume.allocated_sectors(inode) != sectors {
+        if is_short || self.checker.volume.allocated_sectors(inode) != sectors {
             return Ok(false);
         }
         let checked = index(map.reserved >> 2);
@@ -417,7 +433,7 @@ impl Checker {
 
     /// The numbers in an indirect block; `None` where it lies outside the volume.
     fn numbers_in(&self, ino: Ino, block: BlockNo) -> Result<Option<Vec<u32>>, FsError> {
-        match self.volume.block(block, place(ino)) {
+        match self.checker.volume.block(block, place(ino)) {
             Err(FsError::Corrupt { .. }) => Ok(None),
             Err(error) => Err(error),
             Ok(bytes) => {
@@ -427,28 +443,29 @@ impl Checker {
     }
 
     pub(super) fn claim(&mut self, run: Extent, claims: &mut Claims) {
-        for cluster in self.sb().clusters_of(run) {
-            if self.conflicts_left == 0 {
+        for cluster in self.checker.sb().clusters_of(run) {
+            if self.checker.conflicts_left == 0 {
                 claims.is_cut = true;
                 return;
             }
-            if claims.last.replace(cluster) == Some(cluster) && self.sb().cluster_ratio > 1 {
+            if claims.last.replace(cluster) == Some(cluster) && self.checker.sb().cluster_ratio > 1
+            {
                 continue;
             }
             claims.clusters += 1;
             let at = index(cluster);
-            if self.used.set(at) {
+            if self.checker.used.set(at) {
                 continue;
             }
-            self.twice.set(at);
-            let fixed = self.fixed.get(at);
+            self.checker.twice.set(at);
+            let fixed = self.checker.fixed.get(at);
             // Files may share blocks on volumes with that feature.
             if !fixed && self.may_share() {
-                self.shares_left -= 1;
+                self.checker.shares_left -= 1;
                 continue;
             }
-            debug_assert!(self.conflicts_left > 0, "the limit ends a claim");
-            self.conflicts_left -= 1;
+            debug_assert!(self.checker.conflicts_left > 0, "the limit ends a claim");
+            self.checker.conflicts_left -= 1;
             let count = if fixed { &mut claims.fixed } else { &mut claims.duplicates };
             *count += 1;
         }
@@ -457,25 +474,25 @@ impl Checker {
     /// Whether one more cluster may belong to several files. Their number is limited, so that a
     /// hostile image cannot claim all of itself in each inode.
     fn may_share(&self) -> bool {
-        self.shares_left > 0 && self.sb().has_ro_compat(ro_compat::SHARED_BLOCKS)
+        self.checker.shares_left > 0 && self.checker.sb().has_ro_compat(ro_compat::SHARED_BLOCKS)
     }
 
     /// Whether the map of a directory has blocks behind its end that are not its own.
     fn reaches_too_far(&self, inode: &Inode, map: &BlockMap) -> Result<bool, FsError> {
-        let end = inode.len.div_ceil(u64::from(self.sb().block_size));
+        let end = inode.len.div_ceil(u64::from(self.checker.sb().block_size));
         let behind = Lbn::new(end);
         let is_there = map.find(behind).is_some_and(|run| !run.unwritten);
         if !inode.has_flag(flags::EXTENTS) || !is_there {
             return Ok(false);
         }
-        Ok(salvage(&self.volume, inode)?.block_of(behind).is_none())
+        Ok(salvage(&self.checker.volume, inode)?.block_of(behind).is_none())
     }
 
     /// Whether a directory has blocks that are marked as never written, or that lie behind a
     /// hole and past its end: no entry was ever put there (e2fsck, `PR_1_UNINIT_DBLOCK` and
     /// `PR_1_COLLAPSE_DBLOCK`).
     fn strays(&self, inode: &Inode, map: &BlockMap) -> bool {
-        let blocks = inode.len.div_ceil(u64::from(self.sb().block_size));
+        let blocks = inode.len.div_ceil(u64::from(self.checker.sb().block_size));
         let mut next = Lbn::ZERO;
         map.runs.iter().any(|run| {
             let is_behind_hole = run.lbn != next && run.lbn.get() >= blocks;
@@ -490,7 +507,7 @@ impl Checker {
         if inode.has_flag(flags::INLINE_DATA) {
             return self.inline_length(inode, kind);
         }
-        let bsize = u64::from(self.sb().block_size);
+        let bsize = u64::from(self.checker.sb().block_size);
         let behind = |run: &seekless_fs::Mapping| (run.lbn + run.extent.len).get();
         let written = map.runs.iter().filter(|run| !run.unwritten).map(behind).max().unwrap_or(0);
         let end = written * bsize;
@@ -498,7 +515,7 @@ impl Checker {
         let (wrong, fix) = match kind {
             FileKind::Directory => {
                 // Blocks set aside for more names may lie behind its end.
-                let spare = u64::from(self.sb().raw.s_prealloc_dir_blocks);
+                let spare = u64::from(self.checker.sb().raw.s_prealloc_dir_blocks);
                 let most = inode.len + spare * bsize;
                 let wrong = inode.len == 0
                     || !inode.len.is_multiple_of(bsize)
@@ -516,17 +533,17 @@ impl Checker {
                 let is_tree = inode.has_flag(flags::EXTENTS) && !map.index.is_empty();
                 let last = written.checked_sub(1).map(|last| last * bsize + u64::from(is_tree));
                 let wrong = last.is_some_and(|last| inode.len < last) && !sealed;
-                (wrong && !self.orphans.contains(&ino), Fix::Length(ino, end))
+                (wrong && !self.checker.orphans.contains(&ino), Fix::Length(ino, end))
             }
             // Symlinks are never empty, files may be.
             FileKind::Symlink if inode.len == 0 => (true, Fix::Kind(ino, FileKind::Regular)),
             FileKind::Symlink => (inode.len >= bsize, Fix::Clear(ino)),
             _ => (inode.len != 0, Fix::Length(ino, 0)),
         };
-        let is_long = inode.len > max_len(self.sb(), inode.has_flag(flags::EXTENTS));
+        let is_long = inode.len > max_len(self.checker.sb(), inode.has_flag(flags::EXTENTS));
         let wrong = wrong || is_long;
         let high = kind != FileKind::Regular && inode.core.i_size_high.get() != 0;
-        let wrong = wrong || (high && !self.sb().has_incompat(incompat::LARGEDIR));
+        let wrong = wrong || (high && !self.checker.sb().has_incompat(incompat::LARGEDIR));
         let fix = match (kind, fix) {
             (FileKind::Symlink, Fix::Clear(_)) if inode.len > 0 && inode.len < bsize => {
                 Fix::Length(ino, inode.len)
@@ -541,8 +558,8 @@ impl Checker {
             let is_cut = kind == FileKind::Regular
                 && last.is_some_and(|leaf| leaf.first.get() < inode.len.div_ceil(bsize));
             let is_expected = kind != FileKind::Symlink && !is_cut;
-            self.graded(is_expected, "inode.length", what, place(ino));
-            self.fix(Stage::Inodes, fix);
+            self.checker.graded(is_expected, "inode.length", what, place(ino));
+            self.checker.fix(Stage::Inodes, fix);
         }
     }
 
@@ -555,14 +572,14 @@ impl Checker {
             // (e2fsck, `e2fsck_pass1_check_symlink`).
             if inode.len != room {
                 let what = format!("a symlink of {} bytes, with room for {room}", inode.len);
-                self.unexpected("inode.length", what, place(inode.ino));
+                self.checker.unexpected("inode.length", what, place(inode.ino));
                 let is_target = !inode.core.i_block.0.contains(&0) && !value.contains(&0);
                 let fix = if is_target {
                     Fix::Length(inode.ino, room)
                 } else {
                     Fix::Kind(inode.ino, FileKind::Regular)
                 };
-                self.fix(Stage::Inodes, fix);
+                self.checker.fix(Stage::Inodes, fix);
             }
             return;
         }
@@ -570,81 +587,41 @@ impl Checker {
         let is_wrong = if is_directory {
             inode.len != room || inode.core.i_size_high.get() != 0
         } else {
-            inode.len > max_len(self.sb(), inode.has_flag(flags::EXTENTS))
+            inode.len > max_len(self.checker.sb(), inode.has_flag(flags::EXTENTS))
         };
         if is_wrong {
             let what = format!("{} bytes long, with room for {room} in the inode", inode.len);
-            self.expected("inode.length", what, place(inode.ino));
+            self.checker.expected("inode.length", what, place(inode.ino));
             // If only the upper half is wrong, the lower one is the length.
             let low = u64::from(inode.core.i_size_lo.get());
             let len = if is_directory { room } else { low.min(room) };
-            self.fix(Stage::Inodes, Fix::Length(inode.ino, len));
+            self.checker.fix(Stage::Inodes, Fix::Length(inode.ino, len));
         }
-    }
-
-    /// Whether an inode of a kind without contents has those of a directory: its mode is wrong, not
-    /// its contents (e2fsck, `check_is_really_dir`).
-    pub(super) fn is_really_directory(&self, inode: &Inode) -> Result<bool, FsError> {
-        if inode.has_flag(flags::INLINE_DATA) {
-            return Ok(self.is_inline_directory(inode));
-        }
-        let found = salvage(&self.volume, inode)?;
-        let Some(first) = found.block_of(Lbn::ZERO) else { return Ok(false) };
-        let block = match self.volume.block(first, place(inode.ino)) {
-            Err(FsError::Corrupt { .. }) => return Ok(false),
-            block => block?,
-        };
-        let count = self.sb().raw.s_inodes_count.get();
-        let dot = entry_at(&block, 0, count, place(inode.ino));
-        let Ok(dot) = dot else { return Ok(false) };
-        let parent = entry_at(&block, dot.next, count, place(inode.ino));
-        let is_parent = parent.is_ok_and(|it| it.name == b".." && it.ino != Ino::ZERO);
-        Ok(dot.name == b"." && dot.ino == inode.ino && is_parent)
-    }
-
-    /// Whether the contents in an inode are entries of a directory, behind the number of its
-    /// parent.
-    fn is_inline_directory(&self, inode: &Inode) -> bool {
-        let count = self.sb().raw.s_inodes_count.get();
-        let parent = le32(&inode.core.i_block.0, 0).unwrap_or(0);
-        let Ok(ranges) = inline::entry_ranges(inode) else { return false };
-        let is_list = |range: std::ops::Range<usize>| {
-            let piece = inode.raw().get(range).unwrap_or_default();
-            let mut at = 0;
-            while at < piece.len() {
-                match entry_at(piece, at, count, place(inode.ino)) {
-                    Ok(entry) => at = entry.next,
-                    Err(_) => return false,
-                }
-            }
-            true
-        };
-        (1..=count).contains(&parent) && ranges.into_iter().all(is_list)
     }
 
     /// A symlink's target has no zero byte and ends where its length says
     /// (e2fsck, `e2fsck_pass1_check_symlink`).
     fn target(&mut self, inode: &Inode, map: &BlockMap) -> Result<(), FsError> {
-        let bsize = self.volume.block_len();
+        let bsize = self.checker.volume.block_len();
         let is_told = inode.len == 0 || inode.len >= wide(bsize);
         if inode.has_flag(flags::INLINE_DATA | flags::ENCRYPT) || is_told {
             return Ok(());
         }
-        let len = if self.volume.is_fast_symlink(inode) {
+        let len = if self.checker.volume.is_fast_symlink(inode) {
             let target = &inode.core.i_block.0;
             target.iter().position(|&byte| byte == 0)
         } else {
             let mut block = vec![0; bsize];
             let first = map.runs.first().filter(|run| run.lbn == Lbn::ZERO && !run.unwritten);
             if let Some(run) = first {
-                self.volume.read_bytes(run.extent.start, 0, &mut block)?;
+                self.checker.volume.read_bytes(run.extent.start, 0, &mut block)?;
             }
             block.iter().position(|&byte| byte == 0)
         };
         if len.map(wide) != Some(inode.len) {
             let what = format!("a symlink of {} bytes whose target ends elsewhere", inode.len);
-            self.unexpected("inode.length", what, place(inode.ino));
-            self.fix(Stage::Inodes, Fix::Clear(inode.ino));
+            self.checker.unexpected("inode.length", what, place(inode.ino));
+            self.checker.fix(Stage::Inodes, Fix::Clear(inode.ino));
         }
         Ok(())
     }
@@ -652,14 +629,15 @@ impl Checker {
     /// `i_blocks` counts all of an inode's clusters, and those of attributes.
     fn sectors(&mut self, inode: &Inode, clusters: u64, attributes: u64) {
         let clusters = clusters + attributes;
-        let per_cluster =
-            u64::from(self.sb().block_size) * u64::from(self.sb().cluster_ratio) / 512;
+        let per_cluster = u64::from(self.checker.sb().block_size)
+            * u64::from(self.checker.sb().cluster_ratio)
+            / 512;
         let wanted = clusters * per_cluster;
-        let said = self.volume.allocated_sectors(inode);
+        let said = self.checker.volume.allocated_sectors(inode);
         if said != wanted {
             let what = format!("has {said} sectors, should be {wanted}");
-            self.expected("inode.block-count", what, place(inode.ino));
-            self.fix(Stage::Inodes, Fix::Sectors(inode.ino, wanted));
+            self.checker.expected("inode.block-count", what, place(inode.ino));
+            self.checker.fix(Stage::Inodes, Fix::Sectors(inode.ino, wanted));
         }
     }
 
@@ -669,9 +647,9 @@ impl Checker {
         self.claim(run, &mut claims);
         if claims.duplicates + claims.fixed > 0 {
             let what = "its attribute block is also used by something else".to_string();
-            self.unexpected("inode.duplicate-blocks", what, place(ino));
-            self.fix(Stage::Inodes, Fix::CopyAttributes(ino));
+            self.checker.unexpected("inode.duplicate-blocks", what, place(ino));
+            self.checker.fix(Stage::Inodes, Fix::CopyAttributes(ino));
         }
-        self.report.tally.blocks += 1;
+        self.checker.report.tally.blocks += 1;
     }
 }

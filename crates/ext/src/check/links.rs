@@ -1,7 +1,7 @@
 //! Pass 4: link counts, and inodes without a name.
 
+use super::checker::{CheckedInode, Checker};
 use super::fix::{Fix, Stage};
-use super::{CheckedInode, Checker};
 use crate::ondisk::ro_compat;
 use seekless_fs::{FileKind, Location};
 use seekless_units::Ino;
@@ -9,9 +9,20 @@ use seekless_units::Ino;
 /// The maximum link count; a directory with more has 1.
 const LINK_MAX: u64 = 65_000;
 
-impl Checker {
+/// Pass 4: counts of links.
+pub(super) struct LinkPass<'a> {
+    checker: &'a mut Checker,
+}
+
+impl<'a> LinkPass<'a> {
+    pub(super) fn new(checker: &'a mut Checker) -> Self {
+        Self { checker }
+    }
+}
+
+impl LinkPass<'_> {
     pub(super) fn links(&mut self) {
-        let seen = std::mem::take(&mut self.seen);
+        let seen = std::mem::take(&mut self.checker.seen);
         let mut nameless = Vec::new();
         for (&ino, seen) in seen.iter().filter(|(_, seen)| !seen.is_special) {
             if seen.is_value {
@@ -20,17 +31,17 @@ impl Checker {
                 self.links_of(ino, seen, &mut nameless);
             }
         }
-        debug_assert!(self.seen.is_empty(), "no inodes are found in this pass");
-        self.seen = seen;
+        debug_assert!(self.checker.seen.is_empty(), "no inodes are found in this pass");
+        self.checker.seen = seen;
         for &ino in &nameless {
-            self.fix(Stage::Connections, Fix::Connect(ino));
+            self.checker.fix(Stage::Connections, Fix::Connect(ino));
         }
         if let Some(first) = nameless.first() {
             let count = nameless.len();
             let what =
                 format!("{count} files may have names only in directories that could not be read");
             let place = Location::of("inode").in_inode(*first);
-            self.unexpected("inode.unreferenced", what, place);
+            self.checker.unexpected("inode.unreferenced", what, place);
         }
         self.shared_blocks();
     }
@@ -45,50 +56,55 @@ impl Checker {
             return;
         }
         if seen.names == 0 {
-            if self.orphans.contains(&ino) {
+            if self.checker.orphans.contains(&ino) {
                 return;
             }
-            if self.may_have_more_names() {
+            if self.checker.may_have_more_names() {
                 nameless.push(ino);
             } else {
                 let what = format!(
                     "in use with {} links, but not referenced by any directory entry",
                     seen.links
                 );
-                self.graded(seen.is_empty, "inode.unreferenced", what, place);
+                self.checker.graded(seen.is_empty, "inode.unreferenced", what, place);
                 if seen.is_empty {
-                    self.fix(Stage::Unreferenced, Fix::Clear(ino));
+                    self.checker.fix(Stage::Unreferenced, Fix::Clear(ino));
                 } else {
-                    self.fix(Stage::Connections, Fix::Connect(ino));
+                    self.checker.fix(Stage::Connections, Fix::Connect(ino));
                 }
             }
             return;
         }
-        let many = self.sb().has_ro_compat(ro_compat::DIR_NLINK) && seen.names >= LINK_MAX;
+        let many = self.checker.sb().has_ro_compat(ro_compat::DIR_NLINK) && seen.names >= LINK_MAX;
         if seen.links == seen.names || (is_dir && many && seen.links == 1) {
             return;
         }
-        if seen.links > seen.names && self.may_have_more_names() {
+        if seen.links > seen.names && self.checker.may_have_more_names() {
             return;
         }
         let what = format!("{} links, should be {}", seen.links, seen.names);
         let code = if seen.links > seen.names { "inode.links-high" } else { "inode.links-low" };
-        self.expected(code, what, place);
+        self.checker.expected(code, what, place);
         let most = if many && is_dir { 1 } else { seen.names.min(LINK_MAX) };
         let links = u16::try_from(most).unwrap_or(u16::MAX);
-        self.fix(Stage::Links, Fix::Links(ino, links));
+        self.checker.fix(Stage::Links, Fix::Links(ino, links));
     }
 
     fn value(&mut self, ino: Ino) {
-        if !self.values.contains_key(&ino) && !self.orphans.contains(&ino) {
+        if !self.checker.values.contains_key(&ino) && !self.checker.orphans.contains(&ino) {
             let what = "holds the value of an attribute that no inode has".to_string();
-            self.unexpected("inode.unreferenced", what, Location::of("inode").in_inode(ino));
-            self.fix(Stage::Unreferenced, Fix::Clear(ino));
+            self.checker.unexpected(
+                "inode.unreferenced",
+                what,
+                Location::of("inode").in_inode(ino),
+            );
+            self.checker.fix(Stage::Unreferenced, Fix::Clear(ino));
         }
     }
 
     fn shared_blocks(&mut self) {
         let mut wrong: Vec<_> = self
+            .checker
             .shared
             .iter()
             .filter(|(_, shared)| shared.count != shared.found)
@@ -98,8 +114,8 @@ impl Checker {
         for (block, count, found, owner) in wrong {
             let what = format!("reference count {count}, should be {found}");
             let place = Location::of("attribute block").in_inode(owner).in_block(block);
-            self.unexpected("attributes.count", what, place);
-            self.fix(Stage::Links, Fix::Shares(block, found));
+            self.checker.unexpected("attributes.count", what, place);
+            self.checker.fix(Stage::Links, Fix::Shares(block, found));
         }
     }
 }

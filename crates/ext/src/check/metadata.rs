@@ -5,15 +5,13 @@
 //! volume, into other metadata, or to a table without inodes. So one damaged field is one finding,
 //! without further ones for everything it leads to.
 
-use super::Checker;
+use super::checker::Checker;
 use super::features::{self, Corrected};
 use super::fix::{Fix, Fixes, Stage};
 use crate::backup;
 use crate::group::{Group, bit};
 use crate::ondisk::STATE_ERRORS;
-use crate::ondisk::{
-    CHECKSUM_CRC32C, INODE_CORE_SIZE, InodeCore, STATE_VALID, compat, incompat, ro_compat, special,
-};
+use crate::ondisk::{InodeCore, STATE_VALID, compat, incompat, special};
 use crate::part::Part;
 use crate::volume::Volume;
 use seekless_device::BlockDevice;
@@ -23,7 +21,6 @@ use seekless_fs::{Corruption, FileKind, FsError, Location};
 use seekless_units::{BlockNo, Extent, GroupNo, Ino};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use zerocopy::little_endian::{U16, U32};
 
 /// Inodes of a table that are sampled to tell whether it is one.
 const SAMPLE: u32 = 256;
@@ -109,9 +106,6 @@ impl MetadataRanges {
     }
 }
 
-/// The largest `s_log_groups_per_flex` (`EXT2_MAX_LOG_GROUPS_PER_FLEX` of e2fsprogs).
-const MAX_LOG_GROUPS_PER_FLEX: u64 = 31;
-
 /// A descriptor that may be damaged.
 struct Doubtful {
     number: GroupNo,
@@ -122,143 +116,52 @@ struct Doubtful {
     copy: Option<(Vec<u8>, Group)>,
 }
 
-impl Checker {
+/// Pass 0: superblock and group descriptors.
+pub(super) struct MetadataPass<'a> {
+    checker: &'a mut Checker,
+}
+
+impl<'a> MetadataPass<'a> {
+    pub(super) fn new(checker: &'a mut Checker) -> Self {
+        Self { checker }
+    }
+}
+
+impl MetadataPass<'_> {
     pub(super) fn superblock(&mut self) -> Result<(), FsError> {
-        if self.from_copy {
+        if self.checker.from_copy {
             // A copy is not kept up: its totals and its state are out of date.
             return Ok(());
         }
         let place = Location::of("superblock");
-        let state = self.sb().raw.s_state.get();
+        let state = self.checker.sb().raw.s_state.get();
         if state & STATE_ERRORS != 0 {
             // The errors may be gone: e2fsck checks for itself.
-            self.expected("superblock.errors", "marked as having errors".into(), place);
+            self.checker.expected("superblock.errors", "marked as having errors".into(), place);
         } else if state & STATE_VALID == 0 {
-            self.expected("superblock.not-clean", "not marked clean".into(), place);
+            self.checker.expected("superblock.not-clean", "not marked clean".into(), place);
         }
         // The kernel and e2fsck reserve that room for any number but zero.
-        let kept = self.sb().raw.s_reserved_gdt_blocks.get();
-        if kept != 0 && !self.sb().has_compat(compat::RESIZE_INODE) {
+        let kept = self.checker.sb().raw.s_reserved_gdt_blocks.get();
+        if kept != 0 && !self.checker.sb().has_compat(compat::RESIZE_INODE) {
             let what =
                 format!("{kept} blocks reserved for group descriptors, without resize_inode");
-            self.unexpected("superblock.reserved", what, place);
-            self.fix(Stage::Superblock, Fix::Superblock);
+            self.checker.unexpected("superblock.reserved", what, place);
+            self.checker.fix(Stage::Superblock, Fix::Superblock);
         }
-        for contradiction in features::contradictions(&self.sb().raw) {
+        for contradiction in features::contradictions(&self.checker.sb().raw) {
             let what = format!("the features {} are set", contradiction.what);
-            self.unexpected("superblock.features", what, place);
-            self.fix(Stage::Superblock, Fix::Superblock);
+            self.checker.unexpected("superblock.features", what, place);
+            self.checker.fix(Stage::Superblock, Fix::Superblock);
         }
-        let impossible = self.impossible_fields();
+        let impossible = self.checker.impossible_fields();
         for (field, value) in &impossible {
-            self.unexpected("superblock.fields", format!("{field} is {value}"), place);
+            self.checker.unexpected("superblock.fields", format!("{field} is {value}"), place);
         }
         if !impossible.is_empty() {
-            self.fix(Stage::Superblock, Fix::Superblock);
+            self.checker.fix(Stage::Superblock, Fix::Superblock);
         }
         Ok(())
-    }
-
-    /// Fields of the superblock that nothing here depends on, with values for which e2fsck rejects
-    /// the superblock (`ext2fs_open2`, `check_super_block`): copies of it must not be made.
-    pub(super) fn impossible_fields(&self) -> Vec<(&'static str, u64)> {
-        let (sb, raw) = (self.sb(), &self.sb().raw);
-        let reserved = u64::from(raw.s_r_blocks_count_lo.get())
-            | if sb.has_incompat(incompat::BIT64) {
-                u64::from(raw.s_r_blocks_count_hi.get()) << 32
-            } else {
-                0
-            };
-        let clusters = u64::from(raw.s_clusters_per_group.get());
-        let bigalloc = sb.has_ro_compat(ro_compat::BIGALLOC);
-        let journal = u64::from(raw.s_journal_inum.get());
-        let has_journal = sb.has_compat(compat::HAS_JOURNAL);
-        let external = has_journal && raw.s_journal_uuid != [0; 16];
-        let wanted_journal = u64::from(if has_journal { special::JOURNAL } else { 0 });
-        let desc_size = u64::from(raw.s_desc_size.get());
-        let revision = u64::from(raw.s_rev_level.get());
-        let flex = u64::from(raw.s_log_groups_per_flex);
-        let quota = |number: U32| u64::from(number.get());
-        let extra = |bytes: U16| u64::from(bytes.get());
-        let first = raw.s_first_ino.get();
-        let sum = raw.s_checksum_type;
-        let rules = [
-            ("s_first_ino", first.into(), revision > 0 && self.is_no_first(first)),
-            ("s_checksum_type", sum.into(), sb.has_metadata_csum() && sum != CHECKSUM_CRC32C),
-            ("s_rev_level", revision, revision > 1),
-            ("s_r_blocks_count", reserved, reserved > sb.blocks / 2),
-            (
-                "s_clusters_per_group",
-                clusters,
-                !bigalloc && clusters != u64::from(sb.blocks_per_group),
-            ),
-            ("s_log_groups_per_flex", flex, flex > MAX_LOG_GROUPS_PER_FLEX),
-            ("s_desc_size", desc_size, desc_size != 0 && !desc_size.is_power_of_two()),
-            ("s_journal_inum", journal, !external && journal != wanted_journal),
-            (
-                "s_usr_quota_inum",
-                quota(raw.s_usr_quota_inum),
-                self.is_no_quota(raw.s_usr_quota_inum),
-            ),
-            (
-                "s_grp_quota_inum",
-                quota(raw.s_grp_quota_inum),
-                self.is_no_quota(raw.s_grp_quota_inum),
-            ),
-            (
-                "s_prj_quota_inum",
-                quota(raw.s_prj_quota_inum),
-                self.is_no_quota(raw.s_prj_quota_inum),
-            ),
-            (
-                "s_min_extra_isize",
-                extra(raw.s_min_extra_isize),
-                self.is_no_extra(raw.s_min_extra_isize),
-            ),
-            (
-                "s_want_extra_isize",
-                extra(raw.s_want_extra_isize),
-                self.is_no_extra(raw.s_want_extra_isize),
-            ),
-        ];
-        rules
-            .into_iter()
-            .filter(|(.., is_wrong)| *is_wrong)
-            .map(|(field, value, _)| (field, value))
-            .collect()
-    }
-
-    /// Whether a number cannot be that of a quota file with any features: it is neither reserved
-    /// for one nor that of an ordinary inode (e2fsck, `check_super_block`).
-    fn is_no_quota(&self, number: U32) -> bool {
-        let sb = self.sb();
-        // Not from `s_first_ino`, which may be damaged too.
-        let ordinary = special::FIRST_ORDINARY..=sb.raw.s_inodes_count.get();
-        let reserved = [special::USER_QUOTA, special::GROUP_QUOTA];
-        let number = number.get();
-        number != 0 && !reserved.contains(&number) && !ordinary.contains(&number)
-    }
-
-    /// Whether a number cannot be that of the first ordinary inode: those before it are the
-    /// volume's own, and have no names. It is 11 wherever it was not damaged (mke2fs).
-    fn is_no_first(&self, first: u32) -> bool {
-        let is_used = |number| {
-            let inode = self.volume.inode(Ino::new(number));
-            inode.is_ok_and(|it| it.core.i_mode.get() != 0 && it.core.i_links_count.get() != 0)
-        };
-        let own = |number| self.volume.own_file(Ino::new(number)).is_some();
-        let count = self.sb().raw.s_inodes_count.get();
-        let mut before = (special::FIRST_ORDINARY..first).take_while(|number| *number <= count);
-        first < special::FIRST_ORDINARY
-            || first > count
-            || before.any(|number| is_used(number) && !own(number))
-    }
-
-    /// Whether inodes have no room for `bytes` of extra fields (e2fsck, `check_super_block`).
-    fn is_no_extra(&self, bytes: U16) -> bool {
-        let room =
-            usize::from(self.sb().inode_size).checked_sub(INODE_CORE_SIZE).filter(|room| *room > 0);
-        room.is_some_and(|room| usize::from(bytes.get()) > room || !bytes.get().is_multiple_of(4))
     }
 
     /// Claims the blocks of the volume's own metadata.
@@ -266,12 +169,12 @@ impl Checker {
         let mut taken = MetadataRanges::default();
         self.fixed_places(&mut taken);
         let mut doubtful = Vec::new();
-        for number in (0..self.sb().groups).map(GroupNo::new) {
+        for number in (0..self.checker.sb().groups).map(GroupNo::new) {
             match self.look_at(number)? {
                 Some(doubt) => doubtful.push(doubt),
                 None => {
-                    self.strict.reseal_descriptor(number);
-                    let group = self.volume.descriptor(number)?;
+                    self.checker.strict.reseal_descriptor(number);
+                    let group = self.checker.volume.descriptor(number)?;
                     self.take_parts(&group, &mut taken);
                 }
             }
@@ -280,9 +183,9 @@ impl Checker {
             let number = doubt.number;
             self.settle(doubt, &mut taken)?;
             // It was reported; reads through it must not fail for it.
-            self.strict.reseal_descriptor(number);
+            self.checker.strict.reseal_descriptor(number);
         }
-        if !self.sb().has_compat(compat::RESIZE_INODE) {
+        if !self.checker.sb().has_compat(compat::RESIZE_INODE) {
             self.needless_reserve(&mut taken);
         }
         Ok(())
@@ -291,12 +194,17 @@ impl Checker {
     /// Blocks reserved for more descriptors without the feature for it: they were reported, and
     /// where nothing else lies there they are in use all the same.
     fn needless_reserve(&mut self, taken: &mut MetadataRanges) {
-        let kept = u64::from(self.sb().raw.s_reserved_gdt_blocks.get());
-        for number in (0..self.sb().groups).map(GroupNo::new) {
-            let runs = self.volume.descriptor_copies(number);
-            let (true, [_, table]) = (self.sb().group_has_super(number), &*runs) else { continue };
+        let kept = u64::from(self.checker.sb().raw.s_reserved_gdt_blocks.get());
+        for number in (0..self.checker.sb().groups).map(GroupNo::new) {
+            let runs = self.checker.volume.descriptor_copies(number);
+            let (true, [_, table]) = (self.checker.sb().group_has_super(number), &*runs) else {
+                continue;
+            };
             let run = Extent::new(table.end(), kept);
-            if kept > 0 && run.end() <= self.sb().group_blocks(number).end() && taken.take(run) {
+            if kept > 0
+                && run.end() <= self.checker.sb().group_blocks(number).end()
+                && taken.take(run)
+            {
                 self.claim_fixed(run);
             }
         }
@@ -305,26 +213,26 @@ impl Checker {
     /// Superblocks, descriptors and their copies, room for more of them, the
     /// boot block and the block of multiple mount protection.
     fn fixed_places(&mut self, taken: &mut MetadataRanges) {
-        for number in (0..self.sb().groups).map(GroupNo::new) {
-            for run in self.volume.descriptor_copies(number) {
+        for number in (0..self.checker.sb().groups).map(GroupNo::new) {
+            for run in self.checker.volume.descriptor_copies(number) {
                 taken.take(run);
                 self.claim_fixed(run);
             }
         }
-        let first = self.sb().first_block;
-        if first.get() == 0 && self.sb().block_size == 1024 {
+        let first = self.checker.sb().first_block;
+        if first.get() == 0 && self.checker.sb().block_size == 1024 {
             // The boot block lies in front of the superblock.
             taken.take(Extent::new(first, 1));
             self.claim_fixed(Extent::new(first, 1));
         }
-        let mmp = Extent::new(BlockNo::new(self.sb().raw.s_mmp_block.get()), 1);
-        if self.sb().has_incompat(incompat::MMP) {
+        let mmp = Extent::new(BlockNo::new(self.checker.sb().raw.s_mmp_block.get()), 1);
+        if self.checker.sb().has_incompat(incompat::MMP) {
             let place = Location::of("multiple mount protection");
-            if self.volume.check_extent(mmp, place).is_ok() && taken.take(mmp) {
+            if self.checker.volume.check_extent(mmp, place).is_ok() && taken.take(mmp) {
                 self.claim_fixed(mmp);
             } else {
                 let what = format!("its block, {}, is not where it should be", mmp.start);
-                self.unexpected("superblock.mmp", what, place);
+                self.checker.unexpected("superblock.mmp", what, place);
             }
         }
     }
@@ -332,34 +240,34 @@ impl Checker {
     /// Whether there is reason to doubt a descriptor.
     fn look_at(&mut self, number: GroupNo) -> Result<Option<Doubtful>, FsError> {
         let place = Location::of("group descriptor").in_group(number);
-        let strict = self.strict.descriptor(number);
+        let strict = self.checker.strict.descriptor(number);
         let bad_sum =
             matches!(strict, Err(FsError::Corrupt { kind: Corruption::Checksum { .. }, .. }));
-        self.checksum(strict, "group.checksum", place)?;
+        self.checker.checksum(strict, "group.checksum", place)?;
         if bad_sum {
-            self.fix(Stage::Heads, Fix::Head(number));
-            self.doubtful_groups.insert(number);
-            self.damaged_descriptors.insert(number);
+            self.checker.fix(Stage::Heads, Fix::Head(number));
+            self.checker.doubtful_groups.insert(number);
+            self.checker.damaged_descriptors.insert(number);
         }
-        let primary = self.volume.descriptor(number)?;
-        if self.volume.has_needless_marks(&primary) {
+        let primary = self.checker.volume.descriptor(number)?;
+        if self.checker.volume.has_needless_marks(&primary) {
             let what = "marked as never written, without checksums of descriptors".to_string();
-            self.unexpected("group.head", what, place);
-            self.fix(Stage::Heads, Fix::Head(number));
+            self.checker.unexpected("group.head", what, place);
+            self.checker.fix(Stage::Heads, Fix::Head(number));
         }
         let fits = Part::ALL.iter().all(|&part| self.fits(part, &primary));
-        let has_sums = self.has_uninit();
-        let blocks = self.sb().itable_blocks();
+        let has_sums = self.checker.has_uninit();
+        let blocks = self.checker.sb().itable_blocks();
         let is_rooted =
             number != GroupNo::ZERO || !fits || self.has_root(Part::Table.of(&primary, blocks))?;
         if fits && is_rooted && has_sums && !bad_sum {
             return Ok(None);
         }
         // A checksum that matches speaks for itself; a copy may be older.
-        let copy = self.strict.backup_descriptor(number)?;
+        let copy = self.checker.strict.backup_descriptor(number)?;
         let copy = match copy {
             Some(bytes) => {
-                let group = self.volume.parse_descriptor(number, &bytes)?;
+                let group = self.checker.volume.parse_descriptor(number, &bytes)?;
                 Some((bytes, group))
             }
             None => None,
@@ -374,19 +282,19 @@ impl Checker {
     /// Whether a part lies where it may: in the volume, and without `flex_bg` in
     /// its own group.
     fn fits(&self, part: Part, group: &Group) -> bool {
-        let run = part.of(group, self.sb().itable_blocks());
-        if self.volume.check_extent(run, Location::of("group descriptor")).is_err() {
+        let run = part.of(group, self.checker.sb().itable_blocks());
+        if self.checker.volume.check_extent(run, Location::of("group descriptor")).is_err() {
             return false;
         }
-        let own = self.sb().group_blocks(group.number);
-        self.sb().has_incompat(incompat::FLEX_BG)
+        let own = self.checker.sb().group_blocks(group.number);
+        self.checker.sb().has_incompat(incompat::FLEX_BG)
             || (run.start >= own.start && run.end() <= own.end())
     }
 
     /// Takes the parts of a group that is not doubted.
     fn take_parts(&mut self, group: &Group, taken: &mut MetadataRanges) {
         for part in Part::ALL {
-            let run = part.of(group, self.sb().itable_blocks());
+            let run = part.of(group, self.checker.sb().itable_blocks());
             if taken.take(run) {
                 self.claim_fixed(run);
             } else {
@@ -399,23 +307,23 @@ impl Checker {
     fn lose(&mut self, number: GroupNo, part: Part, run: Extent) {
         let what = format!("its {} at {} is not where it should be", part.name(), run.start);
         let place = Location::of("group descriptor").in_group(number);
-        self.unexpected("group.head", what, place);
-        self.damaged_descriptors.insert(number);
+        self.checker.unexpected("group.head", what, place);
+        self.checker.damaged_descriptors.insert(number);
         self.forget(number, part);
     }
 
     fn forget(&mut self, number: GroupNo, part: Part) {
         match part {
-            Part::BlockBitmap => self.lost_block_bitmaps.insert(number),
-            Part::InodeBitmap => self.lost_inode_bitmaps.insert(number),
-            Part::Table => self.lost_groups.insert(number),
+            Part::BlockBitmap => self.checker.lost_block_bitmaps.insert(number),
+            Part::InodeBitmap => self.checker.lost_inode_bitmaps.insert(number),
+            Part::Table => self.checker.lost_groups.insert(number),
         };
     }
 
     /// Chooses the descriptor of a group, part by part.
     fn settle(&mut self, doubt: Doubtful, taken: &mut MetadataRanges) -> Result<(), FsError> {
         let Doubtful { number, primary, bad_sum, copy } = doubt;
-        let blocks = self.sb().itable_blocks();
+        let blocks = self.checker.sb().itable_blocks();
         for part in Part::ALL {
             let run = part.of(&primary, blocks);
             let mut good = self.fits(part, &primary) && taken.is_free(run);
@@ -447,7 +355,7 @@ impl Checker {
                     run.start,
                     found.start
                 );
-                let mut bytes = self.volume.descriptor_bytes(number)?.to_vec();
+                let mut bytes = self.checker.volume.descriptor_bytes(number)?.to_vec();
                 part.point(&mut bytes, found.start);
                 self.replace_part(number, part, found, &bytes, what, taken);
                 continue;
@@ -496,11 +404,15 @@ impl Checker {
         what: String,
         taken: &mut MetadataRanges,
     ) {
-        self.unexpected("group.head", what, Location::of("group descriptor").in_group(number));
-        self.damaged_descriptors.insert(number);
-        self.fix(Stage::Heads, Fix::Head(number));
-        self.volume.replace_pointer(number, part, bytes);
-        self.strict.replace_pointer(number, part, bytes);
+        self.checker.unexpected(
+            "group.head",
+            what,
+            Location::of("group descriptor").in_group(number),
+        );
+        self.checker.damaged_descriptors.insert(number);
+        self.checker.fix(Stage::Heads, Fix::Head(number));
+        self.checker.volume.replace_pointer(number, part, bytes);
+        self.checker.strict.replace_pointer(number, part, bytes);
         taken.take(run);
         self.claim_fixed(run);
     }
@@ -508,22 +420,21 @@ impl Checker {
     /// Whether the inode of the root directory in a table of the first group leads to the
     /// entries of that directory.
     fn has_root(&self, table: Extent) -> Result<bool, FsError> {
-        let sb = self.sb();
+        let sb = self.checker.sb();
         // Its number is 2: it is the second of the table.
         let size = u32::from(sb.inode_size);
         let (number, offset) =
             if size < sb.block_size { (table.start, size) } else { (table.start + 1, 0) };
         let place = Location::of("inode table").in_group(GroupNo::ZERO);
-        let root = self
-            .volume
-            .block(number, place)
-            .and_then(|block| self.volume.inode_in(Ino::new(special::ROOT), block, index(offset)));
+        let root = self.checker.volume.block(number, place).and_then(|block| {
+            self.checker.volume.inode_in(Ino::new(special::ROOT), block, index(offset))
+        });
         match root {
             Err(FsError::Corrupt { .. }) => Ok(false),
             root => {
                 let root = root?;
                 let is_dir = root.kind() == Some(FileKind::Directory);
-                Ok(is_dir && self.is_really_directory(&root)?)
+                Ok(is_dir && self.checker.is_really_directory(&root)?)
             }
         }
     }
@@ -531,8 +442,8 @@ impl Checker {
     /// The table with the root directory, wherever it lies in the first group. A volume of one
     /// group has no copy of its descriptor.
     fn table_with_root(&self, taken: &MetadataRanges) -> Result<Option<Extent>, FsError> {
-        let own = self.sb().group_blocks(GroupNo::ZERO);
-        let blocks = self.sb().itable_blocks();
+        let own = self.checker.sb().group_blocks(GroupNo::ZERO);
+        let blocks = self.checker.sb().itable_blocks();
         let Some(last) = own.end().get().checked_sub(blocks) else { return Ok(None) };
         for start in own.start.get()..=last {
             let run = Extent::new(BlockNo::new(start), blocks);
@@ -560,9 +471,9 @@ impl Checker {
     /// Whether a block could be a bitmap of a group: the bits behind its end are
     /// set, and so are those of inodes that are never free.
     fn is_bitmap(&self, number: GroupNo, part: Part, run: Extent) -> Result<bool, FsError> {
-        let sb = self.sb();
-        let mut bytes = vec![0; self.volume.block_len()];
-        self.volume.read_bytes(run.start, 0, &mut bytes)?;
+        let sb = self.checker.sb();
+        let mut bytes = vec![0; self.checker.volume.block_len()];
+        self.checker.volume.read_bytes(run.start, 0, &mut bytes)?;
         let (count, taken) = match part {
             Part::InodeBitmap if number == GroupNo::ZERO => {
                 (sb.inodes_per_group, sb.raw.s_first_ino.get().saturating_sub(1))
@@ -582,25 +493,25 @@ impl Checker {
     /// How many of a group's first inodes are used by the bitmap (none without a bitmap), and how
     /// many look like inodes in a table.
     fn inodes_in(&self, number: GroupNo, table: Extent) -> Result<(u32, u32), FsError> {
-        let group = self.volume.descriptor(number)?;
-        let bitmap = match self.volume.inode_bitmap(&group) {
-            Ok(_) if self.lost_inode_bitmaps.contains(&number) => None,
+        let group = self.checker.volume.descriptor(number)?;
+        let bitmap = match self.checker.volume.inode_bitmap(&group) {
+            Ok(_) if self.checker.lost_inode_bitmaps.contains(&number) => None,
             Ok(bitmap) => Some(bitmap),
             Err(FsError::Corrupt { .. }) => None,
             Err(error) => return Err(error),
         };
-        let size = usize::from(self.sb().inode_size);
+        let size = usize::from(self.checker.sb().inode_size);
         let mut bytes = vec![0; size];
-        let first = number.get() * self.sb().inodes_per_group + 1;
+        let first = number.get() * self.checker.sb().inodes_per_group + 1;
         let (mut used, mut found) = (0u32, 0u32);
-        for slot in 0..self.sb().inodes_per_group.min(SAMPLE) {
+        for slot in 0..self.checker.sb().inodes_per_group.min(SAMPLE) {
             let is_free = bitmap.as_ref().is_some_and(|bitmap| !bit(bitmap, slot));
-            if is_free || self.volume.is_reserved(Ino::new(first + slot)) {
+            if is_free || self.checker.volume.is_reserved(Ino::new(first + slot)) {
                 continue;
             }
             used += u32::from(bitmap.is_some());
-            let skip = u64::from(slot) * u64::from(self.sb().inode_size);
-            self.volume.read_bytes(table.start, skip, &mut bytes)?;
+            let skip = u64::from(slot) * u64::from(self.checker.sb().inode_size);
+            self.checker.volume.read_bytes(table.start, skip, &mut bytes)?;
             let core: Option<InodeCore> = slice(&bytes, 0, size).and_then(|bytes| parse(bytes, 0));
             let is_inode = core.is_some_and(|core| {
                 FileKind::from_mode(core.i_mode.get()).is_some() && core.i_links_count.get() > 0
@@ -611,9 +522,9 @@ impl Checker {
     }
 
     fn claim_fixed(&mut self, run: Extent) {
-        for cluster in self.sb().clusters_of(run) {
-            self.used.set(index(cluster));
-            self.fixed.set(index(cluster));
+        for cluster in self.checker.sb().clusters_of(run) {
+            self.checker.used.set(index(cluster));
+            self.checker.fixed.set(index(cluster));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Pass 2: the entries of directories, and the inodes that they name.
 
-use super::Checker;
+use super::checker::Checker;
 use super::fix::{Fix, Spot, Stage};
 use crate::dir::{Directory, RawEntry, entry_at, kind_of, record_len};
 use crate::inline;
@@ -115,23 +115,39 @@ fn legible(block: &[u8], at: usize, next: usize, inodes: u32) -> Option<RawEntry
     (fits && ino > 0 && ino <= inodes && !name.is_empty() && is_plausible(&entry)).then_some(entry)
 }
 
-impl Checker {
+/// Pass 2: directories.
+pub(super) struct NamePass<'a> {
+    checker: &'a mut Checker,
+}
+
+impl<'a> NamePass<'a> {
+    pub(super) fn new(checker: &'a mut Checker) -> Self {
+        Self { checker }
+    }
+}
+
+impl NamePass<'_> {
     pub(super) fn names(&mut self) -> Result<(), FsError> {
         let root = Ino::new(special::ROOT);
-        match self.seen.get(&root).map(|seen| seen.kind) {
+        match self.checker.seen.get(&root).map(|seen| seen.kind) {
             Some(FileKind::Directory) => {}
             Some(_) => {
-                self.unexpected("root.not-directory", "is not a directory".into(), place(root));
-                self.fix(Stage::Inodes, Fix::Clear(root));
+                self.checker.unexpected(
+                    "root.not-directory",
+                    "is not a directory".into(),
+                    place(root),
+                );
+                self.checker.fix(Stage::Inodes, Fix::Clear(root));
             }
             // Without the group of the root, all directories are unconnected.
-            None if self.is_lost(root) => {}
+            None if self.checker.is_lost(root) => {}
             None => {
-                self.unexpected("root.missing", "not in use".into(), place(root));
-                self.fix(Stage::Connections, Fix::Root);
+                self.checker.unexpected("root.missing", "not in use".into(), place(root));
+                self.checker.fix(Stage::Connections, Fix::Root);
             }
         }
         let dirs: Vec<(Ino, bool)> = self
+            .checker
             .seen
             .iter()
             .filter(|(_, seen)| seen.kind == FileKind::Directory)
@@ -139,7 +155,7 @@ impl Checker {
             .collect();
         for &(dir, bad_map) in &dirs {
             if bad_map {
-                self.cut_short.insert(dir);
+                self.checker.cut_short.insert(dir);
             } else {
                 self.directory(dir)?;
             }
@@ -153,13 +169,13 @@ impl Checker {
     /// Requests that a directory is rewritten; the entries of an inline one are changed in place.
     fn rebuild(&mut self, dir: &Inode, instead: Option<Fix>) {
         match instead {
-            Some(fix) if dir.has_flag(flags::INLINE_DATA) => self.fix(Stage::Names, fix),
-            _ => self.fix(Stage::Names, Fix::Rebuild(dir.ino)),
+            Some(fix) if dir.has_flag(flags::INLINE_DATA) => self.checker.fix(Stage::Names, fix),
+            _ => self.checker.fix(Stage::Names, Fix::Rebuild(dir.ino)),
         }
     }
 
     fn directory(&mut self, dir: Ino) -> Result<(), FsError> {
-        let inode = self.volume.inode(dir)?;
+        let inode = self.checker.volume.inode(dir)?;
         let names = if inode.has_flag(flags::INLINE_DATA) {
             self.inline_names(&inode)?
         } else {
@@ -167,8 +183,8 @@ impl Checker {
             self.index(&inode)?;
             names
         };
-        if !self.orphans.contains(&dir) && names.len() < 2 {
-            self.unexpected("directory.dot", "`.` or `..` is missing".into(), place(dir));
+        if !self.checker.orphans.contains(&dir) && names.len() < 2 {
+            self.checker.unexpected("directory.dot", "`.` or `..` is missing".into(), place(dir));
             self.rebuild(&inode, None);
         }
         let mut known = HashSet::new();
@@ -176,7 +192,7 @@ impl Checker {
             self.entry(&inode, number, name)?;
             if !known.insert(name.name.as_slice()) {
                 let what = format!("`{}` is a duplicate entry", show(&name.name));
-                self.unexpected("entry.duplicate", what, place(dir));
+                self.checker.unexpected("entry.duplicate", what, place(dir));
                 let spot = Spot { dir, at: name.at };
                 self.rebuild(&inode, Some(Fix::Remove(spot)));
             }
@@ -194,16 +210,17 @@ impl Checker {
             UsedEntry { ino: dir, kind, name: b".".to_vec(), at: 0 },
             UsedEntry { ino: Ino::new(parent), kind, name: b"..".to_vec(), at: parent_at },
         ];
-        let ranges = self.sound(inline::entry_ranges(inode), "directory.corrupt", place(dir))?;
+        let ranges =
+            self.checker.sound(inline::entry_ranges(inode), "directory.corrupt", place(dir))?;
         if ranges.is_none() {
-            self.cut_short.insert(dir);
+            self.checker.cut_short.insert(dir);
         }
         for range in ranges.unwrap_or_default() {
             let piece = inode.raw().get(range.clone()).unwrap_or_default();
             for (at, len, is_legible) in self.names_in(dir, range.start, piece, &mut names) {
                 let spot = Spot { dir, at };
                 let fix = if is_legible { Fix::Span(spot, len) } else { Fix::Blank(spot, len) };
-                self.fix(Stage::Names, fix);
+                self.checker.fix(Stage::Names, fix);
             }
         }
         Ok(names)
@@ -211,27 +228,27 @@ impl Checker {
 
     fn block_names(&mut self, inode: &Inode) -> Result<Vec<UsedEntry>, FsError> {
         let mut names = Vec::new();
-        let bsize = self.volume.block_len();
-        let blocks = Directory::new(&self.volume, inode).blocks();
-        let present = Directory::new(&self.volume, inode).present()?;
+        let bsize = self.checker.volume.block_len();
+        let blocks = Directory::new(&self.checker.volume, inode).blocks();
+        let present = Directory::new(&self.checker.volume, inode).present()?;
         let gap = (0..).map(Lbn::new).zip(&present).find(|(wanted, lbn)| wanted != *lbn);
         // A length beyond its blocks was reported already.
         if let Some((missing, _)) = gap {
             let what = format!("block {missing} is missing");
-            self.unexpected("directory.hole", what, place(inode.ino));
-            self.cut_short.insert(inode.ino);
-            self.fix(Stage::Names, Fix::Rebuild(inode.ino));
+            self.checker.unexpected("directory.hole", what, place(inode.ino));
+            self.checker.cut_short.insert(inode.ino);
+            self.checker.fix(Stage::Names, Fix::Rebuild(inode.ino));
         }
         for lbn in present.into_iter().filter(|lbn| lbn.get() < blocks) {
-            match Directory::new(&self.strict, inode).block(lbn) {
+            match Directory::new(&self.checker.strict, inode).block(lbn) {
                 Ok(_) => {}
                 Err(error @ FsError::Corrupt { .. }) => self.unsealed(inode, lbn, &error),
                 Err(error) => return Err(error),
             }
-            let block = Directory::new(&self.volume, inode).block(lbn)?;
+            let block = Directory::new(&self.checker.volume, inode).block(lbn)?;
             let start = field::index(lbn.get()) * bsize;
             if !self.names_in(inode.ino, start, &block, &mut names).is_empty() {
-                self.fix(Stage::Names, Fix::Rebuild(inode.ino));
+                self.checker.fix(Stage::Names, Fix::Rebuild(inode.ino));
             }
         }
         Ok(names)
@@ -240,10 +257,10 @@ impl Checker {
     /// Handles a block whose checksum is wrong or missing.
     fn unsealed(&mut self, inode: &Inode, lbn: Lbn, error: &FsError) {
         let (what, at) = error.finding(place(inode.ino));
-        self.expected("directory.checksum", what, at);
+        self.checker.expected("directory.checksum", what, at);
         let is_sum = matches!(error, FsError::Corrupt { kind: Corruption::Checksum { .. }, .. });
         let fix = if is_sum { Fix::SealBlock(inode.ino, lbn) } else { Fix::Rebuild(inode.ino) };
-        self.fix(Stage::Names, fix);
+        self.checker.fix(Stage::Names, fix);
     }
 
     /// Reads the entries of a block or piece, which begins at byte `start`. Returns those that
@@ -261,13 +278,13 @@ impl Checker {
             let begin = at;
             let from = field::wide(start + at);
             let here = place(dir).at_offset(field::byte(at));
-            let inodes = self.sb().raw.s_inodes_count.get();
+            let inodes = self.checker.sb().raw.s_inodes_count.get();
             let Some(found) = tolerant(block, &mut at, inodes, here) else { return bad };
             debug_assert!(at > begin && at <= block.len(), "reading goes on in the block");
             if let Some(error) = found.error {
                 let what = format!("from byte {start} on: {error}");
-                self.unexpected("directory.corrupt", what, here);
-                self.cut_short.insert(dir);
+                self.checker.unexpected("directory.corrupt", what, here);
+                self.checker.cut_short.insert(dir);
                 let len = u16::try_from(at - begin).unwrap_or(u16::MAX);
                 bad.push((from, len, found.entry.is_some()));
             }
@@ -294,19 +311,19 @@ impl Checker {
             (1, b"..") => {
                 self.kind(spot, entry, FileKind::Directory);
                 self.terminated(inode, spot, entry)?;
-                if let Some(seen) = self.seen.get_mut(&dir) {
+                if let Some(seen) = self.checker.seen.get_mut(&dir) {
                     seen.parent = Some(entry.ino);
                 }
                 return Ok(());
             }
             (0 | 1, _) => {
                 let what = format!("`{}` in the place of `.` and `..`", show(&entry.name));
-                self.unexpected("directory.dot", what, place(dir));
+                self.checker.unexpected("directory.dot", what, place(dir));
                 self.rebuild(inode, None);
             }
             (_, b"." | b"..") => {
                 let what = format!("`{}` is a duplicate entry", show(&entry.name));
-                self.unexpected("entry.name", what, place(dir));
+                self.checker.unexpected("entry.name", what, place(dir));
                 self.rebuild(inode, Some(Fix::Remove(spot)));
                 return Ok(());
             }
@@ -315,15 +332,15 @@ impl Checker {
         let encrypted = inode.has_flag(flags::ENCRYPT);
         if !encrypted && entry.name.iter().any(|&byte| byte == b'/' || byte == 0) {
             let what = format!("`{}` is not a valid name", show(&entry.name));
-            self.unexpected("entry.name", what, place(dir));
+            self.checker.unexpected("entry.name", what, place(dir));
             self.rebuild(inode, Some(Fix::Respell(spot)));
         }
-        let special = self.seen.get(&entry.ino).is_none_or(|seen| seen.is_special);
+        let special = self.checker.seen.get(&entry.ino).is_none_or(|seen| seen.is_special);
         if special {
             return self.unallocated(spot, entry);
         }
         if dir.get() == special::ROOT && entry.name == b"lost+found" {
-            self.lost_found.get_or_insert((spot, entry.ino));
+            self.checker.lost_found.get_or_insert((spot, entry.ino));
         }
         self.named(spot, entry);
         Ok(())
@@ -334,20 +351,20 @@ impl Checker {
         if dir.has_flag(flags::INLINE_DATA) {
             return Ok(());
         }
-        let block = Directory::new(&self.volume, dir).block(Lbn::ZERO)?;
+        let block = Directory::new(&self.checker.volume, dir).block(Lbn::ZERO)?;
         let end = size_of::<DirEntryHead>() + entry.name.len();
         let end = field::index(spot.at) + end;
         if block.get(end).is_some_and(|&byte| byte != 0) {
             let what = format!("`{}` does not end in a zero byte", show(&entry.name));
-            self.expected("directory.dot", what, place(dir.ino));
-            self.fix(Stage::Names, Fix::Terminate(spot));
+            self.checker.expected("directory.dot", what, place(dir.ino));
+            self.checker.fix(Stage::Names, Fix::Terminate(spot));
         }
         Ok(())
     }
 
     /// Handles an entry whose inode is not in use.
     fn unallocated(&mut self, spot: Spot, entry: &UsedEntry) -> Result<(), FsError> {
-        if self.is_lost(entry.ino) {
+        if self.checker.is_lost(entry.ino) {
             return Ok(());
         }
         let name = show(&entry.name);
@@ -358,50 +375,52 @@ impl Checker {
             );
             // For an inode that was not written, e2fsck first finds a file type that differs from
             // the name's, and stops.
-            let bytes = self.volume.inode_bytes(entry.ino)?;
+            let bytes = self.checker.volume.inode_bytes(entry.ino)?;
             let core: Option<InodeCore> = field::parse(&bytes, 0);
             let kind = core.and_then(|core| FileKind::from_mode(core.i_mode.get()));
             let expected = entry.kind == 0 || (kind.is_some() && kind_of(entry.kind) == kind);
-            self.graded(expected, "entry.unallocated", what, place(spot.dir));
-            let (group, _) = self.volume.inode_slot(entry.ino)?;
-            self.fix(Stage::Heads, Fix::Head(group));
+            self.checker.graded(expected, "entry.unallocated", what, place(spot.dir));
+            let (group, _) = self.checker.volume.inode_slot(entry.ino)?;
+            self.checker.fix(Stage::Heads, Fix::Head(group));
             return Ok(());
         }
-        let state = match self.is_unusable(entry.ino) {
+        let state = match self.checker.is_unusable(entry.ino) {
             true => "lies in a bad block",
             false => "is not in use",
         };
         let what = format!("`{name}` points to inode {}, which {state}", entry.ino);
-        let is_number = self.volume.inode_slot(entry.ino).is_ok();
-        let expected = is_number && !self.volume.is_own(entry.ino) && !self.is_unusable(entry.ino);
-        self.graded(expected, "entry.unallocated", what, place(spot.dir));
-        self.fix(Stage::Names, Fix::Remove(spot));
+        let is_number = self.checker.volume.inode_slot(entry.ino).is_ok();
+        let expected = is_number
+            && !self.checker.volume.is_own(entry.ino)
+            && !self.checker.is_unusable(entry.ino);
+        self.checker.graded(expected, "entry.unallocated", what, place(spot.dir));
+        self.checker.fix(Stage::Names, Fix::Remove(spot));
         Ok(())
     }
 
     /// Whether an inode lies in the never written part of its table.
     fn is_behind(&self, ino: Ino) -> Result<bool, FsError> {
-        let Ok((number, slot)) = self.volume.inode_slot(ino) else { return Ok(false) };
-        Ok(slot >= self.used_slots(&self.volume.descriptor(number)?))
+        let Ok((number, slot)) = self.checker.volume.inode_slot(ino) else { return Ok(false) };
+        Ok(slot >= self.checker.used_slots(&self.checker.volume.descriptor(number)?))
     }
 
     /// Handles an entry whose inode is in use.
     fn named(&mut self, spot: Spot, entry: &UsedEntry) {
         let is_root = entry.ino.get() == special::ROOT;
-        let Some(seen) = self.seen.get_mut(&entry.ino) else { return };
+        let Some(seen) = self.checker.seen.get_mut(&entry.ino) else { return };
         let kind = seen.kind;
         let is_dir = kind == FileKind::Directory;
         let second = is_dir && (is_root || entry.ino == spot.dir || seen.named_in.is_some());
         if second {
             let what = format!("`{}` is an additional name of a directory", show(&entry.name));
-            self.unexpected("directory.two-names", what, place(spot.dir));
-            self.fix(Stage::Names, Fix::Remove(spot));
+            self.checker.unexpected("directory.two-names", what, place(spot.dir));
+            self.checker.fix(Stage::Names, Fix::Remove(spot));
             return;
         }
         seen.names += 1;
         if is_dir {
             seen.named_in = Some(spot);
-            self.children.entry(spot.dir).or_default().push(entry.ino);
+            self.checker.children.entry(spot.dir).or_default().push(entry.ino);
         }
         self.kind(spot, entry, kind);
     }
@@ -409,12 +428,12 @@ impl Checker {
     /// Checks the file type of an entry: that of its inode, or none if it is older than the
     /// feature.
     fn kind(&mut self, spot: Spot, entry: &UsedEntry, kind: FileKind) {
-        let typed = self.sb().has_incompat(incompat::FILETYPE);
+        let typed = self.checker.sb().has_incompat(incompat::FILETYPE);
         if entry.kind != 0 && !(typed && kind_of(entry.kind) == Some(kind)) {
             let what =
                 format!("the file type of `{}` differs from that of its inode", show(&entry.name));
-            self.graded(!typed, "entry.kind", what, place(spot.dir));
-            self.fix(Stage::Names, Fix::Retype(spot, kind));
+            self.checker.graded(!typed, "entry.kind", what, place(spot.dir));
+            self.checker.fix(Stage::Names, Fix::Retype(spot, kind));
         }
     }
 
@@ -422,20 +441,20 @@ impl Checker {
         self.count(spot.dir);
         if to != spot.dir {
             let what = format!("`.` points to inode {to}");
-            self.unexpected("directory.dot", what, place(spot.dir));
-            self.fix(Stage::Names, Fix::Lead(spot, spot.dir));
+            self.checker.unexpected("directory.dot", what, place(spot.dir));
+            self.checker.fix(Stage::Names, Fix::Lead(spot, spot.dir));
         }
     }
 
     fn count(&mut self, ino: Ino) {
-        if let Some(seen) = self.seen.get_mut(&ino) {
+        if let Some(seen) = self.checker.seen.get_mut(&ino) {
             seen.names += 1;
         }
     }
 
     /// Compares a directory's `..` with the directory that names it.
     fn parent(&mut self, dir: Ino) {
-        let Some(seen) = self.seen.get(&dir) else { return };
+        let Some(seen) = self.checker.seen.get(&dir) else { return };
         let root = Ino::new(special::ROOT);
         let named_in = if dir == root { Some(root) } else { seen.named_in.map(|spot| spot.dir) };
         // An unconnected directory is nobody's child.
@@ -443,22 +462,22 @@ impl Checker {
         self.count(named_in);
         if parent != named_in {
             let what = format!("`..` points to inode {parent}, should be {named_in}");
-            self.unexpected("directory.dot-dot", what, place(dir));
-            self.fix(Stage::Names, Fix::Parent(dir, named_in));
+            self.checker.unexpected("directory.dot-dot", what, place(dir));
+            self.checker.fix(Stage::Names, Fix::Parent(dir, named_in));
         }
     }
 
     /// Compares the index of a directory with its blocks.
     fn index(&mut self, inode: &Inode) -> Result<(), FsError> {
-        if !self.volume.is_hashed(inode) {
+        if !self.checker.volume.is_hashed(inode) {
             return Ok(());
         }
         let at = place(inode.ino);
-        match super::index::faults(&Directory::new(&self.volume, inode)) {
+        match super::index::faults(&Directory::new(&self.checker.volume, inode)) {
             Ok(faults) => {
                 for fault in faults {
-                    self.graded(fault.is_plain, "directory.index", fault.what, at);
-                    self.fix(Stage::Names, Fix::Rebuild(inode.ino));
+                    self.checker.graded(fault.is_plain, "directory.index", fault.what, at);
+                    self.checker.fix(Stage::Names, Fix::Rebuild(inode.ino));
                 }
             }
             Err(error @ FsError::Corrupt { .. }) => {
@@ -470,8 +489,8 @@ impl Checker {
                     }
                 );
                 let (what, at) = error.finding(at);
-                self.graded(is_plain, "directory.index", what, at);
-                self.fix(Stage::Names, Fix::Rebuild(inode.ino));
+                self.checker.graded(is_plain, "directory.index", what, at);
+                self.checker.fix(Stage::Names, Fix::Rebuild(inode.ino));
             }
             Err(error) => return Err(error),
         }

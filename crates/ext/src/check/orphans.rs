@@ -1,6 +1,6 @@
 //! Files that were deleted or cut while in use: a mount finishes them.
 
-use super::Checker;
+use super::checker::Checker;
 use super::fix::{Fix, Stage};
 use crate::ondisk::compat;
 use seekless_fs::{FsError, Location};

@@ -1,6 +1,6 @@
 //! Pass 3: whether every directory is connected to the root.
 
-use super::Checker;
+use super::checker::Checker;
 use super::fix::{Fix, Spot, Stage};
 use super::names::place;
 use crate::ondisk::special;
@@ -8,14 +8,28 @@ use seekless_fs::FileKind;
 use seekless_units::Ino;
 use std::collections::BTreeSet;
 
-impl Checker {
+/// Pass 3: directories that are not connected to the root.
+pub(super) struct ConnectivityPass<'a> {
+    checker: &'a mut Checker,
+}
+
+impl<'a> ConnectivityPass<'a> {
+    pub(super) fn new(checker: &'a mut Checker) -> Self {
+        Self { checker }
+    }
+}
+
+impl ConnectivityPass<'_> {
     /// Finds directories that are not connected to the root.
     pub(super) fn unconnected(&mut self) {
         let root = Ino::new(special::ROOT);
         let dirs: Vec<(Ino, bool)> = self
+            .checker
             .seen
             .iter()
-            .filter(|(ino, seen)| seen.kind == FileKind::Directory && !self.orphans.contains(*ino))
+            .filter(|(ino, seen)| {
+                seen.kind == FileKind::Directory && !self.checker.orphans.contains(*ino)
+            })
             .map(|(&ino, seen)| (ino, seen.named_in.is_none() && ino != root))
             .collect();
         let alone: Vec<Ino> =
@@ -23,19 +37,19 @@ impl Checker {
         let reached = self.below(alone.iter().copied().chain([root]).collect());
         for ino in alone {
             // Its parent may have an entry for it, and be unreadable.
-            let parent = self.seen.get(&ino).and_then(|seen| seen.parent);
+            let parent = self.checker.seen.get(&ino).and_then(|seen| seen.parent);
             if parent.is_some_and(|parent| self.is_unreadable(parent)) {
                 continue;
             }
             let what = "in use, but not referenced by any directory entry".to_string();
-            self.unexpected("directory.unconnected", what, place(ino));
-            self.fix(Stage::Connections, Fix::Connect(ino));
+            self.checker.unexpected("directory.unconnected", what, place(ino));
+            self.checker.fix(Stage::Connections, Fix::Connect(ino));
         }
         let lost: Vec<Ino> =
             dirs.into_iter().map(|(ino, _)| ino).filter(|ino| !reached.contains(ino)).collect();
         for &ino in &lost {
             let what = "its only names are in directories below itself".to_string();
-            self.unexpected("directory.loop", what, place(ino));
+            self.checker.unexpected("directory.loop", what, place(ino));
         }
         self.open_loops(&lost);
     }
@@ -48,21 +62,23 @@ impl Checker {
             let mut way: Vec<(Ino, Spot)> = Vec::new();
             let mut here = start;
             while met.insert(here) {
-                let Some(spot) = self.seen.get(&here).and_then(|seen| seen.named_in) else { break };
+                let Some(spot) = self.checker.seen.get(&here).and_then(|seen| seen.named_in) else {
+                    break;
+                };
                 way.push((here, spot));
                 here = spot.dir;
             }
             // The walk came back to its own path: the loop begins here.
             let Some(from) = way.iter().position(|(dir, _)| *dir == here) else { continue };
             if let Some((_, spot)) = way.iter().skip(from).min() {
-                self.fix(Stage::Names, Fix::Remove(*spot));
+                self.checker.fix(Stage::Names, Fix::Remove(*spot));
             }
         }
     }
 
     /// Whether a directory may have names that were not found.
     fn is_unreadable(&self, dir: Ino) -> bool {
-        self.is_lost(dir) || self.cut_short.contains(&dir)
+        self.checker.is_lost(dir) || self.checker.cut_short.contains(&dir)
     }
 
     /// Some directories, and all below them.
@@ -70,7 +86,7 @@ impl Checker {
         let mut reached = BTreeSet::new();
         while let Some(dir) = next.pop() {
             if reached.insert(dir) {
-                next.extend(self.children.get(&dir).into_iter().flatten());
+                next.extend(self.checker.children.get(&dir).into_iter().flatten());
             }
         }
         reached

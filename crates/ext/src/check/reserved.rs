@@ -1,7 +1,7 @@
 //! Pass 1, the volume's own inodes: the checks of e2fsck (`e2fsck_pass1`), and no more.
 
-use super::Checker;
 use super::fix::{Fix, Stage};
+use super::inodes::InodePass;
 use super::inodes::{Claims, place};
 use super::metadata;
 use crate::inode::Inode;
@@ -11,59 +11,59 @@ use crate::reserved::OwnFile;
 use seekless_fs::{FileKind, FsError, Location};
 use zerocopy::IntoBytes;
 
-impl Checker {
+impl InodePass<'_> {
     /// Looks at one of the volume's own inodes; whether the rest of it is to be
     /// looked at as that of a file. Where the volume has no journal or no quotas,
     /// the inode kept for them is only looked at for contents.
     pub(super) fn reserved(&mut self, inode: &Inode) -> Result<bool, FsError> {
-        if self.volume.is_kept_unused(inode.ino) {
+        if self.checker.volume.is_kept_unused(inode.ino) {
             // Quotas that were switched off leave the flag for extents.
-            let has_extents = self.sb().has_incompat(incompat::EXTENTS);
+            let has_extents = self.checker.sb().has_incompat(incompat::EXTENTS);
             let left = if has_extents { flags::EXTENTS } else { 0 };
             let has_flags = inode.core.i_flags.get() & !left != 0;
             if !inode.is_idle() {
                 let what = "not in use, but contains data".to_string();
-                self.expected("inode.reserved", what, place(inode.ino));
-                self.fix(Stage::Inodes, Fix::Clear(inode.ino));
+                self.checker.expected("inode.reserved", what, place(inode.ino));
+                self.checker.fix(Stage::Inodes, Fix::Clear(inode.ino));
             } else if has_flags {
                 let what = format!("not in use, but has flags {:#x}", inode.core.i_flags.get());
-                self.unexpected("inode.reserved", what, place(inode.ino));
-                self.fix(Stage::Inodes, Fix::Clear(inode.ino));
+                self.checker.unexpected("inode.reserved", what, place(inode.ino));
+                self.checker.fix(Stage::Inodes, Fix::Clear(inode.ino));
             }
             return Ok(false);
         }
         let is_resize = inode.ino.get() == special::RESIZE;
         let has_blocks = inode.core.i_block.0.iter().any(|&byte| byte != 0);
-        if is_resize && has_blocks && !self.sb().has_compat(compat::RESIZE_INODE) {
+        if is_resize && has_blocks && !self.checker.sb().has_compat(compat::RESIZE_INODE) {
             let what = "the resize inode is in use, without the feature".to_string();
-            self.unexpected("inode.reserved", what, place(inode.ino));
-            self.fix(Stage::Inodes, Fix::Clear(inode.ino));
+            self.checker.unexpected("inode.reserved", what, place(inode.ino));
+            self.checker.fix(Stage::Inodes, Fix::Clear(inode.ino));
             return Ok(false);
         }
         let has_use = [special::BAD_BLOCKS, special::RESIZE].contains(&inode.ino.get())
-            || self.volume.own_file(inode.ino).is_some();
-        if !has_use && self.volume.is_reserved(inode.ino) && inode.core.i_mode.get() == 0 {
+            || self.checker.volume.own_file(inode.ino).is_some();
+        if !has_use && self.checker.volume.is_reserved(inode.ino) && inode.core.i_mode.get() == 0 {
             let core = &inode.core;
             let words = [core.i_size_lo, core.i_size_high, core.i_flags, core.i_file_acl_lo];
             let is_idle = words.iter().all(|word| word.get() == 0);
-            if !is_idle || self.volume.allocated_sectors(inode) != 0 {
+            if !is_idle || self.checker.volume.allocated_sectors(inode) != 0 {
                 let what = "a reserved inode that is not in use has a length, blocks or flags";
-                self.unexpected("inode.reserved", what.to_string(), place(inode.ino));
-                self.fix(Stage::Inodes, Fix::Clear(inode.ino));
+                self.checker.unexpected("inode.reserved", what.to_string(), place(inode.ino));
+                self.checker.fix(Stage::Inodes, Fix::Clear(inode.ino));
                 return Ok(false);
             }
         }
         if let Some(what) = self.misuse(inode) {
-            self.unexpected("inode.reserved", what, place(inode.ino));
+            self.checker.unexpected("inode.reserved", what, place(inode.ino));
             if is_resize {
-                self.fix(Stage::Inodes, Fix::ResizeInode(inode.ino));
+                self.checker.fix(Stage::Inodes, Fix::ResizeInode(inode.ino));
             }
-            match self.volume.own_file(inode.ino) {
+            match self.checker.volume.own_file(inode.ino) {
                 Some(OwnFile::Journal) => {
-                    self.fix(Stage::Inodes, Fix::JournalInode(inode.ino));
+                    self.checker.fix(Stage::Inodes, Fix::JournalInode(inode.ino));
                 }
                 Some(OwnFile::Orphans) => {
-                    self.fix(Stage::Inodes, Fix::DropOrphanFile(inode.ino));
+                    self.checker.fix(Stage::Inodes, Fix::DropOrphanFile(inode.ino));
                 }
                 _ => {}
             }
@@ -71,35 +71,42 @@ impl Checker {
             self.claim_map(inode)?;
             return Ok(false);
         }
-        let bsize = u64::from(self.sb().block_size);
+        let bsize = u64::from(self.checker.sb().block_size);
         let whole = inode.len / bsize * bsize;
-        let has_blocks =
-            matches!(self.volume.own_file(inode.ino), Some(OwnFile::Journal | OwnFile::Orphans));
+        let has_blocks = matches!(
+            self.checker.volume.own_file(inode.ino),
+            Some(OwnFile::Journal | OwnFile::Orphans)
+        );
         if has_blocks && whole != inode.len {
             let what = format!("{} bytes long, which are not whole blocks", inode.len);
-            self.unexpected("inode.length", what, place(inode.ino));
-            self.fix(Stage::Inodes, Fix::Length(inode.ino, whole));
+            self.checker.unexpected("inode.length", what, place(inode.ino));
+            self.checker.fix(Stage::Inodes, Fix::Length(inode.ino, whole));
         }
         // Where something waits in the journal, its head has been read and reported.
-        let is_told = self.report.findings.iter().any(|found| found.code == "journal.corrupt");
-        if self.volume.own_file(inode.ino) == Some(OwnFile::Journal) && !is_told {
+        let is_told =
+            self.checker.report.findings.iter().any(|found| found.code == "journal.corrupt");
+        if self.checker.volume.own_file(inode.ino) == Some(OwnFile::Journal) && !is_told {
             let place = Location::of("journal");
-            let start = journal::pending_start(&self.volume, inode).and_then(|start| {
-                journal::check_whole(&self.volume, inode)?;
+            let start = journal::pending_start(&self.checker.volume, inode).and_then(|start| {
+                journal::check_whole(&self.checker.volume, inode)?;
                 Ok(start)
             });
-            let start = self.sound(start, "journal.corrupt", place)?;
+            let start = self.checker.sound(start, "journal.corrupt", place)?;
             if let Some(Some(_)) = start {
-                self.unexpected("journal.pending", metadata::UNMARKED_JOURNAL.into(), place);
-                self.fix(Stage::Journal, Fix::Replay);
+                self.checker.unexpected(
+                    "journal.pending",
+                    metadata::UNMARKED_JOURNAL.into(),
+                    place,
+                );
+                self.checker.fix(Stage::Journal, Fix::Replay);
             }
-            let strict = journal::pending_start(&self.strict, inode);
-            let is_wrong = self.checksum(strict, "journal.checksum", place)?;
+            let strict = journal::pending_start(&self.checker.strict, inode);
+            let is_wrong = self.checker.checksum(strict, "journal.checksum", place)?;
             if start.is_none() && self.has_other_map(inode) {
                 // The copy of its map in the superblock leads to the journal. The present map may
                 // lead into a file, which owns these blocks.
-                self.fix(Stage::Inodes, Fix::JournalInode(inode.ino));
-                match journal::locate(&self.volume, inode.ino) {
+                self.checker.fix(Stage::Inodes, Fix::JournalInode(inode.ino));
+                match journal::locate(&self.checker.volume, inode.ino) {
                     Ok(journal) => self.claim_map(&journal).map(drop)?,
                     Err(FsError::Corrupt { .. }) => {}
                     Err(error) => return Err(error),
@@ -107,15 +114,20 @@ impl Checker {
                 return Ok(false);
             }
             if is_wrong || start.is_none() {
-                self.fix(Stage::Journal, Fix::EmptyJournal);
+                self.checker.fix(Stage::Journal, Fix::EmptyJournal);
             }
             // Pending transactions are written first; the check after that finds the error.
-            let is_pending = self.report.findings.iter().any(|it| it.code == "journal.pending");
+            let is_pending =
+                self.checker.report.findings.iter().any(|it| it.code == "journal.pending");
             if start.is_some() && !is_pending {
-                let error = journal::error_of(&self.volume, inode)?;
+                let error = journal::error_of(&self.checker.volume, inode)?;
                 if error != 0 {
-                    self.expected("journal.error", format!("left after error {error}"), place);
-                    self.fix(Stage::Journal, Fix::EmptyJournal);
+                    self.checker.expected(
+                        "journal.error",
+                        format!("left after error {error}"),
+                        place,
+                    );
+                    self.checker.fix(Stage::Journal, Fix::EmptyJournal);
                 }
             }
         }
@@ -125,14 +137,14 @@ impl Checker {
             let has_more = core.i_file_acl_lo.get() != 0 || inode.has_flag(flags::INLINE_DATA);
             if has_more || fields.iter().any(|field| field.get() != 0) {
                 let what = "the list of bad blocks has the fields of a file".to_string();
-                self.unexpected("inode.reserved", what, place(inode.ino));
-                self.fix(Stage::Inodes, Fix::Clear(inode.ino));
+                self.checker.unexpected("inode.reserved", what, place(inode.ino));
+                self.checker.fix(Stage::Inodes, Fix::Clear(inode.ino));
             }
             if !self.claim_map(inode)? {
-                self.fix(Stage::Inodes, Fix::Map(inode.ino));
+                self.checker.fix(Stage::Inodes, Fix::Map(inode.ino));
             }
             // A list that cannot be read was reported just now.
-            self.unusable = self.volume.inodes_in_bad_blocks().unwrap_or_default();
+            self.checker.unusable = self.checker.volume.inodes_in_bad_blocks().unwrap_or_default();
             return Ok(false);
         }
         Ok(inode.core.i_mode.get() != 0)
@@ -142,7 +154,7 @@ impl Checker {
     fn misuse(&self, inode: &Inode) -> Option<String> {
         let (mode, links) = (inode.core.i_mode.get(), inode.core.i_links_count.get());
         let is_file = inode.kind() == Some(FileKind::Regular);
-        if let Some(file) = self.volume.own_file(inode.ino) {
+        if let Some(file) = self.checker.volume.own_file(inode.ino) {
             let name = file.name();
             if !is_file {
                 return Some(format!("{name}, its mode {mode:#o} is not that of a file"));
@@ -160,12 +172,12 @@ impl Checker {
             special::USER_QUOTA | special::GROUP_QUOTA => false,
             special::BOOT_LOADER => inode.kind() == Some(FileKind::Directory),
             special::RESIZE => {
-                let is_used = self.sb().has_compat(compat::RESIZE_INODE);
+                let is_used = self.checker.sb().has_compat(compat::RESIZE_INODE);
                 let has_extents = inode.has_flag(flags::EXTENTS);
                 let is_other = !is_file && (is_used || mode != 0);
                 is_other || (is_used && (links == 0 || has_extents))
             }
-            _ => self.volume.is_reserved(inode.ino) && mode != 0,
+            _ => self.checker.volume.is_reserved(inode.ino) && mode != 0,
         };
         is_wrong.then(|| {
             format!(
@@ -180,7 +192,7 @@ impl Checker {
     /// extents, since it drops the inode's flags.
     fn has_copied_map(&self, inode: &Inode) -> bool {
         const BLOCKS: u8 = 1;
-        let raw = &self.sb().raw;
+        let raw = &self.checker.sb().raw;
         raw.s_jnl_backup_type == BLOCKS
             && !inode.has_flag(flags::EXTENTS)
             && raw.s_jnl_blocks.as_bytes().starts_with(&inode.core.i_block.0)
@@ -189,7 +201,7 @@ impl Checker {
     /// Whether the superblock's copy of the journal's map leads to a journal, and is not the
     /// map that its inode has, or of another length.
     fn has_other_map(&self, inode: &Inode) -> bool {
-        let found = journal::locate(&self.volume, inode.ino);
+        let found = journal::locate(&self.checker.volume, inode.ino);
         found.is_ok_and(|found| {
             found.core.i_block.0 != inode.core.i_block.0
                 || found.core.i_flags != inode.core.i_flags
@@ -199,8 +211,8 @@ impl Checker {
 
     /// Claims the blocks of the map of an inode of any kind; whether it can be followed.
     pub(super) fn claim_map(&mut self, inode: &Inode) -> Result<bool, FsError> {
-        let blocks = self.volume.blocks_of_any_kind(inode);
-        let blocks = self.sound(blocks, "inode.block-map", place(inode.ino))?;
+        let blocks = self.checker.volume.blocks_of_any_kind(inode);
+        let blocks = self.checker.sound(blocks, "inode.block-map", place(inode.ino))?;
         let is_followed = blocks.is_some();
         let mut claims = Claims::default();
         for run in blocks.unwrap_or_default() {

@@ -1,7 +1,7 @@
 //! Bitmaps, descriptors and counts, written from the findings of the check.
 
 use super::superblock::byte_of;
-use crate::check::Checker;
+use crate::check::checker::Checker;
 use crate::encode::sums::bitmap_sum;
 use crate::group::{CHECKSUM_AT, Counts, OLD_SIZE, bit};
 use crate::ondisk::{BG_BLOCK_UNINIT, BG_INODE_UNINIT, GroupDesc};

@@ -3,7 +3,7 @@
 use super::Work;
 use super::inode::InodeMut;
 use super::superblock::byte_of;
-use crate::check::CheckedInode;
+use crate::check::checker::CheckedInode;
 use crate::check::salvage::salvage;
 use crate::encode::mapping::{
     Piece, block_map, extent_tree, extent_tree_blocks, extents_of, indirect_blocks,

@@ -20,9 +20,10 @@ mod resize;
 mod space;
 mod superblock;
 
-use super::Checker;
 use super::fields;
 use super::fix::{Fix, Stage, TOGETHER};
+use crate::check::checker::Checker;
+use crate::check::examine;
 use crate::ondisk::{incompat, ro_compat};
 use inode::InodeMut;
 use seekless_device::BlockDevice;
@@ -122,7 +123,7 @@ impl Repair {
 
     fn run(mut self) -> Result<Repaired, FsError> {
         for rounds in 1..=ROUNDS {
-            let mut checker = Checker::examine(self.disk.device().clone())?;
+            let mut checker = examine(self.disk.device().clone())?;
             checker.fixes.leave_out(|fix| self.given_up.contains(fix));
             let mut left = checker.report.findings.clone();
             left.retain(|finding| !is_ours(self.marked, finding));
@@ -134,7 +135,7 @@ impl Repair {
                 Round::Stuck => return Ok(self.end(rounds, &left)),
             }
         }
-        let left = Checker::examine(self.disk.device().clone())?.report.findings;
+        let left = examine(self.disk.device().clone())?.report.findings;
         Ok(self.end(ROUNDS, &left))
     }
 

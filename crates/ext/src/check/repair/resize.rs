@@ -3,7 +3,7 @@
 use super::Work;
 use super::inode::InodeMut;
 use super::superblock::{byte_of, time};
-use crate::check::Checker;
+use crate::check::checker::Checker;
 use crate::encode::resize::ResizeMap;
 use crate::indirect;
 use crate::ondisk::{I_BLOCK_DOUBLE, IBlock};

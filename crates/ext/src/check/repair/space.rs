@@ -1,6 +1,6 @@
 //! Free space, by the findings of the check. Blocks that the bitmaps mark as used come last.
 
-use crate::check::Checker;
+use crate::check::checker::Checker;
 use seekless_fs::bits::Bits;
 use seekless_fs::field::index;
 use seekless_units::{BlockNo, Extent, GroupNo};

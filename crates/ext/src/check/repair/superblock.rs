@@ -1,6 +1,7 @@
 //! The superblock before and after a repair, and its copies.
 
-use crate::check::{Checker, features};
+use crate::check::checker::Checker;
+use crate::check::features;
 use crate::encode::sums::seal_superblock;
 use crate::ondisk::{
     CHECKSUM_CRC32C, INODE_EXTRA_SIZE, STATE_ERRORS, STATE_VALID, SUPERBLOCK_SIZE, Superblock,

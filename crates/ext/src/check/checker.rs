@@ -1,0 +1,269 @@
+//! The state of a check, which its passes share, and its findings.
+
+use super::fix::{Fix, Fixes, Spot, Stage};
+use crate::superblock::Super;
+use crate::volume::Volume;
+use seekless_device::BlockDevice;
+use seekless_fs::bits::Bits;
+use seekless_fs::check::{Class, Report};
+use seekless_fs::field::{index, wide};
+use seekless_fs::{Corruption, FileKind, FsError, Location};
+use seekless_units::{BlockNo, GroupNo, Ino};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// Checksums that `e2fsck -p` renews where the covered structure is sound.
+const RENEWED: [&str; 3] = ["group.checksum", "bitmap.checksum", "inode.checksum"];
+
+/// With `shared_blocks`: files a cluster is believed to belong to, on average.
+const MOST_SHARES: u64 = 64;
+
+/// How often a cluster may belong to something else besides, on average. The maps of further inodes
+/// are given up: else a hostile image could claim all of itself in each inode.
+const MOST_CONFLICTS: u64 = 4;
+
+/// A block of attributes.
+pub(super) struct SharedBlock {
+    /// Its reference count (`h_refcount`).
+    pub(super) count: u32,
+    /// Files that lead to it.
+    pub(super) found: u32,
+    /// The first of them.
+    pub(super) owner: Ino,
+}
+
+/// An inode in use, with its links and the names counted so far.
+pub(super) struct CheckedInode {
+    pub(super) kind: FileKind,
+    /// Links it says it has.
+    pub(super) links: u64,
+    /// Names that lead to it; for a directory also its `.` and the `..` of its subdirectories.
+    pub(super) names: u64,
+    /// Directories only: the inode of its `..`.
+    pub(super) parent: Option<Ino>,
+    /// Directories only: the entry that names it.
+    pub(super) named_in: Option<Spot>,
+    /// It has neither blocks nor inline contents.
+    pub(super) is_empty: bool,
+    /// It needs no name: it belongs to the volume.
+    pub(super) is_special: bool,
+    /// It holds an attribute value.
+    pub(super) is_value: bool,
+    /// Its map cannot be followed, and is not read.
+    pub(super) bad_map: bool,
+}
+
+/// A check under way.
+pub(super) struct Checker {
+    pub(super) volume: Volume,
+    /// The same volume, with its checksums compared.
+    pub(super) strict: Volume,
+    pub(super) report: Report,
+    /// Repairs of the findings.
+    pub(super) fixes: Fixes,
+    /// Clusters in use, those of the volume's own metadata, and those that were claimed twice.
+    pub(super) used: Bits,
+    pub(super) fixed: Bits,
+    pub(super) twice: Bits,
+    pub(super) seen: BTreeMap<Ino, CheckedInode>,
+    /// Inodes that a mount would delete or truncate.
+    pub(super) orphans: BTreeSet<Ino>,
+    /// Inodes in bad blocks, in order: they count as used.
+    pub(super) unusable: Vec<Ino>,
+    /// The superblock is a copy.
+    pub(super) from_copy: bool,
+    /// The entry of the root named `lost+found`, and its inode.
+    pub(super) lost_found: Option<(Spot, Ino)>,
+    /// Groups whose descriptor's checksum does not match: its flags for never written bitmaps and
+    /// tables are ignored.
+    pub(super) doubtful_groups: BTreeSet<GroupNo>,
+    /// Groups whose descriptor was reported: its counts are not compared.
+    pub(super) damaged_descriptors: BTreeSet<GroupNo>,
+    /// Groups whose inode table cannot be found.
+    pub(super) lost_groups: BTreeSet<GroupNo>,
+    /// Groups whose bitmaps cannot be found.
+    pub(super) lost_block_bitmaps: BTreeSet<GroupNo>,
+    pub(super) lost_inode_bitmaps: BTreeSet<GroupNo>,
+    /// Blocks of attributes, which files may share.
+    pub(super) shared: HashMap<BlockNo, SharedBlock>,
+    /// Inodes that hold values, with how often they are named.
+    pub(super) values: HashMap<Ino, u64>,
+    /// The directories that are named in each.
+    pub(super) children: BTreeMap<Ino, Vec<Ino>>,
+    /// How often clusters may still be shared, with `shared_blocks`.
+    pub(super) shares_left: u64,
+    /// How often clusters may still belong to something else besides.
+    pub(super) conflicts_left: u64,
+    /// Directories that could not be read to their end.
+    pub(super) cut_short: BTreeSet<Ino>,
+    /// There is a large file without the feature for it.
+    pub(super) has_large: bool,
+    /// Free clusters and inodes.
+    pub(super) free: (u64, u32),
+}
+
+impl Checker {
+    /// Nothing has been looked at yet.
+    pub(super) fn new(
+        device: Arc<dyn BlockDevice>,
+        volume: Volume,
+        from_copy: bool,
+        report: Report,
+        fixes: Fixes,
+    ) -> Result<Self, FsError> {
+        let mut strict = Volume::with_superblock(device, volume.sb.clone(), true)?;
+        strict.ignore_checksums = false;
+        let clusters = index(volume.sb.clusters());
+        Ok(Self {
+            volume,
+            strict,
+            report,
+            fixes,
+            used: Bits::new(clusters),
+            fixed: Bits::new(clusters),
+            twice: Bits::new(clusters),
+            seen: BTreeMap::new(),
+            orphans: BTreeSet::new(),
+            unusable: Vec::new(),
+            from_copy,
+            lost_found: None,
+            doubtful_groups: BTreeSet::new(),
+            damaged_descriptors: BTreeSet::new(),
+            lost_groups: BTreeSet::new(),
+            lost_block_bitmaps: BTreeSet::new(),
+            lost_inode_bitmaps: BTreeSet::new(),
+            shared: HashMap::new(),
+            values: HashMap::new(),
+            children: BTreeMap::new(),
+            shares_left: wide(clusters) * MOST_SHARES,
+            conflicts_left: wide(clusters) * MOST_CONFLICTS,
+            cut_short: BTreeSet::new(),
+            has_large: false,
+            free: (0, 0),
+        })
+    }
+
+    pub(super) fn sb(&self) -> &Super {
+        &self.volume.sb
+    }
+
+    pub(super) fn fix(&mut self, stage: Stage, fix: Fix) {
+        self.fixes.add(stage, fix);
+    }
+
+    pub(super) fn expected(&mut self, code: &'static str, what: String, location: Location) {
+        self.report.add(code, Class::Expected, what, location);
+    }
+
+    pub(super) fn unexpected(&mut self, code: &'static str, what: String, location: Location) {
+        self.report.add(code, Class::Unexpected, what, location);
+    }
+
+    /// Reports a finding that `e2fsck -p` repairs only under a condition.
+    pub(super) fn graded(
+        &mut self,
+        expected: bool,
+        code: &'static str,
+        what: String,
+        location: Location,
+    ) {
+        let class = if expected { Class::Expected } else { Class::Unexpected };
+        self.report.add(code, class, what, location);
+    }
+
+    /// Reports damage in a result as a finding; errors of the device are passed on.
+    pub(super) fn sound<T>(
+        &mut self,
+        result: Result<T, FsError>,
+        code: &'static str,
+        place: Location,
+    ) -> Result<Option<T>, FsError> {
+        match result {
+            Ok(value) => Ok(Some(value)),
+            Err(error @ FsError::Corrupt { .. }) => {
+                let (what, place) = error.finding(place);
+                self.unexpected(code, what, place);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reports a checksum that does not match, and no other error; whether there is one.
+    pub(super) fn checksum<T>(
+        &mut self,
+        result: Result<T, FsError>,
+        code: &'static str,
+        place: Location,
+    ) -> Result<bool, FsError> {
+        match result {
+            Err(error @ FsError::Corrupt { kind: Corruption::Checksum { .. }, .. }) => {
+                let (what, place) = error.finding(place);
+                self.graded(RENEWED.contains(&code), code, what, place);
+                Ok(true)
+            }
+            Ok(_) | Err(FsError::Corrupt { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether some names may not have been found, so that a missing name is no proof of damage.
+    pub(super) fn may_have_more_names(&self) -> bool {
+        !self.cut_short.is_empty() || !self.lost_groups.is_empty()
+    }
+
+    /// Whether blocks in use may belong to inodes or bitmaps that cannot be found.
+    pub(super) fn has_lost_blocks(&self) -> bool {
+        let lost = [&self.lost_groups, &self.lost_block_bitmaps, &self.lost_inode_bitmaps];
+        lost.into_iter().any(|groups| !groups.is_empty())
+    }
+
+    /// Blocks and inodes that are free.
+    pub(super) fn free_totals(&self) -> (u64, u32) {
+        (self.free.0 * u64::from(self.sb().cluster_ratio), self.free.1)
+    }
+
+    /// Whether an inode is a directory in use.
+    pub(super) fn is_directory(&self, ino: Ino) -> bool {
+        self.seen.get(&ino).is_some_and(|seen| seen.kind == FileKind::Directory)
+    }
+
+    /// Whether an inode lies in a group that cannot be read.
+    pub(super) fn is_lost(&self, ino: Ino) -> bool {
+        let slot = self.volume.inode_slot(ino);
+        slot.is_ok_and(|(group, _)| self.lost_groups.contains(&group))
+    }
+
+    /// Whether an inode lies in a block on the list of bad blocks.
+    pub(super) fn is_unusable(&self, ino: Ino) -> bool {
+        self.unusable.binary_search(&ino).is_ok()
+    }
+
+    /// Inodes of a group that may be in use: the slots behind were never written.
+    pub(super) fn used_slots(&self, group: &crate::group::Group) -> u32 {
+        let all = self.sb().inodes_per_group;
+        let counted = self.has_uninit() && !self.doubtful_groups.contains(&group.number);
+        match (counted, group.inode_uninit()) {
+            (false, _) => all,
+            (true, true) => 0,
+            (true, false) => all.saturating_sub(group.itable_unused()),
+        }
+    }
+
+    pub(super) fn has_uninit(&self) -> bool {
+        self.sb().has_metadata_csum() || self.sb().has_ro_compat(crate::ondisk::ro_compat::GDT_CSUM)
+    }
+
+    /// Whether an inode is in use. e2fsck does not reach those in bad blocks that were never
+    /// written.
+    pub(super) fn is_taken(&self, ino: Ino) -> bool {
+        let is_scanned = || {
+            let Ok((number, slot)) = self.volume.inode_slot(ino) else { return false };
+            let group = self.volume.descriptor(number);
+            group.is_ok_and(|group| slot < self.used_slots(&group))
+        };
+        self.seen.contains_key(&ino)
+            || self.volume.is_own(ino)
+            || (self.is_unusable(ino) && is_scanned())
+    }
+}

@@ -1,0 +1,113 @@
+//! Fields of the superblock whose values cannot be, whatever the volume holds.
+
+use super::checker::Checker;
+use crate::ondisk::{CHECKSUM_CRC32C, INODE_CORE_SIZE, compat, incompat, ro_compat, special};
+use seekless_units::Ino;
+use zerocopy::little_endian::{U16, U32};
+
+/// The largest `s_log_groups_per_flex` (`EXT2_MAX_LOG_GROUPS_PER_FLEX` of e2fsprogs).
+const MAX_LOG_GROUPS_PER_FLEX: u64 = 31;
+
+impl Checker {
+    /// Fields of the superblock that nothing here depends on, with values for which e2fsck rejects
+    /// the superblock (`ext2fs_open2`, `check_super_block`): copies of it must not be made.
+    pub(super) fn impossible_fields(&self) -> Vec<(&'static str, u64)> {
+        let (sb, raw) = (self.sb(), &self.sb().raw);
+        let reserved = u64::from(raw.s_r_blocks_count_lo.get())
+            | if sb.has_incompat(incompat::BIT64) {
+                u64::from(raw.s_r_blocks_count_hi.get()) << 32
+            } else {
+                0
+            };
+        let clusters = u64::from(raw.s_clusters_per_group.get());
+        let bigalloc = sb.has_ro_compat(ro_compat::BIGALLOC);
+        let journal = u64::from(raw.s_journal_inum.get());
+        let has_journal = sb.has_compat(compat::HAS_JOURNAL);
+        let external = has_journal && raw.s_journal_uuid != [0; 16];
+        let wanted_journal = u64::from(if has_journal { special::JOURNAL } else { 0 });
+        let desc_size = u64::from(raw.s_desc_size.get());
+        let revision = u64::from(raw.s_rev_level.get());
+        let flex = u64::from(raw.s_log_groups_per_flex);
+        let quota = |number: U32| u64::from(number.get());
+        let extra = |bytes: U16| u64::from(bytes.get());
+        let first = raw.s_first_ino.get();
+        let sum = raw.s_checksum_type;
+        let rules = [
+            ("s_first_ino", first.into(), revision > 0 && self.is_no_first(first)),
+            ("s_checksum_type", sum.into(), sb.has_metadata_csum() && sum != CHECKSUM_CRC32C),
+            ("s_rev_level", revision, revision > 1),
+            ("s_r_blocks_count", reserved, reserved > sb.blocks / 2),
+            (
+                "s_clusters_per_group",
+                clusters,
+                !bigalloc && clusters != u64::from(sb.blocks_per_group),
+            ),
+            ("s_log_groups_per_flex", flex, flex > MAX_LOG_GROUPS_PER_FLEX),
+            ("s_desc_size", desc_size, desc_size != 0 && !desc_size.is_power_of_two()),
+            ("s_journal_inum", journal, !external && journal != wanted_journal),
+            (
+                "s_usr_quota_inum",
+                quota(raw.s_usr_quota_inum),
+                self.is_no_quota(raw.s_usr_quota_inum),
+            ),
+            (
+                "s_grp_quota_inum",
+                quota(raw.s_grp_quota_inum),
+                self.is_no_quota(raw.s_grp_quota_inum),
+            ),
+            (
+                "s_prj_quota_inum",
+                quota(raw.s_prj_quota_inum),
+                self.is_no_quota(raw.s_prj_quota_inum),
+            ),
+            (
+                "s_min_extra_isize",
+                extra(raw.s_min_extra_isize),
+                self.is_no_extra(raw.s_min_extra_isize),
+            ),
+            (
+                "s_want_extra_isize",
+                extra(raw.s_want_extra_isize),
+                self.is_no_extra(raw.s_want_extra_isize),
+            ),
+        ];
+        rules
+            .into_iter()
+            .filter(|(.., is_wrong)| *is_wrong)
+            .map(|(field, value, _)| (field, value))
+            .collect()
+    }
+
+    /// Whether a number cannot be that of a quota file with any features: it is neither reserved
+    /// for one nor that of an ordinary inode (e2fsck, `check_super_block`).
+    fn is_no_quota(&self, number: U32) -> bool {
+        let sb = self.sb();
+        // Not from `s_first_ino`, which may be damaged too.
+        let ordinary = special::FIRST_ORDINARY..=sb.raw.s_inodes_count.get();
+        let reserved = [special::USER_QUOTA, special::GROUP_QUOTA];
+        let number = number.get();
+        number != 0 && !reserved.contains(&number) && !ordinary.contains(&number)
+    }
+
+    /// Whether a number cannot be that of the first ordinary inode: those before it are the
+    /// volume's own, and have no names. It is 11 wherever it was not damaged (mke2fs).
+    fn is_no_first(&self, first: u32) -> bool {
+        let is_used = |number| {
+            let inode = self.volume.inode(Ino::new(number));
+            inode.is_ok_and(|it| it.core.i_mode.get() != 0 && it.core.i_links_count.get() != 0)
+        };
+        let own = |number| self.volume.own_file(Ino::new(number)).is_some();
+        let count = self.sb().raw.s_inodes_count.get();
+        let mut before = (special::FIRST_ORDINARY..first).take_while(|number| *number <= count);
+        first < special::FIRST_ORDINARY
+            || first > count
+            || before.any(|number| is_used(number) && !own(number))
+    }
+
+    /// Whether inodes have no room for `bytes` of extra fields (e2fsck, `check_super_block`).
+    fn is_no_extra(&self, bytes: U16) -> bool {
+        let room =
+            usize::from(self.sb().inode_size).checked_sub(INODE_CORE_SIZE).filter(|room| *room > 0);
+        room.is_some_and(|room| usize::from(bytes.get()) > room || !bytes.get().is_multiple_of(4))
+    }
+}
