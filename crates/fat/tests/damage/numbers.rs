@@ -135,11 +135,10 @@ impl Calls {
     }
 }
 
-#[test]
-fn no_number_makes_a_sum_overflow() {
+fn numbers(rounds: usize, first: u64) {
     let mut calls = Calls::default();
     let (mut opened, mut errors) = (0, 0);
-    for (seed, sound) in (1..).zip(Patient::all()) {
+    for (seed, sound) in (first..).zip(Patient::all()) {
         let paths = ["/STAYS", "/pieces", "/dir", "/many", "/dir/SMALL.TXT", "/dir/below"];
         let long = "/dir/below/a text with a long name.text";
         let mut slots: Vec<usize> = paths.iter().map(|path| sound.short(path)).collect();
@@ -148,7 +147,7 @@ fn no_number_makes_a_sum_overflow() {
         let is_busy = |at: &usize| sound.bytes[*at..*at + 4] != [0; 4];
         let busy: Vec<usize> = (0..sound.bytes.len()).step_by(4).filter(is_busy).collect();
         let mut random = Random(seed);
-        for _ in 0..ROUNDS {
+        for _ in 0..rounds {
             let mut patient = sound.copy();
             for _ in 0..=random.below(3) {
                 hit(&mut patient, &sound, &slots, &busy, &mut random);
@@ -162,6 +161,19 @@ fn no_number_makes_a_sum_overflow() {
             calls.change(patient.bytes);
         }
     }
-    assert!(opened > ROUNDS && errors > 1000, "{opened} opened, {errors} errors");
-    assert!(calls.opened > ROUNDS / 2 && calls.done > calls.failed, "{calls:?}");
+    assert!(opened > rounds && errors > 1000, "{opened} opened, {errors} errors");
+    assert!(calls.opened > rounds / 2 && calls.done > calls.failed, "{calls:?}");
+}
+
+#[test]
+fn no_number_makes_a_sum_overflow() {
+    numbers(ROUNDS, 1);
+}
+
+/// `cargo test -p seekless-fat --test damage --release -- --ignored numbers`
+#[test]
+#[ignore = "long"]
+fn no_number_of_many_makes_a_sum_overflow() {
+    let seed = std::env::var("STORM_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(10);
+    numbers(20_000, seed);
 }

@@ -152,7 +152,8 @@ impl Ffs {
     ) -> Result<(GroupNo, Option<BlockNo>), FsError> {
         let (group, _) = self.sb.inode_slot(ino)?;
         let node = core.node(ino)?;
-        let some = |number: u64| (number != 0).then(|| BlockNo::new(number));
+        // Block numbers as they are on the disk: one outside of the volume is no hint.
+        let some = |number: u64| (1..self.sb.size).contains(&number).then(|| BlockNo::new(number));
         let hints = Hints {
             wanted,
             last_direct: node.map.trees.direct.last().copied().and_then(some),
@@ -215,7 +216,7 @@ impl Ffs {
     pub(super) fn free_runs(&mut self, core: &mut Core, runs: &[Extent]) -> Result<(), FsError> {
         let frag = u64::from(self.sb.frag);
         debug_assert!(
-            runs.iter().all(|run| run.len > 0 && run.end().get() <= self.sb.size),
+            runs.iter().all(|run| run.end().get() <= self.sb.size),
             "runs of the volume are freed: {runs:?}"
         );
         let mut pieces = runs.iter().flat_map(|&run| by_block(run, frag)).peekable();
