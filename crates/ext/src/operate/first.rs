@@ -5,8 +5,8 @@ use super::inline::is_inline;
 use super::{Core, Ext};
 use crate::ondisk::INODE_CORE_SIZE;
 use seekless_cache::{ChangeId, Role};
-use seekless_fs::FsError;
-use seekless_fs::field::{index, wide};
+use seekless_fs::field::{index, invalid, wide};
+use seekless_fs::{FsError, Location};
 use seekless_live::Contents;
 use seekless_live::indirect::Files;
 use seekless_units::{BlockNo, Extent, Ino};
@@ -41,6 +41,10 @@ impl Ext {
         bytes: &[u8],
     ) -> Result<ChangeId, FsError> {
         debug_assert_eq!(bytes.len(), self.volume.block_len(), "a directory grows by blocks");
+        let size = core.node(dir)?.size;
+        if !size.is_multiple_of(wide(self.volume.block_len())) {
+            return Err(invalid("i_size", size, Location::of("directory").in_inode(dir)));
+        }
         let mut bytes = bytes.to_vec();
         self.seal_new(core, dir, &mut bytes)?;
         if extents::maps(core, dir)? {

@@ -139,6 +139,21 @@ fn meta_groups_behind_the_end() {
     go_through("features", bytes);
 }
 
+/// A directory that ends within a block has no place for another one.
+#[test]
+fn directories_that_end_within_a_block() {
+    for name in ["ext2", "ext4"] {
+        let mut bytes = images::named(name);
+        let table = word(&bytes, DESCRIPTORS + 8, 4) as usize * 1024;
+        // The root, full of names; the length of its inode is `i_size_lo`.
+        put(&mut bytes, table + 256 + 4, 1000, 4);
+        mend(&mut bytes);
+        let many: Vec<u8> = (0..120).flat_map(|n| [0, 0, 100 + n, 1]).collect();
+        let done = in_use::run_on(bytes, Discipline::Async, false, &many);
+        assert!(done.opened && done.failed > 0, "{name}: {done:?}");
+    }
+}
+
 /// The sum of free inodes of two groups, which claim all that a descriptor can.
 #[test]
 fn free_inodes_of_damaged_groups() {
