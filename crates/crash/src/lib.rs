@@ -15,7 +15,7 @@
 //! - [`oracle`], [`judge`], `recovery`: the allowed states
 //! - [`explore`], [`campaign`], [`resume`], [`replay`]: going through it all
 //! - [`shrink`]: making a failure small
-//! - [`keep`]: some of the states, for others to judge
+//! - [`accepted`]: some of the states, for others to judge
 //! - [`mutation`]: whether a fault would be seen
 
 pub mod accepted;

@@ -5,6 +5,7 @@
 #![allow(missing_docs)]
 
 mod ahead;
+mod behind_end;
 mod beside_kernel;
 mod delayed;
 mod errors;

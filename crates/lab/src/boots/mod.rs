@@ -8,7 +8,7 @@
 //! results.
 //!
 //! - [`system`]: packages and their files
-//! - [`hand`]: installing, reinstalling and copying them
+//! - [`tree_writer`]: installing, reinstalling and copying them
 //! - [`order`]: in which order they are copied
 //! - [`outcome`]: the times of boots, beside the published ones
 

@@ -183,7 +183,10 @@ impl<F: Indirect> Files<'_, F> {
         let Some(at) = found else {
             return self.make_block(ino, lbn, want, size, (within, bytes));
         };
-        let have = if direct { self.units(old_size.saturating_sub(base).min(bsize)) } else { want };
+        // A block that has no fragments may lie behind the end already, preallocated.
+        let in_fragments = direct && self.per_block() > 1;
+        let have =
+            if in_fragments { self.units(old_size.saturating_sub(base).min(bsize)) } else { want };
         if have >= want {
             let role = self.data_role(ino)?;
             let ((), data) =
