@@ -313,7 +313,7 @@ impl Machine {
 
     /// Charges system calls that look up entries in memory.
     pub(crate) fn look(&mut self, calls: u64) {
-        self.compute(Nanos::new(self.cpu.look.0.get() * calls));
+        self.compute(Nanos::new(self.cpu.look.0.get().saturating_mul(calls)));
     }
 
     /// The file that a name of the root leads to.

@@ -146,7 +146,7 @@ struct Meter {
 impl Meter {
     /// A limit whose unit is divided into `parts` parts.
     fn new(limit: Limit, parts: u64) -> Self {
-        let scaled = |rate: u64| rate * parts;
+        let scaled = |rate: u64| rate.saturating_mul(parts);
         let peak = limit.burst_rate.map(|rate| Tokens::new(scaled(rate), 0));
         Self { sustained: Tokens::new(scaled(limit.rate), scaled(limit.burst)), peak }
     }

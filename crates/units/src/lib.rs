@@ -51,21 +51,6 @@ macro_rules! number {
             }
         }
 
-        impl Add<$raw> for $name {
-            type Output = Self;
-
-            /// `self + n`, which fits: bytes of a disk are added with `checked_add`.
-            fn add(self, n: $raw) -> Self {
-                Self(self.0 + n)
-            }
-        }
-
-        impl AddAssign<$raw> for $name {
-            fn add_assign(&mut self, n: $raw) {
-                self.0 += n;
-            }
-        }
-
         impl Sub for $name {
             type Output = $raw;
 
@@ -117,6 +102,43 @@ number! {
 number! {
     /// Nanoseconds: a duration, or a moment since the start of a run.
     Nanos(u64)
+}
+
+/// Sums that fit: those of numbers of a disk are made with `checked_add`.
+macro_rules! sums {
+    ($($name:ident($raw:ty)),*) => {$(
+        impl Add<$raw> for $name {
+            type Output = Self;
+
+            fn add(self, n: $raw) -> Self {
+                Self(self.0 + n)
+            }
+        }
+
+        impl AddAssign<$raw> for $name {
+            fn add_assign(&mut self, n: $raw) {
+                self.0 += n;
+            }
+        }
+    )*};
+}
+
+sums!(BlockNo(u64), GroupNo(u32), Ino(u32), Lbn(u64), Lba(u64), ByteLen(u64));
+
+impl Add<u64> for Nanos {
+    type Output = Self;
+
+    /// A moment after the last one is the last one: spans come from profiles and parameters of
+    /// devices, which may have any length.
+    fn add(self, n: u64) -> Self {
+        Self(self.0.saturating_add(n))
+    }
+}
+
+impl AddAssign<u64> for Nanos {
+    fn add_assign(&mut self, n: u64) {
+        *self = *self + n;
+    }
 }
 
 /// Bytes in a sector, the unit of [`Lba`]. Devices with larger physical sectors are still addressed
@@ -298,6 +320,14 @@ mod tests {
         assert!(a.overlaps(Extent::new(BlockNo::new(14), 1)));
         assert!(!a.overlaps(Extent::new(BlockNo::new(15), 1)));
         assert_eq!(Extent::new(BlockNo::new(u64::MAX), 5).end(), BlockNo::new(u64::MAX));
+    }
+
+    #[test]
+    fn moments_end_with_time() {
+        let mut end = Nanos::new(u64::MAX - 5) + 10;
+        assert_eq!(end, Nanos::new(u64::MAX));
+        end += 1;
+        assert_eq!((end, end - Nanos::new(u64::MAX - 7)), (Nanos::new(u64::MAX), 7));
     }
 
     #[test]

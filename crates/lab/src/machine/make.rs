@@ -217,7 +217,7 @@ pub(crate) fn drive(system: &System) -> Result<Box<dyn DeviceModel>, FsError> {
     let offset = system.offset.map_or(ByteLen::ZERO, |offset| offset.0);
     let model = Partition { drive, first: offset.get() / SECTOR };
     let wanted = system.format.size.0;
-    match model.capacity().map(|sectors| ByteLen::new(sectors * SECTOR)) {
+    match model.capacity().map(|sectors| ByteLen::new(sectors.saturating_mul(SECTOR))) {
         Some(has) if has < wanted => Err(FsError::Invalid(format!(
             "a volume of {wanted} bytes does not fit on {} ({has} bytes{})",
             system.drive.0,

@@ -109,7 +109,7 @@ impl<'a> Andrew<'a> {
         machine.compile(len);
         let dir = parent(machine, &self.made, entry);
         let object = machine.make(dir, &format!("{stem}.o"), NewFile::Regular)?;
-        let len = ByteLen::new(len.get() * OBJECT);
+        let len = ByteLen::new(len.get().saturating_mul(OBJECT));
         machine.write(object, len)?;
         self.objects.push((object, len));
         Ok(())

@@ -15,7 +15,7 @@ pub(super) fn drive(disk: Fields<'_>, files: &mut Files<'_>) -> Result<HddSpec, 
     let zones = zones(layout)?;
     // DiskSim relies on the zones, and in some files the last zone ends behind the last cylinder.
     let last = zones.iter().map(|zone| zone.last_cylinder).max().unwrap_or(0);
-    let cylinders = disk.count::<u32>("Number of cylinders")?.max(last + 1);
+    let cylinders = disk.count::<u32>("Number of cylinders")?.max(last.saturating_add(1));
     let sparing = sparing(layout)?;
     Ok(HddSpec {
         heads: disk.count("Number of data surfaces")?,
@@ -201,7 +201,7 @@ fn three(mech: Fields<'_>) -> Result<(f64, f64, f64), ImportError> {
 fn three_points(mech: Fields<'_>, cylinders: u32) -> Result<Vec<(u32, f64)>, ImportError> {
     let (single, average, full) = three(mech)?;
     let third = (cylinders / 3).max(2);
-    Ok(vec![(1, single), (third, average), (cylinders.max(third + 1), full)])
+    Ok(vec![(1, single), (third, average), (cylinders.max(third.saturating_add(1)), full)])
 }
 
 /// `a + b sqrt(d) + c d` through the same three points.

@@ -72,7 +72,7 @@ fn multiply(a: u64, b: u64, m: u64) -> u64 {
 
 impl Translation {
     pub(super) fn new(spec: &SsdSpec) -> Self {
-        let pages = (spec.sectors * SECTOR).div_ceil(spec.page.into()).max(1);
+        let pages = spec.sectors.saturating_mul(SECTOR).div_ceil(spec.page.into()).max(1);
         let count = spec.channels as usize * spec.dies_per_channel as usize;
         let blocks = pages.div_ceil(count as u64).div_ceil(spec.pages_per_block.into()) as usize;
         // The host's blocks are the visible fraction of all; some must be free.
