@@ -1,8 +1,8 @@
 //! Blocks of a device in memory, read and written.
 //!
-//! What is above decides which blocks are written, and when: [`Changes`](crate::Changes) makes
-//! changes, [`Transactions`](crate::Transactions) has them logged, and [`Cache`](crate::Cache)
-//! makes room and waits for changes. None of them is known here.
+//! The parts above decide which blocks are written, and when: [`Changes`](crate::Changes) makes
+//! changes, [`Transactions`](crate::Transactions) writes them to the log, and
+//! [`Cache`](crate::Cache) makes room and waits for changes. This part uses none of them.
 
 pub(crate) mod capacity;
 pub(crate) mod flight;

@@ -92,7 +92,7 @@ fn command(sound: &Sound, paths: &[String], random: &mut Random) -> String {
     format!("sif {target} {field} {value}\n")
 }
 
-/// One volume with one or two fields changed; what went wrong.
+/// Repairs a random volume with one or two fields changed; returns the loss, if there is one.
 fn case(seed: u64) -> Option<String> {
     let mut random = Random(seed);
     let source = Scratch::new("fields-source");
