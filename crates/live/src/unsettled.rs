@@ -91,7 +91,7 @@ impl RunSet {
     }
 }
 
-/// RunSet of a file, contents and indirect blocks, that may hold changes which are
+/// Runs of a file, contents and indirect blocks, that may hold changes which are
 /// not on the disk. None that does is missing; some may have been written since
 /// they were noted.
 #[derive(Clone, Debug)]

@@ -43,12 +43,7 @@ pub struct BlockCache<A> {
 }
 
 impl<A> BlockCache<A> {
-    /// An empty cache. `block` is the bytes of a block, `fragment` those of the
-    /// unit [`BlockNo`] counts in; a block has at most 64 of them.
-    ///
-    /// # Errors
-    /// [`FsError::Invalid`] for sizes that are not powers of two, or do not fit
-    /// each other, or a sector, or for blocks above 512 KiB.
+    /// As [`Cache::new`](crate::Cache::new).
     pub(crate) fn new(
         device: Arc<dyn BlockDevice>,
         clock: Arc<dyn Clock>,

@@ -265,7 +265,7 @@ fn no_number_makes_a_sum_overflow() {
 
 /// `cargo test -p seekless-ffs --test damage --release -- --ignored numbers`
 #[test]
-#[ignore = "long"]
+#[ignore = "minutes"]
 fn no_number_of_many_makes_a_sum_overflow() {
     let seed = std::env::var("STORM_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(10);
     numbers(20_000, seed);
