@@ -80,7 +80,7 @@ fn our_check_goes_through_what_crashes_leave() {
     for width in WIDTHS {
         for discipline in ORDERED {
             for (workload, sequences, sample) in
-                [("singles", 0, 20), ("random:10", 20, 20), ("moves:10", 40, 20)]
+                [("singles", 0, 20), ("random:10", 10, 20), ("moves:10", 20, 20)]
             {
                 let target = Own(Fat(width));
                 let (states, wrong) = judged_by(&target, discipline, (workload, sequences, sample));
