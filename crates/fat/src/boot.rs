@@ -9,8 +9,8 @@ use crate::ondisk::{
 use seekless_device::BlockDevice;
 use seekless_fs::field::{invalid, parse, range, slice, truncated, wide};
 use seekless_fs::format::Probe;
-use seekless_fs::{FsError, Location};
-use seekless_units::{BlockNo, ByteLen};
+use seekless_fs::{FsError, Location, Mapping};
+use seekless_units::{BlockNo, ByteLen, Extent, Lbn};
 
 /// Bits of an entry of the FAT.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -322,5 +322,60 @@ impl Boot {
     pub(crate) fn byte_of(&self, sector: BlockNo) -> ByteLen {
         debug_assert!(sector.get() <= u64::from(self.total), "sector {sector} of the volume");
         ByteLen::new(sector.get() * u64::from(self.sector))
+    }
+
+    /// Whether the root directory is a chain of clusters.
+    pub(crate) fn is_fat32(&self) -> bool {
+        self.root_cluster != 0
+    }
+
+    /// Slots of a directory in a sector.
+    pub(crate) fn slots_per_sector(&self) -> u32 {
+        self.sector >> 5
+    }
+
+    /// Clusters for this many bytes of a file.
+    pub(crate) fn clusters_for(&self, bytes: u64) -> u32 {
+        // The file is not too long.
+        u32::try_from(bytes.div_ceil(self.cluster_bytes())).unwrap_or(u32::MAX)
+    }
+
+    /// A run of clusters as one of sectors.
+    pub(crate) fn sectors_of(&self, run: Extent) -> Extent {
+        debug_assert!(run.len > 0, "a run has clusters");
+        let first = u32::try_from(run.start.get());
+        debug_assert!(first.is_ok(), "cluster {}", run.start);
+        let start = self.sector_of(first.unwrap_or(u32::MAX));
+        Extent::new(start, run.len * u64::from(self.spc))
+    }
+
+    /// And back.
+    pub(crate) fn clusters_of(&self, run: Extent) -> Result<Extent, FsError> {
+        let spc = u64::from(self.spc);
+        let first = BlockNo::new(self.first_data.into());
+        let into = run.start.checked_since(first).filter(|into| into.is_multiple_of(spc));
+        let Some(into) = into.filter(|_| run.len.is_multiple_of(spc)) else {
+            return Err(invalid("run of clusters", run.start.get(), Location::of("data")));
+        };
+        Ok(Extent::new(BlockNo::new(into / spc + 2), run.len / spc))
+    }
+
+    /// Runs of clusters as runs of sectors with their place in the file.
+    pub(crate) fn mappings(&self, runs: &[Extent]) -> Vec<Mapping> {
+        let spc = u64::from(self.spc);
+        let mut lbn = 0u64;
+        let mut mapped = Vec::with_capacity(runs.len());
+        for run in runs {
+            let first = u32::try_from(run.start.get()).unwrap_or(u32::MAX);
+            let len = run.len * spc;
+            debug_assert!(run.len > 0, "a run has clusters");
+            mapped.push(Mapping {
+                lbn: Lbn::new(lbn),
+                extent: Extent::new(self.sector_of(first), len),
+                unwritten: false,
+            });
+            lbn += len;
+        }
+        mapped
     }
 }

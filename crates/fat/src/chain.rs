@@ -3,8 +3,8 @@
 use crate::table::{Link, Table, entry_place};
 use crate::volume::Volume;
 use seekless_fs::field::invalid;
-use seekless_fs::{Corruption, FsError, Location, Mapping};
-use seekless_units::{BlockNo, Extent, Ino, Lbn};
+use seekless_fs::{Corruption, FsError, Location};
+use seekless_units::{BlockNo, Extent, Ino};
 
 /// Reasons why a chain ends too early.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -129,24 +129,5 @@ impl Volume {
         let boot = &self.boot;
         let place = walk.from().map(|from| entry_place(boot, boot.active, from));
         place.unwrap_or(Location::of("directory entry")).in_inode(ino)
-    }
-
-    /// Runs of clusters as runs of sectors with their place in the file.
-    pub(crate) fn mappings(&self, runs: &[Extent]) -> Vec<Mapping> {
-        let spc = u64::from(self.boot.spc);
-        let mut lbn = 0u64;
-        let mut mapped = Vec::with_capacity(runs.len());
-        for run in runs {
-            let first = u32::try_from(run.start.get()).unwrap_or(u32::MAX);
-            let len = run.len * spc;
-            debug_assert!(run.len > 0, "a run has clusters");
-            mapped.push(Mapping {
-                lbn: Lbn::new(lbn),
-                extent: Extent::new(self.boot.sector_of(first), len),
-                unwritten: false,
-            });
-            lbn += len;
-        }
-        mapped
     }
 }

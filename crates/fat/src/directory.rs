@@ -53,6 +53,23 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    /// Refuses unusable short names: with control characters or a slash, and the names of
+    /// directories for themselves.
+    pub(crate) fn check_name(&self, place: Location) -> Result<(), FsError> {
+        let name = &self.short.DIR_Name;
+        // The first byte may stand for another one.
+        let bad = |(at, &byte): (usize, &u8)| (byte < b' ' && (at, byte) != (0, 5)) || byte == b'/';
+        if let Some((_, &value)) = name.iter().enumerate().find(|&(at, byte)| bad((at, byte))) {
+            return Err(invalid("DIR_Name", value.into(), place));
+        }
+        let shown = self.short.shown();
+        if shown.is_empty() || shown == b"." || shown == b".." {
+            let value = name.first().copied().unwrap_or(0);
+            return Err(invalid("DIR_Name", value.into(), place));
+        }
+        Ok(())
+    }
+
     /// The name that is shown.
     pub(crate) fn name(&self) -> Vec<u8> {
         match &self.head.name {
@@ -71,7 +88,7 @@ pub(crate) enum VisitedEntry<'a> {
 impl Volume {
     /// Slots in a sector.
     pub(crate) fn slots(&self) -> u32 {
-        self.boot.sector >> 5
+        self.boot.slots_per_sector()
     }
 
     /// Visits the files of a directory, and its labels, from slot `from` on. The entries of a
@@ -121,7 +138,7 @@ impl Volume {
                             continue;
                         }
                         let entry = Entry { slot: here, short, head, sector, offset };
-                        self.check_name(&entry, place.at_offset(offset))?;
+                        entry.check_name(place.at_offset(offset))?;
                         visit(VisitedEntry::File(&entry))?
                     }
                 };
@@ -129,23 +146,6 @@ impl Volume {
                     return Ok(());
                 }
             }
-        }
-        Ok(())
-    }
-
-    /// Refuses unusable short names: with control characters or a slash, and the names of
-    /// directories for themselves.
-    pub(crate) fn check_name(&self, entry: &Entry, place: Location) -> Result<(), FsError> {
-        let name = &entry.short.DIR_Name;
-        // The first byte may stand for another one.
-        let bad = |(at, &byte): (usize, &u8)| (byte < b' ' && (at, byte) != (0, 5)) || byte == b'/';
-        if let Some((_, &value)) = name.iter().enumerate().find(|&(at, byte)| bad((at, byte))) {
-            return Err(invalid("DIR_Name", value.into(), place));
-        }
-        let shown = entry.short.shown();
-        if shown.is_empty() || shown == b"." || shown == b".." {
-            let value = name.first().copied().unwrap_or(0);
-            return Err(invalid("DIR_Name", value.into(), place));
         }
         Ok(())
     }

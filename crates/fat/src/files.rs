@@ -203,7 +203,7 @@ fn directory(
             }
         }
     }
-    let mapped = volume.mappings(&runs);
+    let mapped = volume.boot.mappings(&runs);
     Ok(Ok(Sectors(mapped.into_iter().map(|run| run.extent).collect())))
 }
 

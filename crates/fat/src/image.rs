@@ -134,7 +134,7 @@ impl FatImage {
                 return Err(shared_error(&self.volume, ino, cluster));
             }
         }
-        Ok(self.volume.mappings(&runs))
+        Ok(self.volume.boot.mappings(&runs))
     }
 
     /// The entry with a name, without regard to case, and the sectors up to it.

@@ -25,14 +25,14 @@
 //! `compose/write.rs`. `check/` finds errors and notes how entries of directories and of the FAT
 //! shall be; `check/repair.rs` writes that, in rounds.
 //!
-//! `operate/` is FAT as a format of `live`: `format.rs` answers for files, `names.rs` does the
-//! operations on names (`make.rs`, `remove.rs`, `rename.rs`), for an entry is the file itself;
-//! `numbers.rs` gives files their inode numbers, which last as long as the volume is open.
-//!
-//! `directory.rs` is what a directory holds, `slots.rs` puts entries in and takes them out, in an
-//! order in which no state shows a name that was never given; `links.rs` writes entries of all
-//! FATs, `space.rs` takes runs of clusters where the policy begins, `content.rs` writes what files
-//! hold.
+//! `operate/` is FAT as a format of `live`: `format.rs` answers, each time by a part of it.
+//! `clusters.rs` takes runs of clusters where the policy begins and gives them back, with
+//! `cluster_map.rs`, their use in memory, and `allocation_table.rs`, which writes entries of all
+//! FATs; `inodes.rs` has the files, with their numbers (`numbers.rs`), which last as long as the
+//! volume is open, and the directories in memory (`directories.rs`). `contents.rs` writes the
+//! contents of files, `slots.rs` puts entries into directories and takes them out, in an order in
+//! which no state shows a name that was never given, and `namespace/` has the operations on names,
+//! for an entry is the file itself.
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 #![deny(clippy::as_conversions)]

@@ -1,26 +1,17 @@
-//! The entries of directories, kept while they are in use: names without case, and free slots.
+//! The entries of a directory, kept while it is in use: names without case, and free slots.
 
-use super::{Chain, Core, Fat};
-use crate::compose::shorts::{Short, Shorts};
-use crate::directory::Entry;
-use crate::entry::{LongName, Slot};
-use crate::files::ROOT;
+use crate::compose::shorts::{Basis, Short, Shorts};
 use crate::name;
-use crate::ondisk::{ENTRY_SIZE, MOST_ENTRIES};
 use hashbrown::HashMap;
-use seekless_fs::field::{byte, index, truncated};
-use seekless_fs::{FsError, Location};
-use seekless_units::{BlockNo, Ino};
+use seekless_fs::field::index;
 use std::collections::BTreeMap;
 
-/// Most names in memory, of all directories together.
-const MOST_NAMES: usize = 1 << 18;
 /// Most slots of a name: its pieces and the short entry.
 const MOST_SLOTS: usize = 21;
 
 /// A file in a directory.
 #[derive(Clone, Debug)]
-pub(super) struct Known {
+pub(super) struct CachedEntry {
     /// The first of its slots.
     pub(super) start: u32,
     /// The name that is shown.
@@ -29,22 +20,28 @@ pub(super) struct Known {
     pub(super) is_dir: bool,
 }
 
+impl CachedEntry {
+    /// The names of the file in upper case.
+    pub(super) fn keys(&self) -> [Vec<u16>; 2] {
+        let folded = |name: &[u8]| name::fold(&name::to_units(name).unwrap_or_default());
+        [folded(&self.name), folded(&name::short(&self.short, 0))]
+    }
+}
+
 /// A directory in memory.
 pub(super) struct Dir {
     /// Files by the slots of their short entries.
-    pub(super) entries: BTreeMap<u32, Known>,
+    entries: BTreeMap<u32, CachedEntry>,
     /// Short and long names in upper case, and the slots of the short entries.
     names: HashMap<Vec<u16>, u32>,
-    pub(super) shorts: Shorts,
+    shorts: Shorts,
     free: FreeSlots,
     /// The first slot that was never used.
-    pub(super) end: u32,
+    end: u32,
     /// How many slots there are.
-    pub(super) capacity: u32,
+    capacity: u32,
     /// The number of its subdirectories.
-    pub(super) subdirectories: u32,
-    /// The time of its last use.
-    asked: u64,
+    subdirectories: u32,
 }
 
 /// Slots that are free, in runs.
@@ -114,7 +111,7 @@ impl FreeSlots {
 }
 
 impl Dir {
-    fn new(capacity: u32) -> Self {
+    pub(super) fn new(capacity: u32) -> Self {
         Self {
             entries: BTreeMap::new(),
             names: HashMap::new(),
@@ -123,8 +120,74 @@ impl Dir {
             end: 0,
             capacity,
             subdirectories: 0,
-            asked: 0,
         }
+    }
+
+    /// Whether there is no file in it.
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// How many files are in it.
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The file of a slot.
+    pub(super) fn entry(&self, slot: u32) -> Option<&CachedEntry> {
+        self.entries.get(&slot)
+    }
+
+    /// The files from a slot on, in order.
+    pub(super) fn entries_from(&self, slot: u32) -> impl Iterator<Item = (u32, &CachedEntry)> {
+        self.entries.range(slot..).map(|(&slot, entry)| (slot, entry))
+    }
+
+    /// The first slot that was never used.
+    pub(super) fn end(&self) -> u32 {
+        self.end
+    }
+
+    /// Sets the first slot that was never used.
+    pub(super) fn set_end(&mut self, end: u32) {
+        debug_assert!(end <= self.capacity, "slot {end} of {}", self.capacity);
+        self.end = end;
+    }
+
+    /// How many slots there are.
+    pub(super) fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    /// The number of its subdirectories.
+    pub(super) fn subdirectories(&self) -> u32 {
+        self.subdirectories
+    }
+
+    /// A short name for a new file, which is not taken yet.
+    pub(super) fn propose_short(&mut self, basis: &Basis) -> Option<Short> {
+        let short = match basis.fits && self.shorts.take(basis.name) {
+            true => basis.name,
+            false => self.shorts.with_tail(&basis.name)?,
+        };
+        // It is taken again when the file is entered.
+        self.shorts.give(&short);
+        Some(short)
+    }
+
+    /// Gives back the short name of a file that is about to have another.
+    pub(super) fn give_short(&mut self, short: &Short) {
+        self.shorts.give(short);
+    }
+
+    /// Takes a short name.
+    pub(super) fn take_short(&mut self, short: Short) {
+        self.shorts.take(short);
+    }
+
+    /// Notes that slots are free.
+    pub(super) fn give_slots(&mut self, start: u32, count: u32) {
+        self.free.give(start, count);
     }
 
     /// How many slots are free.
@@ -138,14 +201,14 @@ impl Dir {
     }
 
     /// Enters a file; an existing name keeps its slot.
-    pub(super) fn enter(&mut self, slot: u32, known: Known) {
-        debug_assert!(known.start <= slot && slot < self.capacity, "slot {slot}: {known:?}");
-        for folded in keys(&known) {
+    pub(super) fn enter(&mut self, slot: u32, entry: CachedEntry) {
+        debug_assert!(entry.start <= slot && slot < self.capacity, "slot {slot}: {entry:?}");
+        for folded in entry.keys() {
             self.names.entry(folded).or_insert(slot);
         }
-        self.shorts.take(known.short);
-        self.subdirectories += u32::from(known.is_dir);
-        let before = self.entries.insert(slot, known);
+        self.shorts.take(entry.short);
+        self.subdirectories += u32::from(entry.is_dir);
+        let before = self.entries.insert(slot, entry);
         debug_assert!(before.is_none(), "slot {slot} has one entry");
     }
 
@@ -157,17 +220,17 @@ impl Dir {
     }
 
     /// Forgets a file, and frees its slots.
-    pub(super) fn leave(&mut self, slot: u32) -> Option<Known> {
-        let known = self.entries.remove(&slot)?;
-        for folded in keys(&known) {
+    pub(super) fn leave(&mut self, slot: u32) -> Option<CachedEntry> {
+        let entry = self.entries.remove(&slot)?;
+        for folded in entry.keys() {
             if self.names.get(&folded) == Some(&slot) {
                 self.names.remove(&folded);
             }
         }
-        self.shorts.give(&known.short);
-        self.subdirectories -= u32::from(known.is_dir);
-        self.free.give(known.start, slot - known.start + 1);
-        Some(known)
+        self.shorts.give(&entry.short);
+        self.subdirectories -= u32::from(entry.is_dir);
+        self.free.give(entry.start, slot - entry.start + 1);
+        Some(entry)
     }
 
     /// The first free slots in a row.
@@ -185,192 +248,6 @@ impl Dir {
         debug_assert!(capacity > self.capacity, "a directory grows");
         self.free.give(self.capacity, capacity - self.capacity);
         self.capacity = capacity;
-    }
-}
-
-/// The names of a file in upper case.
-pub(super) fn keys(known: &Known) -> [Vec<u16>; 2] {
-    let folded = |name: &[u8]| name::fold(&name::to_units(name).unwrap_or_default());
-    [folded(&known.name), folded(&name::short(&known.short, 0))]
-}
-
-/// Directories in memory.
-#[derive(Default)]
-pub(super) struct Directories {
-    dirs: HashMap<Ino, Dir>,
-    asked: u64,
-}
-
-impl Directories {
-    fn get(&mut self, dir: Ino) -> Option<&mut Dir> {
-        self.asked += 1;
-        let asked = self.asked;
-        let found = self.dirs.get_mut(&dir)?;
-        found.asked = asked;
-        Some(found)
-    }
-
-    pub(super) fn forget(&mut self, dir: Ino) {
-        self.dirs.remove(&dir);
-    }
-
-    /// Keeps a directory in memory; the least recently used ones are dropped while there are too
-    /// many names.
-    fn keep(&mut self, ino: Ino, dir: Dir) {
-        let count = |dirs: &HashMap<Ino, Dir>| -> usize {
-            dirs.values().map(|dir| dir.entries.len() + 8).sum()
-        };
-        if count(&self.dirs) + dir.entries.len() > MOST_NAMES {
-            let mut order: Vec<(u64, Ino, usize)> =
-                self.dirs.iter().map(|(&ino, dir)| (dir.asked, ino, dir.entries.len())).collect();
-            order.sort_unstable();
-            let mut gone = 0usize;
-            for (_, old, names) in order {
-                if gone >= MOST_NAMES >> 2 {
-                    break;
-                }
-                self.dirs.remove(&old);
-                gone += names + 8;
-            }
-        }
-        let before = self.dirs.insert(ino, dir);
-        debug_assert!(before.is_none(), "directory {ino} is read once");
-    }
-}
-
-impl Fat {
-    /// Slots in a sector.
-    pub(super) fn per_sector(&self) -> u32 {
-        self.volume.slots()
-    }
-
-    /// Sectors of a directory; `chain` is none for a fixed root.
-    pub(super) fn dir_sectors(&self, chain: Option<&Chain>) -> u64 {
-        match chain {
-            Some(chain) => u64::from(chain.len) * u64::from(self.boot().spc),
-            None => self.boot().fixed_root().1,
-        }
-    }
-
-    /// The number of usable slots of a directory.
-    pub(super) fn slots_of(&self, chain: Option<&Chain>) -> u32 {
-        let all = self.dir_sectors(chain) * u64::from(self.per_sector());
-        let most = if chain.is_some() { MOST_ENTRIES } else { self.boot().root_entries };
-        u32::try_from(all).unwrap_or(u32::MAX).min(most)
-    }
-
-    /// A sector of a directory.
-    pub(super) fn dir_sector(&self, chain: Option<&Chain>, nth: u64) -> Option<BlockNo> {
-        let Some(chain) = chain else {
-            let (start, len) = self.boot().fixed_root();
-            return (nth < len).then(|| start + nth);
-        };
-        let spc = u64::from(self.boot().spc);
-        let lcn = u32::try_from(nth / spc).ok()?;
-        let (cluster, _) = chain.at(lcn)?;
-        Some(self.boot().sector_of(cluster) + nth % spc)
-    }
-
-    /// A directory in memory; its node must be loaded.
-    pub(super) fn dir(&mut self, core: &mut Core, dir: Ino) -> Result<&mut Dir, FsError> {
-        if self.directories.get(dir).is_none() {
-            let chain = core.node(dir)?.map.chain.clone();
-            self.scan(core, dir, chain.as_ref())?;
-        }
-        let gone = || truncated(Location::of("directory").in_inode(dir));
-        self.directories.get(dir).ok_or_else(gone)
-    }
-
-    /// Reads a directory; returns the number of its subdirectories.
-    pub(super) fn scan(
-        &mut self,
-        core: &mut Core,
-        dir: Ino,
-        chain: Option<&Chain>,
-    ) -> Result<u32, FsError> {
-        if let Some(known) = self.directories.get(dir) {
-            return Ok(known.subdirectories);
-        }
-        let capacity = self.slots_of(chain);
-        let per = self.per_sector();
-        let len = index(self.boot().sector);
-        let mut found = Dir::new(capacity);
-        let mut long = LongName::default();
-        let mut slot = 0u32;
-        let mut free = 0u32;
-        // Pieces before the slot without a short entry so far.
-        let mut pieces = 0u32;
-        'all: for nth in 0..self.dir_sectors(chain) {
-            let Some(sector) = self.dir_sector(chain, nth) else { break };
-            let bytes = core.cache.blocks_mut().read(sector, 0, len)?;
-            let place = Location::of("directory entry").in_inode(dir).in_block(sector);
-            for (at, bytes) in (0u32..).zip(bytes.chunks(ENTRY_SIZE)).take(index(per)) {
-                if slot >= capacity {
-                    break 'all;
-                }
-                let here = slot;
-                let parsed = Slot::parse(bytes);
-                let is_piece = matches!(parsed, Some(Slot::Long(_)));
-                match parsed {
-                    None | Some(Slot::End) => {
-                        free += pieces;
-                        break 'all;
-                    }
-                    Some(Slot::Deleted) => {
-                        long.gap();
-                        // A file that is entered behind them may have the short name that they
-                        // belonged to, and would get their long name.
-                        free += pieces + 1;
-                        pieces = 0;
-                        slot += 1;
-                        continue;
-                    }
-                    Some(Slot::Long(piece)) => long.piece(here, &piece),
-                    Some(Slot::Label(_)) => {
-                        long.gap();
-                    }
-                    Some(Slot::Short(short)) => {
-                        let head = long.finish(here, &short);
-                        if !(here < 2 && dir != ROOT && short.dots().is_some()) {
-                            let offset = at * byte(ENTRY_SIZE);
-                            let entry = Entry { slot: here, short, head, sector, offset };
-                            self.volume.check_name(&entry, place.at_offset(offset))?;
-                            let (name, start) = (entry.name(), entry.head.start);
-                            let is_dir = short.is_directory();
-                            let known = Known { start, name, short: short.DIR_Name, is_dir };
-                            found.enter(here, known);
-                        }
-                    }
-                }
-                if free > 0 {
-                    found.free.give(here - free, free);
-                    free = 0;
-                }
-                pieces = if is_piece { pieces + 1 } else { 0 };
-                slot += 1;
-            }
-        }
-        debug_assert!(free <= slot && slot <= capacity, "slot {slot}, {free} of them free");
-        found.end = slot;
-        let behind = capacity - slot + free;
-        if behind > 0 {
-            found.free.give(slot - free, behind);
-        }
-        let subdirectories = found.subdirectories;
-        self.directories.keep(dir, found);
-        Ok(subdirectories)
-    }
-
-    /// The slot of a name, short or long.
-    pub(super) fn slot_of(
-        &mut self,
-        core: &mut Core,
-        dir: Ino,
-        name: &[u8],
-    ) -> Result<Option<u32>, FsError> {
-        let Some(units) = name::to_units(trimmed(name)) else { return Ok(None) };
-        let folded = name::fold(&units);
-        Ok(self.dir(core, dir)?.find(&folded))
     }
 }
 

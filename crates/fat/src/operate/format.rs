@@ -1,15 +1,111 @@
 //! The format's answers to the operations on a file system in use.
 
-use super::node::WRITE;
-use super::{Core, Fat, LiveOptions, Map, Node, content};
-use seekless_cache::Config;
+use super::cluster_map::ClusterMap;
+use super::clusters::Clusters;
+use super::contents::Contents;
+use super::departures::Departures;
+use super::inodes::{Inodes, WRITE};
+use super::layout::DirectoryLayout;
+use super::map::{Core, MOST_BYTES, Map, Node};
+use super::marks::VolumeMarks;
+use super::mount::{check_media, limits};
+use super::namespace::Namespace;
+use super::options::LiveOptions;
+use super::reach::Reach;
+use super::stamps::Zone;
+use crate::boot::Boot;
+use crate::files::ROOT;
+use crate::volume::Volume;
+use seekless_cache::{Cache, Config, Discipline};
 use seekless_device::{BlockDevice, Clock};
 use seekless_fs::field::index;
 use seekless_fs::operate::{SetAttr, StatVfs, XattrMode};
 use seekless_fs::{FileKind, FsError, Mapping, Timestamp, Xattr};
 use seekless_live::{Cut, Format, Limits};
+use seekless_placement::cluster::ClusterPlacement;
 use seekless_units::{BlockNo, Extent, Ino};
 use std::sync::Arc;
+
+/// FAT as a format of images in use.
+pub struct Fat {
+    boot: Arc<Boot>,
+    limits: Limits,
+    marks: VolumeMarks,
+    clusters: Clusters,
+    inodes: Inodes,
+    departures: Departures,
+    reach: Reach,
+}
+
+impl Fat {
+    /// Opens an image, and changes nothing of it.
+    fn open_image(
+        device: Arc<dyn BlockDevice>,
+        clock: Arc<dyn Clock>,
+        config: Config,
+        options: LiveOptions,
+    ) -> Result<(Self, Core), FsError> {
+        if config.discipline.journal_mode().is_some() {
+            return Err(FsError::Unsupported("a journal on FAT".into()));
+        }
+        let volume = Volume::open(Arc::clone(&device))?;
+        check_media(&volume)?;
+        let keeps_order = matches!(config.discipline, Discipline::Sync | Discipline::SoftUpdates);
+        let boot = Arc::new(volume.boot.clone());
+        let (marks, hint) = VolumeMarks::read(&volume, &boot, device.as_ref(), keeps_order)?;
+        if !marks.is_clean() && !options.force {
+            let what = "the volume is marked as in use, or as damaged: it was not unmounted. \
+                        Check it first (seekless check -p), or mount with -o force";
+            return Err(FsError::Invalid(what.into()));
+        }
+        let map = ClusterMap::read(&volume)?;
+        let name = options.clusters.as_deref().unwrap_or(ClusterPlacement::DEFAULT);
+        let policy = ClusterPlacement::by_name(name, boot.last_cluster(), hint, options.seed)
+            .map_err(|error| FsError::Invalid(error.to_string()))?;
+        let limits = limits(&boot);
+        let cache = Cache::new(device, clock, boot.sector, boot.sector, config)?;
+        let fat = Self {
+            limits,
+            marks,
+            clusters: Clusters::new(&boot, map, policy, keeps_order),
+            inodes: Inodes::new(&boot, Zone::new(options.zone)),
+            departures: Departures::new(),
+            reach: Reach::default(),
+            boot,
+        };
+        Ok((fat, Core::new(cache, options.wall)))
+    }
+
+    /// Reads the FATs into the cache, as kernels of BSD do when they mount a volume
+    /// (`fillinusemap`). It makes no file faster, and is for comparisons of times.
+    ///
+    /// # Errors
+    /// [`FsError::Device`].
+    pub fn load_fats(&self, core: &mut Core) -> Result<(), FsError> {
+        self.clusters.table().load(core)
+    }
+
+    /// The contents of files.
+    fn contents<'a>(&'a mut self, core: &'a mut Core) -> Contents<'a> {
+        let (clusters, inodes) = (&mut self.clusters, &mut self.inodes);
+        Contents::new(core, &self.boot, clusters, inodes, &mut self.departures)
+    }
+
+    /// The names of files.
+    pub(super) fn namespace<'a>(&'a mut self, core: &'a mut Core) -> Namespace<'a> {
+        let (clusters, inodes) = (&mut self.clusters, &mut self.inodes);
+        Namespace::new(core, &self.boot, clusters, inodes, &mut self.departures, &mut self.reach)
+    }
+
+    /// Free slots of a root directory that does not grow.
+    fn root_room(&mut self, core: &mut Core) -> Result<Option<u32>, FsError> {
+        if self.boot.is_fat32() {
+            return Ok(None);
+        }
+        self.inodes.hold_dir(core, &self.clusters, ROOT)?;
+        self.inodes.dir(core, ROOT).map(|root| Some(root.free_slots()))
+    }
+}
 
 impl Format for Fat {
     type Map = Map;
@@ -29,11 +125,15 @@ impl Format for Fat {
     }
 
     fn mark(&mut self, core: &mut Core, close: bool) -> Result<(), FsError> {
-        self.write_marks(core, close)
+        self.marks.write(core, &self.clusters, close)
     }
 
     fn before_change(&mut self, core: &mut Core) -> Result<bool, FsError> {
-        self.name_some(core)
+        if self.clusters.unnamed().is_empty() {
+            return Ok(false);
+        }
+        let room = self.root_room(core)?;
+        self.clusters.unnamed().name_some(core, room)
     }
 
     /// Free clusters are counted when the volume is closed.
@@ -46,13 +146,12 @@ impl Format for Fat {
     }
 
     fn space(&self, core: &Core) -> StatVfs {
-        debug_assert!(self.free <= self.boot().clusters, "{} are free", self.free);
-        let spc = u64::from(self.boot().spc);
-        let free = u64::from(self.free) * spc + core.pending.blocks;
+        let spc = u64::from(self.boot.spc);
+        let free = u64::from(self.clusters.free()) * spc + core.pending.blocks;
         StatVfs {
-            block_size: self.boot().sector,
+            block_size: self.boot.sector,
             file_block: self.limits.block,
-            blocks: u64::from(self.boot().clusters) * spc,
+            blocks: u64::from(self.boot.clusters) * spc,
             free,
             available: free,
             inodes: 0,
@@ -62,11 +161,11 @@ impl Format for Fat {
     }
 
     fn load(&mut self, core: &mut Core, ino: Ino) -> Result<Node, FsError> {
-        self.read_node(core, ino)
+        self.inodes.read(core, &self.clusters, ino)
     }
 
     fn put_attributes(&mut self, core: &mut Core, ino: Ino) -> Result<(), FsError> {
-        self.put_rest(core, ino)
+        self.inodes.put_attributes(core, &self.clusters, ino)
     }
 
     fn shown_flags(&self, _: &Node) -> u32 {
@@ -91,9 +190,9 @@ impl Format for Fat {
         }
         let perm = match (set.perm, node.kind) {
             (Some(perm), FileKind::Regular) if perm & WRITE == 0 => {
-                Some(super::node::FILE & !WRITE)
+                Some(super::inodes::FILE & !WRITE)
             }
-            (Some(_), FileKind::Regular) => Some(super::node::FILE),
+            (Some(_), FileKind::Regular) => Some(super::inodes::FILE),
             _ => None,
         };
         Ok(SetAttr { perm, ..*set })
@@ -105,7 +204,7 @@ impl Format for Fat {
         ino: Ino,
         lbn: u64,
     ) -> Result<Option<BlockNo>, FsError> {
-        self.block(core, ino, lbn)
+        self.contents(core).block(ino, lbn)
     }
 
     fn write_bytes(
@@ -115,11 +214,11 @@ impl Format for Fat {
         offset: u64,
         bytes: &[u8],
     ) -> Result<usize, FsError> {
-        self.write(core, ino, offset, bytes)
+        self.contents(core).write(ino, offset, bytes)
     }
 
     fn truncate(&mut self, core: &mut Core, ino: Ino, len: u64) -> Result<(), FsError> {
-        self.set_len(core, ino, len)
+        self.contents(core).set_len(ino, len)
     }
 
     fn allocate_range(
@@ -137,27 +236,28 @@ impl Format for Fat {
         }
         // A file has clusters for its whole length.
         let to = to.unwrap_or(u64::MAX).max(core.node(ino)?.size);
-        if to > content::MOST || to > core.node(ino)?.size {
-            return self.set_len(core, ino, to);
+        if to > MOST_BYTES || to > core.node(ino)?.size {
+            return self.contents(core).set_len(ino, to);
         }
         Ok(())
     }
 
     fn everything(&mut self, core: &mut Core, ino: Ino) -> Result<Cut, FsError> {
-        let runs = self.all_runs(core, ino)?;
+        let runs = self.inodes.all_runs(core, &self.clusters, ino)?;
         let blocks = runs.iter().map(|run| run.len).sum();
         Ok(Cut { runs: runs.into(), cleared: Default::default(), blocks })
     }
 
     fn free_runs(&mut self, core: &mut Core, runs: &[Extent]) -> Result<(), FsError> {
-        self.give(core, runs)
+        self.clusters.give(core, self.inodes.numbers_mut(), runs)
     }
 
     fn runs_of(&mut self, core: &mut Core, ino: Ino) -> Result<Vec<Extent>, FsError> {
         if core.node(ino)?.kind == FileKind::Directory {
-            return self.dir_runs(core, ino);
+            let chain = core.node(ino)?.map.chain.as_ref();
+            return Ok(DirectoryLayout::new(&self.boot, chain).runs());
         }
-        self.all_runs(core, ino)
+        self.inodes.all_runs(core, &self.clusters, ino)
     }
 
     fn attribute_runs(&mut self, _: &mut Core, _: Ino) -> Result<Vec<Extent>, FsError> {
@@ -165,16 +265,17 @@ impl Format for Fat {
     }
 
     fn mapped_runs(&mut self, core: &mut Core, ino: Ino) -> Result<Vec<Mapping>, FsError> {
-        let runs: Vec<Extent> = self.chain(core, ino)?.runs.iter().map(|&(_, run)| run).collect();
-        Ok(self.volume.mappings(&runs))
+        let chain = self.inodes.chain(core, &self.clusters, ino)?;
+        let runs: Vec<Extent> = chain.runs().collect();
+        Ok(self.boot.mappings(&runs))
     }
 
     fn unnoted(&self, core: &Core, ino: Ino, noted: &[Extent]) -> Option<BlockNo> {
         let node = core.nodes.get(&ino)?;
         let chain = node.map.chain.as_ref()?;
         // Bytes past the end may be another file's old contents.
-        let shown = node.size.div_ceil(u64::from(self.boot().sector));
-        let sectors = chain.runs.iter().map(|&(_, run)| self.sectors_of(run));
+        let shown = node.size.div_ceil(u64::from(self.boot.sector));
+        let sectors = chain.runs().map(|run| self.boot.sectors_of(run));
         let each = sectors.flat_map(|run| (0..run.len).map(move |n| run.start + n));
         let mut each = each.take(index(shown));
         each.find(|&at| {
@@ -197,9 +298,4 @@ impl Format for Fat {
         let name = String::from_utf8_lossy(name);
         Err(FsError::Unsupported(format!("extended attribute '{name}' on FAT")))
     }
-}
-
-/// The longest name in UTF-8: each of its units may take three bytes.
-pub(super) fn name_max() -> usize {
-    index(crate::ondisk::NAME_UNITS) * 3
 }

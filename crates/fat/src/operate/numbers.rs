@@ -51,6 +51,16 @@ impl Numbers {
         self.places.get(&ino).copied()
     }
 
+    /// The parent of a directory; the root's is itself.
+    pub(super) fn parent(&self, dir: Ino) -> Ino {
+        self.place(dir).map_or(dir, |(parent, _)| parent)
+    }
+
+    /// A directory, and those above it.
+    pub(super) fn ancestors(&self, dir: Ino) -> impl Iterator<Item = Ino> + '_ {
+        std::iter::successors(Some(dir), |&at| self.place(at).map(|(parent, _)| parent))
+    }
+
     /// Sets the place of a file's entry.
     pub(super) fn settle(&mut self, ino: Ino, place: Place) {
         self.leave(ino);

@@ -2,8 +2,14 @@
 //! was not given: pieces of a long name before its short entry, earlier sectors before later ones;
 //! in a removal the short entry is first.
 
-use super::directory::{Known, keys};
-use super::{Chain, Core, Fat};
+use super::chain::Chain;
+use super::clusters::Clusters;
+use super::directory::{CachedEntry, Dir, trimmed};
+use super::inodes::Inodes;
+use super::layout::DirectoryLayout;
+use super::map::Core;
+use super::reach::Reach;
+use crate::boot::Boot;
 use crate::compose::shorts::{Short, basis};
 use crate::compose::slots::{long, refusal};
 use crate::name;
@@ -13,20 +19,50 @@ use seekless_fs::FsError;
 use seekless_fs::field::{byte, index};
 use seekless_live::{Ids, gone};
 use seekless_units::{BlockNo, Ino};
-
-/// Number of departed names at which those that left the disk too are forgotten.
-pub(super) const MANY_DEPARTED: usize = 1024;
+use std::sync::Arc;
 
 /// The new names of a file.
 pub(super) struct NewNames {
     /// The long name.
     name: Vec<u8>,
-    pub(super) short: Short,
+    short: Short,
     /// The slots in front of the short entry.
     pieces: Vec<u8>,
 }
 
 impl NewNames {
+    /// Refuses names that are invalid on a FAT volume, and finds a short name for others. It is not
+    /// taken yet.
+    ///
+    /// # Errors
+    /// [`FsError::Invalid`], [`FsError::NameTooLong`], [`FsError::NoSpace`].
+    pub(super) fn new(dir: &mut Dir, name: &[u8]) -> Result<Self, FsError> {
+        let name = trimmed(name);
+        let units = name::to_units(name).unwrap_or_default();
+        if units.len() > NAME_UNITS {
+            return Err(FsError::NameTooLong { len: units.len(), limit: NAME_UNITS });
+        }
+        if let Some(why) = refusal(name) {
+            return Err(FsError::Invalid(why));
+        }
+        if units.is_empty() {
+            return Err(FsError::Invalid("a name of dots and blanks alone".into()));
+        }
+        let basis = basis(&String::from_utf8_lossy(name));
+        let none = || FsError::NoSpace("no short name is left in the directory".into());
+        let short = dir.propose_short(&basis).ok_or_else(none)?;
+        let mut pieces = Vec::new();
+        if name::short(&short, 0) != name {
+            long(&units, name::checksum(&short), &mut pieces);
+        }
+        Ok(Self { name: name.to_vec(), short, pieces })
+    }
+
+    /// The short name.
+    pub(super) fn short(&self) -> Short {
+        self.short
+    }
+
     /// Slots that it takes.
     pub(super) fn slots(&self) -> u32 {
         debug_assert!(self.pieces.len().is_multiple_of(ENTRY_SIZE), "whole slots");
@@ -39,8 +75,8 @@ impl NewNames {
     }
 
     /// The directory's record of it, with its first slot.
-    pub(super) fn known(&self, start: u32, is_dir: bool) -> Known {
-        Known { start, name: self.name.clone(), short: self.short, is_dir }
+    pub(super) fn entry(&self, start: u32, is_dir: bool) -> CachedEntry {
+        CachedEntry { start, name: self.name.clone(), short: self.short, is_dir }
     }
 }
 
@@ -59,44 +95,42 @@ pub(super) struct RemovedEntry {
     pub(super) slot: u32,
 }
 
-impl Fat {
-    /// Refuses names that are invalid on a FAT volume, and finds a short name for others. It is not
-    /// taken yet.
-    ///
-    /// # Errors
-    /// [`FsError::Invalid`], [`FsError::NameTooLong`], [`FsError::NoSpace`].
-    pub(super) fn name_file(
-        &mut self,
-        core: &mut Core,
-        dir: Ino,
-        name: &[u8],
-    ) -> Result<NewNames, FsError> {
-        let name = super::directory::trimmed(name);
-        let units = name::to_units(name).unwrap_or_default();
-        if units.len() > NAME_UNITS {
-            return Err(FsError::NameTooLong { len: units.len(), limit: NAME_UNITS });
-        }
-        if let Some(why) = refusal(name) {
-            return Err(FsError::Invalid(why));
-        }
-        if units.is_empty() {
-            return Err(FsError::Invalid("a name of dots and blanks alone".into()));
-        }
-        let basis = basis(&String::from_utf8_lossy(name));
-        let shorts = &mut self.dir(core, dir)?.shorts;
-        let short = match basis.fits && shorts.take(basis.name) {
-            true => Some(basis.name),
-            false => shorts.with_tail(&basis.name),
-        };
-        let none = || FsError::NoSpace("no short name is left in the directory".into());
-        let short = short.ok_or_else(none)?;
-        // It is taken again when the file is entered.
-        shorts.give(&short);
-        let mut pieces = Vec::new();
-        if name::short(&short, 0) != name {
-            long(&units, name::checksum(&short), &mut pieces);
-        }
-        Ok(NewNames { name: name.to_vec(), short, pieces })
+impl RemovedEntry {
+    /// The changes that mark its slots as deleted.
+    pub(super) fn edits(self) -> impl Iterator<Item = Edit> {
+        debug_assert!(self.start <= self.slot, "pieces stand in front of the short entry");
+        (self.start..=self.slot).map(|slot| Edit { slot, within: 0, bytes: vec![first::DELETED] })
+    }
+}
+
+/// Entries put into directories and taken out.
+pub(super) struct SlotWriter<'a> {
+    core: &'a mut Core,
+    boot: Arc<Boot>,
+    clusters: &'a mut Clusters,
+    inodes: &'a mut Inodes,
+    reach: &'a mut Reach,
+}
+
+impl<'a> SlotWriter<'a> {
+    pub(super) fn new(
+        core: &'a mut Core,
+        boot: &Arc<Boot>,
+        clusters: &'a mut Clusters,
+        inodes: &'a mut Inodes,
+        reach: &'a mut Reach,
+    ) -> Self {
+        Self { core, boot: Arc::clone(boot), clusters, inodes, reach }
+    }
+
+    fn dir(&mut self, dir: Ino) -> Result<&mut Dir, FsError> {
+        self.inodes.dir(self.core, dir)
+    }
+
+    /// Whether a slot on the disk marks the end of its directory.
+    fn is_end(&mut self, dir: Ino, slot: u32) -> Result<bool, FsError> {
+        let (sector, skip) = self.inodes.slot_place(self.core, (dir, slot))?;
+        Ok(self.core.cache.blocks_mut().read(sector, skip, 1)? == [first::END])
     }
 
     /// Free slots for a name: with the short entry in `near` if possible; a directory without room
@@ -106,90 +140,84 @@ impl Fat {
     /// [`FsError::NoSpace`] if the directory cannot grow.
     pub(super) fn find_slots(
         &mut self,
-        core: &mut Core,
         dir: Ino,
         count: u32,
         near: Option<std::ops::Range<u32>>,
     ) -> Result<u32, FsError> {
         loop {
-            let known = self.dir(core, dir)?;
-            let found = near.clone().and_then(|near| known.find_free_at(count, near));
-            if let Some(start) = found.or_else(|| known.find_free(count)) {
+            let cached = self.dir(dir)?;
+            let found = near.clone().and_then(|near| cached.find_free_at(count, near));
+            if let Some(start) = found.or_else(|| cached.find_free(count)) {
                 return Ok(start);
             }
-            self.grow_dir(core, dir)?;
+            self.grow_dir(dir)?;
         }
     }
 
     /// Gives a directory one more cluster. Where it will be written in no order, its slots are
     /// deleted from the start: the directory has no end in it, and the link to it waits for that,
     /// so that no name in it need do so.
-    fn grow_dir(&mut self, core: &mut Core, dir: Ino) -> Result<(), FsError> {
+    fn grow_dir(&mut self, dir: Ino) -> Result<(), FsError> {
         let full = |what: &str| FsError::NoSpace(format!("{what} is full"));
-        let Some(chain) = &core.node(dir)?.map.chain else {
+        let Some(chain) = &self.core.node(dir)?.map.chain else {
             return Err(full("the root directory"));
         };
-        let (slots, last) = (self.slots_of(Some(chain)), chain.last());
+        let (slots, last) = (DirectoryLayout::new(&self.boot, Some(chain)).slots(), chain.last());
         if slots >= MOST_ENTRIES {
             return Err(full("a directory of 65,536 entries"));
         }
         let last = last.ok_or_else(|| gone(dir))?;
-        let is_open = core.cache.blocks().config().discipline.keeps_graph();
+        let is_open = self.core.cache.blocks().config().discipline.keeps_graph();
         if is_open && slots > 0 {
             // A name may begin in the free slots of the last one.
-            self.open_slots(core, dir, slots - 1)?;
+            self.open_slots(dir, slots - 1)?;
         }
-        let taken = self.take(Some(last), 1)?;
-        debug_assert_eq!(taken.len, 1, "a directory grows by one cluster");
+        let taken = self.clusters.take(Some(last), 1)?;
+        debug_assert_eq!(taken.len(), 1, "a directory grows by one cluster");
         let unused = if is_open { first::DELETED } else { first::END };
-        let mut after = self.fill_clusters(core, &taken, unused)?;
-        after.extend(self.put_chain(core, &taken)?);
-        let first = taken.at(0).map(|(cluster, _)| cluster);
-        let mut reached = self.put_link(core, last, first, &after)?;
+        let mut after = self.fill_clusters(&taken, unused)?;
+        after.extend(self.clusters.put_chain(self.core, &taken)?);
+        let first = taken.first();
+        let mut reached = self.clusters.put_link(self.core, last, first, &after)?;
         // Every name in it also waits for the links to all clusters before.
-        reached.extend(self.reached(core, dir));
-        let reached = core.cache.changes().join(&reached);
+        reached.extend(self.reach.end(self.core, dir));
+        let reached = self.core.cache.changes().join(&reached);
         if let Some(&id) = reached.last() {
-            self.note_unnamed(core, id, &taken.runs);
+            self.clusters.unnamed().note(self.core, id, &taken);
         }
-        self.reached.insert(dir, reached);
-        let bytes = self.boot().cluster_bytes();
-        let node = core.node(dir)?;
+        self.reach.set_end(dir, reached);
+        let bytes = self.boot.cluster_bytes();
+        let node = self.core.node(dir)?;
         let chain = node.map.chain.get_or_insert_with(Chain::default);
         if let Some(first) = first {
             chain.push(first, 1);
         }
-        let capacity = self.slots_of(Some(chain));
+        let capacity = DirectoryLayout::new(&self.boot, Some(chain)).slots();
         node.size += bytes;
         node.sectors = node.size >> 9;
-        let known = self.dir(core, dir)?;
-        debug_assert!(capacity > known.capacity, "a longer directory has more slots");
+        let cached = self.dir(dir)?;
+        debug_assert!(capacity > cached.capacity(), "a longer directory has more slots");
+        cached.grow(capacity);
         if is_open {
-            known.end = capacity;
+            cached.set_end(capacity);
         }
-        known.grow(capacity);
         Ok(())
     }
 
     /// Fills new clusters of a directory with slots that have a first byte, and are zeros
     /// otherwise.
-    pub(super) fn fill_clusters(
-        &mut self,
-        core: &mut Core,
-        taken: &Chain,
-        unused: u8,
-    ) -> Result<Ids, FsError> {
-        let len = index(self.boot().sector);
+    pub(super) fn fill_clusters(&mut self, taken: &Chain, unused: u8) -> Result<Ids, FsError> {
+        let len = index(self.boot.sector);
         let mut ids = Ids::new();
-        for &(_, run) in &taken.runs {
-            let run = self.sectors_of(run);
+        for run in taken.runs() {
+            let run = self.boot.sectors_of(run);
             for nth in 0..run.len {
                 let at = run.start + nth;
                 let fill = |bytes: &mut [u8]| {
                     bytes.iter_mut().step_by(ENTRY_SIZE).for_each(|first| *first = unused);
                     Ok(())
                 };
-                ids.push(core.cache.changes().fill(at, len, Role::DirectoryInit, fill)?.1);
+                ids.push(self.core.cache.changes().fill(at, len, Role::DirectoryInit, fill)?.1);
             }
         }
         Ok(ids)
@@ -200,7 +228,6 @@ impl Fat {
     /// Returns that change.
     pub(super) fn add_entry(
         &mut self,
-        core: &mut Core,
         (dir, start): (Ino, u32),
         (named, entry): (&NewNames, &[u8; ENTRY_SIZE]),
         role: Role,
@@ -214,164 +241,118 @@ impl Fat {
         let slots = (start..).zip(bytes.chunks(ENTRY_SIZE));
         let mut edits: Vec<Edit> =
             slots.map(|(slot, bytes)| Edit { slot, within: 0, bytes: bytes.to_vec() }).collect();
-        if core.cache.blocks().config().discipline.keeps_graph() {
-            self.open_slots(core, dir, slot)?;
+        if self.core.cache.blocks().config().discipline.keeps_graph() {
+            self.open_slots(dir, slot)?;
         }
-        let mut before = self.reached(core, dir);
+        let mut before = self.reach.end(self.core, dir);
         // Slots behind the end of the directory were never in use.
         let next = slot + 1;
-        let known = self.dir(core, dir)?;
-        debug_assert!(slot < known.capacity, "slot {slot} of {}", known.capacity);
-        debug_assert!(!known.entries.contains_key(&slot) || going.is_none(), "a free slot");
-        if next > known.end && next < known.capacity {
-            let (sector, skip) = self.slot_place(core, (dir, next))?;
-            if core.cache.blocks_mut().read(sector, skip, 1)? != [first::END] {
-                let end = Edit { slot: next, within: 0, bytes: vec![first::END] };
-                if self.sector_number(next) == self.sector_number(slot) {
-                    edits.push(end);
-                } else {
-                    let id = self.put_edits(core, dir, &[&end], Role::EntryChange, &before)?;
-                    before.push(id);
-                }
+        let cached = self.dir(dir)?;
+        debug_assert!(slot < cached.capacity(), "slot {slot} of {}", cached.capacity());
+        debug_assert!(cached.entry(slot).is_none() || going.is_none(), "a free slot");
+        let is_behind = next > cached.end() && next < cached.capacity();
+        if is_behind && !self.is_end(dir, next)? {
+            let end = Edit { slot: next, within: 0, bytes: vec![first::END] };
+            if self.boot.slot_sector(next) == self.boot.slot_sector(slot) {
+                edits.push(end);
+            } else {
+                let id = self.put_edits(dir, &[&end], Role::EntryChange, &before)?;
+                before.push(id);
             }
         }
         if let Some(going) = going {
-            edits.extend(self.erased(going.start, going.slot).into_iter().filter(|edit| {
-                self.sector_number(edit.slot) == self.sector_number(slot)
+            edits.extend(going.edits().filter(|edit| {
+                self.boot.slot_sector(edit.slot) == self.boot.slot_sector(slot)
                     && !(start..=slot).contains(&edit.slot)
             }));
         }
-        let last = self.sector_number(slot);
-        before.extend(self.opened(core, dir, last));
-        for nth in self.sector_number(start)..last {
-            let these: Vec<&Edit> =
-                edits.iter().filter(|edit| self.sector_number(edit.slot) == nth).collect();
-            let id = self.put_edits(core, dir, &these, role, &before)?;
+        let last = self.boot.slot_sector(slot);
+        before.extend(self.reach.opened(self.core, dir, last));
+        for nth in self.boot.slot_sector(start)..last {
+            let these = self.edits_in(&edits, nth);
+            let id = self.put_edits(dir, &these, role, &before)?;
             before.push(id);
         }
         before.extend_from_slice(after);
-        let these: Vec<&Edit> =
-            edits.iter().filter(|edit| self.sector_number(edit.slot) == last).collect();
-        self.put_edits(core, dir, &these, role, &before)
+        let these = self.edits_in(&edits, last);
+        self.put_edits(dir, &these, role, &before)
     }
 
     /// Marks the slots up to one, and the rest of its cluster, on the disk as deleted instead of
     /// never used: else an entry in a sector that is written earlier would lie behind the end of
     /// the directory.
-    fn open_slots(&mut self, core: &mut Core, dir: Ino, slot: u32) -> Result<(), FsError> {
-        let known = self.dir(core, dir)?;
-        let (end, capacity) = (known.end, known.capacity);
+    fn open_slots(&mut self, dir: Ino, slot: u32) -> Result<(), FsError> {
+        let cached = self.dir(dir)?;
+        let (end, capacity) = (cached.end(), cached.capacity());
         debug_assert!(end <= capacity && slot < capacity, "slot {slot} of {capacity}");
         if slot < end {
             return Ok(());
         }
-        let open_to = match &core.node(dir)?.map.chain {
+        let open_to = match &self.core.node(dir)?.map.chain {
             None => capacity,
             Some(_) => {
-                let cluster = self.per_sector() * self.boot().spc;
+                let cluster = self.boot.slots_per_sector() * self.boot.spc;
                 (slot + 1).next_multiple_of(cluster).min(capacity)
             }
         };
-        if open_to < capacity {
-            // Slots behind them were never in use; there is seldom anything in them.
-            let (sector, skip) = self.slot_place(core, (dir, open_to))?;
-            if core.cache.blocks_mut().read(sector, skip, 1)? != [first::END] {
-                let end = Edit { slot: open_to, within: 0, bytes: vec![first::END] };
-                let id = self.put_edits(core, dir, &[&end], Role::EntryChange, &[])?;
-                core.cache.settle(&[id])?;
-            }
+        // Slots behind them were never in use; there is seldom anything in them.
+        if open_to < capacity && !self.is_end(dir, open_to)? {
+            let end = Edit { slot: open_to, within: 0, bytes: vec![first::END] };
+            let id = self.put_edits(dir, &[&end], Role::EntryChange, &[])?;
+            self.core.cache.settle(&[id])?;
         }
-        for nth in self.sector_number(end)..=self.sector_number(open_to - 1) {
-            let slots = self.beside(nth * self.per_sector());
+        for nth in self.boot.slot_sector(end)..=self.boot.slot_sector(open_to - 1) {
+            let slots = self.boot.slots_beside(nth * self.boot.slots_per_sector());
             let slots = slots.start.max(end)..slots.end.min(open_to);
             let edits: Vec<Edit> =
                 slots.map(|slot| Edit { slot, within: 0, bytes: vec![first::DELETED] }).collect();
             let edits: Vec<&Edit> = edits.iter().collect();
-            let id = self.put_edits(core, dir, &edits, Role::EntryRemove, &[])?;
-            let opened = self.opened.entry(dir).or_default();
-            let mut all = opened.last().map(|(_, all)| all.clone()).unwrap_or_default();
-            all.push(id);
-            debug_assert!(opened.last().is_none_or(|(last, _)| *last <= nth), "in order");
-            opened.push((nth, core.cache.changes().join(&all)));
+            let id = self.put_edits(dir, &edits, Role::EntryRemove, &[])?;
+            self.reach.note_opened(self.core, dir, nth, id);
         }
-        self.dir(core, dir)?.end = open_to;
+        self.dir(dir)?.set_end(open_to);
         Ok(())
-    }
-
-    /// Changes that must be on the disk for an entry in one of a directory's sectors not to lie
-    /// behind its end.
-    fn opened(&mut self, core: &Core, dir: Ino, sector: u32) -> Ids {
-        let Some(opened) = self.opened.get_mut(&dir) else { return Ids::new() };
-        let in_front = opened.partition_point(|(nth, _)| *nth < sector);
-        let Some((_, ids)) = in_front.checked_sub(1).and_then(|at| opened.get(at)) else {
-            return Ids::new();
-        };
-        let ids: Ids = ids.iter().copied().filter(|&id| !core.cache.is_committed(id)).collect();
-        if ids.is_empty() {
-            // Earlier ones are committed too.
-            opened.drain(..in_front);
-            if opened.is_empty() {
-                self.opened.remove(&dir);
-            }
-        }
-        ids
     }
 
     /// Removes an entry, after the changes that must be on the disk before: the short one first,
     /// then its pieces in other sectors. Returns the change of the short one.
     pub(super) fn erase_entry(
         &mut self,
-        core: &mut Core,
         dir: Ino,
-        RemovedEntry { start, slot }: RemovedEntry,
+        removed: RemovedEntry,
         after: &[ChangeId],
     ) -> Result<ChangeId, FsError> {
-        let edits = self.erased(start, slot);
-        let last = self.sector_number(slot);
-        let here: Vec<&Edit> =
-            edits.iter().filter(|edit| self.sector_number(edit.slot) == last).collect();
-        let id = self.put_edits(core, dir, &here, Role::EntryRemove, after)?;
-        self.erase_pieces(core, dir, RemovedEntry { start, slot }, id)?;
+        let edits: Vec<Edit> = removed.edits().collect();
+        let last = self.boot.slot_sector(removed.slot);
+        let here = self.edits_in(&edits, last);
+        let id = self.put_edits(dir, &here, Role::EntryRemove, after)?;
+        self.erase_pieces(dir, removed, id)?;
         Ok(id)
     }
 
     /// Removes the pieces of an entry that are in other sectors than it was.
     pub(super) fn erase_pieces(
         &mut self,
-        core: &mut Core,
         dir: Ino,
-        RemovedEntry { start, slot }: RemovedEntry,
+        removed: RemovedEntry,
         after: ChangeId,
     ) -> Result<(), FsError> {
-        let edits = self.erased(start, slot);
-        for nth in self.sector_number(start)..self.sector_number(slot) {
-            let these: Vec<&Edit> =
-                edits.iter().filter(|edit| self.sector_number(edit.slot) == nth).collect();
-            self.put_edits(core, dir, &these, Role::EntryRemove, &[after])?;
+        let edits: Vec<Edit> = removed.edits().collect();
+        for nth in self.boot.slot_sector(removed.start)..self.boot.slot_sector(removed.slot) {
+            let these = self.edits_in(&edits, nth);
+            self.put_edits(dir, &these, Role::EntryRemove, &[after])?;
         }
         Ok(())
     }
 
-    pub(super) fn erased(&self, start: u32, slot: u32) -> Vec<Edit> {
-        debug_assert!(start <= slot, "pieces stand in front of the short entry");
-        (start..=slot).map(|slot| Edit { slot, within: 0, bytes: vec![first::DELETED] }).collect()
-    }
-
-    /// The number of a slot's sector in a directory.
-    pub(super) fn sector_number(&self, slot: u32) -> u32 {
-        slot / self.per_sector()
-    }
-
-    /// The slots in the sector of a slot.
-    pub(super) fn beside(&self, slot: u32) -> std::ops::Range<u32> {
-        let start = self.sector_number(slot) * self.per_sector();
-        start..start + self.per_sector()
+    /// The edits in one of a directory's sectors.
+    fn edits_in<'e>(&self, edits: &'e [Edit], sector: u32) -> Vec<&'e Edit> {
+        edits.iter().filter(|edit| self.boot.slot_sector(edit.slot) == sector).collect()
     }
 
     /// Changes slots of one sector.
     pub(super) fn put_edits(
-        &self,
-        core: &mut Core,
+        &mut self,
         dir: Ino,
         edits: &[&Edit],
         role: Role,
@@ -380,7 +361,7 @@ impl Fat {
         debug_assert!(!edits.is_empty(), "a change changes something");
         debug_assert!(
             edits.iter().zip(edits.iter().skip(1)).all(|(one, next)| {
-                self.sector_number(one.slot) == self.sector_number(next.slot)
+                self.boot.slot_sector(one.slot) == self.boot.slot_sector(next.slot)
             }),
             "a change lies in one sector"
         );
@@ -388,30 +369,10 @@ impl Fat {
         let mut pieces = Vec::with_capacity(edits.len());
         for edit in edits {
             debug_assert!(edit.within + edit.bytes.len() <= ENTRY_SIZE, "bytes of one slot");
-            let (at, skip) = self.slot_place(core, (dir, edit.slot))?;
+            let (at, skip) = self.inodes.slot_place(self.core, (dir, edit.slot))?;
             sector = at;
             pieces.push(Piece { offset: byte(skip + edit.within), bytes: &edit.bytes });
         }
-        core.cache.changes().change(sector, &pieces, role, after)
-    }
-
-    /// Pending changes that remove older entries of the names of a file.
-    pub(super) fn departures(&self, core: &Core, dir: Ino, known: &Known) -> Ids {
-        let found = keys(known).into_iter().filter_map(|key| self.departed.get(&(dir, key)));
-        found.copied().filter(|&id| !core.cache.is_committed(id)).collect()
-    }
-
-    /// Records the change that removes the names of a file.
-    pub(super) fn note_departure(&mut self, core: &Core, dir: Ino, known: &Known, by: ChangeId) {
-        if core.cache.is_committed(by) {
-            return;
-        }
-        if self.departed.len() >= self.many_departed {
-            self.departed.retain(|_, id| !core.cache.is_committed(*id));
-            self.many_departed = (self.departed.len() * 2).max(MANY_DEPARTED);
-        }
-        for key in keys(known) {
-            self.departed.insert((dir, key), by);
-        }
+        self.core.cache.changes().change(sector, &pieces, role, after)
     }
 }

@@ -1,13 +1,15 @@
 //! Entries of the FATs, read and written through the cache.
 
-use super::{Core, Fat};
-use crate::boot::Width;
+use super::chain::Chain;
+use super::map::Core;
+use crate::boot::{Boot, Width};
 use crate::table::{Link, entry_byte, entry_place};
 use seekless_cache::{ChangeId, Piece, Role};
 use seekless_fs::field::{byte, index, truncated, wide};
 use seekless_fs::{FsError, Location};
 use seekless_live::Ids;
 use seekless_units::{BlockNo, Extent};
+use std::sync::Arc;
 
 /// The order of the two writes that an entry in two sectors takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,10 +66,19 @@ impl Width {
     }
 }
 
-impl Fat {
+/// The FATs of a volume in use.
+pub(super) struct AllocationTable {
+    boot: Arc<Boot>,
+}
+
+impl AllocationTable {
+    pub(super) fn new(boot: Arc<Boot>) -> Self {
+        Self { boot }
+    }
+
     /// The FATs that are written: the first one last, as in FreeBSD, or the active one alone.
     fn written_fats(&self) -> std::iter::Rev<std::ops::Range<u32>> {
-        let boot = self.boot();
+        let boot = &self.boot;
         if boot.mirrored {
             return (0..boot.fats).rev();
         }
@@ -76,10 +87,10 @@ impl Fat {
 
     /// The sector with a byte of a FAT, and the byte in the sector.
     fn in_fat(&self, fat: u32, at: u64) -> (BlockNo, usize) {
-        let sector = u64::from(self.boot().sector);
-        debug_assert!(fat < self.boot().fats, "FAT {fat} of {}", self.boot().fats);
-        debug_assert!(at / sector < self.boot().fat_sectors.into(), "byte {at} of a FAT");
-        (self.boot().fat_start(fat) + at / sector, index(at % sector))
+        let sector = u64::from(self.boot.sector);
+        debug_assert!(fat < self.boot.fats, "FAT {fat} of {}", self.boot.fats);
+        debug_assert!(at / sector < self.boot.fat_sectors.into(), "byte {at} of a FAT");
+        (self.boot.fat_start(fat) + at / sector, index(at % sector))
     }
 
     /// Reads the FATs into the cache, as kernels of BSD do when they mount a volume
@@ -87,15 +98,15 @@ impl Fat {
     ///
     /// # Errors
     /// [`FsError::Device`].
-    pub fn load_fats(&self, core: &mut Core) -> Result<(), FsError> {
+    pub(super) fn load(&self, core: &mut Core) -> Result<(), FsError> {
         const PIECE: u64 = 128;
-        let sectors = u64::from(self.boot().fat_sectors);
+        let sectors = u64::from(self.boot.fat_sectors);
         for fat in self.written_fats() {
-            let start = self.boot().fat_start(fat);
+            let start = self.boot.fat_start(fat);
             let mut at = 0u64;
             while at < sectors {
                 let count = (sectors - at).min(PIECE);
-                let bytes = count * u64::from(self.boot().sector);
+                let bytes = count * u64::from(self.boot.sector);
                 let mut piece = vec![0; index(bytes)];
                 core.cache.blocks_mut().read_run(start + at, 0, &mut piece)?;
                 at += count;
@@ -106,17 +117,17 @@ impl Fat {
 
     /// Whether the entry of a cluster lies in two sectors.
     pub(super) fn straddles(&self, cluster: u32) -> bool {
-        let at = entry_byte(self.boot().width, cluster);
-        let end = at + wide(self.boot().width.entry_len()) - 1;
+        let at = entry_byte(self.boot.width, cluster);
+        let end = at + wide(self.boot.width.entry_len()) - 1;
         self.in_fat(0, at).0 != self.in_fat(0, end).0
     }
 
     /// The successor of a cluster.
     pub(super) fn link(&self, core: &mut Core, cluster: u32) -> Result<Link, FsError> {
-        let window = self.window(core, self.boot().active, cluster, 1)?;
-        let value = self.boot().width.get(cluster, window.at, &window.bytes);
+        let window = self.window(core, self.boot.active, cluster, 1)?;
+        let value = self.boot.width.get(cluster, window.at, &window.bytes);
         let value = value.ok_or_else(|| truncated(Location::of("FAT")))?;
-        Ok(Link::of(self.boot(), value & self.boot().width.mask()))
+        Ok(Link::of(&self.boot, value & self.boot.width.mask()))
     }
 
     /// The bytes of the entries of clusters.
@@ -128,16 +139,16 @@ impl Fat {
         count: usize,
     ) -> Result<Window, FsError> {
         debug_assert!(count > 0, "entries are read");
-        let width = self.boot().width;
+        let width = self.boot.width;
         let last = first + byte(count) - 1;
-        debug_assert!(last <= self.boot().last_cluster(), "entry {last} of a FAT");
+        debug_assert!(last <= self.boot.last_cluster(), "entry {last} of a FAT");
         let at = entry_byte(width, first);
         let end = entry_byte(width, last) + wide(width.entry_len());
         let mut bytes = vec![0; index(end - at)];
         let mut done = 0usize;
         while let Some(rest) = bytes.get_mut(done..).filter(|rest| !rest.is_empty()) {
             let (sector, skip) = self.in_fat(fat, at + wide(done));
-            let room = (index(self.boot().sector) - skip).min(rest.len());
+            let room = (index(self.boot.sector) - skip).min(rest.len());
             let from = core.cache.blocks_mut().read(sector, skip, room)?;
             rest.iter_mut().zip(from).for_each(|(to, &from)| *to = from);
             done += room;
@@ -147,8 +158,8 @@ impl Fat {
 
     /// Writes the entries of consecutive clusters, in all FATs, after the changes that must be on
     /// the disk before: one change for each sector.
-    pub(super) fn put_links(
-        &mut self,
+    pub(super) fn put(
+        &self,
         core: &mut Core,
         first: u32,
         values: &[u32],
@@ -157,14 +168,14 @@ impl Fat {
         after: &[ChangeId],
     ) -> Result<Ids, FsError> {
         let mut ids = Ids::new();
-        let width = self.boot().width;
+        let width = self.boot.width;
         debug_assert!(first >= 2, "entry {first} is that of no cluster");
         debug_assert!(values.iter().all(|&value| value <= width.mask()), "{values:?}");
         for fat in self.written_fats() {
             let mut window = self.window(core, fat, first, values.len())?;
             for (cluster, &value) in (first..).zip(values) {
                 let set = width.set(cluster, value, window.at, &mut window.bytes);
-                set.ok_or_else(|| truncated(entry_place(self.boot(), fat, cluster)))?;
+                set.ok_or_else(|| truncated(entry_place(&self.boot, fat, cluster)))?;
             }
             let mut clusters = (first..).take(values.len());
             let in_order = width == Width::Fat12 && clusters.any(|n| self.straddles(n));
@@ -192,7 +203,7 @@ impl Fat {
         let mut at = window.at;
         while !rest.is_empty() {
             let (sector, skip) = self.in_fat(fat, at);
-            let room = (index(self.boot().sector) - skip).min(rest.len());
+            let room = (index(self.boot.sector) - skip).min(rest.len());
             let (now, later) = rest.split_at(room);
             parts.push((sector, skip, now));
             at += wide(room);
@@ -201,11 +212,11 @@ impl Fat {
         parts
     }
 
-    /// The sectors of all FATs with entries of runs of clusters.
-    pub(super) fn fat_runs(&self, runs: &[(u32, Extent)]) -> Vec<Extent> {
-        let width = self.boot().width;
+    /// The sectors of all FATs with entries of a chain.
+    pub(super) fn runs(&self, chain: &Chain) -> Vec<Extent> {
+        let width = self.boot.width;
         let mut found = Vec::new();
-        for (_, run) in runs {
+        for run in chain.runs() {
             let first = u32::try_from(run.start.get()).unwrap_or(u32::MAX);
             let last = u32::try_from(run.end().get()).unwrap_or(u32::MAX) - 1;
             for fat in self.written_fats() {
@@ -220,13 +231,13 @@ impl Fat {
 
     /// Sets the marks of the second entry in all FATs that are written: `clean` for a
     /// volume that is not in use. Nothing on FAT12.
-    pub(super) fn put_marks(&mut self, core: &mut Core, clean: bool) -> Result<(), FsError> {
-        let Some((unmounted, _)) = self.boot().width.marks() else { return Ok(()) };
+    pub(super) fn put_marks(&self, core: &mut Core, clean: bool) -> Result<(), FsError> {
+        let Some((unmounted, _)) = self.boot.width.marks() else { return Ok(()) };
         for fat in self.written_fats() {
             let window = self.window(core, fat, 1, 1)?;
-            let Some(old) = self.boot().width.get(1, window.at, &window.bytes) else { continue };
+            let Some(old) = self.boot.width.get(1, window.at, &window.bytes) else { continue };
             let new = if clean { old | unmounted } else { old & !unmounted };
-            let len = self.boot().width.entry_len();
+            let len = self.boot.width.entry_len();
             let (sector, skip) = self.in_fat(fat, window.at);
             let bytes = new.to_le_bytes();
             let bytes = bytes.get(..len).unwrap_or_default();

@@ -1,15 +1,24 @@
 //! Files from their entries, and as entries again.
 
-use super::{Chain, Core, Fat, Map, Node};
+use super::chain::Chain;
+use super::clusters::Clusters;
+use super::directories::Directories;
+use super::directory::Dir;
+use super::layout::DirectoryLayout;
+use super::map::{Core, MOST_BYTES, Map, Node};
+use super::numbers::Numbers;
+use super::stamps::Zone;
+use crate::boot::Boot;
 use crate::files::ROOT;
 use crate::ondisk::{ENTRY_SIZE, ShortEntry, attr};
 use crate::table::{Link, entry_place};
 use seekless_cache::{ChangeId, Piece, Role};
-use seekless_fs::field::{byte, index, invalid, low16, parse, truncated};
+use seekless_fs::field::{byte, invalid, low16, parse, truncated};
 use seekless_fs::{Corruption, FileKind, FsError, Location};
-use seekless_live::{Ids, gone};
+use seekless_live::gone;
 use seekless_units::{BlockNo, Extent, Ino};
 use std::mem::offset_of;
+use std::sync::Arc;
 use zerocopy::IntoBytes;
 
 /// Permissions of writable files and directories.
@@ -25,7 +34,64 @@ const HIGH: usize = offset_of!(ShortEntry, DIR_FstClusHI);
 const WRITTEN: usize = offset_of!(ShortEntry, DIR_WrtTime);
 const LOW: usize = offset_of!(ShortEntry, DIR_FstClusLO);
 
-impl Fat {
+/// The files of a volume in use, with their numbers and the directories in memory.
+pub(super) struct Inodes {
+    boot: Arc<Boot>,
+    zone: Zone,
+    numbers: Numbers,
+    directories: Directories,
+}
+
+impl Inodes {
+    pub(super) fn new(boot: &Arc<Boot>, zone: Zone) -> Self {
+        let directories = Directories::new(Arc::clone(boot));
+        Self { boot: Arc::clone(boot), zone, numbers: Numbers::new(), directories }
+    }
+
+    /// The numbers of the files.
+    pub(super) fn numbers(&self) -> &Numbers {
+        &self.numbers
+    }
+
+    /// The numbers of the files, to be changed.
+    pub(super) fn numbers_mut(&mut self) -> &mut Numbers {
+        &mut self.numbers
+    }
+
+    /// A directory in memory; its node must be loaded.
+    pub(super) fn dir(&mut self, core: &mut Core, dir: Ino) -> Result<&mut Dir, FsError> {
+        self.directories.get(core, dir)
+    }
+
+    /// Forgets the entries of a directory, if it is one.
+    pub(super) fn forget_dir(&mut self, ino: Ino) {
+        self.directories.forget(ino);
+    }
+
+    /// The slot of a name, short or long.
+    pub(super) fn slot_of(
+        &mut self,
+        core: &mut Core,
+        dir: Ino,
+        name: &[u8],
+    ) -> Result<Option<u32>, FsError> {
+        self.directories.find(core, dir, name)
+    }
+
+    /// The file of a name, in memory, and its slot.
+    pub(super) fn named(
+        &mut self,
+        core: &mut Core,
+        clusters: &Clusters,
+        dir: Ino,
+        name: &[u8],
+    ) -> Result<Option<(Ino, u32)>, FsError> {
+        let Some(slot) = self.slot_of(core, dir, name)? else { return Ok(None) };
+        let ino = self.numbers.at((dir, slot))?;
+        self.hold(core, clusters, ino)?;
+        Ok(Some((ino, slot)))
+    }
+
     /// The sector of a slot of a directory, and the byte in it.
     pub(super) fn slot_place(
         &self,
@@ -35,64 +101,94 @@ impl Fat {
         if !core.nodes.contains_key(&dir) {
             return Err(gone(dir));
         }
-        let nth = u64::from(self.sector_number(slot));
-        let sector = self.dir_sector(core.node(dir)?.map.chain.as_ref(), nth);
-        let sector = sector.ok_or_else(|| truncated(Location::of("directory").in_inode(dir)))?;
-        Ok((sector, index(slot % self.per_sector()) * ENTRY_SIZE))
+        let chain = core.node(dir)?.map.chain.as_ref();
+        let place = DirectoryLayout::new(&self.boot, chain).place(slot);
+        place.ok_or_else(|| truncated(Location::of("directory").in_inode(dir)))
     }
 
     /// The place of a file's entry: none for the root, and for files without names.
     pub(super) fn entry_at(
         &mut self,
         core: &mut Core,
+        clusters: &Clusters,
         ino: Ino,
     ) -> Result<Option<(BlockNo, usize)>, FsError> {
         let Some(place) = self.numbers.place(ino) else { return Ok(None) };
-        self.hold(core, place.0)?;
+        self.hold(core, clusters, place.0)?;
         self.slot_place(core, place).map(Some)
     }
 
     /// The entry of a file.
-    pub(super) fn entry(&mut self, core: &mut Core, ino: Ino) -> Result<ShortEntry, FsError> {
-        let (sector, skip) = self.entry_at(core, ino)?.ok_or_else(|| gone(ino))?;
+    pub(super) fn entry(
+        &mut self,
+        core: &mut Core,
+        clusters: &Clusters,
+        ino: Ino,
+    ) -> Result<ShortEntry, FsError> {
+        let (sector, skip) = self.entry_at(core, clusters, ino)?.ok_or_else(|| gone(ino))?;
         let bytes = core.cache.blocks_mut().read(sector, skip, ENTRY_SIZE)?;
         parse(bytes, 0).ok_or_else(|| truncated(Location::of("directory entry").in_inode(ino)))
     }
 
     /// Brings a node into memory.
-    pub(super) fn hold(&mut self, core: &mut Core, ino: Ino) -> Result<(), FsError> {
+    pub(super) fn hold(
+        &mut self,
+        core: &mut Core,
+        clusters: &Clusters,
+        ino: Ino,
+    ) -> Result<(), FsError> {
         if !core.nodes.contains_key(&ino) {
-            let node = self.read_node(core, ino)?;
+            let node = self.read(core, clusters, ino)?;
             core.nodes.insert(ino, node);
         }
         Ok(())
     }
 
     /// The node of a directory, in memory.
-    pub(super) fn hold_dir(&mut self, core: &mut Core, dir: Ino) -> Result<(), FsError> {
-        self.hold(core, dir)?;
+    pub(super) fn hold_dir(
+        &mut self,
+        core: &mut Core,
+        clusters: &Clusters,
+        dir: Ino,
+    ) -> Result<(), FsError> {
+        self.hold(core, clusters, dir)?;
         match core.node(dir)?.kind {
             FileKind::Directory => Ok(()),
             _ => Err(FsError::NotDirectory(format!("file {dir}"))),
         }
     }
 
+    /// The node of a new file, which is not in memory yet.
+    pub(super) fn fresh(&mut self, core: &Core, kind: FileKind) -> Result<Node, FsError> {
+        let mut node = Node::empty(self.numbers.fresh()?, kind);
+        let now = core.now();
+        node.birth = Some(now);
+        (node.mtime, node.ctime) = (self.zone.changed(now), self.zone.changed(now));
+        node.atime = self.zone.accessed(now);
+        Ok(node)
+    }
+
     /// A node from its entry.
-    pub(super) fn read_node(&mut self, core: &mut Core, ino: Ino) -> Result<Node, FsError> {
+    pub(super) fn read(
+        &mut self,
+        core: &mut Core,
+        clusters: &Clusters,
+        ino: Ino,
+    ) -> Result<Node, FsError> {
         if ino == ROOT {
-            let first = self.boot().root_cluster;
+            let first = self.boot.root_cluster;
             let mut node = Node::empty(ino, FileKind::Directory);
             node.perm = DIRECTORY;
             node.map = Map { first, chain: None, attr: attr::DIRECTORY };
             if first != 0 {
-                node.map.chain = Some(self.follow(core, ino, first)?);
+                node.map.chain = Some(self.follow(core, clusters, ino, first)?);
             }
             return self.count_links(core, node);
         }
-        let entry = self.entry(core, ino)?;
+        let entry = self.entry(core, clusters, ino)?;
         let kind = if entry.is_directory() { FileKind::Directory } else { FileKind::Regular };
         let mut node = Node::empty(ino, kind);
-        let first = entry.first_cluster(self.is_fat32());
+        let first = entry.first_cluster(self.boot.is_fat32());
         node.map = Map { first, chain: None, attr: entry.DIR_Attr };
         node.perm = if kind == FileKind::Directory { DIRECTORY } else { FILE };
         if entry.DIR_Attr & attr::READ_ONLY != 0 {
@@ -103,15 +199,15 @@ impl Fat {
         node.atime = self.zone.moment(entry.accessed());
         node.birth = entry.created().map(|created| self.zone.moment(created));
         if kind == FileKind::Directory {
-            if !self.boot().is_cluster(first) {
+            if !self.boot.is_cluster(first) {
                 let place = Location::of("directory entry").in_inode(ino);
                 return Err(invalid("DIR_FstClus", first.into(), place));
             }
-            node.map.chain = Some(self.follow(core, ino, first)?);
+            node.map.chain = Some(self.follow(core, clusters, ino, first)?);
             return self.count_links(core, node);
         }
         node.size = entry.DIR_FileSize.get().into();
-        node.sectors = node.size.next_multiple_of(self.boot().cluster_bytes()) >> 9;
+        node.sectors = node.size.next_multiple_of(self.boot.cluster_bytes()) >> 9;
         (node.links, node.effective) = (1, 1);
         Ok(node)
     }
@@ -119,27 +215,42 @@ impl Fat {
     /// Sets the length of a directory, and links as other formats count them: its name, its `.`,
     /// and the `..` of its subdirectories.
     fn count_links(&mut self, core: &mut Core, mut node: Node) -> Result<Node, FsError> {
-        let inside = self.scan(core, node.ino, node.map.chain.as_ref())?;
+        let inside = self.directories.scan(core, node.ino, node.map.chain.as_ref())?;
         let links = links_of(inside);
         (node.links, node.effective) = (links, links);
-        node.size = self.dir_sectors(node.map.chain.as_ref()) * u64::from(self.boot().sector);
+        let layout = DirectoryLayout::new(&self.boot, node.map.chain.as_ref());
+        node.size = layout.sectors() * u64::from(self.boot.sector);
         node.sectors = node.size >> 9;
         Ok(node)
+    }
+
+    /// Counts the links of a directory of which a subdirectory was added or removed.
+    pub(super) fn count_children(&mut self, core: &mut Core, dir: Ino) -> Result<(), FsError> {
+        let links = links_of(self.dir(core, dir)?.subdirectories());
+        let node = core.node(dir)?;
+        (node.links, node.effective) = (links, links);
+        Ok(())
     }
 
     /// Follows a chain to its end.
     ///
     /// # Errors
     /// [`FsError::Corrupt`] if it is shared with another file, or has no valid end.
-    fn follow(&mut self, core: &mut Core, ino: Ino, first: u32) -> Result<Chain, FsError> {
+    fn follow(
+        &mut self,
+        core: &mut Core,
+        clusters: &Clusters,
+        ino: Ino,
+        first: u32,
+    ) -> Result<Chain, FsError> {
         let place = Location::of("directory entry").in_inode(ino);
-        if !self.boot().is_cluster(first) {
+        if !self.boot.is_cluster(first) {
             return Err(invalid("DIR_FstClus", first.into(), place));
         }
-        if self.followed.get(index(first)) || !self.numbers.claim(first, ino) {
+        if clusters.is_followed(first) || !self.numbers.claim(first, ino) {
             return Err(invalid("cluster of another file too", first.into(), place));
         }
-        let followed = self.follow_from(core, ino, first);
+        let followed = self.follow_from(core, clusters, ino, first);
         if followed.is_err() {
             // A free cluster may be another file's later.
             self.numbers.disclaim(first);
@@ -147,18 +258,24 @@ impl Fat {
         followed
     }
 
-    fn follow_from(&self, core: &mut Core, ino: Ino, first: u32) -> Result<Chain, FsError> {
+    fn follow_from(
+        &self,
+        core: &mut Core,
+        clusters: &Clusters,
+        ino: Ino,
+        first: u32,
+    ) -> Result<Chain, FsError> {
         let place = Location::of("directory entry").in_inode(ino);
         let mut chain = Chain::default();
         let mut at = first;
         loop {
-            let link = self.link(core, at)?;
+            let link = clusters.link(core, at)?;
             if let Link::Free | Link::Bad | Link::Wrong(_) = link {
-                let place = entry_place(self.boot(), self.boot().active, at).in_inode(ino);
+                let place = entry_place(&self.boot, self.boot.active, at).in_inode(ino);
                 return Err(invalid("FAT entry of a chain", at.into(), place));
             }
             chain.push(at, 1);
-            if chain.len > self.boot().clusters {
+            if chain.len() > self.boot.clusters {
                 return Err(FsError::corrupt(Corruption::Cycle, place));
             }
             match link {
@@ -172,6 +289,7 @@ impl Fat {
     pub(super) fn chain<'a>(
         &mut self,
         core: &'a mut Core,
+        clusters: &Clusters,
         ino: Ino,
     ) -> Result<&'a mut Chain, FsError> {
         let node = core.node(ino)?;
@@ -179,9 +297,9 @@ impl Fat {
             let (first, size) = (node.map.first, node.size);
             let chain = match first {
                 0 => Chain::default(),
-                first => self.follow(core, ino, first)?,
+                first => self.follow(core, clusters, ino, first)?,
             };
-            if u64::from(chain.len) * self.boot().cluster_bytes() < size {
+            if u64::from(chain.len()) * self.boot.cluster_bytes() < size {
                 let place = Location::of("file").in_inode(ino);
                 return Err(FsError::corrupt(Corruption::Truncated, place));
             }
@@ -190,8 +308,24 @@ impl Fat {
         Ok(core.node(ino)?.map.chain.get_or_insert_with(Chain::default))
     }
 
+    /// All sectors of a file.
+    pub(super) fn all_runs(
+        &mut self,
+        core: &mut Core,
+        clusters: &Clusters,
+        ino: Ino,
+    ) -> Result<Vec<Extent>, FsError> {
+        let runs: Vec<Extent> = self.chain(core, clusters, ino)?.runs().collect();
+        Ok(runs.into_iter().map(|run| self.boot.sectors_of(run)).collect())
+    }
+
     /// Writes times and attributes, for which no change waits.
-    pub(super) fn put_rest(&mut self, core: &mut Core, ino: Ino) -> Result<(), FsError> {
+    pub(super) fn put_attributes(
+        &mut self,
+        core: &mut Core,
+        clusters: &Clusters,
+        ino: Ino,
+    ) -> Result<(), FsError> {
         let zone = self.zone;
         let node = core.node(ino)?;
         node.mtime = zone.changed(node.mtime);
@@ -207,7 +341,7 @@ impl Fat {
         let [date, time] = [written.date.to_le_bytes(), written.time.to_le_bytes()];
         let written = [time, date].concat();
         let accessed = accessed.date.to_le_bytes();
-        let Some((sector, skip)) = self.entry_at(core, ino)? else { return Ok(()) };
+        let Some((sector, skip)) = self.entry_at(core, clusters, ino)? else { return Ok(()) };
         let at = |field: usize| byte(skip + field);
         let pieces = [
             Piece { offset: at(ATTR), bytes: &bits },
@@ -223,13 +357,14 @@ impl Fat {
     pub(super) fn put_pointer(
         &mut self,
         core: &mut Core,
+        clusters: &Clusters,
         ino: Ino,
         role: Role,
         after: &[ChangeId],
     ) -> Result<ChangeId, FsError> {
         let node = core.node(ino)?;
         let (first, is_dir) = (node.map.first, node.kind == FileKind::Directory);
-        debug_assert!(is_dir || node.size <= super::content::MOST, "{} bytes", node.size);
+        debug_assert!(is_dir || node.size <= MOST_BYTES, "{} bytes", node.size);
         debug_assert!(first != 0 || is_dir || node.size == 0, "contents have clusters");
         let size = if is_dir { 0 } else { node.size };
         // The length of a file was limited before.
@@ -237,14 +372,14 @@ impl Fat {
         let low = low16(first).to_le_bytes();
         let tail = [low.as_slice(), size.as_slice()].concat();
         let high = low16(first >> 16).to_le_bytes();
-        let Some((sector, skip)) = self.entry_at(core, ino)? else {
+        let Some((sector, skip)) = self.entry_at(core, clusters, ino)? else {
             return Ok(ChangeId::COMMITTED);
         };
         let at = |field: usize| byte(skip + field);
         let tail = Piece { offset: at(LOW), bytes: &tail };
         let high = Piece { offset: at(HIGH), bytes: &high };
         // These bytes of FAT12 and FAT16 have another meaning elsewhere.
-        let pieces: &[Piece<'_>] = if self.is_fat32() { &[high, tail] } else { &[tail] };
+        let pieces: &[Piece<'_>] = if self.boot.is_fat32() { &[high, tail] } else { &[tail] };
         let id = core.cache.changes().change(sector, pieces, role, after)?;
         core.node(ino)?.pending.sized = id;
         Ok(id)
@@ -274,47 +409,10 @@ impl Fat {
         bytes.iter_mut().zip(entry.as_bytes()).for_each(|(to, &from)| *to = from);
         bytes
     }
-
-    /// Pending changes that remove older names of a file.
-    pub(super) fn leaving(&mut self, core: &Core, ino: Ino) -> Ids {
-        pending(&mut self.leaving, core, ino)
-    }
-
-    /// Pending changes that remove the older names of files now in a directory.
-    pub(super) fn arriving(&mut self, core: &Core, dir: Ino) -> Ids {
-        pending(&mut self.arriving, core, dir)
-    }
-
-    /// Pending changes that make the end of a directory reachable.
-    pub(super) fn reached(&mut self, core: &Core, dir: Ino) -> Ids {
-        pending(&mut self.reached, core, dir)
-    }
-
-    /// The runs of sectors of a directory.
-    pub(super) fn dir_runs(&self, core: &mut Core, dir: Ino) -> Result<Vec<Extent>, FsError> {
-        Ok(match &core.node(dir)?.map.chain {
-            Some(chain) => chain.runs.iter().map(|&(_, run)| self.sectors_of(run)).collect(),
-            None => {
-                let (start, len) = self.boot().fixed_root();
-                vec![Extent::new(start, len)]
-            }
-        })
-    }
 }
 
 /// The links of a directory with so many subdirectories, as far as they can be told: a root of
 /// 65,536 of them has more.
-pub(super) fn links_of(subdirectories: u32) -> u16 {
+fn links_of(subdirectories: u32) -> u16 {
     u16::try_from(subdirectories + 2).unwrap_or(u16::MAX)
-}
-
-/// The noted changes of a file that are not on the disk yet.
-fn pending(noted: &mut hashbrown::HashMap<Ino, Ids>, core: &Core, ino: Ino) -> Ids {
-    let Some(ids) = noted.get_mut(&ino) else { return Ids::new() };
-    ids.retain(|id| !core.cache.is_committed(*id));
-    if ids.is_empty() {
-        noted.remove(&ino);
-        return Ids::new();
-    }
-    ids.clone()
 }
