@@ -81,6 +81,13 @@ impl Super {
         let start = self.in_group(group, self.iblkno);
         Ok(DinodePlace { block: start + block * u64::from(self.frag), skip: index(within * size) })
     }
+
+    /// The fragment of an inode.
+    pub(crate) fn inode_fragment(&self, ino: Ino) -> Result<Extent, FsError> {
+        let place = self.inode_place(ino)?;
+        let within = wide(place.skip / index(self.fsize));
+        Ok(Extent::new(place.block + within, 1))
+    }
 }
 
 impl Volume {

@@ -17,9 +17,9 @@
 //! stages, each followed by a new check, so that a repair can be interrupted at any point.
 //! `operate/` is FFS as a format of `live`: `format.rs` answers for directories and files,
 //! `blocks.rs` for block maps; `node.rs` and `encode.rs` convert inodes from and to bytes;
-//! `allocate.rs` and `gather.rs` combine groups, policies and cache (`zones.rs` describes a volume
-//! to the policies); `mount.rs` opens and closes, `seal.rs` renews check hashes. `make/` and
-//! `compose/` write new images without a cache.
+//! `groups.rs` has the groups' bytes and counts, from which `allocator.rs` takes what the policies
+//! choose (`zones.rs` describes a volume to the policies); `mount.rs` opens and closes, `seal.rs`
+//! renews check hashes. `make/` and `compose/` write new images without a cache.
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 #![deny(clippy::as_conversions)]

@@ -448,6 +448,22 @@ impl Super {
         // Readers do without `fs_sblkno`, which may be anywhere in the group.
         Extent::new(start, u64::from(self.dblkno.max(first) - first))
     }
+
+    /// Fragments reserved for the superuser (`minfree`).
+    pub(crate) fn kept_frags(&self) -> u64 {
+        self.tuning.dsize * u64::from(self.tuning.minfree) / 100
+    }
+
+    /// Fragments for a number of bytes.
+    pub(crate) fn frags(&self, bytes: u64) -> u32 {
+        let frags = bytes.div_ceil(u64::from(self.fsize));
+        u32::try_from(frags).unwrap_or(u32::MAX)
+    }
+
+    /// Sectors of a number of fragments, as `di_blocks` counts them.
+    pub(crate) fn sectors(&self, frags: u64) -> u64 {
+        frags * (u64::from(self.fsize) / 512)
+    }
 }
 
 fn lost() -> FsError {

@@ -1,95 +1,62 @@
 //! Space: the policies choose places, a group's bytes tell which are free, the cache writes.
 
-use super::{Core, Ffs};
+use super::Core;
+use super::groups::{CylinderGroups, full};
 use crate::alloc::{Allocation, Delta, GroupMut};
-use crate::group::verify_group;
+use crate::superblock::Super;
 use seekless_cache::{ChangeId, Role};
-use seekless_fs::field::{index, invalid, range, wide};
+use seekless_fs::field::{index, range};
 use seekless_fs::{FsError, Location};
-use seekless_placement::block::{Hints, Request, Wanted};
-use seekless_placement::inode::{InodePlace, NewInode, Parent};
-use seekless_placement::realloccg::{Ask, grow};
+use seekless_placement::block::{BlockPlacement, Hints, Request, Wanted};
+use seekless_placement::inode::{InodePlace, InodePlacement, NewInode, Parent};
+use seekless_placement::reallocblks::{Cluster, groups, permit};
+use seekless_placement::realloccg::{Ask, Optimization, grow};
 use seekless_placement::{first_with, hashalloc};
 use seekless_units::{BlockNo, Extent, GroupNo, Ino, Lbn};
+use std::sync::Arc;
 
-/// The error of a full volume.
-pub(super) fn full(what: &str) -> FsError {
-    FsError::NoSpace(format!("no free {what} left"))
+/// The policies of a volume in use, for inodes and for blocks.
+pub(super) struct Policies {
+    pub(super) inodes: Box<dyn InodePlacement>,
+    pub(super) blocks: Box<dyn BlockPlacement<Hints>>,
+    /// Gather new blocks into clusters.
+    pub(super) reallocblks: bool,
 }
 
-impl Ffs {
-    /// Checks a group's hash, once.
-    fn verify(&mut self, core: &mut Core, number: GroupNo) -> Result<(), FsError> {
-        debug_assert!(number.get() < self.sb.ncg, "group {number} of {}", self.sb.ncg);
-        let done = self.verified_groups.get(index(number.get())).copied().unwrap_or(true);
-        if done {
-            return Ok(());
-        }
-        let at = self.sb.in_group(number, self.sb.cblkno);
-        let bytes = core.cache.blocks_mut().read(at, 0, index(self.sb.cgsize))?;
-        if !self.ignore_checksums {
-            verify_group(&self.sb, bytes, number)?;
-        }
-        if let Some(done) = self.verified_groups.get_mut(index(number.get())) {
-            *done = true;
-        }
-        Ok(())
+/// The allocator of inodes and blocks.
+pub(super) struct Allocator {
+    sb: Arc<Super>,
+    groups: CylinderGroups,
+    optim: Optimization,
+    policies: Policies,
+}
+
+impl Allocator {
+    pub(super) fn new(sb: Arc<Super>, groups: CylinderGroups, policies: Policies) -> Self {
+        let optim = if sb.tuning.optim == 0 { Optimization::Time } else { Optimization::Space };
+        Self { sb, groups, optim, policies }
     }
 
-    /// Changes a group's bytes, and the totals with them; `None` when `change` finds too little
-    /// free in the group.
-    pub(super) fn change_group<R>(
-        &mut self,
-        core: &mut Core,
-        number: GroupNo,
-        role: Role,
-        change: impl FnOnce(&mut GroupMut<'_>) -> Result<Option<(R, Delta)>, FsError>,
-    ) -> Result<Option<(R, ChangeId)>, FsError> {
-        self.verify(core, number)?;
-        let at = self.sb.in_group(number, self.sb.cblkno);
-        let secs = core.now().secs;
-        let sb = &self.sb;
-        let edited = core.cache.changes().edit(at, 0, index(sb.cgsize), role, |bytes| {
-            let mut group = GroupMut::check(sb, number, bytes)?;
-            let (given, delta) = change(&mut group)?.ok_or_else(|| full("space"))?;
-            group.touch(secs);
-            Ok((given, delta))
-        });
-        match edited {
-            Ok(((given, delta), id)) => {
-                self.account(number, delta)?;
-                Ok(Some((given, id)))
-            }
-            Err(FsError::NoSpace(_)) => Ok(None),
-            Err(error) => Err(error),
-        }
+    /// The cylinder groups.
+    pub(super) fn groups(&self) -> &CylinderGroups {
+        &self.groups
     }
 
-    fn account(&mut self, number: GroupNo, delta: Delta) -> Result<(), FsError> {
-        let place = Location::of("summary").in_group(number);
-        let wrong = || invalid("cs", u64::from(number.get()), place);
-        let old = self.groups.summary(number).ok_or_else(wrong)?;
-        self.groups.set(number, delta.of_group(old).ok_or_else(wrong)?);
-        self.stale_summaries.insert(number);
-        Ok(())
+    /// The cylinder groups, to be changed.
+    pub(super) fn groups_mut(&mut self) -> &mut CylinderGroups {
+        &mut self.groups
     }
 
-    /// Fragments reserved for the superuser (`minfree`).
-    pub(super) fn kept_frags(&self) -> u64 {
-        let tuning = &self.sb.tuning;
-        tuning.dsize * u64::from(tuning.minfree) / 100
+    /// The policies, to be changed.
+    #[cfg(test)]
+    pub(super) fn policies_mut(&mut self) -> &mut Policies {
+        &mut self.policies
     }
 
     /// Whether the caller may take `count` more fragments.
     fn may_take(&self, core: &Core, count: u32) -> bool {
-        let left = self.groups.free_frags().saturating_sub(u64::from(count));
-        core.may_spend_reserve || left >= self.kept_frags()
-    }
-
-    fn has_frags(&self, number: GroupNo, count: u32) -> bool {
-        let enough = |nbfree, nffree| nbfree > 0 || (count < self.sb.frag && nffree >= count);
-        let group = self.groups.summary(number);
-        group.is_some_and(|group| enough(group.nbfree, group.nffree))
+        let left = self.groups.counts().free_frags().saturating_sub(u64::from(count));
+        core.may_spend_reserve || left >= self.sb.kept_frags()
     }
 
     /// Takes `count` fragments in a row, all in one block: near a preferred place, or else in a
@@ -107,15 +74,15 @@ impl Ffs {
             return Err(full("blocks for ordinary users"));
         }
         let preference = preference.filter(|at| at.get() < self.sb.size);
-        let start = preference.map_or(group, |at| self.groups.shape().group_of(at));
+        let start = preference.map_or(group, |at| self.groups.counts().shape().group_of(at));
         let frag = self.sb.frag;
         let order = hashalloc(self.sb.ncg, start);
         let found = first_with(order, |number, preferred| {
             let preference = preference.filter(|_| preferred);
-            if !self.has_frags(number, count) {
+            if !self.groups.has_frags(number, count) {
                 return Ok(None);
             }
-            self.change_group(core, number, Role::BitmapSet, |group| {
+            self.groups.change(core, number, Role::BitmapSet, |group| {
                 let taken = match ask {
                     _ if count == frag => group.alloc_block(preference)?,
                     Ask::Block => group.alloc_in_block(count, preference)?,
@@ -126,7 +93,7 @@ impl Ffs {
         })?;
         let (at, id) = found.ok_or_else(|| full("blocks"))?;
         debug_assert!(at.get() + u64::from(count) <= self.sb.size, "{at} lies in the volume");
-        self.blocks.allocated(at);
+        self.policies.blocks.allocated(at);
         Ok((at, id))
     }
 
@@ -143,7 +110,7 @@ impl Ffs {
         self.take(core, count, Ask::Exact, group, preference)
     }
 
-    pub(super) fn preference(
+    fn preference(
         &mut self,
         core: &mut Core,
         ino: Ino,
@@ -166,7 +133,7 @@ impl Ffs {
             nearest: hints.nearest(),
             hints,
         };
-        let preference = self.blocks.prefer(&self.groups, &request);
+        let preference = self.policies.blocks.prefer(self.groups.counts(), &request);
         Ok((group, preference))
     }
 
@@ -182,7 +149,7 @@ impl Ffs {
         let (group, preference) = self.preference(core, ino, lbn, wanted)?;
         let tuning = &self.sb.tuning;
         let (ask, then) =
-            grow(self.optim, tuning.minfree, self.groups.totals().nffree, tuning.dsize);
+            grow(self.optim, tuning.minfree, self.groups.counts().totals().nffree, tuning.dsize);
         self.optim = then;
         match self.take(core, count, ask, group, preference) {
             // There may be no whole block, and yet a run that fits.
@@ -205,8 +172,8 @@ impl Ffs {
         if !self.may_take(core, new - old) {
             return Ok(None);
         }
-        let number = self.groups.shape().group_of(at);
-        let extended = self.change_group(core, number, Role::BitmapSet, |group| {
+        let number = self.groups.counts().shape().group_of(at);
+        let extended = self.groups.change(core, number, Role::BitmapSet, |group| {
             Ok(group.extend(at, old, new)?.map(|delta| ((), delta)))
         })?;
         Ok(extended.map(|((), id)| id))
@@ -221,10 +188,10 @@ impl Ffs {
         );
         let mut pieces = runs.iter().flat_map(|&run| by_block(run, frag)).peekable();
         while let Some(&first) = pieces.peek() {
-            let number = self.groups.shape().group_of(first.start);
-            let shape = *self.groups.shape();
+            let number = self.groups.counts().shape().group_of(first.start);
+            let shape = *self.groups.counts().shape();
             let here = |piece: &Extent| shape.group_of(piece.start) == number;
-            self.change_group(core, number, Role::BitmapClear, |group| {
+            self.groups.change(core, number, Role::BitmapClear, |group| {
                 let mut all = Delta::default();
                 while let Some(piece) = pieces.next_if(here) {
                     all = all.and(group.free(piece)?);
@@ -253,10 +220,10 @@ impl Ffs {
             last: None,
         };
         let new = NewInode { parent, name, hash: None, is_directory };
-        let goal = self.inodes.goal(&self.groups, &new);
-        let order = self.inodes.order(&self.groups, goal);
+        let goal = self.policies.inodes.goal(self.groups.counts(), &new);
+        let order = self.policies.inodes.order(self.groups.counts(), goal);
         let found = first_with(order, |number, preferred| {
-            if self.groups.summary(number).is_none_or(|group| group.nifree == 0) {
+            if self.groups.counts().summary(number).is_none_or(|group| group.nifree == 0) {
                 return Ok(None);
             }
             let slot = preferred.then_some(goal.slot);
@@ -266,7 +233,7 @@ impl Ffs {
             Ok(Some((ino, _))) => Some(self.inode_at(ino)?),
             _ => None,
         };
-        self.inodes.taken(&new, goal, at);
+        self.policies.inodes.taken(&new, goal, at);
         found?.ok_or_else(|| full("inodes"))
     }
 
@@ -285,7 +252,7 @@ impl Ffs {
         // Initialized inodes are in no map that a repair would rebuild.
         let grown = self.initialize_inodes(core, number, wanted, is_directory)?;
         let role = if grown { Role::TableInit } else { Role::InodeBitmapSet };
-        self.change_group(core, number, role, |group| {
+        self.groups.change(core, number, role, |group| {
             let taken = group.alloc_inode(wanted, is_directory)?;
             Ok(taken.map(|taken| (taken.ino, taken.delta)))
         })
@@ -327,13 +294,6 @@ impl Ffs {
         Ok(true)
     }
 
-    /// The fragment of an inode.
-    pub(super) fn inode_fragment(&self, ino: Ino) -> Result<Extent, FsError> {
-        let place = self.sb.inode_place(ino)?;
-        let within = wide(place.skip / index(self.sb.fsize));
-        Ok(Extent::new(place.block + within, 1))
-    }
-
     /// Gives an inode back.
     pub(super) fn free_inode(
         &mut self,
@@ -342,24 +302,59 @@ impl Ffs {
         is_directory: bool,
     ) -> Result<(), FsError> {
         let at = self.inode_at(ino)?;
-        self.change_group(core, at.group, Role::InodeBitmapClear, |group| {
+        self.groups.change(core, at.group, Role::InodeBitmapClear, |group| {
             Ok(Some(((), group.free_inode(ino, is_directory)?)))
         })?;
-        self.inodes.given_back(at, is_directory);
+        self.policies.inodes.given_back(at, is_directory);
         Ok(())
     }
 
-    /// Whether an inode is in use.
-    pub(super) fn inode_in_use(
+    /// The longest cluster, in blocks, if a new block does not lie behind the preceding one.
+    pub(super) fn longest_cluster(&self, wanted: Wanted, at: BlockNo) -> u32 {
+        let Wanted::Data { previous: Some(previous), .. } = wanted else { return 0 };
+        let follows = previous + u64::from(self.sb.frag) == at;
+        if !self.policies.reallocblks || follows {
+            return 0;
+        }
+        self.sb.tuning.maxcontig.min(self.sb.tuning.contigsumsize)
+    }
+
+    /// The cluster that is to hold the last blocks of a file up to `lbn`, if there is reason to
+    /// look for one.
+    pub(super) fn cluster_for(&self, lbn: u64, blocks: &[BlockNo]) -> Option<Cluster> {
+        let (&[first, .., last], Ok(len)) = (blocks, u32::try_from(blocks.len())) else {
+            return None;
+        };
+        let start = lbn + 1 - u64::from(len);
+        let cluster = Cluster { start: Lbn::new(start), len, first, last };
+        let (counts, tuning) = (self.groups.counts(), &self.sb.tuning);
+        permit(counts, tuning.contigsumsize, tuning.dsize, &cluster).is_ok().then_some(cluster)
+    }
+
+    /// Takes a cluster, at the policy's preferred place for its first block.
+    pub(super) fn take_cluster(
         &mut self,
         core: &mut Core,
-        number: GroupNo,
-        slot: u32,
-    ) -> Result<bool, FsError> {
-        self.verify(core, number)?;
-        let at = self.sb.in_group(number, self.sb.cblkno);
-        let bytes = core.cache.blocks_mut().read(at, 0, index(self.sb.cgsize))?;
-        GroupMut::inode_in_use(&self.sb, number, bytes, slot)
+        ino: Ino,
+        cluster: &Cluster,
+        wanted: Wanted,
+    ) -> Result<Option<(Extent, ChangeId)>, FsError> {
+        let (group, preference) = self.preference(core, ino, cluster.start.get(), wanted)?;
+        let preference = preference.filter(|at| at.get() < self.sb.size);
+        let from = preference.map_or(group, |at| self.groups.counts().shape().group_of(at));
+        for number in groups(self.sb.ncg, from) {
+            let taken = self.groups.change(core, number, Role::BitmapSet, |group| {
+                let taken = group.alloc_cluster(cluster.len, preference)?;
+                Ok(taken.map(|taken| (taken.run, taken.delta)))
+            })?;
+            if let Some((run, bitmap)) = taken {
+                let frag = u64::from(self.sb.frag);
+                debug_assert_eq!(run.len, u64::from(cluster.len) * frag, "as long as asked for");
+                self.policies.blocks.allocated(BlockNo::new(run.end().get() - frag));
+                return Ok(Some((run, bitmap)));
+            }
+        }
+        Ok(None)
     }
 
     /// Checks a block number from the disk: the run lies in the volume, in one
@@ -372,24 +367,13 @@ impl Ffs {
         let outside = number.checked_add(run.len).is_none_or(|end| end > self.sb.size);
         let crosses = number % frag + run.len > frag;
         let in_metadata = || {
-            let group = self.groups.shape().group_of(run.start);
+            let group = self.groups.counts().shape().group_of(run.start);
             run.overlaps(self.sb.group_metadata(group))
         };
         if outside || crosses || in_metadata() {
             return Err(range("block number", number, self.sb.size, place));
         }
         Ok(run.start)
-    }
-
-    /// Fragments for a number of bytes.
-    pub(super) fn frags(&self, bytes: u64) -> u32 {
-        let frags = bytes.div_ceil(u64::from(self.sb.fsize));
-        u32::try_from(frags).unwrap_or(u32::MAX)
-    }
-
-    /// Sectors of a number of fragments, as `di_blocks` counts them.
-    pub(super) fn sectors(&self, frags: u64) -> u64 {
-        frags * (u64::from(self.sb.fsize) / 512)
     }
 }
 

@@ -71,7 +71,7 @@ impl Indirect for Ffs {
     }
 
     fn check_run(&self, ino: Ino, number: u64, units: u32) -> Result<BlockNo, FsError> {
-        Self::check_run(self, ino, number, units)
+        self.allocator.check_run(ino, number, units)
     }
 
     fn wanted(&mut self, core: &mut Core, ino: Ino, lbn: u64) -> Result<Wanted, FsError> {
@@ -90,7 +90,7 @@ impl Indirect for Ffs {
             Purpose::Data(wanted) => wanted,
             Purpose::Indirect(level) => Wanted::Indirect(level),
         };
-        self.take_data(core, ino, lbn, count, wanted)
+        self.allocator.take_data(core, ino, lbn, count, wanted)
     }
 
     fn take_larger(
@@ -101,7 +101,7 @@ impl Indirect for Ffs {
         count: u32,
         wanted: Wanted,
     ) -> Result<(BlockNo, ChangeId), FsError> {
-        Self::take_larger(self, core, ino, lbn, count, wanted)
+        self.allocator.take_larger(core, ino, lbn, count, wanted)
     }
 
     fn extend(
@@ -111,11 +111,11 @@ impl Indirect for Ffs {
         old: u32,
         new: u32,
     ) -> Result<Option<ChangeId>, FsError> {
-        Self::extend(self, core, at, old, new)
+        self.allocator.extend(core, at, old, new)
     }
 
     fn gathers(&self, wanted: Wanted, at: BlockNo) -> u32 {
-        self.longest_cluster(wanted, at)
+        self.allocator.longest_cluster(wanted, at)
     }
 
     fn take_cluster(
@@ -125,6 +125,8 @@ impl Indirect for Ffs {
         lbn: u64,
         blocks: &[BlockNo],
     ) -> Result<Option<(Extent, ChangeId)>, FsError> {
-        self.cluster(core, ino, lbn, blocks)
+        let Some(cluster) = self.allocator.cluster_for(lbn, blocks) else { return Ok(None) };
+        let wanted = self.wish(core, ino, cluster.start.get())?;
+        self.allocator.take_cluster(core, ino, &cluster, wanted)
     }
 }

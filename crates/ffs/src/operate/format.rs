@@ -95,20 +95,20 @@ impl Format for Ffs {
     }
 
     fn put_summaries(&mut self, core: &mut Core) -> Result<(), FsError> {
-        self.write_summaries(core)
+        self.allocator.groups_mut().write_summaries(core)
     }
 
     fn space(&self, core: &Core) -> StatVfs {
-        let free = self.groups.free_frags() + core.pending.blocks;
+        let free = self.allocator.groups().counts().free_frags() + core.pending.blocks;
         StatVfs {
             block_size: self.sb.fsize,
             file_block: self.sb.bsize,
             blocks: self.sb.tuning.dsize,
             free,
-            available: free.saturating_sub(self.kept_frags()),
+            available: free.saturating_sub(self.sb.kept_frags()),
             // The first two belong to no file.
             inodes: u64::from(self.sb.inodes().saturating_sub(2)),
-            free_inodes: self.groups.totals().nifree + core.pending.inodes,
+            free_inodes: self.allocator.groups().counts().totals().nifree + core.pending.inodes,
             name_max: u32::try_from(self.limits.name_max).unwrap_or(255),
         }
     }
@@ -188,7 +188,7 @@ impl Format for Ffs {
     }
 
     fn free_runs(&mut self, core: &mut Core, runs: &[Extent]) -> Result<(), FsError> {
-        Self::free_runs(self, core, runs)
+        self.allocator.free_runs(core, runs)
     }
 
     fn runs_of(&mut self, core: &mut Core, ino: Ino) -> Result<Vec<Extent>, FsError> {

@@ -42,11 +42,11 @@ impl Linked for Ffs {
         name: &[u8],
         is_directory: bool,
     ) -> Result<(Ino, ChangeId), FsError> {
-        Self::take_inode(self, core, parent, name, is_directory)
+        self.allocator.take_inode(core, parent, name, is_directory)
     }
 
     fn give_inode(&mut self, core: &mut Core, ino: Ino, is_directory: bool) -> Result<(), FsError> {
-        self.free_inode(core, ino, is_directory)
+        self.allocator.free_inode(core, ino, is_directory)
     }
 
     fn fit_new(
@@ -95,7 +95,7 @@ impl Linked for Ffs {
     }
 
     fn inode_run(&self, ino: Ino) -> Result<Extent, FsError> {
-        self.inode_fragment(ino)
+        self.sb.inode_fragment(ino)
     }
 
     fn keeps_in_inode(&self, target: &[u8]) -> bool {
@@ -111,15 +111,15 @@ impl Linked for Ffs {
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> Result<Contents, FsError> {
         debug_assert!(len > 0 && len <= index(self.sb.bsize), "{len} bytes of a first block");
-        let frags = self.frags(wide(len));
+        let frags = self.sb.frags(wide(len));
         let wanted = Wanted::Data { index: 0, previous: None, run_before: None };
-        let (at, bitmap) = self.take_data(core, ino, 0, frags, wanted)?;
+        let (at, bitmap) = self.allocator.take_data(core, ino, 0, frags, wanted)?;
         let bytes = index(frags * self.sb.fsize);
         let ((), data) = core.cache.changes().fill(at, bytes, role, |to| {
             fill(to);
             Ok(())
         })?;
-        let sectors = self.sectors(u64::from(frags));
+        let sectors = self.sb.sectors(u64::from(frags));
         let node = core.node(ino)?;
         if let Some(first) = node.map.trees.direct.first_mut() {
             debug_assert_eq!(*first, 0, "a new file has no block");

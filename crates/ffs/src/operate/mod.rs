@@ -2,16 +2,17 @@
 //!
 //! - `format`: the answers, and directory entries;
 //! - `node`, `encode`: inodes from their bytes, and as bytes again;
-//! - `allocate`: groups' bytes, policies and the cache brought together;
-//! - `map`, `blocks`, `gather`: the maps of files, and clusters;
+//! - `groups`: cylinder groups, their bytes in the cache and their counts; `allocator`: inodes and
+//!   blocks taken from them, as the policies choose;
+//! - `map`, `blocks`: the maps of files;
 //! - `xattr`: extended attributes;
 //! - `mount`, `seal`: opening, closing, check hashes.
 
-mod allocate;
+mod allocator;
 mod blocks;
 mod encode;
 mod format;
-mod gather;
+mod groups;
 mod linked;
 mod map;
 mod mount;
@@ -26,17 +27,13 @@ pub use seekless_live::Fault as LiveFault;
 pub use seekless_live::Wall;
 
 use crate::superblock::Super;
+use allocator::Allocator;
 use format::Typed;
 use hashbrown::HashSet;
 use map::Map;
 use seekless_device::BlockDevice;
 use seekless_live::{Limits, Live};
-use seekless_placement::Groups;
-use seekless_placement::block::{BlockPlacement, Hints};
-use seekless_placement::inode::InodePlacement;
-use seekless_placement::realloccg::Optimization;
-use seekless_units::{GroupNo, Ino};
-use std::collections::BTreeSet;
+use seekless_units::Ino;
 use std::sync::Arc;
 
 /// A UFS1 or UFS2 image in use.
@@ -71,14 +68,8 @@ pub struct Ffs {
     limits: Limits,
     codec: Typed,
     device: Arc<dyn BlockDevice>,
-    groups: Groups,
-    /// Groups whose counts in the summary area are out of date.
-    stale_summaries: BTreeSet<GroupNo>,
-    optim: Optimization,
-    inodes: Box<dyn InodePlacement>,
-    blocks: Box<dyn BlockPlacement<Hints>>,
-    reallocblks: bool,
-    verified_groups: Vec<bool>,
+    allocator: Allocator,
+    /// Inodes whose check hash was compared.
     verified_inodes: HashSet<Ino>,
     ignore_checksums: bool,
 }

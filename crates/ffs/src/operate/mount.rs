@@ -1,25 +1,23 @@
 //! Opening an image for changes, and closing it again.
 
+use super::allocator::{Allocator, Policies};
 use super::format::Typed;
+use super::groups::CylinderGroups;
 use super::seal::Sealer;
 use super::{Core, Ffs, LiveOptions};
-use crate::alloc::{GroupMut, decode_summaries, encode_summary};
 use crate::ondisk::{DIRECTORY_UNIT, ROOT, flag};
 use crate::superblock::Super;
 use crate::superblock_edit::SuperblockMut;
 use hashbrown::HashSet;
-use seekless_cache::{Cache, Config, Discipline, Role};
+use seekless_cache::{Cache, Config, Discipline};
 use seekless_device::{BlockDevice, Clock};
 use seekless_fs::FsError;
-use seekless_fs::field::index;
 use seekless_live::{Limits, NameOrder};
+use seekless_placement::PolicyError;
 use seekless_placement::block::{self, Blkpref, OldBlkpref};
 use seekless_placement::directory::{self, OldDirpref};
 use seekless_placement::inode;
-use seekless_placement::realloccg::Optimization;
-use seekless_placement::{GroupSummary, PolicyError};
 use seekless_units::{GroupNo, Ino};
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl Ffs {
@@ -49,80 +47,29 @@ impl Ffs {
         let usual = if old { OldBlkpref::NAME } else { Blkpref::NAME };
         let blocks = options.blocks.as_deref().unwrap_or(usual);
         let blocks = block::by_name(blocks, sb.zones(), seed);
-        let optim = if sb.tuning.optim == 0 { Optimization::Time } else { Optimization::Space };
-        let mut format = Self {
-            limits: limits(&sb),
-            codec: Typed(Arc::clone(&sb)),
-            groups: sb.groups(),
-            verified_groups: vec![false; index(sb.ncg)],
-            sb,
-            device,
-            stale_summaries: BTreeSet::new(),
-            optim,
+        let policies = Policies {
             inodes: inodes.map_err(unknown)?,
             blocks: blocks.map_err(unknown)?,
             reallocblks: options.reallocblks,
+        };
+        let mut groups = CylinderGroups::new(Arc::clone(&sb), options.ignore_checksums);
+        let mut core = Core::new(cache, options.wall);
+        groups.read_summaries(&mut core)?;
+        let format = Self {
+            limits: limits(&sb),
+            codec: Typed(Arc::clone(&sb)),
+            allocator: Allocator::new(Arc::clone(&sb), groups, policies),
+            sb,
+            device,
             verified_inodes: HashSet::new(),
             ignore_checksums: options.ignore_checksums,
         };
-        let mut core = Core::new(cache, options.wall);
-        format.read_summaries(&mut core)?;
         Ok((format, core))
-    }
-
-    /// Reads the groups' counts: from the summary area of a clean image, and from the groups
-    /// themselves of any other.
-    fn read_summaries(&mut self, core: &mut Core) -> Result<(), FsError> {
-        let numbers = (0..self.sb.ncg).map(GroupNo::new);
-        if self.sb.clean {
-            let mut area = vec![0; index(self.sb.tuning.cssize)];
-            core.cache.blocks_mut().read_run(self.sb.summaries.start, 0, &mut area)?;
-            for (number, summary) in numbers.zip(decode_summaries(&self.sb, &area)?) {
-                self.groups.set(number, summary);
-            }
-        } else {
-            for number in numbers.clone() {
-                let summary = self.own_summary(core, number)?;
-                self.groups.set(number, summary);
-            }
-            self.stale_summaries = numbers.collect();
-        }
-        Ok(())
-    }
-
-    fn own_summary(&mut self, core: &mut Core, number: GroupNo) -> Result<GroupSummary, FsError> {
-        let at = self.sb.in_group(number, self.sb.cblkno);
-        let mut bytes = core.cache.blocks_mut().read(at, 0, index(self.sb.cgsize))?.to_vec();
-        Ok(GroupMut::check(&self.sb, number, &mut bytes)?.summary())
-    }
-
-    /// Brings the summary area up to date in the cache.
-    pub(super) fn write_summaries(&mut self, core: &mut Core) -> Result<(), FsError> {
-        let fsize = u64::from(self.sb.fsize);
-        for number in std::mem::take(&mut self.stale_summaries) {
-            let summary = self.groups.summary(number).unwrap_or_default();
-            let byte = u64::from(number.get()) * crate::superblock::SUMMARY;
-            debug_assert!(byte < u64::from(self.sb.tuning.cssize), "group {number} has a summary");
-            let at = self.sb.summaries.start + byte / fsize;
-            let skip = index(byte % fsize);
-            let order = self.sb.order;
-            core.cache.changes().edit(
-                at,
-                skip,
-                index(crate::superblock::SUMMARY),
-                Role::Summary,
-                |to| {
-                    encode_summary(order, to, GroupNo::ZERO, summary);
-                    Ok(())
-                },
-            )?;
-        }
-        Ok(())
     }
 
     /// Writes the superblock: in use, or clean as it was found.
     pub(super) fn write_superblock(&mut self, core: &mut Core, close: bool) -> Result<(), FsError> {
-        let is_current = self.stale_summaries.is_empty();
+        let is_current = self.allocator.groups().is_current();
         debug_assert!(!close || is_current, "the superblock is written after the summaries");
         let secs = core.now().secs;
         let softdep = core.cache.blocks().config().discipline == Discipline::SoftUpdates;
@@ -137,7 +84,7 @@ impl Ffs {
         }
         let mut bytes = SuperblockMut::read(&self.sb, self.device.as_ref())?;
         bytes.set_flags(flags);
-        bytes.set_totals(*self.groups.totals());
+        bytes.set_totals(*self.allocator.groups().counts().totals());
         bytes.set_time(secs);
         bytes.set_clean(clean);
         bytes.write(self.device.as_ref(), false)?;

@@ -38,7 +38,7 @@ impl Ffs {
     pub(super) fn load_node(&mut self, core: &mut Core, ino: Ino) -> Result<Node, FsError> {
         let (group, slot) = self.sb.inode_slot(ino)?;
         // Numbers below the root's are never files.
-        if ino.get() < ROOT || !self.inode_in_use(core, group, slot)? {
+        if ino.get() < ROOT || !self.allocator.groups_mut().inode_in_use(core, group, slot)? {
             return Err(gone(ino));
         }
         let place = self.sb.inode_place(ino)?;
@@ -64,7 +64,8 @@ impl Ffs {
         let place = self.sb.inode_place(ino)?;
         // The mode has the same place in both formats.
         let mode = core.cache.blocks_mut().read(place.block, place.skip, 2)?;
-        Ok(mode.iter().any(|&byte| byte != 0) && self.inode_in_use(core, group, slot)?)
+        Ok(mode.iter().any(|&byte| byte != 0)
+            && self.allocator.groups_mut().inode_in_use(core, group, slot)?)
     }
 }
 

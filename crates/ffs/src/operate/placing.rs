@@ -114,7 +114,7 @@ fn in_use(live: &mut FfsLive) -> BTreeMap<InodePlace, bool> {
     for ino in (first..end).map(Ino::new) {
         let (format, core) = live.parts();
         let at = place(format, ino);
-        if format.inode_in_use(core, at.group, at.slot).unwrap() {
+        if format.allocator.groups_mut().inode_in_use(core, at.group, at.slot).unwrap() {
             let kind = live.attr(ino).unwrap().kind;
             used.insert(at, kind == seekless_fs::FileKind::Directory);
         }
@@ -131,7 +131,7 @@ fn the_policy_hears_of_every_inode_that_is_taken_or_given_back() {
     ] {
         let mut live = open(version, discipline);
         let told = Arc::new(Mutex::new(PolicyInput::default()));
-        let inodes = &mut live.parts().0.inodes;
+        let inodes = &mut live.parts().0.allocator.policies_mut().inodes;
         let policy = std::mem::replace(inodes, Box::new(Backwards));
         *inodes = Box::new(RecordingPolicy { policy, told: Arc::clone(&told) });
         let mut draw = Pcg64Mcg::seed_from_u64(5);
@@ -172,15 +172,15 @@ fn the_policy_hears_of_every_inode_that_is_taken_or_given_back() {
         assert!(told.in_vain > 10, "inodes never ran out");
         assert!(told.given_back > 100, "{} were given back", told.given_back);
         let directories = used.values().filter(|&&is_directory| is_directory).count() as u64;
-        assert_eq!(live.parts().0.groups.totals().ndir, directories + 1);
+        assert_eq!(live.parts().0.allocator.groups().counts().totals().ndir, directories + 1);
     }
 }
 
 #[test]
 fn inodes_go_where_the_policy_says() {
     let mut live = open(Version::Ufs2, Discipline::Async);
-    live.parts().0.inodes = Box::new(Backwards);
-    let (root, shape) = (live.root(), *live.parts().0.groups.shape());
+    live.parts().0.allocator.policies_mut().inodes = Box::new(Backwards);
+    let (root, shape) = (live.root(), *live.parts().0.allocator.groups().counts().shape());
     assert!(shape.ncg > 2, "{shape:?}");
     let mut made = Vec::new();
     for n in 0..2 * shape.ipg {

@@ -42,9 +42,9 @@ impl Ffs {
         let (mut left, numbers) = (u64::from(node.map.ext_size), node.map.ext);
         let mut runs = Vec::new();
         for number in numbers {
-            let frags = self.frags(left.min(bsize));
+            let frags = self.sb.frags(left.min(bsize));
             if number != 0 && frags > 0 {
-                let at = self.check_run(ino, number, frags)?;
+                let at = self.allocator.check_run(ino, number, frags)?;
                 runs.push(Extent::new(at, u64::from(frags)));
             }
             left -= left.min(bsize);
@@ -118,15 +118,15 @@ impl Ffs {
         let mut after: Vec<ChangeId> = Vec::new();
         let mut new: Vec<Extent> = Vec::new();
         for part in area.chunks(bsize) {
-            let frags = self.frags(wide(part.len()));
+            let frags = self.sb.frags(wide(part.len()));
             let wanted = Wanted::Data { index: 0, previous: None, run_before: None };
-            let (at, bitmap) = match self.take_data(core, ino, 0, frags, wanted) {
+            let (at, bitmap) = match self.allocator.take_data(core, ino, 0, frags, wanted) {
                 Ok(taken) => taken,
                 Err(error) => {
                     for &run in &new {
                         core.cache.changes().forget(run, ChangeId::COMMITTED);
                     }
-                    self.free_runs(core, &new)?;
+                    self.allocator.free_runs(core, &new)?;
                     return Err(error);
                 }
             };
@@ -140,7 +140,7 @@ impl Ffs {
         }
         debug_assert_eq!(new.len(), area.len().div_ceil(bsize), "each block has its place");
         let count = |runs: &[Extent]| runs.iter().map(|run| run.len).sum();
-        let (gone, come) = (self.sectors(count(&old)), self.sectors(count(&new)));
+        let (gone, come) = (self.sb.sectors(count(&old)), self.sb.sectors(count(&new)));
         let node = core.node(ino)?;
         node.sectors = node.sectors.saturating_sub(gone) + come;
         node.map.ext_size = byte(area.len());
