@@ -1,7 +1,7 @@
 //! The blocks an inode claims.
 
-use super::inodes::place;
-use super::{Checker, Fix, Stage};
+use super::fix::{Fix, Stage};
+use super::inodes::{InodePass, place};
 use crate::inode::Inode;
 use crate::ondisk::DIRECT;
 use crate::superblock::Super;
@@ -83,17 +83,20 @@ impl Super {
     }
 }
 
-impl Checker {
+impl InodePass<'_> {
     pub(super) fn give_back(&mut self, claims: &Claims) {
         for run in &claims.taken {
             for block in run.start.get()..run.end().get() {
-                debug_assert!(self.used.get(index(block)), "fragment {block} is given back once");
-                self.used.clear(index(block));
+                debug_assert!(
+                    self.checker.used.get(index(block)),
+                    "fragment {block} is given back once"
+                );
+                self.checker.used.clear(index(block));
             }
         }
         if claims.duplicates > 0 {
             let what = format!("{} fragments are also used by another file", claims.duplicates);
-            self.unexpected("inode.duplicate-blocks", what, place(claims.ino));
+            self.checker.unexpected("inode.duplicate-blocks", what, place(claims.ino));
         }
     }
 
@@ -103,7 +106,7 @@ impl Checker {
         }
         let (mut first, mut span) = (wide(DIRECT), 1u64);
         for (levels, &block) in (1u32..).zip(&inode.indirect) {
-            span *= self.sb().pointers();
+            span *= self.checker.sb().pointers();
             if block != 0 {
                 self.tree(inode, ClaimedTree { block, first, span, levels }, claims)?;
             }
@@ -120,10 +123,10 @@ impl Checker {
             self.beyond_the_end(at, number, claims);
             return;
         }
-        let frags = u64::from(self.sb().frag);
-        let left = inode.len - at * u64::from(self.sb().bsize);
+        let frags = u64::from(self.checker.sb().frag);
+        let left = inode.len - at * u64::from(self.checker.sb().bsize);
         debug_assert!(left > 0, "block {at} lies in front of the end");
-        let fsize = u64::from(self.sb().fsize);
+        let fsize = u64::from(self.checker.sb().fsize);
         let len = if at < wide(DIRECT) { left.div_ceil(fsize).min(frags) } else { frags };
         claims.mapped = claims.mapped.max(at + 1);
         self.claim(Extent::new(BlockNo::new(number), len), claims);
@@ -138,31 +141,31 @@ impl Checker {
             let what = format!(
                 "block {at} is mapped to {number}, past the end of the file ({blocks} blocks)"
             );
-            self.unexpected("inode.block-past-end", what, place(claims.ino));
+            self.checker.unexpected("inode.block-past-end", what, place(claims.ino));
         }
     }
 
     /// Claims a run of fragments within one block; whether it is sound and was unclaimed.
     fn claim(&mut self, run: Extent, claims: &mut Claims) -> bool {
-        let frags = u64::from(self.sb().frag);
+        let frags = u64::from(self.checker.sb().frag);
         debug_assert!((1..=frags).contains(&run.len), "{} fragments of a block", run.len);
         let within = run.start.get() % frags;
         let place = place(claims.ino).in_block(run.start);
-        if run.start.checked_add(run.len).is_none_or(|end| end.get() > self.sb().size) {
+        if run.start.checked_add(run.len).is_none_or(|end| end.get() > self.checker.sb().size) {
             claims.bad = true;
             let what = format!("block {} is past the end of the volume", run.start);
-            self.unexpected("inode.block-range", what, place);
+            self.checker.unexpected("inode.block-range", what, place);
             return false;
         }
         if within + run.len > frags {
             claims.bad = true;
             let what = format!("{} fragments at {} span two blocks", run.len, run.start);
-            self.unexpected("inode.block-range", what, place);
+            self.checker.unexpected("inode.block-range", what, place);
             return false;
         }
         let mut sound = true;
         for block in run.start.get()..run.end().get() {
-            if self.used.set(index(block)) {
+            if self.checker.used.set(index(block)) {
                 claims.take(block);
             } else {
                 claims.duplicates += 1;
@@ -185,18 +188,18 @@ impl Checker {
             return Ok(());
         }
         let start = BlockNo::new(tree.block);
-        let frags = u64::from(self.sb().frag);
+        let frags = u64::from(self.checker.sb().frag);
         // A block that is claimed already was read before, or is no indirect block.
         if !self.claim(Extent::new(start, frags), claims) {
             claims.bad = true;
             return Ok(());
         }
         let place = Location::of("indirect block").in_inode(inode.ino).in_block(start);
-        let block = self.volume.block(start, index(self.sb().bsize), place)?;
-        let pointers = self.sb().pointers();
+        let block = self.checker.volume.block(start, index(self.checker.sb().bsize), place)?;
+        let pointers = self.checker.sb().pointers();
         let step = tree.span / pointers;
         for at in 0..pointers {
-            let number = self.volume.pointer(&block, at);
+            let number = self.checker.volume.pointer(&block, at);
             let first = tree.first + at * step;
             if number == 0 {
                 continue;
@@ -213,13 +216,14 @@ impl Checker {
 
     /// Claims the blocks of extended attributes (UFS2).
     pub(super) fn attributes(&mut self, inode: &Inode) -> Claims {
-        let (bsize, fsize) = (u64::from(self.sb().bsize), u64::from(self.sb().fsize));
+        let (bsize, fsize) =
+            (u64::from(self.checker.sb().bsize), u64::from(self.checker.sb().fsize));
         let len = u64::from(inode.ext_len);
         let mut claims = Claims::of(inode.ino, len.div_ceil(bsize));
         if len > bsize * 2 {
             claims.bad = true;
             let what = format!("{len} bytes of extended attributes");
-            self.unexpected("inode.attributes", what, place(inode.ino));
+            self.checker.unexpected("inode.attributes", what, place(inode.ino));
         }
         for (at, &number) in (0u64..).zip(&inode.ext_blocks) {
             let here = (len - len.min(at * bsize)).min(bsize);
@@ -235,16 +239,16 @@ impl Checker {
         }
         if len > 0
             && claims.are_sound()
-            && let Err(error @ FsError::Corrupt { .. }) = self.volume.xattrs(inode)
+            && let Err(error @ FsError::Corrupt { .. }) = self.checker.volume.xattrs(inode)
         {
             claims.bad = true;
             let (what, place) = error.finding(place(inode.ino));
-            self.unexpected("inode.attributes", what, place);
+            self.checker.unexpected("inode.attributes", what, place);
         }
         if !claims.are_sound() {
             self.give_back(&claims);
             claims = Claims { bad: true, ..Claims::of(inode.ino, 0) };
-            self.fix(Stage::Inodes, Fix::DropAttributes(inode.ino));
+            self.checker.fix(Stage::Inodes, Fix::DropAttributes(inode.ino));
         }
         claims
     }

@@ -5,7 +5,7 @@ use seekless_units::{GroupNo, Ino};
 
 /// An entry of a directory, by the byte of the directory at which it begins.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Spot {
+pub(super) struct DirectorySlot {
     pub(super) dir: Ino,
     pub(super) at: u64,
 }
@@ -36,13 +36,13 @@ pub(super) enum Fix {
     /// Clear its flag of a snapshot.
     Unmark(Ino),
     /// Make an entry unused.
-    Remove(Spot),
+    Remove(DirectorySlot),
     /// Set the file type of an entry.
-    Retype(Spot, FileKind),
+    Retype(DirectorySlot, FileKind),
     /// Put a zero behind its name.
-    Terminate(Spot),
+    Terminate(DirectorySlot),
     /// Make the rest of a unit unused.
-    Cut(Spot),
+    Cut(DirectorySlot),
     /// Put `.` and `..` in front.
     Dots(Ino),
     /// Let `..` lead elsewhere.
@@ -59,13 +59,13 @@ pub(super) enum Fix {
 
 impl Fix {
     /// The entry, if it changes one.
-    pub(super) fn spot(self) -> Option<Spot> {
+    pub(super) fn slot(self) -> Option<DirectorySlot> {
         match self {
-            Self::Remove(spot)
-            | Self::Retype(spot, _)
-            | Self::Terminate(spot)
-            | Self::Cut(spot) => Some(spot),
-            Self::Parent(dir, _) => Some(Spot { dir, at: 0 }),
+            Self::Remove(slot)
+            | Self::Retype(slot, _)
+            | Self::Terminate(slot)
+            | Self::Cut(slot) => Some(slot),
+            Self::Parent(dir, _) => Some(DirectorySlot { dir, at: 0 }),
             _ => None,
         }
     }

@@ -1,7 +1,8 @@
 //! Phase 1: every inode, and the blocks it claims.
 
+use super::checker::{CheckedInode, Checker};
 use super::claims::Claims;
-use super::{CheckedInode, Checker, Fix, Stage};
+use super::fix::{Fix, Stage};
 use crate::alloc::head_layout_of;
 use crate::group::Group;
 use crate::image::SNAPSHOT;
@@ -18,13 +19,22 @@ pub(super) fn place(ino: Ino) -> Location {
     Location::of("inode").in_inode(ino)
 }
 
-impl Checker {
+/// Phase 1: every inode, and the blocks that it claims.
+pub(super) struct InodePass<'a> {
+    pub(super) checker: &'a mut Checker,
+}
+
+impl<'a> InodePass<'a> {
+    pub(super) fn new(checker: &'a mut Checker) -> Self {
+        Self { checker }
+    }
+
     pub(super) fn inodes(&mut self) -> Result<(), FsError> {
-        for group in (0..self.sb().ncg).map(GroupNo::new) {
+        for group in (0..self.checker.sb().ncg).map(GroupNo::new) {
             let count = self.initialised(group)?;
-            debug_assert!(count <= self.sb().ipg, "{count} inodes of group {group}");
-            self.written.push(count);
-            let first = group.get() * self.sb().ipg;
+            debug_assert!(count <= self.checker.sb().ipg, "{count} inodes of group {group}");
+            self.checker.written.push(count);
+            let first = group.get() * self.checker.sb().ipg;
             for slot in 0..count {
                 self.inode(Ino::new(first + slot))?;
             }
@@ -34,11 +44,11 @@ impl Checker {
 
     /// How many inodes of a group were ever written: on UFS1 all.
     fn initialised(&mut self, group: GroupNo) -> Result<u32, FsError> {
-        let all = self.sb().ipg;
+        let all = self.checker.sb().ipg;
         let place = Location::of("cylinder group").in_group(group);
-        let layout = head_layout_of(self.sb());
-        let head = match self.volume.cylinder_group(group) {
-            Ok(_) if self.sb().format == Format::Ufs1 => return Ok(all),
+        let layout = head_layout_of(self.checker.sb());
+        let head = match self.checker.volume.cylinder_group(group) {
+            Ok(_) if self.checker.sb().format == Format::Ufs1 => return Ok(all),
             Ok(head) if head.maps_are_at(layout.inodes, layout.frags) => head,
             // Phase 5 would tell which map it is.
             Ok(_) => return self.lost_head(group, "a map is not in its place".into(), place),
@@ -52,8 +62,8 @@ impl Checker {
         let should = self.should_be_initialised(group, &head);
         if says != should {
             let what = format!("cg_initediblk is {says}, should be {should}");
-            self.unexpected("group.initialised", what, place);
-            self.fix(Stage::Heads, Fix::Initialise(group, should));
+            self.checker.unexpected("group.initialised", what, place);
+            self.checker.fix(Stage::Heads, Fix::Initialise(group, should));
         }
         Ok(should)
     }
@@ -61,11 +71,11 @@ impl Checker {
     /// Notes a group's head that must be rewritten. Its inodes may be sound, and are checked as far
     /// as they were ever written.
     fn lost_head(&mut self, group: GroupNo, what: String, place: Location) -> Result<u32, FsError> {
-        self.unexpected("group.head", what, place);
-        self.fix(Stage::Heads, Fix::Head(group));
-        self.lost_groups.push(group);
-        match self.sb().format {
-            Format::Ufs1 => Ok(self.sb().ipg),
+        self.checker.unexpected("group.head", what, place);
+        self.checker.fix(Stage::Heads, Fix::Head(group));
+        self.checker.lost_groups.push(group);
+        match self.checker.sb().format {
+            Format::Ufs1 => Ok(self.checker.sb().ipg),
             Format::Ufs2 => self.likely_initialised(group),
         }
     }
@@ -73,11 +83,11 @@ impl Checker {
     /// How many inodes of a group were written, where its head does not tell: from the rest of the
     /// head if possible; else the blocks of inodes up to one that contains something else.
     fn likely_initialised(&self, group: GroupNo) -> Result<u32, FsError> {
-        let sb = self.sb();
+        let sb = self.checker.sb();
         let per_block = sb.inodes_per_block();
         let at = sb.in_group(group, sb.cblkno);
         let mut head = vec![0; index(sb.cgsize)];
-        self.volume.read_bytes(at, 0, &mut head)?;
+        self.checker.volume.read_bytes(at, 0, &mut head)?;
         let word = |at| sb.order.get_u32(&head, at).unwrap_or(0);
         let says = word(offset_of!(CylinderGroup<LE>, cg_initediblk));
         let whole = says == sb.ipg || says.is_multiple_of(per_block);
@@ -107,32 +117,32 @@ impl Checker {
     /// Whether an inode may have been written as one: it is free and empty, or a file of a
     /// valid type and length with blocks of the volume.
     fn is_plausible(&self, ino: Ino) -> bool {
-        let Ok(inode) = self.volume.inode(ino) else { return false };
+        let Ok(inode) = self.checker.volume.inode(ino) else { return false };
         let mut numbers = inode.direct.iter().chain(&inode.indirect);
         if inode.mode() == 0 {
             return inode.len == 0 && numbers.all(|&number| number == 0);
         }
-        let has_hash = self.sb().has_check_hash(check_hash::INODE);
+        let has_hash = self.checker.sb().has_check_hash(check_hash::INODE);
         let Some(kind) = FileKind::from_mode(inode.mode()) else { return false };
         // A short target or a device's number stands in place of the block numbers.
-        let is_block = |number: &u64| *number < self.sb().size;
+        let is_block = |number: &u64| *number < self.checker.sb().size;
         let numbers_fit =
             !matches!(kind, FileKind::Regular | FileKind::Directory) || numbers.all(is_block);
         inode.len <= self.longest(kind)
             && numbers_fit
-            && (!has_hash || self.strict.inode(ino).is_ok())
+            && (!has_hash || self.checker.strict.inode(ino).is_ok())
     }
 
     /// How many inodes of a group were written: whole blocks, and not fewer than
     /// reach to the last inode in use.
     fn should_be_initialised(&self, group: GroupNo, head: &Group) -> u32 {
-        let all = self.sb().ipg;
-        let per_block = self.sb().inodes_per_block();
+        let all = self.checker.sb().ipg;
+        let per_block = self.checker.sb().inodes_per_block();
         let says = head.initialised_inodes().min(all);
         let first = group.get() * all;
         // The contents of an inode that is marked but was not written are undefined.
         let is_live = |slot: &u32| {
-            let inode = self.strict.inode(Ino::new(first + *slot));
+            let inode = self.checker.strict.inode(Ino::new(first + *slot));
             head.in_use(*slot)
                 && inode.is_ok_and(|inode| {
                     FileKind::from_mode(inode.mode()).is_some() && inode.nlink() > 0
@@ -144,11 +154,11 @@ impl Checker {
     }
 
     fn inode(&mut self, ino: Ino) -> Result<(), FsError> {
-        let inode = match self.volume.inode(ino) {
+        let inode = match self.checker.volume.inode(ino) {
             Ok(inode) => inode,
             Err(error @ FsError::Corrupt { .. }) => {
                 let (what, place) = error.finding(place(ino));
-                self.unexpected("inode.unreadable", what, place);
+                self.checker.unexpected("inode.unreadable", what, place);
                 return Ok(());
             }
             Err(error) => return Err(error),
@@ -162,35 +172,35 @@ impl Checker {
         }
         let Some(kind) = FileKind::from_mode(inode.mode()) else {
             let what = format!("mode {:#o} is not a valid file type", inode.mode());
-            self.unexpected("inode.unknown-kind", what, place(ino));
-            self.fix(Stage::Inodes, Fix::Clear(ino));
+            self.checker.unexpected("inode.unknown-kind", what, place(ino));
+            self.checker.fix(Stage::Inodes, Fix::Clear(ino));
             return Ok(());
         };
-        if self.sb().has_check_hash(check_hash::INODE)
+        if self.checker.sb().has_check_hash(check_hash::INODE)
             && let Err(FsError::Corrupt { kind: Corruption::Checksum { .. }, .. }) =
-                self.strict.inode(ino)
+                self.checker.strict.inode(ino)
         {
             let what = "check hash does not match".to_string();
-            self.unexpected("inode.check-hash", what, place(ino));
-            self.fix(Stage::Inodes, Fix::Seal(ino));
+            self.checker.unexpected("inode.check-hash", what, place(ino));
+            self.checker.fix(Stage::Inodes, Fix::Seal(ino));
         }
-        if inode.is(SNAPSHOT) && !self.sb().tuning.has_snapshots {
+        if inode.is(SNAPSHOT) && !self.checker.sb().tuning.has_snapshots {
             let what =
                 "marked as a snapshot, but not in the superblock's list of snapshots".to_string();
-            self.unexpected("inode.snapshot", what, place(ino));
-            self.fix(Stage::Inodes, Fix::Unmark(ino));
+            self.checker.unexpected("inode.snapshot", what, place(ino));
+            self.checker.fix(Stage::Inodes, Fix::Unmark(ino));
         }
         if kind == FileKind::Directory && inode.len == 0 && inode.direct_block(0).is_none() {
             // Removed while it was in use: cleared unasked (`pass4.c`). A name of it is dropped.
             let what = "a directory without a length or blocks".to_string();
-            self.expected("inode.length", what, place(ino));
-            self.fix(Stage::Inodes, Fix::Clear(ino));
+            self.checker.expected("inode.length", what, place(ino));
+            self.checker.fix(Stage::Inodes, Fix::Clear(ino));
             return Ok(());
         }
         let bad_blocks = self.blocks(&inode, kind)?;
-        self.report.tally.inodes += 1;
+        self.checker.report.tally.inodes += 1;
         if kind == FileKind::Directory {
-            self.report.tally.directories += 1;
+            self.checker.report.tally.directories += 1;
         }
         let links = i64::from(inode.nlink());
         let len = inode.len;
@@ -204,7 +214,7 @@ impl Checker {
             entries: 0,
             bad_blocks,
         };
-        let before = self.seen.insert(ino, seen);
+        let before = self.checker.seen.insert(ino, seen);
         debug_assert!(before.is_none(), "inode {ino} is checked once");
         Ok(())
     }
@@ -216,8 +226,8 @@ impl Checker {
             return;
         }
         let what = "not in use, but has a length or blocks".to_string();
-        self.unexpected("inode.partly-cleared", what, place(inode.ino));
-        self.fix(Stage::Inodes, Fix::Clear(inode.ino));
+        self.checker.unexpected("inode.partly-cleared", what, place(inode.ino));
+        self.checker.fix(Stage::Inodes, Fix::Clear(inode.ino));
     }
 
     /// Claims an inode's blocks; whether any of their places is wrong. Of two inodes that claim a
@@ -225,11 +235,12 @@ impl Checker {
     /// keeps none of its blocks.
     fn blocks(&mut self, inode: &Inode, kind: FileKind) -> Result<bool, FsError> {
         if let Some(fix) = self.wrong_length(inode, kind) {
-            self.fix(Stage::Inodes, fix);
+            self.checker.fix(Stage::Inodes, fix);
             return Ok(true);
         }
-        let mut claims = Claims::of(inode.ino, inode.len.div_ceil(u64::from(self.sb().bsize)));
-        let kept = self.sb().numbers_kept(inode);
+        let mut claims =
+            Claims::of(inode.ino, inode.len.div_ceil(u64::from(self.checker.sb().bsize)));
+        let kept = self.checker.sb().numbers_kept(inode);
         let mapped = kept.is_none();
         match kept {
             None => self.data(inode, &mut claims)?,
@@ -237,13 +248,13 @@ impl Checker {
         }
         if !claims.are_sound() {
             self.give_back(&claims);
-            self.fix(Stage::Inodes, Fix::Clear(inode.ino));
+            self.checker.fix(Stage::Inodes, Fix::Clear(inode.ino));
             return Ok(true);
         }
         if kind == FileKind::Symlink && mapped && inode.direct_block(0).is_none() {
             let what = "symlink without a target".to_string();
-            self.unexpected("inode.length", what, place(inode.ino));
-            self.fix(Stage::Inodes, Fix::Clear(inode.ino));
+            self.checker.unexpected("inode.length", what, place(inode.ino));
+            self.checker.fix(Stage::Inodes, Fix::Clear(inode.ino));
             return Ok(true);
         }
         if kind == FileKind::Regular && !inode.is(SNAPSHOT) && !claims.beyond {
@@ -253,11 +264,11 @@ impl Checker {
         claims.beyond |= area.beyond;
         claims.fragments += area.fragments;
         if claims.beyond {
-            self.fix(Stage::Inodes, Fix::Trim(inode.ino, inode.len));
+            self.checker.fix(Stage::Inodes, Fix::Trim(inode.ino, inode.len));
         } else if area.are_sound() {
             self.sectors(inode, claims.fragments);
         }
-        let blocks = &mut self.report.tally.blocks;
+        let blocks = &mut self.checker.report.tally.blocks;
         *blocks += claims.fragments;
         Ok(false)
     }
@@ -269,16 +280,16 @@ impl Checker {
         if claims.mapped >= claims.blocks {
             return;
         }
-        let bsize = u64::from(self.sb().bsize);
+        let bsize = u64::from(self.checker.sb().bsize);
         let len = claims.mapped * bsize;
         debug_assert!(len < inode.len, "the file becomes shorter");
         let what = format!("length {}, but no blocks from byte {len} on", inode.len);
         if inode.len > wide(DIRECT) * bsize {
-            self.expected("inode.size-past-blocks", what, place(inode.ino));
+            self.checker.expected("inode.size-past-blocks", what, place(inode.ino));
         } else {
-            self.unexpected("inode.size-past-blocks", what, place(inode.ino));
+            self.checker.unexpected("inode.size-past-blocks", what, place(inode.ino));
         }
-        self.fix(Stage::Inodes, Fix::Trim(inode.ino, len));
+        self.checker.fix(Stage::Inodes, Fix::Trim(inode.ino, len));
     }
 
     /// The block numbers of an inode that has no blocks: all but the first `kept`, which are
@@ -288,17 +299,17 @@ impl Checker {
         if let Some(number) = numbers.find(|&&number| number != 0) {
             claims.beyond = true;
             let what = format!("block number {number} in an inode that has no blocks");
-            self.unexpected("inode.block-past-end", what, place(inode.ino));
+            self.checker.unexpected("inode.block-past-end", what, place(inode.ino));
         }
     }
 
     /// Compares the number of sectors of an inode.
     fn sectors(&mut self, inode: &Inode, fragments: u64) {
-        let sectors = fragments * (u64::from(self.sb().fsize) / 512);
+        let sectors = fragments * (u64::from(self.checker.sb().fsize) / 512);
         if sectors != inode.sectors() {
             let what = format!("di_blocks is {}, should be {sectors}", inode.sectors());
-            self.expected("inode.block-count", what, place(inode.ino));
-            self.fix(Stage::Inodes, Fix::Sectors(inode.ino, sectors));
+            self.checker.expected("inode.block-count", what, place(inode.ino));
+            self.checker.fix(Stage::Inodes, Fix::Sectors(inode.ino, sectors));
         }
     }
 
@@ -306,14 +317,14 @@ impl Checker {
     /// with block numbers of the file that have 30 bits, and for directories up to the maximum of
     /// an `int`.
     fn longest(&self, kind: FileKind) -> u64 {
-        let pointers = self.sb().pointers();
+        let pointers = self.checker.sb().pointers();
         let levels: u64 = (1..=3).map(|level| pointers.pow(level)).sum();
         let blocks = wide(DIRECT) + levels;
-        let blocks = match self.sb().format {
+        let blocks = match self.checker.sb().format {
             Format::Ufs1 => blocks.min(1 << 30),
             Format::Ufs2 => blocks,
         };
-        let bytes = blocks * u64::from(self.sb().bsize) - 1;
+        let bytes = blocks * u64::from(self.checker.sb().bsize) - 1;
         let most = match kind {
             FileKind::Directory => u64::from(i32::MAX.cast_unsigned()),
             _ => i64::MAX.cast_unsigned(),
@@ -328,39 +339,39 @@ impl Checker {
             !matches!(kind, FileKind::Regular | FileKind::Directory | FileKind::Symlink);
         if is_special && inode.len != 0 {
             let what = format!("length {} of a file that has no contents", inode.len);
-            self.unexpected("inode.length", what, place);
+            self.checker.unexpected("inode.length", what, place);
             return Some(Fix::Length(inode.ino, 0));
         }
-        let no_device = match self.sb().format {
+        let no_device = match self.checker.sb().format {
             Format::Ufs1 => u64::from(u32::MAX),
             Format::Ufs2 => u64::MAX,
         };
         let is_device = matches!(kind, FileKind::CharDevice | FileKind::BlockDevice);
         if is_device && inode.direct.first() == Some(&no_device) {
             let what = "a device file without a device number (NODEV)".to_string();
-            self.unexpected("inode.device", what, place);
+            self.checker.unexpected("inode.device", what, place);
             return Some(Fix::Clear(inode.ino));
         }
         let longest = self.longest(kind);
         if inode.len > longest {
             let what = format!("length {} is more than {longest}", inode.len);
-            self.unexpected("inode.length", what, place);
+            self.checker.unexpected("inode.length", what, place);
             return Some(Fix::Clear(inode.ino));
         }
         let unit = wide(DIRECTORY_UNIT);
         let odd = inode.len == 0 || !inode.len.is_multiple_of(unit);
         if kind == FileKind::Directory && odd {
             let what = format!("directory length {}", inode.len);
-            self.unexpected("inode.length", what, place);
+            self.checker.unexpected("inode.length", what, place);
             let len = inode.len.max(1).next_multiple_of(unit);
             return Some(match inode.direct_block(0) {
                 Some(_) => Fix::Length(inode.ino, len),
                 None => Fix::Clear(inode.ino),
             });
         }
-        if kind == FileKind::Symlink && inode.len > u64::from(self.sb().bsize) {
+        if kind == FileKind::Symlink && inode.len > u64::from(self.checker.sb().bsize) {
             let what = format!("symlink length {}", inode.len);
-            self.unexpected("inode.length", what, place);
+            self.checker.unexpected("inode.length", what, place);
             return Some(Fix::Clear(inode.ino));
         }
         None

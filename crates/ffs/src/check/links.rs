@@ -1,30 +1,26 @@
 //! Phase 4: link counts.
 
-use super::{CheckedInode, Checker, Fix, Stage};
+use super::checker::{CheckedInode, Checker};
+use super::fix::{Fix, Stage};
 use seekless_fs::{FileKind, Location};
 use seekless_units::Ino;
 
 /// The highest link count of an inode.
 const MOST_LINKS: i64 = 32767;
 
-impl Checker {
-    /// A finding that a crash may leave, unless it is due to directories that could not be read.
-    pub(super) fn for_want_of_names(
-        &mut self,
-        code: &'static str,
-        what: String,
-        location: Location,
-    ) {
-        if self.names_are_missing {
-            self.unexpected(code, what, location);
-        } else {
-            self.expected(code, what, location);
-        }
+/// Phase 4: link counts.
+pub(super) struct LinkPass<'a> {
+    checker: &'a mut Checker,
+}
+
+impl<'a> LinkPass<'a> {
+    pub(super) fn new(checker: &'a mut Checker) -> Self {
+        Self { checker }
     }
 
     pub(super) fn links(&mut self) {
         let mut found = Vec::new();
-        for (&ino, seen) in &self.seen {
+        for (&ino, seen) in &self.checker.seen {
             // The names in a directory that could not be read are unknown; an unconnected one was
             // reported as such.
             if seen.kind == FileKind::Directory && !seen.is_connected(ino) {
@@ -39,19 +35,19 @@ impl Checker {
             if names == 0 {
                 let what =
                     format!("in use with {links} links, but not referenced by any directory entry");
-                self.for_want_of_names("inode.unreferenced", what, place);
+                self.checker.for_want_of_names("inode.unreferenced", what, place);
                 let (stage, fix) = self.unreferenced(ino, links);
-                self.fix(stage, fix);
+                self.checker.fix(stage, fix);
                 continue;
             } else if links > names {
-                self.for_want_of_names("inode.links-high", what, place);
+                self.checker.for_want_of_names("inode.links-high", what, place);
             } else if links < names.min(MOST_LINKS) {
-                self.unexpected("inode.links-low", what, place);
+                self.checker.unexpected("inode.links-low", what, place);
             } else {
                 continue;
             }
             let links = u16::try_from(names.min(MOST_LINKS)).unwrap_or(0);
-            self.fix(Stage::Links, Fix::Links(ino, links));
+            self.checker.fix(Stage::Links, Fix::Links(ino, links));
         }
     }
 

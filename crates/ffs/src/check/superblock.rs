@@ -64,7 +64,7 @@ const FIXED: [Field; 26] = [
 ];
 
 /// The superblock that a check goes by, and the faults of those found.
-pub(super) struct Chosen {
+pub(super) struct CheckedSuperblock {
     pub(super) sb: Super,
     /// Its bytes as they should be, except for the fields that the check determines.
     pub(super) bytes: Vec<u8>,
@@ -85,7 +85,7 @@ fn place() -> Location {
 ///
 /// # Errors
 /// [`FsError::Corrupt`] when neither it nor a copy makes sense.
-pub(super) fn choose(device: &Arc<dyn BlockDevice>) -> Result<Chosen, FsError> {
+pub(super) fn choose(device: &Arc<dyn BlockDevice>) -> Result<CheckedSuperblock, FsError> {
     let none = || FsError::corrupt(Corruption::Magic { found: 0 }, place());
     let Some(first) = find(device.as_ref()) else {
         let copy = search(device).ok_or_else(none)?;
@@ -110,8 +110,8 @@ pub(super) fn choose(device: &Arc<dyn BlockDevice>) -> Result<Chosen, FsError> {
 
 /// A superblock from before UFS2, whose newer fields are not in use: neither they nor its copies
 /// are reported, and it must not be written.
-fn from_before_2002(sb: Super, first: RawSuperblock) -> Chosen {
-    Chosen {
+fn from_before_2002(sb: Super, first: RawSuperblock) -> CheckedSuperblock {
+    CheckedSuperblock {
         sb,
         bytes: first.bytes,
         findings: Vec::new(),
@@ -122,7 +122,7 @@ fn from_before_2002(sb: Super, first: RawSuperblock) -> Chosen {
 
 /// A superblock that makes no sense as it stands, but does once the fields derived from the others
 /// are corrected.
-fn mended_alone(device: &Arc<dyn BlockDevice>, first: &RawSuperblock) -> Option<Chosen> {
+fn mended_alone(device: &Arc<dyn BlockDevice>, first: &RawSuperblock) -> Option<CheckedSuperblock> {
     let mut mended = first.clone();
     derive(&mut mended);
     usable(&mended, device.len()).ok()?;
@@ -136,7 +136,7 @@ fn chosen(
     first: &RawSuperblock,
     copy: &RawSuperblock,
     unusable: String,
-) -> Result<Chosen, FsError> {
+) -> Result<CheckedSuperblock, FsError> {
     let mut findings = Vec::new();
     let mut mended = first.clone();
     if !unusable.is_empty() {
@@ -174,7 +174,7 @@ fn chosen(
     debug_assert_eq!(sb.at, mended.at, "the bytes are those of the superblock");
     let hash_differs = findings.is_empty() && sb.verify(first).is_err();
     let bad_copies = bad_copies(device, &sb, &mended);
-    Ok(Chosen { sb, bytes: mended.bytes, findings, hash_differs, bad_copies })
+    Ok(CheckedSuperblock { sb, bytes: mended.bytes, findings, hash_differs, bad_copies })
 }
 
 /// A copy as if it lay where the superblock belongs: where the remains of that were found, else

@@ -1,8 +1,8 @@
 //! Entries of directories, changed in place: a unit is a sector, so each change is on the disk as a
 //! whole or not at all.
 
-use crate::check::Checker;
-use crate::check::fix::Spot;
+use crate::check::checker::Checker;
+use crate::check::fix::DirectorySlot;
 use crate::entry::{self, Entry, HEAD, INO, KIND, code_of, needed, put_len};
 use crate::inode::Inode;
 use crate::ondisk::{DIRECTORY_UNIT, ROOT};
@@ -122,12 +122,12 @@ impl Unit {
 pub(super) fn edit(
     checker: &Checker,
     disk: &mut Patches,
-    spot: Spot,
+    slot: DirectorySlot,
     edit: Edit,
 ) -> Result<(), FsError> {
-    let inode = checker.volume.inode(spot.dir)?;
-    let mut unit = Unit::read(checker, disk, &inode, spot.at)?;
-    let at = index(spot.at % wide(DIRECTORY_UNIT));
+    let inode = checker.volume.inode(slot.dir)?;
+    let mut unit = Unit::read(checker, disk, &inode, slot.at)?;
+    let at = index(slot.at % wide(DIRECTORY_UNIT));
     debug_assert!(at + HEAD <= DIRECTORY_UNIT, "an entry begins at byte {at} of a unit");
     let sb = checker.sb();
     match edit {
@@ -227,6 +227,6 @@ pub(super) fn parent_of(checker: &Checker, dir: Ino) -> Ino {
     let Some(seen) = checker.seen.get(&dir).filter(|_| dir != root) else { return root };
     let is_dir =
         |ino: &Ino| checker.seen.get(ino).is_some_and(|seen| seen.kind == FileKind::Directory);
-    let named_in = seen.named_in.map(|spot| spot.dir);
+    let named_in = seen.named_in.map(|slot| slot.dir);
     named_in.or(seen.parent.filter(is_dir)).unwrap_or(root)
 }

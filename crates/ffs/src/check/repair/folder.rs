@@ -3,7 +3,7 @@
 use super::directory::{RepairEntry, Unit, compose};
 use super::inode::{InodeMut, put_pointer};
 use super::space::RepairAllocator;
-use crate::check::Checker;
+use crate::check::checker::Checker;
 use crate::entry::{self, code_of};
 use crate::ondisk::{DIRECT, DIRECTORY_UNIT};
 use seekless_fs::field::{index, invalid, wide};

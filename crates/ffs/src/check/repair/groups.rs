@@ -1,7 +1,7 @@
 //! Bitmaps and counts, written from the findings of the check.
 
 use crate::alloc::{GroupMut, encode_summary, seal_group};
-use crate::check::Checker;
+use crate::check::checker::Checker;
 use crate::check::groups::summary_of;
 use seekless_fs::FsError;
 use seekless_fs::field::{index, low32};

@@ -3,7 +3,7 @@
 use super::groups;
 use super::inode::InodeMut;
 use crate::alloc::{put_head_fields, seal_group};
-use crate::check::Checker;
+use crate::check::checker::Checker;
 use crate::ondisk::{CylinderGroup, MAGIC_GROUP};
 use crate::superblock::Format;
 use seekless_fs::FsError;

@@ -4,7 +4,7 @@ use super::directory::{Edit, edit, set_parent};
 use super::folder::{self, NewName};
 use super::inode::InodeMut;
 use super::space::RepairAllocator;
-use crate::check::Checker;
+use crate::check::checker::Checker;
 use crate::ondisk::ROOT;
 use seekless_fs::patches::Patches;
 use seekless_fs::{FileKind, FsError};
@@ -41,8 +41,8 @@ pub(super) fn connect(
 ) -> Result<bool, FsError> {
     match checker.lost_found {
         None => make(checker, disk),
-        Some((spot, ino)) if !checker.is_directory(ino) => {
-            edit(checker, disk, spot, Edit::Remove)?;
+        Some((slot, ino)) if !checker.is_directory(ino) => {
+            edit(checker, disk, slot, Edit::Remove)?;
             Ok(true)
         }
         Some((_, ino)) => fill(checker, disk, ino, orphans),

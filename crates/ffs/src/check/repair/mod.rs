@@ -95,7 +95,7 @@ impl Repair {
 
     fn run(mut self) -> Result<Repaired, FsError> {
         for rounds in 1..=ROUNDS {
-            let mut checker = Checker::examine(self.disk.device())?;
+            let mut checker = super::examine(self.disk.device())?;
             checker.fixes.leave_out(|fix| self.homeless.contains(fix));
             let left = checker.report.findings.clone();
             let ours = |finding: &Finding| self.marked && finding.code == "superblock.not-clean";
@@ -106,7 +106,7 @@ impl Repair {
                 Round::Stuck => return Ok(self.end(rounds, &left)),
             }
         }
-        let left = Checker::examine(self.disk.device())?.report.findings;
+        let left = super::examine(self.disk.device())?.report.findings;
         Ok(self.end(ROUNDS, &left))
     }
 
@@ -152,8 +152,8 @@ impl Repair {
         for fix in &fixes {
             match *fix {
                 // Entries have moved in a rebuilt unit.
-                fix if fix.spot().is_some_and(|spot| {
-                    spot.at < wide(DIRECTORY_UNIT) && rewritten.contains(&spot.dir)
+                fix if fix.slot().is_some_and(|slot| {
+                    slot.at < wide(DIRECTORY_UNIT) && rewritten.contains(&slot.dir)
                 }) => {}
                 Fix::Connect(ino) if !self.tosses(checker, ino) => orphans.push(ino),
                 // Nothing can be connected to a root that does not exist yet.
@@ -188,10 +188,10 @@ fn apply(checker: &Checker, disk: &mut Patches, fix: Fix) -> Result<(), FsError>
         Fix::Head(number) => heads::put(checker, disk, number),
         Fix::Initialise(number, inodes) => heads::initialise(checker, disk, number, inodes),
         Fix::Trim(ino, len) => trim::trim(&checker.volume, disk, ino, len),
-        Fix::Remove(spot) => directory::edit(checker, disk, spot, Edit::Remove),
-        Fix::Retype(spot, kind) => directory::edit(checker, disk, spot, Edit::Retype(kind)),
-        Fix::Terminate(spot) => directory::edit(checker, disk, spot, Edit::Terminate),
-        Fix::Cut(spot) => directory::edit(checker, disk, spot, Edit::Cut),
+        Fix::Remove(slot) => directory::edit(checker, disk, slot, Edit::Remove),
+        Fix::Retype(slot, kind) => directory::edit(checker, disk, slot, Edit::Retype(kind)),
+        Fix::Terminate(slot) => directory::edit(checker, disk, slot, Edit::Terminate),
+        Fix::Cut(slot) => directory::edit(checker, disk, slot, Edit::Cut),
         Fix::Dots(dir) => {
             directory::put_dots(checker, disk, dir, directory::parent_of(checker, dir))
         }

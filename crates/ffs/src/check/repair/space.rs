@@ -1,7 +1,7 @@
 //! Free space, by the findings of the check and not by the maps.
 
 use super::groups;
-use crate::check::Checker;
+use crate::check::checker::Checker;
 use seekless_fs::FsError;
 use seekless_fs::field::index;
 use seekless_fs::patches::Patches;

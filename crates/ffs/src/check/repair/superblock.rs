@@ -1,6 +1,6 @@
 //! The superblock before and after a repair.
 
-use crate::check::Checker;
+use crate::check::checker::Checker;
 use crate::ondisk::flag;
 use crate::superblock::Super;
 use crate::superblock_edit::SuperblockMut;
