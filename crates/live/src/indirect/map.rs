@@ -1,29 +1,15 @@
 //! Which fragments hold a block of a file: twelve numbers in the inode, then
 //! three trees of indirect blocks.
 
-use super::{DIRECT, Files, Indirect, Mapped, Purpose, units_at};
-use crate::Fault;
-use crate::Part;
+use super::geometry::{BlockPath, MapGeometry};
+use super::{Indirect, Mapped, Purpose};
+use crate::core::Core;
+use crate::{Fault, Part};
 use seekless_cache::{ChangeId, Changed, Kind, Piece, Role};
 use seekless_fs::field::{byte, index, wide};
 use seekless_fs::{FileKind, FsError};
 use seekless_units::{BlockNo, Extent, Ino};
 use smallvec::SmallVec;
-
-/// The way to a block's number.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum BlockPath {
-    /// Its number is in the inode.
-    Direct(usize),
-    /// It is reached from one of the inode's three numbers, through places in
-    /// indirect blocks.
-    Indirect {
-        /// Which of the three.
-        tree: usize,
-        /// Places in the indirect blocks, from the top.
-        places: SmallVec<[u64; 3]>,
-    },
-}
 
 /// An indirect block on the way to a block.
 #[derive(Clone, Copy, Debug)]
@@ -44,50 +30,47 @@ pub struct Path {
     old: SmallVec<[BlockNo; 3]>,
 }
 
-impl<F: Indirect> Files<'_, F> {
-    /// The way to a block, if the format can map it.
-    pub fn way(&self, lbn: u64) -> Option<BlockPath> {
-        if lbn < wide(DIRECT) {
-            return Some(BlockPath::Direct(index(lbn)));
-        }
-        let width = self.pointers();
-        let mut left = lbn - wide(DIRECT);
-        let mut span = width;
-        for tree in 0..3 {
-            if left >= span {
-                left -= span;
-                span *= width;
-                continue;
-            }
-            let mut places = SmallVec::new();
-            for _ in 0..=tree {
-                span = (span / width).max(1);
-                places.push(left / span);
-                left %= span;
-            }
-            return Some(BlockPath::Indirect { tree, places });
-        }
-        None
+/// The maps of files.
+pub(super) struct BlockMap<'a, F: Indirect> {
+    format: &'a mut F,
+    core: &'a mut Core<F::Map>,
+    geometry: MapGeometry,
+}
+
+impl<'a, F: Indirect> BlockMap<'a, F> {
+    pub(super) fn new(format: &'a mut F, core: &'a mut Core<F::Map>) -> Self {
+        let geometry = MapGeometry::of(format);
+        Self { format, core, geometry }
+    }
+
+    /// Writes size, sectors and block numbers.
+    pub(super) fn put_blocks(
+        &mut self,
+        ino: Ino,
+        role: Role,
+        after: &[ChangeId],
+    ) -> Result<ChangeId, FsError> {
+        Ok(self.format.put_part(self.core, ino, Part::Map, role, after, None)?.id)
     }
 
     /// A block number in an indirect block. All of the block is read: a caller that wants one
     /// number will want the next.
     pub(super) fn pointer(&mut self, block: BlockNo, place: u64) -> Result<u64, FsError> {
         let at = index(place) * self.format.pointer_width();
-        let len = index(self.block());
+        let len = index(self.geometry.block());
         let bytes = self.core.cache.blocks_mut().read(block, 0, len)?;
         Ok(self.format.pointer_at(bytes, at))
     }
 
     /// Where a block of a file begins; `None` for a hole.
-    pub fn lookup_block(&mut self, ino: Ino, lbn: u64) -> Result<Option<BlockNo>, FsError> {
-        let Some(way) = self.way(lbn) else { return Ok(None) };
+    pub(super) fn lookup(&mut self, ino: Ino, lbn: u64) -> Result<Option<BlockNo>, FsError> {
+        let Some(way) = self.geometry.way(lbn) else { return Ok(None) };
         let node = self.core.node(ino)?;
         let (mut number, places) = match way {
             BlockPath::Direct(at) => {
                 let number = node.map.trees().direct.get(at).copied().unwrap_or(0);
                 let size = node.size;
-                let frags = units_at(self.format.limits(), size, lbn).max(1);
+                let frags = self.geometry.units_at(size, lbn).max(1);
                 return if number == 0 {
                     Ok(None)
                 } else {
@@ -102,13 +85,13 @@ impl<F: Indirect> Files<'_, F> {
             if number == 0 {
                 return Ok(None);
             }
-            let block = self.format.check_run(ino, number, self.per_block())?;
+            let block = self.format.check_run(ino, number, self.geometry.per_block())?;
             number = self.pointer(block, place)?;
         }
         if number == 0 {
             Ok(None)
         } else {
-            self.format.check_run(ino, number, self.per_block()).map(Some)
+            self.format.check_run(ino, number, self.geometry.per_block()).map(Some)
         }
     }
 
@@ -140,7 +123,7 @@ impl<F: Indirect> Files<'_, F> {
     /// Nothing on the disk leads to them yet. When space runs out nothing has
     /// changed.
     pub(super) fn open_path(&mut self, ino: Ino, lbn: u64) -> Result<Path, FsError> {
-        let Some(BlockPath::Indirect { tree, places }) = self.way(lbn) else {
+        let Some(BlockPath::Indirect { tree, places }) = self.geometry.way(lbn) else {
             return Err(FsError::TooLarge(format!("inode {ino}")));
         };
         let there = self.existing_path(ino, tree, &places)?;
@@ -154,7 +137,7 @@ impl<F: Indirect> Files<'_, F> {
             self.settle_blocks(&old)?;
         }
         let made = self.take_indirect(ino, lbn, tree, places.len() - kept)?;
-        let bsize = index(self.block());
+        let bsize = index(self.geometry.block());
         let mut steps: SmallVec<[Step; 3]> =
             there.iter().take(kept).map(|&at| Step { at, fresh: None }).collect();
         for (n, &(at, bitmap)) in made.iter().enumerate() {
@@ -167,7 +150,7 @@ impl<F: Indirect> Files<'_, F> {
                     to.iter_mut().zip(&held).for_each(|(to, &from)| *to = from);
                     Ok(())
                 })?;
-            self.core.note_unsettled(ino, Extent::new(at, u64::from(self.per_block())));
+            self.core.note_unsettled(ino, Extent::new(at, u64::from(self.geometry.per_block())));
             steps.push(Step { at, fresh: Some((bitmap, init)) });
         }
         let first_made = steps.first().filter(|step| step.fresh.is_some()).map(|step| step.at);
@@ -182,7 +165,7 @@ impl<F: Indirect> Files<'_, F> {
 
     /// Waits until the changes in some blocks are on the disk.
     pub(super) fn settle_blocks(&mut self, blocks: &[BlockNo]) -> Result<(), FsError> {
-        let frag = u64::from(self.per_block());
+        let frag = u64::from(self.geometry.per_block());
         let pending: Vec<ChangeId> = blocks
             .iter()
             .flat_map(|&at| self.core.cache.changes_in(Extent::new(at, frag)))
@@ -190,10 +173,10 @@ impl<F: Indirect> Files<'_, F> {
         self.core.cache.settle(&pending)
     }
 
-    /// Takes back the blocks that [`Files::open_path`] made.
+    /// Takes back the blocks that [`BlockMap::open_path`] made.
     pub(super) fn abandon_path(&mut self, ino: Ino, path: &Path) -> Result<(), FsError> {
         let fresh = path.steps.iter().filter(|step| step.fresh.is_some());
-        let frag = u64::from(self.per_block());
+        let frag = u64::from(self.geometry.per_block());
         let runs: Vec<Extent> = fresh.map(|step| Extent::new(step.at, frag)).collect();
         let whole = runs.len() == path.steps.len();
         self.core.forget_unsettled(ino, &runs);
@@ -221,7 +204,7 @@ impl<F: Indirect> Files<'_, F> {
         run: BlockNo,
         after: &[ChangeId],
     ) -> Result<ChangeId, FsError> {
-        let frag = u64::from(self.per_block());
+        let frag = u64::from(self.geometry.per_block());
         let node = self.core.node(ino)?;
         let (is_directory, sized) = (node.kind == FileKind::Directory, node.pending.sized);
         let (entered, reached) = if is_directory {
@@ -231,7 +214,7 @@ impl<F: Indirect> Files<'_, F> {
         };
         let fresh = path.steps.iter().filter(|step| step.fresh.is_some()).count();
         let more = wide(fresh - path.old.len()) + 1;
-        let sectors = self.sectors(frag * more);
+        let sectors = self.geometry.sectors(frag * more);
         let node = self.core.node(ino)?;
         node.add_sectors(sectors);
         let (mut number, mut after) = (run.get(), SmallVec::<[ChangeId; 8]>::from_slice(after));
@@ -270,7 +253,7 @@ impl<F: Indirect> Files<'_, F> {
             if number == 0 {
                 break;
             }
-            let block = self.format.check_run(ino, number, self.per_block())?;
+            let block = self.format.check_run(ino, number, self.geometry.per_block())?;
             path.push(block);
             number = self.pointer(block, place)?;
         }
@@ -289,11 +272,16 @@ impl<F: Indirect> Files<'_, F> {
         let mut made = SmallVec::<[(BlockNo, ChangeId); 3]>::new();
         for _ in 0..count {
             let level = u32::try_from(tree).unwrap_or(0) + 1;
-            match self.format.take(self.core, ino, lbn, self.per_block(), Purpose::Indirect(level))
-            {
+            match self.format.take(
+                self.core,
+                ino,
+                lbn,
+                self.geometry.per_block(),
+                Purpose::Indirect(level),
+            ) {
                 Ok(taken) => made.push(taken),
                 Err(error) => {
-                    let frag = u64::from(self.per_block());
+                    let frag = u64::from(self.geometry.per_block());
                     let runs: Vec<Extent> =
                         made.iter().map(|&(at, _)| Extent::new(at, frag)).collect();
                     self.format.free_runs(self.core, &runs)?;

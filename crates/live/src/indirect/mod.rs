@@ -4,26 +4,32 @@
 //! A block of a file is one or several units of block numbers; only where it is
 //! several can the last block of a short file be a part of one, its **tail**.
 //!
-//! - `map`: the way to a block, and numbers entered and moved;
+//! - `geometry`: the way to a block; `map`: numbers looked up, entered and moved;
 //! - `write`: blocks made or grown, bytes put in;
 //! - `gather`: new blocks moved into one piece;
-//! - `truncate`: files made shorter or longer, and all that they hold;
+//! - `truncate`: files made shorter or longer; `cut`: the blocks that they lose;
 //! - `runs`: where it lies.
 
+mod cut;
 mod gather;
+mod geometry;
 mod map;
 mod runs;
 mod truncate;
 mod write;
 
-pub use map::{BlockPath, Path};
+pub use geometry::BlockPath;
+pub use map::Path;
 
 use crate::core::Core;
-use crate::limits::Limits;
-use crate::table::{Part, Table};
+use crate::cut::Cut;
+use crate::table::Table;
+use cut::MapCut;
+use geometry::MapGeometry;
+use map::BlockMap;
+use runs::MapWalk;
 use seekless_cache::{ChangeId, Role};
-use seekless_fs::FsError;
-use seekless_fs::field::{index, wide};
+use seekless_fs::{FsError, Mapping};
 use seekless_units::{BlockNo, Extent, Ino};
 
 /// Block numbers in the inode itself.
@@ -164,42 +170,52 @@ pub trait Indirect: Table<Map: Mapped> {
 pub struct Files<'a, F: Indirect> {
     format: &'a mut F,
     core: &'a mut Core<F::Map>,
+    geometry: MapGeometry,
 }
 
 impl<'a, F: Indirect> Files<'a, F> {
     /// The files of a format that is in use.
     pub fn of(format: &'a mut F, core: &'a mut Core<F::Map>) -> Self {
-        Self { format, core }
+        let geometry = MapGeometry::of(format);
+        Self { format, core, geometry }
     }
 
-    /// Bytes of a block of a file.
-    fn block(&self) -> u64 {
-        u64::from(self.format.limits().block)
+    /// The way to a block, if the format can map it.
+    #[must_use]
+    pub fn way(&self, lbn: u64) -> Option<BlockPath> {
+        self.geometry.way(lbn)
     }
 
-    /// Bytes of a unit of block numbers.
-    fn unit(&self) -> u64 {
-        u64::from(self.format.limits().unit)
+    /// Where a block of a file begins; `None` for a hole.
+    pub fn lookup_block(&mut self, ino: Ino, lbn: u64) -> Result<Option<BlockNo>, FsError> {
+        self.map().lookup(ino, lbn)
     }
 
-    /// Units of a block.
-    fn per_block(&self) -> u32 {
-        per_block(self.format.limits())
+    /// The runs of a regular file's contents, counted in fragments.
+    pub fn mapped_runs(&mut self, ino: Ino) -> Result<Vec<Mapping>, FsError> {
+        MapWalk::new(self.format, self.core).contents(ino)
     }
 
-    /// Block numbers in an indirect block.
-    fn pointers(&self) -> u64 {
-        pointers(self.format)
+    /// The runs that hold a file: contents and indirect blocks.
+    pub fn runs_of(&mut self, ino: Ino) -> Result<Vec<Extent>, FsError> {
+        MapWalk::new(self.format, self.core).everything(ino)
     }
 
-    /// Units that bytes take.
-    fn units(&self, bytes: u64) -> u32 {
-        self.format.limits().units(bytes)
+    /// A fragment of a file, as far as its map is in the cache, that is not on the
+    /// disk and in none of some runs: there should be none. Nothing is read for
+    /// it, so that builds which check do the same as those which do not.
+    pub fn unnoted(format: &F, core: &Core<F::Map>, ino: Ino, noted: &[Extent]) -> Option<BlockNo> {
+        runs::unnoted(format, core, ino, noted)
     }
 
-    /// Sectors of 512 bytes that units take.
-    fn sectors(&self, units: u64) -> u64 {
-        units * (self.unit() / 512)
+    /// All runs of a file: its contents and indirect blocks.
+    pub fn all_blocks(&mut self, ino: Ino) -> Result<Cut, FsError> {
+        MapCut::new(self.format, self.core, ino).everything()
+    }
+
+    /// The map of a file.
+    fn map(&mut self) -> BlockMap<'_, F> {
+        BlockMap::new(self.format, self.core)
     }
 
     /// Writes size, sectors and block numbers.
@@ -209,35 +225,6 @@ impl<'a, F: Indirect> Files<'a, F> {
         role: Role,
         after: &[ChangeId],
     ) -> Result<ChangeId, FsError> {
-        Ok(self.format.put_part(self.core, ino, Part::Map, role, after, None)?.id)
+        self.map().put_blocks(ino, role, after)
     }
-}
-
-/// Block numbers in an indirect block.
-fn pointers<F: Indirect>(format: &F) -> u64 {
-    let width = u64::try_from(format.pointer_width()).unwrap_or(8).max(1);
-    u64::from(format.limits().block) / width
-}
-
-/// Units of a block.
-fn per_block(limits: &Limits) -> u32 {
-    (limits.block / limits.unit).max(1)
-}
-
-/// Units of a block of a file of this size: the last of those whose numbers are in the inode may be
-/// a tail.
-#[must_use]
-pub fn units_at(limits: &Limits, size: u64, lbn: u64) -> u32 {
-    if lbn >= wide(DIRECT) {
-        return per_block(limits);
-    }
-    let block = u64::from(limits.block);
-    limits.units(size.saturating_sub(lbn * block).min(block))
-}
-
-/// A block number in an indirect block that is in the cache.
-fn peek<F: Indirect>(format: &F, core: &Core<F::Map>, block: BlockNo, place: u64) -> Option<u64> {
-    let at = index(place) * format.pointer_width();
-    let bytes = core.cache.blocks().peek(block, 0, index(u64::from(format.limits().block)))?;
-    Some(format.pointer_at(bytes, at))
 }

@@ -1,9 +1,11 @@
 //! Where a file's contents lie now.
 
-use super::{DIRECT, Files, Indirect, Mapped, peek, per_block, pointers, units_at};
+use super::geometry::MapGeometry;
+use super::map::BlockMap;
+use super::{DIRECT, Indirect, Mapped};
 use crate::core::Core;
 use hashbrown::HashSet;
-use seekless_fs::field::{range, wide};
+use seekless_fs::field::{index, range, wide};
 use seekless_fs::{FsError, Location, Mapping};
 use seekless_units::{BlockNo, Extent, Ino, Lbn};
 
@@ -26,20 +28,36 @@ struct Tree {
     levels: u32,
 }
 
-impl<F: Indirect> Files<'_, F> {
+/// A walk of the map of a file.
+pub(super) struct MapWalk<'a, F: Indirect> {
+    format: &'a mut F,
+    core: &'a mut Core<F::Map>,
+    geometry: MapGeometry,
+}
+
+impl<'a, F: Indirect> MapWalk<'a, F> {
+    pub(super) fn new(format: &'a mut F, core: &'a mut Core<F::Map>) -> Self {
+        let geometry = MapGeometry::of(format);
+        Self { format, core, geometry }
+    }
+
+    fn map(&mut self) -> BlockMap<'_, F> {
+        BlockMap::new(self.format, self.core)
+    }
+
     /// The runs of a regular file's contents, counted in fragments.
-    pub fn mapped_runs(&mut self, ino: Ino) -> Result<Vec<Mapping>, FsError> {
+    pub(super) fn contents(&mut self, ino: Ino) -> Result<Vec<Mapping>, FsError> {
         let node = self.core.node(ino)?;
         let (size, trees) = (node.size, *node.map.trees());
-        let blocks = size.div_ceil(self.block());
+        let blocks = size.div_ceil(self.geometry.block());
         let mut found = FoundRuns { runs: Vec::new(), left: self.format.volume() };
         for (lbn, &number) in (0..blocks.min(wide(DIRECT))).zip(&trees.direct) {
-            let frags = units_at(self.format.limits(), size, lbn);
+            let frags = self.geometry.units_at(size, lbn);
             self.find_block(ino, (lbn, number, frags), &mut found)?;
         }
         let (mut first, mut span) = (wide(DIRECT), 1u64);
         for (levels, &number) in (1u32..).zip(&trees.indirect) {
-            span *= self.pointers();
+            span *= self.geometry.pointers();
             self.find_tree(ino, Tree { number, first, span, levels }, blocks, &mut found)?;
             first += span;
         }
@@ -47,17 +65,17 @@ impl<F: Indirect> Files<'_, F> {
     }
 
     /// The runs that hold a file: contents and indirect blocks.
-    pub fn runs_of(&mut self, ino: Ino) -> Result<Vec<Extent>, FsError> {
+    pub(super) fn everything(&mut self, ino: Ino) -> Result<Vec<Extent>, FsError> {
         let node = self.core.node(ino)?;
         let (size, trees) = (node.size, *node.map.trees());
         let mut runs = Vec::new();
         if !node.has_blocks() {
             return Ok(runs);
         }
-        let blocks = size.div_ceil(self.block());
+        let blocks = size.div_ceil(self.geometry.block());
         for lbn in 0..blocks.min(wide(DIRECT)) {
-            if let Some(at) = self.lookup_block(ino, lbn)? {
-                runs.push(Extent::new(at, u64::from(units_at(self.format.limits(), size, lbn))));
+            if let Some(at) = self.map().lookup(ino, lbn)? {
+                runs.push(Extent::new(at, u64::from(self.geometry.units_at(size, lbn))));
             }
         }
         for (tree, &number) in trees.indirect.iter().enumerate().filter(|(_, n)| **n != 0) {
@@ -73,54 +91,21 @@ impl<F: Indirect> Files<'_, F> {
         tree: usize,
         runs: &mut Vec<Extent>,
     ) -> Result<(), FsError> {
-        let frag = u64::from(self.per_block());
-        let block = self.format.check_run(ino, number, self.per_block())?;
+        let frag = u64::from(self.geometry.per_block());
+        let block = self.format.check_run(ino, number, self.geometry.per_block())?;
         runs.push(Extent::new(block, frag));
-        for place in 0..self.pointers() {
-            let number = self.pointer(block, place)?;
+        for place in 0..self.geometry.pointers() {
+            let number = self.map().pointer(block, place)?;
             match tree.checked_sub(1) {
                 _ if number == 0 => {}
                 Some(below) => self.runs_of_tree(ino, number, below, runs)?,
                 None => {
-                    let at = self.format.check_run(ino, number, self.per_block())?;
+                    let at = self.format.check_run(ino, number, self.geometry.per_block())?;
                     runs.push(Extent::new(at, frag));
                 }
             }
         }
         Ok(())
-    }
-
-    /// A fragment of a file, as far as its map is in the cache, that is not on the
-    /// disk and in none of some runs: there should be none. Nothing is read for
-    /// it, so that builds which check do the same as those which do not.
-    pub fn unnoted(format: &F, core: &Core<F::Map>, ino: Ino, noted: &[Extent]) -> Option<BlockNo> {
-        let node = core.nodes.get(&ino)?;
-        let limits = *format.limits();
-        let frag = u64::from(per_block(&limits));
-        let mut runs: Vec<Extent> = (0..)
-            .zip(&node.map.trees().direct)
-            .filter(|&(_, &number)| number != 0)
-            .map(|(lbn, &number)| (BlockNo::new(number), units_at(&limits, node.size, lbn)))
-            .map(|(at, frags)| Extent::new(at, u64::from(frags)))
-            .collect();
-        let mut trees: Vec<(u64, usize)> =
-            node.map.trees().indirect.iter().copied().zip(1..).collect();
-        while let Some((number, levels)) = trees.pop() {
-            if number == 0 {
-                continue;
-            }
-            let at = BlockNo::new(number);
-            runs.push(Extent::new(at, frag));
-            if let Some(below) = levels.checked_sub(1) {
-                let inside = (0..pointers(format)).map_while(|place| peek(format, core, at, place));
-                trees.extend(inside.map(|number| (number, below)));
-            }
-        }
-        let frags = |runs: &[Extent]| -> HashSet<BlockNo> {
-            runs.iter().flat_map(|run| run.start.get()..run.end().get()).map(BlockNo::new).collect()
-        };
-        let is_unsettled = |at: &BlockNo| core.cache.is_unsettled(Extent::new(*at, 1));
-        frags(&runs).difference(&frags(noted)).copied().filter(is_unsettled).min()
     }
 
     fn find_tree(
@@ -133,17 +118,17 @@ impl<F: Indirect> Files<'_, F> {
         if tree.number == 0 || tree.first >= blocks {
             return Ok(());
         }
-        found.take(u64::from(self.per_block()), ino)?;
-        let block = self.format.check_run(ino, tree.number, self.per_block())?;
-        let span = (tree.span / self.pointers()).max(1);
-        for place in 0..self.pointers() {
+        found.take(u64::from(self.geometry.per_block()), ino)?;
+        let block = self.format.check_run(ino, tree.number, self.geometry.per_block())?;
+        let span = (tree.span / self.geometry.pointers()).max(1);
+        for place in 0..self.geometry.pointers() {
             let first = tree.first + place * span;
             if first >= blocks {
                 break;
             }
-            let number = self.pointer(block, place)?;
+            let number = self.map().pointer(block, place)?;
             if tree.levels == 1 {
-                self.find_block(ino, (first, number, self.per_block()), found)?;
+                self.find_block(ino, (first, number, self.geometry.per_block()), found)?;
             } else {
                 let levels = tree.levels - 1;
                 self.find_tree(ino, Tree { number, first, span, levels }, blocks, found)?;
@@ -165,7 +150,7 @@ impl<F: Indirect> Files<'_, F> {
         }
         found.take(u64::from(frags), ino)?;
         let start = self.format.check_run(ino, number, frags)?;
-        let lbn = Lbn::new(lbn * u64::from(self.per_block()));
+        let lbn = Lbn::new(lbn * u64::from(self.geometry.per_block()));
         found.push(lbn, start, frags);
         Ok(())
     }
@@ -190,4 +175,48 @@ impl FoundRuns {
         let extent = Extent::new(start, u64::from(frags));
         self.runs.push(Mapping { lbn, extent, unwritten: false });
     }
+}
+
+/// A fragment of a file, as far as its map is in the cache, that is not on the
+/// disk and in none of some runs: there should be none. Nothing is read for
+/// it, so that builds which check do the same as those which do not.
+pub(super) fn unnoted<F: Indirect>(
+    format: &F,
+    core: &Core<F::Map>,
+    ino: Ino,
+    noted: &[Extent],
+) -> Option<BlockNo> {
+    let node = core.nodes.get(&ino)?;
+    let geometry = MapGeometry::of(format);
+    let frag = u64::from(geometry.per_block());
+    let mut runs: Vec<Extent> = (0..)
+        .zip(&node.map.trees().direct)
+        .filter(|&(_, &number)| number != 0)
+        .map(|(lbn, &number)| (BlockNo::new(number), geometry.units_at(node.size, lbn)))
+        .map(|(at, frags)| Extent::new(at, u64::from(frags)))
+        .collect();
+    let mut trees: Vec<(u64, usize)> = node.map.trees().indirect.iter().copied().zip(1..).collect();
+    while let Some((number, levels)) = trees.pop() {
+        if number == 0 {
+            continue;
+        }
+        let at = BlockNo::new(number);
+        runs.push(Extent::new(at, frag));
+        if let Some(below) = levels.checked_sub(1) {
+            let inside = (0..geometry.pointers()).map_while(|place| peek(format, core, at, place));
+            trees.extend(inside.map(|number| (number, below)));
+        }
+    }
+    let frags = |runs: &[Extent]| -> HashSet<BlockNo> {
+        runs.iter().flat_map(|run| run.start.get()..run.end().get()).map(BlockNo::new).collect()
+    };
+    let is_unsettled = |at: &BlockNo| core.cache.is_unsettled(Extent::new(*at, 1));
+    frags(&runs).difference(&frags(noted)).copied().filter(is_unsettled).min()
+}
+
+/// A block number in an indirect block that is in the cache.
+fn peek<F: Indirect>(format: &F, core: &Core<F::Map>, block: BlockNo, place: u64) -> Option<u64> {
+    let at = index(place) * format.pointer_width();
+    let bytes = core.cache.blocks().peek(block, 0, index(u64::from(format.limits().block)))?;
+    Some(format.pointer_at(bytes, at))
 }

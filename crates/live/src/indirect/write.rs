@@ -1,7 +1,7 @@
 //! Writing: blocks found or made, tails grown, bytes put in.
 
 use super::map::Path;
-use super::{DIRECT, Files, Indirect, Mapped, Purpose, units_at};
+use super::{DIRECT, Files, Indirect, Mapped, Purpose};
 use crate::{Fault, Ids, Part};
 use seekless_cache::{ChangeId, Changed, Kind, Role};
 use seekless_fs::field::{index, slice, wide};
@@ -18,8 +18,8 @@ impl<F: Indirect> Files<'_, F> {
     /// Refuses a length that the format cannot map.
     pub fn check_len(&self, ino: Ino, end: Option<u64>) -> Result<u64, FsError> {
         let fits = |&end: &u64| {
-            let last = end.saturating_sub(1) / self.block();
-            end <= self.format.max_size() && self.way(last).is_some()
+            let last = end.saturating_sub(1) / self.geometry.block();
+            end <= self.format.max_size() && self.geometry.way(last).is_some()
         };
         end.filter(fits).ok_or_else(|| FsError::TooLarge(format!("inode {ino}")))
     }
@@ -68,13 +68,13 @@ impl<F: Indirect> Files<'_, F> {
         done: &mut usize,
     ) -> Result<(), FsError> {
         self.open_gap(ino, offset)?;
-        let bsize = self.block();
+        let bsize = self.geometry.block();
         let end = offset + wide(bytes.len());
         while *done < bytes.len() {
             let at = offset + wide(*done);
             let lbn = at / bsize;
             let within = index(at % bsize);
-            let len = (index(self.block()) - within).min(bytes.len() - *done);
+            let len = (index(self.geometry.block()) - within).min(bytes.len() - *done);
             let part = slice(bytes, *done, len).unwrap_or_default();
             if lbn >= wide(DIRECT) {
                 // Once for all blocks that are written now.
@@ -109,7 +109,7 @@ impl<F: Indirect> Files<'_, F> {
     /// Makes a file ready for bytes at `offset`, behind its end or not: the gap is zeros, and only
     /// its last block may be a part of one.
     pub(super) fn open_gap(&mut self, ino: Ino, offset: u64) -> Result<(), FsError> {
-        let bsize = self.block();
+        let bsize = self.geometry.block();
         let size = self.core.node(ino)?.size;
         if offset <= size {
             return Ok(());
@@ -125,7 +125,7 @@ impl<F: Indirect> Files<'_, F> {
     /// Lets the tail of a file become a whole block, since the file is to go on
     /// behind it.
     fn fill_tail(&mut self, ino: Ino, lbn: u64) -> Result<(), FsError> {
-        let bsize = self.block();
+        let bsize = self.geometry.block();
         let size = self.core.node(ino)?.size;
         let last = size / bsize;
         if last >= lbn || last >= wide(DIRECT) || size % bsize == 0 {
@@ -138,11 +138,11 @@ impl<F: Indirect> Files<'_, F> {
 
     /// Zeroes the existing part of a range within one block; holes stay.
     pub(super) fn zero(&mut self, ino: Ino, from: u64, to: u64) -> Result<(), FsError> {
-        let bsize = self.block();
+        let bsize = self.geometry.block();
         let lbn = from / bsize;
         let Some(at) = self.lookup_block(ino, lbn)? else { return Ok(()) };
         let size = self.core.node(ino)?.size;
-        let room = u64::from(units_at(self.format.limits(), size, lbn)) * self.unit();
+        let room = u64::from(self.geometry.units_at(size, lbn)) * self.geometry.unit();
         let base = lbn * bsize;
         let (from, to) = (from.saturating_sub(base), to.saturating_sub(base).min(room));
         if from >= to {
@@ -154,10 +154,8 @@ impl<F: Indirect> Files<'_, F> {
             Ok(())
         };
         self.core.cache.changes().edit(at, index(from), index(to - from), role, blank)?;
-        self.core.note_unsettled(
-            ino,
-            Extent::new(at, u64::from(units_at(self.format.limits(), size, lbn))),
-        );
+        self.core
+            .note_unsettled(ino, Extent::new(at, u64::from(self.geometry.units_at(size, lbn))));
         Ok(())
     }
 
@@ -172,21 +170,28 @@ impl<F: Indirect> Files<'_, F> {
         bytes: &[u8],
     ) -> Result<ChangeId, FsError> {
         self.fill_tail(ino, lbn)?;
-        let bsize = self.block();
+        let bsize = self.geometry.block();
         let base = lbn * bsize;
         let found = self.lookup_block(ino, lbn)?;
         let node = self.core.node(ino)?;
         let old_size = node.size;
         let size = old_size.max(base + wide(within + bytes.len()));
         let direct = lbn < wide(DIRECT);
-        let want = if direct { self.units((size - base).min(bsize)) } else { self.per_block() };
+        let want = if direct {
+            self.geometry.units((size - base).min(bsize))
+        } else {
+            self.geometry.per_block()
+        };
         let Some(at) = found else {
             return self.make_block(ino, lbn, want, size, (within, bytes));
         };
         // A block that has no fragments may lie behind the end already, preallocated.
-        let in_fragments = direct && self.per_block() > 1;
-        let have =
-            if in_fragments { self.units(old_size.saturating_sub(base).min(bsize)) } else { want };
+        let in_fragments = direct && self.geometry.per_block() > 1;
+        let have = if in_fragments {
+            self.geometry.units(old_size.saturating_sub(base).min(bsize))
+        } else {
+            want
+        };
         if have >= want {
             let role = self.data_role(ino)?;
             let ((), data) =
@@ -227,14 +232,14 @@ impl<F: Indirect> Files<'_, F> {
             None
         } else {
             self.announce(ino, size)?;
-            Some(self.open_path(ino, lbn)?)
+            Some(self.map().open_path(ino, lbn)?)
         };
         let wanted = self.format.wanted(self.core, ino, lbn)?;
         let (at, bitmap) =
             match (self.format.take(self.core, ino, lbn, count, Purpose::Data(wanted)), &path) {
                 (Ok(taken), _) => taken,
                 (Err(error), Some(path)) => {
-                    self.abandon_path(ino, path)?;
+                    self.map().abandon_path(ino, path)?;
                     return Err(error);
                 }
                 (Err(error), None) => return Err(error),
@@ -243,12 +248,12 @@ impl<F: Indirect> Files<'_, F> {
         // of the new place.
         let node = self.core.node(ino)?;
         let end = node.grown_from.unwrap_or(old_size);
-        let fills_hole = lbn * self.block() < end;
+        let fills_hole = lbn * self.geometry.block() < end;
         let role = match self.data_role(ino)? {
             Role::Data if fills_hole => Role::DataMove,
             role => role,
         };
-        let len = index(u64::from(count) * self.unit());
+        let len = index(u64::from(count) * self.geometry.unit());
         let ((), data) = self.core.cache.changes().fill(at, len, role, |to| {
             put(to, within, bytes);
             Ok(())
@@ -258,9 +263,9 @@ impl<F: Indirect> Files<'_, F> {
         let reached = if let Some(path) = path {
             // Of a directory; that of a file has been announced.
             self.core.node(ino)?.size = size;
-            self.enter_indirect(ino, &path, at, &after)?
+            self.map().enter_indirect(ino, &path, at, &after)?
         } else {
-            let sectors = self.sectors(u64::from(count));
+            let sectors = self.geometry.sectors(u64::from(count));
             let node = self.core.node(ino)?;
             if let Some(number) = node.map.trees_mut().direct.get_mut(index(lbn)) {
                 *number = at.get();
@@ -301,9 +306,9 @@ impl<F: Indirect> Files<'_, F> {
         size: u64,
         (within, bytes): (usize, &[u8]),
     ) -> Result<ChangeId, FsError> {
-        let fsize = index(self.unit());
+        let fsize = index(self.geometry.unit());
         let role = self.data_role(ino)?;
-        let grown = self.sectors(u64::from(want - have));
+        let grown = self.geometry.sectors(u64::from(want - have));
         let old_len = index(have) * fsize;
         if let Some(bitmap) = self.format.extend(self.core, at, have, want)? {
             let more = index(want - have) * fsize;
@@ -404,7 +409,7 @@ impl<F: Indirect> Files<'_, F> {
     /// Appends to a file that has no blocks behind its end.
     pub fn append(&mut self, ino: Ino, bytes: &[u8]) -> Result<ChangeId, FsError> {
         let size = self.core.node(ino)?.size;
-        let bsize = self.block();
+        let bsize = self.geometry.block();
         let within = index(size % bsize);
         self.write_in_block(ino, size / bsize, within, bytes)
     }
@@ -424,7 +429,7 @@ impl<F: Indirect> Files<'_, F> {
     }
 
     fn allocate_blocks(&mut self, ino: Ino, from: u64, to: u64) -> Result<(), FsError> {
-        let bsize = self.block();
+        let bsize = self.geometry.block();
         self.open_gap(ino, from)?;
         let mut at = from;
         while at < to {
