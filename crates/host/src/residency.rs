@@ -54,7 +54,7 @@ pub fn resident_of(file: &File, start: u64, len: u64) -> io::Result<Vec<(u64, u6
 ///
 /// # Errors
 /// The system call's error.
-pub fn let_go(file: &File, start: u64, len: u64) -> io::Result<()> {
+pub fn evict(file: &File, start: u64, len: u64) -> io::Result<()> {
     let advice = rustix::fs::Advice::DontNeed;
     Ok(rustix::fs::fadvise(file, start, std::num::NonZeroU64::new(len), advice)?)
 }

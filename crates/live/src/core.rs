@@ -107,7 +107,7 @@ impl<M> Core<M> {
     }
 
     /// Runs cut from a file are not written any more, and freed once the disk does not lead there.
-    pub fn let_go(&mut self, cleared: ChangeId, mut cut: Cut) {
+    pub fn free_cut(&mut self, cleared: ChangeId, mut cut: Cut) {
         for &run in &cut.runs {
             self.cache.changes().forget(run, cleared);
         }

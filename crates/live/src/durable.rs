@@ -136,7 +136,7 @@ impl<F: Linked + Named> Live<F> {
             };
             let pending: SmallVec<[(Ino, ChangeId); 2]> =
                 node.pending.named_by.left(cache).collect();
-            next.extend(pending.iter().map(|&(dir, _)| dir).chain(node.seen_in.iter().copied()));
+            next.extend(pending.iter().map(|&(dir, _)| dir).chain(node.parents.iter().copied()));
             let linked = node.pending.linked;
             let is_directory = node.kind == FileKind::Directory;
             if !pending.is_empty() {

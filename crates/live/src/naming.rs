@@ -84,7 +84,7 @@ impl<F: Linked + Named> Names<F> for InodeNames {
     fn find(live: &mut Live<F>, dir: Ino, name: &[u8]) -> Result<Option<Ino>, FsError> {
         let found = live.directories().find(dir, name)?.map(|slot| slot.ino);
         if let Some(ino) = found.filter(|_| !matches!(name, b"." | b"..")) {
-            live.volume.note_seen(ino, dir);
+            live.volume.note_parent(ino, dir);
         }
         Ok(found)
     }

@@ -1,7 +1,7 @@
 //! Inodes in memory: their fields, and their changes that are not on the disk yet.
 
 use crate::pending_changes::PendingChanges;
-use crate::volume::seen::SeenIn;
+use crate::volume::parents::Parents;
 use seekless_fs::field::wide;
 use seekless_fs::{DeviceNumber, FileKind, FsError, Timestamp};
 use seekless_units::Ino;
@@ -86,7 +86,7 @@ pub struct Node<M> {
     /// Number of opens.
     pub(crate) holds: u32,
     /// Directories in which it has names, as far as they are known.
-    pub(crate) seen_in: SeenIn,
+    pub(crate) parents: Parents,
     /// Its blocks count as free already.
     pub(crate) counted_free: bool,
     /// Removed directories: the parent whose link count still includes our `..`.
@@ -148,7 +148,7 @@ impl<M: Default> Node<M> {
             grown_from: None,
             recorded: None,
             holds: 0,
-            seen_in: SeenIn::new(),
+            parents: Parents::new(),
             counted_free: false,
             counted_in: None,
             was_emptied: false,

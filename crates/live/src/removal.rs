@@ -57,7 +57,7 @@ impl<F: Linked + Named> Live<F> {
             &leaving,
         )?;
         self.volume.core.nodes.remove(&ino);
-        self.volume.core.let_go(cleared, cut);
+        self.volume.core.free_cut(cleared, cut);
         self.volume.core.pending.add(0, 1);
         let first: Ids = leaving.into_iter().chain([cleared]).collect();
         let first = self.volume.core.unless(Fault::InodeReusedEarly, first);

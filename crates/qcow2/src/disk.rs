@@ -3,9 +3,9 @@
 use crate::cluster::Mapping;
 use crate::error::damaged;
 use crate::header::Image;
-use crate::kept::PieceCache;
 use crate::number::{divide, index, wide};
 use crate::ondisk::{self, ENTRY};
+use crate::piece_cache::PieceCache;
 use seekless_device::{BlockDevice, DeviceError};
 use seekless_units::{ByteLen, Lba};
 use std::sync::Arc;

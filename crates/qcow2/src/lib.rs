@@ -27,9 +27,9 @@ mod disk;
 mod error;
 mod files;
 mod header;
-mod kept;
 mod number;
 mod ondisk;
+mod piece_cache;
 
 pub use disk::Disk;
 pub use error::Qcow2Error;

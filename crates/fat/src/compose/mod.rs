@@ -18,8 +18,8 @@
 )]
 
 pub(crate) mod objects;
+mod offset_device;
 mod options;
-mod shifted;
 pub(crate) mod shorts;
 mod sizing;
 pub(crate) mod slots;
@@ -41,13 +41,13 @@ use seekless_fs::tree::Tree;
 use seekless_fs::{FsError, Timestamp};
 use seekless_units::{BlockNo, ByteLen, Extent, Ino};
 use table::Entries;
-use tree::Planted;
+use tree::SourceObjects;
 use write::{Blocks, Data, ImageWriter};
 use zerocopy::IntoBytes;
 
 /// A volume about to be written: its shape is decided, its layout is not.
 pub struct Builder<'a> {
-    planted: Planted<'a>,
+    content: SourceObjects<'a>,
     options: MakeOptions,
     geometry: Geometry,
     label: Option<[u8; 11]>,
@@ -63,7 +63,7 @@ impl<'a> Builder<'a> {
     /// only, with both; [`FsError::NoSpace`] when the contents do not fit.
     pub fn new(source: &'a dyn Source, options: &BuildOptions) -> Result<Self, FsError> {
         options.check()?;
-        let mut planted = Planted::new(source, options.losses)?;
+        let mut content = SourceObjects::new(source, options.losses)?;
         let mut options = options.clone();
         let newest = || source.tree().nodes().iter().map(|node| node.mtime).max();
         options.make.time = options.made.or_else(newest).unwrap_or_default();
@@ -71,22 +71,22 @@ impl<'a> Builder<'a> {
             options.make.id = mark(source.tree(), &options.make);
         }
         let label = label::encode(&options.make.label)?;
-        planted.objects.front = label_slot(&options.make, label);
+        content.objects.front = label_slot(&options.make, label);
         let tree = source.tree();
         let shown = |at: usize| {
             let nodes = tree.nodes().len();
-            tree.shown_path(planted.nodes[if at < nodes { at } else { 0 }])
+            tree.shown_path(content.nodes[if at < nodes { at } else { 0 }])
         };
-        planted.objects.check_directories(&shown)?;
-        let (make, geometry) = sizing::choose(&options, &mut planted.objects)?;
-        planted.objects.cluster = geometry.cluster_bytes();
-        Ok(Self { planted, options: make, geometry, label })
+        content.objects.check_directories(&shown)?;
+        let (make, geometry) = sizing::choose(&options, &mut content.objects)?;
+        content.objects.cluster = geometry.cluster_bytes();
+        Ok(Self { content, options: make, geometry, label })
     }
 
     /// The attributes that were lost.
     #[must_use]
     pub fn lost(&self) -> LossCounts {
-        self.planted.lost
+        self.content.lost
     }
 
     /// The number of clusters, if systems that go by it take the volume for one of another width: a
@@ -101,11 +101,11 @@ impl<'a> Builder<'a> {
 
 impl NewVolume for Builder<'_> {
     fn demand(&self) -> &dyn Demand {
-        &self.planted.objects
+        &self.content.objects
     }
 
     fn space(&self) -> Space {
-        space(&self.planted.objects, &self.geometry)
+        space(&self.content.objects, &self.geometry)
     }
 
     fn block_size(&self) -> u32 {
@@ -117,8 +117,8 @@ impl NewVolume for Builder<'_> {
     }
 
     fn clamped_times(&self) -> usize {
-        let tree = self.planted.source.tree();
-        let kept = tree.ids().filter(|id| self.planted.objects.all[id.index()].is_kept);
+        let tree = self.content.source.tree();
+        let kept = tree.ids().filter(|id| self.content.objects.all[id.index()].is_kept);
         let clamped = |time: Timestamp| time < EARLIEST || time > LATEST;
         // The root has no times.
         kept.skip(1).filter(|&id| clamped(tree.node(id).mtime)).count()
@@ -133,11 +133,11 @@ impl NewVolume for Builder<'_> {
         let (geometry, options) = (&self.geometry, &self.options);
         let encoder = || Encoder { geometry, options, label: self.label, device };
         let writer = ImageWriter {
-            objects: &self.planted.objects,
+            objects: &self.content.objects,
             encoder: encoder(),
             blocks: blocks(geometry),
             plan,
-            data: &self.planted,
+            data: &self.content,
             progress,
         };
         let mut entries = Entries::new(geometry.width, geometry.clusters);
@@ -163,7 +163,7 @@ pub(crate) fn blocks(geometry: &Geometry) -> Blocks {
     Blocks::new(geometry.byte_of(geometry.first_data()), geometry.cluster_bytes())
 }
 
-impl Data for Planted<'_> {
+impl Data for SourceObjects<'_> {
     fn read(&self, object: usize, offset: u64, out: &mut [u8]) -> Result<(), FsError> {
         let mut content = self.source.open(self.nodes[object])?;
         content.read_at(offset, out)?;

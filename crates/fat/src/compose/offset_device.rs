@@ -3,13 +3,13 @@
 use seekless_device::{BlockDevice, DeviceError};
 use seekless_units::{ByteLen, Lba};
 
-pub(crate) struct Shifted<'a> {
+pub(crate) struct OffsetDevice<'a> {
     pub(crate) device: &'a dyn BlockDevice,
     /// In front of block 0, in sectors of the device.
     pub(crate) skip: u64,
 }
 
-impl BlockDevice for Shifted<'_> {
+impl BlockDevice for OffsetDevice<'_> {
     fn len(&self) -> ByteLen {
         let skipped = Lba::new(self.skip).to_bytes().get();
         ByteLen::new(self.device.len().get().saturating_sub(skipped))

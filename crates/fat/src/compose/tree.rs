@@ -10,8 +10,8 @@ use seekless_fs::{FileKind, FsError};
 /// Most bytes of a file.
 const LONGEST: u64 = u32::MAX as u64;
 
-/// A tree that is about to be placed.
-pub(super) struct Planted<'a> {
+/// The objects of a tree, with their contents in its source.
+pub(super) struct SourceObjects<'a> {
     pub(super) source: &'a dyn Source,
     pub(super) objects: Objects,
     /// The node with an object's contents: objects are numbered like the tree's nodes, and further
@@ -20,46 +20,46 @@ pub(super) struct Planted<'a> {
     pub(super) lost: LossCounts,
 }
 
-impl<'a> Planted<'a> {
+impl<'a> SourceObjects<'a> {
     pub(super) fn new(source: &'a dyn Source, losses: Losses) -> Result<Self, FsError> {
         let tree = source.tree();
         let all = vec![Object::default(); tree.nodes().len()];
         let objects = Objects { all, front: Vec::new(), fixed_root: false, cluster: 0 };
         let nodes = tree.ids().collect();
-        let mut planted = Self { source, objects, nodes, lost: LossCounts::default() };
-        let mut planter = Planter { tree, losses };
-        let root = &mut planted.objects.all[0];
+        let mut content = Self { source, objects, nodes, lost: LossCounts::default() };
+        let mut reader = ObjectReader { tree, losses };
+        let root = &mut content.objects.all[0];
         (root.is_dir, root.is_kept) = (true, true);
-        planter.attributes(NodeId::ROOT, &mut planted.lost)?;
+        reader.attributes(NodeId::ROOT, &mut content.lost)?;
         let mut pending = vec![NodeId::ROOT];
         while let Some(dir) = pending.pop() {
-            planter.directory(dir, &mut planted, &mut pending)?;
+            reader.directory(dir, &mut content, &mut pending)?;
         }
-        Ok(planted)
+        Ok(content)
     }
 }
 
-struct Planter<'a> {
+struct ObjectReader<'a> {
     tree: &'a Tree,
     losses: Losses,
 }
 
-impl Planter<'_> {
+impl ObjectReader<'_> {
     /// Names the children of a directory.
     fn directory(
         &mut self,
         dir: NodeId,
-        planted: &mut Planted<'_>,
+        content: &mut SourceObjects<'_>,
         pending: &mut Vec<NodeId>,
     ) -> Result<(), FsError> {
         let tree = self.tree;
         let mut kept: Vec<(&Entry, u32)> = Vec::new();
         for entry in tree.children(dir) {
-            if !self.is_kept(dir, entry, &mut planted.lost)? {
+            if !self.is_kept(dir, entry, &mut content.lost)? {
                 continue;
             }
             let node = tree.node(entry.node);
-            let object = self.object(entry, node, planted)?;
+            let object = self.object(entry, node, content)?;
             if node.kind == FileKind::Directory {
                 pending.push(entry.node);
             }
@@ -81,10 +81,10 @@ impl Planter<'_> {
             .collect();
         let slots = directory(&named, &tree.shown_path(dir))?;
         for ((_, object), slots) in kept.iter().zip(slots) {
-            let object = &mut planted.objects.all[*object as usize];
+            let object = &mut content.objects.all[*object as usize];
             (object.slots, object.parent) = (slots, dir.index() as u32);
         }
-        planted.objects.all[dir.index()].children = kept.iter().map(|&(_, at)| at).collect();
+        content.objects.all[dir.index()].children = kept.iter().map(|&(_, at)| at).collect();
         Ok(())
     }
 
@@ -93,7 +93,7 @@ impl Planter<'_> {
         &self,
         entry: &Entry,
         node: &Node,
-        planted: &mut Planted<'_>,
+        content: &mut SourceObjects<'_>,
     ) -> Result<u32, FsError> {
         let object = Object {
             is_dir: node.kind == FileKind::Directory,
@@ -102,19 +102,19 @@ impl Planter<'_> {
             ..Object::default()
         };
         let at = entry.node.index();
-        if planted.objects.all[at].is_kept {
+        if content.objects.all[at].is_kept {
             let first = || self.tree.shown_path(entry.node);
-            lose(self.losses.links, &mut planted.lost.links, || {
+            lose(self.losses.links, &mut content.lost.links, || {
                 format!("{}: {} names, --drop links makes each a file", first(), node.names)
             })?;
-            planted.objects.all.push(object);
-            planted.nodes.push(entry.node);
-            let objects = planted.objects.all.len();
-            debug_assert_eq!(planted.nodes.len(), objects, "each object has its node");
-            return Ok(planted.objects.all.len() as u32 - 1);
+            content.objects.all.push(object);
+            content.nodes.push(entry.node);
+            let objects = content.objects.all.len();
+            debug_assert_eq!(content.nodes.len(), objects, "each object has its node");
+            return Ok(content.objects.all.len() as u32 - 1);
         }
-        planted.objects.all[at] = object;
-        self.attributes(entry.node, &mut planted.lost)?;
+        content.objects.all[at] = object;
+        self.attributes(entry.node, &mut content.lost)?;
         Ok(at as u32)
     }
 

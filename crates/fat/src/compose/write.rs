@@ -2,7 +2,7 @@
 //! root, the FATs, and the boot sector last.
 
 use super::objects::Objects;
-use super::shifted::Shifted;
+use super::offset_device::OffsetDevice;
 use super::table::Entries;
 use crate::boot::Width;
 use crate::make::encode::Encoder;
@@ -57,7 +57,7 @@ impl ImageWriter<'_> {
     /// `entries` has the other entries of the FATs: bad clusters, and their first entries.
     pub(crate) fn body(&self, mut entries: Entries) -> Result<(u32, u32), FsError> {
         let g = self.encoder.geometry;
-        let device = Shifted { device: self.encoder.device, skip: self.blocks.skip };
+        let device = OffsetDevice { device: self.encoder.device, skip: self.blocks.skip };
         Forward {
             block_size: g.cluster_bytes() as u32,
             device: &device,

@@ -155,7 +155,7 @@ impl Replay {
                 68..72 => self.rmdir(),
                 72..88 => self.rename(),
                 88..92 => self.sync_some(),
-                92..96 => self.let_go(),
+                92..96 => self.release(),
                 _ => self.look(),
             }
             if self.step.is_multiple_of(50) {
@@ -313,7 +313,7 @@ impl Replay {
         assert_eq!(core.cache.broken_invariant(), None, "step {}", self.step);
     }
 
-    fn let_go(&mut self) {
+    fn release(&mut self) {
         let Some((ino, bytes)) = self.held.pop() else { return };
         assert!(self.contents(ino, bytes.len()) == bytes, "step {}", self.step);
         self.live.release(ino).unwrap();

@@ -66,7 +66,7 @@ impl<F: Indirect> Files<'_, F> {
         let cleared = self.put_blocks(ino, role, &before)?;
         self.core.node(ino)?.pending.sized = cleared;
         self.core.forget_unsettled(ino, &cut.runs);
-        self.core.let_go(cleared, cut);
+        self.core.free_cut(cleared, cut);
         Ok(())
     }
 

@@ -95,7 +95,7 @@ impl<F: Linked + Named> LinksLast<'_, F> {
     fn names_of(&mut self, ino: Ino) -> Result<Ids, FsError> {
         self.live.volume.node(ino)?;
         let node = self.live.volume.core.nodes.get(&ino).ok_or_else(|| crate::gone(ino))?;
-        let dirs = node.seen_in.clone();
+        let dirs = node.parents.clone();
         let mut ids: Ids =
             node.pending.named_by.left(&self.live.volume.core.cache).map(|(_, id)| id).collect();
         for dir in dirs {
@@ -237,7 +237,7 @@ impl<F: Linked + Named> LinksLast<'_, F> {
             before,
         )?;
         self.live.volume.core.nodes.remove(&ino);
-        self.live.volume.core.let_go(cleared, cut);
+        self.live.volume.core.free_cut(cleared, cut);
         Ok(cleared)
     }
 

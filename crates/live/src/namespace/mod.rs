@@ -6,7 +6,7 @@ use crate::action::Action;
 use crate::directories::entries::EntryUnit;
 use crate::fault::Fault;
 use crate::node::Node;
-use crate::volume::seen::note_seen;
+use crate::volume::parents::note_parent;
 use crate::{Codec, Contents, Entry, Ids, Linked, Live, Named};
 use seekless_cache::{ChangeId, Kind, Role};
 use seekless_fs::field::wide;
@@ -264,7 +264,7 @@ impl<F: Linked + Named> Namespace<'_, F> {
     pub(crate) fn note_name(&mut self, ino: Ino, dir: Ino, ids: &Ids) -> Result<(), FsError> {
         self.live.volume.node(ino)?;
         let node = self.live.volume.core.nodes.get_mut(&ino).ok_or_else(|| crate::gone(ino))?;
-        note_seen(&mut node.seen_in, dir);
+        note_parent(&mut node.parents, dir);
         ids.iter().for_each(|&id| {
             node.pending.named_by.note_name(&mut self.live.volume.core.cache, dir, id)
         });

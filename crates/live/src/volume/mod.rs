@@ -2,13 +2,13 @@
 
 pub(crate) mod acl;
 mod delayed_writes;
+pub(crate) mod parents;
 mod read;
-pub(crate) mod seen;
 
 use crate::core::Core;
 use crate::node::{MOST_NODES, Node, gone};
 use crate::pending::Ids;
-use crate::volume::seen::{SeenDirectories, note_seen};
+use crate::volume::parents::{ParentCache, note_parent};
 use crate::{Format, Linked};
 use seekless_cache::ChangeId;
 use seekless_fs::{Attr, FileKind, FsError};
@@ -30,7 +30,7 @@ pub(crate) struct Volume<F: Format> {
     pub(crate) core: Core<F::Map>,
     /// How many nodes there may be before those not needed are dropped.
     most_nodes: usize,
-    seen: SeenDirectories,
+    parents: ParentCache,
     health: Health,
 }
 
@@ -41,7 +41,7 @@ impl<F: Format> Volume<F> {
             format,
             core,
             most_nodes: MOST_NODES,
-            seen: SeenDirectories::default(),
+            parents: ParentCache::default(),
             health: Health::default(),
         }
     }
@@ -76,7 +76,7 @@ impl<F: Format> Volume<F> {
         if !self.core.nodes.contains_key(&ino) {
             debug_assert!(!self.core.delayed.has(ino), "inode {ino} went with what waits of it");
             let mut node = self.format.load(&mut self.core, ino)?;
-            node.seen_in = self.seen.take(ino);
+            node.parents = self.parents.take(ino);
             self.core.nodes.insert(ino, node);
         }
         self.core.nodes.get_mut(&ino).ok_or_else(|| gone(ino))
@@ -103,7 +103,7 @@ impl<F: Format> Volume<F> {
         if self.core.nodes.len() < self.most_nodes {
             return;
         }
-        let (cache, seen, delayed) = (&self.core.cache, &mut self.seen, &self.core.delayed);
+        let (cache, parents, delayed) = (&self.core.cache, &mut self.parents, &self.core.delayed);
         self.core.nodes.retain(|node| {
             let idle = node.holds == 0
                 && node.links == node.effective
@@ -111,7 +111,7 @@ impl<F: Format> Volume<F> {
                 && !delayed.has(node.ino)
                 && node.pending.are_on_disk(cache);
             if idle {
-                seen.keep(node.ino, std::mem::take(&mut node.seen_in));
+                parents.keep(node.ino, std::mem::take(&mut node.parents));
             }
             !idle
         });
@@ -215,14 +215,14 @@ impl<F: Format> Volume<F> {
 
     /// Remembers that a file has a name in a directory: a file that is made durable is so with the
     /// names by which it was reached.
-    pub(crate) fn note_seen(&mut self, ino: Ino, dir: Ino) {
+    pub(crate) fn note_parent(&mut self, ino: Ino, dir: Ino) {
         if let Some(node) = self.core.nodes.get_mut(&ino) {
-            note_seen(&mut node.seen_in, dir);
+            note_parent(&mut node.parents, dir);
             return;
         }
-        let mut dirs = self.seen.take(ino);
-        note_seen(&mut dirs, dir);
-        self.seen.keep(ino, dirs);
+        let mut dirs = self.parents.take(ino);
+        note_parent(&mut dirs, dir);
+        self.parents.keep(ino, dirs);
     }
 
     /// The changes that take older names of a file from the disk, if these are still there. The

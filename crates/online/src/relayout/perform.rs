@@ -103,7 +103,7 @@ impl<'a, 'h> Mover<'a, 'h> {
             }
         }
         self.donor.sync()?;
-        self.let_go();
+        self.evict_brought();
         Ok(self.donor.refresh()?)
     }
 
@@ -273,7 +273,7 @@ impl<'a, 'h> Mover<'a, 'h> {
     }
 
     /// Drops the pages that were not in memory before the step.
-    fn let_go(&mut self) {
+    fn evict_brought(&mut self) {
         let mut open: Option<(ObjectId, File)> = None;
         for (object, start, len) in std::mem::take(&mut self.brought) {
             if open.as_ref().is_none_or(|(known, _)| *known != object) {
@@ -283,7 +283,7 @@ impl<'a, 'h> Mover<'a, 'h> {
             }
             if let Some((_, file)) = &open {
                 // A failure to drop pages is ignored.
-                let _ = residency::let_go(file, start, len);
+                let _ = residency::evict(file, start, len);
             }
         }
     }

@@ -194,7 +194,7 @@ impl Target {
         rustix::fs::syncfs(&self.on).map_err(|error| io(error.into()))?;
         // That cache does not reflect contents of files: a block read before may belong to another
         // file now.
-        residency::let_go(&self.device, 0, 0).map_err(io)?;
+        residency::evict(&self.device, 0, 0).map_err(io)?;
         let file = self.device.try_clone().map_err(io)?;
         let device: Arc<dyn BlockDevice> =
             Arc::new(FileDevice::from_file(file, false).map_err(io)?);

@@ -200,7 +200,7 @@ impl<A> Soft<A> {
         wanted.extend(kept.copied());
         let mut freed = Vec::new();
         self.graph.rewire(id, &wanted, &mut freed, &mut memory.counters);
-        self.let_go(memory, &freed);
+        self.unblock(memory, &freed);
         Some(Changed { id, replaced: true })
     }
 }

@@ -155,13 +155,13 @@ impl<A> Soft<A> {
             }
         }
         written.clear();
-        self.let_go(memory, &freed);
+        self.unblock(memory, &freed);
         freed.clear();
         self.spare = (written, freed);
     }
 
     /// Changes may now be written: their blocks are dirty with them.
-    fn let_go(&self, memory: &mut Memory, freed: &[ChangeId]) {
+    fn unblock(&self, memory: &mut Memory, freed: &[ChangeId]) {
         // Those of one block mostly come together, the inodes that waited for a bitmap:
         // they are taken out of its list in one pass.
         let block_of = |id: &ChangeId| self.graph.get(*id).map(|record| record.block);

@@ -34,7 +34,7 @@ impl<A> Soft<A> {
         buffer.held.unblock(&[id]);
         let mut freed = Vec::new();
         self.graph.revoke(id, &mut freed, &mut memory.counters);
-        self.let_go(memory, &freed);
+        self.unblock(memory, &freed);
         true
     }
 
@@ -75,6 +75,6 @@ impl<A> Soft<A> {
         for id in gone {
             self.graph.dissolve(id, until, &mut freed, &mut memory.counters);
         }
-        self.let_go(memory, &freed);
+        self.unblock(memory, &freed);
     }
 }

@@ -62,7 +62,7 @@ impl Tree<'_> {
         let applied = self.apply(&plan, &Put { role, after: &[], size: len, more: 0, fewer })?;
         cut.cleared = applied.nodes.into();
         self.core.forget_unsettled(self.ino, &cut.runs);
-        self.core.let_go(applied.inode, cut);
+        self.core.free_cut(applied.inode, cut);
         Ok(())
     }
 
