@@ -7,7 +7,7 @@
 
 use crate::core::Core;
 use crate::cut::Cut;
-use crate::delayed::BlockState;
+use crate::features::{DelayedAllocation, InlineData, OrphanList};
 use crate::limits::Limits;
 use crate::node::Node;
 use crate::pending::Ids;
@@ -43,6 +43,30 @@ pub trait Format: Send + Sized {
     type Map: Clone + std::fmt::Debug + Default + Send;
     /// How it is opened.
     type Options;
+    /// Contents that wait for their place, or [`Absent`](crate::Absent).
+    type DelayedAllocation: DelayedAllocation<Self::Map>;
+    /// Contents in inodes, or [`Absent`](crate::Absent).
+    type InlineData: InlineData<Self::Map>;
+    /// Files being deleted or cut, or [`Absent`](crate::Absent).
+    type OrphanList: OrphanList<Self::Map>;
+
+    // Features that it may lack.
+
+    /// Contents that wait for their place, if the format has that.
+    fn delayed_allocation(&mut self) -> Option<&mut Self::DelayedAllocation> {
+        None
+    }
+
+    /// Contents in inodes, if the format has that.
+    fn inline_data(&mut self) -> Option<&mut Self::InlineData> {
+        None
+    }
+
+    /// The list of files that are being deleted or cut, if the format has one.
+    fn orphan_list(&mut self) -> Option<&mut Self::OrphanList> {
+        None
+    }
+
     // The volume.
 
     /// Opens an image, and changes nothing of it.
@@ -156,51 +180,6 @@ pub trait Format: Send + Sized {
     /// Called before the file system is closed and the last changes are written.
     fn closing(&mut self) {}
 
-    /// Notes on the disk, for the mount after a crash, that a file in memory goes on its last
-    /// close, or, with links, is being cut to its length; or that this is over. A file made as good
-    /// as unused is off the list by that. Only called where there is a journal; by default there is
-    /// no such list.
-    fn note_orphan(
-        &mut self,
-        _core: &mut Core<Self::Map>,
-        _ino: Ino,
-        _is: bool,
-    ) -> Result<(), FsError> {
-        Ok(())
-    }
-
-    /// The files that a crash has left on the list, which are in memory then.
-    fn orphans(&mut self, _core: &mut Core<Self::Map>) -> Result<Vec<Ino>, FsError> {
-        Ok(Vec::new())
-    }
-
-    /// Frees a file's blocks behind a length, those with its end among them if that is later.
-    fn cut_behind(
-        &mut self,
-        core: &mut Core<Self::Map>,
-        ino: Ino,
-        len: u64,
-    ) -> Result<(), FsError> {
-        if len < core.node(ino)?.size { self.truncate(core, ino, len) } else { Ok(()) }
-    }
-
-    /// How far the operation under way can cut a file that is to have a length: to
-    /// that, or less far. Only asked for where there is a journal.
-    fn cut_at_once(
-        &mut self,
-        _core: &mut Core<Self::Map>,
-        _ino: Ino,
-        len: u64,
-    ) -> Result<u64, FsError> {
-        Ok(len)
-    }
-
-    /// Bytes of a file that one operation writes or allocates at most. Only asked for
-    /// where there is a journal.
-    fn piece(&self, _core: &Core<Self::Map>) -> u64 {
-        u64::MAX
-    }
-
     /// Whether a directory may have more in it than links can count: it has one link
     /// from then on, whatever comes and goes (ext4's `dir_nlink`). By default, no.
     fn goes_uncounted(&self, _node: &Node<Self::Map>) -> bool {
@@ -208,45 +187,6 @@ pub trait Format: Send + Sized {
     }
 
     // Contents of files.
-
-    /// The contents of a file, if they are in its inode and nowhere else. By default,
-    /// no file has them there.
-    fn contents_inside(
-        &mut self,
-        _core: &mut Core<Self::Map>,
-        _ino: Ino,
-    ) -> Result<Option<Vec<u8>>, FsError> {
-        Ok(None)
-    }
-
-    /// Whether a directory has its names in its inode and nowhere else. By default, none
-    /// has. Such are only met under disciplines that do not order single writes.
-    fn has_names_inside(
-        &mut self,
-        _core: &mut Core<Self::Map>,
-        _dir: Ino,
-    ) -> Result<bool, FsError> {
-        Ok(false)
-    }
-
-    /// The names of such a directory as one unit, which may be shorter than others. Room in it is
-    /// found by [`Codec::fit`](crate::Codec::fit) alone, after [`Format::place_name`] has said that
-    /// there is some; nothing in it is compacted.
-    fn names_inside(&mut self, _core: &mut Core<Self::Map>, dir: Ino) -> Result<Vec<u8>, FsError> {
-        debug_assert!(false, "directory {dir} has its names in blocks");
-        Err(crate::node::gone(dir))
-    }
-
-    /// Writes such a unit into the inode.
-    fn put_names_inside(
-        &mut self,
-        _core: &mut Core<Self::Map>,
-        dir: Ino,
-        _unit: &[u8],
-    ) -> Result<(), FsError> {
-        debug_assert!(false, "directory {dir} has its names in blocks");
-        Err(crate::node::gone(dir))
-    }
 
     /// Where a block of a file begins; `None` for a hole.
     fn lookup_block(
@@ -267,77 +207,6 @@ pub trait Format: Send + Sized {
         offset: u64,
         bytes: &[u8],
     ) -> Result<usize, FsError>;
-
-    // Contents that wait for their place (delayed allocation).
-
-    /// Whether bytes that are to be written to a regular file can wait for their place where it has
-    /// no blocks for them. Then it is ready for them: it may be as long, it has no contents in its
-    /// inode, and the gap between its end and `offset` reads as zeros. By default, nothing waits,
-    /// and the other functions of this are not called.
-    ///
-    /// # Errors
-    /// [`FsError::TooLarge`]; [`FsError::NoSpace`].
-    fn delays(
-        &mut self,
-        _core: &mut Core<Self::Map>,
-        _ino: Ino,
-        _offset: u64,
-        _len: u64,
-    ) -> Result<bool, FsError> {
-        Ok(false)
-    }
-
-    /// The state of a block in a file's map, and the first block behind it for which that may
-    /// differ.
-    fn stand_of(
-        &mut self,
-        _core: &mut Core<Self::Map>,
-        ino: Ino,
-        lbn: u64,
-    ) -> Result<(BlockState, u64), FsError> {
-        debug_assert!(false, "nothing of inode {ino} waits");
-        Ok((BlockState::Written, lbn + 1))
-    }
-
-    /// Free blocks available to the current caller, including those reserved for delayed
-    /// allocation.
-    fn room(&self, _core: &Core<Self::Map>) -> u64 {
-        0
-    }
-
-    /// Most blocks that a file's map grows by when this many more of its blocks, in this many runs,
-    /// get a place.
-    fn most_map_blocks(
-        &mut self,
-        _core: &mut Core<Self::Map>,
-        _ino: Ino,
-        _runs: u64,
-        _blocks: u64,
-    ) -> Result<u64, FsError> {
-        Ok(0)
-    }
-
-    /// Allocates blocks of a file where its map has a hole: the first of the blocks, as many as lie
-    /// in one run, which is returned. The on-disk size goes as far ([`Node::record_up_to`]).
-    ///
-    /// # Errors
-    /// [`FsError::NoSpace`]; nothing has changed then.
-    fn place(
-        &mut self,
-        _core: &mut Core<Self::Map>,
-        ino: Ino,
-        _lbn: u64,
-        _contents: &[Box<[u8]>],
-    ) -> Result<Extent, FsError> {
-        debug_assert!(false, "nothing of inode {ino} waits");
-        Err(crate::node::gone(ino))
-    }
-
-    /// Writes the on-disk size of a file.
-    fn put_size(&mut self, _core: &mut Core<Self::Map>, ino: Ino) -> Result<(), FsError> {
-        debug_assert!(false, "nothing of inode {ino} waits");
-        Ok(())
-    }
 
     /// Gives a file another length.
     ///

@@ -2,6 +2,7 @@
 //! are done in several: each of them leaves a sound file system, and operations to be continued
 //! after a crash are on a list of orphans.
 
+use crate::features::OrphanList;
 use crate::{Live, Named, Names};
 use seekless_fs::field::{index, wide};
 use seekless_fs::operate::SetAttr;
@@ -40,32 +41,33 @@ impl<F: Named> Live<F> {
     /// Cuts a file behind a length, but for the part that the operation under way has room for.
     /// Does nothing without a journal.
     pub(crate) fn cut_in_pieces(&mut self, ino: Ino, len: u64) -> Result<(), FsError> {
-        if !self.volume.core.cache.is_journalled() {
-            return Ok(());
-        }
         let mut listed = false;
-        loop {
-            let next = self.volume.format.cut_at_once(&mut self.volume.core, ino, len)?;
+        while let Some((list, core)) = self.volume.journalled_orphans() {
+            let next = list.cut_at_once(core, ino, len)?;
             debug_assert!(next >= len, "it is cut to {len}, not to {next}");
             if next <= len {
                 break;
             }
             if !listed {
-                self.volume.format.note_orphan(&mut self.volume.core, ino, true)?;
+                list.note_orphan(core, ino, true)?;
                 listed = true;
             }
-            self.volume.format.cut_behind(&mut self.volume.core, ino, next)?;
+            list.cut_behind(core, ino, next)?;
             self.next_piece()?;
         }
         if listed && self.volume.node(ino)?.links > 0 {
-            self.volume.format.note_orphan(&mut self.volume.core, ino, false)?;
+            self.volume.note_orphan(ino, false)?;
         }
         Ok(())
     }
 
     /// Deletes or cuts the orphans of a crash: files without names, or being cut.
     pub(crate) fn clear_orphans(&mut self) -> Result<(), FsError> {
-        for ino in self.volume.format.orphans(&mut self.volume.core)? {
+        let found = match self.volume.format.orphan_list() {
+            Some(list) => list.orphans(&mut self.volume.core)?,
+            None => Vec::new(),
+        };
+        for ino in found {
             let cleared = self.change(|live| {
                 let node = live.volume.node(ino)?;
                 let (links, size) = (node.links, node.size);
@@ -74,7 +76,7 @@ impl<F: Named> Live<F> {
                 }
                 live.cut_in_pieces(ino, size)?;
                 live.volume.format.truncate(&mut live.volume.core, ino, size)?;
-                live.volume.format.note_orphan(&mut live.volume.core, ino, false)
+                live.volume.note_orphan(ino, false)
             });
             match cleared {
                 // It stays on the list, for a check to decide.
@@ -143,14 +145,8 @@ impl<F: Named> Live<F> {
     }
 
     /// Bytes of a file that one operation writes at most.
-    fn piece(&self) -> u64 {
-        let piece = self
-            .volume
-            .core
-            .cache
-            .is_journalled()
-            .then(|| self.volume.format.piece(&self.volume.core));
-        piece.unwrap_or(u64::MAX)
+    fn piece(&mut self) -> u64 {
+        self.volume.journalled_orphans().map_or(u64::MAX, |(list, core)| list.piece(core))
     }
 }
 

@@ -12,7 +12,8 @@ use seekless_fs::operate::{StatVfs, XattrMode};
 use seekless_fs::{FileKind, FsError, Mapping, Timestamp, Xattr};
 use seekless_live::indirect::Files;
 use seekless_live::{
-    BlockState, Cut, Format, InodeNames, Limits, ListingKey, NamePlace, Named, Part, Table,
+    BlockState, Cut, DelayedAllocation, Format, InlineData, InodeNames, Limits, ListingKey,
+    NamePlace, Named, OrphanList, Part, Table,
 };
 use seekless_units::{BlockNo, Extent, Ino};
 use std::sync::Arc;
@@ -24,6 +25,21 @@ impl Named for Ext {
 impl Format for Ext {
     type Map = Map;
     type Options = LiveOptions;
+    type DelayedAllocation = Self;
+    type InlineData = Self;
+    type OrphanList = Self;
+
+    fn delayed_allocation(&mut self) -> Option<&mut Self> {
+        Some(self)
+    }
+
+    fn inline_data(&mut self) -> Option<&mut Self> {
+        Some(self)
+    }
+
+    fn orphan_list(&mut self) -> Option<&mut Self> {
+        Some(self)
+    }
 
     fn open(
         device: Arc<dyn BlockDevice>,
@@ -92,23 +108,6 @@ impl Format for Ext {
         super::mount::representable(self.has_birth(), time)
     }
 
-    fn contents_inside(&mut self, core: &mut Core, ino: Ino) -> Result<Option<Vec<u8>>, FsError> {
-        self.inline_contents(core, ino)
-    }
-
-    fn has_names_inside(&mut self, core: &mut Core, dir: Ino) -> Result<bool, FsError> {
-        is_inline(core, dir)
-    }
-
-    fn names_inside(&mut self, core: &mut Core, dir: Ino) -> Result<Vec<u8>, FsError> {
-        let names = self.inline_names(core, dir)?;
-        names.ok_or_else(|| seekless_live::gone(dir))
-    }
-
-    fn put_names_inside(&mut self, core: &mut Core, dir: Ino, unit: &[u8]) -> Result<(), FsError> {
-        self.put_inline_names(core, dir, unit)
-    }
-
     fn place_name(&mut self, core: &mut Core, dir: Ino, name: &[u8]) -> Result<NamePlace, FsError> {
         self.name_place(core, dir, name)
     }
@@ -119,31 +118,6 @@ impl Format for Ext {
 
     fn released(&mut self, ino: Ino) {
         self.forget_kept(ino);
-    }
-
-    fn note_orphan(&mut self, core: &mut Core, ino: Ino, is: bool) -> Result<(), FsError> {
-        if is { self.list_orphan(core, ino) } else { self.unlist_orphan(core, ino) }
-    }
-
-    fn orphans(&mut self, core: &mut Core) -> Result<Vec<Ino>, FsError> {
-        self.found_orphans(core)
-    }
-
-    fn cut_behind(&mut self, core: &mut Core, ino: Ino, len: u64) -> Result<(), FsError> {
-        self.forget_kept(ino);
-        if extents::maps(core, ino)? {
-            return Tree::of(self, core, ino).cut_behind(len);
-        }
-        if len < core.node(ino)?.size { self.truncate(core, ino, len) } else { Ok(()) }
-    }
-
-    fn cut_at_once(&mut self, core: &mut Core, ino: Ino, len: u64) -> Result<u64, FsError> {
-        self.forget_kept(ino);
-        self.next_cut(core, ino, len)
-    }
-
-    fn piece(&self, core: &Core) -> u64 {
-        self.most_written(core)
     }
 
     fn goes_uncounted(&self, node: &Node) -> bool {
@@ -180,53 +154,6 @@ impl Format for Ext {
         let end = Files::of(self, core).check_len(ino, end)?;
         self.allow_length(core, end)?;
         Files::of(self, core).write_bytes(ino, offset, bytes)
-    }
-
-    fn delays(
-        &mut self,
-        core: &mut Core,
-        ino: Ino,
-        offset: u64,
-        len: u64,
-    ) -> Result<bool, FsError> {
-        self.make_ready(core, ino, offset, len)
-    }
-
-    fn stand_of(
-        &mut self,
-        core: &mut Core,
-        ino: Ino,
-        lbn: u64,
-    ) -> Result<(BlockState, u64), FsError> {
-        Tree::of(self, core, ino).stand_of(lbn)
-    }
-
-    fn room(&self, core: &Core) -> u64 {
-        self.room_with_reserved(core)
-    }
-
-    fn most_map_blocks(
-        &mut self,
-        core: &mut Core,
-        ino: Ino,
-        runs: u64,
-        blocks: u64,
-    ) -> Result<u64, FsError> {
-        Tree::of(self, core, ino).most_nodes(runs, blocks)
-    }
-
-    fn place(
-        &mut self,
-        core: &mut Core,
-        ino: Ino,
-        lbn: u64,
-        contents: &[Box<[u8]>],
-    ) -> Result<Extent, FsError> {
-        Tree::of(self, core, ino).place(lbn, contents)
-    }
-
-    fn put_size(&mut self, core: &mut Core, ino: Ino) -> Result<(), FsError> {
-        self.put_part(core, ino, Part::Map, Role::Attributes, &[], None).map(drop)
     }
 
     fn truncate(&mut self, core: &mut Core, ino: Ino, len: u64) -> Result<(), FsError> {
@@ -344,5 +271,100 @@ impl Format for Ext {
         mode: XattrMode,
     ) -> Result<(), FsError> {
         self.change_attribute(core, ino, name, value, mode)
+    }
+}
+
+impl DelayedAllocation<Map> for Ext {
+    fn delays(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        offset: u64,
+        len: u64,
+    ) -> Result<bool, FsError> {
+        self.make_ready(core, ino, offset, len)
+    }
+
+    fn state_of(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        lbn: u64,
+    ) -> Result<(BlockState, u64), FsError> {
+        Tree::of(self, core, ino).stand_of(lbn)
+    }
+
+    fn room(&self, core: &Core) -> u64 {
+        self.room_with_reserved(core)
+    }
+
+    fn most_map_blocks(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        runs: u64,
+        blocks: u64,
+    ) -> Result<u64, FsError> {
+        Tree::of(self, core, ino).most_nodes(runs, blocks)
+    }
+
+    fn place(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        lbn: u64,
+        contents: &[Box<[u8]>],
+    ) -> Result<Extent, FsError> {
+        Tree::of(self, core, ino).place(lbn, contents)
+    }
+
+    fn put_size(&mut self, core: &mut Core, ino: Ino) -> Result<(), FsError> {
+        self.put_part(core, ino, Part::Map, Role::Attributes, &[], None).map(drop)
+    }
+}
+
+impl InlineData<Map> for Ext {
+    fn contents_inside(&mut self, core: &mut Core, ino: Ino) -> Result<Option<Vec<u8>>, FsError> {
+        self.inline_contents(core, ino)
+    }
+
+    fn has_names_inside(&mut self, core: &mut Core, dir: Ino) -> Result<bool, FsError> {
+        is_inline(core, dir)
+    }
+
+    fn names_inside(&mut self, core: &mut Core, dir: Ino) -> Result<Vec<u8>, FsError> {
+        let names = self.inline_names(core, dir)?;
+        names.ok_or_else(|| seekless_live::gone(dir))
+    }
+
+    fn put_names_inside(&mut self, core: &mut Core, dir: Ino, unit: &[u8]) -> Result<(), FsError> {
+        self.put_inline_names(core, dir, unit)
+    }
+}
+
+impl OrphanList<Map> for Ext {
+    fn note_orphan(&mut self, core: &mut Core, ino: Ino, is: bool) -> Result<(), FsError> {
+        if is { self.list_orphan(core, ino) } else { self.unlist_orphan(core, ino) }
+    }
+
+    fn orphans(&mut self, core: &mut Core) -> Result<Vec<Ino>, FsError> {
+        self.found_orphans(core)
+    }
+
+    fn cut_behind(&mut self, core: &mut Core, ino: Ino, len: u64) -> Result<(), FsError> {
+        self.forget_kept(ino);
+        if extents::maps(core, ino)? {
+            return Tree::of(self, core, ino).cut_behind(len);
+        }
+        if len < core.node(ino)?.size { self.truncate(core, ino, len) } else { Ok(()) }
+    }
+
+    fn cut_at_once(&mut self, core: &mut Core, ino: Ino, len: u64) -> Result<u64, FsError> {
+        self.forget_kept(ino);
+        self.next_cut(core, ino, len)
+    }
+
+    fn piece(&self, core: &Core) -> u64 {
+        self.most_written(core)
     }
 }

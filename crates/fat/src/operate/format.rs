@@ -21,7 +21,7 @@ use seekless_device::{BlockDevice, Clock};
 use seekless_fs::field::index;
 use seekless_fs::operate::{SetAttr, StatVfs, XattrMode};
 use seekless_fs::{FileKind, FsError, Mapping, Timestamp, Xattr};
-use seekless_live::{Cut, Format, Limits};
+use seekless_live::{Absent, Cut, Format, Limits};
 use seekless_placement::cluster::ClusterPlacement;
 use seekless_units::{BlockNo, Extent, Ino};
 use std::sync::Arc;
@@ -110,6 +110,9 @@ impl Fat {
 impl Format for Fat {
     type Map = Map;
     type Options = LiveOptions;
+    type DelayedAllocation = Absent;
+    type InlineData = Absent;
+    type OrphanList = Absent;
 
     fn open(
         device: Arc<dyn BlockDevice>,

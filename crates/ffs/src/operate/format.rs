@@ -9,7 +9,7 @@ use seekless_device::{BlockDevice, Clock};
 use seekless_fs::operate::{StatVfs, XattrMode};
 use seekless_fs::{FileKind, FsError, Location, Mapping, Timestamp, Xattr};
 use seekless_live::indirect::{Files, Trees};
-use seekless_live::{Codec, Cut, Entry, Format, InodeNames, Limits, Named, Table};
+use seekless_live::{Absent, Codec, Cut, Entry, Format, InodeNames, Limits, Named, Table};
 use seekless_units::{BlockNo, Extent, Ino};
 use std::sync::Arc;
 
@@ -76,6 +76,9 @@ impl Named for Ffs {
 impl Format for Ffs {
     type Map = Map;
     type Options = LiveOptions;
+    type DelayedAllocation = Absent;
+    type InlineData = Absent;
+    type OrphanList = Absent;
 
     fn open(
         device: Arc<dyn BlockDevice>,

@@ -35,7 +35,7 @@ impl<F: Linked> Directories<'_, F> {
     /// A directory's size, checked.
     pub(crate) fn dir_size(&mut self, dir: Ino) -> Result<u64, FsError> {
         let size = self.volume.dir_node(dir)?.size;
-        if self.volume.format.has_names_inside(&mut self.volume.core, dir)? {
+        if self.has_names_inside(dir)? {
             return Ok(wide(self.names_inside(dir)?.len()));
         }
         let limit = self.volume.format.limits().dir_max;

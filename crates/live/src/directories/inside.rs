@@ -3,6 +3,7 @@
 
 use crate::Linked;
 use crate::directories::Directories;
+use crate::features::InlineData;
 use seekless_cache::ChangeId;
 use seekless_fs::FsError;
 use seekless_fs::field::wide;
@@ -31,9 +32,17 @@ pub(crate) fn put(unit: &mut [u8], at: usize, bytes: &[u8]) {
 }
 
 impl<F: Linked> Directories<'_, F> {
+    /// Whether a directory has its names in its inode.
+    pub(crate) fn has_names_inside(&mut self, dir: Ino) -> Result<bool, FsError> {
+        match self.volume.format.inline_data() {
+            Some(format) => format.has_names_inside(&mut self.volume.core, dir),
+            None => Ok(false),
+        }
+    }
+
     /// Where a byte of a directory is.
     pub(crate) fn entry_place(&mut self, dir: Ino, at: u64) -> Result<EntryPlace, FsError> {
-        if self.volume.format.has_names_inside(&mut self.volume.core, dir)? {
+        if self.has_names_inside(dir)? {
             return Ok(EntryPlace::Inside(seekless_fs::field::index(at)));
         }
         let (block, skip) = self.dir_place(dir, at)?;
@@ -59,7 +68,8 @@ impl<F: Linked> Directories<'_, F> {
 
     /// The names of a directory that has them in its inode.
     pub(crate) fn names_inside(&mut self, dir: Ino) -> Result<Vec<u8>, FsError> {
-        self.volume.format.names_inside(&mut self.volume.core, dir)
+        let format = self.volume.format.inline_data().ok_or_else(|| crate::gone(dir))?;
+        format.names_inside(&mut self.volume.core, dir)
     }
 
     /// Changes bytes of a directory's names in its inode.
@@ -70,7 +80,8 @@ impl<F: Linked> Directories<'_, F> {
     ) -> Result<ChangeId, FsError> {
         let mut unit = self.names_inside(dir)?;
         edit(&mut unit);
-        self.volume.format.put_names_inside(&mut self.volume.core, dir, &unit)?;
+        let format = self.volume.format.inline_data().ok_or_else(|| crate::gone(dir))?;
+        format.put_names_inside(&mut self.volume.core, dir, &unit)?;
         // They are as durable as the inode.
         Ok(ChangeId::COMMITTED)
     }

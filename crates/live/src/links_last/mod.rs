@@ -184,7 +184,7 @@ impl<F: Linked + Named> LinksLast<'_, F> {
     fn drop_last_link(&mut self, ino: Ino, before: &[ChangeId]) -> Result<ChangeId, FsError> {
         self.live.volume.node(ino)?.links = 0;
         if self.live.volume.core.cache.is_journalled() {
-            self.live.volume.format.note_orphan(&mut self.live.volume.core, ino, true)?;
+            self.live.volume.note_orphan(ino, true)?;
         }
         self.live.volume.format.put_links(&mut self.live.volume.core, ino, Role::LinkCount, before)
     }

@@ -3,6 +3,7 @@
 
 use crate::Format;
 use crate::delayed::BlockState;
+use crate::features::DelayedAllocation;
 use crate::volume::Volume;
 use seekless_fs::field::{index, slice, wide};
 use seekless_fs::{FileKind, FsError};
@@ -36,7 +37,8 @@ impl<F: Format> Volume<F> {
         offset: u64,
         bytes: &[u8],
     ) -> Result<Option<usize>, FsError> {
-        if !self.format.delays(&mut self.core, ino, offset, wide(bytes.len()))? {
+        let Some(format) = self.format.delayed_allocation() else { return Ok(None) };
+        if !format.delays(&mut self.core, ino, offset, wide(bytes.len()))? {
             return Ok(None);
         }
         let end = offset + wide(bytes.len());
@@ -83,13 +85,14 @@ impl<F: Format> Volume<F> {
         end: u64,
     ) -> Result<Option<Vec<Segment>>, FsError> {
         let block = u64::from(self.format.limits().block).max(1);
+        let Some(format) = self.format.delayed_allocation() else { return Ok(None) };
         let (mut lbn, last) = (offset / block, end.div_ceil(block));
         let mut segments = Vec::new();
         while lbn < last {
-            let (stand, until) = self.format.stand_of(&mut self.core, ino, lbn)?;
+            let (state, until) = format.state_of(&mut self.core, ino, lbn)?;
             debug_assert!(until > lbn, "it holds for the block itself");
             let until = until.clamp(lbn + 1, last);
-            let waits = match stand {
+            let waits = match state {
                 BlockState::Unwritten => return Ok(None),
                 BlockState::Hole => true,
                 BlockState::Written => false,
@@ -116,14 +119,15 @@ impl<F: Format> Volume<F> {
             return Ok(true);
         }
         let wanted = self.most_taken(ino, runs, blocks)?;
-        let room = self.format.room(&self.core);
+        let Some(format) = self.format.delayed_allocation() else { return Ok(false) };
+        let room = format.room(&self.core);
         Ok(self.core.delayed.reserved_for_others(ino) + wanted <= room)
     }
 
     /// Blocks of the volume that it takes at most to give blocks of a file a place.
     fn most_taken(&mut self, ino: Ino, runs: u64, blocks: u64) -> Result<u64, FsError> {
-        let maps = self.format.most_map_blocks(&mut self.core, ino, runs, blocks)?;
-        Ok(blocks + maps)
+        let Some(format) = self.format.delayed_allocation() else { return Ok(blocks) };
+        Ok(blocks + format.most_map_blocks(&mut self.core, ino, runs, blocks)?)
     }
 
     /// Reserves for a file the most that its delayed contents can take.
@@ -185,12 +189,13 @@ impl<F: Format> Volume<F> {
     /// Gives the first blocks of a file that wait a place, as many as get one together.
     pub(crate) fn place_first(&mut self, ino: Ino) -> Result<Extent, FsError> {
         self.node(ino)?;
+        let Some(format) = self.format.delayed_allocation() else { return Err(crate::gone(ino)) };
         let Some((lbn, blocks)) = self.core.delayed.borrow_first(ino) else {
             debug_assert!(false, "something of inode {ino} waits");
             return Err(crate::gone(ino));
         };
         let some = blocks.get(..AT_ONCE).unwrap_or(&blocks);
-        let placed = self.format.place(&mut self.core, ino, lbn, some);
+        let placed = format.place(&mut self.core, ino, lbn, some);
         let len = placed.as_ref().map_or(0, |run| run.len);
         self.core.delayed.settle(ino, lbn, blocks, len);
         let run = placed?;
@@ -198,8 +203,9 @@ impl<F: Format> Volume<F> {
         if !self.core.delayed.has(ino) {
             // Holes may lie behind the blocks that had to wait.
             let node = self.node(ino)?;
-            if node.recorded.take().is_some_and(|recorded| recorded < node.size) {
-                self.format.put_size(&mut self.core, ino)?;
+            let is_longer = node.recorded.take().is_some_and(|recorded| recorded < node.size);
+            if is_longer && let Some(format) = self.format.delayed_allocation() {
+                format.put_size(&mut self.core, ino)?;
             }
         }
         Ok(run)

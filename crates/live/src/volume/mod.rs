@@ -6,6 +6,7 @@ pub(crate) mod parents;
 mod read;
 
 use crate::core::Core;
+use crate::features::OrphanList;
 use crate::node::{MOST_NODES, Node, gone};
 use crate::pending::Ids;
 use crate::volume::parents::{ParentCache, note_parent};
@@ -43,6 +44,21 @@ impl<F: Format> Volume<F> {
             most_nodes: MOST_NODES,
             parents: ParentCache::default(),
             health: Health::default(),
+        }
+    }
+
+    /// The list of files that are being deleted or cut, where there is a journal.
+    pub(crate) fn journalled_orphans(&mut self) -> Option<(&mut F::OrphanList, &mut Core<F::Map>)> {
+        let is_in_use = self.core.cache.is_journalled();
+        let list = self.format.orphan_list().filter(|_| is_in_use)?;
+        Some((list, &mut self.core))
+    }
+
+    /// As [`OrphanList::note_orphan`], if the format has that.
+    pub(crate) fn note_orphan(&mut self, ino: Ino, is: bool) -> Result<(), FsError> {
+        match self.format.orphan_list() {
+            Some(list) => list.note_orphan(&mut self.core, ino, is),
+            None => Ok(()),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Reading files: runs found, then read in as few requests as may be.
 
 use crate::Format;
+use crate::features::InlineData;
 use crate::volume::Volume;
 use seekless_fs::FsError;
 use seekless_fs::field::{index, wide};
@@ -24,7 +25,11 @@ impl<F: Format> Volume<F> {
         buf: &mut [u8],
     ) -> Result<(), FsError> {
         self.node(ino)?;
-        if let Some(all) = self.format.contents_inside(&mut self.core, ino)? {
+        let inside = match self.format.inline_data() {
+            Some(format) => format.contents_inside(&mut self.core, ino)?,
+            None => None,
+        };
+        if let Some(all) = inside {
             let from = all.get(index(offset)..).unwrap_or_default();
             buf.iter_mut().zip(from).for_each(|(to, &from)| *to = from);
             return Ok(());

@@ -1,0 +1,191 @@
+//! Features that some formats have and others lack.
+
+use crate::core::Core;
+use crate::delayed::BlockState;
+use seekless_fs::FsError;
+use seekless_units::{Extent, Ino};
+
+/// A feature that a format lacks: there is no value of this type.
+#[derive(Clone, Copy, Debug)]
+pub enum Absent {}
+
+/// Contents that wait for their place. `M` is the format's own data of a file.
+///
+/// Functions fail as those of [`Format`](crate::Format) do.
+pub trait DelayedAllocation<M> {
+    /// Whether bytes that are to be written to a regular file can wait for their place where it has
+    /// no blocks for them. Then it is ready for them: it may be as long, it has no contents in its
+    /// inode, and the gap between its end and `offset` reads as zeros.
+    ///
+    /// # Errors
+    /// [`FsError::TooLarge`]; [`FsError::NoSpace`].
+    fn delays(
+        &mut self,
+        core: &mut Core<M>,
+        ino: Ino,
+        offset: u64,
+        len: u64,
+    ) -> Result<bool, FsError>;
+
+    /// The state of a block in a file's map, and the first block behind it for which that may
+    /// differ.
+    fn state_of(
+        &mut self,
+        core: &mut Core<M>,
+        ino: Ino,
+        lbn: u64,
+    ) -> Result<(BlockState, u64), FsError>;
+
+    /// Free blocks available to the current caller, including those reserved for delayed
+    /// allocation.
+    fn room(&self, core: &Core<M>) -> u64;
+
+    /// Most blocks that a file's map grows by when this many more of its blocks, in this many runs,
+    /// get a place.
+    fn most_map_blocks(
+        &mut self,
+        core: &mut Core<M>,
+        ino: Ino,
+        runs: u64,
+        blocks: u64,
+    ) -> Result<u64, FsError>;
+
+    /// Allocates blocks of a file where its map has a hole: the first of the blocks, as many as lie
+    /// in one run, which is returned. The on-disk size goes as far
+    /// ([`Node::record_up_to`](crate::Node::record_up_to)).
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`]; nothing has changed then.
+    fn place(
+        &mut self,
+        core: &mut Core<M>,
+        ino: Ino,
+        lbn: u64,
+        contents: &[Box<[u8]>],
+    ) -> Result<Extent, FsError>;
+
+    /// Writes the on-disk size of a file.
+    fn put_size(&mut self, core: &mut Core<M>, ino: Ino) -> Result<(), FsError>;
+}
+
+/// Contents that are in the inode of a file and nowhere else.
+///
+/// Functions fail as those of [`Format`](crate::Format) do.
+pub trait InlineData<M> {
+    /// The contents of a regular file, if they are in its inode.
+    fn contents_inside(&mut self, core: &mut Core<M>, ino: Ino)
+    -> Result<Option<Vec<u8>>, FsError>;
+
+    /// Whether a directory has its names in its inode. Such are only met under disciplines that do
+    /// not order single writes.
+    fn has_names_inside(&mut self, core: &mut Core<M>, dir: Ino) -> Result<bool, FsError>;
+
+    /// The names of such a directory as one unit, which may be shorter than others. Room in it is
+    /// found by [`Codec::fit`](crate::Codec::fit) alone, after
+    /// [`Format::place_name`](crate::Format::place_name) has said that there is some; nothing in it
+    /// is compacted.
+    fn names_inside(&mut self, core: &mut Core<M>, dir: Ino) -> Result<Vec<u8>, FsError>;
+
+    /// Writes such a unit into the inode.
+    fn put_names_inside(
+        &mut self,
+        core: &mut Core<M>,
+        dir: Ino,
+        unit: &[u8],
+    ) -> Result<(), FsError>;
+}
+
+/// A list on the disk of files that the mount after a crash has to delete or cut, in a format with
+/// a journal: so a file is cut in several transactions. It is in use where there is a journal.
+///
+/// Functions fail as those of [`Format`](crate::Format) do.
+pub trait OrphanList<M> {
+    /// Notes that a file in memory goes on its last close, or, with links, is being cut to its
+    /// length; or that this is over. A file made as good as unused is off the list by that.
+    fn note_orphan(&mut self, core: &mut Core<M>, ino: Ino, is: bool) -> Result<(), FsError>;
+
+    /// The files that a crash has left on the list, which are in memory then.
+    fn orphans(&mut self, core: &mut Core<M>) -> Result<Vec<Ino>, FsError>;
+
+    /// Frees a file's blocks behind a length, those with its end among them if that is later.
+    fn cut_behind(&mut self, core: &mut Core<M>, ino: Ino, len: u64) -> Result<(), FsError>;
+
+    /// How far the operation under way can cut a file that is to have a length: to
+    /// that, or less far.
+    fn cut_at_once(&mut self, core: &mut Core<M>, ino: Ino, len: u64) -> Result<u64, FsError>;
+
+    /// Bytes of a file that one operation writes or allocates at most.
+    fn piece(&self, core: &Core<M>) -> u64;
+}
+
+impl<M> DelayedAllocation<M> for Absent {
+    fn delays(&mut self, _: &mut Core<M>, _: Ino, _: u64, _: u64) -> Result<bool, FsError> {
+        match *self {}
+    }
+
+    fn state_of(&mut self, _: &mut Core<M>, _: Ino, _: u64) -> Result<(BlockState, u64), FsError> {
+        match *self {}
+    }
+
+    fn room(&self, _: &Core<M>) -> u64 {
+        match *self {}
+    }
+
+    fn most_map_blocks(&mut self, _: &mut Core<M>, _: Ino, _: u64, _: u64) -> Result<u64, FsError> {
+        match *self {}
+    }
+
+    fn place(
+        &mut self,
+        _: &mut Core<M>,
+        _: Ino,
+        _: u64,
+        _: &[Box<[u8]>],
+    ) -> Result<Extent, FsError> {
+        match *self {}
+    }
+
+    fn put_size(&mut self, _: &mut Core<M>, _: Ino) -> Result<(), FsError> {
+        match *self {}
+    }
+}
+
+impl<M> InlineData<M> for Absent {
+    fn contents_inside(&mut self, _: &mut Core<M>, _: Ino) -> Result<Option<Vec<u8>>, FsError> {
+        match *self {}
+    }
+
+    fn has_names_inside(&mut self, _: &mut Core<M>, _: Ino) -> Result<bool, FsError> {
+        match *self {}
+    }
+
+    fn names_inside(&mut self, _: &mut Core<M>, _: Ino) -> Result<Vec<u8>, FsError> {
+        match *self {}
+    }
+
+    fn put_names_inside(&mut self, _: &mut Core<M>, _: Ino, _: &[u8]) -> Result<(), FsError> {
+        match *self {}
+    }
+}
+
+impl<M> OrphanList<M> for Absent {
+    fn note_orphan(&mut self, _: &mut Core<M>, _: Ino, _: bool) -> Result<(), FsError> {
+        match *self {}
+    }
+
+    fn orphans(&mut self, _: &mut Core<M>) -> Result<Vec<Ino>, FsError> {
+        match *self {}
+    }
+
+    fn cut_behind(&mut self, _: &mut Core<M>, _: Ino, _: u64) -> Result<(), FsError> {
+        match *self {}
+    }
+
+    fn cut_at_once(&mut self, _: &mut Core<M>, _: Ino, _: u64) -> Result<u64, FsError> {
+        match *self {}
+    }
+
+    fn piece(&self, _: &Core<M>) -> u64 {
+        match *self {}
+    }
+}
