@@ -1,8 +1,9 @@
 //! Making one file durable: contents, inode, and the names that lead to it.
 
 use crate::fault::Fault;
+use crate::link_order::OrderedLinks;
 use crate::pending::Ids;
-use crate::{Linked, Live, Named, Names};
+use crate::{Live, Named, Names};
 use hashbrown::HashSet;
 use seekless_cache::{ChangeId, CommitWork};
 use seekless_fs::operate::FsyncParts;
@@ -106,7 +107,7 @@ impl<F: Named> Live<F> {
     }
 }
 
-impl<F: Linked + Named> Live<F> {
+impl<F: OrderedLinks> Live<F> {
     /// The inode of a file, and the names that lead to it.
     pub(crate) fn settle_names(&mut self, ino: Ino) -> Result<(), FsError> {
         let root = self.volume.format.limits().root;

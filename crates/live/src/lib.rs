@@ -6,7 +6,8 @@
 //!
 //! [`Live`] is made of parts. `directories`, `volume` and `core` know only those below them:
 //!
-//! - `namespace`, `links_last`: names made and removed, in the order of FFS and in that of e2fsck;
+//! - `namespace`, `links_last`: names made and removed, in the order of FFS and in that of e2fsck,
+//!   which the type `OrderedLinks::Order` of a format chooses (`link_order`);
 //! - `live`: operations begin and end, and files without names go;
 //! - `directories`: entries found, written and taken out, and the way up to the root;
 //! - `volume`: inodes in memory and contents, without names;
@@ -19,16 +20,18 @@
 //! # Files
 //!
 //! - The interface of a format: `format.rs` (`Format`), `linked.rs` (`Linked`: a format with
-//!   inodes), `naming.rs` (`Named`: how its files get their names), `codec.rs` (directory entries),
-//!   `limits.rs` (constants of a volume), `core.rs`. A format makes changes and returns those that
-//!   others may have to wait for; it knows nothing of trees of directories, renaming or `fsync`.
+//!   inodes), `link_order.rs` (`OrderedLinks`: the order of their links and names), `naming.rs`
+//!   (`Named`: how its files get their names), `features.rs` (features that it may lack), `codec.rs`
+//!   (directory entries), `limits.rs` (constants of a volume), `core.rs`. A format makes changes
+//!   and returns those that others may have to wait for; it knows nothing of trees of directories,
+//!   renaming or `fsync`.
 //! - Operations: `calls.rs` (all of `Operate`), `pieces.rs` (one file; several transactions where
 //!   there is a journal), `removal.rs` (deferred actions; files without names), `durable.rs`
 //!   (`fsync`), `write_back.rs` (delayed contents get their places;
 //!   `docs/design/delayed-allocation.md`).
 //! - State: `node.rs` and `nodes.rs` (inodes in memory), `pending.rs` and `pending_changes.rs`
 //!   (changes noted for those that wait for them), `unsettled.rs` (contents that may not be on the
-//!   disk), `delayed.rs` (contents without a place), `action.rs`, `cut.rs`, `volume/seen.rs`
+//!   disk), `delayed.rs` (contents without a place), `action.rs`, `cut.rs`, `volume/parents.rs`
 //!   (directories of looked-up files), `directories/index.rs` and `directories/departures.rs`
 //!   (names in memory, and those that are about to go).
 //! - For formats: `table.rs` (inodes in tables), `indirect/` (files mapped by twelve numbers and
@@ -62,6 +65,7 @@ mod features;
 mod format;
 pub mod indirect;
 mod limits;
+mod link_order;
 mod linked;
 mod links_last;
 mod live;
@@ -88,6 +92,7 @@ pub use fault::Fault;
 pub use features::{Absent, DelayedAllocation, InlineData, OrphanList};
 pub use format::{Format, ListingKey, NamePlace};
 pub use limits::{Limits, NameOrder};
+pub use link_order::{CountFirst, CountLast, LinkOrder, OrderedLinks};
 pub use linked::{Contents, Linked};
 pub use live::Live;
 pub use naming::{InodeNames, Named, Names};

@@ -5,10 +5,11 @@ use crate::directories::departures::Departures;
 use crate::directories::index::Indexes;
 #[cfg(feature = "faults")]
 use crate::fault::Fault;
+use crate::link_order::OrderedLinks;
 use crate::links_last::LinksLast;
 use crate::namespace::Namespace;
 use crate::volume::Volume;
-use crate::{Core, Format, Linked, ListingKey, Named};
+use crate::{Core, Format, ListingKey, Named};
 use seekless_cache::{CommitReason, Commits, Config, Counters};
 use seekless_device::{BlockDevice, Clock};
 use seekless_fs::FsError;
@@ -212,7 +213,7 @@ impl<F: Named> Live<F> {
     }
 }
 
-impl<F: Linked + Named> Live<F> {
+impl<F: OrderedLinks> Live<F> {
     /// The entries of directories.
     pub(crate) fn directories(&mut self) -> Directories<'_, F> {
         Directories::new(&mut self.volume, &mut self.indexes, &mut self.departures)

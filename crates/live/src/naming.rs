@@ -5,7 +5,8 @@
 //! the format does them.
 
 use crate::action::Action;
-use crate::{Format, Linked, Live};
+use crate::link_order::OrderedLinks;
+use crate::{Format, Live};
 use seekless_fs::operate::{NewFile, Ownership, RenameMode};
 use seekless_fs::{DirEntry, FsError};
 use seekless_units::{Extent, Ino};
@@ -80,7 +81,7 @@ pub trait Names<F: Named>: Sized {
 #[derive(Clone, Copy, Debug)]
 pub enum InodeNames {}
 
-impl<F: Linked + Named> Names<F> for InodeNames {
+impl<F: OrderedLinks> Names<F> for InodeNames {
     fn find(live: &mut Live<F>, dir: Ino, name: &[u8]) -> Result<Option<Ino>, FsError> {
         let found = live.directories().find(dir, name)?.map(|slot| slot.ino);
         if let Some(ino) = found.filter(|_| !matches!(name, b"." | b"..")) {

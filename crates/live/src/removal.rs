@@ -3,7 +3,8 @@
 
 use crate::action::Action;
 use crate::fault::Fault;
-use crate::{Ids, Linked, Live, Named, Names};
+use crate::link_order::{LinkOrder, OrderedLinks};
+use crate::{Ids, Live, Named, Names};
 use seekless_cache::{ChangeId, Kind, Role};
 use seekless_fs::operate::XattrMode;
 use seekless_fs::{FileKind, FsError, Xattr};
@@ -12,7 +13,7 @@ use seekless_units::Ino;
 /// Nodes that are fetched together into the processor's cache.
 const AT_ONCE: usize = 16;
 
-impl<F: Linked + Named> Live<F> {
+impl<F: OrderedLinks> Live<F> {
     /// Takes a file apart that has no name and is not open.
     pub(crate) fn destroy(&mut self, ino: Ino) -> Result<(), FsError> {
         let parent = self.volume.core.nodes.get(&ino).and_then(|node| node.counted_in);
@@ -46,10 +47,7 @@ impl<F: Linked + Named> Live<F> {
             self.volume.format.give_inode(&mut self.volume.core, ino, is_directory)?;
             return Ok(ChangeId::COMMITTED);
         }
-        // Names that the disk still has lead to it until they are gone there, and one
-        // of them may be another file's by now.
-        let leaving =
-            if self.links_last().counts_last() { self.volume.leaving(ino)? } else { Ids::new() };
+        let leaving = F::Order::before_clearing(self, ino)?;
         let cleared = self.volume.format.put_cleared(
             &mut self.volume.core,
             ino,
@@ -156,7 +154,7 @@ impl<F: Named> Live<F> {
     }
 }
 
-impl<F: Linked + Named> Live<F> {
+impl<F: OrderedLinks> Live<F> {
     pub(crate) fn free_inode(&mut self, ino: Ino, is_directory: bool) -> Result<(), FsError> {
         self.volume.core.pending.take(0, 1);
         self.volume.format.give_inode(&mut self.volume.core, ino, is_directory)

@@ -12,14 +12,18 @@ use seekless_fs::operate::{StatVfs, XattrMode};
 use seekless_fs::{FileKind, FsError, Mapping, Timestamp, Xattr};
 use seekless_live::indirect::Files;
 use seekless_live::{
-    BlockState, Cut, DelayedAllocation, Format, InlineData, InodeNames, Limits, ListingKey,
-    NamePlace, Named, OrphanList, Part, Table,
+    BlockState, CountLast, Cut, DelayedAllocation, Format, InlineData, InodeNames, Limits,
+    ListingKey, NamePlace, Named, OrderedLinks, OrphanList, Part, Table,
 };
 use seekless_units::{BlockNo, Extent, Ino};
 use std::sync::Arc;
 
 impl Named for Ext {
     type Names = InodeNames;
+}
+
+impl OrderedLinks for Ext {
+    type Order = CountLast;
 }
 
 impl Format for Ext {

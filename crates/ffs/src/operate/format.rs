@@ -9,7 +9,9 @@ use seekless_device::{BlockDevice, Clock};
 use seekless_fs::operate::{StatVfs, XattrMode};
 use seekless_fs::{FileKind, FsError, Location, Mapping, Timestamp, Xattr};
 use seekless_live::indirect::{Files, Trees};
-use seekless_live::{Absent, Codec, Cut, Entry, Format, InodeNames, Limits, Named, Table};
+use seekless_live::{
+    Absent, Codec, CountFirst, Cut, Entry, Format, InodeNames, Limits, Named, OrderedLinks, Table,
+};
 use seekless_units::{BlockNo, Extent, Ino};
 use std::sync::Arc;
 
@@ -71,6 +73,10 @@ impl Codec for Typed {
 
 impl Named for Ffs {
     type Names = InodeNames;
+}
+
+impl OrderedLinks for Ffs {
+    type Order = CountFirst;
 }
 
 impl Format for Ffs {

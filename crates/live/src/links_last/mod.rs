@@ -15,9 +15,9 @@
 mod moving;
 
 use crate::action::Action;
-use crate::limits::NameOrder;
+use crate::link_order::OrderedLinks;
 use crate::namespace::not_found;
-use crate::{Ids, Linked, Live, Named, Node};
+use crate::{Ids, Linked, Live, Node};
 use seekless_cache::{ChangeId, Kind, Role};
 use seekless_fs::{FileKind, FsError};
 use seekless_units::Ino;
@@ -27,19 +27,14 @@ pub(crate) struct LinksLast<'a, F: Linked> {
     live: &'a mut Live<F>,
 }
 
-impl<'a, F: Linked + Named> LinksLast<'a, F> {
+impl<'a, F: OrderedLinks> LinksLast<'a, F> {
     /// The names of an image in use.
     pub(crate) fn new(live: &'a mut Live<F>) -> Self {
         Self { live }
     }
 }
 
-impl<F: Linked + Named> LinksLast<'_, F> {
-    /// Whether links are counted when names are there, and not before.
-    pub(crate) fn counts_last(&self) -> bool {
-        self.live.volume.format.limits().names == NameOrder::LinksLast
-    }
-
+impl<F: OrderedLinks> LinksLast<'_, F> {
     /// Whether each of the states between two writes matters.
     pub(crate) fn is_ordered(&self) -> bool {
         self.live.volume.core.cache.blocks().config().discipline.orders_writes()

@@ -1,10 +1,11 @@
 //! Names that change hands: files that move, and take the names of others.
 
 use crate::directories::index::Slot;
+use crate::link_order::OrderedLinks;
 use crate::links_last::LinksLast;
 use crate::namespace::not_found;
 use crate::namespace::rename::Name;
-use crate::{Codec, Compacted, Entry, Ids, Linked, Named, Room};
+use crate::{Codec, Compacted, Entry, Ids, Room};
 use seekless_cache::{ChangeId, Piece, Role};
 use seekless_fs::field::{byte, index, wide};
 use seekless_fs::{FileKind, FsError, Location};
@@ -23,7 +24,7 @@ struct Placed<'a> {
     moved: SmallVec<[(&'a [u8], usize); 16]>,
 }
 
-impl<F: Linked + Named> LinksLast<'_, F> {
+impl<F: OrderedLinks> LinksLast<'_, F> {
     /// A new name for a file that keeps its inode and loses another name.
     pub(crate) fn move_to_new(
         &mut self,

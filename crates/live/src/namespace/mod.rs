@@ -5,9 +5,10 @@ pub(crate) mod rename;
 use crate::action::Action;
 use crate::directories::entries::EntryUnit;
 use crate::fault::Fault;
+use crate::link_order::{LinkOrder, OrderedLinks};
 use crate::node::Node;
 use crate::volume::parents::note_parent;
-use crate::{Codec, Contents, Entry, Ids, Linked, Live, Named};
+use crate::{Codec, Contents, Entry, Ids, Linked, Live};
 use seekless_cache::{ChangeId, Kind, Role};
 use seekless_fs::field::wide;
 use seekless_fs::operate::{NewFile, Ownership};
@@ -41,14 +42,14 @@ pub(crate) struct Namespace<'a, F: Linked> {
     live: &'a mut Live<F>,
 }
 
-impl<'a, F: Linked + Named> Namespace<'a, F> {
+impl<'a, F: OrderedLinks> Namespace<'a, F> {
     /// The names of an image in use.
     pub(crate) fn new(live: &'a mut Live<F>) -> Self {
         Self { live }
     }
 }
 
-impl<F: Linked + Named> Namespace<'_, F> {
+impl<F: OrderedLinks> Namespace<'_, F> {
     /// Refuses invalid new names.
     pub(crate) fn check_name(&self, name: &[u8]) -> Result<(), FsError> {
         let limit = self.live.volume.format.limits().name_max;
@@ -225,11 +226,8 @@ impl<F: Linked + Named> Namespace<'_, F> {
         lists: &[Xattr],
     ) -> Result<(), FsError> {
         debug_assert!(contents.run.is_none_or(|run| run.start != BlockNo::ZERO));
-        let counts_last = self.live.links_last().counts_last();
         let links = self.live.volume.node(ino)?.links;
-        if counts_last {
-            self.live.volume.node(ino)?.links = 0;
-        }
+        self.live.volume.node(ino)?.links = F::Order::links_at_first(links);
         let init =
             self.live.volume.format.put_new(&mut self.live.volume.core, ino, &contents.after)?;
         self.live.volume.node(ino)?.links = links;
@@ -243,8 +241,7 @@ impl<F: Linked + Named> Namespace<'_, F> {
         };
         let init_first = self.live.volume.core.unless(Fault::EntryBeforeInode, whole);
         let (role, after) = if kind == FileKind::Directory {
-            let counted = self.gain_child(dir)?;
-            let counted = if counts_last { ChangeId::COMMITTED } else { counted };
+            let counted = F::Order::parent_link(self.gain_child(dir)?);
             self.live.volume.node(ino)?.pending.parent_link = counted;
             let counted = self.live.volume.core.unless(Fault::EntryBeforeParentLink, Some(counted));
             (Role::EntryAddDirectory, init_first.into_iter().chain(counted).collect::<Ids>())
@@ -252,9 +249,7 @@ impl<F: Linked + Named> Namespace<'_, F> {
             (Role::EntryAdd, init_first.into_iter().collect())
         };
         let named = self.live.directories().insert(dir, spot, name, (ino, kind), role, &after)?;
-        if counts_last {
-            self.live.links_last().count_named(ino, dir, &named)?;
-        }
+        F::Order::add_first_name(self.live, ino, dir, &named)?;
         self.note_name(ino, dir, &named)?;
         self.touch_dir(dir)
     }
@@ -379,13 +374,7 @@ impl<F: Linked + Named> Namespace<'_, F> {
         if kind == FileKind::Directory {
             return Err(FsError::IsDirectory(text(name)));
         }
-        if self.live.links_last().counts_last() {
-            self.live.links_last().withdraw(dir, name, ino)?;
-            return self.touch_dir(dir);
-        }
-        let removed = self.live.directories().remove(dir, name, &[])?;
-        self.touch_dir(dir)?;
-        self.lose_name(ino, removed)
+        F::Order::remove_name(self.live, dir, name, ino)
     }
 
     /// A file has a name less; its count on the disk drops once that is so there.
@@ -421,16 +410,7 @@ impl<F: Linked + Named> Namespace<'_, F> {
         if !self.live.directories().is_empty_dir(ino)? {
             return Err(FsError::NotEmpty(text(name)));
         }
-        if self.live.links_last().counts_last() {
-            self.live.links_last().withdraw_dir(dir, name, ino)?;
-            return self.touch_dir(dir);
-        }
-        // Names that went from it to elsewhere must be there first.
-        let mut before = self.live.directories().changes_in_dir(ino)?;
-        before.extend(self.live.volume.leaving(ino)?);
-        let removed = self.live.directories().remove(dir, name, &before)?;
-        self.lose_dir(dir, ino, removed)?;
-        self.touch_dir(dir)
+        F::Order::remove_dir(self.live, dir, name, ino)
     }
 
     /// Notes the change that takes an older name of a file from the disk; the file now has a name

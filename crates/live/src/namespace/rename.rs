@@ -1,11 +1,12 @@
 //! Renaming: the new name first, then the old one goes.
 
+use crate::Ids;
 use crate::action::Action;
 use crate::directories::index::Slot;
 use crate::fault::Fault;
+use crate::link_order::{LinkOrder, OrderedLinks};
 use crate::namespace::Namespace;
 use crate::namespace::not_found;
-use crate::{Ids, Linked, Named};
 use seekless_cache::{ChangeId, Kind, Role};
 use seekless_fs::field::wide;
 use seekless_fs::operate::RenameMode;
@@ -15,7 +16,7 @@ use seekless_units::Ino;
 /// A name in a directory.
 pub(crate) type Name<'a> = (Ino, &'a [u8]);
 
-impl<F: Linked + Named> Namespace<'_, F> {
+impl<F: OrderedLinks> Namespace<'_, F> {
     pub(crate) fn rename_file(
         &mut self,
         from: Name<'_>,
@@ -75,9 +76,17 @@ impl<F: Linked + Named> Namespace<'_, F> {
     ) -> Result<(), FsError> {
         let across = kind == FileKind::Directory && from.0 != to.0;
         self.check_room(moved, across.then_some(to.0))?;
-        if self.live.links_last().counts_last() {
-            return self.live.links_last().move_to_new(from, to, (moved, kind));
-        }
+        F::Order::move_to_new(self.live, from, to, (moved, kind))
+    }
+
+    /// A file gets a new name for another one.
+    pub(crate) fn move_to_new(
+        &mut self,
+        from: Name<'_>,
+        to: Name<'_>,
+        (moved, kind): (Ino, FileKind),
+    ) -> Result<(), FsError> {
+        let across = kind == FileKind::Directory && from.0 != to.0;
         let spot = self.live.directories().reserve(to.0, to.1)?;
         let mut after = Ids::from_slice(&[self.raise_links(moved)?]);
         after.push(self.live.volume.node(moved)?.pending.parent_link);
@@ -116,9 +125,18 @@ impl<F: Linked + Named> Namespace<'_, F> {
         debug_assert_eq!(old, target.ino);
         let across = kind == FileKind::Directory && from.0 != to.0;
         self.check_room(moved, across.then_some(to.0))?;
-        if self.live.links_last().counts_last() {
-            return self.live.links_last().move_over(from, to, (moved, kind), (old, old_kind));
-        }
+        F::Order::move_over(self.live, from, to, (moved, kind), (old, old_kind))
+    }
+
+    /// A file takes the name of another.
+    pub(crate) fn move_over(
+        &mut self,
+        from: Name<'_>,
+        to: Name<'_>,
+        (moved, kind): (Ino, FileKind),
+        (old, old_kind): (Ino, FileKind),
+    ) -> Result<(), FsError> {
+        let across = kind == FileKind::Directory && from.0 != to.0;
         if kind == FileKind::Directory && !across {
             return self.rename_over_sibling(from, to.1, moved, old);
         }
@@ -225,12 +243,7 @@ impl<F: Linked + Named> Namespace<'_, F> {
 
     /// Refuses a rename whose links cannot be counted.
     fn check_room(&mut self, moved: Ino, new_parent: Option<Ino>) -> Result<(), FsError> {
-        let link_max = self.live.volume.format.limits().link_max;
-        // It has both names for a while, where links go first.
-        if self.live.volume.node(moved)?.links >= link_max && !self.live.links_last().counts_last()
-        {
-            return Err(FsError::TooManyLinks(moved));
-        }
+        F::Order::check_links(self.live, moved)?;
         match new_parent {
             Some(parent) => {
                 self.live.volume.node(parent)?;
@@ -378,7 +391,7 @@ impl<F: Linked + Named> Namespace<'_, F> {
         let spot = self.live.directories().reserve(to.0, &third)?;
         let mut first = self.live.directories().way_to(from.0)?;
         first.extend(self.live.directories().way_to(to.0)?);
-        first.extend(self.hold_named(other)?);
+        first.extend(F::Order::hold_named(self.live, other)?);
         first.extend([
             self.live.volume.node(moved)?.pending.parent_link,
             self.live.volume.node(other)?.pending.parent_link,
@@ -395,7 +408,7 @@ impl<F: Linked + Named> Namespace<'_, F> {
         )?;
 
         let mut after = aside.clone();
-        after.extend(self.hold_named(moved)?);
+        after.extend(F::Order::hold_named(self.live, moved)?);
         after.extend(self.live.directories().changes_to_name(from.0, from.1)?);
         if moves(kind) {
             after.push(self.count_in_new_parent(moved, to.0)?);
@@ -415,22 +428,12 @@ impl<F: Linked + Named> Namespace<'_, F> {
         let after: Ids = [back].into_iter().chain(other_turned).collect();
         let removed = self.live.directories().remove(to.0, &third, &after)?;
         // Each has lost the name it had too many, and its old parent.
-        self.release_named(&[back], moved);
+        F::Order::release_named(self.live, &[back], moved);
         let gone: Ids = removed.into_iter().chain([back]).collect();
-        self.release_named(&gone, other);
+        F::Order::release_named(self.live, &gone, other);
         for (turned, parent) in [(turned, from.0), (other_turned, to.0)] {
             let Some(turned) = turned else { continue };
-            if self.live.links_last().counts_last() {
-                self.live.links_last().lose_child(parent)?;
-                continue;
-            }
-            let node = self.live.volume.node(parent)?;
-            node.drop_effective_link();
-            self.live.volume.core.cache.changes().defer(
-                &[turned],
-                Kind::NameRemoved,
-                Action::DropLink(parent),
-            );
+            F::Order::lose_child(self.live, parent, turned)?;
         }
         self.note_leaving(moved, to.0, back)?;
         self.note_leaving(other, from.0, changed)?;
@@ -473,25 +476,5 @@ impl<F: Linked + Named> Namespace<'_, F> {
             self.live.volume.touch(ino)?;
         }
         self.touch_dir(dir)
-    }
-
-    /// A file is to have one name more for a while: the changes that must be on the disk for it to
-    /// be counted for that.
-    fn hold_named(&mut self, ino: Ino) -> Result<Ids, FsError> {
-        if self.live.links_last().counts_last() {
-            return self.live.links_last().links_of(ino);
-        }
-        Ok(Ids::from_slice(&[self.raise_links(ino)?]))
-    }
-
-    /// It has one name less again, once some changes are on the disk.
-    fn release_named(&mut self, after: &[ChangeId], ino: Ino) {
-        if !self.live.links_last().counts_last() {
-            self.live.volume.core.cache.changes().defer(
-                after,
-                Kind::NameRemoved,
-                Action::DropLink(ino),
-            );
-        }
     }
 }

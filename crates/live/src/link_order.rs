@@ -1,0 +1,215 @@
+//! The relation on the disk between the links of inodes and the names that lead to them, so that a
+//! check repairs the state after a crash without asking.
+
+use crate::action::Action;
+use crate::{Ids, Linked, Live, Named};
+use seekless_cache::{ChangeId, Kind};
+use seekless_fs::{FileKind, FsError};
+use seekless_units::Ino;
+
+/// A format with inodes, and the order in which its check needs their links and names.
+pub trait OrderedLinks: Linked + Named {
+    /// The order: [`CountFirst`] or [`CountLast`].
+    type Order: LinkOrder<Self>;
+}
+
+/// The order of links and names. Functions are called within an operation.
+pub trait LinkOrder<F: OrderedLinks> {
+    /// Links of a new inode on the disk until its first name is there, of those it is to have.
+    fn links_at_first(links: u16) -> u16;
+
+    /// The change that a new directory's name waits for, by that which counts it in its parent.
+    fn parent_link(counted: ChangeId) -> ChangeId;
+
+    /// A new file has its first name once some changes are on the disk.
+    fn add_first_name(live: &mut Live<F>, ino: Ino, dir: Ino, named: &Ids) -> Result<(), FsError>;
+
+    /// A file loses one of its names.
+    fn remove_name(live: &mut Live<F>, dir: Ino, name: &[u8], ino: Ino) -> Result<(), FsError>;
+
+    /// An empty directory loses its name.
+    fn remove_dir(live: &mut Live<F>, dir: Ino, name: &[u8], ino: Ino) -> Result<(), FsError>;
+
+    /// Refuses to move a file that has as many links as there can be, if it has one more meanwhile.
+    fn check_links(live: &mut Live<F>, moved: Ino) -> Result<(), FsError>;
+
+    /// A file gets a new name for another one.
+    fn move_to_new(
+        live: &mut Live<F>,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        moved: (Ino, FileKind),
+    ) -> Result<(), FsError>;
+
+    /// A file takes the name of another.
+    fn move_over(
+        live: &mut Live<F>,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        moved: (Ino, FileKind),
+        old: (Ino, FileKind),
+    ) -> Result<(), FsError>;
+
+    /// A file is to have one name more for a while: the changes that must be on the disk for it to
+    /// be counted for that.
+    fn hold_named(live: &mut Live<F>, ino: Ino) -> Result<Ids, FsError>;
+
+    /// It has one name less again, once some changes are on the disk.
+    fn release_named(live: &mut Live<F>, after: &[ChangeId], ino: Ino);
+
+    /// A directory has one less in it, of which `..` leads elsewhere by the change `turned`.
+    fn lose_child(live: &mut Live<F>, dir: Ino, turned: ChangeId) -> Result<(), FsError>;
+
+    /// The changes that must be on the disk for an inode without names to be cleared there.
+    fn before_clearing(live: &mut Live<F>, ino: Ino) -> Result<Ids, FsError>;
+}
+
+/// An inode has at least as many links as there are names that lead to it; one that is in use
+/// without a name gets one (`fsck_ffs -p`).
+#[derive(Clone, Copy, Debug)]
+pub enum CountFirst {}
+
+impl<F: OrderedLinks> LinkOrder<F> for CountFirst {
+    fn links_at_first(links: u16) -> u16 {
+        links
+    }
+
+    fn parent_link(counted: ChangeId) -> ChangeId {
+        counted
+    }
+
+    fn add_first_name(_: &mut Live<F>, _: Ino, _: Ino, _: &Ids) -> Result<(), FsError> {
+        Ok(())
+    }
+
+    fn remove_name(live: &mut Live<F>, dir: Ino, name: &[u8], ino: Ino) -> Result<(), FsError> {
+        let removed = live.directories().remove(dir, name, &[])?;
+        live.namespace().touch_dir(dir)?;
+        live.namespace().lose_name(ino, removed)
+    }
+
+    fn remove_dir(live: &mut Live<F>, dir: Ino, name: &[u8], ino: Ino) -> Result<(), FsError> {
+        // Names that went from it to elsewhere must be there first.
+        let mut before = live.directories().changes_in_dir(ino)?;
+        before.extend(live.volume.leaving(ino)?);
+        let removed = live.directories().remove(dir, name, &before)?;
+        live.namespace().lose_dir(dir, ino, removed)?;
+        live.namespace().touch_dir(dir)
+    }
+
+    fn check_links(live: &mut Live<F>, moved: Ino) -> Result<(), FsError> {
+        let link_max = live.volume.format.limits().link_max;
+        // It has both names for a while.
+        if live.volume.node(moved)?.links >= link_max {
+            return Err(FsError::TooManyLinks(moved));
+        }
+        Ok(())
+    }
+
+    fn move_to_new(
+        live: &mut Live<F>,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        moved: (Ino, FileKind),
+    ) -> Result<(), FsError> {
+        live.namespace().move_to_new(from, to, moved)
+    }
+
+    fn move_over(
+        live: &mut Live<F>,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        moved: (Ino, FileKind),
+        old: (Ino, FileKind),
+    ) -> Result<(), FsError> {
+        live.namespace().move_over(from, to, moved, old)
+    }
+
+    fn hold_named(live: &mut Live<F>, ino: Ino) -> Result<Ids, FsError> {
+        Ok(Ids::from_slice(&[live.namespace().raise_links(ino)?]))
+    }
+
+    fn release_named(live: &mut Live<F>, after: &[ChangeId], ino: Ino) {
+        let mut changes = live.volume.core.cache.changes();
+        changes.defer(after, Kind::NameRemoved, Action::DropLink(ino));
+    }
+
+    fn lose_child(live: &mut Live<F>, dir: Ino, turned: ChangeId) -> Result<(), FsError> {
+        live.volume.node(dir)?.drop_effective_link();
+        let mut changes = live.volume.core.cache.changes();
+        changes.defer(&[turned], Kind::NameRemoved, Action::DropLink(dir));
+        Ok(())
+    }
+
+    fn before_clearing(_: &mut Live<F>, _: Ino) -> Result<Ids, FsError> {
+        Ok(Ids::new())
+    }
+}
+
+/// An inode with links has a name; a name of an inode without links is taken away, and links are
+/// counted (`e2fsck -p`).
+#[derive(Clone, Copy, Debug)]
+pub enum CountLast {}
+
+impl<F: OrderedLinks> LinkOrder<F> for CountLast {
+    fn links_at_first(_: u16) -> u16 {
+        0
+    }
+
+    fn parent_link(_: ChangeId) -> ChangeId {
+        ChangeId::COMMITTED
+    }
+
+    fn add_first_name(live: &mut Live<F>, ino: Ino, dir: Ino, named: &Ids) -> Result<(), FsError> {
+        live.links_last().count_named(ino, dir, named)
+    }
+
+    fn remove_name(live: &mut Live<F>, dir: Ino, name: &[u8], ino: Ino) -> Result<(), FsError> {
+        live.links_last().withdraw(dir, name, ino)?;
+        live.namespace().touch_dir(dir)
+    }
+
+    fn remove_dir(live: &mut Live<F>, dir: Ino, name: &[u8], ino: Ino) -> Result<(), FsError> {
+        live.links_last().withdraw_dir(dir, name, ino)?;
+        live.namespace().touch_dir(dir)
+    }
+
+    fn check_links(live: &mut Live<F>, moved: Ino) -> Result<(), FsError> {
+        live.volume.node(moved).map(drop)
+    }
+
+    fn move_to_new(
+        live: &mut Live<F>,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        moved: (Ino, FileKind),
+    ) -> Result<(), FsError> {
+        live.links_last().move_to_new(from, to, moved)
+    }
+
+    fn move_over(
+        live: &mut Live<F>,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        moved: (Ino, FileKind),
+        old: (Ino, FileKind),
+    ) -> Result<(), FsError> {
+        live.links_last().move_over(from, to, moved, old)
+    }
+
+    fn hold_named(live: &mut Live<F>, ino: Ino) -> Result<Ids, FsError> {
+        live.links_last().links_of(ino)
+    }
+
+    fn release_named(_: &mut Live<F>, _: &[ChangeId], _: Ino) {}
+
+    fn lose_child(live: &mut Live<F>, dir: Ino, _: ChangeId) -> Result<(), FsError> {
+        live.links_last().lose_child(dir)
+    }
+
+    /// Names that the disk still has lead to it until they are gone there, and one of them may be
+    /// another file's by now.
+    fn before_clearing(live: &mut Live<F>, ino: Ino) -> Result<Ids, FsError> {
+        live.volume.leaving(ino)
+    }
+}
