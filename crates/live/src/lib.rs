@@ -91,7 +91,7 @@ pub use delayed::{BlockState, Delayed};
 pub use fault::Fault;
 pub use features::{Absent, DelayedAllocation, InlineData, OrphanList};
 pub use format::{Format, ListingKey, NamePlace};
-pub use limits::{Limits, NameOrder};
+pub use limits::Limits;
 pub use link_order::{CountFirst, CountLast, LinkOrder, OrderedLinks};
 pub use linked::{Contents, Linked};
 pub use live::Live;

@@ -1,18 +1,6 @@
-//! Limits of a volume, and the order in which its check needs names and inodes.
+//! Limits of a volume.
 
 use seekless_units::Ino;
-
-/// The relation on the disk between inodes and the names that lead to them, so that a check repairs
-/// the state after a crash without asking.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum NameOrder {
-    /// An inode has at least as many links as there are names that lead to it; one
-    /// that is in use without a name gets one (`fsck_ffs -p`).
-    LinksFirst,
-    /// An inode with links has a name; a name of an inode without links is taken
-    /// away, and links are counted (`e2fsck -p`).
-    LinksLast,
-}
 
 /// Constant properties of an open volume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,8 +24,6 @@ pub struct Limits {
     /// Bytes that no directory entry crosses a multiple of, and that a directory's
     /// length is a multiple of.
     pub dir_unit: usize,
-    /// The order of inodes and names that a check needs.
-    pub names: NameOrder,
     /// Directories are given other names even where a check could not follow by
     /// itself, had a crash come in between.
     pub moves_dirs: bool,

@@ -23,7 +23,7 @@ use seekless_fs::field::index;
 use seekless_fs::field::{low32, parse, truncated};
 use seekless_fs::patches::Patches;
 use seekless_fs::{FsError, Location, Timestamp};
-use seekless_live::{Limits, NameOrder};
+use seekless_live::Limits;
 use seekless_placement::block::{
     BlockPlacement, Ext2Next, ExtBlocks, ExtHints, ext_by_name as blocks_by_name,
 };
@@ -209,7 +209,6 @@ fn limits(sb: &Super, moves_dirs: bool) -> Limits {
         target_max: index(sb.block_size.min(4096)) - 1,
         dir_max: u64::from(u32::MAX),
         dir_unit: index(sb.block_size),
-        names: NameOrder::LinksLast,
         moves_dirs,
     }
 }

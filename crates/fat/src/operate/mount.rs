@@ -6,7 +6,7 @@ use crate::table::Table;
 use crate::volume::Volume;
 use seekless_fs::FsError;
 use seekless_fs::field::{index, invalid};
-use seekless_live::{Limits, NameOrder};
+use seekless_live::Limits;
 
 /// Checks that the first entry of the FAT repeats the medium, as FreeBSD requires.
 pub(super) fn check_media(volume: &Volume) -> Result<(), FsError> {
@@ -31,8 +31,6 @@ pub(super) fn limits(boot: &Boot) -> Limits {
         target_max: 0,
         dir_max: u64::from(crate::ondisk::MOST_ENTRIES) << 5,
         dir_unit: usize::try_from(boot.sector).unwrap_or(usize::MAX),
-        // There are no inodes, so that there is no order between them and their names.
-        names: NameOrder::LinksFirst,
         moves_dirs: true,
     }
 }

@@ -12,7 +12,7 @@ use hashbrown::HashSet;
 use seekless_cache::{Cache, Config, Discipline};
 use seekless_device::{BlockDevice, Clock};
 use seekless_fs::FsError;
-use seekless_live::{Limits, NameOrder};
+use seekless_live::Limits;
 use seekless_placement::PolicyError;
 use seekless_placement::block::{self, Blkpref, OldBlkpref};
 use seekless_placement::directory::{self, OldDirpref};
@@ -106,7 +106,6 @@ fn limits(sb: &Super) -> Limits {
         target_max: 1023,
         dir_max: (sb.size * u64::from(sb.fsize)).min(u64::from(u32::MAX)),
         dir_unit: DIRECTORY_UNIT,
-        names: NameOrder::LinksFirst,
         moves_dirs: true,
     }
 }
