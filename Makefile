@@ -44,7 +44,8 @@ package:
 # Formatting, lints, and every test. The judges (e2fsck, the kernel's own mount,
 # GNU tar and others) need packages and, to mount, root. As root a missing judge
 # is a failure; else the tests that need it are left out, counted and named.
-test: judges lint
+test:
+	$(MAKE) --jobs=2 judges lint
 	CARGO="$(CARGO)" .ci/tests
 
 lint:
