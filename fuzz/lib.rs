@@ -13,13 +13,13 @@
 
 #[path = "../crates/ext/tests/damage/exercise.rs"]
 mod exercise;
-#[path = "../crates/fat/tests/damage/images.rs"]
+#[path = "../crates/fat/tests/testsuite/damage/images.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
 mod fat_images;
-#[path = "../crates/fat/tests/live/in_use.rs"]
+#[path = "../crates/fat/tests/testsuite/live/in_use.rs"]
 #[allow(dead_code, reason = "the tests look at what came of an input")]
 mod fat_in_use;
-#[path = "../crates/ffs/tests/damage/images.rs"]
+#[path = "../crates/ffs/tests/testsuite/damage/images.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
 mod ffs_images;
 #[path = "../crates/ext/tests/damage/images.rs"]

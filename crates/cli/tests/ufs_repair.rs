@@ -2,13 +2,13 @@
 //! Those need The Sleuth Kit, GRUB and dissect.ffs; reports and passes without.
 
 #[allow(dead_code, reason = "what the check says is judged elsewhere")]
-#[path = "../../ffs/tests/damage/golden.rs"]
+#[path = "../../ffs/tests/testsuite/damage/golden.rs"]
 mod golden;
-#[path = "../../ffs/tests/damage/images.rs"]
+#[path = "../../ffs/tests/testsuite/damage/images.rs"]
 mod images;
 mod judges;
 #[allow(dead_code, reason = "not every test does all to its patient")]
-#[path = "../../ffs/tests/damage/patient.rs"]
+#[path = "../../ffs/tests/testsuite/damage/patient.rs"]
 mod patient;
 
 use golden::{CASES, Case};

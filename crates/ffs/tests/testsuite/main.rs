@@ -1,0 +1,17 @@
+//! UFS: new volumes, volumes in use, damage, and rules of FreeBSD.
+//!
+//! One program, since each compiles the engine anew.
+
+#![allow(missing_docs)]
+
+mod damage;
+#[path = "../../../fs/tests/shared/exercise.rs"]
+mod exercise;
+mod live;
+mod make;
+#[path = "../../../live/tests/many/mod.rs"]
+mod many;
+#[path = "../../../live/tests/replay/mod.rs"]
+mod replay;
+mod rules;
+mod words;
