@@ -1,7 +1,6 @@
 //! Inodes that lie in tables: read, changed a field at a time, and written again.
 
 use crate::core::Core;
-use crate::linked::Linked;
 use crate::node::{Node, gone};
 use seekless_cache::{ChangeId, Changed, Piece, Role};
 use seekless_fs::FsError;
@@ -30,9 +29,12 @@ pub enum Part {
     Attributes,
 }
 
-/// A format whose inodes lie in tables, all of one length and none across two
-/// blocks. As with [`Format`](crate::Format), inodes given by number are in memory.
-pub trait Table: Linked {
+/// Inodes that lie in tables, all of one length and none across two blocks. As with
+/// [`Format`](crate::Format), inodes given by number are in memory.
+pub trait Table {
+    /// A format's own data of a file.
+    type Map;
+
     /// Where an inode lies: its block, and the byte in it.
     ///
     /// # Errors
@@ -76,7 +78,7 @@ pub trait Table: Linked {
     /// # Errors
     /// As [`Format`](crate::Format).
     fn put_part(
-        &mut self,
+        &self,
         core: &mut Core<Self::Map>,
         ino: Ino,
         part: Part,
@@ -119,7 +121,7 @@ pub trait Table: Linked {
     ///
     /// # Errors
     /// As [`Format`](crate::Format).
-    fn put_rest(&mut self, core: &mut Core<Self::Map>, ino: Ino) -> Result<(), FsError> {
+    fn put_rest(&self, core: &mut Core<Self::Map>, ino: Ino) -> Result<(), FsError> {
         let (old, mut new) = self.old_and_new(core, ino)?;
         let (block, skip) = self.inode_place(ino)?;
         let mut fields = self.fields(Part::Attributes);
@@ -148,7 +150,7 @@ pub trait Table: Linked {
     /// # Errors
     /// As [`Format`](crate::Format).
     fn put_first(
-        &mut self,
+        &self,
         core: &mut Core<Self::Map>,
         ino: Ino,
         bytes: &[u8],

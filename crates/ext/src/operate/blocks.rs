@@ -5,7 +5,7 @@ use super::{Core, Ext};
 use seekless_cache::ChangeId;
 use seekless_fs::field::{le32, low32};
 use seekless_fs::{FsError, Location};
-use seekless_live::indirect::{BlockPath, DIRECT, Files, Indirect, Purpose};
+use seekless_live::indirect::{BlockPath, DIRECT, Files, Indirect, Purpose, Units};
 use seekless_units::{BlockNo, Extent, Ino};
 
 /// Bytes of a block number.
@@ -39,7 +39,18 @@ impl Ext {
 }
 
 impl Indirect for Ext {
+    type Map = super::map::Map;
+    type Table = Self;
     type Wanted = ();
+
+    fn table(&self) -> &Self {
+        self
+    }
+
+    fn units(&self) -> Units {
+        let block = self.volume.sb.block_size;
+        Units { block, unit: block }
+    }
 
     fn pointer_width(&self) -> usize {
         POINTER
@@ -129,6 +140,10 @@ impl Indirect for Ext {
     ) -> Result<(BlockNo, ChangeId), FsError> {
         debug_assert!(false, "a block is the smallest there is");
         self.take(core, ino, lbn, count, Purpose::Data(()))
+    }
+
+    fn give(&mut self, core: &mut Core, runs: &[Extent]) -> Result<(), FsError> {
+        self.give_blocks(core, runs)
     }
 
     fn extend(

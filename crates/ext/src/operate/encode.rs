@@ -136,6 +136,8 @@ fn put_numbers(node: &Node, raw: &mut [u8]) {
 }
 
 impl Table for Ext {
+    type Map = super::map::Map;
+
     fn inode_place(&self, ino: Ino) -> Result<(BlockNo, usize), FsError> {
         let (group, slot) = self.volume.inode_slot(ino)?;
         let bsize = u64::from(self.volume.sb.block_size);

@@ -6,7 +6,7 @@ use crate::superblock::Format;
 use seekless_cache::ChangeId;
 use seekless_fs::FsError;
 use seekless_fs::field::{index, low32};
-use seekless_live::indirect::{BlockPath, Files, Indirect, Mapped, Purpose, Trees};
+use seekless_live::indirect::{BlockPath, Files, Indirect, Mapped, Purpose, Trees, Units};
 use seekless_placement::block::Wanted;
 use seekless_units::{BlockNo, Extent, Ino};
 
@@ -42,7 +42,17 @@ impl Ffs {
 }
 
 impl Indirect for Ffs {
+    type Map = super::map::Map;
+    type Table = Self;
     type Wanted = Wanted;
+
+    fn table(&self) -> &Self {
+        self
+    }
+
+    fn units(&self) -> Units {
+        Units { block: self.limits.block, unit: self.limits.unit }
+    }
 
     fn pointer_width(&self) -> usize {
         index(self.sb.pointer_size())
@@ -112,6 +122,10 @@ impl Indirect for Ffs {
         new: u32,
     ) -> Result<Option<ChangeId>, FsError> {
         self.allocator.extend(core, at, old, new)
+    }
+
+    fn give(&mut self, core: &mut Core, runs: &[Extent]) -> Result<(), FsError> {
+        self.allocator.free_runs(core, runs)
     }
 
     fn gathers(&self, wanted: Wanted, at: BlockNo) -> u32 {

@@ -152,6 +152,8 @@ fn put_numbers(sb: &Super, node: &Node, raw: &mut [u8]) {
 }
 
 impl Table for Ffs {
+    type Map = super::map::Map;
+
     fn inode_place(&self, ino: Ino) -> Result<(BlockNo, usize), FsError> {
         let place = self.sb.inode_place(ino)?;
         Ok((place.block, place.skip))

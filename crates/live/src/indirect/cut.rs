@@ -12,7 +12,7 @@ use seekless_units::{BlockNo, Extent, Ino};
 
 /// A cut of the map of a file, and the blocks that were found behind it.
 pub(super) struct MapCut<'a, F: Indirect> {
-    format: &'a mut F,
+    maps: &'a mut F,
     core: &'a mut Core<F::Map>,
     geometry: MapGeometry,
     ino: Ino,
@@ -20,13 +20,13 @@ pub(super) struct MapCut<'a, F: Indirect> {
 }
 
 impl<'a, F: Indirect> MapCut<'a, F> {
-    pub(super) fn new(format: &'a mut F, core: &'a mut Core<F::Map>, ino: Ino) -> Self {
-        let geometry = MapGeometry::of(format);
-        Self { format, core, geometry, ino, cut: Cut::default() }
+    pub(super) fn new(maps: &'a mut F, core: &'a mut Core<F::Map>, ino: Ino) -> Self {
+        let geometry = MapGeometry::of(maps);
+        Self { maps, core, geometry, ino, cut: Cut::default() }
     }
 
     fn map(&mut self) -> BlockMap<'_, F> {
-        BlockMap::new(self.format, self.core)
+        BlockMap::new(self.maps, self.core)
     }
 
     /// Cuts the map behind a length.
@@ -70,13 +70,9 @@ impl<'a, F: Indirect> MapCut<'a, F> {
             if keep >= have {
                 continue;
             }
-            let at = self.format.check_run(self.ino, number, have)? + u64::from(keep);
+            let at = self.maps.check_run(self.ino, number, have)? + u64::from(keep);
             let run = Extent::new(at, u64::from(have - keep));
-            self.cut.push(
-                run,
-                self.format.volume(),
-                Location::of("block map").in_inode(self.ino),
-            )?;
+            self.cut.push(run, self.maps.volume(), Location::of("block map").in_inode(self.ino))?;
             let node = self.core.node(self.ino)?;
             if let Some(number) =
                 node.map.trees_mut().direct.get_mut(index(lbn)).filter(|_| keep == 0)
@@ -110,7 +106,7 @@ impl<'a, F: Indirect> MapCut<'a, F> {
     /// Clears the numbers behind a way in an indirect block, and goes down it.
     fn along(&mut self, number: u64, places: &[u64]) -> Result<(), FsError> {
         let Some((&place, below)) = places.split_first() else { return Ok(()) };
-        let block = self.format.check_run(self.ino, number, self.geometry.per_block())?;
+        let block = self.maps.check_run(self.ino, number, self.geometry.per_block())?;
         // Blocks on the way itself stay in part, unless it begins there.
         let whole = below.iter().all(|&place| place == 0);
         if !whole {
@@ -133,7 +129,7 @@ impl<'a, F: Indirect> MapCut<'a, F> {
             }
         }
         if any {
-            let width = self.format.pointer_width();
+            let width = self.maps.pointer_width();
             let skip = index(from) * width;
             let len = index(self.geometry.block()) - skip;
             let blank = |to: &mut [u8]| {
@@ -154,11 +150,11 @@ impl<'a, F: Indirect> MapCut<'a, F> {
         match levels.checked_sub(1) {
             Some(tree) => self.collect_tree(number, tree),
             None => {
-                let at = self.format.check_run(self.ino, number, self.geometry.per_block())?;
+                let at = self.maps.check_run(self.ino, number, self.geometry.per_block())?;
                 let place = Location::of("block map").in_inode(self.ino);
                 self.cut.push(
                     Extent::new(at, u64::from(self.geometry.per_block())),
-                    self.format.volume(),
+                    self.maps.volume(),
                     place,
                 )
             }
@@ -166,11 +162,11 @@ impl<'a, F: Indirect> MapCut<'a, F> {
     }
 
     fn collect_tree(&mut self, number: u64, tree: usize) -> Result<(), FsError> {
-        let block = self.format.check_run(self.ino, number, self.geometry.per_block())?;
+        let block = self.maps.check_run(self.ino, number, self.geometry.per_block())?;
         let place = Location::of("indirect block").in_inode(self.ino).in_block(block);
         self.cut.push(
             Extent::new(block, u64::from(self.geometry.per_block())),
-            self.format.volume(),
+            self.maps.volume(),
             place,
         )?;
         for at in 0..self.geometry.pointers() {

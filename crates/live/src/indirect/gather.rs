@@ -20,12 +20,12 @@ impl<F: Indirect> Files<'_, F> {
         at: BlockNo,
     ) -> Result<(), FsError> {
         let is_file = self.core.node(ino)?.kind == FileKind::Regular;
-        let most = if is_file { self.format.gathers(wanted, at) } else { 0 };
+        let most = if is_file { self.maps.gathers(wanted, at) } else { 0 };
         if most < 2 {
             return Ok(());
         }
         let blocks = self.unwritten_up_to(ino, lbn, most)?;
-        let Some((run, bitmap)) = self.format.take_cluster(self.core, ino, lbn, &blocks)? else {
+        let Some((run, bitmap)) = self.maps.take_cluster(self.core, ino, lbn, &blocks)? else {
             return Ok(());
         };
         let first = lbn + 1 - wide(blocks.len());

@@ -1,7 +1,6 @@
 //! The shape of maps: how many block numbers an indirect block has, and the way to a block.
 
-use super::{DIRECT, Indirect};
-use crate::limits::Limits;
+use super::{DIRECT, Indirect, Units};
 use seekless_fs::field::{index, wide};
 use smallvec::SmallVec;
 
@@ -20,33 +19,33 @@ pub enum BlockPath {
     },
 }
 
-/// The shape of the maps of a format.
+/// The shape of maps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MapGeometry {
-    limits: Limits,
+    bytes: Units,
     pointer_width: usize,
 }
 
 impl MapGeometry {
-    pub(super) fn of<F: Indirect>(format: &F) -> Self {
-        let limits = *format.limits();
-        debug_assert!(limits.block.is_multiple_of(limits.unit), "whole units: {limits:?}");
-        Self { limits, pointer_width: format.pointer_width() }
+    pub(super) fn of<F: Indirect>(maps: &F) -> Self {
+        let bytes = maps.units();
+        debug_assert!(bytes.block.is_multiple_of(bytes.unit), "whole units: {bytes:?}");
+        Self { bytes, pointer_width: maps.pointer_width() }
     }
 
     /// Bytes of a block of a file.
     pub(super) fn block(self) -> u64 {
-        u64::from(self.limits.block)
+        u64::from(self.bytes.block)
     }
 
     /// Bytes of a unit of block numbers.
     pub(super) fn unit(self) -> u64 {
-        u64::from(self.limits.unit)
+        u64::from(self.bytes.unit)
     }
 
     /// Units of a block.
     pub(super) fn per_block(self) -> u32 {
-        (self.limits.block / self.limits.unit).max(1)
+        (self.bytes.block / self.bytes.unit).max(1)
     }
 
     /// Block numbers in an indirect block.
@@ -57,7 +56,7 @@ impl MapGeometry {
 
     /// Units that bytes take.
     pub(super) fn units(self, bytes: u64) -> u32 {
-        self.limits.units(bytes)
+        u32::try_from(bytes.div_ceil(self.unit().max(1))).unwrap_or(u32::MAX)
     }
 
     /// Units of a block of a file of this size: the last of those whose numbers are in the inode

@@ -4,6 +4,7 @@
 use super::geometry::{BlockPath, MapGeometry};
 use super::{Indirect, Mapped, Purpose};
 use crate::core::Core;
+use crate::table::Table;
 use crate::{Fault, Part};
 use seekless_cache::{ChangeId, Changed, Kind, Piece, Role};
 use seekless_fs::field::{byte, index, wide};
@@ -32,15 +33,15 @@ pub struct Path {
 
 /// The maps of files.
 pub(super) struct BlockMap<'a, F: Indirect> {
-    format: &'a mut F,
+    maps: &'a mut F,
     core: &'a mut Core<F::Map>,
     geometry: MapGeometry,
 }
 
 impl<'a, F: Indirect> BlockMap<'a, F> {
-    pub(super) fn new(format: &'a mut F, core: &'a mut Core<F::Map>) -> Self {
-        let geometry = MapGeometry::of(format);
-        Self { format, core, geometry }
+    pub(super) fn new(maps: &'a mut F, core: &'a mut Core<F::Map>) -> Self {
+        let geometry = MapGeometry::of(maps);
+        Self { maps, core, geometry }
     }
 
     /// Writes size, sectors and block numbers.
@@ -50,16 +51,16 @@ impl<'a, F: Indirect> BlockMap<'a, F> {
         role: Role,
         after: &[ChangeId],
     ) -> Result<ChangeId, FsError> {
-        Ok(self.format.put_part(self.core, ino, Part::Map, role, after, None)?.id)
+        Ok(self.maps.table().put_part(self.core, ino, Part::Map, role, after, None)?.id)
     }
 
     /// A block number in an indirect block. All of the block is read: a caller that wants one
     /// number will want the next.
     pub(super) fn pointer(&mut self, block: BlockNo, place: u64) -> Result<u64, FsError> {
-        let at = index(place) * self.format.pointer_width();
+        let at = index(place) * self.maps.pointer_width();
         let len = index(self.geometry.block());
         let bytes = self.core.cache.blocks_mut().read(block, 0, len)?;
-        Ok(self.format.pointer_at(bytes, at))
+        Ok(self.maps.pointer_at(bytes, at))
     }
 
     /// Where a block of a file begins; `None` for a hole.
@@ -74,7 +75,7 @@ impl<'a, F: Indirect> BlockMap<'a, F> {
                 return if number == 0 {
                     Ok(None)
                 } else {
-                    self.format.check_run(ino, number, frags).map(Some)
+                    self.maps.check_run(ino, number, frags).map(Some)
                 };
             }
             BlockPath::Indirect { tree, places } => {
@@ -85,13 +86,13 @@ impl<'a, F: Indirect> BlockMap<'a, F> {
             if number == 0 {
                 return Ok(None);
             }
-            let block = self.format.check_run(ino, number, self.geometry.per_block())?;
+            let block = self.maps.check_run(ino, number, self.geometry.per_block())?;
             number = self.pointer(block, place)?;
         }
         if number == 0 {
             Ok(None)
         } else {
-            self.format.check_run(ino, number, self.geometry.per_block()).map(Some)
+            self.maps.check_run(ino, number, self.geometry.per_block()).map(Some)
         }
     }
 
@@ -105,10 +106,10 @@ impl<'a, F: Indirect> BlockMap<'a, F> {
         after: &[ChangeId],
         instead: Option<&[ChangeId]>,
     ) -> Result<Changed, FsError> {
-        let width = self.format.pointer_width();
+        let width = self.maps.pointer_width();
         let offset = byte(index(place) * width);
         let mut bytes = [0; 8];
-        self.format.put_pointer(&mut bytes, number);
+        self.maps.put_pointer(&mut bytes, number);
         let bytes = bytes.get(..width).unwrap_or_default();
         let piece = Piece { offset, bytes };
         if let Some(dropped) = instead {
@@ -189,7 +190,7 @@ impl<'a, F: Indirect> BlockMap<'a, F> {
         {
             *top = 0;
         }
-        self.format.free_runs(self.core, &runs)
+        self.maps.give(self.core, &runs)
     }
 
     /// Enters a new block at the end of a path. The number in an indirect block that the disk leads
@@ -234,7 +235,8 @@ impl<'a, F: Indirect> BlockMap<'a, F> {
         if let Some(top) = self.core.node(ino)?.map.trees_mut().indirect.get_mut(path.tree) {
             *top = number;
         }
-        let changed = self.format.put_part(self.core, ino, Part::Reach, reached, &after, None)?;
+        let changed =
+            self.maps.table().put_part(self.core, ino, Part::Reach, reached, &after, None)?;
         let old: crate::Runs = path.old.iter().map(|&at| Extent::new(at, frag)).collect();
         self.core.defer_free(&[changed.id], Kind::FreeFragments, old);
         Ok(changed.id)
@@ -253,7 +255,7 @@ impl<'a, F: Indirect> BlockMap<'a, F> {
             if number == 0 {
                 break;
             }
-            let block = self.format.check_run(ino, number, self.geometry.per_block())?;
+            let block = self.maps.check_run(ino, number, self.geometry.per_block())?;
             path.push(block);
             number = self.pointer(block, place)?;
         }
@@ -272,7 +274,7 @@ impl<'a, F: Indirect> BlockMap<'a, F> {
         let mut made = SmallVec::<[(BlockNo, ChangeId); 3]>::new();
         for _ in 0..count {
             let level = u32::try_from(tree).unwrap_or(0) + 1;
-            match self.format.take(
+            match self.maps.take(
                 self.core,
                 ino,
                 lbn,
@@ -284,7 +286,7 @@ impl<'a, F: Indirect> BlockMap<'a, F> {
                     let frag = u64::from(self.geometry.per_block());
                     let runs: Vec<Extent> =
                         made.iter().map(|&(at, _)| Extent::new(at, frag)).collect();
-                    self.format.free_runs(self.core, &runs)?;
+                    self.maps.give(self.core, &runs)?;
                     return Err(error);
                 }
             }

@@ -61,11 +61,31 @@ pub enum Purpose<W> {
     Indirect(u32),
 }
 
-/// A format whose files are mapped in this way. As with [`Format`](crate::Format), inodes given
-/// by number are in memory.
-pub trait Indirect: Table<Map: Mapped> {
+/// Bytes in a block of a file, and in the unit of block numbers, of which a block has one or
+/// several.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Units {
+    /// Bytes in a block of a file.
+    pub block: u32,
+    /// Bytes in a unit; divides `block`.
+    pub unit: u32,
+}
+
+/// The maps of files that are mapped in this way, and the space that they take. As with
+/// [`Format`](crate::Format), inodes given by number are in memory.
+pub trait Indirect {
+    /// A format's own data of a file.
+    type Map: Mapped;
+    /// The inodes that the block numbers stand in.
+    type Table: Table<Map = Self::Map>;
     /// The place that a policy is asked for, for a block of contents.
     type Wanted: Copy;
+
+    /// The inodes that the block numbers stand in.
+    fn table(&self) -> &Self::Table;
+
+    /// Bytes in a block of a file, and in the unit of block numbers.
+    fn units(&self) -> Units;
 
     /// Bytes of a block number in an indirect block.
     fn pointer_width(&self) -> usize;
@@ -132,6 +152,12 @@ pub trait Indirect: Table<Map: Mapped> {
         wanted: Self::Wanted,
     ) -> Result<(BlockNo, ChangeId), FsError>;
 
+    /// Gives runs back.
+    ///
+    /// # Errors
+    /// As [`Format`](crate::Format).
+    fn give(&mut self, core: &mut Core<Self::Map>, runs: &[Extent]) -> Result<(), FsError>;
+
     /// Lets a run grow where it lies from `old` to `new` units, if it can.
     ///
     /// # Errors
@@ -164,20 +190,20 @@ pub trait Indirect: Table<Map: Mapped> {
     ) -> Result<Option<(Extent, ChangeId)>, FsError>;
 }
 
-/// The files of such a format. All functions fail as those of [`Format`](crate::Format) do; those
+/// The files of such maps. All functions fail as those of [`Format`](crate::Format) do; those
 /// that take space with [`FsError::NoSpace`] when there is none, and those that lengthen a file
 /// with [`FsError::TooLarge`] beyond the length that can be mapped.
 pub struct Files<'a, F: Indirect> {
-    format: &'a mut F,
+    maps: &'a mut F,
     core: &'a mut Core<F::Map>,
     geometry: MapGeometry,
 }
 
 impl<'a, F: Indirect> Files<'a, F> {
-    /// The files of a format that is in use.
-    pub fn of(format: &'a mut F, core: &'a mut Core<F::Map>) -> Self {
-        let geometry = MapGeometry::of(format);
-        Self { format, core, geometry }
+    /// The files of a volume that is in use.
+    pub fn of(maps: &'a mut F, core: &'a mut Core<F::Map>) -> Self {
+        let geometry = MapGeometry::of(maps);
+        Self { maps, core, geometry }
     }
 
     /// The way to a block, if the format can map it.
@@ -193,29 +219,29 @@ impl<'a, F: Indirect> Files<'a, F> {
 
     /// The runs of a regular file's contents, counted in fragments.
     pub fn mapped_runs(&mut self, ino: Ino) -> Result<Vec<Mapping>, FsError> {
-        MapWalk::new(self.format, self.core).contents(ino)
+        MapWalk::new(self.maps, self.core).contents(ino)
     }
 
     /// The runs that hold a file: contents and indirect blocks.
     pub fn runs_of(&mut self, ino: Ino) -> Result<Vec<Extent>, FsError> {
-        MapWalk::new(self.format, self.core).everything(ino)
+        MapWalk::new(self.maps, self.core).everything(ino)
     }
 
     /// A fragment of a file, as far as its map is in the cache, that is not on the
     /// disk and in none of some runs: there should be none. Nothing is read for
     /// it, so that builds which check do the same as those which do not.
-    pub fn unnoted(format: &F, core: &Core<F::Map>, ino: Ino, noted: &[Extent]) -> Option<BlockNo> {
-        runs::unnoted(format, core, ino, noted)
+    pub fn unnoted(maps: &F, core: &Core<F::Map>, ino: Ino, noted: &[Extent]) -> Option<BlockNo> {
+        runs::unnoted(maps, core, ino, noted)
     }
 
     /// All runs of a file: its contents and indirect blocks.
     pub fn all_blocks(&mut self, ino: Ino) -> Result<Cut, FsError> {
-        MapCut::new(self.format, self.core, ino).everything()
+        MapCut::new(self.maps, self.core, ino).everything()
     }
 
     /// The map of a file.
     fn map(&mut self) -> BlockMap<'_, F> {
-        BlockMap::new(self.format, self.core)
+        BlockMap::new(self.maps, self.core)
     }
 
     /// Writes size, sectors and block numbers.

@@ -30,19 +30,19 @@ struct Tree {
 
 /// A walk of the map of a file.
 pub(super) struct MapWalk<'a, F: Indirect> {
-    format: &'a mut F,
+    maps: &'a mut F,
     core: &'a mut Core<F::Map>,
     geometry: MapGeometry,
 }
 
 impl<'a, F: Indirect> MapWalk<'a, F> {
-    pub(super) fn new(format: &'a mut F, core: &'a mut Core<F::Map>) -> Self {
-        let geometry = MapGeometry::of(format);
-        Self { format, core, geometry }
+    pub(super) fn new(maps: &'a mut F, core: &'a mut Core<F::Map>) -> Self {
+        let geometry = MapGeometry::of(maps);
+        Self { maps, core, geometry }
     }
 
     fn map(&mut self) -> BlockMap<'_, F> {
-        BlockMap::new(self.format, self.core)
+        BlockMap::new(self.maps, self.core)
     }
 
     /// The runs of a regular file's contents, counted in fragments.
@@ -50,7 +50,7 @@ impl<'a, F: Indirect> MapWalk<'a, F> {
         let node = self.core.node(ino)?;
         let (size, trees) = (node.size, *node.map.trees());
         let blocks = size.div_ceil(self.geometry.block());
-        let mut found = FoundRuns { runs: Vec::new(), left: self.format.volume() };
+        let mut found = FoundRuns { runs: Vec::new(), left: self.maps.volume() };
         for (lbn, &number) in (0..blocks.min(wide(DIRECT))).zip(&trees.direct) {
             let frags = self.geometry.units_at(size, lbn);
             self.find_block(ino, (lbn, number, frags), &mut found)?;
@@ -92,7 +92,7 @@ impl<'a, F: Indirect> MapWalk<'a, F> {
         runs: &mut Vec<Extent>,
     ) -> Result<(), FsError> {
         let frag = u64::from(self.geometry.per_block());
-        let block = self.format.check_run(ino, number, self.geometry.per_block())?;
+        let block = self.maps.check_run(ino, number, self.geometry.per_block())?;
         runs.push(Extent::new(block, frag));
         for place in 0..self.geometry.pointers() {
             let number = self.map().pointer(block, place)?;
@@ -100,7 +100,7 @@ impl<'a, F: Indirect> MapWalk<'a, F> {
                 _ if number == 0 => {}
                 Some(below) => self.runs_of_tree(ino, number, below, runs)?,
                 None => {
-                    let at = self.format.check_run(ino, number, self.geometry.per_block())?;
+                    let at = self.maps.check_run(ino, number, self.geometry.per_block())?;
                     runs.push(Extent::new(at, frag));
                 }
             }
@@ -119,7 +119,7 @@ impl<'a, F: Indirect> MapWalk<'a, F> {
             return Ok(());
         }
         found.take(u64::from(self.geometry.per_block()), ino)?;
-        let block = self.format.check_run(ino, tree.number, self.geometry.per_block())?;
+        let block = self.maps.check_run(ino, tree.number, self.geometry.per_block())?;
         let span = (tree.span / self.geometry.pointers()).max(1);
         for place in 0..self.geometry.pointers() {
             let first = tree.first + place * span;
@@ -149,7 +149,7 @@ impl<'a, F: Indirect> MapWalk<'a, F> {
             return Ok(());
         }
         found.take(u64::from(frags), ino)?;
-        let start = self.format.check_run(ino, number, frags)?;
+        let start = self.maps.check_run(ino, number, frags)?;
         let lbn = Lbn::new(lbn * u64::from(self.geometry.per_block()));
         found.push(lbn, start, frags);
         Ok(())
@@ -181,13 +181,13 @@ impl FoundRuns {
 /// disk and in none of some runs: there should be none. Nothing is read for
 /// it, so that builds which check do the same as those which do not.
 pub(super) fn unnoted<F: Indirect>(
-    format: &F,
+    maps: &F,
     core: &Core<F::Map>,
     ino: Ino,
     noted: &[Extent],
 ) -> Option<BlockNo> {
     let node = core.nodes.get(&ino)?;
-    let geometry = MapGeometry::of(format);
+    let geometry = MapGeometry::of(maps);
     let frag = u64::from(geometry.per_block());
     let mut runs: Vec<Extent> = (0..)
         .zip(&node.map.trees().direct)
@@ -203,7 +203,7 @@ pub(super) fn unnoted<F: Indirect>(
         let at = BlockNo::new(number);
         runs.push(Extent::new(at, frag));
         if let Some(below) = levels.checked_sub(1) {
-            let inside = (0..geometry.pointers()).map_while(|place| peek(format, core, at, place));
+            let inside = (0..geometry.pointers()).map_while(|place| peek(maps, core, at, place));
             trees.extend(inside.map(|number| (number, below)));
         }
     }
@@ -215,8 +215,8 @@ pub(super) fn unnoted<F: Indirect>(
 }
 
 /// A block number in an indirect block that is in the cache.
-fn peek<F: Indirect>(format: &F, core: &Core<F::Map>, block: BlockNo, place: u64) -> Option<u64> {
-    let at = index(place) * format.pointer_width();
-    let bytes = core.cache.blocks().peek(block, 0, index(u64::from(format.limits().block)))?;
-    Some(format.pointer_at(bytes, at))
+fn peek<F: Indirect>(maps: &F, core: &Core<F::Map>, block: BlockNo, place: u64) -> Option<u64> {
+    let at = index(place) * maps.pointer_width();
+    let bytes = core.cache.blocks().peek(block, 0, index(u64::from(maps.units().block)))?;
+    Some(maps.pointer_at(bytes, at))
 }

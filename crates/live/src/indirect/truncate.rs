@@ -4,9 +4,10 @@ use super::cut::MapCut;
 use super::geometry::BlockPath;
 use super::{Files, Indirect};
 use crate::Fault;
+use crate::table::Table;
 use seekless_cache::{ChangeId, Role};
 use seekless_fs::FsError;
-use seekless_fs::field::index;
+use seekless_fs::field::{index, wide};
 use seekless_units::{Extent, Ino};
 
 impl<F: Indirect> Files<'_, F> {
@@ -27,7 +28,7 @@ impl<F: Indirect> Files<'_, F> {
     /// The last block of a file is no hole, where the format wants that.
     fn lengthen(&mut self, ino: Ino, len: u64) -> Result<(), FsError> {
         self.open_gap(ino, len)?;
-        if self.format.may_end_in_hole() {
+        if self.maps.may_end_in_hole() {
             return self.announce(ino, len).map(drop);
         }
         self.touch_last(ino, len).map(|_| ())
@@ -46,7 +47,7 @@ impl<F: Indirect> Files<'_, F> {
         let kept = len.div_ceil(bsize);
         // Where the end is to be no hole the block there comes before the length.
         let mut before = Vec::new();
-        let solid = kept > 0 && !self.format.may_end_in_hole();
+        let solid = kept > 0 && !self.maps.may_end_in_hole();
         if solid && self.lookup_block(ino, kept - 1)?.is_none() {
             before.push(self.touch_last(ino, len)?);
             self.settle_way(ino, kept - 1)?;
@@ -55,7 +56,7 @@ impl<F: Indirect> Files<'_, F> {
             self.zero(ino, len, kept * bsize)?;
         }
         self.settle_cut(ino, kept)?;
-        let cut = MapCut::new(self.format, self.core, ino).behind(len)?;
+        let cut = MapCut::new(self.maps, self.core, ino).behind(len)?;
         let sectors = self.geometry.sectors(cut.blocks);
         let node = self.core.node(ino)?;
         node.size = len;
@@ -80,7 +81,7 @@ impl<F: Indirect> Files<'_, F> {
         let path = self.map().existing_path(ino, tree, &places)?;
         let runs: Vec<Extent> = path.iter().map(|&at| Extent::new(at, frag)).collect();
         self.core.cache.settle_runs(&runs)?;
-        let run = self.format.inode_run(ino)?;
+        let run = self.inode_unit(ino)?;
         self.core.cache.settle_runs(&[run])
     }
 
@@ -96,7 +97,14 @@ impl<F: Indirect> Files<'_, F> {
             return Ok(());
         }
         self.map().settle_blocks(&path)?;
-        let run = self.format.inode_run(ino)?;
+        let run = self.inode_unit(ino)?;
         self.core.cache.settle_runs(&[run])
+    }
+
+    /// The unit that holds an inode.
+    fn inode_unit(&self, ino: Ino) -> Result<Extent, FsError> {
+        let (block, skip) = self.maps.table().inode_place(ino)?;
+        let unit = index(self.geometry.unit());
+        Ok(Extent::new(block + wide(skip / unit), 1))
     }
 }

@@ -2,6 +2,7 @@
 
 use super::map::Path;
 use super::{DIRECT, Files, Indirect, Mapped, Purpose};
+use crate::table::Table;
 use crate::{Fault, Ids, Part};
 use seekless_cache::{ChangeId, Changed, Kind, Role};
 use seekless_fs::field::{index, slice, wide};
@@ -19,7 +20,7 @@ impl<F: Indirect> Files<'_, F> {
     pub fn check_len(&self, ino: Ino, end: Option<u64>) -> Result<u64, FsError> {
         let fits = |&end: &u64| {
             let last = end.saturating_sub(1) / self.geometry.block();
-            end <= self.format.max_size() && self.geometry.way(last).is_some()
+            end <= self.maps.max_size() && self.geometry.way(last).is_some()
         };
         end.filter(fits).ok_or_else(|| FsError::TooLarge(format!("inode {ino}")))
     }
@@ -234,9 +235,9 @@ impl<F: Indirect> Files<'_, F> {
             self.announce(ino, size)?;
             Some(self.map().open_path(ino, lbn)?)
         };
-        let wanted = self.format.wanted(self.core, ino, lbn)?;
+        let wanted = self.maps.wanted(self.core, ino, lbn)?;
         let (at, bitmap) =
-            match (self.format.take(self.core, ino, lbn, count, Purpose::Data(wanted)), &path) {
+            match (self.maps.take(self.core, ino, lbn, count, Purpose::Data(wanted)), &path) {
                 (Ok(taken), _) => taken,
                 (Err(error), Some(path)) => {
                     self.map().abandon_path(ino, path)?;
@@ -310,7 +311,7 @@ impl<F: Indirect> Files<'_, F> {
         let role = self.data_role(ino)?;
         let grown = self.geometry.sectors(u64::from(want - have));
         let old_len = index(have) * fsize;
-        if let Some(bitmap) = self.format.extend(self.core, at, have, want)? {
+        if let Some(bitmap) = self.maps.extend(self.core, at, have, want)? {
             let more = index(want - have) * fsize;
             let behind = at + u64::from(have);
             let ((), fresh) = self.core.cache.changes().fill(behind, more, role, |_| Ok(()))?;
@@ -325,8 +326,8 @@ impl<F: Indirect> Files<'_, F> {
             node.size = size;
             return self.put_blocks(ino, Self::pointer_role(role), &[bitmap, fresh, data]);
         }
-        let wanted = self.format.wanted(self.core, ino, lbn)?;
-        let (new, bitmap) = self.format.take_larger(self.core, ino, lbn, want, wanted)?;
+        let wanted = self.maps.wanted(self.core, ino, lbn)?;
+        let (new, bitmap) = self.maps.take_larger(self.core, ino, lbn, want, wanted)?;
         let is_directory = role == Role::DirectoryInit;
         let left = Extent::new(at, u64::from(have));
         // Names that may not be written yet are undone in the copies of the old place,
@@ -361,7 +362,7 @@ impl<F: Indirect> Files<'_, F> {
             // An earlier number stays as it is: a name may wait for it.
             let after: Ids = [bitmap, data].into_iter().chain(unwritten).collect();
             let (part, role) = (Part::Map, Role::PointerMove);
-            let moved = self.format.put_part(self.core, ino, part, role, &after, None)?;
+            let moved = self.maps.table().put_part(self.core, ino, part, role, &after, None)?;
             self.free_moved(left, moved)?
         };
         if is_directory {
@@ -379,7 +380,7 @@ impl<F: Indirect> Files<'_, F> {
         after: &[ChangeId],
     ) -> Result<ChangeId, FsError> {
         let dropped = self.core.cache.changes_in(old);
-        let changed = self.format.put_part(
+        let changed = self.maps.table().put_part(
             self.core,
             ino,
             Part::Map,
@@ -399,7 +400,7 @@ impl<F: Indirect> Files<'_, F> {
     ) -> Result<ChangeId, FsError> {
         if changed.replaced || self.core.has(Fault::ReuseBeforeMove) {
             self.core.cache.changes().forget(old, changed.id);
-            self.format.free_runs(self.core, &[old])?;
+            self.maps.give(self.core, &[old])?;
         } else {
             self.core.defer_free(&[changed.id], Kind::FreeFragments, [old]);
         }
