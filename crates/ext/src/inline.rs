@@ -4,9 +4,9 @@
 use crate::casefold::LookupName;
 use crate::dir::{Directory, for_each};
 use crate::inode::Inode;
-use crate::ondisk::InodeCore;
+use crate::ondisk::{IBlock, InodeCore, flags};
 use crate::xattr;
-use seekless_fs::field::{index, le32, range, truncated, wide};
+use seekless_fs::field::{index, invalid, le32, range, truncated, wide};
 use seekless_fs::{DirEntry, FileKind, FsError, Location};
 use seekless_units::Ino;
 use std::mem::offset_of;
@@ -19,6 +19,9 @@ pub(crate) const PARENT: usize = 4;
 const DOT_COOKIE: u64 = 12;
 const DOT_DOT_COOKIE: u64 = 24;
 
+/// Bytes of contents in `i_block`.
+pub(crate) const HEAD: usize = size_of::<IBlock>();
+
 /// Both parts of an inode's inline data.
 pub(crate) struct InlineData<'a> {
     head: &'a [u8],
@@ -29,6 +32,40 @@ pub(crate) struct InlineData<'a> {
 pub(crate) fn find(inode: &Inode) -> Result<InlineData<'_>, FsError> {
     let tail = xattr::inline_value(inode)?;
     Ok(InlineData { head: &inode.core.i_block.0, tail: tail.unwrap_or_default() })
+}
+
+/// The place for errors of an inode's inline data.
+pub(crate) fn place(ino: Ino) -> Location {
+    Location::of("inline data").in_inode(ino)
+}
+
+/// Checks the inline data of an inode.
+///
+/// # Errors
+/// [`FsError::Corrupt`] without the attribute, for a file longer than both parts, and a
+/// directory that is not as long as they are.
+pub(crate) fn check(inode: &Inode, kind: FileKind) -> Result<(), FsError> {
+    let place = place(inode.ino);
+    if inode.has_flag(flags::EXTENTS) || inode.has_flag(flags::INDEX) {
+        return Err(invalid("i_flags", u64::from(inode.core.i_flags.get()), place));
+    }
+    let Some(value) = xattr::inline_value(inode)? else {
+        return Err(invalid("system.data", 0, place));
+    };
+    let room = wide(HEAD + value.len());
+    let fits = match kind {
+        FileKind::Regular | FileKind::Symlink => inode.len <= room,
+        FileKind::Directory => inode.len == room,
+        _ => return Err(invalid("i_flags", u64::from(inode.core.i_flags.get()), place)),
+    };
+    if fits { Ok(()) } else { Err(range("i_size", inode.len, room, place)) }
+}
+
+/// The contents of an inode, as far as its length goes.
+pub(crate) fn contents(inode: &Inode) -> Result<Vec<u8>, FsError> {
+    let mut whole = find(inode)?.whole();
+    whole.truncate(index(inode.len));
+    Ok(whole)
 }
 
 impl InlineData<'_> {

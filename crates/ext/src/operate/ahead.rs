@@ -3,10 +3,8 @@
 //! the file is cut, removed or closed, and before space runs out. A crash leaks them, and `e2fsck
 //! -p` finds them.
 
-use super::{Core, Ext};
 use seekless_cache::ChangeId;
-use seekless_fs::FsError;
-use seekless_units::{BlockNo, Extent, GroupNo, Ino};
+use seekless_units::{BlockNo, Extent, Ino};
 use std::collections::BTreeMap;
 
 /// Blocks taken ahead.
@@ -29,44 +27,30 @@ impl Ahead {
         let all = std::mem::take(&mut self.files);
         self.given_up.extend(all.into_values().map(|(run, _)| run));
     }
-}
 
-impl Ext {
-    /// Frees the released blocks. False if there were none.
-    pub(super) fn give_back_ahead(&mut self, core: &mut Core) -> Result<bool, FsError> {
-        let runs = std::mem::take(&mut self.ahead.given_up);
-        self.give_blocks(core, &runs)?;
-        debug_assert!(self.ahead.given_up.is_empty(), "nothing is released meanwhile");
-        Ok(!runs.is_empty())
+    /// A file's blocks, if the first of them is the goal or the block behind it.
+    pub(super) fn hit(&self, ino: Ino, goal: Option<BlockNo>) -> Option<(Extent, ChangeId)> {
+        let (run, id) = self.files.get(&ino).copied()?;
+        let goal = goal?;
+        (goal == run.start || goal + 1 == run.start).then_some((run, id))
     }
 
-    /// A block for a file: the next one of those taken ahead, if that is the goal or the block
-    /// behind it; or one that is found, with as many behind it as are free, up to `most` in all.
-    pub(super) fn take_ahead(
-        &mut self,
-        core: &mut Core,
-        ino: Ino,
-        (group, goal): (GroupNo, Option<BlockNo>),
-        most: u32,
-        limit: u64,
-    ) -> Result<(Extent, ChangeId), FsError> {
-        let hits =
-            |run: Extent| goal.is_some_and(|goal| goal == run.start || goal + 1 == run.start);
-        let (run, id) = match self.ahead.files.get(&ino).copied() {
-            Some((run, id)) if hits(run) => (run, id),
-            _ => {
-                self.ahead.give_up(ino);
-                self.give_back_ahead(core)?;
-                self.find_run(core, (group, goal), most, limit)?
-            }
-        };
-        debug_assert!(run.len > 0, "blocks taken ahead are dropped with the last one");
-        let rest = Extent::new(run.start + 1, run.len - 1);
-        if rest.len > 0 {
-            self.ahead.files.insert(ino, (rest, id));
+    /// Keeps blocks for a file instead of those that it had.
+    pub(super) fn keep(&mut self, ino: Ino, run: Extent, id: ChangeId) {
+        if run.len > 0 {
+            self.files.insert(ino, (run, id));
         } else {
-            self.ahead.files.remove(&ino);
+            self.files.remove(&ino);
         }
-        Ok((Extent::new(run.start, 1), id))
+    }
+
+    /// The released blocks, which are to be freed now.
+    pub(super) fn drain(&mut self) -> Vec<Extent> {
+        std::mem::take(&mut self.given_up)
+    }
+
+    /// Whether no released blocks wait.
+    pub(super) fn is_drained(&self) -> bool {
+        self.given_up.is_empty()
     }
 }

@@ -2,10 +2,14 @@
 //! ones may share. They are rewritten with every change.
 
 use super::inline::is_inline;
+use super::layout::Layout;
+use super::map::{Core, Node};
+use super::maps::FileMaps;
+use super::primary::PrimarySuperblock;
 use super::search::full;
 use super::sums::attributes_sum;
-use super::{Core, Ext};
 use crate::compose::attributes::{INLINE, Room, encode};
+use crate::inode::Inode;
 use crate::ondisk::{INODE_CORE_SIZE, XATTR_MAGIC, XattrHeader};
 use crate::superblock::verify;
 use crate::xattr::{all_shown, inline_value};
@@ -22,42 +26,65 @@ use std::mem::offset_of;
 const SYSTEM: &[u8] = b"system.";
 const ACLS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
 
-impl Ext {
+/// The extended attributes of a file.
+pub(super) struct Attributes<'a> {
+    maps: &'a mut FileMaps,
+    core: &'a mut Core,
+    ino: Ino,
+}
+
+impl<'a> Attributes<'a> {
+    /// The attributes of an inode that is in memory.
+    pub(super) fn of(maps: &'a mut FileMaps, core: &'a mut Core, ino: Ino) -> Self {
+        Self { maps, core, ino }
+    }
+
+    fn node(&mut self) -> Result<&mut Node, FsError> {
+        self.core.node(self.ino)
+    }
+
+    /// The inode as it is in the cache.
+    fn inode(&mut self) -> Result<Inode, FsError> {
+        self.maps.tables().read(self.core, self.ino)
+    }
+
     /// The bytes of a block of attributes, checked.
-    fn attribute_block(&self, core: &mut Core, ino: Ino, at: BlockNo) -> Result<Vec<u8>, FsError> {
-        let place = Location::of("attribute block").in_inode(ino).in_block(at);
-        self.check_data(Extent::new(at, 1), place)?;
-        let bytes = core.cache.blocks_mut().read(at, 0, self.volume.block_len())?.to_vec();
+    fn attribute_block(&mut self, at: BlockNo) -> Result<Vec<u8>, FsError> {
+        let place = Location::of("attribute block").in_inode(self.ino).in_block(at);
+        self.maps.layout().check_data(Extent::new(at, 1), place)?;
+        let bytes =
+            self.core.cache.blocks_mut().read(at, 0, self.maps.layout().block_len())?.to_vec();
         let header: Option<XattrHeader> = parse(&bytes, 0);
         let magic = header.map_or(0, |header| header.h_magic.get());
         if magic != XATTR_MAGIC {
             return Err(FsError::corrupt(Corruption::Magic { found: u64::from(magic) }, place));
         }
-        if self.has_sums() {
+        if self.maps.layout().has_sums() {
             let stored = header.map_or(0, |header| header.h_checksum.get());
-            verify(stored, attributes_sum(self.volume.sb.checksum_seed, at, &bytes), place)?;
+            verify(
+                stored,
+                attributes_sum(self.maps.layout().sb().checksum_seed, at, &bytes),
+                place,
+            )?;
         }
         Ok(bytes)
     }
 
-    pub(super) fn read_attributes(
-        &mut self,
-        core: &mut Core,
-        ino: Ino,
-    ) -> Result<Vec<Xattr>, FsError> {
-        let block = match core.node(ino)?.map.attributes {
-            Some(at) => Some(self.attribute_block(core, ino, at)?),
+    /// All of them, in the order of their names.
+    pub(super) fn read(&mut self) -> Result<Vec<Xattr>, FsError> {
+        let block = match self.node()?.map.attributes {
+            Some(at) => Some(self.attribute_block(at)?),
             None => None,
         };
-        let mut all = all_shown(&self.inode_now(core, ino)?, block.as_deref())?;
+        let mut all = all_shown(&self.inode()?, block.as_deref())?;
         all.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(all)
     }
 
-    pub(super) fn change_attribute(
+    /// Sets or, without a value, removes one.
+    pub(super) fn change(
         &mut self,
-        core: &mut Core,
-        ino: Ino,
+        superblock: &mut PrimarySuperblock,
         name: &[u8],
         value: Option<&[u8]>,
         mode: XattrMode,
@@ -66,20 +93,20 @@ impl Ext {
             let name = String::from_utf8_lossy(name);
             return Err(FsError::Unsupported(format!("the extended attribute {name}")));
         }
-        let mut all = self.read_attributes(core, ino)?;
+        let mut all = self.read()?;
         change_list(&mut all, name, value, mode)?;
         // Inline data stay in the inode unchanged.
-        if let Some(value) = inline_value(&self.inode_now(core, ino)?)?
-            && is_inline(core, ino)?
+        if let Some(value) = inline_value(&self.inode()?)?
+            && is_inline(self.core, self.ino)?
         {
             all.push(Xattr { name: INLINE.to_vec(), value: value.to_vec() });
         }
         let room = Room {
-            in_inode: self.inner_room(core, ino)?,
-            block: self.volume.block_len(),
+            in_inode: self.inner_room()?,
+            block: self.maps.layout().block_len(),
             blocks: true,
             value_inodes: false,
-            checksum_seed: self.volume.sb.checksum_seed,
+            checksum_seed: self.maps.layout().sb().checksum_seed,
         };
         let encoded = encode(&all, room)?;
         debug_assert!(encoded.values.is_empty(), "no value has an inode of its own");
@@ -88,56 +115,53 @@ impl Ext {
             encoded.block.as_ref().is_none_or(|block| block.len() == room.block),
             "the rest is a whole block"
         );
-        self.allow_attributes(core)?;
+        superblock.allow_attributes(self.core)?;
         let mut inner = encoded.in_inode;
         inner.resize(room.in_inode, 0);
-        self.store(core, ino, inner.into(), encoded.block.as_deref())
+        self.store(inner.into(), encoded.block.as_deref())
     }
 
     /// Size of the room for attributes in an inode.
-    fn inner_room(&self, core: &mut Core, ino: Ino) -> Result<usize, FsError> {
-        if !self.has_birth() {
+    fn inner_room(&mut self) -> Result<usize, FsError> {
+        if !self.maps.tables().has_birth() {
             return Ok(0);
         }
-        Ok(self.inode_now(core, ino)?.tail().len())
+        Ok(self.inode()?.tail().len())
     }
 
     /// Writes attributes: a block for them is always a new one, and the reference to the old one is
     /// dropped once the inode leads to the new one.
-    fn store(
-        &mut self,
-        core: &mut Core,
-        ino: Ino,
-        inner: Box<[u8]>,
-        block: Option<&[u8]>,
-    ) -> Result<(), FsError> {
-        debug_assert!(self.inode_len() >= INODE_CORE_SIZE);
+    fn store(&mut self, inner: Box<[u8]>, block: Option<&[u8]>) -> Result<(), FsError> {
+        debug_assert!(self.maps.tables().inode_len() >= INODE_CORE_SIZE);
         let mut after: Vec<ChangeId> = Vec::new();
         let mut new = None;
         if let Some(bytes) = block {
             let (at, bitmap) =
-                self.take_block(core, ino, 0, None).map_err(|error| match error {
-                    FsError::NoSpace(_) => full("blocks for attributes"),
-                    other => other,
+                self.maps.space().take_block(self.core, self.ino, 0, None).map_err(|error| {
+                    match error {
+                        FsError::NoSpace(_) => full("blocks for attributes"),
+                        other => other,
+                    }
                 })?;
-            let ((), data) = core.cache.changes().fill(
+            let layout = self.maps.layout();
+            let ((), data) = self.core.cache.changes().fill(
                 at,
-                self.volume.block_len(),
+                layout.block_len(),
                 Role::AttributesInit,
                 |to| {
                     to.iter_mut().zip(bytes).for_each(|(to, &from)| *to = from);
-                    self.sum_attributes(at, to);
+                    seal(layout, at, to);
                     Ok(())
                 },
             )?;
             after.extend([bitmap, data]);
             new = Some(at);
         }
-        let old = core.node(ino)?.map.attributes;
+        let old = self.node()?.map.attributes;
         debug_assert!(new.is_none() || new != old, "changed attributes get a new block");
-        debug_assert!(core.node(ino)?.map.inner.is_none(), "one change is made at a time");
-        let sectors = u64::from(self.volume.sb.block_size / 512);
-        let node = core.node(ino)?;
+        debug_assert!(self.node()?.map.inner.is_none(), "one change is made at a time");
+        let sectors = u64::from(self.maps.layout().sb().block_size / 512);
+        let node = self.node()?;
         node.map.attributes = new;
         node.map.inner = Some(inner);
         node.sectors = match (old, new) {
@@ -145,26 +169,24 @@ impl Ext {
             (Some(_), None) => node.sectors.saturating_sub(sectors),
             _ => node.sectors,
         };
-        self.put_rest(core, ino)?;
-        core.node(ino)?.map.inner = None;
-        let changed = self.put_part(core, ino, Part::Map, Role::PointerMove, &after, None)?.id;
+        self.maps.tables().put_rest(self.core, self.ino)?;
+        self.node()?.map.inner = None;
+        let changed = self
+            .maps
+            .tables()
+            .put_part(self.core, self.ino, Part::Map, Role::PointerMove, &after, None)?
+            .id;
         let Some(old) = old else { return Ok(()) };
-        if self.leave_block(core, ino, old, changed)? {
-            core.defer_free(&[changed], Kind::FreeFragments, [Extent::new(old, 1)]);
+        if self.leave_block(old, changed)? {
+            self.core.defer_free(&[changed], Kind::FreeFragments, [Extent::new(old, 1)]);
         }
         Ok(())
     }
 
     /// Drops a file's reference to a block of attributes. True if it was the last; else the block's
     /// count falls by one, once `left` is on the disk.
-    fn leave_block(
-        &mut self,
-        core: &mut Core,
-        ino: Ino,
-        at: BlockNo,
-        left: ChangeId,
-    ) -> Result<bool, FsError> {
-        let mut bytes = self.attribute_block(core, ino, at)?;
+    fn leave_block(&mut self, at: BlockNo, left: ChangeId) -> Result<bool, FsError> {
+        let mut bytes = self.attribute_block(at)?;
         let count = parse::<XattrHeader>(&bytes, 0).map_or(0, |header| header.h_refcount.get());
         if count <= 1 {
             return Ok(true);
@@ -174,42 +196,37 @@ impl Ext {
         if let Some(field) = bytes.get_mut(place..place + fewer.len()) {
             field.copy_from_slice(&fewer);
         }
-        self.sum_attributes(at, &mut bytes);
+        seal(self.maps.layout(), at, &mut bytes);
         let head = bytes.get(..size_of::<XattrHeader>()).unwrap_or_default();
         debug_assert!(head.len() >= place + fewer.len(), "the count lies in the head");
         let piece = Piece { offset: 0, bytes: head };
-        core.cache.changes().change(at, &[piece], Role::AttributesInit, &[left])?;
+        self.core.cache.changes().change(at, &[piece], Role::AttributesInit, &[left])?;
         Ok(false)
     }
 
-    /// Sets the checksum of a block of attributes, where they have one.
-    fn sum_attributes(&self, at: BlockNo, bytes: &mut [u8]) {
-        if !self.has_sums() {
-            return;
-        }
-        let sum = attributes_sum(self.volume.sb.checksum_seed, at, bytes);
-        let field = bytes.get_mut(offset_of!(XattrHeader, h_checksum)..);
-        if let Some(field) = field.and_then(<[u8]>::first_chunk_mut) {
-            *field = sum.to_le_bytes();
-        }
-    }
-
     /// Adds the block of a file's attributes to `cut`, or drops one reference if it is shared.
-    pub(super) fn leave_attributes(
-        &mut self,
-        core: &mut Core,
-        ino: Ino,
-        cut: &mut Cut,
-    ) -> Result<(), FsError> {
-        let Some(at) = core.node(ino)?.map.attributes else { return Ok(()) };
-        let bytes = self.attribute_block(core, ino, at)?;
+    pub(super) fn leave(&mut self, cut: &mut Cut) -> Result<(), FsError> {
+        let Some(at) = self.node()?.map.attributes else { return Ok(()) };
+        let bytes = self.attribute_block(at)?;
         let count = parse::<XattrHeader>(&bytes, 0).map_or(0, |header| header.h_refcount.get());
-        let place = Location::of("attribute block").in_inode(ino).in_block(at);
+        let place = Location::of("attribute block").in_inode(self.ino).in_block(at);
         match count {
             0 => Err(invalid("h_refcount", 0, place)),
-            1 => cut.push(Extent::new(at, 1), self.volume.sb.blocks, place),
+            1 => cut.push(Extent::new(at, 1), self.maps.layout().sb().blocks, place),
             // The count is too high until then, never too low.
-            _ => self.leave_block(core, ino, at, ChangeId::COMMITTED).map(drop),
+            _ => self.leave_block(at, ChangeId::COMMITTED).map(drop),
         }
+    }
+}
+
+/// Sets the checksum of a block of attributes, where they have one.
+fn seal(layout: &Layout, at: BlockNo, bytes: &mut [u8]) {
+    if !layout.has_sums() {
+        return;
+    }
+    let sum = attributes_sum(layout.sb().checksum_seed, at, bytes);
+    let field = bytes.get_mut(offset_of!(XattrHeader, h_checksum)..);
+    if let Some(field) = field.and_then(<[u8]>::first_chunk_mut) {
+        *field = sum.to_le_bytes();
     }
 }

@@ -1,7 +1,8 @@
 //! Allocation for files that are mapped by indirect blocks.
 
-use super::map::Around;
-use super::{Core, Ext};
+use super::map::{Around, Core, Map};
+use super::maps::FileMaps;
+use super::node::InodeTables;
 use seekless_cache::ChangeId;
 use seekless_fs::field::{le32, low32};
 use seekless_fs::{FsError, Location};
@@ -11,7 +12,7 @@ use seekless_units::{BlockNo, Extent, Ino};
 /// Bytes of a block number.
 const POINTER: usize = 4;
 
-impl Ext {
+impl FileMaps {
     /// The block before one in its map (`ext2_find_near`): the block that was allocated last, if
     /// the file goes on behind it; or else the last number before it in the same table, or the
     /// block that contains the table.
@@ -38,17 +39,17 @@ impl Ext {
     }
 }
 
-impl Indirect for Ext {
-    type Map = super::map::Map;
-    type Table = Self;
+impl Indirect for FileMaps {
+    type Map = Map;
+    type Table = InodeTables;
     type Wanted = ();
 
-    fn table(&self) -> &Self {
-        self
+    fn table(&self) -> &InodeTables {
+        self.tables()
     }
 
     fn units(&self) -> Units {
-        let block = self.volume.sb.block_size;
+        let block = self.layout().sb().block_size;
         Units { block, unit: block }
     }
 
@@ -72,9 +73,9 @@ impl Indirect for Ext {
     /// Sectors are counted in 32 bits, those of the map among them
     /// (`ext2_max_size` of `fs/ext2/super.c`); without large files, 2 GiB less one.
     fn max_size(&self) -> u64 {
-        let sb = &self.volume.sb;
+        let sb = self.layout().sb();
         if sb.raw.s_rev_level.get() == 0 {
-            return super::mount::LARGE - 1;
+            return super::primary::LARGE - 1;
         }
         let bsize = u64::from(sb.block_size).max(1);
         let per_block = bsize / 4;
@@ -84,12 +85,12 @@ impl Indirect for Ext {
     }
 
     fn volume(&self) -> u64 {
-        self.volume.sb.blocks
+        self.layout().sb().blocks
     }
 
     fn check_run(&self, ino: Ino, number: u64, units: u32) -> Result<BlockNo, FsError> {
         let run = Extent::new(BlockNo::new(number), u64::from(units));
-        self.check_data(run, Location::of("block map").in_inode(ino))?;
+        self.layout().check_data(run, Location::of("block map").in_inode(ino))?;
         Ok(run.start)
     }
 
@@ -123,7 +124,7 @@ impl Indirect for Ext {
             }
             _ => self.nearest(core, ino, lbn)?,
         };
-        let (run, id) = self.take_run(core, ino, lbn, nearest, 1, around)?;
+        let (run, id) = self.space().take_run(core, ino, lbn, nearest, 1, around)?;
         debug_assert_eq!(run.len, 1, "one block is taken at a time");
         let at = run.start;
         core.node(ino)?.map.last = Some((lbn, at));
@@ -143,7 +144,7 @@ impl Indirect for Ext {
     }
 
     fn give(&mut self, core: &mut Core, runs: &[Extent]) -> Result<(), FsError> {
-        self.give_blocks(core, runs)
+        self.space().give(core, runs)
     }
 
     fn extend(

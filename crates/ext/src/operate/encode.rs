@@ -1,7 +1,8 @@
 //! Inodes as bytes again.
 
-use super::node::device_words;
-use super::{Core, Ext, Node};
+use super::map::{Core, Map, Node};
+use super::node::{InodeTables, device_words};
+use super::sums::{extra_len, sum_inode};
 use crate::ondisk::{INODE_CORE_SIZE, InodeCore, InodeExtra, flags, incompat, ro_compat};
 use seekless_cache::{ChangeId, Piece, Role};
 use seekless_fs::field::{byte, index, low16, low32};
@@ -43,13 +44,6 @@ fn put32(raw: &mut [u8], at: usize, value: u32) {
 
 fn put16(raw: &mut [u8], at: usize, value: u16) {
     put(raw, at, &value.to_le_bytes());
-}
-
-/// `i_extra_isize` of an inode's bytes, as far as there is room for it.
-pub(super) fn extra_len(raw: &[u8]) -> usize {
-    let rest = raw.len() - INODE_CORE_SIZE;
-    let told = raw.get(INODE_CORE_SIZE..).and_then(|rest| rest.first_chunk());
-    told.map_or(0, |pair| usize::from(u16::from_le_bytes(*pair))).min(rest)
 }
 
 /// Seconds modulo 2^32, and the two bits of epoch with the nanoseconds.
@@ -135,32 +129,23 @@ fn put_numbers(node: &Node, raw: &mut [u8]) {
     }
 }
 
-impl Table for Ext {
-    type Map = super::map::Map;
+impl Table for InodeTables {
+    type Map = Map;
 
     fn inode_place(&self, ino: Ino) -> Result<(BlockNo, usize), FsError> {
-        let (group, slot) = self.volume.inode_slot(ino)?;
-        let bsize = u64::from(self.volume.sb.block_size);
-        let byte = u64::from(slot) * u64::from(self.volume.sb.inode_size);
-        let within = byte / bsize;
-        let at = self.places(group)?.inode_table + within;
-        debug_assert!(
-            byte % bsize + u64::from(self.volume.sb.inode_size) <= bsize,
-            "an inode lies in one block"
-        );
-        Ok((at, index(byte % bsize)))
+        self.layout().inode_place(ino)
     }
 
     fn inode_len(&self) -> usize {
-        index(self.volume.sb.inode_size)
+        index(self.layout().sb().inode_size)
     }
 
     fn seals_inodes(&self) -> bool {
-        self.has_sums()
+        self.layout().has_sums()
     }
 
     fn seal_inode(&self, ino: Ino, raw: &mut [u8]) -> Fields {
-        self.sum_inode(ino, raw)
+        sum_inode(self.layout().sb(), ino, raw)
     }
 
     fn encode(&self, node: &Node, raw: &mut [u8]) {
@@ -192,7 +177,7 @@ impl Table for Ext {
     }
 }
 
-impl Ext {
+impl InodeTables {
     fn attribute_fields(&self) -> Fields {
         let mut fields: SmallVec<[Range<usize>; 24]> = smallvec![
             core!(i_mode)..core!(i_size_lo),
@@ -222,7 +207,7 @@ impl Ext {
     /// where the inode's flags say so (`huge_file`; `ext4_inode_blocks_set` of `fs/ext4/inode.c`),
     /// and of a block number (`64bit`).
     fn put_wide(&self, node: &Node, raw: &mut [u8]) {
-        let sb = &self.volume.sb;
+        let sb = self.layout().sb();
         let huge = sb.has_ro_compat(ro_compat::HUGE_FILE);
         let in_blocks = huge && node.flags & flags::HUGE_FILE != 0;
         let unit = if in_blocks { u64::from(sb.block_size / 512) } else { 1 };
@@ -243,8 +228,8 @@ impl Ext {
 
     /// Bytes of fields behind the first 128 that a new inode gets.
     pub(super) fn extra_isize(&self) -> u16 {
-        let raw = &self.volume.sb.raw;
-        let room = self.volume.sb.inode_size - low16(byte(INODE_CORE_SIZE));
+        let raw = &self.layout().sb().raw;
+        let room = self.layout().sb().inode_size - low16(byte(INODE_CORE_SIZE));
         let all = crate::ondisk::INODE_EXTRA_SIZE;
         let wanted = raw.s_want_extra_isize.get().max(raw.s_min_extra_isize.get());
         let size = wanted.max(all).min(room).next_multiple_of(4);
@@ -256,18 +241,17 @@ impl Ext {
     /// All new bytes lie in one sector. The removal of its last name waits for it, with or without
     /// blocks.
     pub(super) fn put_cleared(
-        &mut self,
+        &self,
         core: &mut Core,
         ino: Ino,
         after: &[ChangeId],
     ) -> Result<ChangeId, FsError> {
-        self.unlist_orphan(core, ino)?;
         let deleted = low32(core.now().secs.cast_unsigned());
         // Smaller numbers would be those of orphans.
-        let deleted = deleted.max(self.volume.sb.raw.s_inodes_count.get() + 1);
-        let (block, skip) = self.inode_place(ino)?;
+        let deleted = deleted.max(self.layout().sb().raw.s_inodes_count.get() + 1);
+        let (block, skip) = self.layout().inode_place(ino)?;
         // No more than a sector needs: the rest is there for the checksum.
-        let len = if self.has_sums() { self.inode_len() } else { INODE_CORE_SIZE };
+        let len = if self.layout().has_sums() { self.inode_len() } else { INODE_CORE_SIZE };
         let mut raw = Raw::from_slice(core.cache.blocks_mut().read(block, skip, len)?);
         for (at, len) in [
             (core!(i_links_count), 2),
@@ -289,8 +273,8 @@ impl Ext {
             put(&mut raw, core!(i_block), &super::extents::empty_root().0);
         }
         put32(&mut raw, core!(i_dtime), deleted);
-        if self.has_sums() {
-            self.sum_inode(ino, &mut raw);
+        if self.layout().has_sums() {
+            sum_inode(self.layout().sb(), ino, &mut raw);
         }
         let piece = Piece { offset: byte(skip), bytes: &raw };
         core.cache.changes().change(block, &[piece], Role::PointerClear, after)
@@ -298,7 +282,7 @@ impl Ext {
 
     /// The generation an unused inode was left with.
     pub(super) fn last_generation(&self, core: &mut Core, ino: Ino) -> Result<u32, FsError> {
-        let (block, skip) = self.inode_place(ino)?;
+        let (block, skip) = self.layout().inode_place(ino)?;
         let bytes = core.cache.blocks_mut().read(block, skip, INODE_CORE_SIZE)?;
         Ok(seekless_fs::field::le32(bytes, core!(i_generation)).unwrap_or(0))
     }

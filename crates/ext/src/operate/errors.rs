@@ -2,12 +2,8 @@
 //! (`ext4_handle_error`, `save_error_info` of `fs/ext4/super.c`): the next `e2fsck -p` checks the
 //! whole volume. The journal records them too, since a recovery may write home an older superblock.
 
-use super::{Core, Ext};
-use crate::journal::note_abort;
-use crate::ondisk::{STATE_ERRORS, Superblock, incompat};
-use crate::superblock::{read_primary, write_primary};
+use crate::ondisk::{STATE_ERRORS, Superblock};
 use seekless_fs::field::low32;
-use seekless_fs::patches::Patches;
 use seekless_fs::{Corruption, FsError, Location};
 use seekless_units::{BlockNo, Ino};
 
@@ -24,15 +20,16 @@ mod code {
 }
 
 /// An error as recorded in a superblock.
-struct Noted {
+pub(super) struct ErrorRecord {
     code: u8,
     ino: u32,
     block: u64,
     secs: u64,
 }
 
-impl Noted {
-    fn of(error: &FsError, secs: u64) -> Self {
+impl ErrorRecord {
+    /// The record of an error at a moment.
+    pub(super) fn of(error: &FsError, secs: u64) -> Self {
         let nowhere = Location::of("image");
         let (code, place) = match error {
             FsError::Corrupt { kind: Corruption::Checksum { .. }, location } => {
@@ -47,7 +44,8 @@ impl Noted {
         Self { code, ino, block: place.block.map_or(0, BlockNo::get), secs }
     }
 
-    fn put(&self, raw: &mut Superblock) {
+    /// Puts it into a superblock, as the last one and, if there is none yet, as the first.
+    pub(super) fn put(&self, raw: &mut Superblock) {
         let high = u8::try_from(self.secs >> 32 & 0xFF).unwrap_or(0);
         let mut func = [0; 32];
         func.iter_mut().zip(MET_BY).for_each(|(to, &from)| *to = from);
@@ -67,21 +65,5 @@ impl Noted {
         raw.s_last_error_errcode = self.code;
         raw.s_error_count = raw.s_error_count.get().saturating_add(1).into();
         raw.s_state = (raw.s_state.get() | STATE_ERRORS).into();
-    }
-}
-
-impl Ext {
-    /// Records an error in the journal and in the primary superblock on the device, past the cache
-    /// and the log: neither writes any more.
-    pub(super) fn write_error(&self, core: &mut Core, error: &FsError) -> Result<(), FsError> {
-        let secs = core.now().secs.max(1).cast_unsigned();
-        let mut disk = Patches::new(self.volume.device().clone());
-        let mut raw = read_primary(&disk)?;
-        // Without pending transactions, no older superblock is written home.
-        if raw.s_feature_incompat.get() & incompat::RECOVER != 0 {
-            note_abort(&mut disk)?;
-        }
-        Noted::of(error, secs).put(&mut raw);
-        write_primary(&mut disk, raw)
     }
 }

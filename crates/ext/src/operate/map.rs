@@ -5,6 +5,11 @@ use seekless_live::indirect::{Mapped, Trees};
 use seekless_units::BlockNo;
 use std::ops::Range;
 
+/// The cache, and the inodes in memory.
+pub(super) type Core = seekless_live::Core<Map>;
+/// An inode in memory.
+pub(super) type Node = seekless_live::Node<Map>;
+
 /// The map of a file.
 #[derive(Clone, Debug, Default)]
 pub struct Map {

@@ -2,16 +2,16 @@
 //! blocks counted as in use (`fs/ext4/mballoc.c`).
 
 use super::descriptor::Bitmap;
-use super::search::first_free;
-use super::search::{flip, full, has_bit};
-use super::space::barred;
-use super::{Core, Ext};
+use super::groups::BlockGroups;
+use super::layout::Layout;
+use super::map::Core;
+use super::search::{barred, first_free, flip, full, has_bit};
 use seekless_cache::ChangeId;
 use seekless_fs::FsError;
 use seekless_fs::field::index;
 use seekless_fs::field::wide;
-use seekless_placement::block::{ChunkWanted, Search};
-use seekless_units::{BlockNo, Extent, GroupNo, Ino};
+use seekless_placement::block::{ChunkWanted, Chunks, Search};
+use seekless_units::{BlockNo, Extent, GroupNo};
 use std::ops::Range;
 
 /// mballoc's largest buddy is a quarter of the group that a bitmap of one block describes
@@ -168,23 +168,41 @@ fn best_run(
     best
 }
 
-impl Ext {
-    /// As [`Ext::take_run`], by a policy that preallocates blocks for files.
-    pub(super) fn take_by_chunks(
+/// A search for blocks in the groups, by a policy that preallocates blocks for files.
+pub(super) struct Mballoc<'a> {
+    layout: &'a Layout,
+    groups: &'a mut BlockGroups,
+    chunks: &'a mut Chunks,
+    core: &'a mut Core,
+    /// Blocks from here on have numbers that the file's map cannot hold.
+    limit: u64,
+}
+
+impl<'a> Mballoc<'a> {
+    /// A search for blocks in front of `limit`.
+    pub(super) fn of(
+        (layout, groups): (&'a Layout, &'a mut BlockGroups),
+        chunks: &'a mut Chunks,
+        core: &'a mut Core,
+        limit: u64,
+    ) -> Self {
+        Self { layout, groups, chunks, core, limit }
+    }
+
+    /// Blocks for the contents of a regular file, or a block for anything else.
+    pub(super) fn take(
         &mut self,
-        core: &mut Core,
         goal: BlockNo,
         wanted: Option<&ChunkWanted>,
-        limit: u64,
     ) -> Result<(Extent, ChangeId), FsError> {
         loop {
             if let Some(wanted) = wanted {
-                if let Some(taken) = self.take_kept(core, wanted, limit)? {
+                if let Some(taken) = self.take_kept(wanted)? {
                     return Ok(taken);
                 }
             } else {
-                for number in self.groups_from(goal, 1, limit) {
-                    if let Some(taken) = self.take_first(core, number)? {
+                for number in self.groups_from(goal, 1) {
+                    if let Some(taken) = self.take_first(number)? {
                         return Ok(taken);
                     }
                 }
@@ -198,22 +216,15 @@ impl Ext {
 
     /// Blocks for the contents of a regular file, from its preallocation or from one that is made
     /// now; not more than are wanted.
-    fn take_kept(
-        &mut self,
-        core: &mut Core,
-        wanted: &ChunkWanted,
-        limit: u64,
-    ) -> Result<Option<(Extent, ChangeId)>, FsError> {
-        let Some(chunks) = self.blocks.chunks() else { return Ok(None) };
-        let run = match chunks.take(wanted) {
+    fn take_kept(&mut self, wanted: &ChunkWanted) -> Result<Option<(Extent, ChangeId)>, FsError> {
+        let run = match self.chunks.take(wanted) {
             Some(run) => run,
             None => {
-                let search = chunks.search(wanted);
-                let Some(found) = self.look_for(core, &search, limit)? else {
+                let search = self.chunks.search(wanted);
+                let Some(found) = self.look_for(&search)? else {
                     return Ok(None);
                 };
-                let Some(chunks) = self.blocks.chunks() else { return Ok(None) };
-                chunks.found(wanted, &search, found)
+                self.chunks.found(wanted, &search, found)
             }
         };
         debug_assert!(
@@ -221,52 +232,36 @@ impl Ext {
             "{run} where {} blocks are wanted",
             wanted.len
         );
-        self.take_exactly(core, run)
+        self.take_exactly(run)
     }
 
     /// A block of a group that is not preallocated: the first free one that is alone, or one of the
     /// smallest of the first free pieces.
-    fn take_first(
-        &mut self,
-        core: &mut Core,
-        number: GroupNo,
-    ) -> Result<Option<(Extent, ChangeId)>, FsError> {
-        let View { bitmap, bits } = self.view(core, number)?;
+    fn take_first(&mut self, number: GroupNo) -> Result<Option<(Extent, ChangeId)>, FsError> {
+        let View { bitmap, bits } = self.view(number)?;
         let Some(found) = Criterion::Run(1).find(&bitmap, bits, self.largest_buddy()) else {
             return Ok(None);
         };
         let run = self.run_in(number, &found);
-        self.take_exactly(core, run)
+        self.take_exactly(run)
     }
 
     /// Discards all preallocations. False when there were none.
     fn give_up_kept(&mut self) -> bool {
-        self.blocks.chunks().is_some_and(|chunks| chunks.clear())
-    }
-
-    /// Discards the preallocations of a file.
-    pub(super) fn forget_kept(&mut self, ino: Ino) {
-        self.ahead.give_up(ino);
-        if let Some(chunks) = self.blocks.chunks() {
-            chunks.forget(ino);
-        }
+        self.chunks.clear()
     }
 
     /// Takes blocks that are known to be free.
-    fn take_exactly(
-        &mut self,
-        core: &mut Core,
-        run: Extent,
-    ) -> Result<Option<(Extent, ChangeId)>, FsError> {
-        let number = self.groups.shape().group_of(run.start);
-        let group = self.volume.sb.group_blocks(number);
+    fn take_exactly(&mut self, run: Extent) -> Result<Option<(Extent, ChangeId)>, FsError> {
+        let number = self.groups.summaries().shape().group_of(run.start);
+        let group = self.layout.sb().group_blocks(number);
         let bit = |at: BlockNo| u32::try_from(at - group.start).unwrap_or(u32::MAX);
         debug_assert!(
             run.start >= group.start && run.end() <= group.end(),
             "{run} lies in one group"
         );
         let bits = bit(run.start)..bit(run.end());
-        let taken = self.take_bits(core, number, |bitmap| {
+        let taken = self.groups.take_bits(self.core, number, |bitmap| {
             first_used(bitmap, bits.clone()).is_none().then(|| bits.clone())
         })?;
         debug_assert!(taken.is_some(), "{run:?} was free when it was kept");
@@ -276,22 +271,20 @@ impl Ext {
     /// A group's bitmap, with bits set for blocks that may not be used. A bitmap that was never
     /// written stays so until a block is taken: a search may look at more groups than an operation
     /// can change.
-    fn view(&mut self, core: &mut Core, number: GroupNo) -> Result<View, FsError> {
-        let group = self.volume.sb.group_blocks(number);
+    fn view(&mut self, number: GroupNo) -> Result<View, FsError> {
+        let group = self.layout.sb().group_blocks(number);
         let bits = u32::try_from(group.len).unwrap_or(u32::MAX);
-        let mut not_now = barred(core, group);
+        let mut not_now = barred(self.core, group);
         let bit = |at: BlockNo| {
             let within = at.clamp(group.start, group.end()) - group.start;
             u32::try_from(within).unwrap_or(u32::MAX)
         };
-        if let Some(chunks) = self.blocks.chunks() {
-            let kept = chunks.kept().filter(|run| run.overlaps(group));
-            not_now.extend(kept.map(|run| bit(run.start)..bit(run.end())));
-        }
-        let written = self.bitmap(core, number, Bitmap::Blocks)?.map(<[u8]>::to_vec);
+        let kept = self.chunks.kept().filter(|run| run.overlaps(group));
+        not_now.extend(kept.map(|run| bit(run.start)..bit(run.end())));
+        let written = self.groups.bitmap(self.core, number, Bitmap::Blocks)?.map(<[u8]>::to_vec);
         let mut bitmap = match written {
             Some(bitmap) => bitmap,
-            None => self.first_bitmap(number, Bitmap::Blocks)?,
+            None => self.groups.first_bitmap(number, Bitmap::Blocks)?,
         };
         let set = |bit: u32| (!has_bit(&bitmap, bit)).then(|| flip(&mut bitmap, bit));
         not_now.into_iter().flatten().map(set).for_each(drop);
@@ -301,14 +294,9 @@ impl Ext {
 
     /// Looks for blocks: at the exact goal; in an aligned piece; in a row, in one group after the
     /// other from the goal's on; or as many as there are anywhere.
-    fn look_for(
-        &mut self,
-        core: &mut Core,
-        search: &Search,
-        limit: u64,
-    ) -> Result<Option<Extent>, FsError> {
+    fn look_for(&mut self, search: &Search) -> Result<Option<Extent>, FsError> {
         if let Some(at) = search.exact
-            && let Some(run) = self.is_free_at(core, at, search.len)?
+            && let Some(run) = self.is_free_at(at, search.len)?
         {
             return Ok(Some(run));
         }
@@ -319,12 +307,12 @@ impl Ext {
             Some(Criterion::Run(search.len)),
         ];
         for criterion in criteria.into_iter().flatten() {
-            for number in self.groups_from(search.from, criterion.len(), limit) {
+            for number in self.groups_from(search.from, criterion.len()) {
                 let is_aligned = matches!(criterion, Criterion::Aligned(_));
-                if is_aligned && self.blocks.chunks().is_some_and(|chunks| chunks.avoids(number)) {
+                if is_aligned && self.chunks.avoids(number) {
                     continue;
                 }
-                let View { bitmap, bits } = self.view(core, number)?;
+                let View { bitmap, bits } = self.view(number)?;
                 let largest = self.largest_buddy();
                 if let Some(found) = criterion.find(&bitmap, bits, largest) {
                     return Ok(Some(self.run_in(number, &found)));
@@ -332,8 +320,8 @@ impl Ext {
             }
         }
         let mut longest: Option<Extent> = None;
-        for number in self.groups_from(search.from, 1, limit) {
-            let View { bitmap, bits } = self.view(core, number)?;
+        for number in self.groups_from(search.from, 1) {
+            let View { bitmap, bits } = self.view(number)?;
             let found = best_run(&bitmap, bits, (bits, 1), self.largest_buddy())
                 .map(|run| self.run_in(number, &run));
             if let Some(run) = found
@@ -347,45 +335,40 @@ impl Ext {
 
     /// The groups from that of `goal` on that have `least` free blocks, and whose numbers a map can
     /// hold.
-    fn groups_from(&self, goal: BlockNo, least: u32, limit: u64) -> Vec<GroupNo> {
-        let shape = *self.groups.shape();
+    fn groups_from(&self, goal: BlockNo, least: u32) -> Vec<GroupNo> {
+        let shape = *self.groups.summaries().shape();
         let start = shape.group_of(goal);
         let all = (0..u64::from(shape.ncg)).map(|by| shape.group_after(start, by));
         let has = |number: &GroupNo| {
-            let free = self.groups.summary(*number).map_or(0, |group| group.nbfree);
-            let end = self.volume.sb.group_blocks(*number).end().get();
-            free >= least && end <= limit
+            let free = self.groups.summaries().summary(*number).map_or(0, |group| group.nbfree);
+            let end = self.layout.sb().group_blocks(*number).end().get();
+            free >= least && end <= self.limit
         };
         all.filter(has).collect()
     }
 
     fn largest_buddy(&self) -> u32 {
-        self.volume.sb.block_size * 8 / LARGEST
+        self.layout.sb().block_size * 8 / LARGEST
     }
 
     fn run_in(&self, number: GroupNo, bits: &Range<u32>) -> Extent {
         debug_assert!(!bits.is_empty(), "a run has blocks");
-        let start = self.volume.sb.group_blocks(number).start;
+        let start = self.layout.sb().group_blocks(number).start;
         Extent::new(start + u64::from(bits.start), wide(bits.len()))
     }
 
     /// Blocks from one on, if all of them are free.
-    fn is_free_at(
-        &mut self,
-        core: &mut Core,
-        at: BlockNo,
-        len: u32,
-    ) -> Result<Option<Extent>, FsError> {
+    fn is_free_at(&mut self, at: BlockNo, len: u32) -> Result<Option<Extent>, FsError> {
         let run = Extent::new(at, u64::from(len));
-        let number = self.groups.shape().group_of(at);
-        if u64::from(number.get()) >= u64::from(self.volume.sb.groups) {
+        let number = self.groups.summaries().shape().group_of(at);
+        if u64::from(number.get()) >= u64::from(self.layout.sb().groups) {
             return Ok(None);
         }
-        let group = self.volume.sb.group_blocks(number);
+        let group = self.layout.sb().group_blocks(number);
         if run.start < group.start || run.end() > group.end() {
             return Ok(None);
         }
-        let View { bitmap, .. } = self.view(core, number)?;
+        let View { bitmap, .. } = self.view(number)?;
         let first = u32::try_from(at - group.start).unwrap_or(u32::MAX);
         let is_free = first_used(&bitmap, first..first + len).is_none();
         Ok(is_free.then_some(run))

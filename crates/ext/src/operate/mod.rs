@@ -1,38 +1,47 @@
 //! ext2, ext3 and ext4 in use: the format behind the operations of `seekless-live`.
 //!
-//! - `format`: the answers; `first`: first blocks, and those of directories; `entries`:
-//!   names; `hashed`: directories with an index;
-//! - `map`, `node`, `encode`: inodes from their bytes, and as bytes again;
-//! - `space`, `numbers`, `search`: bitmaps, policies and the cache brought together; `orlov`:
-//!   further input of policies; `reserve`: inodes reserved for the children of directories;
-//!   `mballoc`, `ahead`: blocks preallocated for files in memory, or on the disk;
-//! - `descriptor`, `bitmaps`, `sums`: fields of groups; bitmaps and tables that were never written;
-//!   checksums;
-//! - `blocks`: the maps of files; `extents`: those by extents; `inline`: contents in
-//!   inodes;
-//! - `attributes`: extended attributes;
-//! - `mount`: opening and closing; `permit`: refused features, by name; `errors`: the record of
-//!   errors once nothing can be changed any more;
-//! - `orphans`, `orphan_file`: files that a crash leaves behind; `pieces`: the size of one
-//!   transaction's part.
+//! Parts with state of their own, from the bottom up:
+//!
+//! - `layout`: the part of a volume that does not change; `descriptor`, `groups`: bitmaps and counts
+//!   of groups; `search`: bits of bitmaps;
+//! - `allocate`: blocks taken; `mballoc`, `ahead`: blocks preallocated for files in memory, or on
+//!   the disk; `numbers`: inodes taken; `orlov`: further input of policies;
+//! - `sums`: checksums; `map`, `node`, `encode`: inodes from their bytes, and as bytes again;
+//! - `primary`: the superblock; `errors`: the record of errors once nothing can be changed any more;
+//! - `orphans`, `orphan_file`: files that a crash leaves behind;
+//! - `maps`: what the maps of files work on; `blocks`: those by indirect blocks; `extents`: those by
+//!   extents.
+//!
+//! Types that borrow these for one operation on a file:
+//!
+//! - `inline`: contents in inodes; `contents`: all contents; `pieces`: the size of one
+//!   transaction's part;
+//! - `entries`: names in a block; `inline_names`: names in inodes; `directory`: blocks of
+//!   directories; `hashed`: directories with an index;
+//! - `attributes`: extended attributes.
+//!
+//! `ext` brings them together and answers; `permit` refuses features, by name.
 
 mod ahead;
+mod allocate;
 mod attributes;
-mod bitmaps;
 mod blocks;
+mod contents;
 mod descriptor;
+mod directory;
 mod encode;
 mod entries;
 mod errors;
+mod ext;
 mod extents;
-mod first;
-mod format;
+mod groups;
 mod hashed;
 mod inline;
-mod linked;
+mod inline_names;
+mod layout;
 mod map;
+mod maps;
 mod mballoc;
-mod mount;
 mod node;
 mod numbers;
 mod orlov;
@@ -40,31 +49,17 @@ mod orphan_file;
 mod orphans;
 mod permit;
 mod pieces;
-mod reserve;
+mod primary;
 mod search;
-mod space;
 mod sums;
 
-use crate::volume::Volume;
-use ahead::Ahead;
-use descriptor::DescriptorFields;
-use entries::Entries;
+pub use ext::Ext;
 pub use hashed::ListingOrder;
-use map::Map;
-use orlov::LastGroups;
-use orphan_file::OrphanFile;
-use seekless_live::{Limits, Live, Wall};
-use seekless_placement::Groups;
-use seekless_placement::block::{BlockPlacement, ExtHints};
-use seekless_placement::inode::InodePlacement;
-use seekless_units::{BlockNo, Extent, GroupNo, Ino};
-use std::collections::BTreeSet;
+
+use seekless_live::{Live, Wall};
 
 /// An ext2 or ext4 image in use.
 pub type ExtLive = Live<Ext>;
-
-type Core = seekless_live::Core<Map>;
-type Node = seekless_live::Node<Map>;
 
 /// How to open an image for changes.
 pub struct LiveOptions {
@@ -90,46 +85,4 @@ pub struct LiveOptions {
     pub moves_dirs: bool,
     /// The time of day.
     pub wall: Wall,
-}
-
-/// The places of a group's parts.
-#[derive(Clone, Copy)]
-struct Places {
-    block_bitmap: BlockNo,
-    inode_bitmap: BlockNo,
-    inode_table: BlockNo,
-}
-
-/// ext2 and ext4 as a format of images in use.
-pub struct Ext {
-    /// The part that does not change while it is in use: geometry, features, where the parts of
-    /// groups are. Its counts are those that the image was opened with.
-    volume: Volume,
-    limits: Limits,
-    entries: Entries,
-    places: Vec<Places>,
-    /// The other fields of the descriptors.
-    states: Vec<DescriptorFields>,
-    /// The volume's own metadata: superblocks, descriptors, bitmaps, tables; in order.
-    metadata: Vec<Extent>,
-    groups: Groups,
-    /// Groups whose descriptors on the disk are out of date.
-    stale: BTreeSet<GroupNo>,
-    inodes: Box<dyn InodePlacement>,
-    blocks: Box<dyn BlockPlacement<ExtHints>>,
-    /// Blocks taken ahead for files.
-    ahead: Ahead,
-    last_groups: LastGroups,
-    /// Files that a mount after a crash deletes, or cuts to their length; the list on
-    /// the disk leads from the last of them to the first.
-    orphans: Vec<Ino>,
-    /// Orphans in the orphan file, if the volume has such a file and a journal.
-    orphan_file: Option<OrphanFile>,
-    /// Only the order of writes keeps any order: blocks of extent trees are changed in copies,
-    /// except for changes within one sector.
-    shadows: bool,
-    /// Allocation is delayed until write-back.
-    delays: bool,
-    /// It was opened in any state: files may have blocks in common.
-    is_doubtful: bool,
 }

@@ -1,12 +1,13 @@
 //! Inodes from their bytes, and the fields of a file that only ext has.
 
-use super::{Core, Ext, Node, inline};
+use super::layout::Layout;
+use super::map::{Core, Node};
+use crate::inline;
 use crate::inode::Inode;
 use crate::ondisk::flags::{APPEND, EA_INODE, ENCRYPT, EXTENTS, IMMUTABLE, INLINE_DATA};
-use crate::ondisk::incompat;
-use crate::operate::descriptor::Bitmap;
+use crate::ondisk::{INODE_CORE_SIZE, incompat};
 use seekless_fs::field::{index, invalid, le32};
-use seekless_fs::{DeviceNumber, FileKind, FsError, Location};
+use seekless_fs::{DeviceNumber, FileKind, FsError, Location, Timestamp};
 use seekless_live::indirect::Trees;
 use seekless_live::{Restrictions, Table, gone};
 use seekless_units::Ino;
@@ -28,47 +29,66 @@ pub(super) fn device_words(device: DeviceNumber) -> Result<[u32; 2], FsError> {
     Ok([0, minor & 0xFF | major << 8 | (minor & 0xF_FF00) << 12])
 }
 
-impl Ext {
-    /// An inode's bytes in the cache.
-    pub(super) fn inode_now(&self, core: &mut Core, ino: Ino) -> Result<Inode, FsError> {
-        let (block, skip) = self.inode_place(ino)?;
-        let bytes = core.cache.blocks_mut().read(block, skip, index(self.volume.sb.inode_size))?;
-        self.volume.inode_in(ino, Arc::from(bytes), 0)
+/// A time as an inode keeps it: with fields behind the first 128 bytes, 34 bits of
+/// seconds, and nanoseconds.
+pub(super) fn representable(has_more: bool, time: Timestamp) -> Timestamp {
+    let low = i64::from(i32::MIN);
+    if has_more {
+        let high = low + (1 << 34) - 1;
+        return Timestamp { secs: time.secs.clamp(low, high), ..time };
+    }
+    Timestamp { secs: time.secs.clamp(low, i64::from(i32::MAX)), nanos: 0 }
+}
+
+/// The inodes of a volume, in the tables of its groups.
+pub(super) struct InodeTables {
+    layout: Arc<Layout>,
+}
+
+impl InodeTables {
+    pub(super) fn new(layout: Arc<Layout>) -> Self {
+        Self { layout }
     }
 
-    pub(super) fn load_node(&mut self, core: &mut Core, ino: Ino) -> Result<Node, FsError> {
-        let (group, slot) = self.volume.inode_slot(ino)?;
-        if self.volume.is_own(ino) || !self.inode_in_use(core, group, slot)? {
-            return Err(gone(ino));
-        }
-        let inode = self.inode_now(core, ino)?;
+    /// The layout of the volume.
+    pub(super) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// An inode's bytes in the cache.
+    pub(super) fn read(&self, core: &mut Core, ino: Ino) -> Result<Inode, FsError> {
+        let (block, skip) = self.layout.inode_place(ino)?;
+        let bytes =
+            core.cache.blocks_mut().read(block, skip, index(self.layout.sb().inode_size))?;
+        self.layout.volume().inode_in(ino, Arc::from(bytes), 0)
+    }
+
+    /// The node of an inode that is in use.
+    ///
+    /// # Errors
+    /// [`FsError::NotFound`] without links.
+    pub(super) fn load(&self, core: &mut Core, ino: Ino) -> Result<Node, FsError> {
+        let inode = self.read(core, ino)?;
         if inode.core.i_links_count.get() == 0 {
             return Err(gone(ino));
         }
         self.decode(&inode)
     }
 
-    /// As [`Ext::load_node`], for a file that may have no links any more.
+    /// As [`InodeTables::load`], for a file that may have no links any more.
     pub(super) fn load_orphan(&self, core: &mut Core, ino: Ino) -> Result<Node, FsError> {
-        self.decode(&self.inode_now(core, ino)?)
+        self.decode(&self.read(core, ino)?)
     }
 
-    /// Whether an inode that is not in memory is in use, and not about to be freed.
-    pub(super) fn is_there(&mut self, core: &mut Core, ino: Ino) -> Result<bool, FsError> {
-        let (group, slot) = self.volume.inode_slot(ino)?;
-        if self.volume.is_own(ino) || !self.inode_in_use(core, group, slot)? {
-            return Ok(false);
-        }
-        Ok(self.inode_now(core, ino)?.core.i_links_count.get() != 0)
+    /// Whether an inode that is in use has links: else it is about to be freed.
+    pub(super) fn has_links(&self, core: &mut Core, ino: Ino) -> Result<bool, FsError> {
+        Ok(self.read(core, ino)?.core.i_links_count.get() != 0)
     }
 
-    pub(super) fn inode_in_use(
-        &self,
-        core: &mut Core,
-        group: seekless_units::GroupNo,
-        slot: u32,
-    ) -> Result<bool, FsError> {
-        self.is_set(core, group, Bitmap::Inodes, slot)
+    /// Whether inodes have fields behind the first 128 bytes: a time of birth,
+    /// nanoseconds and seconds beyond 2038.
+    pub(super) fn has_birth(&self) -> bool {
+        self.inode_len() > INODE_CORE_SIZE
     }
 
     /// An inode in native terms, checked.
@@ -77,8 +97,8 @@ impl Ext {
         let Some(kind) = inode.kind() else {
             return Err(invalid("i_mode", u64::from(inode.core.i_mode.get()), place));
         };
-        let by_extents = self.volume.sb.has_incompat(incompat::EXTENTS);
-        let has_inline = self.volume.sb.has_incompat(incompat::INLINE_DATA);
+        let by_extents = self.layout.sb().has_incompat(incompat::EXTENTS);
+        let has_inline = self.layout.sb().has_incompat(incompat::INLINE_DATA);
         let refused = ENCRYPT
             | EA_INODE
             | if by_extents { 0 } else { EXTENTS }
@@ -87,13 +107,13 @@ impl Ext {
         if flags & refused != 0 {
             return Err(invalid("i_flags", u64::from(flags), place));
         }
-        let attr = self.volume.attr(inode, kind);
+        let attr = self.layout.volume().attr(inode, kind);
         let mut node = Node::empty(inode.ino, kind);
         node.perm = attr.perm;
         node.links = inode.core.i_links_count.get();
         node.effective = node.links;
         (node.uid, node.gid) = (attr.uid, attr.gid);
-        (node.size, node.sectors) = (inode.len, self.volume.allocated_sectors(inode));
+        (node.size, node.sectors) = (inode.len, self.layout.volume().allocated_sectors(inode));
         (node.atime, node.mtime, node.ctime) = (attr.atime, attr.mtime, attr.ctime);
         (node.birth, node.device) = (attr.crtime, attr.device);
         (node.generation, node.flags) = (attr.generation, flags);
@@ -102,7 +122,7 @@ impl Ext {
             append_only: flags & APPEND != 0,
             ..Restrictions::default()
         };
-        node.map.attributes = self.volume.xattr_block_of(inode);
+        node.map.attributes = self.layout.volume().xattr_block_of(inode);
         // In an inode on the list of orphans this is the next one.
         node.map.deleted = inode.core.i_dtime.get();
         if flags & INLINE_DATA != 0 {
@@ -111,7 +131,7 @@ impl Ext {
                 node.target = Some(inline::contents(inode)?.into());
             }
             node.map.root = inode.core.i_block;
-        } else if self.volume.is_fast_symlink(inode) {
+        } else if self.layout.volume().is_fast_symlink(inode) {
             let target = inode.core.i_block.0.get(..index(inode.len));
             let target = target.ok_or_else(|| invalid("i_size", inode.len, place))?;
             node.target = Some(target.into());

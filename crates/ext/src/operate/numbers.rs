@@ -1,26 +1,56 @@
-//! Inodes taken and given back: the policy chooses the place, the bitmap whether it is free.
+//! Inodes taken and given back: the policy chooses the place, the bitmap whether it is free; where
+//! the policy has windows, inodes are reserved for the children of directories.
 
 use super::descriptor::Bitmap;
-use super::orlov::placement_hash;
-use super::search::first_free;
-use super::search::{flip, full, has_bit};
-use super::space::Delta;
-use super::{Core, Ext};
-use crate::ondisk::special;
-use seekless_cache::{ChangeId, Role};
-use seekless_fs::field::invalid;
-use seekless_fs::{FsError, Location};
+use super::groups::BlockGroups;
+use super::layout::Layout;
+use super::map::Core;
+use super::orlov::{LastGroups, placement_hash};
+use super::search::{first_free, full, has_bit};
+use crate::ondisk::{INODE_CORE_SIZE, InodeCore, special};
+use seekless_cache::ChangeId;
+use seekless_fs::field::{index, parse};
+use seekless_fs::{FileKind, FsError};
 use seekless_placement::first_with;
-use seekless_placement::inode::{InodePlace, NewInode, Parent};
+use seekless_placement::inode::{InodePlace, NewInode, Parent, Slots};
 use seekless_units::{GroupNo, Ino};
+use std::ops::Range;
+use std::sync::Arc;
 
 /// `i_flags`: directories in this one are spread like those of the root.
 const TOP_DIRECTORY: u32 = 0x2_0000;
 
-impl Ext {
+/// A bitmap of inodes; none stands for one that was never written.
+struct InodeBitmap<'a>(Option<&'a [u8]>);
+
+impl Slots for InodeBitmap<'_> {
+    fn next_free(&self, range: Range<u32>) -> Option<u32> {
+        match self.0 {
+            Some(bitmap) => first_free(bitmap, range.end, range.start),
+            None => (!range.is_empty()).then_some(range.start),
+        }
+    }
+
+    fn next_used(&self, mut range: Range<u32>) -> Option<u32> {
+        self.0.and_then(|bitmap| range.find(|&slot| has_bit(bitmap, slot)))
+    }
+}
+
+/// Allocates inodes.
+pub(super) struct InodeAllocator {
+    layout: Arc<Layout>,
+    last_groups: LastGroups,
+}
+
+impl InodeAllocator {
+    pub(super) fn new(layout: Arc<Layout>) -> Self {
+        Self { layout, last_groups: LastGroups::default() }
+    }
+
     /// Takes an inode for a file that gets its first name in a directory.
-    pub(super) fn take_number(
+    pub(super) fn take(
         &mut self,
+        groups: &mut BlockGroups,
         core: &mut Core,
         dir: Ino,
         name: &[u8],
@@ -35,99 +65,109 @@ impl Ext {
             subdirectories: u32::from(node.effective.saturating_sub(2)),
             last: self.last_groups.of(dir),
         };
-        let hashed = self.inodes.hashes(is_directory);
-        let hash = if hashed { placement_hash(&self.volume.sb, name) } else { None };
+        let hashed = groups.hashes(is_directory);
+        let hash = if hashed { placement_hash(self.layout.sb(), name) } else { None };
         let new = NewInode { parent, name, hash, is_directory };
-        let goal = self.inodes.goal(&self.groups, &new);
+        let (goal, order) = groups.place_inode(&new);
         self.last_groups.note(dir, goal.group);
-        let order = self.inodes.order(&self.groups, goal);
         let found = first_with(order, |number, preferred| {
-            if self.groups.summary(number).is_none_or(|group| group.nifree == 0) {
+            if groups.summaries().summary(number).is_none_or(|group| group.nifree == 0) {
                 return Ok(None);
             }
             let goal = if preferred { goal.slot } else { 0 };
-            match self.wanted_slot(core, number, &new, preferred)? {
+            match self.wanted_slot(groups, core, number, &new, preferred)? {
                 Some(None) => Ok(None),
-                Some(Some(slot)) => self.take_number_in(core, number, slot, is_directory),
-                None => self.take_number_in(core, number, goal, is_directory),
+                Some(Some(slot)) => groups.take_inode(core, number, slot, is_directory),
+                None => groups.take_inode(core, number, goal, is_directory),
             }
         });
         let at = match found {
             Ok(Some((ino, _))) => Some(self.inode_at(ino)?),
             _ => None,
         };
-        self.inodes.taken(&new, goal, at);
+        groups.inode_placed(&new, goal, at);
         found?.ok_or_else(|| full("inodes"))
     }
 
     fn inode_at(&self, ino: Ino) -> Result<InodePlace, FsError> {
-        let (group, slot) = self.volume.inode_slot(ino)?;
+        let (group, slot) = self.layout.slot(ino)?;
         Ok(InodePlace { group, slot })
     }
 
-    /// The number of an inode of a group.
-    pub(super) fn ino_at(&self, number: GroupNo, slot: u32) -> Ino {
-        debug_assert!(slot < self.volume.sb.inodes_per_group, "slot {slot} of a group");
-        debug_assert!(number.get() < self.volume.sb.groups, "group {number}");
-        let per_group = u64::from(self.volume.sb.inodes_per_group);
-        let before = u64::from(number.get()) * per_group;
-        let ino = before + u64::from(slot) + 1;
-        Ino::new(u32::try_from(ino).unwrap_or(u32::MAX))
-    }
-
-    fn take_number_in(
-        &mut self,
+    /// The slot that a policy with windows wants in a group that has a free inode: `None` without
+    /// such a policy, and then any will do; `Some(None)` if it wants none in this group.
+    fn wanted_slot(
+        &self,
+        groups: &mut BlockGroups,
         core: &mut Core,
         number: GroupNo,
-        from: u32,
-        is_directory: bool,
-    ) -> Result<Option<(Ino, ChangeId)>, FsError> {
-        let per_group = self.volume.sb.inodes_per_group;
-        let which = (number, Bitmap::Inodes);
-        let taken = self.change_bitmap(core, which, Role::InodeBitmapSet, |bitmap| {
-            let found =
-                first_free(bitmap, per_group, from).or_else(|| first_free(bitmap, per_group, 0));
-            debug_assert!(
-                found.is_none_or(|slot| slot < per_group && !has_bit(bitmap, slot)),
-                "an inode is free before it is taken"
-            );
-            Ok(found.inspect(|&slot| flip(bitmap, slot)))
-        })?;
-        let Some((slot, id)) = taken else { return Ok(None) };
-        let ino = self.ino_at(number, slot);
-        if self.volume.is_own(ino) {
-            let place = Location::of("inode bitmap").in_group(number);
-            return Err(invalid("free inode", u64::from(ino.get()), place));
+        new: &NewInode<'_>,
+        first: bool,
+    ) -> Result<Option<Option<u32>>, FsError> {
+        let Some(windows) = groups.windows() else { return Ok(None) };
+        if let Some(distance) = windows.unknown(number) {
+            let directories = self.directories_at(groups, core, number, distance)?;
+            if let Some(windows) = groups.windows() {
+                windows.learn(number, directories);
+            }
         }
-        self.note_used(core, number, slot)?;
-        let directories = i32::from(is_directory);
-        self.account(number, Delta { inodes: -1, directories, ..Delta::default() })?;
-        Ok(Some((ino, id)))
+        let bitmap = InodeBitmap(groups.bitmap(core, number, Bitmap::Inodes)?);
+        let windows = groups.windows();
+        Ok(windows.map(|windows| windows.slot(new, number, first, &bitmap)))
+    }
+
+    /// The slots of a group, at the given distance, that contain directories. Parts of the table
+    /// that were never used are not read.
+    fn directories_at(
+        &self,
+        groups: &BlockGroups,
+        core: &mut Core,
+        number: GroupNo,
+        distance: u32,
+    ) -> Result<Vec<u32>, FsError> {
+        let used = groups.used_part(number)?;
+        let Some(bitmap) = groups.bitmap(core, number, Bitmap::Inodes)? else {
+            return Ok(Vec::new());
+        };
+        let slots = (0..used).step_by(index(distance));
+        let taken: Vec<u32> = slots.filter(|&slot| has_bit(bitmap, slot)).collect();
+        let mut found = Vec::new();
+        for slot in taken {
+            if self.holds_directory(core, number, slot)? {
+                found.push(slot);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Whether an inode that is in use is a directory. Nothing else is checked: a damaged one costs
+    /// a window at most, and is reported to its users.
+    fn holds_directory(
+        &self,
+        core: &mut Core,
+        number: GroupNo,
+        slot: u32,
+    ) -> Result<bool, FsError> {
+        let (at, skip) = self.layout.inode_place(self.layout.ino_at(number, slot))?;
+        let raw = core.cache.blocks_mut().read(at, skip, INODE_CORE_SIZE)?;
+        let inode: Option<InodeCore> = parse(raw, 0);
+        debug_assert!(inode.is_some(), "as many bytes were read");
+        Ok(inode.is_some_and(|inode| {
+            let is_directory = FileKind::from_mode(inode.i_mode.get()) == Some(FileKind::Directory);
+            is_directory && inode.i_links_count.get() > 0
+        }))
     }
 
     /// Gives an inode back.
-    pub(super) fn give_number(
+    pub(super) fn give(
         &mut self,
+        groups: &mut BlockGroups,
         core: &mut Core,
         ino: Ino,
         is_directory: bool,
     ) -> Result<(), FsError> {
-        let at = self.inode_at(ino)?;
-        let place = Location::of("inode bitmap").in_group(at.group);
-        let which = (at.group, Bitmap::Inodes);
-        let given = self.change_bitmap(core, which, Role::InodeBitmapClear, |bitmap| {
-            if !has_bit(bitmap, at.slot) {
-                return Err(invalid("free inode", u64::from(ino.get()), place));
-            }
-            flip(bitmap, at.slot);
-            Ok(Some(()))
-        })?;
-        debug_assert!(given.is_some(), "there is nothing to be found");
-        let directories = if is_directory { -1 } else { 0 };
-        self.account(at.group, Delta { inodes: 1, directories, ..Delta::default() })?;
-        self.inodes.given_back(at, is_directory);
+        groups.give_inode(core, self.inode_at(ino)?, ino, is_directory)?;
         self.last_groups.forget(ino);
-        self.forget_kept(ino);
         Ok(())
     }
 }

@@ -4,9 +4,9 @@
 //! `orphan_present` as long as the volume is in use, and takes it away when it ends
 //! with an empty file. When the file is full the list is used.
 
-use super::{Core, Ext};
+use super::map::Core;
 use crate::encode::rewrite::seal_orphan_block;
-use crate::ondisk::{OrphanBlockTail, compat, ro_compat};
+use crate::ondisk::{OrphanBlockTail, compat};
 use crate::volume::Volume;
 use seekless_cache::Role;
 use seekless_fs::field::{invalid, truncated};
@@ -145,38 +145,24 @@ impl OrphanFile {
         })?;
         Ok(())
     }
-}
 
-impl Ext {
-    /// Enters a file into the orphan file. False without such a file, or room.
-    pub(super) fn file_orphan(&mut self, core: &mut Core, ino: Ino) -> Result<bool, FsError> {
-        let Some(file) = &mut self.orphan_file else { return Ok(false) };
-        if file.taken.contains_key(&ino) {
+    /// Enters a file. False without room.
+    pub(super) fn add(&mut self, core: &mut Core, ino: Ino) -> Result<bool, FsError> {
+        if self.taken.contains_key(&ino) {
             return Ok(true);
         }
-        let Some(slot) = file.free_slot() else { return Ok(false) };
-        file.put(core, slot, ino)?;
-        file.take(ino, slot);
+        let Some(slot) = self.free_slot() else { return Ok(false) };
+        self.put(core, slot, ino)?;
+        self.take(ino, slot);
         Ok(true)
     }
 
-    /// Takes a file out of the orphan file, if it is there.
-    pub(super) fn unfile_orphan(&mut self, core: &mut Core, ino: Ino) -> Result<(), FsError> {
-        let Some(file) = &mut self.orphan_file else { return Ok(()) };
-        let Some(&slot) = file.taken.get(&ino) else { return Ok(()) };
-        file.put(core, slot, Ino::ZERO)?;
-        file.give(ino, slot);
+    /// Takes a file out, if it is there.
+    pub(super) fn remove(&mut self, core: &mut Core, ino: Ino) -> Result<(), FsError> {
+        let Some(&slot) = self.taken.get(&ino) else { return Ok(()) };
+        self.put(core, slot, Ino::ZERO)?;
+        self.give(ino, slot);
         Ok(())
-    }
-
-    /// Features that may change while a volume is in use, with their new values: `orphan_present`,
-    /// until the file is empty and the mount ends.
-    pub(super) fn noted_features(&self, features: u32, close: bool) -> u32 {
-        match &self.orphan_file {
-            None => features,
-            Some(file) if close && file.is_empty() => features & !ro_compat::ORPHAN_PRESENT,
-            Some(_) => features | ro_compat::ORPHAN_PRESENT,
-        }
     }
 }
 

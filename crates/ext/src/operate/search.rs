@@ -1,8 +1,11 @@
 //! Bits of bitmaps, and which of them is taken: the rules of ext2 before it had reservation
 //! windows (`ext2_new_block` of Linux 1.x and of FreeBSD's ext2fs of 2005).
 
+use super::map::Core;
 use seekless_fs::FsError;
 use seekless_fs::field::index;
+use seekless_units::{BlockNo, Extent};
+use std::ops::Range;
 
 /// Whether a bit of a bitmap is set; those past its end count as set.
 pub(super) fn has_bit(bitmap: &[u8], bit: u32) -> bool {
@@ -15,6 +18,19 @@ pub(super) fn flip(bitmap: &mut [u8], bit: u32) {
     if let Some(byte) = byte {
         *byte ^= 1 << (bit % 8);
     }
+}
+
+/// The bits of a group's blocks that are free, but not to be used again yet.
+pub(super) fn barred(core: &Core, group: Extent) -> Vec<Range<u32>> {
+    if core.cache.may_reuse(group) {
+        return Vec::new();
+    }
+    let bit = |at: BlockNo| {
+        let within = at.clamp(group.start, group.end()) - group.start;
+        u32::try_from(within).unwrap_or(u32::MAX)
+    };
+    let runs = core.cache.quarantined().into_iter();
+    runs.filter(|run| run.overlaps(group)).map(|run| bit(run.start)..bit(run.end())).collect()
 }
 
 /// The error of a full volume.

@@ -13,7 +13,7 @@ use seekless_units::{BlockNo, Extent};
 
 impl Tree<'_> {
     /// Sets a file's length. Blocks allocated behind its end are freed, unless it becomes longer.
-    pub(in super::super) fn truncate(&mut self, len: u64) -> Result<(), FsError> {
+    pub(crate) fn truncate(&mut self, len: u64) -> Result<(), FsError> {
         let size = self.node()?.size;
         if len <= size {
             return self.cut_behind(len);
@@ -24,13 +24,13 @@ impl Tree<'_> {
     }
 
     /// Frees the blocks behind a length, which may be before or behind the end.
-    pub(in super::super) fn cut_behind(&mut self, len: u64) -> Result<(), FsError> {
+    pub(crate) fn cut_behind(&mut self, len: u64) -> Result<(), FsError> {
         let kept = len.div_ceil(self.block());
         let size = self.node()?.size;
         let len = len.min(size);
         self.zero_tail(len, size)?;
         let place = Location::of("extent").in_inode(self.ino);
-        let limit = self.ext.volume.sb.blocks;
+        let limit = self.maps.layout().sb().blocks;
         let mut cut = Cut::default();
         let (runs, tree) = self.walk(&(kept..EVERYTHING.end))?;
         if runs.is_empty() && len == size {
@@ -67,12 +67,12 @@ impl Tree<'_> {
     }
 
     /// All runs of a file: its contents and the blocks of its tree.
-    pub(in super::super) fn all_blocks(&mut self) -> Result<Cut, FsError> {
+    pub(crate) fn all_blocks(&mut self) -> Result<Cut, FsError> {
         let mut cut = Cut::default();
         if self.node()?.has_blocks() {
             let place = Location::of("extent").in_inode(self.ino);
             for run in self.runs_of()? {
-                cut.push(run, self.ext.volume.sb.blocks, place)?;
+                cut.push(run, self.maps.layout().sb().blocks, place)?;
             }
         }
         Ok(cut)
@@ -80,7 +80,7 @@ impl Tree<'_> {
 
     /// Zeroes the bytes behind the end of a file in its last block, or behind its new end, if the
     /// other one is later.
-    pub(in super::super) fn zero_tail(&mut self, end: u64, other: u64) -> Result<(), FsError> {
+    pub(crate) fn zero_tail(&mut self, end: u64, other: u64) -> Result<(), FsError> {
         let block = self.block();
         let lbn = end / block;
         let within = end % block;

@@ -23,10 +23,9 @@
 //! - `plan`: new nodes computed and written; `nodes`: their bytes;
 //! - `edit`: extents inserted and converted;
 //! - `cut`: files made shorter and taken apart;
-//! - `write`: bytes put in, space allocated; `delayed`: for contents that waited for it.
+//! - `write`: bytes put in, space allocated.
 
 mod cut;
-mod delayed;
 mod edit;
 mod nodes;
 mod path;
@@ -35,7 +34,8 @@ mod write;
 
 pub(super) use path::unnoted;
 
-use super::{Core, Ext, Node};
+use super::map::{Core, Node};
+use super::maps::FileMaps;
 use crate::encode::mapping::{IN_INODE, put_node};
 use crate::ondisk::{IBlock, flags, ro_compat};
 use seekless_cache::{ChangeId, Role};
@@ -59,15 +59,15 @@ pub(super) fn maps(core: &mut Core, ino: Ino) -> Result<bool, FsError> {
 /// A file that is mapped by extents. All functions fail as those of
 /// [`Format`](seekless_live::Format) do.
 pub(super) struct Tree<'a> {
-    ext: &'a mut Ext,
+    maps: &'a mut FileMaps,
     core: &'a mut Core,
     ino: Ino,
 }
 
 impl<'a> Tree<'a> {
     /// The tree of an inode that is in memory.
-    pub(super) fn of(ext: &'a mut Ext, core: &'a mut Core, ino: Ino) -> Self {
-        Self { ext, core, ino }
+    pub(super) fn of(maps: &'a mut FileMaps, core: &'a mut Core, ino: Ino) -> Self {
+        Self { maps, core, ino }
     }
 
     fn node(&mut self) -> Result<&mut Node, FsError> {
@@ -76,7 +76,7 @@ impl<'a> Tree<'a> {
 
     /// Bytes of a block.
     fn block(&self) -> u64 {
-        u64::from(self.ext.volume.sb.block_size)
+        u64::from(self.maps.layout().sb().block_size)
     }
 
     /// Sectors of 512 bytes in blocks.
@@ -86,13 +86,13 @@ impl<'a> Tree<'a> {
 
     /// Writes size, sectors and root.
     fn put_map(&mut self, role: Role, after: &[ChangeId]) -> Result<ChangeId, FsError> {
-        Ok(self.ext.put_part(self.core, self.ino, Part::Map, role, after, None)?.id)
+        Ok(self.maps.tables().put_part(self.core, self.ino, Part::Map, role, after, None)?.id)
     }
 
     /// Most bytes of a file: blocks are counted in 32 bits, and the last is not used; without
     /// `huge_file` so are sectors (`ext4_max_size` of `fs/ext4/super.c`).
     fn max_size(&self) -> u64 {
-        let sb = &self.ext.volume.sb;
+        let sb = self.maps.layout().sb();
         let mut blocks = u64::from(u32::MAX);
         if !sb.has_ro_compat(ro_compat::HUGE_FILE) {
             blocks /= u64::from(sb.block_size / 512);

@@ -5,10 +5,11 @@ use crate::bmap::{EVERYTHING, MappedRuns};
 use crate::extent::{
     ChildNode, Frame, NodeEntries, entries, header, root_frame, tail_len, walk_in,
 };
-use crate::operate::map::Around;
-use crate::operate::map::Near;
+use crate::operate::map::{Around, Core, Near};
+use crate::operate::maps::FileMaps;
 use seekless_fs::field::{index, invalid};
 use seekless_fs::{FsError, Location, Mapping};
+use seekless_live::BlockState;
 use seekless_units::{BlockNo, Extent, Ino};
 use std::ops::Range;
 use std::sync::Arc;
@@ -82,12 +83,12 @@ impl Tree<'_> {
         let mut steps = Vec::new();
         let (mut at, mut bytes) = (None, root.0.to_vec());
         loop {
-            let tail = if at.is_some() { tail_len(&self.ext.volume.sb) } else { 0 };
+            let tail = if at.is_some() { tail_len(self.maps.layout().sb()) } else { 0 };
             let header = header(&bytes, bytes.len() - tail, frame.place)?;
             if header.eh_max.get() == 0 {
                 return Err(invalid("eh_max", 0, frame.place));
             }
-            let found = entries(&self.ext.volume, &bytes, &header, &frame)?;
+            let found = entries(self.maps.layout().volume(), &bytes, &header, &frame)?;
             let node = TreeNode { at, most: index(header.eh_max.get()), bytes };
             let children = match found {
                 NodeEntries::Leaf(leaf) => {
@@ -111,9 +112,9 @@ impl Tree<'_> {
 
     /// A block of the tree, which `place` points to.
     fn tree_block(&mut self, at: BlockNo, place: Location) -> Result<Vec<u8>, FsError> {
-        self.ext.check_data(Extent::new(at, 1), place)?;
-        self.ext.claim_node(self.core, self.ino, at)?;
-        Ok(self.core.cache.blocks_mut().read(at, 0, self.ext.volume.block_len())?.to_vec())
+        self.maps.layout().check_data(Extent::new(at, 1), place)?;
+        self.maps.sums().claim_node(self.core, self.ino, at)?;
+        Ok(self.core.cache.blocks_mut().read(at, 0, self.maps.layout().block_len())?.to_vec())
     }
 
     /// The run or hole at a block of the file.
@@ -129,7 +130,9 @@ impl Tree<'_> {
         let end_of = |run: &Mapping| run.lbn.get() + run.extent.len;
         let near = match before.filter(|run| end_of(run) > lbn) {
             Some(run) => {
-                self.ext.check_data(run.extent, Location::of("extent").in_inode(self.ino))?;
+                self.maps
+                    .layout()
+                    .check_data(run.extent, Location::of("extent").in_inode(self.ino))?;
                 let at = Some((run.extent.start, run.unwritten));
                 Near { blocks: run.lbn.get()..end_of(run), at }
             }
@@ -147,7 +150,7 @@ impl Tree<'_> {
     }
 
     /// The block on the disk of a block of the file, if it has contents.
-    pub(in super::super) fn lookup_block(&mut self, lbn: u64) -> Result<Option<BlockNo>, FsError> {
+    pub(crate) fn lookup_block(&mut self, lbn: u64) -> Result<Option<BlockNo>, FsError> {
         if lbn >= crate::extent::LOGICAL_BLOCKS {
             return Ok(None);
         }
@@ -162,48 +165,61 @@ impl Tree<'_> {
         wanted: &Range<u64>,
     ) -> Result<(Vec<Mapping>, Vec<BlockNo>), FsError> {
         let root = self.node()?.map.root;
-        let mut found = MappedRuns::new(self.ext.volume.sb.blocks, true);
-        let (ext, core, ino) = (&*self.ext, &mut *self.core, self.ino);
-        walk_in(&ext.volume, (ino, &root.0), wanted, &mut found, &mut |at, place| {
-            ext.check_data(Extent::new(at, 1), place)?;
-            ext.claim_node(core, ino, at)?;
-            let bytes = core.cache.blocks_mut().read(at, 0, ext.volume.block_len())?;
+        let mut found = MappedRuns::new(self.maps.layout().sb().blocks, true);
+        let (maps, core, ino) = (&*self.maps, &mut *self.core, self.ino);
+        walk_in(maps.layout().volume(), (ino, &root.0), wanted, &mut found, &mut |at, place| {
+            maps.layout().check_data(Extent::new(at, 1), place)?;
+            maps.sums().claim_node(core, ino, at)?;
+            let bytes = core.cache.blocks_mut().read(at, 0, maps.layout().block_len())?;
             Ok(Some(Arc::from(bytes)))
         })?;
         for run in &found.runs {
-            ext.check_data(run.extent, Location::of("extent").in_inode(ino))?;
+            maps.layout().check_data(run.extent, Location::of("extent").in_inode(ino))?;
         }
         let index = found.index.unwrap_or_default();
         Ok((found.runs, index.iter().map(|node| node.block).collect()))
     }
 
     /// The runs of a regular file's contents.
-    pub(in super::super) fn mapped_runs(&mut self) -> Result<Vec<Mapping>, FsError> {
+    pub(crate) fn mapped_runs(&mut self) -> Result<Vec<Mapping>, FsError> {
         Ok(self.walk(&EVERYTHING)?.0)
     }
 
     /// The runs of a file: contents and the blocks of its tree.
-    pub(in super::super) fn runs_of(&mut self) -> Result<Vec<Extent>, FsError> {
+    pub(crate) fn runs_of(&mut self) -> Result<Vec<Extent>, FsError> {
         let (runs, tree) = self.walk(&EVERYTHING)?;
         let tree = tree.into_iter().map(|at| Extent::new(at, 1));
         Ok(runs.into_iter().map(|run| run.extent).chain(tree).collect())
     }
+
+    /// The state of a block in the tree, and the end of the run with that state.
+    pub(crate) fn stand_of(&mut self, lbn: u64) -> Result<(BlockState, u64), FsError> {
+        if lbn >= self.max_size().div_ceil(self.block().max(1)) {
+            // There can be none: writing there fails elsewhere.
+            return Ok((BlockState::Hole, u64::MAX));
+        }
+        let near = self.find(lbn)?;
+        let stand = match near.at(lbn) {
+            None => BlockState::Hole,
+            Some((_, false)) => BlockState::Written,
+            Some((_, true)) => BlockState::Unwritten,
+        };
+        Ok((stand, near.end()))
+    }
 }
 
 /// As [`Format::unnoted`](seekless_live::Format::unnoted).
-pub(in super::super) fn unnoted(
-    ext: &super::Ext,
-    core: &super::Core,
-    ino: Ino,
-    noted: &[Extent],
-) -> Option<BlockNo> {
+pub(crate) fn unnoted(maps: &FileMaps, core: &Core, ino: Ino, noted: &[Extent]) -> Option<BlockNo> {
     let node = core.nodes.get(&ino)?;
-    let mut found = MappedRuns::new(ext.volume.sb.blocks, true);
-    let len = ext.volume.block_len();
-    let walked =
-        walk_in(&ext.volume, (ino, &node.map.root.0), &EVERYTHING, &mut found, &mut |at, _| {
-            Ok(core.cache.blocks().peek(at, 0, len).map(Arc::from))
-        });
+    let mut found = MappedRuns::new(maps.layout().sb().blocks, true);
+    let len = maps.layout().block_len();
+    let walked = walk_in(
+        maps.layout().volume(),
+        (ino, &node.map.root.0),
+        &EVERYTHING,
+        &mut found,
+        &mut |at, _| Ok(core.cache.blocks().peek(at, 0, len).map(Arc::from)),
+    );
     // Damage is reported elsewhere.
     walked.ok()?;
     let tree = found.index.unwrap_or_default().into_iter().map(|node| Extent::new(node.block, 1));

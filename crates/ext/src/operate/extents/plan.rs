@@ -3,7 +3,8 @@
 use super::Tree;
 use super::nodes::{ENTRY, NodeEntry, changed, is_whole, node_bytes, shown, split_at};
 use super::path::{ExtentPath, TreeNode};
-use crate::encode::mapping::fan_out;
+use crate::encode::mapping::{IN_INODE, fan_out};
+use crate::extent::{header, root_frame};
 use crate::ondisk::{EXTENT_MAX_DEPTH, IBlock};
 use seekless_cache::{ChangeId, Kind, Piece, Role};
 use seekless_fs::field::{byte, index, low32, wide};
@@ -82,7 +83,7 @@ impl Tree<'_> {
             Err(error) => {
                 let runs: Vec<Extent> =
                     plan.made.iter().map(|made| Extent::new(made.at, 1)).collect();
-                self.ext.give_blocks(self.core, &runs)?;
+                self.maps.space().give(self.core, &runs)?;
                 Err(error)
             }
         }
@@ -109,7 +110,7 @@ impl Tree<'_> {
             return self.work_out_root(&only.node, entries, 0, plan);
         }
         let is_directory = self.node()?.kind == FileKind::Directory;
-        let copies = self.ext.shadows && how != LeafChange::Cut;
+        let copies = self.maps.rules().shadows && how != LeafChange::Cut;
         let (mut node, mut depth, mut at_end) = (&path.node, 0u16, how != LeafChange::Inserted);
         for step in path.steps.iter().rev() {
             let Some(at) = node.at else { break };
@@ -194,13 +195,13 @@ impl Tree<'_> {
         plan: &mut Plan,
         above: &mut Vec<NodeEntry>,
     ) -> Result<(), FsError> {
-        let most = index(fan_out(self.ext.volume.sb.block_size));
+        let most = index(fan_out(self.maps.layout().sb().block_size));
         let near = Some(near).filter(|&near| near != BlockNo::ZERO);
         while let Some(first) = entries.first().copied() {
             let rest = entries.split_off(split_at(entries.len(), most, at_end));
             let lbn = u64::from(first.key);
-            let (at, bitmap) = self.ext.take_block(self.core, self.ino, lbn, near)?;
-            let bytes = vec![0; self.ext.volume.block_len()];
+            let (at, bitmap) = self.maps.space().take_block(self.core, self.ino, lbn, near)?;
+            let bytes = vec![0; self.maps.layout().block_len()];
             let bytes = node_bytes(bytes, &entries, most, depth);
             debug_assert!(
                 plan.made.iter().all(|made| made.at != at),
@@ -224,11 +225,11 @@ impl Tree<'_> {
             plan.patches.iter().all(|patch| !plan.left.contains(&patch.at)),
             "a node that leaves the tree is not rewritten"
         );
-        let len = self.ext.volume.block_len();
+        let len = self.maps.layout().block_len();
         let mut waits = put.after.to_vec();
         for made in &plan.made {
             let mut bytes = made.bytes.clone();
-            self.ext.seal_new_node(self.core, self.ino, &mut bytes)?;
+            self.maps.sums().seal_node(self.core, self.ino, &mut bytes)?;
             let ((), init) =
                 self.core.cache.changes().fill(made.at, len, Role::IndirectInit, |to| {
                     to.copy_from_slice(&bytes);
@@ -310,10 +311,64 @@ impl Tree<'_> {
                 continue;
             };
             let piece = Piece { offset: byte(changed.start), bytes };
-            self.ext.claim_node(self.core, self.ino, patch.at)?;
+            self.maps.sums().claim_node(self.core, self.ino, patch.at)?;
             done.push(self.core.cache.changes().change(patch.at, &[piece], role, after)?);
         }
         self.core.note_unsettled(self.ino, Extent::new(patch.at, 1));
         Ok(())
+    }
+
+    /// The most new nodes when `blocks` blocks in `runs` holes get a place, each with an extent of
+    /// its own.
+    pub(crate) fn most_nodes(&mut self, runs: u64, blocks: u64) -> Result<u64, FsError> {
+        let root = self.node()?.map.root;
+        let frame = root_frame(&root.0, self.ino)?;
+        let used = header(&root.0, root.0.len(), frame.place)?.eh_entries.get();
+        let half = fan_out(self.maps.layout().sb().block_size) / 2;
+        Ok(most_nodes(u64::from(frame.depth), u64::from(used), half, (runs, blocks)))
+    }
+}
+
+/// As [`Tree::most_nodes`], for a tree of a depth with `used` entries in its root, whose nodes have
+/// at least `half` entries after a split.
+///
+/// Extents that fill a hole go to one leaf, which is split in half once, and again after every
+/// `half` entries; the same holds of the numbers of new nodes in the nodes above.
+fn most_nodes(depth: u64, used: u64, half: u64, (runs, blocks): (u64, u64)) -> u64 {
+    let half = half.max(2);
+    let mut all = 0u64;
+    let mut new = blocks;
+    for _ in 0..depth {
+        new = new.min(runs * 2 + new.div_ceil(half));
+        all += new;
+    }
+    // The root's entries move to nodes of their own, until so few are left that they fit.
+    let mut entries = used + new;
+    while entries > IN_INODE {
+        entries = entries.div_ceil(half) + 1;
+        all += entries;
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_nodes_as_the_worst_placement_takes() {
+        // In the inode.
+        assert_eq!(most_nodes(0, 0, 42, (1, 4)), 0);
+        assert_eq!(most_nodes(0, 3, 42, (1, 1)), 0);
+        // A leaf, and the one that it is split into.
+        assert_eq!(most_nodes(0, 4, 42, (1, 1)), 2);
+        assert_eq!(most_nodes(0, 0, 42, (1, 84)), 3);
+        // More leaves than the root has room for.
+        assert_eq!(most_nodes(0, 0, 42, (1, 420)), 11 + 2);
+        // Leaves of a tree, each of which may be split.
+        assert_eq!(most_nodes(1, 1, 42, (1, 1)), 1);
+        assert_eq!(most_nodes(1, 1, 42, (1, 100)), 5 + 2);
+        assert_eq!(most_nodes(1, 4, 42, (3, 3)), 3 + 2);
+        assert_eq!(most_nodes(2, 1, 170, (1, 1)), 2);
     }
 }

@@ -14,18 +14,14 @@ use std::ops::Range;
 
 impl Tree<'_> {
     /// Writes as many bytes as there is space for; returns their number.
-    pub(in super::super) fn write_bytes(
-        &mut self,
-        offset: u64,
-        bytes: &[u8],
-    ) -> Result<usize, FsError> {
+    pub(crate) fn write_bytes(&mut self, offset: u64, bytes: &[u8]) -> Result<usize, FsError> {
         let seen = self.node()?.size;
         self.write_over(offset, bytes, seen)
     }
 
     /// As [`Tree::write_bytes`]; the first `seen` bytes of the file may have been seen, in any
     /// place, and must not be lost where the disk leads to the new ones.
-    pub(in super::super) fn write_over(
+    pub(crate) fn write_over(
         &mut self,
         offset: u64,
         bytes: &[u8],
@@ -66,11 +62,11 @@ impl Tree<'_> {
     /// an extent in a block of the tree that goes on behind the end of the file.
     fn is_kept_apart(&mut self) -> Result<bool, FsError> {
         let root = self.node()?.map.root;
-        Ok(self.ext.shadows && crate::extent::root_frame(&root.0, self.ino)?.depth > 0)
+        Ok(self.maps.rules().shadows && crate::extent::root_frame(&root.0, self.ino)?.depth > 0)
     }
 
     /// Appends to a directory, whose length ends with its last block in use.
-    pub(in super::super) fn append(&mut self, bytes: &[u8]) -> Result<ChangeId, FsError> {
+    pub(crate) fn append(&mut self, bytes: &[u8]) -> Result<ChangeId, FsError> {
         let size = self.node()?.size;
         let end = self.check_len(size.checked_add(wide(bytes.len())))?;
         debug_assert!(wide(bytes.len()) <= self.block(), "a directory grows by blocks");
@@ -160,7 +156,8 @@ impl Tree<'_> {
         let (nearest, around) = (path.in_front_of(lbn), path.around(lbn));
         debug_assert!(count > 0, "a hole has blocks");
         let most = low32(count.min(max_len(unwritten)));
-        let taken = self.ext.take_run(self.core, self.ino, lbn, nearest, most, Some(around))?;
+        let taken =
+            self.maps.space().take_run(self.core, self.ino, lbn, nearest, most, Some(around))?;
         let (run, _) = taken;
         debug_assert!(run.len > 0 && run.len <= count, "{run} for a hole of {count} blocks");
         Ok(taken)
@@ -178,7 +175,7 @@ impl Tree<'_> {
         if matches!(entered, Err(FsError::NoSpace(_))) {
             self.core.forget_unsettled(self.ino, &[run]);
             self.core.cache.changes().forget(run, ChangeId::COMMITTED);
-            self.ext.give_blocks(self.core, &[run])?;
+            self.maps.space().give(self.core, &[run])?;
         }
         entered
     }
@@ -191,7 +188,7 @@ impl Tree<'_> {
         bytes: &[u8],
         role: Role,
     ) -> Result<Vec<ChangeId>, FsError> {
-        let len = self.ext.volume.block_len();
+        let len = self.maps.layout().block_len();
         debug_assert!(within < len, "bytes begin in the first block");
         let mut rest = bytes;
         let mut skip = within;
@@ -220,7 +217,7 @@ impl Tree<'_> {
         bytes: &[u8],
     ) -> Result<Vec<ChangeId>, FsError> {
         let (role, _) = self.roles(false)?;
-        let len = self.ext.volume.block_len();
+        let len = self.maps.layout().block_len();
         let mut rest = bytes;
         let mut skip = within;
         let mut ids = Vec::with_capacity(index(run.len));
@@ -252,7 +249,7 @@ impl Tree<'_> {
             return self.put_map(Role::DirectoryExtend, data);
         }
         let role = if self.is_kept_apart()? { Role::SizeExtend } else { Role::Attributes };
-        let first = if self.ext.delays { data } else { &[] };
+        let first = if self.maps.rules().delays { data } else { &[] };
         self.put_map(role, first)
     }
 
@@ -290,7 +287,7 @@ impl Tree<'_> {
 
     /// Allocates all blocks of a range; new ones read as zeros, since they are marked as never
     /// written. When space runs out the file keeps its length, and the blocks allocated so far.
-    pub(in super::super) fn allocate_range(
+    pub(crate) fn allocate_range(
         &mut self,
         from: u64,
         to: u64,
@@ -321,16 +318,16 @@ impl Tree<'_> {
     }
 
     /// The first block of a new file, of `len` bytes.
-    pub(in super::super) fn first_block(
+    pub(crate) fn first_block(
         &mut self,
         len: usize,
         role: Role,
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> Result<Contents, FsError> {
         debug_assert!(wide(len) <= self.block(), "a new file has one block");
-        let (at, bitmap) = self.ext.take_block(self.core, self.ino, 0, None)?;
+        let (at, bitmap) = self.maps.space().take_block(self.core, self.ino, 0, None)?;
         let ((), data) =
-            self.core.cache.changes().fill(at, self.ext.volume.block_len(), role, |to| {
+            self.core.cache.changes().fill(at, self.maps.layout().block_len(), role, |to| {
                 fill(to);
                 Ok(())
             })?;
@@ -342,5 +339,54 @@ impl Tree<'_> {
         (node.map.root, node.map.near) = (root, None);
         (node.size, node.sectors) = (wide(len), sectors);
         Ok(Contents { run: Some(run), after: SmallVec::from_slice(&[bitmap, data]) })
+    }
+
+    /// Allocates the first of some blocks, which is in a hole, and the following ones in the same
+    /// run.
+    pub(crate) fn place(&mut self, lbn: u64, contents: &[Box<[u8]>]) -> Result<Extent, FsError> {
+        debug_assert!(!contents.is_empty(), "somebody waits");
+        let block = self.block();
+        let recorded = self.node()?.recorded;
+        let shown = self.node()?.recorded_size();
+        let (contents_role, role) = self.roles(lbn * block < shown)?;
+        // A hole may go on in the next leaf, but an extent does not.
+        let near = self.find(lbn)?;
+        debug_assert!(near.at(lbn).is_none(), "D1: {lbn} of inode {} waits", self.ino);
+        let most = wide(contents.len()).min(near.end() - lbn);
+        debug_assert!(most > 0, "the first block is in the hole");
+        let (run, bitmap) = self.take(lbn, most, false)?;
+        let mut after = self.fill_whole(run, contents, contents_role)?;
+        after.push(bitmap);
+        let end = (lbn + run.len) * block;
+        let node = self.node()?;
+        node.record_up_to(end);
+        let put = Put { role, after: &after, size: node.size, more: run.len, fewer: 0 };
+        let entered = self.enter(lbn, run, false, &put);
+        if entered.is_err() {
+            self.node()?.recorded = recorded;
+        }
+        entered.map(|_| run)
+    }
+
+    /// Puts contents into new blocks.
+    fn fill_whole(
+        &mut self,
+        run: Extent,
+        contents: &[Box<[u8]>],
+        role: Role,
+    ) -> Result<Vec<ChangeId>, FsError> {
+        debug_assert!(run.len <= wide(contents.len()), "no more was wanted");
+        let len = self.maps.layout().block_len();
+        let mut ids = Vec::with_capacity(index(run.len));
+        for (at, bytes) in (run.start.get()..run.end().get()).zip(contents) {
+            let ((), id) = self.core.cache.changes().fill(BlockNo::new(at), len, role, |to| {
+                to.copy_from_slice(bytes);
+                Ok(())
+            })?;
+            ids.push(id);
+        }
+        debug_assert_eq!(wide(ids.len()), run.len, "each new block gets contents");
+        self.core.note_unsettled(self.ino, run);
+        Ok(ids)
     }
 }

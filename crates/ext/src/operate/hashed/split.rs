@@ -10,12 +10,12 @@ use super::{DxFrame, DxPath, SplitChanges};
 use crate::hash::name_hash;
 use crate::htree::DxChild;
 use crate::ondisk::{DX_NODE_ENTRIES_OFFSET, DxTail, flags, hash_version, incompat};
-use crate::operate::{Core, Ext};
-use seekless_cache::Role;
+use crate::operate::directory::DirectoryBlocks;
+use crate::operate::entries::Entries;
 use seekless_fs::FsError;
 use seekless_fs::field::{invalid, wide};
-use seekless_live::{Codec, Entry, Table};
-use seekless_units::{BlockNo, Ino, Lbn};
+use seekless_live::{Codec, Entry};
+use seekless_units::Lbn;
 
 /// The length of `.`, and where `..` begins.
 const DOT: usize = 12;
@@ -28,57 +28,51 @@ struct Hashed {
     needed: usize,
 }
 
-impl Ext {
+/// Makes room in a directory.
+pub(super) struct Splitter<'s, 'a> {
+    blocks: &'s mut DirectoryBlocks<'a>,
+    entries: Entries,
+    made: &'s mut SplitChanges,
+}
+
+impl<'s, 'a> Splitter<'s, 'a> {
+    /// Notes its changes in `made`.
+    pub(super) fn of(
+        blocks: &'s mut DirectoryBlocks<'a>,
+        entries: Entries,
+        made: &'s mut SplitChanges,
+    ) -> Self {
+        Self { blocks, entries, made }
+    }
+
     /// Bytes at the end of a block of the index.
     fn index_tail(&self) -> usize {
-        if self.has_sums() { size_of::<DxTail>() } else { 0 }
+        if self.blocks.layout().has_sums() { size_of::<DxTail>() } else { 0 }
     }
 
     /// Levels of nodes that an index may have below its root.
     fn most_levels(&self) -> u8 {
-        if self.volume.sb.has_incompat(incompat::LARGEDIR) { 2 } else { 1 }
+        if self.blocks.layout().sb().has_incompat(incompat::LARGEDIR) { 2 } else { 1 }
     }
 
     /// Gives a directory one more block; its number is returned.
-    fn append_block(
-        &mut self,
-        core: &mut Core,
-        dir: Ino,
-        bytes: &[u8],
-        made: &mut SplitChanges,
-    ) -> Result<u64, FsError> {
-        let lbn = self.dir_blocks(core, dir)?;
-        made.reached.push(self.append_to_dir(core, dir, bytes)?);
-        debug_assert_eq!(self.dir_blocks(core, dir)?, lbn + 1, "a directory grows by one block");
-        made.rewritten.push(lbn);
+    fn append_block(&mut self, bytes: &[u8]) -> Result<u64, FsError> {
+        let lbn = self.blocks.count()?;
+        let reached = self.blocks.append(bytes)?;
+        self.made.reached.push(reached);
+        debug_assert_eq!(self.blocks.count()?, lbn + 1, "a directory grows by one block");
+        self.made.rewritten.push(lbn);
         Ok(lbn)
     }
 
-    /// Changes a block of a directory. It was claimed when the path was found, but may have left
-    /// memory since, with its owner: it is claimed again.
-    fn edit_block(
-        &self,
-        core: &mut Core,
-        dir: Ino,
-        (lbn, at): (u64, BlockNo),
-        edit: impl FnOnce(&mut [u8]),
-    ) -> Result<(), FsError> {
-        self.claim(core, dir, lbn, at)?;
-        core.cache.changes().edit(at, 0, self.volume.block_len(), Role::EntryChange, |bytes| {
-            edit(bytes);
-            Ok(())
-        })?;
-        Ok(())
-    }
-
     /// The names of a leaf in the order of their hashes.
-    fn hashed_names(&self, leaf: &[u8], version: u8, dir: Ino) -> Result<Vec<Hashed>, FsError> {
-        let place = Self::dir_place(dir);
+    fn hashed_names(&self, leaf: &[u8], version: u8) -> Result<Vec<Hashed>, FsError> {
+        let place = self.blocks.place();
         let mut names = Vec::new();
         for entry in self.entries.entries(leaf, place) {
             let entry = entry?;
             if entry.is_used() {
-                let hash = name_hash(version, self.volume.sb.hash_seed(), entry.name);
+                let hash = name_hash(version, self.blocks.layout().sb().hash_seed(), entry.name);
                 let hash = hash.unwrap_or_default().major;
                 names.push(Hashed { hash, at: entry.at, needed: entry.needed });
             }
@@ -88,55 +82,42 @@ impl Ext {
     }
 
     /// Moves the upper half of a leaf's names to a new leaf behind it.
-    pub(super) fn split_leaf(
-        &mut self,
-        core: &mut Core,
-        dir: Ino,
-        path: &DxPath,
-        made: &mut SplitChanges,
-    ) -> Result<(), FsError> {
+    pub(super) fn split_leaf(&mut self, path: &DxPath) -> Result<(), FsError> {
         let Some(&parent) = path.steps.last() else {
             debug_assert!(false, "a path begins at the root");
             return Ok(());
         };
-        let old = core.cache.blocks_mut().read(path.leaf_at, 0, self.volume.block_len())?.to_vec();
-        let names = self.hashed_names(&old, path.version, dir)?;
+        let old = self.blocks.read(path.leaf_at)?.1.to_vec();
+        let names = self.hashed_names(&old, path.version)?;
         let split = split_point(&names, old.len());
         let (Some(kept), Some(first)) =
             (split.checked_sub(1).and_then(|last| names.get(last)), names.get(split))
         else {
             // A leaf without room has many names.
-            return Err(invalid("rec_len", wide(names.len()), Self::dir_place(dir)));
+            return Err(invalid("rec_len", wide(names.len()), self.blocks.place()));
         };
         let continued = u32::from(first.hash == kept.hash);
         let hash = first.hash | continued;
         let moved: Vec<usize> = names.iter().skip(split).map(|name| name.at).collect();
-        let new = self.leaf_of(&old, dir, |entry| moved.contains(&entry.at))?;
-        let lbn = self.append_block(core, dir, &new, made)?;
+        let new = self.leaf_of(&old, |entry| moved.contains(&entry.at))?;
+        let lbn = self.append_block(&new)?;
         let mut left = old;
-        self.take_out(&mut left, dir, &moved)?;
-        self.edit_block(core, dir, (path.leaf, path.leaf_at), |bytes| {
-            bytes.copy_from_slice(&left)
-        })?;
-        made.rewritten.push(path.leaf);
+        self.take_out(&mut left, &moved)?;
+        self.blocks.edit((path.leaf, path.leaf_at), |bytes| bytes.copy_from_slice(&left))?;
+        self.made.rewritten.push(path.leaf);
         let child = DxChild { hash, lbn: Lbn::new(lbn) };
-        self.edit_block(core, dir, (parent.lbn, parent.at), |bytes| {
+        self.blocks.edit((parent.lbn, parent.at), |bytes| {
             insert_child(bytes, parent.branch, parent.chosen, child);
         })
     }
 
     /// A leaf with some of another's names, packed.
-    fn leaf_of(
-        &self,
-        from: &[u8],
-        dir: Ino,
-        which: impl Fn(&Entry<'_>) -> bool,
-    ) -> Result<Vec<u8>, FsError> {
+    fn leaf_of(&self, from: &[u8], which: impl Fn(&Entry<'_>) -> bool) -> Result<Vec<u8>, FsError> {
         let mut leaf = vec![0; from.len()];
         self.entries.blank(&mut leaf);
         let end = leaf.len() - self.entries.tail;
         let (mut at, mut last) = (0usize, None);
-        for entry in self.entries.entries(from, Self::dir_place(dir)) {
+        for entry in self.entries.entries(from, self.blocks.place()) {
             let entry = entry?;
             if entry.is_used() && which(&entry) {
                 self.entries.put(&mut leaf, &Entry { at, len: entry.needed, ..entry });
@@ -152,10 +133,10 @@ impl Ext {
     }
 
     /// Takes names out of a leaf. The others stay where they are.
-    fn take_out(&self, leaf: &mut [u8], dir: Ino, gone: &[usize]) -> Result<(), FsError> {
+    fn take_out(&self, leaf: &mut [u8], gone: &[usize]) -> Result<(), FsError> {
         let old = leaf.to_vec();
         let mut kept: Vec<usize> = Vec::new();
-        for entry in self.entries.entries(&old, Self::dir_place(dir)) {
+        for entry in self.entries.entries(&old, self.blocks.place()) {
             let entry = entry?;
             if entry.is_used() && !gone.contains(&entry.at) {
                 kept.push(entry.at);
@@ -180,13 +161,7 @@ impl Ext {
     /// Makes room for one more child in the lowest block of the index on a path, or takes one step
     /// towards that: the uppermost full block below one with room is split, or the root gets a
     /// level below it.
-    pub(super) fn widen(
-        &mut self,
-        core: &mut Core,
-        dir: Ino,
-        path: &DxPath,
-        made: &mut SplitChanges,
-    ) -> Result<(), FsError> {
+    pub(super) fn widen(&mut self, path: &DxPath) -> Result<(), FsError> {
         debug_assert_eq!(path.steps.len(), usize::from(path.levels) + 1, "a block for each level");
         let roomy = path.steps.iter().rposition(|step| !step.branch.is_full());
         match roomy {
@@ -197,23 +172,23 @@ impl Ext {
                     debug_assert!(false, "the lowest block was full");
                     return Ok(());
                 };
-                self.split_node(core, dir, parent, full, made)
+                self.split_node(parent, full)
             }
             None if path.levels >= self.most_levels() => {
                 Err(FsError::NoSpace("the index of the directory is full".into()))
             }
-            None => self.add_level(core, dir, path, made),
+            None => self.add_level(path),
         }
     }
 
-    fn children(&self, core: &mut Core, step: &DxFrame) -> Result<Vec<DxChild>, FsError> {
-        let bytes = core.cache.blocks_mut().read(step.at, 0, self.volume.block_len())?;
+    fn children(&mut self, step: &DxFrame) -> Result<Vec<DxChild>, FsError> {
+        let (_, bytes) = self.blocks.read(step.at)?;
         Ok((0..step.branch.count).map(|n| step.branch.child(bytes, n)).collect())
     }
 
     /// A new node with some children.
     fn node_of(&self, children: &[DxChild]) -> Vec<u8> {
-        let (mut bytes, branch) = blank_node(self.volume.block_len(), self.index_tail());
+        let (mut bytes, branch) = blank_node(self.blocks.layout().block_len(), self.index_tail());
         let all = bytes.len();
         self.entries.put_len(&mut bytes, 0, all);
         put_children(&mut bytes, branch, children);
@@ -221,47 +196,36 @@ impl Ext {
     }
 
     /// Moves the upper half of a node's children to a new node behind it.
-    fn split_node(
-        &mut self,
-        core: &mut Core,
-        dir: Ino,
-        parent: DxFrame,
-        full: DxFrame,
-        made: &mut SplitChanges,
-    ) -> Result<(), FsError> {
+    fn split_node(&mut self, parent: DxFrame, full: DxFrame) -> Result<(), FsError> {
         debug_assert!(full.branch.is_full() && !parent.branch.is_full(), "it makes room above");
         debug_assert_eq!(full.branch.offset, DX_NODE_ENTRIES_OFFSET, "the root is not split");
-        let children = self.children(core, &full)?;
+        let children = self.children(&full)?;
         let (left, right) = children.split_at(children.len() / 2);
         let (Some(first), false) = (right.first(), left.is_empty()) else {
-            return Err(invalid("limit", wide(children.len()), Self::dir_place(dir)));
+            return Err(invalid("limit", wide(children.len()), self.blocks.place()));
         };
-        let lbn = self.append_block(core, dir, &self.node_of(right), made)?;
-        self.edit_block(core, dir, (full.lbn, full.at), |bytes| {
+        let node = self.node_of(right);
+        let lbn = self.append_block(&node)?;
+        self.blocks.edit((full.lbn, full.at), |bytes| {
             put_children(bytes, full.branch, left);
         })?;
         let child = DxChild { hash: first.hash, lbn: Lbn::new(lbn) };
-        self.edit_block(core, dir, (parent.lbn, parent.at), |bytes| {
+        self.blocks.edit((parent.lbn, parent.at), |bytes| {
             insert_child(bytes, parent.branch, parent.chosen, child);
         })
     }
 
     /// Moves the children of a full root to a node below it.
-    fn add_level(
-        &mut self,
-        core: &mut Core,
-        dir: Ino,
-        path: &DxPath,
-        made: &mut SplitChanges,
-    ) -> Result<(), FsError> {
+    fn add_level(&mut self, path: &DxPath) -> Result<(), FsError> {
         let Some(&root) = path.steps.first() else {
             debug_assert!(false, "a path begins at the root");
             return Ok(());
         };
         debug_assert!(root.branch.is_full(), "a root with room needs no level below it");
-        let children = self.children(core, &root)?;
-        let lbn = self.append_block(core, dir, &self.node_of(&children), made)?;
-        self.edit_block(core, dir, (root.lbn, root.at), |bytes| {
+        let children = self.children(&root)?;
+        let node = self.node_of(&children);
+        let lbn = self.append_block(&node)?;
+        self.blocks.edit((root.lbn, root.at), |bytes| {
             put_children(bytes, root.branch, &[DxChild { hash: 0, lbn: Lbn::new(lbn) }]);
             put_levels(bytes, path.levels + 1);
         })
@@ -269,19 +233,14 @@ impl Ext {
 
     /// Gives a directory of one block an index: its names move to a leaf. False if
     /// the block does not begin as it should, and then nothing is changed.
-    pub(super) fn make_index(
-        &mut self,
-        core: &mut Core,
-        dir: Ino,
-        made: &mut SplitChanges,
-    ) -> Result<bool, FsError> {
-        let version = self.volume.sb.raw.s_def_hash_version;
+    pub(super) fn make_index(&mut self) -> Result<bool, FsError> {
+        let version = self.blocks.layout().sb().raw.s_def_hash_version;
         if version > hash_version::TEA {
             return Ok(false);
         }
-        let at = self.dir_block(core, dir, 0)?;
-        let old = core.cache.blocks_mut().read(at, 0, self.volume.block_len())?.to_vec();
-        let mut dots = self.entries.entries(&old, Self::dir_place(dir));
+        let at = self.blocks.at(0)?;
+        let old = self.blocks.read(at)?.1.to_vec();
+        let mut dots = self.entries.entries(&old, self.blocks.place());
         let (Some(own), Some(above)) = (dots.next().transpose()?, dots.next().transpose()?) else {
             return Ok(false);
         };
@@ -289,17 +248,17 @@ impl Ext {
             return Ok(false);
         }
         drop(dots);
-        let leaf = self.leaf_of(&old, dir, |entry| entry.at > DOT)?;
-        let lbn = self.append_block(core, dir, &leaf, made)?;
+        let leaf = self.leaf_of(&old, |entry| entry.at > DOT)?;
+        let lbn = self.append_block(&leaf)?;
         let mut root = old.clone();
         let branch = put_root(&mut root, version, self.index_tail());
         let rest = root.len() - DOT;
         self.entries.put_len(&mut root, DOT, rest);
         put_children(&mut root, branch, &[DxChild { hash: 0, lbn: Lbn::new(lbn) }]);
-        self.edit_block(core, dir, (0, at), |bytes| bytes.copy_from_slice(&root))?;
-        made.rewritten.push(0);
-        core.node(dir)?.flags |= flags::INDEX;
-        self.put_rest(core, dir)?;
+        self.blocks.edit((0, at), |bytes| bytes.copy_from_slice(&root))?;
+        self.made.rewritten.push(0);
+        self.blocks.node()?.flags |= flags::INDEX;
+        self.blocks.put_rest()?;
         Ok(true)
     }
 }
@@ -322,7 +281,6 @@ fn split_point(names: &[Hashed], block: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operate::entries::Entries;
 
     #[test]
     fn half_a_block_goes_and_never_all() {

@@ -1,10 +1,14 @@
 //! The format's inodes and directories, for the operations on a file system in use.
 
-use super::node::device_words;
-use super::{Core, Ext, Node};
+use super::Ext;
 use crate::ondisk::{IBlock, flags, incompat};
+use crate::operate::contents::FileContents;
 use crate::operate::entries::Entries;
 use crate::operate::extents;
+use crate::operate::inline::{self, is_inline};
+use crate::operate::inline_names::InlineNames;
+use crate::operate::map::{Core, Node};
+use crate::operate::node::device_words;
 use seekless_cache::{ChangeId, Role};
 use seekless_fs::FsError;
 use seekless_fs::operate::NewFile;
@@ -29,7 +33,8 @@ impl Linked for Ext {
     }
 
     fn is_in_use(&mut self, core: &mut Core, ino: Ino) -> Result<bool, FsError> {
-        self.is_there(core, ino)
+        let is_allocated = self.maps.free_space().groups().is_in_use(core, ino)?;
+        Ok(is_allocated && self.maps.tables().has_links(core, ino)?)
     }
 
     fn check_new(&self, new: &NewFile<'_>) -> Result<(), FsError> {
@@ -46,11 +51,15 @@ impl Linked for Ext {
         name: &[u8],
         is_directory: bool,
     ) -> Result<(Ino, ChangeId), FsError> {
-        self.take_number(core, parent, name, is_directory)
+        let groups = self.maps.space().groups_mut();
+        self.inodes.take(groups, core, parent, name, is_directory)
     }
 
     fn give_inode(&mut self, core: &mut Core, ino: Ino, is_directory: bool) -> Result<(), FsError> {
-        self.give_number(core, ino, is_directory)
+        let groups = self.maps.space().groups_mut();
+        self.inodes.give(groups, core, ino, is_directory)?;
+        self.maps.space().forget(ino);
+        Ok(())
     }
 
     fn fit_new(
@@ -60,8 +69,8 @@ impl Linked for Ext {
         node: &mut Node,
         new: &NewFile<'_>,
     ) -> Result<(), FsError> {
-        node.generation = self.last_generation(core, node.ino)?.wrapping_add(1);
-        node.birth = self.has_birth().then_some(node.ctime);
+        node.generation = self.maps.tables().last_generation(core, node.ino)?.wrapping_add(1);
+        node.birth = self.maps.tables().has_birth().then_some(node.ctime);
         let handed_down = core.node(parent)?.flags & INHERITED;
         node.flags = match new {
             NewFile::Directory => handed_down,
@@ -74,10 +83,11 @@ impl Linked for Ext {
             _ => false,
         };
         if !matches!(new, NewFile::Symlink(_)) && has_blocks {
-            self.fit_inline(node);
+            let has_inline = self.layout.sb().has_incompat(incompat::INLINE_DATA);
+            inline::fit(has_inline, self.maps.tables(), node);
         }
         let is_inline = node.flags & flags::INLINE_DATA != 0;
-        if has_blocks && !is_inline && self.volume.sb.has_incompat(incompat::EXTENTS) {
+        if has_blocks && !is_inline && self.layout.sb().has_incompat(incompat::EXTENTS) {
             node.flags |= flags::EXTENTS;
             node.map.root = extents::empty_root();
         }
@@ -91,9 +101,9 @@ impl Linked for Ext {
         after: &[ChangeId],
     ) -> Result<ChangeId, FsError> {
         let node = core.node(ino)?;
-        let raw = self.new_bytes(node);
+        let raw = self.maps.tables().new_bytes(node);
         node.map.inner = None;
-        self.put_first(core, ino, &raw, after)
+        self.maps.tables().put_first(core, ino, &raw, after)
     }
 
     fn put_links(
@@ -103,7 +113,7 @@ impl Linked for Ext {
         role: Role,
         after: &[ChangeId],
     ) -> Result<ChangeId, FsError> {
-        Ok(self.put_part(core, ino, Part::Links, role, after, None)?.id)
+        Ok(self.maps.tables().put_part(core, ino, Part::Links, role, after, None)?.id)
     }
 
     fn put_cleared(
@@ -113,11 +123,13 @@ impl Linked for Ext {
         _has_blocks: bool,
         after: &[ChangeId],
     ) -> Result<ChangeId, FsError> {
-        Self::put_cleared(self, core, ino, after)
+        let tables = self.maps.tables();
+        self.orphans.remove((tables, &self.superblock), core, ino)?;
+        tables.put_cleared(core, ino, after)
     }
 
     fn inode_run(&self, ino: Ino) -> Result<Extent, FsError> {
-        Ok(Extent::new(self.inode_place(ino)?.0, 1))
+        Ok(Extent::new(self.layout.inode_place(ino)?.0, 1))
     }
 
     fn keeps_in_inode(&self, target: &[u8]) -> bool {
@@ -132,10 +144,19 @@ impl Linked for Ext {
         role: Role,
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> Result<Contents, FsError> {
-        self.put_first_block(core, ino, len, role, fill)
+        // A check reads the block of a symlink.
+        let role = if role == Role::Data { Role::TargetInit } else { role };
+        debug_assert!(len <= self.layout.block_len(), "the first block holds {len} bytes");
+        let mut bytes = vec![0; self.layout.block_len()];
+        fill(&mut bytes);
+        if is_inline(core, ino)? {
+            debug_assert_eq!(role, Role::DirectoryInit, "nothing else is made so");
+            return InlineNames::of(&mut self.maps, core, self.entries, ino).first(&bytes);
+        }
+        FileContents::of(&mut self.maps, core, ino).first_block(len, role, bytes)
     }
 
     fn append(&mut self, core: &mut Core, dir: Ino, bytes: &[u8]) -> Result<ChangeId, FsError> {
-        self.append_to_dir(core, dir, bytes)
+        FileContents::of(&mut self.maps, core, dir).append(bytes)
     }
 }

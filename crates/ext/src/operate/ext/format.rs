@@ -1,19 +1,22 @@
 //! The format's answers to the operations on a file system in use.
 
-use super::map::Map;
-use super::{Core, Ext, LiveOptions, Node};
+use super::Ext;
 use crate::ondisk::{flags, ro_compat};
-use crate::operate::extents::{self, Tree};
-use crate::operate::inline::is_inline;
+use crate::operate::attributes::Attributes;
+use crate::operate::contents::{FileContents, unnoted};
+use crate::operate::extents::Tree;
+use crate::operate::inline::{InlineContents, is_inline};
+use crate::operate::inline_names::InlineNames;
+use crate::operate::map::{Core, Map, Node};
+use crate::operate::node::representable;
+use crate::operate::{LiveOptions, pieces};
 use seekless_cache::{Config, Role};
 use seekless_device::{BlockDevice, Clock};
-use seekless_fs::field::wide;
 use seekless_fs::operate::{StatVfs, XattrMode};
 use seekless_fs::{FileKind, FsError, Mapping, Timestamp, Xattr};
-use seekless_live::indirect::Files;
 use seekless_live::{
     BlockState, CountLast, Cut, DelayedAllocation, Format, InlineData, InodeNames, Limits,
-    ListingKey, NamePlace, Named, OrderedLinks, OrphanList, Part, Table,
+    ListingKey, NamePlace, Named, OrderedLinks, OrphanList, Part, Table, gone,
 };
 use seekless_units::{BlockNo, Extent, Ino};
 use std::sync::Arc;
@@ -59,42 +62,49 @@ impl Format for Ext {
     }
 
     fn mark(&mut self, core: &mut Core, close: bool) -> Result<(), FsError> {
-        self.write_superblock(core, close)
+        let groups = self.maps.free_space().groups().summaries();
+        let features = |features| self.orphans.noted_features(features, close);
+        self.superblock.mark(core, groups, features, close)
     }
 
     fn note_failure(&mut self, core: &mut Core, error: &FsError) -> Result<(), FsError> {
-        self.write_error(core, error)
+        self.superblock.note_error(core, error)
     }
 
     fn put_summaries(&mut self, core: &mut Core) -> Result<(), FsError> {
-        self.give_back_ahead(core)?;
-        self.write_descriptors(core)
+        self.maps.space().give_back(core)?;
+        self.maps.space().groups_mut().write_descriptors(core)
     }
 
     fn space(&self, core: &Core) -> StatVfs {
-        let free = self.groups.free_frags() + core.pending.blocks;
+        let space = self.maps.free_space();
+        let groups = space.groups().summaries();
+        let free = groups.free_frags() + core.pending.blocks;
         // As a mount counts them: without the blocks that will map them.
         let free = free.saturating_sub(core.delayed.blocks());
-        let sb = &self.volume.sb;
-        let fixed = self.metadata.iter().map(|run| run.len).sum::<u64>();
+        let sb = self.layout.sb();
+        let fixed = self.layout.metadata_blocks();
         StatVfs {
             block_size: sb.block_size,
             file_block: sb.block_size,
             blocks: sb.blocks.saturating_sub(fixed + sb.first_block.get()),
             free,
-            available: free.saturating_sub(self.unavailable_blocks()),
+            available: free.saturating_sub(space.unavailable_blocks()),
             inodes: u64::from(sb.raw.s_inodes_count.get()),
-            free_inodes: self.groups.totals().nifree + core.pending.inodes,
+            free_inodes: groups.totals().nifree + core.pending.inodes,
             name_max: u32::try_from(self.limits.name_max).unwrap_or(255),
         }
     }
 
     fn load(&mut self, core: &mut Core, ino: Ino) -> Result<Node, FsError> {
-        self.load_node(core, ino)
+        if !self.maps.free_space().groups().is_in_use(core, ino)? {
+            return Err(gone(ino));
+        }
+        self.maps.tables().load(core, ino)
     }
 
     fn put_attributes(&mut self, core: &mut Core, ino: Ino) -> Result<(), FsError> {
-        self.put_rest(core, ino)
+        self.maps.tables().put_rest(core, ino)
     }
 
     fn shown_flags(&self, node: &Node) -> u32 {
@@ -109,25 +119,28 @@ impl Format for Ext {
     }
 
     fn representable(&self, time: Timestamp) -> Timestamp {
-        super::mount::representable(self.has_birth(), time)
+        representable(self.maps.tables().has_birth(), time)
     }
 
     fn place_name(&mut self, core: &mut Core, dir: Ino, name: &[u8]) -> Result<NamePlace, FsError> {
-        self.name_place(core, dir, name)
+        if is_inline(core, dir)? {
+            return InlineNames::of(&mut self.maps, core, self.entries, dir).name_place(name);
+        }
+        self.htree(core, dir).name_place(name)
     }
 
     fn closing(&mut self) {
-        self.ahead.give_up_all();
+        self.maps.space().release_all();
     }
 
     fn released(&mut self, ino: Ino) {
-        self.forget_kept(ino);
+        self.maps.space().forget(ino);
     }
 
     fn goes_uncounted(&self, node: &Node) -> bool {
         let is_directory = node.kind == FileKind::Directory;
         let has_many = node.links == 1 || node.flags & flags::INDEX != 0;
-        is_directory && has_many && self.volume.sb.has_ro_compat(ro_compat::DIR_NLINK)
+        is_directory && has_many && self.layout.sb().has_ro_compat(ro_compat::DIR_NLINK)
     }
 
     fn lookup_block(
@@ -136,7 +149,7 @@ impl Format for Ext {
         ino: Ino,
         lbn: u64,
     ) -> Result<Option<BlockNo>, FsError> {
-        self.lookup_dir_block(core, ino, lbn)
+        FileContents::of(&mut self.maps, core, ino).lookup(lbn)
     }
 
     fn write_bytes(
@@ -146,34 +159,11 @@ impl Format for Ext {
         offset: u64,
         bytes: &[u8],
     ) -> Result<usize, FsError> {
-        if is_inline(core, ino)? && self.write_inline(core, ino, offset, bytes)? {
-            return Ok(bytes.len());
-        }
-        let end = offset.checked_add(wide(bytes.len()));
-        if extents::maps(core, ino)? {
-            let end = Tree::of(self, core, ino).check_len(end)?;
-            self.allow_length(core, end)?;
-            return Tree::of(self, core, ino).write_bytes(offset, bytes);
-        }
-        let end = Files::of(self, core).check_len(ino, end)?;
-        self.allow_length(core, end)?;
-        Files::of(self, core).write_bytes(ino, offset, bytes)
+        FileContents::of(&mut self.maps, core, ino).write(&mut self.superblock, offset, bytes)
     }
 
     fn truncate(&mut self, core: &mut Core, ino: Ino, len: u64) -> Result<(), FsError> {
-        if is_inline(core, ino)? && self.truncate_inline(core, ino, len)? {
-            return Ok(());
-        }
-        self.forget_kept(ino);
-        if extents::maps(core, ino)? {
-            Tree::of(self, core, ino).check_len(Some(len))?;
-            self.allow_length(core, len)?;
-            return Tree::of(self, core, ino).truncate(len);
-        }
-        let len = Files::of(self, core).check_len(ino, Some(len))?;
-        self.allow_length(core, len)?;
-        core.node(ino)?.map.last = None;
-        Files::of(self, core).truncate(ino, len)
+        FileContents::of(&mut self.maps, core, ino).truncate(&mut self.superblock, len)
     }
 
     fn allocate_range(
@@ -184,47 +174,22 @@ impl Format for Ext {
         to: Option<u64>,
         keep_size: bool,
     ) -> Result<(), FsError> {
-        let size = core.node(ino)?.size;
-        if is_inline(core, ino)? {
-            self.move_out(core, ino)?;
-        }
-        if extents::maps(core, ino)? {
-            let end = Tree::of(self, core, ino).check_len(to)?;
-            self.allow_length(core, if keep_size { size } else { end })?;
-            return Tree::of(self, core, ino).allocate_range(from, end, keep_size);
-        }
-        let end = Files::of(self, core).check_len(ino, to)?;
-        if keep_size && end > size {
-            return Err(FsError::Unsupported("allocating space beyond the end of a file".into()));
-        }
-        self.allow_length(core, end)?;
-        Files::of(self, core).allocate_range(ino, from, end)
+        let superblock = &mut self.superblock;
+        FileContents::of(&mut self.maps, core, ino).allocate(superblock, (from, to), keep_size)
     }
 
     fn everything(&mut self, core: &mut Core, ino: Ino) -> Result<Cut, FsError> {
-        let mut cut = if is_inline(core, ino)? {
-            Cut::default()
-        } else if extents::maps(core, ino)? {
-            Tree::of(self, core, ino).all_blocks()?
-        } else {
-            Files::of(self, core).all_blocks(ino)?
-        };
-        self.leave_attributes(core, ino, &mut cut)?;
+        let mut cut = FileContents::of(&mut self.maps, core, ino).all_blocks()?;
+        Attributes::of(&mut self.maps, core, ino).leave(&mut cut)?;
         Ok(cut)
     }
 
     fn free_runs(&mut self, core: &mut Core, runs: &[Extent]) -> Result<(), FsError> {
-        self.give_blocks(core, runs)
+        self.maps.space().give(core, runs)
     }
 
     fn runs_of(&mut self, core: &mut Core, ino: Ino) -> Result<Vec<Extent>, FsError> {
-        if is_inline(core, ino)? {
-            return Ok(Vec::new());
-        }
-        if extents::maps(core, ino)? {
-            return Tree::of(self, core, ino).runs_of();
-        }
-        Files::of(self, core).runs_of(ino)
+        FileContents::of(&mut self.maps, core, ino).runs()
     }
 
     fn attribute_runs(&mut self, core: &mut Core, ino: Ino) -> Result<Vec<Extent>, FsError> {
@@ -233,24 +198,11 @@ impl Format for Ext {
     }
 
     fn mapped_runs(&mut self, core: &mut Core, ino: Ino) -> Result<Vec<Mapping>, FsError> {
-        if is_inline(core, ino)? {
-            return Ok(Vec::new());
-        }
-        if extents::maps(core, ino)? {
-            return Tree::of(self, core, ino).mapped_runs();
-        }
-        Files::of(self, core).mapped_runs(ino)
+        FileContents::of(&mut self.maps, core, ino).mapped_runs()
     }
 
     fn unnoted(&self, core: &Core, ino: Ino, noted: &[Extent]) -> Option<BlockNo> {
-        let node = core.nodes.get(&ino).filter(|_| !self.is_doubtful)?;
-        if node.flags & flags::INLINE_DATA != 0 {
-            return None;
-        }
-        if node.flags & flags::EXTENTS != 0 {
-            return extents::unnoted(self, core, ino, noted);
-        }
-        Files::unnoted(self, core, ino, noted)
+        if self.is_doubtful { None } else { unnoted(&self.maps, core, ino, noted) }
     }
 
     fn listing_key(&mut self, core: &mut Core, dir: Ino) -> Result<Option<ListingKey>, FsError> {
@@ -263,7 +215,7 @@ impl Format for Ext {
     }
 
     fn xattrs(&mut self, core: &mut Core, ino: Ino) -> Result<Vec<Xattr>, FsError> {
-        self.read_attributes(core, ino)
+        Attributes::of(&mut self.maps, core, ino).read()
     }
 
     fn set_xattr(
@@ -274,7 +226,8 @@ impl Format for Ext {
         value: Option<&[u8]>,
         mode: XattrMode,
     ) -> Result<(), FsError> {
-        self.change_attribute(core, ino, name, value, mode)
+        let superblock = &mut self.superblock;
+        Attributes::of(&mut self.maps, core, ino).change(superblock, name, value, mode)
     }
 }
 
@@ -286,7 +239,7 @@ impl DelayedAllocation<Map> for Ext {
         offset: u64,
         len: u64,
     ) -> Result<bool, FsError> {
-        self.make_ready(core, ino, offset, len)
+        FileContents::of(&mut self.maps, core, ino).make_ready(&mut self.superblock, offset, len)
     }
 
     fn state_of(
@@ -295,11 +248,11 @@ impl DelayedAllocation<Map> for Ext {
         ino: Ino,
         lbn: u64,
     ) -> Result<(BlockState, u64), FsError> {
-        Tree::of(self, core, ino).stand_of(lbn)
+        Tree::of(&mut self.maps, core, ino).stand_of(lbn)
     }
 
     fn room(&self, core: &Core) -> u64 {
-        self.room_with_reserved(core)
+        self.maps.free_space().room_with_reserved(core)
     }
 
     fn most_map_blocks(
@@ -309,7 +262,7 @@ impl DelayedAllocation<Map> for Ext {
         runs: u64,
         blocks: u64,
     ) -> Result<u64, FsError> {
-        Tree::of(self, core, ino).most_nodes(runs, blocks)
+        Tree::of(&mut self.maps, core, ino).most_nodes(runs, blocks)
     }
 
     fn place(
@@ -319,17 +272,20 @@ impl DelayedAllocation<Map> for Ext {
         lbn: u64,
         contents: &[Box<[u8]>],
     ) -> Result<Extent, FsError> {
-        Tree::of(self, core, ino).place(lbn, contents)
+        Tree::of(&mut self.maps, core, ino).place(lbn, contents)
     }
 
     fn put_size(&mut self, core: &mut Core, ino: Ino) -> Result<(), FsError> {
-        self.put_part(core, ino, Part::Map, Role::Attributes, &[], None).map(drop)
+        self.maps.tables().put_part(core, ino, Part::Map, Role::Attributes, &[], None).map(drop)
     }
 }
 
 impl InlineData<Map> for Ext {
     fn contents_inside(&mut self, core: &mut Core, ino: Ino) -> Result<Option<Vec<u8>>, FsError> {
-        self.inline_contents(core, ino)
+        if !is_inline(core, ino)? {
+            return Ok(None);
+        }
+        InlineContents::of(&mut self.maps, core, ino).get().map(Some)
     }
 
     fn has_names_inside(&mut self, core: &mut Core, dir: Ino) -> Result<bool, FsError> {
@@ -337,38 +293,37 @@ impl InlineData<Map> for Ext {
     }
 
     fn names_inside(&mut self, core: &mut Core, dir: Ino) -> Result<Vec<u8>, FsError> {
-        let names = self.inline_names(core, dir)?;
-        names.ok_or_else(|| seekless_live::gone(dir))
+        if !is_inline(core, dir)? {
+            return Err(gone(dir));
+        }
+        InlineNames::of(&mut self.maps, core, self.entries, dir).unit()
     }
 
     fn put_names_inside(&mut self, core: &mut Core, dir: Ino, unit: &[u8]) -> Result<(), FsError> {
-        self.put_inline_names(core, dir, unit)
+        InlineNames::of(&mut self.maps, core, self.entries, dir).put(unit)
     }
 }
 
 impl OrphanList<Map> for Ext {
     fn note_orphan(&mut self, core: &mut Core, ino: Ino, is: bool) -> Result<(), FsError> {
-        if is { self.list_orphan(core, ino) } else { self.unlist_orphan(core, ino) }
+        let disk = (self.maps.tables(), &self.superblock);
+        if is { self.orphans.add(disk, core, ino) } else { self.orphans.remove(disk, core, ino) }
     }
 
     fn orphans(&mut self, core: &mut Core) -> Result<Vec<Ino>, FsError> {
-        self.found_orphans(core)
+        self.orphans.found(self.layout.volume(), self.maps.tables(), core)
     }
 
     fn cut_behind(&mut self, core: &mut Core, ino: Ino, len: u64) -> Result<(), FsError> {
-        self.forget_kept(ino);
-        if extents::maps(core, ino)? {
-            return Tree::of(self, core, ino).cut_behind(len);
-        }
-        if len < core.node(ino)?.size { self.truncate(core, ino, len) } else { Ok(()) }
+        FileContents::of(&mut self.maps, core, ino).cut_behind(&mut self.superblock, len)
     }
 
     fn cut_at_once(&mut self, core: &mut Core, ino: Ino, len: u64) -> Result<u64, FsError> {
-        self.forget_kept(ino);
-        self.next_cut(core, ino, len)
+        self.maps.space().forget(ino);
+        pieces::next_cut(&mut self.maps, core, ino, len)
     }
 
     fn piece(&self, core: &Core) -> u64 {
-        self.most_written(core)
+        pieces::most_written(self.layout.sb(), core)
     }
 }
