@@ -1,5 +1,5 @@
-//! Contents of files, wherever they are: in the inode, or in blocks that are mapped by extents or by
-//! indirect blocks.
+//! Contents of files, wherever they are: in the inode, or in blocks that are mapped by extents or
+//! by indirect blocks.
 
 use super::extents::{self, Tree};
 use super::inline::{InlineContents, is_inline};

@@ -1,6 +1,6 @@
-//! The names of directories with inline data in use, shown as those of a unit: `.`, `..`, the entries
-//! in `i_block` behind the number of the parent, and the value of the attribute. No entry crosses
-//! from one of these parts to the next, so nothing is moved in them.
+//! The names of directories with inline data in use, shown as those of a unit: `.`, `..`, the
+//! entries in `i_block` behind the number of the parent, and the value of the attribute. No entry
+//! crosses from one of these parts to the next, so nothing is moved in them.
 
 use super::contents::FileContents;
 use super::entries::Entries;
