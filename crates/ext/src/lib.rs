@@ -27,24 +27,8 @@
 //! `fs::patches`.
 //!
 //! `hash.rs`, `checksum.rs`, `features.rs` are used by all of these; `systems.rs` has the features
-//! that systems and boot loaders know. `operate/` is ext2, ext3 and ext4 as a format of `live`:
-//! `format.rs` answers for directories and files, `entries.rs` for the places of names in a block,
-//! `blocks.rs` for block maps, `inline.rs` for contents in inodes, `orphans.rs` and
-//! `orphan_file.rs` for files that a crash leaves behind, `errors.rs` for what is noted when
-//! nothing can be changed any more, `extents/` for files with extents: their trees are read with
-//! `extent.rs`, `path.rs` finds the way to a leaf, `plan.rs` works out what becomes of the nodes
-//! on it before anything is written, `delayed.rs` gives contents their place that waited for one;
-//! `node.rs` and `encode.rs` convert inodes from and to bytes;
-//!
-//! `hashed/` keeps the index of a directory: the way to a leaf, and splits; `space.rs` (blocks),
-//! `numbers.rs` (inodes) and `search.rs` combine bitmaps, policies and cache; `bitmaps.rs` checks
-//! bitmaps and makes those that were never written, with what descriptors say of them; `sums.rs`
-//! has the checksums of what changes; `attributes.rs` writes extended attributes; `permit.rs`
-//! refuses what is not kept up, `mount.rs` opens and closes, after a recovery if need be. With a
-//! journal, `pieces.rs` says how much goes into one transaction, and `orphans.rs` keeps the list
-//! of files that a crash leaves behind. `orlov.rs` has the input of policies
-//! for inodes, `reserve.rs` looks at groups for a policy that reserves inodes, `mballoc.rs`
-//! searches bitmaps for preallocated blocks, and `ahead.rs` takes blocks before files need them.
+//! that systems and boot loaders know. `operate/` is ext2, ext3 and ext4 as a format of `live`; its
+//! own documentation names its parts.
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 #![deny(clippy::as_conversions)]
