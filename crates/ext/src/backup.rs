@@ -1,9 +1,8 @@
 //! Copies of the superblock and of the group descriptors, and the other fixed parts of each group.
 
-use crate::group::Group;
+use crate::group::{DescriptorTable, Group};
 use crate::ondisk::{compat, incompat};
 use crate::superblock::Super;
-use crate::volume::Volume;
 use seekless_device::BlockDevice;
 use seekless_fs::field::index;
 use seekless_fs::{FsError, Location};
@@ -43,20 +42,20 @@ pub(crate) fn superblock(device: &dyn BlockDevice) -> Option<(Super, BlockNo)> {
     None
 }
 
-impl Volume {
+impl DescriptorTable<'_> {
     /// The fixed metadata of a group.
-    pub(crate) fn group_metadata(&self, group: &Group) -> Vec<Extent> {
-        let mut runs = self.descriptor_copies(group.number);
+    pub(crate) fn metadata(&self, group: &Group) -> Vec<Extent> {
+        let mut runs = self.copies(group.number);
         runs.push(Extent::new(group.block_bitmap(), 1));
         runs.push(Extent::new(group.inode_bitmap(), 1));
-        runs.push(Extent::new(group.inode_table(), self.sb.itable_blocks()));
+        runs.push(Extent::new(group.inode_table(), self.volume().sb.itable_blocks()));
         runs
     }
 
     /// Superblock copy, descriptor copies and the blocks reserved for more of them at the start of
     /// a group.
-    pub(crate) fn descriptor_copies(&self, number: GroupNo) -> Vec<Extent> {
-        let sb = &self.sb;
+    pub(crate) fn copies(&self, number: GroupNo) -> Vec<Extent> {
+        let sb = &self.volume().sb;
         let blocks = sb.group_blocks(number);
         let has_super = sb.group_has_super(number);
         let mut runs = Vec::new();
@@ -92,9 +91,9 @@ impl Volume {
 
     /// The copies of descriptor blocks in a group: the number of the block in the table, and its
     /// place.
-    pub(crate) fn descriptor_copy_blocks(&self, number: GroupNo) -> Vec<(u32, BlockNo)> {
-        let sb = &self.sb;
-        let runs = self.descriptor_copies(number);
+    pub(crate) fn copy_blocks(&self, number: GroupNo) -> Vec<(u32, BlockNo)> {
+        let sb = &self.volume().sb;
+        let runs = self.copies(number);
         let per_meta = sb.descs_per_block().max(1);
         let meta = number.get() / per_meta;
         let skip = usize::from(sb.group_has_super(number));
@@ -113,8 +112,8 @@ impl Volume {
 
     /// A group's descriptor, from the first copy whose checksum (if any) and pointers are sound;
     /// `None` if there is none.
-    pub(crate) fn backup_descriptor(&self, number: GroupNo) -> Result<Option<Vec<u8>>, FsError> {
-        let sb = &self.sb;
+    pub(crate) fn backup(&self, number: GroupNo) -> Result<Option<Vec<u8>>, FsError> {
+        let sb = &self.volume().sb;
         let per_block = sb.descs_per_block().max(1);
         let nr = number.get() / per_block;
         let slot = index(number.get() % per_block);
@@ -130,13 +129,13 @@ impl Volume {
             with_super.take(MOST_COPIES).collect()
         };
         for holder in holders.into_iter().filter(|&group| group < sb.groups).map(GroupNo::new) {
-            let copies = self.descriptor_copy_blocks(holder);
+            let copies = self.copy_blocks(holder);
             let Some(&(_, block)) = copies.iter().find(|(copy, _)| *copy == nr) else { continue };
             let place = Location::of("copy of the group descriptors").in_group(holder);
-            let Ok(bytes) = self.block(block, place) else { continue };
+            let Ok(bytes) = self.volume().block(block, place) else { continue };
             let from = slot * size;
             let Some(bytes) = bytes.get(from..from + size) else { continue };
-            let Ok(group) = self.parse_descriptor(number, bytes) else { continue };
+            let Ok(group) = self.parse(number, bytes) else { continue };
             if self.pointers_fit(&group) {
                 return Ok(Some(bytes.to_vec()));
             }
@@ -147,9 +146,9 @@ impl Volume {
     /// Whether a descriptor's pointers lie in the volume.
     fn pointers_fit(&self, group: &Group) -> bool {
         let place = Location::of("group descriptor").in_group(group.number);
-        let table = Extent::new(group.inode_table(), self.sb.itable_blocks());
-        self.check_block(group.block_bitmap(), place).is_ok()
-            && self.check_block(group.inode_bitmap(), place).is_ok()
-            && self.check_extent(table, place).is_ok()
+        let table = Extent::new(group.inode_table(), self.volume().sb.itable_blocks());
+        self.volume().check_block(group.block_bitmap(), place).is_ok()
+            && self.volume().check_block(group.inode_bitmap(), place).is_ok()
+            && self.volume().check_extent(table, place).is_ok()
     }
 }

@@ -72,6 +72,19 @@ pub(crate) fn clip(run: Mapping, wanted: &Range<u64>) -> Option<Mapping> {
 pub(crate) const EVERYTHING: Range<u64> = 0..u64::MAX;
 
 impl Volume {
+    /// The block maps of inodes.
+    pub(crate) fn maps(&self) -> MapReader<'_> {
+        MapReader { volume: self }
+    }
+}
+
+/// Reads block maps.
+#[derive(Clone, Copy)]
+pub(crate) struct MapReader<'a> {
+    volume: &'a Volume,
+}
+
+impl<'a> MapReader<'a> {
     /// Whether an inode's contents lie in blocks.
     pub(crate) fn has_blocks(&self, inode: &Inode) -> bool {
         if inode.has_flag(flags::INLINE_DATA) {
@@ -79,7 +92,7 @@ impl Volume {
         }
         match inode.kind() {
             Some(FileKind::Regular | FileKind::Directory) => true,
-            Some(FileKind::Symlink) => !self.is_fast_symlink(inode),
+            Some(FileKind::Symlink) => !self.volume.inodes().is_fast_symlink(inode),
             _ => false,
         }
     }
@@ -101,16 +114,16 @@ impl Volume {
         found: &mut MappedRuns,
     ) -> Result<(), FsError> {
         if inode.has_flag(flags::EXTENTS) {
-            extent::walk(self, inode, wanted, found)
+            extent::walk(self.volume, inode, wanted, found)
         } else {
-            indirect::walk(self, inode, wanted, found)
+            indirect::walk(self.volume, inode, wanted, found)
         }
     }
 
     /// All blocks of an inode of any kind, those of its map first: the list of bad blocks has no
     /// kind, and may have extents as any file.
     pub(crate) fn blocks_of_any_kind(&self, inode: &Inode) -> Result<Vec<Extent>, FsError> {
-        let mut found = MappedRuns::new(self.sb.blocks, true);
+        let mut found = MappedRuns::new(self.volume.sb.blocks, true);
         // An empty `i_block` has no tree yet: libext2fs creates it (`ext2fs_extent_open2`).
         if inode.core.i_block.0.iter().any(|&byte| byte != 0) {
             self.walk_blocks(inode, &EVERYTHING, &mut found)?;
@@ -122,7 +135,7 @@ impl Volume {
 
     /// The runs of a range of logical blocks, in order.
     pub(crate) fn runs(&self, inode: &Inode, wanted: Range<u64>) -> Result<Vec<Mapping>, FsError> {
-        let mut found = MappedRuns::new(self.sb.blocks, false);
+        let mut found = MappedRuns::new(self.volume.sb.blocks, false);
         self.walk_map(inode, wanted, &mut found)?;
         Ok(found.runs)
     }
@@ -135,12 +148,12 @@ impl Volume {
 
     /// The whole map with its own blocks.
     pub(crate) fn block_map(&self, inode: &Inode) -> Result<BlockMap, FsError> {
-        let mut found = MappedRuns::new(self.sb.blocks, true);
+        let mut found = MappedRuns::new(self.volume.sb.blocks, true);
         self.walk_map(inode, EVERYTHING, &mut found)?;
         Ok(BlockMap {
             runs: found.runs,
             index: found.index.unwrap_or_default(),
-            xattr_block: self.xattr_block_of(inode),
+            xattr_block: self.volume.inodes().xattr_block_of(inode),
             xattr_inodes: Vec::new(),
         })
     }
@@ -154,7 +167,7 @@ impl Volume {
         buf: &mut [u8],
     ) -> Result<(), FsError> {
         buf.fill(0);
-        let block_size = u64::from(self.sb.block_size);
+        let block_size = u64::from(self.volume.sb.block_size);
         let start = offset.get();
         let end = start + seekless_fs::field::wide(buf.len());
         let first = start / block_size;
@@ -168,7 +181,7 @@ impl Volume {
             let target =
                 seekless_fs::field::index(from - start)..seekless_fs::field::index(to - start);
             if let Some(part) = buf.get_mut(target) {
-                self.read_bytes(run.extent.start, from - run_start, part)?;
+                self.volume.read_bytes(run.extent.start, from - run_start, part)?;
             }
         }
         Ok(())

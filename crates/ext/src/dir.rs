@@ -165,7 +165,7 @@ impl<'a> Directory<'a> {
 
     /// The logical blocks that are mapped, in order; holes read as nothing.
     pub(crate) fn present(&self) -> Result<Vec<Lbn>, FsError> {
-        let runs = self.volume.runs(self.inode, 0..self.blocks())?;
+        let runs = self.volume.maps().runs(self.inode, 0..self.blocks())?;
         Ok(runs
             .iter()
             .filter(|run| !run.unwritten)
@@ -176,7 +176,7 @@ impl<'a> Directory<'a> {
     /// One of its blocks, its checksum checked.
     pub(crate) fn block(&self, lbn: Lbn) -> Result<seekless_fs::read_cache::Block, FsError> {
         let place = self.place();
-        let Some(run) = self.volume.map_block(self.inode, lbn)? else {
+        let Some(run) = self.volume.maps().map_block(self.inode, lbn)? else {
             return Err(range("directory block", lbn.get(), self.blocks(), place));
         };
         let place = place.in_block(run.extent.start);
@@ -189,8 +189,8 @@ impl<'a> Directory<'a> {
         if !self.volume.sb.has_metadata_csum() || self.volume.ignore_checksums {
             return Ok(());
         }
-        let seed = self.volume.inode_seed(self.inode);
-        if self.volume.is_hashed(self.inode) && htree::is_index_block(block, lbn) {
+        let seed = self.volume.inodes().seed(self.inode);
+        if self.volume.inodes().is_hashed(self.inode) && htree::is_index_block(block, lbn) {
             return htree::verify(self.volume, block, seed, place);
         }
         verify_leaf(self.volume, block, seed, place)

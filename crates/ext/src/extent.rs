@@ -188,7 +188,7 @@ pub(crate) fn walk(
     wanted: &Range<u64>,
     found: &mut MappedRuns,
 ) -> Result<(), FsError> {
-    let seed = volume.sb.has_metadata_csum().then(|| volume.inode_seed(inode));
+    let seed = volume.sb.has_metadata_csum().then(|| volume.inodes().seed(inode));
     let mut blocks = |number, place| volume.block(number, place).map(Some);
     let ino = inode.ino;
     ExtentWalk { volume, ino, seed, wanted, found, blocks: &mut blocks }.root(&inode.core.i_block.0)

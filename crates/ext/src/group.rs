@@ -2,9 +2,10 @@
 
 use crate::checksum::{crc16, crc32c};
 use crate::ondisk::{BG_BLOCK_UNINIT, BG_INODE_UNINIT, GroupDesc, ro_compat};
+use crate::part::Part;
 use crate::volume::Volume;
 use seekless_fs::field::{index, low16, parse, range, slice, truncated};
-use seekless_fs::{FsError, GroupSummary, InodeLocation, Location};
+use seekless_fs::{FsError, GroupSummary, Location};
 use seekless_units::{BlockNo, Extent, GroupNo, Ino};
 use std::mem::offset_of;
 use zerocopy::IntoBytes;
@@ -100,57 +101,95 @@ impl Group {
 }
 
 impl Volume {
-    /// Reads the whole table of group descriptors.
-    pub(crate) fn load_descriptors(&mut self) -> Result<(), FsError> {
-        let mut table = Vec::new();
-        let mut buf = vec![0; self.block_len()];
-        let used = index(self.sb.descs_per_block()) * index(self.sb.desc_size);
-        for nr in 0..self.sb.descriptor_blocks() {
-            let block = self.sb.descriptor_block(nr);
-            self.check_block(block, Location::of("group descriptors"))?;
-            self.read_bytes(block, 0, &mut buf)?;
-            table.extend_from_slice(buf.get(..used).unwrap_or(&buf));
+    /// The descriptors of groups, and their copies.
+    pub(crate) fn descriptors(&self) -> DescriptorTable<'_> {
+        DescriptorTable { volume: self }
+    }
+
+    /// The bitmaps of groups.
+    pub(crate) fn bitmaps(&self) -> Bitmaps<'_> {
+        Bitmaps { volume: self }
+    }
+
+    /// Takes the pointer to a part of a group from another version of its descriptor. Nothing is
+    /// written.
+    pub(crate) fn replace_pointer(&mut self, number: GroupNo, part: Part, from: &[u8]) {
+        let size = index(self.sb.desc_size);
+        let start = index(number.get()) * size;
+        let Some(own) = self.descriptors.get_mut(start..start + size) else { return };
+        for at in part.pointer() {
+            let word = at..at + 4;
+            if let (Some(to), Some(from)) = (own.get_mut(word.clone()), from.get(word)) {
+                to.copy_from_slice(from);
+            }
         }
-        table.truncate(index(self.sb.groups) * index(self.sb.desc_size));
-        self.descriptors = table;
-        Ok(())
+    }
+
+    /// Sets the right checksum of a descriptor in memory.
+    pub(crate) fn reseal_descriptor(&mut self, number: GroupNo) {
+        let size = index(self.sb.desc_size);
+        let start = index(number.get()) * size;
+        let own = start..start + size;
+        let bytes = self.descriptors.get(own.clone()).unwrap_or_default();
+        let Some(sum) = self.descriptors().sum(number, bytes) else { return };
+        let own = self.descriptors.get_mut(own).unwrap_or_default();
+        if let Some(slot) = own.get_mut(CHECKSUM_AT..OLD_SIZE) {
+            slot.copy_from_slice(&low16(sum).to_le_bytes());
+        }
+    }
+}
+
+/// Reads the descriptors of groups.
+#[derive(Clone, Copy)]
+pub(crate) struct DescriptorTable<'a> {
+    volume: &'a Volume,
+}
+
+impl<'a> DescriptorTable<'a> {
+    /// The volume that they lie in.
+    pub(crate) fn volume(self) -> &'a Volume {
+        self.volume
     }
 
     /// A descriptor's bytes.
-    pub(crate) fn descriptor_bytes(&self, number: GroupNo) -> Result<&[u8], FsError> {
-        let size = index(self.sb.desc_size);
+    pub(crate) fn bytes(&self, number: GroupNo) -> Result<&'a [u8], FsError> {
+        let size = index(self.volume.sb.desc_size);
         let place = Location::of("group descriptor").in_group(number);
-        slice(&self.descriptors, index(number.get()) * size, size).ok_or_else(|| {
-            range("group", u64::from(number.get()), u64::from(self.sb.groups), place)
+        slice(&self.volume.descriptors, index(number.get()) * size, size).ok_or_else(|| {
+            range("group", u64::from(number.get()), u64::from(self.volume.sb.groups), place)
         })
     }
 
     /// A group's descriptor, parsed from `bytes`: its checksum is checked, its pointers are not.
-    pub(crate) fn parse_descriptor(&self, number: GroupNo, bytes: &[u8]) -> Result<Group, FsError> {
+    pub(crate) fn parse(&self, number: GroupNo, bytes: &[u8]) -> Result<Group, FsError> {
         let place = Location::of("group descriptor").in_group(number);
-        self.verify_descriptor(number, bytes, place)?;
+        self.verify(number, bytes, place)?;
         let mut whole = [0; size_of::<GroupDesc>()];
         for (to, from) in whole.iter_mut().zip(bytes) {
             *to = *from;
         }
         let desc = parse(&whole, 0).ok_or_else(|| truncated(place))?;
-        let lazy = self.sb.has_metadata_csum() || self.sb.has_ro_compat(ro_compat::GDT_CSUM);
+        let lazy =
+            self.volume.sb.has_metadata_csum() || self.volume.sb.has_ro_compat(ro_compat::GDT_CSUM);
         Ok(Group { number, desc, lazy })
     }
 
     /// A group's descriptor, its checksum checked. Readers of a bitmap or the inode table check the
     /// pointer to it: a damaged pointer to one does not make the others unreadable.
-    pub(crate) fn descriptor(&self, number: GroupNo) -> Result<Group, FsError> {
-        self.parse_descriptor(number, self.descriptor_bytes(number)?)
+    pub(crate) fn read(&self, number: GroupNo) -> Result<Group, FsError> {
+        self.parse(number, self.bytes(number)?)
     }
 
     /// A group's descriptor, its checksum and all its pointers checked.
-    pub(crate) fn group_desc(&self, number: GroupNo) -> Result<Group, FsError> {
+    pub(crate) fn read_checked(&self, number: GroupNo) -> Result<Group, FsError> {
         let place = Location::of("group descriptor").in_group(number);
-        let group = self.descriptor(number)?;
-        self.check_block(group.block_bitmap(), place)?;
-        self.check_block(group.inode_bitmap(), place)?;
-        self.check_extent(Extent::new(group.inode_table(), self.sb.itable_blocks()), place)?;
+        let group = self.read(number)?;
+        self.volume.check_block(group.block_bitmap(), place)?;
+        self.volume.check_block(group.inode_bitmap(), place)?;
+        self.volume.check_extent(
+            Extent::new(group.inode_table(), self.volume.sb.itable_blocks()),
+            place,
+        )?;
         Ok(group)
     }
 
@@ -165,7 +204,7 @@ impl Volume {
         desc.bg_itable_unused_lo = low16(counts.unused).into();
         desc.bg_block_bitmap_csum_lo = low16(counts.block_sum).into();
         desc.bg_inode_bitmap_csum_lo = low16(counts.inode_sum).into();
-        if index(self.sb.desc_size) >= size_of::<GroupDesc>() {
+        if index(self.volume.sb.desc_size) >= size_of::<GroupDesc>() {
             desc.bg_free_blocks_count_hi = low16(counts.free_clusters >> 16).into();
             desc.bg_free_inodes_count_hi = low16(counts.free_inodes >> 16).into();
             desc.bg_used_dirs_count_hi = low16(counts.directories >> 16).into();
@@ -173,11 +212,11 @@ impl Volume {
             desc.bg_block_bitmap_csum_hi = low16(counts.block_sum >> 16).into();
             desc.bg_inode_bitmap_csum_hi = low16(counts.inode_sum >> 16).into();
         }
-        let mut bytes = self.descriptor_bytes(group.number)?.to_vec();
+        let mut bytes = self.bytes(group.number)?.to_vec();
         for (to, from) in bytes.iter_mut().zip(desc.as_bytes()) {
             *to = *from;
         }
-        let sum = self.descriptor_sum(group.number, &bytes).unwrap_or(0);
+        let sum = self.sum(group.number, &bytes).unwrap_or(0);
         let place = Location::of("group descriptor").in_group(group.number);
         let slot = bytes.get_mut(CHECKSUM_AT..OLD_SIZE).ok_or_else(|| truncated(place))?;
         slot.copy_from_slice(&low16(sum).to_le_bytes());
@@ -186,13 +225,13 @@ impl Volume {
 
     /// `ext4_group_desc_csum`; `None` on volumes without such checksums. The checksum's own field
     /// counts as zero or, in the old kind, not at all.
-    pub(crate) fn descriptor_sum(&self, number: GroupNo, bytes: &[u8]) -> Option<u32> {
+    pub(crate) fn sum(&self, number: GroupNo, bytes: &[u8]) -> Option<u32> {
         let (before, after) = (bytes.get(..CHECKSUM_AT)?, bytes.get(OLD_SIZE..)?);
-        if self.sb.has_metadata_csum() {
-            let seed = crc32c(self.sb.checksum_seed, &number.get().to_le_bytes());
+        if self.volume.sb.has_metadata_csum() {
+            let seed = crc32c(self.volume.sb.checksum_seed, &number.get().to_le_bytes());
             Some(crc32c(crc32c(crc32c(seed, before), &[0; 2]), after) & 0xFFFF)
-        } else if self.sb.has_ro_compat(ro_compat::GDT_CSUM) {
-            let seed = crc16(!0, &self.sb.raw.s_uuid);
+        } else if self.volume.sb.has_ro_compat(ro_compat::GDT_CSUM) {
+            let seed = crc16(!0, &self.volume.sb.raw.s_uuid);
             let seed = crc16(seed, &number.get().to_le_bytes());
             Some(u32::from(crc16(crc16(seed, before), after)))
         } else {
@@ -200,19 +239,14 @@ impl Volume {
         }
     }
 
-    fn verify_descriptor(
-        &self,
-        number: GroupNo,
-        bytes: &[u8],
-        place: Location,
-    ) -> Result<(), FsError> {
+    fn verify(&self, number: GroupNo, bytes: &[u8], place: Location) -> Result<(), FsError> {
         if bytes.len() < OLD_SIZE {
             return Err(truncated(place));
         }
-        let Some(computed) = self.descriptor_sum(number, bytes) else { return Ok(()) };
+        let Some(computed) = self.sum(number, bytes) else { return Ok(()) };
         let stored = slice(bytes, CHECKSUM_AT, 2).and_then(<[u8]>::first_chunk);
         let stored = stored.map_or(0, |pair| u16::from_le_bytes(*pair));
-        self.verify(u32::from(stored), computed, place)
+        self.volume.verify(u32::from(stored), computed, place)
     }
 
     /// Whether a descriptor has flags for never written bitmaps or tables on a volume without
@@ -221,125 +255,76 @@ impl Volume {
         let marks = group.desc.bg_flags.get() & (BG_BLOCK_UNINIT | BG_INODE_UNINIT);
         !group.lazy && (marks != 0 || group.itable_unused() != 0)
     }
+}
 
-    /// The group of an inode, and its place in the table.
-    pub(crate) fn inode_slot(&self, ino: Ino) -> Result<(GroupNo, u32), FsError> {
-        let count = self.sb.raw.s_inodes_count.get();
-        let Some(at) = ino.get().checked_sub(1).filter(|at| *at < count) else {
-            let place = Location::of("inode number").in_inode(ino);
-            return Err(range("inode", u64::from(ino.get()), u64::from(count), place));
-        };
-        let per_group = self.sb.inodes_per_group;
-        let group = at / per_group;
-        debug_assert!(group < self.sb.groups, "all inodes are in groups");
-        Ok((GroupNo::new(group), at % per_group))
-    }
+/// Reads the bitmaps of groups.
+#[derive(Clone, Copy)]
+pub(crate) struct Bitmaps<'a> {
+    volume: &'a Volume,
+}
 
-    /// Where an inode lies.
-    pub(crate) fn inode_location(&self, ino: Ino) -> Result<InodeLocation, FsError> {
-        let (number, slot) = self.inode_slot(ino)?;
-        let group = self.descriptor(number)?;
-        let table = Extent::new(group.inode_table(), self.sb.itable_blocks());
-        self.check_extent(table, Location::of("group descriptor").in_group(number))?;
-        let (block, offset) = self.table_slot(table, slot);
-        Ok(InodeLocation {
-            block,
-            offset: u32::try_from(offset).unwrap_or(0),
-            table,
-            used_end: self.used_table_end(&group, table),
-        })
-    }
-
-    /// Block and byte of an inode in a table.
-    pub(crate) fn table_slot(&self, table: Extent, slot: u32) -> (BlockNo, usize) {
-        debug_assert!(slot < self.sb.inodes_per_group, "slot {slot} of a table");
-        let block_size = u64::from(self.sb.block_size);
-        let at = u64::from(slot) * u64::from(self.sb.inode_size);
-        let skip = at / block_size;
-        let offset = at % block_size;
-        (table.start + skip, index(offset))
-    }
-
-    /// The end of the part of an inode table that was ever used, in whole blocks
-    /// as the kernel counts: a last block that is used in part is not counted.
-    fn used_table_end(&self, group: &Group, table: Extent) -> BlockNo {
-        let counted = self.sb.has_metadata_csum() || self.sb.has_ro_compat(ro_compat::GDT_CSUM);
-        if !counted {
-            return table.end();
-        }
-        let used = self.sb.inodes_per_group.saturating_sub(group.itable_unused());
-        let bytes = u64::from(used) * u64::from(self.sb.inode_size);
-        let blocks = bytes / u64::from(self.sb.block_size);
-        table.start + blocks
-    }
-
+impl<'a> Bitmaps<'a> {
     /// Reads a bitmap block and checks the first `bits` bits' checksum.
-    fn bitmap(
+    fn read(
         &self,
         block: BlockNo,
         bits: u32,
         stored: (u16, u16),
         place: Location,
     ) -> Result<seekless_fs::read_cache::Block, FsError> {
-        let bytes = self.block(block, place)?;
-        if self.sb.has_metadata_csum() {
+        let bytes = self.volume.block(block, place)?;
+        if self.volume.sb.has_metadata_csum() {
             let covered = bytes.get(..index(bits).div_ceil(8)).unwrap_or(&bytes);
-            let mut computed = crc32c(self.sb.checksum_seed, covered);
+            let mut computed = crc32c(self.volume.sb.checksum_seed, covered);
             let (low, mut high) = stored;
-            if index(self.sb.desc_size) < size_of::<GroupDesc>() {
+            if index(self.volume.sb.desc_size) < size_of::<GroupDesc>() {
                 computed &= 0xFFFF;
                 high = 0;
             }
-            self.verify(join16(high, low), computed, place.in_block(block))?;
+            self.volume.verify(join16(high, low), computed, place.in_block(block))?;
         }
         Ok(bytes)
     }
 
     /// A group's inode bitmap.
-    pub(crate) fn inode_bitmap(
-        &self,
-        group: &Group,
-    ) -> Result<seekless_fs::read_cache::Block, FsError> {
+    pub(crate) fn inodes(&self, group: &Group) -> Result<seekless_fs::read_cache::Block, FsError> {
         let place = Location::of("inode bitmap").in_group(group.number);
         let (low, high) = (group.desc.bg_inode_bitmap_csum_lo, group.desc.bg_inode_bitmap_csum_hi);
         let sums = (low.get(), high.get());
-        self.bitmap(group.inode_bitmap(), self.sb.inodes_per_group, sums, place)
+        self.read(group.inode_bitmap(), self.volume.sb.inodes_per_group, sums, place)
     }
 
     /// A group's block bitmap.
-    pub(crate) fn block_bitmap(
-        &self,
-        group: &Group,
-    ) -> Result<seekless_fs::read_cache::Block, FsError> {
+    pub(crate) fn blocks(&self, group: &Group) -> Result<seekless_fs::read_cache::Block, FsError> {
         let place = Location::of("block bitmap").in_group(group.number);
         let (low, high) = (group.desc.bg_block_bitmap_csum_lo, group.desc.bg_block_bitmap_csum_hi);
         let sums = (low.get(), high.get());
-        self.bitmap(group.block_bitmap(), self.sb.clusters_per_group(), sums, place)
+        self.read(group.block_bitmap(), self.volume.sb.clusters_per_group(), sums, place)
     }
 
     /// The inodes of a group that are in use.
     pub(crate) fn allocated_inodes(&self, number: GroupNo) -> Result<Vec<Ino>, FsError> {
-        let group = self.descriptor(number)?;
+        let group = self.volume.descriptors().read(number)?;
         if group.inode_uninit() {
             return Ok(Vec::new());
         }
-        let count = self.sb.inodes_per_group;
-        let bitmap = self.inode_bitmap(&group)?;
+        let count = self.volume.sb.inodes_per_group;
+        let bitmap = self.inodes(&group)?;
         let first = number.get() * count + 1;
         Ok((0..count).filter(|&at| bit(&bitmap, at)).map(|at| Ino::new(first + at)).collect())
     }
 
     /// Whether an inode is in use by the bitmap of its group.
     pub(crate) fn is_allocated(&self, ino: Ino) -> Result<bool, FsError> {
-        let (number, at) = self.inode_slot(ino)?;
-        let group = self.descriptor(number)?;
-        Ok(!group.inode_uninit() && bit(&self.inode_bitmap(&group)?, at))
+        let (number, at) = self.volume.sb.inode_slot(ino)?;
+        let group = self.volume.descriptors().read(number)?;
+        Ok(!group.inode_uninit() && bit(&self.inodes(&group)?, at))
     }
 
     /// The use of a group.
     pub(crate) fn group_summary(&self, number: GroupNo) -> Result<GroupSummary, FsError> {
-        let group = self.group_desc(number)?;
-        let blocks = self.sb.group_blocks(number);
+        let group = self.volume.descriptors().read_checked(number)?;
+        let blocks = self.volume.sb.group_blocks(number);
         let free = if group.block_uninit() {
             self.uninit_free(&group, blocks)
         } else {
@@ -351,16 +336,16 @@ impl Volume {
             free_blocks: free.iter().map(|run| run.len).sum(),
             free_inodes: group.free_inodes(),
             directories: group.used_dirs(),
-            metadata: self.group_metadata(&group),
+            metadata: self.volume.descriptors().metadata(&group),
             free,
         })
     }
 
     /// Free runs by the block bitmap.
     fn free_runs(&self, group: &Group, blocks: Extent) -> Result<Vec<Extent>, FsError> {
-        let clusters = self.sb.clusters_per_group();
-        let bitmap = self.block_bitmap(group)?;
-        let ratio = u64::from(self.sb.cluster_ratio);
+        let clusters = self.volume.sb.clusters_per_group();
+        let bitmap = self.blocks(group)?;
+        let ratio = u64::from(self.volume.sb.cluster_ratio);
         let mut runs = Vec::new();
         for at in (0..clusters).filter(|&at| !bit(&bitmap, at)) {
             let skip = u64::from(at) * ratio;
@@ -374,10 +359,10 @@ impl Volume {
     /// Free runs of a group whose block bitmap was never written: all but the metadata in it, its
     /// own or its flex group's.
     fn uninit_free(&self, group: &Group, blocks: Extent) -> Vec<Extent> {
-        let mut used = self.group_metadata(group);
+        let mut used = self.volume.descriptors().metadata(group);
         used.retain(|run| run.overlaps(blocks));
         used.sort_unstable();
-        let ratio = u64::from(self.sb.cluster_ratio);
+        let ratio = u64::from(self.volume.sb.cluster_ratio);
         let mut runs = Vec::new();
         let mut next = blocks.start;
         for run in used {
@@ -397,13 +382,13 @@ impl Volume {
     pub(crate) fn free_totals(&self) -> (u64, u32) {
         // The counts of damaged groups may be any.
         let (mut clusters, mut inodes) = (0u64, 0u64);
-        for number in 0..self.sb.groups {
-            if let Ok(group) = self.group_desc(GroupNo::new(number)) {
+        for number in 0..self.volume.sb.groups {
+            if let Ok(group) = self.volume.descriptors().read_checked(GroupNo::new(number)) {
                 clusters += u64::from(group.free_clusters());
                 inodes += u64::from(group.free_inodes());
             }
         }
-        let blocks = clusters.saturating_mul(u64::from(self.sb.cluster_ratio));
+        let blocks = clusters.saturating_mul(u64::from(self.volume.sb.cluster_ratio));
         (blocks, u32::try_from(inodes).unwrap_or(u32::MAX))
     }
 }

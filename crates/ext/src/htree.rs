@@ -209,7 +209,7 @@ fn children(
 /// Reads the root. `None` where the kernel, too, would read the directory as a plain list: no
 /// index, or one of an unknown format.
 fn root(dir: &Directory<'_>) -> Result<Option<Root>, FsError> {
-    if !dir.volume.is_hashed(dir.inode) || dir.blocks() == 0 {
+    if !dir.volume.inodes().is_hashed(dir.inode) || dir.blocks() == 0 {
         return Ok(None);
     }
     let place = Location::of("htree root").in_inode(dir.inode.ino);

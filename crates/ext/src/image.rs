@@ -60,7 +60,7 @@ impl ExtImage {
     /// # Errors
     /// [`FsError::Corrupt`] when there is no such inode or its checksum is wrong.
     pub fn raw_inode(&self, ino: Ino) -> Result<Vec<u8>, FsError> {
-        Ok(self.volume.inode(ino)?.raw().to_vec())
+        Ok(self.volume.inodes().read(ino)?.raw().to_vec())
     }
 
     /// The 1024 bytes of the primary superblock.
@@ -74,7 +74,7 @@ impl ExtImage {
     /// # Errors
     /// [`FsError::Corrupt`] when there is no such group.
     pub fn group_desc(&self, group: GroupNo) -> Result<Vec<u8>, FsError> {
-        self.volume.descriptor_bytes(group).map(<[u8]>::to_vec)
+        self.volume.descriptors().bytes(group).map(<[u8]>::to_vec)
     }
 
     /// Any block of the volume.
@@ -90,14 +90,14 @@ impl ExtImage {
     /// # Errors
     /// [`FsError::Corrupt`] when the inode bitmap cannot be trusted.
     pub fn allocated_inodes(&self, group: GroupNo) -> Result<Vec<Ino>, FsError> {
-        self.volume.allocated_inodes(group)
+        self.volume.bitmaps().allocated_inodes(group)
     }
 
     /// Whether an inode is the volume's own: its journal, quota and orphan files, and others
     /// without a name.
     #[must_use]
     pub fn is_own(&self, ino: Ino) -> bool {
-        self.volume.is_own(ino)
+        self.volume.sb.is_own(ino)
     }
 
     pub(crate) fn volume(&self) -> &Volume {
@@ -111,7 +111,7 @@ impl ExtImage {
 
 fn geometry(volume: &Volume) -> Geometry {
     let sb = &volume.sb;
-    let (free_blocks, free_inodes) = volume.free_totals();
+    let (free_blocks, free_inodes) = volume.bitmaps().free_totals();
     let label = &sb.raw.s_volume_name;
     let end = label.iter().position(|&byte| byte == 0).unwrap_or(label.len());
     Geometry {
@@ -143,17 +143,17 @@ impl Inspect for ExtImage {
     }
 
     fn attr(&self, ino: Ino) -> Result<Attr, FsError> {
-        let (inode, kind) = self.volume.live_inode(ino)?;
-        Ok(self.volume.attr(&inode, kind))
+        let (inode, kind) = self.volume.inodes().read_live(ino)?;
+        Ok(self.volume.inodes().attr(&inode, kind))
     }
 
     fn xattrs(&self, ino: Ino) -> Result<Vec<Xattr>, FsError> {
-        let (inode, _) = self.volume.live_inode(ino)?;
-        self.volume.xattrs(&inode)
+        let (inode, _) = self.volume.inodes().read_live(ino)?;
+        self.volume.attributes().shown(&inode)
     }
 
     fn read_link(&self, ino: Ino) -> Result<Vec<u8>, FsError> {
-        let (inode, kind) = self.volume.live_inode(ino)?;
+        let (inode, kind) = self.volume.inodes().read_live(ino)?;
         if kind != FileKind::Symlink {
             return Err(FsError::Invalid(format!("inode {ino} is not a symlink")));
         }
@@ -163,7 +163,7 @@ impl Inspect for ExtImage {
             return Err(range("i_size", inode.len, limit, place));
         }
         let mut target = vec![0; index(inode.len)];
-        if self.volume.is_fast_symlink(&inode) {
+        if self.volume.inodes().is_fast_symlink(&inode) {
             let stored = &inode.core.i_block.0;
             let part = stored.get(..target.len()).ok_or_else(|| {
                 let place = Location::of("symlink").in_inode(ino);
@@ -173,13 +173,13 @@ impl Inspect for ExtImage {
         } else if inode.has_flag(flags::INLINE_DATA) {
             inline::find(&inode)?.read(&inode, 0, &mut target)?;
         } else {
-            self.volume.read_mapped(&inode, ByteLen::ZERO, &mut target)?;
+            self.volume.maps().read_mapped(&inode, ByteLen::ZERO, &mut target)?;
         }
         Ok(target)
     }
 
     fn read(&self, ino: Ino, offset: ByteLen, buf: &mut [u8]) -> Result<usize, FsError> {
-        let (inode, kind) = self.volume.live_inode(ino)?;
+        let (inode, kind) = self.volume.inodes().read_live(ino)?;
         if kind != FileKind::Regular {
             return Err(FsError::Invalid(format!("inode {ino} is not a regular file")));
         }
@@ -189,21 +189,21 @@ impl Inspect for ExtImage {
         if inode.has_flag(flags::INLINE_DATA) {
             inline::find(&inode)?.read(&inode, offset.get(), buf)?;
         } else {
-            self.volume.read_mapped(&inode, offset, buf)?;
+            self.volume.maps().read_mapped(&inode, offset, buf)?;
         }
         Ok(len)
     }
 
     fn read_seal(&self, ino: Ino, offset: ByteLen, buf: &mut [u8]) -> Result<(), FsError> {
-        let (inode, kind) = self.volume.live_inode(ino)?;
+        let (inode, kind) = self.volume.inodes().read_live(ino)?;
         if kind != FileKind::Regular || !inode.has_flag(flags::VERITY) {
             return Err(FsError::Invalid(format!("inode {ino} is not sealed by fs-verity")));
         }
-        self.volume.read_mapped(&inode, offset, buf)
+        self.volume.maps().read_mapped(&inode, offset, buf)
     }
 
     fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Option<Ino>, FsError> {
-        let inode = self.volume.dir_inode(dir)?;
+        let inode = self.volume.inodes().read_directory(dir)?;
         self.dir(&inode).lookup(name)
     }
 
@@ -213,37 +213,37 @@ impl Inspect for ExtImage {
         after: u64,
         visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<(), FsError> {
-        let inode = self.volume.dir_inode(dir)?;
+        let inode = self.volume.inodes().read_directory(dir)?;
         self.dir(&inode).read(after, visit)
     }
 
     fn block_map(&self, ino: Ino) -> Result<BlockMap, FsError> {
-        let inode = self.volume.inode(ino)?;
-        let mut map = self.volume.block_map(&inode)?;
-        map.xattr_inodes = self.volume.xattr_inodes(&inode)?;
+        let inode = self.volume.inodes().read(ino)?;
+        let mut map = self.volume.maps().block_map(&inode)?;
+        map.xattr_inodes = self.volume.attributes().value_inodes(&inode)?;
         Ok(map)
     }
 
     fn inode_location(&self, ino: Ino) -> Result<InodeLocation, FsError> {
-        self.volume.inode_location(ino)
+        self.volume.inodes().location(ino)
     }
 
     fn lookup_blocks(&self, dir: Ino, name: &[u8]) -> Result<Vec<Lbn>, FsError> {
-        let inode = self.volume.dir_inode(dir)?;
+        let inode = self.volume.inodes().read_directory(dir)?;
         self.dir(&inode).lookup_blocks(name)
     }
 
     fn unindexed_blocks(&self, dir: Ino) -> Result<Option<Vec<Lbn>>, FsError> {
-        let inode = self.volume.dir_inode(dir)?;
+        let inode = self.volume.inodes().read_directory(dir)?;
         self.dir(&inode).unindexed_blocks()
     }
 
     fn listing_blocks(&self, dir: Ino) -> Result<Vec<Lbn>, FsError> {
-        let inode = self.volume.dir_inode(dir)?;
+        let inode = self.volume.inodes().read_directory(dir)?;
         self.dir(&inode).listing_blocks()
     }
 
     fn group(&self, group: GroupNo) -> Result<GroupSummary, FsError> {
-        self.volume.group_summary(group)
+        self.volume.bitmaps().group_summary(group)
     }
 }

@@ -1,12 +1,13 @@
 //! Inodes: their places, checksums and fields.
 
 use crate::checksum::crc32c;
+use crate::group::Group;
 use crate::ondisk::{INODE_CORE_SIZE, InodeCore, InodeExtra, compat, flags, incompat, ro_compat};
 use crate::volume::Volume;
 use seekless_fs::field::{index, invalid, le32, parse, range, slice, truncated};
 use seekless_fs::read_cache::Block;
-use seekless_fs::{Attr, DeviceNumber, FileKind, FsError, Location, Timestamp};
-use seekless_units::{BlockNo, Ino};
+use seekless_fs::{Attr, DeviceNumber, FileKind, FsError, InodeLocation, Location, Timestamp};
+use seekless_units::{BlockNo, Extent, Ino};
 use std::mem::offset_of;
 
 /// The offset of the low half of the checksum.
@@ -51,28 +52,85 @@ pub(crate) fn inode_sum(bytes: &[u8], wide: bool, seed: u32) -> u32 {
 }
 
 impl Volume {
+    /// The inodes.
+    pub(crate) fn inodes(&self) -> Inodes<'_> {
+        Inodes { volume: self }
+    }
+}
+
+/// Reads inodes; the meaning of some of their fields depends on features.
+#[derive(Clone, Copy)]
+pub(crate) struct Inodes<'a> {
+    volume: &'a Volume,
+}
+
+impl<'a> Inodes<'a> {
+    /// The volume that they lie in.
+    pub(crate) fn volume(self) -> &'a Volume {
+        self.volume
+    }
+
+    /// Where an inode lies.
+    pub(crate) fn location(&self, ino: Ino) -> Result<InodeLocation, FsError> {
+        let (number, slot) = self.volume.sb.inode_slot(ino)?;
+        let group = self.volume.descriptors().read(number)?;
+        let table = Extent::new(group.inode_table(), self.volume.sb.itable_blocks());
+        self.volume.check_extent(table, Location::of("group descriptor").in_group(number))?;
+        let (block, offset) = self.table_slot(table, slot);
+        Ok(InodeLocation {
+            block,
+            offset: u32::try_from(offset).unwrap_or(0),
+            table,
+            used_end: self.used_table_end(&group, table),
+        })
+    }
+
+    /// Block and byte of an inode in a table.
+    pub(crate) fn table_slot(&self, table: Extent, slot: u32) -> (BlockNo, usize) {
+        debug_assert!(slot < self.volume.sb.inodes_per_group, "slot {slot} of a table");
+        let block_size = u64::from(self.volume.sb.block_size);
+        let at = u64::from(slot) * u64::from(self.volume.sb.inode_size);
+        let skip = at / block_size;
+        let offset = at % block_size;
+        (table.start + skip, index(offset))
+    }
+
+    /// The end of the part of an inode table that was ever used, in whole blocks
+    /// as the kernel counts: a last block that is used in part is not counted.
+    fn used_table_end(&self, group: &Group, table: Extent) -> BlockNo {
+        let counted =
+            self.volume.sb.has_metadata_csum() || self.volume.sb.has_ro_compat(ro_compat::GDT_CSUM);
+        if !counted {
+            return table.end();
+        }
+        let used = self.volume.sb.inodes_per_group.saturating_sub(group.itable_unused());
+        let bytes = u64::from(used) * u64::from(self.volume.sb.inode_size);
+        let blocks = bytes / u64::from(self.volume.sb.block_size);
+        table.start + blocks
+    }
+
     /// The block with an inode's bytes, and their offset.
-    pub(crate) fn inode_block(&self, ino: Ino) -> Result<(Block, usize), FsError> {
-        let at = self.inode_location(ino)?;
-        let block = self.block(at.block, Location::of("inode table").in_inode(ino))?;
+    pub(crate) fn table_block(&self, ino: Ino) -> Result<(Block, usize), FsError> {
+        let at = self.location(ino)?;
+        let block = self.volume.block(at.block, Location::of("inode table").in_inode(ino))?;
         Ok((block, index(at.offset)))
     }
 
     /// An inode's bytes on the disk, unchecked.
-    pub(crate) fn inode_bytes(&self, ino: Ino) -> Result<Vec<u8>, FsError> {
+    pub(crate) fn bytes(&self, ino: Ino) -> Result<Vec<u8>, FsError> {
         let place = Location::of("inode").in_inode(ino);
-        let (block, offset) = self.inode_block(ino)?;
-        let bytes = slice(&block, offset, index(self.sb.inode_size));
+        let (block, offset) = self.table_block(ino)?;
+        let bytes = slice(&block, offset, index(self.volume.sb.inode_size));
         Ok(bytes.ok_or_else(|| truncated(place))?.to_vec())
     }
 
     /// Whether an inode was never in use: then its other fields are not looked at, even if they
     /// could not be right.
     pub(crate) fn is_unused(&self, ino: Ino) -> Result<bool, FsError> {
-        let bytes = self.inode_bytes(ino)?;
+        let bytes = self.bytes(ino)?;
         let core: InodeCore =
             parse(&bytes, 0).ok_or_else(|| truncated(Location::of("inode").in_inode(ino)))?;
-        if self.is_kept_unused(ino) {
+        if self.volume.sb.is_kept_unused(ino) {
             return Ok(is_idle(&core));
         }
         let is_mapped = core.i_block.0.iter().any(|&byte| byte != 0);
@@ -80,20 +138,20 @@ impl Volume {
     }
 
     /// Reads an inode and checks its checksum and sizes.
-    pub(crate) fn inode(&self, ino: Ino) -> Result<Inode, FsError> {
-        let (block, offset) = self.inode_block(ino)?;
-        self.inode_in(ino, block, offset)
+    pub(crate) fn read(&self, ino: Ino) -> Result<Inode, FsError> {
+        let (block, offset) = self.table_block(ino)?;
+        self.read_in(ino, block, offset)
     }
 
     /// The inode at a byte of a block, its checksum and sizes checked.
-    pub(crate) fn inode_in(&self, ino: Ino, block: Block, offset: usize) -> Result<Inode, FsError> {
+    pub(crate) fn read_in(&self, ino: Ino, block: Block, offset: usize) -> Result<Inode, FsError> {
         let place = Location::of("inode").in_inode(ino);
-        let size = index(self.sb.inode_size);
+        let size = index(self.volume.sb.inode_size);
         let bytes = slice(&block, offset, size).ok_or_else(|| truncated(place))?;
         let core: InodeCore = parse(bytes, 0).ok_or_else(|| truncated(place))?;
         // e2fsck does not check the size of these fields in the volume's own inodes, nor where
         // nothing was ever written.
-        let is_sized = core.i_mode.get() != 0 && !self.is_own(ino);
+        let is_sized = core.i_mode.get() != 0 && !self.volume.sb.is_own(ino);
         let extra = parse_extra(bytes, is_sized, place)?;
         let mut inode = Inode { ino, core, extra, block, offset, size, len: 0 };
         inode.len = self.file_len(&inode, place)?;
@@ -104,8 +162,8 @@ impl Volume {
     fn file_len(&self, inode: &Inode, place: Location) -> Result<u64, FsError> {
         let low = u64::from(inode.core.i_size_lo.get());
         let high = u64::from(inode.core.i_size_high.get());
-        let wide =
-            inode.kind() == Some(FileKind::Regular) || self.sb.has_incompat(incompat::LARGEDIR);
+        let wide = inode.kind() == Some(FileKind::Regular)
+            || self.volume.sb.has_incompat(incompat::LARGEDIR);
         let len = if wide { (high << 32) | low } else { low };
         if i64::try_from(len).is_err() {
             return Err(range("i_size", len, i64::MAX.cast_unsigned(), place));
@@ -114,37 +172,37 @@ impl Volume {
     }
 
     fn verify_inode(&self, inode: &Inode, place: Location) -> Result<(), FsError> {
-        if !self.sb.has_metadata_csum() {
+        if !self.volume.sb.has_metadata_csum() {
             return Ok(());
         }
         let wide = inode.has_extra(offset_of!(InodeExtra, i_checksum_hi), 2);
-        let crc = inode_sum(inode.raw(), wide, self.inode_seed(inode));
+        let crc = inode_sum(inode.raw(), wide, self.seed(inode));
         let high = if wide { u32::from(inode.extra.i_checksum_hi.get()) } else { 0 };
-        self.verify((high << 16) | u32::from(inode.core.i_checksum_lo.get()), crc, place)
+        self.volume.verify((high << 16) | u32::from(inode.core.i_checksum_lo.get()), crc, place)
     }
 
     /// The seed of the checksums of an inode's own blocks.
-    pub(crate) fn inode_seed(&self, inode: &Inode) -> u32 {
-        seed_of(self.sb.checksum_seed, inode.ino.get(), inode.core.i_generation.get())
+    pub(crate) fn seed(&self, inode: &Inode) -> u32 {
+        seed_of(self.volume.sb.checksum_seed, inode.ino.get(), inode.core.i_generation.get())
     }
 
     /// An inode that is in use and has a known kind.
-    pub(crate) fn live_inode(&self, ino: Ino) -> Result<(Inode, FileKind), FsError> {
-        let inode = self.inode(ino)?;
+    pub(crate) fn read_live(&self, ino: Ino) -> Result<(Inode, FileKind), FsError> {
+        let inode = self.read(ino)?;
         let place = Location::of("inode").in_inode(ino);
         let mode = inode.core.i_mode.get();
         let Some(kind) = inode.kind() else {
             return Err(invalid("i_mode", u64::from(mode), place));
         };
-        if inode.core.i_links_count.get() == 0 && !self.is_reserved(ino) {
+        if inode.core.i_links_count.get() == 0 && !self.volume.sb.is_reserved(ino) {
             return Err(invalid("i_links_count", 0, place));
         }
         Ok((inode, kind))
     }
 
     /// A directory's inode.
-    pub(crate) fn dir_inode(&self, ino: Ino) -> Result<Inode, FsError> {
-        match self.live_inode(ino)? {
+    pub(crate) fn read_directory(&self, ino: Ino) -> Result<Inode, FsError> {
+        match self.read_live(ino)? {
             (inode, FileKind::Directory) => Ok(inode),
             _ => Err(FsError::NotDirectory(format!("inode {ino}"))),
         }
@@ -156,7 +214,7 @@ impl Volume {
         let crtime = inode
             .has_extra(offset_of!(InodeExtra, i_crtime), 4)
             .then(|| inode.time(inode.extra.i_crtime.get(), inode.extra.i_crtime_extra.get()));
-        let project = self.sb.has_ro_compat(ro_compat::PROJECT);
+        let project = self.volume.sb.has_ro_compat(ro_compat::PROJECT);
         Attr {
             ino: inode.ino,
             kind,
@@ -188,12 +246,12 @@ impl Volume {
     /// `i_blocks` in 512-byte units.
     pub(crate) fn allocated_sectors(&self, inode: &Inode) -> u64 {
         let low = u64::from(inode.core.i_blocks_lo.get());
-        if !self.sb.has_ro_compat(ro_compat::HUGE_FILE) {
+        if !self.volume.sb.has_ro_compat(ro_compat::HUGE_FILE) {
             return low;
         }
         let count = (u64::from(inode.core.i_blocks_high.get()) << 32) | low;
         if inode.has_flag(flags::HUGE_FILE) {
-            count * u64::from(self.sb.block_size >> 9)
+            count * u64::from(self.volume.sb.block_size >> 9)
         } else {
             count
         }
@@ -201,19 +259,19 @@ impl Volume {
 
     /// The block of extended attributes outside the inode, if there is one.
     pub(crate) fn xattr_block_of(&self, inode: &Inode) -> Option<BlockNo> {
-        let bit64 = self.sb.has_incompat(incompat::BIT64);
+        let bit64 = self.volume.sb.has_incompat(incompat::BIT64);
         let high = if bit64 { u64::from(inode.core.i_file_acl_high.get()) } else { 0 };
         let number = (high << 32) | u64::from(inode.core.i_file_acl_lo.get());
         // e2fsck passes over an attribute block outside the volume in an inode without a name:
         // `mark_inode_bad` is acted upon in pass 2.
-        let is_nameless = self.is_own(inode.ino) || self.is_value(inode);
-        let is_nowhere = number >= self.sb.blocks && is_nameless;
+        let is_nameless = self.volume.sb.is_own(inode.ino) || self.is_value(inode);
+        let is_nowhere = number >= self.volume.sb.blocks && is_nameless;
         (number != 0 && !is_nowhere).then(|| BlockNo::new(number))
     }
 
     /// Whether an inode holds the value of an attribute.
     pub(crate) fn is_value(&self, inode: &Inode) -> bool {
-        self.sb.has_incompat(incompat::EA_INODE) && inode.has_flag(flags::EA_INODE)
+        self.volume.sb.has_incompat(incompat::EA_INODE) && inode.has_flag(flags::EA_INODE)
     }
 
     /// Whether a symlink's target lies in `i_block`, decided as the kernel does; one that is too
@@ -222,17 +280,18 @@ impl Volume {
         if inode.has_flag(flags::INLINE_DATA) || inode.kind() != Some(FileKind::Symlink) {
             return false;
         }
-        if self.sb.has_incompat(incompat::EA_INODE) || inode.len > FAST_SYMLINK_MAX {
+        if self.volume.sb.has_incompat(incompat::EA_INODE) || inode.len > FAST_SYMLINK_MAX {
             return inode.len <= FAST_SYMLINK_MAX;
         }
-        let cluster = u64::from(self.sb.block_size) * u64::from(self.sb.cluster_ratio);
+        let cluster =
+            u64::from(self.volume.sb.block_size) * u64::from(self.volume.sb.cluster_ratio);
         let attributes = if self.xattr_block_of(inode).is_some() { cluster >> 9 } else { 0 };
         self.allocated_sectors(inode) <= attributes
     }
 
     /// Whether a directory is hashed.
     pub(crate) fn is_hashed(&self, inode: &Inode) -> bool {
-        self.sb.has_compat(compat::DIR_INDEX)
+        self.volume.sb.has_compat(compat::DIR_INDEX)
             && inode.has_flag(flags::INDEX)
             && !inode.has_flag(flags::INLINE_DATA)
     }

@@ -1,7 +1,8 @@
 //! The volume's own inodes: reserved numbers, and those named in the superblock.
 
+use crate::inode::Inodes;
 use crate::ondisk::{compat, ro_compat, special};
-use crate::volume::Volume;
+use crate::superblock::Super;
 use seekless_fs::FsError;
 use seekless_units::{Extent, GroupNo, Ino};
 
@@ -27,13 +28,13 @@ impl OwnFile {
     }
 }
 
-impl Volume {
+impl Super {
     /// Whether an inode number is reserved for the file system's own use.
     pub(crate) fn is_reserved(&self, ino: Ino) -> bool {
-        let first = if self.sb.raw.s_rev_level.get() == 0 {
+        let first = if self.raw.s_rev_level.get() == 0 {
             special::FIRST_ORDINARY
         } else {
-            self.sb.raw.s_first_ino.get()
+            self.raw.s_first_ino.get()
         };
         ino.get() < first && ino.get() != special::ROOT
     }
@@ -41,7 +42,7 @@ impl Volume {
     /// The files named in the superblock, with or without their features. They need not have
     /// reserved numbers.
     fn named_files(&self) -> [(OwnFile, Ino, bool); 5] {
-        let (sb, raw) = (&self.sb, &self.sb.raw);
+        let (sb, raw) = (self, &self.raw);
         let quota = sb.has_ro_compat(ro_compat::QUOTA);
         let journal = sb.has_compat(compat::HAS_JOURNAL);
         let orphans = sb.has_compat(compat::ORPHAN_FILE);
@@ -75,27 +76,32 @@ impl Volume {
             && self.own_file(ino).is_none()
             && ino.get() != special::ROOT
     }
+}
 
+impl Inodes<'_> {
     /// Inodes whose block of the inode table is on the list of bad blocks, in order: e2fsck counts
     /// them as used, and none may be used.
-    pub(crate) fn inodes_in_bad_blocks(&self) -> Result<Vec<Ino>, FsError> {
+    pub(crate) fn in_bad_blocks(&self) -> Result<Vec<Ino>, FsError> {
         let list = Ino::new(special::BAD_BLOCKS);
         let mut inodes = Vec::new();
         // One that was never written has no checksum yet.
         if self.is_unused(list)? {
             return Ok(inodes);
         }
-        let bad = self.blocks_of_any_kind(&self.inode(list)?)?;
-        let per_block = self.sb.block_size / u32::from(self.sb.inode_size);
-        for group in (0..self.sb.groups).map(GroupNo::new) {
-            let table = Extent::new(self.descriptor(group)?.inode_table(), self.sb.itable_blocks());
-            let before = group.get() * self.sb.inodes_per_group;
+        let bad = self.volume().maps().blocks_of_any_kind(&self.read(list)?)?;
+        let per_block = self.volume().sb.block_size / u32::from(self.volume().sb.inode_size);
+        for group in (0..self.volume().sb.groups).map(GroupNo::new) {
+            let table = Extent::new(
+                self.volume().descriptors().read(group)?.inode_table(),
+                self.volume().sb.itable_blocks(),
+            );
+            let before = group.get() * self.volume().sb.inodes_per_group;
             for run in bad.iter().filter(|run| run.overlaps(table)) {
                 let first = run.start.max(table.start) - table.start;
                 let end = run.end().min(table.end()) - table.start;
                 let slot = |block: u64| {
                     let slot = block * u64::from(per_block);
-                    u32::try_from(slot).unwrap_or(u32::MAX).min(self.sb.inodes_per_group)
+                    u32::try_from(slot).unwrap_or(u32::MAX).min(self.volume().sb.inodes_per_group)
                 };
                 let slots = slot(first)..slot(end);
                 inodes.extend(slots.map(|slot| Ino::new(before + slot + 1)));

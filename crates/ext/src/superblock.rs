@@ -11,7 +11,7 @@ use seekless_device::BlockDevice;
 use seekless_fs::field::{invalid, parse, range, truncated};
 use seekless_fs::patches::Patches;
 use seekless_fs::{Corruption, FsError, Location};
-use seekless_units::{BlockNo, ByteLen, Extent, GroupNo, Lba};
+use seekless_units::{BlockNo, ByteLen, Extent, GroupNo, Ino, Lba};
 use zerocopy::IntoBytes;
 
 /// The largest `s_log_block_size`: 64 KiB.
@@ -342,6 +342,24 @@ impl Super {
     /// `s_hash_seed` as numbers.
     pub(crate) fn hash_seed(&self) -> [u32; 4] {
         self.raw.s_hash_seed.map(zerocopy::byteorder::little_endian::U32::get)
+    }
+
+    /// The group of an inode, and its place in the table.
+    pub(crate) fn inode_slot(&self, ino: Ino) -> Result<(GroupNo, u32), FsError> {
+        let count = self.raw.s_inodes_count.get();
+        let Some(at) = ino.get().checked_sub(1).filter(|at| *at < count) else {
+            let place = Location::of("inode number").in_inode(ino);
+            return Err(range("inode", u64::from(ino.get()), u64::from(count), place));
+        };
+        let per_group = self.inodes_per_group;
+        let group = at / per_group;
+        debug_assert!(group < self.groups, "all inodes are in groups");
+        Ok((GroupNo::new(group), at % per_group))
+    }
+
+    /// Whether the superblock marks the orphan file as nonempty.
+    pub(crate) fn has_filed_orphans(&self) -> bool {
+        self.has_ro_compat(ro_compat::ORPHAN_PRESENT)
     }
 }
 

@@ -109,4 +109,20 @@ impl Volume {
     ) -> Result<(), FsError> {
         if self.ignore_checksums { Ok(()) } else { verify(stored, computed, place) }
     }
+
+    /// Reads the whole table of group descriptors.
+    fn load_descriptors(&mut self) -> Result<(), FsError> {
+        let mut table = Vec::new();
+        let mut buf = vec![0; self.block_len()];
+        let used = index(self.sb.descs_per_block()) * index(self.sb.desc_size);
+        for nr in 0..self.sb.descriptor_blocks() {
+            let block = self.sb.descriptor_block(nr);
+            self.check_block(block, Location::of("group descriptors"))?;
+            self.read_bytes(block, 0, &mut buf)?;
+            table.extend_from_slice(buf.get(..used).unwrap_or(&buf));
+        }
+        table.truncate(index(self.sb.groups) * index(self.sb.desc_size));
+        self.descriptors = table;
+        Ok(())
+    }
 }

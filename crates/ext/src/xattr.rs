@@ -239,14 +239,27 @@ pub(crate) fn all_shown(inode: &Inode, block: Option<&[u8]>) -> Result<Vec<Xattr
 }
 
 impl Volume {
+    /// The extended attributes of inodes.
+    pub(crate) fn attributes(&self) -> AttributeReader<'_> {
+        AttributeReader { volume: self }
+    }
+}
+
+/// Reads extended attributes.
+#[derive(Clone, Copy)]
+pub(crate) struct AttributeReader<'a> {
+    volume: &'a Volume,
+}
+
+impl<'a> AttributeReader<'a> {
     /// Reads the attribute block of an inode.
-    fn xattr_block(
+    fn block(
         &self,
         inode: &Inode,
         number: BlockNo,
     ) -> Result<seekless_fs::read_cache::Block, FsError> {
         let place = Location::of("attribute block").in_inode(inode.ino).in_block(number);
-        let block = self.block(number, Location::of("i_file_acl").in_inode(inode.ino))?;
+        let block = self.volume.block(number, Location::of("i_file_acl").in_inode(inode.ino))?;
         let header: XattrHeader = parse(&block, 0).ok_or_else(|| truncated(place))?;
         let magic = header.h_magic.get();
         if magic != XATTR_MAGIC {
@@ -255,13 +268,13 @@ impl Volume {
         if header.h_blocks.get() != 1 {
             return Err(invalid("h_blocks", u64::from(header.h_blocks.get()), place));
         }
-        if self.sb.has_metadata_csum() {
+        if self.volume.sb.has_metadata_csum() {
             let at = offset_of!(XattrHeader, h_checksum);
             let (before, rest) = block.split_at_checked(at).unwrap_or_default();
-            let crc = crc32c(self.sb.checksum_seed, &number.get().to_le_bytes());
+            let crc = crc32c(self.volume.sb.checksum_seed, &number.get().to_le_bytes());
             let crc = crc32c(crc32c(crc, before), &[0; 4]);
             let crc = crc32c(crc, rest.get(4..).unwrap_or_default());
-            self.verify(header.h_checksum.get(), crc, place)?;
+            self.volume.verify(header.h_checksum.get(), crc, place)?;
         }
         Ok(block)
     }
@@ -273,22 +286,22 @@ impl Volume {
         visit: &mut dyn FnMut(StoredAttribute<'_>) -> Result<(), FsError>,
     ) -> Result<(), FsError> {
         // Those of the volume's own inodes are never read.
-        if !self.is_own(inode.ino) {
+        if !self.volume.sb.is_own(inode.ino) {
             in_inode(inode)?.into_iter().try_for_each(&mut *visit)?;
         }
-        let Some(number) = self.xattr_block_of(inode) else { return Ok(()) };
-        let block = self.xattr_block(inode, number)?;
+        let Some(number) = self.volume.inodes().xattr_block_of(inode) else { return Ok(()) };
+        let block = self.block(inode, number)?;
         let place = Location::of("attribute block").in_inode(inode.ino).in_block(number);
         entries(&block, size_of::<XattrHeader>(), place)?.into_iter().try_for_each(visit)
     }
 
     /// The inodes of an inode's large values.
-    pub(crate) fn xattr_inodes(&self, inode: &Inode) -> Result<Vec<Ino>, FsError> {
-        Ok(self.xattr_values(inode)?.into_iter().map(|(ino, _)| ino).collect())
+    pub(crate) fn value_inodes(&self, inode: &Inode) -> Result<Vec<Ino>, FsError> {
+        Ok(self.values(inode)?.into_iter().map(|(ino, _)| ino).collect())
     }
 
     /// The inodes of an inode's large values, and the values' bytes.
-    pub(crate) fn xattr_values(&self, inode: &Inode) -> Result<Vec<(Ino, u64)>, FsError> {
+    pub(crate) fn values(&self, inode: &Inode) -> Result<Vec<(Ino, u64)>, FsError> {
         let mut values = Vec::new();
         self.each_stored(inode, &mut |stored| {
             if let Value::InInode { ino, len } = stored.value {
@@ -301,7 +314,7 @@ impl Volume {
 
     /// The first fault of an inode's attributes that can be read, and its place. Inside an inode
     /// they need not have hashes.
-    pub(crate) fn xattr_fault(
+    pub(crate) fn fault(
         &self,
         inode: &Inode,
     ) -> Result<Option<(AttributeFault, Location)>, FsError> {
@@ -316,29 +329,29 @@ impl Volume {
             let torn = stored.iter().find(|it| !(it.is_whole() || is_inner && it.hash == 0))?;
             Some((AttributeFault::Hash, torn.place))
         };
-        if !self.is_own(inode.ino)
+        if !self.volume.sb.is_own(inode.ino)
             && let Some(fault) = judge(&in_inode(inode)?, true)
         {
             return Ok(Some(fault));
         }
-        let Some(number) = self.xattr_block_of(inode) else { return Ok(None) };
-        let block = self.xattr_block(inode, number)?;
+        let Some(number) = self.volume.inodes().xattr_block_of(inode) else { return Ok(None) };
+        let block = self.block(inode, number)?;
         let place = Location::of("attribute block").in_inode(inode.ino).in_block(number);
         Ok(judge(&entries(&block, size_of::<XattrHeader>(), place)?, false))
     }
 
     /// The reference count of an inode's attribute block.
-    pub(crate) fn xattr_block_count(&self, inode: &Inode) -> Result<Option<u32>, FsError> {
-        let Some(number) = self.xattr_block_of(inode) else { return Ok(None) };
-        let block = self.xattr_block(inode, number)?;
+    pub(crate) fn block_count(&self, inode: &Inode) -> Result<Option<u32>, FsError> {
+        let Some(number) = self.volume.inodes().xattr_block_of(inode) else { return Ok(None) };
+        let block = self.block(inode, number)?;
         Ok(parse::<XattrHeader>(&block, 0).map(|header| header.h_refcount.get()))
     }
 
     /// All attributes that a mount shows, sorted by name.
-    pub(crate) fn xattrs(&self, inode: &Inode) -> Result<Vec<Xattr>, FsError> {
+    pub(crate) fn shown(&self, inode: &Inode) -> Result<Vec<Xattr>, FsError> {
         let mut found = BTreeMap::new();
         // Many entries may share one large value; their sum is still no more than the volume holds.
-        let mut room = self.sb.blocks * u64::from(self.sb.block_size);
+        let mut room = self.volume.sb.blocks * u64::from(self.volume.sb.block_size);
         self.each_stored(inode, &mut |stored| {
             let Some(prefix) = prefix(stored.name_index) else { return Ok(()) };
             let value = self.value(inode, &stored, &mut room)?;
@@ -378,7 +391,7 @@ impl Volume {
         len: u64,
         place: Location,
     ) -> Result<Vec<u8>, FsError> {
-        let holder = self.inode(ino)?;
+        let holder = self.volume.inodes().read(ino)?;
         if !holder.has_flag(flags::EA_INODE) || holder.kind() != Some(FileKind::Regular) {
             return Err(invalid("e_value_inum", u64::from(ino.get()), place));
         }
@@ -386,11 +399,11 @@ impl Volume {
             return Err(range("e_value_size", len, holder.len, place));
         }
         let mut bytes = vec![0; index(len)];
-        self.read_mapped(&holder, ByteLen::ZERO, &mut bytes)?;
+        self.volume.maps().read_mapped(&holder, ByteLen::ZERO, &mut bytes)?;
         if !names_its_owner(&holder, owner) {
-            let computed = crc32c(self.sb.checksum_seed, &bytes);
+            let computed = crc32c(self.volume.sb.checksum_seed, &bytes);
             let place = Location::of("attribute value").in_inode(ino);
-            self.verify(holder.core.i_atime.get(), computed, place)?;
+            self.volume.verify(holder.core.i_atime.get(), computed, place)?;
         }
         Ok(bytes)
     }

@@ -15,7 +15,7 @@ impl InodePass<'_> {
     pub(super) fn attributes(&mut self, inode: &Inode) -> Result<u64, FsError> {
         let place = Location::of("attributes").in_inode(inode.ino);
         let values = self.checker.sound(
-            self.checker.volume.xattr_values(inode),
+            self.checker.volume.attributes().values(inode),
             "inode.attributes",
             place,
         )?;
@@ -23,7 +23,7 @@ impl InodePass<'_> {
             self.checker.fix(Stage::Inodes, Fix::DropAttributes(inode.ino));
         }
         if values.is_some()
-            && let Some((fault, at)) = self.checker.volume.xattr_fault(inode)?
+            && let Some((fault, at)) = self.checker.volume.attributes().fault(inode)?
         {
             let (expected, what) = match fault {
                 AttributeFault::Hash => (true, "the hash of an attribute does not match it"),
@@ -33,7 +33,7 @@ impl InodePass<'_> {
             self.checker.graded(expected, "inode.attributes", what.to_string(), at);
             self.checker.fix(Stage::Inodes, Fix::DropAttributes(inode.ino));
         }
-        let strict = self.checker.strict.xattr_values(inode);
+        let strict = self.checker.strict.attributes().values(inode);
         if self.checker.checksum(strict, "inode.attributes-checksum", place)? {
             self.checker.fix(Stage::Inodes, Fix::SealAttributes(inode.ino));
         }
@@ -44,7 +44,7 @@ impl InodePass<'_> {
         for (ino, len) in values.unwrap_or_default() {
             let times = self.checker.values.entry(ino).or_default();
             *times += 1;
-            let holder = match self.checker.volume.inode(ino) {
+            let holder = match self.checker.volume.inodes().read(ino) {
                 Ok(holder) => Some(holder).filter(|holder| holder.has_flag(flags::EA_INODE)),
                 Err(FsError::Corrupt { .. }) => None,
                 Err(error) => return Err(error),
@@ -62,13 +62,15 @@ impl InodePass<'_> {
                 }
             }
         }
-        let Some(block) = self.checker.volume.xattr_block_of(inode) else { return Ok(clusters) };
+        let Some(block) = self.checker.volume.inodes().xattr_block_of(inode) else {
+            return Ok(clusters);
+        };
         if let Some(shared) = self.checker.shared.get_mut(&block) {
             shared.found += 1;
         } else if self.checker.volume.check_block(block, place).is_ok() {
             self.claim_shared(Extent::new(block, 1), inode.ino);
             // A block that cannot be read was reported above.
-            if let Ok(Some(count)) = self.checker.volume.xattr_block_count(inode) {
+            if let Ok(Some(count)) = self.checker.volume.attributes().block_count(inode) {
                 let shared = SharedBlock { count, found: 1, owner: inode.ino };
                 self.checker.shared.insert(block, shared);
             }

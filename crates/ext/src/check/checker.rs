@@ -230,7 +230,7 @@ impl Checker {
 
     /// Whether an inode lies in a group that cannot be read.
     pub(super) fn is_lost(&self, ino: Ino) -> bool {
-        let slot = self.volume.inode_slot(ino);
+        let slot = self.volume.sb.inode_slot(ino);
         slot.is_ok_and(|(group, _)| self.lost_groups.contains(&group))
     }
 
@@ -258,12 +258,12 @@ impl Checker {
     /// written.
     pub(super) fn is_taken(&self, ino: Ino) -> bool {
         let is_scanned = || {
-            let Ok((number, slot)) = self.volume.inode_slot(ino) else { return false };
-            let group = self.volume.descriptor(number);
+            let Ok((number, slot)) = self.volume.sb.inode_slot(ino) else { return false };
+            let group = self.volume.descriptors().read(number);
             group.is_ok_and(|group| slot < self.used_slots(&group))
         };
         self.seen.contains_key(&ino)
-            || self.volume.is_own(ino)
+            || self.volume.sb.is_own(ino)
             || (self.is_unusable(ino) && is_scanned())
     }
 }

@@ -154,7 +154,7 @@ fn descriptors_fit(volume: &Volume) -> Result<bool, FsError> {
         is_free
     };
     for number in (0..sb.groups).map(GroupNo::new) {
-        for run in volume.descriptor_copies(number) {
+        for run in volume.descriptors().copies(number) {
             if !take(run) {
                 return Ok(false);
             }
@@ -162,15 +162,15 @@ fn descriptors_fit(volume: &Volume) -> Result<bool, FsError> {
     }
     let place = Location::of("group descriptor");
     for number in (0..sb.groups).map(GroupNo::new) {
-        let bytes = volume.descriptor_bytes(number)?;
+        let bytes = volume.descriptors().bytes(number)?;
         let stored = bytes.get(crate::group::CHECKSUM_AT..crate::group::OLD_SIZE);
         let stored = stored.and_then(<[u8]>::first_chunk).map_or(0, |it| u16::from_le_bytes(*it));
-        let sum = volume.descriptor_sum(number, bytes);
+        let sum = volume.descriptors().sum(number, bytes);
         if sum.is_some_and(|sum| u32::from(stored) != sum) {
             return Ok(false);
         }
-        let group = volume.parse_descriptor(number, bytes)?;
-        if volume.has_needless_marks(&group) {
+        let group = volume.descriptors().parse(number, bytes)?;
+        if volume.descriptors().has_needless_marks(&group) {
             return Ok(false);
         }
         let own = sb.group_blocks(number);
@@ -231,7 +231,9 @@ impl InodePass<'_> {
 
     /// Whether an inode points to a block with the magic number of attributes.
     fn has_attribute_block(&self, inode: &Inode) -> Result<bool, FsError> {
-        let Some(block) = self.checker.volume.xattr_block_of(inode) else { return Ok(false) };
+        let Some(block) = self.checker.volume.inodes().xattr_block_of(inode) else {
+            return Ok(false);
+        };
         match self.checker.volume.block(block, Location::of("attribute block").in_inode(inode.ino))
         {
             Ok(bytes) => Ok(le32(&bytes, 0) == Some(XATTR_MAGIC)),

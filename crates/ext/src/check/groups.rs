@@ -46,7 +46,7 @@ impl GroupPass<'_> {
             if self.checker.lost_groups.contains(&number) {
                 continue;
             }
-            let group = self.checker.volume.descriptor(number)?;
+            let group = self.checker.volume.descriptors().read(number)?;
             let free_clusters = self.blocks_of_group(number, &group)?;
             let (free_inodes, directories) = self.inodes_of_group(number, &group)?;
             blocks += u64::from(free_clusters);
@@ -107,20 +107,20 @@ impl GroupPass<'_> {
             || self.is_doubtful(
                 number,
                 group.block_uninit(),
-                self.checker.strict.block_bitmap(group),
+                self.checker.strict.bitmaps().blocks(group),
             );
         let bitmap = if lost || group.block_uninit() {
             None
         } else {
             if self.checker.checksum(
-                self.checker.strict.block_bitmap(group),
+                self.checker.strict.bitmaps().blocks(group),
                 "bitmap.checksum",
                 place,
             )? {
                 self.checker.fix(Stage::Groups, Fix::Group(number));
             }
             self.checker.sound(
-                self.checker.volume.block_bitmap(group),
+                self.checker.volume.bitmaps().blocks(group),
                 "bitmap.unreadable",
                 place,
             )?
@@ -169,20 +169,20 @@ impl GroupPass<'_> {
             || self.is_doubtful(
                 number,
                 group.inode_uninit(),
-                self.checker.strict.inode_bitmap(group),
+                self.checker.strict.bitmaps().inodes(group),
             );
         let bitmap = if lost || group.inode_uninit() {
             None
         } else {
             if self.checker.checksum(
-                self.checker.strict.inode_bitmap(group),
+                self.checker.strict.bitmaps().inodes(group),
                 "bitmap.checksum",
                 place,
             )? {
                 self.checker.fix(Stage::Groups, Fix::Group(number));
             }
             self.checker.sound(
-                self.checker.volume.inode_bitmap(group),
+                self.checker.volume.bitmaps().inodes(group),
                 "bitmap.unreadable",
                 place,
             )?

@@ -93,10 +93,10 @@ impl Checker {
     /// volume's own, and have no names. It is 11 wherever it was not damaged (mke2fs).
     fn is_no_first(&self, first: u32) -> bool {
         let is_used = |number| {
-            let inode = self.volume.inode(Ino::new(number));
+            let inode = self.volume.inodes().read(Ino::new(number));
             inode.is_ok_and(|it| it.core.i_mode.get() != 0 && it.core.i_links_count.get() != 0)
         };
-        let own = |number| self.volume.own_file(Ino::new(number)).is_some();
+        let own = |number| self.volume.sb.own_file(Ino::new(number)).is_some();
         let count = self.sb().raw.s_inodes_count.get();
         let mut before = (special::FIRST_ORDINARY..first).take_while(|number| *number <= count);
         first < special::FIRST_ORDINARY

@@ -84,7 +84,8 @@ impl InodePass<'_> {
             let used = self
                 .checker
                 .volume
-                .descriptor(number)
+                .descriptors()
+                .read(number)
                 .map(|group| self.checker.used_slots(&group))?;
             for slot in 0..used {
                 self.inode(Ino::new(first + slot))?;
@@ -98,14 +99,15 @@ impl InodePass<'_> {
         if self.checker.is_unusable(ino) {
             return Ok(());
         }
-        let read = self.checker.volume.inode(ino);
+        let read = self.checker.volume.inodes().read(ino);
         let inode = match read {
             Ok(inode) => inode,
             Err(error @ FsError::Corrupt { .. }) => return self.unreadable(ino, &error),
             Err(error) => return Err(error),
         };
         let is_orphan = self.checker.orphans.contains(&ino);
-        let is_special = self.checker.volume.is_own(ino) || self.checker.volume.is_kept_unused(ino);
+        let is_special =
+            self.checker.volume.sb.is_own(ino) || self.checker.volume.sb.is_kept_unused(ino);
         let (links, mode) = (inode.core.i_links_count.get(), inode.core.i_mode.get());
         if !is_orphan && self.was_listed(&inode) {
             let what = "was on a list of orphans that is lost".to_string();
@@ -151,7 +153,7 @@ impl InodePass<'_> {
         };
         self.sum(&inode)?;
         self.needed_features(&inode, kind)?;
-        let is_reserved = is_special && self.checker.volume.own_file(ino).is_none();
+        let is_reserved = is_special && self.checker.volume.sb.own_file(ino).is_none();
         let is_followed = is_reserved || self.fields(&inode, kind);
         let bad_map = !is_followed || self.blocks(&inode, kind)?;
         self.checker.report.tally.inodes += 1;
@@ -163,11 +165,11 @@ impl InodePass<'_> {
             names: 0,
             parent: None,
             named_in: None,
-            is_empty: self.checker.volume.allocated_sectors(&inode) == 0
+            is_empty: self.checker.volume.inodes().allocated_sectors(&inode) == 0
                 && !inode.has_flag(flags::INLINE_DATA)
                 && matches!(kind, FileKind::Regular | FileKind::Directory),
             is_special: is_special && ino.get() != special::ROOT,
-            is_value: self.checker.volume.is_value(&inode),
+            is_value: self.checker.volume.inodes().is_value(&inode),
             bad_map,
         };
         let before = self.checker.seen.insert(ino, seen);
@@ -181,7 +183,7 @@ impl InodePass<'_> {
         let is_written = inode.raw().iter().any(|&byte| byte != 0);
         if is_written
             && self.checker.checksum(
-                self.checker.strict.inode(ino),
+                self.checker.strict.inodes().read(ino),
                 "inode.checksum",
                 place(ino),
             )?
@@ -238,7 +240,7 @@ impl InodePass<'_> {
 
     /// Requests the repair of a damaged map; a journal is of no use in part.
     fn mend_map(&mut self, inode: &Inode, fix: fn(Ino) -> Fix) {
-        let is_journal = self.checker.volume.own_file(inode.ino) == Some(OwnFile::Journal);
+        let is_journal = self.checker.volume.sb.own_file(inode.ino) == Some(OwnFile::Journal);
         let fix = if is_journal { Fix::JournalInode } else { fix };
         self.checker.fix(Stage::Inodes, fix(inode.ino));
     }
@@ -249,10 +251,13 @@ impl InodePass<'_> {
         if inode.ino.get() == special::RESIZE {
             return self.resize(inode);
         }
-        let map =
-            self.checker.sound(self.checker.volume.block_map(inode), "inode.block-map", at)?;
+        let map = self.checker.sound(
+            self.checker.volume.maps().block_map(inode),
+            "inode.block-map",
+            at,
+        )?;
         let is_wrong = self.checker.checksum(
-            self.checker.strict.block_map(inode),
+            self.checker.strict.maps().block_map(inode),
             "inode.map-checksum",
             at,
         )?;
@@ -305,7 +310,7 @@ impl InodePass<'_> {
                 has_nodes || map.runs.iter().any(|run| run.lbn > Lbn::ZERO || run.extent.len > 1)
             }
             // The kernel and e2fsck read each of its blocks.
-            _ if self.checker.volume.own_file(inode.ino) == Some(OwnFile::Orphans) => {
+            _ if self.checker.volume.sb.own_file(inode.ino) == Some(OwnFile::Orphans) => {
                 let end = inode.len.div_ceil(u64::from(self.checker.sb().block_size));
                 map.runs.last().is_some_and(|run| (run.lbn + run.extent.len).get() > end)
             }
@@ -415,7 +420,7 @@ impl InodePass<'_> {
         }
         let sectors = count * (size >> 9);
         let is_short = inode.len < last * size;
-        if is_short || self.checker.volume.allocated_sectors(inode) != sectors {
+        if is_short || self.checker.volume.inodes().allocated_sectors(inode) != sectors {
             return Ok(false);
         }
         let checked = index(map.reserved >> 2);
@@ -607,7 +612,7 @@ impl InodePass<'_> {
         if inode.has_flag(flags::INLINE_DATA | flags::ENCRYPT) || is_told {
             return Ok(());
         }
-        let len = if self.checker.volume.is_fast_symlink(inode) {
+        let len = if self.checker.volume.inodes().is_fast_symlink(inode) {
             let target = &inode.core.i_block.0;
             target.iter().position(|&byte| byte == 0)
         } else {
@@ -633,7 +638,7 @@ impl InodePass<'_> {
             * u64::from(self.checker.sb().cluster_ratio)
             / 512;
         let wanted = clusters * per_cluster;
-        let said = self.checker.volume.allocated_sectors(inode);
+        let said = self.checker.volume.inodes().allocated_sectors(inode);
         if said != wanted {
             let what = format!("has {said} sectors, should be {wanted}");
             self.checker.expected("inode.block-count", what, place(inode.ino));

@@ -174,7 +174,7 @@ impl MetadataPass<'_> {
                 Some(doubt) => doubtful.push(doubt),
                 None => {
                     self.checker.strict.reseal_descriptor(number);
-                    let group = self.checker.volume.descriptor(number)?;
+                    let group = self.checker.volume.descriptors().read(number)?;
                     self.take_parts(&group, &mut taken);
                 }
             }
@@ -196,7 +196,7 @@ impl MetadataPass<'_> {
     fn needless_reserve(&mut self, taken: &mut MetadataRanges) {
         let kept = u64::from(self.checker.sb().raw.s_reserved_gdt_blocks.get());
         for number in (0..self.checker.sb().groups).map(GroupNo::new) {
-            let runs = self.checker.volume.descriptor_copies(number);
+            let runs = self.checker.volume.descriptors().copies(number);
             let (true, [_, table]) = (self.checker.sb().group_has_super(number), &*runs) else {
                 continue;
             };
@@ -214,7 +214,7 @@ impl MetadataPass<'_> {
     /// boot block and the block of multiple mount protection.
     fn fixed_places(&mut self, taken: &mut MetadataRanges) {
         for number in (0..self.checker.sb().groups).map(GroupNo::new) {
-            for run in self.checker.volume.descriptor_copies(number) {
+            for run in self.checker.volume.descriptors().copies(number) {
                 taken.take(run);
                 self.claim_fixed(run);
             }
@@ -240,7 +240,7 @@ impl MetadataPass<'_> {
     /// Whether there is reason to doubt a descriptor.
     fn look_at(&mut self, number: GroupNo) -> Result<Option<Doubtful>, FsError> {
         let place = Location::of("group descriptor").in_group(number);
-        let strict = self.checker.strict.descriptor(number);
+        let strict = self.checker.strict.descriptors().read(number);
         let bad_sum =
             matches!(strict, Err(FsError::Corrupt { kind: Corruption::Checksum { .. }, .. }));
         self.checker.checksum(strict, "group.checksum", place)?;
@@ -249,8 +249,8 @@ impl MetadataPass<'_> {
             self.checker.doubtful_groups.insert(number);
             self.checker.damaged_descriptors.insert(number);
         }
-        let primary = self.checker.volume.descriptor(number)?;
-        if self.checker.volume.has_needless_marks(&primary) {
+        let primary = self.checker.volume.descriptors().read(number)?;
+        if self.checker.volume.descriptors().has_needless_marks(&primary) {
             let what = "marked as never written, without checksums of descriptors".to_string();
             self.checker.unexpected("group.head", what, place);
             self.checker.fix(Stage::Heads, Fix::Head(number));
@@ -264,10 +264,10 @@ impl MetadataPass<'_> {
             return Ok(None);
         }
         // A checksum that matches speaks for itself; a copy may be older.
-        let copy = self.checker.strict.backup_descriptor(number)?;
+        let copy = self.checker.strict.descriptors().backup(number)?;
         let copy = match copy {
             Some(bytes) => {
-                let group = self.checker.volume.parse_descriptor(number, &bytes)?;
+                let group = self.checker.volume.descriptors().parse(number, &bytes)?;
                 Some((bytes, group))
             }
             None => None,
@@ -355,7 +355,7 @@ impl MetadataPass<'_> {
                     run.start,
                     found.start
                 );
-                let mut bytes = self.checker.volume.descriptor_bytes(number)?.to_vec();
+                let mut bytes = self.checker.volume.descriptors().bytes(number)?.to_vec();
                 part.point(&mut bytes, found.start);
                 self.replace_part(number, part, found, &bytes, what, taken);
                 continue;
@@ -427,7 +427,7 @@ impl MetadataPass<'_> {
             if size < sb.block_size { (table.start, size) } else { (table.start + 1, 0) };
         let place = Location::of("inode table").in_group(GroupNo::ZERO);
         let root = self.checker.volume.block(number, place).and_then(|block| {
-            self.checker.volume.inode_in(Ino::new(special::ROOT), block, index(offset))
+            self.checker.volume.inodes().read_in(Ino::new(special::ROOT), block, index(offset))
         });
         match root {
             Err(FsError::Corrupt { .. }) => Ok(false),
@@ -493,8 +493,8 @@ impl MetadataPass<'_> {
     /// How many of a group's first inodes are used by the bitmap (none without a bitmap), and how
     /// many look like inodes in a table.
     fn inodes_in(&self, number: GroupNo, table: Extent) -> Result<(u32, u32), FsError> {
-        let group = self.checker.volume.descriptor(number)?;
-        let bitmap = match self.checker.volume.inode_bitmap(&group) {
+        let group = self.checker.volume.descriptors().read(number)?;
+        let bitmap = match self.checker.volume.bitmaps().inodes(&group) {
             Ok(_) if self.checker.lost_inode_bitmaps.contains(&number) => None,
             Ok(bitmap) => Some(bitmap),
             Err(FsError::Corrupt { .. }) => None,
@@ -506,7 +506,7 @@ impl MetadataPass<'_> {
         let (mut used, mut found) = (0u32, 0u32);
         for slot in 0..self.checker.sb().inodes_per_group.min(SAMPLE) {
             let is_free = bitmap.as_ref().is_some_and(|bitmap| !bit(bitmap, slot));
-            if is_free || self.checker.volume.is_reserved(Ino::new(first + slot)) {
+            if is_free || self.checker.volume.sb.is_reserved(Ino::new(first + slot)) {
                 continue;
             }
             used += u32::from(bitmap.is_some());

@@ -175,7 +175,7 @@ impl NamePass<'_> {
     }
 
     fn directory(&mut self, dir: Ino) -> Result<(), FsError> {
-        let inode = self.checker.volume.inode(dir)?;
+        let inode = self.checker.volume.inodes().read(dir)?;
         let names = if inode.has_flag(flags::INLINE_DATA) {
             self.inline_names(&inode)?
         } else {
@@ -375,12 +375,12 @@ impl NamePass<'_> {
             );
             // For an inode that was not written, e2fsck first finds a file type that differs from
             // the name's, and stops.
-            let bytes = self.checker.volume.inode_bytes(entry.ino)?;
+            let bytes = self.checker.volume.inodes().bytes(entry.ino)?;
             let core: Option<InodeCore> = field::parse(&bytes, 0);
             let kind = core.and_then(|core| FileKind::from_mode(core.i_mode.get()));
             let expected = entry.kind == 0 || (kind.is_some() && kind_of(entry.kind) == kind);
             self.checker.graded(expected, "entry.unallocated", what, place(spot.dir));
-            let (group, _) = self.checker.volume.inode_slot(entry.ino)?;
+            let (group, _) = self.checker.volume.sb.inode_slot(entry.ino)?;
             self.checker.fix(Stage::Heads, Fix::Head(group));
             return Ok(());
         }
@@ -389,9 +389,9 @@ impl NamePass<'_> {
             false => "is not in use",
         };
         let what = format!("`{name}` points to inode {}, which {state}", entry.ino);
-        let is_number = self.checker.volume.inode_slot(entry.ino).is_ok();
+        let is_number = self.checker.volume.sb.inode_slot(entry.ino).is_ok();
         let expected = is_number
-            && !self.checker.volume.is_own(entry.ino)
+            && !self.checker.volume.sb.is_own(entry.ino)
             && !self.checker.is_unusable(entry.ino);
         self.checker.graded(expected, "entry.unallocated", what, place(spot.dir));
         self.checker.fix(Stage::Names, Fix::Remove(spot));
@@ -400,8 +400,8 @@ impl NamePass<'_> {
 
     /// Whether an inode lies in the never written part of its table.
     fn is_behind(&self, ino: Ino) -> Result<bool, FsError> {
-        let Ok((number, slot)) = self.checker.volume.inode_slot(ino) else { return Ok(false) };
-        Ok(slot >= self.checker.used_slots(&self.checker.volume.descriptor(number)?))
+        let Ok((number, slot)) = self.checker.volume.sb.inode_slot(ino) else { return Ok(false) };
+        Ok(slot >= self.checker.used_slots(&self.checker.volume.descriptors().read(number)?))
     }
 
     /// Handles an entry whose inode is in use.
@@ -469,7 +469,7 @@ impl NamePass<'_> {
 
     /// Compares the index of a directory with its blocks.
     fn index(&mut self, inode: &Inode) -> Result<(), FsError> {
-        if !self.checker.volume.is_hashed(inode) {
+        if !self.checker.volume.inodes().is_hashed(inode) {
             return Ok(());
         }
         let at = place(inode.ino);

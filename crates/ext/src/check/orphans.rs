@@ -10,7 +10,7 @@ impl Checker {
     /// Gathers the orphans, of the list through the inodes and of the file.
     pub(super) fn orphans(&mut self) -> Result<(), FsError> {
         let mut listed: Vec<Ino> = Vec::new();
-        let walked = self.volume.listed_orphans(&mut |ino| listed.push(ino));
+        let walked = self.volume.orphans().listed(&mut |ino| listed.push(ino));
         match walked {
             Err(error @ FsError::Corrupt { .. }) => {
                 // A mount ends the list there, and so does e2fsck, unasked.
@@ -41,9 +41,9 @@ impl Checker {
         let mut has_stale_sum = false;
         // A wrong checksum of its inode is reported with the inode.
         let file = Ino::new(self.sb().raw.s_orphan_file_inum.get());
-        let is_sealed = self.strict.inode(file).is_ok();
+        let is_sealed = self.strict.inodes().read(file).is_ok();
         let volume = if is_sealed { &self.strict } else { &self.volume };
-        let read = volume.orphan_blocks(&mut |block| {
+        let read = volume.orphans().file_blocks(&mut |block| {
             filed.extend(block.numbers.iter().map(|&(_, ino)| ino));
             has_stale_sum |= block.checksum() != 0;
         });
@@ -59,14 +59,14 @@ impl Checker {
         } else {
             read?;
         }
-        if self.volume.has_filed_orphans() {
+        if self.volume.sb.has_filed_orphans() {
             if filed.is_empty() {
                 let what = "lists nothing, but the superblock says that it is in use".to_string();
                 self.expected("orphan.file", what, place);
                 self.fix(Stage::Orphans, Fix::OrphanFile);
             }
             for ino in filed {
-                if self.volume.is_allocated(ino).unwrap_or(false) {
+                if self.volume.bitmaps().is_allocated(ino).unwrap_or(false) {
                     self.orphans.insert(ino);
                 } else {
                     let what = format!("lists inode {ino}, which is not in use");

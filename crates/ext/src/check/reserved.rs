@@ -16,7 +16,7 @@ impl InodePass<'_> {
     /// looked at as that of a file. Where the volume has no journal or no quotas,
     /// the inode kept for them is only looked at for contents.
     pub(super) fn reserved(&mut self, inode: &Inode) -> Result<bool, FsError> {
-        if self.checker.volume.is_kept_unused(inode.ino) {
+        if self.checker.volume.sb.is_kept_unused(inode.ino) {
             // Quotas that were switched off leave the flag for extents.
             let has_extents = self.checker.sb().has_incompat(incompat::EXTENTS);
             let left = if has_extents { flags::EXTENTS } else { 0 };
@@ -41,12 +41,13 @@ impl InodePass<'_> {
             return Ok(false);
         }
         let has_use = [special::BAD_BLOCKS, special::RESIZE].contains(&inode.ino.get())
-            || self.checker.volume.own_file(inode.ino).is_some();
-        if !has_use && self.checker.volume.is_reserved(inode.ino) && inode.core.i_mode.get() == 0 {
+            || self.checker.volume.sb.own_file(inode.ino).is_some();
+        if !has_use && self.checker.volume.sb.is_reserved(inode.ino) && inode.core.i_mode.get() == 0
+        {
             let core = &inode.core;
             let words = [core.i_size_lo, core.i_size_high, core.i_flags, core.i_file_acl_lo];
             let is_idle = words.iter().all(|word| word.get() == 0);
-            if !is_idle || self.checker.volume.allocated_sectors(inode) != 0 {
+            if !is_idle || self.checker.volume.inodes().allocated_sectors(inode) != 0 {
                 let what = "a reserved inode that is not in use has a length, blocks or flags";
                 self.checker.unexpected("inode.reserved", what.to_string(), place(inode.ino));
                 self.checker.fix(Stage::Inodes, Fix::Clear(inode.ino));
@@ -58,7 +59,7 @@ impl InodePass<'_> {
             if is_resize {
                 self.checker.fix(Stage::Inodes, Fix::ResizeInode(inode.ino));
             }
-            match self.checker.volume.own_file(inode.ino) {
+            match self.checker.volume.sb.own_file(inode.ino) {
                 Some(OwnFile::Journal) => {
                     self.checker.fix(Stage::Inodes, Fix::JournalInode(inode.ino));
                 }
@@ -74,7 +75,7 @@ impl InodePass<'_> {
         let bsize = u64::from(self.checker.sb().block_size);
         let whole = inode.len / bsize * bsize;
         let has_blocks = matches!(
-            self.checker.volume.own_file(inode.ino),
+            self.checker.volume.sb.own_file(inode.ino),
             Some(OwnFile::Journal | OwnFile::Orphans)
         );
         if has_blocks && whole != inode.len {
@@ -85,7 +86,7 @@ impl InodePass<'_> {
         // Where something waits in the journal, its head has been read and reported.
         let is_told =
             self.checker.report.findings.iter().any(|found| found.code == "journal.corrupt");
-        if self.checker.volume.own_file(inode.ino) == Some(OwnFile::Journal) && !is_told {
+        if self.checker.volume.sb.own_file(inode.ino) == Some(OwnFile::Journal) && !is_told {
             let place = Location::of("journal");
             let start = journal::pending_start(&self.checker.volume, inode).and_then(|start| {
                 journal::check_whole(&self.checker.volume, inode)?;
@@ -144,7 +145,8 @@ impl InodePass<'_> {
                 self.checker.fix(Stage::Inodes, Fix::Map(inode.ino));
             }
             // A list that cannot be read was reported just now.
-            self.checker.unusable = self.checker.volume.inodes_in_bad_blocks().unwrap_or_default();
+            self.checker.unusable =
+                self.checker.volume.inodes().in_bad_blocks().unwrap_or_default();
             return Ok(false);
         }
         Ok(inode.core.i_mode.get() != 0)
@@ -154,7 +156,7 @@ impl InodePass<'_> {
     fn misuse(&self, inode: &Inode) -> Option<String> {
         let (mode, links) = (inode.core.i_mode.get(), inode.core.i_links_count.get());
         let is_file = inode.kind() == Some(FileKind::Regular);
-        if let Some(file) = self.checker.volume.own_file(inode.ino) {
+        if let Some(file) = self.checker.volume.sb.own_file(inode.ino) {
             let name = file.name();
             if !is_file {
                 return Some(format!("{name}, its mode {mode:#o} is not that of a file"));
@@ -177,7 +179,7 @@ impl InodePass<'_> {
                 let is_other = !is_file && (is_used || mode != 0);
                 is_other || (is_used && (links == 0 || has_extents))
             }
-            _ => self.checker.volume.is_reserved(inode.ino) && mode != 0,
+            _ => self.checker.volume.sb.is_reserved(inode.ino) && mode != 0,
         };
         is_wrong.then(|| {
             format!(
@@ -211,7 +213,7 @@ impl InodePass<'_> {
 
     /// Claims the blocks of the map of an inode of any kind; whether it can be followed.
     pub(super) fn claim_map(&mut self, inode: &Inode) -> Result<bool, FsError> {
-        let blocks = self.checker.volume.blocks_of_any_kind(inode);
+        let blocks = self.checker.volume.maps().blocks_of_any_kind(inode);
         let blocks = self.checker.sound(blocks, "inode.block-map", place(inode.ino))?;
         let is_followed = blocks.is_some();
         let mut claims = Claims::default();

@@ -48,7 +48,7 @@ pub(crate) fn copied_map(volume: &Volume) -> Option<CopiedMap> {
 /// [`FsError::Corrupt`] where the table has no sound inode and no copy leads to a journal;
 /// [`FsError::Device`].
 pub(crate) fn inode(volume: &Volume, ino: Ino) -> Result<Inode, FsError> {
-    let primary = volume.inode(ino);
+    let primary = volume.inodes().read(ino);
     if let Ok(inode) = &primary
         && leads_to_journal(volume, inode)?
     {
@@ -78,13 +78,13 @@ fn leads_to_journal(volume: &Volume, inode: &Inode) -> Result<bool, FsError> {
 
 /// The inode in the table of a copy of its group's descriptor.
 fn by_copied_descriptor(volume: &Volume, ino: Ino) -> Result<Option<Inode>, FsError> {
-    let (number, slot) = volume.inode_slot(ino)?;
-    let Some(bytes) = volume.backup_descriptor(number)? else { return Ok(None) };
-    let group = volume.parse_descriptor(number, &bytes)?;
+    let (number, slot) = volume.sb.inode_slot(ino)?;
+    let Some(bytes) = volume.descriptors().backup(number)? else { return Ok(None) };
+    let group = volume.descriptors().parse(number, &bytes)?;
     let table = Part::Table.of(&group, volume.sb.itable_blocks());
-    let (block, offset) = volume.table_slot(table, slot);
+    let (block, offset) = volume.inodes().table_slot(table, slot);
     let block = volume.block(block, Location::of("inode table").in_inode(ino))?;
-    volume.inode_in(ino, block, offset).map(Some)
+    volume.inodes().read_in(ino, block, offset).map(Some)
 }
 
 /// An inode with the map copied in the superblock.
@@ -104,5 +104,5 @@ fn by_copied_map(volume: &Volume, ino: Ino) -> Result<Option<Inode>, FsError> {
     if let Some(head) = bytes.get_mut(..INODE_CORE_SIZE) {
         head.copy_from_slice(core.as_bytes());
     }
-    volume.inode_in(ino, bytes.into(), 0).map(Some)
+    volume.inodes().read_in(ino, bytes.into(), 0).map(Some)
 }

@@ -60,7 +60,7 @@ impl<'a> Log<'a> {
         volume: &'a Volume,
         inode: &Inode,
     ) -> Result<(Self, JournalSuperblock), FsError> {
-        let runs = volume.runs(inode, EVERYTHING)?;
+        let runs = volume.maps().runs(inode, EVERYTHING)?;
         let mut log = Self {
             volume,
             map: BlockMap { runs, ..BlockMap::default() },

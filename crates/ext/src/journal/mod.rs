@@ -29,6 +29,7 @@ use crate::inode::Inode;
 use crate::ondisk::{
     JOURNAL_MAGIC, JournalSuperblock, compat, incompat, journal_at, journal_block,
 };
+use crate::superblock::Super;
 use crate::volume::Volume;
 use form::{CHECKSUM_CRC32C, WITH_SUM, be32, place};
 use log::Log;
@@ -69,7 +70,7 @@ pub(crate) fn error_of(volume: &Volume, inode: &Inode) -> Result<i32, FsError> {
 /// followed; [`FsError::Device`].
 pub(crate) fn check_whole(volume: &Volume, inode: &Inode) -> Result<(), FsError> {
     let mut next = 0;
-    for run in volume.block_map(inode)?.runs {
+    for run in volume.maps().block_map(inode)?.runs {
         if run.lbn.get() != next || run.unwritten {
             break;
         }
@@ -149,8 +150,11 @@ fn recover(volume: &Volume, trust: Trust) -> Result<Option<Replayed>, FsError> {
         return Err(FsError::Unsupported("recovery from an external journal".into()));
     }
     let number = Ino::new(number);
-    let inode =
-        if trust.is_repair() { locate::inode(volume, number) } else { volume.inode(number) };
+    let inode = if trust.is_repair() {
+        locate::inode(volume, number)
+    } else {
+        volume.inodes().read(number)
+    };
     if !is_marked {
         // An unreadable journal is a finding of its own: it has no known transactions.
         let head = inode.as_ref().map_or(Ok(None), |inode| pending_start(volume, inode));
@@ -259,21 +263,19 @@ fn write_back(
         if let Some(head) = data.first_chunk_mut().filter(|_| tag.escaped) {
             *head = JOURNAL_MAGIC.to_be_bytes();
         }
-        log.volume.check_home(tag.block)?;
+        check_home(&log.volume.sb, tag.block)?;
         let byte = tag.block.get() * u64::from(log.volume.sb.block_size);
         overlay.write(Lba::containing(ByteLen::new(byte)), &data)?;
     }
     Ok(())
 }
 
-impl Volume {
-    /// Checks that a journalled block belongs to the volume; block 0 may contain the superblock.
-    fn check_home(&self, block: BlockNo) -> Result<(), FsError> {
-        if block.get() < self.sb.blocks {
-            return Ok(());
-        }
-        Err(range("t_blocknr", block.get(), self.sb.blocks, place()))
+/// Checks that a journalled block belongs to the volume; block 0 may contain the superblock.
+fn check_home(sb: &Super, block: BlockNo) -> Result<(), FsError> {
+    if block.get() < sb.blocks {
+        return Ok(());
     }
+    Err(range("t_blocknr", block.get(), sb.blocks, place()))
 }
 
 /// Makes the first block of a journal of `blocks` blocks that of an empty one: the one there as far

@@ -276,7 +276,8 @@ impl BlockGroups {
             let bytes = self
                 .layout
                 .volume()
-                .recounted(&self.layout.volume().descriptor(number)?, &counts)?;
+                .descriptors()
+                .recounted(&self.layout.volume().descriptors().read(number)?, &counts)?;
             debug_assert!(
                 skip + bytes.len() <= self.layout.block_len(),
                 "a descriptor lies in one block"
@@ -304,7 +305,8 @@ impl BlockGroups {
     /// Whether an inode is in use, and not the volume's own.
     pub(super) fn is_in_use(&self, core: &mut Core, ino: Ino) -> Result<bool, FsError> {
         let (group, slot) = self.layout.slot(ino)?;
-        Ok(!self.layout.volume().is_own(ino) && self.is_set(core, group, Bitmap::Inodes, slot)?)
+        Ok(!self.layout.volume().sb.is_own(ino)
+            && self.is_set(core, group, Bitmap::Inodes, slot)?)
     }
 
     /// Changes the counts of a group.
@@ -406,7 +408,7 @@ impl BlockGroups {
         })?;
         let Some((slot, id)) = taken else { return Ok(None) };
         let ino = self.layout.ino_at(number, slot);
-        if self.layout.volume().is_own(ino) {
+        if self.layout.volume().sb.is_own(ino) {
             let place = Location::of("inode bitmap").in_group(number);
             return Err(invalid("free inode", u64::from(ino.get()), place));
         }

@@ -86,7 +86,7 @@ impl Layout {
 
     /// The group of an inode, and its place in the table.
     pub(super) fn slot(&self, ino: Ino) -> Result<(GroupNo, u32), FsError> {
-        self.volume.inode_slot(ino)
+        self.volume.sb.inode_slot(ino)
     }
 
     /// The number of an inode of a group.
@@ -149,7 +149,7 @@ fn places(group: &Group) -> Places {
 /// of them, bitmaps, tables, and the `log`.
 fn metadata(volume: &Volume, all: &[Group], mut log: Vec<Extent>) -> Vec<Extent> {
     let mut fixed: Vec<Extent> =
-        all.iter().flat_map(|group| volume.group_metadata(group)).collect();
+        all.iter().flat_map(|group| volume.descriptors().metadata(group)).collect();
     fixed.append(&mut log);
     fixed.retain(|run| run.len > 0);
     fixed.sort_unstable_by_key(|run| (run.start, run.len));

@@ -60,7 +60,7 @@ impl InodeTables {
         let (block, skip) = self.layout.inode_place(ino)?;
         let bytes =
             core.cache.blocks_mut().read(block, skip, index(self.layout.sb().inode_size))?;
-        self.layout.volume().inode_in(ino, Arc::from(bytes), 0)
+        self.layout.volume().inodes().read_in(ino, Arc::from(bytes), 0)
     }
 
     /// The node of an inode that is in use.
@@ -107,13 +107,14 @@ impl InodeTables {
         if flags & refused != 0 {
             return Err(invalid("i_flags", u64::from(flags), place));
         }
-        let attr = self.layout.volume().attr(inode, kind);
+        let attr = self.layout.volume().inodes().attr(inode, kind);
         let mut node = Node::empty(inode.ino, kind);
         node.perm = attr.perm;
         node.links = inode.core.i_links_count.get();
         node.effective = node.links;
         (node.uid, node.gid) = (attr.uid, attr.gid);
-        (node.size, node.sectors) = (inode.len, self.layout.volume().allocated_sectors(inode));
+        (node.size, node.sectors) =
+            (inode.len, self.layout.volume().inodes().allocated_sectors(inode));
         (node.atime, node.mtime, node.ctime) = (attr.atime, attr.mtime, attr.ctime);
         (node.birth, node.device) = (attr.crtime, attr.device);
         (node.generation, node.flags) = (attr.generation, flags);
@@ -122,7 +123,7 @@ impl InodeTables {
             append_only: flags & APPEND != 0,
             ..Restrictions::default()
         };
-        node.map.attributes = self.layout.volume().xattr_block_of(inode);
+        node.map.attributes = self.layout.volume().inodes().xattr_block_of(inode);
         // In an inode on the list of orphans this is the next one.
         node.map.deleted = inode.core.i_dtime.get();
         if flags & INLINE_DATA != 0 {
@@ -131,7 +132,7 @@ impl InodeTables {
                 node.target = Some(inline::contents(inode)?.into());
             }
             node.map.root = inode.core.i_block;
-        } else if self.layout.volume().is_fast_symlink(inode) {
+        } else if self.layout.volume().inodes().is_fast_symlink(inode) {
             let target = inode.core.i_block.0.get(..index(inode.len));
             let target = target.ok_or_else(|| invalid("i_size", inode.len, place))?;
             node.target = Some(target.into());

@@ -47,11 +47,11 @@ impl OrphanFile {
             Err(FsError::Corrupt { .. }) => return Ok(None),
             file => file?,
         };
-        if !volume.has_filed_orphans() {
+        if !volume.sb.has_filed_orphans() {
             return Ok(Some(file).filter(Self::is_empty));
         }
         for ino in file.numbers() {
-            if !volume.is_allocated(ino)? {
+            if !volume.bitmaps().is_allocated(ino)? {
                 return Ok(None);
             }
         }
@@ -61,13 +61,14 @@ impl OrphanFile {
     fn read(volume: &Volume) -> Result<Self, FsError> {
         let ino = Ino::new(volume.sb.raw.s_orphan_file_inum.get());
         let sums = volume.sb.has_metadata_csum();
-        let seed = if sums { Some(volume.inode_seed(&volume.inode(ino)?)) } else { None };
+        let seed =
+            if sums { Some(volume.inodes().seed(&volume.inodes().read(ino)?)) } else { None };
         let block_len = volume.block_len();
         let room = block_len - size_of::<OrphanBlockTail>();
         let per_block = room / SLOT;
         let (mut blocks, mut taken, mut next) = (Vec::new(), BTreeMap::new(), 0);
         let mut twice = None;
-        volume.orphan_blocks(&mut |block| {
+        volume.orphans().file_blocks(&mut |block| {
             let first = blocks.len() * per_block;
             for (slot, number) in block.numbers {
                 let slot = first + slot;

@@ -85,7 +85,7 @@ impl Orphans {
     ) -> Result<Vec<Ino>, FsError> {
         debug_assert!(self.list.is_empty(), "the list is read before it is changed");
         let mut found = Vec::new();
-        volume.listed_orphans(&mut |ino| found.push(ino))?;
+        volume.orphans().listed(&mut |ino| found.push(ino))?;
         self.list = found.iter().rev().copied().collect();
         if let Some(file) = &self.file {
             found.extend(file.numbers().filter(|ino| !self.list.contains(ino)));

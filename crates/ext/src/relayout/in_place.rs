@@ -95,7 +95,7 @@ impl Relayout<'_> {
         }
         let mut free = Vec::new();
         for group in (0..sb.groups).map(GroupNo::new) {
-            free.extend(self.survey.volume.group_summary(group)?.free);
+            free.extend(self.survey.volume.bitmaps().group_summary(group)?.free);
         }
         super::survey::join(&mut free);
         Ok((&self.survey, Space { free, ..self.survey.space() }))
@@ -364,10 +364,10 @@ impl Mover<'_> {
         let volume = Volume::open(self.device.clone(), true)?;
         for (kind, ino) in quota::files(sb) {
             let charges = &charges[kind];
-            let inode = volume.inode(ino)?;
+            let inode = volume.inodes().read(ino)?;
             for patch in quota::patches(&volume, ino, charges)? {
                 let lbn = Lbn::new(patch.offset / self.block_size());
-                let Some(run) = volume.map_block(&inode, lbn)? else { continue };
+                let Some(run) = volume.maps().map_block(&inode, lbn)? else { continue };
                 let inside = (patch.offset % self.block_size()) as usize;
                 let block = self.logged(copies, run.extent.start)?;
                 block[inside..inside + 8].copy_from_slice(&patch.value.to_le_bytes());
@@ -451,11 +451,11 @@ impl Mover<'_> {
     fn group(&self, number: GroupNo) -> Result<GroupState, FsError> {
         let volume = self.survey.volume;
         let sb = &volume.sb;
-        let group = volume.group_desc(number)?;
+        let group = volume.descriptors().read_checked(number)?;
         let mut bitmap = vec![0xFF; self.block_size() as usize];
         let start = sb.group_blocks(number).start.get();
         let mut free_clusters = 0;
-        for run in volume.group_summary(number)?.free {
+        for run in volume.bitmaps().group_summary(number)?.free {
             free_clusters += run.len as u32;
             for bit in run.start.get() - start..run.end().get() - start {
                 bitmap[(bit / 8) as usize] &= !(1 << (bit % 8));
@@ -478,12 +478,12 @@ impl Mover<'_> {
     fn put_group(&mut self, number: GroupNo, copies: &mut Copies) -> Result<(), FsError> {
         let volume = self.survey.volume;
         let sb = &volume.sb;
-        let group = volume.group_desc(number)?;
+        let group = volume.descriptors().read_checked(number)?;
         let Some(state) = self.groups.get_mut(&number) else { return Ok(()) };
         let bits = u64::from(sb.clusters_per_group());
         let seed = sb.has_metadata_csum().then_some(sb.checksum_seed);
         state.counts.block_sum = seed.map_or(0, |seed| bitmap_sum(seed, &state.bitmap, bits));
-        let desc = volume.recounted(&group, &state.counts)?;
+        let desc = volume.descriptors().recounted(&group, &state.counts)?;
         copies.insert(group.block_bitmap(), state.bitmap.clone());
         let per_block = sb.descs_per_block();
         let block = sb.descriptor_block(number.get() / per_block);

@@ -24,7 +24,7 @@ impl OrphanList {
     pub(super) fn read(volume: &Volume) -> Result<Self, FsError> {
         let mut list = Self::default();
         let mut last = None;
-        let walked = volume.listed_orphans(&mut |ino| {
+        let walked = volume.orphans().listed(&mut |ino| {
             match last.replace(ino) {
                 Some(last) => list.next.insert(last, Some(ino)),
                 None => list.first.replace(ino).map(Some),
@@ -53,13 +53,13 @@ impl RelayoutWriter<'_> {
     /// Replaces the numbers in the orphan file, which stays in place.
     pub(super) fn write_orphan_file(&self) -> Result<(), FsError> {
         let volume = self.survey.volume;
-        if !volume.sb.has_compat(compat::ORPHAN_FILE) || !volume.has_filed_orphans() {
+        if !volume.sb.has_compat(compat::ORPHAN_FILE) || !volume.sb.has_filed_orphans() {
             return Ok(());
         }
         let file = Ino::new(volume.sb.raw.s_orphan_file_inum.get());
-        let generation = volume.inode(file)?.core.i_generation.get();
+        let generation = volume.inodes().read(file)?.core.i_generation.get();
         let mut blocks = Vec::new();
-        volume.orphan_blocks(&mut |block| blocks.push(block))?;
+        volume.orphans().file_blocks(&mut |block| blocks.push(block))?;
         for mut orphans in blocks.into_iter().filter(|orphans| !orphans.numbers.is_empty()) {
             let place = Location::of("orphan file").in_block(orphans.block);
             for (slot, old) in orphans.numbers {

@@ -46,7 +46,7 @@ pub(crate) fn patches(
     ino: Ino,
     charges: &Charges,
 ) -> Result<Vec<QuotaPatch>, FsError> {
-    let file = QuotaFile { volume, inode: volume.inode(ino)? };
+    let file = QuotaFile { volume, inode: volume.inodes().read(ino)? };
     file.check()?;
     charges
         .iter()
@@ -72,7 +72,7 @@ impl QuotaFile<'_> {
         }
         let mut bytes = vec![0; index(BLOCK)];
         let at = ByteLen::new(number * BLOCK);
-        self.volume.read_mapped(&self.inode, at, &mut bytes)?;
+        self.volume.maps().read_mapped(&self.inode, at, &mut bytes)?;
         Ok(bytes)
     }
 

@@ -20,7 +20,7 @@ impl Survey<'_> {
         let volume = self.volume;
         let mut fixed = Vec::new();
         for group in (0..volume.sb.groups).map(GroupNo::new) {
-            fixed.extend(volume.group_metadata(&volume.group_desc(group)?));
+            fixed.extend(volume.descriptors().metadata(&volume.descriptors().read_checked(group)?));
         }
         // Before the superblock there is at most a boot block.
         fixed.push(Extent::new(BlockNo::ZERO, volume.sb.superblock_block().get() + 1));
@@ -44,7 +44,7 @@ impl Survey<'_> {
             Extent::new(BlockNo::new(first), end - first)
         };
         for group in 0..self.volume.sb.groups {
-            for free in self.volume.group_summary(GroupNo::new(group))?.free {
+            for free in self.volume.bitmaps().group_summary(GroupNo::new(group))?.free {
                 room.push((clusters(free), Ino::ZERO));
             }
         }
@@ -173,21 +173,21 @@ pub(super) fn split(runs: &[Mapping], shared: &[Extent]) -> Vec<Mapping> {
 
 /// All blocks of an inode that stays: those of its map and of its attributes.
 fn blocks_of(volume: &Volume, ino: Ino) -> Result<Vec<Extent>, FsError> {
-    let inode = volume.inode(ino)?;
+    let inode = volume.inodes().read(ino)?;
     let mut blocks: Vec<Extent> = match ino.get() {
-        special::BAD_BLOCKS => volume.blocks_of_any_kind(&inode)?,
+        special::BAD_BLOCKS => volume.maps().blocks_of_any_kind(&inode)?,
         // The blocks of its map belong to the groups.
         special::RESIZE => {
             double_block(&inode).map(|block| Extent::new(block, 1)).into_iter().collect()
         }
         _ => {
-            let map = volume.block_map(&inode)?;
+            let map = volume.maps().block_map(&inode)?;
             let index = map.index.iter().map(|node| Extent::new(node.block, 1));
             map.runs.iter().map(|run| run.extent).chain(index).collect()
         }
     };
     if inode.kind().is_some()
-        && let Some(block) = volume.xattr_block_of(&inode)
+        && let Some(block) = volume.inodes().xattr_block_of(&inode)
     {
         volume.check_block(block, Location::of("inode").in_inode(ino))?;
         blocks.push(Extent::new(block, 1));

@@ -64,16 +64,16 @@ impl<'a> Survey<'a> {
         let volume = image.volume();
         let cluster = u64::from(volume.sb.cluster_ratio);
         let first = volume.sb.raw.s_first_ino.get().max(special::FIRST_ORDINARY);
-        let unusable = volume.inodes_in_bad_blocks()?;
+        let unusable = volume.inodes().in_bad_blocks()?;
         let stays = |ino: Ino| {
-            volume.is_own(ino)
-                || volume.is_kept_unused(ino)
+            volume.sb.is_own(ino)
+                || volume.sb.is_kept_unused(ino)
                 || (ino.get() < first && ino.get() != special::ROOT)
                 || unusable.binary_search(&ino).is_ok()
         };
         let allocated: Vec<Vec<Ino>> = (0..volume.sb.groups)
             .into_par_iter()
-            .map(|group| volume.allocated_inodes(GroupNo::new(group)))
+            .map(|group| volume.bitmaps().allocated_inodes(GroupNo::new(group)))
             .collect::<Result<_, _>>()?;
         let (mut pinned, movable): (Vec<Ino>, Vec<Ino>) =
             allocated.into_iter().flatten().partition(|&ino| stays(ino));
@@ -117,7 +117,7 @@ impl<'a> Survey<'a> {
 
     /// Whether the contents of an inode are meaningless.
     pub(crate) fn says_nothing(&self, ino: Ino) -> Result<bool, FsError> {
-        Ok(self.unusable.binary_search(&ino).is_ok() || self.volume.is_unused(ino)?)
+        Ok(self.unusable.binary_search(&ino).is_ok() || self.volume.inodes().is_unused(ino)?)
     }
 
     /// The object of an old inode number.
@@ -147,9 +147,9 @@ impl<'a> Survey<'a> {
             if self.says_nothing(owner)? {
                 continue;
             }
-            let inode = self.volume.inode(owner)?;
-            for value in self.volume.xattr_inodes(&inode)? {
-                if names_its_owner(&self.volume.inode(value)?, &inode) {
+            let inode = self.volume.inodes().read(owner)?;
+            for value in self.volume.attributes().value_inodes(&inode)? {
+                if names_its_owner(&self.volume.inodes().read(value)?, &inode) {
                     self.owners.insert(value, owner);
                 }
             }
@@ -318,7 +318,7 @@ fn inode_tables(volume: &Volume) -> Result<Vec<InodeTable>, FsError> {
     (0..sb.groups)
         .map(|group| {
             let number = GroupNo::new(group);
-            let start = volume.group_desc(number)?.inode_table();
+            let start = volume.descriptors().read_checked(number)?.inode_table();
             Ok(InodeTable {
                 first: Ino::new(group * sb.inodes_per_group + 1),
                 count: sb.inodes_per_group,
@@ -346,13 +346,13 @@ fn add_piece(pieces: &mut Vec<Mapping>, piece: Mapping) {
 /// Examines an inode and its map.
 fn examine(image: &ExtImage, ino: Ino) -> Result<Moved, FsError> {
     let volume = image.volume();
-    let inode = volume.inode(ino)?;
+    let inode = volume.inodes().read(ino)?;
     let place = Location::of("inode").in_inode(ino);
     let Some(kind) = inode.kind() else {
         let value = u64::from(inode.core.i_mode.get());
         return Err(FsError::corrupt(Corruption::Invalid { field: "i_mode", value }, place));
     };
-    let map = volume.block_map(&inode)?;
+    let map = volume.maps().block_map(&inode)?;
     let unit = u64::from(volume.sb.cluster_ratio);
     if let Some(run) =
         map.runs.iter().find(|run| run.lbn.get() % unit != run.extent.start.get() % unit)

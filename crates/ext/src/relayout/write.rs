@@ -95,7 +95,7 @@ impl RelayoutWriter<'_> {
             .map(|run| Extent::new(BlockNo::new(run.start.get() * unit), run.len * unit))
             .collect();
         for group in 0..sb.groups {
-            let desc = self.survey.volume.group_desc(GroupNo::new(group))?;
+            let desc = self.survey.volume.descriptors().read_checked(GroupNo::new(group))?;
             not_copied.push(Extent::new(desc.inode_table(), sb.itable_blocks()));
             not_copied.push(Extent::new(desc.block_bitmap(), 1));
             not_copied.push(Extent::new(desc.inode_bitmap(), 1));
@@ -119,8 +119,8 @@ impl RelayoutWriter<'_> {
         if ino == Ino::ZERO {
             return Ok(Vec::new());
         }
-        let inode = self.survey.volume.inode(ino)?;
-        let map = self.survey.volume.block_map(&inode)?;
+        let inode = self.survey.volume.inodes().read(ino)?;
+        let map = self.survey.volume.maps().block_map(&inode)?;
         Ok(map.runs.iter().map(|run| run.extent).collect())
     }
 
@@ -198,11 +198,11 @@ impl RelayoutWriter<'_> {
 
     fn fill_directory(&self, ino: Ino, lbn: u64, out: &mut [u8]) -> Result<(), FsError> {
         let volume = self.survey.volume;
-        let inode = volume.inode(ino)?;
+        let inode = volume.inodes().read(ino)?;
         let dir = Directory::new(volume, &inode);
         let place = dir.place();
         let inodes = volume.sb.raw.s_inodes_count.get();
-        let hashed = volume.is_hashed(&inode);
+        let hashed = volume.inodes().is_hashed(&inode);
         let new = self.renumber(ino).unwrap_or(ino);
         for (at, block) in (lbn..).zip(out.chunks_mut(self.block_size() as usize)) {
             block.copy_from_slice(&dir.block(Lbn::new(at))?);

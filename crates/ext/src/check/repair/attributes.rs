@@ -16,10 +16,10 @@ impl Work<'_> {
     /// with unreadable inline data is unreadable itself.
     pub(super) fn drop_attributes(&mut self, ino: Ino) -> Result<(), FsError> {
         let volume = &self.checker.volume;
-        let old = volume.inode(ino)?;
-        let block = volume.xattr_block_of(&old);
+        let old = volume.inodes().read(ino)?;
+        let block = volume.inodes().xattr_block_of(&old);
         let is_inner = !inner_is_sound(&old) || block.is_none();
-        let sectors = volume.allocated_sectors(&old);
+        let sectors = volume.inodes().allocated_sectors(&old);
         let block_sectors = u64::from(volume.sb.block_size >> 9);
         self.change(ino, |inode| {
             if is_inner && inode.has_flag(flags::INLINE_DATA) {
@@ -36,7 +36,9 @@ impl Work<'_> {
     /// Gives an inode an attribute block of its own.
     pub(super) fn copy_attributes(&mut self, ino: Ino) -> Result<bool, FsError> {
         let volume = &self.checker.volume;
-        let Some(block) = volume.xattr_block_of(&volume.inode(ino)?) else { return Ok(true) };
+        let Some(block) = volume.inodes().xattr_block_of(&volume.inodes().read(ino)?) else {
+            return Ok(true);
+        };
         let Some(copy) = self.take_block() else { return Ok(false) };
         let bytes = self.disk.read(byte_of(&volume.sb, block), volume.block_len())?;
         self.put_attributes(copy, bytes, Some(1))?;
@@ -50,7 +52,9 @@ impl Work<'_> {
     /// Renews the checksum of an inode's attribute block.
     pub(super) fn seal_attributes(&mut self, ino: Ino) -> Result<(), FsError> {
         let volume = &self.checker.volume;
-        let Some(block) = volume.xattr_block_of(&volume.inode(ino)?) else { return Ok(()) };
+        let Some(block) = volume.inodes().xattr_block_of(&volume.inodes().read(ino)?) else {
+            return Ok(());
+        };
         let bytes = self.disk.read(byte_of(&volume.sb, block), volume.block_len())?;
         self.put_attributes(block, bytes, None)
     }

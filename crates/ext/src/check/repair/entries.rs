@@ -35,7 +35,7 @@ impl Work<'_> {
     /// Changes an entry.
     pub(super) fn edit(&mut self, spot: Spot, edit: Edit) -> Result<(), FsError> {
         let volume = &self.checker.volume;
-        let inode = volume.inode(spot.dir)?;
+        let inode = volume.inodes().read(spot.dir)?;
         let typed = volume.sb.has_incompat(incompat::FILETYPE);
         if inode.has_flag(flags::INLINE_DATA) {
             let at = index(spot.at);
@@ -52,7 +52,7 @@ impl Work<'_> {
     /// Sets the `..` of a directory; whether there is one.
     pub(super) fn set_parent(&mut self, dir: Ino, to: Ino) -> Result<bool, FsError> {
         let volume = &self.checker.volume;
-        let inode = volume.inode(dir)?;
+        let inode = volume.inodes().read(dir)?;
         if inode.has_flag(flags::INLINE_DATA) {
             let at = offset_of!(InodeCore, i_block);
             self.change(dir, |inode| {
@@ -60,7 +60,7 @@ impl Work<'_> {
             })?;
             return Ok(true);
         }
-        let Some(first) = volume.map_block(&inode, Lbn::ZERO)? else { return Ok(false) };
+        let Some(first) = volume.maps().map_block(&inode, Lbn::ZERO)? else { return Ok(false) };
         let bytes = self.disk.read(byte_of(&volume.sb, first.extent.start), volume.block_len())?;
         let inodes = volume.sb.raw.s_inodes_count.get();
         let mut at = 0;
@@ -77,7 +77,7 @@ impl Work<'_> {
 
     /// Renews the checksum of a block of a directory.
     pub(super) fn seal_block(&mut self, dir: Ino, lbn: Lbn) -> Result<(), FsError> {
-        let inode = self.checker.volume.inode(dir)?;
+        let inode = self.checker.volume.inodes().read(dir)?;
         self.with_block(&inode, lbn, |_| {})
     }
 
@@ -89,12 +89,12 @@ impl Work<'_> {
         with: impl FnOnce(&mut [u8]),
     ) -> Result<(), FsError> {
         let volume = &self.checker.volume;
-        let Some(run) = volume.map_block(inode, lbn)? else { return Ok(()) };
+        let Some(run) = volume.maps().map_block(inode, lbn)? else { return Ok(()) };
         let at = byte_of(&volume.sb, run.extent.start);
         let mut bytes = self.disk.read(at, volume.block_len())?;
         with(&mut bytes);
         if volume.sb.has_metadata_csum() {
-            let (hashed, seed) = (volume.is_hashed(inode), volume.inode_seed(inode));
+            let (hashed, seed) = (volume.inodes().is_hashed(inode), volume.inodes().seed(inode));
             let here = place(inode.ino).in_block(run.extent.start);
             // A block without room for a checksum is rewritten in another round.
             match seal_directory_block(&mut bytes, lbn, hashed, seed, here) {

@@ -32,7 +32,7 @@ impl Work<'_> {
     /// holes, with a new index. Whether there was room and a way.
     pub(super) fn rebuild(&mut self, dir: Ino, more: &[NewName]) -> Result<bool, FsError> {
         let volume = &self.checker.volume;
-        let inode = volume.inode(dir)?;
+        let inode = volume.inodes().read(dir)?;
         if inode.has_flag(flags::INLINE_DATA) {
             return Ok(false);
         }
@@ -46,7 +46,7 @@ impl Work<'_> {
         }
         // Without room a directory can at least lose its index, if blocks of an
         // index are blocks of entries without names.
-        let can_lose = volume.is_hashed(&inode) && !volume.sb.has_metadata_csum();
+        let can_lose = volume.inodes().is_hashed(&inode) && !volume.sb.has_metadata_csum();
         if can_lose && more.is_empty() {
             self.change(dir, |it| {
                 let bits = it.core().i_flags.get() & !flags::INDEX;
@@ -61,7 +61,7 @@ impl Work<'_> {
     /// it is rewritten. Whether there was room for any.
     pub(super) fn add_names(&mut self, dir: Ino, mut names: Vec<NewName>) -> Result<bool, FsError> {
         let volume = &self.checker.volume;
-        let inode = volume.inode(dir)?;
+        let inode = volume.inodes().read(dir)?;
         let before = names.len();
         if !inode.has_flag(flags::INLINE_DATA | flags::INDEX) {
             let typed = volume.sb.has_incompat(incompat::FILETYPE);
@@ -172,7 +172,7 @@ impl Work<'_> {
         let blocks = dir.blocks();
         let mut names = Vec::new();
         for lbn in dir.present()?.into_iter().filter(|lbn| lbn.get() < blocks) {
-            let Some(run) = volume.map_block(inode, lbn)? else { continue };
+            let Some(run) = volume.maps().map_block(inode, lbn)? else { continue };
             let bytes =
                 self.disk.read(byte_of(&volume.sb, run.extent.start), volume.block_len())?;
             let mut at = 0;
@@ -203,11 +203,12 @@ impl Work<'_> {
                 if checker.lost_groups.contains(&number) {
                     continue;
                 }
-                let used = checker.used_slots(&checker.volume.descriptor(number)?);
+                let used = checker.used_slots(&checker.volume.descriptors().read(number)?);
                 let slots = if behind { used..per_group } else { 0..used };
                 let first = number.get() * per_group + 1;
                 let free = slots.map(|slot| Ino::new(first + slot)).find(|&ino| {
-                    let own = checker.volume.is_own(ino) || checker.volume.is_kept_unused(ino);
+                    let own =
+                        checker.volume.sb.is_own(ino) || checker.volume.sb.is_kept_unused(ino);
                     let root = ino.get() == special::ROOT;
                     !own && !root && !checker.seen.contains_key(&ino) && !checker.is_unusable(ino)
                 });

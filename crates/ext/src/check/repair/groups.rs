@@ -22,9 +22,9 @@ pub(super) fn put_head(
     number: GroupNo,
 ) -> Result<(), FsError> {
     let volume = &checker.volume;
-    let mut bytes = volume.descriptor_bytes(number)?.to_vec();
-    let group = volume.descriptor(number)?;
-    if checker.has_uninit() || volume.has_needless_marks(&group) {
+    let mut bytes = volume.descriptors().bytes(number)?.to_vec();
+    let group = volume.descriptors().read(number)?;
+    if checker.has_uninit() || volume.descriptors().has_needless_marks(&group) {
         let unsure = checker.doubtful_groups.contains(&number) || !checker.has_uninit();
         let bits = if unsure { BG_INODE_UNINIT | BG_BLOCK_UNINIT } else { BG_INODE_UNINIT };
         let at = offset_of!(GroupDesc, bg_flags);
@@ -50,7 +50,7 @@ fn put_descriptor(
     mut bytes: Vec<u8>,
 ) -> Result<(), FsError> {
     let sb = checker.sb();
-    let sum = checker.volume.descriptor_sum(number, &bytes).unwrap_or(0);
+    let sum = checker.volume.descriptors().sum(number, &bytes).unwrap_or(0);
     if let Some(slot) = bytes.get_mut(CHECKSUM_AT..OLD_SIZE) {
         slot.copy_from_slice(&low16(sum).to_le_bytes());
     }
@@ -80,7 +80,7 @@ pub(super) fn put(checker: &Checker, disk: &mut Patches, number: GroupNo) -> Res
     }
     let volume = &checker.volume;
     let sb = &volume.sb;
-    let group = volume.descriptor(number)?;
+    let group = volume.descriptors().read(number)?;
     let mut flags = group.raw().bg_flags.get();
     let size = volume.block_len();
 
@@ -89,7 +89,7 @@ pub(super) fn put(checker: &Checker, disk: &mut Patches, number: GroupNo) -> Res
     let (mut free_clusters, mut others) = (0u32, false);
     // Blocks of inodes that cannot be found may be in use: then nothing becomes free.
     let old = if checker.has_lost_blocks() && !group.block_uninit() {
-        volume.block_bitmap(&group).ok()
+        volume.bitmaps().blocks(&group).ok()
     } else {
         None
     };
@@ -162,7 +162,7 @@ pub(super) fn put(checker: &Checker, disk: &mut Patches, number: GroupNo) -> Res
             raw.bg_inode_bitmap_csum_lo.get(),
         ),
     };
-    let bytes = volume.recounted(&group, &counts)?;
+    let bytes = volume.descriptors().recounted(&group, &counts)?;
     debug_assert!(wide(bytes.len()) >= wide(OLD_SIZE), "a whole descriptor");
     debug_assert!(directories + free_inodes <= count, "directories are inodes in use");
     put_descriptor(checker, disk, number, bytes)

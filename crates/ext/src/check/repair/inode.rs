@@ -29,7 +29,7 @@ impl InodeMut {
     /// [`FsError::Corrupt`] where there is no such inode; errors of the device.
     pub(super) fn read(volume: &Volume, disk: &Patches, ino: Ino) -> Result<Self, FsError> {
         let place = Location::of("inode").in_inode(ino);
-        let found = volume.inode_location(ino)?;
+        let found = volume.inodes().location(ino)?;
         let start = found.block.get() * u64::from(volume.sb.block_size);
         let at = start + u64::from(found.offset);
         let bytes = disk.read(at, usize::from(volume.sb.inode_size))?;

@@ -26,7 +26,7 @@ impl Work<'_> {
         let ino = Ino::new(volume.sb.raw.s_journal_inum.get());
         let found = journal::locate(&volume, ino).and_then(|inode| {
             journal::check_whole(&volume, &inode)?;
-            let first = volume.map_block(&inode, Lbn::ZERO)?;
+            let first = volume.maps().map_block(&inode, Lbn::ZERO)?;
             Ok((inode.len, first))
         });
         match found {
@@ -65,7 +65,7 @@ impl Work<'_> {
         if found.core.i_block.0 != copy.i_block.0 {
             return self.drop_journal(ino);
         }
-        let map = match volume.block_map(&found) {
+        let map = match volume.maps().block_map(&found) {
             Err(FsError::Corrupt { .. }) => return self.drop_journal(ino),
             map => map?,
         };

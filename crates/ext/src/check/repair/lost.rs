@@ -55,7 +55,7 @@ impl Work<'_> {
     /// is changed before the name is written.
     fn fill(&mut self, lost: Ino, nameless: &[Ino]) -> Result<bool, FsError> {
         let checker = self.checker;
-        let inode = checker.volume.inode(lost)?;
+        let inode = checker.volume.inodes().read(lost)?;
         let mut taken: BTreeSet<Vec<u8>> = BTreeSet::new();
         Directory::new(&checker.volume, &inode).read(0, &mut |entry| {
             taken.insert(entry.name.to_vec());

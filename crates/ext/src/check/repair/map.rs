@@ -26,12 +26,12 @@ impl Work<'_> {
     /// copied.
     pub(super) fn map(&mut self, ino: Ino) -> Result<bool, FsError> {
         let volume = &self.checker.volume;
-        let old = volume.inode(ino)?;
+        let old = volume.inodes().read(ino)?;
         let mut found = salvage(volume, &old)?;
         if old.kind() == Some(FileKind::Symlink) {
             found.cut(1);
         }
-        if volume.own_file(ino) == Some(OwnFile::Orphans) {
+        if volume.sb.own_file(ino) == Some(OwnFile::Orphans) {
             found.cut(old.len.div_ceil(u64::from(volume.sb.block_size)));
         }
         // A directory has neither holes nor blocks that were never written.
@@ -79,8 +79,8 @@ impl Work<'_> {
         }
         let is_file = |seen: &CheckedInode| seen.kind != FileKind::Directory && !seen.is_special;
         for (&other, _) in checker.seen.range(..ino).filter(|(_, seen)| is_file(seen)) {
-            let inode = checker.volume.inode(other)?;
-            if !checker.volume.has_blocks(&inode) {
+            let inode = checker.volume.inodes().read(other)?;
+            if !checker.volume.maps().has_blocks(&inode) {
                 continue;
             }
             if salvage(&checker.volume, &inode)?.has(block) {
@@ -99,10 +99,10 @@ impl Work<'_> {
     fn journal_with(&self, block: BlockNo) -> Result<Option<Ino>, FsError> {
         let volume = &self.checker.volume;
         let ino = Ino::new(volume.sb.raw.s_journal_inum.get());
-        if volume.own_file(ino) != Some(OwnFile::Journal) {
+        if volume.sb.own_file(ino) != Some(OwnFile::Journal) {
             return Ok(None);
         }
-        let inode = volume.inode(ino)?;
+        let inode = volume.inodes().read(ino)?;
         Ok(salvage(volume, &inode)?.has(block).then_some(ino))
     }
 
@@ -168,9 +168,9 @@ impl Work<'_> {
     /// Renews the checksums of the blocks of an extent tree.
     pub(super) fn seal_map(&mut self, ino: Ino) -> Result<(), FsError> {
         let volume = &self.checker.volume;
-        let inode = volume.inode(ino)?;
-        let seed = volume.inode_seed(&inode);
-        for node in volume.block_map(&inode)?.index {
+        let inode = volume.inodes().read(ino)?;
+        let seed = volume.inodes().seed(&inode);
+        for node in volume.maps().block_map(&inode)?.index {
             let at = byte_of(&volume.sb, node.block);
             let mut bytes = self.disk.read(at, volume.block_len())?;
             let place = Location::of("extent block").in_inode(ino).in_block(node.block);

@@ -19,7 +19,7 @@ impl Work<'_> {
     pub(super) fn orphans(&mut self) -> Result<bool, FsError> {
         let volume = &self.checker.volume;
         let mut listed = Vec::new();
-        match volume.listed_orphans(&mut |ino| listed.push(ino)) {
+        match volume.orphans().listed(&mut |ino| listed.push(ino)) {
             // It was reported where it ends.
             Err(FsError::Corrupt { .. }) => {}
             walked => walked?,
@@ -40,7 +40,7 @@ impl Work<'_> {
                 self.date(ino)?;
             }
         }
-        if volume.has_filed_orphans() {
+        if volume.sb.has_filed_orphans() {
             return self.orphan_file();
         }
         Ok(true)
@@ -52,8 +52,8 @@ impl Work<'_> {
         let volume = &self.checker.volume;
         let mut inode = InodeMut::read(volume, self.disk, ino)?;
         if inode.core().i_links_count.get() == 0 {
-            let old = volume.inode(ino)?;
-            let block = volume.xattr_block_of(&old);
+            let old = volume.inodes().read(ino)?;
+            let block = volume.inodes().xattr_block_of(&old);
             inode.release();
             inode.write(volume, self.disk)?;
             if let Some(block) = block {
@@ -80,8 +80,8 @@ impl Work<'_> {
     /// Releases the blocks past a file's end, and that part of its last block.
     fn truncate(&mut self, ino: Ino, inode: &mut InodeMut) -> Result<bool, FsError> {
         let volume = &self.checker.volume;
-        let old = volume.inode(ino)?;
-        if inode.has_flag(flags::INLINE_DATA) || !volume.has_blocks(&old) {
+        let old = volume.inodes().read(ino)?;
+        if inode.has_flag(flags::INLINE_DATA) || !volume.maps().has_blocks(&old) {
             return Ok(true);
         }
         let bsize = u64::from(volume.sb.block_size);
@@ -126,7 +126,7 @@ impl Work<'_> {
             return Ok(true);
         }
         for block in blocks {
-            let seed = volume.sb.has_metadata_csum().then(|| volume.inode_seed(&inode));
+            let seed = volume.sb.has_metadata_csum().then(|| volume.inodes().seed(&inode));
             let mut bytes = vec![0; volume.block_len()];
             let place = Location::of("orphan file").in_inode(inode.ino).in_block(block);
             seal_orphan_block(&mut bytes, block, seed, place)?;
@@ -142,12 +142,12 @@ impl Work<'_> {
     fn orphan_file_blocks(&self) -> Result<Option<(Inode, Vec<BlockNo>)>, FsError> {
         let volume = &self.checker.volume;
         let ino = Ino::new(volume.sb.raw.s_orphan_file_inum.get());
-        let found = volume.inode(ino).and_then(|inode| {
+        let found = volume.inodes().read(ino).and_then(|inode| {
             let count = inode.len / u64::from(volume.sb.block_size);
             let (mut blocks, mut is_marked) = (Vec::new(), false);
             for lbn in (0..count.min(volume.sb.blocks)).map(Lbn::new) {
-                let Some(run) = volume.map_block(&inode, lbn)? else { return Ok(None) };
-                is_marked |= volume.is_orphan_block(run.extent.start)?;
+                let Some(run) = volume.maps().map_block(&inode, lbn)? else { return Ok(None) };
+                is_marked |= volume.orphans().is_file_block(run.extent.start)?;
                 blocks.push(run.extent.start);
             }
             Ok(is_marked.then_some((inode, blocks)))

@@ -45,7 +45,7 @@ impl Work<'_> {
         let volume = &self.checker.volume;
         let map = self.checker.resize_map();
         let place = Location::of("resize inode").in_inode(ino);
-        let old = volume.inode(ino).map(|inode| indirect::double_block(&inode));
+        let old = volume.inodes().read(ino).map(|inode| indirect::double_block(&inode));
         let old = match old {
             Err(FsError::Corrupt { .. }) => None,
             old => old?,

@@ -65,12 +65,12 @@ fn marked_blocks(checker: &Checker) -> Bits {
     let volume = &checker.volume;
     let mut marked = Bits::new(index(volume.sb.blocks));
     for number in (0..volume.sb.groups).map(GroupNo::new) {
-        let Ok(group) = volume.descriptor(number) else { continue };
+        let Ok(group) = volume.descriptors().read(number) else { continue };
         if group.block_uninit() {
             continue;
         }
         // An unreadable bitmap marks nothing.
-        let Ok(bitmap) = volume.block_bitmap(&group) else { continue };
+        let Ok(bitmap) = volume.bitmaps().blocks(&group) else { continue };
         let blocks = volume.sb.group_blocks(number);
         for bit in 0..blocks.len {
             let byte = bitmap.get(index(bit >> 3)).copied().unwrap_or_default();

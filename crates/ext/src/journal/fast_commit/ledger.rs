@@ -41,8 +41,8 @@ impl<'a> Ledger<'a> {
 
     fn load(&self, number: GroupNo) -> Result<GroupBitmaps, FsError> {
         let volume = self.volume;
-        let group = volume.group_desc(number)?;
-        let summary = volume.group_summary(number)?;
+        let group = volume.descriptors().read_checked(number)?;
+        let summary = volume.bitmaps().group_summary(number)?;
         let mut clusters = vec![0xFF; volume.block_len()];
         for run in &summary.free {
             let (from, to) = self.clusters(*run, summary.blocks);
@@ -50,8 +50,8 @@ impl<'a> Ledger<'a> {
         }
         let mut inodes = vec![0xFF; volume.block_len()];
         fill(&mut inodes, 0, u64::from(volume.sb.inodes_per_group), false);
-        for ino in volume.allocated_inodes(number)? {
-            let (_, slot) = volume.inode_slot(ino)?;
+        for ino in volume.bitmaps().allocated_inodes(number)? {
+            let (_, slot) = volume.sb.inode_slot(ino)?;
             fill(&mut inodes, u64::from(slot), u64::from(slot) + 1, true);
         }
         Ok(GroupBitmaps { group, clusters, inodes, directories: group.used_dirs() })
@@ -92,7 +92,7 @@ impl<'a> Ledger<'a> {
         used: bool,
         directories: i32,
     ) -> Result<(), FsError> {
-        let (number, slot) = self.volume.inode_slot(ino)?;
+        let (number, slot) = self.volume.sb.inode_slot(ino)?;
         let group = self.group(number)?;
         fill(&mut group.inodes, u64::from(slot), u64::from(slot) + 1, used);
         group.directories = group.directories.saturating_add_signed(directories);
@@ -181,7 +181,7 @@ impl<'a> Ledger<'a> {
         counts: &Counts,
     ) -> Result<(), FsError> {
         let sb = &self.volume.sb;
-        let desc = self.volume.recounted(&bits.group, counts)?;
+        let desc = self.volume.descriptors().recounted(&bits.group, counts)?;
         let number = bits.group.number.get();
         let per_block = sb.descs_per_block().max(1);
         let block = sb.descriptor_block(number / per_block);
@@ -208,7 +208,7 @@ impl<'a> Ledger<'a> {
     ) -> Result<(), FsError> {
         let mut raw: Superblock = self.volume.sb.raw.clone();
         // The superblock's own totals are those of the last clean unmount.
-        let (free_blocks, free_inodes) = self.volume.free_totals();
+        let (free_blocks, free_inodes) = self.volume.bitmaps().free_totals();
         let free = free_blocks.saturating_add_signed(blocks);
         raw.s_free_blocks_count_lo = low32(free).into();
         raw.s_free_blocks_count_hi = low32(free >> 32).into();

@@ -105,11 +105,11 @@ impl<'a> ReplayState<'a> {
 
     /// Whether the inode was in use when the last transaction was committed.
     pub(super) fn was_in_use(&mut self, ino: Ino) -> Result<bool, FsError> {
-        let (group, _) = self.volume.inode_slot(ino)?;
+        let (group, _) = self.volume.sb.inode_slot(ino)?;
         if let Some(used) = self.in_use.get(&group) {
             return Ok(used.binary_search(&ino).is_ok());
         }
-        let used = self.volume.allocated_inodes(group)?;
+        let used = self.volume.bitmaps().allocated_inodes(group)?;
         let found = used.binary_search(&ino).is_ok();
         self.in_use.insert(group, used);
         Ok(found)
@@ -132,11 +132,11 @@ impl<'a> ReplayState<'a> {
     }
 
     fn load(&self, ino: Ino) -> Result<ReplayedInode, FsError> {
-        let inode: Inode = self.volume.inode(ino)?;
+        let inode: Inode = self.volume.inodes().read(ino)?;
         let rest = inode.raw().get(INODE_CORE_SIZE..).unwrap_or_default().to_vec();
         let mut node = ReplayedInode { core: inode.core, rest, ..ReplayedInode::fresh(0) };
         if inode.has_flag(flags::EXTENTS) && !inode.has_flag(flags::INLINE_DATA) {
-            let map = self.volume.block_map(&inode)?;
+            let map = self.volume.maps().block_map(&inode)?;
             node.runs = Some(map.runs);
             node.index = map.index.iter().map(|index| index.block).collect();
         }
@@ -271,7 +271,7 @@ impl<'a> ReplayState<'a> {
 }
 
 fn list(volume: &Volume, dir: Ino) -> Result<Names, FsError> {
-    let inode = volume.dir_inode(dir)?;
+    let inode = volume.inodes().read_directory(dir)?;
     let mut names = Names { parent: Ino::new(special::ROOT), entries: BTreeMap::new() };
     Directory::new(volume, &inode).read(0, &mut |entry| {
         match (entry.name, entry.kind) {

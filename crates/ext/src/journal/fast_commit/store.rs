@@ -97,7 +97,7 @@ impl Store<'_> {
             self.ledger.mark_inode(ino, false, directories)?;
             return self.put_inode(ino, &vec![0; usize::from(self.volume.sb.inode_size)]);
         }
-        let was_dir = before && self.volume.inode(ino)?.kind() == Some(FileKind::Directory);
+        let was_dir = before && self.volume.inodes().read(ino)?.kind() == Some(FileKind::Directory);
         let directories = i32::from(is_dir) - i32::from(was_dir);
         self.ledger.mark_inode(ino, true, directories)?;
         if let Some(names) = node.names.take() {
@@ -122,7 +122,7 @@ impl Store<'_> {
     }
 
     fn put_inode(&self, ino: Ino, raw: &[u8]) -> Result<(), FsError> {
-        let at = self.volume.inode_location(ino)?;
+        let at = self.volume.inodes().location(ino)?;
         let byte = at.block.get() * u64::from(self.volume.sb.block_size);
         let lba = Lba::containing(ByteLen::new(byte));
         let mut block = vec![0; self.volume.block_len()];

@@ -272,7 +272,7 @@ fn journal_inode(volume: &Volume) -> Result<Inode, FsError> {
     if number == 0 || volume.sb.raw.s_journal_dev.get() != 0 {
         return Err(FsError::Unsupported("writing to an external journal".into()));
     }
-    volume.inode(Ino::new(number))
+    volume.inodes().read(Ino::new(number))
 }
 
 /// The runs of a map in order of place.

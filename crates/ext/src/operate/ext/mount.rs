@@ -48,7 +48,7 @@ impl Ext {
         let (inodes, blocks) = policies(sb, &options)?;
         let delays = permit::delays(sb, &options, config.discipline)?;
         let all: Vec<Group> = (0..sb.groups)
-            .map(|number| volume.group_desc(GroupNo::new(number)))
+            .map(|number| volume.descriptors().read_checked(GroupNo::new(number)))
             .collect::<Result<_, _>>()?;
         // An image that is not in order and opened by force is not recovered.
         let has_journal = config.discipline.journal_mode().is_some();
@@ -167,7 +167,7 @@ fn recovered(
     } else {
         volume
     };
-    let filed = volume.has_filed_orphans();
+    let filed = volume.sb.has_filed_orphans();
     if (!has_journal && !filed) || (has_journal && is_sound(&volume)?) {
         return Ok(volume);
     }

@@ -70,11 +70,11 @@ impl RelayoutWriter<'_> {
                         u32::from(self.survey.moved(object).kind == FileKind::Directory);
                 }
                 // A reserved inode that was never written has no checksum yet.
-                None => slot.copy_from_slice(&self.survey.volume.inode_bytes(Ino::new(ino))?),
+                None => slot.copy_from_slice(&self.survey.volume.inodes().bytes(Ino::new(ino))?),
             }
             count.inodes.push(ino - first);
         }
-        let table_at = self.survey.volume.group_desc(group)?.inode_table();
+        let table_at = self.survey.volume.descriptors().read_checked(group)?.inode_table();
         self.put(table_at, &table)?;
         Ok(count)
     }
@@ -97,7 +97,7 @@ impl RelayoutWriter<'_> {
     fn rewrite_inode(&self, object: ObjectId, out: &mut [u8]) -> Result<i64, FsError> {
         let volume = self.survey.volume;
         let moved = self.survey.moved(object);
-        let inode = volume.inode(moved.ino)?;
+        let inode = volume.inodes().read(moved.ino)?;
         let to = self.plan.inodes[object.index()];
         let generation = inode.core.i_generation.get();
         let owns = self.survey.owns_xattr_block(object);
@@ -187,7 +187,7 @@ impl RelayoutWriter<'_> {
             for (&id, &bytes) in counts.iter().flat_map(|count| &count.charges[kind]) {
                 *charges.entry(id).or_default() += bytes;
             }
-            let inode = self.survey.volume.inode(ino)?;
+            let inode = self.survey.volume.inodes().read(ino)?;
             for QuotaPatch { offset, value } in quota::patches(self.survey.volume, ino, &charges)? {
                 self.patch_fixed_file(&inode, offset, value)?;
             }
@@ -198,7 +198,7 @@ impl RelayoutWriter<'_> {
     /// Replaces eight bytes of a file that stays where it is.
     fn patch_fixed_file(&self, inode: &Inode, offset: u64, value: u64) -> Result<(), FsError> {
         let bs = self.block_size();
-        let Some(run) = self.survey.volume.map_block(inode, Lbn::new(offset / bs))? else {
+        let Some(run) = self.survey.volume.maps().map_block(inode, Lbn::new(offset / bs))? else {
             return Ok(());
         };
         let at = Lba::containing(ByteLen::new(run.extent.start.get() * bs));

@@ -63,7 +63,7 @@ impl RelayoutWriter<'_> {
         free: &[Extent],
     ) -> Result<(Vec<u8>, u64), FsError> {
         let sb = &self.survey.volume.sb;
-        let old = self.survey.volume.group_desc(group)?;
+        let old = self.survey.volume.descriptors().read_checked(group)?;
         let lazy = sb.has_metadata_csum() || sb.has_ro_compat(ro_compat::GDT_CSUM);
         let bits = u64::from(sb.clusters_per_group());
         let first = sb.group_blocks(group).start.get() / self.survey.cluster;
@@ -117,7 +117,7 @@ impl RelayoutWriter<'_> {
             block_sum,
             inode_sum,
         };
-        Ok((self.survey.volume.recounted(&old, &counts)?, free_here))
+        Ok((self.survey.volume.descriptors().recounted(&old, &counts)?, free_here))
     }
 
     fn bitmap_sum(&self, bitmap: &[u8], bits: u64) -> u32 {
@@ -180,7 +180,7 @@ impl RelayoutWriter<'_> {
         let tables: Vec<Vec<u8>> = tables.by_ref().collect();
         for group in (0..sb.groups).rev() {
             let group = GroupNo::new(group);
-            for (nr, block) in volume.descriptor_copy_blocks(group) {
+            for (nr, block) in volume.descriptors().copy_blocks(group) {
                 if let Some(table) = tables.get(nr as usize) {
                     self.put(block, table)?;
                 }
