@@ -2,6 +2,7 @@
 
 use super::Work;
 use super::inode::InodeMut;
+use super::journal::JournalRepair;
 use super::superblock::byte_of;
 use crate::check::checker::CheckedInode;
 use crate::check::salvage::salvage;
@@ -17,6 +18,12 @@ use seekless_fs::{FileKind, FsError, Location};
 use seekless_units::{BlockNo, Extent, Ino, Lbn};
 
 impl Work<'_> {
+    /// Whether a block was claimed twice.
+    pub(super) fn is_claimed_twice(&self, block: BlockNo) -> bool {
+        let mut clusters = self.checker.sb().clusters_of(Extent::new(block, 1));
+        clusters.any(|at| self.checker.twice.get(index(at)) || self.checker.fixed.get(index(at)))
+    }
+
     /// Takes a block of the volume; `None` when none is free.
     pub(super) fn take_block(&mut self) -> Option<BlockNo> {
         self.space.block(self.checker)
@@ -74,7 +81,7 @@ impl Work<'_> {
         let checker = self.checker;
         // A journal can be made again, a file cannot.
         if let Some(journal) = self.journal_with(block)? {
-            self.drop_journal(journal)?;
+            JournalRepair::of(self).discard(journal)?;
             return Ok(true);
         }
         let is_file = |seen: &CheckedInode| seen.kind != FileKind::Directory && !seen.is_special;

@@ -25,7 +25,10 @@ use super::fix::{Fix, Stage, TOGETHER};
 use crate::check::checker::Checker;
 use crate::check::examine;
 use crate::ondisk::{incompat, ro_compat};
+use attributes::AttributeRepair;
 use inode::InodeMut;
+use journal::JournalRepair;
+use orphans::OrphanRepair;
 use seekless_device::BlockDevice;
 use seekless_fs::check::{Finding, Repaired, Rounds};
 use seekless_fs::patches::Patches;
@@ -252,12 +255,12 @@ impl Work<'_> {
             Fix::Superblock => superblock::put(self.checker, self.disk)?,
             Fix::LargeFile => superblock::set_large_file(self.disk)?,
             Fix::Replay => crate::journal::repair_home(self.disk)?,
-            Fix::EmptyJournal => self.empty_journal()?,
-            Fix::JournalInode(ino) => self.restore_journal(ino)?,
+            Fix::EmptyJournal => JournalRepair::of(self).empty()?,
+            Fix::JournalInode(ino) => JournalRepair::of(self).restore(ino)?,
             Fix::Head(number) => groups::put_head(self.checker, self.disk, number)?,
             Fix::OrphanList => superblock::set_last_orphan(self.disk, Ino::ZERO)?,
-            Fix::OrphanFile => return self.orphan_file(),
-            Fix::Orphans => return self.orphans(),
+            Fix::OrphanFile => return OrphanRepair::of(self).orphan_file(),
+            Fix::Orphans => return OrphanRepair::of(self).finish_all(),
             Fix::DropOrphanFile(ino) => {
                 superblock::drop_orphan_file(self.disk)?;
                 self.change(ino, InodeMut::clear)?;
@@ -291,9 +294,9 @@ impl Work<'_> {
             Fix::Sectors(ino, sectors) => self.change(ino, |it| it.set_sectors(sectors))?,
             Fix::Map(ino) => return self.map(ino),
             Fix::SealMap(ino) => self.seal_map(ino)?,
-            Fix::DropAttributes(ino) => self.drop_attributes(ino)?,
-            Fix::CopyAttributes(ino) => return self.copy_attributes(ino),
-            Fix::SealAttributes(ino) => self.seal_attributes(ino)?,
+            Fix::DropAttributes(ino) => AttributeRepair::of(self).discard(ino)?,
+            Fix::CopyAttributes(ino) => return AttributeRepair::of(self).copy(ino),
+            Fix::SealAttributes(ino) => AttributeRepair::of(self).seal(ino)?,
             Fix::Remove(spot) => self.edit(spot, entries::Edit::Remove)?,
             Fix::Respell(spot) => self.edit(spot, entries::Edit::Respell)?,
             Fix::Terminate(spot) => self.edit(spot, entries::Edit::Terminate)?,
@@ -309,7 +312,7 @@ impl Work<'_> {
             Fix::Links(ino, links) => {
                 self.change(ino, |it| it.core_mut().i_links_count = links.into())?;
             }
-            Fix::Shares(block, count) => self.set_shares(block, count)?,
+            Fix::Shares(block, count) => AttributeRepair::of(self).set_shares(block, count)?,
             Fix::Group(number) => groups::put(self.checker, self.disk, number)?,
         }
         Ok(true)
