@@ -4,8 +4,8 @@ use crate::core::Core;
 use crate::node::{Node, gone};
 use seekless_cache::{ChangeId, Changed, Piece, Role};
 use seekless_fs::FsError;
-use seekless_fs::field::byte;
-use seekless_units::{BlockNo, Ino};
+use seekless_fs::field::{byte, index, wide};
+use seekless_units::{BlockNo, Extent, Ino};
 use smallvec::SmallVec;
 use std::ops::Range;
 
@@ -40,6 +40,15 @@ pub trait Table {
     /// # Errors
     /// [`FsError::Corrupt`] for a number that no inode has.
     fn inode_place(&self, ino: Ino) -> Result<(BlockNo, usize), FsError>;
+
+    /// The unit of block numbers, of this many bytes, that holds an inode.
+    ///
+    /// # Errors
+    /// As [`Table::inode_place`].
+    fn inode_unit(&self, ino: Ino, unit: u32) -> Result<Extent, FsError> {
+        let (block, skip) = self.inode_place(ino)?;
+        Ok(Extent::new(block + wide(skip / index(unit)), 1))
+    }
 
     /// Bytes of an inode.
     fn inode_len(&self) -> usize;

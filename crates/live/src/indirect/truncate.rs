@@ -7,7 +7,7 @@ use crate::Fault;
 use crate::table::Table;
 use seekless_cache::{ChangeId, Role};
 use seekless_fs::FsError;
-use seekless_fs::field::{index, wide};
+use seekless_fs::field::index;
 use seekless_units::{Extent, Ino};
 
 impl<F: Indirect> Files<'_, F> {
@@ -81,7 +81,7 @@ impl<F: Indirect> Files<'_, F> {
         let path = self.map().existing_path(ino, tree, &places)?;
         let runs: Vec<Extent> = path.iter().map(|&at| Extent::new(at, frag)).collect();
         self.core.cache.settle_runs(&runs)?;
-        let run = self.inode_unit(ino)?;
+        let run = self.maps.table().inode_unit(ino, self.maps.units().unit)?;
         self.core.cache.settle_runs(&[run])
     }
 
@@ -97,14 +97,7 @@ impl<F: Indirect> Files<'_, F> {
             return Ok(());
         }
         self.map().settle_blocks(&path)?;
-        let run = self.inode_unit(ino)?;
+        let run = self.maps.table().inode_unit(ino, self.maps.units().unit)?;
         self.core.cache.settle_runs(&[run])
-    }
-
-    /// The unit that holds an inode.
-    fn inode_unit(&self, ino: Ino) -> Result<Extent, FsError> {
-        let (block, skip) = self.maps.table().inode_place(ino)?;
-        let unit = index(self.geometry.unit());
-        Ok(Extent::new(block + wide(skip / unit), 1))
     }
 }
