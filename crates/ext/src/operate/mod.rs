@@ -2,15 +2,15 @@
 //!
 //! Parts with state of their own, from the bottom up:
 //!
-//! - `layout`: the part of a volume that does not change; `descriptor`, `groups`: bitmaps and counts
-//!   of groups; `search`: bits of bitmaps;
+//! - `layout`: the part of a volume that does not change; `descriptor`, `groups`: bitmaps and
+//!   counts of groups; `search`: bits of bitmaps;
 //! - `allocate`: blocks taken; `mballoc`, `ahead`: blocks preallocated for files in memory, or on
 //!   the disk; `numbers`: inodes taken; `orlov`: further input of policies;
 //! - `sums`: checksums; `map`, `node`, `encode`: inodes from their bytes, and as bytes again;
-//! - `primary`: the superblock; `errors`: the record of errors once nothing can be changed any more;
+//! - `primary`: the superblock; `errors`: the record of errors once nothing can be changed;
 //! - `orphans`, `orphan_file`: files that a crash leaves behind;
-//! - `maps`: what the maps of files work on; `blocks`: those by indirect blocks; `extents`: those by
-//!   extents.
+//! - `maps`: what the maps of files work on; `blocks`: those by indirect blocks; `extents`: those
+//!   by extents.
 //!
 //! Types that borrow these for one operation on a file:
 //!
