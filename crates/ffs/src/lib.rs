@@ -17,8 +17,8 @@
 //! stages, each followed by a new check, so that a repair can be interrupted at any point.
 //! `operate/` is FFS as a format of `live`: `format.rs` answers for directories and files,
 //! `blocks.rs` for block maps; `node.rs` and `encode.rs` convert inodes from and to bytes;
-//! `groups.rs` has the groups' bytes and counts, from which `allocator.rs` takes what the policies
-//! choose (`zones.rs` describes a volume to the policies); `mount.rs` opens and closes, `seal.rs`
+//! `groups.rs` has the bitmaps and counts of groups, `allocator.rs` allocates in them where the
+//! policies choose (`zones.rs` describes a volume to the policies); `mount.rs` opens and closes, `seal.rs`
 //! renews check hashes. `make/` and `compose/` write new images without a cache.
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]

@@ -100,8 +100,9 @@ pub trait InlineData<M> {
 ///
 /// Functions fail as those of [`Format`](crate::Format) do.
 pub trait OrphanList<M> {
-    /// Notes that a file in memory goes on its last close, or, with links, is being cut to its
-    /// length; or that this is over. A file made as good as unused is off the list by that.
+    /// Puts a file in memory on the list, or takes it off (`is`). A file without links is on it
+    /// until its last close, one with links while it is truncated. Clearing an inode takes it off
+    /// as well.
     fn note_orphan(&mut self, core: &mut Core<M>, ino: Ino, is: bool) -> Result<(), FsError>;
 
     /// The files that a crash has left on the list, which are in memory then.
@@ -110,11 +111,11 @@ pub trait OrphanList<M> {
     /// Frees a file's blocks behind a length, those with its end among them if that is later.
     fn cut_behind(&mut self, core: &mut Core<M>, ino: Ino, len: u64) -> Result<(), FsError>;
 
-    /// How far the operation under way can cut a file that is to have a length: to
-    /// that, or less far.
+    /// The length to which the operation under way can truncate a file that is to have length
+    /// `len`: `len`, or more.
     fn cut_at_once(&mut self, core: &mut Core<M>, ino: Ino, len: u64) -> Result<u64, FsError>;
 
-    /// Bytes of a file that one operation writes or allocates at most.
+    /// Most bytes of a file that one operation writes or allocates.
     fn piece(&self, core: &Core<M>) -> u64;
 }
 

@@ -15,25 +15,27 @@ pub trait OrderedLinks: Linked + Named {
 
 /// The order of links and names. Functions are called within an operation.
 pub trait LinkOrder<F: OrderedLinks> {
-    /// Links of a new inode on the disk until its first name is there, of those it is to have.
+    /// The link count of a new inode on the disk until its first name is there; `links` is its
+    /// count afterwards.
     fn links_at_first(links: u16) -> u16;
 
-    /// The change that a new directory's name waits for, by that which counts it in its parent.
+    /// The change that the name of a new directory waits for; `counted` is the change that counts
+    /// the directory's `..` in its parent.
     fn parent_link(counted: ChangeId) -> ChangeId;
 
-    /// A new file has its first name once some changes are on the disk.
+    /// Counts the first name of a new file, which is on the disk once the changes `named` are.
     fn add_first_name(live: &mut Live<F>, ino: Ino, dir: Ino, named: &Ids) -> Result<(), FsError>;
 
-    /// A file loses one of its names.
+    /// Removes one of the names of a file.
     fn remove_name(live: &mut Live<F>, dir: Ino, name: &[u8], ino: Ino) -> Result<(), FsError>;
 
-    /// An empty directory loses its name.
+    /// Removes the name of an empty directory.
     fn remove_dir(live: &mut Live<F>, dir: Ino, name: &[u8], ino: Ino) -> Result<(), FsError>;
 
-    /// Refuses to move a file that has as many links as there can be, if it has one more meanwhile.
+    /// Refuses to move a file with the maximum of links, where a move adds one for a while.
     fn check_links(live: &mut Live<F>, moved: Ino) -> Result<(), FsError>;
 
-    /// A file gets a new name for another one.
+    /// Gives a file a new name, and removes its old one.
     fn move_to_new(
         live: &mut Live<F>,
         from: (Ino, &[u8]),
@@ -41,7 +43,7 @@ pub trait LinkOrder<F: OrderedLinks> {
         moved: (Ino, FileKind),
     ) -> Result<(), FsError>;
 
-    /// A file takes the name of another.
+    /// Gives a file the name of another file, and removes its old one.
     fn move_over(
         live: &mut Live<F>,
         from: (Ino, &[u8]),
@@ -50,14 +52,15 @@ pub trait LinkOrder<F: OrderedLinks> {
         old: (Ino, FileKind),
     ) -> Result<(), FsError>;
 
-    /// A file is to have one name more for a while: the changes that must be on the disk for it to
-    /// be counted for that.
+    /// Counts one more name of a file for a while. Returns the changes that must be on the disk
+    /// before that name.
     fn hold_named(live: &mut Live<F>, ino: Ino) -> Result<Ids, FsError>;
 
-    /// It has one name less again, once some changes are on the disk.
+    /// Takes that count back once the changes `after` are on the disk.
     fn release_named(live: &mut Live<F>, after: &[ChangeId], ino: Ino);
 
-    /// A directory has one less in it, of which `..` leads elsewhere by the change `turned`.
+    /// Counts one subdirectory less in a directory; the change `turned` points the `..` of the
+    /// subdirectory elsewhere.
     fn lose_child(live: &mut Live<F>, dir: Ino, turned: ChangeId) -> Result<(), FsError>;
 
     /// The changes that must be on the disk for an inode without names to be cleared there.

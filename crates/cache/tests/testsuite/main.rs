@@ -1,6 +1,6 @@
 //! The cache: its order of writes, its journal, and its requests.
 //!
-//! One program, since each compiles the cache anew.
+//! They are one program: each test program would compile the generic code of the cache again.
 
 #![allow(missing_docs)]
 

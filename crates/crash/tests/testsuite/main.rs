@@ -1,6 +1,6 @@
 //! The search for states after crashes, on UFS; the order of writes of other implementations.
 //!
-//! One program, since each compiles the formats anew.
+//! They are one program: each test program would compile the generic code of the formats again.
 
 #![allow(missing_docs)]
 

@@ -9,8 +9,8 @@
 //! - `sums`: checksums; `map`, `node`, `encode`: inodes from their bytes, and as bytes again;
 //! - `primary`: the superblock; `errors`: the record of errors once nothing can be changed;
 //! - `orphans`, `orphan_file`: files that a crash leaves behind;
-//! - `maps`: what the maps of files work on; `blocks`: those by indirect blocks; `extents`: those
-//!   by extents.
+//! - `maps`: maps of files, with the inodes and the allocator that they need; `blocks`: maps by
+//!   indirect blocks; `extents`: maps by extents.
 //!
 //! Types that borrow these for one operation on a file:
 //!

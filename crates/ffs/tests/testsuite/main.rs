@@ -1,6 +1,6 @@
 //! UFS: new volumes, volumes in use, damage, and rules of FreeBSD.
 //!
-//! One program, since each compiles the engine anew.
+//! They are one program: each test program would compile the generic code of the engine again.
 
 #![allow(missing_docs)]
 

@@ -13,7 +13,7 @@ use seekless_fs::field::index;
 use seekless_fs::{FsError, Location};
 use seekless_units::{BlockNo, Ino, Lbn};
 
-/// Finishes what was being done with orphans.
+/// Deletes or truncates orphans, as a mount does after a crash.
 pub(super) struct OrphanRepair<'w, 'a> {
     work: &'w mut Work<'a>,
 }

@@ -248,7 +248,7 @@ impl DelayedAllocation<Map> for Ext {
         ino: Ino,
         lbn: u64,
     ) -> Result<(BlockState, u64), FsError> {
-        Tree::of(&mut self.maps, core, ino).stand_of(lbn)
+        Tree::of(&mut self.maps, core, ino).state_of(lbn)
     }
 
     fn room(&self, core: &Core) -> u64 {

@@ -193,7 +193,7 @@ impl Tree<'_> {
     }
 
     /// The state of a block in the tree, and the end of the run with that state.
-    pub(crate) fn stand_of(&mut self, lbn: u64) -> Result<(BlockState, u64), FsError> {
+    pub(crate) fn state_of(&mut self, lbn: u64) -> Result<(BlockState, u64), FsError> {
         if lbn >= self.max_size().div_ceil(self.block().max(1)) {
             // There can be none: writing there fails elsewhere.
             return Ok((BlockState::Hole, u64::MAX));

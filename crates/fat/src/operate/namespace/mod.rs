@@ -121,7 +121,7 @@ impl<'a> Namespace<'a> {
         }
     }
 
-    /// What puts entries into directories and takes them out.
+    /// The writer of directory entries.
     fn slots(&mut self) -> SlotWriter<'_> {
         SlotWriter::new(self.core, &self.boot, self.clusters, self.inodes, self.reach)
     }
