@@ -1,6 +1,6 @@
 //! Whether an image is in order, and its repair, whatever its format.
 
-use seekless_formats::{FAT, FFS, KnownFormat, LostChains, to_check};
+use seekless_formats::{Argument, FFS, FORMATS as FAMILIES, KnownFormat, to_check};
 use seekless_fs::FsError;
 use seekless_fs::check::{Outcome, Repaired, Report};
 use seekless_images::{Error, FORMATS, Place, refuse_others};
@@ -30,11 +30,12 @@ pub struct Examined {
     pub writes: u64,
 }
 
-/// Checks an image, and repairs it in the modes that do. `lost` is for FAT: clusters that no file
-/// has become files, or are freed.
+/// Checks an image, and repairs it in the modes that do, as arguments for its format's
+/// [`repair_parameters`](KnownFormat::repair_parameters) say.
 ///
 /// # Errors
-/// [`ErrorKind::Usage`](seekless_images::ErrorKind) for `lost` with another format,
+/// [`ErrorKind::Usage`](seekless_images::ErrorKind) for an argument that the format has no
+/// parameter for, or with an invalid value,
 /// [`ErrorKind::Unsupported`](seekless_images::ErrorKind) for a file that is no image, or an image
 /// that is not written, [`ErrorKind::Corrupt`](seekless_images::ErrorKind) where not even a
 /// superblock can be read, [`ErrorKind::System`](seekless_images::ErrorKind), also for an image
@@ -43,15 +44,22 @@ pub fn examine(
     path: &Path,
     place: &Place,
     mode: Mode,
-    lost: Option<LostChains>,
+    arguments: &[Argument],
 ) -> Result<Examined, Error> {
     let device = match mode {
         Mode::Check => seekless_images::device(path, place)?,
         Mode::Preen | Mode::Repair => seekless_images::device_locked(path, place)?,
     };
     let format = to_check(device.as_ref());
-    if lost.is_some() && !format.is(&FAT) {
-        return Err(Error::usage("--lost is for FAT images"));
+    for argument in arguments {
+        let name = argument.name();
+        let Some(parameter) = format.repair_parameter(name) else {
+            let has = |known: &&&KnownFormat| known.repair_parameter(name).is_some();
+            let families: Vec<_> = FAMILIES.iter().filter(has).map(|known| known.family).collect();
+            return Err(Error::usage(format!("--{name} is for {} images", families.join(" and "))));
+        };
+        let invalid = |why| Error::usage(format!("--{argument}: {why}"));
+        parameter.check(argument).map_err(invalid)?;
     }
     // With neither a superblock nor a copy of one, which UFS looks for, it may be something
     // else.
@@ -62,15 +70,14 @@ pub fn examine(
             _ => Error::from(error).about(path.display()),
         }
     };
-    let lost = lost.unwrap_or_default();
     let repaired = match mode {
         Mode::Check => {
             let report = (format.check)(device.clone()).map_err(about)?;
             let outcome = if report.is_clean() { Outcome::Clean } else { Outcome::Left };
             return Ok(Examined { format, report, outcome, writes: 0 });
         }
-        Mode::Preen => (format.preen)(device.clone(), lost).map_err(about)?,
-        Mode::Repair => (format.repair)(device.clone(), lost).map_err(about)?,
+        Mode::Preen => (format.preen)(device.clone(), arguments).map_err(about)?,
+        Mode::Repair => (format.repair)(device.clone(), arguments).map_err(about)?,
     };
     let Repaired { report, outcome, writes, .. } = repaired;
     Ok(Examined { format, report, outcome, writes })

@@ -1,10 +1,11 @@
 //! FAT12, FAT16 and FAT32.
 
-use crate::mounting::{InUse, Mounting, Wall, refuse};
+use crate::mounting::{InUse, Mounting, Wall};
+use crate::parameter::{Argument, Parameter, Value};
 use crate::table::KnownFormat;
 use seekless_cache::Discipline;
 use seekless_device::{BlockDevice, Clock};
-use seekless_fat::{FatLive, LiveOptions};
+use seekless_fat::{FatLive, LiveOptions, LostChains};
 use seekless_fs::FsError;
 use std::sync::Arc;
 
@@ -12,14 +13,54 @@ use std::sync::Arc;
 pub const FAT: KnownFormat = KnownFormat {
     reader: seekless_fat::FORMAT,
     called: "a FAT image",
+    family: "FAT",
     unit: "sectors",
     default_discipline: |_| Ok(Discipline::SoftUpdates),
+    mount_parameters: MOUNT,
     open_live,
     check: seekless_fat::check,
-    preen: seekless_fat::preen,
-    repair: seekless_fat::repair,
+    repair_parameters: REPAIR,
+    preen: |device, arguments| seekless_fat::preen(device, lost_chains(arguments)),
+    repair: |device, arguments| seekless_fat::repair(device, lost_chains(arguments)),
     phase_of: seekless_fat::phase_of,
 };
+
+/// Maximum offset of a local time from UTC, in minutes: as `time_offset` of Linux's vfat.
+const MOST_MINUTES: i64 = 24 * 60;
+
+const MOUNT: &[Parameter] = &[
+    Parameter {
+        name: "clusters",
+        value: Value::Text { name: "POLICY" },
+        help: "where free clusters are looked for: first-fit, next-fit (default), random-near, \
+               random-next, random, next-near, or their numbers 0 to 5",
+    },
+    Parameter {
+        name: "tz",
+        value: Value::Number { name: "MINUTES", least: -MOST_MINUTES, most: MOST_MINUTES },
+        help: "minutes by which the local time in entries is ahead of UTC (default: 0)",
+    },
+    Parameter {
+        name: "loadfats",
+        value: Value::Flag,
+        help: "read all FATs into the cache when the image is mounted",
+    },
+];
+
+const REPAIR: &[Parameter] = &[Parameter {
+    name: "lost",
+    value: Value::OneOf(&["keep", "free"]),
+    help: "clusters that no file has become files in the root directory, or are freed (default: \
+           free after a crash of a mount with softdep or sync, else keep)",
+}];
+
+fn lost_chains(arguments: &[Argument]) -> LostChains {
+    match arguments.iter().rfind(|argument| argument.name() == "lost").and_then(Argument::value) {
+        Some("keep") => LostChains::Kept,
+        Some("free") => LostChains::Freed,
+        _ => LostChains::ByMark,
+    }
+}
 
 fn open_live(
     device: Arc<dyn BlockDevice>,
@@ -27,25 +68,23 @@ fn open_live(
     mounting: &Mounting,
     wall: Wall,
 ) -> Result<Box<dyn InUse>, FsError> {
-    let given = [
-        (mounting.directories.is_some(), "dirs="),
-        (mounting.inodes.is_some(), "inodes="),
-        (mounting.blocks.is_some(), "blocks="),
-        (!mounting.moves_dirs, "dirmove=exdev"),
-        (!mounting.reallocblks, "noreallocblks"),
-        (mounting.delays == Some(true), "delalloc"),
-    ];
-    refuse(&given, "on FAT")?;
-    let options = LiveOptions {
-        clusters: mounting.clusters.clone(),
-        seed: mounting.seed,
-        zone: mounting.zone,
-        force: mounting.force,
-        wall,
-    };
+    let (seed, force) = (mounting.seed, mounting.force);
+    let mut options = LiveOptions { clusters: None, seed, zone: 0, force, wall };
+    let mut loads_fats = false;
+    for argument in mounting.arguments_of(&FAT)? {
+        match argument.name() {
+            "clusters" => options.clusters = argument.value().map(Into::into),
+            "tz" => {
+                let zone = argument.number().and_then(|minutes| i32::try_from(minutes).ok());
+                options.zone = zone.expect("a number in the parameter's range");
+            }
+            "loadfats" => loads_fats = true,
+            other => unreachable!("{other} is a parameter, and has no meaning"),
+        }
+    }
     let config = mounting.config_of(&FAT, device.as_ref())?;
     let mut live = FatLive::open(device, clock, config, options)?;
-    if mounting.loads_fats {
+    if loads_fats {
         let (fat, core) = live.parts();
         fat.load_fats(core)?;
     }

@@ -3,6 +3,7 @@
 //! format are in its crate.
 //!
 //! - `table`: the rows, and the selection of an image's row
+//! - `parameter`: the options that a format has for its mounts and repairs
 //! - `mounting`: opening of images for changes, and file systems in use
 //! - `ext`, `ffs`, `fat`: the operations of each row
 
@@ -10,11 +11,12 @@ mod ext;
 mod fat;
 mod ffs;
 mod mounting;
+mod parameter;
 mod table;
 
 pub use ext::EXT;
 pub use fat::FAT;
 pub use ffs::FFS;
 pub use mounting::{InUse, Mounting, Wall, sort_as_listed};
-pub use seekless_fat::LostChains;
+pub use parameter::{Argument, Parameter, Value, check_mount, formats_with};
 pub use table::{FORMATS, KnownFormat, READERS, claim, claim_among, to_check};

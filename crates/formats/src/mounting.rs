@@ -1,6 +1,7 @@
 //! Images of any format, open for changes.
 
 use crate::KnownFormat;
+use crate::parameter::{Argument, formats_with};
 use seekless_cache::{Config, Counters, Discipline};
 use seekless_device::BlockDevice;
 use seekless_fs::operate::Operate;
@@ -11,38 +12,23 @@ use seekless_units::{Ino, Nanos};
 /// The time of day.
 pub type Wall = Box<dyn Fn() -> Timestamp + Send>;
 
-/// Options for opening an image for changes. Names of policies are those of `mount -o`; the default
-/// is the format's own policy.
+/// Options for opening an image for changes: those of every format, and arguments for the
+/// parameters of its own ([`KnownFormat::mount_parameters`]).
 #[derive(Clone, Debug)]
 pub struct Mounting {
     /// The cache. Its discipline is ignored in favour of the next field.
     pub config: Config,
     /// The update discipline, if not the format's default.
     pub discipline: Option<Discipline>,
-    /// The policy for directories.
-    pub directories: Option<String>,
-    /// The policy for all other inodes.
-    pub inodes: Option<String>,
-    /// The policy for blocks.
-    pub blocks: Option<String>,
-    /// The policy for clusters.
-    pub clusters: Option<String>,
-    /// Minutes by which times on a FAT volume are ahead of UTC.
-    pub zone: i32,
-    /// Whether all FATs of a FAT volume are loaded into memory at the start.
-    pub loads_fats: bool,
     /// Seed of policies with random choices.
     pub seed: u64,
-    /// Gather new blocks into clusters, if the format supports it.
-    pub reallocblks: bool,
-    /// Whether blocks are allocated at write-back (delayed allocation), if set.
-    pub delays: Option<bool>,
-    /// Whether directories may be given other names if no order of writes is safe.
-    pub moves_dirs: bool,
     /// Open an image that is not clean.
     pub force: bool,
     /// Continue if a checksum does not match.
     pub ignore_checksums: bool,
+    /// Arguments for the parameters of the format; of several for one parameter, the last one
+    /// counts.
+    pub arguments: Vec<Argument>,
 }
 
 impl Mounting {
@@ -52,18 +38,10 @@ impl Mounting {
         Self {
             config,
             discipline: None,
-            directories: None,
-            inodes: None,
-            blocks: None,
-            clusters: None,
-            zone: 0,
-            loads_fats: false,
             seed: 1,
-            reallocblks: true,
-            delays: None,
-            moves_dirs: true,
             force: false,
             ignore_checksums: false,
+            arguments: Vec::new(),
         }
     }
 
@@ -88,18 +66,22 @@ impl Mounting {
         Ok(Config { discipline: self.discipline_of(known, device)?, ..self.config })
     }
 
-    /// Refuses options that apply to FAT only.
-    pub(crate) fn check_not_fat(&self) -> Result<(), FsError> {
-        let given = [(self.clusters.is_some(), "clusters="), (self.zone != 0, "tz=")];
-        refuse(&given, "on anything but FAT")
-    }
-}
-
-/// Refuses the first given option.
-pub(crate) fn refuse(given: &[(bool, &str)], on: &str) -> Result<(), FsError> {
-    match given.iter().find(|(is_given, _)| *is_given) {
-        Some((_, option)) => Err(FsError::Unsupported(format!("-o {option} {on}"))),
-        None => Ok(()),
+    /// The arguments, all of which a format has a parameter for.
+    ///
+    /// # Errors
+    /// [`FsError::Unsupported`] with the first that it has none for, or whose value is invalid.
+    pub(crate) fn arguments_of(&self, known: &KnownFormat) -> Result<&[Argument], FsError> {
+        for argument in &self.arguments {
+            let Some(parameter) = known.mount_parameter(argument.name()) else {
+                let formats = formats_with(argument.name()).join(" and ");
+                let family = known.family;
+                let why = format!("option {argument} on {family}: it is an option of {formats}");
+                return Err(FsError::Unsupported(why));
+            };
+            let invalid = |why| FsError::Unsupported(format!("option {argument}: {why}"));
+            parameter.check(argument).map_err(invalid)?;
+        }
+        Ok(&self.arguments)
     }
 }
 

@@ -1,10 +1,10 @@
 //! The rows, and the selection of an image's row.
 
 use crate::mounting::{InUse, Mounting, Wall};
+use crate::parameter::{Argument, Parameter};
 use crate::{EXT, FAT, FFS};
 use seekless_cache::Discipline;
 use seekless_device::{BlockDevice, Clock};
-use seekless_fat::LostChains;
 use seekless_fs::FsError;
 use seekless_fs::check::{Repaired, Report};
 use seekless_fs::format::{Format, Probe};
@@ -20,26 +20,35 @@ pub const READERS: &[Format] = &[EXT.reader, FFS.reader, FAT.reader];
 type OpenLive =
     fn(Arc<dyn BlockDevice>, Arc<dyn Clock>, &Mounting, Wall) -> Result<Box<dyn InUse>, FsError>;
 
+/// Repairs an image, as its arguments say.
+type Repair = fn(Arc<dyn BlockDevice>, &[Argument]) -> Result<Repaired, FsError>;
+
 /// A row of the table: a known format.
 pub struct KnownFormat {
     /// Its recognition and reading.
     pub reader: Format,
     /// The name of the family for people, with its article.
     pub called: &'static str,
+    /// The name of the family.
+    pub family: &'static str,
     /// The unit of its block numbers.
     pub unit: &'static str,
     /// The default discipline for changes of an image.
     pub default_discipline: fn(&dyn BlockDevice) -> Result<Discipline, FsError>,
-    /// Opens an image for changes. Options without a meaning in this format, and unsupported
+    /// The options that only this format has for mounts.
+    pub mount_parameters: &'static [Parameter],
+    /// Opens an image for changes. Arguments for parameters of other formats, and unsupported
     /// images, are refused by name ([`FsError::Unsupported`]).
     pub open_live: OpenLive,
     /// Checks for inconsistencies.
     pub check: fn(Arc<dyn BlockDevice>) -> Result<Report, FsError>,
-    /// Repairs the effects of a crash; on FAT, clusters that belong to no file are treated as
-    /// requested.
-    pub preen: fn(Arc<dyn BlockDevice>, LostChains) -> Result<Repaired, FsError>,
-    /// Repairs everything; lost chains as above.
-    pub repair: fn(Arc<dyn BlockDevice>, LostChains) -> Result<Repaired, FsError>,
+    /// The options that only this format has for repairs.
+    pub repair_parameters: &'static [Parameter],
+    /// Repairs the effects of a crash. Arguments are for [`KnownFormat::repair_parameters`], and
+    /// valid.
+    pub preen: Repair,
+    /// Repairs everything; arguments as above.
+    pub repair: Repair,
     /// The phase that reports a code.
     pub phase_of: fn(&str) -> Option<u8>,
 }
@@ -49,6 +58,18 @@ impl KnownFormat {
     #[must_use]
     pub fn is(&self, other: &Self) -> bool {
         self.reader.name == other.reader.name
+    }
+
+    /// The parameter of its mounts that has a name.
+    #[must_use]
+    pub fn mount_parameter(&self, name: &str) -> Option<&'static Parameter> {
+        self.mount_parameters.iter().find(|parameter| parameter.name == name)
+    }
+
+    /// The parameter of its repairs that has a name.
+    #[must_use]
+    pub fn repair_parameter(&self, name: &str) -> Option<&'static Parameter> {
+        self.repair_parameters.iter().find(|parameter| parameter.name == name)
     }
 
     fn probe(&self, device: &dyn BlockDevice) -> Probe {

@@ -141,7 +141,7 @@ impl Check {
     }
 
     fn examine(&self, mode: Mode) -> Result<Checked, Error> {
-        let Examined { report, outcome, .. } = examine(&self.path, &self.place, mode, None)?;
+        let Examined { report, outcome, .. } = examine(&self.path, &self.place, mode, &[])?;
         let outcome = match outcome {
             check::Outcome::Clean => Outcome::Clean,
             check::Outcome::Corrected => Outcome::Corrected,

@@ -2,12 +2,12 @@
 
 use fuser::MountOption;
 use seekless_cache::{Ages, Config, Discipline};
-use seekless_formats::Mounting;
+use seekless_formats::{Argument, FORMATS, Mounting, check_mount};
 use seekless_images::Error;
 use seekless_units::{ByteLen, parse_size};
 
-/// Known options; `=` if a value follows.
-const KNOWN: &[&str] = &[
+/// Options of every format; `=` if a value follows.
+const COMMON: &[&str] = &[
     "rw",
     "ro",
     "async",
@@ -15,17 +15,8 @@ const KNOWN: &[&str] = &[
     "normal",
     "softdep",
     "journal=",
-    "dirs=",
     "policy=",
-    "inodes=",
-    "blocks=",
-    "clusters=",
-    "tz=",
     "seed=",
-    "reallocblks",
-    "noreallocblks",
-    "delalloc",
-    "nodelalloc",
     "cache=",
     "ages=",
     "max_softdeps=",
@@ -33,7 +24,6 @@ const KNOWN: &[&str] = &[
     "barriers",
     "nobarriers",
     "force",
-    "dirmove=",
     "suid",
     "nosuid",
     "dev",
@@ -112,25 +102,8 @@ impl LiveMountOptions {
     fn take_live(&mut self, option: &str, name: &str, value: Option<&str>) -> Result<(), Error> {
         match (name, value) {
             ("force", None) => self.how.force = true,
-            ("dirmove", Some("exdev")) => self.how.moves_dirs = false,
-            ("dirmove", Some("any")) => self.how.moves_dirs = true,
-            ("reallocblks", None) => self.how.reallocblks = true,
-            ("noreallocblks", None) => self.how.reallocblks = false,
-            ("delalloc", None) => self.how.delays = Some(true),
-            ("nodelalloc", None) => self.how.delays = Some(false),
             ("barriers", None) => self.how.config.barriers = true,
             ("nobarriers", None) => self.how.config.barriers = false,
-            ("dirs" | "policy", Some(value)) => self.how.directories = Some(value.to_string()),
-            ("inodes", Some(value)) => self.how.inodes = Some(value.to_string()),
-            ("blocks", Some(value)) => self.how.blocks = Some(value.to_string()),
-            ("clusters", Some(value)) => self.how.clusters = Some(value.to_string()),
-            ("tz", Some(value)) => {
-                self.how.zone = number(option, value)?;
-                if !(-MOST_MINUTES..=MOST_MINUTES).contains(&self.how.zone) {
-                    let most = format!("at most {MOST_MINUTES} minutes");
-                    return Err(Error::usage(format!("-o {option}: {most}")));
-                }
-            }
             ("seed", Some(value)) => self.how.seed = number(option, value)?,
             ("max_softdeps", Some(value)) => {
                 self.how.config.limits.max_softdeps = positive(option, value)?;
@@ -147,10 +120,19 @@ impl LiveMountOptions {
             }
             ("ages", Some("classic")) => self.how.config.ages = Ages::CLASSIC,
             ("ages", Some("freebsd")) => self.how.config.ages = Ages::FREEBSD,
-            (_, None) | ("journal", Some(_)) => {
-                self.how.discipline = Some(option.parse().map_err(|_| unknown(option))?);
-            }
-            _ => return Err(unknown(option)),
+            ("journal", Some(_)) => self.how.discipline = Some(discipline(option)?),
+            ("policy", Some(_)) => self.add(option, Argument::new("dirs", value))?,
+            _ => self.add(option, Argument::new(name, value))?,
+        }
+        Ok(())
+    }
+
+    /// Takes an option that only some formats have, or a discipline.
+    fn add(&mut self, option: &str, argument: Argument) -> Result<(), Error> {
+        match check_mount(&argument) {
+            Ok(()) => self.how.arguments.push(argument),
+            Err(Some(why)) => return Err(Error::usage(format!("-o {option}: {why}"))),
+            Err(None) => self.how.discipline = Some(discipline(option)?),
         }
         Ok(())
     }
@@ -159,6 +141,10 @@ impl LiveMountOptions {
         self.flags.retain(|other| other != opposite && *other != flag);
         self.flags.push(flag);
     }
+}
+
+fn discipline(option: &str) -> Result<Discipline, Error> {
+    option.parse().map_err(|_| unknown(option))
 }
 
 fn number<T: std::str::FromStr>(option: &str, value: &str) -> Result<T, Error> {
@@ -176,23 +162,34 @@ where
     Ok(number)
 }
 
+/// The options of every format and of each; `=` if a value follows.
+fn known() -> Vec<String> {
+    let mut known: Vec<String> = COMMON.iter().map(|&name| name.into()).collect();
+    for parameter in FORMATS.iter().flat_map(|format| format.mount_parameters) {
+        let has_value = parameter.to_string().contains('=');
+        let name = format!("{}{}", parameter.name, if has_value { "=" } else { "" });
+        if !known.contains(&name) {
+            known.push(name);
+        }
+    }
+    known
+}
+
 /// The error for an unknown option, with a similar one.
 fn unknown(option: &str) -> Error {
     let name = option.split_once('=').map_or(option, |(name, _)| name);
-    let distance = |known: &&&str| strsim::damerau_levenshtein(name, known.trim_end_matches('='));
-    let near = KNOWN.iter().min_by_key(distance).filter(|known| distance(known) <= 2);
+    let known = known();
+    let distance = |known: &&String| strsim::damerau_levenshtein(name, known.trim_end_matches('='));
+    let near = known.iter().min_by_key(distance).filter(|known| distance(known) <= 2);
     let hint = match near {
         Some(known) if known.trim_end_matches('=') == name && known.ends_with('=') => {
             format!(" (expected {known}VALUE with a valid value)")
         }
         Some(known) => format!(" (did you mean {known}?)"),
-        None => format!(" (known options: {})", KNOWN.join(" ")),
+        None => format!(" (known options: {})", known.join(" ")),
     };
     Error::usage(format!("-o {option}: unknown option{hint}"))
 }
-
-/// Maximum offset of a local time from UTC, in minutes: as `time_offset` of Linux's vfat.
-const MOST_MINUTES: i32 = 24 * 60;
 
 /// Minimum size of the cache: a few blocks of the largest size, with their cylinder groups and
 /// indirect blocks.
@@ -206,6 +203,10 @@ mod tests {
         LiveMountOptions::parse(&[options.into()]).map_err(|failure| failure.to_string())
     }
 
+    fn arguments(options: &LiveMountOptions) -> Vec<String> {
+        options.how.arguments.iter().map(ToString::to_string).collect()
+    }
+
     #[test]
     fn options_as_mount_takes_them() {
         let options = parse("rw,async,policy=depth,cache=1M,nobarriers,dev").unwrap();
@@ -213,17 +214,16 @@ mod tests {
         assert_eq!(options.how.discipline, Some(Discipline::Async));
         assert_eq!(options.how.config.capacity.get(), 1 << 20);
         assert!(!options.how.config.barriers);
-        assert_eq!(options.how.directories.as_deref(), Some("depth"));
+        assert_eq!(arguments(&options), ["dirs=depth"]);
         assert!(options.flags.contains(&MountOption::Dev));
         assert!(!options.flags.contains(&MountOption::NoDev));
         assert!(!parse("rw,ro").unwrap().writable);
         // The last one of two opposites counts; a policy may have a number.
         let options = parse("rw,delalloc,nodelalloc").unwrap();
-        assert_eq!(options.how.delays, Some(false));
-        assert_eq!(parse("rw").unwrap().how.delays, None);
+        assert_eq!(arguments(&options), ["delalloc", "nodelalloc"]);
+        assert!(arguments(&parse("rw").unwrap()).is_empty());
         let options = parse("rw,policy=depth,dirs=linear,inodes=dir-reserve=32").unwrap();
-        assert_eq!(options.how.directories.as_deref(), Some("linear"));
-        assert_eq!(options.how.inodes.as_deref(), Some("dir-reserve=32"));
+        assert_eq!(arguments(&options), ["dirs=depth", "dirs=linear", "inodes=dir-reserve=32"]);
         for senseless in ["cache=0", "cache=1023K", "max_softdeps=0", "tickdelay=0", "tickdelay=x"]
         {
             let message = parse(&format!("rw,{senseless}")).unwrap_err();
@@ -240,6 +240,10 @@ mod tests {
         assert!(parse("rw,ages=old").unwrap_err().contains("ages"));
         assert!(parse("softdep").unwrap_err().contains("needs -o rw"));
         assert!(parse("delalloc").unwrap_err().contains("needs -o rw"));
+        assert!(parse("rw,tz=2000").unwrap_err().contains("-1440 to 1440"));
+        assert!(parse("rw,dirmove=none").unwrap_err().contains("any, exdev"));
+        assert!(parse("rw,delalloc=1").unwrap_err().contains("no value"));
+        assert!(parse("rw,dirs").unwrap_err().contains("dirs=POLICY"));
         assert!(parse("rw,delaloc").unwrap_err().contains("did you mean delalloc?"));
     }
 }

@@ -3,9 +3,10 @@
 use crate::args::{Global, PlaceArgs};
 use crate::failure::Failure;
 use crate::say::say;
+use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use seekless_compose::check::{Examined, Mode, examine};
-use seekless_formats::LostChains;
+use seekless_formats::Argument;
 use seekless_fs::check::{Class, Finding, Outcome};
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -91,11 +92,8 @@ enum Lost {
 }
 
 impl Lost {
-    fn chains(self) -> LostChains {
-        match self {
-            Self::Keep => LostChains::Kept,
-            Self::Free => LostChains::Freed,
-        }
+    fn argument(self) -> Argument {
+        Argument::new("lost", self.to_possible_value().as_ref().map(PossibleValue::get_name))
     }
 }
 
@@ -116,8 +114,8 @@ fn mode_name(mode: Mode) -> &'static str {
 }
 
 pub(crate) fn run(args: &CheckArgs, global: &Global) -> Result<ExitCode, Failure> {
-    let lost = args.lost.map(Lost::chains);
-    Ok(match examine(&args.image, &args.place.place(), mode_of(args), lost) {
+    let arguments: Vec<Argument> = args.lost.map(Lost::argument).into_iter().collect();
+    Ok(match examine(&args.image, &args.place.place(), mode_of(args), &arguments) {
         Ok(examined) => {
             if global.json {
                 print_json(args, &examined)

@@ -1,5 +1,7 @@
 //! `seekless mount`: mounts an image as a directory.
 
+mod help;
+
 use crate::args::{Global, OpenArgs, PlaceArgs};
 use crate::failure::{Failure, Kind};
 use crate::say::say;
@@ -22,70 +24,7 @@ use std::sync::mpsc::channel;
 
 /// Mount an image read-only, with a recording of all accesses, or read-write
 #[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  seekless mount disk.img /mnt
-  seekless mount disk.img /mnt --record boot.trace
-  chroot /mnt /bin/job; umount /mnt
-  seekless mount ufs.img /mnt -o rw,softdep,dirs=orlov,cache=256M
-  seekless mount ext4.img /mnt -o rw,journal=data
-
-Mount options (-o) for read-write mounts (UFS1, UFS2, ext2, ext3 and ext4):
-  rw                              mount read-write; required by the options below
-  softdep, async, sync, normal    when changes are written: ordered by soft updates
-                                  (softdep, the default on UFS); delayed, in any
-                                  order; synchronously; or names and inodes
-                                  synchronously and the rest delayed (normal, the
-                                  default on ext images without a journal)
-  journal=ordered|writeback|data  images with a journal: what of the contents of
-                                  files is kept in order with it (default: ordered)
-  dirs=POLICY                     placement of new directories: orlov (default),
-                                  old-dirpref, depth, ext2-orlov, find-group-dir,
-                                  linear on UFS; ext2-orlov (default),
-                                  find-group-dir, linear, linux-orlov (ext4's),
-                                  ffs-orlov, old-dirpref on ext; policy=POLICY is
-                                  the same
-  inodes=POLICY                   placement of the inodes of other files: parent on
-                                  UFS; on ext find-group-other (default), parent
-                                  (ext4's; default with linux-orlov),
-                                  old-find-group-other,
-                                  dir-reserve[=N] (N inodes, 16 by default, are
-                                  kept for each directory and its files),
-                                  dir-reserve-hashed[=N] (the same, in the order of
-                                  the hashes of their names)
-  blocks=POLICY                   placement of file blocks: blkpref (default),
-                                  bsd-blkpref, old-blkpref, next-free,
-                                  random-start, near-start on UFS; ext2-next[=N] (default; takes N blocks at
-                                  once, 1 by default), ext4-goal[=P] (ext4's, on P
-                                  processors) and the last three on ext
-  delalloc, nodelalloc            ext images with extents: take blocks when contents
-                                  are written back, or with each write (default:
-                                  delalloc with blocks=ext4-goal where possible,
-                                  nodelalloc elsewhere)
-  noreallocblks                   do not gather new blocks into clusters (UFS)
-  cache=SIZE                      size of the block cache (default: 64M)
-  ages=classic|freebsd            how long changes may be delayed: 10, 15 and 30
-                                  seconds for inodes, directories and files, or
-                                  28, 29 and 30
-  max_softdeps=N, tickdelay=N     maximum number of pending changes, and the number
-                                  of ticks (1/100 s) for which callers are delayed
-                                  above it
-  nobarriers                      do not flush the image after each round of writes
-  dirmove=exdev                   ext without a journal: refuse to give directories
-                                  other names (EXDEV; mv then copies them) where a
-                                  crash could leave both or none (default: any)
-  force                           mount even if the file system is not clean
-  seed=N                          random seed of the policies
-For all mounts: ro, suid, dev, noexec and their opposites (default: nosuid, nodev)
-and allow_other. Access times are not updated (noatime).
-
-Returns when the directory is mounted, and serves it in the background until it is
-unmounted or a signal (INT, TERM, HUP) is received; then the server unmounts it, writes
-what is left and completes the trace. umount does not wait for that: until then the
-image, or the trace, is locked, so `flock disk.img true` waits for it.
-With -f the command itself is the server; its exit code tells whether all was written.
-SIGUSR1 prints the counters of a read-write mount so far (with -f or -v); -v or --json
-prints them at the end. Needs root or fusermount3.")]
+#[command(after_help = help::after_help())]
 pub(crate) struct MountArgs {
     /// Image file (raw or qcow2) or block device
     image: PathBuf,

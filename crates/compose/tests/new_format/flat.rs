@@ -30,10 +30,13 @@ pub(crate) const EXTENTS_AT: usize = 64;
 pub(crate) const FLAT: KnownFormat = KnownFormat {
     reader: Format { name: "flat", probe, open },
     called: "a flat image",
+    family: "flat",
     unit: "blocks",
     default_discipline: |_| refuse(),
+    mount_parameters: &[],
     open_live: |_, _, _, _| refuse(),
     check,
+    repair_parameters: &[],
     preen: |device, _| examine(device),
     repair: |device, _| examine(device),
     phase_of: |code| (code == "extent.range" || code == "extent.twice").then_some(1),

@@ -7,7 +7,7 @@ use crate::experiment::{FormatKind, System};
 use crate::quantity;
 use seekless_cache::{Ages, Config, Discipline, Role, Roles};
 use seekless_device::{SparseDevice, VirtualClock};
-use seekless_formats::{EXT, FAT, FFS, InUse, KnownFormat, Mounting};
+use seekless_formats::{Argument, EXT, FAT, FFS, InUse, KnownFormat, Mounting};
 use seekless_fs::FsError;
 use seekless_fs::operate::Operate;
 use seekless_units::{Ino, Nanos};
@@ -65,22 +65,27 @@ fn open(
 fn mounting(system: &System, setup: &Setup<'_>) -> Mounting {
     let format = &system.format;
     let fresh = Mounting::new(config(system, setup));
-    let common = Mounting { discipline: Some(setup.discipline), seed: setup.chance.seed, ..fresh };
+    let mut arguments = Vec::new();
+    let mut add = |name: &str, value: Option<&str>| arguments.push(Argument::new(name, value));
     if format.kind.is_fat() {
-        return Mounting {
-            clusters: Some(setup.policy.into()),
-            loads_fats: system.cache.load_fats,
-            ..common
-        };
+        add("clusters", Some(setup.policy));
+        if system.cache.load_fats {
+            add("loadfats", None);
+        }
+    } else {
+        let (directories, inodes) = quantity::both_policies(setup.policy);
+        add("dirs", Some(directories));
+        if let Some(inodes) = inodes {
+            add("inodes", Some(inodes));
+        }
+        if let Some(blocks) = &format.blocks {
+            add("blocks", Some(&blocks.0));
+        }
+        if !format.reallocblks && FFS.is(known(format.kind)) {
+            add("noreallocblks", None);
+        }
     }
-    let (directories, inodes) = quantity::both_policies(setup.policy);
-    Mounting {
-        directories: Some(directories.into()),
-        inodes: inodes.map(Into::into),
-        blocks: format.blocks.as_ref().map(|blocks| blocks.0.clone()),
-        reallocblks: format.reallocblks,
-        ..common
-    }
+    Mounting { discipline: Some(setup.discipline), seed: setup.chance.seed, arguments, ..fresh }
 }
 
 /// A mounted volume, and its drive.

@@ -1,12 +1,11 @@
 //! ext as a target of the search for crash states.
 
-use super::policies::Policies;
 use super::volume::{self, NOW};
 use seekless_cache::{Config, Discipline, JournalMode};
 use seekless_crash::{Live, Recovered, Target};
 use seekless_device::{BlockDevice, VirtualClock};
 use seekless_ext::{BuildOptions, Builder, Features};
-use seekless_formats::EXT;
+use seekless_formats::{Argument, EXT};
 use seekless_fs::check::Report;
 use seekless_fs::format::OpenOptions;
 use seekless_fs::plan::NewVolume;
@@ -38,7 +37,7 @@ pub(super) enum Version {
 /// A version of ext under placement policies.
 pub(super) struct Ext {
     pub version: Version,
-    pub policies: Policies,
+    pub policies: Vec<Argument>,
 }
 
 impl Version {

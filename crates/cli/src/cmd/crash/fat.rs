@@ -1,12 +1,11 @@
 //! FAT as a target of the search for crash states.
 
-use super::policies::Policies;
 use super::volume;
 use seekless_cache::Config;
 use seekless_crash::{Live, Recovered, Target};
 use seekless_device::{BlockDevice, VirtualClock};
 use seekless_fat::{FatWidth, MakeOptions};
-use seekless_formats::FAT;
+use seekless_formats::{Argument, FAT};
 use seekless_fs::check::Report;
 use seekless_fs::format::OpenOptions;
 use seekless_fs::{FsError, Inspect};
@@ -21,7 +20,7 @@ const LARGER: ByteLen = ByteLen::new(4 << 20);
 /// FAT of a width, under placement policies.
 pub(crate) struct Fat {
     pub width: FatWidth,
-    pub policies: Policies,
+    pub policies: Vec<Argument>,
 }
 
 impl Target for Fat {

@@ -24,6 +24,7 @@ use seekless_crash::driver::RunError;
 use seekless_crash::resume::StateError;
 use seekless_fat::FatWidth;
 use seekless_ffs::Version;
+use seekless_formats::{EXT, FAT, FFS};
 use seekless_fs::FsError;
 use std::process::ExitCode;
 use ufs::Ufs;
@@ -59,15 +60,15 @@ pub(crate) fn run(args: &CrashCommand, global: &Global) -> Result<ExitCode, Fail
 /// The target of a format's name.
 fn target(name: &str, policies: &PolicyArgs) -> Result<Box<dyn Target>, Failure> {
     let ufs = |version| -> Result<Box<dyn Target>, Failure> {
-        let policies = policies.without_clusters(name)?;
+        let policies = policies.arguments(&FFS, name)?;
         Ok(Box::new(Ufs::new(version, policies)))
     };
     let ext = |version| -> Result<Box<dyn Target>, Failure> {
-        let policies = policies.without_clusters(name)?;
+        let policies = policies.arguments(&EXT, name)?;
         Ok(Box::new(Ext { version, policies }))
     };
     let fat = |width| -> Result<Box<dyn Target>, Failure> {
-        let policies = policies.only_clusters(name)?;
+        let policies = policies.arguments(&FAT, name)?;
         Ok(Box::new(Fat { width, policies }))
     };
     match name {

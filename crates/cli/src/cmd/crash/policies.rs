@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use clap::Args;
+use seekless_formats::{Argument, KnownFormat, formats_with};
 use std::fmt;
 
 /// Names of placement policies, as the options of a mount have them; a format's own
@@ -22,15 +23,6 @@ pub(crate) struct PolicyArgs {
     pub clusters: Option<String>,
 }
 
-/// Names of placement policies; `None` for the format's own.
-#[derive(Clone, Default, Debug)]
-pub(crate) struct Policies {
-    pub dirs: Option<String>,
-    pub inodes: Option<String>,
-    pub blocks: Option<String>,
-    pub clusters: Option<String>,
-}
-
 impl PolicyArgs {
     fn named(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let all = [
@@ -42,23 +34,18 @@ impl PolicyArgs {
         all.into_iter().filter_map(|(what, name)| Some((what, name.as_deref()?)))
     }
 
-    /// The policies of a format without clusters.
-    pub(super) fn without_clusters(&self, format: &str) -> Result<Policies, Failure> {
-        if self.clusters.is_some() {
-            return Err(Failure::usage(format!("{format}: --clusters is for FAT only")));
+    /// The policies as arguments for mounts of a format, which has the name `format` here.
+    pub(super) fn arguments(
+        &self,
+        known: &KnownFormat,
+        format: &str,
+    ) -> Result<Vec<Argument>, Failure> {
+        let mut named = self.named();
+        if let Some((what, _)) = named.find(|(what, _)| known.mount_parameter(what).is_none()) {
+            let families = formats_with(what).join(" and ");
+            return Err(Failure::usage(format!("{format}: --{what} is for {families} only")));
         }
-        let (dirs, inodes, blocks) = (self.dirs.clone(), self.inodes.clone(), self.blocks.clone());
-        Ok(Policies { dirs, inodes, blocks, clusters: None })
-    }
-
-    /// The policies of a format whose only policy places clusters.
-    pub(super) fn only_clusters(&self, format: &str) -> Result<Policies, Failure> {
-        match self.named().find(|&(what, _)| what != "clusters") {
-            Some((what, _)) => {
-                Err(Failure::usage(format!("{format}: --{what} is for UFS and ext only")))
-            }
-            None => Ok(Policies { clusters: self.clusters.clone(), ..Policies::default() }),
-        }
+        Ok(self.named().map(|(what, name)| Argument::new(what, Some(name))).collect())
     }
 
     /// The policies as command-line options.

@@ -1,12 +1,11 @@
 //! UFS as a target of the search for crash states.
 
-use super::policies::Policies;
 use super::volume;
 use seekless_cache::Config;
 use seekless_crash::{Live, Recovered, Target};
 use seekless_device::{BlockDevice, VirtualClock};
 use seekless_ffs::{MakeOptions, Version};
-use seekless_formats::FFS;
+use seekless_formats::{Argument, FFS};
 use seekless_fs::check::Report;
 use seekless_fs::format::OpenOptions;
 use seekless_fs::{FsError, Inspect};
@@ -23,17 +22,17 @@ const BYTES_PER_INODE: u32 = 8192;
 /// UFS1 or UFS2.
 pub(crate) struct Ufs {
     version: Version,
-    policies: Policies,
+    policies: Vec<Argument>,
 }
 
 impl Ufs {
-    pub(crate) const fn new(version: Version, policies: Policies) -> Self {
+    pub(crate) const fn new(version: Version, policies: Vec<Argument>) -> Self {
         Self { version, policies }
     }
 
     /// The version with FreeBSD's placement policies.
     pub(crate) const fn of(version: Version) -> Self {
-        Self::new(version, Policies { dirs: None, inodes: None, blocks: None, clusters: None })
+        Self::new(version, Vec::new())
     }
 }
 

@@ -1,10 +1,9 @@
 //! Operations of the search for crash states that are the same for all formats.
 
-use super::policies::Policies;
 use seekless_cache::{Config, Counters};
 use seekless_crash::{Live, Recovered};
 use seekless_device::{BlockDevice, VirtualClock};
-use seekless_formats::{InUse, KnownFormat, LostChains, Mounting};
+use seekless_formats::{Argument, InUse, KnownFormat, Mounting};
 use seekless_fs::operate::Operate;
 use seekless_fs::{FsError, Timestamp};
 use std::sync::Arc;
@@ -35,14 +34,11 @@ pub(super) fn mount(
     device: Arc<dyn BlockDevice>,
     clock: Arc<VirtualClock>,
     config: Config,
-    policies: &Policies,
+    policies: &[Argument],
 ) -> Result<Box<dyn Live>, FsError> {
     let mounting = Mounting {
         discipline: Some(config.discipline),
-        directories: policies.dirs.clone(),
-        inodes: policies.inodes.clone(),
-        blocks: policies.blocks.clone(),
-        clusters: policies.clusters.clone(),
+        arguments: policies.to_vec(),
         ..Mounting::new(config)
     };
     Ok(Box::new(Used((known.open_live)(device, clock, &mounting, Box::new(|| NOW))?)))
@@ -53,7 +49,7 @@ pub(super) fn preen(
     known: &KnownFormat,
     device: Arc<dyn BlockDevice>,
 ) -> Result<Recovered, FsError> {
-    let repaired = (known.preen)(device, LostChains::ByMark)?;
+    let repaired = (known.preen)(device, &[])?;
     Ok(Recovered { changed: repaired.writes > 0, report: repaired.report })
 }
 
@@ -62,6 +58,6 @@ pub(super) fn repair(
     known: &KnownFormat,
     device: Arc<dyn BlockDevice>,
 ) -> Result<Recovered, FsError> {
-    let repaired = (known.repair)(device, LostChains::ByMark)?;
+    let repaired = (known.repair)(device, &[])?;
     Ok(Recovered { changed: repaired.writes > 0, report: repaired.report })
 }

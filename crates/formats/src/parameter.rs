@@ -1,0 +1,210 @@
+//! Parameters of a format: the options of its mounts and of its repairs, each with its value and
+//! its help, as Linux describes them with `fs_parameter_spec` (`include/linux/fs_parser.h`).
+
+use crate::FORMATS;
+use crate::table::KnownFormat;
+use std::fmt;
+
+/// The value of a parameter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Value {
+    /// None: the parameter is a flag.
+    Flag,
+    /// Text; the format tells when it is used whether it is valid.
+    Text {
+        /// The value's name in help.
+        name: &'static str,
+    },
+    /// A number in a range.
+    Number {
+        /// The value's name in help.
+        name: &'static str,
+        /// The smallest valid value.
+        least: i64,
+        /// The largest valid value.
+        most: i64,
+    },
+    /// One of these words.
+    OneOf(&'static [&'static str]),
+}
+
+/// A parameter of a format.
+///
+/// ```
+/// use seekless_formats::{Argument, FAT};
+///
+/// let zone = FAT.mount_parameters.iter().find(|parameter| parameter.name == "tz").unwrap();
+/// assert_eq!(zone.to_string(), "tz=MINUTES");
+/// assert!(zone.check(&Argument::new("tz", Some("60"))).is_ok());
+/// assert!(zone.check(&Argument::new("tz", Some("2000"))).is_err());
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Parameter {
+    /// Its name, as `mount -o` takes it.
+    pub name: &'static str,
+    /// Its value.
+    pub value: Value,
+    /// Help: a phrase, without a full stop.
+    pub help: &'static str,
+}
+
+impl Parameter {
+    /// Whether an argument has a valid value.
+    ///
+    /// # Errors
+    /// The reason, as text.
+    pub fn check(&self, argument: &Argument) -> Result<(), String> {
+        match (self.value, argument.value()) {
+            (Value::Flag, None) | (Value::Text { .. }, Some(_)) => Ok(()),
+            (Value::Flag, Some(_)) => Err("takes no value".into()),
+            (_, None) => Err(format!("expected {self}")),
+            (Value::Number { least, most, .. }, Some(text)) => match text.parse::<i64>() {
+                Ok(number) if (least..=most).contains(&number) => Ok(()),
+                Ok(_) => Err(format!("{least} to {most} is valid")),
+                Err(_) => Err("invalid number".into()),
+            },
+            (Value::OneOf(words), Some(text)) if words.contains(&text) => Ok(()),
+            (Value::OneOf(words), Some(_)) => Err(format!("expected {}", words.join(", "))),
+        }
+    }
+}
+
+/// As in help: the name, and the value's name.
+impl fmt::Display for Parameter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.value {
+            Value::Flag => f.write_str(self.name),
+            Value::Text { name } | Value::Number { name, .. } => write!(f, "{}={name}", self.name),
+            Value::OneOf(words) => write!(f, "{}={}", self.name, words.join("|")),
+        }
+    }
+}
+
+/// A parameter with its value, as somebody gave it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Argument {
+    name: String,
+    value: Option<String>,
+}
+
+impl Argument {
+    /// A parameter by its name, and its value.
+    #[must_use]
+    pub fn new(name: &str, value: Option<&str>) -> Self {
+        Self { name: name.into(), value: value.map(Into::into) }
+    }
+
+    /// The name of the parameter.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its value.
+    #[must_use]
+    pub fn value(&self) -> Option<&str> {
+        self.value.as_deref()
+    }
+
+    /// The value of a number that [`Parameter::check`] accepted.
+    pub(crate) fn number(&self) -> Option<i64> {
+        self.value()?.parse().ok()
+    }
+}
+
+/// As `mount -o` takes it.
+impl fmt::Display for Argument {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.value() {
+            None => f.write_str(&self.name),
+            Some(value) => write!(f, "{}={value}", self.name),
+        }
+    }
+}
+
+/// Whether a mount of at least one format accepts an argument.
+///
+/// # Errors
+/// [`None`] if no format has the parameter; otherwise the reason for which its value is invalid.
+pub fn check_mount(argument: &Argument) -> Result<(), Option<String>> {
+    let mut last = None;
+    for known in FORMATS {
+        if let Some(parameter) = known.mount_parameter(argument.name()) {
+            match parameter.check(argument) {
+                Ok(()) => return Ok(()),
+                Err(why) => last = Some(why),
+            }
+        }
+    }
+    Err(last)
+}
+
+/// The formats that have a parameter for their mounts, by their names.
+#[must_use]
+pub fn formats_with(name: &str) -> Vec<&'static str> {
+    let has = |known: &&&KnownFormat| known.mount_parameter(name).is_some();
+    FORMATS.iter().filter(has).map(|known| known.family).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_checked_by_its_kind() {
+        let check = |value, text: Option<&str>| {
+            let parameter = Parameter { name: "p", value, help: "" };
+            parameter.check(&Argument::new("p", text)).err()
+        };
+        assert_eq!(check(Value::Flag, None), None);
+        assert_eq!(check(Value::Flag, Some("1")).as_deref(), Some("takes no value"));
+        let number = Value::Number { name: "N", least: -1, most: 3 };
+        for (text, why) in [("3", None), ("-1", None), ("4", Some("-1 to 3 is valid"))] {
+            assert_eq!(check(number, Some(text)).as_deref(), why, "{text}");
+        }
+        assert_eq!(check(number, Some("x")).as_deref(), Some("invalid number"));
+        assert_eq!(check(number, None).as_deref(), Some("expected p=N"));
+        let words = Value::OneOf(&["keep", "free"]);
+        assert_eq!(check(words, Some("keep")), None);
+        assert_eq!(check(words, Some("kep")).as_deref(), Some("expected keep, free"));
+        assert_eq!(check(words, None).as_deref(), Some("expected p=keep|free"));
+    }
+
+    /// A name has one value in all formats, so that an argument is valid before the format is
+    /// known, or in none; and no format names a parameter twice.
+    #[test]
+    fn a_name_means_one_thing() {
+        let all: Vec<&Parameter> =
+            FORMATS.iter().flat_map(|known| known.mount_parameters).collect();
+        for one in &all {
+            for other in all.iter().filter(|other| other.name == one.name) {
+                assert_eq!(one.to_string(), other.to_string());
+            }
+        }
+        for known in FORMATS {
+            for parameters in [known.mount_parameters, known.repair_parameters] {
+                let mut names: Vec<_> = parameters.iter().map(|it| it.name).collect();
+                names.sort_unstable();
+                names.dedup();
+                assert_eq!(names.len(), parameters.len(), "{}", known.family);
+            }
+        }
+    }
+
+    #[test]
+    fn each_is_in_the_documentation() {
+        let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/");
+        let read = |name: &str| std::fs::read_to_string(format!("{docs}{name}")).expect("docs");
+        let (mount, check) = (read("mount.md"), read("check.md"));
+        for known in FORMATS {
+            for parameter in known.mount_parameters {
+                let name = parameter.name;
+                let named = [format!("| `{name}"), format!(", `{name}")];
+                assert!(named.iter().any(|it| mount.contains(it)), "docs/mount.md: {name}");
+            }
+            for parameter in known.repair_parameters {
+                assert!(check.contains(&format!("--{}", parameter.name)), "docs/check.md");
+            }
+        }
+    }
+}
