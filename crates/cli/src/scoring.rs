@@ -1,8 +1,6 @@
 //! Scores a trace on images, for `score` and `map`.
 
-mod fit;
-
-pub(crate) use fit::Fit;
+pub(crate) mod fit;
 
 use crate::failure::Failure;
 use crate::say::say;
@@ -12,6 +10,7 @@ use seekless_compose::traces;
 use seekless_fs::Inspect;
 use seekless_fs::format::OpenOptions;
 use seekless_images::Place;
+use seekless_layout::fit::Fit;
 use seekless_layout::replay::{Machine, Processes, Purpose, Replayed};
 use seekless_layout::score::{self, Score, parse_chunk};
 use seekless_layout::timing::{self, Timing};

@@ -108,7 +108,7 @@ fn account(image: &str, what: &str, frag: u64) -> usize {
     for group in (0..geometry.groups).map(GroupNo::new) {
         let group = image.group(group).expect(what);
         group.free.iter().for_each(|&run| take(run, "free"));
-        group.metadata.iter().for_each(|&run| take(run, "metadata"));
+        group.metadata.iter().for_each(|it| take(it.extent, "metadata"));
         free += group.free_blocks;
         directories += group.directories;
     }

@@ -5,7 +5,7 @@ use crate::ondisk::{compat, incompat};
 use crate::superblock::Super;
 use seekless_device::BlockDevice;
 use seekless_fs::field::index;
-use seekless_fs::{FsError, Location};
+use seekless_fs::{Fixed, FixedKind, FsError, Location};
 use seekless_units::{BlockNo, ByteLen, Extent, GroupNo};
 
 /// Copies of the descriptors that are tried for a damaged one.
@@ -45,11 +45,19 @@ pub(crate) fn superblock(device: &dyn BlockDevice) -> Option<(Super, BlockNo)> {
 impl DescriptorTable<'_> {
     /// The fixed metadata of a group.
     pub(crate) fn metadata(&self, group: &Group) -> Vec<Extent> {
-        let mut runs = self.copies(group.number);
-        runs.push(Extent::new(group.block_bitmap(), 1));
-        runs.push(Extent::new(group.inode_bitmap(), 1));
-        runs.push(Extent::new(group.inode_table(), self.volume().sb.itable_blocks()));
-        runs
+        self.fixed(group).into_iter().map(|fixed| fixed.extent).collect()
+    }
+
+    /// The fixed metadata of a group, by their structures.
+    pub(crate) fn fixed(&self, group: &Group) -> Vec<Fixed> {
+        let superblock = |extent| Fixed { extent, kind: FixedKind::Superblock };
+        let bitmap = |at| Fixed { extent: Extent::new(at, 1), kind: FixedKind::Bitmap };
+        let mut fixed: Vec<Fixed> = self.copies(group.number).into_iter().map(superblock).collect();
+        fixed.push(bitmap(group.block_bitmap()));
+        fixed.push(bitmap(group.inode_bitmap()));
+        let table = Extent::new(group.inode_table(), self.volume().sb.itable_blocks());
+        fixed.push(Fixed { extent: table, kind: FixedKind::Inodes });
+        fixed
     }
 
     /// Superblock copy, descriptor copies and the blocks reserved for more of them at the start of

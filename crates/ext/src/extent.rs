@@ -251,6 +251,7 @@ impl ExtentWalk<'_> {
         self.verify(&block, &header, place)?;
         self.found.push_index(IndexBlock {
             block: number,
+            len: 1,
             first: Lbn::new(covers.start),
             last: Lbn::new(covers.end - 1),
             depth: level,

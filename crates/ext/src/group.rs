@@ -336,7 +336,7 @@ impl<'a> Bitmaps<'a> {
             free_blocks: free.iter().map(|run| run.len).sum(),
             free_inodes: group.free_inodes(),
             directories: group.used_dirs(),
-            metadata: self.volume.descriptors().metadata(&group),
+            metadata: self.volume.descriptors().fixed(&group),
             free,
         })
     }

@@ -113,6 +113,7 @@ impl IndirectWalk<'_> {
         let depth = depth + 1;
         self.found.push_index(IndexBlock {
             block: number,
+            len: 1,
             first: Lbn::new(first),
             last: Lbn::new(first + self.span(levels) - 1),
             depth,

@@ -9,7 +9,7 @@ use crate::ondisk::{
 use seekless_device::BlockDevice;
 use seekless_fs::field::{invalid, parse, range, slice, truncated, wide};
 use seekless_fs::format::Probe;
-use seekless_fs::{FsError, Location, Mapping};
+use seekless_fs::{Fixed, FixedKind, FsError, Location, Mapping};
 use seekless_units::{BlockNo, ByteLen, Extent, Lbn};
 
 /// Bits of an entry of the FAT.
@@ -305,6 +305,16 @@ impl Boot {
         let start = self.fat_start(self.fats);
         debug_assert!(start.get() <= u64::from(self.first_data), "it lies before the clusters");
         (start, u64::from(self.first_data) - start.get())
+    }
+
+    /// The fixed metadata, by their structures. A fixed root directory is shown as a directory.
+    pub(crate) fn fixed(&self) -> Vec<Fixed> {
+        let reserved = Extent::new(BlockNo::ZERO, self.reserved.into());
+        let tables = self.fixed_root().0 - reserved.end();
+        vec![
+            Fixed { extent: reserved, kind: FixedKind::Superblock },
+            Fixed { extent: Extent::new(reserved.end(), tables), kind: FixedKind::AllocationTable },
+        ]
     }
 
     /// The volume's name in the boot sector, unless it is that for none.

@@ -369,16 +369,13 @@ impl Inspect for FatImage {
             free.push(Extent::new(boot.sector_of(first), run.len * spc));
         })?;
         let directories = self.files.iter().filter(|(_, file)| file.short.is_directory()).count();
-        // A fixed root directory is shown as a directory.
-        let (_, root) = boot.fixed_root();
-        let fixed = u64::from(boot.first_data) - root;
         Ok(GroupSummary {
             group,
             blocks: Extent::new(BlockNo::ZERO, boot.total.into()),
             free_blocks: self.geometry.free_blocks,
             free_inodes: 0,
             directories: u32::try_from(directories).unwrap_or(u32::MAX) + 1,
-            metadata: vec![Extent::new(BlockNo::ZERO, fixed)],
+            metadata: boot.fixed(),
             free,
         })
     }

@@ -103,6 +103,7 @@ impl Volume {
         if let Some(index) = &mut found.index {
             index.push(IndexBlock {
                 block: tree.block,
+                len: frags,
                 first: Lbn::new(tree.first * frags),
                 last: Lbn::new(last * frags - 1),
                 depth: tree.depth,

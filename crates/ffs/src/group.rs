@@ -6,7 +6,7 @@ use crate::superblock::{Order, Super, same};
 use crate::volume::Volume;
 use seekless_fs::field::{index, parse, range, slice, truncated, wide};
 use seekless_fs::read_cache::Block;
-use seekless_fs::{Corruption, FsError, GroupSummary, Location};
+use seekless_fs::{Corruption, Fixed, FixedKind, FsError, GroupSummary, Location};
 use seekless_units::{BlockNo, Extent, GroupNo};
 use std::mem::offset_of;
 use zerocopy::byteorder::{BE, ByteOrder, LE};
@@ -81,9 +81,9 @@ impl Volume {
         let free = group.free_runs(blocks);
         let ends_within = free.last().is_none_or(|run| run.end() <= blocks.end());
         debug_assert!(ends_within, "free fragments of group {number} end in it");
-        let mut metadata = vec![self.sb.group_metadata(number)];
+        let mut metadata = self.sb.fixed(number);
         if blocks.contains(self.sb.summaries.start) {
-            metadata.push(self.sb.summaries);
+            metadata.push(Fixed { extent: self.sb.summaries, kind: FixedKind::Superblock });
         }
         Ok(GroupSummary {
             group: number,

@@ -7,7 +7,7 @@ use crate::ondisk::{
 };
 use seekless_device::BlockDevice;
 use seekless_fs::field::{index, invalid, le32, parse, range, truncated, wide};
-use seekless_fs::{Corruption, FsError, Location};
+use seekless_fs::{Corruption, Fixed, FixedKind, FsError, Location};
 use seekless_placement::Totals;
 use seekless_units::{BlockNo, ByteLen, Extent, GroupNo, Lba};
 use std::mem::offset_of;
@@ -447,6 +447,21 @@ impl Super {
         let start = self.in_group(group, first);
         // Readers do without `fs_sblkno`, which may be anywhere in the group.
         Extent::new(start, u64::from(self.dblkno.max(first) - first))
+    }
+
+    /// The fixed metadata of a group, by their structures.
+    pub(crate) fn fixed(&self, group: GroupNo) -> Vec<Fixed> {
+        let all = self.group_metadata(group);
+        // Readers do without these two fields, which may be anywhere in the group.
+        let within = |at: u32| self.in_group(group, at).clamp(all.start, all.end());
+        let (head, inodes) = (within(self.cblkno), within(self.iblkno.max(self.cblkno)));
+        let parts = [
+            (all.start, head, FixedKind::Superblock),
+            (head, inodes, FixedKind::Bitmap),
+            (inodes, all.end(), FixedKind::Inodes),
+        ];
+        let part = |(from, to, kind)| Fixed { extent: Extent::new(from, to - from), kind };
+        parts.into_iter().map(part).filter(|part| part.extent.len > 0).collect()
     }
 
     /// Fragments reserved for the superuser (`minfree`).

@@ -79,8 +79,10 @@ pub struct Mapping {
 /// A block of a file's block map: an indirect block or a node of an extent tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IndexBlock {
-    /// Physical block.
+    /// Its first physical block.
     pub block: BlockNo,
+    /// Physical blocks that it occupies: 1, and on UFS the fragments of a block.
+    pub len: u64,
     /// The first logical block it maps.
     pub first: Lbn,
     /// The last logical block it may map, inclusive.
@@ -133,6 +135,29 @@ pub struct InodeLocation {
     pub used_end: BlockNo,
 }
 
+/// Fixed metadata of a volume, by their structures.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum FixedKind {
+    /// The superblock or boot sector, what belongs to it (descriptors of groups, summaries, room
+    /// that is kept for them), and copies of these.
+    Superblock,
+    /// Bitmaps of blocks and inodes; heads of cylinder groups, which contain them.
+    Bitmap,
+    /// Inode tables.
+    Inodes,
+    /// File allocation tables.
+    AllocationTable,
+}
+
+/// Blocks of fixed metadata.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Fixed {
+    /// The blocks.
+    pub extent: Extent,
+    /// Their structure.
+    pub kind: FixedKind,
+}
+
 /// Summary of a group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GroupSummary {
@@ -148,7 +173,7 @@ pub struct GroupSummary {
     pub directories: u32,
     /// The fixed metadata of this group: superblock and descriptor copies, bitmaps, inode table.
     /// With flexible groups its blocks may be in another group.
-    pub metadata: Vec<Extent>,
+    pub metadata: Vec<Fixed>,
     /// Free runs among its blocks, in order.
     pub free: Vec<Extent>,
 }

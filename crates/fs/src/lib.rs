@@ -39,5 +39,6 @@ pub mod tree;
 pub use attr::{Attr, DeviceNumber, FileKind, Timestamp, Xattr, inode_flag};
 pub use error::{ArchiveFault, Corruption, FsError, Location};
 pub use inspect::{
-    BlockMap, DirEntry, Geometry, GroupSummary, IndexBlock, InodeLocation, Inspect, Mapping,
+    BlockMap, DirEntry, Fixed, FixedKind, Geometry, GroupSummary, IndexBlock, InodeLocation,
+    Inspect, Mapping,
 };

@@ -3,11 +3,13 @@
 //! - [`trace`]: touched files and ranges, in order
 //! - [`replay`]: a trace on an image: the requests that reach the disk
 //! - [`score`]: the cost of such requests
+//! - [`fit`]: whether a trace belongs to an image
 //! - [`timing`]: how long they take on a device
 //! - [`by_path`]: touches of a trace on a tree that is not an image yet
 //! - [`recording`]: a trace made of the touches observed in a kernel
 //! - [`warm`]: the reads of a trace, as byte ranges to read ahead of it
 //! - [`habits`]: files opened together again and again, and when it pays to move them
+//! - [`usage`]: the use of each block of an image, and its owner
 //! - [`planner`]: inode numbers and extents for a whole image at once
 //!
 //! # Files
@@ -27,6 +29,7 @@
 //! known. `tests/month` drives it through a month in virtual time.
 
 pub mod by_path;
+pub mod fit;
 pub mod habits;
 mod pages;
 pub mod planner;
@@ -35,4 +38,5 @@ pub mod replay;
 pub mod score;
 pub mod timing;
 pub mod trace;
+pub mod usage;
 pub mod warm;

@@ -75,7 +75,7 @@ pub(crate) fn run(args: &MapArgs, global: &Global) -> Result<ExitCode, Failure> 
                 scoring::run(path, &args.place.place(), args.open.options(), &events, &args.model)?;
             one.times = scoring::time(&one, &events, &DeviceArgs::of(&args.device))?;
             one.reads.times = device_times(&one);
-            one.fit.warn(&scoring::names(&args.trace), &one.name);
+            scoring::fit::warn(&one.fit, &scoring::names(&args.trace), &one.name);
             disks.push(disk(path, one.image.as_ref(), one.reads.clone()).map_err(about)?);
             scored.push(one);
         }
@@ -117,7 +117,7 @@ fn disk(path: &Path, image: &dyn Inspect, reads: Reads) -> Result<Disk, FsError>
     Ok(Disk {
         name: path.display().to_string(),
         block_size: shape.block_size,
-        whole: usage::whole(image),
+        whole: seekless_layout::usage::whole(image),
         group_blocks: shape.blocks_per_group,
         usage: usage::classify(image)?,
         reads,

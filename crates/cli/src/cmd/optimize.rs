@@ -8,7 +8,7 @@ use crate::args::{Global, OpenArgs, OutputFormatArg, PlaceArgs};
 use crate::failure::Failure;
 use crate::progress;
 use crate::say::say;
-use crate::scoring::Fit;
+use crate::scoring::fit;
 use crate::written::Written;
 use clap::{Args, ValueEnum};
 use seekless_compose::rearrange::{self, Opened, Rearrangement};
@@ -17,6 +17,7 @@ use seekless_ext::BuildOptions;
 use seekless_fs::inspect::files_in;
 use seekless_fs::{FsError, Inspect};
 use seekless_images::targets::Target;
+use seekless_layout::fit::Fit;
 use seekless_layout::replay::{Machine, Replayed, replay_for_layout};
 use seekless_layout::score::{Score, parse_chunk, score};
 use seekless_layout::trace::Event;
@@ -204,7 +205,7 @@ pub(super) fn warn_of_others(
     let mut fits = false;
     for ((path, events), replayed) in paths.iter().zip(traces).zip(replays) {
         let fit = Fit::new(events, replayed);
-        fit.warn(&path.display().to_string(), &name.display().to_string());
+        fit::warn(&fit, &path.display().to_string(), &name.display().to_string());
         fits |= fit.fitting > 0;
     }
     let is_idle = |replayed: &Replayed| replayed.files.is_empty() && replayed.inodes.len() <= 1;

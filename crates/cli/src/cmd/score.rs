@@ -80,7 +80,7 @@ pub(crate) fn run(args: &ScoreArgs, global: &Global) -> Result<ExitCode, Failure
         .map(|image| {
             let mut scored =
                 scoring::run(image, &args.place.place(), args.open.options(), &events, &model)?;
-            scored.fit.warn(&scoring::names(&args.trace), &scored.name);
+            scoring::fit::warn(&scored.fit, &scoring::names(&args.trace), &scored.name);
             scored.times = scoring::time(&scored, &events, &args.devices)?;
             Ok(scored)
         })

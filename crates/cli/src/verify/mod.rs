@@ -17,6 +17,7 @@ use seekless_capture::verify::{
 use seekless_images::output::Output;
 use seekless_lab::age::distribution::parse_span;
 use seekless_layout::trace::Event;
+use seekless_layout::usage::Owners;
 use seekless_report::disk::Usage;
 use seekless_units::{BlockNo, Extent, Nanos};
 use serde_json::json;
@@ -199,7 +200,7 @@ impl<'a> Verified<'a> {
         let predicted = times(&comparison.extents)?;
         comparison.add(predicted, &of_runs);
         let difference = if wanted.explain {
-            let owners = usage::owners(image)?;
+            let owners = Owners::of_image(image)?;
             let name = |block: BlockNo| owners.of(block).map(show::name);
             Some(comparison.difference(usage, &name))
         } else {

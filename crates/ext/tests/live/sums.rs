@@ -115,10 +115,11 @@ fn wrong_blocks_of_directories_attributes_and_bitmaps_are_met() {
     let number = reader.inode_location(files[0]).unwrap().table.start.get();
     let group = (0..reader.geometry().groups)
         .map(|n| reader.group(seekless_units::GroupNo::new(n)).unwrap())
-        .find(|group| group.metadata.iter().any(|run| run.start.get() == number))
+        .find(|group| group.metadata.iter().any(|it| it.extent.start.get() == number))
         .unwrap();
     let [block_bitmap, inode_bitmap] = {
-        let runs: Vec<_> = group.metadata.iter().filter(|run| run.len == 1).collect();
+        let runs: Vec<_> =
+            group.metadata.iter().map(|it| it.extent).filter(|run| run.len == 1).collect();
         [runs[runs.len() - 2], runs[runs.len() - 1]].map(|run| run.start.get() as usize * 1024)
     };
     let mut live = open(&damaged(inode_bitmap + 20)).unwrap();

@@ -40,7 +40,7 @@ fn check(image: &FfsImage, what: &str) {
         free += group.free_blocks;
         inodes += group.free_inodes;
         directories += group.directories;
-        metadata += group.metadata.iter().map(|run| run.len).sum::<u64>();
+        metadata += group.metadata.iter().map(|it| it.extent.len).sum::<u64>();
     }
     assert_eq!(
         (free, inodes, directories),

@@ -1,6 +1,6 @@
 //! Owners of inode numbers and of metadata blocks.
 
-use seekless_fs::{FileKind, FsError, Inspect};
+use seekless_fs::{FileKind, FixedKind, FsError, Inspect};
 use seekless_units::{BlockNo, Extent, GroupNo, Ino, Lbn};
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -190,13 +190,10 @@ impl Index {
                 self.unreadable += 1;
                 continue;
             };
-            let table = inode_table(image, group);
-            for extent in summary.metadata {
-                let ([before, behind], inodes) = parted(extent, table);
-                placed.push((before, Place::Fixed));
-                placed.push((inodes, Place::Table));
-                placed.push((behind, Place::Fixed));
-            }
+            placed.extend(summary.metadata.into_iter().map(|it| match it.kind {
+                FixedKind::Inodes => (it.extent, Place::Table),
+                _ => (it.extent, Place::Fixed),
+            }));
             placed.extend(summary.free.into_iter().map(|extent| (extent, Place::Free)));
         }
         placed.retain(|(extent, _)| extent.len > 0);
@@ -308,22 +305,4 @@ impl Index {
     pub(super) fn lies_in(&self, ino: Ino, block: BlockNo) -> bool {
         self.names.get(&ino).is_some_and(|named| named.table == Some(block))
     }
-}
-
-/// The inode table of a group, where the format has such.
-fn inode_table(image: &dyn Inspect, group: GroupNo) -> Extent {
-    let first = u64::from(group.get()) * u64::from(image.geometry().inodes_per_group) + 1;
-    let location = u32::try_from(first).ok().map(|ino| image.inode_location(Ino::new(ino)));
-    match location {
-        Some(Ok(location)) => location.table,
-        _ => Extent::new(BlockNo::ZERO, 0),
-    }
-}
-
-/// The parts of `extent` in front of `table` and behind it, and the part within. Any may be empty.
-fn parted(extent: Extent, table: Extent) -> ([Extent; 2], Extent) {
-    let cut = |from: BlockNo, to: BlockNo| Extent::new(from, to - from);
-    let (from, to) = (extent.start, extent.end());
-    let (low, high) = (table.start.clamp(from, to), table.end().clamp(from, to));
-    ([cut(from, low), cut(high, to)], cut(low, high))
 }

@@ -50,6 +50,7 @@ mod tests {
     fn block(block: u64, first: u64, last: u64, depth: u8) -> IndexBlock {
         IndexBlock {
             block: BlockNo::new(block),
+            len: 1,
             first: Lbn::new(first),
             last: Lbn::new(last),
             depth,

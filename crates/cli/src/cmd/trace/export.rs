@@ -4,12 +4,13 @@ use super::write_to;
 use crate::args::{Global, OpenArgs, PlaceArgs};
 use crate::failure::{Failure, Kind};
 use crate::say::{say, warning};
-use crate::scoring::Fit;
+use crate::scoring::fit;
 use crate::show::json_bytes;
 use crate::written::Written;
 use clap::{Args, ValueEnum};
 use seekless_compose::traces::load;
 use seekless_images::Place;
+use seekless_layout::fit::Fit;
 use seekless_layout::trace::{self, Event, PrefetchList, Unlisted};
 use seekless_layout::warm::{self, Warm};
 use serde_json::{Value, json};
@@ -120,7 +121,7 @@ fn replay(args: &ExportArgs, path: &Path, events: &[Event]) -> Result<Warm, Fail
     let warm = warm::warm(volume.as_ref(), events, start.get())
         .map_err(|error| Failure::from(error).about(path.display()))?;
     let (trace, image) = (args.trace.display().to_string(), path.display().to_string());
-    Fit::new(events, &warm.replayed).warn(&trace, &image);
+    fit::warn(&Fit::new(events, &warm.replayed), &trace, &image);
     Ok(warm)
 }
 

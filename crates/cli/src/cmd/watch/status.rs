@@ -227,7 +227,7 @@ fn disks(shown: &[Shown<'_>], image: &dyn Inspect) -> Result<[Disk; 2], FsError>
     let disk = |name: &str, reads| Disk {
         name: name.into(),
         block_size: shape.block_size,
-        whole: usage::whole(image),
+        whole: seekless_layout::usage::whole(image),
         group_blocks: shape.blocks_per_group,
         usage: usage.clone(),
         reads,

@@ -66,7 +66,8 @@ fn the_blocks_of_files_and_free_space_are_apart() {
     for patient in Patient::all() {
         let image = patient.opened();
         let group = image.group(GroupNo::ZERO).expect("group");
-        let mut runs: Vec<Extent> = group.metadata.into_iter().chain(group.free).collect();
+        let fixed = group.metadata.into_iter().map(|it| it.extent);
+        let mut runs: Vec<Extent> = fixed.chain(group.free).collect();
         for ino in 1..=image.geometry().inodes {
             let map = image.block_map(seekless_units::Ino::new(ino)).expect("map");
             runs.extend(map.runs.iter().map(|run| run.extent));

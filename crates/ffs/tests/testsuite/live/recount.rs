@@ -80,8 +80,8 @@ pub(crate) fn recount(device: &Arc<MemoryDevice>) {
     let mut free_inodes = 0;
     for number in (0..shape.groups).map(GroupNo::new) {
         let group = image.group(number).unwrap();
-        for &run in &group.metadata {
-            take(run, "metadata");
+        for fixed in &group.metadata {
+            take(fixed.extent, "metadata");
         }
         free_frags += group.free_blocks;
         free_inodes += group.free_inodes;
