@@ -110,6 +110,7 @@ pub(crate) enum Command {
     Lab(cmd::lab::LabCommand),
     Ls(cmd::ls::LsArgs),
     Cat(cmd::cat::CatArgs),
+    Compare(cmd::compare::CompareArgs),
     Cp(cmd::cp::CpArgs),
     Crash(cmd::crash::CrashCommand),
     Map(cmd::map::MapArgs),

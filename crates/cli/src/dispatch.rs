@@ -1,8 +1,8 @@
 //! The command that a command line names.
 
 use crate::cmd::{
-    age, build, cat, check, cp, crash, disk, generate, info, lab, ls, manifest, map, mkfs, model,
-    mount, optimize, record, relayout, score, trace, tune, watch,
+    age, build, cat, check, compare, cp, crash, disk, generate, info, lab, ls, manifest, map, mkfs,
+    model, mount, optimize, record, relayout, score, trace, tune, watch,
 };
 use crate::command_line::{Cli, Command};
 use crate::failure::Failure;
@@ -22,6 +22,7 @@ pub(crate) fn run(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Ls(args) => ls::run(args, &cli.global),
         Command::Cat(args) => cat::run(args, &cli.global),
         Command::Check(args) => check::run(args, &cli.global),
+        Command::Compare(args) => compare::run(args, &cli.global),
         Command::Cp(args) => cp::run(args, &cli.global),
         Command::Map(args) => map::run(args, &cli.global),
         Command::Mkfs(args) => mkfs::run(args, &cli.global),

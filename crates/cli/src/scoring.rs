@@ -10,6 +10,7 @@ use seekless_compose::traces;
 use seekless_fs::Inspect;
 use seekless_fs::format::OpenOptions;
 use seekless_images::Place;
+use seekless_layout::chunks::Fetched;
 use seekless_layout::fit::Fit;
 use seekless_layout::replay::{Machine, Processes, Purpose, Replayed};
 use seekless_layout::score::{self, Score, parse_chunk};
@@ -19,6 +20,7 @@ use seekless_report::reads::{Read, Reads};
 use seekless_report::table::{Figure, Table};
 use seekless_units::{ByteLen, Extent, Nanos, format_size, parse_size};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -166,6 +168,8 @@ pub(crate) struct Scored {
     pub(crate) fit: Fit,
     pub(crate) reads: Reads,
     pub(crate) times: Vec<Timed>,
+    /// Chunks by their size, if some are cached.
+    pub(crate) fetched: BTreeMap<ByteLen, Fetched>,
 }
 
 /// All events of the traces, in order of time.
@@ -188,7 +192,16 @@ pub(crate) fn run(
     let reads = reads(&replayed, events);
     let name = path.display().to_string();
     let fit = Fit::new(events, &replayed);
-    Ok(Scored { name, image, score, replayed, fit, reads, times: Vec::new() })
+    Ok(Scored {
+        name,
+        image,
+        score,
+        replayed,
+        fit,
+        reads,
+        times: Vec::new(),
+        fetched: BTreeMap::new(),
+    })
 }
 
 /// The traces, as messages name them.
@@ -265,8 +278,18 @@ pub(crate) fn summary(scored: &[Scored]) -> Table {
     row("layout score", &|score| Figure::Share(score.layout_score));
     row("dynamic layout score", &|score| Figure::Share(score.dynamic_layout_score));
     row("paths missing", &|score| Figure::Count(score.missing.len() as u64));
+    not_cached(scored, &mut table);
     times(scored, &mut table);
     table
+}
+
+/// Adds rows with the chunks that a cache lacks.
+fn not_cached(scored: &[Scored], table: &mut Table) {
+    for size in scored.first().into_iter().flat_map(|first| first.fetched.keys()) {
+        let missing = |one: &Scored| one.fetched.get(size).map_or(0, |it| it.missing);
+        let figures = scored.iter().map(|one| Figure::Count(missing(one))).collect();
+        table.push(format!("chunks of {} not cached", format_size(*size)), figures);
+    }
 }
 
 /// Times of the requests, a line for each image and device.

@@ -23,6 +23,7 @@ pub mod check;
 mod flags;
 mod names;
 pub mod rearrange;
+pub mod sharing;
 pub mod sources;
 pub mod traces;
 pub mod write;

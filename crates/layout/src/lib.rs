@@ -9,6 +9,7 @@
 //! - [`recording`]: a trace made of the touches observed in a kernel
 //! - [`warm`]: the reads of a trace, as byte ranges to read ahead of it
 //! - [`habits`]: files opened together again and again, and when it pays to move them
+//! - [`chunks`]: the chunks that images share
 //! - [`usage`]: the use of each block of an image, and its owner
 //! - [`planner`]: inode numbers and extents for a whole image at once
 //!
@@ -29,6 +30,7 @@
 //! known. `tests/month` drives it through a month in virtual time.
 
 pub mod by_path;
+pub mod chunks;
 pub mod fit;
 pub mod habits;
 mod pages;

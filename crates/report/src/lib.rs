@@ -8,6 +8,7 @@
 //! - [`disk`]: the contents of a disk
 //! - [`grid`]: a disk divided into rows of cells; `fold`: rows without content
 //! - [`heat`]: figures over two keys as coloured fields
+//! - [`strip`]: a line that shows which parts of a whole have a property
 //! - [`terminal`]: the map as text
 //! - [`page`]: the map as one HTML page
 //! - [`bars`]: figures as dots, with marks for published ones
@@ -26,5 +27,6 @@ pub mod page;
 pub mod reads;
 pub mod sections;
 pub mod seekplot;
+pub mod strip;
 pub mod table;
 pub mod terminal;

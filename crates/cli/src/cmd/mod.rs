@@ -4,6 +4,7 @@ pub(crate) mod age;
 pub(crate) mod build;
 pub(crate) mod cat;
 pub(crate) mod check;
+pub(crate) mod compare;
 pub(crate) mod cp;
 pub(crate) mod crash;
 pub(crate) mod disk;

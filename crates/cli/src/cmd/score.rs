@@ -7,7 +7,9 @@ use crate::scoring::{self, DeviceArgs, ModelArgs, Order, Scored};
 use crate::verify::{self, VerifyArgs, Wanted};
 use clap::Args;
 use seekless_capture::verify::ImageFile;
+use seekless_compose::sharing;
 use seekless_images::output::Output;
+use seekless_layout::chunks::Fetched;
 use seekless_report::table::{Figure, Table};
 use seekless_units::ByteLen;
 use serde_json::{Value, json};
@@ -32,6 +34,7 @@ Examples:
   seekless score old.img new.img --trace boot.trace --device gp3 --device hdd.toml
   seekless score disk.img --trace boot.trace --json | jq .seeks
   seekless score disk.img --trace boot.trace --io-log io.jsonl
+  seekless score derived.img --trace boot.trace --cached base.img
   seekless score disk.img --trace boot.trace --verify-kernel
   seekless score cloud.img --partition root --trace boot.trace --verify-kernel
   seekless score old.img new.img --trace job.trace --verify-program -- find {} -size +1M
@@ -55,6 +58,10 @@ pub(crate) struct ScoreArgs {
     /// Log every request to FILE, one JSON object per line
     #[arg(long, value_name = "FILE")]
     io_log: Option<PathBuf>,
+    /// Image of which the chunks are cached: count the chunks that must still be fetched
+    /// (repeatable)
+    #[arg(long, value_name = "IMAGE", conflicts_with_all = ["verify_kernel", "verify_program"])]
+    cached: Vec<PathBuf>,
     #[command(flatten)]
     verify: VerifyArgs,
     #[command(flatten)]
@@ -82,6 +89,11 @@ pub(crate) fn run(args: &ScoreArgs, global: &Global) -> Result<ExitCode, Failure
                 scoring::run(image, &args.place.place(), args.open.options(), &events, &model)?;
             scoring::fit::warn(&scored.fit, &scoring::names(&args.trace), &scored.name);
             scored.times = scoring::time(&scored, &events, &args.devices)?;
+            if !args.cached.is_empty() {
+                let (requests, sizes) = (&scored.replayed.requests, &model.chunk);
+                let (one, place) = ((image.as_path(), scored.image.as_ref()), args.place.place());
+                scored.fetched = sharing::fetched(one, requests, sizes, &args.cached, &place)?;
+            }
             Ok(scored)
         })
         .collect::<Result<_, Failure>>()?;
@@ -129,6 +141,12 @@ fn as_json(scored: &Scored, explain: bool) -> Value {
     value["events"] = json!({ "all": scored.fit.events, "fitting": scored.fit.fitting });
     if !scored.times.is_empty() {
         value["devices"] = scoring::devices_json(scored);
+    }
+    if !scored.fetched.is_empty() {
+        let missing =
+            |(size, it): (&ByteLen, &Fetched)| (size.get().to_string(), it.missing.into());
+        value["chunks_not_cached"] =
+            scored.fetched.iter().map(missing).collect::<serde_json::Map<_, _>>().into();
     }
     if explain {
         value["by_purpose"] = scoring::by_purpose(scored)

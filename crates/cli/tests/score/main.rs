@@ -1,8 +1,10 @@
 //! `score` and `map`: figures that can be verified by the requests, and a page that is opened in a
 //! browser.
 
-#[path = "../../fs/tests/shared/skip.rs"]
+#[path = "../../../fs/tests/shared/skip.rs"]
 mod skip;
+
+mod compare;
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};

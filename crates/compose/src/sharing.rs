@@ -1,0 +1,174 @@
+//! The chunks that images share, and those that a program must fetch though others are cached.
+
+use seekless_fs::format::OpenOptions;
+use seekless_fs::{FsError, Inspect};
+use seekless_images::{Error, Place};
+use seekless_layout::chunks::{
+    self, BLOCK, Chunked, Fetched, Kinds, Sharing, Stored, Unit, matrix, successive,
+};
+use seekless_layout::replay::{Machine, Request, replay};
+use seekless_layout::trace::Event;
+use seekless_layout::usage;
+use seekless_units::ByteLen;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+/// The images to compare, and the chunks to count.
+pub struct Comparison<'a> {
+    /// Two images or more.
+    pub images: &'a [PathBuf],
+    /// Where in each the file system is.
+    pub place: &'a Place,
+    /// How they are opened.
+    pub open: OpenOptions,
+    /// Sizes of aligned chunks, each a multiple of [`BLOCK`].
+    pub sizes: &'a [ByteLen],
+    /// Accesses to the last image, and the machine that makes them.
+    pub trace: Option<(&'a [Event], Machine)>,
+}
+
+/// The chunks of one kind.
+pub struct UnitShared {
+    /// The kind.
+    pub unit: Unit,
+    /// The chunks of each image; new are those that none of the images before it has.
+    pub images: Vec<Sharing>,
+    /// How many chunks of each image (row) each image (column) has.
+    pub matrix: Vec<Vec<u64>>,
+}
+
+/// The chunks of one size of the last image.
+pub struct LastShared {
+    /// The new ones by what is in them.
+    pub kinds: Kinds,
+    /// Its chunks that are not all zeros: their bytes, and whether they are new.
+    pub runs: Vec<(Range<u64>, bool)>,
+    /// Those that the trace reads; missing are those that no image before has.
+    pub fetched: Option<Fetched>,
+}
+
+/// The chunks that images share.
+pub struct Compared {
+    /// Lengths of the images, in bytes.
+    pub lens: Vec<ByteLen>,
+    /// Blocks of [`BLOCK`] bytes, chunks of each size, and content-defined ones.
+    pub units: Vec<UnitShared>,
+    /// The last image, by the size of chunks.
+    pub last: BTreeMap<ByteLen, LastShared>,
+    /// Paths of the trace that the last image lacks.
+    pub missing: Vec<Vec<u8>>,
+}
+
+impl Comparison<'_> {
+    /// Reads all images.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Usage`](seekless_images::ErrorKind::Usage) for a size that is no multiple of
+    /// [`BLOCK`], [`ErrorKind::Corrupt`](seekless_images::ErrorKind::Corrupt) and
+    /// [`ErrorKind::Unsupported`](seekless_images::ErrorKind::Unsupported) where the last image
+    /// cannot be read, [`ErrorKind::System`](seekless_images::ErrorKind::System).
+    pub fn run(&self) -> Result<Compared, Error> {
+        let Some(last_path) = self.images.last() else {
+            return Err(Error::usage("no images to compare"));
+        };
+        let sizes: Vec<ByteLen> = self.sizes.to_vec();
+        let aligned: Result<Vec<Unit>, Error> = sizes.iter().map(|&size| unit(size)).collect();
+        let mut units = vec![Unit::Aligned(BLOCK)];
+        units.extend(aligned?.into_iter().filter(|&unit| unit != Unit::Aligned(BLOCK)));
+        units.push(Unit::ContentDefined);
+
+        let image = seekless_images::open(last_path, self.place, self.open)?;
+        let about = |error: FsError| Error::from(error).about(last_path.display());
+        let (requests, missing) = self.requests(image.as_ref()).map_err(about)?;
+        let images = read_all(self.images, self.place)?;
+        let (last, before) = images.split_last().expect("there is a last path");
+        let blocks = stored(before, Unit::Aligned(BLOCK));
+        let mut by_size = BTreeMap::new();
+        for size in sizes {
+            let chunks = stored(before, Unit::Aligned(size));
+            let uses = usage::classify(image.as_ref()).map_err(about)?;
+            let block_size = image.geometry().block_size;
+            let of_size = LastShared {
+                kinds: Kinds::of(last, size, (&chunks, &blocks), uses, block_size),
+                runs: last.new_runs(Unit::Aligned(size), &chunks),
+                fetched: requests.as_ref().map(|requests| last.fetched(size, requests, &chunks)),
+            };
+            by_size.insert(size, of_size);
+        }
+        let shared = |unit| UnitShared {
+            unit,
+            images: successive(&images, unit),
+            matrix: matrix(&images, unit),
+        };
+        Ok(Compared {
+            lens: images.iter().map(Chunked::len).collect(),
+            units: units.into_iter().map(shared).collect(),
+            last: by_size,
+            missing,
+        })
+    }
+
+    /// The bytes of the last image that the trace reads, and the paths that the image lacks.
+    fn requests(
+        &self,
+        image: &dyn Inspect,
+    ) -> Result<(Option<Vec<Range<u64>>>, Vec<Vec<u8>>), FsError> {
+        let Some((events, machine)) = self.trace else { return Ok((None, Vec::new())) };
+        let replayed = replay(image, events, machine)?;
+        Ok((Some(in_bytes(&replayed.requests, image)), replayed.missing))
+    }
+}
+
+/// The chunks that requests to an image read, for each size, with those that none of the images
+/// `cached` has. The images have their file systems in the same place.
+///
+/// # Errors
+/// As [`Comparison::run`].
+pub fn fetched(
+    image: (&Path, &dyn Inspect),
+    requests: &[Request],
+    sizes: &[ByteLen],
+    cached: &[PathBuf],
+    place: &Place,
+) -> Result<BTreeMap<ByteLen, Fetched>, Error> {
+    let units: Result<Vec<Unit>, Error> = sizes.iter().map(|&size| unit(size)).collect();
+    let (path, inspect) = image;
+    let chunked = read(path, place)?;
+    let cached = read_all(cached, place)?;
+    let requests = in_bytes(requests, inspect);
+    let of = |(size, unit)| (size, chunked.fetched(size, &requests, &stored(&cached, unit)));
+    Ok(sizes.iter().copied().zip(units?).map(of).collect())
+}
+
+fn unit(size: ByteLen) -> Result<Unit, Error> {
+    chunks::Unit::aligned(size).map_err(Error::usage)
+}
+
+fn read(path: &Path, place: &Place) -> Result<Chunked, Error> {
+    let device = seekless_images::device(path, place)?;
+    let chunked = Chunked::read(device.as_ref());
+    chunked.map_err(|error| Error::from(FsError::from(error)).about(path.display()))
+}
+
+fn read_all(paths: &[PathBuf], place: &Place) -> Result<Vec<Chunked>, Error> {
+    paths.iter().map(|path| read(path, place)).collect()
+}
+
+fn stored(images: &[Chunked], unit: Unit) -> Stored {
+    let mut stored = Stored::new(unit);
+    for image in images {
+        stored.add(image);
+    }
+    stored
+}
+
+/// Requests as ranges of bytes.
+fn in_bytes(requests: &[Request], image: &dyn Inspect) -> Vec<Range<u64>> {
+    let block_size = u64::from(image.geometry().block_size);
+    let bytes = |request: &Request| {
+        let extent = request.extent;
+        extent.start.get() * block_size..extent.end().get() * block_size
+    };
+    requests.iter().map(bytes).collect()
+}

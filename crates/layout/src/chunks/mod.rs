@@ -1,0 +1,23 @@
+//! The chunks that images share: whoever loads images lazily, caches their chunks or sends updates
+//! stores a chunk once, under the digest of its bytes.
+//!
+//! Chunks are counted in three ways: aligned ones of any size, as a lazily loaded volume has them
+//! (512 KiB in Brooker et al., "On-demand Container Loading in AWS Lambda", ATC 2023),
+//! content-defined ones as casync cuts them, and blocks of 4 KiB, which updates by blocks send.
+//! What is all zeros is stored nowhere, and not counted.
+//!
+//! - `digests`: the digests of an image
+//! - `cut`: content-defined chunks
+//! - `sharing`: how many chunks of an image others have
+//! - `kinds`: the structures whose blocks make chunks new
+
+mod buzhash_table;
+mod cut;
+mod digests;
+mod kinds;
+mod sharing;
+
+pub use cut::CutSizes;
+pub use digests::BLOCK;
+pub use kinds::{Cause, KindBytes, Kinds};
+pub use sharing::{Chunked, Count, Fetched, Sharing, Stored, Unit, matrix, successive};

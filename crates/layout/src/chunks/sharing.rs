@@ -1,0 +1,211 @@
+//! How many chunks of an image others have.
+
+use super::cut::CutSizes;
+use super::digests::{BLOCK, Digest, Digests};
+use seekless_device::{BlockDevice, DeviceError};
+use seekless_units::{ByteLen, format_size};
+use std::collections::{BTreeSet, HashSet};
+use std::fmt;
+use std::ops::Range;
+
+/// A kind of chunk.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Unit {
+    /// Of this many bytes, a multiple of [`BLOCK`], from the image's first byte on.
+    Aligned(ByteLen),
+    /// As casync cuts with [`CutSizes::CASYNC`].
+    ContentDefined,
+}
+
+impl Unit {
+    /// Chunks of a size.
+    ///
+    /// # Errors
+    /// A message for the user, unless the size is a multiple of [`BLOCK`].
+    ///
+    /// ```
+    /// use seekless_layout::chunks::Unit;
+    /// use seekless_units::ByteLen;
+    ///
+    /// assert!(Unit::aligned(ByteLen::new(512 << 10)).is_ok());
+    /// assert!(Unit::aligned(ByteLen::new(5000)).is_err());
+    /// ```
+    pub fn aligned(size: ByteLen) -> Result<Self, String> {
+        if size == ByteLen::ZERO || !size.get().is_multiple_of(BLOCK.get()) {
+            return Err(format!("a chunk that is compared must be a multiple of {BLOCK} bytes"));
+        }
+        Ok(Self::Aligned(size))
+    }
+}
+
+/// As in the rows of a table.
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            &Self::Aligned(BLOCK) => f.write_str("blocks of 4K"),
+            Self::Aligned(size) => write!(f, "chunks of {}", format_size(*size)),
+            Self::ContentDefined => {
+                let average = format_size(CutSizes::CASYNC.average());
+                write!(f, "content-defined chunks of {average} on average")
+            }
+        }
+    }
+}
+
+/// Chunks, and their bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Count {
+    /// Chunks.
+    pub chunks: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+impl Count {
+    fn add(&mut self, bytes: u64) {
+        self.chunks += 1;
+        self.bytes += bytes;
+    }
+}
+
+/// The different chunks of an image.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Sharing {
+    /// All of them.
+    pub all: Count,
+    /// Those that none of the other images has.
+    pub new: Count,
+}
+
+/// An image as its chunks.
+#[derive(Debug)]
+pub struct Chunked {
+    digests: Digests,
+    len: u64,
+}
+
+impl Chunked {
+    /// Reads an image, all of it, and takes the digests of its chunks.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn read(device: &dyn BlockDevice) -> Result<Self, DeviceError> {
+        Ok(Self { digests: Digests::read(device)?, len: device.len().get() })
+    }
+
+    /// The image's length.
+    #[must_use]
+    pub fn len(&self) -> ByteLen {
+        ByteLen::new(self.len)
+    }
+
+    /// Whether the image has no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Its chunks in order, each with its length in bytes; those of zeros without a digest.
+    pub(super) fn chunks(&self, unit: Unit) -> Vec<(Option<Digest>, u64)> {
+        match unit {
+            Unit::ContentDefined => self.digests.cut().to_vec(),
+            Unit::Aligned(size) => {
+                let starts = (0..).map(|number: u64| number * size.get());
+                let len = |start: u64| (self.len - start).min(size.get());
+                self.digests.aligned(size).zip(starts.map(len)).collect()
+            }
+        }
+    }
+
+    /// The chunks of which others have equal ones, and those of which none has: a run of bytes for
+    /// each chunk that is not all zeros, in order, and whether it is new.
+    pub fn new_runs(&self, unit: Unit, stored: &Stored) -> Vec<(Range<u64>, bool)> {
+        debug_assert_eq!(unit, stored.unit, "chunks of one kind");
+        let mut next = 0;
+        let mut runs = Vec::new();
+        for (digest, len) in self.chunks(unit) {
+            let run = next..next + len;
+            next = run.end;
+            if let Some(digest) = digest {
+                runs.push((run, !stored.digests.contains(&digest)));
+            }
+        }
+        runs
+    }
+
+    /// The chunks that requests touch: `requests` are ranges of bytes of the image.
+    #[must_use]
+    pub fn fetched(&self, size: ByteLen, requests: &[Range<u64>], cached: &Stored) -> Fetched {
+        debug_assert_eq!(cached.unit, Unit::Aligned(size), "chunks of one kind");
+        let chunks = self.chunks(Unit::Aligned(size));
+        let mut touched = BTreeSet::new();
+        for request in requests.iter().filter(|request| !request.is_empty()) {
+            touched.extend(request.start / size.get()..=(request.end - 1) / size.get());
+        }
+        let of = |number: &u64| chunks.get(usize::try_from(*number).ok()?)?.0;
+        let different: HashSet<Digest> = touched.iter().filter_map(of).collect();
+        let missing = different.iter().filter(|digest| !cached.digests.contains(digest)).count();
+        Fetched { chunks: different.len() as u64, missing: missing as u64 }
+    }
+}
+
+/// The chunks that a program reads of an image.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Fetched {
+    /// Different chunks that it reads.
+    pub chunks: u64,
+    /// Those that are not in the cache.
+    pub missing: u64,
+}
+
+/// The chunks of one kind that somebody has: a cache, a registry.
+#[derive(Debug)]
+pub struct Stored {
+    unit: Unit,
+    digests: HashSet<Digest>,
+}
+
+impl Stored {
+    /// None.
+    #[must_use]
+    pub fn new(unit: Unit) -> Self {
+        Self { unit, digests: HashSet::new() }
+    }
+
+    /// Adds the chunks of an image, and counts them.
+    pub fn add(&mut self, image: &Chunked) -> Sharing {
+        let (mut sharing, mut seen) = (Sharing::default(), HashSet::new());
+        for (digest, len) in image.chunks(self.unit) {
+            let Some(digest) = digest.filter(|&digest| seen.insert(digest)) else { continue };
+            sharing.all.add(len);
+            if self.digests.insert(digest) {
+                sharing.new.add(len);
+            }
+        }
+        sharing
+    }
+
+    pub(super) fn has(&self, digest: Digest) -> bool {
+        self.digests.contains(&digest)
+    }
+}
+
+/// The chunks of each image, new where none of the images before it has them.
+#[must_use]
+pub fn successive(images: &[Chunked], unit: Unit) -> Vec<Sharing> {
+    let mut stored = Stored::new(unit);
+    images.iter().map(|image| stored.add(image)).collect()
+}
+
+/// How many chunks of each image (row) each other image (column) has.
+#[must_use]
+pub fn matrix(images: &[Chunked], unit: Unit) -> Vec<Vec<u64>> {
+    let set = |image: &Chunked| {
+        let mut stored = Stored::new(unit);
+        stored.add(image);
+        stored.digests
+    };
+    let sets: Vec<HashSet<Digest>> = images.iter().map(set).collect();
+    let shared = |one: &HashSet<_>, other: &HashSet<_>| one.intersection(other).count() as u64;
+    sets.iter().map(|one| sets.iter().map(|other| shared(one, other)).collect()).collect()
+}
