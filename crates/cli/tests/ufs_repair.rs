@@ -38,17 +38,6 @@ fn repaired(image: &str, what: &str, bytes: &[u8]) {
 }
 
 #[test]
-fn every_code_is_documented() {
-    let docs = include_str!("../../../docs/check.md");
-    for (code, phase) in seekless_ffs::CODES {
-        let line =
-            docs.lines().find(|line| line.contains(&format!("`{code}`")) && line.starts_with('|'));
-        let line = line.unwrap_or_else(|| panic!("{code} is not in docs/check.md"));
-        assert!(line.contains(&format!("| {phase} |")), "{code}: {line}");
-    }
-}
-
-#[test]
 fn exit_codes_are_those_of_fsck() {
     let scratch = Scratch::new("repair-codes");
     let image = scratch.join("image");

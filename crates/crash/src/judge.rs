@@ -167,12 +167,12 @@ impl Judge<'_> {
     /// The check's findings that the discipline does not allow.
     fn not_allowed(&self, report: &Report) -> Vec<Violation> {
         let bad = |finding: &&Finding| {
-            let bitmap = self.target.is_used_but_free(finding.code);
+            let bitmap = self.target.is_used_but_free(finding.code());
             if bitmap { self.promises.order } else { finding.class == Class::Unexpected }
         };
         let violation = |finding: &Finding| {
             let what = format!("{} ({})", finding.what, finding.location);
-            Violation::new(&format!("check.{}", finding.code), what)
+            Violation::new(&format!("check.{}", finding.code()), what)
         };
         report.findings.iter().filter(bad).take(20).map(violation).collect()
     }
@@ -196,5 +196,5 @@ fn unreadable(what: &str, error: FsError) -> Result<Vec<Violation>, DeviceError>
 
 fn left(finding: &Finding) -> Violation {
     let what = format!("{} ({})", finding.what, finding.location);
-    Violation::new(&format!("left.{}", finding.code), what)
+    Violation::new(&format!("left.{}", finding.code()), what)
 }

@@ -77,7 +77,7 @@ mod xattr;
 
 pub use image::ExtImage;
 
-pub use check::{CODES, check, phase_of, preen, repair};
+pub use check::{PROBLEMS, check, preen, repair};
 pub use compose::Builder;
 pub use compose::inodes::kept_flags;
 pub use compose::options::Options as BuildOptions;

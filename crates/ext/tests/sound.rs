@@ -106,7 +106,7 @@ fn files_may_end_where_their_last_block_begins() {
         scene.debugfs(&image, &format!("sif /a/file size {}", 39 * 1024));
         clean("at the last block", &image);
         scene.debugfs(&image, &format!("sif /a/file size {}", 39 * 1024 - 1));
-        let codes: Vec<&str> = check(&image).findings.iter().map(|found| found.code).collect();
+        let codes: Vec<&str> = check(&image).findings.iter().map(|found| found.code()).collect();
         assert_eq!(codes, ["inode.length"]);
         assert!(!run("e2fsck", &["-fn", &image]).status.success());
     }
@@ -128,7 +128,7 @@ fn files_may_share_blocks_where_the_volume_says_so() {
     assert_eq!(scene.block(&image, "/a/other", 2), block, "repaired away");
     clean("shared", &image);
     scene.debugfs(&image, "feature ^shared_blocks");
-    assert!(check(&image).findings.iter().any(|found| found.code == "inode.duplicate-blocks"));
+    assert!(check(&image).findings.iter().any(|found| found.code() == "inode.duplicate-blocks"));
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn lists_of_bad_blocks_in_an_inode_table() {
     let at = text.split("Inode table at ").nth(1).and_then(|rest| rest.split('-').next());
     let table: u64 = at.expect("table").parse().expect("number");
     scene.debugfs(&image, &format!("sif <1> block[0] {}; sif <1> blocks 2", table + 50));
-    let codes = || check(&image).findings.iter().map(|found| found.code).collect::<Vec<_>>();
+    let codes = || check(&image).findings.iter().map(|found| found.code()).collect::<Vec<_>>();
     assert_eq!(codes(), ["bitmap.inodes-free", "group.counts", "superblock.totals"]);
     run("e2fsck", &["-fy", &image]);
     assert!(scene.debugfs(&image, "stat <1>").contains(&format!("{}", table + 50)), "repaired");
@@ -282,7 +282,8 @@ fn fields_of_reserved_inodes_that_are_wrong() {
             let said = run("e2fsck", &["-fn", &image]);
             let text = String::from_utf8_lossy(&said.stdout);
             assert!(!said.status.success() || text.contains("? no"), "{field}: {text}");
-            let codes: Vec<&str> = check(&image).findings.iter().map(|found| found.code).collect();
+            let codes: Vec<&str> =
+                check(&image).findings.iter().map(|found| found.code()).collect();
             assert_eq!(codes, ["inode.reserved"], "{field}");
         }
     }
@@ -307,7 +308,7 @@ fn the_head_of_an_empty_journal() {
         let said = run("e2fsck", &["-fn", &image]);
         let text = String::from_utf8_lossy(&said.stdout);
         assert!(!said.status.success() || text.contains("? no"), "{offset}: {said:?}");
-        let codes: Vec<&str> = check(&image).findings.iter().map(|found| found.code).collect();
+        let codes: Vec<&str> = check(&image).findings.iter().map(|found| found.code()).collect();
         let code = if offset == 28 { "journal.pending" } else { "journal.corrupt" };
         assert_eq!(codes, [code], "{offset}");
         file.write_all_at(&word, at + offset).expect("write");
@@ -371,7 +372,7 @@ fn one_damaged_descriptor_is_few_findings() {
                     fs::copy(&base, &image).expect("copy");
                     scene.debugfs(&image, &format!("set_bg {group} {field} {value}"));
                     let found = check(&image);
-                    let codes: Vec<&str> = found.findings.iter().map(|f| f.code).collect();
+                    let codes: Vec<&str> = found.findings.iter().map(|f| f.code()).collect();
                     let about = format!("{options:?}: group {group}, {field} {value}: {codes:?}");
                     if codes.is_empty() {
                         // It was there already.
@@ -414,7 +415,7 @@ fn descriptors_of_noise_are_named_and_no_more() {
             let image = scene.path("image");
             fs::write(&image, damaged).expect("write");
             let found = check(&image);
-            let codes: Vec<&str> = found.findings.iter().map(|finding| finding.code).collect();
+            let codes: Vec<&str> = found.findings.iter().map(|finding| finding.code()).collect();
             let about = format!("{options:?}, seed {seed}: {:#?}", found.findings);
             assert!(codes.iter().all(|code| code.starts_with("group.")), "{about}");
             assert!(codes.len() <= 4 * count && codes.len() >= count, "{about}");
@@ -437,7 +438,7 @@ fn a_lost_table_hides_what_it_holds_and_no_more() {
         fs::copy(&image, &damaged).expect("copy");
         scene.debugfs(&damaged, &format!("set_bg 0 {field} 99999999"));
         let found = check(&damaged);
-        assert_eq!(found.findings[0].code, "group.head");
+        assert_eq!(found.findings[0].code(), "group.head");
         assert!(found.findings.len() <= most, "{field}: {:#?}", found.findings);
     }
 }
@@ -465,7 +466,7 @@ fn copies_of_the_superblock_are_tried() {
             damaged[at..at + bytes.len()].copy_from_slice(&bytes);
             fs::write(&image, damaged).expect("write");
             let found = check(&image);
-            let codes: Vec<&str> = found.findings.iter().map(|found| found.code).collect();
+            let codes: Vec<&str> = found.findings.iter().map(|found| found.code()).collect();
             assert_eq!(codes, ["superblock.corrupt"], "{options:?}, byte {at}");
             assert!(found.tally.inodes > 120, "{:?}", found.tally);
         }

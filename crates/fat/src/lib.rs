@@ -66,7 +66,7 @@ mod table;
 mod time;
 mod volume;
 
-pub use check::{CODES, LostChains, check, phase_of, preen, repair};
+pub use check::{LostChains, PROBLEMS, check, preen, repair};
 pub use compose::{BuildOptions, Builder, LossCounts, Losses};
 pub use image::FatImage;
 pub use make::{FatWidth, MadeVolume, MakeOptions, make};

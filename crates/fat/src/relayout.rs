@@ -10,7 +10,7 @@
     reason = "values of an image that was checked"
 )]
 
-use crate::check::check;
+use crate::check::{check, problems};
 use crate::compose::objects::{Object, Objects};
 use crate::compose::table::Entries;
 use crate::compose::write::{Data, ImageWriter};
@@ -24,7 +24,7 @@ use crate::make::geometry::Geometry;
 use crate::ondisk::{BPB32_AT, ENTRY_SIZE, FsInfo};
 use crate::table::{Link, Table};
 use seekless_device::BlockDevice;
-use seekless_fs::check::Finding;
+use seekless_fs::check::{Finding, Problem};
 use seekless_fs::plan::{Demand, ObjectId, Plan, Rearrange, Space};
 use seekless_fs::{FileKind, FsError, Inspect};
 use seekless_units::{BlockNo, ByteLen, Extent, Ino};
@@ -34,14 +34,14 @@ use zerocopy::{FromBytes, IntoBytes};
 
 /// Findings that do not keep an image from being laid out again: they are in parts that are copied
 /// as they are or rewritten.
-const HARMLESS: &[&str] = &[
-    "boot.copy",
-    "boot.dirty",
-    "fat.not-clean",
-    "fat.copies-differ",
-    "label.differs",
-    "directory.dot-dot",
-    "fsinfo.count",
+const HARMLESS: &[&Problem] = &[
+    problems::BOOT_COPY,
+    problems::BOOT_DIRTY,
+    problems::FAT_NOT_CLEAN,
+    problems::FAT_COPIES_DIFFER,
+    problems::LABEL_DIFFERS,
+    problems::DIRECTORY_DOT_DOT,
+    problems::FSINFO_COUNT,
 ];
 /// The offset of the root directory's first cluster in FAT32's boot sector.
 const ROOT_CLUSTER_AT: usize = BPB32_AT + offset_of!(crate::ondisk::Bpb32, BPB_RootClus);
@@ -269,11 +269,11 @@ impl Data for Relayout<'_> {
 /// Refuses an image with findings in parts that are not rewritten in any case.
 fn refuse_damage(image: &FatImage) -> Result<(), FsError> {
     let report = check(image.volume().device().clone())?;
-    let is_grave = |finding: &&Finding| !HARMLESS.contains(&finding.code);
+    let is_grave = |finding: &&Finding| !HARMLESS.iter().any(|problem| finding.is(problem));
     let mut grave = report.findings.iter().filter(is_grave);
     let Some(first) = grave.next() else { return Ok(()) };
     Err(FsError::Damaged {
-        code: first.code,
+        code: first.code(),
         what: first.what.clone(),
         location: Box::new(first.location),
         others: grave.count() as u64 + report.more,

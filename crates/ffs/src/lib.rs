@@ -57,7 +57,7 @@ mod words;
 mod xattr;
 mod zones;
 
-pub use check::{CODES, Outcome, Repaired, check, phase_of, preen, repair};
+pub use check::{Outcome, PROBLEMS, Repaired, check, preen, repair};
 pub use compose::{BuildOptions, Builder};
 pub use image::FfsImage;
 pub use inode::KEPT_FLAGS;

@@ -21,7 +21,6 @@ pub const EXT: KnownFormat = KnownFormat {
     repair_parameters: &[],
     preen: |device, _| seekless_ext::preen(device),
     repair: |device, _| seekless_ext::repair(device),
-    phase_of: seekless_ext::phase_of,
 };
 
 const MOUNT: &[Parameter] = &[

@@ -22,7 +22,6 @@ pub const FAT: KnownFormat = KnownFormat {
     repair_parameters: REPAIR,
     preen: |device, arguments| seekless_fat::preen(device, lost_chains(arguments)),
     repair: |device, arguments| seekless_fat::repair(device, lost_chains(arguments)),
-    phase_of: seekless_fat::phase_of,
 };
 
 /// Maximum offset of a local time from UTC, in minutes: as `time_offset` of Linux's vfat.

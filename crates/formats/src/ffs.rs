@@ -22,7 +22,6 @@ pub const FFS: KnownFormat = KnownFormat {
     repair_parameters: &[],
     preen: |device, _| seekless_ffs::preen(device),
     repair: |device, _| seekless_ffs::repair(device),
-    phase_of: seekless_ffs::phase_of,
 };
 
 const MOUNT: &[Parameter] = &[

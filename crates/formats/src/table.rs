@@ -49,8 +49,6 @@ pub struct KnownFormat {
     pub preen: Repair,
     /// Repairs everything; arguments as above.
     pub repair: Repair,
-    /// The phase that reports a code.
-    pub phase_of: fn(&str) -> Option<u8>,
 }
 
 impl KnownFormat {

@@ -1,4 +1,4 @@
-//! Findings of a check of an image.
+//! Findings of a check of an image, and the tables of the problems that it finds.
 
 use crate::Location;
 use std::collections::{BTreeMap, HashSet};
@@ -13,11 +13,86 @@ pub enum Class {
     Unexpected,
 }
 
+/// The answer of a preen to a problem.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Preen {
+    /// It repairs the problem: every finding of it is expected.
+    Repairs,
+    /// It stops, and leaves the image as it is: every finding of it is unexpected.
+    Stops,
+    /// It repairs the problem under a condition, which only the place that finds it knows, and
+    /// stops at it otherwise. The text completes "it repairs it ...".
+    Depends(&'static str),
+}
+
+/// A kind of inconsistency, as a row of a format's table of problems. Texts are single lines of
+/// Markdown for people, without a period.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Problem {
+    /// Its name, unique in its format and stable across versions: words in lower case, separated
+    /// by a dot or hyphens.
+    pub code: &'static str,
+    /// The phase of the check that finds it: 0 to 5, as the format counts them.
+    pub phase: u8,
+    /// Whether a preen repairs it.
+    pub preen: Preen,
+    /// The error.
+    pub text: &'static str,
+    /// The question that precedes its repair, with its question mark; `None` where no repair
+    /// exists.
+    pub question: Option<&'static str>,
+    /// The effect of the repair.
+    pub repair: &'static str,
+}
+
+impl Problem {
+    /// The class of its findings; `None` where it depends on the place.
+    #[must_use]
+    pub const fn class(&self) -> Option<Class> {
+        match self.preen {
+            Preen::Repairs => Some(Class::Expected),
+            Preen::Stops => Some(Class::Unexpected),
+            Preen::Depends(_) => None,
+        }
+    }
+}
+
+/// Defines the table of problems of a format: `PROBLEMS` with all rows, and for each row a
+/// constant, by which the format's modules refer to it.
+///
+/// ```
+/// mod problems {
+///     use seekless_fs::check::Preen;
+///
+///     seekless_fs::problems! {
+///         NOT_CLEAN = {
+///             code: "superblock.not-clean", phase: 0, preen: Preen::Repairs,
+///             text: "it is not marked clean",
+///             question: Some("Mark it clean?"),
+///             repair: "it is marked clean",
+///         }
+///     }
+/// }
+/// assert_eq!(problems::PROBLEMS, [problems::NOT_CLEAN]);
+/// ```
+#[macro_export]
+macro_rules! problems {
+    ($($name:ident = { $($field:ident: $value:expr,)+ })+) => {
+        $(
+            pub(crate) const $name: &$crate::check::Problem =
+                &$crate::check::Problem { $($field: $value,)+ };
+        )+
+
+        /// The problems that the check finds, by phase.
+        pub const PROBLEMS: &[&$crate::check::Problem] = &[$($name,)+];
+    };
+}
+
 /// An inconsistency.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
-    /// The kind of inconsistency, by a name that is stable across versions.
-    pub code: &'static str,
+    /// The kind of inconsistency.
+    pub problem: &'static Problem,
     /// Whether a crash may leave it.
     pub class: Class,
     /// Description for people.
@@ -106,10 +181,22 @@ impl<S: Copy + Ord, F: Copy + PartialEq> Fixes<S, F> {
 }
 
 impl Finding {
+    /// The code of the problem.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        self.problem.code
+    }
+
+    /// Whether it is of this kind.
+    #[must_use]
+    pub fn is(&self, problem: &Problem) -> bool {
+        self.problem.code == problem.code
+    }
+
     /// The finding's identity: the same in the next check of the same damage.
     #[must_use]
     pub fn identity(&self) -> String {
-        format!("{} {} {}", self.code, self.location, self.what)
+        format!("{} {} {}", self.code(), self.location, self.what)
     }
 }
 
@@ -153,11 +240,30 @@ impl Report {
         self.more + self.findings.len() as u64
     }
 
-    /// Adds a finding.
-    pub fn add(&mut self, code: &'static str, class: Class, what: String, location: Location) {
-        self.unexpected += u64::from(class == Class::Unexpected);
+    /// Adds a finding of a problem whose class does not depend on the place.
+    pub fn add(&mut self, problem: &'static Problem, what: String, location: Location) {
+        debug_assert!(problem.class().is_some(), "{} has one class", problem.code);
+        let class = problem.class().unwrap_or(Class::Unexpected);
+        self.push(Finding { problem, class, what, location, repaired: false });
+    }
+
+    /// Adds a finding of a problem whose class depends on the place.
+    pub fn add_as(
+        &mut self,
+        problem: &'static Problem,
+        class: Class,
+        what: String,
+        location: Location,
+    ) {
+        debug_assert!(problem.class().is_none(), "{} has both classes", problem.code);
+        self.push(Finding { problem, class, what, location, repaired: false });
+    }
+
+    fn push(&mut self, finding: Finding) {
+        debug_assert!(!finding.repaired, "{} was found in a check, not repaired", finding.code());
+        self.unexpected += u64::from(finding.class == Class::Unexpected);
         if self.findings.len() < MOST {
-            self.findings.push(Finding { code, class, what, location, repaired: false });
+            self.findings.push(finding);
         } else {
             self.more += 1;
         }
@@ -177,8 +283,7 @@ impl Rounds {
     pub fn merge(&mut self, report: &Report, is_ours: impl Fn(&Finding) -> bool) {
         for finding in &report.findings {
             if !is_ours(finding) && self.known.insert(finding.identity()) {
-                let Finding { code, class, what, location, .. } = finding.clone();
-                self.found.add(code, class, what, location);
+                self.found.push(finding.clone());
             }
         }
         self.found.more = self.found.more.max(report.more);
@@ -188,6 +293,7 @@ impl Rounds {
     /// Ends the repair, given the unrepaired findings of the last check.
     #[must_use]
     pub fn end(mut self, left: &[Finding], rounds: u32, writes: u64) -> Repaired {
+        debug_assert!(rounds > 0, "an outcome follows from a check");
         let still: HashSet<String> = left.iter().map(Finding::identity).collect();
         for finding in &mut self.found.findings {
             finding.repaired = !still.contains(&finding.identity());

@@ -156,7 +156,7 @@ impl From<&Found> for Finding {
     fn from(found: &Found) -> Self {
         let at = &found.location;
         Self {
-            code: found.code,
+            code: found.code(),
             class: match found.class {
                 check::Class::Expected => Class::Expected,
                 check::Class::Unexpected => Class::Unexpected,

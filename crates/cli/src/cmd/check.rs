@@ -152,12 +152,12 @@ fn outcome_name(outcome: Outcome) -> &'static str {
 }
 
 fn print_json(args: &CheckArgs, examined: &Examined) {
-    let Examined { format, report, outcome, .. } = examined;
+    let Examined { report, outcome, .. } = examined;
     let finding = |(number, finding): (usize, &Finding)| -> Value {
         json!({
             "number": number + 1,
-            "phase": (format.phase_of)(finding.code),
-            "code": finding.code,
+            "phase": finding.problem.phase,
+            "code": finding.code(),
             "class": class(finding),
             "repaired": finding.repaired,
             "what": finding.what,
@@ -192,7 +192,7 @@ fn unexpected(count: u64) -> String {
 fn print(args: &CheckArgs, examined: &Examined) {
     let Examined { format, report, outcome, writes } = examined;
     for (number, finding) in (1..).zip(&report.findings) {
-        let (class, code) = (class(finding), finding.code);
+        let (class, code) = (class(finding), finding.code());
         let done = if finding.repaired { ": repaired" } else { "" };
         say!("{number}. {code} ({class}): {} ({}){done}", finding.what, finding.location);
     }

@@ -52,7 +52,7 @@ pub(crate) fn relay(bytes: &[u8], ignore_checksums: bool) -> Result<Vec<u8>, FsE
 /// The codes of the findings of our own check.
 fn codes(bytes: &[u8]) -> BTreeSet<&'static str> {
     let report = seekless_ext::check(Arc::new(MemoryDevice::new(bytes.to_vec())));
-    report.expect("check").findings.iter().map(|finding| finding.code).collect()
+    report.expect("check").findings.iter().map(|finding| finding.code()).collect()
 }
 
 /// Optimizes a damaged image; whether that succeeded.

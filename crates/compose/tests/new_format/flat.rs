@@ -6,7 +6,7 @@
 
 use seekless_device::BlockDevice;
 use seekless_formats::KnownFormat;
-use seekless_fs::check::{Class, Outcome, Repaired, Report};
+use seekless_fs::check::{Outcome, Preen, Repaired, Report};
 use seekless_fs::field::{invalid, range};
 use seekless_fs::format::{Format, OpenOptions, Probe};
 use seekless_fs::plan::{Demand, InodeTable, NewVolume, ObjectId, Placed, Plan, Run, Space};
@@ -39,8 +39,22 @@ pub(crate) const FLAT: KnownFormat = KnownFormat {
     repair_parameters: &[],
     preen: |device, _| examine(device),
     repair: |device, _| examine(device),
-    phase_of: |code| (code == "extent.range" || code == "extent.twice").then_some(1),
 };
+
+seekless_fs::problems! {
+    EXTENT_RANGE = {
+        code: "extent.range", phase: 1, preen: Preen::Stops,
+        text: "blocks behind the end of the volume",
+        question: None,
+        repair: "(left)",
+    }
+    EXTENT_TWICE = {
+        code: "extent.twice", phase: 1, preen: Preen::Stops,
+        text: "blocks of two files",
+        question: None,
+        repair: "(left)",
+    }
+}
 
 fn refuse<T>() -> Result<T, FsError> {
     Err(FsError::Unsupported("changes of a flat image".into()))
@@ -154,12 +168,12 @@ impl Flat {
                 let (from, to) = (run.start.get() as usize, run.end().get() as usize);
                 let Some(blocks) = taken.get_mut(from..to) else {
                     let what = format!("blocks {run} lie behind the end");
-                    report.add("extent.range", Class::Unexpected, what, place);
+                    report.add(EXTENT_RANGE, what, place);
                     continue;
                 };
                 if blocks.iter().any(|&is_taken| is_taken) {
                     let what = format!("blocks {run} are another's too");
-                    report.add("extent.twice", Class::Unexpected, what, place);
+                    report.add(EXTENT_TWICE, what, place);
                 }
                 blocks.fill(true);
                 report.tally.blocks += run.len;

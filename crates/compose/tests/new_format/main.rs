@@ -122,9 +122,10 @@ fn damage_of_a_new_format_is_found_by_its_row() {
     behind[at(5) + 3] = 0x7F;
     for (bytes, code) in [(twice, "extent.twice"), (behind, "extent.range")] {
         let report = check(&bytes);
-        let codes: Vec<_> = report.findings.iter().map(|finding| finding.code).collect();
+        let codes: Vec<_> = report.findings.iter().map(|finding| finding.code()).collect();
         assert_eq!(codes, [code]);
-        assert_eq!((FLAT.phase_of)(code), Some(1));
+        let problem = flat::PROBLEMS.iter().find(|problem| problem.code == code).unwrap();
+        assert!(report.findings.iter().all(|finding| finding.is(problem)));
         let repaired = (FLAT.repair)(Arc::new(MemoryDevice::new(bytes)), Default::default());
         assert_eq!(repaired.unwrap().outcome, Outcome::Left);
     }

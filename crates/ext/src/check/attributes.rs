@@ -4,6 +4,7 @@
 use super::checker::SharedBlock;
 use super::fix::{Fix, Stage};
 use super::inodes::InodePass;
+use super::problems;
 use crate::inode::Inode;
 use crate::ondisk::flags;
 use crate::xattr::{AttributeFault, names_its_owner};
@@ -16,7 +17,7 @@ impl InodePass<'_> {
         let place = Location::of("attributes").in_inode(inode.ino);
         let values = self.checker.sound(
             self.checker.volume.attributes().values(inode),
-            "inode.attributes",
+            problems::INODE_ATTRIBUTES,
             place,
         )?;
         if values.is_none() {
@@ -30,11 +31,11 @@ impl InodePass<'_> {
                 AttributeFault::Collision => (false, "attributes overlap"),
                 AttributeFault::Name => (false, "an attribute has no name space"),
             };
-            self.checker.graded(expected, "inode.attributes", what.to_string(), at);
+            self.checker.graded(expected, problems::INODE_ATTRIBUTES, what.to_string(), at);
             self.checker.fix(Stage::Inodes, Fix::DropAttributes(inode.ino));
         }
         let strict = self.checker.strict.attributes().values(inode);
-        if self.checker.checksum(strict, "inode.attributes-checksum", place)? {
+        if self.checker.checksum(strict, problems::INODE_ATTRIBUTES_CHECKSUM, place)? {
             self.checker.fix(Stage::Inodes, Fix::SealAttributes(inode.ino));
         }
         let mut clusters = 0u64;
@@ -57,7 +58,7 @@ impl InodePass<'_> {
                     let what = format!(
                         "its value should be in inode {ino}, which is not an attribute inode"
                     );
-                    self.checker.unexpected("inode.attributes", what, place);
+                    self.checker.unexpected(problems::INODE_ATTRIBUTES, what, place);
                     self.checker.fix(Stage::Inodes, Fix::DropAttributes(inode.ino));
                 }
             }
@@ -76,7 +77,7 @@ impl InodePass<'_> {
             }
         } else {
             let what = format!("attribute block {block} is outside the volume");
-            self.checker.unexpected("inode.block-range", what, place);
+            self.checker.found(problems::INODE_BLOCK_RANGE, what, place);
             self.checker.fix(Stage::Inodes, Fix::DropAttributes(inode.ino));
             return Ok(clusters);
         }

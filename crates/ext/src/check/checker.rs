@@ -5,15 +5,12 @@ use crate::superblock::Super;
 use crate::volume::Volume;
 use seekless_device::BlockDevice;
 use seekless_fs::bits::Bits;
-use seekless_fs::check::{Class, Report};
+use seekless_fs::check::{Class, Problem, Report};
 use seekless_fs::field::{index, wide};
 use seekless_fs::{Corruption, FileKind, FsError, Location};
 use seekless_units::{BlockNo, GroupNo, Ino};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
-
-/// Checksums that `e2fsck -p` renews where the covered structure is sound.
-const RENEWED: [&str; 3] = ["group.checksum", "bitmap.checksum", "inode.checksum"];
 
 /// With `shared_blocks`: files a cluster is believed to belong to, on average.
 const MOST_SHARES: u64 = 64;
@@ -151,38 +148,53 @@ impl Checker {
         self.fixes.add(stage, fix);
     }
 
-    pub(super) fn expected(&mut self, code: &'static str, what: String, location: Location) {
-        self.report.add(code, Class::Expected, what, location);
+    pub(super) fn found(&mut self, problem: &'static Problem, what: String, location: Location) {
+        self.report.add(problem, what, location);
     }
 
-    pub(super) fn unexpected(&mut self, code: &'static str, what: String, location: Location) {
-        self.report.add(code, Class::Unexpected, what, location);
+    /// Reports a finding that `e2fsck -p` repairs, of a problem of which it does not repair all.
+    pub(super) fn expected(&mut self, problem: &'static Problem, what: String, location: Location) {
+        self.graded(true, problem, what, location);
     }
 
-    /// Reports a finding that `e2fsck -p` repairs only under a condition.
+    /// Reports a finding at which `e2fsck -p` stops, of a problem of which it repairs some.
+    pub(super) fn unexpected(
+        &mut self,
+        problem: &'static Problem,
+        what: String,
+        location: Location,
+    ) {
+        self.graded(false, problem, what, location);
+    }
+
+    /// Reports a finding of a problem that `e2fsck -p` repairs only under a condition.
     pub(super) fn graded(
         &mut self,
         expected: bool,
-        code: &'static str,
+        problem: &'static Problem,
         what: String,
         location: Location,
     ) {
         let class = if expected { Class::Expected } else { Class::Unexpected };
-        self.report.add(code, class, what, location);
+        self.report.add_as(problem, class, what, location);
     }
 
     /// Reports damage in a result as a finding; errors of the device are passed on.
     pub(super) fn sound<T>(
         &mut self,
         result: Result<T, FsError>,
-        code: &'static str,
+        problem: &'static Problem,
         place: Location,
     ) -> Result<Option<T>, FsError> {
         match result {
             Ok(value) => Ok(Some(value)),
             Err(error @ FsError::Corrupt { .. }) => {
                 let (what, place) = error.finding(place);
-                self.unexpected(code, what, place);
+                match problem.class() {
+                    Some(_) => self.found(problem, what, place),
+                    // Of such a problem, damage is what a preen does not repair.
+                    None => self.unexpected(problem, what, place),
+                }
                 Ok(None)
             }
             Err(error) => Err(error),
@@ -193,13 +205,13 @@ impl Checker {
     pub(super) fn checksum<T>(
         &mut self,
         result: Result<T, FsError>,
-        code: &'static str,
+        problem: &'static Problem,
         place: Location,
     ) -> Result<bool, FsError> {
         match result {
             Err(error @ FsError::Corrupt { kind: Corruption::Checksum { .. }, .. }) => {
                 let (what, place) = error.finding(place);
-                self.graded(RENEWED.contains(&code), code, what, place);
+                self.found(problem, what, place);
                 Ok(true)
             }
             Ok(_) | Err(FsError::Corrupt { .. }) => Ok(false),

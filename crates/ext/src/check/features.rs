@@ -7,6 +7,7 @@
 
 use super::fix::{Fix, Stage};
 use super::inodes::InodePass;
+use super::problems;
 use crate::backup;
 use crate::extent;
 use crate::features::Features;
@@ -219,7 +220,7 @@ impl InodePass<'_> {
         }
         let names = needed.names().join(", ");
         let what = format!("lacks the feature {names}, which inode {} uses", inode.ino);
-        self.checker.unexpected("superblock.features", what, Location::of("superblock"));
+        self.checker.found(problems::SUPERBLOCK_FEATURES, what, Location::of("superblock"));
         self.checker.fix(Stage::Superblock, Fix::Superblock);
         for volume in [&mut self.checker.volume, &mut self.checker.strict] {
             let raw = &mut volume.sb.raw;

@@ -4,6 +4,7 @@
 use super::fix::{Fix, Stage};
 use super::inodes::InodePass;
 use super::inodes::{has_target_inside, place};
+use super::problems;
 use crate::extent;
 use crate::inode::Inode;
 use crate::ondisk::{InodeCore, compat, flags, incompat, ro_compat};
@@ -95,7 +96,7 @@ impl InodePass<'_> {
         let is_full = bits & flags::IMMUTABLE != 0 && numbers.iter().any(|&byte| byte != 0);
         if !has_map && (is_full || bits & (flags::EXTENTS | flags::INDEX) != 0) {
             let what = format!("a device, pipe or socket with flags {bits:#x}");
-            self.checker.unexpected("inode.flags", what, place(ino));
+            self.checker.unexpected(problems::INODE_FLAGS, what, place(ino));
             self.checker.fix(Stage::Inodes, Fix::Clear(ino));
             return false;
         }
@@ -109,21 +110,21 @@ impl InodePass<'_> {
         let foreign = wrong & flags::EXTENTS != 0 && extent::is_root(&core.i_block.0);
         if wrong != 0 {
             let what = format!("flags {wrong:#x}, which it may not have");
-            self.checker.graded(wrong == flags::INDEX, "inode.flags", what, place(ino));
+            self.checker.graded(wrong == flags::INDEX, problems::INODE_FLAGS, what, place(ino));
         }
         if lacking {
             let what = "an extent tree, without the flag for it".to_string();
-            self.checker.unexpected("inode.flags", what, place(ino));
+            self.checker.unexpected(problems::INODE_FLAGS, what, place(ino));
         }
         if high || address {
             let what = "i_faddr, i_blocks_hi or i_file_acl_hi is not zero".to_string();
-            self.checker.unexpected("inode.flags", what, place(ino));
+            self.checker.unexpected(problems::INODE_FLAGS, what, place(ino));
         }
         // Inline data begin in an attribute, which may be empty.
         let is_inline = bits & flags::INLINE_DATA != 0 && wrong & flags::INLINE_DATA == 0;
         if is_inline && has_map && matches!(inline_value(inode), Ok(None)) {
             let what = "inline data, without the attribute for it".to_string();
-            self.checker.unexpected("inode.attributes", what, place(ino));
+            self.checker.unexpected(problems::INODE_ATTRIBUTES, what, place(ino));
             let fix = if kind == FileKind::Regular { Fix::Empty } else { Fix::Clear };
             self.checker.fix(Stage::Inodes, fix(ino));
             return false;

@@ -2,6 +2,7 @@
 
 use super::checker::Checker;
 use super::fix::{Fix, Stage};
+use super::problems;
 use crate::group::{Group, bit};
 use seekless_fs::field::index;
 use seekless_fs::{Corruption, FileKind, FsError, Location};
@@ -62,7 +63,7 @@ impl GroupPass<'_> {
             ] {
                 if known && said != found {
                     let what = format!("has {said} {what}, should be {found}");
-                    self.checker.expected("group.counts", what, place);
+                    self.checker.found(problems::GROUP_COUNTS, what, place);
                     self.checker.fix(Stage::Groups, Fix::Group(number));
                 }
             }
@@ -86,12 +87,12 @@ impl GroupPass<'_> {
         let place = Location::of("superblock");
         if said != blocks {
             let what = format!("has {said} free blocks, should be {blocks}");
-            self.checker.expected("superblock.totals", what, place);
+            self.checker.found(problems::SUPERBLOCK_TOTALS, what, place);
             self.checker.fix(Stage::Groups, Fix::Group(GroupNo::ZERO));
         }
         if said_inodes != inodes {
             let what = format!("has {said_inodes} free inodes, should be {inodes}");
-            self.checker.expected("superblock.totals", what, place);
+            self.checker.found(problems::SUPERBLOCK_TOTALS, what, place);
             self.checker.fix(Stage::Groups, Fix::Group(GroupNo::ZERO));
         }
     }
@@ -114,14 +115,14 @@ impl GroupPass<'_> {
         } else {
             if self.checker.checksum(
                 self.checker.strict.bitmaps().blocks(group),
-                "bitmap.checksum",
+                problems::BITMAP_CHECKSUM,
                 place,
             )? {
                 self.checker.fix(Stage::Groups, Fix::Group(number));
             }
             self.checker.sound(
                 self.checker.volume.bitmaps().blocks(group),
-                "bitmap.unreadable",
+                problems::BITMAP_UNREADABLE,
                 place,
             )?
         };
@@ -144,7 +145,7 @@ impl GroupPass<'_> {
             let clear = (u32::try_from(count).unwrap_or(all)..all).find(|&at| !bit(bytes, at));
             if clear.is_some() {
                 let what = "bits past the end of the group are not set".to_string();
-                self.checker.expected("bitmap.padding", what, place);
+                self.checker.found(problems::BITMAP_PADDING, what, place);
                 self.checker.fix(Stage::Groups, Fix::Group(number));
             }
         }
@@ -176,14 +177,14 @@ impl GroupPass<'_> {
         } else {
             if self.checker.checksum(
                 self.checker.strict.bitmaps().inodes(group),
-                "bitmap.checksum",
+                problems::BITMAP_CHECKSUM,
                 place,
             )? {
                 self.checker.fix(Stage::Groups, Fix::Group(number));
             }
             self.checker.sound(
                 self.checker.volume.bitmaps().inodes(group),
-                "bitmap.unreadable",
+                problems::BITMAP_UNREADABLE,
                 place,
             )?
         };
@@ -207,7 +208,7 @@ impl GroupPass<'_> {
             let all = self.checker.sb().block_size * 8;
             if (count..all).any(|at| !bit(bytes, at)) {
                 let what = "bits past the end of the group are not set".to_string();
-                self.checker.expected("bitmap.padding", what, place);
+                self.checker.found(problems::BITMAP_PADDING, what, place);
                 self.checker.fix(Stage::Groups, Fix::Group(number));
             }
         }
@@ -227,8 +228,9 @@ impl GroupPass<'_> {
         if let Some(first) = found.free.first() {
             let count = found.free.len();
             let text = format!("{what} in use, but marked as free: {count}, {first} first");
-            let code = if blocks { "bitmap.blocks-free" } else { "bitmap.inodes-free" };
-            self.checker.expected(code, text, place);
+            let problem =
+                if blocks { problems::BITMAP_BLOCKS_FREE } else { problems::BITMAP_INODES_FREE };
+            self.checker.found(problem, text, place);
             self.fix_group(place);
         }
         // Inodes that cannot be found may own the blocks that seem leaked.
@@ -236,8 +238,12 @@ impl GroupPass<'_> {
         if let Some(first) = found.leaked.first().filter(|_| known) {
             let count = found.leaked.len();
             let text = format!("{what} not in use, but marked as used: {count}, {first} first");
-            let code = if blocks { "bitmap.blocks-leaked" } else { "bitmap.inodes-leaked" };
-            self.checker.expected(code, text, place);
+            let problem = if blocks {
+                problems::BITMAP_BLOCKS_LEAKED
+            } else {
+                problems::BITMAP_INODES_LEAKED
+            };
+            self.checker.found(problem, text, place);
             self.fix_group(place);
         }
     }

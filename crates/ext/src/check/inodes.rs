@@ -2,6 +2,7 @@
 
 use super::checker::{CheckedInode, Checker};
 use super::fix::{Fix, Stage};
+use super::problems;
 use super::salvage::salvage;
 use crate::extent;
 use crate::indirect;
@@ -111,18 +112,18 @@ impl InodePass<'_> {
         let (links, mode) = (inode.core.i_links_count.get(), inode.core.i_mode.get());
         if !is_orphan && self.was_listed(&inode) {
             let what = "was on a list of orphans that is lost".to_string();
-            self.checker.unexpected("inode.deletion-time", what, place(ino));
+            self.checker.unexpected(problems::INODE_DELETION_TIME, what, place(ino));
             let fix = if links == 0 { Fix::Deleted(ino) } else { Fix::Undelete(ino) };
             self.checker.fix(Stage::Inodes, fix);
         } else if links == 0 && !is_orphan && !is_special {
             if mode != 0 && inode.core.i_dtime.get() == 0 {
                 let what = "deleted, but without a deletion time".to_string();
-                self.checker.expected("inode.partly-cleared", what, place(ino));
+                self.checker.found(problems::INODE_PARTLY_CLEARED, what, place(ino));
                 self.checker.fix(Stage::Inodes, Fix::Deleted(ino));
             }
         } else if !is_orphan && !is_special && inode.core.i_dtime.get() != 0 {
             let what = "in use, but has a deletion time".to_string();
-            self.checker.expected("inode.deletion-time", what, place(ino));
+            self.checker.expected(problems::INODE_DELETION_TIME, what, place(ino));
             self.checker.fix(Stage::Inodes, Fix::Undelete(ino));
         }
         if links == 0 && !is_orphan && !is_special {
@@ -136,7 +137,7 @@ impl InodePass<'_> {
         });
         if has_no_map && !is_special && self.checker.is_really_directory(&inode)? {
             let what = format!("mode {mode:#o}, but it has the contents of a directory");
-            self.checker.unexpected("inode.unknown-kind", what, place(ino));
+            self.checker.found(problems::INODE_UNKNOWN_KIND, what, place(ino));
             self.checker.fix(Stage::Inodes, Fix::Kind(ino, FileKind::Directory));
             // Its blocks are its own all the same.
             self.claim_map(&inode)?;
@@ -147,7 +148,7 @@ impl InodePass<'_> {
                 return self.sum(&inode);
             }
             let what = format!("mode {mode:#o} is not a valid file type");
-            self.checker.unexpected("inode.unknown-kind", what, place(ino));
+            self.checker.found(problems::INODE_UNKNOWN_KIND, what, place(ino));
             self.checker.fix(Stage::Inodes, Fix::Clear(ino));
             return Ok(());
         };
@@ -184,7 +185,7 @@ impl InodePass<'_> {
         if is_written
             && self.checker.checksum(
                 self.checker.strict.inodes().read(ino),
-                "inode.checksum",
+                problems::INODE_CHECKSUM,
                 place(ino),
             )?
         {
@@ -200,7 +201,7 @@ impl InodePass<'_> {
             error,
             FsError::Corrupt { kind: Corruption::Range { field: "i_extra_isize", .. }, .. }
         );
-        self.checker.graded(is_extra, "inode.unreadable", what, at);
+        self.checker.graded(is_extra, problems::INODE_UNREADABLE, what, at);
         match error {
             _ if is_extra => self.checker.fix(Stage::Inodes, Fix::ExtraSize(ino)),
             FsError::Corrupt { kind: Corruption::Range { field: "i_size", .. }, .. } => {
@@ -253,12 +254,12 @@ impl InodePass<'_> {
         }
         let map = self.checker.sound(
             self.checker.volume.maps().block_map(inode),
-            "inode.block-map",
+            problems::INODE_BLOCK_MAP,
             at,
         )?;
         let is_wrong = self.checker.checksum(
             self.checker.strict.maps().block_map(inode),
-            "inode.map-checksum",
+            problems::INODE_MAP_CHECKSUM,
             at,
         )?;
         let attributes = self.attributes(inode)?;
@@ -278,13 +279,13 @@ impl InodePass<'_> {
             && !extent::is_well_formed(&self.checker.volume, inode, &map.index)?
         {
             let what = "an extent tree with a node that has no entries or too little room";
-            self.checker.unexpected("inode.block-map", what.to_string(), at);
+            self.checker.found(problems::INODE_BLOCK_MAP, what.to_string(), at);
             self.salvaged(inode)?;
             return Ok(true);
         }
         if kind == FileKind::Directory && self.reaches_too_far(inode, &map)? {
             let what = "a directory whose last extent reaches into something else".to_string();
-            self.checker.unexpected("inode.block-map", what, at);
+            self.checker.found(problems::INODE_BLOCK_MAP, what, at);
             self.salvaged(inode)?;
             return Ok(true);
         }
@@ -297,11 +298,11 @@ impl InodePass<'_> {
         }
         if claims.fixed > 0 {
             let what = format!("{} blocks are in the metadata of the file system", claims.fixed);
-            self.checker.unexpected("inode.block-range", what, at);
+            self.checker.found(problems::INODE_BLOCK_RANGE, what, at);
         }
         if claims.duplicates > 0 {
             let what = format!("{} clusters are also used by something else", claims.duplicates);
-            self.checker.unexpected("inode.duplicate-blocks", what, at);
+            self.checker.found(problems::INODE_DUPLICATE_BLOCKS, what, at);
         }
         let astray = match kind {
             FileKind::Directory => self.strays(inode, &map),
@@ -318,7 +319,7 @@ impl InodePass<'_> {
         };
         if astray {
             let what = format!("a {} with blocks where it can have none", kind_name(kind));
-            self.checker.unexpected("inode.block-map", what, at);
+            self.checker.found(problems::INODE_BLOCK_MAP, what, at);
         }
         if claims.is_cut {
             self.mend_map(inode, Fix::Clear);
@@ -341,7 +342,7 @@ impl InodePass<'_> {
         {
             self.checker.has_large = true;
             let what = format!("{} bytes long, without the large_file feature", inode.len);
-            self.checker.expected("superblock.large-file", what, at);
+            self.checker.found(problems::SUPERBLOCK_LARGE_FILE, what, at);
             self.checker.fix(Stage::Inodes, Fix::LargeFile);
         }
         self.sectors(inode, claims.clusters, attributes);
@@ -357,12 +358,12 @@ impl InodePass<'_> {
         let led = indirect::double_block(inode).map_or(Ok(None), |block| {
             self.checker.volume.check_block(block, at).map(|()| Some(block))
         });
-        let led = self.checker.sound(led, "inode.block-map", at)?;
+        let led = self.checker.sound(led, problems::INODE_BLOCK_MAP, at)?;
         let is_used = self.checker.sb().has_compat(compat::RESIZE_INODE);
         let Some(Some(block)) = led else {
             if is_used && led.is_some() {
-                self.checker.unexpected(
-                    "inode.block-map",
+                self.checker.found(
+                    problems::INODE_BLOCK_MAP,
                     "has no double-indirect block".into(),
                     at,
                 );
@@ -374,11 +375,11 @@ impl InodePass<'_> {
         self.claim(Extent::new(block, 1), &mut claims);
         if claims.fixed > 0 {
             let what = format!("block {block} is in the metadata of the file system");
-            self.checker.unexpected("inode.block-range", what, at);
+            self.checker.found(problems::INODE_BLOCK_RANGE, what, at);
             self.checker.fix(Stage::Inodes, Fix::ResizeInode(inode.ino));
         } else if is_used && !self.is_resize_map(inode, block)? {
             let what = "does not list the room for descriptors as the superblock has it";
-            self.checker.unexpected("inode.block-map", what.to_string(), at);
+            self.checker.found(problems::INODE_BLOCK_MAP, what.to_string(), at);
             self.checker.fix(Stage::Inodes, Fix::ResizeInode(inode.ino));
         }
         Ok(false)
@@ -563,7 +564,7 @@ impl InodePass<'_> {
             let is_cut = kind == FileKind::Regular
                 && last.is_some_and(|leaf| leaf.first.get() < inode.len.div_ceil(bsize));
             let is_expected = kind != FileKind::Symlink && !is_cut;
-            self.checker.graded(is_expected, "inode.length", what, place(ino));
+            self.checker.graded(is_expected, problems::INODE_LENGTH, what, place(ino));
             self.checker.fix(Stage::Inodes, fix);
         }
     }
@@ -577,7 +578,7 @@ impl InodePass<'_> {
             // (e2fsck, `e2fsck_pass1_check_symlink`).
             if inode.len != room {
                 let what = format!("a symlink of {} bytes, with room for {room}", inode.len);
-                self.checker.unexpected("inode.length", what, place(inode.ino));
+                self.checker.unexpected(problems::INODE_LENGTH, what, place(inode.ino));
                 let is_target = !inode.core.i_block.0.contains(&0) && !value.contains(&0);
                 let fix = if is_target {
                     Fix::Length(inode.ino, room)
@@ -596,7 +597,7 @@ impl InodePass<'_> {
         };
         if is_wrong {
             let what = format!("{} bytes long, with room for {room} in the inode", inode.len);
-            self.checker.expected("inode.length", what, place(inode.ino));
+            self.checker.expected(problems::INODE_LENGTH, what, place(inode.ino));
             // If only the upper half is wrong, the lower one is the length.
             let low = u64::from(inode.core.i_size_lo.get());
             let len = if is_directory { room } else { low.min(room) };
@@ -625,7 +626,7 @@ impl InodePass<'_> {
         };
         if len.map(wide) != Some(inode.len) {
             let what = format!("a symlink of {} bytes whose target ends elsewhere", inode.len);
-            self.checker.unexpected("inode.length", what, place(inode.ino));
+            self.checker.unexpected(problems::INODE_LENGTH, what, place(inode.ino));
             self.checker.fix(Stage::Inodes, Fix::Clear(inode.ino));
         }
         Ok(())
@@ -641,7 +642,7 @@ impl InodePass<'_> {
         let said = self.checker.volume.inodes().allocated_sectors(inode);
         if said != wanted {
             let what = format!("has {said} sectors, should be {wanted}");
-            self.checker.expected("inode.block-count", what, place(inode.ino));
+            self.checker.found(problems::INODE_BLOCK_COUNT, what, place(inode.ino));
             self.checker.fix(Stage::Inodes, Fix::Sectors(inode.ino, wanted));
         }
     }
@@ -652,7 +653,7 @@ impl InodePass<'_> {
         self.claim(run, &mut claims);
         if claims.duplicates + claims.fixed > 0 {
             let what = "its attribute block is also used by something else".to_string();
-            self.checker.unexpected("inode.duplicate-blocks", what, place(ino));
+            self.checker.found(problems::INODE_DUPLICATE_BLOCKS, what, place(ino));
             self.checker.fix(Stage::Inodes, Fix::CopyAttributes(ino));
         }
         self.checker.report.tally.blocks += 1;

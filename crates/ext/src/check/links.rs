@@ -2,6 +2,7 @@
 
 use super::checker::{CheckedInode, Checker};
 use super::fix::{Fix, Stage};
+use super::problems;
 use crate::ondisk::ro_compat;
 use seekless_fs::{FileKind, Location};
 use seekless_units::Ino;
@@ -41,7 +42,7 @@ impl LinkPass<'_> {
             let what =
                 format!("{count} files may have names only in directories that could not be read");
             let place = Location::of("inode").in_inode(*first);
-            self.checker.unexpected("inode.unreferenced", what, place);
+            self.checker.unexpected(problems::INODE_UNREFERENCED, what, place);
         }
         self.shared_blocks();
     }
@@ -66,7 +67,7 @@ impl LinkPass<'_> {
                     "in use with {} links, but not referenced by any directory entry",
                     seen.links
                 );
-                self.checker.graded(seen.is_empty, "inode.unreferenced", what, place);
+                self.checker.graded(seen.is_empty, problems::INODE_UNREFERENCED, what, place);
                 if seen.is_empty {
                     self.checker.fix(Stage::Unreferenced, Fix::Clear(ino));
                 } else {
@@ -83,8 +84,12 @@ impl LinkPass<'_> {
             return;
         }
         let what = format!("{} links, should be {}", seen.links, seen.names);
-        let code = if seen.links > seen.names { "inode.links-high" } else { "inode.links-low" };
-        self.checker.expected(code, what, place);
+        let problem = if seen.links > seen.names {
+            problems::INODE_LINKS_HIGH
+        } else {
+            problems::INODE_LINKS_LOW
+        };
+        self.checker.found(problem, what, place);
         let most = if many && is_dir { 1 } else { seen.names.min(LINK_MAX) };
         let links = u16::try_from(most).unwrap_or(u16::MAX);
         self.checker.fix(Stage::Links, Fix::Links(ino, links));
@@ -94,7 +99,7 @@ impl LinkPass<'_> {
         if !self.checker.values.contains_key(&ino) && !self.checker.orphans.contains(&ino) {
             let what = "holds the value of an attribute that no inode has".to_string();
             self.checker.unexpected(
-                "inode.unreferenced",
+                problems::INODE_UNREFERENCED,
                 what,
                 Location::of("inode").in_inode(ino),
             );
@@ -114,7 +119,7 @@ impl LinkPass<'_> {
         for (block, count, found, owner) in wrong {
             let what = format!("reference count {count}, should be {found}");
             let place = Location::of("attribute block").in_inode(owner).in_block(block);
-            self.checker.unexpected("attributes.count", what, place);
+            self.checker.found(problems::ATTRIBUTES_COUNT, what, place);
             self.checker.fix(Stage::Links, Fix::Shares(block, found));
         }
     }

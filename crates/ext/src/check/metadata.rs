@@ -8,6 +8,7 @@
 use super::checker::Checker;
 use super::features::{self, Corrected};
 use super::fix::{Fix, Fixes, Stage};
+use super::problems;
 use crate::backup;
 use crate::group::{Group, bit};
 use crate::ondisk::STATE_ERRORS;
@@ -15,7 +16,7 @@ use crate::ondisk::{InodeCore, STATE_VALID, compat, incompat, special};
 use crate::part::Part;
 use crate::volume::Volume;
 use seekless_device::BlockDevice;
-use seekless_fs::check::{Class, Report};
+use seekless_fs::check::Report;
 use seekless_fs::field::{index, parse, slice};
 use seekless_fs::{Corruption, FileKind, FsError, Location};
 use seekless_units::{BlockNo, Extent, GroupNo, Ino};
@@ -37,13 +38,13 @@ pub(super) fn open(
 ) -> Result<(Volume, bool), FsError> {
     let place = Location::of("superblock");
     let primary = Volume::open(device.clone(), true);
-    let (code, error) = match primary {
-        Err(FsError::Corrupt { .. }) => ("superblock.corrupt", primary.err()),
+    let (problem, error) = match primary {
+        Err(FsError::Corrupt { .. }) => (problems::SUPERBLOCK_CORRUPT, primary.err()),
         Err(error) => return Err(error),
         // With a wrong checksum, any field may be the wrong one.
         Ok(volume) => match Volume::open(device.clone(), false) {
             Err(error @ FsError::Corrupt { kind: Corruption::Checksum { .. }, .. }) => {
-                ("superblock.checksum", Some(error))
+                (problems::SUPERBLOCK_CHECKSUM, Some(error))
             }
             _ => return with_right_features(volume, report, fixes).map(|volume| (volume, false)),
         },
@@ -53,16 +54,16 @@ pub(super) fn open(
     let (what, place) = error.finding(place);
     let Some((sb, block)) = copy else {
         // Only its own fields vouch for it, and those fit.
-        if code == "superblock.corrupt" {
+        if problem == problems::SUPERBLOCK_CORRUPT {
             return Err(error);
         }
-        report.add(code, Class::Unexpected, what, place);
+        report.add(problem, what, place);
         fixes.add(Stage::Superblock, Fix::Superblock);
         return Volume::open(device, true).map(|volume| (volume, false));
     };
     let volume = Volume::with_superblock(device, sb, true)?;
     let what = format!("{what}; its copy in block {block} was used instead");
-    report.add(code, Class::Unexpected, what, place);
+    report.add(problem, what, place);
     fixes.add(Stage::Superblock, Fix::Superblock);
     Ok((volume, true))
 }
@@ -81,7 +82,7 @@ fn with_right_features(
         "the group descriptors make sense only with {} as in its copy in block {copy}",
         names.join(", ")
     );
-    report.add("superblock.features", Class::Unexpected, what, Location::of("superblock"));
+    report.add(problems::SUPERBLOCK_FEATURES, what, Location::of("superblock"));
     fixes.add(Stage::Superblock, Fix::Superblock);
     Volume::with_superblock(volume.device().clone(), sb, true)
 }
@@ -137,26 +138,30 @@ impl MetadataPass<'_> {
         let state = self.checker.sb().raw.s_state.get();
         if state & STATE_ERRORS != 0 {
             // The errors may be gone: e2fsck checks for itself.
-            self.checker.expected("superblock.errors", "marked as having errors".into(), place);
+            self.checker.found(
+                problems::SUPERBLOCK_ERRORS,
+                "marked as having errors".into(),
+                place,
+            );
         } else if state & STATE_VALID == 0 {
-            self.checker.expected("superblock.not-clean", "not marked clean".into(), place);
+            self.checker.found(problems::SUPERBLOCK_NOT_CLEAN, "not marked clean".into(), place);
         }
         // The kernel and e2fsck reserve that room for any number but zero.
         let kept = self.checker.sb().raw.s_reserved_gdt_blocks.get();
         if kept != 0 && !self.checker.sb().has_compat(compat::RESIZE_INODE) {
             let what =
                 format!("{kept} blocks reserved for group descriptors, without resize_inode");
-            self.checker.unexpected("superblock.reserved", what, place);
+            self.checker.found(problems::SUPERBLOCK_RESERVED, what, place);
             self.checker.fix(Stage::Superblock, Fix::Superblock);
         }
         for contradiction in features::contradictions(&self.checker.sb().raw) {
             let what = format!("the features {} are set", contradiction.what);
-            self.checker.unexpected("superblock.features", what, place);
+            self.checker.found(problems::SUPERBLOCK_FEATURES, what, place);
             self.checker.fix(Stage::Superblock, Fix::Superblock);
         }
         let impossible = self.checker.impossible_fields();
         for (field, value) in &impossible {
-            self.checker.unexpected("superblock.fields", format!("{field} is {value}"), place);
+            self.checker.found(problems::SUPERBLOCK_FIELDS, format!("{field} is {value}"), place);
         }
         if !impossible.is_empty() {
             self.checker.fix(Stage::Superblock, Fix::Superblock);
@@ -232,7 +237,7 @@ impl MetadataPass<'_> {
                 self.claim_fixed(mmp);
             } else {
                 let what = format!("its block, {}, is not where it should be", mmp.start);
-                self.checker.unexpected("superblock.mmp", what, place);
+                self.checker.found(problems::SUPERBLOCK_MMP, what, place);
             }
         }
     }
@@ -243,7 +248,7 @@ impl MetadataPass<'_> {
         let strict = self.checker.strict.descriptors().read(number);
         let bad_sum =
             matches!(strict, Err(FsError::Corrupt { kind: Corruption::Checksum { .. }, .. }));
-        self.checker.checksum(strict, "group.checksum", place)?;
+        self.checker.checksum(strict, problems::GROUP_CHECKSUM, place)?;
         if bad_sum {
             self.checker.fix(Stage::Heads, Fix::Head(number));
             self.checker.doubtful_groups.insert(number);
@@ -252,7 +257,7 @@ impl MetadataPass<'_> {
         let primary = self.checker.volume.descriptors().read(number)?;
         if self.checker.volume.descriptors().has_needless_marks(&primary) {
             let what = "marked as never written, without checksums of descriptors".to_string();
-            self.checker.unexpected("group.head", what, place);
+            self.checker.found(problems::GROUP_HEAD, what, place);
             self.checker.fix(Stage::Heads, Fix::Head(number));
         }
         let fits = Part::ALL.iter().all(|&part| self.fits(part, &primary));
@@ -307,7 +312,7 @@ impl MetadataPass<'_> {
     fn lose(&mut self, number: GroupNo, part: Part, run: Extent) {
         let what = format!("its {} at {} is not where it should be", part.name(), run.start);
         let place = Location::of("group descriptor").in_group(number);
-        self.checker.unexpected("group.head", what, place);
+        self.checker.found(problems::GROUP_HEAD, what, place);
         self.checker.damaged_descriptors.insert(number);
         self.forget(number, part);
     }
@@ -404,8 +409,8 @@ impl MetadataPass<'_> {
         what: String,
         taken: &mut MetadataRanges,
     ) {
-        self.checker.unexpected(
-            "group.head",
+        self.checker.found(
+            problems::GROUP_HEAD,
             what,
             Location::of("group descriptor").in_group(number),
         );

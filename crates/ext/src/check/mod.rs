@@ -18,7 +18,6 @@
 
 mod attributes;
 mod checker;
-mod codes;
 mod directories;
 mod features;
 mod fields;
@@ -32,11 +31,12 @@ mod metadata;
 mod names;
 mod orphans;
 mod paths;
+mod problems;
 mod repair;
 mod reserved;
 mod salvage;
 
-pub use codes::{CODES, phase_of};
+pub use problems::PROBLEMS;
 pub use repair::{preen, repair};
 
 use crate::image::ExtImage;
@@ -52,20 +52,20 @@ use metadata::MetadataPass;
 use names::NamePass;
 use paths::ConnectivityPass;
 use seekless_device::BlockDevice;
-use seekless_fs::check::{Class, Report};
+use seekless_fs::check::{Class, Finding, Problem, Report};
 use seekless_fs::field::wide;
 use seekless_fs::{FsError, Location};
 use std::sync::Arc;
 
 /// Findings of any volume that was not unmounted: nothing that is read or laid out again depends on
 /// them.
-const CARRIED: [&str; 6] = [
-    "superblock.errors",
-    "superblock.not-clean",
-    "superblock.totals",
-    "journal.pending",
-    "orphan.list",
-    "inode.orphan",
+const CARRIED: [&Problem; 6] = [
+    problems::SUPERBLOCK_ERRORS,
+    problems::SUPERBLOCK_NOT_CLEAN,
+    problems::SUPERBLOCK_TOTALS,
+    problems::JOURNAL_PENDING,
+    problems::ORPHAN_LIST,
+    problems::INODE_ORPHAN,
 ];
 
 /// Checks an image without changing it.
@@ -113,13 +113,14 @@ impl ExtImage {
     pub fn refuse_damage(&self) -> Result<(), FsError> {
         let volume = self.volume();
         let report = look(volume.device().clone(), Report::default(), Fixes::default())?.report;
-        let ignored = |code: &str| {
-            CARRIED.contains(&code) || volume.ignore_checksums && code.ends_with("checksum")
+        let is_ignored = |finding: &Finding| {
+            CARRIED.iter().any(|problem| finding.is(problem))
+                || volume.ignore_checksums && finding.code().ends_with("checksum")
         };
-        let mut grave = report.findings.iter().filter(|finding| !ignored(finding.code));
+        let mut grave = report.findings.iter().filter(|finding| !is_ignored(finding));
         let Some(first) = grave.next() else { return Ok(()) };
         Err(FsError::Damaged {
-            code: first.code,
+            code: first.code(),
             what: first.what.clone(),
             location: Box::new(first.location),
             others: wide(grave.count()) + report.more,
@@ -147,7 +148,7 @@ fn recover(
             if is_marked {
                 fixes.add(Stage::Journal, Fix::Replay);
                 let what = "the journal is empty, but the superblock says that it is not";
-                report.add("journal.pending", Class::Expected, what.to_string(), place);
+                report.add_as(problems::JOURNAL_PENDING, Class::Expected, what.to_string(), place);
             }
             Ok(device)
         }
@@ -157,13 +158,13 @@ fn recover(
             } else {
                 (Class::Unexpected, metadata::UNMARKED_JOURNAL)
             };
-            report.add("journal.pending", class, what.to_string(), place);
+            report.add_as(problems::JOURNAL_PENDING, class, what.to_string(), place);
             fixes.add(Stage::Journal, Fix::Replay);
             Ok(replayed.overlay)
         }
         Err(error @ FsError::Corrupt { .. }) => {
             let (what, place) = error.finding(place);
-            report.add("journal.corrupt", Class::Unexpected, what, place);
+            report.add(problems::JOURNAL_CORRUPT, what, place);
             fixes.add(Stage::Journal, Fix::EmptyJournal);
             Ok(device)
         }

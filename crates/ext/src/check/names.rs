@@ -2,6 +2,7 @@
 
 use super::checker::Checker;
 use super::fix::{Fix, Spot, Stage};
+use super::problems;
 use crate::dir::{Directory, RawEntry, entry_at, kind_of, record_len};
 use crate::inline;
 use crate::inode::Inode;
@@ -132,8 +133,8 @@ impl NamePass<'_> {
         match self.checker.seen.get(&root).map(|seen| seen.kind) {
             Some(FileKind::Directory) => {}
             Some(_) => {
-                self.checker.unexpected(
-                    "root.not-directory",
+                self.checker.found(
+                    problems::ROOT_NOT_DIRECTORY,
                     "is not a directory".into(),
                     place(root),
                 );
@@ -142,7 +143,7 @@ impl NamePass<'_> {
             // Without the group of the root, all directories are unconnected.
             None if self.checker.is_lost(root) => {}
             None => {
-                self.checker.unexpected("root.missing", "not in use".into(), place(root));
+                self.checker.found(problems::ROOT_MISSING, "not in use".into(), place(root));
                 self.checker.fix(Stage::Connections, Fix::Root);
             }
         }
@@ -184,7 +185,11 @@ impl NamePass<'_> {
             names
         };
         if !self.checker.orphans.contains(&dir) && names.len() < 2 {
-            self.checker.unexpected("directory.dot", "`.` or `..` is missing".into(), place(dir));
+            self.checker.unexpected(
+                problems::DIRECTORY_DOT,
+                "`.` or `..` is missing".into(),
+                place(dir),
+            );
             self.rebuild(&inode, None);
         }
         let mut known = HashSet::new();
@@ -192,7 +197,7 @@ impl NamePass<'_> {
             self.entry(&inode, number, name)?;
             if !known.insert(name.name.as_slice()) {
                 let what = format!("`{}` is a duplicate entry", show(&name.name));
-                self.checker.unexpected("entry.duplicate", what, place(dir));
+                self.checker.found(problems::ENTRY_DUPLICATE, what, place(dir));
                 let spot = Spot { dir, at: name.at };
                 self.rebuild(&inode, Some(Fix::Remove(spot)));
             }
@@ -210,8 +215,11 @@ impl NamePass<'_> {
             UsedEntry { ino: dir, kind, name: b".".to_vec(), at: 0 },
             UsedEntry { ino: Ino::new(parent), kind, name: b"..".to_vec(), at: parent_at },
         ];
-        let ranges =
-            self.checker.sound(inline::entry_ranges(inode), "directory.corrupt", place(dir))?;
+        let ranges = self.checker.sound(
+            inline::entry_ranges(inode),
+            problems::DIRECTORY_CORRUPT,
+            place(dir),
+        )?;
         if ranges.is_none() {
             self.checker.cut_short.insert(dir);
         }
@@ -235,7 +243,7 @@ impl NamePass<'_> {
         // A length beyond its blocks was reported already.
         if let Some((missing, _)) = gap {
             let what = format!("block {missing} is missing");
-            self.checker.unexpected("directory.hole", what, place(inode.ino));
+            self.checker.found(problems::DIRECTORY_HOLE, what, place(inode.ino));
             self.checker.cut_short.insert(inode.ino);
             self.checker.fix(Stage::Names, Fix::Rebuild(inode.ino));
         }
@@ -257,7 +265,7 @@ impl NamePass<'_> {
     /// Handles a block whose checksum is wrong or missing.
     fn unsealed(&mut self, inode: &Inode, lbn: Lbn, error: &FsError) {
         let (what, at) = error.finding(place(inode.ino));
-        self.checker.expected("directory.checksum", what, at);
+        self.checker.found(problems::DIRECTORY_CHECKSUM, what, at);
         let is_sum = matches!(error, FsError::Corrupt { kind: Corruption::Checksum { .. }, .. });
         let fix = if is_sum { Fix::SealBlock(inode.ino, lbn) } else { Fix::Rebuild(inode.ino) };
         self.checker.fix(Stage::Names, fix);
@@ -283,7 +291,7 @@ impl NamePass<'_> {
             debug_assert!(at > begin && at <= block.len(), "reading goes on in the block");
             if let Some(error) = found.error {
                 let what = format!("from byte {start} on: {error}");
-                self.checker.unexpected("directory.corrupt", what, here);
+                self.checker.found(problems::DIRECTORY_CORRUPT, what, here);
                 self.checker.cut_short.insert(dir);
                 let len = u16::try_from(at - begin).unwrap_or(u16::MAX);
                 bad.push((from, len, found.entry.is_some()));
@@ -318,12 +326,12 @@ impl NamePass<'_> {
             }
             (0 | 1, _) => {
                 let what = format!("`{}` in the place of `.` and `..`", show(&entry.name));
-                self.checker.unexpected("directory.dot", what, place(dir));
+                self.checker.unexpected(problems::DIRECTORY_DOT, what, place(dir));
                 self.rebuild(inode, None);
             }
             (_, b"." | b"..") => {
                 let what = format!("`{}` is a duplicate entry", show(&entry.name));
-                self.checker.unexpected("entry.name", what, place(dir));
+                self.checker.found(problems::ENTRY_NAME, what, place(dir));
                 self.rebuild(inode, Some(Fix::Remove(spot)));
                 return Ok(());
             }
@@ -332,7 +340,7 @@ impl NamePass<'_> {
         let encrypted = inode.has_flag(flags::ENCRYPT);
         if !encrypted && entry.name.iter().any(|&byte| byte == b'/' || byte == 0) {
             let what = format!("`{}` is not a valid name", show(&entry.name));
-            self.checker.unexpected("entry.name", what, place(dir));
+            self.checker.found(problems::ENTRY_NAME, what, place(dir));
             self.rebuild(inode, Some(Fix::Respell(spot)));
         }
         let special = self.checker.seen.get(&entry.ino).is_none_or(|seen| seen.is_special);
@@ -356,7 +364,7 @@ impl NamePass<'_> {
         let end = field::index(spot.at) + end;
         if block.get(end).is_some_and(|&byte| byte != 0) {
             let what = format!("`{}` does not end in a zero byte", show(&entry.name));
-            self.checker.expected("directory.dot", what, place(dir.ino));
+            self.checker.expected(problems::DIRECTORY_DOT, what, place(dir.ino));
             self.checker.fix(Stage::Names, Fix::Terminate(spot));
         }
         Ok(())
@@ -379,7 +387,7 @@ impl NamePass<'_> {
             let core: Option<InodeCore> = field::parse(&bytes, 0);
             let kind = core.and_then(|core| FileKind::from_mode(core.i_mode.get()));
             let expected = entry.kind == 0 || (kind.is_some() && kind_of(entry.kind) == kind);
-            self.checker.graded(expected, "entry.unallocated", what, place(spot.dir));
+            self.checker.graded(expected, problems::ENTRY_UNALLOCATED, what, place(spot.dir));
             let (group, _) = self.checker.volume.sb.inode_slot(entry.ino)?;
             self.checker.fix(Stage::Heads, Fix::Head(group));
             return Ok(());
@@ -393,7 +401,7 @@ impl NamePass<'_> {
         let expected = is_number
             && !self.checker.volume.sb.is_own(entry.ino)
             && !self.checker.is_unusable(entry.ino);
-        self.checker.graded(expected, "entry.unallocated", what, place(spot.dir));
+        self.checker.graded(expected, problems::ENTRY_UNALLOCATED, what, place(spot.dir));
         self.checker.fix(Stage::Names, Fix::Remove(spot));
         Ok(())
     }
@@ -413,7 +421,7 @@ impl NamePass<'_> {
         let second = is_dir && (is_root || entry.ino == spot.dir || seen.named_in.is_some());
         if second {
             let what = format!("`{}` is an additional name of a directory", show(&entry.name));
-            self.checker.unexpected("directory.two-names", what, place(spot.dir));
+            self.checker.found(problems::DIRECTORY_TWO_NAMES, what, place(spot.dir));
             self.checker.fix(Stage::Names, Fix::Remove(spot));
             return;
         }
@@ -432,7 +440,7 @@ impl NamePass<'_> {
         if entry.kind != 0 && !(typed && kind_of(entry.kind) == Some(kind)) {
             let what =
                 format!("the file type of `{}` differs from that of its inode", show(&entry.name));
-            self.checker.graded(!typed, "entry.kind", what, place(spot.dir));
+            self.checker.graded(!typed, problems::ENTRY_KIND, what, place(spot.dir));
             self.checker.fix(Stage::Names, Fix::Retype(spot, kind));
         }
     }
@@ -441,7 +449,7 @@ impl NamePass<'_> {
         self.count(spot.dir);
         if to != spot.dir {
             let what = format!("`.` points to inode {to}");
-            self.checker.unexpected("directory.dot", what, place(spot.dir));
+            self.checker.unexpected(problems::DIRECTORY_DOT, what, place(spot.dir));
             self.checker.fix(Stage::Names, Fix::Lead(spot, spot.dir));
         }
     }
@@ -462,7 +470,7 @@ impl NamePass<'_> {
         self.count(named_in);
         if parent != named_in {
             let what = format!("`..` points to inode {parent}, should be {named_in}");
-            self.checker.unexpected("directory.dot-dot", what, place(dir));
+            self.checker.found(problems::DIRECTORY_DOT_DOT, what, place(dir));
             self.checker.fix(Stage::Names, Fix::Parent(dir, named_in));
         }
     }
@@ -476,7 +484,7 @@ impl NamePass<'_> {
         match super::index::faults(&Directory::new(&self.checker.volume, inode)) {
             Ok(faults) => {
                 for fault in faults {
-                    self.checker.graded(fault.is_plain, "directory.index", fault.what, at);
+                    self.checker.graded(fault.is_plain, problems::DIRECTORY_INDEX, fault.what, at);
                     self.checker.fix(Stage::Names, Fix::Rebuild(inode.ino));
                 }
             }
@@ -489,7 +497,7 @@ impl NamePass<'_> {
                     }
                 );
                 let (what, at) = error.finding(at);
-                self.checker.graded(is_plain, "directory.index", what, at);
+                self.checker.graded(is_plain, problems::DIRECTORY_INDEX, what, at);
                 self.checker.fix(Stage::Names, Fix::Rebuild(inode.ino));
             }
             Err(error) => return Err(error),

@@ -2,6 +2,7 @@
 
 use super::checker::Checker;
 use super::fix::{Fix, Stage};
+use super::problems;
 use crate::ondisk::compat;
 use seekless_fs::{FsError, Location};
 use seekless_units::Ino;
@@ -15,7 +16,7 @@ impl Checker {
             Err(error @ FsError::Corrupt { .. }) => {
                 // A mount ends the list there, and so does e2fsck, unasked.
                 let (what, place) = error.finding(Location::of("orphan list"));
-                self.expected("orphan.list", what, place);
+                self.found(problems::ORPHAN_LIST, what, place);
                 self.fix(Stage::Orphans, Fix::OrphanList);
             }
             walked => walked?,
@@ -30,7 +31,7 @@ impl Checker {
         for ino in self.orphans.clone() {
             let what =
                 "orphan inode: the next mount finishes deleting or truncating it".to_string();
-            self.expected("inode.orphan", what, Location::of("inode").in_inode(ino));
+            self.found(problems::INODE_ORPHAN, what, Location::of("inode").in_inode(ino));
         }
         Ok(())
     }
@@ -49,12 +50,12 @@ impl Checker {
         });
         if has_stale_sum && !self.sb().has_metadata_csum() {
             let what = "its blocks have checksums, without metadata_csum".to_string();
-            self.unexpected("orphan.file", what, place);
+            self.unexpected(problems::ORPHAN_FILE, what, place);
             self.fix(Stage::Orphans, Fix::OrphanFile);
         }
         if let Err(error @ FsError::Corrupt { .. }) = read {
             let (what, place) = error.finding(place);
-            self.expected("orphan.file", what, place);
+            self.expected(problems::ORPHAN_FILE, what, place);
             self.fix(Stage::Orphans, Fix::OrphanFile);
         } else {
             read?;
@@ -62,7 +63,7 @@ impl Checker {
         if self.volume.sb.has_filed_orphans() {
             if filed.is_empty() {
                 let what = "lists nothing, but the superblock says that it is in use".to_string();
-                self.expected("orphan.file", what, place);
+                self.expected(problems::ORPHAN_FILE, what, place);
                 self.fix(Stage::Orphans, Fix::OrphanFile);
             }
             for ino in filed {
@@ -70,7 +71,7 @@ impl Checker {
                     self.orphans.insert(ino);
                 } else {
                     let what = format!("lists inode {ino}, which is not in use");
-                    self.expected("orphan.file", what, place);
+                    self.expected(problems::ORPHAN_FILE, what, place);
                     self.fix(Stage::Orphans, Fix::OrphanFile);
                 }
             }
@@ -79,7 +80,7 @@ impl Checker {
                 "lists {} inodes, {first} first, but the superblock says that it is empty",
                 filed.len()
             );
-            self.expected("orphan.file", what, place);
+            self.expected(problems::ORPHAN_FILE, what, place);
             self.fix(Stage::Orphans, Fix::OrphanFile);
         }
         Ok(())

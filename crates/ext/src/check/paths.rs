@@ -3,6 +3,7 @@
 use super::checker::Checker;
 use super::fix::{Fix, Spot, Stage};
 use super::names::place;
+use super::problems;
 use crate::ondisk::special;
 use seekless_fs::FileKind;
 use seekless_units::Ino;
@@ -42,14 +43,14 @@ impl ConnectivityPass<'_> {
                 continue;
             }
             let what = "in use, but not referenced by any directory entry".to_string();
-            self.checker.unexpected("directory.unconnected", what, place(ino));
+            self.checker.found(problems::DIRECTORY_UNCONNECTED, what, place(ino));
             self.checker.fix(Stage::Connections, Fix::Connect(ino));
         }
         let lost: Vec<Ino> =
             dirs.into_iter().map(|(ino, _)| ino).filter(|ino| !reached.contains(ino)).collect();
         for &ino in &lost {
             let what = "its only names are in directories below itself".to_string();
-            self.checker.unexpected("directory.loop", what, place(ino));
+            self.checker.found(problems::DIRECTORY_LOOP, what, place(ino));
         }
         self.open_loops(&lost);
     }

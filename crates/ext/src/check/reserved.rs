@@ -3,7 +3,7 @@
 use super::fix::{Fix, Stage};
 use super::inodes::InodePass;
 use super::inodes::{Claims, place};
-use super::metadata;
+use super::{metadata, problems};
 use crate::inode::Inode;
 use crate::journal;
 use crate::ondisk::{compat, flags, incompat, special};
@@ -23,11 +23,11 @@ impl InodePass<'_> {
             let has_flags = inode.core.i_flags.get() & !left != 0;
             if !inode.is_idle() {
                 let what = "not in use, but contains data".to_string();
-                self.checker.expected("inode.reserved", what, place(inode.ino));
+                self.checker.expected(problems::INODE_RESERVED, what, place(inode.ino));
                 self.checker.fix(Stage::Inodes, Fix::Clear(inode.ino));
             } else if has_flags {
                 let what = format!("not in use, but has flags {:#x}", inode.core.i_flags.get());
-                self.checker.unexpected("inode.reserved", what, place(inode.ino));
+                self.checker.unexpected(problems::INODE_RESERVED, what, place(inode.ino));
                 self.checker.fix(Stage::Inodes, Fix::Clear(inode.ino));
             }
             return Ok(false);
@@ -36,7 +36,7 @@ impl InodePass<'_> {
         let has_blocks = inode.core.i_block.0.iter().any(|&byte| byte != 0);
         if is_resize && has_blocks && !self.checker.sb().has_compat(compat::RESIZE_INODE) {
             let what = "the resize inode is in use, without the feature".to_string();
-            self.checker.unexpected("inode.reserved", what, place(inode.ino));
+            self.checker.unexpected(problems::INODE_RESERVED, what, place(inode.ino));
             self.checker.fix(Stage::Inodes, Fix::Clear(inode.ino));
             return Ok(false);
         }
@@ -49,13 +49,17 @@ impl InodePass<'_> {
             let is_idle = words.iter().all(|word| word.get() == 0);
             if !is_idle || self.checker.volume.inodes().allocated_sectors(inode) != 0 {
                 let what = "a reserved inode that is not in use has a length, blocks or flags";
-                self.checker.unexpected("inode.reserved", what.to_string(), place(inode.ino));
+                self.checker.unexpected(
+                    problems::INODE_RESERVED,
+                    what.to_string(),
+                    place(inode.ino),
+                );
                 self.checker.fix(Stage::Inodes, Fix::Clear(inode.ino));
                 return Ok(false);
             }
         }
         if let Some(what) = self.misuse(inode) {
-            self.checker.unexpected("inode.reserved", what, place(inode.ino));
+            self.checker.unexpected(problems::INODE_RESERVED, what, place(inode.ino));
             if is_resize {
                 self.checker.fix(Stage::Inodes, Fix::ResizeInode(inode.ino));
             }
@@ -80,29 +84,29 @@ impl InodePass<'_> {
         );
         if has_blocks && whole != inode.len {
             let what = format!("{} bytes long, which are not whole blocks", inode.len);
-            self.checker.unexpected("inode.length", what, place(inode.ino));
+            self.checker.unexpected(problems::INODE_LENGTH, what, place(inode.ino));
             self.checker.fix(Stage::Inodes, Fix::Length(inode.ino, whole));
         }
         // Where something waits in the journal, its head has been read and reported.
         let is_told =
-            self.checker.report.findings.iter().any(|found| found.code == "journal.corrupt");
+            self.checker.report.findings.iter().any(|found| found.is(problems::JOURNAL_CORRUPT));
         if self.checker.volume.sb.own_file(inode.ino) == Some(OwnFile::Journal) && !is_told {
             let place = Location::of("journal");
             let start = journal::pending_start(&self.checker.volume, inode).and_then(|start| {
                 journal::check_whole(&self.checker.volume, inode)?;
                 Ok(start)
             });
-            let start = self.checker.sound(start, "journal.corrupt", place)?;
+            let start = self.checker.sound(start, problems::JOURNAL_CORRUPT, place)?;
             if let Some(Some(_)) = start {
                 self.checker.unexpected(
-                    "journal.pending",
+                    problems::JOURNAL_PENDING,
                     metadata::UNMARKED_JOURNAL.into(),
                     place,
                 );
                 self.checker.fix(Stage::Journal, Fix::Replay);
             }
             let strict = journal::pending_start(&self.checker.strict, inode);
-            let is_wrong = self.checker.checksum(strict, "journal.checksum", place)?;
+            let is_wrong = self.checker.checksum(strict, problems::JOURNAL_CHECKSUM, place)?;
             if start.is_none() && self.has_other_map(inode) {
                 // The copy of its map in the superblock leads to the journal. The present map may
                 // lead into a file, which owns these blocks.
@@ -119,12 +123,12 @@ impl InodePass<'_> {
             }
             // Pending transactions are written first; the check after that finds the error.
             let is_pending =
-                self.checker.report.findings.iter().any(|it| it.code == "journal.pending");
+                self.checker.report.findings.iter().any(|it| it.is(problems::JOURNAL_PENDING));
             if start.is_some() && !is_pending {
                 let error = journal::error_of(&self.checker.volume, inode)?;
                 if error != 0 {
-                    self.checker.expected(
-                        "journal.error",
+                    self.checker.found(
+                        problems::JOURNAL_ERROR,
                         format!("left after error {error}"),
                         place,
                     );
@@ -138,7 +142,7 @@ impl InodePass<'_> {
             let has_more = core.i_file_acl_lo.get() != 0 || inode.has_flag(flags::INLINE_DATA);
             if has_more || fields.iter().any(|field| field.get() != 0) {
                 let what = "the list of bad blocks has the fields of a file".to_string();
-                self.checker.unexpected("inode.reserved", what, place(inode.ino));
+                self.checker.unexpected(problems::INODE_RESERVED, what, place(inode.ino));
                 self.checker.fix(Stage::Inodes, Fix::Clear(inode.ino));
             }
             if !self.claim_map(inode)? {
@@ -214,7 +218,7 @@ impl InodePass<'_> {
     /// Claims the blocks of the map of an inode of any kind; whether it can be followed.
     pub(super) fn claim_map(&mut self, inode: &Inode) -> Result<bool, FsError> {
         let blocks = self.checker.volume.maps().blocks_of_any_kind(inode);
-        let blocks = self.checker.sound(blocks, "inode.block-map", place(inode.ino))?;
+        let blocks = self.checker.sound(blocks, problems::INODE_BLOCK_MAP, place(inode.ino))?;
         let is_followed = blocks.is_some();
         let mut claims = Claims::default();
         for run in blocks.unwrap_or_default() {

@@ -4,7 +4,7 @@ use seekless_cache::{Config, Counters, Discipline, JournalMode};
 use seekless_crash::{Live, Recovered, Target};
 use seekless_device::{BlockDevice, MemoryDevice, VirtualClock};
 use seekless_ext::{ExtImage, ExtLive, LiveOptions};
-use seekless_fs::check::{Class, Finding, Report};
+use seekless_fs::check::{Class, Finding, Preen, Problem, Report};
 use seekless_fs::format::OpenOptions;
 use seekless_fs::operate::Operate;
 use seekless_fs::{FsError, Inspect, Location, Timestamp};
@@ -13,6 +13,16 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A problem that e2fsck finds.
+const fn of_judge(code: &'static str) -> Problem {
+    Problem { code, phase: 0, preen: Preen::Stops, text: "", question: None, repair: "" }
+}
+
+const MOUNT_LEFT: &Problem = &of_judge("mount.left");
+const JUDGES_DISAGREE: &Problem = &of_judge("judges.disagree");
+const E2FSCK_STOPS: &Problem = &of_judge("e2fsck.stops");
+const E2FSCK_LEFT: &Problem = &of_judge("e2fsck.left");
 
 /// A volume of groups of half a megabyte with blocks of 1 KiB.
 pub(crate) struct Ext {
@@ -112,9 +122,9 @@ fn told(bytes: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn finding(code: &'static str, what: String) -> Finding {
+fn finding(problem: &'static Problem, what: String) -> Finding {
     let location = Location::of("image");
-    Finding { code, class: Class::Unexpected, what, location, repaired: false }
+    Finding { problem, class: Class::Unexpected, what, location, repaired: false }
 }
 
 /// A file system in use.
@@ -156,7 +166,7 @@ impl Ext {
         let mut live = ExtLive::open(device.clone(), clock, config, options())?;
         live.unmount()?;
         let (_, code, said) = e2fsck(&bytes_of(device.as_ref())?, "-fn");
-        Ok((code != 0).then(|| finding("mount.left", said)))
+        Ok((code != 0).then(|| finding(MOUNT_LEFT, said)))
     }
 
     /// Has e2fsck recover a device. What it must not say becomes findings.
@@ -173,11 +183,11 @@ impl Ext {
             let stops = seekless_ext::preen(ours)?.report.unexpected > 0;
             if stops != (code >= 4) {
                 let what = format!("e2fsck -p ends with {code}, ours stops: {stops}\n{said}");
-                report.findings.push(finding("judges.disagree", what));
+                report.findings.push(finding(JUDGES_DISAGREE, what));
             }
         }
         if code >= 4 {
-            report.findings.push(finding("e2fsck.stops", said));
+            report.findings.push(finding(E2FSCK_STOPS, said));
             return Ok(Recovered { report, changed: false });
         }
         // Of a volume that seems to be clean it leaves the numbers of orphans that it has
@@ -186,7 +196,7 @@ impl Ext {
         let after = if is_present { e2fsck(&after, "-fp").0 } else { after };
         let (_, code, said) = e2fsck(&after, "-fn");
         if code != 0 {
-            report.findings.push(finding("e2fsck.left", said));
+            report.findings.push(finding(E2FSCK_LEFT, said));
         }
         if told(&before) == told(&after) {
             return Ok(Recovered { report, changed: false });

@@ -240,7 +240,7 @@ fn judge_live(name: &str, options: &[&str], mount: &str) {
     let report = live.check();
     assert_eq!(report.unexpected, 0, "{name}: {:#?}", report.findings);
     for code in ["journal.pending", "inode.orphan"] {
-        assert!(report.findings.iter().any(|finding| finding.code == code), "{name}: no {code}");
+        assert!(report.findings.iter().any(|finding| finding.code() == code), "{name}: no {code}");
     }
     let bare = live.open_as_is().expect("open without the journal");
     let last = seekless_fs::inspect::resolve(&bare, b"/last");

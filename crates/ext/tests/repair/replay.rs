@@ -170,7 +170,7 @@ fn damage_in_a_journal_is_never_written_home() {
         let stopped = preen(device.clone()).expect(name);
         assert_eq!(stopped.outcome, Outcome::Left, "{name}: {stopped:#?}");
         assert!(
-            stopped.report.findings.iter().any(|found| found.code == "journal.corrupt"),
+            stopped.report.findings.iter().any(|found| found.code() == "journal.corrupt"),
             "{name}"
         );
         assert!(bytes_of(device.as_ref()) == bytes, "{name}: something was written");

@@ -69,7 +69,14 @@ fn storm(name: &str, seed: u64, cases: usize, skip: usize) -> (Tally, String) {
             Err(error) => panic!("{what}: {error}"),
         };
         let found = repaired.report.findings.iter().map(|it| {
-            format!("  {} {:?} {} ({}) {}\n", it.code, it.class, it.what, it.location, it.repaired)
+            format!(
+                "  {} {:?} {} ({}) {}\n",
+                it.code(),
+                it.class,
+                it.what,
+                it.location,
+                it.repaired
+            )
         });
         let found: String = found.collect();
         if repaired.outcome == Outcome::Left {

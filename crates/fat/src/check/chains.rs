@@ -1,6 +1,6 @@
 //! The clusters of a file: each belongs to one file, and there are as many as its length needs.
 
-use super::{Checker, set_first};
+use super::{Checker, problems, set_first};
 use crate::ondisk::{ShortEntry, first};
 use crate::table::{Link, entry_place};
 use seekless_fs::Location;
@@ -35,28 +35,34 @@ impl Checker {
             let link = self.fat.link(self.boot(), here);
             let found = u64::try_from(clusters.len()).unwrap_or(u64::MAX);
             let stop = if !self.boot().is_cluster(here) {
-                Some(("chain.start", format!("the first cluster {here} is none")))
+                Some((problems::CHAIN_START, format!("the first cluster {here} is none")))
             } else if link == Link::Free {
-                Some(("chain.free", format!("the chain leads to cluster {here}, which is free")))
+                Some((
+                    problems::CHAIN_FREE,
+                    format!("the chain leads to cluster {here}, which is free"),
+                ))
             } else if link == Link::Bad {
-                Some(("chain.bad", format!("the chain leads to cluster {here}, which is bad")))
+                Some((
+                    problems::CHAIN_BAD,
+                    format!("the chain leads to cluster {here}, which is bad"),
+                ))
             } else if wanted.is_some_and(|wanted| found >= wanted) {
                 self.past.push(here);
                 let what = format!("the chain has more than the {found} clusters of its length");
-                self.expected("chain.past-size", what, place);
+                self.found(problems::CHAIN_PAST_SIZE, what, place);
                 self.cut(&clusters);
                 return Claimed { clusters, is_whole: true };
             } else if !self.claimed.set(index(here)) {
                 Some(if clusters.contains(&here) {
-                    ("chain.cycle", format!("the chain leads back to its cluster {here}"))
+                    (problems::CHAIN_CYCLE, format!("the chain leads back to its cluster {here}"))
                 } else {
-                    ("chain.shared", format!("cluster {here} is another file's"))
+                    (problems::CHAIN_SHARED, format!("cluster {here} is another file's"))
                 })
             } else {
                 None
             };
-            if let Some((code, what)) = stop {
-                self.unexpected(code, what, place);
+            if let Some((problem, what)) = stop {
+                self.found(problem, what, place);
                 self.cut(&clusters);
                 is_whole = false;
                 break;
@@ -113,7 +119,7 @@ impl Checker {
         if start == 0 {
             if size > 0 {
                 let what = format!("{size} bytes, but no clusters");
-                self.unexpected("file.no-chain", what, place);
+                self.found(problems::FILE_NO_CHAIN, what, place);
                 self.edit(byte, entry, |entry| entry.DIR_FileSize = 0.into());
             }
             return;
@@ -128,7 +134,7 @@ impl Checker {
                 "{size} bytes, but the chain has only {found} clusters: the file loses the last of \
                  them, which may show old contents of another behind its end"
             );
-            self.unexpected("file.size-past-chain", what, place);
+            self.found(problems::FILE_SIZE_PAST_CHAIN, what, place);
             // Nothing says where in its last cluster the file ended before it was made longer:
             // bytes past that may be another file's old contents.
             if let Some(last) = clusters.pop() {

@@ -1,8 +1,8 @@
 //! The sectors in front of the files: the boot sector and its copy, the FATs compared with each
 //! other, the label, and the counts.
 
-use super::Checker;
 use super::fat::FatEntries;
+use super::{Checker, problems};
 use crate::boot::{Boot, Width};
 use crate::make::encode::NO_LABEL;
 use crate::name;
@@ -84,13 +84,13 @@ impl Checker {
     pub(super) fn check_head(&mut self) -> Result<(), FsError> {
         if self.head.restored.is_some() {
             let what = "it is not usable; its copy is".to_string();
-            self.unexpected("boot.unusable", what, boot_place());
+            self.found(problems::BOOT_UNUSABLE, what, boot_place());
         } else {
             self.check_copy()?;
         }
         if self.boot().is_dirty() {
             let what = "the volume was not unmounted (state byte)".to_string();
-            self.expected("boot.dirty", what, boot_place());
+            self.found(problems::BOOT_DIRTY, what, boot_place());
             self.head.boot = true;
         }
         self.check_first_entry()?;
@@ -104,7 +104,7 @@ impl Checker {
         {
             let place = entry_place(self.boot(), self.boot().active, 1);
             let what = "the volume was not unmounted (second entry of the FAT)".to_string();
-            self.expected("fat.not-clean", what, place);
+            self.found(problems::FAT_NOT_CLEAN, what, place);
             self.fat.set(1, self.fat.raw(1) | clean);
         }
         self.head.free = self.fat.free();
@@ -126,7 +126,7 @@ impl Checker {
         if let Some(differs) = boot.iter().zip(&copy).position(|(ours, theirs)| ours != theirs) {
             let what = format!("its copy differs from byte {differs} on");
             let place = Location::of("boot sector").in_block(BlockNo::new(at.into()));
-            self.expected("boot.copy", what, place);
+            self.found(problems::BOOT_COPY, what, place);
             self.head.copy = true;
         }
         Ok(())
@@ -156,7 +156,7 @@ impl Checker {
                 }
             }
         }
-        self.unexpected("fat.first-entry", what, place);
+        self.found(problems::FAT_FIRST_ENTRY, what, place);
         self.head.first_entry = Some(wanted);
         Ok(())
     }
@@ -171,7 +171,7 @@ impl Checker {
             if let Some(&first) = differences.first() {
                 let what = format!("FAT {number} differs in {} entries", differences.len());
                 let place = entry_place(self.boot(), number, first);
-                self.expected("fat.copies-differ", what, place);
+                self.found(problems::FAT_COPIES_DIFFER, what, place);
                 self.head.differences.extend(differences);
             }
         }
@@ -188,7 +188,7 @@ impl Checker {
             if let Link::Wrong(value) = self.fat.link(self.boot(), cluster) {
                 let place = entry_place(self.boot(), self.boot().active, cluster);
                 let what = format!("cluster {cluster} leads to {value}, which is none");
-                self.unexpected("fat.range", what, place);
+                self.found(problems::FAT_RANGE, what, place);
                 self.astray.insert(cluster);
                 self.fat.end(cluster);
             }
@@ -226,7 +226,7 @@ impl Checker {
                 let shown = |label| String::from_utf8_lossy(&name::label(label)).into_owned();
                 let what =
                     format!("'{}', and '{}' in the root directory", shown(&label), shown(&wanted));
-                self.expected("label.differs", what, boot_place());
+                self.found(problems::LABEL_DIFFERS, what, boot_place());
                 (self.head.label, self.head.boot) = (Some(wanted), true);
             }
         }
@@ -240,11 +240,11 @@ impl Checker {
             && info.FSI_TrailSig.get() == INFO_TRAIL;
         let (found, free) = (info.FSI_Free_Count.get(), self.head.free);
         if !signed {
-            self.unexpected("fsinfo.signature", "it has no signature".into(), place);
+            self.found(problems::FSINFO_SIGNATURE, "it has no signature".into(), place);
             self.head.info = true;
         } else if found != free && found != UNKNOWN {
             let what = format!("{found} clusters are free by its count, {free} by the FAT");
-            self.expected("fsinfo.count", what, place);
+            self.found(problems::FSINFO_COUNT, what, place);
             self.head.info = true;
         }
         Ok(())

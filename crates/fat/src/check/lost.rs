@@ -1,6 +1,6 @@
 //! Chains of clusters without an entry.
 
-use super::Checker;
+use super::{Checker, problems};
 use crate::table::{Link, entry_place};
 use seekless_fs::Location;
 use seekless_fs::bits::Bits;
@@ -48,7 +48,7 @@ impl Checker {
         };
         let (start, _) = self.boot().fixed_root();
         let place = Location::of("root directory").in_block(start);
-        self.expected("root.full", what, place);
+        self.found(problems::ROOT_FULL, what, place);
     }
 
     fn is_lost(&self, cluster: u32) -> bool {
@@ -75,7 +75,7 @@ impl Checker {
         }
         let what = format!("a chain of {len} clusters from {first} on that has no name");
         let place = entry_place(self.boot(), self.boot().active, first);
-        self.expected("chain.lost", what, place);
+        self.found(problems::CHAIN_LOST, what, place);
         self.lost.push((first, len));
     }
 

@@ -14,15 +14,15 @@
 //! [`repair`] writes these.
 
 mod chains;
-mod codes;
 mod fat;
 mod head;
 mod lost;
 mod names;
+pub(crate) mod problems;
 mod repair;
 mod walk;
 
-pub use codes::{CODES, phase_of};
+pub use problems::PROBLEMS;
 pub use repair::{LostChains, preen, repair};
 
 use crate::boot::Boot;
@@ -31,7 +31,7 @@ use crate::volume::Volume;
 use fat::FatEntries;
 use seekless_device::BlockDevice;
 use seekless_fs::bits::Bits;
-use seekless_fs::check::{Class, Report};
+use seekless_fs::check::{Problem, Report};
 use seekless_fs::field::index;
 use seekless_fs::{FsError, Location};
 use seekless_units::{BlockNo, Ino};
@@ -133,14 +133,8 @@ impl Checker {
         &self.volume.boot
     }
 
-    fn expected(&mut self, code: &'static str, what: String, place: Location) {
-        debug_assert!(phase_of(code).is_some(), "{code} is a code");
-        self.report.add(code, Class::Expected, what, place);
-    }
-
-    fn unexpected(&mut self, code: &'static str, what: String, place: Location) {
-        debug_assert!(phase_of(code).is_some(), "{code} is a code");
-        self.report.add(code, Class::Unexpected, what, place);
+    fn found(&mut self, problem: &'static Problem, what: String, place: Location) {
+        self.report.add(problem, what, place);
     }
 
     /// The place of a directory entry at a byte of the device.

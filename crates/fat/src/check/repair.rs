@@ -21,10 +21,10 @@ use crate::table::entry_byte;
 use crate::time::{EARLIEST, Stamp};
 use seekless_device::BlockDevice;
 use seekless_fs::FsError;
-use seekless_fs::check::{Finding, Outcome, Repaired, Report};
+use seekless_fs::check::{Repaired, Rounds};
 use seekless_fs::field::{index, wide};
 use seekless_units::{BlockNo, ByteLen, Lba, SECTOR};
-use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem::offset_of;
 use std::sync::Arc;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
@@ -74,19 +74,12 @@ pub fn repair(device: Arc<dyn BlockDevice>, lost: LostChains) -> Result<Repaired
 
 fn run(device: Arc<dyn BlockDevice>, lost: LostChains, preen: bool) -> Result<Repaired, FsError> {
     let mut lost = lost;
-    let mut found = Report::default();
-    let mut known = HashSet::new();
+    let mut found = Rounds::default();
     let mut writes = 0;
     for rounds in 1..=ROUNDS {
         let checker = Checker::examine(device.clone())?;
         let report = checker.report.clone();
-        for Finding { code, class, what, location, .. } in &report.findings {
-            if known.insert(format!("{code} {location} {what}")) {
-                found.add(code, *class, what.clone(), *location);
-            }
-        }
-        found.more = found.more.max(report.more);
-        found.tally = report.tally;
+        found.merge(&report, |_| false);
         if lost == LostChains::ByMark {
             // With an unexpected finding, they may be damaged files.
             let frees = checker.is_ordered()? && report.unexpected == 0;
@@ -98,24 +91,10 @@ fn run(device: Arc<dyn BlockDevice>, lost: LostChains, preen: bool) -> Result<Re
             writes = RepairWriter { checker, device: device.as_ref(), writes, lost }.apply()?;
         }
         if report.is_clean() || writes == before || rounds == ROUNDS {
-            let left: HashSet<String> = report.findings.iter().map(identity).collect();
-            for finding in &mut found.findings {
-                finding.repaired = !left.contains(&identity(finding));
-            }
-            let outcome = match (report.is_clean(), found.is_clean()) {
-                (true, true) => Outcome::Clean,
-                (true, false) => Outcome::Corrected,
-                (false, _) => Outcome::Left,
-            };
-            return Ok(Repaired { report: found, outcome, rounds, writes });
+            return Ok(found.end(&report.findings, rounds, writes));
         }
     }
     Err(FsError::Unsupported("repairing comes to no end".into()))
-}
-
-/// A finding as text, to tell it from others.
-fn identity(finding: &Finding) -> String {
-    format!("{} {} {}", finding.code, finding.location, finding.what)
 }
 
 /// Writes the repairs of a check.

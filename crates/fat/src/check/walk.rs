@@ -2,7 +2,7 @@
 
 use super::chains::{Claimed, delete};
 use super::names::{self, Names};
-use super::{Checker, Pending, set_first};
+use super::{Checker, Pending, problems, set_first};
 use crate::entry::{LongName, Slot};
 use crate::name;
 use crate::ondisk::{ENTRY_SIZE, LongEntry, MOST_ENTRIES, ShortEntry, attr, first};
@@ -26,7 +26,7 @@ impl Checker {
             let place = Location::of("boot sector").in_block(BlockNo::ZERO);
             if self.fat.raw(start) & self.boot().width.mask() == 0 {
                 let what = format!("cluster {start} of the root directory is free");
-                self.unexpected("root.cluster", what, place);
+                self.found(problems::ROOT_CLUSTER, what, place);
                 self.fat.end(start);
             }
             clusters = self.claim(root, start, None, place).clusters;
@@ -66,7 +66,7 @@ impl Checker {
             return;
         }
         let what = format!("the directory has {} clusters, limit {most}", clusters.len());
-        self.unexpected("directory.too-long", what, place);
+        self.found(problems::DIRECTORY_TOO_LONG, what, place);
         for cluster in clusters.drain(most..) {
             debug_assert!(self.claimed.get(index(cluster)), "cluster {cluster} was claimed");
             self.claimed.clear(index(cluster));
@@ -129,7 +129,7 @@ impl Checker {
                 Some(Slot::Long(piece)) if entry.DIR_Attr != attr::LONG_NAME => {
                     let what = "a piece of a long name has attributes of other entries";
                     let place = self.entry_place(dir.ino, byte);
-                    self.expected("name.pieces", what.to_string(), place);
+                    self.found(problems::NAME_PIECES, what.to_string(), place);
                     let mut entry = entry;
                     entry.DIR_Attr = attr::LONG_NAME;
                     self.put_entry(byte, entry.as_bytes());
@@ -155,12 +155,12 @@ impl Checker {
                     let place = self.entry_place(dir.ino, byte);
                     if is_root && is_plain {
                         let what = "a label where none belongs".to_string();
-                        self.unexpected("entry.label", what, place);
+                        self.found(problems::ENTRY_LABEL, what, place);
                         self.edit(byte, &label, delete);
                         continue;
                     }
                     let what = "a file that is marked as a label".to_string();
-                    self.unexpected("entry.label", what, place);
+                    self.found(problems::ENTRY_LABEL, what, place);
                     let mut short = label;
                     short.DIR_Attr &= !attr::VOLUME_ID;
                     self.put_entry(byte, short.as_bytes());
@@ -190,7 +190,7 @@ impl Checker {
         if let Some((byte, _)) = pieces.first() {
             let what = format!("{} pieces of a long name that belong to no entry", pieces.len());
             let place = self.entry_place(dir, *byte);
-            self.expected("name.pieces", what, place);
+            self.found(problems::NAME_PIECES, what, place);
         }
         for (byte, piece) in pieces.drain(..) {
             self.edit(byte, &piece, delete);
@@ -205,7 +205,7 @@ impl Checker {
         if !self.is_directory(dir, slots) {
             let place = self.entry_place(dir.ino, one.0);
             let what = "it contains no directory: its name is lost, and so are those in it";
-            self.unexpected("directory.garbage", what.to_string(), place);
+            self.found(problems::DIRECTORY_GARBAGE, what.to_string(), place);
             for &cluster in &dir.clusters {
                 self.claimed.clear(index(cluster));
             }
@@ -225,10 +225,10 @@ impl Checker {
                 self.move_down(dir, slot, name, slots);
             } else if !has_name || !entry.is_directory() {
                 let what = format!("the entry {name} is missing");
-                self.unexpected("directory.dot", what, place);
+                self.found(problems::DIRECTORY_DOT, what, place);
             } else if is_odd_dot(&entry) {
                 let what = format!("the entry {name} has a length, or attributes of other entries");
-                self.unexpected("directory.dot", what, place);
+                self.found(problems::DIRECTORY_DOT, what, place);
             } else {
                 let found = entry.first_cluster(is_fat32);
                 if found == wanted {
@@ -236,10 +236,10 @@ impl Checker {
                 }
                 if number == 1 {
                     let what = format!(". has cluster {found} instead of {wanted}");
-                    self.unexpected("directory.dot", what, place);
+                    self.found(problems::DIRECTORY_DOT, what, place);
                 } else {
                     let what = format!(".. has cluster {found} instead of {wanted}");
-                    self.expected("directory.dot-dot", what, place);
+                    self.found(problems::DIRECTORY_DOT_DOT, what, place);
                 }
                 self.edit(byte, &entry, |entry| set_first(entry, wanted));
                 continue;
@@ -307,7 +307,7 @@ impl Checker {
                 format!("another entry stands in the place of {name}, and is lost: no slot is free")
             }
         };
-        self.unexpected("directory.dot", what, place);
+        self.found(problems::DIRECTORY_DOT, what, place);
     }
 
     fn read_entry(&self, byte: u64) -> Option<ShortEntry> {
@@ -330,7 +330,7 @@ impl Checker {
         if let Some((byte, _)) = slots.get(end) {
             let place = self.entry_place(dir.ino, *byte);
             let what = "entries behind the mark of the directory's end".to_string();
-            self.expected("directory.hidden", what, place);
+            self.found(problems::DIRECTORY_HIDDEN, what, place);
         }
         let between = slots.iter().take(last).skip(end);
         let ends: Vec<At> = between.filter(|slot| is_end(slot)).copied().collect();
@@ -356,7 +356,7 @@ impl Checker {
             let has_own = first != 0 && first != dir.first && first != dir.above;
             if !has_own && entry.DIR_FileSize.get() == 0 {
                 let what = "an entry . or .. where none belongs".to_string();
-                self.unexpected("entry.dots", what, place);
+                self.found(problems::ENTRY_DOTS, what, place);
                 self.remove(byte, &entry, pieces);
                 return Ok(());
             }
@@ -368,7 +368,7 @@ impl Checker {
         let ino = Ino::new(self.files);
         let mut entry = entry;
         if let Some(what) = self.mistaken(dir, &entry)? {
-            self.unexpected("entry.kind", what.to_string(), place);
+            self.found(problems::ENTRY_KIND, what.to_string(), place);
             self.edit(byte, &entry, |entry| entry.DIR_Attr ^= attr::DIRECTORY);
             entry.DIR_Attr ^= attr::DIRECTORY;
         }
@@ -378,7 +378,7 @@ impl Checker {
         }
         if entry.DIR_FileSize.get() != 0 {
             let what = format!("a directory with a length of {}", entry.DIR_FileSize.get());
-            self.unexpected("directory.length", what, place);
+            self.found(problems::DIRECTORY_LENGTH, what, place);
             self.edit(byte, &entry, |entry| entry.DIR_FileSize = 0.into());
         }
         let start = entry.first_cluster(is_fat32);
@@ -460,7 +460,7 @@ impl Checker {
         {
             let shown = String::from_utf8_lossy(&name::from_units(long)).into_owned();
             let what = format!("the name '{shown}' was met before in its directory");
-            self.unexpected("name.duplicate-long", what, place);
+            self.found(problems::NAME_DUPLICATE_LONG, what, place);
             for (byte, piece) in pieces {
                 self.edit(*byte, piece, delete);
             }
@@ -469,12 +469,12 @@ impl Checker {
         let shown = || String::from_utf8_lossy(&name::short(&entry.DIR_Name, 0)).into_owned();
         if is_bad {
             let what = format!("the short name '{}' is none", shown().escape_debug());
-            self.unexpected("name.short", what, place);
+            self.found(problems::NAME_SHORT, what, place);
         } else if names.take_short(entry.DIR_Name) {
             return;
         } else {
             let what = format!("the short name '{}' was met before in its directory", shown());
-            self.unexpected("name.duplicate", what, place);
+            self.found(problems::NAME_DUPLICATE, what, place);
         }
         let Some(new) = names.make_up(b"REC") else { return };
         self.edit(byte, &entry, |entry| {

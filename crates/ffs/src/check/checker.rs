@@ -1,7 +1,7 @@
 //! The state of a check, which its passes share, and its findings.
 
-use super::codes::phase_of;
 use super::fix::{DirectorySlot, Fix, Fixes, Stage};
+use super::problems;
 use super::superblock::CheckedSuperblock;
 use crate::make::{Counts, count};
 use crate::ondisk::flag;
@@ -9,7 +9,7 @@ use crate::superblock::{SUMMARY, Super};
 use crate::volume::Volume;
 use seekless_device::BlockDevice;
 use seekless_fs::bits::Bits;
-use seekless_fs::check::{Class, Report};
+use seekless_fs::check::{Class, Problem, Report};
 use seekless_fs::field::index;
 use seekless_fs::{FileKind, FsError, Location};
 use seekless_units::{Extent, GroupNo, Ino};
@@ -90,35 +90,44 @@ impl Checker {
         &self.volume.sb
     }
 
-    pub(super) fn expected(&mut self, code: &'static str, what: String, location: Location) {
-        debug_assert!(phase_of(code).is_some(), "{code} is a code");
-        self.report.add(code, Class::Expected, what, location);
+    pub(super) fn found(&mut self, problem: &'static Problem, what: String, location: Location) {
+        self.report.add(problem, what, location);
     }
 
-    pub(super) fn unexpected(&mut self, code: &'static str, what: String, location: Location) {
-        debug_assert!(phase_of(code).is_some(), "{code} is a code");
-        self.report.add(code, Class::Unexpected, what, location);
+    /// A finding that a crash may leave, of a problem of which it may not leave others.
+    pub(super) fn expected(&mut self, problem: &'static Problem, what: String, location: Location) {
+        self.report.add_as(problem, Class::Expected, what, location);
+    }
+
+    /// A finding that a crash does not leave, of a problem of which it may leave others.
+    pub(super) fn unexpected(
+        &mut self,
+        problem: &'static Problem,
+        what: String,
+        location: Location,
+    ) {
+        self.report.add_as(problem, Class::Unexpected, what, location);
     }
 
     fn report_superblock(&mut self, chosen: &CheckedSuperblock) {
         let place = Location::of("superblock");
-        for (code, what) in &chosen.findings {
-            self.unexpected(code, what.clone(), place);
+        for (problem, what) in &chosen.findings {
+            self.found(problem, what.clone(), place);
             self.fix(Stage::Superblock, Fix::Superblock);
         }
         if chosen.hash_differs {
             // A torn write leaves the old hash.
             let what = "check hash does not match".to_string();
-            self.expected("superblock.check-hash", what, place);
+            self.found(problems::SUPERBLOCK_CHECK_HASH, what, place);
             self.fix(Stage::Superblock, Fix::Superblock);
         }
         for &(group, at) in &chosen.bad_copies {
             let what = format!("differs from the copy at byte {at}");
-            self.unexpected("superblock.copy", what, place.in_group(group));
+            self.found(problems::SUPERBLOCK_COPY, what, place.in_group(group));
             self.fix(Stage::Superblock, Fix::Copy(at));
         }
         if !self.sb().clean || self.sb().flags & (flag::UNCLEAN | flag::NEEDS_FSCK) != 0 {
-            self.expected("superblock.not-clean", "not marked clean".into(), place);
+            self.found(problems::SUPERBLOCK_NOT_CLEAN, "not marked clean".into(), place);
         }
     }
 
@@ -144,14 +153,14 @@ impl Checker {
     /// A finding that a crash may leave, unless it is due to directories that could not be read.
     pub(super) fn for_want_of_names(
         &mut self,
-        code: &'static str,
+        problem: &'static Problem,
         what: String,
         location: Location,
     ) {
         if self.names_are_missing {
-            self.unexpected(code, what, location);
+            self.unexpected(problem, what, location);
         } else {
-            self.expected(code, what, location);
+            self.expected(problem, what, location);
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::fix::{Fix, Stage};
 use super::inodes::{InodePass, place};
+use super::problems;
 use crate::inode::Inode;
 use crate::ondisk::DIRECT;
 use crate::superblock::Super;
@@ -96,7 +97,7 @@ impl InodePass<'_> {
         }
         if claims.duplicates > 0 {
             let what = format!("{} fragments are also used by another file", claims.duplicates);
-            self.checker.unexpected("inode.duplicate-blocks", what, place(claims.ino));
+            self.checker.found(problems::INODE_DUPLICATE_BLOCKS, what, place(claims.ino));
         }
     }
 
@@ -141,7 +142,7 @@ impl InodePass<'_> {
             let what = format!(
                 "block {at} is mapped to {number}, past the end of the file ({blocks} blocks)"
             );
-            self.checker.unexpected("inode.block-past-end", what, place(claims.ino));
+            self.checker.found(problems::INODE_BLOCK_PAST_END, what, place(claims.ino));
         }
     }
 
@@ -154,13 +155,13 @@ impl InodePass<'_> {
         if run.start.checked_add(run.len).is_none_or(|end| end.get() > self.checker.sb().size) {
             claims.bad = true;
             let what = format!("block {} is past the end of the volume", run.start);
-            self.checker.unexpected("inode.block-range", what, place);
+            self.checker.found(problems::INODE_BLOCK_RANGE, what, place);
             return false;
         }
         if within + run.len > frags {
             claims.bad = true;
             let what = format!("{} fragments at {} span two blocks", run.len, run.start);
-            self.checker.unexpected("inode.block-range", what, place);
+            self.checker.found(problems::INODE_BLOCK_RANGE, what, place);
             return false;
         }
         let mut sound = true;
@@ -223,7 +224,7 @@ impl InodePass<'_> {
         if len > bsize * 2 {
             claims.bad = true;
             let what = format!("{len} bytes of extended attributes");
-            self.checker.unexpected("inode.attributes", what, place(inode.ino));
+            self.checker.found(problems::INODE_ATTRIBUTES, what, place(inode.ino));
         }
         for (at, &number) in (0u64..).zip(&inode.ext_blocks) {
             let here = (len - len.min(at * bsize)).min(bsize);
@@ -243,7 +244,7 @@ impl InodePass<'_> {
         {
             claims.bad = true;
             let (what, place) = error.finding(place(inode.ino));
-            self.checker.unexpected("inode.attributes", what, place);
+            self.checker.found(problems::INODE_ATTRIBUTES, what, place);
         }
         if !claims.are_sound() {
             self.give_back(&claims);

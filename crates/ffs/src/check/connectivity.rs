@@ -3,6 +3,7 @@
 use super::checker::Checker;
 use super::fix::{Fix, Stage};
 use super::names::{Children, place};
+use super::problems;
 use crate::ondisk::ROOT;
 use seekless_fs::FileKind;
 use seekless_units::Ino;
@@ -36,13 +37,13 @@ impl<'a> ConnectivityPass<'a> {
         let reached = self.below(alone.iter().copied().chain([root]).collect());
         for ino in alone {
             let what = "in use, but not referenced by any directory entry".to_string();
-            self.checker.for_want_of_names("directory.unconnected", what, place(ino));
+            self.checker.for_want_of_names(problems::DIRECTORY_UNCONNECTED, what, place(ino));
             self.checker.fix(Stage::Connections, Fix::Connect(ino));
         }
         let unreached: Vec<Ino> = dirs.into_iter().filter(|ino| !reached.contains(ino)).collect();
         for &ino in &unreached {
             let what = "its only names are in directories below itself".to_string();
-            self.checker.unexpected("directory.loop", what, place(ino));
+            self.checker.found(problems::DIRECTORY_LOOP, what, place(ino));
         }
         self.open_loops(&unreached);
     }

@@ -2,9 +2,11 @@
 
 use super::checker::Checker;
 use super::fix::{Fix, Stage};
+use super::problems;
 use crate::alloc::{GroupMut, decode_summaries};
 use crate::make::Counts;
 use crate::ondisk::flag;
+use seekless_fs::check::Problem;
 use seekless_fs::field::{index, invalid};
 use seekless_fs::{FsError, Location};
 use seekless_placement::{GroupSummary, Totals};
@@ -50,7 +52,7 @@ impl<'a> GroupPass<'a> {
             Ok(stored) => stored,
             Err(error) => {
                 let (what, place) = error.finding(Location::of("summary area"));
-                self.checker.expected("summary-area", what, place);
+                self.checker.found(problems::SUMMARY_AREA, what, place);
                 Vec::new()
             }
         };
@@ -68,8 +70,8 @@ impl<'a> GroupPass<'a> {
             totals.nffree += u64::from(now.nffree);
             if let Some(stored) = stored.get(index(group.get())).filter(|stored| **stored != now) {
                 let what = format!("is {stored:?}, should be {now:?}");
-                self.checker.expected(
-                    "summary-area",
+                self.checker.found(
+                    problems::SUMMARY_AREA,
                     what,
                     Location::of("summary area").in_group(group),
                 );
@@ -78,10 +80,10 @@ impl<'a> GroupPass<'a> {
         let stored = self.checker.sb().tuning.totals;
         if self.checker.lost_groups.is_empty() && stored != totals {
             let what = format!("is {stored:?}, should be {totals:?}");
-            self.checker.expected("superblock.totals", what, Location::of("superblock"));
+            self.checker.found(problems::SUPERBLOCK_TOTALS, what, Location::of("superblock"));
         } else if self.checker.sb().tuning.stray_totals {
             let what = "fs_cstotal contains more than the four totals".to_string();
-            self.checker.expected("superblock.totals", what, Location::of("superblock"));
+            self.checker.found(problems::SUPERBLOCK_TOTALS, what, Location::of("superblock"));
         }
         Ok(())
     }
@@ -100,14 +102,14 @@ impl<'a> GroupPass<'a> {
             Ok(group) => group,
             Err(error) => {
                 let (what, place) = error.finding(place(number));
-                self.checker.unexpected("group.head", what, place);
+                self.checker.found(problems::GROUP_HEAD, what, place);
                 self.checker.fix(Stage::Heads, Fix::Head(number));
                 return Ok(None);
             }
         };
         if let Some((field, at)) = group.misplaced_map() {
             let (what, place) = invalid(field, at, place(number)).finding(place(number));
-            self.checker.unexpected("group.head", what, place);
+            self.checker.found(problems::GROUP_HEAD, what, place);
             self.checker.fix(Stage::Heads, Fix::Head(number));
             return Ok(None);
         }
@@ -118,29 +120,29 @@ impl<'a> GroupPass<'a> {
         let (said, should) = (summary_of(&stored), summary_of(&now));
         if said != should {
             let what = format!("is {said:?}, should be {should:?}");
-            self.checker.expected("group.summary", what, place(number));
+            self.checker.found(problems::GROUP_SUMMARY, what, place(number));
         }
         if stored.runs != now.runs || stored.clusters != now.clusters {
             let what = "the counts of runs of fragments or of clusters do not match the map";
-            self.checker.expected("group.counts", what.to_string(), place(number));
+            self.checker.found(problems::GROUP_COUNTS, what.to_string(), place(number));
         }
         self.cluster_map(number, &group);
         if !group.rotors_are_within() {
             let what = "a rotor points outside the group";
-            self.checker.unexpected("group.rotor", what.to_string(), place(number));
+            self.checker.found(problems::GROUP_ROTOR, what.to_string(), place(number));
         }
         if let Some(hash) = group.stray_hash() {
             // An older kernel leaves it behind. Only older checkers read it.
             let what = format!("cg_ckhash is {hash:#x}, but groups have no check hashes");
-            self.checker.expected("group.check-hash", what, place(number));
+            self.checker.expected(problems::GROUP_CHECK_HASH, what, place(number));
         }
         if let Some(field) = group.wrong_field() {
             let what = format!("{field} is not the value that the format prescribes");
-            self.checker.unexpected("group.fields", what, place(number));
+            self.checker.found(problems::GROUP_FIELDS, what, place(number));
         }
         if group.has_strays() {
             let what = "bits past the end of the group are set".to_string();
-            self.checker.unexpected("group.padding", what, place(number));
+            self.checker.found(problems::GROUP_PADDING, what, place(number));
         }
         if self.checker.report.total() > findings {
             self.checker.fix(Stage::Groups, Fix::Group(number));
@@ -151,9 +153,9 @@ impl<'a> GroupPass<'a> {
     /// A torn write leaves the old check hash, on a volume that was in use.
     fn group_hash(&mut self, what: String, number: GroupNo) {
         if self.checker.sb().clean {
-            self.checker.unexpected("group.check-hash", what, place(number));
+            self.checker.unexpected(problems::GROUP_CHECK_HASH, what, place(number));
         } else {
-            self.checker.expected("group.check-hash", what, place(number));
+            self.checker.expected(problems::GROUP_CHECK_HASH, what, place(number));
         }
     }
 
@@ -169,21 +171,21 @@ impl<'a> GroupPass<'a> {
             }
         }
         if let Some(what) = leaked.say("inodes are marked as in use and are not") {
-            self.checker.expected("bitmap.inodes-leaked", what, place(number));
+            self.checker.found(problems::BITMAP_INODES_LEAKED, what, place(number));
         }
         if let Some(what) = free.say("inodes are in use and marked as free") {
-            self.marked_free("bitmap.inodes-free", what, number);
+            self.marked_free(problems::BITMAP_INODES_FREE, what, number);
         }
     }
 
     /// Blocks or inodes in use that are marked as free. Without soft updates bitmaps are written at
     /// any time, and rebuilt after a crash.
-    fn marked_free(&mut self, code: &'static str, what: String, number: GroupNo) {
+    fn marked_free(&mut self, problem: &'static Problem, what: String, number: GroupNo) {
         let late = !self.checker.sb().clean && self.checker.sb().flags & flag::SOFT_UPDATES == 0;
         if late {
-            self.checker.expected(code, what, place(number));
+            self.checker.expected(problem, what, place(number));
         } else {
-            self.checker.unexpected(code, what, place(number));
+            self.checker.unexpected(problem, what, place(number));
         }
     }
 
@@ -199,10 +201,10 @@ impl<'a> GroupPass<'a> {
             }
         }
         if let Some(what) = leaked.say("fragments are marked as in use and are not") {
-            self.checker.expected("bitmap.blocks-leaked", what, place(number));
+            self.checker.found(problems::BITMAP_BLOCKS_LEAKED, what, place(number));
         }
         if let Some(what) = free.say("fragments are in use and marked as free") {
-            self.marked_free("bitmap.blocks-free", what, number);
+            self.marked_free(problems::BITMAP_BLOCKS_FREE, what, number);
         }
     }
 
@@ -218,7 +220,7 @@ impl<'a> GroupPass<'a> {
         };
         if let Some(first) = (0..blocks).find(differs) {
             let what = format!("block {first} of the group is free in only one of the two maps");
-            self.checker.expected("group.clusters", what, place(number));
+            self.checker.found(problems::GROUP_CLUSTERS, what, place(number));
         }
     }
 }

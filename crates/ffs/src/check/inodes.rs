@@ -3,6 +3,7 @@
 use super::checker::{CheckedInode, Checker};
 use super::claims::Claims;
 use super::fix::{Fix, Stage};
+use super::problems;
 use crate::alloc::head_layout_of;
 use crate::group::Group;
 use crate::image::SNAPSHOT;
@@ -62,7 +63,7 @@ impl<'a> InodePass<'a> {
         let should = self.should_be_initialised(group, &head);
         if says != should {
             let what = format!("cg_initediblk is {says}, should be {should}");
-            self.checker.unexpected("group.initialised", what, place);
+            self.checker.found(problems::GROUP_INITIALISED, what, place);
             self.checker.fix(Stage::Heads, Fix::Initialise(group, should));
         }
         Ok(should)
@@ -71,7 +72,7 @@ impl<'a> InodePass<'a> {
     /// Notes a group's head that must be rewritten. Its inodes may be sound, and are checked as far
     /// as they were ever written.
     fn lost_head(&mut self, group: GroupNo, what: String, place: Location) -> Result<u32, FsError> {
-        self.checker.unexpected("group.head", what, place);
+        self.checker.found(problems::GROUP_HEAD, what, place);
         self.checker.fix(Stage::Heads, Fix::Head(group));
         self.checker.lost_groups.push(group);
         match self.checker.sb().format {
@@ -158,7 +159,7 @@ impl<'a> InodePass<'a> {
             Ok(inode) => inode,
             Err(error @ FsError::Corrupt { .. }) => {
                 let (what, place) = error.finding(place(ino));
-                self.checker.unexpected("inode.unreadable", what, place);
+                self.checker.found(problems::INODE_UNREADABLE, what, place);
                 return Ok(());
             }
             Err(error) => return Err(error),
@@ -172,7 +173,7 @@ impl<'a> InodePass<'a> {
         }
         let Some(kind) = FileKind::from_mode(inode.mode()) else {
             let what = format!("mode {:#o} is not a valid file type", inode.mode());
-            self.checker.unexpected("inode.unknown-kind", what, place(ino));
+            self.checker.found(problems::INODE_UNKNOWN_KIND, what, place(ino));
             self.checker.fix(Stage::Inodes, Fix::Clear(ino));
             return Ok(());
         };
@@ -181,19 +182,19 @@ impl<'a> InodePass<'a> {
                 self.checker.strict.inode(ino)
         {
             let what = "check hash does not match".to_string();
-            self.checker.unexpected("inode.check-hash", what, place(ino));
+            self.checker.found(problems::INODE_CHECK_HASH, what, place(ino));
             self.checker.fix(Stage::Inodes, Fix::Seal(ino));
         }
         if inode.is(SNAPSHOT) && !self.checker.sb().tuning.has_snapshots {
             let what =
                 "marked as a snapshot, but not in the superblock's list of snapshots".to_string();
-            self.checker.unexpected("inode.snapshot", what, place(ino));
+            self.checker.found(problems::INODE_SNAPSHOT, what, place(ino));
             self.checker.fix(Stage::Inodes, Fix::Unmark(ino));
         }
         if kind == FileKind::Directory && inode.len == 0 && inode.direct_block(0).is_none() {
             // Removed while it was in use: cleared unasked (`pass4.c`). A name of it is dropped.
             let what = "a directory without a length or blocks".to_string();
-            self.checker.expected("inode.length", what, place(ino));
+            self.checker.expected(problems::INODE_LENGTH, what, place(ino));
             self.checker.fix(Stage::Inodes, Fix::Clear(ino));
             return Ok(());
         }
@@ -226,7 +227,7 @@ impl<'a> InodePass<'a> {
             return;
         }
         let what = "not in use, but has a length or blocks".to_string();
-        self.checker.unexpected("inode.partly-cleared", what, place(inode.ino));
+        self.checker.found(problems::INODE_PARTLY_CLEARED, what, place(inode.ino));
         self.checker.fix(Stage::Inodes, Fix::Clear(inode.ino));
     }
 
@@ -253,7 +254,7 @@ impl<'a> InodePass<'a> {
         }
         if kind == FileKind::Symlink && mapped && inode.direct_block(0).is_none() {
             let what = "symlink without a target".to_string();
-            self.checker.unexpected("inode.length", what, place(inode.ino));
+            self.checker.unexpected(problems::INODE_LENGTH, what, place(inode.ino));
             self.checker.fix(Stage::Inodes, Fix::Clear(inode.ino));
             return Ok(true);
         }
@@ -285,9 +286,9 @@ impl<'a> InodePass<'a> {
         debug_assert!(len < inode.len, "the file becomes shorter");
         let what = format!("length {}, but no blocks from byte {len} on", inode.len);
         if inode.len > wide(DIRECT) * bsize {
-            self.checker.expected("inode.size-past-blocks", what, place(inode.ino));
+            self.checker.expected(problems::INODE_SIZE_PAST_BLOCKS, what, place(inode.ino));
         } else {
-            self.checker.unexpected("inode.size-past-blocks", what, place(inode.ino));
+            self.checker.unexpected(problems::INODE_SIZE_PAST_BLOCKS, what, place(inode.ino));
         }
         self.checker.fix(Stage::Inodes, Fix::Trim(inode.ino, len));
     }
@@ -299,7 +300,7 @@ impl<'a> InodePass<'a> {
         if let Some(number) = numbers.find(|&&number| number != 0) {
             claims.beyond = true;
             let what = format!("block number {number} in an inode that has no blocks");
-            self.checker.unexpected("inode.block-past-end", what, place(inode.ino));
+            self.checker.found(problems::INODE_BLOCK_PAST_END, what, place(inode.ino));
         }
     }
 
@@ -308,7 +309,7 @@ impl<'a> InodePass<'a> {
         let sectors = fragments * (u64::from(self.checker.sb().fsize) / 512);
         if sectors != inode.sectors() {
             let what = format!("di_blocks is {}, should be {sectors}", inode.sectors());
-            self.checker.expected("inode.block-count", what, place(inode.ino));
+            self.checker.found(problems::INODE_BLOCK_COUNT, what, place(inode.ino));
             self.checker.fix(Stage::Inodes, Fix::Sectors(inode.ino, sectors));
         }
     }
@@ -339,7 +340,7 @@ impl<'a> InodePass<'a> {
             !matches!(kind, FileKind::Regular | FileKind::Directory | FileKind::Symlink);
         if is_special && inode.len != 0 {
             let what = format!("length {} of a file that has no contents", inode.len);
-            self.checker.unexpected("inode.length", what, place);
+            self.checker.unexpected(problems::INODE_LENGTH, what, place);
             return Some(Fix::Length(inode.ino, 0));
         }
         let no_device = match self.checker.sb().format {
@@ -349,20 +350,20 @@ impl<'a> InodePass<'a> {
         let is_device = matches!(kind, FileKind::CharDevice | FileKind::BlockDevice);
         if is_device && inode.direct.first() == Some(&no_device) {
             let what = "a device file without a device number (NODEV)".to_string();
-            self.checker.unexpected("inode.device", what, place);
+            self.checker.found(problems::INODE_DEVICE, what, place);
             return Some(Fix::Clear(inode.ino));
         }
         let longest = self.longest(kind);
         if inode.len > longest {
             let what = format!("length {} is more than {longest}", inode.len);
-            self.checker.unexpected("inode.length", what, place);
+            self.checker.unexpected(problems::INODE_LENGTH, what, place);
             return Some(Fix::Clear(inode.ino));
         }
         let unit = wide(DIRECTORY_UNIT);
         let odd = inode.len == 0 || !inode.len.is_multiple_of(unit);
         if kind == FileKind::Directory && odd {
             let what = format!("directory length {}", inode.len);
-            self.checker.unexpected("inode.length", what, place);
+            self.checker.unexpected(problems::INODE_LENGTH, what, place);
             let len = inode.len.max(1).next_multiple_of(unit);
             return Some(match inode.direct_block(0) {
                 Some(_) => Fix::Length(inode.ino, len),
@@ -371,7 +372,7 @@ impl<'a> InodePass<'a> {
         }
         if kind == FileKind::Symlink && inode.len > u64::from(self.checker.sb().bsize) {
             let what = format!("symlink length {}", inode.len);
-            self.checker.unexpected("inode.length", what, place);
+            self.checker.unexpected(problems::INODE_LENGTH, what, place);
             return Some(Fix::Clear(inode.ino));
         }
         None

@@ -2,6 +2,7 @@
 
 use super::checker::{CheckedInode, Checker};
 use super::fix::{Fix, Stage};
+use super::problems;
 use seekless_fs::{FileKind, Location};
 use seekless_units::Ino;
 
@@ -35,14 +36,14 @@ impl<'a> LinkPass<'a> {
             if names == 0 {
                 let what =
                     format!("in use with {links} links, but not referenced by any directory entry");
-                self.checker.for_want_of_names("inode.unreferenced", what, place);
+                self.checker.for_want_of_names(problems::INODE_UNREFERENCED, what, place);
                 let (stage, fix) = self.unreferenced(ino, links);
                 self.checker.fix(stage, fix);
                 continue;
             } else if links > names {
-                self.checker.for_want_of_names("inode.links-high", what, place);
+                self.checker.for_want_of_names(problems::INODE_LINKS_HIGH, what, place);
             } else if links < names.min(MOST_LINKS) {
-                self.checker.unexpected("inode.links-low", what, place);
+                self.checker.found(problems::INODE_LINKS_LOW, what, place);
             } else {
                 continue;
             }

@@ -17,7 +17,6 @@
 
 mod checker;
 mod claims;
-mod codes;
 mod connectivity;
 mod copies;
 mod fix;
@@ -25,10 +24,11 @@ mod groups;
 mod inodes;
 mod links;
 mod names;
+mod problems;
 mod repair;
 mod superblock;
 
-pub use codes::{CODES, phase_of};
+pub use problems::PROBLEMS;
 pub use repair::{preen, repair};
 pub use seekless_fs::check::{Outcome, Repaired};
 

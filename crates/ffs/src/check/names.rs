@@ -2,10 +2,12 @@
 
 use super::checker::Checker;
 use super::fix::{DirectorySlot, Fix, Stage};
+use super::problems;
 use crate::bmap::EVERYTHING;
 use crate::entry::{Entry, HEAD, kind_of};
 use crate::inode::Inode;
 use crate::ondisk::{DIRECTORY_UNIT, ROOT, WHITEOUT};
+use seekless_fs::check::Problem;
 use seekless_fs::field::{byte, index, wide};
 use seekless_fs::{FileKind, FsError, Location};
 use seekless_units::{ByteLen, Ino};
@@ -45,16 +47,16 @@ impl<'a> NamePass<'a> {
         match self.checker.seen.get(&root).map(|seen| seen.kind) {
             Some(FileKind::Directory) => {}
             Some(_) => {
-                self.checker.unexpected(
-                    "root.not-directory",
+                self.checker.found(
+                    problems::ROOT_NOT_DIRECTORY,
                     "the root is a file".into(),
                     place(root),
                 );
                 self.checker.fix(Stage::Inodes, Fix::Clear(root));
             }
             None => {
-                self.checker.unexpected(
-                    "root.missing",
+                self.checker.found(
+                    problems::ROOT_MISSING,
                     "the root directory is missing".into(),
                     place(root),
                 );
@@ -89,7 +91,7 @@ impl<'a> NamePass<'a> {
         let mapped = self.mapped_bytes(&inode)?;
         if mapped < inode.len {
             let what = format!("hole at byte {mapped} of {}", inode.len);
-            self.checker.unexpected("directory.hole", what, place(dir));
+            self.checker.found(problems::DIRECTORY_HOLE, what, place(dir));
             self.checker.names_are_missing = true;
             let fix = if mapped == 0 { Fix::Clear(dir) } else { Fix::Length(dir, mapped) };
             self.checker.fix(Stage::Inodes, fix);
@@ -108,7 +110,7 @@ impl<'a> NamePass<'a> {
                     match known.get(&name.name) {
                         Some(&ino) if number > 1 && !self.is_other_name_of(ino, &name) => {
                             let what = format!("`{}` occurs twice", show(&name.name));
-                            self.reject("entry.duplicate", what, name.slot);
+                            self.reject(problems::ENTRY_DUPLICATE, what, name.slot);
                         }
                         _ => {
                             self.entry(dir, number, &name);
@@ -121,7 +123,11 @@ impl<'a> NamePass<'a> {
             at += len;
         }
         if number < 2 {
-            self.checker.unexpected("directory.dot", "`.` or `..` is missing".into(), place(dir));
+            self.checker.found(
+                problems::DIRECTORY_DOT,
+                "`.` or `..` is missing".into(),
+                place(dir),
+            );
             self.checker.fix(Stage::Names, Fix::Dots(dir));
         }
         Ok(())
@@ -162,7 +168,7 @@ impl<'a> NamePass<'a> {
                 Ok(entry) => entry,
                 Err(error) => {
                     let (what, place) = error.finding(place);
-                    self.checker.unexpected("directory.corrupt", what, place);
+                    self.checker.found(problems::DIRECTORY_CORRUPT, what, place);
                     self.checker.names_are_missing = true;
                     self.checker.fix(Stage::Names, Fix::Cut(slot));
                     break;
@@ -185,7 +191,7 @@ impl<'a> NamePass<'a> {
     fn not_ended(&mut self, entry: &Entry<'_>, slot: DirectorySlot) {
         let what = format!("`{}` is not terminated by a zero byte", show(entry.name));
         let place = place(slot.dir).at_offset(byte(index(slot.at)));
-        self.checker.unexpected("entry.ending", what, place);
+        self.checker.found(problems::ENTRY_ENDING, what, place);
         let has_room = entry.len > HEAD + entry.name.len();
         let fix = if has_room { Fix::Terminate(slot) } else { Fix::Remove(slot) };
         self.checker.fix(Stage::Names, fix);
@@ -198,7 +204,7 @@ impl<'a> NamePass<'a> {
             (1, b"..") => return self.dot_dot(dir, entry),
             (0 | 1, _) => {
                 let what = format!("`{}` in the place of `.` and `..`", show(&entry.name));
-                self.checker.unexpected("directory.dot", what, place(dir));
+                self.checker.found(problems::DIRECTORY_DOT, what, place(dir));
                 self.checker.fix(Stage::Names, Fix::Dots(dir));
                 if matches!(entry.name.as_slice(), b"." | b"..") {
                     return;
@@ -206,13 +212,13 @@ impl<'a> NamePass<'a> {
             }
             (_, b"." | b"..") => {
                 let what = format!("`{}` is a duplicate entry", show(&entry.name));
-                return self.reject("entry.name", what, entry.slot);
+                return self.reject(problems::ENTRY_NAME, what, entry.slot);
             }
             _ => {}
         }
         if entry.name.iter().any(|&byte| byte == b'/' || byte == 0) {
             let what = format!("`{}` is not a valid name", show(&entry.name));
-            self.reject("entry.name", what, entry.slot);
+            self.reject(problems::ENTRY_NAME, what, entry.slot);
         }
         if dir == Ino::new(ROOT) && entry.name == b"lost+found" {
             self.checker.lost_found = Some((entry.slot, entry.ino));
@@ -224,7 +230,7 @@ impl<'a> NamePass<'a> {
                     show(&entry.name),
                     entry.ino
                 );
-                self.reject("entry.unallocated", what, entry.slot);
+                self.reject(problems::ENTRY_UNALLOCATED, what, entry.slot);
             }
             return;
         };
@@ -239,29 +245,31 @@ impl<'a> NamePass<'a> {
         if self.checker.sb().typed_entries && entry.kind != Some(kind) {
             let what =
                 format!("the file type of `{}` differs from that of its inode", show(&entry.name));
-            self.checker.unexpected("entry.kind", what, place(dir));
+            self.checker.found(problems::ENTRY_KIND, what, place(dir));
             self.checker.fix(Stage::Names, Fix::Retype(entry.slot, kind));
         }
     }
 
     /// An entry that must go.
-    fn reject(&mut self, code: &'static str, what: String, slot: DirectorySlot) {
-        self.checker.unexpected(code, what, place(slot.dir).at_offset(byte(index(slot.at))));
+    fn reject(&mut self, problem: &'static Problem, what: String, slot: DirectorySlot) {
+        self.checker.found(problem, what, place(slot.dir).at_offset(byte(index(slot.at))));
         self.checker.fix(Stage::Names, Fix::Remove(slot));
     }
 
     fn name_of_directory(&mut self, entry: &LocatedEntry) {
         let (dir, root) = (entry.slot.dir, Ino::new(ROOT));
         let what = format!("`{}` is an additional name of a directory", show(&entry.name));
+        let place = place(dir).at_offset(byte(index(entry.slot.at)));
         if entry.ino == root {
-            return self.reject("directory.two-names", what, entry.slot);
+            self.checker.unexpected(problems::DIRECTORY_TWO_NAMES, what, place);
+            self.checker.fix(Stage::Names, Fix::Remove(entry.slot));
+            return;
         }
         let names = self.names_of.entry(entry.ino).or_default();
         names.push(entry.slot);
         if names.len() > 1 {
             // A directory being renamed has both names for a while.
-            let place = place(dir).at_offset(byte(index(entry.slot.at)));
-            self.checker.expected("directory.two-names", what, place);
+            self.checker.expected(problems::DIRECTORY_TWO_NAMES, what, place);
         }
     }
 
@@ -290,7 +298,7 @@ impl<'a> NamePass<'a> {
             self.kind_of_dot(entry);
         } else {
             let what = format!("`.` points to inode {}", entry.ino);
-            self.checker.unexpected("directory.dot", what, place(dir));
+            self.checker.found(problems::DIRECTORY_DOT, what, place(dir));
             self.checker.fix(Stage::Names, Fix::Dots(dir));
         }
     }
@@ -306,7 +314,7 @@ impl<'a> NamePass<'a> {
         if self.checker.sb().typed_entries && entry.kind != Some(FileKind::Directory) {
             let what =
                 format!("the file type of `{}` differs from that of its inode", show(&entry.name));
-            self.checker.unexpected("entry.kind", what, place(entry.slot.dir));
+            self.checker.found(problems::ENTRY_KIND, what, place(entry.slot.dir));
             self.checker.fix(Stage::Names, Fix::Retype(entry.slot, FileKind::Directory));
         }
     }
@@ -328,7 +336,7 @@ impl<'a> NamePass<'a> {
         if parent != named_in {
             let what = format!("`..` points to inode {parent}, should be {named_in}");
             // A directory that was being moved; `fsck_ffs -p` corrects it unasked (`pass2.c`).
-            self.checker.expected("directory.dot-dot", what, place(dir));
+            self.checker.found(problems::DIRECTORY_DOT_DOT, what, place(dir));
             self.checker.fix(Stage::Names, Fix::Parent(dir, named_in));
         }
     }

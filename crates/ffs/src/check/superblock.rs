@@ -1,6 +1,7 @@
 //! Chooses the superblock to go by: the first one, or one made from its copies.
 
 use super::copies::{alike_copy, bad_copies, better_copy, search};
+use super::problems;
 use crate::image::SNAPSHOT;
 use crate::make::MOST_CONTIG;
 use crate::ondisk::{
@@ -10,6 +11,7 @@ use crate::superblock::MOST_INODES_UFS1;
 use crate::superblock::{Format, MAX_CONTIG, RawSuperblock, SUMMARY, Super, find};
 use crate::volume::Volume;
 use seekless_device::BlockDevice;
+use seekless_fs::check::Problem;
 use seekless_fs::field::{index, invalid, low32, range, wide};
 use seekless_fs::{Corruption, FileKind, FsError, Location};
 use seekless_units::{ByteLen, GroupNo, Ino, SECTOR};
@@ -68,8 +70,8 @@ pub(super) struct CheckedSuperblock {
     pub(super) sb: Super,
     /// Its bytes as they should be, except for the fields that the check determines.
     pub(super) bytes: Vec<u8>,
-    /// Faults of the one in its place: code and words.
-    pub(super) findings: Vec<(&'static str, String)>,
+    /// Faults of the one in its place: each with its description.
+    pub(super) findings: Vec<(&'static Problem, String)>,
     /// Its check hash is wrong, and nothing else.
     pub(super) hash_differs: bool,
     /// The copies that differ or are missing: their places in bytes.
@@ -140,7 +142,7 @@ fn chosen(
     let mut findings = Vec::new();
     let mut mended = first.clone();
     if !unusable.is_empty() {
-        findings.push(("superblock.unusable", unusable));
+        findings.push((problems::SUPERBLOCK_UNUSABLE, unusable));
     }
     let fields = take_fixed(&mut mended, copy);
     let derived = derive(&mut mended);
@@ -162,13 +164,13 @@ fn chosen(
     }
     // One that makes no sense is reported once.
     let makes_sense = findings.is_empty();
-    for (code, fields) in [
-        ("superblock.fixed", fields),
-        ("superblock.derived", derived),
-        ("superblock.tuning", tuned),
+    for (problem, fields) in [
+        (problems::SUPERBLOCK_FIXED, fields),
+        (problems::SUPERBLOCK_DERIVED, derived),
+        (problems::SUPERBLOCK_TUNING, tuned),
     ] {
         if makes_sense && !fields.is_empty() {
-            findings.push((code, format!("{} cannot be correct", fields.join(", "))));
+            findings.push((problem, format!("{} cannot be correct", fields.join(", "))));
         }
     }
     debug_assert_eq!(sb.at, mended.at, "the bytes are those of the superblock");

@@ -20,8 +20,8 @@ mod resize;
 mod space;
 mod superblock;
 
-use super::fields;
 use super::fix::{Fix, Stage, TOGETHER};
+use super::{fields, problems};
 use crate::check::checker::Checker;
 use crate::check::examine;
 use crate::ondisk::{incompat, ro_compat};
@@ -30,7 +30,7 @@ use inode::InodeMut;
 use journal::JournalRepair;
 use orphans::OrphanRepair;
 use seekless_device::BlockDevice;
-use seekless_fs::check::{Finding, Repaired, Rounds};
+use seekless_fs::check::{Finding, Problem, Repaired, Rounds};
 use seekless_fs::patches::Patches;
 use seekless_fs::{FileKind, FsError};
 use seekless_units::Ino;
@@ -40,6 +40,24 @@ use std::sync::Arc;
 
 /// Most rounds: an honest image needs five or so.
 const ROUNDS: u32 = 40;
+
+/// Problems that go away when the last stage is written.
+const MENDED_LAST: [&Problem; 14] = [
+    problems::BITMAP_UNREADABLE,
+    problems::BITMAP_CHECKSUM,
+    problems::BITMAP_PADDING,
+    problems::BITMAP_BLOCKS_LEAKED,
+    problems::BITMAP_BLOCKS_FREE,
+    problems::BITMAP_INODES_LEAKED,
+    problems::BITMAP_INODES_FREE,
+    problems::GROUP_COUNTS,
+    problems::SUPERBLOCK_NOT_CLEAN,
+    problems::SUPERBLOCK_ERRORS,
+    problems::SUPERBLOCK_TOTALS,
+    problems::INODE_LINKS_HIGH,
+    problems::INODE_LINKS_LOW,
+    problems::ATTRIBUTES_COUNT,
+];
 
 /// `s_feature_ro_compat` of volumes that are written. Of the others: `quota` and `project` have
 /// sums of the space used, `bigalloc` has clusters, with `shared_blocks` blocks belong to several
@@ -221,14 +239,12 @@ impl Repair {
 
 /// Whether a finding is due to the repair under way, not to the image.
 fn is_ours(marked: bool, finding: &Finding) -> bool {
-    marked && finding.code == "superblock.not-clean"
+    marked && finding.is(problems::SUPERBLOCK_NOT_CLEAN)
 }
 
 /// Whether a finding goes away when the last stage is written.
 fn is_mendable(finding: &Finding) -> bool {
-    let last = ["bitmap.", "group.counts", "superblock.not-clean", "superblock.errors"];
-    let more = ["superblock.totals", "inode.links-", "attributes.count"];
-    last.iter().chain(&more).any(|code| finding.code.starts_with(code))
+    MENDED_LAST.iter().any(|problem| finding.is(problem))
 }
 
 /// Refuses a volume with features that a repair does not keep up.

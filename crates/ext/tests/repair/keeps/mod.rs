@@ -98,7 +98,7 @@ fn judge(sound: &Sound, bytes: &[u8], scratch: &Path) -> Option<String> {
     };
     let mut found = String::new();
     for it in &repaired.report.findings {
-        let _ = writeln!(found, "  {} {} ({}) {}", it.code, it.what, it.location, it.repaired);
+        let _ = writeln!(found, "  {} {} ({}) {}", it.code(), it.what, it.location, it.repaired);
     }
     let ours = bytes_of(device.as_ref());
     fs::write(scratch, &ours).expect("image");

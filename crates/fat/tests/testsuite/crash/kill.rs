@@ -92,7 +92,7 @@ impl Mounted {
 }
 
 fn lost(report: &Report) -> usize {
-    report.findings.iter().filter(|finding| finding.code == "chain.lost").count()
+    report.findings.iter().filter(|finding| finding.code() == "chain.lost").count()
         + report.more as usize
 }
 

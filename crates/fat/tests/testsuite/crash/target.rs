@@ -4,7 +4,7 @@ use seekless_cache::{Config, Counters, Discipline};
 use seekless_crash::{Live, Recovered, Target};
 use seekless_device::{BlockDevice, MemoryDevice, VirtualClock};
 use seekless_fat::{FatImage, FatLive, FatWidth, LiveOptions, LostChains, MakeOptions};
-use seekless_fs::check::{Class, Finding, Report};
+use seekless_fs::check::{Class, Finding, Preen, Problem, Report};
 use seekless_fs::format::OpenOptions;
 use seekless_fs::operate::Operate;
 use seekless_fs::{FsError, Inspect, Location, Timestamp};
@@ -17,6 +17,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 const NOW: Timestamp = Timestamp { secs: 1_700_000_000, nanos: 0 };
 const SECTOR: usize = 512;
+
+/// A problem that fsck.fat finds.
+const fn of_judge(code: &'static str) -> Problem {
+    Problem { code, phase: 0, preen: Preen::Stops, text: "", question: None, repair: "" }
+}
+
+const FSCK_LEFT: &Problem = &of_judge("fsck.left");
+const FSCK_AFTER_US: &Problem = &of_judge("fsck.after-us");
+const JUDGES_DISAGREE: &Problem = &of_judge("judges.disagree");
 
 /// A width of FAT.
 pub(crate) struct Fat(pub(crate) FatWidth);
@@ -54,9 +63,9 @@ pub(crate) fn has_judge() -> bool {
     paths.iter().any(|path| std::path::Path::new(path).exists())
 }
 
-fn finding(code: &'static str, what: String) -> Finding {
+fn finding(problem: &'static Problem, what: String) -> Finding {
     let location = Location::of("image");
-    Finding { code, class: Class::Unexpected, what, location, repaired: false }
+    Finding { problem, class: Class::Unexpected, what, location, repaired: false }
 }
 
 /// A file system in use.
@@ -115,19 +124,19 @@ impl Fat {
         }
         let (_, code, said) = fsck(&after, "-n");
         if code != 0 {
-            report.findings.push(finding("fsck.left", said));
+            report.findings.push(finding(FSCK_LEFT, said));
             return Ok(Recovered { report, changed: false });
         }
         let after = without_leaks(after)?;
         let (_, code, said) = fsck(&after, "-n");
         if code != 0 {
-            report.findings.push(finding("fsck.after-us", said));
+            report.findings.push(finding(FSCK_AFTER_US, said));
         }
         let ours = seekless_fat::check(Arc::new(MemoryDevice::new(after.clone())))?;
         // A first piece of a long name without its second fsck.fat leaves where it is.
-        let mut ours = ours.findings.iter().filter(|found| found.code != "name.pieces");
+        let mut ours = ours.findings.iter().filter(|found| found.code() != "name.pieces");
         if let Some(found) = ours.next() {
-            report.findings.push(finding("judges.disagree", found.what.clone()));
+            report.findings.push(finding(JUDGES_DISAGREE, found.what.clone()));
         }
         for (n, (old, new)) in before.chunks(SECTOR).zip(after.chunks(SECTOR)).enumerate() {
             if old != new {

@@ -20,8 +20,8 @@ mod space;
 mod superblock;
 mod trim;
 
-use super::Checker;
 use super::fix::{Fix, Stage, TOGETHER};
+use super::{Checker, problems};
 use crate::ondisk::{DIRECTORY_UNIT, flag};
 use directory::Edit;
 use inode::InodeMut;
@@ -98,7 +98,8 @@ impl Repair {
             let mut checker = super::examine(self.disk.device())?;
             checker.fixes.leave_out(|fix| self.homeless.contains(fix));
             let left = checker.report.findings.clone();
-            let ours = |finding: &Finding| self.marked && finding.code == "superblock.not-clean";
+            let ours =
+                |finding: &Finding| self.marked && finding.is(problems::SUPERBLOCK_NOT_CLEAN);
             self.found.merge(&checker.report, ours);
             match self.round(&checker)? {
                 Round::Again => {}

@@ -14,7 +14,7 @@ pub(crate) fn checked(bytes: Vec<u8>) -> Report {
 }
 
 fn codes(report: &Report) -> BTreeSet<&'static str> {
-    report.findings.iter().map(|finding| finding.code).collect()
+    report.findings.iter().map(|finding| finding.code()).collect()
 }
 
 /// Every case with every image that it can be done to.
@@ -49,7 +49,7 @@ fn every_recipe_is_found_and_nothing_else() {
             let found: Vec<_> = report
                 .findings
                 .iter()
-                .map(|finding| format!("{} {}", finding.code, finding.what))
+                .map(|finding| format!("{} {}", finding.code(), finding.what))
                 .collect();
             failures.push(format!("{what}: wanted {wanted:?}, found {found:#?}"));
         }

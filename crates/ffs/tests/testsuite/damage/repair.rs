@@ -142,7 +142,7 @@ fn a_full_volume_is_repaired_as_far_as_there_is_room() {
         let repaired = repair(device.clone()).expect(name);
         assert_eq!(repaired.outcome, Outcome::Left, "{name}: {repaired:#?}");
         let left = checked(bytes_of(&device));
-        let codes: BTreeSet<&str> = left.findings.iter().map(|finding| finding.code).collect();
+        let codes: BTreeSet<&str> = left.findings.iter().map(|finding| finding.code()).collect();
         let wanted = BTreeSet::from(["inode.unreferenced", "superblock.not-clean"]);
         assert_eq!(codes, wanted, "{name}: {left:#?}");
         assert!(left.findings.len() < 61, "{name}: some have room");

@@ -91,11 +91,14 @@ impl State {
             self.preen(overlay);
         }
         for finding in &report.findings {
-            *self.found.entry(finding.code).or_default() += 1;
+            *self.found.entry(finding.code()).or_default() += 1;
             if finding.class == Class::Unexpected {
                 let what = format!(
                     "state {}: {}: {} ({})",
-                    self.seen, finding.code, finding.what, finding.location
+                    self.seen,
+                    finding.code(),
+                    finding.what,
+                    finding.location
                 );
                 self.unexpected.push(what);
             }

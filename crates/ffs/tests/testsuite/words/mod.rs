@@ -371,7 +371,7 @@ fn change(sound: &Sound, spot: &Spot, value: u32) -> Result<(), String> {
     let found: Vec<_> = report
         .findings
         .iter()
-        .map(|finding| format!("{} {}", finding.code, finding.what))
+        .map(|finding| format!("{} {}", finding.code(), finding.what))
         .collect();
     let must = match rule {
         Rule::Rebuilds => true,

@@ -42,7 +42,7 @@ pub(crate) fn compare(
     let title = operation.case.operation;
     let told = |what: &str| {
         let found = preened.report.findings.iter();
-        let found = found.map(|it| format!("  {} {:?} {}\n", it.code, it.class, it.what));
+        let found = found.map(|it| format!("  {} {:?} {}\n", it.code(), it.class, it.what));
         Some(format!("{title}: {what}: {verdict:?}\n{}", found.collect::<String>()))
     };
     if stops != matches!(verdict, Verdict::Person(_)) {
