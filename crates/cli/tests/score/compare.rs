@@ -24,13 +24,13 @@ fn random(seed: u64, len: usize) -> Vec<u8> {
 
 /// A tree with files of many lengths, large ones among them, and equal ones.
 fn tree(at: &Path) {
-    for dir in 0..12 {
+    for dir in 0..6 {
         let sub = at.join(format!("dir{dir:02}"));
         fs::create_dir_all(&sub).unwrap();
-        for file in 0..25 {
-            let number = dir * 25 + file;
-            let len = [900, 5_000, 70_000, 400_000][file as usize % 4] + number as usize * 7;
-            fs::write(sub.join(format!("file{file:02}")), random(number % 250, len)).unwrap();
+        for file in 0..20 {
+            let number = dir * 20 + file;
+            let len = [900, 5_000, 70_000, 200_000][file as usize % 4] + number as usize * 7;
+            fs::write(sub.join(format!("file{file:02}")), random(number % 100, len)).unwrap();
         }
     }
     // A hole of many chunks, and contents of one byte.
@@ -56,7 +56,7 @@ fn prepare(dir: &Path, format: &str) {
     build("b.img");
     fs::remove_dir_all(source.join("dir05")).unwrap();
     build("c.img");
-    let paths = (0..12).map(|dir| format!("/dir{dir:02}/file03\n")).collect::<String>();
+    let paths = (0..6).map(|dir| format!("/dir{dir:02}/file03\n")).collect::<String>();
     fs::write(dir.join("paths"), paths + "/cc/new\n").unwrap();
     text(&["trace", "import", "--paths", "paths", "-o", "job.trace"], dir);
 }
