@@ -3,6 +3,7 @@
 
 use super::subject::{End, UnitState, unit_state};
 use rustix::stdio;
+use seekless_fs::term::{Term, Text};
 use seekless_host::initramfs::{self, Switch};
 use seekless_host::mounts::{Mount, Statistics};
 use seekless_images::{Error, ErrorKind};
@@ -96,9 +97,8 @@ impl Boot {
         let now = Instant::now();
         let switch = Switch::watch()?;
         if switch.leaves(&mount.dir)? {
-            return Err(Error::usage(
-                "--mount names a part of the initramfs: no root is mounted there",
-            ));
+            let what = " names a part of the initramfs: no root is mounted there";
+            return Err(Error::usage(Text::from(Term::Mount).then(what)));
         }
         Ok(Self {
             until,

@@ -2,6 +2,7 @@
 
 use super::Subject;
 use super::subject::End;
+use seekless_fs::term::{Term, Text};
 use seekless_host::caches::{self, Caches};
 use seekless_host::fanotify::{Noticed, Scope, Watch};
 use seekless_host::mounts::{DeviceNumber, Mount};
@@ -265,10 +266,9 @@ impl Recorder<'_> {
             if !taken.contains(&tracefs::Source::Fetched)
                 && !taken.contains(&tracefs::Source::Asked)
             {
-                return Err(Error::new(
-                    ErrorKind::Unsupported,
-                    "this kernel has no filemap events: use --source fanotify",
-                ));
+                let what = Text::from("this kernel has no filemap events: use ");
+                let message = what.then(Term::EventSource).then(" fanotify");
+                return Err(Error::new(ErrorKind::Unsupported, message));
             }
             ears.started = seekless_host::now();
             instance.start()?;

@@ -7,6 +7,7 @@ pub use hooks::Tool;
 pub use rebuild::rebuild;
 
 use hooks::MARK;
+use seekless_fs::term::{Term, Text};
 use seekless_images::output::Output;
 use seekless_images::{Error, ErrorKind};
 use std::fs::{self, Permissions};
@@ -40,7 +41,8 @@ pub fn install(
     let before = receipt(root)?;
     if let Some(other) = before.as_ref().filter(|before| before.tool != tool) {
         let message = format!("the recorder is installed for {}", other.tool.name());
-        return Err(Error::new(ErrorKind::System, message).hint("remove it first: --remove-boot"));
+        return Err(Error::new(ErrorKind::System, message)
+            .hint(Text::from("remove it first: ").then(Term::RemovalFromBoot)));
     }
     for (path, ..) in &files {
         is_free_or_ours(root, path, before.is_some())?;
@@ -178,7 +180,10 @@ pub fn tool_of(root: &Path, asked: Option<Tool>) -> Result<Tool, Error> {
     match Tool::ALL.into_iter().filter(|tool| there(*tool)).collect::<Vec<_>>()[..] {
         [tool] => Ok(tool),
         [] => Err(lacking("neither initramfs-tools nor dracut")),
-        _ => Err(Error::usage("both initramfs-tools and dracut are installed: use --initramfs")),
+        _ => {
+            let what = Text::from("both initramfs-tools and dracut are installed: use ");
+            Err(Error::usage(what.then(Term::InitramfsTool)))
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::say;
 use seekless_fs::FsError;
+use seekless_fs::term::{Term, Text};
 use seekless_host::HostError;
 use seekless_images::Error;
 use seekless_partition::TableError;
@@ -32,16 +33,46 @@ fn name(kind: Kind) -> &'static str {
     }
 }
 
+/// The option or command that stands for a term.
+fn option(term: Term) -> &'static str {
+    match term {
+        Term::Force => "--force",
+        Term::Offset => "--offset",
+        Term::Partition => "--partition",
+        Term::IgnoreChecksums => "--ignore-checksums",
+        Term::FormatOption("lost") => "--lost",
+        Term::FormatOption(name) => name,
+        Term::Tag => "--tag",
+        Term::Platform => "--platform",
+        Term::BuildOfStream => "seekless build -",
+        Term::Repair => "seekless check -y",
+        Term::Preen => "seekless check -p",
+        Term::ForcedMount => "-o force",
+        Term::Drop => "--drop",
+        Term::DropXattrs => "--drop-xattrs",
+        Term::Owner => "--owner",
+        Term::Tracing => "record, mount --record and trace import",
+        Term::Mount => "--mount",
+        Term::EventSource => "--source",
+        Term::InitramfsTool => "--initramfs",
+        Term::RemovalFromBoot => "--remove-boot",
+        Term::Chroot => "--chroot",
+        Term::ReadOnly => "--read-only",
+        Term::Timeout => "--timeout",
+        Term::InPlace => "seekless optimize --in-place",
+    }
+}
+
 /// The reason for which a command failed.
 #[derive(Debug)]
 pub(crate) struct Failure(Error);
 
 impl Failure {
-    pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
+    pub(crate) fn new(kind: Kind, message: impl Into<Text>) -> Self {
         Self(Error::new(kind, message))
     }
 
-    pub(crate) fn usage(message: impl Into<String>) -> Self {
+    pub(crate) fn usage(message: impl Into<Text>) -> Self {
         Self::new(Kind::Usage, message)
     }
 
@@ -66,7 +97,7 @@ impl Failure {
     }
 
     /// Appends a hint to the message: `... (try this)`.
-    pub(crate) fn hint(self, hint: impl fmt::Display) -> Self {
+    pub(crate) fn hint(self, hint: impl Into<Text>) -> Self {
         Self(self.0.hint(hint))
     }
 
@@ -92,7 +123,7 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        f.write_str(&self.0.in_terms(option))
     }
 }
 

@@ -3,6 +3,7 @@
 use seekless_formats::{Argument, FFS, FORMATS as FAMILIES, KnownFormat, to_check};
 use seekless_fs::FsError;
 use seekless_fs::check::{Outcome, Repaired, Report};
+use seekless_fs::term::{Term, Text};
 use seekless_images::{Error, FORMATS, Place, refuse_others};
 use std::path::Path;
 
@@ -55,10 +56,17 @@ pub fn examine(
         let name = argument.name();
         let Some(parameter) = format.repair_parameter(name) else {
             let has = |known: &&&KnownFormat| known.repair_parameter(name).is_some();
-            let families: Vec<_> = FAMILIES.iter().filter(has).map(|known| known.family).collect();
-            return Err(Error::usage(format!("--{name} is for {} images", families.join(" and "))));
+            let others: Vec<_> = FAMILIES.iter().filter(has).collect();
+            let families: Vec<_> = others.iter().map(|known| known.family).collect();
+            let families = families.join(" and ");
+            let parameter = others.iter().find_map(|known| known.repair_parameter(name));
+            return Err(Error::usage(match parameter {
+                Some(parameter) => Text::from(Term::FormatOption(parameter.name))
+                    .then(format!(" is for {families} images")),
+                None => format!("no format has an option {name} for repairs").into(),
+            }));
         };
-        let invalid = |why| Error::usage(format!("--{argument}: {why}"));
+        let invalid = |why| Error::usage(format!("{argument}: {why}"));
         parameter.check(argument).map_err(invalid)?;
     }
     // With neither a superblock nor a copy of one, which UFS looks for, it may be something

@@ -6,6 +6,7 @@ use seekless_ext::{BuildOptions, Builder, ExtImage};
 use seekless_fat::FatImage;
 use seekless_fs::format::{Format, OpenOptions, Probe};
 use seekless_fs::plan::{NewVolume, ObjectId, Rearrange, Run};
+use seekless_fs::term::{Term, Text};
 use seekless_fs::{FsError, Inspect};
 use seekless_images::targets::{Target, copy_of_table, copy_range};
 use seekless_images::{Error, Place, Progress, refuse_others};
@@ -92,9 +93,9 @@ impl Rearrangement<'_> {
                 self.write(&relayout, image.geometry().block_size, replays)
             }
             Opened::Fat(image) => {
-                let relayout = seekless_fat::Relayout::new(image).map_err(|error| {
-                    self.refused(error, "repair it with seekless check -y first")
-                })?;
+                let hint = Text::from("repair it with ").then(Term::Repair).then(" first");
+                let relayout = seekless_fat::Relayout::new(image)
+                    .map_err(|error| self.refused(error, hint))?;
                 self.write(&relayout, image.geometry().block_size, replays)
             }
         }
@@ -217,7 +218,7 @@ impl Rearrangement<'_> {
         Error::from(error).about(self.image.display())
     }
 
-    fn refused(&self, error: FsError, hint: &str) -> Error {
+    fn refused(&self, error: FsError, hint: impl Into<Text>) -> Error {
         refused(error, self.image, hint)
     }
 }
@@ -227,7 +228,7 @@ pub const E2FSCK: &str = "repair it with e2fsck first";
 
 /// The error of an image that is not rearranged; with the hint if it is damaged.
 #[must_use]
-pub fn refused(error: FsError, image: &Path, hint: &str) -> Error {
+pub fn refused(error: FsError, image: &Path, hint: impl Into<Text>) -> Error {
     let damaged = matches!(error, FsError::Damaged { .. });
     let error = Error::from(error).about(image.display());
     if damaged { error.hint(hint) } else { error }

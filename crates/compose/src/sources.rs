@@ -2,6 +2,7 @@
 
 use seekless_fs::format;
 use seekless_fs::source::Source;
+use seekless_fs::term::{Term, Text};
 use seekless_fs::{ArchiveFault, FsError};
 use seekless_host::{block_device, preloaded};
 use seekless_images::output::directory_of;
@@ -108,7 +109,8 @@ pub fn open_layers(
         return open(path, options, purpose);
     }
     if options.place.is_part() {
-        return Err(Error::usage("--partition and --offset take one source"));
+        let parameters = Text::from(Term::Partition).then(" and ").then(Term::Offset);
+        return Err(Error::usage(parameters.then(" take one source")));
     }
     paths.iter().try_for_each(|path| look(path, purpose))?;
     let opening = opening(options, purpose)?;

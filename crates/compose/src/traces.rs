@@ -1,5 +1,6 @@
 //! Traces by path.
 
+use seekless_fs::term::{Term, Text};
 use seekless_images::{Error, ErrorKind};
 use seekless_layout::trace::{Event, Reader, TraceError};
 use std::fs::File;
@@ -14,7 +15,7 @@ pub fn failed(path: &Path, error: &TraceError) -> Error {
         TraceError::Io(error) => Error::io(path.display(), error),
         TraceError::Version(_) => about(ErrorKind::Unsupported),
         TraceError::Header => about(ErrorKind::Unsupported)
-            .hint("traces are made by record, mount --record and trace import"),
+            .hint(Text::from("traces are made by ").then(Term::Tracing)),
         TraceError::Line { .. } => about(ErrorKind::Corrupt),
     }
 }

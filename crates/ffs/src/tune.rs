@@ -6,6 +6,7 @@ use crate::superblock::Super;
 use crate::superblock_edit::SuperblockMut;
 use seekless_device::BlockDevice;
 use seekless_fs::FsError;
+use seekless_fs::term::{Term, Text};
 
 /// Longest label, in bytes.
 const LABEL: usize = 31;
@@ -132,8 +133,8 @@ impl Changes {
     ///
     /// # Errors
     /// [`FsError::Invalid`] for a value that makes no sense, and, before anything is written,
-    /// [`FsError::Unsupported`] for a volume that was not unmounted or that we must not change;
-    /// errors of the device.
+    /// [`FsError::Refused`] for a volume that was not unmounted, [`FsError::Unsupported`] for one
+    /// that we must not change; errors of the device.
     pub fn apply(
         &self,
         device: &dyn BlockDevice,
@@ -142,10 +143,10 @@ impl Changes {
         self.check()?;
         let sb = Super::read(device, false)?;
         if !sb.clean || sb.flags & (flag::UNCLEAN | flag::NEEDS_FSCK) != 0 {
-            return Err(FsError::Unsupported(
-                "changing a volume that was not cleanly unmounted (unmount it, or run seekless check -p on it)"
-                    .into(),
-            ));
+            let what = "unsupported: changing a volume that was not cleanly unmounted \
+                        (unmount it, or run ";
+            let text = Text::from(what).then(Term::Preen).then(" on it)");
+            return Err(FsError::Refused(text));
         }
         sb.check_writable()?;
         let mut superblock = SuperblockMut::read(&sb, device)?;
@@ -323,7 +324,8 @@ mod tests {
             change(offset_of!(Superblock<LE>, fs_snapinum), 5),
         ] {
             let before = bytes(&device);
-            assert!(matches!(all().apply(&device, true), Err(FsError::Unsupported(_))));
+            let refused = all().apply(&device, true);
+            assert!(matches!(refused, Err(FsError::Refused(_) | FsError::Unsupported(_))));
             assert_eq!(bytes(&device), before);
         }
         let before = bytes(&device);

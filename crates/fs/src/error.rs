@@ -1,5 +1,6 @@
 //! Errors with kind and location.
 
+use crate::term::Text;
 use seekless_device::DeviceError;
 use seekless_units::{BlockNo, GroupNo, Ino};
 use std::fmt;
@@ -299,6 +300,9 @@ pub enum FsError {
     /// The request is invalid for this file (reading a directory as a file, ...).
     #[error("{0}")]
     Invalid(String),
+    /// The request is refused, in a text that names its parameters.
+    #[error("{0}")]
+    Refused(Text),
     /// A source file has changed since the layout was planned.
     #[error("{0}: changed while it was being read")]
     SourceChanged(String),

@@ -8,7 +8,7 @@
 //! - [`attr`]: attributes, times, extended attributes
 //! - [`bits`]: a bitmap over a large index range
 //! - [`check`]: findings of a check of an image
-//! - [`error`]: typed errors with locations
+//! - [`error`]: typed errors with locations; [`term`]: parameters that they name
 //! - [`mod@format`]: the table of formats
 //! - [`inspect`]: reading an image, and the locations of its parts
 //! - [`operate`]: changing an image while it is in use
@@ -34,6 +34,7 @@ pub mod patches;
 pub mod plan;
 pub mod read_cache;
 pub mod source;
+pub mod term;
 pub mod tree;
 
 pub use attr::{Attr, DeviceNumber, FileKind, Timestamp, Xattr, inode_flag};

@@ -1,6 +1,7 @@
 //! Errors of opening, reading and writing images.
 
 use seekless_device::DeviceError;
+use seekless_fs::term::{Term, Text};
 use seekless_fs::{Corruption, FsError};
 use seekless_host::HostError;
 use std::error;
@@ -28,22 +29,22 @@ pub enum ErrorKind {
 pub struct Error {
     kind: ErrorKind,
     subjects: Vec<String>,
-    message: String,
-    hints: Vec<String>,
+    message: Text,
+    hints: Vec<Text>,
     source: Option<Box<dyn error::Error + Send + Sync>>,
 }
 
 impl Error {
     /// An error without a subject.
     #[must_use]
-    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+    pub fn new(kind: ErrorKind, message: impl Into<Text>) -> Self {
         let (subjects, hints) = (Vec::new(), Vec::new());
         Self { kind, subjects, message: message.into(), hints, source: None }
     }
 
     /// An error of the arguments.
     #[must_use]
-    pub fn usage(message: impl Into<String>) -> Self {
+    pub fn usage(message: impl Into<Text>) -> Self {
         Self::new(ErrorKind::Usage, message)
     }
 
@@ -77,8 +78,8 @@ impl Error {
 
     /// Adds a hint at the end: `... (try this)`.
     #[must_use]
-    pub fn hint(mut self, hint: impl Display) -> Self {
-        self.hints.push(hint.to_string());
+    pub fn hint(mut self, hint: impl Into<Text>) -> Self {
+        self.hints.push(hint.into());
         self
     }
 
@@ -89,8 +90,18 @@ impl Error {
     }
 
     /// The hints.
-    pub fn hints(&self) -> impl Iterator<Item = &str> {
-        self.hints.iter().map(String::as_str)
+    pub fn hints(&self) -> impl Iterator<Item = String> {
+        self.hints.iter().map(Text::to_string)
+    }
+
+    /// The error as it is displayed, with each parameter by the name that `name` gives it.
+    #[must_use]
+    pub fn in_terms(&self, name: impl Fn(Term) -> &'static str) -> String {
+        let mut whole: String =
+            self.subjects.iter().map(|subject| format!("{subject}: ")).collect();
+        whole += &self.message.in_terms(&name);
+        whole.extend(self.hints.iter().map(|hint| format!(" ({})", hint.in_terms(&name))));
+        whole
     }
 
     /// An error of this kind, with another error as its source.
@@ -114,7 +125,7 @@ pub fn refuse_directory(path: &Path) -> Result<(), Error> {
 impl Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.subjects.iter().try_for_each(|subject| write!(f, "{subject}: "))?;
-        f.write_str(&self.message)?;
+        self.message.fmt(f)?;
         self.hints.iter().try_for_each(|hint| write!(f, " ({hint})"))
     }
 }
@@ -147,6 +158,10 @@ impl From<FsError> for Error {
             FsError::Device(DeviceError::Io { source, at }) => {
                 Self::io(format_args!("sector {at}"), &source)
             }
+            FsError::Refused(text) => Self {
+                message: text.clone(),
+                ..Self::caused(ErrorKind::Unsupported, FsError::Refused(text))
+            },
             error => {
                 let is_superblock_sum = matches!(
                     &error,
@@ -158,7 +173,8 @@ impl From<FsError> for Error {
                     return error;
                 }
                 // Tools that do not support the checksum leave it wrong, and all else right.
-                error.hint("seekless check -y computes it again; --ignore-checksums reads past it")
+                let hint = Text::from(Term::Repair).then(" computes it again; ");
+                error.hint(hint.then(Term::IgnoreChecksums).then(" reads past it"))
             }
         }
     }
@@ -187,6 +203,14 @@ mod tests {
     fn subjects_go_in_front_and_hints_behind() {
         let error = Error::usage("is wrong").hint("try this").about("a").hint("or that").about("b");
         assert_eq!(error.to_string(), "b: a: is wrong (try this) (or that)");
+    }
+
+    #[test]
+    fn parameters_have_the_names_that_are_given() {
+        let text = || Text::from("needs ").then(Term::Offset);
+        let error = Error::from(FsError::Refused(text())).hint(text()).about("a");
+        assert_eq!(error.to_string(), "a: needs `offset` (needs `offset`)");
+        assert_eq!(error.in_terms(|_| "-o"), "a: needs -o (needs -o)");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use crate::place::Place;
 use crate::{FORMATS, in_use, qcow2};
 use seekless_device::{BlockDevice, DeviceError, FileDevice};
 use seekless_fs::format::{Format, OpenOptions, Probe};
+use seekless_fs::term::Text;
 use seekless_fs::{FsError, Inspect};
 use seekless_units::ByteLen;
 use std::path::Path;
@@ -123,9 +124,9 @@ pub fn refuse_others(
         None => seekless_source::what_it_seems(device),
     };
     let what = what.map_or_else(
-        || "no known file system was found".into(),
-        |what| format!("is {what}, not an image that can be read here"),
+        || Text::from("no known file system was found"),
+        |what| Text::from("is ").then(what).then(", not an image that can be read here"),
     );
     let only = if only.is_empty() { String::new() } else { format!("; {only}") };
-    Err(Error::new(ErrorKind::Unsupported, format!("{what}{only}")).about(path.display()))
+    Err(Error::new(ErrorKind::Unsupported, what.then(only)).about(path.display()))
 }

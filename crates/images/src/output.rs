@@ -8,6 +8,7 @@
 
 use crate::error::{Error, ErrorKind};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
+use seekless_fs::term::{Term, Text};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::os::fd::AsRawFd;
@@ -34,7 +35,7 @@ impl Output {
             return Err(Error::usage(format!("{}: not a regular file", target.display())));
         }
         if exists && !force {
-            return Err(in_the_way(target, "use --force to replace it"));
+            return Err(in_the_way(target, to_replace()));
         }
         // The target of a link is replaced, not the link: it may be /dev/stdout.
         let resolved = if target.is_symlink() { target.canonicalize().ok() } else { None };
@@ -79,7 +80,7 @@ impl Output {
     pub fn finish(mut self) -> Result<(), Error> {
         let failed = |error| match error {
             // Created by another process in the meantime.
-            rustix::io::Errno::EXIST => in_the_way(&self.target, "use --force to replace it"),
+            rustix::io::Errno::EXIST => in_the_way(&self.target, to_replace()),
             error => Error::io(self.target.display(), &error.into()),
         };
         let named = match &self.temporary {
@@ -146,8 +147,13 @@ fn is_open(path: &Path) -> bool {
 }
 
 /// The error for a file that must not exist yet, with a hint.
-pub fn in_the_way(path: &Path, hint: &str) -> Error {
+pub fn in_the_way(path: &Path, hint: impl Into<Text>) -> Error {
     Error::new(ErrorKind::System, format!("{}: already exists", path.display())).hint(hint)
+}
+
+/// The hint that what is in the way can be replaced.
+pub(crate) fn to_replace() -> Text {
+    Text::from("use ").then(Term::Force).then(" to replace it")
 }
 
 /// The path under which other programs find an open file while this process lives.

@@ -5,6 +5,7 @@ use crate::error::{Error, ErrorKind};
 use crate::place::Place;
 use seekless_device::{BlockDevice, DeviceError, Window};
 use seekless_fs::format::OpenOptions;
+use seekless_fs::term::{Term, Text};
 use seekless_fs::{FsError, Inspect};
 use seekless_partition::{Partition, Scheme, SelectError, Table, TableError};
 use seekless_units::{ByteLen, Lba, SECTOR, format_size};
@@ -38,10 +39,12 @@ pub fn range(
     let len = disk.len();
     if let Some(offset) = place.offset {
         if offset.get() % SECTOR != 0 {
-            return Err(Error::usage("--offset must be a multiple of 512"));
+            return Err(Error::usage(Text::from(Term::Offset).then(" must be a multiple of 512")));
         }
         let left = len.get().checked_sub(offset.get());
-        let outside = || Error::usage(format!("{}: --offset is past its end", path.display()));
+        let outside = || {
+            Error::usage(Text::from(Term::Offset).then(" is past its end")).about(path.display())
+        };
         return Ok((offset, ByteLen::new(left.ok_or_else(outside)?)));
     }
     let Some(wanted) = &place.partition else { return Ok((ByteLen::ZERO, len)) };
@@ -49,8 +52,8 @@ pub fn range(
         .map_err(|error| Error::from(error).about(path.display()))?
         .ok_or_else(|| {
             let message = format!("{}: has no partition table", path.display());
-            Error::new(ErrorKind::Unsupported, message)
-                .hint("leave --partition out, or give --offset")
+            let hint = Text::from("leave ").then(Term::Partition).then(" out, or give ");
+            Error::new(ErrorKind::Unsupported, message).hint(hint.then(Term::Offset))
         })?;
     if table.is_backup {
         tracing::warn!(
@@ -145,5 +148,6 @@ pub(crate) fn hint(path: &Path, device: &dyn BlockDevice) -> Option<Error> {
     let table = Table::read(device).ok()??;
     let message = format!("{}: is a disk with a partition table", path.display());
     let failure = Error::new(ErrorKind::Unsupported, message);
-    Some(failure.hint(format!("choose one with --partition: {}", list(&table))))
+    let hint = Text::from("choose one with ").then(Term::Partition);
+    Some(failure.hint(hint.then(format!(": {}", list(&table)))))
 }

@@ -37,6 +37,7 @@ use seekless_device::{BlockDevice, FileDevice};
 use seekless_fs::FsError;
 use seekless_fs::format::{self, Format, Probe};
 use seekless_fs::source::Source;
+use seekless_fs::term::Text;
 use seekless_qcow2::Qcow2Error;
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -187,7 +188,8 @@ fn archive(file: File, name: String, options: &OpenOptions<'_>) -> Result<Opened
     if !tar::begins_with_entry(&spooled, &name)?
         && let Some(what) = seems(&spooled.file, options.formats)
     {
-        return Err(FsError::Invalid(format!("{name}: {what}, not a tar archive")));
+        let text = Text::from(format!("{name}: ")).then(what).then(", not a tar archive");
+        return Err(FsError::Refused(text));
     }
     Ok(match oci::open_archive(spooled, &name, choice, temp_dir, tree)? {
         oci::Opened::Image(source) => OpenedSource { source, is_container: true },
@@ -196,7 +198,7 @@ fn archive(file: File, name: String, options: &OpenOptions<'_>) -> Result<Opened
 }
 
 /// Names the format of a file that is no archive, if it is recognized.
-fn seems(file: &File, formats: &[Format]) -> Option<String> {
+fn seems(file: &File, formats: &[Format]) -> Option<Text> {
     let device = FileDevice::from_file(file.try_clone().ok()?, false).ok()?;
     recognize::what(&device, formats)
 }
@@ -226,8 +228,8 @@ pub fn detect(path: &Path, formats: &[Format]) -> Result<SourceKind, FsError> {
         if is_qcow2 {
             let held = recognize::what(device.as_ref(), formats);
             let held = held.unwrap_or_else(|| "nothing that is known".into());
-            let name = path.display();
-            return Err(FsError::Invalid(format!("{name}: the qcow2 image holds {held}")));
+            let text = Text::from(format!("{}: the qcow2 image holds ", path.display()));
+            return Err(FsError::Refused(text.then(held)));
         }
     }
     Ok(SourceKind::Tar)

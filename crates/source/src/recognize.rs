@@ -2,6 +2,7 @@
 
 use seekless_device::BlockDevice;
 use seekless_fs::format::{Format, Probe};
+use seekless_fs::term::{Term, Text};
 use seekless_units::ByteLen;
 
 /// Magic numbers at fixed offsets. Sources: `libmagic` (file(1)) and the formats' own documents;
@@ -14,16 +15,8 @@ const MARKS: &[(u64, &[u8], &str)] = &[
     ),
     (0x1_0040, b"_BHRfS_M", "a btrfs image"),
     (0, b"XFSB", "an XFS image"),
-    (
-        0,
-        b"hsqs",
-        "a squashfs image (build from it with sqfs2tar --root-becomes . FILE | seekless build -)",
-    ),
-    (
-        0,
-        b"sqsh",
-        "a squashfs image (build from it with sqfs2tar --root-becomes . FILE | seekless build -)",
-    ),
+    (0, b"hsqs", SQUASHFS),
+    (0, b"sqsh", SQUASHFS),
     (1024, b"\x10\x20\xF5\xF2", "an F2FS image"),
     (0x1018, b"\xC6\x85\x73\xF6\x4E\x1A\x45\xCA", "a bcachefs image"),
     (0x8001, b"CD001", "an ISO 9660 image"),
@@ -60,32 +53,42 @@ const MARKS: &[(u64, &[u8], &str)] = &[
     (0, b"\x7FELF", "a program (ELF)"),
 ];
 
+const SQUASHFS: &str = "a squashfs image";
+
+/// The command that makes an archive of a squashfs image.
+const OF_SQUASHFS: &str = "sqfs2tar --root-becomes . FILE";
+
 /// Offsets of the table and of the signature in a master boot record.
 const MBR_TABLE: usize = 446;
 const MBR_MARK: usize = 510;
 
 /// Names the format of a file; `None` if it is not recognized.
-pub(crate) fn what(device: &dyn BlockDevice, formats: &[Format]) -> Option<String> {
+pub(crate) fn what(device: &dyn BlockDevice, formats: &[Format]) -> Option<Text> {
     if let Some(damaged) = image(device, formats) {
-        return Some(damaged);
+        return Some(damaged.into());
     }
     let found = MARKS.iter().find(|(at, mark, _)| {
         let mut bytes = vec![0; mark.len()];
         device.read_bytes(ByteLen::new(*at), &mut bytes).is_ok() && bytes == *mark
     });
-    if let Some((_, _, name)) = found {
-        return Some((*name).to_string());
+    match found {
+        Some((_, _, SQUASHFS)) => {
+            let text = Text::from(SQUASHFS).then(" (build from it with ").then(OF_SQUASHFS);
+            return Some(text.then(" | ").then(Term::BuildOfStream).then(")"));
+        }
+        Some((_, _, name)) => return Some((*name).into()),
+        None => {}
     }
     let mut first = [0; 512];
     let has_partitions =
         device.read_bytes(ByteLen::ZERO, &mut first).is_ok() && is_mbr(&first, device.len().get());
-    has_partitions.then(|| "a disk with a partition table (MBR)".to_string())
+    has_partitions.then(|| "a disk with a partition table (MBR)".into())
 }
 
 /// Names the format of a file or device that is no image of a supported format; `None` if it is not
 /// recognized.
 #[must_use]
-pub fn what_it_seems(device: &dyn BlockDevice) -> Option<String> {
+pub fn what_it_seems(device: &dyn BlockDevice) -> Option<Text> {
     what(device, &[])
 }
 
@@ -134,13 +137,17 @@ mod tests {
         for &(at, mark, name) in MARKS {
             let mut bytes = vec![0; 1 << 20];
             put(&mut bytes, at as usize, mark);
-            assert_eq!(what(&MemoryDevice::new(bytes), &[]).as_deref(), Some(name));
+            let text = what(&MemoryDevice::new(bytes), &[]).expect(name).to_string();
+            assert_eq!(text.split(" (build from").next(), Some(name));
         }
         let mut bytes = vec![0; 1 << 20];
         assert_eq!(what(&MemoryDevice::new(bytes.clone()), &[]), None);
         put(&mut bytes, 510, &[0x55, 0xAA]);
         assert_eq!(what(&MemoryDevice::new(bytes.clone()), &[]), None, "no partitions");
         put(&mut bytes, 446, &[0x80, 0, 0, 0, 0x83, 0, 0, 0, 8, 0, 0, 0, 0, 4, 0, 0]);
-        assert!(what(&MemoryDevice::new(bytes), &[]).is_some_and(|what| what.contains("MBR")));
+        assert!(
+            what(&MemoryDevice::new(bytes), &[])
+                .is_some_and(|what| what.to_string().contains("MBR"))
+        );
     }
 }

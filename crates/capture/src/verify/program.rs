@@ -5,6 +5,7 @@ use super::reread::least_reread;
 use super::scratch_dir::{CHANGES, ROOT};
 use super::uninterrupted;
 use rustix::mount::MountFlags;
+use seekless_fs::term::{Term, Text};
 use seekless_host::family::Family;
 use seekless_host::program;
 use seekless_host::scratch::Mounted;
@@ -60,13 +61,12 @@ impl Program<'_> {
     pub fn check(&self) -> Result<(), Error> {
         let named = |word: &OsString| word.as_bytes().windows(2).any(|at| at == MOUNT);
         if !self.chroot && !self.command.iter().any(named) {
-            return Err(Error::usage(
-                "the command must contain {}, which stands for the mount of the image, or be run \
-                 with --chroot",
-            ));
+            let what = "the command must contain {}, which stands for the mount of the image, or \
+                        be run with ";
+            return Err(Error::usage(Text::from(what).then(Term::Chroot)));
         }
         if self.timeout.is_zero() {
-            return Err(Error::usage("--timeout must be longer than 0"));
+            return Err(Error::usage(Text::from(Term::Timeout).then(" must be longer than 0")));
         }
         Ok(())
     }
@@ -156,11 +156,9 @@ impl Program<'_> {
             if since.elapsed() >= self.timeout {
                 family.stop()?;
                 let seconds = self.timeout.as_secs_f64();
-                return Err(Error::new(
-                    ErrorKind::System,
-                    format!("the command has not ended after {seconds} s and was killed")
-                        + " (--timeout sets another limit)",
-                ));
+                let what = format!("the command has not ended after {seconds} s and was killed");
+                return Err(Error::new(ErrorKind::System, what)
+                    .hint(Text::from(Term::Timeout).then(" sets another limit")));
             }
             std::thread::sleep(POLL);
         }
@@ -205,7 +203,8 @@ impl RunMounts {
             let overlay = Mounted::overlay(mounts.image.dir(), changes.dir(), &root);
             mounts.changes = Some(changes);
             mounts.overlay = Some(overlay.map_err(|error| {
-                Error::from(error).hint("--read-only runs the command without an overlay")
+                Error::from(error)
+                    .hint(Text::from(Term::ReadOnly).then(" runs the command without an overlay"))
             })?);
         }
         if program.chroot {

@@ -197,7 +197,11 @@ impl BuildArgs {
         let common = Common::of(&self.compat).map_err(wrong)?;
         let base = if self.compat.is_empty() { base } else { common.features(base) };
         let (features, left_out) = base.change(list).map_err(wrong)?;
-        common.check(features).map_err(wrong)?;
+        let unknown = common.unknown(features).join(", ");
+        if !unknown.is_empty() {
+            let what = format!("--compat excludes {unknown}, which not all of them know");
+            return Err(Failure::usage(what));
+        }
         Ok((features, left_out))
     }
 

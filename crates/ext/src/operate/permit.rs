@@ -7,6 +7,7 @@ use crate::ondisk::{STATE_ERRORS, STATE_VALID, compat, incompat, ro_compat};
 use crate::superblock::Super;
 use seekless_cache::{Discipline, JournalMode};
 use seekless_fs::FsError;
+use seekless_fs::term::{Term, Text};
 use seekless_placement::block::Ext4Goal;
 
 /// Features that are supported for changes.
@@ -93,10 +94,8 @@ pub(super) fn delays(
 }
 
 pub(super) fn not_clean() -> FsError {
-    FsError::Invalid(
-        "the file system is not clean: run seekless check -p first, or mount it with -o force"
-            .into(),
-    )
+    let text = Text::from("the file system is not clean: run ").then(Term::Preen);
+    FsError::Refused(text.then(" first, or mount it with ").then(Term::ForcedMount))
 }
 
 /// Refuses features that are not supported; nothing is written to an image that has them, not even

@@ -4,6 +4,7 @@ use super::objects::{Object, Objects};
 use super::options::{LossCounts, Losses};
 use super::slots::{NewFile, directory, refusal};
 use seekless_fs::source::Source;
+use seekless_fs::term::{Term, Text};
 use seekless_fs::tree::{Entry, Node, NodeId, Tree};
 use seekless_fs::{FileKind, FsError};
 
@@ -105,7 +106,9 @@ impl ObjectReader<'_> {
         if content.objects.all[at].is_kept {
             let first = || self.tree.shown_path(entry.node);
             lose(self.losses.links, &mut content.lost.links, || {
-                format!("{}: {} names, --drop links makes each a file", first(), node.names)
+                Text::from(format!("{}: {} names, ", first(), node.names))
+                    .then(Term::Drop)
+                    .then(" links makes each a file")
             })?;
             content.objects.all.push(object);
             content.nodes.push(entry.node);
@@ -129,7 +132,9 @@ impl ObjectReader<'_> {
         if let Some(why) = refusal(tree.name(entry)) {
             let all = self.below(entry.node);
             lose(self.losses.names, &mut 0, || {
-                format!("{}: {why}; --drop names leaves it out", shown())
+                Text::from(format!("{}: {why}; ", shown()))
+                    .then(Term::Drop)
+                    .then(" names leaves it out")
             })?;
             lost.names += all;
             return Ok(false);
@@ -138,7 +143,9 @@ impl ObjectReader<'_> {
             FileKind::Regular | FileKind::Directory => {}
             FileKind::Symlink => {
                 lose(self.losses.symlinks, &mut lost.symlinks, || {
-                    format!("{}: FAT has no symlinks; --drop symlinks leaves it out", shown())
+                    Text::from(format!("{}: FAT has no symlinks; ", shown()))
+                        .then(Term::Drop)
+                        .then(" symlinks leaves it out")
                 })?;
                 return Ok(false);
             }
@@ -149,7 +156,9 @@ impl ObjectReader<'_> {
                     _ => "device nodes",
                 };
                 lose(self.losses.devices, &mut lost.devices, || {
-                    format!("{}: FAT has no {what}; --drop devices leaves it out", shown())
+                    Text::from(format!("{}: FAT has no {what}; ", shown()))
+                        .then(Term::Drop)
+                        .then(" devices leaves it out")
                 })?;
                 return Ok(false);
             }
@@ -180,13 +189,12 @@ impl ObjectReader<'_> {
         let shown = || self.tree.shown_path(id);
         if (node.uid, node.gid) != (0, 0) {
             lose(self.losses.owners, &mut lost.owners, || {
-                format!(
-                    "{}: owner {}:{}: FAT has no owners; --drop owners drops them, --owner 0:0 \
-                     changes them",
-                    shown(),
-                    node.uid,
-                    node.gid
-                )
+                let (path, uid, gid) = (shown(), node.uid, node.gid);
+                Text::from(format!("{path}: owner {uid}:{gid}: FAT has no owners; "))
+                    .then(Term::Drop)
+                    .then(" owners drops them, ")
+                    .then(Term::Owner)
+                    .then(" 0:0 changes them")
             })?;
         }
         let modes: [u16; 2] = match node.kind {
@@ -195,19 +203,20 @@ impl ObjectReader<'_> {
         };
         if !modes.contains(&node.perm) {
             lose(self.losses.modes, &mut lost.modes, || {
-                format!(
-                    "{}: mode {:04o}: FAT has only {:04o} and {:04o} (read-only); --drop modes \
-                     drops others",
-                    shown(),
-                    node.perm,
-                    modes[0],
-                    modes[1]
-                )
+                let (path, perm, [usual, read_only]) = (shown(), node.perm, modes);
+                Text::from(format!(
+                    "{path}: mode {perm:04o}: FAT has only {usual:04o} and {read_only:04o} \
+                     (read-only); "
+                ))
+                .then(Term::Drop)
+                .then(" modes drops others")
             })?;
         }
         if !self.tree.xattrs(node).is_empty() {
             lose(self.losses.xattrs, &mut lost.xattrs, || {
-                format!("{}: FAT has no extended attributes; --drop xattrs drops them", shown())
+                Text::from(format!("{}: FAT has no extended attributes; ", shown()))
+                    .then(Term::Drop)
+                    .then(" xattrs drops them")
             })?;
         }
         Ok(())
@@ -215,9 +224,9 @@ impl ObjectReader<'_> {
 }
 
 /// Counts a permitted loss, and refuses any other.
-fn lose(allowed: bool, count: &mut u64, why: impl FnOnce() -> String) -> Result<(), FsError> {
+fn lose(allowed: bool, count: &mut u64, why: impl FnOnce() -> Text) -> Result<(), FsError> {
     if !allowed {
-        return Err(FsError::Unsupported(why()));
+        return Err(FsError::Refused(Text::from("unsupported: ").then(why())));
     }
     *count += 1;
     Ok(())

@@ -20,6 +20,7 @@ use seekless_cache::{Cache, Config, Discipline};
 use seekless_device::{BlockDevice, Clock};
 use seekless_fs::field::index;
 use seekless_fs::operate::{SetAttr, StatVfs, XattrMode};
+use seekless_fs::term::{Term, Text};
 use seekless_fs::{FileKind, FsError, Mapping, Timestamp, Xattr};
 use seekless_live::{Absent, Cut, Format, Limits};
 use seekless_placement::cluster::ClusterPlacement;
@@ -55,8 +56,9 @@ impl Fat {
         let (marks, hint) = VolumeMarks::read(&volume, &boot, device.as_ref(), keeps_order)?;
         if !marks.is_clean() && !options.force {
             let what = "the volume is marked as in use, or as damaged: it was not unmounted. \
-                        Check it first (seekless check -p), or mount with -o force";
-            return Err(FsError::Invalid(what.into()));
+                        Check it first (";
+            let text = Text::from(what).then(Term::Preen).then("), or mount with ");
+            return Err(FsError::Refused(text.then(Term::ForcedMount)));
         }
         let map = ClusterMap::read(&volume)?;
         let name = options.clusters.as_deref().unwrap_or(ClusterPlacement::DEFAULT);

@@ -2,7 +2,8 @@
 //! own (`struct extattr`).
 
 use crate::make::encode::Page;
-use seekless_fs::{FsError, Xattr};
+use seekless_fs::Xattr;
+use seekless_fs::term::{Term, Text};
 
 /// Bytes in front of a name.
 const HEAD: usize = 7;
@@ -24,26 +25,27 @@ fn placed(xattr: &Xattr) -> Option<(u8, &[u8])> {
 }
 
 /// The area of a set of attributes; empty for none. `drop` leaves out attributes that the format
-/// cannot store.
-pub(super) fn encode(xattrs: &[Xattr], big_endian: bool, drop: bool) -> Result<Vec<u8>, FsError> {
+/// cannot store; otherwise the first of them is the error.
+pub(super) fn encode(xattrs: &[Xattr], big_endian: bool, drop: bool) -> Result<Vec<u8>, &Xattr> {
     let mut area = Vec::new();
     for xattr in xattrs {
         match placed(xattr) {
             Some((number, name)) => put(&mut area, number, name, &xattr.value, big_endian),
             None if drop => {}
-            None => return Err(FsError::Unsupported(refusal(xattr))),
+            None => return Err(xattr),
         }
     }
     Ok(area)
 }
 
 /// The reason why an attribute cannot be stored, and a remedy.
-pub(super) fn refusal(xattr: &Xattr) -> String {
-    format!(
-        "extended attribute {} cannot be stored on UFS, which has the namespaces user and system, on \
-         UFS2 (--drop-xattrs leaves it out)",
+pub(super) fn refusal(xattr: &Xattr) -> Text {
+    let what = format!(
+        "extended attribute {} cannot be stored on UFS, which has the namespaces user and system, \
+         on UFS2 (",
         String::from_utf8_lossy(&xattr.name)
-    )
+    );
+    Text::from(what).then(Term::DropXattrs).then(" leaves it out)")
 }
 
 fn put(area: &mut Vec<u8>, number: u8, name: &[u8], value: &[u8], big_endian: bool) {

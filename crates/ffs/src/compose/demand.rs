@@ -10,8 +10,9 @@ use crate::ondisk::{DIRECT, ROOT};
 use rayon::prelude::*;
 use seekless_fs::plan::{Demand, ObjectId, Placed, Run};
 use seekless_fs::source::{Segment, Source};
+use seekless_fs::term::Text;
 use seekless_fs::tree::{NodeId, Payload, Tree, inode_walk, walk};
-use seekless_fs::{DeviceNumber, FileKind, FsError};
+use seekless_fs::{DeviceNumber, FileKind, FsError, Xattr};
 use seekless_units::{Ino, Lbn};
 
 /// Most names of a file (`UFS_LINK_MAX`); a directory's subdirectories count.
@@ -78,17 +79,18 @@ impl<'a> TreeDemand<'a> {
             }
             let xattrs = self.tree.xattrs(node);
             let in_file = |why: String| format!("{}: {why}", self.tree.shown_path(id));
+            let refused = |xattr: &Xattr| {
+                let about = format!("unsupported: {}: ", self.tree.shown_path(id));
+                FsError::Refused(Text::from(about).then(attributes::refusal(xattr)))
+            };
             if self.version == Version::Ufs1 {
                 if let Some(first) = xattrs.first().filter(|_| !options.drop_xattrs) {
-                    return Err(FsError::Unsupported(in_file(attributes::refusal(first))));
+                    return Err(refused(first));
                 }
                 continue;
             }
             let area = attributes::encode(xattrs, options.make.big_endian, options.drop_xattrs)
-                .map_err(|error| match error {
-                    FsError::Unsupported(why) => FsError::Unsupported(in_file(why)),
-                    other => other,
-                })?;
+                .map_err(refused)?;
             if area.len() as u64 > 2 * u64::from(self.bsize) {
                 return Err(FsError::NoSpace(in_file(format!(
                     "extended attributes of {} bytes do not fit in two blocks of {}",

@@ -12,6 +12,7 @@ use hashbrown::HashSet;
 use seekless_cache::{Cache, Config, Discipline};
 use seekless_device::{BlockDevice, Clock};
 use seekless_fs::FsError;
+use seekless_fs::term::{Term, Text};
 use seekless_live::Limits;
 use seekless_placement::PolicyError;
 use seekless_placement::block::{self, Blkpref, OldBlkpref};
@@ -126,10 +127,9 @@ fn check_state(sb: &Super, force: bool) -> Result<(), FsError> {
     }
     let unclean = !sb.clean || sb.flags & (flag::UNCLEAN | flag::NEEDS_FSCK) != 0;
     if unclean && !force {
-        return Err(FsError::Invalid(
-            "the file system is not clean: run seekless check -p first, or mount it with -o force"
-                .into(),
-        ));
+        let text = Text::from("the file system is not clean: run ").then(Term::Preen);
+        let text = text.then(" first, or mount it with ").then(Term::ForcedMount);
+        return Err(FsError::Refused(text));
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! An image on a block device, replacing its contents.
 
 use crate::error::{Error, ErrorKind};
+use crate::output::to_replace;
 use crate::progress::Progress;
 
 use rustix::fs::{FlockOperation, OFlags, flock};
@@ -8,6 +9,7 @@ use rustix::io::Errno;
 use seekless_device::{BlockDevice, FileDevice, HeadLast};
 use seekless_fs::FsError;
 use seekless_fs::format::Probe;
+use seekless_fs::term::Text;
 use seekless_host::block_device;
 use seekless_partition::Table;
 use seekless_units::{ByteLen, format_size};
@@ -65,8 +67,8 @@ impl BlockTarget {
             ));
         }
         if let Some(what) = (!force).then(|| holds(&below)).flatten() {
-            let message = format!("{}: holds {what}", path.display());
-            return Err(Error::new(ErrorKind::System, message).hint("use --force to replace it"));
+            let message = Text::from(format!("{}: holds ", path.display())).then(what);
+            return Err(Error::new(ErrorKind::System, message).hint(to_replace()));
         }
         let device = Arc::new(HeadLast::new(Arc::new(below)));
         let sector = block_device::sector(&file).map_err(io)?;
@@ -234,18 +236,18 @@ fn in_use(path: &Path) -> Error {
 }
 
 /// The recognised contents of a device, if any.
-fn holds(device: &dyn BlockDevice) -> Option<String> {
+fn holds(device: &dyn BlockDevice) -> Option<Text> {
     let known = seekless_formats::FORMATS.into_iter();
     let mut found = known.map(|known| (known, (known.reader.probe)(device)));
     if let Some((known, _)) = found.find(|(_, probe)| *probe == Probe::Yes) {
-        return Some(known.called.to_string());
+        return Some(known.called.into());
     }
     if let Some(what) = seekless_source::what_it_seems(device) {
         return Some(what);
     }
     match Table::read(device) {
         Ok(None) => None,
-        Ok(Some(table)) => Some(format!("a partition table ({})", table.scheme.name())),
+        Ok(Some(table)) => Some(format!("a partition table ({})", table.scheme.name()).into()),
         Err(_) => Some("a damaged partition table".into()),
     }
 }

@@ -4,6 +4,7 @@ use rustix::io::Errno;
 use seekless_device::{BlockDevice, FileDevice};
 use seekless_ext::ExtImage;
 use seekless_fs::format::OpenOptions;
+use seekless_fs::term::{Term, Text};
 use seekless_fs::{FsError, Inspect};
 use seekless_host::donor::Donor;
 use seekless_host::handle::{self, Access};
@@ -63,7 +64,7 @@ impl Target {
             let what = format!("is on {kind}; only files of a mounted ext4 can be moved");
             let failure = Error::new(ErrorKind::Unsupported, what).about(shown());
             return Err(match kind.as_str() {
-                "ext3" => failure.hint("unmounted, it can be: seekless optimize --in-place"),
+                "ext3" => failure.hint(Text::from("unmounted, it can be: ").then(Term::InPlace)),
                 _ => failure,
             });
         }

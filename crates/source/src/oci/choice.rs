@@ -3,6 +3,7 @@
 use super::store::Store;
 use oci_spec::image as spec;
 use seekless_fs::FsError;
+use seekless_fs::term::{Term, Text};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
@@ -137,7 +138,8 @@ impl Choice {
     }
 
     pub(super) fn several(&self, store: &Store, names: &[String]) -> FsError {
-        store.invalid(format!("contains several images; select one with --tag{}", known(names)))
+        let several = "contains several images; select one with ";
+        store.refused(Text::from(several).then(Term::Tag).then(known(names)))
     }
 
     /// Refuses an image for another machine than the requested one. `found` is taken from its
@@ -160,8 +162,8 @@ pub(super) fn no_image_for(store: &Store, wanted: &Platform, found: &[Platform])
 pub(super) fn several_variants(store: &Store, wanted: &Platform, found: &[Platform]) -> FsError {
     let found: Vec<String> = found.iter().map(Platform::to_string).collect();
     let known = known(&found);
-    store
-        .invalid(format!("contains several images for {wanted}; select one with --platform{known}"))
+    let several = format!("contains several images for {wanted}; select one with ");
+    store.refused(Text::from(several).then(Term::Platform).then(known))
 }
 
 /// The available names, for a message.

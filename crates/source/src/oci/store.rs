@@ -6,6 +6,7 @@ use crate::tar;
 use crate::tar::Member;
 use rustix::io::Errno;
 use seekless_fs::FsError;
+use seekless_fs::term::Text;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::fs::File;
@@ -133,6 +134,10 @@ impl Store {
     /// The error for a request that matches no image.
     pub(super) fn invalid(&self, what: impl std::fmt::Display) -> FsError {
         FsError::Invalid(format!("{}: {what}", self.name()))
+    }
+
+    pub(super) fn refused(&self, text: Text) -> FsError {
+        FsError::Refused(Text::from(format!("{}: ", self.name())).then(text))
     }
 
     pub(super) fn has(&self, path: &str) -> bool {

@@ -2,6 +2,7 @@
 
 use super::xz::{DICTIONARY_MAX, DictionaryTooLarge, XzBound};
 use flate2::bufread::GzDecoder;
+use seekless_fs::term::{Term, Text};
 use seekless_fs::{ArchiveFault, FsError};
 use seekless_units::{ByteLen, format_size};
 use std::fs::File;
@@ -120,9 +121,9 @@ fn decompress(
         Compression::Zstd => copy(&mut zstd::stream::read::Decoder::new(packed).map_err(io)?),
         Compression::Xz => copy(&mut lzma_rust2::XzReader::new(XzBound::new(packed), true)),
         Compression::Bzip2 => copy(&mut bzip2::read::MultiBzDecoder::new(packed)),
-        Compression::Unsupported(what, command) => Err(FsError::Unsupported(format!(
-            "{name}: archive compressed with {what} ({command} FILE | seekless build - ...)"
-        ))),
+        Compression::Unsupported(what, command) => {
+            Err(compressed(format!("{name}: archive compressed with {what}"), command))
+        }
     }
 }
 
@@ -209,6 +210,17 @@ fn copy(
 /// Parts of decoders' messages about sound but unsupported input.
 const UNSUPPORTED: &[&str] = &["unsupported", "Unsupported", "Dictionary mismatch"];
 
+/// The refusal of an archive that the command decompresses.
+fn compressed(what: String, command: &str) -> FsError {
+    to_decompress(what, &format!("{command} FILE"))
+}
+
+/// The refusal of an archive, with the start of a pipe to a build.
+fn to_decompress(what: String, start: &str) -> FsError {
+    let text = Text::from("unsupported: ").then(what).then(format!(" ({start} | "));
+    FsError::Refused(text.then(Term::BuildOfStream).then(" ...)"))
+}
+
 /// Converts an I/O error from a decompressor, which reports bad input that way.
 fn read_error(name: &str, compression: Compression, offset: u64, error: io::Error) -> FsError {
     let format = match compression {
@@ -221,22 +233,20 @@ fn read_error(name: &str, compression: Compression, offset: u64, error: io::Erro
     // zstd's message for a window above 128 MiB.
     if compression == Compression::Zstd && error.to_string().contains("too much memory") {
         let what = "archive compressed with a window of more than 128M";
-        let command = "zstd -dc --long=31 FILE | seekless build - ...";
-        return FsError::Unsupported(format!("{name}: {what} ({command})"));
+        return compressed(format!("{name}: {what}"), "zstd -dc --long=31");
     }
     let payload = error.get_ref().and_then(|payload| payload.downcast_ref());
     if let Some(DictionaryTooLarge(size)) = payload {
         let most = format_size(ByteLen::new(DICTIONARY_MAX));
         let what =
             format!("archive compressed with a dictionary of {size} bytes, more than {most}");
-        let command = "xz -dc FILE | seekless build - ...";
-        return FsError::Unsupported(format!("{name}: {what} ({command})"));
+        return compressed(format!("{name}: {what}"), "xz -dc");
     }
     // The decoders' messages for features that they lack.
     let text = error.to_string();
     if error.raw_os_error().is_none() && UNSUPPORTED.iter().any(|said| text.contains(said)) {
         let what = format!("{name}: archive compressed with {format}: {text}");
-        return FsError::Unsupported(format!("{what} (decompress it: ... | seekless build - ...)"));
+        return to_decompress(what, "decompress it: ...");
     }
     let what = match error.kind() {
         io::ErrorKind::UnexpectedEof => "unexpected end of file".to_string(),

@@ -22,7 +22,7 @@ impl BuildArgs {
         if is_sealed && self.format == Family::Ext4 && !is_excluded {
             let with = options.features.apply("verity")?;
             let common = Common::of(&self.compat)?;
-            if common.check(with).is_ok() {
+            if common.unknown(with).is_empty() {
                 options.features = with;
             }
         }
