@@ -47,6 +47,9 @@ pub mod log;
 mod memory;
 mod operation;
 mod order;
+#[cfg(test)]
+#[path = "../../fs/tests/shared/property.rs"]
+mod property;
 mod room;
 mod seal;
 mod settle;

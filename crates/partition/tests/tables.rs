@@ -1,14 +1,18 @@
 //! Tables written by sfdisk, read here and by sfdisk; damaged tables.
 
+#[path = "../../fs/tests/shared/property.rs"]
+mod property;
 #[path = "../../fs/tests/shared/skip.rs"]
 mod skip;
 
-use rand_core::{RngCore, SeedableRng};
-use rand_pcg::Pcg64Mcg;
+use proptest::collection::vec;
+use proptest::prelude::{Just, Strategy, any};
+use proptest::prop_oneof;
 use seekless_device::{BlockDevice, FileDevice, MemoryDevice};
 use seekless_partition::{Kind, Scheme, Table, TableError};
 use seekless_units::ByteLen;
 use serde_json::Value;
+use std::cell::Cell;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -220,38 +224,40 @@ fn what_is_no_disk_has_no_table() {
 /// Checksums are corrected, so that the fields behind them are tested.
 #[test]
 fn hostile_tables_are_read_or_refused() {
-    let mut random = Pcg64Mcg::seed_from_u64(20);
-    let mut tables = [0; 2];
-    for round in 0..20_000 {
-        let is_gpt = round % 2 == 0;
+    let tables = [Cell::new(0), Cell::new(0)];
+    property::for_all(20_000, prop_oneof![overwrites(true), overwrites(false)], |input| {
+        let (is_gpt, overwrites) = input;
         let mut bytes = vec![0; 64 << 10];
         if is_gpt {
             lay_gpt(&mut bytes)
         } else {
             lay_mbr(&mut bytes)
         }
-        for _ in 0..=random.next_u32() % 8 {
-            // The record, the header, the entries: the rest is ignored.
-            let at = match random.next_u32() % 3 {
-                0 => 446 + random.next_u32() % 66,
-                1 => 512 + random.next_u32() % 96 + if is_gpt { 0 } else { 446 - 8 },
-                _ => 1024 + random.next_u32() % 64 + if is_gpt { 0 } else { 446 },
-            };
-            bytes[at as usize] = random.next_u32() as u8;
+        for (at, byte) in overwrites {
+            bytes[at] = byte;
         }
         if is_gpt {
             right_sums(&mut bytes);
         }
         let disk = MemoryDevice::new(bytes);
         if let Ok(Some(table)) = Table::read(&disk) {
-            tables[usize::from(is_gpt)] += 1;
+            tables[usize::from(is_gpt)].update(|count| count + 1);
             for partition in table.partitions {
                 let end = partition.start.get().checked_add(partition.len.get());
-                assert!(end.is_some_and(|end| ByteLen::new(end) <= disk.len()), "round {round}");
+                assert!(end.is_some_and(|end| ByteLen::new(end) <= disk.len()), "{partition:?}");
             }
         }
-    }
-    assert!(tables.iter().all(|count| *count > 1000), "most were refused: {tables:?}");
+    });
+    assert!(tables.iter().all(|count| count.get() > 1000), "most were refused: {tables:?}");
+}
+
+/// Whether the table is a GPT, and bytes of it with new values: in the record, the header and the
+/// entries; the rest is ignored.
+fn overwrites(is_gpt: bool) -> impl Strategy<Value = (bool, Vec<(usize, u8)>)> {
+    let (header, entries): (usize, usize) =
+        if is_gpt { (512, 1024) } else { (512 + 446 - 8, 1024 + 446) };
+    let at = prop_oneof![446..512usize, header..header + 96, entries..entries + 64];
+    (Just(is_gpt), vec((at, any::<u8>()), 1..=8))
 }
 
 fn put(bytes: &mut [u8], at: usize, value: &[u8]) {

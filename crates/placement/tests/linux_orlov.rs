@@ -1,16 +1,23 @@
-//! ext4's placement of inodes against a model of its description: seeded sequences of
+//! ext4's placement of inodes against a model of its description: random sequences of
 //! operations on volumes of several shapes, kept in plain vectors beside the policy.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing, clippy::as_conversions)]
 #![allow(clippy::panic)]
 
-use rand_core::{RngCore, SeedableRng};
-use rand_pcg::Pcg64Mcg;
+#[path = "../../fs/tests/shared/property.rs"]
+mod property;
+
+use proptest::bool::weighted;
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::{Strategy, any};
+use proptest::prop_oneof;
 use seekless_placement::inode::{
     ExtVolume, InodePlace, InodePlacement, NewInode, Parent, ext_by_name,
 };
 use seekless_placement::{GroupSummary, Groups, Shape};
 use seekless_units::GroupNo;
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 #[derive(Clone, Copy)]
@@ -191,47 +198,81 @@ fn policy(volume: Volume, seed: u64) -> Box<dyn InodePlacement> {
     ext_by_name("linux-orlov", None, &volume, seed).unwrap()
 }
 
-fn replay(volume: Volume, seed: u64, steps: u32) -> Seen {
-    let mut chance = Pcg64Mcg::seed_from_u64(seed);
-    let mut below = |limit: usize| chance.next_u64() as usize % limit;
+/// An operation; a file or directory is given by a number that is taken modulo theirs.
+#[derive(Clone, Debug)]
+enum Op {
+    RemoveDir(u16),
+    RemoveFile(u16),
+    Make(Make),
+}
+
+#[derive(Clone, Debug)]
+struct Make {
+    /// `None` for the root.
+    parent: Option<u16>,
+    is_directory: bool,
+    hash: u32,
+    /// Blocks of a file.
+    blocks: i64,
+    /// Whether the children of a directory are spread.
+    is_top: bool,
+}
+
+/// Removals are fewer, so the volume fills; then it is partly emptied.
+fn ops(most: usize) -> impl Strategy<Value = Vec<Op>> {
+    let parent = option::weighted(5.0 / 6.0, any::<u16>());
+    let hash = (0..1u32 << 31).prop_map(|hash| hash * 2);
+    let make = (parent, weighted(1.0 / 3.0), hash, 0..4i64, weighted(1.0 / 40.0));
+    let make = make.prop_map(|(parent, is_directory, hash, blocks, is_top)| {
+        Op::Make(Make { parent, is_directory, hash, blocks, is_top })
+    });
+    let op = prop_oneof![
+        8 => any::<u16>().prop_map(Op::RemoveDir),
+        8 => any::<u16>().prop_map(Op::RemoveFile),
+        84 => make,
+    ];
+    vec(op, 0..=most)
+}
+
+fn replay(volume: Volume, ops: &[Op], seen: &mut Seen) {
     let mut model = Model::new(volume);
     let mut groups = model.told();
-    let mut policy = self::policy(volume, seed);
+    let mut policy = self::policy(volume, 0);
     let place = |group: u32, slot: u32| InodePlace { group: GroupNo::new(group), slot };
     let mut dirs = vec![Dir { at: place(0, 1), is_top: true, last: None }];
     let mut files: Vec<(InodePlace, i64)> = Vec::new();
-    let mut seen = Seen::default();
-    for _ in 0..steps {
-        let what = below(100);
-        // Removals are fewer, so the volume fills; then it is partly emptied.
-        if what < 8 && dirs.len() > 1 {
-            let dir = dirs.swap_remove(1 + below(dirs.len() - 1));
-            let group = dir.at.group.get() as usize;
-            model.used[group].remove(&dir.at.slot);
-            (model.dirs[group], model.blocks[group]) =
-                (model.dirs[group] - 1, model.blocks[group] + 1);
-            model.tell(&mut groups, group);
-            model.count();
-            policy.given_back(dir.at, true);
-            policy.blocks_changed(1);
-            seen.removed += 1;
-            continue;
-        }
-        if what < 16 && !files.is_empty() {
-            let (at, blocks) = files.swap_remove(below(files.len()));
-            let group = at.group.get() as usize;
-            model.used[group].remove(&at.slot);
-            model.blocks[group] += blocks;
-            model.tell(&mut groups, group);
-            model.count();
-            policy.given_back(at, false);
-            policy.blocks_changed(blocks);
-            continue;
-        }
-        let which = if what < 30 { 0 } else { below(dirs.len()) };
+    for op in ops {
+        let make = match *op {
+            Op::RemoveDir(at) if dirs.len() > 1 => {
+                let dir = dirs.swap_remove(1 + usize::from(at) % (dirs.len() - 1));
+                let group = dir.at.group.get() as usize;
+                model.used[group].remove(&dir.at.slot);
+                (model.dirs[group], model.blocks[group]) =
+                    (model.dirs[group] - 1, model.blocks[group] + 1);
+                model.tell(&mut groups, group);
+                model.count();
+                policy.given_back(dir.at, true);
+                policy.blocks_changed(1);
+                seen.removed += 1;
+                continue;
+            }
+            Op::RemoveFile(at) if !files.is_empty() => {
+                let (at, blocks) = files.swap_remove(usize::from(at) % files.len());
+                let group = at.group.get() as usize;
+                model.used[group].remove(&at.slot);
+                model.blocks[group] += blocks;
+                model.tell(&mut groups, group);
+                model.count();
+                policy.given_back(at, false);
+                policy.blocks_changed(blocks);
+                continue;
+            }
+            Op::RemoveDir(_) | Op::RemoveFile(_) => continue,
+            Op::Make(ref make) => make,
+        };
+        let which = make.parent.map_or(0, |at| usize::from(at) % dirs.len());
         let parent = dirs[which];
-        let is_directory = what.is_multiple_of(3);
-        let hash = below(1 << 31) as u32 * 2;
+        let Make { is_directory, hash, .. } = *make;
         model.count();
         let expected = match is_directory {
             true => model.directory(&parent, parent.is_top.then_some(hash)),
@@ -262,10 +303,9 @@ fn replay(volume: Volume, seed: u64, steps: u32) -> Seen {
         model.dirs[expected] += i64::from(is_directory);
         model.count();
         dirs[which].last = Some(expected as u32);
-        let most = below(4) as i64;
-        let blocks = if is_directory { 1 } else { most }.min(model.blocks[expected]);
+        let blocks = if is_directory { 1 } else { make.blocks }.min(model.blocks[expected]);
         if is_directory {
-            dirs.push(Dir { at, is_top: below(40) == 0, last: None });
+            dirs.push(Dir { at, is_top: make.is_top, last: None });
         } else {
             files.push((at, blocks));
         }
@@ -281,7 +321,6 @@ fn replay(volume: Volume, seed: u64, steps: u32) -> Seen {
             seen.away += u32::from(unit(expected as u32) != unit(parent.at.group.get()));
         }
     }
-    seen
 }
 
 #[test]
@@ -289,7 +328,9 @@ fn every_goal_is_the_one_that_the_description_has() {
     for (flex, groups) in [(1, 1), (1, 7), (1, 40), (4, 13), (4, 32), (16, 16), (16, 75)] {
         for (ipg, bpg) in [(32, 100), (64, 1024), (16, 60)] {
             let volume = Volume { groups, flex, ipg, bpg };
-            let seen = replay(volume, u64::from(flex * 1000 + groups + ipg), 6000);
+            let seen = RefCell::new(Seen::default());
+            property::for_all(6, ops(4000), |ops| replay(volume, &ops, &mut seen.borrow_mut()));
+            let seen = seen.into_inner();
             let what = format!("{groups} groups, {flex} in a unit, {ipg} inodes");
             let units = groups.div_ceil(flex) as usize;
             assert!(seen.made > 500 && seen.removed > 100, "{what}: {} made", seen.made);

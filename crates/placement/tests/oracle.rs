@@ -1,22 +1,19 @@
 //! Each directory policy beside an independent restatement of its rule, on
 //! random volumes.
 
+#[path = "../../fs/tests/shared/property.rs"]
+mod property;
+
+use proptest::collection::vec;
+use proptest::prelude::{Strategy, any};
+use proptest::sample::select;
 use seekless_placement::directory::{Expected, by_name};
 use seekless_placement::inode::{InodePlace, NewInode, Parent};
 use seekless_placement::{GroupSummary, Groups, Shape, Totals};
 use seekless_units::GroupNo;
+use std::cell::Cell;
 
-/// A linear congruential generator: its quality does not matter here.
-struct Draw(u64);
-
-impl Draw {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % limit
-    }
-}
-
+#[derive(Clone, Debug)]
 struct Case {
     shape: Shape,
     expected: Expected,
@@ -36,28 +33,32 @@ impl Case {
     }
 }
 
-fn case(draw: &mut Draw) -> Case {
-    let ncg = 1 + draw.below(40) as u32;
-    let (ipg, blocks) = (64 + draw.below(4000) as u32, 100 + draw.below(6000) as u32);
-    let fpg = (blocks + 50) * 8;
-    let size = u64::from(ncg) * u64::from(fpg);
-    let shape = Shape { ncg, ipg, fpg, fsize: 2048, frag: 8, size, skip: 0 };
-    let expected = Expected {
-        avgfilesize: [16384, 1024, 1 << 20, 0][draw.below(4) as usize],
-        avgfpdir: [64, 8, 1000, 0][draw.below(4) as usize],
-    };
-    // From empty volumes to full ones.
-    let full = draw.below(100);
-    let group = |draw: &mut Draw| GroupSummary {
-        ndir: draw.below(u64::from(ipg) * (full + 1) / 400 + 3) as u32,
-        nbfree: draw.below(u64::from(blocks) * (101 - full) / 100 + 1) as u32,
-        nifree: draw.below(u64::from(ipg) * (101 - full) / 100 + 1) as u32,
-        nffree: 0,
-    };
-    let groups: Vec<GroupSummary> = (0..ncg).map(|_| group(draw)).collect();
-    let totals = groups.iter().copied().collect();
-    let contigdirs = (0..ncg).map(|_| draw.below(90) as u8).collect();
-    Case { shape, expected, groups, totals, contigdirs }
+/// A number below `of`, by its thousandths.
+fn part(of: u64, thousandths: u64) -> u32 {
+    (of * thousandths / 1000) as u32
+}
+
+/// A volume, from empty ones to full ones.
+fn case() -> impl Strategy<Value = Case> {
+    let expected = (select(vec![16384, 1024, 1 << 20, 0]), select(vec![64, 8, 1000, 0]));
+    let expected = expected.prop_map(|(avgfilesize, avgfpdir)| Expected { avgfilesize, avgfpdir });
+    let group = (0..1000u64, 0..1000u64, 0..1000u64, 0..90u8);
+    let volume = (64..4064u32, 100..6100u32, expected, 0..100u64, vec(group, 1..=40));
+    volume.prop_map(|(ipg, blocks, expected, full, parts)| {
+        let (ncg, fpg) = (parts.len() as u32, (blocks + 50) * 8);
+        let size = u64::from(ncg) * u64::from(fpg);
+        let shape = Shape { ncg, ipg, fpg, fsize: 2048, frag: 8, size, skip: 0 };
+        let group = |&(ndir, nbfree, nifree, _): &(u64, u64, u64, u8)| GroupSummary {
+            ndir: part(u64::from(ipg) * (full + 1) / 400 + 3, ndir),
+            nbfree: part(u64::from(blocks) * (101 - full) / 100 + 1, nbfree),
+            nifree: part(u64::from(ipg) * (101 - full) / 100 + 1, nifree),
+            nffree: 0,
+        };
+        let groups: Vec<GroupSummary> = parts.iter().map(group).collect();
+        let totals = groups.iter().copied().collect();
+        let contigdirs = parts.iter().map(|&(.., contigdirs)| contigdirs).collect();
+        Case { shape, expected, groups, totals, contigdirs }
+    })
 }
 
 fn below(parent: Parent) -> NewInode<'static> {
@@ -122,15 +123,12 @@ fn restated_probe(ncg: u32, group: u32, depth: u32, subdirectories: u32) -> u32 
 
 #[test]
 fn policies_agree_with_their_rules() {
-    let mut draw = Draw(7);
-    let mut moved = 0;
-    for round in 0..3000 {
-        let case = case(&mut draw);
+    let (moved, all) = (Cell::new(0), Cell::new(0));
+    let input = (case(), any::<u32>(), 1..=5u32, 0..50u32);
+    property::for_all(3000, input, |(case, group, depth, subdirectories)| {
         let ncg = case.shape.ncg;
         let groups = case.told();
-        let group = draw.below(u64::from(ncg)) as u32;
-        let depth = 1 + draw.below(5) as u32;
-        let subdirectories = draw.below(50) as u32;
+        let group = group % ncg;
         let at = InodePlace { group: GroupNo::new(group), slot: 5 };
         let parent = Parent { at, is_root: false, depth, subdirectories, last: None };
         let ask = |name: &str, parent: &Parent| {
@@ -140,28 +138,29 @@ fn policies_agree_with_their_rules() {
             }
             policy.prefer(&groups, &below(*parent)).get()
         };
-        assert_eq!(ask("old-dirpref", &parent), restated_old(&case), "round {round}");
+        assert_eq!(ask("old-dirpref", &parent), restated_old(&case));
         let near = restated_near(&case, group, u64::from(case.shape.ipg / 16));
-        assert_eq!(ask("orlov", &parent), near, "round {round}");
-        moved += u32::from(near != group);
+        assert_eq!(ask("orlov", &parent), near);
+        moved.update(|count| count + u32::from(near != group));
+        all.update(|count| count + 1);
         let start = restated_probe(ncg, group, depth, subdirectories);
         let deep = restated_near(&case, start, 2u64.pow(depth));
-        assert_eq!(ask("depth", &parent), deep, "round {round}");
+        assert_eq!(ask("depth", &parent), deep);
         let unknown = Parent { depth: 0, ..parent };
         let plain = restated_near(&case, group, 1);
-        assert_eq!(ask("depth", &unknown), plain, "round {round}");
-    }
-    assert!((300..2700).contains(&moved), "{moved} of 3000 moved: the cases are one-sided");
+        assert_eq!(ask("depth", &unknown), plain);
+    });
+    let (moved, all) = (moved.get(), all.get());
+    let range = all / 10..all - all / 10;
+    assert!(range.contains(&moved), "{moved} of {all} moved: the cases are one-sided");
 }
 
 /// Below the root Orlov's rule takes a group with the fewest directories among those with the
 /// average of inodes and of blocks; the choice among several is random.
 #[test]
 fn the_first_level_is_spread() {
-    let mut draw = Draw(11);
-    let (mut several, mut spread) = (0, 0);
-    for round in 0..1000 {
-        let case = case(&mut draw);
+    let (several, spread) = (Cell::new(0), Cell::new(0));
+    property::for_all(1000, case(), |case| {
         let ncg = u64::from(case.shape.ncg);
         let groups = case.told();
         let at = InodePlace { group: GroupNo::ZERO, slot: 2 };
@@ -178,16 +177,17 @@ fn the_first_level_is_spread() {
         let mut seen = std::collections::BTreeSet::new();
         for seed in 0..20 {
             let chosen = ask(seed);
-            assert_eq!(chosen, ask(seed), "round {round}");
+            assert_eq!(chosen, ask(seed));
             let group = case.groups[chosen.get() as usize];
             if let Some(fewest) = fewest.filter(|&fewest| fewest < case.shape.ipg) {
-                assert!(enough(&&group) && group.ndir == fewest, "round {round}: {group:?}");
+                assert!(enough(&&group) && group.ndir == fewest, "{group:?}");
             }
             seen.insert(chosen);
         }
         let alike = case.groups.iter().filter(enough).filter(|g| Some(g.ndir) == fewest).count();
-        several += u32::from(alike > 1);
-        spread += u32::from(alike > 1 && seen.len() > 1);
-    }
+        several.update(|count| count + u32::from(alike > 1));
+        spread.update(|count| count + u32::from(alike > 1 && seen.len() > 1));
+    });
+    let (several, spread) = (several.get(), spread.get());
     assert!(several > 20 && spread > several * 3 / 4, "{spread} of {several} are spread");
 }

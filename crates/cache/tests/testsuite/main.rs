@@ -8,4 +8,6 @@ mod invariants;
 mod journal;
 mod late;
 mod order;
+#[path = "../../../fs/tests/shared/property.rs"]
+mod property;
 mod requests;

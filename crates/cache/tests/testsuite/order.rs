@@ -8,11 +8,17 @@
 //! write, has been checked as well.
 
 use crate::late::Late;
-use rand_core::{RngCore, SeedableRng};
-use rand_pcg::Pcg64Mcg;
+use crate::property::for_all;
+use proptest::bool::weighted;
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::{Just, Strategy, any};
+use proptest::prop_oneof;
 use seekless_cache::{Cache, ChangeId, CommitWork, Commits, Config, Discipline, Kind, Piece, Role};
 use seekless_device::{BlockDevice, Clock, DeviceError, VirtualClock};
+use seekless_fs::FsError;
 use seekless_units::{BlockNo, ByteLen, Extent, Lba, Nanos};
+use std::cell::Cell as Total;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
@@ -140,8 +146,70 @@ impl BlockDevice for Watched {
     }
 }
 
+/// A cell: any, or that of a recent change, by a number that is taken modulo theirs.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    New(Cell),
+    Again(u8),
+}
+
+#[derive(Clone, Debug)]
+struct Change {
+    place: Place,
+    /// The recent changes that it wants to see.
+    wants: Vec<u8>,
+    /// Before it, the join grows by two recent changes.
+    joins: Option<(u8, u8)>,
+    /// Whether it wants to see all that are joined.
+    sees_joined: bool,
+    /// Whether it is an edit, where it wants to see nothing.
+    is_edit: bool,
+    /// Whether an action waits for it.
+    is_awaited: bool,
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    let new = (0..BLOCKS * BLOCK / 512, 0..CELLS).prop_map(Place::New);
+    // Few cells, so that many changes meet.
+    let place = prop_oneof![1 => new, 2 => any::<u8>().prop_map(Place::Again)];
+    let joins = option::weighted(1.0 / 6.0, any::<(u8, u8)>());
+    let eighth = || weighted(1.0 / 8.0);
+    (place, vec(any::<u8>(), 0..4), joins, eighth(), any::<bool>(), eighth()).prop_map(
+        |(place, wants, joins, sees_joined, is_edit, is_awaited)| Change {
+            place,
+            wants,
+            joins,
+            sees_joined,
+            is_edit,
+            is_awaited,
+        },
+    )
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    SyncRound,
+    SettleLast,
+    SettleAll,
+    SettleBlock(u64),
+    Sleep,
+    Revert,
+    Change(Change),
+}
+
+fn ops(most: usize) -> impl Strategy<Value = Vec<Op>> {
+    let op = prop_oneof![
+        1 => Just(Op::SyncRound),
+        1 => Just(Op::SettleLast),
+        3 => Just(Op::Sleep),
+        1 => (0..BLOCKS as u64).prop_map(Op::SettleBlock),
+        3 => Just(Op::Revert),
+        31 => change().prop_map(Op::Change),
+    ];
+    vec(op, 0..=most)
+}
+
 struct Run {
-    rng: Pcg64Mcg,
     disk: Arc<Watched>,
     /// Before the disk, where writes complete late.
     late: Option<Arc<Late>>,
@@ -158,11 +226,11 @@ struct Run {
 }
 
 impl Run {
-    fn new(seed: u64, config: Config) -> Self {
-        Self::over(seed, config, Arc::new(Watched::new()), None)
+    fn new(config: Config) -> Self {
+        Self::over(config, Arc::new(Watched::new()), None)
     }
 
-    /// On a disk whose writes complete late, in any order. What is submitted may be
+    /// On a disk whose writes complete late, in an order of the seed. What is submitted may be
     /// on the disk at once: it is checked then, and again when it has completed.
     fn late(seed: u64, config: Config) -> Self {
         let disk = Arc::new(Watched { volatile: config.barriers, ..Watched::new() });
@@ -172,10 +240,10 @@ impl Run {
             sectors.for_each(|(sector, place)| watch.check(place, sector));
         };
         let late = Arc::new(Late::new(disk.clone(), seed, Box::new(submitted)));
-        Self::over(seed, config, disk, Some(late))
+        Self::over(config, disk, Some(late))
     }
 
-    fn over(seed: u64, config: Config, disk: Arc<Watched>, late: Option<Arc<Late>>) -> Self {
+    fn over(config: Config, disk: Arc<Watched>, late: Option<Arc<Late>>) -> Self {
         let device: Arc<dyn BlockDevice> = match &late {
             Some(late) => late.clone(),
             None => disk.clone(),
@@ -184,7 +252,6 @@ impl Run {
         let cache =
             Cache::new(device, clock.clone(), BLOCK as u32, FRAGMENT as u32, config).unwrap();
         Self {
-            rng: Pcg64Mcg::seed_from_u64(seed),
             disk,
             late,
             clock,
@@ -197,12 +264,9 @@ impl Run {
         }
     }
 
-    fn below(&mut self, n: usize) -> usize {
-        (self.rng.next_u32() as usize) % n
-    }
-
-    fn cell(&mut self) -> Cell {
-        (self.below(BLOCKS * BLOCK / 512), self.below(CELLS))
+    /// One of the recent changes.
+    fn pick(&self, at: u8) -> Option<(Cell, u64, ChangeId)> {
+        self.recent.get(usize::from(at) % self.recent.len().max(1)).copied()
     }
 
     fn place(cell: Cell) -> (BlockNo, u32) {
@@ -210,27 +274,18 @@ impl Run {
         (BlockNo::new((byte / FRAGMENT) as u64), (byte % FRAGMENT) as u32)
     }
 
-    fn change(&mut self) {
-        // Few cells, so that many changes meet.
-        let cell = if self.recent.is_empty() || self.below(3) == 0 {
-            self.cell()
-        } else {
-            let at = self.below(self.recent.len());
-            self.recent[at].0
+    fn change(&mut self, change: &Change) {
+        let cell = match change.place {
+            Place::New(cell) => cell,
+            Place::Again(at) => self.pick(at).map_or((0, 0), |(cell, _, _)| cell),
         };
-        let count = self.below(4);
-        let mut wants = Vec::new();
-        let mut after = Vec::new();
-        for _ in 0..count.min(self.recent.len()) {
-            let at = self.below(self.recent.len());
-            let (other, number, id) = self.recent[at];
-            wants.push((other, number));
-            after.push(id);
+        let seen = change.wants.iter().filter_map(|&at| self.pick(at));
+        let (mut wants, mut after): (Vec<_>, Vec<_>) =
+            seen.map(|(cell, number, id)| ((cell, number), id)).unzip();
+        if let Some(joins) = change.joins {
+            self.grow_join(joins);
         }
-        if self.below(6) == 0 {
-            self.grow_join();
-        }
-        if self.below(8) == 0 {
+        if change.sees_joined {
             wants.extend_from_slice(&self.joined.0);
             after.extend_from_slice(&self.joined.1);
         }
@@ -239,7 +294,7 @@ impl Run {
         self.disk.law.lock().unwrap().wants.insert(number, wants);
         let (at, offset) = Self::place(cell);
         let bytes = number.to_le_bytes();
-        let id = if after.is_empty() && self.below(2) == 0 {
+        let id = if after.is_empty() && change.is_edit {
             let write = |to: &mut [u8]| {
                 to.copy_from_slice(&bytes);
                 Ok(())
@@ -254,21 +309,19 @@ impl Run {
         if self.recent.len() > 60 {
             self.recent.remove(0);
         }
-        if self.below(8) == 0 {
+        if change.is_awaited {
             self.deferred.insert(number, vec![(cell, number)]);
             self.cache.changes().defer(&[id], Kind::NameRemoved, number);
         }
     }
 
     /// Two changes more are joined with those that are; now and then the join begins anew.
-    fn grow_join(&mut self) {
+    fn grow_join(&mut self, (first, second): (u8, u8)) {
         if self.joined.0.len() > 30 {
             self.joined = Default::default();
         }
         let mut ids = std::mem::take(&mut self.joined.1);
-        for _ in 0..2.min(self.recent.len()) {
-            let at = self.below(self.recent.len());
-            let (cell, number, id) = self.recent[at];
+        for (cell, number, id) in [self.pick(first), self.pick(second)].into_iter().flatten() {
             self.joined.0.push((cell, number));
             ids.push(id);
         }
@@ -310,32 +363,40 @@ impl Run {
         self.recent.pop();
     }
 
-    fn step(&mut self) {
-        match self.below(40) {
-            0 => self.cache.sync_round().map(drop).unwrap(),
-            1 => {
-                let wanted = self.recent.last().map(|&(_, _, id)| id);
-                self.cache.settle(wanted.as_slice()).unwrap();
-                assert!(wanted.is_none_or(|id| self.cache.is_committed(id)));
-            }
-            2..=4 => {
-                self.clock.sleep(Nanos::new(3_000_000_000));
-                self.cache.begin().unwrap();
-            }
-            5 => {
-                let block = self.below(BLOCKS) as u64;
-                let run = Extent::new(BlockNo::new(block * 8), 8);
-                self.cache.settle_runs(&[run]).unwrap();
-                assert!(self.cache.waiting_in(run).is_empty());
-            }
-            6..=8 => self.revert(),
-            _ => {
-                self.cache.begin().unwrap();
-                self.change();
-            }
-        }
+    fn step(&mut self, op: &Op) {
+        self.attempt(op).unwrap();
         self.do_ready();
         assert_eq!(self.cache.broken_invariant(), None);
+    }
+
+    /// As [`Run::step`] on a disk that may fail.
+    fn attempt(&mut self, op: &Op) -> Result<(), FsError> {
+        match op {
+            Op::SyncRound => self.cache.sync_round().map(drop)?,
+            Op::SettleLast => {
+                let wanted = self.recent.last().map(|&(_, _, id)| id);
+                self.cache.settle(wanted.as_slice())?;
+                assert!(wanted.is_none_or(|id| self.cache.is_committed(id)));
+            }
+            Op::SettleAll => {
+                self.cache.settle(&self.recent.iter().map(|last| last.2).collect::<Vec<_>>())?;
+            }
+            Op::Sleep => {
+                self.clock.sleep(Nanos::new(3_000_000_000));
+                self.cache.begin()?;
+            }
+            Op::SettleBlock(block) => {
+                let run = Extent::new(BlockNo::new(block * 8), 8);
+                self.cache.settle_runs(&[run])?;
+                assert!(self.cache.waiting_in(run).is_empty());
+            }
+            Op::Revert => self.revert(),
+            Op::Change(change) => {
+                self.cache.begin()?;
+                self.change(change);
+            }
+        }
+        Ok(())
     }
 
     fn finish(mut self) -> Cache<u64> {
@@ -371,14 +432,14 @@ fn soft_updates() -> Config {
 
 #[test]
 fn soft_updates_keep_every_order_at_every_write() {
-    let mut rolled_back = 0;
-    for seed in 0..60 {
-        let mut run = Run::new(seed, soft_updates());
-        for _ in 0..1500 {
-            run.step();
-        }
-        rolled_back += run.finish().blocks().counters().rolled_back_writes;
-    }
+    let rolled_back = Total::new(0);
+    for_all(60, ops(3000), |ops| {
+        let mut run = Run::new(soft_updates());
+        ops.iter().for_each(|op| run.step(op));
+        let counted = run.finish().blocks().counters().rolled_back_writes;
+        rolled_back.update(|total| total + counted);
+    });
+    let rolled_back = rolled_back.get();
     assert!(rolled_back > 1000, "only {rolled_back} writes had something to undo");
 }
 
@@ -387,21 +448,57 @@ fn soft_updates_keep_every_order_at_every_write() {
 #[test]
 fn soft_updates_keep_every_order_when_writes_complete_late() {
     for barriers in [true, false] {
-        let (mut rolled_back, mut most) = (0, 0);
-        for seed in 0..40 {
+        let (rolled_back, most) = (Total::new(0), Total::new(0));
+        for_all(40, (any::<u64>(), ops(2000)), |(seed, ops)| {
             let mut config = soft_updates();
             config.barriers = barriers;
             let mut run = Run::late(seed, config);
-            for _ in 0..1000 {
-                run.step();
-            }
+            ops.iter().for_each(|op| run.step(op));
             let late = run.late.clone().unwrap();
-            rolled_back += run.finish().blocks().counters().rolled_back_writes;
-            most = most.max(late.most_under_way());
-        }
+            let counted = run.finish().blocks().counters().rolled_back_writes;
+            rolled_back.update(|total| total + counted);
+            most.update(|most: usize| most.max(late.most_under_way()));
+        });
+        let (rolled_back, most) = (rolled_back.get(), most.get());
         assert!(rolled_back > 500, "only {rolled_back} writes had something to undo");
         assert!(most > 5, "no more than {most} writes were under way at once");
     }
+}
+
+/// A change while a flush may be under way, perhaps some seconds later.
+#[derive(Clone, Debug)]
+struct Beside {
+    sleeps: bool,
+    change: Change,
+}
+
+fn beside(most: usize) -> impl Strategy<Value = Vec<Beside>> {
+    let beside = (weighted(1.0 / 6.0), change());
+    vec(beside.prop_map(|(sleeps, change)| Beside { sleeps, change }), 0..most)
+}
+
+/// Changes, and then a flush.
+#[derive(Clone, Debug)]
+struct Round {
+    before: Vec<Beside>,
+    flush: Flush,
+}
+
+#[derive(Clone, Debug)]
+enum Flush {
+    /// With these changes beside it.
+    Once(Vec<Beside>),
+    /// In passes, until all recent changes are durable, with changes beside each.
+    Passes(Vec<Vec<Beside>>),
+}
+
+fn rounds() -> impl Strategy<Value = Vec<Round>> {
+    let flush = prop_oneof![
+        3 => beside(12).prop_map(Flush::Once),
+        1 => vec(beside(5), 0..6).prop_map(Flush::Passes),
+    ];
+    let round = (beside(12), flush).prop_map(|(before, flush)| Round { before, flush });
+    vec(round, 0..=120)
 }
 
 impl Run {
@@ -413,18 +510,19 @@ impl Run {
     }
 
     /// A step while a flush may be under way: nothing that would have to wait for it.
-    fn step_beside(&mut self) {
-        if self.below(6) == 0 {
+    fn step_beside(&mut self, beside: &Beside) {
+        if beside.sleeps {
             self.clock.sleep(Nanos::new(3_000_000_000));
         }
         self.cache.begin().unwrap();
-        self.change();
+        self.change(&beside.change);
         self.do_ready();
         assert_eq!(self.cache.broken_invariant(), None);
     }
 
     /// Makes some changes durable in passes, with other changes beside each flush.
-    fn settle_in_passes(&mut self) {
+    fn settle_in_passes(&mut self, beside: &[Vec<Beside>]) {
+        let mut beside = beside.iter();
         let ids: Vec<ChangeId> = self.recent.iter().map(|&(_, _, id)| id).collect();
         loop {
             self.cache.begin_pass();
@@ -432,9 +530,7 @@ impl Run {
             let is_incomplete = self.cache.end_pass();
             assert_eq!(self.cache.broken_invariant(), None);
             if let Some(flush) = self.begin_flush() {
-                for _ in 0..self.below(5) {
-                    self.step_beside();
-                }
+                beside.next().into_iter().flatten().for_each(|step| self.step_beside(step));
                 flush.perform();
             }
             self.do_ready();
@@ -452,33 +548,33 @@ impl Run {
 #[test]
 fn flushes_beside_operations_keep_every_order() {
     for late in [false, true] {
-        let (mut rolled_back, mut beside) = (0, 0);
-        for seed in 0..40 {
+        let (rolled_back, overtaken) = (Total::new(0), Total::new(0));
+        for_all(40, (any::<u64>(), rounds()), |(seed, rounds)| {
             let mut config = soft_updates();
             // Nothing has to leave memory, which would wait for the flush.
             config.capacity = ByteLen::new((4 * BLOCKS * BLOCK) as u64);
-            let mut run = if late { Run::late(seed, config) } else { Run::new(seed, config) };
+            let mut run = if late { Run::late(seed, config) } else { Run::new(config) };
             run.cache.transactions().set_commits(Commits::Apart);
-            for _ in 0..60 {
-                for _ in 0..run.below(12) {
-                    run.step_beside();
-                }
-                if run.below(4) == 0 {
-                    run.settle_in_passes();
-                } else if let Some(flush) = run.begin_flush() {
-                    for _ in 0..run.below(12) {
-                        run.step_beside();
+            for round in &rounds {
+                round.before.iter().for_each(|step| run.step_beside(step));
+                match &round.flush {
+                    Flush::Passes(beside) => run.settle_in_passes(beside),
+                    Flush::Once(beside) => {
+                        let Some(flush) = run.begin_flush() else { continue };
+                        beside.iter().for_each(|step| run.step_beside(step));
+                        let completed = run.disk.pending.lock().unwrap().len();
+                        let covered = run.disk.covered.lock().unwrap().unwrap_or(completed);
+                        overtaken.update(|total| total + usize::from(covered < completed));
+                        flush.perform();
                     }
-                    let completed = run.disk.pending.lock().unwrap().len();
-                    let covered = run.disk.covered.lock().unwrap().unwrap_or(completed);
-                    beside += usize::from(covered < completed);
-                    flush.perform();
                 }
             }
-            rolled_back += run.finish().blocks().counters().rolled_back_writes;
-        }
+            let counted = run.finish().blocks().counters().rolled_back_writes;
+            rolled_back.update(|total| total + counted);
+        });
+        let (rolled_back, overtaken) = (rolled_back.get(), overtaken.get());
         assert!(rolled_back > 200, "only {rolled_back} writes had something to undo");
-        assert!(beside > 100, "writes completed during {beside} flushes only");
+        assert!(overtaken > 100, "writes completed during {overtaken} flushes only");
     }
 }
 
@@ -486,44 +582,37 @@ fn flushes_beside_operations_keep_every_order() {
 /// being on the disk, nor what waits for it; and whoever asks is told.
 #[test]
 fn a_write_that_fails_late_stops_all_changes() {
-    let mut stopped = 0;
-    for seed in 0..60u64 {
+    let stopped = Total::new(0);
+    let op = prop_oneof![
+        1 => Just(Op::SyncRound),
+        1 => Just(Op::SettleAll),
+        1 => Just(Op::Sleep),
+        3 => change().prop_map(Op::Change),
+    ];
+    let input = (any::<bool>(), any::<u64>(), 0..60u64, vec(op, 0..=800));
+    for_all(60, input, |(barriers, seed, completions, ops)| {
         let mut config = soft_updates();
-        config.barriers = seed % 2 == 0;
+        config.barriers = barriers;
         let mut run = Run::late(seed, config);
-        run.late.as_ref().unwrap().fail_after(seed);
-        let mut failed = None;
-        for _ in 0..400 {
-            let done = match run.below(6) {
-                0 => run.cache.sync_round().map(drop),
-                1 => run.cache.settle(&run.recent.iter().map(|last| last.2).collect::<Vec<_>>()),
-                2 => {
-                    run.clock.sleep(Nanos::new(3_000_000_000));
-                    run.cache.begin()
-                }
-                _ => {
-                    run.change();
-                    Ok(())
-                }
-            };
+        run.late.as_ref().unwrap().fail_after(completions);
+        let failed = ops.iter().find_map(|op| {
+            let done = run.attempt(op);
             run.do_ready();
             assert_eq!(run.cache.broken_invariant(), None);
-            if let Err(error) = done {
-                failed = Some(error);
-                break;
-            }
-        }
-        let Some(error) = failed else { continue };
-        stopped += 1;
+            done.err()
+        });
+        let Some(error) = failed else { return };
+        stopped.update(|total| total + 1);
         assert!(error.to_string().contains("failed late"), "{error}");
-        assert!(matches!(run.cache.begin(), Err(seekless_fs::FsError::ReadOnly(_))));
+        assert!(matches!(run.cache.begin(), Err(FsError::ReadOnly(_))));
         // The others complete, and nothing waits for ever.
         let left: Vec<ChangeId> = run.recent.iter().map(|last| last.2).collect();
         assert!(run.cache.settle(&left).is_err(), "what has failed is not on the disk");
         assert!(run.cache.sync().is_err());
         assert!(left.iter().any(|&id| !run.cache.is_committed(id)));
         assert_eq!(run.cache.broken_invariant(), None);
-    }
+    });
+    let stopped = stopped.get();
     assert!(stopped > 40, "{stopped}");
 }
 
@@ -562,33 +651,35 @@ fn a_small_graph_stays_under_its_cap() {
     let mut config = soft_updates();
     config.capacity = ByteLen::new((2 * BLOCKS * BLOCK) as u64);
     config.limits.max_softdeps = 200;
-    let mut run = Run::new(7, config);
-    for _ in 0..6000 {
-        run.cache.begin().unwrap();
-        run.change();
-        run.do_ready();
-    }
-    let cache = run.finish();
-    let counters = cache.blocks().counters();
-    assert!(counters.most_softdeps <= 200, "{} in the graph", counters.most_softdeps);
-    assert!(counters.most_softdeps > 100, "{} in the graph", counters.most_softdeps);
-    assert!(counters.rush_requests > 0, "nobody asked the syncer to hurry");
-    assert!(counters.max_limit_hit > 0, "nobody had to sleep");
+    for_all(1, vec(change(), 6000), |changes| {
+        let mut run = Run::new(config);
+        for change in &changes {
+            run.cache.begin().unwrap();
+            run.change(change);
+            run.do_ready();
+        }
+        let cache = run.finish();
+        let counters = cache.blocks().counters();
+        assert!(counters.most_softdeps <= 200, "{} in the graph", counters.most_softdeps);
+        assert!(counters.most_softdeps > 100, "{} in the graph", counters.most_softdeps);
+        assert!(counters.rush_requests > 0, "nobody asked the syncer to hurry");
+        assert!(counters.max_limit_hit > 0, "nobody had to sleep");
+    });
 }
 
 #[test]
 fn a_device_that_fails_stops_all_changes() {
-    let mut run = Run::new(3, soft_updates());
-    for _ in 0..200 {
-        run.change();
-    }
-    *run.disk.faults.lock().unwrap() = Some(3);
-    let dirty = run.cache.sync().expect_err("the fourth write fails");
-    assert!(dirty.to_string().contains("worn out"), "{dirty}");
-    let piece = [Piece { offset: 0, bytes: &[1; 8] }];
-    let refused = run.cache.changes().change(BlockNo::new(0), &piece, Role::EntryAdd, &[]);
-    assert!(matches!(refused, Err(seekless_fs::FsError::ReadOnly(_))), "{refused:?}");
-    assert!(run.cache.begin().is_err());
+    for_all(1, vec(change(), 200), |changes| {
+        let mut run = Run::new(soft_updates());
+        changes.iter().for_each(|change| run.change(change));
+        *run.disk.faults.lock().unwrap() = Some(3);
+        let dirty = run.cache.sync().expect_err("the fourth write fails");
+        assert!(dirty.to_string().contains("worn out"), "{dirty}");
+        let piece = [Piece { offset: 0, bytes: &[1; 8] }];
+        let refused = run.cache.changes().change(BlockNo::new(0), &piece, Role::EntryAdd, &[]);
+        assert!(matches!(refused, Err(FsError::ReadOnly(_))), "{refused:?}");
+        assert!(run.cache.begin().is_err());
+    });
 }
 
 #[test]
@@ -596,7 +687,7 @@ fn disciplines_write_when_they_say() {
     let names = Discipline::ALL.map(|discipline| {
         let mut config = soft_updates();
         config.discipline = discipline;
-        let mut run = Run::new(11, config);
+        let mut run = Run::new(config);
         for role in [Role::BitmapSet, Role::InodeInit, Role::EntryAdd, Role::Data] {
             let (at, _) = Run::place((role as usize * 16, 0));
             let fill = |bytes: &mut [u8]| {
@@ -615,7 +706,7 @@ fn disciplines_write_when_they_say() {
 
 #[test]
 fn a_replaced_pointer_waits_only_for_the_new_place() {
-    let mut run = Run::new(1, soft_updates());
+    let mut run = Run::new(soft_updates());
     let cache = &mut run.cache;
     let at = |block: u64| BlockNo::new(block * 8);
     let fill = |bytes: &mut [u8]| {
@@ -650,7 +741,7 @@ fn a_replaced_pointer_waits_only_for_the_new_place() {
 
 #[test]
 fn a_pointer_replaced_among_others_waits_for_what_they_wait_for() {
-    let mut run = Run::new(1, soft_updates());
+    let mut run = Run::new(soft_updates());
     let cache = &mut run.cache;
     let at = |block: u64| BlockNo::new(block * 8);
     let fill = |bytes: &mut [u8]| {
@@ -685,7 +776,7 @@ fn a_pointer_replaced_among_others_waits_for_what_they_wait_for() {
 fn an_edit_over_what_waits_waits_with_it() {
     let (waiting, fragment) = (8..16usize, |byte: u8, len: usize| vec![byte; len]);
     for (start, end) in [(4, 12), (12, 20), (6, 18), (10, 12), (8, 16), (0, 8), (16, 24)] {
-        let mut run = Run::new(1, soft_updates());
+        let mut run = Run::new(soft_updates());
         let cache = &mut run.cache;
         let fill = |bytes: &mut [u8]| {
             bytes.fill(7);
@@ -716,7 +807,7 @@ fn an_edit_over_what_waits_waits_with_it() {
 fn a_walk_that_only_reads_stays_in_bounds() {
     let mut config = soft_updates();
     config.capacity = ByteLen::new(8 * BLOCK as u64);
-    let mut run = Run::new(5, config);
+    let mut run = Run::new(config);
     for block in 0..BLOCKS as u64 {
         run.cache.blocks_mut().read(BlockNo::new(block * 8), 0, 8).unwrap();
     }

@@ -110,6 +110,17 @@ impl Slots {
 mod tests {
     use super::*;
     use crate::change::Role;
+    use crate::property::for_all;
+    use proptest::collection::vec;
+    use proptest::prelude::{Just, Strategy, any};
+    use proptest::prop_oneof;
+
+    /// A record is put, or one of those held is removed.
+    #[derive(Clone, Debug)]
+    enum Op {
+        Put,
+        Remove(u16),
+    }
 
     fn put(slots: &mut Slots, mask: u64) -> ChangeId {
         let id = slots.take();
@@ -139,20 +150,27 @@ mod tests {
     /// There are never many more places than the most records at a time.
     #[test]
     fn places_are_used_again() {
-        let mut slots = Slots::default();
-        let mut held: Vec<ChangeId> = Vec::new();
-        let mut number = 1u64;
-        for round in 0..20_000 {
-            number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99);
-            let at = (number >> 33) as usize;
-            if held.len() > 500 || at.is_multiple_of(3) && !held.is_empty() {
-                let id = held.swap_remove(at % held.len());
-                assert!(slots.remove(id).is_some() && slots.remove(id).is_none(), "{round}");
-            } else {
-                held.push(put(&mut slots, round));
+        let op = prop_oneof![2 => Just(Op::Put), 1 => any::<u16>().prop_map(Op::Remove)];
+        for_all(10, vec(op, 0..=4000), |ops| {
+            let mut slots = Slots::default();
+            let (mut held, mut most) = (Vec::new(), 0);
+            for (round, op) in ops.into_iter().enumerate() {
+                match op {
+                    Op::Put if held.len() <= 500 => held.push(put(&mut slots, round as u64)),
+                    Op::Remove(at) if !held.is_empty() => {
+                        let id = held.swap_remove(usize::from(at) % held.len());
+                        assert!(
+                            slots.remove(id).is_some() && slots.remove(id).is_none(),
+                            "{round}"
+                        );
+                    }
+                    _ => {}
+                }
+                most = most.max(held.len());
+                let places = slots.slots.len();
+                assert!(places <= (most + 1) * SPARE / (SPARE - 1) + 1, "{places} of {most}");
             }
-            assert!(slots.slots.len() <= 502 * SPARE / (SPARE - 1) + 1, "{}", slots.slots.len());
-        }
-        assert_eq!(slots.iter().count(), held.len());
+            assert_eq!(slots.iter().count(), held.len());
+        });
     }
 }
