@@ -80,7 +80,12 @@ impl Comparison<'_> {
 
         let image = seekless_images::open(last_path, self.place, self.open)?;
         let about = |error: FsError| Error::from(error).about(last_path.display());
-        let (requests, missing) = self.requests(image.as_ref()).map_err(about)?;
+        let replayed = self
+            .trace
+            .map(|(events, machine)| replay(image.as_ref(), events, machine))
+            .transpose()
+            .map_err(about)?;
+        let requests = replayed.as_ref().map(|it| in_bytes(&it.requests, image.as_ref()));
         let images = read_all(self.images, self.place)?;
         let (last, before) = images.split_last().expect("there is a last path");
         let blocks = stored(before, Unit::Aligned(BLOCK));
@@ -105,18 +110,8 @@ impl Comparison<'_> {
             lens: images.iter().map(Chunked::len).collect(),
             units: units.into_iter().map(shared).collect(),
             last: by_size,
-            missing,
+            missing: replayed.map_or_else(Vec::new, |replayed| replayed.missing),
         })
-    }
-
-    /// The bytes of the last image that the trace reads, and the paths that the image lacks.
-    fn requests(
-        &self,
-        image: &dyn Inspect,
-    ) -> Result<(Option<Vec<Range<u64>>>, Vec<Vec<u8>>), FsError> {
-        let Some((events, machine)) = self.trace else { return Ok((None, Vec::new())) };
-        let replayed = replay(image, events, machine)?;
-        Ok((Some(in_bytes(&replayed.requests, image)), replayed.missing))
     }
 }
 
