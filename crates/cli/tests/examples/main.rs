@@ -98,6 +98,7 @@ chmod 755 esp esp/EFI esp/EFI/BOOT; chmod 644 esp/EFI/BOOT/BOOTX64.EFI; tar -C e
 seekless build rootfs -o disk.img --size 24M
 qemu-img convert -f raw -O qcow2 disk.img disk.qcow2
 cp disk.img old.img; cp disk.img new.img; cp disk.img before.img
+for name in base derived week1 week2 app1 app2 app3 a b; do cp disk.img $name.img; done
 truncate -s 32M cloud.img; dd if=disk.img of=cloud.img bs=1M seek=1 conv=notrunc status=none
 printf '\000\000\000\000\203\000\000\000\000\010\000\000\000\300\000\000' |
     dd of=cloud.img bs=1 seek=446 conv=notrunc status=none
