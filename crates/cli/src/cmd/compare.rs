@@ -28,7 +28,7 @@ Examples:
   seekless compare base.img derived.img
   seekless compare week1.img week2.img --chunk 512K --trace boot.trace
   seekless compare base.img app1.img app2.img app3.img --json | jq '.units[].images[-1].new'
-  seekless compare a.img b.img --chunk 64K --json | jq .last.by_use
+  seekless compare a.img b.img --chunk 64K --json | jq '.last[].by_use'
 
 Whoever loads images lazily, caches their chunks or sends updates stores equal chunks
 once. Chunks are counted in three ways: aligned ones of each --chunk, blocks of 4K, and
