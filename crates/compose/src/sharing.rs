@@ -40,7 +40,7 @@ pub struct UnitShared {
 
 /// The chunks of one size of the last image.
 pub struct LastShared {
-    /// The new ones by what is in them.
+    /// The new ones, by the use of their bytes.
     pub kinds: Kinds,
     /// Its chunks that are not all zeros: their bytes, and whether they are new.
     pub runs: Vec<(Range<u64>, bool)>,

@@ -138,7 +138,7 @@ pub struct InodeLocation {
 /// Fixed metadata of a volume, by their structures.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum FixedKind {
-    /// The superblock or boot sector, what belongs to it (descriptors of groups, summaries, room
+    /// The superblock or boot sector, its further parts (descriptors of groups, summaries, room
     /// that is kept for them), and copies of these.
     Superblock,
     /// Bitmaps of blocks and inodes; heads of cylinder groups, which contain them.

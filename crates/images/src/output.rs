@@ -151,7 +151,7 @@ pub fn in_the_way(path: &Path, hint: impl Into<Text>) -> Error {
     Error::new(ErrorKind::System, format!("{}: already exists", path.display())).hint(hint)
 }
 
-/// The hint that what is in the way can be replaced.
+/// The hint that a file in the way can be replaced.
 pub(crate) fn to_replace() -> Text {
     Text::from("use ").then(Term::Force).then(" to replace it")
 }

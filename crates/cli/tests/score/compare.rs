@@ -128,7 +128,7 @@ fn by_use(found: &Value, images: &[Vec<u8>; 3], format: &str) {
         assert_eq!(sum("new") + sum("moved"), all);
         let fresh: HashSet<&[u8]> = parts.filter(|it| !blocks.contains(it)).collect();
         assert_eq!(sum("new"), fresh.iter().map(|it| it.len() as u64).sum::<u64>());
-        // Only ext4 keeps files on blocks of 4K, so that what moves stays equal.
+        // Only ext4 keeps files on blocks of 4K, so that blocks that move stay equal.
         let contents = last["by_use"]["contents of files"]["new"].as_u64().unwrap();
         assert!(contents < 4096 * 10 || format != "ext4", "nothing was added: {contents}");
         assert!(last["by_use"]["directories"].is_object(), "{last}");

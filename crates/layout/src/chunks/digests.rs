@@ -27,7 +27,7 @@ impl Digest {
 }
 
 /// The digests of an image: of its blocks of [`BLOCK`] bytes, and of its content-defined chunks.
-/// What is all zeros has none: it is stored nowhere.
+/// Zeros have none: they are stored nowhere.
 #[derive(Debug)]
 pub(super) struct Digests {
     blocks: Vec<Option<Digest>>,

@@ -4,7 +4,7 @@
 //! Chunks are counted in three ways: aligned ones of any size, as a lazily loaded volume has them
 //! (512 KiB in Brooker et al., "On-demand Container Loading in AWS Lambda", ATC 2023),
 //! content-defined ones as casync cuts them, and blocks of 4 KiB, which updates by blocks send.
-//! What is all zeros is stored nowhere, and not counted.
+//! Chunks of zeros are stored nowhere, and not counted.
 //!
 //! - `digests`: the digests of an image
 //! - `cut`: content-defined chunks
