@@ -26,7 +26,7 @@ cp -a "$work/base" "$work/changed"
 mkdir "$work/changed/added"
 random 1 300000 >"$work/changed/added/file"
 grown=$(cd "$work/changed" && find . -type f -size +20k | LC_ALL=C sort | sed -n 2p)
-random 2 5000 >>"$work/changed/$grown"
+random 2 5000 >>"$work/changed/${grown:?no two files of more than 20K in $source}"
 cp -a "$work/base" "$work/derived"
 mkdir "$work/derived/srv"
 for number in $(seq 150); do

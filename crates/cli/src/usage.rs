@@ -14,7 +14,7 @@ fn class(use_: Use) -> Class {
     match use_ {
         Use::Directory => Class::Directory,
         Use::Contents => Class::Data,
-        Use::Internal => Class::Internal,
+        Use::Internal | Use::Outside => Class::Internal,
         Use::Free => Class::Free,
         Use::Superblock
         | Use::Bitmap

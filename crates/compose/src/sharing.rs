@@ -2,17 +2,21 @@
 
 use seekless_fs::format::OpenOptions;
 use seekless_fs::{FsError, Inspect};
-use seekless_images::{Error, Place};
+use seekless_images::{Error, ErrorKind, Place};
 use seekless_layout::chunks::{
     self, BLOCK, Chunked, Fetched, Kinds, Sharing, Stored, Unit, matrix, successive,
 };
+use seekless_layout::fit::Fit;
 use seekless_layout::replay::{Machine, Request, replay};
 use seekless_layout::trace::Event;
 use seekless_layout::usage;
-use seekless_units::ByteLen;
+use seekless_units::{BlockNo, ByteLen, format_size};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+
+/// Length of the largest images that are compared: all their bytes are read, also of holes.
+const LARGEST: ByteLen = ByteLen::new(16 << 40);
 
 /// The images to compare, and the chunks to count.
 pub struct Comparison<'a> {
@@ -56,6 +60,8 @@ pub struct Compared {
     pub units: Vec<UnitShared>,
     /// The last image, by the size of chunks.
     pub last: BTreeMap<ByteLen, LastShared>,
+    /// Whether the trace belongs to the last image.
+    pub fit: Option<Fit>,
     /// Paths of the trace that the last image lacks.
     pub missing: Vec<Vec<u8>>,
 }
@@ -64,10 +70,10 @@ impl Comparison<'_> {
     /// Reads all images.
     ///
     /// # Errors
-    /// [`ErrorKind::Usage`](seekless_images::ErrorKind::Usage) for a size that is no multiple of
-    /// [`BLOCK`], [`ErrorKind::Corrupt`](seekless_images::ErrorKind::Corrupt) and
-    /// [`ErrorKind::Unsupported`](seekless_images::ErrorKind::Unsupported) where the last image
-    /// cannot be read, [`ErrorKind::System`](seekless_images::ErrorKind::System).
+    /// [`ErrorKind::Usage`] for a size that is no multiple of
+    /// [`BLOCK`], [`ErrorKind::Corrupt`] and
+    /// [`ErrorKind::Unsupported`] where the last image
+    /// cannot be read, or an image is too large, [`ErrorKind::System`].
     pub fn run(&self) -> Result<Compared, Error> {
         let Some(last_path) = self.images.last() else {
             return Err(Error::usage("no images to compare"));
@@ -89,11 +95,12 @@ impl Comparison<'_> {
         let images = read_all(self.images, self.place)?;
         let (last, before) = images.split_last().expect("there is a last path");
         let blocks = stored(before, Unit::Aligned(BLOCK));
+        let uses = usage::classify(image.as_ref()).map_err(about)?;
+        let (whole, block_size) = (usage::whole(image.as_ref()), image.geometry().block_size);
         let mut by_size = BTreeMap::new();
         for size in sizes {
             let chunks = stored(before, Unit::Aligned(size));
-            let uses = usage::classify(image.as_ref()).map_err(about)?;
-            let block_size = image.geometry().block_size;
+            let uses = (uses.clone(), whole);
             let of_size = LastShared {
                 kinds: Kinds::of(last, size, (&chunks, &blocks), uses, block_size),
                 runs: last.new_runs(Unit::Aligned(size), &chunks),
@@ -110,30 +117,50 @@ impl Comparison<'_> {
             lens: images.iter().map(Chunked::len).collect(),
             units: units.into_iter().map(shared).collect(),
             last: by_size,
+            fit: self.trace.zip(replayed.as_ref()).map(|((events, _), it)| Fit::new(events, it)),
             missing: replayed.map_or_else(Vec::new, |replayed| replayed.missing),
         })
     }
 }
 
-/// The chunks that requests to an image read, for each size, with those that none of the images
-/// `cached` has. The images have their file systems in the same place.
-///
-/// # Errors
-/// As [`Comparison::run`].
-pub fn fetched(
-    image: (&Path, &dyn Inspect),
-    requests: &[Request],
-    sizes: &[ByteLen],
-    cached: &[PathBuf],
-    place: &Place,
-) -> Result<BTreeMap<ByteLen, Fetched>, Error> {
-    let units: Result<Vec<Unit>, Error> = sizes.iter().map(|&size| unit(size)).collect();
-    let (path, inspect) = image;
-    let chunked = read(path, place)?;
-    let cached = read_all(cached, place)?;
-    let requests = in_bytes(requests, inspect);
-    let of = |(size, unit)| (size, chunked.fetched(size, &requests, &stored(&cached, unit)));
-    Ok(sizes.iter().copied().zip(units?).map(of).collect())
+/// Images of which the chunks are in a cache.
+pub struct Cache {
+    images: Vec<Chunked>,
+    /// The sizes of chunks, each with its kind.
+    sizes: Vec<(ByteLen, Unit)>,
+}
+
+impl Cache {
+    /// Reads images. Their file systems are in the same place.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Usage`] for a size that is no multiple of
+    /// [`BLOCK`], [`ErrorKind::Unsupported`] for an image
+    /// that is too large, [`ErrorKind::System`].
+    pub fn read(images: &[PathBuf], sizes: &[ByteLen], place: &Place) -> Result<Self, Error> {
+        let sizes = sizes.iter().map(|&size| Ok((size, unit(size)?)));
+        let sizes = sizes.collect::<Result<_, Error>>()?;
+        Ok(Self { images: read_all(images, place)?, sizes })
+    }
+
+    /// The chunks that requests to an image read, for each size, with those that are not cached.
+    ///
+    /// # Errors
+    /// As [`Cache::read`].
+    pub fn fetched(
+        &self,
+        image: (&Path, &dyn Inspect),
+        requests: &[Request],
+        place: &Place,
+    ) -> Result<BTreeMap<ByteLen, Fetched>, Error> {
+        let (path, inspect) = image;
+        let chunked = read(path, place)?;
+        let requests = in_bytes(requests, inspect);
+        let of = |&(size, unit): &(ByteLen, Unit)| {
+            (size, chunked.fetched(size, &requests, &stored(&self.images, unit)))
+        };
+        Ok(self.sizes.iter().map(of).collect())
+    }
 }
 
 fn unit(size: ByteLen) -> Result<Unit, Error> {
@@ -142,6 +169,10 @@ fn unit(size: ByteLen) -> Result<Unit, Error> {
 
 fn read(path: &Path, place: &Place) -> Result<Chunked, Error> {
     let device = seekless_images::device(path, place)?;
+    if device.len() > LARGEST {
+        let what = format!("images of more than {} are not compared", format_size(LARGEST));
+        return Err(Error::new(ErrorKind::Unsupported, what).about(path.display()));
+    }
     let chunked = Chunked::read(device.as_ref());
     chunked.map_err(|error| Error::from(FsError::from(error)).about(path.display()))
 }
@@ -158,12 +189,10 @@ fn stored(images: &[Chunked], unit: Unit) -> Stored {
     stored
 }
 
-/// Requests as ranges of bytes.
+/// Requests as ranges of bytes of the file system.
 fn in_bytes(requests: &[Request], image: &dyn Inspect) -> Vec<Range<u64>> {
-    let block_size = u64::from(image.geometry().block_size);
-    let bytes = |request: &Request| {
-        let extent = request.extent;
-        extent.start.get() * block_size..extent.end().get() * block_size
-    };
-    requests.iter().map(bytes).collect()
+    let shape = image.geometry();
+    // In a damaged image a request may be behind the end.
+    let bytes = |block: BlockNo| block.get().min(shape.blocks) * u64::from(shape.block_size);
+    requests.iter().map(|it| bytes(it.extent.start)..bytes(it.extent.end())).collect()
 }

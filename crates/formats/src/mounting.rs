@@ -73,9 +73,12 @@ impl Mounting {
     pub(crate) fn arguments_of(&self, known: &KnownFormat) -> Result<&[Argument], FsError> {
         for argument in &self.arguments {
             let Some(parameter) = known.mount_parameter(argument.name()) else {
-                let formats = formats_with(argument.name()).join(" and ");
+                let formats = formats_with(argument.name());
                 let family = known.family;
-                let why = format!("option {argument} on {family}: it is an option of {formats}");
+                let mut why = format!("option {argument} on {family}");
+                if !formats.is_empty() {
+                    why += &format!(": it is an option of {}", formats.join(" and "));
+                }
                 return Err(FsError::Unsupported(why));
             };
             let invalid = |why| FsError::Unsupported(format!("option {argument}: {why}"));

@@ -31,11 +31,13 @@ pub enum Use {
     Internal,
     /// Free.
     Free,
+    /// Not of the file system: a boot block, further partitions, room behind its end.
+    Outside,
 }
 
 impl Use {
     /// All of them, fixed structures first.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Superblock,
         Self::Bitmap,
         Self::Inodes,
@@ -46,6 +48,7 @@ impl Use {
         Self::Contents,
         Self::Internal,
         Self::Free,
+        Self::Outside,
     ];
 
     /// Its name in tables.
@@ -62,6 +65,7 @@ impl Use {
             Self::Contents => "contents of files",
             Self::Internal => "journal and other internal files",
             Self::Free => "free blocks",
+            Self::Outside => "outside the file system",
         }
     }
 

@@ -66,6 +66,9 @@ pub(crate) fn run(args: &CompareArgs, global: &Global) -> Result<ExitCode, Failu
     let place: Place = args.place.place();
     let (images, open) = (args.images.as_slice(), args.open.options());
     let compared = Comparison { images, place: &place, open, sizes: &sizes, trace }.run()?;
+    if let (Some(fit), Some(last)) = (&compared.fit, args.images.last()) {
+        scoring::fit::warn(fit, &scoring::names(&args.trace), &name(last));
+    }
     if global.json {
         say!("{}", as_json(args, &compared));
     } else {

@@ -7,7 +7,7 @@ use crate::scoring::{self, DeviceArgs, ModelArgs, Order, Scored};
 use crate::verify::{self, VerifyArgs, Wanted};
 use clap::Args;
 use seekless_capture::verify::ImageFile;
-use seekless_compose::sharing;
+use seekless_compose::sharing::Cache;
 use seekless_images::output::Output;
 use seekless_layout::chunks::Fetched;
 use seekless_report::table::{Figure, Table};
@@ -82,6 +82,10 @@ pub(crate) fn run(args: &ScoreArgs, global: &Global) -> Result<ExitCode, Failure
     if args.verify.in_recorded_order() {
         model.order = Order::Recorded;
     }
+    let cache = match args.cached.as_slice() {
+        [] => None,
+        cached => Some(Cache::read(cached, &model.chunk, &args.place.place())?),
+    };
     let images = std::iter::once(&args.image).chain(&args.other);
     let scored: Vec<Scored> = images
         .map(|image| {
@@ -89,10 +93,10 @@ pub(crate) fn run(args: &ScoreArgs, global: &Global) -> Result<ExitCode, Failure
                 scoring::run(image, &args.place.place(), args.open.options(), &events, &model)?;
             scoring::fit::warn(&scored.fit, &scoring::names(&args.trace), &scored.name);
             scored.times = scoring::time(&scored, &events, &args.devices)?;
-            if !args.cached.is_empty() {
-                let (requests, sizes) = (&scored.replayed.requests, &model.chunk);
-                let (one, place) = ((image.as_path(), scored.image.as_ref()), args.place.place());
-                scored.fetched = sharing::fetched(one, requests, sizes, &args.cached, &place)?;
+            if let Some(cache) = &cache {
+                let one = (image.as_path(), scored.image.as_ref());
+                let (requests, place) = (&scored.replayed.requests, args.place.place());
+                scored.fetched = cache.fetched(one, requests, &place)?;
             }
             Ok(scored)
         })

@@ -124,8 +124,8 @@ fn by_use(found: &Value, images: &[Vec<u8>; 3], format: &str) {
             last["by_use"].as_object().unwrap().values().filter_map(|it| it[key].as_u64()).sum()
         };
         let parts = new.iter().flat_map(|chunk| chunk.chunks(4096)).filter(|it| !is_zero(it));
-        let all: u64 = parts.clone().map(|it| it.len() as u64).sum();
-        assert_eq!(sum("new") + sum("moved"), all);
+        let moved = parts.clone().filter(|it| blocks.contains(it));
+        assert_eq!(sum("moved"), moved.map(|it| it.len() as u64).sum::<u64>());
         let fresh: HashSet<&[u8]> = parts.filter(|it| !blocks.contains(it)).collect();
         assert_eq!(sum("new"), fresh.iter().map(|it| it.len() as u64).sum::<u64>());
         // Only ext4 keeps files on blocks of 4K, so that blocks that move stay equal.
@@ -163,6 +163,27 @@ fn casync(image: &str, dir: &Path) -> BTreeMap<[u8; 32], u64> {
     chunks
 }
 
+/// Contents of which chunks end at the least size, one byte in front of it or behind it, within
+/// zeros, and at the largest size.
+fn edges() -> Vec<u8> {
+    // Bytes behind which casync's hash ends a chunk.
+    let last: [u8; 48] = [
+        122, 162, 161, 174, 40, 203, 20, 190, 239, 99, 176, 162, 124, 147, 50, 93, 111, 182, 179,
+        112, 125, 93, 50, 111, 158, 57, 163, 220, 139, 159, 94, 95, 222, 6, 248, 112, 242, 229,
+        160, 67, 99, 128, 222, 203, 2, 20, 182, 114,
+    ];
+    let mut bytes = Vec::new();
+    for (seed, len) in [16_384, 16_383, 16_385, 16_384, 50_000].into_iter().enumerate() {
+        bytes.extend(random(seed as u64 + 50, len - 48));
+        bytes.extend(last);
+    }
+    bytes.extend(vec![0; 700_000]);
+    bytes.extend(random(60, 16_384));
+    bytes.extend(last);
+    bytes.extend(vec![1; 600_001]);
+    bytes
+}
+
 #[test]
 fn content_defined_chunks_are_casyncs() {
     if Command::new("casync").arg("--version").output().is_err() {
@@ -172,15 +193,22 @@ fn content_defined_chunks_are_casyncs() {
         let dir = tempfile::tempdir().unwrap();
         let dir = dir.path();
         prepare(dir, format);
+        fs::write(dir.join("edges"), edges()).unwrap();
+        let args = ["compare", "--json", "edges", "b.img"];
+        let found = json(&args, dir);
+        let unit = found["units"].as_array().unwrap().last().unwrap();
+        let edges = casync("edges", dir);
+        let sum_of =
+            |chunks: &BTreeMap<[u8; 32], u64>| (chunks.len() as u64, chunks.values().sum());
+        assert_eq!(count(&unit["images"][0]["all"]), sum_of(&edges), "ends at the least size");
         let found = json(&["compare", "--json", "a.img", "b.img"], dir);
         let unit = found["units"].as_array().unwrap().last().unwrap();
         assert_eq!(unit["kind"], "content-defined");
         let [a, b] = ["a.img", "b.img"].map(|image| casync(image, dir));
-        let sum = |chunks: &BTreeMap<[u8; 32], u64>| (chunks.len() as u64, chunks.values().sum());
-        assert_eq!(count(&unit["images"][0]["all"]), sum(&a), "{format}");
-        assert_eq!(count(&unit["images"][1]["all"]), sum(&b), "{format}");
+        assert_eq!(count(&unit["images"][0]["all"]), sum_of(&a), "{format}");
+        assert_eq!(count(&unit["images"][1]["all"]), sum_of(&b), "{format}");
         let new = b.into_iter().filter(|(id, _)| !a.contains_key(id)).collect();
-        assert_eq!(count(&unit["images"][1]["new"]), sum(&new), "{format}");
+        assert_eq!(count(&unit["images"][1]["new"]), sum_of(&new), "{format}");
     }
 }
 
@@ -251,29 +279,75 @@ fn what_cannot_be_compared_is_refused() {
         assert!(message.contains(said), "{args:?}: {message}");
         assert!(done.stdout.is_empty(), "{args:?}");
     }
+    let huge = fs::File::create(dir.join("huge")).unwrap();
+    huge.set_len(17 << 40).unwrap();
+    let done = seekless(&["compare", "huge", "a.img"], dir);
+    assert_eq!(done.status.code(), Some(4), "{done:?}");
     // An older image need be no file system: it is bytes.
     text(&["compare", "text", "a.img"], dir);
 }
 
 #[test]
-fn the_text_shows_every_figure_once() {
+fn the_text_has_the_figures_of_json() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     prepare(dir, "ext4");
-    let said = text(&["compare", "a.img", "b.img", "--trace", "job.trace"], dir);
-    for part in [
-        "blocks of 4K",
-        "chunks of 512K",
-        "content-defined",
-        "contents of files",
-        "moved",
-        "because of new contents",
-        "The trace reads",
-        "█",
-    ] {
-        assert!(said.contains(part), "{part}:\n{said}");
+    let args = ["compare", "a.img", "b.img", "--chunk", "512K", "--trace", "job.trace"];
+    let (said, found) = (text(&args, dir), json(&[&args[..], &["--json"]].concat(), dir));
+    let row = |label: &str| {
+        let line = said.lines().find(|line| line.starts_with(label));
+        line.unwrap_or_else(|| panic!("{label}:\n{said}")).to_string()
+    };
+    let chunks = &found["units"][1]["images"];
+    for image in 0..2 {
+        let all = count(&chunks[image]["all"]).0.to_string();
+        assert!(row("chunks of 512K").contains(&all), "{said}");
     }
+    let last = &found["last"][0];
+    let moved = last["causes"]["only because blocks moved"].as_u64().unwrap();
+    assert!(row("only because blocks moved").ends_with(&format!(" {moved}")), "{said}");
+    let trace = &last["trace"];
+    let counts = format!(
+        "The trace reads {} chunks of 512K, of which no image before has {}.",
+        trace["chunks"], trace["missing"]
+    );
+    assert!(said.contains(&counts), "{counts}\n{said}");
+    // A cell for each chunk, dark where it is new.
+    let strip = said.lines().find(|line| line.starts_with(['█', '·'])).expect("a strip");
+    let new = count(&chunks[1]["new"]).0 as usize;
+    assert!(strip.chars().filter(|&cell| cell == '█').count() >= new, "{strip}");
     assert!(!said.contains("that another has"), "{said}");
     let said = text(&["compare", "a.img", "b.img", "c.img"], dir);
     assert_eq!(said.matches("that another has").count(), 5, "{said}");
+    let done = seekless(&["compare", "a.img", "b.img", "--trace", "other.trace"], dir);
+    assert_eq!(done.status.code(), Some(6), "{done:?}");
+    fs::write(dir.join("others"), "/of/another/image\n").unwrap();
+    text(&["trace", "import", "--paths", "others", "-o", "other.trace"], dir);
+    let done = seekless(&["compare", "a.img", "b.img", "--trace", "other.trace"], dir);
+    assert!(String::from_utf8_lossy(&done.stderr).contains("another image"), "{done:?}");
+}
+
+#[test]
+fn chunks_begin_at_the_file_system() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    prepare(dir, "ext4");
+    let plain = json(&["compare", "--json", "a.img", "b.img"], dir);
+    for name in ["a", "b"] {
+        let image = fs::read(dir.join(format!("{name}.img"))).unwrap();
+        let mut disk = random(7, 1 << 20);
+        disk.extend(image);
+        fs::write(dir.join(format!("{name}.disk")), disk).unwrap();
+    }
+    let behind = json(&["compare", "--json", "a.disk", "b.disk", "--offset", "1M"], dir);
+    assert_eq!(behind["units"], plain["units"]);
+    assert_eq!(behind["last"], plain["last"]);
+    // Bytes behind the file system, and a length that is no multiple of a block.
+    let mut longer = fs::read(dir.join("b.img")).unwrap();
+    longer.extend(random(8, 5000));
+    fs::write(dir.join("longer.img"), longer).unwrap();
+    let longer = json(&["compare", "--json", "b.img", "longer.img", "--chunk", "64K"], dir);
+    let last = &longer["last"][0];
+    assert_eq!(last["by_use"]["outside the file system"]["new"], 5000, "{last}");
+    assert_eq!(last["causes"]["because of metadata"], 1, "{last}");
 }

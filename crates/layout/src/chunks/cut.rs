@@ -51,6 +51,8 @@ pub(super) struct Cutter {
     hash: u32,
     /// The last bytes, a ring.
     window: [u8; WINDOW],
+    /// Zeros at the end of the window.
+    zeros: usize,
     /// Bytes of the present chunk.
     len: usize,
 }
@@ -58,7 +60,14 @@ pub(super) struct Cutter {
 impl Cutter {
     pub(super) fn new(sizes: CutSizes) -> Self {
         debug_assert!(WINDOW <= sizes.least && sizes.least <= sizes.largest);
-        Self { sizes, remainders: sizes.remainders(), hash: 0, window: [0; WINDOW], len: 0 }
+        Self {
+            sizes,
+            remainders: sizes.remainders(),
+            hash: 0,
+            window: [0; WINDOW],
+            zeros: 0,
+            len: 0,
+        }
     }
 
     /// Takes the next bytes of the stream. `Some` is the number of them with which a chunk ends;
@@ -73,17 +82,74 @@ impl Cutter {
             let slot = self.len % WINDOW;
             let leaves = std::mem::replace(&mut self.window[slot], byte);
             self.len += 1;
+            self.zeros = if byte == 0 { self.zeros + 1 } else { 0 };
             self.hash = self.hash.rotate_left(1) ^ NUMBERS[usize::from(byte)];
             if self.len > self.sizes.least {
                 self.hash ^= NUMBERS[usize::from(leaves)].rotate_left(WINDOW as u32);
-                let ends = self.hash % self.remainders == self.remainders - 1;
-                if ends || self.len == self.sizes.largest {
-                    self.hash = 0;
-                    self.len = 0;
-                    return Some(at);
-                }
+            }
+            if self.len < self.sizes.least {
+                continue;
+            }
+            let mut ends = self.hash % self.remainders == self.remainders - 1;
+            if !ends && self.zeros >= WINDOW {
+                // The hash of zeros stays as it is, and ends no chunk.
+                let room = self.sizes.largest - self.len;
+                let zeros = bytes[at..].iter().take(room).take_while(|&&byte| byte == 0).count();
+                self.len += zeros;
+                at += zeros;
+            }
+            ends |= self.len == self.sizes.largest;
+            if ends {
+                (self.hash, self.zeros, self.len) = (0, 0, 0);
+                return Some(at);
             }
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes behind which the hash ends a chunk.
+    const LAST: [u8; WINDOW] = [
+        122, 162, 161, 174, 40, 203, 20, 190, 239, 99, 176, 162, 124, 147, 50, 93, 111, 182, 179,
+        112, 125, 93, 50, 111, 158, 57, 163, 220, 139, 159, 94, 95, 222, 6, 248, 112, 242, 229,
+        160, 67, 99, 128, 222, 203, 2, 20, 182, 114,
+    ];
+
+    /// The ends of chunks in a stream that comes in pieces.
+    fn ends(bytes: &[u8], piece: usize) -> Vec<usize> {
+        let (mut cutter, mut found, mut before) = (Cutter::new(CutSizes::CASYNC), Vec::new(), 0);
+        for piece in bytes.chunks(piece) {
+            let mut rest = piece;
+            while let Some(end) = cutter.end_in(rest) {
+                rest = &rest[end..];
+                found.push(before + piece.len() - rest.len());
+            }
+            before += piece.len();
+        }
+        found
+    }
+
+    #[test]
+    fn a_chunk_ends_at_the_least_size() {
+        let mut bytes = vec![1; 20_000];
+        bytes[(16 << 10) - WINDOW..16 << 10].copy_from_slice(&LAST);
+        assert_eq!(ends(&bytes, 20_000), [16 << 10]);
+        // One byte in front of it, the end is too early.
+        bytes.remove(0);
+        assert!(ends(&bytes, 20_000).is_empty());
+    }
+
+    #[test]
+    fn zeros_end_at_the_largest_size_in_pieces_of_any_length() {
+        let mut bytes = vec![0; 900_000];
+        bytes[600_000..600_000 + WINDOW].copy_from_slice(&LAST);
+        let expected = [262_144, 524_288, 600_000 + WINDOW, 862_192];
+        for piece in [1, 7, 4096, 100_000, 900_000] {
+            assert_eq!(ends(&bytes, piece), expected, "{piece}");
+        }
     }
 }

@@ -1,17 +1,17 @@
 //! The structures whose blocks make chunks new.
 
-use super::digests::BLOCK;
-use super::sharing::{Chunked, Stored, Unit};
+use super::sharing::{Chunked, Stored};
 use crate::usage::Use;
-use seekless_units::{ByteLen, Extent};
+use seekless_units::{BlockNo, ByteLen, Extent};
 use std::collections::{BTreeMap, HashSet};
+use std::ops::Range;
 
 /// Why a chunk is new.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Cause {
     /// All its blocks are elsewhere in other images: they moved.
     Moved,
-    /// Its new blocks are metadata and directories.
+    /// Its new blocks are no contents of files.
     Metadata,
     /// It has new contents of files.
     Contents,
@@ -52,43 +52,41 @@ pub struct Kinds {
 
 impl Kinds {
     /// Examines the chunks of `size` bytes of an image of which `chunks` has none. `blocks` has the
-    /// blocks of [`BLOCK`] bytes of the same images, and `uses` those of the image's blocks of
-    /// `block_size` bytes, as [`classify`](crate::usage::classify) finds them.
+    /// blocks of [`BLOCK`](super::BLOCK) bytes of the same images. `uses` are those of the image's
+    /// blocks of `block_size` bytes, as [`classify`](crate::usage::classify) finds them, and
+    /// `whole` is its file system.
     #[must_use]
     pub fn of(
         image: &Chunked,
         size: ByteLen,
         (chunks, blocks): (&Stored, &Stored),
-        uses: Vec<(Extent, Use)>,
+        (uses, whole): (Vec<(Extent, Use)>, Extent),
         block_size: u32,
     ) -> Self {
-        let (mut kinds, mut sweep) = (Self::default(), Sweep::new(uses, block_size));
-        let all_blocks = image.chunks(Unit::Aligned(BLOCK));
-        let each = usize::try_from(size.get() / BLOCK.get()).unwrap_or(usize::MAX);
-        let (mut seen, mut seen_blocks, mut start) = (HashSet::new(), HashSet::new(), 0);
-        for ((digest, len), parts) in
-            image.chunks(Unit::Aligned(size)).into_iter().zip(all_blocks.chunks(each))
-        {
-            let is_new = digest.is_some_and(|it| !chunks.has(it) && seen.insert(it));
-            let (mut at, mut cause) = (start, Cause::Moved);
-            for &(block, len) in parts.iter().filter(|_| is_new) {
-                if let Some(block) = block {
-                    let is_new = !blocks.has(block) && seen_blocks.insert(block);
-                    sweep.within(at, at + len, |used, bytes| {
-                        let of_use = kinds.bytes.entry(used).or_default();
-                        let sum = if is_new { &mut of_use.new } else { &mut of_use.moved };
-                        *sum += bytes;
+        let (mut kinds, mut sweep) = (Self::default(), Sweep::new(uses, whole, block_size));
+        let (mut seen, mut seen_blocks) = (HashSet::new(), HashSet::new());
+        for (chunk, parts) in image.with_blocks(size) {
+            if chunks.has(chunk.digest) || !seen.insert(chunk.digest) {
+                continue;
+            }
+            let mut cause = Cause::Moved;
+            for block in parts {
+                let is_new = !blocks.has(block.digest);
+                // Of equal ones the first counts.
+                let is_first = is_new && seen_blocks.insert(block.digest);
+                sweep.within(block.start, block.end(), |used, bytes| {
+                    let of_use = kinds.bytes.entry(used).or_default();
+                    if is_new {
                         let is_contents = used == Use::Contents;
-                        let of_block = if is_contents { Cause::Contents } else { Cause::Metadata };
-                        cause = if is_new { cause.max(of_block) } else { cause };
-                    });
-                }
-                at += len;
+                        cause =
+                            cause.max(if is_contents { Cause::Contents } else { Cause::Metadata });
+                        of_use.new += if is_first { bytes } else { 0 };
+                    } else {
+                        of_use.moved += bytes;
+                    }
+                });
             }
-            if is_new {
-                *kinds.causes.entry(cause).or_default() += 1;
-            }
-            start += len;
+            *kinds.causes.entry(cause).or_default() += 1;
         }
         kinds
     }
@@ -96,38 +94,77 @@ impl Kinds {
 
 /// The uses of an image's bytes, asked for in ascending order.
 struct Sweep {
-    /// Sorted by start; of those that overlap the first has the bytes.
-    runs: Vec<(Extent, Use)>,
-    block_size: u64,
+    /// Within the file system, sorted by start; of those that overlap the first has the bytes.
+    runs: Vec<(Range<u64>, Use)>,
+    /// The bytes of the file system.
+    whole: Range<u64>,
     /// The first run that may lie behind the last question.
     first: usize,
 }
 
 impl Sweep {
-    fn new(mut runs: Vec<(Extent, Use)>, block_size: u32) -> Self {
+    fn new(mut runs: Vec<(Extent, Use)>, whole: Extent, block_size: u32) -> Self {
         runs.sort_unstable();
-        Self { runs, block_size: block_size.into(), first: 0 }
+        let block_size = u64::from(block_size);
+        let bytes = |from: BlockNo, to: BlockNo| from.get() * block_size..to.get() * block_size;
+        // Runs of a damaged image may lie anywhere.
+        let within = |(run, used): (Extent, Use)| {
+            let (from, to) = (run.start.max(whole.start), run.end().min(whole.end()));
+            (from < to).then(|| (bytes(from, to), used))
+        };
+        let runs = runs.into_iter().filter_map(within).collect();
+        Self { runs, whole: bytes(whole.start, whole.end()), first: 0 }
     }
 
     /// The uses of a range of bytes, and how many bytes each has.
     fn within(&mut self, from: u64, to: u64, mut found: impl FnMut(Use, u64)) {
         let mut next = from;
         while next < to {
-            let run = self.runs.get(self.first).map(|(extent, used)| {
-                let (start, end) = (extent.start.get(), extent.end().get());
-                (start * self.block_size, end * self.block_size, *used)
-            });
-            let (end, used) = match run {
-                Some((_, end, _)) if end <= next => {
+            let (end, used) = match self.runs.get(self.first) {
+                _ if next < self.whole.start => (to.min(self.whole.start), Use::Outside),
+                _ if next >= self.whole.end => (to, Use::Outside),
+                Some((run, _)) if run.end <= next => {
                     self.first += 1;
                     continue;
                 }
-                Some((start, end, used)) if start <= next => (end.min(to), used),
-                Some((start, ..)) => (start.min(to), Use::Internal),
-                None => (to, Use::Internal),
+                Some((run, used)) if run.start <= next => (run.end.min(to), *used),
+                Some((run, _)) => (run.start.min(to), Use::Internal),
+                None => (to.min(self.whole.end), Use::Internal),
             };
             found(used, end - next);
             next = end;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_has_one_use() {
+        let run = |start, len| Extent::new(BlockNo::new(start), len);
+        let runs = vec![
+            (run(4, 4), Use::Contents),
+            (run(5, 1), Use::Directory),
+            (run(2, 1), Use::Bitmap),
+            (run(9, 0), Use::Map),
+            (run(u64::MAX / 4, 1), Use::Attributes),
+        ];
+        let mut sweep = Sweep::new(runs, run(1, 9), 1024);
+        let mut found = Vec::new();
+        for at in 0..3 {
+            sweep.within(at * 4096, (at + 1) * 4096, |used, bytes| found.push((used, bytes)));
+        }
+        let expected = [
+            (Use::Outside, 1024),
+            (Use::Internal, 1024),
+            (Use::Bitmap, 1024),
+            (Use::Internal, 1024),
+            (Use::Contents, 4096),
+            (Use::Internal, 2048),
+            (Use::Outside, 2048),
+        ];
+        assert_eq!(found, expected);
     }
 }

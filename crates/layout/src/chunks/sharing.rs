@@ -1,7 +1,7 @@
 //! How many chunks of an image others have.
 
 use super::cut::CutSizes;
-use super::digests::{BLOCK, Digest, Digests};
+use super::digests::{BLOCK, Chunk, Digest, Digests};
 use seekless_device::{BlockDevice, DeviceError};
 use seekless_units::{ByteLen, format_size};
 use std::collections::{BTreeSet, HashSet};
@@ -81,7 +81,6 @@ pub struct Sharing {
 #[derive(Debug)]
 pub struct Chunked {
     digests: Digests,
-    len: u64,
 }
 
 impl Chunked {
@@ -90,60 +89,59 @@ impl Chunked {
     /// # Errors
     /// Those of the device.
     pub fn read(device: &dyn BlockDevice) -> Result<Self, DeviceError> {
-        Ok(Self { digests: Digests::read(device)?, len: device.len().get() })
+        Ok(Self { digests: Digests::read(device)? })
     }
 
     /// The image's length.
     #[must_use]
     pub fn len(&self) -> ByteLen {
-        ByteLen::new(self.len)
+        ByteLen::new(self.digests.len())
     }
 
     /// Whether the image has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.digests.len() == 0
     }
 
-    /// Its chunks in order, each with its length in bytes; those of zeros without a digest.
-    pub(super) fn chunks(&self, unit: Unit) -> Vec<(Option<Digest>, u64)> {
+    /// Its chunks that are not all zeros, in order.
+    fn chunks(&self, unit: Unit) -> Box<dyn Iterator<Item = Chunk> + '_> {
         match unit {
-            Unit::ContentDefined => self.digests.cut().to_vec(),
-            Unit::Aligned(size) => {
-                let starts = (0..).map(|number: u64| number * size.get());
-                let len = |start: u64| (self.len - start).min(size.get());
-                self.digests.aligned(size).zip(starts.map(len)).collect()
-            }
+            Unit::ContentDefined => Box::new(self.digests.cut().iter().copied()),
+            Unit::Aligned(size) => Box::new(self.digests.aligned(size)),
         }
+    }
+
+    /// Its chunks of a size that are not all zeros, each with its blocks that are not.
+    pub(super) fn with_blocks(&self, size: ByteLen) -> impl Iterator<Item = (Chunk, &[Chunk])> {
+        let mut rest = self.digests.blocks();
+        self.digests.aligned(size).map(move |chunk| {
+            let within = rest.partition_point(|block| block.start < chunk.end());
+            let (blocks, behind) = rest.split_at(within);
+            rest = behind;
+            (chunk, blocks)
+        })
     }
 
     /// The chunks of which others have equal ones, and those of which none has: a run of bytes for
     /// each chunk that is not all zeros, in order, and whether it is new.
     pub fn new_runs(&self, unit: Unit, stored: &Stored) -> Vec<(Range<u64>, bool)> {
         debug_assert_eq!(unit, stored.unit, "chunks of one kind");
-        let mut next = 0;
-        let mut runs = Vec::new();
-        for (digest, len) in self.chunks(unit) {
-            let run = next..next + len;
-            next = run.end;
-            if let Some(digest) = digest {
-                runs.push((run, !stored.digests.contains(&digest)));
-            }
-        }
-        runs
+        let run = |chunk: Chunk| (chunk.start..chunk.end(), !stored.has(chunk.digest));
+        self.chunks(unit).map(run).collect()
     }
 
     /// The chunks that requests touch: `requests` are ranges of bytes of the image.
     #[must_use]
     pub fn fetched(&self, size: ByteLen, requests: &[Range<u64>], cached: &Stored) -> Fetched {
         debug_assert_eq!(cached.unit, Unit::Aligned(size), "chunks of one kind");
-        let chunks = self.chunks(Unit::Aligned(size));
         let mut touched = BTreeSet::new();
         for request in requests.iter().filter(|request| !request.is_empty()) {
             touched.extend(request.start / size.get()..=(request.end - 1) / size.get());
         }
-        let of = |number: &u64| chunks.get(usize::try_from(*number).ok()?)?.0;
-        let different: HashSet<Digest> = touched.iter().filter_map(of).collect();
+        let is_touched = |chunk: &Chunk| touched.contains(&(chunk.start / size.get()));
+        let chunks = self.chunks(Unit::Aligned(size)).filter(is_touched);
+        let different: HashSet<Digest> = chunks.map(|chunk| chunk.digest).collect();
         let missing = different.iter().filter(|digest| !cached.digests.contains(digest)).count();
         Fetched { chunks: different.len() as u64, missing: missing as u64 }
     }
@@ -175,11 +173,12 @@ impl Stored {
     /// Adds the chunks of an image, and counts them.
     pub fn add(&mut self, image: &Chunked) -> Sharing {
         let (mut sharing, mut seen) = (Sharing::default(), HashSet::new());
-        for (digest, len) in image.chunks(self.unit) {
-            let Some(digest) = digest.filter(|&digest| seen.insert(digest)) else { continue };
-            sharing.all.add(len);
-            if self.digests.insert(digest) {
-                sharing.new.add(len);
+        for Chunk { len, digest, .. } in image.chunks(self.unit) {
+            if seen.insert(digest) {
+                sharing.all.add(len);
+                if self.digests.insert(digest) {
+                    sharing.new.add(len);
+                }
             }
         }
         sharing
