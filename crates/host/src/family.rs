@@ -180,6 +180,10 @@ fn parse(stat: &[u8]) -> Option<(Process, u32)> {
     Some((Process { name, ended }, fields.next()?.parse().ok()?))
 }
 
+/// Held by tests that have children: the end of a family kills all children of this process.
+#[cfg(test)]
+pub(crate) static CHILDREN: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -195,6 +199,7 @@ mod tests {
     /// One test: two families would claim all children of this process.
     #[test]
     fn a_family_ends_to_the_last_process() {
+        let _children = CHILDREN.lock();
         let mut other = Command::new("sleep").arg("100").spawn().unwrap();
         // One process in a session of its own whose parent ends, and one whose parent waits.
         let script = "(setsid sleep 100 &) ; sh -c 'sleep 101; :' & exit 3";

@@ -123,6 +123,7 @@ mod tests {
 
     #[test]
     fn the_kept_name_is_given_and_not_taken_from_others() {
+        let _children = crate::family::CHILDREN.lock();
         // This test's own process has another name, which stays.
         let before = fs::read("/proc/self/cmdline").unwrap();
         no_longer_kept().unwrap();

@@ -229,7 +229,23 @@ impl Drop for Mounted {
         if unmount(&self.at).is_err() {
             let _ = Command::new("umount").arg("-l").arg(&self.at).status();
         }
-        let _ = Command::new("losetup").args(["--detach", &self.device]).status();
+        detach(&self.device);
+    }
+}
+
+/// Detaches a loop device, and waits until it has let its image go: a process with mounts of its
+/// own, started by another test meanwhile, may keep the file system mounted for a while.
+fn detach(device: &str) {
+    let backing = device.replace("/dev/", "/sys/block/") + "/loop/backing_file";
+    let image = fs::read(&backing);
+    let _ = Command::new("losetup").args(["--detach", device]).status();
+    let is_attached =
+        || image.as_ref().is_ok_and(|image| fs::read(&backing).is_ok_and(|it| it == *image));
+    for _ in 0..600 {
+        if !is_attached() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(50));
     }
 }
 
