@@ -70,10 +70,9 @@ impl Comparison<'_> {
     /// Reads all images.
     ///
     /// # Errors
-    /// [`ErrorKind::Usage`] for a size that is no multiple of
-    /// [`BLOCK`], [`ErrorKind::Corrupt`] and
-    /// [`ErrorKind::Unsupported`] where the last image
-    /// cannot be read, or an image is too large, [`ErrorKind::System`].
+    /// [`ErrorKind::Usage`] for a size that is no multiple of [`BLOCK`], [`ErrorKind::Corrupt`] and
+    /// [`ErrorKind::Unsupported`] where the last image cannot be read, or an image is too large,
+    /// [`ErrorKind::System`].
     pub fn run(&self) -> Result<Compared, Error> {
         let Some(last_path) = self.images.last() else {
             return Err(Error::usage("no images to compare"));
@@ -134,9 +133,8 @@ impl Cache {
     /// Reads images. Their file systems are in the same place.
     ///
     /// # Errors
-    /// [`ErrorKind::Usage`] for a size that is no multiple of
-    /// [`BLOCK`], [`ErrorKind::Unsupported`] for an image
-    /// that is too large, [`ErrorKind::System`].
+    /// [`ErrorKind::Usage`] for a size that is no multiple of [`BLOCK`],
+    /// [`ErrorKind::Unsupported`] for an image that is too large, [`ErrorKind::System`].
     pub fn read(images: &[PathBuf], sizes: &[ByteLen], place: &Place) -> Result<Self, Error> {
         let sizes = sizes.iter().map(|&size| Ok((size, unit(size)?)));
         let sizes = sizes.collect::<Result<_, Error>>()?;

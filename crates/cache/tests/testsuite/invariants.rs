@@ -100,7 +100,7 @@ fn change() -> impl Strategy<Value = Change> {
     )
 }
 
-/// A pointer to something that has moved: it waits for what was made just now, in `fresh`.
+/// A pointer that is set to the new place of its target: it waits for the write of `fresh`.
 #[derive(Clone, Debug)]
 struct Replace {
     place: Place,

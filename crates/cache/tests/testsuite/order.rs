@@ -230,8 +230,8 @@ impl Run {
         Self::over(config, Arc::new(Watched::new()), None)
     }
 
-    /// On a disk whose writes complete late, in an order of the seed. What is submitted may be
-    /// on the disk at once: it is checked then, and again when it has completed.
+    /// On a disk whose writes complete late, in an order of the seed. A submitted write may be on
+    /// the disk at once: it is checked then, and again when it has completed.
     fn late(seed: u64, config: Config) -> Self {
         let disk = Arc::new(Watched { volatile: config.barriers, ..Watched::new() });
         let watch = disk.clone();

@@ -192,7 +192,7 @@ impl Checker {
                 let (what, place) = error.finding(place);
                 match problem.class() {
                     Some(_) => self.found(problem, what, place),
-                    // Of such a problem, damage is what a preen does not repair.
+                    // The place decides the class; a checksum or a structure that is wrong is damage.
                     None => self.unexpected(problem, what, place),
                 }
                 Ok(None)

@@ -1,5 +1,5 @@
-//! The numbers of bytes in casync's rolling hash. Whoever is to cut where casync cuts needs the same
-//! (`cachunker.c` of casync, `chunker.go` of desync).
+//! The table of casync's rolling hash: a number for each byte (`cachunker.c` of casync,
+//! `chunker.go` of desync). Chunks end where casync's end only with the same numbers.
 
 /// The number of each byte.
 pub(super) const NUMBERS: [u32; 256] = [

@@ -1,5 +1,5 @@
-//! The chunks that images share: whoever loads images lazily, caches their chunks or sends updates
-//! stores a chunk once, under the digest of its bytes.
+//! The chunks that images share. Lazily loaded volumes, caches and updates store a chunk once, under
+//! the digest of its bytes.
 //!
 //! Chunks are counted in three ways: aligned ones of any size, as a lazily loaded volume has them
 //! (512 KiB in Brooker et al., "On-demand Container Loading in AWS Lambda", ATC 2023),

@@ -73,7 +73,7 @@ impl Count {
 pub struct Sharing {
     /// All of them.
     pub all: Count,
-    /// Those that none of the other images has.
+    /// Those that none of the images before has.
     pub new: Count,
 }
 
@@ -123,8 +123,9 @@ impl Chunked {
         })
     }
 
-    /// The chunks of which others have equal ones, and those of which none has: a run of bytes for
-    /// each chunk that is not all zeros, in order, and whether it is new.
+    /// The range of bytes of each chunk that is not all zeros, in order, and whether the chunk is
+    /// new: `stored` has no equal one.
+    #[must_use]
     pub fn new_runs(&self, unit: Unit, stored: &Stored) -> Vec<(Range<u64>, bool)> {
         debug_assert_eq!(unit, stored.unit, "chunks of one kind");
         let run = |chunk: Chunk| (chunk.start..chunk.end(), !stored.has(chunk.digest));
