@@ -118,6 +118,11 @@ pub trait NewVolume {
         None
     }
 
+    /// The objects that are not of the source, by the paths that they have in the volume.
+    fn added_paths(&self) -> Vec<(&'static [u8], ObjectId)> {
+        Vec::new()
+    }
+
     /// Writes the volume to a device that reads as zeros. `progress` is called with the number of
     /// bytes of every write, possibly from several threads.
     ///
@@ -178,6 +183,11 @@ pub trait Demand: Sync {
     /// Blocks needed for the map itself if the data is placed as in `data` (sorted by logical
     /// block, neighbours joined), and for separate attributes.
     fn overhead_blocks(&self, object: ObjectId, data: &[Placed]) -> u64;
+
+    /// How many of the overhead blocks contain attributes; they are the first ones.
+    fn attribute_blocks(&self, _object: ObjectId) -> u64 {
+        0
+    }
 
     /// Whether the object's blocks are placed already and must stay there (the journal, for
     /// example). Pinned objects have no part in the plan.
@@ -242,6 +252,16 @@ pub struct Plan {
     pub overhead_start: Vec<u32>,
 }
 
+/// The layout of an older volume, to be kept where possible.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Base {
+    /// The places that the objects of the new volume have in the older one; inode 0, and no blocks,
+    /// for those that it does not have.
+    pub plan: Plan,
+    /// All blocks that files of the older volume use, sorted.
+    pub used: Vec<Extent>,
+}
+
 impl Plan {
     /// An object's data, in logical order.
     #[must_use]
@@ -250,10 +270,40 @@ impl Plan {
         &self.data[self.data_start[at] as usize..self.data_start[at + 1] as usize]
     }
 
+    /// Whether it has no objects.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.inodes.is_empty()
+    }
+
+    /// Adds the next object. `data` is sorted by logical block.
+    pub fn push(
+        &mut self,
+        ino: Ino,
+        data: impl IntoIterator<Item = Placed>,
+        overhead: impl IntoIterator<Item = Extent>,
+    ) {
+        if self.is_empty() {
+            self.data_start.push(0);
+            self.overhead_start.push(0);
+        }
+        self.inodes.push(ino);
+        self.data.extend(data);
+        self.data_start.push(self.data.len() as u32);
+        self.overhead.extend(overhead);
+        self.overhead_start.push(self.overhead.len() as u32);
+    }
+
+    /// The extents of an object's blocks for its map and attributes.
+    #[must_use]
+    pub fn overhead_extents(&self, object: ObjectId) -> &[Extent] {
+        let at = object.index();
+        &self.overhead[self.overhead_start[at] as usize..self.overhead_start[at + 1] as usize]
+    }
+
     /// An object's blocks for its map and attributes, one by one.
     pub fn overhead(&self, object: ObjectId) -> impl Iterator<Item = BlockNo> + '_ {
-        let at = object.index();
-        let range = self.overhead_start[at] as usize..self.overhead_start[at + 1] as usize;
-        self.overhead[range].iter().flat_map(|run| (0..run.len).map(|n| run.start + n))
+        let extents = self.overhead_extents(object).iter();
+        extents.flat_map(|run| (0..run.len).map(|n| run.start + n))
     }
 }

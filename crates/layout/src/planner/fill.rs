@@ -1,9 +1,10 @@
 //! Free runs used up in order: where everything goes.
 
+use super::base::{Held, Holes};
 use super::sequence::{PlacementStep, Sequence};
 use super::{Overhead, objects};
 use seekless_fs::FsError;
-use seekless_fs::plan::{Demand, ObjectId, Placed, Plan, Space};
+use seekless_fs::plan::{Demand, ObjectId, Placed, Plan};
 use seekless_units::{BlockNo, Extent, Ino};
 
 /// Free runs being used up from the front.
@@ -11,11 +12,22 @@ struct Filler {
     free: Vec<Extent>,
     at: usize,
     used: u64,
+    /// Blocks that are left.
+    left: u64,
 }
 
 impl Filler {
     fn new(free: Vec<Extent>) -> Self {
-        Self { free, at: 0, used: 0 }
+        let left = free.iter().map(|run| run.len).sum();
+        Self { free, at: 0, used: 0, left }
+    }
+
+    /// Adds free runs behind the others.
+    fn add(&mut self, runs: impl Iterator<Item = Extent>) {
+        for run in runs {
+            self.left += run.len;
+            self.free.push(run);
+        }
     }
 
     /// Takes up to `len` blocks in one run.
@@ -32,6 +44,7 @@ impl Filler {
             let n = left.min(len);
             let taken = Extent::new(run.start + self.used, n);
             self.used += n;
+            self.left -= n;
             return Some(taken);
         }
     }
@@ -49,7 +62,7 @@ impl Filler {
 
     /// The remaining runs, in order.
     fn rest(self) -> Vec<Extent> {
-        let Self { free, at, used } = self;
+        let Self { free, at, used, .. } = self;
         free.into_iter()
             .enumerate()
             .skip(at)
@@ -75,30 +88,36 @@ pub(super) struct Filled {
 impl Filled {
     pub(super) fn new(
         demand: &dyn Demand,
-        space: &Space,
+        held: &Held,
         sequence: &Sequence,
         overhead: &Overhead,
         align: u64,
     ) -> Result<Self, FsError> {
         let mut fill = Fill {
             overhead,
+            held,
             has_overhead: vec![false; demand.objects()],
             data: Vec::with_capacity(sequence.hot.len() + sequence.cold.len()),
             over: Vec::new(),
         };
+        fill.hold(demand);
         let hot_blocks = sequence.hot.iter().map(|step| step.run.len).sum::<u64>()
             + fill.overhead_of(&sequence.hot, &sequence.hot_overhead);
-        let (region, rest) = hot_region(&space.free, hot_blocks, align);
+        let (region, rest) = hot_region(&held.space.free, hot_blocks, align);
         let mut filler = Filler::new(region);
-        fill.steps(&sequence.hot, &mut filler)?;
+        fill.steps(&sequence.hot, &mut Holes::default(), &mut filler)?;
         for &object in &sequence.hot_overhead {
             fill.overhead(object, &mut filler)?;
         }
         let mut free = filler.rest();
         free.extend(rest);
         free.sort_unstable();
-        let mut filler = Filler::new(free);
-        fill.steps(&sequence.cold, &mut filler)?;
+        let (mut holes, free) = held.holes(&free);
+        let cold_blocks = sequence.cold.iter().map(|step| step.run.len).sum::<u64>()
+            + fill.overhead_of(&sequence.cold, &[]);
+        let mut filler = Filler::new(held.in_few_chunks(free, cold_blocks, align));
+        fill.steps(&sequence.cold, &mut holes, &mut filler)?;
+        filler.add(holes.rest());
         // Objects without blocks may have overhead too: attributes.
         for object in objects(demand) {
             fill.overhead(object, &mut filler)?;
@@ -199,6 +218,7 @@ fn hot_region(free: &[Extent], blocks: u64, align: u64) -> (Vec<Extent>, Vec<Ext
 /// Placing under way.
 struct Fill<'a> {
     overhead: &'a Overhead,
+    held: &'a Held,
     has_overhead: Vec<bool>,
     data: Vec<(ObjectId, Placed)>,
     over: Vec<(ObjectId, Extent)>,
@@ -211,11 +231,42 @@ impl Fill<'_> {
             steps.iter().map(|step| step.object).chain(more.iter().copied()).collect();
         objects.sort_unstable();
         objects.dedup();
-        objects.iter().map(|object| u64::from(self.overhead.0[object.index()])).sum()
+        objects.iter().map(|&object| self.missing(object)).sum()
     }
 
-    fn steps(&mut self, steps: &[PlacementStep], filler: &mut Filler) -> Result<(), FsError> {
+    /// Puts everything that keeps its place there.
+    fn hold(&mut self, demand: &dyn Demand) {
+        for object in objects(demand) {
+            self.data.extend(self.held.data(object).iter().map(|&placed| (object, placed)));
+            self.over.extend(self.held.overhead(object).iter().map(|&extent| (object, extent)));
+        }
+    }
+
+    /// Blocks for an object's map and attributes that have no place yet.
+    fn missing(&self, object: ObjectId) -> u64 {
+        let held: u64 = self.held.overhead(object).iter().map(|run| run.len).sum();
+        // More may have been kept than is needed; the rest is free again in the finished plan.
+        u64::from(self.overhead.0[object.index()]).saturating_sub(held)
+    }
+
+    /// Places runs: each in the smallest hole that holds it, else in the free space of `filler`,
+    /// and at last in the holes piece by piece.
+    fn steps(
+        &mut self,
+        steps: &[PlacementStep],
+        holes: &mut Holes,
+        filler: &mut Filler,
+    ) -> Result<(), FsError> {
         for step in steps {
+            let map = match self.has_overhead[step.object.index()] {
+                true => 0,
+                false => self.missing(step.object),
+            };
+            let mut hole = holes.take(map + step.run.len).map(|hole| Filler::new(vec![hole]));
+            if hole.is_none() && filler.left < map + step.run.len {
+                filler.add(std::mem::take(holes).rest());
+            }
+            let filler = hole.as_mut().unwrap_or(filler);
             // The map lies right before the first block it leads to.
             self.overhead(step.object, filler)?;
             let mut lbn = step.run.lbn;
@@ -232,10 +283,9 @@ impl Fill<'_> {
         if std::mem::replace(&mut self.has_overhead[object.index()], true) {
             return Ok(());
         }
+        let missing = self.missing(object);
         let over = &mut self.over;
-        filler.take_all(u64::from(self.overhead.0[object.index()]), |extent| {
-            over.push((object, extent));
-        })
+        filler.take_all(missing, |extent| over.push((object, extent)))
     }
 
     fn finish(mut self, objects: usize, left: Filler) -> Filled {

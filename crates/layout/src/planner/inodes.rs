@@ -1,5 +1,6 @@
 //! Which number each inode gets.
 
+use super::base::Held;
 use super::fill::Filled;
 use super::{Touch, objects};
 use seekless_fs::FsError;
@@ -45,17 +46,18 @@ impl<'a> Slots<'a> {
 
 pub(super) fn number_inodes(
     demand: &dyn Demand,
-    space: &Space,
+    held: &Held,
     hot: &[Touch],
     filled: &Filled,
 ) -> Result<Vec<Ino>, FsError> {
+    let space = &held.space;
     let slots = Slots::new(space);
     let mut inodes = vec![Ino::ZERO; demand.objects()];
     let mut done = vec![false; demand.objects()];
     for object in objects(demand) {
         if demand.is_pinned(object) {
             done[object.index()] = true;
-        } else if let Some(ino) = demand.fixed_ino(object) {
+        } else if let Some(ino) = demand.fixed_ino(object).or_else(|| held.ino(object)) {
             inodes[object.index()] = ino;
             done[object.index()] = true;
         }

@@ -14,7 +14,12 @@
 //! 3. Inodes of the rest keep the walk's order, each as near to its data as the
 //!    order and the room in the tables allow; tables that follow each other on the
 //!    disk are filled as one.
+//!
+//! With an older layout as a base ([`plan_on`]), what the base has keeps its place, and only the
+//! rest is placed by these rules: in holes that nothing keeps, the smallest that suffices, and else
+//! in space that was free before.
 
+mod base;
 mod fill;
 pub mod in_place;
 mod inodes;
@@ -23,10 +28,11 @@ mod sequence;
 mod tests;
 
 use crate::replay::{Purpose, Replayed};
+use base::Held;
 use fill::Filled;
 use inodes::number_inodes;
 use seekless_fs::FsError;
-use seekless_fs::plan::{Demand, ObjectId, Plan, Run, Space};
+use seekless_fs::plan::{Base, Demand, ObjectId, Plan, Run, Space};
 use seekless_units::{Ino, Lbn};
 use sequence::Sequence;
 use std::cmp::Reverse;
@@ -107,9 +113,29 @@ pub fn plan(
     hot: &[Touch],
     align: u64,
 ) -> Result<Plan, FsError> {
-    let sequence = Sequence::new(demand, space, hot);
+    plan_with(demand, Held::none(space), hot, align)
+}
+
+/// Plans the layout as [`plan`] does, but leaves in its place all that `base` has: numbers of
+/// inodes, and blocks of contents, maps and attributes, as far as they are free in `space` and
+/// still needed.
+///
+/// # Errors
+/// As [`plan`].
+pub fn plan_on(
+    base: &Base,
+    demand: &dyn Demand,
+    space: &Space,
+    hot: &[Touch],
+    align: u64,
+) -> Result<Plan, FsError> {
+    plan_with(demand, Held::new(demand, space, base), hot, align)
+}
+
+fn plan_with(demand: &dyn Demand, held: Held, hot: &[Touch], align: u64) -> Result<Plan, FsError> {
+    let sequence = Sequence::new(demand, &held, hot);
     let mut overhead = Overhead::estimate(demand);
-    let place = |overhead: &Overhead| Filled::new(demand, space, &sequence, overhead, align);
+    let place = |overhead: &Overhead| Filled::new(demand, &held, &sequence, overhead, align);
     let mut filled = place(&overhead)?;
     // Where a piece meets the end of a free run it becomes two, and its map may grow by a block
     // that was not counted. Everything is placed again then, so that the map lies before the first
@@ -128,7 +154,7 @@ pub fn plan(
         };
     }
     filled.supply(demand)?;
-    let inodes = number_inodes(demand, space, hot, &filled)?;
+    let inodes = number_inodes(demand, &held, hot, &filled)?;
     Ok(filled.into_plan(demand, inodes))
 }
 

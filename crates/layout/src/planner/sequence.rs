@@ -1,6 +1,7 @@
 //! In which order everything is placed.
 
-use super::{Part, Touch};
+use super::base::Held;
+use super::{Part, Touch, objects};
 use seekless_fs::plan::{Demand, ObjectId, Run, Space};
 use seekless_units::Lbn;
 use std::collections::HashMap;
@@ -21,9 +22,17 @@ pub(super) struct Sequence {
 }
 
 impl Sequence {
-    pub(super) fn new(demand: &dyn Demand, space: &Space, hot: &[Touch]) -> Self {
+    pub(super) fn new(demand: &dyn Demand, held: &Held, hot: &[Touch]) -> Self {
         let mut touched = Touched::default();
         let mut steps: Vec<PlacementStep> = Vec::new();
+        for object in objects(demand) {
+            for placed in held.data(object) {
+                let from = placed.lbn.get();
+                touched.add(object, from, from + placed.extent.len, &mut steps);
+            }
+        }
+        // They have their places.
+        steps.clear();
         let mut hot_overhead = Vec::new();
         let mut runs = Vec::new();
         for touch in hot {
@@ -44,7 +53,7 @@ impl Sequence {
                 }
             }
         }
-        let cold = Self::cold(demand, space, &touched);
+        let cold = Self::cold(demand, &held.space, &touched);
         Self { hot: steps, cold, hot_overhead }
     }
 

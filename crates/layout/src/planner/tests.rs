@@ -352,3 +352,103 @@ fn many_free_runs_are_laid_out_in_few_passes() {
         assert_eq!(plan.overhead(object).count() as u64, needed, "map of object {number}");
     }
 }
+
+/// A layout of all objects, as a base.
+fn as_base(plan: &Plan) -> Base {
+    let mut used: Vec<Extent> = plan.data.iter().map(|placed| placed.extent).collect();
+    used.extend(&plan.overhead);
+    used.sort_unstable();
+    Base { plan: plan.clone(), used }
+}
+
+#[test]
+fn all_that_a_base_has_keeps_its_place() {
+    let things = Things::new(vec![dir(1), file(10), Thing { attributes: 1, ..file(700) }]);
+    let space = space(vec![extent(5, 400), extent(500, 500)], 1000);
+    let old = plan(&things, &space, &[touch(2, 100, 20)], 64).expect("plan");
+    // Whatever a trace asks for now.
+    let again = plan_on(&as_base(&old), &things, &space, &[touch(1, 0, 10)], 64).expect("plan");
+    assert_eq!(old, again);
+}
+
+#[test]
+fn new_objects_fill_holes_and_then_free_space() {
+    let things = Things::new(vec![file(40), file(9), file(40), file(3), file(40)]);
+    let space = space(vec![extent(0, 400)], 1000);
+    let mut base = as_base(&plan(&things, &space, &[], 1).expect("plan"));
+    // Objects 1 and 3 are gone: holes of 9 and 3 blocks. Others have come.
+    let gone = [1, 3];
+    let mut kept = Plan::default();
+    for at in (0..5).map(ObjectId::new) {
+        match gone.contains(&at.index()) {
+            true => kept.push(Ino::ZERO, [], []),
+            false => kept.push(
+                base.plan.inodes[at.index()],
+                base.plan.data(at).iter().copied(),
+                base.plan.overhead_extents(at).iter().copied(),
+            ),
+        }
+    }
+    let (large, small) = (base.plan.data[1].extent, base.plan.data[3].extent);
+    base.plan = kept;
+    let now = Things::new(vec![file(40), file(3), file(40), file(8), file(42), file(20)]);
+    let plan = plan_on(&base, &now, &space, &[], 1).expect("plan");
+    is_sound(&now, &space, &plan);
+    assert_eq!(plan.data(ObjectId::new(1))[0].extent, small, "the smallest hole that suffices");
+    assert_eq!(plan.data(ObjectId::new(3))[0].extent, extent(large.start.get(), 8));
+    // The tail of a file that grew, and a file for which no hole suffices.
+    assert_eq!(blocks(&plan, 4)[..40], blocks(&base.plan, 4)[..]);
+    assert!(blocks(&plan, 5)[0].1 >= 132);
+    // Numbers: those of the base stay, the two that are free come first.
+    let old = &base.plan.inodes;
+    assert_eq!([plan.inodes[0], plan.inodes[2], plan.inodes[4]], [old[0], old[2], old[4]]);
+    let mut new = [plan.inodes[1], plan.inodes[3], plan.inodes[5]];
+    new.sort_unstable();
+    assert_eq!(new[..2], [Ino::new(12), Ino::new(14)]);
+}
+
+/// A base that claims blocks twice, used blocks, blocks that nobody needs, and numbers that are not
+/// free.
+#[test]
+fn a_base_that_contradicts_itself_makes_no_unsound_plan() {
+    let mut state = 5u64;
+    let mut random = |limit: u64| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % limit
+    };
+    for round in 0..200 {
+        let count = 2 + random(20);
+        let things: Vec<Thing> =
+            (0..count).map(|_| Thing { attributes: random(2), ..file(1 + random(30)) }).collect();
+        let things = Things { extents_per_block: 8, ..Things::new(things) };
+        let space = space(vec![extent(3, 200), extent(260, 90), extent(400, 600)], 1000);
+        let mut base = Base::default();
+        for _ in 0..random(count + 1) {
+            let mut data = Vec::new();
+            let mut lbn = 0;
+            for _ in 0..random(4) {
+                lbn += random(10);
+                let len = 1 + random(12);
+                data.push(Placed { lbn: Lbn::new(lbn), extent: extent(random(1000), len) });
+                lbn += len;
+            }
+            let over: Vec<Extent> =
+                (0..random(3)).map(|_| extent(random(1000), 1 + random(3))).collect();
+            base.plan.push(Ino::new(u32::try_from(random(40)).expect("number")), data, over);
+        }
+        while base.plan.inodes.len() < things.objects() {
+            base.plan.push(Ino::ZERO, [], []);
+        }
+        base.used = base.plan.data.iter().map(|placed| placed.extent).collect();
+        base.used.sort_unstable();
+        base.used.dedup_by(|later, earlier| later.start < earlier.end());
+        let plan = plan_on(&base, &things, &space, &[], 16).expect("plan");
+        is_sound(&things, &space, &plan);
+        let mut numbers = plan.inodes.clone();
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!(numbers.len(), things.objects(), "round {round}: a number is given twice");
+        assert!(numbers[0] >= Ino::new(11), "round {round}: {numbers:?}");
+    }
+}

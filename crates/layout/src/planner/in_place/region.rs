@@ -1,5 +1,6 @@
 //! Chooses the region and the place of each item in it.
 
+use super::super::base::Held;
 use super::super::sequence::Sequence;
 use super::super::{Touch, objects};
 use super::{Item, MAP_RESERVE, MovedPart};
@@ -190,7 +191,7 @@ fn items(
     hot: &[Touch],
     limits: Limits,
 ) -> Vec<(ObjectId, MovedPart)> {
-    let sequence = Sequence::new(occupied, space, hot);
+    let sequence = Sequence::new(occupied, &Held::none(space), hot);
     let mut own: HashMap<ObjectId, Vec<Run>> = HashMap::new();
     for step in &sequence.hot {
         own.entry(step.object).or_default().push(step.run);
