@@ -79,6 +79,7 @@ pub use image::ExtImage;
 
 pub use check::{PROBLEMS, check, preen, repair};
 pub use compose::Builder;
+pub use compose::base::BaseVolume;
 pub use compose::inodes::kept_flags;
 pub use compose::options::Options as BuildOptions;
 pub use features::{Features, LeftOut};

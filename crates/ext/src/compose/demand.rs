@@ -442,11 +442,14 @@ impl Demand for TreeDemand<'_> {
             self.runs(object, &mut runs);
             indirect_blocks(&runs, self.block_size)
         };
-        let owns_xattrs = match self.object(object) {
-            Object::Node(id) => self.xattr_owner(id) == Some(id),
-            _ => false,
-        };
-        map + u64::from(owns_xattrs)
+        map + self.attribute_blocks(object)
+    }
+
+    fn attribute_blocks(&self, object: ObjectId) -> u64 {
+        match self.object(object) {
+            Object::Node(id) => u64::from(self.xattr_owner(id) == Some(id)),
+            _ => 0,
+        }
     }
 
     fn is_pinned(&self, object: ObjectId) -> bool {

@@ -1,5 +1,6 @@
 //! The parts of a volume besides the tree: the journal, the resize inode's map and the orphan file.
 
+use super::base::BaseVolume;
 use super::geometry::Geometry;
 use crate::encode::mapping::{Piece, extent_tree_blocks, extents_of, indirect_blocks};
 use crate::encode::resize::ResizeMap;
@@ -26,6 +27,29 @@ impl FixedFile {
         self.data.iter().map(|&placed| Piece { placed, unwritten: false }).collect()
     }
 
+    /// Whether a new volume can have it as it is: of so many blocks from the first on, with as many
+    /// blocks of its map as the new volume's form of it takes.
+    fn suits(&self, geometry: &Geometry, blocks: u64) -> bool {
+        let runs: Vec<Run> = self
+            .data
+            .iter()
+            .map(|placed| Run { lbn: placed.lbn, len: placed.extent.len })
+            .collect();
+        let map = if geometry.features.has_incompat(incompat::EXTENTS) {
+            let extents = runs.iter().map(|run| extents_of(run.len, false)).sum();
+            extent_tree_blocks(extents, geometry.block_size)
+        } else {
+            indirect_blocks(&runs, geometry.block_size)
+        };
+        let mut next = Lbn::ZERO;
+        let is_whole = runs.iter().all(|run| {
+            let follows = run.lbn == next;
+            next = run.lbn + run.len;
+            follows
+        });
+        is_whole && next == Lbn::new(blocks) && map == self.map.len() as u64
+    }
+
     pub(crate) fn data_blocks(&self) -> u64 {
         self.data.iter().map(|placed| placed.extent.len).sum()
     }
@@ -50,21 +74,45 @@ pub(crate) struct Fixed {
 impl Fixed {
     /// Puts the journal and the like behind the first `contents` free blocks: near the data, but
     /// not in its way.
-    pub(crate) fn place(geometry: &Geometry, contents: u64) -> Result<Self, FsError> {
+    /// Files of an older volume stay in their places if they have the right length.
+    pub(crate) fn place(
+        geometry: &Geometry,
+        contents: u64,
+        base: Option<&BaseVolume>,
+    ) -> Result<Self, FsError> {
         let mut free = geometry.free_runs();
         let mut fixed = Self::default();
-        if geometry.reserved_gdt_blocks > 0 {
+        if let Some(base) = base {
+            let journal = (&mut fixed.journal, &base.journal, geometry.journal_blocks);
+            let orphans = (&mut fixed.orphans, &base.orphans, geometry.orphan_blocks);
+            for (own, old, blocks) in [journal, orphans] {
+                if blocks > 0 && old.suits(geometry, blocks) && take(&mut free, old.blocks()) {
+                    *own = old.clone();
+                }
+            }
+            let resize = base.resize.filter(|_| geometry.reserved_gdt_blocks > 0);
+            let run = |block| Extent::new(block, 1);
+            fixed.resize = resize.filter(|&block| take(&mut free, [run(block)].into_iter()));
+        }
+        if geometry.reserved_gdt_blocks > 0 && fixed.resize.is_none() {
             let first = free.first_mut().filter(|run| run.len > 0).ok_or_else(no_room)?;
             fixed.resize = Some(first.start);
             *first = Extent::new(first.start + 1, first.len - 1);
         }
         let total: u64 = free.iter().map(|run| run.len).sum();
-        let own = geometry.journal_blocks + geometry.orphan_blocks;
+        let missing = |file: &FixedFile, blocks| if file.data.is_empty() { blocks } else { 0 };
+        let journal = missing(&fixed.journal, geometry.journal_blocks);
+        let orphans = missing(&fixed.orphans, geometry.orphan_blocks);
+        let own = journal + orphans;
         let map_room = own.div_ceil(u64::from(geometry.block_size / 4)) + 8;
         let skip = contents.min(total.saturating_sub(own + map_room));
         let (mut front, mut back) = split(&free, skip);
-        fixed.journal = take_file(geometry, &mut back, geometry.journal_blocks)?;
-        fixed.orphans = take_file(geometry, &mut back, geometry.orphan_blocks)?;
+        if journal > 0 {
+            fixed.journal = take_file(geometry, &mut back, journal)?;
+        }
+        if orphans > 0 {
+            fixed.orphans = take_file(geometry, &mut back, orphans)?;
+        }
         match (front.last_mut(), back.first()) {
             (Some(last), Some(first)) if last.end() == first.start => {
                 last.len += first.len;
@@ -85,6 +133,23 @@ impl Fixed {
             .chain(self.orphans.blocks())
             .chain(self.resize.map(|block| Extent::new(block, 1)))
     }
+}
+
+/// Takes runs out of the free ones, if all of them are free.
+fn take(free: &mut Vec<Extent>, runs: impl Iterator<Item = Extent>) -> bool {
+    let mut left = free.clone();
+    for run in runs {
+        let at = left.partition_point(|free| free.end() <= run.start);
+        let Some(&free) = left.get(at) else { return false };
+        if free.start > run.start || free.end() < run.end() {
+            return false;
+        }
+        let before = Extent::new(free.start, run.start - free.start);
+        let after = Extent::new(run.end(), free.end() - run.end());
+        left.splice(at..=at, [before, after].into_iter().filter(|run| run.len > 0));
+    }
+    *free = left;
+    true
 }
 
 fn no_room() -> FsError {

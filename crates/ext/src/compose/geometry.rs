@@ -2,7 +2,8 @@
 //!
 //! Each group holds its own bitmaps and inode table, even with flexible groups:
 //! packing sixteen tables at the front of two gigabytes, as mke2fs does, puts
-//! the median inode most of a gigabyte away from its data.
+//! the median inode most of a gigabyte away from its data. On the base of an older volume, the
+//! groups of that one keep theirs where they are.
 
 use super::options::{INODE_RATIO, Options};
 use crate::features::Features;
@@ -20,6 +21,29 @@ pub(crate) const LOG_GROUPS_PER_FLEX: u8 = 4;
 /// Fewer blocks have no room for an empty volume's metadata.
 const LEAST_BLOCKS: u64 = 16;
 
+/// The places of a group's bitmaps and inode table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct GroupTables {
+    pub(crate) block_bitmap: BlockNo,
+    pub(crate) inode_bitmap: BlockNo,
+    /// The first block of the inode table.
+    pub(crate) inodes: BlockNo,
+}
+
+/// The shape of an older volume, for a new one of at least its size.
+#[derive(Clone, Debug)]
+pub(crate) struct Shape {
+    pub(crate) blocks: u64,
+    pub(crate) blocks_per_group: u64,
+    pub(crate) inodes_per_group: u32,
+    pub(crate) desc_size: u32,
+    /// Blocks of descriptors, and those reserved for more.
+    pub(crate) descriptor_room: u64,
+    pub(crate) log_groups_per_flex: u8,
+    /// By group.
+    pub(crate) tables: Vec<GroupTables>,
+}
+
 /// The shape of a volume to be written.
 #[derive(Clone, Debug)]
 pub(crate) struct Geometry {
@@ -36,6 +60,12 @@ pub(crate) struct Geometry {
     pub(crate) reserved_gdt_blocks: u64,
     pub(crate) journal_blocks: u64,
     pub(crate) orphan_blocks: u64,
+    pub(crate) log_groups_per_flex: u8,
+    /// The tables of the first groups, if they have places of an older volume; those of other
+    /// groups lie at their groups' beginning.
+    placed: Vec<GroupTables>,
+    /// For each group in `placed`, its blocks that hold fixed metadata of any group, sorted.
+    fixed: Vec<Vec<Extent>>,
 }
 
 /// The space and inodes that a tree needs.
@@ -140,6 +170,9 @@ impl Geometry {
             reserved_gdt_blocks: 0,
             journal_blocks: 0,
             orphan_blocks: 0,
+            log_groups_per_flex: LOG_GROUPS_PER_FLEX,
+            placed: Vec::new(),
+            fixed: Vec::new(),
         };
         geometry.divide(options, inodes)?;
         // A last group must hold its own metadata and a little more.
@@ -159,15 +192,165 @@ impl Geometry {
             geometry.divide(options, inodes)?;
         }
         geometry.journal_blocks = geometry.choose_journal(options)?;
-        if features.has_compat(compat::ORPHAN_FILE) {
-            // As in mke2fs: 32 blocks, one for 4096 in large volumes, at most 512.
-            geometry.orphan_blocks = match geometry.blocks {
-                blocks if blocks < 128 * 1024 => 32,
-                blocks if blocks < 2 * 1024 * 1024 => blocks / 4096,
-                _ => 512,
-            };
-        }
+        geometry.orphan_blocks = geometry.choose_orphan_file();
         Ok(geometry)
+    }
+
+    fn choose_orphan_file(&self) -> u64 {
+        if !self.features.has_compat(compat::ORPHAN_FILE) {
+            return 0;
+        }
+        // As in mke2fs: 32 blocks, one for 4096 in large volumes, at most 512.
+        match self.blocks {
+            blocks if blocks < 128 * 1024 => 32,
+            blocks if blocks < 2 * 1024 * 1024 => blocks / 4096,
+            _ => 512,
+        }
+    }
+
+    /// The shape of an older volume, as large, or larger if the contents need it.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`] for contents that do not fit in the requested size,
+    /// [`FsError::Unsupported`] for more groups than its descriptors have room for,
+    /// [`FsError::Invalid`] for a size below its own.
+    pub(crate) fn on_base(shape: &Shape, options: &Options, need: Need) -> Result<Self, FsError> {
+        let extra = options.spare.blocks(u64::from(options.block_size))?;
+        // Reserved blocks are room for small changes: a larger volume has other copies of its
+        // superblock, and another bitmap of its last group.
+        let reserved = if options.spare == Spare::default() { 0 } else { options.reserved };
+        let left = options.spare.left(reserved)?;
+        let mut blocks = shape.blocks;
+        if let Some(size) = options.size {
+            blocks = size.get() / u64::from(options.block_size);
+            if blocks < shape.blocks {
+                return Err(FsError::Invalid(format!(
+                    "the new volume would be smaller than the older one: {blocks} blocks, not {}",
+                    shape.blocks
+                )));
+            }
+        }
+        loop {
+            let geometry = Self::extended(shape, options, blocks)?;
+            if options.size.is_some() {
+                geometry.check_room(need)?;
+                return Ok(geometry);
+            }
+            let used = need.blocks + extra + geometry.fixed_blocks() + geometry.spare_blocks();
+            let mut wanted = (used * 10_000).div_ceil(left);
+            if wanted > geometry.blocks {
+                // It has to grow: with all reserved blocks free, as a fitted one.
+                wanted = (used * 10_000).div_ceil(options.spare.left(options.reserved)?);
+            } else if need.inodes + u64::from(FIRST_INO) > geometry.inodes() {
+                wanted = geometry.group_start(geometry.groups - 1) + 2 * shape.blocks_per_group;
+            }
+            if wanted <= geometry.blocks {
+                geometry.check_room(need)?;
+                return Ok(geometry);
+            }
+            blocks = wanted.max(geometry.blocks + 1);
+        }
+    }
+
+    /// A volume of (about) `blocks` blocks, whose first groups are those of an older one.
+    fn extended(shape: &Shape, options: &Options, blocks: u64) -> Result<Self, FsError> {
+        let features = options.features;
+        let mut geometry = Self {
+            features,
+            block_size: options.block_size,
+            inode_size: options.inode_size,
+            first_block: u64::from(options.block_size == 1024),
+            blocks,
+            blocks_per_group: shape.blocks_per_group,
+            groups: 0,
+            inodes_per_group: shape.inodes_per_group,
+            desc_size: shape.desc_size,
+            desc_blocks: 0,
+            reserved_gdt_blocks: 0,
+            journal_blocks: 0,
+            orphan_blocks: 0,
+            log_groups_per_flex: shape.log_groups_per_flex,
+            placed: shape.tables.clone(),
+            fixed: Vec::new(),
+        };
+        if blocks > shape.blocks {
+            geometry.count_groups(shape)?;
+            // The last group must hold its own metadata and a little more; it may be one of the
+            // older volume, which has room already.
+            let last = geometry.groups - 1;
+            let least = geometry.group_overhead(last) + 50;
+            let have = geometry.group_blocks(last);
+            if have < least && last as usize >= shape.tables.len() {
+                if options.size.is_some() {
+                    geometry.blocks -= have;
+                } else {
+                    geometry.blocks += least - have;
+                }
+            }
+        }
+        geometry.count_groups(shape)?;
+        geometry.fixed = geometry.fixed_by_group();
+        geometry.journal_blocks = geometry.choose_journal(options)?;
+        geometry.orphan_blocks = geometry.choose_orphan_file();
+        Ok(geometry)
+    }
+
+    /// Groups and descriptor blocks for the block count, in the room of an older volume.
+    fn count_groups(&mut self, shape: &Shape) -> Result<(), FsError> {
+        let groups = (self.blocks - self.first_block).div_ceil(self.blocks_per_group);
+        self.groups = u32::try_from(groups)
+            .map_err(|_| FsError::NoSpace("more than 4 billion groups".into()))?;
+        let limit = if self.features.has_incompat(incompat::BIT64) { 1 << 48 } else { 1 << 32 };
+        self.desc_blocks = groups.div_ceil(u64::from(self.block_size / self.desc_size));
+        let inodes = groups * u64::from(self.inodes_per_group);
+        if self.blocks >= limit || inodes > u64::from(u32::MAX) {
+            return Err(FsError::NoSpace(format!("{} blocks are too many", self.blocks)));
+        }
+        let left = shape.descriptor_room.checked_sub(self.desc_blocks);
+        self.reserved_gdt_blocks = left.ok_or_else(|| {
+            FsError::Unsupported(format!(
+                "{groups} groups need {} blocks of descriptors, the older volume has room for {}",
+                self.desc_blocks, shape.descriptor_room
+            ))
+        })?;
+        if self.reserved_gdt_blocks == 0 {
+            self.features.compat &= !compat::RESIZE_INODE;
+        }
+        Ok(())
+    }
+
+    /// The blocks of fixed metadata in each group whose tables, or into which the tables of others,
+    /// are placed.
+    fn fixed_by_group(&self) -> Vec<Vec<Extent>> {
+        let mut by_group: Vec<Vec<Extent>> = vec![Vec::new(); self.groups as usize];
+        let mut add = |run: Extent| {
+            let (mut at, end) = (run.start.get(), run.end().get());
+            while at < end {
+                let group = ((at - self.first_block) / self.blocks_per_group) as u32;
+                let stop = end.min(self.group_start(group) + self.blocks_per_group);
+                by_group[group as usize].push(Extent::new(BlockNo::new(at), stop - at));
+                at = stop;
+            }
+        };
+        for group in 0..self.groups {
+            let start = BlockNo::new(self.group_start(group));
+            add(Extent::new(start, self.super_blocks(group)));
+            let tables = self.tables(group);
+            add(Extent::new(tables.block_bitmap, 1));
+            add(Extent::new(tables.inode_bitmap, 1));
+            add(Extent::new(tables.inodes, self.inode_table_blocks()));
+        }
+        for runs in &mut by_group {
+            runs.sort_unstable();
+            runs.dedup_by(|later, earlier| {
+                let touch = earlier.end() == later.start;
+                if touch {
+                    earlier.len += later.len;
+                }
+                touch
+            });
+        }
+        by_group
     }
 
     /// Groups, inodes per group and descriptor blocks for the block count.
@@ -305,34 +488,74 @@ impl Geometry {
         if self.has_super(group) { 1 + self.desc_blocks + self.reserved_gdt_blocks } else { 0 }
     }
 
+    /// The bitmaps and the inode table of a group.
+    fn tables(&self, group: u32) -> GroupTables {
+        if let Some(&tables) = self.placed.get(group as usize) {
+            return tables;
+        }
+        let start = BlockNo::new(self.group_start(group) + self.super_blocks(group));
+        GroupTables { block_bitmap: start, inode_bitmap: start + 1, inodes: start + 2 }
+    }
+
     pub(crate) fn block_bitmap(&self, group: u32) -> u64 {
-        self.group_start(group) + self.super_blocks(group)
+        self.tables(group).block_bitmap.get()
     }
 
     pub(crate) fn inode_bitmap(&self, group: u32) -> u64 {
-        self.block_bitmap(group) + 1
+        self.tables(group).inode_bitmap.get()
     }
 
     pub(crate) fn inode_table(&self, group: u32) -> Extent {
-        Extent::new(BlockNo::new(self.inode_bitmap(group) + 1), self.inode_table_blocks())
+        Extent::new(self.tables(group).inodes, self.inode_table_blocks())
     }
 
-    /// Blocks at a group's start that hold fixed metadata.
+    /// Blocks of a group that hold fixed metadata.
     pub(crate) fn group_overhead(&self, group: u32) -> u64 {
-        self.super_blocks(group) + 2 + self.inode_table_blocks()
+        match self.fixed.get(group as usize) {
+            Some(fixed) => fixed.iter().map(|run| run.len).sum(),
+            None => self.super_blocks(group) + 2 + self.inode_table_blocks(),
+        }
     }
 
-    /// Free space of each group, neighbours not merged.
+    /// Whether a group has no fixed metadata of other groups. The bitmap of one that has some does
+    /// not follow from the group's descriptor.
+    pub(crate) fn is_self_contained(&self, group: u32) -> bool {
+        let first = self.group_start(group);
+        let is_here = |block: u64| block >= first && block - first < self.blocks_per_group;
+        let tables = self.inode_table(group);
+        let bitmaps = [self.block_bitmap(group), self.inode_bitmap(group)];
+        let own = bitmaps.into_iter().filter(|&block| is_here(block)).count() as u64
+            + if is_here(tables.start.get()) { tables.len } else { 0 };
+        self.super_blocks(group) + own == self.group_overhead(group)
+    }
+
+    /// The blocks of all fixed metadata, sorted within each group.
+    pub(crate) fn fixed_runs(&self) -> impl Iterator<Item = Extent> + '_ {
+        (0..self.groups).flat_map(|group| match self.fixed.get(group as usize) {
+            Some(fixed) => fixed.clone(),
+            None => {
+                let start = BlockNo::new(self.group_start(group));
+                vec![Extent::new(start, self.group_overhead(group))]
+            }
+        })
+    }
+
+    /// Free space between fixed metadata, neighbours of two groups not merged.
     pub(crate) fn free_runs(&self) -> Vec<Extent> {
-        (0..self.groups)
-            .map(|group| {
-                let overhead = self.group_overhead(group);
-                debug_assert!(overhead <= self.group_blocks(group), "group {group} is too small");
-                let start = BlockNo::new(self.group_start(group) + overhead);
-                Extent::new(start, self.group_blocks(group) - overhead)
-            })
-            .filter(|run| run.len > 0)
-            .collect()
+        let mut runs = Vec::new();
+        let mut fixed = self.fixed_runs().peekable();
+        for group in 0..self.groups {
+            let mut at = BlockNo::new(self.group_start(group));
+            let end = at + self.group_blocks(group);
+            while let Some(run) = fixed.next_if(|run| run.start < end) {
+                debug_assert!(at <= run.start && run.end() <= end, "{run:?} of group {group}");
+                runs.push(Extent::new(at, run.start - at));
+                at = run.end();
+            }
+            runs.push(Extent::new(at, end - at));
+        }
+        runs.retain(|run| run.len > 0);
+        runs
     }
 }
 

@@ -1,6 +1,7 @@
 //! Building an image: the whole layout decided first, then one forward pass.
 //!
 //! - [`options`]: the caller's options
+//! - [`base`]: an older volume, whose shape and marks a new one has
 //! - [`geometry`]: groups and fixed metadata; how large an image must be
 //! - [`demand`]: objects to be placed
 //! - [`attributes`]: extended attributes in inode, block and inodes of their own
@@ -17,6 +18,7 @@
 )]
 
 pub(crate) mod attributes;
+pub(crate) mod base;
 pub(crate) mod demand;
 pub(crate) mod fixed;
 pub(crate) mod geometry;
@@ -28,12 +30,13 @@ pub(crate) mod write;
 use crate::checksum::crc32c;
 use crate::encode::dirblocks::DirFormat;
 use crate::ondisk::{hash_version, incompat, ro_compat, special};
+use base::BaseVolume;
 use demand::TreeDemand;
 use fixed::Fixed;
 use geometry::{Geometry, Need};
 use options::Options;
 use seekless_device::BlockDevice;
-use seekless_fs::plan::{Demand, InodeTable, NewVolume, Plan, Space};
+use seekless_fs::plan::{Demand, InodeTable, NewVolume, ObjectId, Plan, Space};
 use seekless_fs::source::Source;
 use seekless_fs::tree::{Node, Tree};
 use seekless_fs::{FsError, Timestamp};
@@ -48,6 +51,8 @@ pub struct Builder<'a> {
     identity: Identity,
     fixed: Fixed,
     orphan_ino: Ino,
+    /// The volume whose shape it has.
+    base: Option<&'a BaseVolume>,
 }
 
 impl<'a> Builder<'a> {
@@ -57,8 +62,51 @@ impl<'a> Builder<'a> {
     /// As [`Options::check`]; [`FsError::NoSpace`] when the contents do not fit; errors of the
     /// source for files it cannot examine.
     pub fn new(source: &'a dyn Source, options: &Options) -> Result<Self, FsError> {
+        Self::with(source, options, |need| Geometry::choose(options, need), None)
+    }
+
+    /// As [`Builder::new`], but with the shape of an older volume, and its own files in their
+    /// places. `options` are those of [`BaseVolume::options`], with changes.
+    ///
+    /// # Errors
+    /// As [`Builder::new`], [`FsError::Unsupported`] where the contents or the options need another
+    /// shape, and [`FsError::Invalid`] for a volume that would be smaller.
+    pub fn on_base(
+        source: &'a dyn Source,
+        options: &Options,
+        base: &'a BaseVolume,
+    ) -> Result<Self, FsError> {
+        base.suits(options)?;
+        let choose = |need| Geometry::on_base(&base.shape, options, need);
+        let mut builder = Self::with(source, options, choose, Some(base))?;
+        builder.base = Some(base);
+        Ok(builder)
+    }
+
+    /// As [`Builder::new`], but with the marks of an older volume that are no options, and its own
+    /// files in their places where those are free. The shape is that of the options.
+    ///
+    /// # Errors
+    /// As [`Builder::new`].
+    pub fn with_marks_of(
+        source: &'a dyn Source,
+        options: &Options,
+        base: &'a BaseVolume,
+    ) -> Result<Self, FsError> {
+        Self::with(source, options, |need| Geometry::choose(options, need), Some(base))
+    }
+
+    fn with(
+        source: &'a dyn Source,
+        options: &Options,
+        choose: impl Fn(Need) -> Result<Geometry, FsError>,
+        base: Option<&'a BaseVolume>,
+    ) -> Result<Self, FsError> {
         options.check()?;
-        let identity = identify(source.tree(), options);
+        let mut identity = identify(source.tree(), options);
+        if let Some(seed) = base.and_then(BaseVolume::checksum_seed) {
+            identity.checksum_seed = seed;
+        }
         let features = options.features;
         let dir_format = DirFormat {
             block_size: options.block_size as usize,
@@ -78,11 +126,11 @@ impl<'a> Builder<'a> {
             identity.checksum_seed,
         )?;
         let (blocks, inodes) = demand.totals();
-        let geometry = Geometry::choose(options, Need { blocks, inodes })?;
-        let fixed = Fixed::place(&geometry, blocks + blocks / 64)?;
+        let geometry = choose(Need { blocks, inodes })?;
+        let fixed = Fixed::place(&geometry, blocks + blocks / 64, base)?;
         // As in mke2fs: the first number behind lost+found's.
         let orphan_ino = Ino::new(special::FIRST_ORDINARY + 1);
-        Ok(Self { demand, geometry, identity, fixed, orphan_ino })
+        Ok(Self { demand, geometry, identity, fixed, orphan_ino, base: None })
     }
 
     /// Inodes in each group.
@@ -133,6 +181,13 @@ impl NewVolume for Builder<'_> {
         ByteLen::new(self.geometry.blocks * u64::from(self.geometry.block_size))
     }
 
+    fn added_paths(&self) -> Vec<(&'static [u8], ObjectId)> {
+        if self.demand.has_lost_and_found {
+            return Vec::new();
+        }
+        vec![(b"lost+found", self.demand.lost_and_found_object())]
+    }
+
     fn clamped_times(&self) -> usize {
         let size = self.geometry.inode_size;
         let clamped = |node: &&Node| inodes::storable(node.mtime, size) != node.mtime;
@@ -151,6 +206,7 @@ impl NewVolume for Builder<'_> {
             identity: &self.identity,
             fixed: &self.fixed,
             orphan_ino: self.orphan_ino,
+            base: self.base,
             plan,
             device,
             progress,

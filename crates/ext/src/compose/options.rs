@@ -105,7 +105,8 @@ impl Options {
             label: label.clone(),
             uuid: Some(raw.s_uuid),
             journal_size: journal.ok().map(|journal| ByteLen::new(journal.size)),
-            reserved: (reserved * 10_000 / sb.blocks.max(1)).min(5000) as u32,
+            // Rounded up, so that the same number of blocks follows from it.
+            reserved: (reserved * 10_000).div_ceil(sb.blocks.max(1)).min(5000) as u32,
             made: Some(Timestamp { secs, nanos: 0 }),
             ..Self::default()
         }

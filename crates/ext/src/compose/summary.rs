@@ -1,6 +1,6 @@
 //! Metadata of a volume as a whole: superblock, group descriptors, bitmaps.
 
-use super::geometry::{FIRST_INO, Geometry, LOG_GROUPS_PER_FLEX};
+use super::geometry::{FIRST_INO, Geometry};
 use crate::checksum::{crc16, crc32c};
 use crate::ondisk::{
     BG_BLOCK_UNINIT, BG_INODE_UNINIT, BG_INODE_ZEROED, CHECKSUM_CRC32C, FLAG_SIGNED_HASH,
@@ -67,7 +67,8 @@ pub(crate) fn group_record(
     let lazy = csum || features.has_ro_compat(ro_compat::GDT_CSUM);
     let free_blocks = geometry.group_blocks(group) - content.used_blocks();
     let free_inodes = geometry.inodes_per_group - content.inodes.len() as u32;
-    let untouched = content.used_blocks() == geometry.group_overhead(group);
+    let untouched = content.used_blocks() == geometry.group_overhead(group)
+        && geometry.is_self_contained(group);
     let last = group + 1 == geometry.groups;
     let (mut flags, mut unused) = (0, 0);
     if lazy {
@@ -238,7 +239,7 @@ pub(crate) fn superblock(geometry: &Geometry, identity: &Identity, totals: &Tota
         sb.s_want_extra_isize = 32.into();
     }
     if features.has_incompat(incompat::FLEX_BG) {
-        sb.s_log_groups_per_flex = LOG_GROUPS_PER_FLEX;
+        sb.s_log_groups_per_flex = geometry.log_groups_per_flex;
     }
     if features.has_ro_compat(ro_compat::METADATA_CSUM) {
         sb.s_checksum_type = CHECKSUM_CRC32C;

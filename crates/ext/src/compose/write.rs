@@ -3,6 +3,7 @@
 
 mod inodes;
 
+use super::base::BaseVolume;
 use super::demand::{Object, TreeDemand};
 use super::fixed::{self, Fixed};
 use super::geometry::Geometry;
@@ -19,6 +20,7 @@ use seekless_fs::source::SEAL_ALIGN;
 use seekless_fs::tree::NodeId;
 use seekless_fs::{FileKind, FsError};
 use seekless_units::{BlockNo, ByteLen, Extent, Ino, Lba};
+use std::borrow::Cow;
 use zerocopy::IntoBytes;
 
 /// Who an inode belongs to.
@@ -37,6 +39,7 @@ pub(crate) struct TreeWriter<'a> {
     pub(crate) identity: &'a Identity,
     pub(crate) fixed: &'a Fixed,
     pub(crate) orphan_ino: Ino,
+    pub(crate) base: Option<&'a BaseVolume>,
     pub(crate) plan: &'a Plan,
     pub(crate) device: &'a dyn BlockDevice,
     pub(crate) progress: &'a (dyn Fn(u64) + Sync),
@@ -245,10 +248,8 @@ impl TreeWriter<'_> {
     fn group_uses(&self, owners: &[(u32, Owner)]) -> Vec<GroupUse> {
         let geometry = self.geometry;
         let mut uses: Vec<GroupUse> = (0..geometry.groups).map(|_| GroupUse::default()).collect();
-        let fixed = (0..geometry.groups).map(|group| {
-            Extent::new(BlockNo::new(geometry.group_start(group)), geometry.group_overhead(group))
-        });
-        let mut used: Vec<Extent> = fixed
+        let mut used: Vec<Extent> = geometry
+            .fixed_runs()
             .chain(self.fixed.blocks())
             .chain(self.plan.data.iter().map(|placed| placed.extent))
             .chain(self.plan.overhead.iter().copied())
@@ -310,9 +311,13 @@ impl TreeWriter<'_> {
             orphan_ino: self.orphan_ino.get(),
             large_file: self.demand.tree.nodes().iter().any(is_large),
         };
-        let mut sb = superblock(self.geometry, self.identity, &totals);
+        let primary = superblock(self.geometry, self.identity, &totals);
         // Copies first: the primary superblock makes the image one.
         for group in (0..self.geometry.groups).rev().filter(|&g| self.geometry.has_super(g)) {
+            let (mut sb, mut descriptors) = (primary.clone(), Cow::Borrowed(&descriptors));
+            if let Some(base) = self.base.filter(|_| group > 0) {
+                base.copy(group, self.identity, &mut sb, descriptors.to_mut());
+            }
             seal_superblock(&mut sb, group);
             let start = self.geometry.group_start(group);
             // The primary one stands at byte 1024 for any block size.

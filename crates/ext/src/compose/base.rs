@@ -1,0 +1,229 @@
+//! An older volume as the base of a new one: its shape, its marks, the places of its own files, and
+//! the copies of its superblock.
+
+use super::fixed::FixedFile;
+use super::geometry::{GroupTables, Shape};
+use super::options::Options;
+use super::summary::Identity;
+use crate::image::ExtImage;
+use crate::ondisk::{GroupDesc, Superblock, compat, hash_version, incompat, ro_compat, special};
+use crate::superblock::Super;
+use seekless_fs::plan::Placed;
+use seekless_fs::{FsError, Inspect};
+use seekless_units::{BlockNo, ByteLen, GroupNo, Ino};
+use std::mem::offset_of;
+use std::sync::Arc;
+use zerocopy::{FromBytes, IntoBytes};
+
+/// The slot of an inode's map for its double-indirect block.
+const DOUBLE_INDIRECT: usize = 13;
+
+/// An older volume, whose shape a new one takes over.
+///
+/// The new volume has its groups, tables, identifiers and own files in the same places, so that
+/// whatever else is equal lies in equal blocks.
+pub struct BaseVolume {
+    image: Arc<ExtImage>,
+    pub(crate) shape: Shape,
+    pub(crate) journal: FixedFile,
+    pub(crate) orphans: FixedFile,
+    /// The inode of the orphan file, if there is one.
+    pub(crate) orphan_ino: Option<Ino>,
+    /// The double-indirect block of the resize inode.
+    pub(crate) resize: Option<BlockNo>,
+}
+
+impl BaseVolume {
+    /// Reads the shape of a volume.
+    ///
+    /// # Errors
+    /// [`FsError::Damaged`] for a volume with an error, [`FsError::Corrupt`].
+    pub fn new(image: Arc<ExtImage>) -> Result<Self, FsError> {
+        image.refuse_damage()?;
+        let volume = image.volume();
+        let sb = &volume.sb;
+        let tables = (0..sb.groups).map(|number| {
+            let group = volume.descriptors().read_checked(GroupNo::new(number))?;
+            Ok(GroupTables {
+                block_bitmap: group.block_bitmap(),
+                inode_bitmap: group.inode_bitmap(),
+                inodes: group.inode_table(),
+            })
+        });
+        let shape = Shape {
+            blocks: sb.blocks,
+            blocks_per_group: u64::from(sb.blocks_per_group),
+            inodes_per_group: sb.inodes_per_group,
+            desc_size: u32::from(sb.desc_size),
+            descriptor_room: u64::from(sb.descriptor_blocks())
+                + u64::from(sb.raw.s_reserved_gdt_blocks.get()),
+            log_groups_per_flex: sb.raw.s_log_groups_per_flex,
+            tables: tables.collect::<Result<_, FsError>>()?,
+        };
+        let own = |ino: u32| {
+            if ino == 0 { Ok(FixedFile::default()) } else { fixed_file(&image, Ino::new(ino)) }
+        };
+        let orphan_ino = sb.raw.s_orphan_file_inum.get();
+        let has_orphans = sb.has_compat(compat::ORPHAN_FILE) && orphan_ino != 0;
+        let resize = match sb.has_compat(compat::RESIZE_INODE) {
+            true => double_indirect(&image.raw_inode(Ino::new(special::RESIZE))?),
+            false => None,
+        };
+        Ok(Self {
+            journal: own(sb.raw.s_journal_inum.get())?,
+            orphans: own(if has_orphans { orphan_ino } else { 0 })?,
+            orphan_ino: has_orphans.then(|| Ino::new(orphan_ino)),
+            resize,
+            shape,
+            image,
+        })
+    }
+
+    /// The volume's files.
+    #[must_use]
+    pub fn image(&self) -> &Arc<ExtImage> {
+        &self.image
+    }
+
+    /// Options of a volume with the same shape and marks; as large, or larger if need be.
+    #[must_use]
+    pub fn options(&self) -> Options {
+        let sb = &self.image.volume().sb;
+        Options {
+            size: None,
+            inodes: None,
+            hash_seed: self.hashes_alike().then(|| {
+                let mut seed = [0; 16];
+                seed.copy_from_slice(sb.raw.s_hash_seed.as_bytes());
+                seed
+            }),
+            raid_stride: sb.raw.s_raid_stride.get(),
+            raid_stripe_width: sb.raw.s_raid_stripe_width.get(),
+            ..Options::like(&self.image)
+        }
+    }
+
+    /// Checks that a volume with these options can have this shape.
+    pub(crate) fn suits(&self, options: &Options) -> Result<(), FsError> {
+        let sb = &self.image.volume().sb;
+        let bit64 = options.features.has_incompat(incompat::BIT64);
+        let sparse = options.features.has_ro_compat(ro_compat::SPARSE_SUPER);
+        let room = options.features.has_compat(compat::RESIZE_INODE);
+        let orphans = options.features.has_compat(compat::ORPHAN_FILE);
+        let sizes = |block, inode| format!("blocks of {block} bytes and inodes of {inode}");
+        let rules = [
+            (
+                options.block_size == sb.block_size
+                    && options.inode_size == u32::from(sb.inode_size),
+                sizes(sb.block_size, u32::from(sb.inode_size)),
+            ),
+            (self.shape.desc_size == if bit64 { 64 } else { 32 }, "other descriptors".into()),
+            (
+                sparse == sb.has_ro_compat(ro_compat::SPARSE_SUPER)
+                    && !sb.has_compat(compat::SPARSE_SUPER2),
+                "copies of its superblock in other groups".into(),
+            ),
+            (
+                room == sb.has_compat(compat::RESIZE_INODE),
+                "other room for descriptors (resize_inode)".into(),
+            ),
+            (
+                options.inodes.is_none() && options.inode_ratio.is_none(),
+                format!("{} inodes in a group", sb.inodes_per_group),
+            ),
+            (
+                !orphans
+                    || self.orphan_ino.is_none_or(|ino| ino.get() == special::FIRST_ORDINARY + 1),
+                "its orphan file in another inode".into(),
+            ),
+        ];
+        match rules.into_iter().find(|(holds, _)| !holds) {
+            Some((_, has)) => Err(FsError::Unsupported(format!("the older volume has {has}"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether names are hashed as in new volumes.
+    fn hashes_alike(&self) -> bool {
+        self.image.volume().sb.default_hash_version() == Some(hash_version::HALF_MD4)
+    }
+
+    /// The checksum seed, if it does not follow from the UUID.
+    pub(crate) fn checksum_seed(&self) -> Option<u32> {
+        let sb = &self.image.volume().sb;
+        sb.has_incompat(incompat::CSUM_SEED).then_some(sb.checksum_seed)
+    }
+
+    /// The copy of the superblock and of the descriptors in a group, as the new volume has it: the
+    /// fields in which nobody compares copies with the primary (counts, marks of unused tables) are
+    /// those of the older volume. `e2fsck` and the kernel rebuild or ignore them
+    /// (e2fsprogs `lib/ext2fs/openfs.c`, `e2fsck/super.c`).
+    pub(crate) fn copy(
+        &self,
+        group: u32,
+        identity: &Identity,
+        sb: &mut Superblock,
+        descriptors: &mut [u8],
+    ) {
+        let volume = self.image.volume();
+        let old = &volume.sb;
+        let number = GroupNo::new(group);
+        let blocks =
+            (u64::from(sb.s_blocks_count_hi.get()) << 32) | u64::from(sb.s_blocks_count_lo.get());
+        if blocks != old.blocks || !old.group_has_super(number) {
+            // The copy is another one in any case.
+            return;
+        }
+        let start = old.group_blocks(number).start;
+        let block_size = u64::from(old.block_size);
+        let at = ByteLen::new(start.get() * block_size);
+        let Ok(copy) = Super::read_copy(volume.device().as_ref(), at) else { return };
+        sb.s_free_blocks_count_lo = copy.raw.s_free_blocks_count_lo;
+        sb.s_free_blocks_count_hi = copy.raw.s_free_blocks_count_hi;
+        sb.s_free_inodes_count = copy.raw.s_free_inodes_count;
+        sb.s_wtime = copy.raw.s_wtime;
+        sb.s_wtime_hi = copy.raw.s_wtime_hi;
+        let is_sealed_alike = old.raw.s_uuid == identity.uuid
+            || (old.has_incompat(incompat::CSUM_SEED) && !old.has_ro_compat(ro_compat::GDT_CSUM));
+        if !is_sealed_alike || old.checksum_seed != identity.checksum_seed {
+            return;
+        }
+        let size = usize::from(old.desc_size);
+        let mut table = vec![0; old.groups as usize * size];
+        if volume.read_bytes(start + 1, 0, &mut table).is_err() {
+            return;
+        }
+        let groups = descriptors.chunks_mut(size).zip(table.chunks(size));
+        for (number, (own, copy)) in (0..).zip(groups) {
+            let is_sound = volume.descriptors().parse(GroupNo::new(number), copy).is_ok();
+            if is_sound && pointers(own) == pointers(copy) {
+                own.copy_from_slice(copy);
+            }
+        }
+    }
+}
+
+/// A volume's own file with its blocks.
+fn fixed_file(image: &ExtImage, ino: Ino) -> Result<FixedFile, FsError> {
+    let map = image.block_map(ino)?;
+    let data = map.runs.iter().map(|run| Placed { lbn: run.lbn, extent: run.extent });
+    let index = map.index.iter().map(|block| block.block);
+    Ok(FixedFile { data: data.collect(), map: index.collect() })
+}
+
+/// The double-indirect block in an inode, if it has one.
+fn double_indirect(inode: &[u8]) -> Option<BlockNo> {
+    let (core, _) = crate::ondisk::InodeCore::ref_from_prefix(inode).ok()?;
+    let word = core.i_block.0.chunks(4).nth(DOUBLE_INDIRECT)?;
+    let block = u32::from_le_bytes(word.try_into().ok()?);
+    (block != 0).then(|| BlockNo::new(u64::from(block)))
+}
+
+/// The pointers of a descriptor to bitmaps and table.
+fn pointers(descriptor: &[u8]) -> Vec<u8> {
+    let parts = [
+        offset_of!(GroupDesc, bg_block_bitmap_lo)..offset_of!(GroupDesc, bg_free_blocks_count_lo),
+        offset_of!(GroupDesc, bg_block_bitmap_hi)..offset_of!(GroupDesc, bg_free_blocks_count_hi),
+    ];
+    parts.into_iter().filter_map(|part| descriptor.get(part)).flatten().copied().collect()
+}
