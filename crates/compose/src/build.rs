@@ -1,5 +1,6 @@
 //! Builds an image of each format from a source. Blocks that traces read come first.
 
+use crate::base::{self, ExtBases, Taken};
 use crate::names::Names;
 use crate::write::{Destination, write_volume};
 use crate::{flags, wrong};
@@ -7,7 +8,7 @@ use seekless_ext as ext;
 use seekless_fat::{self as fat, LossCounts};
 use seekless_ffs as ufs;
 use seekless_fs::FsError;
-use seekless_fs::plan::{NewVolume, ObjectId};
+use seekless_fs::plan::{Base, NewVolume, ObjectId};
 use seekless_fs::source::Source;
 use seekless_images::{Error, Progress};
 use seekless_layout::by_path;
@@ -45,6 +46,33 @@ impl Build<'_> {
         let builder = ext::Builder::new(self.source, options).map_err(|error| self.about(error))?;
         let touches = self.touches(options.block_size);
         self.volume(&builder, &touches)
+    }
+
+    /// Writes an ext image on the base of older ones, and returns its length, and how many files
+    /// keep their places. The volume has the shape of the first image; where it cannot, a strict
+    /// build fails, and others keep the places that their own shape leaves free.
+    ///
+    /// # Errors
+    /// As [`Build::ext`], errors of the older images, and
+    /// [`ErrorKind::Unsupported`](seekless_images::ErrorKind) for another shape.
+    pub fn ext_on(
+        &self,
+        bases: &ExtBases,
+        options: &ext::BuildOptions,
+        is_strict: bool,
+    ) -> Result<(ByteLen, Taken), Error> {
+        flags::warn_of_lost(self.source, ext::kept_flags(options.features));
+        let builder = match ext::Builder::on_base(self.source, options, bases.volume()) {
+            Err(FsError::Unsupported(why)) if !is_strict => {
+                warn!("{why}: the new volume has a shape of its own");
+                ext::Builder::with_marks_of(self.source, options, bases.volume())
+            }
+            builder => builder,
+        };
+        let builder = builder.map_err(|error| self.about(error))?;
+        let (base, taken) = base::layout(bases.images(), (self.source, self.name), &builder)?;
+        let touches = self.touches(options.block_size);
+        Ok((self.volume_on(Some(&base), &builder, &touches)?, taken))
     }
 
     /// Writes a UFS image, and returns its length.
@@ -86,10 +114,24 @@ impl Build<'_> {
     /// # Errors
     /// As [`Build::ext`].
     pub fn volume(&self, volume: &dyn NewVolume, touches: &[Touch]) -> Result<ByteLen, Error> {
+        self.volume_on(None, volume, touches)
+    }
+
+    /// As [`Build::volume`], but everything that `base` has keeps its place.
+    fn volume_on(
+        &self,
+        base: Option<&Base>,
+        volume: &dyn NewVolume,
+        touches: &[Touch],
+    ) -> Result<ByteLen, Error> {
         let touches: Vec<Touch> =
             touches.iter().flat_map(|&touch| with_shared(volume, touch)).collect();
         let align = self.align(volume.block_size());
-        let plan = planner::plan(volume.demand(), &volume.space(), &touches, align);
+        let (demand, space) = (volume.demand(), volume.space());
+        let plan = match base {
+            Some(base) => planner::plan_on(base, demand, &space, &touches, align),
+            None => planner::plan(demand, &space, &touches, align),
+        };
         let plan = plan.map_err(|error| self.about(error))?;
         write_volume(volume, &plan, &self.name, self.destination, self.progress)
     }

@@ -18,6 +18,7 @@
 //! assert!(error.is_err());
 //! ```
 
+pub mod base;
 pub mod build;
 pub mod check;
 mod flags;

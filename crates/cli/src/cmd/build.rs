@@ -3,6 +3,7 @@
 mod disk;
 mod ext_args;
 mod fat;
+mod like;
 mod room;
 mod seals;
 mod ufs;
@@ -20,7 +21,9 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, ValueEnum};
 use disk::DiskArgs;
 use ext_args::ExtArgs;
+use like::LikeArgs;
 use room::{Room, RoomArgs};
+use seekless_compose::base::{ExtBases, Taken};
 use seekless_compose::build::Build;
 use seekless_compose::write::Destination;
 use seekless_compose::{sources, traces, wrong};
@@ -69,6 +72,7 @@ Examples:
   skopeo copy docker://debian:12 dir:debian && seekless build debian/ -o disk.img
   seekless build rootfs/ -o disk.img --size +1G
   seekless build rootfs/ -o disk.img --free 20%
+  seekless build rootfs/ -o week2.img --like week1.img
   seekless build rootfs/ -o disk.img --uuid random
   seekless build rootfs/ -o /dev/vg0/root
   seekless build rootfs/ -o /dev/vg0/root --force --size 4G
@@ -151,6 +155,8 @@ pub(crate) struct BuildArgs {
     #[command(flatten)]
     ext: ExtArgs,
     #[command(flatten)]
+    like: LikeArgs,
+    #[command(flatten)]
     disk: DiskArgs,
     #[command(flatten)]
     verity: VerityArgs,
@@ -187,8 +193,13 @@ impl BuildArgs {
     }
 
     /// The features of the image, and the features left out because they depend on disabled ones.
-    fn wanted_features(&self) -> Result<(Features, Vec<LeftOut>), Failure> {
+    /// `older` are those of the older image.
+    fn wanted_features(
+        &self,
+        older: Option<Features>,
+    ) -> Result<(Features, Vec<LeftOut>), Failure> {
         let base = match self.format {
+            _ if older.is_some() => older.unwrap_or_default(),
             Family::Ext2 => Features::EXT2,
             Family::Ext3 => Features::EXT3,
             _ => Features::EXT4,
@@ -205,9 +216,11 @@ impl BuildArgs {
         Ok((features, left_out))
     }
 
-    fn options(&self, room: Room) -> Result<BuildOptions, Failure> {
-        let plain = BuildOptions::default();
-        let (features, _) = self.wanted_features()?;
+    fn options(&self, room: Room, bases: Option<&ExtBases>) -> Result<BuildOptions, Failure> {
+        let plain = bases.map_or_else(BuildOptions::default, |bases| bases.volume().options());
+        let (features, _) = self.wanted_features(bases.map(|_| plain.features))?;
+        let fresh_uuid = self.uuid.map(WantedUuid::bytes).transpose()?;
+        let made = source_date_epoch()?.map(|secs| Timestamp { secs, nanos: 0 });
         let mut options = BuildOptions {
             size: room.whole(),
             spare: room.spare(),
@@ -216,11 +229,15 @@ impl BuildArgs {
             inodes: self.inodes,
             inode_ratio: self.bytes_per_inode.map(small).transpose()?,
             features,
-            label: self.label.clone().into_bytes(),
-            uuid: self.uuid.map(WantedUuid::bytes).transpose()?,
-            journal_size: self.journal_size,
+            label: match self.label.as_bytes() {
+                [] => plain.label,
+                label => label.to_vec(),
+            },
+            uuid: fresh_uuid.or(plain.uuid),
+            journal_size: self.journal_size.or(plain.journal_size),
             reserved: self.reserved.unwrap_or(plain.reserved),
-            made: source_date_epoch()?.map(|secs| Timestamp { secs, nanos: 0 }),
+            // The older file system goes on.
+            made: plain.made.or(made),
             ..plain
         };
         self.ext.apply(&mut options)?;
@@ -245,7 +262,7 @@ fn small(len: ByteLen) -> Result<u32, Failure> {
 
 pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure> {
     // Errors in the arguments come before any access to files.
-    options(args, args.room.room())?;
+    options(args, args.room.room(), None)?;
     if !args.is_streamed() {
         sources::refuse_inside(&args.output, args.sources.iter().chain(args.disk.source()))?;
     }
@@ -255,8 +272,10 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
     } else {
         Target::create(&args.output, args.force, format)?
     };
-    target.refuse_source(args.sources.iter().chain(args.disk.source()))?;
-    let options = options(args, room_on(args, &target)?)?;
+    let read = args.sources.iter().chain(args.disk.source()).chain(args.like.images());
+    target.refuse_source(read)?;
+    let bases = args.like.open(args)?;
+    let options = options(args, room_on(args, &target)?, bases.as_ref())?;
     if args.disk.is_wanted() {
         target.refuse_blocks(512, "partition tables are made for sectors of 512 bytes")?;
     }
@@ -287,8 +306,9 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
         destination: Destination { target: &target, start },
         progress: &progress,
     };
+    let mut taken = None;
     let size = match &options {
-        Options::Ext(options) => write_ext(args, build, options),
+        Options::Ext(options) => write_ext(args, build, options, bases.as_ref(), &mut taken),
         Options::Ufs(options) => build.ufs(options).map_err(Failure::from),
         Options::Fat(options) => build.fat(options).map_err(Failure::from),
     };
@@ -305,6 +325,7 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
         let written = Written::image_in(&path, &args.disk.place(), files)?;
         let is_fresh = args.uuid.is_some_and(WantedUuid::is_fresh);
         let written = if is_fresh { written.with_uuid(&args.disk.place())? } else { written };
+        let written = taken.into_iter().fold(written, like::tell);
         let written = sealed.iter().fold(written, |written, sealed| sealed.tell(written));
         if streamed.is_some() {
             // The image is on standard output: the summary goes to standard error.
@@ -355,7 +376,7 @@ fn on_device(failure: Failure, args: &BuildArgs, target: &Target) -> Failure {
     }
 }
 
-fn options(args: &BuildArgs, room: Room) -> Result<Options, Failure> {
+fn options(args: &BuildArgs, room: Room, bases: Option<&ExtBases>) -> Result<Options, Failure> {
     if let Some(width) = args.fat_width() {
         args.ufs.refuse()?;
         let options = args.fat_options(width, room)?;
@@ -370,7 +391,7 @@ fn options(args: &BuildArgs, room: Room) -> Result<Options, Failure> {
         return Ok(Options::Ufs(options));
     }
     args.ufs.refuse()?;
-    let options = args.options(room)?;
+    let options = args.options(room, bases)?;
     options.check().map_err(wrong)?;
     Ok(Options::Ext(options))
 }
@@ -379,12 +400,19 @@ fn write_ext(
     args: &BuildArgs,
     build: Build<'_>,
     options: &BuildOptions,
+    bases: Option<&ExtBases>,
+    taken: &mut Option<Taken>,
 ) -> Result<ByteLen, Failure> {
-    let (_, left_out) = args.wanted_features()?;
+    let (_, left_out) =
+        args.wanted_features(bases.map(|bases| bases.volume().options().features))?;
     for LeftOut { feature, needs } in left_out {
         crate::say::warning!("{feature} is disabled too: it depends on {needs}");
     }
-    Ok(build.ext(&args.with_seals(build.source, options)?)?)
+    let options = args.with_seals(build.source, options)?;
+    let Some(bases) = bases else { return Ok(build.ext(&options)?) };
+    let (size, kept) = build.ext_on(bases, &options, args.like.is_strict())?;
+    *taken = Some(kept);
+    Ok(size)
 }
 
 /// A percentage with up to two decimals, in hundredths of a percent.

@@ -16,6 +16,7 @@ mod flags;
 mod foreign;
 mod kill;
 mod layers;
+mod like;
 mod options;
 mod refusals;
 mod sizes;

@@ -1,0 +1,364 @@
+//! Images on the base of older ones: whatever e2fsck, the kernel and the tree say of any image, and
+//! few new chunks besides.
+
+use crate::judges::{
+    Mounted, Scratch, can_mount, check, failure, header, manifest, ready, run, same, seekless, text,
+};
+use std::collections::HashSet;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+const CHUNK: usize = 512 << 10;
+const BLOCK: usize = 4096;
+
+/// Numbers of a seed.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (self.0 >> 33) as usize % limit
+    }
+
+    fn bytes(&mut self, len: usize) -> Vec<u8> {
+        (0..len).map(|_| self.below(256) as u8).collect()
+    }
+
+    /// Contents of a usual length, of any size up to 200 KB.
+    fn contents(&mut self) -> Vec<u8> {
+        let most = [60, 5_000, 30_000, 200_000][self.below(4)];
+        let len = self.below(most);
+        self.bytes(len)
+    }
+}
+
+/// The files or the directories below a path, sorted.
+fn list(root: &Path, dirs: bool) -> Vec<PathBuf> {
+    let (mut found, mut pending) = (Vec::new(), vec![root.to_path_buf()]);
+    while let Some(dir) = pending.pop() {
+        for entry in fs::read_dir(&dir).expect("list") {
+            let path = entry.expect("entry").path();
+            let is_dir = path.symlink_metadata().expect("stat").is_dir();
+            if is_dir {
+                pending.push(path.clone());
+            }
+            if is_dir == dirs {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn pick(random: &mut Random, of: &[PathBuf]) -> Option<PathBuf> {
+    (!of.is_empty()).then(|| of[random.below(of.len())].clone())
+}
+
+/// Changes a tree as upgrades do; `steps` changes.
+fn change(root: &Path, random: &mut Random, steps: usize) {
+    for step in 0..steps {
+        let mut dirs = list(root, true);
+        dirs.push(root.to_path_buf());
+        let files = list(root, false);
+        let dir = pick(random, &dirs).expect("a directory");
+        let name = dir.join(format!("new-{step}-{}", random.below(1_000_000)));
+        let file = pick(random, &files);
+        match (random.below(12), file) {
+            (0..4, _) => fs::write(&name, random.contents()).expect("write"),
+            (4, _) => fs::create_dir(&name).expect("mkdir"),
+            (5, _) => symlink("a/target".repeat(1 + random.below(20)), &name).expect("symlink"),
+            (6, Some(file)) => fs::remove_file(file).expect("remove"),
+            (7, Some(file)) => fs::rename(file, &name).expect("rename"),
+            (8, Some(file)) => {
+                let _ = fs::hard_link(file, &name);
+            }
+            (9, Some(file)) if file.is_file() => {
+                let mut bytes = fs::read(&file).expect("read");
+                bytes.extend(random.contents());
+                fs::write(file, bytes).expect("write");
+            }
+            (10, Some(file)) if file.is_file() => {
+                // One byte changed, or all contents.
+                let mut bytes = fs::read(&file).expect("read");
+                match bytes.len() {
+                    0 => bytes = random.contents(),
+                    len if random.below(2) == 0 => bytes[random.below(len)] ^= 1,
+                    _ => bytes = random.contents(),
+                }
+                fs::write(file, bytes).expect("write");
+            }
+            (_, Some(file)) if file.is_file() => {
+                let mode = 0o600 + random.below(64) as u32;
+                fs::set_permissions(file, fs::Permissions::from_mode(mode)).expect("chmod");
+            }
+            _ => fs::write(&name, random.contents()).expect("write"),
+        }
+    }
+}
+
+fn new_tree(root: &Path, random: &mut Random) {
+    fs::create_dir(root).expect("mkdir");
+    for dir in 0..12 {
+        let at = root.join(format!("dir-{dir}"));
+        fs::create_dir(&at).expect("mkdir");
+        for file in 0..40 {
+            fs::write(at.join(format!("file-{file}")), random.contents()).expect("write");
+        }
+    }
+}
+
+/// Pieces of an image that are not zeros.
+fn pieces(image: &[u8], size: usize) -> HashSet<&[u8]> {
+    image.chunks(size).filter(|piece| piece.iter().any(|&byte| byte != 0)).collect()
+}
+
+/// How many pieces of `new` are in no image of `old`.
+fn fresh(old: &[u8], new: &[u8], size: usize) -> usize {
+    let have = pieces(old, size);
+    pieces(new, size).into_iter().filter(|piece| !have.contains(piece)).count()
+}
+
+fn build(source: &str, image: &str, options: &[&str]) {
+    let args = ["build", source, "-o", image, "--force", "-q"];
+    text(&seekless(&[&args[..], options].concat()));
+}
+
+/// A tree that is changed again and again, each image like the one before.
+fn successive(name: &str, seed: u64, options: &[&str]) {
+    let scratch = Scratch::new(&format!("like-{name}"));
+    let mut random = Random(seed);
+    let root = scratch.join("tree");
+    new_tree(Path::new(&root), &mut random);
+    let (mut old, image, again, free) =
+        (scratch.join("0"), scratch.join("image"), scratch.join("again"), scratch.join("free"));
+    build(&root, &old, options);
+    // The older image keeps the options of its shape; others are given again.
+    let given: Vec<&str> = options
+        .iter()
+        .zip(options.iter().skip(1))
+        .filter(|pair| *pair.0 == "-m")
+        .fold(Vec::new(), |mut all, pair| {
+            all.extend([*pair.0, *pair.1]);
+            all
+        });
+    for step in 1..5 {
+        let steps = 1 + random.below(60);
+        change(Path::new(&root), &mut random, steps);
+        let like = [&["--like", &old][..], &given].concat();
+        build(&root, &image, &like);
+        build(&root, &again, &like);
+        build(&root, &free, options);
+        let bytes = fs::read(&image).expect("read");
+        assert!(bytes == fs::read(&again).expect("read"), "{name} {step}: the same bytes twice");
+        check(&image);
+        let text = text(&seekless(&["check", &image]));
+        assert!(!text.contains("error"), "{name} {step}: {text}");
+        same(&format!("{name} {step}"), &manifest(&free, &[]), &manifest(&image, &[]));
+        let before = fs::read(&old).expect("read");
+        let free = fs::read(&free).expect("read");
+        for size in [BLOCK, CHUNK] {
+            let (like, free) = (fresh(&before, &bytes, size), fresh(&before, &free, size));
+            assert!(like <= free, "{name} {step}: {like} new pieces of {size}, {free} without");
+        }
+        old = scratch.join(&step.to_string());
+        fs::rename(&image, &old).expect("rename");
+    }
+    if can_mount() {
+        let mounted = Mounted::of_kind(&scratch, &old, "ext4", "ro");
+        same(name, &manifest(&root, &[]), &manifest(mounted.text(), &[]));
+    }
+}
+
+macro_rules! successive {
+    ($($name:ident: $seed:expr, [$($option:expr),*];)*) => {
+        $(#[test]
+        fn $name() {
+            if ready("e2fsck") {
+                successive(stringify!($name), $seed, &[$($option),*]);
+            }
+        })*
+    };
+}
+
+successive! {
+    successive_images: 1, [];
+    successive_images_without_reserve: 2, ["-m", "0"];
+    successive_images_of_1k: 3, ["-b", "1024"];
+    successive_images_of_ext2: 4, ["--format", "ext2", "-b", "1024"];
+    successive_images_of_ext3: 5, ["--format", "ext3"];
+    successive_images_with_inline_data: 6, ["-O", "inline_data"];
+    successive_images_without_index: 7, ["-O", "^dir_index,^metadata_csum"];
+    successive_images_of_a_size: 8, ["--size", "200M"];
+}
+
+/// One file added and one grown, and a directory of files added: the chunks that cannot be avoided.
+#[test]
+fn few_chunks_are_new() {
+    let scratch = Scratch::new("like-few");
+    let mut random = Random(11);
+    let root = scratch.join("tree");
+    new_tree(Path::new(&root), &mut random);
+    let (old, image) = (scratch.join("old"), scratch.join("new"));
+    build(&root, &old, &[]);
+    let before = fs::read(&old).expect("read");
+    fs::create_dir(format!("{root}/added")).expect("mkdir");
+    fs::write(format!("{root}/added/file"), random.bytes(300_000)).expect("write");
+    let grown = format!("{root}/dir-5/file-7");
+    let bytes = [fs::read(&grown).expect("read"), random.bytes(5_000)].concat();
+    fs::write(&grown, bytes).expect("write");
+    build(&root, &image, &["--like", &old]);
+    let after = fs::read(&image).expect("read");
+    let (blocks, chunks) = (fresh(&before, &after, BLOCK), fresh(&before, &after, CHUNK));
+    assert!(blocks <= 76 + 20 && chunks <= 5, "{blocks} blocks, {chunks} chunks");
+    for file in 0..60 {
+        fs::write(format!("{root}/added/file-{file}"), random.bytes(100_000)).expect("write");
+    }
+    build(&root, &image, &["--like", &old]);
+    let after = fs::read(&image).expect("read");
+    let (blocks, chunks) = (fresh(&before, &after, BLOCK), fresh(&before, &after, CHUNK));
+    assert!(blocks <= 1578 + 40 && chunks <= 13 + 6, "{blocks} blocks, {chunks} chunks");
+    // An equal tree gives an equal image.
+    build(&root, &old, &["--like", &image]);
+    assert!(fs::read(&old).expect("read") == after, "nothing changed");
+}
+
+/// The copies of the superblock keep the counts of the older image. That is enough to repair the
+/// volume from.
+#[test]
+fn the_copies_are_good_for_a_repair() {
+    if !ready("e2fsck") {
+        return;
+    }
+    let scratch = Scratch::new("like-copies");
+    let mut random = Random(12);
+    let root = scratch.join("tree");
+    new_tree(Path::new(&root), &mut random);
+    let (old, image) = (scratch.join("old"), scratch.join("new"));
+    build(&root, &old, &["--size", "300M"]);
+    change(Path::new(&root), &mut random, 200);
+    build(&root, &image, &["--like", &old]);
+    let before = fs::read(&old).expect("read");
+    let after = fs::read(&image).expect("read");
+    let copy = 32768 * BLOCK;
+    assert!(before[copy..copy + 2 * BLOCK] == after[copy..copy + 2 * BLOCK], "the first copy");
+    let wanted = manifest(&image, &[]);
+    let mut broken = after.clone();
+    broken[1024..3 * BLOCK].fill(0);
+    for judge in ["e2fsck", "seekless"] {
+        fs::write(&image, &broken).expect("write");
+        if judge == "e2fsck" {
+            let fixed = std::process::Command::new("e2fsck").args(["-fy", &image]).output();
+            assert_eq!(fixed.expect("e2fsck").status.code(), Some(1), "{judge}");
+        } else {
+            seekless(&["check", "-y", &image]);
+        }
+        check(&image);
+        same(judge, &wanted, &manifest(&image, &[]));
+    }
+}
+
+/// Images that others made and the kernel changed.
+#[test]
+fn images_of_mke2fs_and_the_kernel() {
+    if !ready("mke2fs") || !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new("like-foreign");
+    let mut random = Random(13);
+    let root = scratch.join("tree");
+    new_tree(Path::new(&root), &mut random);
+    for options in [
+        &["-t", "ext4"][..],
+        &["-t", "ext4", "-b", "1024", "-g", "4096"],
+        &["-t", "ext4", "-O", "^flex_bg,^64bit", "-I", "512"],
+        &["-t", "ext2", "-b", "1024"],
+        &["-t", "ext3"],
+    ] {
+        let (old, image) = (scratch.join("old"), scratch.join("new"));
+        let _ = fs::remove_file(&old);
+        run("mke2fs", &[&["-q", "-F", "-d", &root], options, &[&old, "150M"]].concat());
+        if options == ["-t", "ext3"] {
+            run("tune2fs", &["-E", "hash_alg=tea", &old]);
+        }
+        {
+            let mounted = Mounted::new(&scratch, &old, "rw");
+            change(mounted.path(), &mut random, 60);
+        }
+        build(&root, &image, &["--like", &old]);
+        check(&image);
+        same("the tree", &manifest(&root, &["lost+found"]), &manifest(&image, &["lost+found"]));
+        let mounted = Mounted::new(&scratch, &image, "rw");
+        change(mounted.path(), &mut random, 30);
+        drop(mounted);
+        check(&image);
+        let field = |image: &str, name: &str| {
+            header(image).into_iter().find(|(key, _)| key == name).map(|(_, value)| value)
+        };
+        for name in ["Filesystem UUID", "Inodes per group", "Block count", "Flex block group size"]
+        {
+            assert_eq!(field(&old, name), field(&image, name), "{options:?}: {name}");
+        }
+    }
+}
+
+#[test]
+fn the_first_of_several_counts() {
+    let scratch = Scratch::new("like-several");
+    let mut random = Random(14);
+    let (base, more) = (scratch.join("base"), scratch.join("more"));
+    new_tree(Path::new(&base), &mut random);
+    build(&base, &scratch.join("base.img"), &[]);
+    run("cp", &["-a", &base, &more]);
+    for file in 0..20 {
+        fs::write(format!("{more}/added-{file}"), random.bytes(50_000)).expect("write");
+    }
+    build(&more, &scratch.join("more.img"), &["--like", &scratch.join("base.img")]);
+    fs::write(format!("{more}/last"), random.bytes(5_000)).expect("write");
+    let (image, base, other) =
+        (scratch.join("new.img"), scratch.join("base.img"), scratch.join("more.img"));
+    build(&more, &image, &["--like", &base, "--like", &other]);
+    let read = |path: &str| fs::read(path).expect("read");
+    let chunks = |new: usize, of: &str| {
+        let found = fresh(&read(of), &read(&image), CHUNK);
+        assert!(found <= new, "{found} new chunks beside {of}");
+    };
+    chunks(4, &other);
+    chunks(6, &base);
+}
+
+#[test]
+fn bases_that_do_not_suit_are_named() {
+    let scratch = Scratch::new("like-refused");
+    let root = scratch.join("tree");
+    fs::create_dir(&root).expect("mkdir");
+    fs::write(format!("{root}/file"), "text").expect("write");
+    let (old, ufs, image) = (scratch.join("old"), scratch.join("ufs"), scratch.join("new"));
+    build(&root, &old, &["--size", "64M"]);
+    build(&root, &ufs, &["--format", "ufs2"]);
+    let refused = |options: &[&str], code: i32, words: &str| {
+        let args = ["build", &root, "-o", &image];
+        let (found, message) = failure(&seekless(&[&args[..], options].concat()));
+        assert_eq!((found, message.contains(words)), (code, true), "{options:?}: {message}");
+        assert!(!Path::new(&image).exists(), "{options:?}: nothing is written");
+    };
+    refused(&["--like", &ufs], 4, "ext images");
+    refused(&["--like", &root], 2, &root);
+    refused(&["--like", &scratch.join("none")], 6, "none");
+    refused(&["--like", &old, "--size", "32M"], 2, "smaller");
+    refused(&["--like", &old, "--format", "fat32"], 2, "ext");
+    refused(&["--like", &old, "--like-strict", "-b", "1024"], 4, "blocks of 4096");
+    refused(&["--like", &old, "--like-strict", "-N", "5000"], 4, "inodes in a group");
+    // Another shape, with what can stay.
+    build(&root, &image, &["--like", &old, "-b", "1024"]);
+    if ready("e2fsck") {
+        check(&image);
+    }
+    fs::remove_file(&image).expect("remove");
+    let mut damaged = fs::read(&old).expect("read");
+    let at = damaged.windows(4).position(|bytes| bytes == b"file").expect("the name");
+    damaged[at] ^= 0x20;
+    fs::write(&old, damaged).expect("write");
+    refused(&["--like", &old], 3, &old);
+}

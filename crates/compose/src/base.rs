@@ -1,0 +1,390 @@
+//! An older image as the base of a new one: what both have keeps its inode number and its blocks.
+//!
+//! Files are the same if they have the same path and kind, or, of those left, the same contents.
+//! Android's images are built on the last release in this way (`base_fs` of e2fsdroid).
+
+use crate::rearrange::{E2FSCK, refused};
+use rayon::prelude::*;
+use seekless_ext::{BaseVolume, ExtImage};
+use seekless_fs::format::OpenOptions;
+use seekless_fs::plan::{Base, NewVolume, ObjectId, Placed};
+use seekless_fs::source::{Content, Source};
+use seekless_fs::tree::{NodeId, Tree};
+use seekless_fs::{BlockMap, FileKind, FsError, Inspect};
+use seekless_images::{Error, Place, refuse_others};
+use seekless_source::{ImageSource, TreeOptions};
+use seekless_units::{BlockNo, Extent, Ino};
+use sha2::{Digest, Sha256};
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Bytes compared at once.
+const PIECE: u64 = 256 << 10;
+
+/// An older image, open.
+pub struct BaseImage {
+    path: PathBuf,
+    /// The path, as messages show it.
+    name: String,
+    image: Arc<dyn Inspect>,
+    source: ImageSource,
+    /// By node of `source`.
+    inodes: Vec<Ino>,
+}
+
+/// Older ext images, on which a new one is built: its shape is that of the first.
+pub struct ExtBases {
+    volume: BaseVolume,
+    images: Vec<BaseImage>,
+}
+
+impl ExtBases {
+    /// Opens images; `None` without any.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`](seekless_images::ErrorKind) for an image that is damaged,
+    /// [`ErrorKind::Unsupported`](seekless_images::ErrorKind) for one of another format; as
+    /// [`seekless_images::open`].
+    pub fn open(
+        paths: &[PathBuf],
+        place: &Place,
+        options: OpenOptions,
+    ) -> Result<Option<Self>, Error> {
+        let (mut volume, mut images) = (None, Vec::new());
+        for path in paths {
+            let about = |error: FsError| Error::from(error).about(path.display());
+            let device = seekless_images::device(path, place)?;
+            let only = "an ext image is built on the base of ext images";
+            refuse_others(path, device.as_ref(), &[seekless_ext::FORMAT], only)?;
+            let image = Arc::new(ExtImage::open(device, options).map_err(about)?);
+            if volume.is_none() {
+                let first = BaseVolume::new(image.clone());
+                volume = Some(first.map_err(|error| refused(error, path, E2FSCK))?);
+            } else {
+                image.refuse_damage().map_err(|error| refused(error, path, E2FSCK))?;
+            }
+            images.push(BaseImage::new(path, image).map_err(about)?);
+        }
+        Ok(volume.map(|volume| Self { volume, images }))
+    }
+
+    /// The volume whose shape is taken.
+    #[must_use]
+    pub fn volume(&self) -> &BaseVolume {
+        &self.volume
+    }
+
+    /// All images, in order.
+    #[must_use]
+    pub fn images(&self) -> &[BaseImage] {
+        &self.images
+    }
+}
+
+/// How many files of a new volume have a place in an older one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Taken {
+    /// Files of the source.
+    pub files: u64,
+    /// Those that an older image has under the same path.
+    pub same_path: u64,
+    /// Those whose contents an older image has under another path.
+    pub same_contents: u64,
+}
+
+/// A file of an older image that a new file goes on.
+#[derive(Clone, Copy)]
+struct Match {
+    /// Index of the image.
+    image: usize,
+    node: NodeId,
+    /// Whether it keeps the blocks of its contents.
+    keeps_blocks: bool,
+}
+
+impl BaseImage {
+    /// Walks an older image.
+    ///
+    /// # Errors
+    /// The image's errors.
+    pub fn new(path: &Path, image: Arc<dyn Inspect>) -> Result<Self, FsError> {
+        // Names need not be valid anywhere else: they are only compared.
+        let options = TreeOptions { raw_names: true, ..TreeOptions::default() };
+        let source = ImageSource::open(image.clone(), &options)?;
+        let mut inodes = vec![Ino::ZERO; source.tree().nodes().len()];
+        for (ino, node) in source.nodes_by_inode()? {
+            inodes[node.index()] = ino;
+        }
+        let name = path.display().to_string();
+        Ok(Self { path: path.to_path_buf(), name, image, source, inodes })
+    }
+
+    /// The path it was opened by.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn map(&self, node: NodeId) -> Result<BlockMap, Error> {
+        self.image.block_map(self.inodes[node.index()]).map_err(|error| self.about(error))
+    }
+
+    fn about(&self, error: FsError) -> Error {
+        Error::from(error).about(self.path.display())
+    }
+
+    fn named(&self) -> NamedSource<'_> {
+        NamedSource { source: &self.source, name: &self.name }
+    }
+
+    /// The blocks of each file.
+    fn used(&self) -> Result<Vec<Extent>, Error> {
+        let nodes: Vec<NodeId> = self.source.tree().ids().collect();
+        let maps: Vec<Vec<Extent>> = nodes
+            .par_iter()
+            .with_min_len(64)
+            .map(|&node| {
+                let map = self.map(node)?;
+                let data = map.runs.iter().map(|run| run.extent);
+                Ok(data.chain(overhead(&map, true)).collect())
+            })
+            .collect::<Result<_, Error>>()?;
+        Ok(maps.concat())
+    }
+}
+
+/// The blocks of a map, and before them that of attributes if it is wanted.
+fn overhead(map: &BlockMap, with_attributes: bool) -> impl Iterator<Item = Extent> + '_ {
+    let attributes = map.xattr_block.filter(|_| with_attributes);
+    let index = map.index.iter().map(|block| Extent::new(block.block, block.len));
+    attributes.map(|block| Extent::new(block, 1)).into_iter().chain(index)
+}
+
+/// The layout of older images, for the objects of a new volume with the files of `source`, which
+/// has a name for errors. Of several images that have a file, the first counts.
+///
+/// # Errors
+/// The errors of the images and of the source, for files whose contents are compared.
+pub fn layout(
+    images: &[BaseImage],
+    (source, name): (&dyn Source, &str),
+    volume: &dyn NewVolume,
+) -> Result<(Base, Taken), Error> {
+    let source = NamedSource { source, name };
+    let tree = source.source.tree();
+    let mut found: Vec<Option<Match>> = vec![None; tree.nodes().len()];
+    for (image, old) in images.iter().enumerate() {
+        by_path(tree, old.source.tree(), image, &mut found);
+    }
+    let same_path = found.iter().flatten().count() as u64;
+    by_contents(images, source, &mut found)?;
+    let same_contents = found.iter().flatten().count() as u64 - same_path;
+    let taken = Taken { files: tree.nodes().len() as u64, same_path, same_contents };
+    keep_blocks(images, source, volume.block_size(), &mut found)?;
+    let mut base = Base::default();
+    for old in images {
+        base.used.extend(old.used()?);
+    }
+    base.used.sort_unstable();
+    base.used.dedup_by(|later, earlier| {
+        let meet = later.start <= earlier.end();
+        if meet {
+            let end = later.end().max(earlier.end());
+            earlier.len = end - earlier.start;
+        }
+        meet
+    });
+    let demand = volume.demand();
+    let mut added: HashMap<ObjectId, Match> = HashMap::new();
+    for (path, object) in volume.added_paths() {
+        let node = images.first().and_then(|image| image.source.tree().resolve(path));
+        if let Some(node) = node {
+            added.insert(object, Match { image: 0, node, keeps_blocks: true });
+        }
+    }
+    let mut claimed: HashSet<BlockNo> = HashSet::new();
+    for at in 0..demand.objects() {
+        let object = ObjectId::new(at as u32);
+        let matched = found.get(at).copied().flatten().or_else(|| added.get(&object).copied());
+        let Some(matched) = matched else {
+            base.plan.push(Ino::ZERO, [], []);
+            continue;
+        };
+        let old = &images[matched.image];
+        let map = old.map(matched.node)?;
+        let attributes = demand.attribute_blocks(object) > 0
+            && map.xattr_block.is_some_and(|block| claimed.insert(block));
+        let data = map
+            .runs
+            .iter()
+            .filter(|_| matched.keeps_blocks)
+            .map(|run| Placed { lbn: run.lbn, extent: run.extent });
+        base.plan.push(old.inodes[matched.node.index()], data, overhead(&map, attributes));
+    }
+    Ok((base, taken))
+}
+
+/// Finds files with the same path and kind.
+fn by_path(new: &Tree, old: &Tree, image: usize, found: &mut [Option<Match>]) {
+    let mut used: HashSet<NodeId> = HashSet::new();
+    let mut pending = vec![(NodeId::ROOT, NodeId::ROOT)];
+    let mut take = |node: NodeId, own: NodeId| {
+        let is_new = used.insert(own);
+        let slot = &mut found[node.index()];
+        if is_new && slot.is_none() {
+            *slot = Some(Match { image, node: own, keeps_blocks: true });
+        }
+    };
+    while let Some((dir, own)) = pending.pop() {
+        take(dir, own);
+        for entry in new.children(dir) {
+            let Some(other) = old.child(own, new.name(entry)) else { continue };
+            let (kind, other_kind) = (new.node(entry.node).kind, old.node(other.node).kind);
+            match (kind, other_kind) {
+                (FileKind::Directory, FileKind::Directory) => {
+                    pending.push((entry.node, other.node));
+                }
+                (kind, other_kind) if kind == other_kind => take(entry.node, other.node),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Finds files with the same contents among those without a match.
+fn by_contents(
+    images: &[BaseImage],
+    source: NamedSource<'_>,
+    found: &mut [Option<Match>],
+) -> Result<(), Error> {
+    let tree = source.source.tree();
+    let left = |tree: &Tree, node: NodeId| {
+        let node = tree.node(node);
+        node.kind == FileKind::Regular && node.size > 0
+    };
+    let fresh: Vec<NodeId> =
+        tree.ids().filter(|&id| found[id.index()].is_none() && left(tree, id)).collect();
+    let sizes: HashSet<u64> = fresh.iter().map(|&id| tree.node(id).size).collect();
+    let used: HashSet<(usize, NodeId)> =
+        found.iter().flatten().map(|matched| (matched.image, matched.node)).collect();
+    let mut by_digest: HashMap<[u8; 32], Vec<(usize, NodeId)>> = HashMap::new();
+    let mut old_sizes: HashSet<u64> = HashSet::new();
+    for (image, old) in images.iter().enumerate() {
+        let own = old.source.tree();
+        let free: Vec<NodeId> = own
+            .ids()
+            .filter(|&id| !used.contains(&(image, id)) && left(own, id))
+            .filter(|&id| sizes.contains(&own.node(id).size))
+            .collect();
+        let digests: Vec<[u8; 32]> =
+            free.par_iter().map(|&id| old.named().digest(id)).collect::<Result<_, Error>>()?;
+        for (&id, digest) in free.iter().zip(digests) {
+            by_digest.entry(digest).or_default().push((image, id));
+            old_sizes.insert(own.node(id).size);
+        }
+    }
+    // The first of several is taken first.
+    by_digest.values_mut().for_each(|places| places.reverse());
+    let fresh: Vec<NodeId> =
+        fresh.into_iter().filter(|&id| old_sizes.contains(&tree.node(id).size)).collect();
+    let digests: Vec<[u8; 32]> =
+        fresh.par_iter().map(|&id| source.digest(id)).collect::<Result<_, Error>>()?;
+    for (id, digest) in fresh.into_iter().zip(digests) {
+        if let Some((image, node)) = by_digest.get_mut(&digest).and_then(Vec::pop) {
+            found[id.index()] = Some(Match { image, node, keeps_blocks: true });
+        }
+    }
+    Ok(())
+}
+
+/// Decides which files keep the blocks of their contents: those whose contents are partly the same,
+/// and those that fit in the blocks they had. Others are laid out anew as a whole.
+fn keep_blocks(
+    images: &[BaseImage],
+    source: NamedSource<'_>,
+    block_size: u32,
+    found: &mut [Option<Match>],
+) -> Result<(), Error> {
+    let tree = source.source.tree();
+    let block = u64::from(block_size);
+    let decided: Vec<bool> = found
+        .par_iter()
+        .enumerate()
+        .with_min_len(64)
+        .map(|(at, matched)| {
+            let Some(matched) = matched else { return Ok(false) };
+            let (id, old) = (NodeId::new(at as u32), &images[matched.image]);
+            let (node, other) = (tree.node(id), old.source.tree().node(matched.node));
+            let grown = node.size.div_ceil(block) > other.size.div_ceil(block);
+            if node.kind != FileKind::Regular || !grown {
+                return Ok(true);
+            }
+            let len = node.size.min(other.size);
+            share_a_block((source, id), (old.named(), matched.node), len, block)
+        })
+        .collect::<Result<_, Error>>()?;
+    for (matched, keeps) in found.iter_mut().zip(decided) {
+        if let Some(matched) = matched {
+            matched.keeps_blocks = keeps;
+        }
+    }
+    Ok(())
+}
+
+/// Whether two files have an equal block of `block` bytes at the same place in their first `len`
+/// bytes.
+fn share_a_block(
+    (source, id): (NamedSource<'_>, NodeId),
+    (other, own): (NamedSource<'_>, NodeId),
+    len: u64,
+    block: u64,
+) -> Result<bool, Error> {
+    let (mut new, mut old) = (source.open(id)?, other.open(own)?);
+    let piece = PIECE.max(block);
+    let (mut one, mut two) = (vec![0; piece as usize], vec![0; piece as usize]);
+    let (mut at, end) = (0, len / block * block);
+    while at < end {
+        let n = piece.min(end - at) as usize;
+        new.read_at(at, &mut one[..n]).map_err(|error| source.about(error))?;
+        old.read_at(at, &mut two[..n]).map_err(|error| other.about(error))?;
+        let mut blocks = one[..n].chunks(block as usize).zip(two[..n].chunks(block as usize));
+        if blocks.any(|(new, old)| new == old) {
+            return Ok(true);
+        }
+        at += n as u64;
+    }
+    Ok(false)
+}
+
+/// A source, and its name in errors.
+#[derive(Clone, Copy)]
+struct NamedSource<'a> {
+    source: &'a dyn Source,
+    name: &'a str,
+}
+
+impl<'a> NamedSource<'a> {
+    fn about(self, error: FsError) -> Error {
+        Error::from(error).about(self.name)
+    }
+
+    fn open(self, id: NodeId) -> Result<Box<dyn Content + 'a>, Error> {
+        self.source.open(id).map_err(|error| self.about(error))
+    }
+
+    fn digest(self, id: NodeId) -> Result<[u8; 32], Error> {
+        let size = self.source.tree().node(id).size;
+        let mut content = self.open(id)?;
+        let mut hash = Sha256::new();
+        let mut piece = vec![0; PIECE.min(size) as usize];
+        let mut at = 0;
+        while at < size {
+            let n = PIECE.min(size - at) as usize;
+            content.read_at(at, &mut piece[..n]).map_err(|error| self.about(error))?;
+            hash.update(&piece[..n]);
+            at += n as u64;
+        }
+        Ok(hash.finalize().into())
+    }
+}
