@@ -78,10 +78,10 @@ mod xattr;
 pub use image::ExtImage;
 
 pub use check::{PROBLEMS, check, preen, repair};
-pub use compose::Builder;
 pub use compose::base::BaseVolume;
 pub use compose::inodes::kept_flags;
 pub use compose::options::Options as BuildOptions;
+pub use compose::{Builder, CommonMarks};
 pub use features::{Features, LeftOut};
 pub use journal::LogWriter;
 pub use operate::{Ext, ExtLive, ListingOrder, LiveOptions};

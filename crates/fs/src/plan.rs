@@ -118,6 +118,12 @@ pub trait NewVolume {
         None
     }
 
+    /// The unit of [`Space`] that begins at this byte of the volume; `None` if none does.
+    fn unit_at(&self, byte: ByteLen) -> Option<BlockNo> {
+        let unit = u64::from(self.block_size());
+        byte.get().is_multiple_of(unit).then(|| BlockNo::new(byte.get() / unit))
+    }
+
     /// The objects that are not of the source, by the paths that they have in the volume.
     fn added_paths(&self) -> Vec<(&'static [u8], ObjectId)> {
         Vec::new()
@@ -260,6 +266,9 @@ pub struct Base {
     pub plan: Plan,
     /// All blocks that files of the older volume use, sorted.
     pub used: Vec<Extent>,
+    /// Where objects go that no hole holds: from this block on first. Without it, where they touch
+    /// the fewest chunks.
+    pub begin: Option<BlockNo>,
 }
 
 impl Plan {

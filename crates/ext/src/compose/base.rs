@@ -58,6 +58,7 @@ impl BaseVolume {
             descriptor_room: u64::from(sb.descriptor_blocks())
                 + u64::from(sb.raw.s_reserved_gdt_blocks.get()),
             log_groups_per_flex: sb.raw.s_log_groups_per_flex,
+            whole_groups: false,
             tables: tables.collect::<Result<_, FsError>>()?,
         };
         let own = |ino: u32| {

@@ -10,7 +10,7 @@ use crate::features::Features;
 use crate::ondisk::{compat, incompat, ro_compat};
 use seekless_fs::FsError;
 use seekless_fs::plan::Spare;
-use seekless_units::{BlockNo, Extent};
+use seekless_units::{BlockNo, ByteLen, Extent};
 
 /// Reserved inodes before the first ordinary one.
 pub(crate) const FIRST_INO: u32 = 11;
@@ -40,8 +40,50 @@ pub(crate) struct Shape {
     /// Blocks of descriptors, and those reserved for more.
     pub(crate) descriptor_room: u64,
     pub(crate) log_groups_per_flex: u8,
+    /// Whether the volume ends with a group, if its size is not requested.
+    pub(crate) whole_groups: bool,
     /// By group.
     pub(crate) tables: Vec<GroupTables>,
+}
+
+/// Blocks of descriptors for which volumes without a common size have room: 4096 groups of 64-byte
+/// descriptors in blocks of 4 KiB. With the superblock and the bitmaps of the first group they fit
+/// in a chunk of 512 KiB.
+const COMMON_DESCRIPTORS: u64 = 64;
+
+/// Blocks of a journal whose length depends on nothing.
+const COMMON_JOURNAL: u64 = 4096;
+
+/// Bytes of volume to an inode where its size is not known.
+const COMMON_INODE_RATIO: u32 = 8192;
+
+impl Shape {
+    /// A shape that follows from the options alone.
+    pub(crate) fn common(options: &Options) -> Self {
+        let blocks_per_group = blocks_in_group(options.block_size);
+        let ratio = u64::from(options.inode_ratio.unwrap_or(COMMON_INODE_RATIO));
+        let inodes = blocks_per_group * u64::from(options.block_size) / ratio;
+        let step = inode_step(options);
+        let most = most_inodes_in_group(options);
+        let wide = options.features.has_incompat(incompat::BIT64);
+        let room = options.features.has_compat(compat::RESIZE_INODE);
+        Self {
+            blocks: u64::from(options.block_size == 1024) + blocks_per_group,
+            blocks_per_group,
+            inodes_per_group: (inodes.min(most.into()) as u32).next_multiple_of(step).min(most),
+            desc_size: if wide { 64 } else { 32 },
+            descriptor_room: if room { COMMON_DESCRIPTORS } else { 1 },
+            log_groups_per_flex: LOG_GROUPS_PER_FLEX,
+            whole_groups: true,
+            tables: Vec::new(),
+        }
+    }
+
+    /// Blocks of the journal.
+    pub(crate) fn common_journal(options: &Options) -> ByteLen {
+        let usual = ByteLen::new(COMMON_JOURNAL * u64::from(options.block_size));
+        options.journal_size.unwrap_or(usual)
+    }
 }
 
 /// The shape of a volume to be written.
@@ -249,6 +291,10 @@ impl Geometry {
                 return Ok(geometry);
             }
             blocks = wanted.max(geometry.blocks + 1);
+            if shape.whole_groups {
+                let first = geometry.first_block;
+                blocks = first + (blocks - first).next_multiple_of(shape.blocks_per_group);
+            }
         }
     }
 

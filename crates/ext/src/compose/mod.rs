@@ -33,7 +33,7 @@ use crate::ondisk::{hash_version, incompat, ro_compat, special};
 use base::BaseVolume;
 use demand::TreeDemand;
 use fixed::Fixed;
-use geometry::{Geometry, Need};
+use geometry::{Geometry, Need, Shape};
 use options::Options;
 use seekless_device::BlockDevice;
 use seekless_fs::plan::{Demand, InodeTable, NewVolume, ObjectId, Plan, Space};
@@ -51,8 +51,38 @@ pub struct Builder<'a> {
     identity: Identity,
     fixed: Fixed,
     orphan_ino: Ino,
-    /// The volume whose shape it has.
-    base: Option<&'a BaseVolume>,
+    copies: Copies<'a>,
+}
+
+/// The counts in copies of the superblock and of the descriptors.
+#[derive(Clone, Copy)]
+pub(crate) enum Copies<'a> {
+    /// Those of the primary ones.
+    Current,
+    /// Those of the older volume whose shape it has.
+    Of(&'a BaseVolume),
+    /// Those of a volume without files.
+    Empty,
+}
+
+/// The marks of a volume that begins with the same files as others: UUID, seeds, and time of
+/// creation.
+pub struct CommonMarks(Identity);
+
+impl CommonMarks {
+    /// The marks of a volume with the files of a source alone. With `metadata_csum_seed`, a UUID
+    /// of the options changes no seed.
+    #[must_use]
+    pub fn new(first: &dyn Source, options: &Options) -> Self {
+        if !options.features.has_incompat(incompat::CSUM_SEED) {
+            // Checksums start from the UUID.
+            return Self(identify(first.tree(), options));
+        }
+        let plain = Options { uuid: None, ..options.clone() };
+        let mut identity = identify(first.tree(), &plain);
+        identity.uuid = options.uuid.unwrap_or(identity.uuid);
+        Self(identity)
+    }
 }
 
 impl<'a> Builder<'a> {
@@ -62,7 +92,7 @@ impl<'a> Builder<'a> {
     /// As [`Options::check`]; [`FsError::NoSpace`] when the contents do not fit; errors of the
     /// source for files it cannot examine.
     pub fn new(source: &'a dyn Source, options: &Options) -> Result<Self, FsError> {
-        Self::with(source, options, |need| Geometry::choose(options, need), None)
+        Self::with(source, options, |need| Geometry::choose(options, need), None, None)
     }
 
     /// As [`Builder::new`], but with the shape of an older volume, and its own files in their
@@ -78,8 +108,33 @@ impl<'a> Builder<'a> {
     ) -> Result<Self, FsError> {
         base.suits(options)?;
         let choose = |need| Geometry::on_base(&base.shape, options, need);
-        let mut builder = Self::with(source, options, choose, Some(base))?;
-        builder.base = Some(base);
+        let mut builder = Self::with(source, options, choose, Some(base), None)?;
+        builder.copies = Copies::Of(base);
+        Ok(builder)
+    }
+
+    /// As [`Builder::new`], but with a shape that follows from the options alone, and the marks of
+    /// the files that come first: volumes that begin with the same files have the same bytes there.
+    /// The volume has whole groups, and its journal in front.
+    ///
+    /// # Errors
+    /// As [`Builder::new`], and [`FsError::Unsupported`] for more groups than this shape has room
+    /// for.
+    pub fn common(
+        source: &'a dyn Source,
+        options: &Options,
+        marks: &CommonMarks,
+    ) -> Result<Self, FsError> {
+        let shape = Shape::common(options);
+        let options = Options {
+            journal_size: Some(Shape::common_journal(options)),
+            inode_ratio: None,
+            ..options.clone()
+        };
+        let choose = |need| Geometry::on_base(&shape, &options, need);
+        let mut builder = Self::with(source, &options, choose, None, Some(marks))?;
+        builder.fixed = Fixed::place(&builder.geometry, 0, None)?;
+        builder.copies = Copies::Empty;
         Ok(builder)
     }
 
@@ -93,7 +148,7 @@ impl<'a> Builder<'a> {
         options: &Options,
         base: &'a BaseVolume,
     ) -> Result<Self, FsError> {
-        Self::with(source, options, |need| Geometry::choose(options, need), Some(base))
+        Self::with(source, options, |need| Geometry::choose(options, need), Some(base), None)
     }
 
     fn with(
@@ -101,9 +156,11 @@ impl<'a> Builder<'a> {
         options: &Options,
         choose: impl Fn(Need) -> Result<Geometry, FsError>,
         base: Option<&'a BaseVolume>,
+        marks: Option<&CommonMarks>,
     ) -> Result<Self, FsError> {
         options.check()?;
-        let mut identity = identify(source.tree(), options);
+        let own = || identify(source.tree(), options);
+        let mut identity = marks.map_or_else(own, |marks| marks.0.clone());
         if let Some(seed) = base.and_then(BaseVolume::checksum_seed) {
             identity.checksum_seed = seed;
         }
@@ -130,7 +187,7 @@ impl<'a> Builder<'a> {
         let fixed = Fixed::place(&geometry, blocks + blocks / 64, base)?;
         // As in mke2fs: the first number behind lost+found's.
         let orphan_ino = Ino::new(special::FIRST_ORDINARY + 1);
-        Ok(Self { demand, geometry, identity, fixed, orphan_ino, base: None })
+        Ok(Self { demand, geometry, identity, fixed, orphan_ino, copies: Copies::Current })
     }
 
     /// Inodes in each group.
@@ -206,7 +263,7 @@ impl NewVolume for Builder<'_> {
             identity: &self.identity,
             fixed: &self.fixed,
             orphan_ino: self.orphan_ino,
-            base: self.base,
+            copies: self.copies,
             plan,
             device,
             progress,

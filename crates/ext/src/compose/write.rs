@@ -3,7 +3,7 @@
 
 mod inodes;
 
-use super::base::BaseVolume;
+use super::Copies;
 use super::demand::{Object, TreeDemand};
 use super::fixed::{self, Fixed};
 use super::geometry::Geometry;
@@ -11,7 +11,7 @@ use super::inodes::InodeFormat;
 use super::summary::{GroupUse, Identity, Totals, group_record, superblock};
 use crate::encode::dirblocks;
 use crate::encode::sums::seal_superblock;
-use crate::ondisk::{compat, incompat, ro_compat, special};
+use crate::ondisk::{Superblock, compat, incompat, ro_compat, special};
 use rayon::prelude::*;
 use seekless_device::BlockDevice;
 use seekless_fs::forward::{self, Contents, Forward};
@@ -39,7 +39,7 @@ pub(crate) struct TreeWriter<'a> {
     pub(crate) identity: &'a Identity,
     pub(crate) fixed: &'a Fixed,
     pub(crate) orphan_ino: Ino,
-    pub(crate) base: Option<&'a BaseVolume>,
+    pub(crate) copies: Copies<'a>,
     pub(crate) plan: &'a Plan,
     pub(crate) device: &'a dyn BlockDevice,
     pub(crate) progress: &'a (dyn Fn(u64) + Sync),
@@ -285,6 +285,31 @@ impl TreeWriter<'_> {
         uses
     }
 
+    /// The counts of a volume of this shape without files.
+    fn empty_copy(&self, sb: &mut Superblock, descriptors: &mut [u8]) {
+        let geometry = self.geometry;
+        let (mut free_blocks, mut free_inodes) = (0, geometry.inodes());
+        let size = geometry.desc_size as usize;
+        let mut fixed = geometry.fixed_runs().peekable();
+        for (group, own) in (0..geometry.groups).zip(descriptors.chunks_mut(size)) {
+            let end = BlockNo::new(geometry.group_start(group) + geometry.group_blocks(group));
+            let mut content = GroupUse::default();
+            while let Some(run) = fixed.next_if(|run| run.start < end) {
+                content.used.push(run);
+            }
+            if group == 0 {
+                content.inodes.extend(0..special::FIRST_ORDINARY - 1);
+            }
+            free_inodes -= content.inodes.len() as u64;
+            let record = group_record(geometry, self.identity, group, &content);
+            own.copy_from_slice(&record.desc.as_bytes()[..size]);
+            free_blocks += record.free_blocks;
+        }
+        sb.s_free_blocks_count_lo = (free_blocks as u32).into();
+        sb.s_free_blocks_count_hi = ((free_blocks >> 32) as u32).into();
+        sb.s_free_inodes_count = (free_inodes as u32).into();
+    }
+
     fn write_superblocks(
         &self,
         mut descriptors: Vec<u8>,
@@ -315,8 +340,12 @@ impl TreeWriter<'_> {
         // Copies first: the primary superblock makes the image one.
         for group in (0..self.geometry.groups).rev().filter(|&g| self.geometry.has_super(g)) {
             let (mut sb, mut descriptors) = (primary.clone(), Cow::Borrowed(&descriptors));
-            if let Some(base) = self.base.filter(|_| group > 0) {
-                base.copy(group, self.identity, &mut sb, descriptors.to_mut());
+            match self.copies {
+                Copies::Of(base) if group > 0 => {
+                    base.copy(group, self.identity, &mut sb, descriptors.to_mut());
+                }
+                Copies::Empty if group > 0 => self.empty_copy(&mut sb, descriptors.to_mut()),
+                _ => {}
             }
             seal_superblock(&mut sb, group);
             let start = self.geometry.group_start(group);

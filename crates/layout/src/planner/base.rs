@@ -13,12 +13,14 @@ pub(super) struct Held {
     pub(super) space: Space,
     /// Free blocks that the older volume used: they differ from its blocks in any case.
     vacated: Vec<Extent>,
+    begin: Option<BlockNo>,
 }
 
 impl Held {
     /// Nothing is kept.
     pub(super) fn none(space: &Space) -> Self {
-        Self { plan: Plan::default(), space: space.clone(), vacated: Vec::new() }
+        let (plan, vacated) = (Plan::default(), Vec::new());
+        Self { plan, space: space.clone(), vacated, begin: None }
     }
 
     /// Keeps what lies in free space and is still needed. Of objects that claim the same blocks or
@@ -62,7 +64,7 @@ impl Held {
         let free: Vec<Extent> = free.runs(|start, len| Extent::new(BlockNo::new(start), len));
         let inodes = numbers.runs(|first, count| (Ino::new(first as u32), count as u32));
         let vacated = common(&free, &base.used);
-        Self { plan, space: Space { free, inodes, ..space.clone() }, vacated }
+        Self { plan, space: Space { free, inodes, ..space.clone() }, vacated, begin: base.begin }
     }
 
     /// The number that an object keeps.
@@ -80,6 +82,19 @@ impl Held {
         if self.plan.is_empty() { &[] } else { self.plan.overhead_extents(object) }
     }
 
+    /// Puts the free space behind the place first where new objects begin, if there is one.
+    pub(super) fn from_begin(&self, mut free: Vec<Extent>) -> Vec<Extent> {
+        let Some(begin) = self.begin else { return free };
+        let mut at = free.partition_point(|run| run.end() <= begin);
+        if let Some(run) = free.get(at).copied().filter(|run| run.start < begin) {
+            let head = Extent::new(run.start, begin - run.start);
+            free.splice(at..=at, [head, Extent::new(begin, run.end() - begin)]);
+            at += 1;
+        }
+        free.rotate_left(at);
+        free
+    }
+
     /// Puts the free space first in which `blocks` blocks touch the fewest chunks, of the run that
     /// holds them or of its part from a chunk's boundary on: each chunk that they touch is new.
     /// Without an older layout the order stays.
@@ -91,6 +106,9 @@ impl Held {
     ) -> Vec<Extent> {
         if self.plan.is_empty() || blocks == 0 {
             return free;
+        }
+        if self.begin.is_some() {
+            return self.from_begin(free);
         }
         let chunks = |start: u64| (start + blocks).div_ceil(align) - start / align;
         let starts = |(at, run): (usize, &Extent)| {

@@ -103,7 +103,8 @@ impl Filled {
         fill.hold(demand);
         let hot_blocks = sequence.hot.iter().map(|step| step.run.len).sum::<u64>()
             + fill.overhead_of(&sequence.hot, &sequence.hot_overhead);
-        let (region, rest) = hot_region(&held.space.free, hot_blocks, align);
+        let (region, rest) =
+            hot_region(&held.from_begin(held.space.free.clone()), hot_blocks, align);
         let mut filler = Filler::new(region);
         fill.steps(&sequence.hot, &mut Holes::default(), &mut filler)?;
         for &object in &sequence.hot_overhead {
