@@ -38,6 +38,11 @@ size=$((bytes / 1024 * 13 / 10 + 65536))K
 build() {
     case $1 in
     seekless) "$seekless" build "$work/$2" -o "$work/$2.img" --force --quiet ;;
+    like)
+        local like=()
+        [[ $2 == base ]] || like=(--like "$work/base.img")
+        "$seekless" build "$work/$2" -o "$work/$2.img" --force --quiet "${like[@]}"
+        ;;
     mke2fs)
         rm -f "$work/$2.img"
         mke2fs -q -F -t ext4 -b 4096 -I 256 -U 5ee61e55-b007-4000-8000-000000000001 \
@@ -62,7 +67,7 @@ END
 echo "$(find "$work/base" | wc -l) files, $(du -sh "$work/base" | cut -f1) in $source"
 echo "| builder | change | new blocks of 4K | chunks of 64K | chunks of 512K | content-defined |"
 echo "|---|---|---|---|---|---|"
-for builder in seekless mke2fs; do
+for builder in seekless like mke2fs; do
     build $builder base
     for change in changed derived; do
         build $builder $change

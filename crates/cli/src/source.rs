@@ -106,6 +106,16 @@ pub(crate) fn open_layers(
     Ok(sources::open_layers(paths, &args.options(image), purpose)?)
 }
 
+/// Opens the first of several sources, the first two, and so on, all but the whole.
+pub(crate) fn open_below(
+    paths: &[PathBuf],
+    args: &SourceArgs,
+    image: format::OpenOptions,
+    purpose: Purpose,
+) -> Result<Vec<Box<dyn Source + Send>>, Failure> {
+    Ok(sources::open_below(paths, &args.options(image), purpose)?)
+}
+
 /// `TMPDIR`, or else `/var/tmp`: `/tmp` is often in memory, and unpacked archives are large.
 pub(crate) fn temp_dir() -> PathBuf {
     match std::env::var_os("TMPDIR") {

@@ -10,10 +10,10 @@ use seekless_fs::format::OpenOptions;
 use seekless_fs::plan::{Base, NewVolume, ObjectId, Placed};
 use seekless_fs::source::{Content, Source};
 use seekless_fs::tree::{NodeId, Tree};
-use seekless_fs::{BlockMap, FileKind, FsError, Inspect};
+use seekless_fs::{BlockMap, FileKind, FsError, Inspect, Mapping};
 use seekless_images::{Error, Place, refuse_others};
 use seekless_source::{ImageSource, TreeOptions};
-use seekless_units::{BlockNo, Extent, Ino};
+use seekless_units::{BlockNo, ByteLen, Extent, Ino, Lbn};
 use sha2::{Digest, Sha256};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -175,7 +175,10 @@ pub fn layout(
     let tree = source.source.tree();
     let mut found: Vec<Option<Match>> = vec![None; tree.nodes().len()];
     for (image, old) in images.iter().enumerate() {
-        by_path(tree, old.source.tree(), image, &mut found);
+        by_path(tree, old.source.tree(), |node, own| {
+            let slot = &mut found[node.index()];
+            *slot = slot.or(Some(Match { image, node: own, keeps_blocks: true }));
+        });
     }
     let same_path = found.iter().flatten().count() as u64;
     by_contents(images, source, &mut found)?;
@@ -184,7 +187,8 @@ pub fn layout(
     keep_blocks(images, source, volume.block_size(), &mut found)?;
     let mut base = Base::default();
     for old in images {
-        base.used.extend(old.used()?);
+        let units = Units { old: old.image.geometry().block_size, volume };
+        base.used.extend(old.used()?.into_iter().map(|run| units.touched(run)));
     }
     base.used.sort_unstable();
     base.used.dedup_by(|later, earlier| {
@@ -215,25 +219,58 @@ pub fn layout(
         let map = old.map(matched.node)?;
         let attributes = demand.attribute_blocks(object) > 0
             && map.xattr_block.is_some_and(|block| claimed.insert(block));
-        let data = map
-            .runs
-            .iter()
-            .filter(|_| matched.keeps_blocks)
-            .map(|run| Placed { lbn: run.lbn, extent: run.extent });
-        base.plan.push(old.inodes[matched.node.index()], data, overhead(&map, attributes));
+        let units = Units { old: old.image.geometry().block_size, volume };
+        let data = map.runs.iter().filter(|_| matched.keeps_blocks);
+        let data: Vec<Placed> = data.filter_map(|run| units.placed(run)).collect();
+        let overhead: Vec<Extent> =
+            overhead(&map, attributes).filter_map(|run| units.same(run)).collect();
+        base.plan.push(old.inodes[matched.node.index()], data, overhead);
     }
     Ok((base, taken))
 }
 
-/// Finds files with the same path and kind.
-fn by_path(new: &Tree, old: &Tree, image: usize, found: &mut [Option<Match>]) {
+/// The units of a new volume in which blocks of an older image lie, by their bytes on the disk.
+struct Units<'a> {
+    /// Bytes in a block of the older image.
+    old: u32,
+    volume: &'a dyn NewVolume,
+}
+
+impl Units<'_> {
+    /// Whole units of a file whose bytes lie as they would lie in units of the new volume.
+    fn placed(&self, run: &Mapping) -> Option<Placed> {
+        let (old, unit) = (u64::from(self.old), u64::from(self.volume.block_size()));
+        let (from, len) = (run.lbn.get() * old, run.extent.len * old);
+        let first = from.div_ceil(unit);
+        let end = (from + len) / unit;
+        let at = run.extent.start.get() * old + (first * unit).checked_sub(from)?;
+        let start = self.volume.unit_at(ByteLen::new(at))?;
+        let len = end.checked_sub(first).filter(|&len| len > 0)?;
+        Some(Placed { lbn: Lbn::new(first), extent: Extent::new(start, len) })
+    }
+
+    /// Blocks that are units of the new volume, too.
+    fn same(&self, run: Extent) -> Option<Extent> {
+        (self.old == self.volume.block_size()).then_some(run)
+    }
+
+    /// All units that the blocks touch.
+    fn touched(&self, run: Extent) -> Extent {
+        let (old, unit) = (u64::from(self.old), u64::from(self.volume.block_size()));
+        let start = run.start.get() * old / unit;
+        let end = (run.end().get() * old).div_ceil(unit);
+        Extent::new(BlockNo::new(start), end - start)
+    }
+}
+
+/// Calls `found` with each file and the one of the same path and kind in an older tree, at most
+/// once with each of the older ones.
+pub(crate) fn by_path(new: &Tree, old: &Tree, mut found: impl FnMut(NodeId, NodeId)) {
     let mut used: HashSet<NodeId> = HashSet::new();
     let mut pending = vec![(NodeId::ROOT, NodeId::ROOT)];
     let mut take = |node: NodeId, own: NodeId| {
-        let is_new = used.insert(own);
-        let slot = &mut found[node.index()];
-        if is_new && slot.is_none() {
-            *slot = Some(Match { image, node: own, keeps_blocks: true });
+        if used.insert(own) {
+            found(node, own);
         }
     };
     while let Some((dir, own)) = pending.pop() {

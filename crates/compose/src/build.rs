@@ -3,12 +3,12 @@
 use crate::base::{self, ExtBases, Taken};
 use crate::names::Names;
 use crate::write::{Destination, write_volume};
-use crate::{flags, wrong};
+use crate::{flags, layers, wrong};
 use seekless_ext as ext;
 use seekless_fat::{self as fat, LossCounts};
 use seekless_ffs as ufs;
 use seekless_fs::FsError;
-use seekless_fs::plan::{Base, NewVolume, ObjectId};
+use seekless_fs::plan::{Base, NewVolume, ObjectId, Plan};
 use seekless_fs::source::Source;
 use seekless_images::{Error, Progress};
 use seekless_layout::by_path;
@@ -75,6 +75,42 @@ impl Build<'_> {
         Ok((self.volume_on(Some(&base), &builder, &touches)?, taken))
     }
 
+    /// Writes an ext image, and returns its length. `below` has the sources of the first layer, of
+    /// the first two, and so on, all but the whole, which is the build's own; each layer lies where
+    /// it lies in any image that begins with the same layers and was built with the same options.
+    ///
+    /// # Errors
+    /// As [`Build::ext`].
+    pub fn ext_in_layers(
+        &self,
+        below: &[Box<dyn Source + Send>],
+        options: &ext::BuildOptions,
+    ) -> Result<ByteLen, Error> {
+        flags::warn_of_lost(self.source, ext::kept_flags(options.features));
+        let sources: Vec<&dyn Source> =
+            below.iter().map(|source| -> &dyn Source { source.as_ref() }).collect();
+        let marks = ext::CommonMarks::new(sources.first().copied().unwrap_or(self.source), options);
+        let align = self.align(options.block_size);
+        let builder = |source| {
+            ext::Builder::common(source, options, &marks).map_err(|error| self.about(error))
+        };
+        let mut lower: Option<(&dyn Source, ext::Builder<'_>, Plan)> = None;
+        for source in sources {
+            let volume = builder(source)?;
+            let base = lower.as_ref().map(|(old, old_volume, plan)| {
+                layers::base((*old, old_volume, plan), (source, &volume), align)
+            });
+            let touches = Build { source, ..*self }.touches(options.block_size);
+            let plan = self.plan(base.as_ref(), &volume, &touches)?;
+            lower = Some((source, volume, plan));
+        }
+        let volume = builder(self.source)?;
+        let base = lower.as_ref().map(|(old, old_volume, plan)| {
+            layers::base((*old, old_volume, plan), (self.source, &volume), align)
+        });
+        self.volume_on(base.as_ref(), &volume, &self.touches(options.block_size))
+    }
+
     /// Writes a UFS image, and returns its length.
     ///
     /// # Errors
@@ -124,6 +160,16 @@ impl Build<'_> {
         volume: &dyn NewVolume,
         touches: &[Touch],
     ) -> Result<ByteLen, Error> {
+        let plan = self.plan(base, volume, touches)?;
+        write_volume(volume, &plan, &self.name, self.destination, self.progress)
+    }
+
+    fn plan(
+        &self,
+        base: Option<&Base>,
+        volume: &dyn NewVolume,
+        touches: &[Touch],
+    ) -> Result<Plan, Error> {
         let touches: Vec<Touch> =
             touches.iter().flat_map(|&touch| with_shared(volume, touch)).collect();
         let align = self.align(volume.block_size());
@@ -132,8 +178,7 @@ impl Build<'_> {
             Some(base) => planner::plan_on(base, demand, &space, &touches, align),
             None => planner::plan(demand, &space, &touches, align),
         };
-        let plan = plan.map_err(|error| self.about(error))?;
-        write_volume(volume, &plan, &self.name, self.destination, self.progress)
+        plan.map_err(|error| self.about(error))
     }
 
     fn about(&self, error: FsError) -> Error {

@@ -22,6 +22,7 @@ pub mod base;
 pub mod build;
 pub mod check;
 mod flags;
+mod layers;
 mod names;
 pub mod rearrange;
 pub mod sharing;

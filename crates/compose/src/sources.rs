@@ -122,6 +122,32 @@ pub fn open_layers(
     Ok(Box::new(layered))
 }
 
+/// Opens the first of several sources, the first two over one another, and so on, all but the whole.
+///
+/// # Errors
+/// As [`open_layers`]; [`ErrorKind::Usage`] for standard input below another source, since it
+/// cannot be read twice.
+pub fn open_below(
+    paths: &[PathBuf],
+    options: &SourceOptions,
+    purpose: Purpose,
+) -> Result<Vec<Box<dyn Source + Send>>, Error> {
+    let Some((_, below)) = paths.split_last() else { return Ok(Vec::new()) };
+    if below.iter().any(|path| path.as_os_str() == "-") {
+        return Err(Error::usage("standard input is read once: it can be the last source only"));
+    }
+    (1..paths.len())
+        .map(|count| match &paths[..count] {
+            [path] => open(path, options, purpose),
+            // Replaced links are told of the whole.
+            several => {
+                let layered = seekless_source::open_layers(several, &opening(options, purpose)?);
+                Ok(Box::new(layered.map_err(failed)?) as Box<dyn Source + Send>)
+            }
+        })
+        .collect()
+}
+
 /// Refuses an output that lies inside one of the sources: the image would find its predecessor
 /// there, and grow with every build.
 ///

@@ -29,6 +29,7 @@ use seekless_compose::write::Destination;
 use seekless_compose::{sources, traces, wrong};
 use seekless_ext::{BuildOptions, Common, Features, LeftOut, SYSTEMS, System};
 use seekless_fs::Timestamp;
+use seekless_fs::source::Source;
 use seekless_images::output::name_of;
 use seekless_images::targets::Target;
 use seekless_units::{ByteLen, parse_size};
@@ -73,6 +74,7 @@ Examples:
   seekless build rootfs/ -o disk.img --size +1G
   seekless build rootfs/ -o disk.img --free 20%
   seekless build rootfs/ -o week2.img --like week1.img
+  seekless build rootfs.tar.zst app/ -o app.img --share
   seekless build rootfs/ -o disk.img --uuid random
   seekless build rootfs/ -o /dev/vg0/root
   seekless build rootfs/ -o /dev/vg0/root --force --size 4G
@@ -221,10 +223,12 @@ impl BuildArgs {
         let (features, _) = self.wanted_features(bases.map(|_| plain.features))?;
         let fresh_uuid = self.uuid.map(WantedUuid::bytes).transpose()?;
         let made = source_date_epoch()?.map(|secs| Timestamp { secs, nanos: 0 });
+        let block_size = self.block_size.map_or(Ok(plain.block_size), small)?;
+        let same_blocks = block_size == plain.block_size;
         let mut options = BuildOptions {
             size: room.whole(),
             spare: room.spare(),
-            block_size: self.block_size.map_or(Ok(plain.block_size), small)?,
+            block_size,
             inode_size: self.inode_size.map_or(Ok(plain.inode_size), small)?,
             inodes: self.inodes,
             inode_ratio: self.bytes_per_inode.map(small).transpose()?,
@@ -234,7 +238,8 @@ impl BuildArgs {
                 label => label.to_vec(),
             },
             uuid: fresh_uuid.or(plain.uuid),
-            journal_size: self.journal_size.or(plain.journal_size),
+            // Of the older image, as many blocks: a journal has a least number of them.
+            journal_size: self.journal_size.or(plain.journal_size.filter(|_| same_blocks)),
             reserved: self.reserved.unwrap_or(plain.reserved),
             // The older file system goes on.
             made: plain.made.or(made),
@@ -293,6 +298,7 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
     let mut tree_args = args.tree.clone();
     tree_args.dropped = args.fat_tree.xattrs(args.fat_width().is_some());
     tree_args.dropped.all |= args.ext.drops_xattrs();
+    let below = args.like.open_below(args, &tree_args, purpose)?;
     let source = source::open_layers(&args.sources, &tree_args, args.open.options(), purpose)?;
     let disk = args.disk.begin(args, &target, global)?;
     let start = disk.as_ref().map_or(ByteLen::ZERO, |disk| disk.root());
@@ -308,7 +314,10 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
     };
     let mut taken = None;
     let size = match &options {
-        Options::Ext(options) => write_ext(args, build, options, bases.as_ref(), &mut taken),
+        Options::Ext(options) => {
+            let shared = Shared { bases: bases.as_ref(), below: below.as_deref() };
+            write_ext(args, build, options, shared, &mut taken)
+        }
         Options::Ufs(options) => build.ufs(options).map_err(Failure::from),
         Options::Fat(options) => build.fat(options).map_err(Failure::from),
     };
@@ -396,11 +405,19 @@ fn options(args: &BuildArgs, room: Room, bases: Option<&ExtBases>) -> Result<Opt
     Ok(Options::Ext(options))
 }
 
+/// The base of an image that shares chunks with others.
+struct Shared<'a> {
+    /// Older images.
+    bases: Option<&'a ExtBases>,
+    /// The sources below the whole, each of which has a place of its own.
+    below: Option<&'a [Box<dyn Source + Send>]>,
+}
+
 fn write_ext(
     args: &BuildArgs,
     build: Build<'_>,
     options: &BuildOptions,
-    bases: Option<&ExtBases>,
+    Shared { bases, below }: Shared<'_>,
     taken: &mut Option<Taken>,
 ) -> Result<ByteLen, Failure> {
     let (_, left_out) =
@@ -409,6 +426,9 @@ fn write_ext(
         crate::say::warning!("{feature} is disabled too: it depends on {needs}");
     }
     let options = args.with_seals(build.source, options)?;
+    if let Some(below) = below {
+        return Ok(build.ext_in_layers(below, &options)?);
+    }
     let Some(bases) = bases else { return Ok(build.ext(&options)?) };
     let (size, kept) = build.ext_on(bases, &options, args.like.is_strict())?;
     *taken = Some(kept);

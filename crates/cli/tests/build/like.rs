@@ -22,7 +22,8 @@ impl Random {
     }
 
     fn bytes(&mut self, len: usize) -> Vec<u8> {
-        (0..len).map(|_| self.below(256) as u8).collect()
+        let words = (0..len.div_ceil(4)).map(|_| (self.below(1 << 31) as u32).to_le_bytes());
+        words.flatten().take(len).collect()
     }
 
     /// Contents of a usual length, of any size up to 200 KB.
@@ -100,10 +101,10 @@ fn change(root: &Path, random: &mut Random, steps: usize) {
 
 fn new_tree(root: &Path, random: &mut Random) {
     fs::create_dir(root).expect("mkdir");
-    for dir in 0..12 {
+    for dir in 0..8 {
         let at = root.join(format!("dir-{dir}"));
         fs::create_dir(&at).expect("mkdir");
-        for file in 0..40 {
+        for file in 0..30 {
             fs::write(at.join(format!("file-{file}")), random.contents()).expect("write");
         }
     }
@@ -143,7 +144,7 @@ fn successive(name: &str, seed: u64, options: &[&str]) {
             all.extend([*pair.0, *pair.1]);
             all
         });
-    for step in 1..5 {
+    for step in 1..4 {
         let steps = 1 + random.below(60);
         change(Path::new(&root), &mut random, steps);
         let like = [&["--like", &old][..], &given].concat();
@@ -168,6 +169,25 @@ fn successive(name: &str, seed: u64, options: &[&str]) {
     if can_mount() {
         let mounted = Mounted::of_kind(&scratch, &old, "ext4", "ro");
         same(name, &manifest(&root, &[]), &manifest(mounted.text(), &[]));
+    }
+}
+
+/// Many seeds: `LIKE_SEEDS` pairs of trees (500 by default), over all shapes.
+#[test]
+#[ignore = "a campaign"]
+fn campaign() {
+    let shapes: [&[&str]; 7] = [
+        &[],
+        &["-m", "0"],
+        &["-b", "1024"],
+        &["--format", "ext2"],
+        &["-O", "inline_data"],
+        &["-O", "^extent,^64bit"],
+        &["-I", "512", "-m", "1"],
+    ];
+    let seeds: Option<u64> = std::env::var("LIKE_SEEDS").ok().and_then(|seeds| seeds.parse().ok());
+    for seed in 0..seeds.unwrap_or(500).div_ceil(3) {
+        successive("campaign", 1000 + seed, shapes[seed as usize % shapes.len()]);
     }
 }
 
@@ -218,7 +238,7 @@ fn few_chunks_are_new() {
     build(&root, &image, &["--like", &old]);
     let after = fs::read(&image).expect("read");
     let (blocks, chunks) = (fresh(&before, &after, BLOCK), fresh(&before, &after, CHUNK));
-    assert!(blocks <= 1578 + 40 && chunks <= 13 + 6, "{blocks} blocks, {chunks} chunks");
+    assert!(blocks <= 1576 + 40 && chunks <= 13 + 6, "{blocks} blocks, {chunks} chunks");
     // An equal tree gives an equal image.
     build(&root, &old, &["--like", &image]);
     assert!(fs::read(&old).expect("read") == after, "nothing changed");
@@ -328,6 +348,83 @@ fn the_first_of_several_counts() {
     chunks(6, &base);
 }
 
+/// Images of the same base and of other things, none of which was seen by the build of another.
+#[test]
+fn images_that_begin_alike_share_chunks() {
+    let scratch = Scratch::new("share");
+    let mut random = Random(16);
+    let base = scratch.join("base");
+    new_tree(Path::new(&base), &mut random);
+    for options in [&[][..], &["-b", "1024"], &["--format", "ext2"], &["-O", "inline_data"]] {
+        let alone = scratch.join("alone.img");
+        build(&base, &alone, &[options, &["--share"]].concat());
+        check(&alone);
+        let alone = fs::read(&alone).expect("read");
+        let (mut unique, mut least) = (pieces(&alone, CHUNK), pieces(&alone, CHUNK).len());
+        let mut images = Vec::new();
+        for app in 0..4 {
+            let (layer, image) = (scratch.join(&format!("app{app}")), scratch.join("app.img"));
+            let _ = fs::remove_dir_all(&layer);
+            fs::create_dir_all(format!("{layer}/dir-3")).expect("mkdir");
+            for file in 0..30 {
+                let contents = random.bytes(40_000);
+                fs::write(format!("{layer}/app{app}-{file}"), contents).expect("write");
+            }
+            // One file of the base is replaced, one is added beside others.
+            fs::write(format!("{layer}/dir-3/file-3"), random.bytes(9_000)).expect("write");
+            fs::write(format!("{layer}/dir-3/added"), random.bytes(9_000)).expect("write");
+            let args = ["build", &base, &layer, "-o", &image, "--force", "-q", "--share"];
+            text(&seekless(&[&args[..], options].concat()));
+            check(&image);
+            let free = scratch.join("free.img");
+            text(&seekless(&["build", &base, &layer, "-o", &free, "--force", "-q"]));
+            same("the tree", &manifest(&free, &[]), &manifest(&image, &[]));
+            images.push(fs::read(&image).expect("read"));
+            least += 3;
+        }
+        for image in &images {
+            unique.extend(pieces(image, CHUNK));
+        }
+        let most = least + images.len() * 8;
+        assert!(unique.len() <= most, "{options:?}: {} chunks, {most} at most", unique.len());
+    }
+    // A UUID of its own costs the chunk of the superblock and its copies.
+    let (one, two) = (scratch.join("one.img"), scratch.join("two.img"));
+    build(&base, &one, &["--share"]);
+    build(&base, &two, &["--share", "-U", "5ee61e55-b007-4000-8000-000000000001"]);
+    check(&two);
+    let (one, two) = (fs::read(one).expect("read"), fs::read(two).expect("read"));
+    assert!(fresh(&one, &two, CHUNK) <= 2);
+}
+
+/// Where the volume gets another shape, contents lie at the same bytes as far as they can.
+#[test]
+fn another_shape_keeps_what_it_can() {
+    let scratch = Scratch::new("like-shape");
+    let mut random = Random(15);
+    let root = scratch.join("tree");
+    new_tree(Path::new(&root), &mut random);
+    let (old, image) = (scratch.join("old"), scratch.join("new"));
+    build(&root, &old, &[]);
+    let before = fs::read(&old).expect("read");
+    for (options, most) in [
+        (&["-b", "1024"][..], 40),
+        (&["-b", "8192"], 70),
+        (&["-N", "9000"], 20),
+        (&["-O", "^64bit"], 20),
+        (&["-I", "512"], 40),
+    ] {
+        build(&root, &image, &[&["--like", &old], options].concat());
+        if ready("e2fsck") {
+            check(&image);
+        }
+        same("the tree", &manifest(&old, &[]), &manifest(&image, &[]));
+        let after = fs::read(&image).expect("read");
+        let (new, all) = (fresh(&before, &after, BLOCK), pieces(&after, BLOCK).len());
+        assert!(new * 100 <= all * most, "{options:?}: {new} of {all} blocks are new");
+    }
+}
+
 #[test]
 fn bases_that_do_not_suit_are_named() {
     let scratch = Scratch::new("like-refused");
@@ -350,12 +447,6 @@ fn bases_that_do_not_suit_are_named() {
     refused(&["--like", &old, "--format", "fat32"], 2, "ext");
     refused(&["--like", &old, "--like-strict", "-b", "1024"], 4, "blocks of 4096");
     refused(&["--like", &old, "--like-strict", "-N", "5000"], 4, "inodes in a group");
-    // Another shape, with what can stay.
-    build(&root, &image, &["--like", &old, "-b", "1024"]);
-    if ready("e2fsck") {
-        check(&image);
-    }
-    fs::remove_file(&image).expect("remove");
     let mut damaged = fs::read(&old).expect("read");
     let at = damaged.windows(4).position(|bytes| bytes == b"file").expect("the name");
     damaged[at] ^= 0x20;

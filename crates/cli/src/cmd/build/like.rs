@@ -1,14 +1,17 @@
-//! `seekless build --like`: an image on the base of older ones.
+//! `seekless build --like` and `--share`: images that share chunks with others.
 
 use super::BuildArgs;
 use crate::failure::Failure;
+use crate::source::{self, Purpose, SourceArgs};
 use crate::written::Written;
 use clap::Args;
 use seekless_compose::base::{ExtBases, Taken};
+use seekless_fs::source::Source;
 use seekless_images::Place;
 use std::path::PathBuf;
 
-/// Older images, and how strictly the new one is like them.
+/// Older images, and how strictly the new one is like them; whether sources have places of their
+/// own.
 #[derive(Args, Debug)]
 pub(super) struct LikeArgs {
     /// Keep what this older image has where it lies there: inode numbers and blocks of files with
@@ -24,6 +27,10 @@ pub(super) struct LikeArgs {
     /// With --like: fail where groups and inode tables cannot be those of the older image
     #[arg(long, requires = "like")]
     like_strict: bool,
+    /// Lay each SOURCE behind those before it, where it lies in every image that begins with the
+    /// same sources and has the same options, so that these images share its chunks (ext)
+    #[arg(long, conflicts_with_all = ["like", "inodes"])]
+    share: bool,
 }
 
 impl LikeArgs {
@@ -37,6 +44,22 @@ impl LikeArgs {
         }
         let place = Place { partition: self.like_partition.clone(), offset: None };
         Ok(ExtBases::open(&self.like, &place, args.open.options())?)
+    }
+
+    /// The sources below the whole, if each is laid out for itself; `None` without `--share`.
+    pub(super) fn open_below(
+        &self,
+        args: &BuildArgs,
+        tree: &SourceArgs,
+        purpose: Purpose,
+    ) -> Result<Option<Vec<Box<dyn Source + Send>>>, Failure> {
+        if !self.share {
+            return Ok(None);
+        }
+        if args.fat_width().is_some() || args.ufs_version().is_some() {
+            return Err(Failure::usage("--share is for ext images"));
+        }
+        source::open_below(&args.sources, tree, args.open.options(), purpose).map(Some)
     }
 
     /// The older images.

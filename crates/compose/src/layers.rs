@@ -1,0 +1,65 @@
+//! Volumes that begin with the same layers: each layer lies behind those below it, where it lies in
+//! every volume that begins with these layers.
+//!
+//! The layout of the first layer alone is the base of that of the first two, and so on. Nothing but
+//! the layers and the options decides on it.
+
+use crate::base::by_path;
+use seekless_fs::FileKind;
+use seekless_fs::plan::{Base, NewVolume, ObjectId, Plan};
+use seekless_fs::source::Source;
+use seekless_fs::tree::NodeId;
+use seekless_units::{BlockNo, Extent, Ino};
+use std::collections::HashMap;
+
+/// The layout of the layers below, for a volume with one layer more: `old` has the files of the
+/// layers below, `new` those of all. Files that the new layer replaces keep their numbers only.
+/// New contents begin at a multiple of `align` blocks.
+pub(crate) fn base(
+    (old, old_volume, plan): (&dyn Source, &dyn NewVolume, &Plan),
+    (new, volume): (&dyn Source, &dyn NewVolume),
+    align: u64,
+) -> Base {
+    let (tree, below) = (new.tree(), old.tree());
+    let mut same: Vec<Option<NodeId>> = vec![None; tree.nodes().len()];
+    by_path(tree, below, |node, own| {
+        let slot = &mut same[node.index()];
+        *slot = slot.or(Some(own));
+    });
+    let mut objects: HashMap<ObjectId, ObjectId> = HashMap::new();
+    let old_paths: HashMap<&[u8], ObjectId> = old_volume.added_paths().into_iter().collect();
+    for (path, object) in volume.added_paths() {
+        if let Some(&own) = old_paths.get(path) {
+            objects.insert(object, own);
+        }
+    }
+    let (demand, old_demand) = (volume.demand(), old_volume.demand());
+    let mut base = Base::default();
+    for at in 0..demand.objects() {
+        let object = ObjectId::new(at as u32);
+        let node = same.get(at).copied().flatten();
+        let of_node = node.map(|node| ObjectId::new(node.index() as u32));
+        let Some(own) = of_node.or_else(|| objects.get(&object).copied()) else {
+            base.plan.push(Ino::ZERO, [], []);
+            continue;
+        };
+        let is_replaced = node.is_some_and(|node| {
+            let (new, old) = (tree.node(NodeId::new(at as u32)), below.node(node));
+            new.kind == FileKind::Regular && (new.size, new.mtime) != (old.size, old.mtime)
+        });
+        let attributes = old_demand.attribute_blocks(own) > 0;
+        let wanted = demand.attribute_blocks(object) > 0;
+        let blocks = plan.overhead(own).skip(usize::from(attributes && !wanted));
+        let overhead = blocks.filter(|_| !is_replaced).map(|block| Extent::new(block, 1));
+        let data = plan.data(own).iter().copied().filter(|_| !is_replaced);
+        base.plan.push(plan.inodes[own.index()], data, overhead);
+    }
+    let data = plan.data.iter().map(|placed| placed.extent);
+    base.used = data.chain(plan.overhead.iter().copied()).collect();
+    base.used.sort_unstable();
+    base.begin = base.used.last().map(|last| {
+        let end = last.end().get();
+        BlockNo::new(end.next_multiple_of(align))
+    });
+    base
+}
