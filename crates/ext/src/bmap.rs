@@ -150,10 +150,14 @@ impl<'a> MapReader<'a> {
     pub(crate) fn block_map(&self, inode: &Inode) -> Result<BlockMap, FsError> {
         let mut found = MappedRuns::new(self.volume.sb.blocks, true);
         self.walk_map(inode, EVERYTHING, &mut found)?;
+        let xattr_block = self.volume.inodes().xattr_block_of(inode);
+        if let Some(block) = xattr_block {
+            self.volume.check_block(block, Location::of("inode").in_inode(inode.ino))?;
+        }
         Ok(BlockMap {
             runs: found.runs,
             index: found.index.unwrap_or_default(),
-            xattr_block: self.volume.inodes().xattr_block_of(inode),
+            xattr_block,
             xattr_inodes: Vec::new(),
         })
     }

@@ -191,9 +191,20 @@ impl Volume {
         Ok(BlockMap {
             runs: found.runs,
             index: found.index.unwrap_or_default(),
-            xattr_block: inode.ext_blocks.first().filter(|&&n| n != 0).map(|&n| BlockNo::new(n)),
+            xattr_block: self.attribute_block(inode)?,
             xattr_inodes: Vec::new(),
         })
+    }
+
+    /// The first block of an inode's extended attributes (UFS2).
+    fn attribute_block(&self, inode: &Inode) -> Result<Option<BlockNo>, FsError> {
+        let Some(&number) = inode.ext_blocks.first().filter(|&&number| number != 0) else {
+            return Ok(None);
+        };
+        let start = BlockNo::new(number);
+        let place = Location::of("extended attributes").in_inode(inode.ino);
+        self.check_extent(Extent::new(start, 1), place)?;
+        Ok(Some(start))
     }
 
     /// Reads bytes of a file: one request for each run, zeros for holes. The

@@ -26,8 +26,7 @@ pub fn touches(events: &[Event], tree: &Tree, block_size: u32) -> Vec<Touch> {
             Op::Readdir => walk.directory(node),
             Op::Read | Op::Mmap | Op::Fault | Op::Exec => {
                 let size = tree.node(node).size;
-                let length = event.length.unwrap_or(u64::MAX);
-                let end = (event.offset + length).min(size);
+                let end = event.end().map_or(size, |end| end.min(size));
                 walk.range(node, event.offset, end, u64::from(block_size));
             }
             _ => {}

@@ -164,6 +164,12 @@ impl Event {
         (self.offset, self.length) = (offset, Some(length));
         self
     }
+
+    /// The byte behind its range, which a trace may put anywhere; `None`: to the end.
+    #[must_use]
+    pub fn end(&self) -> Option<u64> {
+        self.length.map(|length| self.offset.saturating_add(length))
+    }
 }
 
 #[derive(Serialize, Deserialize)]

@@ -360,9 +360,6 @@ fn examine(image: &ExtImage, ino: Ino) -> Result<Moved, FsError> {
         let kind = Corruption::Invalid { field: "ee_start", value: run.extent.start.get() };
         return Err(FsError::corrupt(kind, place));
     }
-    if let Some(block) = map.xattr_block {
-        volume.check_block(block, place)?;
-    }
     Ok(Moved {
         ino,
         kind,

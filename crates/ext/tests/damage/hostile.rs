@@ -207,6 +207,22 @@ fn an_index_that_leads_back_to_itself() {
 }
 
 #[test]
+fn attribute_blocks_out_of_the_volume() {
+    let forged = Forged::new("ext4");
+    let blocks = forged.opened().geometry().blocks as u32;
+    for (low, high) in [(blocks, 0), (u32::MAX, 0), (u32::MAX, u16::MAX)] {
+        let mut forged = Forged::new("ext4");
+        let (inode, ino) = (forged.inode("/dir/below/text"), forged.ino("/dir/below/text"));
+        forged.put(inode + 104, &low.to_le_bytes()).put(inode + 118, &high.to_le_bytes());
+        corrupt(forged.opened().xattrs(ino), "attributes");
+        match corrupt(forged.opened().block_map(ino), "map") {
+            Corruption::Range { field, .. } => assert_eq!(field, "block number"),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
 fn attribute_values_out_of_range() {
     let mut forged = Forged::new("ext4");
     let ino = forged.ino("/dir/below/text");

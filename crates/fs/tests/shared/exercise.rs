@@ -5,7 +5,7 @@
 
 use seekless_device::{BlockDevice, DeviceError, MemoryDevice};
 use seekless_fs::format::{Format, OpenOptions};
-use seekless_fs::{FileKind, FsError, Inspect};
+use seekless_fs::{BlockMap, FileKind, FsError, Inspect};
 use seekless_units::{ByteLen, GroupNo, Ino, Lba};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -102,13 +102,27 @@ pub(crate) fn exercise(format: &Format, bytes: Vec<u8>, ignore_checksums: bool) 
 
 fn file(image: &dyn Inspect, ino: Ino, outcome: &mut Outcome, pending: &mut Vec<Ino>) {
     outcome.note(image.inode_location(ino));
-    outcome.note(image.block_map(ino));
+    if let Some(map) = outcome.note(image.block_map(ino)) {
+        inside(image, ino, &map);
+    }
     outcome.note(image.xattrs(ino));
     outcome.note(image.read_link(ino));
     let Some(attr) = outcome.note(image.attr(ino)) else { return };
     match attr.kind {
         FileKind::Directory => directory(image, ino, outcome, pending),
         _ => contents(image, ino, attr.size, outcome),
+    }
+}
+
+/// Callers calculate with the numbers of a map: none is beyond the volume.
+fn inside(image: &dyn Inspect, ino: Ino, map: &BlockMap) {
+    let runs = map.runs.iter().map(|run| (run.extent.start, run.extent.len));
+    let index = map.index.iter().map(|node| (node.block, node.len));
+    let attributes = map.xattr_block.map(|block| (block, 1));
+    for (start, len) in runs.chain(index).chain(attributes) {
+        let end = start.get().checked_add(len);
+        let blocks = image.geometry().blocks;
+        assert!(end.is_some_and(|end| end <= blocks), "inode {ino}: {len} blocks at {start}");
     }
 }
 

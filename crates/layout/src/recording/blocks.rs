@@ -118,7 +118,7 @@ pub fn map_reads(
     let mut accessed = HashSet::new();
     let mut tables = Vec::new();
     for read in reads {
-        let (from, to) = (read.offset, read.offset + read.length);
+        let (from, to) = (read.offset, read.offset.saturating_add(read.length));
         let inside = from.clamp(start, start + len)..to.clamp(start, start + len);
         mapped.bytes.outside += read.length - (inside.end - inside.start);
         let (first, end) = ((inside.start - start) / size, (inside.end - start).div_ceil(size));

@@ -8,16 +8,16 @@ use seekless_units::{Extent, Ino, Lbn};
 
 impl Replay<'_> {
     pub(super) fn read_file(&mut self, event: &Event, ino: Ino) -> Result<(), FsError> {
-        let (offset, length) = (event.offset, event.length);
+        let (offset, end) = (event.offset, event.end());
         let Some(file) = self.files.get(&ino) else { return Ok(()) };
         if file.attr.kind == FileKind::Directory {
-            return self.read_directory_range(ino, offset, length);
+            return self.read_directory_range(ino, offset, end);
         }
         if file.attr.kind != FileKind::Regular {
             return Ok(());
         }
         let size = file.attr.size;
-        let end = length.map_or(size, |length| offset + length).min(size);
+        let end = end.map_or(size, |end| end.min(size));
         if self.read.insert(ino) {
             self.out.files.push(ino);
         }
@@ -56,10 +56,10 @@ impl Replay<'_> {
         &mut self,
         dir: Ino,
         offset: u64,
-        length: Option<u64>,
+        end: Option<u64>,
     ) -> Result<(), FsError> {
         let bs = self.block_size;
-        let end = length.map_or(u64::MAX, |length| (offset + length).div_ceil(bs));
+        let end = end.map_or(u64::MAX, |end| end.div_ceil(bs));
         let within = |lbn: &Lbn| (offset / bs..end).contains(&lbn.get());
         let blocks: Vec<Lbn> = self.image.listing_blocks(dir)?.into_iter().filter(within).collect();
         self.read_directory(dir, &blocks)

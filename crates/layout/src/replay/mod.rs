@@ -22,7 +22,7 @@ use crate::pages::PageSet;
 use crate::trace::{Event, Op};
 use index::IndexLevels;
 use readahead::{PageCache, ReadAhead};
-use seekless_fs::{Attr, BlockMap, FileKind, FsError, Inspect};
+use seekless_fs::{Attr, BlockMap, Corruption, FileKind, FsError, Inspect, Location};
 use seekless_units::{BlockNo, ByteLen, Extent, Ino, Lbn};
 use std::collections::{HashMap, HashSet};
 
@@ -315,7 +315,7 @@ impl<'a> Replay<'a> {
     /// smaller than the recorded one has nothing there.
     fn read_device(&mut self, event: &Event) {
         let (size, blocks) = (self.block_size, self.image.geometry().blocks);
-        let end = event.length.map_or(u64::MAX, |length| event.offset + length);
+        let end = event.end().unwrap_or(u64::MAX);
         let first = (event.offset / size).min(blocks);
         let extent = Extent::new(BlockNo::new(first), end.div_ceil(size).min(blocks) - first);
         if event.fetched {
@@ -339,6 +339,7 @@ impl<'a> Replay<'a> {
         };
         if file.map.is_none() {
             let map = image.block_map(ino)?;
+            check_map(image, ino, &map)?;
             let index = IndexLevels::new(&map.index);
             file.map = Some((map, index));
         }
@@ -399,4 +400,22 @@ impl<'a> Replay<'a> {
     fn request(&mut self, extent: Extent, purpose: Purpose, ino: Ino, lbn: Lbn) {
         self.out.requests.push(Request { extent, purpose, ino, lbn, event: self.event });
     }
+}
+
+/// Checks that the blocks of a map lie in the volume: the replay calculates with their numbers.
+fn check_map(image: &dyn Inspect, ino: Ino, map: &BlockMap) -> Result<(), FsError> {
+    let place = Location::of("block map").in_inode(ino);
+    let index = map.index.iter().map(|node| Extent::new(node.block, 1));
+    let attributes = map.xattr_block.map(|block| Extent::new(block, 1));
+    let mut extents = map.runs.iter().map(|run| run.extent).chain(index).chain(attributes);
+    extents.try_for_each(|extent| check_extent(image, extent, place))
+}
+
+fn check_extent(image: &dyn Inspect, extent: Extent, place: Location) -> Result<(), FsError> {
+    let (value, limit) = (extent.start.get(), image.geometry().blocks);
+    if value.checked_add(extent.len).is_none_or(|end| end > limit) {
+        let kind = Corruption::Range { field: "block number", value, limit };
+        return Err(FsError::corrupt(kind, place));
+    }
+    Ok(())
 }

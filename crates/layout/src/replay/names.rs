@@ -1,9 +1,9 @@
 //! Requests of name lookup: directories, and inodes from their tables.
 
 use super::readahead::PageCache;
-use super::{File, MAX_LINKS, Purpose, Replay, SEARCH_BATCH};
+use super::{File, MAX_LINKS, Purpose, Replay, SEARCH_BATCH, check_extent};
 use crate::by_path::components;
-use seekless_fs::{FileKind, FsError, InodeLocation};
+use seekless_fs::{FileKind, FsError, InodeLocation, Location};
 use seekless_units::{BlockNo, Extent, Ino, Lbn};
 
 impl Replay<'_> {
@@ -114,6 +114,8 @@ impl Replay<'_> {
             return Ok(());
         }
         let at = self.image.inode_location(ino)?;
+        let place = Location::of("inode table").in_inode(ino);
+        check_extent(self.image, Extent::new(at.block, 1), place)?;
         // A mount has read the root's, and keeps it.
         if ino != self.image.root() {
             self.read_inode_block(ino, &at);

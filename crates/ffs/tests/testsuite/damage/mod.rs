@@ -126,8 +126,10 @@ fn with_inode_words(path: &str, words: &[(usize, u32)]) -> (FfsImage, Ino) {
     (open(bytes).expect("open"), ino)
 }
 
-/// Where a UFS2 inode has its size, its first block and its indirect blocks.
+/// Where a UFS2 inode has its size, the first block of its attributes, its first block and its
+/// indirect blocks.
 const SIZE: usize = 16;
+const ATTRIBUTES: usize = 96;
 const DIRECT: usize = 112;
 const INDIRECT: usize = 208;
 
@@ -153,12 +155,14 @@ fn indirect_blocks_that_hold_something_else_come_to_an_end() {
 
 #[test]
 fn impossible_values_are_named() {
-    let (image, ino) = with_inode_words("/dir/below/text", &[(DIRECT, u32::MAX)]);
-    match image.block_map(ino) {
-        Err(FsError::Corrupt { kind: Corruption::Range { field, .. }, location }) => {
-            assert_eq!((field, location.ino), ("block number", Some(ino)));
+    for word in [DIRECT, ATTRIBUTES, ATTRIBUTES + 4] {
+        let (image, ino) = with_inode_words("/dir/below/text", &[(word, u32::MAX)]);
+        match image.block_map(ino) {
+            Err(FsError::Corrupt { kind: Corruption::Range { field, .. }, location }) => {
+                assert_eq!((field, location.ino), ("block number", Some(ino)), "word at {word}");
+            }
+            other => panic!("word at {word}: {other:?}"),
         }
-        other => panic!("{other:?}"),
     }
     let (image, ino) = with_inode_words("/dir", &[(SIZE, 513)]);
     let listed = image.read_dir(ino, 0, &mut |_| std::ops::ControlFlow::Continue(()));
