@@ -218,12 +218,7 @@ fn opening(options: &SourceOptions, purpose: Purpose) -> Result<OpenOptions<'sta
 
 fn failed(error: FsError) -> Error {
     match &error {
-        // A file without a first header is no archive.
-        FsError::Archive {
-            offset: 0,
-            fault: ArchiveFault::Checksum | ArchiveFault::Zeros | ArchiveFault::Truncated,
-            ..
-        } => Error::new(
+        FsError::Archive { fault: ArchiveFault::Foreign(_), .. } => Error::new(
             ErrorKind::Unsupported,
             format!("{error}: neither a directory, a tar archive, an OCI layout nor a known image"),
         ),

@@ -157,6 +157,9 @@ pub enum ArchiveFault {
         /// The decompressor's message.
         what: String,
     },
+    /// A fault of the first bytes of a file in which nothing else is of an archive either.
+    #[error("{0}")]
+    Foreign(Box<ArchiveFault>),
     /// A fault of an entry, with the entry's path.
     #[error("{0}: {1}")]
     Entry(String, Box<ArchiveFault>),

@@ -78,7 +78,7 @@ pub(crate) enum Emptiness {
     Known,
 }
 
-/// Whether a file begins as an archive with at least one entry.
+/// Whether a file begins as an archive with at least one entry, sound or damaged.
 pub(crate) fn begins_with_entry(archive: &Spooled, name: &str) -> Result<bool, FsError> {
     match Reader::new(&archive.file, archive.base, archive.len, name).begins_with_entry() {
         Err(FsError::Archive { .. }) => Ok(false),
@@ -111,9 +111,6 @@ pub(crate) fn read_into(
     let archive = contents.archive(layer);
     let mut reader = Reader::new(&archive.file, archive.base, archive.len, &archive.name);
     if emptiness == Emptiness::Checked {
-        if archive.len == 0 {
-            return Err(reader.error(0, ArchiveFault::Truncated));
-        }
         reader.check_start()?;
     }
     unpacker.begin_archive();

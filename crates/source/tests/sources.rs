@@ -175,8 +175,9 @@ fn faults_say_where_they_are() {
             other => panic!("{other:?}"),
         }
     };
-    assert_eq!(fault(b""), (0, ArchiveFault::Truncated));
-    assert_eq!(fault(&[b'x'; 1024]), (0, ArchiveFault::Checksum));
+    let foreign = |fault: ArchiveFault| (0, ArchiveFault::Foreign(fault.into()));
+    assert_eq!(fault(b""), foreign(ArchiveFault::Truncated));
+    assert_eq!(fault(&[b'x'; 1024]), foreign(ArchiveFault::Checksum));
     fs::write(temp.path().join("f"), vec![1; 2000]).unwrap();
     let args =
         ["-cf", "-", "-C", temp.path().to_str().unwrap(), "f", "--transform=s,f,../f,", "-P"];
@@ -185,6 +186,79 @@ fn faults_say_where_they_are() {
     let args = ["-cf", "-", "-C", temp.path().to_str().unwrap(), "f"];
     let made = Command::new("tar").args(args).output().unwrap().stdout;
     assert_eq!(fault(&made[..1500]), (0, ArchiveFault::Truncated.of_entry(b"f")));
+}
+
+/// The fault of a file that is no sound archive, and its offset; `None` where it opens.
+fn fault_of(path: &Path, bytes: &[u8]) -> Option<(u64, ArchiveFault)> {
+    fs::write(path, bytes).unwrap();
+    match open(path, &OpenOptions::default()).map(drop) {
+        Ok(()) => None,
+        Err(FsError::Archive { offset, fault, .. }) => Some((offset, fault)),
+        Err(other) => panic!("{other:?}"),
+    }
+}
+
+/// An archive whose first header is damaged is told from a file that is none.
+#[test]
+fn a_damaged_first_header_is_of_an_archive() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("a.tar");
+    fs::write(temp.path().join("first"), vec![1; 2000]).unwrap();
+    fs::write(temp.path().join("second"), "second").unwrap();
+    let checksum = Some((0, ArchiveFault::Checksum));
+    for format in ["ustar", "gnu", "v7", "pax"] {
+        let from = temp.path().to_str().unwrap();
+        let args = ["-C", from, &format!("--format={format}"), "-cf", "-", "first", "second"];
+        let whole = Command::new("tar").args(args).output().unwrap().stdout;
+        for bit in 0..512 * 8 {
+            let mut bytes = whole.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            match fault_of(&path, &bytes) {
+                // A zero or a space before the digits of the checksum, and the bytes behind them,
+                // are of no meaning.
+                None => assert!((148..156).contains(&(bit / 8)), "{format}: bit {bit}"),
+                found => assert_eq!(found, checksum, "{format}: bit {bit}"),
+            }
+        }
+        // Nothing of the first header is left, but there are others.
+        for garbage in [[0x5A; 512], [0xFF; 512]] {
+            let bytes = [&garbage, &whole[512..]].concat();
+            assert_eq!(fault_of(&path, &bytes), checksum, "{format}");
+        }
+        let bytes = [&[0; 512], &whole[512..]].concat();
+        assert_eq!(fault_of(&path, &bytes), Some((0, ArchiveFault::Zeros)), "{format}");
+    }
+}
+
+#[test]
+fn files_that_are_no_archives_are_foreign() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("file");
+    let mut seed = 0x5eed_u64;
+    let mut noise = || {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) as u8
+    };
+    let jpeg = b"\xFF\xD8\xFF\xE0\0\x10JFIF\0\x01\x01\0\0\x01\0\x01\0\0";
+    let mut files: Vec<Vec<u8>> = vec![
+        "All work and no play makes Jack a dull boy.\n".repeat(100).into(),
+        "0 1 2 3 4 5 6 7 ".repeat(1000).into(),
+        "0000644\n".repeat(1000).into(),
+        "00000000 \0".repeat(1000).into(),
+        vec![b'0'; 5000],
+        vec![b' '; 5000],
+        vec![0xFF; 5000],
+        vec![0; 100_000],
+        b"short".to_vec(),
+        [&jpeg[..], &(0..20_000).map(|_| noise()).collect::<Vec<u8>>()].concat(),
+    ];
+    files.extend((0..50).map(|_| (0..4096).map(|_| noise()).collect()));
+    for (n, bytes) in files.iter().enumerate() {
+        match fault_of(&path, bytes) {
+            Some((0, ArchiveFault::Foreign(_))) => {}
+            other => panic!("file {n}: {other:?}"),
+        }
+    }
 }
 
 #[test]

@@ -240,6 +240,34 @@ fn images_without_a_valid_list_are_refused() {
     assert!(manifest(&image, &[]).contains("./manifest.json"));
 }
 
+/// A layout with an empty index, in a directory or an archive, has nothing to build.
+#[test]
+fn empty_indexes_contain_no_image() {
+    let shop = Workshop::new("empty-index");
+    let image = shop.scratch.join("image");
+    let listed = br#"{"schemaVersion": 2, "manifests": []}"#;
+    for (n, index) in
+        [&b""[..], b"\n", b"{}", br#"{"schemaVersion": 2}"#, listed].iter().enumerate()
+    {
+        for has_blobs in [false, true] {
+            shop.put("oci-layout", br#"{"imageLayoutVersion": "1.0.0"}"#);
+            shop.put("index.json", index);
+            if has_blobs {
+                shop.put("blobs/sha256/none", b"");
+            }
+            let refused = |source: &str| {
+                let (code, message) = failure(&seekless(&["build", source, "-o", &image]));
+                assert_eq!(code, 4, "{source}: {message}");
+                let said = format!("{source}: index.json: contains no image");
+                assert!(message.contains(&said), "{message}");
+            };
+            refused(shop.dir.to_str().expect("path"));
+            refused(&shop.pack(&format!("empty-{n}-{has_blobs}.tar")));
+        }
+    }
+    assert!(!Path::new(&image).exists());
+}
+
 #[test]
 fn platforms_are_chosen_with_their_variants() {
     let shop = Workshop::new("platforms");

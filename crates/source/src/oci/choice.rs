@@ -130,10 +130,11 @@ impl Choice {
         names.any(|name| wanted.iter().any(|tag| is_end(name, tag)))
     }
 
-    pub(super) fn none(&self, store: &Store, names: &[String]) -> FsError {
+    /// The error for a list of images, in the store's part `list`, none of which is chosen.
+    pub(super) fn none(&self, store: &Store, list: &str, names: &[String]) -> FsError {
         match &self.tag {
             Some(tag) => store.invalid(format!("no image has the tag {tag}{}", known(names))),
-            None => store.invalid("contains no image"),
+            None => store.invalid(format!("{list}: contains no image")),
         }
     }
 

@@ -131,7 +131,7 @@ fn choose<'a>(store: &Store, images: &'a [Saved], choice: &Choice) -> Result<&'a
         .collect();
     let all = || images.iter().flat_map(names).collect::<Vec<String>>();
     match fitting.as_slice() {
-        [] => Err(choice.none(store, &all())),
+        [] => Err(choice.none(store, "manifest.json", &all())),
         [first, rest @ ..] if rest.iter().all(|image| image.config == first.config) => Ok(first),
         _ => Err(choice.several(store, &all())),
     }

@@ -106,6 +106,27 @@ fn has_index(store: &Store) -> Result<bool, FsError> {
     Ok(store.has_blobs() || ImageIndex::from_reader(&json[..]).is_ok())
 }
 
+/// Whether a layout has an `index.json` that lists nothing.
+fn has_empty_index(store: &Store) -> Result<bool, FsError> {
+    Ok(store.has("index.json") && lists_nothing(&whole_json(store.open("index.json")?)?))
+}
+
+/// Whether an index lists nothing: a file without contents, or an object with no other fields than
+/// those of an index, and no manifests.
+fn lists_nothing(json: &[u8]) -> bool {
+    const FIELDS: [&str; 5] =
+        ["schemaVersion", "mediaType", "artifactType", "annotations", "manifests"];
+    if json.trim_ascii().is_empty() {
+        return true;
+    }
+    let Ok(serde_json::Value::Object(index)) = serde_json::from_slice(json) else { return false };
+    let manifests = index.get("manifests");
+    index.keys().all(|key| FIELDS.contains(&key.as_str()))
+        && manifests.is_none_or(|list| {
+            list.is_null() || list.as_array().is_some_and(|list| list.is_empty())
+        })
+}
+
 /// The naming of an image's parts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Form {
@@ -238,9 +259,12 @@ impl Layout<'_> {
                 }
                 return Ok(manifest);
             }
+            if lists_nothing(&json) {
+                return Err(self.choice.none(self.store, &part, &[]));
+            }
             let index = ImageIndex::from_reader(&json[..]).map_err(unreadable)?;
             // Only the outermost index has names.
-            let chosen = self.choose(&index, level == 0)?;
+            let chosen = self.choose(&part, &index, level == 0)?;
             is_told = chosen.platform().is_some();
             json = self.json(chosen)?;
             part = format!("blob {}", chosen.digest());
@@ -260,6 +284,7 @@ impl Layout<'_> {
 
     fn choose<'i>(
         &self,
+        part: &str,
         index: &'i ImageIndex,
         is_outermost: bool,
     ) -> Result<&'i Descriptor, FsError> {
@@ -290,7 +315,7 @@ impl Layout<'_> {
             same.then_some(*first)
         };
         if named.is_empty() {
-            return Err(self.choice.none(self.store, &all()));
+            return Err(self.choice.none(self.store, part, &all()));
         }
         if let Some(one) = same(&named) {
             if let Some(found) = platform(one) {

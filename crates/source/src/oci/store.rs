@@ -99,6 +99,9 @@ impl Store {
                 let help = "load it with docker load, and save it again";
                 return Err(FsError::Unsupported(format!("{name}: {what} ({help})")));
             }
+            _ if is_pure && store.has("oci-layout") && super::has_empty_index(&store)? => {
+                return Ok(ArchiveKind::Layout(store));
+            }
             _ if is_pure && (store.has("oci-layout") || has_digests) => {
                 let what = "parts of a container image, but no valid index.json or manifest.json";
                 return Err(store.broken(what));

@@ -39,6 +39,21 @@ impl<'a> Header<'a> {
         stored == unsigned + spaces || stored == signed + spaces
     }
 
+    /// Whether a block whose checksum is wrong is a damaged header rather than anything else: it has
+    /// the magic number of ustar or GNU, or most of its numbers are written as archivers do.
+    pub(super) fn is_damaged(&self) -> bool {
+        let numbers = [
+            self.field::<100, 8>(),
+            self.field::<108, 8>(),
+            self.field::<116, 8>(),
+            self.field::<124, 12>(),
+            self.field::<136, 12>(),
+            self.field::<148, 8>(),
+        ];
+        let written = numbers.iter().filter(|field| is_padded_octal(field)).count();
+        self.is_ustar() || self.is_gnu() || written >= numbers.len() - 2
+    }
+
     pub(super) fn kind(&self) -> u8 {
         self.0[156]
     }
@@ -165,6 +180,15 @@ fn octal(field: &[u8]) -> Option<i64> {
         b'0'..=b'7' => value.checked_mul(8)?.checked_add(i64::from(digit - b'0')),
         _ => None,
     })
+}
+
+/// Whether a field is octal digits, with spaces in front of them and a space or a zero byte behind.
+fn is_padded_octal(field: &[u8]) -> bool {
+    let digits = field.trim_ascii_start();
+    let end = digits.iter().position(|byte| !matches!(byte, b'0'..=b'7')).unwrap_or(digits.len());
+    let (digits, rest) = digits.split_at(end);
+    let is_padding = |byte: &u8| matches!(byte, 0 | b' ');
+    !digits.is_empty() && !rest.is_empty() && rest.iter().all(is_padding)
 }
 
 fn length(field: &[u8], name: &'static str) -> Result<u64, ArchiveFault> {

@@ -13,6 +13,9 @@ const EXTENSION_MAX: u64 = 4 << 20;
 /// Bytes in a record: an archive is padded to whole records.
 const RECORD: u64 = 20 * BLOCK as u64;
 
+/// Bytes in which a sound header is sought where the first one is not sound.
+const SEARCHED: u64 = 1 << 20;
+
 /// Bytes read at once: a header, usually with its preceding PAX header.
 const WINDOW: usize = 4096;
 
@@ -112,38 +115,57 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Whether the archive begins with a sound entry.
+    /// Whether the archive begins with an entry, if only with a damaged one.
     pub(super) fn begins_with_entry(&mut self) -> Result<bool, FsError> {
         let Some(first) = self.block()? else { return Ok(false) };
         self.at = 0;
         let header = Header(&first);
-        Ok(!header.is_end() && header.is_sound())
+        Ok(!header.is_end() && (header.is_sound() || header.is_damaged()))
     }
 
-    /// Refuses a file that begins with zeros and is no empty archive. Archivers write that as two
-    /// blocks of zeros, followed only by zeros up to the end of a record.
+    /// Refuses what begins neither with an entry nor as an archive without one. The fault is that of
+    /// a damaged archive, or of a file that is none ([`ArchiveFault::Foreign`]).
     pub(super) fn check_start(&mut self) -> Result<(), FsError> {
-        if self.len > RECORD || self.len < 2 * BLOCK as u64 {
-            let zeros = self.block()?.is_some_and(|first| Header(&first).is_end());
-            self.at = 0;
-            return if zeros { Err(self.error(0, ArchiveFault::Zeros)) } else { Ok(()) };
+        let Some(fault) = self.first_fault()? else { return Ok(()) };
+        let fault = if self.has_header()? { fault } else { ArchiveFault::Foreign(fault.into()) };
+        Err(self.error(0, fault))
+    }
+
+    /// The fault of the first block. Archivers write an archive without entries as two blocks of
+    /// zeros, followed only by zeros up to the end of a record.
+    fn first_fault(&mut self) -> Result<Option<ArchiveFault>, FsError> {
+        if self.len < BLOCK as u64 {
+            return Ok(Some(ArchiveFault::Truncated));
         }
-        let mut zeros = true;
-        let mut first = true;
-        while let Some(block) = self.block()? {
-            let is_end = Header(&block).is_end();
-            if first && !is_end {
-                zeros = false;
-                break;
+        let first = self.more()?;
+        let header = Header(&first);
+        let mut fault = None;
+        if !header.is_end() {
+            fault = Some(ArchiveFault::Checksum).filter(|_| !header.is_sound());
+        } else if self.len > RECORD || self.len < 2 * BLOCK as u64 {
+            fault = Some(ArchiveFault::Zeros);
+        } else {
+            while let (None, Some(block)) = (&fault, self.block()?) {
+                fault = Some(ArchiveFault::Zeros).filter(|_| !Header(&block).is_end());
             }
-            if !is_end {
-                return Err(self.error(0, ArchiveFault::Zeros));
-            }
-            first = false;
         }
-        debug_assert!(zeros || first, "zeros are looked at to their end");
         self.at = 0;
-        Ok(())
+        Ok(fault)
+    }
+
+    /// Whether a file that does not begin with a sound header is an archive all the same: the first
+    /// header is a damaged one, or there is a sound one in the next blocks.
+    fn has_header(&mut self) -> Result<bool, FsError> {
+        let end = self.len.min(SEARCHED);
+        while self.at + BLOCK as u64 <= end {
+            let is_first = self.at == 0;
+            let block = self.more()?;
+            let header = Header(&block);
+            if !header.is_end() && (header.is_sound() || is_first && header.is_damaged()) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The next block, which must exist.
