@@ -2,6 +2,7 @@
 
 use super::Subject;
 use super::subject::End;
+use rustix::io::Errno;
 use seekless_fs::term::{Term, Text};
 use seekless_host::caches::{self, Caches};
 use seekless_host::fanotify::{Noticed, Scope, Watch};
@@ -252,7 +253,7 @@ impl Recorder<'_> {
             (Err(error), Source::Tracefs) => {
                 tracing::warn!("opens are not recorded: {error}")
             }
-            (Err(error), Source::Fanotify) => return Err(error.into()),
+            (Err(error), Source::Fanotify) => return Err(without_fanotify(error)),
         }
         if self.source == Source::Tracefs {
             let filter = Filter {
@@ -395,6 +396,17 @@ fn parent_of(tid: u32) -> Option<u32> {
         |name: &str| status.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok();
     let leader: u32 = field("Tgid:")?;
     if leader != tid { Some(leader) } else { field("PPid:").filter(|parent| *parent != 0) }
+}
+
+/// The error of a recording by fanotify, with the other source where the kernel has none.
+fn without_fanotify(error: HostError) -> Error {
+    let is_lacking = Errno::from_io_error(&error.source) == Some(Errno::NOSYS);
+    let error = Error::from(error);
+    if !is_lacking {
+        return error;
+    }
+    let hint = Text::from("this kernel has no fanotify (CONFIG_FANOTIFY): use ");
+    error.hint(hint.then(Term::EventSource).then(" tracefs"))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The end of a recording: by a program, a unit of systemd, a boot or a signal.
 
 use super::boot::Boot;
+use seekless_fs::term::{Term, Text};
 use seekless_host::program;
 use seekless_images::{Error, ErrorKind};
 use signal_hook::iterator::Signals;
@@ -135,10 +136,8 @@ impl Unit {
 /// Queries systemd for a unit. Returns the state and the process of the query.
 pub(crate) fn unit_state(unit: &str) -> Result<(UnitState, u32), Error> {
     let failed = |error| {
-        Error::io(
-            "systemctl (a unit to wait for needs systemd; --mount records without it)",
-            &error,
-        )
+        let subject = Text::from("systemctl (a unit to wait for needs systemd; ");
+        Error::io_of(subject.then(Term::Mount).then(" records without it)"), &error)
     };
     let mut command = Command::new("systemctl");
     command.args(["is-active", "--", unit]);

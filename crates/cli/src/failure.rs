@@ -60,6 +60,8 @@ fn option(term: Term) -> &'static str {
         Term::ReadOnly => "--read-only",
         Term::Timeout => "--timeout",
         Term::InPlace => "seekless optimize --in-place",
+        Term::Create => "--create",
+        Term::Size => "--size SIZE",
     }
 }
 

@@ -54,6 +54,10 @@ pub enum Term {
     Timeout,
     /// Rearrangement of an unmounted volume in its place.
     InPlace,
+    /// Creation of an image that does not exist yet.
+    Create,
+    /// Size of an image that is created.
+    Size,
 }
 
 impl fmt::Display for Term {
@@ -82,6 +86,8 @@ impl fmt::Display for Term {
             Self::ReadOnly => "`read_only`",
             Self::Timeout => "`timeout`",
             Self::InPlace => "rearranged in its place",
+            Self::Create => "`create`",
+            Self::Size => "`size`",
         })
     }
 }

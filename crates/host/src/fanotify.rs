@@ -8,7 +8,6 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
 const RIGHTS: &str = "watching a file system needs root or CAP_SYS_ADMIN: run it with sudo";
-const LACKING: &str = "this kernel has no fanotify (CONFIG_FANOTIFY): use --source tracefs";
 
 /// The kind of access to a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,18 +64,12 @@ impl Watch {
     /// reads cost nothing.
     ///
     /// # Errors
-    /// Without the right to, with advice.
+    /// Without the right to, with advice; of the kind [`Unsupported`](std::io::ErrorKind::Unsupported)
+    /// where the kernel has no fanotify.
     pub fn new(path: &Path, scope: Scope, paths: bool) -> Result<Self, HostError> {
         let failed = |error: nix::Error| {
-            let advice = if error == nix::Error::ENOSYS { LACKING } else { RIGHTS };
-            let whole = HostError::new(
-                format!("fanotify on {}", path.display()),
-                std::io::Error::from(error),
-            );
-            match error {
-                nix::Error::EPERM | nix::Error::EACCES | nix::Error::ENOSYS => whole.advise(advice),
-                _ => whole,
-            }
+            let what = format!("fanotify on {}", path.display());
+            HostError::new(what, std::io::Error::from(error)).advise_rights(RIGHTS)
         };
         let flags = InitFlags::FAN_CLASS_NOTIF
             | InitFlags::FAN_CLOEXEC

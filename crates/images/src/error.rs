@@ -28,7 +28,7 @@ pub enum ErrorKind {
 #[derive(Debug)]
 pub struct Error {
     kind: ErrorKind,
-    subjects: Vec<String>,
+    subjects: Vec<Text>,
     message: Text,
     hints: Vec<Text>,
     source: Option<Box<dyn error::Error + Send + Sync>>,
@@ -58,6 +58,12 @@ impl Error {
     /// An I/O error on `subject`. A full disk is [`ErrorKind::NoSpace`].
     #[must_use]
     pub fn io(subject: impl Display, error: &io::Error) -> Self {
+        Self::io_of(subject.to_string(), error)
+    }
+
+    /// As [`Error::io`], on a subject that names parameters.
+    #[must_use]
+    pub fn io_of(subject: impl Into<Text>, error: &io::Error) -> Self {
         let kind = match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::NoSpace,
             _ => ErrorKind::System,
@@ -66,13 +72,13 @@ impl Error {
             Some(code) => io::Error::from_raw_os_error(code),
             None => io::Error::new(error.kind(), error.to_string()),
         };
-        Self::caused(kind, source).about(subject)
+        Self { subjects: vec![subject.into()], ..Self::caused(kind, source) }
     }
 
     /// Adds a subject in front: `IMG: corrupt image ...`.
     #[must_use]
     pub fn about(mut self, subject: impl Display) -> Self {
-        self.subjects.insert(0, subject.to_string());
+        self.subjects.insert(0, subject.to_string().into());
         self
     }
 
@@ -98,7 +104,7 @@ impl Error {
     #[must_use]
     pub fn in_terms(&self, name: impl Fn(Term) -> &'static str) -> String {
         let mut whole: String =
-            self.subjects.iter().map(|subject| format!("{subject}: ")).collect();
+            self.subjects.iter().map(|subject| subject.in_terms(&name) + ": ").collect();
         whole += &self.message.in_terms(&name);
         whole.extend(self.hints.iter().map(|hint| format!(" ({})", hint.in_terms(&name))));
         whole

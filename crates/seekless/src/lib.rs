@@ -38,6 +38,8 @@
 //! ```
 //!
 //! Results are structs that serde serializes. Long work tells a [`Progress`] how far it is.
+//! An [`Error`] that names a parameter does so by a [`Term`], which [`Error::in_terms`] writes as the
+//! program calls it; a match on terms has a wildcard, since minor versions add some.
 //! Warnings are events of `tracing`. Nothing is printed, and the environment is not read: not
 //! `TMPDIR`, not `SOURCE_DATE_EPOCH`. All that is random comes from a seed, so that the same input
 //! and the same version give the same bytes.
@@ -61,6 +63,7 @@ pub use image::{Entry, Image, Kind, Metadata, Open, Time, Volume, open};
 pub use mount::Mount;
 pub use optimize::{Gain, Optimize, Optimized};
 pub use record::{Record, Recorded};
+pub use seekless_fs::term::{Term, Text};
 pub use seekless_images::{Error, ErrorKind, Progress};
 pub use seekless_layout::score::{Prefetch, Score, Seeks};
 pub use trace::Trace;

@@ -11,6 +11,7 @@ pub(crate) use engine::Kind;
 pub use engine::{BeforePhase, Clock, Disk};
 pub use served::{DiskMount, serve};
 
+use seekless_fs::term::{Term, Text};
 use seekless_images::Error;
 use seekless_images::output::in_the_way;
 use seekless_units::ByteLen;
@@ -29,10 +30,12 @@ pub fn open_image(path: &Path, create: Option<ByteLen>) -> Result<File, Error> {
     options.read(true).write(true).create_new(create.is_some());
     let file = options.open(path).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => {
-            Error::io(format!("{} (use --create --size SIZE to create it)", path.display()), &error)
+            let subject = Text::from(format!("{} (use ", path.display())).then(Term::Create);
+            Error::io_of(subject.then(" ").then(Term::Size).then(" to create it)"), &error)
         }
         std::io::ErrorKind::AlreadyExists => {
-            in_the_way(path, "without --create it is served as it is")
+            let hint = Text::from("without ").then(Term::Create).then(" it is served as it is");
+            in_the_way(path, hint)
         }
         _ => failed(error),
     })?;
