@@ -102,6 +102,19 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "seekless-units",
         ],
     ),
+    (
+        "seekless-boots",
+        &[
+            "seekless-capture",
+            "seekless-compose",
+            "seekless-host",
+            "seekless-images",
+            "seekless-lab",
+            "seekless-layout",
+            "seekless-serve",
+            "seekless-units",
+        ],
+    ),
     ("seekless-host", &[]),
     (
         "seekless-online",
@@ -170,6 +183,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "seekless-cli",
         &[
+            "seekless-boots",
             "seekless-cache",
             "seekless-capture",
             "seekless-compose",

@@ -12,6 +12,9 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+/// Name of the experiment's file in a directory of results.
+pub const EXPERIMENT: &str = "experiment.toml";
+
 /// How the files of runs begin and end.
 const PREFIX: &str = "run-";
 const SUFFIX: &str = ".json";

@@ -18,13 +18,13 @@ use seekless_images::output::{Output, directory_of};
 use seekless_lab::boots::BootExperiment;
 use seekless_lab::builtin::Heading;
 use seekless_lab::run::Run;
-use seekless_lab::store::{Store, merge};
+use seekless_lab::store::{EXPERIMENT, Store, merge};
 use seekless_lab::{LabError, builtin};
 use serde_json::json;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use subject::{EXPERIMENT, Subject, check_of, keep_tables, text_of};
+use subject::{Subject, check_of, keep_tables, text_of};
 
 /// Reproduce published experiments on modelled disks in virtual time
 #[derive(Args, Debug)]

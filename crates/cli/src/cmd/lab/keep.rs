@@ -1,10 +1,10 @@
 //! The directory of `seekless lab run -o`, and another one for runs that cannot be saved in it.
 
-use super::subject::{EXPERIMENT, Subject, check_of, keep_tables};
+use super::subject::{Subject, check_of, keep_tables};
 use crate::failure::Failure;
 use seekless_lab::LabError;
 use seekless_lab::run::Run;
-use seekless_lab::store::{Store, merge};
+use seekless_lab::store::{EXPERIMENT, Store, merge};
 use std::fs::DirBuilder;
 use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;

@@ -1,6 +1,6 @@
 //! Experiments as their texts, and their directories of results.
 
-use crate::failure::{Failure, Kind};
+use crate::failure::Failure;
 use seekless_lab::boots::BootExperiment;
 use seekless_lab::experiment::Experiment;
 use seekless_lab::parquet::parquet;
@@ -9,9 +9,6 @@ use seekless_lab::store::{Locked, check_alike};
 use seekless_lab::table::RunTable;
 use seekless_lab::{LabError, builtin, cells};
 use std::path::Path;
-
-/// Name of the experiment's file in a directory of results.
-pub(super) const EXPERIMENT: &str = "experiment.toml";
 
 /// An experiment and its text.
 pub(super) struct Subject {
@@ -89,13 +86,6 @@ pub(super) fn keep_tables(
 
 impl From<LabError> for Failure {
     fn from(error: LabError) -> Self {
-        match error {
-            LabError::FileSystem { run, source } => Self::from(source).about(run),
-            LabError::Io { path, source } => Self::io(path, &source),
-            LabError::Damaged { .. } => Self::new(Kind::Corrupt, error.to_string()),
-            LabError::Mismatch(what) => Self::new(Kind::Unsupported, what),
-            LabError::Log(source) => Self::io("the request log", &source),
-            LabError::Spec(_) | LabError::Unknown(_) => Self::usage(error.to_string()),
-        }
+        seekless_boots::error_of(error).into()
     }
 }

@@ -1,67 +1,75 @@
 //! Results of boots, in a directory if one is given.
 
-use super::Subject;
-use crate::cmd::lab::subject::EXPERIMENT;
-use crate::failure::{Failure, Kind};
+use crate::{Subject, error_of};
+use seekless_images::{Error, ErrorKind};
 use seekless_lab::LabError;
 use seekless_lab::boots::outcome::{Boot, BootId};
-use seekless_lab::store::Store;
+use seekless_lab::store::{EXPERIMENT, Store};
 use std::path::Path;
 
 /// Prefix and suffix of their files.
 const PREFIX: &str = "boot-";
 const SUFFIX: &str = ".json";
 
-pub(super) struct BootResults {
+/// The boots of an experiment, those of earlier runs too if they are kept in a directory.
+pub struct BootResults {
     store: Option<Store>,
     boots: Vec<Boot>,
 }
 
 impl BootResults {
     /// Reads the boots of the same experiment in a directory.
-    pub(super) fn open(dir: Option<&Path>, subject: &Subject) -> Result<Self, Failure> {
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] if they are of another experiment or version,
+    /// [`ErrorKind::Corrupt`] for a file that is no boot, [`ErrorKind::System`].
+    pub fn open(dir: Option<&Path>, subject: &Subject) -> Result<Self, Error> {
         let Some(dir) = dir else { return Ok(Self { store: None, boots: Vec::new() }) };
-        let store = Store::create(dir)?;
-        let locked = store.lock()?;
+        let store = Store::create(dir).map_err(error_of)?;
+        let locked = store.lock().map_err(error_of)?;
         let boots = read(dir)?;
-        let now = [&*subject.digest, seekless_lab::run::VERSION];
+        let now = [subject.digest(), seekless_lab::run::VERSION];
         if let Some(other) = boots.iter().find(|boot| [&*boot.digest, &*boot.version] != now) {
-            return Err(LabError::Mismatch(format!(
+            return Err(error_of(LabError::Mismatch(format!(
                 "{}: {} was measured by another experiment or version (use another directory, or \
                  remove it)",
                 dir.display(),
                 other.id
-            ))
-            .into());
+            ))));
         }
-        locked.sweep()?;
-        locked.put(EXPERIMENT, subject.text.as_bytes())?;
+        locked.sweep().map_err(error_of)?;
+        locked.put(EXPERIMENT, subject.text().as_bytes()).map_err(error_of)?;
         drop(locked);
         Ok(Self { store: Some(store), boots })
     }
 
-    pub(super) fn has(&self, id: &BootId) -> bool {
+    /// Whether a boot was measured.
+    #[must_use]
+    pub fn has(&self, id: &BootId) -> bool {
         self.boots.iter().any(|boot| boot.id == *id)
     }
 
-    pub(super) fn keep(&mut self, boot: Boot) -> Result<(), Failure> {
+    pub(crate) fn keep(&mut self, boot: Boot) -> Result<(), Error> {
         if let Some(store) = &self.store {
             let name = format!("{PREFIX}{}{SUFFIX}", boot.id.to_string().replace('/', "+"));
             let text = serde_json::to_string_pretty(&boot)
-                .map_err(|error| Failure::new(Kind::System, error.to_string()))?;
-            store.lock()?.put(&name, text.as_bytes())?;
+                .map_err(|error| Error::new(ErrorKind::System, error.to_string()))?;
+            let locked = store.lock().map_err(error_of)?;
+            locked.put(&name, text.as_bytes()).map_err(error_of)?;
         }
         self.boots.push(boot);
         Ok(())
     }
 
-    pub(super) fn all(&self) -> &[Boot] {
+    /// All boots, those of earlier runs first.
+    #[must_use]
+    pub fn all(&self) -> &[Boot] {
         &self.boots
     }
 }
 
-fn read(dir: &Path) -> Result<Vec<Boot>, Failure> {
-    let failed = |path: &Path, error| Failure::io(path.display(), &error);
+fn read(dir: &Path) -> Result<Vec<Boot>, Error> {
+    let failed = |path: &Path, error| Error::io(path.display(), &error);
     let mut boots = Vec::new();
     for entry in std::fs::read_dir(dir).map_err(|error| failed(dir, error))? {
         let path = entry.map_err(|error| failed(dir, error))?.path();
@@ -70,9 +78,8 @@ fn read(dir: &Path) -> Result<Vec<Boot>, Failure> {
             continue;
         }
         let text = std::fs::read(&path).map_err(|error| failed(&path, error))?;
-        boots.push(serde_json::from_slice(&text).map_err(|error| LabError::Damaged {
-            path: path.display().to_string(),
-            why: error.to_string(),
+        boots.push(serde_json::from_slice(&text).map_err(|error| {
+            error_of(LabError::Damaged { path: path.display().to_string(), why: error.to_string() })
         })?);
     }
     boots.sort_by(|a: &Boot, b: &Boot| a.id.cmp(&b.id));

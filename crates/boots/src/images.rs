@@ -1,13 +1,11 @@
 //! Images of boots: installed, aged and copied on file systems of the kernel.
 
-use super::Subject;
-use crate::failure::{Failure, Kind};
-use crate::interrupt::uninterrupted;
-use crate::source::temp_dir;
+use crate::{Programs, Subject, uninterrupted};
 use rustix::mount::MountFlags;
 use seekless_host::caches;
 use seekless_host::loop_device::{LoopDevice, LoopOptions};
 use seekless_host::scratch::{self, Mounted};
+use seekless_images::Error;
 use seekless_lab::boots::order::{listed_first, walk};
 use seekless_lab::boots::system::Package;
 use seekless_lab::boots::tree_writer::{TreeWriter, reinstallations};
@@ -18,7 +16,6 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use tempfile::TempDir;
 
 /// Prefix of temporary directories; the process's number follows.
@@ -28,7 +25,7 @@ const PREFIX: &str = "seekless-boots-";
 const UUID: &str = "5ee61e55-b007-4000-8000-000000000001";
 
 /// The file system of a machine, for a testbed.
-pub(super) fn file_system(fs: KernelFs) -> FileSystem {
+pub(crate) fn file_system(fs: KernelFs) -> FileSystem {
     match fs {
         KernelFs::Ext4 => FileSystem::Ext4,
         KernelFs::Xfs => FileSystem::Xfs,
@@ -37,10 +34,11 @@ pub(super) fn file_system(fs: KernelFs) -> FileSystem {
 }
 
 /// The images of a machine, made as needed.
-pub(super) struct Images<'a> {
+pub(crate) struct Images<'a> {
     subject: &'a Subject,
     machine: &'a BootMachine,
     seed: u64,
+    programs: Programs<'a>,
     dir: TempDir,
     /// State of the first image, which becomes the aged one.
     first: Option<State>,
@@ -54,12 +52,7 @@ struct Open {
 
 impl Open {
     /// Mounts an image with options, or read-only without any.
-    fn new(
-        fs: FileSystem,
-        image: &Path,
-        dir: &Path,
-        options: Option<&str>,
-    ) -> Result<Self, Failure> {
+    fn new(fs: FileSystem, image: &Path, dir: &Path, options: Option<&str>) -> Result<Self, Error> {
         let read_only = options.is_none();
         let device = LoopDevice::new(image, LoopOptions { read_only, ..LoopOptions::default() })?;
         let flags = MountFlags::NOATIME;
@@ -81,30 +74,32 @@ impl Open {
         })
     }
 
-    fn close(self) -> Result<(), Failure> {
+    fn close(self) -> Result<(), Error> {
         Ok(self.mounted.unmount()?)
     }
 }
 
 impl<'a> Images<'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         subject: &'a Subject,
         machine: &'a BootMachine,
         seed: u64,
-    ) -> Result<Self, Failure> {
+        temp_dir: &Path,
+        programs: Programs<'a>,
+    ) -> Result<Self, Error> {
         scratch::private_mounts()?;
-        for left in testbed::abandoned_dirs(&temp_dir(), PREFIX) {
-            // Failures are ignored: directories of other users cannot be removed.
+        for left in testbed::abandoned_dirs(temp_dir, PREFIX) {
+            // Errors are ignored: directories of other users cannot be removed.
             let _ = std::fs::remove_dir_all(left);
         }
         let prefix = format!("{PREFIX}{}-", std::process::id());
-        let made = tempfile::Builder::new().prefix(&prefix).tempdir_in(temp_dir());
-        let dir = made.map_err(|error| Failure::io(temp_dir().display(), &error))?;
+        let made = tempfile::Builder::new().prefix(&prefix).tempdir_in(temp_dir);
+        let dir = made.map_err(|error| Error::io(temp_dir.display(), &error))?;
         for name in ["from", "to"] {
             let path = dir.path().join(name);
-            std::fs::create_dir(&path).map_err(|error| Failure::io(path.display(), &error))?;
+            std::fs::create_dir(&path).map_err(|error| Error::io(path.display(), &error))?;
         }
-        Ok(Self { subject, machine, seed, dir, first: None })
+        Ok(Self { subject, machine, seed, programs, dir, first: None })
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -117,12 +112,12 @@ impl<'a> Images<'a> {
 
     /// The image of a state. States must be requested in their order: making one replaces the
     /// images of earlier states, except the one that later states are made from.
-    pub(super) fn of(&mut self, state: State, signals: &mut Signals) -> Result<PathBuf, Failure> {
+    pub(crate) fn of(&mut self, state: State, signals: &mut Signals) -> Result<PathBuf, Error> {
         let (first, copy) = (self.path("first"), self.path("copy"));
         if self.first.is_none() {
             self.make(&first, signals)?;
             let open = Open::new(self.fs(), &first, &self.path("to"), Some(&self.machine.options))?;
-            open.hand().install(&self.subject.system)?;
+            open.hand().install(self.subject.system())?;
             open.close()?;
             self.first = Some(State::Fresh);
         }
@@ -142,14 +137,14 @@ impl<'a> Images<'a> {
                 Ok(copy)
             }
             State::Optimized => {
-                self.optimize(&first, &copy)?;
+                self.relay(&first, &copy)?;
                 Ok(copy)
             }
         }
     }
 
-    fn make(&self, image: &Path, signals: &mut Signals) -> Result<(), Failure> {
-        let failed = |error| Failure::io(image.display(), &error);
+    fn make(&self, image: &Path, signals: &mut Signals) -> Result<(), Error> {
+        let failed = |error| Error::io(image.display(), &error);
         let file = File::create(image).map_err(failed)?;
         file.set_len(self.machine.size.0.get()).map_err(failed)?;
         // XFS and Btrfs refuse to mount two file systems with one UUID.
@@ -162,8 +157,8 @@ impl<'a> Images<'a> {
         Ok(testbed::make(self.fs(), &args, image, signals)?)
     }
 
-    fn age(&self, image: &Path, signals: &mut Signals) -> Result<(), Failure> {
-        let (system, experiment) = (&self.subject.system, &self.subject.experiment);
+    fn age(&self, image: &Path, signals: &mut Signals) -> Result<(), Error> {
+        let (system, experiment) = (self.subject.system(), self.subject.experiment());
         let open = Open::new(self.fs(), image, &self.path("to"), Some(&self.machine.options))?;
         let mut hand = open.hand();
         for batch in reinstallations(system, experiment.reinstalls, self.seed) {
@@ -174,12 +169,12 @@ impl<'a> Images<'a> {
         open.close()
     }
 
-    fn copy(&self, from: &Path, to: &Path, state: State) -> Result<(), Failure> {
+    fn copy(&self, from: &Path, to: &Path, state: State) -> Result<(), Error> {
         let source = Open::new(self.fs(), from, &self.path("from"), None)?;
         let target = Open::new(self.fs(), to, &self.path("to"), Some(&self.machine.options))?;
         let walked = walk(source.mounted.dir())?;
         let order = match state {
-            State::ProfileOrder => listed_first(&walked, self.subject.trace.paths()),
+            State::ProfileOrder => listed_first(&walked, self.subject.trace().paths()),
             _ => walked,
         };
         target.hand().copy(source.mounted.dir(), &order)?;
@@ -187,22 +182,10 @@ impl<'a> Images<'a> {
         source.close()
     }
 
-    /// Runs the command itself, so that the measured layout is the one users get.
-    fn optimize(&self, from: &Path, to: &Path) -> Result<(), Failure> {
+    fn relay(&self, from: &Path, to: &Path) -> Result<(), Error> {
         let trace = self.path("trace");
-        std::fs::write(&trace, &self.subject.trace.text)
-            .map_err(|error| Failure::io(trace.display(), &error))?;
-        let program = std::env::current_exe().map_err(|error| Failure::io("seekless", &error))?;
-        let mut command = Command::new(program);
-        command.args(["optimize", "--quiet", "--json", "--trace"]).arg(&trace).arg(from);
-        let output = command.arg("-o").arg(to).output();
-        let output = output.map_err(|error| Failure::io("seekless optimize", &error))?;
-        match output.status.success() {
-            true => Ok(()),
-            false => {
-                let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-                Err(Failure::new(Kind::System, format!("seekless optimize: {why}")))
-            }
-        }
+        std::fs::write(&trace, self.subject.trace().text())
+            .map_err(|error| Error::io(trace.display(), &error))?;
+        (self.programs.relayout)(&trace, from, to)
     }
 }

@@ -1,38 +1,26 @@
 //! One boot: replays a trace on a mounted image, with its pauses, on a modelled disk.
 
-use super::Subject;
-use super::images::file_system;
-use crate::failure::{Failure, Kind};
-use crate::interrupt::uninterrupted;
-use crate::modelled_disk::ModelledDisk;
-use crate::say::warning;
-use crate::source::temp_dir;
+use crate::images::file_system;
+use crate::subject::{BootTrace, Subject, relative};
+use crate::uninterrupted;
 use seekless_capture::verify::Replayer;
 use seekless_host::fiemap;
+use seekless_images::{Error, ErrorKind};
 use seekless_lab::boots::BootMachine;
 use seekless_lab::boots::outcome::{Boot, BootId};
 use seekless_layout::trace::{Event, Op};
-use seekless_serve::testbed::{DiskControl, Testbed};
+use seekless_serve::testbed::{DiskControl, ServedDisk, Testbed};
 use seekless_units::Nanos;
 use signal_hook::iterator::Signals;
-use std::collections::BTreeMap;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::process::Command;
 
 /// Events between two checks for signals.
 const STEP: usize = 256;
 
-/// Trace of a boot.
-pub(super) struct BootTrace {
-    /// The text of its file.
-    pub(super) text: Vec<u8>,
-    events: Vec<Event>,
-}
-
 /// Figures of a boot.
-pub(super) struct Counted {
+pub(crate) struct Counted {
     boot_ns: u64,
     think_ns: u64,
     busy_ns: u64,
@@ -51,74 +39,58 @@ struct Piece {
     len: u64,
 }
 
-impl BootTrace {
-    pub(super) fn new(text: Vec<u8>, events: Vec<Event>) -> Self {
-        Self { text, events }
-    }
-
-    /// The paths of its events, from the root of the file system.
-    pub(super) fn paths(&self) -> impl Iterator<Item = PathBuf> {
-        self.events.iter().map(|event| relative(&event.path).to_path_buf())
-    }
-
-    /// The byte ranges read, by file.
-    fn ranges(&self) -> BTreeMap<&[u8], Vec<(u64, u64)>> {
-        let mut ranges: BTreeMap<&[u8], Vec<(u64, u64)>> = BTreeMap::new();
-        for event in &self.events {
-            if let (Op::Read | Op::Fault | Op::Exec | Op::Mmap, Some(len)) =
-                (&event.op, event.length)
-            {
-                ranges.entry(&event.path).or_default().push((event.offset, len));
-            }
-        }
-        ranges
-    }
+/// A boot of an image on a machine.
+pub(crate) struct Replay<'a> {
+    pub(crate) trace: &'a BootTrace,
+    pub(crate) machine: &'a BootMachine,
+    pub(crate) image: &'a Path,
+    pub(crate) temp_dir: &'a Path,
+    /// The command that serves a disk of a model.
+    pub(crate) disk: &'a dyn Fn(&str, &ServedDisk<'_>) -> Result<Command, Error>,
 }
 
-fn relative(path: &[u8]) -> &Path {
-    Path::new(OsStr::from_bytes(path.strip_prefix(b"/").unwrap_or(path)))
-}
-
-/// Measures a boot of an image.
-pub(super) fn measure(
-    trace: &BootTrace,
-    machine: &BootMachine,
-    image: &Path,
-    prefetched: bool,
-    signals: &mut Signals,
-) -> Result<Counted, Failure> {
-    let disk = ModelledDisk { model: &machine.drive.0, realtime: false, io_log: None };
-    let (fs, temp_dir) = (file_system(machine.fs), temp_dir());
-    let testbed = Testbed::of(fs, image, &temp_dir, &|served| disk.command(served))?;
-    let read_ahead_kib = machine.read_ahead.0.get() >> 10;
-    let ((think_ns, failed), report) = testbed.visit(read_ahead_kib, |root, device, control| {
-        // Mapped before the phase begins: ureadahead, too, takes the extents from its pack of an
-        // earlier boot.
-        let pieces = if prefetched { pieces(trace, root)? } else { Vec::new() };
-        let files = if prefetched { by_inode(trace, root) } else { Vec::new() };
-        control.phase("boot")?;
-        // A name that no directory contains, made unique by the offset.
-        let absent = |_: &[u8], offset: u64| Some(format!("absent-{offset}").into_bytes());
-        // All reads of the trace are fetches, which are never mapped: no executable segments are
-        // needed.
-        let mut replayer = Replayer::new(root, device, absent, |_| Vec::new())?;
-        for path in files {
-            replayer.perform(&Event::new(Nanos::ZERO, Op::Open, path));
+impl Replay<'_> {
+    /// Measures the boot.
+    pub(crate) fn measure(
+        &self,
+        prefetched: bool,
+        signals: &mut Signals,
+    ) -> Result<Counted, Error> {
+        let (trace, machine) = (self.trace, self.machine);
+        let serve = |served: &ServedDisk<'_>| (self.disk)(&machine.drive.0, served);
+        let testbed = Testbed::of(file_system(machine.fs), self.image, self.temp_dir, &serve)?;
+        let read_ahead_kib = machine.read_ahead.0.get() >> 10;
+        let ((think_ns, failed), report) =
+            testbed.visit(read_ahead_kib, |root, device, control| {
+                // Mapped before the phase begins: ureadahead, too, takes the extents from its pack
+                // of an earlier boot.
+                let pieces = if prefetched { pieces(trace, root)? } else { Vec::new() };
+                let files = if prefetched { by_inode(trace, root) } else { Vec::new() };
+                control.phase("boot")?;
+                // A name that no directory contains, made unique by the offset.
+                let absent = |_: &[u8], offset: u64| Some(format!("absent-{offset}").into_bytes());
+                // All reads of the trace are fetches, which are never mapped: no executable
+                // segments are needed.
+                let mut replayer = Replayer::new(root, device, absent, |_| Vec::new())?;
+                for path in files {
+                    replayer.perform(&Event::new(Nanos::ZERO, Op::Open, path));
+                }
+                for piece in pieces {
+                    let mut event = Event::new(Nanos::ZERO, Op::Read, piece.path);
+                    event.fetched = true;
+                    replayer.perform(&event.on(piece.offset, piece.len));
+                }
+                let think_ns = play(trace, &mut replayer, control, signals)?;
+                control.phase("end")?;
+                Ok::<_, Error>((think_ns, replayer.failed()))
+            })?;
+        if failed > 0 {
+            let all = trace.events().len();
+            let name = &machine.name;
+            tracing::warn!("{name}: {failed} of {all} events of the trace could not be done");
         }
-        for piece in pieces {
-            let mut event = Event::new(Nanos::ZERO, Op::Read, piece.path);
-            event.fetched = true;
-            replayer.perform(&event.on(piece.offset, piece.len));
-        }
-        let think_ns = play(trace, &mut replayer, control, signals)?;
-        control.phase("end")?;
-        Ok::<_, Failure>((think_ns, replayer.failed()))
-    })?;
-    if failed > 0 {
-        let all = trace.events.len();
-        warning!("{}: {failed} of {all} events of the trace could not be done", machine.name);
+        Counted::read(&report, think_ns, failed)
     }
-    Counted::read(&report, think_ns, failed)
 }
 
 /// Performs the events with the recorded pauses between them; returns the sum of the pauses.
@@ -127,10 +99,10 @@ fn play(
     replayer: &mut Replayer<'_>,
     control: &DiskControl<'_>,
     signals: &mut Signals,
-) -> Result<u64, Failure> {
-    let mut last = trace.events.first().map_or(Nanos::ZERO, |event| event.time);
+) -> Result<u64, Error> {
+    let mut last = trace.events().first().map_or(Nanos::ZERO, |event| event.time);
     let mut think_ns = 0;
-    for step in trace.events.chunks(STEP) {
+    for step in trace.events().chunks(STEP) {
         uninterrupted(signals)?;
         for event in step {
             let pause = event.time.saturating_since(last);
@@ -146,7 +118,7 @@ fn play(
 }
 
 /// The parts of regular files that the boot reads, in disk order.
-fn pieces(trace: &BootTrace, root: &Path) -> Result<Vec<Piece>, Failure> {
+fn pieces(trace: &BootTrace, root: &Path) -> Result<Vec<Piece>, Error> {
     let mut pieces = Vec::new();
     for (path, ranges) in trace.ranges() {
         let whole = root.join(relative(path));
@@ -185,13 +157,13 @@ fn by_inode(trace: &BootTrace, root: &Path) -> Vec<Vec<u8>> {
 
 impl Counted {
     /// The disk's figures for the phase `boot`.
-    fn read(report: &str, think_ns: u64, failed: u64) -> Result<Self, Failure> {
+    fn read(report: &str, think_ns: u64, failed: u64) -> Result<Self, Error> {
         let report: serde_json::Value = serde_json::from_str(report).unwrap_or_default();
         let phases = report["phases"].as_array();
         let phase = phases.and_then(|all| all.iter().find(|phase| phase["name"] == "boot"));
         let count = |name: &str| {
             let number = phase.and_then(|phase| phase[name].as_u64());
-            number.ok_or_else(|| Failure::new(Kind::System, format!("the disk tells no {name}")))
+            number.ok_or_else(|| Error::new(ErrorKind::System, format!("the disk tells no {name}")))
         };
         Ok(Self {
             boot_ns: count("elapsed_ns")?,
@@ -206,10 +178,10 @@ impl Counted {
     }
 
     /// The boot as a result of the experiment.
-    pub(super) fn told(self, subject: &Subject, id: &BootId) -> Boot {
+    pub(crate) fn told(self, subject: &Subject, id: &BootId) -> Boot {
         Boot {
-            experiment: subject.experiment.name.clone(),
-            digest: subject.digest.clone(),
+            experiment: subject.experiment().name.clone(),
+            digest: subject.digest().into(),
             version: seekless_lab::run::VERSION.into(),
             kernel: seekless_host::kernel_release(),
             id: id.clone(),
