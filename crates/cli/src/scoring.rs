@@ -6,16 +6,15 @@ use crate::failure::Failure;
 use crate::say::say;
 use crate::{device, show};
 use clap::Args;
-use seekless_compose::traces;
 use seekless_fs::Inspect;
 use seekless_fs::format::OpenOptions;
 use seekless_images::Place;
 use seekless_layout::chunks::Fetched;
 use seekless_layout::fit::Fit;
-use seekless_layout::replay::{Machine, Processes, Purpose, Replayed};
+use seekless_layout::replay::{KernelVersion, Machine, Processes, Purpose, Replayed};
 use seekless_layout::score::{self, Score, parse_chunk};
 use seekless_layout::timing::{self, Timing};
-use seekless_layout::trace::{self, Event};
+use seekless_layout::trace::Event;
 use seekless_report::reads::{Read, Reads};
 use seekless_report::table::{Figure, Table};
 use seekless_units::{ByteLen, Extent, Nanos, format_size, parse_size};
@@ -38,8 +37,8 @@ pub(crate) struct ModelArgs {
     pub(crate) max_request: ByteLen,
     /// Version of Linux whose read-ahead is modelled, as uname -r prints it. Since 6.17 a
     /// page fault in an executable mapping reads forward; before, it reads around the page
-    #[arg(long, value_name = "VERSION", value_parser = parse_kernel, default_value = "6.18")]
-    pub(crate) kernel: (u32, u32),
+    #[arg(long, value_name = "VERSION", default_value = "6.18")]
+    pub(crate) kernel: KernelVersion,
     /// Order of the events of processes that run at the same time; with --verify-kernel
     /// always as recorded
     #[arg(long, value_name = "ORDER", value_enum, default_value_t = Order::Drawn)]
@@ -65,13 +64,9 @@ impl ModelArgs {
             Order::Drawn => Processes::SideBySide(self.seed),
             Order::Recorded => Processes::AsRecorded,
         };
-        Machine {
-            read_ahead: self.read_ahead,
-            max_request: self.max_request,
-            executable_forward: self.kernel >= (6, 17),
-            processes,
-            ..Machine::default()
-        }
+        let (read_ahead, max_request) = (self.read_ahead, self.max_request);
+        Machine { read_ahead, max_request, processes, ..Machine::default() }
+            .with_kernel(self.kernel)
     }
 }
 
@@ -151,14 +146,6 @@ pub(crate) fn in_order(
     args.device.iter().map(one).collect()
 }
 
-/// The first two numbers of a kernel version.
-fn parse_kernel(text: &str) -> Result<(u32, u32), String> {
-    let bad = || format!("'{text}' is not a version of Linux (try 6.1)");
-    let (major, rest) = text.split_once('.').ok_or_else(bad)?;
-    let minor = rest.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
-    Ok((major.parse().map_err(|_| bad())?, minor.parse().map_err(|_| bad())?))
-}
-
 /// An image, with the score of a trace on it.
 pub(crate) struct Scored {
     pub(crate) name: String,
@@ -170,11 +157,6 @@ pub(crate) struct Scored {
     pub(crate) times: Vec<Timed>,
     /// Chunks by their size, if some are cached.
     pub(crate) fetched: BTreeMap<ByteLen, Fetched>,
-}
-
-/// All events of the traces, in order of time.
-pub(crate) fn events(traces: &[PathBuf]) -> Result<Vec<Event>, Failure> {
-    Ok(trace::merge(traces.iter().map(|path| traces::load(path)).collect::<Result<_, _>>()?))
 }
 
 /// Replays and scores the events on an image.

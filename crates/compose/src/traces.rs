@@ -2,7 +2,7 @@
 
 use seekless_fs::term::{Term, Text};
 use seekless_images::{Error, ErrorKind};
-use seekless_layout::trace::{Event, Reader, TraceError};
+use seekless_layout::trace::{self, Event, Reader, TraceError};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -45,6 +45,14 @@ pub fn load(path: &Path) -> Result<Vec<Event>, Error> {
 pub fn parse(input: impl BufRead, path: &Path) -> Result<Vec<Event>, Error> {
     let reader = Reader::new(input).map_err(|error| failed(path, &error))?;
     reader.collect::<Result<_, _>>().map_err(|error| failed(path, &error))
+}
+
+/// All events of all traces, in order of time.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_merged(paths: &[PathBuf]) -> Result<Vec<Event>, Error> {
+    Ok(trace::merge(load_all(paths)?))
 }
 
 /// All events of each of these traces.

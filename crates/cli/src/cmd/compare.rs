@@ -6,6 +6,7 @@ use crate::say::say;
 use crate::scoring::{self, ModelArgs};
 use clap::Args;
 use seekless_compose::sharing::{Compared, Comparison, LastShared};
+use seekless_compose::traces;
 use seekless_images::Place;
 use seekless_layout::chunks::{Cause, Count, KindBytes, Unit};
 use seekless_layout::usage::Use;
@@ -58,7 +59,7 @@ pub(crate) struct CompareArgs {
 }
 
 pub(crate) fn run(args: &CompareArgs, global: &Global) -> Result<ExitCode, Failure> {
-    let events = scoring::events(&args.trace)?;
+    let events = traces::load_merged(&args.trace)?;
     let trace = (!args.trace.is_empty()).then(|| (events.as_slice(), args.model.machine()));
     let mut sizes = args.model.chunk.clone();
     sizes.sort_unstable();

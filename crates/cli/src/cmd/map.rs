@@ -7,6 +7,7 @@ use crate::scoring::{self, DeviceArgs, ModelArgs, Scored, Timed};
 use crate::usage;
 use crate::written::Written;
 use clap::Args;
+use seekless_compose::traces;
 use seekless_fs::{FsError, Inspect};
 use seekless_images::output::replace;
 use seekless_report::disk::{Class, Disk};
@@ -63,7 +64,7 @@ pub(crate) struct MapArgs {
 }
 
 pub(crate) fn run(args: &MapArgs, global: &Global) -> Result<ExitCode, Failure> {
-    let events = scoring::events(&args.trace)?;
+    let events = traces::load_merged(&args.trace)?;
     let (mut disks, mut scored) = (Vec::new(), Vec::new());
     for path in std::iter::once(&args.image).chain(&args.other) {
         let about = |error: FsError| Failure::from(error).about(path.display());

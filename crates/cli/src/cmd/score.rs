@@ -8,6 +8,7 @@ use crate::verify::{self, VerifyArgs, Wanted};
 use clap::Args;
 use seekless_capture::verify::ImageFile;
 use seekless_compose::sharing::Cache;
+use seekless_compose::traces;
 use seekless_images::output::Output;
 use seekless_layout::chunks::Fetched;
 use seekless_report::table::{Figure, Table};
@@ -77,7 +78,7 @@ pub(crate) fn run(args: &ScoreArgs, global: &Global) -> Result<ExitCode, Failure
             seekless_images::refuse_qcow2(image, "which the kernel does not mount")?;
         }
     }
-    let events = scoring::events(&args.trace)?;
+    let events = traces::load_merged(&args.trace)?;
     let mut model = args.model.clone();
     if args.verify.in_recorded_order() {
         model.order = Order::Recorded;

@@ -10,12 +10,14 @@ mod contents;
 mod faults;
 mod index;
 mod interleave;
+mod kernel;
 mod listing;
 mod names;
 mod readahead;
 mod symlinks;
 
 pub use faults::executable_segments;
+pub use kernel::KernelVersion;
 pub use symlinks::add_symlinks;
 
 use crate::pages::PageSet;
