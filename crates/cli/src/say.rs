@@ -1,10 +1,12 @@
 //! Writes to standard output and standard error; a reader that has closed its pipe is no error.
 
 use crate::args::Global;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
-use tracing::field::Field;
+use std::sync::{Mutex, PoisonError};
+use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
@@ -15,11 +17,41 @@ static JSON: AtomicBool = AtomicBool::new(false);
 pub(crate) fn begin(global: &Global) {
     JSON.store(global.json, Ordering::Relaxed);
     // No subscriber is set before.
-    let _ = tracing::subscriber::set_global_default(Messages);
+    let _ = tracing::subscriber::set_global_default(Messages::default());
 }
 
 /// Prints the messages and warnings of libraries, which are events of `tracing`.
-struct Messages;
+#[derive(Default)]
+struct Messages {
+    /// Those that are told only once.
+    told: Mutex<BTreeSet<String>>,
+}
+
+/// The fields of an event that are of use here.
+#[derive(Default)]
+struct Told {
+    message: String,
+    once: bool,
+}
+
+impl Visit for Told {
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.once |= field.name() == "once" && value;
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == "message" {
+            self.message = format!("{value:?}");
+        }
+    }
+}
+
+impl Messages {
+    /// Whether a message that is told once was told before.
+    fn is_known(&self, message: &str) -> bool {
+        !self.told.lock().unwrap_or_else(PoisonError::into_inner).insert(message.into())
+    }
+}
 
 impl Subscriber for Messages {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
@@ -29,13 +61,15 @@ impl Subscriber for Messages {
     }
 
     fn event(&self, event: &Event<'_>) {
-        event.record(
-            &mut |field: &Field, value: &dyn fmt::Debug| match *event.metadata().level() {
-                _ if field.name() != "message" => {}
-                Level::INFO => tell(&format!("{value:?}")),
-                _ => warn(format_args!("{value:?}")),
-            },
-        );
+        let mut told = Told::default();
+        event.record(&mut told);
+        if told.once && self.is_known(&told.message) {
+            return;
+        }
+        match *event.metadata().level() {
+            Level::INFO => tell(&told.message),
+            _ => warn(format_args!("{}", told.message)),
+        }
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {

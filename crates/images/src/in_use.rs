@@ -3,12 +3,7 @@
 use crate::error::{Error, ErrorKind};
 
 use seekless_host::block_device::{mounted, mounted_file, number};
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
-
-/// The devices already warned of: commands open an image several times.
-static WARNED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 /// The mount point of a writable mount of a device, of a partition of it, or of a file through a
 /// loop device.
@@ -17,14 +12,14 @@ fn changing(path: &Path) -> Option<PathBuf> {
     mount.filter(|mount| mount.is_writable).map(|mount| mount.dir)
 }
 
-/// Warns of an image that may change while it is read.
+/// Warns of an image that may change while it is read. An image may be opened several times: the
+/// event has the field `once`, with which one that was told already need not be told again.
 pub fn warn(path: &Path) {
-    let Some(dir) = changing(path) else { return };
-    if WARNED.lock().unwrap_or_else(PoisonError::into_inner).insert(path.into()) {
+    if let Some(dir) = changing(path) {
+        let (path, dir) = (path.display(), dir.display());
         tracing::warn!(
-            "{}: is mounted read-write on {}, and may change while it is read",
-            path.display(),
-            dir.display()
+            once = true,
+            "{path}: is mounted read-write on {dir}, and may change while it is read"
         );
     }
 }
