@@ -102,7 +102,7 @@ fn is_option(arg: &OsStr) -> bool {
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
     Age(cmd::age::AgeArgs),
-    Build(Box<cmd::build::BuildArgs>),
+    Build(Box<cmd::compose::BuildArgs>),
     Disk(cmd::disk::DiskArgs),
     Info(cmd::info::InfoArgs),
     Check(cmd::check::CheckArgs),

@@ -1,8 +1,8 @@
 //! The command that a command line names.
 
 use crate::cmd::{
-    age, build, cat, check, compare, cp, crash, disk, generate, info, lab, ls, manifest, map, mkfs,
-    model, mount, optimize, record, relayout, score, trace, tune, watch,
+    age, cat, check, compare, compose, cp, crash, disk, generate, info, lab, ls, manifest, map,
+    mkfs, model, mount, optimize, record, relayout, score, trace, tune, watch,
 };
 use crate::command_line::{Cli, Command};
 use crate::failure::Failure;
@@ -13,7 +13,7 @@ use std::process::ExitCode;
 pub(crate) fn run(cli: &Cli) -> Result<ExitCode, Failure> {
     match &cli.command {
         Command::Age(args) => age::run(args, &cli.global),
-        Command::Build(args) => build::run(args, &cli.global),
+        Command::Build(args) => compose::run(args, &cli.global),
         Command::Crash(args) => crash::run(args, &cli.global),
         Command::Disk(args) => disk::run(args, &cli.global),
         Command::Info(args) => info::run(args, &cli.global),

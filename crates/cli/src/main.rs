@@ -4,11 +4,11 @@
 //! # Files
 //!
 //! `verify/` has the arguments of `score --verify-kernel` and `--verify-program`, and prints their
-//! results. `cmd/build/` has a file for each format, and `disk.rs`, `verity.rs` and `room.rs` for
+//! results. `cmd/compose/` has a file for each format, and `disk.rs`, `verity.rs` and `room.rs` for
 //! partitions, hash trees and free space. `modelled_disk.rs` has the command that serves the disk
-//! of `disk run` and `lab run boots`; `cmd/lab/boots/` makes the images of boots and measures them
-//! on such a disk. `dispatch.rs` runs the command of a command line. `written.rs` prints the result of
-//! a command that writes. `background.rs` starts the process that serves a mount.
+//! of `disk run` and `lab run boots`. `dispatch.rs` runs the command of a command line. `written.rs`
+//! prints the result of a command that writes. `background.rs` starts the process that serves a
+//! mount.
 
 #![deny(clippy::print_stdout, reason = "`say!` copes with a reader that has gone")]
 #![deny(clippy::print_stderr, reason = "`warning!` does too, and has a form for --json")]

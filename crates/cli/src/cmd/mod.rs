@@ -1,10 +1,11 @@
-//! One file for each command.
+//! One file for each command: that of `build` is `compose`, since tools take a folder `build` for
+//! their output.
 
 pub(crate) mod age;
-pub(crate) mod build;
 pub(crate) mod cat;
 pub(crate) mod check;
 pub(crate) mod compare;
+pub(crate) mod compose;
 pub(crate) mod cp;
 pub(crate) mod crash;
 pub(crate) mod disk;

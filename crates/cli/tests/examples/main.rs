@@ -5,7 +5,7 @@
 mod figures;
 #[path = "../judges/mod.rs"]
 mod judges;
-#[path = "../build/workshop.rs"]
+#[path = "../compose/workshop.rs"]
 mod workshop;
 
 use judges::{Scratch, ready, run, seekless, text};
@@ -37,7 +37,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("seekless score disk.img --trace boot.trace --verify-kernel", "mounts; run by tests/host"),
     ("seekless score old.img new.img --trace job.trace --verify-program", "the same"),
     ("seekless score disk.img --trace job.trace --verify-program", "the same"),
-    ("skopeo ", "needs a registry; run by tests/build"),
+    ("skopeo ", "needs a registry; run by tests/compose"),
     ("blkparse ", "needs a log of blktrace"),
     ("strace ", "starts a program that is not there"),
     ("seekless crash replay log.img --image", "needs a log of the kernel's"),

@@ -13,7 +13,7 @@ mod mounted;
 mod optimize;
 mod read;
 mod shapes;
-#[path = "../build/workshop.rs"]
+#[path = "../compose/workshop.rs"]
 #[allow(dead_code, reason = "the tests of builds use more of it")]
 mod workshop;
 
