@@ -154,7 +154,7 @@ impl<'a> Images<'a> {
             }
             KernelFs::Xfs | KernelFs::Btrfs => Vec::new(),
         };
-        Ok(testbed::make(self.fs(), &args, image, signals)?)
+        testbed::make(self.fs(), &args, image, signals)
     }
 
     fn age(&self, image: &Path, signals: &mut Signals) -> Result<(), Error> {
