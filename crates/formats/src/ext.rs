@@ -1,11 +1,16 @@
 //! ext2, ext3 and ext4.
 
+use crate::making::{CrashTraits, EmptyVolume, Maker, Planner, SmallVolume, Version};
 use crate::mounting::{InUse, Mounting, Wall};
 use crate::parameter::{Parameter, Value};
 use crate::table::KnownFormat;
 use seekless_device::{BlockDevice, Clock};
-use seekless_ext::{ExtImage, ExtLive, LiveOptions};
-use seekless_fs::FsError;
+use seekless_ext::{BuildOptions, Builder, ExtImage, ExtLive, Features, LiveOptions};
+use seekless_fs::plan::NewVolume;
+use seekless_fs::source::EmptySource;
+use seekless_fs::tree::NodeAttr;
+use seekless_fs::{FileKind, FsError, Timestamp};
+use seekless_units::{ByteLen, Lba};
 use std::sync::Arc;
 
 /// The row of ext.
@@ -14,6 +19,17 @@ pub const EXT: KnownFormat = KnownFormat {
     called: "an ext image",
     family: "ext",
     unit: "blocks",
+    versions: VERSIONS,
+    maker,
+    crash: CrashTraits {
+        has_inodes: true,
+        swaps_names: true,
+        // Every recovery rebuilds the bitmaps.
+        used_but_free: &[],
+        // e2fsck asks which of two names of a directory is right, where `..` leads, and whether to
+        // reconnect a directory that was replaced.
+        asks_of_moves: &["directory.two-names", "directory.dot-dot", "directory.unconnected"],
+    },
     default_discipline: ExtImage::discipline,
     mount_parameters: MOUNT,
     open_live,
@@ -22,6 +38,131 @@ pub const EXT: KnownFormat = KnownFormat {
     preen: |device, _| seekless_ext::preen(device),
     repair: |device, _| seekless_ext::repair(device),
 };
+
+const VERSIONS: &[Version] = &[
+    Version {
+        name: "ext2",
+        has_xattrs: true,
+        has_journal: false,
+        has_block_maps: true,
+        small: SmallVolume {
+            size: ByteLen::new(2 << 20),
+            arguments: &[("block", "1024"), ("inode_size", "128"), ("inodes", "256")],
+            whole: None,
+        },
+    },
+    Version {
+        name: "ext3",
+        has_xattrs: true,
+        has_journal: true,
+        has_block_maps: true,
+        small: SmallVolume {
+            size: ByteLen::new(3 << 20),
+            // The shortest journal of ext.
+            arguments: &[
+                ("block", "1024"),
+                ("inode_size", "128"),
+                ("inodes", "256"),
+                ("journal", "1048576"),
+            ],
+            whole: None,
+        },
+    },
+    Version {
+        name: "ext4",
+        has_xattrs: true,
+        has_journal: true,
+        has_block_maps: false,
+        small: SmallVolume {
+            size: ByteLen::new(3 << 20),
+            // The inodes have room for times beyond 2038, and for attributes.
+            arguments: &[
+                ("block", "1024"),
+                ("inode_size", "256"),
+                ("inodes", "256"),
+                ("journal", "1048576"),
+            ],
+            // The superblock has a checksum: if it is torn, neither e2fsck nor the kernel accepts
+            // it.
+            whole: Some((Lba::new(2), 2)),
+        },
+    },
+];
+
+const MAKE: &[Parameter] = &[
+    Parameter::number("block", "BYTES", "size of a block"),
+    Parameter::number("bytes_per_inode", "BYTES", "space for each inode"),
+    Parameter::number("inode_size", "BYTES", "size of an inode"),
+    Parameter::number("inodes", "N", "number of inodes"),
+    Parameter::number("journal", "BYTES", "size of the journal, where the version has one"),
+    Parameter {
+        name: "features",
+        value: Value::Text { name: "LIST" },
+        help: "features added to those of the version, or left out",
+    },
+];
+
+/// An empty volume of ext.
+struct ExtMaker {
+    options: BuildOptions,
+    time: Timestamp,
+}
+
+impl ExtMaker {
+    /// A root directory and nothing in it.
+    fn source(&self) -> EmptySource {
+        let (kind, times, mtime) = (FileKind::Directory, None, self.time);
+        let (uid, gid, size, flags) = (0, 0, 0, 0);
+        EmptySource::new(NodeAttr { kind, perm: 0o755, uid, gid, size, mtime, times, flags })
+    }
+}
+
+impl Maker for ExtMaker {
+    fn has_journal(&self) -> bool {
+        self.options.features.has_journal()
+    }
+
+    fn inodes_per_group(&self) -> Option<u32> {
+        Some(Builder::new(&self.source(), &self.options).ok()?.inodes_per_group())
+    }
+
+    fn make(&self, device: &dyn BlockDevice, planner: Planner<'_>) -> Result<(), FsError> {
+        let source = self.source();
+        let builder = Builder::new(&source, &self.options)?;
+        let plan = planner(builder.demand(), &builder.space())?;
+        builder.write(&plan, device, &|_| {})
+    }
+}
+
+fn maker(version: &Version, volume: &EmptyVolume) -> Result<Box<dyn Maker>, FsError> {
+    let has = |parameter: &&Parameter| version.has_journal || parameter.name != "journal";
+    let parameters: Vec<Parameter> = MAKE.iter().filter(has).copied().collect();
+    volume.check(&parameters, "this ext")?;
+    let lacks = |owner: &str, what| FsError::Invalid(format!("{owner} needs {what}"));
+    let inode_size = volume.small("inode_size")?.ok_or_else(|| lacks("ext", "inode_size"))?;
+    let base = match version.name {
+        "ext2" => Features::EXT2,
+        "ext3" => Features::EXT3,
+        _ => Features::EXT4,
+    };
+    let features = match volume.text("features") {
+        Some(list) => base.apply(list)?,
+        None => base,
+    };
+    let options = BuildOptions {
+        size: Some(volume.size),
+        block_size: volume.small("block")?.ok_or_else(|| lacks(version.name, "block"))?,
+        inode_size,
+        inodes: volume.small("inodes")?,
+        inode_ratio: volume.small("bytes_per_inode")?,
+        features,
+        journal_size: volume.bytes("journal"),
+        made: Some(volume.time),
+        ..BuildOptions::default()
+    };
+    options.check()?;
+    Ok(Box::new(ExtMaker { options, time: volume.time }))
+}
 
 const MOUNT: &[Parameter] = &[
     Parameter {

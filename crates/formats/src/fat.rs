@@ -1,12 +1,14 @@
 //! FAT12, FAT16 and FAT32.
 
+use crate::making::{CrashTraits, EmptyVolume, Maker, Planner, SmallVolume, Version};
 use crate::mounting::{InUse, Mounting, Wall};
 use crate::parameter::{Argument, Parameter, Value};
 use crate::table::KnownFormat;
 use seekless_cache::Discipline;
 use seekless_device::{BlockDevice, Clock};
-use seekless_fat::{FatLive, LiveOptions, LostChains};
+use seekless_fat::{FatLive, FatWidth, LiveOptions, LostChains, MakeOptions};
 use seekless_fs::FsError;
+use seekless_units::ByteLen;
 use std::sync::Arc;
 
 /// The row of FAT.
@@ -15,6 +17,18 @@ pub const FAT: KnownFormat = KnownFormat {
     called: "a FAT image",
     family: "FAT",
     unit: "sectors",
+    versions: VERSIONS,
+    maker,
+    crash: CrashTraits {
+        has_inodes: false,
+        swaps_names: false,
+        // A chain that leads to a free cluster ends there: used clusters marked as free are no
+        // finding.
+        used_but_free: &[],
+        // Of two names of one chain the later is emptied, and one of two names of a directory is
+        // removed: `fsck.fat -a` does so without asking, `check -p` asks.
+        asks_of_moves: &["chain.shared", "directory.dot-dot", "directory.dot"],
+    },
     default_discipline: |_| Ok(Discipline::SoftUpdates),
     mount_parameters: MOUNT,
     open_live,
@@ -23,6 +37,67 @@ pub const FAT: KnownFormat = KnownFormat {
     preen: |device, arguments| seekless_fat::preen(device, lost_chains(arguments)),
     repair: |device, arguments| seekless_fat::repair(device, lost_chains(arguments)),
 };
+
+const VERSIONS: &[Version] = &[
+    Version {
+        name: "fat12",
+        has_xattrs: false,
+        has_journal: false,
+        has_block_maps: false,
+        small: SMALL,
+    },
+    Version {
+        name: "fat16",
+        has_xattrs: false,
+        has_journal: false,
+        has_block_maps: false,
+        // Large enough for FAT16 with clusters of one sector.
+        small: SmallVolume { size: ByteLen::new(4 << 20), ..SMALL },
+    },
+    Version {
+        name: "fat32",
+        has_xattrs: false,
+        has_journal: false,
+        has_block_maps: false,
+        small: SMALL,
+    },
+];
+
+const SMALL: SmallVolume =
+    SmallVolume { size: ByteLen::new(2 << 20), arguments: &[("cluster", "512")], whole: None };
+
+const MAKE: &[Parameter] = &[
+    Parameter::number("cluster", "BYTES", "size of a cluster"),
+    Parameter::number("fats", "N", "number of FATs"),
+    Parameter::number("sector", "BYTES", "size of a sector"),
+];
+
+/// An empty volume of FAT.
+struct FatMaker(MakeOptions);
+
+impl Maker for FatMaker {
+    fn make(&self, device: &dyn BlockDevice, _: Planner<'_>) -> Result<(), FsError> {
+        seekless_fat::make(device, &self.0).map(drop)
+    }
+}
+
+fn maker(version: &Version, volume: &EmptyVolume) -> Result<Box<dyn Maker>, FsError> {
+    volume.check(MAKE, "FAT")?;
+    let width = match version.name {
+        "fat12" => FatWidth::Fat12,
+        "fat16" => FatWidth::Fat16,
+        _ => FatWidth::Fat32,
+    };
+    let lacks = || FsError::Invalid("FAT needs cluster".into());
+    let cluster = volume.small("cluster")?.ok_or_else(lacks)?;
+    let mut options = MakeOptions::new(Some(width), volume.size);
+    options.sector_size = volume.small("sector")?.unwrap_or(options.sector_size);
+    options.cluster = Some(cluster / options.sector_size.max(1));
+    options.fats = volume.small("fats")?.unwrap_or(options.fats);
+    options.time = volume.time;
+    options.validate()?;
+    Ok(Box::new(FatMaker(options)))
+}
 
 /// Maximum offset of a local time from UTC, in minutes: as `time_offset` of Linux's vfat.
 const MOST_MINUTES: i64 = 24 * 60;

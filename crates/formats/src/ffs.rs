@@ -1,12 +1,14 @@
 //! UFS1 and UFS2.
 
+use crate::making::{CrashTraits, EmptyVolume, Maker, Planner, SmallVolume, Version};
 use crate::mounting::{InUse, Mounting, Wall};
 use crate::parameter::{Parameter, Value};
 use crate::table::KnownFormat;
 use seekless_cache::Discipline;
 use seekless_device::{BlockDevice, Clock};
-use seekless_ffs::{FfsLive, LiveOptions};
+use seekless_ffs::{FfsLive, LiveOptions, MakeOptions};
 use seekless_fs::FsError;
+use seekless_units::ByteLen;
 use std::sync::Arc;
 
 /// The row of UFS.
@@ -15,6 +17,14 @@ pub const FFS: KnownFormat = KnownFormat {
     called: "a UFS image",
     family: "UFS",
     unit: "fragments",
+    versions: VERSIONS,
+    maker,
+    crash: CrashTraits {
+        has_inodes: true,
+        swaps_names: false,
+        used_but_free: &["bitmap.inodes-free", "bitmap.blocks-free"],
+        asks_of_moves: &[],
+    },
     default_discipline: |_| Ok(Discipline::SoftUpdates),
     mount_parameters: MOUNT,
     open_live,
@@ -23,6 +33,69 @@ pub const FFS: KnownFormat = KnownFormat {
     preen: |device, _| seekless_ffs::preen(device),
     repair: |device, _| seekless_ffs::repair(device),
 };
+
+const VERSIONS: &[Version] = &[
+    Version {
+        name: "ufs1",
+        has_xattrs: false,
+        has_journal: false,
+        has_block_maps: true,
+        small: SMALL,
+    },
+    Version {
+        name: "ufs2",
+        has_xattrs: true,
+        has_journal: false,
+        has_block_maps: true,
+        small: SMALL,
+    },
+];
+
+/// Of several cylinder groups. A fragment is a sector, so that a torn write never splits one.
+const SMALL: SmallVolume = SmallVolume {
+    size: ByteLen::new(2 << 20),
+    arguments: &[("block", "4096"), ("fragment", "512"), ("bytes_per_inode", "8192")],
+    whole: None,
+};
+
+const MAKE: &[Parameter] = &[
+    Parameter::number("block", "BYTES", "size of a block"),
+    Parameter::number("fragment", "BYTES", "size of a fragment"),
+    Parameter::number("blocks_per_group", "N", "blocks in a cylinder group"),
+    Parameter::number("bytes_per_inode", "BYTES", "space for each inode"),
+    Parameter::number("avgfilesize", "BYTES", "expected average size of files"),
+    Parameter::number("avgfpdir", "N", "expected average number of files in a directory"),
+];
+
+/// An empty volume of UFS.
+struct FfsMaker(MakeOptions);
+
+impl Maker for FfsMaker {
+    fn make(&self, device: &dyn BlockDevice, _: Planner<'_>) -> Result<(), FsError> {
+        seekless_ffs::make(device, &self.0).map(drop)
+    }
+}
+
+fn maker(version: &Version, volume: &EmptyVolume) -> Result<Box<dyn Maker>, FsError> {
+    volume.check(MAKE, "UFS")?;
+    let lacks = |owner: &str, what| FsError::Invalid(format!("{owner} needs {what}"));
+    let fragment = volume.small("fragment")?.ok_or_else(|| lacks("UFS", "fragment"))?;
+    let kind = match version.name {
+        "ufs1" => seekless_ffs::Version::Ufs1,
+        _ => seekless_ffs::Version::Ufs2,
+    };
+    let mut options = MakeOptions::new(kind, volume.size);
+    let block = volume.small("block")?;
+    options.block_size = block.ok_or_else(|| lacks(version.name, "block"))?;
+    options.fragment_size = fragment;
+    options.blocks_per_group = volume.small("blocks_per_group")?;
+    options.bytes_per_inode = volume.small("bytes_per_inode")?;
+    options.avgfilesize = volume.small("avgfilesize")?.unwrap_or(options.avgfilesize);
+    options.avgfpdir = volume.small("avgfpdir")?.unwrap_or(options.avgfpdir);
+    options.time = volume.time;
+    options.validate()?;
+    Ok(Box::new(FfsMaker(options)))
+}
 
 const MOUNT: &[Parameter] = &[
     Parameter {

@@ -4,12 +4,14 @@
 //!
 //! - `table`: the rows, and the selection of an image's row
 //! - `parameter`: the options that a format has for its mounts and repairs
+//! - `making`: versions of a format, and their empty volumes
 //! - `mounting`: opening of images for changes, and file systems in use
 //! - `ext`, `ffs`, `fat`: the operations of each row
 
 mod ext;
 mod fat;
 mod ffs;
+mod making;
 mod mounting;
 mod parameter;
 mod table;
@@ -17,6 +19,7 @@ mod table;
 pub use ext::EXT;
 pub use fat::FAT;
 pub use ffs::FFS;
+pub use making::{CrashTraits, EmptyVolume, Maker, Planner, SmallVolume, Version};
 pub use mounting::{InUse, Mounting, Wall, sort_as_listed};
 pub use parameter::{Argument, Parameter, Value, check_mount, formats_with};
-pub use table::{FORMATS, KnownFormat, READERS, claim, claim_among, to_check};
+pub use table::{FORMATS, KnownFormat, READERS, claim, claim_among, to_check, version, versions};

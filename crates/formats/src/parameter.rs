@@ -49,6 +49,15 @@ pub struct Parameter {
 }
 
 impl Parameter {
+    /// A parameter whose value is any number.
+    pub(crate) const fn number(
+        name: &'static str,
+        value: &'static str,
+        help: &'static str,
+    ) -> Self {
+        Self { name, value: Value::Number { name: value, least: 0, most: i64::MAX }, help }
+    }
+
     /// Whether an argument has a valid value.
     ///
     /// # Errors

@@ -1,5 +1,6 @@
 //! The rows, and the selection of an image's row.
 
+use crate::making::{CrashTraits, EmptyVolume, Maker, Version};
 use crate::mounting::{InUse, Mounting, Wall};
 use crate::parameter::{Argument, Parameter};
 use crate::{EXT, FAT, FFS};
@@ -23,6 +24,9 @@ type OpenLive =
 /// Repairs an image, as its arguments say.
 type Repair = fn(Arc<dyn BlockDevice>, &[Argument]) -> Result<Repaired, FsError>;
 
+/// The maker of an empty volume.
+type MakerOf = fn(&Version, &EmptyVolume) -> Result<Box<dyn Maker>, FsError>;
+
 /// A row of the table: a known format.
 pub struct KnownFormat {
     /// Its recognition and reading.
@@ -33,6 +37,13 @@ pub struct KnownFormat {
     pub family: &'static str,
     /// The unit of its block numbers.
     pub unit: &'static str,
+    /// Its versions.
+    pub versions: &'static [Version],
+    /// The maker of an empty volume. Arguments for parameters of other formats, and options that do
+    /// not go together, are refused ([`FsError::Invalid`]).
+    pub maker: MakerOf,
+    /// Its behaviour in a crash.
+    pub crash: CrashTraits,
     /// The default discipline for changes of an image.
     pub default_discipline: fn(&dyn BlockDevice) -> Result<Discipline, FsError>,
     /// The options that only this format has for mounts.
@@ -70,9 +81,26 @@ impl KnownFormat {
         self.repair_parameters.iter().find(|parameter| parameter.name == name)
     }
 
+    /// The version that has a name.
+    #[must_use]
+    pub fn version(&self, name: &str) -> Option<&'static Version> {
+        self.versions.iter().find(|version| version.name == name)
+    }
+
     fn probe(&self, device: &dyn BlockDevice) -> Probe {
         (self.reader.probe)(device)
     }
+}
+
+/// The versions of all formats.
+pub fn versions() -> impl Iterator<Item = &'static Version> {
+    FORMATS.into_iter().flat_map(|known| known.versions)
+}
+
+/// The version of a name, and the row of its format.
+#[must_use]
+pub fn version(name: &str) -> Option<(&'static KnownFormat, &'static Version)> {
+    FORMATS.into_iter().find_map(|known| Some((known, known.version(name)?)))
 }
 
 /// The only one of [`FORMATS`] that claims a device.

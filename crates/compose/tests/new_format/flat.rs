@@ -5,7 +5,7 @@
 //! directories have no blocks; a file has at most four extents.
 
 use seekless_device::BlockDevice;
-use seekless_formats::KnownFormat;
+use seekless_formats::{CrashTraits, KnownFormat};
 use seekless_fs::check::{Outcome, Preen, Repaired, Report};
 use seekless_fs::field::{invalid, range};
 use seekless_fs::format::{Format, OpenOptions, Probe};
@@ -32,6 +32,14 @@ pub(crate) const FLAT: KnownFormat = KnownFormat {
     called: "a flat image",
     family: "flat",
     unit: "blocks",
+    versions: &[],
+    maker: |_, _| refuse(),
+    crash: CrashTraits {
+        has_inodes: true,
+        swaps_names: false,
+        used_but_free: &[],
+        asks_of_moves: &[],
+    },
     default_discipline: |_| refuse(),
     mount_parameters: &[],
     open_live: |_, _, _, _| refuse(),

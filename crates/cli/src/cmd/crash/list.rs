@@ -52,7 +52,7 @@ pub(crate) fn run(args: &ListArgs, global: &Global) -> Result<ExitCode, Failure>
         let all: Vec<_> = Single::ALL.iter().map(entry).collect();
         say!(
             "{}",
-            json!({ "workloads": all, "disciplines": ["sync", "normal", "async", "softdep"], "formats": ["ufs1", "ufs2", "ext2", "ext3", "ext4", "fat12", "fat16", "fat32"] })
+            json!({ "workloads": all, "disciplines": ["sync", "normal", "async", "softdep"], "formats": super::version_names() })
         );
         return Ok(ExitCode::SUCCESS);
     }

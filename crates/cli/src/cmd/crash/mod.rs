@@ -1,33 +1,24 @@
 //! `seekless crash`: searches crash states, and checks them.
 
-mod ext;
-mod fat;
 mod judge;
 mod list;
 mod mutate;
 mod policies;
 mod replay;
 mod run;
-mod ufs;
-mod volume;
+mod target;
 
 use crate::args::Global;
 use crate::failure::{Failure, Kind};
 use clap::{Args, Subcommand};
-use ext::Ext;
-use fat::Fat;
 use policies::PolicyArgs;
 use seekless_cache::Discipline;
-use seekless_crash::Target;
 use seekless_crash::campaign::CampaignError;
 use seekless_crash::driver::RunError;
 use seekless_crash::resume::StateError;
-use seekless_fat::FatWidth;
-use seekless_ffs::Version;
-use seekless_formats::{EXT, FAT, FFS};
 use seekless_fs::FsError;
 use std::process::ExitCode;
-use ufs::Ufs;
+use target::FormatTarget;
 
 /// Explore the states a crash can leave, and check that the file system recovers
 #[derive(Args, Debug)]
@@ -58,33 +49,17 @@ pub(crate) fn run(args: &CrashCommand, global: &Global) -> Result<ExitCode, Fail
 }
 
 /// The target of a format's name.
-fn target(name: &str, policies: &PolicyArgs) -> Result<Box<dyn Target>, Failure> {
-    let ufs = |version| -> Result<Box<dyn Target>, Failure> {
-        let policies = policies.arguments(&FFS, name)?;
-        Ok(Box::new(Ufs::new(version, policies)))
+fn target(name: &str, policies: &PolicyArgs) -> Result<FormatTarget, Failure> {
+    let Some((known, version)) = seekless_formats::version(name) else {
+        let known = version_names().join(", ");
+        return Err(Failure::usage(format!("{name}: unknown format ({known})")));
     };
-    let ext = |version| -> Result<Box<dyn Target>, Failure> {
-        let policies = policies.arguments(&EXT, name)?;
-        Ok(Box::new(Ext { version, policies }))
-    };
-    let fat = |width| -> Result<Box<dyn Target>, Failure> {
-        let policies = policies.arguments(&FAT, name)?;
-        Ok(Box::new(Fat { width, policies }))
-    };
-    match name {
-        "ufs1" => ufs(Version::Ufs1),
-        "ufs2" => ufs(Version::Ufs2),
-        "ext2" => ext(ext::Version::Ext2),
-        "ext3" => ext(ext::Version::Ext3),
-        "ext4" => ext(ext::Version::Ext4),
-        "fat12" => fat(FatWidth::Fat12),
-        "fat16" => fat(FatWidth::Fat16),
-        "fat32" => fat(FatWidth::Fat32),
-        _ => {
-            let known = "ufs1, ufs2, ext2, ext3, ext4, fat12, fat16, fat32";
-            Err(Failure::usage(format!("{name}: unknown format ({known})")))
-        }
-    }
+    Ok(FormatTarget::new(known, version, policies.arguments(known, name)?))
+}
+
+/// The versions of all formats, by their names.
+fn version_names() -> Vec<&'static str> {
+    seekless_formats::versions().map(|version| version.name).collect()
 }
 
 fn discipline(name: &str) -> Result<Discipline, String> {

@@ -7,6 +7,7 @@ use crate::failure::Failure;
 use crate::progress;
 use crate::say::say;
 use clap::Args;
+use seekless_crash::Target;
 use seekless_crash::campaign::{CampaignError, Sequences, built_in};
 use seekless_crash::mutation::{Fate, Mutant, Mutation};
 use serde_json::{Value, json};
@@ -48,7 +49,7 @@ pub(crate) fn run(args: &MutateArgs, global: &Global) -> Result<ExitCode, Failur
     let scripts = built_in("all", target.has(), Sequences { count: 0, seed: 0 })
         .map_err(CampaignError::from)?;
     let scripts = scripts.unwrap_or_default();
-    let mut mutation = Mutation::new(target.as_ref(), scripts, args.seed)?;
+    let mut mutation = Mutation::new(&target, scripts, args.seed)?;
     let bar = progress::count(global, u64::from(args.mutants));
     let (mut mutants, mut counted) = (Vec::new(), 0);
     while counted < args.mutants {

@@ -1,7 +1,8 @@
 //! `seekless crash replay`: searches the crash states of a log of dm-log-writes.
 
 use super::judge::{SearchArgs, coverage_json, print_coverage};
-use super::ufs::Ufs;
+use super::policies::PolicyArgs;
+use super::target;
 use crate::args::Global;
 use crate::failure::{Failure, Kind};
 use crate::progress;
@@ -14,7 +15,7 @@ use seekless_crash::oracle::Promises;
 use seekless_crash::replay::{BASE_MARK, replay};
 use seekless_crash::{Extent, Log, Search, Step};
 use seekless_device::{BlockDevice, DeviceError, FileDevice, Overlay};
-use seekless_ffs::Version;
+use seekless_formats::{EXT, FFS, claim_among};
 use seekless_fs::FsError;
 use seekless_images::Place;
 use seekless_units::{ByteLen, Lba, parse_size};
@@ -70,7 +71,7 @@ pub(crate) fn run(args: &ReplayArgs, global: &Global) -> Result<ExitCode, Failur
     let bar = progress::count(global, 0);
     let promises = Promises { order: !args.loose_bitmaps, contents: true, one_name: false };
     // Serves for UFS1 too: the version is read from the image's superblock.
-    let target = Ufs::of(Version::Ufs2);
+    let target = target("ufs2", &PolicyArgs::default())?;
     let found = replay(&target, promises, &log, &base, &search, &|_| bar.tick())
         .map_err(|error| Failure::from(FsError::from(error)).about(args.log.display()))?;
     bar.finish_and_clear();
@@ -158,14 +159,13 @@ fn check_format(log: &Log, base: &Arc<dyn BlockDevice>) -> Result<(), Failure> {
             end.write(*at, bytes).map_err(|error| Failure::from(FsError::from(error)))?;
         }
     }
-    let formats = [seekless_ffs::FORMAT, seekless_ext::FORMAT];
-    let format = seekless_fs::format::claim(&formats, &end)?;
-    if format.name == seekless_ffs::FORMAT.name {
+    let known = claim_among(&[&FFS, &EXT], &end)?;
+    if known.is(&FFS) {
         return Ok(());
     }
     let what = format!(
         "the log ends with an {} image; only UFS images can be recovered here",
-        format.name
+        known.reader.name
     );
     Err(Failure::new(Kind::Unsupported, what))
 }

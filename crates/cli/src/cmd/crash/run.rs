@@ -108,7 +108,7 @@ struct Outcome {
 pub(crate) fn run(args: &CrashRunArgs, global: &Global) -> Result<ExitCode, Failure> {
     let target = target(&args.format, &args.policies)?;
     let sequences = Sequences { count: args.sequences, seed: args.search.seed() };
-    let scripts = scripts(&args.workload, target.as_ref(), sequences)?;
+    let scripts = scripts(&args.workload, &target, sequences)?;
     let otherwise = if scripts.len() > 1 && scripts.iter().any(is_one_of_many) {
         Extent::Sample(SAMPLE_OF_MANY)
     } else {
@@ -117,7 +117,7 @@ pub(crate) fn run(args: &CrashRunArgs, global: &Global) -> Result<ExitCode, Fail
     let search = args.search.search(otherwise);
     let (discipline, schedules, queue) = (args.discipline, args.schedules, args.queue);
     let settings = Settings { discipline, search, schedules, queue };
-    let mut campaign = Campaign::new(target.as_ref(), settings);
+    let mut campaign = Campaign::new(&target, settings);
     if let Some(path) = &args.log_out {
         log_out(&mut campaign, &scripts, path)?;
     }
