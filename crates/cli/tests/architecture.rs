@@ -91,9 +91,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "seekless-cache",
             "seekless-device",
-            "seekless-ext",
-            "seekless-fat",
-            "seekless-ffs",
             "seekless-formats",
             "seekless-fs",
             "seekless-layout",

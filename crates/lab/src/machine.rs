@@ -11,7 +11,7 @@ mod partition;
 mod phase;
 mod volume;
 
-pub(crate) use make::{Making, drive};
+pub(crate) use make::{drive, maker};
 pub use phase::{Begun, Reading};
 
 use crate::disk::{self, Disk, Log, ProcessStep};

@@ -4,7 +4,7 @@ mod format;
 
 use super::place::Fault;
 use super::{Cpu, Experiment, Postmark, Published, Ranking, Sweep, System, Workload, WorkloadKind};
-use crate::machine::{self, Making};
+use crate::machine;
 use crate::plan;
 use crate::quantity::{DisciplineName, NAME_MOST, Size};
 use crate::tree::TreeSpec;
@@ -211,7 +211,7 @@ impl Experiment {
                     return Some(Fault::of("kind", message));
                 }
                 // The maker's own errors are reported elsewhere.
-                let has_journal = Making::of(&system.format).ok()?.has_journal();
+                let has_journal = machine::maker(&system.format).ok()?.has_journal();
                 let mut disciplines = workload.disciplines_of(self).iter().map(|one| one.0);
                 let misfit = disciplines.find(|d| d.journal_mode().is_some() != has_journal)?;
                 let message = if has_journal {
@@ -384,7 +384,7 @@ impl System {
             false => Fault::of("size", message).within("format"),
         };
         let drive = || Some(size(machine::drive(self).err()?.to_string()));
-        let maker = || Some(Fault::of("format", Making::of(&self.format).err()?.to_string()));
+        let maker = || Some(Fault::of("format", machine::maker(&self.format).err()?.to_string()));
         drive().or_else(maker)
     }
 }

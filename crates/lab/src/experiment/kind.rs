@@ -1,60 +1,73 @@
-//! The formats that experiments know.
+//! The formats that experiments know: those of the table of formats.
 
-use serde::Deserialize;
+use seekless_formats::{EXT, FAT, KnownFormat, Version};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+use std::fmt;
 
-/// A format that experiments know.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum FormatKind {
-    /// FFS with 32-bit block numbers.
-    Ufs1,
-    /// FFS with 64-bit block numbers.
-    Ufs2,
-    /// ext with block maps and no journal.
-    Ext2,
-    /// The same with a journal.
-    Ext3,
-    /// ext with extents, checksums and flexible groups.
-    Ext4,
-    /// FAT with entries of 12 bits.
-    Fat12,
-    /// FAT with entries of 16 bits.
-    Fat16,
-    /// FAT with entries of 32 bits.
-    Fat32,
+/// A version of a format.
+#[derive(Clone, Copy)]
+pub struct FormatKind {
+    known: &'static KnownFormat,
+    version: &'static Version,
 }
 
 impl FormatKind {
+    /// Its row in the table of formats.
+    #[must_use]
+    pub const fn known(self) -> &'static KnownFormat {
+        self.known
+    }
+
+    /// Which version it is.
+    #[must_use]
+    pub const fn version(self) -> &'static Version {
+        self.version
+    }
+
     /// Whether it is one of ext.
     #[must_use]
-    pub const fn is_ext(self) -> bool {
-        matches!(self, Self::Ext2 | Self::Ext3 | Self::Ext4)
+    pub fn is_ext(self) -> bool {
+        self.known.is(&EXT)
     }
 
     /// Whether it is one of FAT.
     #[must_use]
-    pub const fn is_fat(self) -> bool {
-        matches!(self, Self::Fat12 | Self::Fat16 | Self::Fat32)
+    pub fn is_fat(self) -> bool {
+        self.known.is(&FAT)
     }
 
     /// Its name in experiments.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Ufs1 => "ufs1",
-            Self::Ufs2 => "ufs2",
-            Self::Ext2 => "ext2",
-            Self::Ext3 => "ext3",
-            Self::Ext4 => "ext4",
-            Self::Fat12 => "fat12",
-            Self::Fat16 => "fat16",
-            Self::Fat32 => "fat32",
-        }
+        self.version.name
     }
+}
 
-    /// Whether it has a journal, unless its features say otherwise.
-    #[must_use]
-    pub const fn has_journal(self) -> bool {
-        matches!(self, Self::Ext3 | Self::Ext4)
+impl fmt::Debug for FormatKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl PartialEq for FormatKind {
+    fn eq(&self, other: &Self) -> bool {
+        self.name() == other.name()
+    }
+}
+
+impl Eq for FormatKind {}
+
+impl<'de> Deserialize<'de> for FormatKind {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        let found = seekless_formats::version(&name);
+        let (known, version) = found.ok_or_else(|| {
+            let names: Vec<String> =
+                seekless_formats::versions().map(|known| format!("`{}`", known.name)).collect();
+            let names = names.join(", ");
+            D::Error::custom(format!("unknown variant `{name}`, expected one of {names}"))
+        })?;
+        Ok(Self { known, version })
     }
 }

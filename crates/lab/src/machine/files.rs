@@ -1,7 +1,7 @@
 //! Contents of files, read and written as programs and kernels do.
 
 use super::{CHUNK, Machine};
-use crate::experiment::{Format, FormatKind};
+use crate::experiment::Format;
 use seekless_fs::FsError;
 use seekless_units::{ByteLen, Ino};
 
@@ -10,8 +10,7 @@ use seekless_units::{ByteLen, Ino};
 pub(super) fn direct(format: &Format) -> u64 {
     const BLOCKS: u64 = 12;
     let block = format.block.map_or(0, |block| block.0.get());
-    let mapped = !format.kind.is_fat() && format.kind != FormatKind::Ext4;
-    if mapped { BLOCKS * block } else { 0 }
+    if format.kind.version().has_block_maps { BLOCKS * block } else { 0 }
 }
 
 /// Bytes of a block of files.

@@ -1,15 +1,16 @@
 //! A volume in use on a modelled disk.
 
-use super::make::{Making, drive};
+use super::make::{drive, maker};
 use super::{CacheTally, Setup, TODAY};
 use crate::disk::{Disk, Log};
-use crate::experiment::{FormatKind, System};
+use crate::experiment::System;
 use crate::quantity;
 use seekless_cache::{Ages, Config, Discipline, Role, Roles};
 use seekless_device::{SparseDevice, VirtualClock};
-use seekless_formats::{Argument, EXT, FAT, FFS, InUse, KnownFormat, Mounting};
+use seekless_formats::{Argument, InUse, KnownFormat, Mounting, Planner};
 use seekless_fs::FsError;
 use seekless_fs::operate::Operate;
+use seekless_layout::planner;
 use seekless_units::{Ino, Nanos};
 use std::sync::Arc;
 
@@ -38,15 +39,6 @@ const AT_ONCE_IN_EXT2FS: [Role; 6] = [
     Role::IndirectInit,
 ];
 
-/// The row of a format. The disk is not asked: that would take time.
-fn known(kind: FormatKind) -> &'static KnownFormat {
-    match kind {
-        FormatKind::Ufs1 | FormatKind::Ufs2 => &FFS,
-        FormatKind::Ext2 | FormatKind::Ext3 | FormatKind::Ext4 => &EXT,
-        FormatKind::Fat12 | FormatKind::Fat16 | FormatKind::Fat32 => &FAT,
-    }
-}
-
 /// Mounts a volume.
 fn open(
     known: &KnownFormat,
@@ -67,7 +59,8 @@ fn mounting(system: &System, setup: &Setup<'_>) -> Mounting {
     let fresh = Mounting::new(config(system, setup));
     let mut arguments = Vec::new();
     let mut add = |name: &str, value: Option<&str>| arguments.push(Argument::new(name, value));
-    if format.kind.is_fat() {
+    let has = |name| format.kind.known().mount_parameter(name).is_some();
+    if has("clusters") {
         add("clusters", Some(setup.policy));
         if system.cache.load_fats {
             add("loadfats", None);
@@ -81,7 +74,7 @@ fn mounting(system: &System, setup: &Setup<'_>) -> Mounting {
         if let Some(blocks) = &format.blocks {
             add("blocks", Some(&blocks.0));
         }
-        if !format.reallocblks && FFS.is(known(format.kind)) {
+        if !format.reallocblks && has("noreallocblks") {
             add("noreallocblks", None);
         }
     }
@@ -107,10 +100,12 @@ impl Volume {
         log: Option<Log>,
     ) -> Result<Self, FsError> {
         let image = SparseDevice::new(system.format.size.0);
-        Making::of(&system.format)?.make(&image)?;
+        let plan: Planner<'_> = &|demand, space| planner::plan(demand, space, &[], 1);
+        maker(&system.format)?.make(&image, plan)?;
         let disk = Arc::new(Disk::new(image, drive(system)?, clock.clone(), system.queue, log));
         let mounting = mounting(system, setup);
-        let known = known(system.format.kind);
+        // The disk is not asked for its format: that would take time.
+        let known = system.format.kind.known();
         let live = open(known, &mounting, &disk, clock)?;
         Ok(Self { disk, live, known, mounting, past: CacheTally::default() })
     }

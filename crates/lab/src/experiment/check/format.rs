@@ -3,7 +3,7 @@
 use super::{MOST_BYTES, MOST_COUNT, counted, power};
 use crate::experiment::place::Fault;
 use crate::experiment::{CacheSpec, Format};
-use crate::machine::Making;
+use crate::machine;
 use crate::quantity::{BlockPolicyName, Size, both_policies};
 use seekless_placement::block::{self, ExtBlocks, Zones};
 use seekless_placement::cluster::ClusterPlacement;
@@ -23,7 +23,7 @@ impl Format {
         let (directories, others) = both_policies(name);
         let found = if self.kind.is_ext() {
             // The maker's own errors have been reported already.
-            let made = Making::of(self).ok().and_then(|making| making.inodes_per_group());
+            let made = machine::maker(self).ok().and_then(|maker| maker.inodes_per_group());
             let inodes_per_group = made.unwrap_or(u32::MAX);
             let volume = ExtVolume { groups: 1, groups_per_flex: 1, inodes_per_group };
             inode::ext_by_name(directories, others, &volume, 0)
