@@ -21,5 +21,8 @@ pub use fat::FAT;
 pub use ffs::FFS;
 pub use making::{CrashTraits, EmptyVolume, Maker, Planner, SmallVolume, Version};
 pub use mounting::{InUse, Mounting, Wall, sort_as_listed};
-pub use parameter::{Argument, Parameter, Value, check_mount, formats_with};
-pub use table::{FORMATS, KnownFormat, READERS, claim, claim_among, to_check, version, versions};
+pub use parameter::{Argument, Parameter, Value};
+pub use table::{
+    FORMATS, KnownFormat, READERS, check_mount, claim, claim_among, formats_with, to_check,
+    version, versions,
+};

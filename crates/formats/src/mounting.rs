@@ -1,7 +1,7 @@
 //! Images of any format, open for changes.
 
-use crate::KnownFormat;
-use crate::parameter::{Argument, formats_with};
+use crate::parameter::Argument;
+use crate::table::{KnownFormat, formats_with};
 use seekless_cache::{Config, Counters, Discipline};
 use seekless_device::BlockDevice;
 use seekless_fs::operate::Operate;

@@ -1,8 +1,6 @@
 //! Parameters of a format: the options of its mounts and of its repairs, each with its value and
 //! its help, as Linux describes them with `fs_parameter_spec` (`include/linux/fs_parser.h`).
 
-use crate::FORMATS;
-use crate::table::KnownFormat;
 use std::fmt;
 
 /// The value of a parameter.
@@ -131,33 +129,10 @@ impl fmt::Display for Argument {
     }
 }
 
-/// Whether a mount of at least one format accepts an argument.
-///
-/// # Errors
-/// [`None`] if no format has the parameter; otherwise the reason for which its value is invalid.
-pub fn check_mount(argument: &Argument) -> Result<(), Option<String>> {
-    let mut last = None;
-    for known in FORMATS {
-        if let Some(parameter) = known.mount_parameter(argument.name()) {
-            match parameter.check(argument) {
-                Ok(()) => return Ok(()),
-                Err(why) => last = Some(why),
-            }
-        }
-    }
-    Err(last)
-}
-
-/// The formats that have a parameter for their mounts, by their names.
-#[must_use]
-pub fn formats_with(name: &str) -> Vec<&'static str> {
-    let has = |known: &&&KnownFormat| known.mount_parameter(name).is_some();
-    FORMATS.iter().filter(has).map(|known| known.family).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::FORMATS;
 
     #[test]
     fn a_value_is_checked_by_its_kind() {

@@ -103,6 +103,30 @@ pub fn version(name: &str) -> Option<(&'static KnownFormat, &'static Version)> {
     FORMATS.into_iter().find_map(|known| Some((known, known.version(name)?)))
 }
 
+/// Whether a mount of at least one format accepts an argument.
+///
+/// # Errors
+/// [`None`] if no format has the parameter; otherwise the reason for which its value is invalid.
+pub fn check_mount(argument: &Argument) -> Result<(), Option<String>> {
+    let mut last = None;
+    for known in FORMATS {
+        if let Some(parameter) = known.mount_parameter(argument.name()) {
+            match parameter.check(argument) {
+                Ok(()) => return Ok(()),
+                Err(why) => last = Some(why),
+            }
+        }
+    }
+    Err(last)
+}
+
+/// The formats that have a parameter for their mounts, by their names.
+#[must_use]
+pub fn formats_with(name: &str) -> Vec<&'static str> {
+    let has = |known: &&&KnownFormat| known.mount_parameter(name).is_some();
+    FORMATS.iter().filter(has).map(|known| known.family).collect()
+}
+
 /// The only one of [`FORMATS`] that claims a device.
 ///
 /// # Errors

@@ -157,6 +157,7 @@ impl<'a> Reader<'a> {
     /// header is a damaged one, or there is a sound one in the next blocks.
     fn has_header(&mut self) -> Result<bool, FsError> {
         let end = self.len.min(SEARCHED);
+        debug_assert!(self.at == 0, "the search begins at the first block");
         while self.at + BLOCK as u64 <= end {
             let is_first = self.at == 0;
             let block = self.more()?;
