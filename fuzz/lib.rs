@@ -11,7 +11,7 @@
 //! | 3, repeated | two bytes of place within the region, one of length (1..=16) |
 //! | length | the bytes to put there |
 
-#[path = "../crates/ext/tests/damage/exercise.rs"]
+#[path = "../crates/ext/tests/testsuite/damage/exercise.rs"]
 mod exercise;
 #[path = "../crates/fat/tests/testsuite/damage/images.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
@@ -22,15 +22,15 @@ mod fat_in_use;
 #[path = "../crates/ffs/tests/testsuite/damage/images.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
 mod ffs_images;
-#[path = "../crates/ext/tests/damage/images.rs"]
+#[path = "../crates/ext/tests/testsuite/damage/images.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
 mod images;
 
-#[path = "../crates/ext/tests/damage/in_use.rs"]
+#[path = "../crates/ext/tests/testsuite/damage/in_use.rs"]
 mod in_use;
 #[path = "../crates/qcow2/tests/damage/images.rs"]
 mod qcow2_images;
-#[path = "../crates/ext/tests/damage/sums.rs"]
+#[path = "../crates/ext/tests/testsuite/damage/sums.rs"]
 mod sums;
 
 use seekless_device::MemoryDevice;

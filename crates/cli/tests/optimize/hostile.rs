@@ -1,7 +1,7 @@
 //! Optimization of damaged images: a typed error, or an image that reads the same as the damaged
 //! one. Never a panic, and never an endless loop.
 
-#[path = "../../../ext/tests/damage/images.rs"]
+#[path = "../../../ext/tests/testsuite/damage/images.rs"]
 pub(crate) mod images;
 
 use seekless_device::MemoryDevice;

@@ -4,7 +4,7 @@
 
 #[path = "../judges/mod.rs"]
 mod judges;
-#[path = "../../../ext/tests/judge/populate.rs"]
+#[path = "../../../ext/tests/testsuite/judge/populate.rs"]
 mod populate;
 
 mod bad_blocks;

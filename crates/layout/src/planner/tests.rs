@@ -358,7 +358,7 @@ fn as_base(plan: &Plan) -> Base {
     let mut used: Vec<Extent> = plan.data.iter().map(|placed| placed.extent).collect();
     used.extend(&plan.overhead);
     used.sort_unstable();
-    Base { plan: plan.clone(), used }
+    Base { plan: plan.clone(), used, begin: None }
 }
 
 #[test]
@@ -405,6 +405,27 @@ fn new_objects_fill_holes_and_then_free_space() {
     let mut new = [plan.inodes[1], plan.inodes[3], plan.inodes[5]];
     new.sort_unstable();
     assert_eq!(new[..2], [Ino::new(12), Ino::new(14)]);
+}
+
+#[test]
+fn new_objects_begin_where_the_base_says() {
+    let space = space(vec![extent(0, 400)], 1000);
+    let old = Things::new(vec![file(40), file(9)]);
+    let mut base = as_base(&plan(&old, &space, &[], 1).expect("plan"));
+    base.begin = Some(BlockNo::new(64));
+    for _ in 0..3 {
+        base.plan.push(Ino::ZERO, [], []);
+    }
+    let now = Things::new(vec![file(40), file(9), file(30), file(300), file(12)]);
+    // A trace, or none: the order of what is new.
+    for (hot, order) in [(vec![], [2, 3, 4]), (vec![touch(4, 0, 12)], [4, 2, 3])] {
+        let plan = plan_on(&base, &now, &space, &hot, 16).expect("plan");
+        is_sound(&now, &space, &plan);
+        assert_eq!(blocks(&plan, order[0])[0].1, 64);
+        // What does not fit behind goes in front.
+        let in_front = blocks(&plan, order[2]).iter().filter(|&&(_, at)| at < 64).count();
+        assert_eq!(in_front, 342 - (400 - 64));
+    }
 }
 
 /// A base that claims blocks twice, used blocks, blocks that nobody needs, and numbers that are not

@@ -1,0 +1,354 @@
+//! Damage by recipe: what our check says of it, and whether e2fsck agrees that
+//! there is some, and that its repair leaves none. Needs e2fsprogs; says so and
+//! passes without.
+
+#![allow(missing_docs)]
+
+use crate::skip;
+use seekless_device::FileDevice;
+use seekless_fs::check::{Outcome, Report};
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::Arc;
+
+/// What is done to an image.
+enum Damage {
+    /// Commands of debugfs.
+    Debugfs(&'static str),
+    /// Bytes changed in a block: of a file, or one that is found otherwise.
+    Bytes(Place, u64, &'static [u8]),
+}
+
+/// A block.
+enum Place {
+    /// The n-th block of a file.
+    File(&'static str, usize),
+    /// The block with a file's inode, from where that begins.
+    Inode(&'static str),
+    /// A file's block of attributes.
+    Attributes(&'static str),
+    /// Bytes from the volume's start.
+    Volume,
+    /// A group's block bitmap.
+    BlockBitmap,
+    /// A group's inode bitmap.
+    InodeBitmap,
+}
+
+use Damage::{Bytes, Debugfs};
+
+/// A sound image that things are done to.
+struct Base {
+    dir: PathBuf,
+    path: PathBuf,
+}
+
+fn run(program: &str, args: &[&str]) -> Output {
+    Command::new(program).args(args).output().expect(program)
+}
+
+fn text(program: &str, args: &[&str]) -> String {
+    let output = run(program, args);
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn there() -> bool {
+    let there = Command::new("debugfs").arg("-V").output().is_ok();
+    if !there {
+        skip::skip("e2fsprogs are not installed");
+    }
+    there
+}
+
+fn check(path: &Path) -> Report {
+    seekless_ext::check(Arc::new(FileDevice::open(path).expect("open"))).expect("check")
+}
+
+impl Base {
+    fn new(name: &str, options: &[&str]) -> Self {
+        let dir = Path::new(env!("CARGO_TARGET_TMPDIR"))
+            .join(format!("faults-{name}-{}", std::process::id()));
+        let tree = dir.join("tree");
+        for sub in ["a", "many", "sub/below"] {
+            fs::create_dir_all(tree.join(sub)).expect("mkdir");
+        }
+        let noise: Vec<u8> = (0..40_000u32).map(|n| ((n * 7) >> 3) as u8).collect();
+        fs::write(tree.join("a/file"), &noise).expect("write");
+        fs::hard_link(tree.join("a/file"), tree.join("a/link")).expect("link");
+        fs::write(tree.join("a/other"), &noise[..3000]).expect("write");
+        for n in 0..400 {
+            fs::write(tree.join(format!("many/a name of some length {n}")), b"").expect("write");
+        }
+        std::os::unix::fs::symlink("t".repeat(300), tree.join("slow")).expect("symlink");
+        let path = dir.join("image");
+        let (image, from) = (path.to_str().expect("path"), tree.to_str().expect("path"));
+        // Sums are seeded with the UUID: of one drawn anew, a byte of a sum would now and
+        // then be the one it is damaged to.
+        let uuid = "6d1c7c0e-5a4f-4a3b-9f0e-2b7d1f3c8a95";
+        let common = ["-q", "-F", "-b", "1024", "-N", "800", "-U", uuid, "-d", from];
+        let args = [&common[..], options, &[image, "9000"]];
+        let made = run("mke2fs", &args.concat());
+        assert!(made.status.success(), "{made:?}");
+        // Attributes too long for the inode, in a block that two files share.
+        let value = dir.join("value");
+        fs::write(&value, "v".repeat(600)).expect("write");
+        let value = value.to_str().expect("path");
+        run("debugfs", &["-w", "-R", &format!("ea_set -f {value} /a/other user.long"), image]);
+        // Holes in nothing: every extent on its own, so that the map has blocks.
+        let script = dir.join("script");
+        let mut commands = String::from("write /dev/null tall\n");
+        for n in (0..40).step_by(2) {
+            commands.push_str(&format!("fallocate /tall {n} {n}\n"));
+        }
+        fs::write(&script, commands).expect("script");
+        run("debugfs", &["-w", "-f", script.to_str().expect("path"), image]);
+        run("e2fsck", &["-fyD", image]);
+        let base = Self { dir, path };
+        assert_eq!(run("e2fsck", &["-fn", base.text()]).status.code(), Some(0), "{name}");
+        let report = check(&base.path);
+        assert!(report.is_clean(), "{name}: {:#?}", report.findings);
+        base
+    }
+
+    fn text(&self) -> &str {
+        self.path.to_str().expect("path")
+    }
+
+    /// Where a place begins in the image, in bytes.
+    fn find(&self, place: &Place) -> u64 {
+        let ask = |command: String| text("debugfs", &["-R", &command, self.text()]);
+        let number = |text: &str| -> u64 { text.trim().parse().expect("a number") };
+        match place {
+            Place::File(path, n) => {
+                let blocks = ask(format!("blocks {path}"));
+                number(blocks.split_whitespace().nth(*n).expect("block")) * 1024
+            }
+            Place::Inode(path) => {
+                // "Inode 13 is part of block group 0 \n located at block 40, offset 0x0400"
+                let said = ask(format!("imap {path}"));
+                let (_, rest) = said.split_once("block ").expect("imap");
+                let (_, rest) = rest.split_once("located at block ").expect("imap");
+                let (block, offset) = rest.split_once(", offset 0x").expect("imap");
+                let offset = u64::from_str_radix(offset.trim(), 16).expect("offset");
+                number(block) * 1024 + offset
+            }
+            Place::Attributes(path) => {
+                let said = ask(format!("stat {path}"));
+                let (_, rest) = said.split_once("File ACL: ").expect("stat");
+                let block = rest.split_whitespace().next().expect("block");
+                number(block) * 1024
+            }
+            Place::Volume => 0,
+            Place::BlockBitmap => self.bitmap("Block bitmap at "),
+            Place::InodeBitmap => self.bitmap("Inode bitmap at "),
+        }
+    }
+
+    fn bitmap(&self, label: &str) -> u64 {
+        let said = text("dumpe2fs", &[self.text()]);
+        let (_, rest) = said.split_once(label).expect("dumpe2fs");
+        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse::<u64>().expect("a number") * 1024
+    }
+
+    fn damaged(&self, damage: &Damage) -> PathBuf {
+        let path = self.dir.join("damaged");
+        fs::copy(&self.path, &path).expect("copy");
+        match damage {
+            Debugfs(commands) => {
+                let script = self.dir.join("script");
+                fs::write(&script, commands.replace("; ", "\n")).expect("script");
+                let script = script.to_str().expect("path");
+                let done = run("debugfs", &["-w", "-f", script, path.to_str().expect("path")]);
+                assert!(done.status.success(), "{commands}: {done:?}");
+            }
+            Bytes(place, skip, bytes) => {
+                let file = fs::File::options().write(true).open(&path).expect("open");
+                file.write_all_at(bytes, self.find(place) + skip).expect("write");
+            }
+        }
+        path
+    }
+}
+
+impl Drop for Base {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// Each recipe is found under its code, e2fsck finds something as well, and
+/// what e2fsck has repaired has nothing left.
+fn judge(base: &Base, recipes: &[(&str, Damage)]) {
+    let mut wrong = Vec::new();
+    for (n, (code, damage)) in recipes.iter().enumerate() {
+        let path = base.damaged(damage);
+        let report = check(&path);
+        let codes: Vec<&str> = report.findings.iter().map(|finding| finding.code()).collect();
+        assert!(codes.contains(code), "{n}: no {code} in {:#?}", report.findings);
+        let image = path.to_str().expect("path");
+        let said = run("e2fsck", &["-fn", image]);
+        // It answers its own questions with "no", and may still end with 0.
+        let asked = [said.stdout, said.stderr].concat();
+        let known = said.status.code() != Some(0) || asked.windows(4).any(|at| at == b"? no");
+        // What a mount does away with by itself, e2fsck calls no error; nor where it
+        // takes a copy of the superblock.
+        let silent = [
+            "superblock.not-clean",
+            "superblock.errors",
+            "superblock.fields",
+            "inode.orphan",
+            "orphan.list",
+        ]
+        .contains(code);
+        assert!(known || silent, "{n} {code}: e2fsck finds nothing");
+        wrong.extend(preens_alike(base, &path).map(|what| format!("{n} {code}: {what}\n")));
+        wrong.extend(repairs(base, &path).map(|what| format!("{n} {code}: {what}\n")));
+        run("e2fsck", &["-fy", image]);
+        run("e2fsck", &["-fy", image]);
+        let repaired = check(&path);
+        assert!(repaired.is_clean(), "{n} {code}: repaired, but {:#?}", repaired.findings);
+    }
+    assert!(wrong.is_empty(), "{}", wrong.concat());
+}
+
+/// What `-p` does with an image, and what `e2fsck -p` does with it: both repair it,
+/// or both stop. What differs, if anything does.
+fn preens_alike(base: &Base, path: &Path) -> Option<String> {
+    let copy = base.dir.join("preened");
+    fs::copy(path, &copy).expect("copy");
+    let said = run("e2fsck", &["-fp", copy.to_str().expect("path")]);
+    let theirs = matches!(said.status.code(), Some(0 | 1));
+    fs::copy(path, &copy).expect("copy");
+    let device = Arc::new(FileDevice::open_locked(&copy).expect("open"));
+    let ours = seekless_ext::preen(device).expect("preen");
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    let is_same = theirs == (ours.outcome != Outcome::Left);
+    (!is_same).then(|| format!("{:#?}, but e2fsck -p: {said}", ours.report.findings))
+}
+
+/// Repairs an image: then nothing is found, by us or by e2fsck.
+fn repairs(base: &Base, path: &Path) -> Option<String> {
+    let copy = base.dir.join("repaired");
+    fs::copy(path, &copy).expect("copy");
+    let device = Arc::new(FileDevice::open_locked(&copy).expect("open"));
+    let repaired = seekless_ext::repair(device).expect("repair");
+    let said = run("e2fsck", &["-fn", copy.to_str().expect("path")]);
+    let text = String::from_utf8_lossy(&said.stdout).into_owned();
+    if repaired.outcome == Outcome::Left {
+        return Some(format!("left {:#?}", repaired.report.findings));
+    }
+    let is_clean = said.status.code() == Some(0) && !text.contains("? no");
+    (!is_clean).then(|| format!("repaired {:#?}, but {text}", repaired.report.findings))
+}
+
+#[test]
+fn damage_without_checksums_is_named() {
+    if !there() {
+        return;
+    }
+    let base = Base::new("ext2", &["-t", "ext2", "-O", "^resize_inode"]);
+    judge(
+        &base,
+        &[
+            ("inode.links-high", Debugfs("sif /a/file links_count 5")),
+            ("inode.links-low", Debugfs("sif /a/file links_count 1")),
+            ("inode.links-high", Debugfs("sif /sub links_count 9")),
+            ("inode.unknown-kind", Debugfs("sif /a/file mode 0170777")),
+            ("entry.kind", Debugfs("sif /a/file mode 0010644")),
+            ("entry.unallocated", Debugfs("clri /a/other")),
+            ("inode.unreferenced", Debugfs("unlink /a/other")),
+            ("directory.unconnected", Debugfs("unlink /sub")),
+            ("directory.unconnected", Debugfs("clri /sub")),
+            ("directory.two-names", Debugfs("link /sub/below /a/second")),
+            ("inode.length", Debugfs("sif /a/file size 10")),
+            ("inode.length", Debugfs("sif /a size 4096")),
+            ("inode.block-count", Debugfs("sif /a/file blocks 2")),
+            ("inode.block-map", Debugfs("sif /a/file block[3] 99999999")),
+            ("inode.block-map", Debugfs("sif /a/file block[IND] 99999999")),
+            ("inode.block-range", Debugfs("sif /a/file block[3] 2")),
+            (
+                "inode.duplicate-blocks",
+                Debugfs(
+                    "bmap -a /a/other 7; sif /a/other block[1] 1000; sif /a/file block[3] 1000",
+                ),
+            ),
+            ("inode.deletion-time", Debugfs("sif /a/file dtime 77777")),
+            ("bitmap.blocks-free", Debugfs("freeb 20")),
+            ("bitmap.blocks-leaked", Debugfs("setb 8900")),
+            ("bitmap.inodes-free", Debugfs("freei /a/file")),
+            ("bitmap.inodes-leaked", Debugfs("seti <799>")),
+            ("group.counts", Debugfs("set_bg 0 free_blocks_count 1")),
+            ("group.counts", Debugfs("set_bg 0 free_inodes_count 1")),
+            ("group.counts", Debugfs("set_bg 0 used_dirs_count 99")),
+            ("group.head", Debugfs("set_bg 1 block_bitmap 99999999")),
+            ("superblock.totals", Debugfs("ssv free_blocks_count 7")),
+            ("superblock.totals", Debugfs("ssv free_inodes_count 7")),
+            ("superblock.not-clean", Debugfs("ssv state 0")),
+            ("superblock.errors", Debugfs("ssv state 3")),
+            ("superblock.fields", Debugfs("ssv log_groups_per_flex 100")),
+            ("superblock.fields", Debugfs("ssv clusters_per_group 77")),
+            ("superblock.reserved", Debugfs("ssv reserved_gdt_blocks 3")),
+            ("orphan.list", Debugfs("ssv last_orphan 8")),
+            ("orphan.list", Debugfs("ssv last_orphan 99999999")),
+            ("orphan.list", Debugfs("sif /a/other dtime 700; ssv last_orphan 14")),
+            ("root.missing", Debugfs("clri <2>")),
+            ("root.not-directory", Debugfs("sif <2> mode 0100644")),
+            (
+                "inode.orphan",
+                Debugfs("unlink /a/other; sif <14> links_count 0; ssv last_orphan 14"),
+            ),
+            ("directory.dot", Bytes(Place::File("/a", 0), 0, &[99, 0])),
+            ("directory.dot-dot", Bytes(Place::File("/sub/below", 0), 12, &[2, 0])),
+            ("directory.dot", Bytes(Place::File("/a", 0), 8, b"x")),
+            ("entry.kind", Bytes(Place::File("/a", 0), 31, &[2])),
+            ("entry.kind", Bytes(Place::File("/a", 0), 7, &[1])),
+            ("entry.kind", Bytes(Place::File("/a", 0), 19, &[1])),
+            ("entry.name", Bytes(Place::File("/a", 0), 32, b"/")),
+            ("directory.corrupt", Bytes(Place::File("/a", 0), 28, &[3])),
+            ("entry.unallocated", Bytes(Place::File("/a", 0), 24, &[0x20, 3])),
+            ("entry.unallocated", Bytes(Place::File("/a", 0), 24, &[8, 0])),
+            ("attributes.count", Bytes(Place::Attributes("/a/other"), 4, &[9])),
+            ("inode.attributes", Bytes(Place::Attributes("/a/other"), 0, &[0, 0, 0, 0])),
+            ("inode.block-range", Debugfs("sif /a/other file_acl 99999999")),
+            ("directory.index", Bytes(Place::File("/many", 0), 24 + 24, &[0xFF, 0xFF, 0xFF, 0xFF])),
+            ("directory.index", Bytes(Place::File("/many", 0), 28, &[9])),
+            ("bitmap.padding", Bytes(Place::InodeBitmap, 1000, &[0])),
+        ],
+    );
+}
+
+#[test]
+fn damage_under_checksums_is_named() {
+    if !there() {
+        return;
+    }
+    let base = Base::new("ext4", &["-t", "ext4", "-O", "metadata_csum,orphan_file"]);
+    judge(
+        &base,
+        &[
+            ("superblock.checksum", Bytes(Place::Volume, 1024 + 120, b"label")),
+            ("group.checksum", Bytes(Place::Volume, 2048 + 30, &[1])),
+            ("bitmap.checksum", Bytes(Place::BlockBitmap, 900, &[0x10])),
+            ("bitmap.checksum", Bytes(Place::InodeBitmap, 46, &[0x10])),
+            ("inode.checksum", Bytes(Place::Inode("/a/file"), 8, &[1, 2, 3])),
+            ("directory.checksum", Bytes(Place::File("/a", 0), 1020, &[1, 2, 3, 4])),
+            ("directory.checksum", Bytes(Place::File("/many", 0), 1020, &[1, 2, 3, 4])),
+            ("inode.attributes-checksum", Bytes(Place::Attributes("/a/other"), 16, &[1, 2, 3])),
+            ("inode.block-map", Debugfs("sif /a/file block[0] 0")),
+            ("inode.block-map", Debugfs("sif /a/file block[5] 99999999")),
+            ("directory.hole", Debugfs("punch /many 2 2")),
+            ("orphan.file", Debugfs("zap_block -f <12> -p 0x11 0")),
+            ("orphan.file", Debugfs("zap_block -f <12> -p 0 -o 1016 -l 4 0")),
+            ("orphan.file", Bytes(Place::File("<12>", 0), 0, &[13, 0, 0, 0])),
+            (
+                "orphan.file",
+                Debugfs("feature orphan_present; zap_block -f <12> -p 0 -o 1016 -l 4 0"),
+            ),
+            ("inode.links-high", Debugfs("sif /a/file links_count 5")),
+            ("inode.partly-cleared", Debugfs("unlink /a/other; sif <14> links_count 0")),
+        ],
+    );
+}

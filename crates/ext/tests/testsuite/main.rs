@@ -1,0 +1,22 @@
+//! ext: images read and written, volumes in use, crashes, journals, damage and repair.
+//!
+//! They are one program: each test program would compile the generic code of the engine again.
+
+#![allow(missing_docs)]
+
+mod crash;
+mod damage;
+#[path = "../../../fs/tests/shared/exercise.rs"]
+mod exercise;
+mod faults;
+mod journal;
+mod judge;
+mod live;
+#[path = "../../../live/tests/many/mod.rs"]
+mod many;
+mod repair;
+#[path = "../../../live/tests/replay/mod.rs"]
+mod replay;
+#[path = "../../../fs/tests/shared/skip.rs"]
+mod skip;
+mod sound;
