@@ -1,4 +1,4 @@
-//! An older image as the base of a new one: what both have keeps its inode number and its blocks.
+//! An older image as the base of a new one: the files of both keep their inode numbers and blocks.
 //!
 //! Files are the same if they have the same path and kind, or, of those left, the same contents.
 //! Android's images are built on the last release in this way (`base_fs` of e2fsdroid).

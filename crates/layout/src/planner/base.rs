@@ -23,7 +23,7 @@ impl Held {
         Self { plan, space: space.clone(), vacated, begin: None }
     }
 
-    /// Keeps what lies in free space and is still needed. Of objects that claim the same blocks or
+    /// Keeps places that lie in free space and are still needed. Of objects that claim the same blocks or
     /// number, the first has them.
     pub(super) fn new(demand: &dyn Demand, space: &Space, base: &Base) -> Self {
         let mut free = FreeSet::new(space.free.iter().map(|run| (run.start.get(), run.len)));
@@ -83,7 +83,7 @@ impl Held {
     }
 
     /// Puts the free space behind the place first where new objects begin, if there is one.
-    pub(super) fn from_begin(&self, mut free: Vec<Extent>) -> Vec<Extent> {
+    pub(super) fn behind_begin(&self, mut free: Vec<Extent>) -> Vec<Extent> {
         let Some(begin) = self.begin else { return free };
         let mut at = free.partition_point(|run| run.end() <= begin);
         if let Some(run) = free.get(at).copied().filter(|run| run.start < begin) {
@@ -108,7 +108,7 @@ impl Held {
             return free;
         }
         if self.begin.is_some() {
-            return self.from_begin(free);
+            return self.behind_begin(free);
         }
         let chunks = |start: u64| (start + blocks).div_ceil(align) - start / align;
         let starts = |(at, run): (usize, &Extent)| {

@@ -104,7 +104,7 @@ impl Filled {
         let hot_blocks = sequence.hot.iter().map(|step| step.run.len).sum::<u64>()
             + fill.overhead_of(&sequence.hot, &sequence.hot_overhead);
         let (region, rest) =
-            hot_region(&held.from_begin(held.space.free.clone()), hot_blocks, align);
+            hot_region(&held.behind_begin(held.space.free.clone()), hot_blocks, align);
         let mut filler = Filler::new(region);
         fill.steps(&sequence.hot, &mut Holes::default(), &mut filler)?;
         for &object in &sequence.hot_overhead {

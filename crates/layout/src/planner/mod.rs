@@ -15,8 +15,8 @@
 //!    order and the room in the tables allow; tables that follow each other on the
 //!    disk are filled as one.
 //!
-//! With an older layout as a base ([`plan_on`]), what the base has keeps its place, and only the
-//! rest is placed by these rules: in holes that nothing keeps, the smallest that suffices, and else
+//! With an older layout as a base ([`plan_on`]), the objects of the base keep their places, and only
+//! the rest is placed by these rules: in holes that nothing keeps, the smallest that suffices, and else
 //! in space that was free before.
 
 mod base;

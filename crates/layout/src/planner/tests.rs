@@ -417,12 +417,12 @@ fn new_objects_begin_where_the_base_says() {
         base.plan.push(Ino::ZERO, [], []);
     }
     let now = Things::new(vec![file(40), file(9), file(30), file(300), file(12)]);
-    // A trace, or none: the order of what is new.
+    // A trace, or none: the order of new objects.
     for (hot, order) in [(vec![], [2, 3, 4]), (vec![touch(4, 0, 12)], [4, 2, 3])] {
         let plan = plan_on(&base, &now, &space, &hot, 16).expect("plan");
         is_sound(&now, &space, &plan);
         assert_eq!(blocks(&plan, order[0])[0].1, 64);
-        // What does not fit behind goes in front.
+        // Blocks that do not fit behind go in front.
         let in_front = blocks(&plan, order[2]).iter().filter(|&&(_, at)| at < 64).count();
         assert_eq!(in_front, 342 - (400 - 64));
     }

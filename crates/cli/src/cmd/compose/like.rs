@@ -14,8 +14,8 @@ use std::path::PathBuf;
 /// own.
 #[derive(Args, Debug)]
 pub(super) struct LikeArgs {
-    /// Keep what this older image has where it lies there: inode numbers and blocks of files with
-    /// the same path, or the same contents. Size, features, UUID and label are those of the older
+    /// Keep the files of this older image where they lie there: inode numbers and blocks of files
+    /// with the same path, or the same contents. Size, features, UUID and label are those of the older
     /// image too, and it grows if need be. Of several, the first that has a file counts
     /// (repeatable; ext)
     #[arg(long, value_name = "IMG")]
