@@ -51,12 +51,12 @@ pub struct Builder<'a> {
     identity: Identity,
     fixed: Fixed,
     orphan_ino: Ino,
-    copies: Copies<'a>,
+    copies: CopyCounts<'a>,
 }
 
 /// The counts in copies of the superblock and of the descriptors.
 #[derive(Clone, Copy)]
-pub(crate) enum Copies<'a> {
+pub(crate) enum CopyCounts<'a> {
     /// Those of the primary ones.
     Current,
     /// Those of the older volume whose shape it has.
@@ -109,7 +109,7 @@ impl<'a> Builder<'a> {
         base.suits(options)?;
         let choose = |need| Geometry::on_base(&base.shape, options, need);
         let mut builder = Self::with(source, options, choose, Some(base), None)?;
-        builder.copies = Copies::Of(base);
+        builder.copies = CopyCounts::Of(base);
         Ok(builder)
     }
 
@@ -134,7 +134,7 @@ impl<'a> Builder<'a> {
         let choose = |need| Geometry::on_base(&shape, &options, need);
         let mut builder = Self::with(source, &options, choose, None, Some(marks))?;
         builder.fixed = Fixed::place(&builder.geometry, 0, None)?;
-        builder.copies = Copies::Empty;
+        builder.copies = CopyCounts::Empty;
         Ok(builder)
     }
 
@@ -187,7 +187,7 @@ impl<'a> Builder<'a> {
         let fixed = Fixed::place(&geometry, blocks + blocks / 64, base)?;
         // As in mke2fs: the first number behind lost+found's.
         let orphan_ino = Ino::new(special::FIRST_ORDINARY + 1);
-        Ok(Self { demand, geometry, identity, fixed, orphan_ino, copies: Copies::Current })
+        Ok(Self { demand, geometry, identity, fixed, orphan_ino, copies: CopyCounts::Current })
     }
 
     /// Inodes in each group.

@@ -3,7 +3,7 @@
 
 mod inodes;
 
-use super::Copies;
+use super::CopyCounts;
 use super::demand::{Object, TreeDemand};
 use super::fixed::{self, Fixed};
 use super::geometry::Geometry;
@@ -39,7 +39,7 @@ pub(crate) struct TreeWriter<'a> {
     pub(crate) identity: &'a Identity,
     pub(crate) fixed: &'a Fixed,
     pub(crate) orphan_ino: Ino,
-    pub(crate) copies: Copies<'a>,
+    pub(crate) copies: CopyCounts<'a>,
     pub(crate) plan: &'a Plan,
     pub(crate) device: &'a dyn BlockDevice,
     pub(crate) progress: &'a (dyn Fn(u64) + Sync),
@@ -337,14 +337,14 @@ impl TreeWriter<'_> {
             large_file: self.demand.tree.nodes().iter().any(is_large),
         };
         let primary = superblock(self.geometry, self.identity, &totals);
-        // Copies first: the primary superblock makes the image one.
+        // CopyCounts first: the primary superblock makes the image one.
         for group in (0..self.geometry.groups).rev().filter(|&g| self.geometry.has_super(g)) {
             let (mut sb, mut descriptors) = (primary.clone(), Cow::Borrowed(&descriptors));
             match self.copies {
-                Copies::Of(base) if group > 0 => {
+                CopyCounts::Of(base) if group > 0 => {
                     base.copy(group, self.identity, &mut sb, descriptors.to_mut());
                 }
-                Copies::Empty if group > 0 => self.empty_copy(&mut sb, descriptors.to_mut()),
+                CopyCounts::Empty if group > 0 => self.empty_copy(&mut sb, descriptors.to_mut()),
                 _ => {}
             }
             seal_superblock(&mut sb, group);
