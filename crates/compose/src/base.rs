@@ -5,7 +5,7 @@
 
 use crate::rearrange::{E2FSCK, refused};
 use rayon::prelude::*;
-use seekless_ext::{BaseVolume, ExtImage};
+use seekless_ext::{BaseVolume, BuildOptions, Builder, ExtImage};
 use seekless_fs::format::OpenOptions;
 use seekless_fs::plan::{Base, NewVolume, ObjectId, Placed};
 use seekless_fs::source::{Content, Source};
@@ -18,6 +18,7 @@ use sha2::{Digest, Sha256};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tracing::warn;
 
 /// Bytes compared at once.
 const PIECE: u64 = 256 << 10;
@@ -67,6 +68,26 @@ impl ExtBases {
             images.push(BaseImage::new(path, image).map_err(about)?);
         }
         Ok(volume.map(|volume| Self { volume, images }))
+    }
+
+    /// A volume with the files of a source and the shape of the first image; where it cannot have
+    /// that, a strict one is an error, and another has a shape of its own, with a warning.
+    ///
+    /// # Errors
+    /// As [`Builder::on_base`].
+    pub fn builder<'a>(
+        &'a self,
+        source: &'a dyn Source,
+        options: &BuildOptions,
+        is_strict: bool,
+    ) -> Result<Builder<'a>, FsError> {
+        match Builder::on_base(source, options, &self.volume) {
+            Err(FsError::Unsupported(why)) if !is_strict => {
+                warn!("{why}: the new volume has a shape of its own");
+                Builder::with_marks_of(source, options, &self.volume)
+            }
+            builder => builder,
+        }
     }
 
     /// The volume whose shape is taken.

@@ -62,14 +62,8 @@ impl Build<'_> {
         is_strict: bool,
     ) -> Result<(ByteLen, Taken), Error> {
         flags::warn_of_lost(self.source, ext::kept_flags(options.features));
-        let builder = match ext::Builder::on_base(self.source, options, bases.volume()) {
-            Err(FsError::Unsupported(why)) if !is_strict => {
-                warn!("{why}: the new volume has a shape of its own");
-                ext::Builder::with_marks_of(self.source, options, bases.volume())
-            }
-            builder => builder,
-        };
-        let builder = builder.map_err(|error| self.about(error))?;
+        let builder =
+            bases.builder(self.source, options, is_strict).map_err(|error| self.about(error))?;
         let (base, taken) = base::layout(bases.images(), (self.source, self.name), &builder)?;
         let touches = self.touches(options.block_size);
         Ok((self.volume_on(Some(&base), &builder, &touches)?, taken))

@@ -1,5 +1,6 @@
 //! Rearranges an image: writes a second one in which blocks that traces read come first.
 
+use crate::base::{self, ExtBases};
 use crate::write::{Destination, write_volume};
 use seekless_device::{BlockDevice, DeviceError};
 use seekless_ext::{BuildOptions, Builder, ExtImage};
@@ -126,7 +127,8 @@ impl Rearrangement<'_> {
         Ok(())
     }
 
-    /// Writes the same tree as a file system of another shape.
+    /// Writes the same tree as a file system of another shape; with older images, of the shape of
+    /// the first of them, and with their files in their places, strictly or as far as possible.
     ///
     /// # Errors
     /// As [`Rearrangement::rearrange`]; contents that do not fit.
@@ -134,6 +136,7 @@ impl Rearrangement<'_> {
         &self,
         image: &Arc<ExtImage>,
         options: &BuildOptions,
+        bases: Option<(&ExtBases, bool)>,
         replays: &mut [Replayed],
     ) -> Result<(), Error> {
         let about = |error| self.about(error);
@@ -141,7 +144,11 @@ impl Rearrangement<'_> {
         add_symlinks(image.as_ref(), replays).map_err(about)?;
         let tree = ImageSource::open(image.clone(), &TreeOptions::default()).map_err(about)?;
         let nodes = tree.nodes_by_inode().map_err(about)?;
-        let builder = Builder::new(&tree, options).map_err(about)?;
+        let builder = match bases {
+            Some((bases, is_strict)) => bases.builder(&tree, options, is_strict),
+            None => Builder::new(&tree, options),
+        };
+        let builder = builder.map_err(about)?;
         let object = |ino| nodes.get(&ino).map(|node| ObjectId::new(node.index() as u32));
         let mut touches = planner::touches(replays, &object, 1);
         for touch in &mut touches {
@@ -153,8 +160,16 @@ impl Rearrangement<'_> {
             }
         }
         let align = (self.chunk.get() / u64::from(builder.block_size())).max(1);
-        let plan =
-            planner::plan(builder.demand(), &builder.space(), &touches, align).map_err(about)?;
+        let (demand, space) = (builder.demand(), builder.space());
+        let plan = match bases {
+            Some((bases, _)) => {
+                let name = self.image.display().to_string();
+                let (base, _) = base::layout(bases.images(), (&tree, &name), &builder)?;
+                planner::plan_on(&base, demand, &space, &touches, align)
+            }
+            None => planner::plan(demand, &space, &touches, align),
+        };
+        let plan = plan.map_err(about)?;
         let place = Destination::whole(self.target);
         write_volume(&builder, &plan, &self.image.display(), place, self.progress).map(drop)
     }

@@ -1,6 +1,7 @@
 //! Making an image.
 
 use crate::{Error, Image, Progress, Trace};
+use seekless_compose::base::ExtBases;
 use seekless_compose::build::Build as Composition;
 use seekless_compose::sources::{self, Purpose, SourceOptions};
 use seekless_compose::write::Destination;
@@ -9,8 +10,9 @@ use seekless_ext::Features;
 use seekless_fat::FatWidth;
 use seekless_ffs::Version;
 use seekless_fs::Timestamp;
+use seekless_fs::format::OpenOptions;
 use seekless_fs::plan::Spare;
-use seekless_images::{Target, Unwatched};
+use seekless_images::{Place, Target, Unwatched};
 use seekless_units::ByteLen;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -74,6 +76,8 @@ pub struct Build {
     is_lossy: bool,
     traces: Vec<Trace>,
     chunk: u64,
+    like: Vec<PathBuf>,
+    is_shared: bool,
     replaces: bool,
     progress: Arc<dyn Progress>,
 }
@@ -109,6 +113,8 @@ impl Build {
             is_lossy: false,
             traces: Vec::new(),
             chunk: 512 << 10,
+            like: Vec::new(),
+            is_shared: false,
             replaces: false,
             progress: Arc::new(Unwatched),
         }
@@ -211,6 +217,40 @@ impl Build {
         self
     }
 
+    /// Keeps the files of an older ext image where they lie there, so that the two share blocks
+    /// and chunks. Size, features, UUID and label are those of the older image unless they are
+    /// given, and it grows if need be. Of several, the first that has a file counts.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let work = tempfile::tempdir()?;
+    /// # let tree = work.path().join("tree");
+    /// # let (old, new) = (work.path().join("old.img"), work.path().join("new.img"));
+    /// # std::fs::create_dir(&tree)?;
+    /// # let large: Vec<u8> = (0u32..1 << 20).flat_map(u32::to_le_bytes).collect();
+    /// # std::fs::write(tree.join("large"), large)?;
+    /// seekless::Build::of([&tree]).write(&old)?;
+    /// std::fs::write(tree.join("added"), "text")?;
+    /// seekless::Build::of([&tree]).like(&old).write(&new)?;
+    /// let images = seekless::sharing(&[&old, &new], 4096)?;
+    /// assert!(images[1].new < images[1].chunks / 10);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn like(mut self, image: impl AsRef<Path>) -> Self {
+        self.like.push(image.as_ref().to_path_buf());
+        self
+    }
+
+    /// Lays each source behind those before it, where it lies in every ext image that begins with
+    /// the same sources and has the same options.
+    #[must_use]
+    pub fn shared(mut self) -> Self {
+        self.is_shared = true;
+        self
+    }
+
     /// Replaces a file that is there, or the contents of a block device.
     #[must_use]
     pub fn replace(mut self) -> Self {
@@ -237,18 +277,23 @@ impl Build {
     pub fn write(&self, path: impl AsRef<Path>) -> Result<Built, Error> {
         let path = path.as_ref();
         // Wrong options are an error before anything is opened.
-        self.settings(self.size)?;
+        self.settings(self.size, None)?;
         sources::refuse_inside(path, &self.sources)?;
         let target = Target::create(path, self.replaces, None)?;
-        target.refuse_source(&self.sources)?;
+        target.refuse_source(self.sources.iter().chain(&self.like))?;
+        let bases = ExtBases::open(&self.like, &Place::default(), OpenOptions::default())?;
         let all = target.capacity().map(ByteLen::get).filter(|_| self.free == 0);
-        let options = self.settings(self.size.or(all))?;
+        let options = self.settings(self.size.or(all), bases.as_ref())?;
         target.refuse_blocks(options.unit(), "the device has larger blocks")?;
         let mut opening = self.options.clone();
         let is_fat = matches!(options, Settings::Fat(_));
         opening.dropped.all |= is_fat && self.is_lossy;
         let purpose = Purpose::Build { latest: self.made };
         let source = sources::open_layers(&self.sources, &opening, purpose)?;
+        let below = match self.is_shared {
+            true => sources::open_below(&self.sources, &opening, purpose)?,
+            false => Vec::new(),
+        };
         let names: Vec<String> =
             self.sources.iter().map(|path| path.display().to_string()).collect();
         let traces: Vec<_> = self.traces.iter().map(|trace| trace.events.clone()).collect();
@@ -261,7 +306,13 @@ impl Build {
             progress: self.progress.as_ref(),
         };
         let len = match &options {
-            Settings::Ext(options) => composition.ext(options)?,
+            Settings::Ext(options) if self.is_shared => {
+                composition.ext_in_layers(&below, options)?
+            }
+            Settings::Ext(options) => match &bases {
+                Some(bases) => composition.ext_on(bases, options, false)?.0,
+                None => composition.ext(options)?,
+            },
             Settings::Ufs(options) => composition.ufs(options)?,
             Settings::Fat(options) => composition.fat(options)?,
         };
@@ -272,7 +323,7 @@ impl Build {
         Ok(Built { len: len.get(), used, files: image.files()?, uuid: shape.uuid })
     }
 
-    fn settings(&self, size: Option<u64>) -> Result<Settings, Error> {
+    fn settings(&self, size: Option<u64>, bases: Option<&ExtBases>) -> Result<Settings, Error> {
         if self.chunk == 0 {
             return Err(Error::usage("a chunk of 0 bytes"));
         }
@@ -280,19 +331,28 @@ impl Build {
         if !is_ext && (self.uuid.is_some() || !self.features.is_empty()) {
             return Err(Error::usage("a UUID and features are those of ext images"));
         }
+        if !is_ext && (self.is_shared || !self.like.is_empty()) {
+            return Err(Error::usage("places of other images are kept in ext images"));
+        }
+        if self.is_shared && !self.like.is_empty() {
+            return Err(Error::usage("an image has the places of others, or common ones"));
+        }
         let size = size.map(ByteLen::new);
         let spare = Spare { bytes: ByteLen::new(self.free), share: 0 };
         let made = self.made.map(|secs| Timestamp { secs, nanos: 0 });
         let label = self.label.clone().into_bytes();
         let ext = |base: Features| -> Result<Settings, Error> {
+            let plain = bases.map(|bases| bases.volume().options());
+            let base = plain.as_ref().map_or(base, |plain| plain.features);
+            let plain = plain.unwrap_or_default();
             let options = seekless_ext::BuildOptions {
                 size,
                 spare,
                 features: base.apply(&self.features).map_err(wrong)?,
-                label: label.clone(),
-                uuid: self.uuid,
-                made,
-                ..seekless_ext::BuildOptions::default()
+                label: if label.is_empty() { plain.label } else { label.clone() },
+                uuid: self.uuid.or(plain.uuid),
+                made: plain.made.or(made),
+                ..plain
             };
             options.check().map_err(wrong)?;
             Ok(Settings::Ext(options))

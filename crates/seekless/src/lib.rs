@@ -13,6 +13,7 @@
 //! | [`Image::score`] | count the requests, seeks and chunks of a trace on an image |
 //! | [`Check`] | check an image, and repair it |
 //! | [`compare`] | tell in which files two images differ |
+//! | [`sharing()`] | count the chunks that images share |
 //! | [`Mount`] | mount an image read-only, and record its reads |
 //! | [`Record`] | record the reads of a program on a file system that the kernel has mounted |
 //!
@@ -54,6 +55,7 @@ mod image;
 mod mount;
 mod optimize;
 mod record;
+mod sharing;
 mod trace;
 
 pub use build::{Build, Built, Format};
@@ -66,4 +68,5 @@ pub use record::{Record, Recorded};
 pub use seekless_fs::term::{Term, Text};
 pub use seekless_images::{Error, ErrorKind, Progress};
 pub use seekless_layout::score::{Prefetch, Score, Seeks};
+pub use sharing::{Chunks, sharing};
 pub use trace::Trace;

@@ -11,11 +11,13 @@ use crate::say::say;
 use crate::scoring::fit;
 use crate::written::Written;
 use clap::{Args, ValueEnum};
+use seekless_compose::base::ExtBases;
 use seekless_compose::rearrange::{self, Opened, Rearrangement};
 use seekless_compose::traces;
 use seekless_ext::BuildOptions;
 use seekless_fs::inspect::files_in;
 use seekless_fs::{FsError, Inspect};
+use seekless_images::Place;
 use seekless_images::targets::Target;
 use seekless_layout::fit::Fit;
 use seekless_layout::replay::{Machine, Replayed, replay_for_layout};
@@ -51,6 +53,7 @@ Examples:
   seekless optimize disk.img --trace boot.trace --trace job.trace -o fast.img --chunk 1M
   seekless optimize disk.img --trace boot.trace --in-place --dry-run
   seekless optimize disk.img --trace boot.trace --in-place --budget 2G --undo disk.e2undo
+  seekless optimize week2.img --trace boot.trace -o fast.img --like week1.img
   seekless optimize disk.qcow2 --trace boot.trace -o fast.qcow2
   seekless score disk.img fast.img --trace boot.trace")]
 pub(crate) struct OptimizeArgs {
@@ -81,6 +84,13 @@ pub(crate) struct OptimizeArgs {
     /// New inode size in bytes; a different size requires a new file system
     #[arg(long, value_parser = parse_size)]
     inode_size: Option<ByteLen>,
+    /// Keep the files of this older ext image where they lie there, and its size, features, UUID
+    /// and label, as `seekless build --like` (repeatable)
+    #[arg(long, value_name = "IMG", conflicts_with_all = ["in_place", "inline_data", "inode_size"])]
+    like: Vec<PathBuf>,
+    /// With --like: fail where groups and inode tables cannot be those of the older image
+    #[arg(long, requires = "like")]
+    like_strict: bool,
     #[command(flatten)]
     place: PlaceArgs,
     #[command(flatten)]
@@ -101,13 +111,26 @@ impl OptimizeArgs {
     }
 
     /// Options of a rebuild; `None` if moving files within the file system suffices.
-    fn rebuild(&self, opened: &Opened) -> Result<Option<BuildOptions>, Failure> {
+    fn rebuild(
+        &self,
+        opened: &Opened,
+        bases: Option<&ExtBases>,
+    ) -> Result<Option<BuildOptions>, Failure> {
         let Opened::Ext(image) = opened else {
+            if bases.is_some() {
+                return Err(Failure::usage("--like is for ext images"));
+            }
             if self.inline_data != InlineData::Auto || self.inode_size.is_some() {
                 return Err(Failure::usage("--inline-data and --inode-size are for ext images"));
             }
             return Ok(None);
         };
+        if let Some(bases) = bases {
+            if self.place.is_part() {
+                return Err(Failure::usage("a partition keeps its file system: leave --like out"));
+            }
+            return Ok(Some(bases.volume().options()));
+        }
         let mut options = BuildOptions::like(image);
         let list = match (self.inline_data, options.has_inline_data()) {
             (InlineData::On, false) => "inline_data",
@@ -136,7 +159,8 @@ impl OptimizeArgs {
 pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Failure> {
     let Some(path) = &args.output else { return in_place::run(args, global) };
     let target = Target::create(path, args.force, args.output_format.map(Into::into))?;
-    target.refuse_source([&args.image])?;
+    target.refuse_source(args.like.iter().chain([&args.image]))?;
+    let bases = ExtBases::open(&args.like, &Place::default(), args.open.options())?;
     let opened = rearrange::open(&args.image, &args.place.place(), args.open.options())?;
     let image = opened.inspect();
     let block = opened.inspect().geometry().block_size;
@@ -153,9 +177,10 @@ pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
         chunk: args.chunk,
         progress: &progress,
     };
-    match (&opened, args.rebuild(&opened)?) {
+    match (&opened, args.rebuild(&opened, bases.as_ref())?) {
         (Opened::Ext(image), Some(options)) => {
-            rearrangement.rebuild(image, &options, &mut replays)?;
+            let bases = bases.as_ref().map(|bases| (bases, args.like_strict));
+            rearrangement.rebuild(image, &options, bases, &mut replays)?;
         }
         (opened, _) => rearrangement.rearrange(opened, &mut replays)?,
     }

@@ -323,6 +323,34 @@ fn images_of_mke2fs_and_the_kernel() {
     }
 }
 
+/// An image that was built without the older one is laid out as if it had been built on it.
+#[test]
+fn an_image_is_laid_out_like_an_older_one() {
+    let scratch = Scratch::new("like-optimize");
+    let mut random = Random(17);
+    let root = scratch.join("tree");
+    new_tree(Path::new(&root), &mut random);
+    let (old, new, image, trace) =
+        (scratch.join("old"), scratch.join("new"), scratch.join("image"), scratch.join("trace"));
+    build(&root, &old, &[]);
+    for file in 0..20 {
+        fs::write(format!("{root}/added-{file}"), random.bytes(30_000)).expect("write");
+    }
+    build(&root, &new, &["-O", "^has_journal"]);
+    let paths = scratch.join("paths");
+    fs::write(&paths, "/added-7\n/dir-3/file-3\n/added-3\n").expect("write");
+    text(&seekless(&["trace", "import", "--paths", &paths, "-o", &trace]));
+    let args = ["optimize", &new, "--trace", &trace, "-o", &image, "--like", &old, "--like-strict"];
+    text(&seekless(&args));
+    if ready("e2fsck") {
+        check(&image);
+    }
+    same("the tree", &manifest(&new, &[]), &manifest(&image, &[]));
+    let (before, after) = (fs::read(&old).expect("read"), fs::read(&image).expect("read"));
+    let (blocks, chunks) = (fresh(&before, &after, BLOCK), fresh(&before, &after, CHUNK));
+    assert!(blocks <= 160 + 20 && chunks <= 6, "{blocks} blocks, {chunks} chunks");
+}
+
 #[test]
 fn the_first_of_several_counts() {
     let scratch = Scratch::new("like-several");

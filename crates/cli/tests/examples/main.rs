@@ -75,6 +75,7 @@ const BEFORE: &[(&str, &str)] = &[
     ("-o rootfs.mtree", "rm rootfs.mtree"),
     ("-o job.trace", "rm job.trace"),
     ("-o fast.img", "rm fast.img"),
+    ("-o week2.img", "rm week2.img"),
     ("-o disk.qcow2", "rm disk.qcow2"),
     ("-o fast.qcow2", "rm -f fast.qcow2"),
     ("-o aged.qcow2", "rm -f aged.qcow2"),

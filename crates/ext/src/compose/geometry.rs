@@ -67,8 +67,10 @@ impl Shape {
         let most = most_inodes_in_group(options);
         let wide = options.features.has_incompat(incompat::BIT64);
         let room = options.features.has_compat(compat::RESIZE_INODE);
+        let group = u64::from(options.block_size == 1024) + blocks_per_group;
+        let size = options.size.map(|size| size.get() / u64::from(options.block_size));
         Self {
-            blocks: u64::from(options.block_size == 1024) + blocks_per_group,
+            blocks: size.map_or(group, |blocks| blocks.min(group)),
             blocks_per_group,
             inodes_per_group: (inodes.min(most.into()) as u32).next_multiple_of(step).min(most),
             desc_size: if wide { 64 } else { 32 },

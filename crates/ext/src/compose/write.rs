@@ -337,7 +337,7 @@ impl TreeWriter<'_> {
             large_file: self.demand.tree.nodes().iter().any(is_large),
         };
         let primary = superblock(self.geometry, self.identity, &totals);
-        // CopyCounts first: the primary superblock makes the image one.
+        // Copies first: the primary superblock makes the image one.
         for group in (0..self.geometry.groups).rev().filter(|&g| self.geometry.has_super(g)) {
             let (mut sb, mut descriptors) = (primary.clone(), Cow::Borrowed(&descriptors));
             match self.copies {

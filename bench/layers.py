@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""Chunks of images with one base and an application each, built apart.
+
+usage: bench/layers.py [DIR] [--seed N] [--images N]
+
+DIR (default: /usr/lib/python3) is the base. Each application has files of its
+own in a new directory, some beside files of the base, and replaces some. The
+images are built with --share, without, and by mke2fs -d. Needs cargo, mke2fs,
+and 25 times the room of DIR in TMPDIR.
+"""
+
+import argparse
+import hashlib
+import os
+import random
+import shutil
+import subprocess
+import tempfile
+
+HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+SIZES = [64 << 10, 512 << 10]
+
+
+def application(path, number, present, dice):
+    """Makes a layer; returns the bytes of its contents."""
+    written = 0
+
+    def write(name, length):
+        nonlocal written
+        os.makedirs(os.path.dirname(name), exist_ok=True)
+        with open(name, "wb") as file:
+            file.write(dice.randbytes(length))
+        written += length
+
+    for file in range(dice.randrange(20, 200)):
+        length = dice.choice([2_000, 8_000, 30_000, 150_000])
+        write(os.path.join(path, f"srv/app-{number}/{file // 20}/file-{file}"), length)
+    for name in dice.sample(present, 10):
+        write(os.path.join(path, os.path.dirname(name), f"of-app-{number}"), 3_000)
+    for name in dice.sample(present, 5):
+        write(os.path.join(path, name), dice.randrange(1_000, 20_000))
+    return written
+
+
+def chunks(path, size):
+    """Digests of the chunks of a file that are not zeros."""
+    found = set()
+    zeros = bytes(size)
+    with open(path, "rb") as file:
+        while chunk := file.read(size):
+            if chunk != zeros[: len(chunk)]:
+                found.add(hashlib.sha256(chunk).digest())
+    return found
+
+
+def main():
+    """Prints the table."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("dir", nargs="?", default="/usr/lib/python3")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--images", type=int, default=20)
+    args = parser.parse_args()
+    build_binary = ["cargo", "build", "--quiet", "--release", "--bin", "seekless"]
+    subprocess.run(build_binary, check=True, cwd=HERE)
+    target = os.environ.get("CARGO_TARGET_DIR", os.path.join(HERE, "target"))
+    seekless = os.path.join(target, "release", "seekless")
+    os.environ.update(SOURCE_DATE_EPOCH="1700000000", MKE2FS_DETERMINISTIC="1")
+    dice = random.Random(args.seed)
+    with tempfile.TemporaryDirectory() as work:
+        base = os.path.join(work, "base")
+        shutil.copytree(args.dir, base, symlinks=True)
+        present = []
+        for path, _, files in os.walk(base):
+            names = [os.path.join(path, name) for name in files]
+            present += [os.path.relpath(name, base) for name in names if not os.path.islink(name)]
+        present.sort()
+        total = sum(os.path.getsize(os.path.join(base, name)) for name in present)
+        image, merged = os.path.join(work, "image"), os.path.join(work, "merged")
+        unique = {}
+        for number in range(args.images):
+            layer = os.path.join(work, "layer")
+            shutil.rmtree(layer, ignore_errors=True)
+            os.mkdir(layer)
+            total += application(layer, number, present, dice)
+            shutil.rmtree(merged, ignore_errors=True)
+            shutil.copytree(base, merged, symlinks=True)
+            shutil.copytree(layer, merged, symlinks=True, dirs_exist_ok=True)
+            build = [seekless, "build", base, layer, "-o", image, "--force", "-q"]
+            room = str(int(subprocess.check_output(["du", "-sk", merged]).split()[0]) * 13 // 10)
+            mke2fs = ["mke2fs", "-q", "-F", "-t", "ext4", "-b", "4096", "-I", "256"]
+            mke2fs += ["-U", "5ee61e55-b007-4000-8000-000000000001"]
+            mke2fs += ["-E", "hash_seed=5ee61e55-b007-4000-8000-000000000002"]
+            mke2fs += ["-d", merged, image, room + "K"]
+            for builder, command in [
+                ("seekless --share", [*build, "--share"]),
+                ("seekless", build),
+                ("mke2fs", mke2fs),
+            ]:
+                if os.path.exists(image):
+                    os.remove(image)
+                subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+                for size in SIZES:
+                    unique.setdefault((builder, size), set()).update(chunks(image, size))
+        print(f"{len(present)} files of {args.dir} and {args.images} applications, ", end="")
+        print(f"{total:,} bytes of contents, seed {args.seed}\n")
+        print("| builder | chunks of 64K | beside contents | chunks of 512K | beside contents |")
+        print("|---|---|---|---|---|")
+        for builder in ["seekless --share", "seekless", "mke2fs"]:
+            cells = []
+            for size in SIZES:
+                count = len(unique[builder, size])
+                cells += [f"{count:,}", f"{count / (total / size):.2f}"]
+            print(f"| {builder} |", " | ".join(cells), "|")
+
+
+if __name__ == "__main__":
+    main()
