@@ -4,14 +4,16 @@
 //! Android's images are built on the last release in this way (`base_fs` of e2fsdroid).
 
 use crate::rearrange::{E2FSCK, refused};
+use crate::wrong;
 use rayon::prelude::*;
 use seekless_ext::{BaseVolume, BuildOptions, Builder, ExtImage};
 use seekless_fs::format::OpenOptions;
-use seekless_fs::plan::{Base, NewVolume, ObjectId, Placed};
+use seekless_fs::plan::{Base, NewVolume, ObjectId, Placed, Plan};
 use seekless_fs::source::{Content, Source};
 use seekless_fs::tree::{NodeId, Tree};
 use seekless_fs::{BlockMap, FileKind, FsError, Inspect, Mapping};
-use seekless_images::{Error, Place, refuse_others};
+use seekless_images::{Error, Place, in_use, refuse_others};
+use seekless_layout::planner::{self, Touch};
 use seekless_source::{ImageSource, TreeOptions};
 use seekless_units::{BlockNo, ByteLen, Extent, Ino, Lbn};
 use sha2::{Digest, Sha256};
@@ -19,6 +21,9 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tracing::warn;
+
+/// How often a volume grows by a 64th for longer maps.
+const GROWTHS: u32 = 8;
 
 /// Bytes compared at once.
 const PIECE: u64 = 256 << 10;
@@ -55,6 +60,7 @@ impl ExtBases {
         let (mut volume, mut images) = (None, Vec::new());
         for path in paths {
             let about = |error: FsError| Error::from(error).about(path.display());
+            in_use::refuse(path)?;
             let device = seekless_images::device(path, place)?;
             let only = "an ext image is built on the base of ext images";
             refuse_others(path, device.as_ref(), &[seekless_ext::FORMAT], only)?;
@@ -70,12 +76,39 @@ impl ExtBases {
         Ok(volume.map(|volume| Self { volume, images }))
     }
 
-    /// A volume with the files of a source and the shape of the first image; where it cannot have
-    /// that, a strict one is an error, and another has a shape of its own, with a warning.
+    /// A volume with the files of a source, which has a name for errors, and its layout. Where the
+    /// volume cannot have the shape of the first image, a strict one is an error, and another has
+    /// a shape of its own, with a warning. Without a requested size it grows where places that are
+    /// kept make maps longer. `touches` are those of the traces, by `align` blocks.
     ///
     /// # Errors
-    /// As [`Builder::on_base`].
-    pub fn builder<'a>(
+    /// As [`Builder::on_base`] and [`planner::plan_on`], and errors of the images.
+    pub fn plan<'a>(
+        &'a self,
+        (source, name): (&'a dyn Source, &str),
+        (options, is_strict): (&BuildOptions, bool),
+        touches: impl Fn(&Builder<'a>) -> Vec<Touch>,
+        align: u64,
+    ) -> Result<(Builder<'a>, Plan, Taken), Error> {
+        let about = |error: FsError| wrong(error).about(name);
+        let mut options = options.clone();
+        let mut tries = 0..GROWTHS;
+        loop {
+            let builder = self.builder(source, &options, is_strict).map_err(about)?;
+            let (base, taken) = layout(&self.images, (source, name), &builder)?;
+            let (demand, space) = (builder.demand(), builder.space());
+            match planner::plan_on(&base, demand, &space, &touches(&builder), align) {
+                Ok(plan) => return Ok((builder, plan, taken)),
+                Err(FsError::NoSpace(_)) if options.size.is_none() && tries.next().is_some() => {
+                    let more = options.spare.bytes.get() + builder.size().get() / 64;
+                    options.spare.bytes = ByteLen::new(more);
+                }
+                Err(error) => return Err(about(error)),
+            }
+        }
+    }
+
+    fn builder<'a>(
         &'a self,
         source: &'a dyn Source,
         options: &BuildOptions,
@@ -228,7 +261,7 @@ pub fn layout(
             added.insert(object, Match { image: 0, node, keeps_blocks: true });
         }
     }
-    let mut claimed: HashSet<BlockNo> = HashSet::new();
+    let mut claimed: HashSet<(usize, BlockNo)> = HashSet::new();
     for at in 0..demand.objects() {
         let object = ObjectId::new(at as u32);
         let matched = found.get(at).copied().flatten().or_else(|| added.get(&object).copied());
@@ -239,7 +272,7 @@ pub fn layout(
         let old = &images[matched.image];
         let map = old.map(matched.node)?;
         let attributes = demand.attribute_blocks(object) > 0
-            && map.xattr_block.is_some_and(|block| claimed.insert(block));
+            && map.xattr_block.is_some_and(|block| claimed.insert((matched.image, block)));
         let units = Units { old: old.image.geometry().block_size, volume };
         let data = map.runs.iter().filter(|_| matched.keeps_blocks);
         let data: Vec<Placed> = data.filter_map(|run| units.placed(run)).collect();

@@ -1,6 +1,6 @@
 //! Builds an image of each format from a source. Blocks that traces read come first.
 
-use crate::base::{self, ExtBases, Taken};
+use crate::base::{ExtBases, Taken};
 use crate::names::Names;
 use crate::write::{Destination, write_volume};
 use crate::{flags, layers, wrong};
@@ -62,11 +62,15 @@ impl Build<'_> {
         is_strict: bool,
     ) -> Result<(ByteLen, Taken), Error> {
         flags::warn_of_lost(self.source, ext::kept_flags(options.features));
-        let builder =
-            bases.builder(self.source, options, is_strict).map_err(|error| self.about(error))?;
-        let (base, taken) = base::layout(bases.images(), (self.source, self.name), &builder)?;
-        let touches = self.touches(options.block_size);
-        Ok((self.volume_on(Some(&base), &builder, &touches)?, taken))
+        let (volume, plan, taken) = bases.plan(
+            (self.source, self.name),
+            (options, is_strict),
+            |_| self.touches(options.block_size),
+            self.align(options.block_size),
+        )?;
+        let name = &self.name;
+        let size = write_volume(&volume, &plan, name, self.destination, self.progress)?;
+        Ok((size, taken))
     }
 
     /// Writes an ext image, and returns its length. `below` has the sources of the first layer, of

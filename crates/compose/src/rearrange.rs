@@ -1,12 +1,13 @@
 //! Rearranges an image: writes a second one in which blocks that traces read come first.
 
-use crate::base::{self, ExtBases};
+use crate::base::ExtBases;
 use crate::write::{Destination, write_volume};
 use seekless_device::{BlockDevice, DeviceError};
 use seekless_ext::{BuildOptions, Builder, ExtImage};
 use seekless_fat::FatImage;
 use seekless_fs::format::{Format, OpenOptions, Probe};
 use seekless_fs::plan::{NewVolume, ObjectId, Rearrange, Run};
+use seekless_fs::source::Source;
 use seekless_fs::term::{Term, Text};
 use seekless_fs::{FsError, Inspect};
 use seekless_images::targets::{Target, copy_of_table, copy_range};
@@ -144,32 +145,36 @@ impl Rearrangement<'_> {
         add_symlinks(image.as_ref(), replays).map_err(about)?;
         let tree = ImageSource::open(image.clone(), &TreeOptions::default()).map_err(about)?;
         let nodes = tree.nodes_by_inode().map_err(about)?;
-        let builder = match bases {
-            Some((bases, is_strict)) => bases.builder(&tree, options, is_strict),
-            None => Builder::new(&tree, options),
-        };
-        let builder = builder.map_err(about)?;
         let object = |ino| nodes.get(&ino).map(|node| ObjectId::new(node.index() as u32));
-        let mut touches = planner::touches(replays, &object, 1);
-        for touch in &mut touches {
-            // The directory is rewritten: present blocks of names do not count.
-            if let Part::Blocks(run) = &mut touch.part
-                && builder.demand().is_directory(touch.object)
-            {
-                *run = Run { lbn: Lbn::ZERO, len: u64::from(u32::MAX) };
+        let replays: &[Replayed] = replays;
+        let touches = |builder: &Builder<'_>| {
+            let mut touches = planner::touches(replays, &object, 1);
+            for touch in &mut touches {
+                // The directory is rewritten: present blocks of names do not count.
+                if let Part::Blocks(run) = &mut touch.part
+                    && builder.demand().is_directory(touch.object)
+                {
+                    *run = Run { lbn: Lbn::ZERO, len: u64::from(u32::MAX) };
+                }
             }
-        }
-        let align = (self.chunk.get() / u64::from(builder.block_size())).max(1);
-        let (demand, space) = (builder.demand(), builder.space());
-        let plan = match bases {
-            Some((bases, _)) => {
-                let name = self.image.display().to_string();
-                let (base, _) = base::layout(bases.images(), (&tree, &name), &builder)?;
-                planner::plan_on(&base, demand, &space, &touches, align)
-            }
-            None => planner::plan(demand, &space, &touches, align),
+            touches
         };
-        let plan = plan.map_err(about)?;
+        let align = (self.chunk.get() / u64::from(options.block_size)).max(1);
+        let name = self.image.display().to_string();
+        let (builder, plan) = match bases {
+            Some((bases, is_strict)) => {
+                let named: (&dyn Source, &str) = (&tree, &name);
+                let planned = bases.plan(named, (options, is_strict), touches, align)?;
+                (planned.0, planned.1)
+            }
+            None => {
+                let builder = Builder::new(&tree, options).map_err(about)?;
+                let (demand, space) = (builder.demand(), builder.space());
+                let plan = planner::plan(demand, &space, &touches(&builder), align);
+                let plan = plan.map_err(about)?;
+                (builder, plan)
+            }
+        };
         let place = Destination::whole(self.target);
         write_volume(&builder, &plan, &self.image.display(), place, self.progress).map(drop)
     }

@@ -18,7 +18,7 @@ use crate::ufs_args::UfsArgs;
 use crate::uuid::WantedUuid;
 use crate::written::Written;
 use clap::builder::{PossibleValue, PossibleValuesParser};
-use clap::{Args, ValueEnum};
+use clap::{ArgGroup, Args, ValueEnum};
 use disk::DiskArgs;
 use ext_args::ExtArgs;
 use like::LikeArgs;
@@ -91,6 +91,7 @@ Examples:
   seekless build rootfs.tar -o disk.img --format ufs2 -b 16K -f 2K --soft-updates
   seekless build esp/ -o esp.img --format fat32 -L EFI --drop owners,modes
   seekless build esp.tar -o esp.img --format fat32 --size 512M --owner 0:0")]
+#[command(group = ArgGroup::new("placed").args(["trace", "like", "share"]).multiple(true))]
 pub(crate) struct BuildArgs {
     /// Directory, tar archive (plain, gzip, zstd, xz or bzip2), container image (OCI layout
     /// or archive, docker save, podman save, skopeo's dir:), file system image (raw, qcow2
@@ -109,8 +110,9 @@ pub(crate) struct BuildArgs {
     /// access
     #[arg(long, value_name = "TRACE")]
     trace: Vec<PathBuf>,
-    /// With --trace, align the start of the hot part to a multiple of this size
-    #[arg(long, value_parser = parse_size, default_value = "512K", requires = "trace")]
+    /// With --trace, align the start of the hot part to a multiple of this size; with --like and
+    /// --share, the unit in which images share
+    #[arg(long, value_parser = parse_size, default_value = "512K", requires = "placed")]
     chunk: ByteLen,
     /// Replace the output file if it exists, or what the block device holds
     #[arg(long)]
@@ -266,8 +268,9 @@ fn small(len: ByteLen) -> Result<u32, Failure> {
 }
 
 pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure> {
-    // Errors in the arguments come before any access to files.
-    options(args, args.room.room(), None)?;
+    // Errors in the arguments come before any access to files but older images.
+    let bases = args.like.open(args)?;
+    options(args, args.room.room(), bases.as_ref())?;
     if !args.is_streamed() {
         sources::refuse_inside(&args.output, args.sources.iter().chain(args.disk.source()))?;
     }
@@ -279,7 +282,6 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
     };
     let read = args.sources.iter().chain(args.disk.source()).chain(args.like.images());
     target.refuse_source(read)?;
-    let bases = args.like.open(args)?;
     let options = options(args, room_on(args, &target)?, bases.as_ref())?;
     if args.disk.is_wanted() {
         target.refuse_blocks(512, "partition tables are made for sectors of 512 bytes")?;

@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 const CHUNK: usize = 512 << 10;
 const BLOCK: usize = 4096;
@@ -269,7 +270,7 @@ fn the_copies_are_good_for_a_repair() {
     for judge in ["e2fsck", "seekless"] {
         fs::write(&image, &broken).expect("write");
         if judge == "e2fsck" {
-            let fixed = std::process::Command::new("e2fsck").args(["-fy", &image]).output();
+            let fixed = Command::new("e2fsck").args(["-fy", &image]).output();
             assert_eq!(fixed.expect("e2fsck").status.code(), Some(1), "{judge}");
         } else {
             seekless(&["check", "-y", &image]);
@@ -416,6 +417,14 @@ fn images_that_begin_alike_share_chunks() {
         let most = least + images.len() * 8;
         assert!(unique.len() <= most, "{options:?}: {} chunks, {most} at most", unique.len());
     }
+    // The size moves nothing.
+    let (small, large) = (scratch.join("small.img"), scratch.join("large.img"));
+    build(&base, &small, &["--share", "--size", "256M"]);
+    build(&base, &large, &["--share", "--size", "1100M"]);
+    check(&large);
+    let (small, large) = (fs::read(small).expect("read"), fs::read(large).expect("read"));
+    let new = fresh(&small, &large, CHUNK);
+    assert!(new <= 9 + 5, "{new} chunks: the bitmaps of 9 groups, and copies");
     // A UUID of its own costs the chunk of the superblock and its copies.
     let (one, two) = (scratch.join("one.img"), scratch.join("two.img"));
     build(&base, &one, &["--share"]);
@@ -423,6 +432,169 @@ fn images_that_begin_alike_share_chunks() {
     check(&two);
     let (one, two) = (fs::read(one).expect("read"), fs::read(two).expect("read"));
     assert!(fresh(&one, &two, CHUNK) <= 2);
+}
+
+/// Shapes that options exclude, and shapes at the ends of their ranges: each image is clean and has
+/// the tree, or nothing is written and the reason is named.
+#[test]
+fn no_shape_makes_an_image_unsound() {
+    if !ready("mke2fs") {
+        return;
+    }
+    let scratch = Scratch::new("like-shapes");
+    let mut random = Random(18);
+    let (root, small) = (scratch.join("tree"), scratch.join("small"));
+    fs::create_dir(&root).expect("mkdir");
+    for file in 0..60 {
+        fs::write(format!("{root}/file-{file}"), random.bytes(9_000)).expect("write");
+    }
+    fs::create_dir(&small).expect("mkdir");
+    fs::write(format!("{small}/file"), random.bytes(9_000)).expect("write");
+    let uuid = "5ee61e55-b007-4000-8000-000000000001";
+    for (tree, make, size, options, grown) in [
+        (&root, &["-t", "ext4"][..], "24M", &["-O", "^metadata_csum_seed", "-U", uuid][..], 0),
+        (&root, &["-t", "ext4"], "24M", &["--compat", "debian11", "-U", "random"], 0),
+        (&root, &["-t", "ext4", "-b", "1024"], "24M", &["-O", "^flex_bg"], 0),
+        (&root, &["-t", "ext4", "-b", "1024"], "24M", &["-O", "^metadata_csum"], 0),
+        (&root, &["-t", "ext4", "-b", "1024"], "24M", &["-O", "^metadata_csum,uninit_bg"], 0),
+        (&root, &["-t", "ext4", "-b", "1024"], "24M", &["-U", uuid], 9_000_000),
+        (&small, &["-t", "ext4", "-N", "16", "-O", "^has_journal"], "16M", &[], 0),
+        (
+            &small,
+            &["-t", "ext2", "-g", "256", "-N", "14080", "-O", "^resize_inode,^64bit", "-m", "0"],
+            "4M",
+            &[],
+            300_000,
+        ),
+        (
+            &root,
+            &["-t", "ext4", "-g", "1024", "-O", "meta_bg,^resize_inode,^has_journal"],
+            "24M",
+            &["-O", "^meta_bg"],
+            0,
+        ),
+        (
+            &root,
+            &["-t", "ext4", "-C", "16384", "-O", "bigalloc,^resize_inode"],
+            "40M",
+            &["-O", "^bigalloc"],
+            0,
+        ),
+        (&root, &["-t", "ext4", "-O", "quota"], "24M", &[], 0),
+        (&root, &["-t", "ext4", "-G", "8", "-g", "512"], "24M", &[], 5_000_000),
+        (&root, &["-t", "ext4", "-E", "packed_meta_blocks=1"], "24M", &[], 30_000_000),
+    ] {
+        let (old, image) = (scratch.join("old"), scratch.join("new"));
+        let _ = (fs::remove_file(&old), fs::remove_file(&image));
+        let blocks: &[&str] = if make.contains(&"-b") { &[] } else { &["-b", "1024"] };
+        run("mke2fs", &[&["-q", "-F", "-d", tree], make, blocks, &[&old, size]].concat());
+        let more = format!("{tree}/more");
+        if grown > 0 {
+            fs::write(&more, random.bytes(grown)).expect("write");
+        }
+        let args = ["build", tree, "-o", &image, "-q", "--like", &old];
+        let output = seekless(&[&args[..], options].concat());
+        if output.status.success() {
+            check(&image);
+            same(
+                &format!("{make:?} {options:?}"),
+                &manifest(tree, &["lost+found"]),
+                &manifest(&image, &["lost+found"]),
+            );
+        } else {
+            let (code, message) = failure(&output);
+            assert_eq!((code, message.contains("quota")), (4, true), "{make:?}: {message}");
+        }
+        let _ = fs::remove_file(&more);
+    }
+    for options in [
+        &["-b", "1024", "-i", "1M"][..],
+        &["-i", "16M", "-I", "512"],
+        &["-b", "1024", "-i", "16M"],
+        &["-m", "0", "-J", "size=4"],
+    ] {
+        let image = scratch.join("shared");
+        build(&root, &image, &[&["--share"], options].concat());
+        check(&image);
+    }
+    let (code, message) =
+        failure(&seekless(&["build", &root, "-o", &scratch.join("x"), "--share", "--size", "512"]));
+    assert_eq!((code, message.contains("too small")), (5, true), "{message}");
+}
+
+/// A group that the older image did not use is not marked so in a copy when the new one does.
+#[test]
+fn copies_mark_no_used_group_as_unused() {
+    if !ready("dumpe2fs") {
+        return;
+    }
+    let scratch = Scratch::new("like-marks");
+    let mut random = Random(19);
+    let root = scratch.join("tree");
+    new_tree(Path::new(&root), &mut random);
+    let (old, image) = (scratch.join("old"), scratch.join("new"));
+    build(&root, &old, &["-b", "1024", "--size", "80M"]);
+    for file in 0..40 {
+        fs::write(format!("{root}/more-{file}"), random.bytes(600_000)).expect("write");
+    }
+    build(&root, &image, &["--like", &old]);
+    let unused = |options: &[&str], image: &str| -> HashSet<String> {
+        // It complains of bitmaps whose checksums are not those of a copy.
+        let shown = Command::new("dumpe2fs").args(options).arg(image).output().expect("dumpe2fs");
+        let shown = String::from_utf8_lossy(&shown.stdout);
+        assert!(shown.contains("Group 1:"), "{shown}");
+        let groups = shown.lines().filter(|line| line.starts_with("Group "));
+        let marks = ["INODE_UNINIT", "BLOCK_UNINIT"];
+        let marked = groups.flat_map(|line| {
+            let group = line.split(':').next().unwrap_or_default().to_string();
+            let has = marks.into_iter().filter(|mark| line.contains(mark));
+            has.map(move |mark| format!("{group} {mark}")).collect::<Vec<_>>()
+        });
+        marked.collect()
+    };
+    let copy = ["-o", "superblock=8193", "-o", "blocksize=1024"];
+    let (before, now) = (unused(&[], &old), unused(&[], &image));
+    assert!(before.difference(&now).next().is_some(), "a group came into use");
+    let copied = unused(&copy, &image);
+    assert!(copied.is_subset(&now), "{:?}", copied.difference(&now).collect::<Vec<_>>());
+    build(&root, &image, &["-b", "1024", "--share"]);
+    assert!(unused(&copy, &image).is_empty(), "the copy marks nothing");
+}
+
+/// Files in many pieces keep their places where longer maps need more room than there is.
+#[test]
+fn a_volume_grows_for_longer_maps() {
+    if !ready("mke2fs") || !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new("like-pieces");
+    let mut random = Random(20);
+    let root = scratch.join("tree");
+    fs::create_dir(&root).expect("mkdir");
+    let old = scratch.join("old");
+    let make = ["-q", "-F", "-t", "ext4", "-b", "1024", "-m", "0", "-O", "^has_journal"];
+    run("mke2fs", &[&make[..], &[&old, "14M"]].concat());
+    {
+        let mounted = Mounted::new(&scratch, &old, "rw");
+        for _ in 0..7 {
+            for file in 0..300 {
+                use std::io::Write;
+                let path = mounted.path().join(format!("file-{file}"));
+                let mut file =
+                    fs::OpenOptions::new().create(true).append(true).open(path).expect("open");
+                file.write_all(&random.bytes(1024)).expect("write");
+                file.sync_all().expect("sync");
+            }
+        }
+        run("cp", &["-a", &format!("{}/.", mounted.text()), &root]);
+    }
+    for len in [7_000_000, 7_700_000, 7_900_000, 8_000_000, 8_100_000] {
+        fs::write(format!("{root}/added"), random.bytes(len)).expect("write");
+        let image = scratch.join("new");
+        build(&root, &image, &["--like", &old]);
+        check(&image);
+        same("the tree", &manifest(&root, &["lost+found"]), &manifest(&image, &["lost+found"]));
+    }
 }
 
 /// Where the volume gets another shape, contents lie at the same bytes as far as they can.

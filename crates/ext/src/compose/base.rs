@@ -6,7 +6,10 @@ use super::geometry::{GroupTables, Shape};
 use super::options::Options;
 use super::summary::Identity;
 use crate::image::ExtImage;
-use crate::ondisk::{GroupDesc, Superblock, compat, hash_version, incompat, ro_compat, special};
+use crate::ondisk::{
+    BG_BLOCK_UNINIT, BG_INODE_UNINIT, GroupDesc, Superblock, compat, hash_version, incompat,
+    ro_compat, special,
+};
 use crate::superblock::Super;
 use seekless_fs::plan::Placed;
 use seekless_fs::{FsError, Inspect};
@@ -59,6 +62,7 @@ impl BaseVolume {
                 + u64::from(sb.raw.s_reserved_gdt_blocks.get()),
             log_groups_per_flex: sb.raw.s_log_groups_per_flex,
             whole_groups: false,
+            orphan_blocks: None,
             tables: tables.collect::<Result<_, FsError>>()?,
         };
         let own = |ino: u32| {
@@ -70,9 +74,11 @@ impl BaseVolume {
             true => double_indirect(&image.raw_inode(Ino::new(special::RESIZE))?),
             false => None,
         };
+        let orphans = own(if has_orphans { orphan_ino } else { 0 })?;
+        let shape = Shape { orphan_blocks: has_orphans.then(|| orphans.data_blocks()), ..shape };
         Ok(Self {
             journal: own(sb.raw.s_journal_inum.get())?,
-            orphans: own(if has_orphans { orphan_ino } else { 0 })?,
+            orphans,
             orphan_ino: has_orphans.then(|| Ino::new(orphan_ino)),
             resize,
             shape,
@@ -104,6 +110,36 @@ impl BaseVolume {
         }
     }
 
+    /// Refuses a size below this volume's.
+    pub(crate) fn refuse_smaller(&self, options: &Options) -> Result<(), FsError> {
+        let sb = &self.image.volume().sb;
+        let own = sb.blocks * u64::from(sb.block_size);
+        match options.size {
+            Some(size) if size.get() < own => Err(FsError::Invalid(format!(
+                "the new volume would be smaller than the older one: {size} bytes, not {own}"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Bytes in a block.
+    pub(crate) fn block_size(&self) -> u32 {
+        self.image.volume().sb.block_size
+    }
+
+    /// Whether all groups have their tables in themselves.
+    fn is_in_groups(&self) -> bool {
+        let sb = &self.image.volume().sb;
+        (0..).zip(&self.shape.tables).all(|(group, tables)| {
+            let blocks = sb.group_blocks(GroupNo::new(group));
+            let is_here =
+                |start: BlockNo, len: u64| start >= blocks.start && start + len <= blocks.end();
+            is_here(tables.block_bitmap, 1)
+                && is_here(tables.inode_bitmap, 1)
+                && is_here(tables.inodes, sb.itable_blocks())
+        })
+    }
+
     /// Checks that a volume with these options can have this shape.
     pub(crate) fn suits(&self, options: &Options) -> Result<(), FsError> {
         let sb = &self.image.volume().sb;
@@ -112,7 +148,15 @@ impl BaseVolume {
         let room = options.features.has_compat(compat::RESIZE_INODE);
         let orphans = options.features.has_compat(compat::ORPHAN_FILE);
         let sizes = |block, inode| format!("blocks of {block} bytes and inodes of {inode}");
+        let flexible = options.features.has_incompat(incompat::FLEX_BG);
         let rules = [
+            (!sb.has_incompat(incompat::META_BG), "descriptors in its groups (meta_bg)".into()),
+            (!sb.has_ro_compat(ro_compat::BIGALLOC), "clusters (bigalloc)".into()),
+            (flexible || self.is_in_groups(), "tables outside of their groups (flex_bg)".into()),
+            (
+                sb.inodes_per_group >= special::FIRST_ORDINARY,
+                format!("{} inodes in a group", sb.inodes_per_group),
+            ),
             (
                 options.block_size == sb.block_size
                     && options.inode_size == u32::from(sb.inode_size),
@@ -156,9 +200,10 @@ impl BaseVolume {
     }
 
     /// The copy of the superblock and of the descriptors in a group, as the new volume has it: the
-    /// fields in which nobody compares copies with the primary (counts, marks of unused tables) are
-    /// those of the older volume. `e2fsck` and the kernel rebuild or ignore them
-    /// (e2fsprogs `lib/ext2fs/openfs.c`, `e2fsck/super.c`).
+    /// counts are those of the older volume, as in a volume that was in use, whose copies the kernel
+    /// does not write. `e2fsck` counts again (e2fsprogs `lib/ext2fs/openfs.c`, `e2fsck/super.c`). The
+    /// descriptor of a group that came into use is the current one: a kernel that mounts the volume
+    /// by its copy would allocate there.
     pub(crate) fn copy(
         &self,
         group: u32,
@@ -184,9 +229,14 @@ impl BaseVolume {
         sb.s_free_inodes_count = copy.raw.s_free_inodes_count;
         sb.s_wtime = copy.raw.s_wtime;
         sb.s_wtime_hi = copy.raw.s_wtime_hi;
-        let is_sealed_alike = old.raw.s_uuid == identity.uuid
-            || (old.has_incompat(incompat::CSUM_SEED) && !old.has_ro_compat(ro_compat::GDT_CSUM));
-        if !is_sealed_alike || old.checksum_seed != identity.checksum_seed {
+        let sums = ro_compat::METADATA_CSUM | ro_compat::GDT_CSUM;
+        let used = sb.s_feature_ro_compat.get() & sums;
+        let is_sealed_alike = match used {
+            0 => true,
+            ro_compat::GDT_CSUM => old.raw.s_uuid == identity.uuid,
+            _ => old.checksum_seed == identity.checksum_seed,
+        };
+        if !is_sealed_alike || old.raw.s_feature_ro_compat.get() & sums != used {
             return;
         }
         let size = usize::from(old.desc_size);
@@ -197,7 +247,7 @@ impl BaseVolume {
         let groups = descriptors.chunks_mut(size).zip(table.chunks(size));
         for (number, (own, copy)) in (0..).zip(groups) {
             let is_sound = volume.descriptors().parse(GroupNo::new(number), copy).is_ok();
-            if is_sound && pointers(own) == pointers(copy) {
+            if is_sound && pointers(own) == pointers(copy) && is_as_initialized(copy, own) {
                 own.copy_from_slice(copy);
             }
         }
@@ -218,6 +268,18 @@ fn double_indirect(inode: &[u8]) -> Option<BlockNo> {
     let word = core.i_block.0.chunks(4).nth(DOUBLE_INDIRECT)?;
     let block = u32::from_le_bytes(word.try_into().ok()?);
     (block != 0).then(|| BlockNo::new(u64::from(block)))
+}
+
+/// Whether a descriptor marks no bitmap of its group as unused that another one does not. (That
+/// fewer inodes of a table count as unused is only for `e2fsck`, which reads all of it then.)
+fn is_as_initialized(descriptor: &[u8], other: &[u8]) -> bool {
+    let at = offset_of!(GroupDesc, bg_flags);
+    let flags = |bytes: &[u8]| {
+        let word = bytes.get(at..at + 2).and_then(|word| word.try_into().ok());
+        word.map_or(0, u16::from_le_bytes)
+    };
+    let marks = BG_BLOCK_UNINIT | BG_INODE_UNINIT;
+    flags(descriptor) & marks & !flags(other) == 0
 }
 
 /// The pointers of a descriptor to bitmaps and table.

@@ -82,7 +82,7 @@ impl Fixed {
     ) -> Result<Self, FsError> {
         let mut free = geometry.free_runs();
         let mut fixed = Self::default();
-        if let Some(base) = base {
+        if let Some(base) = base.filter(|base| base.block_size() == geometry.block_size) {
             let journal = (&mut fixed.journal, &base.journal, geometry.journal_blocks);
             let orphans = (&mut fixed.orphans, &base.orphans, geometry.orphan_blocks);
             for (own, old, blocks) in [journal, orphans] {

@@ -42,6 +42,8 @@ pub(crate) struct Shape {
     pub(crate) log_groups_per_flex: u8,
     /// Whether the volume ends with a group, if its size is not requested.
     pub(crate) whole_groups: bool,
+    /// Blocks of the orphan file; `None` for those that follow from the size.
+    pub(crate) orphan_blocks: Option<u64>,
     /// By group.
     pub(crate) tables: Vec<GroupTables>,
 }
@@ -53,6 +55,9 @@ const COMMON_DESCRIPTORS: u64 = 64;
 
 /// Blocks of a journal whose length depends on nothing.
 const COMMON_JOURNAL: u64 = 4096;
+
+/// Blocks of an orphan file whose length depends on nothing: mke2fs' least.
+const COMMON_ORPHAN_FILE: u64 = 32;
 
 /// Bytes of volume to an inode where its size is not known.
 const COMMON_INODE_RATIO: u32 = 8192;
@@ -72,11 +77,15 @@ impl Shape {
         Self {
             blocks: size.map_or(group, |blocks| blocks.min(group)),
             blocks_per_group,
-            inodes_per_group: (inodes.min(most.into()) as u32).next_multiple_of(step).min(most),
+            inodes_per_group: (inodes.min(most.into()) as u32)
+                .max(FIRST_INO + 5)
+                .next_multiple_of(step)
+                .min(most),
             desc_size: if wide { 64 } else { 32 },
             descriptor_room: if room { COMMON_DESCRIPTORS } else { 1 },
             log_groups_per_flex: LOG_GROUPS_PER_FLEX,
             whole_groups: true,
+            orphan_blocks: Some(COMMON_ORPHAN_FILE),
             tables: Vec::new(),
         }
     }
@@ -264,15 +273,10 @@ impl Geometry {
         // superblock, and another bitmap of its last group.
         let reserved = if options.spare == Spare::default() { 0 } else { options.reserved };
         let left = options.spare.left(reserved)?;
-        let mut blocks = shape.blocks;
-        if let Some(size) = options.size {
-            blocks = size.get() / u64::from(options.block_size);
-            if blocks < shape.blocks {
-                return Err(FsError::Invalid(format!(
-                    "the new volume would be smaller than the older one: {blocks} blocks, not {}",
-                    shape.blocks
-                )));
-            }
+        let size = options.size.map(|size| size.get() / u64::from(options.block_size));
+        let mut blocks = size.unwrap_or(shape.blocks);
+        if blocks < LEAST_BLOCKS {
+            return Err(FsError::NoSpace(format!("a volume of {blocks} blocks is too small")));
         }
         loop {
             let geometry = Self::extended(shape, options, blocks)?;
@@ -285,8 +289,12 @@ impl Geometry {
             if wanted > geometry.blocks {
                 // It has to grow: with all reserved blocks free, as a fitted one.
                 wanted = (used * 10_000).div_ceil(options.spare.left(options.reserved)?);
-            } else if need.inodes + u64::from(FIRST_INO) > geometry.inodes() {
-                wanted = geometry.group_start(geometry.groups - 1) + 2 * shape.blocks_per_group;
+            } else if let Some(missing) =
+                (need.inodes + u64::from(FIRST_INO)).checked_sub(geometry.inodes() + 1)
+            {
+                let groups = 2 + missing / u64::from(shape.inodes_per_group);
+                let last = geometry.group_start(geometry.groups - 1);
+                wanted = last + groups * shape.blocks_per_group;
             }
             if wanted <= geometry.blocks {
                 geometry.check_room(need)?;
@@ -326,8 +334,15 @@ impl Geometry {
             // The last group must hold its own metadata and a little more; it may be one of the
             // older volume, which has room already.
             let last = geometry.groups - 1;
-            let least = geometry.group_overhead(last) + 50;
-            let have = geometry.group_blocks(last);
+            let overhead = geometry.group_overhead(last);
+            let (least, have) =
+                ((overhead + 50).min(shape.blocks_per_group), geometry.group_blocks(last));
+            if overhead >= shape.blocks_per_group {
+                return Err(FsError::Unsupported(format!(
+                    "a group of {} blocks has no room for more than its own metadata",
+                    shape.blocks_per_group
+                )));
+            }
             if have < least && last as usize >= shape.tables.len() {
                 if options.size.is_some() {
                     geometry.blocks -= have;
@@ -339,7 +354,10 @@ impl Geometry {
         geometry.count_groups(shape)?;
         geometry.fixed = geometry.fixed_by_group();
         geometry.journal_blocks = geometry.choose_journal(options)?;
-        geometry.orphan_blocks = geometry.choose_orphan_file();
+        geometry.orphan_blocks = match shape.orphan_blocks {
+            Some(blocks) if features.has_compat(compat::ORPHAN_FILE) => blocks,
+            _ => geometry.choose_orphan_file(),
+        };
         Ok(geometry)
     }
 
@@ -568,12 +586,16 @@ impl Geometry {
     /// Whether a group has no fixed metadata of other groups. The bitmap of one that has some does
     /// not follow from the group's descriptor.
     pub(crate) fn is_self_contained(&self, group: u32) -> bool {
-        let first = self.group_start(group);
-        let is_here = |block: u64| block >= first && block - first < self.blocks_per_group;
-        let tables = self.inode_table(group);
-        let bitmaps = [self.block_bitmap(group), self.inode_bitmap(group)];
-        let own = bitmaps.into_iter().filter(|&block| is_here(block)).count() as u64
-            + if is_here(tables.start.get()) { tables.len } else { 0 };
+        let start = BlockNo::new(self.group_start(group));
+        let end = start + self.group_blocks(group);
+        let here = |run: Extent| {
+            let (from, to) = (run.start.max(start), run.end().min(end));
+            if from < to { to - from } else { 0 }
+        };
+        let tables = self.tables(group);
+        let own = here(Extent::new(tables.block_bitmap, 1))
+            + here(Extent::new(tables.inode_bitmap, 1))
+            + here(self.inode_table(group));
         self.super_blocks(group) + own == self.group_overhead(group)
     }
 

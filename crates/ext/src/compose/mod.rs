@@ -106,6 +106,7 @@ impl<'a> Builder<'a> {
         options: &Options,
         base: &'a BaseVolume,
     ) -> Result<Self, FsError> {
+        base.refuse_smaller(options)?;
         base.suits(options)?;
         let choose = |need| Geometry::on_base(&base.shape, options, need);
         let mut builder = Self::with(source, options, choose, Some(base), None)?;
@@ -161,10 +162,13 @@ impl<'a> Builder<'a> {
         options.check()?;
         let own = || identify(source.tree(), options);
         let mut identity = marks.map_or_else(own, |marks| marks.0.clone());
-        if let Some(seed) = base.and_then(BaseVolume::checksum_seed) {
+        let features = options.features;
+        // Without the feature, checksums start from the UUID.
+        if features.has_incompat(incompat::CSUM_SEED)
+            && let Some(seed) = base.and_then(BaseVolume::checksum_seed)
+        {
             identity.checksum_seed = seed;
         }
-        let features = options.features;
         let dir_format = DirFormat {
             block_size: options.block_size as usize,
             indexed: features.has_compat(crate::ondisk::compat::DIR_INDEX),

@@ -121,6 +121,27 @@ pub(crate) fn group_record(
     GroupRecord { desc, block_bitmap, inode_bitmap, free_blocks }
 }
 
+/// A group's descriptor and its free blocks, without marks of unused parts: a kernel that takes it
+/// for the current one reads the bitmaps and the whole table.
+pub(crate) fn plain_descriptor(
+    geometry: &Geometry,
+    identity: &Identity,
+    group: u32,
+    content: &GroupUse,
+) -> (GroupDesc, u64) {
+    let GroupRecord { mut desc, free_blocks, .. } =
+        group_record(geometry, identity, group, content);
+    let marks = BG_BLOCK_UNINIT | BG_INODE_UNINIT;
+    desc.bg_flags = (desc.bg_flags.get() & !marks).into();
+    desc.bg_itable_unused_lo = 0.into();
+    if geometry.desc_size == 64 {
+        desc.bg_itable_unused_hi = 0.into();
+    }
+    desc.bg_checksum = 0.into();
+    seal_desc(&mut desc, group, geometry, identity);
+    (desc, free_blocks)
+}
+
 /// `ext4_group_desc_csum`; the checksum's own field is zero while it is computed.
 fn seal_desc(desc: &mut GroupDesc, group: u32, geometry: &Geometry, identity: &Identity) {
     let bytes = &desc.as_bytes()[..geometry.desc_size as usize];

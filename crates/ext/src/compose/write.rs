@@ -8,7 +8,7 @@ use super::demand::{Object, TreeDemand};
 use super::fixed::{self, Fixed};
 use super::geometry::Geometry;
 use super::inodes::InodeFormat;
-use super::summary::{GroupUse, Identity, Totals, group_record, superblock};
+use super::summary::{GroupUse, Identity, Totals, group_record, plain_descriptor, superblock};
 use crate::encode::dirblocks;
 use crate::encode::sums::seal_superblock;
 use crate::ondisk::{Superblock, compat, incompat, ro_compat, special};
@@ -285,7 +285,7 @@ impl TreeWriter<'_> {
         uses
     }
 
-    /// The counts of a volume of this shape without files.
+    /// The counts of a volume of this shape without files. No part of a group is marked as unused.
     fn empty_copy(&self, sb: &mut Superblock, descriptors: &mut [u8]) {
         let geometry = self.geometry;
         let (mut free_blocks, mut free_inodes) = (0, geometry.inodes());
@@ -301,9 +301,9 @@ impl TreeWriter<'_> {
                 content.inodes.extend(0..special::FIRST_ORDINARY - 1);
             }
             free_inodes -= content.inodes.len() as u64;
-            let record = group_record(geometry, self.identity, group, &content);
-            own.copy_from_slice(&record.desc.as_bytes()[..size]);
-            free_blocks += record.free_blocks;
+            let (desc, free) = plain_descriptor(geometry, self.identity, group, &content);
+            own.copy_from_slice(&desc.as_bytes()[..size]);
+            free_blocks += free;
         }
         sb.s_free_blocks_count_lo = (free_blocks as u32).into();
         sb.s_free_blocks_count_hi = ((free_blocks >> 32) as u32).into();

@@ -399,6 +399,8 @@ fn descriptors_of_noise_are_named_and_no_more() {
     for options in
         [&["-t", "ext4", "-g", "4096", "-J", "size=1"][..], &["-t", "ext2", "-g", "4096"]]
     {
+        // Checksums start from the UUID: with another one, noise is right once in a while.
+        let options = &[options, &["-U", "5ee61e55-b007-4000-8000-000000000001"]].concat();
         let base = fs::read(scene.make("base", options, "12000")).expect("read");
         let size = if options.contains(&"ext4") { 64 } else { 32 };
         for seed in 1..=40u64 {

@@ -404,7 +404,9 @@ impl<'a> Replay<'a> {
     }
 }
 
-/// Checks that the blocks of a map lie in the volume: the replay calculates with their numbers.
+/// Checks that the blocks of a map have places in bytes: the replay calculates with these. That they
+/// lie in the volume is for its reader to check; layouts that are only considered may use room
+/// behind its end.
 fn check_map(image: &dyn Inspect, ino: Ino, map: &BlockMap) -> Result<(), FsError> {
     let place = Location::of("block map").in_inode(ino);
     let index = map.index.iter().map(|node| Extent::new(node.block, 1));
@@ -414,7 +416,8 @@ fn check_map(image: &dyn Inspect, ino: Ino, map: &BlockMap) -> Result<(), FsErro
 }
 
 fn check_extent(image: &dyn Inspect, extent: Extent, place: Location) -> Result<(), FsError> {
-    let (value, limit) = (extent.start.get(), image.geometry().blocks);
+    let limit = u64::MAX / u64::from(image.geometry().block_size.max(1));
+    let value = extent.start.get();
     if value.checked_add(extent.len).is_none_or(|end| end > limit) {
         let kind = Corruption::Range { field: "block number", value, limit };
         return Err(FsError::corrupt(kind, place));

@@ -1,6 +1,6 @@
 //! `seekless build --like` and `--share`: images that share chunks with others.
 
-use super::BuildArgs;
+use super::{BuildArgs, Family};
 use crate::failure::Failure;
 use crate::source::{self, Purpose, SourceArgs};
 use crate::written::Written;
@@ -15,9 +15,9 @@ use std::path::PathBuf;
 #[derive(Args, Debug)]
 pub(super) struct LikeArgs {
     /// Keep the files of this older image where they lie there: inode numbers and blocks of files
-    /// with the same path, or the same contents. Size, features, UUID and label are those of the older
-    /// image too, and it grows if need be. Of several, the first that has a file counts
-    /// (repeatable; ext)
+    /// with the same path, or the same contents. Size, features, UUID, label and time of creation
+    /// are those of the older image too, and it grows if need be. Of several, the first that has
+    /// a file counts (repeatable; ext)
     #[arg(long, value_name = "IMG")]
     like: Vec<PathBuf>,
     /// With --like: partition of the older images: its number, name or UUID, the label of its
@@ -41,6 +41,10 @@ impl LikeArgs {
         }
         if args.fat_width().is_some() || args.ufs_version().is_some() {
             return Err(Failure::usage("--like is for ext images"));
+        }
+        if matches!(args.format, Family::Ext2 | Family::Ext3) {
+            let why = "--like: the features are those of the older image; --features changes them";
+            return Err(Failure::usage(why));
         }
         let place = Place { partition: self.like_partition.clone(), offset: None };
         Ok(ExtBases::open(&self.like, &place, args.open.options())?)
