@@ -1,6 +1,6 @@
 //! Boots of an installed system, repeated on file systems of the kernel and modelled disks: the
-//! experiments of [`seekless_lab::boots`], which say what ageing costs a boot and what re-laying
-//! gives back.
+//! experiments of [`seekless_lab::boots`], which measure how much ageing slows a boot down, and how
+//! much of that a new layout gives back.
 //!
 //! - `subject`: an experiment with the files that it names ([`Subject`])
 //! - `images`: file systems in which the system is installed, aged and copied

@@ -16,7 +16,8 @@ use std::process::Command;
 pub struct Programs<'a> {
     /// The command that serves a disk of a model.
     pub disk: &'a dyn Fn(&str, &ServedDisk<'_>) -> Result<Command, Error>,
-    /// Lays an image out anew by a trace: the files of the trace, of the image and of the new one.
+    /// Writes a new image in the order of a trace. The paths are those of the trace, of the old
+    /// image and of the new one.
     pub relayout: &'a dyn Fn(&Path, &Path, &Path) -> Result<(), Error>,
 }
 

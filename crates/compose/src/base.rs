@@ -390,7 +390,7 @@ fn by_contents(
 }
 
 /// Decides which files keep the blocks of their contents: those whose contents are partly the same,
-/// and those that fit in the blocks they had. Others are laid out anew as a whole.
+/// and those that fit in the blocks they had. All blocks of other files get new places.
 fn keep_blocks(
     images: &[BaseImage],
     source: NamedSource<'_>,

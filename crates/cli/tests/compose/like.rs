@@ -452,8 +452,20 @@ fn no_shape_makes_an_image_unsound() {
     fs::write(format!("{small}/file"), random.bytes(9_000)).expect("write");
     let uuid = "5ee61e55-b007-4000-8000-000000000001";
     for (tree, make, size, options, grown) in [
-        (&root, &["-t", "ext4"][..], "24M", &["-O", "^metadata_csum_seed", "-U", uuid][..], 0),
-        (&root, &["-t", "ext4"], "24M", &["--compat", "debian11", "-U", "random"], 0),
+        (
+            &root,
+            &["-t", "ext4", "-O", "metadata_csum_seed"][..],
+            "24M",
+            &["-O", "^metadata_csum_seed", "-U", uuid][..],
+            0,
+        ),
+        (
+            &root,
+            &["-t", "ext4", "-O", "metadata_csum_seed"],
+            "24M",
+            &["--compat", "debian11", "-U", "random"],
+            0,
+        ),
         (&root, &["-t", "ext4", "-b", "1024"], "24M", &["-O", "^flex_bg"], 0),
         (&root, &["-t", "ext4", "-b", "1024"], "24M", &["-O", "^metadata_csum"], 0),
         (&root, &["-t", "ext4", "-b", "1024"], "24M", &["-O", "^metadata_csum,uninit_bg"], 0),

@@ -1,7 +1,7 @@
 //! The parts of a volume besides the tree: the journal, the resize inode's map and the orphan file.
 
 use super::base::BaseVolume;
-use super::geometry::Geometry;
+use super::geometry::{Geometry, merge};
 use crate::encode::mapping::{Piece, extent_tree_blocks, extents_of, indirect_blocks};
 use crate::encode::resize::ResizeMap;
 use crate::ondisk::{
@@ -213,17 +213,6 @@ fn take_file(
         merge(free);
     }
     Ok(file)
-}
-
-fn merge(runs: &mut Vec<Extent>) {
-    runs.sort();
-    runs.dedup_by(|later, earlier| {
-        let touch = earlier.end() == later.start;
-        if touch {
-            earlier.len += later.len;
-        }
-        touch
-    });
 }
 
 /// The first block of an empty journal of `blocks` blocks.

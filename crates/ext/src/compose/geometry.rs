@@ -407,14 +407,7 @@ impl Geometry {
             add(Extent::new(tables.inodes, self.inode_table_blocks()));
         }
         for runs in &mut by_group {
-            runs.sort_unstable();
-            runs.dedup_by(|later, earlier| {
-                let touch = earlier.end() == later.start;
-                if touch {
-                    earlier.len += later.len;
-                }
-                touch
-            });
+            merge(runs);
         }
         by_group
     }
@@ -627,6 +620,18 @@ impl Geometry {
         runs.retain(|run| run.len > 0);
         runs
     }
+}
+
+/// Sorts runs, and joins those that touch.
+pub(crate) fn merge(runs: &mut Vec<Extent>) {
+    runs.sort_unstable();
+    runs.dedup_by(|later, earlier| {
+        let touch = earlier.end() == later.start;
+        if touch {
+            earlier.len += later.len;
+        }
+        touch
+    });
 }
 
 /// Inodes for `blocks` blocks of free space: in proportion to those of the contents, but at least

@@ -6,7 +6,7 @@ mod inodes;
 use super::CopyCounts;
 use super::demand::{Object, TreeDemand};
 use super::fixed::{self, Fixed};
-use super::geometry::Geometry;
+use super::geometry::{Geometry, merge};
 use super::inodes::InodeFormat;
 use super::summary::{GroupUse, Identity, Totals, group_record, plain_descriptor, superblock};
 use crate::encode::dirblocks;
@@ -254,14 +254,7 @@ impl TreeWriter<'_> {
             .chain(self.plan.data.iter().map(|placed| placed.extent))
             .chain(self.plan.overhead.iter().copied())
             .collect();
-        used.sort_unstable();
-        used.dedup_by(|later, earlier| {
-            let touch = earlier.end() == later.start;
-            if touch {
-                earlier.len += later.len;
-            }
-            touch
-        });
+        merge(&mut used);
         for run in used {
             let (mut at, end) = (run.start.get(), run.end().get());
             while at < end {

@@ -123,8 +123,8 @@ impl<'a> Reader<'a> {
         Ok(!header.is_end() && (header.is_sound() || header.is_damaged()))
     }
 
-    /// Refuses what begins neither with an entry nor as an archive without one. The fault is that of
-    /// a damaged archive, or of a file that is none ([`ArchiveFault::Foreign`]).
+    /// Refuses a file that does not begin with an entry, unless it is an empty archive. The fault is
+    /// that of a damaged archive, or of another kind of file ([`ArchiveFault::Foreign`]).
     pub(super) fn check_start(&mut self) -> Result<(), FsError> {
         let Some(fault) = self.first_fault()? else { return Ok(()) };
         let fault = if self.has_header()? { fault } else { ArchiveFault::Foreign(fault.into()) };
