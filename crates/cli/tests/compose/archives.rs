@@ -52,19 +52,27 @@ fn compressions() {
         "bzip2 -c",
         "gzip -c",
         "(gzip -c; head -c 4096 /dev/zero)",
+        "(bzip2 -c; head -c 4096 /dev/zero)",
+        "(zstd -qc; head -c 4096 /dev/zero)",
+        "(head -c 700 | gzip -c; cat '{plain}' | tail -c +701 | gzip -c)",
+        "(head -c 700 | bzip2 -c; cat '{plain}' | tail -c +701 | bzip2 -c)",
+        "(head -c 700 | zstd -qc; cat '{plain}' | tail -c +701 | zstd -qc; head -c 9 /dev/zero)",
         "(printf '\\120\\052\\115\\030\\004\\0\\0\\0abcd'; zstd -qc)",
     ] {
+        let packing = packing.replace("{plain}", &plain);
         run("sh", &["-c", &format!("{packing} < '{plain}' > '{packed}'")]);
         text(&seekless(&["build", &packed, "-o", &image, "--force"]));
         run("cmp", &[&image, &wanted]);
         // A truncated archive is damaged.
         let bytes = fs::read(&packed).expect("read");
-        fs::write(&packed, &bytes[..60]).expect("write");
+        fs::write(&packed, &bytes[..50]).expect("write");
         let (code, message) = failure(&seekless(&["build", &packed, "-o", &image, "--force"]));
         assert!(code == 3 && message.contains("broken"), "{packing}: {message}");
     }
-    run("sh", &["-c", &format!("(gzip -c; printf '\\0\\0x') < '{plain}' > '{packed}'")]);
-    assert_eq!(failure(&seekless(&["build", &packed, "-o", &image, "--force"])).0, 3);
+    for packer in ["gzip -c", "bzip2 -c", "zstd -qc"] {
+        run("sh", &["-c", &format!("({packer}; printf '\\0\\0x') < '{plain}' > '{packed}'")]);
+        assert_eq!(failure(&seekless(&["build", &packed, "-o", &image, "--force"])).0, 3);
+    }
     for (magic, command) in [
         (&b"\x1f\x9d\x90"[..], "uncompress -c"),
         (b"LZIP\x01", "lzip -dc"),

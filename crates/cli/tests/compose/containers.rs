@@ -478,13 +478,30 @@ fn descriptors_of_unknown_types() {
     shop.layout(&[other, nested]);
     let dir = shop.dir.to_str().expect("path").to_string();
     assert_eq!(shop.build(&dir, &[]), ["./f-base", "./f-new"]);
-    let kind = "application/vnd.oci.image.layer.nondistributable.v1.tar";
-    let layer = shop.blob(kind, &layers[0]);
     let config = shop.blob("application/vnd.oci.image.config.v1+json", &shop.config(&layers[..1]));
-    let list = serde_json::json!({ "schemaVersion": 2, "config": config, "layers": [layer] });
-    shop.layout(&[
-        shop.blob("application/vnd.oci.image.manifest.v1+json", list.to_string().as_bytes())
-    ]);
+    let with_layer = |layer: serde_json::Value| {
+        let list = serde_json::json!({ "schemaVersion": 2, "config": config, "layers": [layer] });
+        shop.layout(&[
+            shop.blob("application/vnd.oci.image.manifest.v1+json", list.to_string().as_bytes())
+        ]);
+    };
+    for kind in [
+        "application/vnd.oci.image.layer.nondistributable.v1.tar",
+        "application/vnd.docker.image.rootfs.foreign.diff.tar.gzip",
+    ] {
+        with_layer(shop.blob(kind, &layers[0]));
+        assert_eq!(shop.build(&dir, &[]), ["./f-base", "./f-gone"], "{kind}");
+        // Its makers may have kept it to themselves.
+        let mut elsewhere = shop.blob(kind, &layers[0]);
+        elsewhere["digest"] = serde_json::json!(format!("sha256:{}", "5e".repeat(32)));
+        elsewhere["urls"] = serde_json::json!(["https://example.com/layer"]);
+        with_layer(elsewhere);
+        let none = shop.scratch.join("none");
+        let (code, message) = failure(&seekless(&["build", &dir, "-o", &none]));
+        assert!(code == 3 && message.contains("5e5e5e"), "{code} {message}");
+    }
+    let kind = "application/vnd.example.layer.v1.tar";
+    with_layer(shop.blob(kind, &layers[0]));
     let (code, message) = failure(&seekless(&["build", &dir, "-o", &shop.scratch.join("none")]));
     assert!(code == 4 && message.contains(kind), "{message}");
 }

@@ -347,7 +347,15 @@ impl Layout<'_> {
         // Compression is detected by the blob's own magic number.
         let known = match descriptor.media_type() {
             MediaType::ImageLayer | MediaType::ImageLayerGzip | MediaType::ImageLayerZstd => true,
-            MediaType::Other(name) => name.contains("docker.image.rootfs.diff.tar"),
+            // Layers that their makers keep to their own servers; here they lie with the image.
+            MediaType::ImageLayerNonDistributable
+            | MediaType::ImageLayerNonDistributableGzip
+            | MediaType::ImageLayerNonDistributableZstd => true,
+            MediaType::Other(name) => {
+                let is_layer = |kind| name.contains(kind);
+                is_layer("docker.image.rootfs.diff.tar")
+                    || is_layer("docker.image.rootfs.foreign.diff.tar")
+            }
             _ => false,
         };
         if !known {

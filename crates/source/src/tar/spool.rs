@@ -1,6 +1,7 @@
 //! Making an archive readable at any offset: decompressed, in a file.
 
 use super::xz::{DICTIONARY_MAX, DictionaryTooLarge, XzBound};
+use bzip2::bufread::BzDecoder;
 use flate2::bufread::GzDecoder;
 use seekless_fs::term::{Term, Text};
 use seekless_fs::{ArchiveFault, FsError};
@@ -113,42 +114,79 @@ fn decompress(
     name: &str,
     temp_dir: &Path,
 ) -> Result<Spooled, FsError> {
-    let io = |error| FsError::io(name, error);
     let copy = |from: &mut dyn Read| copy(from, compression, name, temp_dir);
     match compression {
         Compression::None => copy(&mut { packed }),
-        Compression::Gzip => copy(&mut GzipMembers::new(packed)),
-        Compression::Zstd => copy(&mut zstd::stream::read::Decoder::new(packed).map_err(io)?),
+        Compression::Gzip => copy(&mut Streams::new(packed, |rest| Ok(GzDecoder::new(rest)))),
+        Compression::Zstd => copy(&mut Streams::new(packed, |rest| {
+            Ok(zstd::stream::read::Decoder::with_buffer(rest)?.single_frame())
+        })),
         Compression::Xz => copy(&mut lzma_rust2::XzReader::new(XzBound::new(packed), true)),
-        Compression::Bzip2 => copy(&mut bzip2::read::MultiBzDecoder::new(packed)),
+        Compression::Bzip2 => copy(&mut Streams::new(packed, |rest| Ok(BzDecoder::new(rest)))),
         Compression::Unsupported(what, command) => {
             Err(compressed(format!("{name}: archive compressed with {what}"), command))
         }
     }
 }
 
-/// The members of a gzip file, one after the other. Zeros behind the last are ignored: tapes and
-/// some writers pad with them.
-struct GzipMembers<R: Read> {
-    /// `None` after the last member.
-    member: Option<GzDecoder<BufReader<R>>>,
+/// A decoder of one stream: a member of a gzip file, a frame of Zstandard, a stream of bzip2.
+trait Decoder<R>: Read {
+    /// The bytes behind the stream.
+    fn rest(self) -> R;
 }
 
-impl<R: Read> GzipMembers<R> {
-    fn new(packed: R) -> Self {
-        let packed = BufReader::with_capacity(COPY_BUF, packed);
-        Self { member: Some(GzDecoder::new(packed)) }
+impl<R: BufRead> Decoder<R> for GzDecoder<R> {
+    fn rest(self) -> R {
+        self.into_inner()
     }
 }
 
-impl<R: Read> Read for GzipMembers<R> {
+impl<R: BufRead> Decoder<R> for BzDecoder<R> {
+    fn rest(self) -> R {
+        self.into_inner()
+    }
+}
+
+impl<R: BufRead> Decoder<R> for zstd::stream::read::Decoder<'_, R> {
+    fn rest(self) -> R {
+        self.finish()
+    }
+}
+
+/// The streams of a compressed file, one after the other. Zeros behind the last are ignored: tapes
+/// and some writers pad with them.
+struct Streams<R: Read, D, F> {
+    /// `None` after the last stream.
+    stream: Option<D>,
+    /// The bytes, before the first stream is begun.
+    packed: Option<BufReader<R>>,
+    begin: F,
+}
+
+impl<R: Read, D: Decoder<BufReader<R>>, F> Streams<R, D, F>
+where
+    F: Fn(BufReader<R>) -> io::Result<D>,
+{
+    fn new(packed: R, begin: F) -> Self {
+        let packed = BufReader::with_capacity(COPY_BUF, packed);
+        Self { stream: None, packed: Some(packed), begin }
+    }
+}
+
+impl<R: Read, D: Decoder<BufReader<R>>, F> Read for Streams<R, D, F>
+where
+    F: Fn(BufReader<R>) -> io::Result<D>,
+{
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        while let Some(member) = &mut self.member {
-            let got = member.read(buf)?;
+        if let Some(packed) = self.packed.take() {
+            self.stream = Some((self.begin)(packed)?);
+        }
+        while let Some(stream) = &mut self.stream {
+            let got = stream.read(buf)?;
             if got > 0 || buf.is_empty() {
                 return Ok(got);
             }
-            let Some(mut rest) = self.member.take().map(GzDecoder::into_inner) else { break };
+            let Some(mut rest) = self.stream.take().map(D::rest) else { break };
             let mut has_padding = false;
             loop {
                 let bytes = rest.fill_buf()?;
@@ -167,7 +205,7 @@ impl<R: Read> Read for GzipMembers<R> {
                 let what = "something other than zeros in the padding";
                 return Err(io::Error::new(io::ErrorKind::InvalidData, what));
             }
-            self.member = Some(GzDecoder::new(rest));
+            self.stream = Some((self.begin)(rest)?);
         }
         Ok(0)
     }
