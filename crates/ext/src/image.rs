@@ -12,6 +12,7 @@ use seekless_cache::{Discipline, JournalMode};
 use seekless_device::BlockDevice;
 use seekless_fs::field::{index, range, wide};
 use seekless_fs::format::OpenOptions;
+use seekless_fs::operate::StatVfs;
 use seekless_fs::{
     Attr, BlockMap, DirEntry, FileKind, FsError, Geometry, GroupSummary, InodeLocation, Inspect,
     Location, Xattr,
@@ -136,6 +137,27 @@ fn geometry(volume: &Volume) -> Geometry {
 impl Inspect for ExtImage {
     fn geometry(&self) -> &Geometry {
         &self.geometry
+    }
+
+    fn space(&self) -> Result<StatVfs, FsError> {
+        let sb = &self.volume.sb;
+        let mut fixed = sb.first_block.get();
+        for number in 0..sb.groups {
+            let group = self.volume.descriptors().read_checked(GroupNo::new(number))?;
+            let own = self.volume.descriptors().metadata(&group);
+            fixed += own.iter().map(|run| run.len).sum::<u64>();
+        }
+        let journal = sb.raw.s_journal_inum.get();
+        if sb.has_compat(compat::HAS_JOURNAL) && journal != 0 {
+            let len = self.attr(Ino::new(journal))?.size;
+            fixed = fixed.saturating_add(len / u64::from(sb.block_size));
+        }
+        let all = self.geometry.space();
+        Ok(StatVfs {
+            blocks: all.blocks.saturating_sub(fixed),
+            available: all.free.saturating_sub(sb.unavailable_blocks()),
+            ..all
+        })
     }
 
     fn root(&self) -> Ino {

@@ -104,6 +104,25 @@ pub(crate) fn lacks_only_magic(device: &dyn BlockDevice) -> bool {
 }
 
 impl Super {
+    /// Blocks reserved for the superuser, at most all.
+    pub(crate) fn kept_blocks(&self) -> u64 {
+        let wide = self.has_incompat(incompat::BIT64);
+        let high = if wide { u64::from(self.raw.s_r_blocks_count_hi.get()) } else { 0 };
+        (high << 32 | u64::from(self.raw.s_r_blocks_count_lo.get())).min(self.blocks)
+    }
+
+    /// Blocks that `statfs(2)` leaves out of the available ones: the reserve of the volume, and,
+    /// where files may have extents, the blocks that the kernel keeps for their trees
+    /// (`ext4_set_resv_clusters` of `fs/ext4/super.c`: a fiftieth, at most 4,096 clusters).
+    pub(crate) fn unavailable_blocks(&self) -> u64 {
+        let ratio = u64::from(self.cluster_ratio);
+        let for_trees = match self.has_incompat(incompat::EXTENTS) {
+            true => (self.blocks / ratio / 50).min(4096) * ratio,
+            false => 0,
+        };
+        self.kept_blocks() + for_trees
+    }
+
     /// Reads and checks the primary superblock.
     pub(crate) fn read(device: &dyn BlockDevice, ignore_checksums: bool) -> Result<Self, FsError> {
         Self::read_at(device, PRIMARY, ignore_checksums)

@@ -8,6 +8,7 @@ use crate::volume::Volume;
 use seekless_device::BlockDevice;
 use seekless_fs::field::{index, range, wide};
 use seekless_fs::format::OpenOptions;
+use seekless_fs::operate::StatVfs;
 use seekless_fs::{
     Attr, BlockMap, DirEntry, FileKind, FsError, Geometry, GroupSummary, InodeLocation, Inspect,
     Location, Xattr,
@@ -113,6 +114,18 @@ fn features(sb: &Super) -> Vec<String> {
 impl Inspect for FfsImage {
     fn geometry(&self) -> &Geometry {
         &self.geometry
+    }
+
+    fn space(&self) -> Result<StatVfs, FsError> {
+        let (all, sb) = (self.geometry.space(), &self.volume.sb);
+        Ok(StatVfs {
+            blocks: sb.tuning.dsize,
+            available: all.free.saturating_sub(sb.kept_frags()),
+            file_block: sb.bsize,
+            // The first two belong to no file.
+            inodes: u64::from(sb.inodes().saturating_sub(2)),
+            ..all
+        })
     }
 
     fn root(&self) -> Ino {

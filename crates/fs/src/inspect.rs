@@ -1,5 +1,6 @@
 //! Reading an image, and the locations of its parts on the disk.
 
+use crate::operate::StatVfs;
 use crate::{Attr, FileKind, FsError, Xattr};
 use seekless_units::{BlockNo, ByteLen, Extent, GroupNo, Ino, Lbn};
 use std::collections::HashSet;
@@ -40,7 +41,25 @@ pub struct Geometry {
     pub features: Vec<String>,
 }
 
+/// Bytes in the longest name of the supported formats, as Linux has it.
+const NAME_MAX: u32 = 255;
+
 impl Geometry {
+    /// Space and inodes, with all blocks of the volume.
+    #[must_use]
+    pub fn space(&self) -> StatVfs {
+        StatVfs {
+            block_size: self.block_size,
+            file_block: self.block_size,
+            blocks: self.blocks,
+            free: self.free_blocks,
+            available: self.free_blocks,
+            inodes: u64::from(self.inodes),
+            free_inodes: u64::from(self.free_inodes),
+            name_max: NAME_MAX,
+        }
+    }
+
     /// The UUID in the usual form, in groups of 8, 4, 4, 4 and 12 digits.
     #[must_use]
     pub fn uuid_text(&self) -> String {
@@ -185,6 +204,14 @@ pub struct GroupSummary {
 pub trait Inspect: Send + Sync {
     /// The geometry of the file system.
     fn geometry(&self) -> &Geometry;
+
+    /// Space and inodes as `statvfs(3)` counts them. By default, of all blocks of the volume.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`] when metadata that are counted are not sound.
+    fn space(&self) -> Result<StatVfs, FsError> {
+        Ok(self.geometry().space())
+    }
 
     /// The root directory.
     fn root(&self) -> Ino;

@@ -273,16 +273,17 @@ impl Filesystem for ImageMount {
     }
 
     fn statfs(&self, _request: &Request, _ino: INodeNo, reply: ReplyStatfs) {
-        let shape = self.image.geometry();
+        // Damage of what is counted is no reason to say nothing.
+        let space = self.image.space().unwrap_or_else(|_| self.image.geometry().space());
         reply.statfs(
-            shape.blocks,
-            shape.free_blocks,
-            shape.free_blocks,
-            u64::from(shape.inodes),
-            u64::from(shape.free_inodes),
-            shape.block_size,
-            NAME_MAX as u32,
-            shape.block_size,
+            space.blocks,
+            space.free,
+            space.available,
+            space.inodes,
+            space.free_inodes,
+            space.block_size,
+            space.name_max,
+            space.block_size,
         );
     }
 

@@ -6,7 +6,7 @@ use super::layout::Layout;
 use super::map::{Around, Core};
 use super::mballoc::Mballoc;
 use super::search::{barred, first_free, flip, free_bit, full, has_bit};
-use crate::ondisk::{flags, incompat};
+use crate::ondisk::flags;
 use seekless_cache::ChangeId;
 use seekless_fs::{FileKind, FsError};
 use seekless_placement::block::{BlockPlacement, ChunkWanted, ExtHints, Request};
@@ -54,31 +54,9 @@ impl BlockAllocator {
         &mut self.groups
     }
 
-    /// Blocks reserved for the superuser, at most all.
-    fn kept_blocks(&self) -> u64 {
-        let raw = &self.layout.sb().raw;
-        let wide = self.layout.sb().has_incompat(incompat::BIT64);
-        let high = if wide { u64::from(raw.s_r_blocks_count_hi.get()) } else { 0 };
-        (high << 32 | u64::from(raw.s_r_blocks_count_lo.get())).min(self.layout.sb().blocks)
-    }
-
-    /// Blocks that `statfs(2)` leaves out of the available ones: the reserve of the volume, and,
-    /// where files may have extents, the blocks that the kernel keeps for their trees
-    /// (`ext4_set_resv_clusters` of `fs/ext4/super.c`: a fiftieth, at most 4,096 clusters).
-    pub(super) fn unavailable_blocks(&self) -> u64 {
-        let sb = self.layout.sb();
-        let for_trees = if sb.has_incompat(incompat::EXTENTS) {
-            // Volumes with clusters of several blocks are not opened for changes.
-            (sb.blocks / 50).min(4096)
-        } else {
-            0
-        };
-        self.kept_blocks() + for_trees
-    }
-
     /// Free blocks that may be taken now.
     pub(super) fn room_with_reserved(&self, core: &Core) -> u64 {
-        let kept = if core.may_spend_reserve { 0 } else { self.kept_blocks() };
+        let kept = if core.may_spend_reserve { 0 } else { self.layout.sb().kept_blocks() };
         self.groups.summaries().free_frags().saturating_sub(kept)
     }
 

@@ -89,7 +89,7 @@ impl Format for Ext {
             file_block: sb.block_size,
             blocks: sb.blocks.saturating_sub(fixed + sb.first_block.get()),
             free,
-            available: free.saturating_sub(space.unavailable_blocks()),
+            available: free.saturating_sub(sb.unavailable_blocks()),
             inodes: u64::from(sb.raw.s_inodes_count.get()),
             free_inodes: groups.totals().nifree + core.pending.inodes,
             name_max: u32::try_from(self.limits.name_max).unwrap_or(255),

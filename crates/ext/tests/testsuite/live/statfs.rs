@@ -3,6 +3,9 @@
 use super::kernel::{mounted, open};
 use super::shapes::{JOURNALLED, SHAPES, Shape, WITH_EXTENTS, image};
 use seekless_cache::{Discipline, JournalMode};
+use seekless_ext::ExtImage;
+use seekless_fs::Inspect;
+use seekless_fs::format::OpenOptions;
 use seekless_fs::operate::Operate;
 
 #[test]
@@ -20,13 +23,17 @@ fn counts_are_those_of_the_kernel() {
         let mut theirs = None;
         mounted(&device, |at| theirs = Some(rustix::fs::statvfs(at).unwrap()));
         let theirs = theirs.unwrap();
+        let image = ExtImage::open(device.clone(), OpenOptions::default()).unwrap();
+        let read_only = image.space().unwrap();
         let mut live = open(&device, if has_journal { mode } else { Discipline::Async });
-        let ours = live.space();
+        let read_write = live.space();
         live.unmount().unwrap();
-        assert_eq!(
-            (ours.blocks, ours.free, ours.available, ours.inodes, ours.free_inodes),
-            (theirs.f_blocks, theirs.f_bfree, theirs.f_bavail, theirs.f_files, theirs.f_ffree),
-            "{shape:?}"
-        );
+        for ours in [read_only, read_write] {
+            assert_eq!(
+                (ours.blocks, ours.free, ours.available, ours.inodes, ours.free_inodes),
+                (theirs.f_blocks, theirs.f_bfree, theirs.f_bavail, theirs.f_files, theirs.f_ffree),
+                "{shape:?}"
+            );
+        }
     }
 }
