@@ -5,7 +5,8 @@ usage: bench/layers.py [DIR] [--seed N] [--images N]
 
 DIR (default: /usr/lib/python3) is the base. Each application has files of its
 own in a new directory, some beside files of the base, and replaces some. The
-images are built with --share, without, and by mke2fs -d. Needs cargo, mke2fs,
+images are built with --share, whose freed blocks are kept or zeros, without,
+and by mke2fs -d. Needs cargo, mke2fs,
 and 25 times the room of DIR in TMPDIR.
 """
 
@@ -22,15 +23,16 @@ SIZES = [64 << 10, 512 << 10]
 
 
 def application(path, number, present, dice):
-    """Makes a layer; returns the bytes of its contents."""
-    written = 0
+    """Makes a layer; returns the bytes of its contents, and the blocks."""
+    written, blocks = 0, 0
 
     def write(name, length):
-        nonlocal written
+        nonlocal written, blocks
         os.makedirs(os.path.dirname(name), exist_ok=True)
         with open(name, "wb") as file:
             file.write(dice.randbytes(length))
         written += length
+        blocks += -(-length // 4096)
 
     for file in range(dice.randrange(20, 200)):
         length = dice.choice([2_000, 8_000, 30_000, 150_000])
@@ -39,7 +41,7 @@ def application(path, number, present, dice):
         write(os.path.join(path, os.path.dirname(name), f"of-app-{number}"), 3_000)
     for name in dice.sample(present, 5):
         write(os.path.join(path, name), dice.randrange(1_000, 20_000))
-    return written
+    return written, blocks
 
 
 def chunks(path, size):
@@ -75,13 +77,17 @@ def main():
             present += [os.path.relpath(name, base) for name in names if not os.path.islink(name)]
         present.sort()
         total = sum(os.path.getsize(os.path.join(base, name)) for name in present)
+        # Contents lie in whole blocks.
+        blocks = sum(-(-os.path.getsize(os.path.join(base, name)) // 4096) for name in present)
         image, merged = os.path.join(work, "image"), os.path.join(work, "merged")
         unique = {}
         for number in range(args.images):
             layer = os.path.join(work, "layer")
             shutil.rmtree(layer, ignore_errors=True)
             os.mkdir(layer)
-            total += application(layer, number, present, dice)
+            own, own_blocks = application(layer, number, present, dice)
+            total += own
+            blocks += own_blocks
             shutil.rmtree(merged, ignore_errors=True)
             shutil.copytree(base, merged, symlinks=True)
             shutil.copytree(layer, merged, symlinks=True, dirs_exist_ok=True)
@@ -93,6 +99,7 @@ def main():
             mke2fs += ["-d", merged, image, room + "K"]
             for builder, command in [
                 ("seekless --share", [*build, "--share"]),
+                ("seekless --share --freed zero", [*build, "--share", "--freed", "zero"]),
                 ("seekless", build),
                 ("mke2fs", mke2fs),
             ]:
@@ -102,10 +109,10 @@ def main():
                 for size in SIZES:
                     unique.setdefault((builder, size), set()).update(chunks(image, size))
         print(f"{len(present)} files of {args.dir} and {args.images} applications, ", end="")
-        print(f"{total:,} bytes of contents, seed {args.seed}\n")
+        print(f"{total:,} bytes of contents in {blocks:,} blocks, seed {args.seed}\n")
         print("| builder | chunks of 64K | beside contents | chunks of 512K | beside contents |")
         print("|---|---|---|---|---|")
-        for builder in ["seekless --share", "seekless", "mke2fs"]:
+        for builder in dict.fromkeys(builder for builder, _ in unique):
             cells = []
             for size in SIZES:
                 count = len(unique[builder, size])

@@ -1,6 +1,7 @@
 //! Arguments that several commands take.
 
 use clap::{Args, ValueEnum};
+use seekless_compose::freed::Freed;
 use seekless_fs::format::OpenOptions;
 use seekless_images::{OutputFormat, Place};
 use seekless_units::{ByteLen, parse_size};
@@ -33,6 +34,25 @@ pub(crate) struct OpenArgs {
     /// Do not replay the journal; show the image as it is
     #[arg(long)]
     pub(crate) skip_journal: bool,
+}
+
+/// The blocks of files that are gone from an image.
+#[derive(ValueEnum, Clone, Copy, Debug)]
+#[value(rename_all = "lower")]
+pub(crate) enum FreedBlocks {
+    /// Filled with zeros
+    Zero,
+    /// As they were
+    Keep,
+}
+
+impl From<FreedBlocks> for Freed {
+    fn from(blocks: FreedBlocks) -> Self {
+        match blocks {
+            FreedBlocks::Zero => Self::Zero,
+            FreedBlocks::Keep => Self::Keep,
+        }
+    }
 }
 
 /// Where in an image the file system is.

@@ -3,16 +3,19 @@
 //! Files are the same if they have the same path and kind, or, of those left, the same contents.
 //! Android's images are built on the last release in this way (`base_fs` of e2fsdroid).
 
+use crate::freed::{self, Copying, Freed};
 use crate::rearrange::{E2FSCK, refused};
+use crate::write::{Destination, write_error, write_volume_over};
 use crate::wrong;
 use rayon::prelude::*;
+use seekless_device::BlockDevice;
 use seekless_ext::{BaseVolume, BuildOptions, Builder, ExtImage};
 use seekless_fs::format::OpenOptions;
 use seekless_fs::plan::{Base, NewVolume, ObjectId, Placed, Plan};
 use seekless_fs::source::{Content, Source};
 use seekless_fs::tree::{NodeId, Tree};
 use seekless_fs::{BlockMap, FileKind, FsError, Inspect, Mapping};
-use seekless_images::{Error, Place, in_use, refuse_others};
+use seekless_images::{Error, Place, Progress, in_use, refuse_others};
 use seekless_layout::planner::{self, Touch};
 use seekless_source::{ImageSource, TreeOptions};
 use seekless_units::{BlockNo, ByteLen, Extent, Ino, Lbn};
@@ -33,6 +36,7 @@ pub struct BaseImage {
     path: PathBuf,
     /// The path, as messages show it.
     name: String,
+    device: Arc<dyn BlockDevice>,
     image: Arc<dyn Inspect>,
     source: ImageSource,
     /// By node of `source`.
@@ -64,41 +68,46 @@ impl ExtBases {
             let device = seekless_images::device(path, place)?;
             let only = "an ext image is built on the base of ext images";
             refuse_others(path, device.as_ref(), &[seekless_ext::FORMAT], only)?;
-            let image = Arc::new(ExtImage::open(device, options).map_err(about)?);
+            let image = Arc::new(ExtImage::open(device.clone(), options).map_err(about)?);
             if volume.is_none() {
                 let first = BaseVolume::new(image.clone());
                 volume = Some(first.map_err(|error| refused(error, path, E2FSCK))?);
             } else {
                 image.refuse_damage().map_err(|error| refused(error, path, E2FSCK))?;
             }
-            images.push(BaseImage::new(path, image).map_err(about)?);
+            images.push(BaseImage::new(path, (device, image)).map_err(about)?);
         }
         Ok(volume.map(|volume| Self { volume, images }))
     }
 
-    /// A volume with the files of a source, which has a name for errors, and its layout. Where the
-    /// volume cannot have the shape of the first image, a strict one is an error, and another has
-    /// a shape of its own, with a warning. Without a requested size it grows where places that are
-    /// kept make maps longer. `touches` are those of the traces, by `align` blocks.
+    /// A volume with the files of a source, which has a name for errors, and its layout. Without a
+    /// requested size it grows where places that are kept make maps longer. `touches` are those of
+    /// the traces, by `align` blocks.
     ///
     /// # Errors
     /// As [`Builder::on_base`] and [`planner::plan_on`], and errors of the images.
     pub fn plan<'a>(
         &'a self,
         (source, name): (&'a dyn Source, &str),
-        (options, is_strict): (&BuildOptions, bool),
+        (options, likeness): (&BuildOptions, Likeness),
         touches: impl Fn(&Builder<'a>) -> Vec<Touch>,
         align: u64,
-    ) -> Result<(Builder<'a>, Plan, Taken), Error> {
+    ) -> Result<PlannedVolume<'a>, Error> {
         let about = |error: FsError| wrong(error).about(name);
         let mut options = options.clone();
         let mut tries = 0..GROWTHS;
         loop {
-            let builder = self.builder(source, &options, is_strict).map_err(about)?;
-            let (base, taken) = layout(&self.images, (source, name), &builder)?;
+            let (builder, has_its_shape) =
+                self.builder(source, &options, likeness.is_strict).map_err(about)?;
+            let (mut base, taken) = layout(&self.images, (source, name), &builder)?;
+            // In another shape, free blocks could look like metadata of the older one.
+            base.keeps_freed = has_its_shape && likeness.freed == Freed::Keep;
             let (demand, space) = (builder.demand(), builder.space());
             match planner::plan_on(&base, demand, &space, &touches(&builder), align) {
-                Ok(plan) => return Ok((builder, plan, taken)),
+                Ok(plan) => {
+                    let residue = self.images.first().filter(|_| base.keeps_freed);
+                    return Ok(PlannedVolume { volume: builder, plan, taken, residue });
+                }
                 Err(FsError::NoSpace(_)) if options.size.is_none() && tries.next().is_some() => {
                     let more = options.spare.bytes.get() + builder.size().get() / 64;
                     options.spare.bytes = ByteLen::new(more);
@@ -113,13 +122,14 @@ impl ExtBases {
         source: &'a dyn Source,
         options: &BuildOptions,
         is_strict: bool,
-    ) -> Result<Builder<'a>, FsError> {
+    ) -> Result<(Builder<'a>, bool), FsError> {
         match Builder::on_base(source, options, &self.volume) {
             Err(FsError::Unsupported(why)) if !is_strict => {
                 warn!("{why}: the new volume has a shape of its own");
-                Builder::with_marks_of(source, options, &self.volume)
+                let builder = Builder::with_marks_of(source, options, &self.volume)?;
+                Ok((builder, false))
             }
-            builder => builder,
+            builder => Ok((builder?, true)),
         }
     }
 
@@ -133,6 +143,55 @@ impl ExtBases {
     #[must_use]
     pub fn images(&self) -> &[BaseImage] {
         &self.images
+    }
+}
+
+/// How far a volume is like the older one.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Likeness {
+    /// Whether a volume is an error that cannot have the shape of the older one. Else it has a
+    /// shape of its own, with a warning, and its free blocks are zeros.
+    pub is_strict: bool,
+    /// The blocks of files that were replaced or removed.
+    pub freed: Freed,
+}
+
+/// A volume on the base of an older one, and its layout.
+pub struct PlannedVolume<'a> {
+    volume: Builder<'a>,
+    plan: Plan,
+    taken: Taken,
+    /// The image whose bytes the free blocks have.
+    residue: Option<&'a BaseImage>,
+}
+
+impl PlannedVolume<'_> {
+    /// How many files have a place in the older volume.
+    #[must_use]
+    pub fn taken(&self) -> Taken {
+        self.taken
+    }
+
+    /// Writes the volume, and returns its length. `source` names the source in errors.
+    ///
+    /// # Errors
+    /// Errors of the source, of the older image, and of the device.
+    pub fn write(
+        &self,
+        source: &str,
+        place: Destination<'_>,
+        progress: &dyn Progress,
+    ) -> Result<ByteLen, Error> {
+        let (volume, plan) = (&self.volume, &self.plan);
+        write_volume_over((volume, plan), &source, place, progress, |device| {
+            let Some(old) = self.residue else { return Ok(()) };
+            let free = freed::free_blocks(volume, plan);
+            let copied = freed::copy(old.device.as_ref(), (&free, volume.block_size()), device);
+            copied.map_err(|error| match error {
+                Copying::Read(error) => old.about(error.into()),
+                Copying::Write(error) => write_error(error.into(), &source, place),
+            })
+        })
     }
 }
 
@@ -162,7 +221,10 @@ impl BaseImage {
     ///
     /// # Errors
     /// The image's errors.
-    pub fn new(path: &Path, image: Arc<dyn Inspect>) -> Result<Self, FsError> {
+    fn new(
+        path: &Path,
+        (device, image): (Arc<dyn BlockDevice>, Arc<dyn Inspect>),
+    ) -> Result<Self, FsError> {
         // Names need not be valid anywhere else: they are only compared.
         let options = TreeOptions { raw_names: true, ..TreeOptions::default() };
         let source = ImageSource::open(image.clone(), &options)?;
@@ -171,7 +233,7 @@ impl BaseImage {
             inodes[node.index()] = ino;
         }
         let name = path.display().to_string();
-        Ok(Self { path: path.to_path_buf(), name, image, source, inodes })
+        Ok(Self { path: path.to_path_buf(), name, device, image, source, inodes })
     }
 
     /// The path it was opened by.

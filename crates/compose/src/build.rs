@@ -1,8 +1,9 @@
 //! Builds an image of each format from a source. Blocks that traces read come first.
 
-use crate::base::{ExtBases, Taken};
+use crate::base::{ExtBases, Likeness, Taken};
+use crate::freed::{self, Freed};
 use crate::names::Names;
-use crate::write::{Destination, write_volume};
+use crate::write::{Destination, write_error, write_volume, write_volume_over};
 use crate::{flags, layers, wrong};
 use seekless_ext as ext;
 use seekless_fat::{self as fat, LossCounts};
@@ -49,8 +50,7 @@ impl Build<'_> {
     }
 
     /// Writes an ext image on the base of older ones, and returns its length, and how many files
-    /// keep their places. The volume has the shape of the first image; where it cannot, a strict
-    /// build fails, and others keep the places that their own shape leaves free.
+    /// keep their places. The volume has the shape of the first image, if it can.
     ///
     /// # Errors
     /// As [`Build::ext`], errors of the older images, and
@@ -59,23 +59,23 @@ impl Build<'_> {
         &self,
         bases: &ExtBases,
         options: &ext::BuildOptions,
-        is_strict: bool,
+        likeness: Likeness,
     ) -> Result<(ByteLen, Taken), Error> {
         flags::warn_of_lost(self.source, ext::kept_flags(options.features));
-        let (volume, plan, taken) = bases.plan(
+        let planned = bases.plan(
             (self.source, self.name),
-            (options, is_strict),
+            (options, likeness),
             |_| self.touches(options.block_size),
             self.align(options.block_size),
         )?;
-        let name = &self.name;
-        let size = write_volume(&volume, &plan, name, self.destination, self.progress)?;
-        Ok((size, taken))
+        let size = planned.write(self.name, self.destination, self.progress)?;
+        Ok((size, planned.taken()))
     }
 
     /// Writes an ext image, and returns its length. `below` has the sources of the first layer, of
     /// the first two, and so on, all but the whole, which is the build's own; each layer lies where
     /// it lies in any image that begins with the same layers and was built with the same options.
+    /// Blocks of files that an upper layer replaces are `freed`.
     ///
     /// # Errors
     /// As [`Build::ext`].
@@ -83,30 +83,42 @@ impl Build<'_> {
         &self,
         below: &[Box<dyn Source + Send>],
         options: &ext::BuildOptions,
+        freed: Freed,
     ) -> Result<ByteLen, Error> {
         flags::warn_of_lost(self.source, ext::kept_flags(options.features));
-        let sources: Vec<&dyn Source> =
-            below.iter().map(|source| -> &dyn Source { source.as_ref() }).collect();
-        let marks = ext::CommonMarks::new(sources.first().copied().unwrap_or(self.source), options);
+        let below = below.iter().map(|source| -> &dyn Source { source.as_ref() });
+        let sources: Vec<&dyn Source> = below.chain([self.source]).collect();
+        let first = sources.first().copied().unwrap_or(self.source);
+        let marks = ext::CommonMarks::new(first, options);
         let align = self.align(options.block_size);
-        let builder = |source| {
-            ext::Builder::common(source, options, &marks).map_err(|error| self.about(error))
-        };
-        let mut lower: Option<(&dyn Source, ext::Builder<'_>, Plan)> = None;
+        let mut layers: Vec<(&dyn Source, ext::Builder<'_>, Plan)> = Vec::new();
+        let mut begin = None;
         for source in sources {
-            let volume = builder(source)?;
-            let base = lower.as_ref().map(|(old, old_volume, plan)| {
-                layers::base((*old, old_volume, plan), (source, &volume), align)
-            });
+            let builder = ext::Builder::common(source, options, &marks);
+            let volume = builder.map_err(|error| self.about(error))?;
+            let mut base = match layers.last() {
+                Some((old, old_volume, plan)) => {
+                    layers::base((*old, old_volume, plan), (source, &volume), align, freed)
+                }
+                None => layers::first(),
+            };
+            // Nor behind a layer whose last files the next one removes.
+            base.begin = base.begin.max(begin);
+            begin = base.begin;
             let touches = Build { source, ..*self }.touches(options.block_size);
-            let plan = self.plan(base.as_ref(), &volume, &touches)?;
-            lower = Some((source, volume, plan));
+            let plan = self.plan(Some(&base), &volume, &touches)?;
+            layers.push((source, volume, plan));
         }
-        let volume = builder(self.source)?;
-        let base = lower.as_ref().map(|(old, old_volume, plan)| {
-            layers::base((*old, old_volume, plan), (self.source, &volume), align)
-        });
-        self.volume_on(base.as_ref(), &volume, &self.touches(options.block_size))
+        let (_, volume, plan) = layers.pop().expect("there is a source at least: the whole");
+        let place = self.destination;
+        write_volume_over((&volume, &plan), &self.name, place, self.progress, |device| {
+            if freed == Freed::Zero {
+                return Ok(());
+            }
+            let lower = layers.iter().map(|(_, volume, plan)| (volume, plan));
+            freed::write_lower(lower, freed::free_blocks(&volume, &plan), device)
+                .map_err(|error| write_error(error, &self.name, place))
+        })
     }
 
     /// Writes a UFS image, and returns its length.
@@ -148,20 +160,11 @@ impl Build<'_> {
     /// # Errors
     /// As [`Build::ext`].
     pub fn volume(&self, volume: &dyn NewVolume, touches: &[Touch]) -> Result<ByteLen, Error> {
-        self.volume_on(None, volume, touches)
-    }
-
-    /// As [`Build::volume`], but everything that `base` has keeps its place.
-    fn volume_on(
-        &self,
-        base: Option<&Base>,
-        volume: &dyn NewVolume,
-        touches: &[Touch],
-    ) -> Result<ByteLen, Error> {
-        let plan = self.plan(base, volume, touches)?;
+        let plan = self.plan(None, volume, touches)?;
         write_volume(volume, &plan, &self.name, self.destination, self.progress)
     }
 
+    /// Decides on the layout; everything that `base` has keeps its place.
     fn plan(
         &self,
         base: Option<&Base>,

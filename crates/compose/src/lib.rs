@@ -4,6 +4,7 @@
 //! - [`sources`]: directories, archives, container images and images, one over another
 //! - [`traces`]: traces by path
 //! - [`build`]: an image in each of the formats; [`mod@write`]: where it is written
+//! - [`base`]: older images, in whose places files stay; [`freed`]: the blocks of those that are gone
 //! - [`rearrange`]: an image laid out anew
 //! - [`check`]: whether an image is in order
 //!
@@ -22,6 +23,7 @@ pub mod base;
 pub mod build;
 pub mod check;
 mod flags;
+pub mod freed;
 mod layers;
 mod names;
 pub mod rearrange;

@@ -1,6 +1,6 @@
 //! Rearranges an image: writes a second one in which blocks that traces read come first.
 
-use crate::base::ExtBases;
+use crate::base::{ExtBases, Likeness};
 use crate::write::{Destination, write_volume};
 use seekless_device::{BlockDevice, DeviceError};
 use seekless_ext::{BuildOptions, Builder, ExtImage};
@@ -129,7 +129,7 @@ impl Rearrangement<'_> {
     }
 
     /// Writes the same tree as a file system of another shape; with older images, of the shape of
-    /// the first of them, and with their files in their places, strictly or as far as possible.
+    /// the first of them, and with their files in their places.
     ///
     /// # Errors
     /// As [`Rearrangement::rearrange`]; contents that do not fit.
@@ -137,7 +137,7 @@ impl Rearrangement<'_> {
         &self,
         image: &Arc<ExtImage>,
         options: &BuildOptions,
-        bases: Option<(&ExtBases, bool)>,
+        bases: Option<(&ExtBases, Likeness)>,
         replays: &mut [Replayed],
     ) -> Result<(), Error> {
         let about = |error| self.about(error);
@@ -161,22 +161,16 @@ impl Rearrangement<'_> {
         };
         let align = (self.chunk.get() / u64::from(options.block_size)).max(1);
         let name = self.image.display().to_string();
-        let (builder, plan) = match bases {
-            Some((bases, is_strict)) => {
-                let named: (&dyn Source, &str) = (&tree, &name);
-                let planned = bases.plan(named, (options, is_strict), touches, align)?;
-                (planned.0, planned.1)
-            }
-            None => {
-                let builder = Builder::new(&tree, options).map_err(about)?;
-                let (demand, space) = (builder.demand(), builder.space());
-                let plan = planner::plan(demand, &space, &touches(&builder), align);
-                let plan = plan.map_err(about)?;
-                (builder, plan)
-            }
-        };
         let place = Destination::whole(self.target);
-        write_volume(&builder, &plan, &self.image.display(), place, self.progress).map(drop)
+        if let Some((bases, likeness)) = bases {
+            let named: (&dyn Source, &str) = (&tree, &name);
+            let planned = bases.plan(named, (options, likeness), touches, align)?;
+            return planned.write(&name, place, self.progress).map(drop);
+        }
+        let builder = Builder::new(&tree, options).map_err(about)?;
+        let (demand, space) = (builder.demand(), builder.space());
+        let plan = planner::plan(demand, &space, &touches(&builder), align).map_err(about)?;
+        write_volume(&builder, &plan, &name, place, self.progress).map(drop)
     }
 
     /// The device for a new file system of `size` bytes. The rest of a partitioned disk is

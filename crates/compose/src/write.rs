@@ -50,6 +50,20 @@ pub fn write_volume(
     place: Destination<'_>,
     progress: &dyn Progress,
 ) -> Result<ByteLen, Error> {
+    write_volume_over((volume, plan), source, place, progress, |_| Ok(()))
+}
+
+/// As [`write_volume`], but `residue` writes the free blocks first.
+///
+/// # Errors
+/// As [`write_volume`], and errors of `residue`.
+pub(crate) fn write_volume_over(
+    (volume, plan): (&dyn NewVolume, &Plan),
+    source: &dyn Display,
+    place: Destination<'_>,
+    progress: &dyn Progress,
+    residue: impl FnOnce(&dyn BlockDevice) -> Result<(), Error>,
+) -> Result<ByteLen, Error> {
     let clamped = volume.clamped_times();
     if clamped > 0 {
         warn!(
@@ -59,14 +73,20 @@ pub fn write_volume(
     let size = volume.size();
     let device = place.device(size, progress)?;
     progress.begin(size);
-    volume.write(plan, device.as_ref(), &|bytes| progress.advance(ByteLen::new(bytes))).map_err(
-        |error| match error {
-            // Damage is found where something is read.
-            FsError::Device(DeviceError::Damaged { .. }) => Error::from(error).about(source),
-            FsError::Device(_) => Error::from(error).about(place.target.path().display()),
-            _ => Error::from(error).about(source),
-        },
-    )?;
+    residue(device.as_ref())?;
+    volume
+        .write(plan, device.as_ref(), &|bytes| progress.advance(ByteLen::new(bytes)))
+        .map_err(|error| write_error(error, source, place))?;
     progress.end();
     Ok(size)
+}
+
+/// The error of a volume's write: of the source, or of the device.
+pub(crate) fn write_error(error: FsError, source: &dyn Display, place: Destination<'_>) -> Error {
+    match error {
+        // Damage is found where something is read.
+        FsError::Device(DeviceError::Damaged { .. }) => Error::from(error).about(source),
+        FsError::Device(_) => Error::from(error).about(place.target.path().display()),
+        _ => Error::from(error).about(source),
+    }
 }

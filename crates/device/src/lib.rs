@@ -3,14 +3,15 @@
 //! A [`BlockDevice`] is addressed in sectors ([`Lba`](seekless_units::Lba)) and may be shared
 //! between threads; every call is positional. Kinds: a file or real device ([`FileDevice`]), memory
 //! ([`MemoryDevice`]; [`SparseDevice`] if little of a large one is used), a part of another
-//! ([`Window`]), one whose beginning is written last ([`HeadLast`]), one whose writes wait in a
-//! queue ([`WriteQueue`]) and a copy-on-write layer over another device ([`Overlay`]), which shows
-//! an unreplayed journal without touching the image.
+//! ([`Window`]), one whose beginning is written last ([`HeadLast`]), one of which only some parts are
+//! written ([`Masked`]), one whose writes wait in a queue ([`WriteQueue`]) and a copy-on-write layer
+//! over another device ([`Overlay`]), which shows an unreplayed journal without touching the image.
 
 mod block_device;
 mod clock;
 mod file;
 mod head_last;
+mod masked;
 mod memory;
 mod overlay;
 mod sparse;
@@ -22,6 +23,7 @@ pub use block_device::{BlockDevice, DeviceError, Durable, Ticket};
 pub use clock::{Clock, RealClock, VirtualClock};
 pub use file::FileDevice;
 pub use head_last::HeadLast;
+pub use masked::Masked;
 pub use memory::MemoryDevice;
 pub use overlay::Overlay;
 pub use sparse::SparseDevice;

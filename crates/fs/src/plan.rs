@@ -269,6 +269,13 @@ pub struct Base {
     /// Where objects go that no hole holds: from this block on first. Without it, where they touch
     /// the fewest chunks.
     pub begin: Option<BlockNo>,
+    /// Whether free blocks contain the bytes of the older volume. Else those that it used are filled
+    /// first, since their chunks are new in any case.
+    pub keeps_freed: bool,
+    /// Gathers the inodes that differ between volumes with the same base: new objects take the
+    /// first free numbers. In a volume without an older one, directories do, and other objects
+    /// begin at a chunk of the inode table that leaves at least so many numbers before it free.
+    pub inode_reserve: Option<u32>,
 }
 
 impl Plan {
@@ -301,6 +308,15 @@ impl Plan {
         self.data_start.push(self.data.len() as u32);
         self.overhead.extend(overhead);
         self.overhead_start.push(self.overhead.len() as u32);
+    }
+
+    /// All extents of data, maps and attributes, sorted.
+    #[must_use]
+    pub fn extents(&self) -> Vec<Extent> {
+        let data = self.data.iter().map(|placed| placed.extent);
+        let mut extents: Vec<Extent> = data.chain(self.overhead.iter().copied()).collect();
+        extents.sort_unstable();
+        extents
     }
 
     /// The extents of an object's blocks for its map and attributes.

@@ -1,8 +1,9 @@
 //! Making an image.
 
 use crate::{Error, Image, Progress, Trace};
-use seekless_compose::base::ExtBases;
+use seekless_compose::base::{ExtBases, Likeness};
 use seekless_compose::build::Build as Composition;
+use seekless_compose::freed::Freed;
 use seekless_compose::sources::{self, Purpose, SourceOptions};
 use seekless_compose::write::Destination;
 use seekless_compose::wrong;
@@ -78,6 +79,7 @@ pub struct Build {
     chunk: u64,
     like: Vec<PathBuf>,
     is_shared: bool,
+    freed: Option<Freed>,
     replaces: bool,
     progress: Arc<dyn Progress>,
 }
@@ -115,6 +117,7 @@ impl Build {
             chunk: 512 << 10,
             like: Vec::new(),
             is_shared: false,
+            freed: None,
             replaces: false,
             progress: Arc::new(Unwatched),
         }
@@ -251,6 +254,15 @@ impl Build {
         self
     }
 
+    /// Whether blocks of files that were replaced or removed keep their bytes, so that their chunks
+    /// stay equal, or are zeros. Whoever can read the image can read them. By default they are kept
+    /// in an image that is [`shared`](Self::shared), and zeros in one that is like an older one.
+    #[must_use]
+    pub fn keep_freed(mut self, keep: bool) -> Self {
+        self.freed = Some(if keep { Freed::Keep } else { Freed::Zero });
+        self
+    }
+
     /// Replaces a file that is there, or the contents of a block device.
     #[must_use]
     pub fn replace(mut self) -> Self {
@@ -307,10 +319,10 @@ impl Build {
         };
         let len = match &options {
             Settings::Ext(options) if self.is_shared => {
-                composition.ext_in_layers(&below, options)?
+                composition.ext_in_layers(&below, options, self.freed.unwrap_or(Freed::Keep))?
             }
             Settings::Ext(options) => match &bases {
-                Some(bases) => composition.ext_on(bases, options, false)?.0,
+                Some(bases) => composition.ext_on(bases, options, self.likeness())?.0,
                 None => composition.ext(options)?,
             },
             Settings::Ufs(options) => composition.ufs(options)?,
@@ -323,6 +335,10 @@ impl Build {
         Ok(Built { len: len.get(), used, files: image.files()?, uuid: shape.uuid })
     }
 
+    fn likeness(&self) -> Likeness {
+        Likeness { freed: self.freed.unwrap_or_default(), ..Likeness::default() }
+    }
+
     fn settings(&self, size: Option<u64>, bases: Option<&ExtBases>) -> Result<Settings, Error> {
         if self.chunk == 0 {
             return Err(Error::usage("a chunk of 0 bytes"));
@@ -333,6 +349,9 @@ impl Build {
         }
         if !is_ext && (self.is_shared || !self.like.is_empty()) {
             return Err(Error::usage("places of other images are kept in ext images"));
+        }
+        if self.freed.is_some() && !self.is_shared && self.like.is_empty() {
+            return Err(Error::usage("only images that share places have freed blocks"));
         }
         if self.is_shared && !self.like.is_empty() {
             return Err(Error::usage("an image has the places of others, or common ones"));

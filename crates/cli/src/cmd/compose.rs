@@ -429,10 +429,10 @@ fn write_ext(
     }
     let options = args.with_seals(build.source, options)?;
     if let Some(below) = below {
-        return Ok(build.ext_in_layers(below, &options)?);
+        return Ok(build.ext_in_layers(below, &options, args.like.freed_by_sources())?);
     }
     let Some(bases) = bases else { return Ok(build.ext(&options)?) };
-    let (size, kept) = build.ext_on(bases, &options, args.like.is_strict())?;
+    let (size, kept) = build.ext_on(bases, &options, args.like.likeness())?;
     *taken = Some(kept);
     Ok(size)
 }

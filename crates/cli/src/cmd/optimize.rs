@@ -4,14 +4,15 @@ mod in_place;
 
 pub(super) use in_place::tell_gain;
 
-use crate::args::{Global, OpenArgs, OutputFormatArg, PlaceArgs};
+use crate::args::{FreedBlocks, Global, OpenArgs, OutputFormatArg, PlaceArgs};
 use crate::failure::Failure;
 use crate::progress;
 use crate::say::say;
 use crate::scoring::fit;
 use crate::written::Written;
 use clap::{Args, ValueEnum};
-use seekless_compose::base::ExtBases;
+use seekless_compose::base::{ExtBases, Likeness};
+use seekless_compose::freed::Freed;
 use seekless_compose::rearrange::{self, Opened, Rearrangement};
 use seekless_compose::traces;
 use seekless_ext::BuildOptions;
@@ -91,6 +92,11 @@ pub(crate) struct OptimizeArgs {
     /// With --like: fail where groups and inode tables cannot be those of the older image
     #[arg(long, requires = "like")]
     like_strict: bool,
+    /// With --like: blocks of files that the new image lacks are filled with zeros (default), or
+    /// keep what they contain there, so that their chunks stay equal; whoever can read the image
+    /// can read them
+    #[arg(long, requires = "like", value_enum, value_name = "zero|keep")]
+    freed: Option<FreedBlocks>,
     #[command(flatten)]
     place: PlaceArgs,
     #[command(flatten)]
@@ -108,6 +114,12 @@ impl OptimizeArgs {
     /// The image that is written: the output, or the image itself with `--in-place`.
     fn written(&self) -> &Path {
         self.output.as_deref().unwrap_or(&self.image)
+    }
+
+    /// How far the new image is like the older one.
+    fn likeness(&self) -> Likeness {
+        let freed = self.freed.map_or(Freed::Zero, Freed::from);
+        Likeness { is_strict: self.like_strict, freed }
     }
 
     /// Options of a rebuild; `None` if moving files within the file system suffices.
@@ -179,7 +191,7 @@ pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
     };
     match (&opened, args.rebuild(&opened, bases.as_ref())?) {
         (Opened::Ext(image), Some(options)) => {
-            let bases = bases.as_ref().map(|bases| (bases, args.like_strict));
+            let bases = bases.as_ref().map(|bases| (bases, args.likeness()));
             rearrangement.rebuild(image, &options, bases, &mut replays)?;
         }
         (opened, _) => rearrangement.rearrange(opened, &mut replays)?,

@@ -148,7 +148,8 @@ fn successive(name: &str, seed: u64, options: &[&str]) {
     for step in 1..4 {
         let steps = 1 + random.below(60);
         change(Path::new(&root), &mut random, steps);
-        let like = [&["--like", &old][..], &given].concat();
+        let freed = ["zero", "keep"][random.below(2)];
+        let like = [&["--like", &old, "--freed", freed][..], &given].concat();
         build(&root, &image, &like);
         build(&root, &again, &like);
         build(&root, &free, options);
@@ -414,7 +415,9 @@ fn images_that_begin_alike_share_chunks() {
         for image in &images {
             unique.extend(pieces(image, CHUNK));
         }
-        let most = least + images.len() * 8;
+        // What is replaced stays: a chunk with the superblock, bitmaps and inodes that change, and
+        // one with the end of the contents. Bitmaps and inodes of 1K lie apart.
+        let most = least + images.len() * 3;
         assert!(unique.len() <= most, "{options:?}: {} chunks, {most} at most", unique.len());
     }
     // The size moves nothing.
@@ -432,6 +435,156 @@ fn images_that_begin_alike_share_chunks() {
     check(&two);
     let (one, two) = (fs::read(one).expect("read"), fs::read(two).expect("read"));
     assert!(fresh(&one, &two, CHUNK) <= 2);
+}
+
+/// Whether an image has these bytes anywhere.
+fn contains(image: &str, bytes: &[u8]) -> bool {
+    fs::read(image).expect("read").windows(bytes.len()).any(|window| window == bytes)
+}
+
+/// Blocks of files that are replaced or removed: zeros, or as they were. A kept block makes no chunk
+/// new, and goes on being kept in the next image.
+#[test]
+fn freed_blocks_are_zeros_or_kept() {
+    let scratch = Scratch::new("freed");
+    let mut random = Random(21);
+    let [root, old, image, next] = ["root", "old", "image", "next"].map(|name| scratch.join(name));
+    new_tree(Path::new(&root), &mut random);
+    let (replaced, removed) = (random.bytes(20_000), random.bytes(50_000));
+    fs::write(format!("{root}/dir-2/replaced"), &replaced).expect("write");
+    for dir in 0..8 {
+        let contents = if dir == 6 { removed.clone() } else { random.bytes(50_000) };
+        fs::write(format!("{root}/dir-{dir}/removed"), contents).expect("write");
+    }
+    build(&root, &old, &[]);
+    let before = fs::read(&old).expect("read");
+    fs::write(format!("{root}/dir-2/replaced"), random.bytes(90_000)).expect("write");
+    for dir in 0..8 {
+        fs::remove_file(format!("{root}/dir-{dir}/removed")).expect("remove");
+    }
+    let mut chunks = Vec::new();
+    for (freed, is_kept) in [("zero", false), ("keep", true)] {
+        build(&root, &image, &["--like", &old, "--freed", freed]);
+        check(&image);
+        assert_eq!(contains(&image, &replaced[..8192]), is_kept, "{freed}");
+        assert_eq!(contains(&image, &removed[..8192]), is_kept, "{freed}");
+        chunks.push(fresh(&before, &fs::read(&image).expect("read"), CHUNK));
+        let [one, two] = [&root, &image].map(|tree| manifest(tree, &[]));
+        same(freed, &one, &two);
+        // In the next image, by default, nothing is left of them.
+        fs::write(format!("{root}/next"), freed).expect("write");
+        build(&root, &next, &["--like", &image]);
+        assert!(!contains(&next, &removed[..8192]), "{freed}: zeros by default");
+        build(&root, &next, &["--like", &image, "--freed", "keep"]);
+        check(&next);
+        assert_eq!(contains(&next, &removed[..8192]), is_kept, "{freed}, then keep");
+        fs::remove_file(format!("{root}/next")).expect("remove");
+    }
+    // The directories lie apart.
+    assert!(chunks[1] + 4 <= chunks[0], "{chunks:?} new chunks");
+    // Another shape has zeros there.
+    build(&root, &image, &["--like", &old, "--freed", "keep", "-I", "512"]);
+    check(&image);
+    assert!(!contains(&image, &removed[..8192]), "of another shape");
+    // An image is like an older one by its files.
+    let trace = scratch.join("trace");
+    fs::write(scratch.join("paths"), "/dir-2/replaced\n").expect("write");
+    text(&seekless(&["trace", "import", "--paths", &scratch.join("paths"), "-o", &trace]));
+    build(&root, &next, &[]);
+    for (freed, is_kept) in [("zero", false), ("keep", true)] {
+        let options =
+            ["--trace", &trace, "-o", &image, "--like", &old, "--freed", freed, "--force"];
+        text(&seekless(&[&["optimize", &next, "-q"], &options[..]].concat()));
+        check(&image);
+        assert_eq!(contains(&image, &removed[..8192]), is_kept, "optimize, {freed}");
+    }
+    let alone = failure(&seekless(&["build", &root, "-o", &next, "--force", "--freed", "keep"]));
+    assert!(alone.0 == 2 && alone.1.contains("--like"), "{alone:?}");
+    // An upper source over a lower one.
+    let layer = scratch.join("layer");
+    fs::create_dir_all(format!("{layer}/dir-6")).expect("mkdir");
+    fs::write(format!("{layer}/dir-6/file-1"), "replaced").expect("write");
+    let lower = random.bytes(30_000);
+    fs::write(format!("{root}/dir-6/file-1"), &lower).expect("write");
+    for (freed, is_kept) in [(&["--freed", "zero"][..], false), (&[], true)] {
+        let args = ["build", &root, &layer, "-o", &image, "--share", "--force", "-q"];
+        text(&seekless(&[&args[..], freed].concat()));
+        check(&image);
+        assert_eq!(contains(&image, &lower[..8192]), is_kept, "{freed:?}");
+    }
+}
+
+/// Sources each of which replaces files and changes directories of those below: each image has
+/// the chunks of the one below, but those of the superblock, inodes and bitmaps.
+#[test]
+fn layers_keep_what_lies_below() {
+    let scratch = Scratch::new("layers-keep");
+    let mut random = Random(22);
+    let root = scratch.join("root");
+    new_tree(Path::new(&root), &mut random);
+    let mut sources = vec![root.clone()];
+    let mut below: Option<Vec<u8>> = None;
+    for layer in 0..5 {
+        let image = scratch.join(&format!("image-{layer}"));
+        let sources_of = sources.iter().map(String::as_str);
+        let args: Vec<&str> = ["build"]
+            .into_iter()
+            .chain(sources_of)
+            .chain(["-o", &image, "--share", "-q"])
+            .collect();
+        text(&seekless(&args));
+        check(&image);
+        let bytes = fs::read(&image).expect("read");
+        if let Some(below) = &below {
+            let own = size_of_files(&sources[layer]);
+            let new = fresh(below, &bytes, CHUNK);
+            let most = own.div_ceil(CHUNK as u64) as usize + 3;
+            assert!(new <= most, "layer {layer}: {new} new chunks, {most} at most");
+            // Two chunks have the superblock, bitmaps and inodes.
+            let gone = fresh(&bytes, below, CHUNK);
+            eprintln!("{layer}: {gone}, {new} of {most}");
+            assert!(gone <= 2, "layer {layer}: {gone} chunks of the layers below are gone");
+        }
+        below = Some(bytes);
+        let free = scratch.join("free");
+        let sources_of = sources.iter().map(String::as_str);
+        let args: Vec<&str> =
+            ["build"].into_iter().chain(sources_of).chain(["-o", &free, "--force", "-q"]).collect();
+        text(&seekless(&args));
+        same(&format!("layer {layer}"), &manifest(&free, &[]), &manifest(&image, &[]));
+        let next = scratch.join(&format!("layer-{layer}"));
+        if layer == 2 {
+            // One that replaces all that the one before it has by files without blocks.
+            let last = sources.last().cloned().unwrap_or_default();
+            for path in list(Path::new(&last), false) {
+                let own = Path::new(&next).join(path.strip_prefix(&last).expect("below"));
+                fs::create_dir_all(own.parent().expect("parent")).expect("mkdir");
+                fs::write(own, "").expect("write");
+            }
+            sources.push(next);
+            continue;
+        }
+        // The next layer: files replaced, one of them by a link to another, and directories added.
+        for dir in [1, 4, 7] {
+            fs::create_dir_all(format!("{next}/dir-{dir}/more-{layer}")).expect("mkdir");
+            for file in 0..6 {
+                let name = format!("{next}/dir-{dir}/file-{}", file + layer * 3);
+                fs::write(name, random.contents()).expect("write");
+            }
+            // Not where the next layer would make two files of them, and so change directories.
+            if layer != 1 {
+                let from = format!("{next}/dir-{dir}/file-{}", layer * 3);
+                fs::hard_link(from, format!("{next}/l{dir}")).expect("link");
+            }
+        }
+        sources.push(next);
+    }
+}
+
+/// The bytes of a layer's files, in whole blocks.
+fn size_of_files(root: &str) -> u64 {
+    let size = |path: &PathBuf| fs::metadata(path).expect("metadata").len().next_multiple_of(4096);
+    list(Path::new(root), false).iter().map(size).sum()
 }
 
 /// Shapes that options exclude, and shapes at the ends of their ranges: each image is clean and has

@@ -3,7 +3,8 @@
 use super::objects;
 use seekless_fs::plan::{Base, Demand, ObjectId, Placed, Plan, Run, Space};
 use seekless_units::{BlockNo, Extent, Ino, Lbn};
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The parts of an older layout that the new one keeps, and the space besides.
 pub(super) struct Held {
@@ -14,13 +15,24 @@ pub(super) struct Held {
     /// Free blocks that the older volume used: they differ from its blocks in any case.
     vacated: Vec<Extent>,
     begin: Option<BlockNo>,
+    /// Whether the older volume has any files.
+    is_grown: bool,
+    keeps_freed: bool,
+    inode_reserve: Option<u32>,
 }
 
 impl Held {
     /// Nothing is kept.
     pub(super) fn none(space: &Space) -> Self {
-        let (plan, vacated) = (Plan::default(), Vec::new());
-        Self { plan, space: space.clone(), vacated, begin: None }
+        Self {
+            plan: Plan::default(),
+            space: space.clone(),
+            vacated: Vec::new(),
+            begin: None,
+            is_grown: false,
+            keeps_freed: false,
+            inode_reserve: None,
+        }
     }
 
     /// Keeps places that lie in free space and are still needed. Of objects that claim the same blocks or
@@ -64,7 +76,25 @@ impl Held {
         let free: Vec<Extent> = free.runs(|start, len| Extent::new(BlockNo::new(start), len));
         let inodes = numbers.runs(|first, count| (Ino::new(first as u32), count as u32));
         let vacated = common(&free, &base.used);
-        Self { plan, space: Space { free, inodes, ..space.clone() }, vacated, begin: base.begin }
+        Self {
+            plan,
+            space: Space { free, inodes, ..space.clone() },
+            vacated,
+            begin: base.begin,
+            is_grown: !base.used.is_empty(),
+            keeps_freed: base.keeps_freed,
+            inode_reserve: base.inode_reserve,
+        }
+    }
+
+    /// Whether an object takes one of the first free inode numbers.
+    pub(super) fn gathers(&self, is_directory: bool) -> bool {
+        self.inode_reserve.is_some() && (self.is_grown || is_directory)
+    }
+
+    /// How many inode numbers are to be left free before the objects that do not.
+    pub(super) fn inode_reserve(&self) -> Option<u32> {
+        self.inode_reserve.filter(|_| !self.is_grown)
     }
 
     /// The number that an object keeps.
@@ -95,16 +125,16 @@ impl Held {
         free
     }
 
-    /// Puts the free space first in which `blocks` blocks touch the fewest chunks, of the run that
-    /// holds them or of its part from a chunk's boundary on: each chunk that they touch is new.
-    /// Without an older layout the order stays.
+    /// Puts the free space first in which `blocks` blocks touch the fewest chunks, since each chunk
+    /// that they touch is new: of the run that holds them or of its part from a chunk's boundary on;
+    /// if no run does, of the chunks of which most is free. Without an older layout the order stays.
     pub(super) fn in_few_chunks(
         &self,
         mut free: Vec<Extent>,
         blocks: u64,
         align: u64,
     ) -> Vec<Extent> {
-        if self.plan.is_empty() || blocks == 0 {
+        if !self.is_grown || blocks == 0 {
             return free;
         }
         if self.begin.is_some() {
@@ -118,7 +148,7 @@ impl Held {
         let holds = |&(at, from): &(usize, u64)| from + blocks <= free[at].end().get();
         let best = free.iter().enumerate().flat_map(starts).filter(holds);
         let Some((at, from)) = best.min_by_key(|&(at, from)| (chunks(from), at, from)) else {
-            return free;
+            return emptiest_first(&free, align);
         };
         let run = free.remove(at);
         let from = BlockNo::new(from);
@@ -130,7 +160,11 @@ impl Held {
 
     /// Divides free runs into those that the older volume used, as holes to be filled, and the
     /// others.
+    /// Where free blocks keep the bytes of the older volume, all are alike.
     pub(super) fn holes(&self, free: &[Extent]) -> (Holes, Vec<Extent>) {
+        if self.keeps_freed {
+            return (Holes::default(), free.to_vec());
+        }
         let holes = common(free, &self.vacated);
         let mut rest = Vec::new();
         let mut at = 0;
@@ -149,6 +183,26 @@ impl Held {
         }
         (Holes(holes.iter().map(|hole| (hole.len, hole.start)).collect()), rest)
     }
+}
+
+/// Free runs, cut at the boundaries of chunks of `align` blocks: those of the chunks of which most
+/// is free first, and runs of equally free chunks in order.
+fn emptiest_first(free: &[Extent], align: u64) -> Vec<Extent> {
+    let mut pieces: Vec<Extent> = Vec::new();
+    let mut room: HashMap<u64, u64> = HashMap::new();
+    for run in free {
+        let mut start = run.start.get();
+        while start < run.end().get() {
+            let chunk = start / align;
+            let end = run.end().get().min((chunk + 1) * align);
+            *room.entry(chunk).or_default() += end - start;
+            pieces.push(Extent::new(BlockNo::new(start), end - start));
+            start = end;
+        }
+    }
+    let room_at = |piece: &Extent| room.get(&(piece.start.get() / align)).copied();
+    pieces.sort_by_key(|piece| (Reverse(room_at(piece)), piece.start));
+    pieces
 }
 
 /// The parts of a placed run that belong to `runs`.

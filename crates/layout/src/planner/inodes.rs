@@ -4,7 +4,7 @@ use super::base::Held;
 use super::fill::Filled;
 use super::{Touch, objects};
 use seekless_fs::FsError;
-use seekless_fs::plan::{Demand, Space};
+use seekless_fs::plan::{Demand, ObjectId, Space};
 use seekless_units::{BlockNo, Ino};
 
 /// The free inode numbers, counted without listing them.
@@ -31,6 +31,20 @@ impl<'a> Slots<'a> {
         self.space.inodes[at].0 + (slot - self.before[at]) as u32
     }
 
+    /// The first slot of the first table that lies at a boundary of chunks of `align` blocks and has
+    /// `reserve` slots between it and `next`; `next` if there is none.
+    fn behind_reserve(&self, next: u64, reserve: u32, align: u64) -> u64 {
+        let Some(table) = self.space.tables.first() else { return next };
+        let start = table.blocks.start.get();
+        let first = start.next_multiple_of(align);
+        let boundaries = (first..table.blocks.end().get()).step_by(align as usize);
+        boundaries
+            .map(|block| (block - start) as u32 * self.space.inodes_per_block)
+            .map(|skipped| self.at_or_after(table.first + skipped))
+            .find(|&slot| slot >= next + u64::from(reserve))
+            .unwrap_or(next)
+    }
+
     /// The first slot whose number is not below `ino`.
     fn at_or_after(&self, ino: Ino) -> u64 {
         let at = self.space.inodes.partition_point(|&(first, _)| first <= ino);
@@ -49,6 +63,7 @@ pub(super) fn number_inodes(
     held: &Held,
     hot: &[Touch],
     filled: &Filled,
+    align: u64,
 ) -> Result<Vec<Ino>, FsError> {
     let space = &held.space;
     let slots = Slots::new(space);
@@ -78,13 +93,23 @@ pub(super) fn number_inodes(
             remaining -= 1;
         }
     }
+    let (gathered, others): (Vec<ObjectId>, Vec<ObjectId>) = demand
+        .inode_order()
+        .into_iter()
+        .filter(|object| !std::mem::replace(&mut done[object.index()], true))
+        .partition(|&object| held.gathers(demand.is_directory(object)));
+    for object in gathered {
+        inodes[object.index()] = slots.ino(next);
+        next += 1;
+        remaining -= 1;
+    }
+    if let Some(reserve) = held.inode_reserve() {
+        next = slots.behind_reserve(next, reserve, align);
+    }
     let mut goal = next;
     let tables = Tables::new(space);
-    for object in demand.inode_order() {
+    for object in others {
         let at = object.index();
-        if std::mem::replace(&mut done[at], true) {
-            continue;
-        }
         if let Some(piece) = filled.pieces(object).first() {
             goal = tables.near(&slots, piece.extent.start);
         }

@@ -154,7 +154,7 @@ fn plan_with(demand: &dyn Demand, held: Held, hot: &[Touch], align: u64) -> Resu
         };
     }
     filled.supply(demand)?;
-    let inodes = number_inodes(demand, &held, hot, &filled)?;
+    let inodes = number_inodes(demand, &held, hot, &filled, align)?;
     Ok(filled.into_plan(demand, inodes))
 }
 

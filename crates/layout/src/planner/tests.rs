@@ -358,7 +358,7 @@ fn as_base(plan: &Plan) -> Base {
     let mut used: Vec<Extent> = plan.data.iter().map(|placed| placed.extent).collect();
     used.extend(&plan.overhead);
     used.sort_unstable();
-    Base { plan: plan.clone(), used, begin: None }
+    Base { plan: plan.clone(), used, ..Base::default() }
 }
 
 #[test]
@@ -464,6 +464,8 @@ fn a_base_that_contradicts_itself_makes_no_unsound_plan() {
         base.used = base.plan.data.iter().map(|placed| placed.extent).collect();
         base.used.sort_unstable();
         base.used.dedup_by(|later, earlier| later.start < earlier.end());
+        base.keeps_freed = random(2) == 0;
+        base.inode_reserve = [None, Some(random(3000) as u32)][random(2) as usize];
         let plan = plan_on(&base, &things, &space, &[], 16).expect("plan");
         is_sound(&things, &space, &plan);
         let mut numbers = plan.inodes.clone();
@@ -472,4 +474,51 @@ fn a_base_that_contradicts_itself_makes_no_unsound_plan() {
         assert_eq!(numbers.len(), things.objects(), "round {round}: a number is given twice");
         assert!(numbers[0] >= Ino::new(11), "round {round}: {numbers:?}");
     }
+}
+
+/// Directories of the first volume, and what others add, have the first numbers; the first one's
+/// files begin at a chunk.
+#[test]
+fn numbers_that_change_lie_together() {
+    let space = space(vec![extent(50, 400)], 1000);
+    let first = Base { inode_reserve: Some(100), ..Base::default() };
+    let old = Things::new(vec![dir(1), file(40), dir(1), file(9), dir(1)]);
+    let plan = plan_on(&first, &old, &space, &[], 16).expect("plan");
+    let numbers = |plan: &Plan| plan.inodes.iter().map(|ino| ino.get()).collect::<Vec<_>>();
+    // Blocks 0, 16 and so on of the table begin with the numbers 1, 257 and so on.
+    assert_eq!(numbers(&plan), [11, 257, 12, 258, 13]);
+    let mut base = as_base(&plan);
+    base.inode_reserve = first.inode_reserve;
+    (0..3).for_each(|_| base.plan.push(Ino::ZERO, [], []));
+    let all = [old.things, vec![file(3), dir(1), file(4)]].concat();
+    let plan = plan_on(&base, &Things::new(all), &space, &[], 16).expect("plan");
+    assert_eq!(numbers(&plan), [11, 257, 12, 258, 13, 14, 15, 16]);
+}
+
+/// Where free blocks keep the bytes of the older volume, whatever is written makes its chunk new:
+/// the chunks of which most is free come first.
+#[test]
+fn kept_blocks_are_filled_chunk_by_chunk() {
+    let space = space(vec![extent(0, 320)], 1000);
+    let pair = [file(60), file(4)];
+    let old = [&pair[..], &pair, &pair, &pair, &[file(30), file(34)]].concat();
+    let old_plan = plan(&Things::new(old.clone()), &space, &[], 64).expect("plan");
+    // Objects 1, 3, 5 and 8 are gone; a new one fits in no hole.
+    let mut base = Base { plan: Plan::default(), keeps_freed: true, ..as_base(&old_plan) };
+    let mut now = old;
+    for gone in [1, 3, 5, 8] {
+        now[gone] = Thing::default();
+    }
+    for at in (0..10).map(ObjectId::new) {
+        let data: &[Placed] = if now[at.index()].runs.is_empty() { &[] } else { old_plan.data(at) };
+        base.plan.push(old_plan.inodes[at.index()], data.iter().copied(), []);
+    }
+    now.push(file(33));
+    base.plan.push(Ino::ZERO, [], []);
+    let now = Things::new(now);
+    let plan = plan_on(&base, &now, &space, &[], 64).expect("plan");
+    is_sound(&now, &space, &plan);
+    let mut chunks: Vec<u64> = blocks(&plan, 10).iter().map(|&(_, at)| at / 64).collect();
+    chunks.dedup();
+    assert_eq!(chunks, [4, 0]);
 }

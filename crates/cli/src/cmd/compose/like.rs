@@ -1,11 +1,13 @@
 //! `seekless build --like` and `--share`: images that share chunks with others.
 
 use super::{BuildArgs, Family};
+use crate::args::FreedBlocks;
 use crate::failure::Failure;
 use crate::source::{self, Purpose, SourceArgs};
 use crate::written::Written;
 use clap::Args;
-use seekless_compose::base::{ExtBases, Taken};
+use seekless_compose::base::{ExtBases, Likeness, Taken};
+use seekless_compose::freed::Freed;
 use seekless_fs::source::Source;
 use seekless_images::Place;
 use std::path::PathBuf;
@@ -31,12 +33,20 @@ pub(super) struct LikeArgs {
     /// same sources and has the same options, so that these images share its chunks (ext)
     #[arg(long, conflicts_with_all = ["like", "inodes"])]
     share: bool,
+    /// Blocks of files that were replaced or removed: filled with zeros, or kept as they were, so
+    /// that their chunks stay equal. Whoever can read the image can read them [default: keep with
+    /// --share, otherwise zero]
+    #[arg(long, value_enum, value_name = "zero|keep")]
+    freed: Option<FreedBlocks>,
 }
 
 impl LikeArgs {
     /// The older images, open; `None` without any.
     pub(super) fn open(&self, args: &BuildArgs) -> Result<Option<ExtBases>, Failure> {
         if self.like.is_empty() {
+            if self.freed.is_some() && !self.share {
+                return Err(Failure::usage("--freed is for --like and --share"));
+            }
             return Ok(None);
         }
         if args.fat_width().is_some() || args.ufs_version().is_some() {
@@ -71,9 +81,14 @@ impl LikeArgs {
         &self.like
     }
 
-    /// Whether a volume of another shape is refused.
-    pub(super) fn is_strict(&self) -> bool {
-        self.like_strict
+    /// How far the image is like the older one.
+    pub(super) fn likeness(&self) -> Likeness {
+        Likeness { is_strict: self.like_strict, freed: self.freed.map_or(Freed::Zero, Freed::from) }
+    }
+
+    /// The blocks of files that an upper source replaces.
+    pub(super) fn freed_by_sources(&self) -> Freed {
+        self.freed.map_or(Freed::Keep, Freed::from)
     }
 }
 

@@ -1,0 +1,155 @@
+//! Free blocks that contain the bytes of an older volume, so that their chunks are equal.
+//!
+//! A kernel does not overwrite the blocks of files that are removed or replaced, either.
+
+use seekless_device::{BlockDevice, DeviceError, Masked};
+use seekless_fs::FsError;
+use seekless_fs::plan::{NewVolume, ObjectId, Placed, Plan};
+use seekless_units::{BlockNo, ByteLen, Extent, Ino, Lba, SECTOR};
+use std::ops::Range;
+
+/// Bytes copied at once.
+const PIECE: u64 = 1 << 20;
+
+/// The contents of blocks whose files were replaced or removed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Freed {
+    /// Zeros.
+    #[default]
+    Zero,
+    /// Those that they had. Whoever can read the image can read them.
+    Keep,
+}
+
+/// The blocks of a volume that its plan leaves free, sorted.
+pub(crate) fn free_blocks(volume: &dyn NewVolume, plan: &Plan) -> Vec<Extent> {
+    without(&volume.space().free, &plan.extents())
+}
+
+/// Copies the bytes of free blocks from an older volume; blocks of zeros are left out.
+///
+/// # Errors
+/// In the first place an error of reading, in the second one of writing.
+pub(crate) fn copy(
+    old: &dyn BlockDevice,
+    (free, block_size): (&[Extent], u32),
+    device: &dyn BlockDevice,
+) -> Result<(), Copying> {
+    let block = u64::from(block_size);
+    let end = old.len().get().min(device.len().get()) / block * block;
+    let mut buf = vec![0; PIECE as usize];
+    for run in free {
+        let (mut at, stop) = (run.start.get() * block, (run.end().get() * block).min(end));
+        while at < stop {
+            let piece = &mut buf[..PIECE.min(stop - at) as usize];
+            old.read(Lba::containing(ByteLen::new(at)), piece).map_err(Copying::Read)?;
+            for (number, bytes) in (0..).zip(piece.chunks(block_size as usize)) {
+                if bytes.iter().any(|&byte| byte != 0) {
+                    let place = ByteLen::new(at + number * block);
+                    device.write(Lba::containing(place), bytes).map_err(Copying::Write)?;
+                }
+            }
+            at += piece.len() as u64;
+        }
+    }
+    Ok(())
+}
+
+/// The side on which a copy failed.
+pub(crate) enum Copying {
+    Read(DeviceError),
+    Write(DeviceError),
+}
+
+/// Writes those free blocks that volumes used which the new one contains; `lower` begins with the
+/// oldest. A block has the bytes of the latest volume that used it.
+///
+/// # Errors
+/// As [`NewVolume::write`].
+pub(crate) fn write_lower<'a, V: NewVolume + 'a>(
+    lower: impl DoubleEndedIterator<Item = (&'a V, &'a Plan)>,
+    free: Vec<Extent>,
+    device: &dyn BlockDevice,
+) -> Result<(), FsError> {
+    let mut left = free;
+    for (volume, plan) in lower.rev() {
+        let used = plan.extents();
+        let rest = without(&left, &used);
+        let freed = without(&left, &rest);
+        left = rest;
+        if freed.is_empty() {
+            continue;
+        }
+        let sectors = u64::from(volume.block_size()) / SECTOR;
+        let lba = |block: BlockNo| Lba::new(block.get() * sectors);
+        let parts: Vec<Range<Lba>> =
+            freed.iter().map(|run| lba(run.start)..lba(run.end())).collect();
+        volume.write(&of_blocks(plan, &freed), &Masked::new(device, parts), &|_| {})?;
+    }
+    Ok(())
+}
+
+/// The plan with the data of those objects only that have some of these blocks.
+fn of_blocks(plan: &Plan, blocks: &[Extent]) -> Plan {
+    let mut part = Plan::default();
+    for (at, &ino) in plan.inodes.iter().enumerate() {
+        let object = ObjectId::new(at as u32);
+        let data = plan.data(object);
+        let has_any = data.iter().any(|placed| meets(blocks, placed.extent));
+        let data: &[Placed] = if has_any { data } else { &[] };
+        let ino: Ino = ino;
+        part.push(ino, data.iter().copied(), plan.overhead_extents(object).iter().copied());
+    }
+    part
+}
+
+/// Whether an extent has a block in common with sorted ones.
+fn meets(sorted: &[Extent], extent: Extent) -> bool {
+    let at = sorted.partition_point(|run| run.end() <= extent.start);
+    sorted.get(at).is_some_and(|run| run.start < extent.end())
+}
+
+/// The parts of sorted extents that are not in `others`, which are sorted too.
+fn without(extents: &[Extent], others: &[Extent]) -> Vec<Extent> {
+    let mut left = Vec::new();
+    let mut others = others.iter().peekable();
+    for run in extents {
+        let mut start = run.start;
+        while let Some(other) = others.peek() {
+            if other.end() <= start {
+                others.next();
+                continue;
+            }
+            if other.start >= run.end() {
+                break;
+            }
+            if other.start > start {
+                left.push(Extent::new(start, other.start - start));
+            }
+            start = other.end();
+        }
+        if start < run.end() {
+            left.push(Extent::new(start, run.end() - start));
+        }
+    }
+    left
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn extents(list: &[(u64, u64)]) -> Vec<Extent> {
+        list.iter().map(|&(start, len)| Extent::new(BlockNo::new(start), len)).collect()
+    }
+
+    #[test]
+    fn parts_that_others_have_are_left_out() {
+        let all = extents(&[(10, 10), (30, 10), (50, 10)]);
+        let others = extents(&[(0, 5), (8, 4), (15, 2), (19, 15), (49, 20)]);
+        assert_eq!(without(&all, &others), extents(&[(12, 3), (17, 2), (34, 6)]));
+        assert_eq!(without(&all, &[]), all);
+        assert_eq!(without(&all, &all), []);
+        assert_eq!(without(&all, &extents(&[(0, 100)])), []);
+    }
+}
