@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use seekless_compose::freed::Freed;
 use seekless_fs::format::OpenOptions;
-use seekless_images::{OutputFormat, Place};
+use seekless_images::{OutputFormat, Place, ReflinkMode};
 use seekless_units::{ByteLen, parse_size};
 use std::str::FromStr;
 
@@ -100,6 +100,36 @@ impl From<OutputFormatArg> for OutputFormat {
         match arg {
             OutputFormatArg::Raw => Self::Raw,
             OutputFormatArg::Qcow2 => Self::Qcow2,
+        }
+    }
+}
+
+/// Whether contents are cloned instead of copied.
+#[derive(Args, Debug, Clone, Copy)]
+pub(crate) struct ReflinkArgs {
+    /// Clone contents, so that they take no more space and nearly no time, if the files they come
+    /// from and the file written are on one file system that can (Btrfs, XFS)
+    #[arg(long, value_enum, default_value_t = ReflinkArg::Auto, value_name = "WHEN")]
+    reflink: ReflinkArg,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum ReflinkArg {
+    /// Clone what can be cloned, and copy the rest
+    Auto,
+    /// Fail if nothing can be cloned
+    Always,
+    /// Copy everything
+    Never,
+}
+
+impl ReflinkArgs {
+    /// The mode of an output.
+    pub(crate) fn mode(self) -> ReflinkMode {
+        match self.reflink {
+            ReflinkArg::Auto => ReflinkMode::Auto,
+            ReflinkArg::Always => ReflinkMode::Always,
+            ReflinkArg::Never => ReflinkMode::Never,
         }
     }
 }

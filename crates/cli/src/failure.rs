@@ -62,6 +62,7 @@ fn option(term: Term) -> &'static str {
         Term::InPlace => "seekless optimize --in-place",
         Term::Create => "--create",
         Term::Size => "--size SIZE",
+        Term::Reflink => "--reflink always",
     }
 }
 

@@ -1,5 +1,6 @@
 //! The interface of block devices.
 
+use crate::{HostRange, Reflink};
 use seekless_units::{ByteLen, Lba};
 use std::io;
 
@@ -163,6 +164,19 @@ pub trait BlockDevice: Send + Sync {
     /// # Errors
     /// [`DeviceError::Io`] if the system cannot guarantee that.
     fn flush(&self) -> Result<(), DeviceError>;
+
+    /// The file of the host that contains `len` bytes from byte `at` on, unchanged and in one
+    /// piece. By default, none does.
+    fn host_range(&self, at: ByteLen, len: u64) -> Option<HostRange<'_>> {
+        let _ = (at, len);
+        None
+    }
+
+    /// The file to which the device writes, if that can share blocks with other files. By default,
+    /// it cannot.
+    fn reflink(&self) -> Option<Reflink<'_>> {
+        None
+    }
 }
 
 /// Checks that `len` bytes from `at` are on a device of `device_len` bytes and returns the byte

@@ -1,11 +1,12 @@
 //! Image files and block devices.
 
-use crate::{BlockDevice, DeviceError, Durable, Ticket, block_device::check_range};
+use crate::{BlockDevice, DeviceError, Durable, HostRange, Ticket, block_device::check_range};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::{Errno, ReadWriteFlags, pwritev2};
 use seekless_units::{ByteLen, Lba};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
@@ -21,6 +22,8 @@ pub struct FileDevice {
     file: File,
     len: ByteLen,
     writable: bool,
+    /// Whether it is a regular file, whose blocks others may share.
+    is_regular: bool,
 }
 
 impl FileDevice {
@@ -74,7 +77,8 @@ impl FileDevice {
     pub fn from_file(mut file: File, writable: bool) -> io::Result<Self> {
         // Seeking finds the length of block devices too, where fstat says 0.
         let len = ByteLen::new(file.seek(SeekFrom::End(0))?);
-        Ok(Self { file, len, writable })
+        let is_regular = file.metadata()?.is_file();
+        Ok(Self { file, len, writable, is_regular })
     }
 }
 
@@ -147,6 +151,12 @@ impl BlockDevice for FileDevice {
             self.check_whole(Lba::ZERO)?;
         }
         self.file.sync_data().map_err(|source| DeviceError::Io { at: Lba::ZERO, source })
+    }
+
+    fn host_range(&self, at: ByteLen, len: u64) -> Option<HostRange<'_>> {
+        let offset = at.get();
+        let is_inside = offset.checked_add(len).is_some_and(|end| end <= self.len.get());
+        (self.is_regular && is_inside).then(|| HostRange { file: self.file.as_fd(), offset, len })
     }
 }
 

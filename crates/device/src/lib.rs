@@ -6,6 +6,9 @@
 //! ([`Window`]), one whose beginning is written last ([`HeadLast`]), one of which only some parts are
 //! written ([`Masked`]), one whose writes wait in a queue ([`WriteQueue`]) and a copy-on-write layer
 //! over another device ([`Overlay`]), which shows an unreplayed journal without touching the image.
+//!
+//! A device in a file of the host offers the file for [`Reflink`]s, so that contents need not be
+//! copied.
 
 mod block_device;
 mod clock;
@@ -14,6 +17,7 @@ mod head_last;
 mod masked;
 mod memory;
 mod overlay;
+mod reflink;
 mod sparse;
 mod window;
 mod write_queue;
@@ -26,6 +30,7 @@ pub use head_last::HeadLast;
 pub use masked::Masked;
 pub use memory::MemoryDevice;
 pub use overlay::Overlay;
+pub use reflink::{CloneTarget, HostRange, NotCloned, Reflink};
 pub use sparse::SparseDevice;
 pub use window::Window;
 pub use write_queue::{QueuePlace, WriteQueue};

@@ -1,6 +1,8 @@
 //! A part of a device.
 
-use crate::{BlockDevice, DeviceError, Durable, Ticket, block_device::check_range};
+use crate::{
+    BlockDevice, DeviceError, Durable, HostRange, Reflink, Ticket, block_device::check_range,
+};
 use seekless_units::{ByteLen, Lba};
 use std::sync::Arc;
 
@@ -75,6 +77,16 @@ impl BlockDevice for Window {
 
     fn flush(&self) -> Result<(), DeviceError> {
         self.device.flush()
+    }
+
+    fn host_range(&self, at: ByteLen, len: u64) -> Option<HostRange<'_>> {
+        let end = at.get().checked_add(len)?;
+        let outer = ByteLen::new(self.start.to_bytes().get() + at.get());
+        if end > self.len.get() { None } else { self.device.host_range(outer, len) }
+    }
+
+    fn reflink(&self) -> Option<Reflink<'_>> {
+        Some(self.device.reflink()?.at(self.start.to_bytes()))
     }
 }
 

@@ -25,7 +25,9 @@ use crate::ondisk::{BPB32_AT, ENTRY_SIZE, FsInfo};
 use crate::table::{Link, Table};
 use seekless_device::BlockDevice;
 use seekless_fs::check::{Finding, Problem};
+use seekless_fs::mapped::MappedContent;
 use seekless_fs::plan::{Demand, ObjectId, Plan, Rearrange, Space};
+use seekless_fs::source::Content;
 use seekless_fs::{FileKind, FsError, Inspect};
 use seekless_units::{BlockNo, ByteLen, Extent, Ino};
 use std::mem::offset_of;
@@ -263,6 +265,13 @@ impl Data for Relayout<'_> {
             }
         }
         Ok(())
+    }
+
+    fn open(&self, object: usize) -> Result<Box<dyn Content + '_>, FsError> {
+        let map = self.image.block_map(Ino::new(object as u32 + 1))?;
+        let volume = self.image.volume();
+        let sector = volume.boot.sector;
+        Ok(Box::new(MappedContent::new(map.runs, sector, volume.device().as_ref())))
     }
 }
 

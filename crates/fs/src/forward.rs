@@ -1,12 +1,16 @@
-//! The forward pass: file contents are written in disk order, read on several threads.
+//! The forward pass: file contents are written in disk order, read on several threads. Contents
+//! that are whole blocks of files of the host are cloned before, where the output can share blocks.
 #![allow(
     clippy::indexing_slicing,
     clippy::as_conversions,
     reason = "values are of our own plan, not an image's"
 )]
 
+mod reflink;
+
 use crate::FsError;
 use crate::plan::{ObjectId, Placed, Plan};
+use crate::source::Content;
 use seekless_device::BlockDevice;
 use seekless_units::{ByteLen, Lba};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,6 +31,16 @@ pub trait Contents: Sync {
     /// # Errors
     /// The error of the data's source.
     fn fill(&self, object: ObjectId, lbn: u64, out: &mut [u8]) -> Result<(), FsError>;
+
+    /// Opens the contents of an object that may lie in a file of the host; its blocks contain them
+    /// from byte 0 on. By default, no object has such contents.
+    ///
+    /// # Errors
+    /// The error of the data's source.
+    fn open(&self, object: ObjectId) -> Result<Option<Box<dyn Content + '_>>, FsError> {
+        let _ = object;
+        Ok(None)
+    }
 }
 
 /// A run of an object's data with its location on the disk.
@@ -86,6 +100,9 @@ impl Forward<'_> {
     /// The first error of the contents or the device.
     pub fn run(&self, mut pieces: Vec<Piece>) -> Result<(), FsError> {
         pieces.sort_unstable_by_key(|piece| piece.placed.extent.start);
+        if let Some(reflink) = self.device.reflink() {
+            pieces = self.clone_pieces(pieces, reflink)?;
+        }
         let cursor = Mutex::new(Cursor::default());
         // One write at a time: the kernel would make writers to one file wait for each other
         // anyway, spinning.

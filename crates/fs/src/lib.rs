@@ -16,6 +16,7 @@
 //! - [`field`]: bounds-checked access to the bytes of on-disk structures
 //! - [`read_cache`]: a bounded cache of metadata blocks
 //! - [`source`]: the source of such a tree's contents
+//! - [`mapped`]: contents found by a block map
 //! - [`patches`]: the writer of repairs
 //! - [`plan`]: every inode number and extent of an image, decided at once
 //! - [`forward`]: writing a plan's data, in disk order
@@ -29,6 +30,7 @@ pub mod field;
 pub mod format;
 pub mod forward;
 pub mod inspect;
+pub mod mapped;
 pub mod operate;
 pub mod patches;
 pub mod plan;

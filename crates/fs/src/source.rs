@@ -2,6 +2,7 @@
 
 use crate::FsError;
 use crate::tree::{NodeAttr, NodeId, Tree, TreeBuilder};
+use seekless_device::HostRange;
 
 /// A run of bytes of a file that is not a hole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,6 +75,14 @@ pub trait Content {
     /// # Errors
     /// [`FsError::SourceChanged`] when the file ends early; [`FsError::Io`].
     fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> Result<(), FsError>;
+
+    /// The file of the host that contains the bytes from `offset` on, as many of `len` as it
+    /// contains in one piece. By default, none does. [`Content::verify`] tells, after they were
+    /// cloned, whether they were those of the tree.
+    fn host_range(&self, offset: u64, len: u64) -> Option<HostRange<'_>> {
+        let _ = (offset, len);
+        None
+    }
 
     /// Checks, after everything is read, that all of it was one version.
     ///

@@ -58,6 +58,8 @@ pub enum Term {
     Create,
     /// Size of an image that is created.
     Size,
+    /// Whether contents are cloned.
+    Reflink,
 }
 
 impl fmt::Display for Term {
@@ -88,6 +90,7 @@ impl fmt::Display for Term {
             Self::InPlace => "rearranged in its place",
             Self::Create => "`create`",
             Self::Size => "`size`",
+            Self::Reflink => "`reflink`",
         })
     }
 }

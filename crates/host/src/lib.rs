@@ -15,6 +15,7 @@
 //!   cold caches;
 //! - [`initramfs`]: surviving the switch to the root file system;
 //! - [`read_ahead`]: a device's read-ahead, changed temporarily;
+//! - [`reflink`]: blocks shared between files;
 //! - [`program`]: commands that are traced from their first instruction;
 //! - [`family`]: a command with all its descendants;
 //! - [`running`]: running programs;
@@ -54,6 +55,7 @@ pub mod preloaded;
 pub mod pressure;
 pub mod program;
 pub mod read_ahead;
+pub mod reflink;
 pub mod residency;
 pub mod running;
 pub mod scratch;

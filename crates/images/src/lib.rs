@@ -42,4 +42,4 @@ pub use place::Place;
 pub use progress::{Progress, Unwatched};
 pub use qcow2::refuse_qcow2;
 pub use seekless_formats::READERS as FORMATS;
-pub use targets::{OutputFormat, Target};
+pub use targets::{OutputFormat, ReflinkMode, Target};

@@ -7,15 +7,18 @@
 mod block;
 mod copy;
 mod qcow2;
+mod reflink;
 mod streamed;
 
 pub use copy::{copy_of_table, copy_range};
+pub use reflink::{Cloning, CloningFile, ReflinkMode};
 
 use crate::error::{Error, ErrorKind};
 use crate::output::Output;
 use crate::progress::Progress;
 use block::BlockTarget;
 use qcow2::{Qcow2Target, file_of_length};
+use reflink::CloningDevice;
 use seekless_device::{BlockDevice, Window};
 use seekless_fs::FsError;
 use seekless_host::block_device::{backing_file, number, overlap};
@@ -40,6 +43,8 @@ pub struct Target {
     sink: Sink,
     /// The device last returned by [`Target::device`].
     given: Mutex<Option<Arc<dyn BlockDevice>>>,
+    /// The file, if contents are cloned.
+    cloning: Option<Arc<Cloning>>,
 }
 
 enum Sink {
@@ -71,7 +76,7 @@ impl Target {
                 OutputFormat::Qcow2 => Sink::Qcow2(Qcow2Target::begin(path, force)?),
             }
         };
-        Ok(Self { path: path.into(), sink, given: Mutex::new(None) })
+        Ok(Self::new(path, sink))
     }
 
     /// Begins writing to standard output, unless that is a terminal.
@@ -83,7 +88,28 @@ impl Target {
             return Err(Error::usage("standard output takes raw images"));
         }
         let sink = Sink::Stream(StreamTarget::begin(temp_dir)?);
-        Ok(Self { path: "standard output".into(), sink, given: Mutex::new(None) })
+        Ok(Self::new("standard output".as_ref(), sink))
+    }
+
+    /// Contents are copied, unless they are asked to be cloned.
+    fn new(path: &Path, sink: Sink) -> Self {
+        Self { path: path.into(), sink, given: Mutex::new(None), cloning: None }
+    }
+
+    /// Lets contents be cloned. Only regular files share blocks with others.
+    ///
+    /// # Errors
+    /// With [`ReflinkMode::Always`], [`ErrorKind::Unsupported`] with the reason for which nothing
+    /// can be cloned; I/O errors.
+    pub fn with_reflink(mut self, mode: ReflinkMode) -> Result<Self, Error> {
+        let impossible = |why| Cloning::impossible(mode, &self.path, why);
+        self.cloning = match &self.sink {
+            Sink::File(output) => Cloning::begin(mode, &output.file()?, &self.path)?,
+            Sink::Qcow2(_) => impossible("qcow2 images are written by qemu-img, which copies")?,
+            Sink::Device(_) => impossible("the output is a block device, not a regular file")?,
+            Sink::Stream(_) => impossible("the image is copied to standard output")?,
+        };
+        Ok(self)
     }
 
     /// For standard output only: the file from which the image is copied there.
@@ -169,7 +195,15 @@ impl Target {
         progress: &dyn Progress,
     ) -> Result<Arc<dyn BlockDevice>, Error> {
         let device: Arc<dyn BlockDevice> = match &self.sink {
-            Sink::File(output) => file_of_length(&output.file()?, len, &self.path)?,
+            Sink::File(output) => {
+                let device = file_of_length(&output.file()?, len, &self.path)?;
+                match &self.cloning {
+                    Some(cloning) => {
+                        Arc::new(CloningDevice::new(device, cloning.target(output.file()?)))
+                    }
+                    None => device,
+                }
+            }
             Sink::Stream(target) => file_of_length(&target.file()?, len, &self.path)?,
             Sink::Qcow2(target) => target.device(len)?,
             Sink::Device(target) => {
@@ -211,8 +245,12 @@ impl Target {
     /// Completes the image: a file gets its name, a device its beginning.
     ///
     /// # Errors
-    /// I/O errors; [`ErrorKind::NoSpace`] and [`ErrorKind::System`] of `qemu-img`.
+    /// I/O errors; [`ErrorKind::NoSpace`] and [`ErrorKind::System`] of `qemu-img`;
+    /// [`ErrorKind::Unsupported`] if contents had to be cloned and none were.
     pub fn finish(self) -> Result<(), Error> {
+        if let Some(cloning) = &self.cloning {
+            cloning.finish(&self.path)?;
+        }
         match self.sink {
             Sink::File(output) => output.finish(),
             Sink::Qcow2(target) => target.finish(),

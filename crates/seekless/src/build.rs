@@ -13,7 +13,7 @@ use seekless_ffs::Version;
 use seekless_fs::Timestamp;
 use seekless_fs::format::OpenOptions;
 use seekless_fs::plan::Spare;
-use seekless_images::{Place, Target, Unwatched};
+use seekless_images::{Place, ReflinkMode, Target, Unwatched};
 use seekless_units::ByteLen;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -292,6 +292,7 @@ impl Build {
         self.settings(self.size, None)?;
         sources::refuse_inside(path, &self.sources)?;
         let target = Target::create(path, self.replaces, None)?;
+        let target = target.with_reflink(ReflinkMode::Auto)?;
         target.refuse_source(self.sources.iter().chain(&self.like))?;
         let bases = ExtBases::open(&self.like, &Place::default(), OpenOptions::default())?;
         let all = target.capacity().map(ByteLen::get).filter(|_| self.free == 0);

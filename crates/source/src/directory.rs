@@ -12,6 +12,7 @@ use crate::options::{MetadataCalls, TreeOptions};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
+use seekless_device::HostRange;
 use seekless_fs::FsError;
 use seekless_fs::source::{Content, Segment, Source};
 use seekless_fs::tree::{NodeId, Payload, Tree};
@@ -139,6 +140,12 @@ impl Content for FileContent<'_> {
             }
         }
         Ok(())
+    }
+
+    fn host_range(&self, offset: u64, len: u64) -> Option<HostRange<'_>> {
+        let rest = self.source.tree.node(self.node).size.checked_sub(offset)?;
+        let len = len.min(rest);
+        (len > 0).then(|| HostRange { file: self.file.as_fd(), offset, len })
     }
 
     fn verify(&mut self) -> Result<(), FsError> {

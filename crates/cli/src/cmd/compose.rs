@@ -9,7 +9,7 @@ mod seals;
 mod ufs;
 mod verity;
 
-use crate::args::{Global, OpenArgs, OutputFormatArg, count};
+use crate::args::{Global, OpenArgs, OutputFormatArg, ReflinkArgs, count};
 use crate::failure::{Failure, Kind};
 use crate::fat_args::{FatBuildArgs, FatMakeArgs};
 use crate::progress;
@@ -57,6 +57,10 @@ merged with one of an earlier source and has its own owner, mode and times then.
 A directory that an archive has no entry for stays as it is, and symlinks on the
 way to what is in it are followed.
 
+On file systems that share blocks between files (Btrfs, XFS) an image gets the blocks of
+the source's files instead of copies, unless --reflink says otherwise; its bytes are
+the same. The source may change afterwards: the image does not.
+
 If the environment variable SOURCE_DATE_EPOCH is set (seconds since 1970), it is
 the creation time of the file system, and later modification times of files are
 set to it. Otherwise the creation time is the latest modification time in the
@@ -76,6 +80,7 @@ Examples:
   seekless build rootfs/ -o week2.img --like week1.img
   seekless build rootfs.tar.zst overlay/ -o app.img --share
   seekless build rootfs/ -o disk.img --uuid random
+  seekless build rootfs/ -o disk.img --reflink never
   seekless build rootfs/ -o /dev/vg0/root
   seekless build rootfs/ -o /dev/vg0/root --force --size 4G
   seekless build rootfs/ -o disk.qcow2 --size 10G
@@ -117,6 +122,8 @@ pub(crate) struct BuildArgs {
     /// Replace the output file if it exists, or what the block device holds
     #[arg(long)]
     force: bool,
+    #[command(flatten)]
+    reflink: ReflinkArgs,
     #[command(flatten)]
     room: RoomArgs,
     /// Format; for ext, also the default set of features
@@ -280,6 +287,7 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
     } else {
         Target::create(&args.output, args.force, format)?
     };
+    let target = target.with_reflink(args.reflink.mode())?;
     let read = args.sources.iter().chain(args.disk.source()).chain(args.like.images());
     target.refuse_source(read)?;
     let options = options(args, room_on(args, &target)?, bases.as_ref())?;

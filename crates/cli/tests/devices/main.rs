@@ -7,6 +7,7 @@ mod judges;
 mod disks;
 mod output;
 mod reading;
+mod reflink;
 
 use judges::{Scratch, can_mount, run};
 use std::fs::{self, File};

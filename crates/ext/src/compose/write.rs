@@ -16,7 +16,7 @@ use rayon::prelude::*;
 use seekless_device::BlockDevice;
 use seekless_fs::forward::{self, Contents, Forward};
 use seekless_fs::plan::{Demand, ObjectId, Plan};
-use seekless_fs::source::SEAL_ALIGN;
+use seekless_fs::source::{Content, SEAL_ALIGN};
 use seekless_fs::tree::NodeId;
 use seekless_fs::{FileKind, FsError};
 use seekless_units::{BlockNo, ByteLen, Extent, Ino, Lba};
@@ -356,6 +356,15 @@ impl TreeWriter<'_> {
 impl Contents for TreeWriter<'_> {
     fn is_whole(&self, object: ObjectId) -> bool {
         self.demand.is_directory(object)
+    }
+
+    fn open(&self, object: ObjectId) -> Result<Option<Box<dyn Content + '_>>, FsError> {
+        match self.demand.object(object) {
+            Object::Node(id) if self.demand.node(id).kind == FileKind::Regular => {
+                self.demand.source.open(id).map(Some)
+            }
+            _ => Ok(None),
+        }
     }
 
     fn fill(&self, object: ObjectId, lbn: u64, out: &mut [u8]) -> Result<(), FsError> {

@@ -36,7 +36,7 @@ use crate::make::label;
 use crate::time::{EARLIEST, LATEST};
 use seekless_device::BlockDevice;
 use seekless_fs::plan::{Demand, NewVolume, Plan, Space};
-use seekless_fs::source::Source;
+use seekless_fs::source::{Content, Source};
 use seekless_fs::tree::Tree;
 use seekless_fs::{FsError, Timestamp};
 use seekless_units::{BlockNo, ByteLen, Extent, Ino};
@@ -169,6 +169,10 @@ impl Data for SourceObjects<'_> {
         content.read_at(offset, out)?;
         // Each part of a file must be of the version that was walked, so that all are of one.
         content.verify()
+    }
+
+    fn open(&self, object: usize) -> Result<Box<dyn Content + '_>, FsError> {
+        self.source.open(self.nodes[object])
     }
 }
 

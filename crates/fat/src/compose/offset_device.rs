@@ -1,6 +1,6 @@
 //! A device without its first sectors, so that clusters can be numbered as blocks.
 
-use seekless_device::{BlockDevice, DeviceError};
+use seekless_device::{BlockDevice, DeviceError, Reflink};
 use seekless_units::{ByteLen, Lba};
 
 pub(crate) struct OffsetDevice<'a> {
@@ -25,5 +25,9 @@ impl BlockDevice for OffsetDevice<'_> {
 
     fn flush(&self) -> Result<(), DeviceError> {
         self.device.flush()
+    }
+
+    fn reflink(&self) -> Option<Reflink<'_>> {
+        Some(self.device.reflink()?.at(Lba::new(self.skip).to_bytes()))
     }
 }

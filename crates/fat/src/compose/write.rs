@@ -10,6 +10,7 @@ use crate::ondisk::{ENTRY_SIZE, ShortEntry, attr};
 use seekless_fs::FsError;
 use seekless_fs::forward::{self, Contents, Forward};
 use seekless_fs::plan::{Demand, ObjectId, Plan};
+use seekless_fs::source::Content;
 use seekless_units::SECTOR;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -17,6 +18,9 @@ use zerocopy::{FromBytes, IntoBytes};
 pub(crate) trait Data: Sync {
     /// Fills `out` from byte `offset` of a file on; the range lies within the file.
     fn read(&self, object: usize, offset: u64, out: &mut [u8]) -> Result<(), FsError>;
+
+    /// Opens a file's contents, which may lie in a file of the host.
+    fn open(&self, object: usize) -> Result<Box<dyn Content + '_>, FsError>;
 }
 
 /// The clusters among the blocks of a plan: block numbers are aligned like the volume, so that
@@ -162,6 +166,13 @@ fn put_first(entry: &mut ShortEntry, cluster: u32) {
 impl Contents for ImageWriter<'_> {
     fn is_whole(&self, object: ObjectId) -> bool {
         self.objects.is_directory(object)
+    }
+
+    fn open(&self, object: ObjectId) -> Result<Option<Box<dyn Content + '_>>, FsError> {
+        if self.objects.is_directory(object) {
+            return Ok(None);
+        }
+        self.data.open(object.index()).map(Some)
     }
 
     fn fill(&self, object: ObjectId, lbn: u64, out: &mut [u8]) -> Result<(), FsError> {

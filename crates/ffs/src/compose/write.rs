@@ -18,6 +18,7 @@ use rayon::prelude::*;
 use seekless_device::BlockDevice;
 use seekless_fs::forward::{self, Contents, Forward};
 use seekless_fs::plan::{Demand, ObjectId, Plan};
+use seekless_fs::source::Content;
 use seekless_fs::tree::{NodeId, Payload};
 use seekless_fs::{FileKind, FsError};
 use seekless_units::{BlockNo, ByteLen, Extent, Ino, Lba, Lbn};
@@ -331,6 +332,15 @@ impl Writer<'_> {
 impl Contents for Writer<'_> {
     fn is_whole(&self, object: ObjectId) -> bool {
         self.demand.is_directory(object)
+    }
+
+    /// A tail in a block shared with others is no whole block, so it is not cloned.
+    fn open(&self, object: ObjectId) -> Result<Option<Box<dyn Content + '_>>, FsError> {
+        let id = NodeId::new(object.index() as u32);
+        match self.demand.tree.node(id).kind {
+            FileKind::Regular => self.demand.source.open(id).map(Some),
+            _ => Ok(None),
+        }
     }
 
     fn fill(&self, object: ObjectId, lbn: u64, out: &mut [u8]) -> Result<(), FsError> {
