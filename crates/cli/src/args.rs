@@ -1,5 +1,6 @@
 //! Arguments that several commands take.
 
+use crate::failure::Failure;
 use clap::{Args, ValueEnum};
 use seekless_compose::freed::Freed;
 use seekless_fs::format::OpenOptions;
@@ -124,6 +125,14 @@ enum ReflinkArg {
 }
 
 impl ReflinkArgs {
+    /// Refuses the option where no file is written.
+    pub(crate) fn refuse(self) -> Result<(), Failure> {
+        if self.reflink == ReflinkArg::Auto {
+            return Ok(());
+        }
+        Err(Failure::usage("--reflink is for an image that is written with -o"))
+    }
+
     /// The mode of an output.
     pub(crate) fn mode(self) -> ReflinkMode {
         match self.reflink {

@@ -11,9 +11,14 @@ use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags,
 };
 use rustix::io::Errno;
+use seekless_device::Reflink;
 use seekless_fs::acl::AclKind;
 use seekless_fs::inspect::sorted_entries;
-use seekless_fs::{Attr, FileKind, Inspect, Xattr};
+use seekless_fs::mapped::MappedContent;
+use seekless_fs::source::Content;
+use seekless_fs::{Attr, BlockMap, FileKind, Inspect, Xattr};
+use seekless_images::ReflinkMode;
+use seekless_images::targets::Cloning;
 use seekless_units::{ByteLen, Ino};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -21,6 +26,7 @@ use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Bytes copied at a time.
 const CHUNK: usize = 1 << 20;
@@ -49,7 +55,10 @@ pub(crate) struct Extraction<'a> {
     /// Directories that were copied or are being copied.
     seen: HashSet<Ino>,
     buf: Vec<u8>,
-    pub(crate) summary: Summary,
+    reflink: ReflinkMode,
+    /// How contents are cloned to the file system of the files, once that was asked.
+    cloning: Option<Option<Arc<Cloning>>>,
+    summary: Summary,
 }
 
 /// A directory whose copy is in progress.
@@ -75,7 +84,11 @@ fn is_safe(name: &[u8]) -> bool {
 
 impl<'a> Extraction<'a> {
     /// A copy to the directory `top`.
-    pub(crate) fn new(image: &'a dyn Inspect, top: &Path) -> Result<Self, Failure> {
+    pub(crate) fn new(
+        image: &'a dyn Inspect,
+        top: &Path,
+        reflink: ReflinkMode,
+    ) -> Result<Self, Failure> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(CWD, top, flags, Mode::empty())
             .map_err(|error| Failure::io(top.display(), &error.into()))?;
@@ -86,8 +99,18 @@ impl<'a> Extraction<'a> {
             linked: HashMap::new(),
             seen: HashSet::new(),
             buf: vec![0; CHUNK],
+            reflink,
+            cloning: None,
             summary: Summary::default(),
         })
+    }
+
+    /// Ends the copy; `shown` is its name in errors.
+    pub(crate) fn finish(self, shown: &Path) -> Result<Summary, Failure> {
+        if let Some(Some(cloning)) = &self.cloning {
+            cloning.finish(shown)?;
+        }
+        Ok(self.summary)
     }
 
     /// Copies a file or a directory tree to a name in `top`.
@@ -241,7 +264,7 @@ impl<'a> Extraction<'a> {
         attr: &Attr,
     ) -> Result<(), Failure> {
         let flags =
-            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(dir, name, flags, Mode::from(0o600))
             .map_err(|error| failed(path, error))?;
         let file = File::from(fd);
@@ -253,9 +276,10 @@ impl<'a> Extraction<'a> {
     /// Copies the contents of a file, except holes.
     fn copy_contents_of(&mut self, file: &File, path: &[u8], attr: &Attr) -> Result<(), Failure> {
         let io = |error: std::io::Error| Failure::io(show::name(path), &error);
+        let map = self.image.block_map(attr.ino)?;
+        let cloning = self.cloning_of(file, path, attr)?;
         file.set_len(attr.size).map_err(io)?;
         let block = u64::from(self.image.geometry().block_size);
-        let map = self.image.block_map(attr.ino)?;
         let mut ranges: Vec<(u64, u64)> = map
             .runs
             .iter()
@@ -265,6 +289,10 @@ impl<'a> Extraction<'a> {
         if map.runs.is_empty() && attr.size <= 1 << 16 {
             // Contents in the inode, or a small hole, which costs no more to copy.
             ranges.push((0, attr.size));
+        }
+        if let Some(cloning) = cloning {
+            let file = file.try_clone().map_err(io)?;
+            ranges = self.clone_ranges(Reflink::new(&cloning.target(file)), map, ranges, attr.size);
         }
         for (start, end) in ranges {
             let (mut at, end) = (start, end.min(attr.size));
@@ -280,6 +308,55 @@ impl<'a> Extraction<'a> {
             }
         }
         Ok(())
+    }
+
+    /// How contents of a new file, still empty, are cloned. Short files cost no system call.
+    fn cloning_of(
+        &mut self,
+        file: &File,
+        path: &[u8],
+        attr: &Attr,
+    ) -> Result<Option<Arc<Cloning>>, Failure> {
+        if attr.size < Cloning::SHORTEST {
+            return Ok(None);
+        }
+        if self.cloning.is_none() {
+            let shown = show::name(path);
+            self.cloning = Some(Cloning::begin(self.reflink, file, Path::new(&shown))?);
+        }
+        Ok(self.cloning.clone().flatten())
+    }
+
+    /// Clones whole blocks of these ranges of a file, and returns the ranges that are left.
+    fn clone_ranges(
+        &mut self,
+        reflink: Reflink<'_>,
+        map: BlockMap,
+        ranges: Vec<(u64, u64)>,
+        size: u64,
+    ) -> Vec<(u64, u64)> {
+        let Some(device) = self.image.contents() else {
+            reflink.no_file();
+            return ranges;
+        };
+        let content = MappedContent::new(map.runs, self.image.geometry().block_size, device);
+        let mut left = Vec::new();
+        for (start, end) in ranges {
+            let end = end.min(size);
+            let cloned = content.host_range(start, end.saturating_sub(start)).and_then(|range| {
+                // All of the range is one run.
+                reflink.clone_range(range, ByteLen::new(start), 1)
+            });
+            match cloned {
+                Some(cloned) => {
+                    self.summary.bytes += cloned.end - cloned.start;
+                    left.push((start, start + cloned.start));
+                    left.push((start + cloned.end, end));
+                }
+                None => left.push((start, end)),
+            }
+        }
+        left
     }
 
     /// Sets owner first (that clears set-id bits), then mode, then times.

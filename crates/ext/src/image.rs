@@ -268,4 +268,8 @@ impl Inspect for ExtImage {
     fn group(&self, group: GroupNo) -> Result<GroupSummary, FsError> {
         self.volume.bitmaps().group_summary(group)
     }
+
+    fn contents(&self) -> Option<&dyn BlockDevice> {
+        Some(self.volume.device().as_ref())
+    }
 }

@@ -379,4 +379,8 @@ impl Inspect for FatImage {
             free,
         })
     }
+
+    fn contents(&self) -> Option<&dyn BlockDevice> {
+        Some(self.volume.device().as_ref())
+    }
 }

@@ -227,4 +227,8 @@ impl Inspect for FfsImage {
     fn group(&self, group: GroupNo) -> Result<GroupSummary, FsError> {
         self.volume.group_summary(group)
     }
+
+    fn contents(&self) -> Option<&dyn BlockDevice> {
+        Some(self.volume.device().as_ref())
+    }
 }

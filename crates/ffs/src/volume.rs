@@ -33,6 +33,11 @@ impl Volume {
         Self { device, sb, cache, ignore_checksums }
     }
 
+    /// The device underneath.
+    pub(crate) fn device(&self) -> &Arc<dyn BlockDevice> {
+        &self.device
+    }
+
     /// Checks that a run of fragments lies in the volume.
     pub(crate) fn check_extent(&self, run: Extent, place: Location) -> Result<(), FsError> {
         let end = run.start.get().checked_add(run.len);

@@ -2,6 +2,7 @@
 
 use crate::operate::StatVfs;
 use crate::{Attr, FileKind, FsError, Xattr};
+use seekless_device::BlockDevice;
 use seekless_units::{BlockNo, ByteLen, Extent, GroupNo, Ino, Lbn};
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -315,6 +316,13 @@ pub trait Inspect: Send + Sync {
     /// # Errors
     /// [`FsError::Corrupt`] when its bitmap cannot be trusted.
     fn group(&self, group: GroupNo) -> Result<GroupSummary, FsError>;
+
+    /// The device that has the contents of regular files in the blocks of
+    /// [`block_map`](Inspect::block_map), as [`read`](Inspect::read) returns them. By default,
+    /// contents are only read.
+    fn contents(&self) -> Option<&dyn BlockDevice> {
+        None
+    }
 }
 
 /// Follows a slash-separated path from the root without following symlinks.

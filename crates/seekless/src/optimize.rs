@@ -3,7 +3,7 @@
 use crate::{Error, Progress, Score, Trace};
 use seekless_compose::rearrange::{self, Rearrangement};
 use seekless_fs::format::OpenOptions;
-use seekless_images::{Place, Target, Unwatched};
+use seekless_images::{Place, ReflinkMode, Target, Unwatched};
 use seekless_layout::replay::{Machine, replay_for_layout};
 use seekless_layout::score;
 use seekless_units::ByteLen;
@@ -128,6 +128,7 @@ impl Optimize {
             return Err(Error::usage("a chunk of 0 bytes"));
         }
         let target = Target::create(path, self.replaces, None)?;
+        let target = target.with_reflink(ReflinkMode::Auto)?;
         target.refuse_source([&self.image])?;
         let old = rearrange::open(&self.image, &self.place, OpenOptions::default())?;
         let block = old.inspect().geometry().block_size;

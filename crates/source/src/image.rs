@@ -1,12 +1,15 @@
 //! Another image as a source: all its files and attributes are taken, all times too.
 
 use crate::options::TreeOptions;
+use seekless_device::HostRange;
+use seekless_fs::mapped::MappedContent;
 use seekless_fs::source::{Content, SEAL_ALIGN, Sealed, Segment, Source};
 use seekless_fs::tree::{
     NewPayload, Node, NodeAttr, NodeId, OtherTimes, Payload, Tree, TreeBuilder,
 };
 use seekless_fs::{Attr, BlockMap, Corruption, FileKind, FsError, Inspect, Location, inode_flag};
 use seekless_units::{ByteLen, Ino};
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -205,7 +208,8 @@ impl Source for ImageSource {
     fn open(&self, node: NodeId) -> Result<Box<dyn Content + '_>, FsError> {
         let node = self.tree.node(node);
         let ino = self.ino(node)?;
-        Ok(Box::new(ImageContent { image: self.image.as_ref(), ino, size: node.size }))
+        let image = self.image.as_ref();
+        Ok(Box::new(ImageContent { image, ino, size: node.size, mapped: OnceCell::new() }))
     }
 }
 
@@ -248,6 +252,17 @@ struct ImageContent<'a> {
     image: &'a dyn Inspect,
     ino: Ino,
     size: u64,
+    /// The contents by their map, if they lie in blocks.
+    mapped: OnceCell<Option<MappedContent<'a>>>,
+}
+
+impl<'a> ImageContent<'a> {
+    fn map(&self) -> Option<MappedContent<'a>> {
+        let device = self.image.contents()?;
+        // Whoever reads meets the error again.
+        let map = self.image.block_map(self.ino).ok()?;
+        Some(MappedContent::new(map.runs, self.image.geometry().block_size, device))
+    }
 }
 
 impl Content for ImageContent<'_> {
@@ -267,5 +282,10 @@ impl Content for ImageContent<'_> {
             }
         }
         Ok(())
+    }
+
+    fn host_range(&self, offset: u64, len: u64) -> Option<HostRange<'_>> {
+        let len = len.min(self.size.checked_sub(offset).filter(|&rest| rest > 0)?);
+        self.mapped.get_or_init(|| self.map()).as_ref()?.host_range(offset, len)
     }
 }

@@ -4,7 +4,7 @@ mod image;
 mod mounted;
 mod show;
 
-use crate::args::{Global, PlaceArgs, count};
+use crate::args::{Global, PlaceArgs, ReflinkArgs, count};
 use crate::failure::{Failure, Kind};
 use crate::progress;
 use crate::say::say;
@@ -65,6 +65,8 @@ pub(crate) struct AgeArgs {
     /// Replace the output file if it exists, or what the block device holds
     #[arg(long, requires = "output")]
     force: bool,
+    #[command(flatten)]
+    reflink: ReflinkArgs,
     /// Workload profile: packages, mail, build, git, server, or a file
     #[arg(long, value_name = "PROFILE", default_value = "packages")]
     profile: String,

@@ -1,6 +1,6 @@
 //! `seekless cp`: copies files out of an image.
 
-use crate::args::{Global, OpenArgs, PlaceArgs};
+use crate::args::{Global, OpenArgs, PlaceArgs, ReflinkArgs};
 use crate::extract::{Extraction, Summary};
 use crate::failure::{Failure, Kind};
 use crate::say::say;
@@ -36,6 +36,8 @@ pub(crate) struct CpArgs {
     #[arg(short, long)]
     recursive: bool,
     #[command(flatten)]
+    reflink: ReflinkArgs,
+    #[command(flatten)]
     place: PlaceArgs,
     #[command(flatten)]
     open: OpenArgs,
@@ -50,12 +52,12 @@ pub(crate) fn run(args: &CpArgs, global: &Global) -> Result<ExitCode, Failure> {
         return Err(Failure::usage(format!("{} is a directory (use -r)", args.path.display())));
     }
     let (parent, name) = target(&args.dest, path)?;
-    let mut extraction = Extraction::new(image.as_ref(), &parent)?;
+    let mut extraction = Extraction::new(image.as_ref(), &parent, args.reflink.mode())?;
     match name {
         Some(name) => extraction.copy(ino, &name)?,
         None => extraction.copy_contents(ino)?,
     }
-    finish(&args.dest, &extraction.summary, global)
+    finish(&args.dest, &extraction.finish(&args.dest)?, global)
 }
 
 /// The directory to copy into, and the name in it; no name for the contents of the image's root.

@@ -4,7 +4,7 @@ mod in_place;
 
 pub(super) use in_place::tell_gain;
 
-use crate::args::{FreedBlocks, Global, OpenArgs, OutputFormatArg, PlaceArgs};
+use crate::args::{FreedBlocks, Global, OpenArgs, OutputFormatArg, PlaceArgs, ReflinkArgs};
 use crate::failure::Failure;
 use crate::progress;
 use crate::say::say;
@@ -74,6 +74,8 @@ pub(crate) struct OptimizeArgs {
     /// Replace the output file if it exists, or what the block device holds
     #[arg(long)]
     force: bool,
+    #[command(flatten)]
+    reflink: ReflinkArgs,
     /// Align the start of the hot part to a multiple of this size: the unit in
     /// which a lazily loaded volume is fetched
     #[arg(long, value_parser = parse_chunk, default_value = "512K")]
@@ -171,6 +173,7 @@ impl OptimizeArgs {
 pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Failure> {
     let Some(path) = &args.output else { return in_place::run(args, global) };
     let target = Target::create(path, args.force, args.output_format.map(Into::into))?;
+    let target = target.with_reflink(args.reflink.mode())?;
     target.refuse_source(args.like.iter().chain([&args.image]))?;
     let bases = ExtBases::open(&args.like, &Place::default(), args.open.options())?;
     let opened = rearrange::open(&args.image, &args.place.place(), args.open.options())?;

@@ -2,7 +2,9 @@
 //! copies, blocks that are really shared, and contents that stay when the source goes.
 
 use crate::Device;
-use crate::judges::{Mounted, Scratch, can_mount, check, failure, ready, run, seekless, text};
+use crate::judges::{
+    Mounted, Scratch, can_mount, check, failure, manifest, ready, run, same, seekless, text,
+};
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
@@ -125,12 +127,13 @@ fn a_cloned_image_equals_a_copied_one() {
     on_each("build", |_, dir| {
         let tree = path(dir, "tree");
         fill(Path::new(&tree));
+        // Of small blocks, those that lie at blocks of the host by chance.
         for (options, is_ext, least) in [
             (&[][..], true, 10 << 20),
-            (&["-b", "1024"], true, 1 << 20),
-            (&["-b", "2048"], true, 1 << 20),
+            (&["-b", "1024"], true, 64 << 10),
+            (&["-b", "2048"], true, 64 << 10),
             (&["--format", "ext2", "--free", "40%"], true, 10 << 20),
-            (&["--size", "600M", "-b", "1024"], true, 1 << 20),
+            (&["--size", "600M", "-b", "1024"], true, 64 << 10),
             (&["--disk"], false, 10 << 20),
             (&["--verity"], true, 10 << 20),
             (&["--format", "ufs2"], false, 10 << 20),
@@ -234,5 +237,122 @@ fn what_cannot_be_cloned_is_said() {
         // Nothing is long enough to be cloned: that is no failure.
         fs::write(path(dir, "tree/file"), "short").expect("write");
         text(&seekless(&["build", &tree, "-o", &image, "--force", "--reflink", "always"]));
+    });
+}
+
+/// A trace that reads some files of the tree of [`fill`].
+fn trace(dir: &Path) -> String {
+    let mut lines = "{\"seekless_trace\":1}\n".to_string();
+    for name in ["length-5000000", "sparse", "length-70000", "many/011", "reserved", "many/007"] {
+        lines += &format!("{{\"op\":\"read\",\"path\":\"/{name}\"}}\n");
+    }
+    let trace = path(dir, "trace");
+    fs::write(&trace, lines).expect("trace");
+    trace
+}
+
+/// Rearranges an image with clones and with copies, which must be equal.
+fn optimize(dir: &Path, image: &str, options: &[&str], least: u64) -> String {
+    let trace = trace(dir);
+    let [cloned, copied] = ["fast.img", "fast-copied.img"].map(|name| path(dir, name));
+    for (new, mode) in [(&cloned, "always"), (&copied, "never")] {
+        let args = ["optimize", image, "--trace", &trace, "-o", new, "--force", "--reflink", mode];
+        text(&seekless(&[&args[..], options].concat()));
+    }
+    run("cmp", &[&cloned, &copied]);
+    let shared = shared(&cloned);
+    assert!(shared >= least, "{options:?}: {shared} bytes are shared");
+    cloned
+}
+
+#[test]
+fn an_image_is_rearranged_by_clones() {
+    on_each("optimize", |_, dir| {
+        let (tree, image) = (path(dir, "tree"), path(dir, "image"));
+        fill(Path::new(&tree));
+        for (options, rebuild, is_ext, least) in [
+            (&[][..], &[][..], true, 10 << 20),
+            (&["-b", "1024"], &[], true, 0),
+            (&[], &["--inode-size", "512"], true, 10 << 20),
+            (&["--disk"], &["--partition", "2"], false, 10 << 20),
+            (&["--format", "fat32", "--drop", "all", "--sectors-per-cluster", "8"], &[], false, 0),
+        ] {
+            let args = ["build", &tree, "-o", &image, "--force", "--reflink", "never"];
+            text(&seekless(&[&args[..], options].concat()));
+            let new = optimize(dir, &image, rebuild, least);
+            if is_ext {
+                check(&new);
+            }
+            if options != ["--disk"] {
+                same("the new image", &manifest(&new, &[]), &manifest(&image, &[]));
+            }
+            // The new image stays when the old one goes.
+            let held = fs::read(&new).expect("image");
+            let old = File::options().write(true).open(&image).expect("open");
+            old.write_all_at(&vec![0xAA; 8 << 20], 0).expect("overwrite");
+            drop(old);
+            fs::remove_file(&image).expect("remove");
+            run("sync", &["-f", &new]);
+            fs::write("/proc/sys/vm/drop_caches", "1").expect("caches");
+            assert!(fs::read(&new).expect("image") == held, "{options:?}");
+        }
+    });
+}
+
+#[test]
+fn an_aged_copy_is_a_clone_that_changes() {
+    on_each("age", |_, dir| {
+        let (tree, image) = (path(dir, "tree"), path(dir, "image"));
+        fill(Path::new(&tree));
+        text(&seekless(&["build", &tree, "-o", &image, "--size", "64M"]));
+        let before = fs::read(&image).expect("image");
+        let [cloned, copied] = ["aged.img", "aged-copied.img"].map(|name| path(dir, name));
+        for (new, mode) in [(&cloned, "always"), (&copied, "never")] {
+            text(&seekless(&["age", &image, "-o", new, "--ops", "300", "--reflink", mode]));
+        }
+        run("cmp", &[&cloned, &copied]);
+        assert!(shared(&cloned) >= 10 << 20);
+        assert!(fs::read(&image).expect("image") == before, "the image has changed");
+        check(&cloned);
+    });
+}
+
+#[test]
+fn files_are_cloned_out_of_an_image() {
+    on_each("cp", |scratch, dir| {
+        let (tree, image) = (path(dir, "tree"), path(dir, "image"));
+        fill(Path::new(&tree));
+        let wanted = manifest(&tree, &[]);
+        for (options, least) in [
+            (&[][..], 10 << 20),
+            (&["-b", "1024"], 0),
+            (&["--format", "ufs2"], 10 << 20),
+            (&["--disk"], 10 << 20),
+        ] {
+            let args = ["build", &tree, "-o", &image, "--force", "--reflink", "never"];
+            text(&seekless(&[&args[..], options].concat()));
+            let out = path(dir, "out");
+            let place: &[&str] = if options == ["--disk"] { &["--partition", "2"] } else { &[] };
+            let args = ["cp", "-r", &image, "/", &out, "--reflink", "always"];
+            fs::create_dir(&out).expect("mkdir");
+            text(&seekless(&[&args[..], place].concat()));
+            let shared: u64 =
+                LENGTHS.iter().map(|len| shared(&format!("{out}/length-{len}"))).sum();
+            assert!(shared >= least / 4, "{options:?}: {shared}");
+            // The files stay when the image goes.
+            fs::write(&image, vec![0xAA; 40 << 20]).expect("overwrite");
+            fs::remove_file(&image).expect("remove");
+            run("sync", &["-f", &out]);
+            fs::write("/proc/sys/vm/drop_caches", "1").expect("caches");
+            same("the files", &manifest(&out, &[]), &wanted);
+            fs::remove_dir_all(&out).expect("remove");
+        }
+        text(&seekless(&["build", &tree, "-o", &image]));
+        let away = scratch.join("away");
+        let args = ["cp", &image, "/length-300001", &away, "--reflink", "always"];
+        let (code, message) = failure(&seekless(&args));
+        assert!(code == 4 && message.contains("nothing can be cloned"), "{message}");
+        text(&seekless(&args[..4]));
+        assert!(fs::read(&away).expect("file").len() == 300_001);
     });
 }

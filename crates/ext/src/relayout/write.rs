@@ -20,7 +20,9 @@ use crate::journal::empty;
 use crate::ondisk::{MMP_MAGIC, MMP_SEQ_CLEAN, MmpBlock, incompat};
 use seekless_device::BlockDevice;
 use seekless_fs::forward::{self, Contents, Forward};
+use seekless_fs::mapped::MappedContent;
 use seekless_fs::plan::{ObjectId, Placed, Plan};
+use seekless_fs::source::Content;
 use seekless_fs::{FileKind, FsError, Mapping};
 use seekless_units::{BlockNo, ByteLen, Extent, GroupNo, Ino, Lba, Lbn};
 use zerocopy::{FromBytes, IntoBytes};
@@ -215,25 +217,11 @@ impl RelayoutWriter<'_> {
         Ok(())
     }
 
-    fn fill_file(&self, object: ObjectId, lbn: u64, out: &mut [u8]) -> Result<(), FsError> {
-        let bs = self.block_size();
-        debug_assert_eq!(out.len() as u64 % bs, 0, "whole blocks are filled");
-        let (mut at, end) = (lbn, lbn + out.len() as u64 / bs);
-        let runs = &self.survey.moved(object).runs;
-        let first = runs.partition_point(|run| run.lbn.get() + run.extent.len <= lbn);
-        for run in &runs[first..] {
-            if at >= end {
-                break;
-            }
-            debug_assert!(at >= run.lbn.get(), "block {at} of a file is mapped");
-            let skip = at - run.lbn.get();
-            let blocks = (run.extent.len - skip).min(end - at);
-            let from = ((at - lbn) * bs) as usize;
-            let part = &mut out[from..from + (blocks * bs) as usize];
-            self.survey.volume.read_bytes(run.extent.start + skip, 0, part)?;
-            at += blocks;
-        }
-        Ok(())
+    /// The contents of a file in the old image.
+    fn contents(&self, object: ObjectId) -> MappedContent<'_> {
+        let volume = self.survey.volume;
+        let runs = &self.survey.moved(object).runs[..];
+        MappedContent::new(runs, volume.sb.block_size, volume.device().as_ref())
     }
 }
 
@@ -253,7 +241,14 @@ impl Contents for RelayoutWriter<'_> {
         if moved.kind == FileKind::Directory {
             self.fill_directory(moved.ino, lbn, out)
         } else {
-            self.fill_file(object, lbn, out)
+            self.contents(object).read_at(lbn * self.block_size(), out)
         }
+    }
+
+    fn open(&self, object: ObjectId) -> Result<Option<Box<dyn Content + '_>>, FsError> {
+        if self.survey.moved(object).kind == FileKind::Directory {
+            return Ok(None);
+        }
+        Ok(Some(Box::new(self.contents(object))))
     }
 }

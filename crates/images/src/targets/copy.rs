@@ -4,7 +4,7 @@ use crate::error::Error;
 use seekless_device::{BlockDevice, DeviceError};
 use seekless_fs::FsError;
 use seekless_partition::{Scheme, Table};
-use seekless_units::{ByteLen, Lba};
+use seekless_units::{ByteLen, Lba, SECTOR};
 use std::path::Path;
 
 /// Where the space of the backup of a GUID partition table begins, in bytes: behind all partitions
@@ -20,12 +20,35 @@ pub fn copy_of_table(disk: &dyn BlockDevice, end: u64) -> u64 {
     }
 }
 
-/// Copies bytes `from..to`, each at the start of a sector, to a device of zeros. Each device comes
-/// with its name.
+/// Copies bytes `from..to`, each at the start of a sector, to a device of zeros, and clones what
+/// can be cloned. Each device comes with its name.
 ///
 /// # Errors
 /// I/O errors, with the name of the device.
 pub fn copy_range(
+    old: (&dyn BlockDevice, &Path),
+    new: (&dyn BlockDevice, &Path),
+    from: u64,
+    to: u64,
+) -> Result<(), Error> {
+    let cloned = new.0.reflink().filter(|_| from < to).and_then(|reflink| {
+        let at = ByteLen::new(from);
+        let Some(range) = old.0.host_range(at, to - from) else {
+            reflink.no_file();
+            return None;
+        };
+        reflink.clone_range(range, at, SECTOR)
+    });
+    match cloned {
+        Some(cloned) => {
+            read_and_write(old, new, from, from + cloned.start)?;
+            read_and_write(old, new, from + cloned.end, to)
+        }
+        None => read_and_write(old, new, from, to),
+    }
+}
+
+fn read_and_write(
     (old, old_name): (&dyn BlockDevice, &Path),
     (new, new_name): (&dyn BlockDevice, &Path),
     from: u64,

@@ -32,6 +32,7 @@ pub(super) fn run(run: &Run<'_>, path: &Path) -> Result<Outcome, Failure> {
             .map_err(about);
     };
     let target = Target::create(new, run.args.force, None)?;
+    let target = target.with_reflink(run.args.reflink.mode())?;
     target.refuse_source([&path.to_path_buf()])?;
     seekless_images::in_use::refuse(path)?;
     let old = seekless_images::device(path, &Place::default())?;

@@ -59,6 +59,7 @@ pub(super) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
     if args.inline_data != InlineData::Auto || args.inode_size.is_some() {
         return Err(Failure::usage("--inline-data and --inode-size need a new image (-o)"));
     }
+    args.reflink.refuse()?;
     if args.open.ignore_checksums || args.open.skip_journal {
         return Err(Failure::usage("--in-place takes sound images only"));
     }
