@@ -136,6 +136,20 @@ fn most_disks_keep_up_with_reads_in_order() {
     assert!(keep_up.len() > others.len(), "{} of {}", keep_up.len(), others.len());
 }
 
+/// The others have dropped what they read ahead when it is asked for after a pause of more than a
+/// revolution, and wait for the medium: half a revolution, as a rule.
+#[test]
+fn disks_that_do_not_keep_up_wait_for_the_medium() {
+    let mut found = Vec::new();
+    for (name, spec) in disks().filter(|(_, spec)| !keeps_up(spec)) {
+        let run = Run { op: Op::Read, depth: 1, sectors: 8, start: 777, pause_us: 10_000 };
+        let (time, turn) = (run.time(name), revolution(&spec));
+        found.push(name);
+        assert!((0.4 * turn..1.1 * turn).contains(&time), "{name}: {time:.3} of {turn:.3} ms");
+    }
+    assert!(!found.is_empty(), "no disk was asked");
+}
+
 #[test]
 fn reads_in_order_lose_no_revolution() {
     // A pause of some microseconds, as between two system calls, makes no difference.
