@@ -150,7 +150,7 @@ impl Inspect for ExtImage {
         let journal = sb.raw.s_journal_inum.get();
         if sb.has_compat(compat::HAS_JOURNAL) && journal != 0 {
             let len = self.attr(Ino::new(journal))?.size;
-            fixed = fixed.saturating_add(len / u64::from(sb.block_size));
+            fixed += (len / u64::from(sb.block_size)).min(sb.blocks);
         }
         let all = self.geometry.space();
         Ok(StatVfs {

@@ -40,20 +40,19 @@ impl<'a> MappedContent<'a> {
     /// Where byte `offset` is, and how many of `len` bytes follow it there.
     fn storage(&self, offset: u64, len: u64) -> (Storage, u64) {
         let lbn = offset / self.block_size;
-        let first =
-            self.runs.partition_point(|run| run.lbn.get().saturating_add(run.extent.len) <= lbn);
+        let first = self.runs.partition_point(|run| run.lbn.get() + run.extent.len <= lbn);
         let Some(run) = self.runs.get(first) else { return (Storage::Nowhere, len) };
-        let bytes = |blocks: u64| blocks.saturating_mul(self.block_size);
+        let bytes = |blocks: u64| blocks * self.block_size;
         let start = bytes(run.lbn.get());
         if offset < start {
             return (Storage::Nowhere, len.min(start - offset));
         }
         let skip = offset - start;
-        let len = len.min(bytes(run.extent.len).saturating_sub(skip));
+        let len = len.min(bytes(run.extent.len) - skip);
         if run.unwritten {
             return (Storage::Nowhere, len);
         }
-        (Storage::Device(bytes(run.extent.start.get()).saturating_add(skip)), len)
+        (Storage::Device(bytes(run.extent.start.get()) + skip), len)
     }
 }
 
