@@ -112,17 +112,12 @@ fn meets(sorted: &[Extent], extent: Extent) -> bool {
 /// The parts of sorted extents that are not in `others`, which are sorted too.
 fn without(extents: &[Extent], others: &[Extent]) -> Vec<Extent> {
     let mut left = Vec::new();
-    let mut others = others.iter().peekable();
+    let mut first = 0;
     for run in extents {
+        // One may reach into the next run, too.
+        first += others[first..].partition_point(|other| other.end() <= run.start);
         let mut start = run.start;
-        while let Some(other) = others.peek() {
-            if other.end() <= start {
-                others.next();
-                continue;
-            }
-            if other.start >= run.end() {
-                break;
-            }
+        for other in others[first..].iter().take_while(|other| other.start < run.end()) {
             if other.start > start {
                 left.push(Extent::new(start, other.start - start));
             }

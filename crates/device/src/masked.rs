@@ -1,17 +1,18 @@
 //! A device of which only some parts are written.
 
-use crate::{BlockDevice, DeviceError, block_device::check_range};
+use crate::{BlockDevice, DeviceError};
 use seekless_units::{ByteLen, Lba, SECTOR};
 use std::ops::Range;
 
-/// A device of which only some parts are written: of each write, the bytes elsewhere are left out.
+/// A device of which only some parts are written: of each write, the bytes elsewhere are left out,
+/// also those behind its end.
 ///
 /// ```
 /// # use seekless_device::{BlockDevice, Masked, MemoryDevice};
 /// # use seekless_units::Lba;
 /// let device = MemoryDevice::new(vec![0; 4 * 512]);
 /// let masked = Masked::new(&device, vec![Lba::new(1)..Lba::new(2)]);
-/// masked.write(Lba::ZERO, &[7; 4 * 512])?;
+/// masked.write(Lba::ZERO, &[7; 8 * 512])?;
 /// let mut bytes = [0; 4 * 512];
 /// device.read(Lba::ZERO, &mut bytes)?;
 /// assert_eq!(bytes.iter().position(|&byte| byte == 7), Some(512));
@@ -43,8 +44,7 @@ impl BlockDevice for Masked<'_> {
     }
 
     fn write(&self, at: Lba, buf: &[u8]) -> Result<(), DeviceError> {
-        let start = check_range(at, buf.len(), self.len())?;
-        let end = start + buf.len() as u64;
+        let (start, end) = (at.get() * SECTOR, at.get() * SECTOR + buf.len() as u64);
         let first = self.parts.partition_point(|part| part.end <= at);
         for part in self.parts.iter().skip(first) {
             let from = (part.start.get() * SECTOR).max(start);

@@ -268,10 +268,11 @@ impl Data for Relayout<'_> {
     }
 
     fn open(&self, object: usize) -> Result<Box<dyn Content + '_>, FsError> {
-        let map = self.image.block_map(Ino::new(object as u32 + 1))?;
+        let ino = Ino::new(object as u32 + 1);
+        let (map, size) = (self.image.block_map(ino)?, self.image.attr(ino)?.size);
         let volume = self.image.volume();
-        let sector = volume.boot.sector;
-        Ok(Box::new(MappedContent::new(map.runs, sector, volume.device().as_ref())))
+        let contents = MappedContent::new(map.runs, volume.boot.sector, volume.device().as_ref());
+        Ok(Box::new(contents.up_to(size)))
     }
 }
 

@@ -7,13 +7,15 @@ use seekless_device::{BlockDevice, HostRange};
 use seekless_units::ByteLen;
 use std::borrow::Cow;
 
-/// The contents of a file whose runs are known. Bytes outside of them, and in unwritten ones, are
-/// zeros.
+/// The contents of a file whose runs are known. Bytes outside of them, in unwritten ones, and behind
+/// the end of the file are zeros.
 #[allow(missing_debug_implementations)]
 pub struct MappedContent<'a> {
     /// In logical order.
     runs: Cow<'a, [Mapping]>,
     block_size: u64,
+    /// The end of the file.
+    end: u64,
     device: &'a dyn BlockDevice,
 }
 
@@ -34,11 +36,22 @@ impl<'a> MappedContent<'a> {
     ) -> Self {
         let runs = runs.into();
         debug_assert!(runs.is_sorted_by_key(|run| run.lbn), "runs are in logical order");
-        Self { runs, block_size: u64::from(block_size).max(1), device }
+        Self { runs, block_size: u64::from(block_size).max(1), end: u64::MAX, device }
+    }
+
+    /// The same contents up to byte `end`, where the file ends: its last blocks may have others
+    /// behind it.
+    #[must_use]
+    pub fn up_to(self, end: u64) -> Self {
+        Self { end, ..self }
     }
 
     /// Where byte `offset` is, and how many of `len` bytes follow it there.
     fn storage(&self, offset: u64, len: u64) -> (Storage, u64) {
+        if offset >= self.end {
+            return (Storage::Nowhere, len);
+        }
+        let len = len.min(self.end - offset);
         let lbn = offset / self.block_size;
         let first = self.runs.partition_point(|run| run.lbn.get() + run.extent.len <= lbn);
         let Some(run) = self.runs.get(first) else { return (Storage::Nowhere, len) };

@@ -185,24 +185,35 @@ impl Held {
     }
 }
 
-/// Free runs, cut at the boundaries of chunks of `align` blocks: those of the chunks of which most
-/// is free first, and runs of equally free chunks in order.
+/// Free runs, cut where chunks of `align` blocks begin and end that are not wholly free: those of the
+/// chunks of which most is free first, and runs of equally free chunks in order.
 fn emptiest_first(free: &[Extent], align: u64) -> Vec<Extent> {
-    let mut pieces: Vec<Extent> = Vec::new();
+    // The free blocks of its chunk, and the piece.
+    let mut pieces: Vec<(u64, Extent)> = Vec::new();
     let mut room: HashMap<u64, u64> = HashMap::new();
     for run in free {
-        let mut start = run.start.get();
-        while start < run.end().get() {
-            let chunk = start / align;
-            let end = run.end().get().min((chunk + 1) * align);
-            *room.entry(chunk).or_default() += end - start;
-            pieces.push(Extent::new(BlockNo::new(start), end - start));
-            start = end;
+        let (start, end) = (run.start.get(), run.end().get());
+        // The chunks that are wholly free, if there are any, lie between a head and a tail.
+        let first = start.next_multiple_of(align).min(end);
+        let last = (end / align * align).max(first);
+        for (from, to) in [(start, first), (first, last), (last, end)] {
+            if from < to {
+                let is_whole = from == first && to == last;
+                if !is_whole {
+                    *room.entry(from / align).or_default() += to - from;
+                }
+                let own = if is_whole { align } else { 0 };
+                pieces.push((own, Extent::new(BlockNo::new(from), to - from)));
+            }
         }
     }
-    let room_at = |piece: &Extent| room.get(&(piece.start.get() / align)).copied();
-    pieces.sort_by_key(|piece| (Reverse(room_at(piece)), piece.start));
-    pieces
+    for (own, piece) in &mut pieces {
+        if *own == 0 {
+            *own = room[&(piece.start.get() / align)];
+        }
+    }
+    pieces.sort_unstable_by_key(|&(own, piece)| (Reverse(own), piece.start));
+    pieces.into_iter().map(|(_, piece)| piece).collect()
 }
 
 /// The parts of a placed run that belong to `runs`.

@@ -243,7 +243,8 @@ fn an_index_has_three_levels_where_directories_may_be_large() {
         crowd.add(name(n));
     }
     let (_, _, most) = crowd.finish("three levels");
-    assert_eq!(most, 4, "blocks are read");
+    // The volume's hash seed is random: a hash that continues in the next leaf needs that one, too.
+    assert!((4..=5).contains(&most), "{most} blocks are read");
 }
 
 /// Where memory is short, blocks of an index that were looked at leave it before they are
