@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Ten successive images of a tree whose packages are upgraded, removed and added.
 
-usage: bench/successive.py [DIR] [--seed N] [--images N]
+usage: bench/successive.py [DIR] [--seed N] [--images N] [--move-budget SIZE]
 
 DIR (default: /usr/lib/python3) is copied; each of its directories with three
 files or more counts as a package. Each image is built with --like of the one
-before it, and without. Needs cargo, and five times the room of DIR in TMPDIR.
+before it, and without; the last one also with --move-budget. Needs cargo, and five times the room of DIR in TMPDIR.
 """
 
 import argparse
@@ -73,6 +73,7 @@ def main():
     parser.add_argument("dir", nargs="?", default="/usr/lib/python3")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--images", type=int, default=10)
+    parser.add_argument("--move-budget", default="16M")
     args = parser.parse_args()
     build_binary = ["cargo", "build", "--quiet", "--release", "--bin", "seekless"]
     subprocess.run(build_binary, check=True, cwd=HERE)
@@ -113,8 +114,12 @@ def main():
         print("| image | bytes of new contents | in chunks of 512K | --like | laid out anew |")
         print("|---|---|---|---|---|")
         total = [0, 0, 0]
+        moved = None
         for step in range(1, args.images + 1):
             written = change(root, step, dice)
+            if step == args.images:
+                build("moved", "--like", at("like"), "--move-budget", args.move_budget)
+                moved = new_chunks("like", "moved")[0]
             build("like-new", "--like", at("like"))
             build("free-new")
             like, chunks = new_chunks("like", "like-new")
@@ -132,6 +137,8 @@ def main():
 
         (like, size), (free, least) = score("like"), score("free")
         print(f"Seeks of the trace on the last image: {like} --like, {free} laid out anew.")
+        print(f"With --move-budget {args.move_budget} in the last step: ", end="")
+        print(f"{score('moved')[0]} seeks, and {moved} new chunks in it.")
         print(f"Size: {size / least:.3f} times that of the image laid out anew.")
 
 

@@ -16,6 +16,7 @@ use seekless_fs::source::{Content, Source};
 use seekless_fs::tree::{NodeId, Tree};
 use seekless_fs::{BlockMap, FileKind, FsError, Inspect, Mapping};
 use seekless_images::{Error, Place, Progress, in_use, refuse_others};
+use seekless_layout::planner::moves::{Moves, move_touched};
 use seekless_layout::planner::{self, Touch};
 use seekless_source::{ImageSource, TreeOptions};
 use seekless_units::{BlockNo, ByteLen, Extent, Ino, Lbn};
@@ -103,10 +104,26 @@ impl ExtBases {
             // In another shape, free blocks could look like metadata of the older one.
             base.keeps_freed = has_its_shape && likeness.freed == Freed::Keep;
             let (demand, space) = (builder.demand(), builder.space());
-            match planner::plan_on(&base, demand, &space, &touches(&builder), align) {
+            let touches = touches(&builder);
+            let block_size = u64::from(builder.block_size());
+            let budget = likeness.move_budget.get() / block_size;
+            let moves = if budget == 0 {
+                Moves::default()
+            } else {
+                let (rest, moves) = move_touched(base, demand, &space, &touches, budget);
+                base = rest;
+                moves
+            };
+            match planner::plan_on(&base, demand, &space, &touches, align) {
                 Ok(plan) => {
+                    let moved = Moved {
+                        bytes: ByteLen::new(moves.blocks * block_size),
+                        chunks: moves.chunks(&plan, align),
+                        pieces_before: moves.pieces_before,
+                        pieces_after: moves.pieces_after,
+                    };
                     let residue = self.images.first().filter(|_| base.keeps_freed);
-                    return Ok(PlannedVolume { volume: builder, plan, taken, residue });
+                    return Ok(PlannedVolume { volume: builder, plan, taken, moved, residue });
                 }
                 Err(FsError::NoSpace(_)) if options.size.is_none() && tries.next().is_some() => {
                     let more = options.spare.bytes.get() + builder.size().get() / 64;
@@ -154,6 +171,9 @@ pub struct Likeness {
     pub is_strict: bool,
     /// The blocks of files that were replaced or removed.
     pub freed: Freed,
+    /// Bytes of contents that traces read which may leave their places, so that they lie in the
+    /// order in which they are read.
+    pub move_budget: ByteLen,
 }
 
 /// A volume on the base of an older one, and its layout.
@@ -161,6 +181,7 @@ pub struct PlannedVolume<'a> {
     volume: Builder<'a>,
     plan: Plan,
     taken: Taken,
+    moved: Moved,
     /// The image whose bytes the free blocks have.
     residue: Option<&'a BaseImage>,
 }
@@ -170,6 +191,12 @@ impl PlannedVolume<'_> {
     #[must_use]
     pub fn taken(&self) -> Taken {
         self.taken
+    }
+
+    /// What left its place for the traces.
+    #[must_use]
+    pub fn moved(&self) -> Moved {
+        self.moved
     }
 
     /// Writes the volume, and returns its length. `source` names the source in errors.
@@ -193,6 +220,19 @@ impl PlannedVolume<'_> {
             })
         })
     }
+}
+
+/// What left its place in an older volume for the order of traces, and what is gained.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Moved {
+    /// Bytes of contents and directories.
+    pub bytes: ByteLen,
+    /// Chunks in which they lie now.
+    pub chunks: u64,
+    /// Pieces in which the blocks that traces read would lie if none moved.
+    pub pieces_before: u64,
+    /// Pieces in which they lie.
+    pub pieces_after: u64,
 }
 
 /// How many files of a new volume have a place in an older one.

@@ -1,6 +1,6 @@
 //! Builds an image of each format from a source. Blocks that traces read come first.
 
-use crate::base::{ExtBases, Likeness, Taken};
+use crate::base::{ExtBases, Likeness, Moved, Taken};
 use crate::freed::{self, Freed};
 use crate::names::Names;
 use crate::write::{Destination, write_error, write_volume, write_volume_over};
@@ -49,8 +49,8 @@ impl Build<'_> {
         self.volume(&builder, &touches)
     }
 
-    /// Writes an ext image on the base of older ones, and returns its length, and how many files
-    /// keep their places. The volume has the shape of the first image, if it can.
+    /// Writes an ext image on the base of older ones, and returns its length, how many files keep
+    /// their places, and what left its place. The volume has the shape of the first image, if it can.
     ///
     /// # Errors
     /// As [`Build::ext`], errors of the older images, and
@@ -60,7 +60,7 @@ impl Build<'_> {
         bases: &ExtBases,
         options: &ext::BuildOptions,
         likeness: Likeness,
-    ) -> Result<(ByteLen, Taken), Error> {
+    ) -> Result<(ByteLen, Taken, Moved), Error> {
         flags::warn_of_lost(self.source, ext::kept_flags(options.features));
         let planned = bases.plan(
             (self.source, self.name),
@@ -69,7 +69,7 @@ impl Build<'_> {
             self.align(options.block_size),
         )?;
         let size = planned.write(self.name, self.destination, self.progress)?;
-        Ok((size, planned.taken()))
+        Ok((size, planned.taken(), planned.moved()))
     }
 
     /// Writes an ext image, and returns its length. `below` has the sources of the first layer, of

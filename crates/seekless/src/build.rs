@@ -80,6 +80,7 @@ pub struct Build {
     like: Vec<PathBuf>,
     is_shared: bool,
     freed: Option<Freed>,
+    move_budget: u64,
     replaces: bool,
     progress: Arc<dyn Progress>,
 }
@@ -118,6 +119,7 @@ impl Build {
             like: Vec::new(),
             is_shared: false,
             freed: None,
+            move_budget: 0,
             replaces: false,
             progress: Arc::new(Unwatched),
         }
@@ -263,6 +265,14 @@ impl Build {
         self
     }
 
+    /// Lets so many bytes that traces read leave their places in the older image, so that they lie in
+    /// the order in which they are read. None do by default.
+    #[must_use]
+    pub fn move_budget(mut self, bytes: u64) -> Self {
+        self.move_budget = bytes;
+        self
+    }
+
     /// Replaces a file that is there, or the contents of a block device.
     #[must_use]
     pub fn replace(mut self) -> Self {
@@ -337,7 +347,11 @@ impl Build {
     }
 
     fn likeness(&self) -> Likeness {
-        Likeness { freed: self.freed.unwrap_or_default(), ..Likeness::default() }
+        Likeness {
+            freed: self.freed.unwrap_or_default(),
+            move_budget: ByteLen::new(self.move_budget),
+            ..Likeness::default()
+        }
     }
 
     fn settings(&self, size: Option<u64>, bases: Option<&ExtBases>) -> Result<Settings, Error> {

@@ -23,7 +23,7 @@ use disk::DiskArgs;
 use ext_args::ExtArgs;
 use like::LikeArgs;
 use room::{Room, RoomArgs};
-use seekless_compose::base::{ExtBases, Taken};
+use seekless_compose::base::{ExtBases, Moved, Taken};
 use seekless_compose::build::Build;
 use seekless_compose::write::Destination;
 use seekless_compose::{sources, traces, wrong};
@@ -428,7 +428,7 @@ fn write_ext(
     build: Build<'_>,
     options: &BuildOptions,
     Shared { bases, below }: Shared<'_>,
-    taken: &mut Option<Taken>,
+    taken: &mut Option<(Taken, Moved)>,
 ) -> Result<ByteLen, Failure> {
     let (_, left_out) =
         args.wanted_features(bases.map(|bases| bases.volume().options().features))?;
@@ -440,8 +440,8 @@ fn write_ext(
         return Ok(build.ext_in_layers(below, &options, args.like.freed_by_sources())?);
     }
     let Some(bases) = bases else { return Ok(build.ext(&options)?) };
-    let (size, kept) = build.ext_on(bases, &options, args.like.likeness())?;
-    *taken = Some(kept);
+    let (size, kept, moved) = build.ext_on(bases, &options, args.like.likeness())?;
+    *taken = Some((kept, moved));
     Ok(size)
 }
 

@@ -99,6 +99,10 @@ pub(crate) struct OptimizeArgs {
     /// can read them
     #[arg(long, requires = "like", value_enum, value_name = "zero|keep")]
     freed: Option<FreedBlocks>,
+    /// With --like: let so many bytes that traces read leave the places that they have there, so
+    /// that they lie in the order in which they are read
+    #[arg(long, requires = "like", value_name = "SIZE", value_parser = parse_size)]
+    move_budget: Option<ByteLen>,
     #[command(flatten)]
     place: PlaceArgs,
     #[command(flatten)]
@@ -121,7 +125,8 @@ impl OptimizeArgs {
     /// How far the new image is like the older one.
     fn likeness(&self) -> Likeness {
         let freed = self.freed.map_or(Freed::Zero, Freed::from);
-        Likeness { is_strict: self.like_strict, freed }
+        let move_budget = self.move_budget.unwrap_or_default();
+        Likeness { is_strict: self.like_strict, freed, move_budget }
     }
 
     /// Options of a rebuild; `None` if moving files within the file system suffices.

@@ -514,6 +514,25 @@ fn freed_blocks_are_zeros_or_kept() {
     }
 }
 
+/// A lower source alone would make a larger volume: its last group is not there.
+#[test]
+fn an_upper_source_may_make_the_volume_smaller() {
+    let scratch = Scratch::new("smaller");
+    let [base, layer, image] = ["base", "layer", "image"].map(|name| scratch.join(name));
+    fs::create_dir(&base).expect("mkdir");
+    fs::create_dir(&layer).expect("mkdir");
+    let large = Random(24).bytes(20 << 20);
+    fs::write(format!("{base}/large"), &large).expect("write");
+    fs::write(format!("{base}/other"), "other").expect("write");
+    fs::write(format!("{layer}/large"), "small").expect("write");
+    let args = ["build", &base, &layer, "-o", &image, "--share", "-b", "1024", "-q"];
+    text(&seekless(&args));
+    check(&image);
+    let len = fs::metadata(&image).expect("metadata").len();
+    assert!(len < 20 << 20, "{len} bytes");
+    assert!(contains(&image, &large[..8192]));
+}
+
 /// Sources each of which replaces files and changes directories of those below: each image has
 /// the chunks of the one below, but those of the superblock, inodes and bitmaps.
 #[test]
@@ -579,6 +598,56 @@ fn layers_keep_what_lies_below() {
         }
         sources.push(next);
     }
+}
+
+/// Files that a trace reads lie apart in the older image: within a budget, those move for which the
+/// most seeks are saved.
+#[test]
+fn what_a_trace_reads_moves_within_a_budget() {
+    let scratch = Scratch::new("budget");
+    let mut random = Random(23);
+    let [root, old, image, free] = ["root", "old", "image", "free"].map(|name| scratch.join(name));
+    new_tree(Path::new(&root), &mut random);
+    build(&root, &old, &[]);
+    let paths: String =
+        (0..40).map(|nth| format!("/dir-{}/file-{}\n", nth * 5 % 8, nth * 7 % 30)).collect();
+    let (list, trace) = (scratch.join("paths"), scratch.join("trace"));
+    fs::write(&list, paths).expect("write");
+    text(&seekless(&["trace", "import", "--paths", &list, "-o", &trace]));
+    build(&root, &free, &["--trace", &trace]);
+    let seeks = |image: &str| {
+        let score = text(&seekless(&["score", image, "--trace", &trace, "--json"]));
+        let score: serde_json::Value = serde_json::from_str(&score).expect("json");
+        score["seeks"].as_u64().expect("seeks")
+    };
+    let before = fs::read(&old).expect("read");
+    let mut found = Vec::new();
+    for budget in ["0", "256K", "1M", "64M"] {
+        let args = ["build", &root, "-o", &image, "--force", "--json", "--like", &old];
+        let more = ["--trace", &trace, "--move-budget", budget];
+        let told = text(&seekless(&[&args[..], &more].concat()));
+        let told: serde_json::Value = serde_json::from_str(&told).expect("json");
+        check(&image);
+        same(budget, &manifest(&root, &[]), &manifest(&image, &[]));
+        let number = |field: &str| told[field].as_u64().unwrap_or_default();
+        let most = [("0", 0), ("256K", 256 << 10), ("1M", 1 << 20), ("64M", 64 << 20)];
+        let most = most.into_iter().find(|(name, _)| *name == budget).expect("budget").1;
+        assert!(number("moved_bytes") <= most, "{told}");
+        if budget == "0" {
+            assert!(fs::read(&image).expect("read") == before, "nothing moves");
+        } else {
+            assert!(number("pieces_after") < number("pieces_before"), "{told}");
+            let new = fresh(&before, &fs::read(&image).expect("read"), BLOCK) as u64;
+            // Directories and inodes besides.
+            assert!(new <= number("moved_bytes") / 4096 + 60, "{budget}: {new} blocks, {told}");
+        }
+        found.push(seeks(&image));
+    }
+    assert!(found.is_sorted_by(|more, fewer| more > fewer), "{found:?} seeks");
+    let least = seeks(&free);
+    assert!(found[3] <= least + least / 5 + 2, "{found:?} seeks, laid out anew {least}");
+    let alone = ["build", &root, "-o", &image, "--force", "--like", &old, "--move-budget", "1M"];
+    assert_eq!(failure(&seekless(&alone)).0, 2, "there is no trace");
 }
 
 /// The bytes of a layer's files, in whole blocks.

@@ -23,6 +23,7 @@ mod base;
 mod fill;
 pub mod in_place;
 mod inodes;
+pub mod moves;
 mod sequence;
 #[cfg(test)]
 mod tests;

@@ -33,26 +33,10 @@ impl Sequence {
         }
         // They have their places.
         steps.clear();
-        let mut hot_overhead = Vec::new();
-        let mut runs = Vec::new();
-        for touch in hot {
-            if demand.is_pinned(touch.object) {
-                continue;
-            }
-            match touch.part {
-                Part::Inode => {}
-                Part::Overhead => hot_overhead.push(touch.object),
-                Part::Blocks(run) => {
-                    runs.clear();
-                    demand.runs(touch.object, &mut runs);
-                    for own in &runs {
-                        let from = own.lbn.max(run.lbn).get();
-                        let to = (own.lbn.get() + own.len).min(run.lbn.get() + run.len);
-                        touched.add(touch.object, from, to, &mut steps);
-                    }
-                }
-            }
-        }
+        touched.add_all(demand, hot, &mut steps);
+        let is_touched =
+            |touch: &&Touch| touch.part == Part::Overhead && !demand.is_pinned(touch.object);
+        let hot_overhead = hot.iter().filter(is_touched).map(|touch| touch.object).collect();
         let cold = Self::cold(demand, &held.space, &touched);
         Self { hot: steps, cold, hot_overhead }
     }
@@ -88,6 +72,29 @@ impl Sequence {
 pub(super) struct Touched(HashMap<ObjectId, Vec<(u64, u64)>>);
 
 impl Touched {
+    /// Marks all blocks that are touched, and appends steps for the parts not marked before.
+    pub(super) fn add_all(
+        &mut self,
+        demand: &dyn Demand,
+        hot: &[Touch],
+        steps: &mut Vec<PlacementStep>,
+    ) {
+        let mut runs = Vec::new();
+        for touch in hot {
+            let Part::Blocks(run) = touch.part else { continue };
+            if demand.is_pinned(touch.object) {
+                continue;
+            }
+            runs.clear();
+            demand.runs(touch.object, &mut runs);
+            for own in &runs {
+                let from = own.lbn.max(run.lbn).get();
+                let to = (own.lbn.get() + own.len).min(run.lbn.get() + run.len);
+                self.add(touch.object, from, to, steps);
+            }
+        }
+    }
+
     /// Marks `from..to` and appends steps for the parts not marked before.
     pub(super) fn add(
         &mut self,

@@ -6,10 +6,11 @@ use crate::failure::Failure;
 use crate::source::{self, Purpose, SourceArgs};
 use crate::written::Written;
 use clap::Args;
-use seekless_compose::base::{ExtBases, Likeness, Taken};
+use seekless_compose::base::{ExtBases, Likeness, Moved, Taken};
 use seekless_compose::freed::Freed;
 use seekless_fs::source::Source;
 use seekless_images::Place;
+use seekless_units::{ByteLen, parse_size};
 use std::path::PathBuf;
 
 /// Older images, and how strictly the new one is like them; whether sources have places of their
@@ -29,6 +30,10 @@ pub(super) struct LikeArgs {
     /// With --like: fail where groups and inode tables cannot be those of the older image
     #[arg(long, requires = "like")]
     like_strict: bool,
+    /// With --like and --trace: let so many bytes that traces read leave their places, so that they
+    /// lie in the order in which they are read. Those move for which the most seeks are saved
+    #[arg(long, requires_all = ["like", "trace"], value_name = "SIZE", value_parser = parse_size)]
+    move_budget: Option<ByteLen>,
     /// Lay each SOURCE behind those before it, where it lies in every image that begins with the
     /// same sources and has the same options, so that these images share its chunks (ext)
     #[arg(long, conflicts_with_all = ["like", "inodes"])]
@@ -83,7 +88,11 @@ impl LikeArgs {
 
     /// How far the image is like the older one.
     pub(super) fn likeness(&self) -> Likeness {
-        Likeness { is_strict: self.like_strict, freed: self.freed.map_or(Freed::Zero, Freed::from) }
+        Likeness {
+            is_strict: self.like_strict,
+            freed: self.freed.map_or(Freed::Zero, Freed::from),
+            move_budget: self.move_budget.unwrap_or_default(),
+        }
     }
 
     /// The blocks of files that an upper source replaces.
@@ -92,11 +101,19 @@ impl LikeArgs {
     }
 }
 
-/// Adds how many files have kept their places.
-pub(super) fn tell(written: Written, taken: Taken) -> Written {
-    written.with_number("like_same_path", "as before", taken.same_path).with_number(
+/// Adds how many files have kept their places, and what left them for the traces.
+pub(super) fn tell(written: Written, (taken, moved): (Taken, Moved)) -> Written {
+    let written = written.with_number("like_same_path", "as before", taken.same_path).with_number(
         "like_same_contents",
         "moved in the tree",
         taken.same_contents,
-    )
+    );
+    if moved.pieces_before == 0 {
+        return written;
+    }
+    written
+        .with_number("moved_bytes", "bytes moved for the traces", moved.bytes.get())
+        .with_number("moved_chunks", "in chunks", moved.chunks)
+        .with_number("pieces_before", "pieces read before", moved.pieces_before)
+        .with_number("pieces_after", "after", moved.pieces_after)
 }
