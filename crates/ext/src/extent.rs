@@ -295,8 +295,8 @@ pub(crate) fn verify_block(
 }
 
 /// Whether the nodes of a sound tree have the room that follows from their length, or two entries
-/// less, and those below the root have entries (libext2fs, `ext2fs_extent_header_verify` and
-/// `ext2fs_extent_get`).
+/// less, and those below the root have entries, the first of which is where the index says
+/// (libext2fs, `ext2fs_extent_header_verify` and `ext2fs_extent_get`; e2fsck, `scan_extent_node`).
 ///
 /// # Errors
 /// Errors of the device.
@@ -316,7 +316,9 @@ pub(crate) fn is_well_formed(
     for node in nodes {
         let block = volume.block(node.block, place)?;
         let Some(header) = parse::<ExtentHeader>(&block, 0) else { return Ok(false) };
-        if !has_room(&header, &block) || header.eh_entries.get() == 0 {
+        let first = le32(&block, ENTRY).map(u64::from);
+        let is_there = header.eh_entries.get() > 0 && first == Some(node.first.get());
+        if !has_room(&header, &block) || !is_there {
             return Ok(false);
         }
     }

@@ -4,6 +4,7 @@ use super::checker::{CheckedInode, Checker};
 use super::fix::{Fix, Stage};
 use super::problems;
 use super::salvage::salvage;
+use super::sequence::USABLE_BLOCKS;
 use crate::extent;
 use crate::indirect;
 use crate::inode::Inode;
@@ -278,8 +279,16 @@ impl InodePass<'_> {
         if inode.has_flag(flags::EXTENTS)
             && !extent::is_well_formed(&self.checker.volume, inode, &map.index)?
         {
-            let what = "an extent tree with a node that has no entries or too little room";
+            let what = "an extent tree with a node that has no entries or too little room, or that \
+                        begins elsewhere than its index says";
             self.checker.found(problems::INODE_BLOCK_MAP, what.to_string(), at);
+            self.salvaged(inode)?;
+            return Ok(true);
+        }
+        if self.is_out_of_order(inode, kind, &map)? {
+            let what =
+                "blocks past its end that its length or its count of blocks rule out".to_string();
+            self.checker.found(problems::INODE_BLOCK_MAP, what, at);
             self.salvaged(inode)?;
             return Ok(true);
         }
@@ -481,6 +490,23 @@ impl InodePass<'_> {
     /// hostile image cannot claim all of itself in each inode.
     fn may_share(&self) -> bool {
         self.checker.shares_left > 0 && self.checker.sb().has_ro_compat(ro_compat::SHARED_BLOCKS)
+    }
+
+    /// Whether a file's blocks reach past its length, and some of them are wrong, not the length.
+    fn is_out_of_order(
+        &self,
+        inode: &Inode,
+        kind: FileKind,
+        map: &BlockMap,
+    ) -> Result<bool, FsError> {
+        let end = map.runs.last().map_or(0, |run| (run.lbn + run.extent.len).get());
+        if kind == FileKind::Directory || inode.has_flag(flags::INLINE_DATA) {
+            return Ok(false);
+        }
+        let is_past = end > inode.len.div_ceil(u64::from(self.checker.sb().block_size));
+        let is_file = kind == FileKind::Regular && !self.checker.orphans.contains(&inode.ino);
+        let is_asked = end > USABLE_BLOCKS || (is_file && is_past);
+        Ok(is_asked && salvage(&self.checker.volume, inode)?.is_changed)
     }
 
     /// Whether the map of a directory has blocks behind its end that are not its own.

@@ -35,6 +35,7 @@ mod problems;
 mod repair;
 mod reserved;
 mod salvage;
+mod sequence;
 
 pub use problems::PROBLEMS;
 pub use repair::{preen, repair};

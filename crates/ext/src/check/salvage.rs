@@ -1,8 +1,10 @@
 //! The readable part of a damaged map: pieces that lie in the volume, in rising order. Only those
-//! are left out that contradict this, as `e2fsck` clears single numbers and extents (its pass 1).
+//! are left out that contradict this, as `e2fsck` clears single numbers and extents (its pass 1);
+//! which of the extents of a file do, [`sequence`](super::sequence) decides.
 //! The blocks of a directory with extents are taken to follow each other, as there
 //! (`PR_1_COLLAPSE_DBLOCK`).
 
+use super::sequence::{Candidate, Sequence, USABLE_BLOCKS};
 use crate::dir::entry_at;
 use crate::encode::mapping::Piece;
 use crate::inode::Inode;
@@ -14,7 +16,8 @@ use seekless_fs::field::{le32, parse, slice, wide};
 use seekless_fs::plan::Placed;
 use seekless_fs::{FileKind, FsError, Location};
 use seekless_units::{BlockNo, Extent, Lbn};
-use std::collections::HashSet;
+use std::collections::HashMap;
+use std::ops::Range;
 
 /// Bytes of an extent tree's header, and of an entry of either kind.
 const ENTRY: usize = 12;
@@ -22,6 +25,8 @@ const ENTRY: usize = 12;
 /// ones.
 const POINTER: usize = 4;
 const DIRECT: usize = 12;
+/// Wrong numbers at which e2fsck gives a file up.
+const MOST_WRONG: usize = 12;
 
 /// A map as far as it can be read.
 #[derive(Default)]
@@ -30,6 +35,8 @@ pub(super) struct Salvaged {
     pub(super) pieces: Vec<Piece>,
     /// Blocks of the map itself.
     pub(super) index: Vec<BlockNo>,
+    /// An extent of the file was dropped, moved or made shorter.
+    pub(super) is_changed: bool,
 }
 
 /// One walk over a damaged map.
@@ -41,7 +48,12 @@ struct SalvageWalk<'a> {
     next: u64,
     /// Blocks still allowed: no file has more than its volume.
     room: u64,
-    met: HashSet<BlockNo>,
+    /// How often each block of the map was read.
+    met: HashMap<BlockNo, u32>,
+    /// The extents of a file.
+    sequence: Sequence,
+    /// The first logical block under each of the indirect blocks.
+    firsts: Vec<u64>,
 }
 
 /// Reads the sound pieces of an inode's map.
@@ -49,16 +61,23 @@ struct SalvageWalk<'a> {
 /// # Errors
 /// Errors of the device.
 pub(super) fn salvage(volume: &Volume, inode: &Inode) -> Result<Salvaged, FsError> {
-    let room = volume.sb.blocks;
-    let out = Salvaged::default();
-    let mut walk = SalvageWalk { volume, inode, out, next: 0, room, met: HashSet::new() };
+    let mut walk = SalvageWalk {
+        volume,
+        inode,
+        out: Salvaged::default(),
+        next: 0,
+        room: volume.sb.blocks,
+        met: HashMap::new(),
+        sequence: Sequence::default(),
+        firsts: Vec::new(),
+    };
     let root = inode.core.i_block.0;
     if inode.has_flag(flags::EXTENTS) {
-        let header: Option<ExtentHeader> = parse(&root, 0);
-        let depth = header.map_or(0, |header| header.eh_depth.get());
+        let depth = walk.depth(&root)?;
         if depth <= EXTENT_MAX_DEPTH {
-            walk.extents(&root, root.len(), depth)?;
+            walk.extents(&root, root.len(), depth, &(0..USABLE_BLOCKS))?;
         }
+        walk.order();
         let mut out = walk.out;
         if let Some(end) = out.foreign_from(volume, inode)? {
             out.cut(end);
@@ -72,49 +91,104 @@ pub(super) fn salvage(volume: &Volume, inode: &Inode) -> Result<Salvaged, FsErro
         walk.numbers(pointer, levels, first)?;
         first += walk.span(levels);
     }
+    walk.drop_uncounted();
     Ok(walk.out)
 }
 
 impl SalvageWalk<'_> {
-    /// A block of the map, met for the first time.
-    fn block(&mut self, number: u64) -> Result<Option<seekless_fs::read_cache::Block>, FsError> {
+    /// A block of the map, if it was not read `most` times yet.
+    fn block(
+        &mut self,
+        number: u64,
+        most: u32,
+    ) -> Result<Option<seekless_fs::read_cache::Block>, FsError> {
         let number = BlockNo::new(number);
         let place = Location::of("block map").in_inode(self.inode.ino);
-        if self.volume.check_block(number, place).is_err() || !self.met.insert(number) {
+        if self.volume.check_block(number, place).is_err() {
             return Ok(None);
         }
+        let met = self.met.entry(number).or_default();
+        if *met == most {
+            return Ok(None);
+        }
+        *met += 1;
         self.volume.block(number, place).map(Some)
     }
 
-    fn extents(&mut self, bytes: &[u8], room: usize, depth: u16) -> Result<(), FsError> {
-        let Some(header) = parse::<ExtentHeader>(bytes, 0) else { return Ok(()) };
-        if header.eh_magic.get() != EXTENT_MAGIC {
-            return Ok(());
-        }
+    /// The entries of a node.
+    fn entries(bytes: &[u8], room: usize) -> Option<(ExtentHeader, &[u8])> {
+        let header: ExtentHeader = parse(bytes, 0)?;
         let most = (room - ENTRY) / ENTRY;
         let count = usize::from(header.eh_entries.get()).min(most);
-        let entries = slice(bytes, ENTRY, count * ENTRY).unwrap_or_default();
-        // libext2fs goes by a node's place in the tree. A leaf whose depth is wrong is one if all
-        // of its entries are extents: the depth of the root may be wrong instead.
-        let is_leaf = || depth == 0 && entries.chunks_exact(ENTRY).all(|it| self.is_extent(it));
-        if header.eh_depth.get() != depth && !is_leaf() {
+        (header.eh_magic.get() == EXTENT_MAGIC)
+            .then(|| (header, slice(bytes, ENTRY, count * ENTRY).unwrap_or_default()))
+    }
+
+    /// The depth of the tree: where the root's differs from that of each of its children, theirs.
+    fn depth(&self, root: &[u8]) -> Result<u16, FsError> {
+        let Some((header, entries)) = Self::entries(root, root.len()) else { return Ok(0) };
+        let depth = header.eh_depth.get();
+        if entries.chunks_exact(ENTRY).all(|entry| self.is_extent(entry)) {
+            return Ok(if entries.is_empty() { depth } else { 0 });
+        }
+        let place = Location::of("block map").in_inode(self.inode.ino);
+        let mut found = None;
+        for child in entries.chunks_exact(ENTRY).filter_map(Self::child) {
+            if self.volume.check_block(child, place).is_err() {
+                continue;
+            }
+            let block = self.volume.block(child, place)?;
+            let Some((header, entries)) = Self::entries(&block, block.len()) else { continue };
+            let is_leaf = entries.chunks_exact(ENTRY).all(|entry| self.is_extent(entry));
+            let above = if is_leaf { 1 } else { header.eh_depth.get().saturating_add(1) };
+            if above == depth {
+                return Ok(depth);
+            }
+            found = found.or(Some(above));
+        }
+        Ok(found.filter(|above| *above <= EXTENT_MAX_DEPTH).unwrap_or(depth))
+    }
+
+    /// The block that an entry of an index leads to.
+    fn child(entry: &[u8]) -> Option<BlockNo> {
+        let child = parse::<ExtentIndex>(entry, 0)?;
+        let high = u64::from(child.ei_leaf_hi.get()) << 32;
+        Some(BlockNo::new(high | u64::from(child.ei_leaf_lo.get())))
+    }
+
+    /// Collects the extents below a node with these logical blocks.
+    fn extents(
+        &mut self,
+        bytes: &[u8],
+        room: usize,
+        depth: u16,
+        covers: &Range<u64>,
+    ) -> Result<(), FsError> {
+        let Some((header, entries)) = Self::entries(bytes, room) else { return Ok(()) };
+        // libext2fs goes by a node's place in the tree. A node whose depth is wrong is a leaf if
+        // all of its entries are extents, and none if not: the depth of the root may be wrong
+        // instead.
+        let is_leaf = entries.chunks_exact(ENTRY).all(|it| self.is_extent(it));
+        if header.eh_depth.get() != depth && is_leaf != (depth == 0) {
             return Ok(());
         }
         let mut entries = entries.chunks_exact(ENTRY).peekable();
+        let mut is_first = room != self.inode.core.i_block.0.len();
         while let Some(entry) = entries.next() {
+            let following = entries.peek().and_then(|entry| le32(entry, 0)).map(u64::from);
             if depth == 0 {
-                let following = entries.peek().and_then(|entry| parse(entry, 0));
                 if let Some(leaf) = parse::<ExtentLeaf>(entry, 0) {
-                    self.extent(&leaf, following.as_ref());
+                    self.extent(&leaf, following, covers, is_first);
                 }
+                is_first = false;
                 continue;
             }
-            let Some(child) = parse::<ExtentIndex>(entry, 0) else { continue };
-            let high = u64::from(child.ei_leaf_hi.get()) << 32;
-            let number = high | u64::from(child.ei_leaf_lo.get());
-            if let Some(block) = self.block(number)? {
-                self.out.index.push(BlockNo::new(number));
-                self.extents(&block, block.len(), depth - 1)?;
+            let Some(child) = Self::child(entry) else { continue };
+            let start = le32(entry, 0).map_or(covers.start, u64::from);
+            let covers = start..following.unwrap_or(covers.end);
+            if let Some(block) = self.block(child.get(), 1)? {
+                self.out.index.push(child);
+                self.extents(&block, block.len(), depth - 1, &covers)?;
             }
         }
         Ok(())
@@ -131,20 +205,109 @@ impl SalvageWalk<'_> {
         len > 0 && start > 0 && self.volume.check_extent(run, place).is_ok()
     }
 
-    fn extent(&mut self, leaf: &ExtentLeaf, following: Option<&ExtentLeaf>) {
+    fn extent(
+        &mut self,
+        leaf: &ExtentLeaf,
+        following: Option<u64>,
+        covers: &Range<u64>,
+        opens_leaf: bool,
+    ) {
         let raw = leaf.ee_len.get();
         let unwritten = raw > EXTENT_MAX_LEN;
         let mut len = u64::from(if unwritten { raw - EXTENT_MAX_LEN } else { raw });
         let start = (u64::from(leaf.ee_start_hi.get()) << 32) | u64::from(leaf.ee_start_lo.get());
-        let mut lbn = u64::from(leaf.ee_block.get());
+        let start = BlockNo::new(start);
+        let lbn = u64::from(leaf.ee_block.get());
         if self.inode.kind() == Some(FileKind::Directory) {
             // An extent that overlaps the next one is too long.
-            let next = following.map(|leaf| u64::from(leaf.ee_block.get()));
-            let room = next.and_then(|next| next.checked_sub(lbn)).filter(|room| *room > 0);
+            let room = following.and_then(|next| next.checked_sub(lbn)).filter(|room| *room > 0);
             len = len.min(room.unwrap_or(len));
-            lbn = self.next;
+            self.piece(self.next, Extent::new(start, len), unwritten);
+            return;
         }
-        self.piece(lbn, Extent::new(BlockNo::new(start), len), unwritten);
+        let placed = Placed { lbn: Lbn::new(lbn), extent: Extent::new(start, len) };
+        self.sequence.candidates.push(Candidate {
+            piece: Piece { placed, unwritten },
+            is_sound: false,
+            leaf: covers.clone(),
+            opens_leaf,
+        });
+    }
+
+    /// The length in blocks of a file whose written blocks it bounds.
+    fn len(&self) -> Option<u64> {
+        let is_bounded =
+            self.inode.kind() == Some(FileKind::Regular) && !self.inode.has_flag(flags::VERITY);
+        is_bounded.then(|| self.inode.len.div_ceil(u64::from(self.volume.sb.block_size)))
+    }
+
+    /// The blocks of contents that an inode with `index` blocks of map counts.
+    fn counted(&self, index: usize) -> u64 {
+        let inodes = self.volume.inodes();
+        let attributes = u64::from(inodes.xattr_block_of(self.inode).is_some());
+        let sectors = inodes.allocated_sectors(self.inode);
+        let blocks = sectors / u64::from(self.volume.sb.block_size >> 9);
+        blocks.saturating_sub(wide(index) + attributes)
+    }
+
+    /// Whether a block may contain block numbers: not if many of them lead out of the volume.
+    fn is_indirect(&self, bytes: &[u8]) -> bool {
+        let place = Location::of("block map").in_inode(self.inode.ino);
+        let numbers = bytes.chunks_exact(POINTER).filter_map(|number| le32(number, 0));
+        let numbers: Vec<u32> = numbers.filter(|number| *number != 0).collect();
+        let leads_out = |number: &&u32| {
+            self.volume.check_block(BlockNo::new(u64::from(**number)), place).is_err()
+        };
+        let wrong = numbers.iter().filter(leads_out).count();
+        wrong < MOST_WRONG || wrong * 4 < numbers.len()
+    }
+
+    /// Drops blocks past the end of a file that counts exactly the others: a wrong number leads to
+    /// them.
+    fn drop_uncounted(&mut self) {
+        let Some(end) = self.len() else { return };
+        let before = self.out.pieces.iter().map(|it| it.placed.extent.len).sum::<u64>();
+        let rest = self.out.pieces.iter().map(|piece| {
+            let Placed { lbn, extent } = piece.placed;
+            end.saturating_sub(lbn.get()).min(extent.len)
+        });
+        let rest = rest.sum::<u64>();
+        let index = self.firsts.iter().filter(|first| **first < end).count();
+        if rest == before || rest != self.counted(index) {
+            return;
+        }
+        self.out.cut(end);
+        self.out.is_changed = true;
+        let mut firsts = self.firsts.iter();
+        self.out.index.retain(|_| firsts.next().is_some_and(|first| *first < end));
+    }
+
+    /// Puts the extents of a file in order.
+    fn order(&mut self) {
+        let (volume, inode) = (self.volume, self.inode);
+        self.sequence.len = self.len();
+        let runs = self.sequence.candidates.iter().map(|it| it.piece.placed.extent);
+        let blocks: u64 = runs.map(|run| run.len).sum();
+        // Clusters are counted whole.
+        if volume.sb.cluster_ratio == 1 {
+            let counted = self.counted(self.out.index.len());
+            self.sequence.surplus = blocks.saturating_sub(counted);
+        }
+        let place = Location::of("block map").in_inode(inode.ino);
+        let is_loose = self.sequence.surplus > 0;
+        for candidate in &mut self.sequence.candidates {
+            let run = candidate.piece.placed.extent;
+            // The end of one that is too long is not known yet.
+            let least = if is_loose { run.len.min(1) } else { run.len };
+            let is_inside = volume.check_extent(Extent::new(run.start, least), place).is_ok();
+            candidate.is_sound = run.len > 0 && run.start > BlockNo::ZERO && is_inside;
+        }
+        let (pieces, is_whole) = std::mem::take(&mut self.sequence).in_order();
+        self.out.is_changed = !is_whole;
+        for piece in pieces {
+            let Placed { lbn, extent } = piece.placed;
+            self.piece(lbn.get(), extent, piece.unwritten);
+        }
     }
 
     /// Adds a piece, unless it lies out of the volume or before the last one.
@@ -153,7 +316,7 @@ impl SalvageWalk<'_> {
         let end = lbn + extent.len;
         let fits = extent.len > 0
             && lbn >= self.next
-            && end <= 1 << 32
+            && end <= USABLE_BLOCKS
             && extent.len <= self.room
             && self.volume.check_extent(extent, place).is_ok();
         if !fits {
@@ -201,8 +364,12 @@ impl SalvageWalk<'_> {
             if number == 0 {
                 continue;
             }
-            if let Some(block) = self.block(number)? {
+            // Of two numbers that lead to a block of the map nothing tells the right one.
+            if let Some(block) = self.block(number, 2)?
+                && self.is_indirect(&block)
+            {
                 self.out.index.push(BlockNo::new(number));
+                self.firsts.push(lbn);
                 self.numbers(&block, below, lbn)?;
             }
         }

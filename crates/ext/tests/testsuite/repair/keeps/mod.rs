@@ -2,6 +2,7 @@
 //! damage. The damage is enumerated, structure by structure, not chosen by hand.
 
 mod damage;
+mod extents;
 mod fields;
 mod named;
 mod tree;
@@ -73,12 +74,12 @@ fn make(options: &[&str], source: &Path, size: &str) -> Option<Sound> {
     Some(Sound { bytes, tree })
 }
 
-/// What e2fsck makes of an image; `None` where it gives up.
-fn reference(path: &Path, bytes: &[u8]) -> Option<Tree> {
+/// An image as e2fsck repairs it; `None` where it gives up.
+fn reference(path: &Path, bytes: &[u8]) -> Option<Vec<u8>> {
     fs::write(path, bytes).expect("image");
     for _ in 0..3 {
         match e2fsck("-fy", path).0 {
-            0 => return Tree::read(&fs::read(path).expect("image")),
+            0 => return Some(fs::read(path).expect("image")),
             1..=7 => {}
             _ => return None,
         }
@@ -88,7 +89,7 @@ fn reference(path: &Path, bytes: &[u8]) -> Option<Tree> {
 
 /// What is wrong with our repair of an image, if anything.
 fn judge(sound: &Sound, bytes: &[u8], scratch: &Path) -> Option<String> {
-    let theirs = reference(scratch, bytes)?;
+    let theirs = Tree::read(&reference(scratch, bytes)?)?;
     let device = Arc::new(MemoryDevice::new(bytes.to_vec()));
     let repaired = match repair(device.clone()) {
         Ok(repaired) => repaired,

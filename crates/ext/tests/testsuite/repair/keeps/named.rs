@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 /// Runs commands of debugfs on an image; what it prints.
-fn debugfs(image: &Path, commands: &str) -> String {
+pub(super) fn debugfs(image: &Path, commands: &str) -> String {
     let mut child = Command::new("debugfs")
         .args(["-w", "-f", "-"])
         .arg(image)
