@@ -90,6 +90,8 @@ pub(super) enum Fix {
     Rebuild(Ino),
     /// Make a root directory.
     Root,
+    /// Make `lost+found`.
+    LostFound,
     /// Give it a name in `lost+found`.
     Connect(Ino),
     /// Set the number of links.

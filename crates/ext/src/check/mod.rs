@@ -60,13 +60,14 @@ use std::sync::Arc;
 
 /// Findings of any volume that was not unmounted: nothing that is read or laid out again depends on
 /// them.
-const CARRIED: [&Problem; 6] = [
+const CARRIED: [&Problem; 7] = [
     problems::SUPERBLOCK_ERRORS,
     problems::SUPERBLOCK_NOT_CLEAN,
     problems::SUPERBLOCK_TOTALS,
     problems::JOURNAL_PENDING,
     problems::ORPHAN_LIST,
     problems::INODE_ORPHAN,
+    problems::LOST_FOUND_MISSING,
 ];
 
 /// Checks an image without changing it.
@@ -102,6 +103,7 @@ fn look(
     ConnectivityPass::new(&mut checker).unconnected();
     LinkPass::new(&mut checker).links();
     GroupPass::new(&mut checker).groups()?;
+    ConnectivityPass::new(&mut checker).lost_found()?;
     Ok(checker)
 }
 

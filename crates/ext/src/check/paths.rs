@@ -4,10 +4,13 @@ use super::checker::Checker;
 use super::fix::{Fix, Spot, Stage};
 use super::names::place;
 use super::problems;
-use crate::ondisk::special;
-use seekless_fs::FileKind;
+use crate::ondisk::{flags, special};
+use seekless_fs::{FileKind, FsError};
 use seekless_units::Ino;
 use std::collections::BTreeSet;
+
+/// Free blocks, besides those for the root, that are left when `lost+found` is made.
+const SPARE: u64 = 8;
 
 /// Pass 3: directories that are not connected to the root.
 pub(super) struct ConnectivityPass<'a> {
@@ -53,6 +56,27 @@ impl ConnectivityPass<'_> {
             self.checker.found(problems::DIRECTORY_LOOP, what, place(ino));
         }
         self.open_loops(&lost);
+    }
+
+    /// A volume with other findings gets a `lost+found` if it has none (e2fsck,
+    /// `e2fsck_get_lost_and_found`); not for itself, as many are used without one. Where room is
+    /// short the files come first, and a root in its inode has no room for the name.
+    pub(super) fn lost_found(&mut self) -> Result<(), FsError> {
+        let root = Ino::new(special::ROOT);
+        let checker = &mut *self.checker;
+        let has_one = checker.lost_found.is_some() || checker.may_have_more_names();
+        if checker.report.is_clean() || has_one || !checker.is_directory(root) {
+            return Ok(());
+        }
+        let inode = checker.volume.inodes().read(root)?;
+        let blocks = inode.len / u64::from(checker.sb().block_size);
+        let has_room = checker.free.0 > 2 * blocks + SPARE && checker.free.1 > 0;
+        if has_room && !inode.has_flag(flags::INLINE_DATA) {
+            let what = "there is no lost+found".to_string();
+            checker.found(problems::LOST_FOUND_MISSING, what, place(root));
+            checker.fix(Stage::Connections, Fix::LostFound);
+        }
+        Ok(())
     }
 
     /// Removes a name from each loop: then the first of its directories is unconnected, and gets a

@@ -330,6 +330,12 @@ seekless_fs::problems! {
         question: Some("Remove a name in the loop?"),
         repair: "one name in the loop is removed; then as `directory.unconnected`",
     }
+    LOST_FOUND_MISSING = {
+        code: "lost-found.missing", phase: 3, preen: Preen::Repairs,
+        text: "there is no `lost+found`, on a volume with other findings",
+        question: Some("Make `lost+found`?"),
+        repair: "it is made",
+    }
     INODE_UNREFERENCED = {
         code: "inode.unreferenced", phase: 4,
         preen: Preen::Depends("if it is empty and all directories could be read"),

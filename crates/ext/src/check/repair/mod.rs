@@ -205,7 +205,7 @@ impl Repair {
         let rebuilt: BTreeSet<Ino> = fixes.iter().filter_map(rebuilt).collect();
         let cleared = |fix: &Fix| if let Fix::Clear(ino) = fix { Some(*ino) } else { None };
         let cleared: BTreeSet<Ino> = fixes.iter().filter_map(cleared).collect();
-        let mut nameless = Vec::new();
+        let (mut nameless, mut is_wanted) = (Vec::new(), false);
         let mut done: HashSet<Fix> = HashSet::new();
         for &fix in fixes {
             // A rewritten directory is checked again before its entries are changed in place, and
@@ -217,6 +217,7 @@ impl Repair {
             }
             match fix {
                 Fix::Connect(ino) => nameless.push(ino),
+                Fix::LostFound => is_wanted = true,
                 fix => {
                     let is_done = match work.perform(fix) {
                         // It depends on something else that is damaged: the rest of the
@@ -230,8 +231,11 @@ impl Repair {
                 }
             }
         }
-        if !nameless.is_empty() && !fixes.contains(&Fix::Root) && !work.connect(&nameless)? {
+        // Names for unconnected inodes need it first.
+        is_wanted |= !nameless.is_empty();
+        if is_wanted && !fixes.contains(&Fix::Root) && !work.connect(&nameless)? {
             self.given_up.extend(nameless.into_iter().map(Fix::Connect));
+            self.given_up.insert(Fix::LostFound);
         }
         Ok(())
     }
@@ -325,6 +329,7 @@ impl Work<'_> {
             Fix::Rebuild(dir) => return self.rebuild(dir, &[]),
             Fix::Root => return self.make_root(),
             Fix::Connect(ino) => return self.connect(&[ino]),
+            Fix::LostFound => return self.connect(&[]),
             Fix::Links(ino, links) => {
                 self.change(ino, |it| it.core_mut().i_links_count = links.into())?;
             }

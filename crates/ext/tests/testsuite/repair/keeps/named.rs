@@ -87,6 +87,27 @@ fn nothing_is_lost_where_e2fsck_loses_nothing() {
     }
 }
 
+/// A `lost+found` whose inode was cleared is made again, and a preen does so too.
+#[test]
+fn a_cleared_lost_found_is_made_again() {
+    if !is_there() {
+        return;
+    }
+    for (name, ..) in VOLUMES {
+        let sound = sound(name);
+        let damaged = changed(&sound, "clri <11>");
+        let (tree, bytes) = repaired(damaged.clone());
+        assert_eq!(tree.lost(&sound.tree, &sound.tree), Vec::<String>::new(), "{name}");
+        assert!(Tree::read(&damaged).is_none() || tree.len() == sound.tree.len(), "{name}");
+        assert!(Tree::ino(&bytes, "/lost+found") > 2, "{name}");
+        let device = Arc::new(MemoryDevice::new(damaged));
+        let preened = preen(device.clone()).expect("preen");
+        if preened.outcome == Outcome::Corrected {
+            assert!(Tree::ino(&bytes_of(device.as_ref()), "/lost+found") > 2, "{name}");
+        }
+    }
+}
+
 /// A journal without an inode is found through the superblock, and stays.
 #[test]
 fn a_cleared_journal_inode_is_restored() {
