@@ -32,6 +32,56 @@ const LAYOUT: Features = Features {
         | ro_compat::BIGALLOC,
 };
 
+/// Features with which e2fsck checks a volume. A volume with other `incompat` ones is not opened.
+const SUPPORTED: Features = Features {
+    compat: compat::DIR_PREALLOC
+        | compat::IMAGIC_INODES
+        | compat::HAS_JOURNAL
+        | compat::EXT_ATTR
+        | compat::RESIZE_INODE
+        | compat::DIR_INDEX
+        | compat::SPARSE_SUPER2
+        | compat::FAST_COMMIT
+        | compat::STABLE_INODES
+        | compat::ORPHAN_FILE,
+    incompat: u32::MAX,
+    ro_compat: ro_compat::SPARSE_SUPER
+        | ro_compat::LARGE_FILE
+        | ro_compat::HUGE_FILE
+        | ro_compat::GDT_CSUM
+        | ro_compat::DIR_NLINK
+        | ro_compat::EXTRA_ISIZE
+        | ro_compat::QUOTA
+        | ro_compat::BIGALLOC
+        | ro_compat::METADATA_CSUM
+        | ro_compat::READONLY
+        | ro_compat::PROJECT
+        | ro_compat::SHARED_BLOCKS
+        | ro_compat::VERITY
+        | ro_compat::ORPHAN_PRESENT,
+};
+
+/// Features for which e2fsck refuses a volume.
+pub(super) fn unsupported(raw: &Superblock) -> Features {
+    let has = Features::of(raw);
+    let is_bare = has.has_incompat(incompat::CASEFOLD) && raw.s_encoding.get() == 0;
+    let casefold = if is_bare { incompat::CASEFOLD } else { 0 };
+    has.without(SUPPORTED).with(Features { incompat: casefold, ..Features::NONE })
+}
+
+/// The features for which e2fsck refuses a volume and that its first copy of the superblock lacks,
+/// with the block of the copy. The checksum of a superblock vouches for its features: those may be
+/// of a newer kernel.
+pub(super) fn contradicted(volume: &Volume) -> Option<(Features, BlockNo)> {
+    let unsupported = unsupported(&volume.sb.raw);
+    if unsupported == Features::NONE || volume.sb.has_metadata_csum() {
+        return None;
+    }
+    let (copy, block) = backup::superblock(volume.device().as_ref())?;
+    let lacking = unsupported.without(Features::of(&copy.raw));
+    (lacking != Features::NONE).then_some((lacking, block))
+}
+
 /// A feature that may not be set beside others.
 pub(super) struct Contradiction {
     pub(super) what: &'static str,
@@ -91,10 +141,15 @@ pub(super) fn contradictions(raw: &Superblock) -> impl Iterator<Item = Contradic
 /// Clears the features that contradict others.
 pub(super) fn clear_contradictions(raw: &mut Superblock) {
     for Contradiction { cleared, .. } in contradictions(raw) {
-        raw.s_feature_compat = (raw.s_feature_compat.get() & !cleared.compat).into();
-        raw.s_feature_incompat = (raw.s_feature_incompat.get() & !cleared.incompat).into();
-        raw.s_feature_ro_compat = (raw.s_feature_ro_compat.get() & !cleared.ro_compat).into();
+        clear(raw, cleared);
     }
+}
+
+/// Clears features.
+pub(super) fn clear(raw: &mut Superblock, cleared: Features) {
+    raw.s_feature_compat = (raw.s_feature_compat.get() & !cleared.compat).into();
+    raw.s_feature_incompat = (raw.s_feature_incompat.get() & !cleared.incompat).into();
+    raw.s_feature_ro_compat = (raw.s_feature_ro_compat.get() & !cleared.ro_compat).into();
 }
 
 /// A superblock with the features of a copy, under which its descriptors make sense.

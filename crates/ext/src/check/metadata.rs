@@ -129,7 +129,31 @@ impl<'a> MetadataPass<'a> {
 }
 
 impl MetadataPass<'_> {
+    /// Features with which e2fsck refuses a volume.
+    fn unsupported(&mut self) {
+        let place = Location::of("superblock");
+        let all = features::unsupported(&self.checker.sb().raw);
+        let contradicted = features::contradicted(&self.checker.volume);
+        let contradicted = contradicted.filter(|_| !self.checker.from_copy);
+        if let Some((features, block)) = contradicted {
+            let names = features.names().join(", ");
+            let what = format!("has {names}, which its copy in block {block} has not");
+            self.checker.found(problems::SUPERBLOCK_UNSUPPORTED, what, place);
+            self.checker.fix(Stage::Superblock, Fix::Superblock);
+        }
+        let left = contradicted.map_or(all, |(features, _)| all.without(features));
+        for name in left.names() {
+            let what = if name == "casefold" {
+                "casefold without an encoding".to_string()
+            } else {
+                format!("the feature {name} is unknown or not supported")
+            };
+            self.checker.found(problems::SUPERBLOCK_UNSUPPORTED, what, place);
+        }
+    }
+
     pub(super) fn superblock(&mut self) -> Result<(), FsError> {
+        self.unsupported();
         if self.checker.from_copy {
             // A copy is not kept up: its totals and its state are out of date.
             return Ok(());

@@ -56,6 +56,13 @@ seekless_fs::problems! {
         question: Some("Set or clear the feature?"),
         repair: "the feature is set or cleared; no file changes",
     }
+    SUPERBLOCK_UNSUPPORTED = {
+        code: "superblock.unsupported", phase: 0, preen: Preen::Stops,
+        text: "a feature that is unknown or not supported, or casefold without an encoding",
+        question: Some("Clear the feature if a copy of the superblock lacks it?"),
+        repair: "it is cleared if the superblock has no checksum and a copy lacks it; else the \
+                 volume is refused by the name of the feature",
+    }
     JOURNAL_PENDING = {
         code: "journal.pending", phase: 0,
         preen: Preen::Depends("where the volume's superblock says that there are any"),

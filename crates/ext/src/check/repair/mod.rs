@@ -21,7 +21,7 @@ mod space;
 mod superblock;
 
 use super::fix::{Fix, Stage, TOGETHER};
-use super::{fields, problems};
+use super::{features, fields, problems};
 use crate::check::checker::Checker;
 use crate::check::examine;
 use crate::ondisk::{incompat, ro_compat};
@@ -258,9 +258,12 @@ fn check_writable(checker: &Checker) -> Result<(), FsError> {
     let features = Features {
         ro_compat: raw.s_feature_ro_compat.get() & !WRITABLE,
         incompat: raw.s_feature_incompat.get() & NOT_WRITABLE,
-        ..Features::default()
+        ..Features::NONE
     };
-    let names = features.names();
+    let features = features.with(features::unsupported(raw));
+    // The repair begins with those that a copy of the superblock lacks.
+    let cleared = features::contradicted(&checker.volume).filter(|_| !checker.from_copy);
+    let names = cleared.map_or(features, |(cleared, _)| features.without(cleared)).names();
     if names.is_empty() {
         return Ok(());
     }

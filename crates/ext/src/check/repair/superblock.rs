@@ -55,6 +55,9 @@ pub(super) fn put(checker: &Checker, disk: &mut Patches) -> Result<(), FsError> 
 /// Corrects fields with impossible values.
 fn mend(checker: &Checker, raw: &mut Superblock) {
     let sb = checker.sb();
+    if let Some((cleared, _)) = features::contradicted(&checker.volume) {
+        features::clear(raw, cleared);
+    }
     features::clear_contradictions(raw);
     if raw.s_feature_compat.get() & compat::ORPHAN_FILE == 0 {
         raw.s_orphan_file_inum = 0.into();

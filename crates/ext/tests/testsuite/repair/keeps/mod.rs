@@ -166,6 +166,53 @@ fn a_feature_that_copies_and_inodes_contradict() {
     assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n"));
 }
 
+/// Features with which e2fsck refuses a volume are found. A repair clears those that a copy of the
+/// superblock lacks, and refuses others by name: they may be of a newer kernel.
+#[test]
+fn features_that_are_not_supported() {
+    if !is_there() {
+        return;
+    }
+    let compat = (6..9).chain(13..32).map(|bit| (92, bit));
+    let ro_compat = [2, 7, 11].into_iter().chain(17..32).map(|bit| (100, bit));
+    let bits: Vec<(usize, u32)> = compat.chain(ro_compat).chain([(96, 17)]).collect();
+    for (name, has_copy) in [("groups", true), ("plain", true), ("single", false)] {
+        let sound = sound(name);
+        for &(at, bit) in &bits {
+            let at = 1024 + at + bit as usize / 8;
+            let mut bytes = sound.bytes.clone();
+            bytes[at] ^= 1 << (bit % 8);
+            let sum = !crc32c::crc32c(&bytes[1024..2044]);
+            if !has_copy {
+                bytes[2044..2048].copy_from_slice(&sum.to_le_bytes());
+            }
+            let device = Arc::new(MemoryDevice::new(bytes.clone()));
+            let report = seekless_ext::check(device.clone()).expect("check");
+            let found = report.findings.iter().any(|it| it.code() == "superblock.unsupported");
+            assert!(found, "{name}, byte {at}, bit {bit}: {:#?}", report.findings);
+            let repaired = repair(device.clone());
+            if !has_copy {
+                let why = repaired.expect_err("a feature").to_string();
+                assert!(why.contains("feature"), "{name}, byte {at}, bit {bit}: {why}");
+                assert!(bytes_of(device.as_ref()) == bytes, "{name}: something was written");
+                continue;
+            }
+            assert_eq!(
+                repaired.expect("repair").outcome,
+                Outcome::Corrected,
+                "{name}, {at}, {bit}"
+            );
+            let ours = bytes_of(device.as_ref());
+            assert_eq!(ours[1024 + 92..1024 + 104], sound.bytes[1024 + 92..1024 + 104], "{name}");
+            if bit % 4 == 3 {
+                let image = Scratch::new("keeps-unsupported");
+                fs::write(image.path(), &ours).expect("image");
+                assert_eq!(findings(image.path()), None, "{name}, byte {at}, bit {bit}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_slice_of_all_damage() {
     if !is_there() {
