@@ -116,7 +116,7 @@ pub(crate) struct ReflinkArgs {
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum ReflinkArg {
-    /// Clone what can be cloned, and copy the rest
+    /// Clone all that can be cloned, and copy the rest
     Auto,
     /// Fail if nothing can be cloned
     Always,

@@ -343,7 +343,7 @@ impl<'a> Extraction<'a> {
         let mut left = Vec::new();
         for (start, end) in ranges {
             let end = end.min(size);
-            let cloned = content.host_range(start, end.saturating_sub(start)).and_then(|range| {
+            let cloned = content.host_range(start, end - start.min(end)).and_then(|range| {
                 // All of the range is one run.
                 reflink.clone_range(range, ByteLen::new(start), 1)
             });

@@ -193,7 +193,7 @@ impl PlannedVolume<'_> {
         self.taken
     }
 
-    /// What left its place for the traces.
+    /// The blocks that left their places for the traces.
     #[must_use]
     pub fn moved(&self) -> Moved {
         self.moved
@@ -222,7 +222,7 @@ impl PlannedVolume<'_> {
     }
 }
 
-/// What left its place in an older volume for the order of traces, and what is gained.
+/// The blocks that left their places in an older volume for the order of traces, and the gain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Moved {
     /// Bytes of contents and directories.

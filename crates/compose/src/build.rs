@@ -50,7 +50,7 @@ impl Build<'_> {
     }
 
     /// Writes an ext image on the base of older ones, and returns its length, how many files keep
-    /// their places, and what left its place. The volume has the shape of the first image, if it can.
+    /// their places, and how much left them. The volume has the shape of the first image, if it can.
     ///
     /// # Errors
     /// As [`Build::ext`], errors of the older images, and

@@ -102,7 +102,7 @@ impl<'a> Reflink<'a> {
             return None;
         }
         let step = block.max(unit);
-        let len = from.len.saturating_sub(skip) / step * step;
+        let len = from.len.checked_sub(skip)? / step * step;
         if len == 0 || len < self.shortest() {
             return None;
         }

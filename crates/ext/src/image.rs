@@ -154,8 +154,8 @@ impl Inspect for ExtImage {
         }
         let all = self.geometry.space();
         Ok(StatVfs {
-            blocks: all.blocks.saturating_sub(fixed),
-            available: all.free.saturating_sub(sb.unavailable_blocks()),
+            blocks: all.blocks - fixed.min(all.blocks),
+            available: all.free - sb.unavailable_blocks().min(all.free),
             ..all
         })
     }

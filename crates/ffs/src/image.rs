@@ -120,10 +120,10 @@ impl Inspect for FfsImage {
         let (all, sb) = (self.geometry.space(), &self.volume.sb);
         Ok(StatVfs {
             blocks: sb.tuning.dsize,
-            available: all.free.saturating_sub(sb.kept_frags()),
+            available: all.free - sb.kept_frags().min(all.free),
             file_block: sb.bsize,
             // The first two belong to no file.
-            inodes: u64::from(sb.inodes().saturating_sub(2)),
+            inodes: u64::from(sb.inodes().max(2) - 2),
             ..all
         })
     }

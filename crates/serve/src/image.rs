@@ -273,7 +273,7 @@ impl Filesystem for ImageMount {
     }
 
     fn statfs(&self, _request: &Request, _ino: INodeNo, reply: ReplyStatfs) {
-        // Damage of what is counted is no reason to say nothing.
+        // Damage in the counted metadata is no reason to say nothing.
         let space = self.image.space().unwrap_or_else(|_| self.image.geometry().space());
         reply.statfs(
             space.blocks,

@@ -291,7 +291,7 @@ impl SalvageWalk<'_> {
         // Clusters are counted whole.
         if volume.sb.cluster_ratio == 1 {
             let counted = self.counted(self.out.index.len());
-            self.sequence.surplus = blocks.saturating_sub(counted);
+            self.sequence.surplus = blocks - counted.min(blocks);
         }
         let place = Location::of("block map").in_inode(inode.ino);
         let is_loose = self.sequence.surplus > 0;

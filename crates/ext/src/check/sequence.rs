@@ -121,7 +121,7 @@ impl Sequence {
         let (Some(end), Some(last)) = (self.len, pieces.last_mut()) else { return };
         let run = &mut last.placed;
         let past = (run.lbn.get() + run.extent.len).saturating_sub(end.max(run.lbn.get() + 1));
-        let uncounted = self.surplus.saturating_sub(clipped);
+        let uncounted = self.surplus - clipped.min(self.surplus);
         if uncounted <= past {
             run.extent.len -= uncounted;
         }

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 /// The worth of a boundary, in units of the price of a block.
 const WORTH: u64 = 1 << 20;
 
-/// What is gained and paid by moving blocks.
+/// The gain and the price of moving blocks.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Moves {
     /// Blocks of the older layout that move.
@@ -29,7 +29,7 @@ pub struct Moves {
 }
 
 impl Moves {
-    /// How many chunks of `align` blocks what moved lies in.
+    /// How many chunks of `align` blocks contain the moved blocks.
     #[must_use]
     pub fn chunks(&self, plan: &Plan, align: u64) -> u64 {
         let mut chunks = BTreeSet::new();

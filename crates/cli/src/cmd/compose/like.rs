@@ -101,7 +101,7 @@ impl LikeArgs {
     }
 }
 
-/// Adds how many files have kept their places, and what left them for the traces.
+/// Adds how many files have kept their places, and how much left them for the traces.
 pub(super) fn tell(written: Written, (taken, moved): (Taken, Moved)) -> Written {
     let written = written.with_number("like_same_path", "as before", taken.same_path).with_number(
         "like_same_contents",
