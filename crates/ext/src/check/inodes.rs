@@ -503,7 +503,8 @@ impl InodePass<'_> {
         if kind == FileKind::Directory || inode.has_flag(flags::INLINE_DATA) {
             return Ok(false);
         }
-        let is_past = end > inode.len.div_ceil(u64::from(self.checker.sb().block_size));
+        // The block of an append whose inode was not written may follow.
+        let is_past = end > inode.len.div_ceil(u64::from(self.checker.sb().block_size)) + 1;
         let is_file = kind == FileKind::Regular && !self.checker.orphans.contains(&inode.ino);
         let is_asked = end > USABLE_BLOCKS || (is_file && is_past);
         Ok(is_asked && salvage(&self.checker.volume, inode)?.is_changed)

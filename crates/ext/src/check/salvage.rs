@@ -263,23 +263,26 @@ impl SalvageWalk<'_> {
     }
 
     /// Drops blocks past the end of a file that counts exactly the others: a wrong number leads to
-    /// them.
+    /// them. Those that follow the file without a hole are an append's whose inode was not written:
+    /// e2fsck makes the file longer by them.
     fn drop_uncounted(&mut self) {
-        let Some(end) = self.len() else { return };
-        let before = self.out.pieces.iter().map(|it| it.placed.extent.len).sum::<u64>();
-        let rest = self.out.pieces.iter().map(|piece| {
+        let Some(len) = self.len() else { return };
+        let past = self.out.pieces.iter().map(|piece| {
             let Placed { lbn, extent } = piece.placed;
-            end.saturating_sub(lbn.get()).min(extent.len)
+            let end = (lbn + extent.len).get();
+            end - lbn.get().max(len).min(end)
         });
-        let rest = rest.sum::<u64>();
-        let index = self.firsts.iter().filter(|first| **first < end).count();
-        if rest == before || rest != self.counted(index) {
+        let past = past.sum::<u64>();
+        let all = self.out.pieces.iter().map(|it| it.placed.extent.len).sum::<u64>();
+        let index = self.firsts.iter().filter(|first| **first < len).count();
+        let is_appended = self.next == len + past;
+        if past == 0 || is_appended || all - past != self.counted(index) {
             return;
         }
-        self.out.cut(end);
+        self.out.cut(len);
         self.out.is_changed = true;
         let mut firsts = self.firsts.iter();
-        self.out.index.retain(|_| firsts.next().is_some_and(|first| *first < end));
+        self.out.index.retain(|_| firsts.next().is_some_and(|first| *first < len));
     }
 
     /// Puts the extents of a file in order.

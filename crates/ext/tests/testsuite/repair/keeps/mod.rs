@@ -1,6 +1,7 @@
 //! A repair keeps at least the names and contents that `e2fsck -fy` keeps after the same
 //! damage. The damage is enumerated, structure by structure, not chosen by hand.
 
+mod appended;
 mod damage;
 mod extents;
 mod fields;
