@@ -4,8 +4,9 @@
 
 use seekless_device::{BlockDevice, DeviceError, Masked};
 use seekless_fs::FsError;
+use seekless_fs::extents::{difference, intersection};
 use seekless_fs::plan::{NewVolume, ObjectId, Placed, Plan};
-use seekless_units::{BlockNo, ByteLen, Extent, Ino, Lba, SECTOR};
+use seekless_units::{BlockNo, ByteLen, Extent, Lba, SECTOR};
 use std::ops::Range;
 
 /// Bytes copied at once.
@@ -17,13 +18,13 @@ pub enum Freed {
     /// Zeros.
     #[default]
     Zero,
-    /// Those that they had. Whoever can read the image can read them.
+    /// Those that they had; they can be read from the image.
     Keep,
 }
 
 /// The blocks of a volume that its plan leaves free, sorted.
 pub(crate) fn free_blocks(volume: &dyn NewVolume, plan: &Plan) -> Vec<Extent> {
-    without(&volume.space().free, &plan.extents())
+    difference(&volume.space().free, &plan.extents())
 }
 
 /// Copies the bytes of free blocks from an older volume; blocks of zeros are left out.
@@ -74,9 +75,8 @@ pub(crate) fn write_lower<'a, V: NewVolume + 'a>(
     let mut left = free;
     for (volume, plan) in lower.rev() {
         let used = plan.extents();
-        let rest = without(&left, &used);
-        let freed = without(&left, &rest);
-        left = rest;
+        let freed = intersection(&left, &used);
+        left = difference(&left, &used);
         if freed.is_empty() {
             continue;
         }
@@ -97,7 +97,6 @@ fn of_blocks(plan: &Plan, blocks: &[Extent]) -> Plan {
         let data = plan.data(object);
         let has_any = data.iter().any(|placed| meets(blocks, placed.extent));
         let data: &[Placed] = if has_any { data } else { &[] };
-        let ino: Ino = ino;
         part.push(ino, data.iter().copied(), plan.overhead_extents(object).iter().copied());
     }
     part
@@ -107,44 +106,4 @@ fn of_blocks(plan: &Plan, blocks: &[Extent]) -> Plan {
 fn meets(sorted: &[Extent], extent: Extent) -> bool {
     let at = sorted.partition_point(|run| run.end() <= extent.start);
     sorted.get(at).is_some_and(|run| run.start < extent.end())
-}
-
-/// The parts of sorted extents that are not in `others`, which are sorted too.
-fn without(extents: &[Extent], others: &[Extent]) -> Vec<Extent> {
-    let mut left = Vec::new();
-    let mut first = 0;
-    for run in extents {
-        // One may reach into the next run, too.
-        first += others[first..].partition_point(|other| other.end() <= run.start);
-        let mut start = run.start;
-        for other in others[first..].iter().take_while(|other| other.start < run.end()) {
-            if other.start > start {
-                left.push(Extent::new(start, other.start - start));
-            }
-            start = other.end();
-        }
-        if start < run.end() {
-            left.push(Extent::new(start, run.end() - start));
-        }
-    }
-    left
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn extents(list: &[(u64, u64)]) -> Vec<Extent> {
-        list.iter().map(|&(start, len)| Extent::new(BlockNo::new(start), len)).collect()
-    }
-
-    #[test]
-    fn parts_that_others_have_are_left_out() {
-        let all = extents(&[(10, 10), (30, 10), (50, 10)]);
-        let others = extents(&[(0, 5), (8, 4), (15, 2), (19, 15), (49, 20)]);
-        assert_eq!(without(&all, &others), extents(&[(12, 3), (17, 2), (34, 6)]));
-        assert_eq!(without(&all, &[]), all);
-        assert_eq!(without(&all, &all), []);
-        assert_eq!(without(&all, &extents(&[(0, 100)])), []);
-    }
 }

@@ -26,6 +26,7 @@ pub mod attr;
 pub mod bits;
 pub mod check;
 pub mod error;
+pub mod extents;
 pub mod field;
 pub mod format;
 pub mod forward;

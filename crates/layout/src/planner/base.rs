@@ -1,6 +1,7 @@
 //! The places that objects keep from an older layout.
 
 use super::objects;
+use seekless_fs::extents::{difference, intersection};
 use seekless_fs::plan::{Base, Demand, ObjectId, Placed, Plan, Run, Space};
 use seekless_units::{BlockNo, Extent, Ino, Lbn};
 use std::cmp::Reverse;
@@ -75,7 +76,7 @@ impl Held {
         }
         let free: Vec<Extent> = free.runs(|start, len| Extent::new(BlockNo::new(start), len));
         let inodes = numbers.runs(|first, count| (Ino::new(first as u32), count as u32));
-        let vacated = common(&free, &base.used);
+        let vacated = intersection(&free, &base.used);
         Self {
             plan,
             space: Space { free, inodes, ..space.clone() },
@@ -165,22 +166,8 @@ impl Held {
         if self.keeps_freed {
             return (Holes::default(), free.to_vec());
         }
-        let holes = common(free, &self.vacated);
-        let mut rest = Vec::new();
-        let mut at = 0;
-        for run in free {
-            let mut start = run.start;
-            while let Some(hole) = holes.get(at).filter(|hole| hole.start < run.end()) {
-                if hole.start > start {
-                    rest.push(Extent::new(start, hole.start - start));
-                }
-                start = hole.end();
-                at += 1;
-            }
-            if start < run.end() {
-                rest.push(Extent::new(start, run.end() - start));
-            }
-        }
+        let holes = intersection(free, &self.vacated);
+        let rest = difference(free, &holes);
         (Holes(holes.iter().map(|hole| (hole.len, hole.start)).collect()), rest)
     }
 }
@@ -227,25 +214,6 @@ fn needed(placed: Placed, runs: &[Run]) -> impl Iterator<Item = Placed> + '_ {
             Placed { lbn, extent }
         })
     })
-}
-
-/// The blocks that are in both lists of sorted runs.
-fn common(one: &[Extent], other: &[Extent]) -> Vec<Extent> {
-    let mut both = Vec::new();
-    let (mut left, mut right) = (0, 0);
-    while let (Some(a), Some(b)) = (one.get(left), other.get(right)) {
-        let start = a.start.max(b.start);
-        let end = a.end().min(b.end());
-        if start < end {
-            both.push(Extent::new(start, end - start));
-        }
-        if a.end() <= b.end() {
-            left += 1;
-        } else {
-            right += 1;
-        }
-    }
-    both
 }
 
 /// Numbers that are free, as runs.

@@ -1,6 +1,7 @@
 //! Locations of files on a mounted volume, and the blocks that the kernel can move.
 
 use seekless_ext::ExtImage;
+use seekless_fs::extents::difference;
 use seekless_fs::plan::in_place::Occupied;
 use seekless_fs::plan::{Demand, ObjectId, Placed, Run, Space};
 use seekless_fs::{Attr, FileKind, FsError, Inspect, Mapping};
@@ -153,7 +154,8 @@ impl Survey {
                 _ => last = Some((extent, at)),
             }
         }
-        self.space.free = without(&self.space.free, used.iter().map(|(extent, _)| *extent));
+        let used: Vec<Extent> = used.iter().map(|(extent, _)| *extent).collect();
+        self.space.free = difference(&self.space.free, &used);
         let mut at = 0;
         self.files.retain(|_| {
             at += 1;
@@ -207,28 +209,6 @@ fn join(free: &mut Vec<Extent>) {
         }
         touch
     });
-}
-
-/// Runs minus those in `used`, which are in order and may overlap each other.
-fn without(runs: &[Extent], used: impl Iterator<Item = Extent>) -> Vec<Extent> {
-    let mut rest = Vec::with_capacity(runs.len());
-    let mut used = used.peekable();
-    // End of the used runs so far.
-    let mut taken = BlockNo::ZERO;
-    for run in runs {
-        let mut from = run.start.max(taken);
-        while let Some(next) = used.next_if(|next| next.start < run.end()) {
-            if next.start > from {
-                rest.push(Extent::new(from, next.start - from));
-            }
-            taken = taken.max(next.end());
-            from = from.max(taken);
-        }
-        if from < run.end() {
-            rest.push(Extent::new(from, run.end() - from));
-        }
-    }
-    rest
 }
 
 impl Demand for Survey {
@@ -300,15 +280,6 @@ mod tests {
 
     fn extent(start: u64, len: u64) -> Extent {
         Extent::new(BlockNo::new(start), len)
-    }
-
-    #[test]
-    fn what_files_have_is_not_free() {
-        let free = [extent(10, 10), extent(30, 10), extent(50, 5)];
-        let used = [(0, 5), (8, 4), (15, 2), (16, 3), (25, 20), (54, 9)];
-        let rest = without(&free, used.into_iter().map(|(start, len)| extent(start, len)));
-        assert_eq!(rest, [extent(12, 3), extent(19, 1), extent(50, 4)]);
-        assert_eq!(without(&free, std::iter::empty()), free);
     }
 
     #[test]

@@ -11,33 +11,15 @@ use crate::encode::sums::seal_superblock;
 use crate::group::Counts;
 use crate::ondisk::{BG_BLOCK_UNINIT, BG_INODE_UNINIT, STATE_VALID, incompat, ro_compat};
 use crate::relayout::is_64bit;
-use crate::relayout::survey::join;
 use seekless_fs::FsError;
+use seekless_fs::extents::difference;
 use seekless_units::{Extent, GroupNo};
 use zerocopy::IntoBytes;
 
 impl RelayoutWriter<'_> {
     /// Clusters that are free on the new image.
     fn free_clusters(&self) -> Vec<Extent> {
-        let mut used: Vec<Extent> = self.plan.data.iter().map(|placed| placed.extent).collect();
-        used.extend(self.plan.overhead.iter().copied());
-        used.sort_unstable();
-        join(&mut used);
-        let mut free = Vec::new();
-        let mut used = used.into_iter().peekable();
-        for room in &self.survey.room {
-            let mut at = room.start;
-            while let Some(run) = used.next_if(|run| run.start < room.end()) {
-                if run.start > at {
-                    free.push(Extent::new(at, run.start - at));
-                }
-                at = run.end();
-            }
-            if at < room.end() {
-                free.push(Extent::new(at, room.end() - at));
-            }
-        }
-        free
+        difference(&self.survey.room, &self.plan.extents())
     }
 
     pub(super) fn write_summaries(&self, counts: &[GroupCount]) -> Result<(), FsError> {

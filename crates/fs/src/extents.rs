@@ -1,0 +1,120 @@
+//! Sets of blocks, as sorted extents.
+
+use seekless_units::{BlockNo, Extent};
+
+/// The blocks of `extents` that are not in `others`. Both are sorted; the others may overlap each
+/// other.
+///
+/// ```
+/// # use seekless_fs::extents::difference;
+/// # use seekless_units::{BlockNo, Extent};
+/// let extent = |start, len| Extent::new(BlockNo::new(start), len);
+/// // One of the others reaches from one extent into the next.
+/// let rest = difference(&[extent(10, 10), extent(30, 10)], &[extent(12, 3), extent(19, 15)]);
+/// assert_eq!(rest, [extent(10, 2), extent(15, 4), extent(34, 6)]);
+/// ```
+#[must_use]
+pub fn difference(extents: &[Extent], others: &[Extent]) -> Vec<Extent> {
+    let mut rest = Vec::with_capacity(extents.len());
+    let mut others = others.iter().peekable();
+    // The end of the others so far.
+    let mut taken = BlockNo::ZERO;
+    for run in extents {
+        let mut from = run.start.max(taken);
+        while let Some(other) = others.next_if(|other| other.start < run.end()) {
+            if other.start > from {
+                rest.push(Extent::new(from, other.start - from));
+            }
+            taken = taken.max(other.end());
+            from = from.max(taken);
+        }
+        if from < run.end() {
+            rest.push(Extent::new(from, run.end() - from));
+        }
+    }
+    rest
+}
+
+/// The blocks that are in both lists of sorted extents, none of which overlaps another of its list.
+///
+/// ```
+/// # use seekless_fs::extents::intersection;
+/// # use seekless_units::{BlockNo, Extent};
+/// let extent = |start, len| Extent::new(BlockNo::new(start), len);
+/// let both = intersection(&[extent(10, 10), extent(30, 10)], &[extent(5, 7), extent(19, 15)]);
+/// assert_eq!(both, [extent(10, 2), extent(19, 1), extent(30, 4)]);
+/// ```
+#[must_use]
+pub fn intersection(one: &[Extent], other: &[Extent]) -> Vec<Extent> {
+    let mut both = Vec::new();
+    let (mut one, mut other) = (one.iter().peekable(), other.iter().peekable());
+    while let (Some(a), Some(b)) = (one.peek(), other.peek()) {
+        let start = a.start.max(b.start);
+        let end = a.end().min(b.end());
+        if start < end {
+            both.push(Extent::new(start, end - start));
+        }
+        if a.end() <= b.end() {
+            one.next();
+        } else {
+            other.next();
+        }
+    }
+    both
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn extents(list: &[(u64, u64)]) -> Vec<Extent> {
+        list.iter().map(|&(start, len)| Extent::new(BlockNo::new(start), len)).collect()
+    }
+
+    #[test]
+    fn a_difference_has_what_the_others_lack() {
+        let all = extents(&[(10, 10), (30, 10), (50, 10)]);
+        let others = extents(&[(0, 5), (8, 4), (15, 2), (19, 15), (49, 20)]);
+        assert_eq!(difference(&all, &others), extents(&[(12, 3), (17, 2), (34, 6)]));
+        assert_eq!(difference(&all, &[]), all);
+        assert_eq!(difference(&all, &all), []);
+        assert_eq!(difference(&all, &extents(&[(0, 100)])), []);
+    }
+
+    #[test]
+    fn the_others_may_overlap() {
+        let free = extents(&[(10, 10), (30, 10), (50, 5)]);
+        let used = extents(&[(0, 5), (8, 4), (15, 2), (16, 3), (25, 20), (54, 9)]);
+        assert_eq!(difference(&free, &used), extents(&[(12, 3), (19, 1), (50, 4)]));
+    }
+
+    /// Blocks one by one, of random sets.
+    #[test]
+    fn sets_are_those_of_their_blocks() {
+        let mut state = 3u64;
+        let mut random = |limit: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) % limit
+        };
+        let blocks = |extents: &[Extent]| -> Vec<u64> {
+            extents.iter().flat_map(|run| run.start.get()..run.end().get()).collect()
+        };
+        let mut set = || {
+            let (mut at, mut list) = (0, Vec::new());
+            for _ in 0..random(8) {
+                let (skip, len) = (random(6), 1 + random(9));
+                list.push((at + skip, len));
+                at += skip + len;
+            }
+            extents(&list)
+        };
+        for _ in 0..500 {
+            let (one, other) = (set(), set());
+            let (a, b) = (blocks(&one), blocks(&other));
+            let rest: Vec<u64> = a.iter().copied().filter(|block| !b.contains(block)).collect();
+            let both: Vec<u64> = a.iter().copied().filter(|block| b.contains(block)).collect();
+            assert_eq!(blocks(&difference(&one, &other)), rest);
+            assert_eq!(blocks(&intersection(&one, &other)), both);
+        }
+    }
+}
