@@ -3,12 +3,13 @@
 use crate::name;
 use crate::ondisk::{
     ACTIVE_FAT, BOOT_SIZE, BPB32_AT, Bpb, Bpb32, ENTRY_SIZE, EXTENDED, INFO16_AT, INFO32_AT,
-    LAST_FAT32, LEAST_FAT16, LEAST_FAT32, NOT_MIRRORED, SIGNATURE, SIGNATURE_AT, STATE_DIRTY,
-    VolumeInfo,
+    LAST_FAT32, LEAST_FAT16, LEAST_FAT32, NAME_BYTES, NOT_MIRRORED, SIGNATURE, SIGNATURE_AT,
+    STATE_DIRTY, VolumeInfo,
 };
 use seekless_device::BlockDevice;
 use seekless_fs::field::{invalid, parse, range, slice, truncated, wide};
 use seekless_fs::format::Probe;
+use seekless_fs::operate::StatVfs;
 use seekless_fs::{Fixed, FixedKind, FsError, Location, Mapping};
 use seekless_units::{BlockNo, ByteLen, Extent, Lbn};
 
@@ -279,6 +280,21 @@ impl Boot {
     /// Whether a number is that of a cluster.
     pub(crate) fn is_cluster(&self, number: u32) -> bool {
         (2..=self.last_cluster()).contains(&number)
+    }
+
+    /// What `statvfs` returns with so many free sectors: the unit is a sector, and there are no
+    /// inodes.
+    pub(crate) fn space(&self, free: u64) -> StatVfs {
+        StatVfs {
+            block_size: self.sector,
+            file_block: u32::try_from(self.cluster_bytes()).unwrap_or(u32::MAX),
+            blocks: u64::from(self.clusters) * u64::from(self.spc),
+            free,
+            available: free,
+            inodes: 0,
+            free_inodes: 0,
+            name_max: NAME_BYTES,
+        }
     }
 
     /// Bytes in a cluster.

@@ -10,6 +10,7 @@ use crate::volume::Volume;
 use seekless_device::BlockDevice;
 use seekless_fs::field::{index, invalid, range, wide};
 use seekless_fs::format::OpenOptions;
+use seekless_fs::operate::StatVfs;
 use seekless_fs::{
     Attr, BlockMap, Corruption, DeviceNumber, DirEntry, FileKind, FsError, Geometry, GroupSummary,
     InodeLocation, Inspect, Location, Mapping, Timestamp, Xattr,
@@ -168,6 +169,10 @@ impl FatImage {
 impl Inspect for FatImage {
     fn geometry(&self) -> &Geometry {
         &self.geometry
+    }
+
+    fn space(&self) -> Result<StatVfs, FsError> {
+        Ok(self.volume.boot.space(self.geometry.free_blocks))
     }
 
     fn root(&self) -> Ino {

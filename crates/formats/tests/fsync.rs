@@ -12,6 +12,7 @@ use seekless_fat::FatWidth;
 use seekless_ffs::Version;
 use seekless_formats::{InUse, Mounting, claim};
 use seekless_fs::Timestamp;
+use seekless_fs::format::OpenOptions;
 use seekless_fs::operate::{FsyncParts, NewFile, Ownership};
 use seekless_units::{ByteLen, Ino, Lba};
 use skip::skip;
@@ -388,5 +389,24 @@ fn a_flush_that_fails_fails_the_fsync() {
         assert!(failed, "{format} {discipline}");
         device.fails.store(false, Ordering::SeqCst);
         assert!(live.fsync(ino).is_err(), "{format} {discipline}");
+    }
+}
+
+/// `statvfs` of an image is that of the same image in use.
+#[test]
+fn an_image_has_the_space_of_a_mount() {
+    for format in ["ufs1", "ufs2", "fat16", "fat32", "ext2", "ext4"] {
+        let Some(bytes) = make(format, "space") else { continue };
+        let device = Counting::new(bytes);
+        let shared: Arc<dyn BlockDevice> = device.clone();
+        let reader = claim(shared.as_ref()).unwrap().reader;
+        let image = (reader.open)(shared, OpenOptions::default()).unwrap();
+        let read_only = image.space().unwrap();
+        let discipline = match format {
+            "ext4" => Discipline::Journal(JournalMode::Ordered),
+            _ => Discipline::Sync,
+        };
+        assert_eq!(read_only, open(&device, discipline).space(), "{format}");
+        assert!(read_only.blocks < image.geometry().blocks, "{format}: metadata take room");
     }
 }

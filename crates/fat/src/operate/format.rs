@@ -151,18 +151,8 @@ impl Format for Fat {
     }
 
     fn space(&self, core: &Core) -> StatVfs {
-        let spc = u64::from(self.boot.spc);
-        let free = u64::from(self.clusters.free()) * spc + core.pending.blocks;
-        StatVfs {
-            block_size: self.boot.sector,
-            file_block: self.limits.block,
-            blocks: u64::from(self.boot.clusters) * spc,
-            free,
-            available: free,
-            inodes: 0,
-            free_inodes: 0,
-            name_max: u32::try_from(self.limits.name_max).unwrap_or(u32::MAX),
-        }
+        let free = u64::from(self.clusters.free()) * u64::from(self.boot.spc);
+        self.boot.space(free + core.pending.blocks)
     }
 
     fn load(&mut self, core: &mut Core, ino: Ino) -> Result<Node, FsError> {

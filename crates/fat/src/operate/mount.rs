@@ -2,6 +2,7 @@
 
 use crate::boot::Boot;
 use crate::files::ROOT;
+use crate::ondisk::NAME_BYTES;
 use crate::table::Table;
 use crate::volume::Volume;
 use seekless_fs::FsError;
@@ -26,7 +27,7 @@ pub(super) fn limits(boot: &Boot) -> Limits {
         inodes: u32::MAX,
         block: u32::try_from(boot.cluster_bytes()).unwrap_or(u32::MAX),
         unit: boot.sector,
-        name_max: index(crate::ondisk::NAME_UNITS) * 3,
+        name_max: index(NAME_BYTES),
         link_max: 1,
         target_max: 0,
         dir_max: u64::from(crate::ondisk::MOST_ENTRIES) << 5,
