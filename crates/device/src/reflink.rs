@@ -1,9 +1,9 @@
 //! Reflinks: ranges of an output file that share their blocks on the disk with other files of the
 //! host, in place of copies.
 //!
-//! Whoever reads contents offers where they are stored ([`HostRange`]), a device offers the file
-//! that it writes to ([`Reflink`]), and whoever copies from one to the other clones what can be
-//! cloned. The system call is behind [`CloneTarget`].
+//! A reader of contents offers their place on the host ([`HostRange`]), a device offers the file that
+//! it writes to ([`Reflink`]), and a copy from one to the other clones as much as it can. The system
+//! call is behind [`CloneTarget`].
 
 use seekless_units::ByteLen;
 use std::io;
@@ -150,7 +150,7 @@ mod tests {
         }
     }
 
-    /// What is cloned of `len` bytes from `offset` on to byte `at` of a device at `start`.
+    /// The range that is cloned of `len` bytes from `offset` on to byte `at` of a device at `start`.
     fn cloned(offset: u64, len: u64, start: u64, at: u64, unit: u64) -> Result<[u64; 3], usize> {
         let target = Recorder::default();
         let file = std::fs::File::open("/dev/null").unwrap();

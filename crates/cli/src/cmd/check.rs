@@ -44,7 +44,7 @@ repairs it), `unexpected` if only damage can explain it. Ext images are checked
 as if their journal had been replayed.
 
 -p repairs expected findings; if any finding is unexpected it stops and changes
-nothing. -y repairs everything: files without a name are reconnected in
+nothing. -y also repairs damage: files without a name are reconnected in
 /lost+found. If two files claim the same block, on UFS the second is cleared,
 on ext each gets a copy. The journal of ext is replayed. The next run completes
 a repair that was interrupted. An image that is mounted or being changed is not
@@ -206,13 +206,13 @@ fn print(args: &CheckArgs, examined: &Examined) {
         (Outcome::Left, Mode::Preen, 1..) => {
             let done =
                 if *writes == 0 { "nothing was repaired" } else { "not everything was repaired" };
-            format!("unexpected inconsistency; {done} (-y repairs everything)")
+            format!("unexpected inconsistency; {done} (repair with -y)")
         }
         (Outcome::Left, Mode::Check, 0) => {
             "consistent with an unclean shutdown (repair with -p)".to_string()
         }
         (Outcome::Left, Mode::Check, n) => {
-            format!("damaged: {} (-y repairs everything)", unexpected(n))
+            format!("damaged: {} (repair with -y)", unexpected(n))
         }
         (Outcome::Left, ..) => "not everything could be repaired".to_string(),
     };

@@ -95,8 +95,7 @@ pub(crate) struct OptimizeArgs {
     #[arg(long, requires = "like")]
     like_strict: bool,
     /// With --like: blocks of files that the new image lacks are filled with zeros (default), or
-    /// keep what they contain there, so that their chunks stay equal; whoever can read the image
-    /// can read them
+    /// stay as they are there, so that their chunks stay equal; they can be read from the image
     #[arg(long, requires = "like", value_enum, value_name = "zero|keep")]
     freed: Option<FreedBlocks>,
     /// With --like: let so many bytes that traces read leave the places that they have there, so

@@ -4,31 +4,32 @@
 use crate::judges::{
     Mounted, Scratch, can_mount, check, failure, header, manifest, ready, run, same, seekless, text,
 };
+use sha2::{Digest, Sha256};
 use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const CHUNK: usize = 512 << 10;
-const BLOCK: usize = 4096;
+pub(super) const CHUNK: usize = 512 << 10;
+pub(super) const BLOCK: usize = 4096;
 
 /// Numbers of a seed.
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    fn below(&mut self, limit: usize) -> usize {
+    pub(super) fn below(&mut self, limit: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (self.0 >> 33) as usize % limit
     }
 
-    fn bytes(&mut self, len: usize) -> Vec<u8> {
+    pub(super) fn bytes(&mut self, len: usize) -> Vec<u8> {
         let words = (0..len.div_ceil(4)).map(|_| (self.below(1 << 31) as u32).to_le_bytes());
         words.flatten().take(len).collect()
     }
 
     /// Contents of a usual length, of any size up to 200 KB.
-    fn contents(&mut self) -> Vec<u8> {
+    pub(super) fn contents(&mut self) -> Vec<u8> {
         let most = [60, 5_000, 30_000, 200_000][self.below(4)];
         let len = self.below(most);
         self.bytes(len)
@@ -36,7 +37,7 @@ impl Random {
 }
 
 /// The files or the directories below a path, sorted.
-fn list(root: &Path, dirs: bool) -> Vec<PathBuf> {
+pub(super) fn list(root: &Path, dirs: bool) -> Vec<PathBuf> {
     let (mut found, mut pending) = (Vec::new(), vec![root.to_path_buf()]);
     while let Some(dir) = pending.pop() {
         for entry in fs::read_dir(&dir).expect("list") {
@@ -100,7 +101,7 @@ fn change(root: &Path, random: &mut Random, steps: usize) {
     }
 }
 
-fn new_tree(root: &Path, random: &mut Random) {
+pub(super) fn new_tree(root: &Path, random: &mut Random) {
     fs::create_dir(root).expect("mkdir");
     for dir in 0..8 {
         let at = root.join(format!("dir-{dir}"));
@@ -111,18 +112,20 @@ fn new_tree(root: &Path, random: &mut Random) {
     }
 }
 
-/// Pieces of an image that are not zeros.
-fn pieces(image: &[u8], size: usize) -> HashSet<&[u8]> {
-    image.chunks(size).filter(|piece| piece.iter().any(|&byte| byte != 0)).collect()
+/// Digests of the pieces of an image that are not zeros.
+pub(super) fn pieces(image: &[u8], size: usize) -> HashSet<[u8; 32]> {
+    let zeros = vec![0; size];
+    let pieces = image.chunks(size).filter(|piece| **piece != zeros[..piece.len()]);
+    pieces.map(|piece| Sha256::digest(piece).into()).collect()
 }
 
 /// How many pieces of `new` are in no image of `old`.
-fn fresh(old: &[u8], new: &[u8], size: usize) -> usize {
+pub(super) fn fresh(old: &[u8], new: &[u8], size: usize) -> usize {
     let have = pieces(old, size);
-    pieces(new, size).into_iter().filter(|piece| !have.contains(piece)).count()
+    pieces(new, size).difference(&have).count()
 }
 
-fn build(source: &str, image: &str, options: &[&str]) {
+pub(super) fn build(source: &str, image: &str, options: &[&str]) {
     let args = ["build", source, "-o", image, "--force", "-q"];
     text(&seekless(&[&args[..], options].concat()));
 }
@@ -376,291 +379,6 @@ fn the_first_of_several_counts() {
     };
     chunks(4, &other);
     chunks(6, &base);
-}
-
-/// Images of the same base and of other things, none of which was seen by the build of another.
-#[test]
-fn images_that_begin_alike_share_chunks() {
-    let scratch = Scratch::new("share");
-    let mut random = Random(16);
-    let base = scratch.join("base");
-    new_tree(Path::new(&base), &mut random);
-    for options in [&[][..], &["-b", "1024"], &["--format", "ext2"], &["-O", "inline_data"]] {
-        let alone = scratch.join("alone.img");
-        build(&base, &alone, &[options, &["--share"]].concat());
-        check(&alone);
-        let alone = fs::read(&alone).expect("read");
-        let (mut unique, mut least) = (pieces(&alone, CHUNK), pieces(&alone, CHUNK).len());
-        let mut images = Vec::new();
-        for app in 0..4 {
-            let (layer, image) = (scratch.join(&format!("app{app}")), scratch.join("app.img"));
-            let _ = fs::remove_dir_all(&layer);
-            fs::create_dir_all(format!("{layer}/dir-3")).expect("mkdir");
-            for file in 0..30 {
-                let contents = random.bytes(40_000);
-                fs::write(format!("{layer}/app{app}-{file}"), contents).expect("write");
-            }
-            // One file of the base is replaced, one is added beside others.
-            fs::write(format!("{layer}/dir-3/file-3"), random.bytes(9_000)).expect("write");
-            fs::write(format!("{layer}/dir-3/added"), random.bytes(9_000)).expect("write");
-            let args = ["build", &base, &layer, "-o", &image, "--force", "-q", "--share"];
-            text(&seekless(&[&args[..], options].concat()));
-            check(&image);
-            let free = scratch.join("free.img");
-            text(&seekless(&["build", &base, &layer, "-o", &free, "--force", "-q"]));
-            same("the tree", &manifest(&free, &[]), &manifest(&image, &[]));
-            images.push(fs::read(&image).expect("read"));
-            least += 3;
-        }
-        for image in &images {
-            unique.extend(pieces(image, CHUNK));
-        }
-        // What is replaced stays: a chunk with the superblock, bitmaps and inodes that change, and
-        // one with the end of the contents. Bitmaps and inodes of 1K lie apart.
-        let most = least + images.len() * 3;
-        assert!(unique.len() <= most, "{options:?}: {} chunks, {most} at most", unique.len());
-    }
-    // The size moves nothing.
-    let (small, large) = (scratch.join("small.img"), scratch.join("large.img"));
-    build(&base, &small, &["--share", "--size", "256M"]);
-    build(&base, &large, &["--share", "--size", "1100M"]);
-    check(&large);
-    let (small, large) = (fs::read(small).expect("read"), fs::read(large).expect("read"));
-    let new = fresh(&small, &large, CHUNK);
-    assert!(new <= 9 + 5, "{new} chunks: the bitmaps of 9 groups, and copies");
-    // A UUID of its own costs the chunk of the superblock and its copies.
-    let (one, two) = (scratch.join("one.img"), scratch.join("two.img"));
-    build(&base, &one, &["--share"]);
-    build(&base, &two, &["--share", "-U", "5ee61e55-b007-4000-8000-000000000001"]);
-    check(&two);
-    let (one, two) = (fs::read(one).expect("read"), fs::read(two).expect("read"));
-    assert!(fresh(&one, &two, CHUNK) <= 2);
-}
-
-/// Whether an image has these bytes anywhere.
-fn contains(image: &str, bytes: &[u8]) -> bool {
-    fs::read(image).expect("read").windows(bytes.len()).any(|window| window == bytes)
-}
-
-/// Blocks of files that are replaced or removed: zeros, or as they were. A kept block makes no chunk
-/// new, and goes on being kept in the next image.
-#[test]
-fn freed_blocks_are_zeros_or_kept() {
-    let scratch = Scratch::new("freed");
-    let mut random = Random(21);
-    let [root, old, image, next] = ["root", "old", "image", "next"].map(|name| scratch.join(name));
-    new_tree(Path::new(&root), &mut random);
-    let replaced = random.bytes(20_000);
-    let all_removed: Vec<Vec<u8>> = (0..8).map(|_| random.bytes(50_000)).collect();
-    let removed = &all_removed[6];
-    fs::write(format!("{root}/dir-2/replaced"), &replaced).expect("write");
-    for (dir, contents) in all_removed.iter().enumerate() {
-        fs::write(format!("{root}/dir-{dir}/removed"), contents).expect("write");
-    }
-    build(&root, &old, &[]);
-    let before = fs::read(&old).expect("read");
-    fs::write(format!("{root}/dir-2/replaced"), random.bytes(90_000)).expect("write");
-    for dir in 0..8 {
-        fs::remove_file(format!("{root}/dir-{dir}/removed")).expect("remove");
-    }
-    let mut chunks = Vec::new();
-    for (freed, is_kept) in [("zero", false), ("keep", true)] {
-        build(&root, &image, &["--like", &old, "--freed", freed]);
-        check(&image);
-        assert_eq!(contains(&image, &replaced[..8192]), is_kept, "{freed}");
-        assert_eq!(contains(&image, &removed[..8192]), is_kept, "{freed}");
-        chunks.push(fresh(&before, &fs::read(&image).expect("read"), CHUNK));
-        let [one, two] = [&root, &image].map(|tree| manifest(tree, &[]));
-        same(freed, &one, &two);
-        // In the next image, by default, nothing is left of them.
-        fs::write(format!("{root}/next"), freed).expect("write");
-        build(&root, &next, &["--like", &image]);
-        assert!(!contains(&next, &removed[..8192]), "{freed}: zeros by default");
-        build(&root, &next, &["--like", &image, "--freed", "keep"]);
-        check(&next);
-        let bytes = fs::read(&next).expect("read");
-        let is_there = |contents: &&Vec<u8>| bytes.windows(8192).any(|at| at == &contents[..8192]);
-        let count = all_removed.iter().filter(is_there).count();
-        // The new file may lie in the place of one.
-        assert_eq!(count >= 7, is_kept, "{freed}, then keep: {count}");
-        fs::remove_file(format!("{root}/next")).expect("remove");
-    }
-    // The directories lie apart.
-    assert!(chunks[1] + 4 <= chunks[0], "{chunks:?} new chunks");
-    // Another shape has zeros there.
-    build(&root, &image, &["--like", &old, "--freed", "keep", "-I", "512"]);
-    check(&image);
-    assert!(!contains(&image, &removed[..8192]), "of another shape");
-    // An image is like an older one by its files.
-    let trace = scratch.join("trace");
-    fs::write(scratch.join("paths"), "/dir-2/replaced\n").expect("write");
-    text(&seekless(&["trace", "import", "--paths", &scratch.join("paths"), "-o", &trace]));
-    build(&root, &next, &[]);
-    for (freed, is_kept) in [("zero", false), ("keep", true)] {
-        let options =
-            ["--trace", &trace, "-o", &image, "--like", &old, "--freed", freed, "--force"];
-        text(&seekless(&[&["optimize", &next, "-q"], &options[..]].concat()));
-        check(&image);
-        assert_eq!(contains(&image, &removed[..8192]), is_kept, "optimize, {freed}");
-    }
-    let alone = failure(&seekless(&["build", &root, "-o", &next, "--force", "--freed", "keep"]));
-    assert!(alone.0 == 2 && alone.1.contains("--like"), "{alone:?}");
-    // An upper source over a lower one.
-    let layer = scratch.join("layer");
-    fs::create_dir_all(format!("{layer}/dir-6")).expect("mkdir");
-    fs::write(format!("{layer}/dir-6/file-1"), "replaced").expect("write");
-    let lower = random.bytes(30_000);
-    fs::write(format!("{root}/dir-6/file-1"), &lower).expect("write");
-    for (freed, is_kept) in [(&["--freed", "zero"][..], false), (&[], true)] {
-        let args = ["build", &root, &layer, "-o", &image, "--share", "--force", "-q"];
-        text(&seekless(&[&args[..], freed].concat()));
-        check(&image);
-        assert_eq!(contains(&image, &lower[..8192]), is_kept, "{freed:?}");
-    }
-}
-
-/// A lower source alone would make a larger volume: its last group is not there.
-#[test]
-fn an_upper_source_may_make_the_volume_smaller() {
-    let scratch = Scratch::new("smaller");
-    let [base, layer, image] = ["base", "layer", "image"].map(|name| scratch.join(name));
-    fs::create_dir(&base).expect("mkdir");
-    fs::create_dir(&layer).expect("mkdir");
-    let large = Random(24).bytes(20 << 20);
-    fs::write(format!("{base}/large"), &large).expect("write");
-    fs::write(format!("{base}/other"), "other").expect("write");
-    fs::write(format!("{layer}/large"), "small").expect("write");
-    let args = ["build", &base, &layer, "-o", &image, "--share", "-b", "1024", "-q"];
-    text(&seekless(&args));
-    check(&image);
-    let len = fs::metadata(&image).expect("metadata").len();
-    assert!(len < 20 << 20, "{len} bytes");
-    // What the upper source has lies in front.
-    assert!(contains(&image, &large[1 << 20..][..8192]));
-}
-
-/// Sources each of which replaces files and changes directories of those below: each image has
-/// the chunks of the one below, but those of the superblock, inodes and bitmaps.
-#[test]
-fn layers_keep_what_lies_below() {
-    let scratch = Scratch::new("layers-keep");
-    let mut random = Random(22);
-    let root = scratch.join("root");
-    new_tree(Path::new(&root), &mut random);
-    let mut sources = vec![root.clone()];
-    let mut below: Option<Vec<u8>> = None;
-    for layer in 0..5 {
-        let image = scratch.join(&format!("image-{layer}"));
-        let sources_of = sources.iter().map(String::as_str);
-        let args: Vec<&str> = ["build"]
-            .into_iter()
-            .chain(sources_of)
-            .chain(["-o", &image, "--share", "-q"])
-            .collect();
-        text(&seekless(&args));
-        check(&image);
-        let bytes = fs::read(&image).expect("read");
-        if let Some(below) = &below {
-            let own = size_of_files(&sources[layer]);
-            let new = fresh(below, &bytes, CHUNK);
-            let most = own.div_ceil(CHUNK as u64) as usize + 3;
-            assert!(new <= most, "layer {layer}: {new} new chunks, {most} at most");
-            // Two chunks have the superblock, bitmaps and inodes.
-            let gone = fresh(&bytes, below, CHUNK);
-            eprintln!("{layer}: {gone}, {new} of {most}");
-            assert!(gone <= 2, "layer {layer}: {gone} chunks of the layers below are gone");
-        }
-        below = Some(bytes);
-        let free = scratch.join("free");
-        let sources_of = sources.iter().map(String::as_str);
-        let args: Vec<&str> =
-            ["build"].into_iter().chain(sources_of).chain(["-o", &free, "--force", "-q"]).collect();
-        text(&seekless(&args));
-        same(&format!("layer {layer}"), &manifest(&free, &[]), &manifest(&image, &[]));
-        let next = scratch.join(&format!("layer-{layer}"));
-        if layer == 2 {
-            // One that replaces all that the one before it has by files without blocks.
-            let last = sources.last().cloned().unwrap_or_default();
-            for path in list(Path::new(&last), false) {
-                let own = Path::new(&next).join(path.strip_prefix(&last).expect("below"));
-                fs::create_dir_all(own.parent().expect("parent")).expect("mkdir");
-                fs::write(own, "").expect("write");
-            }
-            sources.push(next);
-            continue;
-        }
-        // The next layer: files replaced, one of them by a link to another, and directories added.
-        for dir in [1, 4, 7] {
-            fs::create_dir_all(format!("{next}/dir-{dir}/more-{layer}")).expect("mkdir");
-            for file in 0..6 {
-                let name = format!("{next}/dir-{dir}/file-{}", file + layer * 3);
-                fs::write(name, random.contents()).expect("write");
-            }
-            // Not where the next layer would make two files of them, and so change directories.
-            if layer != 1 {
-                let from = format!("{next}/dir-{dir}/file-{}", layer * 3);
-                fs::hard_link(from, format!("{next}/l{dir}")).expect("link");
-            }
-        }
-        sources.push(next);
-    }
-}
-
-/// Files that a trace reads lie apart in the older image: within a budget, those move for which the
-/// most seeks are saved.
-#[test]
-fn what_a_trace_reads_moves_within_a_budget() {
-    let scratch = Scratch::new("budget");
-    let mut random = Random(23);
-    let [root, old, image] = ["root", "old", "image"].map(|name| scratch.join(name));
-    new_tree(Path::new(&root), &mut random);
-    build(&root, &old, &[]);
-    let paths: String =
-        (0..40).map(|nth| format!("/dir-{}/file-{}\n", nth * 5 % 8, nth * 7 % 30)).collect();
-    let (list, trace) = (scratch.join("paths"), scratch.join("trace"));
-    fs::write(&list, paths).expect("write");
-    text(&seekless(&["trace", "import", "--paths", &list, "-o", &trace]));
-    let seeks = |image: &str| {
-        let score = text(&seekless(&["score", image, "--trace", &trace, "--json"]));
-        let score: serde_json::Value = serde_json::from_str(&score).expect("json");
-        score["seeks"].as_u64().expect("seeks")
-    };
-    let before = fs::read(&old).expect("read");
-    let mut found = Vec::new();
-    for budget in ["0", "256K", "1M", "64M"] {
-        let args = ["build", &root, "-o", &image, "--force", "--json", "--like", &old];
-        let more = ["--trace", &trace, "--move-budget", budget];
-        let told = text(&seekless(&[&args[..], &more].concat()));
-        let told: serde_json::Value = serde_json::from_str(&told).expect("json");
-        check(&image);
-        same(budget, &manifest(&root, &[]), &manifest(&image, &[]));
-        let number = |field: &str| told[field].as_u64().unwrap_or_default();
-        let most = [("0", 0), ("256K", 256 << 10), ("1M", 1 << 20), ("64M", 64 << 20)];
-        let most = most.into_iter().find(|(name, _)| *name == budget).expect("budget").1;
-        assert!(number("moved_bytes") <= most, "{told}");
-        if budget == "64M" {
-            assert!(number("pieces_after") <= 3, "{told}");
-        }
-        if budget == "0" {
-            assert!(fs::read(&image).expect("read") == before, "nothing moves");
-        } else {
-            assert!(number("pieces_after") < number("pieces_before"), "{told}");
-            let new = fresh(&before, &fs::read(&image).expect("read"), BLOCK) as u64;
-            // Directories and inodes besides.
-            assert!(new <= number("moved_bytes") / 4096 + 60, "{budget}: {new} blocks, {told}");
-        }
-        found.push(seeks(&image));
-    }
-    // Inodes keep their numbers: their blocks are read in between.
-    assert!(found.is_sorted_by(|more, fewer| more > fewer), "{found:?} seeks");
-    let alone = ["build", &root, "-o", &image, "--force", "--like", &old, "--move-budget", "1M"];
-    assert_eq!(seekless(&alone).status.code(), Some(2), "there is no trace");
-}
-
-/// The bytes of a layer's files, in whole blocks.
-fn size_of_files(root: &str) -> u64 {
-    let size = |path: &PathBuf| fs::metadata(path).expect("metadata").len().next_multiple_of(4096);
-    list(Path::new(root), false).iter().map(size).sum()
 }
 
 /// Shapes that options exclude, and shapes at the ends of their ranges: each image is clean and has

@@ -19,6 +19,7 @@ mod layers;
 mod like;
 mod options;
 mod refusals;
+mod shared;
 mod sizes;
 mod sources;
 mod stacks;

@@ -20,8 +20,8 @@ pub fn copy_of_table(disk: &dyn BlockDevice, end: u64) -> u64 {
     }
 }
 
-/// Copies bytes `from..to`, each at the start of a sector, to a device of zeros, and clones what
-/// can be cloned. Each device comes with its name.
+/// Copies bytes `from..to`, each at the start of a sector, to a device of zeros, and clones as
+/// much of them as it can. Each device comes with its name.
 ///
 /// # Errors
 /// I/O errors, with the name of the device.

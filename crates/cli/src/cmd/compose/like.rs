@@ -39,7 +39,7 @@ pub(super) struct LikeArgs {
     #[arg(long, conflicts_with_all = ["like", "inodes"])]
     share: bool,
     /// Blocks of files that were replaced or removed: filled with zeros, or kept as they were, so
-    /// that their chunks stay equal. Whoever can read the image can read them [default: keep with
+    /// that their chunks stay equal. They can be read from the image [default: keep with
     /// --share, otherwise zero]
     #[arg(long, value_enum, value_name = "zero|keep")]
     freed: Option<FreedBlocks>,
