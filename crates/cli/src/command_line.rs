@@ -85,14 +85,14 @@ pub(crate) fn drop_far_suggestions(error: &mut clap::Error) {
     }
 }
 
-/// Whether two words differ in at most two letters and less than half of them, or one is the
-/// beginning of the other.
+/// Whether two words differ in less than a third of their letters, two at most, or one is the
+/// beginning of the other. Two letters in the wrong order are one difference.
 fn is_other_spelling(given: &str, known: &str) -> bool {
     let given = given.split('=').next().unwrap_or_default().trim_start_matches('-');
     let known = known.trim_start_matches('-');
-    let distance = strsim::levenshtein(given, known);
+    let distance = strsim::osa_distance(given, known);
     let is_start = given.len() > 2 && (known.starts_with(given) || given.starts_with(known));
-    is_start || (distance <= 2 && distance * 2 < given.len())
+    is_start || (distance <= 2 && distance * 3 < given.len())
 }
 
 fn is_option(arg: &OsStr) -> bool {

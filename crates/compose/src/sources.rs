@@ -191,8 +191,12 @@ fn opening(options: &SourceOptions, purpose: Purpose) -> Result<OpenOptions<'sta
         Purpose::Build { latest } => (latest, false),
         Purpose::List => (None, true),
     };
+    let excludes = Excludes::new(&options.excludes);
+    for text in excludes.idle() {
+        warn!("{text}");
+    }
     let tree = TreeOptions {
-        excludes: Excludes::new(&options.excludes).map_err(Error::usage)?,
+        excludes,
         owner: options.owner,
         uid_map: IdMap::new(options.uid_map.clone()),
         gid_map: IdMap::new(options.gid_map.clone()),

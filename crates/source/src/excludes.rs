@@ -2,8 +2,8 @@
 //! matching of `git check-ignore`; `tests/excludes.rs` compares the two.
 //!
 //! The existing crates differ from git in such random lists: `ignore` in classes of characters and
-//! in `//`, `gix-glob` in one of 500, where `**` follows another character (`a**/b`). None refuses
-//! a pattern that can match nothing.
+//! in `//`, `gix-glob` in one of 500, where `**` follows another character (`a**/b`). None names
+//! the patterns that can match nothing.
 
 /// Names to exclude, as lines of a `.gitignore` in the root.
 ///
@@ -17,6 +17,7 @@
 #[derive(Clone, Debug, Default)]
 pub struct Excludes {
     patterns: Vec<Pattern>,
+    idle: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -49,16 +50,23 @@ enum Token {
 
 impl Excludes {
     /// Compiles patterns, each as a line of a file.
-    ///
-    /// # Errors
-    /// A pattern that can match nothing, because a class is not closed or nothing follows a
-    /// backslash, and the reason, as the message to show.
-    pub fn new<S: AsRef<str>>(patterns: &[S]) -> Result<Self, String> {
-        let lines = patterns.iter().flat_map(|pattern| pattern.as_ref().split('\n'));
-        let compiled = lines
-            .map(|line| compile(line.as_bytes()).map_err(|why| format!("pattern '{line}': {why}")));
-        let compiled: Result<Vec<_>, String> = compiled.collect();
-        Ok(Self { patterns: compiled?.into_iter().flatten().collect() })
+    #[must_use]
+    pub fn new<S: AsRef<str>>(patterns: &[S]) -> Self {
+        let mut all = Self::default();
+        for line in patterns.iter().flat_map(|pattern| pattern.as_ref().split('\n')) {
+            match compile(line.as_bytes()) {
+                Ok(pattern) => all.patterns.extend(pattern),
+                Err(why) => all.idle.push(format!("pattern '{line}' matches nothing: {why}")),
+            }
+        }
+        all
+    }
+
+    /// The patterns that can match nothing, because a class is not closed or nothing follows a
+    /// backslash, each with the reason, as messages to show. They have no effect, as in git.
+    #[must_use]
+    pub fn idle(&self) -> &[String] {
+        &self.idle
     }
 
     /// Whether nothing is excluded.
@@ -313,8 +321,7 @@ mod tests {
             "[[:upper:]]?",
             "end\\ ",
             "./here",
-        ])
-        .unwrap();
+        ]);
         for (path, is_dir, hit) in [
             ("a.o", false, true),
             ("x/y/a.o", false, true),
@@ -338,14 +345,16 @@ mod tests {
             assert_eq!(excludes.matches(path.as_bytes(), is_dir), hit, "{path}");
         }
         for bad in ["a[", "a\\", "[[:none:]]", "[a-"] {
-            assert!(Excludes::new(&[bad]).is_err(), "{bad}");
+            let excludes = Excludes::new(&[bad]);
+            assert!(excludes.is_empty() && excludes.idle().len() == 1, "{bad}");
         }
-        assert!(Excludes::new(&["#", " ", "/"]).unwrap().is_empty());
+        let excludes = Excludes::new(&["#", " ", "/"]);
+        assert!(excludes.is_empty() && excludes.idle().is_empty());
     }
 
     #[test]
     fn many_stars_take_no_long_time() {
-        let excludes = Excludes::new(&["*a".repeat(200) + "b"]).unwrap();
+        let excludes = Excludes::new(&["*a".repeat(200) + "b"]);
         assert!(!excludes.matches(&[b'a'; 4000], false));
     }
 }

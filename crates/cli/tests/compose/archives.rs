@@ -72,7 +72,23 @@ fn compressions() {
     for packer in ["gzip -c", "bzip2 -c", "zstd -qc"] {
         run("sh", &["-c", &format!("({packer}; printf '\\0\\0x') < '{plain}' > '{packed}'")]);
         assert_eq!(failure(&seekless(&["build", &packed, "-o", &image, "--force"])).0, 3);
+        for rest in ["x", "some other data", "\\037\\213", "BZ"] {
+            run("sh", &["-c", &format!("({packer}; printf '{rest}') < '{plain}' > '{packed}'")]);
+            let (code, message) = failure(&seekless(&["build", &packed, "-o", &image, "--force"]));
+            assert_eq!(code, 3, "{packer}, {rest}: {message}");
+            // The beginning of another stream is a truncated one.
+            let is_start =
+                (packer, rest) == ("gzip -c", "\\037\\213") || (packer, rest) == ("bzip2 -c", "BZ");
+            let has_other = message.contains("other data behind the end of the compressed data");
+            assert_ne!(has_other, is_start, "{packer}, {rest}: {message}");
+        }
     }
+    // lz4 and Zstandard have their skippable frames in common.
+    let skippable =
+        "printf '\\120\\052\\115\\030\\004\\0\\0\\0abcd\\004\\042\\115\\030rest of lz4'";
+    run("sh", &["-c", &format!("{skippable} > '{packed}'")]);
+    let (code, message) = failure(&seekless(&["build", &packed, "-o", &image, "--force"]));
+    assert!(code == 4 && message.contains("lz4 -dc"), "{message}");
     for (magic, command) in [
         (&b"\x1f\x9d\x90"[..], "uncompress -c"),
         (b"LZIP\x01", "lzip -dc"),

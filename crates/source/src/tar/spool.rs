@@ -6,6 +6,7 @@ use flate2::bufread::GzDecoder;
 use seekless_fs::term::{Term, Text};
 use seekless_fs::{ArchiveFault, FsError};
 use seekless_units::{ByteLen, format_size};
+use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::Path;
@@ -32,14 +33,25 @@ pub enum Compression {
 const START: usize = 9;
 
 impl Compression {
+    /// The first bytes of a stream.
+    fn magic(self) -> &'static [u8] {
+        match self {
+            Self::Gzip => b"\x1f\x8b",
+            Self::Zstd => b"\x28\xb5\x2f\xfd",
+            Self::Xz => b"\xfd7zXZ\0",
+            Self::Bzip2 => b"BZh",
+            Self::None | Self::Unsupported(..) => b"",
+        }
+    }
+
     /// Detects the compression by the first bytes of a file.
     #[must_use]
     pub fn detect(start: &[u8]) -> Self {
         let magics: [(&[u8], Self); 11] = [
-            (b"\x1f\x8b", Self::Gzip),
-            (b"\x28\xb5\x2f\xfd", Self::Zstd),
-            (b"\xfd7zXZ\0", Self::Xz),
-            (b"BZh", Self::Bzip2),
+            (Self::Gzip.magic(), Self::Gzip),
+            (Self::Zstd.magic(), Self::Zstd),
+            (Self::Xz.magic(), Self::Xz),
+            (Self::Bzip2.magic(), Self::Bzip2),
             (b"\x1f\x9d", Self::Unsupported("compress (.Z)", "uncompress -c")),
             (b"\x1f\xa0", Self::Unsupported("LZH", "gzip -dc")),
             (b"\x04\x22\x4d\x18", Self::Unsupported("lz4", "lz4 -dc")),
@@ -117,15 +129,17 @@ fn decompress(
     let copy = |from: &mut dyn Read| copy(from, compression, name, temp_dir);
     match compression {
         Compression::None => copy(&mut { packed }),
-        Compression::Gzip => copy(&mut Streams::new(packed, |rest| Ok(GzDecoder::new(rest)))),
-        Compression::Zstd => copy(&mut Streams::new(packed, |rest| {
+        Compression::Gzip => {
+            copy(&mut Streams::new(packed, compression, |rest| Ok(GzDecoder::new(rest))))
+        }
+        Compression::Zstd => copy(&mut Streams::new(packed, compression, |rest| {
             Ok(zstd::stream::read::Decoder::with_buffer(rest)?.single_frame())
         })),
         Compression::Xz => copy(&mut lzma_rust2::XzReader::new(XzBound::new(packed), true)),
-        Compression::Bzip2 => copy(&mut Streams::new(packed, |rest| Ok(BzDecoder::new(rest)))),
-        Compression::Unsupported(what, command) => {
-            Err(compressed(format!("{name}: archive compressed with {what}"), command))
+        Compression::Bzip2 => {
+            copy(&mut Streams::new(packed, compression, |rest| Ok(BzDecoder::new(rest))))
         }
+        Compression::Unsupported(what, command) => Err(not_read(name, what, command)),
     }
 }
 
@@ -160,16 +174,48 @@ struct Streams<R: Read, D, F> {
     stream: Option<D>,
     /// The bytes, before the first stream is begun.
     packed: Option<BufReader<R>>,
+    compression: Compression,
+    /// A stream has given bytes.
+    has_output: bool,
     begin: F,
 }
+
+/// Behind a skippable frame, which lz4 and Zstandard have in common, something else than
+/// Zstandard begins: its name, and the command that decompresses it.
+#[derive(Debug)]
+struct OtherCompression(&'static str, &'static str);
+
+impl fmt::Display for OtherCompression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} behind a skippable frame", self.0)
+    }
+}
+
+impl std::error::Error for OtherCompression {}
 
 impl<R: Read, D: Decoder<BufReader<R>>, F> Streams<R, D, F>
 where
     F: Fn(BufReader<R>) -> io::Result<D>,
 {
-    fn new(packed: R, begin: F) -> Self {
+    fn new(packed: R, compression: Compression, begin: F) -> Self {
         let packed = BufReader::with_capacity(COPY_BUF, packed);
-        Self { stream: None, packed: Some(packed), begin }
+        Self { stream: None, packed: Some(packed), compression, has_output: false, begin }
+    }
+
+    /// Fails unless these bytes, of which there is at least one, begin another stream.
+    fn check_start(&self, bytes: &[u8]) -> io::Result<()> {
+        let start = &bytes[..bytes.len().min(START)];
+        let is_frame = self.compression == Compression::Zstd && matches!(start[0], 0x50..=0x5f);
+        if is_frame || self.compression.magic().iter().zip(start).all(|(one, other)| one == other) {
+            return Ok(());
+        }
+        let error: Box<dyn std::error::Error + Send + Sync> = match Compression::detect(start) {
+            Compression::Unsupported(name, command) if !self.has_output => {
+                Box::new(OtherCompression(name, command))
+            }
+            _ => "other data behind the end of the compressed data".into(),
+        };
+        Err(io::Error::new(io::ErrorKind::InvalidData, error))
     }
 }
 
@@ -183,6 +229,7 @@ where
         }
         while let Some(stream) = &mut self.stream {
             let got = stream.read(buf)?;
+            self.has_output |= got > 0;
             if got > 0 || buf.is_empty() {
                 return Ok(got);
             }
@@ -191,19 +238,20 @@ where
             loop {
                 let bytes = rest.fill_buf()?;
                 let zeros = bytes.iter().take_while(|&&byte| byte == 0).count();
-                let (is_end, has_more) = (bytes.is_empty(), zeros < bytes.len());
-                rest.consume(zeros);
                 has_padding |= zeros > 0;
-                if is_end {
+                if bytes.is_empty() {
                     return Ok(0);
                 }
-                if has_more {
-                    break;
+                if zeros == bytes.len() {
+                    rest.consume(zeros);
+                    continue;
                 }
-            }
-            if has_padding {
-                let what = "something other than zeros in the padding";
-                return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+                if has_padding {
+                    let what = "something other than zeros in the padding";
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+                }
+                self.check_start(bytes)?;
+                break;
             }
             self.stream = Some((self.begin)(rest)?);
         }
@@ -248,6 +296,11 @@ fn copy(
 /// Parts of decoders' messages about sound but unsupported input.
 const UNSUPPORTED: &[&str] = &["unsupported", "Unsupported", "Dictionary mismatch"];
 
+/// The refusal of an archive of a compression that is not supported.
+fn not_read(name: &str, compression: &str, command: &str) -> FsError {
+    compressed(format!("{name}: archive compressed with {compression}"), command)
+}
+
 /// The refusal of an archive that the command decompresses.
 fn compressed(what: String, command: &str) -> FsError {
     to_decompress(what, &format!("{command} FILE"))
@@ -273,8 +326,13 @@ fn read_error(name: &str, compression: Compression, offset: u64, error: io::Erro
         let what = "archive compressed with a window of more than 128M";
         return compressed(format!("{name}: {what}"), "zstd -dc --long=31");
     }
-    let payload = error.get_ref().and_then(|payload| payload.downcast_ref());
-    if let Some(DictionaryTooLarge(size)) = payload {
+    let payload = error.get_ref();
+    let other = payload.and_then(|payload| payload.downcast_ref());
+    if let Some(OtherCompression(other, command)) = other {
+        return not_read(name, other, command);
+    }
+    let too_large = payload.and_then(|payload| payload.downcast_ref());
+    if let Some(DictionaryTooLarge(size)) = too_large {
         let most = format_size(ByteLen::new(DICTIONARY_MAX));
         let what =
             format!("archive compressed with a dictionary of {size} bytes, more than {most}");
