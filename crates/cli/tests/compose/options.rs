@@ -91,6 +91,8 @@ fn help_and_tips() {
     for (args, tip) in [
         (&["build", "tree", "--chown"][..], None),
         (&["build", "tree", "--group-by"], None),
+        (&["build", "tree", "--uid", "0"], None),
+        (&["build", "tree", "--group", "0"], None),
         (&["mkfs", "--force-it"], Some("--force")),
         (&["build", "tree", "--lable"], Some("--label")),
         (&["build", "tree", "--formt=ext4"], Some("--format")),
@@ -193,9 +195,20 @@ fn inodes_journal_and_extended_options() {
     assert!(manifest(&image, &[]).contains("xattr.user.x"));
     build(&["-E", "no_copy_xattrs"]);
     assert!(!manifest(&image, &[]).contains("xattr.user.x"));
+    build(&["-E", "root_owner=12:70000", "--size", "16M"]);
+    let root = run("debugfs", &["-R", "stat /", &image]);
+    assert!(root.contains("User:    12   Group: 70000"), "{root}");
+    // Descriptors of 32768 groups are in 512 blocks, of which the first is in use.
+    let limit = format!("resize={}", 32768 * 32768u64);
+    for (options, wanted) in [("resize=8388608", 3), (limit.as_str(), 511)] {
+        build(&["-E", options, "--size", "16M"]);
+        assert_eq!(number("Reserved GDT blocks"), wanted, "{options}");
+    }
     for (option, list, code) in [
-        ("-E", "resize=1G", 4),
-        ("-E", "root_owner=1:2", 4),
+        ("-E", "resize=1000", 2),
+        ("-E", "resize=1G", 2),
+        ("-E", "root_owner=1", 2),
+        ("-E", "offset=1024", 4),
         ("-E", "packed_meta_blocks", 4),
         ("-E", "quotatype=usrquota", 4),
         ("-E", "stride=x", 2),

@@ -430,7 +430,13 @@ impl Geometry {
         self.desc_blocks = groups.div_ceil(per_block);
         if self.features.has_compat(compat::RESIZE_INODE) {
             // Room to grow by a factor of 1024, as in mke2fs.
-            let grown = (self.blocks * 1024).min(u64::from(u32::MAX));
+            let grown = options.resize_limit.unwrap_or(self.blocks * 1024).min(u64::from(u32::MAX));
+            if grown <= self.blocks {
+                return Err(FsError::Invalid(format!(
+                    "the resize limit, {grown} blocks, is not larger than the volume of {}",
+                    self.blocks
+                )));
+            }
             let grown_groups = (grown - self.first_block).div_ceil(self.blocks_per_group);
             self.reserved_gdt_blocks = grown_groups
                 .div_ceil(per_block)

@@ -301,6 +301,7 @@ fn identify(tree: &Tree, options: &Options) -> Identity {
         checksum_seed,
         reserved: options.reserved,
         raid: (options.raid_stride, options.raid_stripe_width),
+        root_owner: options.root_owner,
     }
 }
 

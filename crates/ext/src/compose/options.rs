@@ -43,6 +43,11 @@ pub struct Options {
     pub raid_stripe_width: u32,
     /// Seed of the hashes of names; derived from the UUID when `None`.
     pub hash_seed: Option<[u8; 16]>,
+    /// Owner and group of the root directory; those of the tree when `None`.
+    pub root_owner: Option<(u32, u32)>,
+    /// The number of blocks to which the volume can grow while it is mounted, where it has the
+    /// `resize_inode` feature; 1024 times its own when `None`.
+    pub resize_limit: Option<u64>,
 }
 
 /// Default bytes of volume per inode, as in mke2fs.
@@ -66,6 +71,8 @@ impl Default for Options {
             raid_stride: 0,
             raid_stripe_width: 0,
             hash_seed: None,
+            root_owner: None,
+            resize_limit: None,
         }
     }
 }

@@ -23,6 +23,8 @@ pub(crate) struct Identity {
     pub(crate) reserved: u32,
     /// Stride and width of a RAID's stripes, in blocks.
     pub(crate) raid: (u16, u32),
+    /// Owner and group of the root directory, instead of the tree's.
+    pub(crate) root_owner: Option<(u32, u32)>,
 }
 
 /// The use of a group, counted.

@@ -13,7 +13,7 @@ pub(super) struct ExtArgs {
     #[arg(short = 'J', value_name = "size=SIZE", conflicts_with = "journal_size")]
     journal: Option<String>,
     /// Extended options, as for mke2fs: stride=BLOCKS, stripe_width=BLOCKS, hash_seed=UUID,
-    /// no_copy_xattrs; discard, nodiscard, lazy_itable_init, lazy_journal_init and
+    /// root_owner[=UID:GID], resize=BLOCKS, no_copy_xattrs; discard, nodiscard, lazy_itable_init, lazy_journal_init and
     /// assume_storage_prezeroed make no difference to an image (ext)
     #[arg(short = 'E', value_name = "LIST")]
     extended: Option<String>,
@@ -25,11 +25,9 @@ const NOT_SUPPORTED: &[&str] = &[
     "encoding_flags",
     "mmp_update_interval",
     "offset",
-    "resize",
     "desc_size",
     "num_backup_sb",
     "packed_meta_blocks",
-    "root_owner",
     "root_selinux",
     "test_fs",
     "orphan_file_size",
@@ -90,6 +88,18 @@ impl ExtArgs {
                 Ok(seed) => options.hash_seed = Some(seed.bytes()?),
                 Err(_) => return Err(bad()),
             },
+            ("resize", Some(value)) => {
+                options.resize_limit = Some(number(value).ok_or_else(bad)?);
+            }
+            ("root_owner", None) => {
+                let (uid, gid) = (rustix::process::getuid(), rustix::process::getgid());
+                options.root_owner = Some((uid.as_raw(), gid.as_raw()));
+            }
+            ("root_owner", Some(value)) => {
+                let owner = value.split_once(':').map(|(uid, gid)| (number(uid), number(gid)));
+                let Some((Some(uid), Some(gid))) = owner else { return Err(bad()) };
+                options.root_owner = Some((uid, gid));
+            }
             ("no_copy_xattrs", None) => {}
             (name, value) if WITHOUT_EFFECT.contains(&name) => {
                 if !matches!(value, None | Some("0" | "1")) {

@@ -107,11 +107,13 @@ impl TreeWriter<'_> {
         let object = ObjectId::new(id.index() as u32);
         let bs = self.geometry.block_size as usize;
         let in_inode = self.with_value_inodes(&xattrs.in_inode, xattrs, false);
+        let root_owner = self.identity.root_owner.filter(|_| id == NodeId::ROOT);
+        let (uid, gid) = root_owner.unwrap_or((node.uid, node.gid));
         let mut record = InodeRecord {
             kind: node.kind,
             perm: node.perm,
-            uid: node.uid,
-            gid: node.gid,
+            uid,
+            gid,
             size: node.size,
             links: self.links(id)?,
             mtime: node.mtime,

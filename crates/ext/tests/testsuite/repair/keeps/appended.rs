@@ -36,7 +36,8 @@ fn appended(kind: &str, before: usize, more: usize) -> Vec<u8> {
         .output()
         .expect("mke2fs");
     assert!(made.status.success(), "{made:?}");
-    let bytes: Vec<u8> = (0..(before + more) * BLOCK).map(|at| 1 + (at / BLOCK % 250) as u8).collect();
+    let bytes: Vec<u8> =
+        (0..(before + more) * BLOCK).map(|at| 1 + (at / BLOCK % 250) as u8).collect();
     fs::write(source.path(), bytes).expect("file");
     debugfs(image.path(), &format!("write {} f\n", source.path().display()));
     assert_eq!(findings(image.path()), None);
