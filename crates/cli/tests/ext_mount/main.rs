@@ -2,9 +2,10 @@
 //! finds the changes of the other, and e2fsck finds no errors. Needs root, FUSE and loop devices;
 //! reports and passes without.
 
-#[path = "judges/mod.rs"]
+mod calls;
+#[path = "../judges/mod.rs"]
 mod judges;
-#[path = "judges/mounted.rs"]
+#[path = "../judges/mounted.rs"]
 mod mounted;
 
 use judges::{Mounted as KernelMount, Scratch, check, failure, manifest, run, same, seekless};
