@@ -41,6 +41,30 @@ pub enum Format {
     Fat32,
 }
 
+/// Whether the blocks of files become blocks of the image by reference (`FICLONERANGE`), without a
+/// copy. XFS and Btrfs support it for files that they have both.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub enum Reflink {
+    /// Where possible; the rest is copied.
+    #[default]
+    Auto,
+    /// Where possible, and it is an error if that is nowhere.
+    Always,
+    /// All blocks are copied.
+    Never,
+}
+
+impl From<Reflink> for ReflinkMode {
+    fn from(reflink: Reflink) -> Self {
+        match reflink {
+            Reflink::Auto => Self::Auto,
+            Reflink::Always => Self::Always,
+            Reflink::Never => Self::Never,
+        }
+    }
+}
+
 /// An image in the making. The same source gives the same bytes.
 ///
 /// ```
@@ -81,6 +105,7 @@ pub struct Build {
     is_shared: bool,
     freed: Option<Freed>,
     move_budget: u64,
+    reflink: Reflink,
     replaces: bool,
     progress: Arc<dyn Progress>,
 }
@@ -120,6 +145,7 @@ impl Build {
             is_shared: false,
             freed: None,
             move_budget: 0,
+            reflink: Reflink::Auto,
             replaces: false,
             progress: Arc::new(Unwatched),
         }
@@ -257,8 +283,8 @@ impl Build {
     }
 
     /// Whether blocks of files that were replaced or removed keep their bytes, so that their chunks
-    /// stay equal, or are zeros. Whoever can read the image can read them. By default they are kept
-    /// in an image that is [`shared`](Self::shared), and zeros in one that is like an older one.
+    /// stay equal, or are zeros. Kept bytes can be read from the image. By default they are kept in an
+    /// image that is [`shared`](Self::shared), and zeros in one that is like an older one.
     #[must_use]
     pub fn keep_freed(mut self, keep: bool) -> Self {
         self.freed = Some(if keep { Freed::Keep } else { Freed::Zero });
@@ -270,6 +296,29 @@ impl Build {
     #[must_use]
     pub fn move_budget(mut self, bytes: u64) -> Self {
         self.move_budget = bytes;
+        self
+    }
+
+    /// Whether contents are cloned instead of copied.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use seekless::{Build, Reflink};
+    ///
+    /// # let work = tempfile::tempdir()?;
+    /// # let tree = work.path().join("tree");
+    /// # std::fs::create_dir(&tree)?;
+    /// # std::fs::write(tree.join("file"), "text")?;
+    /// let (cloned, copied) = (work.path().join("cloned.img"), work.path().join("copied.img"));
+    /// Build::of([&tree]).write(&cloned)?;
+    /// Build::of([&tree]).reflink(Reflink::Never).write(&copied)?;
+    /// assert!(std::fs::read(cloned)? == std::fs::read(copied)?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn reflink(mut self, reflink: Reflink) -> Self {
+        self.reflink = reflink;
         self
     }
 
@@ -302,7 +351,7 @@ impl Build {
         self.settings(self.size, None)?;
         sources::refuse_inside(path, &self.sources)?;
         let target = Target::create(path, self.replaces, None)?;
-        let target = target.with_reflink(ReflinkMode::Auto)?;
+        let target = target.with_reflink(self.reflink.into())?;
         target.refuse_source(self.sources.iter().chain(&self.like))?;
         let bases = ExtBases::open(&self.like, &Place::default(), OpenOptions::default())?;
         let all = target.capacity().map(ByteLen::get).filter(|_| self.free == 0);

@@ -1,9 +1,9 @@
 //! Laying an image out anew.
 
-use crate::{Error, Progress, Score, Trace};
+use crate::{Error, Progress, Reflink, Score, Trace};
 use seekless_compose::rearrange::{self, Rearrangement};
 use seekless_fs::format::OpenOptions;
-use seekless_images::{Place, ReflinkMode, Target, Unwatched};
+use seekless_images::{Place, Target, Unwatched};
 use seekless_layout::replay::{Machine, replay_for_layout};
 use seekless_layout::score;
 use seekless_units::ByteLen;
@@ -41,6 +41,7 @@ pub struct Optimize {
     place: Place,
     traces: Vec<Trace>,
     chunk: u64,
+    reflink: Reflink,
     replaces: bool,
     progress: Arc<dyn Progress>,
 }
@@ -71,6 +72,7 @@ impl Optimize {
             place: Place::default(),
             traces: Vec::new(),
             chunk: 512 << 10,
+            reflink: Reflink::Auto,
             replaces: false,
             progress: Arc::new(Unwatched),
         }
@@ -95,6 +97,13 @@ impl Optimize {
     #[must_use]
     pub fn chunk(mut self, bytes: u64) -> Self {
         self.chunk = bytes;
+        self
+    }
+
+    /// As [`Build::reflink`](crate::Build::reflink).
+    #[must_use]
+    pub fn reflink(mut self, reflink: Reflink) -> Self {
+        self.reflink = reflink;
         self
     }
 
@@ -128,7 +137,7 @@ impl Optimize {
             return Err(Error::usage("a chunk of 0 bytes"));
         }
         let target = Target::create(path, self.replaces, None)?;
-        let target = target.with_reflink(ReflinkMode::Auto)?;
+        let target = target.with_reflink(self.reflink.into())?;
         target.refuse_source([&self.image])?;
         let old = rearrange::open(&self.image, &self.place, OpenOptions::default())?;
         let block = old.inspect().geometry().block_size;
