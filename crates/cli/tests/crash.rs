@@ -173,6 +173,21 @@ fn logs_go_out_and_come_in() {
     assert_eq!(output.status.code(), Some(1), "{}", errors(&output));
     let shown = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(shown.contains("do not hold"), "{shown}");
+    for (format, discipline, code) in [
+        ("ext2", "softdep", 0),
+        ("ext2", "async", 1),
+        ("ext4", "journal=ordered", 0),
+        ("fat12", "softdep", 0),
+        ("fat12", "async", 1),
+        ("fat32", "softdep", 0),
+    ] {
+        let inside = json(&run("mkdir", discipline, format, &more));
+        let output = crash(&["replay", &log, "--exhaustive", "--json"]);
+        let place = format!("{format} {discipline}: {}", errors(&output));
+        assert_eq!(output.status.code(), Some(code), "{place}");
+        assert_eq!(json(&output)["states"], inside["states"], "{place}");
+    }
+    run("mkdir", "async", "ufs2", &more);
     let bytes = fs::read(&log).expect("log");
     fs::write(&log, &bytes[..bytes.len() - 700]).expect("log");
     let output = crash(&["replay", &log]);

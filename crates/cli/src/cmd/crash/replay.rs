@@ -1,8 +1,7 @@
 //! `seekless crash replay`: searches the crash states of a log of dm-log-writes.
 
 use super::judge::{SearchArgs, coverage_json, print_coverage};
-use super::policies::PolicyArgs;
-use super::target;
+use super::target::FormatTarget;
 use crate::args::Global;
 use crate::failure::{Failure, Kind};
 use crate::progress;
@@ -13,10 +12,11 @@ use seekless_crash::dm_log_writes::{self, LogError};
 use seekless_crash::explore::Exploration;
 use seekless_crash::oracle::Promises;
 use seekless_crash::replay::{BASE_MARK, replay};
-use seekless_crash::{Extent, Log, Search, Step};
+use seekless_crash::{Extent, Log, Search, Step, Target};
 use seekless_device::{BlockDevice, DeviceError, FileDevice, Overlay};
-use seekless_formats::{EXT, FFS, claim_among};
+use seekless_formats::claim;
 use seekless_fs::FsError;
+use seekless_fs::format::OpenOptions;
 use seekless_images::Place;
 use seekless_units::{ByteLen, Lba, parse_size};
 use serde_json::json;
@@ -35,7 +35,8 @@ LOG was written by the kernel's log-writes target or by `crash run --log-out`. I
 is replayed on the given image, or on a device of zeros. States are examined from
 the start mark on (default: the mark `base`, if present). Anything that no crash
 may leave, or that a preen does not repair, is a finding. What the workload was
-promised (by fsync, for example) is not known here. UFS images only.
+promised (by fsync, for example) is not known here. The format is that of the
+image at the end of the log.
 
 Exit codes: 0 if all states pass, 1 if any state fails, otherwise as for all
 commands.")]
@@ -67,11 +68,10 @@ pub(crate) fn run(args: &ReplayArgs, global: &Global) -> Result<ExitCode, Failur
     let from = marks(args, &mut log)?;
     let base = base(args, &log)?;
     let search = Search { from, ..args.search.search(Extent::Exhaustive) };
-    check_format(&log, &base)?;
+    let target = target_of(&log, &base)?;
+    log.whole = target.whole();
     let bar = progress::count(global, 0);
     let promises = Promises { order: !args.loose_bitmaps, contents: true, one_name: false };
-    // Serves for UFS1 too: the version is read from the image's superblock.
-    let target = target("ufs2", &PolicyArgs::default())?;
     let found = replay(&target, promises, &log, &base, &search, &|_| bar.tick())
         .map_err(|error| Failure::from(FsError::from(error)).about(args.log.display()))?;
     bar.finish_and_clear();
@@ -151,23 +151,21 @@ impl BlockDevice for Zeros {
     }
 }
 
-/// Checks that the image at the end of the log is UFS.
-fn check_format(log: &Log, base: &Arc<dyn BlockDevice>) -> Result<(), Failure> {
-    let end = Overlay::new(Arc::clone(base), 4096);
+/// The version of a format that the image at the end of the log is.
+fn target_of(log: &Log, base: &Arc<dyn BlockDevice>) -> Result<FormatTarget, Failure> {
+    let end = Arc::new(Overlay::new(Arc::clone(base), 4096));
     for step in &log.steps {
         if let Step::Write { at, bytes, .. } = step {
             end.write(*at, bytes).map_err(|error| Failure::from(FsError::from(error)))?;
         }
     }
-    let known = claim_among(&[&FFS, &EXT], &end)?;
-    if known.is(&FFS) {
-        return Ok(());
-    }
-    let what = format!(
-        "the log ends with an {} image; only UFS images can be recovered here",
-        known.reader.name
-    );
-    Err(Failure::new(Kind::Unsupported, what))
+    let known = claim(end.as_ref())?;
+    let image = (known.reader.open)(end, OpenOptions::default())?;
+    let name = image.geometry().format.to_lowercase();
+    let version = known.version(&name).ok_or_else(|| {
+        Failure::new(Kind::Unsupported, format!("the log ends with an image of {name}"))
+    })?;
+    Ok(FormatTarget::new(known, version, Vec::new()))
 }
 
 fn print(search: &Search, found: &Exploration) {
