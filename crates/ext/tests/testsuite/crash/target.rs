@@ -9,10 +9,12 @@ use seekless_fs::format::OpenOptions;
 use seekless_fs::operate::Operate;
 use seekless_fs::{FsError, Inspect, Location, Timestamp};
 use seekless_units::{ByteLen, Lba};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// A problem that e2fsck finds.
 const fn of_judge(code: &'static str) -> Problem {
@@ -112,6 +114,19 @@ fn e2fsck(bytes: &[u8], how: &str) -> (Vec<u8>, i32, String) {
     (after, done.status.code().unwrap_or(99), said)
 }
 
+/// What e2fsck finds in bytes that it does not change. Many states are recovered to the same ones,
+/// and are judged once.
+fn findings(bytes: &[u8]) -> (i32, String) {
+    static JUDGED: Mutex<BTreeMap<[u8; 32], (i32, String)>> = Mutex::new(BTreeMap::new());
+    let digest = Sha256::digest(bytes).into();
+    if let Some(known) = JUDGED.lock().unwrap().get(&digest) {
+        return known.clone();
+    }
+    let (_, code, said) = e2fsck(bytes, "-fn");
+    JUDGED.lock().unwrap().insert(digest, (code, said.clone()));
+    (code, said)
+}
+
 /// An image without what e2fsck writes of a sound ext4 whenever it looks at it: the
 /// time, kilobytes written, and the checksum of the superblock with these.
 fn told(bytes: &[u8]) -> Vec<u8> {
@@ -165,7 +180,7 @@ impl Ext {
         let clock = Arc::new(VirtualClock::new());
         let mut live = ExtLive::open(device.clone(), clock, config, options())?;
         live.unmount()?;
-        let (_, code, said) = e2fsck(&bytes_of(device.as_ref())?, "-fn");
+        let (code, said) = findings(&bytes_of(device.as_ref())?);
         Ok((code != 0).then(|| finding(MOUNT_LEFT, said)))
     }
 
@@ -194,7 +209,7 @@ impl Ext {
         // deleted in their file, and `orphan_present`.
         let is_present = after[1024 + 0x66] & 1 != 0;
         let after = if is_present { e2fsck(&after, "-fp").0 } else { after };
-        let (_, code, said) = e2fsck(&after, "-fn");
+        let (code, said) = findings(&after);
         if code != 0 {
             report.findings.push(finding(E2FSCK_LEFT, said));
         }

@@ -4,6 +4,7 @@ use crate::skip;
 use seekless_device::BlockDevice;
 use seekless_units::Lba;
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,6 +14,15 @@ pub(crate) fn bytes_of(device: &dyn BlockDevice) -> Vec<u8> {
     let mut bytes = vec![0; device.len().get() as usize];
     device.read(Lba::ZERO, &mut bytes).expect("memory");
     bytes
+}
+
+/// Writes an image over one that may be there: to free and take the pages of the file again would
+/// take longer than to write them.
+pub(crate) fn put(path: &Path, bytes: &[u8]) {
+    let file = fs::File::options().write(true).create(true).truncate(false).open(path);
+    let file = file.expect("image");
+    file.set_len(bytes.len() as u64).expect("image");
+    file.write_all_at(bytes, 0).expect("image");
 }
 
 /// A small generator, so that every run meets the same damage.

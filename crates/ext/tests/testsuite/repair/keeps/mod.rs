@@ -8,7 +8,7 @@ mod fields;
 mod named;
 mod tree;
 
-use crate::repair::judge::{Scratch, bytes_of, e2fsck, findings, is_there};
+use crate::repair::judge::{Scratch, bytes_of, e2fsck, findings, is_there, put};
 use damage::{Damage, Target};
 use seekless_device::MemoryDevice;
 use seekless_ext::repair;
@@ -77,7 +77,7 @@ fn make(options: &[&str], source: &Path, size: &str) -> Option<Sound> {
 
 /// An image as e2fsck repairs it; `None` where it gives up.
 fn reference(path: &Path, bytes: &[u8]) -> Option<Vec<u8>> {
-    fs::write(path, bytes).expect("image");
+    put(path, bytes);
     for _ in 0..3 {
         match e2fsck("-fy", path).0 {
             0 => return Some(fs::read(path).expect("image")),
@@ -103,7 +103,7 @@ fn judge(sound: &Sound, bytes: &[u8], scratch: &Path) -> Option<String> {
         let _ = writeln!(found, "  {} {} ({}) {}", it.code(), it.what, it.location, it.repaired);
     }
     let ours = bytes_of(device.as_ref());
-    fs::write(scratch, &ours).expect("image");
+    put(scratch, &ours);
     // A time in the future is a finding for who has a clock.
     let said = findings(scratch).map(|said| said.replace("is in the future.\nFix? no", ""));
     // What the documentation says is left is told as left.
