@@ -64,7 +64,7 @@ fn documented() -> BTreeMap<String, String> {
     let mut calls = BTreeMap::new();
     for row in section.lines().filter(|line| line.starts_with("| `")) {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
-        let answer = cells[2].split([',', ';', ' ']).next().expect("an answer");
+        let answer = cells[2].split([',', ';', ':', ' ']).next().expect("an answer");
         for name in cells[1].split('`').skip(1).step_by(2) {
             calls.insert(name.to_string(), answer.to_string());
         }
