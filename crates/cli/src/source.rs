@@ -18,6 +18,10 @@ pub(crate) struct SourceArgs {
     /// matches decides, and !PATTERN keeps files (repeatable)
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<String>,
+    /// Exclude files that match the lines of a file, as of a .gitignore; those of --exclude come
+    /// after them (repeatable)
+    #[arg(long, value_name = "FILE")]
+    exclude_from: Vec<PathBuf>,
     /// Set the owner and group of all files
     #[arg(long, value_name = "UID:GID", value_parser = parse_owner)]
     owner: Option<(u32, u32)>,
@@ -53,6 +57,7 @@ impl SourceArgs {
 
     fn options(&self, image: format::OpenOptions) -> SourceOptions {
         SourceOptions {
+            exclude_files: self.exclude_from.clone(),
             excludes: self.exclude.clone(),
             owner: self.owner,
             uid_map: self.uid_map.clone(),

@@ -12,12 +12,15 @@ use seekless_source::{
     DroppedXattrs, Excludes, IdMap, IdRange, ImageSource, MetadataCalls, Notices, OpenOptions,
     TreeOptions, oci,
 };
+use std::fs;
 use std::path::{Path, PathBuf};
 use tracing::warn;
 
 /// Options of a source, and changes to its files.
 #[derive(Clone, Debug)]
 pub struct SourceOptions {
+    /// Files with lines as in .gitignore, before the lines of `excludes`.
+    pub exclude_files: Vec<PathBuf>,
     /// Files that are left out, as lines of .gitignore.
     pub excludes: Vec<String>,
     /// User and group of all files.
@@ -47,6 +50,7 @@ impl Default for SourceOptions {
     /// is large.
     fn default() -> Self {
         Self {
+            exclude_files: Vec::new(),
             excludes: Vec::new(),
             owner: None,
             uid_map: Vec::new(),
@@ -191,7 +195,12 @@ fn opening(options: &SourceOptions, purpose: Purpose) -> Result<OpenOptions<'sta
         Purpose::Build { latest } => (latest, false),
         Purpose::List => (None, true),
     };
-    let excludes = Excludes::new(&options.excludes);
+    let mut patterns = Vec::new();
+    for path in &options.exclude_files {
+        patterns.push(fs::read(path).map_err(|error| Error::io(path.display(), &error))?);
+    }
+    patterns.extend(options.excludes.iter().map(|pattern| pattern.clone().into_bytes()));
+    let excludes = Excludes::new(&patterns);
     for text in excludes.idle() {
         warn!("{text}");
     }

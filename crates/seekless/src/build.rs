@@ -210,6 +210,14 @@ impl Build {
         self
     }
 
+    /// Leaves out files by the lines of a file, as of a .gitignore. The lines of
+    /// [`exclude`](Self::exclude) come after them.
+    #[must_use]
+    pub fn exclude_from(mut self, path: impl AsRef<Path>) -> Self {
+        self.options.exclude_files.push(path.as_ref().to_path_buf());
+        self
+    }
+
     /// Gives all files to this user and group.
     #[must_use]
     pub fn owner(mut self, uid: u32, gid: u32) -> Self {

@@ -49,14 +49,17 @@ enum Token {
 }
 
 impl Excludes {
-    /// Compiles patterns, each as a line of a file.
+    /// Compiles patterns, each as a line of a file, or as the whole of one.
     #[must_use]
-    pub fn new<S: AsRef<str>>(patterns: &[S]) -> Self {
+    pub fn new<S: AsRef<[u8]>>(patterns: &[S]) -> Self {
         let mut all = Self::default();
-        for line in patterns.iter().flat_map(|pattern| pattern.as_ref().split('\n')) {
-            match compile(line.as_bytes()) {
+        for line in patterns.iter().flat_map(|lines| lines.as_ref().split(|&byte| byte == b'\n')) {
+            match compile(line) {
                 Ok(pattern) => all.patterns.extend(pattern),
-                Err(why) => all.idle.push(format!("pattern '{line}' matches nothing: {why}")),
+                Err(why) => {
+                    let line = String::from_utf8_lossy(line);
+                    all.idle.push(format!("pattern '{line}' matches nothing: {why}"));
+                }
             }
         }
         all

@@ -1,6 +1,8 @@
 //! The same tree from every kind of source.
 
-use crate::judges::{Scratch, can_mount, check, command, manifest, run, same, seekless, text};
+use crate::judges::{
+    Scratch, can_mount, check, command, failure, manifest, run, same, seekless, text,
+};
 use crate::sample;
 use std::fs::{self, File};
 use std::path::Path;
@@ -159,4 +161,37 @@ fn rsync_finds_nothing_to_copy() {
     let found = run("rsync", &args);
     // Both sides lack the excluded names.
     assert_eq!(found, "", "rsync would change something");
+}
+
+/// The patterns of files come before those of the command line, wherever they stand there.
+#[test]
+fn patterns_are_read_from_files() {
+    let scratch = Scratch::new("exclude-from");
+    let (patterns, image) = (scratch.join("patterns"), scratch.join("image"));
+    let tree = scratch.path().join("tree");
+    fs::create_dir_all(tree.join("doc/sub")).expect("mkdir");
+    for name in ["a.o", "kept.o", "doc/x", "doc/sub/copyright", "f\u{e9}"] {
+        fs::write(tree.join(name), name).expect("write");
+    }
+    let tree = tree.to_str().expect("path");
+    let listed = |args: &[&str]| {
+        let out = ["-o", &image, "--force"];
+        text(&seekless(&[&["build", tree][..], &out, args].concat()));
+        manifest(&image, &["lost+found"])
+    };
+    fs::write(&patterns, b"# objects\n*.o\n/doc/x\r\nf\xc3?\nno[\n").expect("write");
+    let listing = listed(&["--exclude", "!kept.o", "--exclude-from", &patterns]);
+    let entries = listing.lines().filter(|line| line.starts_with('.'));
+    let names: Vec<_> = entries.filter_map(|line| line.split(' ').next()).collect();
+    assert_eq!(names, [".", "./doc", "./doc/sub", "./doc/sub/copyright", "./kept.o"]);
+    let same_patterns = ["*.o", "/doc/x", "f?", "!kept.o"].map(|it| ["--exclude", it]).concat();
+    let listing_of_two = listed(&same_patterns);
+    assert_ne!(listing_of_two, listing, "of two bytes one is a ?");
+    let output = seekless(&["build", tree, "-o", &image, "--force", "--exclude-from", &patterns]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("pattern 'no[' matches nothing"), "{said}");
+    let none = scratch.join("none");
+    let args = ["build", tree, "-o", &image, "--force", "--exclude-from", &none];
+    let (code, message) = failure(&seekless(&args));
+    assert!(code == 5 && message.contains(&none), "{code}: {message}");
 }
