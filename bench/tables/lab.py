@@ -1,0 +1,73 @@
+"""docs/experiments.md: maxcontigdirs, scale and reservation."""
+
+import re
+
+from .page import Picture, Table, figure
+from .program import experiment, published, runs_of, seconds, seekless
+
+
+@figure("maxcontigdirs", Picture("maxcontigdirs.svg"))
+def maxcontigdirs(report, picture):
+    if report.quick:
+        return
+    runs, plot = report.scratch / "maxcontigdirs", report.scratch / "maxcontigdirs.svg"
+    seekless("lab", "run", "maxcontigdirs", "-o", str(runs))
+    seekless("lab", "report", str(runs), "-o", str(plot))
+    report.picture(picture, plot.read_bytes())
+
+
+@figure("scale", Table("experiments.md", "seekless lab run scale"))
+def scale(report, table):
+    rows = list(table.rows)[:1] if report.quick else list(table.rows)
+    systems = {row: "disk-" + row.replace(" ", "").replace("GB", "G").replace("TB", "T") for row in rows}
+    cells = experiment("scale", *systems.values())["cells"]
+    found = {(cell["system"], cell["phase"], cell["discipline"]): cell for cell in cells}
+    for row, system in systems.items():
+        cells = []
+        for column in table.head[1:]:
+            phase, discipline = column.split(", ")
+            cell = found[system, phase, discipline]
+            cells.append(f"{seconds(cell['old_s'])} / {seconds(cell['new_s'])}")
+        report.row(table, row, cells)
+
+
+@figure(
+    "reservation",
+    Table("experiments.md", "seekless lab run reservation --only"),
+    Table("experiments.md", "| rm -rf, seconds (speed-up)"),
+    slow="a run takes minutes",
+)
+def reservation(report, copies, removed):
+    found = runs_of("reservation", "hash-order/journal=writeback", "in-turn/journal=ordered")
+    systems = ["small-memory", "large-memory"]
+    theirs = published("reservation")
+    modes = [f"journal={mode}" for mode in ["writeback", "ordered", "data"]]
+
+    def times(phase):
+        """As published under each mode, and as measured with either memory."""
+        return [theirs["hash-order", systems[0], mode, phase]["new_s"] for mode in modes] + [
+            found["hash-order", system, modes[0], "ext2-orlov", phase] for system in systems
+        ]
+
+    for row, phases in {
+        "`cp -r` of the original": ["cp-first"],
+        "`cp -r` of the ordered copy": ["cp-second"],
+        "speed-up of `cp -r`": ["cp-first", "cp-second"],
+        "`rm -rf` of the original": ["rm-first"],
+        "`rm -rf` of the ordered copy": ["rm-copy"],
+        "speed-up of `rm -rf`": ["rm-first", "rm-copy"],
+    }.items():
+        if len(phases) == 1:
+            report.row(copies, row, [f"{time:,.1f}" for time in times(phases[0])])
+            continue
+        ratios = [first / second for first, second in zip(*map(times, phases), strict=True)]
+        report.row(copies, row, [f"{ratio:.2f}" if ratio < 0.995 else f"{ratio:.1f}" for ratio in ratios])
+    for row in removed.rows:
+        policy = re.search(r"`([^`]*)`", row).group(1)
+        policy = f"ext2-orlov+{policy}" if policy.startswith("dir-reserve") else policy
+        cells = []
+        for system in systems:
+            first, one = (found["in-turn", system, "journal=ordered", it, "rm"] for it in ["ext2-orlov", policy])
+            has_ratio = policy.startswith("ext2-orlov+")
+            cells.append(f"{one:.1f} ({first / one:.2f})" if has_ratio else f"{one:.1f}")
+        report.row(removed, row, [None, *cells])
