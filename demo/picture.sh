@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# The picture of README.md: the map that `make demo` has drawn, as PNG. Needs the Debian package
-# chromium. The demo's tree is this machine's toolchain, so pictures differ between machines.
+# The map that `make demo` has drawn, as PNG. Needs the Debian package chromium.
 #
-#   demo/picture.sh [FILE]    [docs/map.png]
+#   OUT                       the directory of the map [demo-out]
+#   demo/picture.sh [FILE]    [map.png in OUT]
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")/.." && pwd)
-page=${OUT:-$here/demo-out}/map.html
-picture=$(realpath -m "${1:-$here/docs/map.png}")
+out=${OUT:-$here/demo-out}
+page=$out/map.html
+picture=$(realpath -m "${1:-$out/map.png}")
 [ -f "$page" ] || { echo "picture: there is no $page: run make demo first" >&2; exit 1; }
 command -v chromium >/dev/null || { echo "picture: needs chromium (apt-get install chromium)" >&2; exit 1; }
 
