@@ -46,7 +46,7 @@ def claims(report, table):
         sentence, named = re.fullmatch(r"(.*): `(.*)`", row).groups()
         if (*PHASES[named], CELLS[0]) not in found:
             continue
-        # The sentence is held against the figures that the table shows.
+        # The sentence is compared with the figures that the table shows.
         shown = [f"{found[*PHASES[named], cell]:.2f}" for cell in CELLS]
         true = sum(SENTENCES[sentence](float(ratio)) for ratio in shown)
         verdict = "holds" if true == len(shown) else f"falls in {len(shown) - true} of {len(shown)}"

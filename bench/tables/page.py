@@ -12,12 +12,14 @@ FIGURES = {}
 
 class Table:
     """A table of a page: the first one behind a text of the page. `others` matches the labels of
-    rows that are not made here: published ones, and those of other programs."""
+    rows that are not made here: published ones, and those of other programs. `slow` says why a
+    quick run looks at no row."""
 
-    def __init__(self, page, behind, others=None):
+    def __init__(self, page, behind, others=None, slow=None):
         self.page = ROOT / "docs" / page
         self.behind = behind
         self.others = others
+        self.slow = slow
         lines = self.page.read_text().splitlines()
         start = self._start(lines)
         head = next(n for n in range(start, len(lines)) if lines[n].startswith("|"))
@@ -58,22 +60,22 @@ class Picture:
 
 
 class Figure:
-    """What makes some tables and pictures. `slow` says why a quick run looks at none of them."""
+    """What makes some tables and pictures."""
 
-    def __init__(self, make, tables, pictures, slow):
-        self.make, self.tables, self.pictures, self.slow = make, tables, pictures, slow
+    def __init__(self, make, tables, pictures):
+        self.make, self.tables, self.pictures = make, tables, pictures
 
     def places(self):
         return [*self.tables, *self.pictures]
 
 
-def figure(name, *places, slow=None):
+def figure(name, *places):
     """Enters a function as the maker of tables and pictures, which it is given in this order."""
 
     def enter(make):
         tables = [place for place in places if isinstance(place, Table)]
         pictures = [place for place in places if isinstance(place, Picture)]
-        FIGURES[name] = Figure(make, tables, pictures, slow)
+        FIGURES[name] = Figure(make, tables, pictures)
         return make
 
     return enter
@@ -101,10 +103,10 @@ class Report:
     def make(self, one):
         """Makes a figure, and requires that all rows were looked at, or in a quick run one of
         each table."""
-        if self.quick and one.slow:
-            return
         one.make(self, *one.places())
         for table in one.tables:
+            if self.quick and table.slow:
+                continue
             rows = {label for label in table.rows if not (table.others and re.search(table.others, label))}
             unseen = rows - {label for where, label in self._seen if where is table}
             if unseen == rows if self.quick else unseen:
