@@ -7,11 +7,11 @@ into their pages: the same version makes the same on every machine.
 
 NAME     some of them, by the names that a run prints; all without a name
 --check  writes nothing; names each figure that is not as its page has it, and fails
---quick  some rows of each table, those that take seconds: a minute
+--quick  some rows of each table but one, and two of three pictures: a minute
 --list   the tables (page, line and head) and pictures that are made
 
-The program is $SEEKLESS, or target/release/seekless. Needs mke2fs and jq. Images are made in
-$TMPDIR, or /var/tmp, and take 3 GB. Figures of real disks, kernels and other programs are not
+The program is $SEEKLESS, or target/release/seekless. Needs mke2fs and jq, and chromium
+where docs/map.png has changed. Images are made in $TMPDIR, or /var/tmp, and take 3 GB. Figures of real disks, kernels and other programs are not
 among these: each of their tables has a comment with the command in front of it, as
 <!-- measured: bench/mount.sh -->. A table of figures that others published has its source there,
 as <!-- published: SOURCE -->. crates/cli/tests/examples/figures.rs requires one of the three.
