@@ -193,5 +193,5 @@ fn patterns_are_read_from_files() {
     let none = scratch.join("none");
     let args = ["build", tree, "-o", &image, "--force", "--exclude-from", &none];
     let (code, message) = failure(&seekless(&args));
-    assert!(code == 5 && message.contains(&none), "{code}: {message}");
+    assert!(code == 6 && message.contains(&none), "{code}: {message}");
 }
