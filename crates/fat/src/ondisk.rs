@@ -43,7 +43,8 @@ pub(crate) const LAST_FAT32: u32 = 0x0FFF_FFF6;
 /// UTF-16 units of a long name at most.
 pub(crate) const NAME_UNITS: usize = 255;
 /// Bytes of such a name in UTF-8 at most.
-pub(crate) const NAME_BYTES: u32 = 3 * NAME_UNITS as u32;
+pub(crate) const NAME_BYTES: u32 = 765;
+const _: () = assert!(NAME_UNITS * 3 == 765);
 /// UTF-16 units in one long entry.
 pub(crate) const PIECE_UNITS: usize = 13;
 /// Long entries of one name at most.
