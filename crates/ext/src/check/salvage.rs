@@ -52,8 +52,6 @@ struct SalvageWalk<'a> {
     met: HashMap<BlockNo, u32>,
     /// The extents of a file.
     sequence: Sequence,
-    /// The first logical block under each of the indirect blocks.
-    firsts: Vec<u64>,
 }
 
 /// Reads the sound pieces of an inode's map.
@@ -69,7 +67,6 @@ pub(super) fn salvage(volume: &Volume, inode: &Inode) -> Result<Salvaged, FsErro
         room: volume.sb.blocks,
         met: HashMap::new(),
         sequence: Sequence::default(),
-        firsts: Vec::new(),
     };
     let root = inode.core.i_block.0;
     if inode.has_flag(flags::EXTENTS) {
@@ -91,7 +88,6 @@ pub(super) fn salvage(volume: &Volume, inode: &Inode) -> Result<Salvaged, FsErro
         walk.numbers(pointer, levels, first)?;
         first += walk.span(levels);
     }
-    walk.drop_uncounted();
     Ok(walk.out)
 }
 
@@ -262,29 +258,6 @@ impl SalvageWalk<'_> {
         wrong < MOST_WRONG || wrong * 4 < numbers.len()
     }
 
-    /// Drops blocks past the end of a file that counts exactly the others: a wrong number leads to
-    /// them. Those that follow the file without a hole are an append's whose inode was not written:
-    /// e2fsck makes the file longer by them.
-    fn drop_uncounted(&mut self) {
-        let Some(len) = self.len() else { return };
-        let past = self.out.pieces.iter().map(|piece| {
-            let Placed { lbn, extent } = piece.placed;
-            let end = (lbn + extent.len).get();
-            end - lbn.get().max(len).min(end)
-        });
-        let past = past.sum::<u64>();
-        let all = self.out.pieces.iter().map(|it| it.placed.extent.len).sum::<u64>();
-        let index = self.firsts.iter().filter(|first| **first < len).count();
-        let is_appended = self.next == len + past;
-        if past == 0 || is_appended || all - past != self.counted(index) {
-            return;
-        }
-        self.out.cut(len);
-        self.out.is_changed = true;
-        let mut firsts = self.firsts.iter();
-        self.out.index.retain(|_| firsts.next().is_some_and(|first| *first < len));
-    }
-
     /// Puts the extents of a file in order.
     fn order(&mut self) {
         let (volume, inode) = (self.volume, self.inode);
@@ -372,7 +345,6 @@ impl SalvageWalk<'_> {
                 && self.is_indirect(&block)
             {
                 self.out.index.push(BlockNo::new(number));
-                self.firsts.push(lbn);
                 self.numbers(&block, below, lbn)?;
             }
         }

@@ -108,23 +108,8 @@ impl Sequence {
             let placed = Placed { lbn: Lbn::new(lbn), extent };
             pieces.push(Piece { placed, ..candidate.piece });
         }
-        self.shorten_last(&mut pieces);
         let is_whole = pieces.iter().eq(self.candidates.iter().map(|it| &it.piece));
         (pieces, is_whole)
-    }
-
-    /// Cuts off the blocks of the last extent that the inode does not count, if all of them are past
-    /// the end: else its count may be wrong.
-    fn shorten_last(&self, pieces: &mut [Piece]) {
-        let all: u64 = self.candidates.iter().map(Candidate::len).sum();
-        let clipped = all - pieces.iter().map(|it| it.placed.extent.len).sum::<u64>();
-        let (Some(end), Some(last)) = (self.len, pieces.last_mut()) else { return };
-        let run = &mut last.placed;
-        let past = (run.lbn.get() + run.extent.len).saturating_sub(end.max(run.lbn.get() + 1));
-        let uncounted = self.surplus - clipped.min(self.surplus);
-        if uncounted <= past {
-            run.extent.len -= uncounted;
-        }
     }
 
     /// The end of an extent, as far as it excludes others.
@@ -158,7 +143,8 @@ impl Sequence {
         let (Some(&last), Some(len)) = (free.last(), self.len) else { return false };
         let end = bounded.last().map_or(0, |&at| self.end(self.at(at)));
         let last = self.at(last);
-        last.lbn() >= 2 * len && end + last.len() <= len
+        // Blocks that the inode does not count yet may be those of an append.
+        self.surplus == 0 && last.lbn() >= 2 * len && end + last.len() <= len
     }
 
     fn at(&self, at: usize) -> &Candidate {

@@ -429,25 +429,32 @@ impl Geometry {
         let per_block = u64::from(self.block_size / self.desc_size);
         self.desc_blocks = groups.div_ceil(per_block);
         if self.features.has_compat(compat::RESIZE_INODE) {
-            // Room to grow by a factor of 1024, as in mke2fs.
-            let grown = options.resize_limit.unwrap_or(self.blocks * 1024).min(u64::from(u32::MAX));
-            if grown <= self.blocks {
+            let asked = options.resize_limit.unwrap_or_default();
+            if options.resize_limit.is_some() && asked <= self.blocks {
                 return Err(FsError::Invalid(format!(
-                    "the resize limit, {grown} blocks, is not larger than the volume of {}",
+                    "the resize limit, {asked} blocks, is not larger than the volume of {}",
                     self.blocks
                 )));
             }
-            let grown_groups = (grown - self.first_block).div_ceil(self.blocks_per_group);
-            self.reserved_gdt_blocks = grown_groups
-                .div_ceil(per_block)
-                .saturating_sub(self.desc_blocks)
-                .min(u64::from(self.block_size / 4));
+            // Room to grow by a factor of 1024, as in mke2fs, also where no room is needed for the
+            // limit.
+            let limits = [asked, self.blocks * 1024];
+            let rooms = limits.map(|limit| self.descriptor_room(limit, per_block));
+            self.reserved_gdt_blocks = rooms.into_iter().find(|room| *room > 0).unwrap_or(0);
             if self.reserved_gdt_blocks == 0 {
                 // Nothing is left to reserve: the descriptors have room already.
                 self.features.compat &= !compat::RESIZE_INODE;
             }
         }
         Ok(())
+    }
+
+    /// Blocks for the descriptors of groups up to a number of blocks, besides those that are in use.
+    fn descriptor_room(&self, blocks: u64, per_block: u64) -> u64 {
+        let blocks = blocks.clamp(self.first_block, u32::MAX.into());
+        let groups = (blocks - self.first_block).div_ceil(self.blocks_per_group);
+        let needed = groups.div_ceil(per_block);
+        (needed - self.desc_blocks.min(needed)).min(u64::from(self.block_size / 4))
     }
 
     fn choose_journal(&self, options: &Options) -> Result<u64, FsError> {

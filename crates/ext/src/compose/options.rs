@@ -2,7 +2,7 @@
 
 use crate::features::{Features, LeftOut};
 use crate::image::ExtImage;
-use crate::ondisk::{incompat, ro_compat};
+use crate::ondisk::{compat, incompat, ro_compat};
 use seekless_fs::plan::Spare;
 use seekless_fs::{FsError, Inspect, Timestamp};
 use seekless_units::{ByteLen, Ino};
@@ -165,6 +165,10 @@ impl Options {
             return Err(FsError::Invalid(format!("{feature} needs {needs}")));
         }
         let rules = [
+            (
+                self.resize_limit.is_some() && !has.has_compat(compat::RESIZE_INODE),
+                "a resize limit needs the resize_inode feature",
+            ),
             (
                 !has.has_incompat(incompat::FILETYPE),
                 "images cannot be built without the filetype feature",

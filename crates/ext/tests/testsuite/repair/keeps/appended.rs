@@ -14,20 +14,29 @@ use std::sync::Arc;
 
 const BLOCK: usize = 1024;
 
-/// Options of mke2fs, blocks of the file before the append, and blocks of the append.
-const APPENDS: [(&str, usize, usize); 8] = [
-    ("ext2", 5, 1),
-    ("ext2", 5, 4),
-    ("ext2", 12, 1),
-    ("ext2", 12, 3),
-    ("ext2", 40, 1),
-    ("ext2", 40, 6),
-    ("ext2", 267, 5),
-    ("ext4", 5, 1),
+/// Options of mke2fs, blocks of the file before the append, of a hole behind them, and of the
+/// append.
+const APPENDS: [(&str, usize, usize, usize); 16] = [
+    ("ext2", 5, 0, 1),
+    ("ext2", 5, 0, 4),
+    ("ext2", 5, 1, 2),
+    ("ext2", 12, 0, 1),
+    ("ext2", 12, 0, 3),
+    ("ext2", 40, 0, 1),
+    ("ext2", 40, 0, 6),
+    ("ext2", 40, 1, 2),
+    ("ext2", 40, 300, 3),
+    ("ext2", 267, 0, 5),
+    ("ext4", 5, 0, 1),
+    ("ext4", 5, 0, 2),
+    ("ext4", 5, 1, 2),
+    ("ext4", 12, 0, 3),
+    ("ext4", 40, 300, 1),
+    ("ext4", 267, 0, 5),
 ];
 
 /// A volume in the state of such an append.
-fn appended(kind: &str, before: usize, more: usize) -> Vec<u8> {
+fn appended(kind: &str, before: usize, hole: usize, more: usize) -> Vec<u8> {
     let (image, source) = (Scratch::new("appended-image"), Scratch::new("appended-source"));
     let made = Command::new("mke2fs")
         .args(["-q", "-F", "-b", "1024", "-t", kind, "-O", "^has_journal"])
@@ -36,9 +45,14 @@ fn appended(kind: &str, before: usize, more: usize) -> Vec<u8> {
         .output()
         .expect("mke2fs");
     assert!(made.status.success(), "{made:?}");
-    let bytes: Vec<u8> =
-        (0..(before + more) * BLOCK).map(|at| 1 + (at / BLOCK % 250) as u8).collect();
+    let all = before + hole + more;
+    let byte = |block: usize| match (before..before + hole).contains(&block) {
+        true => 0,
+        false => 1 + (block % 250) as u8,
+    };
+    let bytes: Vec<u8> = (0..all * BLOCK).map(|at| byte(at / BLOCK)).collect();
     fs::write(source.path(), bytes).expect("file");
+    // Of blocks of zeros it makes a hole.
     debugfs(image.path(), &format!("write {} f\n", source.path().display()));
     assert_eq!(findings(image.path()), None);
     // Blocks of the map come after the direct ones, and after those of the first indirect block.
@@ -65,15 +79,15 @@ fn an_append_whose_inode_was_not_written_is_no_damage() {
     if !is_there() {
         return;
     }
-    for (kind, before, more) in APPENDS {
-        let place = format!("{kind}, {more} blocks behind {before}");
-        let bytes = appended(kind, before, more);
+    for (kind, before, hole, more) in APPENDS {
+        let place = format!("{kind}, {more} blocks behind {before} and {hole} of a hole");
+        let bytes = appended(kind, before, hole, more);
         let scratch = Scratch::new("appended");
         fs::write(scratch.path(), &bytes).expect("image");
         let (code, said) = e2fsck("-fp", scratch.path());
         assert_eq!(code, 1, "{place}: {said}");
         let theirs = contents(&fs::read(scratch.path()).expect("image"));
-        let kept = if more > 1 { before + more } else { before };
+        let kept = if hole + more > 1 { before + hole + more } else { before };
         assert_eq!(theirs.0, (kept * BLOCK) as u64, "{place}: {said}");
 
         let device = Arc::new(MemoryDevice::new(bytes));
