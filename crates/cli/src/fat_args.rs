@@ -58,6 +58,19 @@ impl FatMakeArgs {
         label: &[u8],
         shorts: [&Option<String>; 3],
     ) -> Result<MakeOptions, Failure> {
+        let mut options = MakeOptions::new(None, size);
+        self.apply(&mut options, width, label, shorts)?;
+        Ok(options)
+    }
+
+    /// Applies the options that were given.
+    pub(crate) fn apply(
+        &self,
+        options: &mut MakeOptions,
+        width: Option<FatWidth>,
+        label: &[u8],
+        shorts: [&Option<String>; 3],
+    ) -> Result<(), Failure> {
         let [short_s, short_f, _] = shorts;
         let count = |option: &str, text: &Option<String>, long: Option<u32>| match text {
             Some(text) => {
@@ -66,18 +79,18 @@ impl FatMakeArgs {
             }
             None => Ok(long),
         };
-        let mut options = MakeOptions::new(self.width(width)?, size);
-        options.cluster = count("-s", short_s, self.sectors_per_cluster)?;
+        options.width = self.width(width)?.or(options.width);
+        options.cluster = count("-s", short_s, self.sectors_per_cluster)?.or(options.cluster);
         options.fats = count("-f", short_f, self.fats)?.unwrap_or(options.fats);
         if let Some(size) = self.sector_size {
             options.sector_size = u32::try_from(size.get())
                 .map_err(|_| Failure::usage(format!("{size} is too large")))?;
         }
-        options.reserved = self.reserved_sectors;
-        options.root_entries = self.root_entries;
-        options.align = !self.no_align;
-        options.backup = self.backup_sector;
-        options.hidden = self.hidden_sectors.unwrap_or(0);
+        options.reserved = self.reserved_sectors.or(options.reserved);
+        options.root_entries = self.root_entries.or(options.root_entries);
+        options.align &= !self.no_align;
+        options.backup = self.backup_sector.or(options.backup);
+        options.hidden = self.hidden_sectors.unwrap_or(options.hidden);
         options.label = match &self.short_n {
             Some(_) if !label.is_empty() => {
                 return Err(Failure::usage("-n and --label are the same option for FAT images"));
@@ -85,7 +98,7 @@ impl FatMakeArgs {
             Some(label) => label.clone().into_bytes(),
             None => label.to_vec(),
         };
-        Ok(options)
+        Ok(())
     }
 
     fn width(&self, format: Option<FatWidth>) -> Result<Option<FatWidth>, Failure> {

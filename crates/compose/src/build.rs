@@ -1,6 +1,6 @@
 //! Builds an image of each format from a source. Blocks that traces read come first.
 
-use crate::base::{ExtBases, Likeness, Moved, Taken};
+use crate::base::{ExtBases, FatBases, Likeness, Moved, Taken};
 use crate::freed::{self, Freed};
 use crate::names::Names;
 use crate::write::{Destination, write_error, write_volume, write_volume_over};
@@ -66,7 +66,7 @@ impl Build<'_> {
             (self.source, self.name),
             (options, likeness),
             |_| self.touches(options.block_size),
-            self.align(options.block_size),
+            self.chunk,
         )?;
         let size = planned.write(self.name, self.destination, self.progress)?;
         Ok((size, planned.taken(), planned.moved()))
@@ -142,6 +142,35 @@ impl Build<'_> {
     /// As [`Build::ext`].
     pub fn fat(&self, options: &fat::BuildOptions) -> Result<ByteLen, Error> {
         let builder = fat::Builder::new(self.source, options).map_err(|error| self.about(error))?;
+        self.warn_of_fat(&builder);
+        let touches = self.touches_without_case(builder.block_size());
+        self.volume(&builder, &touches)
+    }
+
+    /// Writes a FAT image on the base of older ones, as [`Build::ext_on`] does. Entries of
+    /// directories keep their places and short names.
+    ///
+    /// # Errors
+    /// As [`Build::ext_on`].
+    pub fn fat_on(
+        &self,
+        bases: &FatBases,
+        options: &fat::BuildOptions,
+        likeness: Likeness,
+    ) -> Result<(ByteLen, Taken, Moved), Error> {
+        let planned = bases.plan(
+            (self.source, self.name),
+            (options, likeness),
+            |builder| self.touches_without_case(builder.block_size()),
+            self.chunk,
+        )?;
+        self.warn_of_fat(planned.volume());
+        let size = planned.write(self.name, self.destination, self.progress)?;
+        Ok((size, planned.taken(), planned.moved()))
+    }
+
+    /// Warns of the parts of the source that FAT does not store.
+    fn warn_of_fat(&self, builder: &fat::Builder<'_>) {
         if let Some(clusters) = builder.ambiguous_clusters() {
             warn_of_width(clusters);
         }
@@ -149,8 +178,6 @@ impl Build<'_> {
             warn!("{lost}");
         }
         flags::warn_of_lost(self.source, 0);
-        let touches = self.touches_without_case(builder.block_size());
-        self.volume(&builder, &touches)
     }
 
     /// Decides on the layout of a volume and writes it: blocks that are touched come first, in the

@@ -27,24 +27,27 @@ pub(crate) fn free_blocks(volume: &dyn NewVolume, plan: &Plan) -> Vec<Extent> {
     difference(&volume.space().free, &plan.extents())
 }
 
-/// Copies the bytes of free blocks from an older volume; blocks of zeros are left out.
+/// Copies the bytes of blocks that a plan leaves free from an older volume; blocks of zeros are left
+/// out.
 ///
 /// # Errors
 /// In the first place an error of reading, in the second one of writing.
 pub(crate) fn copy(
     old: &dyn BlockDevice,
-    (free, block_size): (&[Extent], u32),
+    (volume, plan): (&dyn NewVolume, &Plan),
     device: &dyn BlockDevice,
 ) -> Result<(), Copying> {
-    let block = u64::from(block_size);
-    let end = old.len().get().min(device.len().get()) / block * block;
+    let (block, origin) = (u64::from(volume.block_size()), volume.origin().get());
+    let end = old.len().get().min(device.len().get()).max(origin);
+    let end = end - (end - origin) % block;
     let mut buf = vec![0; PIECE as usize];
-    for run in free {
-        let (mut at, stop) = (run.start.get() * block, (run.end().get() * block).min(end));
+    for run in free_blocks(volume, plan) {
+        let byte = |number: BlockNo| origin + number.get() * block;
+        let (mut at, stop) = (byte(run.start), byte(run.end()).min(end));
         while at < stop {
             let piece = &mut buf[..PIECE.min(stop - at) as usize];
             old.read(Lba::containing(ByteLen::new(at)), piece).map_err(Copying::Read)?;
-            for (number, bytes) in (0..).zip(piece.chunks(block_size as usize)) {
+            for (number, bytes) in (0..).zip(piece.chunks(block as usize)) {
                 if bytes.iter().any(|&byte| byte != 0) {
                     let place = ByteLen::new(at + number * block);
                     device.write(Lba::containing(place), bytes).map_err(Copying::Write)?;

@@ -4,13 +4,14 @@
 //! The layout of the first layer alone is the base of that of the first two, and so on. Nothing but
 //! the layers and the options decides on it.
 
-use crate::base::by_path;
 use crate::freed::Freed;
+use crate::kept::by_path;
 use seekless_fs::FileKind;
 use seekless_fs::plan::{Base, NewVolume, ObjectId, Plan};
 use seekless_fs::source::Source;
 use seekless_fs::tree::NodeId;
 use seekless_units::{BlockNo, Extent, Ino};
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 /// Inode numbers that stay free between the directories of the first layer and its files, so that
@@ -41,9 +42,10 @@ pub(crate) fn base(
         *slot = slot.or(Some(own));
     });
     let mut objects: HashMap<ObjectId, ObjectId> = HashMap::new();
-    let old_paths: HashMap<&[u8], ObjectId> = old_volume.added_paths().into_iter().collect();
+    let old_paths: HashMap<Cow<'_, [u8]>, ObjectId> =
+        old_volume.added_paths().into_iter().collect();
     for (path, object) in volume.added_paths() {
-        if let Some(&own) = old_paths.get(path) {
+        if let Some(&own) = old_paths.get(&path) {
             objects.insert(object, own);
         }
     }

@@ -4,7 +4,8 @@
 //! - [`sources`]: directories, archives, container images and images, one over another
 //! - [`traces`]: traces by path
 //! - [`build`]: an image in each of the formats; [`mod@write`]: where it is written
-//! - [`base`]: older images, in whose places files stay; [`freed`]: the blocks of those that are gone
+//! - [`base`]: older images, in whose places files stay, of the formats in [`older`]; [`freed`]: the
+//!   blocks of those that are gone
 //! - [`rearrange`]: an image laid out anew
 //! - [`check`]: whether an image is in order
 //!
@@ -24,8 +25,10 @@ pub mod build;
 pub mod check;
 mod flags;
 pub mod freed;
+mod kept;
 mod layers;
 mod names;
+pub mod older;
 pub mod rearrange;
 pub mod sharing;
 pub mod sources;

@@ -164,7 +164,7 @@ impl Rearrangement<'_> {
         let place = Destination::whole(self.target);
         if let Some((bases, likeness)) = bases {
             let named: (&dyn Source, &str) = (&tree, &name);
-            let planned = bases.plan(named, (options, likeness), touches, align)?;
+            let planned = bases.plan(named, (options, likeness), touches, self.chunk)?;
             return planned.write(&name, place, self.progress).map(drop);
         }
         let builder = Builder::new(&tree, options).map_err(about)?;

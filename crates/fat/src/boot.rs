@@ -69,6 +69,8 @@ pub(crate) struct Boot {
     /// Sectors of the volume.
     pub(crate) total: u32,
     pub(crate) media: u8,
+    /// Sectors in front of the volume on its disk.
+    pub(crate) hidden: u32,
     pub(crate) clusters: u32,
     /// The first sector of cluster 2.
     pub(crate) first_data: u32,
@@ -219,6 +221,7 @@ impl Boot {
             root_cluster: 0,
             total,
             media: bpb.BPB_Media,
+            hidden: bpb.BPB_HiddSec.get(),
             clusters: u32::try_from(clusters).unwrap_or(u32::MAX),
             first_data: u32::try_from(first_data).unwrap_or(u32::MAX),
             active: 0,

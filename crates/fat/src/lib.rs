@@ -19,7 +19,8 @@
 //! finds clusters that several files claim. `name.rs` has code page 850, UTF-16 and the rule by
 //! which two names are the same, `time.rs` dates. `compose/objects.rs` is what a volume holds, with
 //! the directory entries of each file; `compose/write.rs` writes it, placed by a plan whose inode
-//! numbers are the order of directory entries.
+//! numbers are the order of directory entries; `compose/base.rs` is an older volume in whose shape
+//! it is written.
 //!
 //! `relayout.rs` takes the entries of an image as they stand and writes them with
 //! `compose/write.rs`. `check/` finds errors and notes how entries of directories and of the FAT
@@ -67,7 +68,7 @@ mod time;
 mod volume;
 
 pub use check::{LostChains, PROBLEMS, check, preen, repair};
-pub use compose::{BuildOptions, Builder, LossCounts, Losses};
+pub use compose::{BaseVolume, BuildOptions, Builder, LossCounts, Losses};
 pub use image::FatImage;
 pub use make::{FatWidth, MadeVolume, MakeOptions, make};
 pub use operate::{Fat, FatLive, LiveOptions};

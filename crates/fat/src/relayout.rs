@@ -10,8 +10,9 @@
     reason = "values of an image that was checked"
 )]
 
-use crate::check::{check, problems};
+use crate::check::{problems, refuse_damage};
 use crate::compose::objects::{Object, Objects};
+use crate::compose::reserved::ReservedSectors;
 use crate::compose::table::Entries;
 use crate::compose::write::{Data, ImageWriter};
 use crate::compose::{blocks, space};
@@ -21,18 +22,17 @@ use crate::image::FatImage;
 use crate::make::MakeOptions;
 use crate::make::encode::Encoder;
 use crate::make::geometry::Geometry;
-use crate::ondisk::{BPB32_AT, ENTRY_SIZE, FsInfo};
-use crate::table::{Link, Table};
+use crate::ondisk::ENTRY_SIZE;
+use crate::table::Table;
 use seekless_device::BlockDevice;
-use seekless_fs::check::{Finding, Problem};
+use seekless_fs::check::Problem;
 use seekless_fs::mapped::MappedContent;
 use seekless_fs::plan::{Demand, ObjectId, Plan, Rearrange, Space};
 use seekless_fs::source::Content;
 use seekless_fs::{FileKind, FsError, Inspect};
-use seekless_units::{BlockNo, ByteLen, Extent, Ino};
-use std::mem::offset_of;
+use seekless_units::{ByteLen, Ino};
 use std::ops::ControlFlow;
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::IntoBytes;
 
 /// Findings that do not keep an image from being laid out again: they are in parts that are copied
 /// as they are or rewritten.
@@ -45,8 +45,6 @@ const HARMLESS: &[&Problem] = &[
     problems::DIRECTORY_DOT_DOT,
     problems::FSINFO_COUNT,
 ];
-/// The offset of the root directory's first cluster in FAT32's boot sector.
-const ROOT_CLUSTER_AT: usize = BPB32_AT + offset_of!(crate::ondisk::Bpb32, BPB_RootClus);
 
 /// An image about to be laid out again.
 pub struct Relayout<'a> {
@@ -65,29 +63,15 @@ impl<'a> Relayout<'a> {
     /// [`FsError::Damaged`] for any finding of a check outside the parts that are always rewritten
     /// (marks of a volume that was not unmounted, counts, copies); errors of reading the image.
     pub fn new(image: &'a FatImage) -> Result<Self, FsError> {
-        refuse_damage(image)?;
+        refuse_damage(image.volume().device().clone(), HARMLESS)?;
         let boot = &image.volume().boot;
-        let geometry = Geometry {
-            width: boot.width,
-            sector: boot.sector,
-            spc: boot.spc,
-            reserved: boot.reserved,
-            fats: boot.fats,
-            fat_sectors: boot.fat_sectors,
-            root_entries: boot.root_entries,
-            total: boot.total,
-            clusters: boot.clusters,
-            media: boot.media,
-            heads: 0,
-            track: 0,
-            backup: boot.backup.unwrap_or(0),
-        };
+        let geometry = Geometry::of(boot);
         let files = image.geometry().inodes as usize;
         let mut objects = Objects {
             all: vec![Object::default(); files],
-            front: Vec::new(),
             fixed_root: boot.root_cluster == 0,
             cluster: boot.cluster_bytes(),
+            ..Objects::default()
         };
         for at in 0..files {
             let ino = Ino::new(at as u32 + 1);
@@ -114,12 +98,7 @@ impl<'a> Relayout<'a> {
                 relayout.take_directory(at)?;
             }
         }
-        let mut table = Table::new(image.volume());
-        for cluster in 2..=image.volume().boot.last_cluster() {
-            if table.link(cluster)? == Link::Bad {
-                relayout.bad.push(cluster);
-            }
-        }
+        relayout.bad = Table::new(image.volume()).bad_clusters()?;
         Ok(relayout)
     }
 
@@ -157,31 +136,6 @@ impl<'a> Relayout<'a> {
         objects.all[at].children = children;
         Ok(())
     }
-
-    /// Copies the sectors in front of the FATs, with their changes; the boot sector last.
-    fn reserved(&self, writer: &ImageWriter<'_>, free: u32, last: u32) -> Result<(), FsError> {
-        let volume = self.image.volume();
-        let boot = &volume.boot;
-        let root = writer.first(0);
-        for sector in (0..boot.reserved).rev() {
-            let mut bytes = vec![0; boot.sector as usize];
-            volume.read_bytes(BlockNo::new(sector.into()), 0, &mut bytes)?;
-            let is_boot = sector == 0 || Some(sector) == boot.backup;
-            if boot.root_cluster != 0 && is_boot {
-                bytes[ROOT_CLUSTER_AT..ROOT_CLUSTER_AT + 4].copy_from_slice(&root.to_le_bytes());
-            }
-            if Some(sector) == boot.info
-                && let Ok(mut info) = FsInfo::read_from_bytes(&bytes[..size_of::<FsInfo>()])
-            {
-                (info.FSI_Free_Count, info.FSI_Nxt_Free) = (free.into(), last.into());
-                bytes[..size_of::<FsInfo>()].copy_from_slice(info.as_bytes());
-            }
-            if bytes.iter().any(|&byte| byte != 0) {
-                writer.encoder.put(sector.into(), &bytes)?;
-            }
-        }
-        Ok(())
-    }
 }
 
 /// Blocks are counted in clusters, and lie anywhere but on bad ones. The boot sector is written
@@ -197,25 +151,7 @@ impl Rearrange for Relayout<'_> {
     }
 
     fn space(&self) -> Space {
-        let mut space = space(&self.objects, &self.geometry);
-        let first = blocks(&self.geometry).first;
-        let mut free = Vec::new();
-        for run in &space.free {
-            let (mut start, end) = (run.start.get(), run.end().get());
-            debug_assert!(self.bad.is_sorted(), "bad clusters are found in order");
-            for &cluster in &self.bad {
-                let block = u64::from(cluster) - 2 + first;
-                if block > start {
-                    free.push(Extent::new(BlockNo::new(start), block - start));
-                }
-                start = block + 1;
-            }
-            if end > start {
-                free.push(Extent::new(BlockNo::new(start), end - start));
-            }
-        }
-        space.free = free;
-        space
+        space(&self.objects, &self.geometry, &self.bad)
     }
 
     fn cluster_blocks(&self) -> u64 {
@@ -249,7 +185,9 @@ impl Rearrange for Relayout<'_> {
             entries.set(cluster, table.raw(cluster)?);
         }
         let (free, last) = writer.body(entries)?;
-        self.reserved(&writer, free, last)
+        let mut reserved = ReservedSectors::new(self.image.volume());
+        reserved.set_root(writer.first(0));
+        reserved.write(&writer.encoder, free, last)
     }
 }
 
@@ -274,18 +212,4 @@ impl Data for Relayout<'_> {
         let contents = MappedContent::new(map.runs, volume.boot.sector, volume.device().as_ref());
         Ok(Box::new(contents.up_to(size)))
     }
-}
-
-/// Refuses an image with findings in parts that are not rewritten in any case.
-fn refuse_damage(image: &FatImage) -> Result<(), FsError> {
-    let report = check(image.volume().device().clone())?;
-    let is_grave = |finding: &&Finding| !HARMLESS.iter().any(|problem| finding.is(problem));
-    let mut grave = report.findings.iter().filter(is_grave);
-    let Some(first) = grave.next() else { return Ok(()) };
-    Err(FsError::Damaged {
-        code: first.code(),
-        what: first.what.clone(),
-        location: Box::new(first.location),
-        others: grave.count() as u64 + report.more,
-    })
 }

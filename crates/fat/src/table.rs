@@ -101,6 +101,17 @@ impl<'a> Table<'a> {
         Ok(Link::of(&self.volume.boot, value))
     }
 
+    /// The bad clusters, in order.
+    pub(crate) fn bad_clusters(&mut self) -> Result<Vec<u32>, FsError> {
+        let mut bad = Vec::new();
+        for cluster in 2..=self.volume.boot.last_cluster() {
+            if self.link(cluster)? == Link::Bad {
+                bad.push(cluster);
+            }
+        }
+        Ok(bad)
+    }
+
     /// Visits the runs of free clusters in `from..to`.
     pub(crate) fn free_runs(
         &mut self,

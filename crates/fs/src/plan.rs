@@ -12,6 +12,7 @@ pub mod in_place;
 use crate::FsError;
 use seekless_device::BlockDevice;
 use seekless_units::{BlockNo, ByteLen, Extent, Ino, Lbn};
+use std::borrow::Cow;
 
 /// An object with an inode, in the format's own numbering from 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -118,14 +119,13 @@ pub trait NewVolume {
         None
     }
 
-    /// The unit of [`Space`] that begins at this byte of the volume; `None` if none does.
-    fn unit_at(&self, byte: ByteLen) -> Option<BlockNo> {
-        let unit = u64::from(self.block_size());
-        byte.get().is_multiple_of(unit).then(|| BlockNo::new(byte.get() / unit))
+    /// The byte of the volume at which unit 0 of [`Space`] begins.
+    fn origin(&self) -> ByteLen {
+        ByteLen::ZERO
     }
 
-    /// The objects that are not of the source, by the paths that they have in the volume.
-    fn added_paths(&self) -> Vec<(&'static [u8], ObjectId)> {
+    /// The objects that are not nodes of the source, by the paths that they have in the volume.
+    fn added_paths(&self) -> Vec<(Cow<'_, [u8]>, ObjectId)> {
         Vec::new()
     }
 

@@ -1,7 +1,7 @@
 //! Making an image.
 
 use crate::{Error, Image, Progress, Trace};
-use seekless_compose::base::{ExtBases, Likeness};
+use seekless_compose::base::{ExtBases, FatBases, Likeness, OlderImages};
 use seekless_compose::build::Build as Composition;
 use seekless_compose::freed::Freed;
 use seekless_compose::sources::{self, Purpose, SourceOptions};
@@ -256,9 +256,9 @@ impl Build {
         self
     }
 
-    /// Keeps the files of an older ext image where they lie there, so that the two share blocks
-    /// and chunks. Size, features, UUID and label are those of the older image unless they are
-    /// given, and it grows if need be. Of several, the first that has a file counts.
+    /// Keeps the files of an older ext or FAT image where they lie there, so that the two share
+    /// blocks and chunks. Size, features, UUID or volume ID, and label are those of the older image
+    /// unless they are given, and it grows if need be. Of several, the first that has a file counts.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -361,7 +361,7 @@ impl Build {
         let target = Target::create(path, self.replaces, None)?;
         let target = target.with_reflink(self.reflink.into())?;
         target.refuse_source(self.sources.iter().chain(&self.like))?;
-        let bases = ExtBases::open(&self.like, &Place::default(), OpenOptions::default())?;
+        let bases = self.older_images()?;
         let all = target.capacity().map(ByteLen::get).filter(|_| self.free == 0);
         let options = self.settings(self.size.or(all), bases.as_ref())?;
         target.refuse_blocks(options.unit(), "the device has larger blocks")?;
@@ -390,17 +390,34 @@ impl Build {
                 composition.ext_in_layers(&below, options, self.freed.unwrap_or(Freed::Keep))?
             }
             Settings::Ext(options) => match &bases {
-                Some(bases) => composition.ext_on(bases, options, self.likeness())?.0,
-                None => composition.ext(options)?,
+                Some(OlderImages::Ext(bases)) => {
+                    composition.ext_on(bases, options, self.likeness())?.0
+                }
+                _ => composition.ext(options)?,
             },
             Settings::Ufs(options) => composition.ufs(options)?,
-            Settings::Fat(options) => composition.fat(options)?,
+            Settings::Fat(options) => match &bases {
+                Some(OlderImages::Fat(bases)) => {
+                    composition.fat_on(bases, options, self.likeness())?.0
+                }
+                _ => composition.fat(options)?,
+            },
         };
         target.finish()?;
         let image: Image = crate::open(path)?;
         let shape = image.volume();
         let used = (shape.blocks - shape.free_blocks) * u64::from(shape.block_size);
         Ok(Built { len: len.get(), used, files: image.files()?, uuid: shape.uuid })
+    }
+
+    fn older_images(&self) -> Result<Option<OlderImages>, Error> {
+        let (place, options) = (Place::default(), OpenOptions::default());
+        Ok(match self.format {
+            Format::Fat | Format::Fat32 => {
+                FatBases::open(&self.like, &place, options)?.map(OlderImages::Fat)
+            }
+            _ => ExtBases::open(&self.like, &place, options)?.map(OlderImages::Ext),
+        })
     }
 
     fn likeness(&self) -> Likeness {
@@ -411,7 +428,7 @@ impl Build {
         }
     }
 
-    fn settings(&self, size: Option<u64>, bases: Option<&ExtBases>) -> Result<Settings, Error> {
+    fn settings(&self, size: Option<u64>, bases: Option<&OlderImages>) -> Result<Settings, Error> {
         if self.chunk == 0 {
             return Err(Error::usage("a chunk of 0 bytes"));
         }
@@ -419,8 +436,11 @@ impl Build {
         if !is_ext && (self.uuid.is_some() || !self.features.is_empty()) {
             return Err(Error::usage("a UUID and features are those of ext images"));
         }
-        if !is_ext && (self.is_shared || !self.like.is_empty()) {
-            return Err(Error::usage("places of other images are kept in ext images"));
+        if !is_ext && self.is_shared {
+            return Err(Error::usage("common places are those of ext images"));
+        }
+        if matches!(self.format, Format::Ufs1 | Format::Ufs2) && !self.like.is_empty() {
+            return Err(Error::usage("places of other images are kept in ext and FAT images"));
         }
         if self.freed.is_some() && !self.is_shared && self.like.is_empty() {
             return Err(Error::usage("only images that share places have freed blocks"));
@@ -433,7 +453,7 @@ impl Build {
         let made = self.made.map(|secs| Timestamp { secs, nanos: 0 });
         let label = self.label.clone().into_bytes();
         let ext = |base: Features| -> Result<Settings, Error> {
-            let plain = bases.map(|bases| bases.volume().options());
+            let plain = bases.and_then(OlderImages::ext).map(|bases| bases.volume().options());
             let base = plain.as_ref().map_or(base, |plain| plain.features);
             let plain = plain.unwrap_or_default();
             let options = seekless_ext::BuildOptions {
@@ -457,9 +477,14 @@ impl Build {
             Ok(Settings::Ufs(options))
         };
         let fat = |width: Option<FatWidth>| -> Result<Settings, Error> {
-            let mut make = seekless_fat::MakeOptions::new(width, size.unwrap_or_default());
-            make.label = label.clone();
-            let mut options = seekless_fat::BuildOptions::new(make);
+            let plain = seekless_fat::MakeOptions::new(None, ByteLen::ZERO);
+            let mut options = match bases.and_then(OlderImages::fat) {
+                Some(bases) => bases.volume().options(),
+                None => seekless_fat::BuildOptions::new(plain),
+            };
+            options.make.width = width.or(options.make.width);
+            options.make.size = size.unwrap_or_default();
+            options.make.label = label.clone();
             (options.is_fitted, options.spare, options.made) = (size.is_none(), spare, made);
             if self.is_lossy {
                 options.losses = seekless_fat::Losses {

@@ -162,3 +162,28 @@ fn errors_say_what_they_are_about() {
     assert!(missing.to_string().contains("/deep/nothing"), "{missing}");
     assert!(image.score(&Trace::of_paths(["/none"]), &[0]).is_err());
 }
+
+#[test]
+fn files_keep_the_places_of_an_older_image() {
+    let work = tempfile::tempdir().expect("directory");
+    let source = work.path().join("source");
+    tree(&source);
+    // No two blocks are equal.
+    let large: Vec<u8> = (0u32..500_000).flat_map(u32::to_le_bytes).collect();
+    fs::write(source.join("deep/er/large"), large).expect("tree");
+    let (old, new) = (work.path().join("old.img"), work.path().join("new.img"));
+    for format in [Format::Ext4, Format::Fat32] {
+        let build = Build::of([&source]).format(format).lossy().replace();
+        build.clone().free(1 << 20).label("some").write(&old).expect("image");
+        fs::write(source.join("added"), "text").expect("tree");
+        build.like(&old).write(&new).expect("image like an older one");
+        let sharing = seekless::sharing(&[&old, &new], 4096).expect("two images");
+        assert!(sharing[1].new <= 16, "{format:?}: {} new blocks", sharing[1].new);
+        assert_eq!(open(&new).expect("image").volume().label.trim_end(), "some", "{format:?}");
+        fs::remove_file(source.join("added")).expect("tree");
+    }
+    let ufs = Build::of([&source]).format(Format::Ufs2).like(&old).replace().write(&new);
+    assert_eq!(ufs.expect_err("UFS").kind(), ErrorKind::Usage);
+    let other = Build::of([&source]).format(Format::Fat).like(&old).size(64 << 10).replace();
+    assert!(other.lossy().write(&new).is_err(), "smaller than the older image");
+}

@@ -23,7 +23,7 @@ use disk::DiskArgs;
 use ext_args::ExtArgs;
 use like::LikeArgs;
 use room::{Room, RoomArgs};
-use seekless_compose::base::{ExtBases, Moved, Taken};
+use seekless_compose::base::{ExtBases, FatBases, Moved, OlderImages, Taken};
 use seekless_compose::build::Build;
 use seekless_compose::write::Destination;
 use seekless_compose::{sources, traces, wrong};
@@ -95,7 +95,8 @@ Examples:
   seekless build old.img -o new.img --features ^has_journal --inode-size 512
   seekless build rootfs.tar -o disk.img --format ufs2 -b 16K -f 2K --soft-updates
   seekless build esp/ -o esp.img --format fat32 -L EFI --drop owners,modes
-  seekless build esp.tar -o esp.img --format fat32 --size 512M --owner 0:0")]
+  seekless build esp.tar -o esp.img --format fat32 --size 512M --owner 0:0
+  seekless build esp/ -o new.img --format fat32 --like esp.img --drop owners,modes")]
 #[command(group = ArgGroup::new("placed").args(["trace", "like", "share"]).multiple(true))]
 pub(crate) struct BuildArgs {
     /// Directory, tar archive (plain, gzip, zstd, xz or bzip2), container image (OCI layout
@@ -325,11 +326,15 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
     let mut taken = None;
     let size = match &options {
         Options::Ext(options) => {
-            let shared = Shared { bases: bases.as_ref(), below: below.as_deref() };
+            let bases = bases.as_ref().and_then(OlderImages::ext);
+            let shared = Shared { bases, below: below.as_deref() };
             write_ext(args, build, options, shared, &mut taken)
         }
         Options::Ufs(options) => build.ufs(options).map_err(Failure::from),
-        Options::Fat(options) => build.fat(options).map_err(Failure::from),
+        Options::Fat(options) => {
+            let bases = bases.as_ref().and_then(OlderImages::fat);
+            write_fat(args, build, options, bases, &mut taken)
+        }
     };
     let size = size.map_err(|failure| on_device(failure, args, &target))?;
     if let Some(disk) = &disk {
@@ -395,10 +400,10 @@ fn on_device(failure: Failure, args: &BuildArgs, target: &Target) -> Failure {
     }
 }
 
-fn options(args: &BuildArgs, room: Room, bases: Option<&ExtBases>) -> Result<Options, Failure> {
+fn options(args: &BuildArgs, room: Room, bases: Option<&OlderImages>) -> Result<Options, Failure> {
     if let Some(width) = args.fat_width() {
         args.ufs.refuse()?;
-        let options = args.fat_options(width, room)?;
+        let options = args.fat_options(width, room, bases.and_then(OlderImages::fat))?;
         options.check().map_err(wrong)?;
         return Ok(Options::Fat(options));
     }
@@ -410,7 +415,7 @@ fn options(args: &BuildArgs, room: Room, bases: Option<&ExtBases>) -> Result<Opt
         return Ok(Options::Ufs(options));
     }
     args.ufs.refuse()?;
-    let options = args.options(room, bases)?;
+    let options = args.options(room, bases.and_then(OlderImages::ext))?;
     options.check().map_err(wrong)?;
     Ok(Options::Ext(options))
 }
@@ -441,6 +446,19 @@ fn write_ext(
     }
     let Some(bases) = bases else { return Ok(build.ext(&options)?) };
     let (size, kept, moved) = build.ext_on(bases, &options, args.like.likeness())?;
+    *taken = Some((kept, moved));
+    Ok(size)
+}
+
+fn write_fat(
+    args: &BuildArgs,
+    build: Build<'_>,
+    options: &seekless_fat::BuildOptions,
+    bases: Option<&FatBases>,
+    taken: &mut Option<(Taken, Moved)>,
+) -> Result<ByteLen, Failure> {
+    let Some(bases) = bases else { return Ok(build.fat(options)?) };
+    let (size, kept, moved) = build.fat_on(bases, options, args.like.likeness())?;
     *taken = Some((kept, moved));
     Ok(size)
 }

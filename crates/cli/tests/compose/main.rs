@@ -17,6 +17,7 @@ mod foreign;
 mod kill;
 mod layers;
 mod like;
+mod like_fat;
 mod options;
 mod refusals;
 mod shared;

@@ -42,6 +42,7 @@ use seekless_fs::tree::{Node, Tree};
 use seekless_fs::{FsError, Timestamp};
 use seekless_units::{BlockNo, ByteLen, Extent, Ino};
 use sha2::{Digest, Sha256};
+use std::borrow::Cow;
 use summary::Identity;
 
 /// A volume about to be written: its shape is decided, its layout is not.
@@ -242,11 +243,11 @@ impl NewVolume for Builder<'_> {
         ByteLen::new(self.geometry.blocks * u64::from(self.geometry.block_size))
     }
 
-    fn added_paths(&self) -> Vec<(&'static [u8], ObjectId)> {
+    fn added_paths(&self) -> Vec<(Cow<'_, [u8]>, ObjectId)> {
         if self.demand.has_lost_and_found {
             return Vec::new();
         }
-        vec![(b"lost+found", self.demand.lost_and_found_object())]
+        vec![(Cow::Borrowed(b"lost+found"), self.demand.lost_and_found_object())]
     }
 
     fn clamped_times(&self) -> usize {

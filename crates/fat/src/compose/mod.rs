@@ -2,8 +2,9 @@
 //!
 //! `options`: the caller's options, and permitted losses. `tree`: the tree as objects of the
 //! volume. `slots`, `shorts`: the entries of files and their short names. `objects`: objects to be
-//! placed. `sizing`: how large an image must be. `table`: a FAT in memory. `write`: the forward
-//! pass.
+//! placed. `sizing`: how large an image must be. `base`: an older volume whose shape a new one has,
+//! with `older`, the names in its directories, and `reserved`, its sectors in front of the FATs.
+//! `table`: a FAT in memory. `write`: the forward pass.
 //!
 //! A plan counts clusters. FAT has no inodes: a plan's inode numbers are the order of the entries
 //! in their directories.
@@ -17,9 +18,12 @@
     reason = "values are of our own making, not an image's"
 )]
 
+mod base;
 pub(crate) mod objects;
 mod offset_device;
+mod older;
 mod options;
+pub(crate) mod reserved;
 pub(crate) mod shorts;
 mod sizing;
 pub(crate) mod slots;
@@ -27,19 +31,21 @@ pub(crate) mod table;
 mod tree;
 pub(crate) mod write;
 
+pub use base::BaseVolume;
 pub use options::{BuildOptions, LossCounts, Losses};
 
 use crate::make::MakeOptions;
-use crate::make::encode::{Encoder, ROOT_CLUSTER};
+use crate::make::encode::{Encoder, ROOT_CLUSTER, label_entry};
 use crate::make::geometry::Geometry;
 use crate::make::label;
 use crate::time::{EARLIEST, LATEST};
 use seekless_device::BlockDevice;
-use seekless_fs::plan::{Demand, NewVolume, Plan, Space};
+use seekless_fs::plan::{Demand, NewVolume, ObjectId, Plan, Space};
 use seekless_fs::source::{Content, Source};
 use seekless_fs::tree::Tree;
 use seekless_fs::{FsError, Timestamp};
 use seekless_units::{BlockNo, ByteLen, Extent, Ino};
+use std::borrow::Cow;
 use table::Entries;
 use tree::SourceObjects;
 use write::{Blocks, Data, ImageWriter};
@@ -51,6 +57,10 @@ pub struct Builder<'a> {
     options: MakeOptions,
     geometry: Geometry,
     label: Option<[u8; 11]>,
+    /// The older volume whose shape it has.
+    base: Option<&'a BaseVolume>,
+    /// Whether the number is another one than that of the older volume.
+    has_id: bool,
 }
 
 impl<'a> Builder<'a> {
@@ -62,25 +72,86 @@ impl<'a> Builder<'a> {
     /// file that the format cannot store, with a remedy, and for two names that differ in case
     /// only, with both; [`FsError::NoSpace`] when the contents do not fit.
     pub fn new(source: &'a dyn Source, options: &BuildOptions) -> Result<Self, FsError> {
-        options.check()?;
-        let mut content = SourceObjects::new(source, options.losses)?;
+        let mut content = Self::examine(source, options, None)?;
         let mut options = options.clone();
-        let newest = || source.tree().nodes().iter().map(|node| node.mtime).max();
-        options.make.time = options.made.or_else(newest).unwrap_or_default();
+        options.make.time = made(source.tree(), &options);
         if !options.has_id {
             options.make.id = mark(source.tree(), &options.make);
         }
         let label = label::encode(&options.make.label)?;
-        content.objects.front = label_slot(&options.make, label);
-        let tree = source.tree();
-        let shown = |at: usize| {
-            let nodes = tree.nodes().len();
-            tree.shown_path(content.nodes[if at < nodes { at } else { 0 }])
-        };
-        content.objects.check_directories(&shown)?;
+        let entry = label_entry(&options.make, label);
+        content.objects.front = entry.map(|entry| entry.as_bytes().to_vec()).unwrap_or_default();
+        content.check_directories()?;
         let (make, geometry) = sizing::choose(&options, &mut content.objects)?;
         content.objects.cluster = geometry.cluster_bytes();
-        Ok(Self { content, options: make, geometry, label })
+        Ok(Self { content, options: make, geometry, label, base: None, has_id: true })
+    }
+
+    /// As [`Builder::new`], but with the shape of an older volume. Entries of directories keep their
+    /// slots and short names. `options` are those of [`BaseVolume::options`], with changes.
+    ///
+    /// # Errors
+    /// As [`Builder::new`], [`FsError::Unsupported`] where the contents or the options need another
+    /// shape, [`FsError::Refused`] for a volume of another width, and [`FsError::Invalid`] for one
+    /// that would be smaller.
+    pub fn on_base(
+        source: &'a dyn Source,
+        options: &BuildOptions,
+        base: &'a BaseVolume,
+    ) -> Result<Self, FsError> {
+        base.refuse_width(&options.make)?;
+        base.suits(&options.make)?;
+        let (mut content, label) = Self::with_names_of(source, options, base)?;
+        let (geometry, size) = base.shape(options, &mut content.objects)?;
+        content.objects.cluster = geometry.cluster_bytes();
+        let make = MakeOptions { size, ..options.make.clone() };
+        let has_id = options.has_id;
+        Ok(Self { content, options: make, geometry, label, base: Some(base), has_id })
+    }
+
+    /// As [`Builder::new`], but with the number and the label of an older volume. Entries of
+    /// directories keep their slots and short names. The shape is that of the options.
+    ///
+    /// # Errors
+    /// As [`Builder::new`].
+    pub fn with_marks_of(
+        source: &'a dyn Source,
+        options: &BuildOptions,
+        base: &'a BaseVolume,
+    ) -> Result<Self, FsError> {
+        let (mut content, label) = Self::with_names_of(source, options, base)?;
+        let label = label.or(base.boot_label());
+        let (make, geometry) = base.with_marks(options, &mut content.objects)?;
+        content.objects.cluster = geometry.cluster_bytes();
+        Ok(Self { content, options: make, geometry, label, base: None, has_id: true })
+    }
+
+    /// The objects of a source with the slots and short names of an older volume, and the label if
+    /// it is another one.
+    fn with_names_of(
+        source: &'a dyn Source,
+        options: &BuildOptions,
+        base: &'a BaseVolume,
+    ) -> Result<(SourceObjects<'a>, Option<[u8; 11]>), FsError> {
+        let mut content = Self::examine(source, options, Some(base))?;
+        let label = label::encode(&options.make.label)?;
+        let time = made(source.tree(), options);
+        let make = MakeOptions { time, ..options.make.clone() };
+        base.place_label(&mut content.objects, label_entry(&make, label));
+        for at in 0..content.objects.all.len() {
+            content.objects.fill_holes(at);
+        }
+        content.check_directories()?;
+        Ok((content, label))
+    }
+
+    fn examine(
+        source: &'a dyn Source,
+        options: &BuildOptions,
+        base: Option<&'a BaseVolume>,
+    ) -> Result<SourceObjects<'a>, FsError> {
+        options.check()?;
+        SourceObjects::new(source, options.losses, base)
     }
 
     /// The attributes that were lost.
@@ -105,15 +176,26 @@ impl NewVolume for Builder<'_> {
     }
 
     fn space(&self) -> Space {
-        space(&self.content.objects, &self.geometry)
+        let bad = self.base.map_or(&[][..], BaseVolume::bad);
+        space(&self.content.objects, &self.geometry, bad)
     }
 
     fn block_size(&self) -> u32 {
         self.geometry.cluster_bytes() as u32
     }
 
+    fn origin(&self) -> ByteLen {
+        blocks(&self.geometry).origin()
+    }
+
     fn size(&self) -> ByteLen {
         self.options.size
+    }
+
+    fn added_paths(&self) -> Vec<(Cow<'_, [u8]>, ObjectId)> {
+        let nodes = self.content.source.tree().nodes().len() as u32;
+        let paths = self.content.further.iter().map(|path| Cow::Borrowed(&path[..]));
+        paths.zip((nodes..).map(ObjectId::new)).collect()
     }
 
     fn clamped_times(&self) -> usize {
@@ -141,19 +223,51 @@ impl NewVolume for Builder<'_> {
             progress,
         };
         let mut entries = Entries::new(geometry.width, geometry.clusters);
-        encoder().head(&mut entries.bytes);
+        match self.base {
+            Some(base) => base.mark(&mut entries)?,
+            None => encoder().head(&mut entries.bytes),
+        }
         let (free, last) = writer.body(entries)?;
-        encoder().boot(free, last.max(ROOT_CLUSTER), writer.first(0).max(ROOT_CLUSTER))
+        let (hint, root) = (last.max(ROOT_CLUSTER), writer.first(0).max(ROOT_CLUSTER));
+        let Some(base) = self.base else { return encoder().boot(free, hint, root) };
+        let mut reserved = base.reserved(geometry, options.hidden);
+        reserved.set_root(root);
+        if self.has_id {
+            reserved.set_id(options.id);
+        }
+        if let Some(label) = &self.label {
+            reserved.set_label(label);
+        }
+        reserved.write(&encoder(), free, hint)
     }
 }
 
-/// The space for objects. A plan's inode numbers are the order of entries here: there are as many
-/// as objects.
-pub(crate) fn space(objects: &objects::Objects, geometry: &Geometry) -> Space {
-    let first = BlockNo::new(blocks(geometry).first);
+/// The time of creation: the newest time in the tree by default.
+fn made(tree: &Tree, options: &BuildOptions) -> Timestamp {
+    let newest = || tree.nodes().iter().map(|node| node.mtime).max();
+    options.made.or_else(newest).unwrap_or_default()
+}
+
+/// The space for objects: all clusters but bad ones. A plan's inode numbers are the order of entries
+/// here: there are as many as objects.
+pub(crate) fn space(objects: &objects::Objects, geometry: &Geometry, bad: &[u32]) -> Space {
+    let first = blocks(geometry).first;
+    let (mut start, end) = (first, first + u64::from(geometry.clusters));
+    let mut free = Vec::new();
+    debug_assert!(bad.is_sorted(), "bad clusters are found in order");
+    for &cluster in bad {
+        let block = u64::from(cluster) - 2 + first;
+        if block > start {
+            free.push(Extent::new(BlockNo::new(start), block - start));
+        }
+        start = block + 1;
+    }
+    if end > start {
+        free.push(Extent::new(BlockNo::new(start), end - start));
+    }
     Space {
         inodes: vec![(Ino::new(1), objects.objects() as u32)],
-        free: vec![Extent::new(first, geometry.clusters.into())],
+        free,
         tables: Vec::new(),
         inodes_per_block: 1,
     }
@@ -174,11 +288,6 @@ impl Data for SourceObjects<'_> {
     fn open(&self, object: usize) -> Result<Box<dyn Content + '_>, FsError> {
         self.source.open(self.nodes[object])
     }
-}
-
-fn label_slot(options: &MakeOptions, label: Option<[u8; 11]>) -> Vec<u8> {
-    let entry = crate::make::encode::label_entry(options, label);
-    entry.map(|entry| entry.as_bytes().to_vec()).unwrap_or_default()
 }
 
 /// A number from names, sizes and times of the whole tree: the same tree gives the same

@@ -4,6 +4,9 @@ use crate::ondisk::{ENTRY_SIZE, MOST_ENTRIES};
 use seekless_fs::FsError;
 use seekless_fs::plan::{Demand, ObjectId, Placed, Run};
 use seekless_units::{Ino, Lbn};
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::ops::Range;
 
 /// A file or directory.
 #[derive(Clone, Debug, Default)]
@@ -15,6 +18,9 @@ pub(crate) struct Object {
     pub(crate) parent: u32,
     /// Its long and short entries in that directory, without the number of its first cluster.
     pub(crate) slots: Vec<u8>,
+    /// The number of the first of them in the directory, if they have a place there. All others
+    /// follow behind those that have one, in the order of the plan.
+    pub(crate) first_slot: Option<u32>,
     /// Bytes of a file.
     pub(crate) size: u64,
     /// Directories only: its children, in the order of a walk.
@@ -23,11 +29,37 @@ pub(crate) struct Object {
     pub(crate) least_clusters: u64,
 }
 
+impl Object {
+    fn slot_count(&self) -> u64 {
+        (self.slots.len() / ENTRY_SIZE) as u64
+    }
+}
+
+/// Unused slots of a directory in front of used ones, by length.
+#[derive(Default)]
+struct Holes(BTreeSet<(u64, u64)>);
+
+impl Holes {
+    /// Takes slots from the smallest hole that has so many (best fit).
+    fn take(&mut self, len: u64) -> Option<u64> {
+        let hole = *self.0.range((len, 0)..).next()?;
+        self.0.remove(&hole);
+        let (have, start) = hole;
+        if have > len {
+            self.0.insert((have - len, start + len));
+        }
+        Some(start)
+    }
+}
+
 /// All objects; the root is number 0.
+#[derive(Default)]
 pub(crate) struct Objects {
     pub(crate) all: Vec<Object>,
-    /// The first slots of the root directory: the label.
+    /// Slots of the root directory that belong to no file: the label.
     pub(crate) front: Vec<u8>,
+    /// The number of the first of them.
+    pub(crate) front_slot: u32,
     /// Whether the root has a place of its own instead of clusters.
     pub(crate) fixed_root: bool,
     /// Bytes in a cluster; decided last.
@@ -37,17 +69,96 @@ pub(crate) struct Objects {
 impl Objects {
     /// Entries of 32 bytes in a directory.
     pub(crate) fn dir_slots(&self, at: usize) -> u64 {
-        let slots = |object: &Object| (object.slots.len() / ENTRY_SIZE) as u64;
-        let children = self.all[at].children.iter().map(|&child| slots(&self.all[child as usize]));
-        let own = if at == 0 { (self.front.len() / ENTRY_SIZE) as u64 } else { 2 };
-        own + children.sum::<u64>()
+        let placed = self.placed_slots(at).map(|slots| slots.end).max().unwrap_or(0);
+        let children = self.all[at].children.iter().map(|&child| &self.all[child as usize]);
+        let others = children.filter(|child| child.first_slot.is_none());
+        placed + others.map(Object::slot_count).sum::<u64>()
     }
 
-    /// Refuses directories with too many entries for the format.
-    pub(crate) fn check_directories(&self, shown: &dyn Fn(usize) -> String) -> Result<(), FsError> {
-        for (at, _) in self.all.iter().enumerate().filter(|(_, object)| object.is_dir) {
+    /// The slots of a directory that have a place: those of the label or of `.` and `..`, and
+    /// those of its children that have one.
+    fn placed_slots(&self, at: usize) -> impl Iterator<Item = Range<u64>> + '_ {
+        let own = if at == 0 {
+            let first = u64::from(self.front_slot);
+            first..first + (self.front.len() / ENTRY_SIZE) as u64
+        } else {
+            0..2
+        };
+        let children = self.all[at].children.iter().map(|&child| &self.all[child as usize]);
+        let placed = children.filter_map(|child| {
+            let first = u64::from(child.first_slot?);
+            Some(first..first + child.slot_count())
+        });
+        std::iter::once(own).filter(|own| !own.is_empty()).chain(placed)
+    }
+
+    /// The unused slots of a directory in front of used ones.
+    fn holes(&self, at: usize) -> Holes {
+        let mut placed: Vec<Range<u64>> = self.placed_slots(at).collect();
+        placed.sort_unstable_by_key(|slots| slots.start);
+        let mut end = 0;
+        let mut holes = Holes::default();
+        for slots in placed {
+            if end < slots.start {
+                holes.0.insert((slots.start - end, end));
+            }
+            end = slots.end;
+        }
+        holes
+    }
+
+    /// Gives the label a slot that is unused, or the one behind the used ones.
+    pub(crate) fn place_front(&mut self) {
+        let front = std::mem::take(&mut self.front);
+        let slot = match front.is_empty() {
+            true => 0,
+            false => self
+                .holes(0)
+                .take(1)
+                .unwrap_or_else(|| self.placed_slots(0).map(|slots| slots.end).max().unwrap_or(0)),
+        };
+        (self.front, self.front_slot) = (front, slot as u32);
+    }
+
+    /// Places the entries of a directory that have no place in unused slots, the longest first, each
+    /// in the fewest that suffice. Entries without a place are left if no unused slots do.
+    pub(crate) fn fill_holes(&mut self, at: usize) {
+        let mut holes = self.holes(at);
+        let is_left = |&child: &u32| self.all[child as usize].first_slot.is_none();
+        let mut left: Vec<u32> = self.all[at].children.iter().copied().filter(is_left).collect();
+        left.sort_by_key(|&child| Reverse(self.all[child as usize].slot_count()));
+        for child in left {
+            let child = &mut self.all[child as usize];
+            child.first_slot = holes.take(child.slot_count()).map(|first| first as u32);
+        }
+    }
+
+    /// Leaves no slots unused in a directory.
+    pub(crate) fn pack(&mut self, at: usize) {
+        for child in self.all[at].children.clone() {
+            self.all[child as usize].first_slot = None;
+        }
+        if at == 0 {
+            self.front_slot = 0;
+        }
+    }
+
+    /// Refuses directories with too many entries for the format. If unused slots are among them,
+    /// the directory is packed.
+    pub(crate) fn check_directories(
+        &mut self,
+        shown: &dyn Fn(usize) -> String,
+    ) -> Result<(), FsError> {
+        let limit = u64::from(MOST_ENTRIES);
+        for at in 0..self.all.len() {
+            if !self.all[at].is_dir {
+                continue;
+            }
+            if self.dir_slots(at) > limit {
+                self.pack(at);
+            }
             let slots = self.dir_slots(at);
-            if slots > u64::from(MOST_ENTRIES) {
+            if slots > limit {
                 return Err(FsError::NoSpace(format!(
                     "{}: the directory needs {slots} entries, limit {MOST_ENTRIES} (a long name \
                      takes one, and one for each 13 characters)",
@@ -78,12 +189,21 @@ impl Objects {
         (0..self.all.len()).map(|at| self.clusters(at, cluster)).sum()
     }
 
-    /// The children of a directory in the order of their entries: by the numbers that the plan has
-    /// given.
-    pub(crate) fn in_order(&self, at: usize, order: &[Ino]) -> Vec<u32> {
+    /// The children of a directory with their first slots. Those that have no place follow in the
+    /// order of the numbers that the plan has given.
+    pub(crate) fn in_order(&self, at: usize, order: &[Ino]) -> Vec<(u64, u32)> {
+        let mut next = self.placed_slots(at).map(|slots| slots.end).max().unwrap_or(0);
         let mut children = self.all[at].children.clone();
         children.sort_by_key(|&child| order[child as usize]);
-        children
+        let with_slot = |child: u32| {
+            let object = &self.all[child as usize];
+            let first = object.first_slot.map_or(next, u64::from);
+            if object.first_slot.is_none() {
+                next += object.slot_count();
+            }
+            (first, child)
+        };
+        children.into_iter().map(with_slot).collect()
     }
 
     fn ids(&self, order: impl Iterator<Item = u32>) -> Vec<ObjectId> {

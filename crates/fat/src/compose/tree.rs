@@ -1,12 +1,16 @@
 //! A source's tree as objects of a volume, and the losses on the way.
 
+use super::base::BaseVolume;
 use super::objects::{Object, Objects};
+use super::older::OlderDirectory;
 use super::options::{LossCounts, Losses};
 use super::slots::{NewFile, directory, refusal};
 use seekless_fs::source::Source;
 use seekless_fs::term::{Term, Text};
-use seekless_fs::tree::{Entry, Node, NodeId, Tree};
+use seekless_fs::tree::{Entry, NodeId, Tree};
 use seekless_fs::{FileKind, FsError};
+use seekless_units::Ino;
+use std::collections::HashMap;
 
 /// Most bytes of a file.
 const LONGEST: u64 = u32::MAX as u64;
@@ -18,17 +22,27 @@ pub(super) struct SourceObjects<'a> {
     /// The node with an object's contents: objects are numbered like the tree's nodes, and further
     /// names of files follow these.
     pub(super) nodes: Vec<NodeId>,
+    /// The paths of further names of files.
+    pub(super) further: Vec<Vec<u8>>,
     pub(super) lost: LossCounts,
 }
 
 impl<'a> SourceObjects<'a> {
-    pub(super) fn new(source: &'a dyn Source, losses: Losses) -> Result<Self, FsError> {
+    /// The entries of directories of the older volume keep their slots and short names.
+    pub(super) fn new(
+        source: &'a dyn Source,
+        losses: Losses,
+        base: Option<&'a BaseVolume>,
+    ) -> Result<Self, FsError> {
         let tree = source.tree();
         let all = vec![Object::default(); tree.nodes().len()];
-        let objects = Objects { all, front: Vec::new(), fixed_root: false, cluster: 0 };
-        let nodes = tree.ids().collect();
-        let mut content = Self { source, objects, nodes, lost: LossCounts::default() };
-        let mut reader = ObjectReader { tree, losses };
+        let objects = Objects { all, ..Objects::default() };
+        let (nodes, further) = (tree.ids().collect(), Vec::new());
+        let mut content = Self { source, objects, nodes, further, lost: LossCounts::default() };
+        let mut reader = ObjectReader { tree, losses, base, older: HashMap::new() };
+        if let Some(base) = base {
+            reader.older.insert(NodeId::ROOT, base.root());
+        }
         let root = &mut content.objects.all[0];
         (root.is_dir, root.is_kept) = (true, true);
         reader.attributes(NodeId::ROOT, &mut content.lost)?;
@@ -40,9 +54,25 @@ impl<'a> SourceObjects<'a> {
     }
 }
 
+impl SourceObjects<'_> {
+    /// Refuses directories with too many entries for the format.
+    pub(super) fn check_directories(&mut self) -> Result<(), FsError> {
+        let Self { source, objects, nodes, .. } = self;
+        let tree = source.tree();
+        let shown = |at: usize| {
+            let own = tree.nodes().len();
+            tree.shown_path(nodes[if at < own { at } else { 0 }])
+        };
+        objects.check_directories(&shown)
+    }
+}
+
 struct ObjectReader<'a> {
     tree: &'a Tree,
     losses: Losses,
+    base: Option<&'a BaseVolume>,
+    /// The directories of the older volume that have the same path.
+    older: HashMap<NodeId, Ino>,
 }
 
 impl ObjectReader<'_> {
@@ -60,7 +90,7 @@ impl ObjectReader<'_> {
                 continue;
             }
             let node = tree.node(entry.node);
-            let object = self.object(entry, node, content)?;
+            let object = self.object(dir, entry, content)?;
             if node.kind == FileKind::Directory {
                 pending.push(entry.node);
             }
@@ -80,22 +110,38 @@ impl ObjectReader<'_> {
                 }
             })
             .collect();
-        let slots = directory(&named, &tree.shown_path(dir))?;
-        for ((_, object), slots) in kept.iter().zip(slots) {
+        let older = self.older_directory(dir)?;
+        for (entry, _) in &kept {
+            if let Some(ino) = older.subdirectory(tree.name(entry)) {
+                self.older.insert(entry.node, ino);
+            }
+        }
+        let entries = directory(&named, &older, &tree.shown_path(dir))?;
+        for ((_, object), entry) in kept.iter().zip(entries) {
             let object = &mut content.objects.all[*object as usize];
-            (object.slots, object.parent) = (slots, dir.index() as u32);
+            (object.slots, object.first_slot) = (entry.slots, entry.first_slot);
+            object.parent = dir.index() as u32;
         }
         content.objects.all[dir.index()].children = kept.iter().map(|&(_, at)| at).collect();
         Ok(())
     }
 
+    /// The names of a directory in the older volume.
+    fn older_directory(&self, dir: NodeId) -> Result<OlderDirectory, FsError> {
+        match (self.base, self.older.get(&dir)) {
+            (Some(base), Some(&ino)) => base.directory(ino),
+            _ => Ok(OlderDirectory::default()),
+        }
+    }
+
     /// The object of a name: the node's own, or another if that has a name already.
     fn object(
         &self,
+        dir: NodeId,
         entry: &Entry,
-        node: &Node,
         content: &mut SourceObjects<'_>,
     ) -> Result<u32, FsError> {
+        let node = self.tree.node(entry.node);
         let object = Object {
             is_dir: node.kind == FileKind::Directory,
             is_kept: true,
@@ -112,6 +158,7 @@ impl ObjectReader<'_> {
             })?;
             content.objects.all.push(object);
             content.nodes.push(entry.node);
+            content.further.push([&self.tree.path(dir)[..], b"/", self.tree.name(entry)].concat());
             let objects = content.objects.all.len();
             debug_assert_eq!(content.nodes.len(), objects, "each object has its node");
             return Ok(content.objects.all.len() as u32 - 1);

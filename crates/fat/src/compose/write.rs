@@ -6,12 +6,12 @@ use super::offset_device::OffsetDevice;
 use super::table::Entries;
 use crate::boot::Width;
 use crate::make::encode::Encoder;
-use crate::ondisk::{ENTRY_SIZE, ShortEntry, attr};
+use crate::ondisk::{ENTRY_SIZE, ShortEntry, attr, first};
 use seekless_fs::FsError;
 use seekless_fs::forward::{self, Contents, Forward};
 use seekless_fs::plan::{Demand, ObjectId, Plan};
 use seekless_fs::source::Content;
-use seekless_units::SECTOR;
+use seekless_units::{ByteLen, Lba, SECTOR};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// The source of the bytes of files.
@@ -37,6 +37,11 @@ impl Blocks {
     /// `first_data` and `cluster` are in bytes.
     pub(crate) fn new(first_data: u64, cluster: u64) -> Self {
         Self { first: first_data / cluster, skip: first_data % cluster / SECTOR }
+    }
+
+    /// The byte of the volume at which block 0 begins.
+    pub(crate) fn origin(self) -> ByteLen {
+        Lba::new(self.skip).to_bytes()
     }
 
     fn cluster(self, block: u64) -> u32 {
@@ -124,29 +129,37 @@ impl ImageWriter<'_> {
     /// A directory's entries.
     fn directory(&self, at: usize) -> Vec<u8> {
         let objects = self.objects;
-        let mut bytes = Vec::with_capacity(objects.dir_slots(at) as usize * ENTRY_SIZE);
+        let mut bytes = vec![0; objects.dir_slots(at) as usize * ENTRY_SIZE];
+        for slot in bytes.chunks_mut(ENTRY_SIZE) {
+            slot[0] = first::DELETED;
+        }
+        let mut put = |slot: u64, slots: &[u8]| {
+            let from = slot as usize * ENTRY_SIZE;
+            debug_assert_eq!(bytes[from], first::DELETED, "slot {slot} has one entry");
+            bytes[from..from + slots.len()].copy_from_slice(slots);
+        };
         if at == 0 {
-            bytes.extend_from_slice(&objects.front);
+            put(objects.front_slot.into(), &objects.front);
         } else {
             let own = &objects.all[at];
             let above = own.parent as usize;
             // The root is 0, even if it has clusters.
             let above = if above == 0 { 0 } else { self.first(above) };
-            for (name, first) in [(b".          ", self.first(at)), (b"..         ", above)] {
+            let names = [(b".          ", self.first(at)), (b"..         ", above)];
+            for (slot, (name, first)) in (0..).zip(names) {
                 let mut entry = short_of(&own.slots);
                 (entry.DIR_Name, entry.DIR_Attr, entry.DIR_NTRes) = (*name, attr::DIRECTORY, 0);
                 put_first(&mut entry, first);
-                bytes.extend_from_slice(entry.as_bytes());
+                put(slot, entry.as_bytes());
             }
         }
-        for child in objects.in_order(at, &self.plan.inodes) {
+        for (slot, child) in objects.in_order(at, &self.plan.inodes) {
             let slots = &objects.all[child as usize].slots;
             let mut entry = short_of(slots);
             put_first(&mut entry, self.first(child as usize));
-            bytes.extend_from_slice(&slots[..slots.len() - ENTRY_SIZE]);
-            bytes.extend_from_slice(entry.as_bytes());
+            put(slot, &slots[..slots.len() - ENTRY_SIZE]);
+            put(slot + (slots.len() / ENTRY_SIZE) as u64 - 1, entry.as_bytes());
         }
-        debug_assert_eq!(bytes.len() as u64, objects.dir_slots(at) * ENTRY_SIZE as u64);
         bytes
     }
 }

@@ -3,7 +3,7 @@
 //! The numbers are those of `mkfs.fat` of dosfstools 4.2.
 
 use super::options::{FEWEST_FAT16, FatWidth, MOST_FAT12, MOST_FAT16, MOST_FAT32, MakeOptions};
-use crate::boot::Width;
+use crate::boot::{Boot, Width};
 use crate::ondisk::{ENTRY_SIZE, LEAST_FAT32};
 use seekless_fs::FsError;
 
@@ -198,6 +198,25 @@ impl Geometry {
         debug_assert!(geometry.backup < geometry.reserved, "the copy lies before the FATs");
         debug_assert!(width == Width::Fat32 || geometry.root_entries > 0, "a root is somewhere");
         Ok(geometry)
+    }
+
+    /// The shape of a volume that there is. Heads and tracks are not known.
+    pub(crate) fn of(boot: &Boot) -> Self {
+        Self {
+            width: boot.width,
+            sector: boot.sector,
+            spc: boot.spc,
+            reserved: boot.reserved,
+            fats: boot.fats,
+            fat_sectors: boot.fat_sectors,
+            root_entries: boot.root_entries,
+            total: boot.total,
+            clusters: boot.clusters,
+            media: boot.media,
+            heads: 0,
+            track: 0,
+            backup: boot.backup.unwrap_or(0),
+        }
     }
 
     /// The first sector of cluster 2.

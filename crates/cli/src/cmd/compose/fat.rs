@@ -4,7 +4,8 @@ use super::{BuildArgs, Family, Room};
 use crate::failure::Failure;
 use crate::source::source_date_epoch;
 use crate::uuid::{WantedUuid, random};
-use seekless_fat::{self as fat, FatWidth};
+use seekless_compose::base::FatBases;
+use seekless_fat::{self as fat, FatWidth, MakeOptions};
 use seekless_fs::Timestamp;
 
 impl BuildArgs {
@@ -24,6 +25,7 @@ impl BuildArgs {
         &self,
         width: Option<FatWidth>,
         room: Room,
+        bases: Option<&FatBases>,
     ) -> Result<fat::BuildOptions, Failure> {
         for (given, option) in [
             (self.block_size.is_some(), "--block-size (--sectors-per-cluster is that of FAT)"),
@@ -42,8 +44,13 @@ impl BuildArgs {
             }
         }
         let size = room.whole().unwrap_or_default();
-        let make = self.fat.options(width, size, self.label.as_bytes(), [&None, &None, &None])?;
-        let mut options = fat::BuildOptions::new(make);
+        let plain = MakeOptions::new(None, size);
+        let mut options = match bases {
+            Some(bases) => bases.volume().options(),
+            None => fat::BuildOptions::new(plain),
+        };
+        options.make.size = size;
+        self.fat.apply(&mut options.make, width, self.label.as_bytes(), [&None, &None, &None])?;
         let id = match (self.uuid, self.fat.id(None)?) {
             (None, id) => id,
             (Some(WantedUuid::Random), None) => Some(u32::from_ne_bytes(random()?)),

@@ -1,0 +1,169 @@
+//! The formats whose images can be built on the base of older ones.
+
+use crate::rearrange::E2FSCK;
+use seekless_device::BlockDevice;
+use seekless_ext as ext;
+use seekless_fat as fat;
+use seekless_fs::format::{Format, OpenOptions};
+use seekless_fs::plan::NewVolume;
+use seekless_fs::source::Source;
+use seekless_fs::term::{Term, Text};
+use seekless_fs::{FsError, Inspect};
+use seekless_units::ByteLen;
+use std::sync::Arc;
+
+/// An older volume, whose shape new ones of its format take over.
+pub trait OlderVolume: Sized + 'static {
+    /// An open image.
+    type Image: Inspect + 'static;
+    /// Options of a build.
+    type Options: Clone;
+    /// A new volume.
+    type Builder<'a>: NewVolume;
+
+    /// The format.
+    const FORMAT: Format;
+    /// The reason why images of other formats are refused.
+    const ONLY: &'static str;
+    /// Whether files have inodes, and keep their numbers.
+    const HAS_INODES: bool;
+
+    /// Opens an image.
+    ///
+    /// # Errors
+    /// As [`Format::open`].
+    fn open(device: Arc<dyn BlockDevice>, options: OpenOptions) -> Result<Self::Image, FsError>;
+
+    /// Refuses an image with an error, or one that was not unmounted.
+    ///
+    /// # Errors
+    /// [`FsError::Damaged`], and errors of reading it.
+    fn refuse_damage(image: &Self::Image) -> Result<(), FsError>;
+
+    /// Reads the shape of an image.
+    ///
+    /// # Errors
+    /// As [`OlderVolume::refuse_damage`].
+    fn of(image: Arc<Self::Image>) -> Result<Self, FsError>;
+
+    /// The way to repair an image that is damaged.
+    fn repair() -> Text;
+
+    /// A new volume of this shape.
+    ///
+    /// # Errors
+    /// [`FsError::Unsupported`] where the contents or the options need another shape; all others
+    /// exclude a volume of any shape.
+    fn build<'a>(
+        &'a self,
+        source: &'a dyn Source,
+        options: &Self::Options,
+    ) -> Result<Self::Builder<'a>, FsError>;
+
+    /// A new volume with the marks of this one, and a shape of its own.
+    ///
+    /// # Errors
+    /// Those of a build without an older image.
+    fn build_apart<'a>(
+        &'a self,
+        source: &'a dyn Source,
+        options: &Self::Options,
+    ) -> Result<Self::Builder<'a>, FsError>;
+
+    /// Adds free space to a volume that is fitted to its contents; false if it has a requested size.
+    fn grow(options: &mut Self::Options, bytes: ByteLen) -> bool;
+}
+
+impl OlderVolume for ext::BaseVolume {
+    type Image = ext::ExtImage;
+    type Options = ext::BuildOptions;
+    type Builder<'a> = ext::Builder<'a>;
+
+    const FORMAT: Format = ext::FORMAT;
+    const ONLY: &'static str = "an ext image is built on the base of ext images";
+    const HAS_INODES: bool = true;
+
+    fn open(device: Arc<dyn BlockDevice>, options: OpenOptions) -> Result<Self::Image, FsError> {
+        ext::ExtImage::open(device, options)
+    }
+
+    fn refuse_damage(image: &Self::Image) -> Result<(), FsError> {
+        image.refuse_damage()
+    }
+
+    fn of(image: Arc<Self::Image>) -> Result<Self, FsError> {
+        Self::new(image)
+    }
+
+    fn repair() -> Text {
+        E2FSCK.into()
+    }
+
+    fn build<'a>(
+        &'a self,
+        source: &'a dyn Source,
+        options: &Self::Options,
+    ) -> Result<Self::Builder<'a>, FsError> {
+        ext::Builder::on_base(source, options, self)
+    }
+
+    fn build_apart<'a>(
+        &'a self,
+        source: &'a dyn Source,
+        options: &Self::Options,
+    ) -> Result<Self::Builder<'a>, FsError> {
+        ext::Builder::with_marks_of(source, options, self)
+    }
+
+    fn grow(options: &mut Self::Options, bytes: ByteLen) -> bool {
+        options.spare.bytes = ByteLen::new(options.spare.bytes.get() + bytes.get());
+        options.size.is_none()
+    }
+}
+
+impl OlderVolume for fat::BaseVolume {
+    type Image = fat::FatImage;
+    type Options = fat::BuildOptions;
+    type Builder<'a> = fat::Builder<'a>;
+
+    const FORMAT: Format = fat::FORMAT;
+    const ONLY: &'static str = "a FAT image is built on the base of FAT images";
+    const HAS_INODES: bool = false;
+
+    fn open(device: Arc<dyn BlockDevice>, options: OpenOptions) -> Result<Self::Image, FsError> {
+        fat::FatImage::open(device, options)
+    }
+
+    fn refuse_damage(image: &Self::Image) -> Result<(), FsError> {
+        Self::refuse_damage(image)
+    }
+
+    fn of(image: Arc<Self::Image>) -> Result<Self, FsError> {
+        Self::new(image)
+    }
+
+    fn repair() -> Text {
+        Text::from("repair it with ").then(Term::Repair).then(" first")
+    }
+
+    fn build<'a>(
+        &'a self,
+        source: &'a dyn Source,
+        options: &Self::Options,
+    ) -> Result<Self::Builder<'a>, FsError> {
+        fat::Builder::on_base(source, options, self)
+    }
+
+    fn build_apart<'a>(
+        &'a self,
+        source: &'a dyn Source,
+        options: &Self::Options,
+    ) -> Result<Self::Builder<'a>, FsError> {
+        fat::Builder::with_marks_of(source, options, self)
+    }
+
+    fn grow(options: &mut Self::Options, bytes: ByteLen) -> bool {
+        options.spare.bytes = ByteLen::new(options.spare.bytes.get() + bytes.get());
+        options.is_fitted
+    }
+}
