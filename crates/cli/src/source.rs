@@ -6,7 +6,7 @@ use clap::Args;
 use seekless_compose::sources::{self, SourceOptions};
 use seekless_fs::format;
 use seekless_fs::source::Source;
-use seekless_source::{DroppedXattrs, IdRange, oci};
+use seekless_source::{DroppedXattrs, Excludes, IdRange, oci};
 use std::path::{Path, PathBuf};
 
 pub(crate) use seekless_compose::sources::Purpose;
@@ -18,8 +18,8 @@ pub(crate) struct SourceArgs {
     /// matches decides, and !PATTERN keeps files (repeatable)
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<String>,
-    /// Exclude files that match the lines of a file, as of a .gitignore; those of --exclude come
-    /// after them (repeatable)
+    /// Exclude files that match patterns in FILE, in the format of .gitignore; patterns of
+    /// --exclude are applied after them (repeatable)
     #[arg(long, value_name = "FILE")]
     exclude_from: Vec<PathBuf>,
     /// Set the owner and group of all files
@@ -42,6 +42,9 @@ pub(crate) struct SourceArgs {
     /// such as debian:12 or 12
     #[arg(long, value_name = "TAG")]
     tag: Option<String>,
+    /// The patterns of both, once they have been read.
+    #[arg(skip)]
+    excludes: Option<Excludes>,
     /// Extended attributes that an image is built without. No option of its own: `--drop`.
     #[arg(skip)]
     pub(crate) dropped: DroppedXattrs,
@@ -55,10 +58,19 @@ impl SourceArgs {
         self.place.partition.is_some()
     }
 
-    fn options(&self, image: format::OpenOptions) -> SourceOptions {
-        SourceOptions {
-            exclude_files: self.exclude_from.clone(),
-            excludes: self.exclude.clone(),
+    /// These options with the patterns to exclude read, for several sources.
+    pub(crate) fn with_patterns(&self) -> Result<Self, Failure> {
+        let excludes = sources::excludes(&self.exclude_from, &self.exclude)?;
+        Ok(Self { excludes: Some(excludes), ..self.clone() })
+    }
+
+    fn options(&self, image: format::OpenOptions) -> Result<SourceOptions, Failure> {
+        let excludes = match &self.excludes {
+            Some(excludes) => excludes.clone(),
+            None => sources::excludes(&self.exclude_from, &self.exclude)?,
+        };
+        Ok(SourceOptions {
+            excludes,
             owner: self.owner,
             uid_map: self.uid_map.clone(),
             gid_map: self.gid_map.clone(),
@@ -69,7 +81,7 @@ impl SourceArgs {
             place: self.place.place(),
             image,
             temp_dir: temp_dir(),
-        }
+        })
     }
 
     /// These options without `--partition` and `--offset`, for a source without partitions.
@@ -98,7 +110,7 @@ pub(crate) fn open(
     image: format::OpenOptions,
     purpose: Purpose,
 ) -> Result<Box<dyn Source + Send>, Failure> {
-    Ok(sources::open(path, &args.options(image), purpose)?)
+    Ok(sources::open(path, &args.options(image)?, purpose)?)
 }
 
 /// Opens the source of an image: one, or several in layers, the first at the bottom.
@@ -108,7 +120,7 @@ pub(crate) fn open_layers(
     image: format::OpenOptions,
     purpose: Purpose,
 ) -> Result<Box<dyn Source + Send>, Failure> {
-    Ok(sources::open_layers(paths, &args.options(image), purpose)?)
+    Ok(sources::open_layers(paths, &args.options(image)?, purpose)?)
 }
 
 /// Opens the first of several sources, the first two, and so on, all but the whole.
@@ -118,7 +130,7 @@ pub(crate) fn open_below(
     image: format::OpenOptions,
     purpose: Purpose,
 ) -> Result<Vec<Box<dyn Source + Send>>, Failure> {
-    Ok(sources::open_below(paths, &args.options(image), purpose)?)
+    Ok(sources::open_below(paths, &args.options(image)?, purpose)?)
 }
 
 /// `TMPDIR`, or else `/var/tmp`: `/tmp` is often in memory, and unpacked archives are large.

@@ -19,10 +19,8 @@ use tracing::warn;
 /// Options of a source, and changes to its files.
 #[derive(Clone, Debug)]
 pub struct SourceOptions {
-    /// Files with lines as in .gitignore, before the lines of `excludes`.
-    pub exclude_files: Vec<PathBuf>,
-    /// Files that are left out, as lines of .gitignore.
-    pub excludes: Vec<String>,
+    /// Files that are left out ([`excludes`]).
+    pub excludes: Excludes,
     /// User and group of all files.
     pub owner: Option<(u32, u32)>,
     /// Users, mapped.
@@ -50,8 +48,7 @@ impl Default for SourceOptions {
     /// is large.
     fn default() -> Self {
         Self {
-            exclude_files: Vec::new(),
-            excludes: Vec::new(),
+            excludes: Excludes::default(),
             owner: None,
             uid_map: Vec::new(),
             gid_map: Vec::new(),
@@ -190,22 +187,29 @@ fn look(path: &Path, purpose: Purpose) -> Result<(), Error> {
     }
 }
 
+/// Patterns of names to exclude: the lines of files, each as a .gitignore, and behind them others.
+/// The files are read once: they may be pipes. Warns of patterns that can match nothing.
+///
+/// # Errors
+/// [`ErrorKind::System`] for a file that cannot be read.
+pub fn excludes(files: &[PathBuf], lines: &[String]) -> Result<Excludes, Error> {
+    let read = |path: &PathBuf| fs::read(path).map_err(|error| Error::io(path.display(), &error));
+    let mut patterns = files.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    patterns.extend(lines.iter().map(|line| line.clone().into_bytes()));
+    let excludes = Excludes::new(&patterns);
+    for text in excludes.idle() {
+        warn!("{text}");
+    }
+    Ok(excludes)
+}
+
 fn opening(options: &SourceOptions, purpose: Purpose) -> Result<OpenOptions<'static>, Error> {
     let (clamp_mtime, raw_names) = match purpose {
         Purpose::Build { latest } => (latest, false),
         Purpose::List => (None, true),
     };
-    let mut patterns = Vec::new();
-    for path in &options.exclude_files {
-        patterns.push(fs::read(path).map_err(|error| Error::io(path.display(), &error))?);
-    }
-    patterns.extend(options.excludes.iter().map(|pattern| pattern.clone().into_bytes()));
-    let excludes = Excludes::new(&patterns);
-    for text in excludes.idle() {
-        warn!("{text}");
-    }
     let tree = TreeOptions {
-        excludes,
+        excludes: options.excludes.clone(),
         owner: options.owner,
         uid_map: IdMap::new(options.uid_map.clone()),
         gid_map: IdMap::new(options.gid_map.clone()),

@@ -392,7 +392,8 @@ fn a_flush_that_fails_fails_the_fsync() {
     }
 }
 
-/// `statvfs` of an image is that of the same image in use.
+/// `statvfs` of an image is that of the same image in use. (A mount of FAT12 withholds the clusters
+/// whose entries lie in two sectors.)
 #[test]
 fn an_image_has_the_space_of_a_mount() {
     for format in ["ufs1", "ufs2", "fat16", "fat32", "ext2", "ext4"] {

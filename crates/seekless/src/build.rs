@@ -91,6 +91,8 @@ impl From<Reflink> for ReflinkMode {
 pub struct Build {
     sources: Vec<PathBuf>,
     options: SourceOptions,
+    exclude_files: Vec<PathBuf>,
+    excludes: Vec<String>,
     format: Format,
     size: Option<u64>,
     free: u64,
@@ -131,6 +133,8 @@ impl Build {
         Self {
             sources: sources.into_iter().map(|path| path.as_ref().to_path_buf()).collect(),
             options: SourceOptions::default(),
+            exclude_files: Vec::new(),
+            excludes: Vec::new(),
             format: Format::default(),
             size: None,
             free: 0,
@@ -206,7 +210,7 @@ impl Build {
     /// Leaves out files, by a line as in .gitignore; of several, the last that matches decides.
     #[must_use]
     pub fn exclude(mut self, pattern: impl Into<String>) -> Self {
-        self.options.excludes.push(pattern.into());
+        self.excludes.push(pattern.into());
         self
     }
 
@@ -214,7 +218,7 @@ impl Build {
     /// [`exclude`](Self::exclude) come after them.
     #[must_use]
     pub fn exclude_from(mut self, path: impl AsRef<Path>) -> Self {
-        self.options.exclude_files.push(path.as_ref().to_path_buf());
+        self.exclude_files.push(path.as_ref().to_path_buf());
         self
     }
 
@@ -366,6 +370,7 @@ impl Build {
         let options = self.settings(self.size.or(all), bases.as_ref())?;
         target.refuse_blocks(options.unit(), "the device has larger blocks")?;
         let mut opening = self.options.clone();
+        opening.excludes = sources::excludes(&self.exclude_files, &self.excludes)?;
         let is_fat = matches!(options, Settings::Fat(_));
         opening.dropped.all |= is_fat && self.is_lossy;
         let purpose = Purpose::Build { latest: self.made };

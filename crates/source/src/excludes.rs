@@ -49,11 +49,16 @@ enum Token {
 }
 
 impl Excludes {
-    /// Compiles patterns, each as a line of a file, or as the whole of one.
+    /// Compiles patterns, each as a line of a file, or as the whole of one. A byte order mark of
+    /// UTF-8 at the start is ignored.
     #[must_use]
     pub fn new<S: AsRef<[u8]>>(patterns: &[S]) -> Self {
         let mut all = Self::default();
-        for line in patterns.iter().flat_map(|lines| lines.as_ref().split(|&byte| byte == b'\n')) {
+        let files = patterns.iter().map(|lines| {
+            let lines = lines.as_ref();
+            lines.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(lines)
+        });
+        for line in files.flat_map(|lines| lines.split(|&byte| byte == b'\n')) {
             match compile(line) {
                 Ok(pattern) => all.patterns.extend(pattern),
                 Err(why) => {
@@ -65,8 +70,8 @@ impl Excludes {
         all
     }
 
-    /// The patterns that can match nothing, because a class is not closed or nothing follows a
-    /// backslash, each with the reason, as messages to show. They have no effect, as in git.
+    /// The patterns that can match nothing, because a class is not closed, nothing follows a
+    /// backslash, or it contains a zero byte, each with the reason, as messages to show. They have no effect, as in git.
     #[must_use]
     pub fn idle(&self) -> &[String] {
         &self.idle
@@ -109,6 +114,9 @@ fn trimmed(line: &[u8]) -> &[u8] {
 fn compile(line: &[u8]) -> Result<Option<Pattern>, &'static str> {
     if line.starts_with(b"#") {
         return Ok(None);
+    }
+    if line.contains(&0) {
+        return Err("it contains a zero byte");
     }
     let line = trimmed(line);
     let (keeps, body) = match line.strip_prefix(b"!") {

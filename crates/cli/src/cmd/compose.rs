@@ -256,6 +256,10 @@ impl BuildArgs {
             ..plain
         };
         self.ext.apply(&mut options)?;
+        if bases.is_some() && options.resize_limit.is_some() {
+            let what = "-E resize: the room for descriptors is that of the older image";
+            return Err(Failure::usage(what));
+        }
         Ok(options)
     }
 
@@ -306,7 +310,7 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
     }
     let tree = args.verity.begin(&args.output, args.force)?;
     let purpose = Purpose::Build { latest: source_date_epoch()? };
-    let mut tree_args = args.tree.clone();
+    let mut tree_args = args.tree.with_patterns()?;
     tree_args.dropped = args.fat_tree.xattrs(args.fat_width().is_some());
     tree_args.dropped.all |= args.ext.drops_xattrs();
     let below = args.like.open_below(args, &tree_args, purpose)?;

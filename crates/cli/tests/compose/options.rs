@@ -200,10 +200,23 @@ fn inodes_journal_and_extended_options() {
     assert!(root.contains("User:    12   Group: 70000"), "{root}");
     // Descriptors of 32768 groups are in 512 blocks, of which the first is in use.
     let limit = format!("resize={}", 32768 * 32768u64);
-    for (options, wanted) in [("resize=8388608", 3), (limit.as_str(), 511)] {
+    // A limit that needs no more descriptors leaves the default room.
+    for (options, wanted) in [("resize=8388608", 3), (limit.as_str(), 511), ("resize=10000", 1)] {
         build(&["-E", options, "--size", "16M"]);
         assert_eq!(number("Reserved GDT blocks"), wanted, "{options}");
     }
+    let fails = |options: &[&str]| {
+        failure_of(&[&["build", &tree, "-o", &image, "--force"], options].concat())
+    };
+    let (code, message) = fails(&["-O", "^resize_inode", "-E", "resize=8388608"]);
+    assert!(code == 2 && message.contains("resize_inode"), "{message}");
+    let (code, message) = fails(&["--like", &image, "-E", "resize=8388608"]);
+    assert!(code == 2 && message.contains("older image"), "{message}");
+    // Of so many blocks no room for more can be listed. e2fsck would take minutes.
+    let args = ["build", &tree, "-o", &image, "--force", "--size", "16T", "-N", "300000"];
+    text(&seekless(&args));
+    assert!(!field(&image, "Filesystem features").contains("resize_inode"));
+    assert_eq!(number("Block count"), 1 << 32);
     for (option, list, code) in [
         ("-E", "resize=1000", 2),
         ("-E", "resize=1G", 2),

@@ -190,6 +190,16 @@ fn patterns_are_read_from_files() {
     let output = seekless(&["build", tree, "-o", &image, "--force", "--exclude-from", &patterns]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.contains("pattern 'no[' matches nothing"), "{said}");
+    // A pipe is read once, for all openings of the sources.
+    let layer = scratch.path().join("layer");
+    fs::create_dir(&layer).expect("mkdir");
+    fs::write(layer.join("b.o"), "b").expect("write");
+    let share = ["--share", "-o", &image, "--force", "-q", "--exclude-from", "/dev/stdin"];
+    let sources = ["build", tree, layer.to_str().expect("path")];
+    let piped =
+        format!("printf '\\357\\273\\277*.o\n' | '{}' \"$@\"", env!("CARGO_BIN_EXE_seekless"));
+    run("sh", &[&["-c", &piped, "sh"][..], &sources, &share].concat());
+    assert!(!manifest(&image, &[]).contains(".o "), "a pattern behind a byte order mark");
     let none = scratch.join("none");
     let args = ["build", tree, "-o", &image, "--force", "--exclude-from", &none];
     let (code, message) = failure(&seekless(&args));

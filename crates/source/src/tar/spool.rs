@@ -180,8 +180,8 @@ struct Streams<R: Read, D, F> {
     begin: F,
 }
 
-/// Behind a skippable frame, which lz4 and Zstandard have in common, something else than
-/// Zstandard begins: its name, and the command that decompresses it.
+/// Another compression format after skippable frames, which lz4 and Zstandard have in common: its
+/// name, and the command that decompresses it.
 #[derive(Debug)]
 struct OtherCompression(&'static str, &'static str);
 
@@ -205,12 +205,14 @@ where
     /// Fails unless these bytes, of which there is at least one, begin another stream.
     fn check_start(&self, bytes: &[u8]) -> io::Result<()> {
         let start = &bytes[..bytes.len().min(START)];
-        let is_frame = self.compression == Compression::Zstd && matches!(start[0], 0x50..=0x5f);
-        if is_frame || self.compression.magic().iter().zip(start).all(|(one, other)| one == other) {
+        let agrees = |magic: &[u8]| magic.iter().zip(start).all(|(one, other)| one == other);
+        let is_zstd = self.compression == Compression::Zstd;
+        let is_frame = is_zstd && agrees(&[start[0] & 0x0F | 0x50, 0x2a, 0x4d, 0x18]);
+        if is_frame || agrees(self.compression.magic()) {
             return Ok(());
         }
         let error: Box<dyn std::error::Error + Send + Sync> = match Compression::detect(start) {
-            Compression::Unsupported(name, command) if !self.has_output => {
+            Compression::Unsupported(name, command) if is_zstd && !self.has_output => {
                 Box::new(OtherCompression(name, command))
             }
             _ => "other data behind the end of the compressed data".into(),

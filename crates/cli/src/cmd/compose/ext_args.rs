@@ -78,7 +78,7 @@ impl ExtArgs {
         value: Option<&str>,
         options: &mut BuildOptions,
     ) -> Result<(), Failure> {
-        let bad = || unknown("-E", name, value);
+        let bad = || invalid("-E", name, value);
         match (name, value) {
             ("stride", Some(value)) => options.raid_stride = number(value).ok_or_else(bad)?,
             ("stripe_width" | "stripe-width", Some(value)) => {
@@ -107,7 +107,7 @@ impl ExtArgs {
                 }
             }
             (name, _) if NOT_SUPPORTED.contains(&name) => return Err(unsupported("-E", name)),
-            _ => return Err(bad()),
+            _ => return Err(unknown("-E", name, value)),
         }
         Ok(())
     }
@@ -136,7 +136,14 @@ fn unsupported(option: &str, name: &str) -> Failure {
     Failure::new(Kind::Unsupported, format!("unsupported: {option} {name}"))
 }
 
+fn word(name: &str, value: Option<&str>) -> String {
+    value.map_or(name.to_string(), |value| format!("{name}={value}"))
+}
+
 fn unknown(option: &str, name: &str, value: Option<&str>) -> Failure {
-    let word = value.map_or(name.to_string(), |value| format!("{name}={value}"));
-    Failure::usage(format!("{option}: '{word}' is not an option of mke2fs"))
+    Failure::usage(format!("{option}: '{}' is not an option of mke2fs", word(name, value)))
+}
+
+fn invalid(option: &str, name: &str, value: Option<&str>) -> Failure {
+    Failure::usage(format!("{option}: invalid value in '{}'", word(name, value)))
 }
