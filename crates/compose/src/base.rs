@@ -94,7 +94,7 @@ impl<V: OlderVolume> Bases<V> {
 
     /// A volume with the files of a source, which has a name for errors, and its layout. Without a
     /// requested size it grows where places that are kept make maps longer. `touches` are those of
-    /// the traces; what they read is aligned to `chunk` bytes.
+    /// the traces: the blocks that they read begin at multiples of `chunk` bytes.
     ///
     /// # Errors
     /// As [`OlderVolume::build`] and [`planner::plan_on`], and errors of the images.

@@ -8,7 +8,7 @@ use seekless_device::BlockDevice;
 use seekless_fs::plan::{Base, NewVolume, ObjectId, Placed};
 use seekless_fs::source::{Content, Source};
 use seekless_fs::tree::{NodeId, Tree};
-use seekless_fs::{BlockMap, FileKind, FsError, Inspect, Mapping};
+use seekless_fs::{BlockMap, FileKind, FsError, Inspect, Mapping, extents};
 use seekless_images::Error;
 use seekless_source::{ImageSource, TreeOptions};
 use seekless_units::{BlockNo, Extent, Ino, Lbn};
@@ -145,21 +145,13 @@ pub(crate) fn layout(
     let same_contents = found.iter().flatten().count() as u64 - same_path;
     let taken = Taken { files: tree.nodes().len() as u64, same_path, same_contents };
     keep_blocks(images, source, volume.block_size(), &mut found)?;
-    let mut base = Base::default();
+    let mut used = Vec::new();
     for old in images {
         let units = Units { old: old.image.geometry().block_size, volume };
         let touched = old.used()?.into_iter().map(|run| units.touched(run));
-        base.used.extend(touched.filter(|run| run.len > 0));
+        used.extend(touched.filter(|run| run.len > 0));
     }
-    base.used.sort_unstable();
-    base.used.dedup_by(|later, earlier| {
-        let meet = later.start <= earlier.end();
-        if meet {
-            let end = later.end().max(earlier.end());
-            earlier.len = end - earlier.start;
-        }
-        meet
-    });
+    let mut base = Base { used: extents::union(used), ..Base::default() };
     let demand = volume.demand();
     let mut claimed: HashSet<(usize, BlockNo)> = HashSet::new();
     for at in 0..demand.objects() {

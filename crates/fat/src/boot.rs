@@ -285,8 +285,8 @@ impl Boot {
         (2..=self.last_cluster()).contains(&number)
     }
 
-    /// What `statvfs` returns with so many free sectors: the unit is a sector, and there are no
-    /// inodes.
+    /// The result of `statvfs` for a volume with `free` free sectors. The unit is a sector. FAT has
+    /// no inodes.
     pub(crate) fn space(&self, free: u64) -> StatVfs {
         StatVfs {
             block_size: self.sector,

@@ -1,6 +1,7 @@
 //! Findings of a check of an image, and the tables of the problems that it finds.
 
-use crate::Location;
+use crate::field::wide;
+use crate::{FsError, Location};
 use std::collections::{BTreeMap, HashSet};
 
 /// Whether a crash explains an inconsistency.
@@ -238,6 +239,21 @@ impl Report {
     #[must_use]
     pub fn total(&self) -> u64 {
         self.more + self.findings.len() as u64
+    }
+
+    /// Refuses a volume with findings other than harmless ones.
+    ///
+    /// # Errors
+    /// [`FsError::Damaged`] with the first of them.
+    pub fn refuse(&self, is_harmless: impl Fn(&Finding) -> bool) -> Result<(), FsError> {
+        let mut grave = self.findings.iter().filter(|finding| !is_harmless(finding));
+        let Some(first) = grave.next() else { return Ok(()) };
+        Err(FsError::Damaged {
+            code: first.code(),
+            what: first.what.clone(),
+            location: Box::new(first.location),
+            others: wide(grave.count()) + self.more,
+        })
     }
 
     /// Adds a finding of a problem whose class does not depend on the place.

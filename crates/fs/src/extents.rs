@@ -63,6 +63,29 @@ pub fn intersection(one: &[Extent], other: &[Extent]) -> Vec<Extent> {
     both
 }
 
+/// The blocks that are in any of the extents, which may be in any order and overlap: sorted, those
+/// that touch joined.
+///
+/// ```
+/// # use seekless_fs::extents::union;
+/// # use seekless_units::{BlockNo, Extent};
+/// let extent = |start, len| Extent::new(BlockNo::new(start), len);
+/// let all = union(vec![extent(30, 5), extent(10, 10), extent(20, 2), extent(12, 3)]);
+/// assert_eq!(all, [extent(10, 12), extent(30, 5)]);
+/// ```
+#[must_use]
+pub fn union(mut extents: Vec<Extent>) -> Vec<Extent> {
+    extents.sort_unstable();
+    extents.dedup_by(|later, earlier| {
+        let meet = later.start <= earlier.end();
+        if meet {
+            earlier.len = later.end().max(earlier.end()) - earlier.start;
+        }
+        meet
+    });
+    extents
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,6 +138,12 @@ mod tests {
             let both: Vec<u64> = a.iter().copied().filter(|block| b.contains(block)).collect();
             assert_eq!(blocks(&difference(&one, &other)), rest);
             assert_eq!(blocks(&intersection(&one, &other)), both);
+            let mut any = [a, b].concat();
+            any.sort_unstable();
+            any.dedup();
+            let joined = union([other, one].concat());
+            assert_eq!(blocks(&joined), any);
+            assert!(joined.is_sorted_by(|run, next| run.end() < next.start), "{joined:?}");
         }
     }
 }

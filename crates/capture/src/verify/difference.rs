@@ -1,5 +1,6 @@
 //! Differences between two lists of requests: the score's and the kernel's.
 
+use seekless_fs::extents::{intersection, union};
 use seekless_report::disk::Class;
 use seekless_units::{BlockNo, Extent};
 use serde::Serialize;
@@ -81,10 +82,10 @@ pub(super) fn difference(
     owner: Owner<'_>,
     block_size: u64,
 ) -> Difference {
-    let blocks = |list: &[(Extent, Class)]| union(list.iter().map(|(extent, _)| *extent));
+    let blocks = |list: &[(Extent, Class)]| union(list.iter().map(|(extent, _)| *extent).collect());
     let (mine, theirs) = (blocks(predicted), blocks(counted));
     let len = |runs: &[Extent]| runs.iter().map(|run| run.len).sum::<u64>();
-    let common = in_common(&mine, &theirs);
+    let common = len(&intersection(&mine, &theirs));
     let extents = predicted.iter().zip(counted);
     let alike = extents.take_while(|((a, _), (b, _))| a == b).count();
     let request = |list: &[(Extent, Class)]| {
@@ -142,34 +143,6 @@ fn costs(
         counted,
     };
     costs.into_iter().map(compared).collect()
-}
-
-/// Union of the extents, sorted.
-fn union(extents: impl Iterator<Item = Extent>) -> Vec<Extent> {
-    let mut sorted: Vec<Extent> = extents.collect();
-    sorted.sort_unstable();
-    let mut runs: Vec<Extent> = Vec::new();
-    for extent in sorted {
-        match runs.last_mut() {
-            Some(last) if extent.start <= last.end() => {
-                let end = last.end().max(extent.end());
-                last.len = end - last.start;
-            }
-            _ => runs.push(extent),
-        }
-    }
-    runs
-}
-
-/// Number of blocks in both of two unions.
-fn in_common(a: &[Extent], b: &[Extent]) -> u64 {
-    let (mut at, mut to, mut common) = (0, 0, 0);
-    while let (Some(one), Some(other)) = (a.get(at), b.get(to)) {
-        let start = one.start.max(other.start);
-        common += one.end().min(other.end()).saturating_since(start);
-        if one.end() <= other.end() { at += 1 } else { to += 1 }
-    }
-    common
 }
 
 #[cfg(test)]

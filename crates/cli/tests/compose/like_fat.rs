@@ -303,8 +303,8 @@ fn entries_stay_in_their_slots() {
     assert_eq!(same_short_names("one removed", &old, &image), 5);
     let names = short_names(&image);
     assert_eq!(names["/dir/a long name 5"].trim(), "ALONGN~5");
-    // The slots of the removed name are taken by one of the same length, its short name by
-    // that which a new file spells out.
+    // A name of the same length takes the slots of the removed one. A new file has a short name of
+    // an older one as its own name, and gets it.
     write("b long name 6");
     write("ALONGN~1");
     build(&root, &image, &like);

@@ -147,7 +147,8 @@ impl Place {
     }
 }
 
-/// What is wrong with a command that anybody with a clone should be able to run.
+/// The error of a command in docs that a fresh clone cannot run, because the program, test or
+/// option does not exist.
 fn unknown(command: &str) -> Option<String> {
     let (variables, words): (Vec<&str>, Vec<&str>) =
         command.split(' ').partition(|word| word.contains('='));

@@ -53,8 +53,7 @@ use metadata::MetadataPass;
 use names::NamePass;
 use paths::ConnectivityPass;
 use seekless_device::BlockDevice;
-use seekless_fs::check::{Class, Finding, Problem, Report};
-use seekless_fs::field::wide;
+use seekless_fs::check::{Class, Problem, Report};
 use seekless_fs::{FsError, Location};
 use std::sync::Arc;
 
@@ -116,17 +115,9 @@ impl ExtImage {
     pub fn refuse_damage(&self) -> Result<(), FsError> {
         let volume = self.volume();
         let report = look(volume.device().clone(), Report::default(), Fixes::default())?.report;
-        let is_ignored = |finding: &Finding| {
+        report.refuse(|finding| {
             CARRIED.iter().any(|problem| finding.is(problem))
                 || volume.ignore_checksums && finding.code().ends_with("checksum")
-        };
-        let mut grave = report.findings.iter().filter(|finding| !is_ignored(finding));
-        let Some(first) = grave.next() else { return Ok(()) };
-        Err(FsError::Damaged {
-            code: first.code(),
-            what: first.what.clone(),
-            location: Box::new(first.location),
-            others: wide(grave.count()) + report.more,
         })
     }
 }

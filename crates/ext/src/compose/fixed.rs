@@ -1,7 +1,7 @@
 //! The parts of a volume besides the tree: the journal, the resize inode's map and the orphan file.
 
 use super::base::BaseVolume;
-use super::geometry::{Geometry, merge};
+use super::geometry::Geometry;
 use crate::encode::mapping::{Piece, extent_tree_blocks, extents_of, indirect_blocks};
 use crate::encode::resize::ResizeMap;
 use crate::ondisk::{
@@ -10,6 +10,7 @@ use crate::ondisk::{
 };
 use crate::orphans;
 use seekless_fs::FsError;
+use seekless_fs::extents::union;
 use seekless_fs::plan::{Placed, Run};
 use seekless_units::{BlockNo, Extent, Lbn};
 use zerocopy::{FromZeros, IntoBytes};
@@ -210,7 +211,7 @@ fn take_file(
         for block in file.map.drain(needed as usize..).rev() {
             free.insert(0, Extent::new(block, 1));
         }
-        merge(free);
+        *free = union(std::mem::take(free));
     }
     Ok(file)
 }

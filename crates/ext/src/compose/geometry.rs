@@ -9,6 +9,7 @@ use super::options::{INODE_RATIO, Options};
 use crate::features::Features;
 use crate::ondisk::{compat, incompat, ro_compat};
 use seekless_fs::FsError;
+use seekless_fs::extents::union;
 use seekless_fs::plan::Spare;
 use seekless_units::{BlockNo, ByteLen, Extent};
 
@@ -407,7 +408,7 @@ impl Geometry {
             add(Extent::new(tables.inodes, self.inode_table_blocks()));
         }
         for runs in &mut by_group {
-            merge(runs);
+            *runs = union(std::mem::take(runs));
         }
         by_group
     }
@@ -633,18 +634,6 @@ impl Geometry {
         runs.retain(|run| run.len > 0);
         runs
     }
-}
-
-/// Sorts runs, and joins those that touch.
-pub(crate) fn merge(runs: &mut Vec<Extent>) {
-    runs.sort_unstable();
-    runs.dedup_by(|later, earlier| {
-        let touch = earlier.end() == later.start;
-        if touch {
-            earlier.len += later.len;
-        }
-        touch
-    });
 }
 
 /// Inodes for `blocks` blocks of free space: in proportion to those of the contents, but at least

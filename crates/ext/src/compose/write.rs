@@ -6,7 +6,7 @@ mod inodes;
 use super::CopyCounts;
 use super::demand::{Object, TreeDemand};
 use super::fixed::{self, Fixed};
-use super::geometry::{Geometry, merge};
+use super::geometry::Geometry;
 use super::inodes::InodeFormat;
 use super::summary::{GroupUse, Identity, Totals, group_record, plain_descriptor, superblock};
 use crate::encode::dirblocks;
@@ -14,6 +14,7 @@ use crate::encode::sums::seal_superblock;
 use crate::ondisk::{Superblock, compat, incompat, ro_compat, special};
 use rayon::prelude::*;
 use seekless_device::BlockDevice;
+use seekless_fs::extents::union;
 use seekless_fs::forward::{self, Contents, Forward};
 use seekless_fs::plan::{Demand, ObjectId, Plan};
 use seekless_fs::source::{Content, SEAL_ALIGN};
@@ -248,13 +249,16 @@ impl TreeWriter<'_> {
     fn group_uses(&self, owners: &[(u32, Owner)]) -> Vec<GroupUse> {
         let geometry = self.geometry;
         let mut uses: Vec<GroupUse> = (0..geometry.groups).map(|_| GroupUse::default()).collect();
-        let mut used: Vec<Extent> = geometry
+        let used: Vec<Extent> = geometry
             .fixed_runs()
             .chain(self.fixed.blocks())
             .chain(self.plan.data.iter().map(|placed| placed.extent))
             .chain(self.plan.overhead.iter().copied())
             .collect();
-        merge(&mut used);
+        let blocks = |runs: &[Extent]| runs.iter().map(|run| run.len).sum::<u64>();
+        let all = blocks(&used);
+        let used = union(used);
+        debug_assert_eq!(blocks(&used), all, "no block has two owners");
         for run in used {
             let (mut at, end) = (run.start.get(), run.end().get());
             while at < end {

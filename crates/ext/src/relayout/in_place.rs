@@ -27,6 +27,7 @@ use crate::ondisk::{
 use crate::volume::Volume;
 use seekless_cache::{Log, LogCopy, LogTransaction, Stage};
 use seekless_device::BlockDevice;
+use seekless_fs::extents::union;
 use seekless_fs::patches::Patches;
 use seekless_fs::plan::in_place::{Changed, Copied, Limits, Occupied, Step};
 use seekless_fs::plan::{ObjectId, Placed, Space};
@@ -97,8 +98,7 @@ impl Relayout<'_> {
         for group in (0..sb.groups).map(GroupNo::new) {
             free.extend(self.survey.volume.bitmaps().group_summary(group)?.free);
         }
-        super::survey::join(&mut free);
-        Ok((&self.survey, Space { free, ..self.survey.space() }))
+        Ok((&self.survey, Space { free: union(free), ..self.survey.space() }))
     }
 
     /// Opens the image on `device` for changes; it is the examined one, and nobody else changes it.

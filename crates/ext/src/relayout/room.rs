@@ -6,10 +6,11 @@
     reason = "blocks were checked against the volume"
 )]
 
-use super::survey::{Survey, join};
+use super::survey::Survey;
 use crate::indirect::double_block;
 use crate::ondisk::{incompat, ro_compat, special};
 use crate::volume::Volume;
+use seekless_fs::extents::union;
 use seekless_fs::plan::ObjectId;
 use seekless_fs::{Corruption, FsError, Location, Mapping};
 use seekless_units::{BlockNo, Extent, GroupNo, Ino, Lbn};
@@ -74,8 +75,7 @@ impl Survey<'_> {
                 return Err(twice(what, at, ino));
             }
         }
-        self.room = room.into_iter().map(|(extent, _)| extent).collect();
-        join(&mut self.room);
+        self.room = union(room.into_iter().map(|(extent, _)| extent).collect());
         debug_assert!(
             self.room.is_sorted_by(|one, next| one.end() < next.start),
             "runs that touch are one"

@@ -370,17 +370,6 @@ fn examine(image: &ExtImage, ino: Ino) -> Result<Moved, FsError> {
     })
 }
 
-/// Joins sorted runs that touch.
-pub(crate) fn join(runs: &mut Vec<Extent>) {
-    runs.dedup_by(|later, earlier| {
-        let touch = earlier.end() == later.start;
-        if touch {
-            earlier.len += later.len;
-        }
-        touch
-    });
-}
-
 impl Demand for Survey<'_> {
     fn objects(&self) -> usize {
         self.moved.len()

@@ -31,8 +31,8 @@ use crate::volume::Volume;
 use fat::FatEntries;
 use seekless_device::BlockDevice;
 use seekless_fs::bits::Bits;
-use seekless_fs::check::{Finding, Problem, Report};
-use seekless_fs::field::{index, wide};
+use seekless_fs::check::{Problem, Report};
+use seekless_fs::field::index;
 use seekless_fs::{FsError, Location};
 use seekless_units::{BlockNo, Ino};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -99,16 +99,7 @@ pub(crate) fn refuse_damage(
     device: Arc<dyn BlockDevice>,
     harmless: &[&Problem],
 ) -> Result<(), FsError> {
-    let report = check(device)?;
-    let is_grave = |finding: &&Finding| !harmless.iter().any(|problem| finding.is(problem));
-    let mut grave = report.findings.iter().filter(is_grave);
-    let Some(first) = grave.next() else { return Ok(()) };
-    Err(FsError::Damaged {
-        code: first.code(),
-        what: first.what.clone(),
-        location: Box::new(first.location),
-        others: wide(grave.count()) + report.more,
-    })
+    check(device)?.refuse(|finding| harmless.iter().any(|problem| finding.is(problem)))
 }
 
 impl Checker {

@@ -40,6 +40,7 @@ use crate::make::geometry::Geometry;
 use crate::make::label;
 use crate::time::{EARLIEST, LATEST};
 use seekless_device::BlockDevice;
+use seekless_fs::extents::difference;
 use seekless_fs::plan::{Demand, NewVolume, ObjectId, Plan, Space};
 use seekless_fs::source::{Content, Source};
 use seekless_fs::tree::Tree;
@@ -252,22 +253,13 @@ fn made(tree: &Tree, options: &BuildOptions) -> Timestamp {
 /// here: there are as many as objects.
 pub(crate) fn space(objects: &objects::Objects, geometry: &Geometry, bad: &[u32]) -> Space {
     let first = blocks(geometry).first;
-    let (mut start, end) = (first, first + u64::from(geometry.clusters));
-    let mut free = Vec::new();
+    let all = Extent::new(BlockNo::new(first), geometry.clusters.into());
     debug_assert!(bad.is_sorted(), "bad clusters are found in order");
-    for &cluster in bad {
-        let block = u64::from(cluster) - 2 + first;
-        if block > start {
-            free.push(Extent::new(BlockNo::new(start), block - start));
-        }
-        start = block + 1;
-    }
-    if end > start {
-        free.push(Extent::new(BlockNo::new(start), end - start));
-    }
+    let bad = bad.iter().map(|&cluster| Extent::new(all.start + (u64::from(cluster) - 2), 1));
+    let bad: Vec<Extent> = bad.collect();
     Space {
         inodes: vec![(Ino::new(1), objects.objects() as u32)],
-        free,
+        free: difference(&[all], &bad),
         tables: Vec::new(),
         inodes_per_block: 1,
     }

@@ -114,8 +114,8 @@ fn e2fsck(bytes: &[u8], how: &str) -> (Vec<u8>, i32, String) {
     (after, done.status.code().unwrap_or(99), said)
 }
 
-/// What e2fsck finds in bytes that it does not change. Many states are recovered to the same ones,
-/// and are judged once.
+/// The result of `e2fsck -fn` for an image. Many states recover to the same image, which is judged
+/// once.
 fn findings(bytes: &[u8]) -> (i32, String) {
     static JUDGED: Mutex<BTreeMap<[u8; 32], (i32, String)>> = Mutex::new(BTreeMap::new());
     let digest = Sha256::digest(bytes).into();

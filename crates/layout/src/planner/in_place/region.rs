@@ -5,6 +5,7 @@ use super::super::sequence::Sequence;
 use super::super::{Touch, objects};
 use super::{Item, MAP_RESERVE, MovedPart};
 use seekless_fs::FsError;
+use seekless_fs::extents::union;
 use seekless_fs::plan::in_place::{Limits, Occupied};
 use seekless_fs::plan::{ObjectId, Placed, Run, Space};
 use seekless_units::{BlockNo, Extent, Lbn};
@@ -29,15 +30,8 @@ struct Runs {
 }
 
 impl Runs {
-    fn new(mut runs: Vec<Extent>) -> Self {
-        runs.sort_unstable();
-        runs.dedup_by(|later, earlier| {
-            let touch = earlier.end() == later.start;
-            if touch {
-                earlier.len += later.len;
-            }
-            touch
-        });
+    fn new(runs: Vec<Extent>) -> Self {
+        let runs = union(runs);
         let mut before = Vec::with_capacity(runs.len());
         let mut sum = 0;
         for run in &runs {
