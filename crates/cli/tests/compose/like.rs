@@ -112,6 +112,13 @@ pub(super) fn new_tree(root: &Path, random: &mut Random) {
     }
 }
 
+/// Gives the files that have changed a time by their step: the UUID of a free build, and so the order
+/// of its directories, follows from the times.
+pub(super) fn set_times(root: &str, step: usize) {
+    let time = format!("@{}", 1_700_000_000 + step);
+    run("find", &[root, "-newermt", "@1750000000", "-exec", "touch", "-h", "-d", &time, "{}", "+"]);
+}
+
 /// Digests of the pieces of an image that are not zeros.
 pub(super) fn pieces(image: &[u8], size: usize) -> HashSet<[u8; 32]> {
     let zeros = vec![0; size];
@@ -136,6 +143,7 @@ fn successive(name: &str, seed: u64, options: &[&str]) {
     let mut random = Random(seed);
     let root = scratch.join("tree");
     new_tree(Path::new(&root), &mut random);
+    set_times(&root, 0);
     let (mut old, image, again, free) =
         (scratch.join("0"), scratch.join("image"), scratch.join("again"), scratch.join("free"));
     build(&root, &old, options);
@@ -151,6 +159,7 @@ fn successive(name: &str, seed: u64, options: &[&str]) {
     for step in 1..4 {
         let steps = 1 + random.below(60);
         change(Path::new(&root), &mut random, steps);
+        set_times(&root, step);
         let freed = ["zero", "keep"][random.below(2)];
         let like = [&["--like", &old, "--freed", freed][..], &given].concat();
         build(&root, &image, &like);
