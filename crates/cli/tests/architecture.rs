@@ -307,6 +307,27 @@ fn nothing_is_unsafe_and_every_crate_takes_the_lints() {
 
 /// An offset in a structure of the disk stands next to the structure, in `ondisk.rs`, where it can
 /// be compared with the format's description. Constants are recognized by their names.
+/// Crates whose library is not compiled for tests have none in it.
+#[test]
+fn no_test_is_left_out() {
+    let mut seen = 0;
+    for entry in std::fs::read_dir(root().join("crates")).expect("crates") {
+        let dir = entry.expect("entry").path();
+        let manifest = std::fs::read_to_string(dir.join("Cargo.toml")).expect("Cargo.toml");
+        if !manifest.contains("[lib]\ntest = false") {
+            continue;
+        }
+        seen += 1;
+        let mut files = Vec::new();
+        sources(&dir.join("src"), &mut files);
+        for path in files {
+            let text = std::fs::read_to_string(&path).expect("source");
+            assert!(!text.contains("#[test]"), "{} has a test", path.display());
+        }
+    }
+    assert!(seen > 0, "no such crate");
+}
+
 #[test]
 fn offsets_of_formats_are_in_ondisk() {
     let mut found = Vec::new();

@@ -4,7 +4,7 @@ use super::{SHAPES, Twins, ready};
 use std::fmt::Write;
 
 /// Number of sequences for each shape of images, and of commands in each.
-const SEQUENCES: usize = 12;
+const SEQUENCES: usize = 8;
 const COMMANDS: usize = 14;
 
 /// Linear congruential generator (Lehmer 1951).

@@ -261,9 +261,9 @@ fn what_was_found_stays_mended() {
                 // Most were faults of soft updates.
                 let extent = match discipline {
                     Discipline::SoftUpdates => Extent::Exhaustive,
-                    _ => Extent::Sample(60),
+                    _ => Extent::Sample(40),
                 };
-                let (wrong, _) = look(target, settings(discipline, extent, 3), &[script]);
+                let (wrong, _) = look(target, settings(discipline, extent, 2), &[script]);
                 assert!(wrong.is_none(), "{}", wrong.unwrap_or_default());
             }
         }

@@ -220,7 +220,7 @@ fn a_slice_of_all_damage() {
         return;
     }
     let volumes = VOLUMES.into_iter().enumerate();
-    let wrong: Vec<String> = volumes.flat_map(|(n, (name, ..))| slice(name, 401, n * 29)).collect();
+    let wrong: Vec<String> = volumes.flat_map(|(n, (name, ..))| slice(name, 601, n * 29)).collect();
     assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n"));
 }
 
@@ -234,7 +234,7 @@ fn places_that_were_wrong_once() {
         return;
     }
     let mut wrong = Vec::new();
-    for (name, ..) in VOLUMES {
+    for (n, (name, ..)) in VOLUMES.into_iter().enumerate() {
         let sound = sound(name);
         let of = |path: &str| Tree::ino(&sound.bytes, path);
         // Of the journal, the orphan file and reserved inodes, by their numbers.
@@ -268,8 +268,9 @@ fn places_that_were_wrong_once() {
         let chosen = all.filter(|damage| {
             places.iter().any(|place| place == damage.place()) || is_extent_block(damage.place())
         });
-        let (cases, found) = sweep(name, chosen);
-        assert!(cases > 40, "{name}: {cases} cases");
+        // Every second one on a volume, and the others on the next.
+        let (cases, found) = sweep(name, chosen.skip(n % 2).step_by(2));
+        assert!(cases > 20, "{name}: {cases} cases");
         wrong.extend(found);
     }
     assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n"));
