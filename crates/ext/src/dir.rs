@@ -18,6 +18,10 @@ const HEAD: usize = size_of::<DirEntryHead>();
 /// Bytes of a block's checksum entry.
 const TAIL: usize = size_of::<DirEntryTail>();
 
+/// Bytes of the shortest entry, that of a name of one byte (`ext4_check_dir_entry` of the kernel,
+/// `check_dir_block` of e2fsck).
+pub(crate) const SHORTEST: usize = 12;
+
 /// A directory entry of a block, used or not.
 #[derive(Clone, Copy)]
 pub(crate) struct RawEntry<'a> {
@@ -49,7 +53,7 @@ pub(crate) fn entry_at(
     let len = record_len(head.rec_len.get(), block.len());
     let left = block.len() - at;
     let needed = (HEAD + usize::from(head.name_len)).next_multiple_of(4);
-    if len < needed || len & 3 != 0 {
+    if len < needed.max(SHORTEST) || len & 3 != 0 {
         return Err(invalid("rec_len", wide(len), place));
     }
     if len > left {
@@ -108,6 +112,19 @@ pub(crate) fn tail_at(block: &[u8]) -> Option<usize> {
         && tail.det_reserved_zero2 == 0
         && tail.det_reserved_ft == DIR_TAIL_TYPE;
     is_tail.then_some(at)
+}
+
+/// Whether an entry of a block takes the room of the block's checksum: e2fsck then finds none.
+pub(crate) fn reaches_over_tail(block: &[u8]) -> bool {
+    let Some(tail) = tail_at(block) else { return false };
+    let mut at = 0;
+    while at < tail {
+        match entry_at(block, at, u32::MAX, Location::of("directory block")) {
+            Ok(entry) => at = entry.next,
+            Err(_) => return false,
+        }
+    }
+    at > tail
 }
 
 /// Checks the checksum of a block of entries. `seed` is the directory's.

@@ -219,6 +219,15 @@ fn root(dir: &Directory<'_>) -> Result<Option<Root>, FsError> {
     Ok(Some(Root { version, levels, children }))
 }
 
+/// The reserved field of an index's root, if it is not zero: e2fsck then takes the index for one of
+/// an unknown kind.
+pub(crate) fn reserved(dir: &Directory<'_>) -> Result<Option<u32>, FsError> {
+    let place = Location::of("htree root").in_inode(dir.inode.ino);
+    let block = dir.block(Lbn::ZERO)?;
+    let info: DxRootInfo = parse(&block, DX_ROOT_INFO_OFFSET).ok_or_else(|| truncated(place))?;
+    Ok(Some(info.reserved_zero.get()).filter(|&number| number != 0))
+}
+
 /// Reads an interior node.
 fn node(dir: &Directory<'_>, lbn: Lbn) -> Result<Vec<DxChild>, FsError> {
     let place = Location::of("htree node").in_inode(dir.inode.ino);

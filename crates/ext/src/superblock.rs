@@ -208,8 +208,11 @@ impl Super {
         if inodes == 0 || inodes > bits {
             return Err(range("s_inodes_per_group", inodes, bits, here()));
         }
-        if self.first_block.get() > 1 {
-            return Err(range("s_first_data_block", self.first_block.get(), 1, here()));
+        // The superblock is at byte 1024, and groups of clusters begin at block 0 (`ext4_fill_super`
+        // of the kernel, `check_super_block` of e2fsck).
+        let is_second = self.block_size == 1024 && self.cluster_ratio == 1;
+        if self.first_block.get() != u64::from(is_second) {
+            return Err(invalid("s_first_data_block", self.first_block.get(), here()));
         }
         Ok(())
     }

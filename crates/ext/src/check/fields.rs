@@ -28,7 +28,8 @@ pub(super) fn wrong_flags(sb: &Super, kind: FileKind, bits: u32) -> u32 {
     if !sb.has_incompat(incompat::ENCRYPT) {
         wrong |= flags::ENCRYPT;
     }
-    if !sb.has_incompat(incompat::INLINE_DATA) {
+    let has_contents = matches!(kind, FileKind::Regular | FileKind::Directory | FileKind::Symlink);
+    if !sb.has_incompat(incompat::INLINE_DATA) || !has_contents {
         wrong |= flags::INLINE_DATA;
     }
     // Contents in an inode have no index.

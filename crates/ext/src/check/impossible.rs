@@ -23,7 +23,9 @@ impl Checker {
         let bigalloc = sb.has_ro_compat(ro_compat::BIGALLOC);
         let journal = u64::from(raw.s_journal_inum.get());
         let has_journal = sb.has_compat(compat::HAS_JOURNAL);
-        let external = has_journal && raw.s_journal_uuid != [0; 16];
+        let has_journal_uuid = raw.s_journal_uuid != [0; 16];
+        let external = has_journal && has_journal_uuid;
+        let (uuid_head, _) = raw.s_journal_uuid.split_first_chunk().unwrap_or((&[0; 8], &[]));
         let wanted_journal = u64::from(if has_journal { special::JOURNAL } else { 0 });
         let desc_size = u64::from(raw.s_desc_size.get());
         let revision = u64::from(raw.s_rev_level.get());
@@ -45,6 +47,12 @@ impl Checker {
             ("s_log_groups_per_flex", flex, flex > MAX_LOG_GROUPS_PER_FLEX),
             ("s_desc_size", desc_size, desc_size != 0 && !desc_size.is_power_of_two()),
             ("s_journal_inum", journal, !external && journal != wanted_journal),
+            // e2fsck looks for a journal elsewhere then; the kernel takes the inode's.
+            (
+                "s_journal_uuid",
+                u64::from_be_bytes(*uuid_head),
+                has_journal_uuid && (!has_journal || raw.s_journal_inum.get() == special::JOURNAL),
+            ),
             (
                 "s_usr_quota_inum",
                 quota(raw.s_usr_quota_inum),

@@ -28,6 +28,10 @@ pub(super) fn faults(dir: &Directory<'_>) -> Result<Vec<IndexFault>, FsError> {
         let fault = IndexFault { what, is_plain: true };
         return Ok(if keyed { Vec::new() } else { vec![fault] });
     };
+    if let Some(number) = htree::reserved(dir)? {
+        let what = format!("its index has {number} in a reserved field");
+        return Ok(vec![IndexFault { what, is_plain: true }]);
+    }
     let in_order = leaves.leaves.iter().all(htree::Leaf::is_in_order);
     let mut faults = Vec::new();
     let mut reached: HashSet<Lbn> = leaves.index.iter().copied().collect();

@@ -3,7 +3,8 @@
 use super::checker::Checker;
 use super::fix::{Fix, Spot, Stage};
 use super::problems;
-use crate::dir::{Directory, RawEntry, entry_at, kind_of, record_len};
+use crate::dir::{Directory, RawEntry, SHORTEST, entry_at, kind_of, reaches_over_tail, record_len};
+use crate::htree;
 use crate::inline;
 use crate::inode::Inode;
 use crate::ondisk::{DirEntryHead, InodeCore, flags, incompat, special};
@@ -16,9 +17,6 @@ use std::mem::offset_of;
 pub(super) fn place(dir: Ino) -> Location {
     Location::of("directory").in_inode(dir)
 }
-
-/// Bytes of the shortest entry that has a name.
-const SHORTEST: usize = 12;
 
 /// A directory entry with an inode number.
 struct UsedEntry {
@@ -254,12 +252,24 @@ impl NamePass<'_> {
                 Err(error) => return Err(error),
             }
             let block = Directory::new(&self.checker.volume, inode).block(lbn)?;
+            if self.has_no_room_for_sum(inode, lbn, &block) {
+                let what = format!("an entry of block {lbn} reaches over its checksum");
+                self.checker.found(problems::DIRECTORY_CHECKSUM, what, place(inode.ino));
+                self.checker.fix(Stage::Names, Fix::Rebuild(inode.ino));
+            }
             let start = field::index(lbn.get()) * bsize;
             if !self.names_in(inode.ino, start, &block, &mut names).is_empty() {
                 self.checker.fix(Stage::Names, Fix::Rebuild(inode.ino));
             }
         }
         Ok(names)
+    }
+
+    /// Whether a block of entries that needs a checksum has no room for it.
+    fn has_no_room_for_sum(&self, inode: &Inode, lbn: Lbn, block: &[u8]) -> bool {
+        let is_index =
+            self.checker.volume.inodes().is_hashed(inode) && htree::is_index_block(block, lbn);
+        self.checker.sb().has_metadata_csum() && !is_index && reaches_over_tail(block)
     }
 
     /// Handles a block whose checksum is wrong or missing.

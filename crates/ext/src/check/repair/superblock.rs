@@ -82,6 +82,7 @@ fn mend(checker: &Checker, raw: &mut Superblock) {
             "s_prj_quota_inum" => raw.s_prj_quota_inum = 0.into(),
             "s_min_extra_isize" => raw.s_min_extra_isize = INODE_EXTRA_SIZE.into(),
             "s_want_extra_isize" => raw.s_want_extra_isize = INODE_EXTRA_SIZE.into(),
+            "s_journal_uuid" => raw.s_journal_uuid = [0; 16],
             "s_journal_inum" => {
                 let journal = special::JOURNAL;
                 let number = if sb.has_compat(compat::HAS_JOURNAL) { journal } else { 0 };
@@ -205,6 +206,7 @@ pub(super) fn drop_journal(disk: &mut Patches) -> Result<(), FsError> {
     raw.s_feature_compat = bits.into();
     raw.s_feature_incompat = (raw.s_feature_incompat.get() & !incompat::RECOVER).into();
     raw.s_journal_inum = 0.into();
+    raw.s_journal_uuid = [0; 16];
     raw.s_jnl_backup_type = 0;
     raw.s_jnl_blocks = [0.into(); 17];
     write(disk, raw)

@@ -1,7 +1,7 @@
 //! Damage that debugfs makes: each case lost files or stopped a repair once.
 
 use super::{Sound, VOLUMES, judge, sound};
-use crate::repair::judge::{Scratch, bytes_of, findings, is_there};
+use crate::repair::judge::{Scratch, bytes_of, e2fsck, findings, is_there, put};
 use crate::repair::keeps::tree::Tree;
 use seekless_device::MemoryDevice;
 use seekless_ext::{preen, repair};
@@ -85,6 +85,141 @@ fn nothing_is_lost_where_e2fsck_loses_nothing() {
             assert_eq!(wrong, None, "{name}: {commands}");
         }
     }
+}
+
+/// A superblock for which e2fsck gives up is corrected, by a copy or by what the volume has; a preen
+/// writes nothing.
+#[test]
+fn a_superblock_that_e2fsck_cannot_correct() {
+    if !is_there() {
+        return;
+    }
+    let uuid = "ssv journal_uuid 00000000-0000-0000-0000-000000000001";
+    let cases = ["ssv first_data_block 0", uuid];
+    let mut corrected = [0; 2];
+    for (name, ..) in VOLUMES {
+        let sound = sound(name);
+        for (commands, corrected) in cases.into_iter().zip(&mut corrected) {
+            let Some(damaged) = after(&sound, commands) else { continue };
+            let image = Scratch::new("keeps-given-up");
+            fs::write(image.path(), &damaged).expect("image");
+            let said = Command::new("e2fsck").args(["-fy"]).arg(image.path()).output();
+            let code = said.expect("e2fsck").status.code().expect("an exit code");
+            assert!(code >= 4, "{name}: {commands}: e2fsck ends with {code}");
+            let device = Arc::new(MemoryDevice::new(damaged.clone()));
+            let outcome = preen(device.clone()).map(|preened| preened.outcome);
+            assert!(!matches!(outcome, Ok(Outcome::Clean | Outcome::Corrected)), "{name}");
+            assert!(bytes_of(device.as_ref()) == damaged, "{name}: {commands}: preened");
+            if name == "single" && commands != uuid {
+                // It has no copy of the superblock.
+                let error = repair(device.clone()).expect_err("no superblock");
+                assert!(error.to_string().contains("s_first_data_block"), "{error}");
+                assert!(bytes_of(device.as_ref()) == damaged, "{name}: {commands}: written");
+                continue;
+            }
+            let (tree, _) = repaired(damaged);
+            let lost = tree.lost(&sound.tree, &sound.tree);
+            assert_eq!(lost, Vec::<String>::new(), "{name}: {commands}");
+            *corrected += 1;
+        }
+    }
+    assert!(corrected.iter().all(|&count| count > 0), "{corrected:?}");
+}
+
+/// Faults in blocks of directories that e2fsck asks about: an entry of 8 bytes, one that covers the
+/// checksum of its block, and a number in a reserved field of an index.
+#[test]
+fn entries_and_indexes_that_e2fsck_asks_about() {
+    if !is_there() {
+        return;
+    }
+    let mut seen = [0; 3];
+    for (name, ..) in VOLUMES {
+        let sound = sound(name);
+        let scratch = Scratch::new("keeps-entries");
+        let first = |path: &str| {
+            let said = debugfs(scratch.path(), &format!("bmap {path} 0"));
+            let number =
+                said.lines().filter_map(|line| line.trim().parse::<usize>().ok()).next_back();
+            number.filter(|&number| number > 0).map(|number| number * 1024)
+        };
+        let mut damaged = Vec::new();
+        put(scratch.path(), &sound.bytes);
+        if let Some(at) = first("/deep") {
+            let (last, len) = last_entry(&sound.bytes[at..at + 1024]);
+            let end = last + len;
+            let mut bytes = sound.bytes.clone();
+            let used = (8 + usize::from(bytes[at + last + 6])).next_multiple_of(4);
+            // The rest of its room is an entry of 8 bytes and another one, both unused.
+            let pieces = [(last, used), (last + used, 8), (last + used + 8, len - used - 8)];
+            for (number, (piece, len)) in pieces.into_iter().enumerate() {
+                let len = u16::try_from(len).expect("a length");
+                let from = if number == 0 { 4 } else { 0 };
+                let head = [[0; 4], [len.to_le_bytes(), [0; 2]].concat().try_into().expect("four")];
+                let (piece, head) = (at + piece, head.concat());
+                let kept = if number == 0 { 6 } else { 8 };
+                bytes[piece + from..piece + kept].copy_from_slice(&head[from..kept]);
+            }
+            damaged.push((0, bytes));
+            if end < 1024 {
+                let mut bytes = sound.bytes.clone();
+                let len = u16::try_from(1024 - last).expect("a length");
+                bytes[at + last + 4..at + last + 6].copy_from_slice(&len.to_le_bytes());
+                damaged.push((1, bytes));
+            }
+        }
+        put(scratch.path(), &sound.bytes);
+        // It makes indexes for directories of several blocks.
+        e2fsck("-fyD", scratch.path());
+        let said = debugfs(scratch.path(), "stat /many");
+        let is_indexed = said.contains("Flags: 0x1000") || said.contains("Flags: 0x81000");
+        if let Some(root) = first("/many").filter(|_| is_indexed) {
+            let mut bytes = fs::read(scratch.path()).expect("image");
+            bytes[root + 24] = 66;
+            damaged.push((2, bytes));
+        }
+        for (kind, bytes) in damaged {
+            let code = e2fsck("-fn", {
+                put(scratch.path(), &bytes);
+                scratch.path()
+            });
+            assert!(code.0 >= 4, "{name}, {kind}: e2fsck finds nothing");
+            let report = seekless_ext::check(Arc::new(MemoryDevice::new(bytes.clone())));
+            let found = report.expect("a report").findings;
+            let is_told = found.iter().any(|it| it.code().starts_with("directory."));
+            assert!(is_told, "{name}, {kind}: {found:#?}");
+            assert_eq!(judge(&sound, &bytes, scratch.path()), None, "{name}, {kind}");
+            seen[kind] += 1;
+        }
+    }
+    assert!(seen.iter().all(|&count| count > 0), "{seen:?}");
+}
+
+/// Where the last entry of names in a block begins, and its length.
+fn last_entry(block: &[u8]) -> (usize, usize) {
+    let len = |at: usize| usize::from(u16::from_le_bytes([block[at + 4], block[at + 5]]));
+    let is_sum = |at: usize| at + 12 == block.len() && block[at + 7] == 0xDE;
+    let mut at = 0;
+    loop {
+        let next = at + len(at);
+        if next == block.len() || is_sum(next) {
+            return (at, len(at));
+        }
+        at = next;
+    }
+}
+
+/// A pipe that is said to have its contents in its inode keeps its name.
+#[test]
+fn a_pipe_with_inline_data() {
+    if !is_there() {
+        return;
+    }
+    let sound = sound("ext4");
+    let commands = "mknod pipe p\nsif /pipe flags 0x10000000\nsif /pipe size 112\n";
+    let (tree, bytes) = repaired(changed(&sound, commands));
+    assert_eq!(tree.lost(&sound.tree, &sound.tree), Vec::<String>::new());
+    assert!(Tree::ino(&bytes, "/pipe") > 2);
 }
 
 /// A `lost+found` whose inode was cleared is made again, and a preen does so too.
