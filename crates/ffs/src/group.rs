@@ -118,6 +118,11 @@ impl Group {
         bit(&self.block, self.inodes_at, slot)
     }
 
+    /// Whether a fragment of the group is free.
+    pub(crate) fn is_free(&self, at: u32) -> bool {
+        bit(&self.block, self.frags_at, at)
+    }
+
     /// Whether its bitmaps stand at these bytes of it.
     pub(crate) fn maps_are_at(&self, inodes: u64, frags: u64) -> bool {
         (wide(self.inodes_at), wide(self.frags_at)) == (inodes, frags)

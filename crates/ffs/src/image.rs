@@ -38,6 +38,11 @@ impl FfsImage {
         Ok(Self { volume, geometry })
     }
 
+    /// The volume.
+    pub(crate) fn volume(&self) -> &Volume {
+        &self.volume
+    }
+
     fn refuse_snapshot(inode: &Inode) -> Result<(), FsError> {
         if inode.is(SNAPSHOT) {
             return Err(FsError::Unsupported(format!(

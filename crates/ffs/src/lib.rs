@@ -58,7 +58,7 @@ mod xattr;
 mod zones;
 
 pub use check::{Outcome, PROBLEMS, Repaired, check, preen, repair};
-pub use compose::{BuildOptions, Builder};
+pub use compose::{BaseVolume, BuildOptions, Builder};
 pub use image::FfsImage;
 pub use inode::KEPT_FLAGS;
 pub use make::{CheckHashes, MakeOptions, Optimization, Version, make};

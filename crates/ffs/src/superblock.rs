@@ -329,20 +329,46 @@ impl Super {
     }
 
     fn check_writable_features(&self) -> Result<(), FsError> {
-        let no = |what: &str| Err(FsError::Unsupported(format!("changing a volume with {what}")));
-        if !self.tuning.updated {
-            return no("a superblock from before 2002 (fsck_ffs of a current BSD converts it)");
+        match self.unkept_feature() {
+            Some(what) => Err(FsError::Unsupported(format!("changing a volume with {what}"))),
+            None => Ok(()),
         }
-        if self.tuning.has_snapshots {
-            return no("snapshots (remove them on the system that created them)");
+    }
+
+    /// A feature that a change of the volume would break, with a remedy.
+    pub(crate) fn unkept_feature(&self) -> Option<&'static str> {
+        let has = |bit: u32| self.flags & bit != 0;
+        [
+            (
+                !self.tuning.updated,
+                "a superblock from before 2002 (fsck_ffs of a current BSD converts it)",
+            ),
+            (self.tuning.has_snapshots, "snapshots (remove them on the system that created them)"),
+            (has(flag::JOURNALED_SOFT_UPDATES), "journaled soft updates (tunefs -j disable)"),
+            (has(flag::GJOURNAL), "a gjournal (tunefs -J disable)"),
+        ]
+        .into_iter()
+        .find_map(|(is_there, what)| is_there.then_some(what))
+    }
+
+    /// The superblock of a volume that has grown to so many fragments, `more` of them for data, and
+    /// the check hashes of these kinds (`fs_metackhash`) if they change.
+    pub(crate) fn successor(&self, size: u64, more: u64, hashed: Option<u32>) -> Self {
+        let mut sb = self.clone();
+        sb.size = size;
+        sb.ncg = u32::try_from(size.div_ceil(u64::from(self.fpg))).unwrap_or(self.ncg);
+        sb.tuning.dsize += more;
+        if let Some(hashed) = hashed {
+            sb.metackhash = hashed;
+            sb.flags &= !flag::CHECK_HASHES;
+            sb.flags |= if hashed == 0 { 0 } else { flag::CHECK_HASHES };
         }
-        if self.flags & flag::JOURNALED_SOFT_UPDATES != 0 {
-            return no("journaled soft updates (tunefs -j disable)");
-        }
-        if self.flags & flag::GJOURNAL != 0 {
-            return no("a gjournal (tunefs -J disable)");
-        }
-        Ok(())
+        sb
+    }
+
+    /// The kinds of check hashes.
+    pub(crate) fn hashed(&self) -> u32 {
+        if self.flags & flag::CHECK_HASHES == 0 { 0 } else { self.metackhash }
     }
 
     /// `ffs_calc_sbhash`: over `fs_sbsize` bytes, its own field being zero; where

@@ -120,6 +120,39 @@ impl<'a> SuperblockMut<'a> {
         self.set8(at!(fs_old_flags), old);
     }
 
+    /// The size of a volume that has grown, and what follows from it: those of `sb`.
+    pub(crate) fn set_size(&mut self) {
+        let (size, ncg, dsize) = (self.sb.size, self.sb.ncg, self.sb.tuning.dsize);
+        self.set32(at!(fs_ncg), ncg);
+        self.set64(at!(fs_size), size);
+        self.set64(at!(fs_dsize), dsize);
+        let order = self.sb.order;
+        if order.get_u64(&self.bytes, at!(fs_providersize)).is_some_and(|size| size != 0) {
+            self.set64(at!(fs_providersize), size);
+        }
+        if self.is_ufs1() {
+            let old = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
+            self.set32(at!(fs_old_size), old(size));
+            self.set32(at!(fs_old_dsize), old(dsize));
+            self.set32(at!(fs_old_ncyl), ncg);
+        }
+    }
+
+    /// The kinds of check hashes, with the flag for them, as in `sb`.
+    pub(crate) fn set_hashed(&mut self) {
+        self.set32(at!(fs_metackhash), self.sb.hashed());
+        self.set32(at!(fs_ckhash), 0);
+        self.set_flags(self.sb.flags);
+    }
+
+    /// Where it lies, if the volume's superblock says that (`fs_sblockactualloc`).
+    pub(crate) fn set_actual_place(&mut self, at: u64) {
+        let said = self.sb.order.get_u64(&self.bytes, at!(fs_sblockactualloc));
+        if said.is_some_and(|place| place != 0) {
+            self.set64(at!(fs_sblockactualloc), at);
+        }
+    }
+
     /// The totals of all groups; in UFS1 the old fields have them too. The rest of `fs_cstotal`
     /// becomes zeros.
     pub(crate) fn set_totals(&mut self, totals: Totals) {

@@ -129,6 +129,12 @@ pub trait NewVolume {
         Vec::new()
     }
 
+    /// Free ranges of bytes in units that are not free as a whole, in order: the start of each and
+    /// its length.
+    fn free_parts(&self) -> Vec<(ByteLen, ByteLen)> {
+        Vec::new()
+    }
+
     /// Writes the volume to a device that reads as zeros. `progress` is called with the number of
     /// bytes of every write, possibly from several threads.
     ///
@@ -140,6 +146,17 @@ pub trait NewVolume {
         device: &dyn BlockDevice,
         progress: &(dyn Fn(u64) + Sync),
     ) -> Result<(), FsError>;
+}
+
+/// The file of an older image that an object of a new volume continues.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OlderFile {
+    /// Index of the image.
+    pub image: usize,
+    /// Its inode there.
+    pub ino: Ino,
+    /// Whether it keeps the blocks of its contents.
+    pub keeps_blocks: bool,
 }
 
 /// An image to be laid out again, in a new image.

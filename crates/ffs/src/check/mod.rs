@@ -24,13 +24,15 @@ mod groups;
 mod inodes;
 mod links;
 mod names;
-mod problems;
+pub(crate) mod problems;
 mod repair;
 mod superblock;
 
 pub use problems::PROBLEMS;
 pub use repair::{preen, repair};
 pub use seekless_fs::check::{Outcome, Repaired};
+
+pub(crate) use superblock::agree;
 
 use checker::Checker;
 use connectivity::ConnectivityPass;
@@ -40,7 +42,7 @@ use links::LinkPass;
 use names::NamePass;
 use seekless_device::BlockDevice;
 use seekless_fs::FsError;
-use seekless_fs::check::Report;
+use seekless_fs::check::{Problem, Report};
 use seekless_fs::field::index;
 use std::sync::Arc;
 
@@ -51,6 +53,14 @@ use std::sync::Arc;
 /// [`FsError::Device`] when the device fails.
 pub fn check(device: Arc<dyn BlockDevice>) -> Result<Report, FsError> {
     Ok(examine(&device)?.report)
+}
+
+/// Refuses an image with findings other than harmless ones.
+pub(crate) fn refuse_damage(
+    device: Arc<dyn BlockDevice>,
+    harmless: &[&Problem],
+) -> Result<(), FsError> {
+    check(device)?.refuse(|finding| harmless.iter().any(|problem| finding.is(problem)))
 }
 
 /// Goes through all phases.

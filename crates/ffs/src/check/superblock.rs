@@ -244,7 +244,7 @@ fn field_of<'a>(found: &'a RawSuperblock, field: &Field) -> &'a [u8] {
 }
 
 /// Whether two superblocks have the same constant fields.
-pub(super) fn agree(one: &RawSuperblock, other: &RawSuperblock) -> bool {
+pub(crate) fn agree(one: &RawSuperblock, other: &RawSuperblock) -> bool {
     (one.order, one.format) == (other.order, other.format)
         && FIXED.iter().all(|field| field_of(one, field) == field_of(other, field))
 }

@@ -1,10 +1,10 @@
 //! Objects of a tree to be placed: one for every file, numbered like its node.
 
 use super::attributes;
-use super::directory;
+use super::directory::{self, Places};
 use super::map::{OWN_LBNS, indirect_blocks};
 use super::options::BuildOptions;
-use super::tails::{Part, Piece, Tails};
+use super::tails::{Holes, Part, Piece, Tails};
 use crate::make::options::Version;
 use crate::ondisk::{DIRECT, ROOT};
 use rayon::prelude::*;
@@ -14,6 +14,7 @@ use seekless_fs::term::Text;
 use seekless_fs::tree::{NodeId, Payload, Tree, inode_walk, walk};
 use seekless_fs::{DeviceNumber, FileKind, FsError, Xattr};
 use seekless_units::{Ino, Lbn};
+use std::collections::HashMap;
 
 /// Most names of a file (`UFS_LINK_MAX`); a directory's subdirectories count.
 const MOST_LINKS: u32 = 32767;
@@ -33,6 +34,8 @@ pub(super) struct TreeDemand<'a> {
     runs: Vec<Run>,
     start: Vec<u32>,
     pub(super) tails: Tails,
+    /// Places of entries, of directories that an older volume has.
+    directories: HashMap<NodeId, Places>,
 }
 
 /// A length as whole blocks and a last one of some fragments.
@@ -60,12 +63,53 @@ impl<'a> TreeDemand<'a> {
             runs: Vec::new(),
             start: vec![0],
             tails: Tails::default(),
+            directories: HashMap::new(),
         };
         demand.encode_attributes(options)?;
         demand.tree.ids().try_for_each(|id| demand.check(id))?;
-        demand.pack_tails(hot);
+        demand.pack_tails(hot, Tails::default(), &mut Holes::default());
         demand.find_runs()?;
         Ok(demand)
+    }
+
+    /// Gives directories the places of entries that they have in an older volume.
+    pub(super) fn keep_directories(
+        &mut self,
+        older: &(dyn Fn(NodeId) -> Result<Option<HashMap<Vec<u8>, usize>>, FsError> + Sync),
+    ) -> Result<(), FsError> {
+        let dirs: Vec<NodeId> = self.tree.ids().collect();
+        let kept = dirs.par_iter().with_min_len(64).filter_map(|&id| {
+            if self.tree.node(id).kind != FileKind::Directory {
+                return None;
+            }
+            let places = match older(id) {
+                Ok(places) => places?,
+                Err(error) => return Some(Err(error)),
+            };
+            let entries = self.tree.children(id).iter();
+            let names: Vec<&[u8]> = entries.map(|entry| self.tree.name(entry)).collect();
+            Some(Ok((id, Places::keeping(&names, &places))))
+        });
+        self.directories = kept.collect::<Result<_, FsError>>()?;
+        Ok(())
+    }
+
+    /// The places of a directory's entries, if an older volume has it.
+    pub(super) fn places(&self, id: NodeId) -> Option<&Places> {
+        self.directories.get(&id)
+    }
+
+    /// Packs the last fragments again: `fixed` has those that have their place already, `holes` the
+    /// free fragments between them.
+    pub(super) fn pack_around(
+        &mut self,
+        fixed: Tails,
+        holes: &mut Holes,
+        hot: &[ObjectId],
+    ) -> Result<(), FsError> {
+        self.pack_tails(hot, fixed, holes);
+        (self.runs, self.start) = (Vec::new(), vec![0]);
+        self.find_runs()
     }
 
     fn encode_attributes(&mut self, options: &BuildOptions) -> Result<(), FsError> {
@@ -163,6 +207,9 @@ impl<'a> TreeDemand<'a> {
     pub(super) fn len(&self, id: NodeId) -> u64 {
         let node = self.tree.node(id);
         match node.kind {
+            FileKind::Directory if self.directories.contains_key(&id) => {
+                self.directories[&id].len()
+            }
             FileKind::Directory => {
                 let entries = self.tree.children(id).iter();
                 directory::len(entries.map(|entry| self.tree.name(entry).len()))
@@ -208,7 +255,7 @@ impl<'a> TreeDemand<'a> {
         self.cut(self.area(id).len() as u64)
     }
 
-    fn pack_tails(&mut self, hot: &[ObjectId]) {
+    fn pack_tails(&mut self, hot: &[ObjectId], mut tails: Tails, holes: &mut Holes) {
         let mut cold: Vec<NodeId> = Vec::with_capacity(self.tree.nodes().len());
         walk(self.tree, &|dir| self.tree.children(dir), |id| cold.push(id));
         let mut packed = vec![false; self.tree.nodes().len()];
@@ -217,21 +264,24 @@ impl<'a> TreeDemand<'a> {
         let hot: Vec<NodeId> = ids.filter(&mut once).collect();
         let cold: Vec<NodeId> = cold.into_iter().filter(once).collect();
         let frag = self.frag();
-        let mut tails = Tails::default();
-        for order in [&hot, &cold] {
+        for (order, is_hot) in [(&hot, true), (&cold, false)] {
             for directories in [true, false] {
                 let of_kind = |id: &&NodeId| {
                     (self.tree.node(**id).kind == FileKind::Directory) == directories
                 };
                 let pieces = order.iter().filter(of_kind).flat_map(|&id| self.pieces(id));
-                tails.pack(pieces, frag);
+                let pieces: Vec<Piece> = pieces.filter(|piece| !tails.has(piece)).collect();
+                // Those that traces read lie together.
+                let fill = |piece: &Piece| !is_hot && holes.fill(piece, frag, &mut tails);
+                let (_, left): (Vec<Piece>, Vec<Piece>) = pieces.into_iter().partition(fill);
+                tails.pack(left.into_iter(), frag);
             }
         }
         self.tails = tails;
     }
 
     /// The pieces of a node that go into shared blocks.
-    fn pieces(&self, id: NodeId) -> impl Iterator<Item = Piece> {
+    pub(super) fn pieces(&self, id: NodeId) -> impl Iterator<Item = Piece> {
         let object = ObjectId::new(id.index() as u32);
         let (data, area) = (self.shape(id), self.area_shape(id));
         let data = Piece { object, part: Part::Data, own_lbn: data.blocks, frags: data.frags };
@@ -326,7 +376,11 @@ impl Demand for TreeDemand<'_> {
     fn overhead_blocks(&self, object: ObjectId, data: &[Placed]) -> u64 {
         let runs = data.iter().map(|placed| Run { lbn: placed.lbn, len: placed.extent.len });
         let id = NodeId::new(object.index() as u32);
-        self.area_shape(id).blocks + indirect_blocks(runs, self.pointers())
+        let area = match self.tails.area(object) {
+            Some(_) => 0,
+            None => self.area_shape(id).blocks,
+        };
+        area + indirect_blocks(runs, self.pointers())
     }
 
     fn is_pinned(&self, _: ObjectId) -> bool {

@@ -44,6 +44,15 @@ pub(super) fn storable(time: Timestamp, version: Version) -> Timestamp {
     }
 }
 
+/// Sets the generation of the inode at byte `at` of a table.
+pub(super) fn put_generation(version: Version, page: &mut Page, at: usize, generation: u32) {
+    let field = match version {
+        Version::Ufs1 => offset_of!(Dinode1<LE>, di_gen),
+        Version::Ufs2 => offset_of!(Dinode2<LE>, di_gen),
+    };
+    page.u32(at + field, generation);
+}
+
 impl Record {
     /// Writes the inode at byte `at` of its table.
     pub(super) fn encode(&self, version: Version, page: &mut Page, at: usize) {

@@ -4,7 +4,8 @@
 //! `options`: the caller's options. `demand`: objects to be placed. `tails`: which files' last
 //! fragments share a block. `directory`: directories as units of 512 bytes. `attributes`: extended
 //! attributes as an area of an inode's own. `map`: indirect blocks. `inode`: inodes. `sizing`: how
-//! large an image must be. `write`: the forward pass.
+//! large an image must be. `base`: an older volume whose shape and metadata a new one has, with
+//! `older`, the places of last fragments and entries. `write`: the forward pass.
 //!
 //! A plan counts whole blocks. Fragments come in through `tails`: the block that
 //! several files' last fragments share belongs to one of them, which the plan
@@ -20,28 +21,35 @@
 )]
 
 mod attributes;
+mod base;
 mod demand;
 mod directory;
 mod inode;
 mod map;
+mod older;
 mod options;
 mod sizing;
 mod tails;
 mod write;
 
+pub use base::BaseVolume;
 pub use options::BuildOptions;
 
 use crate::checksum::crc32c;
+use crate::image::FfsImage;
 use crate::make::MakeOptions;
 use crate::make::geometry::Geometry;
 use crate::make::group::GroupBuilder;
 use demand::TreeDemand;
+use older::OlderFiles;
 use seekless_device::BlockDevice;
-use seekless_fs::plan::{Demand, InodeTable, NewVolume, ObjectId, Plan, Run, Space};
+use seekless_fs::plan::{Demand, InodeTable, NewVolume, ObjectId, OlderFile, Plan, Run, Space};
 use seekless_fs::source::Source;
 use seekless_fs::tree::Tree;
 use seekless_fs::{FsError, Timestamp};
 use seekless_units::{BlockNo, ByteLen, Extent, Ino};
+use std::sync::Arc;
+use tails::{Holes, Home};
 
 /// Inodes without a file, and the root.
 const RESERVED: u32 = 3;
@@ -51,6 +59,12 @@ pub struct Builder<'a> {
     demand: TreeDemand<'a>,
     options: MakeOptions,
     geometry: Geometry,
+    /// The older volume whose shape it has.
+    base: Option<&'a BaseVolume>,
+    /// The options of the caller.
+    wanted: BuildOptions,
+    /// The inodes of the first older volume that files continue, by node; 0 without one.
+    older_inodes: Vec<u32>,
 }
 
 impl<'a> Builder<'a> {
@@ -69,6 +83,7 @@ impl<'a> Builder<'a> {
     ) -> Result<Self, FsError> {
         options.check()?;
         let demand = TreeDemand::new(source, options, hot)?;
+        let wanted = options.clone();
         let mut options = options.clone();
         let newest = || source.tree().nodes().iter().map(|node| node.mtime).max();
         let made = options.made.or_else(newest).unwrap_or_default();
@@ -82,7 +97,98 @@ impl<'a> Builder<'a> {
         }
         let taken = geometry.size * u64::from(geometry.fsize);
         debug_assert!(taken <= make.size.get(), "it takes no more than its size");
-        Ok(Self { demand, options: make, geometry })
+        let (base, older_inodes) = (None, Vec::new());
+        Ok(Self { demand, options: make, geometry, base, wanted, older_inodes })
+    }
+
+    /// As [`Builder::new`], but with the shape, the settings and the metadata of an older volume.
+    /// `options` are those of [`BaseVolume::options`], with changes.
+    ///
+    /// # Errors
+    /// As [`Builder::new`], [`FsError::Unsupported`] where the contents or the options need another
+    /// shape, [`FsError::Refused`] for another format or byte order, and [`FsError::Invalid`] for a
+    /// volume that would be smaller.
+    pub fn on_base(
+        source: &'a dyn Source,
+        options: &BuildOptions,
+        base: &'a BaseVolume,
+    ) -> Result<Self, FsError> {
+        options.check()?;
+        base.refuse_format(&options.make)?;
+        base.suits(&options.make)?;
+        let demand = TreeDemand::new(source, options, &[])?;
+        let (geometry, size) = base.shape(options, &demand)?;
+        let make = MakeOptions { size, id: base.id(), ..options.make.clone() };
+        let (wanted, older_inodes) = (options.clone(), Vec::new());
+        Ok(Self { demand, options: make, geometry, base: Some(base), wanted, older_inodes })
+    }
+
+    /// As [`Builder::new`], but with the identifier of an older volume. The shape is that of the
+    /// options.
+    ///
+    /// # Errors
+    /// As [`Builder::new`].
+    pub fn with_marks_of(
+        source: &'a dyn Source,
+        options: &BuildOptions,
+        base: &'a BaseVolume,
+    ) -> Result<Self, FsError> {
+        let mut builder = Self::new(source, &base.marks(options), &[])?;
+        builder.options.id = base.id();
+        Ok(builder)
+    }
+
+    /// Lets files keep their last fragments where those lie in older volumes, and directories the
+    /// places of their entries. `files` says which file of which volume each node continues.
+    ///
+    /// # Errors
+    /// [`FsError::Unsupported`] where the contents need another shape then; errors of the source
+    /// and of the older volumes.
+    pub fn continue_files(
+        &mut self,
+        (images, files): (&[Arc<FfsImage>], &[Option<OlderFile>]),
+        hot: &[ObjectId],
+        keeps_freed: bool,
+    ) -> Result<(), FsError> {
+        let older = OlderFiles::new(images, files);
+        self.demand.keep_directories(&|id| older.places(id))?;
+        self.older_inodes = older.numbers();
+        // Free fragments are used if the volume is too small otherwise.
+        for fills_all in [false, true] {
+            let (tails, mut holes) = older.fixed(&self.demand, &self.geometry, fills_all)?;
+            if keeps_freed && !fills_all {
+                // A chunk in which nothing is written stays equal.
+                holes = Holes::default();
+            }
+            self.demand.pack_around(tails, &mut holes, hot)?;
+            let Some(base) = self.base else { return Ok(()) };
+            match base.shape(&self.wanted, &self.demand) {
+                Ok((geometry, size)) if fills_all || !base.is_exceeded_by(&geometry) => {
+                    (self.geometry, self.options.size) = (geometry, size);
+                    return Ok(());
+                }
+                Err(error) if fills_all || !matches!(error, FsError::Unsupported(_)) => {
+                    return Err(error);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The groups with nothing but metadata and fixed pieces.
+    fn empty_groups(&self) -> Vec<GroupBuilder> {
+        let g = &self.geometry;
+        let mut groups: Vec<GroupBuilder> = sizing::empty_groups(g).collect();
+        let frag = u64::from(g.frag);
+        for block in self.demand.tails.fixed_blocks() {
+            let start = block.get() * frag;
+            let group = &mut groups[(start / u64::from(g.fpg)) as usize];
+            for at in (start..start + frag).filter(|&at| g.is_data(at)) {
+                group.take_frags(at % u64::from(g.fpg), 1);
+            }
+        }
+        groups
     }
 }
 
@@ -95,7 +201,7 @@ impl NewVolume for Builder<'_> {
         let g = &self.geometry;
         let frag = u64::from(g.frag);
         let mut free: Vec<Extent> = Vec::new();
-        for group in sizing::empty_groups(g) {
+        for group in self.empty_groups() {
             let base = g.in_group(group.number, 0) / frag;
             for run in group.free_blocks(g.frag) {
                 let run = Extent::new(BlockNo::new(base + run.start), run.end - run.start);
@@ -146,7 +252,12 @@ impl NewVolume for Builder<'_> {
         let tail = self.demand.tails.of(object)?;
         let end = run.lbn.get() + run.len;
         let within = run.lbn.get() <= tail.own_lbn && tail.own_lbn < end;
-        (within && tail.owner != object).then_some((tail.owner, Run { lbn: tail.lbn, len: 1 }))
+        match tail.home {
+            Home::Owned(owner, lbn) if within && owner != object => {
+                Some((owner, Run { lbn, len: 1 }))
+            }
+            _ => None,
+        }
     }
 
     fn write(
@@ -156,7 +267,16 @@ impl NewVolume for Builder<'_> {
         progress: &(dyn Fn(u64) + Sync),
     ) -> Result<(), FsError> {
         let (demand, geometry, options) = (&self.demand, &self.geometry, &self.options);
-        write::Writer { demand, geometry, options, plan, device, progress }.run()
+        let base = self.base.map(|base| base.metadata(geometry, options));
+        let older_inodes = &self.older_inodes;
+        write::Writer { demand, geometry, options, plan, device, progress, base, older_inodes }
+            .run()
+    }
+
+    fn free_parts(&self) -> Vec<(ByteLen, ByteLen)> {
+        let bytes = |frags: u64| ByteLen::new(frags * u64::from(self.geometry.fsize));
+        let parts = older::free_in_fixed(&self.demand, &self.geometry).into_iter();
+        parts.map(|(start, len)| (bytes(start), bytes(len))).collect()
     }
 }
 
@@ -178,7 +298,13 @@ fn mark(tree: &Tree, options: &MakeOptions) -> u32 {
 /// Takes a group's fixed parts besides its metadata.
 fn take_fixed(geometry: &Geometry, group: &mut GroupBuilder) {
     if group.number == 0 {
-        group.take_frags(u64::from(geometry.dblkno), geometry.summary_frags());
         group.take_inodes(RESERVED);
+    }
+    let area = geometry.summaries();
+    let start = u64::from(group.number) * u64::from(geometry.fpg);
+    let end = start + geometry.group_frags(group.number);
+    let (from, to) = (area.start.get().max(start), area.end().get().min(end));
+    if from < to {
+        group.take_frags(from - start, to - from);
     }
 }

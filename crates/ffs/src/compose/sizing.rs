@@ -91,7 +91,7 @@ fn has_room(make: &MakeOptions, blocks: u64, share: u64) -> Result<bool, FsError
 
 /// Whole blocks that an empty volume has for data. All metadata but the summary
 /// area begin and end with a block.
-fn free_blocks(geometry: &Geometry) -> u64 {
+pub(super) fn free_blocks(geometry: &Geometry) -> u64 {
     let g = geometry;
     let of = |group: u32| {
         let metadata = g.dblkno - if group == 0 { 0 } else { g.sblkno };
@@ -99,6 +99,13 @@ fn free_blocks(geometry: &Geometry) -> u64 {
     };
     let all: u64 = (0..g.ncg).map(of).sum();
     all - g.summary_frags().div_ceil(u64::from(g.frag))
+}
+
+/// Fragments for data, as the superblock counts them.
+pub(super) fn data_frags(geometry: &Geometry) -> u64 {
+    let g = geometry;
+    let metadata = u64::from(g.dblkno) + u64::from(g.ncg - 1) * u64::from(g.dblkno - g.sblkno);
+    g.size - metadata - g.summary_frags()
 }
 
 /// The groups with only the fixed metadata of every volume.

@@ -1,11 +1,12 @@
 //! The forward pass: contents in the order in which they lie on the disk, then
 //! inodes, groups, and the superblock last.
 
+use super::base::OlderMetadata;
 use super::demand::{Shape, TreeDemand, device_word};
 use super::directory::{self, NewEntry};
-use super::inode::Record;
+use super::inode::{self, Record};
 use super::map;
-use super::tails::{Part, Piece, Shared, TailPlace};
+use super::tails::{Home, Part, Piece, Shared, TailPlace};
 use super::take_fixed;
 use crate::checksum::crc32c;
 use crate::inode::bsd_flags;
@@ -21,7 +22,8 @@ use seekless_fs::plan::{Demand, ObjectId, Plan};
 use seekless_fs::source::Content;
 use seekless_fs::tree::{NodeId, Payload};
 use seekless_fs::{FileKind, FsError};
-use seekless_units::{BlockNo, ByteLen, Extent, Ino, Lba, Lbn};
+use seekless_placement::{GroupSummary, Totals};
+use seekless_units::{BlockNo, ByteLen, Extent, Ino, Lba, Lbn, SECTOR};
 
 /// Everything is decided; only the writing is left.
 pub(super) struct Writer<'a> {
@@ -31,12 +33,17 @@ pub(super) struct Writer<'a> {
     pub(super) plan: &'a Plan,
     pub(super) device: &'a dyn BlockDevice,
     pub(super) progress: &'a (dyn Fn(u64) + Sync),
+    /// The metadata of an older volume, in whose places these are.
+    pub(super) base: Option<OlderMetadata<'a>>,
+    /// The inodes of the older volume that files continue, by node.
+    pub(super) older_inodes: &'a [u32],
 }
 
 impl Writer<'_> {
     /// Writes the whole image.
     pub(super) fn run(&self) -> Result<(), FsError> {
         self.write_data()?;
+        self.write_fixed()?;
         let depths = self.depths();
         let mut by_group: Vec<Vec<NodeId>> = vec![Vec::new(); self.geometry.ncg as usize];
         for id in self.demand.tree.ids() {
@@ -46,7 +53,10 @@ impl Writer<'_> {
             .into_par_iter()
             .enumerate()
             .try_for_each(|(group, ids)| self.write_table(group as u32, &ids, &depths))?;
-        self.write_groups()
+        match &self.base {
+            Some(base) => self.write_older_groups(base),
+            None => self.write_groups(),
+        }
     }
 
     /// Writes from a fragment on.
@@ -90,7 +100,7 @@ impl Writer<'_> {
             .collect();
         let parent = self.ino(tree.parent(id));
         let order = if self.options.big_endian { Order::Big } else { Order::Little };
-        directory::encode(self.ino(id), parent, &entries, order)
+        directory::encode(self.ino(id), parent, &entries, self.demand.places(id), order)
     }
 
     /// Fills `out` with a node's data from byte `offset` on, and zeros behind them.
@@ -118,12 +128,35 @@ impl Writer<'_> {
         Ok(())
     }
 
+    /// Writes the pieces that lie where they lie in an older volume; nothing between them.
+    fn write_fixed(&self) -> Result<(), FsError> {
+        let (frag, fsize) = (u64::from(self.geometry.frag), self.geometry.fsize as usize);
+        let blocks: Vec<_> = self.demand.tails.fixed().collect();
+        blocks.into_par_iter().with_min_len(16).try_for_each(|(block, pieces)| {
+            let mut pieces = pieces.to_vec();
+            pieces.sort_unstable_by_key(|&(_, at)| at);
+            let mut bytes = vec![0; self.geometry.bsize as usize];
+            self.fill_pieces(&pieces, &mut bytes)?;
+            let joined = |one: &(Piece, u32), next: &(Piece, u32)| one.1 + one.0.frags == next.1;
+            for run in pieces.chunk_by(joined) {
+                let from = run.first().map_or(0, |&(_, at)| at);
+                let end = run.last().map_or(0, |&(piece, at)| at + piece.frags);
+                let bytes = &bytes[from as usize * fsize..end as usize * fsize];
+                self.put(block.get() * frag + u64::from(from), bytes)?;
+            }
+            Ok(())
+        })
+    }
+
     /// Fills a block that several objects share.
     fn fill_shared(&self, shared: &Shared, out: &mut [u8]) -> Result<(), FsError> {
         out.fill(0);
+        self.fill_pieces(&shared.pieces, out)
+    }
+
+    fn fill_pieces(&self, pieces: &[(Piece, u32)], out: &mut [u8]) -> Result<(), FsError> {
         let fsize = self.geometry.fsize as usize;
-        for &(Piece { object, part, frags, own_lbn }, at) in &shared.pieces {
-            debug_assert!(at + frags <= shared.used, "the pieces are what is used");
+        for &(Piece { object, part, frags, own_lbn }, at) in pieces {
             let out = &mut out[at as usize * fsize..][..frags as usize * fsize];
             let id = NodeId::new(object.index() as u32);
             match part {
@@ -158,13 +191,28 @@ impl Writer<'_> {
     /// Writes the used part of a group's inodes.
     fn write_table(&self, group: u32, ids: &[NodeId], depths: &[u32]) -> Result<(), FsError> {
         let g = self.geometry;
-        let Some(last) = ids.iter().map(|&id| self.ino(id).get()).max() else { return Ok(()) };
         let (first, size) = (group * g.ipg, g.inode_size() as usize);
-        let used = (last - first + 1) as usize * size;
+        let generations = match &self.base {
+            Some(base) => base.generations(group)?,
+            None => Vec::new(),
+        };
+        let last = ids.iter().map(|&id| self.ino(id).get() - first).max();
+        let stale = generations.iter().rposition(|&number| number != 0).map(|slot| slot as u32);
+        let Some(last) = last.max(stale) else { return Ok(()) };
+        let used = (last + 1) as usize * size;
         let mut page = self.encoder().page(used.next_multiple_of(g.bsize as usize));
+        // The next file with a number has another generation than the one before it.
+        for (slot, &number) in generations.iter().enumerate().take(last as usize + 1) {
+            inode::put_generation(g.version, &mut page, slot * size, number);
+        }
         for &id in ids {
-            let record = self.record(id, depths[id.index()])?;
-            let at = (self.ino(id).get() - first) as usize * size;
+            let slot = (self.ino(id).get() - first) as usize;
+            let mut record = self.record(id, depths[id.index()])?;
+            if let Some(&old @ 1..) = generations.get(slot) {
+                let is_same = self.older_inodes.get(id.index()) == Some(&self.ino(id).get());
+                record.generation = if is_same { old } else { old.wrapping_add(1).max(1) };
+            }
+            let at = slot * size;
             debug_assert!(at + size <= page.bytes.len(), "the inode lies in the group's table");
             record.encode(g.version, &mut page, at);
             self.encoder().seal_inode(&mut page, at);
@@ -242,9 +290,13 @@ impl Writer<'_> {
         let shape = self.demand.area_shape(id);
         let bsize = self.geometry.bsize as usize;
         let mut places = [0; 2];
+        let fixed = self.demand.tails.area(ObjectId::new(id.index() as u32));
         for (n, piece) in area.chunks(bsize).enumerate().take(shape.blocks as usize) {
-            let at =
-                room.next().expect("a block was planned").get() * u64::from(self.geometry.frag);
+            let block = match fixed {
+                Some(blocks) => blocks[n],
+                None => room.next().expect("a block was planned"),
+            };
+            let at = block.get() * u64::from(self.geometry.frag);
             let mut block = piece.to_vec();
             block.resize(bsize, 0);
             self.put(at, &block)?;
@@ -258,7 +310,11 @@ impl Writer<'_> {
 
     /// The first fragment of a piece in a shared block.
     fn place(&self, tail: &TailPlace) -> u64 {
-        self.block_of(tail.owner, tail.lbn) * u64::from(self.geometry.frag) + u64::from(tail.at)
+        let block = match tail.home {
+            Home::Owned(owner, lbn) => self.block_of(owner, lbn),
+            Home::Fixed(block) => block.get(),
+        };
+        block * u64::from(self.geometry.frag) + u64::from(tail.at)
     }
 
     /// The place of a logical block by the plan.
@@ -299,6 +355,17 @@ impl Writer<'_> {
                 groups[(at / fpg) as usize].release_frags(at % fpg, unused);
             }
         }
+        for (block, pieces) in self.demand.tails.fixed() {
+            for &(piece, at) in pieces {
+                let at = block.get() * frag + u64::from(at);
+                groups[(at / fpg) as usize].take_frags(at % fpg, u64::from(piece.frags));
+            }
+        }
+        let areas = self.demand.tree.ids().map(|id| ObjectId::new(id.index() as u32));
+        for block in areas.filter_map(|object| self.demand.tails.area(object)).flatten() {
+            let at = block.get() * frag;
+            groups[(at / fpg) as usize].take_frags(at % fpg, frag);
+        }
         for id in self.demand.tree.ids() {
             let ino = self.ino(id).get();
             let group = &mut groups[(ino / g.ipg) as usize];
@@ -325,6 +392,46 @@ impl Writer<'_> {
         let superblock = encoder.superblock(&counts, g.superblock_at());
         self.device.write(Lba::containing(ByteLen::new(g.superblock_at())), &superblock)?;
         (self.progress)(superblock.len() as u64);
+        Ok(())
+    }
+}
+
+impl Writer<'_> {
+    /// Writes the metadata in the places of an older volume, in the same bytes as far as they need
+    /// not change.
+    fn write_older_groups(&self, base: &OlderMetadata<'_>) -> Result<(), FsError> {
+        let g = self.geometry;
+        let groups = self.groups();
+        let mut summaries = Vec::with_capacity(groups.len());
+        let counts: Vec<Counts> = groups.iter().map(|group| group.counts(g)).collect();
+        for counts in &counts {
+            summaries.push(GroupSummary {
+                ndir: counts.directories,
+                nbfree: counts.free_blocks,
+                nifree: counts.free_inodes,
+                nffree: counts.free_frags,
+            });
+        }
+        let totals: Totals = summaries.iter().copied().collect();
+        for (group, counts) in groups.iter().zip(&counts) {
+            let copy = base.copy(group.number, totals)?;
+            self.put(g.in_group(group.number, g.sblkno), &copy)?;
+            let used = (0..g.ipg).rev().find(|&slot| group.uses_inode(slot));
+            let head = base.head(group, counts, used.map_or(0, |slot| slot + 1))?;
+            self.put(g.in_group(group.number, g.cblkno), &head)?;
+        }
+        self.put(g.summaries().start.get(), &base.summaries(&summaries)?)?;
+        // The superblock last: it makes the device a file system.
+        let front = base.front(totals)?;
+        let at = g.superblock_at() as usize;
+        let (boot, superblock) = front.split_at(at);
+        for (n, piece) in boot.chunks(SECTOR as usize).enumerate() {
+            if piece.iter().any(|&byte| byte != 0) {
+                self.device.write(Lba::new(n as u64), piece)?;
+            }
+        }
+        self.device.write(Lba::containing(ByteLen::new(at as u64)), superblock)?;
+        (self.progress)(front.len() as u64);
         Ok(())
     }
 }

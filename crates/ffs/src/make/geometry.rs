@@ -2,8 +2,9 @@
 
 use super::options::{MakeOptions, Version};
 use crate::ondisk::CylinderGroup;
-use crate::superblock::{MAX_CONTIG, MOST_INODES_UFS1, SUMMARY};
+use crate::superblock::{Format, MAX_CONTIG, MOST_INODES_UFS1, SUMMARY, Super};
 use seekless_fs::FsError;
+use seekless_units::{BlockNo, Extent};
 use zerocopy::byteorder::LE;
 
 /// Bytes of a group's head in front of its bitmaps.
@@ -32,6 +33,8 @@ pub(crate) struct Geometry {
     pub(crate) iblkno: u32,
     pub(crate) dblkno: u32,
     pub(crate) contigsumsize: u32,
+    /// The summary area of an older volume; otherwise it is the first data of the first group.
+    own_summaries: Option<Extent>,
 }
 
 /// The starts of the parts of a group's head, in bytes, and its end.
@@ -73,6 +76,7 @@ impl Geometry {
             iblkno: 0,
             dblkno: 0,
             contigsumsize: options.maxcontig().min(MAX_CONTIG),
+            own_summaries: None,
         };
         if geometry.contigsumsize <= 1 {
             geometry.contigsumsize = 0;
@@ -91,6 +95,29 @@ impl Geometry {
             "UFS1 counts a group's inodes in 16 bits"
         );
         Ok(geometry)
+    }
+
+    /// The shape of a volume.
+    pub(crate) fn of(sb: &Super) -> Self {
+        Self {
+            version: match sb.format {
+                Format::Ufs1 => Version::Ufs1,
+                Format::Ufs2 => Version::Ufs2,
+            },
+            bsize: sb.bsize,
+            fsize: sb.fsize,
+            frag: sb.frag,
+            size: sb.size,
+            ncg: sb.ncg,
+            fpg: sb.fpg,
+            ipg: sb.ipg,
+            sblkno: sb.sblkno,
+            cblkno: sb.cblkno,
+            iblkno: sb.iblkno,
+            dblkno: sb.dblkno,
+            contigsumsize: sb.tuning.contigsumsize,
+            own_summaries: Some(sb.summaries),
+        }
     }
 
     /// Limits the size to the format's numbers.
@@ -256,7 +283,27 @@ impl Geometry {
     }
 
     pub(crate) fn summary_frags(&self) -> u64 {
-        self.frags(u64::from(self.ncg) * SUMMARY)
+        match self.own_summaries {
+            Some(area) => area.len,
+            None => self.frags(u64::from(self.ncg) * SUMMARY),
+        }
+    }
+
+    /// The summary area.
+    pub(crate) fn summaries(&self) -> Extent {
+        let first = || BlockNo::new(u64::from(self.dblkno));
+        let start = self.own_summaries.map_or_else(first, |area| area.start);
+        Extent::new(start, self.summary_frags())
+    }
+
+    /// Whether a fragment can belong to a file.
+    pub(crate) fn is_data(&self, at: u64) -> bool {
+        if at >= self.size || self.summaries().contains(BlockNo::new(at)) {
+            return false;
+        }
+        let (group, within) = (at / u64::from(self.fpg), at % u64::from(self.fpg));
+        let first = if group == 0 { 0 } else { self.sblkno };
+        !(u64::from(first)..u64::from(self.dblkno)).contains(&within)
     }
 
     /// Fragments of a group.

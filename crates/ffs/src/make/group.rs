@@ -76,6 +76,16 @@ impl GroupBuilder {
         runs
     }
 
+    /// Whether a fragment of the group is free.
+    pub(crate) fn is_free(&self, at: u32) -> bool {
+        self.free[at as usize]
+    }
+
+    /// Whether an inode of the group is in use.
+    pub(crate) fn uses_inode(&self, slot: u32) -> bool {
+        self.used[slot as usize]
+    }
+
     pub(crate) fn counts(&self, geometry: &Geometry) -> Counts {
         Counts {
             directories: self.directories,
