@@ -48,6 +48,11 @@ build() {
         [[ $1 != fat-like || $2 == base ]] || options=(--format fat16 --like "$work/base.img")
         "$seekless" build "$work/$2" -o "$work/$2.img" --force --quiet --drop all "${options[@]}"
         ;;
+    ufs*)
+        local options=(--format ufs2 --size "$size")
+        [[ $1 != ufs-like || $2 == base ]] || options=(--format ufs2 --like "$work/base.img")
+        "$seekless" build "$work/$2" -o "$work/$2.img" --force --quiet "${options[@]}"
+        ;;
     mke2fs)
         rm -f "$work/$2.img"
         mke2fs -q -F -t ext4 -b 4096 -I 256 -U 5ee61e55-b007-4000-8000-000000000001 \
@@ -72,7 +77,7 @@ END
 echo "$(find "$work/base" | wc -l) files, $(du -sh "$work/base" | cut -f1) in $source"
 echo "| builder | change | new blocks of 4K | chunks of 64K | chunks of 512K | content-defined |"
 echo "|---|---|---|---|---|---|"
-for builder in seekless like fat fat-like mke2fs; do
+for builder in seekless like ufs ufs-like fat fat-like mke2fs; do
     build $builder base
     for change in changed derived; do
         build $builder $change

@@ -87,14 +87,15 @@ impl UfsArgs {
         if let Some(size) = self.avgfilesize {
             make.avgfilesize = small(size)?;
         }
-        make.optimization = match self.optimize {
-            Some(Spare::Space) => Optimization::Space,
-            Some(Spare::Time) | None => Optimization::Time,
-        };
-        make.maxbpg = self.maxbpg;
+        match self.optimize {
+            Some(Spare::Space) => make.optimization = Optimization::Space,
+            Some(Spare::Time) => make.optimization = Optimization::Time,
+            None => {}
+        }
+        make.maxbpg = self.maxbpg.or(make.maxbpg);
         make.avgfpdir = self.avgfpdir.unwrap_or(make.avgfpdir);
-        make.soft_updates = self.soft_updates;
-        make.big_endian = self.big_endian;
+        make.soft_updates |= self.soft_updates;
+        make.big_endian |= self.big_endian;
         Hashes::apply(self.check_hashes, make)?;
         options.drop_xattrs = self.drop_xattrs;
         Ok(())

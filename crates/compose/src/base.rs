@@ -1,8 +1,9 @@
 //! An older image as the base of a new one: the files of both keep their inode numbers and blocks.
 
+use crate::build::{hot_objects, with_shared};
 use crate::freed::{self, Copying, Freed};
-use crate::kept::{self, BaseImage};
-use crate::older::OlderVolume;
+use crate::kept::{self, BaseImage, Matches};
+use crate::older::{Continued, OlderVolume};
 use crate::write::{Destination, write_error, write_volume_over};
 use crate::wrong;
 use seekless_fs::FsError;
@@ -28,12 +29,17 @@ pub type ExtBases = Bases<seekless_ext::BaseVolume>;
 /// Older FAT images.
 pub type FatBases = Bases<seekless_fat::BaseVolume>;
 
+/// Older UFS images.
+pub type UfsBases = Bases<seekless_ffs::BaseVolume>;
+
 /// Older images of one format.
 pub enum OlderImages {
     /// ext2, ext3 or ext4.
     Ext(ExtBases),
     /// FAT.
     Fat(FatBases),
+    /// UFS1 or UFS2.
+    Ufs(UfsBases),
 }
 
 impl OlderImages {
@@ -42,7 +48,7 @@ impl OlderImages {
     pub fn ext(&self) -> Option<&ExtBases> {
         match self {
             Self::Ext(bases) => Some(bases),
-            Self::Fat(_) => None,
+            Self::Fat(_) | Self::Ufs(_) => None,
         }
     }
 
@@ -51,15 +57,26 @@ impl OlderImages {
     pub fn fat(&self) -> Option<&FatBases> {
         match self {
             Self::Fat(bases) => Some(bases),
-            Self::Ext(_) => None,
+            Self::Ext(_) | Self::Ufs(_) => None,
+        }
+    }
+
+    /// UFS images.
+    #[must_use]
+    pub fn ufs(&self) -> Option<&UfsBases> {
+        match self {
+            Self::Ufs(bases) => Some(bases),
+            Self::Ext(_) | Self::Fat(_) => None,
         }
     }
 }
 
 /// Older images of a format, on which a new one is built: its shape is that of the first.
-pub struct Bases<V> {
+pub struct Bases<V: OlderVolume> {
     volume: V,
     images: Vec<BaseImage>,
+    /// The same images, as those of their format.
+    opened: Vec<Arc<V::Image>>,
 }
 
 impl<V: OlderVolume> Bases<V> {
@@ -74,7 +91,7 @@ impl<V: OlderVolume> Bases<V> {
         place: &Place,
         options: OpenOptions,
     ) -> Result<Option<Self>, Error> {
-        let (mut volume, mut images) = (None, Vec::new());
+        let (mut volume, mut images, mut opened) = (None, Vec::new(), Vec::new());
         for path in paths {
             let about = |error: FsError| Error::from(error).about(path.display());
             in_use::refuse(path)?;
@@ -87,9 +104,10 @@ impl<V: OlderVolume> Bases<V> {
             } else {
                 V::refuse_damage(&image).map_err(|error| damaged::<V>(error, path))?;
             }
+            opened.push(image.clone());
             images.push(BaseImage::new(path, (device, image)).map_err(about)?);
         }
-        Ok(volume.map(|volume| Self { volume, images }))
+        Ok(volume.map(|volume| Self { volume, images, opened }))
     }
 
     /// A volume with the files of a source, which has a name for errors, and its layout. Without a
@@ -109,14 +127,16 @@ impl<V: OlderVolume> Bases<V> {
         let mut options = options.clone();
         let mut tries = 0..GROWTHS;
         loop {
-            let (builder, has_its_shape) =
-                self.builder(source, &options, likeness.is_strict).map_err(about)?;
-            let (mut base, taken) =
-                kept::layout(&self.images, (source, name), &builder, V::HAS_INODES)?;
+            let NewBuilder { builder, matches, has_its_shape } =
+                self.builder((source, name), (&options, likeness), &touches)?;
+            let mut base = kept::layout(&self.images, &matches, &builder, V::HAS_INODES)?;
+            let taken = matches.taken;
             // In another shape, free blocks could look like metadata of the older one.
             base.keeps_freed = has_its_shape && likeness.freed == Freed::Keep;
             let (demand, space) = (builder.demand(), builder.space());
-            let touches = touches(&builder);
+            let touches = touches(&builder).into_iter();
+            let touches: Vec<Touch> =
+                touches.flat_map(|touch| with_shared(&builder, touch)).collect();
             let block_size = u64::from(builder.block_size());
             let align = (chunk.get() / block_size).max(1);
             let budget = likeness.move_budget.get() / block_size;
@@ -146,20 +166,42 @@ impl<V: OlderVolume> Bases<V> {
         }
     }
 
+    /// A new volume of the older one's shape, else one of its own, in which files continue those of
+    /// the older images.
     fn builder<'a>(
         &'a self,
-        source: &'a dyn Source,
-        options: &V::Options,
-        is_strict: bool,
-    ) -> Result<(V::Builder<'a>, bool), FsError> {
-        match self.volume.build(source, options) {
-            Err(FsError::Unsupported(why)) if !is_strict => {
-                warn!("{why}: the new volume has a shape of its own");
-                let builder = self.volume.build_apart(source, options)?;
-                Ok((builder, false))
-            }
-            builder => Ok((builder?, true)),
+        (source, name): (&'a dyn Source, &str),
+        (options, likeness): (&V::Options, Likeness),
+        touches: &impl Fn(&V::Builder<'a>) -> Vec<Touch>,
+    ) -> Result<NewBuilder<'a, V>, Error> {
+        let about = |error: FsError| wrong(error).about(name);
+        let continued = |mut builder: V::Builder<'a>, keeps_freed: bool| {
+            let matches = kept::find(&self.images, (source, name), &builder)?;
+            let (files, hot) = (matches.files(&self.images), hot_objects(&touches(&builder)));
+            let images = &self.opened[..];
+            let continued = Continued { images, files: &files, hot: &hot, keeps_freed };
+            let done = V::continue_files(&mut builder, &continued);
+            Ok::<_, Error>((builder, matches, done))
+        };
+        let why = match self.volume.build(source, options) {
+            Err(FsError::Unsupported(why)) => why,
+            Err(error) => return Err(about(error)),
+            Ok(builder) => match continued(builder, likeness.freed == Freed::Keep)? {
+                (_, _, Err(FsError::Unsupported(why))) => why,
+                (builder, matches, done) => {
+                    done.map_err(about)?;
+                    return Ok(NewBuilder { builder, matches, has_its_shape: true });
+                }
+            },
+        };
+        if likeness.is_strict {
+            return Err(about(FsError::Unsupported(why)));
         }
+        warn!("{why}: the new volume has a shape of its own");
+        let builder = self.volume.build_apart(source, options).map_err(about)?;
+        let (builder, matches, done) = continued(builder, false)?;
+        done.map_err(about)?;
+        Ok(NewBuilder { builder, matches, has_its_shape: false })
     }
 
     /// The volume whose shape is taken.
@@ -173,6 +215,13 @@ impl<V: OlderVolume> Bases<V> {
     pub fn images(&self) -> &[BaseImage] {
         &self.images
     }
+}
+
+/// A new volume, and the files of older images that its objects continue.
+struct NewBuilder<'a, V: OlderVolume> {
+    builder: V::Builder<'a>,
+    matches: Matches,
+    has_its_shape: bool,
 }
 
 /// The error of an older image, with a hint if it is damaged.

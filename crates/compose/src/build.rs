@@ -1,6 +1,6 @@
 //! Builds an image of each format from a source. Blocks that traces read come first.
 
-use crate::base::{ExtBases, FatBases, Likeness, Moved, Taken};
+use crate::base::{ExtBases, FatBases, Likeness, Moved, Taken, UfsBases};
 use crate::freed::{self, Freed};
 use crate::names::Names;
 use crate::write::{Destination, write_error, write_volume, write_volume_over};
@@ -129,11 +129,32 @@ impl Build<'_> {
         flags::warn_of_lost(self.source, ufs::KEPT_FLAGS);
         let block_size = options.make.block_size;
         let touches = self.touches(block_size);
-        let read = |touch: &Touch| matches!(touch.part, Part::Blocks(_)).then_some(touch.object);
-        let hot: Vec<ObjectId> = touches.iter().filter_map(read).collect();
+        let hot = hot_objects(&touches);
         let builder =
             ufs::Builder::new(self.source, options, &hot).map_err(|error| self.about(error))?;
         self.volume(&builder, &touches)
+    }
+
+    /// Writes a UFS image on the base of older ones, as [`Build::ext_on`] does. Last fragments of
+    /// files and entries of directories keep their places, too.
+    ///
+    /// # Errors
+    /// As [`Build::ext_on`].
+    pub fn ufs_on(
+        &self,
+        bases: &UfsBases,
+        options: &ufs::BuildOptions,
+        likeness: Likeness,
+    ) -> Result<(ByteLen, Taken, Moved), Error> {
+        flags::warn_of_lost(self.source, ufs::KEPT_FLAGS);
+        let planned = bases.plan(
+            (self.source, self.name),
+            (options, likeness),
+            |builder| self.touches(builder.block_size()),
+            self.chunk,
+        )?;
+        let size = planned.write(self.name, self.destination, self.progress)?;
+        Ok((size, planned.taken(), planned.moved()))
     }
 
     /// Writes a FAT image, and returns its length.
@@ -240,8 +261,14 @@ impl Build<'_> {
     }
 }
 
+/// The objects whose blocks are touched, in order.
+pub(crate) fn hot_objects(touches: &[Touch]) -> Vec<ObjectId> {
+    let read = |touch: &Touch| matches!(touch.part, Part::Blocks(_)).then_some(touch.object);
+    touches.iter().filter_map(read).collect()
+}
+
 /// A touch, and a touch of the block that shares fragments with it.
-fn with_shared(volume: &dyn NewVolume, touch: Touch) -> impl Iterator<Item = Touch> {
+pub(crate) fn with_shared(volume: &dyn NewVolume, touch: Touch) -> impl Iterator<Item = Touch> {
     let shared = match touch.part {
         Part::Blocks(run) => volume.shared_block(touch.object, run),
         _ => None,

@@ -56,6 +56,26 @@ pub(crate) fn copy(
             at += piece.len() as u64;
         }
     }
+    copy_parts(old, volume, device)
+}
+
+/// Copies the bytes of free ranges; sectors of zeros are left out.
+fn copy_parts(
+    old: &dyn BlockDevice,
+    volume: &dyn NewVolume,
+    device: &dyn BlockDevice,
+) -> Result<(), Copying> {
+    let end = old.len().min(device.len());
+    for (start, len) in volume.free_parts() {
+        if start.get() + len.get() > end.get() {
+            continue;
+        }
+        let mut bytes = vec![0; len.get() as usize];
+        old.read(Lba::containing(start), &mut bytes).map_err(Copying::Read)?;
+        if bytes.iter().any(|&byte| byte != 0) {
+            device.write(Lba::containing(start), &bytes).map_err(Copying::Write)?;
+        }
+    }
     Ok(())
 }
 

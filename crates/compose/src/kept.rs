@@ -5,7 +5,7 @@
 
 use rayon::prelude::*;
 use seekless_device::BlockDevice;
-use seekless_fs::plan::{Base, NewVolume, ObjectId, Placed};
+use seekless_fs::plan::{Base, NewVolume, ObjectId, OlderFile, Placed};
 use seekless_fs::source::{Content, Source};
 use seekless_fs::tree::{NodeId, Tree};
 use seekless_fs::{BlockMap, FileKind, FsError, Inspect, Mapping, extents};
@@ -118,18 +118,37 @@ fn overhead(map: &BlockMap, with_attributes: bool) -> impl Iterator<Item = Exten
     attributes.map(|block| Extent::new(block, 1)).into_iter().chain(index)
 }
 
-/// The layout of older images, for the objects of a new volume with the files of `source`, which
-/// has a name for errors. Of several images that have a file, the first counts. With `has_inodes`,
-/// objects keep their inode numbers.
+/// The files of older images that the objects of a new volume continue.
+pub(crate) struct Matches {
+    /// By node of the source.
+    found: Vec<Option<Match>>,
+    /// Objects that are no nodes of the source.
+    added: HashMap<ObjectId, Match>,
+    pub(crate) taken: Taken,
+}
+
+impl Matches {
+    /// The files of the source's nodes.
+    pub(crate) fn files(&self, images: &[BaseImage]) -> Vec<Option<OlderFile>> {
+        let file = |matched: &Match| OlderFile {
+            image: matched.image,
+            ino: images[matched.image].inodes[matched.node.index()],
+            keeps_blocks: matched.keeps_blocks,
+        };
+        self.found.iter().map(|matched| matched.as_ref().map(file)).collect()
+    }
+}
+
+/// Finds the files of older images that the objects of a new volume continue, which has the files of
+/// `source`; this has a name for errors. Of several images that have a file, the first counts.
 ///
 /// # Errors
 /// The errors of the images and of the source, for files whose contents are compared.
-pub(crate) fn layout(
+pub(crate) fn find(
     images: &[BaseImage],
     (source, name): (&dyn Source, &str),
     volume: &dyn NewVolume,
-    has_inodes: bool,
-) -> Result<(Base, Taken), Error> {
+) -> Result<Matches, Error> {
     let source = NamedSource { source, name };
     let tree = source.source.tree();
     let mut found: Vec<Option<Match>> = vec![None; tree.nodes().len()];
@@ -145,6 +164,20 @@ pub(crate) fn layout(
     let same_contents = found.iter().flatten().count() as u64 - same_path;
     let taken = Taken { files: tree.nodes().len() as u64, same_path, same_contents };
     keep_blocks(images, source, volume.block_size(), &mut found)?;
+    Ok(Matches { found, added, taken })
+}
+
+/// The layout of older images, for the objects of a new volume. With `has_inodes`, objects keep
+/// their inode numbers.
+///
+/// # Errors
+/// The errors of the images.
+pub(crate) fn layout(
+    images: &[BaseImage],
+    Matches { found, added, .. }: &Matches,
+    volume: &dyn NewVolume,
+    has_inodes: bool,
+) -> Result<Base, Error> {
     let mut used = Vec::new();
     for old in images {
         let units = Units { old: old.image.geometry().block_size, volume };
@@ -173,7 +206,7 @@ pub(crate) fn layout(
         let number = if has_inodes { old.inodes[matched.node.index()] } else { Ino::ZERO };
         base.plan.push(number, data, overhead);
     }
-    Ok((base, taken))
+    Ok(base)
 }
 
 /// The places of objects that are no nodes of the source, in the first image.
@@ -209,9 +242,14 @@ impl Units<'_> {
         Some(Placed { lbn: Lbn::new(first), extent: Extent::new(start, len) })
     }
 
-    /// Blocks that are units of the new volume, too.
+    /// Blocks that are units of the new volume, too, or several together are one.
     fn same(&self, run: Extent) -> Option<Extent> {
-        (self.old == self.volume.block_size()).then_some(run)
+        let (old, unit) = (u64::from(self.old), u64::from(self.volume.block_size()));
+        if old == unit {
+            return Some(run);
+        }
+        let is_one = run.len * old == unit && (run.start.get() * old).is_multiple_of(unit);
+        is_one.then(|| Extent::new(BlockNo::new(run.start.get() * old / unit), 1))
     }
 
     /// All units that the blocks touch.

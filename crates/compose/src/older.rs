@@ -4,13 +4,26 @@ use crate::rearrange::E2FSCK;
 use seekless_device::BlockDevice;
 use seekless_ext as ext;
 use seekless_fat as fat;
+use seekless_ffs as ufs;
 use seekless_fs::format::{Format, OpenOptions};
-use seekless_fs::plan::NewVolume;
+use seekless_fs::plan::{NewVolume, ObjectId, OlderFile};
 use seekless_fs::source::Source;
 use seekless_fs::term::{Term, Text};
 use seekless_fs::{FsError, Inspect};
 use seekless_units::ByteLen;
 use std::sync::Arc;
+
+/// The files of older images that a new volume continues.
+pub struct Continued<'a, I> {
+    /// The images.
+    pub images: &'a [Arc<I>],
+    /// By node of the source.
+    pub files: &'a [Option<OlderFile>],
+    /// The objects whose blocks traces touched, in order of first touch.
+    pub hot: &'a [ObjectId],
+    /// Whether free space has the bytes of the first image.
+    pub keeps_freed: bool,
+}
 
 /// An older volume, whose shape new ones of its format take over.
 pub trait OlderVolume: Sized + 'static {
@@ -69,6 +82,18 @@ pub trait OlderVolume: Sized + 'static {
         source: &'a dyn Source,
         options: &Self::Options,
     ) -> Result<Self::Builder<'a>, FsError>;
+
+    /// Lets files keep places that are no whole units of allocation, and directories their entries.
+    /// By default there are no such places that a build itself does not know.
+    ///
+    /// # Errors
+    /// As [`OlderVolume::build`], and errors of the images.
+    fn continue_files(
+        _builder: &mut Self::Builder<'_>,
+        _continued: &Continued<'_, Self::Image>,
+    ) -> Result<(), FsError> {
+        Ok(())
+    }
 
     /// Adds free space to a volume that is fitted to its contents; false if it has a requested size.
     fn grow(options: &mut Self::Options, bytes: ByteLen) -> bool;
@@ -160,6 +185,64 @@ impl OlderVolume for fat::BaseVolume {
         options: &Self::Options,
     ) -> Result<Self::Builder<'a>, FsError> {
         fat::Builder::with_marks_of(source, options, self)
+    }
+
+    fn grow(options: &mut Self::Options, bytes: ByteLen) -> bool {
+        options.spare.bytes = ByteLen::new(options.spare.bytes.get() + bytes.get());
+        options.is_fitted
+    }
+}
+
+impl OlderVolume for ufs::BaseVolume {
+    type Image = ufs::FfsImage;
+    type Options = ufs::BuildOptions;
+    type Builder<'a> = ufs::Builder<'a>;
+
+    const FORMAT: Format = ufs::FORMAT;
+    const ONLY: &'static str = "a UFS image is built on the base of UFS images";
+    const HAS_INODES: bool = true;
+
+    fn open(device: Arc<dyn BlockDevice>, options: OpenOptions) -> Result<Self::Image, FsError> {
+        ufs::FfsImage::open(device, options)
+    }
+
+    fn refuse_damage(image: &Self::Image) -> Result<(), FsError> {
+        Self::refuse_damage(image)
+    }
+
+    fn of(image: Arc<Self::Image>) -> Result<Self, FsError> {
+        Self::new(image)
+    }
+
+    fn repair() -> Text {
+        Text::from("repair it with ").then(Term::Repair).then(" first")
+    }
+
+    fn build<'a>(
+        &'a self,
+        source: &'a dyn Source,
+        options: &Self::Options,
+    ) -> Result<Self::Builder<'a>, FsError> {
+        ufs::Builder::on_base(source, options, self)
+    }
+
+    fn build_apart<'a>(
+        &'a self,
+        source: &'a dyn Source,
+        options: &Self::Options,
+    ) -> Result<Self::Builder<'a>, FsError> {
+        ufs::Builder::with_marks_of(source, options, self)
+    }
+
+    fn continue_files(
+        builder: &mut Self::Builder<'_>,
+        continued: &Continued<'_, Self::Image>,
+    ) -> Result<(), FsError> {
+        builder.continue_files(
+            (continued.images, continued.files),
+            continued.hot,
+            continued.keeps_freed,
+        )
     }
 
     fn grow(options: &mut Self::Options, bytes: ByteLen) -> bool {

@@ -1,7 +1,7 @@
 //! Making an image.
 
 use crate::{Error, Image, Progress, Trace};
-use seekless_compose::base::{ExtBases, FatBases, Likeness, OlderImages};
+use seekless_compose::base::{ExtBases, FatBases, Likeness, OlderImages, UfsBases};
 use seekless_compose::build::Build as Composition;
 use seekless_compose::freed::Freed;
 use seekless_compose::sources::{self, Purpose, SourceOptions};
@@ -260,7 +260,7 @@ impl Build {
         self
     }
 
-    /// Keeps the files of an older ext or FAT image where they lie there, so that the two share
+    /// Keeps the files of an older image where they lie there, so that the two share
     /// blocks and chunks. Size, features, UUID or volume ID, and label are those of the older image
     /// unless they are given, and it grows if need be. Of several, the first that has a file counts.
     ///
@@ -400,7 +400,12 @@ impl Build {
                 }
                 _ => composition.ext(options)?,
             },
-            Settings::Ufs(options) => composition.ufs(options)?,
+            Settings::Ufs(options) => match &bases {
+                Some(OlderImages::Ufs(bases)) => {
+                    composition.ufs_on(bases, options, self.likeness())?.0
+                }
+                _ => composition.ufs(options)?,
+            },
             Settings::Fat(options) => match &bases {
                 Some(OlderImages::Fat(bases)) => {
                     composition.fat_on(bases, options, self.likeness())?.0
@@ -420,6 +425,9 @@ impl Build {
         Ok(match self.format {
             Format::Fat | Format::Fat32 => {
                 FatBases::open(&self.like, &place, options)?.map(OlderImages::Fat)
+            }
+            Format::Ufs1 | Format::Ufs2 => {
+                UfsBases::open(&self.like, &place, options)?.map(OlderImages::Ufs)
             }
             _ => ExtBases::open(&self.like, &place, options)?.map(OlderImages::Ext),
         })
@@ -443,9 +451,6 @@ impl Build {
         }
         if !is_ext && self.is_shared {
             return Err(Error::usage("common places are those of ext images"));
-        }
-        if matches!(self.format, Format::Ufs1 | Format::Ufs2) && !self.like.is_empty() {
-            return Err(Error::usage("places of other images are kept in ext and FAT images"));
         }
         if self.freed.is_some() && !self.is_shared && self.like.is_empty() {
             return Err(Error::usage("only images that share places have freed blocks"));
@@ -474,8 +479,14 @@ impl Build {
             Ok(Settings::Ext(options))
         };
         let ufs = |version: Version| -> Result<Settings, Error> {
-            let mut options = seekless_ffs::BuildOptions::new(version);
-            options.make.label = label.clone();
+            let mut options = match bases.and_then(OlderImages::ufs) {
+                Some(bases) => bases.volume().options(),
+                None => seekless_ffs::BuildOptions::new(version),
+            };
+            options.make.version = version;
+            if bases.is_none() || !label.is_empty() {
+                options.make.label = label.clone();
+            }
             options.make.size = size.unwrap_or_default();
             (options.is_fitted, options.spare, options.made) = (size.is_none(), spare, made);
             options.check().map_err(wrong)?;

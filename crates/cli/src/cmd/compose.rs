@@ -23,7 +23,7 @@ use disk::DiskArgs;
 use ext_args::ExtArgs;
 use like::LikeArgs;
 use room::{Room, RoomArgs};
-use seekless_compose::base::{ExtBases, FatBases, Moved, OlderImages, Taken};
+use seekless_compose::base::{ExtBases, FatBases, Moved, OlderImages, Taken, UfsBases};
 use seekless_compose::build::Build;
 use seekless_compose::write::Destination;
 use seekless_compose::{sources, traces, wrong};
@@ -334,7 +334,10 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
             let shared = Shared { bases, below: below.as_deref() };
             write_ext(args, build, options, shared, &mut taken)
         }
-        Options::Ufs(options) => build.ufs(options).map_err(Failure::from),
+        Options::Ufs(options) => {
+            let bases = bases.as_ref().and_then(OlderImages::ufs);
+            write_ufs(args, build, options, bases, &mut taken)
+        }
         Options::Fat(options) => {
             let bases = bases.as_ref().and_then(OlderImages::fat);
             write_fat(args, build, options, bases, &mut taken)
@@ -414,7 +417,7 @@ fn options(args: &BuildArgs, room: Room, bases: Option<&OlderImages>) -> Result<
     args.fat.refuse()?;
     args.fat_tree.refuse()?;
     if let Some(version) = args.ufs_version() {
-        let options = args.ufs_options(version, room)?;
+        let options = args.ufs_options(version, room, bases.and_then(OlderImages::ufs))?;
         options.check().map_err(wrong)?;
         return Ok(Options::Ufs(options));
     }
@@ -463,6 +466,19 @@ fn write_fat(
 ) -> Result<ByteLen, Failure> {
     let Some(bases) = bases else { return Ok(build.fat(options)?) };
     let (size, kept, moved) = build.fat_on(bases, options, args.like.likeness())?;
+    *taken = Some((kept, moved));
+    Ok(size)
+}
+
+fn write_ufs(
+    args: &BuildArgs,
+    build: Build<'_>,
+    options: &seekless_ffs::BuildOptions,
+    bases: Option<&UfsBases>,
+    taken: &mut Option<(Taken, Moved)>,
+) -> Result<ByteLen, Failure> {
+    let Some(bases) = bases else { return Ok(build.ufs(options)?) };
+    let (size, kept, moved) = build.ufs_on(bases, options, args.like.likeness())?;
     *taken = Some((kept, moved));
     Ok(size)
 }

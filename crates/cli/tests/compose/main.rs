@@ -18,6 +18,7 @@ mod kill;
 mod layers;
 mod like;
 mod like_fat;
+mod like_ufs;
 mod options;
 mod refusals;
 mod shared;

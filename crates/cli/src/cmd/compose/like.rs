@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::source::{self, Purpose, SourceArgs};
 use crate::written::Written;
 use clap::Args;
-use seekless_compose::base::{ExtBases, FatBases, Likeness, Moved, OlderImages, Taken};
+use seekless_compose::base::{ExtBases, FatBases, Likeness, Moved, OlderImages, Taken, UfsBases};
 use seekless_compose::freed::Freed;
 use seekless_fs::source::Source;
 use seekless_images::Place;
@@ -17,19 +17,19 @@ use std::path::PathBuf;
 /// own.
 #[derive(Args, Debug)]
 pub(super) struct LikeArgs {
-    /// Keep the files of this older image where they lie there: inode numbers (ext), places in
-    /// directories and short names (FAT), and blocks of files with the same path, or the same
-    /// contents. Size, features, UUID or volume ID, label and time of creation are those of the
+    /// Keep the files of this older image where they lie there: inode numbers (ext, UFS), places in
+    /// directories (FAT, UFS) and short names (FAT), and blocks of files with the same path, or the
+    /// same contents. Size, features, UUID or volume ID, label and time of creation are those of the
     /// older image too, and it grows if need be. Of several, the first that has a file counts
-    /// (repeatable; ext, FAT)
+    /// (repeatable)
     #[arg(long, value_name = "IMG")]
     like: Vec<PathBuf>,
     /// With --like: partition of the older images: its number, name or UUID, the label of its
     /// file system, or root
     #[arg(long, requires = "like", value_name = "N|LABEL|root")]
     like_partition: Option<String>,
-    /// With --like: fail where groups and inode tables (ext) or clusters and FATs cannot be those
-    /// of the older image
+    /// With --like: fail where groups and inode tables (ext, UFS) or clusters and FATs cannot be
+    /// those of the older image
     #[arg(long, requires = "like")]
     like_strict: bool,
     /// With --like and --trace: let so many bytes that traces read leave their places, so that they
@@ -56,15 +56,15 @@ impl LikeArgs {
             }
             return Ok(None);
         }
-        if args.ufs_version().is_some() {
-            return Err(Failure::usage("--like is for ext and FAT images"));
-        }
         if matches!(args.format, Family::Ext2 | Family::Ext3) {
             let why = "--like: the features are those of the older image; --features changes them";
             return Err(Failure::usage(why));
         }
         let place = Place { partition: self.like_partition.clone(), offset: None };
         let options = args.open.options();
+        if args.ufs_version().is_some() {
+            return Ok(UfsBases::open(&self.like, &place, options)?.map(OlderImages::Ufs));
+        }
         Ok(match args.fat_width() {
             Some(_) => FatBases::open(&self.like, &place, options)?.map(OlderImages::Fat),
             None => ExtBases::open(&self.like, &place, options)?.map(OlderImages::Ext),

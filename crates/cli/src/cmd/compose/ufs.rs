@@ -3,6 +3,7 @@
 use super::{BuildArgs, Family, Room, small};
 use crate::failure::Failure;
 use crate::source::source_date_epoch;
+use seekless_compose::base::UfsBases;
 use seekless_ffs::{self as ufs, Version};
 use seekless_fs::Timestamp;
 
@@ -12,6 +13,7 @@ impl BuildArgs {
         &self,
         version: Version,
         room: Room,
+        bases: Option<&UfsBases>,
     ) -> Result<ufs::BuildOptions, Failure> {
         for (given, option) in [
             (self.inode_size.is_some(), "--inode-size"),
@@ -27,14 +29,20 @@ impl BuildArgs {
                 return Err(Failure::usage(format!("{option} is not supported for UFS images")));
             }
         }
-        let mut options = ufs::BuildOptions::new(version);
+        let mut options = match bases {
+            Some(bases) => bases.volume().options(),
+            None => ufs::BuildOptions::new(version),
+        };
+        options.make.version = version;
+        let own_block = options.make.block_size;
         self.ufs.apply(&mut options)?;
         options.make.bytes_per_inode = self.bytes_per_inode.map(small).transpose()?;
         let make = &mut options.make;
         if let Some(size) = self.block_size {
             make.block_size = small(size)?;
             // As newfs does: an eighth of a block, unless `--fragment-size` is given.
-            if self.ufs.fragment_size.is_none() {
+            let is_own = bases.is_some() && make.block_size == own_block;
+            if self.ufs.fragment_size.is_none() && !is_own {
                 make.fragment_size = (make.block_size / 8).max(512);
             }
         }
@@ -44,7 +52,9 @@ impl BuildArgs {
             }
             make.minfree = reserved / 100;
         }
-        make.label = self.label.clone().into_bytes();
+        if bases.is_none() || !self.label.is_empty() {
+            make.label = self.label.clone().into_bytes();
+        }
         make.size = room.whole().unwrap_or_default();
         options.is_fitted = room.whole().is_none();
         options.spare = room.spare();
