@@ -194,7 +194,7 @@ fn successive(name: &str, seed: u64, options: &[&str]) {
     build(&root, &old, options);
     let format = again_options(options);
     let is_little = !options.contains(&"--big-endian");
-    let (mut keep, mut both) = (0, 0);
+    let (mut keep, mut both, mut chunks) = (0, 0, (0, 0));
     for step in 1..4 {
         let steps = 1 + random.below(60);
         change(Path::new(&root), &mut random, steps);
@@ -213,18 +213,20 @@ fn successive(name: &str, seed: u64, options: &[&str]) {
         same(&what, &manifest(&free, &[]), &manifest(&image, &[]));
         let before = fs::read(&old).expect("read");
         let free = fs::read(&free).expect("read");
-        for size in [BLOCK, CHUNK] {
-            let (like, free) = (fresh(&before, &bytes, size), fresh(&before, &free, size));
-            // Holes spread a few chunks of contents over a few more.
-            let are_few = size == CHUNK && pieces(&bytes, size).len() < 48;
-            let most = if are_few { free + 2 } else { free };
-            assert!(like <= most, "{what}: {like} new pieces of {size}, {free} without");
-        }
+        let new = |size: usize| (fresh(&before, &bytes, size), fresh(&before, &free, size));
+        let (like, anew) = new(BLOCK);
+        // Equal blocks count wherever they lie: few heads of groups and inodes make the difference.
+        assert!(like <= anew + 4, "{what}: {like} new blocks, {anew} without");
+        let (like, anew) = new(CHUNK);
+        (chunks.0, chunks.1) = (chunks.0 + like, chunks.1 + anew);
         let (some, all) = kept(&what, &old, &image);
         (keep, both) = (keep + some, both + all);
         old = scratch.join(&step.to_string());
         fs::rename(&image, &old).expect("rename");
     }
+    // Holes spread a few chunks of contents over a few more.
+    let (like, anew) = chunks;
+    assert!(like <= anew + 3, "{name} {seed}: {like} new chunks, {anew} without");
     assert!(keep * 10 >= both * 8, "{name} {seed}: {keep} of {both} files keep their fragments");
     // An equal tree gives an equal image.
     build(&root, &image, &[&["--like", &old, "--freed", "keep"][..], &format].concat());
@@ -619,7 +621,8 @@ fn options_change_what_they_name() {
         let after = fs::read(&image).expect("read");
         let (new, all) = (fresh(&before, &after, BLOCK), pieces(&after, BLOCK).len());
         let is_hash = options[0] == "--check-hashes";
-        let most = if is_hash { all / 5 } else { 40 };
+        // The superblock, its copies and heads of new groups.
+        let most = if is_hash { all / 5 } else { 100 };
         assert!(new <= most, "{options:?}: {new} of {all} blocks are new");
         if options[0] == "--size" {
             assert_eq!(after.len(), 96 << 20);

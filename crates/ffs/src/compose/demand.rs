@@ -1,7 +1,7 @@
 //! Objects of a tree to be placed: one for every file, numbered like its node.
 
 use super::attributes;
-use super::directory::{self, Places};
+use super::directory::{self, NamePlaces, Places};
 use super::map::{OWN_LBNS, indirect_blocks};
 use super::options::BuildOptions;
 use super::tails::{Holes, Part, Piece, Tails};
@@ -75,7 +75,7 @@ impl<'a> TreeDemand<'a> {
     /// Gives directories the places of entries that they have in an older volume.
     pub(super) fn keep_directories(
         &mut self,
-        older: &(dyn Fn(NodeId) -> Result<Option<HashMap<Vec<u8>, usize>>, FsError> + Sync),
+        older: &(dyn Fn(NodeId) -> Result<Option<NamePlaces>, FsError> + Sync),
     ) -> Result<(), FsError> {
         let dirs: Vec<NodeId> = self.tree.ids().collect();
         let kept = dirs.par_iter().with_min_len(64).filter_map(|&id| {

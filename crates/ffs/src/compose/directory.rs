@@ -36,6 +36,9 @@ pub(super) struct Places {
     units: usize,
 }
 
+/// The places of names in an older directory, in bytes from its start.
+pub(super) type NamePlaces = HashMap<Vec<u8>, usize>;
+
 /// A unit being filled: the bytes in use, sorted.
 struct Unit {
     used: Vec<(usize, usize)>,
