@@ -40,13 +40,13 @@ pub(super) struct Places {
 pub(super) type NamePlaces = HashMap<Vec<u8>, usize>;
 
 /// A unit being filled: the bytes in use, sorted.
-struct Unit {
+struct DirectoryUnit {
     used: Vec<(usize, usize)>,
     /// The longest run of free bytes.
     room: usize,
 }
 
-impl Unit {
+impl DirectoryUnit {
     fn new() -> Self {
         Self { used: Vec::new(), room: DIRECTORY_UNIT }
     }
@@ -79,14 +79,14 @@ impl Places {
     /// The places of names of which some have one in an older directory. The others get the first
     /// free bytes that suffice, then units behind.
     pub(super) fn keeping(names: &[&[u8]], older: &HashMap<Vec<u8>, usize>) -> Self {
-        let mut units = vec![Unit::new()];
+        let mut units = vec![DirectoryUnit::new()];
         units[0].take(0, needed(1));
         units[0].take(needed(1), needed(2));
         let mut entries: Vec<Option<usize>> = vec![None; names.len()];
         for (name, place) in names.iter().zip(&mut entries) {
             let Some(&at) = older.get(*name) else { continue };
             let unit = at / DIRECTORY_UNIT;
-            units.resize_with(units.len().max(unit + 1), Unit::new);
+            units.resize_with(units.len().max(unit + 1), DirectoryUnit::new);
             units[unit].take(at % DIRECTORY_UNIT, needed(name.len()));
             *place = Some(at);
         }
@@ -98,7 +98,7 @@ impl Places {
                 .enumerate()
                 .find_map(|(n, unit)| unit.take_first(len).map(|at| n * DIRECTORY_UNIT + at));
             *place = Some(found.unwrap_or_else(|| {
-                units.push(Unit::new());
+                units.push(DirectoryUnit::new());
                 last = units.len() - 1;
                 units[last].take(0, len);
                 last * DIRECTORY_UNIT

@@ -96,7 +96,7 @@ impl<'a> OlderFiles<'a> {
         geometry: &Geometry,
         fills_all: bool,
     ) -> Result<(Tails, Holes), FsError> {
-        let mut claims = Claims { geometry, taken: HashSet::new(), whole: HashSet::new() };
+        let mut claims = KeptFragments { geometry, taken: HashSet::new(), whole: HashSet::new() };
         let mut tails = Tails::default();
         let mut grown = Vec::new();
         for (number, image) in self.images.iter().enumerate() {
@@ -132,12 +132,12 @@ impl<'a> OlderFiles<'a> {
         Ok((tails, holes))
     }
 
-    /// Claims the whole blocks of a volume's files: fragments of later volumes do not take them.
+    /// KeptFragments the whole blocks of a volume's files: fragments of later volumes do not take them.
     fn claim_blocks(
         &self,
         number: usize,
         demand: &TreeDemand<'_>,
-        claims: &mut Claims<'_>,
+        claims: &mut KeptFragments<'_>,
     ) -> Result<(), FsError> {
         let frag = u64::from(claims.geometry.frag);
         for id in demand.tree.ids() {
@@ -158,14 +158,14 @@ impl<'a> OlderFiles<'a> {
 }
 
 /// Fragments that pieces keep.
-struct Claims<'a> {
+struct KeptFragments<'a> {
     geometry: &'a Geometry,
     taken: HashSet<u64>,
     /// Whole blocks of files of earlier volumes.
     whole: HashSet<u64>,
 }
 
-impl Claims<'_> {
+impl KeptFragments<'_> {
     fn is_free(&self, at: u64) -> bool {
         let block = at / u64::from(self.geometry.frag);
         self.geometry.is_data(at) && !self.taken.contains(&at) && !self.whole.contains(&block)
