@@ -39,6 +39,16 @@ pub enum DeviceError {
         /// The fault.
         what: String,
     },
+    /// Only a part of the device's bytes is known, and not these.
+    #[error("the {container} lacks bytes {start} to {end} of the image")]
+    Lacking {
+        /// The kind of container of the bytes that are known, such as `layout list`.
+        container: &'static str,
+        /// The first byte.
+        start: ByteLen,
+        /// The byte behind the last one.
+        end: ByteLen,
+    },
     /// The operating system or the hardware refused.
     #[error("sector {at}: {source}")]
     Io {

@@ -194,7 +194,9 @@ fn kind_of(error: &FsError) -> ErrorKind {
         | FsError::Marks(_)
         | FsError::Archive { .. }
         | FsError::Container { .. }
-        | FsError::Device(DeviceError::Damaged { .. }) => ErrorKind::Corrupt,
+        | FsError::Device(DeviceError::Damaged { .. } | DeviceError::Lacking { .. }) => {
+            ErrorKind::Corrupt
+        }
         FsError::Unsupported(_) | FsError::Invalid(_) => ErrorKind::Unsupported,
         FsError::NoSpace(_) => ErrorKind::NoSpace,
         _ => ErrorKind::System,
