@@ -63,6 +63,8 @@ fn option(term: Term) -> &'static str {
         Term::Create => "--create",
         Term::Size => "--size SIZE",
         Term::Reflink => "--reflink always",
+        Term::OlderPartition => "--like-partition",
+        Term::KeepFreed => "--freed keep",
     }
 }
 

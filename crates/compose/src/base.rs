@@ -3,14 +3,17 @@
 use crate::build::{hot_objects, with_shared};
 use crate::freed::{self, Copying, Freed};
 use crate::kept::{self, BaseImage, Matches};
+use crate::layout_list::{self, LayoutList};
 use crate::older::{Continued, OlderVolume};
 use crate::write::{Destination, write_error, write_volume_over};
 use crate::wrong;
+use seekless_device::BlockDevice;
 use seekless_fs::FsError;
 use seekless_fs::format::OpenOptions;
 use seekless_fs::plan::{NewVolume, Plan};
 use seekless_fs::source::Source;
-use seekless_images::{Error, Place, Progress, in_use, refuse_others};
+use seekless_fs::term::{Term, Text};
+use seekless_images::{Error, ErrorKind, Place, Progress, in_use, refuse_others};
 use seekless_layout::planner::moves::{Moves, move_touched};
 use seekless_layout::planner::{self, Touch};
 use seekless_units::ByteLen;
@@ -94,9 +97,11 @@ impl<V: OlderVolume> Bases<V> {
         let (mut volume, mut images, mut opened) = (None, Vec::new(), Vec::new());
         for path in paths {
             let about = |error: FsError| Error::from(error).about(path.display());
-            in_use::refuse(path)?;
-            let device = seekless_images::device(path, place)?;
-            refuse_others(path, device.as_ref(), &[V::FORMAT], V::ONLY)?;
+            let list = layout_list::read(path)?;
+            let device = match &list {
+                Some(list) => device_of_list::<V>(list, path, place)?,
+                None => device::<V>(path, place)?,
+            };
             let image = Arc::new(V::open(device.clone(), options).map_err(about)?);
             if volume.is_none() {
                 let first = V::of(image.clone());
@@ -105,7 +110,10 @@ impl<V: OlderVolume> Bases<V> {
                 V::refuse_damage(&image).map_err(|error| damaged::<V>(error, path))?;
             }
             opened.push(image.clone());
-            images.push(BaseImage::new(path, (device, image)).map_err(about)?);
+            images.push(match &list {
+                Some(list) => BaseImage::of_list(path, image, list)?,
+                None => BaseImage::new(path, (device, image)).map_err(about)?,
+            });
         }
         Ok(volume.map(|volume| Self { volume, images, opened }))
     }
@@ -124,6 +132,11 @@ impl<V: OlderVolume> Bases<V> {
         chunk: ByteLen,
     ) -> Result<PlannedVolume<'a, V::Builder<'a>>, Error> {
         let about = |error: FsError| wrong(error).about(name);
+        if let (Freed::Keep, Some(first)) =
+            (likeness.freed, self.images.first().filter(|it| it.is_list()))
+        {
+            return Err(freed_of_list(first));
+        }
         let mut options = options.clone();
         let mut tries = 0..GROWTHS;
         loop {
@@ -156,7 +169,15 @@ impl<V: OlderVolume> Bases<V> {
                         pieces_after: moves.pieces_after,
                     };
                     let residue = self.images.first().filter(|_| base.keeps_freed);
-                    return Ok(PlannedVolume { volume: builder, plan, taken, moved, residue });
+                    let images = &self.images;
+                    return Ok(PlannedVolume {
+                        volume: builder,
+                        plan,
+                        taken,
+                        moved,
+                        residue,
+                        images,
+                    });
                 }
                 Err(FsError::NoSpace(_))
                     if tries.next().is_some()
@@ -224,11 +245,43 @@ struct NewBuilder<'a, V: OlderVolume> {
     has_its_shape: bool,
 }
 
+/// The device of an image that nobody changes.
+fn device<V: OlderVolume>(path: &Path, place: &Place) -> Result<Arc<dyn BlockDevice>, Error> {
+    in_use::refuse(path)?;
+    let device = seekless_images::device(path, place)?;
+    refuse_others(path, device.as_ref(), &[V::FORMAT], V::ONLY)?;
+    Ok(device)
+}
+
+/// The metadata in a layout list, as a device.
+fn device_of_list<V: OlderVolume>(
+    list: &LayoutList,
+    path: &Path,
+    place: &Place,
+) -> Result<Arc<dyn BlockDevice>, Error> {
+    if place.is_part() {
+        let why = Text::from("a layout list is of one volume: leave ").then(Term::OlderPartition);
+        return Err(Error::usage(why.then(" out")).about(path.display()));
+    }
+    if list.format() != V::FORMAT.name {
+        let what = format!("is the layout list of an image of {}; {}", list.format(), V::ONLY);
+        return Err(Error::new(ErrorKind::Unsupported, what).about(path.display()));
+    }
+    Ok(list.device().clone())
+}
+
 /// The error of an older image, with a hint if it is damaged.
-fn damaged<V: OlderVolume>(error: FsError, path: &Path) -> Error {
+pub(crate) fn damaged<V: OlderVolume>(error: FsError, path: &Path) -> Error {
     let is_damaged = matches!(error, FsError::Damaged { .. });
     let error = Error::from(error).about(path.display());
     if is_damaged { error.hint(V::repair()) } else { error }
+}
+
+/// The error of freed blocks that are to keep bytes which a layout list does not have.
+fn freed_of_list(list: &BaseImage) -> Error {
+    let why = "a layout list has no bytes of freed blocks: ";
+    let why = Text::from(why).then(Term::KeepFreed).then(" needs the older image");
+    Error::usage(why).about(list.path().display())
 }
 
 /// How far a volume is like the older one.
@@ -252,6 +305,7 @@ pub struct PlannedVolume<'a, B> {
     moved: Moved,
     /// The image whose bytes the free blocks have.
     residue: Option<&'a BaseImage>,
+    images: &'a [BaseImage],
 }
 
 impl<B: NewVolume> PlannedVolume<'_, B> {
@@ -284,13 +338,16 @@ impl<B: NewVolume> PlannedVolume<'_, B> {
         progress: &dyn Progress,
     ) -> Result<ByteLen, Error> {
         let (volume, plan) = (&self.volume, &self.plan);
-        write_volume_over((volume, plan), &source, place, progress, |device| {
+        let written = write_volume_over((volume, plan), &source, place, progress, |device| {
             let Some(old) = self.residue else { return Ok(()) };
             freed::copy(old.device(), (volume, plan), device).map_err(|error| match error {
                 Copying::Read(error) => old.about(error.into()),
                 Copying::Write(error) => write_error(error.into(), &source, place),
             })
-        })
+        });
+        // A copy that cannot be read is made again, so that a lack need not be an error by itself.
+        self.images.iter().try_for_each(BaseImage::refuse_lack)?;
+        written
     }
 }
 

@@ -3,16 +3,18 @@
 //! Files are the same if they have the same path and kind, or, of those left, the same contents.
 //! Android's images are built on the last release in this way (`base_fs` of e2fsdroid).
 
+use crate::layout_list::{
+    ContentDigests, FileDigest, LayoutList, ListedFile, of_block, of_contents,
+};
 use rayon::prelude::*;
-use seekless_device::BlockDevice;
+use seekless_device::{BlockDevice, PartialDevice};
 use seekless_fs::plan::{Base, NewVolume, ObjectId, OlderFile, Placed};
 use seekless_fs::source::{Content, Source};
 use seekless_fs::tree::{NodeId, Tree};
 use seekless_fs::{BlockMap, FileKind, FsError, Inspect, Mapping, extents};
-use seekless_images::Error;
+use seekless_images::{Error, ErrorKind};
 use seekless_source::{ImageSource, TreeOptions};
-use seekless_units::{BlockNo, Extent, Ino, Lbn};
-use sha2::{Digest, Sha256};
+use seekless_units::{BlockNo, ByteLen, Extent, Ino, Lbn, format_size};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,7 +22,7 @@ use std::sync::Arc;
 /// Bytes compared at once.
 const PIECE: u64 = 256 << 10;
 
-/// An older image, open.
+/// An older image, or its layout list, open.
 pub struct BaseImage {
     path: PathBuf,
     /// The path, as messages show it.
@@ -30,6 +32,14 @@ pub struct BaseImage {
     source: ImageSource,
     /// By node of `source`.
     inodes: Vec<Ino>,
+    /// In place of the image, if that is not there.
+    list: Option<List>,
+}
+
+/// The parts of a layout list that are in place of an image's contents.
+struct List {
+    device: Arc<PartialDevice>,
+    digests: ContentDigests,
 }
 
 /// How many files of a new volume have a place in an older one.
@@ -70,7 +80,24 @@ impl BaseImage {
             inodes[node.index()] = ino;
         }
         let name = path.display().to_string();
-        Ok(Self { path: path.to_path_buf(), name, device, image, source, inodes })
+        Ok(Self { path: path.to_path_buf(), name, device, image, source, inodes, list: None })
+    }
+
+    /// Walks an older image whose metadata is in a layout list.
+    ///
+    /// # Errors
+    /// The image's errors, and those of the list.
+    pub(crate) fn of_list(
+        path: &Path,
+        image: Arc<dyn Inspect>,
+        list: &LayoutList,
+    ) -> Result<Self, Error> {
+        let device = list.device().clone();
+        let about = |error: Error| error.about(path.display());
+        let walked =
+            Self::new(path, (device.clone(), image)).map_err(|error| about(error.into()))?;
+        let digests = list.digests(&walked.files()).map_err(|error| about(error.into()))?;
+        Ok(Self { list: Some(List { device, digests }), ..walked })
     }
 
     /// The path it was opened by.
@@ -95,8 +122,72 @@ impl BaseImage {
         NamedSource { source: &self.source, name: &self.name }
     }
 
+    pub(crate) fn source(&self) -> &ImageSource {
+        &self.source
+    }
+
+    /// Whether only its layout list is there.
+    pub(crate) fn is_list(&self) -> bool {
+        self.list.is_some()
+    }
+
+    /// Refuses a layout list that lacked something which was read.
+    ///
+    /// # Errors
+    /// [`DeviceError::Lacking`](seekless_device::DeviceError::Lacking).
+    pub(crate) fn refuse_lack(&self) -> Result<(), Error> {
+        let lack = self.list.as_ref().and_then(|list| list.device.lack());
+        lack.map_or(Ok(()), |error| Err(self.about(error.into())))
+    }
+
+    /// The regular files that have contents, by inode number.
+    pub(crate) fn files(&self) -> Vec<ListedFile> {
+        let tree = self.source.tree();
+        let listed = |node: NodeId| ListedFile {
+            ino: self.inodes[node.index()],
+            node,
+            size: tree.node(node).size,
+        };
+        let regular = tree.ids().filter(|&node| has_contents(tree, node));
+        let mut files: Vec<ListedFile> = regular.map(listed).collect();
+        files.sort_unstable();
+        files
+    }
+
+    /// The blocks of all directories.
+    pub(crate) fn directories(&self) -> Result<Vec<Extent>, Error> {
+        let tree = self.source.tree();
+        let dirs = tree.ids().filter(|&node| tree.node(node).kind == FileKind::Directory);
+        let maps = dirs.map(|dir| self.map(dir)).collect::<Result<Vec<_>, Error>>()?;
+        Ok(maps.iter().flat_map(|map| map.runs.iter().map(|run| run.extent)).collect())
+    }
+
+    /// The digest of a file's contents.
+    fn digest(&self, node: NodeId) -> Result<FileDigest, Error> {
+        let Some(list) = &self.list else { return self.named().digest(node) };
+        // Each file with contents has one.
+        Ok(list.digests.of_file(node).unwrap_or_default())
+    }
+
+    /// Whether a file has a block of `block` bytes in common with another one, at the same place in
+    /// their first `len` bytes.
+    fn shares_a_block(
+        &self,
+        node: NodeId,
+        new: (NamedSource<'_>, NodeId),
+        (len, block): (u64, u64),
+    ) -> Result<bool, Error> {
+        match &self.list {
+            None => share_a_block(new, (self.named(), node), len, block),
+            Some(list) => list.shares_a_block(node, new, (len, block)).map_err(|error| {
+                let is_own = error.kind() == ErrorKind::Unsupported;
+                if is_own { error.about(self.path.display()) } else { error }
+            }),
+        }
+    }
+
     /// The blocks of each file.
-    fn used(&self) -> Result<Vec<Extent>, Error> {
+    pub(crate) fn used(&self) -> Result<Vec<Extent>, Error> {
         let nodes: Vec<NodeId> = self.source.tree().ids().collect();
         let maps: Vec<Vec<Extent>> = nodes
             .par_iter()
@@ -289,6 +380,12 @@ pub(crate) fn by_path(new: &Tree, old: &Tree, mut found: impl FnMut(NodeId, Node
     }
 }
 
+/// Whether a node is a file that has contents.
+fn has_contents(tree: &Tree, node: NodeId) -> bool {
+    let node = tree.node(node);
+    node.kind == FileKind::Regular && node.size > 0
+}
+
 /// Finds files with the same contents among those without a match. Files that `added` objects match
 /// are taken.
 fn by_contents(
@@ -297,28 +394,24 @@ fn by_contents(
     (found, added): (&mut [Option<Match>], &HashMap<ObjectId, Match>),
 ) -> Result<(), Error> {
     let tree = source.source.tree();
-    let left = |tree: &Tree, node: NodeId| {
-        let node = tree.node(node);
-        node.kind == FileKind::Regular && node.size > 0
-    };
     let fresh: Vec<NodeId> =
-        tree.ids().filter(|&id| found[id.index()].is_none() && left(tree, id)).collect();
+        tree.ids().filter(|&id| found[id.index()].is_none() && has_contents(tree, id)).collect();
     let sizes: HashSet<u64> = fresh.iter().map(|&id| tree.node(id).size).collect();
     let used: HashSet<(usize, NodeId)> = (found.iter().flatten())
         .chain(added.values())
         .map(|matched| (matched.image, matched.node))
         .collect();
-    let mut by_digest: HashMap<[u8; 32], Vec<(usize, NodeId)>> = HashMap::new();
+    let mut by_digest: HashMap<FileDigest, Vec<(usize, NodeId)>> = HashMap::new();
     let mut old_sizes: HashSet<u64> = HashSet::new();
     for (image, old) in images.iter().enumerate() {
         let own = old.source.tree();
         let free: Vec<NodeId> = own
             .ids()
-            .filter(|&id| !used.contains(&(image, id)) && left(own, id))
+            .filter(|&id| !used.contains(&(image, id)) && has_contents(own, id))
             .filter(|&id| sizes.contains(&own.node(id).size))
             .collect();
-        let digests: Vec<[u8; 32]> =
-            free.par_iter().map(|&id| old.named().digest(id)).collect::<Result<_, Error>>()?;
+        let digests: Vec<FileDigest> =
+            free.par_iter().map(|&id| old.digest(id)).collect::<Result<_, Error>>()?;
         for (&id, digest) in free.iter().zip(digests) {
             by_digest.entry(digest).or_default().push((image, id));
             old_sizes.insert(own.node(id).size);
@@ -328,7 +421,7 @@ fn by_contents(
     by_digest.values_mut().for_each(|places| places.reverse());
     let fresh: Vec<NodeId> =
         fresh.into_iter().filter(|&id| old_sizes.contains(&tree.node(id).size)).collect();
-    let digests: Vec<[u8; 32]> =
+    let digests: Vec<FileDigest> =
         fresh.par_iter().map(|&id| source.digest(id)).collect::<Result<_, Error>>()?;
     for (id, digest) in fresh.into_iter().zip(digests) {
         if let Some((image, node)) = by_digest.get_mut(&digest).and_then(Vec::pop) {
@@ -361,7 +454,7 @@ fn keep_blocks(
                 return Ok(true);
             }
             let len = node.size.min(other.size);
-            share_a_block((source, id), (old.named(), matched.node), len, block)
+            old.shares_a_block(matched.node, (source, id), (len, block))
         })
         .collect::<Result<_, Error>>()?;
     for (matched, keeps) in found.iter_mut().zip(decided) {
@@ -397,6 +490,46 @@ fn share_a_block(
     Ok(false)
 }
 
+impl List {
+    /// As [`share_a_block`], by the digests of the older file's blocks.
+    fn shares_a_block(
+        &self,
+        own: NodeId,
+        (source, id): (NamedSource<'_>, NodeId),
+        (len, block): (u64, u64),
+    ) -> Result<bool, Error> {
+        let unit = u64::from(self.digests.unit());
+        // Both are powers of two: a block is equal if all units in it are, and a unit has equal
+        // blocks only.
+        let step = unit.max(block);
+        let (mut new, mut old) = (source.open(id)?, self.digests.of_blocks(own));
+        let mut piece = vec![0; step as usize];
+        for at in (0..len / step).map(|number| number * step) {
+            new.read_at(at, &mut piece).map_err(|error| source.about(error))?;
+            let mut is_equal = true;
+            for unit in piece.chunks(unit as usize) {
+                is_equal &= old.next() == Some(of_block(unit));
+            }
+            if is_equal {
+                return Ok(true);
+            }
+        }
+        if step == block || len < block {
+            return Ok(false);
+        }
+        let size = |bytes| format_size(ByteLen::new(bytes));
+        Err(Error::new(
+            ErrorKind::Unsupported,
+            format!(
+                "the layout list has digests of {} of contents, and blocks of {} are to be \
+                 compared: a list of the same image with digests of those is needed",
+                size(unit),
+                size(block)
+            ),
+        ))
+    }
+}
+
 /// A source, and its name in errors.
 #[derive(Clone, Copy)]
 struct NamedSource<'a> {
@@ -413,18 +546,9 @@ impl<'a> NamedSource<'a> {
         self.source.open(id).map_err(|error| self.about(error))
     }
 
-    fn digest(self, id: NodeId) -> Result<[u8; 32], Error> {
+    fn digest(self, id: NodeId) -> Result<FileDigest, Error> {
         let size = self.source.tree().node(id).size;
         let mut content = self.open(id)?;
-        let mut hash = Sha256::new();
-        let mut piece = vec![0; PIECE.min(size) as usize];
-        let mut at = 0;
-        while at < size {
-            let n = PIECE.min(size - at) as usize;
-            content.read_at(at, &mut piece[..n]).map_err(|error| self.about(error))?;
-            hash.update(&piece[..n]);
-            at += n as u64;
-        }
-        Ok(hash.finalize().into())
+        of_contents(content.as_mut(), size, 1, |_| {}).map_err(|error| self.about(error))
     }
 }

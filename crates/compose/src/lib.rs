@@ -5,7 +5,7 @@
 //! - [`traces`]: traces by path
 //! - [`build`]: an image in each of the formats; [`mod@write`]: where it is written
 //! - [`base`]: older images, in whose places files stay, of the formats in [`older`]; [`freed`]: the
-//!   blocks of those that are gone
+//!   blocks of those that are gone; [`layout_list`]: the list that can take the place of an image
 //! - [`rearrange`]: an image laid out anew
 //! - [`check`]: whether an image is in order
 //!
@@ -27,6 +27,7 @@ mod flags;
 pub mod freed;
 mod kept;
 mod layers;
+pub mod layout_list;
 mod names;
 pub mod older;
 pub mod rearrange;

@@ -1,5 +1,6 @@
 //! The formats whose images can be built on the base of older ones.
 
+use crate::layout_list::{self, ListRequest, MadeList};
 use crate::rearrange::E2FSCK;
 use seekless_device::BlockDevice;
 use seekless_ext as ext;
@@ -10,6 +11,7 @@ use seekless_fs::plan::{NewVolume, ObjectId, OlderFile};
 use seekless_fs::source::Source;
 use seekless_fs::term::{Term, Text};
 use seekless_fs::{FsError, Inspect};
+use seekless_images::Error;
 use seekless_units::ByteLen;
 use std::sync::Arc;
 
@@ -24,6 +26,27 @@ pub struct Continued<'a, I> {
     /// Whether free space has the bytes of the first image.
     pub keeps_freed: bool,
 }
+
+/// A format whose images can be built on the base of older ones.
+pub struct OlderFormat {
+    /// The format.
+    pub format: Format,
+    /// Makes the layout list of an image that is on a device.
+    pub(crate) list: fn(&ListRequest<'_>, Arc<dyn BlockDevice>) -> Result<MadeList, Error>,
+}
+
+impl OlderFormat {
+    const fn of<V: OlderVolume>() -> Self {
+        Self { format: V::FORMAT, list: layout_list::make::<V> }
+    }
+}
+
+/// The formats.
+pub const FORMATS: &[OlderFormat] = &[
+    OlderFormat::of::<ext::BaseVolume>(),
+    OlderFormat::of::<fat::BaseVolume>(),
+    OlderFormat::of::<ufs::BaseVolume>(),
+];
 
 /// An older volume, whose shape new ones of its format take over.
 pub trait OlderVolume: Sized + 'static {
@@ -61,6 +84,11 @@ pub trait OlderVolume: Sized + 'static {
 
     /// The way to repair an image that is damaged.
     fn repair() -> Text;
+
+    /// Bytes of the unit in which a new volume of the same shape allocates contents.
+    fn unit(image: &Self::Image) -> u32 {
+        image.geometry().block_size
+    }
 
     /// A new volume of this shape.
     ///
@@ -169,6 +197,11 @@ impl OlderVolume for fat::BaseVolume {
 
     fn repair() -> Text {
         Text::from("repair it with ").then(Term::Repair).then(" first")
+    }
+
+    fn unit(image: &Self::Image) -> u32 {
+        let shape = image.geometry();
+        shape.block_size * shape.cluster_blocks
     }
 
     fn build<'a>(

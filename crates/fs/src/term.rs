@@ -60,6 +60,10 @@ pub enum Term {
     Size,
     /// Whether contents are cloned.
     Reflink,
+    /// Partition of the disk of an older image.
+    OlderPartition,
+    /// Bytes of the older image in freed blocks.
+    KeepFreed,
 }
 
 impl fmt::Display for Term {
@@ -91,6 +95,8 @@ impl fmt::Display for Term {
             Self::Create => "`create`",
             Self::Size => "`size`",
             Self::Reflink => "`reflink`",
+            Self::OlderPartition => "`like_partition`",
+            Self::KeepFreed => "`keep_freed`",
         })
     }
 }
