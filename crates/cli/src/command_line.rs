@@ -108,6 +108,7 @@ pub(crate) enum Command {
     Check(cmd::check::CheckArgs),
     Manifest(cmd::manifest::ManifestArgs),
     Lab(cmd::lab::LabCommand),
+    Layout(cmd::layout::LayoutArgs),
     Ls(cmd::ls::LsArgs),
     Cat(cmd::cat::CatArgs),
     Compare(cmd::compare::CompareArgs),

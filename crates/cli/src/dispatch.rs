@@ -1,8 +1,8 @@
 //! The command that a command line names.
 
 use crate::cmd::{
-    age, cat, check, compare, compose, cp, crash, disk, generate, info, lab, ls, manifest, map,
-    mkfs, model, mount, optimize, record, relayout, score, trace, tune, watch,
+    age, cat, check, compare, compose, cp, crash, disk, generate, info, lab, layout, ls, manifest,
+    map, mkfs, model, mount, optimize, record, relayout, score, trace, tune, watch,
 };
 use crate::command_line::{Cli, Command};
 use crate::failure::Failure;
@@ -19,6 +19,7 @@ pub(crate) fn run(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Info(args) => info::run(args, &cli.global),
         Command::Manifest(args) => manifest::run(args, &cli.global),
         Command::Lab(args) => lab::run(args, &cli.global),
+        Command::Layout(args) => layout::run(args, &cli.global),
         Command::Ls(args) => ls::run(args, &cli.global),
         Command::Cat(args) => cat::run(args, &cli.global),
         Command::Check(args) => check::run(args, &cli.global),

@@ -13,6 +13,7 @@
 //! | [`Image::score`] | count the requests, seeks and chunks of a trace on an image |
 //! | [`Check`] | check an image, and repair it |
 //! | [`compare`] | tell in which files two images differ |
+//! | [`LayoutList`] | write a small file that stands for an image in [`Build::like`] |
 //! | [`sharing()`] | count the chunks that images share |
 //! | [`Mount`] | mount an image read-only, and record its reads |
 //! | [`Record`] | record the reads of a program on a file system that the kernel has mounted |
@@ -52,6 +53,7 @@ mod build;
 mod check;
 mod compare;
 mod image;
+mod layout_list;
 mod mount;
 mod optimize;
 mod record;
@@ -62,6 +64,7 @@ pub use build::{Build, Built, Format, Reflink};
 pub use check::{Check, Checked, Class, Finding, Outcome, Place};
 pub use compare::{Change, Difference, compare};
 pub use image::{Entry, Image, Kind, Metadata, Open, Time, Volume, open};
+pub use layout_list::{LayoutList, Listed};
 pub use mount::Mount;
 pub use optimize::{Gain, Optimize, Optimized};
 pub use record::{Record, Recorded};

@@ -78,6 +78,7 @@ Examples:
   seekless build rootfs/ -o disk.img --size +1G
   seekless build rootfs/ -o disk.img --free 20%
   seekless build rootfs/ -o week2.img --like week1.img
+  seekless build rootfs/ -o week2.img --like week1.layout
   seekless build rootfs.tar.zst overlay/ -o app.img --share
   seekless build rootfs/ -o disk.img --uuid random
   seekless build rootfs/ -o disk.img --reflink never

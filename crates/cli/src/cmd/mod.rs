@@ -12,6 +12,7 @@ pub(crate) mod disk;
 pub(crate) mod generate;
 pub(crate) mod info;
 pub(crate) mod lab;
+pub(crate) mod layout;
 pub(crate) mod ls;
 pub(crate) mod manifest;
 pub(crate) mod map;

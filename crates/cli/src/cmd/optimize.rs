@@ -87,8 +87,8 @@ pub(crate) struct OptimizeArgs {
     /// New inode size in bytes; a different size requires a new file system
     #[arg(long, value_parser = parse_size)]
     inode_size: Option<ByteLen>,
-    /// Keep the files of this older ext image where they lie there, and its size, features, UUID
-    /// and label, as `seekless build --like` (repeatable)
+    /// Keep the files of this older ext image, or of its layout list, where they lie there, and its
+    /// size, features, UUID and label, as `seekless build --like` (repeatable)
     #[arg(long, value_name = "IMG", conflicts_with_all = ["in_place", "inline_data", "inode_size"])]
     like: Vec<PathBuf>,
     /// With --like: fail where groups and inode tables cannot be those of the older image

@@ -4,6 +4,7 @@
 use crate::judges::{
     Mounted, Scratch, can_mount, check, failure, header, manifest, ready, run, same, seekless, text,
 };
+use crate::layout_list;
 use sha2::{Digest, Sha256};
 use std::collections::HashSet;
 use std::fs;
@@ -60,7 +61,7 @@ fn pick(random: &mut Random, of: &[PathBuf]) -> Option<PathBuf> {
 }
 
 /// Changes a tree as upgrades do; `steps` changes.
-fn change(root: &Path, random: &mut Random, steps: usize) {
+pub(super) fn change(root: &Path, random: &mut Random, steps: usize) {
     for step in 0..steps {
         let mut dirs = list(root, true);
         dirs.push(root.to_path_buf());
@@ -135,6 +136,9 @@ pub(super) fn fresh(old: &[u8], new: &[u8], size: usize) -> usize {
 pub(super) fn build(source: &str, image: &str, options: &[&str]) {
     let args = ["build", source, "-o", image, "--force", "-q"];
     text(&seekless(&[&args[..], options].concat()));
+    if options.contains(&"--like") && !options.contains(&"keep") {
+        layout_list::give_the_same(source, image, options);
+    }
 }
 
 /// A tree that is changed again and again, each image like the one before.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-const DROP: &[&str] = &["--drop", "all"];
+pub(super) const DROP: &[&str] = &["--drop", "all"];
 
 /// Whether mtools read an image: they go by the number of clusters alone.
 fn suits_mtools(image: &str) -> bool {
@@ -94,7 +94,7 @@ fn contents(random: &mut Random, most: usize) -> Vec<u8> {
     random.bytes(len)
 }
 
-fn small_tree(root: &Path, random: &mut Random, most: usize) {
+pub(super) fn small_tree(root: &Path, random: &mut Random, most: usize) {
     fs::create_dir(root).expect("mkdir");
     for dir in 0..6 {
         let at = root.join(format!("Directory number {dir}"));
@@ -112,7 +112,7 @@ fn small_tree(root: &Path, random: &mut Random, most: usize) {
 }
 
 /// Changes a tree as upgrades do; `steps` changes, of files with up to `most` bytes.
-fn change(root: &Path, random: &mut Random, steps: usize, most: usize) {
+pub(super) fn change(root: &Path, random: &mut Random, steps: usize, most: usize) {
     for step in 0..steps {
         let mut dirs = list(root, true);
         dirs.push(root.to_path_buf());

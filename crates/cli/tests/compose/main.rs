@@ -16,6 +16,7 @@ mod flags;
 mod foreign;
 mod kill;
 mod layers;
+mod layout_list;
 mod like;
 mod like_fat;
 mod like_ufs;

@@ -71,6 +71,7 @@ const BEFORE: &[(&str, &str)] = &[
     ("seekless mkfs ", "rm disk.img"),
     ("--lost free esp.img", "seekless mkfs --format fat16 --size 16M --force esp.img"),
     ("--like esp.img", "seekless build esp/ -o esp.img --format fat32 --drop owners,modes --force"),
+    ("--like week1.layout", "seekless layout week1.img -o week1.layout"),
     ("lab run ./mine.toml", "cp small.toml mine.toml"),
     ("lab show dirpref > mine.toml", "rm mine.toml"),
     ("-o rootfs.mtree", "rm rootfs.mtree"),

@@ -17,11 +17,11 @@ use std::path::PathBuf;
 /// own.
 #[derive(Args, Debug)]
 pub(super) struct LikeArgs {
-    /// Keep the files of this older image where they lie there: inode numbers (ext, UFS), places in
-    /// directories (FAT, UFS) and short names (FAT), and blocks of files with the same path, or the
-    /// same contents. Size, features, UUID or volume ID, label and time of creation are those of the
-    /// older image too, and it grows if need be. Of several, the first that has a file counts
-    /// (repeatable)
+    /// Keep the files of this older image, or of its layout list (see `seekless layout`), where
+    /// they lie there: inode numbers (ext, UFS), places in directories (FAT, UFS) and short names
+    /// (FAT), and blocks of files with the same path, or the same contents. Size, features, UUID or
+    /// volume ID, label and time of creation are those of the older image too, and it grows if need
+    /// be. Of several, the first that has a file counts (repeatable)
     #[arg(long, value_name = "IMG")]
     like: Vec<PathBuf>,
     /// With --like: partition of the older images: its number, name or UUID, the label of its
