@@ -256,3 +256,64 @@ pub fn run_crash_log(data: &[u8]) {
     };
     assert_eq!(rest(same), rest(log));
 }
+
+/// Opens a layout list, any byte of whose parts may change, as a build that is like it does. The
+/// checksums are right.
+pub fn run_layout_list(data: &[u8]) {
+    use seekless_compose::base::{ExtBases, FatBases};
+    use seekless_compose::layout_list::{LayoutList, ListParts};
+    static LISTS: OnceLock<Vec<ListParts>> = OnceLock::new();
+    let lists = LISTS.get_or_init(lists);
+    let Some((&choice, mut rest)) = data.split_first() else { return };
+    let mut parts = lists[usize::from(choice & 0x7F) % lists.len()].clone();
+    while let Some((head, after)) = rest.split_first_chunk::<3>() {
+        let place = usize::from(u16::from_le_bytes([head[0], head[1]]));
+        let len = (usize::from(head[2] & 15) + 1).min(after.len());
+        let (patch, after) = after.split_at(len);
+        // Most inputs change the small parts.
+        let part = match head[2] >> 6 {
+            0 => &mut parts.metadata,
+            1 => &mut parts.runs,
+            _ => &mut parts.digests,
+        };
+        let at = place * part.len() >> 16;
+        part.iter_mut().skip(at).zip(patch).for_each(|(byte, &other)| *byte = other);
+        rest = after;
+    }
+    let mut list = parts.encode().expect("packed");
+    if choice & 0x80 != 0 {
+        // The checksums are wrong, too.
+        let at = list.len() / 2;
+        list[at] ^= 1;
+        assert!(LayoutList::parse(&list).is_err());
+        return;
+    }
+    let path = scratch("list");
+    std::fs::write(&path, list).expect("write");
+    let (paths, place, options) = ([path], Default::default(), OpenOptions::default());
+    match parts.format.as_str() {
+        "fat" => drop(FatBases::open(&paths, &place, options)),
+        _ => drop(ExtBases::open(&paths, &place, options)),
+    }
+}
+
+/// A file of this process.
+fn scratch(name: &str) -> std::path::PathBuf {
+    std::env::temp_dir().join(format!("seekless-fuzz-{}-{name}", std::process::id()))
+}
+
+/// The lists of those small images that are in order.
+fn lists() -> Vec<seekless_compose::layout_list::ListParts> {
+    use seekless_compose::layout_list::{ListParts, ListRequest};
+    let path = scratch("image");
+    let place = seekless_images::Place::default();
+    let request =
+        ListRequest { image: &path, place: &place, open: OpenOptions::default(), unit: None };
+    let ext = images::IMAGES.iter().map(|(_, compressed)| images::unpack(compressed));
+    let list = |bytes: Vec<u8>| {
+        std::fs::write(&path, bytes).expect("write");
+        let list = request.make().ok()?;
+        Some(ListParts::decode(&list.bytes).expect("just made"))
+    };
+    ext.chain(fat_bases().iter().cloned()).filter_map(list).collect()
+}
