@@ -24,9 +24,9 @@ impl ListParts {
     /// # Errors
     /// [`ListError`].
     pub fn decode(list: &[u8]) -> Result<Self, ListError> {
-        let len = list.len() as u64;
+        let len = count(list.len());
         let Ok((header, behind)) = Header::ref_from_prefix(list) else {
-            return Err(ListError::CutShort { len, stated: HEADER as u64 });
+            return Err(ListError::CutShort { len, stated: count(HEADER) });
         };
         if header.magic != MAGIC {
             return Err(ListError::invalid("header", "it has not the mark of a layout list"));
@@ -43,11 +43,11 @@ impl ListParts {
         let head_len = pieces.saturating_mul(size_of::<PieceSum>());
         let damaged = |end| ListError::Checksum { start: 0, end };
         let Some((sums, packed)) = behind.split_at_checked(head_len) else {
-            return Err(damaged(HEADER as u64));
+            return Err(damaged(count(HEADER)));
         };
         let head = list.get(..SUM).unwrap_or_default();
         if head_sum(head, sums) != header.sum {
-            return Err(damaged((HEADER + sums.len()) as u64));
+            return Err(damaged(count(HEADER.saturating_add(sums.len()))));
         }
         if len > stated {
             return Err(ListError::invalid("end", format!("{} bytes follow it", len - stated)));
@@ -90,9 +90,9 @@ fn check_pieces(sums: &[u8], packed: &[u8], len: u64) -> Result<(), ListError> {
     if pieces.len() != sums.len() / size_of::<PieceSum>() {
         return Err(ListError::invalid("header", "it has not a checksum for each piece"));
     }
-    let mut start = len.saturating_sub(packed.len() as u64);
+    let mut start = len.saturating_sub(count(packed.len()));
     for (piece, sum) in pieces.zip(sums.chunks(size_of::<PieceSum>())) {
-        let end = start.saturating_add(piece.len() as u64);
+        let end = start.saturating_add(count(piece.len()));
         if piece_sum(piece) != sum {
             return Err(ListError::Checksum { start, end });
         }
@@ -109,7 +109,7 @@ fn inflate(packed: &[u8], len: u64) -> Result<Vec<u8>, ListError> {
     let mut payload = Vec::new();
     let mut limited = decoder.take(len.saturating_add(1));
     limited.read_to_end(&mut payload).map_err(failed)?;
-    if payload.len() as u64 != len {
+    if count(payload.len()) != len {
         return Err(invalid(format!("it has not {len} bytes")));
     }
     Ok(payload)
@@ -120,4 +120,9 @@ fn text(padded: &[u8]) -> String {
     let len = padded.iter().position(|&byte| byte == 0).unwrap_or(padded.len());
     let shown = |byte: &u8| if byte.is_ascii_graphic() { char::from(*byte) } else { '?' };
     padded.iter().take(len).map(shown).collect()
+}
+
+/// A number of bytes in memory.
+fn count(bytes: usize) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX)
 }

@@ -166,7 +166,7 @@ fn hostile_lists_are_read_in_bounds() {
         if random(4) == 0 {
             let at = 40 + random(bytes.len() - 40);
             bytes[at] ^= 1 << random(8);
-            if at < 56 || at > HEADER {
+            if !(56..=HEADER).contains(&at) {
                 seal(&mut bytes);
             }
         }
