@@ -9,6 +9,7 @@
 //! - [`grid`]: a disk divided into rows of cells; `fold`: rows without content
 //! - [`heat`]: figures over two keys as coloured fields
 //! - [`strip`]: a line that shows which parts of a whole have a property
+//! - [`chunk_map`]: the chunks of an image, as an HTML page
 //! - [`terminal`]: the map as text
 //! - [`page`]: the map as one HTML page
 //! - [`bars`]: figures as dots, with marks for published ones
@@ -18,6 +19,7 @@
 
 pub mod axis;
 pub mod bars;
+pub mod chunk_map;
 pub mod curves;
 pub mod disk;
 mod fold;

@@ -4,17 +4,20 @@ use crate::args::{Global, OpenArgs, PlaceArgs};
 use crate::failure::Failure;
 use crate::say::say;
 use crate::scoring::{self, ModelArgs};
+use crate::written::Written;
 use clap::Args;
-use seekless_compose::sharing::{Compared, Comparison, LastShared};
+use seekless_compose::sharing::{Compared, Comparison, LastShared, UnitShared};
 use seekless_compose::traces;
 use seekless_images::Place;
+use seekless_images::output::replace;
 use seekless_layout::chunks::{Cause, Count, KindBytes, Unit};
 use seekless_layout::usage::Use;
+use seekless_report::chunk_map::{self, ChunkClass, ChunkMap, ChunkPage};
 use seekless_report::strip;
 use seekless_report::table::{Figure, Table, counted};
 use seekless_units::{ByteLen, format_size};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -30,6 +33,7 @@ Examples:
   seekless compare week1.img week2.img --chunk 512K --trace boot.trace
   seekless compare base.img app1.img app2.img app3.img --json | jq '.units[].images[-1].new'
   seekless compare a.img b.img --chunk 64K --json | jq '.last[].by_use'
+  seekless compare a.img b.img --html compare.html
 
 Whoever loads images lazily, caches their chunks or sends updates stores equal chunks
 once. Chunks are counted in three ways: aligned ones of each --chunk, blocks of 4K, and
@@ -50,6 +54,10 @@ pub(crate) struct CompareArgs {
     /// Trace of reads of the last image (repeatable)
     #[arg(long, value_name = "TRACE")]
     trace: Vec<PathBuf>,
+    /// Write a self-contained HTML page to FILE: the tables, and maps of the chunks of the last
+    /// image by the reason why they are new
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     #[command(flatten)]
     model: ModelArgs,
     #[command(flatten)]
@@ -70,8 +78,14 @@ pub(crate) fn run(args: &CompareArgs, global: &Global) -> Result<ExitCode, Failu
     if let (Some(fit), Some(last)) = (&compared.fit, args.images.last()) {
         scoring::fit::warn(fit, &scoring::names(&args.trace), &name(last));
     }
+    if let Some(path) = &args.html {
+        let page = chunk_map::html(&page(args, &compared));
+        replace(path, |out| out.write_all(page.as_bytes()))?;
+    }
     if global.json {
         say!("{}", as_json(args, &compared));
+    } else if let Some(path) = &args.html {
+        Written::file(path).tell(global);
     } else {
         show(args, &compared);
     }
@@ -88,11 +102,7 @@ fn show(args: &CompareArgs, compared: &Compared) {
     if args.images.len() > 2 {
         for unit in &compared.units {
             say!("\n{} of each image (row) that another has:", unit.unit);
-            let mut table = Table::new(args.images.iter().map(|path| name(path)).collect(), false);
-            for (path, row) in args.images.iter().zip(&unit.matrix) {
-                table.push(name(path), row.iter().copied().map(Figure::Count).collect());
-            }
-            say!("{}", table.text().trim_end());
+            say!("{}", matrix(args, unit).text().trim_end());
         }
     }
     say!("\nBytes of the new chunks of {last}, by use:");
@@ -127,6 +137,61 @@ fn totals(args: &CompareArgs, compared: &Compared) -> Table {
         table.push("  bytes of them", each(|it| Figure::Bytes(ByteLen::new(it.bytes)), true));
     }
     table
+}
+
+/// Chunks of each image that each other one has.
+fn matrix(args: &CompareArgs, unit: &UnitShared) -> Table {
+    let mut table = Table::new(args.images.iter().map(|path| name(path)).collect(), false);
+    for (path, row) in args.images.iter().zip(&unit.matrix) {
+        table.push(name(path), row.iter().copied().map(Figure::Count).collect());
+    }
+    table
+}
+
+/// Maps of the last image, and all tables.
+fn page(args: &CompareArgs, compared: &Compared) -> ChunkPage {
+    let names: Vec<String> = args.images.iter().map(|path| name(path)).collect();
+    let last = names.last().cloned().unwrap_or_default();
+    let len = compared.lens.last().copied();
+    let maps = compared.last.iter().map(|(&size, one)| map(&last, len, size, one));
+    let note = |text: &str| text.to_string();
+    let mut tables = vec![(
+        note("Chunks"),
+        totals(args, compared),
+        note(
+            "New chunks are in no image before. Chunks of zeros are not counted; equal ones count once.",
+        ),
+    )];
+    if names.len() > 2 {
+        let of = |unit: &UnitShared| {
+            let title = format!("{} of each image (row) that another has", unit.unit);
+            (title, matrix(args, unit), String::new())
+        };
+        tables.extend(compared.units.iter().map(of));
+    }
+    let title = format!("Bytes of the new chunks of {last}, by use");
+    tables.push((title, by_use(&compared.last), String::new()));
+    tables.push((format!("New chunks of {last}"), by_cause(&compared.last), String::new()));
+    ChunkPage {
+        title: "Chunks that images share".into(),
+        subtitle: format!("{last} beside {}", names[..names.len().saturating_sub(1)].join(", ")),
+        maps: maps.collect(),
+        tables,
+    }
+}
+
+/// The map of the chunks of one size.
+fn map(image: &str, len: Option<ByteLen>, size: ByteLen, one: &LastShared) -> ChunkMap {
+    let causes: HashMap<u64, Cause> = one.kinds.places.iter().copied().collect();
+    let class = |(at, cell): (u64, Option<bool>)| match (cell, causes.get(&(at * size.get()))) {
+        (None, _) => ChunkClass::Zero,
+        (Some(_), Some(Cause::Moved)) => ChunkClass::Moved,
+        (Some(_), Some(Cause::Metadata)) => ChunkClass::Metadata,
+        (Some(_), Some(Cause::Contents)) => ChunkClass::Contents,
+        (Some(_), None) => ChunkClass::Equal,
+    };
+    let chunks = (0..).zip(cells(&one.runs, len, size)).map(class).collect();
+    ChunkMap { name: image.into(), size, chunks }
 }
 
 /// Bytes of new chunks by use.

@@ -1,7 +1,7 @@
 //! `compare`, and `score --cached`: chunks that are counted here byte by byte, and by casync.
 
 use super::skip::skip;
-use super::{json, seekless, text};
+use super::{browser, json, seekless, text};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs;
@@ -355,4 +355,64 @@ fn chunks_begin_at_the_file_system() {
     let last = &longer["last"][0];
     assert_eq!(last["by_use"]["outside the file system"]["new"], 5000, "{last}");
     assert_eq!(last["causes"]["because of metadata"], 1, "{last}");
+}
+
+/// The page has each chunk of the last image with its cause, a text for each map, and the tables; it
+/// needs nothing from elsewhere.
+#[test]
+fn the_page_has_each_chunk_with_its_cause() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    prepare(dir, "ext4");
+    let args = ["compare", "a.img", "b.img", "--chunk", "64K", "--chunk", "512K"];
+    let said = text(&[&args[..], &["--html", "map.html"]].concat(), dir);
+    assert!(said.starts_with("map.html: "), "{said}");
+    let found = json(&[&args[..], &["--json"]].concat(), dir);
+    let page = fs::read_to_string(dir.join("map.html")).unwrap();
+    assert!(!page.contains("http"), "something from outside");
+    assert_eq!(page.matches("role=\"img\"").count(), 2);
+    let (_, data) = page.split_once("id=\"data\">").expect("data");
+    let (data, _) = data.split_once("</script>").expect("its end");
+    let data: Value = serde_json::from_str(data).unwrap();
+    let len = fs::metadata(dir.join("b.img")).unwrap().len();
+    for (map, last) in
+        data["maps"].as_array().unwrap().iter().zip(found["last"].as_array().unwrap())
+    {
+        let size = last["size"].as_u64().unwrap();
+        assert_eq!(map["size"].as_u64(), Some(size));
+        let mut letters = String::new();
+        let mut count = 0;
+        for letter in map["cells"].as_str().unwrap().chars() {
+            match letter.to_digit(10) {
+                Some(digit) => count = count * 10 + digit as usize,
+                None => {
+                    letters.extend(std::iter::repeat_n(letter, count.max(1)));
+                    count = 0;
+                }
+            }
+        }
+        assert_eq!(letters.len() as u64, len.div_ceil(size));
+        // Equal chunks are counted once, and all of them are drawn.
+        let pairs = [
+            ("c", "because of new contents"),
+            ("d", "because of metadata"),
+            ("m", "only because blocks moved"),
+        ];
+        for (letter, cause) in pairs {
+            let drawn = letters.matches(letter).count() as u64;
+            let counted = last["causes"][cause].as_u64().unwrap_or(0);
+            assert!(
+                drawn >= counted && (drawn > 0) == (counted > 0),
+                "{cause}: {drawn}, {counted}"
+            );
+        }
+    }
+    let keys = "<script>const picture = document.getElementById(\"map-0\");\n\
+        for (const key of [\"ArrowRight\", \"ArrowRight\"])\n\
+        picture.dispatchEvent(new KeyboardEvent(\"keydown\", { key }));\n\
+        picture.after(document.getElementById(\"tip\").cloneNode(true));\n</script></body>";
+    fs::write(dir.join("map.html"), page.replace("</body>", keys)).unwrap();
+    let Some(dom) = browser(dir, &["--dump-dom"]) else { return };
+    let dom = String::from_utf8(dom.stdout).unwrap();
+    assert!(dom.contains(">chunk 1, 64K to 128K: "), "no chunk is told of in\n{dom}");
 }

@@ -3,7 +3,7 @@
 use super::sharing::{Chunked, Stored};
 use crate::usage::Use;
 use seekless_units::{BlockNo, ByteLen, Extent};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
 /// Why a chunk is new.
@@ -48,6 +48,8 @@ pub struct Kinds {
     pub bytes: BTreeMap<Use, KindBytes>,
     /// New chunks by cause.
     pub causes: BTreeMap<Cause, u64>,
+    /// The first byte of each new chunk, in order, and its cause; of equal ones all.
+    pub places: Vec<(u64, Cause)>,
 }
 
 impl Kinds {
@@ -64,9 +66,13 @@ impl Kinds {
         block_size: u32,
     ) -> Self {
         let (mut kinds, mut sweep) = (Self::default(), Sweep::new(uses, whole, block_size));
-        let (mut seen, mut seen_blocks) = (HashSet::new(), HashSet::new());
+        let (mut seen, mut seen_blocks) = (HashMap::new(), HashSet::new());
         for (chunk, parts) in image.with_blocks(size) {
-            if chunks.has(chunk.digest) || !seen.insert(chunk.digest) {
+            if chunks.has(chunk.digest) {
+                continue;
+            }
+            if let Some(&cause) = seen.get(&chunk.digest) {
+                kinds.places.push((chunk.start, cause));
                 continue;
             }
             let mut cause = Cause::Moved;
@@ -87,6 +93,8 @@ impl Kinds {
                 });
             }
             *kinds.causes.entry(cause).or_default() += 1;
+            seen.insert(chunk.digest, cause);
+            kinds.places.push((chunk.start, cause));
         }
         kinds
     }
