@@ -11,7 +11,7 @@
 //! | payload, packed by zstd | runs, metadata and digests |
 //!
 //! The runs are the ranges of the volume that are known: each a gap behind the one before, and a
-//! length with its lowest bit set where it is zeros ([`number`]). They are what was read when the
+//! length with its lowest bit set where it is zeros, both in LEB128. They are what was read when the
 //! list was made, by the code that reads a base for a build: it opens the volume, checks it for damage, reads its
 //! shape, its tree and the maps of all files. Superblocks, descriptors and their copies, and all blocks of
 //! directories are added. A read elsewhere is an error
