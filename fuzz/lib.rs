@@ -11,7 +11,8 @@
 //! | 3, repeated | two bytes of place within the region, one of length (1..=16) |
 //! | length | the bytes to put there |
 
-#[path = "../crates/ext/tests/testsuite/damage/exercise.rs"]
+mod damage;
+#[path = "../crates/fs/tests/shared/exercise.rs"]
 mod exercise;
 #[path = "../crates/fat/tests/testsuite/damage/images.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
@@ -22,17 +23,10 @@ mod fat_in_use;
 #[path = "../crates/ffs/tests/testsuite/damage/images.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
 mod ffs_images;
-#[path = "../crates/ext/tests/testsuite/damage/images.rs"]
-#[allow(dead_code, reason = "the tests use more of it")]
-mod images;
-
-#[path = "../crates/ext/tests/testsuite/damage/in_use.rs"]
-mod in_use;
 #[path = "../crates/qcow2/tests/damage/images.rs"]
 mod qcow2_images;
-#[path = "../crates/ext/tests/testsuite/damage/sums.rs"]
-mod sums;
 
+use damage::{images, in_use};
 use seekless_device::MemoryDevice;
 use seekless_ext::ExtImage;
 use seekless_fs::format::OpenOptions;
@@ -45,7 +39,7 @@ use std::sync::{Arc, OnceLock};
 /// Runs one input on the images of UFS, any byte of which may change.
 pub fn run_ffs(data: &[u8]) {
     if let Some(bytes) = damaged_ffs(data) {
-        exercise::shared::exercise(&seekless_ffs::FORMAT, bytes, false);
+        exercise::exercise(&seekless_ffs::FORMAT, bytes, false);
     }
 }
 
@@ -73,7 +67,7 @@ pub fn run_fat(data: &[u8]) {
     let bases = fat_bases();
     let Some((&choice, rest)) = data.split_first() else { return };
     let bytes = fat_images::patched(bases[usize::from(choice) % bases.len()].clone(), 0, rest);
-    exercise::shared::exercise(&seekless_fat::FORMAT, bytes.clone(), choice & 0x80 != 0);
+    exercise::exercise(&seekless_fat::FORMAT, bytes.clone(), choice & 0x80 != 0);
     // What is repaired is clean.
     let device = Arc::new(MemoryDevice::new(bytes));
     let Ok(repaired) = seekless_fat::repair(device.clone(), seekless_fat::LostChains::Kept) else {
@@ -180,7 +174,7 @@ pub fn run(region: Region, data: &[u8]) {
         }
         rest = after;
     }
-    exercise::exercise(bytes, choice & 0x80 == 0);
+    damage::exercise::exercise(bytes, choice & 0x80 == 0);
 }
 
 fn bases(region: Region) -> Vec<Base> {

@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// A layout list of an ext or FAT image: its metadata, and digests of the contents of its files.
+/// A layout list of an ext, FAT or UFS image: its metadata, and digests of the contents of its files.
 /// [`Build::like`](crate::Build::like) takes it in place of the image, and makes the same bytes.
 ///
 /// ```

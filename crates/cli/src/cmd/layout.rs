@@ -19,7 +19,7 @@ metadata, with names and attributes of files, and digests of the contents. Image
 that are like the list have the same bytes as those that are like the image. Contents
 are not in it, except those that are stored in inodes; --freed keep needs the image.
 
-Ext and FAT images can be listed. An image that is damaged or mounted is refused, as by
+Ext, FAT and UFS images can be listed. An image that is damaged or mounted is refused, as by
 --like. The list appears only when it is complete, and the same image gives the same list.
 
 Examples:

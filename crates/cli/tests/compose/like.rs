@@ -617,7 +617,7 @@ fn bases_that_do_not_suit_are_named() {
     refused(&["--like", &scratch.join("none")], 6, "none");
     refused(&["--like", &old, "--size", "32M"], 2, "smaller");
     refused(&["--like", &old, "--format", "fat32"], 4, "FAT images");
-    refused(&["--like", &old, "--format", "ufs2"], 2, "ext and FAT");
+    refused(&["--like", &old, "--format", "ufs2"], 4, "UFS images");
     refused(&["--like", &old, "--like-strict", "-b", "1024"], 4, "blocks of 4096");
     refused(&["--like", &old, "--like-strict", "-N", "5000"], 4, "inodes in a group");
     let mut damaged = fs::read(&old).expect("read");

@@ -498,7 +498,7 @@ fn bases_that_do_not_suit_are_named() {
     refused(&[&fat16[..], &[&scratch.join("none")]].concat(), 6, "none");
     refused(&[&fat16[..], &[&old, "--size", "12M"]].concat(), 2, "smaller");
     refused(&["--format", "fat32", "--like", &old], 4, "FAT16");
-    refused(&["--format", "ufs2", "--like", &old], 2, "ext and FAT");
+    refused(&["--format", "ufs2", "--like", &old], 4, "UFS images");
     let sound = fs::read(&old).expect("read");
     let mut dirty = sound.clone();
     dirty[37] |= 1;

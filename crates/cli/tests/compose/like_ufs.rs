@@ -224,9 +224,9 @@ fn successive(name: &str, seed: u64, options: &[&str]) {
         old = scratch.join(&step.to_string());
         fs::rename(&image, &old).expect("rename");
     }
-    // Holes spread a few chunks of contents over a few more.
+    // Nearly all chunks of so small an image change, and with its holes it has up to two more.
     let (like, anew) = chunks;
-    assert!(like <= anew + 3, "{name} {seed}: {like} new chunks, {anew} without");
+    assert!(like <= anew + 6, "{name} {seed}: {like} new chunks, {anew} without");
     assert!(keep * 10 >= both * 8, "{name} {seed}: {keep} of {both} files keep their fragments");
     // An equal tree gives an equal image.
     build(&root, &image, &[&["--like", &old, "--freed", "keep"][..], &format].concat());
