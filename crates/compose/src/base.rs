@@ -1,10 +1,10 @@
 //! An older image as the base of a new one: the files of both keep their inode numbers and blocks.
 
-use crate::build::{hot_objects, with_shared};
 use crate::freed::{self, Copying, Freed};
 use crate::kept::{self, BaseImage, Matches};
 use crate::layout_list::{self, LayoutList};
-use crate::older::{Continued, OlderVolume};
+use crate::older::{Continued, OlderVolume, damaged};
+use crate::touched::{hot_objects, with_shared};
 use crate::write::{Destination, write_error, write_volume_over};
 use crate::wrong;
 use seekless_device::BlockDevice;
@@ -268,13 +268,6 @@ fn device_of_list<V: OlderVolume>(
         return Err(Error::new(ErrorKind::Unsupported, what).about(path.display()));
     }
     Ok(list.device().clone())
-}
-
-/// The error of an older image, with a hint if it is damaged.
-pub(crate) fn damaged<V: OlderVolume>(error: FsError, path: &Path) -> Error {
-    let is_damaged = matches!(error, FsError::Damaged { .. });
-    let error = Error::from(error).about(path.display());
-    if is_damaged { error.hint(V::repair()) } else { error }
 }
 
 /// The error of freed blocks that are to keep bytes which a layout list does not have.

@@ -3,17 +3,18 @@
 use crate::base::{ExtBases, FatBases, Likeness, Moved, Taken, UfsBases};
 use crate::freed::{self, Freed};
 use crate::names::Names;
+use crate::touched::{hot_objects, with_shared};
 use crate::write::{Destination, write_error, write_volume, write_volume_over};
 use crate::{flags, layers, wrong};
 use seekless_ext as ext;
 use seekless_fat::{self as fat, LossCounts};
 use seekless_ffs as ufs;
 use seekless_fs::FsError;
-use seekless_fs::plan::{Base, NewVolume, ObjectId, Plan};
+use seekless_fs::plan::{Base, NewVolume, Plan};
 use seekless_fs::source::Source;
 use seekless_images::{Error, Progress};
 use seekless_layout::by_path;
-use seekless_layout::planner::{self, Part, Touch};
+use seekless_layout::planner::{self, Touch};
 use seekless_layout::trace::Event;
 use seekless_units::ByteLen;
 use tracing::warn;
@@ -259,22 +260,6 @@ impl Build<'_> {
         }
         touches
     }
-}
-
-/// The objects whose blocks are touched, in order.
-pub(crate) fn hot_objects(touches: &[Touch]) -> Vec<ObjectId> {
-    let read = |touch: &Touch| matches!(touch.part, Part::Blocks(_)).then_some(touch.object);
-    touches.iter().filter_map(read).collect()
-}
-
-/// A touch, and a touch of the block that shares fragments with it.
-pub(crate) fn with_shared(volume: &dyn NewVolume, touch: Touch) -> impl Iterator<Item = Touch> {
-    let shared = match touch.part {
-        Part::Blocks(run) => volume.shared_block(touch.object, run),
-        _ => None,
-    };
-    let shared = shared.map(|(object, run)| Touch { object, part: Part::Blocks(run) });
-    std::iter::once(touch).chain(shared)
 }
 
 /// Losses as text; `None` without any.

@@ -42,7 +42,6 @@ pub use parts::ListParts;
 
 pub(crate) use digesting::of_contents;
 pub(crate) use digests::{ContentDigests, FileDigest, ListedFile, of_block};
-pub(crate) use make::make;
 
 use seekless_images::Error;
 use std::fs::File;

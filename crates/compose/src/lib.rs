@@ -33,6 +33,7 @@ pub mod older;
 pub mod rearrange;
 pub mod sharing;
 pub mod sources;
+mod touched;
 pub mod traces;
 pub mod write;
 

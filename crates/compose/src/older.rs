@@ -1,7 +1,5 @@
 //! The formats whose images can be built on the base of older ones.
 
-use crate::layout_list::{self, ListRequest, MadeList};
-use crate::rearrange::E2FSCK;
 use seekless_device::BlockDevice;
 use seekless_ext as ext;
 use seekless_fat as fat;
@@ -13,7 +11,11 @@ use seekless_fs::term::{Term, Text};
 use seekless_fs::{FsError, Inspect};
 use seekless_images::Error;
 use seekless_units::ByteLen;
+use std::path::Path;
 use std::sync::Arc;
+
+/// The way to repair an ext volume that is damaged.
+pub const E2FSCK: &str = "repair it with e2fsck first";
 
 /// The files of older images that a new volume continues.
 pub struct Continued<'a, I> {
@@ -26,27 +28,6 @@ pub struct Continued<'a, I> {
     /// Whether free space has the bytes of the first image.
     pub keeps_freed: bool,
 }
-
-/// A format whose images can be built on the base of older ones.
-pub struct OlderFormat {
-    /// The format.
-    pub format: Format,
-    /// Makes the layout list of an image that is on a device.
-    pub(crate) list: fn(&ListRequest<'_>, Arc<dyn BlockDevice>) -> Result<MadeList, Error>,
-}
-
-impl OlderFormat {
-    const fn of<V: OlderVolume>() -> Self {
-        Self { format: V::FORMAT, list: layout_list::make::<V> }
-    }
-}
-
-/// The formats.
-pub const FORMATS: &[OlderFormat] = &[
-    OlderFormat::of::<ext::BaseVolume>(),
-    OlderFormat::of::<fat::BaseVolume>(),
-    OlderFormat::of::<ufs::BaseVolume>(),
-];
 
 /// An older volume, whose shape new ones of its format take over.
 pub trait OlderVolume: Sized + 'static {
@@ -282,4 +263,11 @@ impl OlderVolume for ufs::BaseVolume {
         options.spare.bytes = ByteLen::new(options.spare.bytes.get() + bytes.get());
         options.is_fitted
     }
+}
+
+/// The error of an older image, with a hint if it is damaged.
+pub(crate) fn damaged<V: OlderVolume>(error: FsError, path: &Path) -> Error {
+    let is_damaged = matches!(error, FsError::Damaged { .. });
+    let error = Error::from(error).about(path.display());
+    if is_damaged { error.hint(V::repair()) } else { error }
 }

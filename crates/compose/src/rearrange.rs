@@ -1,6 +1,7 @@
 //! Rearranges an image: writes a second one in which blocks that traces read come first.
 
 use crate::base::{ExtBases, Likeness};
+use crate::older::E2FSCK;
 use crate::write::{Destination, write_volume};
 use seekless_device::{BlockDevice, DeviceError};
 use seekless_ext::{BuildOptions, Builder, ExtImage};
@@ -236,9 +237,6 @@ impl Rearrangement<'_> {
         refused(error, self.image, hint)
     }
 }
-
-/// Hint for an ext image that is damaged.
-pub const E2FSCK: &str = "repair it with e2fsck first";
 
 /// The error of an image that is not rearranged; with the hint if it is damaged.
 #[must_use]

@@ -5,9 +5,8 @@ use super::digesting;
 use super::digests::ListedFile;
 use super::parts::ListParts;
 use super::{number, runs};
-use crate::base::damaged;
 use crate::kept::BaseImage;
-use crate::older::{self, OlderVolume};
+use crate::older::{OlderVolume, damaged};
 use rayon::prelude::*;
 use seekless_device::{BlockDevice, ReadRecorder};
 use seekless_fs::format::{Format, OpenOptions, claim};
@@ -73,11 +72,11 @@ impl ListRequest<'_> {
         let about = |error: FsError| Error::from(error).about(self.image.display());
         in_use::refuse(self.image)?;
         let device = seekless_images::device(self.image, self.place)?;
-        let formats: Vec<Format> = older::FORMATS.iter().map(|older| older.format).collect();
+        let formats: Vec<Format> = FORMATS.iter().map(|older| older.format).collect();
         let only = "no image can be like one of its format";
         refuse_others(self.image, device.as_ref(), &formats, only)?;
         let claimed = claim(&formats, device.as_ref()).map_err(about)?;
-        let older = older::FORMATS.iter().find(|older| older.format.name == claimed.name);
+        let older = FORMATS.iter().find(|older| older.format.name == claimed.name);
         let older = older.ok_or_else(|| Error::new(ErrorKind::Unsupported, only))?;
         (older.list)(self, device)
     }
@@ -243,3 +242,24 @@ fn contents(base: &BaseImage, unit: u32) -> Result<Vec<u8>, Error> {
     }
     Ok(out)
 }
+
+/// A format whose images can be built on the base of older ones.
+struct OlderFormat {
+    /// The format.
+    format: Format,
+    /// Makes the layout list of an image that is on a device.
+    list: fn(&ListRequest<'_>, Arc<dyn BlockDevice>) -> Result<MadeList, Error>,
+}
+
+impl OlderFormat {
+    const fn of<V: OlderVolume>() -> Self {
+        Self { format: V::FORMAT, list: make::<V> }
+    }
+}
+
+/// The formats.
+const FORMATS: &[OlderFormat] = &[
+    OlderFormat::of::<seekless_ext::BaseVolume>(),
+    OlderFormat::of::<seekless_fat::BaseVolume>(),
+    OlderFormat::of::<seekless_ffs::BaseVolume>(),
+];
