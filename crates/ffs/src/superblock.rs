@@ -351,12 +351,17 @@ impl Super {
         .find_map(|(is_there, what)| is_there.then_some(what))
     }
 
-    /// The superblock of a volume that has grown to so many fragments, `more` of them for data, and
-    /// the check hashes of these kinds (`fs_metackhash`) if they change.
-    pub(crate) fn successor(&self, size: u64, more: u64, hashed: Option<u32>) -> Self {
+    /// The superblock of a volume that has grown to so many fragments in so many groups, `more`
+    /// fragments for data, and the check hashes of these kinds (`fs_metackhash`) if they change.
+    pub(crate) fn successor(
+        &self,
+        (size, groups): (u64, u32),
+        more: u64,
+        hashed: Option<u32>,
+    ) -> Self {
+        debug_assert_eq!(size.div_ceil(u64::from(self.fpg)), u64::from(groups), "whole groups");
         let mut sb = self.clone();
-        sb.size = size;
-        sb.ncg = u32::try_from(size.div_ceil(u64::from(self.fpg))).unwrap_or(self.ncg);
+        (sb.size, sb.ncg) = (size, groups);
         sb.tuning.dsize += more;
         if let Some(hashed) = hashed {
             sb.metackhash = hashed;

@@ -133,9 +133,15 @@ pub(super) fn fresh(old: &[u8], new: &[u8], size: usize) -> usize {
     pieces(new, size).difference(&have).count()
 }
 
-pub(super) fn build(source: &str, image: &str, options: &[&str]) {
+/// Builds an image.
+pub(super) fn build_once(source: &str, image: &str, options: &[&str]) {
     let args = ["build", source, "-o", image, "--force", "-q"];
     text(&seekless(&[&args[..], options].concat()));
+}
+
+/// Builds an image, and again like lists of the older ones.
+pub(super) fn build(source: &str, image: &str, options: &[&str]) {
+    build_once(source, image, options);
     if options.contains(&"--like") && !options.contains(&"keep") {
         layout_list::give_the_same(source, image, options);
     }
@@ -167,7 +173,7 @@ fn successive(name: &str, seed: u64, options: &[&str]) {
         let freed = ["zero", "keep"][random.below(2)];
         let like = [&["--like", &old, "--freed", freed][..], &given].concat();
         build(&root, &image, &like);
-        build(&root, &again, &like);
+        build_once(&root, &again, &like);
         build(&root, &free, options);
         let bytes = fs::read(&image).expect("read");
         assert!(bytes == fs::read(&again).expect("read"), "{name} {step}: the same bytes twice");

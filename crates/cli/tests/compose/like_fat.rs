@@ -2,7 +2,7 @@
 //! names that keep their short names, and few new chunks besides.
 
 use crate::judges::{Scratch, failure, manifest, ready, run, same, seekless, text};
-use crate::like::{BLOCK, CHUNK, Random, build, fresh, list, new_tree, pieces};
+use crate::like::{BLOCK, CHUNK, Random, build, build_once, fresh, list, new_tree, pieces};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -184,7 +184,7 @@ fn successive(name: &str, seed: u64, options: &[&str], most: usize) {
         let format = &options[..2];
         let like = [&["--like", &old, "--freed", freed][..], format, DROP].concat();
         build(&root, &image, &like);
-        build(&root, &again, &like);
+        build_once(&root, &again, &like);
         build(&root, &free, options);
         let what = format!("{name} {seed} {step}");
         let bytes = fs::read(&image).expect("read");

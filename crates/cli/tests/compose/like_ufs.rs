@@ -2,7 +2,9 @@
 //! tree say of any image, places that files and names keep, and few new chunks besides.
 
 use crate::judges::{Scratch, dissect, failure, manifest, ready, run, same, seekless, text};
-use crate::like::{BLOCK, CHUNK, Random, build, fresh, list, new_tree, pieces, set_times};
+use crate::like::{
+    BLOCK, CHUNK, Random, build, build_once, fresh, list, new_tree, pieces, set_times,
+};
 use seekless_device::FileDevice;
 use seekless_ffs::FfsImage;
 use seekless_fs::format::OpenOptions;
@@ -202,7 +204,7 @@ fn successive(name: &str, seed: u64, options: &[&str]) {
         let freed = ["zero", "keep"][random.below(2)];
         let like = [&["--like", &old, "--freed", freed][..], &format].concat();
         build(&root, &image, &like);
-        build(&root, &again, &like);
+        build_once(&root, &again, &like);
         build(&root, &free, options);
         let what = format!("{name} {seed} {step}");
         let bytes = fs::read(&image).expect("read");

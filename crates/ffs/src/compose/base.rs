@@ -284,7 +284,7 @@ impl BaseVolume {
         let own = self.options().make;
         let hashed = (options.check_hashes != own.check_hashes).then(|| options.hashed());
         let more = sizing::data_frags(geometry) - sizing::data_frags(&self.geometry);
-        let mut sb = self.sb().successor(geometry.size, more, hashed);
+        let mut sb = self.sb().successor((geometry.size, geometry.ncg), more, hashed);
         if options.soft_updates != own.soft_updates {
             sb.flags ^= flag::SOFT_UPDATES;
         }

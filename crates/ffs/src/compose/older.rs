@@ -132,7 +132,7 @@ impl<'a> OlderFiles<'a> {
         Ok((tails, holes))
     }
 
-    /// KeptFragments the whole blocks of a volume's files: fragments of later volumes do not take them.
+    /// Claims the whole blocks of a volume's files: fragments of later volumes do not take them.
     fn claim_blocks(
         &self,
         number: usize,
