@@ -165,8 +165,7 @@ impl BaseImage {
     /// The digest of a file's contents.
     fn digest(&self, node: NodeId) -> Result<FileDigest, Error> {
         let Some(list) = &self.list else { return self.named().digest(node) };
-        // Each file with contents has one.
-        Ok(list.digests.of_file(node).unwrap_or_default())
+        Ok(list.digests.of_file(node).expect("each file with contents has a digest"))
     }
 
     /// Whether a file has a block of `block` bytes in common with another one, at the same place in

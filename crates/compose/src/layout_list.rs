@@ -10,11 +10,11 @@
 //! | sums | a checksum of each piece of 64K of the payload; one of the header and of the sums is in the header |
 //! | payload, packed by zstd | runs, metadata and digests |
 //!
-//! The runs are the ranges of the volume that are known: each a gap behind the one before, and a
-//! length with its lowest bit set where it is zeros, both in LEB128. They are what was read when the
-//! list was made, by the code that reads a base for a build: it opens the volume, checks it for damage, reads its
-//! shape, its tree and the maps of all files. Superblocks, descriptors and their copies, and all blocks of
-//! directories are added. A read elsewhere is an error
+//! The runs are the ranges of the volume that the list has. Each run is two numbers in LEB128: the
+//! sectors between it and the run before, and its length, doubled, plus one if all its bytes are
+//! zeros. A build opens the older volume, checks it for damage, and reads its shape, its tree and
+//! the maps of all files: the list has all sectors that these steps read, and besides superblocks,
+//! descriptors, their copies, and all blocks of directories. A read of any other sector is an error
 //! ([`Lacking`](seekless_device::DeviceError::Lacking)), never zeros.
 //!
 //! Contents are compared by their digests: whole files with files of other paths, and blocks of
@@ -54,7 +54,7 @@ use std::path::Path;
 /// [`ListError`]; errors of the file. A file that cannot be opened is none.
 pub(crate) fn read(path: &Path) -> Result<Option<LayoutList>, Error> {
     let about = |error| Error::io(path.display(), &error);
-    // Whoever opens it as an image meets the error again.
+    // It is opened as an image next, which fails with the same error.
     let Ok(mut file) = File::open(path) else { return Ok(None) };
     let mut list = Vec::new();
     let first = file.by_ref().take(ondisk::MAGIC.len() as u64).read_to_end(&mut list);

@@ -310,7 +310,7 @@ fn a_list_has_no_contents_and_keeps_no_freed_blocks() {
     assert!(error.to_string().contains("old.layout: a layout list has no bytes"), "{error}");
     assert!(!new.exists());
     work.build(&new, &options, &[&old, &list], keep).unwrap();
-    // What is not known is an error for whoever reads it.
+    // A read of a sector that the list lacks fails.
     let list = seekless_compose::layout_list::LayoutList::parse(&fs::read(&list).unwrap()).unwrap();
     let end = Lba::new(list.device().len().get() / 512 - 1);
     let error = list.device().read(end, &mut [0; 512]).unwrap_err();

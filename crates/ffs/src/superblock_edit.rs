@@ -120,7 +120,7 @@ impl<'a> SuperblockMut<'a> {
         self.set8(at!(fs_old_flags), old);
     }
 
-    /// The size of a volume that has grown, and what follows from it: those of `sb`.
+    /// Sets the size of a volume that has grown, and the fields that follow from it, to those of `sb`.
     pub(crate) fn set_size(&mut self) {
         let (size, ncg, dsize) = (self.sb.size, self.sb.ncg, self.sb.tuning.dsize);
         self.set32(at!(fs_ncg), ncg);

@@ -1,6 +1,6 @@
 //! The chunks of an image, coloured by the reason why they are new, as a standalone HTML page.
 
-use crate::table::{Table, counted, escape, grouped};
+use crate::table::{self, Table, counted, escape, grouped};
 use seekless_units::{ByteLen, format_size};
 use serde::Serialize;
 use std::fmt::Write;
@@ -147,13 +147,7 @@ pub fn html(page: &ChunkPage) -> String {
         section(at, map, &mut html);
     }
     html.push_str("<div class=\"tables\">\n");
-    for (title, table, note) in &page.tables {
-        let _ = write!(html, "<section><h2>{}</h2>\n{}", escape(title), table.html());
-        if !note.is_empty() {
-            let _ = writeln!(html, "<p class=\"note\">{}</p>", escape(note));
-        }
-        html.push_str("</section>\n");
-    }
+    table::sections(&page.tables, &mut html);
     let data: Vec<MapData> = page.maps.iter().map(ChunkMap::data).collect();
     let names: Vec<(char, &str)> =
         ChunkClass::ALL.into_iter().map(|class| (class.letter(), class.name())).collect();

@@ -3,7 +3,7 @@
 use crate::disk::{Class, Disk};
 use crate::fold::{folds, groups_of};
 use crate::grid::{Cell, Shape, cells};
-use crate::table::{Table, counted, escape, grouped};
+use crate::table::{self, Table, counted, escape, grouped};
 use crate::terminal::row_label;
 use seekless_units::{ByteLen, format_size};
 use serde::Serialize;
@@ -73,13 +73,7 @@ pub fn html(page: &Page, disks: &[Disk]) -> String {
         section(at, disk, shape, every, &mut html);
     }
     html.push_str("<div class=\"tables\">\n");
-    for (title, table, note) in &page.tables {
-        let _ = write!(html, "<section><h2>{}</h2>\n{}", escape(title), table.html());
-        if !note.is_empty() {
-            let _ = writeln!(html, "<p class=\"note\">{}</p>", escape(note));
-        }
-        html.push_str("</section>\n");
-    }
+    table::sections(&page.tables, &mut html);
     disks.iter().for_each(|disk| worst(disk, &mut html));
     html.push_str("</div>\n");
     let _ = write!(

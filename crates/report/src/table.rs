@@ -196,6 +196,17 @@ pub fn escape(text: &str) -> String {
     html
 }
 
+/// Adds tables to a page, each with its title and a note, which may be empty.
+pub(crate) fn sections(tables: &[(String, Table, String)], html: &mut String) {
+    for (title, table, note) in tables {
+        let _ = write!(html, "<section><h2>{}</h2>\n{}", escape(title), table.html());
+        if !note.is_empty() {
+            let _ = writeln!(html, "<p class=\"note\">{}</p>", escape(note));
+        }
+        html.push_str("</section>\n");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

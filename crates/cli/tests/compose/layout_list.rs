@@ -302,7 +302,7 @@ fn lists_that_do_not_suit_are_named() {
     refused(&["--like", &of_fat], 4, &["fat.layout", "layout list", "ext images"]);
     let fat16 = [&["--format", "fat16", "--like", &list], DROP].concat();
     refused(&fat16, 4, &["old.layout", "layout list", "FAT images"]);
-    // What only the first image gives may come from an image.
+    // Free blocks have the bytes of the first older image: the others may be lists.
     build(&root, &image, &["--like", &old, "--like", &list, "--freed", "keep"]);
     fs::remove_file(&image).expect("remove");
 

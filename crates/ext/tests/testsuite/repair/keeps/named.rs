@@ -87,8 +87,8 @@ fn nothing_is_lost_where_e2fsck_loses_nothing() {
     }
 }
 
-/// A superblock for which e2fsck gives up is corrected, by a copy or by what the volume has; a preen
-/// writes nothing.
+/// A repair corrects superblocks with which e2fsck stops, from a copy of the superblock or from other
+/// fields; a preen writes nothing.
 #[test]
 fn a_superblock_that_e2fsck_cannot_correct() {
     if !is_there() {
