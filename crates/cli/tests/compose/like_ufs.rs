@@ -22,10 +22,11 @@ use std::sync::Arc;
 
 mod shapes;
 
-/// A file of an image: its inode, its length, and the fragments of its contents.
+/// A file of an image: its inode and its generation, its length, and the fragments of its contents.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Stored {
     ino: Ino,
+    generation: u32,
     len: u64,
     is_directory: bool,
     fragments: Vec<u64>,
@@ -63,7 +64,8 @@ fn stored(image: &str) -> BTreeMap<String, Stored> {
             read.expect("names");
         }
         let fragments = fragments.collect();
-        let found = Stored { ino, len: attr.size, is_directory, fragments, names };
+        let (generation, len) = (attr.generation, attr.size);
+        let found = Stored { ino, generation, len, is_directory, fragments, names };
         all.insert(tree.shown_path(id).to_string(), found);
     }
     all
@@ -484,9 +486,31 @@ fn names_stay_in_their_places() {
     judge(&scratch, &again, &root, true);
 }
 
+/// Files that keep their inodes keep their generations; how many files have an inode with another
+/// generation than its file had before.
+fn generations_are_kept(old: &str, new: &str) -> usize {
+    let (old, new) = (stored(old), stored(new));
+    let by_inode: BTreeMap<Ino, (&String, u32)> =
+        old.iter().map(|(path, file)| (file.ino, (path, file.generation))).collect();
+    let (mut same, mut other) = (0, 0);
+    for (path, file) in &new {
+        let Some(&(before, generation)) = by_inode.get(&file.ino) else { continue };
+        if before == path {
+            assert_eq!(file.generation, generation, "{path}");
+            same += 1;
+        } else if file.generation != generation {
+            // Not a file that was renamed.
+            other += 1;
+        }
+    }
+    assert!(same > 100, "{same} files with their generation");
+    other
+}
+
 /// Images that seekless's engine wrote for long, with fragments of several directories in a block.
 #[test]
 fn images_that_were_in_use() {
+    let mut other = 0;
     for (number, options) in [
         &["--format", "ufs2", "-b", "8192", "-f", "1024", "--soft-updates"][..],
         &["--format", "ufs1", "-b", "16384", "-f", "2048"],
@@ -517,6 +541,7 @@ fn images_that_were_in_use() {
         assert!(keep * 10 >= both * 9, "{options:?}: {keep} of {both} files keep their fragments");
         let (new, all) = (fresh(&before, &after, BLOCK), pieces(&after, BLOCK).len());
         assert!(new * 4 <= all, "{options:?}: {new} of {all} blocks are new");
+        other += generations_are_kept(&old, &image);
         let again = scratch.join("again");
         build(&aged, &again, &[&["--like", &image, "--drop-xattrs"][..], &like[4..]].concat());
         assert!(fs::read(&again).expect("read") == after, "{options:?}: nothing changed");
@@ -524,6 +549,34 @@ fn images_that_were_in_use() {
         text(&seekless(&["age", &image, "--ops", "500", "--into", "more", "-q"]));
         text(&seekless(&["check", &image]));
     }
+    assert!(other > 0, "no inode was given to another file");
+}
+
+/// A last fragment in the second image lies in a block of a file of the first: the block stays.
+#[test]
+fn blocks_of_the_first_are_not_taken_for_fragments_of_the_second() {
+    let scratch = Scratch::new("like-ufs-claims");
+    let mut random = Random(41);
+    let [both, one, two] = ["both", "one", "two"].map(|name| scratch.join(name));
+    for root in [&both, &one, &two] {
+        fs::create_dir(root).expect("mkdir");
+    }
+    let format = ["--format", "ufs2", "-b", "16384", "-f", "2048", "--size", "16M"];
+    let (large, small) = (random.bytes(160_000), random.bytes(3_000));
+    for root in [&one, &both] {
+        fs::write(format!("{root}/large"), &large).expect("write");
+    }
+    for root in [&two, &both] {
+        fs::write(format!("{root}/small"), &small).expect("write");
+    }
+    let [image, first, second] = ["new.img", "one.img", "two.img"].map(|name| scratch.join(name));
+    build(&one, &first, &format);
+    build(&two, &second, &format);
+    let (large, small) = (&stored(&first)["large"], &stored(&second)["small"]);
+    assert!(small.fragments.iter().any(|at| large.fragments.contains(at)), "nothing in common");
+    build(&both, &image, &["--like", &first, "--like", &second, "--format", "ufs2"]);
+    judge(&scratch, &image, &both, true);
+    assert_eq!(stored(&image)["large"].fragments, large.fragments);
 }
 
 #[test]

@@ -48,6 +48,14 @@ fn volumes_grow_by_groups() {
                     let geometry = open(&image).geometry().clone();
                     assert_eq!(geometry.blocks % geometry.blocks_per_group, 0, "{what}");
                     assert!(geometry.groups >= groups(&old), "{what}");
+                    if options.contains(&"ufs2") {
+                        // `struct fsrecovery` ends in front of the superblock.
+                        let word = |at: usize| {
+                            u32::from_le_bytes(after[at..at + 4].try_into().expect("a word"))
+                        };
+                        assert_eq!(word(65_536 - 20), 0x1954_0119, "{what}");
+                        assert_eq!(word(65_536 - 4), geometry.groups, "{what}");
+                    }
                 }
             } else {
                 let (code, message) = failure(&output);
