@@ -252,6 +252,9 @@ fn a_device_that_fails_shows_no_file_system() {
     assert_eq!(shown, "");
 }
 
+/// Times at which a build is killed.
+const ROUNDS: u32 = 10;
+
 /// Killed during writes. (The order of writes covers a power failure:
 /// `the_beginning_comes_after_all_else`.)
 #[test]
@@ -275,13 +278,13 @@ fn killed_at_any_moment() {
         let usual = started.elapsed();
         let whole = device.bytes();
         let (mut killed, mut gone) = (0, 0);
-        for round in 0..16u32 {
+        for round in 0..ROUNDS {
             let (from, to) = (format!("if={other}"), format!("of={}", device.path()));
             run("dd", &[&from, &to, "bs=4M", "status=none", "conv=fsync"]);
             let mut child = command(&args);
             let child = child.stderr(Stdio::null()).stdout(Stdio::null()).spawn();
             let mut child = child.expect("seekless");
-            std::thread::sleep(Duration::min(usual, Duration::from_secs(5)) * round / 16);
+            std::thread::sleep(Duration::min(usual, Duration::from_secs(5)) * round / ROUNDS);
             child.kill().expect("kill");
             let done = child.wait().expect("wait").success();
             killed += u32::from(!done);
@@ -294,7 +297,7 @@ fn killed_at_any_moment() {
                 gone += 1;
             }
         }
-        assert!(killed > 3 && gone > 0, "{more:?}: {killed} killed, {gone} while writing");
+        assert!(killed > 2 && gone > 0, "{more:?}: {killed} killed, {gone} while writing");
     }
 }
 

@@ -396,7 +396,7 @@ impl Replay {
     pub(crate) fn finish(mut self) -> Arc<MemoryDevice> {
         self.compare();
         self.live.unmount().unwrap();
-        assert_eq!(self.live.softdeps(), 0);
+        assert_eq!(self.live.parts().1.cache.blocks().softdeps(), 0);
         let free = self.live.space().free;
         let image = FatImage::open(self.device.clone(), OpenOptions::default()).unwrap();
         let spc = u64::from(self.live.space().file_block / self.live.space().block_size);
