@@ -5,9 +5,9 @@
 //! ([`MemoryDevice`]; [`SparseDevice`] if little of a large one is used), a part of another
 //! ([`Window`]), one whose beginning is written last ([`HeadLast`]), one of which only some parts are
 //! written ([`Masked`]), one of which only some ranges are known ([`PartialDevice`]), one that records
-//! which sectors are read ([`ReadRecorder`]), one whose writes wait in a queue ([`WriteQueue`]) and a
-//! copy-on-write layer over another device ([`Overlay`]), which shows an unreplayed journal without
-//! touching the image.
+//! which sectors are read ([`ReadRecorder`]), one whose writes wait in a queue ([`WriteQueue`]), one
+//! of which there is a [`Snapshot`] ([`SnapshotOrigin`]) and a copy-on-write layer over another device
+//! ([`Overlay`]), which shows an unreplayed journal without touching the image.
 //!
 //! A device in a file of the host offers the file for [`Reflink`]s, so that contents need not be
 //! copied.
@@ -22,6 +22,7 @@ mod overlay;
 mod partial;
 mod read_recorder;
 mod reflink;
+mod snapshot;
 mod sparse;
 mod window;
 mod write_queue;
@@ -37,6 +38,7 @@ pub use overlay::Overlay;
 pub use partial::{KnownRun, PartialDevice};
 pub use read_recorder::ReadRecorder;
 pub use reflink::{CloneTarget, HostRange, NotCloned, Reflink};
+pub use snapshot::{Snapshot, SnapshotOrigin};
 pub use sparse::SparseDevice;
 pub use window::Window;
 pub use write_queue::{QueuePlace, WriteQueue};
