@@ -41,6 +41,7 @@ fn options() -> LiveOptions {
         seed: 1,
         reallocblks: true,
         force: false,
+        recover: false,
         ignore_checksums: false,
         wall: Box::new(|| Timestamp { secs: 1_000_000_000, nanos: 0 }),
     }

@@ -57,7 +57,7 @@ mod words;
 mod xattr;
 mod zones;
 
-pub use check::{Outcome, PROBLEMS, Repaired, check, preen, repair};
+pub use check::{Outcome, PROBLEMS, Repaired, check, corrections, preen, repair};
 pub use compose::{BaseVolume, BuildOptions, Builder};
 pub use image::FfsImage;
 pub use inode::KEPT_FLAGS;

@@ -37,6 +37,7 @@ pub const EXT: KnownFormat = KnownFormat {
     repair_parameters: &[],
     preen: |device, _| seekless_ext::preen(device),
     repair: |device, _| seekless_ext::repair(device),
+    corrections: None,
 };
 
 const VERSIONS: &[Version] = &[

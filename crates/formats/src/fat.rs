@@ -36,6 +36,7 @@ pub const FAT: KnownFormat = KnownFormat {
     repair_parameters: REPAIR,
     preen: |device, arguments| seekless_fat::preen(device, lost_chains(arguments)),
     repair: |device, arguments| seekless_fat::repair(device, lost_chains(arguments)),
+    corrections: None,
 };
 
 const VERSIONS: &[Version] = &[

@@ -32,6 +32,7 @@ pub const FFS: KnownFormat = KnownFormat {
     repair_parameters: &[],
     preen: |device, _| seekless_ffs::preen(device),
     repair: |device, _| seekless_ffs::repair(device),
+    corrections: Some(seekless_ffs::corrections),
 };
 
 const VERSIONS: &[Version] = &[
@@ -116,6 +117,12 @@ const MOUNT: &[Parameter] = &[
                random-start, near-start",
     },
     Parameter {
+        name: "recover",
+        value: Value::OneOf(&["background"]),
+        help: "of a volume that was in use with soft updates when the system crashed: check it, \
+               and release what is lost, while it is in use",
+    },
+    Parameter {
         name: "reallocblks",
         value: Value::Flag,
         help: "move new blocks that are not contiguous into a cluster (default)",
@@ -140,6 +147,7 @@ fn open_live(
         seed: mounting.seed,
         reallocblks: true,
         force: mounting.force,
+        recover: false,
         ignore_checksums: mounting.ignore_checksums,
         wall,
     };
@@ -149,6 +157,7 @@ fn open_live(
             "dirs" => options.directories = value.expect("a parameter with a value"),
             "inodes" => options.inodes = value,
             "blocks" => options.blocks = value,
+            "recover" => options.recover = true,
             "reallocblks" => options.reallocblks = true,
             "noreallocblks" => options.reallocblks = false,
             other => unreachable!("{other} is a parameter, and has no meaning"),

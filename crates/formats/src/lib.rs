@@ -6,6 +6,7 @@
 //! - `parameter`: the options that a format has for its mounts and repairs
 //! - `making`: versions of a format, and their empty volumes
 //! - `mounting`: opening of images for changes, and file systems in use
+//! - `recovery`: images checked and corrected while they are in use
 //! - `ext`, `ffs`, `fat`: the operations of each row
 
 mod ext;
@@ -14,6 +15,7 @@ mod ffs;
 mod making;
 mod mounting;
 mod parameter;
+mod recovery;
 mod table;
 
 pub use ext::EXT;
@@ -22,6 +24,7 @@ pub use ffs::FFS;
 pub use making::{CrashTraits, EmptyVolume, Maker, Planner, SmallVolume, Version};
 pub use mounting::{InUse, Mounting, Wall, sort_as_listed};
 pub use parameter::{Argument, Parameter, Value};
+pub use recovery::{BackgroundCheck, Step, recover};
 pub use table::{
     FORMATS, KnownFormat, READERS, check_mount, claim, claim_among, formats_with, to_check,
     version, versions,

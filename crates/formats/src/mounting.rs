@@ -4,9 +4,10 @@ use crate::parameter::Argument;
 use crate::table::{KnownFormat, formats_with};
 use seekless_cache::{Config, Counters, Discipline};
 use seekless_device::BlockDevice;
+use seekless_fs::corrections::Correction;
 use seekless_fs::operate::Operate;
 use seekless_fs::{FsError, Timestamp};
-use seekless_live::{ListingKey, Live, Named};
+use seekless_live::{ListingKey, Live, Named, Recovery};
 use seekless_units::{Ino, Nanos};
 
 /// The time of day.
@@ -66,6 +67,12 @@ impl Mounting {
         Ok(Config { discipline: self.discipline_of(known, device)?, ..self.config })
     }
 
+    /// Whether an image that a crash has left is to be recovered while it is in use.
+    #[must_use]
+    pub fn recovers(&self) -> bool {
+        self.arguments.iter().any(|argument| argument.name() == "recover")
+    }
+
     /// The arguments, all of which a format has a parameter for.
     ///
     /// # Errors
@@ -110,6 +117,18 @@ pub trait InUse: Operate {
     /// # Errors
     /// As there.
     fn listing_key(&mut self, dir: Ino) -> Result<Option<ListingKey>, FsError>;
+
+    /// Whether it is being recovered: it was opened for that, and that has not ended.
+    fn is_recovering(&mut self) -> bool;
+
+    /// As [`Live::correct`].
+    ///
+    /// # Errors
+    /// As there.
+    fn correct(&mut self, correction: &Correction) -> Result<(), FsError>;
+
+    /// Ends the recovery: it is sound, or must be checked when it is not in use.
+    fn end_recovery(&mut self, sound: bool);
 }
 
 impl<F: Named + 'static> InUse for Live<F> {
@@ -131,6 +150,20 @@ impl<F: Named + 'static> InUse for Live<F> {
 
     fn listing_key(&mut self, dir: Ino) -> Result<Option<ListingKey>, FsError> {
         Self::listing_key(self, dir)
+    }
+
+    fn is_recovering(&mut self) -> bool {
+        self.recovery().is_some_and(|recovery| recovery.is_under_way())
+    }
+
+    fn correct(&mut self, correction: &Correction) -> Result<(), FsError> {
+        Self::correct(self, correction)
+    }
+
+    fn end_recovery(&mut self, sound: bool) {
+        if let Some(recovery) = self.recovery() {
+            recovery.end(sound);
+        }
     }
 }
 

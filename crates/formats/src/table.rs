@@ -8,6 +8,7 @@ use seekless_cache::Discipline;
 use seekless_device::{BlockDevice, Clock};
 use seekless_fs::FsError;
 use seekless_fs::check::{Repaired, Report};
+use seekless_fs::corrections::Corrections;
 use seekless_fs::format::{Format, Probe};
 use std::sync::Arc;
 
@@ -23,6 +24,9 @@ type OpenLive =
 
 /// Repairs an image, as its arguments say.
 type Repair = fn(Arc<dyn BlockDevice>, &[Argument]) -> Result<Repaired, FsError>;
+
+/// Finds the corrections of a volume in use from a snapshot of it.
+pub(crate) type FindCorrections = fn(Arc<dyn BlockDevice>) -> Result<Corrections, FsError>;
 
 /// The maker of an empty volume.
 type MakerOf = fn(&Version, &EmptyVolume) -> Result<Box<dyn Maker>, FsError>;
@@ -60,6 +64,9 @@ pub struct KnownFormat {
     pub preen: Repair,
     /// Repairs everything; arguments as above.
     pub repair: Repair,
+    /// Finds the corrections of a volume in use from a snapshot of its state after a crash, if the
+    /// format can be recovered while it is in use.
+    pub corrections: Option<FindCorrections>,
 }
 
 impl KnownFormat {

@@ -168,6 +168,11 @@ impl<S: Copy + Ord, F: Copy + PartialEq> Fixes<S, F> {
         chosen.flat_map(|(_, fixes)| fixes).copied().collect()
     }
 
+    /// The changes of all stages.
+    pub fn all(&self) -> impl Iterator<Item = F> {
+        self.0.values().flatten().copied()
+    }
+
     /// Whether the first stage is this one.
     #[must_use]
     pub fn begin_with(&self, stage: S) -> bool {

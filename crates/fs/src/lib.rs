@@ -7,7 +7,7 @@
 //! - [`acl`]: access control lists, and the mode of files that have them
 //! - [`attr`]: attributes, times, extended attributes
 //! - [`bits`]: a bitmap over a large index range
-//! - [`check`]: findings of a check of an image
+//! - [`check`]: findings of a check of an image; [`corrections`]: of one in use
 //! - [`error`]: typed errors with locations; [`term`]: parameters that they name
 //! - [`mod@format`]: the table of formats
 //! - [`inspect`]: reading an image, and the locations of its parts
@@ -25,6 +25,7 @@ pub mod acl;
 pub mod attr;
 pub mod bits;
 pub mod check;
+pub mod corrections;
 pub mod error;
 pub mod extents;
 pub mod field;

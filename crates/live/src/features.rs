@@ -3,7 +3,7 @@
 use crate::core::Core;
 use crate::delayed::BlockState;
 use seekless_fs::FsError;
-use seekless_units::{Extent, Ino};
+use seekless_units::{Extent, GroupNo, Ino};
 
 /// A feature that a format lacks: there is no value of this type.
 #[derive(Clone, Copy, Debug)]
@@ -119,6 +119,30 @@ pub trait OrphanList<M> {
     fn piece(&self, core: &Core<M>) -> u64;
 }
 
+/// Recovery of a volume from a crash while it is in use: counts are hints until they are corrected.
+/// It is opened for that, or not at all.
+///
+/// Functions fail as those of [`Format`](crate::Format) do.
+pub trait Recovery<M> {
+    /// Whether it was opened for that, and the recovery has not ended.
+    fn is_under_way(&self) -> bool;
+
+    /// Brings the counts of a group in line with its bitmaps, but for the number of directories,
+    /// of which there are so many fewer.
+    fn recount(
+        &mut self,
+        core: &mut Core<M>,
+        group: GroupNo,
+        surplus_directories: i64,
+    ) -> Result<(), FsError>;
+
+    /// Writes the number of sectors of a file in memory.
+    fn put_sectors(&mut self, core: &mut Core<M>, ino: Ino) -> Result<(), FsError>;
+
+    /// Ends it: the volume is sound, or must be checked when it is not in use.
+    fn end(&mut self, sound: bool);
+}
+
 impl<M> DelayedAllocation<M> for Absent {
     fn delays(&mut self, _: &mut Core<M>, _: Ino, _: u64, _: u64) -> Result<bool, FsError> {
         match *self {}
@@ -187,6 +211,24 @@ impl<M> OrphanList<M> for Absent {
     }
 
     fn piece(&self, _: &Core<M>) -> u64 {
+        match *self {}
+    }
+}
+
+impl<M> Recovery<M> for Absent {
+    fn is_under_way(&self) -> bool {
+        match *self {}
+    }
+
+    fn recount(&mut self, _: &mut Core<M>, _: GroupNo, _: i64) -> Result<(), FsError> {
+        match *self {}
+    }
+
+    fn put_sectors(&mut self, _: &mut Core<M>, _: Ino) -> Result<(), FsError> {
+        match *self {}
+    }
+
+    fn end(&mut self, _: bool) {
         match *self {}
     }
 }

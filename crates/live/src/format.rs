@@ -7,7 +7,7 @@
 
 use crate::core::Core;
 use crate::cut::Cut;
-use crate::features::{DelayedAllocation, InlineData, OrphanList};
+use crate::features::{DelayedAllocation, InlineData, OrphanList, Recovery};
 use crate::limits::Limits;
 use crate::node::Node;
 use crate::pending::Ids;
@@ -49,6 +49,8 @@ pub trait Format: Send + Sized {
     type InlineData: InlineData<Self::Map>;
     /// Files being deleted or cut, or [`Absent`](crate::Absent).
     type OrphanList: OrphanList<Self::Map>;
+    /// Recovery from a crash while it is in use, or [`Absent`](crate::Absent).
+    type Recovery: Recovery<Self::Map>;
 
     // Features that it may lack.
 
@@ -64,6 +66,11 @@ pub trait Format: Send + Sized {
 
     /// The list of files that are being deleted or cut, if the format has one.
     fn orphan_list(&mut self) -> Option<&mut Self::OrphanList> {
+        None
+    }
+
+    /// The recovery of a volume that was opened for that, if the format has it.
+    fn recovery(&mut self) -> Option<&mut Self::Recovery> {
         None
     }
 

@@ -28,7 +28,8 @@
 //! - Operations: `calls.rs` (all of `Operate`), `pieces.rs` (one file; several transactions where
 //!   there is a journal), `removal.rs` (deferred actions; files without names), `durable.rs`
 //!   (`fsync`), `write_back.rs` (delayed contents get their places;
-//!   `docs/design/delayed-allocation.md`).
+//!   `docs/design/delayed-allocation.md`), `recovery.rs` (corrections of a volume that is recovered
+//!   while it is in use).
 //! - State: `node.rs` and `nodes.rs` (inodes in memory), `pending.rs` and `pending_changes.rs`
 //!   (changes noted for those that wait for them), `unsettled.rs` (contents that may not be on the
 //!   disk), `delayed.rs` (contents without a place), `action.rs`, `cut.rs`, `volume/parents.rs`
@@ -76,6 +77,7 @@ mod nodes;
 mod pending;
 mod pending_changes;
 mod pieces;
+mod recovery;
 mod removal;
 mod table;
 mod unsettled;
@@ -89,7 +91,7 @@ pub use codec::{Codec, Compacted, Entry, Room};
 pub use cut::{Cut, Runs};
 pub use delayed::{BlockState, Delayed};
 pub use fault::Fault;
-pub use features::{Absent, DelayedAllocation, InlineData, OrphanList};
+pub use features::{Absent, DelayedAllocation, InlineData, OrphanList, Recovery};
 pub use format::{Format, ListingKey, NamePlace};
 pub use limits::Limits;
 pub use link_order::{CountFirst, CountLast, LinkOrder, OrderedLinks};

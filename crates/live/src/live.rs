@@ -5,14 +5,16 @@ use crate::directories::departures::Departures;
 use crate::directories::index::Indexes;
 #[cfg(feature = "faults")]
 use crate::fault::Fault;
+use crate::features::Recovery;
 use crate::link_order::OrderedLinks;
 use crate::links_last::LinksLast;
 use crate::namespace::Namespace;
 use crate::volume::Volume;
-use crate::{Core, Format, ListingKey, Named};
+use crate::{Core, Format, ListingKey, Named, Names};
 use seekless_cache::{CommitReason, Commits, Config, Counters};
 use seekless_device::{BlockDevice, Clock};
 use seekless_fs::FsError;
+use seekless_fs::corrections::Correction;
 use seekless_units::{Ino, Nanos};
 use std::sync::Arc;
 
@@ -87,12 +89,6 @@ impl<F: Named> Live<F> {
         self.volume.core.cache.next_due().into_iter().chain(expiry).min()
     }
 
-    /// Changes and deferred actions that wait for the disk.
-    #[must_use]
-    pub fn softdeps(&self) -> usize {
-        self.volume.core.cache.blocks().softdeps()
-    }
-
     /// Writes some of the blocks that hold something that may be written, those
     /// that are picked: any of them may be written at any time. False when there
     /// were none.
@@ -103,6 +99,24 @@ impl<F: Named> Live<F> {
         let any = self.volume.core.cache.write_some(pick)?;
         self.run_actions()?;
         Ok(any)
+    }
+
+    /// The recovery of a volume that was opened for that. When all corrections have been made, its
+    /// end marks the volume as clean when it is closed, or as one that must be checked.
+    pub fn recovery(&mut self) -> Option<&mut F::Recovery> {
+        self.volume.format.recovery()
+    }
+
+    /// Makes a correction that a check of a snapshot of it, from when it was opened, asks for. Each
+    /// is made once.
+    ///
+    /// # Errors
+    /// As any change; [`FsError::Unsupported`] if it is not being recovered.
+    pub fn correct(&mut self, correction: &Correction) -> Result<(), FsError> {
+        if !self.recovery().is_some_and(|recovery| recovery.is_under_way()) {
+            return Err(FsError::Unsupported("corrections: it is not being recovered".into()));
+        }
+        self.change(|live| F::Names::correct(live, correction))
     }
 
     /// Flushes the device.

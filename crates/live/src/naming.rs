@@ -6,7 +6,9 @@
 
 use crate::action::Action;
 use crate::link_order::OrderedLinks;
+use crate::recovery::Corrector;
 use crate::{Format, Live};
+use seekless_fs::corrections::Correction;
 use seekless_fs::operate::{NewFile, Ownership, RenameMode};
 use seekless_fs::{DirEntry, FsError};
 use seekless_units::{Extent, Ino};
@@ -75,6 +77,14 @@ pub trait Names<F: Named>: Sized {
 
     /// Does an action that is ready, except frees.
     fn act(live: &mut Live<F>, action: Action) -> Result<(), FsError>;
+
+    /// Makes a correction of a volume that is being recovered ([`Live::correct`]).
+    ///
+    /// # Errors
+    /// [`FsError::Unsupported`], by default.
+    fn correct(_live: &mut Live<F>, _correction: &Correction) -> Result<(), FsError> {
+        Err(FsError::Unsupported("corrections of a volume without inodes".into()))
+    }
 }
 
 /// Names that lead to inodes.
@@ -149,5 +159,9 @@ impl<F: OrderedLinks> Names<F> for InodeNames {
             Action::FreeInode { ino, is_directory } => live.free_inode(ino, is_directory),
             Action::FreeRuns(runs) => live.volume.free_runs(&runs),
         }
+    }
+
+    fn correct(live: &mut Live<F>, correction: &Correction) -> Result<(), FsError> {
+        Corrector::new(live).correct(correction)
     }
 }

@@ -34,4 +34,4 @@ pub use live::LiveMount;
 pub use options::LiveMountOptions;
 pub use recorder::Recorder;
 pub use session::{MountOptions, serve};
-pub use volume::{Locked, Volume};
+pub use volume::{Locked, RecoveryEnd, Volume, VolumeRecovery};

@@ -96,32 +96,12 @@ impl LiveMount {
         Ok(())
     }
 
-    /// Performs an operation that changes the file system, for the user `uid`: only the superuser
-    /// may use reserved blocks. Returns once its queued writes have been performed; the file system
-    /// is not locked during those.
     fn change<T>(
         &self,
         uid: u32,
         operation: impl FnOnce(&mut dyn Operate) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
-        let mut live = self.ready_to_change();
-        live.spend_reserve(uid == 0);
-        let done = operation(&mut *live);
-        drop(live);
-        self.volume.write_queued().map_err(errno)?;
-        done
-    }
-
-    /// The locked file system, once it need not wait for a commit: other operations can proceed
-    /// during that wait.
-    fn ready_to_change(&self) -> Locked<'_> {
-        loop {
-            let mut live = self.volume.lock();
-            // The change itself returns a failure.
-            let Ok(Some(work)) = live.work_before_change() else { return live };
-            drop(live);
-            work();
-        }
+        change(&self.volume, uid, operation)
     }
 
     /// Makes a file durable. Others use the file system while it is committed.
@@ -197,6 +177,34 @@ impl LiveMount {
         });
     }
 
+    /// Performs a removal or a renaming, and answers the kernel. While the volume is recovered,
+    /// directories keep their names: `is_of_directory` tells whether it concerns one, which then
+    /// waits, on a thread of its own, for the others to be served meanwhile.
+    fn change_names(
+        &self,
+        request: &Request,
+        reply: ReplyEmpty,
+        is_of_directory: impl FnOnce(&mut dyn Operate) -> Result<bool, Errno>,
+        operation: impl FnOnce(&mut dyn Operate) -> Result<(), Errno> + Send + 'static,
+    ) {
+        let uid = request.uid();
+        if !self.volume.is_recovering() {
+            return answer_empty(reply, change(&self.volume, uid, operation));
+        }
+        let waits = is_of_directory(&mut *self.volume.lock());
+        match waits {
+            Ok(false) => answer_empty(reply, change(&self.volume, uid, operation)),
+            Ok(true) => {
+                let volume = self.volume.clone();
+                std::thread::spawn(move || {
+                    volume.wait_for_recovery();
+                    answer_empty(reply, change(&volume, uid, operation));
+                });
+            }
+            Err(error) => reply.error(error),
+        }
+    }
+
     fn done(
         &self,
         request: &Request,
@@ -204,6 +212,34 @@ impl LiveMount {
         operation: impl FnOnce(&mut dyn Operate) -> Result<(), Errno>,
     ) {
         answer_empty(reply, self.change(request.uid(), operation));
+    }
+}
+
+/// Performs an operation that changes the file system, for the user `uid`: only the superuser
+/// may use reserved blocks. Returns once its queued writes have been performed; the file system
+/// is not locked during those.
+fn change<T>(
+    volume: &Volume,
+    uid: u32,
+    operation: impl FnOnce(&mut dyn Operate) -> Result<T, Errno>,
+) -> Result<T, Errno> {
+    let mut live = ready_to_change(volume);
+    live.spend_reserve(uid == 0);
+    let done = operation(&mut *live);
+    drop(live);
+    volume.write_queued().map_err(errno)?;
+    done
+}
+
+/// The locked file system, once it need not wait for a commit: other operations can proceed
+/// during that wait.
+fn ready_to_change(volume: &Volume) -> Locked<'_> {
+    loop {
+        let mut live = volume.lock();
+        // The change itself returns a failure.
+        let Ok(Some(work)) = live.work_before_change() else { return live };
+        drop(live);
+        work();
     }
 }
 

@@ -1,12 +1,15 @@
 //! `seekless mount`: mounts an image as a directory.
 
 mod help;
+mod recovery;
 
 use crate::args::{Global, OpenArgs, PlaceArgs};
 use crate::failure::{Failure, Kind};
 use crate::say::say;
+use crate::source::temp_dir;
 use crate::{background, statistics};
 use clap::Args;
+use recovery::Running;
 use seekless_device::RealClock;
 use seekless_fs::FsError;
 use seekless_serve::{
@@ -147,8 +150,14 @@ fn run_writable(
     let device = seekless_images::device_locked(&args.image, &args.place.place())?;
     seekless_images::refuse_others(&args.image, device.as_ref(), seekless_images::FORMATS, "")?;
     let (clock, ignore) = (Arc::new(RealClock::new()), args.open.ignore_checksums);
-    let volume = Volume::open(device, clock, &options, ignore, Box::new(serve::now));
-    let volume = volume.map_err(about)?;
+    let wall = Box::new(serve::now);
+    let (volume, recovery) = if options.how.recovers() {
+        let store = recovery::store(device.len(), &temp_dir())?;
+        Volume::open_to_recover(device, clock, &options, ignore, wall, Some(store))
+            .map_err(about)?
+    } else {
+        (Volume::open(device, clock, &options, ignore, wall).map_err(about)?, None)
+    };
     let ignored = volume.lock().ignored_features();
     if !ignored.is_empty() {
         let (image, ignored) = (args.image.display(), ignored.join(", "));
@@ -158,9 +167,13 @@ fn run_writable(
     let ticked = volume.clone();
     let ticker = std::thread::spawn(move || ticked.tick(&stopped));
     print_when_asked(volume.clone(), global.json)?;
+    let recovery = recovery.map(|recovery| Running::start(recovery, &args.image, global));
     let served = serve_until_unmounted(args, &options, LiveMount::new(volume.clone()), global);
     drop(stop);
     let _ = ticker.join();
+    if let Some(recovery) = recovery {
+        recovery.end();
+    }
     // Writes the changes back even if serving failed.
     let unmounted = volume.unmount().map_err(about);
     if global.json {

@@ -7,6 +7,7 @@ mod damaged;
 mod judges;
 #[path = "../judges/mounted.rs"]
 mod mounted;
+mod recover;
 
 use judges::{Scratch, dissect, failure, manifest, run, same, seekless, text, unmount};
 use mounted::Mounted;

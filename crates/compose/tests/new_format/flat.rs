@@ -47,6 +47,7 @@ pub(crate) const FLAT: KnownFormat = KnownFormat {
     repair_parameters: &[],
     preen: |device, _| examine(device),
     repair: |device, _| examine(device),
+    corrections: None,
 };
 
 seekless_fs::problems! {

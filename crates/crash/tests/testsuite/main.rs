@@ -4,6 +4,7 @@
 
 #![allow(missing_docs)]
 
+mod background;
 mod campaign;
 mod faults;
 mod log;

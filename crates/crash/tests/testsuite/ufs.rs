@@ -2,7 +2,7 @@
 
 #![allow(dead_code)]
 
-use seekless_cache::{Config, Counters};
+use seekless_cache::{Config, Counters, Discipline};
 use seekless_crash::{Live, Recovered, Target};
 use seekless_device::{BlockDevice, VirtualClock};
 use seekless_ffs::{FfsImage, FfsLive, LiveOptions, MakeOptions, Version};
@@ -52,12 +52,32 @@ impl Ufs {
         clock: Arc<VirtualClock>,
         config: Config,
     ) -> Result<FfsLive, FsError> {
+        self.open_with(device, clock, config, false)
+    }
+
+    /// Opens an image that a crash has left, to be corrected while it is in use.
+    pub(crate) fn recovering(
+        &self,
+        device: Arc<dyn BlockDevice>,
+        clock: Arc<VirtualClock>,
+    ) -> Result<FfsLive, FsError> {
+        self.open_with(device, clock, Config::new(Discipline::SoftUpdates), true)
+    }
+
+    fn open_with(
+        &self,
+        device: Arc<dyn BlockDevice>,
+        clock: Arc<VirtualClock>,
+        config: Config,
+        recover: bool,
+    ) -> Result<FfsLive, FsError> {
         let options = LiveOptions {
             directories: "orlov".into(),
             inodes: None,
             blocks: None,
             seed: 1,
             force: false,
+            recover,
             ignore_checksums: false,
             reallocblks: true,
             wall: Box::new(|| Timestamp { secs: 1_700_000_000, nanos: 0 }),

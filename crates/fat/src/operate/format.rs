@@ -115,6 +115,7 @@ impl Format for Fat {
     type DelayedAllocation = Absent;
     type InlineData = Absent;
     type OrphanList = Absent;
+    type Recovery = Absent;
 
     fn open(
         device: Arc<dyn BlockDevice>,

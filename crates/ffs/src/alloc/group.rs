@@ -103,12 +103,12 @@ impl<'a> GroupMut<'a> {
     ///
     /// # Errors
     /// [`FsError::Corrupt`] when a count would leave its range, because it was wrong before.
-    pub(super) fn changed(&self, delta: Delta) -> Result<GroupSummary, FsError> {
+    pub(crate) fn changed(&self, delta: Delta) -> Result<GroupSummary, FsError> {
         let wrong = || invalid("cg_cs", u64::from(self.summary().nbfree), place(self.number));
         delta.of_group(self.summary()).ok_or_else(wrong)
     }
 
-    pub(super) fn set_summary(&mut self, summary: GroupSummary) {
+    pub(crate) fn set_summary(&mut self, summary: GroupSummary) {
         summary::write(self.sb.order, self.bytes, at!(cg_cs), summary);
     }
 

@@ -21,7 +21,7 @@ mod summary;
 mod tests;
 
 pub(crate) use group::{GroupMut, seal_group};
-pub(crate) use stored::{head_layout_of, put_head_fields};
+pub(crate) use stored::{count_maps, head_layout_of, put_head_fields};
 pub(crate) use summary::{Delta, decode_summaries, encode_summary};
 
 use seekless_units::Extent;

@@ -1,7 +1,7 @@
 //! A group's maps and counts as stored, and corrections to the counts that were found.
 
 use super::group::{GroupMut, HEAD, at};
-use crate::make::{Counts, HeadLayout, head_layout};
+use crate::make::{Counts, HeadLayout, count, head_layout};
 use crate::ondisk::check_hash;
 use crate::superblock::{Format, Super};
 use seekless_fs::field::{index, low16, wide};
@@ -199,6 +199,21 @@ impl GroupMut<'_> {
         debug_assert!(inodes <= self.sb.ipg, "{inodes} of {} inodes", self.sb.ipg);
         self.set_word(at!(cg_initediblk), inodes);
     }
+}
+
+/// Derives the map of free blocks of a group, and all counts but that of directories, from its maps
+/// of inodes and of fragments.
+pub(crate) fn count_maps(group: &mut GroupMut<'_>) {
+    let free: Vec<bool> = (0..group.maps.ndblk).map(|at| group.fragment_is_free(at)).collect();
+    let used = (0..group.sb.ipg).filter(|&slot| group.says_in_use(slot)).count();
+    let used = u32::try_from(used).unwrap_or(group.sb.ipg);
+    group.derive_clusters();
+    group.set_counts(&Counts {
+        directories: group.summary().ndir.min(used),
+        free_inodes: group.sb.ipg - used,
+        ..count(&free, group.sb.frag, group.sb.tuning.contigsumsize)
+    });
+    group.clear_stray_hash();
 }
 
 /// A field of a head that is constant, or follows from the superblock and the group's number.

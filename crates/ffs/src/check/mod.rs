@@ -13,12 +13,14 @@
 //! image costs no more time than an honest one of its size.
 //!
 //! Each finding comes with the repair for it ([`fix`]); [`repair`] makes these, in an order in
-//! which it can be interrupted.
+//! which it can be interrupted, and [`mod@corrections`] turns them into corrections of a volume in
+//! use.
 
 mod checker;
 mod claims;
 mod connectivity;
 mod copies;
+mod corrections;
 mod fix;
 mod groups;
 mod inodes;
@@ -28,6 +30,7 @@ pub(crate) mod problems;
 mod repair;
 mod superblock;
 
+pub use corrections::corrections;
 pub use problems::PROBLEMS;
 pub use repair::{preen, repair};
 pub use seekless_fs::check::{Outcome, Repaired};

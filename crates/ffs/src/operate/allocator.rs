@@ -79,7 +79,7 @@ impl Allocator {
         let order = hashalloc(self.sb.ncg, start);
         let found = first_with(order, |number, preferred| {
             let preference = preference.filter(|_| preferred);
-            if !self.groups.has_frags(number, count) {
+            if !self.groups.has_frags(core, number, count)? {
                 return Ok(None);
             }
             self.groups.change(core, number, Role::BitmapSet, |group| {
@@ -223,7 +223,7 @@ impl Allocator {
         let goal = self.policies.inodes.goal(self.groups.counts(), &new);
         let order = self.policies.inodes.order(self.groups.counts(), goal);
         let found = first_with(order, |number, preferred| {
-            if self.groups.counts().summary(number).is_none_or(|group| group.nifree == 0) {
+            if self.groups.summary(core, number)?.nifree == 0 {
                 return Ok(None);
             }
             let slot = preferred.then_some(goal.slot);

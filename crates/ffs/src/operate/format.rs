@@ -1,6 +1,7 @@
 //! The format's answers to the operations on a file system in use.
 
 use super::map::Map;
+use super::recovery::Progress;
 use super::{Core, Ffs, LiveOptions, Node};
 use crate::entry;
 use crate::superblock::{self, Super};
@@ -85,6 +86,11 @@ impl Format for Ffs {
     type DelayedAllocation = Absent;
     type InlineData = Absent;
     type OrphanList = Absent;
+    type Recovery = Self;
+
+    fn recovery(&mut self) -> Option<&mut Self> {
+        (self.progress != Progress::None).then_some(self)
+    }
 
     fn open(
         device: Arc<dyn BlockDevice>,

@@ -1,7 +1,7 @@
 //! Cylinder groups: their bytes in the cache, and their counts in memory and in the summary area.
 
 use super::Core;
-use crate::alloc::{Delta, GroupMut, decode_summaries, encode_summary};
+use crate::alloc::{Delta, GroupMut, count_maps, decode_summaries, encode_summary};
 use crate::group::verify_group;
 use crate::superblock::Super;
 use seekless_cache::{ChangeId, Role};
@@ -17,6 +17,18 @@ pub(super) fn full(what: &str) -> FsError {
     FsError::NoSpace(format!("no free {what} left"))
 }
 
+/// What of a group is believed when it is first used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Trust {
+    /// Its bytes, if they match the check hash.
+    Hashes,
+    /// Its bytes, whatever the hash.
+    All,
+    /// Its maps and its number of directories: a crash may have torn it. All other counts, and
+    /// those in the summary area, are hints until it is first used.
+    Maps,
+}
+
 /// The cylinder groups of a volume in use.
 pub(super) struct CylinderGroups {
     sb: Arc<Super>,
@@ -25,14 +37,14 @@ pub(super) struct CylinderGroups {
     stale: BTreeSet<GroupNo>,
     /// Groups whose check hash was compared.
     verified: Vec<bool>,
-    ignore_checksums: bool,
+    trust: Trust,
 }
 
 impl CylinderGroups {
     /// Their counts are not read yet.
-    pub(super) fn new(sb: Arc<Super>, ignore_checksums: bool) -> Self {
+    pub(super) fn new(sb: Arc<Super>, trust: Trust) -> Self {
         let (counts, verified) = (sb.groups(), vec![false; index(sb.ncg)]);
-        Self { sb, counts, stale: BTreeSet::new(), verified, ignore_checksums }
+        Self { sb, counts, stale: BTreeSet::new(), verified, trust }
     }
 
     /// Their counts.
@@ -45,7 +57,7 @@ impl CylinderGroups {
         self.stale.is_empty()
     }
 
-    /// Checks a group's hash, once.
+    /// Checks a group's hash, or sets its counts right, once.
     fn verify(&mut self, core: &mut Core, number: GroupNo) -> Result<(), FsError> {
         debug_assert!(number.get() < self.sb.ncg, "group {number} of {}", self.sb.ncg);
         let done = self.verified.get(index(number.get())).copied().unwrap_or(true);
@@ -53,14 +65,71 @@ impl CylinderGroups {
             return Ok(());
         }
         let at = self.sb.in_group(number, self.sb.cblkno);
-        let bytes = core.cache.blocks_mut().read(at, 0, index(self.sb.cgsize))?;
-        if !self.ignore_checksums {
-            verify_group(&self.sb, bytes, number)?;
+        match self.trust {
+            Trust::Hashes => {
+                let bytes = core.cache.blocks_mut().read(at, 0, index(self.sb.cgsize))?;
+                verify_group(&self.sb, bytes, number)?;
+            }
+            Trust::All => {}
+            Trust::Maps => self.count_maps(core, number)?,
         }
         if let Some(done) = self.verified.get_mut(index(number.get())) {
             *done = true;
         }
         Ok(())
+    }
+
+    /// Sets the counts of a group right by its maps.
+    fn count_maps(&mut self, core: &mut Core, number: GroupNo) -> Result<(), FsError> {
+        let at = self.sb.in_group(number, self.sb.cblkno);
+        let sb = &self.sb;
+        let mut bytes = core.cache.blocks_mut().read(at, 0, index(sb.cgsize))?.to_vec();
+        let is_torn = verify_group(sb, &bytes, number).is_err();
+        let found = bytes.clone();
+        let mut group = GroupMut::check(sb, number, &mut bytes)?;
+        count_maps(&mut group);
+        let summary = group.summary();
+        if is_torn || bytes != found {
+            core.cache.changes().edit(at, 0, index(sb.cgsize), Role::Summary, |to| {
+                to.copy_from_slice(&bytes);
+                Ok(())
+            })?;
+        }
+        self.counts.set(number, summary);
+        self.stale.insert(number);
+        Ok(())
+    }
+
+    /// Counts so many more directories in a group.
+    pub(super) fn add_directories(
+        &mut self,
+        core: &mut Core,
+        number: GroupNo,
+        ndir: i32,
+    ) -> Result<(), FsError> {
+        let delta = Delta { ndir, ..Delta::default() };
+        if ndir == 0 {
+            return self.verify(core, number);
+        }
+        self.change(core, number, Role::Summary, |group| {
+            let summary = group.changed(delta)?;
+            group.set_summary(summary);
+            Ok(Some(((), delta)))
+        })
+        .map(drop)
+    }
+
+    /// The counts of a group, which are hints no longer.
+    pub(super) fn summary(
+        &mut self,
+        core: &mut Core,
+        number: GroupNo,
+    ) -> Result<GroupSummary, FsError> {
+        if self.trust == Trust::Maps {
+            self.verify(core, number)?;
+        }
+        debug_assert!(number.get() < self.sb.ncg, "group {number} of {}", self.sb.ncg);
+        Ok(self.counts.summary(number).unwrap_or_default())
     }
 
     /// Changes a group's bytes, and the totals with them; `None` when `change` finds too little
@@ -102,10 +171,14 @@ impl CylinderGroups {
     }
 
     /// Whether a group may have a run of `count` fragments in a block.
-    pub(super) fn has_frags(&self, number: GroupNo, count: u32) -> bool {
-        let enough = |nbfree, nffree| nbfree > 0 || (count < self.sb.frag && nffree >= count);
-        let group = self.counts.summary(number);
-        group.is_some_and(|group| enough(group.nbfree, group.nffree))
+    pub(super) fn has_frags(
+        &mut self,
+        core: &mut Core,
+        number: GroupNo,
+        count: u32,
+    ) -> Result<bool, FsError> {
+        let GroupSummary { nbfree, nffree, .. } = self.summary(core, number)?;
+        Ok(nbfree > 0 || (count < self.sb.frag && nffree >= count))
     }
 
     /// Whether an inode is in use.
@@ -121,11 +194,11 @@ impl CylinderGroups {
         GroupMut::inode_in_use(&self.sb, number, bytes, slot)
     }
 
-    /// Reads the groups' counts: from the summary area of a clean image, and from the groups
-    /// themselves of any other.
+    /// Reads the groups' counts: from the summary area of a clean image and, as hints, of one that
+    /// is being recovered; from the groups themselves of any other.
     pub(super) fn read_summaries(&mut self, core: &mut Core) -> Result<(), FsError> {
         let numbers = (0..self.sb.ncg).map(GroupNo::new);
-        if self.sb.clean {
+        if self.sb.clean || self.trust == Trust::Maps {
             let mut area = vec![0; index(self.sb.tuning.cssize)];
             core.cache.blocks_mut().read_run(self.sb.summaries.start, 0, &mut area)?;
             for (number, summary) in numbers.zip(decode_summaries(&self.sb, &area)?) {

@@ -6,7 +6,7 @@
 //!   blocks taken from them, as the policies choose;
 //! - `map`, `blocks`: the maps of files;
 //! - `xattr`: extended attributes;
-//! - `mount`, `seal`: opening, closing, check hashes.
+//! - `mount`, `seal`: opening, closing, check hashes; `recovery`: after a crash, while it is in use.
 
 mod allocator;
 mod blocks;
@@ -19,6 +19,7 @@ mod mount;
 mod node;
 #[cfg(test)]
 mod placing;
+mod recovery;
 mod seal;
 mod xattr;
 
@@ -31,6 +32,7 @@ use allocator::Allocator;
 use format::Typed;
 use hashbrown::HashSet;
 use map::Map;
+use recovery::Progress;
 use seekless_device::BlockDevice;
 use seekless_live::{Limits, Live};
 use seekless_units::Ino;
@@ -56,6 +58,9 @@ pub struct LiveOptions {
     pub reallocblks: bool,
     /// Open it even if it is not clean.
     pub force: bool,
+    /// Open it even if it was in use under soft updates when the system crashed: the caller has it
+    /// checked, and corrects it, meanwhile ([`corrections`](crate::corrections())).
+    pub recover: bool,
     /// Do not compare check hashes.
     pub ignore_checksums: bool,
     /// The time of day.
@@ -72,4 +77,5 @@ pub struct Ffs {
     /// Inodes whose check hash was compared.
     verified_inodes: HashSet<Ino>,
     ignore_checksums: bool,
+    progress: Progress,
 }

@@ -2,7 +2,8 @@
 
 use super::allocator::{Allocator, Policies};
 use super::format::Typed;
-use super::groups::CylinderGroups;
+use super::groups::{CylinderGroups, Trust};
+use super::recovery::{Progress, is_clean};
 use super::seal::Sealer;
 use super::{Core, Ffs, LiveOptions};
 use crate::ondisk::{DIRECTORY_UNIT, ROOT, flag};
@@ -30,7 +31,9 @@ impl Ffs {
         options: LiveOptions,
     ) -> Result<(Self, Core), FsError> {
         let sb = Arc::new(Super::read(device.as_ref(), options.ignore_checksums)?);
-        check_state(&sb, options.force)?;
+        let progress =
+            if options.recover { Progress::begin(&sb, config.discipline)? } else { Progress::None };
+        check_state(&sb, options.force || progress == Progress::UnderWay)?;
         if config.discipline.journal_mode().is_some() {
             let what = format!("{} on UFS (use softdep, normal, sync or async)", config.discipline);
             return Err(FsError::Unsupported(what));
@@ -53,7 +56,12 @@ impl Ffs {
             blocks: blocks.map_err(unknown)?,
             reallocblks: options.reallocblks,
         };
-        let mut groups = CylinderGroups::new(Arc::clone(&sb), options.ignore_checksums);
+        let trust = match progress {
+            Progress::UnderWay => Trust::Maps,
+            _ if options.ignore_checksums => Trust::All,
+            _ => Trust::Hashes,
+        };
+        let mut groups = CylinderGroups::new(Arc::clone(&sb), trust);
         let mut core = Core::new(cache, options.wall);
         groups.read_summaries(&mut core)?;
         let format = Self {
@@ -64,6 +72,7 @@ impl Ffs {
             device,
             verified_inodes: HashSet::new(),
             ignore_checksums: options.ignore_checksums,
+            progress,
         };
         Ok((format, core))
     }
@@ -74,11 +83,9 @@ impl Ffs {
         debug_assert!(!close || is_current, "the superblock is written after the summaries");
         let secs = core.now().secs;
         let softdep = core.cache.blocks().config().discipline == Discipline::SoftUpdates;
-        // The marks of an image that was not clean stay for fsck.
-        let found = self.sb.flags & (flag::UNCLEAN | flag::NEEDS_FSCK);
-        let clean = close && self.sb.clean && found == 0;
-        let mut flags = self.sb.flags;
+        let (mut flags, mut clean) = self.progress.closed(&self.sb);
         if !close {
+            (flags, clean) = (self.sb.flags, false);
             // By this, a checker decides which findings it may repair unasked.
             flags = if softdep { flags | flag::SOFT_UPDATES } else { flags & !flag::SOFT_UPDATES };
             flags |= flag::UNCLEAN;
@@ -125,8 +132,7 @@ fn check_state(sb: &Super, force: bool) -> Result<(), FsError> {
     if !starts.into_iter().all(aligned) || !shifted.is_multiple_of(u64::from(sb.frag)) {
         return no("changing a volume whose cylinder groups do not start at a block boundary");
     }
-    let unclean = !sb.clean || sb.flags & (flag::UNCLEAN | flag::NEEDS_FSCK) != 0;
-    if unclean && !force {
+    if !is_clean(sb) && !force {
         let text = Text::from("the file system is not clean: run ").then(Term::Preen);
         let text = text.then(" first, or mount it with ").then(Term::ForcedMount);
         return Err(FsError::Refused(text));

@@ -32,6 +32,7 @@ fn open(version: Version, discipline: Discipline) -> FfsLive {
         seed: 1,
         reallocblks: true,
         force: false,
+        recover: false,
         ignore_checksums: false,
         wall: Box::new(|| Timestamp { secs: 1_700_000_000, nanos: 0 }),
     };

@@ -48,6 +48,7 @@ fn aged(
         seed: settings.seed,
         reallocblks: true,
         force: false,
+        recover: false,
         ignore_checksums: false,
         wall: Box::new(|| Timestamp { secs: 1_000_000_000, nanos: 0 }),
     };

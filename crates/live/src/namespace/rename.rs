@@ -255,7 +255,11 @@ impl<F: OrderedLinks> Namespace<'_, F> {
 
     /// A directory gets another parent, and is counted there first: the new
     /// name waits for that.
-    fn count_in_new_parent(&mut self, moved: Ino, parent: Ino) -> Result<ChangeId, FsError> {
+    pub(crate) fn count_in_new_parent(
+        &mut self,
+        moved: Ino,
+        parent: Ino,
+    ) -> Result<ChangeId, FsError> {
         let counted = self.raise_links(parent)?;
         let node = self.live.volume.node(parent)?;
         node.effective += 1;

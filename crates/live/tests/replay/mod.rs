@@ -433,7 +433,7 @@ impl<F: Named> Replay<F> {
     pub(crate) fn finish(mut self) -> Arc<MemoryDevice> {
         self.compare();
         self.live.unmount().unwrap();
-        assert_eq!(self.live.softdeps(), 0);
+        assert_eq!(self.live.parts().1.cache.blocks().softdeps(), 0);
         let space = self.live.space();
         let device: Arc<dyn BlockDevice> = self.device.clone();
         let image = (self.open)(device);

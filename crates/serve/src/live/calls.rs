@@ -193,8 +193,13 @@ impl Filesystem for LiveMount {
     }
 
     fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.done(request, reply, |live| {
-            live.rmdir(self.ino(parent)?, self.name(name)?).map_err(errno)
+        let (parent, name) = match (self.ino(parent), self.name(name)) {
+            (Ok(parent), Ok(name)) => (parent, name.to_vec()),
+            (Err(error), _) | (_, Err(error)) => return reply.error(error),
+        };
+        let is_of_directory = |_: &mut dyn Operate| Ok(true);
+        self.change_names(request, reply, is_of_directory, move |live| {
+            live.rmdir(parent, &name).map_err(errno)
         });
     }
 
@@ -214,10 +219,23 @@ impl Filesystem for LiveMount {
             RenameFlags::RENAME_EXCHANGE => RenameMode::Exchange,
             _ => return reply.error(Errno::EINVAL),
         };
-        self.done(request, reply, |live| {
-            let from = (self.ino(parent)?, self.name(name)?);
-            let to = (self.ino(newparent)?, self.name(newname)?);
-            live.rename(from, to, mode).map_err(errno)
+        let place = |dir, name| Ok::<_, Errno>((self.ino(dir)?, self.name(name)?.to_vec()));
+        let (from, to) = match (place(parent, name), place(newparent, newname)) {
+            (Ok(from), Ok(to)) => (from, to),
+            (Err(error), _) | (_, Err(error)) => return reply.error(error),
+        };
+        let names = [from.clone(), to.clone()];
+        let is_of_directory = move |live: &mut dyn Operate| {
+            for (dir, name) in names {
+                let Some(ino) = live.lookup(dir, &name).map_err(errno)? else { continue };
+                if live.attr(ino).map_err(errno)?.kind == FileKind::Directory {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        };
+        self.change_names(request, reply, is_of_directory, move |live| {
+            live.rename((from.0, &from.1), (to.0, &to.1), mode).map_err(errno)
         });
     }
 

@@ -15,7 +15,7 @@ use seekless_device::{BlockDevice, Clock};
 use seekless_fs::operate::{StatVfs, XattrMode};
 use seekless_fs::{FileKind, FsError, Mapping, Timestamp, Xattr};
 use seekless_live::{
-    BlockState, CountLast, Cut, DelayedAllocation, Format, InlineData, InodeNames, Limits,
+    Absent, BlockState, CountLast, Cut, DelayedAllocation, Format, InlineData, InodeNames, Limits,
     ListingKey, NamePlace, Named, OrderedLinks, OrphanList, Part, Table, gone,
 };
 use seekless_units::{BlockNo, Extent, Ino};
@@ -35,6 +35,7 @@ impl Format for Ext {
     type DelayedAllocation = Self;
     type InlineData = Self;
     type OrphanList = Self;
+    type Recovery = Absent;
 
     fn delayed_allocation(&mut self) -> Option<&mut Self> {
         Some(self)

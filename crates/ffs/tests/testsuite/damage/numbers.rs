@@ -87,6 +87,7 @@ fn opened(device: Arc<MemoryDevice>) -> Result<FfsLive, FsError> {
         seed: 1,
         reallocblks: true,
         force: true,
+        recover: false,
         ignore_checksums: true,
         wall: Box::new(|| Timestamp { secs: 1_700_000_000, nanos: 0 }),
     };

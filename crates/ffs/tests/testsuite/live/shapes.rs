@@ -39,6 +39,7 @@ pub(crate) fn options() -> LiveOptions {
         seed: 1,
         reallocblks: true,
         force: false,
+        recover: false,
         ignore_checksums: false,
         wall: Box::new(|| WALL),
     }

@@ -67,6 +67,7 @@ pub(crate) fn volume(shape: Shape) -> Vec<u8> {
         seed: 1,
         reallocblks: true,
         force: false,
+        recover: false,
         ignore_checksums: false,
         wall: Box::new(|| Timestamp { secs: 1_700_000_100, nanos: 0 }),
     };

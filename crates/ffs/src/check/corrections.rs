@@ -1,0 +1,190 @@
+//! Corrections of a volume that is in use under soft updates, from the findings in a snapshot of
+//! its state after a crash.
+
+use super::checker::Checker;
+use super::fix::{DirectorySlot, Fix};
+use super::problems;
+use crate::alloc::GroupMut;
+use crate::ondisk::DIRECTORY_UNIT;
+use seekless_device::BlockDevice;
+use seekless_fs::check::{Class, Finding};
+use seekless_fs::corrections::{Correction, Corrections};
+use seekless_fs::field::{index, wide};
+use seekless_fs::{FileKind, FsError, Location};
+use seekless_units::{BlockNo, ByteLen, Extent, GroupNo, Ino};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Checks a snapshot of a volume that was in use under soft updates.
+///
+/// # Errors
+/// As [`check`](crate::check()).
+pub fn corrections(device: Arc<dyn BlockDevice>) -> Result<Corrections, FsError> {
+    let checker = super::examine(&device)?;
+    let planner = Planner::new(&checker);
+    let left = planner.left();
+    let all = if left.is_empty() { planner.all()? } else { Vec::new() };
+    Ok(Corrections { report: checker.report, all, left })
+}
+
+/// Corrections of a volume.
+struct Planner<'a> {
+    checker: &'a Checker,
+    /// Files to be deleted: a file without a name never had one, and an empty directory has nothing
+    /// to be kept.
+    deleted: BTreeSet<Ino>,
+    /// Directories that get a name.
+    connected: BTreeSet<Ino>,
+}
+
+impl<'a> Planner<'a> {
+    fn new(checker: &'a Checker) -> Self {
+        // Names that go from each directory.
+        let mut removed: BTreeMap<Ino, u64> = BTreeMap::new();
+        for fix in checker.fixes.all() {
+            if let Fix::Remove(slot) = fix {
+                *removed.entry(slot.dir).or_default() += 1;
+            }
+        }
+        let has_entries = |ino: &Ino| {
+            checker.seen.get(ino).is_some_and(|seen| {
+                let removed = removed.get(ino).copied().unwrap_or(0);
+                seen.kind == FileKind::Directory && seen.entries > removed
+            })
+        };
+        let mut planner = Self { checker, deleted: BTreeSet::new(), connected: BTreeSet::new() };
+        for fix in checker.fixes.all() {
+            match fix {
+                Fix::Connect(ino) if has_entries(&ino) => planner.connected.insert(ino),
+                Fix::Clear(ino) | Fix::Connect(ino) => planner.deleted.insert(ino),
+                _ => false,
+            };
+        }
+        planner
+    }
+
+    /// The findings that need a check of the unmounted volume.
+    fn left(&self) -> Vec<Finding> {
+        let is_lost_found_a_file =
+            self.checker.lost_found.is_some_and(|(_, ino)| !self.checker.is_directory(ino));
+        let needs_room = |finding: &Finding| {
+            let ino = finding.location.ino.filter(|ino| self.connected.contains(ino));
+            finding.is(problems::DIRECTORY_UNCONNECTED)
+                && ino.is_some_and(|ino| is_lost_found_a_file || self.surplus(ino, 1) < 0)
+        };
+        let stays = |finding: &&Finding| finding.class == Class::Unexpected || needs_room(finding);
+        self.checker.report.findings.iter().filter(stays).cloned().collect()
+    }
+
+    /// By how many the link count of an inode is too high once it has so many more names.
+    fn surplus(&self, ino: Ino, more: i64) -> i64 {
+        self.checker.seen.get(&ino).map_or(0, |seen| seen.links - seen.names - more)
+    }
+
+    fn all(&self) -> Result<Vec<Correction>, FsError> {
+        let mut all = self.names()?;
+        all.extend(self.connected.iter().map(|&ino| Correction::Connect(ino)));
+        all.extend(self.deleted.iter().map(|&ino| Correction::Delete(ino)));
+        let too_high = |&ino: &Ino| {
+            let by = u16::try_from(self.surplus(ino, 1)).ok().filter(|&by| by > 0)?;
+            Some(Correction::DropLinks { ino, by })
+        };
+        all.extend(self.connected.iter().filter_map(too_high));
+        all.extend(self.inodes());
+        for number in (0..self.checker.sb().ncg).map(GroupNo::new) {
+            self.group(number, &mut all)?;
+        }
+        Ok(all)
+    }
+
+    /// Names of directories, and `..` in them.
+    fn names(&self) -> Result<Vec<Correction>, FsError> {
+        let mut all = Vec::new();
+        for fix in self.checker.fixes.all() {
+            match fix {
+                Fix::Remove(slot) => all.extend(self.name_at(slot)?),
+                Fix::Parent(dir, to) => {
+                    let from = self.checker.seen.get(&dir).and_then(|seen| seen.parent);
+                    let stays = |from: &Ino| {
+                        self.checker.seen.contains_key(from) && !self.deleted.contains(from)
+                    };
+                    all.push(Correction::SetParent { dir, from: from.filter(stays), to });
+                }
+                _ => {}
+            }
+        }
+        Ok(all)
+    }
+
+    /// The removal of a name.
+    fn name_at(&self, slot: DirectorySlot) -> Result<Option<Correction>, FsError> {
+        let inode = self.checker.volume.inode(slot.dir)?;
+        let within = slot.at % wide(DIRECTORY_UNIT);
+        let mut unit = vec![0; DIRECTORY_UNIT];
+        self.checker.volume.read_mapped(&inode, ByteLen::new(slot.at - within), &mut unit)?;
+        let place = Location::of("directory").in_inode(slot.dir);
+        for entry in self.checker.sb().entries(&unit, place) {
+            let entry = entry?;
+            if wide(entry.at) == within {
+                let name = entry.name.to_vec();
+                return Ok(Some(Correction::RemoveName { dir: slot.dir, name, ino: entry.ino }));
+            }
+        }
+        debug_assert!(false, "the check has found a name at byte {}", slot.at);
+        Ok(None)
+    }
+
+    /// Corrections of files that stay.
+    fn inodes(&self) -> impl Iterator<Item = Correction> {
+        let seen = |ino: Ino| self.checker.seen.get(&ino).filter(|_| !self.deleted.contains(&ino));
+        self.checker.fixes.all().filter_map(move |fix| match fix {
+            Fix::Links(ino, links) => {
+                let by = seen(ino)?.links - i64::from(links);
+                debug_assert!(by > 0, "a count that is too low is left");
+                Some(Correction::DropLinks { ino, by: u16::try_from(by).ok()? })
+            }
+            Fix::Trim(ino, to) => Some(Correction::Shorten { ino, from: seen(ino)?.len, to }),
+            Fix::Sectors(ino, counted) => {
+                let stored = seen(ino).and(self.checker.volume.inode(ino).ok())?.sectors();
+                Some(Correction::Sectors { ino, stored, counted })
+            }
+            _ => None,
+        })
+    }
+
+    /// The bits of a group that nothing uses, and its counts.
+    fn group(&self, number: GroupNo, all: &mut Vec<Correction>) -> Result<(), FsError> {
+        let sb = self.checker.sb();
+        let at = sb.in_group(number, sb.cblkno);
+        let mut bytes = vec![0; index(sb.bsize)];
+        self.checker.volume.read_bytes(at, 0, &mut bytes)?;
+        let group = GroupMut::check(sb, number, &mut bytes)?;
+        let first = number.get() * sb.ipg;
+        for slot in 0..sb.ipg {
+            let ino = Ino::new(first + slot);
+            // The bit of one that is deleted goes with it.
+            let is_used = self.checker.is_taken(ino) || self.deleted.contains(&ino);
+            if group.says_in_use(slot) && !is_used {
+                all.push(Correction::FreeInode(ino));
+            }
+        }
+        let blocks = sb.group_blocks(number);
+        let mut run: Option<Extent> = None;
+        for (at, block) in (0u32..).zip(blocks.start.get()..blocks.end().get()) {
+            if group.fragment_is_free(at) || self.checker.used.get(index(block)) {
+                all.extend(run.take().map(Correction::FreeRun));
+            } else {
+                run.get_or_insert(Extent::new(BlockNo::new(block), 0)).len += 1;
+            }
+        }
+        all.extend(run.map(Correction::FreeRun));
+        let range = Ino::new(first)..Ino::new(first + sb.ipg);
+        let counted = i64::from(self.checker.recount(number).directories);
+        // Directories that were removed while somebody had them open are not counted as in use.
+        let is_uncounted = |ino: &&Ino| !self.checker.seen.contains_key(*ino);
+        let going = wide(self.deleted.range(range).filter(is_uncounted).count()).cast_signed();
+        let surplus_directories = i64::from(group.summary().ndir) - counted - going;
+        all.push(Correction::Recount { group: number, surplus_directories });
+        Ok(())
+    }
+}

@@ -1,0 +1,71 @@
+//! Recovery of an image from a crash while it is in use.
+
+use crate::table::FindCorrections;
+use crate::{InUse, KnownFormat};
+use seekless_device::{BlockDevice, Snapshot, SnapshotOrigin};
+use seekless_fs::FsError;
+use seekless_fs::corrections::Corrections;
+use seekless_units::{Lba, SECTOR};
+use std::sync::Arc;
+
+/// Corrections that are made without letting others use the image.
+const AT_ONCE: usize = 64;
+
+/// Something that is done with a file system in use, while nobody else uses it.
+pub type Step<'a> = &'a mut dyn FnMut(&mut dyn InUse) -> Result<(), FsError>;
+
+/// The check of an image as a crash has left it, while it is in use.
+pub struct BackgroundCheck {
+    snapshot: Snapshot,
+    corrections: FindCorrections,
+}
+
+impl BackgroundCheck {
+    /// Takes a snapshot of an image, which is not in use yet. Returns the device by which it must
+    /// be used from now on. Copies of what is overwritten go to `store`, as
+    /// [`SnapshotOrigin::take`] describes.
+    ///
+    /// # Errors
+    /// [`FsError::Unsupported`] for a format that cannot be recovered while it is in use.
+    pub fn of(
+        known: &KnownFormat,
+        device: Arc<dyn BlockDevice>,
+        store: Option<Arc<dyn BlockDevice>>,
+    ) -> Result<(Arc<SnapshotOrigin>, Self), FsError> {
+        let corrections = known.corrections.ok_or_else(|| {
+            FsError::Unsupported(format!("a check of {} while it is in use", known.called))
+        })?;
+        let (origin, snapshot) = SnapshotOrigin::take(device, store);
+        Ok((Arc::new(origin), Self { snapshot, corrections }))
+    }
+
+    /// Checks the image as it was.
+    ///
+    /// # Errors
+    /// As [`KnownFormat::check`]; [`FsError::Device`] if the snapshot has ended.
+    pub fn corrections(self) -> Result<Corrections, FsError> {
+        let snapshot: Arc<dyn BlockDevice> = Arc::new(self.snapshot);
+        let found = (self.corrections)(Arc::clone(&snapshot));
+        // If it has ended meanwhile, the findings are about parts that could not be read.
+        snapshot.read(Lba::ZERO, &mut [0; SECTOR as usize])?;
+        found
+    }
+}
+
+/// Makes the corrections of an image in use. `locked` performs a step on it; between two of them
+/// others may use it.
+///
+/// # Errors
+/// Those of the image, after which it must be checked when it is not in use.
+pub fn recover(
+    corrections: &Corrections,
+    locked: &mut dyn FnMut(Step<'_>) -> Result<(), FsError>,
+) -> Result<(), FsError> {
+    for some in corrections.all.chunks(AT_ONCE) {
+        locked(&mut |live| some.iter().try_for_each(|correction| live.correct(correction)))?;
+    }
+    locked(&mut |live| {
+        live.end_recovery(corrections.left.is_empty());
+        Ok(())
+    })
+}

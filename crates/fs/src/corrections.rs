@@ -1,0 +1,89 @@
+//! Corrections of a volume that is used while its state after a crash is checked (the background
+//! check of McKusick, "Running Fsck in the Background", BSDCon 2002).
+//!
+//! A check of a snapshot finds out what the crash has left; the volume itself, in use by then, is
+//! corrected through its own operations. A correction releases what nothing leads to, and makes
+//! counts smaller that are too high. It is given as a difference to the snapshot, so that it is
+//! right whatever was changed since: nobody can reach what was lost then, and what is marked as in
+//! use is never handed out. Only corrections of the names of directories need that no directory is
+//! removed or renamed meanwhile.
+
+use crate::check::{Finding, Report};
+use seekless_units::{Extent, GroupNo, Ino};
+
+/// A correction.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Correction {
+    /// Remove one of several names of a directory.
+    RemoveName {
+        /// The directory that contains the name.
+        dir: Ino,
+        /// The name.
+        name: Vec<u8>,
+        /// The inode that it leads to.
+        ino: Ino,
+    },
+    /// Let the `..` of a directory lead to the one that contains its name.
+    SetParent {
+        /// The directory.
+        dir: Ino,
+        /// The one that its `..` leads to and is counted in, if that stays.
+        from: Option<Ino>,
+        /// The one that contains its name.
+        to: Ino,
+    },
+    /// Give a directory without a name one in `lost+found`, which is made if it is missing. Its
+    /// `..` is counted nowhere.
+    Connect(Ino),
+    /// Delete a file or an empty directory that has no name, by its inode. Nothing counts the `..`
+    /// of such a directory.
+    Delete(Ino),
+    /// Count fewer names of a file.
+    DropLinks {
+        /// Its inode.
+        ino: Ino,
+        /// By how many the count is too high.
+        by: u16,
+    },
+    /// End a file with its last block, if it still ends in a hole.
+    Shorten {
+        /// Its inode.
+        ino: Ino,
+        /// Its length in bytes.
+        from: u64,
+        /// Its length up to its last block.
+        to: u64,
+    },
+    /// Correct the number of sectors of a file.
+    Sectors {
+        /// Its inode.
+        ino: Ino,
+        /// The number in the inode.
+        stored: u64,
+        /// The number by its block map.
+        counted: u64,
+    },
+    /// Mark an unused inode as free.
+    FreeInode(Ino),
+    /// Mark blocks as free that no file has.
+    FreeRun(Extent),
+    /// Bring the counts of a group in line with its bitmaps.
+    Recount {
+        /// The group.
+        group: GroupNo,
+        /// By how many its number of directories is too high; negative if it is too low.
+        surplus_directories: i64,
+    },
+}
+
+/// The result of a check for a volume in use.
+#[derive(Debug, Default)]
+pub struct Corrections {
+    /// The findings.
+    pub report: Report,
+    /// The corrections, those of names first. None if some findings are left: these may be about
+    /// the same files.
+    pub all: Vec<Correction>,
+    /// Findings that cannot be corrected while the volume is in use.
+    pub left: Vec<Finding>,
+}

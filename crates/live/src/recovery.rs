@@ -1,0 +1,183 @@
+//! Corrections of a volume that is used while its state after a crash is checked
+//! ([`Correction`]).
+
+use crate::Live;
+use crate::features::Recovery;
+use crate::link_order::{LinkOrder, OrderedLinks};
+use seekless_cache::{ChangeId, Role};
+use seekless_fs::corrections::Correction;
+use seekless_fs::operate::{NewFile, Ownership};
+use seekless_fs::{FileKind, FsError};
+use seekless_units::Ino;
+
+const LOST_FOUND: &[u8] = b"lost+found";
+/// Its mode, as in `fsck_ffs`.
+const LOST_FOUND_MODE: u16 = 0o1700;
+
+/// Names that are tried for a directory.
+const MOST_SUFFIXES: u32 = 1000;
+
+/// A volume whose state after a crash is corrected, within an operation.
+pub(crate) struct Corrector<'a, F: OrderedLinks> {
+    live: &'a mut Live<F>,
+}
+
+impl<'a, F: OrderedLinks> Corrector<'a, F> {
+    pub(crate) fn new(live: &'a mut Live<F>) -> Self {
+        Self { live }
+    }
+
+    /// Makes a correction.
+    pub(crate) fn correct(&mut self, correction: &Correction) -> Result<(), FsError> {
+        match *correction {
+            Correction::RemoveName { dir, ref name, ino } => self.remove_name(dir, name, ino),
+            Correction::SetParent { dir, from, to } => self.set_parent(dir, from, to),
+            Correction::Connect(dir) => self.connect(dir),
+            Correction::Delete(ino) => self.delete_nameless(ino),
+            Correction::DropLinks { ino, by } => self.drop_links(ino, by),
+            Correction::Shorten { ino, from, to } => self.shorten(ino, from, to),
+            Correction::Sectors { ino, stored, counted } => {
+                self.correct_sectors(ino, stored, counted)
+            }
+            Correction::FreeInode(ino) => {
+                self.live.volume.format.give_inode(&mut self.live.volume.core, ino, false)
+            }
+            Correction::FreeRun(run) => {
+                self.live.volume.format.free_runs(&mut self.live.volume.core, &[run])
+            }
+            Correction::Recount { group, surplus_directories } => {
+                let core = &mut self.live.volume.core;
+                match self.live.volume.format.recovery() {
+                    Some(recovery) => recovery.recount(core, group, surplus_directories),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+
+    fn remove_name(&mut self, dir: Ino, name: &[u8], ino: Ino) -> Result<(), FsError> {
+        if self.live.directories().find(dir, name)?.is_none_or(|slot| slot.ino != ino) {
+            debug_assert!(false, "directories keep their names while it is recovered");
+            return Ok(());
+        }
+        let removed = self.live.directories().remove(dir, name, &[])?;
+        self.live.namespace().touch_dir(dir)?;
+        self.live.namespace().lose_name(ino, removed)
+    }
+
+    fn set_parent(&mut self, dir: Ino, from: Option<Ino>, to: Ino) -> Result<(), FsError> {
+        let turned = self.turn(dir, to)?;
+        match from {
+            Some(from) => F::Order::lose_child(self.live, from, turned),
+            None => Ok(()),
+        }
+    }
+
+    /// Lets the `..` of a directory lead to another, which is counted there first.
+    fn turn(&mut self, dir: Ino, to: Ino) -> Result<ChangeId, FsError> {
+        self.live.volume.dir_node(dir)?;
+        self.live.volume.dir_node(to)?;
+        let counted = self.live.namespace().count_in_new_parent(dir, to)?;
+        self.live.directories().redirect(dir, b"..", (to, FileKind::Directory), &[counted])
+    }
+
+    fn connect(&mut self, dir: Ino) -> Result<(), FsError> {
+        let lost_found = self.lost_found()?;
+        let name = self.free_name(lost_found, dir)?;
+        let spot = self.live.directories().reserve(lost_found, &name)?;
+        let mut after = self.live.directories().way_to(lost_found)?;
+        after.push(self.turn(dir, lost_found)?);
+        let named = self.live.directories().insert(
+            lost_found,
+            &spot,
+            &name,
+            (dir, FileKind::Directory),
+            Role::EntryAddDirectory,
+            &after,
+        )?;
+        self.live.namespace().note_name(dir, lost_found, &named)?;
+        self.live.namespace().touch_dir(lost_found)
+    }
+
+    fn lost_found(&mut self) -> Result<Ino, FsError> {
+        let root = self.live.volume.format.limits().root;
+        match self.live.directories().find(root, LOST_FOUND)? {
+            Some(slot) => self.live.volume.dir_node(slot.ino).map(|node| node.ino),
+            None => {
+                let owner = Ownership { uid: 0, gid: 0, perm: LOST_FOUND_MODE };
+                self.live.namespace().make_file(root, LOST_FOUND, &NewFile::Directory, owner)
+            }
+        }
+    }
+
+    /// A name for an inode, as a check gives it: `#` and its number, with a suffix where that is
+    /// taken.
+    fn free_name(&mut self, dir: Ino, ino: Ino) -> Result<Vec<u8>, FsError> {
+        for suffix in 0..MOST_SUFFIXES {
+            let name = match suffix {
+                0 => format!("#{ino}"),
+                suffix => format!("#{ino}.{suffix}"),
+            };
+            if self.live.directories().find(dir, name.as_bytes())?.is_none() {
+                return Ok(name.into_bytes());
+            }
+        }
+        Err(FsError::Exists(format!("#{ino}")))
+    }
+
+    fn delete_nameless(&mut self, ino: Ino) -> Result<(), FsError> {
+        let node = self.live.volume.node(ino)?;
+        debug_assert_eq!(node.holds, 0, "nobody can have opened inode {ino}");
+        (node.links, node.effective) = (0, 0);
+        self.live.destroy(ino)
+    }
+
+    fn drop_links(&mut self, ino: Ino, by: u16) -> Result<(), FsError> {
+        for _ in 0..by {
+            self.live.volume.node(ino)?.drop_effective_link();
+            self.live.drop_link(ino)?;
+        }
+        Ok(())
+    }
+
+    fn shorten(&mut self, ino: Ino, from: u64, to: u64) -> Result<(), FsError> {
+        let unit = u64::from(self.live.volume.format.limits().unit);
+        // It may have been deleted, or changed by its users.
+        if !self.live.volume.is_there(ino)? {
+            return Ok(());
+        }
+        let node = self.live.volume.node(ino)?;
+        if node.kind != FileKind::Regular || node.size != from {
+            return Ok(());
+        }
+        let runs = self.live.volume.format.mapped_runs(&mut self.live.volume.core, ino)?;
+        let end = runs.last().map_or(0, |run| (run.lbn.get() + run.extent.len) * unit);
+        if end <= to {
+            self.live.volume.format.truncate(&mut self.live.volume.core, ino, to)?;
+        }
+        Ok(())
+    }
+
+    fn correct_sectors(&mut self, ino: Ino, stored: u64, counted: u64) -> Result<(), FsError> {
+        if !self.live.volume.is_there(ino)? {
+            return Ok(());
+        }
+        let node = self.live.volume.node(ino)?;
+        let is_counted = node.counted_free;
+        self.live.volume.uncount(ino);
+        let node = self.live.volume.node(ino)?;
+        if counted > stored {
+            node.add_sectors(counted - stored);
+        } else {
+            node.drop_sectors(stored - counted);
+        }
+        if is_counted {
+            self.live.volume.count_free(ino);
+        }
+        let core = &mut self.live.volume.core;
+        match self.live.volume.format.recovery() {
+            Some(recovery) => recovery.put_sectors(core, ino),
+            None => Ok(()),
+        }
+    }
+}
