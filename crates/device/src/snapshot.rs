@@ -53,7 +53,7 @@ pub struct Snapshot {
 impl SnapshotOrigin {
     /// Takes a snapshot of a device, which nobody may be writing to. Up to 64 MiB of the copies
     /// are kept in memory, and the others in `store`, which must have room for as much as the
-    /// device, or in memory if there is none. What the store contains is overwritten.
+    /// device, or in memory if there is none. The store is overwritten.
     ///
     /// ```
     /// use seekless_device::{BlockDevice, MemoryDevice, SnapshotOrigin};
@@ -150,7 +150,7 @@ impl Copies {
         Ok(())
     }
 
-    /// Puts what is copied of a range of the device into a buffer with the range's present
+    /// Puts the copies of a range of the device into a buffer with the range's present
     /// contents.
     fn put(&self, start: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
         let state = self.state();

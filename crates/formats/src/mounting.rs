@@ -127,8 +127,11 @@ pub trait InUse: Operate {
     /// As there.
     fn correct(&mut self, correction: &Correction) -> Result<(), FsError>;
 
-    /// Ends the recovery: it is sound, or must be checked when it is not in use.
-    fn end_recovery(&mut self, sound: bool);
+    /// As [`Live::end_recovery`].
+    ///
+    /// # Errors
+    /// As there.
+    fn end_recovery(&mut self, sound: bool) -> Result<(), FsError>;
 }
 
 impl<F: Named + 'static> InUse for Live<F> {
@@ -160,10 +163,8 @@ impl<F: Named + 'static> InUse for Live<F> {
         Self::correct(self, correction)
     }
 
-    fn end_recovery(&mut self, sound: bool) {
-        if let Some(recovery) = self.recovery() {
-            recovery.end(sound);
-        }
+    fn end_recovery(&mut self, sound: bool) -> Result<(), FsError> {
+        Self::end_recovery(self, sound)
     }
 }
 

@@ -9,7 +9,7 @@ use seekless_units::{Lba, SECTOR};
 use std::sync::Arc;
 
 /// Corrections that are made without letting others use the image.
-const AT_ONCE: usize = 64;
+const AT_ONCE: usize = 8;
 
 /// Something that is done with a file system in use, while nobody else uses it.
 pub type Step<'a> = &'a mut dyn FnMut(&mut dyn InUse) -> Result<(), FsError>;
@@ -22,7 +22,7 @@ pub struct BackgroundCheck {
 
 impl BackgroundCheck {
     /// Takes a snapshot of an image, which is not in use yet. Returns the device by which it must
-    /// be used from now on. Copies of what is overwritten go to `store`, as
+    /// be used from now on. Copies of overwritten blocks go to `store`, as
     /// [`SnapshotOrigin::take`] describes.
     ///
     /// # Errors
@@ -53,7 +53,8 @@ impl BackgroundCheck {
 }
 
 /// Makes the corrections of an image in use. `locked` performs a step on it; between two of them
-/// others may use it.
+/// others may use it. One that fails without having changed anything does not keep the others from
+/// being made.
 ///
 /// # Errors
 /// Those of the image, after which it must be checked when it is not in use.
@@ -61,11 +62,24 @@ pub fn recover(
     corrections: &Corrections,
     locked: &mut dyn FnMut(Step<'_>) -> Result<(), FsError>,
 ) -> Result<(), FsError> {
+    let mut failed = None;
     for some in corrections.all.chunks(AT_ONCE) {
-        locked(&mut |live| some.iter().try_for_each(|correction| live.correct(correction)))?;
+        locked(&mut |live| {
+            // Whoever was its last user: directories may need room in `lost+found`.
+            live.spend_reserve(true);
+            for correction in some {
+                match live.correct(correction) {
+                    Ok(()) => {}
+                    Err(error @ (FsError::Device(_) | FsError::ReadOnly(_))) => return Err(error),
+                    Err(error) => {
+                        failed.get_or_insert(error);
+                    }
+                }
+            }
+            Ok(())
+        })?;
     }
-    locked(&mut |live| {
-        live.end_recovery(corrections.left.is_empty());
-        Ok(())
-    })
+    let sound = corrections.are_complete() && failed.is_none();
+    locked(&mut |live| live.end_recovery(sound))?;
+    failed.map_or(Ok(()), Err)
 }

@@ -1,11 +1,11 @@
 //! Corrections of a volume that is used while its state after a crash is checked (the background
 //! check of McKusick, "Running Fsck in the Background", BSDCon 2002).
 //!
-//! A check of a snapshot finds out what the crash has left; the volume itself, in use by then, is
-//! corrected through its own operations. A correction releases what nothing leads to, and makes
-//! counts smaller that are too high. It is given as a difference to the snapshot, so that it is
-//! right whatever was changed since: nobody can reach what was lost then, and what is marked as in
-//! use is never handed out. Only corrections of the names of directories need that no directory is
+//! A snapshot is checked; the volume itself, in use by then, is corrected through its own
+//! operations. A correction releases inodes and blocks to which nothing leads, and makes counts
+//! smaller that are too high. It is given as a difference to the snapshot, so that it is right
+//! after any changes since: nobody can reach a file that was lost then, and a block that is marked
+//! as in use is never handed out. Only corrections of the names of directories need that no directory is
 //! removed or renamed meanwhile.
 
 use crate::check::{Finding, Report};
@@ -45,24 +45,10 @@ pub enum Correction {
         /// By how many the count is too high.
         by: u16,
     },
-    /// End a file with its last block, if it still ends in a hole.
-    Shorten {
-        /// Its inode.
-        ino: Ino,
-        /// Its length in bytes.
-        from: u64,
-        /// Its length up to its last block.
-        to: u64,
-    },
-    /// Correct the number of sectors of a file.
-    Sectors {
-        /// Its inode.
-        ino: Ino,
-        /// The number in the inode.
-        stored: u64,
-        /// The number by its block map.
-        counted: u64,
-    },
+    /// End a file with its last block, if it still ends in a hole, by its inode.
+    Shorten(Ino),
+    /// Count the sectors of a file anew, by its inode.
+    Sectors(Ino),
     /// Mark an unused inode as free.
     FreeInode(Ino),
     /// Mark blocks as free that no file has.
@@ -81,9 +67,19 @@ pub enum Correction {
 pub struct Corrections {
     /// The findings.
     pub report: Report,
-    /// The corrections, those of names first. None if some findings are left: these may be about
-    /// the same files.
+    /// The corrections, in the order in which they are made: those that need room come last. None
+    /// if some findings are left: these may be about the same files.
     pub all: Vec<Correction>,
     /// Findings that cannot be corrected while the volume is in use.
     pub left: Vec<Finding>,
+    /// Number of further ones, which are unlimited in number.
+    pub more_left: u64,
+}
+
+impl Corrections {
+    /// Whether the volume is sound once all corrections have been made.
+    #[must_use]
+    pub fn are_complete(&self) -> bool {
+        self.left.is_empty() && self.more_left == 0
+    }
 }

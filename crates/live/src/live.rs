@@ -101,8 +101,24 @@ impl<F: Named> Live<F> {
         Ok(any)
     }
 
-    /// The recovery of a volume that was opened for that. When all corrections have been made, its
-    /// end marks the volume as clean when it is closed, or as one that must be checked.
+    /// Ends the recovery of a volume that was opened for that, when all corrections have been made:
+    /// it is marked clean when it is closed. If it is not `sound`, it is marked at once as one that
+    /// must be checked.
+    ///
+    /// # Errors
+    /// [`FsError::Device`].
+    pub fn end_recovery(&mut self, sound: bool) -> Result<(), FsError> {
+        let Some(recovery) = self.recovery() else { return Ok(()) };
+        recovery.end(sound);
+        if sound {
+            return Ok(());
+        }
+        self.volume.core.cache.begin()?;
+        self.volume.format.mark(&mut self.volume.core, false)?;
+        self.volume.core.cache.end()
+    }
+
+    /// The recovery of a volume that was opened for that.
     pub fn recovery(&mut self) -> Option<&mut F::Recovery> {
         self.volume.format.recovery()
     }

@@ -35,10 +35,8 @@ impl<'a, F: OrderedLinks> Corrector<'a, F> {
             Correction::Connect(dir) => self.connect(dir),
             Correction::Delete(ino) => self.delete_nameless(ino),
             Correction::DropLinks { ino, by } => self.drop_links(ino, by),
-            Correction::Shorten { ino, from, to } => self.shorten(ino, from, to),
-            Correction::Sectors { ino, stored, counted } => {
-                self.correct_sectors(ino, stored, counted)
-            }
+            Correction::Shorten(ino) => self.shorten(ino),
+            Correction::Sectors(ino) => self.count_sectors(ino),
             Correction::FreeInode(ino) => {
                 self.live.volume.format.give_inode(&mut self.live.volume.core, ino, false)
             }
@@ -61,6 +59,8 @@ impl<'a, F: OrderedLinks> Corrector<'a, F> {
             return Ok(());
         }
         let removed = self.live.directories().remove(dir, name, &[])?;
+        // A name that stands twice in it is noted by one place, which may be either.
+        self.live.directories().drop_index(dir);
         self.live.namespace().touch_dir(dir)?;
         self.live.namespace().lose_name(ino, removed)
     }
@@ -140,43 +140,45 @@ impl<'a, F: OrderedLinks> Corrector<'a, F> {
         Ok(())
     }
 
-    fn shorten(&mut self, ino: Ino, from: u64, to: u64) -> Result<(), FsError> {
-        let unit = u64::from(self.live.volume.format.limits().unit);
-        // It may have been deleted, or changed by its users.
-        if !self.live.volume.is_there(ino)? {
+    /// The users of a file never leave a hole at its end: a hole is the crash's, wherever its end
+    /// is by now.
+    fn shorten(&mut self, ino: Ino) -> Result<(), FsError> {
+        let volume = &mut self.live.volume;
+        let unit = u64::from(volume.format.limits().unit);
+        // It may have been deleted.
+        if !volume.is_there(ino)? || volume.node(ino)?.kind != FileKind::Regular {
             return Ok(());
         }
-        let node = self.live.volume.node(ino)?;
-        if node.kind != FileKind::Regular || node.size != from {
-            return Ok(());
-        }
-        let runs = self.live.volume.format.mapped_runs(&mut self.live.volume.core, ino)?;
+        let runs = volume.format.mapped_runs(&mut volume.core, ino)?;
         let end = runs.last().map_or(0, |run| (run.lbn.get() + run.extent.len) * unit);
-        if end <= to {
-            self.live.volume.format.truncate(&mut self.live.volume.core, ino, to)?;
+        if end < volume.node(ino)?.size {
+            volume.format.truncate(&mut volume.core, ino, end)?;
         }
         Ok(())
     }
 
-    fn correct_sectors(&mut self, ino: Ino, stored: u64, counted: u64) -> Result<(), FsError> {
+    /// The number may have been lower than that of the sectors which its users have freed since.
+    fn count_sectors(&mut self, ino: Ino) -> Result<(), FsError> {
         if !self.live.volume.is_there(ino)? {
             return Ok(());
         }
-        let node = self.live.volume.node(ino)?;
-        let is_counted = node.counted_free;
-        self.live.volume.uncount(ino);
-        let node = self.live.volume.node(ino)?;
-        if counted > stored {
-            node.add_sectors(counted - stored);
-        } else {
-            node.drop_sectors(stored - counted);
-        }
+        let volume = &mut self.live.volume;
+        let is_counted = volume.node(ino)?.counted_free;
+        volume.uncount(ino);
+        // The numbers of other files are a device or a target.
+        let mut runs = match volume.node(ino)?.has_blocks() {
+            true => volume.format.runs_of(&mut volume.core, ino)?,
+            false => Vec::new(),
+        };
+        runs.extend(volume.format.attribute_runs(&mut volume.core, ino)?);
+        let units: u64 = runs.iter().map(|run| run.len).sum();
+        let sectors = units * u64::from(volume.format.limits().unit / 512);
+        volume.node(ino)?.sectors = sectors;
         if is_counted {
-            self.live.volume.count_free(ino);
+            volume.count_free(ino);
         }
-        let core = &mut self.live.volume.core;
-        match self.live.volume.format.recovery() {
-            Some(recovery) => recovery.put_sectors(core, ino),
+        match volume.format.recovery() {
+            Some(recovery) => recovery.put_sectors(&mut volume.core, ino),
             None => Ok(()),
         }
     }

@@ -188,7 +188,7 @@ impl Filesystem for ImageMount {
     ) {
         self.record(request, Op::Stat, ino);
         let attr = self.image_ino(ino).and_then(|ino| self.attr(ino));
-        answer_attr(reply, attr.map(|(attr, _)| attr));
+        answer_attr(reply, attr.map(|(attr, _)| attr), TTL);
     }
 
     fn readlink(&self, request: &Request, ino: INodeNo, reply: ReplyData) {

@@ -27,9 +27,9 @@ pub(crate) fn answer_entry(
     }
 }
 
-pub(crate) fn answer_attr(reply: ReplyAttr, attr: Result<FileAttr, Errno>) {
+pub(crate) fn answer_attr(reply: ReplyAttr, attr: Result<FileAttr, Errno>, keep: Duration) {
     match attr {
-        Ok(attr) => reply.attr(&TTL, &attr),
+        Ok(attr) => reply.attr(&keep, &attr),
         Err(error) => reply.error(error),
     }
 }

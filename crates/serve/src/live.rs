@@ -11,7 +11,7 @@ mod listing;
 use super::kernel::{
     NAME_MAX, TTL, answer_empty, answer_entry, errno, file_attr, generation, name_of,
 };
-use crate::volume::{Locked, Volume};
+use crate::volume::{Locked, Recovered, Volume};
 use fuser::{Errno, FileAttr, Generation, INodeNo, ReplyEmpty, ReplyEntry, Request};
 use listing::Listings;
 use seekless_fs::Attr;
@@ -158,7 +158,7 @@ impl LiveMount {
             self.remember(live, attr.ino)?;
             Ok(self.shown(&attr))
         });
-        answer_entry(reply, made, self.keep);
+        answer_entry(reply, made, self.keep());
     }
 
     fn make(
@@ -179,7 +179,8 @@ impl LiveMount {
 
     /// Performs a removal or a renaming, and answers the kernel. While the volume is recovered,
     /// directories keep their names: `is_of_directory` tells whether it concerns one, which then
-    /// waits, on a thread of its own, for the others to be served meanwhile.
+    /// waits, on a thread of its own, for others to be served meanwhile. Where the recovery has
+    /// failed, a directory may have a second name, and nothing can be done to either.
     fn change_names(
         &self,
         request: &Request,
@@ -188,7 +189,7 @@ impl LiveMount {
         operation: impl FnOnce(&mut dyn Operate) -> Result<(), Errno> + Send + 'static,
     ) {
         let uid = request.uid();
-        if !self.volume.is_recovering() {
+        if self.volume.recovered() == Recovered::Yes {
             return answer_empty(reply, change(&self.volume, uid, operation));
         }
         let waits = is_of_directory(&mut *self.volume.lock());
@@ -196,13 +197,25 @@ impl LiveMount {
             Ok(false) => answer_empty(reply, change(&self.volume, uid, operation)),
             Ok(true) => {
                 let volume = self.volume.clone();
-                std::thread::spawn(move || {
-                    volume.wait_for_recovery();
-                    answer_empty(reply, change(&volume, uid, operation));
-                });
+                let wait = move || match volume.wait_for_recovery() {
+                    Recovered::Yes => answer_empty(reply, change(&volume, uid, operation)),
+                    Recovered::UnderWay | Recovered::Failed => reply.error(Errno::EBUSY),
+                };
+                // Without a thread, the reply is dropped with the closure: EIO.
+                let _ = std::thread::Builder::new().spawn(wait);
             }
             Err(error) => reply.error(error),
         }
+    }
+
+    /// For how long the kernel may cache names and attributes: corrections change them without it.
+    fn keep(&self) -> Duration {
+        if self.volume.recovered() == Recovered::UnderWay { Duration::ZERO } else { self.keep }
+    }
+
+    /// The same for attributes alone.
+    fn keep_attr(&self) -> Duration {
+        if self.volume.recovered() == Recovered::UnderWay { Duration::ZERO } else { TTL }
     }
 
     fn done(

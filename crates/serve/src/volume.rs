@@ -8,6 +8,7 @@ use seekless_fs::FsError;
 use seekless_fs::corrections::Corrections;
 use seekless_fs::operate::Operate;
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -25,29 +26,41 @@ pub struct Volume {
     recovery: Arc<RecoveryState>,
 }
 
-/// Whether a recovery is under way, in which directories must keep their names.
+/// How far a volume has come with its recovery.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) enum Recovered {
+    /// It is recovered, or need not be.
+    #[default]
+    Yes,
+    /// Not yet: directories keep their names.
+    UnderWay,
+    /// That has failed: directories keep their names until the volume is unmounted.
+    Failed,
+}
+
+/// The state of a recovery, and those who wait for its end.
 #[derive(Default)]
 struct RecoveryState {
-    is_under_way: Mutex<bool>,
+    recovered: Mutex<Recovered>,
     has_ended: Condvar,
 }
 
 impl RecoveryState {
-    fn set(&self, is_under_way: bool) {
-        *self.is_under_way.lock().unwrap_or_else(PoisonError::into_inner) = is_under_way;
+    fn set(&self, recovered: Recovered) {
+        *self.recovered.lock().unwrap_or_else(PoisonError::into_inner) = recovered;
         self.has_ended.notify_all();
     }
 
-    fn is_under_way(&self) -> bool {
-        *self.is_under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    fn get(&self) -> Recovered {
+        *self.recovered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait(&self) {
-        let state = self.is_under_way.lock().unwrap_or_else(PoisonError::into_inner);
-        let _ended = self
+    fn wait(&self) -> Recovered {
+        let state = self.recovered.lock().unwrap_or_else(PoisonError::into_inner);
+        *self
             .has_ended
-            .wait_while(state, |is_under_way| *is_under_way)
-            .unwrap_or_else(PoisonError::into_inner);
+            .wait_while(state, |recovered| *recovered == Recovered::UnderWay)
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -94,7 +107,7 @@ impl Volume {
 
     /// As [`open`](Self::open), for an image that is to be recovered while it is in use
     /// ([`Mounting::recovers`]). Returns its recovery, if there is something to be recovered, to
-    /// be run on a thread of its own. `store` has room for copies of what is overwritten until it
+    /// be run on a thread of its own. `store` has room for copies of blocks that are overwritten until it
     /// ends.
     ///
     /// # Errors
@@ -114,19 +127,23 @@ impl Volume {
         if !volume.live().is_recovering() {
             return Ok((volume, None));
         }
-        volume.recovery.set(true);
-        let recovery = VolumeRecovery { volume: volume.clone(), check: Some(check), origin };
+        volume.recovery.set(Recovered::UnderWay);
+        let recovery = VolumeRecovery {
+            volume: volume.clone(),
+            check: Some(check),
+            end: RecoveryEnd { origin, is_wanted: Arc::default() },
+        };
         Ok((volume, Some(recovery)))
     }
 
-    /// Whether a recovery is under way: directories must not be removed or renamed.
-    pub(crate) fn is_recovering(&self) -> bool {
-        self.recovery.is_under_way()
+    /// How far it has come with its recovery.
+    pub(crate) fn recovered(&self) -> Recovered {
+        self.recovery.get()
     }
 
     /// Waits for the end of a recovery that is under way.
-    pub(crate) fn wait_for_recovery(&self) {
-        self.recovery.wait();
+    pub(crate) fn wait_for_recovery(&self) -> Recovered {
+        self.recovery.wait()
     }
 
     fn live(&self) -> MutexGuard<'_, Box<dyn InUse>> {
@@ -196,17 +213,32 @@ pub struct VolumeRecovery {
     volume: Volume,
     /// Until it is run.
     check: Option<BackgroundCheck>,
-    origin: Arc<SnapshotOrigin>,
+    end: RecoveryEnd,
 }
 
 /// Ends a recovery early.
-pub struct RecoveryEnd(Arc<SnapshotOrigin>);
+#[derive(Clone)]
+pub struct RecoveryEnd {
+    origin: Arc<SnapshotOrigin>,
+    is_wanted: Arc<AtomicBool>,
+}
+
+/// Why a recovery ends early.
+const NOT_IN_USE: &str = "the volume is no longer in use";
 
 impl RecoveryEnd {
     /// Ends the recovery, if it is under way, as soon as possible. The volume stays one that is
     /// not clean.
     pub fn end(&self) {
-        self.0.end_snapshot("the volume is no longer in use");
+        self.is_wanted.store(true, Ordering::Release);
+        self.origin.end_snapshot(NOT_IN_USE);
+    }
+
+    fn check(&self) -> Result<(), FsError> {
+        if self.is_wanted.load(Ordering::Acquire) {
+            return Err(FsError::ReadOnly(NOT_IN_USE.into()));
+        }
+        Ok(())
     }
 }
 
@@ -214,7 +246,7 @@ impl VolumeRecovery {
     /// By which it can be ended.
     #[must_use]
     pub fn end(&self) -> RecoveryEnd {
-        RecoveryEnd(Arc::clone(&self.origin))
+        self.end.clone()
     }
 
     /// Checks the volume as the crash has left it, and corrects it.
@@ -223,13 +255,16 @@ impl VolumeRecovery {
     /// Those of the check and of the changes; the volume stays one that is not clean.
     pub fn run(mut self) -> Result<Corrections, FsError> {
         let Some(check) = self.check.take() else { unreachable!("it is run once") };
-        let volume = self.volume.clone();
         let corrections = check.corrections()?;
         let mut locked = |step: Step<'_>| {
-            step(&mut **volume.live())?;
-            volume.write_queued()
+            self.end.check()?;
+            step(&mut **self.volume.live())?;
+            self.volume.write_queued()
         };
         recover(&corrections, &mut locked)?;
+        if corrections.are_complete() {
+            self.volume.recovery.set(Recovered::Yes);
+        }
         Ok(corrections)
     }
 }
@@ -237,7 +272,9 @@ impl VolumeRecovery {
 /// Nobody waits for one that has failed, or that nobody runs.
 impl Drop for VolumeRecovery {
     fn drop(&mut self) {
-        self.volume.recovery.set(false);
+        if self.volume.recovered() == Recovered::UnderWay {
+            self.volume.recovery.set(Recovered::Failed);
+        }
     }
 }
 
@@ -300,13 +337,13 @@ mod tests {
     fn a_recovered_volume_is_clean() {
         let device = crashed();
         let (volume, recovery) = recovering(&device);
-        assert!(volume.is_recovering());
+        assert_eq!(volume.recovered(), Recovered::UnderWay);
         let waiting = volume.clone();
         let waiter = std::thread::spawn(move || waiting.wait_for_recovery());
         let corrections = recovery.unwrap().run().unwrap();
         assert!(corrections.left.is_empty());
-        waiter.join().unwrap();
-        assert!(!volume.is_recovering());
+        assert_eq!(waiter.join().unwrap(), Recovered::Yes);
+        assert_eq!(volume.recovered(), Recovered::Yes);
         volume.unmount().unwrap();
         assert!(is_in_order(&device));
     }
@@ -318,7 +355,7 @@ mod tests {
         recovery.unwrap().run().unwrap();
         volume.unmount().unwrap();
         let (volume, recovery) = recovering(&device);
-        assert!(recovery.is_none() && !volume.is_recovering());
+        assert!(recovery.is_none() && volume.recovered() == Recovered::Yes);
         volume.unmount().unwrap();
     }
 
@@ -331,7 +368,7 @@ mod tests {
         let error = recovery.run().unwrap_err().to_string();
         assert!(error.contains("no longer in use"), "{error}");
         // Nobody waits for it any more, and changes are possible.
-        volume.wait_for_recovery();
+        assert_eq!(volume.wait_for_recovery(), Recovered::Failed);
         let root = volume.lock().root();
         volume.lock().make(root, b"other", NewFile::Regular, OWNER).unwrap();
         volume.unmount().unwrap();

@@ -152,9 +152,8 @@ fn run_writable(
     let (clock, ignore) = (Arc::new(RealClock::new()), args.open.ignore_checksums);
     let wall = Box::new(serve::now);
     let (volume, recovery) = if options.how.recovers() {
-        let store = recovery::store(device.len(), &temp_dir())?;
-        Volume::open_to_recover(device, clock, &options, ignore, wall, Some(store))
-            .map_err(about)?
+        let store = recovery::store(device.len(), &temp_dir());
+        Volume::open_to_recover(device, clock, &options, ignore, wall, store).map_err(about)?
     } else {
         (Volume::open(device, clock, &options, ignore, wall).map_err(about)?, None)
     };

@@ -3,17 +3,21 @@
 
 use crate::campaign::look;
 use crate::ufs::Ufs;
+use rand_core::{RngCore, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 use seekless_cache::{Config, Discipline};
 use seekless_crash::campaign::{Sequences, built_in};
 use seekless_crash::{Extent, Live, Recovered, Search, Settings, Target};
-use seekless_device::{BlockDevice, SnapshotOrigin, VirtualClock};
-use seekless_ffs::{FfsLive, Version, corrections, preen};
+use seekless_device::{BlockDevice, MemoryDevice, SnapshotOrigin, VirtualClock};
+use seekless_ffs::{FfsLive, Version, check, corrections, preen};
 use seekless_fs::check::Report;
 use seekless_fs::corrections::Corrections;
-use seekless_fs::operate::{NewFile, Operate, Ownership};
-use seekless_fs::{FsError, Inspect};
+use seekless_fs::field::index;
+use seekless_fs::operate::{NewFile, Operate, Ownership, RenameMode, SetAttr};
+use seekless_fs::{FileKind, FsError, Inspect};
 use seekless_live::Recovery;
-use seekless_units::ByteLen;
+use seekless_units::{ByteLen, Ino, Lba};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -52,10 +56,105 @@ impl InBackground {
             live.correct(correction)?;
         }
         remove_it(&mut live, all)?;
-        live.recovery().expect("it was opened for that").end(true);
+        live.end_recovery(true)?;
         live.unmount()?;
         Ok(true)
     }
+}
+
+/// Uses a copy of a volume in every way but for removing and renaming directories while it is
+/// corrected, each file by chance. It must be in order in the end.
+fn use_at_random(ufs: &Ufs, device: &dyn BlockDevice) -> Result<(), FsError> {
+    let mut bytes = vec![0; index(device.len().get())];
+    device.read(Lba::ZERO, &mut bytes)?;
+    let seed = bytes.chunks(8).fold(1u64, |sum, chunk| {
+        chunk.iter().fold(sum, |sum, &byte| (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3))
+    });
+    let mut random = Pcg64Mcg::seed_from_u64(seed);
+    let copy = Arc::new(MemoryDevice::new(bytes));
+    let (origin, snapshot) = SnapshotOrigin::take(copy.clone(), None);
+    let found = corrections(Arc::new(snapshot))?;
+    let opened = ufs.recovering(Arc::new(origin), Arc::new(VirtualClock::new()));
+    let mut live = match opened {
+        Err(FsError::Refused(_) | FsError::Corrupt { .. }) => return Ok(()),
+        opened => opened?,
+    };
+    if !live.recovery().is_some_and(|recovery| recovery.is_under_way()) {
+        return Ok(());
+    }
+    let mut done = Vec::new();
+    for correction in &found.all {
+        if below(&mut random, 5) < 2 {
+            done.push(one_operation(&mut live, &mut random)?);
+        }
+        live.correct(correction)?;
+        done.push(format!("{correction:?}"));
+    }
+    live.end_recovery(true)?;
+    live.unmount()?;
+    let report = check(copy)?;
+    assert!(report.is_clean(), "{:#?}\nafter {done:#?}", report.findings);
+    Ok(())
+}
+
+/// A directory, a name in it, and the inode of that.
+type Named = (Ino, Vec<u8>, Ino);
+
+/// All names of files, and all directories.
+fn everything(live: &mut FfsLive) -> Result<(Vec<Named>, Vec<Ino>), FsError> {
+    let (mut files, mut dirs) = (Vec::new(), vec![live.root()]);
+    let mut next = 0;
+    while next < dirs.len() {
+        let dir = dirs[next];
+        next += 1;
+        let mut names = Vec::new();
+        live.read_dir(dir, 0, &mut |entry| {
+            names.push(entry.name.to_vec());
+            ControlFlow::Continue(())
+        })?;
+        for name in names.into_iter().filter(|name| !matches!(&name[..], b"." | b"..")) {
+            let ino = live.lookup(dir, &name)?.expect("it is listed");
+            match live.attr(ino)?.kind {
+                // It may have two names.
+                FileKind::Directory if !dirs.contains(&ino) => dirs.push(ino),
+                FileKind::Directory => {}
+                _ => files.push((dir, name, ino)),
+            }
+        }
+    }
+    Ok((files, dirs))
+}
+
+fn below(random: &mut Pcg64Mcg, end: usize) -> usize {
+    random.next_u32() as usize % end
+}
+
+fn one_operation(live: &mut FfsLive, random: &mut Pcg64Mcg) -> Result<String, FsError> {
+    let owner = Ownership { uid: 0, gid: 0, perm: 0o755 };
+    let (files, dirs) = everything(live)?;
+    let to = (dirs[below(random, dirs.len())], random.next_u32().to_string());
+    let to = (to.0, to.1.as_bytes());
+    let what = below(random, 8);
+    if files.is_empty() || what < 2 {
+        let kind = [NewFile::Regular, NewFile::Directory][what % 2];
+        no_space_is_no_matter(live.make(to.0, to.1, kind, owner).map(drop))?;
+        return Ok(format!("make {kind:?}"));
+    }
+    let (dir, name, ino) = &files[below(random, files.len())];
+    let is_regular = live.attr(*ino)?.kind == FileKind::Regular;
+    let place = below(random, 90_000) as u64;
+    let done = match what {
+        2 | 3 if is_regular => live.write(*ino, ByteLen::new(place), &[7; 5000]).map(drop),
+        4 | 5 if is_regular => {
+            let set = SetAttr { size: Some(place), ..SetAttr::default() };
+            live.set_attr(*ino, &set).map(drop)
+        }
+        6 => live.unlink(*dir, name),
+        7 => live.rename((*dir, name), to, RenameMode::Replace),
+        _ => live.link(*ino, to.0, to.1).map(drop),
+    };
+    no_space_is_no_matter(done)?;
+    Ok(format!("operation {what} of inode {ino} at {place}"))
 }
 
 fn name_of(number: usize) -> Vec<u8> {
@@ -126,6 +225,10 @@ impl Target for InBackground {
         let found = corrections(Arc::new(snapshot))?;
         if found.report.is_clean() {
             return Ok(Recovered { report: found.report, changed: false });
+        }
+        // Of three states, for it takes its time.
+        if found.left.is_empty() && found.report.total().is_multiple_of(3) {
+            use_at_random(&self.ufs, device.as_ref())?;
         }
         if found.left.is_empty() && self.correct(Arc::new(origin), &found)? {
             self.corrected.fetch_add(1, Ordering::Relaxed);

@@ -22,9 +22,10 @@ use std::sync::Arc;
 pub fn corrections(device: Arc<dyn BlockDevice>) -> Result<Corrections, FsError> {
     let checker = super::examine(&device)?;
     let planner = Planner::new(&checker);
-    let left = planner.left();
-    let all = if left.is_empty() { planner.all()? } else { Vec::new() };
-    Ok(Corrections { report: checker.report, all, left })
+    let (left, more_left) = planner.left();
+    let is_complete = left.is_empty() && more_left == 0;
+    let all = if is_complete { planner.all()? } else { Vec::new() };
+    Ok(Corrections { report: checker.report, all, left, more_left })
 }
 
 /// Corrections of a volume.
@@ -63,17 +64,27 @@ impl<'a> Planner<'a> {
         planner
     }
 
-    /// The findings that need a check of the unmounted volume.
-    fn left(&self) -> Vec<Finding> {
-        let is_lost_found_a_file =
-            self.checker.lost_found.is_some_and(|(_, ino)| !self.checker.is_directory(ino));
-        let needs_room = |finding: &Finding| {
-            let ino = finding.location.ino.filter(|ino| self.connected.contains(ino));
+    /// The findings that need a check of the unmounted volume, and how many are not stored.
+    fn left(&self) -> (Vec<Finding>, u64) {
+        let lost_found = self.checker.lost_found;
+        let is_a_file = lost_found.is_some_and(|(_, ino)| !self.checker.is_directory(ino));
+        let nameless: BTreeSet<Ino> = self
+            .connected
+            .iter()
+            .filter(|&&ino| is_a_file || self.surplus(ino, 1) < 0)
+            .copied()
+            .collect();
+        let is_nameless = |finding: &Finding| {
             finding.is(problems::DIRECTORY_UNCONNECTED)
-                && ino.is_some_and(|ino| is_lost_found_a_file || self.surplus(ino, 1) < 0)
+                && finding.location.ino.is_some_and(|ino| nameless.contains(&ino))
         };
-        let stays = |finding: &&Finding| finding.class == Class::Unexpected || needs_room(finding);
-        self.checker.report.findings.iter().filter(stays).cloned().collect()
+        let stays = |finding: &&Finding| finding.class == Class::Unexpected || is_nameless(finding);
+        let left: Vec<Finding> =
+            self.checker.report.findings.iter().filter(stays).cloned().collect();
+        let all = self.checker.report.unexpected + wide(nameless.len());
+        let stored = wide(left.len());
+        debug_assert!(stored <= all, "{stored} of {all} findings are stored");
+        (left, all - stored)
     }
 
     /// By how many the link count of an inode is too high once it has so many more names.
@@ -82,17 +93,23 @@ impl<'a> Planner<'a> {
     }
 
     fn all(&self) -> Result<Vec<Correction>, FsError> {
-        let mut all = self.names()?;
-        all.extend(self.connected.iter().map(|&ino| Correction::Connect(ino)));
+        let sb = self.checker.sb();
+        let groups = || (0..sb.ncg).map(GroupNo::new);
+        let mut all = Vec::new();
+        let mut unused = Vec::new();
+        for number in groups() {
+            all.push(self.group(number, &mut unused)?);
+        }
+        all.extend(self.names()?);
         all.extend(self.deleted.iter().map(|&ino| Correction::Delete(ino)));
-        let too_high = |&ino: &Ino| {
-            let by = u16::try_from(self.surplus(ino, 1)).ok().filter(|&by| by > 0)?;
-            Some(Correction::DropLinks { ino, by })
-        };
-        all.extend(self.connected.iter().filter_map(too_high));
         all.extend(self.inodes());
-        for number in (0..self.checker.sb().ncg).map(GroupNo::new) {
-            self.group(number, &mut all)?;
+        all.extend(unused);
+        // They need room, and other corrections make some.
+        for &ino in &self.connected {
+            all.push(Correction::Connect(ino));
+            if let Ok(by @ 1..) = u16::try_from(self.surplus(ino, 1)) {
+                all.push(Correction::DropLinks { ino, by });
+            }
         }
         Ok(all)
     }
@@ -143,48 +160,48 @@ impl<'a> Planner<'a> {
                 debug_assert!(by > 0, "a count that is too low is left");
                 Some(Correction::DropLinks { ino, by: u16::try_from(by).ok()? })
             }
-            Fix::Trim(ino, to) => Some(Correction::Shorten { ino, from: seen(ino)?.len, to }),
-            Fix::Sectors(ino, counted) => {
-                let stored = seen(ino).and(self.checker.volume.inode(ino).ok())?.sectors();
-                Some(Correction::Sectors { ino, stored, counted })
-            }
+            Fix::Trim(ino, _) => seen(ino).map(|_| Correction::Shorten(ino)),
+            Fix::Sectors(ino, _) => seen(ino).map(|_| Correction::Sectors(ino)),
             _ => None,
         })
     }
 
-    /// The bits of a group that nothing uses, and its counts.
-    fn group(&self, number: GroupNo, all: &mut Vec<Correction>) -> Result<(), FsError> {
+    /// The bits of a group that nothing uses, and the correction of its counts.
+    fn group(&self, number: GroupNo, unused: &mut Vec<Correction>) -> Result<Correction, FsError> {
         let sb = self.checker.sb();
         let at = sb.in_group(number, sb.cblkno);
         let mut bytes = vec![0; index(sb.bsize)];
         self.checker.volume.read_bytes(at, 0, &mut bytes)?;
         let group = GroupMut::check(sb, number, &mut bytes)?;
         let first = number.get() * sb.ipg;
+        let mut used = 0u32;
         for slot in 0..sb.ipg {
             let ino = Ino::new(first + slot);
             // The bit of one that is deleted goes with it.
             let is_used = self.checker.is_taken(ino) || self.deleted.contains(&ino);
+            used += u32::from(group.says_in_use(slot));
             if group.says_in_use(slot) && !is_used {
-                all.push(Correction::FreeInode(ino));
+                unused.push(Correction::FreeInode(ino));
             }
         }
         let blocks = sb.group_blocks(number);
         let mut run: Option<Extent> = None;
         for (at, block) in (0u32..).zip(blocks.start.get()..blocks.end().get()) {
             if group.fragment_is_free(at) || self.checker.used.get(index(block)) {
-                all.extend(run.take().map(Correction::FreeRun));
+                unused.extend(run.take().map(Correction::FreeRun));
             } else {
                 run.get_or_insert(Extent::new(BlockNo::new(block), 0)).len += 1;
             }
         }
-        all.extend(run.map(Correction::FreeRun));
+        unused.extend(run.map(Correction::FreeRun));
         let range = Ino::new(first)..Ino::new(first + sb.ipg);
         let counted = i64::from(self.checker.recount(number).directories);
         // Directories that were removed while somebody had them open are not counted as in use.
         let is_uncounted = |ino: &&Ino| !self.checker.seen.contains_key(*ino);
         let going = wide(self.deleted.range(range).filter(is_uncounted).count()).cast_signed();
-        let surplus_directories = i64::from(group.summary().ndir) - counted - going;
-        all.push(Correction::Recount { group: number, surplus_directories });
-        Ok(())
+        // As the volume in use takes the number when it first uses the group.
+        let stored = group.summary().ndir.min(used);
+        let surplus_directories = i64::from(stored) - counted - going;
+        Ok(Correction::Recount { group: number, surplus_directories })
     }
 }

@@ -191,8 +191,11 @@ impl<'a> InodePass<'a> {
             self.checker.found(problems::INODE_SNAPSHOT, what, place(ino));
             self.checker.fix(Stage::Inodes, Fix::Unmark(ino));
         }
-        if kind == FileKind::Directory && inode.len == 0 && inode.direct_block(0).is_none() {
+        let maps_nothing = || inode.direct.iter().chain(&inode.indirect).all(|&number| number == 0);
+        if kind == FileKind::Directory && inode.len == 0 && maps_nothing() {
             // Removed while it was in use: cleared unasked (`pass4.c`). A name of it is dropped.
+            // Its attributes go with it.
+            self.attributes(&inode);
             let what = "a directory without a length or blocks".to_string();
             self.checker.expected(problems::INODE_LENGTH, what, place(ino));
             self.checker.fix(Stage::Inodes, Fix::Clear(ino));

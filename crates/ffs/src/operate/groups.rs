@@ -17,12 +17,12 @@ pub(super) fn full(what: &str) -> FsError {
     FsError::NoSpace(format!("no free {what} left"))
 }
 
-/// What of a group is believed when it is first used.
+/// The parts of a group that are believed when it is first used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Trust {
     /// Its bytes, if they match the check hash.
     Hashes,
-    /// Its bytes, whatever the hash.
+    /// Its bytes with any hash.
     All,
     /// Its maps and its number of directories: a crash may have torn it. All other counts, and
     /// those in the summary area, are hints until it is first used.
@@ -89,7 +89,8 @@ impl CylinderGroups {
         let mut group = GroupMut::check(sb, number, &mut bytes)?;
         count_maps(&mut group);
         let summary = group.summary();
-        if is_torn || bytes != found {
+        // After a failed write it is read all the same.
+        if (is_torn || bytes != found) && core.cache.blocks().may_change() {
             core.cache.changes().edit(at, 0, index(sb.cgsize), Role::Summary, |to| {
                 to.copy_from_slice(&bytes);
                 Ok(())
@@ -201,7 +202,12 @@ impl CylinderGroups {
         if self.sb.clean || self.trust == Trust::Maps {
             let mut area = vec![0; index(self.sb.tuning.cssize)];
             core.cache.blocks_mut().read_run(self.sb.summaries.start, 0, &mut area)?;
-            for (number, summary) in numbers.zip(decode_summaries(&self.sb, &area)?) {
+            let summaries = match decode_summaries(&self.sb, &area) {
+                // Nothing is a hint as well.
+                Err(_) if self.trust == Trust::Maps => Vec::new(),
+                summaries => summaries?,
+            };
+            for (number, summary) in numbers.zip(summaries) {
                 self.counts.set(number, summary);
             }
         } else {

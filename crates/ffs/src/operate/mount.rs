@@ -89,6 +89,9 @@ impl Ffs {
             // By this, a checker decides which findings it may repair unasked.
             flags = if softdep { flags | flag::SOFT_UPDATES } else { flags & !flag::SOFT_UPDATES };
             flags |= flag::UNCLEAN;
+            if self.progress == Progress::NeedsCheck {
+                flags |= flag::NEEDS_FSCK;
+            }
         }
         let mut bytes = SuperblockMut::read(&self.sb, self.device.as_ref())?;
         bytes.set_flags(flags);

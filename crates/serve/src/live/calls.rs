@@ -86,7 +86,7 @@ impl Filesystem for LiveMount {
             Ok(self.shown(&attr))
         })();
         drop(live);
-        answer_entry(reply, found, self.keep);
+        answer_entry(reply, found, self.keep());
     }
 
     fn forget(&self, _request: &Request, ino: INodeNo, times: u64) {
@@ -101,7 +101,7 @@ impl Filesystem for LiveMount {
         reply: ReplyAttr,
     ) {
         let attr = self.ino(ino).and_then(|ino| self.volume.lock().attr(ino).map_err(errno));
-        answer_attr(reply, attr.map(|attr| self.shown(&attr).0));
+        answer_attr(reply, attr.map(|attr| self.shown(&attr).0), self.keep_attr());
     }
 
     fn setattr(
@@ -133,7 +133,7 @@ impl Filesystem for LiveMount {
             let without = without.filter(|_| owner || !sets_any_id(request));
             live.set_attr(ino, &SetAttr { perm: set.perm.or(without), ..set }).map_err(errno)
         });
-        answer_attr(reply, attr.map(|attr| self.shown(&attr).0));
+        answer_attr(reply, attr.map(|attr| self.shown(&attr).0), self.keep_attr());
     }
 
     fn readlink(&self, _request: &Request, ino: INodeNo, reply: ReplyData) {
@@ -409,7 +409,7 @@ impl Filesystem for LiveMount {
         let listed = (|| {
             let dir = self.ino(ino)?;
             let listing = self.listings.get(&mut *live, dir, handle.0, offset).map_err(errno)?;
-            let mut told = 0;
+            let (keep, mut told) = (self.keep(), 0);
             for entry in listing.after(offset) {
                 let is_dot = matches!(entry.name, b"." | b"..");
                 // The entry may have been removed meanwhile, and the kernel caches the answer.
@@ -429,7 +429,7 @@ impl Filesystem for LiveMount {
                 };
                 let (shown, generation) = self.shown(&attr);
                 let (number, name) = (self.number(entry.ino), OsStr::from_bytes(entry.name));
-                if reply.add(number, entry.cookie, name, &self.keep, &shown, generation) {
+                if reply.add(number, entry.cookie, name, &keep, &shown, generation) {
                     break;
                 }
                 told += 1;

@@ -1,7 +1,6 @@
 //! The check of a mounted image after a crash, `-o recover=background`.
 
 use crate::args::Global;
-use crate::failure::Failure;
 use crate::say::{error_line, tell, warning};
 use seekless_device::{BlockDevice, FileDevice};
 use seekless_fs::corrections::{Correction, Corrections};
@@ -16,12 +15,20 @@ use std::thread::JoinHandle;
 const MOST_SHOWN: usize = 10;
 
 /// A file without a name that has room for copies of all blocks. It takes no more space than they
-/// do.
-pub(super) fn store(len: ByteLen, dir: &Path) -> Result<Arc<dyn BlockDevice>, Failure> {
-    let about = |error| Failure::io(dir.display(), &error);
-    let file = tempfile::tempfile_in(dir).map_err(about)?;
-    file.set_len(len.get().next_multiple_of(4096)).map_err(about)?;
-    Ok(Arc::new(FileDevice::from_file(file, true).map_err(about)?))
+/// do. Where it cannot be made, copies stay in memory.
+pub(super) fn store(len: ByteLen, dir: &Path) -> Option<Arc<dyn BlockDevice>> {
+    let made = tempfile::tempfile_in(dir).and_then(|file| {
+        file.set_len(len.get().next_multiple_of(4096))?;
+        FileDevice::from_file(file, true)
+    });
+    match made {
+        Ok(device) => Some(Arc::new(device)),
+        Err(error) => {
+            let dir = dir.display();
+            warning!("{dir}: {error}; what is overwritten during the check stays in memory");
+            None
+        }
+    }
 }
 
 /// A recovery that is under way.
@@ -52,20 +59,27 @@ fn show(recovery: VolumeRecovery, image: &Path, is_json: bool) {
     let corrections = match recovery.run() {
         Ok(corrections) => corrections,
         Err(error) => {
-            warning!("{image}: the check in the background has not ended: {error}");
+            let advice = "unmount it, and run seekless check -p";
+            if is_json {
+                let ended = json!({ "sound": false, "error": error.to_string() });
+                error_line(&json!({ "background_check": ended }).to_string());
+            } else {
+                tell(&format!("{image}: the recovery is not complete: {error}; {advice}"));
+            }
             return;
         }
     };
     let released = Released::of(&corrections);
     if is_json {
         error_line(&json!({ "background_check": released.json(&corrections) }).to_string());
-    } else if corrections.left.is_empty() {
+    } else if corrections.are_complete() {
         tell(&format!("{image}: checked in the background: {}", released.text()));
     } else {
         for finding in corrections.left.iter().take(MOST_SHOWN) {
             tell(&format!("{image}: {}: {} ({})", finding.code(), finding.what, finding.location));
         }
-        let others = corrections.left.len().saturating_sub(MOST_SHOWN);
+        let shown = corrections.left.len().min(MOST_SHOWN);
+        let others = (corrections.left.len() - shown) as u64 + corrections.more_left;
         let more = if others > 0 { format!(" ({others} more)") } else { String::new() };
         tell(&format!(
             "{image}: nothing was released{more}: unmount it, and run seekless check -p"
@@ -73,7 +87,7 @@ fn show(recovery: VolumeRecovery, image: &Path, is_json: bool) {
     }
 }
 
-/// Numbers of what was released.
+/// Numbers of things released.
 #[derive(Default)]
 struct Released {
     names: u64,
@@ -95,9 +109,7 @@ impl Released {
                 Correction::DropLinks { by, .. } => sum.links += u64::from(*by),
                 Correction::FreeInode(_) => sum.inodes += 1,
                 Correction::FreeRun(run) => sum.blocks += run.len,
-                Correction::Shorten { .. }
-                | Correction::Sectors { .. }
-                | Correction::Recount { .. } => {}
+                Correction::Shorten(_) | Correction::Sectors(_) | Correction::Recount { .. } => {}
             }
         }
         sum
@@ -126,7 +138,7 @@ impl Released {
             })
         };
         json!({
-            "sound": corrections.left.is_empty(),
+            "sound": corrections.are_complete(),
             "findings": corrections.report.total(),
             "names": self.names,
             "connected": self.connected,

@@ -11,6 +11,7 @@ mod fsync;
 mod held;
 mod memory;
 mod recount;
+mod recover;
 mod refusals;
 mod requests;
 mod reserve;
