@@ -65,7 +65,8 @@ pub fn recover(
     let mut failed = None;
     for some in corrections.all.chunks(AT_ONCE) {
         locked(&mut |live| {
-            // Whoever was its last user: directories may need room in `lost+found`.
+            // Names in `lost+found` may need room from the reserve. The last caller may not have
+            // been allowed to use it.
             live.spend_reserve(true);
             for correction in some {
                 match live.correct(correction) {

@@ -5,8 +5,8 @@
 //! operations. A correction releases inodes and blocks to which nothing leads, and makes counts
 //! smaller that are too high. It is given as a difference to the snapshot, so that it is right
 //! after any changes since: nobody can reach a file that was lost then, and a block that is marked
-//! as in use is never handed out. Only corrections of the names of directories need that no directory is
-//! removed or renamed meanwhile.
+//! as in use is never handed out. Corrections of the names of directories require that no
+//! directory is removed or renamed meanwhile.
 
 use crate::check::{Finding, Report};
 use seekless_units::{Extent, GroupNo, Ino};
@@ -34,7 +34,13 @@ pub enum Correction {
     },
     /// Give a directory without a name one in `lost+found`, which is made if it is missing. Its
     /// `..` is counted nowhere.
-    Connect(Ino),
+    Connect {
+        /// The directory.
+        dir: Ino,
+        /// By how many its link count is too low for that name. Raising it is safe: nobody can
+        /// have reached the directory.
+        missing: u16,
+    },
     /// Delete a file or an empty directory that has no name, by its inode. Nothing counts the `..`
     /// of such a directory.
     Delete(Ino),
@@ -47,7 +53,7 @@ pub enum Correction {
     },
     /// End a file with its last block, if it still ends in a hole, by its inode.
     Shorten(Ino),
-    /// Count the sectors of a file anew, by its inode.
+    /// Recount the sectors of a file, by its inode.
     Sectors(Ino),
     /// Mark an unused inode as free.
     FreeInode(Ino),

@@ -32,7 +32,7 @@ impl<'a, F: OrderedLinks> Corrector<'a, F> {
         match *correction {
             Correction::RemoveName { dir, ref name, ino } => self.remove_name(dir, name, ino),
             Correction::SetParent { dir, from, to } => self.set_parent(dir, from, to),
-            Correction::Connect(dir) => self.connect(dir),
+            Correction::Connect { dir, missing } => self.connect(dir, missing),
             Correction::Delete(ino) => self.delete_nameless(ino),
             Correction::DropLinks { ino, by } => self.drop_links(ino, by),
             Correction::Shorten(ino) => self.shorten(ino),
@@ -81,12 +81,16 @@ impl<'a, F: OrderedLinks> Corrector<'a, F> {
         self.live.directories().redirect(dir, b"..", (to, FileKind::Directory), &[counted])
     }
 
-    fn connect(&mut self, dir: Ino) -> Result<(), FsError> {
+    fn connect(&mut self, dir: Ino, missing: u16) -> Result<(), FsError> {
         let lost_found = self.lost_found()?;
         let name = self.free_name(lost_found, dir)?;
         let spot = self.live.directories().reserve(lost_found, &name)?;
         let mut after = self.live.directories().way_to(lost_found)?;
         after.push(self.turn(dir, lost_found)?);
+        for _ in 0..missing {
+            after.push(self.live.namespace().raise_links(dir)?);
+            self.live.volume.node(dir)?.effective += 1;
+        }
         let named = self.live.directories().insert(
             lost_found,
             &spot,

@@ -1,6 +1,6 @@
 //! Images that are mounted at once after a crash and checked meanwhile.
 
-use super::{Scratch, dissect, failure, listing, make, ready, seekless, text};
+use super::{Scratch, dissect, failure, listing, make, ready, run, seekless, text};
 use crate::judges::{same, unmount};
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -31,7 +31,7 @@ while :; do
     mv d/e/f$n d/
 done"#;
 
-/// What users do while the image is checked.
+/// Work of users while the image is checked.
 const USE: &str = "
 set -e
 mkdir new; for i in 1 2 3 4 5 6 7 8 9; do head -c $((i * 9000)) /dev/zero > new/$i; done
@@ -152,9 +152,9 @@ fn kill_and_recover(kills: u64) {
         let server = Server::start(&image, &at, "rw,recover=background", &messages);
         let used = Command::new("sh").args(["-c", USE]).current_dir(&at).output().expect("sh");
         let said = String::from_utf8_lossy(&used.stderr).into_owned();
-        assert!(used.status.success(), "{what}: {said}");
         let found = result(&messages);
         assert_eq!(found["sound"], true, "{what}: {found}");
+        assert!(used.status.success(), "{what}: {said}");
         for number in &durable {
             let bytes = fs::read(at.join(format!("kept{number}"))).expect("a durable file");
             assert_eq!(bytes, number.to_string().into_bytes().repeat(500), "{what}");
@@ -182,6 +182,82 @@ fn killed_and_used_at_once() {
 #[ignore = "a campaign"]
 fn killed_many_times_and_used_at_once() {
     kill_and_recover(MANY_KILLS);
+}
+
+/// A volume so large that its check takes seconds, with `dir/empty` and `other/file`.
+fn large_and_crashed(scratch: &Scratch, at: &Path) -> String {
+    let image = scratch.join("image");
+    make(&image, "ufs2", "100G", &[]);
+    let server = Server::start(&image, at, "rw,softdep", &scratch.join("messages"));
+    fs::create_dir_all(at.join("dir/empty")).expect("mkdir");
+    fs::create_dir(at.join("other")).expect("mkdir");
+    fs::write(at.join("other/file"), b"kept").expect("write");
+    for name in ["dir/empty", "dir", "other/file"] {
+        File::open(at.join(name)).and_then(|file| file.sync_all()).expect("fsync");
+    }
+    server.kill(at);
+    image
+}
+
+/// Reads and changes in another directory.
+fn use_other(at: &Path) {
+    let other = at.join("other");
+    assert_eq!(fs::read(other.join("file")).expect("read"), b"kept");
+    fs::write(other.join("new"), b"new").expect("write");
+    fs::rename(other.join("new"), other.join("file")).expect("rename");
+    fs::create_dir(other.join("made")).expect("mkdir");
+    fs::remove_file(other.join("file")).expect("unlink");
+}
+
+#[test]
+fn directories_keep_their_names_until_it_is_checked() {
+    if !ready() {
+        return;
+    }
+    let scratch = Scratch::new("ufs-recover-wait");
+    let (at, messages) = (scratch.path().join("at"), scratch.join("messages"));
+    fs::create_dir(&at).expect("mount point");
+    let image = large_and_crashed(&scratch, &at);
+    let server = Server::start(&image, &at, "rw,recover=background", &messages);
+    let mut removal = Command::new("rmdir").arg(at.join("dir/empty")).spawn().expect("rmdir");
+    use_other(&at);
+    let ended = removal.try_wait().expect("rmdir").is_some();
+    let checked = fs::read_to_string(&messages).expect("messages").contains("background_check");
+    assert!(checked || !ended, "a directory was removed before the end of the check");
+    assert_eq!(result(&messages)["sound"], true);
+    assert!(removal.wait().expect("rmdir").success());
+    server.end(&at);
+    text(&seekless(&["check", &image]));
+}
+
+#[test]
+fn a_signal_ends_it_and_those_who_wait() {
+    if !ready() {
+        return;
+    }
+    let scratch = Scratch::new("ufs-recover-signal");
+    let (at, messages) = (scratch.path().join("at"), scratch.join("messages"));
+    fs::create_dir(&at).expect("mount point");
+    let image = large_and_crashed(&scratch, &at);
+    let mut server = Server::start(&image, &at, "rw,recover=background", &messages);
+    let mut removal = Command::new("rmdir").arg(at.join("dir/empty")).spawn().expect("rmdir");
+    use_other(&at);
+    run("kill", &["-TERM", &server.0.id().to_string()]);
+    let ended = server.0.wait().expect("server");
+    assert!(ended.success(), "{ended}");
+    let removed = removal.wait().expect("rmdir").success();
+    let found = result(&messages);
+    if found["sound"] == true {
+        // The check was faster than the signal.
+        assert!(removed, "{found}");
+    } else {
+        assert!(!removed && found["error"].is_string(), "{found}");
+        // The next mount begins anew.
+        let server = Server::start(&image, &at, "rw,recover=background", &messages);
+        assert_eq!(result(&messages)["sound"], true);
+        server.end(&at);
+    }
+    text(&seekless(&["check", &image]));
 }
 
 #[test]
@@ -217,7 +293,7 @@ fn where_it_is_not_possible_it_says_why() {
     refused("rw,sync,recover=background", "only with soft updates");
     refused("rw,recover=later", "background");
 
-    // What is damaged is found, and the next mount wants a check.
+    // Damage is found, and the next mount is refused until the image has been checked.
     let before = listing(&image);
     damage_root_links(&image);
     let server = Server::start(&image, &at, "rw,recover=background", &messages);

@@ -1,5 +1,5 @@
 //! Volumes that are used at once after a crash, and checked meanwhile: every state is opened for
-//! changes, corrected by what a check of its snapshot finds, and used while that is done.
+//! changes, a snapshot of it is checked, and the corrections are made while the volume is used.
 
 use crate::campaign::look;
 use crate::ufs::Ufs;
@@ -35,7 +35,7 @@ impl InBackground {
         Self { ufs: Ufs::of(version), corrected: AtomicU64::new(0), left: AtomicU64::new(0) }
     }
 
-    /// Uses a volume while it is corrected. What is made for that is removed again. False if it
+    /// Uses a volume while it is corrected, and removes the files made for that. False if it
     /// cannot be opened before it is checked, or its superblock says that it is clean: a torn
     /// write of that.
     fn correct(&self, origin: Arc<dyn BlockDevice>, found: &Corrections) -> Result<bool, FsError> {

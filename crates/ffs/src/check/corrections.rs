@@ -68,20 +68,16 @@ impl<'a> Planner<'a> {
     fn left(&self) -> (Vec<Finding>, u64) {
         let lost_found = self.checker.lost_found;
         let is_a_file = lost_found.is_some_and(|(_, ino)| !self.checker.is_directory(ino));
-        let nameless: BTreeSet<Ino> = self
-            .connected
-            .iter()
-            .filter(|&&ino| is_a_file || self.surplus(ino, 1) < 0)
-            .copied()
-            .collect();
+        // There is no place for their names.
+        let nameless = if is_a_file { self.connected.len() } else { 0 };
         let is_nameless = |finding: &Finding| {
-            finding.is(problems::DIRECTORY_UNCONNECTED)
-                && finding.location.ino.is_some_and(|ino| nameless.contains(&ino))
+            let ino = finding.location.ino.filter(|ino| self.connected.contains(ino));
+            is_a_file && ino.is_some() && finding.is(problems::DIRECTORY_UNCONNECTED)
         };
         let stays = |finding: &&Finding| finding.class == Class::Unexpected || is_nameless(finding);
         let left: Vec<Finding> =
             self.checker.report.findings.iter().filter(stays).cloned().collect();
-        let all = self.checker.report.unexpected + wide(nameless.len());
+        let all = self.checker.report.unexpected + wide(nameless);
         let stored = wide(left.len());
         debug_assert!(stored <= all, "{stored} of {all} findings are stored");
         (left, all - stored)
@@ -106,8 +102,10 @@ impl<'a> Planner<'a> {
         all.extend(unused);
         // They need room, and other corrections make some.
         for &ino in &self.connected {
-            all.push(Correction::Connect(ino));
-            if let Ok(by @ 1..) = u16::try_from(self.surplus(ino, 1)) {
+            let surplus = self.surplus(ino, 1);
+            let missing = u16::try_from(-surplus).unwrap_or(0);
+            all.push(Correction::Connect { dir: ino, missing });
+            if let Ok(by @ 1..) = u16::try_from(surplus) {
                 all.push(Correction::DropLinks { ino, by });
             }
         }

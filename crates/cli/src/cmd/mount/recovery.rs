@@ -59,7 +59,7 @@ fn show(recovery: VolumeRecovery, image: &Path, is_json: bool) {
     let corrections = match recovery.run() {
         Ok(corrections) => corrections,
         Err(error) => {
-            let advice = "unmount it, and run seekless check -p";
+            let advice = "once it is unmounted, run seekless check -p";
             if is_json {
                 let ended = json!({ "sound": false, "error": error.to_string() });
                 error_line(&json!({ "background_check": ended }).to_string());
@@ -104,7 +104,7 @@ impl Released {
         for correction in &corrections.all {
             match correction {
                 Correction::RemoveName { .. } | Correction::SetParent { .. } => sum.names += 1,
-                Correction::Connect(_) => sum.connected += 1,
+                Correction::Connect { .. } => sum.connected += 1,
                 Correction::Delete(_) => sum.files += 1,
                 Correction::DropLinks { by, .. } => sum.links += u64::from(*by),
                 Correction::FreeInode(_) => sum.inodes += 1,
