@@ -127,29 +127,6 @@ impl FatMakeArgs {
             Failure::usage(format!("'{text}' is not a volume ID of up to 8 hexadecimal digits"))
         })
     }
-
-    /// Refuses each of these options, for images that are not FAT.
-    pub(crate) fn refuse(&self) -> Result<(), Failure> {
-        let given = [
-            (self.fat_size.is_some(), "--fat-size"),
-            (self.sectors_per_cluster.is_some(), "--sectors-per-cluster"),
-            (self.sector_size.is_some(), "--sector-size"),
-            (self.fats.is_some(), "--fats"),
-            (self.reserved_sectors.is_some(), "--reserved-sectors"),
-            (self.root_entries.is_some(), "--root-entries"),
-            (self.short_n.is_some(), "-n"),
-            (self.volume_id.is_some(), "--volume-id"),
-            (self.no_align, "--no-align"),
-            (self.backup_sector.is_some(), "--backup-sector"),
-            (self.hidden_sectors.is_some(), "--hidden-sectors"),
-        ];
-        match given.iter().find(|(given, _)| *given) {
-            Some((_, option)) => {
-                Err(Failure::usage(format!("{option} is for FAT images (--format fat32)")))
-            }
-            None => Ok(()),
-        }
-    }
 }
 
 /// What is lost on the way from a tree to a FAT image.

@@ -23,6 +23,7 @@ mod dispatch;
 mod extract;
 mod failure;
 mod fat_args;
+mod format_args;
 mod interrupt;
 mod modelled_disk;
 mod progress;

@@ -100,25 +100,4 @@ impl UfsArgs {
         options.drop_xattrs = self.drop_xattrs;
         Ok(())
     }
-
-    /// Refuses each of these options, for images that are not UFS.
-    pub(crate) fn refuse(&self) -> Result<(), Failure> {
-        let given = [
-            (self.fragment_size.is_some(), "--fragment-size"),
-            (self.optimize.is_some(), "--optimize"),
-            (self.maxbpg.is_some(), "--maxbpg"),
-            (self.avgfilesize.is_some(), "--avgfilesize"),
-            (self.avgfpdir.is_some(), "--avgfpdir"),
-            (self.soft_updates, "--soft-updates"),
-            (self.check_hashes.is_some(), "--check-hashes"),
-            (self.big_endian, "--big-endian"),
-            (self.drop_xattrs, "--drop-xattrs"),
-        ];
-        match given.iter().find(|(given, _)| *given) {
-            Some((_, option)) => {
-                Err(Failure::usage(format!("{option} is for UFS images (--format ufs1 or ufs2)")))
-            }
-            None => Ok(()),
-        }
-    }
 }

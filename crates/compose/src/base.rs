@@ -26,54 +26,6 @@ pub use crate::kept::Taken;
 /// How often a volume grows by a 64th for longer maps.
 const GROWTHS: u32 = 8;
 
-/// Older ext images.
-pub type ExtBases = Bases<seekless_ext::BaseVolume>;
-
-/// Older FAT images.
-pub type FatBases = Bases<seekless_fat::BaseVolume>;
-
-/// Older UFS images.
-pub type UfsBases = Bases<seekless_ffs::BaseVolume>;
-
-/// Older images of one format.
-pub enum OlderImages {
-    /// ext2, ext3 or ext4.
-    Ext(ExtBases),
-    /// FAT.
-    Fat(FatBases),
-    /// UFS1 or UFS2.
-    Ufs(UfsBases),
-}
-
-impl OlderImages {
-    /// ext images.
-    #[must_use]
-    pub fn ext(&self) -> Option<&ExtBases> {
-        match self {
-            Self::Ext(bases) => Some(bases),
-            Self::Fat(_) | Self::Ufs(_) => None,
-        }
-    }
-
-    /// FAT images.
-    #[must_use]
-    pub fn fat(&self) -> Option<&FatBases> {
-        match self {
-            Self::Fat(bases) => Some(bases),
-            Self::Ext(_) | Self::Ufs(_) => None,
-        }
-    }
-
-    /// UFS images.
-    #[must_use]
-    pub fn ufs(&self) -> Option<&UfsBases> {
-        match self {
-            Self::Ufs(bases) => Some(bases),
-            Self::Ext(_) | Self::Fat(_) => None,
-        }
-    }
-}
-
 /// Older images of a format, on which a new one is built: its shape is that of the first.
 pub struct Bases<V: OlderVolume> {
     volume: V,

@@ -1,14 +1,14 @@
 //! Builds an image of each format from a source. Blocks that traces read come first.
 
-use crate::base::{ExtBases, FatBases, Likeness, Moved, Taken, UfsBases};
+use crate::base::{Bases, Likeness, Moved, Taken};
+use crate::formats::{OlderImages, Options};
 use crate::freed::{self, Freed};
 use crate::names::Names;
-use crate::touched::{hot_objects, with_shared};
+use crate::options::VolumeOptions;
+use crate::touched::with_shared;
 use crate::write::{Destination, write_error, write_volume, write_volume_over};
 use crate::{flags, layers, wrong};
 use seekless_ext as ext;
-use seekless_fat::{self as fat, LossCounts};
-use seekless_ffs as ufs;
 use seekless_fs::FsError;
 use seekless_fs::plan::{Base, NewVolume, Plan};
 use seekless_fs::source::Source;
@@ -17,7 +17,6 @@ use seekless_layout::by_path;
 use seekless_layout::planner::{self, Touch};
 use seekless_layout::trace::Event;
 use seekless_units::ByteLen;
-use tracing::warn;
 
 /// The source, the traces and the destination of an image.
 #[derive(Clone, Copy)]
@@ -36,41 +35,73 @@ pub struct Build<'a> {
     pub progress: &'a dyn Progress,
 }
 
+/// An image that was written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Written {
+    /// Its length.
+    pub len: ByteLen,
+    /// With older images, how many files keep their places, and how much left them.
+    pub kept: Option<(Taken, Moved)>,
+}
+
 impl Build<'_> {
-    /// Writes an ext image, and returns its length.
+    /// Writes an image of any format, and returns its length. With older images, the volume has the
+    /// shape of the first, if it can, and their files keep their places.
     ///
     /// # Errors
-    /// [`ErrorKind::Usage`](seekless_images::ErrorKind) for options that contradict the source,
+    /// [`ErrorKind::Usage`](seekless_images::ErrorKind) for options that contradict the source, and
+    /// for older images of another format;
     /// [`ErrorKind::NoSpace`](seekless_images::ErrorKind) for contents that do not fit; errors of
-    /// the source and of the device.
-    pub fn ext(&self, options: &ext::BuildOptions) -> Result<ByteLen, Error> {
-        flags::warn_of_lost(self.source, ext::kept_flags(options.features));
-        let builder = ext::Builder::new(self.source, options).map_err(|error| self.about(error))?;
-        let touches = self.touches(options.block_size);
-        self.volume(&builder, &touches)
+    /// the source, of the older images and of the device.
+    pub fn write(
+        &self,
+        options: &Options,
+        older: Option<(&OlderImages, Likeness)>,
+    ) -> Result<Written, Error> {
+        match (options, older) {
+            (Options::Ext(options), None) => self.alone(options),
+            (Options::Ext(options), Some((OlderImages::Ext(bases), likeness))) => {
+                self.on(bases, options, likeness)
+            }
+            (Options::Ufs(options), None) => self.alone(options),
+            (Options::Ufs(options), Some((OlderImages::Ufs(bases), likeness))) => {
+                self.on(bases, options, likeness)
+            }
+            (Options::Fat(options), None) => self.alone(options),
+            (Options::Fat(options), Some((OlderImages::Fat(bases), likeness))) => {
+                self.on(bases, options, likeness)
+            }
+            (_, Some(_)) => Err(Error::usage("the older images have another format")),
+        }
     }
 
-    /// Writes an ext image on the base of older ones, and returns its length, how many files keep
-    /// their places, and how much left them. The volume has the shape of the first image, if it can.
-    ///
-    /// # Errors
-    /// As [`Build::ext`], errors of the older images, and
-    /// [`ErrorKind::Unsupported`](seekless_images::ErrorKind) for another shape.
-    pub fn ext_on(
+    /// Writes an image of one format.
+    fn alone<O: VolumeOptions>(&self, options: &O) -> Result<Written, Error> {
+        flags::warn_of_lost(self.source, options.kept_flags());
+        let touches = |unit| self.touches_of::<O>(unit);
+        let volume = options.volume(self.source, &touches).map_err(|error| self.about(error))?;
+        O::warn_of_lost(&volume);
+        let len = self.volume(&volume, &touches(volume.block_size()))?;
+        Ok(Written { len, kept: None })
+    }
+
+    /// Writes an image of one format on the base of older ones.
+    fn on<O: VolumeOptions>(
         &self,
-        bases: &ExtBases,
-        options: &ext::BuildOptions,
+        bases: &Bases<O::Older>,
+        options: &O,
         likeness: Likeness,
-    ) -> Result<(ByteLen, Taken, Moved), Error> {
-        flags::warn_of_lost(self.source, ext::kept_flags(options.features));
+    ) -> Result<Written, Error> {
+        flags::warn_of_lost(self.source, options.kept_flags());
         let planned = bases.plan(
             (self.source, self.name),
             (options, likeness),
-            |_| self.touches(options.block_size),
+            |volume| self.touches_of::<O>(volume.block_size()),
             self.chunk,
         )?;
-        let size = planned.write(self.name, self.destination, self.progress)?;
-        Ok((size, planned.taken(), planned.moved()))
+        O::warn_of_lost(planned.volume());
+        let len = planned.write(self.name, self.destination, self.progress)?;
+        Ok(Written { len, kept: Some((planned.taken(), planned.moved())) })
     }
 
     /// Writes an ext image, and returns its length. `below` has the sources of the first layer, of
@@ -79,7 +110,7 @@ impl Build<'_> {
     /// Blocks of files that an upper layer replaces are `freed`.
     ///
     /// # Errors
-    /// As [`Build::ext`].
+    /// As [`Build::write`].
     pub fn ext_in_layers(
         &self,
         below: &[Box<dyn Source + Send>],
@@ -122,92 +153,12 @@ impl Build<'_> {
         })
     }
 
-    /// Writes a UFS image, and returns its length.
-    ///
-    /// # Errors
-    /// As [`Build::ext`].
-    pub fn ufs(&self, options: &ufs::BuildOptions) -> Result<ByteLen, Error> {
-        flags::warn_of_lost(self.source, ufs::KEPT_FLAGS);
-        let block_size = options.make.block_size;
-        let touches = self.touches(block_size);
-        let hot = hot_objects(&touches);
-        let builder =
-            ufs::Builder::new(self.source, options, &hot).map_err(|error| self.about(error))?;
-        self.volume(&builder, &touches)
-    }
-
-    /// Writes a UFS image on the base of older ones, as [`Build::ext_on`] does. Last fragments of
-    /// files and entries of directories keep their places, too.
-    ///
-    /// # Errors
-    /// As [`Build::ext_on`].
-    pub fn ufs_on(
-        &self,
-        bases: &UfsBases,
-        options: &ufs::BuildOptions,
-        likeness: Likeness,
-    ) -> Result<(ByteLen, Taken, Moved), Error> {
-        flags::warn_of_lost(self.source, ufs::KEPT_FLAGS);
-        let planned = bases.plan(
-            (self.source, self.name),
-            (options, likeness),
-            |builder| self.touches(builder.block_size()),
-            self.chunk,
-        )?;
-        let size = planned.write(self.name, self.destination, self.progress)?;
-        Ok((size, planned.taken(), planned.moved()))
-    }
-
-    /// Writes a FAT image, and returns its length.
-    ///
-    /// # Errors
-    /// As [`Build::ext`].
-    pub fn fat(&self, options: &fat::BuildOptions) -> Result<ByteLen, Error> {
-        let builder = fat::Builder::new(self.source, options).map_err(|error| self.about(error))?;
-        self.warn_of_fat(&builder);
-        let touches = self.touches_without_case(builder.block_size());
-        self.volume(&builder, &touches)
-    }
-
-    /// Writes a FAT image on the base of older ones, as [`Build::ext_on`] does. Entries of
-    /// directories keep their places and short names.
-    ///
-    /// # Errors
-    /// As [`Build::ext_on`].
-    pub fn fat_on(
-        &self,
-        bases: &FatBases,
-        options: &fat::BuildOptions,
-        likeness: Likeness,
-    ) -> Result<(ByteLen, Taken, Moved), Error> {
-        let planned = bases.plan(
-            (self.source, self.name),
-            (options, likeness),
-            |builder| self.touches_without_case(builder.block_size()),
-            self.chunk,
-        )?;
-        self.warn_of_fat(planned.volume());
-        let size = planned.write(self.name, self.destination, self.progress)?;
-        Ok((size, planned.taken(), planned.moved()))
-    }
-
-    /// Warns of the parts of the source that FAT does not store.
-    fn warn_of_fat(&self, builder: &fat::Builder<'_>) {
-        if let Some(clusters) = builder.ambiguous_clusters() {
-            warn_of_width(clusters);
-        }
-        if let Some(lost) = in_words(&builder.lost()) {
-            warn!("{lost}");
-        }
-        flags::warn_of_lost(self.source, 0);
-    }
-
     /// Decides on the layout of a volume and writes it: blocks that are touched come first, in the
     /// order of `touches`. Returns the volume's length. The objects of the volume are the nodes of
     /// the source.
     ///
     /// # Errors
-    /// As [`Build::ext`].
+    /// As [`Build::write`].
     pub fn volume(&self, volume: &dyn NewVolume, touches: &[Touch]) -> Result<ByteLen, Error> {
         let plan = self.plan(None, volume, touches)?;
         write_volume(volume, &plan, &self.name, self.destination, self.progress)
@@ -240,6 +191,11 @@ impl Build<'_> {
         (self.chunk.get() / u64::from(block_size)).max(1)
     }
 
+    /// The touches of the traces, as a format of its options has names.
+    fn touches_of<O: VolumeOptions>(&self, unit: u32) -> Vec<Touch> {
+        if O::FOLDS_CASE { self.touches_without_case(unit) } else { self.touches(unit) }
+    }
+
     /// The touches of the traces, in order, in blocks of `unit` bytes.
     #[must_use]
     pub fn touches(&self, unit: u32) -> Vec<Touch> {
@@ -247,7 +203,7 @@ impl Build<'_> {
         self.traces.iter().flat_map(|events| by_path::touches(events, tree, unit)).collect()
     }
 
-    /// The touches of traces of a FAT volume, whose names may differ from the source in case.
+    /// The touches of traces whose names may differ from the source in case.
     fn touches_without_case(&self, unit: u32) -> Vec<Touch> {
         let mut names = Names::new(self.source.tree());
         let mut touches = Vec::new();
@@ -260,40 +216,4 @@ impl Build<'_> {
         }
         touches
     }
-}
-
-/// Losses as text; `None` without any.
-fn in_words(lost: &LossCounts) -> Option<String> {
-    let counted = |count: u64, one: &str, many: &str| match count {
-        0 => None,
-        1 => Some(format!("1 {one}")),
-        _ => Some(format!("{count} {many}")),
-    };
-    let parts: Vec<String> = [
-        counted(lost.owners, "owner", "owners"),
-        counted(lost.modes, "mode", "modes"),
-        counted(lost.xattrs, "file's extended attributes", "files' extended attributes"),
-        counted(lost.symlinks, "symlink", "symlinks"),
-        counted(lost.devices, "device, FIFO or socket", "devices, FIFOs and sockets"),
-        counted(lost.names, "file with an impossible name", "files with impossible names"),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
-    let mut text = match parts.is_empty() {
-        true => String::new(),
-        false => format!("dropped: {}", parts.join(", ")),
-    };
-    if let Some(links) = counted(lost.links, "hard link", "hard links") {
-        let gap = if text.is_empty() { "" } else { "; " };
-        text += &format!("{gap}{links} became files of their own");
-    }
-    (!text.is_empty()).then_some(text)
-}
-
-/// Warns of a FAT32 volume with few clusters.
-pub fn warn_of_width(clusters: u32) {
-    warn!(
-        "{clusters} clusters are fewer than the 65525 of FAT32: systems that go by their number take the volume for FAT16 or FAT12"
-    );
 }

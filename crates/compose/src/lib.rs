@@ -4,8 +4,10 @@
 //! - [`sources`]: directories, archives, container images and images, one over another
 //! - [`traces`]: traces by path
 //! - [`build`]: an image in each of the formats; [`mod@write`]: where it is written
-//! - [`base`]: older images, in whose places files stay, of the formats in [`older`]; [`freed`]: the
-//!   blocks of those that are gone; [`layout_list`]: the list that can take the place of an image
+//! - [`formats`]: the rows of the formats, each with [`options`] of its new volumes, with volumes
+//!   that are [`older`], and with images that can be rearranged
+//! - [`base`]: older images, in whose places files stay; [`freed`]: the blocks of those that are
+//!   gone; [`layout_list`]: the list that can take the place of an image
 //! - [`rearrange`]: an image laid out anew
 //! - [`check`]: whether an image is in order
 //!
@@ -24,12 +26,15 @@ pub mod base;
 pub mod build;
 pub mod check;
 mod flags;
+pub mod formats;
 pub mod freed;
 mod kept;
 mod layers;
 pub mod layout_list;
 mod names;
 pub mod older;
+mod opened;
+pub mod options;
 pub mod rearrange;
 pub mod sharing;
 pub mod sources;

@@ -1,16 +1,17 @@
 //! Rearranges an image: writes a second one in which blocks that traces read come first.
 
-use crate::base::{ExtBases, Likeness};
-use crate::older::E2FSCK;
-use crate::write::{Destination, write_volume};
+use crate::base::Likeness;
+use crate::build::Build;
+use crate::formats::{E2FSCK, ExtBases, REARRANGED};
+use crate::opened::RearrangedFormat;
+use crate::write::Destination;
 use seekless_device::{BlockDevice, DeviceError};
 use seekless_ext::{BuildOptions, Builder, ExtImage};
-use seekless_fat::FatImage;
+use seekless_fs::FsError;
 use seekless_fs::format::{Format, OpenOptions, Probe};
 use seekless_fs::plan::{NewVolume, ObjectId, Rearrange, Run};
 use seekless_fs::source::Source;
-use seekless_fs::term::{Term, Text};
-use seekless_fs::{FsError, Inspect};
+use seekless_fs::term::Text;
 use seekless_images::targets::{Target, copy_of_table, copy_range};
 use seekless_images::{Error, Place, Progress, refuse_others};
 use seekless_layout::planner::{self, Part};
@@ -21,47 +22,34 @@ use std::path::Path;
 use std::sync::Arc;
 use tracing::warn;
 
-/// An image that can be rearranged.
-pub enum Opened {
-    /// ext2, ext3 or ext4.
-    Ext(Arc<ExtImage>),
-    /// FAT.
-    Fat(Box<FatImage>),
-}
-
-impl Opened {
-    fn new(device: Arc<dyn BlockDevice>, options: OpenOptions) -> Result<Self, FsError> {
-        let is_ext = (seekless_ext::FORMAT.probe)(device.as_ref()) != Probe::No;
-        if !is_ext && (seekless_fat::FORMAT.probe)(device.as_ref()) != Probe::No {
-            return Ok(Self::Fat(Box::new(FatImage::open(device, options)?)));
-        }
-        Ok(Self::Ext(Arc::new(ExtImage::open(device, options)?)))
-    }
-
-    /// The file system in the image.
-    #[must_use]
-    pub fn inspect(&self) -> &dyn Inspect {
-        match self {
-            Self::Ext(image) => image.as_ref(),
-            Self::Fat(image) => image.as_ref(),
-        }
-    }
-}
-
-/// The formats that can be rearranged.
-const FORMATS: &[Format] = &[seekless_ext::FORMAT, seekless_fat::FORMAT];
+pub use crate::opened::Rearrangeable;
 
 /// Opens an image that nobody changes.
 ///
 /// # Errors
 /// As [`seekless_images::open`], and [`ErrorKind::Unsupported`](seekless_images::ErrorKind) for
 /// other formats.
-pub fn open(path: &Path, place: &Place, options: OpenOptions) -> Result<Opened, Error> {
+pub fn open(
+    path: &Path,
+    place: &Place,
+    options: OpenOptions,
+) -> Result<Box<dyn Rearrangeable>, Error> {
     seekless_images::in_use::refuse(path)?;
     let device = seekless_images::device(path, place)?;
     let only = "optimize rearranges ext2, ext3, ext4 and FAT images";
-    refuse_others(path, device.as_ref(), FORMATS, only)?;
-    Opened::new(device, options).map_err(|error| Error::from(error).about(path.display()))
+    let formats: Vec<Format> = REARRANGED.iter().map(|row| row.format).collect();
+    refuse_others(path, device.as_ref(), &formats, only)?;
+    open_device(device, options).map_err(|error| Error::from(error).about(path.display()))
+}
+
+/// Opens a device of the first format that claims it; of the first of all if none does.
+fn open_device(
+    device: Arc<dyn BlockDevice>,
+    options: OpenOptions,
+) -> Result<Box<dyn Rearrangeable>, FsError> {
+    let claims = |row: &&RearrangedFormat| (row.format.probe)(device.as_ref()) != Probe::No;
+    let row = REARRANGED.iter().find(claims).unwrap_or(&REARRANGED[0]);
+    (row.open)(device, options)
 }
 
 /// The old image, the new image, and the options of a rearrangement.
@@ -87,21 +75,14 @@ impl Rearrangement<'_> {
     /// # Errors
     /// [`ErrorKind::Corrupt`](seekless_images::ErrorKind) for an image that is damaged; errors of
     /// the devices.
-    pub fn rearrange(&self, opened: &Opened, replays: &mut [Replayed]) -> Result<(), Error> {
-        match opened {
-            Opened::Ext(image) => {
-                let relayout = seekless_ext::Relayout::new(image)
-                    .map_err(|error| self.refused(error, E2FSCK))?;
-                add_symlinks(image.as_ref(), replays).map_err(|error| self.about(error))?;
-                self.write(&relayout, image.geometry().block_size, replays)
-            }
-            Opened::Fat(image) => {
-                let hint = Text::from("repair it with ").then(Term::Repair).then(" first");
-                let relayout = seekless_fat::Relayout::new(image)
-                    .map_err(|error| self.refused(error, hint))?;
-                self.write(&relayout, image.geometry().block_size, replays)
-            }
-        }
+    pub fn rearrange(
+        &self,
+        image: &dyn Rearrangeable,
+        replays: &mut [Replayed],
+    ) -> Result<(), Error> {
+        let relayout = image.relayout().map_err(|error| self.refused(error, image.repair()))?;
+        image.add_unread(replays).map_err(|error| self.about(error))?;
+        self.write(relayout.as_ref(), image.inspect().geometry().block_size, replays)
     }
 
     /// Plans the layout, and writes the new image.
@@ -160,7 +141,6 @@ impl Rearrangement<'_> {
             }
             touches
         };
-        let align = (self.chunk.get() / u64::from(options.block_size)).max(1);
         let name = self.image.display().to_string();
         let place = Destination::whole(self.target);
         if let Some((bases, likeness)) = bases {
@@ -169,9 +149,15 @@ impl Rearrangement<'_> {
             return planned.write(&name, place, self.progress).map(drop);
         }
         let builder = Builder::new(&tree, options).map_err(about)?;
-        let (demand, space) = (builder.demand(), builder.space());
-        let plan = planner::plan(demand, &space, &touches(&builder), align).map_err(about)?;
-        write_volume(&builder, &plan, &name, place, self.progress).map(drop)
+        let build = Build {
+            source: &tree,
+            name: &name,
+            traces: &[],
+            chunk: self.chunk,
+            destination: place,
+            progress: self.progress,
+        };
+        build.volume(&builder, &touches(&builder)).map(drop)
     }
 
     /// The device for a new file system of `size` bytes. The rest of a partitioned disk is
@@ -203,14 +189,14 @@ impl Rearrangement<'_> {
     ///
     /// # Errors
     /// [`ErrorKind::Usage`](seekless_images::ErrorKind) where nothing was written; as [`open`].
-    pub fn open_written(&self) -> Result<Opened, Error> {
+    pub fn open_written(&self) -> Result<Box<dyn Rearrangeable>, Error> {
         let missing = || Error::usage("nothing was written").about(self.written.display());
         let device = seekless_images::part(
             self.written,
             self.target.written().ok_or_else(missing)?,
             self.place,
         )?;
-        Ok(Opened::new(device, OpenOptions::default())?)
+        Ok(open_device(device, OpenOptions::default())?)
     }
 
     /// Completes a disk when its file system is written: with the second copy of its partition

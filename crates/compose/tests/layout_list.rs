@@ -1,8 +1,9 @@
 //! Images of trees that change again and again: those that are like a layout list have the bytes of
 //! those that are like the image itself.
 
-use seekless_compose::base::{ExtBases, FatBases, Likeness};
+use seekless_compose::base::Likeness;
 use seekless_compose::build::Build;
+use seekless_compose::formats::{OlderImages, Options};
 use seekless_compose::freed::Freed;
 use seekless_compose::layout_list::{ListParts, ListRequest};
 use seekless_compose::sources::{self, Purpose, SourceOptions};
@@ -10,6 +11,7 @@ use seekless_compose::write::Destination;
 use seekless_device::{BlockDevice, DeviceError};
 use seekless_ext as ext;
 use seekless_fat::{self as fat, FatWidth, MakeOptions};
+use seekless_formats::{EXT, FAT};
 use seekless_fs::format::OpenOptions;
 use seekless_images::{Error, ErrorKind, Place, Target, Unwatched};
 use seekless_layout::trace::{Event, Op};
@@ -17,28 +19,19 @@ use seekless_units::{ByteLen, Lba, Nanos};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The formats and the options of a new image.
-#[derive(Clone)]
-enum Options {
-    Ext(ext::BuildOptions),
-    Fat(fat::BuildOptions),
+fn ext_options(block_size: u32, features: ext::Features) -> Options {
+    Options::Ext(ext::BuildOptions { block_size, features, ..ext::BuildOptions::default() })
 }
 
-impl Options {
-    fn ext(block_size: u32, features: ext::Features) -> Self {
-        Self::Ext(ext::BuildOptions { block_size, features, ..ext::BuildOptions::default() })
-    }
+fn fat_options(width: FatWidth, spare: u64) -> Options {
+    let mut options = fat::BuildOptions::new(MakeOptions::new(Some(width), ByteLen::ZERO));
+    (options.is_fitted, options.spare.bytes) = (true, ByteLen::new(spare));
+    Options::Fat(lossy(options))
+}
 
-    fn fat(width: FatWidth, spare: u64) -> Self {
-        let mut options = fat::BuildOptions::new(MakeOptions::new(Some(width), ByteLen::ZERO));
-        (options.is_fitted, options.spare.bytes) = (true, ByteLen::new(spare));
-        Self::Fat(Self::lossy(options))
-    }
-
-    fn lossy(mut options: fat::BuildOptions) -> fat::BuildOptions {
-        (options.losses.owners, options.losses.modes, options.losses.links) = (true, true, true);
-        options
-    }
+fn lossy(mut options: fat::BuildOptions) -> fat::BuildOptions {
+    (options.losses.owners, options.losses.modes, options.losses.links) = (true, true, true);
+    options
 }
 
 /// Numbers of a seed.
@@ -157,20 +150,18 @@ impl Work {
         };
         let like: Vec<PathBuf> = like.iter().map(|path| path.to_path_buf()).collect();
         let (place, open) = (Place::default(), OpenOptions::default());
-        match options {
-            Options::Ext(options) => match ExtBases::open(&like, &place, open)? {
-                None => build.ext(options)?,
-                Some(bases) => build.ext_on(&bases, &bases.volume().options(), likeness)?.0,
-            },
-            Options::Fat(options) => match FatBases::open(&like, &place, open)? {
-                None => build.fat(options)?,
-                Some(bases) => {
-                    let mut own = Options::lossy(bases.volume().options());
-                    own.is_fitted = true;
-                    build.fat_on(&bases, &own, likeness)?.0
-                }
-            },
+        let format = if matches!(options, Options::Ext(_)) { &EXT } else { &FAT };
+        let older = OlderImages::open(format, &like, &place, open)?;
+        let of_older = match older.as_ref() {
+            None => options.clone(),
+            Some(OlderImages::Ext(bases)) => Options::Ext(bases.volume().options()),
+            Some(OlderImages::Fat(bases)) => Options::Fat(fat::BuildOptions {
+                is_fitted: true,
+                ..lossy(bases.volume().options())
+            }),
+            Some(OlderImages::Ufs(_)) => unreachable!("no test builds UFS images"),
         };
+        build.write(&of_older, older.as_ref().map(|older| (older, likeness)))?;
         target.finish()?;
         Ok(fs::read(to).unwrap())
     }
@@ -210,18 +201,18 @@ fn successive(seed: u64, most: usize, options: &Options) {
 
 #[test]
 fn ext_images_are_like_lists() {
-    successive(1, 60_000, &Options::ext(4096, ext::Features::EXT4));
-    successive(2, 60_000, &Options::ext(1024, ext::Features::EXT4));
-    successive(3, 60_000, &Options::ext(1024, ext::Features::EXT2));
+    successive(1, 60_000, &ext_options(4096, ext::Features::EXT4));
+    successive(2, 60_000, &ext_options(1024, ext::Features::EXT4));
+    successive(3, 60_000, &ext_options(1024, ext::Features::EXT2));
     let inline = ext::Features::EXT4.apply("inline_data,^extent,^64bit").unwrap();
-    successive(4, 60_000, &Options::ext(2048, inline));
+    successive(4, 60_000, &ext_options(2048, inline));
 }
 
 #[test]
 fn fat_images_are_like_lists() {
-    successive(5, 4_000, &Options::fat(FatWidth::Fat12, 400_000));
-    successive(6, 60_000, &Options::fat(FatWidth::Fat16, 4 << 20));
-    successive(7, 30_000, &Options::fat(FatWidth::Fat32, 4 << 20));
+    successive(5, 4_000, &fat_options(FatWidth::Fat12, 400_000));
+    successive(6, 60_000, &fat_options(FatWidth::Fat16, 4 << 20));
+    successive(7, 30_000, &fat_options(FatWidth::Fat32, 4 << 20));
 }
 
 /// A list that lacks anything a build reads is an error, never zeros.
@@ -229,7 +220,7 @@ fn fat_images_are_like_lists() {
 fn a_list_that_lacks_something_is_refused() {
     let mut work = Work::new(11, 20_000);
     let [old, new, list] = ["old", "new", "old.layout"].map(|name| work.path(name));
-    let options = Options::ext(1024, ext::Features::EXT4);
+    let options = ext_options(1024, ext::Features::EXT4);
     work.build(&old, &options, &[], Likeness::default()).unwrap();
     work.list(&old, &list).unwrap();
     work.change();
@@ -296,7 +287,7 @@ fn push(out: &mut Vec<u8>, mut number: u64) {
 fn a_list_has_no_contents_and_keeps_no_freed_blocks() {
     let work = Work::new(13, 20_000);
     let [old, new, list] = ["old", "new", "old.layout"].map(|name| work.path(name));
-    let options = Options::ext(4096, ext::Features::EXT4);
+    let options = ext_options(4096, ext::Features::EXT4);
     let secret = b"contents that are in no list".repeat(400);
     fs::write(work.path("tree/d0/secret"), &secret).unwrap();
     work.build(&old, &options, &[], Likeness::default()).unwrap();
@@ -327,9 +318,9 @@ fn sizes() {
     std::os::unix::fs::symlink(tree, work.path("tree")).unwrap();
     let (image, list) = (work.path("image"), work.path("list"));
     let kinds = [
-        ("ext4", Options::ext(4096, ext::Features::EXT4)),
-        ("ext4 of 1K", Options::ext(1024, ext::Features::EXT4)),
-        ("ext2", Options::ext(4096, ext::Features::EXT2)),
+        ("ext4", ext_options(4096, ext::Features::EXT4)),
+        ("ext4 of 1K", ext_options(1024, ext::Features::EXT4)),
+        ("ext2", ext_options(4096, ext::Features::EXT2)),
     ];
     for (name, options) in kinds {
         let len = work.build(&image, &options, &[], Likeness::default()).unwrap().len();

@@ -3,7 +3,7 @@
 use crate::making::{CrashTraits, EmptyVolume, Maker, Planner, SmallVolume, Version};
 use crate::mounting::{InUse, Mounting, Wall};
 use crate::parameter::{Parameter, Value};
-use crate::table::KnownFormat;
+use crate::table::{KnownFormat, PartitionType};
 use seekless_device::{BlockDevice, Clock};
 use seekless_ext::{BuildOptions, Builder, ExtImage, ExtLive, Features, LiveOptions};
 use seekless_fs::plan::NewVolume;
@@ -21,6 +21,7 @@ pub const EXT: KnownFormat = KnownFormat {
     unit: "blocks",
     versions: VERSIONS,
     maker,
+    partition: PartitionType::LinuxRoot,
     crash: CrashTraits {
         has_inodes: true,
         swaps_names: true,

@@ -3,7 +3,7 @@
 use crate::making::{CrashTraits, EmptyVolume, Maker, Planner, SmallVolume, Version};
 use crate::mounting::{InUse, Mounting, Wall};
 use crate::parameter::{Argument, Parameter, Value};
-use crate::table::KnownFormat;
+use crate::table::{KnownFormat, PartitionType};
 use seekless_cache::Discipline;
 use seekless_device::{BlockDevice, Clock};
 use seekless_fat::{FatLive, FatWidth, LiveOptions, LostChains, MakeOptions};
@@ -19,6 +19,7 @@ pub const FAT: KnownFormat = KnownFormat {
     unit: "sectors",
     versions: VERSIONS,
     maker,
+    partition: PartitionType::Named("Microsoft basic data"),
     crash: CrashTraits {
         has_inodes: false,
         swaps_names: false,

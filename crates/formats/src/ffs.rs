@@ -3,7 +3,7 @@
 use crate::making::{CrashTraits, EmptyVolume, Maker, Planner, SmallVolume, Version};
 use crate::mounting::{InUse, Mounting, Wall};
 use crate::parameter::{Parameter, Value};
-use crate::table::KnownFormat;
+use crate::table::{KnownFormat, PartitionType};
 use seekless_cache::Discipline;
 use seekless_device::{BlockDevice, Clock};
 use seekless_ffs::{FfsLive, LiveOptions, MakeOptions};
@@ -19,6 +19,7 @@ pub const FFS: KnownFormat = KnownFormat {
     unit: "fragments",
     versions: VERSIONS,
     maker,
+    partition: PartitionType::Named("FreeBSD UFS"),
     crash: CrashTraits {
         has_inodes: true,
         swaps_names: false,

@@ -31,6 +31,16 @@ pub(crate) type FindCorrections = fn(Arc<dyn BlockDevice>) -> Result<Corrections
 /// The maker of an empty volume.
 type MakerOf = fn(&Version, &EmptyVolume) -> Result<Box<dyn Maker>, FsError>;
 
+/// The type of a partition, in a GUID partition table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PartitionType {
+    /// That of a root of Linux, which depends on the processor (Discoverable Partitions
+    /// Specification).
+    LinuxRoot,
+    /// A type by its name, as in `sfdisk -T`.
+    Named(&'static str),
+}
+
 /// A row of the table: a known format.
 pub struct KnownFormat {
     /// Its recognition and reading.
@@ -46,6 +56,8 @@ pub struct KnownFormat {
     /// The maker of an empty volume. Arguments for parameters of other formats, and options that do
     /// not go together, are refused ([`FsError::Invalid`]).
     pub maker: MakerOf,
+    /// The type of a partition with a volume of the format.
+    pub partition: PartitionType,
     /// Its behaviour in a crash.
     pub crash: CrashTraits,
     /// The default discipline for changes of an image.

@@ -1,8 +1,9 @@
 //! Making an image.
 
 use crate::{Error, Image, Progress, Trace};
-use seekless_compose::base::{ExtBases, FatBases, Likeness, OlderImages, UfsBases};
+use seekless_compose::base::Likeness;
 use seekless_compose::build::Build as Composition;
+use seekless_compose::formats::{OlderImages, Options};
 use seekless_compose::freed::Freed;
 use seekless_compose::sources::{self, Purpose, SourceOptions};
 use seekless_compose::write::Destination;
@@ -10,6 +11,7 @@ use seekless_compose::wrong;
 use seekless_ext::Features;
 use seekless_fat::FatWidth;
 use seekless_ffs::Version;
+use seekless_formats::{EXT, FAT, FFS, KnownFormat};
 use seekless_fs::Timestamp;
 use seekless_fs::format::OpenOptions;
 use seekless_fs::plan::Spare;
@@ -39,6 +41,17 @@ pub enum Format {
     Fat,
     /// FAT32.
     Fat32,
+}
+
+impl Format {
+    /// Its row in the table of formats.
+    const fn known(self) -> &'static KnownFormat {
+        match self {
+            Self::Ext2 | Self::Ext3 | Self::Ext4 => &EXT,
+            Self::Ufs1 | Self::Ufs2 => &FFS,
+            Self::Fat | Self::Fat32 => &FAT,
+        }
+    }
 }
 
 /// Whether the blocks of files become blocks of the image by reference (`FICLONERANGE`), without a
@@ -371,7 +384,7 @@ impl Build {
         target.refuse_blocks(options.unit(), "the device has larger blocks")?;
         let mut opening = self.options.clone();
         opening.excludes = sources::excludes(&self.exclude_files, &self.excludes)?;
-        let is_fat = matches!(options, Settings::Fat(_));
+        let is_fat = matches!(options, Options::Fat(_));
         opening.dropped.all |= is_fat && self.is_lossy;
         let purpose = Purpose::Build { latest: self.made };
         let source = sources::open_layers(&self.sources, &opening, purpose)?;
@@ -391,27 +404,13 @@ impl Build {
             progress: self.progress.as_ref(),
         };
         let len = match &options {
-            Settings::Ext(options) if self.is_shared => {
+            Options::Ext(options) if self.is_shared => {
                 composition.ext_in_layers(&below, options, self.freed.unwrap_or(Freed::Keep))?
             }
-            Settings::Ext(options) => match &bases {
-                Some(OlderImages::Ext(bases)) => {
-                    composition.ext_on(bases, options, self.likeness())?.0
-                }
-                _ => composition.ext(options)?,
-            },
-            Settings::Ufs(options) => match &bases {
-                Some(OlderImages::Ufs(bases)) => {
-                    composition.ufs_on(bases, options, self.likeness())?.0
-                }
-                _ => composition.ufs(options)?,
-            },
-            Settings::Fat(options) => match &bases {
-                Some(OlderImages::Fat(bases)) => {
-                    composition.fat_on(bases, options, self.likeness())?.0
-                }
-                _ => composition.fat(options)?,
-            },
+            options => {
+                let older = bases.as_ref().map(|bases| (bases, self.likeness()));
+                composition.write(options, older)?.len
+            }
         };
         target.finish()?;
         let image: Image = crate::open(path)?;
@@ -422,15 +421,7 @@ impl Build {
 
     fn older_images(&self) -> Result<Option<OlderImages>, Error> {
         let (place, options) = (Place::default(), OpenOptions::default());
-        Ok(match self.format {
-            Format::Fat | Format::Fat32 => {
-                FatBases::open(&self.like, &place, options)?.map(OlderImages::Fat)
-            }
-            Format::Ufs1 | Format::Ufs2 => {
-                UfsBases::open(&self.like, &place, options)?.map(OlderImages::Ufs)
-            }
-            _ => ExtBases::open(&self.like, &place, options)?.map(OlderImages::Ext),
-        })
+        OlderImages::open(self.format.known(), &self.like, &place, options)
     }
 
     fn likeness(&self) -> Likeness {
@@ -441,11 +432,11 @@ impl Build {
         }
     }
 
-    fn settings(&self, size: Option<u64>, bases: Option<&OlderImages>) -> Result<Settings, Error> {
+    fn settings(&self, size: Option<u64>, bases: Option<&OlderImages>) -> Result<Options, Error> {
         if self.chunk == 0 {
             return Err(Error::usage("a chunk of 0 bytes"));
         }
-        let is_ext = matches!(self.format, Format::Ext2 | Format::Ext3 | Format::Ext4);
+        let is_ext = self.format.known().is(&EXT);
         if !is_ext && (self.uuid.is_some() || !self.features.is_empty()) {
             return Err(Error::usage("a UUID and features are those of ext images"));
         }
@@ -462,7 +453,7 @@ impl Build {
         let spare = Spare { bytes: ByteLen::new(self.free), share: 0 };
         let made = self.made.map(|secs| Timestamp { secs, nanos: 0 });
         let label = self.label.clone().into_bytes();
-        let ext = |base: Features| -> Result<Settings, Error> {
+        let ext = |base: Features| -> Result<Options, Error> {
             let plain = bases.and_then(OlderImages::ext).map(|bases| bases.volume().options());
             let base = plain.as_ref().map_or(base, |plain| plain.features);
             let plain = plain.unwrap_or_default();
@@ -476,9 +467,9 @@ impl Build {
                 ..plain
             };
             options.check().map_err(wrong)?;
-            Ok(Settings::Ext(options))
+            Ok(Options::Ext(options))
         };
-        let ufs = |version: Version| -> Result<Settings, Error> {
+        let ufs = |version: Version| -> Result<Options, Error> {
             let mut options = match bases.and_then(OlderImages::ufs) {
                 Some(bases) => bases.volume().options(),
                 None => seekless_ffs::BuildOptions::new(version),
@@ -490,9 +481,9 @@ impl Build {
             options.make.size = size.unwrap_or_default();
             (options.is_fitted, options.spare, options.made) = (size.is_none(), spare, made);
             options.check().map_err(wrong)?;
-            Ok(Settings::Ufs(options))
+            Ok(Options::Ufs(options))
         };
-        let fat = |width: Option<FatWidth>| -> Result<Settings, Error> {
+        let fat = |width: Option<FatWidth>| -> Result<Options, Error> {
             let plain = seekless_fat::MakeOptions::new(None, ByteLen::ZERO);
             let mut options = match bases.and_then(OlderImages::fat) {
                 Some(bases) => bases.volume().options(),
@@ -514,7 +505,7 @@ impl Build {
                 };
             }
             options.check().map_err(wrong)?;
-            Ok(Settings::Fat(options))
+            Ok(Options::Fat(options))
         };
         match self.format {
             Format::Ext2 => ext(Features::EXT2),
@@ -524,24 +515,6 @@ impl Build {
             Format::Ufs2 => ufs(Version::Ufs2),
             Format::Fat => fat(None),
             Format::Fat32 => fat(Some(FatWidth::Fat32)),
-        }
-    }
-}
-
-/// The options of each family.
-enum Settings {
-    Ext(seekless_ext::BuildOptions),
-    Ufs(seekless_ffs::BuildOptions),
-    Fat(seekless_fat::BuildOptions),
-}
-
-impl Settings {
-    /// Bytes of the smallest unit that is allocated.
-    fn unit(&self) -> u32 {
-        match self {
-            Self::Ext(options) => options.block_size,
-            Self::Ufs(options) => options.make.fragment_size,
-            Self::Fat(options) => options.make.sector_size,
         }
     }
 }

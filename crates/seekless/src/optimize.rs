@@ -154,7 +154,7 @@ impl Optimize {
             chunk,
             progress: self.progress.as_ref(),
         };
-        rearrangement.rearrange(&old, &mut replays)?;
+        rearrangement.rearrange(old.as_ref(), &mut replays)?;
         let new = rearrangement.open_written()?;
         let scored = |image| {
             let score = |events| {

@@ -9,25 +9,26 @@ mod seals;
 mod ufs;
 mod verity;
 
-use crate::args::{Global, OpenArgs, OutputFormatArg, ReflinkArgs, count};
+use crate::args::{Global, OpenArgs, OutputFormatArg, ReflinkArgs};
 use crate::failure::{Failure, Kind};
 use crate::fat_args::{FatBuildArgs, FatMakeArgs};
+use crate::format_args::{EXT_IMAGES, FAT_IMAGES, FormatArgs, UFS_IMAGES};
 use crate::progress;
 use crate::source::{self, Purpose, SourceArgs, source_date_epoch, temp_dir};
 use crate::ufs_args::UfsArgs;
 use crate::uuid::WantedUuid;
 use crate::written::Written;
-use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{ArgGroup, Args, ValueEnum};
 use disk::DiskArgs;
 use ext_args::ExtArgs;
 use like::LikeArgs;
 use room::{Room, RoomArgs};
-use seekless_compose::base::{ExtBases, FatBases, Moved, OlderImages, Taken, UfsBases};
-use seekless_compose::build::Build;
+use seekless_compose::build::{Build, Written as BuildResult};
+use seekless_compose::formats::{ExtBases, OlderImages, Options};
 use seekless_compose::write::Destination;
 use seekless_compose::{sources, traces, wrong};
-use seekless_ext::{BuildOptions, Common, Features, LeftOut, SYSTEMS, System};
+use seekless_ext::{BuildOptions, Features, LeftOut};
+use seekless_formats::{EXT, FAT, FFS, KnownFormat};
 use seekless_fs::Timestamp;
 use seekless_fs::source::Source;
 use seekless_images::output::name_of;
@@ -134,24 +135,10 @@ pub(crate) struct BuildArgs {
     /// Block size in bytes, from 1024 to 65536 [default: 4096, or 32768 for UFS]
     #[arg(long, short = 'b', value_parser = parse_size)]
     block_size: Option<ByteLen>,
-    /// Inode size in bytes, from 128 to the block size [default: 256]
-    #[arg(long, short = 'I', value_parser = parse_size)]
-    inode_size: Option<ByteLen>,
     /// Bytes of space per inode (ext, UFS) [default: 16K of --size, else chosen from the
     /// contents]
     #[arg(long, short = 'i', value_parser = parse_size, conflicts_with = "inodes")]
     bytes_per_inode: Option<ByteLen>,
-    /// Number of inodes [default: chosen from the size and contents]
-    #[arg(long, short = 'N', value_parser = count::<u32>)]
-    inodes: Option<u32>,
-    /// Use only features that these systems and boot loaders know, for example
-    /// debian11,grub2.06; --features may add others that they know (ext)
-    #[arg(long, value_name = "SYSTEM", value_delimiter = ',', value_parser = systems())]
-    compat: Vec<String>,
-    /// Features to enable, or to disable with ^, as for mke2fs -O; features that
-    /// depend on a disabled one are disabled too
-    #[arg(long, short = 'O', value_name = "LIST")]
-    features: Option<String>,
     /// Volume label (at most 16 bytes, 31 for UFS, 11 characters for FAT)
     #[arg(long, short = 'L', default_value = "")]
     label: String,
@@ -159,14 +146,9 @@ pub(crate) struct BuildArgs {
     /// FAT: `random` only) [default: derived from the contents]
     #[arg(long, short = 'U', value_parser = WantedUuid::parse)]
     uuid: Option<WantedUuid>,
-    /// Journal size [default: chosen from the size of the file system]
-    #[arg(long, value_parser = parse_size)]
-    journal_size: Option<ByteLen>,
     /// Percentage of blocks reserved for root [default: 5, or 8 for UFS]
     #[arg(long, short = 'm', value_parser = parse_percent)]
     reserved: Option<u32>,
-    #[command(flatten)]
-    ext: ExtArgs,
     #[command(flatten)]
     like: LikeArgs,
     #[command(flatten)]
@@ -178,9 +160,11 @@ pub(crate) struct BuildArgs {
     #[command(flatten)]
     open: OpenArgs,
     #[command(flatten)]
-    ufs: UfsArgs,
+    ext: FormatArgs<ExtArgs>,
     #[command(flatten)]
-    fat: FatMakeArgs,
+    ufs: FormatArgs<UfsArgs>,
+    #[command(flatten)]
+    fat: FormatArgs<FatMakeArgs>,
     #[command(flatten)]
     fat_tree: FatBuildArgs,
 }
@@ -199,39 +183,36 @@ enum Family {
     Fat32,
 }
 
+impl Family {
+    /// Its row in the table of formats.
+    const fn known(self) -> &'static KnownFormat {
+        match self {
+            Self::Ext2 | Self::Ext3 | Self::Ext4 => &EXT,
+            Self::Ufs1 | Self::Ufs2 => &FFS,
+            Self::Fat | Self::Fat12 | Self::Fat16 | Self::Fat32 => &FAT,
+        }
+    }
+}
+
 impl BuildArgs {
     /// The sources, as messages name them.
     fn shown_sources(&self) -> String {
         self.sources.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
     }
 
-    /// The features of the image, and the features left out because they depend on disabled ones.
-    /// `older` are those of the older image.
-    fn wanted_features(
-        &self,
-        older: Option<Features>,
-    ) -> Result<(Features, Vec<LeftOut>), Failure> {
-        let base = match self.format {
-            _ if older.is_some() => older.unwrap_or_default(),
-            Family::Ext2 => Features::EXT2,
-            Family::Ext3 => Features::EXT3,
-            _ => Features::EXT4,
-        };
-        let list = self.features.as_deref().unwrap_or_default();
-        let common = Common::of(&self.compat).map_err(wrong)?;
-        let base = if self.compat.is_empty() { base } else { common.features(base) };
-        let (features, left_out) = base.change(list).map_err(wrong)?;
-        let unknown = common.unknown(features).join(", ");
-        if !unknown.is_empty() {
-            let what = format!("--compat excludes {unknown}, which not all of them know");
-            return Err(Failure::usage(what));
+    /// The features of the format, or of the older image.
+    fn plain_features(&self, bases: Option<&ExtBases>) -> Features {
+        match (bases, self.format) {
+            (Some(bases), _) => bases.volume().options().features,
+            (None, Family::Ext2) => Features::EXT2,
+            (None, Family::Ext3) => Features::EXT3,
+            (None, _) => Features::EXT4,
         }
-        Ok((features, left_out))
     }
 
     fn options(&self, room: Room, bases: Option<&ExtBases>) -> Result<BuildOptions, Failure> {
         let plain = bases.map_or_else(BuildOptions::default, |bases| bases.volume().options());
-        let (features, _) = self.wanted_features(bases.map(|_| plain.features))?;
+        let (features, _) = self.ext.wanted_features(self.plain_features(bases))?;
         let fresh_uuid = self.uuid.map(WantedUuid::bytes).transpose()?;
         let made = source_date_epoch()?.map(|secs| Timestamp { secs, nanos: 0 });
         let block_size = self.block_size.map_or(Ok(plain.block_size), small)?;
@@ -240,8 +221,6 @@ impl BuildArgs {
             size: room.whole(),
             spare: room.spare(),
             block_size,
-            inode_size: self.inode_size.map_or(Ok(plain.inode_size), small)?,
-            inodes: self.inodes,
             inode_ratio: self.bytes_per_inode.map(small).transpose()?,
             features,
             label: match self.label.as_bytes() {
@@ -249,8 +228,7 @@ impl BuildArgs {
                 label => label.to_vec(),
             },
             uuid: fresh_uuid.or(plain.uuid),
-            // Of the older image, as many blocks: a journal has a least number of them.
-            journal_size: self.journal_size.or(plain.journal_size.filter(|_| same_blocks)),
+            journal_size: plain.journal_size.filter(|_| same_blocks),
             reserved: self.reserved.unwrap_or(plain.reserved),
             // The older file system goes on.
             made: plain.made.or(made),
@@ -270,12 +248,7 @@ impl BuildArgs {
     }
 }
 
-/// The systems that `--compat` supports.
-fn systems() -> PossibleValuesParser {
-    let value = |system: &System| PossibleValue::new(system.name).help(system.what);
-    PossibleValuesParser::new(SYSTEMS.iter().map(value))
-}
-
+/// A number of bytes that a format has 32 bits for.
 fn small(len: ByteLen) -> Result<u32, Failure> {
     u32::try_from(len.get()).map_err(|_| Failure::usage(format!("{len} is too large")))
 }
@@ -300,15 +273,7 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
     if args.disk.is_wanted() {
         target.refuse_blocks(512, "partition tables are made for sectors of 512 bytes")?;
     }
-    match &options {
-        Options::Ext(options) => target.refuse_blocks(options.block_size, "see --block-size")?,
-        Options::Ufs(options) => {
-            target.refuse_blocks(options.make.fragment_size, "see --fragment-size")?;
-        }
-        Options::Fat(options) => {
-            target.refuse_blocks(options.make.sector_size, "see --sector-size")?;
-        }
-    }
+    target.refuse_blocks(options.unit(), see(&options))?;
     let tree = args.verity.begin(&args.output, args.force)?;
     let purpose = Purpose::Build { latest: source_date_epoch()? };
     let mut tree_args = args.tree.with_patterns()?;
@@ -328,23 +293,12 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
         destination: Destination { target: &target, start },
         progress: &progress,
     };
-    let mut taken = None;
-    let size = match &options {
-        Options::Ext(options) => {
-            let bases = bases.as_ref().and_then(OlderImages::ext);
-            let shared = Shared { bases, below: below.as_deref() };
-            write_ext(args, build, options, shared, &mut taken)
-        }
-        Options::Ufs(options) => {
-            let bases = bases.as_ref().and_then(OlderImages::ufs);
-            write_ufs(args, build, options, bases, &mut taken)
-        }
-        Options::Fat(options) => {
-            let bases = bases.as_ref().and_then(OlderImages::fat);
-            write_fat(args, build, options, bases, &mut taken)
-        }
+    let written = match below {
+        Some(below) => write_layers(args, build, &options, &below),
+        None => write(args, build, options, bases.as_ref()),
     };
-    let size = size.map_err(|failure| on_device(failure, args, &target))?;
+    let BuildResult { len: size, kept } =
+        written.map_err(|failure| on_device(failure, args, &target))?;
     if let Some(disk) = &disk {
         disk.finish(args, &target, size, global)?;
     }
@@ -357,7 +311,7 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
         let written = Written::image_in(&path, &args.disk.place(), files)?;
         let is_fresh = args.uuid.is_some_and(WantedUuid::is_fresh);
         let written = if is_fresh { written.with_uuid(&args.disk.place())? } else { written };
-        let written = taken.into_iter().fold(written, like::tell);
+        let written = kept.into_iter().fold(written, like::tell);
         let written = sealed.iter().fold(written, |written, sealed| sealed.tell(written));
         if streamed.is_some() {
             // The image is on standard output: the summary goes to standard error.
@@ -369,11 +323,13 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
     Ok(ExitCode::SUCCESS)
 }
 
-/// Options of the format to be built.
-enum Options {
-    Ext(BuildOptions),
-    Ufs(seekless_ffs::BuildOptions),
-    Fat(seekless_fat::BuildOptions),
+/// The option that sets the unit of writes.
+fn see(options: &Options) -> &'static str {
+    match options {
+        Options::Ext(_) => "see --block-size",
+        Options::Ufs(_) => "see --fragment-size",
+        Options::Fat(_) => "see --sector-size",
+    }
 }
 
 /// The room for the file system. A device is filled, except for the partition table or the hash
@@ -409,79 +365,71 @@ fn on_device(failure: Failure, args: &BuildArgs, target: &Target) -> Failure {
 }
 
 fn options(args: &BuildArgs, room: Room, bases: Option<&OlderImages>) -> Result<Options, Failure> {
-    if let Some(width) = args.fat_width() {
-        args.ufs.refuse()?;
-        let options = args.fat_options(width, room, bases.and_then(OlderImages::fat))?;
-        options.check().map_err(wrong)?;
-        return Ok(Options::Fat(options));
+    let options = if let Some(width) = args.fat_width() {
+        Options::Fat(args.fat_options(width, room, bases.and_then(OlderImages::fat))?)
+    } else if let Some(version) = args.ufs_version() {
+        Options::Ufs(args.ufs_options(version, room, bases.and_then(OlderImages::ufs))?)
+    } else {
+        Options::Ext(args.options(room, bases.and_then(OlderImages::ext))?)
+    };
+    if !matches!(options, Options::Fat(_)) {
+        args.fat.refuse(FAT_IMAGES)?;
+        args.fat_tree.refuse()?;
     }
-    args.fat.refuse()?;
-    args.fat_tree.refuse()?;
-    if let Some(version) = args.ufs_version() {
-        let options = args.ufs_options(version, room, bases.and_then(OlderImages::ufs))?;
-        options.check().map_err(wrong)?;
-        return Ok(Options::Ufs(options));
+    if !matches!(options, Options::Ufs(_)) {
+        args.ufs.refuse(UFS_IMAGES)?;
     }
-    args.ufs.refuse()?;
-    let options = args.options(room, bases.and_then(OlderImages::ext))?;
+    if !matches!(options, Options::Ext(_)) {
+        args.ext.refuse(EXT_IMAGES)?;
+    }
     options.check().map_err(wrong)?;
-    Ok(Options::Ext(options))
+    Ok(options)
 }
 
-/// The base of an image that shares chunks with others.
-struct Shared<'a> {
-    /// Older images.
-    bases: Option<&'a ExtBases>,
-    /// The sources below the whole, each of which has a place of its own.
-    below: Option<&'a [Box<dyn Source + Send>]>,
-}
-
-fn write_ext(
+/// Writes an image, on the base of the older ones if there are any.
+fn write(
     args: &BuildArgs,
     build: Build<'_>,
-    options: &BuildOptions,
-    Shared { bases, below }: Shared<'_>,
-    taken: &mut Option<(Taken, Moved)>,
-) -> Result<ByteLen, Failure> {
-    let (_, left_out) =
-        args.wanted_features(bases.map(|bases| bases.volume().options().features))?;
+    options: Options,
+    bases: Option<&OlderImages>,
+) -> Result<BuildResult, Failure> {
+    let options = match options {
+        Options::Ext(options) => {
+            Options::Ext(with_seals(args, build.source, options, bases.and_then(OlderImages::ext))?)
+        }
+        other => other,
+    };
+    Ok(build.write(&options, bases.map(|bases| (bases, args.like.likeness())))?)
+}
+
+/// Writes an image in which each of the sources lies where it lies in other images.
+fn write_layers(
+    args: &BuildArgs,
+    build: Build<'_>,
+    options: &Options,
+    below: &[Box<dyn Source + Send>],
+) -> Result<BuildResult, Failure> {
+    let Options::Ext(options) = options else {
+        return Err(Failure::usage("--share is for ext images"));
+    };
+    let options = with_seals(args, build.source, options.clone(), None)?;
+    let len = build.ext_in_layers(below, &options, args.like.freed_by_sources())?;
+    Ok(BuildResult { len, kept: None })
+}
+
+/// Options with the features that the files of a source need. Warns of those that are disabled with
+/// another one.
+fn with_seals(
+    args: &BuildArgs,
+    source: &dyn Source,
+    options: BuildOptions,
+    bases: Option<&ExtBases>,
+) -> Result<BuildOptions, Failure> {
+    let (_, left_out) = args.ext.wanted_features(args.plain_features(bases))?;
     for LeftOut { feature, needs } in left_out {
         crate::say::warning!("{feature} is disabled too: it depends on {needs}");
     }
-    let options = args.with_seals(build.source, options)?;
-    if let Some(below) = below {
-        return Ok(build.ext_in_layers(below, &options, args.like.freed_by_sources())?);
-    }
-    let Some(bases) = bases else { return Ok(build.ext(&options)?) };
-    let (size, kept, moved) = build.ext_on(bases, &options, args.like.likeness())?;
-    *taken = Some((kept, moved));
-    Ok(size)
-}
-
-fn write_fat(
-    args: &BuildArgs,
-    build: Build<'_>,
-    options: &seekless_fat::BuildOptions,
-    bases: Option<&FatBases>,
-    taken: &mut Option<(Taken, Moved)>,
-) -> Result<ByteLen, Failure> {
-    let Some(bases) = bases else { return Ok(build.fat(options)?) };
-    let (size, kept, moved) = build.fat_on(bases, options, args.like.likeness())?;
-    *taken = Some((kept, moved));
-    Ok(size)
-}
-
-fn write_ufs(
-    args: &BuildArgs,
-    build: Build<'_>,
-    options: &seekless_ffs::BuildOptions,
-    bases: Option<&UfsBases>,
-    taken: &mut Option<(Taken, Moved)>,
-) -> Result<ByteLen, Failure> {
-    let Some(bases) = bases else { return Ok(build.ufs(options)?) };
-    let (size, kept, moved) = build.ufs_on(bases, options, args.like.likeness())?;
-    *taken = Some((kept, moved));
-    Ok(size)
+    args.with_seals(source, options)
 }
 
 /// A percentage with up to two decimals, in hundredths of a percent.

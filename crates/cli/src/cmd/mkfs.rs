@@ -3,13 +3,14 @@
 use crate::args::{Global, OutputFormatArg, count};
 use crate::failure::Failure;
 use crate::fat_args::FatMakeArgs;
+use crate::format_args::{FAT_IMAGES, FormatArgs, UFS_IMAGES};
 use crate::progress;
 use crate::source::source_date_epoch;
 use crate::ufs_args::Hashes;
 use crate::uuid::random;
 use crate::written::Written;
 use clap::{Args, ValueEnum};
-use seekless_compose::build::warn_of_width;
+use seekless_compose::formats::warn_of_width;
 use seekless_device::BlockDevice;
 use seekless_fat::FatWidth;
 use seekless_ffs::{MakeOptions, Optimization, Version, make};
@@ -77,9 +78,9 @@ pub(crate) struct MkfsArgs {
     #[arg(long)]
     force: bool,
     #[command(flatten)]
-    ufs: UfsMakeArgs,
+    ufs: FormatArgs<UfsMakeArgs>,
     #[command(flatten)]
-    fat: FatMakeArgs,
+    fat: FormatArgs<FatMakeArgs>,
 }
 
 /// What is said of an empty UFS image.
@@ -127,32 +128,6 @@ struct UfsMakeArgs {
     /// Write a big-endian image, as used on SPARC and PowerPC
     #[arg(long)]
     big_endian: bool,
-}
-
-impl UfsMakeArgs {
-    /// Refuses each of these options, for images that are not UFS.
-    fn refuse(&self) -> Result<(), Failure> {
-        let given = [
-            (self.block_size.is_some(), "--block-size"),
-            (self.fragment_size.is_some(), "--fragment-size"),
-            (self.minfree.is_some(), "--minfree"),
-            (self.optimize.is_some(), "--optimize"),
-            (self.maxbpg.is_some(), "--maxbpg"),
-            (self.avgfilesize.is_some(), "--avgfilesize"),
-            (self.avgfpdir.is_some(), "--avgfpdir"),
-            (self.bytes_per_inode.is_some(), "--bytes-per-inode"),
-            (self.maxcontig.is_some(), "--maxcontig"),
-            (self.soft_updates, "--soft-updates"),
-            (self.check_hashes.is_some(), "--check-hashes"),
-            (self.big_endian, "--big-endian"),
-        ];
-        match given.iter().find(|(given, _)| *given) {
-            Some((_, option)) => {
-                Err(Failure::usage(format!("{option} is for UFS images (--format ufs1 or ufs2)")))
-            }
-            None => Ok(()),
-        }
-    }
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -213,10 +188,10 @@ impl Make {
             None => now(),
         };
         let Some(width) = args.format.fat() else {
-            args.fat.refuse()?;
+            args.fat.refuse(FAT_IMAGES)?;
             return options(args, size, time).map(Self::Ufs);
         };
-        args.ufs.refuse()?;
+        args.ufs.refuse(UFS_IMAGES)?;
         let shorts = [&args.short_s, &args.short_f, &args.short_i];
         let label = args.label.as_bytes();
         let mut options = args.fat.options(width, size, label, shorts)?;

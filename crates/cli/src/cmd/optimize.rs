@@ -11,9 +11,10 @@ use crate::say::say;
 use crate::scoring::fit;
 use crate::written::Written;
 use clap::{Args, ValueEnum};
-use seekless_compose::base::{ExtBases, Likeness};
+use seekless_compose::base::Likeness;
+use seekless_compose::formats::ExtBases;
 use seekless_compose::freed::Freed;
-use seekless_compose::rearrange::{self, Opened, Rearrangement};
+use seekless_compose::rearrange::{self, Rearrangeable, Rearrangement};
 use seekless_compose::traces;
 use seekless_ext::BuildOptions;
 use seekless_fs::inspect::files_in;
@@ -131,10 +132,10 @@ impl OptimizeArgs {
     /// Options of a rebuild; `None` if moving files within the file system suffices.
     fn rebuild(
         &self,
-        opened: &Opened,
+        opened: &dyn Rearrangeable,
         bases: Option<&ExtBases>,
     ) -> Result<Option<BuildOptions>, Failure> {
-        let Opened::Ext(image) = opened else {
+        let Some(image) = opened.ext() else {
             if bases.is_some() {
                 return Err(Failure::usage("--like is for ext images"));
             }
@@ -196,12 +197,12 @@ pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
         chunk: args.chunk,
         progress: &progress,
     };
-    match (&opened, args.rebuild(&opened, bases.as_ref())?) {
-        (Opened::Ext(image), Some(options)) => {
+    match (opened.ext(), args.rebuild(opened.as_ref(), bases.as_ref())?) {
+        (Some(image), Some(options)) => {
             let bases = bases.as_ref().map(|bases| (bases, args.likeness()));
             rearrangement.rebuild(image, &options, bases, &mut replays)?;
         }
-        (opened, _) => rearrangement.rearrange(opened, &mut replays)?,
+        _ => rearrangement.rearrange(opened.as_ref(), &mut replays)?,
     }
     let new = rearrangement.open_written()?;
     let before = scores(args.chunk, image, &traces).map_err(about)?;

@@ -298,7 +298,7 @@ fn a_size_that_is_too_small_says_what_is_needed() {
     text(&seekless(&[&args[..], &["--size", &needed]].concat()));
     // Options of other formats are refused for FAT, and those of FAT for other formats.
     for (given, says) in [
-        (&["--format", "fat32", "--features", "extent"][..], "not supported for FAT"),
+        (&["--format", "fat32", "--features", "extent"][..], "is for ext images"),
         (&["--format", "ext4", "--drop", "modes"], "--drop is for FAT"),
         (&["--format", "ufs2", "-R", "9"], "is for FAT"),
         (&["--format", "fat32", "--soft-updates"], "is for UFS"),

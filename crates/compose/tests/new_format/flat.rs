@@ -5,7 +5,7 @@
 //! directories have no blocks; a file has at most four extents.
 
 use seekless_device::BlockDevice;
-use seekless_formats::{CrashTraits, KnownFormat};
+use seekless_formats::{CrashTraits, KnownFormat, PartitionType};
 use seekless_fs::check::{Outcome, Preen, Repaired, Report};
 use seekless_fs::field::{invalid, range};
 use seekless_fs::format::{Format, OpenOptions, Probe};
@@ -34,6 +34,7 @@ pub(crate) const FLAT: KnownFormat = KnownFormat {
     unit: "blocks",
     versions: &[],
     maker: |_, _| refuse(),
+    partition: PartitionType::LinuxRoot,
     crash: CrashTraits {
         has_inodes: true,
         swaps_names: false,

@@ -7,16 +7,16 @@ use crate::failure::{Failure, Kind};
 use crate::progress;
 use crate::source::{self, Purpose, SourceArgs, source_date_epoch};
 use clap::{Args, ValueEnum};
-use seekless_compose::build::warn_of_width;
-use seekless_compose::write::{Destination, write_volume};
+use seekless_compose::build::Build;
+use seekless_compose::formats::warn_of_width;
+use seekless_compose::write::Destination;
 use seekless_compose::wrong;
 use seekless_fat::{self as fat, Losses, MakeOptions};
-use seekless_fs::plan::NewVolume;
+use seekless_formats::PartitionType;
 use seekless_fs::source::Source;
 use seekless_fs::{FsError, Timestamp};
 use seekless_images::Place;
 use seekless_images::targets::Target;
-use seekless_layout::planner;
 use seekless_partition::{Guid, NewPartition, TableError, write};
 use seekless_source::LayeredSource;
 use seekless_units::{ByteLen, parse_size};
@@ -135,9 +135,15 @@ impl DiskArgs {
         if let Some(clusters) = builder.ambiguous_clusters() {
             warn_of_width(clusters);
         }
-        let plan = planner::plan(builder.demand(), &builder.space(), &[], 1).map_err(about)?;
-        let place = Destination { target, start: ByteLen::new(ALIGN) };
-        let esp = write_volume(&builder, &plan, &shown, place, &progress::shown(global))?;
+        let build = Build {
+            source: contents.as_ref(),
+            name: &shown,
+            traces: &[],
+            chunk: ByteLen::new(1),
+            destination: Destination { target, start: ByteLen::new(ALIGN) },
+            progress: &progress::shown(global),
+        };
+        let esp = build.volume(&builder, &[])?;
         Ok(Some(Disk { esp }))
     }
 
@@ -154,10 +160,9 @@ impl DiskArgs {
     }
 
     fn kind(&self, format: Family) -> Option<Guid> {
-        Guid::of_type(match format {
-            Family::Ext2 | Family::Ext3 | Family::Ext4 => self.arch.root(),
-            Family::Ufs1 | Family::Ufs2 => "FreeBSD UFS",
-            Family::Fat | Family::Fat12 | Family::Fat16 | Family::Fat32 => "Microsoft basic data",
+        Guid::of_type(match format.known().partition {
+            PartitionType::LinuxRoot => self.arch.root(),
+            PartitionType::Named(name) => name,
         })
     }
 }

@@ -1,20 +1,42 @@
-//! Options of mke2fs that come as lists: `-J` and `-E`.
+//! Options of ext images, as mke2fs has them.
 
+use super::small;
+use crate::args::count;
 use crate::failure::{Failure, Kind};
 use crate::uuid::WantedUuid;
 use clap::Args;
-use seekless_ext::BuildOptions;
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use seekless_compose::wrong;
+use seekless_ext::{BuildOptions, Common, Features, LeftOut, SYSTEMS, System};
 use seekless_units::{ByteLen, parse_size};
 
-/// Lists as mke2fs takes them.
+/// Options that only ext images have.
 #[derive(Args, Debug)]
+#[command(next_help_heading = "Options for ext images (as in mke2fs)")]
 pub(super) struct ExtArgs {
-    /// Options of the journal, as for mke2fs: size=SIZE, in MiB without a suffix (ext)
+    /// Inode size in bytes, from 128 to the block size [default: 256]
+    #[arg(long, short = 'I', value_parser = parse_size)]
+    inode_size: Option<ByteLen>,
+    /// Number of inodes [default: chosen from the size and contents]
+    #[arg(long, short = 'N', value_parser = count::<u32>)]
+    inodes: Option<u32>,
+    /// Use only features that these systems and boot loaders know, for example
+    /// debian11,grub2.06; --features may add others that they know
+    #[arg(long, value_name = "SYSTEM", value_delimiter = ',', value_parser = systems())]
+    compat: Vec<String>,
+    /// Features to enable, or to disable with ^, as for mke2fs -O; features that
+    /// depend on a disabled one are disabled too
+    #[arg(long, short = 'O', value_name = "LIST")]
+    features: Option<String>,
+    /// Journal size [default: chosen from the size of the file system]
+    #[arg(long, value_parser = parse_size)]
+    journal_size: Option<ByteLen>,
+    /// Options of the journal, as for mke2fs: size=SIZE, in MiB without a suffix
     #[arg(short = 'J', value_name = "size=SIZE", conflicts_with = "journal_size")]
     journal: Option<String>,
     /// Extended options, as for mke2fs: stride=BLOCKS, stripe_width=BLOCKS, hash_seed=UUID,
     /// root_owner[=UID:GID], resize=BLOCKS, no_copy_xattrs; discard, nodiscard, lazy_itable_init, lazy_journal_init and
-    /// assume_storage_prezeroed make no difference to an image (ext)
+    /// assume_storage_prezeroed make no difference to an image
     #[arg(short = 'E', value_name = "LIST")]
     extended: Option<String>,
 }
@@ -40,14 +62,34 @@ const WITHOUT_EFFECT: &[&str] =
     &["discard", "nodiscard", "lazy_itable_init", "lazy_journal_init", "assume_storage_prezeroed"];
 
 impl ExtArgs {
-    /// Whether `-J` was given.
-    pub(super) fn has_journal_options(&self) -> bool {
-        self.journal.is_some()
+    /// The features of the image, and those left out because they depend on disabled ones. `base`
+    /// are those of the format, or of the older image.
+    pub(super) fn wanted_features(
+        &self,
+        base: Features,
+    ) -> Result<(Features, Vec<LeftOut>), Failure> {
+        let list = self.features.as_deref().unwrap_or_default();
+        let common = Common::of(&self.compat).map_err(wrong)?;
+        let base = if self.compat.is_empty() { base } else { common.features(base) };
+        let (features, left_out) = base.change(list).map_err(wrong)?;
+        let unknown = common.unknown(features).join(", ");
+        if !unknown.is_empty() {
+            let what = format!("--compat excludes {unknown}, which not all of them know");
+            return Err(Failure::usage(what));
+        }
+        Ok((features, left_out))
     }
 
-    /// Whether `-E` was given.
-    pub(super) fn has_extended(&self) -> bool {
-        self.extended.is_some()
+    /// Features with one more, unless `--features` or `--compat` excludes it.
+    pub(super) fn with_feature(&self, features: Features, name: &str) -> Result<Features, Failure> {
+        let list = self.features.as_deref().unwrap_or_default();
+        let excludes = |item: &str| item == "none" || item.strip_prefix('^') == Some(name);
+        if list.split([',', ' ']).any(excludes) {
+            return Ok(features);
+        }
+        let with = features.apply(name)?;
+        let is_known = Common::of(&self.compat)?.unknown(with).is_empty();
+        Ok(if is_known { with } else { features })
     }
 
     /// Whether extended attributes are left out (`no_copy_xattrs`).
@@ -55,8 +97,14 @@ impl ExtArgs {
         self.extended.iter().flat_map(|list| words(list)).any(|(name, _)| name == "no_copy_xattrs")
     }
 
-    /// Applies the options that were given.
+    /// Applies the options that were given, but for features. A journal has as many blocks as that
+    /// of an older image with the same blocks, since it has a least number of them.
     pub(super) fn apply(&self, options: &mut BuildOptions) -> Result<(), Failure> {
+        if let Some(size) = self.inode_size {
+            options.inode_size = small(size)?;
+        }
+        options.inodes = self.inodes;
+        options.journal_size = self.journal_size.or(options.journal_size);
         for (name, value) in self.journal.iter().flat_map(|list| words(list)) {
             match (name, value) {
                 ("size", Some(value)) => options.journal_size = Some(megabytes(value)?),
@@ -113,6 +161,12 @@ impl ExtArgs {
     }
 }
 
+/// The systems that `--compat` supports.
+fn systems() -> PossibleValuesParser {
+    let value = |system: &System| PossibleValue::new(system.name).help(system.what);
+    PossibleValuesParser::new(SYSTEMS.iter().map(value))
+}
+
 /// The items of a list: names, each with the value after its equals sign, if any.
 fn words(list: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
     list.split(',').filter(|word| !word.is_empty()).map(|word| match word.split_once('=') {
@@ -122,7 +176,7 @@ fn words(list: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
 }
 
 fn number<T: std::str::FromStr>(text: &str) -> Option<T> {
-    crate::args::count(text).ok()
+    count(text).ok()
 }
 
 /// A size, in MiB if it has no unit, as in mke2fs.

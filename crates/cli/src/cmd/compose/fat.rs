@@ -4,7 +4,7 @@ use super::{BuildArgs, Family, Room};
 use crate::failure::Failure;
 use crate::source::source_date_epoch;
 use crate::uuid::{WantedUuid, random};
-use seekless_compose::base::FatBases;
+use seekless_compose::formats::FatBases;
 use seekless_fat::{self as fat, FatWidth, MakeOptions};
 use seekless_fs::Timestamp;
 
@@ -29,14 +29,7 @@ impl BuildArgs {
     ) -> Result<fat::BuildOptions, Failure> {
         for (given, option) in [
             (self.block_size.is_some(), "--block-size (--sectors-per-cluster is that of FAT)"),
-            (self.inode_size.is_some(), "--inode-size"),
-            (self.inodes.is_some(), "--inodes"),
-            (self.features.is_some(), "--features"),
-            (!self.compat.is_empty(), "--compat"),
-            (self.journal_size.is_some(), "--journal-size"),
             (self.bytes_per_inode.is_some(), "--bytes-per-inode"),
-            (self.ext.has_journal_options(), "-J"),
-            (self.ext.has_extended(), "-E"),
             (self.reserved.is_some(), "--reserved"),
         ] {
             if given {

@@ -6,7 +6,8 @@ use crate::failure::Failure;
 use crate::source::{self, Purpose, SourceArgs};
 use crate::written::Written;
 use clap::Args;
-use seekless_compose::base::{ExtBases, FatBases, Likeness, Moved, OlderImages, Taken, UfsBases};
+use seekless_compose::base::{Likeness, Moved, Taken};
+use seekless_compose::formats::OlderImages;
 use seekless_compose::freed::Freed;
 use seekless_fs::source::Source;
 use seekless_images::Place;
@@ -62,13 +63,7 @@ impl LikeArgs {
         }
         let place = Place { partition: self.like_partition.clone(), offset: None };
         let options = args.open.options();
-        if args.ufs_version().is_some() {
-            return Ok(UfsBases::open(&self.like, &place, options)?.map(OlderImages::Ufs));
-        }
-        Ok(match args.fat_width() {
-            Some(_) => FatBases::open(&self.like, &place, options)?.map(OlderImages::Fat),
-            None => ExtBases::open(&self.like, &place, options)?.map(OlderImages::Ext),
-        })
+        Ok(OlderImages::open(args.format.known(), &self.like, &place, options)?)
     }
 
     /// The sources below the whole, if each is laid out for itself; `None` without `--share`.

@@ -2,7 +2,7 @@
 
 use super::{BuildArgs, Family};
 use crate::failure::Failure;
-use seekless_ext::{BuildOptions, Common};
+use seekless_ext::BuildOptions;
 use seekless_fs::inode_flag;
 use seekless_fs::source::Source;
 
@@ -12,19 +12,12 @@ impl BuildArgs {
     pub(super) fn with_seals(
         &self,
         source: &dyn Source,
-        options: &BuildOptions,
+        mut options: BuildOptions,
     ) -> Result<BuildOptions, Failure> {
-        let mut options = options.clone();
         let nodes = source.tree().nodes();
         let is_sealed = nodes.iter().any(|node| node.flags & inode_flag::VERITY != 0);
-        let list = self.features.as_deref().unwrap_or_default();
-        let is_excluded = list.split([',', ' ']).any(|name| matches!(name, "^verity" | "none"));
-        if is_sealed && self.format == Family::Ext4 && !is_excluded {
-            let with = options.features.apply("verity")?;
-            let common = Common::of(&self.compat)?;
-            if common.unknown(with).is_empty() {
-                options.features = with;
-            }
+        if is_sealed && self.format == Family::Ext4 {
+            options.features = self.ext.with_feature(options.features, "verity")?;
         }
         Ok(options)
     }

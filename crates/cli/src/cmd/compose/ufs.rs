@@ -3,7 +3,7 @@
 use super::{BuildArgs, Family, Room, small};
 use crate::failure::Failure;
 use crate::source::source_date_epoch;
-use seekless_compose::base::UfsBases;
+use seekless_compose::formats::UfsBases;
 use seekless_ffs::{self as ufs, Version};
 use seekless_fs::Timestamp;
 
@@ -15,19 +15,8 @@ impl BuildArgs {
         room: Room,
         bases: Option<&UfsBases>,
     ) -> Result<ufs::BuildOptions, Failure> {
-        for (given, option) in [
-            (self.inode_size.is_some(), "--inode-size"),
-            (self.inodes.is_some(), "--inodes (--bytes-per-inode says how many a UFS image gets)"),
-            (self.features.is_some(), "--features"),
-            (!self.compat.is_empty(), "--compat"),
-            (self.uuid.is_some(), "--uuid"),
-            (self.journal_size.is_some(), "--journal-size"),
-            (self.ext.has_journal_options(), "-J"),
-            (self.ext.has_extended(), "-E"),
-        ] {
-            if given {
-                return Err(Failure::usage(format!("{option} is not supported for UFS images")));
-            }
+        if self.uuid.is_some() {
+            return Err(Failure::usage("--uuid is not supported for UFS images"));
         }
         let mut options = match bases {
             Some(bases) => bases.volume().options(),

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::progress;
 use crate::say::say;
 use clap::Args;
-use seekless_compose::older::E2FSCK;
+use seekless_compose::formats::E2FSCK;
 use seekless_compose::rearrange::refused;
 use seekless_compose::traces;
 use seekless_device::{BlockDevice, Overlay};
