@@ -222,6 +222,20 @@ impl Features {
         })
     }
 
+    /// Those features of the set that have a name.
+    pub(crate) fn named(self) -> Self {
+        let mut known = Self::NONE;
+        for &(_, place, bit) in NAMES {
+            let bits = match place {
+                Word::Compat => &mut known.compat,
+                Word::Incompat => &mut known.incompat,
+                Word::RoCompat => &mut known.ro_compat,
+            };
+            *bits |= bit;
+        }
+        self.without(self.without(known))
+    }
+
     /// The names of all features in the set, as `dumpe2fs` prints them;
     /// unknown bits as `FEATURE_C31`, `FEATURE_I31`, `FEATURE_R31`.
     #[must_use]

@@ -70,10 +70,10 @@ pub(super) fn unsupported(raw: &Superblock) -> Features {
 }
 
 /// The features for which e2fsck refuses a volume and that its first copy of the superblock lacks,
-/// with the block of the copy. The checksum of a superblock vouches for its features: those may be
-/// of a newer kernel.
+/// with the block of the copy. The checksum of a superblock vouches for its features. Those without
+/// a name may be of a newer kernel, which does not set them in the copies.
 pub(super) fn contradicted(volume: &Volume) -> Option<(Features, BlockNo)> {
-    let unsupported = unsupported(&volume.sb.raw);
+    let unsupported = unsupported(&volume.sb.raw).named();
     if unsupported == Features::NONE || volume.sb.has_metadata_csum() {
         return None;
     }

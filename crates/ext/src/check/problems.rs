@@ -60,8 +60,9 @@ seekless_fs::problems! {
         code: "superblock.unsupported", phase: 0, preen: Preen::Stops,
         text: "a feature that is unknown or not supported, or casefold without an encoding",
         question: Some("Clear the feature if a copy of the superblock lacks it?"),
-        repair: "it is cleared if the superblock has no checksum and a copy lacks it; else the \
-                 volume is refused by the name of the feature",
+        repair: "a feature that has a name is cleared if the superblock has no checksum and a copy \
+                 lacks it; others may be of a newer kernel, and the volume is refused by the name of \
+                 the feature",
     }
     JOURNAL_PENDING = {
         code: "journal.pending", phase: 0,
