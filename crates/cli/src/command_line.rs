@@ -121,6 +121,7 @@ pub(crate) enum Command {
     Record(cmd::record::RecordArgs),
     Relayout(cmd::relayout::RelayoutArgs),
     Score(cmd::score::ScoreArgs),
+    Snapshot(cmd::snapshot::SnapshotCommand),
     Trace(cmd::trace::TraceArgs),
     Tune(cmd::tune::TuneArgs),
     Watch(cmd::watch::WatchCommand),

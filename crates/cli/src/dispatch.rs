@@ -2,7 +2,7 @@
 
 use crate::cmd::{
     age, cat, check, compare, compose, cp, crash, disk, generate, info, lab, layout, ls, manifest,
-    map, mkfs, model, mount, optimize, record, relayout, score, trace, tune, watch,
+    map, mkfs, model, mount, optimize, record, relayout, score, snapshot, trace, tune, watch,
 };
 use crate::command_line::{Cli, Command};
 use crate::failure::Failure;
@@ -33,6 +33,7 @@ pub(crate) fn run(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Record(args) => record::run(args, &cli.global),
         Command::Relayout(args) => relayout::run(args, &cli.global),
         Command::Score(args) => score::run(args, &cli.global),
+        Command::Snapshot(args) => snapshot::run(args, &cli.global),
         Command::Trace(args) => trace::run(args, &cli.global),
         Command::Tune(args) => tune::run(args, &cli.global),
         Command::Watch(args) => watch::run(args, &cli.global),

@@ -1,9 +1,16 @@
 //! UFS images: those of makefs are read completely, those of `seekless mkfs` satisfy The Sleuth Kit
 //! and GRUB. Needs these programs; reports and passes without.
 
+#[path = "../../ffs/tests/testsuite/snapshot/by_hand.rs"]
+#[allow(dead_code, reason = "tests of the library harm snapshots, too")]
+mod by_hand;
 mod judges;
+#[path = "judges/mounted.rs"]
+mod mounted;
 
-use judges::{Scratch, manifest, ready, run, same, seekless, text};
+use by_hand::Raw;
+use judges::{Scratch, can_mount, failure, manifest, ready, run, same, seekless, text, timeless};
+use mounted::Mounted;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
@@ -224,4 +231,128 @@ fn a_wrong_superblock_hash_is_mended_by_a_check_and_hashes_can_be_left_out() {
     text(&seekless(&[&built[..], &["groups"]].concat()));
     assert!(text(&seekless(&["info", &image])).contains("check-hashes=groups"));
     text(&seekless(&["check", &image]));
+}
+
+/// An image in which a file became a snapshot of another image, by hand. Both are of makefs, or, with
+/// an empty order, of `seekless build`. Returns the two, the earlier state first.
+fn with_snapshot(scratch: &Scratch, version: &str, order: &str) -> [String; 2] {
+    let (tree, was, now) = (scratch.join("tree"), scratch.join("was"), scratch.join("now.ufs"));
+    let _ = fs::remove_dir_all(&tree);
+    populate(Path::new(&tree));
+    let what = format!("version={version},bsize=8192,fsize=1024");
+    let format = format!("ufs{version}");
+    let make = |image: &str| {
+        if order.is_empty() {
+            let options = ["--format", &format, "--size", "64M", "-b", "8192", "-f", "1024"];
+            let made = ["build", &tree, "-o", image, "--force", "--check-hashes", "none"];
+            text(&seekless(&[&made[..], &options].concat()));
+        } else {
+            let options = ["-t", "ffs", "-B", order, "-s", "64m", "-f", "100", "-o", &what];
+            run("makefs", &[&options[..], &[image, &tree]].concat());
+        }
+    };
+    make(&was);
+    for gone in ["single", "dir/3", "dir/hard", "double"] {
+        fs::remove_file(format!("{tree}/{gone}")).expect("remove");
+    }
+    fs::write(format!("{tree}/dir/7"), b"changed").expect("write");
+    fs::write(format!("{tree}/added"), vec![7; 3 << 20]).expect("write");
+    fs::create_dir(format!("{tree}/.snap")).expect("mkdir");
+    fs::write(format!("{tree}/.snap/daily"), vec![0xA5; 20 << 20]).expect("write");
+    make(&now);
+    let listed = text(&seekless(&["ls", "-l", "--json", &now, "/.snap"]));
+    let listed: serde_json::Value = serde_json::from_str(listed.trim()).expect("JSON");
+    let ino = listed["ino"].as_u64().expect("an inode");
+    let (mut before, mut bytes) = (fs::read(&was).expect("read"), fs::read(&now).expect("read"));
+    let (taken, copied) = Raw::new(&mut bytes).keep(ino, &mut before, 1);
+    assert!(taken > 100 && copied > 100, "{taken} blocks taken over, {copied} copied");
+    fs::write(&now, bytes).expect("write");
+    [was, now]
+}
+
+#[test]
+fn snapshots_are_read_by_all_commands() {
+    if !ready("makefs") || !ready("fls") {
+        return;
+    }
+    let scratch = Scratch::new("ufs-snapshot");
+    for (version, order) in [("1", "le"), ("2", "le"), ("2", "be"), ("1", "be"), ("2", "")] {
+        let [was, now] = with_snapshot(&scratch, version, order);
+        let daily = format!("{now}@daily");
+        for image in [&now, &daily] {
+            text(&seekless(&["check", image]));
+        }
+        let wanted = manifest(&was, &[]);
+        assert!(wanted != manifest(&now, &[]), "nothing changed");
+        for name in [&daily, &format!("{now}@/.snap/daily")] {
+            same(&format!("{version} {order} {name}"), &wanted, &manifest(name, &[]));
+        }
+        let copy = scratch.join("copy");
+        let _ = fs::remove_dir_all(&copy);
+        text(&seekless(&["cp", "-r", &daily, "/dir", &copy]));
+        let shown = seekless(&["cat", &daily, "/dir/7"]).stdout;
+        assert!(shown.len() == 7007 && shown == fs::read(format!("{copy}/7")).expect("read"));
+        let built = scratch.join("built");
+        text(&seekless(&["build", &daily, "-o", &built, "--force"]));
+        same("built of it", &timeless(&wanted), &timeless(&manifest(&built, &[])));
+        // The file has the image, for other programs.
+        let image = scratch.join("image");
+        text(&seekless(&["cp", &now, "/.snap/daily", &image]));
+        // makefs places the superblock of UFS2 where The Sleuth Kit does not look.
+        if version == "1" || order.is_empty() {
+            let names = |image: &str| run("fls", &["-r", "-p", "-l", image]);
+            same("fls", &names(&was), &names(&image));
+        }
+        if can_mount() {
+            let at = scratch.path().join("mnt");
+            let mounted = Mounted::new(&daily, &at, "ro");
+            same(
+                "mounted",
+                &timeless(&wanted),
+                &timeless(&manifest(at.to_str().expect("path"), &[])),
+            );
+            mounted.end();
+        }
+        let list = text(&seekless(&["snapshot", "list", "--json", &now]));
+        let list: serde_json::Value = serde_json::from_str(list.trim()).expect("JSON");
+        assert_eq!(list["path"], "/.snap/daily", "{list}");
+        assert!(list["held_bytes"].as_u64().is_some_and(|held| held > 20 << 20), "{list}");
+    }
+}
+
+#[test]
+fn snapshots_that_are_not_there_are_refused() {
+    if !ready("makefs") {
+        return;
+    }
+    let scratch = Scratch::new("ufs-no-snapshot");
+    let [was, now] = with_snapshot(&scratch, "2", "le");
+    let refused = |args: &[&str], code: i32, says: &str| {
+        let output = seekless(args);
+        assert!(!output.status.success(), "{args:?}: succeeded");
+        let (found, message) = failure(&output);
+        assert!(found == code && message.contains(says), "{args:?}: {found} {message}");
+    };
+    refused(&["ls", &format!("{now}@weekly")], 2, "no snapshot /.snap/weekly");
+    refused(&["ls", &format!("{now}@/dir/5")], 2, "/dir/5 is not a snapshot");
+    refused(&["ls", &format!("{was}@daily")], 2, "no snapshot");
+    let mount = ["mount", &format!("{now}@daily"), &scratch.join("tree"), "-o", "rw"];
+    refused(&mount, 4, "a snapshot is read-only");
+    refused(&["ls", &format!("{was}.none@daily")], 6, "No such file");
+    refused(&["check", "-y", &format!("{now}@daily")], 8, "a snapshot is read-only");
+    refused(&["tune", "-m", "5", &now], 4, "snapshots");
+    let both = ["build", &format!("{now}@daily"), &scratch.join("tree"), "-o", &scratch.join("no")];
+    refused(&both, 2, "a snapshot is the only source");
+    let ext = scratch.join("ext.img");
+    text(&seekless(&["build", &scratch.join("tree"), "-o", &ext, "--format", "ext4"]));
+    refused(&["snapshot", "list", &ext], 4, "ext images have no snapshots");
+    refused(&["ls", &format!("{ext}@daily")], 4, "ext images have no snapshots");
+    // A file of that name goes before.
+    let named = format!("{now}@daily");
+    fs::copy(&was, &named).expect("copy");
+    same("a file of the name", &manifest(&was, &[]), &manifest(&named, &[]));
+    assert_eq!(text(&seekless(&["snapshot", "list", &was])), "");
+    let next = scratch.join("next.img");
+    let like = ["build", &scratch.join("tree"), "-o", &next, "--format", "ufs2", "--like", &now];
+    refused(&like, 4, "snapshots");
 }

@@ -6,7 +6,7 @@ use seekless_fs::term::{Term, Text};
 use seekless_fs::{ArchiveFault, FsError};
 use seekless_host::{block_device, preloaded};
 use seekless_images::output::directory_of;
-use seekless_images::{Error, ErrorKind, FORMATS, Place, in_use};
+use seekless_images::{Error, ErrorKind, FORMATS, Place, in_use, snapshot};
 use seekless_source::layered::ReplacedLink;
 use seekless_source::{
     DroppedXattrs, Excludes, IdMap, IdRange, ImageSource, MetadataCalls, Notices, OpenOptions,
@@ -87,7 +87,7 @@ pub fn open(
 ) -> Result<Box<dyn Source + Send>, Error> {
     look(path, purpose)?;
     let opening = opening(options, purpose)?;
-    if options.place.is_part() {
+    if options.place.is_part() || snapshot::split(path).is_some() {
         let image = seekless_images::open(path, &options.place, options.image)?;
         let source = ImageSource::open(image, &opening.tree);
         let about = |error: FsError| Error::from(error).about(path.display());
@@ -112,6 +112,9 @@ pub fn open_layers(
     if options.place.is_part() {
         let parameters = Text::from(Term::Partition).then(" and ").then(Term::Offset);
         return Err(Error::usage(parameters.then(" take one source")));
+    }
+    if let Some((image, _)) = paths.iter().find_map(|path| snapshot::split(path)) {
+        return Err(Error::usage("a snapshot is the only source").about(image.display()));
     }
     paths.iter().try_for_each(|path| look(path, purpose))?;
     let opening = opening(options, purpose)?;
@@ -178,6 +181,8 @@ pub fn refuse_inside<'a>(
 
 /// Looks whether a device may change while it is read.
 fn look(path: &Path, purpose: Purpose) -> Result<(), Error> {
+    let image = snapshot::split(path).map(|(image, _)| image);
+    let path = image.as_deref().unwrap_or(path);
     match purpose {
         Purpose::Build { .. } => in_use::refuse(path),
         Purpose::List => {

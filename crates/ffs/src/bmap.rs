@@ -1,8 +1,10 @@
 //! The map of a file's blocks: twelve numbers in the inode, then one, two and three levels of
 //! indirect blocks. Everything is counted in fragments.
 
+use crate::image::SNAPSHOT;
 use crate::inode::Inode;
-use crate::ondisk::DIRECT;
+use crate::ondisk::{BLK_NOCOPY, BLK_SNAP, DIRECT};
+use crate::snapshot::Kept;
 use crate::superblock::{Format, Order};
 use crate::volume::Volume;
 use seekless_fs::field::{index, range, wide};
@@ -170,6 +172,9 @@ impl Volume {
         } else {
             frags
         };
+        if inode.is(SNAPSHOT) && matches!(start.get(), BLK_NOCOPY | BLK_SNAP) {
+            return Ok(());
+        }
         let extent = Extent::new(start, len);
         self.check_extent(extent, place)?;
         let lbn = Lbn::new(at * frags);
@@ -191,6 +196,32 @@ impl Volume {
         Ok(BlockMap {
             runs: found.runs,
             index: found.index.unwrap_or_default(),
+            xattr_block: self.attribute_block(inode)?,
+            xattr_inodes: Vec::new(),
+        })
+    }
+
+    /// The map of a snapshot. Its image has the volume's own blocks where no others are kept.
+    pub(crate) fn snapshot_map(&self, inode: &Inode) -> Result<BlockMap, FsError> {
+        let place = Location::of("block map").in_inode(inode.ino);
+        let frags = u64::from(self.sb.frag);
+        let blocks = self.sb.snapshot_blocks();
+        // Its own blocks, and those of the volume.
+        let left = self.sb.size.saturating_mul(3);
+        let mut held = MappedRuns { runs: Vec::new(), index: Some(Vec::new()), left };
+        self.walk(inode, &EVERYTHING, &mut held)?;
+        held.runs.retain(|run| run.lbn.get() >= blocks * frags);
+        let mut image = MappedRuns { runs: Vec::new(), index: None, left };
+        for at in 0..blocks {
+            let Kept::At(start) = self.kept(inode, at)? else { continue };
+            // A copy is whole, but the volume may end in its last block.
+            let extent = Extent::new(start, frags.min(self.sb.size - start.get()));
+            image.push(Mapping { lbn: Lbn::new(at * frags), extent, unwritten: false }, place)?;
+        }
+        image.runs.append(&mut held.runs);
+        Ok(BlockMap {
+            runs: image.runs,
+            index: held.index.unwrap_or_default(),
             xattr_block: self.attribute_block(inode)?,
             xattr_inodes: Vec::new(),
         })

@@ -43,14 +43,17 @@ impl FfsImage {
         &self.volume
     }
 
-    fn refuse_snapshot(inode: &Inode) -> Result<(), FsError> {
-        if inode.is(SNAPSHOT) {
-            return Err(FsError::Unsupported(format!(
-                "contents of a snapshot (inode {})",
-                inode.ino
-            )));
+    /// Whether an inode is a snapshot.
+    ///
+    /// # Errors
+    /// [`FsError::Unsupported`] for one that the superblock does not list: its map is not complete.
+    fn is_snapshot(&self, inode: &Inode) -> Result<bool, FsError> {
+        let is_listed = || self.volume.sb.tuning.snapshots().any(|listed| listed == inode.ino);
+        if inode.is(SNAPSHOT) && !is_listed() {
+            let what = format!("contents of an unlisted snapshot (inode {})", inode.ino);
+            return Err(FsError::Unsupported(what));
         }
-        Ok(())
+        Ok(inode.is(SNAPSHOT))
     }
 }
 
@@ -176,11 +179,14 @@ impl Inspect for FfsImage {
         if kind != FileKind::Regular {
             return Err(FsError::Invalid(format!("inode {ino} is not a regular file")));
         }
-        Self::refuse_snapshot(&inode)?;
+        let is_snapshot = self.is_snapshot(&inode)?;
         let Some(left) = inode.len.checked_sub(offset.get()) else { return Ok(0) };
         let len = index(left.min(wide(buf.len())));
         let Some(buf) = buf.get_mut(..len).filter(|buf| !buf.is_empty()) else { return Ok(0) };
-        self.volume.read_mapped(&inode, offset, buf)?;
+        match is_snapshot {
+            true => self.volume.read_snapshot(&inode, offset, buf)?,
+            false => self.volume.read_mapped(&inode, offset, buf)?,
+        }
         Ok(len)
     }
 
@@ -201,7 +207,9 @@ impl Inspect for FfsImage {
 
     fn block_map(&self, ino: Ino) -> Result<BlockMap, FsError> {
         let (inode, kind) = self.volume.live_inode(ino)?;
-        Self::refuse_snapshot(&inode)?;
+        if self.is_snapshot(&inode)? {
+            return self.volume.snapshot_map(&inode);
+        }
         let in_blocks = match kind {
             FileKind::Regular | FileKind::Directory => true,
             FileKind::Symlink => inode.short_target(&self.volume.sb).is_none(),

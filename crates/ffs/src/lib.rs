@@ -11,7 +11,7 @@
 //!
 //! `superblock.rs group.rs inode.rs bmap.rs entry.rs dir.rs xattr.rs` read, on top of `volume.rs`;
 //! the code that parses an inode or a directory entry is shared by the reader, the check and the
-//! engine. `alloc/` checks a group's bytes and changes them in place.
+//! engine; `snapshot.rs` reads the volume as its snapshots have kept it. `alloc/` checks a group's bytes and changes them in place.
 //!
 //! `check/` finds errors and determines the repair (`fix.rs`); `check/repair/` writes repairs in
 //! stages, each followed by a new check, so that a repair can be interrupted at any point.
@@ -49,6 +49,7 @@ mod make;
 #[allow(dead_code, reason = "the full vocabulary of the format, used or not")]
 mod ondisk;
 mod operate;
+mod snapshot;
 mod superblock;
 mod superblock_edit;
 pub mod tune;
@@ -65,6 +66,7 @@ pub use make::{CheckHashes, MakeOptions, Optimization, Version, make};
 #[cfg(feature = "faults")]
 pub use operate::LiveFault;
 pub use operate::{Ffs, FfsLive, LiveOptions, Wall};
+pub use snapshot::{open_snapshot, snapshots};
 
 use seekless_device::BlockDevice;
 use seekless_fs::format::{Format, OpenOptions, Probe};

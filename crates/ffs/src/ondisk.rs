@@ -24,6 +24,10 @@ pub(crate) const MAGIC_GROUP: u32 = 0x0009_0255;
 pub(crate) const ROOT: u32 = 2;
 /// Block numbers in an inode before the indirect ones.
 pub(crate) const DIRECT: usize = 12;
+/// In the map of a snapshot: a block that was free when the snapshot was made.
+pub(crate) const BLK_NOCOPY: u64 = 1;
+/// In the map of a snapshot: a block of an older snapshot.
+pub(crate) const BLK_SNAP: u64 = 2;
 /// Unit of directories: no entry crosses its end.
 pub(crate) const DIRECTORY_UNIT: usize = 512;
 /// `fs_old_inodefmt` since 4.4BSD: entries have a type.

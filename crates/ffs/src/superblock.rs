@@ -9,7 +9,7 @@ use seekless_device::BlockDevice;
 use seekless_fs::field::{index, invalid, le32, parse, range, truncated, wide};
 use seekless_fs::{Corruption, Fixed, FixedKind, FsError, Location};
 use seekless_placement::Totals;
-use seekless_units::{BlockNo, ByteLen, Extent, GroupNo, Lba};
+use seekless_units::{BlockNo, ByteLen, Extent, GroupNo, Ino, Lba};
 use std::mem::offset_of;
 use zerocopy::byteorder::{BE, ByteOrder, LE};
 
@@ -120,8 +120,20 @@ pub(crate) struct Tuning {
     pub(crate) stray_totals: bool,
     /// The fields of UFS2's time are in use, not only the old ones.
     pub(crate) updated: bool,
+    /// The inodes of snapshots, oldest first, up to the first zero.
+    snapshots: [u32; 20],
+}
+
+impl Tuning {
+    /// The inodes of snapshots that the volume lists, oldest first.
+    pub(crate) fn snapshots(&self) -> impl Iterator<Item = Ino> + use<> {
+        self.snapshots.into_iter().take_while(|&ino| ino != 0).map(Ino::new)
+    }
+
     /// Whether it has snapshots.
-    pub(crate) has_snapshots: bool,
+    pub(crate) fn has_snapshots(&self) -> bool {
+        self.snapshots().next().is_some()
+    }
 }
 
 fn place() -> Location {
@@ -281,7 +293,7 @@ impl Super {
                     .into(),
             ));
         }
-        if self.tuning.has_snapshots {
+        if self.tuning.has_snapshots() {
             return Err(FsError::Unsupported(
                 "repairing a volume with snapshots (remove them on the system that created them)"
                     .into(),
@@ -343,7 +355,10 @@ impl Super {
                 !self.tuning.updated,
                 "a superblock from before 2002 (fsck_ffs of a current BSD converts it)",
             ),
-            (self.tuning.has_snapshots, "snapshots (remove them on the system that created them)"),
+            (
+                self.tuning.has_snapshots(),
+                "snapshots (remove them on the system that created them)",
+            ),
             (has(flag::JOURNALED_SOFT_UPDATES), "journaled soft updates (tunefs -j disable)"),
             (has(flag::GJOURNAL), "a gjournal (tunefs -J disable)"),
         ]
@@ -601,6 +616,6 @@ fn tuning<O: ByteOrder>(raw: &Superblock<O>, updated: bool) -> Tuning {
             .chain(&totals.cs_spare)
             .any(|word| word.get() != 0),
         updated,
-        has_snapshots: raw.fs_snapinum.first().is_some_and(|first| first.get() != 0),
+        snapshots: raw.fs_snapinum.map(zerocopy::byteorder::U32::get),
     }
 }

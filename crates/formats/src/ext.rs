@@ -39,6 +39,7 @@ pub const EXT: KnownFormat = KnownFormat {
     preen: |device, _| seekless_ext::preen(device),
     repair: |device, _| seekless_ext::repair(device),
     corrections: None,
+    snapshots: None,
 };
 
 const VERSIONS: &[Version] = &[

@@ -38,6 +38,7 @@ pub const FAT: KnownFormat = KnownFormat {
     preen: |device, arguments| seekless_fat::preen(device, lost_chains(arguments)),
     repair: |device, arguments| seekless_fat::repair(device, lost_chains(arguments)),
     corrections: None,
+    snapshots: None,
 };
 
 const VERSIONS: &[Version] = &[

@@ -9,7 +9,8 @@ use seekless_device::{BlockDevice, Clock};
 use seekless_fs::FsError;
 use seekless_fs::check::{Repaired, Report};
 use seekless_fs::corrections::Corrections;
-use seekless_fs::format::{Format, Probe};
+use seekless_fs::format::{Format, OpenOptions, Probe};
+use seekless_fs::snapshot::SnapshotFile;
 use std::sync::Arc;
 
 /// Every format, in probing order.
@@ -24,6 +25,13 @@ type OpenLive =
 
 /// Repairs an image, as its arguments say.
 type Repair = fn(Arc<dyn BlockDevice>, &[Argument]) -> Result<Repaired, FsError>;
+
+/// Lists the snapshots of a volume.
+type ListSnapshots = fn(Arc<dyn BlockDevice>, OpenOptions) -> Result<Vec<SnapshotFile>, FsError>;
+
+/// Opens the volume as the snapshot of a name has kept it.
+type OpenSnapshot =
+    fn(Arc<dyn BlockDevice>, &[u8], OpenOptions) -> Result<Arc<dyn BlockDevice>, FsError>;
 
 /// Finds the corrections of a volume in use from a snapshot of it.
 pub(crate) type FindCorrections = fn(Arc<dyn BlockDevice>) -> Result<Corrections, FsError>;
@@ -79,6 +87,17 @@ pub struct KnownFormat {
     /// Finds the corrections of a volume in use from a snapshot of its state after a crash, if the
     /// format can be recovered while it is in use.
     pub corrections: Option<FindCorrections>,
+    /// The earlier states that volumes of the format keep of themselves, if they do.
+    pub snapshots: Option<SnapshotReader>,
+}
+
+/// Reads the snapshots of a volume.
+#[derive(Clone, Copy, Debug)]
+pub struct SnapshotReader {
+    /// Lists them, oldest first.
+    pub list: ListSnapshots,
+    /// Opens the volume as the snapshot of a name has kept it, for reading.
+    pub open: OpenSnapshot,
 }
 
 impl KnownFormat {

@@ -15,6 +15,7 @@
 //! - [`tree`]: a whole directory tree in compact form, ready to be written
 //! - [`field`]: bounds-checked access to the bytes of on-disk structures
 //! - [`read_cache`]: a bounded cache of metadata blocks
+//! - [`snapshot`]: earlier states that a volume keeps of itself
 //! - [`source`]: the source of such a tree's contents
 //! - [`mapped`]: contents found by a block map
 //! - [`patches`]: the writer of repairs
@@ -37,6 +38,7 @@ pub mod operate;
 pub mod patches;
 pub mod plan;
 pub mod read_cache;
+pub mod snapshot;
 pub mod source;
 pub mod term;
 pub mod tree;

@@ -5,6 +5,7 @@
 //! - `open`: images that are read or changed, and [`Place`], the selected part
 //! - [`in_use`]: images that are mounted while they are read
 //! - [`partition`]: the part of a disk
+//! - [`snapshot`]: an earlier state that a volume keeps, named `IMAGE@SNAPSHOT`
 //! - [`targets`]: destinations of an image; [`output`]: files
 //! - [`Error`]: errors of opening and writing images, with hints
 //!
@@ -29,6 +30,7 @@ pub mod partition;
 mod place;
 mod progress;
 mod qcow2;
+pub mod snapshot;
 pub mod targets;
 
 pub use error::{Error, ErrorKind, refuse_directory};

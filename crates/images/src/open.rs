@@ -3,7 +3,7 @@
 use crate::error::{Error, ErrorKind, refuse_directory};
 use crate::partition::{self, part};
 use crate::place::Place;
-use crate::{FORMATS, in_use, qcow2};
+use crate::{FORMATS, in_use, qcow2, snapshot};
 use seekless_device::{BlockDevice, DeviceError, FileDevice};
 use seekless_fs::format::{Format, OpenOptions, Probe};
 use seekless_fs::term::Text;
@@ -39,14 +39,18 @@ fn read(
         .map_err(|error| Error::from(error).about(path.display()))
 }
 
-/// The selected part of an image file, of the disk in a qcow2 image, or of a device, for reading.
+/// The selected part of an image file, of the disk in a qcow2 image, or of a device, for reading;
+/// for a path `IMAGE@SNAPSHOT` ([`snapshot::split`]), as the snapshot has kept it.
 /// Warns of a device that is mounted read-write.
 ///
 /// # Errors
 /// [`ErrorKind::Usage`] for a directory or a missing part, [`ErrorKind::Corrupt`] for a damaged
 /// table or qcow2 image, [`ErrorKind::System`].
 pub fn device(path: &Path, place: &Place) -> Result<Arc<dyn BlockDevice>, Error> {
-    in_use::warn(path);
+    match snapshot::split(path) {
+        Some((image, _)) => in_use::warn(&image),
+        None => in_use::warn(path),
+    }
     device_in_use(path, place)
 }
 
@@ -55,6 +59,9 @@ pub fn device(path: &Path, place: &Place) -> Result<Arc<dyn BlockDevice>, Error>
 /// # Errors
 /// As [`device`].
 pub fn device_in_use(path: &Path, place: &Place) -> Result<Arc<dyn BlockDevice>, Error> {
+    if let Some((image, name)) = snapshot::split(path) {
+        return snapshot::open(&image, device_in_use(&image, place)?, &name);
+    }
     refuse_directory(path)?;
     let device = seekless_qcow2::open(path).map_err(|error| qcow2::failed(error, path))?;
     part(path, device, place)
@@ -85,6 +92,10 @@ pub fn device_locked(path: &Path, place: &Place) -> Result<Arc<dyn BlockDevice>,
 /// [`ErrorKind::System`] if it is mounted, in use or cannot be written.
 pub fn locked(path: &Path) -> Result<Arc<dyn BlockDevice>, Error> {
     let about = |error: DeviceError| Error::from(FsError::from(error)).about(path.display());
+    if let Some((image, _)) = snapshot::split(path) {
+        let what = "a snapshot is read-only";
+        return Err(Error::new(ErrorKind::Unsupported, what).about(image.display()));
+    }
     refuse_directory(path)?;
     qcow2::refuse_change(path)?;
     in_use::refuse_mounted(path)?;

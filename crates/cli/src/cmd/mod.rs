@@ -23,6 +23,7 @@ pub(crate) mod optimize;
 pub(crate) mod record;
 pub(crate) mod relayout;
 pub(crate) mod score;
+pub(crate) mod snapshot;
 pub(crate) mod trace;
 pub(crate) mod tune;
 pub(crate) mod watch;

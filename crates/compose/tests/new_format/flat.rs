@@ -49,6 +49,7 @@ pub(crate) const FLAT: KnownFormat = KnownFormat {
     preen: |device, _| examine(device),
     repair: |device, _| examine(device),
     corrections: None,
+    snapshots: None,
 };
 
 seekless_fs::problems! {

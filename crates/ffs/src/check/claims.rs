@@ -3,8 +3,9 @@
 use super::fix::{Fix, Stage};
 use super::inodes::{InodePass, place};
 use super::problems;
+use crate::image::SNAPSHOT;
 use crate::inode::Inode;
-use crate::ondisk::DIRECT;
+use crate::ondisk::{BLK_NOCOPY, BLK_SNAP, DIRECT};
 use crate::superblock::Super;
 use seekless_fs::field::{index, wide};
 use seekless_fs::{FileKind, FsError, Location};
@@ -118,6 +119,11 @@ impl InodePass<'_> {
 
     fn data_block(&mut self, inode: &Inode, at: u64, number: u64, claims: &mut Claims) {
         if number == 0 {
+            return;
+        }
+        if inode.is(SNAPSHOT) && matches!(number, BLK_NOCOPY | BLK_SNAP) && at < claims.blocks {
+            // No block: the volume's was not to be kept.
+            claims.mapped = claims.mapped.max(at + 1);
             return;
         }
         if at >= claims.blocks {

@@ -185,7 +185,7 @@ impl<'a> InodePass<'a> {
             self.checker.found(problems::INODE_CHECK_HASH, what, place(ino));
             self.checker.fix(Stage::Inodes, Fix::Seal(ino));
         }
-        if inode.is(SNAPSHOT) && !self.checker.sb().tuning.has_snapshots {
+        if inode.is(SNAPSHOT) && !self.checker.sb().tuning.snapshots().any(|listed| listed == ino) {
             let what =
                 "marked as a snapshot, but not in the superblock's list of snapshots".to_string();
             self.checker.found(problems::INODE_SNAPSHOT, what, place(ino));

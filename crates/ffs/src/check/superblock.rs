@@ -157,10 +157,17 @@ fn chosen(
     }
     let mut sb = sb?;
     let mut tuned = tuned;
-    if sb.tuning.has_snapshots && !has_snapshots(device, &sb, &mended) {
-        forget_snapshots(&mut mended);
-        tuned.push("fs_snapinum");
-        sb = usable(&mended, device.len())?;
+    if let Some(ino) = sb.tuning.snapshots().next() {
+        match listed(device, &sb, ino) {
+            Listed::Snapshot => {}
+            kind => {
+                forget_snapshots(&mut mended);
+                if kind == Listed::Other {
+                    tuned.push("fs_snapinum");
+                }
+                sb = usable(&mended, device.len())?;
+            }
+        }
     }
     // One that makes no sense is reported once.
     let makes_sense = findings.is_empty();
@@ -455,14 +462,25 @@ fn tune(found: &mut RawSuperblock, copy: &RawSuperblock) -> Vec<&'static str> {
     differed
 }
 
-/// Whether the first file that a superblock lists as a snapshot is one.
-fn has_snapshots(device: &Arc<dyn BlockDevice>, sb: &Super, found: &RawSuperblock) -> bool {
-    let at = offset_of!(Superblock<LE>, fs_snapinum);
-    let ino = found.order.get_u32(&found.bytes, at).unwrap_or(0);
+/// An inode that a superblock lists as a snapshot.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Listed {
+    /// It is one.
+    Snapshot,
+    /// It is an empty file: in the image of a newer snapshot, so are older ones.
+    Emptied,
+    /// Something else.
+    Other,
+}
+
+fn listed(device: &Arc<dyn BlockDevice>, sb: &Super, ino: Ino) -> Listed {
     let volume = Volume::with(Arc::clone(device), sb.clone(), true);
-    volume.inode(Ino::new(ino)).is_ok_and(|inode| {
-        FileKind::from_mode(inode.mode()) == Some(FileKind::Regular) && inode.is(SNAPSHOT)
-    })
+    match volume.inode(ino) {
+        Ok(inode) if FileKind::from_mode(inode.mode()) != Some(FileKind::Regular) => Listed::Other,
+        Ok(inode) if inode.is(SNAPSHOT) => Listed::Snapshot,
+        Ok(inode) if inode.len == 0 => Listed::Emptied,
+        Ok(_) | Err(_) => Listed::Other,
+    }
 }
 
 fn forget_snapshots(found: &mut RawSuperblock) {

@@ -80,7 +80,11 @@ impl BaseVolume {
     /// # Errors
     /// [`FsError::Damaged`] with the first error, and errors of reading it.
     pub fn refuse_damage(image: &FfsImage) -> Result<(), FsError> {
-        let device = image.volume().device();
+        let (device, sb) = (image.volume().device(), &image.volume().sb);
+        if sb.tuning.has_snapshots() {
+            let what = "an older image with snapshots, whose blocks are those of other files too";
+            return Err(FsError::Unsupported(what.into()));
+        }
         claim(&[crate::FORMAT], device.as_ref())?;
         refuse_damage(device.clone(), HARMLESS)
     }

@@ -14,4 +14,5 @@ mod many;
 #[path = "../../../live/tests/replay/mod.rs"]
 mod replay;
 mod rules;
+mod snapshot;
 mod words;

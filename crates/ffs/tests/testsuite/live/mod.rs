@@ -15,7 +15,7 @@ mod recover;
 mod refusals;
 mod requests;
 mod reserve;
-mod shapes;
+pub(crate) mod shapes;
 
 use crate::many;
 use crate::replay;

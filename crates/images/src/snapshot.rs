@@ -1,0 +1,67 @@
+//! Snapshots in an image, named `IMAGE@SNAPSHOT`.
+
+use crate::error::{Error, ErrorKind};
+use crate::place::Place;
+use seekless_device::BlockDevice;
+use seekless_formats::{KnownFormat, SnapshotReader};
+use seekless_fs::FsError;
+use seekless_fs::format::OpenOptions;
+use seekless_fs::snapshot::SnapshotFile;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The image and the snapshot that a path names; `None` if there is a file of that path, or no
+/// image before an `@`.
+#[must_use]
+pub fn split(path: &Path) -> Option<(PathBuf, Vec<u8>)> {
+    if path.symlink_metadata().is_ok() {
+        return None;
+    }
+    let bytes = path.as_os_str().as_bytes();
+    let ats = (0..bytes.len()).filter(|&at| bytes[at] == b'@');
+    ats.filter_map(|at| {
+        let image = PathBuf::from(OsStr::from_bytes(&bytes[..at]));
+        let name = bytes[at + 1..].to_vec();
+        (!name.is_empty() && image.metadata().is_ok_and(|it| !it.is_dir())).then_some((image, name))
+    })
+    .next()
+}
+
+/// The snapshots of the file system in an image, oldest first.
+///
+/// # Errors
+/// As [`device`](crate::device); [`ErrorKind::Unsupported`] for a format without snapshots.
+pub fn list(path: &Path, place: &Place, options: OpenOptions) -> Result<Vec<SnapshotFile>, Error> {
+    let device = crate::device(path, place)?;
+    let reader = reader(path, device.as_ref())?;
+    (reader.list)(device, options).map_err(|error| Error::from(error).about(path.display()))
+}
+
+/// The volume as a snapshot has kept it. `image` names the device in errors.
+pub(crate) fn open(
+    image: &Path,
+    device: Arc<dyn BlockDevice>,
+    name: &[u8],
+) -> Result<Arc<dyn BlockDevice>, Error> {
+    let reader = reader(image, device.as_ref())?;
+    let missing = |error: FsError| match error {
+        FsError::NotFound(path) => {
+            Error::usage(format!("no snapshot {path}")).about(image.display())
+        }
+        FsError::Invalid(what) => Error::usage(what).about(image.display()),
+        error => Error::from(error).about(image.display()),
+    };
+    (reader.open)(device, name, OpenOptions::default()).map_err(missing)
+}
+
+/// The reader of snapshots of a device's format.
+fn reader(path: &Path, device: &dyn BlockDevice) -> Result<SnapshotReader, Error> {
+    let known: &KnownFormat = seekless_formats::claim(device)
+        .map_err(|error| Error::from(error).about(path.display()))?;
+    known.snapshots.ok_or_else(|| {
+        let what = format!("{} images have no snapshots", known.family);
+        Error::new(ErrorKind::Unsupported, what).about(path.display())
+    })
+}
