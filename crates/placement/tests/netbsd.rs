@@ -7,6 +7,11 @@
 //! 3970 blocks for data, all together a little less than 4 * 3968, so that 61 times 1 MiB (64 files
 //! of 16 KiB) fit in an average group from the third block taken on.
 
+#[path = "../../fs/tests/shared/property.rs"]
+mod property;
+
+use proptest::prelude::{Just, any};
+use proptest::prop_oneof;
 use seekless_placement::directory::{Expected, by_name};
 use seekless_placement::inode::{BesideParent, InodePlace, InodePlacement, NewInode, Parent};
 use seekless_placement::{GroupSummary, Groups, Shape, first_with};
@@ -112,16 +117,20 @@ impl Simulation {
     }
 }
 
+/// One group is filled after the other.
 #[test]
 fn filled_groups_hold_61_directories() {
-    for seed in 0..20 {
-        let mut held = Simulation::new("orlov", seed).run(201);
+    let directories = prop_oneof![0..4 * 61u32, Just(201)];
+    property::for_all(40, (any::<u64>(), directories), |(seed, directories)| {
+        let mut held = Simulation::new("orlov", seed).run(directories);
         // The root's own directory existed before the volume was mounted.
         held[0] -= 1;
         held.sort_unstable();
-        // The parent counts as the first of the 202.
-        assert_eq!(held, [202 - 3 * 61, 61, 61, 61], "seed {seed}");
-    }
+        // The parent counts as the first of them.
+        let filled =
+            [3, 2, 1, 0].map(|before| (directories + 1).saturating_sub(before * 61).min(61));
+        assert_eq!(held, filled);
+    });
 }
 
 #[test]
