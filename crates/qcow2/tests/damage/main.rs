@@ -1,11 +1,17 @@
 //! Damaged and hostile images: typed errors, no panics, bounded work.
 
 mod images;
+#[path = "../../../fs/tests/shared/property.rs"]
+mod property;
 
 use images::{IMAGES, Outcome, exercise, patched, unpack};
+use proptest::collection::vec;
+use proptest::prelude::{Just, Strategy, any};
+use proptest::prop_oneof;
 use seekless_device::{BlockDevice, DeviceError, MemoryDevice};
 use seekless_qcow2::{Disk, Qcow2Error};
 use seekless_units::ByteLen;
+use std::cell::Cell;
 use std::sync::Arc;
 
 fn image(name: &str) -> Vec<u8> {
@@ -207,46 +213,45 @@ fn damaged_clusters_are_named() {
     }
 }
 
-/// A small generator, so that every run has the same damage.
-struct Random(u64);
+/// Where bytes are overwritten, among those that are not zero, and by which.
+type Patch = (u16, Vec<u8>);
 
-impl Random {
-    fn byte(&mut self) -> u8 {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as u8
-    }
+/// Mostly in the header and the tables, which come first.
+fn patches() -> impl Strategy<Value = Vec<Patch>> {
+    let at = prop_oneof![3 => 0..256u16, 1 => any::<u16>()];
+    vec((at, vec(any::<u8>(), 1..=4)), 1..=4)
+}
+
+/// The same as the input of the fuzz target.
+fn encoded(patches: &[Patch]) -> Vec<u8> {
+    let patch =
+        |(at, bytes): &Patch| [&at.to_le_bytes(), &[bytes.len() as u8 - 1][..], bytes].concat();
+    patches.iter().flat_map(patch).collect()
 }
 
 #[test]
-fn seeded_damage() {
-    let mut counts = [0; 3];
+fn images_damaged_anywhere_are_read_or_refused() {
+    let counts = [const { Cell::new(0) }; 3];
     for (name, compressed) in IMAGES {
         let bytes = unpack(compressed);
-        for seed in 0..2000 {
-            let mut random = Random(seed);
-            let patches = 1 + usize::from(random.byte() % 4);
-            let input: Vec<u8> = (0..patches)
-                .flat_map(|_| {
-                    let len = random.byte() & 3;
-                    let mut patch = vec![random.byte(), random.byte(), len];
-                    patch.extend((0..=len).map(|_| random.byte()));
-                    // Mostly in the header and the tables, which come first.
-                    if !random.byte().is_multiple_of(4) {
-                        patch[1] = 0;
-                    }
-                    patch
-                })
-                .collect();
-            let outcome = exercise(patched(bytes.clone(), &input));
-            counts[outcome as usize] += 1;
-        }
+        property::for_all(2000, (Just(name), patches()), |(_, patches)| {
+            let outcome = exercise(patched(bytes.clone(), &encoded(&patches)));
+            counts[outcome as usize].update(|count| count + 1);
+        });
+    }
+    let counts = counts.map(Cell::into_inner);
+    assert!(counts.iter().all(|&count| count > 300), "{counts:?}");
+}
+
+#[test]
+fn images_cut_anywhere_are_read_or_refused() {
+    for (name, compressed) in IMAGES {
+        let bytes = unpack(compressed);
         for len in (0..bytes.len()).step_by(509) {
             let cut = exercise(bytes[..len].to_vec());
             assert!(len > 104 || cut == Outcome::Refused, "{name} cut to {len}");
         }
     }
-    assert!(counts.iter().all(|&count| count > 300), "{counts:?}");
 }
 
 /// Inputs of the fuzz target: the number of an image, and patches to it.

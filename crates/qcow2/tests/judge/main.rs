@@ -1,9 +1,17 @@
 //! Images of all kinds, compared with their conversion by `qemu-img convert`. Needs qemu-img and
 //! qemu-io (qemu-utils); the tests are skipped without them.
 
+#[path = "../../../fs/tests/shared/list.rs"]
+mod list;
+#[path = "../../../fs/tests/shared/property.rs"]
+mod property;
 #[path = "../../../fs/tests/shared/skip.rs"]
 mod skip;
 
+use list::list;
+use property::for_all;
+use proptest::prelude::{Just, Strategy};
+use proptest::prop_oneof;
 use seekless_qcow2::{Qcow2Error, open};
 use seekless_units::ByteLen;
 use skip::skip;
@@ -30,37 +38,24 @@ fn run(program: &str, dir: &Path, args: &[&str]) {
     assert!(output.status.success(), "{program} {args:?}: {said}");
 }
 
-/// A small generator, so that every run has the same images.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % limit
-    }
+/// Writes, zeros and discards at random places of an image, in the words of qemu-io.
+fn changes() -> impl Strategy<Value = Vec<String>> {
+    let sectors = prop_oneof![Just(1), 1..=64u64, 1..=2048u64];
+    let kind = prop_oneof![
+        4 => (1..256u32).prop_map(|byte| format!("write -P {byte}")),
+        1 => Just("write -z".to_string()),
+        1 => Just("write -z -u".to_string()),
+        1 => Just("discard".to_string()),
+    ];
+    let change = (kind, sectors, 0..LEN / 512).prop_map(|(kind, len, at)| {
+        let at = at % (LEN / 512 - len + 1);
+        format!("{kind} {} {}", 512 * at, 512 * len)
+    });
+    list(change, 60..=60)
 }
 
-/// Writes, zeros and discards at random places of an image.
-fn fill(dir: &Path, image: &str, seed: u64) {
-    let mut random = Random(seed);
-    let mut commands = Vec::new();
-    for _ in 0..60 {
-        let len = match random.below(3) {
-            0 => 512,
-            1 => 512 * (1 + random.below(64)),
-            _ => 512 * (1 + random.below(2048)),
-        };
-        let at = 512 * random.below((LEN - len) / 512 + 1);
-        let command = match random.below(7) {
-            0 => format!("write -z {at} {len}"),
-            1 => format!("write -z -u {at} {len}"),
-            2 => format!("discard {at} {len}"),
-            _ => format!("write -P {} {at} {len}", 1 + random.below(255)),
-        };
-        commands.push(command);
-    }
-    let flags: Vec<&str> = commands.iter().flat_map(|command| ["-c", command]).collect();
+fn fill(dir: &Path, image: &str, changes: &[String]) {
+    let flags: Vec<&str> = changes.iter().flat_map(|change| ["-c", change]).collect();
     run("qemu-io", dir, &[&["-f", "qcow2"], &flags[..], &[image]].concat());
 }
 
@@ -77,8 +72,10 @@ fn agrees(dir: &Path, image: &str) {
             let mut read = vec![0xAA; len];
             disk.read_bytes(ByteLen::new(at as u64), &mut read)
                 .unwrap_or_else(|error| panic!("{image} at {at}: {error}"));
-            let differs = read.iter().zip(&wanted[at..]).position(|(read, wanted)| read != wanted);
-            assert_eq!(differs, None, "{image} in pieces of {piece} from {at} on");
+            let wanted = &wanted[at..at + len];
+            // Only where they differ byte by byte, which is slow.
+            let differs = || read.iter().zip(wanted).position(|(read, wanted)| read != wanted);
+            assert!(read == wanted, "{image} in pieces of {piece}: {:?} from {at} on", differs());
             at += len;
         }
     }
@@ -101,17 +98,35 @@ fn clusters_of_all_sizes() {
     if !ready() {
         return;
     }
-    let (_scratch, dir) = scratch();
     for bits in 9..=21 {
         for compat in ["0.10", "1.1"] {
-            let image = format!("{bits}-{compat}");
-            create(&dir, &image, &format!("compat={compat},cluster_size={}", 1 << bits), &[]);
-            for seed in 0..2 {
-                fill(&dir, &image, bits * 10 + seed);
-                agrees(&dir, &image);
-            }
+            let options = format!("compat={compat},cluster_size={}", 1 << bits);
+            for_all((1, bits), (Just(options), list(changes(), 2..=2)), |(options, changes)| {
+                let (_scratch, dir) = scratch();
+                create(&dir, "image", &options, &[]);
+                for changes in changes {
+                    fill(&dir, "image", &changes);
+                    agrees(&dir, "image");
+                }
+            });
         }
     }
+}
+
+/// Contents that compress well, badly and not at all.
+fn noise() -> Vec<u8> {
+    let mut state = 9u64;
+    let mut below = |limit: u64| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((state >> 33) % limit) as u8
+    };
+    let byte = |at: u32| match at >> 20 {
+        0 => below(256),
+        1 => below(3),
+        _ => (at >> 8) as u8,
+    };
+    (0..3 << 20).map(byte).collect()
 }
 
 #[test]
@@ -119,32 +134,30 @@ fn compressed_clusters() {
     if !ready() {
         return;
     }
-    let (_scratch, dir) = scratch();
-    create(&dir, "plain", "cluster_size=64k", &[]);
-    fill(&dir, "plain", 4);
-    // Contents that compress well, badly and not at all.
-    let mut noise = Random(9);
-    let bytes: Vec<u8> = (0..3 << 20)
-        .map(|at: u32| match at >> 20 {
-            0 => noise.below(256) as u8,
-            1 => noise.below(3) as u8,
-            _ => (at >> 8) as u8,
-        })
-        .collect();
-    fs::write(dir.join("noise"), bytes).expect("noise");
-    run("qemu-io", &dir, &["-f", "qcow2", "-c", "write -s noise 5M 3M", "plain"]);
-    for (kind, sizes) in [("zlib", [9, 12, 16, 21]), ("zstd", [9, 12, 16, 21])] {
-        for bits in sizes {
-            let image = format!("{kind}-{bits}");
-            let options = format!("cluster_size={},compression_type={kind}", 1 << bits);
-            let convert = ["convert", "-c", "-f", "qcow2", "-O", "qcow2", "-o", &options];
-            run("qemu-img", &dir, &[&convert, &["plain", &image][..]].concat());
-            agrees(&dir, &image);
+    let noise = noise();
+    let kinds = ["zlib", "zstd"].into_iter();
+    let kinds = kinds.flat_map(|kind| [9, 12, 16, 21].map(|bits| (kind, 1 << bits)));
+    for (n, (kind, size)) in kinds.enumerate() {
+        let options = format!("cluster_size={size},compression_type={kind}");
+        for_all((1, n), (Just(options), [changes(), changes()]), |(options, [before, after])| {
+            let (_scratch, dir) = scratch();
+            create(&dir, "plain", "cluster_size=64k", &[]);
+            fill(&dir, "plain", &before);
+            fs::write(dir.join("noise"), &noise).expect("noise");
+            run("qemu-io", &dir, &["-f", "qcow2", "-c", "write -s noise 5M 3M", "plain"]);
+            convert(&dir, "plain", &options, "packed");
+            agrees(&dir, "packed");
             // Some of it is written again, over compressed clusters.
-            fill(&dir, &image, bits);
-            agrees(&dir, &image);
-        }
+            fill(&dir, "packed", &after);
+            agrees(&dir, "packed");
+        });
     }
+}
+
+/// Compresses all of an image.
+fn convert(dir: &Path, image: &str, options: &str, to: &str) {
+    let convert = ["convert", "-c", "-f", "qcow2", "-O", "qcow2", "-o", options, image, to];
+    run("qemu-img", dir, &convert);
 }
 
 #[test]
@@ -152,20 +165,20 @@ fn subclusters() {
     if !ready() {
         return;
     }
-    let (_scratch, dir) = scratch();
     for bits in [14, 16, 21] {
-        let image = format!("extended-{bits}");
         let options = format!("extended_l2=on,cluster_size={}", 1 << bits);
-        create(&dir, &image, &options, &[]);
-        for seed in 0..4 {
-            fill(&dir, &image, bits + seed);
-            agrees(&dir, &image);
-        }
-        let packed = format!("{image}-packed");
-        let convert = ["convert", "-c", "-f", "qcow2", "-O", "qcow2", "-o", &options];
-        run("qemu-img", &dir, &[&convert, &[image.as_str(), packed.as_str()][..]].concat());
-        fill(&dir, &packed, 3);
-        agrees(&dir, &packed);
+        let changes = (list(changes(), 4..=4), changes());
+        for_all((1, bits), (Just(options), changes), |(options, (before, after))| {
+            let (_scratch, dir) = scratch();
+            create(&dir, "image", &options, &[]);
+            for changes in before {
+                fill(&dir, "image", &changes);
+                agrees(&dir, "image");
+            }
+            convert(&dir, "image", &options, "packed");
+            fill(&dir, "packed", &after);
+            agrees(&dir, "packed");
+        });
     }
 }
 
@@ -174,24 +187,30 @@ fn backing_files() {
     if !ready() {
         return;
     }
-    let (_scratch, dir) = scratch();
+    for_all(1, [changes(), changes(), changes(), changes()], |changes| {
+        let (_scratch, dir) = scratch();
+        backed(&dir, &changes);
+    });
+}
+
+fn backed(dir: &Path, [one, two, three, after]: &[Vec<String>; 4]) {
     let raw: Vec<u8> = (0..LEN / 2).map(|at| (at / 777) as u8).collect();
     fs::write(dir.join("base.raw"), raw).expect("raw");
     fs::create_dir(dir.join("below")).expect("mkdir");
     // The base is shorter than the images on top of it; an image in the middle has subclusters.
-    create(&dir, "one", "cluster_size=64k", &["-b", "base.raw", "-F", "raw"]);
-    fill(&dir, "one", 1);
-    create(&dir, "two", "extended_l2=on,cluster_size=32k", &["-b", "one", "-F", "qcow2"]);
-    fill(&dir, "two", 2);
-    create(&dir, "three", "cluster_size=4k", &["-b", "two", "-F", "qcow2"]);
-    fill(&dir, "three", 3);
+    create(dir, "one", "cluster_size=64k", &["-b", "base.raw", "-F", "raw"]);
+    fill(dir, "one", one);
+    create(dir, "two", "extended_l2=on,cluster_size=32k", &["-b", "one", "-F", "qcow2"]);
+    fill(dir, "two", two);
+    create(dir, "three", "cluster_size=4k", &["-b", "two", "-F", "qcow2"]);
+    fill(dir, "three", three);
     for image in ["one", "two", "three"] {
-        agrees(&dir, image);
+        agrees(dir, image);
     }
     // Snapshots are ignored.
-    run("qemu-img", &dir, &["snapshot", "-c", "before", "three"]);
-    fill(&dir, "three", 4);
-    agrees(&dir, "three");
+    run("qemu-img", dir, &["snapshot", "-c", "before", "three"]);
+    fill(dir, "three", after);
+    agrees(dir, "three");
     // Opened from another directory, also through a link.
     std::os::unix::fs::symlink(dir.join("three"), dir.join("below/link")).expect("link");
     let disk = open(&dir.join("below/link")).expect("link");
@@ -253,15 +272,16 @@ fn external_data_files() {
     if !ready() {
         return;
     }
-    let (_scratch, dir) = scratch();
-    for raw in ["on", "off"] {
-        let image = format!("data-{raw}");
-        let options = format!("data_file={image}.raw,data_file_raw={raw}");
-        create(&dir, &image, &options, &[]);
-        for seed in 0..2 {
-            fill(&dir, &image, seed);
-            agrees(&dir, &image);
-        }
+    for (n, raw) in ["on", "off"].into_iter().enumerate() {
+        let options = format!("data_file=image.raw,data_file_raw={raw}");
+        for_all((1, n), (Just(options), list(changes(), 2..=2)), |(options, changes)| {
+            let (_scratch, dir) = scratch();
+            create(&dir, "image", &options, &[]);
+            for changes in changes {
+                fill(&dir, "image", &changes);
+                agrees(&dir, "image");
+            }
+        });
     }
 }
 
