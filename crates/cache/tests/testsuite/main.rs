@@ -7,6 +7,8 @@
 mod invariants;
 mod journal;
 mod late;
+#[path = "../../../fs/tests/shared/list.rs"]
+mod list;
 mod order;
 #[path = "../../../fs/tests/shared/property.rs"]
 mod property;

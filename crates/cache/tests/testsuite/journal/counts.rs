@@ -133,7 +133,7 @@ fn contents_go_home_at_their_own_time() {
 
 #[test]
 fn a_device_that_fails_stops_all_changes() {
-    let runs = [Run::new, Run::late].map(|make| move || make(JournalMode::Ordered, 5));
+    let runs = [|| Run::new(JournalMode::Ordered), || Run::late(JournalMode::Ordered, 5)];
     for (n, writes) in (0..12).flat_map(|writes| [(0, writes), (1, writes)]) {
         let (mut run, error) = until_it_fails(runs[n](), writes);
         assert!(error.to_string().contains("worn out"), "{error}");

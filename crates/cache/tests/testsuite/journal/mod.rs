@@ -8,28 +8,56 @@ mod late;
 mod model;
 mod run;
 
-use run::{Run, judge_crashes};
-use seekless_cache::{CommitReason, JournalMode};
+use crate::list::list;
+use crate::property::for_all;
+use proptest::prelude::{Just, any};
+use run::{Run, Step, judge_crashes, step};
+use seekless_cache::{CommitReason, JournalCounters, JournalMode};
+use std::cell::{Cell, RefCell};
 
-fn operations(mode: JournalMode, seed: u64, count: usize, states: usize) -> Run {
-    judged(Run::new(mode, seed), mode, seed, count, states)
+fn judged(mut run: Run, steps: &[Step], states: usize, seed: u64) -> Run {
+    for step in steps {
+        run.step(step);
+        assert_eq!(run.cache.broken_invariant(), None);
+    }
+    judge_crashes(&run, states, seed);
+    run
 }
 
-fn judged(mut run: Run, mode: JournalMode, seed: u64, count: usize, states: usize) -> Run {
-    for _ in 0..count {
-        run.step();
-        assert_eq!(run.cache.broken_invariant(), None, "{mode:?} seed {seed}");
-    }
-    judge_crashes(&run, states);
-    run
+/// Looks at so many lists of so many steps. Returns what was counted at each.
+fn prefixes(mode: JournalMode, cases: u32, steps: usize, states: usize) -> Vec<JournalCounters> {
+    let counted = RefCell::new(Vec::new());
+    let input = (Just(mode), any::<u64>(), list(step(), steps..=steps));
+    for_all(cases, input, |(mode, seed, steps)| {
+        let run = judged(Run::new(mode), &steps, states, seed);
+        counted.borrow_mut().push(run.cache.blocks().counters().journal);
+    });
+    counted.into_inner()
+}
+
+/// As [`prefixes`], on a disk that completes writes late and in any order: what was submitted
+/// is not at home, nor is what has completed and was not flushed. Returns also the most writes
+/// that were under way at once.
+fn late_prefixes(
+    mode: JournalMode,
+    cases: u32,
+    steps: usize,
+    states: usize,
+) -> (Vec<JournalCounters>, usize) {
+    let (counted, most) = (RefCell::new(Vec::new()), Cell::new(0));
+    let input = (Just(mode), any::<u64>(), list(step(), steps..=steps));
+    for_all(cases, input, |(mode, seed, steps)| {
+        let run = judged(Run::late(mode, seed), &steps, states, seed);
+        counted.borrow_mut().push(run.cache.blocks().counters().journal);
+        most.update(|most| most.max(run.disk.most_under_way()));
+    });
+    (counted.into_inner(), most.get())
 }
 
 #[test]
 fn a_prefix_of_the_operations_is_recovered() {
     for mode in JournalMode::ALL {
-        for seed in 0..12 {
-            let run = operations(mode, seed, 500, 60);
-            let counted = run.cache.blocks().counters().journal;
+        for counted in prefixes(mode, 12, 500, 60) {
             assert!(counted.checkpoints > 5 && counted.frozen > 0, "{mode:?}: {counted:?}");
             assert!(counted.revokes > 20, "{mode:?}: {counted:?}");
             assert!(counted.full_commits > 0 && counted.timed_commits > 0, "{counted:?}");
@@ -38,17 +66,12 @@ fn a_prefix_of_the_operations_is_recovered() {
     }
 }
 
-/// As above, on a disk that completes writes late and in any order: what was submitted
-/// is not at home, nor is what has completed and was not flushed.
 #[test]
 fn a_prefix_is_recovered_where_writes_complete_late() {
     for mode in JournalMode::ALL {
-        let mut most = 0;
-        for seed in 100..112 {
-            let run = judged(Run::late(mode, seed), mode, seed, 500, 120);
-            let counted = run.cache.blocks().counters().journal;
+        let (counted, most) = late_prefixes(mode, 12, 500, 120);
+        for counted in counted {
             assert!(counted.checkpoints > 5 && counted.revokes > 20, "{mode:?}: {counted:?}");
-            most = most.max(run.disk.most_under_way());
         }
         assert!(most > 4, "{mode:?}: {most} under way");
     }
@@ -59,10 +82,8 @@ fn a_prefix_is_recovered_where_writes_complete_late() {
 #[ignore = "takes minutes"]
 fn a_prefix_of_the_operations_is_recovered_for_long() {
     for mode in JournalMode::ALL {
-        for seed in 1000..1200 {
-            operations(mode, seed, 2000, 300);
-            judged(Run::late(mode, seed), mode, seed, 2000, 300);
-        }
+        prefixes(mode, 200, 2000, 300);
+        late_prefixes(mode, 200, 2000, 300);
     }
 }
 
@@ -70,25 +91,29 @@ fn a_prefix_of_the_operations_is_recovered_for_long() {
 fn what_is_closed_needs_no_recovery() {
     for mode in JournalMode::ALL {
         for late in [false, true] {
-            closed(mode, late);
+            let next = Cell::new(0);
+            let steps = (list(step(), 300..=300), list(step(), 200..=200));
+            for_all(1, (Just((mode, late)), any::<u64>(), steps), |((mode, late), seed, steps)| {
+                let run = if late { Run::late(mode, seed) } else { Run::new(mode) };
+                next.set(closed(run, seed, &steps.0, &steps.1));
+            });
+            assert!(next.get() > 10, "{mode:?}: {next:?}");
         }
     }
 }
 
-fn closed(mode: JournalMode, late: bool) {
-    let run = if late { Run::late(mode, 99) } else { Run::new(mode, 99) };
-    let mut run = judged(run, mode, 99, 300, 1);
+/// Returns the number of the next transaction when the log is opened again.
+fn closed(run: Run, seed: u64, before: &[Step], after: &[Step]) -> u64 {
+    let mut run = judged(run, before, 1, seed);
     run.cache.transactions().close_log().expect("close");
     let bytes = run.disk.bytes();
-    assert!(!model::is_marked(&bytes), "{mode:?}");
+    assert!(!model::is_marked(&bytes));
     run.check_closed(&bytes);
-    // A log can be opened again; its numbers go on.
+    // Its numbers go on.
     let next = model::next_tid(&bytes);
-    assert!(next > 10, "{mode:?}: {next}");
     run.reopen();
-    for _ in 0..200 {
-        run.step();
-    }
+    after.iter().for_each(|step| run.step(step));
     run.cache.transactions().commit(CommitReason::Asked).expect("commit");
-    judge_crashes(&run, 40);
+    judge_crashes(&run, 40, seed);
+    next
 }

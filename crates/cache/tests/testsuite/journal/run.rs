@@ -1,8 +1,11 @@
 //! A small file system over a cache with a journal: files of one block that maps them
 //! and one of contents, in a table that is spread over blocks.
 
-use crate::journal::disk::{Disk, below, crashed, cut};
+use crate::journal::disk::{Disk, crashed, cut};
 use crate::journal::model::{BLOCK, DEVICE, HOME, Model, recover};
+use proptest::prelude::{Just, Strategy, any};
+use proptest::prop_oneof;
+use proptest::sample::select;
 use rand_core::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 use seekless_cache::{
@@ -32,13 +35,68 @@ pub(crate) struct File {
 
 type State = [File; FILES];
 
+/// A file is created, or changed where there is one.
+#[derive(Clone, Debug)]
+pub(crate) struct Operation {
+    file: usize,
+    /// Blocks for a new one: by numbers that are taken modulo those that are free.
+    map: u8,
+    contents: u8,
+    change: Change,
+}
+
+#[derive(Clone, Debug)]
+enum Change {
+    Map,
+    Contents,
+    Removal,
+}
+
+/// A call of the cache, or the passing of time.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    Operation(Operation),
+    Commit,
+    Sync,
+    /// An operation that is waited for.
+    Settled(Operation),
+    Sleep,
+    BeginCommit,
+    PartOfCommit,
+    /// One block of eight goes home, by its number.
+    WriteSome(u64),
+    SetCommits(Commits),
+    /// A file is waited for, and the power is lost: some sectors are, by a seed.
+    MakeDurable(usize, u64),
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    let change = prop_oneof![2 => Just(Change::Map), 1 => Just(Change::Contents), 1 => Just(Change::Removal)];
+    (0..FILES, any::<u8>(), any::<u8>(), change)
+        .prop_map(|(file, map, contents, change)| Operation { file, map, contents, change })
+}
+
+pub(crate) fn step() -> impl Strategy<Value = Step> {
+    let commits = vec![Commits::AtOnce, Commits::Beside, Commits::Apart];
+    prop_oneof![
+        43 => operation().prop_map(Step::Operation),
+        1 => Just(Step::Commit),
+        1 => Just(Step::Sync),
+        1 => operation().prop_map(Step::Settled),
+        1 => Just(Step::Sleep),
+        1 => Just(Step::BeginCommit),
+        8 => Just(Step::PartOfCommit),
+        1 => (0..8u64).prop_map(Step::WriteSome),
+        1 => select(commits).prop_map(Step::SetCommits),
+        2 => (0..FILES, any::<u64>()).prop_map(|(file, seed)| Step::MakeDurable(file, seed)),
+    ]
+}
+
 pub(crate) struct Run {
     pub(crate) mode: JournalMode,
-    rng: Pcg64Mcg,
     pub(crate) disk: Arc<Disk>,
     pub(crate) clock: Arc<VirtualClock>,
     pub(crate) cache: Cache<u64>,
-    seed: u64,
     /// After each operation: what the disk had been asked when it began, and the state.
     states: Vec<(usize, State)>,
     /// What the disk had been asked when so many operations were known to be durable.
@@ -63,18 +121,16 @@ fn config(mode: JournalMode) -> Config {
 }
 
 impl Run {
-    pub(crate) fn new(mode: JournalMode, seed: u64) -> Self {
+    pub(crate) fn new(mode: JournalMode) -> Self {
         let disk = Arc::new(Disk::new(vec![0; DEVICE]));
         let clock = Arc::new(VirtualClock::new());
         let cache = Self::open(mode, &disk, &clock);
         disk.restart();
         Self {
             mode,
-            rng: Pcg64Mcg::seed_from_u64(seed),
             disk,
             clock,
             cache,
-            seed,
             states: vec![(0, State::default())],
             durable: vec![(0, 0)],
             synced: vec![(0, 0)],
@@ -83,9 +139,9 @@ impl Run {
         }
     }
 
-    /// As [`Run::new`], on a disk whose writes complete late and in any order.
+    /// As [`Run::new`], on a disk whose writes complete late and in an order of the seed.
     pub(crate) fn late(mode: JournalMode, seed: u64) -> Self {
-        let run = Self::new(mode, seed);
+        let run = Self::new(mode);
         run.disk.complete_late(seed);
         run
     }
@@ -111,14 +167,14 @@ impl Run {
     }
 
     /// A block that nobody has, if there is one that may be used now.
-    fn take(&mut self, taken: &[u64]) -> Option<u64> {
+    fn take(&self, taken: &[u64], pick: u8) -> Option<u64> {
         let state = self.state();
         let free: Vec<u64> = (TABLE as u64..HOME as u64)
             .filter(|block| state.iter().all(|file| file.map != *block && file.contents != *block))
             .filter(|block| !taken.contains(block))
             .filter(|&block| self.cache.may_reuse(Extent::new(BlockNo::new(block), 1)))
             .collect();
-        (!free.is_empty()).then(|| free[below(&mut self.rng, free.len())])
+        free.get(usize::from(pick) % free.len().max(1)).copied()
     }
 
     fn fill(&mut self, block: u64, role: Role, number: u64) -> ChangeId {
@@ -143,16 +199,16 @@ impl Run {
     }
 
     /// An operation. Returns what it changed, to be waited for.
-    pub(crate) fn operation(&mut self) -> Option<ChangeId> {
+    fn operation(&mut self, operation: &Operation) -> Option<ChangeId> {
         let number = self.states.len() as u64;
         let asked = self.disk.asked();
-        let file = below(&mut self.rng, FILES);
+        let file = operation.file;
         let mut state = self.state();
         let found = state[file];
         self.cache.begin_with(6).unwrap();
         let id = if found == File::default() {
-            let map = self.take(&[]);
-            let contents = self.take(map.as_slice());
+            let map = self.take(&[], operation.map);
+            let contents = self.take(map.as_slice(), operation.contents);
             let (Some(map), Some(contents)) = (map, contents) else {
                 self.cache.end().unwrap();
                 // What was given back is free once that is committed.
@@ -167,8 +223,8 @@ impl Run {
             self.writers.insert(number, (file, number));
             self.put(file, to, Role::PointerSet, &[data, init])
         } else {
-            match below(&mut self.rng, 4) {
-                0 => {
+            match operation.change {
+                Change::Removal => {
                     let cleared = self.put(file, File::default(), Role::PointerClear, &[]);
                     for block in [found.map, found.contents] {
                         let run = Extent::new(BlockNo::new(block), 1);
@@ -180,12 +236,12 @@ impl Run {
                     state[file] = File::default();
                     cleared
                 }
-                1 => {
+                Change::Contents => {
                     self.writers.insert(number, (file, self.created[file]));
                     state[file].written = number;
                     self.fill(found.contents, Role::Data, number)
                 }
-                _ => {
+                Change::Map => {
                     self.fill(found.map, Role::IndirectSet, number);
                     state[file].version = number;
                     self.put(file, state[file], Role::PointerSet, &[])
@@ -202,17 +258,18 @@ impl Run {
         Some(id)
     }
 
-    pub(crate) fn step(&mut self) {
-        match below(&mut self.rng, 60) {
-            0 => self.cache.transactions().commit(CommitReason::Asked).unwrap(),
-            1 => {
+    pub(crate) fn step(&mut self, step: &Step) {
+        match step {
+            Step::Operation(operation) => drop(self.operation(operation)),
+            Step::Commit => self.cache.transactions().commit(CommitReason::Asked).unwrap(),
+            Step::Sync => {
                 self.cache.sync().unwrap();
                 assert!(!self.cache.is_dirty());
                 self.note_durable();
                 self.synced.push((self.disk.asked(), self.states.len() - 1));
             }
-            2 => {
-                if let Some(id) = self.operation() {
+            Step::Settled(operation) => {
+                if let Some(id) = self.operation(operation) {
                     self.cache.settle(&[id]).unwrap();
                     assert!(self.cache.is_committed(id));
                     // Where contents alone were asked for nothing else need be durable.
@@ -222,35 +279,29 @@ impl Run {
                     }
                 }
             }
-            3 => self.clock.sleep(Nanos::new(6_000_000_000)),
-            4 => {
+            Step::Sleep => self.clock.sleep(Nanos::new(6_000_000_000)),
+            Step::BeginCommit => {
                 self.cache.transactions().begin_commit(CommitReason::Asked).unwrap();
             }
-            5..=12 => {
+            Step::PartOfCommit => {
                 if let Some(work) = self.cache.transactions().commit_work().unwrap() {
                     // Operations go on between a part and the next.
                     work.perform();
                 }
             }
-            13 => {
-                let some = below(&mut self.rng, 8) as u64;
-                self.cache.write_some(|block| block % 8 == some).unwrap();
+            Step::WriteSome(some) => {
+                self.cache.write_some(|block| block % 8 == *some).unwrap();
             }
-            14 => {
-                let all = [Commits::AtOnce, Commits::Beside, Commits::Apart];
-                self.cache.transactions().set_commits(all[below(&mut self.rng, 3)]);
+            Step::SetCommits(commits) => {
+                self.cache.transactions().set_commits(*commits);
                 self.cache.tick().unwrap();
             }
-            15 | 16 => self.make_durable(),
-            _ => {
-                self.operation();
-            }
+            Step::MakeDurable(file, seed) => self.make_durable(*file, *seed),
         }
     }
 
     /// As `fsync`: of one file all is there if the power is lost now.
-    fn make_durable(&mut self) {
-        let file = below(&mut self.rng, FILES);
+    fn make_durable(&mut self, file: usize, seed: u64) {
         let known = self.state()[file];
         let table = cell(file).0;
         let runs = [table, BlockNo::new(known.map), BlockNo::new(known.contents)];
@@ -258,7 +309,7 @@ impl Run {
         self.cache.settle_runs(&runs).unwrap();
         assert!(!runs.iter().any(|&run| self.cache.is_unsettled(run)));
         let (base, requests) = self.disk.requests();
-        let mut bytes = crashed(&base, &requests, &mut self.rng);
+        let mut bytes = crashed(&base, &requests, &mut Pcg64Mcg::seed_from_u64(seed));
         recover(&mut bytes);
         let shown = |block: u64| &bytes[block as usize * BLOCK..][..BLOCK];
         let (at, offset) = cell(file);
@@ -366,10 +417,10 @@ fn shown(state: &State) -> [(u64, u64, u64); FILES] {
     state.map(|file| (file.version, file.map, file.contents))
 }
 
-/// Cuts a run off after any request, recovers, and looks.
-pub(crate) fn judge_crashes(run: &Run, states: usize) {
+/// Cuts a run off after any request, by a seed, recovers, and looks.
+pub(crate) fn judge_crashes(run: &Run, states: usize, seed: u64) {
     let (base, requests) = run.disk.requests();
-    let mut rng = Pcg64Mcg::seed_from_u64(run.seed ^ 0x5eed);
+    let mut rng = Pcg64Mcg::seed_from_u64(seed);
     for _ in 0..states {
         let cut = cut(&requests, &mut rng);
         let mut bytes = crashed(&base, &requests[..cut], &mut rng);
@@ -377,9 +428,8 @@ pub(crate) fn judge_crashes(run: &Run, states: usize) {
         let least = run.durable.iter().rev().find(|(asked, _)| *asked <= cut).expect("one").1;
         let most = run.states.iter().rposition(|(asked, _)| *asked <= cut).expect("one");
         let place = format!(
-            "{:?} seed {} after {cut} of {} requests, {replayed} replayed",
+            "{:?} after {cut} of {} requests, {replayed} replayed",
             run.mode,
-            run.seed,
             requests.len()
         );
         let number = run.find(&bytes, least, most, &place);
@@ -391,11 +441,12 @@ pub(crate) fn judge_crashes(run: &Run, states: usize) {
 /// A run whose device fails at some write.
 pub(crate) fn until_it_fails(mut run: Run, writes: usize) -> (Run, FsError) {
     run.disk.fail_after(writes);
+    let mut files = (0..FILES).cycle();
     loop {
         if let Err(error) = run.cache.begin_with(6) {
             return (run, error);
         }
-        let (at, offset) = cell(below(&mut run.rng, FILES));
+        let (at, offset) = cell(files.next().expect("without an end"));
         let piece = Piece { offset, bytes: &[1; 24] };
         run.cache.changes().change(at, &[piece], Role::PointerSet, &[]).unwrap();
         run.cache.end().unwrap();
