@@ -1,10 +1,15 @@
 //! Damaged profiles: refused with a place, or profiles that work.
 
 use crate::model::Model;
+use crate::property::for_all;
 use crate::settings;
+use proptest::collection::vec;
+use proptest::prelude::{Just, Strategy, any};
+use proptest::prop_oneof;
+use proptest::sample::select;
 use seekless_lab::age::{Profile, age, profile};
 use seekless_model::SpecError;
-use seekless_model::random::Random;
+use std::cell::Cell;
 use std::ops::ControlFlow;
 
 /// What takes a value's or a line's place.
@@ -31,17 +36,38 @@ const VALUES: &[&str] = &[
     "",
 ];
 
-/// The text with one or two lines changed, dropped or doubled.
-fn damaged(text: &str, chance: &mut Random) -> String {
+/// A line is given another value, doubled or dropped: by a number that is taken modulo theirs.
+#[derive(Clone, Debug)]
+struct Damage {
+    line: u16,
+    kind: Kind,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Value(&'static str),
+    Double,
+    Drop,
+}
+
+fn damage() -> impl Strategy<Value = Damage> {
+    let kind = prop_oneof![
+        6 => select(VALUES).prop_map(Kind::Value),
+        1 => Just(Kind::Double),
+        1 => Just(Kind::Drop),
+    ];
+    (any::<u16>(), kind).prop_map(|(line, kind)| Damage { line, kind })
+}
+
+fn damaged(text: &str, all: &[Damage]) -> String {
     let mut lines: Vec<String> = text.lines().map(String::from).collect();
-    for _ in 0..=chance.below(2) {
-        let at = chance.below(lines.len() as u64) as usize;
-        let value = VALUES[chance.below(VALUES.len() as u64) as usize];
-        match (chance.below(8), lines[at].split_once('=')) {
-            (0, _) => drop(lines.remove(at)),
-            (1, _) => lines.insert(at, lines[at].clone()),
-            (_, Some((key, _))) => lines[at] = format!("{key}= {value}"),
-            (_, None) => {}
+    for damage in all {
+        let at = usize::from(damage.line) % lines.len();
+        match (&damage.kind, lines[at].split_once('=')) {
+            (Kind::Drop, _) => drop(lines.remove(at)),
+            (Kind::Double, _) => lines.insert(at, lines[at].clone()),
+            (Kind::Value(value), Some((key, _))) => lines[at] = format!("{key}= {value}"),
+            (Kind::Value(_), None) => {}
         }
     }
     lines.join("\n")
@@ -49,24 +75,25 @@ fn damaged(text: &str, chance: &mut Random) -> String {
 
 #[test]
 fn damaged_profiles_are_refused_or_work() {
-    let mut chance = Random::new(7);
-    let (mut refused, mut worked) = (0, 0);
-    for round in 0..1500 {
-        let name = profile::names().nth(round % profile::names().count()).unwrap();
-        let text = damaged(profile::text(name).unwrap(), &mut chance);
+    let names: Vec<&str> = profile::names().collect();
+    let (refused, worked) = (Cell::new(0), Cell::new(0));
+    let input = (select(names), vec(damage(), 1..=2), any::<u64>());
+    for_all(1500, input, |(name, damage, seed)| {
+        let text = damaged(profile::text(name).unwrap(), &damage);
         match Profile::parse(&text, "x.toml") {
             Ok(profile) => {
                 let mut model = Model::new(16 << 20);
                 let watch = &mut |_| ControlFlow::Continue(());
-                age(&profile, &mut model, settings(300, round as u64), watch).unwrap();
-                worked += 1;
+                age(&profile, &mut model, settings(300, seed), watch).unwrap();
+                worked.update(|count| count + 1);
             }
             Err(SpecError::Invalid { line, .. }) => {
                 assert!(line >= 1 && line <= text.lines().count().max(1));
-                refused += 1;
+                refused.update(|count| count + 1);
             }
             Err(other) => panic!("{other}"),
         }
-    }
+    });
+    let (refused, worked) = (refused.get(), worked.get());
     assert!(refused > 400 && worked > 400, "{refused} refused, {worked} worked");
 }

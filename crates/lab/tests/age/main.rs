@@ -4,6 +4,8 @@
 mod damage;
 mod image;
 mod model;
+#[path = "../../../fs/tests/shared/property.rs"]
+mod property;
 
 use seekless_lab::age::Settings;
 
