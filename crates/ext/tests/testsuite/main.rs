@@ -11,9 +11,13 @@ mod exercise;
 mod faults;
 mod journal;
 mod judge;
+#[path = "../../../fs/tests/shared/list.rs"]
+mod list;
 mod live;
 #[path = "../../../live/tests/many/mod.rs"]
 mod many;
+#[path = "../../../fs/tests/shared/property.rs"]
+mod property;
 mod repair;
 #[path = "../../../live/tests/replay/mod.rs"]
 mod replay;

@@ -3,13 +3,18 @@
 
 use super::volume::{SHAPES, Shape, Volume, dump, make, read_file, run};
 use crate::damage::images;
-use crate::repair::judge::{Scratch, bytes_of, findings, is_there};
+use crate::list::list;
+use crate::property::for_all;
+use crate::repair::judge::{Random, Scratch, bytes_of, findings, is_there};
+use proptest::collection::vec;
+use proptest::prelude::{Just, any};
 use seekless_cache::{Log, LogCopy, LogTransaction};
 use seekless_device::MemoryDevice;
 use seekless_ext::{LogWriter, preen};
 use seekless_fs::Timestamp;
 use seekless_fs::check::Outcome;
 use seekless_units::BlockNo;
+use std::cell::Cell;
 use std::fs;
 use std::process::Command;
 use std::sync::Arc;
@@ -55,22 +60,55 @@ fn judge(volume: &Volume, place: &str) {
     assert_eq!(findings(scratch.path()), None, "{place}");
 }
 
-fn sequence(shape: &'static Shape, seed: u64, rounds: usize) {
-    let (bytes, homes) = make(shape);
-    let device = Arc::new(MemoryDevice::new(bytes));
-    let mut volume = Volume::open(shape, device.clone(), homes.clone(), seed);
-    let ring = volume.log.capacity();
-    for round in 0..rounds {
-        for _ in 0..=volume.random.below(12) {
-            volume.commit([3, 20, 200][round % 3]);
+/// Transactions, each by a seed. Then the volume is judged.
+type Round = Vec<u64>;
+
+/// Looks at so many lists of so many rounds.
+fn sequences(kind: usize, cases: u32, rounds: usize) {
+    let shape = &SHAPES[kind];
+    let new = make(shape);
+    // Blocks that were logged, of each block of the ring.
+    let around = Cell::new(u64::MAX);
+    let input = (Just(shape.name), list(vec(any::<u64>(), 4..=12), rounds..=rounds), any::<u64>());
+    for_all((cases, kind), input, |(_, rounds, last)| {
+        let (logged, ring) = sequence(shape, &new, &rounds, last);
+        around.update(|least| least.min(logged / ring));
+    });
+    assert!(around.get() >= 2, "{}: {around:?} times around", shape.name);
+}
+
+/// Returns how many blocks were logged, and how many the log has.
+fn sequence(
+    shape: &'static Shape,
+    (bytes, homes): &(Vec<u8>, Vec<BlockNo>),
+    rounds: &[Round],
+    last: u64,
+) -> (u64, u64) {
+    let device = Arc::new(MemoryDevice::new(bytes.clone()));
+    let mut volume = Volume::open(shape, device.clone(), homes.clone(), last);
+    for (n, round) in rounds.iter().enumerate() {
+        for &seed in round {
+            volume.random = Random(seed);
+            volume.commit([3, 20, 200][n % 3]);
         }
-        judge(&volume, &format!("{} seed {seed} round {round}", shape.name));
+        judge(&volume, &format!("{} round {n}", shape.name));
     }
-    let logged = volume.logged;
-    assert!(logged > 2 * ring, "{}: {logged} blocks, not around {ring}", shape.name);
+    let counts = (volume.logged, volume.log.capacity());
     // Closed, looked at, and opened again: numbers go on.
     let next = volume.log.next_tid();
     volume.close();
+    judge_closed(&volume);
+    let committed = volume.committed;
+    let mut again = Volume::open(shape, device, homes.clone(), last);
+    again.committed = committed;
+    assert_eq!(again.log.next_tid(), next);
+    again.commit(20);
+    judge(&again, &format!("{} again", shape.name));
+    counts
+}
+
+fn judge_closed(volume: &Volume) {
+    let shape = volume.shape;
     let scratch = Scratch::new(&format!("closed-{}", shape.name));
     fs::write(scratch.path(), volume.bytes()).expect("image");
     assert_eq!(findings(scratch.path()), None, "{} closed", shape.name);
@@ -81,21 +119,12 @@ fn sequence(shape: &'static Shape, seed: u64, rounds: usize) {
     let features = shown.lines().find(|line| line.starts_with("Journal features"));
     let features = features.map(|line| line["Journal features:".len()..].trim());
     assert_eq!(features, Some(shape.shown), "{}", shape.name);
-    let (committed, random) = (volume.committed, volume.random);
-    let mut again = Volume::open(shape, device, homes, seed);
-    (again.committed, again.random) = (committed, random);
-    assert_eq!(again.log.next_tid(), next);
-    again.commit(20);
-    judge(&again, &format!("{} seed {seed} again", shape.name));
 }
 
 #[test]
 fn what_is_committed_is_recovered_by_all() {
-    if !is_there() {
-        return;
-    }
-    for (seed, shape) in SHAPES.iter().enumerate() {
-        sequence(shape, seed as u64, 12);
+    if is_there() {
+        (0..SHAPES.len()).for_each(|kind| sequences(kind, 1, 12));
     }
 }
 
@@ -178,12 +207,7 @@ fn numbers_of_transactions_wrap() {
 #[test]
 #[ignore = "takes minutes"]
 fn what_is_committed_is_recovered_by_all_for_long() {
-    if !is_there() {
-        return;
-    }
-    for seed in 100..120 {
-        for shape in &SHAPES {
-            sequence(shape, seed, 30);
-        }
+    if is_there() {
+        (0..SHAPES.len()).for_each(|kind| sequences(kind, 20, 30));
     }
 }

@@ -1,8 +1,11 @@
 //! Trees of extents of several levels: files changed in many places, against plain
 //! bytes, and looked at by e2fsprogs.
 
-use super::known_files::{FilledVolume, OWNER, WITHOUT_GRAPH, open};
+use super::known_files::{FilledVolume, OWNER, Op, WITHOUT_GRAPH, op, open};
 use super::shapes::{SHAPES, Shape, WITH_EXTENTS, fsck, written};
+use crate::list::list;
+use crate::property::for_all;
+use proptest::prelude::{Just, Strategy};
 use seekless_cache::Discipline;
 use seekless_device::{BlockDevice, MemoryDevice};
 use seekless_ext::{ExtImage, ExtLive};
@@ -10,47 +13,56 @@ use seekless_fs::format::OpenOptions;
 use seekless_fs::operate::{NewFile, Operate, RenameMode, SetAttr};
 use seekless_fs::{FileKind, FsError, Inspect};
 use seekless_units::{ByteLen, Ino};
+use std::cell::Cell;
 use std::process::Command;
 use std::sync::Arc;
 
-fn scattered(steps: u32, seeds: u64) {
+fn ops(shape: &Shape, count: usize, blocks: usize) -> impl Strategy<Value = Vec<Op>> {
+    list(op(shape.block as usize, blocks * 1024 / shape.block as usize), count..=count)
+}
+
+fn scattered(cases: u32, count: usize) {
     for discipline in WITHOUT_GRAPH {
         for (n, shape) in WITH_EXTENTS.iter().enumerate() {
-            for seed in 0..seeds {
-                let what = format!("{discipline} {shape:?} {seed}");
-                let mut volume = FilledVolume::new(shape, discipline, 3, seed * 10 + n as u64);
-                for _ in 0..steps {
-                    volume.one(3000 * 1024 / shape.block as usize * 2);
-                }
-                let depth = volume.finish(&what);
-                assert!(shape.block > 1024 || depth >= 2, "{what}: depth {depth}");
-            }
+            let deepest = Cell::new(0);
+            let input = (Just((discipline, shape)), ops(shape, count, 6000));
+            for_all((cases, n), input, |((discipline, shape), ops)| {
+                let mut volume = FilledVolume::new(shape, discipline, 3);
+                ops.iter().for_each(|op| volume.one(op));
+                let depth = volume.finish(&format!("{discipline} {shape:?}"));
+                deepest.update(|deepest| depth.max(deepest));
+            });
+            let depth = deepest.get();
+            assert!(shape.block > 1024 || depth >= 2, "{discipline} {shape:?}: depth {depth}");
         }
     }
 }
 
 #[test]
 fn files_changed_in_many_places_hold_what_was_written() {
-    scattered(2000, 1);
+    scattered(1, 2000);
 }
 
 #[test]
 #[ignore = "minutes: cargo test -p seekless-ext live -- --ignored"]
 fn files_changed_in_very_many_places_hold_what_was_written() {
-    scattered(20_000, 3);
+    scattered(3, 20_000);
 }
 
 #[test]
 fn a_full_volume_loses_nothing() {
-    for discipline in WITHOUT_GRAPH {
+    for (n, discipline) in WITHOUT_GRAPH.into_iter().enumerate() {
         for block in [1024, 4096] {
             let shape = Shape { block, mebibytes: 3, ..WITH_EXTENTS[0] };
-            let mut volume = FilledVolume::new(&shape, discipline, 3, 5);
-            for _ in 0..3000 {
-                volume.one(1500 * 1024 / block as usize);
-            }
-            assert!(volume.full > 20, "the volume was never full");
-            volume.finish(&format!("{discipline} {shape:?}"));
+            let full = Cell::new(0);
+            let input = (Just((discipline, shape)), ops(&shape, 3000, 1500));
+            for_all((1, n), input, |((discipline, shape), ops)| {
+                let mut volume = FilledVolume::new(&shape, discipline, 3);
+                ops.iter().for_each(|op| volume.one(op));
+                full.update(|full| full.max(volume.full));
+                volume.finish(&format!("{discipline} {shape:?}"));
+            });
+            assert!(full.get() > 20, "the volume was never full");
         }
     }
 }
@@ -59,7 +71,7 @@ fn a_full_volume_loses_nothing() {
 fn every_block_can_be_used() {
     for discipline in WITHOUT_GRAPH {
         let shape = Shape { mebibytes: 3, ..WITH_EXTENTS[1] };
-        let mut volume = FilledVolume::new(&shape, discipline, 2, 5);
+        let mut volume = FilledVolume::new(&shape, discipline, 2);
         let free = volume.live.space().free;
         let mut written = 0;
         while volume.full == 0 {
@@ -89,7 +101,7 @@ fn every_block_can_be_used() {
 
 #[test]
 fn extents_behind_the_end_of_a_file_stop_a_check() {
-    let mut volume = FilledVolume::new(&WITH_EXTENTS[1], Discipline::Async, 2, 1);
+    let mut volume = FilledVolume::new(&WITH_EXTENTS[1], Discipline::Async, 2);
     for (file, pieces) in [(0, 40), (1, 200)] {
         (0..pieces).for_each(|n| volume.write(file, n * 2048, 1024));
     }
@@ -125,7 +137,7 @@ fn extents_behind_the_end_of_a_file_stop_a_check() {
 fn directories_of_many_extents() {
     for discipline in WITHOUT_GRAPH {
         let shape = &WITH_EXTENTS[1];
-        let mut volume = FilledVolume::new(shape, discipline, 0, 1);
+        let mut volume = FilledVolume::new(shape, discipline, 0);
         let root = volume.live.root();
         let live = &mut volume.live;
         let make = |live: &mut ExtLive, dir: Ino, name: &str, new| {
@@ -184,21 +196,28 @@ fn directories_of_many_extents() {
 #[test]
 fn files_with_block_maps_keep_them() {
     let shape = &SHAPES[0];
-    let mut volume = FilledVolume::new(shape, Discipline::Async, 3, 9);
-    (0..400).for_each(|_| volume.one(3000));
-    volume.live.unmount().unwrap();
-    let path = written(&volume.device);
-    let tuned = Command::new("tune2fs").args(["-O", "extent"]).arg(&path).output().unwrap();
-    assert!(tuned.status.success(), "{}", String::from_utf8_lossy(&tuned.stderr));
-    volume.device = Arc::new(MemoryDevice::new(std::fs::read(&path).unwrap()));
-    std::fs::remove_file(&path).unwrap();
-    volume.live = open(volume.device.clone(), Discipline::Normal);
+    for_all(1, (ops(shape, 400, 3000), ops(shape, 800, 3000)), |(before, after)| {
+        let mut volume = FilledVolume::new(shape, Discipline::Async, 3);
+        before.iter().for_each(|op| volume.one(op));
+        volume.live.unmount().unwrap();
+        let path = written(&volume.device);
+        let tuned = Command::new("tune2fs").args(["-O", "extent"]).arg(&path).output().unwrap();
+        assert!(tuned.status.success(), "{}", String::from_utf8_lossy(&tuned.stderr));
+        volume.device = Arc::new(MemoryDevice::new(std::fs::read(&path).unwrap()));
+        std::fs::remove_file(&path).unwrap();
+        volume.live = open(volume.device.clone(), Discipline::Normal);
+        both_kinds(volume, &after);
+    });
+}
+
+/// Goes on with three files of block maps, and two others.
+fn both_kinds(mut volume: FilledVolume, ops: &[Op]) {
     let root = volume.live.root();
     for name in ["new", "newer"] {
         let made = volume.live.make(root, name.as_bytes(), NewFile::Regular, OWNER).unwrap();
         volume.files.push((made.ino, Vec::new()));
     }
-    (0..800).for_each(|_| volume.one(3000));
+    ops.iter().for_each(|op| volume.one(op));
     for (n, &(ino, _)) in volume.files.iter().enumerate() {
         let by_extents = volume.live.attr(ino).unwrap().flags & 0x8_0000 != 0;
         assert_eq!(by_extents, n >= 3, "file {n}");
@@ -214,7 +233,7 @@ fn files_with_block_maps_keep_them() {
 #[test]
 fn the_longest_files() {
     for shape in [&WITH_EXTENTS[0], &WITH_EXTENTS[3]] {
-        let volume = FilledVolume::new(shape, Discipline::Normal, 2, 1);
+        let volume = FilledVolume::new(shape, Discipline::Normal, 2);
         let (FilledVolume { mut live, device, files, .. }, block) =
             (volume, u64::from(shape.block));
         // Blocks are counted in 32 bits, or sectors are.
@@ -257,7 +276,7 @@ fn the_longest_extents() {
     const HOW: [&str; 2] =
         ["-O", "^has_journal,^metadata_csum,^orphan_file,^resize_inode,sparse_super2"];
     let shape = Shape { kind: "ext4", block: 1024, mebibytes: 80, how: &HOW };
-    let mut volume = FilledVolume::new(&shape, Discipline::Async, 1, 1);
+    let mut volume = FilledVolume::new(&shape, Discipline::Async, 1);
     let ino = volume.files[0].0;
     volume.live.allocate(ino, ByteLen::ZERO, ByteLen::new(70 << 20), false).unwrap();
     for at in 0..70 {

@@ -2,8 +2,12 @@
 //! leaves and nodes of the index are split, levels are added.
 
 use super::shapes::{JOURNALLED, SHAPES, Shape, WITH_EXTENTS, fsck, image, image_with, options};
-use rand_core::{RngCore, SeedableRng};
-use rand_pcg::Pcg64Mcg;
+use crate::list::list;
+use crate::property::for_all;
+use proptest::collection::vec;
+use proptest::prelude::{Just, Strategy, any};
+use proptest::prop_oneof;
+use proptest::sample::select;
 use seekless_cache::{Config, Discipline, JournalMode};
 use seekless_device::{BlockDevice, Clock, MemoryDevice, VirtualClock};
 use seekless_ext::{ExtImage, ExtLive};
@@ -11,6 +15,7 @@ use seekless_fs::format::OpenOptions;
 use seekless_fs::operate::{NewFile, Operate, Ownership, RenameMode};
 use seekless_fs::{FsError, Inspect};
 use seekless_units::{ByteLen, Ino};
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -19,9 +24,6 @@ const OWNER: Ownership = Ownership { uid: 1, gid: 2, perm: 0o644 };
 /// ext2, and ext4 with checksums, with blocks of 1 KiB.
 const PLAIN: usize = 0;
 const SUMMED: usize = 5;
-
-/// Seeds of hashes that are tried.
-const SEEDS: u32 = 3;
 
 fn open(device: &Arc<MemoryDevice>, discipline: Discipline) -> ExtLive {
     open_in(device, discipline, ByteLen::new(4 << 20))
@@ -38,6 +40,42 @@ fn open_in(device: &Arc<MemoryDevice>, discipline: Discipline, capacity: ByteLen
 fn reader(device: &Arc<MemoryDevice>) -> ExtImage {
     let device: Arc<dyn BlockDevice> = device.clone();
     ExtImage::open(device, OpenOptions::default()).unwrap()
+}
+
+/// A name is added, or the next one from a place on is removed or renamed: none of those that keep
+/// the files.
+#[derive(Clone, Debug)]
+enum Op {
+    Add(Name),
+    Remove(u64),
+    Rename(u64, Name),
+}
+
+/// Three bytes of which the sign matters, so many others, and the number of the operation.
+#[derive(Clone, Debug)]
+struct Name {
+    first: [u8; 3],
+    len: usize,
+}
+
+impl Name {
+    fn of(&self, number: usize) -> Vec<u8> {
+        let first = self.first.map(|byte| byte | 0x81);
+        [&first[..], &vec![b'n'; self.len], number.to_string().as_bytes()].concat()
+    }
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        7 => name().prop_map(Op::Add),
+        2 => (0x81u64 << 56..).prop_map(Op::Remove),
+        1 => (0x81u64 << 56.., name()).prop_map(|(from, name)| Op::Rename(from, name)),
+    ]
+}
+
+/// Short ones and long ones.
+fn name() -> impl Strategy<Value = Name> {
+    (any::<[u8; 3]>(), select(vec![3, 8, 20, 60, 190])).prop_map(|(first, len)| Name { first, len })
 }
 
 /// A directory and files with many names in it.
@@ -77,25 +115,22 @@ impl Crowd {
         self.names.insert(name);
     }
 
-    /// Names are added, and some removed and renamed.
-    fn stir(&mut self, steps: usize, rng: &mut Pcg64Mcg) {
-        for step in 0..steps {
-            let some = self.names.range(rng.next_u64().to_be_bytes().to_vec()..).next().cloned();
-            match (rng.next_u64() % 10, some) {
-                (0 | 1, Some(name)) => {
+    fn stir(&mut self, ops: &[Op]) {
+        for (n, op) in ops.iter().enumerate() {
+            let next = |from: &u64| self.names.range(from.to_be_bytes().to_vec()..).next().cloned();
+            match op {
+                Op::Add(name) => self.add(name.of(n)),
+                Op::Remove(from) => {
+                    let Some(name) = next(from) else { continue };
                     self.live.unlink(self.dir, &name).unwrap();
                     self.names.remove(&name);
                 }
-                (2, Some(name)) => {
-                    let new = name_of(step as u64, rng);
-                    let (dir, mode) = (self.dir, RenameMode::Replace);
-                    self.live.rename((dir, &name), (dir, &new), mode).unwrap();
+                Op::Rename(from, new) => {
+                    let Some(name) = next(from) else { continue };
+                    let (dir, new) = (self.dir, new.of(n));
+                    self.live.rename((dir, &name), (dir, &new), RenameMode::Replace).unwrap();
                     self.names.remove(&name);
                     self.names.insert(new);
-                }
-                _ => {
-                    let name = name_of(step as u64, rng);
-                    self.add(name);
                 }
             }
         }
@@ -115,7 +150,10 @@ impl Crowd {
         self.live.unmount().unwrap();
         fsck(&self.device, what);
         let image = reader(&self.device);
-        assert_eq!(image.unindexed_blocks(self.dir).unwrap(), None, "{what}: the index is kept");
+        let runs = image.block_map(self.dir).unwrap().runs;
+        let blocks: u64 = runs.iter().map(|run| run.extent.len).sum();
+        let unindexed = image.unindexed_blocks(self.dir).unwrap();
+        assert!(unindexed.is_none() || blocks == 1, "{what}: the index is kept: {unindexed:?}");
         let mut most = 0;
         for name in self.names.iter().step_by(self.names.len() / 1500 + 1) {
             assert!(image.lookup(self.dir, name).unwrap().is_some(), "{what}: {name:?}");
@@ -125,15 +163,13 @@ impl Crowd {
     }
 }
 
-/// Short names and long ones, with bytes of which the sign matters.
-fn name_of(step: u64, rng: &mut Pcg64Mcg) -> Vec<u8> {
-    let noise = rng.next_u64();
-    let len = [3, 8, 20, 60, 190][(noise % 17 % 5) as usize];
-    let mut name = noise.to_be_bytes()[1..4].to_vec();
-    name.iter_mut().for_each(|byte| *byte |= 0x81);
-    name.extend(format!("{step}").bytes());
-    name.resize(name.len() + len, b'n');
-    name
+/// An image whose names are hashed in one of the six ways.
+fn hashing(shape: &Shape, hash: &str, unsigned: bool) -> Arc<MemoryDevice> {
+    image_with(shape, |file| {
+        super::shapes::run("tune2fs", &["-E", &format!("hash_alg={hash}"), file]);
+        let set = format!("set_super_value flags {}", if unsigned { "2" } else { "1" });
+        super::shapes::run("debugfs", &["-w", "-R", &set, file]);
+    })
 }
 
 #[test]
@@ -141,17 +177,14 @@ fn names_go_where_their_hashes_want_them() {
     for shape in [PLAIN, 1, SUMMED, 6, 8] {
         for (n, hash) in ["half_md4", "tea", "legacy"].into_iter().enumerate() {
             for unsigned in [false, true] {
-                let what = format!("{:?} {hash} {unsigned}", SHAPES[shape]);
-                let device = image_with(&SHAPES[shape], |file| {
-                    super::shapes::run("tune2fs", &["-E", &format!("hash_alg={hash}"), file]);
-                    let flags = if unsigned { "2" } else { "1" };
-                    let set = format!("set_super_value flags {flags}");
-                    super::shapes::run("debugfs", &["-w", "-R", &set, file]);
+                let kind = (SHAPES[shape], hash, unsigned);
+                let input = (Just(kind), list(op(), 2500..=2500));
+                for_all((1, n), input, |((shape, hash, unsigned), ops)| {
+                    let device = hashing(&shape, hash, unsigned);
+                    let mut crowd = Crowd::new(device, Discipline::Async);
+                    crowd.stir(&ops);
+                    crowd.finish("stirred");
                 });
-                let mut crowd = Crowd::new(device, Discipline::Async);
-                let mut rng = Pcg64Mcg::seed_from_u64(n as u64);
-                crowd.stir(2500, &mut rng);
-                crowd.finish(&what);
             }
         }
     }
@@ -170,17 +203,19 @@ fn an_index_is_kept_whatever_maps_a_directory() {
         (&WITH_EXTENTS[5], Discipline::Async),
         (&WITH_EXTENTS[1], Discipline::Normal),
     ];
-    for (n, (shape, discipline)) in shapes.into_iter().enumerate() {
-        let mut crowd = Crowd::new(image(shape), discipline);
-        let mut rng = Pcg64Mcg::seed_from_u64(n as u64);
-        crowd.stir(2000, &mut rng);
-        if discipline == Discipline::Normal {
-            // Without checksums it may be torn.
-            crowd.live.unmount().unwrap();
-            fsck(&crowd.device, &format!("{discipline} {shape:?}"));
-        } else {
-            crowd.finish(&format!("{discipline} {shape:?}"));
-        }
+    for (n, kind) in shapes.into_iter().enumerate() {
+        let input = (Just(kind), list(op(), 2000..=2000));
+        for_all((1, n), input, |((shape, discipline), ops)| {
+            let mut crowd = Crowd::new(image(shape), discipline);
+            crowd.stir(&ops);
+            if discipline == Discipline::Normal {
+                // Without checksums it may be torn.
+                crowd.live.unmount().unwrap();
+                fsck(&crowd.device, "stirred");
+            } else {
+                crowd.finish("stirred");
+            }
+        });
     }
 }
 
@@ -253,18 +288,17 @@ fn an_index_has_three_levels_where_directories_may_be_large() {
 fn an_index_grows_in_next_to_no_memory() {
     let small = Shape { mebibytes: 64, ..SHAPES[SUMMED] };
     // Where names lie hangs on the seed of their hashes, and with that what is read when.
-    for seed in 0..SEEDS {
+    for_all(3, (any::<u32>(), list(any::<u32>(), 3000..=3000)), |(seed, names)| {
         let device = image_with(&small, |file| {
             let set = format!("ssv hash_seed 00000000-0000-0000-0000-{seed:012}");
             super::shapes::run("debugfs", &["-w", "-R", &set, file]);
         });
         let live = open_in(&device, Discipline::Async, ByteLen::new(4 << 10));
         let mut crowd = Crowd::of(device, live);
-        for n in 0..3_000 {
-            crowd.add(format!("{n:0>250x}").into_bytes());
-        }
+        let names: BTreeSet<u32> = names.into_iter().collect();
+        names.into_iter().for_each(|name| crowd.add(format!("{name:0>250x}").into_bytes()));
         crowd.finish("next to no memory");
-    }
+    });
 }
 
 /// Under soft updates an index lives until a leaf must be split.
@@ -349,6 +383,21 @@ fn directories_beyond_65000_are_not_counted() {
     fsck(&plain, "65,000");
 }
 
+/// Bytes of an indexed directory that are overwritten: in its root or in a block by a number that is
+/// taken modulo theirs, where the index has its counts.
+#[derive(Clone, Debug)]
+struct Damage {
+    block: u8,
+    at: usize,
+    bytes: Vec<u8>,
+}
+
+fn damage() -> impl Strategy<Value = Damage> {
+    let root = (Just(0), 0..200usize);
+    let place = prop_oneof![root, (any::<u8>(), 0..1020usize)];
+    (place, vec(any::<u8>(), 1..=4)).prop_map(|((block, at), bytes)| Damage { block, at, bytes })
+}
+
 /// Whatever stands in the blocks of an indexed directory, names are added and removed
 /// or there is an error. Without checksums, which would be met first.
 #[test]
@@ -365,39 +414,37 @@ fn damaged_indexes_give_answers_or_errors() {
         .iter()
         .flat_map(|run| (0..run.extent.len).map(|n| run.extent.start.get() + n))
         .collect();
-    let mut bytes = vec![0; device.len().get() as usize];
-    device.read(seekless_units::Lba::ZERO, &mut bytes).unwrap();
-    let (mut done, mut failed) = (0, 0);
-    for seed in 0..150 {
-        let mut rng = Pcg64Mcg::seed_from_u64(seed);
-        let mut bytes = bytes.clone();
-        for _ in 0..1 + seed % 4 {
-            // Every other time the root; of blocks, where the index has its counts.
-            let some = (rng.next_u64() % blocks.len() as u64) as usize;
-            let block = if rng.next_u64().is_multiple_of(2) { 0 } else { some };
-            let within = (rng.next_u64() % if block == 0 { 200 } else { 1020 }) as usize;
-            let at = blocks[block] as usize * 1024 + within;
-            let noise = rng.next_u64().to_le_bytes();
-            let len = 1 + (rng.next_u64() % 4) as usize;
-            bytes[at..at + len].copy_from_slice(&noise[..len]);
+    let mut sound = vec![0; device.len().get() as usize];
+    device.read(seekless_units::Lba::ZERO, &mut sound).unwrap();
+    let (done, failed) = (Cell::new(0), Cell::new(0));
+    for_all(150, (vec(damage(), 1..=4), 0..150u32), |(damages, first)| {
+        let mut bytes = sound.clone();
+        for Damage { block, at, bytes: other } in &damages {
+            let at = blocks[usize::from(*block) % blocks.len()] as usize * 1024 + at;
+            bytes[at..at + other.len()].copy_from_slice(other);
         }
-        let mut live = open(&Arc::new(MemoryDevice::new(bytes)), Discipline::Async);
-        let file = live.lookup(dir, b"file 1").ok().flatten();
-        for n in 0..120u32 {
-            let name = format!("{:0>150}", n * 7 + seed as u32).into_bytes();
-            let changed = match file {
-                Some(file) => live.link(file, dir, &name),
-                None => live.make(dir, &name, NewFile::Regular, OWNER),
-            }
-            .map(drop);
-            let old = format!("{:0>200}", n * 3).into_bytes();
-            let removed = live.unlink(dir, &old);
-            for result in [changed, removed] {
-                done += 1;
-                failed += u32::from(result.is_err());
-            }
-        }
-        let _ = live.unmount();
-    }
+        let live = open(&Arc::new(MemoryDevice::new(bytes)), Discipline::Async);
+        let errors = changed(live, dir, first);
+        done.update(|done| done + 240);
+        failed.update(|failed| failed + errors);
+    });
+    let (done, failed) = (done.get(), failed.get());
     assert!(failed > done / 20 && failed < done, "{failed} of {done} calls failed");
+}
+
+/// Adds and removes 120 names. Returns how often that failed.
+fn changed(mut live: ExtLive, dir: Ino, first: u32) -> u32 {
+    let mut failed = 0;
+    let file = live.lookup(dir, b"file 1").ok().flatten();
+    for n in 0..120u32 {
+        let name = format!("{:0>150}", n * 7 + first).into_bytes();
+        let changed = match file {
+            Some(file) => live.link(file, dir, &name),
+            None => live.make(dir, &name, NewFile::Regular, OWNER),
+        };
+        let removed = live.unlink(dir, format!("{:0>200}", n * 3).as_bytes());
+        failed += u32::from(changed.is_err()) + u32::from(removed.is_err());
+    }
+    let _ = live.unmount();
+    failed
 }

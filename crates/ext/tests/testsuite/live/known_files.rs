@@ -1,8 +1,9 @@
 //! Files that are changed in many places, beside plain bytes.
 
 use super::shapes::{Shape, fsck, image, options, written};
-use rand_core::{RngCore, SeedableRng};
-use rand_pcg::Pcg64Mcg;
+use proptest::bool::weighted;
+use proptest::prelude::{Just, Strategy, any};
+use proptest::prop_oneof;
 use seekless_cache::{Config, Discipline};
 use seekless_device::{BlockDevice, Clock, MemoryDevice, VirtualClock};
 use seekless_ext::{ExtImage, ExtLive};
@@ -15,12 +16,53 @@ use std::sync::Arc;
 
 pub(crate) const OWNER: Ownership = Ownership { uid: 1, gid: 2, perm: 0o644 };
 
+/// An operation on one of the files, by a number that is taken modulo theirs.
+#[derive(Clone, Debug)]
+pub(crate) struct Op {
+    file: u8,
+    kind: Kind,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Write(usize, usize),
+    Allocate {
+        at: usize,
+        len: usize,
+        keep: bool,
+    },
+    Truncate(usize),
+    /// Shorter by less than so many bytes, modulo its length.
+    Shorten(usize),
+    Fsync,
+    Sync,
+    Compare,
+}
+
+/// Operations within the first blocks of files.
+pub(crate) fn op(block: usize, blocks: usize) -> impl Strategy<Value = Op> {
+    let start = move || (0..blocks).prop_map(move |at| at * block);
+    let anywhere = move || 0..blocks * block;
+    let kind = prop_oneof![
+        600 => start().prop_map(move |at| Kind::Write(at, block)),
+        80 => (anywhere(), 1..=3 * block).prop_map(|(at, len)| Kind::Write(at, len)),
+        88 => (anywhere(), 1..=40 * block, weighted(1.0 / 3.0))
+            .prop_map(|(at, len, keep)| Kind::Allocate { at, len, keep }),
+        16 => (0..60 * block).prop_map(Kind::Shorten),
+        1 => anywhere().prop_map(Kind::Truncate),
+        4 => Just(Kind::Fsync),
+        1 => Just(Kind::Sync),
+        10 => Just(Kind::Compare),
+    ];
+    (any::<u8>(), kind).prop_map(|(file, kind)| Op { file, kind })
+}
+
 /// A volume in use with files of known contents.
 pub(crate) struct FilledVolume {
     pub(crate) live: ExtLive,
     pub(crate) device: Arc<MemoryDevice>,
-    rng: Pcg64Mcg,
-    block: usize,
+    /// Number of writes.
+    writes: usize,
     pub(crate) files: Vec<(Ino, Vec<u8>)>,
     /// How often the volume was full.
     pub(crate) full: u32,
@@ -34,7 +76,7 @@ pub(crate) fn open(device: Arc<MemoryDevice>, discipline: Discipline) -> ExtLive
 }
 
 impl FilledVolume {
-    pub(crate) fn new(shape: &Shape, discipline: Discipline, files: u32, seed: u64) -> Self {
+    pub(crate) fn new(shape: &Shape, discipline: Discipline, files: u32) -> Self {
         let device = image(shape);
         let mut live = open(device.clone(), discipline);
         let root = live.root();
@@ -43,12 +85,7 @@ impl FilledVolume {
             (live.make(root, &name, NewFile::Regular, OWNER).unwrap().ino, Vec::new())
         };
         let files = (0..files).map(make).collect();
-        let rng = Pcg64Mcg::seed_from_u64(seed);
-        Self { live, device, rng, block: shape.block as usize, files, full: 0 }
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.rng.next_u64() % limit.max(1) as u64) as usize
+        Self { live, device, writes: 0, files, full: 0 }
     }
 
     /// What was done, unless the volume was full.
@@ -61,7 +98,9 @@ impl FilledVolume {
     }
 
     pub(crate) fn write(&mut self, file: usize, at: usize, len: usize) {
-        let bytes = vec![self.rng.next_u64() as u8 | 1; len];
+        // Others than those of the last writes, and than zeros.
+        self.writes += 1;
+        let bytes = vec![(self.writes % 255) as u8 + 1; len];
         let done = self.live.write(self.files[file].0, ByteLen::new(at as u64), &bytes);
         let Some(done) = self.noted(done) else { return };
         let held = &mut self.files[file].1;
@@ -89,29 +128,19 @@ impl FilledVolume {
         self.live.set_attr(*ino, &set).unwrap();
     }
 
-    /// One operation within so many blocks of some file.
-    pub(crate) fn one(&mut self, blocks: usize) {
-        let file = self.below(self.files.len());
-        let (at, some) = (self.below(blocks) * self.block, self.below(self.block));
-        match self.below(200) {
-            0..150 => self.write(file, at, self.block),
-            150..170 => {
-                let len = self.below(3 * self.block) + 1;
-                self.write(file, at + some, len);
-            }
-            170..192 => {
-                let (len, keep) = (self.below(40 * self.block) + 1, self.below(3) == 0);
-                self.allocate(file, at + some, len, keep);
-            }
-            192..196 => {
+    pub(crate) fn one(&mut self, op: &Op) {
+        let file = usize::from(op.file) % self.files.len();
+        match op.kind {
+            Kind::Write(at, len) => self.write(file, at, len),
+            Kind::Allocate { at, len, keep } => self.allocate(file, at, len, keep),
+            Kind::Truncate(len) => self.truncate(file, len),
+            Kind::Shorten(by) => {
                 let size = self.files[file].1.len();
-                let len = size - self.below(size.min(60 * self.block) + 1);
-                self.truncate(file, len);
+                self.truncate(file, size - by % (size + 1));
             }
-            196 if self.below(4) == 0 => self.truncate(file, at + some),
-            197 => self.live.fsync(self.files[file].0).unwrap(),
-            198 if self.below(4) == 0 => self.live.sync().unwrap(),
-            _ => self.compare(file),
+            Kind::Fsync => self.live.fsync(self.files[file].0).unwrap(),
+            Kind::Sync => self.live.sync().unwrap(),
+            Kind::Compare => self.compare(file),
         }
     }
 
@@ -121,8 +150,8 @@ impl FilledVolume {
         let mut bytes = vec![0xEE; held.len()];
         let read = self.live.read(*ino, ByteLen::ZERO, &mut bytes).unwrap();
         assert_eq!(read, held.len());
-        let differs = bytes.iter().zip(held).position(|(one, other)| one != other);
-        assert_eq!(differs, None, "byte of file {file}");
+        let differs = || bytes.iter().zip(held).position(|(one, other)| one != other);
+        assert!(bytes == *held, "byte {:?} of file {file}", differs());
     }
 
     /// The greatest depth of the trees.
@@ -132,8 +161,11 @@ impl FilledVolume {
         let device: Arc<dyn BlockDevice> = self.device.clone();
         let image = ExtImage::open(device, OpenOptions::default()).unwrap();
         let path = written(&self.device);
+        let shown = |(ino, _): &(Ino, _)| shown_by_debugfs(path.to_str().unwrap(), *ino);
+        let shown: Vec<_> = self.files.iter().map(shown).collect();
+        std::fs::remove_file(&path).unwrap();
         let mut depth = 0;
-        for (ino, held) in &self.files {
+        for ((ino, held), shown) in self.files.iter().zip(shown) {
             let mut bytes = vec![0; held.len()];
             let mut done = 0;
             while done < held.len() {
@@ -142,10 +174,9 @@ impl FilledVolume {
             assert!(bytes == *held, "{what}: inode {ino}");
             let map = image.block_map(*ino).unwrap();
             assert_eq!(self.live.data_runs(*ino).unwrap(), map.runs);
-            assert_eq!(shown_by_debugfs(path.to_str().unwrap(), *ino), apart(&map.runs));
+            assert_eq!(shown, apart(&map.runs));
             depth = map.index.iter().map(|node| node.depth).max().unwrap_or(0).max(depth);
         }
-        std::fs::remove_file(&path).unwrap();
         fsck(&self.device, what);
         depth
     }
