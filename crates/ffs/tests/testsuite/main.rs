@@ -7,10 +7,14 @@
 mod damage;
 #[path = "../../../fs/tests/shared/exercise.rs"]
 mod exercise;
+#[path = "../../../fs/tests/shared/list.rs"]
+mod list;
 mod live;
 mod make;
 #[path = "../../../live/tests/many/mod.rs"]
 mod many;
+#[path = "../../../fs/tests/shared/property.rs"]
+mod property;
 #[path = "../../../live/tests/replay/mod.rs"]
 mod replay;
 mod rules;

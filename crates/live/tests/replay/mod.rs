@@ -1,10 +1,11 @@
-//! Seeded operations, done by the engine and by a plain model of a file system alike.
+//! Operations, done by the engine and by a plain model of a file system alike.
 
 mod model;
+mod op;
 
 use model::{Body, Model, No};
-use rand_core::{RngCore, SeedableRng};
-use rand_pcg::Pcg64Mcg;
+use op::{Name, New, Place};
+pub(crate) use op::{Op, ops};
 use seekless_device::{BlockDevice, Clock, MemoryDevice, VirtualClock};
 use seekless_fs::operate::{NewFile, Operate, Ownership, RenameMode, SetAttr, XattrMode};
 use seekless_fs::{FileKind, FsError, Inspect, Timestamp};
@@ -37,12 +38,9 @@ pub(crate) struct Replay<F: Named> {
     model: Model,
     /// The engine's inode of each of the model's files.
     inos: BTreeMap<usize, Ino>,
-    rng: Pcg64Mcg,
     /// How often the volume was full.
     pub(crate) full: u32,
-    /// Files have some hundred bytes at most, mostly.
-    pub(crate) small: bool,
-    step: u32,
+    step: usize,
 }
 
 fn no(error: &FsError) -> No {
@@ -60,8 +58,21 @@ fn no(error: &FsError) -> No {
 
 const OWNER: Ownership = Ownership { uid: 3, gid: 4, perm: 0o644 };
 
+fn named(number: u8) -> Vec<u8> {
+    let long = if number.is_multiple_of(7) { 120 } else { usize::from(number) % 30 };
+    format!("n{number}{}", "x".repeat(long)).into_bytes()
+}
+
+fn attribute(number: u8) -> Vec<u8> {
+    format!("user.a{number}").into_bytes()
+}
+
+fn bytes(len: usize, fill: u64) -> Vec<u8> {
+    (0..len as u64).map(|n| (fill.wrapping_mul(n | 1) >> 24) as u8).collect()
+}
+
 impl<F: Named> Replay<F> {
-    pub(crate) fn of(parts: Parts<F>, seed: u64) -> Self {
+    pub(crate) fn of(parts: Parts<F>) -> Self {
         let Parts { device, clock, live, open, attributes } = parts;
         let inos = BTreeMap::from([(0, live.root())]);
         let mut replay = Self {
@@ -72,9 +83,7 @@ impl<F: Named> Replay<F> {
             attributes,
             model: Model::new(),
             inos,
-            rng: Pcg64Mcg::seed_from_u64(seed),
             full: 0,
-            small: false,
             step: 0,
         };
         replay.adopt();
@@ -99,42 +108,37 @@ impl<F: Named> Replay<F> {
         }
     }
 
-    fn below(&mut self, limit: usize) -> usize {
-        (self.rng.next_u64() % limit.max(1) as u64) as usize
-    }
-
-    fn some_dir(&mut self) -> usize {
+    fn some_dir(&self, pick: u16) -> usize {
         let dirs = self.model.dirs();
-        let at = self.below(dirs.len());
-        dirs[at]
+        dirs[usize::from(pick) % dirs.len()]
     }
 
-    fn name(&mut self) -> Vec<u8> {
-        let number = self.below(60);
-        let long = if number.is_multiple_of(7) { 120 } else { number % 30 };
-        format!("n{number}{}", "x".repeat(long)).into_bytes()
-    }
-
-    /// A name there is, mostly.
-    fn some_name(&mut self, dir: usize) -> Vec<u8> {
-        let names: Vec<Vec<u8>> = self.model.dir(dir).keys().cloned().collect();
-        if names.is_empty() || self.below(10) == 0 {
-            return self.name();
+    fn some_name(&self, dir: usize, name: &Name) -> Vec<u8> {
+        match *name {
+            Name::New(number) => named(number),
+            Name::There(pick, number) => {
+                let names = self.model.dir(dir);
+                let there = names.keys().nth(usize::from(pick) % names.len().max(1));
+                there.map_or_else(|| named(number), Vec::clone)
+            }
         }
-        let at = self.below(names.len());
-        names[at].clone()
     }
 
-    fn some_file(&mut self) -> Option<usize> {
+    fn some_file(&self, pick: u16) -> Option<usize> {
         let is_file = |file: &&usize| matches!(self.model.files[file].body, Body::File(_));
         let files: Vec<usize> = self.model.files.keys().filter(is_file).copied().collect();
-        let at = self.below(files.len());
-        files.get(at).copied()
+        files.get(usize::from(pick) % files.len().max(1)).copied()
     }
 
-    fn bytes(&mut self, len: usize) -> Vec<u8> {
-        let seed = self.rng.next_u64();
-        (0..len as u64).map(|n| (seed.wrapping_mul(n | 1) >> 24) as u8).collect()
+    /// A place in one of the regular files, whose length is `size`.
+    fn place(&self, file: usize, place: &Place) -> usize {
+        let Body::File(held) = &self.model.files[&file].body else { return 0 };
+        match *place {
+            Place::Start => 0,
+            Place::End => held.len(),
+            Place::Within(at) => at as usize % (held.len() + 1),
+            Place::Behind(at, far) => at as usize % (held.len() + far),
+        }
     }
 
     /// What both say must be the same, unless the volume is full.
@@ -160,52 +164,82 @@ impl<F: Named> Replay<F> {
         }
     }
 
-    pub(crate) fn run(&mut self, steps: u32) {
-        for step in 0..steps {
+    pub(crate) fn run(&mut self, ops: &[Op]) {
+        for (step, op) in ops.iter().enumerate() {
             self.step = step;
-            self.one();
+            self.one(op);
             if step % 500 == 499 {
                 self.compare();
             }
         }
     }
 
-    fn one(&mut self) {
-        match self.below(100) {
-            0..20 => self.make(),
-            20..24 => self.link(),
-            24..38 => self.unlink(),
-            38..42 => self.rmdir(),
-            42..52 => self.rename(),
-            52..78 => self.write(),
-            78..84 => self.truncate(),
-            84..90 => self.read(),
-            90..93 => self.xattr(),
-            93..95 => self.allocate(),
-            95 => self.chmod(),
-            96 => {
-                if let Some(file) = self.some_file() {
-                    let ino = self.inos[&file];
-                    self.live.fsync(ino).unwrap();
-                }
+    fn one(&mut self, op: &Op) {
+        match op {
+            Op::Make { dir, name, new } => self.make(*dir, *name, new),
+            Op::Link { file, dir, name } => self.link(*file, *dir, *name),
+            Op::Unlink { dir, name, held } => self.unlink(*dir, name, *held),
+            Op::Rmdir { dir, name } => {
+                let dir = self.some_dir(*dir);
+                let name = self.some_name(dir, name);
+                let done = self.live.rmdir(self.inos[&dir], &name);
+                self.agree(done, |model| model.rmdir(dir, &name));
             }
-            97 => self.live.sync().unwrap(),
-            _ => {
+            Op::Rename { from, name, to, new, exchange } => {
+                let (from, to) = (self.some_dir(*from), self.some_dir(*to));
+                let names = (self.some_name(from, name), self.some_name(to, new));
+                self.rename((from, &names.0), (to, &names.1), *exchange);
+            }
+            Op::Sync => self.live.sync().unwrap(),
+            Op::Sleep => {
                 self.clock.sleep(Nanos::new(3_000_000_000));
                 self.live.tick().unwrap();
+            }
+            Op::Write { file, .. }
+            | Op::Truncate { file, .. }
+            | Op::Read { file }
+            | Op::SetXattr { file, .. }
+            | Op::RemoveXattr { file, .. }
+            | Op::Allocate { file, .. }
+            | Op::Chmod { file }
+            | Op::Fsync { file } => {
+                if let Some(file) = self.some_file(*file) {
+                    self.change(file, op);
+                }
             }
         }
     }
 
-    fn make(&mut self) {
-        let (dir, name) = (self.some_dir(), self.name());
+    /// An operation on a regular file.
+    fn change(&mut self, file: usize, op: &Op) {
+        match op {
+            Op::Write { at, len, fill, .. } => {
+                self.write(file, self.place(file, at), &bytes(*len, *fill));
+            }
+            Op::Truncate { to, .. } => self.truncate(file, self.place(file, to)),
+            Op::SetXattr { name, len, fill, .. } => {
+                self.set_xattr(file, &attribute(*name), bytes(*len, *fill));
+            }
+            Op::RemoveXattr { name, .. } => self.remove_xattr(file, &attribute(*name)),
+            Op::Allocate { at, len, .. } => self.allocate(file, self.place(file, at), *len),
+            Op::Chmod { .. } => self.chmod(file),
+            Op::Fsync { .. } => self.live.fsync(self.inos[&file]).unwrap(),
+            _ => {
+                let bytes = self.contents(self.inos[&file]);
+                assert!(self.model.files[&file].body == Body::File(bytes), "step {}", self.step);
+            }
+        }
+    }
+
+    fn make(&mut self, dir: u16, name: u8, new: &New) {
+        let (dir, name) = (self.some_dir(dir), named(name));
         let at = self.inos[&dir];
-        let target = vec![b't'; [5, 59, 60, 119, 120, 700][self.below(6)]];
-        let (new, body) = match self.below(10) {
-            0..6 => (NewFile::Regular, Body::File(Vec::new())),
-            6..8 => (NewFile::Directory, Body::Dir(BTreeMap::new())),
-            8 => (NewFile::Symlink(&target), Body::Link(target.clone())),
-            _ => (NewFile::Special(FileKind::Fifo), Body::Other),
+        let target = vec![b't'; if let New::Symlink(len) = new { *len } else { 0 }];
+        let (new, body) = match new {
+            New::Regular => (NewFile::Regular, Body::File(Vec::new())),
+            New::Directory => (NewFile::Directory, Body::Dir(BTreeMap::new())),
+            New::Symlink(_) => (NewFile::Symlink(&target), Body::Link(target.clone())),
+            New::Special(kind) => (NewFile::Special(*kind), Body::Other),
         };
         let made = self.live.make(at, &name, new, OWNER);
         if let Some((attr, file)) = self.agree(made, |model| model.make(dir, &name, body)) {
@@ -213,19 +247,19 @@ impl<F: Named> Replay<F> {
         }
     }
 
-    fn link(&mut self) {
-        let files: Vec<usize> = self.model.files.keys().copied().collect();
-        let file = files[self.below(files.len())];
-        let (dir, name) = (self.some_dir(), self.name());
+    fn link(&mut self, file: u16, dir: u16, name: u8) {
+        let files = &self.model.files;
+        let file = *files.keys().nth(usize::from(file) % files.len()).unwrap();
+        let (dir, name) = (self.some_dir(dir), named(name));
         let done = self.live.link(self.inos[&file], self.inos[&dir], &name);
         self.agree(done, |model| model.link(file, dir, &name));
     }
 
-    fn unlink(&mut self) {
-        let dir = self.some_dir();
-        let name = self.some_name(dir);
+    fn unlink(&mut self, dir: u16, name: &Name, held: bool) {
+        let dir = self.some_dir(dir);
+        let name = self.some_name(dir, name);
         // Somebody may have it open: then it can be read until closed.
-        let held = self.model.dir(dir).get(&name).copied().filter(|_| self.step.is_multiple_of(3));
+        let held = self.model.dir(dir).get(&name).copied().filter(|_| held);
         let held = held.map(|file| (self.inos[&file], self.model.files[&file].clone()));
         if let Some((ino, _)) = &held {
             self.live.hold(*ino).unwrap();
@@ -240,45 +274,19 @@ impl<F: Named> Replay<F> {
         }
     }
 
-    fn rmdir(&mut self) {
-        let dir = self.some_dir();
-        let name = self.some_name(dir);
-        let done = self.live.rmdir(self.inos[&dir], &name);
-        self.agree(done, |model| model.rmdir(dir, &name));
-    }
-
-    fn rename(&mut self) {
-        let from = self.some_dir();
-        let name = self.some_name(from);
-        let to = self.some_dir();
-        let new = if self.below(2) == 0 { self.name() } else { self.some_name(to) };
-        let exchange = self.below(5) == 0;
+    fn rename(&mut self, from: (usize, &[u8]), to: (usize, &[u8]), exchange: bool) {
         let mode = if exchange { RenameMode::Exchange } else { RenameMode::Replace };
-        let (a, b) = (self.inos[&from], self.inos[&to]);
-        let done = self.live.rename((a, &name), (b, &new), mode);
+        let (a, b) = (self.inos[&from.0], self.inos[&to.0]);
+        let done = self.live.rename((a, from.1), (b, to.1), mode);
         if exchange && matches!(done, Err(FsError::Unsupported(_))) {
             // Of a directory whose name lies in another sector: no order of writes serves it.
             return;
         }
-        self.agree(done, |model| model.rename((from, &name), (to, &new), exchange));
+        self.agree(done, |model| model.rename(from, to, exchange));
     }
 
-    fn write(&mut self) {
-        let Some(file) = self.some_file() else { return };
-        let Body::File(held) = &self.model.files[&file].body else { return };
-        let size = held.len();
-        let (rare, often) = if self.small { (2000, 60) } else { (300_000, 5000) };
-        let far = if self.below(12) == 0 { rare } else { often };
-        let at = match self.below(4) {
-            0 | 1 => size,
-            2 => self.below(size + 1),
-            _ => self.below(size + far),
-        };
-        let all = [1, 300, 1024, 5000, 40_000, 150_000];
-        let len = if self.small { [1, 20, 40, 60, 90, 300] } else { all }[self.below(6)];
-        let len = self.below(len) + 1;
-        let bytes = self.bytes(len);
-        let done = self.live.write(self.inos[&file], ByteLen::new(at as u64), &bytes);
+    fn write(&mut self, file: usize, at: usize, bytes: &[u8]) {
+        let done = self.live.write(self.inos[&file], ByteLen::new(at as u64), bytes);
         self.agree(done, |_| Ok(())).inspect(|&(done, ())| {
             let Body::File(held) = &mut self.model.files.get_mut(&file).unwrap().body else {
                 return;
@@ -290,15 +298,7 @@ impl<F: Named> Replay<F> {
         });
     }
 
-    fn truncate(&mut self) {
-        let Some(file) = self.some_file() else { return };
-        let Body::File(held) = &self.model.files[&file].body else { return };
-        let size = held.len();
-        let new = match self.below(3) {
-            0 => 0,
-            1 => self.below(size + 1),
-            _ => self.below(size + if self.small { 50 } else { 80_000 }),
-        };
+    fn truncate(&mut self, file: usize, new: usize) {
         let set = SetAttr { size: Some(new as u64), ..SetAttr::default() };
         let done = self.live.set_attr(self.inos[&file], &set);
         if self.agree(done, |_| Ok(())).is_some()
@@ -308,12 +308,7 @@ impl<F: Named> Replay<F> {
         }
     }
 
-    fn allocate(&mut self) {
-        let Some(file) = self.some_file() else { return };
-        let Body::File(held) = &self.model.files[&file].body else { return };
-        let size = held.len();
-        let from = self.below(size + 20_000);
-        let len = self.below(50_000) + 1;
+    fn allocate(&mut self, file: usize, from: usize, len: usize) {
         let (start, count) = (ByteLen::new(from as u64), ByteLen::new(len as u64));
         let done = self.live.allocate(self.inos[&file], start, count, false);
         if self.agree(done, |_| Ok(())).is_some()
@@ -332,48 +327,35 @@ impl<F: Named> Replay<F> {
         bytes
     }
 
-    fn read(&mut self) {
-        let Some(file) = self.some_file() else { return };
-        let ino = self.inos[&file];
-        let bytes = self.contents(ino);
-        assert!(self.model.files[&file].body == Body::File(bytes), "step {}", self.step);
-    }
-
-    fn chmod(&mut self) {
-        let Some(file) = self.some_file() else { return };
+    fn chmod(&mut self, file: usize) {
         let set = SetAttr { perm: Some(0o4711), ..SetAttr::default() };
         self.live.set_attr(self.inos[&file], &set).unwrap();
         self.model.files.get_mut(&file).unwrap().perm = 0o4711;
     }
 
-    fn xattr(&mut self) {
-        let Some(file) = self.some_file() else { return };
-        let name = format!("user.a{}", self.below(3)).into_bytes();
-        let ino = self.inos[&file];
+    fn set_xattr(&mut self, file: usize, name: &[u8], value: Vec<u8>) {
+        let done = self.live.set_xattr(self.inos[&file], name, &value, XattrMode::Any);
         if !self.attributes {
-            let done = self.live.set_xattr(ino, &name, b"v", XattrMode::Any);
             assert!(matches!(done, Err(FsError::Unsupported(_))));
+        } else if self.agree(done, |_| Ok(())).is_some() {
+            self.model.files.get_mut(&file).unwrap().xattrs.insert(name.to_vec(), value);
+        }
+    }
+
+    fn remove_xattr(&mut self, file: usize, name: &[u8]) {
+        if !self.attributes {
             return;
         }
-        let len = self.below(if self.small { 60 } else { 900 });
-        let value = self.bytes(len);
-        if self.below(3) == 0 {
-            let there = self.model.files.get_mut(&file).unwrap().xattrs.remove(&name);
-            match self.live.remove_xattr(ino, &name) {
-                Ok(()) => assert!(there.is_some()),
-                Err(FsError::NoAttribute(_)) => assert!(there.is_none()),
-                Err(FsError::NoSpace(_)) => {
-                    self.full += 1;
-                    let value = there.unwrap();
-                    self.model.files.get_mut(&file).unwrap().xattrs.insert(name, value);
-                }
-                Err(other) => panic!("{other}"),
+        let there = self.model.files.get_mut(&file).unwrap().xattrs.remove(name);
+        match self.live.remove_xattr(self.inos[&file], name) {
+            Ok(()) => assert!(there.is_some()),
+            Err(FsError::NoAttribute(_)) => assert!(there.is_none()),
+            Err(FsError::NoSpace(_)) => {
+                self.full += 1;
+                let value = there.unwrap();
+                self.model.files.get_mut(&file).unwrap().xattrs.insert(name.to_vec(), value);
             }
-            return;
-        }
-        let done = self.live.set_xattr(ino, &name, &value, XattrMode::Any);
-        if self.agree(done, |_| Ok(())).is_some() {
-            self.model.files.get_mut(&file).unwrap().xattrs.insert(name, value);
+            Err(other) => panic!("{other}"),
         }
     }
 

@@ -2,7 +2,7 @@
 //! leaked by a crash.
 
 use super::placed::copy;
-use super::shapes::{SHAPES, Shape, fsck, image, options, replay_with, written};
+use super::shapes::{SHAPES, Shape, fsck, image, options, replayed, written};
 use seekless_cache::{Config, Discipline};
 use seekless_device::{MemoryDevice, VirtualClock};
 use seekless_ext::{ExtLive, LiveOptions};
@@ -75,10 +75,8 @@ fn what_is_taken_ahead_is_there_for_others() {
     for (n, block) in [(1, 1024), (2, 4096)] {
         for discipline in [Discipline::Async, Discipline::SoftUpdates, Discipline::Sync] {
             let shape = Shape { block, mebibytes: 3, ..SHAPES[0] };
-            let mut replay = replay_with(&shape, discipline, n, how());
-            replay.run(3000);
-            assert!(replay.full > 20, "the volume was never full");
-            fsck(&replay.finish(), &format!("{discipline} {shape:?}"));
+            let full = replayed(n, (&shape, discipline), how, 3000);
+            assert!(full > 20, "the volume was never full");
         }
     }
 }

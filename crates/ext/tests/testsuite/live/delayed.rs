@@ -3,7 +3,7 @@
 
 use super::interrupted::{Stops, bytes_of, e2fsck};
 use super::shapes::{
-    INLINE, JOURNALLED, SHAPES, Shape, WITH_EXTENTS, fsck, image, options, replay_with,
+    INLINE, JOURNALLED, SHAPES, Shape, WITH_EXTENTS, fsck, image, options, replayed,
 };
 use seekless_cache::{Config, Discipline, JournalMode};
 use seekless_device::{Clock, MemoryDevice, VirtualClock};
@@ -36,9 +36,7 @@ fn volumes() -> Vec<(Shape, Discipline)> {
 fn random_operations_do_what_the_model_does() {
     for (n, (shape, discipline)) in volumes().into_iter().enumerate() {
         let blocks = [None, Some("ext4-goal=2"), Some("next-free")][n % 3];
-        let mut replay = replay_with(&shape, discipline, n as u64 + 1, how(blocks));
-        replay.run(3000);
-        fsck(&replay.finish(), &format!("{blocks:?} {discipline} {shape:?}"));
+        replayed(n, (&shape, discipline), || how(blocks), 3000);
     }
 }
 
@@ -54,11 +52,8 @@ fn a_full_volume_stays_whole() {
         };
         let shape = Shape { mebibytes, ..shape };
         let blocks = [Some("ext4-goal=2"), None][n % 2];
-        let mut replay = replay_with(&shape, discipline, n as u64 + 7, how(blocks));
-        replay.run(4000);
-        let what = format!("{blocks:?} {discipline} {shape:?}");
-        assert!(replay.full > 20, "{what}: the volume was never full");
-        fsck(&replay.finish(), &what);
+        let full = replayed(7 + n, (&shape, discipline), || how(blocks), 4000);
+        assert!(full > 20, "{blocks:?} {discipline} {shape:?}: the volume was never full");
     }
 }
 

@@ -2,7 +2,7 @@
 //! for files are there for others when nothing else is.
 
 use super::reserved::{OWNER, VOLUMES, open};
-use super::shapes::{JOURNALLED, SHAPES, Shape, WITH_EXTENTS, fsck, image, options, replay_with};
+use super::shapes::{JOURNALLED, SHAPES, Shape, WITH_EXTENTS, fsck, image, options, replayed};
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use seekless_cache::{Config, Discipline, JournalMode};
@@ -84,17 +84,14 @@ fn what_is_kept_changes_nothing_that_files_hold() {
         for (m, inodes) in ["dir-reserve=8", "dir-reserve-hashed"].into_iter().enumerate() {
             let shape = Shape { mebibytes, ..*shape };
             let discipline = shape.disciplines().last().unwrap();
-            let how = LiveOptions {
+            let how = || LiveOptions {
                 directories: "linux-orlov".into(),
                 inodes: Some(inodes.into()),
                 blocks: Some("ext4-goal=2".into()),
                 ..options()
             };
-            let what = format!("{inodes} {discipline} {shape:?}");
-            let mut replay = replay_with(&shape, discipline, (n * 2 + m) as u64 + 1, how);
-            replay.run(4000);
-            assert!(replay.full > 20, "{what}: the volume was never full");
-            fsck(&replay.finish(), &what);
+            let full = replayed(n * 2 + m, (&shape, discipline), how, 4000);
+            assert!(full > 20, "{inodes} {discipline} {shape:?}: the volume was never full");
         }
     }
 }

@@ -1,7 +1,10 @@
 //! Damaged images in use: whatever their bytes say, operations end with an answer
 //! or an error.
 
+use super::replay::ops;
 use super::shapes::{JOURNALLED, SHAPES, Shape, WITH_EXTENTS, image, options};
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::test_runner::TestRunner;
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use seekless_cache::{Config, Discipline, JournalMode};
@@ -148,8 +151,9 @@ fn patient(shape: &Shape) -> Vec<u8> {
         true => Discipline::Journal(JournalMode::Ordered),
         false => Discipline::Async,
     };
-    let mut replay = super::shapes::through(device.clone(), device, discipline, 5);
-    replay.run(250);
+    let mut replay = super::shapes::through(device.clone(), device, discipline);
+    let operations = ops(250, false).new_tree(&mut TestRunner::deterministic());
+    replay.run(&operations.unwrap().current());
     let device = replay.finish();
     if WITH_EXTENTS.contains(shape) {
         super::known_files::scatter(device.clone());

@@ -1,7 +1,10 @@
 //! Files and directories that have their contents in their inode.
 
 use super::kernel::{Tree, mounted, open, shown};
-use super::shapes::{INLINE, Shape, fsck, image, options, replay, run};
+use super::replay::ops;
+use super::shapes::{INLINE, Shape, fsck, image, options, replay, replayed, run};
+use crate::property::for_all;
+use proptest::prelude::Just;
 use seekless_cache::{Config, Discipline};
 use seekless_device::VirtualClock;
 use seekless_ext::{ExtImage, ExtLive};
@@ -9,6 +12,7 @@ use seekless_fs::format::OpenOptions;
 use seekless_fs::operate::{NewFile, Operate, Ownership, RenameMode, SetAttr, XattrMode};
 use seekless_fs::{FileKind, FsError, Inspect};
 use seekless_units::{ByteLen, Ino};
+use std::cell::Cell;
 use std::fs;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -17,9 +21,7 @@ use std::sync::Arc;
 fn random_operations_with_inline_data_do_what_the_model_does() {
     for (n, shape) in INLINE.iter().enumerate() {
         for discipline in shape.disciplines() {
-            let mut replay = replay(shape, discipline, n as u64 + 1);
-            replay.run(3000);
-            fsck(&replay.finish(), &format!("{discipline} {shape:?}"));
+            replayed(n, (shape, discipline), options, 3000);
         }
     }
 }
@@ -50,14 +52,18 @@ fn inside(image: &ExtImage, dir: Ino) -> usize {
 fn small_files_stay_in_their_inodes_as_long_as_they_fit() {
     for (n, shape) in INLINE.iter().enumerate() {
         for discipline in shape.disciplines() {
-            let mut replay = replay(shape, discipline, n as u64 + 20);
-            replay.small = true;
-            replay.run(3000);
-            let device = replay.finish();
-            fsck(&device, &format!("{discipline} {shape:?}"));
-            let image = ExtImage::open(device, OpenOptions::default()).unwrap();
-            let inside = inside(&image, image.root());
-            assert!(inside > 20, "{discipline} {shape:?}: {inside} in their inodes");
+            let most = Cell::new(0);
+            let input = (Just((shape, discipline)), ops(3000, true));
+            for_all((1, 20 + n), input, |((shape, discipline), ops)| {
+                let mut replay = replay(shape, discipline);
+                replay.run(&ops);
+                let device = replay.finish();
+                fsck(&device, "small files");
+                let image = ExtImage::open(device, OpenOptions::default()).unwrap();
+                most.update(|most| most.max(inside(&image, image.root())));
+            });
+            let most = most.get();
+            assert!(most > 20, "{discipline} {shape:?}: {most} in their inodes");
         }
     }
 }
@@ -67,10 +73,8 @@ fn a_full_volume_with_inline_data_stays_whole() {
     for (n, mebibytes) in [(1, 5), (2, 5), (5, 3)] {
         let shape = Shape { mebibytes, ..INLINE[n] };
         for discipline in shape.disciplines() {
-            let mut replay = replay(&shape, discipline, 7);
-            replay.run(4000);
-            assert!(replay.full > 20, "the volume was never full");
-            fsck(&replay.finish(), &format!("{discipline} {shape:?}"));
+            let full = replayed(7, (&shape, discipline), options, 4000);
+            assert!(full > 20, "the volume was never full");
         }
     }
 }

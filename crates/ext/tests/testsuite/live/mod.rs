@@ -35,16 +35,14 @@ use seekless_device::VirtualClock;
 use seekless_ext::{ExtLive, LiveOptions};
 use seekless_fs::FsError;
 use seekless_fs::operate::{NewFile, Operate, Ownership, RenameMode};
-use shapes::{JOURNALLED, SHAPES, WITH_EXTENTS, fsck, image, options, replay};
+use shapes::{JOURNALLED, SHAPES, WITH_EXTENTS, fsck, image, options, replay, replayed};
 use std::sync::Arc;
 
 #[test]
 fn random_operations_do_what_the_model_does() {
     for (n, shape) in SHAPES.iter().enumerate() {
         for discipline in shape.disciplines() {
-            let mut replay = replay(shape, discipline, n as u64 + 1);
-            replay.run(3000);
-            fsck(&replay.finish(), &format!("{discipline} {shape:?}"));
+            replayed(n, (shape, discipline), options, 3000);
         }
     }
 }
@@ -53,9 +51,7 @@ fn random_operations_do_what_the_model_does() {
 fn random_operations_with_extents_do_what_the_model_does() {
     for discipline in WITHOUT_GRAPH {
         for (n, shape) in WITH_EXTENTS.iter().enumerate() {
-            let mut replay = replay(shape, discipline, n as u64 + 1);
-            replay.run(3000);
-            fsck(&replay.finish(), &format!("{discipline} {shape:?}"));
+            replayed(n, (shape, discipline), options, 3000);
         }
     }
 }
@@ -64,9 +60,7 @@ fn random_operations_with_extents_do_what_the_model_does() {
 fn random_operations_over_a_journal_do_what_the_model_does() {
     for mode in JournalMode::ALL {
         for (n, shape) in JOURNALLED.iter().enumerate() {
-            let mut replay = replay(shape, Discipline::Journal(mode), n as u64 + 1);
-            replay.run(3000);
-            fsck(&replay.finish(), &format!("{mode:?} {shape:?}"));
+            replayed(n, (shape, Discipline::Journal(mode)), options, 3000);
         }
     }
 }
@@ -89,10 +83,8 @@ fn a_full_volume_stays_whole() {
     for discipline in [Discipline::Async, Discipline::Normal] {
         for block in [1024, 4096] {
             let shape = shapes::Shape { block, mebibytes: 3, ..SHAPES[0] };
-            let mut replay = replay(&shape, discipline, 7);
-            replay.run(4000);
-            assert!(replay.full > 20, "the volume was never full");
-            fsck(&replay.finish(), &format!("{discipline} {shape:?}"));
+            let full = replayed(7, (&shape, discipline), options, 4000);
+            assert!(full > 20, "the volume was never full");
         }
     }
 }
@@ -102,10 +94,8 @@ fn a_full_volume_with_a_journal_stays_whole() {
     for mode in JournalMode::ALL {
         for (shape, mebibytes) in [(&JOURNALLED[0], 5), (&JOURNALLED[1], 10)] {
             let shape = shapes::Shape { mebibytes, ..*shape };
-            let mut replay = replay(&shape, Discipline::Journal(mode), 7);
-            replay.run(4000);
-            assert!(replay.full > 20, "the volume was never full");
-            fsck(&replay.finish(), &format!("{mode:?} {shape:?}"));
+            let full = replayed(7, (&shape, Discipline::Journal(mode)), options, 4000);
+            assert!(full > 20, "the volume was never full");
         }
     }
 }
@@ -117,7 +107,7 @@ fn a_tree_removed_from_below_leaves_nothing() {
             let some = [0, 2, 40];
             let first = if n < 5 { 0 } else { 2 };
             for &seconds in &some[first..] {
-                let mut replay = replay(shape, discipline, 3);
+                let mut replay = replay(shape, discipline);
                 replay.nest_and_remove(12, seconds);
                 fsck(&replay.finish(), &format!("{discipline} {shape:?}"));
             }

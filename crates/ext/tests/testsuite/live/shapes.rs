@@ -1,12 +1,15 @@
 //! Images of several shapes, made by mke2fs, and operations on them.
 
-use super::replay::{Parts, Replay, WALL};
+use super::replay::{Parts, Replay, WALL, ops};
+use crate::property::for_all;
+use proptest::prelude::Just;
 use seekless_cache::{Config, Discipline, JournalMode};
 use seekless_device::{BlockDevice, Clock, MemoryDevice, VirtualClock};
 use seekless_ext::{Ext, ExtImage, ExtLive, LiveOptions};
 use seekless_fs::Inspect;
 use seekless_fs::format::OpenOptions;
 use seekless_units::ByteLen;
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
@@ -260,20 +263,30 @@ pub(crate) fn options() -> LiveOptions {
     }
 }
 
-/// Operations on an image of its own.
-pub(crate) fn replay(shape: &Shape, discipline: Discipline, seed: u64) -> Replay<Ext> {
-    replay_with(shape, discipline, seed, options())
+/// Does so many operations on a new volume of that kind, and compares. Returns how often it was
+/// full.
+pub(crate) fn replayed(
+    kind: usize,
+    (shape, discipline): (&Shape, Discipline),
+    how: impl Fn() -> LiveOptions,
+    count: usize,
+) -> u32 {
+    let full = Cell::new(0);
+    let input = (Just((*shape, discipline)), ops(count, false));
+    for_all((1, kind), input, |((shape, discipline), ops)| {
+        let device = image(&shape);
+        let mut replay = opened(device.clone(), device, discipline, how());
+        replay.run(&ops);
+        full.update(|full| full.max(replay.full));
+        fsck(&replay.finish(), "replayed");
+    });
+    full.get()
 }
 
-/// The same, opened in another way.
-pub(crate) fn replay_with(
-    shape: &Shape,
-    discipline: Discipline,
-    seed: u64,
-    how: LiveOptions,
-) -> Replay<Ext> {
+/// Operations on an image of its own.
+pub(crate) fn replay(shape: &Shape, discipline: Discipline) -> Replay<Ext> {
     let device = image(shape);
-    opened(device.clone(), device, discipline, seed, how)
+    through(device.clone(), device, discipline)
 }
 
 /// Operations on a device over `device`.
@@ -281,16 +294,14 @@ pub(crate) fn through(
     device: Arc<MemoryDevice>,
     over: Arc<dyn BlockDevice>,
     discipline: Discipline,
-    seed: u64,
 ) -> Replay<Ext> {
-    opened(device, over, discipline, seed, options())
+    opened(device, over, discipline, options())
 }
 
 fn opened(
     device: Arc<MemoryDevice>,
     over: Arc<dyn BlockDevice>,
     discipline: Discipline,
-    seed: u64,
     how: LiveOptions,
 ) -> Replay<Ext> {
     let clock = Arc::new(VirtualClock::new());
@@ -298,7 +309,7 @@ fn opened(
     // Small enough for blocks to come and go.
     config.capacity = ByteLen::new(1 << 20);
     let live = ExtLive::open(over, clock.clone() as Arc<dyn Clock>, config, how).unwrap();
-    Replay::of(Parts { device, clock, live, open, attributes: true }, seed)
+    Replay::of(Parts { device, clock, live, open, attributes: true })
 }
 
 fn open(device: Arc<dyn BlockDevice>) -> Arc<dyn Inspect> {
@@ -318,7 +329,7 @@ pub(crate) fn written(device: &MemoryDevice) -> PathBuf {
 pub(crate) fn fsck(device: &MemoryDevice, what: &str) {
     let path = written(device);
     let checked = Command::new("e2fsck").args(["-fn"]).arg(&path).output().unwrap();
-    let said = String::from_utf8_lossy(&checked.stdout);
-    assert!(checked.status.success(), "{what}: {}\n{said}", path.display());
     std::fs::remove_file(&path).unwrap();
+    let said = String::from_utf8_lossy(&checked.stdout);
+    assert!(checked.status.success(), "{what}: {said}");
 }

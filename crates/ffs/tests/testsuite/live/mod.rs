@@ -18,15 +18,19 @@ mod reserve;
 pub(crate) mod shapes;
 
 use crate::many;
+use crate::property::for_all;
 use crate::replay;
 use crate::rules::freebsd;
-use crash::Fragile;
+use crash::{Fragile, Verdict};
+use proptest::prelude::{Just, any};
 use recount::recount;
+use replay::ops;
 use seekless_cache::{Config, Discipline};
-use seekless_device::VirtualClock;
+use seekless_device::{MemoryDevice, VirtualClock};
 use seekless_ffs::{FfsLive, Version};
 use seekless_fs::operate::Operate;
 use shapes::{Shape, image, options, replay, through};
+use std::cell::Cell;
 use std::sync::Arc;
 
 const SHAPES: [Shape; 4] = [
@@ -36,20 +40,41 @@ const SHAPES: [Shape; 4] = [
     Shape { version: Version::Ufs1, block: 8192, fragment: 8192, mebibytes: 24, big_endian: true },
 ];
 
+/// Does so many operations on a new volume of that kind, and judges it. Returns how often it was
+/// full.
+fn replayed(
+    kind: usize,
+    (shape, discipline): (&Shape, Discipline),
+    count: usize,
+    judge: impl Fn(Arc<MemoryDevice>),
+) -> u32 {
+    let full = Cell::new(0);
+    let input = (Just((shape, discipline)), ops(count, false));
+    for_all((1, kind), input, |((shape, discipline), ops)| {
+        let mut replay = replay(shape, discipline);
+        replay.run(&ops);
+        full.update(|full| full.max(replay.full));
+        judge(replay.finish());
+    });
+    full.get()
+}
+
+/// Check hashes and fields that we keep nothing in are as FreeBSD's.
+fn as_freebsd_has_it(device: &MemoryDevice) {
+    let verdict = freebsd::judge(device, false);
+    assert!(verdict.wrong.is_empty(), "{:#?}", verdict.wrong);
+}
+
 #[test]
 fn random_operations_do_what_the_model_does() {
     for discipline in Discipline::ALL {
         for (n, shape) in SHAPES.iter().enumerate() {
-            let seed = n as u64 + 1;
-            let mut replay = replay(shape, discipline, seed);
-            replay.run(3000);
-            let device = replay.finish();
-            recount(&device);
-            // Check hashes and fields that we keep nothing in are as FreeBSD's.
-            let verdict = freebsd::judge(device.as_ref(), false);
-            assert!(verdict.wrong.is_empty(), "{discipline} {shape:?}: {:#?}", verdict.wrong);
-            let report = seekless_ffs::check(device).unwrap();
-            assert!(report.is_clean(), "{:#?}", report.findings);
+            replayed(n, (shape, discipline), 3000, |device| {
+                recount(&device);
+                as_freebsd_has_it(&device);
+                let report = seekless_ffs::check(device).unwrap();
+                assert!(report.is_clean(), "{:#?}", report.findings);
+            });
         }
     }
 }
@@ -58,13 +83,11 @@ fn random_operations_do_what_the_model_does() {
 #[test]
 fn volumes_of_large_fragments_can_be_changed() {
     for version in [Version::Ufs1, Version::Ufs2] {
-        for (block, fragment) in [(65536, 65536), (65536, 16384), (32768, 16384), (16384, 16384)] {
+        let sizes = [(65536, 65536), (65536, 16384), (32768, 16384), (16384, 16384)];
+        for (n, (block, fragment)) in sizes.into_iter().enumerate() {
             let shape = Shape { version, block, fragment, mebibytes: 64, big_endian: false };
-            let mut replay = replay(&shape, Discipline::SoftUpdates, 5);
-            replay.run(300);
-            let device = replay.finish();
-            let verdict = freebsd::judge(device.as_ref(), false);
-            assert!(verdict.wrong.is_empty(), "{shape:?}: {:#?}", verdict.wrong);
+            let judge = |device: Arc<MemoryDevice>| as_freebsd_has_it(&device);
+            replayed(n, (&shape, Discipline::SoftUpdates), 300, judge);
         }
     }
 }
@@ -75,10 +98,8 @@ fn a_full_volume_stays_whole() {
         for version in [Version::Ufs1, Version::Ufs2] {
             let shape =
                 Shape { version, block: 4096, fragment: 512, mebibytes: 2, big_endian: false };
-            let mut replay = replay(&shape, discipline, 7);
-            replay.run(4000);
-            assert!(replay.full > 20, "the volume was never full");
-            recount(&replay.finish());
+            let full = replayed(7, (&shape, discipline), 4000, |device| recount(&device));
+            assert!(full > 20, "the volume was never full");
         }
     }
 }
@@ -96,50 +117,53 @@ fn the_last_of_many_names_waits_for_no_more_than_the_first() {
     }
 }
 
-/// What crashes leave under a discipline, over all shapes.
-fn crashes(discipline: Discipline, seed: u64, steps: u32, every: u32) -> (u32, Vec<String>) {
-    let (mut states, mut unexpected) = (0, Vec::new());
+/// Looks at what crashes leave under a discipline: of each shape so many lists of so many
+/// operations. Returns how many states were looked at.
+fn crashes(
+    discipline: Discipline,
+    (cases, count): (u32, usize),
+    every: u32,
+    judge: impl Fn(&Verdict),
+) -> u32 {
+    let states = Cell::new(0);
     for (n, shape) in SHAPES.iter().enumerate() {
-        let seed = seed + n as u64;
-        let device = image(shape);
-        let fragile = Arc::new(Fragile::new(device.clone(), seed, every));
-        let mut replay = through(device, fragile.clone(), shape, discipline, seed);
-        replay.run(steps);
-        drop(replay);
-        let verdict = fragile.verdict();
-        println!("{discipline}: {} states, {:?}", verdict.states, verdict.found);
-        states += verdict.states;
-        unexpected.extend(verdict.unexpected);
+        let input = (Just((discipline, shape)), any::<u64>(), ops(count, false));
+        for_all((cases, 100 + n), input, |((discipline, shape), seed, ops)| {
+            let device = image(shape);
+            let fragile = Arc::new(Fragile::new(device.clone(), seed, every));
+            through(device, fragile.clone(), shape, discipline).run(&ops);
+            let verdict = fragile.verdict();
+            println!("{discipline}: {} states, {:?}", verdict.states, verdict.found);
+            states.update(|states| states + verdict.states);
+            judge(&verdict);
+        });
     }
-    (states, unexpected)
+    states.get()
 }
 
-#[test]
-fn soft_updates_survive_every_crash() {
-    let (states, unexpected) = crashes(Discipline::SoftUpdates, 100, 3000, 3);
-    assert!(states > 300, "{states} states were looked at");
+fn nothing_unexpected(Verdict { unexpected, .. }: &Verdict) {
     assert!(unexpected.is_empty(), "{}", unexpected[..unexpected.len().min(20)].join("\n"));
 }
 
 #[test]
+fn soft_updates_survive_every_crash() {
+    let states = crashes(Discipline::SoftUpdates, (1, 3000), 3, nothing_unexpected);
+    assert!(states > 300, "{states} states were looked at");
+}
+
+#[test]
 fn without_order_some_crashes_do_damage() {
-    let (_, unexpected) = crashes(Discipline::Async, 100, 1500, 4);
-    assert!(!unexpected.is_empty(), "the check has not seen what it should see");
+    let unexpected = Cell::new(0);
+    crashes(Discipline::Async, (1, 1500), 4, |verdict| {
+        unexpected.update(|all| all + verdict.unexpected.len());
+    });
+    assert!(unexpected.get() > 0, "the check has not seen what it should see");
 }
 
 #[test]
 #[ignore = "minutes: cargo test -p seekless-ffs live -- --ignored"]
 fn soft_updates_survive_very_many_crashes() {
-    let mut states = 0;
-    for seed in 0..50 {
-        let (seen, unexpected) = crashes(Discipline::SoftUpdates, 1000 + 10 * seed, 4000, 1);
-        states += seen;
-        assert!(
-            unexpected.is_empty(),
-            "seed {seed}: {}",
-            unexpected[..unexpected.len().min(20)].join("\n")
-        );
-    }
+    let states = crashes(Discipline::SoftUpdates, (50, 4000), 1, nothing_unexpected);
     println!("{states} states");
 }
 
@@ -148,7 +172,7 @@ fn a_tree_removed_from_below_leaves_nothing() {
     for discipline in Discipline::ALL {
         for shape in &SHAPES {
             for seconds in [0, 2, 40] {
-                let mut replay = replay(shape, discipline, 3);
+                let mut replay = replay(shape, discipline);
                 replay.nest_and_remove(12, seconds);
                 recount(&replay.finish());
             }

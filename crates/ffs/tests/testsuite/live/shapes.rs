@@ -46,9 +46,9 @@ pub(crate) fn options() -> LiveOptions {
 }
 
 /// Operations on an image of its own.
-pub(crate) fn replay(shape: &Shape, discipline: Discipline, seed: u64) -> Replay<Ffs> {
+pub(crate) fn replay(shape: &Shape, discipline: Discipline) -> Replay<Ffs> {
     let device = image(shape);
-    through(device.clone(), device, shape, discipline, seed)
+    through(device.clone(), device, shape, discipline)
 }
 
 /// Operations on a device over `device`.
@@ -57,7 +57,6 @@ pub(crate) fn through(
     over: Arc<dyn BlockDevice>,
     shape: &Shape,
     discipline: Discipline,
-    seed: u64,
 ) -> Replay<Ffs> {
     let clock = Arc::new(VirtualClock::new());
     let mut config = Config::new(discipline);
@@ -65,7 +64,7 @@ pub(crate) fn through(
     config.capacity = ByteLen::new(1 << 20);
     let live = FfsLive::open(over, clock.clone() as Arc<dyn Clock>, config, options()).unwrap();
     let attributes = shape.version != Version::Ufs1;
-    Replay::of(Parts { device, clock, live, open, attributes }, seed)
+    Replay::of(Parts { device, clock, live, open, attributes })
 }
 
 fn open(device: Arc<dyn BlockDevice>) -> Arc<dyn Inspect> {
