@@ -321,6 +321,35 @@ fn snapshots_are_read_by_all_commands() {
 }
 
 #[test]
+fn snapshots_are_removed() {
+    if !ready("makefs") || !ready("fls") {
+        return;
+    }
+    let scratch = Scratch::new("ufs-snapshot-rm");
+    for (version, order, name) in
+        [("1", "le", "daily"), ("2", "be", "/.snap/daily"), ("2", "", "--all")]
+    {
+        let [_, now] = with_snapshot(&scratch, version, order);
+        let without = ["!/.snap", "/.snap/daily"];
+        let wanted = timeless(&manifest(&now, &without));
+        let (code, why) = failure(&seekless(&["snapshot", "rm", &now, "weekly"]));
+        assert!(code == 2 && why.contains("no snapshot /.snap/weekly"), "{code} {why}");
+        let told = text(&seekless(&["snapshot", "rm", "--json", &now, name]));
+        let told: serde_json::Value = serde_json::from_str(told.trim()).expect("JSON");
+        assert_eq!(told["removed"], 1, "{told}");
+        assert_eq!(text(&seekless(&["snapshot", "list", &now])), "");
+        same("the rest", &wanted, &timeless(&manifest(&now, &[])));
+        text(&seekless(&["check", &now]));
+        if version == "1" || order.is_empty() {
+            let names = run("fls", &["-r", "-p", "-u", &now]);
+            assert!(names.contains("added") && !names.contains("daily"), "{names}");
+        }
+        text(&seekless(&["tune", "-m", "7", &now]));
+        text(&seekless(&["snapshot", "rm", &now, "--all"]));
+    }
+}
+
+#[test]
 fn snapshots_that_are_not_there_are_refused() {
     if !ready("makefs") {
         return;

@@ -11,7 +11,7 @@
 //!
 //! `superblock.rs group.rs inode.rs bmap.rs entry.rs dir.rs xattr.rs` read, on top of `volume.rs`;
 //! the code that parses an inode or a directory entry is shared by the reader, the check and the
-//! engine; `snapshot.rs` reads the volume as its snapshots have kept it. `alloc/` checks a group's bytes and changes them in place.
+//! engine; `snapshot/` reads the volume as its snapshots have kept it, and removes them. `alloc/` checks a group's bytes and changes them in place.
 //!
 //! `check/` finds errors and determines the repair (`fix.rs`); `check/repair/` writes repairs in
 //! stages, each followed by a new check, so that a repair can be interrupted at any point.
@@ -45,6 +45,7 @@ mod entry;
 mod group;
 mod image;
 mod inode;
+mod inode_edit;
 mod make;
 #[allow(dead_code, reason = "the full vocabulary of the format, used or not")]
 mod ondisk;
@@ -66,7 +67,7 @@ pub use make::{CheckHashes, MakeOptions, Optimization, Version, make};
 #[cfg(feature = "faults")]
 pub use operate::LiveFault;
 pub use operate::{Ffs, FfsLive, LiveOptions, Wall};
-pub use snapshot::{open_snapshot, snapshots};
+pub use snapshot::{open_snapshot, remove_snapshots, snapshots};
 
 use seekless_device::BlockDevice;
 use seekless_fs::format::{Format, OpenOptions, Probe};

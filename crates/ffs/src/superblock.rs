@@ -130,6 +130,11 @@ impl Tuning {
         self.snapshots.into_iter().take_while(|&ino| ino != 0).map(Ino::new)
     }
 
+    /// Leaves no snapshot listed.
+    pub(crate) fn forget_snapshots(&mut self) {
+        self.snapshots = [0; 20];
+    }
+
     /// Whether it has snapshots.
     pub(crate) fn has_snapshots(&self) -> bool {
         self.snapshots().next().is_some()
@@ -295,8 +300,7 @@ impl Super {
         }
         if self.tuning.has_snapshots() {
             return Err(FsError::Unsupported(
-                "repairing a volume with snapshots (remove them on the system that created them)"
-                    .into(),
+                "repairing a volume with snapshots (remove them first)".into(),
             ));
         }
         Ok(())
@@ -355,10 +359,7 @@ impl Super {
                 !self.tuning.updated,
                 "a superblock from before 2002 (fsck_ffs of a current BSD converts it)",
             ),
-            (
-                self.tuning.has_snapshots(),
-                "snapshots (remove them on the system that created them)",
-            ),
+            (self.tuning.has_snapshots(), "snapshots (remove them first)"),
             (has(flag::JOURNALED_SOFT_UPDATES), "journaled soft updates (tunefs -j disable)"),
             (has(flag::GJOURNAL), "a gjournal (tunefs -J disable)"),
         ]

@@ -55,6 +55,13 @@ impl<'a> SuperblockMut<'a> {
         self.set64(at!(fs_pendingblocks), 0);
     }
 
+    /// Lists no snapshots.
+    pub(crate) fn forget_snapshots(&mut self) {
+        for n in 0..self.sb.tuning.snapshots().count() {
+            self.set32(at!(fs_snapinum) + n * 4, 0);
+        }
+    }
+
     fn set32(&mut self, at: usize, value: u32) {
         self.sb.order.put_u32(&mut self.bytes, at, value);
     }

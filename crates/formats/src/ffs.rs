@@ -3,7 +3,7 @@
 use crate::making::{CrashTraits, EmptyVolume, Maker, Planner, SmallVolume, Version};
 use crate::mounting::{InUse, Mounting, Wall};
 use crate::parameter::{Parameter, Value};
-use crate::table::{KnownFormat, PartitionType, SnapshotReader};
+use crate::table::{KnownFormat, PartitionType, SnapshotOperations};
 use seekless_cache::Discipline;
 use seekless_device::{BlockDevice, Clock};
 use seekless_ffs::{FfsLive, LiveOptions, MakeOptions};
@@ -34,9 +34,10 @@ pub const FFS: KnownFormat = KnownFormat {
     preen: |device, _| seekless_ffs::preen(device),
     repair: |device, _| seekless_ffs::repair(device),
     corrections: Some(seekless_ffs::corrections),
-    snapshots: Some(SnapshotReader {
+    snapshots: Some(SnapshotOperations {
         list: seekless_ffs::snapshots,
         open: seekless_ffs::open_snapshot,
+        remove: seekless_ffs::remove_snapshots,
     }),
 };
 

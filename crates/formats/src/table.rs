@@ -6,11 +6,11 @@ use crate::parameter::{Argument, Parameter};
 use crate::{EXT, FAT, FFS};
 use seekless_cache::Discipline;
 use seekless_device::{BlockDevice, Clock};
-use seekless_fs::FsError;
 use seekless_fs::check::{Repaired, Report};
 use seekless_fs::corrections::Corrections;
 use seekless_fs::format::{Format, OpenOptions, Probe};
 use seekless_fs::snapshot::SnapshotFile;
+use seekless_fs::{FsError, Timestamp};
 use std::sync::Arc;
 
 /// Every format, in probing order.
@@ -25,6 +25,9 @@ type OpenLive =
 
 /// Repairs an image, as its arguments say.
 type Repair = fn(Arc<dyn BlockDevice>, &[Argument]) -> Result<Repaired, FsError>;
+
+/// Removes the snapshots of a volume.
+type RemoveSnapshots = fn(Arc<dyn BlockDevice>, &[Vec<u8>], Timestamp) -> Result<(), FsError>;
 
 /// Lists the snapshots of a volume.
 type ListSnapshots = fn(Arc<dyn BlockDevice>, OpenOptions) -> Result<Vec<SnapshotFile>, FsError>;
@@ -88,16 +91,18 @@ pub struct KnownFormat {
     /// format can be recovered while it is in use.
     pub corrections: Option<FindCorrections>,
     /// The earlier states that volumes of the format keep of themselves, if they do.
-    pub snapshots: Option<SnapshotReader>,
+    pub snapshots: Option<SnapshotOperations>,
 }
 
-/// Reads the snapshots of a volume.
+/// The operations on the snapshots of a volume.
 #[derive(Clone, Copy, Debug)]
-pub struct SnapshotReader {
+pub struct SnapshotOperations {
     /// Lists them, oldest first.
     pub list: ListSnapshots,
     /// Opens the volume as the snapshot of a name has kept it, for reading.
     pub open: OpenSnapshot,
+    /// Removes all of them, by their names. Directories get the time.
+    pub remove: RemoveSnapshots,
 }
 
 impl KnownFormat {

@@ -3,10 +3,10 @@
 use crate::error::{Error, ErrorKind};
 use crate::place::Place;
 use seekless_device::BlockDevice;
-use seekless_formats::{KnownFormat, SnapshotReader};
-use seekless_fs::FsError;
+use seekless_formats::{KnownFormat, SnapshotOperations};
 use seekless_fs::format::OpenOptions;
 use seekless_fs::snapshot::SnapshotFile;
+use seekless_fs::{FsError, Timestamp};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -35,8 +35,8 @@ pub fn split(path: &Path) -> Option<(PathBuf, Vec<u8>)> {
 /// As [`device`](crate::device); [`ErrorKind::Unsupported`] for a format without snapshots.
 pub fn list(path: &Path, place: &Place, options: OpenOptions) -> Result<Vec<SnapshotFile>, Error> {
     let device = crate::device(path, place)?;
-    let reader = reader(path, device.as_ref())?;
-    (reader.list)(device, options).map_err(|error| Error::from(error).about(path.display()))
+    let operations = operations(path, device.as_ref())?;
+    (operations.list)(device, options).map_err(|error| Error::from(error).about(path.display()))
 }
 
 /// The volume as a snapshot has kept it. `image` names the device in errors.
@@ -45,19 +45,33 @@ pub(crate) fn open(
     device: Arc<dyn BlockDevice>,
     name: &[u8],
 ) -> Result<Arc<dyn BlockDevice>, Error> {
-    let reader = reader(image, device.as_ref())?;
-    let missing = |error: FsError| match error {
-        FsError::NotFound(path) => {
-            Error::usage(format!("no snapshot {path}")).about(image.display())
-        }
-        FsError::Invalid(what) => Error::usage(what).about(image.display()),
-        error => Error::from(error).about(image.display()),
-    };
-    (reader.open)(device, name, OpenOptions::default()).map_err(missing)
+    let operations = operations(image, device.as_ref())?;
+    (operations.open)(device, name, OpenOptions::default()).map_err(|error| missing(error, image))
 }
 
-/// The reader of snapshots of a device's format.
-fn reader(path: &Path, device: &dyn BlockDevice) -> Result<SnapshotReader, Error> {
+/// Removes all snapshots of the file system in an image, by their names. Directories get the time.
+///
+/// # Errors
+/// As [`device_locked`](crate::device_locked); [`ErrorKind::Usage`] for a file that is no snapshot,
+/// [`ErrorKind::Unsupported`] for some of several, and for a volume that cannot be changed.
+pub fn remove(path: &Path, place: &Place, names: &[Vec<u8>], time: Timestamp) -> Result<(), Error> {
+    let device = crate::device_locked(path, place)?;
+    let operations = operations(path, device.as_ref())?;
+    (operations.remove)(device, names, time).map_err(|error| missing(error, path))
+}
+
+/// The error of a snapshot that is not there, or of its image.
+fn missing(error: FsError, image: &Path) -> Error {
+    match error {
+        FsError::NotFound(path) => Error::usage(format!("no snapshot {path}")),
+        FsError::Invalid(what) => Error::usage(what),
+        error => Error::from(error),
+    }
+    .about(image.display())
+}
+
+/// The operations of a device's format.
+fn operations(path: &Path, device: &dyn BlockDevice) -> Result<SnapshotOperations, Error> {
     let known: &KnownFormat = seekless_formats::claim(device)
         .map_err(|error| Error::from(error).about(path.display()))?;
     known.snapshots.ok_or_else(|| {

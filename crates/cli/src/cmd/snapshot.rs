@@ -1,19 +1,23 @@
 //! `seekless snapshot`: the snapshots that a UFS volume has.
 
 use crate::args::{Global, OpenArgs, PlaceArgs};
-use crate::failure::Failure;
+use crate::failure::{Failure, Kind};
 use crate::say::say;
 use crate::show;
+use crate::written::Written;
 use clap::{Args, Subcommand};
 use seekless_fs::Timestamp;
+use seekless_fs::format::OpenOptions;
 use seekless_fs::snapshot::SnapshotFile;
 use seekless_images::snapshot;
 use seekless_units::format_size;
 use serde_json::json;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Show the snapshots of a UFS image
+/// List or remove the snapshots of a UFS image
 #[derive(Args, Debug)]
 #[command(after_help = "\
 A snapshot is a file in which a volume keeps its own state of an earlier moment; mksnap_ffs of
@@ -26,7 +30,8 @@ Examples:
   seekless ls -l disk.ufs@daily /etc
   seekless cp -r disk.ufs@/var/.snap/weekly /etc saved-etc
   seekless check disk.ufs@daily
-  seekless mount disk.ufs@daily mnt")]
+  seekless mount disk.ufs@daily mnt
+  seekless snapshot rm disk.ufs --all")]
 pub(crate) struct SnapshotCommand {
     #[command(subcommand)]
     action: Action,
@@ -35,6 +40,7 @@ pub(crate) struct SnapshotCommand {
 #[derive(Subcommand, Debug)]
 enum Action {
     List(ListArgs),
+    Rm(RmArgs),
 }
 
 /// List the snapshots of an image, oldest first
@@ -55,8 +61,59 @@ struct ListArgs {
     open: OpenArgs,
 }
 
+/// Remove all snapshots of an image, after which it can be changed
+#[derive(Args, Debug)]
+#[command(after_help = "\
+All snapshots of the volume are named, or --all is given: of some, the others would have to take
+over the blocks. The image must not be in use, and must have been unmounted cleanly. If the
+removal is interrupted, it can be started again.
+
+Examples:
+  seekless snapshot rm disk.ufs daily
+  seekless snapshot rm disk.ufs daily /var/.snap/weekly
+  seekless snapshot rm disk.ufs --all")]
+struct RmArgs {
+    /// Image file (raw) or block device
+    image: PathBuf,
+    /// Path of a snapshot in the volume, or its name in /.snap
+    #[arg(value_name = "SNAPSHOT", required_unless_present = "all")]
+    names: Vec<OsString>,
+    /// Remove all that there are
+    #[arg(long, conflicts_with = "names")]
+    all: bool,
+    #[command(flatten)]
+    place: PlaceArgs,
+}
+
 pub(crate) fn run(command: &SnapshotCommand, global: &Global) -> Result<ExitCode, Failure> {
-    let Action::List(args) = &command.action;
+    match &command.action {
+        Action::List(args) => list(args, global),
+        Action::Rm(args) => remove(args, global),
+    }
+}
+
+fn remove(args: &RmArgs, global: &Global) -> Result<ExitCode, Failure> {
+    let place = args.place.place();
+    let names = match args.all {
+        true => snapshot::list(&args.image, &place, OpenOptions::default())?
+            .into_iter()
+            .map(|found| {
+                let nameless = || format!("the snapshot of inode {} has no name", found.ino);
+                found.path.ok_or_else(|| Failure::new(Kind::Unsupported, nameless()))
+            })
+            .collect::<Result<_, _>>()?,
+        false => args.names.iter().map(|name| name.as_bytes().to_vec()).collect::<Vec<_>>(),
+    };
+    if !names.is_empty() {
+        snapshot::remove(&args.image, &place, &names, seekless_serve::now())?;
+    }
+    if !global.quiet || global.json {
+        Written::file(&args.image).with("removed", names.len() as u64).tell(global);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list(args: &ListArgs, global: &Global) -> Result<ExitCode, Failure> {
     for found in snapshot::list(&args.image, &args.place.place(), args.open.options())? {
         if global.json {
             say!("{}", in_json(&found));

@@ -47,7 +47,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("seekless build rootfs/ -o /dev/", "writes to a device; run by tests/devices"),
     ("seekless mkfs --format fat32 -n EFI /dev/", "the same"),
     ("seekless info /dev/", "reads a device; run by tests/devices"),
-    ("seekless snapshot list ", "needs a snapshot; run by tests/ufs"),
+    ("seekless snapshot ", "needs a snapshot; run by tests/ufs"),
     ("seekless ls -l disk.ufs@", "the same"),
     ("seekless cp -r disk.ufs@", "the same"),
     ("seekless check disk.ufs@", "the same"),

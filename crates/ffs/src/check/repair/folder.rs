@@ -1,10 +1,10 @@
 //! New names in a directory, and new directories.
 
 use super::directory::{RepairEntry, Unit, compose};
-use super::inode::{InodeMut, put_pointer};
 use super::space::RepairAllocator;
 use crate::check::checker::Checker;
 use crate::entry::{self, code_of};
+use crate::inode_edit::{InodeMut, put_pointer};
 use crate::ondisk::{DIRECT, DIRECTORY_UNIT};
 use seekless_fs::field::{index, invalid, wide};
 use seekless_fs::patches::Patches;

@@ -1,9 +1,9 @@
 //! Rebuilt heads of cylinder groups.
 
 use super::groups;
-use super::inode::InodeMut;
 use crate::alloc::{put_head_fields, seal_group};
 use crate::check::checker::Checker;
+use crate::inode_edit::InodeMut;
 use crate::ondisk::{CylinderGroup, MAGIC_GROUP};
 use crate::superblock::Format;
 use seekless_fs::FsError;

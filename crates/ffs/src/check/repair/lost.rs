@@ -2,9 +2,9 @@
 
 use super::directory::{Edit, edit, set_parent};
 use super::folder::{self, NewName};
-use super::inode::InodeMut;
 use super::space::RepairAllocator;
 use crate::check::checker::Checker;
+use crate::inode_edit::InodeMut;
 use crate::ondisk::ROOT;
 use seekless_fs::patches::Patches;
 use seekless_fs::{FileKind, FsError};

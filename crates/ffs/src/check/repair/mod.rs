@@ -14,7 +14,6 @@ mod directory;
 mod folder;
 mod groups;
 mod heads;
-mod inode;
 mod lost;
 mod space;
 mod superblock;
@@ -22,9 +21,9 @@ mod trim;
 
 use super::fix::{Fix, Stage, TOGETHER};
 use super::{Checker, problems};
+use crate::inode_edit::InodeMut;
 use crate::ondisk::{DIRECTORY_UNIT, flag};
 use directory::Edit;
-use inode::InodeMut;
 use seekless_device::BlockDevice;
 use seekless_fs::check::{Finding, Repaired, Rounds};
 use seekless_fs::field::wide;

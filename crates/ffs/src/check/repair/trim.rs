@@ -1,8 +1,8 @@
 //! Drops block numbers past a file's end, and cuts files to the last block they have.
 
-use super::inode::{InodeMut, put_pointer};
 use crate::check::claims::ClaimedTree;
 use crate::inode::Inode;
+use crate::inode_edit::{InodeMut, put_pointer};
 use crate::ondisk::DIRECT;
 use crate::volume::Volume;
 use seekless_fs::field::{index, wide};

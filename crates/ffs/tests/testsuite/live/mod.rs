@@ -10,7 +10,7 @@ mod failing;
 mod fsync;
 mod held;
 mod memory;
-mod recount;
+pub(crate) mod recount;
 mod recover;
 mod refusals;
 mod requests;

@@ -224,15 +224,18 @@ impl<'a> Raw<'a> {
         }
         numbers.push(list);
         let listed = self.block(list).start;
-        self.put(listed, 8, copied.len() as u64 + 1);
+        let copies = copied.len();
+        // One block of the list, which is a hint.
+        copied.truncate(self.block_size() / 8 - 1);
         copied.sort_unstable();
-        for (n, &at) in copied.iter().enumerate().take(self.block_size() / 8 - 1) {
+        self.put(listed, 8, copied.len() as u64 + 1);
+        for (n, &at) in copied.iter().enumerate() {
             self.put(listed + 8 + n * 8, 8, at);
         }
         self.set_map(ino, &numbers, &mut own);
         assert!(own.is_empty(), "{} blocks for numbers are left", own.len());
         self.finish(ino, blocks * self.block_size() as u64 + (copied.len() as u64 + 1) * 8);
-        (taken, copied.len())
+        (taken, copies)
     }
 
     /// Sets the length and the flag of a snapshot, and its number in the superblock.
@@ -244,17 +247,35 @@ impl<'a> Raw<'a> {
         let list = self.at + 1116;
         let slot = (0..20).find(|n| self.get(list + n * 4, 4) == 0).expect("room in the list");
         self.put(list + slot * 4, 4, ino);
+        self.seal(ino);
+    }
+
+    /// Renews the check hashes of an inode and of the superblock, if the volume has them.
+    pub(crate) fn seal(&mut self, ino: u64) {
+        let hashed = if self.is_ufs2 { self.get(self.at + 1308, 4) } else { 0 };
+        let len = self.field(104);
+        for (is_hashed, at, len, hash) in
+            [(hashed & 4 != 0, self.inode(ino), 256, 244), (hashed & 1 != 0, self.at, len, 1304)]
+        {
+            if is_hashed {
+                self.put(at + hash, 4, 0);
+                let sum = !crc32c::crc32c(&self.bytes[at..at + len]);
+                self.put(at + hash, 4, sum.into());
+            }
+        }
     }
 
     /// Sets an entry of the superblock's list.
     pub(crate) fn list(&mut self, slot: usize, ino: u64) {
         self.put(self.at + 1116 + slot * 4, 4, ino);
+        self.seal(ino.min(2));
     }
 
     /// Sets a number in the inode's map.
     pub(crate) fn set_number(&mut self, ino: u64, n: usize, number: u64) {
         let (at, len) = self.number_at(ino, n);
         self.put(at, len, number);
+        self.seal(ino);
     }
 
     /// The parts of an earlier state that were in use, by fragment: a snapshot has these.

@@ -1,18 +1,20 @@
 //! Reading snapshots that were made by hand.
 
 mod by_hand;
+mod remove;
 
 use crate::live::shapes::{Shape, options, through};
+use crate::property::for_all;
+use crate::replay::{Op, ops};
 use by_hand::Raw;
 use seekless_cache::{Config, Discipline};
 use seekless_device::{BlockDevice, DeviceError, MemoryDevice, VirtualClock};
-use seekless_ffs::{
-    CheckHashes, FfsImage, FfsLive, MakeOptions, Version, make, open_snapshot, snapshots,
-};
+use seekless_ffs::{FfsImage, FfsLive, MakeOptions, Version, make, open_snapshot, snapshots};
 use seekless_fs::format::OpenOptions;
 use seekless_fs::operate::{NewFile, Operate, Ownership};
 use seekless_fs::{FileKind, FsError, Inspect};
 use seekless_units::{ByteLen, Ino, Lba};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -153,17 +155,23 @@ struct Volume {
     inos: [Ino; 2],
 }
 
-fn volume(shape: &Shape, seed: u64) -> Volume {
+fn volume(shape: &Shape, kind: usize) -> Volume {
+    let made = RefCell::new(None);
+    for_all((1, kind), ops(700, false), |ops| {
+        made.replace(Some(volume_after(shape, &ops)));
+    });
+    made.into_inner().expect("one case at least")
+}
+
+fn volume_after(shape: &Shape, ops: &[Op]) -> Volume {
     let size = ByteLen::new((shape.mebibytes << 20) + u64::from(shape.fragment));
     let device = Arc::new(MemoryDevice::new(vec![0; size.get() as usize]));
     let mut made = MakeOptions::new(shape.version, size);
     (made.block_size, made.fragment_size) = (shape.block, shape.fragment);
     (made.big_endian, made.bytes_per_inode) = (shape.big_endian, Some(4096));
-    // What is written by hand has none.
-    made.check_hashes = CheckHashes::None;
     make(device.as_ref(), &made).unwrap();
-    let mut shaped = through(device.clone(), device, shape, Discipline::SoftUpdates, seed);
-    shaped.run(700);
+    let mut shaped = through(device.clone(), device, shape, Discipline::SoftUpdates);
+    shaped.run(ops);
     let device = shaped.finish();
     let block = shape.block as usize;
     let blocks = (3 << 20) / block;
@@ -189,7 +197,7 @@ const NAMES: [&str; 2] = ["daily", "weekly"];
 #[test]
 fn a_snapshot_is_the_volume_as_it_was() {
     for (n, shape) in SHAPES.iter().enumerate() {
-        let volume = volume(shape, n as u64 + 1);
+        let volume = volume(shape, n);
         let now = tree(&open(&volume.device));
         for (name, state) in NAMES.iter().zip(&volume.states) {
             let options = OpenOptions::default();
@@ -234,7 +242,7 @@ fn a_snapshot_is_read_as_a_file() {
 #[test]
 fn snapshots_are_listed_and_the_volume_is_in_order() {
     for (n, shape) in SHAPES.iter().enumerate() {
-        let volume = volume(shape, n as u64 + 20);
+        let volume = volume(shape, 20 + n);
         let report = seekless_ffs::check(volume.device.clone()).unwrap();
         let is_hash = |code: &str| code.ends_with("hash");
         let others = report.findings.iter().filter(|it| !is_hash(it.code()));
@@ -291,11 +299,13 @@ fn damaged_snapshots_are_refused() {
     let short = |raw: &mut Raw<'_>, ino: u64| {
         let at = raw.inode(ino) + 16;
         raw.put(at, 8, 5000);
+        raw.seal(ino);
     };
     is("daily", &short, ["di_size", "di_size"]);
     let unmarked = |raw: &mut Raw<'_>, ino: u64| {
         let at = raw.inode(ino) + 88;
         raw.put(at, 4, 0);
+        raw.seal(ino);
     };
     is("daily", &unmarked, ["is not a snapshot", "1 listed"]);
 }

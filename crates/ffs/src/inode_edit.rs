@@ -23,7 +23,7 @@ macro_rules! at {
 }
 
 /// An inode being changed. Its block is read again: inodes in it may have been changed before.
-pub(super) struct InodeMut<'a> {
+pub(crate) struct InodeMut<'a> {
     sb: &'a Super,
     at: u64,
     bytes: Vec<u8>,
@@ -32,7 +32,7 @@ pub(super) struct InodeMut<'a> {
 impl<'a> InodeMut<'a> {
     /// # Errors
     /// [`FsError::Corrupt`] for an inode that does not exist.
-    pub(super) fn read(volume: &'a Volume, disk: &Patches, ino: Ino) -> Result<Self, FsError> {
+    pub(crate) fn read(volume: &'a Volume, disk: &Patches, ino: Ino) -> Result<Self, FsError> {
         let sb = &volume.sb;
         let place = sb.inode_place(ino)?;
         let block = place.block.get() * u64::from(sb.fsize);
@@ -41,7 +41,7 @@ impl<'a> InodeMut<'a> {
     }
 
     /// Writes it: one sector.
-    pub(super) fn write(mut self, disk: &mut Patches) -> Result<(), FsError> {
+    pub(crate) fn write(mut self, disk: &mut Patches) -> Result<(), FsError> {
         self.seal();
         disk.put(self.at, &self.bytes)
     }
@@ -61,37 +61,37 @@ impl<'a> InodeMut<'a> {
     }
 
     /// Zeroes all but the generation, from which new files go on.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         let at = at!(self.sb, di_gen);
         let generation = self.sb.order.get_u32(&self.bytes, at).unwrap_or(0);
         self.bytes.fill(0);
         self.put32(at, generation);
     }
 
-    pub(super) fn set_mode(&mut self, mode: u16) {
+    pub(crate) fn set_mode(&mut self, mode: u16) {
         self.sb.order.put_u16(&mut self.bytes, at!(self.sb, di_mode), mode);
     }
 
-    pub(super) fn links(&self) -> u16 {
+    pub(crate) fn links(&self) -> u16 {
         self.sb.order.get_u16(&self.bytes, at!(self.sb, di_nlink)).unwrap_or(0)
     }
 
-    pub(super) fn set_links(&mut self, links: u16) {
+    pub(crate) fn set_links(&mut self, links: u16) {
         self.sb.order.put_u16(&mut self.bytes, at!(self.sb, di_nlink), links);
     }
 
     /// In bytes.
-    pub(super) fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         self.sb.order.get_u64(&self.bytes, at!(self.sb, di_size)).unwrap_or(0)
     }
 
     /// In bytes.
-    pub(super) fn set_len(&mut self, len: u64) {
+    pub(crate) fn set_len(&mut self, len: u64) {
         self.sb.order.put_u64(&mut self.bytes, at!(self.sb, di_size), len);
     }
 
     /// `di_blocks`, in sectors.
-    pub(super) fn sectors(&self) -> u64 {
+    pub(crate) fn sectors(&self) -> u64 {
         let at = at!(self.sb, di_blocks);
         match self.sb.format {
             Format::Ufs1 => self.sb.order.get_u32(&self.bytes, at).map(u64::from),
@@ -101,7 +101,7 @@ impl<'a> InodeMut<'a> {
     }
 
     /// `di_blocks`, in sectors.
-    pub(super) fn set_sectors(&mut self, sectors: u64) {
+    pub(crate) fn set_sectors(&mut self, sectors: u64) {
         let at = at!(self.sb, di_blocks);
         match self.sb.format {
             Format::Ufs1 => self.put32(at, low32(sectors)),
@@ -110,14 +110,14 @@ impl<'a> InodeMut<'a> {
     }
 
     /// Clears its flag of a snapshot.
-    pub(super) fn unmark(&mut self) {
+    pub(crate) fn unmark(&mut self) {
         let at = at!(self.sb, di_flags);
         let flags = self.sb.order.get_u32(&self.bytes, at).unwrap_or(0);
         self.put32(at, flags & !SNAPSHOT);
     }
 
     /// The n-th of the twelve direct and three indirect block numbers.
-    pub(super) fn pointer(&self, n: usize) -> u64 {
+    pub(crate) fn pointer(&self, n: usize) -> u64 {
         debug_assert!(n < DIRECT + 3, "an inode has fifteen numbers");
         let width = index(self.sb.pointer_size());
         let at = at!(self.sb, di_db) + n * width;
@@ -129,7 +129,7 @@ impl<'a> InodeMut<'a> {
     }
 
     /// Sets the n-th of the twelve direct and three indirect block numbers.
-    pub(super) fn set_pointer(&mut self, n: usize, block: u64) {
+    pub(crate) fn set_pointer(&mut self, n: usize, block: u64) {
         debug_assert!(n < DIRECT + 3, "an inode has fifteen numbers");
         let width = index(self.sb.pointer_size());
         let at = at!(self.sb, di_db) + n * width;
@@ -137,7 +137,7 @@ impl<'a> InodeMut<'a> {
     }
 
     /// Sets one of the two numbers of blocks with extended attributes.
-    pub(super) fn set_attribute_block(&mut self, n: usize, block: u64) {
+    pub(crate) fn set_attribute_block(&mut self, n: usize, block: u64) {
         debug_assert!(n < 2, "attributes have two blocks");
         if self.sb.format == Format::Ufs2 {
             let at = offset_of!(Dinode2<LE>, di_extb) + n * 8;
@@ -145,7 +145,7 @@ impl<'a> InodeMut<'a> {
         }
     }
 
-    pub(super) fn drop_attributes(&mut self) {
+    pub(crate) fn drop_attributes(&mut self) {
         if self.sb.format == Format::Ufs2 {
             self.put32(offset_of!(Dinode2<LE>, di_extsize), 0);
             self.set_attribute_block(0, 0);
@@ -154,7 +154,7 @@ impl<'a> InodeMut<'a> {
     }
 
     /// All three times, and on UFS2 that of birth, in seconds of the epoch.
-    pub(super) fn set_times(&mut self, secs: i64) {
+    pub(crate) fn set_times(&mut self, secs: i64) {
         let fields = [at!(self.sb, di_atime), at!(self.sb, di_mtime), at!(self.sb, di_ctime)];
         for at in fields {
             match self.sb.format {
@@ -173,7 +173,7 @@ impl<'a> InodeMut<'a> {
 }
 
 /// Writes a block number, which has four or eight bytes.
-pub(super) fn put_pointer(sb: &Super, bytes: &mut [u8], at: usize, block: u64) {
+pub(crate) fn put_pointer(sb: &Super, bytes: &mut [u8], at: usize, block: u64) {
     debug_assert!(block <= sb.size, "block {block} lies in the volume");
     debug_assert!(at + index(sb.pointer_size()) <= bytes.len(), "a number at byte {at}");
     match sb.format {

@@ -6,6 +6,10 @@
 //! or an older snapshot's, and read as zeros. Any other number is that of a copy, or of the block
 //! itself, taken over when its file was removed. Behind the image lies a list for the kernel.
 
+mod remove;
+
+pub use remove::remove_snapshots;
+
 use crate::image::{FfsImage, SNAPSHOT};
 use crate::inode::Inode;
 use crate::ondisk::{BLK_NOCOPY, BLK_SNAP, DIRECT};
@@ -224,10 +228,7 @@ pub fn open_snapshot(
     options: OpenOptions,
 ) -> Result<Arc<dyn BlockDevice>, FsError> {
     let image = FfsImage::open(device.clone(), options)?;
-    let path = match name.first() {
-        Some(b'/') => name.to_vec(),
-        _ => [HOME.as_bytes(), b"/", name].concat(),
-    };
+    let path = path_of(name);
     let ino = resolve(&image, &path)?;
     let inode = image.volume().snapshot(ino).map_err(|error| match error {
         FsError::Invalid(_) => {
@@ -236,6 +237,14 @@ pub fn open_snapshot(
         other => other,
     })?;
     device_of(device, options, inode)
+}
+
+/// The path of a snapshot by its path, or its name in `/.snap`.
+fn path_of(name: &[u8]) -> Vec<u8> {
+    match name.first() {
+        Some(b'/') => name.to_vec(),
+        _ => [HOME.as_bytes(), b"/", name].concat(),
+    }
 }
 
 fn device_of(

@@ -1,0 +1,179 @@
+//! Removal of all snapshots of a volume, after which it can be changed.
+//!
+//! The marks in the map of each, `BLK_NOCOPY` and `BLK_SNAP`, become holes; then its flag goes, in
+//! one write; then the list in the superblock; then the files are removed like any others. After
+//! each write the volume is in order, except that a listed file may be no snapshot any more, which a
+//! check mends, and a removal that begins anew goes on with.
+
+use super::path_of;
+use crate::image::{FfsImage, SNAPSHOT};
+use crate::inode::Inode;
+use crate::inode_edit::{InodeMut, put_pointer};
+use crate::ondisk::{BLK_NOCOPY, BLK_SNAP, DIRECT};
+use crate::operate::{FfsLive, LiveOptions};
+use crate::superblock_edit::SuperblockMut;
+use crate::volume::Volume;
+use seekless_cache::{Config, Discipline};
+use seekless_device::{BlockDevice, VirtualClock};
+use seekless_fs::field::{index, range};
+use seekless_fs::format::OpenOptions;
+use seekless_fs::inspect::resolve;
+use seekless_fs::operate::Operate;
+use seekless_fs::patches::Patches;
+use seekless_fs::{FsError, Location, Timestamp};
+use seekless_units::{BlockNo, Ino};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// A snapshot to be removed.
+struct Doomed {
+    inode: Inode,
+    dir: Ino,
+    name: Vec<u8>,
+    /// Blocks of numbers with marks, by their first fragment.
+    marked: Vec<BlockNo>,
+}
+
+/// Removes snapshots of a volume that is not in use: all that it has. `names` are as those of
+/// [`open_snapshot`](super::open_snapshot); `now` becomes the time of changed directories.
+///
+/// # Errors
+/// [`FsError::NotFound`] and [`FsError::Invalid`] for a file that is no snapshot;
+/// [`FsError::Unsupported`] for some of several snapshots, since the others would have to take over
+/// their blocks, for a volume that was not unmounted, and for one that cannot be changed for other
+/// reasons; [`FsError::Corrupt`]. Nothing is written then. Errors of the device.
+pub fn remove_snapshots(
+    device: Arc<dyn BlockDevice>,
+    names: &[Vec<u8>],
+    now: Timestamp,
+) -> Result<(), FsError> {
+    let image = FfsImage::open(device.clone(), OpenOptions::default())?;
+    let doomed = doomed(&image, names)?;
+    let sb = &image.volume().sb;
+    let mut disk = Patches::new(device.clone());
+    // The oldest last: as long as the first one on the list is a snapshot, the list is in order.
+    for ino in sb.tuning.snapshots().collect::<Vec<_>>().into_iter().rev() {
+        let Some(snapshot) = doomed.iter().find(|it| it.inode.ino == ino) else { continue };
+        unmark(image.volume(), snapshot, &mut disk)?;
+    }
+    let mut superblock = SuperblockMut::read(sb, device.as_ref())?;
+    superblock.forget_snapshots();
+    superblock.write(device.as_ref(), false)?;
+    device.flush()?;
+    unlink(device, &doomed, now)
+}
+
+/// The snapshots of these names, after it is certain that all can be removed.
+fn doomed(image: &FfsImage, names: &[Vec<u8>]) -> Result<Vec<Doomed>, FsError> {
+    let volume = image.volume();
+    let sb = &volume.sb;
+    let listed: BTreeSet<Ino> = sb.tuning.snapshots().collect();
+    let mut later = sb.clone();
+    later.tuning.forget_snapshots();
+    later.check_writable()?;
+    if !sb.clean {
+        let what = "removing snapshots of a volume that was not unmounted (check it first)";
+        return Err(FsError::Unsupported(what.into()));
+    }
+    let mut found: Vec<Doomed> = Vec::new();
+    for path in names.iter().map(|name| path_of(name)) {
+        let ino = resolve(image, &path)?;
+        let (inode, _) = volume.live_inode(ino)?;
+        if !listed.contains(&ino) {
+            let path = String::from_utf8_lossy(&path);
+            return Err(FsError::Invalid(format!("{path} is not a snapshot")));
+        }
+        if found.iter().any(|snapshot| snapshot.inode.ino == ino) {
+            continue;
+        }
+        let end = path.iter().rposition(|&byte| byte == b'/').unwrap_or(0);
+        let (dir, name) = path.split_at(end);
+        let name = name.get(1..).unwrap_or_default().to_vec();
+        let marked = if inode.is(SNAPSHOT) { volume.marked(&inode)? } else { Vec::new() };
+        found.push(Doomed { inode, dir: resolve(image, dir)?, name, marked });
+    }
+    if found.len() < listed.len() {
+        let what = format!("removing {} of {} snapshots", found.len(), listed.len());
+        let why = "the others would have to take over their blocks (remove all of them)";
+        return Err(FsError::Unsupported(format!("{what}: {why}")));
+    }
+    Ok(found)
+}
+
+impl Volume {
+    /// The blocks of numbers in a snapshot's map that have marks.
+    fn marked(&self, snapshot: &Inode) -> Result<Vec<BlockNo>, FsError> {
+        let mut pending: Vec<(u64, u32)> = snapshot.indirect.iter().copied().zip(1..).collect();
+        let mut found = Vec::new();
+        let mut left = self.sb.snapshot_blocks();
+        while let Some((number, levels)) = pending.pop() {
+            if number == 0 {
+                continue;
+            }
+            let start = BlockNo::new(number);
+            let place = Location::of("indirect block").in_inode(snapshot.ino).in_block(start);
+            left = left.checked_sub(1).ok_or_else(|| range("indirect blocks", 1, 0, place))?;
+            let block = self.block(start, index(self.sb.bsize), place)?;
+            let numbers = (0..self.sb.pointers()).map(|at| self.pointer(&block, at));
+            if levels > 1 {
+                pending.extend(numbers.map(|number| (number, levels - 1)));
+            } else if numbers.into_iter().any(is_mark) {
+                found.push(start);
+            }
+        }
+        Ok(found)
+    }
+}
+
+const fn is_mark(number: u64) -> bool {
+    matches!(number, BLK_NOCOPY | BLK_SNAP)
+}
+
+/// Makes a snapshot an ordinary file: its marks become holes, and then its flag goes.
+fn unmark(volume: &Volume, snapshot: &Doomed, disk: &mut Patches) -> Result<(), FsError> {
+    let sb = &volume.sb;
+    let width = index(sb.pointer_size());
+    for block in &snapshot.marked {
+        let at = block.get() * u64::from(sb.fsize);
+        let mut bytes = disk.read(at, index(sb.bsize))?;
+        for n in 0..sb.pointers() {
+            if is_mark(volume.pointer(&bytes, n)) {
+                put_pointer(sb, &mut bytes, index(n) * width, 0);
+            }
+        }
+        disk.put(at, &bytes)?;
+    }
+    disk.flush()?;
+    let mut inode = InodeMut::read(volume, disk, snapshot.inode.ino)?;
+    for n in (0..DIRECT)
+        .zip(snapshot.inode.direct)
+        .filter(|(_, number)| is_mark(*number))
+        .map(|(n, _)| n)
+    {
+        inode.set_pointer(n, 0);
+    }
+    inode.unmark();
+    inode.write(disk)?;
+    disk.flush()
+}
+
+/// Removes files that were snapshots.
+fn unlink(device: Arc<dyn BlockDevice>, doomed: &[Doomed], now: Timestamp) -> Result<(), FsError> {
+    let options = LiveOptions {
+        directories: "orlov".into(),
+        inodes: None,
+        blocks: None,
+        seed: 0,
+        reallocblks: false,
+        force: false,
+        recover: false,
+        ignore_checksums: false,
+        wall: Box::new(move || now),
+    };
+    let config = Config::new(Discipline::Sync);
+    let mut live = FfsLive::open(device, Arc::new(VirtualClock::new()), config, options)?;
+    for snapshot in doomed {
+        live.unlink(snapshot.dir, &snapshot.name)?;
+    }
+    live.unmount()
+}
