@@ -4,7 +4,7 @@
 use crate::image::SNAPSHOT;
 use crate::inode::Inode;
 use crate::ondisk::{BLK_NOCOPY, BLK_SNAP, DIRECT};
-use crate::snapshot::Kept;
+use crate::snapshot::{Kept, SnapshotMap};
 use crate::superblock::{Format, Order};
 use crate::volume::Volume;
 use seekless_fs::field::{index, range, wide};
@@ -211,9 +211,10 @@ impl Volume {
         let mut held = MappedRuns { runs: Vec::new(), index: Some(Vec::new()), left };
         self.walk(inode, &EVERYTHING, &mut held)?;
         held.runs.retain(|run| run.lbn.get() >= blocks * frags);
+        let map = SnapshotMap::new(self, inode);
         let mut image = MappedRuns { runs: Vec::new(), index: None, left };
         for at in 0..blocks {
-            let Kept::At(start) = self.kept(inode, at)? else { continue };
+            let Kept::At(start) = map.kept(at)? else { continue };
             // A copy is whole, but the volume may end in its last block.
             let extent = Extent::new(start, frags.min(self.sb.size - start.get()));
             image.push(Mapping { lbn: Lbn::new(at * frags), extent, unwritten: false }, place)?;

@@ -3,6 +3,7 @@
 use crate::acl;
 use crate::inode::Inode;
 use crate::ondisk::{ROOT, check_hash, flag};
+use crate::snapshot::SnapshotMap;
 use crate::superblock::{Format, Order, Super};
 use crate::volume::Volume;
 use seekless_device::BlockDevice;
@@ -184,7 +185,7 @@ impl Inspect for FfsImage {
         let len = index(left.min(wide(buf.len())));
         let Some(buf) = buf.get_mut(..len).filter(|buf| !buf.is_empty()) else { return Ok(0) };
         match is_snapshot {
-            true => self.volume.read_snapshot(&inode, offset, buf)?,
+            true => SnapshotMap::new(&self.volume, &inode).read(offset, buf)?,
             false => self.volume.read_mapped(&inode, offset, buf)?,
         }
         Ok(len)

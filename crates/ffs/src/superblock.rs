@@ -351,6 +351,11 @@ impl Super {
         }
     }
 
+    /// Blocks of the image in a snapshot, the last of which may end behind the volume.
+    pub(crate) fn snapshot_blocks(&self) -> u64 {
+        self.size.div_ceil(u64::from(self.frag))
+    }
+
     /// A feature that a change of the volume would break, with a remedy.
     pub(crate) fn unkept_feature(&self) -> Option<&'static str> {
         let has = |bit: u32| self.flags & bit != 0;

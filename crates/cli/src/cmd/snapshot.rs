@@ -39,8 +39,8 @@ pub(crate) struct SnapshotCommand {
 
 #[derive(Subcommand, Debug)]
 enum Action {
-    List(ListArgs),
-    Rm(RmArgs),
+    List(ListSnapshotsArgs),
+    Rm(RemoveSnapshotsArgs),
 }
 
 /// List the snapshots of an image, oldest first
@@ -52,7 +52,7 @@ A snapshot that no directory has any more has no path.
 Examples:
   seekless snapshot list disk.ufs
   seekless snapshot list --json disk.ufs | jq -r .path")]
-struct ListArgs {
+struct ListSnapshotsArgs {
     /// Image file (raw or qcow2) or block device
     image: PathBuf,
     #[command(flatten)]
@@ -72,7 +72,7 @@ Examples:
   seekless snapshot rm disk.ufs daily
   seekless snapshot rm disk.ufs daily /var/.snap/weekly
   seekless snapshot rm disk.ufs --all")]
-struct RmArgs {
+struct RemoveSnapshotsArgs {
     /// Image file (raw) or block device
     image: PathBuf,
     /// Path of a snapshot in the volume, or its name in /.snap
@@ -92,7 +92,7 @@ pub(crate) fn run(command: &SnapshotCommand, global: &Global) -> Result<ExitCode
     }
 }
 
-fn remove(args: &RmArgs, global: &Global) -> Result<ExitCode, Failure> {
+fn remove(args: &RemoveSnapshotsArgs, global: &Global) -> Result<ExitCode, Failure> {
     let place = args.place.place();
     let names = match args.all {
         true => snapshot::list(&args.image, &place, OpenOptions::default())?
@@ -113,7 +113,7 @@ fn remove(args: &RmArgs, global: &Global) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn list(args: &ListArgs, global: &Global) -> Result<ExitCode, Failure> {
+fn list(args: &ListSnapshotsArgs, global: &Global) -> Result<ExitCode, Failure> {
     for found in snapshot::list(&args.image, &args.place.place(), args.open.options())? {
         if global.json {
             say!("{}", in_json(&found));

@@ -38,23 +38,28 @@ pub(crate) enum Kept {
     At(BlockNo),
 }
 
-impl Super {
-    /// Blocks of the image in a snapshot, the last of which may end behind the volume.
-    pub(crate) fn snapshot_blocks(&self) -> u64 {
-        self.size.div_ceil(u64::from(self.frag))
-    }
+/// The map of a snapshot.
+#[derive(Clone, Copy)]
+pub(crate) struct SnapshotMap<'a> {
+    volume: &'a Volume,
+    inode: &'a Inode,
 }
 
-impl Volume {
-    /// A number in the map of a file, for one of its blocks.
-    fn number(&self, inode: &Inode, at: u64) -> Result<u64, FsError> {
+impl<'a> SnapshotMap<'a> {
+    pub(crate) const fn new(volume: &'a Volume, inode: &'a Inode) -> Self {
+        Self { volume, inode }
+    }
+
+    /// The number for a block.
+    fn number(self, at: u64) -> Result<u64, FsError> {
+        let (volume, inode) = (self.volume, self.inode);
         if let Some(&number) = inode.direct.get(index(at)) {
             return Ok(number);
         }
         let mut within = at - wide(DIRECT);
         let mut span = 1;
         for &root in &inode.indirect {
-            span *= self.sb.pointers();
+            span *= volume.sb.pointers();
             if within >= span {
                 within -= span;
                 continue;
@@ -63,9 +68,9 @@ impl Volume {
             while span > 1 && number != 0 {
                 let start = BlockNo::new(number);
                 let place = Location::of("indirect block").in_inode(inode.ino).in_block(start);
-                let block = self.block(start, index(self.sb.bsize), place)?;
-                span /= self.sb.pointers();
-                number = self.pointer(&block, within / span);
+                let block = volume.block(start, index(volume.sb.bsize), place)?;
+                span /= volume.sb.pointers();
+                number = volume.pointer(&block, within / span);
                 within %= span;
             }
             return Ok(number);
@@ -73,79 +78,71 @@ impl Volume {
         Ok(0)
     }
 
-    /// The contents that a snapshot has for a block of the volume.
+    /// The contents that the snapshot has for a block of the volume.
     ///
     /// # Errors
     /// [`FsError::Corrupt`] for a number outside of the volume.
-    pub(crate) fn kept(&self, snapshot: &Inode, at: u64) -> Result<Kept, FsError> {
-        debug_assert!(at < self.sb.snapshot_blocks(), "block {at} is one of the volume");
-        match self.number(snapshot, at)? {
-            0 => Ok(Kept::At(BlockNo::new(at * u64::from(self.sb.frag)))),
+    pub(crate) fn kept(self, at: u64) -> Result<Kept, FsError> {
+        let sb = &self.volume.sb;
+        debug_assert!(at < sb.snapshot_blocks(), "block {at} is one of the volume");
+        match self.number(at)? {
+            0 => Ok(Kept::At(BlockNo::new(at * u64::from(sb.frag)))),
             BLK_NOCOPY | BLK_SNAP => Ok(Kept::Nothing),
             number => {
                 let start = BlockNo::new(number);
-                let place = Location::of("block map").in_inode(snapshot.ino);
-                self.check_extent(Extent::new(start, u64::from(self.sb.frag)), place)?;
+                let place = Location::of("block map").in_inode(self.inode.ino);
+                self.volume.check_extent(Extent::new(start, u64::from(sb.frag)), place)?;
                 Ok(Kept::At(start))
             }
         }
     }
 
-    /// Reads bytes of the image in a snapshot.
-    pub(crate) fn read_kept(
-        &self,
-        snapshot: &Inode,
-        mut at: u64,
-        mut buf: &mut [u8],
-    ) -> Result<(), FsError> {
-        let bsize = u64::from(self.sb.bsize);
+    /// Reads bytes of the image.
+    fn read_image(self, mut at: u64, mut buf: &mut [u8]) -> Result<(), FsError> {
+        let bsize = u64::from(self.volume.sb.bsize);
         while !buf.is_empty() {
             let (block, within) = (at / bsize, at % bsize);
             let len = index((bsize - within).min(wide(buf.len())));
             let (part, rest) = buf.split_at_mut(len);
-            match self.kept(snapshot, block)? {
+            match self.kept(block)? {
                 Kept::Nothing => part.fill(0),
-                Kept::At(start) => self.read_bytes(start, within, part)?,
+                Kept::At(start) => self.volume.read_bytes(start, within, part)?,
             }
             (at, buf) = (at + wide(len), rest);
         }
         Ok(())
     }
 
-    /// Reads bytes of a snapshot, which must lie within it: of the image, and of the list behind it.
-    pub(crate) fn read_snapshot(
-        &self,
-        snapshot: &Inode,
-        offset: ByteLen,
-        buf: &mut [u8],
-    ) -> Result<(), FsError> {
-        let image = self.sb.snapshot_blocks() * u64::from(self.sb.bsize);
+    /// Reads bytes of the file, which must lie within it: of the image, and of the list behind it.
+    pub(crate) fn read(self, offset: ByteLen, buf: &mut [u8]) -> Result<(), FsError> {
+        let sb = &self.volume.sb;
+        let image = sb.snapshot_blocks() * u64::from(sb.bsize);
         let len = image.saturating_sub(offset.get()).min(wide(buf.len()));
         let (kept, list) = buf.split_at_mut(index(len));
-        self.read_kept(snapshot, offset.get(), kept)?;
+        self.read_image(offset.get(), kept)?;
         match list.is_empty() {
             true => Ok(()),
-            false => self.read_mapped(snapshot, ByteLen::new(offset.get() + len), list),
+            false => self.volume.read_mapped(self.inode, ByteLen::new(offset.get() + len), list),
         }
     }
+}
 
-    /// A snapshot that the superblock lists.
-    ///
-    /// # Errors
-    /// [`FsError::Invalid`] for another file, [`FsError::Corrupt`] for one that is too short.
-    fn snapshot(&self, ino: Ino) -> Result<Inode, FsError> {
-        let (inode, kind) = self.live_inode(ino)?;
-        let is_listed = self.sb.tuning.snapshots().any(|listed| listed == ino);
-        if kind != FileKind::Regular || !inode.is(SNAPSHOT) || !is_listed {
-            return Err(FsError::Invalid(format!("inode {ino} is not a snapshot of its volume")));
-        }
-        let least = self.sb.snapshot_blocks() * u64::from(self.sb.bsize);
-        if inode.len < least {
-            let place = Location::of("snapshot").in_inode(ino);
-            return Err(range("di_size", inode.len, least, place));
-        }
-        Ok(inode)
+/// A snapshot that the superblock lists.
+///
+/// # Errors
+/// [`FsError::Invalid`] for another file, [`FsError::Corrupt`] for one that is too short.
+fn snapshot(volume: &Volume, ino: Ino) -> Result<Inode, FsError> {
+    let (inode, kind) = volume.live_inode(ino)?;
+    let is_listed = volume.sb.tuning.snapshots().any(|listed| listed == ino);
+    if kind != FileKind::Regular || !inode.is(SNAPSHOT) || !is_listed {
+        return Err(FsError::Invalid(format!("inode {ino} is not a snapshot of its volume")));
     }
+    let least = volume.sb.snapshot_blocks() * u64::from(volume.sb.bsize);
+    if inode.len < least {
+        let place = Location::of("snapshot").in_inode(ino);
+        return Err(range("di_size", inode.len, least, place));
+    }
+    Ok(inode)
 }
 
 /// A volume as one of its snapshots has kept it.
@@ -164,13 +161,15 @@ impl BlockDevice for SnapshotDevice {
         if start.checked_add(len).is_none_or(|end| end > device_len.get()) {
             return Err(DeviceError::OutOfRange { at, len, device_len });
         }
-        self.volume.read_kept(&self.inode, start, buf).map_err(|error| match error {
-            FsError::Device(error) => error,
-            error => DeviceError::Damaged {
-                container: "snapshot",
-                offset: start,
-                what: error.to_string(),
-            },
+        SnapshotMap::new(&self.volume, &self.inode).read_image(start, buf).map_err(|error| {
+            match error {
+                FsError::Device(error) => error,
+                error => DeviceError::Damaged {
+                    container: "snapshot",
+                    offset: start,
+                    what: error.to_string(),
+                },
+            }
         })
     }
 
@@ -201,7 +200,7 @@ pub fn snapshots(
         if !listed.insert(ino) {
             return Err(invalid("fs_snapinum", ino.get().into(), Location::of("superblock")));
         }
-        let inode = match volume.snapshot(ino) {
+        let inode = match snapshot(volume, ino) {
             Err(FsError::Invalid(_)) => continue,
             other => other?,
         };
@@ -211,8 +210,8 @@ pub fn snapshots(
         found.push(SnapshotFile { ino, path: None, made, held });
     }
     let mut paths = paths(&image, &listed)?;
-    for snapshot in &mut found {
-        snapshot.path = paths.remove(&snapshot.ino);
+    for file in &mut found {
+        file.path = paths.remove(&file.ino);
     }
     Ok(found)
 }
@@ -230,7 +229,7 @@ pub fn open_snapshot(
     let image = FfsImage::open(device.clone(), options)?;
     let path = path_of(name);
     let ino = resolve(&image, &path)?;
-    let inode = image.volume().snapshot(ino).map_err(|error| match error {
+    let inode = snapshot(image.volume(), ino).map_err(|error| match error {
         FsError::Invalid(_) => {
             FsError::Invalid(format!("{} is not a snapshot", String::from_utf8_lossy(&path)))
         }

@@ -89,7 +89,7 @@ fn doomed(image: &FfsImage, names: &[Vec<u8>]) -> Result<Vec<Doomed>, FsError> {
         let end = path.iter().rposition(|&byte| byte == b'/').unwrap_or(0);
         let (dir, name) = path.split_at(end);
         let name = name.get(1..).unwrap_or_default().to_vec();
-        let marked = if inode.is(SNAPSHOT) { volume.marked(&inode)? } else { Vec::new() };
+        let marked = if inode.is(SNAPSHOT) { marked(volume, &inode)? } else { Vec::new() };
         found.push(Doomed { inode, dir: resolve(image, dir)?, name, marked });
     }
     if found.len() < listed.len() {
@@ -100,29 +100,27 @@ fn doomed(image: &FfsImage, names: &[Vec<u8>]) -> Result<Vec<Doomed>, FsError> {
     Ok(found)
 }
 
-impl Volume {
-    /// The blocks of numbers in a snapshot's map that have marks.
-    fn marked(&self, snapshot: &Inode) -> Result<Vec<BlockNo>, FsError> {
-        let mut pending: Vec<(u64, u32)> = snapshot.indirect.iter().copied().zip(1..).collect();
-        let mut found = Vec::new();
-        let mut left = self.sb.snapshot_blocks();
-        while let Some((number, levels)) = pending.pop() {
-            if number == 0 {
-                continue;
-            }
-            let start = BlockNo::new(number);
-            let place = Location::of("indirect block").in_inode(snapshot.ino).in_block(start);
-            left = left.checked_sub(1).ok_or_else(|| range("indirect blocks", 1, 0, place))?;
-            let block = self.block(start, index(self.sb.bsize), place)?;
-            let numbers = (0..self.sb.pointers()).map(|at| self.pointer(&block, at));
-            if levels > 1 {
-                pending.extend(numbers.map(|number| (number, levels - 1)));
-            } else if numbers.into_iter().any(is_mark) {
-                found.push(start);
-            }
+/// The blocks of numbers in a snapshot's map that have marks.
+fn marked(volume: &Volume, snapshot: &Inode) -> Result<Vec<BlockNo>, FsError> {
+    let mut pending: Vec<(u64, u32)> = snapshot.indirect.iter().copied().zip(1..).collect();
+    let mut found = Vec::new();
+    let mut left = volume.sb.snapshot_blocks();
+    while let Some((number, levels)) = pending.pop() {
+        if number == 0 {
+            continue;
         }
-        Ok(found)
+        let start = BlockNo::new(number);
+        let place = Location::of("indirect block").in_inode(snapshot.ino).in_block(start);
+        left = left.checked_sub(1).ok_or_else(|| range("indirect blocks", 1, 0, place))?;
+        let block = volume.block(start, index(volume.sb.bsize), place)?;
+        let mut numbers = (0..volume.sb.pointers()).map(|at| volume.pointer(&block, at));
+        if levels > 1 {
+            pending.extend(numbers.map(|number| (number, levels - 1)));
+        } else if numbers.any(is_mark) {
+            found.push(start);
+        }
     }
+    Ok(found)
 }
 
 const fn is_mark(number: u64) -> bool {
