@@ -169,6 +169,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "seekless-ext",
             "seekless-fat",
             "seekless-ffs",
+            "seekless-formats",
             "seekless-fs",
             "seekless-host",
             "seekless-images",
