@@ -54,6 +54,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "seekless-ffs",
             "seekless-fs",
             "seekless-live",
+            "seekless-placement",
             "seekless-units",
         ],
     ),

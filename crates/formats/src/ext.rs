@@ -1,5 +1,6 @@
 //! ext2, ext3 and ext4.
 
+use crate::experiment;
 use crate::making::{CrashTraits, EmptyVolume, Maker, Planner, SmallVolume, Version};
 use crate::mounting::{InUse, Mounting, Wall};
 use crate::parameter::{Parameter, Value};
@@ -22,6 +23,8 @@ pub const EXT: KnownFormat = KnownFormat {
     versions: VERSIONS,
     maker,
     partition: PartitionType::LinuxRoot,
+    make_parameters: MAKE,
+    experiment: experiment::EXT,
     crash: CrashTraits {
         has_inodes: true,
         swaps_names: true,

@@ -1,5 +1,6 @@
 //! FAT12, FAT16 and FAT32.
 
+use crate::experiment;
 use crate::making::{CrashTraits, EmptyVolume, Maker, Planner, SmallVolume, Version};
 use crate::mounting::{InUse, Mounting, Wall};
 use crate::parameter::{Argument, Parameter, Value};
@@ -20,6 +21,8 @@ pub const FAT: KnownFormat = KnownFormat {
     versions: VERSIONS,
     maker,
     partition: PartitionType::Named("Microsoft basic data"),
+    make_parameters: MAKE,
+    experiment: experiment::FAT,
     crash: CrashTraits {
         has_inodes: false,
         swaps_names: false,

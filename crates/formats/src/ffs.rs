@@ -1,5 +1,6 @@
 //! UFS1 and UFS2.
 
+use crate::experiment;
 use crate::making::{CrashTraits, EmptyVolume, Maker, Planner, SmallVolume, Version};
 use crate::mounting::{InUse, Mounting, Wall};
 use crate::parameter::{Parameter, Value};
@@ -20,6 +21,8 @@ pub const FFS: KnownFormat = KnownFormat {
     versions: VERSIONS,
     maker,
     partition: PartitionType::Named("FreeBSD UFS"),
+    make_parameters: MAKE,
+    experiment: experiment::FFS,
     crash: CrashTraits {
         has_inodes: true,
         swaps_names: false,

@@ -5,10 +5,12 @@
 //! - `table`: the rows, and the selection of an image's row
 //! - `parameter`: the options that a format has for its mounts and repairs
 //! - `making`: versions of a format, and their empty volumes
+//! - `experiment`: units and policies, for experiments
 //! - `mounting`: opening of images for changes, and file systems in use
 //! - `recovery`: images checked and corrected while they are in use
 //! - `ext`, `ffs`, `fat`: the operations of each row
 
+mod experiment;
 mod ext;
 mod fat;
 mod ffs;
@@ -18,6 +20,7 @@ mod parameter;
 mod recovery;
 mod table;
 
+pub use experiment::{ExperimentTraits, PolicyVolume};
 pub use ext::EXT;
 pub use fat::FAT;
 pub use ffs::FFS;

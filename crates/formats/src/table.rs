@@ -1,5 +1,6 @@
 //! The rows, and the selection of an image's row.
 
+use crate::experiment::ExperimentTraits;
 use crate::making::{CrashTraits, EmptyVolume, Maker, Version};
 use crate::mounting::{InUse, Mounting, Wall};
 use crate::parameter::{Argument, Parameter};
@@ -69,6 +70,10 @@ pub struct KnownFormat {
     pub maker: MakerOf,
     /// The type of a partition with a volume of the format.
     pub partition: PartitionType,
+    /// The options of its empty volumes.
+    pub make_parameters: &'static [Parameter],
+    /// Its units and policies in experiments.
+    pub experiment: ExperimentTraits,
     /// Its behaviour in a crash.
     pub crash: CrashTraits,
     /// The default discipline for changes of an image.

@@ -5,7 +5,7 @@
 //! directories have no blocks; a file has at most four extents.
 
 use seekless_device::BlockDevice;
-use seekless_formats::{CrashTraits, KnownFormat, PartitionType};
+use seekless_formats::{CrashTraits, EXT, KnownFormat, PartitionType};
 use seekless_fs::check::{Outcome, Preen, Repaired, Report};
 use seekless_fs::field::{invalid, range};
 use seekless_fs::format::{Format, OpenOptions, Probe};
@@ -35,6 +35,8 @@ pub(crate) const FLAT: KnownFormat = KnownFormat {
     versions: &[],
     maker: |_, _| refuse(),
     partition: PartitionType::LinuxRoot,
+    make_parameters: &[],
+    experiment: EXT.experiment,
     crash: CrashTraits {
         has_inodes: true,
         swaps_names: false,

@@ -206,8 +206,13 @@ impl Experiment {
             workload.systems_of(self).find_map(|system| {
                 let kind = system.format.kind;
                 let lacks = || format!("{} is {}", system.name, kind.name());
-                if workload.kind == WorkloadKind::MakeNodes && kind.is_fat() {
-                    let message = format!("needs device nodes, which FAT lacks: {}", lacks());
+                if workload.kind == WorkloadKind::MakeNodes && !kind.known().experiment.has_devices
+                {
+                    let message = format!(
+                        "needs device nodes, which {} lacks: {}",
+                        kind.known().family,
+                        lacks()
+                    );
                     return Some(Fault::of("kind", message));
                 }
                 // The maker's own errors are reported elsewhere.
@@ -216,7 +221,7 @@ impl Experiment {
                 let misfit = disciplines.find(|d| d.journal_mode().is_some() != has_journal)?;
                 let message = if has_journal {
                     format!("'{}' is for volumes without a journal: {}", misfit.name(), lacks())
-                } else if kind.is_ext() {
+                } else if kind.known().versions.iter().any(|version| version.has_journal) {
                     let name = &system.name;
                     format!("'{}' needs a journal: {name} has none", misfit.name())
                 } else {

@@ -1,6 +1,6 @@
 //! The formats that experiments know: those of the table of formats.
 
-use seekless_formats::{EXT, FAT, KnownFormat, Version};
+use seekless_formats::{KnownFormat, Version};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use std::fmt;
@@ -23,18 +23,6 @@ impl FormatKind {
     #[must_use]
     pub const fn version(self) -> &'static Version {
         self.version
-    }
-
-    /// Whether it is one of ext.
-    #[must_use]
-    pub fn is_ext(self) -> bool {
-        self.known.is(&EXT)
-    }
-
-    /// Whether it is one of FAT.
-    #[must_use]
-    pub fn is_fat(self) -> bool {
-        self.known.is(&FAT)
     }
 
     /// Its name in experiments.
