@@ -276,7 +276,7 @@ impl<'a> Extraction<'a> {
     /// Copies the contents of a file, except holes.
     fn copy_contents_of(&mut self, file: &File, path: &[u8], attr: &Attr) -> Result<(), Failure> {
         let io = |error: std::io::Error| Failure::io(show::name(path), &error);
-        let map = self.image.block_map(attr.ino)?;
+        let map = self.image.contents_map(attr.ino)?;
         let cloning = self.cloning_of(file, path, attr)?;
         file.set_len(attr.size).map_err(io)?;
         let block = u64::from(self.image.geometry().block_size);

@@ -376,6 +376,21 @@ fn snapshots_that_are_not_there_are_refused() {
     text(&seekless(&["build", &scratch.join("tree"), "-o", &ext, "--format", "ext4"]));
     refused(&["snapshot", "list", &ext], 4, "ext images have no snapshots");
     refused(&["ls", &format!("{ext}@daily")], 4, "ext images have no snapshots");
+    // An image is not written over through one of its snapshots, and the longest name is the
+    // image's.
+    if can_mount() {
+        let device = judges::attach(&now, false);
+        let before = fs::read(&now).expect("read");
+        for source in [format!("{now}@daily"), format!("{device}@daily")] {
+            let build = ["build", &source, "-o", &device, "--force", "--exclude", "/.snap"];
+            refused(&build, 2, "would be written over its source");
+        }
+        judges::detach(&device);
+        assert!(fs::read(&now).expect("read") == before, "the volume was written over");
+    }
+    let longer = format!("{now}@b.ufs");
+    fs::copy(&now, &longer).expect("copy");
+    text(&seekless(&["ls", &format!("{longer}@daily")]));
     // A file of that name goes before.
     let named = format!("{now}@daily");
     fs::copy(&was, &named).expect("copy");

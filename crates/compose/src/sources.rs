@@ -181,8 +181,6 @@ pub fn refuse_inside<'a>(
 
 /// Looks whether a device may change while it is read.
 fn look(path: &Path, purpose: Purpose) -> Result<(), Error> {
-    let image = snapshot::split(path).map(|(image, _)| image);
-    let path = image.as_deref().unwrap_or(path);
     match purpose {
         Purpose::Build { .. } => in_use::refuse(path),
         Purpose::List => {

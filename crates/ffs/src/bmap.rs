@@ -4,7 +4,6 @@
 use crate::image::SNAPSHOT;
 use crate::inode::Inode;
 use crate::ondisk::{BLK_NOCOPY, BLK_SNAP, DIRECT};
-use crate::snapshot::{Kept, SnapshotMap};
 use crate::superblock::{Format, Order};
 use crate::volume::Volume;
 use seekless_fs::field::{index, range, wide};
@@ -196,33 +195,6 @@ impl Volume {
         Ok(BlockMap {
             runs: found.runs,
             index: found.index.unwrap_or_default(),
-            xattr_block: self.attribute_block(inode)?,
-            xattr_inodes: Vec::new(),
-        })
-    }
-
-    /// The map of a snapshot. Its image has the volume's own blocks where no others are kept.
-    pub(crate) fn snapshot_map(&self, inode: &Inode) -> Result<BlockMap, FsError> {
-        let place = Location::of("block map").in_inode(inode.ino);
-        let frags = u64::from(self.sb.frag);
-        let blocks = self.sb.snapshot_blocks();
-        // Its own blocks, and those of the volume.
-        let left = self.sb.size.saturating_mul(3);
-        let mut held = MappedRuns { runs: Vec::new(), index: Some(Vec::new()), left };
-        self.walk(inode, &EVERYTHING, &mut held)?;
-        held.runs.retain(|run| run.lbn.get() >= blocks * frags);
-        let map = SnapshotMap::new(self, inode);
-        let mut image = MappedRuns { runs: Vec::new(), index: None, left };
-        for at in 0..blocks {
-            let Kept::At(start) = map.kept(at)? else { continue };
-            // A copy is whole, but the volume may end in its last block.
-            let extent = Extent::new(start, frags.min(self.sb.size - start.get()));
-            image.push(Mapping { lbn: Lbn::new(at * frags), extent, unwritten: false }, place)?;
-        }
-        image.runs.append(&mut held.runs);
-        Ok(BlockMap {
-            runs: image.runs,
-            index: held.index.unwrap_or_default(),
             xattr_block: self.attribute_block(inode)?,
             xattr_inodes: Vec::new(),
         })

@@ -208,15 +208,21 @@ impl Inspect for FfsImage {
 
     fn block_map(&self, ino: Ino) -> Result<BlockMap, FsError> {
         let (inode, kind) = self.volume.live_inode(ino)?;
-        if self.is_snapshot(&inode)? {
-            return self.volume.snapshot_map(&inode);
-        }
         let in_blocks = match kind {
             FileKind::Regular | FileKind::Directory => true,
             FileKind::Symlink => inode.short_target(&self.volume.sb).is_none(),
             _ => false,
         };
         if in_blocks { self.volume.block_map(&inode) } else { Ok(BlockMap::default()) }
+    }
+
+    fn contents_map(&self, ino: Ino) -> Result<BlockMap, FsError> {
+        let map = self.block_map(ino)?;
+        let (inode, _) = self.volume.live_inode(ino)?;
+        match self.is_snapshot(&inode)? {
+            true => SnapshotMap::new(&self.volume, &inode).contents(map),
+            false => Ok(map),
+        }
     }
 
     fn inode_location(&self, ino: Ino) -> Result<InodeLocation, FsError> {

@@ -130,11 +130,6 @@ impl Tuning {
         self.snapshots.into_iter().take_while(|&ino| ino != 0).map(Ino::new)
     }
 
-    /// Leaves no snapshot listed.
-    pub(crate) fn forget_snapshots(&mut self) {
-        self.snapshots = [0; 20];
-    }
-
     /// Whether it has snapshots.
     pub(crate) fn has_snapshots(&self) -> bool {
         self.snapshots().next().is_some()

@@ -28,7 +28,8 @@ type OpenLive =
 type Repair = fn(Arc<dyn BlockDevice>, &[Argument]) -> Result<Repaired, FsError>;
 
 /// Removes the snapshots of a volume.
-type RemoveSnapshots = fn(Arc<dyn BlockDevice>, &[Vec<u8>], Timestamp) -> Result<(), FsError>;
+type RemoveSnapshots =
+    fn(Arc<dyn BlockDevice>, Option<&[Vec<u8>]>, Timestamp) -> Result<u64, FsError>;
 
 /// Lists the snapshots of a volume.
 type ListSnapshots = fn(Arc<dyn BlockDevice>, OpenOptions) -> Result<Vec<SnapshotFile>, FsError>;
@@ -106,7 +107,8 @@ pub struct SnapshotOperations {
     pub list: ListSnapshots,
     /// Opens the volume as the snapshot of a name has kept it, for reading.
     pub open: OpenSnapshot,
-    /// Removes all of them, by their names. Directories get the time.
+    /// Removes all of them, of these names if there are any, and returns their number. Directories
+    /// get the time.
     pub remove: RemoveSnapshots,
 }
 

@@ -285,6 +285,15 @@ pub trait Inspect: Send + Sync {
     /// [`FsError::Corrupt`].
     fn block_map(&self, ino: Ino) -> Result<BlockMap, FsError>;
 
+    /// Where a file's contents lie, as [`Inspect::block_map`] has it, with blocks that belong to
+    /// other files. By default there are none.
+    ///
+    /// # Errors
+    /// As [`Inspect::block_map`].
+    fn contents_map(&self, ino: Ino) -> Result<BlockMap, FsError> {
+        self.block_map(ino)
+    }
+
     /// The location of an inode.
     ///
     /// # Errors

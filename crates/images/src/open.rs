@@ -47,10 +47,7 @@ fn read(
 /// [`ErrorKind::Usage`] for a directory or a missing part, [`ErrorKind::Corrupt`] for a damaged
 /// table or qcow2 image, [`ErrorKind::System`].
 pub fn device(path: &Path, place: &Place) -> Result<Arc<dyn BlockDevice>, Error> {
-    match snapshot::split(path) {
-        Some((image, _)) => in_use::warn(&image),
-        None => in_use::warn(path),
-    }
+    in_use::warn(path);
     device_in_use(path, place)
 }
 

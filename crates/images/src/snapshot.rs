@@ -7,6 +7,7 @@ use seekless_formats::{KnownFormat, SnapshotOperations};
 use seekless_fs::format::OpenOptions;
 use seekless_fs::snapshot::SnapshotFile;
 use seekless_fs::{FsError, Timestamp};
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -20,13 +21,21 @@ pub fn split(path: &Path) -> Option<(PathBuf, Vec<u8>)> {
         return None;
     }
     let bytes = path.as_os_str().as_bytes();
-    let ats = (0..bytes.len()).filter(|&at| bytes[at] == b'@');
-    ats.filter_map(|at| {
-        let image = PathBuf::from(OsStr::from_bytes(&bytes[..at]));
-        let name = bytes[at + 1..].to_vec();
-        (!name.is_empty() && image.metadata().is_ok_and(|it| !it.is_dir())).then_some((image, name))
-    })
-    .next()
+    // The longest path of an image: its name may have an @, too.
+    let ats = (0..bytes.len()).rev().filter(|&at| bytes[at] == b'@');
+    let mut images = ats.map(|at| (Path::new(OsStr::from_bytes(&bytes[..at])), &bytes[at + 1..]));
+    let is_image = |path: &Path| path.metadata().is_ok_and(|it| !it.is_dir());
+    let (image, name) = images.find(|(image, name)| !name.is_empty() && is_image(image))?;
+    Some((image.to_path_buf(), name.to_vec()))
+}
+
+/// The file or device that has the image of a path, whether it names a snapshot or not.
+#[must_use]
+pub fn file_of(path: &Path) -> Cow<'_, Path> {
+    match split(path) {
+        Some((image, _)) => Cow::Owned(image),
+        None => Cow::Borrowed(path),
+    }
 }
 
 /// The snapshots of the file system in an image, oldest first.
@@ -49,12 +58,18 @@ pub(crate) fn open(
     (operations.open)(device, name, OpenOptions::default()).map_err(|error| missing(error, image))
 }
 
-/// Removes all snapshots of the file system in an image, by their names. Directories get the time.
+/// Removes the snapshots of the file system in an image, and returns their number: all, of these
+/// names if there are any. Directories get the time.
 ///
 /// # Errors
 /// As [`device_locked`](crate::device_locked); [`ErrorKind::Usage`] for a file that is no snapshot,
 /// [`ErrorKind::Unsupported`] for some of several, and for a volume that cannot be changed.
-pub fn remove(path: &Path, place: &Place, names: &[Vec<u8>], time: Timestamp) -> Result<(), Error> {
+pub fn remove(
+    path: &Path,
+    place: &Place,
+    names: Option<&[Vec<u8>]>,
+    time: Timestamp,
+) -> Result<u64, Error> {
     let device = crate::device_locked(path, place)?;
     let operations = operations(path, device.as_ref())?;
     (operations.remove)(device, names, time).map_err(|error| missing(error, path))

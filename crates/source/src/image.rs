@@ -186,7 +186,7 @@ impl Source for ImageSource {
 
     fn segments(&self, node: NodeId) -> Result<Vec<Segment>, FsError> {
         let node = self.tree.node(node);
-        let map = self.image.block_map(self.ino(node)?)?;
+        let map = self.image.contents_map(self.ino(node)?)?;
         if map.runs.is_empty() && map.index.is_empty() && node.size > 0 {
             // Contents in the inode, or one great hole: reading distinguishes them.
             return self.inline_segments(node);
@@ -199,7 +199,7 @@ impl Source for ImageSource {
         if node.flags & inode_flag::VERITY == 0 {
             return Ok(None);
         }
-        let map = self.image.block_map(self.ino(node)?)?;
+        let map = self.image.contents_map(self.ino(node)?)?;
         let start = node.size.checked_next_multiple_of(SEAL_ALIGN).unwrap_or(u64::MAX);
         let segments = self.segments_of(&map, start..u64::MAX);
         Ok(Some(Sealed { segments, block_size: self.image.geometry().block_size }))
@@ -260,7 +260,7 @@ impl<'a> ImageContent<'a> {
     fn map(&self) -> Option<MappedContent<'a>> {
         let device = self.image.contents()?;
         // Whoever reads meets the error again.
-        let map = self.image.block_map(self.ino).ok()?;
+        let map = self.image.contents_map(self.ino).ok()?;
         Some(MappedContent::new(map.runs, self.image.geometry().block_size, device))
     }
 }

@@ -1,13 +1,12 @@
 //! `seekless snapshot`: the snapshots that a UFS volume has.
 
 use crate::args::{Global, OpenArgs, PlaceArgs};
-use crate::failure::{Failure, Kind};
+use crate::failure::Failure;
 use crate::say::say;
 use crate::show;
 use crate::written::Written;
 use clap::{Args, Subcommand};
 use seekless_fs::Timestamp;
-use seekless_fs::format::OpenOptions;
 use seekless_fs::snapshot::SnapshotFile;
 use seekless_images::snapshot;
 use seekless_units::format_size;
@@ -65,8 +64,8 @@ struct ListSnapshotsArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 All snapshots of the volume are named, or --all is given: of some, the others would have to take
-over the blocks. The image must not be in use, and must have been unmounted cleanly. If the
-removal is interrupted, it can be started again.
+over the blocks. The image must not be in use, and must be in order. If the removal is
+interrupted, it can be started again; a file that is on no list any more is an ordinary one.
 
 Examples:
   seekless snapshot rm disk.ufs daily
@@ -94,21 +93,11 @@ pub(crate) fn run(command: &SnapshotCommand, global: &Global) -> Result<ExitCode
 
 fn remove(args: &RemoveSnapshotsArgs, global: &Global) -> Result<ExitCode, Failure> {
     let place = args.place.place();
-    let names = match args.all {
-        true => snapshot::list(&args.image, &place, OpenOptions::default())?
-            .into_iter()
-            .map(|found| {
-                let nameless = || format!("the snapshot of inode {} has no name", found.ino);
-                found.path.ok_or_else(|| Failure::new(Kind::Unsupported, nameless()))
-            })
-            .collect::<Result<_, _>>()?,
-        false => args.names.iter().map(|name| name.as_bytes().to_vec()).collect::<Vec<_>>(),
-    };
-    if !names.is_empty() {
-        snapshot::remove(&args.image, &place, &names, seekless_serve::now())?;
-    }
+    let names: Vec<_> = args.names.iter().map(|name| name.as_bytes().to_vec()).collect();
+    let names = (!args.all).then_some(&names[..]);
+    let removed = snapshot::remove(&args.image, &place, names, seekless_serve::now())?;
     if !global.quiet || global.json {
-        Written::file(&args.image).with("removed", names.len() as u64).tell(global);
+        Written::file(&args.image).with("removed", removed).tell(global);
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -183,7 +183,7 @@ pub(crate) struct Mounted {
 
 /// Attaches an image to a loop device. Concurrent calls may get the same free device; then one of
 /// them must try again.
-fn attach(image: &str, read_only: bool) -> String {
+pub(crate) fn attach(image: &str, read_only: bool) -> String {
     let flags: &[&str] = if read_only { &["-r"] } else { &[] };
     for _ in 0..20 {
         let args = [flags, &["--find", "--show", image]].concat();
@@ -235,7 +235,7 @@ impl Drop for Mounted {
 
 /// Detaches a loop device, and waits until it has let its image go: a process with mounts of its
 /// own, started by another test meanwhile, may keep the file system mounted for a while.
-fn detach(device: &str) {
+pub(crate) fn detach(device: &str) {
     let backing = device.replace("/dev/", "/sys/block/") + "/loop/backing_file";
     let image = fs::read(&backing);
     let _ = Command::new("losetup").args(["--detach", device]).status();

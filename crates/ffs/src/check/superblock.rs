@@ -3,6 +3,7 @@
 use super::copies::{alike_copy, bad_copies, better_copy, search};
 use super::problems;
 use crate::image::SNAPSHOT;
+use crate::inode::Inode;
 use crate::make::MOST_CONTIG;
 use crate::ondisk::{
     DIRECT, SUPERBLOCK_SEARCH, SUPERBLOCK_SIZE, SUPERBLOCK_UFS2, Superblock, flag,
@@ -157,17 +158,11 @@ fn chosen(
     }
     let mut sb = sb?;
     let mut tuned = tuned;
-    if let Some(ino) = sb.tuning.snapshots().next() {
-        match listed(device, &sb, ino) {
-            Listed::Snapshot => {}
-            kind => {
-                forget_snapshots(&mut mended);
-                if kind == Listed::Other {
-                    tuned.push("fs_snapinum");
-                }
-                sb = usable(&mended, device.len())?;
-            }
-        }
+    let (kept, is_wrong) = kept_snapshots(device, &sb);
+    if kept.len() < sb.tuning.snapshots().count() {
+        list_snapshots(&mut mended, &kept);
+        sb = usable(&mended, device.len())?;
+        tuned.extend(is_wrong.then_some("fs_snapinum"));
     }
     // One that makes no sense is reported once.
     let makes_sense = findings.is_empty();
@@ -462,30 +457,28 @@ fn tune(found: &mut RawSuperblock, copy: &RawSuperblock) -> Vec<&'static str> {
     differed
 }
 
-/// An inode that a superblock lists as a snapshot.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Listed {
-    /// It is one.
-    Snapshot,
-    /// It is an empty file: in the image of a newer snapshot, so are older ones.
-    Emptied,
-    /// Something else.
-    Other,
-}
-
-fn listed(device: &Arc<dyn BlockDevice>, sb: &Super, ino: Ino) -> Listed {
+/// The listed inodes that are snapshots, and whether one of the others is not an empty file: in the
+/// image of a newer snapshot, older ones are listed so.
+fn kept_snapshots(device: &Arc<dyn BlockDevice>, sb: &Super) -> (Vec<Ino>, bool) {
     let volume = Volume::with(Arc::clone(device), sb.clone(), true);
-    match volume.inode(ino) {
-        Ok(inode) if FileKind::from_mode(inode.mode()) != Some(FileKind::Regular) => Listed::Other,
-        Ok(inode) if inode.is(SNAPSHOT) => Listed::Snapshot,
-        Ok(inode) if inode.len == 0 => Listed::Emptied,
-        Ok(_) | Err(_) => Listed::Other,
+    let (mut kept, mut is_wrong) = (Vec::new(), false);
+    for ino in sb.tuning.snapshots() {
+        let inode = volume.inode(ino).ok();
+        let is_file = |inode: &Inode| FileKind::from_mode(inode.mode()) == Some(FileKind::Regular);
+        match inode.filter(is_file) {
+            Some(inode) if inode.is(SNAPSHOT) && !kept.contains(&ino) => kept.push(ino),
+            Some(inode) if inode.len == 0 => {}
+            Some(_) | None => is_wrong = true,
+        }
     }
+    (kept, is_wrong)
 }
 
-fn forget_snapshots(found: &mut RawSuperblock) {
+/// Lists these snapshots and no others.
+fn list_snapshots(found: &mut RawSuperblock, snapshots: &[Ino]) {
     let at = offset_of!(Superblock<LE>, fs_snapinum);
-    if let Some(list) = found.bytes.get_mut(at..at + 80) {
-        list.fill(0);
+    for n in 0..20 {
+        let ino = snapshots.get(n).map_or(0, |ino| ino.get());
+        found.order.put_u32(&mut found.bytes, at + n * 4, ino);
     }
 }

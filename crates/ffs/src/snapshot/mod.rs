@@ -16,13 +16,14 @@ use crate::ondisk::{BLK_NOCOPY, BLK_SNAP, DIRECT};
 use crate::superblock::Super;
 use crate::volume::Volume;
 use seekless_device::{BlockDevice, DeviceError};
-use seekless_fs::field::{index, invalid, range, wide};
+use seekless_fs::field::{index, range, wide};
 use seekless_fs::format::OpenOptions;
 use seekless_fs::inspect::resolve;
 use seekless_fs::snapshot::SnapshotFile;
-use seekless_fs::{FileKind, FsError, Inspect, Location};
-use seekless_units::{BlockNo, ByteLen, Extent, Ino, Lba};
-use std::collections::{BTreeMap, BTreeSet};
+use seekless_fs::{BlockMap, FileKind, FsError, Inspect, Location, Mapping};
+use seekless_units::{BlockNo, ByteLen, Extent, Ino, Lba, Lbn};
+use std::collections::BTreeSet;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -97,6 +98,26 @@ impl<'a> SnapshotMap<'a> {
         }
     }
 
+    /// Where the contents of the file lie: in its own blocks, which `held` has, and for its image in
+    /// blocks of the volume.
+    pub(crate) fn contents(self, mut held: BlockMap) -> Result<BlockMap, FsError> {
+        let sb = &self.volume.sb;
+        let mut image = ImageRuns { map: self, runs: Vec::new() };
+        for (at, &number) in (0..).zip(&self.inode.direct) {
+            image.add(at, 1, number)?;
+        }
+        let (mut first, mut span) = (wide(DIRECT), 1u64);
+        for &root in &self.inode.indirect {
+            span *= sb.pointers();
+            image.add(first, span, root)?;
+            first += span;
+        }
+        let end = sb.snapshot_blocks() * u64::from(sb.frag);
+        held.runs.retain(|run| run.lbn.get() >= end);
+        image.runs.append(&mut held.runs);
+        Ok(BlockMap { runs: image.runs, ..held })
+    }
+
     /// Reads bytes of the image.
     fn read_image(self, mut at: u64, mut buf: &mut [u8]) -> Result<(), FsError> {
         let bsize = u64::from(self.volume.sb.bsize);
@@ -123,6 +144,84 @@ impl<'a> SnapshotMap<'a> {
         match list.is_empty() {
             true => Ok(()),
             false => self.volume.read_mapped(self.inode, ByteLen::new(offset.get() + len), list),
+        }
+    }
+}
+
+/// The runs of a snapshot's image, as they are found.
+struct ImageRuns<'a> {
+    map: SnapshotMap<'a>,
+    runs: Vec<Mapping>,
+}
+
+impl ImageRuns<'_> {
+    /// Adds the `span` blocks from `first` on, whose number, or that of their indirect block, is
+    /// given.
+    fn add(&mut self, first: u64, span: u64, number: u64) -> Result<(), FsError> {
+        let (volume, inode) = (self.map.volume, self.map.inode);
+        let (blocks, frag) = (volume.sb.snapshot_blocks(), u64::from(volume.sb.frag));
+        if first >= blocks {
+            return Ok(());
+        }
+        let place = Location::of("block map").in_inode(inode.ino);
+        if number == 0 {
+            let (start, end) = (first * frag, (first + span) * frag);
+            self.push(first, BlockNo::new(start), end.min(volume.sb.size) - start);
+        } else if span > 1 {
+            let start = BlockNo::new(number);
+            let block = volume.block(start, index(volume.sb.bsize), place.in_block(start))?;
+            let step = span / volume.sb.pointers();
+            for (n, first) in (0..volume.sb.pointers()).zip((first..).step_by(index(step))) {
+                self.add(first, step, volume.pointer(&block, n))?;
+            }
+        } else if !is_mark(number) {
+            let start = BlockNo::new(number);
+            // A copy is whole, but the volume may end in its last block.
+            volume.check_extent(Extent::new(start, frag), place)?;
+            self.push(first, start, frag);
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, block: u64, start: BlockNo, len: u64) {
+        let lbn = Lbn::new(block * u64::from(self.map.volume.sb.frag));
+        if let Some(last) = self.runs.last_mut()
+            && last.lbn + last.extent.len == lbn
+            && last.extent.end() == start
+        {
+            last.extent.len += len;
+            return;
+        }
+        self.runs.push(Mapping { lbn, extent: Extent::new(start, len), unwritten: false });
+    }
+}
+
+/// Whether a number in the map of a snapshot stands for no block.
+pub(crate) const fn is_mark(number: u64) -> bool {
+    matches!(number, BLK_NOCOPY | BLK_SNAP)
+}
+
+/// A listed inode.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Listed {
+    /// A snapshot.
+    Snapshot,
+    /// A snapshot whose removal was cut off: an ordinary file of its length.
+    Former,
+    /// Anything else: a snapshot of an older snapshot's time, or damage.
+    Other,
+}
+
+impl Listed {
+    fn of(volume: &Volume, ino: Ino) -> Result<(Self, Option<Inode>), FsError> {
+        let least = volume.sb.snapshot_blocks() * u64::from(volume.sb.bsize);
+        match volume.live_inode(ino) {
+            Ok((inode, FileKind::Regular)) if inode.is(SNAPSHOT) => {
+                Ok((Self::Snapshot, Some(inode)))
+            }
+            Ok((inode, FileKind::Regular)) if inode.len >= least => Ok((Self::Former, Some(inode))),
+            Ok(_) | Err(FsError::Corrupt { .. }) => Ok((Self::Other, None)),
+            Err(error) => Err(error),
         }
     }
 }
@@ -185,9 +284,8 @@ impl BlockDevice for SnapshotDevice {
 /// The snapshots of a volume, oldest first.
 ///
 /// # Errors
-/// [`FsError::Corrupt`] for an inode that is listed twice, or a snapshot without a superblock;
-/// errors of the device. Listed inodes that are no snapshots are left out: the image in a snapshot
-/// lists older ones so.
+/// [`FsError::Corrupt`] for a snapshot that is too short or has no superblock; errors of the device.
+/// Listed inodes that are no snapshots are left out: the image in a snapshot lists older ones so.
 pub fn snapshots(
     device: Arc<dyn BlockDevice>,
     options: OpenOptions,
@@ -197,17 +295,17 @@ pub fn snapshots(
     let mut listed = BTreeSet::new();
     let mut found = Vec::new();
     for ino in volume.sb.tuning.snapshots() {
-        if !listed.insert(ino) {
-            return Err(invalid("fs_snapinum", ino.get().into(), Location::of("superblock")));
+        if !listed.insert(ino) || Listed::of(volume, ino)?.0 != Listed::Snapshot {
+            continue;
         }
-        let inode = match snapshot(volume, ino) {
-            Err(FsError::Invalid(_)) => continue,
-            other => other?,
-        };
-        let held = ByteLen::new(inode.sectors() * 512);
+        let inode = snapshot(volume, ino)?;
+        let place = Location::of("inode").in_inode(ino);
+        let held = inode.sectors().checked_mul(512);
+        let held =
+            held.ok_or_else(|| range("di_blocks", inode.sectors(), u64::MAX / 512, place))?;
         let kept = device_of(device.clone(), options, inode)?;
         let made = Super::read(kept.as_ref(), options.ignore_checksums)?.tuning.time;
-        found.push(SnapshotFile { ino, path: None, made, held });
+        found.push(SnapshotFile { ino, path: None, made, held: ByteLen::new(held) });
     }
     let mut paths = paths(&image, &listed)?;
     for file in &mut found {
@@ -255,34 +353,55 @@ fn device_of(
     Ok(Arc::new(SnapshotDevice { volume, inode }))
 }
 
-/// The first path of each of some inodes.
+/// A path of each of some inodes. Directories that cannot be read are left out.
 fn paths(image: &FfsImage, wanted: &BTreeSet<Ino>) -> Result<BTreeMap<Ino, Vec<u8>>, FsError> {
     let mut found = BTreeMap::new();
-    let mut seen = BTreeSet::from([image.root()]);
-    let mut pending = vec![(Vec::new(), image.root())];
-    while let Some((path, dir)) = pending.pop() {
-        if found.len() == wanted.len() {
-            break;
-        }
+    // The parent and the name of each directory.
+    let mut above: BTreeMap<Ino, (Ino, Vec<u8>)> = BTreeMap::new();
+    let mut pending = vec![image.root()];
+    while let Some(dir) = pending.pop().filter(|_| found.len() < wanted.len()) {
         let mut below = Vec::new();
-        image.read_dir(dir, 0, &mut |entry| {
+        let read = image.read_dir(dir, 0, &mut |entry| {
+            let is_new = entry.ino != image.root() && !above.contains_key(&entry.ino);
             if entry.name == b"." || entry.name == b".." {
-                return ControlFlow::Continue(());
-            }
-            let child = || [&path[..], b"/", entry.name].concat();
-            if wanted.contains(&entry.ino) {
-                found.entry(entry.ino).or_insert_with(child);
-            } else if entry.kind.is_none_or(|kind| kind == FileKind::Directory) {
-                below.push((child(), entry.ino));
+            } else if wanted.contains(&entry.ino) {
+                found.entry(entry.ino).or_insert_with(|| path_in(&above, dir, entry.name));
+            } else if is_new && entry.kind.is_none_or(|kind| kind == FileKind::Directory) {
+                below.push((entry.name.to_vec(), entry.ino));
             }
             ControlFlow::Continue(())
-        })?;
-        for (path, ino) in below {
-            let is_dir = image.attr(ino)?.kind == FileKind::Directory;
-            if is_dir && seen.insert(ino) {
-                pending.push((path, ino));
+        });
+        readable(read)?;
+        for (name, ino) in below {
+            let attr = readable(image.attr(ino))?;
+            if attr.is_some_and(|attr| attr.kind == FileKind::Directory)
+                && let Entry::Vacant(place) = above.entry(ino)
+            {
+                place.insert((dir, name));
+                pending.push(ino);
             }
         }
     }
     Ok(found)
+}
+
+/// A result; `None` where a structure is damaged.
+fn readable<T>(result: Result<T, FsError>) -> Result<Option<T>, FsError> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(FsError::Corrupt { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The path of a name in a directory.
+fn path_in(above: &BTreeMap<Ino, (Ino, Vec<u8>)>, dir: Ino, name: &[u8]) -> Vec<u8> {
+    let mut names = vec![name];
+    let mut at = dir;
+    // Each directory is entered once, so that this ends at the root.
+    while let Some((parent, name)) = above.get(&at) {
+        names.push(name);
+        at = *parent;
+    }
+    names.iter().rev().flat_map(|name| [&b"/"[..], name]).flatten().copied().collect()
 }

@@ -3,27 +3,37 @@
 //! The marks in the map of each, `BLK_NOCOPY` and `BLK_SNAP`, become holes; then its flag goes, in
 //! one write; then the list in the superblock; then the files are removed like any others. After
 //! each write the volume is in order, except that a listed file may be no snapshot any more, which a
-//! check mends, and a removal that begins anew goes on with.
+//! check mends, and a removal that begins anew goes on with. Once the list is empty, files that are
+//! left are ordinary ones.
 
-use super::path_of;
+use super::{Listed, is_mark, path_of, paths};
+use crate::check::{problems, refuse_damage};
 use crate::image::{FfsImage, SNAPSHOT};
 use crate::inode::Inode;
 use crate::inode_edit::{InodeMut, put_pointer};
-use crate::ondisk::{BLK_NOCOPY, BLK_SNAP, DIRECT};
+use crate::ondisk::DIRECT;
 use crate::operate::{FfsLive, LiveOptions};
 use crate::superblock_edit::SuperblockMut;
 use crate::volume::Volume;
 use seekless_cache::{Config, Discipline};
-use seekless_device::{BlockDevice, VirtualClock};
-use seekless_fs::field::{index, range};
+use seekless_device::{BlockDevice, Overlay, VirtualClock};
+use seekless_fs::check::Problem;
+use seekless_fs::field::{index, range, wide};
 use seekless_fs::format::OpenOptions;
 use seekless_fs::inspect::resolve;
 use seekless_fs::operate::Operate;
 use seekless_fs::patches::Patches;
 use seekless_fs::{FsError, Location, Timestamp};
 use seekless_units::{BlockNo, Ino};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// Findings with which snapshots are removed: of copies of the superblock, and of a list with files
+/// that are no snapshots.
+const HARMLESS: &[&Problem] = &[problems::SUPERBLOCK_COPY, problems::SUPERBLOCK_TUNING];
+
+/// Bytes in which the trial copies.
+const COPIED: u64 = 4096;
 
 /// A snapshot to be removed.
 struct Doomed {
@@ -34,21 +44,34 @@ struct Doomed {
     marked: Vec<BlockNo>,
 }
 
-/// Removes snapshots of a volume that is not in use: all that it has. `names` are as those of
-/// [`open_snapshot`](super::open_snapshot); `now` becomes the time of changed directories.
+/// Removes the snapshots of a volume that is not in use, and returns their number. `names` are as
+/// those of [`open_snapshot`](super::open_snapshot), and name all of them; without names they are
+/// those that the superblock lists. `now` becomes the time of changed directories.
 ///
 /// # Errors
 /// [`FsError::NotFound`] and [`FsError::Invalid`] for a file that is no snapshot;
 /// [`FsError::Unsupported`] for some of several snapshots, since the others would have to take over
-/// their blocks, for a volume that was not unmounted, and for one that cannot be changed for other
-/// reasons; [`FsError::Corrupt`]. Nothing is written then. Errors of the device.
+/// their blocks, and for one without a name; [`FsError::Damaged`] for a volume with errors. A
+/// removal is tried on a copy in memory, so that nothing is written where the volume cannot be
+/// changed, for whatever reason. Errors of the device.
 pub fn remove_snapshots(
     device: Arc<dyn BlockDevice>,
-    names: &[Vec<u8>],
+    names: Option<&[Vec<u8>]>,
     now: Timestamp,
-) -> Result<(), FsError> {
+) -> Result<u64, FsError> {
+    let trial = Arc::new(Overlay::new(device.clone(), COPIED));
+    remove(trial, names, now)?;
+    remove(device, names, now)
+}
+
+fn remove(
+    device: Arc<dyn BlockDevice>,
+    names: Option<&[Vec<u8>]>,
+    now: Timestamp,
+) -> Result<u64, FsError> {
     let image = FfsImage::open(device.clone(), OpenOptions::default())?;
     let doomed = doomed(&image, names)?;
+    refuse_damage(device.clone(), HARMLESS)?;
     let sb = &image.volume().sb;
     let mut disk = Patches::new(device.clone());
     // The oldest last: as long as the first one on the list is a snapshot, the list is in order.
@@ -60,42 +83,65 @@ pub fn remove_snapshots(
     superblock.forget_snapshots();
     superblock.write(device.as_ref(), false)?;
     device.flush()?;
-    unlink(device, &doomed, now)
+    unlink(device, &doomed, now)?;
+    Ok(wide(doomed.len()))
 }
 
-/// The snapshots of these names, after it is certain that all can be removed.
-fn doomed(image: &FfsImage, names: &[Vec<u8>]) -> Result<Vec<Doomed>, FsError> {
+/// The snapshots of these names, or all, and files whose removal was cut off.
+fn doomed(image: &FfsImage, names: Option<&[Vec<u8>]>) -> Result<Vec<Doomed>, FsError> {
     let volume = image.volume();
-    let sb = &volume.sb;
-    let listed: BTreeSet<Ino> = sb.tuning.snapshots().collect();
-    let mut later = sb.clone();
-    later.tuning.forget_snapshots();
-    later.check_writable()?;
-    if !sb.clean {
-        let what = "removing snapshots of a volume that was not unmounted (check it first)";
-        return Err(FsError::Unsupported(what.into()));
+    let mut listed = BTreeMap::new();
+    for ino in volume.sb.tuning.snapshots() {
+        if let (Listed::Snapshot | Listed::Former, Some(inode)) = Listed::of(volume, ino)? {
+            listed.insert(ino, inode);
+        }
     }
-    let mut found: Vec<Doomed> = Vec::new();
-    for path in names.iter().map(|name| path_of(name)) {
-        let ino = resolve(image, &path)?;
-        let (inode, _) = volume.live_inode(ino)?;
-        if !listed.contains(&ino) {
-            let path = String::from_utf8_lossy(&path);
-            return Err(FsError::Invalid(format!("{path} is not a snapshot")));
-        }
-        if found.iter().any(|snapshot| snapshot.inode.ino == ino) {
-            continue;
-        }
+    let found = match names {
+        Some(names) => named(image, names, &listed)?,
+        None => paths(image, &listed.keys().copied().collect())?,
+    };
+    if let Some(nameless) = listed.keys().find(|ino| !found.contains_key(ino)) {
+        let what = match names {
+            None => format!("removing the snapshot of inode {nameless}, which has no name"),
+            Some(_) => format!(
+                "removing {} of {} snapshots: the others would have to take over their blocks \
+                 (remove all of them)",
+                found.len(),
+                listed.len()
+            ),
+        };
+        return Err(FsError::Unsupported(what));
+    }
+    let mut doomed = Vec::new();
+    for (ino, path) in found {
+        let Some(inode) = listed.remove(&ino) else { continue };
         let end = path.iter().rposition(|&byte| byte == b'/').unwrap_or(0);
         let (dir, name) = path.split_at(end);
         let name = name.get(1..).unwrap_or_default().to_vec();
         let marked = if inode.is(SNAPSHOT) { marked(volume, &inode)? } else { Vec::new() };
-        found.push(Doomed { inode, dir: resolve(image, dir)?, name, marked });
+        doomed.push(Doomed { inode, dir: resolve(image, dir)?, name, marked });
     }
-    if found.len() < listed.len() {
-        let what = format!("removing {} of {} snapshots", found.len(), listed.len());
-        let why = "the others would have to take over their blocks (remove all of them)";
-        return Err(FsError::Unsupported(format!("{what}: {why}")));
+    Ok(doomed)
+}
+
+/// The paths of named snapshots.
+fn named(
+    image: &FfsImage,
+    names: &[Vec<u8>],
+    listed: &BTreeMap<Ino, Inode>,
+) -> Result<BTreeMap<Ino, Vec<u8>>, FsError> {
+    let mut found = BTreeMap::new();
+    for mut path in names.iter().map(|name| path_of(name)) {
+        while path.ends_with(b"/") {
+            path.pop();
+        }
+        let ino = resolve(image, &path)?;
+        let last = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+        if !listed.contains_key(&ino) || last == b"." || last == b".." {
+            let path = String::from_utf8_lossy(&path);
+            return Err(FsError::Invalid(format!("{path} is not a snapshot")));
+        }
+        found.entry(ino).or_insert(path);
     }
     Ok(found)
 }
@@ -121,10 +167,6 @@ fn marked(volume: &Volume, snapshot: &Inode) -> Result<Vec<BlockNo>, FsError> {
         }
     }
     Ok(found)
-}
-
-const fn is_mark(number: u64) -> bool {
-    matches!(number, BLK_NOCOPY | BLK_SNAP)
 }
 
 /// Makes a snapshot an ordinary file: its marks become holes, and then its flag goes.

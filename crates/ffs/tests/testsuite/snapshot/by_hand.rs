@@ -271,6 +271,67 @@ impl<'a> Raw<'a> {
         self.seal(ino.min(2));
     }
 
+    /// An entry of the superblock's list.
+    pub(crate) fn listed(&self, slot: usize) -> u64 {
+        self.get(self.at + 1116 + slot * 4, 4)
+    }
+
+    /// Sets a field of the superblock.
+    pub(crate) fn superblock(&mut self, at: usize, len: usize, value: u64) {
+        self.put(self.at + at, len, value);
+        self.seal(2);
+    }
+
+    /// Sets the flags of a file.
+    pub(crate) fn set_flags(&mut self, ino: u64, flags: u64) {
+        let at = self.inode(ino) + if self.is_ufs2 { 88 } else { 100 };
+        self.put(at, 4, flags);
+        self.seal(ino);
+    }
+
+    /// Makes a snapshot an ordinary file: its marks become holes.
+    pub(crate) fn unmark(&mut self, ino: u64) {
+        let is_mark = |number| matches!(number, 1 | 2);
+        for n in 0..12 {
+            if is_mark(self.number(ino, n)) {
+                self.set_number(ino, n, 0);
+            }
+        }
+        let len = if self.is_ufs2 { 8 } else { 4 };
+        let mut trees = Vec::new();
+        for level in 1..=3 {
+            self.add_trees(self.number(ino, 11 + level), level, &mut trees);
+        }
+        let places: Vec<usize> =
+            trees.into_iter().flat_map(|tree| self.block(tree).step_by(len)).collect();
+        for at in places {
+            if is_mark(self.get(at, len)) {
+                self.put(at, len, 0);
+            }
+        }
+        self.set_flags(ino, 0);
+    }
+
+    /// The blocks of numbers of a tree.
+    fn add_trees(&self, fragment: u64, level: usize, found: &mut Vec<u64>) {
+        if fragment == 0 || level == 0 {
+            return;
+        }
+        found.push(fragment);
+        let len = if self.is_ufs2 { 8 } else { 4 };
+        if level > 1 {
+            for at in self.block(fragment).step_by(len) {
+                self.add_trees(self.get(at, len), level - 1, found);
+            }
+        }
+    }
+
+    /// A number in the inode's map.
+    pub(crate) fn number(&self, ino: u64, n: usize) -> u64 {
+        let (at, len) = self.number_at(ino, n);
+        self.get(at, len)
+    }
+
     /// Sets a number in the inode's map.
     pub(crate) fn set_number(&mut self, ino: u64, n: usize, number: u64) {
         let (at, len) = self.number_at(ino, n);

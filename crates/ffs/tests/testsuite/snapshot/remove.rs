@@ -1,5 +1,6 @@
 //! Removing snapshots, at whatever write the removal is cut off.
 
+use super::by_hand::Raw;
 use super::{Files, NAMES, SHAPES, Volume, bytes, open, tree, volume};
 use crate::live::recount::recount;
 use crate::live::shapes::options;
@@ -7,10 +8,11 @@ use crate::replay::WALL;
 use seekless_cache::{Config, Discipline};
 use seekless_device::{BlockDevice, DeviceError, MemoryDevice, VirtualClock};
 use seekless_ffs::{FfsLive, Outcome, preen, remove_snapshots, snapshots};
+use seekless_fs::Inspect;
+use seekless_fs::check::Finding;
 use seekless_fs::format::OpenOptions;
 use seekless_fs::operate::Operate;
-use seekless_fs::{FsError, check::Finding};
-use seekless_units::{ByteLen, Lba};
+use seekless_units::{ByteLen, Ino, Lba};
 use std::sync::{Arc, Mutex};
 
 /// A device that remembers its writes.
@@ -60,7 +62,7 @@ fn a_volume_without_its_snapshots_can_be_changed() {
     for (n, shape) in SHAPES.iter().enumerate() {
         let Volume { device, .. } = volume(shape, 60 + n);
         let before = others(&device);
-        remove_snapshots(device.clone(), &names(), WALL).unwrap();
+        remove_snapshots(device.clone(), Some(&names()), WALL).unwrap();
         assert_eq!(listed(&device), 0);
         let report = seekless_ffs::check(device.clone()).unwrap();
         assert!(report.is_clean(), "{shape:?}: {:#?}", report.findings);
@@ -87,7 +89,7 @@ fn a_removal_can_be_cut_off() {
             device: MemoryDevice::new(first.clone()),
             writes: Mutex::new(Vec::new()),
         });
-        remove_snapshots(logged.clone(), &names(), WALL).unwrap();
+        remove_snapshots(logged.clone(), Some(&names()), WALL).unwrap();
         let writes = logged.writes.lock().unwrap();
         let state = |count: usize| {
             let device = Arc::new(MemoryDevice::new(first.clone()));
@@ -108,7 +110,7 @@ fn a_removal_can_be_cut_off() {
                 let is_known = |it: &Finding| it.code() == "superblock.tuning";
                 assert!(report.findings.iter().all(is_known), "{count}: {:#?}", report.findings);
                 assert!(others(&device) == before, "{shape:?}, {count}");
-                remove_snapshots(device.clone(), &names(), WALL).unwrap();
+                remove_snapshots(device.clone(), Some(&names()), WALL).unwrap();
                 assert!(tree(&open(&device)) == before, "{shape:?}, {count}: begun anew");
             } else {
                 let preened = preen(device.clone()).unwrap();
@@ -122,25 +124,115 @@ fn a_removal_can_be_cut_off() {
 
 /// Whether the superblock lists any inode.
 fn is_listed(device: &Arc<MemoryDevice>) -> bool {
-    let removed = remove_snapshots(device.clone(), &[b"/no such file".to_vec()], WALL);
-    let some = remove_snapshots(device.clone(), &[], WALL);
-    assert!(matches!(removed, Err(FsError::NotFound(_) | FsError::Unsupported(_))), "{removed:?}");
-    matches!(some, Err(FsError::Unsupported(why)) if why.contains("snapshots"))
+    let mut bytes = bytes(device.as_ref());
+    Raw::new(&mut bytes).listed(0) != 0
+}
+
+/// Removals that were cut off go on, whatever they are told to remove.
+#[test]
+fn a_removal_goes_on() {
+    let made = volume(&SHAPES[2], 81);
+    let before = others(&made.device);
+    let [daily, weekly] = made.inos.map(|ino| ino.get().into());
+    let all = names();
+    for named in [None, Some(&all[..])] {
+        for flags_gone in [&[weekly][..], &[daily, weekly]] {
+            let mut bytes = bytes(made.device.as_ref());
+            let mut raw = Raw::new(&mut bytes);
+            for &ino in flags_gone {
+                raw.unmark(ino);
+            }
+            let device = Arc::new(MemoryDevice::new(bytes));
+            assert_eq!(remove_snapshots(device.clone(), named, WALL).unwrap(), 2);
+            assert!(!is_listed(&device) && tree(&open(&device)) == before);
+            recount(&device);
+        }
+    }
+}
+
+/// Entries of the list that are no snapshots are found by a check, and do not stop a removal.
+#[test]
+fn a_list_with_other_entries() {
+    let made = volume(&SHAPES[3], 82);
+    let before = others(&made.device);
+    let ino = |path: &str| u64::from(before[path.as_bytes()].1);
+    let twice = made.inos[0].get().into();
+    for entry in [twice, 999_999_999, u32::MAX.into(), ino("/made-2-3"), ino("/.snap"), 1] {
+        let mut bytes = bytes(made.device.as_ref());
+        Raw::new(&mut bytes).list(2, entry);
+        let device = Arc::new(MemoryDevice::new(bytes));
+        assert_eq!(listed(&device), 2, "{entry}");
+        let report = seekless_ffs::check(device.clone()).unwrap();
+        let codes: Vec<_> = report.findings.iter().map(Finding::code).collect();
+        assert_eq!(codes, ["superblock.tuning"], "{entry}");
+        assert_eq!(remove_snapshots(device.clone(), None, WALL).unwrap(), 2, "{entry}");
+        assert!(!is_listed(&device) && tree(&open(&device)) == before, "{entry}");
+        recount(&device);
+    }
+    // An image out of a newer snapshot lists older ones, which are empty files there.
+    let mut state = made.states[1].clone();
+    let empty = tree(&open(&Arc::new(MemoryDevice::new(state.clone()))))[&b"/made-0-0"[..]].1;
+    Raw::new(&mut state).list(0, empty.into());
+    let device = Arc::new(MemoryDevice::new(state));
+    assert_eq!(remove_snapshots(device.clone(), None, WALL).unwrap(), 0);
+    assert!(!is_listed(&device) && tree(&open(&device)).contains_key(&b"/made-0-0"[..]));
+    recount(&device);
 }
 
 #[test]
 fn nothing_is_written_where_not_all_can_be_removed() {
     let Volume { device, .. } = volume(&SHAPES[1], 80);
     let before = bytes(device.as_ref());
-    let refused = |names: &[&str], says: &str| {
-        let names: Vec<Vec<u8>> = names.iter().map(|name| name.as_bytes().to_vec()).collect();
-        let why = remove_snapshots(device.clone(), &names, WALL).unwrap_err().to_string();
-        assert!(why.contains(says), "{names:?}: {why}");
-        assert!(bytes(device.as_ref()) == before, "{names:?}: something was written");
-    };
+    let refused = |names: &[&str], says: &str| refused(&device, Some(names), says);
     refused(&["daily"], "remove all of them");
     refused(&["daily", "/.snap/daily"], "remove all of them");
     refused(&["daily", "weekly", "/made-2-3"], "/made-2-3 is not a snapshot");
     refused(&["daily", "monthly"], "/.snap/monthly");
     refused(&["daily", "/.snap"], "is not a snapshot");
+    refused(&["daily/..", "weekly"], "is not a snapshot");
+    refused(&["daily/.", "weekly"], "is not a snapshot");
+    assert!(bytes(device.as_ref()) == before);
+    // A slash at the end of a name does no harm.
+    let named = [b"daily/".to_vec(), b"/.snap//weekly".to_vec()];
+    assert_eq!(remove_snapshots(device.clone(), Some(&named), WALL).unwrap(), 2);
+    recount(&device);
+}
+
+/// The reason why a removal is refused; nothing is written.
+fn refused(device: &Arc<MemoryDevice>, names: Option<&[&str]>, says: &str) {
+    let before = bytes(device.as_ref());
+    let names: Option<Vec<Vec<u8>>> =
+        names.map(|names| names.iter().map(|name| name.as_bytes().to_vec()).collect());
+    let why = remove_snapshots(device.clone(), names.as_deref(), WALL).unwrap_err().to_string();
+    assert!(why.contains(says), "{names:?}: {why}");
+    assert!(bytes(device.as_ref()) == before, "{names:?}: something was written");
+}
+
+#[test]
+fn volumes_that_cannot_be_changed_are_left_alone() {
+    const CLEAN: usize = 209;
+    let made = volume(&SHAPES[2], 83);
+    let [daily, weekly] = made.inos.map(|ino| u64::from(ino.get()));
+    let home = open(&made.device).lookup(Ino::new(2), b".snap").unwrap().unwrap().get().into();
+    let is = |says: &str, harm: &dyn Fn(&mut Raw<'_>)| {
+        let mut bytes = bytes(made.device.as_ref());
+        harm(&mut Raw::new(&mut bytes));
+        refused(&Arc::new(MemoryDevice::new(bytes)), None, says);
+    };
+    // SF_IMMUTABLE, SF_APPEND of the directory.
+    is("not permitted", &|raw| raw.set_flags(daily, 0x0022_0000));
+    is("not permitted", &|raw| raw.set_flags(home, 0x0004_0000));
+    is("not-clean", &|raw| raw.superblock(CLEAN, 1, 0));
+    is("not-clean", &|raw| raw.superblock(1312, 4, 1));
+    // Indirect blocks that are the superblock, or those of the other snapshot.
+    is("inode", &|raw| raw.set_number(daily, 12, 32));
+    is("inode", &|raw| {
+        let other = raw.number(weekly, 12);
+        raw.set_number(daily, 12, other);
+    });
+    is("di_blocks", &|raw| {
+        let at = raw.inode(daily) + 24;
+        raw.put(at, 8, 1 << 56);
+        raw.seal(daily);
+    });
 }
