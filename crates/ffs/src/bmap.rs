@@ -1,9 +1,8 @@
 //! The map of a file's blocks: twelve numbers in the inode, then one, two and three levels of
 //! indirect blocks. Everything is counted in fragments.
 
-use crate::image::SNAPSHOT;
 use crate::inode::Inode;
-use crate::ondisk::{BLK_NOCOPY, BLK_SNAP, DIRECT};
+use crate::ondisk::{BLK_NOCOPY, BLK_SNAP, DIRECT, SNAPSHOT};
 use crate::superblock::{Format, Order};
 use crate::volume::Volume;
 use seekless_fs::field::{index, range, wide};

@@ -2,8 +2,8 @@
 
 use crate::acl;
 use crate::inode::Inode;
-use crate::ondisk::{ROOT, check_hash, flag};
-use crate::snapshot::SnapshotMap;
+use crate::ondisk::{ROOT, SNAPSHOT, check_hash, flag};
+use crate::snapshot_map::SnapshotMap;
 use crate::superblock::{Format, Order, Super};
 use crate::volume::Volume;
 use seekless_device::BlockDevice;
@@ -17,10 +17,6 @@ use seekless_fs::{
 use seekless_units::{BlockNo, ByteLen, GroupNo, Ino, Lbn};
 use std::ops::ControlFlow;
 use std::sync::Arc;
-
-/// `SF_SNAPSHOT`: block numbers 1 and 2 of such a file have meanings of their
-/// own.
-pub(crate) const SNAPSHOT: u32 = 0x0020_0000;
 
 /// An open UFS1 or UFS2 image. Block numbers are those of fragments.
 pub struct FfsImage {

@@ -1,8 +1,7 @@
 //! An inode's bytes, changed in place.
 
 use crate::checksum::crc32c;
-use crate::image::SNAPSHOT;
-use crate::ondisk::{DIRECT, Dinode1, Dinode2, check_hash};
+use crate::ondisk::{DIRECT, Dinode1, Dinode2, SNAPSHOT, check_hash};
 use crate::superblock::{Format, Super};
 use crate::volume::Volume;
 use seekless_fs::FsError;

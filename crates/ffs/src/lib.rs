@@ -51,6 +51,7 @@ mod make;
 mod ondisk;
 mod operate;
 mod snapshot;
+mod snapshot_map;
 mod superblock;
 mod superblock_edit;
 pub mod tune;

@@ -1,7 +1,7 @@
 //! Block devices and image files that are mounted, and may change while they are read.
 
 use crate::error::{Error, ErrorKind};
-use crate::snapshot;
+use crate::snapshot_path;
 
 use seekless_host::block_device::{mounted, mounted_file, number};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// The mount point of a writable mount of a device, of a partition of it, or of a file through a
 /// loop device.
 fn changing(path: &Path) -> Option<PathBuf> {
-    let path = &*snapshot::file_of(path);
+    let path = &*snapshot_path::file_of(path);
     let mount = number(path).map_or_else(|| mounted_file(path), mounted);
     mount.filter(|mount| mount.is_writable).map(|mount| mount.dir)
 }

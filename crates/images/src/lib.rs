@@ -31,6 +31,7 @@ mod place;
 mod progress;
 mod qcow2;
 pub mod snapshot;
+mod snapshot_path;
 pub mod targets;
 
 pub use error::{Error, ErrorKind, refuse_directory};

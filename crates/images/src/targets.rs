@@ -16,7 +16,7 @@ pub use reflink::{Cloning, CloningFile, ReflinkMode};
 use crate::error::{Error, ErrorKind};
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::snapshot;
+use crate::snapshot_path;
 use block::BlockTarget;
 use qcow2::{Qcow2Target, file_of_length};
 use reflink::CloningDevice;
@@ -172,7 +172,7 @@ impl Target {
         let behind = file_of(own);
         let is_behind = |file: Option<PathBuf>| behind.is_some() && file == behind;
         let overlaps = |source: &&PathBuf| {
-            let source = snapshot::file_of(source);
+            let source = snapshot_path::file_of(source);
             match number(&source) {
                 Some(other) => overlap(own, other) || is_behind(file_of(other)),
                 None => is_behind(source.canonicalize().ok()),

@@ -3,9 +3,8 @@
 use super::fix::{Fix, Stage};
 use super::inodes::{InodePass, place};
 use super::problems;
-use crate::image::SNAPSHOT;
 use crate::inode::Inode;
-use crate::ondisk::{BLK_NOCOPY, BLK_SNAP, DIRECT};
+use crate::ondisk::{BLK_NOCOPY, BLK_SNAP, DIRECT, SNAPSHOT};
 use crate::superblock::Super;
 use seekless_fs::field::{index, wide};
 use seekless_fs::{FileKind, FsError, Location};

@@ -2,11 +2,10 @@
 
 use super::copies::{alike_copy, bad_copies, better_copy, search};
 use super::problems;
-use crate::image::SNAPSHOT;
 use crate::inode::Inode;
 use crate::make::MOST_CONTIG;
 use crate::ondisk::{
-    DIRECT, SUPERBLOCK_SEARCH, SUPERBLOCK_SIZE, SUPERBLOCK_UFS2, Superblock, flag,
+    DIRECT, SNAPSHOT, SUPERBLOCK_SEARCH, SUPERBLOCK_SIZE, SUPERBLOCK_UFS2, Superblock, flag,
 };
 use crate::superblock::MOST_INODES_UFS1;
 use crate::superblock::{Format, MAX_CONTIG, RawSuperblock, SUMMARY, Super, find};

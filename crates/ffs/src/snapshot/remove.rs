@@ -6,13 +6,14 @@
 //! check mends, and a removal that begins anew goes on with. Once the list is empty, files that are
 //! left are ordinary ones.
 
-use super::{Listed, is_mark, path_of, paths};
+use super::{Listed, path_of, paths};
 use crate::check::{problems, refuse_damage};
-use crate::image::{FfsImage, SNAPSHOT};
+use crate::image::FfsImage;
 use crate::inode::Inode;
 use crate::inode_edit::{InodeMut, put_pointer};
-use crate::ondisk::DIRECT;
+use crate::ondisk::{DIRECT, SNAPSHOT};
 use crate::operate::{FfsLive, LiveOptions};
+use crate::snapshot_map::is_mark;
 use crate::superblock_edit::SuperblockMut;
 use crate::volume::Volume;
 use seekless_cache::{Config, Discipline};
