@@ -192,9 +192,11 @@ fn paths(image: &FfsImage, wanted: &BTreeSet<Ino>) -> Result<BTreeMap<Ino, Vec<u
     while let Some(dir) = pending.pop().filter(|_| found.len() < wanted.len()) {
         let mut below = Vec::new();
         let read = image.read_dir(dir, 0, &mut |entry| {
-            let is_new = entry.ino != image.root() && !above.contains_key(&entry.ino);
             if entry.name == b"." || entry.name == b".." {
-            } else if wanted.contains(&entry.ino) {
+                return ControlFlow::Continue(());
+            }
+            let is_new = entry.ino != image.root() && !above.contains_key(&entry.ino);
+            if wanted.contains(&entry.ino) {
                 found.entry(entry.ino).or_insert_with(|| path_in(&above, dir, entry.name));
             } else if is_new && entry.kind.is_none_or(|kind| kind == FileKind::Directory) {
                 below.push((entry.name.to_vec(), entry.ino));
