@@ -118,6 +118,13 @@ impl<A> Cache<A> {
         self.found_in(run, Order::waiting_in)
     }
 
+    /// The changes to a run of fragments that a write of them would undo in the copy, since they
+    /// wait for something. Under a journal there are none.
+    #[must_use]
+    pub fn undone_in(&self, run: Extent) -> Vec<ChangeId> {
+        self.found_in(run, Order::undone_in)
+    }
+
     /// The changes to a run of fragments that are not on the disk, whether they
     /// wait for something or not.
     #[must_use]

@@ -39,11 +39,8 @@ impl<F: OrderedLinks> Live<F> {
         self.directories().drop_index(ino);
         self.volume.uncount(ino);
         if self.never_was(ino) {
-            for &run in &cut.runs {
-                self.volume.core.cache.changes().forget(run, ChangeId::COMMITTED);
-            }
             self.volume.core.nodes.remove(&ino);
-            self.volume.format.free_runs(&mut self.volume.core, &cut.runs)?;
+            self.volume.release_runs(&cut.runs)?;
             self.volume.format.give_inode(&mut self.volume.core, ino, is_directory)?;
             return Ok(ChangeId::COMMITTED);
         }

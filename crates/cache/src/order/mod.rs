@@ -243,6 +243,14 @@ impl<A> Order<A> {
         }
     }
 
+    /// The changes to some fragments of a block that a write of it would undo in the copy.
+    pub(crate) fn undone_in(&self, buffer: &Buffer, mask: u64) -> Vec<ChangeId> {
+        match self {
+            Self::Plain(_) | Self::Journal(_) => Vec::new(),
+            Self::Soft(soft) => soft.waiting_in(buffer, mask),
+        }
+    }
+
     /// The changes to some fragments of a block that wait for something, are being
     /// written, or wait for a flush.
     pub(crate) fn held_in(&self, buffer: &Buffer, mask: u64) -> Vec<ChangeId> {

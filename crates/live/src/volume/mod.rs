@@ -10,8 +10,8 @@ use crate::features::OrphanList;
 use crate::node::{MOST_NODES, Node, gone};
 use crate::pending::Ids;
 use crate::volume::parents::{ParentCache, note_parent};
-use crate::{Format, Linked};
-use seekless_cache::ChangeId;
+use crate::{Format, Linked, Runs};
+use seekless_cache::{ChangeId, Kind};
 use seekless_fs::{Attr, FileKind, FsError};
 use seekless_units::{Extent, Ino};
 
@@ -139,10 +139,23 @@ impl<F: Format> Volume<F> {
     pub(crate) fn free_runs(&mut self, runs: &[Extent]) -> Result<(), FsError> {
         let blocks = runs.iter().map(|run| run.len).sum();
         self.core.pending.take(blocks, 0);
+        self.release_runs(runs)
+    }
+
+    /// Gives runs back that nothing leads to. Others may still wait for changes in them, as for a
+    /// name in a directory that was removed: then they are given back once these changes are on the
+    /// disk, since an undo of one would overwrite the contents of a new owner.
+    pub(crate) fn release_runs(&mut self, runs: &[Extent]) -> Result<(), FsError> {
+        let mut kept = Ids::new();
         for &run in runs {
             self.core.cache.changes().forget(run, ChangeId::COMMITTED);
+            kept.extend(self.core.cache.undone_in(run));
         }
-        self.format.free_runs(&mut self.core, runs)
+        if kept.is_empty() {
+            return self.format.free_runs(&mut self.core, runs);
+        }
+        self.core.defer_free(&kept, Kind::FreeBlocks, Runs::from(runs));
+        Ok(())
     }
 
     /// Counts the space of a file that will go as free already.

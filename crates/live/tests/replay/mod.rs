@@ -1,7 +1,7 @@
 //! Operations, done by the engine and by a plain model of a file system alike.
 
 mod model;
-mod op;
+pub(crate) mod op;
 
 use model::{Body, Model, No};
 use op::{Name, New, Place};

@@ -24,6 +24,7 @@ use crate::rules::freebsd;
 use crash::{Fragile, Verdict};
 use proptest::prelude::{Just, any};
 use recount::recount;
+use replay::op::{Name, New, Op};
 use replay::ops;
 use seekless_cache::{Config, Discipline};
 use seekless_device::{MemoryDevice, VirtualClock};
@@ -76,6 +77,33 @@ fn random_operations_do_what_the_model_does() {
                 assert!(report.is_clean(), "{:#?}", report.findings);
             });
         }
+    }
+}
+
+/// A directory that the disk has nothing of goes while the old name of a file that was moved through
+/// it waits for the name there: its block may not be another's until that name is written.
+#[test]
+fn the_block_of_a_removed_directory_waits_for_its_names() {
+    let make = |dir, name, new| Op::Make { dir, name, new };
+    let there = |file| Name::There(file, 0);
+    let ops = [
+        make(0, 0, New::Directory),
+        make(4766, 1, New::Directory),
+        make(0, 2, New::Directory),
+        Op::Link { file: 0, dir: 0, name: 0 },
+        make(19337, 26, New::Directory),
+        make(23586, 10, New::Directory),
+        make(36017, 3, New::Regular),
+        Op::Rename { from: 11555, name: there(0), to: 10919, new: Name::New(0), exchange: false },
+        Op::Unlink { dir: 3095, name: there(0), held: false },
+        make(28370, 0, New::Directory),
+        Op::Rmdir { dir: 21953, name: there(16218) },
+        make(34918, 0, New::Directory),
+    ];
+    for shape in &SHAPES {
+        let mut replay = replay(shape, Discipline::SoftUpdates);
+        replay.run(&ops);
+        recount(&replay.finish());
     }
 }
 

@@ -332,6 +332,23 @@ impl<'a> Raw<'a> {
         self.get(at, len)
     }
 
+    /// Places in the superblock, heads of groups, inodes and maps of these snapshots, and the
+    /// inodes of the root and its directories.
+    pub(crate) fn metadata(&self, snapshots: &[u64]) -> Vec<usize> {
+        let inodes = [2, 3, 4].iter().chain(snapshots).map(|&ino| self.inode(ino));
+        let inodes = inodes.flat_map(|at| at..at + 256);
+        let list = (self.at + 1100..self.at + 1220).chain(self.at..self.at + 220);
+        let mut trees = Vec::new();
+        for &ino in snapshots {
+            for level in 1..=3 {
+                self.add_trees(self.number(ino, 11 + level), level, &mut trees);
+            }
+        }
+        let maps = trees.into_iter().flat_map(|tree| self.block(tree).step_by(8).take(200));
+        let group = self.field(12) * self.fragment();
+        inodes.chain(list).chain(maps).chain(group..group + 180).collect()
+    }
+
     /// Sets a number in the inode's map.
     pub(crate) fn set_number(&mut self, ino: u64, n: usize, number: u64) {
         let (at, len) = self.number_at(ino, n);

@@ -2,6 +2,7 @@
 
 mod by_hand;
 mod remove;
+mod storm;
 
 use crate::live::shapes::{Shape, options, through};
 use crate::property::for_all;
