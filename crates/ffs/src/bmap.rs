@@ -2,7 +2,7 @@
 //! indirect blocks. Everything is counted in fragments.
 
 use crate::inode::Inode;
-use crate::ondisk::{BLK_NOCOPY, BLK_SNAP, DIRECT, SNAPSHOT};
+use crate::ondisk::{BLK_NOCOPY, BLK_SNAP, DIRECT};
 use crate::superblock::{Format, Order};
 use crate::volume::Volume;
 use seekless_fs::field::{index, range, wide};
@@ -170,7 +170,7 @@ impl Volume {
         } else {
             frags
         };
-        if inode.is(SNAPSHOT) && matches!(start.get(), BLK_NOCOPY | BLK_SNAP) {
+        if inode.is_snapshot() && matches!(start.get(), BLK_NOCOPY | BLK_SNAP) {
             return Ok(());
         }
         let extent = Extent::new(start, len);

@@ -2,7 +2,7 @@
 
 use crate::acl;
 use crate::inode::Inode;
-use crate::ondisk::{ROOT, SNAPSHOT, check_hash, flag};
+use crate::ondisk::{ROOT, check_hash, flag};
 use crate::snapshot_map::SnapshotMap;
 use crate::superblock::{Format, Order, Super};
 use crate::volume::Volume;
@@ -46,11 +46,11 @@ impl FfsImage {
     /// [`FsError::Unsupported`] for one that the superblock does not list: its map is not complete.
     fn is_snapshot(&self, inode: &Inode) -> Result<bool, FsError> {
         let is_listed = || self.volume.sb.tuning.snapshots().any(|listed| listed == inode.ino);
-        if inode.is(SNAPSHOT) && !is_listed() {
+        if inode.is_snapshot() && !is_listed() {
             let what = format!("contents of an unlisted snapshot (inode {})", inode.ino);
             return Err(FsError::Unsupported(what));
         }
-        Ok(inode.is(SNAPSHOT))
+        Ok(inode.is_snapshot())
     }
 }
 

@@ -1,7 +1,7 @@
 //! Inodes of both formats in native terms.
 
 use crate::checksum::crc32c;
-use crate::ondisk::{DIRECT, Dinode1, Dinode2, check_hash};
+use crate::ondisk::{DIRECT, Dinode1, Dinode2, SNAPSHOT, check_hash};
 use crate::superblock::{Format, Order, Super, same};
 use crate::volume::Volume;
 use seekless_fs::field::{byte, index, invalid, low32, parse, range, slice, truncated, wide};
@@ -258,6 +258,11 @@ impl Inode {
     /// `di_blocks`, in units of 512 bytes.
     pub(crate) fn sectors(&self) -> u64 {
         self.sectors
+    }
+
+    /// Whether it is a snapshot: a regular file with the flag, whose map has marks.
+    pub(crate) fn is_snapshot(&self) -> bool {
+        self.is(SNAPSHOT) && FileKind::from_mode(self.mode) == Some(FileKind::Regular)
     }
 
     /// Whether `di_flags` has the bit.

@@ -52,6 +52,7 @@ mod ondisk;
 mod operate;
 mod snapshot;
 mod snapshot_map;
+mod snapshot_marks;
 mod superblock;
 mod superblock_edit;
 pub mod tune;

@@ -4,7 +4,7 @@ use super::fix::{Fix, Stage};
 use super::inodes::{InodePass, place};
 use super::problems;
 use crate::inode::Inode;
-use crate::ondisk::{BLK_NOCOPY, BLK_SNAP, DIRECT, SNAPSHOT};
+use crate::ondisk::{BLK_NOCOPY, BLK_SNAP, DIRECT};
 use crate::superblock::Super;
 use seekless_fs::field::{index, wide};
 use seekless_fs::{FileKind, FsError, Location};
@@ -120,7 +120,7 @@ impl InodePass<'_> {
         if number == 0 {
             return;
         }
-        if inode.is(SNAPSHOT) && matches!(number, BLK_NOCOPY | BLK_SNAP) && at < claims.blocks {
+        if inode.is_snapshot() && matches!(number, BLK_NOCOPY | BLK_SNAP) && at < claims.blocks {
             // No block: the volume's was not to be kept.
             claims.mapped = claims.mapped.max(at + 1);
             return;

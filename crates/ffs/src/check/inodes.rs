@@ -184,11 +184,12 @@ impl<'a> InodePass<'a> {
             self.checker.found(problems::INODE_CHECK_HASH, what, place(ino));
             self.checker.fix(Stage::Inodes, Fix::Seal(ino));
         }
-        if inode.is(SNAPSHOT) && !self.checker.sb().tuning.snapshots().any(|listed| listed == ino) {
+        let is_listed = self.checker.sb().tuning.snapshots().any(|listed| listed == ino);
+        let is_unlisted = inode.is(SNAPSHOT) && !is_listed;
+        if is_unlisted {
             let what =
                 "marked as a snapshot, but not in the superblock's list of snapshots".to_string();
             self.checker.found(problems::INODE_SNAPSHOT, what, place(ino));
-            self.checker.fix(Stage::Inodes, Fix::Unmark(ino));
         }
         let maps_nothing = || inode.direct.iter().chain(&inode.indirect).all(|&number| number == 0);
         if kind == FileKind::Directory && inode.len == 0 && maps_nothing() {
@@ -201,6 +202,9 @@ impl<'a> InodePass<'a> {
             return Ok(());
         }
         let bad_blocks = self.blocks(&inode, kind)?;
+        if is_unlisted && !bad_blocks {
+            self.checker.fix(Stage::Inodes, Fix::Unmark(ino));
+        }
         self.checker.report.tally.inodes += 1;
         if kind == FileKind::Directory {
             self.checker.report.tally.directories += 1;

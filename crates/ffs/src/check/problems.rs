@@ -99,7 +99,7 @@ seekless_fs::problems! {
         code: "inode.snapshot", phase: 1, preen: Preen::Stops,
         text: "marked as a snapshot, but not listed in the superblock",
         question: Some("Remove the mark?"),
-        repair: "the mark is removed",
+        repair: "the mark is removed; blocks that were not to be kept become holes",
     }
     INODE_LENGTH = {
         code: "inode.length", phase: 1,

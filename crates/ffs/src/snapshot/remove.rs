@@ -2,30 +2,28 @@
 //!
 //! The marks in the map of each, `BLK_NOCOPY` and `BLK_SNAP`, become holes; then its flag goes, in
 //! one write; then the list in the superblock; then the files are removed like any others. After
-//! each write the volume is in order, except that a listed file may be no snapshot any more, which a
-//! check mends, and a removal that begins anew goes on with. Once the list is empty, files that are
-//! left are ordinary ones.
+//! each write the volume is in order, except that a listed file may be no snapshot any more: a check
+//! mends that, and a removal that is started again continues there. Once the list is empty, files
+//! that are left are ordinary ones.
 
 use super::{Listed, path_of, paths};
 use crate::check::{problems, refuse_damage};
 use crate::image::FfsImage;
 use crate::inode::Inode;
-use crate::inode_edit::{InodeMut, put_pointer};
-use crate::ondisk::{DIRECT, SNAPSHOT};
+use crate::ondisk::SNAPSHOT;
 use crate::operate::{FfsLive, LiveOptions};
-use crate::snapshot_map::is_mark;
+use crate::snapshot_marks::unmark;
 use crate::superblock_edit::SuperblockMut;
-use crate::volume::Volume;
 use seekless_cache::{Config, Discipline};
 use seekless_device::{BlockDevice, Overlay, VirtualClock};
 use seekless_fs::check::Problem;
-use seekless_fs::field::{index, range, wide};
+use seekless_fs::field::wide;
 use seekless_fs::format::OpenOptions;
 use seekless_fs::inspect::resolve;
 use seekless_fs::operate::Operate;
 use seekless_fs::patches::Patches;
-use seekless_fs::{FsError, Location, Timestamp};
-use seekless_units::{BlockNo, Ino};
+use seekless_fs::{FsError, Timestamp};
+use seekless_units::Ino;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -41,8 +39,6 @@ struct Doomed {
     inode: Inode,
     dir: Ino,
     name: Vec<u8>,
-    /// Blocks of numbers with marks, by their first fragment.
-    marked: Vec<BlockNo>,
 }
 
 /// Removes the snapshots of a volume that is not in use, and returns their number. `names` are as
@@ -78,7 +74,9 @@ fn remove(
     // The oldest last: as long as the first one on the list is a snapshot, the list is in order.
     for ino in sb.tuning.snapshots().collect::<Vec<_>>().into_iter().rev() {
         let Some(snapshot) = doomed.iter().find(|it| it.inode.ino == ino) else { continue };
-        unmark(image.volume(), snapshot, &mut disk)?;
+        if snapshot.inode.is(SNAPSHOT) {
+            unmark(image.volume(), &snapshot.inode, &mut disk)?;
+        }
     }
     let mut superblock = SuperblockMut::read(sb, device.as_ref())?;
     superblock.forget_snapshots();
@@ -119,8 +117,7 @@ fn doomed(image: &FfsImage, names: Option<&[Vec<u8>]>) -> Result<Vec<Doomed>, Fs
         let end = path.iter().rposition(|&byte| byte == b'/').unwrap_or(0);
         let (dir, name) = path.split_at(end);
         let name = name.get(1..).unwrap_or_default().to_vec();
-        let marked = if inode.is(SNAPSHOT) { marked(volume, &inode)? } else { Vec::new() };
-        doomed.push(Doomed { inode, dir: resolve(image, dir)?, name, marked });
+        doomed.push(Doomed { inode, dir: resolve(image, dir)?, name });
     }
     Ok(doomed)
 }
@@ -145,57 +142,6 @@ fn named(
         found.entry(ino).or_insert(path);
     }
     Ok(found)
-}
-
-/// The blocks of numbers in a snapshot's map that have marks.
-fn marked(volume: &Volume, snapshot: &Inode) -> Result<Vec<BlockNo>, FsError> {
-    let mut pending: Vec<(u64, u32)> = snapshot.indirect.iter().copied().zip(1..).collect();
-    let mut found = Vec::new();
-    let mut left = volume.sb.snapshot_blocks();
-    while let Some((number, levels)) = pending.pop() {
-        if number == 0 {
-            continue;
-        }
-        let start = BlockNo::new(number);
-        let place = Location::of("indirect block").in_inode(snapshot.ino).in_block(start);
-        left = left.checked_sub(1).ok_or_else(|| range("indirect blocks", 1, 0, place))?;
-        let block = volume.block(start, index(volume.sb.bsize), place)?;
-        let mut numbers = (0..volume.sb.pointers()).map(|at| volume.pointer(&block, at));
-        if levels > 1 {
-            pending.extend(numbers.map(|number| (number, levels - 1)));
-        } else if numbers.any(is_mark) {
-            found.push(start);
-        }
-    }
-    Ok(found)
-}
-
-/// Makes a snapshot an ordinary file: its marks become holes, and then its flag goes.
-fn unmark(volume: &Volume, snapshot: &Doomed, disk: &mut Patches) -> Result<(), FsError> {
-    let sb = &volume.sb;
-    let width = index(sb.pointer_size());
-    for block in &snapshot.marked {
-        let at = block.get() * u64::from(sb.fsize);
-        let mut bytes = disk.read(at, index(sb.bsize))?;
-        for n in 0..sb.pointers() {
-            if is_mark(volume.pointer(&bytes, n)) {
-                put_pointer(sb, &mut bytes, index(n) * width, 0);
-            }
-        }
-        disk.put(at, &bytes)?;
-    }
-    disk.flush()?;
-    let mut inode = InodeMut::read(volume, disk, snapshot.inode.ino)?;
-    for n in (0..DIRECT)
-        .zip(snapshot.inode.direct)
-        .filter(|(_, number)| is_mark(*number))
-        .map(|(n, _)| n)
-    {
-        inode.set_pointer(n, 0);
-    }
-    inode.unmark();
-    inode.write(disk)?;
-    disk.flush()
 }
 
 /// Removes files that were snapshots.

@@ -23,6 +23,7 @@ use super::fix::{Fix, Stage, TOGETHER};
 use super::{Checker, problems};
 use crate::inode_edit::InodeMut;
 use crate::ondisk::{DIRECTORY_UNIT, flag};
+use crate::snapshot_marks::unmark;
 use directory::Edit;
 use seekless_device::BlockDevice;
 use seekless_fs::check::{Finding, Repaired, Rounds};
@@ -204,7 +205,10 @@ fn apply(checker: &Checker, disk: &mut Patches, fix: Fix) -> Result<(), FsError>
         Fix::Sectors(ino, sectors) => change(checker, disk, ino, |it| it.set_sectors(sectors)),
         Fix::Links(ino, links) => change(checker, disk, ino, |it| it.set_links(links)),
         Fix::Seal(ino) => change(checker, disk, ino, |_| {}),
-        Fix::Unmark(ino) => change(checker, disk, ino, |it| it.unmark()),
+        Fix::Unmark(ino) => match checker.volume.inode(ino)? {
+            snapshot if snapshot.is_snapshot() => unmark(&checker.volume, &snapshot, disk),
+            _ => change(checker, disk, ino, |it| it.unmark()),
+        },
         Fix::Root => lost::make_root(checker, disk).map(drop),
     }
 }

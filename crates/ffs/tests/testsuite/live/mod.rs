@@ -145,8 +145,8 @@ fn the_last_of_many_names_waits_for_no_more_than_the_first() {
     }
 }
 
-/// Looks at what crashes leave under a discipline: of each shape so many lists of so many
-/// operations. Returns how many states were looked at.
+/// Checks the states that crashes leave under a discipline: of each shape, `cases` lists of `count`
+/// operations. Returns the number of states.
 fn crashes(
     discipline: Discipline,
     (cases, count): (u32, usize),

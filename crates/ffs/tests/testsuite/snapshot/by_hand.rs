@@ -169,9 +169,9 @@ impl<'a> Raw<'a> {
         }
     }
 
-    /// Makes an ordinary file, of whole blocks that all differ from what the volume had before, a
-    /// snapshot of an earlier state of the volume, `before`. `free` is the number for blocks that
-    /// were free. Returns how many blocks it has taken over and how many it has copied.
+    /// Turns an ordinary file into a snapshot of an earlier state of the volume, `before`. The file
+    /// has whole blocks only, and none is equal to the block that `before` has there. `free` is the
+    /// number for blocks that were free. Returns the numbers of blocks taken over and copied.
     pub(crate) fn keep(&mut self, ino: u64, before: &mut [u8], free: u64) -> (usize, usize) {
         let then = Raw::new(before);
         let (blocks, per_block) = (self.blocks(), self.per_block());

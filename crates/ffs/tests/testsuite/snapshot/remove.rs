@@ -7,7 +7,7 @@ use crate::live::shapes::options;
 use crate::replay::WALL;
 use seekless_cache::{Config, Discipline};
 use seekless_device::{BlockDevice, DeviceError, MemoryDevice, VirtualClock};
-use seekless_ffs::{FfsLive, Outcome, preen, remove_snapshots, snapshots};
+use seekless_ffs::{FfsLive, Outcome, preen, remove_snapshots, repair, snapshots};
 use seekless_fs::Inspect;
 use seekless_fs::check::Finding;
 use seekless_fs::format::OpenOptions;
@@ -235,4 +235,29 @@ fn volumes_that_cannot_be_changed_are_left_alone() {
         raw.put(at, 8, 1 << 56);
         raw.seal(daily);
     });
+}
+
+/// A repair makes an ordinary file of a snapshot that is on no list: it keeps its name, its length and
+/// its own blocks.
+#[test]
+fn a_repair_keeps_unlisted_snapshots() {
+    for (kind, shape) in [(84, &SHAPES[0]), (85, &SHAPES[2])] {
+        let made = volume(shape, kind);
+        let (before, rest) = (tree(&open(&made.device)), others(&made.device));
+        let held = |device: &Arc<MemoryDevice>, ino| open(device).attr(ino).unwrap().sectors;
+        let mut bytes = bytes(made.device.as_ref());
+        let mut raw = Raw::new(&mut bytes);
+        raw.list(1, 0);
+        raw.list(0, 0);
+        let device = Arc::new(MemoryDevice::new(bytes));
+        let repaired = repair(device.clone()).unwrap();
+        assert_eq!(repaired.outcome, Outcome::Corrected, "{:#?}", repaired.report);
+        recount(&device);
+        assert!(others(&device) == rest, "{shape:?}");
+        for (name, ino) in ["/.snap/daily", "/.snap/weekly"].into_iter().zip(made.inos) {
+            let now = &tree(&open(&device))[name.as_bytes()];
+            assert_eq!(now.2.len(), before[name.as_bytes()].2.len(), "{shape:?}, {name}");
+            assert_eq!(held(&device, ino), held(&made.device, ino), "{shape:?}, {name}");
+        }
+    }
 }
