@@ -4,7 +4,7 @@ use seekless_device::BlockDevice;
 use seekless_fs::format::{Format, OpenOptions};
 use seekless_fs::plan::{NewVolume, ObjectId, OlderFile};
 use seekless_fs::source::Source;
-use seekless_fs::term::Text;
+use seekless_fs::term::{Term, Text};
 use seekless_fs::{FsError, Inspect};
 use seekless_images::Error;
 use seekless_units::ByteLen;
@@ -58,7 +58,9 @@ pub trait OlderVolume: Sized + 'static {
     fn of(image: Arc<Self::Image>) -> Result<Self, FsError>;
 
     /// The way to repair an image that is damaged.
-    fn repair() -> Text;
+    fn repair() -> Text {
+        repair_first()
+    }
 
     /// Bytes of the unit in which a new volume of the same shape allocates contents.
     fn unit(image: &Self::Image) -> u32 {
@@ -100,6 +102,11 @@ pub trait OlderVolume: Sized + 'static {
 
     /// Adds free space to a volume that is fitted to its contents; false if it has a requested size.
     fn grow(options: &mut Self::Options, bytes: ByteLen) -> bool;
+}
+
+/// The way to repair an image with our own check.
+pub(crate) fn repair_first() -> Text {
+    Text::from("repair it with ").then(Term::Repair).then(" first")
 }
 
 /// The error of an older image, with a hint if it is damaged.

@@ -1,5 +1,6 @@
 //! Images that can be rearranged.
 
+use crate::older::repair_first;
 use seekless_device::BlockDevice;
 use seekless_ext::ExtImage;
 use seekless_fs::format::{Format, OpenOptions};
@@ -31,9 +32,11 @@ pub trait Rearrangeable {
     }
 
     /// The way to repair an image that is damaged.
-    fn repair(&self) -> Text;
+    fn repair(&self) -> Text {
+        repair_first()
+    }
 
-    /// The image, if its format is ext, whose images can also be built anew in another shape.
+    /// The image, if its format is ext, whose images can also be rebuilt in another shape.
     fn ext(&self) -> Option<&Arc<ExtImage>> {
         None
     }

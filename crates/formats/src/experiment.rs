@@ -42,7 +42,7 @@ pub(crate) const EXT: ExperimentTraits = ExperimentTraits {
     caches_units: true,
     has_devices: true,
     check_policies: |name, volume| {
-        let (directories, others) = both(name);
+        let (directories, others) = both_policies(name);
         let inodes_per_group = volume.inodes_per_group;
         let volume = ExtVolume { groups: 1, groups_per_flex: 1, inodes_per_group };
         reason(inode::ext_by_name(directories, others, &volume, 0))
@@ -64,7 +64,7 @@ pub(crate) const FFS: ExperimentTraits = ExperimentTraits {
     caches_units: true,
     has_devices: true,
     check_policies: |name, _| {
-        let (directories, others) = both(name);
+        let (directories, others) = both_policies(name);
         let directories = directory::by_name(directories, 1, Expected::default(), 0);
         reason(directories.and_then(|directories| inode::by_name(directories, others)))
     },
@@ -81,7 +81,8 @@ pub(crate) const FAT: ExperimentTraits = ExperimentTraits {
 };
 
 /// The policies that a name stands for: for directories, and for all other inodes.
-fn both(name: &str) -> (&str, Option<&str>) {
+#[must_use]
+pub fn both_policies(name: &str) -> (&str, Option<&str>) {
     name.split_once('+').map_or((name, None), |(directories, others)| (directories, Some(others)))
 }
 

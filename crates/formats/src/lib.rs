@@ -20,7 +20,7 @@ mod parameter;
 mod recovery;
 mod table;
 
-pub use experiment::{ExperimentTraits, PolicyVolume};
+pub use experiment::{ExperimentTraits, PolicyVolume, both_policies};
 pub use ext::EXT;
 pub use fat::FAT;
 pub use ffs::FFS;

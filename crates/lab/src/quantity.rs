@@ -32,12 +32,6 @@ pub struct BlockPolicyName(pub String);
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DriveName(pub String);
 
-/// The policies that a [`PolicyName`] names: for directories, and for all other inodes.
-#[must_use]
-pub fn both_policies(name: &str) -> (&str, Option<&str>) {
-    name.split_once('+').map_or((name, None), |(directories, others)| (directories, Some(others)))
-}
-
 impl<'de> Deserialize<'de> for Size {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         parse_size(&String::deserialize(from)?).map(Self).map_err(D::Error::custom)

@@ -252,7 +252,7 @@ fn a_signal_ends_it_and_those_who_wait() {
         assert!(removed, "{found}");
     } else {
         assert!(!removed && found["error"].is_string(), "{found}");
-        // The next mount begins anew.
+        // The next mount starts the check again.
         let server = Server::start(&image, &at, "rw,recover=background", &messages);
         assert_eq!(result(&messages)["sound"], true);
         server.end(&at);

@@ -8,7 +8,6 @@ use seekless_fat::{self as fat, LossCounts};
 use seekless_fs::format::{Format, OpenOptions};
 use seekless_fs::plan::Rearrange;
 use seekless_fs::source::Source;
-use seekless_fs::term::{Term, Text};
 use seekless_fs::{FsError, Inspect};
 use seekless_units::ByteLen;
 use std::sync::Arc;
@@ -57,10 +56,6 @@ impl Rearrangeable for fat::FatImage {
     fn relayout(&self) -> Result<Box<dyn Rearrange + '_>, FsError> {
         Ok(Box::new(fat::Relayout::new(self)?))
     }
-
-    fn repair(&self) -> Text {
-        fat::BaseVolume::repair()
-    }
 }
 
 /// Opens an image to be rearranged.
@@ -93,10 +88,6 @@ impl OlderVolume for fat::BaseVolume {
 
     fn of(image: Arc<Self::Image>) -> Result<Self, FsError> {
         Self::new(image)
-    }
-
-    fn repair() -> Text {
-        Text::from("repair it with ").then(Term::Repair).then(" first")
     }
 
     fn unit(image: &Self::Image) -> u32 {

@@ -8,7 +8,6 @@ use seekless_ffs as ufs;
 use seekless_fs::FsError;
 use seekless_fs::format::{Format, OpenOptions};
 use seekless_fs::source::Source;
-use seekless_fs::term::{Term, Text};
 use seekless_units::ByteLen;
 use std::sync::Arc;
 
@@ -55,10 +54,6 @@ impl OlderVolume for ufs::BaseVolume {
 
     fn of(image: Arc<Self::Image>) -> Result<Self, FsError> {
         Self::new(image)
-    }
-
-    fn repair() -> Text {
-        Text::from("repair it with ").then(Term::Repair).then(" first")
     }
 
     fn build<'a>(

@@ -4,7 +4,6 @@ use super::make::{drive, maker};
 use super::{CacheTally, Setup, TODAY};
 use crate::disk::{Disk, Log};
 use crate::experiment::System;
-use crate::quantity;
 use seekless_cache::{Ages, Config, Discipline, Role, Roles};
 use seekless_device::{SparseDevice, VirtualClock};
 use seekless_formats::{Argument, InUse, KnownFormat, Mounting, Planner};
@@ -66,7 +65,7 @@ fn mounting(system: &System, setup: &Setup<'_>) -> Mounting {
             add("loadfats", None);
         }
     } else {
-        let (directories, inodes) = quantity::both_policies(setup.policy);
+        let (directories, inodes) = seekless_formats::both_policies(setup.policy);
         add("dirs", Some(directories));
         if let Some(inodes) = inodes {
             add("inodes", Some(inodes));

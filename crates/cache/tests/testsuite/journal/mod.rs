@@ -24,7 +24,8 @@ fn judged(mut run: Run, steps: &[Step], states: usize, seed: u64) -> Run {
     run
 }
 
-/// Looks at so many lists of so many steps. Returns what was counted at each.
+/// Runs `cases` lists of `steps` steps, and judges the states that a crash leaves. Returns the
+/// counters of each run.
 fn prefixes(mode: JournalMode, cases: u32, steps: usize, states: usize) -> Vec<JournalCounters> {
     let counted = RefCell::new(Vec::new());
     let input = (Just(mode), any::<u64>(), list(step(), steps..=steps));
@@ -35,9 +36,9 @@ fn prefixes(mode: JournalMode, cases: u32, steps: usize, states: usize) -> Vec<J
     counted.into_inner()
 }
 
-/// As [`prefixes`], on a disk that completes writes late and in any order: what was submitted
-/// is not at home, nor is what has completed and was not flushed. Returns also the most writes
-/// that were under way at once.
+/// As [`prefixes`], on a disk that completes writes late and in any order: neither a write that was
+/// submitted nor one that completed without a flush is on the disk. It also returns the largest
+/// number of writes that were under way at once.
 fn late_prefixes(
     mode: JournalMode,
     cases: u32,

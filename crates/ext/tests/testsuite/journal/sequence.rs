@@ -63,7 +63,7 @@ fn judge(volume: &Volume, place: &str) {
 /// Transactions, each by a seed. Then the volume is judged.
 type Round = Vec<u64>;
 
-/// Looks at so many lists of so many rounds.
+/// Runs `cases` lists of `rounds` rounds.
 fn sequences(kind: usize, cases: u32, rounds: usize) {
     let shape = &SHAPES[kind];
     let new = make(shape);
