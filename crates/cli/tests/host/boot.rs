@@ -123,7 +123,7 @@ fn what_was_asked_of_the_device_before_there_was_a_root_is_recorded() {
     let to = dir.to_str().unwrap();
     run("mount", &["-t", "ext4", "-o", "ro,noload,noatime", &device, to]).unwrap();
     let trace = scratch.path().join("trace");
-    let begun = command(&["record", "--boot", "--until-idle", "1s", "--mount", to, "-o"])
+    let begun = command(&["record", "--boot", "--until-idle", "3s", "--mount", to, "-o"])
         .arg(&trace)
         .status();
     assert!(begun.unwrap().success());
@@ -205,12 +205,13 @@ fn put_program(tree: &Path, program: &str, to: &str) {
 }
 
 /// Script of the first process in the initramfs: a recorder that comes too early is refused; then
-/// it mounts the root, starts the recorder and switches the root, as `run-init` does.
+/// it mounts the root, starts the recorder and switches the root, as `run-init` does. On a busy
+/// machine the switch takes longer than a second, in which nothing may be read.
 const EARLY: &str = "
 set -e
 if /bin/seekless record --boot --mount /root -o /boot.trace; then exit 9; fi
 mount -n -o loop,noatime /image /root
-/bin/seekless record --boot --mount /root --until-idle 1s -o /boot.trace
+/bin/seekless record --boot --mount /root --until-idle 5s -o /boot.trace
 mount -n --move /proc /root/proc
 mount -n --move /sys /root/sys
 mount -n --move /dev /root/dev
