@@ -159,6 +159,38 @@ impl Target {
         }
     }
 
+    /// Refuses a file system that does not begin with the target's first byte where the bytes around
+    /// it would not stay.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] for a block device, and for a qcow2 image that exists.
+    pub fn refuse_offset(&self) -> Result<(), Error> {
+        let (why, hint) = match &self.sink {
+            Sink::Device(_) => (
+                "a device is written from its beginning",
+                "write to the device of the partition, or of losetup --offset",
+            ),
+            Sink::Qcow2(_) if self.path.exists() => {
+                ("the other contents of a qcow2 image do not stay", "write to a raw image")
+            }
+            _ => return Ok(()),
+        };
+        let what = format!("{}: a file system at an offset: {why}", self.path.display());
+        Err(Error::new(ErrorKind::Unsupported, what).hint(hint))
+    }
+
+    /// Copies the bytes around a file system of `len` bytes at `start` from the file that the target
+    /// replaces, if there is one.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn keep_around(&self, start: ByteLen, len: ByteLen) -> Result<(), Error> {
+        match &self.sink {
+            Sink::File(output) => output.keep_around(start.get()..start.get() + len.get()),
+            Sink::Qcow2(_) | Sink::Device(_) | Sink::Stream(_) => Ok(()),
+        }
+    }
+
     /// Refuses sources on the target device.
     ///
     /// # Errors

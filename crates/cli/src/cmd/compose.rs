@@ -31,6 +31,7 @@ use seekless_ext::{BuildOptions, Features, LeftOut};
 use seekless_formats::{EXT, FAT, FFS, KnownFormat};
 use seekless_fs::Timestamp;
 use seekless_fs::source::Source;
+use seekless_images::Place;
 use seekless_images::output::name_of;
 use seekless_images::targets::Target;
 use seekless_units::{ByteLen, parse_size};
@@ -239,7 +240,20 @@ impl BuildArgs {
             let what = "-E resize: the room for descriptors is that of the older image";
             return Err(Failure::usage(what));
         }
+        if (bases.is_some() || self.like.is_share()) && options.packs_metadata {
+            let what = "-E packed_meta_blocks: with --like and --share, groups have their places";
+            return Err(Failure::usage(what));
+        }
         Ok(options)
+    }
+
+    /// The place of the file system in the output.
+    fn place(&self) -> Result<Place, Failure> {
+        let Some(offset) = self.ext.offset()? else { return Ok(self.disk.place()) };
+        if self.disk.is_wanted() || self.verity.is_wanted() {
+            return Err(Failure::usage("-E offset: not with --disk and --verity"));
+        }
+        Ok(Place { partition: None, offset: Some(offset) })
     }
 
     /// Whether the image is written to standard output.
@@ -257,6 +271,7 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
     // Errors in the arguments come before any access to files but older images.
     let bases = args.like.open(args)?;
     options(args, args.room.room(), bases.as_ref())?;
+    let place = args.place()?;
     if !args.is_streamed() {
         sources::refuse_inside(&args.output, args.sources.iter().chain(args.disk.source()))?;
     }
@@ -266,6 +281,9 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
     } else {
         Target::create(&args.output, args.force, format)?
     };
+    if place.offset.is_some() {
+        target.refuse_offset()?;
+    }
     let target = target.with_reflink(args.reflink.mode())?;
     let read = args.sources.iter().chain(args.disk.source()).chain(args.like.images());
     target.refuse_source(read)?;
@@ -282,7 +300,7 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
     let below = args.like.open_below(args, &tree_args, purpose)?;
     let source = source::open_layers(&args.sources, &tree_args, args.open.options(), purpose)?;
     let disk = args.disk.begin(args, &target, global)?;
-    let start = disk.as_ref().map_or(ByteLen::ZERO, |disk| disk.root());
+    let start = disk.as_ref().map(|disk| disk.root()).or(place.offset).unwrap_or_default();
     let source = source.as_ref();
     let (name, progress) = (args.shown_sources(), progress::shown(global));
     let build = Build {
@@ -302,15 +320,18 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
     if let Some(disk) = &disk {
         disk.finish(args, &target, size, global)?;
     }
+    if place.offset.is_some() {
+        target.keep_around(start, size)?;
+    }
     let sealed = args.verity.seal(&target, size, tree, global)?;
     let streamed = target.streamed()?;
     target.finish()?;
     if !global.quiet || global.json {
         let files = source.tree().nodes().len() as u64;
         let path = streamed.as_ref().map_or_else(|| args.output.clone(), name_of);
-        let written = Written::image_in(&path, &args.disk.place(), files)?;
+        let written = Written::image_in(&path, &place, files)?;
         let is_fresh = args.uuid.is_some_and(WantedUuid::is_fresh);
-        let written = if is_fresh { written.with_uuid(&args.disk.place())? } else { written };
+        let written = if is_fresh { written.with_uuid(&place)? } else { written };
         let written = kept.into_iter().fold(written, like::tell);
         let written = sealed.iter().fold(written, |written, sealed| sealed.tell(written));
         if streamed.is_some() {

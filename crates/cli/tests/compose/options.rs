@@ -1,7 +1,12 @@
 //! Options that users of mke2fs, newfs and tar expect, and refusals that name the option.
 
-use crate::judges::{Scratch, check, command, failure, header, manifest, run, seekless, text};
+use crate::judges::{
+    Scratch, check, command, failure, header, manifest, ready, run, seekless, text,
+};
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 fn tree(scratch: &Scratch) -> String {
@@ -223,8 +228,11 @@ fn inodes_journal_and_extended_options() {
         ("-E", "resize=1000", 2),
         ("-E", "resize=1G", 2),
         ("-E", "root_owner=1", 2),
-        ("-E", "offset=1024", 4),
-        ("-E", "packed_meta_blocks", 4),
+        ("-E", "offset=1000", 2),
+        ("-E", "num_backup_sb=3", 2),
+        ("-E", "packed_meta_blocks=2", 2),
+        ("-E", "encoding=latin1", 2),
+        ("-E", "desc_size=64", 4),
         ("-E", "quotatype=usrquota", 4),
         ("-E", "stride=x", 2),
         ("-E", "nonsense", 2),
@@ -241,6 +249,214 @@ fn inodes_journal_and_extended_options() {
             let args = ["build", &tree, "-o", &image, "--force", "--format", format, option, list];
             assert_eq!(failure_of(&args).0, 2, "{format} {option}");
         }
+    }
+}
+
+/// The lines of `dumpe2fs` for groups, of which each says where something is.
+fn groups(image: &str, what: &str) -> Vec<String> {
+    let listed = run("dumpe2fs", &[image]);
+    let lines = listed.lines().map(str::trim).filter(|line| line.starts_with(what));
+    lines.map(|line| line.split([',', '(']).next().expect("place").trim().to_string()).collect()
+}
+
+#[test]
+fn metadata_at_the_beginning() {
+    let scratch = Scratch::new("packed");
+    let (tree, image, theirs) = (tree(&scratch), scratch.join("image"), scratch.join("theirs"));
+    for options in [
+        &["-b", "4096"][..],
+        &["-b", "1024", "-N", "40000"],
+        &["-b", "1024", "-O", "^resize_inode"],
+        &["-b", "1024", "-O", "sparse_super2"],
+    ] {
+        let size = "600M";
+        let given = [options, &["-E", "packed_meta_blocks"]].concat();
+        text(&seekless(
+            &[&["build", &tree, "-o", &image, "--force", "--size", size], &given[..]].concat(),
+        ));
+        check(&image);
+        let end = |line: &String| -> u64 {
+            let place = line.rsplit([' ', '-']).next().expect("place");
+            place.parse().unwrap_or_else(|_| panic!("{line}"))
+        };
+        let last = groups(&image, "Inode table at").iter().map(end).max().expect("tables");
+        let bitmaps = groups(&image, "Block bitmap at").iter().map(end).max().expect("bitmaps");
+        let journal = run("debugfs", &["-R", "blocks <8>", &image]);
+        let journal = journal.split_whitespace().map(|block| block.parse::<u64>().expect("block"));
+        let (end, whole) = (journal.max().expect("journal"), number_of(&image, "Block count"));
+        assert!(bitmaps < last && last < whole / 4, "{options:?}: {bitmaps} {last} of {whole}");
+        assert!(end < whole / 4, "{options:?}: the journal ends at {end} of {whole}");
+        // mke2fs packs the groups of each flexible group: one, if that has all.
+        if options == ["-b", "4096"] {
+            let _ = fs::remove_file(&theirs);
+            let inodes = field(&image, "Inode count");
+            let args = ["-q", "-t", "ext4", "-b", "4096", "-N", &inodes];
+            run("mke2fs", &[&args[..], &["-E", "packed_meta_blocks=1", &theirs, size]].concat());
+            for what in ["Block bitmap at", "Inode bitmap at", "Inode table at"] {
+                assert_eq!(groups(&image, what), groups(&theirs, what), "{what}");
+            }
+        }
+    }
+    let with = |options: &[&str]| {
+        let args = ["build", &tree, "-o", &image, "--force", "-E", "packed_meta_blocks"];
+        failure_of(&[&args[..], options].concat())
+    };
+    let older = scratch.join("older");
+    text(&seekless(&["build", &tree, "-o", &older]));
+    for (options, named) in [
+        (&["-O", "^flex_bg"][..], "flex_bg"),
+        (&["--like", &older], "--like"),
+        (&["--share"], "--share"),
+    ] {
+        let (code, message) = with(options);
+        assert!(code == 2 && message.contains(named), "{options:?}: {message}");
+    }
+}
+
+/// A number of `dumpe2fs -h`.
+fn number_of(image: &str, name: &str) -> u64 {
+    field(image, name).parse().expect("number")
+}
+
+#[test]
+fn copies_of_the_superblock() {
+    let scratch = Scratch::new("copies");
+    let (tree, image, theirs) = (tree(&scratch), scratch.join("image"), scratch.join("theirs"));
+    // Of 1, 2, 3 and 11 groups.
+    for size in ["100M", "200M", "300M", "1400M"] {
+        for copies in ["0", "1", "2"] {
+            let copies = format!("num_backup_sb={copies}");
+            let given = ["-b", "4096", "-O", "sparse_super2", "-E", &copies];
+            text(&seekless(
+                &[&["build", &tree, "-o", &image, "--force", "--size", size], &given[..]].concat(),
+            ));
+            check(&image);
+            let _ = fs::remove_file(&theirs);
+            run("mke2fs", &[&["-q", "-t", "ext4"], &given[..], &[&theirs, size]].concat());
+            let copies_of = |image: &str| {
+                (groups(image, "Backup superblock at"), groups(image, "Backup block groups"))
+            };
+            assert_eq!(copies_of(&image), copies_of(&theirs), "{size} {copies}");
+        }
+    }
+    let args = ["build", &tree, "-o", &image, "--force", "-E", "num_backup_sb=1"];
+    let (code, message) = failure_of(&args);
+    assert!(code == 2 && message.contains("sparse_super2"), "{message}");
+}
+
+#[test]
+fn directories_that_ignore_case() {
+    let scratch = Scratch::new("encoding");
+    let (tree, old, image) = (scratch.join("tree"), scratch.join("old"), scratch.join("image"));
+    fs::create_dir_all(format!("{tree}/folds")).expect("mkdir");
+    for n in 0..1000 {
+        fs::write(format!("{tree}/folds/Größe-{n}"), n.to_string()).expect("write");
+    }
+    let encoding = |image: &str| field(image, "Character encoding");
+    let build = |from: &str, options: &[&str]| {
+        text(&seekless(&[&["build", from, "-o", &image, "--force"], options].concat()));
+        run("e2fsck", &["-fn", &image]);
+    };
+    for options in [&["-O", "casefold"][..], &["-E", "encoding=utf8"], &["-E", "encoding"]] {
+        build(&tree, options);
+        assert_eq!(encoding(&image), "utf8-12.1", "{options:?}");
+        let strict = run("debugfs", &["-R", "show_super_stats -h", &image]);
+        assert!(!strict.contains("strict"), "{strict}");
+    }
+    // The flag of a directory stays, with hashes of folded names.
+    build(&tree, &["-b", "1024", "-O", "casefold", "--size", "16M"]);
+    fs::rename(&image, &old).expect("rename");
+    run("debugfs", &["-w", "-R", "set_inode_field /folds flags 0x40080000", &old]);
+    let _ = Command::new("e2fsck").args(["-fyD", &old]).output();
+    for options in [
+        &["-b", "1024", "-O", "casefold"][..],
+        &["-b", "1024", "-E", "encoding=utf8,encoding_flags=strict"],
+    ] {
+        build(&old, options);
+        let shown = run("debugfs", &["-R", "stat /folds", &image]);
+        assert!(shown.contains("Flags: 0x40081000"), "{shown}");
+        let tree = run("debugfs", &["-R", "htree_dump /folds", &image]);
+        assert!(tree.contains("Root node dump"), "{tree}");
+        for n in (0..1000).step_by(37) {
+            let found = text(&seekless(&["cat", &image, &format!("/folds/GRÖßE-{n}")]));
+            assert_eq!(found, n.to_string());
+        }
+    }
+    // Without the feature it goes, which is said.
+    let plain = seekless(&["build", &old, "-o", &image, "--force"]);
+    assert!(String::from_utf8_lossy(&plain.stderr).contains("casefold"), "{plain:?}");
+    // Two spellings of one name, and bytes that are no text.
+    for (options, name, named) in [
+        (&["-O", "casefold"][..], "GRÖßE-7".as_bytes(), "one name"),
+        (&["-E", "encoding=utf8,encoding_flags=strict"], &b"bad-\xFF"[..], "UTF-8"),
+    ] {
+        let path = Path::new(&tree).join("folds").join(OsStr::from_bytes(name));
+        fs::write(&path, "").expect("write");
+        text(&seekless(&[
+            "build", &tree, "-o", &old, "--force", "-O", "casefold", "--size", "16M",
+        ]));
+        run("debugfs", &["-w", "-R", "set_inode_field /folds flags 0x40081000", &old]);
+        let args = ["build", &old, "-o", &image, "--force"];
+        let (_, message) = failure_of(&[&args[..], options].concat());
+        assert!(message.contains("folds") && message.contains(named), "{message}");
+        fs::remove_file(&path).expect("remove");
+    }
+    for (options, named) in [
+        (&["-O", "^casefold", "-E", "encoding=utf8"][..], "excluded"),
+        (&["-E", "encoding_flags=strict"], "casefold"),
+    ] {
+        let args = ["build", &tree, "-o", &image, "--force"];
+        let (code, message) = failure_of(&[&args[..], options].concat());
+        assert!(code == 2 && message.contains(named), "{message}");
+    }
+}
+
+#[test]
+fn a_file_system_at_an_offset() {
+    let scratch = Scratch::new("offset");
+    let (tree, image, part) = (tree(&scratch), scratch.join("image"), scratch.join("part"));
+    const MIB: usize = 1 << 20;
+    let cut = |bytes: &[u8], from: usize| {
+        fs::write(&part, &bytes[from..]).expect("write");
+        check(&part);
+    };
+    // A new file has zeros in front.
+    text(&seekless(&["build", &tree, "-o", &image, "-E", "offset=1M", "--size", "8M"]));
+    let bytes = fs::read(&image).expect("read");
+    assert_eq!(bytes.len(), 9 * MIB);
+    assert!(bytes[..MIB].iter().all(|byte| *byte == 0));
+    cut(&bytes, MIB);
+    let listed = text(&seekless(&["ls", &image, "--offset", "1M"]));
+    assert!(listed.contains("file"), "{listed}");
+    // The bytes around it stay in a file that exists, holes among them, its odd end as well.
+    for len in [300_000, 4 * MIB, 20 * MIB + 17] {
+        let mut around: Vec<u8> = (0..len).map(|at| (at * 7 + at / 512) as u8 | 1).collect();
+        around.chunks_mut(MIB).skip(2).step_by(5).for_each(|hole| hole.fill(0));
+        fs::write(&image, &around).expect("write");
+        let args = ["build", &tree, "-o", &image, "-E", "offset=2M", "--size", "8M"];
+        let (code, message) = failure_of(&args);
+        assert!(code == 6 && message.contains("exists"), "{code}: {message}");
+        assert!(fs::read(&image).expect("read") == around);
+        text(&seekless(&[&args[..], &["--force"]].concat()));
+        let bytes = fs::read(&image).expect("read");
+        assert_eq!(bytes.len(), len.max(10 * MIB));
+        let front = len.min(2 * MIB);
+        assert!(bytes[..front] == around[..front], "{len}: the bytes in front");
+        if len > 10 * MIB {
+            assert!(bytes[10 * MIB..] == around[10 * MIB..], "{len}: the bytes behind");
+        }
+        cut(&bytes[..10 * MIB], 2 * MIB);
+    }
+    let mut refusals = vec![(&["--disk"][..], 2), (&["--verity"], 2)];
+    let qcow2 = scratch.join("image.qcow2");
+    if ready("qemu-img") {
+        text(&seekless(&["build", &tree, "-o", &qcow2, "-E", "offset=1M"]));
+        refusals.push((&["--output-format", "qcow2"], 4));
+    }
+    for (options, wanted) in refusals {
+        let args = ["build", &tree, "-o", &qcow2, "--force", "-E", "offset=1M"];
+        let (code, message) = failure_of(&[&args[..], options].concat());
+        assert!(code == wanted && message.contains("offset"), "{options:?}: {code}: {message}");
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::attributes::{self, Encoded, Room};
 use super::inodes::{inline_capacity, kept_flags};
+use crate::casefold;
 use crate::encode::dirblocks::{DirFormat, Packing};
 use crate::encode::mapping::{extent_tree_blocks, extents_of, indirect_blocks};
 use crate::features::Features;
@@ -13,6 +14,9 @@ use seekless_fs::tree::{Entry, Node, NodeId, Tree, inode_walk, walk};
 use seekless_fs::{FileKind, FsError, inode_flag};
 use seekless_units::{Ino, Lbn};
 use std::collections::HashMap;
+
+/// The name of the directory for repairs.
+pub(crate) const LOST_AND_FOUND: &[u8] = b"lost+found";
 
 /// Size of a `lost+found` that is not in the tree, in bytes; room for the files that a repair may
 /// connect.
@@ -51,7 +55,7 @@ pub(crate) struct TreeDemand<'a> {
     pub(crate) tree: &'a Tree,
     pub(crate) features: Features,
     pub(crate) block_size: u32,
-    pub(crate) dir_format: DirFormat,
+    dir_format: DirFormat,
     /// By attribute set of the tree.
     pub(crate) xattrs: Vec<Encoded>,
     pub(crate) values: Vec<SharedValue>,
@@ -103,7 +107,7 @@ impl<'a> TreeDemand<'a> {
             listing_start: Vec::new(),
             blocks: Vec::new(),
             sparse: Vec::new(),
-            has_lost_and_found: tree.child(NodeId::ROOT, b"lost+found").is_some(),
+            has_lost_and_found: tree.child(NodeId::ROOT, LOST_AND_FOUND).is_some(),
             owners: HashMap::new(),
             shares: HashMap::new(),
             inline_limit: if features.has_incompat(incompat::INLINE_DATA) { 60 } else { 0 },
@@ -271,16 +275,68 @@ impl<'a> TreeDemand<'a> {
         if holds { len } else { 0 }
     }
 
+    /// The format of a directory's blocks.
+    pub(crate) fn dir_format(&self, dir: NodeId) -> DirFormat {
+        DirFormat { folds: self.folds_case(dir), ..self.dir_format }
+    }
+
+    /// The format of the blocks of a `lost+found` that is not in the tree.
+    pub(crate) fn lost_and_found_format(&self) -> DirFormat {
+        self.dir_format
+    }
+
+    /// Whether names of a directory are compared without regard to case.
+    fn folds_case(&self, dir: NodeId) -> bool {
+        let node = self.tree.node(dir);
+        let flag = node.flags & kept_flags(self.features) & inode_flag::CASEFOLD;
+        node.kind == FileKind::Directory && flag != 0
+    }
+
+    /// Refuses names of one directory that differ in case alone where case does not count, and, if
+    /// the encoding is strict, names there that are not UTF-8.
+    pub(crate) fn check_folded_names(&self, is_strict: bool) -> Result<(), FsError> {
+        for dir in self.tree.ids().filter(|&dir| self.folds_case(dir)) {
+            let mut seen = HashMap::new();
+            let own = self.adds_lost_and_found(dir).then_some(LOST_AND_FOUND);
+            let names = self.tree.children(dir).iter().map(|entry| self.tree.name(entry));
+            for name in own.into_iter().chain(names) {
+                let Some(folded) = casefold::fold(name) else {
+                    if is_strict {
+                        return Err(FsError::Invalid(format!(
+                            "{}: '{}' is not UTF-8, which a strict encoding demands",
+                            self.tree.shown_path(dir),
+                            String::from_utf8_lossy(name),
+                        )));
+                    }
+                    continue;
+                };
+                if let Some(other) = seen.insert(folded, name) {
+                    return Err(FsError::Invalid(format!(
+                        "{}: '{}' and '{}' are one name in a directory that ignores case",
+                        self.tree.shown_path(dir),
+                        String::from_utf8_lossy(other),
+                        String::from_utf8_lossy(name),
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn sort_listings(&mut self) {
         let tree = self.tree;
-        let format = self.dir_format;
+        let formats: Vec<DirFormat> = tree
+            .ids()
+            .filter(|&id| tree.children(id).len() > 1)
+            .map(|id| self.dir_format(id))
+            .collect();
         self.listing_start = vec![0; tree.nodes().len() + 1];
         for id in tree.ids() {
             let entries = tree.children(id);
             self.listings.extend_from_slice(entries);
             self.listing_start[id.index() + 1] = self.listings.len() as u32;
         }
-        if !format.indexed {
+        if !self.dir_format.indexed {
             return;
         }
         let mut rest = self.listings.as_mut_slice();
@@ -292,10 +348,9 @@ impl<'a> TreeDemand<'a> {
                 directories.push(own);
             }
         }
-        directories
-            .par_iter_mut()
-            .with_min_len(16)
-            .for_each(|own| own.sort_by_cached_key(|entry| format.hash(tree.name(entry))));
+        directories.par_iter_mut().zip(formats).with_min_len(16).for_each(|(own, format)| {
+            own.sort_by_cached_key(|entry| format.hash(tree.name(entry)));
+        });
     }
 
     /// A directory's entries in the order it lists them.
@@ -316,7 +371,7 @@ impl<'a> TreeDemand<'a> {
         let mut lens: Vec<usize> =
             listing.iter().map(|entry| self.tree.name(entry).len()).collect();
         if self.adds_lost_and_found(dir) {
-            lens.insert(self.lost_and_found_place(listing), b"lost+found".len());
+            lens.insert(self.lost_and_found_place(listing), LOST_AND_FOUND.len());
         }
         self.dir_format
             .pack(lens.into_iter())
@@ -325,12 +380,13 @@ impl<'a> TreeDemand<'a> {
 
     /// The place of `lost+found` in the root's listing.
     pub(crate) fn lost_and_found_place(&self, listing: &[Entry]) -> usize {
-        let name = b"lost+found";
-        if self.dir_format.indexed {
-            let own = self.dir_format.hash(name);
-            listing.partition_point(|entry| self.dir_format.hash(self.tree.name(entry)) < own)
+        let name = LOST_AND_FOUND;
+        let format = self.dir_format(NodeId::ROOT);
+        if format.indexed {
+            let own = format.hash(name);
+            listing.partition_point(|entry| format.hash(self.tree.name(entry)) < own)
         } else {
-            listing.partition_point(|entry| self.tree.name(entry) < &name[..])
+            listing.partition_point(|entry| self.tree.name(entry) < name)
         }
     }
 

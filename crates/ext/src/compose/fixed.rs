@@ -106,7 +106,10 @@ impl Fixed {
         let orphans = missing(&fixed.orphans, geometry.orphan_blocks);
         let own = journal + orphans;
         let map_room = own.div_ceil(u64::from(geometry.block_size / 4)) + 8;
-        let skip = contents.min(total.saturating_sub(own + map_room));
+        let skip = match geometry.packs_metadata {
+            true => 0,
+            false => contents.min(total.saturating_sub(own + map_room)),
+        };
         let (mut front, mut back) = split(&free, skip);
         if journal > 0 {
             fixed.journal = take_file(geometry, &mut back, journal)?;

@@ -115,8 +115,12 @@ pub(crate) struct Geometry {
     pub(crate) journal_blocks: u64,
     pub(crate) orphan_blocks: u64,
     pub(crate) log_groups_per_flex: u8,
-    /// The tables of the first groups, if they have places of an older volume; those of other
-    /// groups lie at their groups' beginning.
+    /// Copies of the superblock with the `sparse_super2` feature.
+    superblock_copies: u8,
+    /// Whether bitmaps, tables and the journal lie at the beginning of the volume.
+    pub(crate) packs_metadata: bool,
+    /// The tables of the first groups, if they have places of an older volume, or at the beginning
+    /// of this one; those of other groups lie at their groups' beginning.
     placed: Vec<GroupTables>,
     /// For each group in `placed`, its blocks that hold fixed metadata of any group, sorted.
     fixed: Vec<Vec<Extent>>,
@@ -225,6 +229,8 @@ impl Geometry {
             journal_blocks: 0,
             orphan_blocks: 0,
             log_groups_per_flex: LOG_GROUPS_PER_FLEX,
+            superblock_copies: options.superblock_copies,
+            packs_metadata: options.packs_metadata,
             placed: Vec::new(),
             fixed: Vec::new(),
         };
@@ -245,9 +251,57 @@ impl Geometry {
             }
             geometry.divide(options, inodes)?;
         }
+        if options.packs_metadata {
+            geometry.pack_metadata()?;
+        }
         geometry.journal_blocks = geometry.choose_journal(options)?;
         geometry.orphan_blocks = geometry.choose_orphan_file();
         Ok(geometry)
+    }
+
+    /// Puts the bitmaps and then the inode tables of all groups behind the first superblock, around
+    /// its copies in other groups (e2fsprogs, `packed_allocate_group_table`).
+    fn pack_metadata(&mut self) -> Result<(), FsError> {
+        let no_room = || FsError::NoSpace("no room for the inode tables of all groups".into());
+        let mut at = self.group_start(0);
+        // The first blocks from `at` on that hold no copy of the superblock.
+        let mut take = |len: u64| loop {
+            let found = at;
+            let groups = self.group_of(found)..=self.group_of(found + len - 1);
+            let mut ends = groups.filter_map(|group| {
+                let start = self.group_start(group);
+                let end = start + self.super_blocks(group);
+                (start < found + len && found < end).then_some(end)
+            });
+            match ends.next() {
+                Some(end) => at = end,
+                None => {
+                    at = found + len;
+                    break BlockNo::new(found);
+                }
+            }
+        };
+        let mut runs = |len: u64| (0..self.groups).map(|_| take(len)).collect::<Vec<_>>();
+        let (block_bitmaps, inode_bitmaps) = (runs(1), runs(1));
+        let tables = runs(self.inode_table_blocks());
+        if at > self.blocks {
+            return Err(no_room());
+        }
+        let places = block_bitmaps.into_iter().zip(inode_bitmaps).zip(tables);
+        self.placed = places
+            .map(|((block_bitmap, inode_bitmap), inodes)| GroupTables {
+                block_bitmap,
+                inode_bitmap,
+                inodes,
+            })
+            .collect();
+        self.fixed = self.fixed_by_group();
+        Ok(())
+    }
+
+    /// The group of a block.
+    fn group_of(&self, block: u64) -> u32 {
+        ((block - self.first_block) / self.blocks_per_group) as u32
     }
 
     fn choose_orphan_file(&self) -> u64 {
@@ -327,6 +381,8 @@ impl Geometry {
             journal_blocks: 0,
             orphan_blocks: 0,
             log_groups_per_flex: shape.log_groups_per_flex,
+            superblock_copies: options.superblock_copies,
+            packs_metadata: false,
             placed: shape.tables.clone(),
             fixed: Vec::new(),
         };
@@ -393,7 +449,7 @@ impl Geometry {
         let mut add = |run: Extent| {
             let (mut at, end) = (run.start.get(), run.end().get());
             while at < end {
-                let group = ((at - self.first_block) / self.blocks_per_group) as u32;
+                let group = self.group_of(at);
                 let stop = end.min(self.group_start(group) + self.blocks_per_group);
                 by_group[group as usize].push(Extent::new(BlockNo::new(at), stop - at));
                 at = stop;
@@ -544,6 +600,9 @@ impl Geometry {
 
     /// Whether a group holds a copy of the superblock and descriptors.
     pub(crate) fn has_super(&self, group: u32) -> bool {
+        if self.features.has_compat(compat::SPARSE_SUPER2) {
+            return group == 0 || self.backup_groups().contains(&group);
+        }
         if group <= 1 || !self.features.has_ro_compat(ro_compat::SPARSE_SUPER) {
             return true;
         }
@@ -554,6 +613,16 @@ impl Geometry {
             }
             power == u64::from(group)
         })
+    }
+
+    /// The groups with copies of the superblock, with the `sparse_super2` feature; 0 for none
+    /// (`s_backup_bgs`).
+    pub(crate) fn backup_groups(&self) -> [u32; 2] {
+        let last = self.groups - 1;
+        [
+            if self.superblock_copies >= 1 && last >= 1 { 1 } else { 0 },
+            if self.superblock_copies >= 2 && last >= 2 { last } else { 0 },
+        ]
     }
 
     /// Blocks of superblock, descriptors and room for more at a group's start.

@@ -200,9 +200,11 @@ pub(crate) fn inline_data(data: &[u8], inode_size: u32) -> (IBlock, Vec<u8>) {
 /// Flags of [`inode_flag`] that a file keeps in an image with these features.
 #[must_use]
 pub fn kept_flags(features: Features) -> u32 {
-    // These flags need features that are not built.
-    let kept = inode_flag::KEPT & !(inode_flag::CASEFOLD | inode_flag::PROJINHERIT);
     let can_seal =
         features.has_ro_compat(ro_compat::VERITY) && features.has_incompat(incompat::EXTENTS);
-    if can_seal { kept } else { kept & !inode_flag::VERITY }
+    let can_fold = features.has_incompat(incompat::CASEFOLD);
+    let seal = if can_seal { 0 } else { inode_flag::VERITY };
+    let fold = if can_fold { 0 } else { inode_flag::CASEFOLD };
+    // A project needs a feature that is not built.
+    inode_flag::KEPT & !(seal | fold | inode_flag::PROJINHERIT)
 }

@@ -176,6 +176,7 @@ impl<'a> Builder<'a> {
             checksums: features.has_ro_compat(ro_compat::METADATA_CSUM),
             large: features.has_incompat(incompat::LARGEDIR),
             typed: true,
+            folds: false,
             hash_version: hash_version::HALF_MD4,
             hash_seed: identity.hash_seed,
         };
@@ -187,6 +188,7 @@ impl<'a> Builder<'a> {
             dir_format,
             identity.checksum_seed,
         )?;
+        demand.check_folded_names(options.has_strict_encoding)?;
         let (blocks, inodes) = demand.totals();
         let geometry = choose(Need { blocks, inodes })?;
         let fixed = Fixed::place(&geometry, blocks + blocks / 64, base)?;
@@ -247,7 +249,7 @@ impl NewVolume for Builder<'_> {
         if self.demand.has_lost_and_found {
             return Vec::new();
         }
-        vec![(Cow::Borrowed(b"lost+found"), self.demand.lost_and_found_object())]
+        vec![(Cow::Borrowed(demand::LOST_AND_FOUND), self.demand.lost_and_found_object())]
     }
 
     fn clamped_times(&self) -> usize {
@@ -302,6 +304,7 @@ fn identify(tree: &Tree, options: &Options) -> Identity {
         checksum_seed,
         reserved: options.reserved,
         raid: (options.raid_stride, options.raid_stripe_width),
+        has_strict_encoding: options.has_strict_encoding,
         root_owner: options.root_owner,
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::features::{Features, LeftOut};
 use crate::image::ExtImage;
-use crate::ondisk::{compat, incompat, ro_compat};
+use crate::ondisk::{ENCODING_STRICT, compat, incompat, ro_compat};
 use seekless_fs::plan::Spare;
 use seekless_fs::{FsError, Inspect, Timestamp};
 use seekless_units::{ByteLen, Ino};
@@ -48,7 +48,19 @@ pub struct Options {
     /// The number of blocks to which the volume can grow while it is mounted, where it has the
     /// `resize_inode` feature; 1024 times its own when `None`.
     pub resize_limit: Option<u64>,
+    /// Copies of the superblock and the descriptors, at most 2, with the `sparse_super2` feature.
+    /// Without the feature there is one in each group whose number is 1 or a power of 3, 5 or 7.
+    pub superblock_copies: u8,
+    /// Puts bitmaps, inode tables and the journal at the beginning of the volume, which needs the
+    /// `flex_bg` feature.
+    pub packs_metadata: bool,
+    /// With the `casefold` feature: whether names in directories that ignore case must be UTF-8.
+    pub has_strict_encoding: bool,
 }
+
+/// Copies of the superblock with the `sparse_super2` feature, as mke2fs makes them: one in the
+/// second group and one in the last.
+pub(super) const SUPERBLOCK_COPIES: u8 = 2;
 
 /// Default bytes of volume per inode, as in mke2fs.
 pub(super) const INODE_RATIO: u32 = 16384;
@@ -73,14 +85,18 @@ impl Default for Options {
             hash_seed: None,
             root_owner: None,
             resize_limit: None,
+            superblock_copies: SUPERBLOCK_COPIES,
+            packs_metadata: false,
+            has_strict_encoding: false,
         }
     }
 }
 
 /// Every feature that a build supports.
 const WRITABLE: Features = Features {
-    compat: Features::EXT4.compat,
+    compat: Features::EXT4.compat | compat::SPARSE_SUPER2,
     incompat: Features::EXT4.incompat
+        | incompat::CASEFOLD
         | incompat::EA_INODE
         | incompat::LARGEDIR
         | incompat::INLINE_DATA,
@@ -115,6 +131,7 @@ impl Options {
             // Rounded up, so that the same number of blocks follows from it.
             reserved: (reserved * 10_000).div_ceil(sb.blocks.max(1)).min(5000) as u32,
             made: Some(Timestamp { secs, nanos: 0 }),
+            has_strict_encoding: raw.s_encoding_flags.get() & ENCODING_STRICT != 0,
             ..Self::default()
         }
     }
@@ -164,7 +181,24 @@ impl Options {
         if let Some(LeftOut { feature, needs }) = has.lacking() {
             return Err(FsError::Invalid(format!("{feature} needs {needs}")));
         }
+        let copies_differ = self.superblock_copies != SUPERBLOCK_COPIES;
         let rules = [
+            (
+                copies_differ && !has.has_compat(compat::SPARSE_SUPER2),
+                "a number of superblock copies needs the sparse_super2 feature",
+            ),
+            (
+                self.superblock_copies > SUPERBLOCK_COPIES,
+                "the sparse_super2 feature has at most 2 copies of the superblock",
+            ),
+            (
+                self.packs_metadata && !has.has_incompat(incompat::FLEX_BG),
+                "metadata at the beginning of the volume needs the flex_bg feature",
+            ),
+            (
+                self.has_strict_encoding && !has.has_incompat(incompat::CASEFOLD),
+                "a strict encoding needs the casefold feature",
+            ),
             (
                 self.resize_limit.is_some() && !has.has_compat(compat::RESIZE_INODE),
                 "a resize limit needs the resize_inode feature",

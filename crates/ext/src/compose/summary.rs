@@ -3,9 +3,9 @@
 use super::geometry::{FIRST_INO, Geometry};
 use crate::checksum::{crc16, crc32c};
 use crate::ondisk::{
-    BG_BLOCK_UNINIT, BG_INODE_UNINIT, BG_INODE_ZEROED, CHECKSUM_CRC32C, FLAG_SIGNED_HASH,
-    GroupDesc, IBlock, STATE_VALID, SUPERBLOCK_MAGIC, Superblock, compat, hash_version, incompat,
-    ro_compat, special,
+    BG_BLOCK_UNINIT, BG_INODE_UNINIT, BG_INODE_ZEROED, CHECKSUM_CRC32C, ENCODING_STRICT,
+    ENCODING_UTF8_12_1, FLAG_SIGNED_HASH, GroupDesc, IBlock, STATE_VALID, SUPERBLOCK_MAGIC,
+    Superblock, compat, hash_version, incompat, ro_compat, special,
 };
 use seekless_fs::Timestamp;
 use seekless_units::Extent;
@@ -25,6 +25,7 @@ pub(crate) struct Identity {
     pub(crate) raid: (u16, u32),
     /// Owner and group of the root directory, instead of the tree's.
     pub(crate) root_owner: Option<(u32, u32)>,
+    pub(crate) has_strict_encoding: bool,
 }
 
 /// The use of a group, counted.
@@ -266,6 +267,13 @@ pub(crate) fn superblock(geometry: &Geometry, identity: &Identity, totals: &Tota
     }
     if features.has_ro_compat(ro_compat::METADATA_CSUM) {
         sb.s_checksum_type = CHECKSUM_CRC32C;
+    }
+    if features.has_compat(compat::SPARSE_SUPER2) {
+        sb.s_backup_bgs = geometry.backup_groups().map(Into::into);
+    }
+    if features.has_incompat(incompat::CASEFOLD) {
+        sb.s_encoding = ENCODING_UTF8_12_1.into();
+        sb.s_encoding_flags = if identity.has_strict_encoding { ENCODING_STRICT } else { 0 }.into();
     }
     if features.has_incompat(incompat::CSUM_SEED) {
         sb.s_checksum_seed = identity.checksum_seed.into();

@@ -4,7 +4,7 @@
 mod inodes;
 
 use super::CopyCounts;
-use super::demand::{Object, TreeDemand};
+use super::demand::{self, Object, TreeDemand};
 use super::fixed::{self, Fixed};
 use super::geometry::Geometry;
 use super::inodes::InodeFormat;
@@ -122,7 +122,8 @@ impl TreeWriter<'_> {
         let blocks: u64 = self.plan.data(object).iter().map(|placed| placed.extent.len).sum();
         let ino = self.ino(object);
         let seed = self.inode_format().seed(ino);
-        self.demand.dir_format.encode_empty(ino, Ino::new(special::ROOT), blocks, seed)
+        let format = self.demand.lost_and_found_format();
+        format.encode_empty(ino, Ino::new(special::ROOT), blocks, seed)
     }
 
     fn directory(&self, id: NodeId) -> Result<Vec<u8>, FsError> {
@@ -138,7 +139,7 @@ impl TreeWriter<'_> {
             .collect();
         if self.demand.adds_lost_and_found(id) {
             let record = dirblocks::DirRecord {
-                name: b"lost+found",
+                name: demand::LOST_AND_FOUND,
                 ino: self.ino(self.demand.lost_and_found_object()),
                 kind: FileKind::Directory,
             };
@@ -148,7 +149,7 @@ impl TreeWriter<'_> {
         let ino = self.node_ino(id);
         let parent = self.node_ino(tree.parent(id));
         let seed = self.inode_format().seed(ino);
-        Ok(self.demand.dir_format.encode(ino, parent, &records, &packing, seed))
+        Ok(self.demand.dir_format(id).encode(ino, parent, &records, &packing, seed))
     }
 
     // ---- journal, resize inode, orphan file ------------------------------

@@ -11,6 +11,7 @@
     reason = "lengths are of our own making, not an image's"
 )]
 
+use crate::casefold;
 use crate::checksum::crc32c;
 use crate::hash::{NameHash, name_hash};
 use crate::ondisk::{
@@ -33,6 +34,8 @@ pub(crate) struct DirFormat {
     pub(crate) large: bool,
     /// Entries have a file type.
     pub(crate) typed: bool,
+    /// Hashes are those of folded names (`casefold`).
+    pub(crate) folds: bool,
     pub(crate) hash_version: u8,
     pub(crate) hash_seed: [u32; 4],
 }
@@ -80,6 +83,8 @@ pub(crate) const fn type_code(kind: FileKind) -> u8 {
 impl DirFormat {
     /// A name's place in the listing order.
     pub(crate) fn hash(&self, name: &[u8]) -> NameHash {
+        let folded = if self.folds { casefold::fold(name) } else { None };
+        let name = folded.as_deref().map_or(name, str::as_bytes);
         name_hash(self.hash_version, self.hash_seed, name).unwrap_or_default()
     }
 

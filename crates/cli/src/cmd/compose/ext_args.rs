@@ -8,7 +8,7 @@ use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use seekless_compose::wrong;
 use seekless_ext::{BuildOptions, Common, Features, LeftOut, SYSTEMS, System};
-use seekless_units::{ByteLen, parse_size};
+use seekless_units::{ByteLen, SECTOR, parse_size};
 
 /// Options that only ext images have.
 #[derive(Args, Debug)]
@@ -35,21 +35,19 @@ pub(super) struct ExtArgs {
     #[arg(short = 'J', value_name = "size=SIZE", conflicts_with = "journal_size")]
     journal: Option<String>,
     /// Extended options, as for mke2fs: stride=BLOCKS, stripe_width=BLOCKS, hash_seed=UUID,
-    /// root_owner[=UID:GID], resize=BLOCKS, no_copy_xattrs; discard, nodiscard, lazy_itable_init, lazy_journal_init and
-    /// assume_storage_prezeroed make no difference to an image
+    /// root_owner[=UID:GID], resize=BLOCKS, no_copy_xattrs, offset=BYTES (the bytes around the file
+    /// system stay, with --force, as they are in an existing file), packed_meta_blocks[=0|1],
+    /// num_backup_sb=0|1|2, encoding=utf8, encoding_flags=[no]strict; discard, nodiscard,
+    /// lazy_itable_init, lazy_journal_init and assume_storage_prezeroed make no difference to an
+    /// image
     #[arg(short = 'E', value_name = "LIST")]
     extended: Option<String>,
 }
 
 /// Extended options of mke2fs that are not supported.
 const NOT_SUPPORTED: &[&str] = &[
-    "encoding",
-    "encoding_flags",
     "mmp_update_interval",
-    "offset",
     "desc_size",
-    "num_backup_sb",
-    "packed_meta_blocks",
     "root_selinux",
     "test_fs",
     "orphan_file_size",
@@ -94,7 +92,24 @@ impl ExtArgs {
 
     /// Whether extended attributes are left out (`no_copy_xattrs`).
     pub(super) fn drops_xattrs(&self) -> bool {
-        self.extended.iter().flat_map(|list| words(list)).any(|(name, _)| name == "no_copy_xattrs")
+        self.extended().any(|(name, _)| name == "no_copy_xattrs")
+    }
+
+    /// First byte of the file system in the output (`offset`).
+    pub(super) fn offset(&self) -> Result<Option<ByteLen>, Failure> {
+        let Some((name, value)) = self.extended().filter(|(name, _)| *name == "offset").last()
+        else {
+            return Ok(None);
+        };
+        let offset = value.and_then(|value| parse_size(value).ok());
+        let offset = offset.filter(|offset| offset.get().is_multiple_of(SECTOR));
+        let why = || format!("-E {}: a multiple of {SECTOR} bytes is needed", word(name, value));
+        offset.map(Some).ok_or_else(|| Failure::usage(why()))
+    }
+
+    /// The extended options, in order.
+    fn extended(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
+        self.extended.iter().flat_map(|list| words(list))
     }
 
     /// Applies the options that were given, but for features. A journal has as many blocks as that
@@ -114,7 +129,7 @@ impl ExtArgs {
                 _ => return Err(unknown("-J", name, value)),
             }
         }
-        for (name, value) in self.extended.iter().flat_map(|list| words(list)) {
+        for (name, value) in self.extended() {
             self.extend(name, value, options)?;
         }
         Ok(())
@@ -148,7 +163,22 @@ impl ExtArgs {
                 let Some((Some(uid), Some(gid))) = owner else { return Err(bad()) };
                 options.root_owner = Some((uid, gid));
             }
-            ("no_copy_xattrs", None) => {}
+            ("no_copy_xattrs", None) | ("offset", Some(_)) => {}
+            ("packed_meta_blocks", None | Some("1")) => options.packs_metadata = true,
+            ("packed_meta_blocks", Some("0")) => options.packs_metadata = false,
+            ("num_backup_sb", Some(value)) => {
+                options.superblock_copies =
+                    number(value).filter(|copies| *copies <= 2).ok_or_else(bad)?;
+            }
+            ("encoding", None | Some("utf8" | "utf8-12.1")) => {
+                options.features = self.with_feature(options.features, "casefold")?;
+                if !options.features.names().iter().any(|name| name == "casefold") {
+                    let why = "-E encoding: casefold is excluded by --features or --compat";
+                    return Err(Failure::usage(why));
+                }
+            }
+            ("encoding_flags", Some("strict")) => options.has_strict_encoding = true,
+            ("encoding_flags", Some("nostrict")) => options.has_strict_encoding = false,
             (name, value) if WITHOUT_EFFECT.contains(&name) => {
                 if !matches!(value, None | Some("0" | "1")) {
                     return Err(bad());

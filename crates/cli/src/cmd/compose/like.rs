@@ -82,6 +82,11 @@ impl LikeArgs {
         source::open_below(&args.sources, tree, args.open.options(), purpose).map(Some)
     }
 
+    /// Whether each source has places of its own.
+    pub(super) fn is_share(&self) -> bool {
+        self.share
+    }
+
     /// The older images.
     pub(super) fn images(&self) -> &[PathBuf] {
         &self.like

@@ -37,7 +37,7 @@ pub(super) struct Sealed {
 
 impl VerityArgs {
     /// Whether a tree was requested.
-    fn is_wanted(&self) -> bool {
+    pub(super) fn is_wanted(&self) -> bool {
         self.verity || self.verity_tree.is_some()
     }
 

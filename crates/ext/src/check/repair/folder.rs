@@ -152,6 +152,8 @@ impl Work<'_> {
             checksums: sb.has_metadata_csum(),
             large: sb.has_incompat(incompat::LARGEDIR),
             typed: sb.has_incompat(incompat::FILETYPE),
+            // Volumes with `casefold` are not repaired.
+            folds: false,
             hash_version: version.unwrap_or_default(),
             hash_seed: sb.hash_seed(),
         }

@@ -235,9 +235,9 @@ impl Store<'_> {
             let what = "fast commits in the journal of a volume without the filetype feature";
             return Err(FsError::Unsupported(what.into()));
         }
-        // Names that are folded or encrypted hash by other rules; such a directory becomes a plain
-        // list, which every reader supports.
-        let plain = !node.has_flag(flags::CASEFOLD) && !node.has_flag(flags::ENCRYPT);
+        // Encrypted names hash by another rule; such a directory becomes a plain list, which every
+        // reader supports.
+        let plain = !node.has_flag(flags::ENCRYPT);
         let version = sb.default_hash_version();
         Ok(DirFormat {
             block_size: self.volume.block_len(),
@@ -245,6 +245,7 @@ impl Store<'_> {
             checksums: sb.has_metadata_csum(),
             large: sb.has_incompat(incompat::LARGEDIR),
             typed: true,
+            folds: node.has_flag(flags::CASEFOLD) && sb.has_incompat(incompat::CASEFOLD),
             hash_version: version.unwrap_or_default(),
             hash_seed: sb.hash_seed(),
         })
