@@ -42,6 +42,30 @@ fn what_holds_exits_with_0_and_says_what_was_covered() {
     );
 }
 
+/// The device is told of freed blocks once no state of the disk leads to them: in all of them, the
+/// names that are there have their contents.
+#[test]
+fn discarded_blocks_are_in_no_file() {
+    for (discipline, format) in [
+        ("softdep", "ufs2"),
+        ("sync", "ufs1"),
+        ("softdep", "ext2"),
+        ("journal=ordered", "ext4"),
+        ("journal=data", "ext4"),
+        ("softdep", "fat16"),
+    ] {
+        let writes = |more: &[&str]| -> u64 {
+            let args = ["--sequences", "12", "--sample", "25", "--seed", "3", "--json"];
+            let output = run("random:8", discipline, format, &[&args, more].concat());
+            let (value, shown) = (json(&output), format!("{discipline} on {format}: {more:?}"));
+            assert_eq!((output.status.code(), &value["holds"]), (Some(0), &true.into()), "{shown}");
+            let each = value["workloads"].as_array().expect("workloads");
+            each.iter().map(|workload| workload["writes"].as_u64().expect("writes")).sum()
+        };
+        assert!(writes(&["--discard"]) > writes(&[]), "{discipline} on {format}: nothing is freed");
+    }
+}
+
 #[test]
 fn what_does_not_hold_exits_with_1_and_its_reproducer_fails_again() {
     let scratch = Scratch::new("crash");

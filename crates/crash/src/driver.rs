@@ -224,7 +224,8 @@ impl Driver {
         };
         let began = self.position();
         self.history.begin();
-        let passing = self.operation(&line.op).map_err(failed)?;
+        let passing = self.operation(&line.op).map_err(&failed)?;
+        while self.live.operate().discard_some().map_err(&failed)? {}
         self.end(began, line.number, line.op.to_string(), passing);
         self.disturb(began, ROUNDS / 2).map_err(failed)
     }

@@ -8,6 +8,9 @@ use seekless_units::{ByteLen, Lba};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+/// The bytes of a discarded sector.
+const DISCARDED: u8 = 0xDD;
+
 /// When asynchronous writes complete.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Completion {
@@ -139,6 +142,11 @@ impl BlockDevice for Recorder {
     fn wait(&self, ticket: Ticket) -> Result<(), DeviceError> {
         self.state().complete(ticket.number() as usize);
         Ok(())
+    }
+
+    /// A write of other bytes: a disk may have them from then on, or keep the old ones.
+    fn discard(&self, at: Lba, len: u64) -> Result<(), DeviceError> {
+        self.write(at, &vec![DISCARDED; len as usize])
     }
 
     fn flush(&self) -> Result<(), DeviceError> {

@@ -175,6 +175,18 @@ pub trait BlockDevice: Send + Sync {
     /// [`DeviceError::Io`] if the system cannot guarantee that.
     fn flush(&self) -> Result<(), DeviceError>;
 
+    /// Tells the device that nobody needs the contents of `len` bytes from sector `at` on until they
+    /// are written again: they may read as anything from now on, also after a crash. A device, or
+    /// a part of it, that cannot do without them keeps them, as all do by default.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfRange`], [`DeviceError::ReadOnly`]; [`DeviceError::Io`] if the system
+    /// fails, or cannot pass it on.
+    fn discard(&self, at: Lba, len: u64) -> Result<(), DeviceError> {
+        let _ = (at, len);
+        Ok(())
+    }
+
     /// The file of the host that contains `len` bytes from byte `at` on, unchanged and in one
     /// piece. By default, none does.
     fn host_range(&self, at: ByteLen, len: u64) -> Option<HostRange<'_>> {

@@ -1,7 +1,7 @@
 //! Image files and block devices.
 
 use crate::{BlockDevice, DeviceError, Durable, HostRange, Ticket, block_device::check_range};
-use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::fs::{FallocateFlags, FlockOperation, OFlags, fallocate, flock};
 use rustix::io::{Errno, ReadWriteFlags, pwritev2};
 use seekless_units::{ByteLen, Lba};
 use std::fs::{File, OpenOptions};
@@ -15,6 +15,9 @@ use std::time::Duration;
 /// probes a device that was written.
 const TRIES: u32 = 50;
 const WAIT: Duration = Duration::from_millis(20);
+
+/// The unit of holes in bytes: blocks of most file systems. Others would fill a part with zeros.
+const HOLE: u64 = 4096;
 
 /// An image file or a real block device.
 #[derive(Debug)]
@@ -153,6 +156,24 @@ impl BlockDevice for FileDevice {
         self.file.sync_data().map_err(|source| DeviceError::Io { at: Lba::ZERO, source })
     }
 
+    /// Punches a hole into a regular file, and has a block device unmap the bytes: whole units of
+    /// the file system, or of the device's pages, alone.
+    fn discard(&self, at: Lba, len: u64) -> Result<(), DeviceError> {
+        if !self.writable {
+            return Err(DeviceError::ReadOnly);
+        }
+        let offset = check_range(at, len as usize, self.len)?;
+        self.check_whole(at)?;
+        let start = offset.next_multiple_of(HOLE);
+        let end = (offset + len) / HOLE * HOLE;
+        if start >= end {
+            return Ok(());
+        }
+        let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        fallocate(&self.file, how, start, end - start)
+            .map_err(|errno| DeviceError::Io { at, source: errno.into() })
+    }
+
     fn host_range(&self, at: ByteLen, len: u64) -> Option<HostRange<'_>> {
         let offset = at.get();
         let is_inside = offset.checked_add(len).is_some_and(|end| end <= self.len.get());
@@ -175,6 +196,27 @@ mod tests {
             assert!(result.unwrap_err().to_string().contains("cut short"));
         }
         assert_eq!(std::fs::metadata(&path).unwrap().len(), 1024);
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn whole_units_of_discarded_bytes_become_a_hole() {
+        use std::os::unix::fs::MetadataExt;
+        let path = std::env::temp_dir().join(format!("seekless-hole-{}", std::process::id()));
+        std::fs::write(&path, [7; 64 << 10]).unwrap();
+        let device = FileDevice::open_locked(&path).unwrap();
+        let blocks = || std::fs::metadata(&path).unwrap().blocks();
+        let before = blocks();
+        device.discard(Lba::new(1), 20_000).unwrap();
+        assert_eq!(before - blocks(), 16384 / 512);
+        let held = std::fs::read(&path).unwrap();
+        assert!(held[4096..20480].iter().all(|&byte| byte == 0));
+        assert!(held[..4096].iter().chain(&held[20480..]).all(|&byte| byte == 7));
+        device.discard(Lba::new(57), 4096).unwrap();
+        assert!(std::fs::read(&path).unwrap() == held, "a part of two units");
+        assert!(matches!(device.discard(Lba::new(120), 4608), Err(DeviceError::OutOfRange { .. })));
+        let reader = FileDevice::open(&path).unwrap();
+        assert!(matches!(reader.discard(Lba::new(8), 4096), Err(DeviceError::ReadOnly)));
         std::fs::remove_file(&path).unwrap();
     }
 

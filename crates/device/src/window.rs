@@ -79,6 +79,11 @@ impl BlockDevice for Window {
         self.device.flush()
     }
 
+    fn discard(&self, at: Lba, len: u64) -> Result<(), DeviceError> {
+        check_range(at, len as usize, self.len)?;
+        self.device.discard(self.start + at.get(), len).map_err(|error| self.inner(error))
+    }
+
     fn host_range(&self, at: ByteLen, len: u64) -> Option<HostRange<'_>> {
         let end = at.get().checked_add(len)?;
         let outer = ByteLen::new(self.start.to_bytes().get() + at.get());

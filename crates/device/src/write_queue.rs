@@ -201,6 +201,11 @@ impl BlockDevice for WriteQueue {
         Ok(())
     }
 
+    /// At once: writes of the same bytes that wait belong to the contents that nobody needs.
+    fn discard(&self, at: Lba, len: u64) -> Result<(), DeviceError> {
+        self.base.discard(at, len)
+    }
+
     fn flush(&self) -> Result<(), DeviceError> {
         self.sound()?.requests.push_back(Request::Flush);
         Ok(())

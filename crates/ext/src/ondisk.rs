@@ -210,6 +210,8 @@ pub(crate) const FLAG_SIGNED_HASH: u32 = 1;
 pub(crate) const FLAG_UNSIGNED_HASH: u32 = 2;
 /// `s_checksum_type`: CRC32C, the only one.
 pub(crate) const CHECKSUM_CRC32C: u8 = 1;
+/// `s_default_mount_opts`: the device is told of freed blocks.
+pub(crate) const DEFAULT_DISCARD: u32 = 0x400;
 /// `s_encoding`: UTF-8 of Unicode 12.1, the only one.
 pub(crate) const ENCODING_UTF8_12_1: u16 = 1;
 /// `s_encoding_flags`: names that are not valid UTF-8 are refused.

@@ -33,7 +33,6 @@ impl Super {
             (has(flag::ACLS) && !self.keeps_acls(), "POSIX.1e ACLs"),
             (has(flag::NFS4_ACLS), "NFSv4 ACLs"),
             (has(flag::MULTILABEL), "MAC labels of files"),
-            (has(flag::TRIM), "TRIM"),
         ]
         .into_iter()
         .filter_map(|(ignored, name)| ignored.then_some(name))

@@ -4,6 +4,7 @@ use crate::checksum::crc32c;
 use crate::ondisk::{CylinderGroup, MAGIC_GROUP, check_hash};
 use crate::superblock::{Order, Super, same};
 use crate::volume::Volume;
+use seekless_fs::extents::append;
 use seekless_fs::field::{index, parse, range, slice, truncated, wide};
 use seekless_fs::read_cache::Block;
 use seekless_fs::{Corruption, Fixed, FixedKind, FsError, GroupSummary, Location};
@@ -139,10 +140,7 @@ impl Group {
         let count = u32::try_from(blocks.len).unwrap_or(u32::MAX);
         for at in (0..count).filter(|&at| bit(&self.block, self.frags_at, at)) {
             let block: BlockNo = blocks.start + u64::from(at);
-            match runs.last_mut() {
-                Some(last) if last.end() == block => last.len += 1,
-                _ => runs.push(Extent::new(block, 1)),
-            }
+            append(&mut runs, block);
         }
         runs
     }

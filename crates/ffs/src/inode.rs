@@ -328,7 +328,23 @@ pub(crate) fn bsd_flags(flags: u32) -> u32 {
 /// BSD's file flags in the bits of `lsattr`: no dump, immutable (for the user or the system),
 /// append only.
 pub(crate) fn linux_flags(flags: u32) -> u32 {
-    const PAIRS: [(u32, u32); 5] =
-        [(1, 0x40), (2, 0x10), (0x2_0000, 0x10), (4, 0x20), (0x4_0000, 0x20)];
-    PAIRS.iter().filter(|(bsd, _)| flags & bsd != 0).fold(0, |all, (_, linux)| all | linux)
+    let set = LINUX_FLAGS.iter().filter(|(bsd, ..)| flags & bsd != 0);
+    set.fold(0, |all, (_, _, linux)| all | linux)
 }
+
+/// BSD's flags of a file that are `linux`' and, of those Linux has no bit for, the same as before.
+/// A bit that stays set keeps its owner; a new one is the system's where there are two.
+pub(crate) fn with_linux_flags(flags: u32, linux: u32) -> u32 {
+    LINUX_FLAGS.iter().fold(flags, |flags, &(bsd, new, bit)| match linux & bit != 0 {
+        true if flags & bsd == 0 => flags | new,
+        true => flags,
+        false => flags & !bsd,
+    })
+}
+
+/// BSD's bits that mean the same, the one that is set, and Linux' bit.
+const LINUX_FLAGS: [(u32, u32, u32); 3] = [
+    (0x1, 0x1, inode_flag::NODUMP),
+    (0x2_0002, 0x2_0000, inode_flag::IMMUTABLE),
+    (0x4_0004, 0x4_0000, inode_flag::APPEND),
+];

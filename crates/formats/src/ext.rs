@@ -240,5 +240,7 @@ fn open_live(
         }
     }
     let config = mounting.config_of(&EXT, device.as_ref())?;
-    Ok(Box::new(ExtLive::open(device, clock, config, options)?))
+    let mut live = ExtLive::open(device, clock, config, options)?;
+    live.discard_freed(mounting.discards);
+    Ok(Box::new(live))
 }

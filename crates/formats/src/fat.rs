@@ -164,6 +164,7 @@ fn open_live(
     }
     let config = mounting.config_of(&FAT, device.as_ref())?;
     let mut live = FatLive::open(device, clock, config, options)?;
+    live.discard_freed(mounting.discards);
     if loads_fats {
         let (fat, core) = live.parts();
         fat.load_fats(core)?;

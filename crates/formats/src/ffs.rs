@@ -173,5 +173,7 @@ fn open_live(
         }
     }
     let config = mounting.config_of(&FFS, device.as_ref())?;
-    Ok(Box::new(FfsLive::open(device, clock, config, options)?))
+    let mut live = FfsLive::open(device, clock, config, options)?;
+    live.discard_freed(mounting.discards);
+    Ok(Box::new(live))
 }

@@ -25,6 +25,8 @@ pub struct Mounting {
     pub seed: u64,
     /// Open an image that is not clean.
     pub force: bool,
+    /// Whether the device is told of blocks that are freed; if the volume asks for it, when `None`.
+    pub discards: Option<bool>,
     /// Continue if a checksum does not match.
     pub ignore_checksums: bool,
     /// Arguments for the parameters of the format; of several for one parameter, the last one
@@ -41,6 +43,7 @@ impl Mounting {
             discipline: None,
             seed: 1,
             force: false,
+            discards: None,
             ignore_checksums: false,
             arguments: Vec::new(),
         }

@@ -86,6 +86,26 @@ pub fn union(mut extents: Vec<Extent>) -> Vec<Extent> {
     extents
 }
 
+/// Adds a block behind all runs: the last one becomes longer if it ends there.
+///
+/// ```
+/// # use seekless_fs::extents::append;
+/// # use seekless_units::{BlockNo, Extent};
+/// let mut runs = Vec::new();
+/// for block in [3, 4, 7] {
+///     append(&mut runs, BlockNo::new(block));
+/// }
+/// let extent = |start, len| Extent::new(BlockNo::new(start), len);
+/// assert_eq!(runs, [extent(3, 2), extent(7, 1)]);
+/// ```
+pub fn append(runs: &mut Vec<Extent>, block: BlockNo) {
+    debug_assert!(runs.last().is_none_or(|last| last.end() <= block), "blocks ascend: {block}");
+    match runs.last_mut().filter(|last| last.end() == block) {
+        Some(last) => last.len += 1,
+        None => runs.push(Extent::new(block, 1)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

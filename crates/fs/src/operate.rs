@@ -146,6 +146,24 @@ pub trait Operate: Send {
     /// [`FsError::NoSpace`], [`FsError::TooLarge`], [`FsError::IsDirectory`].
     fn set_attr(&mut self, ino: Ino, set: &SetAttr) -> Result<Attr, FsError>;
 
+    /// A file's flags as `FS_IOC_GETFLAGS` has them (`FS_*_FL`, chattr(1)).
+    ///
+    /// # Errors
+    /// [`FsError::Unsupported`] on formats without flags, as by default.
+    fn file_flags(&mut self, ino: Ino) -> Result<u32, FsError> {
+        let _ = ino;
+        Err(FsError::Unsupported("flags of files".into()))
+    }
+
+    /// Sets a file's flags; the caller may do that for each of those that change.
+    ///
+    /// # Errors
+    /// [`FsError::Unsupported`] for a change of flags that are not obeyed, or that the format lacks.
+    fn set_file_flags(&mut self, ino: Ino, flags: u32) -> Result<(), FsError> {
+        let _ = (ino, flags);
+        Err(FsError::Unsupported("flags of files".into()))
+    }
+
     /// Creates a file.
     ///
     /// # Errors
@@ -352,6 +370,15 @@ pub trait Operate: Send {
     /// # Errors
     /// [`FsError::Device`].
     fn tick(&mut self) -> Result<(), FsError>;
+
+    /// Tells the device of some blocks that were freed, where it is to be told; whether there were
+    /// any. To be called until there are none, now and then. By default, there are none.
+    ///
+    /// # Errors
+    /// [`FsError::Device`] when the device does not support that, or fails: it is told of no more.
+    fn discard_some(&mut self) -> Result<bool, FsError> {
+        Ok(false)
+    }
 
     /// Leaves work that only waits for the device to the caller: a tick only starts it, and
     /// [`Operate::work`] returns it.

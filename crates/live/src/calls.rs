@@ -34,6 +34,19 @@ impl<F: Named> Operate for Live<F> {
         self.change(|live| live.change_attr(ino, set))
     }
 
+    fn file_flags(&mut self, ino: Ino) -> Result<u32, FsError> {
+        let node = self.volume.named_node(ino)?;
+        let kind = node.kind;
+        if self.volume.format.settable_flags(kind) == 0 {
+            return Err(FsError::Unsupported("flags of files".into()));
+        }
+        Ok(self.volume.shown(ino)?.flags)
+    }
+
+    fn set_file_flags(&mut self, ino: Ino, flags: u32) -> Result<(), FsError> {
+        self.change(|live| live.change_flags(ino, flags))
+    }
+
     fn make(
         &mut self,
         dir: Ino,
@@ -221,6 +234,13 @@ impl<F: Named> Operate for Live<F> {
         self.write_back_expired()
     }
 
+    fn discard_some(&mut self) -> Result<bool, FsError> {
+        if self.volume.is_closed() || self.volume.has_failed() {
+            return Ok(false);
+        }
+        self.discard_next()
+    }
+
     fn leave_work(&mut self) {
         self.volume.core.cache.transactions().set_commits(Commits::Apart);
     }
@@ -332,6 +352,8 @@ impl<F: Named> Live<F> {
             return Err(FsError::ReadOnly("an earlier operation failed".into()));
         }
         self.flush_device()?;
+        // Contents nobody needs are no reason to leave the volume unclean.
+        while self.discard_next().unwrap_or(false) {}
         self.volume.core.cache.begin()?;
         self.volume.format.mark(&mut self.volume.core, true)?;
         self.volume.core.cache.end()?;

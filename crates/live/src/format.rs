@@ -14,7 +14,7 @@ use crate::pending::Ids;
 use seekless_cache::Config;
 use seekless_device::{BlockDevice, Clock};
 use seekless_fs::operate::{SetAttr, StatVfs, XattrMode};
-use seekless_fs::{FsError, Mapping, Timestamp, Xattr};
+use seekless_fs::{FileKind, FsError, Mapping, Timestamp, Xattr};
 use seekless_units::{BlockNo, Extent, Ino};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -133,6 +133,15 @@ pub trait Format: Send + Sized {
     /// The flags of an inode as `FS_IOC_GETFLAGS` has them.
     fn shown_flags(&self, node: &Node<Self::Map>) -> u32;
 
+    /// The flags that a file of this kind can have, as `FS_IOC_SETFLAGS` has them; those of others
+    /// never change. By default, there are none.
+    fn settable_flags(&self, _kind: FileKind) -> u32 {
+        0
+    }
+
+    /// Gives a node those of its settable flags that are among `flags`, and no others.
+    fn set_flags(&self, _node: &mut Node<Self::Map>, _flags: u32) {}
+
     /// The file's sectors of 512 bytes as shown to users (`st_blocks`). By default, the allocated
     /// ones.
     fn shown_sectors(&self, node: &Node<Self::Map>) -> u64 {
@@ -238,8 +247,27 @@ pub trait Format: Send + Sized {
     /// All runs of a file: its contents, map blocks and attributes.
     fn everything(&mut self, core: &mut Core<Self::Map>, ino: Ino) -> Result<Cut, FsError>;
 
-    /// Gives runs back.
-    fn free_runs(&mut self, core: &mut Core<Self::Map>, runs: &[Extent]) -> Result<(), FsError>;
+    /// Gives runs back. Returns the changes with which the disk has them as free.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`] if some of them are free already; [`FsError::Device`].
+    fn free_runs(&mut self, core: &mut Core<Self::Map>, runs: &[Extent]) -> Result<Ids, FsError>;
+
+    /// Whether the volume itself asks that its device is told of freed blocks. By default, it does
+    /// not.
+    fn asks_for_discards(&self) -> bool {
+        false
+    }
+
+    /// The parts of a run of the volume that are free.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`]; [`FsError::Device`].
+    fn free_parts(
+        &mut self,
+        core: &mut Core<Self::Map>,
+        run: Extent,
+    ) -> Result<Vec<Extent>, FsError>;
 
     /// The runs of a file's contents and map blocks.
     fn runs_of(&mut self, core: &mut Core<Self::Map>, ino: Ino) -> Result<Vec<Extent>, FsError>;

@@ -30,7 +30,7 @@
 //!   (`fsync`), `write_back.rs` (delayed contents get their places;
 //!   `docs/design/delayed-allocation.md`), `recovery.rs` (corrections of a volume that is recovered
 //!   while it is in use).
-//! - State: `node.rs` and `nodes.rs` (inodes in memory), `pending.rs` and `pending_changes.rs`
+//! - State: `discards.rs` (freed blocks of which the device is told), `node.rs` and `nodes.rs` (inodes in memory), `pending.rs` and `pending_changes.rs`
 //!   (changes noted for those that wait for them), `unsettled.rs` (contents that may not be on the
 //!   disk), `delayed.rs` (contents without a place), `action.rs`, `cut.rs`, `volume/parents.rs`
 //!   (directories of looked-up files), `directories/index.rs` and `directories/departures.rs`
@@ -60,6 +60,7 @@ mod core;
 mod cut;
 mod delayed;
 mod directories;
+mod discards;
 mod durable;
 mod fault;
 mod features;
@@ -77,6 +78,9 @@ mod nodes;
 mod pending;
 mod pending_changes;
 mod pieces;
+#[cfg(test)]
+#[path = "../../fs/tests/shared/property.rs"]
+mod property;
 mod recovery;
 mod removal;
 mod table;

@@ -15,7 +15,7 @@ use seekless_cache::{CommitReason, Commits, Config, Counters};
 use seekless_device::{BlockDevice, Clock};
 use seekless_fs::FsError;
 use seekless_fs::corrections::Correction;
-use seekless_units::{Ino, Nanos};
+use seekless_units::{ByteLen, Ino, Lba, Nanos};
 use std::sync::Arc;
 
 /// An image in use.
@@ -64,6 +64,31 @@ impl<F: Named> Live<F> {
     /// devices that take writes without waiting for them, and one thread.
     pub fn commit_beside(&mut self) {
         self.volume.core.cache.transactions().set_commits(Commits::Beside);
+    }
+
+    /// Tells the device of blocks that are freed, if that is `wanted`, or without a wish if the
+    /// volume asks for it: once the disk has them as free and with that nothing that leads to them
+    /// ([`Operate::discard_some`](seekless_fs::operate::Operate::discard_some)). Where changes keep
+    /// no order (`async`), a crash may leave names of contents that are gone.
+    pub fn discard_freed(&mut self, wanted: Option<bool>) {
+        if wanted.unwrap_or_else(|| self.volume.format.asks_for_discards()) {
+            self.volume.discard_freed();
+        }
+    }
+
+    /// Tells the device of some blocks that were freed; whether there were any. A device that fails
+    /// at it is told of no more.
+    pub(crate) fn discard_next(&mut self) -> Result<bool, FsError> {
+        let Some(runs) = self.volume.next_discard()? else { return Ok(false) };
+        let unit = u64::from(self.volume.format.limits().unit);
+        for run in runs {
+            let at = Lba::containing(ByteLen::new(run.start.get() * unit));
+            if let Err(error) = self.device.discard(at, run.len * unit) {
+                self.volume.keep_freed();
+                return Err(error.into());
+            }
+        }
+        Ok(true)
     }
 
     /// The order in which the system of the format lists a directory; `None` where it lists names

@@ -225,6 +225,27 @@ impl<F: Named> Live<F> {
         self.volume.shown(ino)
     }
 
+    /// Sets flags of a file, which may be immutable.
+    pub(crate) fn change_flags(&mut self, ino: Ino, flags: u32) -> Result<(), FsError> {
+        let now = self.volume.core.now();
+        let node = self.volume.named_node(ino)?;
+        if node.restrictions.snapshot {
+            return Err(FsError::NotPermitted(format!("inode {ino} is a snapshot")));
+        }
+        let kind = node.kind;
+        let (shown, settable) = {
+            let format = &self.volume.format;
+            (format.shown_flags(self.volume.core.node(ino)?), format.settable_flags(kind))
+        };
+        let others = (shown ^ flags) & !settable;
+        if others != 0 {
+            return Err(FsError::Unsupported(format!("a change of the flags {others:#x}")));
+        }
+        self.volume.format.set_flags(self.volume.core.node(ino)?, flags);
+        self.volume.core.node(ino)?.ctime = now;
+        self.volume.format.put_attributes(&mut self.volume.core, ino)
+    }
+
     pub(crate) fn allocate_file(
         &mut self,
         ino: Ino,

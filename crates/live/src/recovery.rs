@@ -40,9 +40,7 @@ impl<'a, F: OrderedLinks> Corrector<'a, F> {
             Correction::FreeInode(ino) => {
                 self.live.volume.format.give_inode(&mut self.live.volume.core, ino, false)
             }
-            Correction::FreeRun(run) => {
-                self.live.volume.format.free_runs(&mut self.live.volume.core, &[run])
-            }
+            Correction::FreeRun(run) => self.live.volume.give_runs(&[run]),
             Correction::Recount { group, surplus_directories } => {
                 let core = &mut self.live.volume.core;
                 match self.live.volume.format.recovery() {

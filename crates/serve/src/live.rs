@@ -6,6 +6,7 @@
 
 mod caller;
 mod calls;
+mod flags;
 mod listing;
 
 use super::kernel::{

@@ -23,6 +23,8 @@ const COMMON: &[&str] = &[
     "tickdelay=",
     "barriers",
     "nobarriers",
+    "discard",
+    "nodiscard",
     "force",
     "suid",
     "nosuid",
@@ -103,6 +105,8 @@ impl LiveMountOptions {
         match (name, value) {
             ("force", None) => self.how.force = true,
             ("barriers", None) => self.how.config.barriers = true,
+            ("discard", None) => self.how.discards = Some(true),
+            ("nodiscard", None) => self.how.discards = Some(false),
             ("nobarriers", None) => self.how.config.barriers = false,
             ("seed", Some(value)) => self.how.seed = number(option, value)?,
             ("max_softdeps", Some(value)) => {

@@ -180,7 +180,8 @@ impl Volume {
         self.lock().leave_work();
         while stopped.recv_timeout(Duration::from_secs(1)) == Err(RecvTimeoutError::Timeout) {
             let ticked = self.lock().tick();
-            match ticked.and_then(|()| self.work()).and_then(|()| self.write_queued()) {
+            let written = ticked.and_then(|()| self.work()).and_then(|()| self.write_queued());
+            match written.and_then(|()| self.discard()) {
                 Ok(()) | Err(FsError::ReadOnly(_)) => {}
                 Err(error) => tracing::warn!("mount: {error}"),
             }
@@ -194,6 +195,12 @@ impl Volume {
     pub fn unmount(&self) -> Result<(), FsError> {
         self.lock().unmount()?;
         self.write_queued()
+    }
+
+    /// Tells the device of freed blocks, those of few files while the file system is locked.
+    fn discard(&self) -> Result<(), FsError> {
+        while self.lock().discard_some()? {}
+        Ok(())
     }
 
     /// Performs work that waits for the device, without locking the file system.

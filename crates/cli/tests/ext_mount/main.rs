@@ -3,6 +3,8 @@
 //! reports and passes without.
 
 mod calls;
+mod discard;
+mod flags;
 #[path = "../judges/mod.rs"]
 mod judges;
 #[path = "../judges/mounted.rs"]

@@ -9,6 +9,7 @@ use super::search::{barred, first_free, flip, free_bit, full, has_bit};
 use crate::ondisk::flags;
 use seekless_cache::ChangeId;
 use seekless_fs::{FileKind, FsError};
+use seekless_live::Ids;
 use seekless_placement::block::{BlockPlacement, ChunkWanted, ExtHints, Request};
 use seekless_units::{BlockNo, Extent, GroupNo, Ino, Lbn};
 use std::ops::Range;
@@ -66,8 +67,13 @@ impl BlockAllocator {
     }
 
     /// Gives runs back.
-    pub(super) fn give(&mut self, core: &mut Core, runs: &[Extent]) -> Result<(), FsError> {
+    pub(super) fn give(&mut self, core: &mut Core, runs: &[Extent]) -> Result<Ids, FsError> {
         self.groups.give(core, runs)
+    }
+
+    /// The parts of a run that are free.
+    pub(super) fn free_parts(&self, core: &mut Core, run: Extent) -> Result<Vec<Extent>, FsError> {
+        self.groups.free_parts(core, run)
     }
 
     /// A block for a file's contents or its map.

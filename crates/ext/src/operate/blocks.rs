@@ -144,7 +144,7 @@ impl Indirect for FileMaps {
     }
 
     fn give(&mut self, core: &mut Core, runs: &[Extent]) -> Result<(), FsError> {
-        self.space().give(core, runs)
+        self.space().give(core, runs).map(drop)
     }
 
     fn extend(

@@ -12,8 +12,10 @@ use crate::group::{Counts, Group};
 use crate::ondisk::{BG_INODE_ZEROED, GroupDesc};
 use crate::superblock::{Super, verify};
 use seekless_cache::{ChangeId, Role};
+use seekless_fs::extents::append;
 use seekless_fs::field::{index, invalid, low32};
 use seekless_fs::{FsError, Location};
+use seekless_live::Ids;
 use seekless_placement::inode::{InodePlace, InodePlacement, NewInode, Windows};
 use seekless_placement::{GroupSummary, Groups, Shape};
 use seekless_units::{BlockNo, Extent, GroupNo, Ino};
@@ -356,8 +358,30 @@ impl BlockGroups {
         Ok(Some((run, id)))
     }
 
-    /// Gives runs back.
-    pub(super) fn give(&mut self, core: &mut Core, runs: &[Extent]) -> Result<(), FsError> {
+    /// The parts of a run that are free.
+    pub(super) fn free_parts(&self, core: &mut Core, run: Extent) -> Result<Vec<Extent>, FsError> {
+        let mut free = Vec::new();
+        let mut at = run.start;
+        while at < run.end() {
+            let number = self.summaries.shape().group_of(at);
+            let group = self.layout.sb().group_blocks(number);
+            let end = group.end().min(run.end());
+            // A bitmap that was never written says nothing of the group's metadata.
+            if let Some(bitmap) = self.bitmap(core, number, Bitmap::Blocks)? {
+                for block in (0..end - at).map(|within| at + within) {
+                    if !has_bit(bitmap, low32(block - group.start)) {
+                        append(&mut free, block);
+                    }
+                }
+            }
+            at = end;
+        }
+        Ok(free)
+    }
+
+    /// Gives runs back, and returns the changes that do.
+    pub(super) fn give(&mut self, core: &mut Core, runs: &[Extent]) -> Result<Ids, FsError> {
+        let mut ids = Ids::new();
         for &run in runs {
             let mut at = run.start;
             while at < run.end() {
@@ -378,13 +402,14 @@ impl BlockGroups {
                     Ok(Some(()))
                 })?;
                 debug_assert!(given.is_some(), "there is nothing to be found");
+                ids.extend(given.map(|((), id)| id));
                 let blocks = i32::try_from(bits.len()).unwrap_or(i32::MAX);
                 self.account(number, Delta { blocks, ..Delta::default() })?;
                 debug_assert!(end > at, "each round does some");
                 at = end;
             }
         }
-        Ok(())
+        Ok(ids)
     }
 
     /// Takes a free inode of a group: the first one from a slot on, or else the first one.

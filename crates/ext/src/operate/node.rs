@@ -45,6 +45,15 @@ pub(super) struct InodeTables {
     layout: Arc<Layout>,
 }
 
+/// The restrictions that `i_flags` say.
+pub(super) fn restrictions(flags: u32) -> Restrictions {
+    Restrictions {
+        immutable: flags & IMMUTABLE != 0,
+        append_only: flags & APPEND != 0,
+        ..Restrictions::default()
+    }
+}
+
 impl InodeTables {
     pub(super) fn new(layout: Arc<Layout>) -> Self {
         Self { layout }
@@ -118,11 +127,7 @@ impl InodeTables {
         (node.atime, node.mtime, node.ctime) = (attr.atime, attr.mtime, attr.ctime);
         (node.birth, node.device) = (attr.crtime, attr.device);
         (node.generation, node.flags) = (attr.generation, flags);
-        node.restrictions = Restrictions {
-            immutable: flags & IMMUTABLE != 0,
-            append_only: flags & APPEND != 0,
-            ..Restrictions::default()
-        };
+        node.restrictions = restrictions(flags);
         node.map.attributes = self.layout.volume().inodes().xattr_block_of(inode);
         // In an inode on the list of orphans this is the next one.
         node.map.deleted = inode.core.i_dtime.get();

@@ -11,6 +11,7 @@ use crate::boot::{Boot, Width};
 use crate::table::Link;
 use seekless_cache::{ChangeId, Role};
 use seekless_fs::FsError;
+use seekless_fs::extents::append;
 use seekless_fs::field::{byte, index};
 use seekless_live::Ids;
 use seekless_placement::cluster::ClusterPlacement;
@@ -178,7 +179,7 @@ impl Clusters {
         core: &mut Core,
         numbers: &mut Numbers,
         runs: &[Extent],
-    ) -> Result<(), FsError> {
+    ) -> Result<Ids, FsError> {
         let (mut ids, mut after) = (Ids::new(), (Ids::new(), 0));
         for &run in runs {
             let run = self.boot.clusters_of(run)?;
@@ -198,7 +199,17 @@ impl Clusters {
             }
         }
         self.unnamed.note_freed(core, runs, &ids);
-        Ok(())
+        Ok(ids)
+    }
+
+    /// The parts of a run of sectors that are free, and not withheld.
+    pub(super) fn free_parts(&self, run: Extent) -> Result<Vec<Extent>, FsError> {
+        let run = self.boot.clusters_of(run)?;
+        let clusters = (0..run.len).map(|within| run.start + within);
+        let free = clusters.filter(|cluster| !self.map.is_used(low(cluster.get())));
+        let mut parts = Vec::new();
+        free.for_each(|cluster| append(&mut parts, cluster));
+        Ok(parts.into_iter().map(|run| self.boot.sectors_of(run)).collect())
     }
 
     /// Makes later changes wait for the earlier ones, whenever as many sectors were changed as may

@@ -22,7 +22,7 @@ use seekless_fs::field::index;
 use seekless_fs::operate::{SetAttr, StatVfs, XattrMode};
 use seekless_fs::term::{Term, Text};
 use seekless_fs::{FileKind, FsError, Mapping, Timestamp, Xattr};
-use seekless_live::{Absent, Cut, Format, Limits};
+use seekless_live::{Absent, Cut, Format, Ids, Limits};
 use seekless_placement::cluster::ClusterPlacement;
 use seekless_units::{BlockNo, Extent, Ino};
 use std::sync::Arc;
@@ -244,8 +244,12 @@ impl Format for Fat {
         Ok(Cut { runs: runs.into(), cleared: Default::default(), blocks })
     }
 
-    fn free_runs(&mut self, core: &mut Core, runs: &[Extent]) -> Result<(), FsError> {
+    fn free_runs(&mut self, core: &mut Core, runs: &[Extent]) -> Result<Ids, FsError> {
         self.clusters.give(core, self.inodes.numbers_mut(), runs)
+    }
+
+    fn free_parts(&mut self, _: &mut Core, run: Extent) -> Result<Vec<Extent>, FsError> {
+        self.clusters.free_parts(run)
     }
 
     fn runs_of(&mut self, core: &mut Core, ino: Ino) -> Result<Vec<Extent>, FsError> {

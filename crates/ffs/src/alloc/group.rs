@@ -4,6 +4,7 @@ use super::summary::{self, Delta};
 use crate::checksum::crc32c;
 use crate::ondisk::{CylinderGroup, MAGIC_GROUP, check_hash};
 use crate::superblock::{Format, Super};
+use seekless_fs::extents::append;
 use seekless_fs::field::{index, invalid, range, truncated};
 use seekless_fs::{Corruption, FsError, Location};
 use seekless_placement::GroupSummary;
@@ -44,6 +45,30 @@ pub(super) struct Clusters {
     pub(super) blocks: u32,
     /// Longest cluster that is counted.
     pub(super) longest: u32,
+}
+
+/// The free fragments of a run that lies in a group, by the group's bytes.
+///
+/// # Errors
+/// [`FsError::Corrupt`] when the map does not lie in the group.
+pub(crate) fn free_fragments(
+    sb: &Super,
+    number: GroupNo,
+    bytes: &[u8],
+    run: Extent,
+) -> Result<Vec<Extent>, FsError> {
+    let map = sb.order.get_u32(bytes, at!(cg_freeoff)).unwrap_or(u32::MAX);
+    let first = sb.group_blocks(number).start;
+    let wrong = || range("cg_freeoff", u64::from(map), u64::from(sb.cgsize), place(number));
+    let mut free = Vec::new();
+    for block in (0..run.len).map(|within| run.start + within) {
+        let at = index(u32::try_from(block - first).map_err(|_| wrong())?);
+        let byte = bytes.get(index(map) + at / 8).ok_or_else(wrong)?;
+        if byte >> (at % 8) & 1 == 1 {
+            append(&mut free, block);
+        }
+    }
+    Ok(free)
 }
 
 /// A cylinder group being changed in place.

@@ -20,7 +20,7 @@ mod summary;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use group::{GroupMut, seal_group};
+pub(crate) use group::{GroupMut, free_fragments, seal_group};
 pub(crate) use stored::{count_maps, head_layout_of, put_head_fields};
 pub(crate) use summary::{Delta, decode_summaries, encode_summary};
 

@@ -7,6 +7,7 @@ use crate::superblock::Super;
 use seekless_cache::{ChangeId, Role};
 use seekless_fs::field::{index, range};
 use seekless_fs::{FsError, Location};
+use seekless_live::Ids;
 use seekless_placement::block::{BlockPlacement, Hints, Request, Wanted};
 use seekless_placement::inode::{InodePlace, InodePlacement, NewInode, Parent};
 use seekless_placement::reallocblks::{Cluster, groups, permit};
@@ -179,8 +180,9 @@ impl Allocator {
         Ok(extended.map(|((), id)| id))
     }
 
-    /// Gives runs back.
-    pub(super) fn free_runs(&mut self, core: &mut Core, runs: &[Extent]) -> Result<(), FsError> {
+    /// Gives runs back, and returns the changes that do.
+    pub(super) fn free_runs(&mut self, core: &mut Core, runs: &[Extent]) -> Result<Ids, FsError> {
+        let mut ids = Ids::new();
         let frag = u64::from(self.sb.frag);
         debug_assert!(
             runs.iter().all(|run| run.end().get() <= self.sb.size),
@@ -191,15 +193,16 @@ impl Allocator {
             let number = self.groups.counts().shape().group_of(first.start);
             let shape = *self.groups.counts().shape();
             let here = |piece: &Extent| shape.group_of(piece.start) == number;
-            self.groups.change(core, number, Role::BitmapClear, |group| {
+            let freed = self.groups.change(core, number, Role::BitmapClear, |group| {
                 let mut all = Delta::default();
                 while let Some(piece) = pieces.next_if(here) {
                     all = all.and(group.free(piece)?);
                 }
                 Ok(Some(((), all)))
             })?;
+            ids.extend(freed.map(|((), id)| id));
         }
-        Ok(())
+        Ok(ids)
     }
 
     /// Takes an inode for a file that gets its first name in a directory.

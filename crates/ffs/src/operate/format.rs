@@ -1,17 +1,21 @@
 //! The format's answers to the operations on a file system in use.
 
 use super::map::Map;
+use super::node::restrictions;
 use super::recovery::Progress;
 use super::{Core, Ffs, LiveOptions, Node};
 use crate::entry;
+use crate::inode::{linux_flags, with_linux_flags};
+use crate::ondisk::flag;
 use crate::superblock::{self, Super};
 use seekless_cache::Config;
 use seekless_device::{BlockDevice, Clock};
 use seekless_fs::operate::{StatVfs, XattrMode};
-use seekless_fs::{FileKind, FsError, Location, Mapping, Timestamp, Xattr};
+use seekless_fs::{FileKind, FsError, Location, Mapping, Timestamp, Xattr, inode_flag};
 use seekless_live::indirect::{Files, Trees};
 use seekless_live::{
-    Absent, Codec, CountFirst, Cut, Entry, Format, InodeNames, Limits, Named, OrderedLinks, Table,
+    Absent, Codec, CountFirst, Cut, Entry, Format, Ids, InodeNames, Limits, Named, OrderedLinks,
+    Table,
 };
 use seekless_units::{BlockNo, Extent, Ino};
 use std::sync::Arc;
@@ -137,7 +141,17 @@ impl Format for Ffs {
     }
 
     fn shown_flags(&self, node: &Node) -> u32 {
-        crate::inode::linux_flags(node.flags)
+        linux_flags(node.flags)
+    }
+
+    fn settable_flags(&self, _: FileKind) -> u32 {
+        inode_flag::IMMUTABLE | inode_flag::APPEND | inode_flag::NODUMP
+    }
+
+    /// A flag that is set is root's (`schg`, `sappnd`); one that goes goes for the owner too.
+    fn set_flags(&self, node: &mut Node, flags: u32) {
+        node.flags = with_linux_flags(node.flags, flags);
+        node.restrictions = restrictions(node.flags);
     }
 
     fn looked_at(map: &Self::Map) -> u64 {
@@ -202,8 +216,16 @@ impl Format for Ffs {
         Ok(cut)
     }
 
-    fn free_runs(&mut self, core: &mut Core, runs: &[Extent]) -> Result<(), FsError> {
+    fn free_runs(&mut self, core: &mut Core, runs: &[Extent]) -> Result<Ids, FsError> {
         self.allocator.free_runs(core, runs)
+    }
+
+    fn asks_for_discards(&self) -> bool {
+        self.sb.flags & flag::TRIM != 0
+    }
+
+    fn free_parts(&mut self, core: &mut Core, run: Extent) -> Result<Vec<Extent>, FsError> {
+        self.allocator.groups_mut().free_parts(core, run)
     }
 
     fn runs_of(&mut self, core: &mut Core, ino: Ino) -> Result<Vec<Extent>, FsError> {

@@ -1,14 +1,14 @@
 //! Cylinder groups: their bytes in the cache, and their counts in memory and in the summary area.
 
 use super::Core;
-use crate::alloc::{Delta, GroupMut, count_maps, decode_summaries, encode_summary};
+use crate::alloc::{Delta, GroupMut, count_maps, decode_summaries, encode_summary, free_fragments};
 use crate::group::verify_group;
 use crate::superblock::Super;
 use seekless_cache::{ChangeId, Role};
 use seekless_fs::field::{index, invalid};
 use seekless_fs::{FsError, Location};
 use seekless_placement::{GroupSummary, Groups};
-use seekless_units::GroupNo;
+use seekless_units::{Extent, GroupNo};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -193,6 +193,28 @@ impl CylinderGroups {
         let at = self.sb.in_group(number, self.sb.cblkno);
         let bytes = core.cache.blocks_mut().read(at, 0, index(self.sb.cgsize))?;
         GroupMut::inode_in_use(&self.sb, number, bytes, slot)
+    }
+
+    /// The parts of a run that are free.
+    pub(super) fn free_parts(
+        &mut self,
+        core: &mut Core,
+        run: Extent,
+    ) -> Result<Vec<Extent>, FsError> {
+        let mut parts = Vec::new();
+        let mut at = run.start;
+        while at < run.end() {
+            let number = self.counts.shape().group_of(at);
+            let group = self.sb.group_blocks(number);
+            let end = group.end().min(run.end());
+            self.verify(core, number)?;
+            let head = self.sb.in_group(number, self.sb.cblkno);
+            let bytes = core.cache.blocks_mut().read(head, 0, index(self.sb.cgsize))?;
+            let here = Extent::new(at, end - at);
+            parts.extend(free_fragments(&self.sb, number, bytes, here)?);
+            at = end;
+        }
+        Ok(parts)
     }
 
     /// Reads the groups' counts: from the summary area of a clean image and, as hints, of one that

@@ -19,7 +19,7 @@ mod flag {
     pub(super) const SNAPSHOT: u32 = 0x0020_0000;
 }
 
-fn restrictions(flags: u32) -> Restrictions {
+pub(super) fn restrictions(flags: u32) -> Restrictions {
     Restrictions {
         immutable: flags & flag::IMMUTABLE != 0,
         append_only: flags & flag::APPEND != 0,

@@ -6,6 +6,7 @@ pub(crate) mod parents;
 mod read;
 
 use crate::core::Core;
+use crate::discards::Discards;
 use crate::features::OrphanList;
 use crate::node::{MOST_NODES, Node, gone};
 use crate::pending::Ids;
@@ -33,6 +34,8 @@ pub(crate) struct Volume<F: Format> {
     most_nodes: usize,
     parents: ParentCache,
     health: Health,
+    /// Freed blocks, if the device is to be told of them.
+    discards: Option<Discards>,
 }
 
 impl<F: Format> Volume<F> {
@@ -44,6 +47,7 @@ impl<F: Format> Volume<F> {
             most_nodes: MOST_NODES,
             parents: ParentCache::default(),
             health: Health::default(),
+            discards: None,
         }
     }
 
@@ -152,10 +156,44 @@ impl<F: Format> Volume<F> {
             kept.extend(self.core.cache.undone_in(run));
         }
         if kept.is_empty() {
-            return self.format.free_runs(&mut self.core, runs);
+            return self.give_runs(runs);
         }
         self.core.defer_free(&kept, Kind::FreeBlocks, Runs::from(runs));
         Ok(())
+    }
+
+    /// Gives runs back that nothing waits for. The device is told of them later, if it is to be.
+    pub(crate) fn give_runs(&mut self, runs: &[Extent]) -> Result<(), FsError> {
+        let freed = self.format.free_runs(&mut self.core, runs)?;
+        if let Some(discards) = &mut self.discards {
+            discards.add(freed, runs);
+        }
+        Ok(())
+    }
+
+    /// Tells the device of freed blocks from now on.
+    pub(crate) fn discard_freed(&mut self) {
+        self.discards.get_or_insert_default();
+    }
+
+    /// The next freed blocks that the disk has as free, and that are free still; `None` if there
+    /// are none now.
+    pub(crate) fn next_discard(&mut self) -> Result<Option<Vec<Extent>>, FsError> {
+        let Some(discards) = &mut self.discards else { return Ok(None) };
+        let cache = &self.core.cache;
+        let Some(settled) = discards.next_settled(|id| cache.is_committed(id)) else {
+            return Ok(None);
+        };
+        let mut free = Vec::new();
+        for run in settled {
+            free.extend(self.format.free_parts(&mut self.core, run)?);
+        }
+        Ok(Some(free))
+    }
+
+    /// Tells the device of no blocks any more.
+    pub(crate) fn keep_freed(&mut self) {
+        self.discards = None;
     }
 
     /// Counts the space of a file that will go as free already.

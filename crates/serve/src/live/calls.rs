@@ -2,19 +2,20 @@
 
 use super::LiveMount;
 use super::caller::{may_keep_setgid, sets_any_id};
+use super::flags;
 use crate::kernel::{
     answer_attr, answer_data, answer_empty, answer_entry, answer_names, answer_value, errno,
     file_type, kernel_device, missing, moment,
 };
 use fuser::{
     BsdFileFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
-    KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyData, ReplyDirectory,
-    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr,
-    Request, TimeOrNow, WriteFlags,
+    IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyData,
+    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyOpen, ReplyStatfs,
+    ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
-use seekless_fs::FileKind;
 use seekless_fs::acl::AclKind;
 use seekless_fs::operate::{NewFile, Operate, RenameMode, SetAttr, XattrMode};
+use seekless_fs::{FileKind, FsError};
 use seekless_units::{ByteLen, Ino};
 use std::ffi::OsStr;
 use std::io;
@@ -29,6 +30,14 @@ const KEEP_SIZE: i32 = 1;
 /// `XATTR_CREATE`, `XATTR_REPLACE`.
 const XATTR_FLAGS: [(i32, XattrMode); 3] =
     [(0, XattrMode::Any), (1, XattrMode::Create), (2, XattrMode::Replace)];
+
+/// Formats without flags have no such call.
+fn no_flags(error: FsError) -> Errno {
+    match error {
+        FsError::Unsupported(_) => Errno::ENOTTY,
+        other => errno(other),
+    }
+}
 
 /// Set-group-id, and the group's execute permission.
 const SETGID: u16 = 0o2000;
@@ -368,6 +377,39 @@ impl Filesystem for LiveMount {
         self.done(request, reply, |live| {
             live.allocate(self.ino(ino)?, offset, length, keep).map_err(errno)
         });
+    }
+
+    /// Flags of files (`lsattr`, `chattr`). The kernel has asked whether the caller may set them
+    /// (`fileattr_set_prepare`).
+    fn ioctl(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        _handle: FileHandle,
+        _flags: IoctlFlags,
+        command: u32,
+        data: &[u8],
+        _out: u32,
+        reply: ReplyIoctl,
+    ) {
+        let done = self.ino(ino).and_then(|ino| {
+            let flags = || self.volume.lock().file_flags(ino).map_err(no_flags);
+            let set = |flags| {
+                let set = |live: &mut dyn Operate| live.set_file_flags(ino, flags).map_err(errno);
+                self.change(request.uid(), set).map(|()| Vec::new())
+            };
+            match command {
+                flags::GET => Ok(flags()?.to_ne_bytes().to_vec()),
+                flags::SET => set(flags::word(data).ok_or(Errno::EINVAL)?),
+                flags::GET_EXTENDED => Ok(flags::extended(flags()?)),
+                flags::SET_EXTENDED => set(flags::from_extended(flags()?, data)?),
+                _ => Err(Errno::ENOTTY),
+            }
+        });
+        match done {
+            Ok(data) => reply.ioctl(0, &data),
+            Err(error) => reply.error(error),
+        }
     }
 
     fn readdir(

@@ -54,7 +54,8 @@ fn target(name: &str, policies: &PolicyArgs) -> Result<FormatTarget, Failure> {
         let known = version_names().join(", ");
         return Err(Failure::usage(format!("{name}: unknown format ({known})")));
     };
-    Ok(FormatTarget::new(known, version, policies.arguments(known, name)?))
+    let target = FormatTarget::new(known, version, policies.arguments(known, name)?);
+    Ok(if policies.discard { target.discarding() } else { target })
 }
 
 /// The versions of all formats, by their names.

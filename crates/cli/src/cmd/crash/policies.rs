@@ -21,6 +21,10 @@ pub(crate) struct PolicyArgs {
     /// Placement of clusters on FAT, as `mount -o clusters=`
     #[arg(long, value_name = "NAME")]
     pub clusters: Option<String>,
+    /// Tell the device of blocks that are freed, as `mount -o discard`: their sectors hold
+    /// other bytes then, or the old ones
+    #[arg(long)]
+    pub discard: bool,
 }
 
 impl PolicyArgs {
@@ -50,13 +54,15 @@ impl PolicyArgs {
 
     /// The policies as command-line options.
     pub(super) fn as_options(&self) -> String {
-        self.named().map(|(what, name)| format!(" --{what} {name}")).collect()
+        let named = self.named().map(|(what, name)| format!(" --{what} {name}"));
+        named.chain(self.discard.then(|| " --discard".into())).collect()
     }
 }
 
 /// A suffix to the name of a format.
 impl fmt::Display for PolicyArgs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.named().try_for_each(|(what, name)| write!(f, ", {what}={name}"))
+        self.named().try_for_each(|(what, name)| write!(f, ", {what}={name}"))?;
+        if self.discard { f.write_str(", discard") } else { Ok(()) }
     }
 }

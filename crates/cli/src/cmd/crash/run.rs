@@ -301,6 +301,7 @@ fn print_json(args: &CrashRunArgs, settings: &Settings, outcome: &Outcome, holds
         "inodes": args.policies.inodes,
         "blocks": args.policies.blocks,
         "clusters": args.policies.clusters,
+        "discard": args.policies.discard,
         "seed": search.seed,
         "shard": format!("{}/{}", search.shard.0, search.shard.1),
         "mode": match search.extent {

@@ -20,6 +20,8 @@ pub(super) struct FormatTarget {
     known: &'static KnownFormat,
     version: &'static Version,
     policies: Vec<Argument>,
+    /// The device is told of freed blocks.
+    discards: bool,
 }
 
 impl FormatTarget {
@@ -28,7 +30,12 @@ impl FormatTarget {
         version: &'static Version,
         policies: Vec<Argument>,
     ) -> Self {
-        Self { known, version, policies }
+        Self { known, version, policies, discards: false }
+    }
+
+    /// Tells the device of freed blocks.
+    pub(super) fn discarding(self) -> Self {
+        Self { discards: true, ..self }
     }
 }
 
@@ -95,6 +102,7 @@ impl Target for FormatTarget {
         let mounting = Mounting {
             discipline: Some(config.discipline),
             arguments: self.policies.clone(),
+            discards: Some(self.discards),
             ..Mounting::new(config)
         };
         let live = (self.known.open_live)(device, clock, &mounting, Box::new(|| NOW))?;

@@ -31,6 +31,8 @@ Mount options (-o) for read-write mounts:
                                   of ticks (1/100 s) for which callers are delayed
                                   above it
   nobarriers                      do not flush the image after each round of writes
+  discard, nodiscard              tell the device of freed blocks, which become holes in
+                                  an image file (default: if the volume asks for it)
   force                           mount even if the file system is not clean
   seed=N                          random seed of the policies
 ";

@@ -1,22 +1,22 @@
 //! The format's answers to the operations on a file system in use.
 
 use super::Ext;
-use crate::ondisk::{flags, ro_compat};
+use crate::ondisk::{DEFAULT_DISCARD, flags, ro_compat};
 use crate::operate::attributes::Attributes;
 use crate::operate::contents::{FileContents, unnoted};
 use crate::operate::extents::Tree;
 use crate::operate::inline::{InlineContents, is_inline};
 use crate::operate::inline_names::InlineNames;
 use crate::operate::map::{Core, Map, Node};
-use crate::operate::node::representable;
+use crate::operate::node::{representable, restrictions};
 use crate::operate::{LiveOptions, pieces};
 use seekless_cache::{Config, Role};
 use seekless_device::{BlockDevice, Clock};
 use seekless_fs::operate::{StatVfs, XattrMode};
-use seekless_fs::{FileKind, FsError, Mapping, Timestamp, Xattr};
+use seekless_fs::{FileKind, FsError, Mapping, Timestamp, Xattr, inode_flag};
 use seekless_live::{
-    Absent, BlockState, CountLast, Cut, DelayedAllocation, Format, InlineData, InodeNames, Limits,
-    ListingKey, NamePlace, Named, OrderedLinks, OrphanList, Part, Table, gone,
+    Absent, BlockState, CountLast, Cut, DelayedAllocation, Format, Ids, InlineData, InodeNames,
+    Limits, ListingKey, NamePlace, Named, OrderedLinks, OrphanList, Part, Table, gone,
 };
 use seekless_units::{BlockNo, Extent, Ino};
 use std::sync::Arc;
@@ -112,6 +112,24 @@ impl Format for Ext {
         node.flags
     }
 
+    /// As `ext4_mask_flags` has it for other files than directories.
+    fn settable_flags(&self, kind: FileKind) -> u32 {
+        let any = inode_flag::NODUMP | inode_flag::NOATIME;
+        match kind {
+            FileKind::Directory => {
+                any | inode_flag::IMMUTABLE | inode_flag::APPEND | inode_flag::TOPDIR
+            }
+            FileKind::Regular => any | inode_flag::IMMUTABLE | inode_flag::APPEND,
+            _ => any,
+        }
+    }
+
+    fn set_flags(&self, node: &mut Node, flags: u32) {
+        let settable = self.settable_flags(node.kind);
+        node.flags = node.flags & !settable | flags & settable;
+        node.restrictions = restrictions(node.flags);
+    }
+
     fn shown_sectors(&self, node: &Node) -> u64 {
         // A mount counts a file's inline data as if it had blocks.
         let is_inline = node.flags & flags::INLINE_DATA != 0 && node.kind == FileKind::Regular;
@@ -185,8 +203,17 @@ impl Format for Ext {
         Ok(cut)
     }
 
-    fn free_runs(&mut self, core: &mut Core, runs: &[Extent]) -> Result<(), FsError> {
+    fn free_runs(&mut self, core: &mut Core, runs: &[Extent]) -> Result<Ids, FsError> {
         self.maps.space().give(core, runs)
+    }
+
+    /// `tune2fs -o discard`.
+    fn asks_for_discards(&self) -> bool {
+        self.layout.sb().raw.s_default_mount_opts.get() & DEFAULT_DISCARD != 0
+    }
+
+    fn free_parts(&mut self, core: &mut Core, run: Extent) -> Result<Vec<Extent>, FsError> {
+        self.maps.space().free_parts(core, run)
     }
 
     fn runs_of(&mut self, core: &mut Core, ino: Ino) -> Result<Vec<Extent>, FsError> {
