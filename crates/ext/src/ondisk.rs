@@ -208,6 +208,8 @@ pub(crate) const STATE_ERRORS: u16 = 2;
 pub(crate) const FLAG_SIGNED_HASH: u32 = 1;
 /// `s_flags`: names are hashed as unsigned characters.
 pub(crate) const FLAG_UNSIGNED_HASH: u32 = 2;
+/// `s_flags`: the volume is one for tests of file systems.
+pub(crate) const FLAG_TEST: u32 = 4;
 /// `s_checksum_type`: CRC32C, the only one.
 pub(crate) const CHECKSUM_CRC32C: u8 = 1;
 /// `s_default_mount_opts`: the device is told of freed blocks.

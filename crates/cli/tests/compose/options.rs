@@ -200,6 +200,18 @@ fn inodes_journal_and_extended_options() {
     assert!(manifest(&image, &[]).contains("xattr.user.x"));
     build(&["-E", "no_copy_xattrs"]);
     assert!(!manifest(&image, &[]).contains("xattr.user.x"));
+    build(&["-E", "test_fs"]);
+    assert!(field(&image, "Filesystem flags").contains("test_filesystem"));
+    for (list, wanted) in [
+        ("orphan_file_size=64", 64 * 4096),
+        ("orphan_file_size=100K", 102_400),
+        ("orphan_file_size=1", 4096),
+    ] {
+        build(&["-E", list, "--size", "64M"]);
+        let ino = field(&image, "Orphan file inode");
+        let shown = run("debugfs", &["-R", &format!("stat <{ino}>"), &image]);
+        assert!(shown.contains(&format!("Size: {wanted}")), "{list}: {shown}");
+    }
     build(&["-E", "root_owner=12:70000", "--size", "16M"]);
     let root = run("debugfs", &["-R", "stat /", &image]);
     assert!(root.contains("User:    12   Group: 70000"), "{root}");
@@ -232,6 +244,8 @@ fn inodes_journal_and_extended_options() {
         ("-E", "num_backup_sb=3", 2),
         ("-E", "packed_meta_blocks=2", 2),
         ("-E", "encoding=latin1", 2),
+        ("-E", "orphan_file_size=0", 2),
+        ("-E", "orphan_file_size=513", 2),
         ("-E", "desc_size=64", 4),
         ("-E", "quotatype=usrquota", 4),
         ("-E", "stride=x", 2),

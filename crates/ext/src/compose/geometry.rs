@@ -255,7 +255,7 @@ impl Geometry {
             geometry.pack_metadata()?;
         }
         geometry.journal_blocks = geometry.choose_journal(options)?;
-        geometry.orphan_blocks = geometry.choose_orphan_file();
+        geometry.orphan_blocks = geometry.choose_orphan_file(options);
         Ok(geometry)
     }
 
@@ -304,9 +304,12 @@ impl Geometry {
         ((block - self.first_block) / self.blocks_per_group) as u32
     }
 
-    fn choose_orphan_file(&self) -> u64 {
+    fn choose_orphan_file(&self, options: &Options) -> u64 {
         if !self.features.has_compat(compat::ORPHAN_FILE) {
             return 0;
+        }
+        if let Some(size) = options.orphan_file_size {
+            return size.get().div_ceil(self.block_size.into());
         }
         // As in mke2fs: 32 blocks, one for 4096 in large volumes, at most 512.
         match self.blocks {
@@ -412,8 +415,13 @@ impl Geometry {
         geometry.fixed = geometry.fixed_by_group();
         geometry.journal_blocks = geometry.choose_journal(options)?;
         geometry.orphan_blocks = match shape.orphan_blocks {
-            Some(blocks) if features.has_compat(compat::ORPHAN_FILE) => blocks,
-            _ => geometry.choose_orphan_file(),
+            Some(blocks)
+                if features.has_compat(compat::ORPHAN_FILE)
+                    && options.orphan_file_size.is_none() =>
+            {
+                blocks
+            }
+            _ => geometry.choose_orphan_file(options),
         };
         Ok(geometry)
     }

@@ -305,6 +305,7 @@ fn identify(tree: &Tree, options: &Options) -> Identity {
         reserved: options.reserved,
         raid: (options.raid_stride, options.raid_stripe_width),
         has_strict_encoding: options.has_strict_encoding,
+        is_test_filesystem: options.is_test_filesystem,
         root_owner: options.root_owner,
     }
 }

@@ -54,9 +54,18 @@ pub struct Options {
     /// Puts bitmaps, inode tables and the journal at the beginning of the volume, which needs the
     /// `flex_bg` feature.
     pub packs_metadata: bool,
+    /// Size of the file for orphans, at most 512 blocks, with the `orphan_file` feature; by
+    /// the volume's size when `None`.
+    pub orphan_file_size: Option<ByteLen>,
+    /// Marks the volume as one for tests of file systems.
+    pub is_test_filesystem: bool,
     /// With the `casefold` feature: whether names in directories that ignore case must be UTF-8.
     pub has_strict_encoding: bool,
 }
+
+/// Blocks of the largest file for orphans with which Linux 6.18 mounts a volume
+/// (`ext4_init_orphan_info`).
+const MAX_ORPHAN_BLOCKS: u64 = 512;
 
 /// Copies of the superblock with the `sparse_super2` feature, as mke2fs makes them: one in the
 /// second group and one in the last.
@@ -87,6 +96,8 @@ impl Default for Options {
             resize_limit: None,
             superblock_copies: SUPERBLOCK_COPIES,
             packs_metadata: false,
+            orphan_file_size: None,
+            is_test_filesystem: false,
             has_strict_encoding: false,
         }
     }
@@ -181,6 +192,8 @@ impl Options {
         if let Some(LeftOut { feature, needs }) = has.lacking() {
             return Err(FsError::Invalid(format!("{feature} needs {needs}")));
         }
+        let orphan_blocks =
+            self.orphan_file_size.map(|size| size.get().div_ceil(self.block_size.into()));
         let copies_differ = self.superblock_copies != SUPERBLOCK_COPIES;
         let rules = [
             (
@@ -190,6 +203,14 @@ impl Options {
             (
                 self.superblock_copies > SUPERBLOCK_COPIES,
                 "the sparse_super2 feature has at most 2 copies of the superblock",
+            ),
+            (
+                self.orphan_file_size.is_some() && !has.has_compat(compat::ORPHAN_FILE),
+                "a size of the orphan file needs the orphan_file feature",
+            ),
+            (
+                orphan_blocks.is_some_and(|blocks| !(1..=MAX_ORPHAN_BLOCKS).contains(&blocks)),
+                "orphan_file_size: the orphan file has from 1 to 512 blocks",
             ),
             (
                 self.packs_metadata && !has.has_incompat(incompat::FLEX_BG),

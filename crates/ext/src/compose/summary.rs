@@ -4,8 +4,8 @@ use super::geometry::{FIRST_INO, Geometry};
 use crate::checksum::{crc16, crc32c};
 use crate::ondisk::{
     BG_BLOCK_UNINIT, BG_INODE_UNINIT, BG_INODE_ZEROED, CHECKSUM_CRC32C, ENCODING_STRICT,
-    ENCODING_UTF8_12_1, FLAG_SIGNED_HASH, GroupDesc, IBlock, STATE_VALID, SUPERBLOCK_MAGIC,
-    Superblock, compat, hash_version, incompat, ro_compat, special,
+    ENCODING_UTF8_12_1, FLAG_SIGNED_HASH, FLAG_TEST, GroupDesc, IBlock, STATE_VALID,
+    SUPERBLOCK_MAGIC, Superblock, compat, hash_version, incompat, ro_compat, special,
 };
 use seekless_fs::Timestamp;
 use seekless_units::Extent;
@@ -26,6 +26,7 @@ pub(crate) struct Identity {
     /// Owner and group of the root directory, instead of the tree's.
     pub(crate) root_owner: Option<(u32, u32)>,
     pub(crate) has_strict_encoding: bool,
+    pub(crate) is_test_filesystem: bool,
 }
 
 /// The use of a group, counted.
@@ -252,7 +253,8 @@ pub(crate) fn superblock(geometry: &Geometry, identity: &Identity, totals: &Tota
     sb.s_hash_seed = identity.hash_seed.map(Into::into);
     (sb.s_raid_stride, sb.s_raid_stripe_width) = (identity.raid.0.into(), identity.raid.1.into());
     sb.s_def_hash_version = hash_version::HALF_MD4;
-    sb.s_flags = FLAG_SIGNED_HASH.into();
+    let test = if identity.is_test_filesystem { FLAG_TEST } else { 0 };
+    sb.s_flags = (FLAG_SIGNED_HASH | test).into();
     // user_xattr and acl, as in mke2fs.
     sb.s_default_mount_opts = 0x000C.into();
     if features.has_incompat(incompat::BIT64) {

@@ -37,7 +37,8 @@ pub(super) struct ExtArgs {
     /// Extended options, as for mke2fs: stride=BLOCKS, stripe_width=BLOCKS, hash_seed=UUID,
     /// root_owner[=UID:GID], resize=BLOCKS, no_copy_xattrs, offset=BYTES (the bytes around the file
     /// system stay, with --force, as they are in an existing file), packed_meta_blocks[=0|1],
-    /// num_backup_sb=0|1|2, encoding=utf8, encoding_flags=[no]strict; discard, nodiscard,
+    /// num_backup_sb=0|1|2, encoding=utf8, encoding_flags=[no]strict, orphan_file_size=SIZE (in
+    /// blocks without a suffix), test_fs; discard, nodiscard,
     /// lazy_itable_init, lazy_journal_init and assume_storage_prezeroed make no difference to an
     /// image
     #[arg(short = 'E', value_name = "LIST")]
@@ -45,15 +46,8 @@ pub(super) struct ExtArgs {
 }
 
 /// Extended options of mke2fs that are not supported.
-const NOT_SUPPORTED: &[&str] = &[
-    "mmp_update_interval",
-    "desc_size",
-    "root_selinux",
-    "test_fs",
-    "orphan_file_size",
-    "quotatype",
-    "revision",
-];
+const NOT_SUPPORTED: &[&str] =
+    &["mmp_update_interval", "desc_size", "root_selinux", "quotatype", "revision"];
 
 /// Options that change how mke2fs writes, but not the image.
 const WITHOUT_EFFECT: &[&str] =
@@ -177,6 +171,13 @@ impl ExtArgs {
                     return Err(Failure::usage(why));
                 }
             }
+            ("orphan_file_size", Some(value)) => {
+                let blocks = number::<u32>(value)
+                    .map(|blocks| ByteLen::new(u64::from(blocks) * u64::from(options.block_size)));
+                let size = blocks.or_else(|| parse_size(value).ok());
+                options.orphan_file_size = Some(size.ok_or_else(bad)?);
+            }
+            ("test_fs", None) => options.is_test_filesystem = true,
             ("encoding_flags", Some("strict")) => options.has_strict_encoding = true,
             ("encoding_flags", Some("nostrict")) => options.has_strict_encoding = false,
             (name, value) if WITHOUT_EFFECT.contains(&name) => {
