@@ -7,6 +7,7 @@ use crate::ondisk::{
 };
 use seekless_device::BlockDevice;
 use seekless_fs::field::{index, invalid, le32, parse, range, truncated, wide};
+use seekless_fs::term::{Term, Text};
 use seekless_fs::{Corruption, Fixed, FixedKind, FsError, Location};
 use seekless_placement::Totals;
 use seekless_units::{BlockNo, ByteLen, Extent, GroupNo, Ino, Lba};
@@ -337,6 +338,19 @@ impl Super {
         most("cs_nffree", t.totals.nffree, self.size)?;
         most("cs_nifree", t.totals.nifree, u64::from(self.inodes()))?;
         most("cs_ndir", t.totals.ndir, u64::from(self.inodes()))
+    }
+
+    /// Refuses a volume that was not cleanly unmounted, for a change outside of the engine.
+    ///
+    /// # Errors
+    /// [`FsError::Refused`].
+    pub(crate) fn refuse_unclean(&self) -> Result<(), FsError> {
+        if self.clean && self.flags & (flag::UNCLEAN | flag::NEEDS_FSCK) == 0 {
+            return Ok(());
+        }
+        let what = "unsupported: changing a volume that was not cleanly unmounted \
+                    (unmount it, or run ";
+        Err(FsError::Refused(Text::from(what).then(Term::Preen).then(" on it)")))
     }
 
     fn check_writable_features(&self) -> Result<(), FsError> {

@@ -1,7 +1,7 @@
 //! A superblock's bytes, changed in place.
 
 use crate::checksum::crc32c;
-use crate::ondisk::{SUPERBLOCK_SIZE, Superblock, check_hash, flag};
+use crate::ondisk::{MAGIC_UFS2, SUPERBLOCK_SIZE, SUPERBLOCK_UFS2, Superblock, check_hash, flag};
 use crate::superblock::{Format, Super};
 use seekless_device::BlockDevice;
 use seekless_fs::FsError;
@@ -20,6 +20,9 @@ macro_rules! at {
 
 /// The end of the fields.
 const MAGIC_END: usize = size_of::<Superblock<LE>>();
+
+/// Bytes of `struct fsrecovery`: five words, the first a magic number, the last that of groups.
+const RECOVERY: usize = 20;
 
 /// The bytes of a volume's superblock, whose other fields stay as they are. `sb` is the superblock
 /// as it was read; it is not brought up to date.
@@ -141,7 +144,21 @@ impl<'a> SuperblockMut<'a> {
             let old = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
             self.set32(at!(fs_old_size), old(size));
             self.set32(at!(fs_old_dsize), old(dsize));
-            self.set32(at!(fs_old_ncyl), ncg);
+            let cylinders = self.cylinders();
+            self.set32(at!(fs_old_ncyl), cylinders);
+        }
+    }
+
+    /// The cylinders of a UFS1 volume of the size that `sb` has (`fs_old_ncyl`). Volumes of newfs
+    /// since 2002 have one in each group.
+    fn cylinders(&self) -> u32 {
+        let word = |at| u64::from(self.sb.order.get_u32(&self.bytes, at).unwrap_or(0));
+        let sectors = u128::from(self.sb.size) * u128::from(word(at!(fs_old_nspf)));
+        match word(at!(fs_old_spc)) {
+            each @ 1.. if self.sb.old_cpg != 1 => {
+                u32::try_from(sectors.div_ceil(u128::from(each))).unwrap_or(u32::MAX)
+            }
+            _ => self.sb.ncg,
         }
     }
 
@@ -153,7 +170,7 @@ impl<'a> SuperblockMut<'a> {
     }
 
     /// Where it lies, if the volume's superblock says that (`fs_sblockactualloc`).
-    pub(crate) fn set_actual_place(&mut self, at: u64) {
+    fn set_actual_place(&mut self, at: u64) {
         let said = self.sb.order.get_u64(&self.bytes, at!(fs_sblockactualloc));
         if said.is_some_and(|place| place != 0) {
             self.set64(at!(fs_sblockactualloc), at);
@@ -190,6 +207,14 @@ impl<'a> SuperblockMut<'a> {
         self.set8(at!(fs_fmod), 0);
     }
 
+    /// The bytes of the copy at byte `at`, with their check hash. Boot programs take the copy of
+    /// UFS1's first group for the superblock if it lies in the place of UFS2's.
+    pub(crate) fn sealed_copy(&mut self, at: u64) -> &[u8] {
+        let is_first = self.is_ufs1() && at == SUPERBLOCK_UFS2;
+        self.set_actual_place(if is_first { self.sb.at } else { at });
+        self.sealed()
+    }
+
     /// The bytes to be written, `fs_sbsize` of them, with their check hash if the volume has one.
     pub(crate) fn sealed(&mut self) -> &[u8] {
         debug_assert_eq!(self.bytes.len(), index(self.sb.tuning.sbsize), "all of it is covered");
@@ -221,5 +246,15 @@ impl<'a> SuperblockMut<'a> {
             device.write(Lba::containing(at), bytes)?;
         }
         Ok(())
+    }
+}
+
+/// Sets the number of groups in `struct fsrecovery` at the end of the sector in front of a UFS2
+/// superblock, if it is there. `fsck_ffs` finds the copies of a lost superblock by it.
+pub(crate) fn set_recovery_groups(sb: &Super, sector: &mut [u8]) {
+    let magic = sector.len().checked_sub(RECOVERY);
+    let is_there = |at: usize| sb.order.get_u32(sector, at) == Some(MAGIC_UFS2);
+    if sb.format == Format::Ufs2 && magic.is_some_and(is_there) {
+        sb.order.put_u32(sector, sector.len() - 4, sb.ncg);
     }
 }

@@ -6,7 +6,6 @@ use crate::superblock::Super;
 use crate::superblock_edit::SuperblockMut;
 use seekless_device::BlockDevice;
 use seekless_fs::FsError;
-use seekless_fs::term::{Term, Text};
 
 /// Longest label, in bytes.
 const LABEL: usize = 31;
@@ -142,12 +141,7 @@ impl Changes {
     ) -> Result<(Settings, Settings), FsError> {
         self.check()?;
         let sb = Super::read(device, false)?;
-        if !sb.clean || sb.flags & (flag::UNCLEAN | flag::NEEDS_FSCK) != 0 {
-            let what = "unsupported: changing a volume that was not cleanly unmounted \
-                        (unmount it, or run ";
-            let text = Text::from(what).then(Term::Preen).then(" on it)");
-            return Err(FsError::Refused(text));
-        }
+        sb.refuse_unclean()?;
         sb.check_writable()?;
         let mut superblock = SuperblockMut::read(&sb, device)?;
         self.edit(&sb, &mut superblock);

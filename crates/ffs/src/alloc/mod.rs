@@ -13,6 +13,7 @@
 
 mod block;
 mod cluster;
+mod fresh;
 mod group;
 mod inode;
 mod stored;
@@ -20,8 +21,9 @@ mod summary;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use fresh::{identify_head, new_head};
 pub(crate) use group::{GroupMut, free_fragments, seal_group};
-pub(crate) use stored::{count_maps, head_layout_of, put_head_fields};
+pub(crate) use stored::{count_maps, head_layout_of};
 pub(crate) use summary::{Delta, decode_summaries, encode_summary};
 
 use seekless_units::Extent;

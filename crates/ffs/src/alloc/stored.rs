@@ -280,7 +280,7 @@ fn head_fields(sb: &Super, number: GroupNo) -> Vec<HeadField> {
 }
 
 /// Sets these fields in the bytes of a head.
-pub(crate) fn put_head_fields(sb: &Super, number: GroupNo, bytes: &mut [u8]) {
+pub(super) fn put_head_fields(sb: &Super, number: GroupNo, bytes: &mut [u8]) {
     for HeadField { at, len, value, .. } in head_fields(sb, number) {
         match len {
             2 => sb.order.put_u16(bytes, at, low16(value)),

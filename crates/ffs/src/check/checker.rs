@@ -111,14 +111,7 @@ impl Checker {
 
     fn report_superblock(&mut self, chosen: &CheckedSuperblock) {
         let place = Location::of("superblock");
-        for (problem, what) in &chosen.findings {
-            self.found(problem, what.clone(), place);
-            self.fix(Stage::Superblock, Fix::Superblock);
-        }
-        if chosen.hash_differs {
-            // A torn write leaves the old hash.
-            let what = "check hash does not match".to_string();
-            self.found(problems::SUPERBLOCK_CHECK_HASH, what, place);
+        if chosen.report(&mut self.report) {
             self.fix(Stage::Superblock, Fix::Superblock);
         }
         for &(group, at) in &chosen.bad_copies {

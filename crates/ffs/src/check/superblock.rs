@@ -11,7 +11,7 @@ use crate::superblock::MOST_INODES_UFS1;
 use crate::superblock::{Format, MAX_CONTIG, RawSuperblock, SUMMARY, Super, find};
 use crate::volume::Volume;
 use seekless_device::BlockDevice;
-use seekless_fs::check::Problem;
+use seekless_fs::check::{Problem, Report};
 use seekless_fs::field::{index, invalid, low32, range, wide};
 use seekless_fs::{Corruption, FileKind, FsError, Location};
 use seekless_units::{ByteLen, GroupNo, Ino, SECTOR};
@@ -76,6 +76,21 @@ pub(super) struct CheckedSuperblock {
     pub(super) hash_differs: bool,
     /// The copies that differ or are missing: their places in bytes.
     pub(super) bad_copies: Vec<(GroupNo, u64)>,
+}
+
+impl CheckedSuperblock {
+    /// Adds the faults of the one in its place to a report, and returns whether there are any.
+    pub(super) fn report(&self, report: &mut Report) -> bool {
+        for (problem, what) in &self.findings {
+            report.add(problem, what.clone(), place());
+        }
+        if self.hash_differs {
+            // A torn write leaves the old hash.
+            let what = "check hash does not match".to_string();
+            report.add(problems::SUPERBLOCK_CHECK_HASH, what, place());
+        }
+        self.hash_differs || !self.findings.is_empty()
+    }
 }
 
 fn place() -> Location {

@@ -3,17 +3,17 @@
 use super::demand::TreeDemand;
 use super::options::BuildOptions;
 use super::sizing;
-use crate::alloc::{GroupMut, encode_summary, put_head_fields, seal_group};
+use crate::alloc::{GroupMut, encode_summary, identify_head, new_head, seal_group};
 use crate::check::{agree, problems, refuse_damage};
 use crate::image::FfsImage;
-use crate::make::geometry::Geometry;
+use crate::make::geometry::{Geometry, without_small_group};
 use crate::make::group::{Counts, GroupBuilder};
 use crate::make::{CheckHashes, MakeOptions, Optimization, Version};
 use crate::ondisk::{
-    CylinderGroup, Dinode1, Dinode2, MAGIC_UFS2, SUPERBLOCK_SIZE, SUPERBLOCK_UFS2, check_hash, flag,
+    CylinderGroup, Dinode1, Dinode2, SUPERBLOCK_SIZE, SUPERBLOCK_UFS2, check_hash, flag,
 };
 use crate::superblock::{Format, Order, RawSuperblock, SUMMARY, Super, look};
-use crate::superblock_edit::SuperblockMut;
+use crate::superblock_edit::{SuperblockMut, set_recovery_groups};
 use seekless_fs::check::Problem;
 use seekless_fs::format::claim;
 use seekless_fs::plan::Demand;
@@ -210,7 +210,7 @@ impl BaseVolume {
                 let why = "in its summary area, and more are needed";
                 return unsuited(format!("room for {room} groups {why}"));
             }
-            if self.exceeds_limits(&geometry) {
+            if geometry.check_limits().is_err() {
                 return unsuited(format!("groups of {fpg} fragments, and more of them are needed"));
             }
         }
@@ -231,29 +231,19 @@ impl BaseVolume {
             )));
         }
         let fpg = u64::from(geometry.fpg);
-        let mut frags = size.get() / u64::from(geometry.fsize);
-        let last = frags % fpg;
-        if last != 0 && last < u64::from(geometry.dblkno + geometry.frag) {
-            frags -= last;
-        }
+        let least = u64::from(geometry.dblkno + geometry.frag);
+        let frags = without_small_group(size.get() / u64::from(geometry.fsize), fpg, least);
         if frags <= geometry.size {
             return Ok(());
         }
         let room = u64::from(self.sb().tuning.cssize) / SUMMARY * fpg;
         (geometry.size, geometry.ncg) = (frags, frags.div_ceil(fpg) as u32);
-        if frags > room || self.exceeds_limits(geometry) {
+        if frags > room || geometry.check_limits().is_err() {
             return Err(FsError::Unsupported(format!(
                 "the older volume has room for {room} fragments in its summary area"
             )));
         }
         Ok(())
-    }
-
-    /// Whether a shape has more fragments or inodes than the format has numbers for.
-    fn exceeds_limits(&self, geometry: &Geometry) -> bool {
-        let inodes = u64::from(geometry.ncg) * u64::from(geometry.ipg);
-        geometry.version == Version::Ufs1 && geometry.size > i32::MAX as u64
-            || inodes > u64::from(u32::MAX) - u64::from(geometry.bsize)
     }
 
     /// Whether a shape is larger.
@@ -287,7 +277,7 @@ impl BaseVolume {
     ) -> OlderMetadata<'a> {
         let own = self.options().make;
         let hashed = (options.check_hashes != own.check_hashes).then(|| options.hashed());
-        let more = sizing::data_frags(geometry) - sizing::data_frags(&self.geometry);
+        let more = geometry.data_frags() - self.geometry.data_frags();
         let mut sb = self.sb().successor((geometry.size, geometry.ncg), more, hashed);
         if options.soft_updates != own.soft_updates {
             sb.flags ^= flag::SOFT_UPDATES;
@@ -328,24 +318,16 @@ impl OlderMetadata<'_> {
         let mut bytes = self.read(0, g.sblkno as usize * g.fsize as usize)?;
         let at = g.superblock_at() as usize;
         if self.has_grown() && g.version == Version::Ufs2 {
-            self.recovery(&mut bytes[at - SECTOR as usize..at]);
+            set_recovery_groups(&self.sb, &mut bytes[at - SECTOR as usize..at]);
         }
-        let superblock = self.superblock(totals, g.superblock_at());
-        bytes[at..at + superblock.len()].copy_from_slice(&superblock);
+        let mut superblock = self.superblock(totals);
+        let superblock = superblock.sealed();
+        bytes[at..at + superblock.len()].copy_from_slice(superblock);
         Ok(bytes)
     }
 
-    /// Sets the number of groups in `struct fsrecovery` at the end of a sector, if it is there.
-    fn recovery(&self, sector: &mut [u8]) {
-        let order = self.sb.order;
-        let [magic, .., groups] = [5, 4, 3, 2, 1].map(|n| sector.len() - n * 4);
-        if order.get_u32(sector, magic) == Some(MAGIC_UFS2) {
-            order.put_u32(sector, groups, self.geometry.ncg);
-        }
-    }
-
-    /// The superblock, as it lies at a byte of the volume.
-    fn superblock(&self, totals: Totals, at: u64) -> Vec<u8> {
+    /// The superblock.
+    fn superblock(&self, totals: Totals) -> SuperblockMut<'_> {
         let (options, own) = (self.options, self.base.options().make);
         let mut superblock = SuperblockMut::of(&self.sb, self.base.superblock.bytes.clone());
         superblock.set_totals(totals);
@@ -378,10 +360,7 @@ impl OlderMetadata<'_> {
         if options.label != own.label {
             superblock.set_label(&options.label);
         }
-        if at != self.geometry.superblock_at() {
-            superblock.set_actual_place(at);
-        }
-        superblock.sealed().to_vec()
+        superblock
     }
 
     /// Whether copies of the superblock can stay: the fields in which they agree with it do.
@@ -415,12 +394,10 @@ impl OlderMetadata<'_> {
                 return Ok(bytes);
             }
         }
-        // Boot programs take that of UFS1's first group for the first if it lies in the place of
-        // UFS2's superblock.
-        let is_first = g.version == Version::Ufs1 && at == SUPERBLOCK_UFS2;
-        let superblock = self.superblock(totals, if is_first { g.superblock_at() } else { at });
+        let mut superblock = self.superblock(totals);
+        let superblock = superblock.sealed_copy(at);
         bytes.fill(0);
-        bytes[..superblock.len()].copy_from_slice(&superblock);
+        bytes[..superblock.len()].copy_from_slice(superblock);
         Ok(bytes)
     }
 
@@ -435,29 +412,20 @@ impl OlderMetadata<'_> {
         let (g, sb) = (self.geometry, &self.sb);
         let number = GroupNo::new(group.number);
         let is_old = self.has_group(group.number);
-        let from = if is_old { group.number } else { 0 };
-        let mut bytes = self.read(g.in_group(from, g.cblkno), g.bsize as usize)?;
-        let put = |bytes: &mut Vec<u8>, at: usize, value: u32| sb.order.put_u32(bytes, at, value);
-        let initialised = if is_old {
-            let old = sb.order.get_u32(&bytes, offset_of!(CylinderGroup<LE>, cg_initediblk));
-            old.unwrap_or(0).max(written.next_multiple_of(sb.inodes_per_block())).min(g.ipg)
+        let mut bytes = if is_old {
+            self.read(g.in_group(group.number, g.cblkno), g.bsize as usize)?
         } else {
-            put(&mut bytes, offset_of!(CylinderGroup<LE>, cg_cgx), group.number);
-            for rotor in [
-                offset_of!(CylinderGroup<LE>, cg_rotor),
-                offset_of!(CylinderGroup<LE>, cg_frotor),
-                offset_of!(CylinderGroup<LE>, cg_irotor),
-                offset_of!(CylinderGroup<LE>, cg_unrefs),
-            ] {
-                put(&mut bytes, rotor, 0);
-            }
             // All inodes are zeros, so all are written.
-            g.ipg
+            new_head(sb, number, g.ipg)?
         };
+        let written = written.next_multiple_of(sb.inodes_per_block());
+        identify_head(sb, number, &mut bytes);
         let frags = g.group_frags(group.number) as u32;
-        put(&mut bytes, offset_of!(CylinderGroup<LE>, cg_ndblk), frags);
-        put_head_fields(sb, number, &mut bytes);
+        let initialised = sb.order.get_u32(&bytes, offset_of!(CylinderGroup<LE>, cg_initediblk));
         let mut head = GroupMut::check(sb, number, &mut bytes)?;
+        if !is_old {
+            head.touch(sb.tuning.time);
+        }
         for slot in 0..g.ipg {
             head.set_in_use(slot, group.uses_inode(slot));
         }
@@ -467,7 +435,7 @@ impl OlderMetadata<'_> {
         head.derive_clusters();
         head.set_counts(counts);
         if g.version == Version::Ufs2 {
-            head.set_initialised(initialised);
+            head.set_initialised(initialised.unwrap_or(0).max(written).min(g.ipg));
         }
         head.clear_stray_hash();
         head.clear_strays();

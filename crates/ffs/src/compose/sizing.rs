@@ -101,13 +101,6 @@ pub(super) fn free_blocks(geometry: &Geometry) -> u64 {
     all - g.summary_frags().div_ceil(u64::from(g.frag))
 }
 
-/// Fragments for data, as the superblock counts them.
-pub(super) fn data_frags(geometry: &Geometry) -> u64 {
-    let g = geometry;
-    let metadata = u64::from(g.dblkno) + u64::from(g.ncg - 1) * u64::from(g.dblkno - g.sblkno);
-    g.size - metadata - g.summary_frags()
-}
-
 /// The groups with only the fixed metadata of every volume.
 pub(super) fn empty_groups(geometry: &Geometry) -> impl Iterator<Item = GroupBuilder> + '_ {
     (0..geometry.ncg).map(|number| {

@@ -206,16 +206,7 @@ impl Encoder<'_> {
         for (n, total) in totals(counts).into_iter().enumerate() {
             page.u64(at + n * 8, total);
         }
-        set!(page, Superblock, u64, fs_dsize: self.data_frags());
-    }
-
-    /// Fragments for data: all but the groups' metadata and the summary area.
-    fn data_frags(&self) -> u64 {
-        let g = self.geometry;
-        let metadata: u64 = (0..g.ncg)
-            .map(|group| u64::from(g.dblkno - if group == 0 { 0 } else { g.sblkno }))
-            .sum();
-        g.size - metadata - g.summary_frags()
+        set!(page, Superblock, u64, fs_dsize: self.geometry.data_frags());
     }
 
     /// Fields that kernels from before UFS2 read.
@@ -225,7 +216,7 @@ impl Encoder<'_> {
         set!(page, Superblock, u32,
             fs_old_time: self.options.time.secs as u32,
             fs_old_size: g.size as u32,
-            fs_old_dsize: self.data_frags() as u32,
+            fs_old_dsize: g.data_frags() as u32,
             fs_old_csaddr: g.dblkno,
             fs_old_cgmask: u32::MAX, fs_old_nspf: g.fsize / 512,
             fs_old_inodefmt: INODE_FORMAT_44,

@@ -120,6 +120,26 @@ impl Geometry {
         }
     }
 
+    /// Limits size and inodes of a volume that becomes larger to the format's numbers.
+    ///
+    /// # Errors
+    /// [`FsError::Invalid`] with the limit that is exceeded.
+    pub(crate) fn check_limits(&self) -> Result<(), FsError> {
+        self.limit_size()?;
+        self.limit_inodes()
+    }
+
+    /// Limits the inodes of all groups to those that inode numbers of 32 bits reach.
+    fn limit_inodes(&self) -> Result<(), FsError> {
+        let inodes = u128::from(self.size.div_ceil(u64::from(self.fpg))) * u128::from(self.ipg);
+        if inodes > (1 << 32) - u128::from(self.inodes_per_block()) {
+            return Err(FsError::Invalid(format!(
+                "{inodes} inodes exceed the limit of the format"
+            )));
+        }
+        Ok(())
+    }
+
     /// Limits the size to the format's numbers.
     fn limit_size(&self) -> Result<(), FsError> {
         if self.size > i64::MAX as u64 / u64::from(self.fsize) {
@@ -231,12 +251,7 @@ impl Geometry {
     /// Checks that the first group has room for the summary area and a root.
     fn check_room(&self, options: &MakeOptions) -> Result<(), FsError> {
         let frag = u64::from(self.frag);
-        let inodes = self.size.div_ceil(u64::from(self.fpg)) * u64::from(self.ipg);
-        if inodes > (1 << 32) - u64::from(self.inodes_per_block()) {
-            return Err(FsError::Invalid(format!(
-                "{inodes} inodes exceed the limit of the format"
-            )));
-        }
+        self.limit_inodes()?;
         let first = u64::from(self.dblkno) + self.summary_frags().next_multiple_of(frag) + frag;
         if first > self.group_frags(0) || self.size < 8 * frag {
             return Err(self.too_small(options, first.max(8 * frag)));
@@ -289,6 +304,15 @@ impl Geometry {
         }
     }
 
+    /// Fragments for data, as the superblock counts them: all but the metadata of groups and the
+    /// summary area.
+    pub(crate) fn data_frags(&self) -> u64 {
+        let each = u64::from(self.dblkno - self.sblkno);
+        // The first group has the boot area in front of its copy of the superblock.
+        let metadata = u64::from(self.dblkno) + u64::from(self.ncg - 1) * each;
+        self.size - metadata - self.summary_frags()
+    }
+
     /// The summary area.
     pub(crate) fn summaries(&self) -> Extent {
         let first = || BlockNo::new(u64::from(self.dblkno));
@@ -324,6 +348,13 @@ impl Geometry {
         let tables = if self.version == Version::Ufs1 { TABLES } else { 0 };
         head_layout(tables, self.ipg, self.fpg, self.frag, self.contigsumsize)
     }
+}
+
+/// A size in fragments for a volume with groups of `fpg`: without a last group of fewer than
+/// `least`, which has no room behind its metadata.
+pub(crate) fn without_small_group(size: u64, fpg: u64, least: u64) -> u64 {
+    let last = size % fpg;
+    if last < least { size - last } else { size }
 }
 
 /// Tables before the maps in a head of UFS1: block positions, here of one cylinder with one

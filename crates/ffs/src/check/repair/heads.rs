@@ -1,7 +1,7 @@
 //! Rebuilt heads of cylinder groups.
 
 use super::groups;
-use crate::alloc::{put_head_fields, seal_group};
+use crate::alloc::{identify_head, seal_group};
 use crate::check::checker::Checker;
 use crate::inode_edit::InodeMut;
 use crate::ondisk::{CylinderGroup, MAGIC_GROUP};
@@ -29,18 +29,13 @@ pub(super) fn put(checker: &Checker, disk: &mut Patches, number: GroupNo) -> Res
     let sb = checker.sb();
     let at = sb.in_group(number, sb.cblkno).get() * u64::from(sb.fsize);
     let mut bytes = disk.read(at, index(sb.bsize))?;
-    let ndblk = u32::try_from(sb.group_blocks(number).len).unwrap_or(u32::MAX);
     if sb.order.get_u32(&bytes, at!(cg_magic)) != Some(MAGIC_GROUP) {
         bytes.iter_mut().take(index(sb.cgsize)).for_each(|byte| *byte = 0);
     }
-    let put = |bytes: &mut [u8], at: usize, value: u32| sb.order.put_u32(bytes, at, value);
-    put(&mut bytes, at!(cg_magic), MAGIC_GROUP);
-    put(&mut bytes, at!(cg_cgx), number.get());
-    put(&mut bytes, at!(cg_ndblk), ndblk);
-    put_head_fields(sb, number, &mut bytes);
+    identify_head(sb, number, &mut bytes);
     if sb.format == Format::Ufs2 {
         let written = checker.written.get(index(number.get())).copied().unwrap_or(sb.ipg);
-        put(&mut bytes, at!(cg_initediblk), written);
+        sb.order.put_u32(&mut bytes, at!(cg_initediblk), written);
     }
     seal_group(sb, &mut bytes);
     disk.put(at, &bytes)
