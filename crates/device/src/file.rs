@@ -86,6 +86,32 @@ impl FileDevice {
 }
 
 impl FileDevice {
+    /// Whether it is a regular file, which can become longer.
+    #[must_use]
+    pub fn is_regular(&self) -> bool {
+        self.is_regular
+    }
+
+    /// Makes the regular file longer, by a hole, and returns it with that length, under the same
+    /// lock. A file that is as long already stays as it is.
+    ///
+    /// # Errors
+    /// [`DeviceError::ReadOnly`], and [`DeviceError::Io`] with the system's error.
+    pub fn extended(&self, len: ByteLen) -> Result<Self, DeviceError> {
+        if !self.writable {
+            return Err(DeviceError::ReadOnly);
+        }
+        debug_assert!(self.is_regular, "a device has the length that it has");
+        let end = Lba::containing(self.len);
+        self.check_whole(end)?;
+        let failed = |source| DeviceError::Io { at: end, source };
+        if len > self.len {
+            self.file.set_len(len.get()).map_err(failed)?;
+        }
+        let file = self.file.try_clone().map_err(failed)?;
+        Ok(Self { file, len: len.max(self.len), ..*self })
+    }
+
     /// Refuses to continue with a file that was truncated meanwhile: a write behind its end would
     /// extend it again, with a hole in place of the lost data.
     fn check_whole(&self, at: Lba) -> Result<(), DeviceError> {
@@ -235,6 +261,26 @@ mod tests {
         let held = std::fs::read(&path).unwrap();
         assert_eq!((held.len(), &held[1536..2560]), (4096, &bytes[..]));
         assert!(held[..1536].iter().chain(&held[2560..]).all(|&byte| byte == 7));
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_file_becomes_longer_under_its_lock() {
+        let path = std::env::temp_dir().join(format!("seekless-longer-{}", std::process::id()));
+        std::fs::write(&path, [7; 1000]).unwrap();
+        let short = FileDevice::open_locked(&path).unwrap();
+        let long = short.extended(ByteLen::new(4096)).unwrap();
+        drop(short);
+        assert!(matches!(FileDevice::open_locked(&path), Err(DeviceError::InUse)));
+        let mut buf = [1; 512];
+        long.read(Lba::new(7), &mut buf).unwrap();
+        assert_eq!((long.len().get(), buf), (4096, [0; 512]));
+        long.write(Lba::new(7), &[9; 512]).unwrap();
+        assert_eq!(long.extended(ByteLen::new(512)).unwrap().len().get(), 4096);
+        let reader = FileDevice::open(&path).unwrap();
+        assert!(matches!(reader.extended(ByteLen::new(8192)), Err(DeviceError::ReadOnly)));
+        let held = std::fs::read(&path).unwrap();
+        assert!(held.len() == 4096 && held[..1000] == [7; 1000] && held[3584..] == [9; 512]);
         std::fs::remove_file(&path).unwrap();
     }
 
