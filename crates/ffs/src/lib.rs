@@ -15,6 +15,7 @@
 //!
 //! `check/` finds errors and determines the repair (`fix.rs`); `check/repair/` writes repairs in
 //! stages, each followed by a new check, so that a repair can be interrupted at any point.
+//! `grow/` makes a volume larger.
 //! `operate/` is FFS as a format of `live`: `format.rs` answers for directories and files,
 //! `blocks.rs` for block maps; `node.rs` and `encode.rs` convert inodes from and to bytes;
 //! `groups.rs` has the bitmaps and counts of groups, `allocator.rs` allocates in them where the
@@ -43,6 +44,7 @@ mod compose;
 mod dir;
 mod entry;
 mod group;
+mod grow;
 mod image;
 mod inode;
 mod inode_edit;
@@ -63,6 +65,7 @@ mod zones;
 
 pub use check::{Outcome, PROBLEMS, Repaired, check, corrections, preen, repair};
 pub use compose::{BaseVolume, BuildOptions, Builder};
+pub use grow::{grow, plan_growth};
 pub use image::FfsImage;
 pub use inode::KEPT_FLAGS;
 pub use make::{CheckHashes, MakeOptions, Optimization, Version, make};

@@ -5,7 +5,7 @@ use crate::ondisk::{MAGIC_UFS2, SUPERBLOCK_SIZE, SUPERBLOCK_UFS2, Superblock, ch
 use crate::superblock::{Format, Super};
 use seekless_device::BlockDevice;
 use seekless_fs::FsError;
-use seekless_fs::field::index;
+use seekless_fs::field::{index, low32};
 use seekless_placement::Totals;
 use seekless_units::{ByteLen, GroupNo, Lba};
 use std::mem::offset_of;
@@ -160,6 +160,33 @@ impl<'a> SuperblockMut<'a> {
             }
             _ => self.sb.ncg,
         }
+    }
+
+    /// Sets the fragments of the device (`fs_providersize`), as `growfs` does.
+    pub(crate) fn set_device(&mut self, frags: u64) {
+        debug_assert!(frags >= self.sb.size, "the volume lies on the device");
+        self.set64(at!(fs_providersize), frags);
+    }
+
+    /// Sets place and length of the summary area to those of `sb`.
+    pub(crate) fn set_summaries(&mut self) {
+        let start = self.sb.summaries.start.get();
+        self.set64(at!(fs_csaddr), start);
+        self.set32(at!(fs_cssize), self.sb.tuning.cssize);
+        if self.is_ufs1() {
+            self.set32(at!(fs_old_csaddr), low32(start));
+        }
+    }
+
+    /// Clears the traces of the last mount: where it was, whether it was read-only, and the group
+    /// in which a search for space would go on.
+    pub(crate) fn forget_mount(&mut self) {
+        if let Some(path) = self.bytes.get_mut(at!(fs_fsmnt)..at!(fs_volname)) {
+            path.fill(0);
+        }
+        self.set8(at!(fs_ronly), 0);
+        self.set32(at!(fs_cgrotor), 0);
+        self.set32(at!(fs_state), 0);
     }
 
     /// The kinds of check hashes, with the flag for them, as in `sb`.

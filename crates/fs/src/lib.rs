@@ -10,6 +10,7 @@
 //! - [`check`]: findings of a check of an image; [`corrections`]: of one in use
 //! - [`error`]: typed errors with locations; [`term`]: parameters that they name
 //! - [`mod@format`]: the table of formats
+//! - [`growth`]: volumes that become larger
 //! - [`inspect`]: reading an image, and the locations of its parts
 //! - [`operate`]: changing an image while it is in use
 //! - [`tree`]: a whole directory tree in compact form, ready to be written
@@ -32,6 +33,7 @@ pub mod extents;
 pub mod field;
 pub mod format;
 pub mod forward;
+pub mod growth;
 pub mod inspect;
 pub mod mapped;
 pub mod operate;

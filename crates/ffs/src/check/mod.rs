@@ -37,6 +37,7 @@ pub use seekless_fs::check::{Outcome, Repaired};
 
 pub(crate) use superblock::agree;
 
+use crate::superblock::{RawSuperblock, Super};
 use checker::Checker;
 use connectivity::ConnectivityPass;
 use groups::GroupPass;
@@ -47,6 +48,7 @@ use seekless_device::BlockDevice;
 use seekless_fs::FsError;
 use seekless_fs::check::{Problem, Report};
 use seekless_fs::field::index;
+use seekless_units::ByteLen;
 use std::sync::Arc;
 
 /// Checks an image.
@@ -64,6 +66,28 @@ pub(crate) fn refuse_damage(
     harmless: &[&Problem],
 ) -> Result<(), FsError> {
     check(device)?.refuse(|finding| harmless.iter().any(|problem| finding.is(problem)))
+}
+
+/// The superblock of a device, and its bytes, if a check finds no fault in it. Copies may differ.
+///
+/// # Errors
+/// [`FsError::Damaged`] with the first fault; otherwise as [`check`].
+pub(crate) fn sound_superblock(device: &Arc<dyn BlockDevice>) -> Result<(Super, Vec<u8>), FsError> {
+    let chosen = superblock::choose(device)?;
+    let mut report = Report::default();
+    chosen.report(&mut report);
+    report.refuse(|_| false)?;
+    Ok((chosen.sb, chosen.bytes))
+}
+
+/// Refuses the bytes of a superblock that a check of a device of so many bytes would not go by.
+/// `sb` has their place and their byte order.
+///
+/// # Errors
+/// [`FsError::Corrupt`].
+pub(crate) fn usable_after(sb: &Super, bytes: Vec<u8>, device: ByteLen) -> Result<(), FsError> {
+    let raw = RawSuperblock { order: sb.order, format: sb.format, at: sb.at, bytes };
+    superblock::usable(&raw, device).map(drop)
 }
 
 /// Goes through all phases.

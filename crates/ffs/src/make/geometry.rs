@@ -320,6 +320,11 @@ impl Geometry {
         Extent::new(start, self.summary_frags())
     }
 
+    /// Places the summary area.
+    pub(crate) fn place_summaries(&mut self, area: Extent) {
+        self.own_summaries = Some(area);
+    }
+
     /// Whether a fragment can belong to a file.
     pub(crate) fn is_data(&self, at: u64) -> bool {
         if at >= self.size || self.summaries().contains(BlockNo::new(at)) {

@@ -7,6 +7,7 @@
 mod damage;
 #[path = "../../../fs/tests/shared/exercise.rs"]
 mod exercise;
+mod grow;
 #[path = "../../../fs/tests/shared/list.rs"]
 mod list;
 mod live;

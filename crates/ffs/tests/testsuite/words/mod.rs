@@ -10,7 +10,7 @@
 #[allow(dead_code)]
 mod garbage;
 mod table;
-mod volume;
+pub(crate) mod volume;
 
 use crate::rules::freebsd;
 use freebsd::{Fs, Raw, Verdict};

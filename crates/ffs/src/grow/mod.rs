@@ -1,0 +1,54 @@
+//! Makes a volume that is not in use larger, as FreeBSD's `growfs` does (`sbin/growfs/growfs.c`).
+//!
+//! The last group is extended, groups are added behind it, and the summary area moves into new space
+//! if it needs more fragments than it has. Everything is computed and checked before the first
+//! write ([`plan`]); [`write`](mod@write) has the order of the writes, by which a crash leaves the
+//! volume as it was, or one that a repair mends without a loss.
+
+mod new_groups;
+mod old_groups;
+mod plan;
+mod size;
+mod write;
+
+use plan::Plan;
+use seekless_device::BlockDevice;
+use seekless_fs::growth::Growth;
+use seekless_fs::{FsError, Timestamp};
+use seekless_units::ByteLen;
+use std::sync::Arc;
+
+/// The growth of the volume on a device to `size` bytes, if the device has so many, or will have.
+/// Writes nothing.
+///
+/// # Errors
+/// - [`FsError::Invalid`] for a smaller size, and one beyond the limits of the format;
+/// - [`FsError::NoSpace`] for a size with too little new space for a fragment, for a further group,
+///   or for the summary area;
+/// - [`FsError::Refused`] for a volume that was not unmounted;
+/// - [`FsError::Unsupported`] for one with snapshots, with a journal, or with a superblock from
+///   before 2002;
+/// - [`FsError::Damaged`] and [`FsError::Corrupt`] for damage to the superblock, the summary area or
+///   the groups that change;
+/// - errors of the device.
+pub fn plan_growth(device: Arc<dyn BlockDevice>, size: ByteLen) -> Result<Growth, FsError> {
+    Ok(Plan::new(&device, size)?.growth)
+}
+
+/// Makes the volume on a device larger: `size` bytes, which the device has. `now` becomes the time
+/// of superblock and changed groups.
+///
+/// # Errors
+/// As [`plan_growth`], before anything is written, and errors of the device.
+pub fn grow(
+    device: Arc<dyn BlockDevice>,
+    size: ByteLen,
+    now: Timestamp,
+) -> Result<Growth, FsError> {
+    if size > device.len() {
+        return Err(FsError::NoSpace(format!("the device has {} bytes, not {size}", device.len())));
+    }
+    let plan = Plan::new(&device, size)?;
+    write::write(&plan, device, now)?;
+    Ok(plan.growth)
+}

@@ -1,0 +1,195 @@
+//! Growths that are cut off: at each write, and with any of the writes since the last flush, torn at
+//! any sector. Files are as they were, and a repair leaves a sound volume of either size.
+
+use super::{KINDS, Kind, change, files, kind, longer, numbers};
+use crate::rules::freebsd::Verdict;
+use crate::words::volume::{File, bytes_of, tree};
+use seekless_crash::states::states;
+use seekless_crash::{Log, Step};
+use seekless_device::{BlockDevice, DeviceError, MemoryDevice, Overlay};
+use seekless_ffs::tune::{Changes, Settings};
+use seekless_ffs::{Outcome, Version, check, grow, preen, repair};
+use seekless_units::{ByteLen, Lba};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+/// A device that keeps its writes and flushes.
+pub(super) struct Logged {
+    pub(super) device: MemoryDevice,
+    pub(super) steps: Mutex<Vec<Step>>,
+}
+
+impl BlockDevice for Logged {
+    fn len(&self) -> ByteLen {
+        self.device.len()
+    }
+
+    fn read(&self, at: Lba, buf: &mut [u8]) -> Result<(), DeviceError> {
+        self.device.read(at, buf)
+    }
+
+    fn write(&self, at: Lba, buf: &[u8]) -> Result<(), DeviceError> {
+        self.steps.lock().unwrap().push(Step::Write { at, bytes: buf.into(), fua: false });
+        self.device.write(at, buf)
+    }
+
+    fn flush(&self) -> Result<(), DeviceError> {
+        self.steps.lock().unwrap().push(Step::Flush);
+        self.device.flush()
+    }
+}
+
+/// A volume with files, the steps of its growth, and the sizes before and afterwards in fragments.
+struct Growing {
+    first: Vec<u8>,
+    files: BTreeMap<String, File>,
+    steps: Vec<Step>,
+    sizes: [i64; 2],
+}
+
+fn growing(kind: &Kind, by_groups: i64) -> Growing {
+    let device = kind.made(470 * u64::from(kind.block) + 3 * u64::from(kind.fragment));
+    change(&device, 11, 90);
+    // Only in the superblock itself, not in its copies.
+    let tuned = Changes { minfree: Some(3), label: Some(b"tuned".to_vec()), ..Changes::default() };
+    tuned.apply(device.as_ref(), false).unwrap();
+    let fs = numbers(&device);
+    let len = (fs.size() + by_groups * fs.fpg() / 2) * fs.fsize();
+    let first = bytes_of(&longer(&device, len as u64));
+    let logged =
+        Arc::new(Logged { device: MemoryDevice::new(first.clone()), steps: Mutex::default() });
+    grow(logged.clone(), ByteLen::new(len as u64), super::WALL).unwrap();
+    let steps = logged.steps.lock().unwrap().clone();
+    let sizes = [fs.size(), numbers(&logged.device).size()];
+    assert!(sizes[1] > sizes[0]);
+    Growing { first, files: files(&device), steps, sizes }
+}
+
+impl Growing {
+    /// Repairs a state, and fails unless it is one of the two volumes with all files then. Returns
+    /// whether the state needed a repair, whether a preen sufficed, and whether it became large.
+    fn is_mended(&self, state: Vec<u8>, what: &str) -> (bool, bool, bool) {
+        let device = Arc::new(MemoryDevice::new(state));
+        let was_clean = check(device.clone()).unwrap().is_clean();
+        if !was_clean {
+            assert!(is_marked(&device), "{what}: not marked for a check");
+        }
+        let preened = preen(device.clone()).unwrap().outcome != Outcome::Left;
+        if !preened {
+            let repaired = repair(device.clone()).unwrap();
+            assert!(repaired.outcome != Outcome::Left, "{what}: {:#?}", repaired.report);
+        }
+        let report = check(device.clone()).unwrap();
+        assert!(report.is_clean(), "{what}: {:#?}", report.findings);
+        crate::live::recount::recount(&device);
+        assert!(tree(bytes_of(&device)) == self.files, "{what}: files differ");
+        let settings = Settings::read(device.as_ref()).unwrap();
+        assert_eq!((settings.minfree, &settings.label[..]), (3, &b"tuned"[..]), "{what}");
+        let size = numbers(&device).size();
+        assert!(self.sizes.contains(&size), "{what}: {size}");
+        (!was_clean, preened, size == self.sizes[1])
+    }
+
+    fn state(&self, count: usize) -> MemoryDevice {
+        let device = MemoryDevice::new(self.first.clone());
+        for step in &self.steps[..count] {
+            if let Step::Write { at, bytes, .. } = step {
+                device.write(*at, bytes).unwrap();
+            }
+        }
+        device
+    }
+}
+
+/// Whether the superblock says that a check is needed (`fs_clean`, `FS_NEEDSFSCK`), or is torn.
+fn is_marked(device: &MemoryDevice) -> bool {
+    let fs = numbers(device);
+    let mut verdict = Verdict::default();
+    fs.validate(false, &mut verdict);
+    fs.raw.bytes[209] == 0 || fs.flags() & 4 != 0 || !verdict.wrong.is_empty()
+}
+
+/// Volumes of so many groups that a check does not compare all copies of the superblock.
+const MANY: [Kind; 2] = [
+    kind(Version::Ufs1, true, (4096, 512), Some(22)),
+    kind(Version::Ufs2, false, (4096, 512), Some(28)),
+];
+
+/// Growths within the last group, by a few groups, and by so many that the summary area moves.
+const CASES: [(Kind, i64); 11] = [
+    (KINDS[0], 5),
+    (KINDS[0], 90),
+    (KINDS[1], 1),
+    (KINDS[1], 90),
+    (KINDS[2], 7),
+    (KINDS[2], 140),
+    (KINDS[3], 4),
+    (KINDS[6], 3),
+    (KINDS[7], 5),
+    (MANY[0], 11),
+    (MANY[1], 70),
+];
+
+#[test]
+fn a_growth_can_be_cut_off_at_each_write() {
+    let mut seen = [0; 4];
+    for (kind, by) in CASES {
+        let growing = growing(&kind, by);
+        for count in 0..=growing.steps.len() {
+            // Writes into new groups change nothing of the volume: some of them are looked at.
+            let in_new_groups = matches!(growing.steps.get(count), Some(Step::Write { at, .. })
+                if at.to_bytes().get() >= growing.sizes[0] as u64 * u64::from(kind.fragment));
+            if in_new_groups && count % 13 != 0 {
+                continue;
+            }
+            let state = bytes_of(&growing.state(count));
+            let what = format!("{:?} by {by}, {count} of {}", kind, growing.steps.len());
+            let (broken, preened, large) = growing.is_mended(state, &what);
+            seen[0] += usize::from(!broken);
+            seen[1] += usize::from(broken && preened);
+            seen[2] += usize::from(!preened);
+            seen[3] += usize::from(large);
+        }
+    }
+    println!("{seen:?}: sound, preened, repaired; grown");
+    assert!(seen.iter().all(|&count| count > 10), "{seen:?}");
+}
+
+#[test]
+fn a_growth_can_be_torn() {
+    let mut seen = 0;
+    for (n, (kind, by)) in (0u64..).zip(CASES) {
+        let growing = growing(&kind, by);
+        let mut from = 0;
+        while from < growing.steps.len() {
+            let flush = |step: &Step| matches!(step, Step::Flush);
+            let end = growing.steps[from..]
+                .iter()
+                .position(flush)
+                .map_or(growing.steps.len(), |at| from + at);
+            let base: Arc<MemoryDevice> = Arc::new(growing.state(from));
+            let log = Log::new(growing.steps[from..end].to_vec());
+            from = end + 1;
+            if log.writes(0) == 0 {
+                continue;
+            }
+            let epoch = &log.epochs(0)[0];
+            let drawn = states(&log, epoch, base.as_ref(), 24, 5 + n).unwrap();
+            for choice in drawn.choices.iter().take(24) {
+                let overlay = Overlay::new(base.clone() as Arc<dyn BlockDevice>, 512);
+                drawn.apply(&log, choice, &overlay).unwrap();
+                let mut state = vec![0; growing.first.len()];
+                overlay.read(Lba::ZERO, &mut state).unwrap();
+                let what = format!(
+                    "{:?} by {by}, before {from}: {:?}",
+                    kind,
+                    drawn.describe(&log, choice)
+                );
+                growing.is_mended(state, &what);
+                seen += 1;
+            }
+        }
+    }
+    println!("{seen} states");
+    assert!(seen > 300, "{seen}");
+}
