@@ -104,6 +104,7 @@ pub(crate) enum Command {
     Age(cmd::age::AgeArgs),
     Build(Box<cmd::compose::BuildArgs>),
     Disk(cmd::disk::DiskArgs),
+    Growfs(cmd::growfs::GrowfsArgs),
     Info(cmd::info::InfoArgs),
     Check(cmd::check::CheckArgs),
     Manifest(cmd::manifest::ManifestArgs),

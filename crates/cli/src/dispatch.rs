@@ -1,8 +1,9 @@
 //! The command that a command line names.
 
 use crate::cmd::{
-    age, cat, check, compare, compose, cp, crash, disk, generate, info, lab, layout, ls, manifest,
-    map, mkfs, model, mount, optimize, record, relayout, score, snapshot, trace, tune, watch,
+    age, cat, check, compare, compose, cp, crash, disk, generate, growfs, info, lab, layout, ls,
+    manifest, map, mkfs, model, mount, optimize, record, relayout, score, snapshot, trace, tune,
+    watch,
 };
 use crate::command_line::{Cli, Command};
 use crate::failure::Failure;
@@ -16,6 +17,7 @@ pub(crate) fn run(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Build(args) => compose::run(args, &cli.global),
         Command::Crash(args) => crash::run(args, &cli.global),
         Command::Disk(args) => disk::run(args, &cli.global),
+        Command::Growfs(args) => growfs::run(args, &cli.global),
         Command::Info(args) => info::run(args, &cli.global),
         Command::Manifest(args) => manifest::run(args, &cli.global),
         Command::Lab(args) => lab::run(args, &cli.global),

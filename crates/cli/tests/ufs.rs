@@ -4,6 +4,8 @@
 #[path = "../../ffs/tests/testsuite/snapshot/by_hand.rs"]
 #[allow(dead_code, reason = "tests of the library harm snapshots, too")]
 mod by_hand;
+#[path = "ufs_grow/mod.rs"]
+mod grow;
 mod judges;
 #[path = "judges/mounted.rs"]
 mod mounted;

@@ -43,6 +43,7 @@ pub const EXT: KnownFormat = KnownFormat {
     repair: |device, _| seekless_ext::repair(device),
     corrections: None,
     snapshots: None,
+    growth: None,
 };
 
 const VERSIONS: &[Version] = &[

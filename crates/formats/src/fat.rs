@@ -42,6 +42,7 @@ pub const FAT: KnownFormat = KnownFormat {
     repair: |device, arguments| seekless_fat::repair(device, lost_chains(arguments)),
     corrections: None,
     snapshots: None,
+    growth: None,
 };
 
 const VERSIONS: &[Version] = &[

@@ -4,7 +4,7 @@ use crate::experiment;
 use crate::making::{CrashTraits, EmptyVolume, Maker, Planner, SmallVolume, Version};
 use crate::mounting::{InUse, Mounting, Wall};
 use crate::parameter::{Parameter, Value};
-use crate::table::{KnownFormat, PartitionType, SnapshotOperations};
+use crate::table::{GrowthOperations, KnownFormat, PartitionType, SnapshotOperations};
 use seekless_cache::Discipline;
 use seekless_device::{BlockDevice, Clock};
 use seekless_ffs::{FfsLive, LiveOptions, MakeOptions};
@@ -42,6 +42,7 @@ pub const FFS: KnownFormat = KnownFormat {
         open: seekless_ffs::open_snapshot,
         remove: seekless_ffs::remove_snapshots,
     }),
+    growth: Some(GrowthOperations { plan: seekless_ffs::plan_growth, grow: seekless_ffs::grow }),
 };
 
 const VERSIONS: &[Version] = &[

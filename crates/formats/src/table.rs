@@ -10,8 +10,10 @@ use seekless_device::{BlockDevice, Clock};
 use seekless_fs::check::{Repaired, Report};
 use seekless_fs::corrections::Corrections;
 use seekless_fs::format::{Format, OpenOptions, Probe};
+use seekless_fs::growth::Growth;
 use seekless_fs::snapshot::SnapshotFile;
 use seekless_fs::{FsError, Timestamp};
+use seekless_units::ByteLen;
 use std::sync::Arc;
 
 /// Every format, in probing order.
@@ -37,6 +39,12 @@ type ListSnapshots = fn(Arc<dyn BlockDevice>, OpenOptions) -> Result<Vec<Snapsho
 /// Opens the volume as the snapshot of a name has kept it.
 type OpenSnapshot =
     fn(Arc<dyn BlockDevice>, &[u8], OpenOptions) -> Result<Arc<dyn BlockDevice>, FsError>;
+
+/// Plans the growth of a volume to a size, and writes nothing.
+type PlanGrowth = fn(Arc<dyn BlockDevice>, ByteLen) -> Result<Growth, FsError>;
+
+/// Makes a volume larger.
+type Grow = fn(Arc<dyn BlockDevice>, ByteLen, Timestamp) -> Result<Growth, FsError>;
 
 /// Finds the corrections of a volume in use from a snapshot of it.
 pub(crate) type FindCorrections = fn(Arc<dyn BlockDevice>) -> Result<Corrections, FsError>;
@@ -98,6 +106,17 @@ pub struct KnownFormat {
     pub corrections: Option<FindCorrections>,
     /// The earlier states that volumes of the format keep of themselves, if they do.
     pub snapshots: Option<SnapshotOperations>,
+    /// The growth of volumes that are not in use, if the format has it.
+    pub growth: Option<GrowthOperations>,
+}
+
+/// The growth of a volume that is not in use.
+#[derive(Clone, Copy, Debug)]
+pub struct GrowthOperations {
+    /// Plans the growth to a size that the device has, or will have, and writes nothing.
+    pub plan: PlanGrowth,
+    /// Makes the volume larger: a size that the device has. Changed structures get the time.
+    pub grow: Grow,
 }
 
 /// The operations on the snapshots of a volume.

@@ -4,6 +4,7 @@
 //!
 //! - `open`: images that are read or changed, and [`Place`], the selected part
 //! - [`in_use`]: images that are mounted while they are read
+//! - [`growth`]: volumes that become larger
 //! - [`partition`]: the part of a disk
 //! - [`snapshot`]: an earlier state that a volume keeps, named `IMAGE@SNAPSHOT`
 //! - [`targets`]: destinations of an image; [`output`]: files
@@ -23,6 +24,7 @@
 //! ```
 
 mod error;
+pub mod growth;
 pub mod in_use;
 mod open;
 pub mod output;

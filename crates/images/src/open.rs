@@ -88,15 +88,25 @@ pub fn device_locked(path: &Path, place: &Place) -> Result<Arc<dyn BlockDevice>,
 /// [`ErrorKind::Usage`] for a directory, [`ErrorKind::Unsupported`] for a qcow2 image,
 /// [`ErrorKind::System`] if it is mounted, in use or cannot be written.
 pub fn locked(path: &Path) -> Result<Arc<dyn BlockDevice>, Error> {
+    Ok(Arc::new(locked_file(path)?))
+}
+
+/// As [`locked`], as the file that it is.
+pub(crate) fn locked_file(path: &Path) -> Result<FileDevice, Error> {
     let about = |error: DeviceError| Error::from(FsError::from(error)).about(path.display());
+    refuse_read_only(path)?;
+    in_use::refuse_mounted(path)?;
+    FileDevice::open_locked(path).map_err(about)
+}
+
+/// Refuses paths that cannot be changed, whoever asks: snapshots, directories and qcow2 images.
+pub(crate) fn refuse_read_only(path: &Path) -> Result<(), Error> {
     if let Some((image, _)) = snapshot::split(path) {
         let what = "a snapshot is read-only";
         return Err(Error::new(ErrorKind::Unsupported, what).about(image.display()));
     }
     refuse_directory(path)?;
-    qcow2::refuse_change(path)?;
-    in_use::refuse_mounted(path)?;
-    Ok(Arc::new(FileDevice::open_locked(path).map_err(about)?))
+    qcow2::refuse_change(path)
 }
 
 /// The error with a hint for a file or device, or the disk in a qcow2 image, that has partitions

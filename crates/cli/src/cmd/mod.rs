@@ -10,6 +10,7 @@ pub(crate) mod cp;
 pub(crate) mod crash;
 pub(crate) mod disk;
 pub(crate) mod generate;
+pub(crate) mod growfs;
 pub(crate) mod info;
 pub(crate) mod lab;
 pub(crate) mod layout;

@@ -192,6 +192,26 @@ fn blocks_smaller_than_sectors_are_refused() {
     drop(Mount::new(&scratch, device.path(), "rw"));
 }
 
+/// Behind the volume the device has bytes that are no zeros.
+#[test]
+fn a_volume_grows_to_its_device() {
+    let Some((scratch, tree)) = scene("device-grows") else { return };
+    for format in ["ufs1", "ufs2"] {
+        let device = Device::new(&scratch, "device", 64 * MIB);
+        let build = ["build", &tree, "--format", format, "--size", "9M", "-o", device.path()];
+        text(&seekless(&build));
+        let wanted = manifest(device.path(), &[]);
+        let before = device.bytes();
+        let (code, message) = failure(&seekless(&["growfs", device.path(), "-s", "65M"]));
+        assert!(code == 5 && message.contains("the device has 64M, not 65M"), "{message}");
+        assert!(device.bytes() == before, "{format}: a refusal has written");
+        let said = text(&seekless(&["growfs", device.path()]));
+        assert!(said.contains("has grown from 9M to 6"), "{said}");
+        text(&seekless(&["check", device.path()]));
+        same(format, &wanted, &manifest(device.path(), &[]));
+    }
+}
+
 #[test]
 fn a_source_is_not_written_over() {
     let Some((scratch, tree)) = scene("device-itself") else { return };

@@ -52,6 +52,7 @@ pub(crate) const FLAT: KnownFormat = KnownFormat {
     repair: |device, _| examine(device),
     corrections: None,
     snapshots: None,
+    growth: None,
 };
 
 seekless_fs::problems! {

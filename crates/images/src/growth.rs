@@ -1,0 +1,104 @@
+//! Growth of the file system in an image.
+
+use crate::error::{Error, ErrorKind};
+use crate::open::{device, locked_file, refuse_others, refuse_read_only};
+use crate::partition::part;
+use crate::place::Place;
+use seekless_device::{BlockDevice, FileDevice};
+use seekless_formats::GrowthOperations;
+use seekless_fs::format::Format;
+use seekless_fs::growth::Growth;
+use seekless_fs::{FsError, Timestamp};
+use seekless_units::{ByteLen, format_size};
+use std::path::Path;
+use std::sync::Arc;
+
+/// The growth of the file system in an image to a size, without one to that of its file, device or
+/// partition. Writes nothing.
+///
+/// # Errors
+/// As [`grow`].
+pub fn plan(path: &Path, place: &Place, size: Option<ByteLen>) -> Result<Growth, Error> {
+    refuse_read_only(path)?;
+    let now = device(path, place)?;
+    let operations = operations(path, now.as_ref())?;
+    let size = size.unwrap_or(now.len());
+    if size > now.len() {
+        let file = FileDevice::open(path).map_err(|error| Error::io(path.display(), &error))?;
+        can_extend(path, &file, place, now.len(), size)?;
+    }
+    (operations.plan)(now, size).map_err(|error| failed(error, path))
+}
+
+/// Makes the file system in an image larger: a size, without one that of its file, device or
+/// partition. A regular file that is shorter becomes longer, by a hole, unless the file system is a
+/// partition of it. `time` becomes the time of changed structures.
+///
+/// # Errors
+/// As [`device_locked`](crate::device_locked); [`ErrorKind::Usage`] for a size that the file system
+/// cannot have, [`ErrorKind::NoSpace`] for one beyond its device or partition, or with no room for
+/// more, [`ErrorKind::Unsupported`] for another format, and a volume that cannot be changed,
+/// [`ErrorKind::Corrupt`] for a damaged one. Nothing is written then.
+pub fn grow(
+    path: &Path,
+    place: &Place,
+    size: Option<ByteLen>,
+    time: Timestamp,
+) -> Result<Growth, Error> {
+    let mut file = Arc::new(locked_file(path)?);
+    let mut volume = part(path, file.clone(), place)?;
+    let operations = operations(path, volume.as_ref())?;
+    let size = size.unwrap_or(volume.len());
+    if size > volume.len() {
+        let end = can_extend(path, &file, place, volume.len(), size)?;
+        (operations.plan)(volume, size).map_err(|error| failed(error, path))?;
+        let longer = file.extended(end).map_err(|error| failed(error.into(), path))?;
+        file = Arc::new(longer);
+        volume = part(path, file, place)?;
+    }
+    (operations.grow)(volume, size, time).map_err(|error| failed(error, path))
+}
+
+/// The length of a file in which a volume of `len` bytes has become one of `size`.
+fn can_extend(
+    path: &Path,
+    file: &FileDevice,
+    place: &Place,
+    len: ByteLen,
+    size: ByteLen,
+) -> Result<ByteLen, Error> {
+    let (has, wanted) = (format_size(len), format_size(size));
+    let no = |what: String| Err(Error::new(ErrorKind::NoSpace, what).about(path.display()));
+    if place.partition.is_some() && place.offset.is_none() {
+        return no(format!("no space: the partition has {has}, not {wanted}"));
+    }
+    if !file.is_regular() {
+        return no(format!("no space: the device has {has}, not {wanted}"));
+    }
+    let start = place.offset.unwrap_or(ByteLen::ZERO);
+    match start.get().checked_add(size.get()) {
+        Some(end) => Ok(ByteLen::new(end)),
+        None => Err(Error::usage(format!("{size} bytes are too many")).about(path.display())),
+    }
+}
+
+/// The operations of a device's format.
+fn operations(path: &Path, device: &dyn BlockDevice) -> Result<GrowthOperations, Error> {
+    let growing = seekless_formats::FORMATS.into_iter().filter(|known| known.growth.is_some());
+    let readers: Vec<Format> = growing.map(|known| known.reader).collect();
+    let only = "growfs works on UFS1 and UFS2 images (for ext there is resize2fs)";
+    refuse_others(path, device, &readers, only)?;
+    let known = seekless_formats::claim(device).map_err(|error| failed(error, path))?;
+    known.growth.ok_or_else(|| {
+        let what = format!("{} images do not grow", known.family);
+        Error::new(ErrorKind::Unsupported, what).about(path.display())
+    })
+}
+
+fn failed(error: FsError, path: &Path) -> Error {
+    match error {
+        FsError::Invalid(what) => Error::usage(what),
+        error => Error::from(error),
+    }
+    .about(path.display())
+}
