@@ -1,4 +1,5 @@
-//! Growths that are cut off at each write, repaired by `seekless check`, and read by dissect.ffs.
+//! Growths that are cut off at each write to the old volume and some to new groups, repaired by
+//! `seekless check`, and read by dissect.ffs.
 
 use crate::judges::{Scratch, dissect, manifest, ready, run, same, seekless, text};
 use seekless_device::{BlockDevice, DeviceError, MemoryDevice};

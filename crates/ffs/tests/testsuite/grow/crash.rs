@@ -1,5 +1,6 @@
-//! Growths that are cut off: at each write, and with any of the writes since the last flush, torn at
-//! any sector. Files are as they were, and a repair leaves a sound volume of either size.
+//! Growths that are cut off: at each write to the old volume and some to new groups, and with any of
+//! the writes since the last flush, torn at any sector. Files are as they were, and a repair leaves a
+//! sound volume of either size.
 
 use super::{KINDS, Kind, change, files, kind, longer, numbers};
 use crate::rules::freebsd::Verdict;
