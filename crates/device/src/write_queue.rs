@@ -1,4 +1,4 @@
-//! Writes and flushes that wait in order.
+//! Writes, flushes and discards that wait in order.
 
 use crate::{BlockDevice, DeviceError, block_device::check_range};
 use seekless_units::{ByteLen, Lba, SECTOR};
@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct QueuePlace(u64);
 
-/// A device whose writes and flushes wait in a queue until a caller performs them, one after
+/// A device whose writes, flushes and discards wait in a queue until a caller performs them, one after
 /// another in order of arrival. Reads see the waiting writes.
 ///
 /// With it, a file system that writes and flushes within its operations (`sync`, `normal`) does not
@@ -54,12 +54,15 @@ struct State {
     /// Whether a thread is performing the first request.
     is_busy: bool,
     failure: Option<Failure>,
+    /// Of a discard, which stops no other request.
+    discard_failure: Option<Failure>,
 }
 
 #[derive(Clone)]
 enum Request {
     Write(Lba, Arc<[u8]>),
     Flush,
+    Discard(Lba, u64),
 }
 
 /// The failed request. None behind it is performed.
@@ -72,7 +75,7 @@ struct Failure {
 impl Failure {
     fn of(request: &Request, error: DeviceError) -> Self {
         let at = match request {
-            Request::Write(at, _) => *at,
+            Request::Write(at, _) | Request::Discard(at, _) => *at,
             Request::Flush => Lba::new(0),
         };
         match error {
@@ -107,7 +110,8 @@ impl WriteQueue {
     ///
     /// # Errors
     /// The error of the first failed request, if the position is behind it: none after it is
-    /// performed, and all later writes and flushes return the same error.
+    /// performed, and all later writes and flushes return the same error. A discard that fails is
+    /// told to the next one only.
     pub fn perform(&self, place: QueuePlace) -> Result<(), DeviceError> {
         let mut state = self.lock();
         while state.performed < place.0 {
@@ -124,11 +128,16 @@ impl WriteQueue {
             let done = match &request {
                 Request::Write(at, bytes) => self.base.write(*at, bytes),
                 Request::Flush => self.base.flush(),
+                Request::Discard(at, len) => self.base.discard(*at, *len),
             };
             state = self.lock();
             state.is_busy = false;
             match done {
                 Ok(()) => state.pop(),
+                Err(error) if matches!(request, Request::Discard(..)) => {
+                    state.discard_failure = Some(Failure::of(&request, error));
+                    state.pop();
+                }
                 Err(error) => state.failure = Some(Failure::of(&request, error)),
             }
             self.performed.notify_all();
@@ -162,7 +171,7 @@ impl State {
     fn overlapping(&self, start: u64, len: u64) -> Vec<(u64, Arc<[u8]>)> {
         let writes = self.requests.iter().filter_map(|request| match request {
             Request::Write(at, bytes) => Some((at.get() * SECTOR, bytes)),
-            Request::Flush => None,
+            Request::Flush | Request::Discard(..) => None,
         });
         let overlaps = |at: u64, bytes: &[u8]| at < start + len && start < at + bytes.len() as u64;
         let found = writes.filter(|(at, bytes)| overlaps(*at, bytes));
@@ -201,9 +210,15 @@ impl BlockDevice for WriteQueue {
         Ok(())
     }
 
-    /// At once: writes of the same bytes that wait belong to the contents that nobody needs.
+    /// The error is that of an earlier discard.
     fn discard(&self, at: Lba, len: u64) -> Result<(), DeviceError> {
-        self.base.discard(at, len)
+        check_range(at, len as usize, self.len())?;
+        let mut state = self.sound()?;
+        if let Some(failure) = &state.discard_failure {
+            return Err(failure.error());
+        }
+        state.requests.push_back(Request::Discard(at, len));
+        Ok(())
     }
 
     fn flush(&self) -> Result<(), DeviceError> {
@@ -262,6 +277,69 @@ mod tests {
         fn flush(&self) -> Result<(), DeviceError> {
             self.note("flush".into())
         }
+
+        fn discard(&self, at: Lba, len: u64) -> Result<(), DeviceError> {
+            self.note(format!("discard {at} {len}"))
+        }
+    }
+
+    /// The disk must not lead to the bytes before they go, and they must not go behind a write by
+    /// their next owner.
+    #[test]
+    fn discards_keep_their_place() {
+        let base = Noting::new(usize::MAX);
+        let queue = WriteQueue::new(base.clone(), 1 << 20);
+        queue.write(Lba::new(3), &[1; 512]).unwrap();
+        queue.flush().unwrap();
+        queue.discard(Lba::new(8), 4096).unwrap();
+        queue.write(Lba::new(8), &[2; 512]).unwrap();
+        assert!(base.asked().is_empty());
+        queue.perform(queue.end()).unwrap();
+        assert_eq!(base.asked(), ["write 3 512", "flush", "discard 8 4096", "write 8 512"]);
+    }
+
+    /// A device that cannot discard.
+    struct Keeping(MemoryDevice);
+
+    impl BlockDevice for Keeping {
+        fn len(&self) -> ByteLen {
+            self.0.len()
+        }
+
+        fn read(&self, at: Lba, buf: &mut [u8]) -> Result<(), DeviceError> {
+            self.0.read(at, buf)
+        }
+
+        fn write(&self, at: Lba, buf: &[u8]) -> Result<(), DeviceError> {
+            self.0.write(at, buf)
+        }
+
+        fn flush(&self) -> Result<(), DeviceError> {
+            self.0.flush()
+        }
+
+        fn discard(&self, at: Lba, _: u64) -> Result<(), DeviceError> {
+            Err(DeviceError::Io { at, source: io::Error::from(io::ErrorKind::Unsupported) })
+        }
+    }
+
+    #[test]
+    fn a_discard_that_fails_stops_discards_alone() {
+        let base = Arc::new(Keeping(MemoryDevice::new(vec![0; 64 << 10])));
+        let queue = WriteQueue::new(base.clone(), 1 << 20);
+        queue.discard(Lba::new(8), 4096).unwrap();
+        queue.write(Lba::new(3), &[1; 512]).unwrap();
+        queue.flush().unwrap();
+        queue.perform(queue.end()).unwrap();
+        let mut sector = [0; 512];
+        base.read(Lba::new(3), &mut sector).unwrap();
+        assert_eq!(sector, [1; 512]);
+        assert!(matches!(
+            queue.discard(Lba::new(16), 4096),
+            Err(DeviceError::Io { at, .. }) if at == Lba::new(8)
+        ));
+        queue.write(Lba::new(4), &[1; 512]).unwrap();
+        queue.perform(queue.end()).unwrap();
     }
 
     #[test]

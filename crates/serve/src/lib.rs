@@ -10,6 +10,18 @@
 //!
 //! Warnings are events of `tracing`.
 //!
+//! # Example
+//!
+//! ```
+//! use seekless_serve::LiveMountOptions;
+//!
+//! let options = LiveMountOptions::parse(&["rw,softdep".into(), "cache=128M".into()])?;
+//! assert!(options.writable);
+//! let wrong = LiveMountOptions::parse(&["softdep".into()]).unwrap_err();
+//! assert!(wrong.to_string().contains("needs -o rw"));
+//! # Ok::<(), seekless_images::Error>(())
+//! ```
+//!
 //! # Files
 //!
 //! `live/` answers FUSE from the engine; `listing.rs` there contains a directory's state at the

@@ -200,7 +200,7 @@ impl Volume {
     /// Tells the device of freed blocks, those of few files while the file system is locked.
     fn discard(&self) -> Result<(), FsError> {
         while self.lock().discard_some()? {}
-        Ok(())
+        self.write_queued()
     }
 
     /// Performs work that waits for the device, without locking the file system.
