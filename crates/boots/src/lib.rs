@@ -9,6 +9,15 @@
 //! - `results`: boots that are kept in a directory ([`BootResults`])
 //!
 //! Warnings are events of `tracing`. Needs root.
+//!
+//! # Example
+//!
+//! ```
+//! use seekless_lab::LabError;
+//!
+//! let error = seekless_boots::error_of(LabError::Mismatch("another version".into()));
+//! assert!(error.to_string().contains("another version"));
+//! ```
 
 mod images;
 mod measurement;

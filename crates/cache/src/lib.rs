@@ -34,6 +34,32 @@
 //! - [`change`]: changes, their roles, and the kinds they are counted by; [`discipline`]: when a
 //!   change is written; [`config`]: sizes, ages, limits, counters; [`log`]: a journal's interface
 //!   to a log; `work`: parts of commits performed without the cache
+//!
+//! # Example
+//!
+//! ```
+//! use seekless_cache::{Cache, Config, Discipline, Piece, Role};
+//! use seekless_device::{BlockDevice, MemoryDevice, VirtualClock};
+//! use seekless_units::{BlockNo, Lba};
+//! use std::sync::Arc;
+//!
+//! let device = Arc::new(MemoryDevice::new(vec![0; 64 << 10]));
+//! let (clock, config) = (Arc::new(VirtualClock::new()), Config::new(Discipline::SoftUpdates));
+//! let mut cache: Cache<()> = Cache::new(device.clone(), clock, 4096, 4096, config)?;
+//! cache.begin()?;
+//! // A pointer waits for the bitmap.
+//! let set = |bytes: &mut [u8]| Ok(bytes.fill(1));
+//! let ((), bitmap) = cache.changes().edit(BlockNo::new(1), 0, 1, Role::BitmapSet, set)?;
+//! let piece = Piece { offset: 0, bytes: &[1, 0, 0, 0] };
+//! cache.changes().change(BlockNo::new(2), &[piece], Role::PointerSet, &[bitmap])?;
+//! cache.end()?;
+//! cache.sync()?;
+//! assert!(cache.is_committed(bitmap));
+//! let mut sector = [0; 512];
+//! device.read(Lba::new(16), &mut sector)?;
+//! assert_eq!(sector[0], 1);
+//! # Ok::<(), seekless_fs::FsError>(())
+//! ```
 
 mod blocks;
 mod buffer;

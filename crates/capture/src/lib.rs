@@ -10,6 +10,15 @@
 //!
 //! Warnings are events of `tracing`. Needs root.
 //!
+//! # Example
+//!
+//! ```
+//! use seekless_capture::is_stdout;
+//! use std::path::Path;
+//!
+//! assert!(is_stdout(Path::new("-")) && !is_stdout(Path::new("boot.trace")));
+//! ```
+//!
 //! # Files
 //!
 //! `boot.rs` records a boot, `install/` puts the recorder into an initramfs.

@@ -307,8 +307,19 @@ fn nothing_is_unsafe_and_every_crate_takes_the_lints() {
     }
 }
 
-/// An offset in a structure of the disk stands next to the structure, in `ondisk.rs`, where it can
-/// be compared with the format's description. Constants are recognized by their names.
+/// Examples that are compiled and run.
+#[test]
+fn every_library_has_an_example() {
+    for (name, _) in ALLOWED.iter().filter(|(name, _)| *name != "seekless-cli") {
+        let folder = name.strip_prefix("seekless-").unwrap_or(name);
+        let mut files = Vec::new();
+        sources(&root().join("crates").join(folder).join("src"), &mut files);
+        let begins = |line: &str| matches!(line.trim(), "//! ```" | "/// ```");
+        let has = |path: &PathBuf| std::fs::read_to_string(path).unwrap().lines().any(begins);
+        assert!(files.iter().any(has), "{name} has no example in its documentation");
+    }
+}
+
 /// Crates whose library is not compiled for tests have none in it.
 #[test]
 fn no_test_is_left_out() {
@@ -330,6 +341,8 @@ fn no_test_is_left_out() {
     assert!(seen > 0, "no such crate");
 }
 
+/// An offset in a structure of the disk stands next to the structure, in `ondisk.rs`, where it can
+/// be compared with the format's description. Constants are recognized by their names.
 #[test]
 fn offsets_of_formats_are_in_ondisk() {
     let mut found = Vec::new();

@@ -17,6 +17,18 @@
 //! - [`shrink`]: making a failure small
 //! - [`accepted`]: some of the states, for others to judge
 //! - [`mutation`]: whether a fault would be seen
+//!
+//! # Example
+//!
+//! ```
+//! use seekless_crash::script::parse;
+//!
+//! let script = parse("append", "write old 0 100\nbegin\nappend old 20\nfsync old")?;
+//! assert_eq!((script.setup.len(), script.body.len()), (1, 2));
+//! let wrong = parse("typo", "begin\nwirte file 1").unwrap_err();
+//! assert!(wrong.to_string().contains("wirte"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 pub mod accepted;
 pub mod campaign;

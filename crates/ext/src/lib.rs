@@ -6,6 +6,19 @@
 //! Bytes of an image are never trusted: the lints below keep panics out of all
 //! code that looks at them.
 //!
+//! # Example
+//!
+//! ```
+//! use seekless_ext::Features;
+//!
+//! let features = Features::EXT4.apply("^has_journal,^orphan_file,inline_data")?;
+//! assert!(features.names().contains(&"inline_data".to_string()));
+//! // A feature goes with the one that it needs.
+//! let (changed, left_out) = Features::EXT4.change("^has_journal")?;
+//! assert!(!changed.has_journal() && left_out[0].feature == "orphan_file");
+//! # Ok::<(), seekless_fs::FsError>(())
+//! ```
+//!
 //! # Files
 //!
 //! `superblock.rs group.rs inode.rs bmap.rs extent.rs indirect.rs dir.rs htree.rs inline.rs

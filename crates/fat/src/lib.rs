@@ -12,6 +12,23 @@
 //! Bytes of an image are never trusted: the lints below keep panics out of all
 //! code that looks at them.
 //!
+//! # Example
+//!
+//! ```
+//! use seekless_device::MemoryDevice;
+//! use seekless_fat::{FORMAT, MakeOptions, make};
+//! use seekless_fs::format::OpenOptions;
+//! use seekless_units::ByteLen;
+//! use std::sync::Arc;
+//!
+//! let device = Arc::new(MemoryDevice::new(vec![0; 8 << 20]));
+//! let made = make(device.as_ref(), &MakeOptions::new(None, ByteLen::new(8 << 20)))?;
+//! assert_eq!(made.format, "fat12");
+//! let image = (FORMAT.open)(device, OpenOptions::default())?;
+//! assert_eq!(image.geometry().block_size, 512);
+//! # Ok::<(), seekless_fs::FsError>(())
+//! ```
+//!
 //! # Files
 //!
 //! `boot.rs table.rs chain.rs entry.rs directory.rs` read, with one module per on-disk structure,

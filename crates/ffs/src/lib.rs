@@ -7,20 +7,37 @@
 //! Bytes of an image are never trusted: the lints below keep panics out of all
 //! code that looks at them.
 //!
+//! # Example
+//!
+//! ```
+//! use seekless_device::MemoryDevice;
+//! use seekless_ffs::{FORMAT, MakeOptions, Version, check, make};
+//! use seekless_fs::format::OpenOptions;
+//! use seekless_units::ByteLen;
+//! use std::sync::Arc;
+//!
+//! let device = Arc::new(MemoryDevice::new(vec![0; 8 << 20]));
+//! make(device.as_ref(), &MakeOptions::new(Version::Ufs2, ByteLen::new(8 << 20)))?;
+//! let image = (FORMAT.open)(device.clone(), OpenOptions::default())?;
+//! assert_eq!(image.geometry().groups, 4);
+//! assert!(check(device)?.findings.is_empty());
+//! # Ok::<(), seekless_fs::FsError>(())
+//! ```
+//!
 //! # Files
 //!
 //! `superblock.rs group.rs inode.rs bmap.rs entry.rs dir.rs xattr.rs` read, on top of `volume.rs`;
 //! the code that parses an inode or a directory entry is shared by the reader, the check and the
-//! engine; `snapshot/` reads the volume as its snapshots have kept it, and removes them. `alloc/` checks a group's bytes and changes them in place.
+//! engine; `snapshot/` reads the volume as its snapshots have kept it, and removes them. `alloc/`
+//! checks a group's bytes and changes them in place.
 //!
 //! `check/` finds errors and determines the repair (`fix.rs`); `check/repair/` writes repairs in
-//! stages, each followed by a new check, so that a repair can be interrupted at any point.
-//! `grow/` makes a volume larger.
-//! `operate/` is FFS as a format of `live`: `format.rs` answers for directories and files,
-//! `blocks.rs` for block maps; `node.rs` and `encode.rs` convert inodes from and to bytes;
-//! `groups.rs` has the bitmaps and counts of groups, `allocator.rs` allocates in them where the
-//! policies choose (`zones.rs` describes a volume to the policies); `mount.rs` opens and closes, `seal.rs`
-//! renews check hashes. `make/` and `compose/` write new images without a cache.
+//! stages, each followed by a new check, so that a repair can be interrupted at any point. `grow/`
+//! makes a volume larger. `operate/` is FFS as a format of `live`: `format.rs` answers for
+//! directories and files, `blocks.rs` for block maps; `node.rs` and `encode.rs` convert inodes from
+//! and to bytes; `groups.rs` has the bitmaps and counts of groups, `allocator.rs` allocates in them
+//! where the policies choose (`zones.rs` describes a volume to the policies); `mount.rs` opens and
+//! closes, `seal.rs` renews check hashes. `make/` and `compose/` write new images without a cache.
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 #![deny(clippy::as_conversions)]

@@ -24,6 +24,17 @@
 //! It contains no format, no trace file and no figure. It is the only crate that may contain
 //! `unsafe` code.
 //!
+//! # Example
+//!
+//! ```
+//! use seekless_host::mounts::holding;
+//! use std::path::Path;
+//!
+//! let mount = holding(Path::new("/proc/self"))?;
+//! assert_eq!(mount.inside(Path::new("/proc/self/status")).as_deref(), Some(&b"/self/status"[..]));
+//! # Ok::<(), seekless_host::HostError>(())
+//! ```
+//!
 //! # Files
 //!
 //! The crate has the sources of events, one file each (`tracefs/`, `fanotify.rs`), calls through

@@ -24,6 +24,17 @@
 //!   published one
 //! - [`age`]: file systems used for a long time in a short one
 //! - [`boots`]: the cost of ageing for a boot, on file systems of the kernel
+//!
+//! # Example
+//!
+//! ```
+//! use seekless_lab::builtin;
+//!
+//! assert!(builtin::names().any(|name| name == "dirpref"));
+//! builtin::experiment("dirpref")?;
+//! assert!(builtin::experiment("dirprefs").is_err());
+//! # Ok::<(), seekless_lab::LabError>(())
+//! ```
 
 pub mod age;
 pub mod boots;

@@ -17,6 +17,28 @@
 //! Numbers that come from the disk are checked by the format before they get here, and the lints
 //! below keep panics out of the code that handles them.
 //!
+//! # Example
+//!
+//! ```
+//! use seekless_live::Limits;
+//! use seekless_units::Ino;
+//!
+//! // A volume of FFS with blocks of 32 KiB and fragments of 4 KiB.
+//! let limits = Limits {
+//!     root: Ino::new(2),
+//!     inodes: 1000,
+//!     block: 32768,
+//!     unit: 4096,
+//!     name_max: 255,
+//!     link_max: 32767,
+//!     target_max: 1024,
+//!     dir_max: 1 << 31,
+//!     dir_unit: 512,
+//!     moves_dirs: true,
+//! };
+//! assert_eq!(limits.units(10_000), 3);
+//! ```
+//!
 //! # Files
 //!
 //! - The interface of a format: `format.rs` (`Format`), `linked.rs` (`Linked`: a format with

@@ -4,6 +4,17 @@
 //! The kernel exchanges blocks, one range at a time; however the process ends, files are whole.
 //! Messages are events of `tracing`.
 //!
+//! # Example
+//!
+//! ```
+//! use seekless_online::watching::Config;
+//!
+//! // Without a file: the defaults.
+//! let config = Config::load(None)?;
+//! let _rules = config.rules();
+//! # Ok::<(), seekless_images::Error>(())
+//! ```
+//!
 //! # Files
 //!
 //! `relayout/` executes the planner's steps with `host::donor`, for the commands `relayout` and

@@ -4,6 +4,27 @@
 //! damaged (UEFI Specification, chapter 5.3); otherwise the table of a master boot record, with the
 //! chain of logical partitions. Their contents are checked: every returned partition is within the
 //! device. New disks get a GUID partition table.
+//!
+//! # Example
+//!
+//! ```
+//! use seekless_device::MemoryDevice;
+//! use seekless_partition::{Guid, NewPartition, Table, write};
+//! use seekless_units::ByteLen;
+//!
+//! let disk = MemoryDevice::new(vec![0; 4 << 20]);
+//! let root = NewPartition {
+//!     kind: Guid::of_type("Linux filesystem").expect("a known type"),
+//!     id: Guid::derived("root", b"its contents"),
+//!     name: "root".into(),
+//!     start: ByteLen::new(1 << 20),
+//!     len: ByteLen::new(2 << 20),
+//! };
+//! write(&disk, Guid::derived("disk", b""), &[root])?;
+//! let table = Table::read(&disk)?.expect("a table");
+//! assert_eq!(table.select("root")?.start, ByteLen::new(1 << 20));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod gpt;
 mod kind;

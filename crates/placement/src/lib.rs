@@ -17,6 +17,17 @@
 //! System for UNIX* (1984), and its descendants up to today's FreeBSD
 //! (`sys/ufs/ffs/ffs_alloc.c`).
 //!
+//! # Example
+//!
+//! ```
+//! use seekless_placement::hashalloc;
+//! use seekless_units::GroupNo;
+//!
+//! // The groups that FFS tries from the fifth of eight on.
+//! let tried: Vec<u32> = hashalloc(8, GroupNo::new(4)).map(GroupNo::get).collect();
+//! assert_eq!(tried[..3], [4, 5, 7]);
+//! ```
+//!
 //! # Files
 //!
 //! `groups.rs` has the parameters of every format with groups: their number and size (`Shape`), the

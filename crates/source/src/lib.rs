@@ -11,6 +11,22 @@
 //! - [`options`]: changes made while reading: excludes, owners, times
 //! - [`manifest`]: the contents of a source, as text that is equal for two sources only if they are
 //!   equal
+//!
+//! # Example
+//!
+//! ```
+//! use seekless_fs::source::Source;
+//! use seekless_source::{OpenOptions, open};
+//!
+//! let dir = std::env::temp_dir().join(format!("seekless-example-{}", std::process::id()));
+//! std::fs::create_dir_all(&dir)?;
+//! std::fs::write(dir.join("file"), "contents")?;
+//! let source = open(&dir, &OpenOptions::default())?;
+//! let sizes: Vec<u64> = source.tree().nodes().iter().map(|node| node.size).collect();
+//! assert!(sizes.contains(&8));
+//! # std::fs::remove_dir_all(&dir)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 pub mod archive;
 pub mod directory;

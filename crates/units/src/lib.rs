@@ -3,6 +3,17 @@
 //! A raw `u64` for a block never crosses a function boundary: it is a [`BlockNo`], a [`Lba`], an
 //! [`Lbn`] or a [`ByteLen`], and confusing two of them does not compile. The crate depends on no
 //! other crate of ours.
+//!
+//! # Example
+//!
+//! ```
+//! use seekless_units::{BlockNo, ByteLen, Extent, parse_size};
+//!
+//! let run = Extent::new(BlockNo::new(100), 8);
+//! assert_eq!(run.end(), BlockNo::new(108));
+//! assert_eq!(run.end() - run.start, 8);
+//! assert_eq!(parse_size("512K"), Ok(ByteLen::new(512 << 10)));
+//! ```
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};

@@ -4,6 +4,21 @@
 //! blocks contain the digests of the blocks of the level below, the lowest those of the data; the
 //! digest of the single block at the top is the root hash. Format: Linux,
 //! `Documentation/admin-guide/device-mapper/verity.rst`; cryptsetup, `lib/verity/verity_hash.c`.
+//!
+//! # Example
+//!
+//! ```
+//! use seekless_device::MemoryDevice;
+//! use seekless_units::ByteLen;
+//! use seekless_verity::Verity;
+//!
+//! let data = MemoryDevice::new(vec![7; 1 << 20]);
+//! let verity = Verity::new(&data)?;
+//! let tree = MemoryDevice::new(vec![0; verity.tree_len().get() as usize]);
+//! let root = verity.write(&data, &tree, ByteLen::ZERO, &|_bytes| {})?;
+//! assert_eq!(root.to_string().len(), 64);
+//! # Ok::<(), seekless_verity::VerityError>(())
+//! ```
 
 mod ondisk;
 
