@@ -32,10 +32,13 @@ class Table:
         self.line = head + 1
 
     def _start(self, lines):
-        start = next((n for n, line in enumerate(lines) if self.behind in line), None)
-        if start is None:
+        # The text may be wrapped.
+        words = map(re.escape, self.behind.split())
+        text = "\n".join(line.rstrip("\n") for line in lines)
+        found = re.search(r"\s+".join(words), text)
+        if found is None:
             sys.exit(f"{self.page}: nowhere says: {self.behind}")
-        return start
+        return text.count("\n", 0, found.start())
 
     def replace(self, label, cells):
         lines = self.page.read_text().splitlines(keepends=True)
