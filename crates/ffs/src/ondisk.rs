@@ -44,6 +44,26 @@ pub(crate) mod check_hash {
     pub(crate) const INODE: u32 = 4;
 }
 
+/// `struct disklabel` of the BSDs (`sys/disklabel.h`), in the second sector of a disk or slice.
+pub(crate) mod bsd_label {
+    pub(crate) const MAGIC: u32 = 0x8256_4557;
+    /// `d_magic`, `d_magic2`.
+    pub(crate) const MAGIC_AT: usize = 0;
+    pub(crate) const MAGIC2_AT: usize = 132;
+    /// `d_npartitions`.
+    pub(crate) const COUNT_AT: usize = 138;
+    /// `d_partitions`, of which each begins with its sectors and its first one.
+    pub(crate) const PARTITIONS_AT: usize = 148;
+    pub(crate) const PARTITION: usize = 16;
+    pub(crate) const OFFSET_AT: usize = 4;
+    /// The most partitions of a label that fits in a sector.
+    pub(crate) const MOST: usize = 22;
+    /// The partition that is all of the disk, from 0.
+    pub(crate) const WHOLE: usize = 2;
+    /// Bytes of a label with the most partitions.
+    pub(crate) const LEN: usize = PARTITIONS_AT + MOST * PARTITION;
+}
+
 /// Bits of `fs_flags`.
 pub(crate) mod flag {
     pub(crate) const UNCLEAN: u32 = 1;

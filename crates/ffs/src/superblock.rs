@@ -121,6 +121,8 @@ pub(crate) struct Tuning {
     pub(crate) stray_totals: bool,
     /// The fields of UFS2's time are in use, not only the old ones.
     pub(crate) updated: bool,
+    /// NetBSD has the places of its journal where FreeBSD has other fields.
+    netbsd_journal: bool,
     /// The inodes of snapshots, oldest first, up to the first zero.
     snapshots: [u32; 20],
 }
@@ -363,6 +365,13 @@ impl Super {
     /// Blocks of the image in a snapshot, the last of which may end behind the volume.
     pub(crate) fn snapshot_blocks(&self) -> u64 {
         self.size.div_ceil(u64::from(self.frag))
+    }
+
+    /// A feature that a larger size would break, with a remedy: the journal of NetBSD lies in or
+    /// behind the volume, at places that the superblock names (`fs_journallocs`), and is written
+    /// there again by the next mount.
+    pub(crate) fn unkept_by_growth(&self) -> Option<&'static str> {
+        self.tuning.netbsd_journal.then_some("a NetBSD journal (tunefs -l 0)")
     }
 
     /// A feature that a change of the volume would break, with a remedy.
@@ -631,6 +640,13 @@ fn tuning<O: ByteOrder>(raw: &Superblock<O>, updated: bool) -> Tuning {
             .chain(&totals.cs_spare)
             .any(|word| word.get() != 0),
         updated,
+        netbsd_journal: has_netbsd_journal(&raw.fs_unrefs.to_bytes()),
         snapshots: raw.fs_snapinum.map(zerocopy::byteorder::U32::get),
     }
+}
+
+/// Whether the bytes of `fs_unrefs` are NetBSD's `fs_journal_version` and `fs_journal_location`:
+/// version 1, at the end of the partition or within the volume (`sys/ufs/ffs/fs.h`).
+fn has_netbsd_journal(unrefs: &[u8]) -> bool {
+    matches!(unrefs, [1, 1 | 2, ..])
 }

@@ -8,7 +8,9 @@ use seekless_device::{BlockDevice, FileDevice};
 use seekless_formats::GrowthOperations;
 use seekless_fs::format::Format;
 use seekless_fs::growth::Growth;
+use seekless_fs::term::{Term, Text};
 use seekless_fs::{FsError, Timestamp};
+use seekless_partition::Table;
 use seekless_units::{ByteLen, format_size};
 use std::path::Path;
 use std::sync::Arc;
@@ -20,6 +22,7 @@ use std::sync::Arc;
 /// As [`grow`].
 pub fn plan(path: &Path, place: &Place, size: Option<ByteLen>) -> Result<Growth, Error> {
     refuse_read_only(path)?;
+    refuse_neighbours(path, device(path, &Place::default())?.as_ref(), place, size)?;
     let now = device(path, place)?;
     let operations = operations(path, now.as_ref())?;
     let size = size.unwrap_or(now.len());
@@ -36,8 +39,9 @@ pub fn plan(path: &Path, place: &Place, size: Option<ByteLen>) -> Result<Growth,
 ///
 /// # Errors
 /// As [`device_locked`](crate::device_locked); [`ErrorKind::Usage`] for a size that the file system
-/// cannot have, [`ErrorKind::NoSpace`] for one beyond its device or partition, or with no room for
-/// more, [`ErrorKind::Unsupported`] for another format, and a volume that cannot be changed,
+/// cannot have, and for an offset without a size or on a disk with partitions,
+/// [`ErrorKind::NoSpace`] for a size beyond its device or partition, or with no room for more,
+/// [`ErrorKind::Unsupported`] for another format, and a volume that cannot be changed,
 /// [`ErrorKind::Corrupt`] for a damaged one. Nothing is written then.
 pub fn grow(
     path: &Path,
@@ -46,6 +50,7 @@ pub fn grow(
     time: Timestamp,
 ) -> Result<Growth, Error> {
     let mut file = Arc::new(locked_file(path)?);
+    refuse_neighbours(path, file.as_ref(), place, size)?;
     let mut volume = part(path, file.clone(), place)?;
     let operations = operations(path, volume.as_ref())?;
     let size = size.unwrap_or(volume.len());
@@ -57,6 +62,29 @@ pub fn grow(
         volume = part(path, file, place)?;
     }
     (operations.grow)(volume, size, time).map_err(|error| failed(error, path))
+}
+
+/// Refuses an offset on a disk with a partition table, whose partitions have ends, and one without a
+/// size, since nothing says where the file system may end.
+fn refuse_neighbours(
+    path: &Path,
+    disk: &dyn BlockDevice,
+    place: &Place,
+    size: Option<ByteLen>,
+) -> Result<(), Error> {
+    if place.offset.is_none() {
+        return Ok(());
+    }
+    let about = |error: Error| error.about(path.display());
+    if Table::read(disk).map_err(|error| about(error.into()))?.is_some() {
+        let what = Text::from(Term::Offset).then(": the disk has a partition table");
+        let hint = Text::from("select the file system with ").then(Term::Partition);
+        return Err(about(Error::usage(what)).hint(hint));
+    }
+    match size {
+        Some(_) => Ok(()),
+        None => Err(about(Error::usage(Text::from(Term::Offset).then(" needs a size (-s)")))),
+    }
 }
 
 /// The length of a file in which a volume of `len` bytes has become one of `size`.

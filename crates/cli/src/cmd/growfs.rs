@@ -18,6 +18,9 @@ The file system grows to the size of its file, device or partition, or to that o
 regular file that is shorter is extended by a hole. growfs of FreeBSD counts sectors of 512
 bytes in -s; here a number without a unit counts bytes.
 
+With --offset, --size says where it ends. On a disk with a partition table --partition selects
+it; a BSD label in front of it is obeyed.
+
 The image must not be in use. One that was not cleanly unmounted, or has snapshots, a journal,
 or damage to the parts that would change, is left as it is. A last cylinder group without room
 for data is left out, as by growfs. If the command is interrupted, `seekless check -y` completes

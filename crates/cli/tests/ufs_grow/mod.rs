@@ -173,9 +173,55 @@ fn a_volume_in_a_partition_grows_within_it() {
     text(&seekless(&["check", &disk, "--partition", "1"]));
     let now = fs::read(&disk).expect("disk");
     assert!(now[..1 << 20] == bytes[..1 << 20] && now[49 << 20..] == bytes[49 << 20..]);
-    // From an offset on, the file becomes longer.
+    // An offset does not say where the partition ends.
+    let (code, message) = failure(&seekless(&["growfs", &disk, "--offset", "1M", "-s", "60M"]));
+    assert!(code == 2 && message.contains("partition table"), "{code} {message}");
+    assert!(fs::read(&disk).expect("disk") == now);
+    // Without a table, the file becomes longer.
+    let mut plain = bytes.clone();
+    plain[446..512].fill(0);
+    fs::write(&disk, &plain).expect("disk");
+    let (code, message) = failure(&seekless(&["growfs", &disk, "--offset", "1M"]));
+    assert!(code == 2 && message.contains("-s"), "{code} {message}");
     let told = json(&["growfs", &disk, "--offset", "1M", "-s", "100M"]);
     assert_eq!(told["bytes"], 100 << 20);
     assert_eq!(fs::metadata(&disk).expect("stat").len(), 101 << 20);
     text(&seekless(&["check", &disk, "--offset", "1M"]));
+}
+
+/// A slice with a label: the volume is partition `a`, and `b` lies behind it.
+#[test]
+fn a_volume_in_a_bsd_label_grows_within_its_partition() {
+    let scratch = Scratch::new("grow-label");
+    let image = scratch.join("image");
+    text(&seekless(&["mkfs", "--format", "ufs2", "-s", "16M", &image]));
+    for big_endian in [false, true] {
+        let word = |value: u32| match big_endian {
+            true => value.to_be_bytes(),
+            false => value.to_le_bytes(),
+        };
+        let mut bytes = fs::read(&image).expect("image");
+        bytes.truncate(16 << 20);
+        bytes.resize(64 << 20, 0xB5);
+        let label = &mut bytes[512..];
+        label[..4].copy_from_slice(&word(0x8256_4557));
+        label[132..136].copy_from_slice(&word(0x8256_4557));
+        label[138..140].copy_from_slice(&word(if big_endian { 3 << 16 } else { 3 })[..2]);
+        let (a, b, all) = ((24 << 20) / 512, (40 << 20) / 512, (64 << 20) / 512);
+        for (number, (sectors, start)) in [(a, 0), (b, a), (all, 0)].into_iter().enumerate() {
+            label[148 + number * 16..][..4].copy_from_slice(&word(sectors));
+            label[152 + number * 16..][..4].copy_from_slice(&word(start));
+        }
+        let disk = scratch.join("disk");
+        fs::write(&disk, &bytes).expect("disk");
+        for args in [&[][..], &["-s", "25M"]] {
+            let refused = failure(&seekless(&[&["growfs", &disk], args].concat()));
+            assert!(refused.0 == 5 && refused.1.contains("BSD label"), "{refused:?}");
+            assert!(fs::read(&disk).expect("disk") == bytes);
+        }
+        text(&seekless(&["growfs", &disk, "-s", "24M"]));
+        let now = fs::read(&disk).expect("disk");
+        assert!(now[24 << 20..] == bytes[24 << 20..], "the next partition was changed");
+        text(&seekless(&["check", &disk]));
+    }
 }

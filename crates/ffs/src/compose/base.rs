@@ -51,7 +51,7 @@ impl BaseVolume {
         let volume = image.volume();
         let sb = &volume.sb;
         let no = |what: &str| Err(FsError::Unsupported(format!("an older volume with {what}")));
-        if let Some(what) = sb.unkept_feature() {
+        if let Some(what) = sb.unkept_feature().or_else(|| sb.unkept_by_growth()) {
             return no(what);
         }
         sb.check_writable()?;

@@ -5,6 +5,7 @@
 //! write ([`plan`]); [`write`](mod@write) has the order of the writes, by which a crash leaves the
 //! volume as it was, or one that a repair mends without a loss.
 
+mod label;
 mod new_groups;
 mod old_groups;
 mod plan;
@@ -24,7 +25,8 @@ use std::sync::Arc;
 /// # Errors
 /// - [`FsError::Invalid`] for a smaller size, and one beyond the limits of the format;
 /// - [`FsError::NoSpace`] for a size with too little new space for a fragment, for a further group,
-///   or for the summary area;
+///   or for the summary area, and one beyond the partition that a BSD label in the volume's second
+///   sector gives it;
 /// - [`FsError::Refused`] for a volume that was not unmounted;
 /// - [`FsError::Unsupported`] for one with snapshots, with a journal, or with a superblock from
 ///   before 2002;

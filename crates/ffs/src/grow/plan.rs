@@ -1,5 +1,6 @@
 //! The plan of a growth: all that it changes in groups that exist, and the counts of all groups.
 
+use super::label::refuse_beyond_label;
 use super::new_groups::NewGroups;
 use super::old_groups::OldHead;
 use super::size::grown;
@@ -41,7 +42,11 @@ impl Plan {
     pub(super) fn new(device: &Arc<dyn BlockDevice>, size: ByteLen) -> Result<Self, FsError> {
         let sb = Super::read(device.as_ref(), false)?;
         sb.check_writable()?;
+        if let Some(what) = sb.unkept_by_growth() {
+            return Err(FsError::Unsupported(format!("growing a volume with {what}")));
+        }
         sb.refuse_unclean()?;
+        refuse_beyond_label(device.as_ref(), size)?;
         let (old, superblock) = sound_superblock(device)?;
         check_places(&old)?;
         let mut new = grown(&old, size)?;

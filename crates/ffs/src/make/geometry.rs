@@ -147,7 +147,7 @@ impl Geometry {
         }
         if self.version == Version::Ufs1 && self.size > i32::MAX as u64 {
             return Err(FsError::Invalid(
-                "too large for UFS1, which is limited to 2^31 fragments".into(),
+                "too large for UFS1, which is limited to 2^31 - 1 fragments".into(),
             ));
         }
         Ok(())

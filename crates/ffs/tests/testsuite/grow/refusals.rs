@@ -17,6 +17,7 @@ const CLEAN: usize = 209;
 const FLAGS: usize = 1312;
 const SNAPSHOTS: usize = 1116;
 const OLD_FLAGS: usize = 211;
+const UNREFS: usize = 864;
 
 /// Volumes without check hashes, so that a change of a field is not one of a hash.
 fn plain(n: usize) -> Kind {
@@ -120,6 +121,7 @@ fn volumes_in_no_state_to_grow_are_refused() {
             (FLAGS, &word(0x40), "a gjournal"),
             (SNAPSHOTS, &word(5), "snapshots"),
             (OLD_FLAGS, &[0], "from before 2002"),
+            (UNREFS, &[1, 2], "NetBSD journal"),
         ] {
             if field == OLD_FLAGS && KINDS[n].version == Version::Ufs2 {
                 continue;
