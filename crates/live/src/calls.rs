@@ -339,7 +339,7 @@ impl<F: Named> Live<F> {
         if let Some(kind) = AclKind::of(name) {
             return self.volume.put_acl(ino, kind, value, mode, true);
         }
-        self.volume.check_changeable(ino)?;
+        self.volume.check_settable(ino)?;
         self.volume.format.set_xattr(&mut self.volume.core, ino, name, value, mode)?;
         self.volume.touch(ino)
     }

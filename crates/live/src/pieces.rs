@@ -181,6 +181,9 @@ impl<F: Named> Live<F> {
 
     pub(crate) fn change_attr(&mut self, ino: Ino, set: &SetAttr) -> Result<Attr, FsError> {
         self.volume.check_changeable(ino)?;
+        if set.perm.is_some() || set.uid.is_some() || set.gid.is_some() {
+            self.volume.check_settable(ino)?;
+        }
         let set = self.volume.format.accepted(self.volume.core.node(ino)?, set)?;
         let now = self.volume.core.now();
         if let Some(perm) = set.perm {

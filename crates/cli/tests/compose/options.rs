@@ -241,6 +241,7 @@ fn inodes_journal_and_extended_options() {
         ("-E", "resize=1G", 2),
         ("-E", "root_owner=1", 2),
         ("-E", "offset=1000", 2),
+        ("-E", "offset=18446744073709551104", 2),
         ("-E", "num_backup_sb=3", 2),
         ("-E", "packed_meta_blocks=2", 2),
         ("-E", "encoding=latin1", 2),

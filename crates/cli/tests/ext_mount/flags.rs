@@ -3,8 +3,9 @@
 use crate::judges::{Mounted as KernelMount, Scratch, check, run, seekless, text};
 use crate::mounted::Mounted;
 use crate::ready;
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 use std::process::Command;
 
@@ -83,6 +84,13 @@ fn flags_of_files_are_set_and_obeyed() {
             denied(fs::remove_file(dir.join("inside")), "a removal");
             denied(File::options().write(true).open(&log).and_then(|f| f.set_len(1)), "a cut");
             denied(fs::remove_file(&log), "a removal");
+            let mode = Permissions::from_mode(0o600);
+            denied(fs::set_permissions(&log, mode), "another mode");
+            denied(chown(&log, Some(7), None), "another owner");
+            if *kind != "ufs1" {
+                let set = ["-n", "user.x", "-v", "1"];
+                refused(&[&["setfattr"], &set[..]].concat(), &log, "not permitted");
+            }
         };
         judge();
         File::options().append(true).open(&log).expect("open").write_all(b"more").expect("append");

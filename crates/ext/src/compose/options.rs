@@ -2,7 +2,8 @@
 
 use crate::features::{Features, LeftOut};
 use crate::image::ExtImage;
-use crate::ondisk::{ENCODING_STRICT, compat, incompat, ro_compat};
+use crate::ondisk::{ENCODING_STRICT, FLAG_TEST, compat, incompat, ro_compat};
+use crate::superblock::Super;
 use seekless_fs::plan::Spare;
 use seekless_fs::{FsError, Inspect, Timestamp};
 use seekless_units::{ByteLen, Ino};
@@ -66,6 +67,20 @@ pub struct Options {
 /// Blocks of the largest file for orphans with which Linux 6.18 mounts a volume
 /// (`ext4_init_orphan_info`).
 const MAX_ORPHAN_BLOCKS: u64 = 512;
+
+/// How many copies of the superblock a volume was made with, as far as it has groups for them.
+fn superblock_copies(sb: &Super) -> u8 {
+    if !sb.has_compat(compat::SPARSE_SUPER2) || sb.groups == 1 {
+        return SUPERBLOCK_COPIES;
+    }
+    let copies = sb.raw.s_backup_bgs.iter().filter(|at| at.get() != 0).count();
+    match (copies, sb.groups) {
+        (0, _) => 0,
+        (1, 2) => SUPERBLOCK_COPIES,
+        (1, _) => 1,
+        _ => SUPERBLOCK_COPIES,
+    }
+}
 
 /// Copies of the superblock with the `sparse_super2` feature, as mke2fs makes them: one in the
 /// second group and one in the last.
@@ -142,6 +157,8 @@ impl Options {
             // Rounded up, so that the same number of blocks follows from it.
             reserved: (reserved * 10_000).div_ceil(sb.blocks.max(1)).min(5000) as u32,
             made: Some(Timestamp { secs, nanos: 0 }),
+            superblock_copies: superblock_copies(sb),
+            is_test_filesystem: raw.s_flags.get() & FLAG_TEST != 0,
             has_strict_encoding: raw.s_encoding_flags.get() & ENCODING_STRICT != 0,
             ..Self::default()
         }

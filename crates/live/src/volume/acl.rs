@@ -51,7 +51,7 @@ impl<F: Format> Volume<F> {
         if !self.format.keeps_acls() {
             return Err(FsError::Unsupported("ACLs on this volume".into()));
         }
-        self.check_changeable(ino)?;
+        self.check_settable(ino)?;
         let node = self.core.node(ino)?;
         let (file, mut perm) = (node.kind, node.perm);
         if file == FileKind::Symlink {

@@ -234,6 +234,16 @@ impl<F: Format> Volume<F> {
         Ok(())
     }
 
+    /// As [`Volume::check_changeable`], for attributes: those of a file that only grows stay as they
+    /// are, but for times (`notify_change` and `xattr_permission` of Linux, `ufs_setattr`).
+    pub(crate) fn check_settable(&mut self, ino: Ino) -> Result<(), FsError> {
+        self.check_changeable(ino)?;
+        if self.node(ino)?.restrictions.append_only {
+            return Err(FsError::NotPermitted(format!("inode {ino} can only grow")));
+        }
+        Ok(())
+    }
+
     /// Passes on the result of an operation; if the file system has become read-only, that is noted
     /// on the device, once, if it still takes writes.
     pub(crate) fn noted<R>(&mut self, done: Result<R, FsError>) -> Result<R, FsError> {

@@ -15,7 +15,7 @@ use fuser::{
 };
 use seekless_fs::acl::AclKind;
 use seekless_fs::operate::{NewFile, Operate, RenameMode, SetAttr, XattrMode};
-use seekless_fs::{FileKind, FsError};
+use seekless_fs::{FileKind, FsError, inode_flag};
 use seekless_units::{ByteLen, Ino};
 use std::ffi::OsStr;
 use std::io;
@@ -37,6 +37,15 @@ fn no_flags(error: FsError) -> Errno {
         FsError::Unsupported(_) => Errno::ENOTTY,
         other => errno(other),
     }
+}
+
+/// Whether a user may set flags of a file: the owner those that restrict nobody, root all. Since
+/// Linux 5.13 the kernel has asked that before (`fileattr_set_prepare`), by capabilities.
+fn may_set_flags(live: &mut dyn Operate, uid: u32, ino: Ino, flags: u32) -> Result<(), Errno> {
+    let old = live.file_flags(ino).map_err(no_flags)?;
+    let restricts = (old ^ flags) & (inode_flag::IMMUTABLE | inode_flag::APPEND) != 0;
+    let is_owner = live.attr(ino).map_err(errno)?.uid == uid;
+    if uid == 0 || (is_owner && !restricts) { Ok(()) } else { Err(Errno::EPERM) }
 }
 
 /// Set-group-id, and the group's execute permission.
@@ -379,8 +388,7 @@ impl Filesystem for LiveMount {
         });
     }
 
-    /// Flags of files (`lsattr`, `chattr`). The kernel has asked whether the caller may set them
-    /// (`fileattr_set_prepare`).
+    /// Flags of files (`lsattr`, `chattr`).
     fn ioctl(
         &self,
         request: &Request,
@@ -395,7 +403,10 @@ impl Filesystem for LiveMount {
         let done = self.ino(ino).and_then(|ino| {
             let flags = || self.volume.lock().file_flags(ino).map_err(no_flags);
             let set = |flags| {
-                let set = |live: &mut dyn Operate| live.set_file_flags(ino, flags).map_err(errno);
+                let set = |live: &mut dyn Operate| {
+                    may_set_flags(live, request.uid(), ino, flags)?;
+                    live.set_file_flags(ino, flags).map_err(errno)
+                };
                 self.change(request.uid(), set).map(|()| Vec::new())
             };
             match command {

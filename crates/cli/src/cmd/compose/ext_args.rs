@@ -45,6 +45,10 @@ pub(super) struct ExtArgs {
     extended: Option<String>,
 }
 
+/// The largest offset of a file system: with the largest volume of ext behind it, the end is a
+/// place in a file.
+const FARTHEST: u64 = (1 << 63) - (1 << 61);
+
 /// Extended options of mke2fs that are not supported.
 const NOT_SUPPORTED: &[&str] =
     &["mmp_update_interval", "desc_size", "root_selinux", "quotatype", "revision"];
@@ -96,8 +100,11 @@ impl ExtArgs {
             return Ok(None);
         };
         let offset = value.and_then(|value| parse_size(value).ok());
-        let offset = offset.filter(|offset| offset.get().is_multiple_of(SECTOR));
-        let why = || format!("-E {}: a multiple of {SECTOR} bytes is needed", word(name, value));
+        let is_place =
+            |offset: &ByteLen| offset.get().is_multiple_of(SECTOR) && offset.get() <= FARTHEST;
+        let offset = offset.filter(is_place);
+        let what = word(name, value);
+        let why = || format!("-E {what}: a multiple of {SECTOR} bytes below 8E is needed");
         offset.map(Some).ok_or_else(|| Failure::usage(why()))
     }
 
