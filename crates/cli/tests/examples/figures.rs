@@ -50,7 +50,7 @@ struct Place {
 }
 
 struct Page {
-    /// All text but comments.
+    /// All text but comments, in one line.
     text: String,
     places: Vec<Place>,
 }
@@ -82,6 +82,8 @@ impl Page {
             }
             (above, is_table) = (line, row);
         }
+        // Commands may be wrapped.
+        page.text = page.text.split_whitespace().collect::<Vec<_>>().join(" ");
         page
     }
 
