@@ -4,7 +4,7 @@ use crate::judges::{Scratch, check, run, seekless, text};
 use crate::mounted::Mounted;
 use crate::ready;
 use std::fs::{self, File};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -137,7 +137,7 @@ fn freed_blocks_become_holes() {
     }
 }
 
-/// `tune2fs -o discard`.
+/// `tune2fs -o discard`, `tunefs -t enable`.
 #[test]
 fn a_volume_may_ask_for_it() {
     if !ready() {
@@ -155,5 +155,20 @@ fn a_volume_may_ask_for_it() {
         mounted.end();
         assert_eq!(kept(&image) < full - 10 * MIB, goes, "{option}");
         check(&image);
+    }
+    for trim in [0, 4] {
+        let scratch = Scratch::new("discard-flag");
+        let (image, at) = (scratch.join("image"), scratch.path().join("at"));
+        make(&image, "ufs2", &["--check-hashes", "none"]);
+        // The second byte of `fs_flags`.
+        let file = File::options().write(true).open(&image).expect("open");
+        file.write_all_at(&[trim], 65536 + 1313).expect("write");
+        let mounted = Mounted::new(&image, &at, "rw");
+        fill(&at);
+        let full = kept(&image);
+        remove(&at);
+        mounted.end();
+        assert_eq!(kept(&image) < full - 10 * MIB, trim != 0, "fs_flags {trim:#x}00");
+        text(&seekless(&["check", &image]));
     }
 }

@@ -133,7 +133,7 @@ fn flags_that_are_not_acted_on_are_named() {
         ("ufs2", 65536, 0x10, "", "acls"),
         ("ufs1", 8192, 0x10, "POSIX.1e ACLs", "acls"),
         ("ufs2", 65536, 0x100, "NFSv4 ACLs", "nfsv4acls"),
-        ("ufs2", 65536, 0x420, "MAC labels of files, TRIM", "multilabel"),
+        ("ufs2", 65536, 0x420, "MAC labels of files", "multilabel"),
         ("ufs2", 65536, 0x110, "POSIX.1e ACLs, NFSv4 ACLs", "nfsv4acls"),
     ] {
         let hashes: &[&str] = if format == "ufs2" { &["--check-hashes", "none"] } else { &[] };
