@@ -99,7 +99,7 @@ pub(crate) fn locked_file(path: &Path) -> Result<FileDevice, Error> {
     FileDevice::open_locked(path).map_err(about)
 }
 
-/// Refuses paths that cannot be changed, whoever asks: snapshots, directories and qcow2 images.
+/// Refuses paths that no command can change: snapshots, directories and qcow2 images.
 pub(crate) fn refuse_read_only(path: &Path) -> Result<(), Error> {
     if let Some((image, _)) = snapshot::split(path) {
         let what = "a snapshot is read-only";

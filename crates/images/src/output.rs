@@ -7,14 +7,12 @@
 //! is used, and removed on failure.
 
 use crate::error::{Error, ErrorKind};
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, SeekFrom};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use seekless_fs::term::{Term, Text};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::ops::Range;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// A file being written.
@@ -76,26 +74,6 @@ impl Output {
         self.temporary.clone().unwrap_or_else(|| name_of(&self.file))
     }
 
-    /// Copies the bytes outside of `own` from the file that this one replaces, if there is one.
-    ///
-    /// # Errors
-    /// I/O errors.
-    pub fn keep_around(&self, own: Range<u64>) -> Result<(), Error> {
-        let failed = |error| Error::io(self.target.display(), &error);
-        let old = match File::open(&self.target) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            old => old.map_err(failed)?,
-        };
-        let len = old.metadata().map_err(failed)?.len();
-        if self.file.metadata().map_err(failed)?.len() < len {
-            self.file.set_len(len).map_err(failed)?;
-        }
-        for part in [0..own.start.min(len), own.end..len] {
-            copy_data(&old, &self.file, part).map_err(failed)?;
-        }
-        Ok(())
-    }
-
     /// Gives the file its name.
     ///
     /// # Errors
@@ -135,35 +113,6 @@ impl Drop for Output {
             let _ = std::fs::remove_file(path);
         }
     }
-}
-
-/// Copies a range of a file but for its holes.
-fn copy_data(from: &File, to: &File, range: Range<u64>) -> io::Result<()> {
-    let mut buf = vec![0; 1 << 20];
-    let mut at = range.start;
-    while at < range.end {
-        at = match rustix::fs::seek(from, SeekFrom::Data(at)) {
-            Ok(data) => data,
-            Err(Errno::NXIO) => break,
-            // The file system does not tell holes.
-            Err(Errno::INVAL) => at,
-            Err(error) => return Err(error.into()),
-        };
-        let hole = match rustix::fs::seek(from, SeekFrom::Hole(at)) {
-            Ok(hole) => hole,
-            Err(Errno::INVAL | Errno::NXIO) => range.end,
-            Err(error) => return Err(error.into()),
-        };
-        let end = hole.min(range.end);
-        while at < end {
-            let len = usize::try_from(end - at).unwrap_or(usize::MAX).min(buf.len());
-            let part = &mut buf[..len];
-            from.read_exact_at(part, at)?;
-            to.write_all_at(part, at)?;
-            at += len as u64;
-        }
-    }
-    Ok(())
 }
 
 /// Writes a file that replaces an existing one of its name when it is complete. A device or a pipe

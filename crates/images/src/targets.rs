@@ -20,11 +20,12 @@ use crate::snapshot_path;
 use block::BlockTarget;
 use qcow2::{Qcow2Target, file_of_length};
 use reflink::CloningDevice;
-use seekless_device::{BlockDevice, Window};
+use seekless_device::{BlockDevice, FileDevice, Window};
 use seekless_fs::FsError;
 use seekless_host::block_device::{backing_file, number, overlap};
 use seekless_units::{ByteLen, Lba};
 use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use streamed::StreamTarget;
@@ -184,11 +185,24 @@ impl Target {
     ///
     /// # Errors
     /// I/O errors.
-    pub fn keep_around(&self, start: ByteLen, len: ByteLen) -> Result<(), Error> {
-        match &self.sink {
-            Sink::File(output) => output.keep_around(start.get()..start.get() + len.get()),
-            Sink::Qcow2(_) | Sink::Device(_) | Sink::Stream(_) => Ok(()),
+    pub fn keep_around(
+        &self,
+        start: ByteLen,
+        len: ByteLen,
+        progress: &dyn Progress,
+    ) -> Result<(), Error> {
+        if !matches!(self.sink, Sink::File(_)) {
+            return Ok(());
         }
+        let old = match FileDevice::open(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            old => old.map_err(|error| Error::io(self.path.display(), &error))?,
+        };
+        let (all, end) = (old.len().get(), start.get() + len.get());
+        let new = self.device(ByteLen::new(all.max(end)), progress)?;
+        let (from, to) = ((&old as &dyn BlockDevice, &*self.path), (new.as_ref(), &*self.path));
+        copy_range(from, to, 0, start.get().min(all))?;
+        copy_range(from, to, end, all)
     }
 
     /// Refuses sources on the target device.

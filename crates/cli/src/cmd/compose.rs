@@ -321,7 +321,7 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
         disk.finish(args, &target, size, global)?;
     }
     if place.offset.is_some() {
-        target.keep_around(start, size)?;
+        target.keep_around(start, size, &progress)?;
     }
     let sealed = args.verity.seal(&target, size, tree, global)?;
     let streamed = target.streamed()?;

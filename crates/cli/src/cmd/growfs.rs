@@ -38,7 +38,7 @@ pub(crate) struct GrowfsArgs {
     /// Size of the file system, such as 2G [default: that of its file, device or partition]
     #[arg(short = 's', long, value_parser = parse_size)]
     size: Option<ByteLen>,
-    /// Print what would happen, and write nothing
+    /// Print the growth, and write nothing
     #[arg(short = 'N', long)]
     dry_run: bool,
     #[command(flatten)]

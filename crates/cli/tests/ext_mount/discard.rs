@@ -125,7 +125,7 @@ fn freed_blocks_become_holes() {
             sleep(Duration::from_millis(1500));
             fs::write("/proc/sys/vm/drop_caches", "3").expect("caches");
             assert!(fs::read(at.join("again")).expect("read") == noise(5 * MIB, 9), "{shown}");
-            // What is freed last goes at the end.
+            // Blocks that are freed last become holes at the unmount.
             fs::remove_file(at.join("again")).expect("rm");
             mounted.end();
             assert!(kept(&image) < full - 10 * MIB, "{shown}: {} of {full}", kept(&image));

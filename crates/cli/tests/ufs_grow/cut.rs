@@ -2,36 +2,13 @@
 //! `seekless check`, and read by dissect.ffs.
 
 use crate::judges::{Scratch, dissect, manifest, ready, run, same, seekless, text};
-use seekless_device::{BlockDevice, DeviceError, MemoryDevice};
+use seekless_crash::recorder::Completion;
+use seekless_crash::{Recorder, Step};
+use seekless_device::MemoryDevice;
 use seekless_fs::Timestamp;
-use seekless_units::{ByteLen, Lba};
+use seekless_units::ByteLen;
 use std::fs;
-use std::sync::{Arc, Mutex};
-
-/// A device that remembers its writes.
-struct Logged {
-    device: MemoryDevice,
-    writes: Mutex<Vec<(Lba, Vec<u8>)>>,
-}
-
-impl BlockDevice for Logged {
-    fn len(&self) -> ByteLen {
-        self.device.len()
-    }
-
-    fn read(&self, at: Lba, buf: &mut [u8]) -> Result<(), DeviceError> {
-        self.device.read(at, buf)
-    }
-
-    fn write(&self, at: Lba, buf: &[u8]) -> Result<(), DeviceError> {
-        self.writes.lock().expect("writes").push((at, buf.to_vec()));
-        self.device.write(at, buf)
-    }
-
-    fn flush(&self) -> Result<(), DeviceError> {
-        self.device.flush()
-    }
-}
+use std::sync::Arc;
 
 #[test]
 fn growths_that_were_cut_off_keep_all_files() {
@@ -57,12 +34,16 @@ fn growths_that_were_cut_off_keep_all_files() {
         let len = first.len() * 5 / 2;
         first.resize(len, 0xA5);
         let device = MemoryDevice::new(first.clone());
-        let logged = Arc::new(Logged { device, writes: Mutex::default() });
+        let recorder = Arc::new(Recorder::new(Arc::new(device), Completion::AtOnce));
         let now = Timestamp { secs: 1_700_000_000, nanos: 0 };
         let growth =
-            seekless_ffs::grow(logged.clone(), ByteLen::new(len as u64), now).expect("grown");
+            seekless_ffs::grow(recorder.clone(), ByteLen::new(len as u64), now).expect("grown");
         assert!(growth.moves_summary && growth.before < growth.after, "{growth:?}");
-        let writes = logged.writes.lock().expect("writes");
+        let write = |step| match step {
+            Step::Write { at, bytes, .. } => Some((at, bytes)),
+            _ => None,
+        };
+        let writes: Vec<_> = recorder.take().steps.into_iter().filter_map(write).collect();
         let own = growth.before.get();
         let later = |n: &usize| writes.get(*n).is_none_or(|(at, _)| at.to_bytes().get() < own);
         for count in (0..=writes.len()).filter(|n| later(n) || n % 50 == 0) {

@@ -5,40 +5,15 @@
 use super::{KINDS, Kind, change, files, kind, longer, numbers};
 use crate::rules::freebsd::Verdict;
 use crate::words::volume::{File, bytes_of, tree};
+use seekless_crash::recorder::Completion;
 use seekless_crash::states::states;
-use seekless_crash::{Log, Step};
-use seekless_device::{BlockDevice, DeviceError, MemoryDevice, Overlay};
+use seekless_crash::{Log, Recorder, Step};
+use seekless_device::{BlockDevice, MemoryDevice, Overlay};
 use seekless_ffs::tune::{Changes, Settings};
 use seekless_ffs::{Outcome, Version, check, grow, preen, repair};
 use seekless_units::{ByteLen, Lba};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
-
-/// A device that keeps its writes and flushes.
-pub(super) struct Logged {
-    pub(super) device: MemoryDevice,
-    pub(super) steps: Mutex<Vec<Step>>,
-}
-
-impl BlockDevice for Logged {
-    fn len(&self) -> ByteLen {
-        self.device.len()
-    }
-
-    fn read(&self, at: Lba, buf: &mut [u8]) -> Result<(), DeviceError> {
-        self.device.read(at, buf)
-    }
-
-    fn write(&self, at: Lba, buf: &[u8]) -> Result<(), DeviceError> {
-        self.steps.lock().unwrap().push(Step::Write { at, bytes: buf.into(), fua: false });
-        self.device.write(at, buf)
-    }
-
-    fn flush(&self) -> Result<(), DeviceError> {
-        self.steps.lock().unwrap().push(Step::Flush);
-        self.device.flush()
-    }
-}
+use std::sync::Arc;
 
 /// A volume with files, the steps of its growth, and the sizes before and afterwards in fragments.
 struct Growing {
@@ -57,11 +32,11 @@ fn growing(kind: &Kind, by_groups: i64) -> Growing {
     let fs = numbers(&device);
     let len = (fs.size() + by_groups * fs.fpg() / 2) * fs.fsize();
     let first = bytes_of(&longer(&device, len as u64));
-    let logged =
-        Arc::new(Logged { device: MemoryDevice::new(first.clone()), steps: Mutex::default() });
-    grow(logged.clone(), ByteLen::new(len as u64), super::WALL).unwrap();
-    let steps = logged.steps.lock().unwrap().clone();
-    let sizes = [fs.size(), numbers(&logged.device).size()];
+    let grown = Arc::new(MemoryDevice::new(first.clone()));
+    let recorder = Arc::new(Recorder::new(grown.clone(), Completion::AtOnce));
+    grow(recorder.clone(), ByteLen::new(len as u64), super::WALL).unwrap();
+    let steps = recorder.take().steps;
+    let sizes = [fs.size(), numbers(&grown).size()];
     assert!(sizes[1] > sizes[0]);
     Growing { first, files: files(&device), steps, sizes }
 }

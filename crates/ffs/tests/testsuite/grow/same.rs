@@ -164,7 +164,7 @@ fn a_summary_area_moves_into_the_extended_group() {
     assert_eq!(found, 3);
 }
 
-/// What is too small for a group stays unused, as by growfs.
+/// A rest of the device that is too small for a group stays unused, as by growfs.
 #[test]
 fn a_last_group_without_room_is_left_out() {
     for kind in KINDS.into_iter().filter(|kind| kind.group.is_some()) {

@@ -6,39 +6,16 @@ use crate::live::recount::recount;
 use crate::live::shapes::options;
 use crate::replay::WALL;
 use seekless_cache::{Config, Discipline};
-use seekless_device::{BlockDevice, DeviceError, MemoryDevice, VirtualClock};
+use seekless_crash::recorder::Completion;
+use seekless_crash::{Recorder, Step};
+use seekless_device::{BlockDevice, MemoryDevice, VirtualClock};
 use seekless_ffs::{FfsLive, Outcome, preen, remove_snapshots, repair, snapshots};
 use seekless_fs::Inspect;
 use seekless_fs::check::Finding;
 use seekless_fs::format::OpenOptions;
 use seekless_fs::operate::Operate;
-use seekless_units::{ByteLen, Ino, Lba};
-use std::sync::{Arc, Mutex};
-
-/// A device that remembers its writes.
-struct Logged {
-    device: MemoryDevice,
-    writes: Mutex<Vec<(Lba, Vec<u8>)>>,
-}
-
-impl BlockDevice for Logged {
-    fn len(&self) -> ByteLen {
-        self.device.len()
-    }
-
-    fn read(&self, at: Lba, buf: &mut [u8]) -> Result<(), DeviceError> {
-        self.device.read(at, buf)
-    }
-
-    fn write(&self, at: Lba, buf: &[u8]) -> Result<(), DeviceError> {
-        self.writes.lock().unwrap().push((at, buf.to_vec()));
-        self.device.write(at, buf)
-    }
-
-    fn flush(&self) -> Result<(), DeviceError> {
-        self.device.flush()
-    }
-}
+use seekless_units::Ino;
+use std::sync::Arc;
 
 fn names() -> Vec<Vec<u8>> {
     NAMES.iter().map(|name| name.as_bytes().to_vec()).collect()
@@ -85,12 +62,14 @@ fn a_removal_can_be_cut_off() {
     for (n, shape) in [(0, &SHAPES[0]), (1, &SHAPES[2])] {
         let Volume { device, .. } = volume(shape, 70 + n);
         let (first, before) = (bytes(device.as_ref()), others(&device));
-        let logged = Arc::new(Logged {
-            device: MemoryDevice::new(first.clone()),
-            writes: Mutex::new(Vec::new()),
-        });
-        remove_snapshots(logged.clone(), Some(&names()), WALL).unwrap();
-        let writes = logged.writes.lock().unwrap();
+        let removed = Arc::new(MemoryDevice::new(first.clone()));
+        let recorder = Arc::new(Recorder::new(removed, Completion::AtOnce));
+        remove_snapshots(recorder.clone(), Some(&names()), WALL).unwrap();
+        let write = |step| match step {
+            Step::Write { at, bytes, .. } => Some((at, bytes)),
+            _ => None,
+        };
+        let writes: Vec<_> = recorder.take().steps.into_iter().filter_map(write).collect();
         let state = |count: usize| {
             let device = Arc::new(MemoryDevice::new(first.clone()));
             for (at, bytes) in &writes[..count] {
