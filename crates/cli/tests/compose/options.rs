@@ -201,7 +201,13 @@ fn inodes_journal_and_extended_options() {
     build(&["-E", "no_copy_xattrs"]);
     assert!(!manifest(&image, &[]).contains("xattr.user.x"));
     build(&["-E", "test_fs"]);
-    assert!(field(&image, "Filesystem flags").contains("test_filesystem"));
+    let is_test = |image: &str| field(image, "Filesystem flags").contains("test_filesystem");
+    assert!(is_test(&image));
+    let next = scratch.join("next");
+    text(&seekless(&["build", &tree, "-o", &next, "--like", &image]));
+    assert!(is_test(&next));
+    build(&[]);
+    assert!(!is_test(&image));
     for (list, wanted) in [
         ("orphan_file_size=64", 64 * 4096),
         ("orphan_file_size=100K", 102_400),
@@ -352,6 +358,25 @@ fn copies_of_the_superblock() {
                 (groups(image, "Backup superblock at"), groups(image, "Backup block groups"))
             };
             assert_eq!(copies_of(&image), copies_of(&theirs), "{size} {copies}");
+            // An image on the base of this one has as many.
+            let next = scratch.join("next");
+            text(&seekless(&[
+                "build",
+                &tree,
+                "-o",
+                &next,
+                "--force",
+                "--like",
+                &image,
+                "--like-strict",
+            ]));
+            check(&next);
+            assert_eq!(copies_of(&next), copies_of(&image), "{size} {copies}: --like");
+            // A larger one has the second copy in its own last group.
+            text(&seekless(&[
+                "build", &tree, "-o", &next, "--force", "--like", &image, "--size", "2000M",
+            ]));
+            check(&next);
         }
     }
     let args = ["build", &tree, "-o", &image, "--force", "-E", "num_backup_sb=1"];

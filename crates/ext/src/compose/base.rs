@@ -3,7 +3,7 @@
 
 use super::fixed::FixedFile;
 use super::geometry::{GroupTables, Shape};
-use super::options::Options;
+use super::options::{Options, superblock_copies};
 use super::summary::Identity;
 use crate::image::ExtImage;
 use crate::ondisk::{
@@ -145,6 +145,7 @@ impl BaseVolume {
         let sb = &self.image.volume().sb;
         let bit64 = options.features.has_incompat(incompat::BIT64);
         let sparse = options.features.has_ro_compat(ro_compat::SPARSE_SUPER);
+        let sparse2 = options.features.has_compat(compat::SPARSE_SUPER2);
         let room = options.features.has_compat(compat::RESIZE_INODE);
         let orphans = options.features.has_compat(compat::ORPHAN_FILE);
         let sizes = |block, inode| format!("blocks of {block} bytes and inodes of {inode}");
@@ -165,7 +166,8 @@ impl BaseVolume {
             (self.shape.desc_size == if bit64 { 64 } else { 32 }, "other descriptors".into()),
             (
                 sparse == sb.has_ro_compat(ro_compat::SPARSE_SUPER)
-                    && !sb.has_compat(compat::SPARSE_SUPER2),
+                    && sparse2 == sb.has_compat(compat::SPARSE_SUPER2)
+                    && (!sparse2 || options.superblock_copies == superblock_copies(sb)),
                 "copies of its superblock in other groups".into(),
             ),
             (

@@ -69,7 +69,7 @@ pub struct Options {
 const MAX_ORPHAN_BLOCKS: u64 = 512;
 
 /// How many copies of the superblock a volume was made with, as far as it has groups for them.
-fn superblock_copies(sb: &Super) -> u8 {
+pub(super) fn superblock_copies(sb: &Super) -> u8 {
     if !sb.has_compat(compat::SPARSE_SUPER2) || sb.groups == 1 {
         return SUPERBLOCK_COPIES;
     }
