@@ -352,7 +352,7 @@ impl<F: Named> Live<F> {
             return Err(FsError::ReadOnly("an earlier operation failed".into()));
         }
         self.flush_device()?;
-        // Contents nobody needs are no reason to leave the volume unclean.
+        // A device that cannot discard is no reason to leave the volume unclean.
         while self.discard_next().unwrap_or(false) {}
         self.volume.core.cache.begin()?;
         self.volume.format.mark(&mut self.volume.core, true)?;

@@ -69,7 +69,7 @@ impl<F: Named> Live<F> {
     /// Tells the device of blocks that are freed, if that is `wanted`, or without a wish if the
     /// volume asks for it: once the disk has them as free and with that nothing that leads to them
     /// ([`Operate::discard_some`](seekless_fs::operate::Operate::discard_some)). Where changes keep
-    /// no order (`async`), a crash may leave names of contents that are gone.
+    /// no order (`async`), a crash may leave names whose contents were discarded.
     pub fn discard_freed(&mut self, wanted: Option<bool>) {
         if wanted.unwrap_or_else(|| self.volume.format.asks_for_discards()) {
             self.volume.discard_freed();

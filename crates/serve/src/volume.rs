@@ -197,7 +197,7 @@ impl Volume {
         self.write_queued()
     }
 
-    /// Tells the device of freed blocks, those of few files while the file system is locked.
+    /// Tells the device of freed blocks, with the file system locked for one batch at a time.
     fn discard(&self) -> Result<(), FsError> {
         while self.lock().discard_some()? {}
         self.write_queued()

@@ -80,7 +80,7 @@ pub(crate) fn sound_superblock(device: &Arc<dyn BlockDevice>) -> Result<(Super, 
     Ok((chosen.sb, chosen.bytes))
 }
 
-/// Refuses the bytes of a superblock that a check of a device of so many bytes would not go by.
+/// Refuses the bytes of a superblock that a check of a device of this length would not accept.
 /// `sb` has their place and their byte order.
 ///
 /// # Errors

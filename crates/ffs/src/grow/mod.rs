@@ -19,7 +19,7 @@ use seekless_fs::{FsError, Timestamp};
 use seekless_units::ByteLen;
 use std::sync::Arc;
 
-/// The growth of the volume on a device to `size` bytes, if the device has so many, or will have.
+/// The growth of the volume on a device to `size` bytes, of a device that is or will be as long.
 /// Writes nothing.
 ///
 /// # Errors

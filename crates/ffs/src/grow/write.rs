@@ -3,7 +3,7 @@
 //! 1. New groups (inodes, copy of the superblock, head) and the new place of the summary area: no
 //!    structure of the old volume leads there.
 //! 2. The copies of the superblock, brought up to date: from now on each has all settings, of which
-//!    tunefs changes only the superblock's. Whatever copy a repair goes by, it loses none.
+//!    tunefs changes only the superblock's. A repair by any of the copies keeps them.
 //! 3. The superblock of before, marked for a check. From here on neither this program nor FreeBSD
 //!    mounts the volume without one.
 //! 4. The head of the last group, extended, and the summary area if it stays.

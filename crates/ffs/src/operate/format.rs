@@ -148,7 +148,7 @@ impl Format for Ffs {
         inode_flag::IMMUTABLE | inode_flag::APPEND | inode_flag::NODUMP
     }
 
-    /// A flag that is set is root's (`schg`, `sappnd`); one that goes goes for the owner too.
+    /// A flag is set as root's (`schg`, `sappnd`), and cleared as the owner's too.
     fn set_flags(&self, node: &mut Node, flags: u32) {
         node.flags = with_linux_flags(node.flags, flags);
         node.restrictions = restrictions(node.flags);
