@@ -39,10 +39,30 @@ impl<'a> InodeMut<'a> {
         Ok(Self { sb, at, bytes: disk.read(at, index(sb.inode_size()))? })
     }
 
-    /// Writes it: one sector.
-    pub(crate) fn write(mut self, disk: &mut Patches) -> Result<(), FsError> {
+    /// Takes the bytes of an inode that are written elsewhere.
+    pub(crate) fn of(sb: &'a Super, bytes: Vec<u8>) -> Self {
+        debug_assert_eq!(bytes.len(), index(sb.inode_size()), "the bytes of one inode");
+        Self { sb, at: 0, bytes }
+    }
+
+    /// The bytes to be written.
+    pub(crate) fn sealed(mut self) -> Vec<u8> {
         self.seal();
-        disk.put(self.at, &self.bytes)
+        self.bytes
+    }
+
+    /// Writes it: one sector.
+    pub(crate) fn write(self, disk: &mut Patches) -> Result<(), FsError> {
+        let at = self.at;
+        disk.put(at, &self.sealed())
+    }
+
+    /// Makes a snapshot an ordinary file without contents.
+    pub(crate) fn empty(&mut self) {
+        (0..DIRECT + 3).for_each(|n| self.set_pointer(n, 0));
+        self.set_len(0);
+        self.set_sectors(0);
+        self.unmark();
     }
 
     fn seal(&mut self) {

@@ -89,7 +89,9 @@ pub use make::{CheckHashes, MakeOptions, Optimization, Version, make};
 #[cfg(feature = "faults")]
 pub use operate::LiveFault;
 pub use operate::{Ffs, FfsLive, LiveOptions, Wall};
-pub use snapshot::{open_snapshot, remove_snapshots, snapshots};
+pub use snapshot::{
+    open_snapshot, remove_snapshots, snapshots, take_snapshot, take_snapshot_in_use,
+};
 
 use seekless_device::BlockDevice;
 use seekless_fs::format::{Format, OpenOptions, Probe};

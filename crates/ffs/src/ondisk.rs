@@ -24,6 +24,8 @@ pub(crate) const MAGIC_GROUP: u32 = 0x0009_0255;
 pub(crate) const ROOT: u32 = 2;
 /// Block numbers in an inode before the indirect ones.
 pub(crate) const DIRECT: usize = 12;
+/// Snapshots that a superblock lists at most (`FSMAXSNAP`).
+pub(crate) const MOST_SNAPSHOTS: usize = 20;
 /// `SF_SNAPSHOT`, a flag of a file: block numbers 1 and 2 of such a file have meanings of their own.
 pub(crate) const SNAPSHOT: u32 = 0x0020_0000;
 /// In the map of a snapshot: a block that was free when the snapshot was made.

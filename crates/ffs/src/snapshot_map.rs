@@ -48,7 +48,7 @@ impl<'a> SnapshotMap<'a> {
                 let place = Location::of("indirect block").in_inode(inode.ino).in_block(start);
                 let block = volume.block(start, index(volume.sb.bsize), place)?;
                 span /= volume.sb.pointers();
-                number = volume.pointer(&block, within / span);
+                number = volume.sb.pointer(&block, within / span);
                 within %= span;
             }
             return Ok(number);
@@ -149,7 +149,7 @@ impl ImageRuns<'_> {
             let block = volume.block(start, index(volume.sb.bsize), place.in_block(start))?;
             let step = span / volume.sb.pointers();
             for (n, first) in (0..volume.sb.pointers()).zip((first..).step_by(index(step))) {
-                self.add(first, step, volume.pointer(&block, n))?;
+                self.add(first, step, volume.sb.pointer(&block, n))?;
             }
         } else if !is_mark(number) {
             let start = BlockNo::new(number);

@@ -23,7 +23,7 @@ pub(crate) fn unmark(volume: &Volume, snapshot: &Inode, disk: &mut Patches) -> R
         let at = block.get() * u64::from(sb.fsize);
         let mut bytes = disk.read(at, index(sb.bsize))?;
         for n in 0..sb.pointers() {
-            if is_mark(volume.pointer(&bytes, n)) {
+            if is_mark(volume.sb.pointer(&bytes, n)) {
                 put_pointer(sb, &mut bytes, index(n) * width, 0);
             }
         }
@@ -52,7 +52,7 @@ fn marked(volume: &Volume, snapshot: &Inode) -> Result<Vec<BlockNo>, FsError> {
         let place = Location::of("indirect block").in_inode(snapshot.ino).in_block(start);
         left = left.checked_sub(1).ok_or_else(|| range("indirect blocks", 1, 0, place))?;
         let block = volume.block(start, index(volume.sb.bsize), place)?;
-        let mut numbers = (0..volume.sb.pointers()).map(|at| volume.pointer(&block, at));
+        let mut numbers = (0..volume.sb.pointers()).map(|at| volume.sb.pointer(&block, at));
         if levels > 1 {
             pending.extend(numbers.map(|number| (number, levels - 1)));
         } else if numbers.any(is_mark) {

@@ -311,6 +311,21 @@ impl Super {
     /// [`FsError::Corrupt`] for fields that make no sense.
     pub(crate) fn check_writable(&self) -> Result<(), FsError> {
         self.check_writable_features()?;
+        self.check_tuning()
+    }
+
+    /// As [`Super::check_writable`], for changes that keep the snapshots of the volume as they are.
+    ///
+    /// # Errors
+    /// As [`Super::check_writable`].
+    pub(crate) fn check_writable_beside_snapshots(&self) -> Result<(), FsError> {
+        match self.unkept_by_changes() {
+            Some(what) => Err(FsError::Unsupported(format!("changing a volume with {what}"))),
+            None => self.check_tuning(),
+        }
+    }
+
+    fn check_tuning(&self) -> Result<(), FsError> {
         let t = &self.tuning;
         let most = |field, value: u64, limit: u64| {
             if value <= limit { Ok(()) } else { Err(range(field, value, limit, place())) }
@@ -376,13 +391,18 @@ impl Super {
 
     /// A feature that a change of the volume would break, with a remedy.
     pub(crate) fn unkept_feature(&self) -> Option<&'static str> {
+        let snapshots = self.tuning.has_snapshots().then_some("snapshots (remove them first)");
+        self.unkept_by_changes().or(snapshots)
+    }
+
+    /// A feature that no change keeps up, with a remedy.
+    fn unkept_by_changes(&self) -> Option<&'static str> {
         let has = |bit: u32| self.flags & bit != 0;
         [
             (
                 !self.tuning.updated,
                 "a superblock from before 2002 (fsck_ffs of a current BSD converts it)",
             ),
-            (self.tuning.has_snapshots(), "snapshots (remove them first)"),
             (has(flag::JOURNALED_SOFT_UPDATES), "journaled soft updates (tunefs -j disable)"),
             (has(flag::GJOURNAL), "a gjournal (tunefs -J disable)"),
         ]

@@ -1,13 +1,13 @@
 //! A superblock's bytes, changed in place.
 
 use crate::checksum::crc32c;
-use crate::ondisk::{MAGIC_UFS2, SUPERBLOCK_SIZE, SUPERBLOCK_UFS2, Superblock, check_hash, flag};
+use crate::ondisk::{MAGIC_UFS2, MOST_SNAPSHOTS, SUPERBLOCK_SIZE, SUPERBLOCK_UFS2, Superblock, check_hash, flag};
 use crate::superblock::{Format, Super};
 use seekless_device::BlockDevice;
 use seekless_fs::FsError;
 use seekless_fs::field::{index, low32};
 use seekless_placement::Totals;
-use seekless_units::{ByteLen, GroupNo, Lba};
+use seekless_units::{ByteLen, GroupNo, Ino, Lba};
 use std::mem::offset_of;
 use zerocopy::byteorder::LE;
 
@@ -58,10 +58,12 @@ impl<'a> SuperblockMut<'a> {
         self.set64(at!(fs_pendingblocks), 0);
     }
 
-    /// Lists no snapshots.
-    pub(crate) fn forget_snapshots(&mut self) {
-        for n in 0..self.sb.tuning.snapshots().count() {
-            self.set32(at!(fs_snapinum) + n * 4, 0);
+    /// Lists these snapshots, oldest first.
+    pub(crate) fn list_snapshots(&mut self, snapshots: &[Ino]) {
+        debug_assert!(snapshots.len() <= MOST_SNAPSHOTS, "{} snapshots", snapshots.len());
+        for n in 0..MOST_SNAPSHOTS {
+            let ino = snapshots.get(n).map_or(0, |ino| ino.get());
+            self.set32(at!(fs_snapinum) + n * 4, ino);
         }
     }
 

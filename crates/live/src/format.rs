@@ -185,7 +185,8 @@ pub trait Format: Send + Sized {
     /// can repair. Returns whether actions may have become ready; it is called again then.
     ///
     /// # Errors
-    /// [`FsError::Device`]; [`FsError::ReadOnly`] when a write has failed before.
+    /// [`FsError::NoSpace`] if there is no room for any change; [`FsError::Device`];
+    /// [`FsError::ReadOnly`] when a write has failed before.
     fn before_change(&mut self, _core: &mut Core<Self::Map>) -> Result<bool, FsError> {
         Ok(false)
     }
@@ -252,6 +253,12 @@ pub trait Format: Send + Sized {
     /// # Errors
     /// [`FsError::Corrupt`] if some of them are free already; [`FsError::Device`].
     fn free_runs(&mut self, core: &mut Core<Self::Map>, runs: &[Extent]) -> Result<Ids, FsError>;
+
+    /// The device that the format has put between the volume and its device, if any: all else that
+    /// is written or discarded goes there too.
+    fn device(&self) -> Option<Arc<dyn BlockDevice>> {
+        None
+    }
 
     /// Whether the volume itself asks that its device is told of freed blocks. By default, it does
     /// not.

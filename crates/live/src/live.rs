@@ -40,6 +40,7 @@ impl<F: Named> Live<F> {
         options: F::Options,
     ) -> Result<Self, FsError> {
         let (format, core) = F::open(Arc::clone(&device), clock, config, options)?;
+        let device = format.device().unwrap_or(device);
         let mut live = Self {
             volume: Volume::new(format, core),
             indexes: Indexes::default(),
@@ -194,8 +195,13 @@ impl<F: Named> Live<F> {
         self.volume.check_open()?;
         self.volume.core.cache.begin()?;
         self.run_actions()?;
-        while self.volume.format.before_change(&mut self.volume.core)? {
-            self.run_actions()?;
+        loop {
+            match self.volume.format.before_change(&mut self.volume.core) {
+                Ok(true) => self.run_actions()?,
+                Ok(false) => break,
+                Err(full @ FsError::NoSpace(_)) => return self.end_operation().and(Err(full)),
+                Err(error) => return Err(error),
+            }
         }
         self.volume.drop_nodes();
         let mut done = operation(self);

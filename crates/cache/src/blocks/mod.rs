@@ -105,6 +105,12 @@ impl<A> BlockCache<A> {
         self.memory.buffers.bytes()
     }
 
+    /// Blocks with something that is not on the disk. They are counted for it.
+    #[must_use]
+    pub fn dirty_blocks(&self) -> usize {
+        self.memory.buffers.dirty().count()
+    }
+
     /// Changes and deferred actions in the graph.
     #[must_use]
     pub fn softdeps(&self) -> usize {

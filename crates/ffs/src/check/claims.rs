@@ -205,7 +205,7 @@ impl InodePass<'_> {
         let pointers = self.checker.sb().pointers();
         let step = tree.span / pointers;
         for at in 0..pointers {
-            let number = self.checker.volume.pointer(&block, at);
+            let number = self.checker.volume.sb.pointer(&block, at);
             let first = tree.first + at * step;
             if number == 0 {
                 continue;

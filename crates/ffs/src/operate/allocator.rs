@@ -98,6 +98,14 @@ impl Allocator {
         Ok((at, id))
     }
 
+    /// Takes a block for no file, in the group with the most free ones.
+    pub(super) fn take_block(&mut self, core: &mut Core) -> Result<(BlockNo, ChangeId), FsError> {
+        let counts = self.groups.counts();
+        let free = |&group: &GroupNo| counts.summary(group).map_or(0, |summary| summary.nbfree);
+        let group = (0..self.sb.ncg).map(GroupNo::new).max_by_key(free).unwrap_or(GroupNo::ZERO);
+        self.take(core, self.sb.frag, Ask::Block, group, None)
+    }
+
     /// A new run for a block of a file, of `count` fragments.
     pub(super) fn take_data(
         &mut self,
@@ -381,7 +389,7 @@ impl Allocator {
 }
 
 /// A run, cut at the ends of blocks.
-fn by_block(run: Extent, frag: u64) -> impl Iterator<Item = Extent> {
+pub(super) fn by_block(run: Extent, frag: u64) -> impl Iterator<Item = Extent> {
     let (mut at, end) = (run.start.get(), run.end().get());
     std::iter::from_fn(move || {
         if at >= end {

@@ -125,7 +125,7 @@ impl Indirect for Ffs {
     }
 
     fn give(&mut self, core: &mut Core, runs: &[Extent]) -> Result<(), FsError> {
-        self.allocator.free_runs(core, runs).map(drop)
+        self.release(core, runs).map(drop)
     }
 
     fn gathers(&self, wanted: Wanted, at: BlockNo) -> u32 {

@@ -10,6 +10,7 @@ use crate::ondisk::flag;
 use crate::superblock::{self, Super};
 use seekless_cache::Config;
 use seekless_device::{BlockDevice, Clock};
+use seekless_fs::field::{index, wide};
 use seekless_fs::operate::{StatVfs, XattrMode};
 use seekless_fs::{FileKind, FsError, Location, Mapping, Timestamp, Xattr, inode_flag};
 use seekless_live::indirect::{Files, Trees};
@@ -114,7 +115,7 @@ impl Format for Ffs {
     }
 
     fn put_summaries(&mut self, core: &mut Core) -> Result<(), FsError> {
-        self.allocator.groups_mut().write_summaries(core)
+        self.put_counts(core)
     }
 
     fn space(&self, core: &Core) -> StatVfs {
@@ -184,6 +185,8 @@ impl Format for Ffs {
         offset: u64,
         bytes: &[u8],
     ) -> Result<usize, FsError> {
+        let bytes = bytes.get(..self.most_overwritten()).unwrap_or(bytes);
+        self.reserve_copies(core, bytes.len())?;
         Files::of(self, core).write_bytes(ino, offset, bytes)
     }
 
@@ -200,12 +203,24 @@ impl Format for Ffs {
         keep_size: bool,
     ) -> Result<(), FsError> {
         let size = core.node(ino)?.size;
-        let mut files = Files::of(self, core);
-        let end = files.check_len(ino, to)?;
+        let end = Files::of(self, core).check_len(ino, to)?;
         if keep_size && end > size {
             return Err(FsError::Unsupported("allocating space beyond the end of a file".into()));
         }
-        files.allocate_range(ino, from, end)
+        let piece = wide(self.most_overwritten());
+        let mut done = Ok(());
+        for at in (from..end).step_by(self.most_overwritten()) {
+            let end = end.min(at.saturating_add(piece));
+            done = self.reserve_copies(core, index(end - at));
+            done = done.and_then(|()| Files::of(self, core).allocate_range(ino, at, end));
+            if done.is_err() {
+                break;
+            }
+        }
+        if done.is_err() && core.node(ino)?.size > size {
+            Files::of(self, core).truncate(ino, size)?;
+        }
+        done
     }
 
     fn everything(&mut self, core: &mut Core, ino: Ino) -> Result<Cut, FsError> {
@@ -217,7 +232,20 @@ impl Format for Ffs {
     }
 
     fn free_runs(&mut self, core: &mut Core, runs: &[Extent]) -> Result<Ids, FsError> {
-        self.allocator.free_runs(core, runs)
+        self.release(core, runs)
+    }
+
+    fn device(&self) -> Option<Arc<dyn BlockDevice>> {
+        let device: Arc<dyn BlockDevice> = self.copies.device().clone();
+        Some(device)
+    }
+
+    fn before_change(&mut self, core: &mut Core) -> Result<bool, FsError> {
+        self.reserve_copies(core, 0).map(|()| false)
+    }
+
+    fn closing(&mut self) {
+        self.copies.close();
     }
 
     fn asks_for_discards(&self) -> bool {

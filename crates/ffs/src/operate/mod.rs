@@ -6,10 +6,12 @@
 //!   blocks taken from them, as the policies choose;
 //! - `map`, `blocks`: the maps of files;
 //! - `xattr`: extended attributes;
+//! - `snapshot`: the image that a new snapshot keeps; `copies`: room for the copies that snapshots need;
 //! - `mount`, `seal`: opening, closing, check hashes; `recovery`: after a crash, while it is in use.
 
 mod allocator;
 mod blocks;
+mod copies;
 mod encode;
 mod format;
 mod groups;
@@ -21,6 +23,7 @@ mod node;
 mod placing;
 mod recovery;
 mod seal;
+mod snapshot;
 mod xattr;
 
 #[cfg(feature = "faults")]
@@ -29,11 +32,11 @@ pub use seekless_live::Wall;
 
 use crate::superblock::Super;
 use allocator::Allocator;
+use copies::Copies;
 use format::Typed;
 use hashbrown::HashSet;
 use map::Map;
 use recovery::Progress;
-use seekless_device::BlockDevice;
 use seekless_live::{Limits, Live};
 use seekless_units::Ino;
 use std::sync::Arc;
@@ -41,7 +44,7 @@ use std::sync::Arc;
 /// A UFS1 or UFS2 image in use.
 pub type FfsLive = Live<Ffs>;
 
-type Core = seekless_live::Core<Map>;
+pub(crate) type Core = seekless_live::Core<Map>;
 type Node = seekless_live::Node<Map>;
 
 /// How to open an image for changes.
@@ -72,7 +75,7 @@ pub struct Ffs {
     sb: Arc<Super>,
     limits: Limits,
     codec: Typed,
-    device: Arc<dyn BlockDevice>,
+    copies: Copies,
     allocator: Allocator,
     /// Inodes whose check hash was compared.
     verified_inodes: HashSet<Ino>,

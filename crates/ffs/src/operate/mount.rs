@@ -1,12 +1,14 @@
 //! Opening an image for changes, and closing it again.
 
 use super::allocator::{Allocator, Policies};
+use super::copies::Copies;
 use super::format::Typed;
 use super::groups::{CylinderGroups, Trust};
 use super::recovery::{Progress, is_clean};
 use super::seal::Sealer;
 use super::{Core, Ffs, LiveOptions};
 use crate::ondisk::{DIRECTORY_UNIT, ROOT, flag};
+use crate::snapshot::{self, MapMut, Origin};
 use crate::superblock::Super;
 use crate::superblock_edit::SuperblockMut;
 use hashbrown::HashSet;
@@ -38,6 +40,8 @@ impl Ffs {
             let what = format!("{} on UFS (use softdep, normal, sync or async)", config.discipline);
             return Err(FsError::Unsupported(what));
         }
+        let (origin, listed) = with_snapshots(device, &sb, options.ignore_checksums)?;
+        let device: Arc<dyn BlockDevice> = origin.clone();
         let mut cache = Cache::new(Arc::clone(&device), clock, sb.bsize, sb.fsize, config)?;
         if let Some(seal) = Sealer::of(&sb) {
             cache.blocks_mut().set_seal(seal);
@@ -69,7 +73,7 @@ impl Ffs {
             codec: Typed(Arc::clone(&sb)),
             allocator: Allocator::new(Arc::clone(&sb), groups, policies),
             sb,
-            device,
+            copies: Copies::new(origin, listed),
             verified_inodes: HashSet::new(),
             ignore_checksums: options.ignore_checksums,
             progress,
@@ -93,15 +97,36 @@ impl Ffs {
                 flags |= flag::NEEDS_FSCK;
             }
         }
-        let mut bytes = SuperblockMut::read(&self.sb, self.device.as_ref())?;
+        let device = self.copies.device().as_ref();
+        let mut bytes = SuperblockMut::read(&self.sb, device)?;
         bytes.set_flags(flags);
         bytes.set_totals(*self.allocator.groups().counts().totals());
         bytes.set_time(secs);
         bytes.set_clean(clean);
-        bytes.write(self.device.as_ref(), false)?;
-        self.device.flush()?;
+        let listed = self.copies.listed();
+        if self.sb.tuning.has_snapshots() || !listed.is_empty() {
+            bytes.list_snapshots(listed);
+        }
+        bytes.write(device, false)?;
+        device.flush()?;
         Ok(())
     }
+}
+
+/// The device with the snapshots that the superblock lists, and their inodes.
+fn with_snapshots(
+    device: Arc<dyn BlockDevice>,
+    sb: &Arc<Super>,
+    ignore_checksums: bool,
+) -> Result<(Arc<Origin>, Vec<Ino>), FsError> {
+    let origin = Origin::new(device, Arc::clone(sb));
+    let volume = origin.volume(ignore_checksums);
+    let mut listed = Vec::new();
+    for inode in snapshot::listed(&volume)? {
+        origin.add(MapMut::new(Arc::clone(sb), &inode, origin.below())?);
+        listed.push(inode.ino);
+    }
+    Ok((Arc::new(origin), listed))
 }
 
 fn limits(sb: &Super) -> Limits {
@@ -122,7 +147,7 @@ fn limits(sb: &Super) -> Limits {
 }
 
 fn check_state(sb: &Super, force: bool) -> Result<(), FsError> {
-    sb.check_writable()?;
+    sb.check_writable_beside_snapshots()?;
     let no = |what: &str| Err(FsError::Unsupported(what.to_string()));
     if !sb.typed_entries {
         return no(

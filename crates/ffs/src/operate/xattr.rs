@@ -126,7 +126,7 @@ impl Ffs {
                     for &run in &new {
                         core.cache.changes().forget(run, ChangeId::COMMITTED);
                     }
-                    self.allocator.free_runs(core, &new)?;
+                    self.release(core, &new)?;
                     return Err(error);
                 }
             };

@@ -6,13 +6,20 @@
 //! or an older snapshot's, and read as zeros. Any other number is that of a copy, or of the block
 //! itself, taken over when its file was removed. Behind the image lies a list for the kernel.
 
+mod map_mut;
+mod origin;
 mod remove;
+mod take;
 
+pub(crate) use map_mut::{MapMut, always_kept};
+pub(crate) use origin::Origin;
 pub use remove::remove_snapshots;
+pub use take::{take_snapshot, take_snapshot_in_use};
 
 use crate::image::FfsImage;
 use crate::inode::Inode;
 use crate::ondisk::SNAPSHOT;
+use crate::operate::LiveOptions;
 use crate::snapshot_map::SnapshotMap;
 use crate::superblock::Super;
 use crate::volume::Volume;
@@ -21,7 +28,7 @@ use seekless_fs::field::{range, wide};
 use seekless_fs::format::OpenOptions;
 use seekless_fs::inspect::resolve;
 use seekless_fs::snapshot::SnapshotFile;
-use seekless_fs::{FileKind, FsError, Inspect, Location};
+use seekless_fs::{FileKind, FsError, Inspect, Location, Timestamp};
 use seekless_units::{ByteLen, Ino, Lba};
 use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
@@ -74,6 +81,22 @@ fn snapshot(volume: &Volume, ino: Ino) -> Result<Inode, FsError> {
     Ok(inode)
 }
 
+/// The snapshots that the superblock lists, oldest first. Other listed inodes are left out: the
+/// image in a snapshot lists older ones so, and a crash while one was taken leaves an empty file.
+///
+/// # Errors
+/// [`FsError::Corrupt`] for a snapshot that is too short; errors of the device.
+pub(crate) fn listed(volume: &Volume) -> Result<Vec<Inode>, FsError> {
+    let mut inodes: Vec<Inode> = Vec::new();
+    for ino in volume.sb.tuning.snapshots() {
+        let is_new = inodes.iter().all(|known| known.ino != ino);
+        if is_new && Listed::of(volume, ino)?.0 == Listed::Snapshot {
+            inodes.push(snapshot(volume, ino)?);
+        }
+    }
+    Ok(inodes)
+}
+
 /// A volume as one of its snapshots has kept it.
 struct SnapshotDevice {
     volume: Volume,
@@ -90,16 +113,8 @@ impl BlockDevice for SnapshotDevice {
         if start.checked_add(len).is_none_or(|end| end > device_len.get()) {
             return Err(DeviceError::OutOfRange { at, len, device_len });
         }
-        SnapshotMap::new(&self.volume, &self.inode).read_image(start, buf).map_err(|error| {
-            match error {
-                FsError::Device(error) => error,
-                error => DeviceError::Damaged {
-                    container: "snapshot",
-                    offset: start,
-                    what: error.to_string(),
-                },
-            }
-        })
+        let map = SnapshotMap::new(&self.volume, &self.inode);
+        map.read_image(start, buf).map_err(|error| device_error(start, error))
     }
 
     fn write(&self, _at: Lba, _buf: &[u8]) -> Result<(), DeviceError> {
@@ -111,24 +126,29 @@ impl BlockDevice for SnapshotDevice {
     }
 }
 
+/// The error of a device for one of a snapshot's map, met at a byte.
+fn device_error(offset: u64, error: FsError) -> DeviceError {
+    match error {
+        FsError::Device(error) => error,
+        error => {
+            DeviceError::Damaged { container: "snapshot", offset, what: error.to_string() }
+        }
+    }
+}
+
 /// The snapshots of a volume, oldest first.
 ///
 /// # Errors
 /// [`FsError::Corrupt`] for a snapshot that is too short or has no superblock; errors of the device.
-/// Listed inodes that are no snapshots are left out: the image in a snapshot lists older ones so.
 pub fn snapshots(
     device: Arc<dyn BlockDevice>,
     options: OpenOptions,
 ) -> Result<Vec<SnapshotFile>, FsError> {
     let image = FfsImage::open(device.clone(), options)?;
     let volume = image.volume();
-    let mut listed = BTreeSet::new();
     let mut found = Vec::new();
-    for ino in volume.sb.tuning.snapshots() {
-        if !listed.insert(ino) || Listed::of(volume, ino)?.0 != Listed::Snapshot {
-            continue;
-        }
-        let inode = snapshot(volume, ino)?;
+    for inode in listed(volume)? {
+        let ino = inode.ino;
         let place = Location::of("inode").in_inode(ino);
         let held = inode.sectors().checked_mul(512);
         let held =
@@ -137,7 +157,7 @@ pub fn snapshots(
         let made = Super::read(kept.as_ref(), options.ignore_checksums)?.tuning.time;
         found.push(SnapshotFile { ino, path: None, made, held: ByteLen::new(held) });
     }
-    let mut paths = paths(&image, &listed)?;
+    let mut paths = paths(&image, &found.iter().map(|file| file.ino).collect())?;
     for file in &mut found {
         file.path = paths.remove(&file.ino);
     }
@@ -164,6 +184,21 @@ pub fn open_snapshot(
         other => other,
     })?;
     device_of(device, options, inode)
+}
+
+/// How a volume is opened for a change of its snapshots.
+fn options_at(now: Timestamp) -> LiveOptions {
+    LiveOptions {
+        directories: "orlov".into(),
+        inodes: None,
+        blocks: None,
+        seed: 0,
+        reallocblks: false,
+        force: false,
+        recover: false,
+        ignore_checksums: false,
+        wall: Box::new(move || now),
+    }
 }
 
 /// The path of a snapshot by its path, or its name in `/.snap`.

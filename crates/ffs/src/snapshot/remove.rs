@@ -6,12 +6,12 @@
 //! mends that, and a removal that is started again continues there. Once the list is empty, files
 //! that are left are ordinary ones.
 
-use super::{Listed, path_of, paths};
+use super::{Listed, options_at, path_of, paths};
 use crate::check::{problems, refuse_damage};
 use crate::image::FfsImage;
 use crate::inode::Inode;
 use crate::ondisk::SNAPSHOT;
-use crate::operate::{FfsLive, LiveOptions};
+use crate::operate::FfsLive;
 use crate::snapshot_marks::unmark;
 use crate::superblock_edit::SuperblockMut;
 use seekless_cache::{Config, Discipline};
@@ -79,7 +79,7 @@ fn remove(
         }
     }
     let mut superblock = SuperblockMut::read(sb, device.as_ref())?;
-    superblock.forget_snapshots();
+    superblock.list_snapshots(&[]);
     superblock.write(device.as_ref(), false)?;
     device.flush()?;
     unlink(device, &doomed, now)?;
@@ -146,19 +146,8 @@ fn named(
 
 /// Removes files that were snapshots.
 fn unlink(device: Arc<dyn BlockDevice>, doomed: &[Doomed], now: Timestamp) -> Result<(), FsError> {
-    let options = LiveOptions {
-        directories: "orlov".into(),
-        inodes: None,
-        blocks: None,
-        seed: 0,
-        reallocblks: false,
-        force: false,
-        recover: false,
-        ignore_checksums: false,
-        wall: Box::new(move || now),
-    };
     let config = Config::new(Discipline::Sync);
-    let mut live = FfsLive::open(device, Arc::new(VirtualClock::new()), config, options)?;
+    let mut live = FfsLive::open(device, Arc::new(VirtualClock::new()), config, options_at(now))?;
     for snapshot in doomed {
         live.unlink(snapshot.dir, &snapshot.name)?;
     }

@@ -95,7 +95,7 @@ impl<F: Named> Replay<F> {
         let mut found = Vec::new();
         let root = self.live.root();
         let mut note = |entry: seekless_fs::DirEntry<'_>| {
-            if !matches!(entry.name, b"." | b"..") {
+            if !entry.name.starts_with(b".") {
                 found.push((entry.name.to_vec(), entry.ino));
             }
             ControlFlow::Continue(())
@@ -106,6 +106,11 @@ impl<F: Named> Replay<F> {
             let file = self.model.make(0, &name, body).unwrap_or_else(|_| panic!("{name:?}"));
             self.inos.insert(file, ino);
         }
+    }
+
+    /// The engine. Names that begin with a dot are not the model's.
+    pub(crate) fn live(&mut self) -> &mut Live<F> {
+        &mut self.live
     }
 
     fn some_dir(&self, pick: u16) -> usize {
@@ -336,7 +341,7 @@ impl<F: Named> Replay<F> {
     fn set_xattr(&mut self, file: usize, name: &[u8], value: Vec<u8>) {
         let done = self.live.set_xattr(self.inos[&file], name, &value, XattrMode::Any);
         if !self.attributes {
-            assert!(matches!(done, Err(FsError::Unsupported(_))));
+            assert!(matches!(done, Err(FsError::Unsupported(_) | FsError::NoSpace(_))));
         } else if self.agree(done, |_| Ok(())).is_some() {
             self.model.files.get_mut(&file).unwrap().xattrs.insert(name.to_vec(), value);
         }
@@ -401,6 +406,7 @@ impl<F: Named> Replay<F> {
                     shown.remove(&b".."[..]),
                     Some(self.inos[&self.model.files[&file].parent])
                 );
+                shown.retain(|name, _| !name.starts_with(b"."));
                 let names = self.model.dir(file);
                 let wanted: BTreeMap<Vec<u8>, Ino> =
                     names.iter().map(|(name, child)| (name.clone(), self.inos[child])).collect();

@@ -76,7 +76,7 @@ fn trim_tree(
     let step = tree.span / sb.pointers();
     for n in 0..sb.pointers() {
         let first = tree.first + n * step;
-        let number = volume.pointer(&bytes, n);
+        let number = volume.sb.pointer(&bytes, n);
         if number == 0 {
             continue;
         }

@@ -202,7 +202,9 @@ impl<'a> Raw<'a> {
             self.bytes[block.clone()] == then.bytes[block]
         };
         let last = blocks - 1;
-        let must_be = |at: u64| at == last || is_used(at) && !is_same(at);
+        let at_once = self.copied_at_once();
+        let is_first = |at: u64| at < 12 && is_used(at) || at_once.contains(&at);
+        let must_be = |at: u64| at == last || is_first(at) || is_used(at) && !is_same(at);
         let mut wanted: Vec<u64> = (0..blocks).filter(|&at| numbers[at as usize] == 0).collect();
         wanted.sort_by_key(|&at| (!must_be(at), !is_used(at)));
         let must = wanted.iter().filter(|&&at| must_be(at)).count();
@@ -236,6 +238,18 @@ impl<'a> Raw<'a> {
         assert!(own.is_empty(), "{} blocks for numbers are left", own.len());
         self.finish(ino, blocks * self.block_size() as u64 + (copied.len() as u64 + 1) * 8);
         (taken, copies)
+    }
+
+    /// Blocks that a kernel copies when it takes a snapshot, whether they change or not: those of
+    /// the superblock, of the summary area and of the groups' heads.
+    fn copied_at_once(&self) -> Vec<u64> {
+        let per_group = self.field(188) as u64;
+        let groups = self.fragments().div_ceil(per_group);
+        let heads = (0..groups).map(|n| (n * per_group + self.field(12) as u64) / self.per_block());
+        let first = self.get(self.at + 1096, 8);
+        let end = first + self.field(156).div_ceil(self.fragment()) as u64;
+        let summaries = first / self.per_block()..end.div_ceil(self.per_block());
+        heads.chain(summaries).chain([(self.at / self.block_size()) as u64]).collect()
     }
 
     /// Sets the length and the flag of a snapshot, and its number in the superblock.
@@ -324,6 +338,21 @@ impl<'a> Raw<'a> {
                 self.add_trees(self.get(at, len), level - 1, found);
             }
         }
+    }
+
+    /// The block with the head of the last group.
+    pub(crate) fn head_block(&self) -> u64 {
+        let per_group = self.field(188) as u64;
+        let last = (self.fragments() - 1) / per_group * per_group;
+        (last + self.field(12) as u64) / self.per_block()
+    }
+
+    /// Sets the number for a block in the first indirect block of a file.
+    pub(crate) fn set_numbered(&mut self, ino: u64, at: u64, number: u64) {
+        let len = if self.is_ufs2 { 8 } else { 4 };
+        let tree = self.block(self.number(ino, 12)).start;
+        assert!((12..12 + self.block_size() as u64 / len as u64).contains(&at), "block {at}");
+        self.put(tree + (at as usize - 12) * len, len, number);
     }
 
     /// A number in the inode's map.

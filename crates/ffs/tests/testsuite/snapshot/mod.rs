@@ -3,6 +3,7 @@
 mod by_hand;
 mod remove;
 mod storm;
+mod taken;
 
 use crate::live::shapes::{Shape, options, through};
 use crate::property::for_all;
@@ -97,7 +98,8 @@ fn change(device: &Arc<MemoryDevice>, names: &[&str], blocks: usize, block: usiz
     let clock = Arc::new(VirtualClock::new());
     let mut live = FfsLive::open(device.clone(), clock, config, options()).unwrap();
     let root = live.root();
-    for (n, (path, (kind, ino, _))) in before.iter().enumerate() {
+    let ordinary = before.iter().filter(|(path, _)| !path.starts_with(b"/.snap/"));
+    for (n, (path, (kind, ino, _))) in ordinary.enumerate() {
         let (dir, name) = path.split_at(path.iter().rposition(|&byte| byte == b'/').unwrap());
         let mut at = root;
         for part in dir.split(|&byte| byte == b'/').filter(|part| !part.is_empty()) {
@@ -111,8 +113,12 @@ fn change(device: &Arc<MemoryDevice>, names: &[&str], blocks: usize, block: usiz
             _ => {}
         }
     }
+    let mut prefix = format!("made-{}-", names.len());
+    while before.contains_key(format!("/{prefix}3").as_bytes()) {
+        prefix = format!("also-{prefix}");
+    }
     for n in 0..20u8 {
-        let name = format!("made-{}-{n}", names.len());
+        let name = format!("{prefix}{n}");
         let made = live.make(root, name.as_bytes(), NewFile::Regular, OWNER).unwrap();
         live.write(made.ino, ByteLen::ZERO, &vec![n; 1000 * usize::from(n)]).unwrap();
     }
@@ -316,20 +322,51 @@ fn damaged_snapshots_are_refused() {
     is("daily", &unmarked, ["is not a snapshot", "1 listed"]);
 }
 
-/// A volume with snapshots is not changed: its blocks would have to be copied first.
+/// As with those of FreeBSD, which have copies of the groups' heads from the start.
 #[test]
-fn a_volume_with_snapshots_is_not_changed() {
-    let volume = volume(&SHAPES[0], 41);
-    let clock = Arc::new(VirtualClock::new());
-    let config = Config::new(Discipline::SoftUpdates);
-    let opened = FfsLive::open(volume.device.clone(), clock, config, options());
-    let why = opened.err().expect("a refusal").to_string();
-    assert!(why.contains("snapshots"), "{why}");
-    let before = bytes(volume.device.as_ref());
-    let kept = open_snapshot(volume.device.clone(), b"daily", OpenOptions::default()).unwrap();
-    let written = kept.write(Lba::ZERO, &[0; 512]);
-    assert!(matches!(written, Err(DeviceError::ReadOnly)), "{written:?}");
-    assert!(bytes(volume.device.as_ref()) == before);
+fn the_volume_of_a_snapshot_can_be_changed() {
+    for (n, shape) in SHAPES.iter().enumerate() {
+        let volume = volume(shape, 41 + n);
+        let kept = |name: &str| {
+            let kept = open_snapshot(volume.device.clone(), name.as_bytes(), OpenOptions::default());
+            kept.unwrap()
+        };
+        let before = NAMES.map(|name| bytes(kept(name).as_ref()));
+        let files = tree(&open(&volume.device));
+        change(&volume.device, &[], 0, shape.block as usize);
+        change(&volume.device, &[], 0, shape.block as usize);
+        assert!(tree(&open(&volume.device)) != files, "{shape:?}: nothing changed");
+        for (name, before) in NAMES.iter().zip(&before) {
+            assert!(bytes(kept(name).as_ref()) == *before, "{shape:?}: {name}");
+            let written = kept(name).write(Lba::ZERO, &[0; 512]);
+            assert!(matches!(written, Err(DeviceError::ReadOnly)), "{written:?}");
+        }
+        let report = seekless_ffs::check(volume.device.clone()).unwrap();
+        assert!(report.is_clean(), "{shape:?}: {:#?}", report.findings);
+    }
+}
+
+/// A snapshot without its whole map, or without the copies that it has from the start.
+#[test]
+fn volumes_of_incomplete_snapshots_are_not_changed() {
+    let sound = volume(&SHAPES[2], 41);
+    let mut raw = bytes(sound.device.as_ref());
+    let (group, ino) = (Raw::new(&mut raw).head_block(), sound.inos[1].get().into());
+    let harmed = |harm: &dyn Fn(&mut Raw<'_>)| {
+        let mut now = bytes(sound.device.as_ref());
+        harm(&mut Raw::new(&mut now));
+        let device = Arc::new(MemoryDevice::new(now.clone()));
+        let (clock, config) =
+            (Arc::new(VirtualClock::new()), Config::new(Discipline::SoftUpdates));
+        let opened = FfsLive::open(device.clone(), clock, config, options());
+        assert!(bytes(device.as_ref()) == now, "something was written");
+        opened.err().expect("a refusal").to_string()
+    };
+    let is = |said: String, with: &str| assert!(said.contains(with), "{said}");
+    is(harmed(&|raw| raw.set_number(ino, 3, 0)), "copies of the first blocks");
+    is(harmed(&|raw| raw.set_number(ino, 12, 0)), "complete map");
+    is(harmed(&|raw| raw.set_number(ino, 12, 1 << 40)), "block number");
+    is(harmed(&|raw| raw.set_numbered(ino, group, 0)), "copies of the groups");
 }
 
 /// The image in a snapshot lists older snapshots, which are empty files there.

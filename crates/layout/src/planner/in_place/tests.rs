@@ -327,3 +327,29 @@ fn nothing_touched_moves_nothing() {
     assert_eq!(rearrange(&mut volume, &[], u64::MAX, LIMITS), Progress::default());
     assert_eq!(volume, before);
 }
+
+/// Whatever a process had done when it was killed: the rest is done by the next one.
+#[test]
+fn what_was_cut_off_is_resumed() {
+    let (mut whole, mut resumed) = (0, 0);
+    for seed in 0..24 {
+        let mut random = Pcg64Mcg::seed_from_u64(300 + seed);
+        let percent = 60 + seed as usize % 6 * 4;
+        let volume = Volume::random(&mut random, 1500, percent);
+        let hot = touches(&mut random, &volume);
+        if rearrange(&mut volume.clone(), &hot, u64::MAX, LIMITS).stopped.is_some() {
+            continue;
+        }
+        whole += 1;
+        let mut cut = volume.clone();
+        let space = volume.space();
+        let mut plan = InPlace::new(&volume, &space, &hot, 16, None, LIMITS).expect("room");
+        while let Some(step) = plan.next_step().expect("maps have room") {
+            cut.apply(&step, LIMITS);
+            let progress = rearrange(&mut cut.clone(), &hot, u64::MAX, LIMITS);
+            assert_eq!(progress.stopped, None, "seed {seed}: {percent}%, {progress:?}");
+            resumed += 1;
+        }
+    }
+    assert!(whole > 15 && resumed > 100, "{whole} {resumed}");
+}

@@ -1,0 +1,425 @@
+//! Making an empty file a snapshot of a volume whose changes are all on the disk.
+
+use super::recovery::Progress;
+use super::{Core, Ffs};
+use crate::alloc::{Delta, GroupMut, encode_summary, free_fragments, seal_group};
+use crate::inode_edit::{InodeMut, put_pointer};
+use crate::ondisk::{BLK_NOCOPY, BLK_SNAP, DIRECT, MOST_SNAPSHOTS, SNAPSHOT};
+use crate::snapshot::{MapMut, always_kept};
+use crate::superblock::Super;
+use crate::superblock_edit::SuperblockMut;
+use crate::volume::Volume;
+use seekless_cache::{Piece, Role};
+use seekless_device::BlockDevice;
+use seekless_fs::field::{byte, index, invalid, wide};
+use seekless_fs::term::Text;
+use seekless_fs::{FsError, Location};
+use seekless_live::Table;
+use seekless_placement::{GroupSummary, Totals};
+use seekless_units::{BlockNo, ByteLen, Extent, GroupNo, Ino, Lba};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Bytes of a number in the list of a snapshot.
+const LISTED: u64 = 8;
+
+/// The volume as a new snapshot is to keep it.
+struct Image {
+    sb: Arc<Super>,
+    /// The heads of the groups: the blocks of older snapshots are free.
+    heads: Vec<Vec<u8>>,
+    /// Blocks that differ from those of the volume, or are about to.
+    changed: BTreeMap<u64, Vec<u8>>,
+    /// Blocks of older snapshots.
+    older: BTreeSet<u64>,
+}
+
+/// The blocks of a new snapshot.
+struct Blocks {
+    /// For copies, by the block that is copied.
+    copies: BTreeMap<u64, BlockNo>,
+    /// For the list behind the image.
+    list: Vec<BlockNo>,
+    /// For numbers of blocks.
+    indirect: Vec<BlockNo>,
+}
+
+impl Ffs {
+    /// Checks that a snapshot can be taken.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`] for a full list; [`FsError::Refused`].
+    pub(crate) fn check_takes_snapshot(&self) -> Result<(), FsError> {
+        let refuse = |why: &str| Err(FsError::Refused(Text::from(why)));
+        if self.copies.listed().len() >= MOST_SNAPSHOTS {
+            return Err(FsError::NoSpace(format!("there are {MOST_SNAPSHOTS} snapshots already")));
+        }
+        if self.progress != Progress::None {
+            return refuse("the volume is being recovered");
+        }
+        if self.sb.snapshot_blocks() <= wide(DIRECT) {
+            return refuse("the volume is too small for a snapshot");
+        }
+        Ok(())
+    }
+
+    /// Makes an empty file a snapshot. All changes are on the disk, and the reserve is empty.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`]: the file is as before then; [`FsError::Refused`]; errors of the
+    /// device.
+    pub(crate) fn fill_snapshot(&mut self, core: &mut Core, ino: Ino) -> Result<(), FsError> {
+        if core.nodes.values().any(|node| node.links == 0) {
+            return Err(FsError::Refused("files that are in use have no name".into()));
+        }
+        let origin = Arc::clone(self.copies.device());
+        let device = origin.below();
+        let image = self.image_of(core, device)?;
+        let copied = image.copied()?;
+        let numbered = self.sb.snapshot_blocks();
+        let (list, indirect) = image.further_blocks(copied.len());
+        let all = copied.len() + list + indirect;
+        let (mut taken, ids) = self.take_blocks(core, all)?;
+        if taken.len() < all {
+            let frag = u64::from(self.sb.frag);
+            let runs: Vec<Extent> = taken.iter().map(|&start| Extent::new(start, frag)).collect();
+            self.release(core, &runs)?;
+            return Err(super::groups::full("blocks for a snapshot"));
+        }
+        core.cache.settle(&ids)?;
+        taken.sort_unstable();
+        let own = taken.clone();
+        let indirect = taken.split_off(copied.len() + list);
+        let list = taken.split_off(copied.len());
+        let blocks = Blocks { copies: copied.into_iter().zip(taken).collect(), list, indirect };
+        let listed = image.write_list(device, &blocks, &own)?;
+        image.write_copies(device, &blocks)?;
+        let numbers = image.write_numbers(device, &blocks)?;
+        device.flush()?;
+
+        let node = core.node(ino)?;
+        debug_assert_eq!((node.size, node.sectors), (0, 0), "the file is empty");
+        for (to, &number) in node.map.trees.direct.iter_mut().zip(&numbers) {
+            *to = number;
+        }
+        for (to, &number) in node.map.trees.indirect.iter_mut().zip(numbers.iter().skip(DIRECT)) {
+            *to = number;
+        }
+        node.size = numbered * u64::from(self.sb.bsize) + listed;
+        node.sectors = self.sb.sectors(wide(own.len()) * u64::from(self.sb.frag));
+        node.flags |= SNAPSHOT;
+        node.restrictions = super::node::restrictions(node.flags);
+        let (direct, indirect) = (node.map.trees.direct, node.map.trees.indirect);
+        self.copies.add(MapMut::of(Arc::clone(&self.sb), ino, direct, indirect));
+        self.reserve_copies(core, 0)?;
+        self.copies.list(ino);
+        self.write_superblock(core, false)?;
+        self.put_whole(core, ino)
+    }
+
+    /// Writes all of an inode, in one change.
+    fn put_whole(&mut self, core: &mut Core, ino: Ino) -> Result<(), FsError> {
+        let (_, raw) = self.old_and_new(core, ino)?;
+        let (block, skip) = self.inode_place(ino)?;
+        let piece = Piece { offset: byte(skip), bytes: &raw };
+        core.cache.changes().change(block, &[piece], Role::PointerSet, &[]).map(drop)
+    }
+
+    /// The volume as it is on the disk, without older snapshots.
+    fn image_of(&self, core: &Core, device: &dyn BlockDevice) -> Result<Image, FsError> {
+        let sb = Arc::clone(&self.sb);
+        let mut heads = Vec::new();
+        for group in (0..sb.ncg).map(GroupNo::new) {
+            let mut head = vec![0; index(sb.cgsize)];
+            let at = sb.in_group(group, sb.cblkno).get() * u64::from(sb.fsize);
+            device.read_bytes(ByteLen::new(at), &mut head)?;
+            heads.push(head);
+        }
+        let mut image = Image { sb, heads, changed: BTreeMap::new(), older: BTreeSet::new() };
+        // The allocation of the snapshot's own blocks changes these.
+        for block in always_kept(&image.sb) {
+            image.changed.insert(block, image.read(device, block)?);
+        }
+        let volume = self.copies.device().volume(self.ignore_checksums);
+        let mut deltas = BTreeMap::new();
+        for &ino in self.copies.listed() {
+            image.leave_out(&volume, ino, device, &mut deltas)?;
+        }
+        let mut totals = *self.allocator.groups().counts().totals();
+        for (&group, &delta) in &deltas {
+            let place = Location::of("summary").in_group(group);
+            let wrong = || invalid("cs", u64::from(group.get()), place);
+            let old = self.allocator.groups().counts().summary(group).ok_or_else(wrong)?;
+            let summary = delta.of_group(old).ok_or_else(wrong)?;
+            totals.nbfree = totals.nbfree.saturating_add_signed(i64::from(delta.nbfree));
+            image.put_head(device, group, summary)?;
+        }
+        image.put_superblock(device, self.progress.closed(&self.sb).0, totals, core.now().secs)?;
+        Ok(image)
+    }
+}
+
+impl Image {
+    /// Removes an older snapshot from the image: its blocks are free, its file is empty.
+    fn leave_out(
+        &mut self,
+        volume: &Volume,
+        ino: Ino,
+        device: &dyn BlockDevice,
+        deltas: &mut BTreeMap<GroupNo, Delta>,
+    ) -> Result<(), FsError> {
+        let (inode, _) = volume.live_inode(ino)?;
+        let map = volume.block_map(&inode)?;
+        let index_runs = map.index.iter().map(|block| Extent::new(block.block, block.len));
+        let frag = u64::from(self.sb.frag);
+        for run in map.runs.iter().map(|run| run.extent).chain(index_runs) {
+            for start in (run.start.get()..run.end().get()).step_by(index(frag)) {
+                self.older.insert(start / frag);
+                let group = GroupNo::new(u32::try_from(start / u64::from(self.sb.fpg)).unwrap_or(0));
+                let head = self.heads.get_mut(index(group.get())).map(Vec::as_mut_slice);
+                let mut group_mut = GroupMut::check(&self.sb, group, head.unwrap_or_default())?;
+                let freed = group_mut.free(Extent::new(BlockNo::new(start), frag))?;
+                let delta = deltas.entry(group).or_default();
+                *delta = delta.and(freed);
+            }
+        }
+        let at = self.sb.inode_place(ino)?;
+        let byte = at.block.get() * u64::from(self.sb.fsize) + wide(at.skip);
+        let sb = Arc::clone(&self.sb);
+        self.change(device, byte, index(sb.inode_size()), |bytes| {
+            let mut inode = InodeMut::of(&sb, bytes.to_vec());
+            inode.empty();
+            bytes.copy_from_slice(&inode.sealed());
+        })
+    }
+
+    /// Changes bytes of one block of the image.
+    fn change(
+        &mut self,
+        device: &dyn BlockDevice,
+        at: u64,
+        len: usize,
+        change: impl FnOnce(&mut [u8]),
+    ) -> Result<(), FsError> {
+        let bsize = u64::from(self.sb.bsize);
+        let (block, within) = (at / bsize, index(at % bsize));
+        debug_assert!(within + len <= index(bsize), "{len} bytes at {at} lie in a block");
+        if !self.changed.contains_key(&block) {
+            self.changed.insert(block, self.read(device, block)?);
+        }
+        let bytes = self.changed.get_mut(&block).map(Vec::as_mut_slice).unwrap_or_default();
+        change(bytes.get_mut(within..within + len).unwrap_or_default());
+        Ok(())
+    }
+
+    /// A block of the volume; the last one may end behind it.
+    fn read(&self, device: &dyn BlockDevice, block: u64) -> Result<Vec<u8>, FsError> {
+        let (bsize, fsize) = (u64::from(self.sb.bsize), u64::from(self.sb.fsize));
+        let mut bytes = vec![0; index(bsize)];
+        let there = (self.sb.size * fsize - block * bsize).min(bsize);
+        let part = bytes.get_mut(..index(there)).unwrap_or_default();
+        device.read_bytes(ByteLen::new(block * bsize), part)?;
+        Ok(bytes)
+    }
+
+    /// Puts the head of a group into the image, and its counts into the summary area.
+    fn put_head(
+        &mut self,
+        device: &dyn BlockDevice,
+        group: GroupNo,
+        summary: GroupSummary,
+    ) -> Result<(), FsError> {
+        let sb = Arc::clone(&self.sb);
+        let mut head = self.heads.get(index(group.get())).cloned().unwrap_or_default();
+        seal_group(&sb, &mut head);
+        let fsize = u64::from(sb.fsize);
+        let at = sb.in_group(group, sb.cblkno).get() * fsize;
+        self.change(device, at, head.len(), |bytes| bytes.copy_from_slice(&head))?;
+        let each = crate::superblock::SUMMARY;
+        let at = sb.summaries.start.get() * fsize + u64::from(group.get()) * each;
+        self.change(device, at, index(each), |bytes| {
+            encode_summary(sb.order, bytes, GroupNo::ZERO, summary);
+        })
+    }
+
+    /// Puts the superblock of a volume that is not in use into the image.
+    fn put_superblock(
+        &mut self,
+        device: &dyn BlockDevice,
+        flags: u32,
+        totals: Totals,
+        secs: i64,
+    ) -> Result<(), FsError> {
+        let sb = Arc::clone(&self.sb);
+        let mut raw = SuperblockMut::read(&sb, device)?;
+        raw.set_flags(flags);
+        raw.set_totals(totals);
+        raw.set_time(secs);
+        raw.set_clean(true);
+        let bytes = raw.sealed();
+        self.change(device, sb.at, bytes.len(), |to| to.copy_from_slice(bytes))
+    }
+
+    /// Whether a block is free.
+    fn is_free(&self, block: u64) -> Result<bool, FsError> {
+        let frag = u64::from(self.sb.frag);
+        let run = Extent::new(BlockNo::new(block * frag), frag.min(self.sb.size - block * frag));
+        let group = GroupNo::new(u32::try_from(run.start.get() / u64::from(self.sb.fpg)).unwrap_or(0));
+        let head = self.heads.get(index(group.get())).map(Vec::as_slice).unwrap_or_default();
+        let free = free_fragments(&self.sb, group, head, run)?;
+        Ok(free.iter().map(|run| run.len).sum::<u64>() == run.len)
+    }
+
+    /// The blocks that are copied at once: those that copies themselves change, those that differ,
+    /// those with a number in the inode, and the last one, which may end behind the volume.
+    fn copied(&self) -> Result<BTreeSet<u64>, FsError> {
+        let mut copied = always_kept(&self.sb);
+        copied.extend(self.changed.keys());
+        copied.insert(self.sb.snapshot_blocks() - 1);
+        for block in 0..wide(DIRECT) {
+            if !self.is_free(block)? {
+                copied.insert(block);
+            }
+        }
+        Ok(copied)
+    }
+
+    /// The number of blocks of the list, and of blocks of numbers, for so many copies.
+    fn further_blocks(&self, copies: usize) -> (usize, usize) {
+        let (bsize, pointers) = (u64::from(self.sb.bsize), self.sb.pointers());
+        let kept = wide(always_kept(&self.sb).len() + copies);
+        let (mut list, mut indirect) = (1, 0);
+        loop {
+            let numbered = self.sb.snapshot_blocks() + list;
+            let wanted = {
+                let (mut rest, mut span, mut found) = (numbered - wide(DIRECT), 1, 0);
+                while rest > 0 {
+                    span *= pointers;
+                    let mine = rest.min(span);
+                    let mut level = span;
+                    while level >= pointers {
+                        found += mine.div_ceil(level);
+                        level /= pointers;
+                    }
+                    rest -= mine;
+                }
+                found
+            };
+            let listed = 1 + kept + list + wanted;
+            let needed = (listed * LISTED).div_ceil(bsize);
+            if (needed, wanted) == (list, indirect) {
+                return (index(list), index(indirect));
+            }
+            (list, indirect) = (needed.max(list), wanted);
+        }
+    }
+
+    /// Writes the list of the blocks that need no look before they are overwritten. Returns its
+    /// length in bytes.
+    fn write_list(
+        &self,
+        device: &dyn BlockDevice,
+        blocks: &Blocks,
+        own: &[BlockNo],
+    ) -> Result<u64, FsError> {
+        let frag = u64::from(self.sb.frag);
+        let mut listed = always_kept(&self.sb);
+        listed.extend(own.iter().map(|start| start.get() / frag));
+        let numbers = [wide(listed.len()) + 1].into_iter().chain(listed);
+        let mut bytes = vec![0; blocks.list.len() * index(self.sb.bsize)];
+        let mut len = 0;
+        for number in numbers {
+            self.sb.order.put_u64(&mut bytes, len, number);
+            len += index(LISTED);
+        }
+        for (bytes, &to) in bytes.chunks(index(self.sb.bsize)).zip(&blocks.list) {
+            self.write(device, to, bytes)?;
+        }
+        Ok(wide(len))
+    }
+
+    fn write(&self, device: &dyn BlockDevice, to: BlockNo, bytes: &[u8]) -> Result<(), FsError> {
+        let at = ByteLen::new(to.get() * u64::from(self.sb.fsize));
+        Ok(device.write(Lba::containing(at), bytes)?)
+    }
+
+    fn write_copies(&self, device: &dyn BlockDevice, blocks: &Blocks) -> Result<(), FsError> {
+        for (block, &copy) in &blocks.copies {
+            match self.changed.get(block) {
+                Some(bytes) => self.write(device, copy, bytes)?,
+                None => self.write(device, copy, &self.read(device, *block)?)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The number for a block of the file.
+    fn number(&self, blocks: &Blocks, at: u64) -> Result<u64, FsError> {
+        if let Some(list) = at.checked_sub(self.sb.snapshot_blocks()) {
+            return Ok(blocks.list.get(index(list)).map_or(0, |start| start.get()));
+        }
+        match blocks.copies.get(&at) {
+            Some(copy) => Ok(copy.get()),
+            None if self.older.contains(&at) => Ok(BLK_SNAP),
+            None if self.is_free(at)? => Ok(BLK_NOCOPY),
+            None => Ok(0),
+        }
+    }
+
+    /// Writes the indirect blocks. Returns the fifteen numbers of the inode.
+    fn write_numbers(
+        &self,
+        device: &dyn BlockDevice,
+        blocks: &Blocks,
+    ) -> Result<Vec<u64>, FsError> {
+        let end = self.sb.snapshot_blocks() + wide(blocks.list.len());
+        let mut pool = blocks.indirect.iter().copied();
+        let mut numbers = Vec::new();
+        for at in 0..wide(DIRECT) {
+            numbers.push(self.number(blocks, at)?);
+        }
+        let (mut first, mut span) = (wide(DIRECT), 1);
+        for _ in 0..3 {
+            span *= self.sb.pointers();
+            let run = first..end.min(first + span);
+            let tree = match run.is_empty() {
+                true => 0,
+                false => self.write_tree(device, blocks, &mut pool, run, span)?,
+            };
+            numbers.push(tree);
+            first += span;
+        }
+        debug_assert!(pool.next().is_none(), "as many blocks as were counted");
+        Ok(numbers)
+    }
+
+    /// Writes the indirect block of a run of blocks, and those below it. `span` is how many it
+    /// could have.
+    fn write_tree(
+        &self,
+        device: &dyn BlockDevice,
+        blocks: &Blocks,
+        pool: &mut impl Iterator<Item = BlockNo>,
+        run: std::ops::Range<u64>,
+        span: u64,
+    ) -> Result<u64, FsError> {
+        let own = pool.next();
+        debug_assert!(own.is_some(), "as many blocks as were counted");
+        let own = own.ok_or_else(|| super::groups::full("blocks for a snapshot"))?;
+        let step = span / self.sb.pointers();
+        let width = index(self.sb.pointer_size());
+        let mut bytes = vec![0; index(self.sb.bsize)];
+        for (n, first) in run.clone().step_by(index(step)).enumerate() {
+            let number = match step {
+                1 => self.number(blocks, first)?,
+                _ => {
+                    let below = first..run.end.min(first + step);
+                    self.write_tree(device, blocks, pool, below, step)?
+                }
+            };
+            put_pointer(&self.sb, &mut bytes, n * width, number);
+        }
+        self.write(device, own, &bytes)?;
+        Ok(own.get())
+    }
+}

@@ -1,0 +1,202 @@
+//! The map of a snapshot, changed in place: only its last level, since all other blocks of a map
+//! are there when the snapshot has been taken.
+
+use crate::inode::Inode;
+use crate::inode_edit::put_pointer;
+use crate::ondisk::DIRECT;
+use crate::superblock::Super;
+use seekless_device::BlockDevice;
+use seekless_fs::field::{index, range, slice, wide};
+use seekless_fs::{FsError, Location};
+use seekless_units::{BlockNo, ByteLen, Extent, GroupNo, Ino, Lba, SECTOR};
+use std::collections::hash_map::{Entry, HashMap};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// The blocks that each snapshot has copies of since it was taken: those of the superblock, of the
+/// summary area and of the groups' heads. They are overwritten when copies are made.
+pub(crate) fn always_kept(sb: &Super) -> BTreeSet<u64> {
+    let frag = u64::from(sb.frag);
+    let groups = (0..sb.ncg).map(|group| sb.in_group(GroupNo::new(group), sb.cblkno).get() / frag);
+    let (first, end) = (sb.summaries.start.get(), sb.summaries.end().get());
+    let summaries = first / frag..end.div_ceil(frag);
+    groups.chain(summaries).chain([sb.at / u64::from(sb.bsize)]).collect()
+}
+
+/// Indirect blocks kept in memory at most.
+const MOST_BLOCKS: usize = 4096;
+
+/// A map that is being changed. Its numbers in memory are those on the device, or are about to be
+/// written there ([`MapMut::write`]).
+pub(crate) struct MapMut {
+    sb: Arc<Super>,
+    pub(crate) ino: Ino,
+    direct: [u64; DIRECT],
+    indirect: [u64; 3],
+    /// Indirect blocks that were read, by their first fragment.
+    blocks: HashMap<u64, Vec<u8>>,
+    /// Sectors that are to be written: the first fragment of the block, and the byte there.
+    changed: BTreeSet<(u64, usize)>,
+    /// Fragments that the snapshot has got since its inode was written.
+    gained: u64,
+}
+
+impl MapMut {
+    /// The map of a snapshot.
+    ///
+    /// # Errors
+    /// [`FsError::Unsupported`] for one without its whole map, or without copies of
+    /// [what is always kept](always_kept); [`FsError::Corrupt`] for numbers outside of the volume.
+    pub(crate) fn new(
+        sb: Arc<Super>,
+        inode: &Inode,
+        device: &dyn BlockDevice,
+    ) -> Result<Self, FsError> {
+        let mut map = Self::of(sb, inode.ino, inode.direct, inode.indirect);
+        map.check(device)?;
+        Ok(map)
+    }
+
+    /// The map of a snapshot that was just written.
+    pub(crate) fn of(
+        sb: Arc<Super>,
+        ino: Ino,
+        direct: [u64; DIRECT],
+        indirect: [u64; 3],
+    ) -> Self {
+        let (blocks, changed) = (HashMap::new(), BTreeSet::new());
+        Self { sb, ino, direct, indirect, blocks, changed, gained: 0 }
+    }
+
+    fn check(&mut self, device: &dyn BlockDevice) -> Result<(), FsError> {
+        let lacking = |what: &str, ino: Ino| {
+            FsError::Unsupported(format!(
+                "changing a volume whose snapshot of inode {ino} has no {what}"
+            ))
+        };
+        let blocks = self.sb.snapshot_blocks();
+        if (0..blocks).zip(&self.direct).any(|(_, &number)| number == 0) {
+            return Err(lacking("copies of the first blocks", self.ino));
+        }
+        let pointers = self.sb.pointers();
+        for first in (wide(DIRECT)..blocks).step_by(index(pointers)) {
+            if self.leaf(device, first)?.is_none() {
+                return Err(lacking("complete map", self.ino));
+            }
+        }
+        for block in always_kept(&self.sb) {
+            if self.number(device, block)? == 0 {
+                return Err(lacking("copies of the groups and the superblock", self.ino));
+            }
+        }
+        Ok(())
+    }
+
+    /// The number for a block; 0 where the volume's own block is the snapshot's.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`] for indirect blocks outside of the volume; errors of the device.
+    pub(crate) fn number(&mut self, device: &dyn BlockDevice, at: u64) -> Result<u64, FsError> {
+        debug_assert!(at < self.sb.snapshot_blocks(), "block {at} is one of the volume");
+        if let Some(&number) = self.direct.get(index(at)) {
+            return Ok(number);
+        }
+        let Some((leaf, n)) = self.leaf(device, at)? else { return Ok(0) };
+        self.number_in(device, leaf, n)
+    }
+
+    /// Sets the number for a block that has none, in memory. The snapshot gets that block.
+    ///
+    /// # Errors
+    /// As [`MapMut::number`].
+    pub(crate) fn set(
+        &mut self,
+        device: &dyn BlockDevice,
+        at: u64,
+        number: BlockNo,
+    ) -> Result<(), FsError> {
+        debug_assert_eq!(self.number(device, at).ok(), Some(0), "block {at} has no number yet");
+        let leaf = self.leaf(device, at)?;
+        let (leaf, n) = leaf.ok_or_else(|| {
+            let place = Location::of("block map").in_inode(self.ino);
+            range("indirect block", at, 0, place)
+        })?;
+        let width = index(self.sb.pointer_size());
+        let sb = Arc::clone(&self.sb);
+        let at = index(n) * width;
+        put_pointer(&sb, self.block(device, leaf)?, at, number.get());
+        let sector = index(SECTOR);
+        self.changed.insert((leaf, at / sector * sector));
+        self.gained += u64::from(sb.frag);
+        Ok(())
+    }
+
+    /// Writes the numbers that were set: each in one sector.
+    ///
+    /// # Errors
+    /// Errors of the device.
+    pub(crate) fn write(&mut self, device: &dyn BlockDevice) -> Result<(), FsError> {
+        let fsize = u64::from(self.sb.fsize);
+        for (leaf, from) in std::mem::take(&mut self.changed) {
+            let block = self.blocks.get(&leaf).map(Vec::as_slice).unwrap_or_default();
+            let sector = slice(block, from, index(SECTOR));
+            debug_assert!(sector.is_some(), "a changed block stays in memory");
+            let at = Lba::containing(ByteLen::new(leaf * fsize + wide(from)));
+            device.write(at, sector.unwrap_or_default())?;
+        }
+        Ok(())
+    }
+
+    /// The fragments that the snapshot has got, which its inode is about to say.
+    pub(crate) fn take_gained(&mut self) -> u64 {
+        std::mem::take(&mut self.gained)
+    }
+
+    /// The block of the last level with a block's number, and the place there.
+    fn leaf(&mut self, device: &dyn BlockDevice, at: u64) -> Result<Option<(u64, u64)>, FsError> {
+        debug_assert!(at >= wide(DIRECT), "block {at} has its number in the inode");
+        let pointers = self.sb.pointers();
+        let (mut within, mut span) = (at - wide(DIRECT), 1);
+        for root in self.indirect {
+            span *= pointers;
+            if within >= span {
+                within -= span;
+                continue;
+            }
+            let mut number = root;
+            while span > pointers && number != 0 {
+                span /= pointers;
+                number = self.number_in(device, number, within / span)?;
+                within %= span;
+            }
+            return Ok((number != 0).then_some((number, within)));
+        }
+        Ok(None)
+    }
+
+    fn number_in(&mut self, device: &dyn BlockDevice, leaf: u64, n: u64) -> Result<u64, FsError> {
+        let sb = Arc::clone(&self.sb);
+        Ok(sb.pointer(self.block(device, leaf)?, n))
+    }
+
+    fn block(&mut self, device: &dyn BlockDevice, start: u64) -> Result<&mut Vec<u8>, FsError> {
+        if self.blocks.len() >= MOST_BLOCKS && self.changed.is_empty() {
+            self.blocks.clear();
+        }
+        match self.blocks.entry(start) {
+            Entry::Occupied(known) => Ok(known.into_mut()),
+            Entry::Vacant(vacant) => {
+                let sb = &self.sb;
+                let run = Extent::new(BlockNo::new(start), u64::from(sb.frag));
+                let end = start.checked_add(run.len);
+                if end.is_none_or(|end| end > sb.size) {
+                    let place = Location::of("indirect block").in_inode(self.ino);
+                    return Err(range("block number", start, sb.size, place));
+                }
+                let mut bytes = vec![0; index(sb.bsize)];
+                device.read_bytes(ByteLen::new(start * u64::from(sb.fsize)), &mut bytes)?;
+                Ok(vacant.insert(bytes))
+            }
+        }
+    }
+}

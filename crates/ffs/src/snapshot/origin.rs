@@ -1,0 +1,232 @@
+//! The device of a volume in use: before a block is overwritten for the first time since a snapshot
+//! was taken, the snapshot gets a copy of it (`ffs_copyonwrite` of `sys/ufs/ffs/ffs_snapshot.c`).
+//!
+//! Two rules hold at every moment, also on the disk after a crash: a block for which a snapshot has
+//! no number is on the disk as it was then; and the block of a number has the contents from then.
+//! So copies are on the disk before their numbers, and those before the blocks are overwritten. The
+//! copies go to blocks that were reserved: no file has them, and on the disk they are not free.
+
+use super::device_error;
+use super::map_mut::MapMut;
+use crate::superblock::Super;
+use crate::volume::Volume;
+use seekless_device::{BlockDevice, DeviceError, Durable, Ticket};
+use seekless_fs::FsError;
+use seekless_fs::field::{index, wide};
+use seekless_units::{BlockNo, ByteLen, Ino, Lba};
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The device of a volume with any number of snapshots. Others must not write to the device below.
+pub(crate) struct Origin {
+    device: Arc<dyn BlockDevice>,
+    sb: Arc<Super>,
+    /// The number of snapshots, also in `state`.
+    snapshots: AtomicUsize,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Oldest first.
+    maps: Vec<MapMut>,
+    reserve: Vec<BlockNo>,
+}
+
+/// A copy that was made: of which block, for which of the snapshots, and where it is.
+struct Copied {
+    block: u64,
+    snapshot: usize,
+    copy: BlockNo,
+}
+
+impl Origin {
+    /// A device without snapshots.
+    pub(crate) fn new(device: Arc<dyn BlockDevice>, sb: Arc<Super>) -> Self {
+        Self { device, sb, snapshots: AtomicUsize::new(0), state: Mutex::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The device below. What is written there must not be in the way of a snapshot.
+    pub(crate) fn below(&self) -> &dyn BlockDevice {
+        self.device.as_ref()
+    }
+
+    /// The volume as it is on the device.
+    pub(crate) fn volume(&self, ignore_checksums: bool) -> Volume {
+        Volume::with(Arc::clone(&self.device), self.sb.as_ref().clone(), ignore_checksums)
+    }
+
+    /// Adds a snapshot, which is newer than all others.
+    pub(crate) fn add(&self, map: MapMut) {
+        let mut state = self.state();
+        state.maps.push(map);
+        self.snapshots.store(state.maps.len(), Ordering::Release);
+    }
+
+    /// The number of snapshots.
+    pub(crate) fn snapshots(&self) -> usize {
+        self.snapshots.load(Ordering::Acquire)
+    }
+
+    /// The number of blocks in the reserve.
+    pub(crate) fn reserved(&self) -> usize {
+        self.state().reserve.len()
+    }
+
+    /// Adds a block to the reserve: it is not free on the disk, and no snapshot needs it.
+    pub(crate) fn reserve(&self, block: BlockNo) {
+        self.state().reserve.push(block);
+    }
+
+    /// Empties the reserve.
+    pub(crate) fn take_reserve(&self) -> Vec<BlockNo> {
+        std::mem::take(&mut self.state().reserve)
+    }
+
+    /// The fragments that snapshots have got since this was last asked, by their inodes.
+    pub(crate) fn take_gained(&self) -> Vec<(Ino, u64)> {
+        let mut state = self.state();
+        let gained = state.maps.iter_mut().map(|map| (map.ino, map.take_gained()));
+        gained.filter(|&(_, gained)| gained > 0).collect()
+    }
+
+    /// Offers the snapshots a block that no file has any more, and that is not free on the disk.
+    /// The first one that has no copy of it gets it, and it must not be freed. Returns whether one
+    /// did. After a crash the block may have no owner; its contents are there all the same.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`] for a damaged map; errors of the device.
+    pub(crate) fn claim(&self, start: BlockNo) -> Result<bool, FsError> {
+        let at = start.get() / u64::from(self.sb.frag);
+        debug_assert!(start.get().is_multiple_of(self.sb.frag.into()), "{start} begins a block");
+        let device = self.device.as_ref();
+        for map in &mut self.state().maps {
+            if map.number(device, at)? == 0 {
+                map.set(device, at, start)?;
+                map.write(device)?;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Copies the blocks of a range that is about to be overwritten.
+    fn preserve(&self, at: Lba, len: usize) -> Result<(), DeviceError> {
+        if len == 0 || self.snapshots() == 0 {
+            return Ok(());
+        }
+        let (start, bsize) = (at.to_bytes().get(), u64::from(self.sb.bsize));
+        let last = (start + wide(len) - 1) / bsize;
+        let blocks = start / bsize..(last + 1).min(self.sb.snapshot_blocks());
+        let mut state = self.state();
+        let State { maps, reserve } = &mut *state;
+        let damaged = |error| device_error(start, error);
+        let device = self.device.as_ref();
+        let mut copied = Vec::new();
+        let mut bytes = Vec::new();
+        for block in blocks {
+            bytes.clear();
+            for (snapshot, map) in maps.iter_mut().enumerate() {
+                if map.number(device, block).map_err(damaged)? != 0 {
+                    continue;
+                }
+                let copy = reserve.pop().ok_or_else(|| DeviceError::Io {
+                    at,
+                    source: io::Error::from(io::ErrorKind::StorageFull),
+                })?;
+                if bytes.is_empty() {
+                    bytes.resize(index(bsize), 0);
+                    // The volume may end within its last block.
+                    let there = (device.len().get() - block * bsize).min(bsize);
+                    let there = bytes.get_mut(..index(there)).unwrap_or_default();
+                    device.read(Lba::containing(ByteLen::new(block * bsize)), there)?;
+                }
+                let to = ByteLen::new(copy.get() * u64::from(self.sb.fsize));
+                device.write(Lba::containing(to), &bytes)?;
+                copied.push(Copied { block, snapshot, copy });
+            }
+        }
+        if copied.is_empty() {
+            return Ok(());
+        }
+        device.flush()?;
+        for Copied { block, snapshot, copy } in copied {
+            if let Some(map) = maps.get_mut(snapshot) {
+                map.set(device, block, copy).map_err(damaged)?;
+            }
+        }
+        for map in maps {
+            map.write(device).map_err(damaged)?;
+        }
+        device.flush()
+    }
+
+    /// Whether no snapshot needs a block as it is on the disk.
+    fn is_kept(&self, state: &mut State, block: u64) -> Result<bool, FsError> {
+        for map in &mut state.maps {
+            if map.number(self.device.as_ref(), block)? == 0 {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl BlockDevice for Origin {
+    fn len(&self) -> ByteLen {
+        self.device.len()
+    }
+
+    fn read(&self, at: Lba, buf: &mut [u8]) -> Result<(), DeviceError> {
+        self.device.read(at, buf)
+    }
+
+    fn write(&self, at: Lba, buf: &[u8]) -> Result<(), DeviceError> {
+        self.preserve(at, buf.len())?;
+        self.device.write(at, buf)
+    }
+
+    fn submit(&self, at: Lba, buf: &[u8], durable: Durable) -> Result<Option<Ticket>, DeviceError> {
+        self.preserve(at, buf.len())?;
+        self.device.submit(at, buf, durable)
+    }
+
+    fn is_complete(&self, ticket: Ticket) -> Result<bool, DeviceError> {
+        self.device.is_complete(ticket)
+    }
+
+    fn wait(&self, ticket: Ticket) -> Result<(), DeviceError> {
+        self.device.wait(ticket)
+    }
+
+    fn flush(&self) -> Result<(), DeviceError> {
+        self.device.flush()
+    }
+
+    /// Blocks that a snapshot needs stay as they are.
+    fn discard(&self, at: Lba, len: u64) -> Result<(), DeviceError> {
+        if self.snapshots() == 0 {
+            return self.device.discard(at, len);
+        }
+        let bsize = u64::from(self.sb.bsize);
+        let (start, end) = (at.to_bytes().get(), at.to_bytes().get() + len);
+        let mut state = self.state();
+        let mut from = start;
+        while from < end {
+            let block = from / bsize;
+            let to = ((block + 1) * bsize).min(end);
+            let is_kept = block >= self.sb.snapshot_blocks()
+                || self.is_kept(&mut state, block).map_err(|error| device_error(from, error))?;
+            if is_kept {
+                self.device.discard(Lba::containing(ByteLen::new(from)), to - from)?;
+            }
+            from = to;
+        }
+        Ok(())
+    }
+}

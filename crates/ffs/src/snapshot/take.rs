@@ -1,0 +1,95 @@
+//! Taking a snapshot (`ffs_snapshot` of `sys/ufs/ffs/ffs_snapshot.c`).
+//!
+//! The file is made as an empty one, and everything is written. This is the moment that the
+//! snapshot keeps; its own file is an empty one there. Then it gets its blocks, and the copies that
+//! it needs from the start are written to them; the superblock lists it; and its inode, in one
+//! sector, gets its map and its flag. After a crash before that, the superblock lists an empty
+//! file, which is in order, and blocks that no file has are used.
+
+use super::{HOME, options_at, path_of};
+use crate::operate::{Core, Ffs, FfsLive};
+use seekless_cache::{Config, Discipline};
+use seekless_device::{BlockDevice, VirtualClock};
+use seekless_fs::operate::{NewFile, Operate, Ownership};
+use seekless_fs::{FsError, Timestamp};
+use seekless_units::Ino;
+use std::sync::Arc;
+
+/// Of the directory for snapshots, as `fsck_ffs` makes it.
+const OF_HOME: Ownership = Ownership { uid: 0, gid: 0, perm: 0o770 };
+
+/// Of a snapshot.
+const OF_SNAPSHOT: Ownership = Ownership { uid: 0, gid: 0, perm: 0o400 };
+
+/// Takes a snapshot of a volume that is not in use, and returns its inode. `name` is its path, or
+/// its name in `/.snap`, which is made if there is none. `now` becomes the time of the file.
+///
+/// # Errors
+/// As [`take_snapshot_in_use`]; errors of opening the volume for changes.
+pub fn take_snapshot(
+    device: Arc<dyn BlockDevice>,
+    name: &[u8],
+    now: Timestamp,
+) -> Result<Ino, FsError> {
+    let config = Config::new(Discipline::SoftUpdates);
+    let mut live = FfsLive::open(device, Arc::new(VirtualClock::new()), config, options_at(now))?;
+    let taken = take_snapshot_in_use(&mut live, name);
+    live.unmount()?;
+    taken
+}
+
+/// Takes a snapshot of a volume in use: it keeps the state of this moment, with all changes that
+/// were made before. `name` is as that of [`take_snapshot`].
+///
+/// # Errors
+/// [`FsError::Exists`]; [`FsError::NotFound`] for the directory of a path; [`FsError::NoSpace`] if
+/// there are twenty snapshots already, or no room for the blocks that it has from the start;
+/// [`FsError::Refused`] for a volume that is too small, that is being recovered, or with files in
+/// use that have no name; errors of the device. There is no snapshot then.
+pub fn take_snapshot_in_use(live: &mut FfsLive, name: &[u8]) -> Result<Ino, FsError> {
+    live.parts().0.check_takes_snapshot()?;
+    let path = path_of(name);
+    let end = path.iter().rposition(|&byte| byte == b'/').unwrap_or(0);
+    let (dir, name) = path.split_at(end);
+    let name = name.get(1..).unwrap_or_default();
+    if name.is_empty() || name == b"." || name == b".." {
+        return Err(FsError::Invalid("a snapshot has a name".into()));
+    }
+    let mut at = live.root();
+    for part in dir.split(|&byte| byte == b'/').filter(|part| !part.is_empty()) {
+        at = match live.lookup(at, part)? {
+            Some(below) => below,
+            None if dir == HOME.as_bytes() => {
+                live.make(at, part, NewFile::Directory, OF_HOME)?.ino
+            }
+            None => return Err(FsError::NotFound(String::from_utf8_lossy(dir).into_owned())),
+        };
+    }
+    let ino = live.make(at, name, NewFile::Regular, OF_SNAPSHOT)?.ino;
+    let taken = fill(live, ino);
+    if taken.is_err() {
+        // The first error is the one to be told.
+        let _ = live.unlink(at, name);
+    }
+    taken.map(|()| ino)
+}
+
+/// Makes the empty file of an inode a snapshot.
+fn fill(live: &mut FfsLive, ino: Ino) -> Result<(), FsError> {
+    live.sync()?;
+    // Blocks in the reserve have no owner, so that they must not be in the image.
+    within_operation(live, Ffs::release_reserve)?;
+    live.sync()?;
+    within_operation(live, |format, core| format.fill_snapshot(core, ino))?;
+    live.sync()
+}
+
+fn within_operation(
+    live: &mut FfsLive,
+    operation: impl FnOnce(&mut Ffs, &mut Core) -> Result<(), FsError>,
+) -> Result<(), FsError> {
+    let (format, core) = live.parts();
+    core.cache.begin()?;
+    let done = operation(format, core);
+    core.cache.end().and(done)
+}
