@@ -60,9 +60,14 @@ fn killed_at_several_moments() {
         run("e2fsck", &["-fn", &image]);
         let different = places(&image, &paths) != places(&fresh, &paths);
         moved += u32::from(was_killed && different);
-        // The next run resumes.
+        // The next run resumes. Where the kernel has given it too few of the blocks that it needs,
+        // the one after it does.
         let mounted = Mounted::new(&scratch, &image, "rw");
-        let done = relayout(mounted.text(), &trace, &[]);
+        let mut done = relayout(mounted.text(), &trace, &[]);
+        if done["stopped"] == "room" {
+            println!("{part}: no room at first: {done}");
+            done = relayout(mounted.text(), &trace, &[]);
+        }
         let (before, after) = (number(&alone, before), number(&done, after));
         assert!(after * 10 <= before * 3, "{part}: {after} of {before} seeks: {done}");
         drop(mounted);
