@@ -296,11 +296,6 @@ impl Super {
                     .into(),
             ));
         }
-        if self.tuning.has_snapshots() {
-            return Err(FsError::Unsupported(
-                "repairing a volume with snapshots (remove them first)".into(),
-            ));
-        }
         Ok(())
     }
 

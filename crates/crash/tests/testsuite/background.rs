@@ -31,7 +31,7 @@ pub(crate) struct InBackground {
 }
 
 impl InBackground {
-    fn of(version: Version) -> Self {
+    pub(crate) fn of(version: Version) -> Self {
         Self { ufs: Ufs::of(version), corrected: AtomicU64::new(0), left: AtomicU64::new(0) }
     }
 
@@ -55,7 +55,7 @@ impl InBackground {
             }
             live.correct(correction)?;
         }
-        remove_it(&mut live, all)?;
+        remove_it(&mut live)?;
         live.end_recovery(true)?;
         live.unmount()?;
         Ok(true)
@@ -112,7 +112,9 @@ fn everything(live: &mut FfsLive) -> Result<(Vec<Named>, Vec<Ino>), FsError> {
             names.push(entry.name.to_vec());
             ControlFlow::Continue(())
         })?;
-        for name in names.into_iter().filter(|name| !matches!(&name[..], b"." | b"..")) {
+        // Snapshots are there.
+        let is_used = |name: &Vec<u8>| !matches!(&name[..], b"." | b".." | b"lost+found");
+        for name in names.into_iter().filter(is_used) {
             let ino = live.lookup(dir, &name)?.expect("it is listed");
             match live.attr(ino)?.kind {
                 // It may have two names.
@@ -158,8 +160,12 @@ fn one_operation(live: &mut FfsLive, random: &mut Pcg64Mcg) -> Result<String, Fs
 }
 
 fn name_of(number: usize) -> Vec<u8> {
-    format!("while-it-is-checked-{number}").into_bytes()
+    [USED, number.to_string().as_bytes()].concat()
 }
+
+/// How the names of directories begin that are made in the meantime.
+const USED: &[u8] = b"while-it-is-checked-";
+
 
 /// Makes a file of several blocks in a new directory.
 fn use_it(live: &mut FfsLive, number: usize) -> Result<(), FsError> {
@@ -170,7 +176,11 @@ fn use_it(live: &mut FfsLive, number: usize) -> Result<(), FsError> {
         let file = live.make(dir, b"f", NewFile::Regular, owner)?.ino;
         live.write(file, ByteLen::ZERO, &[7; 5000]).map(drop)
     };
-    no_space_is_no_matter(used())
+    match used() {
+        // An earlier recovery that was cut off has made it.
+        Err(FsError::Exists(_)) => Ok(()),
+        done => no_space_is_no_matter(done),
+    }
 }
 
 /// Workloads may have filled the volume.
@@ -178,14 +188,20 @@ fn no_space_is_no_matter(done: Result<(), FsError>) -> Result<(), FsError> {
     if matches!(done, Err(FsError::NoSpace(_))) { Ok(()) } else { done }
 }
 
-fn remove_it(live: &mut FfsLive, all: usize) -> Result<(), FsError> {
+fn remove_it(live: &mut FfsLive) -> Result<(), FsError> {
     let root = live.root();
-    for number in [0, all / 2] {
-        let Some(dir) = live.lookup(root, &name_of(number))? else { continue };
+    // Also those of an earlier recovery that was cut off.
+    let mut names = Vec::new();
+    live.read_dir(root, 0, &mut |entry| {
+        names.extend(entry.name.starts_with(USED).then(|| entry.name.to_vec()));
+        ControlFlow::Continue(())
+    })?;
+    for name in names {
+        let Some(dir) = live.lookup(root, &name)? else { continue };
         if live.lookup(dir, b"f")?.is_some() {
             live.unlink(dir, b"f")?;
         }
-        live.rmdir(root, &name_of(number))?;
+        live.rmdir(root, &name)?;
     }
     Ok(())
 }

@@ -9,4 +9,5 @@ mod campaign;
 mod faults;
 mod log;
 mod order;
+mod snapshots;
 mod ufs;

@@ -24,8 +24,6 @@ const CHANGES_AHEAD: usize = 16;
 /// The snapshots of a volume in use.
 pub(super) struct Copies {
     origin: Arc<Origin>,
-    /// Their inodes, oldest first.
-    listed: Vec<Ino>,
     /// Blocks that may still be overwritten before everything is counted again.
     counted: usize,
     /// The volume is about to be closed.
@@ -33,8 +31,8 @@ pub(super) struct Copies {
 }
 
 impl Copies {
-    pub(super) fn new(origin: Arc<Origin>, listed: Vec<Ino>) -> Self {
-        Self { origin, listed, counted: 0, closing: false }
+    pub(super) fn new(origin: Arc<Origin>) -> Self {
+        Self { origin, counted: 0, closing: false }
     }
 
     /// The device that copies.
@@ -43,16 +41,11 @@ impl Copies {
     }
 
     /// The inodes of the snapshots, oldest first.
-    pub(super) fn listed(&self) -> &[Ino] {
-        &self.listed
+    pub(super) fn listed(&self) -> Vec<Ino> {
+        self.origin.inodes()
     }
 
-    /// Adds a snapshot to the list, as the newest.
-    pub(super) fn list(&mut self, ino: Ino) {
-        self.listed.push(ino);
-    }
-
-    /// From now on, blocks are copied for it.
+    /// Adds a snapshot, as the newest. From now on, blocks are copied for it.
     pub(super) fn add(&mut self, map: MapMut) {
         self.origin.add(map);
         self.counted = 0;

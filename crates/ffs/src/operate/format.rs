@@ -257,6 +257,9 @@ impl Format for Ffs {
     }
 
     fn runs_of(&mut self, core: &mut Core, ino: Ino) -> Result<Vec<Extent>, FsError> {
+        if core.node(ino)?.restrictions.snapshot {
+            return self.copies.device().runs_of(ino, self.ignore_checksums);
+        }
         Files::of(self, core).runs_of(ino)
     }
 
@@ -265,6 +268,9 @@ impl Format for Ffs {
     }
 
     fn mapped_runs(&mut self, core: &mut Core, ino: Ino) -> Result<Vec<Mapping>, FsError> {
+        if core.node(ino)?.restrictions.snapshot {
+            return Err(FsError::NotPermitted(format!("inode {ino} is a snapshot")));
+        }
         Files::of(self, core).mapped_runs(ino)
     }
 

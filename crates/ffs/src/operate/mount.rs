@@ -8,7 +8,7 @@ use super::recovery::{Progress, is_clean};
 use super::seal::Sealer;
 use super::{Core, Ffs, LiveOptions};
 use crate::ondisk::{DIRECTORY_UNIT, ROOT, flag};
-use crate::snapshot::{self, MapMut, Origin};
+use crate::snapshot::Origin;
 use crate::superblock::Super;
 use crate::superblock_edit::SuperblockMut;
 use hashbrown::HashSet;
@@ -40,7 +40,8 @@ impl Ffs {
             let what = format!("{} on UFS (use softdep, normal, sync or async)", config.discipline);
             return Err(FsError::Unsupported(what));
         }
-        let (origin, listed) = with_snapshots(device, &sb, options.ignore_checksums)?;
+        let origin = Arc::new(Origin::with_listed(device, &sb, options.ignore_checksums)?);
+        check_order(&origin, config.discipline)?;
         let device: Arc<dyn BlockDevice> = origin.clone();
         let mut cache = Cache::new(Arc::clone(&device), clock, sb.bsize, sb.fsize, config)?;
         if let Some(seal) = Sealer::of(&sb) {
@@ -73,7 +74,7 @@ impl Ffs {
             codec: Typed(Arc::clone(&sb)),
             allocator: Allocator::new(Arc::clone(&sb), groups, policies),
             sb,
-            copies: Copies::new(origin, listed),
+            copies: Copies::new(origin),
             verified_inodes: HashSet::new(),
             ignore_checksums: options.ignore_checksums,
             progress,
@@ -105,7 +106,7 @@ impl Ffs {
         bytes.set_clean(clean);
         let listed = self.copies.listed();
         if self.sb.tuning.has_snapshots() || !listed.is_empty() {
-            bytes.list_snapshots(listed);
+            bytes.list_snapshots(&listed);
         }
         bytes.write(device, false)?;
         device.flush()?;
@@ -113,20 +114,14 @@ impl Ffs {
     }
 }
 
-/// The device with the snapshots that the superblock lists, and their inodes.
-fn with_snapshots(
-    device: Arc<dyn BlockDevice>,
-    sb: &Arc<Super>,
-    ignore_checksums: bool,
-) -> Result<(Arc<Origin>, Vec<Ino>), FsError> {
-    let origin = Origin::new(device, Arc::clone(sb));
-    let volume = origin.volume(ignore_checksums);
-    let mut listed = Vec::new();
-    for inode in snapshot::listed(&volume)? {
-        origin.add(MapMut::new(Arc::clone(sb), &inode, origin.below())?);
-        listed.push(inode.ino);
+/// After a crash, a volume with snapshots is corrected while it is in use, which only soft updates
+/// allow for.
+fn check_order(origin: &Origin, discipline: Discipline) -> Result<(), FsError> {
+    if origin.snapshots() > 0 && discipline != Discipline::SoftUpdates {
+        let what = format!("{discipline} on a volume with snapshots (use softdep)");
+        return Err(FsError::Unsupported(what));
     }
-    Ok((Arc::new(origin), listed))
+    Ok(())
 }
 
 fn limits(sb: &Super) -> Limits {

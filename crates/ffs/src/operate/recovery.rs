@@ -84,6 +84,10 @@ impl Recovery<super::map::Map> for Ffs {
     }
 
     fn put_sectors(&mut self, core: &mut Core, ino: Ino) -> Result<(), FsError> {
+        if core.node(ino)?.restrictions.snapshot {
+            // All that it has were counted.
+            self.copies.device().forget_gained(ino);
+        }
         // Too high or too low, it harms nothing but the shown size.
         self.put_part(core, ino, Part::Map, Role::LinkDrop, &[], None).map(drop)
     }

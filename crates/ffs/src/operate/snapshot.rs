@@ -8,8 +8,7 @@ use crate::ondisk::{BLK_NOCOPY, BLK_SNAP, DIRECT, MOST_SNAPSHOTS, SNAPSHOT};
 use crate::snapshot::{MapMut, always_kept};
 use crate::superblock::Super;
 use crate::superblock_edit::SuperblockMut;
-use crate::volume::Volume;
-use seekless_cache::{Piece, Role};
+use seekless_cache::{Discipline, Piece, Role};
 use seekless_device::BlockDevice;
 use seekless_fs::field::{byte, index, invalid, wide};
 use seekless_fs::term::Text;
@@ -49,10 +48,13 @@ impl Ffs {
     ///
     /// # Errors
     /// [`FsError::NoSpace`] for a full list; [`FsError::Refused`].
-    pub(crate) fn check_takes_snapshot(&self) -> Result<(), FsError> {
+    pub(crate) fn check_takes_snapshot(&self, core: &Core) -> Result<(), FsError> {
         let refuse = |why: &str| Err(FsError::Refused(Text::from(why)));
         if self.copies.listed().len() >= MOST_SNAPSHOTS {
             return Err(FsError::NoSpace(format!("there are {MOST_SNAPSHOTS} snapshots already")));
+        }
+        if core.cache.blocks().config().discipline != Discipline::SoftUpdates {
+            return refuse("snapshots are taken of volumes in use with soft updates");
         }
         if self.progress != Progress::None {
             return refuse("the volume is being recovered");
@@ -112,7 +114,6 @@ impl Ffs {
         let (direct, indirect) = (node.map.trees.direct, node.map.trees.indirect);
         self.copies.add(MapMut::of(Arc::clone(&self.sb), ino, direct, indirect));
         self.reserve_copies(core, 0)?;
-        self.copies.list(ino);
         self.write_superblock(core, false)?;
         self.put_whole(core, ino)
     }
@@ -140,10 +141,10 @@ impl Ffs {
         for block in always_kept(&image.sb) {
             image.changed.insert(block, image.read(device, block)?);
         }
-        let volume = self.copies.device().volume(self.ignore_checksums);
         let mut deltas = BTreeMap::new();
-        for &ino in self.copies.listed() {
-            image.leave_out(&volume, ino, device, &mut deltas)?;
+        for ino in self.copies.listed() {
+            let runs = self.copies.device().runs_of(ino, self.ignore_checksums)?;
+            image.leave_out(ino, &runs, device, &mut deltas)?;
         }
         let mut totals = *self.allocator.groups().counts().totals();
         for (&group, &delta) in &deltas {
@@ -163,16 +164,13 @@ impl Image {
     /// Removes an older snapshot from the image: its blocks are free, its file is empty.
     fn leave_out(
         &mut self,
-        volume: &Volume,
         ino: Ino,
+        runs: &[Extent],
         device: &dyn BlockDevice,
         deltas: &mut BTreeMap<GroupNo, Delta>,
     ) -> Result<(), FsError> {
-        let (inode, _) = volume.live_inode(ino)?;
-        let map = volume.block_map(&inode)?;
-        let index_runs = map.index.iter().map(|block| Extent::new(block.block, block.len));
         let frag = u64::from(self.sb.frag);
-        for run in map.runs.iter().map(|run| run.extent).chain(index_runs) {
+        for run in runs {
             for start in (run.start.get()..run.end().get()).step_by(index(frag)) {
                 self.older.insert(start / frag);
                 let group = GroupNo::new(u32::try_from(start / u64::from(self.sb.fpg)).unwrap_or(0));

@@ -73,28 +73,39 @@ fn snapshot(volume: &Volume, ino: Ino) -> Result<Inode, FsError> {
     if kind != FileKind::Regular || !inode.is(SNAPSHOT) || !is_listed {
         return Err(FsError::Invalid(format!("inode {ino} is not a snapshot of its volume")));
     }
-    let least = volume.sb.snapshot_blocks() * u64::from(volume.sb.bsize);
-    if inode.len < least {
-        let place = Location::of("snapshot").in_inode(ino);
-        return Err(range("di_size", inode.len, least, place));
-    }
+    check_len(volume, &inode)?;
     Ok(inode)
 }
 
-/// The snapshots that the superblock lists, oldest first. Other listed inodes are left out: the
-/// image in a snapshot lists older ones so, and a crash while one was taken leaves an empty file.
+/// The snapshots that the superblock lists, oldest first, for changes of the volume. Other listed
+/// inodes are left out: the image in a snapshot lists older ones so, and a crash while one was taken
+/// leaves an empty file. The heads of groups are not looked at, since a crash may have torn them.
 ///
 /// # Errors
-/// [`FsError::Corrupt`] for a snapshot that is too short; errors of the device.
-pub(crate) fn listed(volume: &Volume) -> Result<Vec<Inode>, FsError> {
+/// [`FsError::Corrupt`] for an inode that cannot be read, or a snapshot that is too short; errors of
+/// the device.
+fn listed(volume: &Volume) -> Result<Vec<Inode>, FsError> {
     let mut inodes: Vec<Inode> = Vec::new();
     for ino in volume.sb.tuning.snapshots() {
         let is_new = inodes.iter().all(|known| known.ino != ino);
-        if is_new && Listed::of(volume, ino)?.0 == Listed::Snapshot {
-            inodes.push(snapshot(volume, ino)?);
+        let inode = volume.inode(ino)?;
+        let is_file = FileKind::from_mode(inode.mode()) == Some(FileKind::Regular);
+        if is_new && is_file && inode.is(SNAPSHOT) {
+            check_len(volume, &inode)?;
+            inodes.push(inode);
         }
     }
     Ok(inodes)
+}
+
+/// Checks that a snapshot has the whole image.
+fn check_len(volume: &Volume, inode: &Inode) -> Result<(), FsError> {
+    let least = volume.sb.snapshot_blocks() * u64::from(volume.sb.bsize);
+    if inode.len < least {
+        let place = Location::of("snapshot").in_inode(inode.ino);
+        return Err(range("di_size", inode.len, least, place));
+    }
+    Ok(())
 }
 
 /// A volume as one of its snapshots has kept it.
@@ -140,15 +151,20 @@ fn device_error(offset: u64, error: FsError) -> DeviceError {
 ///
 /// # Errors
 /// [`FsError::Corrupt`] for a snapshot that is too short or has no superblock; errors of the device.
+/// Listed inodes that are no snapshots are left out.
 pub fn snapshots(
     device: Arc<dyn BlockDevice>,
     options: OpenOptions,
 ) -> Result<Vec<SnapshotFile>, FsError> {
     let image = FfsImage::open(device.clone(), options)?;
     let volume = image.volume();
+    let mut listed = BTreeSet::new();
     let mut found = Vec::new();
-    for inode in listed(volume)? {
-        let ino = inode.ino;
+    for ino in volume.sb.tuning.snapshots() {
+        if !listed.insert(ino) || Listed::of(volume, ino)?.0 != Listed::Snapshot {
+            continue;
+        }
+        let inode = snapshot(volume, ino)?;
         let place = Location::of("inode").in_inode(ino);
         let held = inode.sectors().checked_mul(512);
         let held =
@@ -157,7 +173,7 @@ pub fn snapshots(
         let made = Super::read(kept.as_ref(), options.ignore_checksums)?.tuning.time;
         found.push(SnapshotFile { ino, path: None, made, held: ByteLen::new(held) });
     }
-    let mut paths = paths(&image, &found.iter().map(|file| file.ino).collect())?;
+    let mut paths = paths(&image, &listed)?;
     for file in &mut found {
         file.path = paths.remove(&file.ino);
     }

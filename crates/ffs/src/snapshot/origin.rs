@@ -13,7 +13,7 @@ use crate::volume::Volume;
 use seekless_device::{BlockDevice, DeviceError, Durable, Ticket};
 use seekless_fs::FsError;
 use seekless_fs::field::{index, wide};
-use seekless_units::{BlockNo, ByteLen, Ino, Lba};
+use seekless_units::{BlockNo, ByteLen, Extent, Ino, Lba};
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -43,8 +43,29 @@ struct Copied {
 
 impl Origin {
     /// A device without snapshots.
-    pub(crate) fn new(device: Arc<dyn BlockDevice>, sb: Arc<Super>) -> Self {
+    fn new(device: Arc<dyn BlockDevice>, sb: Arc<Super>) -> Self {
         Self { device, sb, snapshots: AtomicUsize::new(0), state: Mutex::default() }
+    }
+
+    /// A device with the snapshots that the superblock lists.
+    ///
+    /// # Errors
+    /// Those of [`MapMut::new`]; [`FsError::Corrupt`] for a snapshot that is too short.
+    pub(crate) fn with_listed(
+        device: Arc<dyn BlockDevice>,
+        sb: &Arc<Super>,
+        ignore_checksums: bool,
+    ) -> Result<Self, FsError> {
+        let origin = Self::new(device, Arc::clone(sb));
+        for inode in super::listed(&origin.volume(ignore_checksums))? {
+            origin.add(MapMut::new(Arc::clone(sb), &inode, origin.below())?);
+        }
+        Ok(origin)
+    }
+
+    /// The inodes of the snapshots, oldest first.
+    pub(crate) fn inodes(&self) -> Vec<Ino> {
+        self.state().maps.iter().map(|map| map.ino).collect()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -95,6 +116,24 @@ impl Origin {
         gained.filter(|&(_, gained)| gained > 0).collect()
     }
 
+    /// The fragments that a snapshot has got are in the number that its inode gets.
+    pub(crate) fn forget_gained(&self, ino: Ino) {
+        for map in self.state().maps.iter_mut().filter(|map| map.ino == ino) {
+            map.take_gained();
+        }
+    }
+
+    /// The runs that a snapshot has, with those of its map.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`]; errors of the device.
+    pub(crate) fn runs_of(&self, ino: Ino, ignore_checksums: bool) -> Result<Vec<Extent>, FsError> {
+        let volume = self.volume(ignore_checksums);
+        let map = volume.block_map(&volume.inode(ino)?)?;
+        let numbers = map.index.iter().map(|block| Extent::new(block.block, block.len));
+        Ok(map.runs.iter().map(|run| run.extent).chain(numbers).collect())
+    }
+
     /// Offers the snapshots a block that no file has any more, and that is not free on the disk.
     /// The first one that has no copy of it gets it, and it must not be freed. Returns whether one
     /// did. After a crash the block may have no owner; its contents are there all the same.
@@ -137,7 +176,10 @@ impl Origin {
                 }
                 let copy = reserve.pop().ok_or_else(|| DeviceError::Io {
                     at,
-                    source: io::Error::from(io::ErrorKind::StorageFull),
+                    source: io::Error::new(
+                        io::ErrorKind::StorageFull,
+                        "no room for a copy that a snapshot needs",
+                    ),
                 })?;
                 if bytes.is_empty() {
                     bytes.resize(index(bsize), 0);

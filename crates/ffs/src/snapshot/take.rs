@@ -44,10 +44,11 @@ pub fn take_snapshot(
 /// # Errors
 /// [`FsError::Exists`]; [`FsError::NotFound`] for the directory of a path; [`FsError::NoSpace`] if
 /// there are twenty snapshots already, or no room for the blocks that it has from the start;
-/// [`FsError::Refused`] for a volume that is too small, that is being recovered, or with files in
-/// use that have no name; errors of the device. There is no snapshot then.
+/// [`FsError::Refused`] for a volume that is too small, that is being recovered, that is not in use
+/// with soft updates, or with files in use that have no name; errors of the device. There is no snapshot then.
 pub fn take_snapshot_in_use(live: &mut FfsLive, name: &[u8]) -> Result<Ino, FsError> {
-    live.parts().0.check_takes_snapshot()?;
+    let (format, core) = live.parts();
+    format.check_takes_snapshot(core)?;
     let path = path_of(name);
     let end = path.iter().rposition(|&byte| byte == b'/').unwrap_or(0);
     let (dir, name) = path.split_at(end);

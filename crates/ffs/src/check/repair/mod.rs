@@ -23,15 +23,17 @@ use super::fix::{Fix, Stage, TOGETHER};
 use super::{Checker, problems};
 use crate::inode_edit::InodeMut;
 use crate::ondisk::{DIRECTORY_UNIT, flag};
+use crate::snapshot::Origin;
 use crate::snapshot_marks::unmark;
 use directory::Edit;
-use seekless_device::BlockDevice;
+use seekless_device::{BlockDevice, DeviceError};
 use seekless_fs::check::{Finding, Repaired, Rounds};
 use seekless_fs::field::wide;
 use seekless_fs::patches::Patches;
 use seekless_fs::{FileKind, FsError};
 use seekless_units::Ino;
 use std::collections::{BTreeSet, HashSet};
+use std::io;
 use std::sync::Arc;
 
 /// Most rounds: an honest image needs five or so.
@@ -73,6 +75,8 @@ struct Repair {
     homeless: HashSet<Fix>,
     /// The image is marked as not clean by this repair.
     marked: bool,
+    /// The device refuses writes to blocks that a snapshot needs as they are.
+    guarded: bool,
 }
 
 /// The state of the image after a round.
@@ -90,6 +94,7 @@ impl Repair {
             found: Rounds::default(),
             homeless: HashSet::new(),
             marked: false,
+            guarded: false,
         }
     }
 
@@ -124,18 +129,50 @@ impl Repair {
             return Ok(Round::Stuck);
         }
         checker.sb().check_repairable()?;
+        self.guard(checker)?;
         let before = (self.disk.writes(), self.homeless.len());
         if !checker.fixes.begin_with(Stage::Superblock) {
             superblock::mark_unclean(checker.sb(), &mut self.disk)?;
         }
         self.marked = true;
-        self.apply_all(checker)?;
+        self.apply_all(checker).map_err(|error| self.refused(error))?;
         self.disk.flush()?;
         if checker.fixes.are_from(Stage::Links) && checker.lost_groups.is_empty() {
             self.finish(checker)?;
         }
         let now = (self.disk.writes(), self.homeless.len());
         Ok(if now == before { Round::Stuck } else { Round::Again })
+    }
+
+    /// Sees that no block is overwritten that a snapshot needs: there is no room for copies in an
+    /// image that is being repaired. Most damage of a crash is in blocks that were copied when the
+    /// snapshot was taken.
+    fn guard(&mut self, checker: &Checker) -> Result<(), FsError> {
+        if self.guarded || !checker.sb().tuning.has_snapshots() {
+            return Ok(());
+        }
+        debug_assert!(!self.marked, "nothing was written before");
+        let device = Arc::clone(self.disk.device());
+        let origin = Origin::with_listed(device, &Arc::new(checker.sb().clone()), true)?;
+        self.disk = Patches::new(Arc::new(origin));
+        self.guarded = true;
+        Ok(())
+    }
+
+    /// The error of a write that was not made because of a snapshot.
+    fn refused(&self, error: FsError) -> FsError {
+        match error {
+            FsError::Device(DeviceError::Io { source, .. })
+                if self.guarded && source.kind() == io::ErrorKind::StorageFull =>
+            {
+                FsError::Unsupported(
+                    "a repair of blocks that snapshots need as they are (mount the volume with \
+                     recover=background, or make the snapshots ordinary files first)"
+                        .into(),
+                )
+            }
+            error => error,
+        }
     }
 
     /// Writes summaries, totals, and last the mark of a clean volume, if it is clean.

@@ -1,0 +1,160 @@
+//! Volumes with snapshots: each is what it was when it was taken, in every state that a crash may
+//! leave, and after the recovery of that.
+
+use crate::background::InBackground;
+use crate::campaign::look;
+use crate::ufs::{InUse, Ufs};
+use seekless_cache::{Config, Discipline};
+use seekless_crash::campaign::{Sequences, built_in};
+use seekless_crash::{Extent, Live, Recovered, Search, Settings, Target};
+use seekless_device::{BlockDevice, VirtualClock};
+use seekless_ffs::{Version, open_snapshot, snapshots, take_snapshot_in_use};
+use seekless_fs::check::Report;
+use seekless_fs::field::index;
+use seekless_fs::format::OpenOptions;
+use seekless_fs::operate::{NewFile, Operate, Ownership};
+use seekless_fs::{FsError, Inspect};
+use seekless_units::{ByteLen, Lba};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// UFS, of which a snapshot is taken each time that it is mounted.
+struct WithSnapshots {
+    ufs: Ufs,
+    recovery: InBackground,
+    /// The images that snapshots have, by path.
+    images: Mutex<BTreeMap<Vec<u8>, Vec<u8>>>,
+    /// Snapshots that were looked at.
+    seen: AtomicU64,
+}
+
+const HOME: &str = "lost+found";
+
+fn bytes(device: &dyn BlockDevice) -> Result<Vec<u8>, FsError> {
+    let mut bytes = vec![0; index(device.len().get())];
+    device.read(Lba::ZERO, &mut bytes)?;
+    Ok(bytes)
+}
+
+impl WithSnapshots {
+    fn of(version: Version) -> Self {
+        Self {
+            ufs: Ufs::of(version),
+            recovery: InBackground::of(version),
+            images: Mutex::default(),
+            seen: AtomicU64::new(0),
+        }
+    }
+
+    /// Compares all snapshots with what they were.
+    fn look_at(&self, device: &Arc<dyn BlockDevice>) -> Result<(), FsError> {
+        let images = self.images.lock().unwrap();
+        let listed = match snapshots(Arc::clone(device), OpenOptions::default()) {
+            // A torn superblock has another hash.
+            Err(FsError::Corrupt { .. }) => return Ok(()),
+            listed => listed?,
+        };
+        for found in listed {
+            // A crash may have torn the directory, or an inode on the way to it.
+            let Some(path) = found.path else { continue };
+            let kept = open_snapshot(Arc::clone(device), &path, OpenOptions::default())?;
+            assert!(images[&path] == bytes(kept.as_ref())?, "{}", String::from_utf8_lossy(&path));
+            self.seen.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+impl Target for WithSnapshots {
+    fn name(&self) -> &str {
+        self.ufs.name()
+    }
+
+    fn has_xattrs(&self) -> bool {
+        self.ufs.has_xattrs()
+    }
+
+    fn image_len(&self) -> ByteLen {
+        ByteLen::new(4 << 20)
+    }
+
+    fn make(&self, device: &dyn BlockDevice) -> Result<(), FsError> {
+        self.ufs.make(device)
+    }
+
+    fn prepared_under(&self) -> Discipline {
+        Discipline::SoftUpdates
+    }
+
+    fn mount(
+        &self,
+        device: Arc<dyn BlockDevice>,
+        clock: Arc<VirtualClock>,
+        config: Config,
+    ) -> Result<Box<dyn Live>, FsError> {
+        let mut live = self.ufs.live(Arc::clone(&device), clock, config)?;
+        let root = live.root();
+        if live.lookup(root, HOME.as_bytes())?.is_none() {
+            let owner = Ownership { uid: 0, gid: 0, perm: 0o700 };
+            live.make(root, HOME.as_bytes(), NewFile::Directory, owner)?;
+        }
+        let count = snapshots(Arc::clone(&device), OpenOptions::default())?.len();
+        let path = format!("/{HOME}/{count}").into_bytes();
+        take_snapshot_in_use(&mut live, &path)?;
+        let kept = open_snapshot(device, &path, OpenOptions::default())?;
+        self.images.lock().unwrap().insert(path, bytes(kept.as_ref())?);
+        Ok(Box::new(InUse(live)))
+    }
+
+    fn check(&self, device: Arc<dyn BlockDevice>) -> Result<Report, FsError> {
+        self.look_at(&device)?;
+        self.ufs.check(device)
+    }
+
+    fn preen(&self, device: Arc<dyn BlockDevice>) -> Result<Recovered, FsError> {
+        self.look_at(&device)?;
+        let recovered = self.recovery.preen(Arc::clone(&device))?;
+        self.look_at(&device)?;
+        Ok(recovered)
+    }
+
+    fn is_used_but_free(&self, code: &str) -> bool {
+        self.ufs.is_used_but_free(code)
+    }
+
+    fn open(&self, device: Arc<dyn BlockDevice>) -> Result<Arc<dyn Inspect>, FsError> {
+        self.look_at(&device)?;
+        self.ufs.open(device)
+    }
+}
+
+/// Looks at states of some workloads.
+fn states(version: Version, workload: &str, every: usize, sample: u64) {
+    let target = WithSnapshots::of(version);
+    let sequences = Sequences { count: 30, seed: 5 };
+    let scripts = built_in(workload, target.has_xattrs(), sequences).unwrap().expect("known");
+    let scripts: Vec<_> = scripts.into_iter().step_by(every).collect();
+    let search = Search { extent: Extent::Sample(sample), ..Search::exhaustive(1) };
+    let settings =
+        Settings { discipline: Discipline::SoftUpdates, search, schedules: 2, queue: false };
+    let (wrong, states) = look(&target, settings, &scripts);
+    assert!(wrong.is_none(), "{}", wrong.unwrap_or_default());
+    let (seen, states) = (target.seen.into_inner(), states.iter().sum::<u64>());
+    println!("{version:?}: {seen} snapshots in {states} states");
+    assert!(seen > states, "{seen} snapshots in {states} states");
+}
+
+#[test]
+fn single_operations() {
+    for version in [Version::Ufs1, Version::Ufs2] {
+        states(version, "singles", 1, 15);
+    }
+}
+
+#[test]
+fn random_sequences() {
+    for version in [Version::Ufs1, Version::Ufs2] {
+        states(version, "random:10", 3, 15);
+    }
+}
