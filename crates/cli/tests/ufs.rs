@@ -351,6 +351,82 @@ fn snapshots_are_removed() {
     }
 }
 
+/// Changes a mounted volume: files are removed, written over and made.
+fn change_mounted(at: &Path) {
+    for gone in ["single", "dir/3", "dir/hard", "double"] {
+        fs::remove_file(at.join(gone)).expect("remove");
+    }
+    fs::write(at.join("dir/7"), b"changed").expect("write");
+    fs::write(at.join("added"), vec![7; 6 << 20]).expect("write");
+    fs::rename(at.join("dir"), at.join("renamed")).expect("rename");
+}
+
+#[test]
+fn snapshots_are_taken_and_kept() {
+    if !ready("makefs") || !ready("fls") || !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new("ufs-snapshot-take");
+    let (tree, image, file) = (scratch.join("tree"), scratch.join("a.ufs"), scratch.join("file"));
+    populate(Path::new(&tree));
+    for (version, order) in [("1", "le"), ("1", "be"), ("2", "le")] {
+        let what = format!("version={version},bsize=8192,fsize=1024");
+        let options = ["-t", "ffs", "-B", order, "-s", "64m", "-f", "100", "-o", &what];
+        run("makefs", &[&options[..], &[&image, &tree]].concat());
+        // The directory is made by the first one, and is in all of them.
+        let without = ["/.snap"];
+        let wanted = timeless(&manifest(&image, &[]));
+        let told = text(&seekless(&["snapshot", "take", "--json", &image, "daily"]));
+        let told: serde_json::Value = serde_json::from_str(told.trim()).expect("JSON");
+        assert!(told["inode"].as_u64().is_some_and(|ino| ino > 2), "{told}");
+        let daily = format!("{image}@daily");
+        let names = || {
+            text(&seekless(&["cp", &image, "/.snap/daily", &file]));
+            let names = run("fls", &["-r", "-p", "-l", &file]);
+            fs::remove_file(&file).expect("remove");
+            names
+        };
+        // makefs places the superblock of UFS2 where The Sleuth Kit does not look.
+        let listed = (version == "1").then(names);
+        let is_kept = |when: &str| {
+            same(when, &wanted, &timeless(&manifest(&daily, &without)));
+            text(&seekless(&["check", &daily]));
+            text(&seekless(&["check", &image]));
+            if let Some(listed) = &listed {
+                assert!(listed.contains("dir/3") && listed.contains(".snap/daily"), "{listed}");
+                same(when, listed, &names());
+            }
+        };
+        is_kept("at once");
+        let at = scratch.path().join("mnt");
+        let mounted = Mounted::new(&image, &at, "rw");
+        change_mounted(&at);
+        let snapshot = at.join(".snap/daily");
+        assert!(fs::remove_file(&snapshot).is_err() && fs::read(&snapshot).is_err());
+        let (code, why) = failure(&seekless(&["snapshot", "take", &image, "weekly"]));
+        assert!(code == 6 && why.contains("in use"), "{code} {why}");
+        mounted.end();
+        is_kept("after changes");
+        text(&seekless(&["snapshot", "take", &image, "/weekly"]));
+        is_kept("beside another");
+        let weekly = timeless(&manifest(&format!("{image}@/weekly"), &["/.snap", "/weekly"]));
+        assert!(weekly.contains("renamed") && weekly != wanted, "{weekly}");
+        let list = text(&seekless(&["snapshot", "list", &image]));
+        assert!(list.lines().count() == 2 && list.contains("/.snap/daily"), "{list}");
+        for (name, says) in [("daily", "exists"), ("/none/x", "no directory"), ("/", "name")] {
+            let (code, why) = failure(&seekless(&["snapshot", "take", &image, name]));
+            assert!(code == 2 && why.contains(says), "{name}: {code} {why}");
+        }
+        text(&seekless(&["snapshot", "rm", &image, "--all", "--keep-files"]));
+        assert_eq!(text(&seekless(&["snapshot", "list", &image])), "");
+        text(&seekless(&["check", &image]));
+        let mounted = Mounted::new(&image, &at, "rw");
+        fs::remove_file(at.join(".snap/daily")).expect("an ordinary file");
+        mounted.end();
+        text(&seekless(&["check", &image]));
+    }
+}
+
 #[test]
 fn snapshots_that_are_not_there_are_refused() {
     if !ready("makefs") {

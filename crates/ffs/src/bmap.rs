@@ -3,7 +3,6 @@
 
 use crate::inode::Inode;
 use crate::ondisk::{BLK_NOCOPY, BLK_SNAP, DIRECT};
-use crate::superblock::{Format, Order, Super};
 use crate::volume::Volume;
 use seekless_fs::field::{index, range, wide};
 use seekless_fs::{BlockMap, FsError, IndexBlock, Location, Mapping};
@@ -217,27 +216,5 @@ impl Volume {
             self.read_bytes(run.extent.start, from - start, part)?;
         }
         Ok(())
-    }
-}
-
-impl Super {
-    /// A block number in an indirect block.
-    pub(crate) fn pointer(&self, block: &[u8], at: u64) -> u64 {
-        let from = index(at * u64::from(self.pointer_size()));
-        let bytes = block.get(from..).unwrap_or_default();
-        match (self.format, self.order) {
-            (Format::Ufs1, Order::Little) => {
-                bytes.first_chunk().map_or(0, |raw| u64::from(u32::from_le_bytes(*raw)))
-            }
-            (Format::Ufs1, Order::Big) => {
-                bytes.first_chunk().map_or(0, |raw| u64::from(u32::from_be_bytes(*raw)))
-            }
-            (Format::Ufs2, Order::Little) => {
-                bytes.first_chunk().map_or(0, |raw| u64::from_le_bytes(*raw))
-            }
-            (Format::Ufs2, Order::Big) => {
-                bytes.first_chunk().map_or(0, |raw| u64::from_be_bytes(*raw))
-            }
-        }
     }
 }

@@ -28,7 +28,8 @@
 //!
 //! `superblock.rs group.rs inode.rs bmap.rs entry.rs dir.rs xattr.rs` read, on top of `volume.rs`;
 //! the code that parses an inode or a directory entry is shared by the reader, the check and the
-//! engine; `snapshot/` reads the volume as its snapshots have kept it, and removes them. `alloc/`
+//! engine; `snapshot/` reads the volume as its snapshots have kept it, takes and removes them;
+//! `origin/` copies blocks for them before they are overwritten. `alloc/`
 //! checks a group's bytes and changes them in place.
 //!
 //! `check/` finds errors and determines the repair (`fix.rs`); `check/repair/` writes repairs in
@@ -69,6 +70,7 @@ mod make;
 #[allow(dead_code, reason = "the full vocabulary of the format, used or not")]
 mod ondisk;
 mod operate;
+mod origin;
 mod snapshot;
 mod snapshot_map;
 mod snapshot_marks;
@@ -90,7 +92,8 @@ pub use make::{CheckHashes, MakeOptions, Optimization, Version, make};
 pub use operate::LiveFault;
 pub use operate::{Ffs, FfsLive, LiveOptions, Wall};
 pub use snapshot::{
-    open_snapshot, remove_snapshots, snapshots, take_snapshot, take_snapshot_in_use,
+    open_snapshot, release_snapshots, remove_snapshots, snapshots, take_snapshot,
+    take_snapshot_in_use,
 };
 
 use seekless_device::BlockDevice;

@@ -477,6 +477,26 @@ impl Super {
         u64::from(self.bsize / self.pointer_size())
     }
 
+    /// A block number in an indirect block.
+    pub(crate) fn pointer(&self, block: &[u8], at: u64) -> u64 {
+        let from = index(at * u64::from(self.pointer_size()));
+        let bytes = block.get(from..).unwrap_or_default();
+        match (self.format, self.order) {
+            (Format::Ufs1, Order::Little) => {
+                bytes.first_chunk().map_or(0, |raw| u64::from(u32::from_le_bytes(*raw)))
+            }
+            (Format::Ufs1, Order::Big) => {
+                bytes.first_chunk().map_or(0, |raw| u64::from(u32::from_be_bytes(*raw)))
+            }
+            (Format::Ufs2, Order::Little) => {
+                bytes.first_chunk().map_or(0, |raw| u64::from_le_bytes(*raw))
+            }
+            (Format::Ufs2, Order::Big) => {
+                bytes.first_chunk().map_or(0, |raw| u64::from_be_bytes(*raw))
+            }
+        }
+    }
+
     pub(crate) fn inodes(&self) -> u32 {
         self.ipg * self.ncg
     }

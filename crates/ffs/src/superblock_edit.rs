@@ -1,7 +1,9 @@
 //! A superblock's bytes, changed in place.
 
 use crate::checksum::crc32c;
-use crate::ondisk::{MAGIC_UFS2, MOST_SNAPSHOTS, SUPERBLOCK_SIZE, SUPERBLOCK_UFS2, Superblock, check_hash, flag};
+use crate::ondisk::{
+    MAGIC_UFS2, MOST_SNAPSHOTS, SUPERBLOCK_SIZE, SUPERBLOCK_UFS2, Superblock, check_hash, flag,
+};
 use crate::superblock::{Format, Super};
 use seekless_device::BlockDevice;
 use seekless_fs::FsError;

@@ -40,7 +40,9 @@ pub const FFS: KnownFormat = KnownFormat {
     snapshots: Some(SnapshotOperations {
         list: seekless_ffs::snapshots,
         open: seekless_ffs::open_snapshot,
+        take: seekless_ffs::take_snapshot,
         remove: seekless_ffs::remove_snapshots,
+        release: seekless_ffs::release_snapshots,
     }),
     growth: Some(GrowthOperations { plan: seekless_ffs::plan_growth, grow: seekless_ffs::grow }),
 };

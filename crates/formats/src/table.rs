@@ -13,7 +13,7 @@ use seekless_fs::format::{Format, OpenOptions, Probe};
 use seekless_fs::growth::Growth;
 use seekless_fs::snapshot::SnapshotFile;
 use seekless_fs::{FsError, Timestamp};
-use seekless_units::ByteLen;
+use seekless_units::{ByteLen, Ino};
 use std::sync::Arc;
 
 /// Every format, in probing order.
@@ -32,6 +32,12 @@ type Repair = fn(Arc<dyn BlockDevice>, &[Argument]) -> Result<Repaired, FsError>
 /// Removes the snapshots of a volume.
 type RemoveSnapshots =
     fn(Arc<dyn BlockDevice>, Option<&[Vec<u8>]>, Timestamp) -> Result<u64, FsError>;
+
+/// Makes all snapshots of a volume ordinary files.
+type ReleaseSnapshots = fn(Arc<dyn BlockDevice>) -> Result<u64, FsError>;
+
+/// Takes a snapshot of a volume.
+type TakeSnapshot = fn(Arc<dyn BlockDevice>, &[u8], Timestamp) -> Result<Ino, FsError>;
 
 /// Lists the snapshots of a volume.
 type ListSnapshots = fn(Arc<dyn BlockDevice>, OpenOptions) -> Result<Vec<SnapshotFile>, FsError>;
@@ -126,9 +132,13 @@ pub struct SnapshotOperations {
     pub list: ListSnapshots,
     /// Opens the volume as the snapshot of a name has kept it, for reading.
     pub open: OpenSnapshot,
+    /// Takes one of a volume that is not in use, and returns its inode. The file gets the time.
+    pub take: TakeSnapshot,
     /// Removes all of them, of these names if there are any, and returns their number. Directories
     /// get the time.
     pub remove: RemoveSnapshots,
+    /// Makes all of them ordinary files, also where the volume is damaged, and returns their number.
+    pub release: ReleaseSnapshots,
 }
 
 impl KnownFormat {

@@ -8,6 +8,7 @@ use seekless_formats::{KnownFormat, SnapshotOperations};
 use seekless_fs::format::OpenOptions;
 use seekless_fs::snapshot::SnapshotFile;
 use seekless_fs::{FsError, Timestamp};
+use seekless_units::Ino;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -29,6 +30,38 @@ pub(crate) fn open(
 ) -> Result<Arc<dyn BlockDevice>, Error> {
     let operations = operations(image, device.as_ref())?;
     (operations.open)(device, name, OpenOptions::default()).map_err(|error| missing(error, image))
+}
+
+/// Takes a snapshot of the file system in an image that is not in use. `name` is its path, or its
+/// name in `/.snap`; its file gets the time.
+///
+/// # Errors
+/// As [`device_locked`](crate::device_locked); [`ErrorKind::Usage`] for a name that is taken or a
+/// directory that is not there, [`ErrorKind::NoSpace`], and [`ErrorKind::Unsupported`] for a volume
+/// that cannot be changed.
+pub fn take(path: &Path, place: &Place, name: &[u8], time: Timestamp) -> Result<Ino, Error> {
+    let device = crate::device_locked(path, place)?;
+    let operations = operations(path, device.as_ref())?;
+    (operations.take)(device, name, time).map_err(|error| {
+        match error {
+            FsError::Exists(name) => Error::usage(format!("{name} exists")),
+            FsError::NotFound(dir) => Error::usage(format!("no directory {dir}")),
+            FsError::Invalid(what) => Error::usage(what),
+            error => Error::from(error),
+        }
+        .about(path.display())
+    })
+}
+
+/// Makes all snapshots of the file system in an image ordinary files, and returns their number. The
+/// volume may be damaged.
+///
+/// # Errors
+/// As [`device_locked`](crate::device_locked); [`ErrorKind::Corrupt`].
+pub fn release(path: &Path, place: &Place) -> Result<u64, Error> {
+    let device = crate::device_locked(path, place)?;
+    let operations = operations(path, device.as_ref())?;
+    (operations.release)(device).map_err(|error| Error::from(error).about(path.display()))
 }
 
 /// Removes the snapshots of the file system in an image, and returns their number: all, of these

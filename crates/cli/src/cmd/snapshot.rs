@@ -16,14 +16,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// List or remove the snapshots of a UFS image
+/// Take, list or remove snapshots of a UFS image
 #[derive(Args, Debug)]
 #[command(after_help = "\
-A snapshot is a file in which a volume keeps its own state of an earlier moment; mksnap_ffs of
-FreeBSD makes them. Commands that read images take IMG@SNAPSHOT for that state, where SNAPSHOT
-is the path of the file in the volume, or its name in the directory /.snap.
+A snapshot is a file in which a volume keeps its own state of an earlier moment, as mksnap_ffs of
+FreeBSD makes it. Commands that read images take IMG@SNAPSHOT for that state, where SNAPSHOT is
+the path of the file in the volume, or its name in the directory /.snap.
 
 Examples:
+  seekless snapshot take disk.ufs daily
   seekless snapshot list disk.ufs
   seekless snapshot list --json disk.ufs
   seekless ls -l disk.ufs@daily /etc
@@ -38,8 +39,30 @@ pub(crate) struct SnapshotCommand {
 
 #[derive(Subcommand, Debug)]
 enum Action {
+    Take(TakeSnapshotArgs),
     List(ListSnapshotsArgs),
     Rm(RemoveSnapshotsArgs),
+}
+
+/// Take a snapshot of an image
+#[derive(Args, Debug)]
+#[command(after_help = "\
+The image must not be in use, and must be in order. The snapshot takes the blocks of its map and
+copies of the heads of all cylinder groups; from then on, a mount with rw (soft updates only)
+copies each block into it before the block is overwritten for the first time. A volume has twenty
+snapshots at most.
+
+Examples:
+  seekless snapshot take disk.ufs daily
+  seekless snapshot take disk.ufs /var/.snap/weekly")]
+struct TakeSnapshotArgs {
+    /// Image file (raw) or block device
+    image: PathBuf,
+    /// Path of the snapshot in the volume, or its name in /.snap, which is made if missing
+    #[arg(value_name = "SNAPSHOT")]
+    name: OsString,
+    #[command(flatten)]
+    place: PlaceArgs,
 }
 
 /// List the snapshots of an image, oldest first
@@ -60,17 +83,21 @@ struct ListSnapshotsArgs {
     open: OpenArgs,
 }
 
-/// Remove all snapshots of an image, after which it can be changed
+/// Remove all snapshots of an image
 #[derive(Args, Debug)]
 #[command(after_help = "\
 All snapshots of the volume are named, or --all is given: of some, the others would have to take
 over the blocks. The image must not be in use, and must be in order. If the removal is
 interrupted, it can be started again; a file that is on no list any more is an ordinary one.
 
+With --keep-files the snapshots become ordinary files with holes, also where the volume is not in
+order: a repair may then change everything.
+
 Examples:
   seekless snapshot rm disk.ufs daily
   seekless snapshot rm disk.ufs daily /var/.snap/weekly
-  seekless snapshot rm disk.ufs --all")]
+  seekless snapshot rm disk.ufs --all
+  seekless snapshot rm disk.ufs --all --keep-files")]
 struct RemoveSnapshotsArgs {
     /// Image file (raw) or block device
     image: PathBuf,
@@ -80,22 +107,38 @@ struct RemoveSnapshotsArgs {
     /// Remove all that there are
     #[arg(long, conflicts_with = "names")]
     all: bool,
+    /// Make them ordinary files; the volume may be damaged
+    #[arg(long, requires = "all")]
+    keep_files: bool,
     #[command(flatten)]
     place: PlaceArgs,
 }
 
 pub(crate) fn run(command: &SnapshotCommand, global: &Global) -> Result<ExitCode, Failure> {
     match &command.action {
+        Action::Take(args) => take(args, global),
         Action::List(args) => list(args, global),
         Action::Rm(args) => remove(args, global),
     }
+}
+
+fn take(args: &TakeSnapshotArgs, global: &Global) -> Result<ExitCode, Failure> {
+    let (place, name) = (args.place.place(), args.name.as_bytes());
+    let ino = snapshot::take(&args.image, &place, name, seekless_serve::now())?;
+    if !global.quiet || global.json {
+        Written::file(&args.image).with("inode", u64::from(ino.get())).tell(global);
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn remove(args: &RemoveSnapshotsArgs, global: &Global) -> Result<ExitCode, Failure> {
     let place = args.place.place();
     let names: Vec<_> = args.names.iter().map(|name| name.as_bytes().to_vec()).collect();
     let names = (!args.all).then_some(&names[..]);
-    let removed = snapshot::remove(&args.image, &place, names, seekless_serve::now())?;
+    let removed = match args.keep_files {
+        true => snapshot::release(&args.image, &place)?,
+        false => snapshot::remove(&args.image, &place, names, seekless_serve::now())?,
+    };
     if !global.quiet || global.json {
         Written::file(&args.image).with("removed", removed).tell(global);
     }

@@ -166,7 +166,6 @@ fn name_of(number: usize) -> Vec<u8> {
 /// How the names of directories begin that are made in the meantime.
 const USED: &[u8] = b"while-it-is-checked-";
 
-
 /// Makes a file of several blocks in a new directory.
 fn use_it(live: &mut FfsLive, number: usize) -> Result<(), FsError> {
     let owner = Ownership { uid: 0, gid: 0, perm: 0o755 };

@@ -1,7 +1,7 @@
 //! Space: the policies choose places, a group's bytes tell which are free, the cache writes.
 
-use super::Core;
 use super::groups::{CylinderGroups, full};
+use super::map::Core;
 use crate::alloc::{Allocation, Delta, GroupMut};
 use crate::superblock::Super;
 use seekless_cache::{ChangeId, Role};

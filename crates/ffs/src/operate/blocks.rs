@@ -1,7 +1,8 @@
 //! Allocation for files that are mapped by indirect blocks.
 
+use super::Ffs;
+use super::map::Core;
 use super::map::Map;
-use super::{Core, Ffs};
 use crate::superblock::Format;
 use seekless_cache::ChangeId;
 use seekless_fs::FsError;
@@ -125,7 +126,7 @@ impl Indirect for Ffs {
     }
 
     fn give(&mut self, core: &mut Core, runs: &[Extent]) -> Result<(), FsError> {
-        self.release(core, runs).map(drop)
+        self.copies.release(&mut self.allocator, core, runs).map(drop)
     }
 
     fn gathers(&self, wanted: Wanted, at: BlockNo) -> u32 {

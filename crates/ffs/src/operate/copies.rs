@@ -2,15 +2,15 @@
 //! ([`Origin`]), which copies when blocks are overwritten. They count as used. A change is refused
 //! for lack of space before it could leave the device without room.
 
-use super::allocator::by_block;
+use super::allocator::{Allocator, by_block};
 use super::groups::full;
-use super::{Core, Ffs};
-use crate::snapshot::{MapMut, Origin};
+use super::map::Core;
+use crate::origin::{MapMut, Origin};
 use crate::superblock::Super;
-use seekless_cache::{ChangeId, Role};
+use seekless_cache::ChangeId;
 use seekless_fs::FsError;
 use seekless_fs::field::index;
-use seekless_live::{Ids, Part, Table};
+use seekless_live::Ids;
 use seekless_units::{BlockNo, Extent, Ino};
 use std::sync::Arc;
 
@@ -23,6 +23,7 @@ const CHANGES_AHEAD: usize = 16;
 
 /// The snapshots of a volume in use.
 pub(super) struct Copies {
+    sb: Arc<Super>,
     origin: Arc<Origin>,
     /// Blocks that may still be overwritten before everything is counted again.
     counted: usize,
@@ -31,8 +32,8 @@ pub(super) struct Copies {
 }
 
 impl Copies {
-    pub(super) fn new(origin: Arc<Origin>) -> Self {
-        Self { origin, counted: 0, closing: false }
+    pub(super) fn new(sb: Arc<Super>, origin: Arc<Origin>) -> Self {
+        Self { sb, origin, counted: 0, closing: false }
     }
 
     /// The device that copies.
@@ -55,17 +56,15 @@ impl Copies {
     pub(super) fn close(&mut self) {
         self.closing = true;
     }
-}
 
-/// Blocks that may be reserved for each snapshot.
-fn most(sb: &Super) -> usize {
-    index((sb.size / u64::from(sb.frag) / 64).clamp(64, 1024))
-}
+    /// Whether the volume is about to be closed.
+    pub(super) fn is_closing(&self) -> bool {
+        self.closing
+    }
 
-impl Ffs {
     /// The bytes of a file that one operation may overwrite.
     pub(super) fn most_overwritten(&self) -> usize {
-        match self.copies.origin.snapshots() {
+        match self.origin.snapshots() {
             0 => usize::MAX,
             _ => most(&self.sb) / 2 * index(self.sb.bsize),
         }
@@ -75,14 +74,19 @@ impl Ffs {
     ///
     /// # Errors
     /// [`FsError::NoSpace`]; [`FsError::Device`].
-    pub(super) fn reserve_copies(&mut self, core: &mut Core, bytes: usize) -> Result<(), FsError> {
-        let snapshots = self.copies.origin.snapshots();
+    pub(super) fn reserve(
+        &mut self,
+        space: &mut Allocator,
+        core: &mut Core,
+        bytes: usize,
+    ) -> Result<(), FsError> {
+        let snapshots = self.origin.snapshots();
         if snapshots == 0 {
             return Ok(());
         }
         let blocks = OF_A_CHANGE + bytes.div_ceil(index(self.sb.bsize)) + usize::from(bytes > 0);
-        if let Some(left) = self.copies.counted.checked_sub(blocks) {
-            self.copies.counted = left;
+        if let Some(left) = self.counted.checked_sub(blocks) {
+            self.counted = left;
             return Ok(());
         }
         let most = most(&self.sb);
@@ -90,25 +94,30 @@ impl Ffs {
             core.cache.sync()?;
         }
         let wanted = (pending(core) + blocks + CHANGES_AHEAD * OF_A_CHANGE).min(most.max(blocks));
-        self.fill_reserve(core, wanted * snapshots)?;
-        let room = |it: &Self| it.copies.origin.reserved() / snapshots;
+        self.fill_reserve(space, core, wanted * snapshots)?;
+        let room = |it: &Self| it.origin.reserved() / snapshots;
         if room(self) < pending(core) + blocks {
             core.cache.sync()?;
-            self.fill_reserve(core, blocks * snapshots)?;
+            self.fill_reserve(space, core, blocks * snapshots)?;
         }
         let left = room(self).checked_sub(pending(core) + blocks);
-        self.copies.counted = left.ok_or_else(|| full("blocks for copies in snapshots"))?;
+        self.counted = left.ok_or_else(|| full("blocks for copies in snapshots"))?;
         Ok(())
     }
 
     /// Brings the reserve to so many blocks, if there are as many, and waits for them to be used on
     /// the disk.
-    fn fill_reserve(&mut self, core: &mut Core, blocks: usize) -> Result<(), FsError> {
-        let missing = blocks.saturating_sub(self.copies.origin.reserved());
-        let (taken, ids) = self.take_blocks(core, missing)?;
+    fn fill_reserve(
+        &mut self,
+        space: &mut Allocator,
+        core: &mut Core,
+        blocks: usize,
+    ) -> Result<(), FsError> {
+        let missing = blocks.saturating_sub(self.origin.reserved());
+        let (taken, ids) = self.take_blocks(space, core, missing)?;
         core.cache.settle(&ids)?;
         for block in taken {
-            self.copies.origin.reserve(block);
+            self.origin.reserve(block);
         }
         Ok(())
     }
@@ -117,7 +126,8 @@ impl Ffs {
     /// which they are used on the disk. Free blocks that a snapshot does need, since they were
     /// freed in parts, become its own on the way.
     pub(super) fn take_blocks(
-        &mut self,
+        &self,
+        space: &mut Allocator,
         core: &mut Core,
         most: usize,
     ) -> Result<(Vec<BlockNo>, Vec<ChangeId>), FsError> {
@@ -125,10 +135,10 @@ impl Ffs {
         let may_spend_reserve = std::mem::replace(&mut core.may_spend_reserve, true);
         let mut done = Ok(());
         while done.is_ok() && taken.len() < most {
-            match self.allocator.take_block(core) {
+            match space.take_block(core) {
                 Ok((block, id)) => {
                     ids.push(id);
-                    match self.copies.origin.claim(block) {
+                    match self.origin.claim(block) {
                         Ok(true) => {}
                         Ok(false) => taken.push(block),
                         Err(error) => done = Err(error),
@@ -143,53 +153,42 @@ impl Ffs {
     }
 
     /// Frees runs but for the blocks that snapshots need, which get them.
-    pub(super) fn release(&mut self, core: &mut Core, runs: &[Extent]) -> Result<Ids, FsError> {
-        if self.copies.origin.snapshots() == 0 {
-            return self.allocator.free_runs(core, runs);
+    pub(super) fn release(
+        &self,
+        space: &mut Allocator,
+        core: &mut Core,
+        runs: &[Extent],
+    ) -> Result<Ids, FsError> {
+        if self.origin.snapshots() == 0 {
+            return space.free_runs(core, runs);
         }
         let frag = u64::from(self.sb.frag);
         let mut free = Vec::new();
         for piece in runs.iter().flat_map(|&run| by_block(run, frag)) {
-            if piece.len < frag || !self.copies.origin.claim(piece.start)? {
+            if piece.len < frag || !self.origin.claim(piece.start)? {
                 free.push(piece);
             }
         }
-        self.allocator.free_runs(core, &free)
+        space.free_runs(core, &free)
     }
 
     /// Gives all blocks of the reserve back.
-    pub(crate) fn release_reserve(&mut self, core: &mut Core) -> Result<(), FsError> {
-        self.copies.counted = 0;
+    pub(super) fn release_reserve(
+        &mut self,
+        space: &mut Allocator,
+        core: &mut Core,
+    ) -> Result<(), FsError> {
+        self.counted = 0;
         let frag = u64::from(self.sb.frag);
-        let blocks = self.copies.origin.take_reserve();
+        let blocks = self.origin.take_reserve();
         let runs: Vec<Extent> = blocks.into_iter().map(|start| Extent::new(start, frag)).collect();
-        self.allocator.free_runs(core, &runs).map(drop)
+        space.free_runs(core, &runs).map(drop)
     }
+}
 
-    /// Writes what snapshots have got since then into their inodes, and the counts of groups into
-    /// the summary area. When the volume is being closed and all else is written, the reserve is
-    /// given back.
-    pub(super) fn put_counts(&mut self, core: &mut Core) -> Result<(), FsError> {
-        // A write of such an inode may copy its block, so that a snapshot gets one more.
-        loop {
-            let gained = self.copies.origin.take_gained();
-            if gained.is_empty() {
-                break;
-            }
-            for (ino, frags) in gained {
-                if !core.nodes.contains_key(&ino) {
-                    let node = self.load_node(core, ino)?;
-                    core.nodes.insert(ino, node);
-                }
-                core.node(ino)?.sectors += self.sb.sectors(frags);
-                self.put_part(core, ino, Part::Map, Role::LinkDrop, &[], None)?;
-            }
-        }
-        if self.copies.closing && !core.cache.is_dirty() {
-            self.release_reserve(core)?;
-        }
-        self.allocator.groups_mut().write_summaries(core)
-    }
+/// Blocks that may be reserved for each snapshot.
+fn most(sb: &Super) -> usize {
+    index((sb.size / u64::from(sb.frag) / 64).clamp(64, 1024))
 }
 
 /// Blocks that may still be overwritten because of earlier changes: those that are not written, and

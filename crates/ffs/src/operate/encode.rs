@@ -1,6 +1,6 @@
 //! Encodes inodes, and makes the changes for it.
 
-use super::Node;
+use super::map::Node;
 use super::{Core, Ffs};
 use crate::inode::numbers;
 use crate::ondisk::{Dinode1, Dinode2};

@@ -1,9 +1,10 @@
 //! The format's answers to the operations on a file system in use.
 
 use super::map::Map;
+use super::map::{Core, Node};
 use super::node::restrictions;
 use super::recovery::Progress;
-use super::{Core, Ffs, LiveOptions, Node};
+use super::{Ffs, LiveOptions};
 use crate::entry;
 use crate::inode::{linux_flags, with_linux_flags};
 use crate::ondisk::flag;
@@ -185,8 +186,8 @@ impl Format for Ffs {
         offset: u64,
         bytes: &[u8],
     ) -> Result<usize, FsError> {
-        let bytes = bytes.get(..self.most_overwritten()).unwrap_or(bytes);
-        self.reserve_copies(core, bytes.len())?;
+        let bytes = bytes.get(..self.copies.most_overwritten()).unwrap_or(bytes);
+        self.copies.reserve(&mut self.allocator, core, bytes.len())?;
         Files::of(self, core).write_bytes(ino, offset, bytes)
     }
 
@@ -207,11 +208,11 @@ impl Format for Ffs {
         if keep_size && end > size {
             return Err(FsError::Unsupported("allocating space beyond the end of a file".into()));
         }
-        let piece = wide(self.most_overwritten());
+        let piece = wide(self.copies.most_overwritten());
         let mut done = Ok(());
-        for at in (from..end).step_by(self.most_overwritten()) {
+        for at in (from..end).step_by(self.copies.most_overwritten()) {
             let end = end.min(at.saturating_add(piece));
-            done = self.reserve_copies(core, index(end - at));
+            done = self.copies.reserve(&mut self.allocator, core, index(end - at));
             done = done.and_then(|()| Files::of(self, core).allocate_range(ino, at, end));
             if done.is_err() {
                 break;
@@ -232,7 +233,7 @@ impl Format for Ffs {
     }
 
     fn free_runs(&mut self, core: &mut Core, runs: &[Extent]) -> Result<Ids, FsError> {
-        self.release(core, runs)
+        self.copies.release(&mut self.allocator, core, runs)
     }
 
     fn device(&self) -> Option<Arc<dyn BlockDevice>> {
@@ -241,7 +242,7 @@ impl Format for Ffs {
     }
 
     fn before_change(&mut self, core: &mut Core) -> Result<bool, FsError> {
-        self.reserve_copies(core, 0).map(|()| false)
+        self.copies.reserve(&mut self.allocator, core, 0).map(|()| false)
     }
 
     fn closing(&mut self) {

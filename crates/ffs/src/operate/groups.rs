@@ -1,6 +1,6 @@
 //! Cylinder groups: their bytes in the cache, and their counts in memory and in the summary area.
 
-use super::Core;
+use super::map::Core;
 use crate::alloc::{Delta, GroupMut, count_maps, decode_summaries, encode_summary, free_fragments};
 use crate::group::verify_group;
 use crate::superblock::Super;

@@ -1,8 +1,9 @@
 //! The format's inodes and directories, for the operations on a file system in use.
 
+use super::Ffs;
 use super::format::Typed;
+use super::map::{Core, Node};
 use super::node::raw_device;
-use super::{Core, Ffs, Node};
 use crate::superblock;
 use seekless_cache::{ChangeId, Role};
 use seekless_fs::FsError;

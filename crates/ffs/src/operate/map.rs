@@ -10,3 +10,9 @@ pub struct Map {
     pub(super) ext_size: u32,
     pub(super) ext: [u64; 2],
 }
+
+/// The data that the code of the format works on.
+pub(crate) type Core = seekless_live::Core<Map>;
+
+/// A file in memory.
+pub(super) type Node = seekless_live::Node<Map>;

@@ -35,7 +35,7 @@ use allocator::Allocator;
 use copies::Copies;
 use format::Typed;
 use hashbrown::HashSet;
-use map::Map;
+pub(crate) use map::Core;
 use recovery::Progress;
 use seekless_live::{Limits, Live};
 use seekless_units::Ino;
@@ -43,9 +43,6 @@ use std::sync::Arc;
 
 /// A UFS1 or UFS2 image in use.
 pub type FfsLive = Live<Ffs>;
-
-pub(crate) type Core = seekless_live::Core<Map>;
-type Node = seekless_live::Node<Map>;
 
 /// How to open an image for changes.
 pub struct LiveOptions {

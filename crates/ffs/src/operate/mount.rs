@@ -4,11 +4,12 @@ use super::allocator::{Allocator, Policies};
 use super::copies::Copies;
 use super::format::Typed;
 use super::groups::{CylinderGroups, Trust};
+use super::map::Core;
 use super::recovery::{Progress, is_clean};
 use super::seal::Sealer;
-use super::{Core, Ffs, LiveOptions};
+use super::{Ffs, LiveOptions};
 use crate::ondisk::{DIRECTORY_UNIT, ROOT, flag};
-use crate::snapshot::Origin;
+use crate::origin::Origin;
 use crate::superblock::Super;
 use crate::superblock_edit::SuperblockMut;
 use hashbrown::HashSet;
@@ -73,8 +74,8 @@ impl Ffs {
             limits: limits(&sb),
             codec: Typed(Arc::clone(&sb)),
             allocator: Allocator::new(Arc::clone(&sb), groups, policies),
+            copies: Copies::new(Arc::clone(&sb), origin),
             sb,
-            copies: Copies::new(origin),
             verified_inodes: HashSet::new(),
             ignore_checksums: options.ignore_checksums,
             progress,

@@ -1,7 +1,8 @@
 //! Inodes from their bytes, and the fields of a file that only FFS has.
 
+use super::Ffs;
 use super::map::Map;
-use super::{Core, Ffs, Node};
+use super::map::{Core, Node};
 use crate::inode::{Inode, device_of, verify};
 use crate::ondisk::{ROOT, check_hash};
 use crate::superblock::Super;

@@ -1,6 +1,7 @@
 //! Recovery of a volume that was in use under soft updates, while it is in use again.
 
-use super::{Core, Ffs};
+use super::Ffs;
+use super::map::Core;
 use crate::ondisk::flag;
 use crate::superblock::Super;
 use seekless_cache::{Discipline, Role};

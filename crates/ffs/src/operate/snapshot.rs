@@ -1,11 +1,12 @@
 //! Making an empty file a snapshot of a volume whose changes are all on the disk.
 
+use super::Ffs;
+use super::map::Core;
 use super::recovery::Progress;
-use super::{Core, Ffs};
 use crate::alloc::{Delta, GroupMut, encode_summary, free_fragments, seal_group};
 use crate::inode_edit::{InodeMut, put_pointer};
 use crate::ondisk::{BLK_NOCOPY, BLK_SNAP, DIRECT, MOST_SNAPSHOTS, SNAPSHOT};
-use crate::snapshot::{MapMut, always_kept};
+use crate::origin::{MapMut, always_kept};
 use crate::superblock::Super;
 use crate::superblock_edit::SuperblockMut;
 use seekless_cache::{Discipline, Piece, Role};
@@ -13,7 +14,7 @@ use seekless_device::BlockDevice;
 use seekless_fs::field::{byte, index, invalid, wide};
 use seekless_fs::term::Text;
 use seekless_fs::{FsError, Location};
-use seekless_live::Table;
+use seekless_live::{Part, Table};
 use seekless_placement::{GroupSummary, Totals};
 use seekless_units::{BlockNo, ByteLen, Extent, GroupNo, Ino, Lba};
 use std::collections::{BTreeMap, BTreeSet};
@@ -65,6 +66,14 @@ impl Ffs {
         Ok(())
     }
 
+    /// Gives the blocks that are reserved for copies back.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`]; errors of the device.
+    pub(crate) fn release_reserve(&mut self, core: &mut Core) -> Result<(), FsError> {
+        self.copies.release_reserve(&mut self.allocator, core)
+    }
+
     /// Makes an empty file a snapshot. All changes are on the disk, and the reserve is empty.
     ///
     /// # Errors
@@ -81,11 +90,11 @@ impl Ffs {
         let numbered = self.sb.snapshot_blocks();
         let (list, indirect) = image.further_blocks(copied.len());
         let all = copied.len() + list + indirect;
-        let (mut taken, ids) = self.take_blocks(core, all)?;
+        let (mut taken, ids) = self.copies.take_blocks(&mut self.allocator, core, all)?;
         if taken.len() < all {
             let frag = u64::from(self.sb.frag);
             let runs: Vec<Extent> = taken.iter().map(|&start| Extent::new(start, frag)).collect();
-            self.release(core, &runs)?;
+            self.copies.release(&mut self.allocator, core, &runs)?;
             return Err(super::groups::full("blocks for a snapshot"));
         }
         core.cache.settle(&ids)?;
@@ -113,9 +122,34 @@ impl Ffs {
         node.restrictions = super::node::restrictions(node.flags);
         let (direct, indirect) = (node.map.trees.direct, node.map.trees.indirect);
         self.copies.add(MapMut::of(Arc::clone(&self.sb), ino, direct, indirect));
-        self.reserve_copies(core, 0)?;
+        self.copies.reserve(&mut self.allocator, core, 0)?;
         self.write_superblock(core, false)?;
         self.put_whole(core, ino)
+    }
+
+    /// Writes what snapshots have got since then into their inodes, and the counts of groups into
+    /// the summary area. When the volume is being closed and all else is written, the reserve is
+    /// given back.
+    pub(super) fn put_counts(&mut self, core: &mut Core) -> Result<(), FsError> {
+        // A write of such an inode may copy its block, so that a snapshot gets one more.
+        loop {
+            let gained = self.copies.device().take_gained();
+            if gained.is_empty() {
+                break;
+            }
+            for (ino, frags) in gained {
+                if !core.nodes.contains_key(&ino) {
+                    let node = self.load_node(core, ino)?;
+                    core.nodes.insert(ino, node);
+                }
+                core.node(ino)?.sectors += self.sb.sectors(frags);
+                self.put_part(core, ino, Part::Map, Role::LinkDrop, &[], None)?;
+            }
+        }
+        if self.copies.is_closing() && !core.cache.is_dirty() {
+            self.copies.release_reserve(&mut self.allocator, core)?;
+        }
+        self.allocator.groups_mut().write_summaries(core)
     }
 
     /// Writes all of an inode, in one change.
@@ -173,7 +207,8 @@ impl Image {
         for run in runs {
             for start in (run.start.get()..run.end().get()).step_by(index(frag)) {
                 self.older.insert(start / frag);
-                let group = GroupNo::new(u32::try_from(start / u64::from(self.sb.fpg)).unwrap_or(0));
+                let group =
+                    GroupNo::new(u32::try_from(start / u64::from(self.sb.fpg)).unwrap_or(0));
                 let head = self.heads.get_mut(index(group.get())).map(Vec::as_mut_slice);
                 let mut group_mut = GroupMut::check(&self.sb, group, head.unwrap_or_default())?;
                 let freed = group_mut.free(Extent::new(BlockNo::new(start), frag))?;
@@ -262,7 +297,8 @@ impl Image {
     fn is_free(&self, block: u64) -> Result<bool, FsError> {
         let frag = u64::from(self.sb.frag);
         let run = Extent::new(BlockNo::new(block * frag), frag.min(self.sb.size - block * frag));
-        let group = GroupNo::new(u32::try_from(run.start.get() / u64::from(self.sb.fpg)).unwrap_or(0));
+        let group =
+            GroupNo::new(u32::try_from(run.start.get() / u64::from(self.sb.fpg)).unwrap_or(0));
         let head = self.heads.get(index(group.get())).map(Vec::as_slice).unwrap_or_default();
         let free = free_fragments(&self.sb, group, head, run)?;
         Ok(free.iter().map(|run| run.len).sum::<u64>() == run.len)

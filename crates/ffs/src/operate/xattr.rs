@@ -1,7 +1,7 @@
 //! Extended attributes of UFS2: a list in up to two blocks of the inode's own, rewritten with every
 //! change.
 
-use super::Node;
+use super::map::Node;
 use super::{Core, Ffs};
 use crate::acl;
 use crate::superblock::Format;
@@ -126,7 +126,7 @@ impl Ffs {
                     for &run in &new {
                         core.cache.changes().forget(run, ChangeId::COMMITTED);
                     }
-                    self.release(core, &new)?;
+                    self.copies.release(&mut self.allocator, core, &new)?;
                     return Err(error);
                 }
             };

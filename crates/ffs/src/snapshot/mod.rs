@@ -6,20 +6,17 @@
 //! or an older snapshot's, and read as zeros. Any other number is that of a copy, or of the block
 //! itself, taken over when its file was removed. Behind the image lies a list for the kernel.
 
-mod map_mut;
-mod origin;
 mod remove;
 mod take;
 
-pub(crate) use map_mut::{MapMut, always_kept};
-pub(crate) use origin::Origin;
-pub use remove::remove_snapshots;
+pub use remove::{release_snapshots, remove_snapshots};
 pub use take::{take_snapshot, take_snapshot_in_use};
 
 use crate::image::FfsImage;
 use crate::inode::Inode;
 use crate::ondisk::SNAPSHOT;
 use crate::operate::LiveOptions;
+use crate::origin::{check_len, device_error};
 use crate::snapshot_map::SnapshotMap;
 use crate::superblock::Super;
 use crate::volume::Volume;
@@ -77,37 +74,6 @@ fn snapshot(volume: &Volume, ino: Ino) -> Result<Inode, FsError> {
     Ok(inode)
 }
 
-/// The snapshots that the superblock lists, oldest first, for changes of the volume. Other listed
-/// inodes are left out: the image in a snapshot lists older ones so, and a crash while one was taken
-/// leaves an empty file. The heads of groups are not looked at, since a crash may have torn them.
-///
-/// # Errors
-/// [`FsError::Corrupt`] for an inode that cannot be read, or a snapshot that is too short; errors of
-/// the device.
-fn listed(volume: &Volume) -> Result<Vec<Inode>, FsError> {
-    let mut inodes: Vec<Inode> = Vec::new();
-    for ino in volume.sb.tuning.snapshots() {
-        let is_new = inodes.iter().all(|known| known.ino != ino);
-        let inode = volume.inode(ino)?;
-        let is_file = FileKind::from_mode(inode.mode()) == Some(FileKind::Regular);
-        if is_new && is_file && inode.is(SNAPSHOT) {
-            check_len(volume, &inode)?;
-            inodes.push(inode);
-        }
-    }
-    Ok(inodes)
-}
-
-/// Checks that a snapshot has the whole image.
-fn check_len(volume: &Volume, inode: &Inode) -> Result<(), FsError> {
-    let least = volume.sb.snapshot_blocks() * u64::from(volume.sb.bsize);
-    if inode.len < least {
-        let place = Location::of("snapshot").in_inode(inode.ino);
-        return Err(range("di_size", inode.len, least, place));
-    }
-    Ok(())
-}
-
 /// A volume as one of its snapshots has kept it.
 struct SnapshotDevice {
     volume: Volume,
@@ -134,16 +100,6 @@ impl BlockDevice for SnapshotDevice {
 
     fn flush(&self) -> Result<(), DeviceError> {
         Ok(())
-    }
-}
-
-/// The error of a device for one of a snapshot's map, met at a byte.
-fn device_error(offset: u64, error: FsError) -> DeviceError {
-    match error {
-        FsError::Device(error) => error,
-        error => {
-            DeviceError::Damaged { container: "snapshot", offset, what: error.to_string() }
-        }
     }
 }
 

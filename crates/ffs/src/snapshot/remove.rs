@@ -14,6 +14,7 @@ use crate::ondisk::SNAPSHOT;
 use crate::operate::FfsLive;
 use crate::snapshot_marks::unmark;
 use crate::superblock_edit::SuperblockMut;
+use crate::volume::Volume;
 use seekless_cache::{Config, Discipline};
 use seekless_device::{BlockDevice, Overlay, VirtualClock};
 use seekless_fs::check::Problem;
@@ -59,6 +60,27 @@ pub fn remove_snapshots(
     let trial = Arc::new(Overlay::new(device.clone(), COPIED));
     remove(trial, names, now)?;
     remove(device, names, now)
+}
+
+/// Makes all snapshots of a volume that is not in use ordinary files, and returns their number. The
+/// blocks that they had in common with the volume become holes in them. Afterwards a repair may
+/// change everything, so that the volume may be damaged now.
+///
+/// # Errors
+/// [`FsError::Corrupt`] for the map of a snapshot; the snapshots after it are files already then.
+/// Errors of the device.
+pub fn release_snapshots(device: Arc<dyn BlockDevice>) -> Result<u64, FsError> {
+    let volume = Volume::open(device.clone(), true)?;
+    let mut disk = Patches::new(device.clone());
+    let listed: Vec<Inode> = crate::origin::listed(&volume)?;
+    for snapshot in listed.iter().rev() {
+        unmark(&volume, snapshot, &mut disk)?;
+    }
+    let mut superblock = SuperblockMut::read(&volume.sb, device.as_ref())?;
+    superblock.list_snapshots(&[]);
+    superblock.write(device.as_ref(), false)?;
+    device.flush()?;
+    Ok(wide(listed.len()))
 }
 
 fn remove(

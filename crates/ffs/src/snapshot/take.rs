@@ -60,9 +60,7 @@ pub fn take_snapshot_in_use(live: &mut FfsLive, name: &[u8]) -> Result<Ino, FsEr
     for part in dir.split(|&byte| byte == b'/').filter(|part| !part.is_empty()) {
         at = match live.lookup(at, part)? {
             Some(below) => below,
-            None if dir == HOME.as_bytes() => {
-                live.make(at, part, NewFile::Directory, OF_HOME)?.ino
-            }
+            None if dir == HOME.as_bytes() => live.make(at, part, NewFile::Directory, OF_HOME)?.ino,
             None => return Err(FsError::NotFound(String::from_utf8_lossy(dir).into_owned())),
         };
     }

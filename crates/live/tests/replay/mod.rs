@@ -32,7 +32,8 @@ pub(crate) struct Parts<F: Named> {
 pub(crate) struct Replay<F: Named> {
     device: Arc<MemoryDevice>,
     clock: Arc<VirtualClock>,
-    live: Live<F>,
+    /// The engine. Names that begin with a dot are not the model's.
+    pub(crate) live: Live<F>,
     open: fn(Arc<dyn BlockDevice>) -> Arc<dyn Inspect>,
     attributes: bool,
     model: Model,
@@ -106,11 +107,6 @@ impl<F: Named> Replay<F> {
             let file = self.model.make(0, &name, body).unwrap_or_else(|_| panic!("{name:?}"));
             self.inos.insert(file, ino);
         }
-    }
-
-    /// The engine. Names that begin with a dot are not the model's.
-    pub(crate) fn live(&mut self) -> &mut Live<F> {
-        &mut self.live
     }
 
     fn some_dir(&self, pick: u16) -> usize {

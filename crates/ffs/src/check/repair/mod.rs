@@ -23,7 +23,7 @@ use super::fix::{Fix, Stage, TOGETHER};
 use super::{Checker, problems};
 use crate::inode_edit::InodeMut;
 use crate::ondisk::{DIRECTORY_UNIT, flag};
-use crate::snapshot::Origin;
+use crate::origin::Origin;
 use crate::snapshot_marks::unmark;
 use directory::Edit;
 use seekless_device::{BlockDevice, DeviceError};

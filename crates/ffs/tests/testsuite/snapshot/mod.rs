@@ -328,7 +328,8 @@ fn the_volume_of_a_snapshot_can_be_changed() {
     for (n, shape) in SHAPES.iter().enumerate() {
         let volume = volume(shape, 41 + n);
         let kept = |name: &str| {
-            let kept = open_snapshot(volume.device.clone(), name.as_bytes(), OpenOptions::default());
+            let kept =
+                open_snapshot(volume.device.clone(), name.as_bytes(), OpenOptions::default());
             kept.unwrap()
         };
         let before = NAMES.map(|name| bytes(kept(name).as_ref()));
@@ -356,8 +357,7 @@ fn volumes_of_incomplete_snapshots_are_not_changed() {
         let mut now = bytes(sound.device.as_ref());
         harm(&mut Raw::new(&mut now));
         let device = Arc::new(MemoryDevice::new(now.clone()));
-        let (clock, config) =
-            (Arc::new(VirtualClock::new()), Config::new(Discipline::SoftUpdates));
+        let (clock, config) = (Arc::new(VirtualClock::new()), Config::new(Discipline::SoftUpdates));
         let opened = FfsLive::open(device.clone(), clock, config, options());
         assert!(bytes(device.as_ref()) == now, "something was written");
         opened.err().expect("a refusal").to_string()

@@ -57,9 +57,9 @@ fn run(shape: &Shape, lists: &[Vec<Op>]) {
     shaped.run(&lists[0]);
     let mut taken: Vec<Taken> = Vec::new();
     for (list, name) in lists[1..].iter().zip(NAMES) {
-        shaped.live().sync().unwrap();
+        shaped.live.sync().unwrap();
         let files = ordinary(tree(&open(&device)));
-        take_snapshot_in_use(shaped.live(), name).unwrap();
+        take_snapshot_in_use(&mut shaped.live, name).unwrap();
         let image = bytes(kept(&device, name).as_ref());
         taken.push(Taken { name, files, image });
         for taken in &taken {

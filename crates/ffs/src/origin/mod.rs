@@ -6,17 +6,60 @@
 //! So copies are on the disk before their numbers, and those before the blocks are overwritten. The
 //! copies go to blocks that were reserved: no file has them, and on the disk they are not free.
 
-use super::device_error;
-use super::map_mut::MapMut;
+mod map_mut;
+
+pub(crate) use map_mut::{MapMut, always_kept};
+
+use crate::inode::Inode;
+use crate::ondisk::SNAPSHOT;
 use crate::superblock::Super;
 use crate::volume::Volume;
 use seekless_device::{BlockDevice, DeviceError, Durable, Ticket};
-use seekless_fs::FsError;
-use seekless_fs::field::{index, wide};
+use seekless_fs::field::{index, range, wide};
+use seekless_fs::{FileKind, FsError, Location};
 use seekless_units::{BlockNo, ByteLen, Extent, Ino, Lba};
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The snapshots that the superblock lists, oldest first, for changes of the volume. Other listed
+/// inodes are left out: the image in a snapshot lists older ones so, and a crash while one was taken
+/// leaves an empty file. The heads of groups are not looked at, since a crash may have torn them.
+///
+/// # Errors
+/// [`FsError::Corrupt`] for an inode that cannot be read, or a snapshot that is too short; errors of
+/// the device.
+pub(crate) fn listed(volume: &Volume) -> Result<Vec<Inode>, FsError> {
+    let mut inodes: Vec<Inode> = Vec::new();
+    for ino in volume.sb.tuning.snapshots() {
+        let is_new = inodes.iter().all(|known| known.ino != ino);
+        let inode = volume.inode(ino)?;
+        let is_file = FileKind::from_mode(inode.mode()) == Some(FileKind::Regular);
+        if is_new && is_file && inode.is(SNAPSHOT) {
+            check_len(volume, &inode)?;
+            inodes.push(inode);
+        }
+    }
+    Ok(inodes)
+}
+
+/// Checks that a snapshot has the whole image.
+pub(crate) fn check_len(volume: &Volume, inode: &Inode) -> Result<(), FsError> {
+    let least = volume.sb.snapshot_blocks() * u64::from(volume.sb.bsize);
+    if inode.len < least {
+        let place = Location::of("snapshot").in_inode(inode.ino);
+        return Err(range("di_size", inode.len, least, place));
+    }
+    Ok(())
+}
+
+/// The error of a device for one of a snapshot's map, met at a byte.
+pub(crate) fn device_error(offset: u64, error: FsError) -> DeviceError {
+    match error {
+        FsError::Device(error) => error,
+        error => DeviceError::Damaged { container: "snapshot", offset, what: error.to_string() },
+    }
+}
 
 /// The device of a volume with any number of snapshots. Others must not write to the device below.
 pub(crate) struct Origin {
@@ -57,7 +100,7 @@ impl Origin {
         ignore_checksums: bool,
     ) -> Result<Self, FsError> {
         let origin = Self::new(device, Arc::clone(sb));
-        for inode in super::listed(&origin.volume(ignore_checksums))? {
+        for inode in listed(&origin.volume(ignore_checksums))? {
             origin.add(MapMut::new(Arc::clone(sb), &inode, origin.below())?);
         }
         Ok(origin)

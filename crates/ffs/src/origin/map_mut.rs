@@ -9,8 +9,8 @@ use seekless_device::BlockDevice;
 use seekless_fs::field::{index, range, slice, wide};
 use seekless_fs::{FsError, Location};
 use seekless_units::{BlockNo, ByteLen, Extent, GroupNo, Ino, Lba, SECTOR};
-use std::collections::hash_map::{Entry, HashMap};
 use std::collections::BTreeSet;
+use std::collections::hash_map::{Entry, HashMap};
 use std::sync::Arc;
 
 /// The blocks that each snapshot has copies of since it was taken: those of the superblock, of the
@@ -58,12 +58,7 @@ impl MapMut {
     }
 
     /// The map of a snapshot that was just written.
-    pub(crate) fn of(
-        sb: Arc<Super>,
-        ino: Ino,
-        direct: [u64; DIRECT],
-        indirect: [u64; 3],
-    ) -> Self {
+    pub(crate) fn of(sb: Arc<Super>, ino: Ino, direct: [u64; DIRECT], indirect: [u64; 3]) -> Self {
         let (blocks, changed) = (HashMap::new(), BTreeSet::new());
         Self { sb, ino, direct, indirect, blocks, changed, gained: 0 }
     }
