@@ -1,17 +1,19 @@
 //! Snapshots that are taken, and volumes that change afterwards.
 
-use super::{Files, SHAPES, bytes, open, tree};
-use crate::live::shapes::{Shape, image, through};
+use super::{Files, OWNER, SHAPES, bytes, open, tree};
+use crate::live::shapes::{Shape, image, options, through};
 use crate::property::for_all;
 use crate::replay::{Op, ops};
-use seekless_cache::Discipline;
-use seekless_device::{BlockDevice, MemoryDevice};
+use seekless_cache::{Config, Discipline};
+use seekless_device::{BlockDevice, MemoryDevice, VirtualClock};
 use seekless_ffs::{
-    FfsImage, check, open_snapshot, remove_snapshots, snapshots, take_snapshot_in_use,
+    FfsImage, FfsLive, check, open_snapshot, release_snapshots, remove_snapshots, snapshots,
+    take_snapshot_in_use,
 };
-use seekless_fs::FileKind;
 use seekless_fs::format::OpenOptions;
-use seekless_fs::operate::Operate;
+use seekless_fs::operate::{NewFile, Operate};
+use seekless_fs::{FileKind, FsError};
+use seekless_units::{ByteLen, Ino};
 use std::sync::Arc;
 
 /// A snapshot, and what it should keep.
@@ -89,4 +91,123 @@ fn snapshots_stay_as_they_were_taken() {
             run(shape, &[first, second, third]);
         });
     }
+}
+
+fn live(device: &Arc<dyn BlockDevice>) -> FfsLive {
+    let (clock, config) = (Arc::new(VirtualClock::new()), Config::new(Discipline::SoftUpdates));
+    FfsLive::open(device.clone(), clock, config, options()).unwrap()
+}
+
+/// Makes a file of so many blocks with these contents, as far as there is room.
+fn put(live: &mut FfsLive, name: &str, blocks: usize, with: u8) -> Result<Ino, FsError> {
+    let block = vec![with; 4096];
+    let ino = live.make(live.root(), name.as_bytes(), NewFile::Regular, OWNER)?.ino;
+    for n in 0..blocks {
+        live.write(ino, ByteLen::new((n * block.len()) as u64), &block)?;
+    }
+    Ok(ino)
+}
+
+/// The bytes that only a snapshot has.
+fn held(device: &Arc<MemoryDevice>) -> u64 {
+    snapshots(device.clone(), OpenOptions::default()).unwrap()[0].held.get()
+}
+
+fn is_in_order(device: &Arc<MemoryDevice>) {
+    let report = check(device.clone()).unwrap();
+    assert!(report.is_clean(), "{:#?}", report.findings);
+}
+
+#[test]
+fn a_snapshot_gets_the_blocks_of_removed_files() {
+    let memory = image(&SHAPES[1]);
+    let device: Arc<dyn BlockDevice> = memory.clone();
+    let mut volume = live(&device);
+    put(&mut volume, "large", 500, 7).unwrap();
+    take_snapshot_in_use(&mut volume, b"/.one").unwrap();
+    volume.unmount().unwrap();
+    let (before, image) = (held(&memory), bytes(kept(&memory, b"/.one").as_ref()));
+    let mut volume = live(&device);
+    volume.discard_freed(Some(true));
+    volume.unlink(volume.root(), b"large").unwrap();
+    volume.sync().unwrap();
+    let room = volume.space().free;
+    while volume.discard_some().unwrap() {}
+    put(&mut volume, "other", 100, 8).unwrap();
+    volume.unmount().unwrap();
+    let got = held(&memory) - before;
+    assert!((500 * 4096..520 * 4096).contains(&got), "{got} bytes, {room} fragments are free");
+    assert!(bytes(kept(&memory, b"/.one").as_ref()) == image);
+    is_in_order(&memory);
+}
+
+/// Whatever is written on a volume without room for copies: snapshots stay as they are.
+#[test]
+fn a_full_volume_keeps_its_snapshots() {
+    for shape in &SHAPES[..2] {
+        let memory = image(shape);
+        let device: Arc<dyn BlockDevice> = memory.clone();
+        let mut volume = live(&device);
+        let old: Vec<Ino> =
+            (0..40).map(|n| put(&mut volume, &format!("old{n}"), 60, n).unwrap()).collect();
+        take_snapshot_in_use(&mut volume, b"/.one").unwrap();
+        let image = bytes(kept(&memory, b"/.one").as_ref());
+        let mut refused = 0;
+        let mut no_space = |done: Result<(), FsError>| match done {
+            Err(FsError::NoSpace(_)) => refused += 1,
+            done => done.unwrap(),
+        };
+        no_space(put(&mut volume, "filler", 6000, 1).map(drop));
+        for (n, &ino) in old.iter().enumerate() {
+            let over = vec![99; 60 * 4096];
+            no_space(volume.write(ino, ByteLen::ZERO, &over).map(drop));
+            no_space(volume.sync());
+            if n % 4 == 0 {
+                no_space(volume.unlink(volume.root(), format!("old{n}").as_bytes()));
+            }
+        }
+        // There is room again when a file goes that no snapshot has.
+        volume.unlink(volume.root(), b"filler").unwrap();
+        volume.sync().unwrap();
+        put(&mut volume, "more", 300, 5).unwrap();
+        volume.unmount().unwrap();
+        assert!(refused > 10, "{shape:?}: {refused} refused");
+        assert!(bytes(kept(&memory, b"/.one").as_ref()) == image, "{shape:?}");
+        is_in_order(&memory);
+    }
+}
+
+#[test]
+fn snapshots_that_cannot_be_taken_leave_nothing() {
+    let memory = image(&SHAPES[1]);
+    let device: Arc<dyn BlockDevice> = memory.clone();
+    let mut volume = live(&device);
+    for n in 0..20 {
+        take_snapshot_in_use(&mut volume, format!("/.{n}").as_bytes()).unwrap();
+    }
+    let why = take_snapshot_in_use(&mut volume, b"/.more").unwrap_err();
+    assert!(matches!(why, FsError::NoSpace(_)), "{why}");
+    volume.unmount().unwrap();
+    is_in_order(&memory);
+    assert_eq!(release_snapshots(memory.clone()).unwrap(), 20);
+    is_in_order(&memory);
+
+    let memory = image(&SHAPES[1]);
+    let device: Arc<dyn BlockDevice> = memory.clone();
+    let mut volume = live(&device);
+    let why = put(&mut volume, "filler", 6000, 1).unwrap_err();
+    assert!(matches!(why, FsError::NoSpace(_)), "{why}");
+    for name in [&b"/.one"[..], b"one", b"/none/one", b"/", b"filler/one"] {
+        let why = take_snapshot_in_use(&mut volume, name).unwrap_err();
+        println!("{}: {why}", String::from_utf8_lossy(name));
+    }
+    assert!(volume.lookup(volume.root(), b".one").unwrap().is_none());
+    volume.unmount().unwrap();
+    assert_eq!(snapshots(memory.clone(), OpenOptions::default()).unwrap(), []);
+    is_in_order(&memory);
+    let clock = Arc::new(VirtualClock::new());
+    let mut volume =
+        FfsLive::open(device, clock, Config::new(Discipline::Normal), options()).unwrap();
+    let why = take_snapshot_in_use(&mut volume, b"/.one").unwrap_err();
+    assert!(matches!(why, FsError::Refused(_)), "{why}");
 }
