@@ -310,9 +310,18 @@ impl<F: Named> Operate for Live<F> {
         }
         let placed = self.write_back_all();
         let Err(error) = &placed else {
+            if let Err(error) = &left
+                && self.volume.format.orphan_list().is_none()
+            {
+                // Nothing on the disk says that they are to be deleted: it is not marked clean.
+                self.volume.fail(error);
+            }
             // Files that could not be deleted are orphans still.
             let closed = self.close();
-            self.volume.noted(closed)?;
+            let closed = self.volume.noted(closed);
+            if left.is_ok() {
+                closed?;
+            }
             self.volume.close();
             return left;
         };

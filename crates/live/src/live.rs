@@ -56,7 +56,8 @@ impl<F: Named> Live<F> {
         Ok(live)
     }
 
-    /// The format, and the data its code works on: for tests of it.
+    /// The format, and the data its code works on: for changes that only the format has, and for
+    /// tests of it.
     pub fn parts(&mut self) -> (&mut F, &mut Core<F::Map>) {
         (&mut self.volume.format, &mut self.volume.core)
     }
@@ -142,6 +143,12 @@ impl<F: Named> Live<F> {
         self.volume.core.cache.begin()?;
         self.volume.format.mark(&mut self.volume.core, false)?;
         self.volume.core.cache.end()
+    }
+
+    /// Allows no change from now on, since one that was made through [`Live::parts`] has failed half
+    /// way: the volume is not marked clean.
+    pub fn fail(&mut self, error: &FsError) {
+        self.volume.fail(error);
     }
 
     /// The recovery of a volume that was opened for that.

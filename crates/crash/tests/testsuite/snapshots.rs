@@ -47,17 +47,19 @@ impl WithSnapshots {
         }
     }
 
-    /// Compares all snapshots with what they were.
-    fn look_at(&self, device: &Arc<dyn BlockDevice>) -> Result<(), FsError> {
+    /// Compares all snapshots with what they were. Before a recovery, the superblock or a directory
+    /// may be torn.
+    fn look_at(&self, device: &Arc<dyn BlockDevice>, may_be_torn: bool) -> Result<(), FsError> {
         let images = self.images.lock().unwrap();
         let listed = match snapshots(Arc::clone(device), OpenOptions::default()) {
-            // A torn superblock has another hash.
-            Err(FsError::Corrupt { .. }) => return Ok(()),
+            Err(FsError::Corrupt { .. }) if may_be_torn => return Ok(()),
             listed => listed?,
         };
         for found in listed {
-            // A crash may have torn the directory, or an inode on the way to it.
-            let Some(path) = found.path else { continue };
+            let Some(path) = found.path else {
+                assert!(may_be_torn, "inode {} has no name", found.ino);
+                continue;
+            };
             let kept = open_snapshot(Arc::clone(device), &path, OpenOptions::default())?;
             assert!(images[&path] == bytes(kept.as_ref())?, "{}", String::from_utf8_lossy(&path));
             self.seen.fetch_add(1, Ordering::Relaxed);
@@ -108,14 +110,14 @@ impl Target for WithSnapshots {
     }
 
     fn check(&self, device: Arc<dyn BlockDevice>) -> Result<Report, FsError> {
-        self.look_at(&device)?;
+        self.look_at(&device, true)?;
         self.ufs.check(device)
     }
 
     fn preen(&self, device: Arc<dyn BlockDevice>) -> Result<Recovered, FsError> {
-        self.look_at(&device)?;
+        self.look_at(&device, true)?;
         let recovered = self.recovery.preen(Arc::clone(&device))?;
-        self.look_at(&device)?;
+        self.look_at(&device, false)?;
         Ok(recovered)
     }
 
@@ -124,7 +126,7 @@ impl Target for WithSnapshots {
     }
 
     fn open(&self, device: Arc<dyn BlockDevice>) -> Result<Arc<dyn Inspect>, FsError> {
-        self.look_at(&device)?;
+        self.look_at(&device, false)?;
         self.ufs.open(device)
     }
 }
@@ -142,7 +144,7 @@ fn states(version: Version, workload: &str, every: usize, sample: u64) {
     assert!(wrong.is_none(), "{}", wrong.unwrap_or_default());
     let (seen, states) = (target.seen.into_inner(), states.iter().sum::<u64>());
     println!("{version:?}: {seen} snapshots in {states} states");
-    assert!(seen > states, "{seen} snapshots in {states} states");
+    assert!(seen > states * 3, "{seen} snapshots in {states} states");
 }
 
 #[test]

@@ -5,18 +5,19 @@
 use super::allocator::{Allocator, by_block};
 use super::groups::full;
 use super::map::Core;
+use crate::alloc::free_fragments;
 use crate::origin::{MapMut, Origin};
 use crate::superblock::Super;
-use seekless_cache::ChangeId;
+use seekless_device::BlockDevice;
 use seekless_fs::FsError;
 use seekless_fs::field::index;
 use seekless_live::Ids;
-use seekless_units::{BlockNo, Extent, Ino};
+use seekless_units::{BlockNo, ByteLen, Extent, GroupNo, Ino};
 use std::sync::Arc;
 
 /// Blocks that one change overwrites at most, with the actions that follow from it, but for the
 /// contents of files.
-const OF_A_CHANGE: usize = 32;
+pub(super) const OF_A_CHANGE: usize = 32;
 
 /// For how many changes the room suffices before everything is counted again.
 const CHANGES_AHEAD: usize = 16;
@@ -70,7 +71,8 @@ impl Copies {
         }
     }
 
-    /// Sees that a change can be made that overwrites so many bytes of files.
+    /// Sees that a change can be made that overwrites so many bytes of files. If it returns true, the
+    /// actions that are ready now must be done, and it must be called again.
     ///
     /// # Errors
     /// [`FsError::NoSpace`]; [`FsError::Device`].
@@ -79,30 +81,72 @@ impl Copies {
         space: &mut Allocator,
         core: &mut Core,
         bytes: usize,
-    ) -> Result<(), FsError> {
+    ) -> Result<bool, FsError> {
         let snapshots = self.origin.snapshots();
         if snapshots == 0 {
-            return Ok(());
+            return Ok(false);
         }
-        let blocks = OF_A_CHANGE + bytes.div_ceil(index(self.sb.bsize)) + usize::from(bytes > 0);
+        let blocks = self.blocks_of(bytes);
         if let Some(left) = self.counted.checked_sub(blocks) {
             self.counted = left;
-            return Ok(());
+            return Ok(false);
         }
         let most = most(&self.sb);
         if pending(core) + blocks > most {
             core.cache.sync()?;
+            if core.cache.ready().next().is_some() {
+                return Ok(true);
+            }
         }
-        let wanted = (pending(core) + blocks + CHANGES_AHEAD * OF_A_CHANGE).min(most.max(blocks));
+        if self.has_room(space, core, blocks)? {
+            return Ok(false);
+        }
+        match core.cache.is_dirty() {
+            true => core.cache.sync().map(|()| true),
+            false => Err(full("blocks for copies in snapshots")),
+        }
+    }
+
+    /// As [`Copies::reserve`], within an operation: the actions that are ready are done after it.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`]; [`FsError::Device`].
+    pub(super) fn reserve_within(
+        &mut self,
+        space: &mut Allocator,
+        core: &mut Core,
+        bytes: usize,
+    ) -> Result<(), FsError> {
+        if !self.reserve(space, core, bytes)? {
+            return Ok(());
+        }
+        let blocks = self.blocks_of(bytes);
+        match self.origin.snapshots() == 0 || self.has_room(space, core, blocks)? {
+            true => Ok(()),
+            false => Err(full("blocks for copies in snapshots")),
+        }
+    }
+
+    /// Blocks that a change overwrites at most which writes so many bytes of a file.
+    fn blocks_of(&self, bytes: usize) -> usize {
+        OF_A_CHANGE + bytes.div_ceil(index(self.sb.bsize)) + usize::from(bytes > 0)
+    }
+
+    /// Fills the reserve for so many blocks, and all that earlier changes may still overwrite.
+    fn has_room(
+        &mut self,
+        space: &mut Allocator,
+        core: &mut Core,
+        blocks: usize,
+    ) -> Result<bool, FsError> {
+        let snapshots = self.origin.snapshots();
+        let least = pending(core) + blocks;
+        let wanted = (least + CHANGES_AHEAD * OF_A_CHANGE).min(most(&self.sb).max(least));
         self.fill_reserve(space, core, wanted * snapshots)?;
-        let room = |it: &Self| it.origin.reserved() / snapshots;
-        if room(self) < pending(core) + blocks {
-            core.cache.sync()?;
-            self.fill_reserve(space, core, blocks * snapshots)?;
-        }
-        let left = room(self).checked_sub(pending(core) + blocks);
-        self.counted = left.ok_or_else(|| full("blocks for copies in snapshots"))?;
-        Ok(())
+        let room = self.origin.reserved() / snapshots;
+        let left = room.checked_sub(pending(core) + blocks);
+        self.counted = left.unwrap_or(0);
+        Ok(left.is_some())
     }
 
     /// Brings the reserve to so many blocks, if there are as many, and waits for them to be used on
@@ -114,42 +158,68 @@ impl Copies {
         blocks: usize,
     ) -> Result<(), FsError> {
         let missing = blocks.saturating_sub(self.origin.reserved());
-        let (taken, ids) = self.take_blocks(space, core, missing)?;
-        core.cache.settle(&ids)?;
-        for block in taken {
-            self.origin.reserve(block);
-        }
+        let taken = self.take_blocks(space, core, missing)?;
+        self.add_reserve(taken);
         Ok(())
     }
 
-    /// Takes up to so many blocks that no snapshot needs, and returns them with the changes after
-    /// which they are used on the disk. Free blocks that a snapshot does need, since they were
+    /// Adds blocks to the reserve, which were [taken](Copies::take_blocks) for it.
+    pub(super) fn add_reserve(&self, taken: Vec<BlockNo>) {
+        for block in taken {
+            self.origin.reserve(block);
+        }
+    }
+
+    /// Takes up to so many blocks that no snapshot needs. They are used on the disk then, and the
+    /// cache has nothing to write there. Free blocks that a snapshot does need, since they were
     /// freed in parts, become its own on the way.
     pub(super) fn take_blocks(
         &self,
         space: &mut Allocator,
         core: &mut Core,
         most: usize,
-    ) -> Result<(Vec<BlockNo>, Vec<ChangeId>), FsError> {
-        let (mut taken, mut ids) = (Vec::new(), Vec::new());
+    ) -> Result<Vec<BlockNo>, FsError> {
+        let mut taken = Vec::new();
         let may_spend_reserve = std::mem::replace(&mut core.may_spend_reserve, true);
-        let mut done = Ok(());
-        while done.is_ok() && taken.len() < most {
-            match space.take_block(core) {
-                Ok((block, id)) => {
-                    ids.push(id);
-                    match self.origin.claim(block) {
-                        Ok(true) => {}
-                        Ok(false) => taken.push(block),
-                        Err(error) => done = Err(error),
-                    }
-                }
-                Err(FsError::NoSpace(_)) => break,
-                Err(error) => done = Err(error),
-            }
-        }
+        let done = self.take_more(space, core, most, &mut taken);
         core.may_spend_reserve = may_spend_reserve;
-        done.map(|()| (taken, ids))
+        done.map(|()| taken)
+    }
+
+    fn take_more(
+        &self,
+        space: &mut Allocator,
+        core: &mut Core,
+        most: usize,
+        taken: &mut Vec<BlockNo>,
+    ) -> Result<(), FsError> {
+        let frag = u64::from(self.sb.frag);
+        while taken.len() < most {
+            let (mut blocks, mut ids) = (Vec::new(), Vec::new());
+            while taken.len() + blocks.len() < most {
+                match space.take_block(core) {
+                    Ok((block, id)) => {
+                        blocks.push(block);
+                        ids.push(id);
+                    }
+                    Err(FsError::NoSpace(_)) => break,
+                    Err(error) => return Err(error),
+                }
+            }
+            if blocks.is_empty() {
+                return Ok(());
+            }
+            core.cache.settle(&ids)?;
+            let runs: Vec<Extent> = blocks.iter().map(|&at| Extent::new(at, frag)).collect();
+            core.cache.settle_runs(&runs)?;
+            let mut needed = Vec::new();
+            for block in blocks {
+                let list = if self.origin.needs(block)? { &mut needed } else { &mut *taken };
+                list.push(block);
+            }
+            self.origin.claim(&needed)?;
+        }
+        Ok(())
     }
 
     /// Frees runs but for the blocks that snapshots need, which get them.
@@ -163,13 +233,28 @@ impl Copies {
             return space.free_runs(core, runs);
         }
         let frag = u64::from(self.sb.frag);
-        let mut free = Vec::new();
+        let (mut free, mut needed) = (Vec::new(), Vec::new());
         for piece in runs.iter().flat_map(|&run| by_block(run, frag)) {
-            if piece.len < frag || !self.origin.claim(piece.start)? {
+            // Where it is not used on the disk yet, a number of it must not get there first. A
+            // snapshot finds its contents in the free block too.
+            if piece.len == frag && self.origin.needs(piece.start)? && self.is_used(piece)? {
+                needed.push(piece.start);
+            } else {
                 free.push(piece);
             }
         }
+        self.origin.claim(&needed)?;
         space.free_runs(core, &free)
+    }
+
+    /// Whether the device has all of a block as used.
+    fn is_used(&self, block: Extent) -> Result<bool, FsError> {
+        let group = block.start.get() / u64::from(self.sb.fpg);
+        let group = GroupNo::new(u32::try_from(group).unwrap_or(0));
+        let at = self.sb.in_group(group, self.sb.cblkno).get() * u64::from(self.sb.fsize);
+        let mut head = vec![0; index(self.sb.cgsize)];
+        self.origin.read_bytes(ByteLen::new(at), &mut head)?;
+        Ok(free_fragments(&self.sb, group, &head, block)?.is_empty())
     }
 
     /// Gives all blocks of the reserve back.
@@ -194,5 +279,6 @@ fn most(sb: &Super) -> usize {
 /// Blocks that may still be overwritten because of earlier changes: those that are not written, and
 /// at most one for each change that is left to be made.
 fn pending(core: &Core) -> usize {
-    core.cache.blocks().dirty_blocks() + core.cache.blocks().softdeps()
+    let ready = core.cache.ready().count();
+    core.cache.blocks().dirty_blocks() + core.cache.blocks().softdeps() + ready
 }

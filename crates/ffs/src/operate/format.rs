@@ -187,7 +187,7 @@ impl Format for Ffs {
         bytes: &[u8],
     ) -> Result<usize, FsError> {
         let bytes = bytes.get(..self.copies.most_overwritten()).unwrap_or(bytes);
-        self.copies.reserve(&mut self.allocator, core, bytes.len())?;
+        self.copies.reserve_within(&mut self.allocator, core, bytes.len())?;
         Files::of(self, core).write_bytes(ino, offset, bytes)
     }
 
@@ -212,7 +212,7 @@ impl Format for Ffs {
         let mut done = Ok(());
         for at in (from..end).step_by(self.copies.most_overwritten()) {
             let end = end.min(at.saturating_add(piece));
-            done = self.copies.reserve(&mut self.allocator, core, index(end - at));
+            done = self.copies.reserve_within(&mut self.allocator, core, index(end - at));
             done = done.and_then(|()| Files::of(self, core).allocate_range(ino, at, end));
             if done.is_err() {
                 break;
@@ -242,7 +242,7 @@ impl Format for Ffs {
     }
 
     fn before_change(&mut self, core: &mut Core) -> Result<bool, FsError> {
-        self.copies.reserve(&mut self.allocator, core, 0).map(|()| false)
+        self.copies.reserve(&mut self.allocator, core, 0)
     }
 
     fn closing(&mut self) {

@@ -1,6 +1,7 @@
 //! Making an empty file a snapshot of a volume whose changes are all on the disk.
 
 use super::Ffs;
+use super::copies::OF_A_CHANGE;
 use super::map::Core;
 use super::recovery::Progress;
 use crate::alloc::{Delta, GroupMut, encode_summary, free_fragments, seal_group};
@@ -60,8 +61,8 @@ impl Ffs {
         if self.progress != Progress::None {
             return refuse("the volume is being recovered");
         }
-        if self.sb.snapshot_blocks() <= wide(DIRECT) {
-            return refuse("the volume is too small for a snapshot");
+        if self.sb.snapshot_blocks() <= wide(DIRECT) || self.sb.tuning.sbsize > self.sb.bsize {
+            return refuse("the volume, or its blocks, are too small for a snapshot");
         }
         Ok(())
     }
@@ -90,14 +91,16 @@ impl Ffs {
         let numbered = self.sb.snapshot_blocks();
         let (list, indirect) = image.further_blocks(copied.len());
         let all = copied.len() + list + indirect;
-        let (mut taken, ids) = self.copies.take_blocks(&mut self.allocator, core, all)?;
-        if taken.len() < all {
+        // From the moment at which it is a snapshot, there is room for its copies too.
+        let spare = OF_A_CHANGE * (self.copies.listed().len() + 1);
+        let mut taken = self.copies.take_blocks(&mut self.allocator, core, all + spare)?;
+        if taken.len() < all + spare {
             let frag = u64::from(self.sb.frag);
             let runs: Vec<Extent> = taken.iter().map(|&start| Extent::new(start, frag)).collect();
             self.copies.release(&mut self.allocator, core, &runs)?;
             return Err(super::groups::full("blocks for a snapshot"));
         }
-        core.cache.settle(&ids)?;
+        let spare = taken.split_off(all);
         taken.sort_unstable();
         let own = taken.clone();
         let indirect = taken.split_off(copied.len() + list);
@@ -122,7 +125,7 @@ impl Ffs {
         node.restrictions = super::node::restrictions(node.flags);
         let (direct, indirect) = (node.map.trees.direct, node.map.trees.indirect);
         self.copies.add(MapMut::of(Arc::clone(&self.sb), ino, direct, indirect));
-        self.copies.reserve(&mut self.allocator, core, 0)?;
+        self.copies.add_reserve(spare);
         self.write_superblock(core, false)?;
         self.put_whole(core, ino)
     }

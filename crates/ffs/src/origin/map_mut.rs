@@ -6,7 +6,7 @@ use crate::inode_edit::put_pointer;
 use crate::ondisk::DIRECT;
 use crate::superblock::Super;
 use seekless_device::BlockDevice;
-use seekless_fs::field::{index, range, slice, wide};
+use seekless_fs::field::{index, invalid, range, slice, wide};
 use seekless_fs::{FsError, Location};
 use seekless_units::{BlockNo, ByteLen, Extent, GroupNo, Ino, Lba, SECTOR};
 use std::collections::BTreeSet;
@@ -20,7 +20,9 @@ pub(crate) fn always_kept(sb: &Super) -> BTreeSet<u64> {
     let groups = (0..sb.ncg).map(|group| sb.in_group(GroupNo::new(group), sb.cblkno).get() / frag);
     let (first, end) = (sb.summaries.start.get(), sb.summaries.end().get());
     let summaries = first / frag..end.div_ceil(frag);
-    groups.chain(summaries).chain([sb.at / u64::from(sb.bsize)]).collect()
+    let bsize = u64::from(sb.bsize);
+    let superblock = sb.at / bsize..(sb.at + u64::from(sb.tuning.sbsize)).div_ceil(bsize);
+    groups.chain(summaries).chain(superblock).collect()
 }
 
 /// Indirect blocks kept in memory at most.
@@ -74,9 +76,15 @@ impl MapMut {
             return Err(lacking("copies of the first blocks", self.ino));
         }
         let pointers = self.sb.pointers();
+        let mut leaves = BTreeSet::new();
         for first in (wide(DIRECT)..blocks).step_by(index(pointers)) {
-            if self.leaf(device, first)?.is_none() {
+            let Some((leaf, _)) = self.leaf(device, first)? else {
                 return Err(lacking("complete map", self.ino));
+            };
+            // Those above it are in memory.
+            if !leaves.insert(leaf) || self.blocks.contains_key(&leaf) {
+                let place = Location::of("block map").in_inode(self.ino);
+                return Err(invalid("indirect block", leaf, place));
             }
         }
         for block in always_kept(&self.sb) {
@@ -142,6 +150,12 @@ impl MapMut {
         Ok(())
     }
 
+    /// Forgets what was read of it.
+    pub(crate) fn reread(&mut self) {
+        debug_assert!(self.changed.is_empty(), "all numbers are written");
+        self.blocks.clear();
+    }
+
     /// The fragments that the snapshot has got, which its inode is about to say.
     pub(crate) fn take_gained(&mut self) -> u64 {
         std::mem::take(&mut self.gained)
@@ -184,9 +198,13 @@ impl MapMut {
                 let sb = &self.sb;
                 let run = Extent::new(BlockNo::new(start), u64::from(sb.frag));
                 let end = start.checked_add(run.len);
-                if end.is_none_or(|end| end > sb.size) {
-                    let place = Location::of("indirect block").in_inode(self.ino);
+                let place = Location::of("indirect block").in_inode(self.ino);
+                if end.is_none_or(|end| end > sb.size) || !start.is_multiple_of(run.len) {
                     return Err(range("block number", start, sb.size, place));
+                }
+                let group = u32::try_from(start / u64::from(sb.fpg)).unwrap_or(0);
+                if run.overlaps(sb.group_metadata(GroupNo::new(group))) {
+                    return Err(invalid("block number", start, place));
                 }
                 let mut bytes = vec![0; index(sb.bsize)];
                 device.read_bytes(ByteLen::new(start * u64::from(sb.fsize)), &mut bytes)?;

@@ -19,6 +19,7 @@ use seekless_fs::field::{index, range, wide};
 use seekless_fs::{FileKind, FsError, Location};
 use seekless_units::{BlockNo, ByteLen, Extent, Ino, Lba};
 use std::io;
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -177,24 +178,48 @@ impl Origin {
         Ok(map.runs.iter().map(|run| run.extent).chain(numbers).collect())
     }
 
-    /// Offers the snapshots a block that no file has any more, and that is not free on the disk.
-    /// The first one that has no copy of it gets it, and it must not be freed. Returns whether one
-    /// did. After a crash the block may have no owner; its contents are there all the same.
+    /// Whether a snapshot needs a block as it is on the disk.
     ///
     /// # Errors
     /// [`FsError::Corrupt`] for a damaged map; errors of the device.
-    pub(crate) fn claim(&self, start: BlockNo) -> Result<bool, FsError> {
-        let at = start.get() / u64::from(self.sb.frag);
-        debug_assert!(start.get().is_multiple_of(self.sb.frag.into()), "{start} begins a block");
+    pub(crate) fn needs(&self, start: BlockNo) -> Result<bool, FsError> {
+        let block = start.get() / u64::from(self.sb.frag);
+        self.is_kept(&mut self.state(), block).map(|is_kept| !is_kept)
+    }
+
+    /// Gives the snapshots blocks that no file has any more, and that are used on the disk, flushed
+    /// or not: each block to the first one that needs it. They must not be freed. After a crash a
+    /// block may have no owner; its contents are there all the same.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`] for a damaged map; errors of the device.
+    pub(crate) fn claim(&self, blocks: &[BlockNo]) -> Result<(), FsError> {
+        if blocks.is_empty() {
+            return Ok(());
+        }
         let device = self.device.as_ref();
-        for map in &mut self.state().maps {
-            if map.number(device, at)? == 0 {
-                map.set(device, at, start)?;
-                map.write(device)?;
-                return Ok(true);
+        // A number on the disk must not lead to a block that is free there.
+        device.flush()?;
+        let mut state = self.state();
+        for &start in blocks {
+            debug_assert!(start.get().is_multiple_of(self.sb.frag.into()), "{start} begins one");
+            let at = start.get() / u64::from(self.sb.frag);
+            for map in &mut state.maps {
+                if map.number(device, at)? == 0 {
+                    map.set(device, at, start)?;
+                    break;
+                }
             }
         }
-        Ok(false)
+        for map in &mut state.maps {
+            map.write(device)?;
+        }
+        Ok(())
+    }
+
+    /// Reads maps anew that others may have changed on the device.
+    pub(crate) fn reread(&self) {
+        self.state().maps.iter_mut().for_each(MapMut::reread);
     }
 
     /// Copies the blocks of a range that is about to be overwritten.
@@ -251,6 +276,43 @@ impl Origin {
         device.flush()
     }
 
+    /// The parts of a range that no snapshot has taken over; `None` for all of it. What the cache
+    /// still writes to such a block is of a file that is gone.
+    fn writable(&self, at: Lba, len: usize) -> Result<Option<Vec<Range<usize>>>, DeviceError> {
+        if len == 0 || self.snapshots() == 0 {
+            return Ok(None);
+        }
+        let (start, bsize) = (at.to_bytes().get(), u64::from(self.sb.bsize));
+        let mut state = self.state();
+        let mut parts: Vec<Range<usize>> = Vec::new();
+        let mut from = 0;
+        while from < len {
+            let block = (start + wide(from)) / bsize;
+            let to = index((block + 1) * bsize - start).min(len);
+            let is_taken = self.is_taken_over(&mut state, block);
+            if !is_taken.map_err(|error| device_error(start, error))? {
+                match parts.last_mut() {
+                    Some(last) if last.end == from => last.end = to,
+                    _ => parts.push(from..to),
+                }
+            }
+            from = to;
+        }
+        let is_all = parts.first().is_some_and(|part| part.len() == len);
+        Ok((!is_all).then_some(parts))
+    }
+
+    /// Whether a block of a file that is gone is a snapshot's now.
+    fn is_taken_over(&self, state: &mut State, block: u64) -> Result<bool, FsError> {
+        let own = block * u64::from(self.sb.frag);
+        for map in state.maps.iter_mut().filter(|_| block < self.sb.snapshot_blocks()) {
+            if own != 0 && map.number(self.device.as_ref(), block)? == own {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Whether no snapshot needs a block as it is on the disk.
     fn is_kept(&self, state: &mut State, block: u64) -> Result<bool, FsError> {
         for map in &mut state.maps {
@@ -272,13 +334,25 @@ impl BlockDevice for Origin {
     }
 
     fn write(&self, at: Lba, buf: &[u8]) -> Result<(), DeviceError> {
-        self.preserve(at, buf.len())?;
-        self.device.write(at, buf)
+        self.submit(at, buf, Durable::AfterFlush)?.map_or(Ok(()), |ticket| self.wait(ticket))
     }
 
     fn submit(&self, at: Lba, buf: &[u8], durable: Durable) -> Result<Option<Ticket>, DeviceError> {
-        self.preserve(at, buf.len())?;
-        self.device.submit(at, buf, durable)
+        let Some(parts) = self.writable(at, buf.len())? else {
+            self.preserve(at, buf.len())?;
+            return self.device.submit(at, buf, durable);
+        };
+        for part in parts {
+            let at = Lba::containing(at.to_bytes() + wide(part.start));
+            let bytes = buf.get(part).unwrap_or_default();
+            self.preserve(at, bytes.len())?;
+            self.device.write(at, bytes)?;
+        }
+        match durable {
+            Durable::AfterFlush => {}
+            Durable::OnCompletion => self.device.flush()?,
+        }
+        Ok(None)
     }
 
     fn is_complete(&self, ticket: Ticket) -> Result<bool, DeviceError> {

@@ -67,14 +67,21 @@ pub fn remove_snapshots(
 /// change everything, so that the volume may be damaged now.
 ///
 /// # Errors
-/// [`FsError::Corrupt`] for the map of a snapshot; the snapshots after it are files already then.
-/// Errors of the device.
+/// [`FsError::Corrupt`] for a superblock that makes no sense; errors of the device. A snapshot that
+/// cannot be read keeps its mark, for a check to find.
 pub fn release_snapshots(device: Arc<dyn BlockDevice>) -> Result<u64, FsError> {
     let volume = Volume::open(device.clone(), true)?;
     let mut disk = Patches::new(device.clone());
-    let listed: Vec<Inode> = crate::origin::listed(&volume)?;
-    for snapshot in listed.iter().rev() {
-        unmark(&volume, snapshot, &mut disk)?;
+    let listed: Vec<Ino> = volume.sb.tuning.snapshots().collect();
+    for &ino in listed.iter().rev() {
+        let unmarked = volume.inode(ino).and_then(|inode| match inode.is(SNAPSHOT) {
+            true => unmark(&volume, &inode, &mut disk),
+            false => Ok(()),
+        });
+        match unmarked {
+            Err(FsError::Corrupt { .. }) => {}
+            done => done?,
+        }
     }
     let mut superblock = SuperblockMut::read(&volume.sb, device.as_ref())?;
     superblock.list_snapshots(&[]);

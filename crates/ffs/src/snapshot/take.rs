@@ -45,7 +45,8 @@ pub fn take_snapshot(
 /// [`FsError::Exists`]; [`FsError::NotFound`] for the directory of a path; [`FsError::NoSpace`] if
 /// there are twenty snapshots already, or no room for the blocks that it has from the start;
 /// [`FsError::Refused`] for a volume that is too small, that is being recovered, that is not in use
-/// with soft updates, or with files in use that have no name; errors of the device. There is no snapshot then.
+/// with soft updates, or with files in use that have no name; errors of the device. There
+/// is no snapshot then, but an empty file may be left where there is no room for its removal.
 pub fn take_snapshot_in_use(live: &mut FfsLive, name: &[u8]) -> Result<Ino, FsError> {
     let (format, core) = live.parts();
     format.check_takes_snapshot(core)?;
@@ -90,5 +91,12 @@ fn within_operation(
     let (format, core) = live.parts();
     core.cache.begin()?;
     let done = operation(format, core);
-    core.cache.end().and(done)
+    let done = core.cache.end().and(done);
+    if let Err(error) = &done
+        && !matches!(error, FsError::NoSpace(_) | FsError::Refused(_))
+    {
+        // Some blocks may have no owner.
+        live.fail(error);
+    }
+    done
 }

@@ -76,7 +76,7 @@ struct Repair {
     /// The image is marked as not clean by this repair.
     marked: bool,
     /// The device refuses writes to blocks that a snapshot needs as they are.
-    guarded: bool,
+    guarded: Option<Arc<Origin>>,
 }
 
 /// The state of the image after a round.
@@ -94,7 +94,7 @@ impl Repair {
             found: Rounds::default(),
             homeless: HashSet::new(),
             marked: false,
-            guarded: false,
+            guarded: None,
         }
     }
 
@@ -148,14 +148,27 @@ impl Repair {
     /// image that is being repaired. Most damage of a crash is in blocks that were copied when the
     /// snapshot was taken.
     fn guard(&mut self, checker: &Checker) -> Result<(), FsError> {
-        if self.guarded || !checker.sb().tuning.has_snapshots() {
+        if let Some(origin) = &self.guarded {
+            // A round may have changed maps.
+            origin.reread();
+            return Ok(());
+        }
+        if !checker.sb().tuning.has_snapshots() {
             return Ok(());
         }
         debug_assert!(!self.marked, "nothing was written before");
         let device = Arc::clone(self.disk.device());
-        let origin = Origin::with_listed(device, &Arc::new(checker.sb().clone()), true)?;
-        self.disk = Patches::new(Arc::new(origin));
-        self.guarded = true;
+        let sb = Arc::new(checker.sb().clone());
+        let origin = Origin::with_listed(device, &sb, true).map_err(|error| match error {
+            FsError::Device(_) => error,
+            error => FsError::Unsupported(format!(
+                "repairing a volume with snapshots that are damaged themselves (make them ordinary \
+                 files first): {error}"
+            )),
+        })?;
+        let origin = Arc::new(origin);
+        self.disk = Patches::new(origin.clone());
+        self.guarded = Some(origin);
         Ok(())
     }
 
@@ -163,7 +176,7 @@ impl Repair {
     fn refused(&self, error: FsError) -> FsError {
         match error {
             FsError::Device(DeviceError::Io { source, .. })
-                if self.guarded && source.kind() == io::ErrorKind::StorageFull =>
+                if self.guarded.is_some() && source.kind() == io::ErrorKind::StorageFull =>
             {
                 FsError::Unsupported(
                     "a repair of blocks that snapshots need as they are (mount the volume with \

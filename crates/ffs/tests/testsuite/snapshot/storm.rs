@@ -2,17 +2,24 @@
 //! a sound volume or write nothing.
 
 use super::by_hand::Raw;
-use super::{NAMES, SHAPES, bytes, volume};
+use super::{NAMES, OWNER, SHAPES, bytes, volume};
+use crate::live::shapes::options;
 use crate::property::for_all;
 use crate::replay::WALL;
 use proptest::collection::vec;
 use proptest::num::u8::ANY;
 use proptest::prop_oneof;
 use proptest::strategy::{Just, Strategy};
-use seekless_device::{DeviceError, MemoryDevice};
-use seekless_ffs::{check, open_snapshot, remove_snapshots, snapshots};
+use seekless_cache::{Config, Discipline};
+use seekless_device::{DeviceError, MemoryDevice, VirtualClock};
+use seekless_ffs::{
+    FfsLive, LiveOptions, check, open_snapshot, preen, release_snapshots, remove_snapshots, repair,
+    snapshots, take_snapshot_in_use,
+};
 use seekless_fs::format::OpenOptions;
-use seekless_units::Lba;
+use seekless_fs::operate::{NewFile, Operate};
+use seekless_units::{ByteLen, Lba};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// A place in the metadata, and its new bytes.
@@ -49,6 +56,7 @@ fn damage_is_told_and_removals_are_whole() {
                 read_all(&device, OpenOptions { ignore_checksums, ..OpenOptions::default() });
             }
             let _ = check(device.clone());
+            use_and_repair(&harmed);
             match remove_snapshots(device.clone(), None, WALL) {
                 Err(_) => assert!(bytes(device.as_ref()) == harmed, "something was written"),
                 Ok(_) => {
@@ -60,6 +68,36 @@ fn damage_is_told_and_removals_are_whole() {
                 }
             }
         });
+    }
+}
+
+/// Changes copies of a damaged volume, takes a snapshot and repairs it, as far as that goes: nothing
+/// panics.
+fn use_and_repair(harmed: &[u8]) {
+    let device = Arc::new(MemoryDevice::new(harmed.to_vec()));
+    for repair in [preen, repair] {
+        let _ = repair(device.clone());
+    }
+    let _ = release_snapshots(device);
+    for ignore_checksums in [false, true] {
+        let device = Arc::new(MemoryDevice::new(harmed.to_vec()));
+        let how = LiveOptions { force: true, ignore_checksums, ..options() };
+        let (clock, config) = (Arc::new(VirtualClock::new()), Config::new(Discipline::SoftUpdates));
+        let Ok(mut live) = FfsLive::open(device, clock, config, how) else { continue };
+        let mut names = Vec::new();
+        let root = live.root();
+        let _ = live.read_dir(root, 0, &mut |entry| {
+            names.push(entry.name.to_vec());
+            ControlFlow::Continue(())
+        });
+        for name in names.iter().take(20) {
+            let _ = live.unlink(root, name);
+        }
+        if let Ok(made) = live.make(root, b"made", NewFile::Regular, OWNER) {
+            let _ = live.write(made.ino, ByteLen::ZERO, &[7; 100_000]);
+        }
+        let _ = take_snapshot_in_use(&mut live, b"/one-more");
+        let _ = live.unmount();
     }
 }
 

@@ -11,7 +11,7 @@ use seekless_ffs::{
     take_snapshot_in_use,
 };
 use seekless_fs::format::OpenOptions;
-use seekless_fs::operate::{NewFile, Operate};
+use seekless_fs::operate::{NewFile, Operate, SetAttr};
 use seekless_fs::{FileKind, FsError};
 use seekless_units::{ByteLen, Ino};
 use std::sync::Arc;
@@ -69,6 +69,7 @@ fn run(shape: &Shape, lists: &[Vec<Op>]) {
         }
         shaped.run(list);
     }
+    assert_eq!(shaped.full, 0, "{shape:?}: there is room enough");
     let device = shaped.finish();
     let report = check(device.clone()).unwrap();
     assert!(report.is_clean(), "{shape:?}: {:#?}", report.findings);
@@ -202,7 +203,30 @@ fn snapshots_that_cannot_be_taken_leave_nothing() {
         println!("{}: {why}", String::from_utf8_lossy(name));
     }
     assert!(volume.lookup(volume.root(), b".one").unwrap().is_none());
+    // With room for some more blocks each time, until there are enough.
+    let mut tries = 0;
+    let cut = volume.lookup(volume.root(), b"filler").unwrap().unwrap();
+    while let Err(why) = take_snapshot_in_use(&mut volume, b"/.one") {
+        assert!(matches!(why, FsError::NoSpace(_)), "{why}");
+        assert!(volume.lookup(volume.root(), b".one").unwrap().is_none(), "{tries}");
+        tries += 1;
+        let size = volume.attr(cut).unwrap().size - 4096;
+        volume.set_attr(cut, &SetAttr { size: Some(size), ..SetAttr::default() }).unwrap();
+        volume.sync().unwrap();
+    }
+    println!("{tries} tries");
+    assert!(tries > 20, "{tries} tries");
+    let kept_one = bytes(kept(&memory, b"/.one").as_ref());
+    // Whole files: each block that is overwritten needs a copy, for which there is no room.
+    for n in 0..80u8 {
+        let over = volume.write(cut, ByteLen::new(u64::from(n) << 14), &[n; 4096]);
+        assert!(matches!(over, Ok(_) | Err(FsError::NoSpace(_))), "{over:?}");
+        let synced = volume.sync();
+        assert!(synced.is_ok(), "{synced:?}");
+    }
     volume.unmount().unwrap();
+    assert!(bytes(kept(&memory, b"/.one").as_ref()) == kept_one);
+    assert_eq!(release_snapshots(memory.clone()).unwrap(), 1);
     assert_eq!(snapshots(memory.clone(), OpenOptions::default()).unwrap(), []);
     is_in_order(&memory);
     let clock = Arc::new(VirtualClock::new());
