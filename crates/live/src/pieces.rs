@@ -32,12 +32,6 @@ impl<F: Named> Live<F> {
         !(met_on_the_way && self.volume.core.cache.operation_changed())
     }
 
-    /// The operation goes on as another: a crash may leave only its changes so far.
-    fn next_piece(&mut self) -> Result<(), FsError> {
-        self.end_operation()?;
-        self.volume.core.cache.begin()
-    }
-
     /// Cuts a file behind a length, but for the part that the operation under way has room for.
     /// Does nothing without a journal.
     pub(crate) fn cut_in_pieces(&mut self, ino: Ino, len: u64) -> Result<(), FsError> {
@@ -53,7 +47,9 @@ impl<F: Named> Live<F> {
                 listed = true;
             }
             list.cut_behind(core, ino, next)?;
-            self.next_piece()?;
+            // The operation goes on as another: a crash may leave only its changes so far.
+            self.end_operation()?;
+            self.volume.core.cache.begin()?;
         }
         if listed && self.volume.node(ino)?.links > 0 {
             self.volume.note_orphan(ino, false)?;
