@@ -1,6 +1,6 @@
-//! Room for the copies that snapshots need: blocks are taken in advance, and given to the device
-//! ([`Origin`]), which copies when blocks are overwritten. They count as used. A change is refused
-//! for lack of space before it could leave the device without room.
+//! Reserve of blocks for copies: the device ([`Origin`]) copies blocks for snapshots when they are
+//! overwritten, and cannot allocate blocks itself. Before each change, enough blocks for it and for
+//! all earlier changes are allocated; a change without room for copies is refused (`ENOSPC`).
 
 use super::allocator::{Allocator, by_block};
 use super::groups::full;
@@ -15,18 +15,18 @@ use seekless_live::Ids;
 use seekless_units::{BlockNo, ByteLen, Extent, GroupNo, Ino};
 use std::sync::Arc;
 
-/// Blocks that one change overwrites at most, with the actions that follow from it, but for the
-/// contents of files.
+/// Upper bound of the blocks that a change and its deferred actions overwrite, contents of files
+/// left out.
 pub(super) const OF_A_CHANGE: usize = 32;
 
-/// For how many changes the room suffices before everything is counted again.
+/// Number of changes for which blocks are reserved ahead.
 const CHANGES_AHEAD: usize = 16;
 
 /// The snapshots of a volume in use.
 pub(super) struct Copies {
     sb: Arc<Super>,
     origin: Arc<Origin>,
-    /// Blocks that may still be overwritten before everything is counted again.
+    /// Blocks that may be overwritten before dirty blocks have to be counted again.
     counted: usize,
     /// The volume is about to be closed.
     closing: bool,
@@ -63,7 +63,7 @@ impl Copies {
         self.closing
     }
 
-    /// The bytes of a file that one operation may overwrite.
+    /// Upper bound of the bytes of a file that one operation may overwrite.
     pub(super) fn most_overwritten(&self) -> usize {
         match self.origin.snapshots() {
             0 => usize::MAX,
@@ -71,8 +71,8 @@ impl Copies {
         }
     }
 
-    /// Sees that a change can be made that overwrites so many bytes of files. If it returns true, the
-    /// actions that are ready now must be done, and it must be called again.
+    /// Reserves blocks for a change that overwrites `bytes` of files. If it returns true, the caller
+    /// must run the ready actions and call it again.
     ///
     /// # Errors
     /// [`FsError::NoSpace`]; [`FsError::Device`].
@@ -107,7 +107,7 @@ impl Copies {
         }
     }
 
-    /// As [`Copies::reserve`], within an operation: the actions that are ready are done after it.
+    /// As [`Copies::reserve`], within an operation, where actions cannot run.
     ///
     /// # Errors
     /// [`FsError::NoSpace`]; [`FsError::Device`].
@@ -127,12 +127,12 @@ impl Copies {
         }
     }
 
-    /// Blocks that a change overwrites at most which writes so many bytes of a file.
+    /// Upper bound of the blocks overwritten by a change that writes `bytes` of a file.
     fn blocks_of(&self, bytes: usize) -> usize {
         OF_A_CHANGE + bytes.div_ceil(index(self.sb.bsize)) + usize::from(bytes > 0)
     }
 
-    /// Fills the reserve for so many blocks, and all that earlier changes may still overwrite.
+    /// Fills the reserve for `blocks` and for earlier changes. Returns whether it suffices.
     fn has_room(
         &mut self,
         space: &mut Allocator,
@@ -149,8 +149,7 @@ impl Copies {
         Ok(left.is_some())
     }
 
-    /// Brings the reserve to so many blocks, if there are as many, and waits for them to be used on
-    /// the disk.
+    /// Fills the reserve up to `blocks`, as far as there are free ones.
     fn fill_reserve(
         &mut self,
         space: &mut Allocator,
@@ -163,16 +162,16 @@ impl Copies {
         Ok(())
     }
 
-    /// Adds blocks to the reserve, which were [taken](Copies::take_blocks) for it.
+    /// Adds blocks to the reserve that [`Copies::take_blocks`] returned.
     pub(super) fn add_reserve(&self, taken: Vec<BlockNo>) {
         for block in taken {
             self.origin.reserve(block);
         }
     }
 
-    /// Takes up to so many blocks that no snapshot needs. They are used on the disk then, and the
-    /// cache has nothing to write there. Free blocks that a snapshot does need, since they were
-    /// freed in parts, become its own on the way.
+    /// Allocates up to `most` blocks whose contents no snapshot needs. On return they are marked as
+    /// used on the disk, and clean in the cache. Free blocks that a snapshot needs (they were freed
+    /// fragment by fragment) are transferred to it on the way.
     pub(super) fn take_blocks(
         &self,
         space: &mut Allocator,
@@ -222,7 +221,7 @@ impl Copies {
         Ok(())
     }
 
-    /// Frees runs but for the blocks that snapshots need, which get them.
+    /// Frees runs, except for blocks that snapshots need: these are transferred to them.
     pub(super) fn release(
         &self,
         space: &mut Allocator,
@@ -235,8 +234,8 @@ impl Copies {
         let frag = u64::from(self.sb.frag);
         let (mut free, mut needed) = (Vec::new(), Vec::new());
         for piece in runs.iter().flat_map(|&run| by_block(run, frag)) {
-            // Where it is not used on the disk yet, a number of it must not get there first. A
-            // snapshot finds its contents in the free block too.
+            // A block that is free on the disk is not transferred: its number might get there before
+            // its bitmap. The snapshot finds the contents in the free block, too.
             if piece.len == frag && self.origin.needs(piece.start)? && self.is_used(piece)? {
                 needed.push(piece.start);
             } else {
@@ -247,7 +246,7 @@ impl Copies {
         space.free_runs(core, &free)
     }
 
-    /// Whether the device has all of a block as used.
+    /// Whether all fragments of a block are marked as used on the device.
     fn is_used(&self, block: Extent) -> Result<bool, FsError> {
         let group = block.start.get() / u64::from(self.sb.fpg);
         let group = GroupNo::new(u32::try_from(group).unwrap_or(0));
@@ -271,13 +270,13 @@ impl Copies {
     }
 }
 
-/// Blocks that may be reserved for each snapshot.
+/// Upper bound of the blocks reserved for each snapshot.
 fn most(sb: &Super) -> usize {
     index((sb.size / u64::from(sb.frag) / 64).clamp(64, 1024))
 }
 
-/// Blocks that may still be overwritten because of earlier changes: those that are not written, and
-/// at most one for each change that is left to be made.
+/// Upper bound of the blocks that earlier changes will overwrite: dirty ones, and one for each change
+/// or action that waits.
 fn pending(core: &Core) -> usize {
     let ready = core.cache.ready().count();
     core.cache.blocks().dirty_blocks() + core.cache.blocks().softdeps() + ready

@@ -1,4 +1,5 @@
-//! Making an empty file a snapshot of a volume whose changes are all on the disk.
+//! Converts an empty file into a snapshot of the volume (`ffs_snapshot` of
+//! `sys/ufs/ffs/ffs_snapshot.c`).
 
 use super::Ffs;
 use super::copies::OF_A_CHANGE;
@@ -24,12 +25,12 @@ use std::sync::Arc;
 /// Bytes of a number in the list of a snapshot.
 const LISTED: u64 = 8;
 
-/// The volume as a new snapshot is to keep it.
+/// The image of the volume for a new snapshot.
 struct Image {
     sb: Arc<Super>,
-    /// The heads of the groups: the blocks of older snapshots are free.
+    /// Heads of the groups, in which the blocks of older snapshots are free.
     heads: Vec<Vec<u8>>,
-    /// Blocks that differ from those of the volume, or are about to.
+    /// Blocks that differ from the volume's, or whose originals change while the snapshot is written.
     changed: BTreeMap<u64, Vec<u8>>,
     /// Blocks of older snapshots.
     older: BTreeSet<u64>,
@@ -75,11 +76,10 @@ impl Ffs {
         self.copies.release_reserve(&mut self.allocator, core)
     }
 
-    /// Makes an empty file a snapshot. All changes are on the disk, and the reserve is empty.
+    /// Converts an empty file into a snapshot. All changes must be on the disk, and the reserve empty.
     ///
     /// # Errors
-    /// [`FsError::NoSpace`]: the file is as before then; [`FsError::Refused`]; errors of the
-    /// device.
+    /// [`FsError::NoSpace`] and [`FsError::Refused`], with the file unchanged; errors of the device.
     pub(crate) fn fill_snapshot(&mut self, core: &mut Core, ino: Ino) -> Result<(), FsError> {
         if core.nodes.values().any(|node| node.links == 0) {
             return Err(FsError::Refused("files that are in use have no name".into()));
@@ -91,7 +91,7 @@ impl Ffs {
         let numbered = self.sb.snapshot_blocks();
         let (list, indirect) = image.further_blocks(copied.len());
         let all = copied.len() + list + indirect;
-        // From the moment at which it is a snapshot, there is room for its copies too.
+        // The first writes after this already need copies.
         let spare = OF_A_CHANGE * (self.copies.listed().len() + 1);
         let mut taken = self.copies.take_blocks(&mut self.allocator, core, all + spare)?;
         if taken.len() < all + spare {
@@ -130,11 +130,10 @@ impl Ffs {
         self.put_whole(core, ino)
     }
 
-    /// Writes what snapshots have got since then into their inodes, and the counts of groups into
-    /// the summary area. When the volume is being closed and all else is written, the reserve is
-    /// given back.
+    /// Updates `di_blocks` of snapshots and the summary area. While the volume is being closed, it
+    /// also frees the reserve once everything else is written.
     pub(super) fn put_counts(&mut self, core: &mut Core) -> Result<(), FsError> {
-        // A write of such an inode may copy its block, so that a snapshot gets one more.
+        // Writing such an inode may copy its block, which adds a block to a snapshot.
         loop {
             let gained = self.copies.device().take_gained();
             if gained.is_empty() {
@@ -155,7 +154,7 @@ impl Ffs {
         self.allocator.groups_mut().write_summaries(core)
     }
 
-    /// Writes all of an inode, in one change.
+    /// Writes a whole inode in one change.
     fn put_whole(&mut self, core: &mut Core, ino: Ino) -> Result<(), FsError> {
         let (_, raw) = self.old_and_new(core, ino)?;
         let (block, skip) = self.inode_place(ino)?;
@@ -163,7 +162,7 @@ impl Ffs {
         core.cache.changes().change(block, &[piece], Role::PointerSet, &[]).map(drop)
     }
 
-    /// The volume as it is on the disk, without older snapshots.
+    /// Reads the image of the volume, without older snapshots.
     fn image_of(&self, core: &Core, device: &dyn BlockDevice) -> Result<Image, FsError> {
         let sb = Arc::clone(&self.sb);
         let mut heads = Vec::new();
@@ -174,7 +173,7 @@ impl Ffs {
             heads.push(head);
         }
         let mut image = Image { sb, heads, changed: BTreeMap::new(), older: BTreeSet::new() };
-        // The allocation of the snapshot's own blocks changes these.
+        // Allocating the snapshot's own blocks changes these.
         for block in always_kept(&image.sb) {
             image.changed.insert(block, image.read(device, block)?);
         }
@@ -307,8 +306,8 @@ impl Image {
         Ok(free.iter().map(|run| run.len).sum::<u64>() == run.len)
     }
 
-    /// The blocks that are copied at once: those that copies themselves change, those that differ,
-    /// those with a number in the inode, and the last one, which may end behind the volume.
+    /// Blocks copied when the snapshot is taken: those that making copies changes, those that differ
+    /// from the volume's, those with a number in the inode, and the last one, which may be partial.
     fn copied(&self) -> Result<BTreeSet<u64>, FsError> {
         let mut copied = always_kept(&self.sb);
         copied.extend(self.changed.keys());
@@ -321,7 +320,7 @@ impl Image {
         Ok(copied)
     }
 
-    /// The number of blocks of the list, and of blocks of numbers, for so many copies.
+    /// Number of blocks of the list, and of indirect blocks, for `copies` copies.
     fn further_blocks(&self, copies: usize) -> (usize, usize) {
         let (bsize, pointers) = (u64::from(self.sb.bsize), self.sb.pointers());
         let kept = wide(always_kept(&self.sb).len() + copies);
@@ -351,8 +350,8 @@ impl Image {
         }
     }
 
-    /// Writes the list of the blocks that need no look before they are overwritten. Returns its
-    /// length in bytes.
+    /// Writes the list of blocks that the kernel may overwrite without looking at snapshots. Returns
+    /// its length in bytes.
     fn write_list(
         &self,
         device: &dyn BlockDevice,
@@ -430,8 +429,8 @@ impl Image {
         Ok(numbers)
     }
 
-    /// Writes the indirect block of a run of blocks, and those below it. `span` is how many it
-    /// could have.
+    /// Writes the indirect block of a run of blocks, and those of lower levels. `span` is the most
+    /// blocks that it could map.
     fn write_tree(
         &self,
         device: &dyn BlockDevice,

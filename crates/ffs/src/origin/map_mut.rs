@@ -1,5 +1,5 @@
-//! The map of a snapshot, changed in place: only its last level, since all other blocks of a map
-//! are there when the snapshot has been taken.
+//! The block map of a snapshot, changed in place. Only block numbers of the last level change: a
+//! snapshot has all of its indirect blocks from the start.
 
 use crate::inode::Inode;
 use crate::inode_edit::put_pointer;
@@ -13,8 +13,8 @@ use std::collections::BTreeSet;
 use std::collections::hash_map::{Entry, HashMap};
 use std::sync::Arc;
 
-/// The blocks that each snapshot has copies of since it was taken: those of the superblock, of the
-/// summary area and of the groups' heads. They are overwritten when copies are made.
+/// Blocks that every snapshot copies when it is taken: superblock, summary area and heads of the
+/// groups. An allocation of blocks for copies changes these.
 pub(crate) fn always_kept(sb: &Super) -> BTreeSet<u64> {
     let frag = u64::from(sb.frag);
     let groups = (0..sb.ncg).map(|group| sb.in_group(GroupNo::new(group), sb.cblkno).get() / frag);
@@ -28,8 +28,8 @@ pub(crate) fn always_kept(sb: &Super) -> BTreeSet<u64> {
 /// Indirect blocks kept in memory at most.
 const MOST_BLOCKS: usize = 4096;
 
-/// A map that is being changed. Its numbers in memory are those on the device, or are about to be
-/// written there ([`MapMut::write`]).
+/// The block map of a snapshot. New numbers are set in memory first, and written by
+/// [`MapMut::write`].
 pub(crate) struct MapMut {
     sb: Arc<Super>,
     pub(crate) ino: Ino,
@@ -37,18 +37,18 @@ pub(crate) struct MapMut {
     indirect: [u64; 3],
     /// Indirect blocks that were read, by their first fragment.
     blocks: HashMap<u64, Vec<u8>>,
-    /// Sectors that are to be written: the first fragment of the block, and the byte there.
+    /// Sectors to be written: first fragment of the indirect block, and byte within it.
     changed: BTreeSet<(u64, usize)>,
-    /// Fragments that the snapshot has got since its inode was written.
+    /// Fragments added since the inode's `di_blocks` was written.
     gained: u64,
 }
 
 impl MapMut {
-    /// The map of a snapshot.
+    /// Checks and opens the map of a snapshot.
     ///
     /// # Errors
-    /// [`FsError::Unsupported`] for one without its whole map, or without copies of
-    /// [what is always kept](always_kept); [`FsError::Corrupt`] for numbers outside of the volume.
+    /// [`FsError::Unsupported`] if indirect blocks or copies of [`always_kept`] blocks are missing;
+    /// [`FsError::Corrupt`] for indirect blocks outside of the volume, in metadata, or used twice.
     pub(crate) fn new(
         sb: Arc<Super>,
         inode: &Inode,
@@ -59,7 +59,7 @@ impl MapMut {
         Ok(map)
     }
 
-    /// The map of a snapshot that was just written.
+    /// Opens the map of a snapshot that was just written, without checks.
     pub(crate) fn of(sb: Arc<Super>, ino: Ino, direct: [u64; DIRECT], indirect: [u64; 3]) -> Self {
         let (blocks, changed) = (HashMap::new(), BTreeSet::new());
         Self { sb, ino, direct, indirect, blocks, changed, gained: 0 }
@@ -81,7 +81,7 @@ impl MapMut {
             let Some((leaf, _)) = self.leaf(device, first)? else {
                 return Err(lacking("complete map", self.ino));
             };
-            // Those above it are in memory.
+            // `leaf` has put the blocks of higher levels into memory.
             if !leaves.insert(leaf) || self.blocks.contains_key(&leaf) {
                 let place = Location::of("block map").in_inode(self.ino);
                 return Err(invalid("indirect block", leaf, place));
@@ -95,7 +95,7 @@ impl MapMut {
         Ok(())
     }
 
-    /// The number for a block; 0 where the volume's own block is the snapshot's.
+    /// Returns the number for a block; 0 if the snapshot uses the volume's own block.
     ///
     /// # Errors
     /// [`FsError::Corrupt`] for indirect blocks outside of the volume; errors of the device.
@@ -108,7 +108,7 @@ impl MapMut {
         self.number_in(device, leaf, n)
     }
 
-    /// Sets the number for a block that has none, in memory. The snapshot gets that block.
+    /// Sets the number for a block that has none, in memory, and counts the block as the snapshot's.
     ///
     /// # Errors
     /// As [`MapMut::number`].
@@ -134,7 +134,7 @@ impl MapMut {
         Ok(())
     }
 
-    /// Writes the numbers that were set: each in one sector.
+    /// Writes the changed sectors. A number never crosses a sector.
     ///
     /// # Errors
     /// Errors of the device.
@@ -150,18 +150,18 @@ impl MapMut {
         Ok(())
     }
 
-    /// Forgets what was read of it.
+    /// Drops the cached indirect blocks.
     pub(crate) fn reread(&mut self) {
         debug_assert!(self.changed.is_empty(), "all numbers are written");
         self.blocks.clear();
     }
 
-    /// The fragments that the snapshot has got, which its inode is about to say.
+    /// Returns the fragments added since the last call.
     pub(crate) fn take_gained(&mut self) -> u64 {
         std::mem::take(&mut self.gained)
     }
 
-    /// The block of the last level with a block's number, and the place there.
+    /// Finds the last-level indirect block with a block's number, and the index in it.
     fn leaf(&mut self, device: &dyn BlockDevice, at: u64) -> Result<Option<(u64, u64)>, FsError> {
         debug_assert!(at >= wide(DIRECT), "block {at} has its number in the inode");
         let pointers = self.sb.pointers();

@@ -1,10 +1,12 @@
-//! The device of a volume in use: before a block is overwritten for the first time since a snapshot
-//! was taken, the snapshot gets a copy of it (`ffs_copyonwrite` of `sys/ufs/ffs/ffs_snapshot.c`).
+//! Copy-on-write device below a volume in use: before a block is overwritten for the first time since
+//! a snapshot was taken, the device copies it into the snapshot (`ffs_copyonwrite` of
+//! `sys/ufs/ffs/ffs_snapshot.c`).
 //!
-//! Two rules hold at every moment, also on the disk after a crash: a block for which a snapshot has
-//! no number is on the disk as it was then; and the block of a number has the contents from then.
-//! So copies are on the disk before their numbers, and those before the blocks are overwritten. The
-//! copies go to blocks that were reserved: no file has them, and on the disk they are not free.
+//! Two invariants hold at every moment, also on the disk after a crash. If a snapshot has no number
+//! for a block, the volume's block still has the contents from when the snapshot was taken. If it
+//! has a number, the block of that number has them. So a copy is flushed before its number, and the
+//! number before the block is overwritten. Copies are written to reserved blocks, which belong to no
+//! file and are marked as used on the disk.
 
 mod map_mut;
 
@@ -54,7 +56,7 @@ pub(crate) fn check_len(volume: &Volume, inode: &Inode) -> Result<(), FsError> {
     Ok(())
 }
 
-/// The error of a device for one of a snapshot's map, met at a byte.
+/// Converts an error of a snapshot's map, met at a byte of the device.
 pub(crate) fn device_error(offset: u64, error: FsError) -> DeviceError {
     match error {
         FsError::Device(error) => error,
@@ -62,7 +64,7 @@ pub(crate) fn device_error(offset: u64, error: FsError) -> DeviceError {
     }
 }
 
-/// The device of a volume with any number of snapshots. Others must not write to the device below.
+/// The copy-on-write device of a volume. Nothing else may write to the device below it.
 pub(crate) struct Origin {
     device: Arc<dyn BlockDevice>,
     sb: Arc<Super>,
@@ -78,7 +80,7 @@ struct State {
     reserve: Vec<BlockNo>,
 }
 
-/// A copy that was made: of which block, for which of the snapshots, and where it is.
+/// A copy that was made: the block, the index of the snapshot, and the place of the copy.
 struct Copied {
     block: u64,
     snapshot: usize,
@@ -116,7 +118,7 @@ impl Origin {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The device below. What is written there must not be in the way of a snapshot.
+    /// The device below. Writes to it are not copied.
     pub(crate) fn below(&self) -> &dyn BlockDevice {
         self.device.as_ref()
     }
@@ -126,7 +128,7 @@ impl Origin {
         Volume::with(Arc::clone(&self.device), self.sb.as_ref().clone(), ignore_checksums)
     }
 
-    /// Adds a snapshot, which is newer than all others.
+    /// Adds a snapshot, as the newest.
     pub(crate) fn add(&self, map: MapMut) {
         let mut state = self.state();
         state.maps.push(map);
@@ -143,7 +145,8 @@ impl Origin {
         self.state().reserve.len()
     }
 
-    /// Adds a block to the reserve: it is not free on the disk, and no snapshot needs it.
+    /// Adds a block to the reserve. It must be marked as used on the disk, and no snapshot may need
+    /// its contents.
     pub(crate) fn reserve(&self, block: BlockNo) {
         self.state().reserve.push(block);
     }
@@ -153,21 +156,21 @@ impl Origin {
         std::mem::take(&mut self.state().reserve)
     }
 
-    /// The fragments that snapshots have got since this was last asked, by their inodes.
+    /// Returns the fragments that each snapshot has got since the last call, by inode.
     pub(crate) fn take_gained(&self) -> Vec<(Ino, u64)> {
         let mut state = self.state();
         let gained = state.maps.iter_mut().map(|map| (map.ino, map.take_gained()));
         gained.filter(|&(_, gained)| gained > 0).collect()
     }
 
-    /// The fragments that a snapshot has got are in the number that its inode gets.
+    /// Drops the count of fragments that a snapshot has got: the caller counts all of its blocks.
     pub(crate) fn forget_gained(&self, ino: Ino) {
         for map in self.state().maps.iter_mut().filter(|map| map.ino == ino) {
             map.take_gained();
         }
     }
 
-    /// The runs that a snapshot has, with those of its map.
+    /// Returns all runs of a snapshot: contents and indirect blocks.
     ///
     /// # Errors
     /// [`FsError::Corrupt`]; errors of the device.
@@ -187,9 +190,9 @@ impl Origin {
         self.is_kept(&mut self.state(), block).map(|is_kept| !is_kept)
     }
 
-    /// Gives the snapshots blocks that no file has any more, and that are used on the disk, flushed
-    /// or not: each block to the first one that needs it. They must not be freed. After a crash a
-    /// block may have no owner; its contents are there all the same.
+    /// Transfers freed blocks to the snapshots, each to the oldest one that needs it. The blocks must
+    /// be marked as used on the disk, and stay so. The new numbers are not flushed: after a crash a
+    /// block may have no owner, and the snapshot finds its contents in place.
     ///
     /// # Errors
     /// [`FsError::Corrupt`] for a damaged map; errors of the device.
@@ -198,7 +201,7 @@ impl Origin {
             return Ok(());
         }
         let device = self.device.as_ref();
-        // A number on the disk must not lead to a block that is free there.
+        // The bitmaps must be on the disk before the numbers.
         device.flush()?;
         let mut state = self.state();
         for &start in blocks {
@@ -217,12 +220,12 @@ impl Origin {
         Ok(())
     }
 
-    /// Reads maps anew that others may have changed on the device.
+    /// Drops cached maps, after a change of them on the device by others.
     pub(crate) fn reread(&self) {
         self.state().maps.iter_mut().for_each(MapMut::reread);
     }
 
-    /// Copies the blocks of a range that is about to be overwritten.
+    /// Copies the blocks of a range before it is overwritten, as far as snapshots need them.
     fn preserve(&self, at: Lba, len: usize) -> Result<(), DeviceError> {
         if len == 0 || self.snapshots() == 0 {
             return Ok(());
@@ -276,8 +279,8 @@ impl Origin {
         device.flush()
     }
 
-    /// The parts of a range that no snapshot has taken over; `None` for all of it. What the cache
-    /// still writes to such a block is of a file that is gone.
+    /// Returns the parts of a range outside of blocks that were transferred to snapshots; `None` if
+    /// that is all of it. The cache may still write such a block for a file that was deleted.
     fn writable(&self, at: Lba, len: usize) -> Result<Option<Vec<Range<usize>>>, DeviceError> {
         if len == 0 || self.snapshots() == 0 {
             return Ok(None);
@@ -302,7 +305,7 @@ impl Origin {
         Ok((!is_all).then_some(parts))
     }
 
-    /// Whether a block of a file that is gone is a snapshot's now.
+    /// Whether a block was transferred to a snapshot ([`Origin::claim`]).
     fn is_taken_over(&self, state: &mut State, block: u64) -> Result<bool, FsError> {
         let own = block * u64::from(self.sb.frag);
         for map in state.maps.iter_mut().filter(|_| block < self.sb.snapshot_blocks()) {
@@ -367,7 +370,7 @@ impl BlockDevice for Origin {
         self.device.flush()
     }
 
-    /// Blocks that a snapshot needs stay as they are.
+    /// Skips blocks that a snapshot needs.
     fn discard(&self, at: Lba, len: u64) -> Result<(), DeviceError> {
         if self.snapshots() == 0 {
             return self.device.discard(at, len);

@@ -1,10 +1,13 @@
 //! Taking a snapshot (`ffs_snapshot` of `sys/ufs/ffs/ffs_snapshot.c`).
 //!
-//! The file is made as an empty one, and everything is written. This is the moment that the
-//! snapshot keeps; its own file is an empty one there. Then it gets its blocks, and the copies that
-//! it needs from the start are written to them; the superblock lists it; and its inode, in one
-//! sector, gets its map and its flag. After a crash before that, the superblock lists an empty
-//! file, which is in order, and blocks that no file has are used.
+//! 1. Create an empty file, and write all changes: the snapshot keeps this state, in which its own
+//!    file is empty.
+//! 2. Allocate its blocks, and write the first copies, the list and the map to them.
+//! 3. Add the inode to the superblock's list.
+//! 4. Write the inode with its map and flag, in one sector.
+//!
+//! A crash before the last step leaves a listed empty file, which a check accepts, and blocks that
+//! are marked as used without an owner.
 
 use super::{HOME, options_at, path_of};
 use crate::operate::{Core, Ffs, FfsLive};
@@ -15,10 +18,10 @@ use seekless_fs::{FsError, Timestamp};
 use seekless_units::Ino;
 use std::sync::Arc;
 
-/// Of the directory for snapshots, as `fsck_ffs` makes it.
+/// Owner and mode of the directory for snapshots, as `fsck_ffs` makes it.
 const OF_HOME: Ownership = Ownership { uid: 0, gid: 0, perm: 0o770 };
 
-/// Of a snapshot.
+/// Owner and mode of a snapshot.
 const OF_SNAPSHOT: Ownership = Ownership { uid: 0, gid: 0, perm: 0o400 };
 
 /// Takes a snapshot of a volume that is not in use, and returns its inode. `name` is its path, or
@@ -68,16 +71,16 @@ pub fn take_snapshot_in_use(live: &mut FfsLive, name: &[u8]) -> Result<Ino, FsEr
     let ino = live.make(at, name, NewFile::Regular, OF_SNAPSHOT)?.ino;
     let taken = fill(live, ino);
     if taken.is_err() {
-        // The first error is the one to be told.
+        // The first error is returned.
         let _ = live.unlink(at, name);
     }
     taken.map(|()| ino)
 }
 
-/// Makes the empty file of an inode a snapshot.
+/// Converts an empty file into a snapshot.
 fn fill(live: &mut FfsLive, ino: Ino) -> Result<(), FsError> {
     live.sync()?;
-    // Blocks in the reserve have no owner, so that they must not be in the image.
+    // Reserved blocks have no owner: a check of the image would find them.
     within_operation(live, Ffs::release_reserve)?;
     live.sync()?;
     within_operation(live, |format, core| format.fill_snapshot(core, ino))?;
@@ -95,7 +98,7 @@ fn within_operation(
     if let Err(error) = &done
         && !matches!(error, FsError::NoSpace(_) | FsError::Refused(_))
     {
-        // Some blocks may have no owner.
+        // Blocks without an owner may be left: the volume must not be marked clean.
         live.fail(error);
     }
     done
