@@ -305,6 +305,21 @@ impl Origin {
         Ok((!is_all).then_some(parts))
     }
 
+    fn write_parts(
+        &self,
+        at: Lba,
+        buf: &[u8],
+        parts: Vec<Range<usize>>,
+    ) -> Result<(), DeviceError> {
+        for part in parts {
+            let at = Lba::containing(at.to_bytes() + wide(part.start));
+            let bytes = buf.get(part).unwrap_or_default();
+            self.preserve(at, bytes.len())?;
+            self.device.write(at, bytes)?;
+        }
+        Ok(())
+    }
+
     /// Whether a block was transferred to a snapshot ([`Origin::claim`]).
     fn is_taken_over(&self, state: &mut State, block: u64) -> Result<bool, FsError> {
         let own = block * u64::from(self.sb.frag);
@@ -337,7 +352,11 @@ impl BlockDevice for Origin {
     }
 
     fn write(&self, at: Lba, buf: &[u8]) -> Result<(), DeviceError> {
-        self.submit(at, buf, Durable::AfterFlush)?.map_or(Ok(()), |ticket| self.wait(ticket))
+        let Some(parts) = self.writable(at, buf.len())? else {
+            self.preserve(at, buf.len())?;
+            return self.device.write(at, buf);
+        };
+        self.write_parts(at, buf, parts)
     }
 
     fn submit(&self, at: Lba, buf: &[u8], durable: Durable) -> Result<Option<Ticket>, DeviceError> {
@@ -345,12 +364,7 @@ impl BlockDevice for Origin {
             self.preserve(at, buf.len())?;
             return self.device.submit(at, buf, durable);
         };
-        for part in parts {
-            let at = Lba::containing(at.to_bytes() + wide(part.start));
-            let bytes = buf.get(part).unwrap_or_default();
-            self.preserve(at, bytes.len())?;
-            self.device.write(at, bytes)?;
-        }
+        self.write_parts(at, buf, parts)?;
         match durable {
             Durable::AfterFlush => {}
             Durable::OnCompletion => self.device.flush()?,
