@@ -208,8 +208,9 @@ impl Boot {
 /// Notifies the process that started this one, and detaches from it.
 fn tell_ready() -> Result<(), Error> {
     let failed = |error: std::io::Error| Error::io("standard input", &error);
-    rustix::io::write(stdio::stdin(), b"\n").map_err(|error| failed(error.into()))?;
+    // The starter moves `/dev` to the new root as soon as it is notified.
     let null = File::open("/dev/null").map_err(failed)?;
+    rustix::io::write(stdio::stdin(), b"\n").map_err(|error| failed(error.into()))?;
     stdio::dup2_stdin(&null).map_err(|error| failed(error.into()))
 }
 

@@ -132,12 +132,27 @@ fn persist(program: &str, args: &[&str]) {
 }
 
 /// The image as a crash would leave it now: mounted, with everything written. Also
-/// what it shows.
+/// what it shows. The kernel writes the superblock's counts later than all else: it is
+/// mounted again until it has them.
 fn snapshot(scratch: &Scratch, image: &Path, format: Format) -> (Vec<u8>, Tree) {
-    mounted(scratch, image, format, true, |at| {
-        run("sync", &["-f", text(at)]);
-        (fs::read(image).expect("image"), walk(at, true))
-    })
+    for _ in 0..20 {
+        let (bytes, tree) = mounted(scratch, image, format, true, |at| {
+            run("sync", &["-f", text(at)]);
+            (fs::read(image).expect("image"), walk(at, true))
+        });
+        if has_current_counts(&bytes) {
+            return (bytes, tree);
+        }
+    }
+    panic!("the superblock never gets the counts of the only group");
+}
+
+/// Whether the superblock's counts of free blocks and inodes are those of the only group.
+fn has_current_counts(image: &[u8]) -> bool {
+    let u16_at = |at: usize| usize::from(u16::from_le_bytes([image[at], image[at + 1]]));
+    let group = 2 * 1024;
+    let of_superblock = (u32_at(image, 1024 + 12), u32_at(image, 1024 + 16));
+    of_superblock == (u16_at(group + 12), u16_at(group + 14))
 }
 
 /// Gives all free blocks the bytes of a file that was deleted.
