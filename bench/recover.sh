@@ -5,30 +5,7 @@
 #   bench/recover.sh [SIZE...]      (default: 1G 1T)
 set -euo pipefail
 cd "$(dirname "$0")/.."
-seekless=${SEEKLESS:-target/release/seekless}
-seekless=$(realpath "$seekless")
-dir=$(mktemp -d "${TMPDIR:-/var/tmp}/recover.XXXXXX")
-server=
-clean() {
-    umount -l "$dir/at" 2>/dev/null || true
-    [ -z "$server" ] || kill -9 "$server" 2>/dev/null || true
-    rm -rf "$dir"
-}
-trap clean EXIT
-mkdir "$dir/at"
-
-# Prints the seconds since $1, of date +%s%N.
-since() { echo "$1 $(date +%s%N)" | awk '{ printf "%.2f", ($2 - $1) / 1e9 }'; }
-
-# Mounts with the options $1; messages go to $dir/messages.
-mount_it() {
-    "$seekless" mount -f "$dir/image" "$dir/at" -o "$1" 2>"$dir/messages" &
-    server=$!
-    until mountpoint -q "$dir/at"; do
-        kill -0 "$server" 2>/dev/null || { cat "$dir/messages" >&2; exit 1; }
-        sleep 0.005
-    done
-}
+. bench/ufs_mount.sh
 
 echo "| size | first read, recover=background | check in the background | its memory | check -p, then the first read | its memory |"
 echo "|---|---|---|---|---|---|"
@@ -55,7 +32,7 @@ for size in "$@"; do
     grep -q checked "$dir/messages" || { cat "$dir/messages" >&2; exit 1; }
     checked=$(since "$began")
     memory=$(awk '/VmHWM/ { printf "%.0f MB", $2 / 1024 }' "/proc/$server/status")
-    umount "$dir/at"; wait "$server"; server=
+    unmount_it
     "$seekless" check "$dir/image" >/dev/null
 
     mv "$dir/crashed" "$dir/image"
@@ -65,6 +42,6 @@ for size in "$@"; do
     mount_it rw
     cat "$dir/at/docs/kept" >/dev/null
     preen=$(since "$began")
-    umount "$dir/at"; wait "$server"; server=
+    unmount_it
     echo "| $size | $read_after s | $checked s | $memory | $preen s | $((preened / 1024)) MB |"
 done

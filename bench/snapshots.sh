@@ -6,45 +6,28 @@
 #   bench/snapshots.sh [SIZE...]      (default: 1G 64G)
 set -euo pipefail
 cd "$(dirname "$0")/.."
-seekless=${SEEKLESS:-target/release/seekless}
-seekless=$(realpath "$seekless")
-dir=$(mktemp -d "${TMPDIR:-/var/tmp}/snapshots.XXXXXX")
-server=
-clean() {
-    umount -l "$dir/at" 2>/dev/null || true
-    [ -z "$server" ] || kill -9 "$server" 2>/dev/null || true
-    rm -rf "$dir"
-}
-trap clean EXIT
-mkdir "$dir/at" "$dir/tree"
-for n in 1 2 3 4; do cp -r crates docs "$dir/tree/"; mv "$dir/tree/crates" "$dir/tree/$n"; mv "$dir/tree/docs" "$dir/tree/d$n"; done
+. bench/ufs_mount.sh
+mkdir "$dir/tree"
+for n in 1 2 3 4; do
+    mkdir "$dir/tree/$n"
+    cp -r crates docs "$dir/tree/$n"
+done
 tar -C "$dir/tree" -cf "$dir/tree.tar" .
-
-# Prints the seconds since $1, of date +%s%N.
-since() { echo "$1 $(date +%s%N)" | awk '{ printf "%.2f", ($2 - $1) / 1e9 }'; }
-
-mount_it() {
-    "$seekless" mount -f "$dir/image" "$dir/at" -o rw,softdep 2>"$dir/messages" &
-    server=$!
-    until mountpoint -q "$dir/at"; do
-        kill -0 "$server" 2>/dev/null || { cat "$dir/messages" >&2; exit 1; }
-        sleep 0.005
-    done
-}
-
-unmount_it() { umount "$dir/at"; wait "$server"; server=; }
 
 # Prints the seconds that a command takes on the mounted volume, until it is unmounted.
 timed() {
     local began
-    mount_it
+    mount_it rw,softdep
     began=$(date +%s%N)
     "$@" >/dev/null
     unmount_it
     since "$began"
 }
 
-overwrite() { find "$dir/at/one" -type f -exec sh -c 'for f; do cat "$f" >/dev/null; done; for f; do dd if=/dev/zero of="$f" conv=notrunc bs=4k count=1 status=none; done' sh {} +; }
+overwrite() {
+    find "$dir/at/one" -type f -exec sh -c '
+        for file; do dd if=/dev/zero of="$file" conv=notrunc bs=4k count=1 status=none; done' sh {} +
+}
 
 echo "| size | to take a snapshot | bytes that it has |"
 echo "|---|---|---|"

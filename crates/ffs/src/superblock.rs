@@ -501,6 +501,12 @@ impl Super {
         self.ipg * self.ncg
     }
 
+    /// The group of a block; one behind the last for a block outside of the volume.
+    pub(crate) fn group_of(&self, block: BlockNo) -> GroupNo {
+        let group = block.get() / u64::from(self.fpg);
+        GroupNo::new(u32::try_from(group).unwrap_or(u32::MAX))
+    }
+
     /// The fragments of a group; the last may have fewer.
     pub(crate) fn group_blocks(&self, group: GroupNo) -> Extent {
         debug_assert!(group.get() < self.ncg, "group {group} of {}", self.ncg);

@@ -1,5 +1,5 @@
-//! Volumes with snapshots: each is what it was when it was taken, in every state that a crash may
-//! leave, and after the recovery of that.
+//! Crash states of volumes with snapshots: no crash and no recovery changes the image in a
+//! snapshot.
 
 use crate::background::InBackground;
 use crate::campaign::look;
@@ -19,13 +19,13 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// UFS, of which a snapshot is taken each time that it is mounted.
+/// UFS. Each mount takes a snapshot.
 struct WithSnapshots {
     ufs: Ufs,
     recovery: InBackground,
-    /// The images that snapshots have, by path.
+    /// The image in each snapshot when it was taken, by path.
     images: Mutex<BTreeMap<Vec<u8>, Vec<u8>>>,
-    /// Snapshots that were looked at.
+    /// Number of images compared.
     seen: AtomicU64,
 }
 
@@ -47,8 +47,8 @@ impl WithSnapshots {
         }
     }
 
-    /// Compares all snapshots with what they were. Before a recovery, the superblock or a directory
-    /// may be torn.
+    /// Compares the images in all snapshots with those from when they were taken. If `may_be_torn`,
+    /// snapshots that cannot be reached are skipped: a crash may tear the superblock or a directory.
     fn look_at(&self, device: &Arc<dyn BlockDevice>, may_be_torn: bool) -> Result<(), FsError> {
         let images = self.images.lock().unwrap();
         let listed = match snapshots(Arc::clone(device), OpenOptions::default()) {

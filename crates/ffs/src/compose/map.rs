@@ -45,7 +45,7 @@ fn on_the_way(lbn: u64, pointers: u64) -> Vec<(Key, u64)> {
 }
 
 /// Blocks for the numbers of these runs.
-pub(super) fn indirect_blocks(runs: impl Iterator<Item = Run>, pointers: u64) -> u64 {
+pub(crate) fn indirect_blocks(runs: impl Iterator<Item = Run>, pointers: u64) -> u64 {
     let mut count = 0;
     let mut last: Vec<Key> = Vec::new();
     let mut before = 0;

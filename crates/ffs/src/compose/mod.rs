@@ -33,6 +33,7 @@ mod tails;
 mod write;
 
 pub use base::BaseVolume;
+pub(crate) use map::indirect_blocks;
 pub use options::BuildOptions;
 
 use crate::checksum::crc32c;

@@ -233,10 +233,14 @@ impl Copies {
         }
         let frag = u64::from(self.sb.frag);
         let (mut free, mut needed) = (Vec::new(), Vec::new());
+        let mut head = None;
         for piece in runs.iter().flat_map(|&run| by_block(run, frag)) {
             // A block that is free on the disk is not transferred: its number might get there before
             // its bitmap. The snapshot finds the contents in the free block, too.
-            if piece.len == frag && self.origin.needs(piece.start)? && self.is_used(piece)? {
+            if piece.len == frag
+                && self.origin.needs(piece.start)?
+                && self.is_used(piece, &mut head)?
+            {
                 needed.push(piece.start);
             } else {
                 free.push(piece);
@@ -246,14 +250,25 @@ impl Copies {
         space.free_runs(core, &free)
     }
 
-    /// Whether all fragments of a block are marked as used on the device.
-    fn is_used(&self, block: Extent) -> Result<bool, FsError> {
-        let group = block.start.get() / u64::from(self.sb.fpg);
-        let group = GroupNo::new(u32::try_from(group).unwrap_or(0));
-        let at = self.sb.in_group(group, self.sb.cblkno).get() * u64::from(self.sb.fsize);
-        let mut head = vec![0; index(self.sb.cgsize)];
-        self.origin.read_bytes(ByteLen::new(at), &mut head)?;
-        Ok(free_fragments(&self.sb, group, &head, block)?.is_empty())
+    /// Whether all fragments of a block are marked as used on the device. `head` is that of the last
+    /// group, to be read once for neighbours.
+    fn is_used(
+        &self,
+        block: Extent,
+        head: &mut Option<(GroupNo, Vec<u8>)>,
+    ) -> Result<bool, FsError> {
+        let group = self.sb.group_of(block.start);
+        let known = head.take().filter(|(of, _)| *of == group);
+        let (_, bytes) = match known {
+            Some(known) => head.insert(known),
+            None => {
+                let at = self.sb.in_group(group, self.sb.cblkno).get() * u64::from(self.sb.fsize);
+                let mut bytes = vec![0; index(self.sb.cgsize)];
+                self.origin.read_bytes(ByteLen::new(at), &mut bytes)?;
+                head.insert((group, bytes))
+            }
+        };
+        Ok(free_fragments(&self.sb, group, bytes, block)?.is_empty())
     }
 
     /// Gives all blocks of the reserve back.

@@ -2,10 +2,12 @@
 //! `sys/ufs/ffs/ffs_snapshot.c`).
 
 use super::Ffs;
+use super::allocator::by_block;
 use super::copies::OF_A_CHANGE;
 use super::map::Core;
 use super::recovery::Progress;
 use crate::alloc::{Delta, GroupMut, encode_summary, free_fragments, seal_group};
+use crate::compose::indirect_blocks;
 use crate::inode_edit::{InodeMut, put_pointer};
 use crate::ondisk::{BLK_NOCOPY, BLK_SNAP, DIRECT, MOST_SNAPSHOTS, SNAPSHOT};
 use crate::origin::{MapMut, always_kept};
@@ -14,12 +16,14 @@ use crate::superblock_edit::SuperblockMut;
 use seekless_cache::{Discipline, Piece, Role};
 use seekless_device::BlockDevice;
 use seekless_fs::field::{byte, index, invalid, wide};
+use seekless_fs::plan::Run;
 use seekless_fs::term::Text;
 use seekless_fs::{FsError, Location};
 use seekless_live::{Part, Table};
 use seekless_placement::{GroupSummary, Totals};
-use seekless_units::{BlockNo, ByteLen, Extent, GroupNo, Ino, Lba};
+use seekless_units::{BlockNo, ByteLen, Extent, GroupNo, Ino, Lba, Lbn};
 use std::collections::{BTreeMap, BTreeSet};
+use std::iter::once;
 use std::sync::Arc;
 
 /// Bytes of a number in the list of a snapshot.
@@ -188,7 +192,8 @@ impl Ffs {
             let wrong = || invalid("cs", u64::from(group.get()), place);
             let old = self.allocator.groups().counts().summary(group).ok_or_else(wrong)?;
             let summary = delta.of_group(old).ok_or_else(wrong)?;
-            totals.nbfree = totals.nbfree.saturating_add_signed(i64::from(delta.nbfree));
+            let nbfree = totals.nbfree.checked_add_signed(i64::from(delta.nbfree));
+            totals.nbfree = nbfree.ok_or_else(wrong)?;
             image.put_head(device, group, summary)?;
         }
         image.put_superblock(device, self.progress.closed(&self.sb).0, totals, core.now().secs)?;
@@ -206,17 +211,13 @@ impl Image {
         deltas: &mut BTreeMap<GroupNo, Delta>,
     ) -> Result<(), FsError> {
         let frag = u64::from(self.sb.frag);
-        for run in runs {
-            for start in (run.start.get()..run.end().get()).step_by(index(frag)) {
-                self.older.insert(start / frag);
-                let group =
-                    GroupNo::new(u32::try_from(start / u64::from(self.sb.fpg)).unwrap_or(0));
-                let head = self.heads.get_mut(index(group.get())).map(Vec::as_mut_slice);
-                let mut group_mut = GroupMut::check(&self.sb, group, head.unwrap_or_default())?;
-                let freed = group_mut.free(Extent::new(BlockNo::new(start), frag))?;
-                let delta = deltas.entry(group).or_default();
-                *delta = delta.and(freed);
-            }
+        for block in runs.iter().flat_map(|&run| by_block(run, frag)) {
+            self.older.insert(block.start.get() / frag);
+            let group = self.sb.group_of(block.start);
+            let head = self.heads.get_mut(index(group.get())).map(Vec::as_mut_slice);
+            let freed = GroupMut::check(&self.sb, group, head.unwrap_or_default())?.free(block)?;
+            let delta = deltas.entry(group).or_default();
+            *delta = delta.and(freed);
         }
         let at = self.sb.inode_place(ino)?;
         let byte = at.block.get() * u64::from(self.sb.fsize) + wide(at.skip);
@@ -299,8 +300,7 @@ impl Image {
     fn is_free(&self, block: u64) -> Result<bool, FsError> {
         let frag = u64::from(self.sb.frag);
         let run = Extent::new(BlockNo::new(block * frag), frag.min(self.sb.size - block * frag));
-        let group =
-            GroupNo::new(u32::try_from(run.start.get() / u64::from(self.sb.fpg)).unwrap_or(0));
+        let group = self.sb.group_of(run.start);
         let head = self.heads.get(index(group.get())).map(Vec::as_slice).unwrap_or_default();
         let free = free_fragments(&self.sb, group, head, run)?;
         Ok(free.iter().map(|run| run.len).sum::<u64>() == run.len)
@@ -327,20 +327,7 @@ impl Image {
         let (mut list, mut indirect) = (1, 0);
         loop {
             let numbered = self.sb.snapshot_blocks() + list;
-            let wanted = {
-                let (mut rest, mut span, mut found) = (numbered - wide(DIRECT), 1, 0);
-                while rest > 0 {
-                    span *= pointers;
-                    let mine = rest.min(span);
-                    let mut level = span;
-                    while level >= pointers {
-                        found += mine.div_ceil(level);
-                        level /= pointers;
-                    }
-                    rest -= mine;
-                }
-                found
-            };
+            let wanted = indirect_blocks(once(Run { lbn: Lbn::new(0), len: numbered }), pointers);
             let listed = 1 + kept + list + wanted;
             let needed = (listed * LISTED).div_ceil(bsize);
             if (needed, wanted) == (list, indirect) {

@@ -25,8 +25,8 @@ pub(crate) fn always_kept(sb: &Super) -> BTreeSet<u64> {
     groups.chain(summaries).chain(superblock).collect()
 }
 
-/// Indirect blocks kept in memory at most.
-const MOST_BLOCKS: usize = 4096;
+/// Upper bound of the bytes of indirect blocks kept in memory, for each snapshot.
+const MOST_IN_MEMORY: usize = 8 << 20;
 
 /// The block map of a snapshot. New numbers are set in memory first, and written by
 /// [`MapMut::write`].
@@ -189,7 +189,8 @@ impl MapMut {
     }
 
     fn block(&mut self, device: &dyn BlockDevice, start: u64) -> Result<&mut Vec<u8>, FsError> {
-        if self.blocks.len() >= MOST_BLOCKS && self.changed.is_empty() {
+        let bytes = self.blocks.len() * index(self.sb.bsize);
+        if bytes >= MOST_IN_MEMORY && self.changed.is_empty() {
             self.blocks.clear();
         }
         match self.blocks.entry(start) {
@@ -202,8 +203,7 @@ impl MapMut {
                 if end.is_none_or(|end| end > sb.size) || !start.is_multiple_of(run.len) {
                     return Err(range("block number", start, sb.size, place));
                 }
-                let group = u32::try_from(start / u64::from(sb.fpg)).unwrap_or(0);
-                if run.overlaps(sb.group_metadata(GroupNo::new(group))) {
+                if run.overlaps(sb.group_metadata(sb.group_of(run.start))) {
                     return Err(invalid("block number", start, place));
                 }
                 let mut bytes = vec![0; index(sb.bsize)];

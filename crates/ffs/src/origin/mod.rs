@@ -17,7 +17,7 @@ use crate::ondisk::SNAPSHOT;
 use crate::superblock::Super;
 use crate::volume::Volume;
 use seekless_device::{BlockDevice, DeviceError, Durable, Ticket};
-use seekless_fs::field::{index, range, wide};
+use seekless_fs::field::{index, range, slice, wide};
 use seekless_fs::{FileKind, FsError, Location};
 use seekless_units::{BlockNo, ByteLen, Extent, Ino, Lba};
 use std::io;
@@ -279,21 +279,24 @@ impl Origin {
         device.flush()
     }
 
-    /// Returns the parts of a range outside of blocks that were transferred to snapshots; `None` if
-    /// that is all of it. The cache may still write such a block for a file that was deleted.
-    fn writable(&self, at: Lba, len: usize) -> Result<Option<Vec<Range<usize>>>, DeviceError> {
-        if len == 0 || self.snapshots() == 0 {
-            return Ok(None);
-        }
-        let (start, bsize) = (at.to_bytes().get(), u64::from(self.sb.bsize));
+    /// Returns the parts of a range of bytes in blocks that `wanted` takes; neighbours are joined.
+    fn parts(
+        &self,
+        range: Range<u64>,
+        wanted: impl Fn(&Self, &mut State, u64) -> Result<bool, FsError>,
+    ) -> Result<Vec<Range<u64>>, DeviceError> {
+        let bsize = u64::from(self.sb.bsize);
         let mut state = self.state();
-        let mut parts: Vec<Range<usize>> = Vec::new();
-        let mut from = 0;
-        while from < len {
-            let block = (start + wide(from)) / bsize;
-            let to = index((block + 1) * bsize - start).min(len);
-            let is_taken = self.is_taken_over(&mut state, block);
-            if !is_taken.map_err(|error| device_error(start, error))? {
+        let mut parts: Vec<Range<u64>> = Vec::new();
+        let mut from = range.start;
+        while from < range.end {
+            let block = from / bsize;
+            let to = ((block + 1) * bsize).min(range.end);
+            // Behind the last block there is nothing of the volume.
+            let is_behind = block >= self.sb.snapshot_blocks();
+            if is_behind
+                || wanted(self, &mut state, block).map_err(|error| device_error(from, error))?
+            {
                 match parts.last_mut() {
                     Some(last) if last.end == from => last.end = to,
                     _ => parts.push(from..to),
@@ -301,19 +304,31 @@ impl Origin {
             }
             from = to;
         }
-        let is_all = parts.first().is_some_and(|part| part.len() == len);
+        Ok(parts)
+    }
+
+    /// Returns the parts of a write outside of blocks that were transferred to snapshots; `None` if
+    /// that is all of it. The cache may still write such a block for a file that was deleted.
+    fn writable(&self, at: Lba, len: usize) -> Result<Option<Vec<Range<u64>>>, DeviceError> {
+        if len == 0 || self.snapshots() == 0 {
+            return Ok(None);
+        }
+        let start = at.to_bytes().get();
+        let range = start..start + wide(len);
+        let parts = self.parts(range.clone(), |origin, state, block| {
+            origin.is_taken_over(state, block).map(|is_taken| !is_taken)
+        })?;
+        let is_all = parts.first() == Some(&range);
         Ok((!is_all).then_some(parts))
     }
 
-    fn write_parts(
-        &self,
-        at: Lba,
-        buf: &[u8],
-        parts: Vec<Range<usize>>,
-    ) -> Result<(), DeviceError> {
+    fn write_parts(&self, at: Lba, buf: &[u8], parts: Vec<Range<u64>>) -> Result<(), DeviceError> {
+        let start = at.to_bytes().get();
         for part in parts {
-            let at = Lba::containing(at.to_bytes() + wide(part.start));
-            let bytes = buf.get(part).unwrap_or_default();
+            let bytes = slice(buf, index(part.start - start), index(part.end - part.start));
+            debug_assert!(bytes.is_some(), "{part:?} is a part of the write at {start}");
+            let (at, bytes) =
+                (Lba::containing(ByteLen::new(part.start)), bytes.unwrap_or_default());
             self.preserve(at, bytes.len())?;
             self.device.write(at, bytes)?;
         }
@@ -323,7 +338,7 @@ impl Origin {
     /// Whether a block was transferred to a snapshot ([`Origin::claim`]).
     fn is_taken_over(&self, state: &mut State, block: u64) -> Result<bool, FsError> {
         let own = block * u64::from(self.sb.frag);
-        for map in state.maps.iter_mut().filter(|_| block < self.sb.snapshot_blocks()) {
+        for map in &mut state.maps {
             if own != 0 && map.number(self.device.as_ref(), block)? == own {
                 return Ok(true);
             }
@@ -389,19 +404,10 @@ impl BlockDevice for Origin {
         if self.snapshots() == 0 {
             return self.device.discard(at, len);
         }
-        let bsize = u64::from(self.sb.bsize);
-        let (start, end) = (at.to_bytes().get(), at.to_bytes().get() + len);
-        let mut state = self.state();
-        let mut from = start;
-        while from < end {
-            let block = from / bsize;
-            let to = ((block + 1) * bsize).min(end);
-            let is_kept = block >= self.sb.snapshot_blocks()
-                || self.is_kept(&mut state, block).map_err(|error| device_error(from, error))?;
-            if is_kept {
-                self.device.discard(Lba::containing(ByteLen::new(from)), to - from)?;
-            }
-            from = to;
+        let start = at.to_bytes().get();
+        for part in self.parts(start..start + len, Self::is_kept)? {
+            let at = Lba::containing(ByteLen::new(part.start));
+            self.device.discard(at, part.end - part.start)?;
         }
         Ok(())
     }

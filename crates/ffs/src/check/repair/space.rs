@@ -49,7 +49,7 @@ impl<'a> RepairAllocator<'a> {
             let run = Extent::new(BlockNo::new(self.next), u64::from(len));
             self.next += steps;
             let mut blocks = run.start.get()..run.end().get();
-            let group = group_of(self.checker, run.start);
+            let group = self.checker.sb().group_of(run.start);
             let in_one = sb.group_blocks(group).end() >= run.end();
             if in_one && blocks.all(|block| !self.checker.used.get(index(block))) {
                 groups::reserve_run(self.checker, disk, group, run)?;
@@ -77,9 +77,4 @@ impl<'a> RepairAllocator<'a> {
         }
         Ok(None)
     }
-}
-
-fn group_of(checker: &Checker, block: BlockNo) -> GroupNo {
-    let group = block.get() / u64::from(checker.sb().fpg);
-    GroupNo::new(u32::try_from(group).unwrap_or(u32::MAX))
 }

@@ -16,7 +16,7 @@ use seekless_fs::{FileKind, FsError};
 use seekless_units::{ByteLen, Ino};
 use std::sync::Arc;
 
-/// A snapshot, and what it should keep.
+/// A snapshot, with the files and the image from when it was taken.
 struct Taken {
     name: &'static [u8],
     files: Files,
@@ -34,7 +34,7 @@ fn ordinary(mut files: Files) -> Files {
 }
 
 impl Taken {
-    /// Checks a snapshot of a volume that is not in use; `image` is what it had before, if known.
+    /// Compares a snapshot with the files and the image from when it was taken.
     fn check(&self, device: &Arc<MemoryDevice>, shape: &Shape) {
         let kept = kept(device, self.name);
         assert!(bytes(kept.as_ref()) == self.image, "{shape:?}: the snapshot has changed");
@@ -234,4 +234,38 @@ fn snapshots_that_cannot_be_taken_leave_nothing() {
         FfsLive::open(device, clock, Config::new(Discipline::Normal), options()).unwrap();
     let why = take_snapshot_in_use(&mut volume, b"/.one").unwrap_err();
     assert!(matches!(why, FsError::Refused(_)), "{why}");
+}
+
+/// A file without a name is deleted when the volume is unmounted. Where there is no room for the
+/// copies that this needs, the volume is not marked clean.
+#[test]
+fn a_nameless_file_that_cannot_be_deleted_is_found() {
+    let memory = image(&SHAPES[1]);
+    let device: Arc<dyn BlockDevice> = memory.clone();
+    let mut volume = live(&device);
+    let old = put(&mut volume, "old", 3000, 1).unwrap();
+    let held = put(&mut volume, "held", 3, 2).unwrap();
+    take_snapshot_in_use(&mut volume, b"/.one").unwrap();
+    volume.hold(held).unwrap();
+    volume.unlink(volume.root(), b"held").unwrap();
+    volume.sync().unwrap();
+    let full = put(&mut volume, "filler", 6000, 3).unwrap_err();
+    assert!(matches!(full, FsError::NoSpace(_)), "{full}");
+    // Each overwritten block takes one of the reserve, until no change has room.
+    let mut n = 0;
+    while volume.write(old, ByteLen::new(n << 12), &[9; 4096]).is_ok() {
+        volume.sync().unwrap();
+        n += 1;
+        assert!(n < 3000, "there is always room");
+    }
+    let closed = volume.unmount();
+    let report = check(memory).unwrap();
+    match closed {
+        Ok(()) => assert!(report.is_clean(), "{:#?}", report.findings),
+        Err(FsError::NoSpace(_)) => {
+            let is_marked = report.findings.iter().any(|it| it.code() == "superblock.not-clean");
+            assert!(is_marked, "{:#?}", report.findings);
+        }
+        Err(other) => panic!("{other}"),
+    }
 }

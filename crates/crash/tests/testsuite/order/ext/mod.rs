@@ -131,9 +131,9 @@ fn persist(program: &str, args: &[&str]) {
     run(program, args);
 }
 
-/// The image as a crash would leave it now: mounted, with everything written. Also
-/// what it shows. The kernel writes the superblock's counts later than all else: it is
-/// mounted again until it has them.
+/// Returns the image as a crash would leave it now (mounted, with everything written) and its
+/// tree. The kernel may write the superblock's counts later than the rest; then the image is
+/// mounted again.
 fn snapshot(scratch: &Scratch, image: &Path, format: Format) -> (Vec<u8>, Tree) {
     for _ in 0..20 {
         let (bytes, tree) = mounted(scratch, image, format, true, |at| {
