@@ -14,8 +14,11 @@ use by_hand::Raw;
 use judges::{Scratch, can_mount, failure, manifest, ready, run, same, seekless, text, timeless};
 use mounted::Mounted;
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 /// Sizes of blocks and fragments.
 const SHAPES: [(&str, &str); 5] =
@@ -403,10 +406,21 @@ fn snapshots_are_taken_and_kept() {
         let mounted = Mounted::new(&image, &at, "rw");
         change_mounted(&at);
         let snapshot = at.join(".snap/daily");
-        assert!(fs::remove_file(&snapshot).is_err() && fs::read(&snapshot).is_err());
+        assert!(fs::remove_file(&snapshot).is_err() && fs::write(&snapshot, "x").is_err());
+        // The file is an image, also while the volume changes.
+        let in_use = snapshot.to_str().expect("path");
+        same("in use", &wanted, &timeless(&manifest(in_use, &without)));
+        text(&seekless(&["check", in_use]));
+        if let Some(listed) = &listed {
+            same("in use", listed, &run("fls", &["-r", "-p", "-l", in_use]));
+        }
+        let kept = fs::read(&snapshot).expect("read");
         let (code, why) = failure(&seekless(&["snapshot", "take", &image, "weekly"]));
         assert!(code == 6 && why.contains("in use"), "{code} {why}");
         mounted.end();
+        text(&seekless(&["cp", &image, "/.snap/daily", &file]));
+        assert!(fs::read(&file).expect("read") == kept, "other bytes while it was mounted");
+        fs::remove_file(&file).expect("remove");
         is_kept("after changes");
         if is_judged {
             let now = run("fls", &["-r", "-p", "-l", &image]);
@@ -427,6 +441,117 @@ fn snapshots_are_taken_and_kept() {
         text(&seekless(&["check", &image]));
         let mounted = Mounted::new(&image, &at, "rw");
         fs::remove_file(at.join(".snap/daily")).expect("an ordinary file");
+        mounted.end();
+        text(&seekless(&["check", &image]));
+    }
+}
+
+/// The contents of a writer's n-th file.
+fn contents_of(writer: usize, n: usize) -> Vec<u8> {
+    vec![(writer * 31 + n) as u8; 1000 + n * 37 % 40_000]
+}
+
+/// Each of several programs makes durable files while a snapshot is taken: it has all that were
+/// durable before, and none that was begun later.
+#[test]
+fn a_snapshot_is_taken_while_others_write() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new("ufs-snapshot-live");
+    let image = scratch.join("a.ufs");
+    text(&seekless(&["mkfs", "--format", "ufs2", "-s", "512M", &image]));
+    let at = scratch.path().join("mnt");
+    let mounted = Mounted::new(&image, &at, "rw");
+    const WRITERS: usize = 8;
+    let (begun, durable) =
+        ([const { AtomicUsize::new(0) }; WRITERS], [const { AtomicUsize::new(0) }; WRITERS]);
+    let ends = AtomicBool::new(false);
+    let seen = |counts: &[AtomicUsize]| -> Vec<usize> {
+        counts.iter().map(|count| count.load(Ordering::SeqCst)).collect()
+    };
+    let (before, after, longest) = std::thread::scope(|threads| {
+        let (begun, durable, ends, at) = (&begun, &durable, &ends, &at);
+        let write = |writer: usize| {
+            let dir = at.join(format!("w{writer}"));
+            fs::create_dir(&dir).expect("mkdir");
+            let mut longest = Duration::ZERO;
+            for n in 0.. {
+                if ends.load(Ordering::SeqCst) {
+                    break;
+                }
+                let start = Instant::now();
+                begun[writer].store(n + 1, Ordering::SeqCst);
+                let mut file = fs::File::create(dir.join(n.to_string())).expect("create");
+                file.write_all(&contents_of(writer, n)).expect("write");
+                file.sync_all().expect("fsync");
+                if n % 3 == 2 {
+                    fs::remove_file(dir.join((n - 2).to_string())).expect("remove");
+                }
+                durable[writer].store(n + 1, Ordering::SeqCst);
+                longest = longest.max(start.elapsed());
+            }
+            longest
+        };
+        let writers: Vec<_> = (0..WRITERS).map(|n| threads.spawn(move || write(n))).collect();
+        std::thread::sleep(Duration::from_millis(400));
+        let before = seen(durable);
+        let start = Instant::now();
+        let mnt = at.to_str().expect("path");
+        text(&seekless(&["snapshot", "take", "--json", mnt, "daily"]));
+        let took = start.elapsed();
+        let after = seen(begun);
+        println!("taken in {took:?}");
+        let (code, why) = failure(&seekless(&["snapshot", "take", mnt, "daily"]));
+        assert!(code == 2 && why.contains("exists"), "{code} {why}");
+        std::thread::sleep(Duration::from_millis(200));
+        ends.store(true, Ordering::SeqCst);
+        let longest = writers.into_iter().map(|writer| writer.join().expect("a writer")).max();
+        (before, after, longest)
+    });
+    println!("the longest that a writer waited: {longest:?}");
+    assert_eq!(fs::metadata(at.join(".snap/daily")).expect("stat").len() >> 29, 1, "its length");
+    mounted.end();
+    let daily = format!("{image}@daily");
+    text(&seekless(&["check", &daily]));
+    text(&seekless(&["check", &image]));
+    let copy = scratch.join("copy");
+    text(&seekless(&["cp", "-r", &daily, "/", &copy]));
+    for writer in 0..WRITERS {
+        let (low, high) = (before[writer], after[writer]);
+        assert!(low > 3, "writer {writer} was durable {low} times before");
+        let file = |n: usize| fs::read(format!("{copy}/w{writer}/{n}"));
+        for n in (0..low).filter(|n| n % 3 != 0) {
+            assert!(file(n).ok() == Some(contents_of(writer, n)), "writer {writer}: file {n}");
+        }
+        for n in high..high + 50 {
+            assert!(file(n).is_err(), "writer {writer}: file {n} of {low} to {high}");
+        }
+    }
+}
+
+/// Only a UFS volume with soft updates takes snapshots while it is mounted; nothing is left behind.
+#[test]
+fn snapshots_of_other_mounts_are_refused() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new("ufs-snapshot-other");
+    let dir = scratch.path().join("dir");
+    fs::create_dir(&dir).expect("mkdir");
+    let refused = |at: &Path| {
+        let at = at.to_str().expect("path");
+        let (code, why) = failure(&seekless(&["snapshot", "take", at, "/daily"]));
+        assert!(code == 4 && why.contains("takes no snapshots"), "{code} {why}");
+        assert!(!Path::new(at).join("daily").exists(), "{at}");
+    };
+    refused(&dir);
+    for (format, options) in [("fat32", "rw"), ("ufs2", "rw,normal")] {
+        let image = scratch.join(format);
+        text(&seekless(&["mkfs", "--format", format, "--size", "64M", &image]));
+        let at = scratch.path().join("mnt");
+        let mounted = Mounted::new(&image, &at, options);
+        refused(&at);
         mounted.end();
         text(&seekless(&["check", &image]));
     }

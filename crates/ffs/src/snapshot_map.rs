@@ -90,7 +90,14 @@ impl<'a> SnapshotMap<'a> {
             first += span;
         }
         let end = sb.snapshot_blocks() * u64::from(sb.frag);
-        held.runs.retain(|run| run.lbn.get() >= end);
+        // The last block of the image and the list may lie in one run.
+        for run in &mut held.runs {
+            let before = end.saturating_sub(run.lbn.get()).min(run.extent.len);
+            let start = run.extent.start + before;
+            run.lbn += before;
+            run.extent = Extent::new(start, run.extent.len - before);
+        }
+        held.runs.retain(|run| run.extent.len > 0);
         image.runs.append(&mut held.runs);
         Ok(BlockMap { runs: image.runs, ..held })
     }

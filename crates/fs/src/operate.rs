@@ -164,6 +164,18 @@ pub trait Operate: Send {
         Err(FsError::Unsupported("flags of files".into()))
     }
 
+    /// Converts an empty file into a snapshot of the volume: the snapshot keeps the state of this
+    /// moment, in which the file is empty.
+    ///
+    /// # Errors
+    /// [`FsError::Unsupported`] on formats without snapshots, as by default; [`FsError::Invalid`]
+    /// for a file that is not empty, or not a regular one; [`FsError::NoSpace`];
+    /// [`FsError::Refused`] for a state in which no snapshot can be taken.
+    fn take_snapshot(&mut self, ino: Ino) -> Result<(), FsError> {
+        let _ = ino;
+        Err(FsError::Unsupported("snapshots".into()))
+    }
+
     /// Creates a file.
     ///
     /// # Errors

@@ -70,6 +70,7 @@ pub mod reflink;
 pub mod residency;
 pub mod running;
 pub mod scratch;
+pub mod snapshot_request;
 pub mod tracefs;
 pub mod xfs;
 

@@ -8,8 +8,14 @@ use seekless_formats::{KnownFormat, SnapshotOperations};
 use seekless_fs::format::OpenOptions;
 use seekless_fs::snapshot::SnapshotFile;
 use seekless_fs::{FsError, Timestamp};
+use seekless_host::snapshot_request::take_snapshot;
 use seekless_units::Ino;
-use std::path::Path;
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 /// The snapshots of the file system in an image, oldest first.
@@ -52,6 +58,58 @@ pub fn take(path: &Path, place: &Place, name: &[u8], time: Timestamp) -> Result<
         .about(path.display())
     })
 }
+
+/// Takes a snapshot of the mounted file system of a directory, which this project serves. `name` is
+/// its path from there, or its name in `.snap`. Programs may go on writing: the snapshot has what
+/// they have written so far, as far as the kernel has passed it on (fsync(2) makes sure of that).
+///
+/// # Errors
+/// [`ErrorKind::Usage`] for a name that is taken or a directory that is not there;
+/// [`ErrorKind::NoSpace`]; [`ErrorKind::Unsupported`] for a mount of another server or format, and
+/// for a volume that is not in use with soft updates; [`ErrorKind::System`].
+pub fn take_mounted(mount: &Path, name: &[u8]) -> Result<Ino, Error> {
+    let about = |error: Error| error.about(mount.display());
+    let name = Path::new(OsStr::from_bytes(name));
+    let inside: PathBuf =
+        name.components().filter(|part| matches!(part, Component::Normal(_))).collect();
+    let path = match name.has_root() {
+        true => mount.join(inside),
+        false => mount.join(".snap").join(inside),
+    };
+    let system = |error: &io::Error| Error::io(path.display(), error);
+    if let Some(home) = path.parent().filter(|home| !name.has_root() && !home.exists()) {
+        let made = DirBuilder::new().mode(0o770).create(home);
+        made.map_err(|error| about(system(&error)))?;
+    }
+    let file = File::options().write(true).create_new(true).mode(0o400).open(&path);
+    let file = file.map_err(|error| {
+        about(match error.kind() {
+            io::ErrorKind::AlreadyExists => Error::usage(format!("{} exists", path.display())),
+            io::ErrorKind::NotFound => Error::usage(format!("no directory for {}", path.display())),
+            _ => system(&error),
+        })
+    })?;
+    if let Err(error) = take_snapshot(&file) {
+        // The first error is returned.
+        let _ = fs::remove_file(&path);
+        let kind = match error.raw_os_error() {
+            Some(ENOTTY | EOPNOTSUPP) => ErrorKind::Unsupported,
+            _ if error.kind() == io::ErrorKind::StorageFull => ErrorKind::NoSpace,
+            _ => return Err(about(system(&error))),
+        };
+        let what = match kind {
+            ErrorKind::NoSpace => "no room for a snapshot",
+            _ => "a file system that takes no snapshots, or not in this state",
+        };
+        return Err(about(Error::new(kind, what)));
+    }
+    let ino = file.metadata().map_err(|error| about(system(&error)))?.ino();
+    Ok(Ino::new(u32::try_from(ino).unwrap_or(0)))
+}
+
+/// `ENOTTY` and `EOPNOTSUPP`, for which there is no `ErrorKind`.
+const ENOTTY: i32 = 25;
+const EOPNOTSUPP: i32 = 95;
 
 /// Makes all snapshots of the file system in an image ordinary files, and returns their number. The
 /// volume may be damaged.

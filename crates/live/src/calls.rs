@@ -47,6 +47,12 @@ impl<F: Named> Operate for Live<F> {
         self.change(|live| live.change_flags(ino, flags))
     }
 
+    fn take_snapshot(&mut self, ino: Ino) -> Result<(), FsError> {
+        self.volume.check_open()?;
+        let taken = F::take_snapshot(self, ino);
+        self.volume.noted(taken)
+    }
+
     fn make(
         &mut self,
         dir: Ino,
@@ -86,14 +92,18 @@ impl<F: Named> Operate for Live<F> {
     fn read(&mut self, ino: Ino, offset: ByteLen, buf: &mut [u8]) -> Result<usize, FsError> {
         let node = self.volume.named_node(ino)?;
         match node.kind {
-            FileKind::Regular if !node.restrictions.snapshot => {}
+            FileKind::Regular => {}
             FileKind::Directory => return Err(FsError::IsDirectory(format!("inode {ino}"))),
             _ => return Err(FsError::Invalid(format!("inode {ino} is not a regular file"))),
         }
+        let is_snapshot = node.restrictions.snapshot;
         let left = node.size.saturating_sub(offset.get());
         let len = index(left.min(wide(buf.len())));
         let Some(buf) = buf.get_mut(..len).filter(|buf| !buf.is_empty()) else { return Ok(0) };
-        self.volume.read_bytes(ino, offset.get(), buf)?;
+        match is_snapshot {
+            true => self.volume.format.read_snapshot(ino, offset, buf)?,
+            false => self.volume.read_bytes(ino, offset.get(), buf)?,
+        }
         Ok(len)
     }
 

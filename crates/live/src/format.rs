@@ -15,7 +15,7 @@ use seekless_cache::Config;
 use seekless_device::{BlockDevice, Clock};
 use seekless_fs::operate::{SetAttr, StatVfs, XattrMode};
 use seekless_fs::{FileKind, FsError, Mapping, Timestamp, Xattr};
-use seekless_units::{BlockNo, Extent, Ino};
+use seekless_units::{BlockNo, ByteLen, Extent, Ino};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -285,6 +285,15 @@ pub trait Format: Send + Sized {
         core: &mut Core<Self::Map>,
         ino: Ino,
     ) -> Result<Vec<Extent>, FsError>;
+
+    /// Reads bytes of a snapshot of the volume; they lie within its size.
+    ///
+    /// # Errors
+    /// [`FsError::Unsupported`] on formats without snapshots, as by default; [`FsError::Corrupt`];
+    /// errors of the device.
+    fn read_snapshot(&self, _ino: Ino, _offset: ByteLen, _buf: &mut [u8]) -> Result<(), FsError> {
+        Err(FsError::Unsupported("snapshots".into()))
+    }
 
     /// The runs of a file's contents, counted in units of block numbers.
     fn mapped_runs(

@@ -18,6 +18,15 @@ use std::ops::ControlFlow;
 pub trait Named: Format {
     /// Its namespace operations: [`InodeNames`], if it has inodes.
     type Names: Names<Self>;
+
+    /// As [`Operate::take_snapshot`](seekless_fs::operate::Operate::take_snapshot), which by default
+    /// a format does not support.
+    ///
+    /// # Errors
+    /// As there.
+    fn take_snapshot(_live: &mut Live<Self>, _ino: Ino) -> Result<(), FsError> {
+        Err(FsError::Unsupported("snapshots".into()))
+    }
 }
 
 /// Namespace operations. Each corresponds to the [`Operate`](seekless_fs::operate::Operate)

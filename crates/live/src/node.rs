@@ -18,7 +18,7 @@ pub struct Restrictions {
     pub append_only: bool,
     /// It may not lose a name.
     pub no_unlink: bool,
-    /// It is a snapshot of its volume: neither read nor changed as a file.
+    /// It is a snapshot of its volume: not changed as a file, and read by the format's own means.
     pub snapshot: bool,
 }
 
@@ -165,6 +165,11 @@ impl<M> Node<M> {
             FileKind::Symlink => self.target.is_none(),
             _ => false,
         }
+    }
+
+    /// The parent directory whose count of links still has this directory, which has no name.
+    pub const fn counted_in(&self) -> Option<Ino> {
+        self.counted_in
     }
 
     /// How many have it open.

@@ -44,19 +44,21 @@ enum Action {
     Rm(RemoveSnapshotsArgs),
 }
 
-/// Take a snapshot of an image
+/// Take a snapshot of an image, or of a mounted one
 #[derive(Args, Debug)]
 #[command(after_help = "\
-The image must not be in use, and must be in order. The snapshot takes the blocks of its map and
+An image must not be in use, and must be in order. Of a volume that seekless has mounted, give the
+directory of the mount; programs may go on writing. The snapshot takes the blocks of its map and
 copies of the heads of all cylinder groups; from then on, a mount with rw (soft updates only)
 copies each block into it before the block is overwritten for the first time. A volume has twenty
 snapshots at most.
 
 Examples:
   seekless snapshot take disk.ufs daily
-  seekless snapshot take disk.ufs /var/.snap/weekly")]
+  seekless snapshot take disk.ufs /var/.snap/weekly
+  seekless snapshot take mnt daily")]
 struct TakeSnapshotArgs {
-    /// Image file (raw) or block device
+    /// Image file (raw), block device, or directory of a mounted volume
     image: PathBuf,
     /// Path of the snapshot in the volume, or its name in /.snap, which is made if missing
     #[arg(value_name = "SNAPSHOT")]
@@ -124,7 +126,10 @@ pub(crate) fn run(command: &SnapshotCommand, global: &Global) -> Result<ExitCode
 
 fn take(args: &TakeSnapshotArgs, global: &Global) -> Result<ExitCode, Failure> {
     let (place, name) = (args.place.place(), args.name.as_bytes());
-    let ino = snapshot::take(&args.image, &place, name, seekless_serve::now())?;
+    let ino = match args.image.is_dir() {
+        true => snapshot::take_mounted(&args.image, name)?,
+        false => snapshot::take(&args.image, &place, name, seekless_serve::now())?,
+    };
     if !global.quiet || global.json {
         Written::file(&args.image).with("inode", u64::from(ino.get())).tell(global);
     }

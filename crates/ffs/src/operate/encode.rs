@@ -1,7 +1,8 @@
 //! Encodes inodes, and makes the changes for it.
 
+use super::Ffs;
+use super::map::Core;
 use super::map::Node;
-use super::{Core, Ffs};
 use crate::inode::numbers;
 use crate::ondisk::{Dinode1, Dinode2};
 use crate::superblock::{Format, Super};

@@ -4,7 +4,8 @@ use super::map::Map;
 use super::map::{Core, Node};
 use super::node::restrictions;
 use super::recovery::Progress;
-use super::{Ffs, LiveOptions};
+use super::take;
+use super::{Ffs, FfsLive, LiveOptions};
 use crate::entry;
 use crate::inode::{linux_flags, with_linux_flags};
 use crate::ondisk::flag;
@@ -19,7 +20,7 @@ use seekless_live::{
     Absent, Codec, CountFirst, Cut, Entry, Format, Ids, InodeNames, Limits, Named, OrderedLinks,
     Table,
 };
-use seekless_units::{BlockNo, Extent, Ino};
+use seekless_units::{BlockNo, ByteLen, Extent, Ino};
 use std::sync::Arc;
 
 /// Directories with the kinds of files in their entries, which are those since
@@ -80,6 +81,10 @@ impl Codec for Typed {
 
 impl Named for Ffs {
     type Names = InodeNames;
+
+    fn take_snapshot(live: &mut FfsLive, ino: Ino) -> Result<(), FsError> {
+        take::fill(live, ino)
+    }
 }
 
 impl OrderedLinks for Ffs {
@@ -266,6 +271,10 @@ impl Format for Ffs {
 
     fn attribute_runs(&mut self, core: &mut Core, ino: Ino) -> Result<Vec<Extent>, FsError> {
         self.ext_runs(core, ino)
+    }
+
+    fn read_snapshot(&self, ino: Ino, offset: ByteLen, buf: &mut [u8]) -> Result<(), FsError> {
+        self.copies.device().read_snapshot(ino, offset.get(), buf)
     }
 
     fn mapped_runs(&mut self, core: &mut Core, ino: Ino) -> Result<Vec<Mapping>, FsError> {

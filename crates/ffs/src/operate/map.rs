@@ -12,7 +12,7 @@ pub struct Map {
 }
 
 /// The data that the code of the format works on.
-pub(crate) type Core = seekless_live::Core<Map>;
+pub(super) type Core = seekless_live::Core<Map>;
 
 /// A file in memory.
 pub(super) type Node = seekless_live::Node<Map>;

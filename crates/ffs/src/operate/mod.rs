@@ -6,7 +6,7 @@
 //!   blocks taken from them, as the policies choose;
 //! - `map`, `blocks`: the maps of files;
 //! - `xattr`: extended attributes;
-//! - `snapshot`: the image that a new snapshot keeps; `copies`: room for the copies that snapshots need;
+//! - `take`, `snapshot`: the image that a new snapshot keeps; `copies`: room for the copies that snapshots need;
 //! - `mount`, `seal`: opening, closing, check hashes; `recovery`: after a crash, while it is in use.
 
 mod allocator;
@@ -24,6 +24,7 @@ mod placing;
 mod recovery;
 mod seal;
 mod snapshot;
+mod take;
 mod xattr;
 
 #[cfg(feature = "faults")]
@@ -35,7 +36,6 @@ use allocator::Allocator;
 use copies::Copies;
 use format::Typed;
 use hashbrown::HashSet;
-pub(crate) use map::Core;
 use recovery::Progress;
 use seekless_live::{Limits, Live};
 use seekless_units::Ino;

@@ -17,9 +17,8 @@ use seekless_cache::{Discipline, Piece, Role};
 use seekless_device::BlockDevice;
 use seekless_fs::field::{byte, index, invalid, wide};
 use seekless_fs::plan::Run;
-use seekless_fs::term::Text;
-use seekless_fs::{FsError, Location};
-use seekless_live::{Part, Table};
+use seekless_fs::{FileKind, FsError, Location};
+use seekless_live::{Format, Part, Table};
 use seekless_placement::{GroupSummary, Totals};
 use seekless_units::{BlockNo, ByteLen, Extent, GroupNo, Ino, Lba, Lbn};
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,6 +39,14 @@ struct Image {
     older: BTreeSet<u64>,
 }
 
+/// A file in use that has no name.
+struct Nameless {
+    ino: Ino,
+    is_directory: bool,
+    /// The parent whose count of links still has it.
+    counted_in: Option<Ino>,
+}
+
 /// The blocks of a new snapshot.
 struct Blocks {
     /// For copies, by the block that is copied.
@@ -54,20 +61,21 @@ impl Ffs {
     /// Checks that a snapshot can be taken.
     ///
     /// # Errors
-    /// [`FsError::NoSpace`] for a full list; [`FsError::Refused`].
+    /// [`FsError::NoSpace`] for a full list; [`FsError::Unsupported`] without soft updates, and for too
+    /// small volumes and blocks; [`FsError::Refused`] while the volume is being recovered.
     pub(crate) fn check_takes_snapshot(&self, core: &Core) -> Result<(), FsError> {
-        let refuse = |why: &str| Err(FsError::Refused(Text::from(why)));
+        let refuse = |why: &str| Err(FsError::Unsupported(why.into()));
         if self.copies.listed().len() >= MOST_SNAPSHOTS {
             return Err(FsError::NoSpace(format!("there are {MOST_SNAPSHOTS} snapshots already")));
         }
         if core.cache.blocks().config().discipline != Discipline::SoftUpdates {
-            return refuse("snapshots are taken of volumes in use with soft updates");
+            return refuse("snapshots of volumes in use without soft updates");
         }
         if self.progress != Progress::None {
-            return refuse("the volume is being recovered");
+            return Err(FsError::Refused("the volume is being recovered".into()));
         }
         if self.sb.snapshot_blocks() <= wide(DIRECT) || self.sb.tuning.sbsize > self.sb.bsize {
-            return refuse("the volume, or its blocks, are too small for a snapshot");
+            return refuse("snapshots of volumes as small, or with blocks as small, as this one");
         }
         Ok(())
     }
@@ -76,7 +84,7 @@ impl Ffs {
     ///
     /// # Errors
     /// [`FsError::Corrupt`]; errors of the device.
-    pub(crate) fn release_reserve(&mut self, core: &mut Core) -> Result<(), FsError> {
+    pub(super) fn release_reserve(&mut self, core: &mut Core) -> Result<(), FsError> {
         self.copies.release_reserve(&mut self.allocator, core)
     }
 
@@ -84,10 +92,7 @@ impl Ffs {
     ///
     /// # Errors
     /// [`FsError::NoSpace`] and [`FsError::Refused`], with the file unchanged; errors of the device.
-    pub(crate) fn fill_snapshot(&mut self, core: &mut Core, ino: Ino) -> Result<(), FsError> {
-        if core.nodes.values().any(|node| node.links == 0) {
-            return Err(FsError::Refused("files that are in use have no name".into()));
-        }
+    pub(super) fn fill_snapshot(&mut self, core: &mut Core, ino: Ino) -> Result<(), FsError> {
         let origin = Arc::clone(self.copies.device());
         let device = origin.below();
         let image = self.image_of(core, device)?;
@@ -167,7 +172,17 @@ impl Ffs {
     }
 
     /// Reads the image of the volume, without older snapshots.
-    fn image_of(&self, core: &Core, device: &dyn BlockDevice) -> Result<Image, FsError> {
+    fn image_of(&mut self, core: &mut Core, device: &dyn BlockDevice) -> Result<Image, FsError> {
+        let nameless: Vec<Nameless> = core
+            .nodes
+            .values()
+            .filter(|node| node.links == 0)
+            .map(|node| Nameless {
+                ino: node.ino,
+                is_directory: node.kind == FileKind::Directory,
+                counted_in: node.counted_in(),
+            })
+            .collect();
         let sb = Arc::clone(&self.sb);
         let mut heads = Vec::new();
         for group in (0..sb.ncg).map(GroupNo::new) {
@@ -186,14 +201,30 @@ impl Ffs {
             let runs = self.copies.device().runs_of(ino, self.ignore_checksums)?;
             image.leave_out(ino, &runs, device, &mut deltas)?;
         }
+        for file in &nameless {
+            let mut runs = self.runs_of(core, file.ino)?;
+            runs.extend(self.attribute_runs(core, file.ino)?);
+            image.remove(file, &runs, device, &mut deltas)?;
+        }
+        for parent in nameless.iter().filter_map(|file| file.counted_in) {
+            if nameless.iter().all(|file| file.ino != parent) {
+                image.drop_link(parent, device)?;
+            }
+        }
         let mut totals = *self.allocator.groups().counts().totals();
         for (&group, &delta) in &deltas {
             let place = Location::of("summary").in_group(group);
             let wrong = || invalid("cs", u64::from(group.get()), place);
             let old = self.allocator.groups().counts().summary(group).ok_or_else(wrong)?;
             let summary = delta.of_group(old).ok_or_else(wrong)?;
-            let nbfree = totals.nbfree.checked_add_signed(i64::from(delta.nbfree));
-            totals.nbfree = nbfree.ok_or_else(wrong)?;
+            for (total, delta) in [
+                (&mut totals.ndir, delta.ndir),
+                (&mut totals.nbfree, delta.nbfree),
+                (&mut totals.nifree, delta.nifree),
+                (&mut totals.nffree, delta.nffree),
+            ] {
+                *total = total.checked_add_signed(delta.into()).ok_or_else(wrong)?;
+            }
             image.put_head(device, group, summary)?;
         }
         image.put_superblock(device, self.progress.closed(&self.sb).0, totals, core.now().secs)?;
@@ -211,20 +242,73 @@ impl Image {
         deltas: &mut BTreeMap<GroupNo, Delta>,
     ) -> Result<(), FsError> {
         let frag = u64::from(self.sb.frag);
-        for block in runs.iter().flat_map(|&run| by_block(run, frag)) {
-            self.older.insert(block.start.get() / frag);
-            let group = self.sb.group_of(block.start);
-            let head = self.heads.get_mut(index(group.get())).map(Vec::as_mut_slice);
-            let freed = GroupMut::check(&self.sb, group, head.unwrap_or_default())?.free(block)?;
+        for piece in runs.iter().flat_map(|&run| by_block(run, frag)) {
+            self.older.insert(piece.start.get() / frag);
+        }
+        self.free(runs, deltas)?;
+        self.edit_inode(device, ino, |inode| inode.empty())
+    }
+
+    /// Removes a file without a name, which is still in use, from the image.
+    fn remove(
+        &mut self,
+        file: &Nameless,
+        runs: &[Extent],
+        device: &dyn BlockDevice,
+        deltas: &mut BTreeMap<GroupNo, Delta>,
+    ) -> Result<(), FsError> {
+        self.free(runs, deltas)?;
+        let (group, _) = self.sb.inode_slot(file.ino)?;
+        let freed = self.head(group)?.free_inode(file.ino, file.is_directory)?;
+        let delta = deltas.entry(group).or_default();
+        *delta = delta.and(freed);
+        self.edit_inode(device, file.ino, |inode| inode.clear())
+    }
+
+    /// Drops the link of a removed directory to its parent.
+    fn drop_link(&mut self, parent: Ino, device: &dyn BlockDevice) -> Result<(), FsError> {
+        let mut links = None;
+        self.edit_inode(device, parent, |inode| {
+            links = inode.links().checked_sub(1);
+            inode.set_links(links.unwrap_or(0));
+        })?;
+        let place = Location::of("inode").in_inode(parent);
+        links.map(drop).ok_or_else(|| invalid("di_nlink", 0, place))
+    }
+
+    fn head(&mut self, group: GroupNo) -> Result<GroupMut<'_>, FsError> {
+        let head = self.heads.get_mut(index(group.get())).map(Vec::as_mut_slice);
+        GroupMut::check(&self.sb, group, head.unwrap_or_default())
+    }
+
+    /// Frees runs in the heads of the groups.
+    fn free(
+        &mut self,
+        runs: &[Extent],
+        deltas: &mut BTreeMap<GroupNo, Delta>,
+    ) -> Result<(), FsError> {
+        let frag = u64::from(self.sb.frag);
+        for piece in runs.iter().flat_map(|&run| by_block(run, frag)) {
+            let group = self.sb.group_of(piece.start);
+            let freed = self.head(group)?.free(piece)?;
             let delta = deltas.entry(group).or_default();
             *delta = delta.and(freed);
         }
+        Ok(())
+    }
+
+    fn edit_inode(
+        &mut self,
+        device: &dyn BlockDevice,
+        ino: Ino,
+        edit: impl FnOnce(&mut InodeMut<'_>),
+    ) -> Result<(), FsError> {
         let at = self.sb.inode_place(ino)?;
         let byte = at.block.get() * u64::from(self.sb.fsize) + wide(at.skip);
         let sb = Arc::clone(&self.sb);
         self.change(device, byte, index(sb.inode_size()), |bytes| {
             let mut inode = InodeMut::of(&sb, bytes.to_vec());
-            inode.empty();
+            edit(&mut inode);
             bytes.copy_from_slice(&inode.sealed());
         })
     }

@@ -1,8 +1,9 @@
 //! Extended attributes of UFS2: a list in up to two blocks of the inode's own, rewritten with every
 //! change.
 
+use super::Ffs;
+use super::map::Core;
 use super::map::Node;
-use super::{Core, Ffs};
 use crate::acl;
 use crate::superblock::Format;
 use crate::xattr::{decode_attributes, encode_attribute};

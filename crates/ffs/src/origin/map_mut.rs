@@ -3,7 +3,7 @@
 
 use crate::inode::Inode;
 use crate::inode_edit::put_pointer;
-use crate::ondisk::DIRECT;
+use crate::ondisk::{BLK_NOCOPY, BLK_SNAP, DIRECT};
 use crate::superblock::Super;
 use seekless_device::BlockDevice;
 use seekless_fs::field::{index, invalid, range, slice, wide};
@@ -95,17 +95,41 @@ impl MapMut {
         Ok(())
     }
 
-    /// Returns the number for a block; 0 if the snapshot uses the volume's own block.
+    /// Returns the number for a block; 0 if the snapshot uses the volume's own block, and for holes
+    /// behind the image.
     ///
     /// # Errors
     /// [`FsError::Corrupt`] for indirect blocks outside of the volume; errors of the device.
     pub(crate) fn number(&mut self, device: &dyn BlockDevice, at: u64) -> Result<u64, FsError> {
-        debug_assert!(at < self.sb.snapshot_blocks(), "block {at} is one of the volume");
         if let Some(&number) = self.direct.get(index(at)) {
             return Ok(number);
         }
         let Some((leaf, n)) = self.leaf(device, at)? else { return Ok(0) };
         self.number_in(device, leaf, n)
+    }
+
+    /// Returns the first fragment with the contents of one of the file's blocks, in the volume or
+    /// in a copy; `None` if it was free, of an older snapshot, or is a hole of the list.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`] for blocks outside of the volume; errors of the device.
+    pub(crate) fn place(
+        &mut self,
+        device: &dyn BlockDevice,
+        at: u64,
+    ) -> Result<Option<BlockNo>, FsError> {
+        let (frag, of_volume) = (u64::from(self.sb.frag), at < self.sb.snapshot_blocks());
+        let number = self.number(device, at)?;
+        match number {
+            0 => Ok(of_volume.then(|| BlockNo::new(at * frag))),
+            BLK_NOCOPY | BLK_SNAP if of_volume => Ok(None),
+            _ => {
+                let place = Location::of("block map").in_inode(self.ino);
+                let end = number.checked_add(frag).filter(|&end| end <= self.sb.size);
+                end.ok_or_else(|| range("block number", number, self.sb.size, place))?;
+                Ok(Some(BlockNo::new(number)))
+            }
+        }
     }
 
     /// Sets the number for a block that has none, in memory, and counts the block as the snapshot's.

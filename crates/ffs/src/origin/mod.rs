@@ -220,6 +220,38 @@ impl Origin {
         Ok(())
     }
 
+    /// Reads bytes of a snapshot: of the image of the volume as it was, and of the list behind it.
+    ///
+    /// # Errors
+    /// [`FsError::NotFound`] for an inode that is no listed snapshot; [`FsError::Corrupt`] for a
+    /// damaged map; errors of the device.
+    pub(crate) fn read_snapshot(
+        &self,
+        ino: Ino,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> Result<(), FsError> {
+        let (bsize, device) = (u64::from(self.sb.bsize), self.device.as_ref());
+        let mut state = self.state();
+        let map = state.maps.iter_mut().find(|map| map.ino == ino);
+        let map = map.ok_or_else(|| FsError::NotFound(format!("a snapshot of inode {ino}")))?;
+        let (mut at, mut rest) = (offset, buf);
+        while !rest.is_empty() {
+            let (block, within) = (at / bsize, at % bsize);
+            let len = rest.len().min(index(bsize - within));
+            let (part, others) = rest.split_at_mut(len);
+            match map.place(device, block)? {
+                Some(start) => {
+                    let from = start.get() * u64::from(self.sb.fsize) + within;
+                    device.read_bytes(ByteLen::new(from), part)?;
+                }
+                None => part.fill(0),
+            }
+            (at, rest) = (at + wide(len), others);
+        }
+        Ok(())
+    }
+
     /// Drops cached maps, after a change of them on the device by others.
     pub(crate) fn reread(&self) {
         self.state().maps.iter_mut().for_each(MapMut::reread);

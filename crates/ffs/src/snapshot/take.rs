@@ -10,7 +10,7 @@
 //! are marked as used without an owner.
 
 use super::{HOME, options_at, path_of};
-use crate::operate::{Core, Ffs, FfsLive};
+use crate::operate::FfsLive;
 use seekless_cache::{Config, Discipline};
 use seekless_device::{BlockDevice, VirtualClock};
 use seekless_fs::operate::{NewFile, Operate, Ownership};
@@ -47,9 +47,8 @@ pub fn take_snapshot(
 /// # Errors
 /// [`FsError::Exists`]; [`FsError::NotFound`] for the directory of a path; [`FsError::NoSpace`] if
 /// there are twenty snapshots already, or no room for the blocks that it has from the start;
-/// [`FsError::Refused`] for a volume that is too small, that is being recovered, that is not in use
-/// with soft updates, or with files in use that have no name; errors of the device. There
-/// is no snapshot then, but an empty file may be left where there is no room for its removal.
+/// [`FsError::Unsupported`] for a volume that is too small, or not in use with soft updates;
+/// [`FsError::Refused`] while it is being recovered; errors of the device. There is no snapshot then, but an empty file may be left where there is no room for its removal.
 pub fn take_snapshot_in_use(live: &mut FfsLive, name: &[u8]) -> Result<Ino, FsError> {
     let (format, core) = live.parts();
     format.check_takes_snapshot(core)?;
@@ -69,37 +68,10 @@ pub fn take_snapshot_in_use(live: &mut FfsLive, name: &[u8]) -> Result<Ino, FsEr
         };
     }
     let ino = live.make(at, name, NewFile::Regular, OF_SNAPSHOT)?.ino;
-    let taken = fill(live, ino);
+    let taken = live.take_snapshot(ino);
     if taken.is_err() {
         // The first error is returned.
         let _ = live.unlink(at, name);
     }
     taken.map(|()| ino)
-}
-
-/// Converts an empty file into a snapshot.
-fn fill(live: &mut FfsLive, ino: Ino) -> Result<(), FsError> {
-    live.sync()?;
-    // Reserved blocks have no owner: a check of the image would find them.
-    within_operation(live, Ffs::release_reserve)?;
-    live.sync()?;
-    within_operation(live, |format, core| format.fill_snapshot(core, ino))?;
-    live.sync()
-}
-
-fn within_operation(
-    live: &mut FfsLive,
-    operation: impl FnOnce(&mut Ffs, &mut Core) -> Result<(), FsError>,
-) -> Result<(), FsError> {
-    let (format, core) = live.parts();
-    core.cache.begin()?;
-    let done = operation(format, core);
-    let done = core.cache.end().and(done);
-    if let Err(error) = &done
-        && !matches!(error, FsError::NoSpace(_) | FsError::Refused(_))
-    {
-        // Blocks without an owner may be left: the volume must not be marked clean.
-        live.fail(error);
-    }
-    done
 }

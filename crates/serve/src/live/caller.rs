@@ -2,6 +2,7 @@
 //! capabilities. The program waits for the answer, so `/proc` still has it.
 
 use fuser::Request;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// `CAP_FSETID`.
@@ -27,6 +28,12 @@ pub(crate) fn may_keep_setgid(request: &Request, gid: u32) -> bool {
     let caller = Caller::of(&status);
     // In another user namespace a capability applies only to ids mapped there.
     caller.groups.contains(&gid) || caller.sets_any_id && is_of_our_users(&dir)
+}
+
+/// Whether the caller is the superuser, or the user of this server.
+pub(crate) fn is_in_charge(request: &Request) -> bool {
+    let own = std::fs::metadata("/proc/self").map(|process| process.uid());
+    request.uid() == 0 || own.is_ok_and(|own| own == request.uid())
 }
 
 fn is_of_our_users(dir: &str) -> bool {

@@ -1,7 +1,7 @@
 //! The kernel's requests to a file system in use.
 
 use super::LiveMount;
-use super::caller::{may_keep_setgid, sets_any_id};
+use super::caller::{is_in_charge, may_keep_setgid, sets_any_id};
 use super::flags;
 use crate::kernel::{
     answer_attr, answer_data, answer_empty, answer_entry, answer_names, answer_value, errno,
@@ -16,6 +16,7 @@ use fuser::{
 use seekless_fs::acl::AclKind;
 use seekless_fs::operate::{NewFile, Operate, RenameMode, SetAttr, XattrMode};
 use seekless_fs::{FileKind, FsError, inode_flag};
+use seekless_host::snapshot_request::TAKE_SNAPSHOT;
 use seekless_units::{ByteLen, Ino};
 use std::ffi::OsStr;
 use std::io;
@@ -388,7 +389,7 @@ impl Filesystem for LiveMount {
         });
     }
 
-    /// Flags of files (`lsattr`, `chattr`).
+    /// Flags of files (`lsattr`, `chattr`), and the request to convert a file into a snapshot.
     fn ioctl(
         &self,
         request: &Request,
@@ -414,6 +415,14 @@ impl Filesystem for LiveMount {
                 flags::SET => set(flags::word(data).ok_or(Errno::EINVAL)?),
                 flags::GET_EXTENDED => Ok(flags::extended(flags()?)),
                 flags::SET_EXTENDED => set(flags::from_extended(flags()?, data)?),
+                TAKE_SNAPSHOT if !is_in_charge(request) => Err(Errno::EPERM),
+                TAKE_SNAPSHOT => {
+                    let take = |live: &mut dyn Operate| match live.take_snapshot(ino) {
+                        Err(FsError::Refused(_)) => Err(Errno::EBUSY),
+                        taken => taken.map_err(errno),
+                    };
+                    self.change(request.uid(), take).map(|()| Vec::new())
+                }
                 _ => Err(Errno::ENOTTY),
             }
         });

@@ -7,11 +7,11 @@ use crate::replay::{Op, ops};
 use seekless_cache::{Config, Discipline};
 use seekless_device::{BlockDevice, MemoryDevice, VirtualClock};
 use seekless_ffs::{
-    FfsImage, FfsLive, check, open_snapshot, release_snapshots, remove_snapshots, snapshots,
-    take_snapshot_in_use,
+    FfsImage, FfsLive, Version, check, open_snapshot, release_snapshots, remove_snapshots,
+    snapshots, take_snapshot_in_use,
 };
 use seekless_fs::format::OpenOptions;
-use seekless_fs::operate::{NewFile, Operate, SetAttr};
+use seekless_fs::operate::{NewFile, Operate, SetAttr, XattrMode};
 use seekless_fs::{FileKind, FsError};
 use seekless_units::{ByteLen, Ino};
 use std::sync::Arc;
@@ -34,6 +34,22 @@ fn ordinary(mut files: Files) -> Files {
 }
 
 impl Taken {
+    /// Compares the snapshot as a file of the volume in use with the image from when it was taken.
+    fn check_in_use(&self, live: &mut FfsLive, shape: &Shape) {
+        let ino = live.lookup(live.root(), &self.name[1..]).unwrap().unwrap();
+        let size = live.attr(ino).unwrap().size;
+        let mut seen = vec![9; size as usize];
+        let mut at = 0;
+        // In pieces that begin and end within blocks.
+        while at < seen.len() {
+            let end = seen.len().min(at + 50_001);
+            at += live.read(ino, ByteLen::new(at as u64), &mut seen[at..end]).unwrap();
+        }
+        assert!(seen[..self.image.len()] == self.image, "{shape:?}: another image is read");
+        // Behind it is the list, which begins with its number of entries.
+        assert!(seen[self.image.len()..].iter().any(|&byte| byte != 0), "{shape:?}");
+    }
+
     /// Compares a snapshot with the files and the image from when it was taken.
     fn check(&self, device: &Arc<MemoryDevice>, shape: &Shape) {
         let kept = kept(device, self.name);
@@ -68,6 +84,9 @@ fn run(shape: &Shape, lists: &[Vec<Op>]) {
             taken.check(&device, shape);
         }
         shaped.run(list);
+        for taken in &taken {
+            taken.check_in_use(&mut shaped.live, shape);
+        }
     }
     assert_eq!(shaped.full, 0, "{shape:?}: there is room enough");
     let device = shaped.finish();
@@ -233,7 +252,53 @@ fn snapshots_that_cannot_be_taken_leave_nothing() {
     let mut volume =
         FfsLive::open(device, clock, Config::new(Discipline::Normal), options()).unwrap();
     let why = take_snapshot_in_use(&mut volume, b"/.one").unwrap_err();
-    assert!(matches!(why, FsError::Refused(_)), "{why}");
+    assert!(matches!(why, FsError::Unsupported(_)), "{why}");
+}
+
+/// Files that are in use without a name do not exist in a snapshot, and their blocks are free there.
+#[test]
+fn a_snapshot_has_no_nameless_files() {
+    for shape in &SHAPES {
+        let memory = image(shape);
+        let device: Arc<dyn BlockDevice> = memory.clone();
+        let mut volume = live(&device);
+        let root = volume.root();
+        let mut inodes = Vec::new();
+        for (name, blocks) in [("large", 300), ("small", 1), ("empty", 0)] {
+            inodes.push(put(&mut volume, name, blocks, 3).unwrap());
+        }
+        // Its last fragments share a block with those of a file that stays.
+        volume.write(inodes[1], ByteLen::new(4096), &[5; 700]).unwrap();
+        let stays = put(&mut volume, "stays", 0, 0).unwrap();
+        volume.write(stays, ByteLen::ZERO, &[6; 900]).unwrap();
+        let long = NewFile::Symlink(&[b'l'; 900]);
+        inodes.push(volume.make(root, b"link", long, OWNER).unwrap().ino);
+        let dir = volume.make(root, b"dir", NewFile::Directory, OWNER).unwrap().ino;
+        if shape.version == Version::Ufs2 {
+            volume.set_xattr(inodes[0], b"user.a", &[1; 700], XattrMode::Any).unwrap();
+        }
+        for &ino in inodes.iter().chain([&dir]) {
+            volume.hold(ino).unwrap();
+        }
+        for name in [&b"large"[..], b"small", b"empty", b"link"] {
+            volume.unlink(root, name).unwrap();
+        }
+        volume.rmdir(root, b"dir").unwrap();
+        take_snapshot_in_use(&mut volume, b"/.one").unwrap();
+        let image = bytes(kept(&memory, b"/.one").as_ref());
+        let report = check(kept(&memory, b"/.one")).unwrap();
+        assert!(report.is_clean(), "{shape:?}: {:#?}", report.findings);
+        volume.write(inodes[0], ByteLen::new(7 << 12), &[8; 4096]).unwrap();
+        for ino in inodes.into_iter().chain([dir]) {
+            volume.release(ino).unwrap();
+        }
+        put(&mut volume, "other", 400, 9).unwrap();
+        volume.unmount().unwrap();
+        is_in_order(&memory);
+        assert!(bytes(kept(&memory, b"/.one").as_ref()) == image, "{shape:?}");
+        // Nothing of the large file was copied or claimed.
+        assert!(held(&memory) < 300 * 4096, "{shape:?}: {} bytes", held(&memory));
+    }
 }
 
 /// A file without a name is deleted when the volume is unmounted. Where there is no room for the

@@ -1,0 +1,43 @@
+//! Converting an empty file of a volume in use into a snapshot.
+
+use super::map::Core;
+use super::{Ffs, FfsLive};
+use seekless_fs::operate::Operate;
+use seekless_fs::{FileKind, FsError};
+use seekless_units::Ino;
+
+/// Converts an empty file into a snapshot.
+///
+/// # Errors
+/// As [`Operate::take_snapshot`].
+pub(super) fn fill(live: &mut FfsLive, ino: Ino) -> Result<(), FsError> {
+    let attr = live.attr(ino)?;
+    if attr.kind != FileKind::Regular || attr.size > 0 || attr.sectors > 0 {
+        return Err(FsError::Invalid(format!("inode {ino} is not an empty regular file")));
+    }
+    let (format, core) = live.parts();
+    format.check_takes_snapshot(core)?;
+    live.sync()?;
+    // Reserved blocks have no owner: a check of the image would find them.
+    within_operation(live, Ffs::release_reserve)?;
+    live.sync()?;
+    within_operation(live, |format, core| format.fill_snapshot(core, ino))?;
+    live.sync()
+}
+
+fn within_operation(
+    live: &mut FfsLive,
+    operation: impl FnOnce(&mut Ffs, &mut Core) -> Result<(), FsError>,
+) -> Result<(), FsError> {
+    let (format, core) = live.parts();
+    core.cache.begin()?;
+    let done = operation(format, core);
+    let done = core.cache.end().and(done);
+    if let Err(error) = &done
+        && !matches!(error, FsError::NoSpace(_) | FsError::Refused(_))
+    {
+        // Blocks without an owner may be left: the volume must not be marked clean.
+        live.fail(error);
+    }
+    done
+}
