@@ -5,6 +5,7 @@ use clap::{Args, ValueEnum};
 use seekless_compose::freed::Freed;
 use seekless_fs::format::OpenOptions;
 use seekless_images::{OutputFormat, Place, ReflinkMode};
+use seekless_layout::planner::{Storage, StorageKind};
 use seekless_units::{ByteLen, parse_size};
 use std::str::FromStr;
 
@@ -102,6 +103,30 @@ impl From<OutputFormatArg> for OutputFormat {
             OutputFormatArg::Raw => Self::Raw,
             OutputFormatArg::Qcow2 => Self::Qcow2,
         }
+    }
+}
+
+/// The storage that a layout is for.
+#[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum StorageArg {
+    /// A disk, which seeks: large files that traces read in small pieces stay whole
+    #[default]
+    Disk,
+    /// A volume that is fetched chunk by chunk: all that traces read moves
+    Lazy,
+    /// A solid-state drive: as for a disk, but a piece costs less
+    Ssd,
+}
+
+impl StorageArg {
+    /// This storage, with chunks of some size.
+    pub(crate) fn with(self, chunk: ByteLen) -> Storage {
+        let kind = match self {
+            Self::Disk => StorageKind::Disk,
+            Self::Lazy => StorageKind::Lazy,
+            Self::Ssd => StorageKind::Ssd,
+        };
+        Storage { kind, chunk }
     }
 }
 

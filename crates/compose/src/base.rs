@@ -4,7 +4,7 @@ use crate::freed::{self, Copying, Freed};
 use crate::kept::{self, BaseImage, Matches};
 use crate::layout_list::{self, LayoutList};
 use crate::older::{Continued, OlderVolume, damaged};
-use crate::touched::{hot_objects, with_shared};
+use crate::touched::{hot_objects, moving};
 use crate::write::{Destination, write_error, write_volume_over};
 use crate::wrong;
 use seekless_device::BlockDevice;
@@ -15,7 +15,7 @@ use seekless_fs::source::Source;
 use seekless_fs::term::{Term, Text};
 use seekless_images::{Error, ErrorKind, Place, Progress, in_use, refuse_others};
 use seekless_layout::planner::moves::{Moves, move_touched};
-use seekless_layout::planner::{self, Touch};
+use seekless_layout::planner::{self, Storage, Touch};
 use seekless_units::ByteLen;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -72,7 +72,7 @@ impl<V: OlderVolume> Bases<V> {
 
     /// A volume with the files of a source, which has a name for errors, and its layout. Without a
     /// requested size it grows where places that are kept make maps longer. `touches` are those of
-    /// the traces: the blocks that they read begin at multiples of `chunk` bytes.
+    /// the traces.
     ///
     /// # Errors
     /// As [`OlderVolume::build`] and [`planner::plan_on`], and errors of the images.
@@ -81,7 +81,7 @@ impl<V: OlderVolume> Bases<V> {
         (source, name): (&'a dyn Source, &str),
         (options, likeness): (&V::Options, Likeness),
         touches: impl Fn(&V::Builder<'a>) -> Vec<Touch>,
-        chunk: ByteLen,
+        storage: Storage,
     ) -> Result<PlannedVolume<'a, V::Builder<'a>>, Error> {
         let about = |error: FsError| wrong(error).about(name);
         if let (Freed::Keep, Some(first)) =
@@ -99,11 +99,9 @@ impl<V: OlderVolume> Bases<V> {
             // In another shape, free blocks could look like metadata of the older one.
             base.keeps_freed = has_its_shape && likeness.freed == Freed::Keep;
             let (demand, space) = (builder.demand(), builder.space());
-            let touches = touches(&builder).into_iter();
-            let touches: Vec<Touch> =
-                touches.flat_map(|touch| with_shared(&builder, touch)).collect();
+            let touches = moving(&builder, touches(&builder).into_iter(), storage);
             let block_size = u64::from(builder.block_size());
-            let align = (chunk.get() / block_size).max(1);
+            let align = storage.align(block_size);
             let budget = likeness.move_budget.get() / block_size;
             let moves = if budget == 0 {
                 Moves::default()

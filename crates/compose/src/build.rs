@@ -5,7 +5,7 @@ use crate::formats::{OlderImages, Options};
 use crate::freed::{self, Freed};
 use crate::names::Names;
 use crate::options::VolumeOptions;
-use crate::touched::with_shared;
+use crate::touched::moving;
 use crate::write::{Destination, write_error, write_volume, write_volume_over};
 use crate::{flags, layers, wrong};
 use seekless_ext as ext;
@@ -14,7 +14,7 @@ use seekless_fs::plan::{Base, NewVolume, Plan};
 use seekless_fs::source::Source;
 use seekless_images::{Error, Progress};
 use seekless_layout::by_path;
-use seekless_layout::planner::{self, Touch};
+use seekless_layout::planner::{self, Storage, Touch};
 use seekless_layout::trace::Event;
 use seekless_units::ByteLen;
 
@@ -27,8 +27,8 @@ pub struct Build<'a> {
     pub name: &'a str,
     /// Accesses, in order: the blocks that they read are allocated first.
     pub traces: &'a [Vec<Event>],
-    /// Alignment of the blocks that are read, in bytes.
-    pub chunk: ByteLen,
+    /// The storage that it is laid out for.
+    pub storage: Storage,
     /// Where it is written.
     pub destination: Destination<'a>,
     /// Is told how far the work is.
@@ -97,7 +97,7 @@ impl Build<'_> {
             (self.source, self.name),
             (options, likeness),
             |volume| self.touches_of::<O>(volume.block_size()),
-            self.chunk,
+            self.storage,
         )?;
         O::warn_of_lost(planned.volume());
         let len = planned.write(self.name, self.destination, self.progress)?;
@@ -171,8 +171,7 @@ impl Build<'_> {
         volume: &dyn NewVolume,
         touches: &[Touch],
     ) -> Result<Plan, Error> {
-        let touches: Vec<Touch> =
-            touches.iter().flat_map(|&touch| with_shared(volume, touch)).collect();
+        let touches = moving(volume, touches.iter().copied(), self.storage);
         let align = self.align(volume.block_size());
         let (demand, space) = (volume.demand(), volume.space());
         let plan = match base {
@@ -188,7 +187,7 @@ impl Build<'_> {
 
     /// Blocks of a chunk.
     fn align(&self, block_size: u32) -> u64 {
-        (self.chunk.get() / u64::from(block_size)).max(1)
+        self.storage.align(block_size.into())
     }
 
     /// The touches of the traces, as a format of its options has names.

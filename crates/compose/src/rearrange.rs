@@ -14,7 +14,8 @@ use seekless_fs::source::Source;
 use seekless_fs::term::Text;
 use seekless_images::targets::{Target, copy_of_table, copy_range};
 use seekless_images::{Error, Place, Progress, refuse_others};
-use seekless_layout::planner::{self, Part};
+use seekless_layout::planner::scattered::{blocks_in, gather};
+use seekless_layout::planner::{self, Part, Storage};
 use seekless_layout::replay::{Replayed, add_symlinks};
 use seekless_source::{ImageSource, TreeOptions};
 use seekless_units::{ByteLen, Lbn};
@@ -63,8 +64,8 @@ pub struct Rearrangement<'a> {
     pub target: &'a Target,
     /// The new image's name in errors.
     pub written: &'a Path,
-    /// Alignment of the blocks that are read, in bytes.
-    pub chunk: ByteLen,
+    /// The storage that it is laid out for.
+    pub storage: Storage,
     /// Is told how far the work is.
     pub progress: &'a dyn Progress,
 }
@@ -94,9 +95,11 @@ impl Rearrangement<'_> {
     ) -> Result<(), Error> {
         let unit = relayout.cluster_blocks();
         let touches = planner::touches(replays, &|ino| relayout.object(ino), unit);
-        let unit_bytes = u64::from(block_size) * unit;
-        let align = (self.chunk.get() / unit_bytes).max(1);
-        let plan = planner::plan(relayout.demand(), &relayout.space(), &touches, align)
+        let (demand, unit_bytes) = (relayout.demand(), u64::from(block_size) * unit);
+        let blocks = |object| blocks_in(demand, object);
+        let (touches, _) = gather(touches, self.storage, unit_bytes, &blocks);
+        let align = self.storage.align(unit_bytes);
+        let plan = planner::plan(demand, &relayout.space(), &touches, align)
             .map_err(|error| self.about(error))?;
         let device = self.device(relayout.size())?;
         self.progress.begin(relayout.size());
@@ -145,7 +148,7 @@ impl Rearrangement<'_> {
         let place = Destination::whole(self.target);
         if let Some((bases, likeness)) = bases {
             let named: (&dyn Source, &str) = (&tree, &name);
-            let planned = bases.plan(named, (options, likeness), touches, self.chunk)?;
+            let planned = bases.plan(named, (options, likeness), touches, self.storage)?;
             return planned.write(&name, place, self.progress).map(drop);
         }
         let builder = Builder::new(&tree, options).map_err(about)?;
@@ -153,7 +156,7 @@ impl Rearrangement<'_> {
             source: &tree,
             name: &name,
             traces: &[],
-            chunk: self.chunk,
+            storage: self.storage,
             destination: place,
             progress: self.progress,
         };

@@ -14,6 +14,7 @@ use seekless_fat::{self as fat, FatWidth, MakeOptions};
 use seekless_formats::{EXT, FAT};
 use seekless_fs::format::OpenOptions;
 use seekless_images::{Error, ErrorKind, Place, Target, Unwatched};
+use seekless_layout::planner::{Storage, StorageKind};
 use seekless_layout::trace::{Event, Op};
 use seekless_units::{ByteLen, Lba, Nanos};
 use std::fs;
@@ -144,7 +145,7 @@ impl Work {
             source: source.as_ref(),
             name: "tree",
             traces,
-            chunk: ByteLen::new(64 << 10),
+            storage: Storage { kind: StorageKind::Disk, chunk: ByteLen::new(64 << 10) },
             destination: Destination::whole(&target),
             progress: &Unwatched,
         };

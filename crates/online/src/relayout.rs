@@ -20,6 +20,7 @@ use plan::{Trial, limits};
 use seekless_fs::{FsError, Inspect};
 use seekless_host::donor::Blocks;
 use seekless_images::Error;
+use seekless_layout::planner::Storage;
 use seekless_layout::planner::in_place::{InPlace, Progress, Stopped, enough_for};
 use seekless_layout::trace::Event;
 use seekless_units::{ByteLen, Extent, Ino};
@@ -43,8 +44,8 @@ pub struct Job<'a> {
     pub lay: &'a [Vec<Event>],
     /// The traces to judge a layout by.
     pub judge: &'a [Vec<Event>],
-    /// Alignment of the region in bytes.
-    pub chunk: ByteLen,
+    /// The storage that the volume lies on.
+    pub storage: Storage,
     /// Limit of bytes moved.
     pub budget: Option<ByteLen>,
     /// Files that must stay, with the reason.
@@ -151,11 +152,11 @@ impl Job<'_> {
     /// # Errors
     /// `ErrorKind::Corrupt` for a damaged volume, `ErrorKind::System`.
     pub fn look(&self, target: &Target) -> Result<VolumeSnapshot, Error> {
-        VolumeSnapshot::new(target, self.lay, self.judge, self.chunk, &self.kept)
+        VolumeSnapshot::new(target, self.lay, self.judge, self.storage, &self.kept)
     }
 
     fn align(&self, block_size: u64) -> u64 {
-        (self.chunk.get() / block_size).max(1)
+        self.storage.align(block_size)
     }
 
     fn trial(&self, target: &Target, seen: &VolumeSnapshot) -> Result<Trial, Error> {
@@ -171,7 +172,7 @@ impl Job<'_> {
     /// `ErrorKind::Corrupt` for a damaged volume, `ErrorKind::System`.
     pub fn foresee(&self, target: &Target, seen: &VolumeSnapshot) -> Result<Outcome, Error> {
         let trial = self.trial(target, seen)?;
-        let after = trial.costs(seen, self.judge, self.chunk);
+        let after = trial.costs(seen, self.judge, self.storage.chunk);
         let after = after.map_err(|error| target.about(error))?;
         let (moved_in, moved_out) = (trial.progress.moved_in, trial.progress.moved_out);
         Ok(Outcome {
@@ -220,7 +221,7 @@ impl Job<'_> {
         let broken = |failure| Broken { failure, moved };
         target.settle().map_err(broken)?;
         done.map_err(broken)?;
-        let after = VolumeSnapshot::new(target, self.lay, self.judge, self.chunk, &left);
+        let after = VolumeSnapshot::new(target, self.lay, self.judge, self.storage, &left);
         let after = after.map_err(broken)?.costs;
         // The blocks in place before the first round.
         extents.in_place = extents.hot.saturating_sub(extents.left + counts.moved_in);
@@ -253,8 +254,8 @@ impl Rounds<'_, '_> {
             if !more {
                 break;
             }
-            let Job { lay, judge, chunk, .. } = *self.job;
-            let seen = VolumeSnapshot::new(self.target, lay, judge, chunk, &self.left)?;
+            let Job { lay, judge, storage, .. } = *self.job;
+            let seen = VolumeSnapshot::new(self.target, lay, judge, storage, &self.left)?;
             more = self.again(seen)?;
         }
         Ok(())
@@ -290,7 +291,7 @@ impl Rounds<'_, '_> {
             attempt => attempt.map_err(|error| self.target.about(error))?,
         };
         let about = |error| self.target.about(error);
-        let costs = attempt.costs(&seen, self.job.judge, self.job.chunk).map_err(about)?;
+        let costs = attempt.costs(&seen, self.job.judge, self.job.storage.chunk).map_err(about)?;
         if !(self.job.is_worth_it)(attempt.moved() * block_size, &seen.costs, &costs) {
             let stopped = attempt.progress.stopped.map(Stop::from);
             self.stopped = stopped.or((attempt.moved() > 0).then_some(Stop::Gain));

@@ -16,6 +16,7 @@ use seekless_fs::Timestamp;
 use seekless_fs::format::OpenOptions;
 use seekless_fs::plan::Spare;
 use seekless_images::{Place, ReflinkMode, Target, Unwatched};
+use seekless_layout::planner::{Storage, StorageKind};
 use seekless_units::ByteLen;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -66,6 +67,42 @@ pub enum Reflink {
     Always,
     /// All blocks are copied.
     Never,
+}
+
+/// The storage that an image is laid out for by traces.
+///
+/// ```
+/// use seekless::{Build, LaidOutFor, Trace};
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let (tree, image) = (dir.path().join("tree"), dir.path().join("a.img"));
+/// # std::fs::create_dir(&tree)?;
+/// # std::fs::write(tree.join("index"), "many pages")?;
+/// let trace = Trace::of_paths(["/index"]);
+/// // All that the trace reads moves, however small the pieces.
+/// Build::of([&tree]).trace(trace).laid_out_for(LaidOutFor::Lazy).write(&image)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub enum LaidOutFor {
+    /// A disk, which seeks: large files that traces read in small pieces stay whole.
+    #[default]
+    Disk,
+    /// A volume that is fetched chunk by chunk: all that traces read moves.
+    Lazy,
+    /// A solid-state drive: as for a disk, but a piece costs less.
+    Ssd,
+}
+
+impl From<LaidOutFor> for StorageKind {
+    fn from(storage: LaidOutFor) -> Self {
+        match storage {
+            LaidOutFor::Disk => Self::Disk,
+            LaidOutFor::Lazy => Self::Lazy,
+            LaidOutFor::Ssd => Self::Ssd,
+        }
+    }
 }
 
 impl From<Reflink> for ReflinkMode {
@@ -120,6 +157,7 @@ pub struct Build {
     is_shared: bool,
     freed: Option<Freed>,
     move_budget: u64,
+    storage: LaidOutFor,
     reflink: Reflink,
     replaces: bool,
     progress: Arc<dyn Progress>,
@@ -162,6 +200,7 @@ impl Build {
             is_shared: false,
             freed: None,
             move_budget: 0,
+            storage: LaidOutFor::Disk,
             reflink: Reflink::Auto,
             replaces: false,
             progress: Arc::new(Unwatched),
@@ -270,6 +309,13 @@ impl Build {
     #[must_use]
     pub fn chunk(mut self, bytes: u64) -> Self {
         self.chunk = bytes;
+        self
+    }
+
+    /// The storage that the image is laid out for by its traces; a disk without one.
+    #[must_use]
+    pub fn laid_out_for(mut self, storage: LaidOutFor) -> Self {
+        self.storage = storage;
         self
     }
 
@@ -399,7 +445,7 @@ impl Build {
             source: source.as_ref(),
             name: &names.join(", "),
             traces: &traces,
-            chunk: ByteLen::new(self.chunk),
+            storage: Storage { kind: self.storage.into(), chunk: ByteLen::new(self.chunk) },
             destination: Destination::whole(&target),
             progress: self.progress.as_ref(),
         };

@@ -60,7 +60,7 @@ mod record;
 mod sharing;
 mod trace;
 
-pub use build::{Build, Built, Format, Reflink};
+pub use build::{Build, Built, Format, LaidOutFor, Reflink};
 pub use check::{Check, Checked, Class, Finding, Outcome, Place};
 pub use compare::{Change, Difference, compare};
 pub use image::{Entry, Image, Kind, Metadata, Open, Time, Volume, open};

@@ -1,9 +1,10 @@
 //! Laying an image out anew.
 
-use crate::{Error, Progress, Reflink, Score, Trace};
+use crate::{Error, LaidOutFor, Progress, Reflink, Score, Trace};
 use seekless_compose::rearrange::{self, Rearrangement};
 use seekless_fs::format::OpenOptions;
 use seekless_images::{Place, Target, Unwatched};
+use seekless_layout::planner::Storage;
 use seekless_layout::replay::{Machine, replay_for_layout};
 use seekless_layout::score;
 use seekless_units::ByteLen;
@@ -41,6 +42,7 @@ pub struct Optimize {
     place: Place,
     traces: Vec<Trace>,
     chunk: u64,
+    storage: LaidOutFor,
     reflink: Reflink,
     replaces: bool,
     progress: Arc<dyn Progress>,
@@ -72,6 +74,7 @@ impl Optimize {
             place: Place::default(),
             traces: Vec::new(),
             chunk: 512 << 10,
+            storage: LaidOutFor::Disk,
             reflink: Reflink::Auto,
             replaces: false,
             progress: Arc::new(Unwatched),
@@ -97,6 +100,13 @@ impl Optimize {
     #[must_use]
     pub fn chunk(mut self, bytes: u64) -> Self {
         self.chunk = bytes;
+        self
+    }
+
+    /// As [`Build::laid_out_for`](crate::Build::laid_out_for).
+    #[must_use]
+    pub fn laid_out_for(mut self, storage: LaidOutFor) -> Self {
+        self.storage = storage;
         self
     }
 
@@ -151,7 +161,7 @@ impl Optimize {
             place: &self.place,
             target: &target,
             written: path,
-            chunk,
+            storage: Storage { kind: self.storage.into(), chunk },
             progress: self.progress.as_ref(),
         };
         rearrangement.rearrange(old.as_ref(), &mut replays)?;

@@ -9,7 +9,7 @@ mod seals;
 mod ufs;
 mod verity;
 
-use crate::args::{Global, OpenArgs, OutputFormatArg, ReflinkArgs};
+use crate::args::{Global, OpenArgs, OutputFormatArg, ReflinkArgs, StorageArg};
 use crate::failure::{Failure, Kind};
 use crate::fat_args::{FatBuildArgs, FatMakeArgs};
 use crate::format_args::{EXT_IMAGES, FAT_IMAGES, FormatArgs, UFS_IMAGES};
@@ -123,6 +123,9 @@ pub(crate) struct BuildArgs {
     /// --share, the unit in which images share
     #[arg(long, value_parser = parse_size, default_value = "512K", requires = "placed")]
     chunk: ByteLen,
+    /// With --trace, the storage to lay out for
+    #[arg(long = "for", value_enum, value_name = "STORAGE", default_value_t, requires = "trace")]
+    storage: StorageArg,
     /// Replace the output file if it exists, or what the block device holds
     #[arg(long)]
     force: bool,
@@ -307,7 +310,7 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
         source,
         name: &name,
         traces: &traces::load_all(&args.trace)?,
-        chunk: args.chunk,
+        storage: args.storage.with(args.chunk),
         destination: Destination { target: &target, start },
         progress: &progress,
     };

@@ -1,10 +1,13 @@
 //! `seekless optimize`: rearranges an image by traces.
 
 mod in_place;
+mod scattered;
 
 pub(super) use in_place::tell_gain;
 
-use crate::args::{FreedBlocks, Global, OpenArgs, OutputFormatArg, PlaceArgs, ReflinkArgs};
+use crate::args::{
+    FreedBlocks, Global, OpenArgs, OutputFormatArg, PlaceArgs, ReflinkArgs, StorageArg,
+};
 use crate::failure::Failure;
 use crate::progress;
 use crate::say::say;
@@ -22,6 +25,7 @@ use seekless_fs::{FsError, Inspect};
 use seekless_images::Place;
 use seekless_images::targets::Target;
 use seekless_layout::fit::Fit;
+use seekless_layout::planner::scattered::{ScatteredFile, scattered_in};
 use seekless_layout::replay::{Machine, Replayed, replay_for_layout};
 use seekless_layout::score::{Score, parse_chunk, score};
 use seekless_layout::trace::Event;
@@ -37,6 +41,10 @@ and attributes of every file. Directory blocks, inodes and file ranges accessed 
 the traces are stored together, in the order of first access. With several traces,
 data accessed by more of them comes first. The old image is not changed. It is
 checked first, as by `seekless check`, and refused if it is damaged.
+
+A large file that a trace reads in small pieces would be read slowly as a whole if these
+lay elsewhere: with --for disk, the default, most of them stay, and the price of both is
+printed. --for lazy moves them.
 
 Ext images can be rearranged, and FAT images, whose directory entries are put in
 that order, too.
@@ -81,6 +89,9 @@ pub(crate) struct OptimizeArgs {
     /// which a lazily loaded volume is fetched
     #[arg(long, value_parser = parse_chunk, default_value = "512K")]
     chunk: ByteLen,
+    /// The storage to lay out for
+    #[arg(long = "for", value_enum, value_name = "STORAGE", default_value_t)]
+    storage: StorageArg,
     /// Store small files in their inodes: as in the old image (auto), or always
     /// or never, which may require a new file system with the same label and UUID
     #[arg(long, value_enum, default_value_t = InlineData::Auto)]
@@ -188,13 +199,15 @@ pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
     let traces = traces::load_all(&args.trace)?;
     let about = |error| Failure::from(error).about(args.image.display());
     let mut replays = replays(&args.image, image, &args.trace, &traces)?;
+    let storage = args.storage.with(args.chunk);
+    let scattered = scattered_in(image, &replays, storage).map_err(about)?;
     let (place, progress) = (args.place.place(), progress::shown(global));
     let rearrangement = Rearrangement {
         image: &args.image,
         place: &place,
         target: &target,
         written: args.written(),
-        chunk: args.chunk,
+        storage,
         progress: &progress,
     };
     match (opened.ext(), args.rebuild(opened.as_ref(), bases.as_ref())?) {
@@ -212,7 +225,7 @@ pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
     rearrangement.complete()?;
     target.finish()?;
     let written = Written::image_in(path, &args.place.place(), files)?;
-    report(&args.trace, &before, &after, args.chunk, &written, global);
+    report(&args.trace, &before, &after, &scattered, args.chunk, &written, global);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -263,6 +276,7 @@ fn report(
     traces: &[PathBuf],
     before: &[Score],
     after: &[Score],
+    scattered: &[ScatteredFile],
     chunk: ByteLen,
     written: &Written,
     global: &Global,
@@ -274,10 +288,16 @@ fn report(
                 serde_json::json!({ "trace": path, "before": before, "after": after })
             })
             .collect();
-        say!("{}", serde_json::json!({ "traces": traces, "written": written.fields() }));
+        let report = serde_json::json!({
+            "traces": traces,
+            "scattered": scattered::fields(scattered, chunk),
+            "written": written.fields(),
+        });
+        say!("{report}");
         return;
     }
     results().for_each(|((path, before), after)| tabulate(path, before, after, chunk));
+    scattered::tell(scattered, chunk, global);
     written.tell_text(global);
 }
 

@@ -3,7 +3,7 @@
 mod report;
 mod xfs;
 
-use crate::args::Global;
+use crate::args::{Global, StorageArg};
 use crate::cmd::optimize::warn_of_others;
 use crate::failure::{Failure, Kind};
 use crate::interrupt::uninterrupted;
@@ -69,6 +69,9 @@ pub(crate) struct RelayoutArgs {
     /// lazily loaded volume is fetched
     #[arg(long, value_parser = parse_chunk, default_value = "512K", value_name = "SIZE")]
     chunk: ByteLen,
+    /// The storage that the volume lies on
+    #[arg(long = "for", value_enum, value_name = "STORAGE", default_value_t)]
+    storage: StorageArg,
 }
 
 /// Whether a plan saves at least one seek for each [`SEEK_BYTES`] moved. Other files among the free
@@ -102,7 +105,7 @@ pub(crate) fn run(args: &RelayoutArgs, global: &Global) -> Result<ExitCode, Fail
     let job = Job {
         lay: &traces,
         judge: &traces,
-        chunk: args.chunk,
+        storage: args.storage.with(args.chunk),
         budget: args.budget,
         kept: BTreeMap::new(),
         is_worth_it: &is_worth_it,

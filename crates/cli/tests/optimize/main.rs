@@ -13,6 +13,7 @@ mod encrypted;
 mod hostile;
 mod in_place;
 mod orphans;
+mod scattered;
 mod symlinks;
 
 use judges::{

@@ -14,6 +14,7 @@ use seekless_fs::format::OpenOptions;
 use seekless_fs::inspect::resolve;
 use seekless_fs::{FsError, Inspect};
 use seekless_images::{Target, Unwatched};
+use seekless_layout::planner::{Storage, StorageKind};
 use seekless_layout::replay::Machine;
 use seekless_layout::score::score;
 use seekless_layout::trace::{Event, Op};
@@ -57,7 +58,7 @@ fn image(work: &Path, traces: &[Vec<Event>]) -> Vec<u8> {
         source: source.as_ref(),
         name: "tree",
         traces,
-        chunk: CHUNK,
+        storage: Storage { kind: StorageKind::Disk, chunk: CHUNK },
         destination: Destination::whole(&target),
         progress: &Unwatched,
     };

@@ -6,7 +6,7 @@
 //!
 //! 1. Touched blocks lie in one region that begins on a chunk's boundary: directory blocks, maps
 //!    and file data in the order of their first touch. A large file's touched ranges may so lie
-//!    apart from its other ones. Inodes that were touched take the first free numbers, in the same
+//!    apart from its other ones ([`scattered`] says which). Inodes that were touched take the first free numbers, in the same
 //!    order.
 //! 2. The rest follows in walk order. Directories of a stretch of it lie
 //!    together before its files, so that a walk that only looks at names and
@@ -24,7 +24,11 @@ mod fill;
 pub mod in_place;
 mod inodes;
 pub mod moves;
+pub mod scattered;
+#[cfg(test)]
+mod scattered_tests;
 mod sequence;
+mod storage;
 #[cfg(test)]
 mod tests;
 
@@ -38,6 +42,8 @@ use seekless_units::{Ino, Lbn};
 use sequence::Sequence;
 use std::cmp::Reverse;
 use std::collections::HashMap;
+
+pub use storage::{Storage, StorageKind};
 
 /// How often everything is placed again for maps that grew.
 const PASSES: u32 = 8;

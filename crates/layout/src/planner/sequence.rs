@@ -121,10 +121,15 @@ impl Touched {
         ranges.splice(start..first, [(low, high)]);
     }
 
+    /// The marked blocks of an object: sorted, disjoint ranges, none next to another.
+    pub(super) fn ranges(&self, object: ObjectId) -> &[(u64, u64)] {
+        self.0.get(&object).map(Vec::as_slice).unwrap_or_default()
+    }
+
     /// Calls `visit` with the parts of `run` that are not marked.
     pub(super) fn rest(&self, object: ObjectId, run: Run, mut visit: impl FnMut(Run)) {
         let (mut at, end) = (run.lbn.get(), run.lbn.get() + run.len);
-        let ranges = self.0.get(&object).map(Vec::as_slice).unwrap_or_default();
+        let ranges = self.ranges(object);
         for &(from, to) in &ranges[ranges.partition_point(|range| range.1 <= at)..] {
             if from >= end {
                 break;

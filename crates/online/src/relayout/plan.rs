@@ -10,7 +10,8 @@ use seekless_fs::{FsError, Inspect};
 use seekless_host::running;
 use seekless_images::Error;
 use seekless_layout::planner::in_place::{InPlace, Progress};
-use seekless_layout::planner::{Touch, touches};
+use seekless_layout::planner::scattered::{blocks_in, gather};
+use seekless_layout::planner::{Storage, Touch, touches};
 use seekless_layout::replay::{Machine, Purpose, Replayed, replay_for_layout};
 use seekless_layout::score::{Score, by_purpose, score};
 use seekless_layout::trace::Event;
@@ -48,12 +49,12 @@ impl VolumeSnapshot {
         target: &Target,
         lay: &[Vec<Event>],
         judge: &[Vec<Event>],
-        chunk: ByteLen,
+        storage: Storage,
         left: &BTreeMap<Ino, Reason>,
     ) -> Result<Self, Error> {
         let mut tries = 1..=TRIES;
         loop {
-            match Self::once(target, lay, judge, chunk, left) {
+            match Self::once(target, lay, judge, storage, left) {
                 Err(error) if may_be_torn(&error) && tries.next().is_some() => {}
                 seen => return seen.map_err(|error| target.about(error)),
             }
@@ -64,7 +65,7 @@ impl VolumeSnapshot {
         target: &Target,
         lay: &[Vec<Event>],
         judge: &[Vec<Event>],
-        chunk: ByteLen,
+        storage: Storage,
         left: &BTreeMap<Ino, Reason>,
     ) -> Result<Self, FsError> {
         let image = target.look()?;
@@ -72,7 +73,10 @@ impl VolumeSnapshot {
         let survey = Survey::new(&image, left, &running)?;
         let replays = replay_for_layout(image.as_ref(), lay)?;
         let touches = touches(&replays, &|ino| survey.object(ino), 1);
-        let costs = Costs::new(image.as_ref(), judge, chunk, &survey.stay)?;
+        let block_size = image.geometry().block_size.into();
+        let blocks = |object| blocks_in(&survey, object);
+        let (touches, _) = gather(touches, storage, block_size, &blocks);
+        let costs = Costs::new(image.as_ref(), judge, storage.chunk, &survey.stay)?;
         Ok(Self { image, survey, replays, touches, costs })
     }
 

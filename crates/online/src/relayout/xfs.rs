@@ -21,6 +21,7 @@ use super::{Broken, Halt, Stop};
 use perform::{XfsMoveCounts, XfsMover};
 use plan::{Piece, Places, pieces, split, total};
 use seekless_images::Error;
+use seekless_layout::planner::Storage;
 use seekless_layout::replay::{Replayed, replay_for_layout};
 use seekless_layout::trace::Event;
 use seekless_units::ByteLen;
@@ -32,8 +33,8 @@ use tree::{MountedTree, View};
 pub struct XfsJob<'a> {
     /// The traces to lay out by and to judge a layout by.
     pub traces: &'a [Vec<Event>],
-    /// Alignment of the gathered contents in bytes.
-    pub chunk: ByteLen,
+    /// The storage that the volume lies on.
+    pub storage: Storage,
     /// Limit of bytes moved.
     pub budget: Option<ByteLen>,
     /// Whether it is worthwhile to move this many bytes, for these numbers of seeks before and
@@ -83,7 +84,7 @@ impl XfsJob<'_> {
         let view = View { tree: &tree, moved: HashMap::new() };
         let replays = replay_for_layout(&view, self.traces).map_err(about)?;
         let costs = XfsCosts::new(&view, self.traces, &BTreeMap::new()).map_err(about)?;
-        let pieces = pieces(&tree, &replays);
+        let pieces = pieces(&tree, &replays, self.storage);
         Ok(XfsSnapshot { tree, replays, costs, pieces })
     }
 
@@ -257,7 +258,7 @@ impl XfsJob<'_> {
         len: u64,
         room: u64,
     ) -> Result<(), Error> {
-        let chunk = self.chunk.get();
+        let chunk = self.storage.chunk.get();
         donor.hold((len + chunk).min(room))?;
         let held = donor.held()?;
         let Some(first) = held.first().filter(|first| first.logical == donor.at()) else {

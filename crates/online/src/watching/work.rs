@@ -6,6 +6,7 @@ use crate::relayout::{Costs, Halt, Job, Reason, Target, VolumeSnapshot};
 use seekless_host::mounts::DeviceNumber;
 use seekless_images::{Error, ErrorKind, Unwatched};
 use seekless_layout::habits::{Estimate, Habits, Proposal, Round, Wait};
+use seekless_layout::planner::{Storage, StorageKind};
 use seekless_layout::replay::{Machine, replay};
 use seekless_layout::trace::Event;
 use seekless_units::{ByteLen, Ino, format_size};
@@ -173,7 +174,7 @@ impl Worker<'_> {
         let job = Job {
             lay: &lay,
             judge: &judge,
-            chunk: self.config.moving.chunk.0,
+            storage: Storage { kind: StorageKind::Disk, chunk: self.config.moving.chunk.0 },
             budget: Some(ByteLen::new(proposal.budget)),
             kept,
             is_worth_it: &pays,

@@ -17,6 +17,7 @@ use seekless_fs::source::Source;
 use seekless_fs::{FsError, Timestamp};
 use seekless_images::Place;
 use seekless_images::targets::Target;
+use seekless_layout::planner::{Storage, StorageKind};
 use seekless_partition::{Guid, NewPartition, TableError, write};
 use seekless_source::LayeredSource;
 use seekless_units::{ByteLen, parse_size};
@@ -139,7 +140,7 @@ impl DiskArgs {
             source: contents.as_ref(),
             name: &shown,
             traces: &[],
-            chunk: ByteLen::new(1),
+            storage: Storage { kind: StorageKind::Disk, chunk: ByteLen::new(1) },
             destination: Destination { target, start: ByteLen::new(ALIGN) },
             progress: &progress::shown(global),
         };

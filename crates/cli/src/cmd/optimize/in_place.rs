@@ -1,6 +1,6 @@
 //! `seekless optimize --in-place`: moves blocks within the image, step by step.
 
-use super::{InlineData, OptimizeArgs, scores, tabulate};
+use super::{InlineData, OptimizeArgs, scattered, scores, tabulate};
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::progress;
@@ -16,6 +16,7 @@ use seekless_fs::{FsError, Inspect, Timestamp};
 use seekless_images::refuse_others;
 use seekless_layout::planner;
 use seekless_layout::planner::in_place::{InPlace, Progress, Stopped};
+use seekless_layout::planner::scattered::{ScatteredFile, blocks_in, gather, scattered_in};
 use seekless_layout::replay::add_symlinks;
 use seekless_layout::score::Score;
 use seekless_layout::trace::Event;
@@ -54,6 +55,7 @@ struct Rearranged {
     steps: u64,
     block_size: u64,
     after: Vec<Score>,
+    scattered: Vec<ScatteredFile>,
 }
 
 pub(super) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Failure> {
@@ -146,14 +148,18 @@ fn rearrange(
     let before = scores(args.chunk, image.as_ref(), traces).map_err(about)?;
     let mut replays = super::replays(&args.image, image.as_ref(), &args.trace, traces)?;
     add_symlinks(image.as_ref(), &mut replays).map_err(about)?;
+    let block_size = u64::from(image.geometry().block_size);
+    let storage = args.storage.with(args.chunk);
     let touches = planner::touches(&replays, &|ino| relayout.object(ino), 1);
+    let blocks = |object| blocks_in(relayout.demand(), object);
+    let (touches, _) = gather(touches, storage, block_size, &blocks);
+    let scattered = scattered_in(image.as_ref(), &replays, storage).map_err(about)?;
     let (occupied, space) = relayout.in_place().map_err(about)?;
     let mut mover = relayout.mover(device.clone(), Box::new(now)).map_err(about)?;
     if args.in_place.dry_run {
         mover.without_contents();
     }
-    let block_size = u64::from(image.geometry().block_size);
-    let align = (args.chunk.get() / block_size).max(1);
+    let align = storage.align(block_size);
     let budget = args.in_place.budget.map(|budget| budget.get() / block_size);
     let mut plan =
         InPlace::new(occupied, &space, &touches, align, budget, mover.limits()).map_err(about)?;
@@ -184,7 +190,7 @@ fn rearrange(
     let progress = plan.progress();
     let new = ExtImage::open(device.clone(), args.open.options()).map_err(about)?;
     let after = scores(args.chunk, &new, traces).map_err(about)?;
-    Ok((before, Rearranged { progress, steps, block_size, after }))
+    Ok((before, Rearranged { progress, steps, block_size, after, scattered }))
 }
 
 impl Rearranged {
@@ -230,6 +236,7 @@ fn report(args: &OptimizeArgs, before: &[Score], outcome: &Rearranged, global: &
             "moved_out_bytes": bytes(progress.moved_out).get(),
             "left_bytes": bytes(outcome.left()).get(),
             "stopped": outcome.stopped(),
+            "scattered": scattered::fields(&outcome.scattered, args.chunk),
         });
         say!("{report}");
         return;
@@ -238,6 +245,7 @@ fn report(args: &OptimizeArgs, before: &[Score], outcome: &Rearranged, global: &
         tabulate(path, before, after, args.chunk);
         tell_gain(before, after, bytes(moved));
     }
+    scattered::tell(&outcome.scattered, args.chunk, global);
     if global.quiet {
         return;
     }

@@ -34,7 +34,7 @@ pub(super) fn run(
     let traces = traces::load_all(&args.trace)?;
     let job = XfsJob {
         traces: &traces,
-        chunk: args.chunk,
+        storage: args.storage.with(args.chunk),
         budget: args.budget,
         is_worth_it: &is_worth_it,
     };

@@ -4,7 +4,8 @@ use super::tree::{MountedTree, View};
 use seekless_fs::Mapping;
 use seekless_fs::plan::ObjectId;
 use seekless_host::fiemap::MappedExtent;
-use seekless_layout::planner::{Part, touches};
+use seekless_layout::planner::scattered::gather;
+use seekless_layout::planner::{Part, Storage, touches};
 use seekless_layout::recording::PageSet;
 use seekless_layout::replay::Replayed;
 use seekless_units::{BlockNo, Extent, Ino, Lbn};
@@ -21,12 +22,19 @@ pub(crate) struct Piece {
 
 /// The movable contents that replays read, in the order of first access; contents read by several
 /// traces come first.
-pub(crate) fn pieces(tree: &MountedTree, replays: &[Replayed]) -> Vec<Piece> {
+pub(crate) fn pieces(tree: &MountedTree, replays: &[Replayed], storage: Storage) -> Vec<Piece> {
     let mut seen: HashMap<Ino, PageSet> = HashMap::new();
     let mut pieces: Vec<Piece> = Vec::new();
-    for touch in touches(replays, &|ino| Some(ObjectId::new(ino.get())), 1) {
+    let ino_of = |object: ObjectId| Ino::new(u32::try_from(object.index()).unwrap_or(0));
+    let blocks = |object| {
+        let runs = &tree.found(ino_of(object)).map.runs;
+        runs.iter().map(|run| run.extent.len).sum()
+    };
+    let touches = touches(replays, &|ino| Some(ObjectId::new(ino.get())), 1);
+    let (touches, _) = gather(touches, storage, tree.block_size(), &blocks);
+    for touch in touches {
         let Part::Blocks(run) = touch.part else { continue };
-        let ino = Ino::new(u32::try_from(touch.object.index()).unwrap_or(0));
+        let ino = ino_of(touch.object);
         let found = tree.found(ino);
         if found.stays.is_some() {
             continue;

@@ -122,6 +122,11 @@ impl MountedTree {
         node.map(of).ok_or_else(|| FsError::NotFound(format!("file {ino}")))
     }
 
+    /// In bytes.
+    pub(crate) fn block_size(&self) -> u64 {
+        self.geometry.block_size.into()
+    }
+
     /// The volume's inode number of a file.
     pub(crate) fn real(&self, ino: Ino) -> u64 {
         self.node(ino, |node| node.real).unwrap_or(0)
