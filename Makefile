@@ -7,9 +7,9 @@ CARGO ?= cargo
 all:
 	$(CARGO) build --release
 
-# One file that needs no other, for an initramfs: with musl where Rust and the C
-# compiler have it, else with the C library of this system. Printed: its size, and
-# where it is. ARCH=aarch64 makes it for that processor, with Debian's cross compiler.
+# Programs that need no other file, for an initramfs: with musl where Rust and the C
+# compiler have it, else with the C library of this system. Printed: their sizes, and
+# where they are. ARCH=aarch64 makes it for that processor, with Debian's cross compiler.
 HOST_ARCH := $(shell uname -m)
 ARCH := $(HOST_ARCH)
 static:
@@ -21,10 +21,11 @@ static:
 	    [ -d "$$(rustc --print target-libdir --target $$target)" ] || { echo "Rust's library is missing: rustup target add $$target" >&2; exit 1; }; \
 	    command -v $$cross >/dev/null || { echo "$$cross is missing: apt-get install gcc-$$(echo $(ARCH) | tr _ -)-linux-gnu" >&2; exit 1; }; \
 	    export CARGO_TARGET_$$(echo $$target | tr a-z- A-Z_)_LINKER=$$cross CC_$$(echo $$target | tr - _)=$$cross; fi; \
-	RUSTFLAGS="-C target-feature=+crt-static" $(CARGO) build -p seekless-cli --profile static --target $$target; \
-	made=$${CARGO_TARGET_DIR:-target}/$$target/static/seekless; \
-	if LC_ALL=C readelf -lW "$$made" | grep -q INTERP; then echo "$$made is not static" >&2; exit 1; fi; \
-	stat -c "%s bytes  %n" "$$made"
+	RUSTFLAGS="-C target-feature=+crt-static" $(CARGO) build -p seekless-cli -p seekless-prefetch --profile static --target $$target; \
+	for made in seekless-prefetch seekless; do \
+	    made=$${CARGO_TARGET_DIR:-target}/$$target/static/$$made; \
+	    if LC_ALL=C readelf -lW "$$made" | grep -q INTERP; then echo "$$made is not static" >&2; exit 1; fi; \
+	    stat -c "%s bytes  %n" "$$made"; done
 
 # What is given out, in target/dist: a static program, an archive with manual pages and
 # completions, a Debian package. ARCHES="x86_64 aarch64" makes them for both processors.

@@ -251,6 +251,15 @@ pub fn run_crash_log(data: &[u8]) {
     assert_eq!(rest(same), rest(log));
 }
 
+/// Reads a list of chunks to prefetch; one that can be read is written and reads the same.
+pub fn run_fetch_list(data: &[u8]) {
+    use seekless_prefetch::FetchList;
+    let Ok(list) = FetchList::parse(data) else { return };
+    let mut again = Vec::new();
+    list.write(&mut again).expect("memory");
+    assert_eq!(FetchList::parse(&again[..]).expect("just written"), list);
+}
+
 /// Opens a layout list, any byte of whose parts may change, as a build that is like it does. The
 /// checksums are right.
 pub fn run_layout_list(data: &[u8]) {

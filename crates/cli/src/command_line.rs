@@ -119,6 +119,7 @@ pub(crate) enum Command {
     Mkfs(cmd::mkfs::MkfsArgs),
     Model(cmd::model::ModelCommand),
     Mount(cmd::mount::MountArgs),
+    Prefetch(cmd::prefetch::PrefetchArgs),
     Record(cmd::record::RecordArgs),
     Relayout(cmd::relayout::RelayoutArgs),
     Score(cmd::score::ScoreArgs),

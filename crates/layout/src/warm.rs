@@ -4,8 +4,9 @@
 use crate::replay::{Machine, Replayed, replay};
 use crate::trace::Event;
 use seekless_fs::{FsError, Inspect};
+use seekless_units::ByteLen;
 use serde::Serialize;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io::{self, Write};
 
@@ -52,6 +53,44 @@ fn ranges(replayed: &Replayed, block_size: u64, start: u64) -> Vec<ByteRange> {
         }
     }
     ranges
+}
+
+/// A chunk of a volume that traces need.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NeededChunk {
+    /// Its number.
+    pub number: u64,
+    /// Bytes that have been read by the time it is needed, in the trace in which these are fewest.
+    pub after: u64,
+    /// Number of traces that need it.
+    pub traces: u64,
+}
+
+/// The chunks, each of `chunk` bytes, that traces need on a volume, in the order in which they are
+/// needed first.
+#[must_use]
+pub fn chunks(warms: &[Warm], chunk: ByteLen) -> Vec<NeededChunk> {
+    let chunk = chunk.get();
+    let mut needed: HashMap<u64, NeededChunk> = HashMap::new();
+    for warm in warms {
+        let (mut read, mut own) = (0, HashSet::new());
+        for range in &warm.ranges {
+            let end = range.offset + range.length;
+            for number in range.offset / chunk..end.div_ceil(chunk) {
+                let after = read + (number * chunk).max(range.offset) - range.offset;
+                if own.insert(number) {
+                    let found =
+                        needed.entry(number).or_insert(NeededChunk { number, after, traces: 0 });
+                    found.after = found.after.min(after);
+                    found.traces += 1;
+                }
+            }
+            read += range.length;
+        }
+    }
+    let mut needed: Vec<NeededChunk> = needed.into_values().collect();
+    needed.sort_unstable_by_key(|chunk| (chunk.after, chunk.number));
+    needed
 }
 
 /// Files whose contents are read, in order, by the names under which they were first
@@ -113,6 +152,21 @@ mod tests {
     use super::*;
     use crate::replay::{Purpose, Request};
     use seekless_units::{BlockNo, Extent, Ino, Lbn};
+
+    fn warm_of(ranges: &[(u64, u64)]) -> Warm {
+        let range = |&(offset, length): &(u64, u64)| ByteRange { offset, length };
+        Warm { replayed: Replayed::default(), ranges: ranges.iter().map(range).collect() }
+    }
+
+    #[test]
+    fn chunks_are_in_order_of_need() {
+        let one = warm_of(&[(250, 100), (0, 50), (350, 10), (900, 1)]);
+        let two = warm_of(&[(920, 10), (260, 20)]);
+        let found = chunks(&[one, two], ByteLen::new(100));
+        let chunk = |number, after, traces| NeededChunk { number, after, traces };
+        // The second trace needs chunk 9 at once, and chunk 2 behind ten bytes.
+        assert_eq!(found, [chunk(2, 0, 2), chunk(9, 0, 2), chunk(3, 50, 1), chunk(0, 100, 1)]);
+    }
 
     fn request(start: u64, len: u64) -> Request {
         let extent = Extent::new(BlockNo::new(start), len);

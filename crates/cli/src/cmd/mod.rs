@@ -21,6 +21,7 @@ pub(crate) mod mkfs;
 pub(crate) mod model;
 pub(crate) mod mount;
 pub(crate) mod optimize;
+pub(crate) mod prefetch;
 pub(crate) mod record;
 pub(crate) mod relayout;
 pub(crate) mod score;

@@ -6,6 +6,7 @@ mod judges;
 
 mod disks;
 mod output;
+mod prefetch;
 mod reading;
 mod reflink;
 

@@ -48,6 +48,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("seekless mkfs --format fat32 -n EFI /dev/", "the same"),
     ("seekless info /dev/", "reads a device; run by tests/devices"),
     ("seekless snapshot ", "needs a snapshot; run by tests/ufs"),
+    ("seekless prefetch boot.chunks /dev/", "reads a device; run by tests/devices"),
     ("seekless growfs /dev/", "writes to a device; run by tests/devices"),
     ("seekless ls -l disk.ufs@", "the same"),
     ("seekless cp -r disk.ufs@", "the same"),
@@ -87,6 +88,10 @@ const BEFORE: &[(&str, &str)] = &[
     ("lab show dirpref > mine.toml", "rm mine.toml"),
     ("-o rootfs.mtree", "rm rootfs.mtree"),
     ("-o job.trace", "rm job.trace"),
+    (
+        "seekless prefetch boot.chunks disk",
+        "seekless trace export --format chunks boot.trace --image disk.img -o boot.chunks",
+    ),
     ("-o fast.img", "rm fast.img"),
     ("-o week2.img", "rm week2.img"),
     ("-o disk.qcow2", "rm disk.qcow2"),

@@ -11,8 +11,13 @@ use clap::{Args, ValueEnum};
 use seekless_compose::traces::load;
 use seekless_images::Place;
 use seekless_layout::fit::Fit;
-use seekless_layout::trace::{self, Event, PrefetchList, Unlisted};
+use seekless_layout::score::parse_chunk;
+use seekless_layout::trace::{
+    Event, PrefetchList, Unlisted, first_files, first_touches, write_paths, write_squashfs_sort,
+};
 use seekless_layout::warm::{self, Warm};
+use seekless_prefetch::{Fetch, FetchList};
+use seekless_units::ByteLen;
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -35,23 +40,28 @@ Examples:
   seekless trace export --format soci job.trace -o prefetch.json
   seekless trace export --format overlaybd job.trace -o filelist
   seekless trace export --format ranges boot.trace --image cloud.img --partition 1
+  seekless trace export --format chunks boot.trace job.trace --image disk.img -o all.chunks
   seekless trace export --format fio boot.trace --image disk.img --target /dev/vdb")]
 pub(super) struct ExportArgs {
-    /// The trace
-    trace: PathBuf,
+    /// The trace; several for the chunks format only
+    #[arg(required = true, value_name = "TRACE")]
+    trace: Vec<PathBuf>,
     /// Output format
     #[arg(long, value_enum, default_value_t = Form::Paths)]
     format: Form,
     /// Include files that were only looked up or listed (paths format only)
     #[arg(long, conflicts_with = "image")]
     all: bool,
-    /// The image that the trace is of (required by ranges and fio)
+    /// The image that the trace is of (required by ranges, chunks and fio)
     #[arg(long, value_name = "IMG")]
     image: Option<PathBuf>,
     #[command(flatten)]
     place: PlaceArgs,
     #[command(flatten)]
     open: OpenArgs,
+    /// Bytes of a chunk (chunks format only)
+    #[arg(long, value_name = "SIZE", value_parser = parse_chunk, default_value = "512K")]
+    chunk: ByteLen,
     /// File or device to be read (fio format only) [default: IMG]
     #[arg(long, value_name = "FILE")]
     target: Option<PathBuf>,
@@ -76,6 +86,8 @@ enum Form {
     Overlaybd,
     /// Lines of offset and length in bytes, in the order of first access, each byte once
     Ranges,
+    /// List for seekless prefetch: chunks in the order in which they are needed, each once
+    Chunks,
     /// Log that fio --read_iolog replays, to read these ranges
     Fio,
 }
@@ -87,12 +99,12 @@ impl Form {
             Self::Stargz => Some(PrefetchList::Stargz),
             Self::Soci => Some(PrefetchList::Soci),
             Self::Overlaybd => Some(PrefetchList::Overlaybd),
-            Self::Paths | Self::SquashfsSort | Self::Ranges | Self::Fio => None,
+            Self::Paths | Self::SquashfsSort | Self::Ranges | Self::Chunks | Self::Fio => None,
         }
     }
 
     fn is_of_ranges(self) -> bool {
-        matches!(self, Self::Ranges | Self::Fio)
+        matches!(self, Self::Ranges | Self::Chunks | Self::Fio)
     }
 }
 
@@ -105,56 +117,99 @@ pub(super) fn run(args: &ExportArgs, global: &Global) -> Result<(), Failure> {
     if args.target.is_some() && args.format != Form::Fio {
         return Err(Failure::usage("--target is for the fio format"));
     }
-    let events = load(&args.trace)?;
-    let warm = args.image.as_ref().map(|image| replay(args, image, &events)).transpose()?;
+    if args.format == Form::Chunks {
+        return chunks(args, global);
+    }
+    let [path] = &args.trace[..] else {
+        return Err(Failure::usage("several traces are for the chunks format"));
+    };
+    let events = load(path)?;
+    let warm = args.image.as_ref().map(|image| replay(args, image, (path, &events))).transpose()?;
     match &warm {
-        Some(warm) if args.format.is_of_ranges() => ranges(args, warm, global),
-        _ => files(args, &events, warm.as_ref(), global),
+        Some(warm) if args.format.is_of_ranges() => ranges(args, path, warm, global),
+        _ => files(args, (path, &events), warm.as_ref(), global),
     }
 }
 
+/// Exports the chunks that traces need.
+fn chunks(args: &ExportArgs, global: &Global) -> Result<(), Failure> {
+    let Some(image) = &args.image else { return Err(Failure::usage("this format needs --image")) };
+    let replayed = |path: &PathBuf| replay(args, image, (path, &load(path)?));
+    let warms = args.trace.iter().map(replayed).collect::<Result<Vec<_>, _>>()?;
+    let needed = warm::chunks(&warms, args.chunk);
+    if needed.is_empty() {
+        return Err(nothing(&args.trace[0], "reads of the image"));
+    }
+    let volume = seekless_images::device(image, &Place::default())?.len().get();
+    let (chunk, traces) = (args.chunk.get(), warms.len() as u64);
+    let fetches: Vec<Fetch> = needed
+        .iter()
+        .map(|needed| {
+            let offset = needed.number * chunk;
+            let length = chunk.min(volume - offset);
+            // At most 100.
+            let sure = (needed.traces * 100 / traces) as u8;
+            Fetch { offset, length, after: needed.after, sure }
+        })
+        .collect();
+    let list = FetchList { volume: Some(volume), chunk: Some(chunk), traces, fetches };
+    let as_json = || {
+        let chunk = |fetch: &Fetch| {
+            let Fetch { offset, length, after, sure } = fetch;
+            json!({ "offset": offset, "length": length, "after": after, "sure": sure })
+        };
+        let chunks: Vec<Value> = list.fetches.iter().map(chunk).collect();
+        json!({ "volume": volume, "chunk": args.chunk.get(), "traces": traces, "chunks": chunks })
+    };
+    put(args, global, ("chunks", list.fetches.len()), as_json, |out| list.write(out))
+}
+
 /// Replays the trace on its image.
-fn replay(args: &ExportArgs, path: &Path, events: &[Event]) -> Result<Warm, Failure> {
+fn replay(
+    args: &ExportArgs,
+    path: &Path,
+    (trace, events): (&Path, &[Event]),
+) -> Result<Warm, Failure> {
     let volume = seekless_images::open(path, &args.place.place(), args.open.options())?;
     let disk = seekless_images::device(path, &Place::default())?;
     let start = seekless_images::partition::range(path, &disk, &args.place.place())?.0;
     let warm = warm::warm(volume.as_ref(), events, start.get())
         .map_err(|error| Failure::from(error).about(path.display()))?;
-    let (trace, image) = (args.trace.display().to_string(), path.display().to_string());
+    let (trace, image) = (trace.display().to_string(), path.display().to_string());
     fit::warn(&Fit::new(events, &warm.replayed), &trace, &image);
     Ok(warm)
 }
 
 /// Error for an empty list: most tools give it another meaning.
-fn nothing(args: &ExportArgs, what: &str) -> Failure {
-    Failure::new(Kind::Unsupported, format!("{}: contains no {what}", args.trace.display()))
+fn nothing(trace: &Path, what: &str) -> Failure {
+    Failure::new(Kind::Unsupported, format!("{}: contains no {what}", trace.display()))
 }
 
 fn files(
     args: &ExportArgs,
-    events: &[Event],
+    (trace, events): (&Path, &[Event]),
     warm: Option<&Warm>,
     global: &Global,
 ) -> Result<(), Failure> {
     let form = args.format;
     let paths = match warm {
         Some(warm) => warm::read_files(&warm.replayed),
-        None if form.prefetch().is_some() => trace::first_files(events),
-        None => trace::first_touches(events, args.all && form == Form::Paths),
+        None if form.prefetch().is_some() => first_files(events),
+        None => first_touches(events, args.all && form == Form::Paths),
     };
     let mut unlisted = Unlisted::default();
     let mut list = Vec::new();
     let done = match (form, form.prefetch()) {
         (_, Some(prefetch)) => prefetch.write(&paths, &mut list).map(|left| unlisted = left),
         (Form::SquashfsSort, None) => {
-            trace::write_squashfs_sort(&paths, &mut list).map(|left| unlisted.unwritable = left)
+            write_squashfs_sort(&paths, &mut list).map(|left| unlisted.unwritable = left)
         }
-        _ => trace::write_paths(&paths, &mut list),
+        _ => write_paths(&paths, &mut list),
     };
     done.map_err(|error| Failure::io("memory", &error))?;
     let count = paths.len() - unlisted.unwritable - unlisted.beyond_limit;
     if form.prefetch().is_some() && count == 0 {
-        return Err(nothing(args, "files that were read and that this format can name"));
+        return Err(nothing(trace, "files that were read and that this format can name"));
     }
     let as_json = || match form {
         Form::SquashfsSort => priorities(&list),
@@ -180,9 +235,9 @@ fn files(
     Ok(())
 }
 
-fn ranges(args: &ExportArgs, warm: &Warm, global: &Global) -> Result<(), Failure> {
+fn ranges(args: &ExportArgs, trace: &Path, warm: &Warm, global: &Global) -> Result<(), Failure> {
     if warm.ranges.is_empty() {
-        return Err(nothing(args, "reads of the image"));
+        return Err(nothing(trace, "reads of the image"));
     }
     let target = args.target.as_ref().or(args.image.as_ref());
     let name = target.map_or(&b""[..], |path| path.as_os_str().as_bytes());
