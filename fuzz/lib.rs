@@ -263,7 +263,7 @@ pub fn run_fetch_list(data: &[u8]) {
 /// Opens a layout list, any byte of whose parts may change, as a build that is like it does. The
 /// checksums are right.
 pub fn run_layout_list(data: &[u8]) {
-    use seekless_compose::base::{ExtBases, FatBases};
+    use seekless_compose::formats::{ExtBases, FatBases};
     use seekless_compose::layout_list::{LayoutList, ListParts};
     static LISTS: OnceLock<Vec<ListParts>> = OnceLock::new();
     let lists = LISTS.get_or_init(lists);
