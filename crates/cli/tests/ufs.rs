@@ -494,7 +494,9 @@ fn a_snapshot_is_taken_while_others_write() {
             longest
         };
         let writers: Vec<_> = (0..WRITERS).map(|n| threads.spawn(move || write(n))).collect();
-        std::thread::sleep(Duration::from_millis(400));
+        while seen(durable).iter().any(|&count| count < 4) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
         let before = seen(durable);
         let start = Instant::now();
         let mnt = at.to_str().expect("path");
@@ -502,8 +504,17 @@ fn a_snapshot_is_taken_while_others_write() {
         let took = start.elapsed();
         let after = seen(begun);
         println!("taken in {took:?}");
-        let (code, why) = failure(&seekless(&["snapshot", "take", mnt, "daily"]));
-        assert!(code == 2 && why.contains("exists"), "{code} {why}");
+        std::os::unix::fs::symlink(".snap", at.join("link")).expect("symlink");
+        for (name, says) in [
+            ("daily", "exists"),
+            ("a/b", "slash"),
+            ("/..", "name"),
+            ("/none/x", "no directory"),
+            ("/link/x", "no directory"),
+        ] {
+            let (code, why) = failure(&seekless(&["snapshot", "take", mnt, name]));
+            assert!(code == 2 && why.contains(says), "{name}: {code} {why}");
+        }
         std::thread::sleep(Duration::from_millis(200));
         ends.store(true, Ordering::SeqCst);
         let longest = writers.into_iter().map(|writer| writer.join().expect("a writer")).max();
@@ -539,13 +550,18 @@ fn snapshots_of_other_mounts_are_refused() {
     let scratch = Scratch::new("ufs-snapshot-other");
     let dir = scratch.path().join("dir");
     fs::create_dir(&dir).expect("mkdir");
-    let refused = |at: &Path| {
-        let at = at.to_str().expect("path");
-        let (code, why) = failure(&seekless(&["snapshot", "take", at, "/daily"]));
-        assert!(code == 4 && why.contains("takes no snapshots"), "{code} {why}");
-        assert!(!Path::new(at).join("daily").exists(), "{at}");
+    let take = |at: &Path, name: &str| {
+        failure(&seekless(&["snapshot", "take", at.to_str().expect("path"), name]))
     };
-    refused(&dir);
+    let refused = |at: &Path| {
+        for name in ["/daily", "daily"] {
+            let (code, why) = take(at, name);
+            assert!(code == 4 && why.contains("takes no snapshots"), "{code} {why}");
+            assert!(!at.join("daily").exists() && !at.join(".snap").exists(), "{name}");
+        }
+    };
+    let (code, why) = take(&dir, "daily");
+    assert!(code == 2 && why.contains("mounted"), "{code} {why}");
     for (format, options) in [("fat32", "rw"), ("ufs2", "rw,normal")] {
         let image = scratch.join(format);
         text(&seekless(&["mkfs", "--format", format, "--size", "64M", &image]));

@@ -6,8 +6,8 @@
 //! a window of bytes, and leaves out parts that the user has passed, if it is told how far the user
 //! is ([`User`]).
 //!
-//! It depends on no other part of this project: a small program is made of it, for an initramfs or
-//! a host that starts virtual machines.
+//! Of this project it depends on sizes only: a small program is made of it, for an initramfs or a
+//! host that starts virtual machines.
 //!
 //! ```
 //! use seekless_prefetch::{FetchList, Prefetcher};
@@ -16,7 +16,7 @@
 //! # std::fs::write(&path, vec![7; 1 << 20])?;
 //! let list = "# seekless chunks 1 volume=1048576 chunk=65536 traces=1\n65536 65536 0 100\n";
 //! let list = FetchList::parse(list.as_bytes())?;
-//! let volume = std::fs::File::open(&path)?;
+//! let volume = seekless_prefetch::open_volume(&path)?;
 //! let fetched = Prefetcher::new(&list).run(&volume)?;
 //! assert_eq!((fetched.parts, fetched.bytes), (1, 65_536));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -27,5 +27,5 @@ mod run;
 mod user;
 
 pub use list::{Fetch, FetchList, ListError};
-pub use run::{Failed, Fetched, OtherVolume, Prefetcher};
+pub use run::{Failed, Fetched, OtherVolume, Prefetcher, open_volume};
 pub use user::{DeviceReads, User};

@@ -1,7 +1,7 @@
 //! `seekless-prefetch`: reads parts of a lazily fetched volume ahead of its user.
 
 use lexopt::prelude::{Long, Short, Value, ValueExt};
-use seekless_prefetch::{DeviceReads, FetchList, Prefetcher};
+use seekless_prefetch::{DeviceReads, FetchList, Prefetcher, open_volume};
 use seekless_units::parse_size;
 use std::error::Error;
 use std::fs::File;
@@ -17,7 +17,7 @@ Usage: seekless-prefetch [OPTIONS] LIST VOLUME
   -r, --readers N         Number of readers [default: 16]
   -u, --user DEVICE       Block device through which the user reads the volume: parts that it has
                           passed are left out
-  -w, --window SIZE       With --user: read at most so many bytes ahead of it
+  -w, --window SIZE       With --user: read at most this size ahead of it
       --least-sure PERCENT  Leave out parts that fewer percent of the traces need
   -h, --help              Print this help
   -V, --version           Print the version
@@ -49,7 +49,12 @@ fn arguments() -> Result<Option<Arguments>, Box<dyn Error>> {
             Short('w') | Long("window") => {
                 given.window = Some(parse_size(&parser.value()?.string()?)?.get());
             }
-            Long("least-sure") => given.least_sure = parser.value()?.parse()?,
+            Long("least-sure") => {
+                given.least_sure = parser.value()?.parse()?;
+                if given.least_sure > 100 {
+                    return Err("--least-sure has at most 100 percent".into());
+                }
+            }
             Short('h') | Long("help") => return text(HELP).map(|()| None),
             Short('V') | Long("version") => {
                 return text(concat!("seekless-prefetch ", env!("CARGO_PKG_VERSION"), "\n"))
@@ -75,12 +80,9 @@ fn run() -> Result<ExitCode, Box<dyn Error>> {
         return Err("--window needs --user".into());
     }
     let list = FetchList::parse(BufReader::new(File::open(list)?))?;
-    let volume = File::open(path)?;
+    let volume = open_volume(path)?;
     let user = match &given.user {
-        Some(device) => {
-            let is_ours = device.canonicalize()? == path.canonicalize()?;
-            Some(DeviceReads::of(&File::open(device)?, is_ours)?)
-        }
+        Some(device) => Some(DeviceReads::of(&File::open(device)?, &volume)?),
         None => None,
     };
     let mut prefetcher = Prefetcher::new(&list).least_sure(given.least_sure);
@@ -104,7 +106,7 @@ fn run() -> Result<ExitCode, Box<dyn Error>> {
 
 fn main() -> ExitCode {
     run().unwrap_or_else(|error| {
-        // There is nowhere to say that standard error is gone.
+        // A failed write to standard error cannot be reported.
         let _ = writeln!(std::io::stderr(), "seekless-prefetch: {error}");
         ExitCode::from(2)
     })

@@ -2,9 +2,11 @@
 
 use crate::list::{Fetch, FetchList};
 use crate::user::User;
-use std::fs::File;
+use rustix::fs::{Advice, OFlags, fadvise};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -13,11 +15,32 @@ use std::time::{Duration, Instant};
 /// Bytes of one read.
 const PIECE: usize = 1 << 20;
 
+/// Alignment of direct reads: offsets, lengths and memory.
+const ALIGNMENT: usize = 4096;
+
+/// Upper limit of readers.
+const MOST_READERS: usize = 256;
+
 /// How long a reader waits before it looks again how far the user is.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// A user that reads nothing for so long has ended.
+/// A user that has begun, and reads nothing for this time, has ended.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Opens a volume for a [`Prefetcher`]: a block device for direct reads, which the kernel does not
+/// cache and does not extend.
+///
+/// # Errors
+/// Those of opening it.
+pub fn open_volume(path: &Path) -> io::Result<File> {
+    let is_device = path.metadata()?.file_type().is_block_device();
+    let flags = if is_device { OFlags::DIRECT } else { OFlags::empty() };
+    let flags = i32::try_from(flags.bits()).unwrap_or(0);
+    let volume = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    // Advice; files that do not take it are read with read-ahead.
+    let _ = fadvise(&volume, 0, None, Advice::Random);
+    Ok(volume)
+}
 
 /// Reads the parts of a list ahead of the user of a volume.
 pub struct Prefetcher<'a> {
@@ -55,11 +78,11 @@ pub struct Failed {
     pub why: String,
 }
 
-/// The list is of another volume.
+/// The list is of another volume, or has parts that no volume of its size has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the list is of another volume: of {listed} bytes, not {found}")]
 pub struct OtherVolume {
-    /// Bytes of the volume of the list, or its last byte.
+    /// Bytes of the volume of the list, or the end of its last part.
     pub listed: u64,
     /// Bytes of the volume that is here.
     pub found: u64,
@@ -72,14 +95,14 @@ impl<'a> Prefetcher<'a> {
         Self { list, readers: 16, window: None, least_sure: 0, user: None, stop: None }
     }
 
-    /// The number of readers, at least one.
+    /// The number of readers, from 1 to 256.
     #[must_use]
     pub fn readers(mut self, readers: usize) -> Self {
-        self.readers = readers.max(1);
+        self.readers = readers.clamp(1, MOST_READERS);
         self
     }
 
-    /// Reads at most so many bytes ahead of the user, who must be known ([`Prefetcher::user`]).
+    /// Reads at most this number of bytes ahead of the user, who must be known ([`Prefetcher::user`]).
     #[must_use]
     pub const fn window(mut self, bytes: u64) -> Self {
         self.window = Some(bytes);
@@ -113,12 +136,19 @@ impl<'a> Prefetcher<'a> {
     /// [`OtherVolume`], with nothing read; errors of finding out the length of the volume.
     pub fn run(&self, mut volume: &File) -> io::Result<Fetched> {
         let found = volume.seek(SeekFrom::End(0))?;
-        let end = self.list.fetches.iter().map(|fetch| fetch.offset + fetch.length).max();
-        let listed = self.list.volume.filter(|&len| len != found);
-        let listed =
-            listed.or_else(|| end.filter(|&end| self.list.volume.is_none() && end > found));
-        if let Some(listed) = listed {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, OtherVolume { listed, found }));
+        let other =
+            |listed| Err(io::Error::new(io::ErrorKind::InvalidData, OtherVolume { listed, found }));
+        if let Some(listed) = self.list.volume.filter(|&len| len != found) {
+            return other(listed);
+        }
+        for fetch in &self.list.fetches {
+            // The last chunk of a volume may be longer than the rest of it.
+            let end = fetch.offset.checked_add(fetch.length);
+            let is_chunk = self.list.volume.is_some() && end.is_some();
+            let end = end.unwrap_or(u64::MAX);
+            if fetch.offset >= found || (end > found && !is_chunk) {
+                return other(end);
+            }
         }
         let run = Run {
             prefetcher: self,
@@ -130,9 +160,14 @@ impl<'a> Prefetcher<'a> {
             seen: Mutex::new((0, Instant::now())),
         };
         thread::scope(|threads| {
-            for _ in 0..self.readers.min(self.list.fetches.len()) {
-                threads.spawn(|| run.reader());
+            let readers = 1..self.readers.min(self.list.fetches.len());
+            for _ in readers {
+                // Fewer threads do the same.
+                if thread::Builder::new().spawn_scoped(threads, || run.reader()).is_err() {
+                    break;
+                }
             }
+            run.reader();
         });
         Ok(run.outcome.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
@@ -145,7 +180,7 @@ struct Run<'a> {
     len: u64,
     /// The part to be taken next.
     next: AtomicUsize,
-    /// Bytes that were read.
+    /// Bytes of reads that have begun.
     bytes: AtomicU64,
     outcome: Mutex<Fetched>,
     /// How far the user was seen last, and since when.
@@ -161,7 +196,9 @@ enum Turn {
 
 impl Run<'_> {
     fn reader(&self) {
-        let mut piece = vec![0; PIECE];
+        let mut piece = vec![0; PIECE + ALIGNMENT];
+        let aligned = piece.as_ptr().align_offset(ALIGNMENT);
+        let piece = piece.get_mut(aligned..aligned + PIECE).unwrap_or_default();
         while let Some(fetch) = self.take() {
             if fetch.sure < self.prefetcher.least_sure {
                 self.note(|outcome| outcome.unsure += 1);
@@ -170,7 +207,7 @@ impl Run<'_> {
             match self.turn(&fetch) {
                 Turn::Passed => self.note(|outcome| outcome.passed += 1),
                 Turn::Left => self.note(|outcome| outcome.left += 1),
-                Turn::Read => match self.read(&fetch, &mut piece) {
+                Turn::Read => match self.read(&fetch, piece) {
                     Ok(bytes) => self.note(|outcome| {
                         outcome.parts += 1;
                         outcome.bytes += bytes;
@@ -217,8 +254,11 @@ impl Run<'_> {
         }
     }
 
-    /// Whether the user has read nothing for long.
+    /// Whether the user has begun, and read nothing for long.
     fn has_ended(&self, read: u64) -> bool {
+        if read == 0 {
+            return false;
+        }
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if seen.0 != read {
             *seen = (read, Instant::now());
@@ -228,17 +268,21 @@ impl Run<'_> {
 
     /// Reads a part.
     fn read(&self, fetch: &Fetch, piece: &mut [u8]) -> io::Result<u64> {
-        // The last chunk of a volume may be longer than the rest of it.
+        let unit = ALIGNMENT as u64;
         let end = (fetch.offset + fetch.length).min(self.len);
-        let mut at = fetch.offset;
+        let mut at = fetch.offset / unit * unit;
         while at < end {
-            let most = usize::try_from(end - at).map_or(PIECE, |rest| rest.min(PIECE));
-            let count = self.volume.read_at(piece.get_mut(..most).unwrap_or_default(), at)?;
-            if count == 0 {
+            // Direct reads have whole units; the volume's end cuts the last one.
+            let rest = (end - at).div_ceil(unit) * unit;
+            let most = usize::try_from(rest).map_or(PIECE, |rest| rest.min(PIECE));
+            self.bytes.fetch_add(most as u64, Ordering::Relaxed);
+            let read = self.volume.read_at(piece.get_mut(..most).unwrap_or_default(), at);
+            let count = *read.as_ref().unwrap_or(&0);
+            self.bytes.fetch_sub((most - count) as u64, Ordering::Relaxed);
+            if read? == 0 {
                 return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the volume ends here"));
             }
             at += count as u64;
-            self.bytes.fetch_add(count as u64, Ordering::Relaxed);
         }
         Ok(end - fetch.offset)
     }

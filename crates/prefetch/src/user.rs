@@ -4,7 +4,7 @@ use rustix::fs::{major, minor};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The user of a volume.
 pub trait User: Sync {
@@ -22,18 +22,18 @@ pub struct DeviceReads {
 }
 
 impl DeviceReads {
-    /// The reads of a block device from now on. `is_ours` if the prefetcher reads the same device.
+    /// The reads of a block device from now on. Those of the prefetcher are left out if `volume` is
+    /// the same device or a partition of it, or the other way round. Reads through other layers
+    /// (device-mapper, a loop device on the volume's device) are not recognized as its own.
     ///
     /// # Errors
     /// [`io::ErrorKind::InvalidInput`] for a file that is no block device; errors of sysfs.
-    pub fn of(device: &File, is_ours: bool) -> io::Result<Self> {
-        let metadata = device.metadata()?;
-        if !metadata.file_type().is_block_device() {
+    pub fn of(device: &File, volume: &File) -> io::Result<Self> {
+        let Some(own) = directory(device)? else {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "is no block device"));
-        }
-        let number = metadata.rdev();
-        let stat = format!("/sys/dev/block/{}:{}/stat", major(number), minor(number));
-        let mut reads = Self { stat: stat.into(), before: 0, is_ours };
+        };
+        let is_ours = directory(volume)?.is_some_and(|volume| disk(&volume) == disk(&own));
+        let mut reads = Self { stat: own.join("stat"), before: 0, is_ours };
         reads.before = reads.total()?;
         Ok(reads)
     }
@@ -47,9 +47,29 @@ impl DeviceReads {
     }
 }
 
+/// The directory of a block device in sysfs; `None` for other files.
+fn directory(device: &File) -> io::Result<Option<PathBuf>> {
+    let metadata = device.metadata()?;
+    if !metadata.file_type().is_block_device() {
+        return Ok(None);
+    }
+    let number = metadata.rdev();
+    let link = format!("/sys/dev/block/{}:{}", major(number), minor(number));
+    fs::canonicalize(link).map(Some)
+}
+
+/// The directory of the whole disk, from that of the disk or of a partition.
+fn disk(directory: &Path) -> Option<&Path> {
+    match directory.join("partition").exists() {
+        true => directory.parent(),
+        false => Some(directory),
+    }
+}
+
 impl User for DeviceReads {
     fn read(&self, own: u64) -> Option<u64> {
         let read = self.total().ok()?.checked_sub(self.before)?;
+        // `own` has reads that have begun, the kernel's count those that are done.
         Some(if self.is_ours { read.saturating_sub(own) } else { read })
     }
 }

@@ -5,14 +5,14 @@ use std::fs::{File, OpenOptions};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-const PART: u64 = 1000;
+const PART: u64 = 4096;
 
 /// Parts of a volume, the last one shorter, backwards.
 fn list(parts: u64) -> FetchList {
     let fetches = (0..parts).map(|n| Fetch {
         offset: (parts - 1 - n) * PART,
         length: PART,
-        after: n * 300,
+        after: n * PART,
         sure: if n % 4 == 3 { 50 } else { 100 },
     });
     FetchList {
@@ -87,8 +87,15 @@ fn other_volumes_are_refused() {
     let why = Prefetcher::new(&list(20)).run(&file).expect_err("another volume");
     let other = why.get_ref().and_then(|why| why.downcast_ref::<OtherVolume>());
     assert_eq!(other, Some(&OtherVolume { listed: 20 * PART - 10, found: 20 * PART }));
-    let ranges = FetchList::parse(&b"19999 2\n"[..]).expect("a list");
-    assert!(Prefetcher::new(&ranges).run(&file).is_err());
+    // Parts behind the end, in a list of the right size too, and in one that was made by a program.
+    let header = "# seekless chunks 1 volume=81920\n";
+    for text in ["81919 2\n".into(), format!("{header}81920 4096 0 100\n")] {
+        let list = FetchList::parse(text.as_bytes()).expect("a list");
+        assert!(Prefetcher::new(&list).run(&file).is_err(), "{text}");
+    }
+    let fetch = Fetch { offset: 5, length: u64::MAX, after: 0, sure: 100 };
+    let list = FetchList { volume: Some(20 * PART), fetches: vec![fetch], ..FetchList::default() };
+    assert!(Prefetcher::new(&list).run(&file).is_err());
 }
 
 #[test]
@@ -108,14 +115,14 @@ fn parts_that_cannot_be_read_are_named() {
 struct Walker {
     at: AtomicU64,
     step: u64,
-    /// The most bytes that were read ahead of it.
+    /// The most bytes that were read beyond its place.
     most: AtomicU64,
 }
 
 impl User for Walker {
     fn read(&self, own: u64) -> Option<u64> {
         let at = self.at.fetch_add(self.step, Ordering::Relaxed);
-        self.most.fetch_max(own, Ordering::Relaxed);
+        self.most.fetch_max(own.saturating_sub(at), Ordering::Relaxed);
         Some(at)
     }
 }
@@ -128,7 +135,7 @@ fn walker(at: u64, step: u64) -> Walker {
 fn parts_that_the_user_has_passed_are_left_out() {
     let list = list(20);
     let (_dir, file) = volume(20 * PART - 10);
-    let user = walker(301, 0);
+    let user = walker(PART + 1, 0);
     let fetched = Prefetcher::new(&list).user(&user).run(&file).expect("a run");
     assert_eq!((fetched.parts, fetched.passed), (18, 2));
 }
@@ -137,21 +144,25 @@ fn parts_that_the_user_has_passed_are_left_out() {
 fn a_window_bounds_how_far_ahead_is_read() {
     let list = list(20);
     let (_dir, file) = volume(20 * PART - 10);
-    // The user stands still: of the parts needed behind 0, 300, 600 and 900 bytes, three are within.
+    // The user stands still: of the parts needed behind 0, 1, 2 and 3 parts, three are within.
     let stop = AtomicBool::new(false);
     let user = walker(0, 0);
-    let prefetcher = Prefetcher::new(&list).user(&user).window(899).readers(2).stop(&stop);
+    let prefetcher = Prefetcher::new(&list).user(&user).window(3 * PART - 1).readers(2).stop(&stop);
     let fetched = std::thread::scope(|threads| {
         let run = threads.spawn(|| prefetcher.run(&file).expect("a run"));
-        std::thread::sleep(Duration::from_millis(200));
+        // The first part is the last one of the volume, which is shorter.
+        while user.most.load(Ordering::Relaxed) <= 2 * PART {
+            std::thread::sleep(Duration::from_millis(2));
+        }
         stop.store(true, Ordering::Relaxed);
         run.join().expect("a thread")
     });
     assert_eq!((fetched.parts, fetched.left), (3, 17));
     // The user goes on: all is read, and never more than the window and a part ahead.
-    let user = walker(0, 10);
-    let prefetcher = Prefetcher::new(&list).user(&user).window(899).readers(1);
+    let user = walker(0, 500);
+    let prefetcher = Prefetcher::new(&list).user(&user).window(3 * PART - 1).readers(1);
     let fetched = prefetcher.run(&file).expect("a run");
     assert_eq!((fetched.parts + fetched.passed, fetched.left), (20, 0));
     assert!(fetched.parts > 15, "{fetched:?}");
+    assert!(user.most.load(Ordering::Relaxed) <= 4 * PART, "{:?}", user.most);
 }

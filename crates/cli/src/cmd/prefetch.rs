@@ -5,7 +5,7 @@ use crate::failure::{Failure, Kind};
 use crate::say::{say, warning};
 use clap::Args;
 use seekless_prefetch::{
-    DeviceReads, FetchList, Fetched, ListError, OtherVolume, Prefetcher, User,
+    DeviceReads, FetchList, Fetched, ListError, OtherVolume, Prefetcher, User, open_volume,
 };
 use seekless_units::{ByteLen, format_size, parse_size};
 use serde_json::json;
@@ -41,12 +41,12 @@ pub(crate) struct PrefetchArgs {
     /// The volume: a block device or a file
     volume: PathBuf,
     /// Number of readers
-    #[arg(short, long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(short, long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
     readers: u16,
     /// The block device through which the user reads the volume
     #[arg(short, long, value_name = "DEVICE")]
     user: Option<PathBuf>,
-    /// Read at most so many bytes ahead of the user
+    /// Read at most this size ahead of the user
     #[arg(short, long, value_name = "SIZE", value_parser = parse_size, requires = "user")]
     window: Option<ByteLen>,
     /// Leave out parts that fewer percent of the traces need
@@ -73,8 +73,10 @@ fn load(path: &Path) -> Result<FetchList, Failure> {
 
 pub(crate) fn run(args: &PrefetchArgs, global: &Global) -> Result<ExitCode, Failure> {
     let list = load(&args.list)?;
-    let volume = open(&args.volume)?;
-    let user = args.user.as_deref().map(|path| reads_of(path, &args.volume)).transpose()?;
+    seekless_images::refuse_directory(&args.volume)?;
+    let volume = open_volume(&args.volume);
+    let volume = volume.map_err(|error| Failure::io(args.volume.display(), &error))?;
+    let user = args.user.as_deref().map(|path| reads_of(path, &volume)).transpose()?;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop))
@@ -96,9 +98,8 @@ pub(crate) fn run(args: &PrefetchArgs, global: &Global) -> Result<ExitCode, Fail
     Ok(if fetched.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-fn reads_of(path: &Path, volume: &Path) -> Result<impl User + use<>, Failure> {
-    let is_ours = path.canonicalize().ok() == volume.canonicalize().ok();
-    DeviceReads::of(&open(path)?, is_ours).map_err(|error| Failure::io(path.display(), &error))
+fn reads_of(path: &Path, volume: &File) -> Result<impl User + use<>, Failure> {
+    DeviceReads::of(&open(path)?, volume).map_err(|error| Failure::io(path.display(), &error))
 }
 
 fn other_volume(error: &io::Error) -> Option<OtherVolume> {

@@ -12,10 +12,13 @@ use seekless_units::Ino;
 /// As [`Operate::take_snapshot`].
 pub(super) fn fill(live: &mut FfsLive, ino: Ino) -> Result<(), FsError> {
     let attr = live.attr(ino)?;
-    if attr.kind != FileKind::Regular || attr.size > 0 || attr.sectors > 0 {
-        return Err(FsError::Invalid(format!("inode {ino} is not an empty regular file")));
-    }
     let (format, core) = live.parts();
+    let node = core.node(ino)?;
+    // Without a name it would be taken apart when it is closed.
+    let has_name = node.links > 0 && node.effective > 0;
+    if attr.kind != FileKind::Regular || attr.size > 0 || attr.sectors > 0 || !has_name {
+        return Err(FsError::Invalid(format!("inode {ino} is not an empty file with a name")));
+    }
     format.check_takes_snapshot(core)?;
     live.sync()?;
     // Reserved blocks have no owner: a check of the image would find them.

@@ -3,9 +3,9 @@
 //! Each piece that lies elsewhere costs a read of the whole file two seeks. In a file of [`LARGE`]
 //! bytes, a range that traces read moves as it is read if it has [`LEAST`] bytes, in pieces of
 //! [`PIECE`] bytes on average. Of the others, those that lie so close together that half of the
-//! bytes are read move together, in order of their offsets. Ranges that are left move if they are [`FEW`], such as the headers of a program. Of more,
-//! so many move, first read first, that a read of the whole file stays within a tenth of its time;
-//! the rest keep their places.
+//! bytes are read move together, in order of their offsets. Ranges that are left move if they are
+//! [`FEW`], such as the headers of a program. Of more, the first ones move, as long as a read of the
+//! whole file stays within a tenth of its time; the rest keep their places.
 
 use super::sequence::{PlacementStep, Touched};
 use super::storage::{Storage, StorageKind};
@@ -17,20 +17,20 @@ use seekless_fs::{FsError, Inspect};
 use seekless_units::{ByteLen, Lbn};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Files of so many bytes are large.
+/// Minimum size of a large file.
 pub const LARGE: u64 = 16 << 20;
 
-/// Bytes of the smallest range: Linux reads so many around a page fault (`fault_around_bytes`).
+/// Minimum size of a range: the bytes that Linux maps around a page fault (`fault_around_bytes`).
 pub const LEAST: u64 = 64 << 10;
 
-/// Bytes of the smallest piece of a range: Linux's read-ahead begins with as many for a file that is
-/// read from its start, page by page (`get_init_ra_size` of `mm/readahead.c`).
-pub const PIECE: u64 = 16 << 10;
+/// Minimum size of the pieces of a range, on average: twice the largest pages of usual databases
+/// (InnoDB's, 16 KiB).
+pub const PIECE: u64 = 32 << 10;
 
-/// So many ranges of a file move, however small they are.
+/// This number of ranges of a file move, however small they are.
 pub const FEW: usize = 8;
 
-/// A read of the whole file takes longer by one part in so many at most.
+/// A read of the whole file takes longer by one part of this number at most.
 const SHARE: u64 = 10;
 
 /// Seeks for a piece that lies elsewhere, in a read of the whole file: to it, and back.
@@ -83,9 +83,13 @@ pub fn scattered_in(
     for replay in replays {
         for &ino in &replay.files {
             let object = ObjectId::new(ino.get());
-            blocks.insert(object, image.attr(ino)?.size.div_ceil(block_size));
-            let path = replay.paths.get(&ino).cloned().unwrap_or_default();
-            paths.entry(object).or_insert(path);
+            // Of a file with holes, those that it has.
+            let attr = image.attr(ino)?;
+            let held = attr.sectors.checked_mul(512).map_or(attr.size, |held| held.min(attr.size));
+            blocks.insert(object, held.div_ceil(block_size));
+            if let Some(path) = replay.paths.get(&ino) {
+                paths.entry(object).or_insert_with(|| path.clone());
+            }
         }
     }
     let touches = touches(replays, &|ino| Some(ObjectId::new(ino.get())), 1);

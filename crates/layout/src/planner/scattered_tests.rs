@@ -80,6 +80,17 @@ fn dense_small_pieces_move_together() {
     assert!(runs.iter().all(|&(from, len)| from % 3662 == 0 && (len == 3662 || from + len == LEN)));
 }
 
+/// Pages of 16 KiB, all of them, in an order without a pattern, as a database may read its table.
+#[test]
+fn pages_of_a_database_move_in_order() {
+    let pages = LEN / 4;
+    let touches: Vec<Touch> = (0..pages).map(|n| touch(0, n * 7919 % pages * 4, 4)).collect();
+    let (runs, scattered) = on(StorageKind::Disk, &touches);
+    let distinct: std::collections::BTreeSet<(u64, u64)> = runs.into_iter().collect();
+    // In parts of ten seeks' time.
+    assert_eq!((distinct.len(), scattered), (7, vec![]), "{distinct:?}");
+}
+
 /// A file that is read in large pieces beside one that is read in small ones.
 #[test]
 fn files_are_judged_alone() {

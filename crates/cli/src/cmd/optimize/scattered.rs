@@ -2,6 +2,7 @@
 
 use crate::args::Global;
 use crate::say::say;
+use crate::show::name;
 use seekless_layout::planner::scattered::ScatteredFile;
 use seekless_units::{ByteLen, format_size};
 
@@ -31,7 +32,7 @@ pub(super) fn tell(files: &[ScatteredFile], chunk: ByteLen, global: &Global) {
             "{} ({}): {} small ranges that are read stay ({}). If they moved (--for lazy), a read \
              of the whole file would need {} seeks more; they lie in {} chunks of {}, and would lie \
              in {}",
-            String::from_utf8_lossy(path),
+            name(path),
             format_size(file.len),
             file.ranges,
             format_size(file.bytes),

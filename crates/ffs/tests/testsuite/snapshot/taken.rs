@@ -284,6 +284,11 @@ fn a_snapshot_has_no_nameless_files() {
             volume.unlink(root, name).unwrap();
         }
         volume.rmdir(root, b"dir").unwrap();
+        // Nor does one become a snapshot; nor do files with contents, and directories.
+        for ino in inodes.iter().copied().chain([dir, stays, root]) {
+            let why = volume.take_snapshot(ino).unwrap_err();
+            assert!(matches!(why, FsError::Invalid(_)), "{shape:?}: {why}");
+        }
         take_snapshot_in_use(&mut volume, b"/.one").unwrap();
         let image = bytes(kept(&memory, b"/.one").as_ref());
         let report = check(kept(&memory, b"/.one")).unwrap();
