@@ -369,8 +369,9 @@ impl DriveState {
     }
 }
 
+/// The sectors of a request from the start of one on: the last one counts as a whole.
 fn sectors(len: usize) -> u32 {
-    u32::try_from(len as u64 / SECTOR).unwrap_or(u32::MAX)
+    u32::try_from((len as u64).div_ceil(SECTOR)).unwrap_or(u32::MAX)
 }
 
 impl BlockDevice for Disk {

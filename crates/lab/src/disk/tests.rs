@@ -35,6 +35,18 @@ fn only_what_is_waited_for_takes_the_callers_time() {
     assert_eq!(byte, [1; 512]);
 }
 
+#[test]
+fn a_part_of_a_sector_is_read_as_a_whole_one() {
+    let (disk, clock) = disk(100);
+    let mut part = [1; 100];
+    disk.read_bytes(ByteLen::new(512 * 9 + 200), &mut part).unwrap();
+    assert_eq!(part, [0; 100]);
+    disk.read_bytes(ByteLen::new(512 * 90), &mut [1; 513]).unwrap();
+    let tally = disk.tally();
+    assert_eq!((tally.reads, tally.read_bytes), (2, 3 * 512));
+    assert!(clock.now() > Nanos::ZERO);
+}
+
 /// Where a test's log goes.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
