@@ -4,7 +4,7 @@
 //! these.
 
 use super::process::{Process, Turn};
-use super::{Measured, parent, remove_all, settled, untar};
+use super::steps::{Measured, parent, remove_all, settled, untar};
 use crate::machine::Machine;
 use crate::tree::Entry;
 use seekless_fs::FsError;

@@ -3,7 +3,7 @@
 
 use super::postmark::Pool;
 use super::process::{Process, Turn, run_all};
-use super::{Measured, parent, phase};
+use super::steps::{Measured, parent, phase};
 use crate::experiment::{Postmark, Workload};
 use crate::machine::Machine;
 use crate::tree::Entry;

@@ -3,7 +3,7 @@
 //! The calls of `cp -r` and `rm -r` of coreutils 6 for each name, in the order of the directory: no
 //! names are sorted first.
 
-use super::{Measured, phase};
+use super::steps::{Measured, phase};
 use crate::machine::Machine;
 use crate::tree::Entry;
 use seekless_fs::FsError;

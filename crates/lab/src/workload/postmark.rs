@@ -2,7 +2,7 @@
 //! read, appended to and removed by chance.
 
 use super::process::{Process, Turn, run_all};
-use super::{Measured, phase};
+use super::steps::{Measured, phase};
 use crate::experiment::{Postmark, Workload};
 use crate::machine::Machine;
 use seekless_fs::FsError;

@@ -5,7 +5,7 @@
 
 use super::andrew::{Andrew, Source};
 use super::process::{Process, Turn, run_all};
-use super::{Measured, parent, phase, untar};
+use super::steps::{Measured, parent, phase, untar};
 use crate::machine::Machine;
 use crate::tree::Entry;
 use seekless_fs::FsError;
