@@ -12,6 +12,7 @@ const EXPERIMENTS: &[(&str, &str)] = &[
     ("maxcontigdirs", include_str!("../experiments/maxcontigdirs.toml")),
     ("reservation", include_str!("../experiments/reservation.toml")),
     ("scale", include_str!("../experiments/scale.toml")),
+    ("snapshots", include_str!("../experiments/snapshots.toml")),
     ("softdep", include_str!("../experiments/softdep.toml")),
     ("tarcp", include_str!("../experiments/tarcp.toml")),
 ];

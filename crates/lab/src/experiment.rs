@@ -253,6 +253,9 @@ pub struct Workload {
     /// Of [`WorkloadKind::Postmark`]: the work of each writer.
     #[serde(default)]
     pub pool: Option<Postmark>,
+    /// Of [`WorkloadKind::Snapshots`]: snapshots of the volume that are there already.
+    #[serde(default)]
+    pub snapshots: Option<u32>,
     /// Of [`WorkloadKind::Torture`]: how often the benchmark is run.
     #[serde(default)]
     pub rounds: Option<u32>,
@@ -310,6 +313,10 @@ pub enum WorkloadKind {
     /// Postmark, by one process or several at once, each in a pool of its own: phase
     /// `postmark`, without the making of the directories.
     Postmark,
+    /// A volume with snapshots that keep a tree: another tree is unpacked, that one is removed, one
+    /// more snapshot is taken behind a backlog of changes, and all snapshots are removed: phases
+    /// `untar`, `rm`, `sync`, `take` and `remove`.
+    Snapshots,
 }
 
 /// Pairs of cells are set against the published ones: which of the two is faster.

@@ -2,13 +2,14 @@
 //!
 //! - `volume`: a file system on its disk; `make`: empty ones; `partition`: where they begin;
 //! - `files`: reading and writing; `clustered`: reading as FreeBSD does; `phase`: the counters of a
-//!   phase.
+//!   phase; `snapshots`: snapshots of a volume.
 
 mod clustered;
 mod files;
 mod make;
 mod partition;
 mod phase;
+mod snapshots;
 mod volume;
 
 pub(crate) use make::{drive, maker};

@@ -5,6 +5,7 @@ mod archive;
 mod copy;
 mod postmark;
 mod process;
+mod snapshots;
 mod steps;
 mod torture;
 
@@ -34,6 +35,7 @@ impl WorkloadKind {
             Self::CopyInOrder => &copy::PHASES,
             Self::Archive => &archive::PHASES,
             Self::Postmark => &postmark::PHASES,
+            Self::Snapshots => &snapshots::PHASES,
         }
     }
 }
@@ -75,6 +77,9 @@ impl Workload {
             WorkloadKind::CopyInOrder => copy::perform(machine, tree, self.atime),
             WorkloadKind::Archive => archive::perform(machine, self, seed),
             WorkloadKind::Postmark => postmark::perform(machine, self, seed),
+            WorkloadKind::Snapshots => {
+                snapshots::perform(machine, tree, self.snapshots.unwrap_or(0))
+            }
         }
     }
 }

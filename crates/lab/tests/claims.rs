@@ -182,6 +182,39 @@ fn torture(part: f64, share: f64, (experiment, found): (Experiment, Vec<Run>)) {
     assert_eq!(rows, 2);
 }
 
+/// Two of the systems: the published one, and the smallest.
+#[test]
+fn snapshots_cost_what_the_page_has() {
+    let (experiment, found) = measured("snapshots", &["ide-ufs2", "disk-1G"], |text| text);
+    let cells = cells(&experiment, &found);
+    assert_eq!(cells.len(), 30, "two systems, three numbers of snapshots, five phases");
+    let (times, writes) =
+        (table("| seconds: volume, snapshots before"), table("| writes waited for + others"));
+    for cell in &cells {
+        let row = format!("{}, {}", cell.system, cell.workload);
+        let at = ["untar", "rm", "sync", "take", "remove"].iter().position(|it| *it == cell.phase);
+        let at = at.unwrap();
+        let side = &cell.sides[0];
+        let said = number(&times[&row][at]);
+        assert!(near(side.seconds, said), "{row} {}: {}, not {said}", cell.phase, side.seconds);
+        if at < 2 {
+            let (waited, others) = writes[&row][at].split_once(" + ").unwrap();
+            let disk = side.counts.disk;
+            let found = [disk.sync_writes as f64, disk.async_writes as f64];
+            assert_eq!(found, [number(waited), number(others)], "{row} {}", cell.phase);
+        }
+    }
+    let compared = table("| 8 GB | published");
+    for (row, phase) in [("taken", "take"), ("removed", "remove")] {
+        let row = &compared[&format!("one snapshot is {row}, seconds")];
+        let is = |cell: &&Cell| cell.phase == phase && cell.published.is_some();
+        let cell = cells.iter().find(is).unwrap();
+        let published = cell.published.as_ref().unwrap().new_s.unwrap();
+        assert_eq!(number(row[0].trim_start_matches("about ")), published);
+        assert!(near(cell.sides[0].seconds, number(&row[1])), "{phase}");
+    }
+}
+
 /// Three of the rows: one of each kind of file system.
 #[test]
 fn file_systems_are_copied_to_and_read_as_the_page_has_it() {

@@ -429,3 +429,33 @@ fn what_does_not_fit_an_ext_volume_is_told_before_it_runs() {
     let error = fails("[\"journal=writeback\", ", "[\"async\", ");
     assert!(error.contains("'async' is for volumes without a journal"), "{error}");
 }
+
+#[test]
+fn what_snapshots_need_is_told() {
+    let kind = "kind = \"snapshots\"";
+    told(
+        text("snapshots"),
+        &[
+            (1, "snapshots = 0", "snapshots = 20", "snapshots", "not in the range 0 to 19"),
+            (1, "snapshots = 0", "snapshots = -1", "snapshots", "-1"),
+        ],
+    );
+    told(
+        text("softdep"),
+        &[(1, "kind = \"remove\"", "kind = \"remove\"\nsnapshots = 1", "snapshots", "'snapshots'")],
+    );
+    let fails = |text: &str, from: &str, to: &str| {
+        let changed = text.replacen(from, to, 1);
+        assert_ne!(text, changed, "{from}");
+        Experiment::parse(&changed, "mine.toml").map(drop).expect_err(to).to_string()
+    };
+    // What is not there has the line of its table.
+    let line = text("snapshots").lines().position(|line| line == "[[workload]]").unwrap() + 1;
+    let error = fails(text("snapshots"), "snapshots = 0\n", "");
+    assert!(error.starts_with(&format!("mine.toml:{line}: snapshots: ")), "{error}");
+    let other = format!("{kind}\nsnapshots = 0\ndisciplines = [\"normal\"]");
+    let error = fails(text("snapshots"), &format!("{kind}\nsnapshots = 0"), &other);
+    assert!(error.contains("disciplines: 'normal' has no snapshots"), "{error}");
+    let error = fails(FAT, "kind = \"untar-rm\"", &format!("{kind}\nsnapshots = 1"));
+    assert!(error.contains("kind: needs snapshots, which FAT lacks: drive is fat32"), "{error}");
+}

@@ -383,3 +383,74 @@ fn clusters_in_a_row_beat_clusters_by_chance_and_less_with_several_writers() {
     assert!(factor("one-writer", "tarcp") > 1.2);
     assert!(factor("aged-msdosfs", "tar") < one, "free clusters do not lie in a row any more");
 }
+
+/// The experiment with snapshots, a hundredth as large.
+fn small_snapshots() -> String {
+    builtin::text("snapshots")
+        .unwrap()
+        .replace("directories = 6596, files = 13868, categories = 50", TINY_PORTS)
+        .replace("\"7928M\"", "\"96M\"")
+        .replace("blocks_per_group = 1024", "blocks_per_group = 512")
+        .replace("[\"1G\", \"8G\", \"64G\"]", "[\"64M\", \"512M\", \"2G\"]")
+}
+
+const TINY_PORTS: &str = "directories = 66, files = 140, categories = 3";
+
+#[test]
+fn snapshots_cost_more_the_more_there_are_and_the_larger_the_volume() {
+    let (experiment, found) = all_of(&small_snapshots(), &["ide-ufs2", "disk-64M", "disk-2G"]);
+    let again = all_of(&small_snapshots(), &["ide-ufs2", "disk-64M", "disk-2G"]).1;
+    let in_order = |mut runs: Vec<Run>| {
+        runs.sort_by_key(|run| run.id.to_string());
+        runs
+    };
+    let cells = cells(&experiment, &found);
+    assert_eq!(in_order(found), in_order(again), "always the same");
+    let side = |system: &str, workload: &str, phase: &str| {
+        let is = |cell: &&seekless_lab::cells::Cell| {
+            (&*cell.system, &*cell.workload, &*cell.phase) == (system, workload, phase)
+        };
+        &cells.iter().find(is).unwrap().sides[0]
+    };
+    for system in ["ide-ufs2", "disk-64M", "disk-2G"] {
+        for phase in ["untar", "rm"] {
+            let [none, one, three] = ["none", "one", "three"].map(|it| side(system, it, phase));
+            assert_eq!(none.counts.disk.sync_writes, 0, "{system} {phase}: nothing is copied");
+            let [one_s, three_s] = [one, three].map(|side| side.counts.disk.sync_writes);
+            assert!(0 < one_s && one_s < three_s, "{system} {phase}: {one_s} {three_s}");
+            let seconds = [none, one, three].map(|side| side.seconds);
+            assert!(seconds.is_sorted(), "{system} {phase}: {seconds:?}");
+        }
+        // All changes of the tree before are on the disk when the snapshot is taken.
+        let [sync, take] = ["sync", "take"].map(|phase| side(system, "none", phase));
+        assert!(sync.counts.disk.async_writes > 0, "{system}");
+        assert_eq!(sync.counts.disk.sync_writes, 0, "{system}");
+        assert!(take.counts.disk.sync_writes > 12, "{system}: the first blocks are copied");
+        let [none, three] = ["none", "three"].map(|it| side(system, it, "take"));
+        assert!(none.counts.disk.reads < three.counts.disk.reads, "{system}: older maps are read");
+    }
+    for phase in ["take", "remove"] {
+        let [small, large] = ["disk-64M", "disk-2G"].map(|it| side(it, "none", phase).seconds);
+        assert!(small < large, "{phase}: {small} {large}");
+    }
+}
+
+/// What is left on the disk is a volume without faults and without snapshots.
+#[test]
+fn a_volume_that_had_snapshots_is_sound() {
+    use seekless_fs::format::OpenOptions;
+    use seekless_lab::machine::{Machine, Setup};
+    use seekless_lab::repetition::Chance;
+    let experiment = Experiment::parse(&small_snapshots(), "small.toml").unwrap();
+    for system in &experiment.systems[..2] {
+        let workload = &experiment.workloads[2];
+        let (chance, discipline) = (Chance::of(1, 0), experiment.disciplines[0].0);
+        let setup = Setup { policy: "orlov", discipline, chance, workload };
+        let mut machine = Machine::new(system, &setup, None).unwrap();
+        workload.perform(&mut machine, 1).unwrap();
+        let disk = machine.close().unwrap().remove(0);
+        let found = seekless_ffs::check(disk.clone()).unwrap();
+        assert!(found.findings.is_empty(), "{}: {:?}", system.name, found.findings);
+        assert!(seekless_ffs::snapshots(disk, OpenOptions::default()).unwrap().is_empty());
+    }
+}

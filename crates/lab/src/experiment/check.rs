@@ -1,6 +1,7 @@
 //! Errors of a file that no single value shows.
 
 mod format;
+mod snapshots;
 
 use super::place::Fault;
 use super::{Cpu, Experiment, Postmark, Published, Ranking, Sweep, System, Workload, WorkloadKind};
@@ -215,6 +216,9 @@ impl Experiment {
                     );
                     return Some(Fault::of("kind", message));
                 }
+                if let Some(fault) = workload.fault_of_snapshots_on(system, self) {
+                    return Some(fault);
+                }
                 // The maker's own errors are reported elsewhere.
                 let has_journal = machine::maker(&system.format).ok()?.has_journal();
                 let mut disciplines = workload.disciplines_of(self).iter().map(|one| one.0);
@@ -324,6 +328,7 @@ impl Workload {
         }
         let rounds = self.rounds.and_then(|rounds| counted("rounds", rounds.into(), 10_000));
         rounds
+            .or_else(|| self.fault_of_snapshots())
             .or_else(|| self.fault_of_limits())
             .or_else(|| self.fault_of_archive())
             .or_else(|| self.fault_of_trees())

@@ -143,6 +143,14 @@ impl Volume {
         Ok(self.disk.drain()?)
     }
 
+    /// Removes all of its snapshots, once it is closed.
+    pub(super) fn remove_snapshots(&self) -> Result<(), FsError> {
+        let lacks = || FsError::Unsupported(format!("snapshots of {}", self.known.family));
+        let snapshots = self.known.snapshots.ok_or_else(lacks)?;
+        (snapshots.remove)(self.disk.clone(), None, TODAY)?;
+        Ok(self.disk.drain()?)
+    }
+
     /// Mounts it again, once it is closed, with an empty cache.
     pub(super) fn reopen(&mut self, clock: &Arc<VirtualClock>) -> Result<(), FsError> {
         self.past = self.tally();
