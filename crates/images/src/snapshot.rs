@@ -143,7 +143,8 @@ const HOME: &str = ".snap";
 impl<'a> Inside<'a> {
     fn new(name: &'a [u8]) -> Result<Self, Error> {
         let path = Path::new(OsStr::from_bytes(name));
-        let mut parts = path.components().skip_while(|part| *part == Component::RootDir);
+        let inside = path.strip_prefix("/").unwrap_or(path);
+        let mut parts = inside.components();
         let is_plain = parts.clone().all(|part| matches!(part, Component::Normal(_)));
         let leaf = parts.next_back().map(Component::as_os_str).filter(|_| is_plain);
         let leaf = leaf.ok_or_else(|| Error::usage("not the name of a snapshot"))?;
