@@ -24,6 +24,12 @@ timed() {
     since "$began"
 }
 
+# Bytes that the snapshots have, all together.
+held() {
+    "$seekless" snapshot list --json "$dir/image" | { grep -o '"held_bytes":[0-9]*' || true; } |
+        cut -d: -f2 | awk '{ all += $1 } END { printf "%.0f", all }'
+}
+
 overwrite() {
     find "$dir/at/one" -type f -exec sh -c '
         for file; do dd if=/dev/zero of="$file" conv=notrunc bs=4k count=1 status=none; done' sh {} +
@@ -39,8 +45,7 @@ for size in "$@"; do
     began=$(date +%s%N)
     "$seekless" snapshot take "$dir/image" daily >/dev/null
     seconds=$(since "$began")
-    held=$("$seekless" snapshot list --json "$dir/image" | grep -o '"held_bytes":[0-9]*' | cut -d: -f2)
-    echo "| $size | $seconds s | $((held / 1024)) KiB |"
+    echo "| $size | $seconds s | $(($(held) / 1024)) KiB |"
 done
 
 echo
@@ -55,6 +60,5 @@ for snapshots in 0 1 3; do
     overwritten=$(timed overwrite)
     removed=$(timed rm -r "$dir/at/one")
     "$seekless" check "$dir/image" >/dev/null
-    held=$("$seekless" snapshot list --json "$dir/image" | grep -o '"held_bytes":[0-9]*' | cut -d: -f2 | awk '{ all += $1 } END { printf "%.0f", all / 1048576 }')
-    echo "| $snapshots | $extracted s | $overwritten s | $removed s | $held MiB |"
+    echo "| $snapshots | $extracted s | $overwritten s | $removed s | $(($(held) / 1048576)) MiB |"
 done
