@@ -2,7 +2,7 @@
 //! needed.
 //!
 //! A [`FetchList`] has the parts, as `seekless trace export --format chunks` (or `ranges`) writes
-//! them. A [`Prefetcher`] reads them with several readers. It goes no further ahead of the user than
+//! them. A [`Prefetcher`] reads them with several readers. It reads no further ahead of the user than
 //! a window of bytes, and leaves out parts that the user has passed, if it is told how far the user
 //! is ([`User`]).
 //!

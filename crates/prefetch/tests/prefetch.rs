@@ -1,4 +1,4 @@
-//! Parts of a file, read ahead of users who are made up.
+//! Parts of a file read ahead of simulated users.
 
 use seekless_prefetch::{Fetch, FetchList, ListError, OtherVolume, Prefetcher, User};
 use std::fs::{File, OpenOptions};
@@ -158,7 +158,7 @@ fn a_window_bounds_how_far_ahead_is_read() {
         run.join().expect("a thread")
     });
     assert_eq!((fetched.parts, fetched.left), (3, 17));
-    // The user goes on: all is read, and never more than the window and a part ahead.
+    // The user reads on: all is read, and never more than the window and a part ahead.
     let user = walker(0, 500);
     let prefetcher = Prefetcher::new(&list).user(&user).window(3 * PART - 1).readers(1);
     let fetched = prefetcher.run(&file).expect("a run");

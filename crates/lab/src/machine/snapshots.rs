@@ -40,7 +40,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn a_snapshot_keeps_what_is_removed_until_it_goes() {
+    fn a_snapshot_keeps_removed_files_until_it_is_removed() {
         let text = builtin::text("snapshots").unwrap().replace("\"7928M\"", "\"64M\"");
         let experiment = Experiment::parse(&text, "small.toml").unwrap();
         let (system, workload) = (&experiment.systems[0], &experiment.workloads[0]);

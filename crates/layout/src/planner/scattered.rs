@@ -191,7 +191,7 @@ enum Movement {
     Not,
     /// As it is read.
     AsRead,
-    /// With all that lies between these blocks, in parts of so many blocks.
+    /// With all that lies between these blocks, in parts of this number of blocks.
     Within {
         from: u64,
         to: u64,

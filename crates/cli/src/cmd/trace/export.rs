@@ -59,9 +59,9 @@ pub(super) struct ExportArgs {
     place: PlaceArgs,
     #[command(flatten)]
     open: OpenArgs,
-    /// Bytes of a chunk (chunks format only)
-    #[arg(long, value_name = "SIZE", value_parser = parse_chunk, default_value = "512K")]
-    chunk: ByteLen,
+    /// Bytes of a chunk (chunks format only) [default: 512K]
+    #[arg(long, value_name = "SIZE", value_parser = parse_chunk)]
+    chunk: Option<ByteLen>,
     /// File or device to be read (fio format only) [default: IMG]
     #[arg(long, value_name = "FILE")]
     target: Option<PathBuf>,
@@ -120,6 +120,9 @@ pub(super) fn run(args: &ExportArgs, global: &Global) -> Result<(), Failure> {
     if args.format == Form::Chunks {
         return chunks(args, global);
     }
+    if args.chunk.is_some() {
+        return Err(Failure::usage("--chunk is for the chunks format"));
+    }
     let [path] = &args.trace[..] else {
         return Err(Failure::usage("several traces are for the chunks format"));
     };
@@ -131,17 +134,21 @@ pub(super) fn run(args: &ExportArgs, global: &Global) -> Result<(), Failure> {
     }
 }
 
+/// Default size of a chunk.
+const CHUNK: ByteLen = ByteLen::new(512 << 10);
+
 /// Exports the chunks that traces need.
 fn chunks(args: &ExportArgs, global: &Global) -> Result<(), Failure> {
     let Some(image) = &args.image else { return Err(Failure::usage("this format needs --image")) };
     let replayed = |path: &PathBuf| replay(args, image, (path, &load(path)?));
     let warms = args.trace.iter().map(replayed).collect::<Result<Vec<_>, _>>()?;
-    let needed = warm::chunks(&warms, args.chunk);
+    let size = args.chunk.unwrap_or(CHUNK);
+    let needed = warm::chunks(&warms, size);
     if needed.is_empty() {
         return Err(nothing(&args.trace[0], "reads of the image"));
     }
     let volume = seekless_images::device(image, &Place::default())?.len().get();
-    let (chunk, traces) = (args.chunk.get(), warms.len() as u64);
+    let (chunk, traces) = (size.get(), warms.len() as u64);
     let fetches: Vec<Fetch> = needed
         .iter()
         .map(|needed| {
@@ -159,7 +166,7 @@ fn chunks(args: &ExportArgs, global: &Global) -> Result<(), Failure> {
             json!({ "offset": offset, "length": length, "after": after, "sure": sure })
         };
         let chunks: Vec<Value> = list.fetches.iter().map(chunk).collect();
-        json!({ "volume": volume, "chunk": args.chunk.get(), "traces": traces, "chunks": chunks })
+        json!({ "volume": volume, "chunk": size.get(), "traces": traces, "chunks": chunks })
     };
     put(args, global, ("chunks", list.fetches.len()), as_json, |out| list.write(out))
 }
