@@ -238,8 +238,9 @@ impl Run<'_> {
                 return Turn::Left;
             }
             let user = self.prefetcher.user;
-            let own = self.bytes.load(Ordering::Relaxed);
-            let Some(read) = user.and_then(|user| user.read(own)) else { return Turn::Read };
+            let Some(read) = user.and_then(|user| user.read(&self.bytes)) else {
+                return Turn::Read;
+            };
             if read > fetch.after {
                 return Turn::Passed;
             }
@@ -275,10 +276,10 @@ impl Run<'_> {
             // Direct reads have whole units; the volume's end cuts the last one.
             let rest = (end - at).div_ceil(unit) * unit;
             let most = usize::try_from(rest).map_or(PIECE, |rest| rest.min(PIECE));
-            self.bytes.fetch_add(most as u64, Ordering::Relaxed);
+            self.bytes.fetch_add(most as u64, Ordering::SeqCst);
             let read = self.volume.read_at(piece.get_mut(..most).unwrap_or_default(), at);
             let count = *read.as_ref().unwrap_or(&0);
-            self.bytes.fetch_sub((most - count) as u64, Ordering::Relaxed);
+            self.bytes.fetch_sub((most - count) as u64, Ordering::SeqCst);
             if read? == 0 {
                 return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the volume ends here"));
             }

@@ -5,12 +5,14 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The user of a volume.
 pub trait User: Sync {
-    /// Bytes that it has read, without those of the prefetcher; `own` is the number of these.
-    /// `None` if that is not known.
-    fn read(&self, own: u64) -> Option<u64>;
+    /// Bytes that it has read, without those of the prefetcher. `own` is the number of these, of all
+    /// reads that have begun: load it after the count from which it is subtracted, since others
+    /// read meanwhile. `None` if the user's number is not known.
+    fn read(&self, own: &AtomicU64) -> Option<u64>;
 }
 
 /// The reads of a block device, as the kernel counts them (`Documentation/block/stat.rst`).
@@ -67,9 +69,9 @@ fn disk(directory: &Path) -> Option<&Path> {
 }
 
 impl User for DeviceReads {
-    fn read(&self, own: u64) -> Option<u64> {
+    fn read(&self, own: &AtomicU64) -> Option<u64> {
         let read = self.total().ok()?.checked_sub(self.before)?;
-        // `own` has reads that have begun, the kernel's count those that are done.
-        Some(if self.is_ours { read.saturating_sub(own) } else { read })
+        // The kernel counts reads that are done: less than our own where the user has read nothing.
+        Some(if self.is_ours { read.saturating_sub(own.load(Ordering::SeqCst)) } else { read })
     }
 }

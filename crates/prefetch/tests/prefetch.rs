@@ -120,9 +120,9 @@ struct Walker {
 }
 
 impl User for Walker {
-    fn read(&self, own: u64) -> Option<u64> {
+    fn read(&self, own: &AtomicU64) -> Option<u64> {
         let at = self.at.fetch_add(self.step, Ordering::Relaxed);
-        self.most.fetch_max(own.saturating_sub(at), Ordering::Relaxed);
+        self.most.fetch_max(own.load(Ordering::SeqCst).saturating_sub(at), Ordering::Relaxed);
         Some(at)
     }
 }

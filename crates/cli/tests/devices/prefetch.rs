@@ -53,8 +53,10 @@ fn listed_chunks_are_read_ahead() {
     let told =
         text(&seekless(&[&["prefetch", &list, device.path(), "--json"][..], &user].concat()));
     let told: Value = serde_json::from_str(&told).expect("JSON");
-    // None is taken for one that the user has passed: all reads of the device are the command's own.
-    assert_eq!((&told["parts"], &told["passed"]), (&chunks.len().into(), &0.into()), "{told}");
+    // The command's own reads are not taken for the user's. (udev may read a new device.)
+    let count = |key: &str| told[key].as_u64().expect("a count") as usize;
+    assert_eq!(count("parts") + count("passed"), chunks.len(), "{told}");
+    assert!(count("passed") < chunks.len() / 4, "{told}");
 
     run("truncate", &["-s", "63M", &image]);
     let (code, why) = failure(&seekless(&["prefetch", &list, &image]));
