@@ -528,15 +528,25 @@ fn a_snapshot_is_taken_while_others_write() {
     text(&seekless(&["check", &image]));
     let copy = scratch.join("copy");
     text(&seekless(&["cp", "-r", &daily, "/", &copy]));
+    // The Sleuth Kit reads the snapshot as an image of its own.
+    let alone = scratch.join("daily");
+    text(&seekless(&["cp", &image, "/.snap/daily", &alone]));
+    let listed = ready("fls").then(|| run("fls", &["-r", "-p", "-u", &alone]));
+    let has = |writer: usize, n: usize| {
+        let name = format!("\tw{writer}/{n}");
+        listed.as_ref().map(|listed| listed.lines().any(|line| line.ends_with(&name)))
+    };
     for writer in 0..WRITERS {
         let (low, high) = (before[writer], after[writer]);
         assert!(low > 3, "writer {writer} was durable {low} times before");
         let file = |n: usize| fs::read(format!("{copy}/w{writer}/{n}"));
         for n in (0..low).filter(|n| n % 3 != 0) {
             assert!(file(n).ok() == Some(contents_of(writer, n)), "writer {writer}: file {n}");
+            assert_ne!(has(writer, n), Some(false), "writer {writer}: file {n}");
         }
         for n in high..high + 50 {
             assert!(file(n).is_err(), "writer {writer}: file {n} of {low} to {high}");
+            assert_ne!(has(writer, n), Some(true), "writer {writer}: file {n} of {low} to {high}");
         }
     }
 }

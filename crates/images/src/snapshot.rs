@@ -63,13 +63,13 @@ pub fn take(path: &Path, place: &Place, name: &[u8], time: Timestamp) -> Result<
 
 /// Takes a snapshot of the file system that is mounted on a directory and that this project serves.
 /// `name` is its path in the volume, with a slash in front, or its name in `.snap`, which is made if
-/// there is none. No symlink is followed. Programs may go on writing: the snapshot has what
-/// they have written so far, as far as the kernel has passed it on (fsync(2) makes sure of that).
+/// there is none. No symlink is followed. Programs may go on writing: the snapshot has all
+/// that they have written so far, as far as the kernel has passed it on (fsync(2) makes sure of that).
 ///
 /// # Errors
 /// [`ErrorKind::Usage`] for a name that is taken, and for directories that are not there or on which
-/// nothing is mounted; [`ErrorKind::NoSpace`]; [`ErrorKind::Unsupported`] for a mount of another server or format, and
-/// for a volume that is not in use with soft updates; [`ErrorKind::System`].
+/// nothing is mounted; [`ErrorKind::NoSpace`]; [`ErrorKind::Unsupported`] for a mount of another
+/// server or format, and for a volume that is not in use with soft updates; [`ErrorKind::System`].
 pub fn take_mounted(mount: &Path, name: &[u8]) -> Result<Ino, Error> {
     let about = |error: Error| error.about(mount.display());
     let system = |errno: Errno| Error::io(mount.display(), &errno.into());

@@ -177,7 +177,7 @@ fn what_a_workload_needs_and_has_no_use_for_is_told() {
     let tree = "tree = { kind = \"flat\", directories = 1, files = 16703, len = 2000 }";
     told(text("softdep"), &[(2, tree, trees, "directories", "not in the range 1")]);
     told(text("softdep"), &[(2, "len = 2000 }", "lem = 2000 }", "tree", "unknown field `lem`")]);
-    // What is not there has the line of its table.
+    // A missing key has the line of its table.
     let lacks = text("dirpref").replace("kind = \"untar-rm\"", "kind = \"torture\"");
     let line = lacks.lines().position(|line| line == "[[workload]]").unwrap() + 1;
     let error = Experiment::parse(&lacks, "mine.toml").unwrap_err().to_string();
@@ -350,7 +350,7 @@ fn what_fat_lacks_and_others_do_not_have_is_told() {
         assert_ne!(text, changed, "{from}");
         Experiment::parse(&changed, "mine.toml").map(drop).expect_err(to).to_string()
     };
-    // What is not there has the line of its table.
+    // A missing key has the line of its table.
     let line = FAT.lines().position(|line| line == "[system.format]").unwrap() + 1;
     let error = fails(FAT, "cluster = \"4K\"\n", "");
     assert_eq!(error, format!("mine.toml:{line}: cluster: fat32 needs it"));
@@ -449,7 +449,7 @@ fn what_snapshots_need_is_told() {
         assert_ne!(text, changed, "{from}");
         Experiment::parse(&changed, "mine.toml").map(drop).expect_err(to).to_string()
     };
-    // What is not there has the line of its table.
+    // A missing key has the line of its table.
     let line = text("snapshots").lines().position(|line| line == "[[workload]]").unwrap() + 1;
     let error = fails(text("snapshots"), "snapshots = 0\n", "");
     assert!(error.starts_with(&format!("mine.toml:{line}: snapshots: ")), "{error}");

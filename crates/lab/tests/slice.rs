@@ -435,7 +435,7 @@ fn snapshots_cost_more_the_more_there_are_and_the_larger_the_volume() {
     }
 }
 
-/// What is left on the disk is a volume without faults and without snapshots.
+/// The volume on the disk has neither faults nor snapshots afterwards.
 #[test]
 fn a_volume_that_had_snapshots_is_sound() {
     use seekless_fs::format::OpenOptions;

@@ -187,7 +187,7 @@ struct Run<'a> {
     seen: Mutex<(u64, Instant)>,
 }
 
-/// What becomes of a part.
+/// Whether a part is read.
 enum Turn {
     Read,
     Passed,

@@ -48,7 +48,9 @@ pub fn take_snapshot(
 /// [`FsError::Exists`]; [`FsError::NotFound`] for the directory of a path; [`FsError::NoSpace`] if
 /// there are twenty snapshots already, or no room for the blocks that it has from the start;
 /// [`FsError::Unsupported`] for a volume that is too small, or not in use with soft updates;
-/// [`FsError::Refused`] while it is being recovered; errors of the device. There is no snapshot then, but an empty file may be left where there is no room for its removal.
+/// [`FsError::Refused`] while it is being recovered; errors of the device. Unless the last flush
+/// failed, there is no snapshot then, but an empty file may be left where there is no room for its
+/// removal.
 pub fn take_snapshot_in_use(live: &mut FfsLive, name: &[u8]) -> Result<Ino, FsError> {
     let (format, core) = live.parts();
     format.check_takes_snapshot(core)?;

@@ -6,8 +6,8 @@
 //!
 //! 1. Touched blocks lie in one region that begins on a chunk's boundary: directory blocks, maps
 //!    and file data in the order of their first touch. A large file's touched ranges may so lie
-//!    apart from its other ones ([`scattered`] says which). Inodes that were touched take the first free numbers, in the same
-//!    order.
+//!    apart from its other ones ([`scattered`] says which). Inodes that were touched take the first
+//!    free numbers, in the same order.
 //! 2. The rest follows in walk order. Directories of a stretch of it lie
 //!    together before its files, so that a walk that only looks at names and
 //!    attributes does not cross the data.

@@ -14,7 +14,7 @@ use crate::replay::Replayed;
 use seekless_fs::field::wide;
 use seekless_fs::plan::{Demand, ObjectId, Run};
 use seekless_fs::{FsError, Inspect};
-use seekless_units::{ByteLen, Lbn};
+use seekless_units::{ByteLen, Ino, Lbn};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Minimum size of a large file.
@@ -78,25 +78,36 @@ pub fn scattered_in(
     storage: Storage,
 ) -> Result<Vec<ScatteredFile>, FsError> {
     let block_size = u64::from(image.geometry().block_size);
+    let object = |ino: Ino| Some(ObjectId::new(ino.get()));
     let mut blocks = HashMap::new();
-    let mut paths = HashMap::new();
+    for &ino in replays.iter().flat_map(|replay| &replay.files) {
+        // Of a file with holes, those that it has.
+        let attr = image.attr(ino)?;
+        let held = attr.sectors.checked_mul(512).map_or(attr.size, |held| held.min(attr.size));
+        blocks.insert(ObjectId::new(ino.get()), held.div_ceil(block_size));
+    }
+    let len = |object| blocks.get(&object).copied().unwrap_or(0);
+    let (_, scattered) = gather(touches(replays, &object, 1), storage, block_size, &len);
+    Ok(named(scattered, replays, &object))
+}
+
+/// The files with the paths by which replays reached them. `object` finds an inode's object.
+#[must_use]
+pub fn named(
+    files: Vec<Scattered>,
+    replays: &[Replayed],
+    object: &dyn Fn(Ino) -> Option<ObjectId>,
+) -> Vec<ScatteredFile> {
+    let mut paths: HashMap<ObjectId, &Vec<u8>> = HashMap::new();
     for replay in replays {
-        for &ino in &replay.files {
-            let object = ObjectId::new(ino.get());
-            // Of a file with holes, those that it has.
-            let attr = image.attr(ino)?;
-            let held = attr.sectors.checked_mul(512).map_or(attr.size, |held| held.min(attr.size));
-            blocks.insert(object, held.div_ceil(block_size));
-            if let Some(path) = replay.paths.get(&ino) {
-                paths.entry(object).or_insert_with(|| path.clone());
-            }
+        for (object, path) in
+            replay.files.iter().filter_map(|ino| Some((object(*ino)?, replay.paths.get(ino)?)))
+        {
+            paths.entry(object).or_insert(path);
         }
     }
-    let touches = touches(replays, &|ino| Some(ObjectId::new(ino.get())), 1);
-    let len = |object| blocks.get(&object).copied().unwrap_or(0);
-    let (_, scattered) = gather(touches, storage, block_size, &len);
-    let named = |file: Scattered| (paths.remove(&file.object).unwrap_or_default(), file);
-    Ok(scattered.into_iter().map(named).collect())
+    let path = |file: &Scattered| paths.get(&file.object).copied().cloned().unwrap_or_default();
+    files.into_iter().map(|file| (path(&file), file)).collect()
 }
 
 /// The blocks of an object's contents; none of directories, and of objects that do not move.

@@ -16,7 +16,7 @@ use seekless_fs::{FsError, Inspect, Timestamp};
 use seekless_images::refuse_others;
 use seekless_layout::planner;
 use seekless_layout::planner::in_place::{InPlace, Progress, Stopped};
-use seekless_layout::planner::scattered::{ScatteredFile, blocks_in, gather, scattered_in};
+use seekless_layout::planner::scattered::{ScatteredFile, blocks_in, gather, named};
 use seekless_layout::replay::add_symlinks;
 use seekless_layout::score::Score;
 use seekless_layout::trace::Event;
@@ -150,10 +150,11 @@ fn rearrange(
     add_symlinks(image.as_ref(), &mut replays).map_err(about)?;
     let block_size = u64::from(image.geometry().block_size);
     let storage = args.storage.with(args.chunk);
-    let touches = planner::touches(&replays, &|ino| relayout.object(ino), 1);
+    let object = |ino| relayout.object(ino);
     let blocks = |object| blocks_in(relayout.demand(), object);
-    let (touches, _) = gather(touches, storage, block_size, &blocks);
-    let scattered = scattered_in(image.as_ref(), &replays, storage).map_err(about)?;
+    let touches = planner::touches(&replays, &object, 1);
+    let (touches, scattered) = gather(touches, storage, block_size, &blocks);
+    let scattered = named(scattered, &replays, &object);
     let (occupied, space) = relayout.in_place().map_err(about)?;
     let mut mover = relayout.mover(device.clone(), Box::new(now)).map_err(about)?;
     if args.in_place.dry_run {
