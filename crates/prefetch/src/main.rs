@@ -6,7 +6,7 @@ use seekless_units::parse_size;
 use std::error::Error;
 use std::fs::File;
 use std::io::{BufReader, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const HELP: &str = "\
@@ -71,6 +71,11 @@ fn text(text: &str) -> Result<(), Box<dyn Error>> {
     Ok(std::io::stdout().write_all(text.as_bytes())?)
 }
 
+/// An error with the file that it is about.
+fn about(path: &Path, error: &dyn Error) -> Box<dyn Error> {
+    format!("{}: {error}", path.display()).into()
+}
+
 fn run() -> Result<ExitCode, Box<dyn Error>> {
     let Some(given) = arguments()? else { return Ok(ExitCode::SUCCESS) };
     let [list, path] = &given.paths[..] else {
@@ -79,13 +84,18 @@ fn run() -> Result<ExitCode, Box<dyn Error>> {
     if given.window.is_some() && given.user.is_none() {
         return Err("--window needs --user".into());
     }
-    let list = FetchList::parse(BufReader::new(File::open(list)?))?;
-    let volume = open_volume(path)?;
+    let open = |path: &Path| File::open(path).map_err(|error| about(path, &error));
+    let listed =
+        FetchList::parse(BufReader::new(open(list)?)).map_err(|error| about(list, &error))?;
+    let volume = open_volume(path).map_err(|error| about(path, &error))?;
     let user = match &given.user {
-        Some(device) => Some(DeviceReads::of(&File::open(device)?, &volume)?),
+        Some(device) => {
+            let reads = DeviceReads::of(&open(device)?, &volume);
+            Some(reads.map_err(|error| about(device, &error))?)
+        }
         None => None,
     };
-    let mut prefetcher = Prefetcher::new(&list).least_sure(given.least_sure);
+    let mut prefetcher = Prefetcher::new(&listed).least_sure(given.least_sure);
     if let Some(readers) = given.readers {
         prefetcher = prefetcher.readers(readers);
     }
@@ -95,7 +105,7 @@ fn run() -> Result<ExitCode, Box<dyn Error>> {
     if let Some(window) = given.window {
         prefetcher = prefetcher.window(window);
     }
-    let fetched = prefetcher.run(&volume)?;
+    let fetched = prefetcher.run(&volume).map_err(|error| about(list, &error))?;
     let mut errors = std::io::stderr();
     for failed in &fetched.failed {
         let (offset, length) = (failed.fetch.offset, failed.fetch.length);
