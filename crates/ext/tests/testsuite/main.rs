@@ -24,3 +24,5 @@ mod replay;
 #[path = "../../../fs/tests/shared/skip.rs"]
 mod skip;
 mod sound;
+#[path = "../../../fs/tests/shared/unmount.rs"]
+mod unmount;

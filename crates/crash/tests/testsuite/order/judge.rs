@@ -2,6 +2,8 @@
 
 #[path = "../../../../fs/tests/shared/skip.rs"]
 mod skip;
+#[path = "../../../../fs/tests/shared/unmount.rs"]
+pub(crate) mod unmount;
 
 use std::fs;
 use std::path::{Path, PathBuf};

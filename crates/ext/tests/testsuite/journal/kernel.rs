@@ -4,8 +4,10 @@
 use super::volume::{SHAPES, Volume, make, run};
 use crate::repair::judge::{Scratch, findings, is_there};
 use crate::skip::skip;
+use crate::unmount::unmount;
 use seekless_device::{BlockDevice, MemoryDevice};
 use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Mounts an image for as long as something takes.
@@ -14,16 +16,7 @@ fn mounted<T>(image: &str, at: &Scratch, options: &str, then: impl FnOnce() -> T
     let path = at.path().to_str().expect("path");
     run("mount", &["-t", "ext4", "-o", options, image, path]);
     let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(then));
-    // Another test may just be in the middle of starting a program, which has the
-    // mount in its table for a moment.
-    let ended = (0..50).any(|_| {
-        let ended = std::process::Command::new("umount").arg(path).status().expect("umount");
-        if !ended.success() {
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
-        ended.success()
-    });
-    assert!(ended, "{path} stays in use");
+    unmount(at.path(), Path::new(image));
     done.unwrap_or_else(|why| std::panic::resume_unwind(why))
 }
 

@@ -1,5 +1,6 @@
 //! Images made by mke2fs and mounts of them.
 
+use crate::unmount::unmount;
 use seekless_device::FileDevice;
 use seekless_ext::ExtImage;
 use seekless_fs::Inspect;
@@ -83,6 +84,7 @@ impl Drop for Image {
 /// A mount, undone when dropped.
 pub(crate) struct Mounted {
     at: PathBuf,
+    image: PathBuf,
 }
 
 impl Mounted {
@@ -99,7 +101,7 @@ impl Mounted {
         std::fs::create_dir_all(&at).expect("mount point");
         let (from, to) = (image.path.to_str().expect("path"), at.to_str().expect("path"));
         run("mount", &["-t", "ext4", "-o", options, from, to]);
-        Self { at }
+        Self { at, image: image.path.clone() }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -109,13 +111,10 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // A program that another test starts has our open files until it begins to run.
-        let is_over = (0..100).any(|tries| {
-            std::thread::sleep(std::time::Duration::from_millis(if tries == 0 { 0 } else { 50 }));
-            Command::new("umount").arg(&self.at).status().is_ok_and(|status| status.success())
-        });
-        if !is_over {
+        if std::thread::panicking() {
             let _ = Command::new("umount").arg("-l").arg(&self.at).status();
+        } else {
+            unmount(&self.at, &self.image);
         }
     }
 }

@@ -5,6 +5,7 @@
 use super::shapes::{
     INLINE, JOURNALLED, SHAPES, Shape, WITH_EXTENTS, fsck, image, options, run, scratch, written,
 };
+use crate::unmount::unmount;
 use seekless_cache::{Config, Discipline, JournalMode};
 use seekless_device::{Clock, MemoryDevice, VirtualClock};
 use seekless_ext::{ExtImage, ExtLive};
@@ -41,16 +42,7 @@ pub(crate) fn mounted_with(
     // It is detached when it is unmounted.
     run("losetup", &["--detach", &loop_device]);
     let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| then(&at)));
-    // Another test may just be in the middle of starting a program, which has the
-    // mount in its table for a moment.
-    let ended = (0..50).any(|_| {
-        let ended = Command::new("umount").arg(&at).status().unwrap();
-        if !ended.success() {
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
-        ended.success()
-    });
-    assert!(ended, "{} stays in use", at.display());
+    unmount(&at, &image);
     done.unwrap_or_else(|why| std::panic::resume_unwind(why));
     let bytes = fs::read(&image).unwrap();
     fs::remove_file(&image).unwrap();

@@ -13,6 +13,7 @@ mod renames;
 mod space;
 
 use crate::order::case::{Case, Verdict};
+use crate::order::judge::unmount::unmount;
 use crate::order::judge::{Scratch, check, output, run, text};
 use crate::order::state::{Part, Recorded, Step, contents, u32_at};
 use crate::order::tree::{Harm, Kind, Node, Tree, judge};
@@ -115,12 +116,11 @@ fn mounted<T>(
     persist("mount", &["-t", format.driver(), "-o", options, text(image), text(&at)]);
     // A panic must not leave the mount behind.
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| what(&at)));
-    persist("umount", &[text(&at)]);
+    unmount(&at, image);
     result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Mounts or unmounts. Another thread may have taken the loop device that was
-/// free, and a program that it is starting has this one's open files for a moment.
+/// Mounts. Another thread may have taken the loop device that was free.
 fn persist(program: &str, args: &[&str]) {
     for _ in 0..1000 {
         if output(Command::new(program).args(args)).status.success() {
