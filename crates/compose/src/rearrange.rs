@@ -9,7 +9,7 @@ use seekless_device::{BlockDevice, DeviceError};
 use seekless_ext::{BuildOptions, Builder, ExtImage};
 use seekless_fs::FsError;
 use seekless_fs::format::{Format, OpenOptions, Probe};
-use seekless_fs::plan::{NewVolume, ObjectId, Rearrange, Run};
+use seekless_fs::plan::{NewVolume, ObjectId, Plan, Rearrange, Run};
 use seekless_fs::source::Source;
 use seekless_fs::term::Text;
 use seekless_images::targets::{Target, copy_of_table, copy_range};
@@ -86,6 +86,21 @@ impl Rearrangement<'_> {
         self.write(relayout.as_ref(), image.inspect().geometry().block_size, replays)
     }
 
+    /// Plans the layout by some replays.
+    pub(crate) fn plan<'a>(
+        &self,
+        relayout: &dyn Rearrange,
+        block_size: u32,
+        replays: impl IntoIterator<Item = &'a Replayed>,
+    ) -> Result<Plan, FsError> {
+        let unit = relayout.cluster_blocks();
+        let touches = planner::touches(replays, &|ino| relayout.object(ino), unit);
+        let (demand, unit_bytes) = (relayout.demand(), u64::from(block_size) * unit);
+        let blocks = |object| blocks_in(demand, object);
+        let (touches, _) = gather(touches, self.storage, unit_bytes, &blocks);
+        planner::plan(demand, &relayout.space(), &touches, self.storage.align(unit_bytes))
+    }
+
     /// Plans the layout, and writes the new image.
     fn write(
         &self,
@@ -93,14 +108,7 @@ impl Rearrangement<'_> {
         block_size: u32,
         replays: &[Replayed],
     ) -> Result<(), Error> {
-        let unit = relayout.cluster_blocks();
-        let touches = planner::touches(replays, &|ino| relayout.object(ino), unit);
-        let (demand, unit_bytes) = (relayout.demand(), u64::from(block_size) * unit);
-        let blocks = |object| blocks_in(demand, object);
-        let (touches, _) = gather(touches, self.storage, unit_bytes, &blocks);
-        let align = self.storage.align(unit_bytes);
-        let plan = planner::plan(demand, &relayout.space(), &touches, align)
-            .map_err(|error| self.about(error))?;
+        let plan = self.plan(relayout, block_size, replays).map_err(|error| self.about(error))?;
         let device = self.device(relayout.size())?;
         self.progress.begin(relayout.size());
         let advance = |bytes| self.progress.advance(ByteLen::new(bytes));
@@ -218,7 +226,7 @@ impl Rearrangement<'_> {
         copy_range(both.0, both.1, from, old.len().get())
     }
 
-    fn about(&self, error: FsError) -> Error {
+    pub(crate) fn about(&self, error: FsError) -> Error {
         Error::from(error).about(self.image.display())
     }
 

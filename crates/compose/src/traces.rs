@@ -2,7 +2,7 @@
 
 use seekless_fs::term::{Term, Text};
 use seekless_images::{Error, ErrorKind};
-use seekless_layout::trace::{self, Event, Reader, TraceError};
+use seekless_layout::trace::{self, Event, Program, Reader, TraceError};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -35,6 +35,17 @@ pub fn open(path: &Path) -> Result<BufReader<File>, Error> {
 /// As [`open`] and [`parse`].
 pub fn load(path: &Path) -> Result<Vec<Event>, Error> {
     parse(open(path)?, path)
+}
+
+/// The program and all events of a trace.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_recording(path: &Path) -> Result<(Program, Vec<Event>), Error> {
+    let reader = Reader::new(open(path)?).map_err(|error| failed(path, &error))?;
+    let program = Program::of(&reader);
+    let events = reader.collect::<Result<_, _>>().map_err(|error| failed(path, &error))?;
+    Ok((program, events))
 }
 
 /// All events of a trace that is read from somewhere; `path` is its name in errors.

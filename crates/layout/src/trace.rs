@@ -8,12 +8,14 @@ mod blocks;
 mod export;
 mod paths;
 mod prefetch_lists;
+mod program;
 mod strace;
 
 pub use blocks::{BlockLog, BlockRead, read_block_log};
 pub use export::{first_touches, write_paths, write_squashfs_sort};
 pub use paths::read_paths;
 pub use prefetch_lists::{PrefetchList, Unlisted, first_files};
+pub use program::Program;
 pub use strace::{StraceOptions, read_strace};
 
 use base64::Engine;

@@ -66,7 +66,7 @@ pub use compare::{Change, Difference, compare};
 pub use image::{Entry, Image, Kind, Metadata, Open, Time, Volume, open};
 pub use layout_list::{LayoutList, Listed};
 pub use mount::Mount;
-pub use optimize::{Gain, Optimize, Optimized};
+pub use optimize::{Gain, Optimize, Optimized, OtherRun};
 pub use record::{Record, Recorded};
 pub use seekless_fs::term::{Term, Text};
 pub use seekless_images::{Error, ErrorKind, Progress};

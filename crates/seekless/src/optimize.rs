@@ -1,6 +1,7 @@
 //! Laying an image out anew.
 
 use crate::{Error, LaidOutFor, Progress, Reflink, Score, Trace};
+use seekless_compose::held_out::{Bounds, HeldOut};
 use seekless_compose::rearrange::{self, Rearrangement};
 use seekless_fs::format::OpenOptions;
 use seekless_images::{Place, Target, Unwatched};
@@ -9,6 +10,7 @@ use seekless_layout::replay::{Machine, replay_for_layout};
 use seekless_layout::score;
 use seekless_units::ByteLen;
 use serde::Serialize;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -32,6 +34,8 @@ use std::sync::Arc;
 /// let optimized = Optimize::of(&old).trace(trace).chunk(64 << 10).write(&new)?;
 /// let gain = &optimized.traces[0];
 /// assert!(gain.after.seeks < gain.before.seeks);
+/// // One recording does not tell what another run costs.
+/// assert!(optimized.other_runs.is_empty());
 /// assert!(compare(&seekless::open(&old)?, &seekless::open(&new)?)?.is_empty());
 /// # Ok(())
 /// # }
@@ -58,12 +62,27 @@ pub struct Gain {
     pub after: Score,
 }
 
+/// The cost to expect of a run of a program that was not recorded: each of several recordings of
+/// one command is replayed on the layout that the other traces give.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[non_exhaustive]
+pub struct OtherRun {
+    /// Indices of the recordings, in the order in which the traces were given.
+    pub recordings: Vec<usize>,
+    /// Seeks; see `docs/score.md` for how often runs lie outside.
+    pub seeks: RangeInclusive<u64>,
+    /// Chunks of a lazily fetched volume.
+    pub chunks: RangeInclusive<u64>,
+}
+
 /// The result of a rearrangement.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Optimized {
     /// Of each trace, in the order in which they were given.
     pub traces: Vec<Gain>,
+    /// Of each command with several recordings, for ext images without bigalloc.
+    pub other_runs: Vec<OtherRun>,
 }
 
 impl Optimize {
@@ -165,6 +184,8 @@ impl Optimize {
             progress: self.progress.as_ref(),
         };
         rearrangement.rearrange(old.as_ref(), &mut replays)?;
+        let programs: Vec<_> = self.traces.iter().map(|trace| trace.program.clone()).collect();
+        let held_out = rearrangement.held_out(old.as_ref(), &programs, &traces, &replays)?;
         let new = rearrangement.open_written()?;
         let scored = |image| {
             let score = |events| {
@@ -178,6 +199,15 @@ impl Optimize {
         rearrangement.complete()?;
         target.finish()?;
         let gain = |(before, after)| Gain { before, after };
-        Ok(Optimized { traces: before.into_iter().zip(after).map(gain).collect() })
+        let range = |bounds: Bounds| bounds.least..=bounds.most;
+        let other_run = |it: HeldOut| OtherRun {
+            seeks: range(it.expected_seeks()),
+            chunks: range(it.bounds(|score| score.chunks[&chunk.get()])),
+            recordings: it.recordings,
+        };
+        Ok(Optimized {
+            traces: before.into_iter().zip(after).map(gain).collect(),
+            other_runs: held_out.into_iter().map(other_run).collect(),
+        })
     }
 }

@@ -5,6 +5,7 @@ use seekless_capture::{End, ReadAhead, Recorder, Source, Whose, assemble};
 use seekless_host::mounts;
 use seekless_host::tracefs::{Root, Source as Events};
 use seekless_layout::recording::Pages;
+use seekless_layout::trace::Program;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::ffi::OsString;
@@ -91,6 +92,7 @@ impl Record {
         };
         let lost = collected.lost;
         let assembled = assemble(collected, &mount, Pages::Fetched, self.keeps_caches)?;
-        Ok(Recorded { trace: Trace { events: assembled.events }, status, lost })
+        let program = Program::of_command(command.iter().map(OsString::as_os_str));
+        Ok(Recorded { trace: Trace { program, events: assembled.events }, status, lost })
     }
 }

@@ -3,7 +3,7 @@
 use crate::Error;
 use seekless_compose::traces;
 use seekless_images::Output;
-use seekless_layout::trace::{Event, Op, Writer};
+use seekless_layout::trace::{Event, Op, Program, Writer};
 use seekless_units::Nanos;
 use std::ffi::OsStr;
 use std::io::BufWriter;
@@ -28,6 +28,7 @@ use std::path::Path;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Trace {
+    pub(crate) program: Program,
     pub(crate) events: Vec<Event>,
 }
 
@@ -39,7 +40,8 @@ impl Trace {
     /// version, [`ErrorKind::Corrupt`](crate::ErrorKind) with the number of a line that is none,
     /// [`ErrorKind::System`](crate::ErrorKind).
     pub fn load(path: impl AsRef<Path>) -> Result<Self, Error> {
-        Ok(Self { events: traces::load(path.as_ref())? })
+        let (program, events) = traces::load_recording(path.as_ref())?;
+        Ok(Self { program, events })
     }
 
     /// A trace in which files are read from beginning to end, one after the other.
@@ -50,7 +52,8 @@ impl Trace {
             let at = Nanos::new(n * 1000);
             [Event::new(at, Op::Open, path.clone()), Event::new(at, Op::Read, path)]
         };
-        Self { events: (0..).zip(paths).flat_map(events).collect() }
+        let events = (0..).zip(paths).flat_map(events).collect();
+        Self { program: Program::default(), events }
     }
 
     /// Stores it. A file that is there is replaced when the trace is complete.
@@ -62,7 +65,7 @@ impl Trace {
         let io = |error| Error::io(path.display(), &error);
         let output = Output::create(path, true)?;
         let mut writer =
-            Writer::new(BufWriter::new(output.file()?), &Default::default()).map_err(io)?;
+            Writer::new(BufWriter::new(output.file()?), &self.program.fields()).map_err(io)?;
         for event in &self.events {
             writer.write(event).map_err(io)?;
         }

@@ -1,5 +1,6 @@
 //! `seekless optimize`: rearranges an image by traces.
 
+mod held_out;
 mod in_place;
 mod scattered;
 
@@ -17,6 +18,7 @@ use clap::{Args, ValueEnum};
 use seekless_compose::base::Likeness;
 use seekless_compose::formats::ExtBases;
 use seekless_compose::freed::Freed;
+use seekless_compose::held_out::HeldOut;
 use seekless_compose::rearrange::{self, Rearrangeable, Rearrangement};
 use seekless_compose::traces;
 use seekless_ext::BuildOptions;
@@ -28,7 +30,7 @@ use seekless_layout::fit::Fit;
 use seekless_layout::planner::scattered::{ScatteredFile, scattered_in};
 use seekless_layout::replay::{Machine, Replayed, replay_for_layout};
 use seekless_layout::score::{Score, parse_chunk, score};
-use seekless_layout::trace::Event;
+use seekless_layout::trace::{Event, Program};
 use seekless_units::{ByteLen, format_size, parse_size};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -39,7 +41,8 @@ use std::process::ExitCode;
 The new image holds the same file system: features, UUID, label, and the contents
 and attributes of every file. Directory blocks, inodes and file ranges accessed by
 the traces are stored together, in the order of first access. With several traces,
-data accessed by more of them comes first. The old image is not changed. It is
+data accessed by more of them comes first. With several recordings of one command, the
+range of seeks and chunks to expect of a run that was not recorded is told. The old image is not changed. It is
 checked first, as by `seekless check`, and refused if it is damaged.
 
 A large file that a trace reads in small pieces would be read slowly as a whole if these
@@ -61,6 +64,7 @@ numbers and places.
 Examples:
   seekless optimize disk.img --trace boot.trace -o fast.img
   seekless optimize disk.img --trace boot.trace --trace job.trace -o fast.img --chunk 1M
+  seekless optimize disk.img --trace make.1.trace --trace make.2.trace -o fast.img
   seekless optimize disk.img --trace boot.trace --in-place --dry-run
   seekless optimize disk.img --trace boot.trace --in-place --budget 2G --undo disk.e2undo
   seekless optimize week2.img --trace boot.trace -o fast.img --like week1.img
@@ -196,7 +200,9 @@ pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
     let image = opened.inspect();
     let block = opened.inspect().geometry().block_size;
     target.refuse_blocks(block, "build a new image with larger blocks for it")?;
-    let traces = traces::load_all(&args.trace)?;
+    let recordings: Vec<_> =
+        args.trace.iter().map(|path| traces::load_recording(path)).collect::<Result<_, _>>()?;
+    let (programs, traces): (Vec<Program>, Vec<Vec<Event>>) = recordings.into_iter().unzip();
     let about = |error| Failure::from(error).about(args.image.display());
     let mut replays = replays(&args.image, image, &args.trace, &traces)?;
     let storage = args.storage.with(args.chunk);
@@ -210,13 +216,17 @@ pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
         storage,
         progress: &progress,
     };
-    match (opened.ext(), args.rebuild(opened.as_ref(), bases.as_ref())?) {
+    let held_out = match (opened.ext(), args.rebuild(opened.as_ref(), bases.as_ref())?) {
         (Some(image), Some(options)) => {
             let bases = bases.as_ref().map(|bases| (bases, args.likeness()));
             rearrangement.rebuild(image, &options, bases, &mut replays)?;
+            Vec::new()
         }
-        _ => rearrangement.rearrange(opened.as_ref(), &mut replays)?,
-    }
+        _ => {
+            rearrangement.rearrange(opened.as_ref(), &mut replays)?;
+            rearrangement.held_out(opened.as_ref(), &programs, &traces, &replays)?
+        }
+    };
     let new = rearrangement.open_written()?;
     let before = scores(args.chunk, image, &traces).map_err(about)?;
     let after = scores(args.chunk, new.inspect(), &traces)?;
@@ -225,7 +235,8 @@ pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
     rearrangement.complete()?;
     target.finish()?;
     let written = Written::image_in(path, &args.place.place(), files)?;
-    report(&args.trace, &before, &after, &scattered, args.chunk, &written, global);
+    let gains = Gains { traces: &args.trace, before: &before, after: &after, held_out: &held_out };
+    report(&gains, &scattered, args.chunk, &written, global);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -272,16 +283,22 @@ pub(super) fn warn_of_others(
     }
 }
 
+/// The scores of the traces.
+struct Gains<'a> {
+    traces: &'a [PathBuf],
+    before: &'a [Score],
+    after: &'a [Score],
+    held_out: &'a [HeldOut],
+}
+
 fn report(
-    traces: &[PathBuf],
-    before: &[Score],
-    after: &[Score],
+    gains: &Gains<'_>,
     scattered: &[ScatteredFile],
     chunk: ByteLen,
     written: &Written,
     global: &Global,
 ) {
-    let results = || traces.iter().zip(before).zip(after);
+    let results = || gains.traces.iter().zip(gains.before).zip(gains.after);
     if global.json {
         let traces: Vec<_> = results()
             .map(|((path, before), after)| {
@@ -290,6 +307,7 @@ fn report(
             .collect();
         let report = serde_json::json!({
             "traces": traces,
+            "held_out": held_out::fields(gains.held_out, gains.traces, chunk),
             "scattered": scattered::fields(scattered, chunk),
             "written": written.fields(),
         });
@@ -297,6 +315,7 @@ fn report(
         return;
     }
     results().for_each(|((path, before), after)| tabulate(path, before, after, chunk));
+    held_out::tell(gains.held_out, gains.traces, chunk);
     scattered::tell(scattered, chunk, global);
     written.tell_text(global);
 }

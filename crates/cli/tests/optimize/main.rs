@@ -10,6 +10,7 @@ mod populate;
 mod bad_blocks;
 mod damaged;
 mod encrypted;
+mod held_out;
 mod hostile;
 mod in_place;
 mod orphans;

@@ -403,7 +403,11 @@ impl Demand for Survey<'_> {
 
     fn overhead_blocks(&self, object: ObjectId, data: &[Placed]) -> u64 {
         let pieces = self.pieces(object, data);
-        self.map_blocks(object, &pieces) + u64::from(self.owns_xattr_block(object))
+        self.map_blocks(object, &pieces) + self.attribute_blocks(object)
+    }
+
+    fn attribute_blocks(&self, object: ObjectId) -> u64 {
+        self.owns_xattr_block(object).into()
     }
 
     fn is_pinned(&self, _object: ObjectId) -> bool {

@@ -24,6 +24,7 @@ mod fill;
 pub mod in_place;
 mod inodes;
 pub mod moves;
+pub mod planned;
 pub mod scattered;
 #[cfg(test)]
 mod scattered_tests;
@@ -72,8 +73,8 @@ pub enum Part {
 /// order of first touch. `object` finds an inode's object; blocks are counted in units of `unit`
 /// file-system blocks.
 #[must_use]
-pub fn touches(
-    replays: &[Replayed],
+pub fn touches<'a>(
+    replays: impl IntoIterator<Item = &'a Replayed>,
     object: &dyn Fn(Ino) -> Option<ObjectId>,
     unit: u64,
 ) -> Vec<Touch> {

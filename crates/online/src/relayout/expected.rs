@@ -6,7 +6,8 @@ use seekless_fs::{
     Attr, BlockMap, DirEntry, FsError, Geometry, GroupSummary, InodeLocation, Inspect, Mapping,
     Xattr,
 };
-use seekless_units::{ByteLen, Extent, GroupNo, Ino, Lbn};
+use seekless_layout::planner::planned::mappings;
+use seekless_units::{ByteLen, GroupNo, Ino, Lbn};
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
@@ -29,23 +30,6 @@ impl<'a> Expected<'a> {
         };
         Self { image, moved: moved.iter().map(place).collect() }
     }
-}
-
-/// Converts placed data to mappings; the old runs tell which parts are unwritten.
-fn mappings(data: &[Placed], old: &[Mapping]) -> Vec<Mapping> {
-    let mut new = Vec::with_capacity(data.len());
-    for placed in data {
-        let (low, high) = (placed.lbn.get(), placed.lbn.get() + placed.extent.len);
-        let first = old.partition_point(|run| run.lbn.get() + run.extent.len <= low);
-        for run in old[first..].iter().take_while(|run| run.lbn.get() < high) {
-            let from = run.lbn.get().max(low);
-            let to = (run.lbn.get() + run.extent.len).min(high);
-            let start = placed.extent.start + (from - low);
-            let extent = Extent::new(start, to - from);
-            new.push(Mapping { lbn: Lbn::new(from), extent, unwritten: run.unwritten });
-        }
-    }
-    new
 }
 
 impl Inspect for Expected<'_> {
@@ -116,30 +100,5 @@ impl Inspect for Expected<'_> {
 
     fn group(&self, group: GroupNo) -> Result<GroupSummary, FsError> {
         self.image.group(group)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use seekless_units::BlockNo;
-
-    #[test]
-    fn what_was_not_written_stays_so() {
-        let extent = |start, len| Extent::new(BlockNo::new(start), len);
-        let old = [(0, 100, 4, false), (4, 104, 2, true), (10, 300, 3, false)];
-        let old = old.map(|(lbn, start, len, unwritten)| Mapping {
-            lbn: Lbn::new(lbn),
-            extent: extent(start, len),
-            unwritten,
-        });
-        let place = |lbn, start, len| Placed { lbn: Lbn::new(lbn), extent: extent(start, len) };
-        let new = mappings(&[place(0, 50, 3), place(3, 70, 3), place(10, 90, 3)], &old);
-        let shown: Vec<_> = new
-            .iter()
-            .map(|run| (run.lbn.get(), run.extent.start.get(), run.extent.len, run.unwritten))
-            .collect();
-        let wanted = [(0, 50, 3, false), (3, 70, 1, false), (4, 71, 2, true), (10, 90, 3, false)];
-        assert_eq!(shown, wanted);
     }
 }

@@ -6,7 +6,9 @@ use crate::written::Written;
 use seekless_capture::{self as recording, Collected, End, Source};
 use seekless_host::mounts::Mount;
 use seekless_layout::recording::Assembled;
+use seekless_layout::trace::Program;
 use serde_json::{Map, Value, json};
+use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::ExitCode;
@@ -35,8 +37,8 @@ pub(super) fn header(
     header.insert("fs".into(), mount.fs_type.clone().into());
     header.insert("source".into(), text(&mount.source));
     if !args.command.is_empty() {
-        let words: Vec<_> = args.command.iter().map(|word| word.to_string_lossy()).collect();
-        header.insert("command".into(), json!(words));
+        let words = args.command.iter().map(OsString::as_os_str);
+        header.extend(Program::of_command(words).fields());
     }
     header.insert("kernel".into(), seekless_host::kernel_release().into());
     if let Some(kib) = collected.read_ahead_kib {

@@ -1,0 +1,120 @@
+//! The figures of a run that was not recorded are those of images that were laid out by the other
+//! recordings.
+
+use super::judges::{Scratch, run, seekless, text};
+use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::fs::FileExt;
+
+const FILES: u64 = 240;
+
+/// A file of blocks with holes between them: its map has blocks of its own.
+fn sparse(path: &str) {
+    let file = fs::File::create(path).expect("create");
+    for n in 0..700 {
+        file.write_all_at(&[7; 4096], n * 8192).expect("write");
+    }
+}
+
+/// A recording of `command`, whose order is one of its own by `seed`; it reads some of the files.
+fn recording(to: &str, command: &str, seed: u64) {
+    let mut files: Vec<u64> = (0..FILES).filter(|n| n % 5 != seed % 5).collect();
+    // A linear congruential generator by Knuth (The Art of Computer Programming, volume 2).
+    let mut state = seed;
+    files.sort_by_cached_key(|_| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state >> 33
+    });
+    let read = |(n, file): (usize, u64)| json!({ "time": n * 1000, "op": "read", "path": format!("/{}/{file}", file % 7), "pid": 1 });
+    let page = |n: u64| {
+        let offset = (n * 37 + seed) % 700 * 8192;
+        json!({
+            "time": 1_000_000 + n * 1000, "op": "read", "path": "/sparse", "pid": 2,
+            "offset": offset, "length": 4096,
+        })
+    };
+    let header = json!({ "seekless_trace": 1, "command": [command] });
+    let events = files.into_iter().enumerate().map(read).chain((0..60).map(page));
+    let lines = std::iter::once(header).chain(events);
+    fs::write(to, lines.map(|line| format!("{line}\n")).collect::<String>()).expect("write");
+}
+
+fn json_of(args: &[&str]) -> Value {
+    serde_json::from_str(&text(&seekless(&[args, &["--json"]].concat()))).expect("JSON")
+}
+
+/// The options for these traces.
+fn given<'a>(traces: &[&'a String]) -> Vec<&'a str> {
+    traces.iter().flat_map(|trace| ["--trace", trace.as_str()]).collect()
+}
+
+#[test]
+fn each_recording_is_scored_where_the_others_lay_out() {
+    let scratch = Scratch::new("held-out");
+    let (tree, image) = (scratch.join("tree"), scratch.join("a.img"));
+    for n in 0..FILES {
+        let dir = format!("{tree}/{}", n % 7);
+        fs::create_dir_all(&dir).expect("mkdir");
+        fs::write(format!("{dir}/{n}"), vec![n as u8; 900 + (n * 7919 % 60_000) as usize])
+            .expect("write");
+    }
+    sparse(&format!("{tree}/sparse"));
+    run("mke2fs", &["-q", "-F", "-t", "ext4", "-b", "4096", "-d", &tree, &image, "64M"]);
+    let traces: Vec<String> = (1..=4).map(|n| scratch.join(&format!("{n}.trace"))).collect();
+    for (trace, seed) in traces.iter().zip(1..) {
+        recording(trace, if seed == 4 { "other" } else { "program" }, seed);
+    }
+    let out = scratch.join("out.img");
+    let all: Vec<&String> = traces.iter().collect();
+    let optimized =
+        json_of(&[&["optimize", &image, "-o", &out, "--force"][..], &given(&all)].concat());
+    let [held_out] = optimized["held_out"].as_array().expect("array").as_slice() else {
+        panic!("one program has several recordings: {optimized}")
+    };
+    assert_eq!(held_out["traces"], json!(traces[..3]));
+    let keys = ["requests", "seeks", "bytes", "chunks"];
+    let mut found: [Vec<u64>; 4] = Default::default();
+    for left_out in &traces[..3] {
+        let others: Vec<&String> = traces.iter().filter(|trace| *trace != left_out).collect();
+        let args = [&["optimize", &image, "-o", &out, "--force"][..], &given(&others)].concat();
+        text(&seekless(&args));
+        let score = json_of(&["score", &out, "--trace", left_out, "--order", "recorded"]);
+        for (key, found) in keys.iter().zip(&mut found) {
+            let figure = if *key == "chunks" { &score[key]["524288"] } else { &score[key] };
+            found.push(figure.as_u64().expect("number"));
+        }
+    }
+    for (key, found) in keys.iter().zip(&found) {
+        let bounds = json!([found.iter().min(), found.iter().max()]);
+        assert_eq!(held_out[key], bounds, "{key}: {found:?}");
+    }
+    let (least, most) =
+        (found[1].iter().min().expect("three"), found[1].iter().max().expect("three"));
+    assert!(least < most, "the orders differ");
+    let expected: Vec<u64> =
+        serde_json::from_value(held_out["expected_seeks"].clone()).expect("pair");
+    assert!(expected[0] < *least && expected[1] > *most, "{expected:?}");
+    let own = optimized["traces"][0]["after"]["seeks"].as_u64().expect("number");
+    assert!(own * 2 < *least, "a recording is no measure of other runs: {own}, {least}");
+}
+
+#[test]
+fn one_recording_tells_no_range() {
+    let scratch = Scratch::new("held-out-none");
+    let (tree, image) = (scratch.join("tree"), scratch.join("a.img"));
+    fs::create_dir_all(format!("{tree}/0")).expect("mkdir");
+    fs::write(format!("{tree}/0/0"), "0").expect("write");
+    run("mke2fs", &["-q", "-F", "-t", "ext4", "-d", &tree, &image, "8M"]);
+    let (one, other) = (scratch.join("1.trace"), scratch.join("2.trace"));
+    recording(&one, "program", 1);
+    recording(&other, "other", 2);
+    let out = scratch.join("out.img");
+    for traces in [vec![&one], vec![&one, &other]] {
+        let args = [&["optimize", &image, "-o", &out, "--force"][..], &given(&traces)].concat();
+        assert_eq!(json_of(&args)["held_out"], json!([]));
+        assert!(!text(&seekless(&args)).contains("not recorded"));
+    }
+    let twice = ["optimize", &image, "-o", &out, "--force", "--trace", &one, "--trace", &one];
+    assert!(text(&seekless(&twice)).contains("a run that was not recorded, by 2 traces as"));
+}
