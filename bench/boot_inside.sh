@@ -23,7 +23,7 @@ mkdir "$work/mnt"
 mount -o loop "$work/inside" "$work/mnt"
 trap 'umount -l "$work/mnt"; finish' EXIT
 # The system powers off when it is up: that ends the recording.
-"$seekless" record --install-boot --root "$work/mnt" -- -o "/dev/virtio-ports/$port"
+"$seekless" record --install-boot --recorder "$seekless" --root "$work/mnt" -- -o "/dev/virtio-ports/$port"
 cp "$work"/mnt/boot/initrd.img-* "$work/initrd"
 umount "$work/mnt"
 trap finish EXIT

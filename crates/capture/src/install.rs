@@ -1,9 +1,11 @@
 //! Installation of the recorder of boots into a system's initramfs, and its removal.
 
 mod hooks;
+mod program;
 mod rebuild;
 
 pub use hooks::Tool;
+pub use program::{is_static, static_program};
 pub use rebuild::rebuild;
 
 use hooks::MARK;

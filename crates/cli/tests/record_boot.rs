@@ -48,7 +48,10 @@ fn snapshot(root: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
 }
 
 fn install(root: &Path, args: &[&str]) -> Output {
-    let begin = ["record", "--install-boot", "--root", root.to_str().unwrap()];
+    // The program that is tested is not static, and is said to be wanted all the same.
+    let program = env!("CARGO_BIN_EXE_seekless");
+    let root = root.to_str().unwrap();
+    let begin = ["record", "--install-boot", "--recorder", program, "--root", root];
     seekless(&[&begin[..], args].concat())
 }
 
@@ -99,6 +102,56 @@ fn a_removal_leaves_what_was_there_before_the_installation() {
 
         text(&remove(&root, &["--no-rebuild"]));
         assert_eq!(snapshot(&root), before, "{sign}");
+    }
+}
+
+#[test]
+fn libraries_are_put_into_an_initramfs_only_if_that_is_wanted() {
+    let scratch = Scratch::new("install-static");
+    let root = system(&scratch, &[INITRAMFS_TOOLS]);
+    let before = snapshot(&root);
+    let root_path = root.to_str().unwrap();
+    // A copy that has no static one beside it.
+    let alone = scratch.join("a/b/seekless");
+    fs::create_dir_all(scratch.path().join("a/b")).unwrap();
+    fs::copy(env!("CARGO_BIN_EXE_seekless"), &alone).unwrap();
+    let args = ["record", "--install-boot", "--no-rebuild", "--root", root_path];
+    let installed = |more: &[&str]| {
+        std::process::Command::new(&alone).args([&args[..], more].concat()).output().unwrap()
+    };
+    let (code, message) = failure(&installed(&[]));
+    assert!(code == 2 && message.contains("--recorder"), "{code}: {message}");
+    assert_eq!(snapshot(&root), before);
+    let script = scratch.join("script");
+    fs::write(&script, "#!/bin/sh\n").unwrap();
+    let (code, message) = failure(&installed(&["--recorder", &script]));
+    assert!(code == 2 && message.contains("not a program"), "{code}: {message}");
+    assert_eq!(snapshot(&root), before);
+
+    let output = installed(&["--recorder", &alone]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("not static"), "{output:?}");
+    text(&output);
+    text(&remove(&root, &["--no-rebuild"]));
+
+    // A static program of this version is found where it is built.
+    let machine = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
+    let built = scratch.path().join("a").join(machine).join("static/seekless");
+    fs::create_dir_all(built.parent().unwrap()).unwrap();
+    for (version, is_taken) in [(env!("CARGO_PKG_VERSION"), true), ("0.0.9", false)] {
+        let source = scratch.join("program.c");
+        let program =
+            format!("#include <stdio.h>\nint main(void) {{ puts(\"seekless {version}\"); }}\n");
+        fs::write(&source, program).unwrap();
+        run("cc", &["-static", &source, "-o", built.to_str().unwrap()]);
+        let output = installed(&[]);
+        assert_eq!(output.status.success(), is_taken, "{output:?}");
+        if is_taken {
+            assert!(!String::from_utf8_lossy(&output.stderr).contains("not static"), "{output:?}");
+            let put = fs::read(root.join("usr/lib/seekless/boot-recorder")).unwrap();
+            assert!(put == fs::read(&built).unwrap(), "another program");
+            text(&remove(&root, &["--no-rebuild"]));
+        }
+        assert_eq!(snapshot(&root), before);
     }
 }
 

@@ -84,7 +84,15 @@ fn early_script(scratch: &Scratch) -> PathBuf {
     fs::create_dir_all(functions.parent().unwrap()).unwrap();
     fs::write(functions, "").unwrap();
     let root = root.to_str().unwrap();
-    let installed = command(&["record", "--install-boot", "--no-rebuild", "--root", root]);
+    let installed = command(&[
+        "record",
+        "--install-boot",
+        "--recorder",
+        env!("CARGO_BIN_EXE_seekless"),
+        "--no-rebuild",
+        "--root",
+        root,
+    ]);
     text(&{ installed }.output().unwrap());
     Path::new(root).join("etc/initramfs-tools/scripts/init-top/seekless")
 }

@@ -12,6 +12,7 @@ use seekless_capture::{self as recording, Subject};
 use seekless_host::mounts::Mount;
 use seekless_images::output::directory_of;
 use seekless_lab::age::distribution::parse_span;
+use seekless_units::{ByteLen, format_size};
 use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -49,6 +50,10 @@ pub(super) struct BootArgs {
     /// What makes the initramfs [default: the one that is installed]
     #[arg(long, value_name = "TOOL", value_enum, requires = "install_boot")]
     initramfs: Option<ToolArg>,
+    /// The program to install: a static one [default: this one, or one of this version that
+    /// `make static` has made beside it or that is installed, if it is static]
+    #[arg(long, value_name = "FILE", requires = "install_boot")]
+    recorder: Option<PathBuf>,
     /// Install into (remove from) the system in this directory, which is not the
     /// running one
     #[arg(long, value_name = "DIR", default_value = "/")]
@@ -116,9 +121,7 @@ impl BootArgs {
     fn install(&self, args: &RecordArgs, global: &Global) -> Result<ExitCode, Failure> {
         let options = recorder_options(args)?;
         let tool = install::tool_of(&self.root, self.initramfs.map(Into::into))?;
-        let itself = std::env::current_exe().and_then(fs::read);
-        let program = itself.map_err(|error| Failure::io("this program", &error))?;
-        let dynamic = !cfg!(target_feature = "crt-static");
+        let (path, program) = self.recorder()?;
         let installed = install::install(&self.root, tool, &program, &options)?;
         let files = installed.files.clone();
         let rebuilt = match self.rebuild(tool) {
@@ -128,13 +131,40 @@ impl BootArgs {
                 return Err(failure.hint("nothing is installed; --no-rebuild leaves this step out"));
             }
         };
-        if dynamic {
+        if install::is_static(&program) == Some(false) {
             crate::say::warning!(
-                "this program is not static: its libraries are copied into the initramfs as well (`make static` builds one that needs none)",
+                "{}: not static: its libraries are copied into the initramfs as well",
+                path.display(),
             );
         }
         show(global, "installed", tool, &files, rebuilt, self.no_rebuild);
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// The program to install, with its path.
+    fn recorder(&self) -> Result<(PathBuf, Vec<u8>), Failure> {
+        let path = match &self.recorder {
+            Some(path) => path.clone(),
+            None => {
+                let itself = std::env::current_exe();
+                let itself = itself.map_err(|error| Failure::io("this program", &error))?;
+                let version = concat!("seekless ", env!("CARGO_PKG_VERSION"));
+                install::static_program(&itself, version).ok_or_else(|| {
+                    let size = itself.metadata().map_or(0, |file| file.len());
+                    let size = format_size(ByteLen::new(size));
+                    Failure::usage(format!(
+                        "this program ({size}) is not static: an initramfs would get its libraries \
+                         as well"
+                    ))
+                    .hint("`make static` builds one that needs none: give it with --recorder")
+                })?
+            }
+        };
+        let program = fs::read(&path).map_err(|error| Failure::io(path.display(), &error))?;
+        if install::is_static(&program).is_none() {
+            return Err(Failure::usage(format!("{}: not a program", path.display())));
+        }
+        Ok((path, program))
     }
 
     fn remove(&self, global: &Global) -> Result<ExitCode, Failure> {
