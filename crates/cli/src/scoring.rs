@@ -9,7 +9,7 @@ use clap::Args;
 use seekless_fs::Inspect;
 use seekless_fs::format::OpenOptions;
 use seekless_images::Place;
-use seekless_layout::chunks::Fetched;
+use seekless_layout::chunks::{Codec, Fetched};
 use seekless_layout::fit::Fit;
 use seekless_layout::replay::{KernelVersion, Machine, Processes, Purpose, Replayed};
 use seekless_layout::score::{self, Score, parse_chunk};
@@ -157,6 +157,14 @@ pub(crate) struct Scored {
     pub(crate) times: Vec<Timed>,
     /// Chunks by their size, if some are cached.
     pub(crate) fetched: BTreeMap<ByteLen, Fetched>,
+    /// The bytes that a store sends for the chunks that are fetched, by the chunk's size.
+    pub(crate) stored: Option<StoredBytes>,
+}
+
+/// Bytes of chunks in a store.
+pub(crate) struct StoredBytes {
+    pub(crate) codec: Codec,
+    pub(crate) by_size: BTreeMap<ByteLen, u64>,
 }
 
 /// Replays and scores the events on an image.
@@ -183,6 +191,7 @@ pub(crate) fn run(
         reads,
         times: Vec::new(),
         fetched: BTreeMap::new(),
+        stored: None,
     })
 }
 
@@ -261,6 +270,7 @@ pub(crate) fn summary(scored: &[Scored]) -> Table {
     row("dynamic layout score", &|score| Figure::Share(score.dynamic_layout_score));
     row("paths missing", &|score| Figure::Count(score.missing.len() as u64));
     not_cached(scored, &mut table);
+    stored(scored, &mut table);
     times(scored, &mut table);
     table
 }
@@ -268,9 +278,22 @@ pub(crate) fn summary(scored: &[Scored]) -> Table {
 /// Adds rows with the chunks that a cache lacks.
 fn not_cached(scored: &[Scored], table: &mut Table) {
     for size in scored.first().into_iter().flat_map(|first| first.fetched.keys()) {
-        let missing = |one: &Scored| one.fetched.get(size).map_or(0, |it| it.missing);
-        let figures = scored.iter().map(|one| Figure::Count(missing(one))).collect();
+        let missing = |one: &Scored| one.fetched.get(size).map_or(0, |it| it.missing.len());
+        let figures = scored.iter().map(|one| Figure::Count(missing(one) as u64)).collect();
         table.push(format!("chunks of {} not cached", format_size(*size)), figures);
+    }
+}
+
+/// Adds rows with the bytes that a store sends.
+fn stored(scored: &[Scored], table: &mut Table) {
+    let stored = || scored.iter().filter_map(|one| one.stored.as_ref());
+    let Some(StoredBytes { codec, by_size }) = stored().next() else { return };
+    for size in by_size.keys() {
+        let bytes = |one: &StoredBytes| {
+            one.by_size.get(size).map_or(Figure::Missing, |&it| Figure::Bytes(ByteLen::new(it)))
+        };
+        let label = format!("chunks of {}, {codec}", format_size(*size));
+        table.push(label, stored().map(bytes).collect());
     }
 }
 

@@ -4,7 +4,8 @@ use seekless_fs::format::OpenOptions;
 use seekless_fs::{FsError, Inspect};
 use seekless_images::{Error, ErrorKind, Place};
 use seekless_layout::chunks::{
-    self, BLOCK, Chunked, Fetched, Kinds, Sharing, Stored, Unit, matrix, successive,
+    self, BLOCK, Chunked, Codec, Fetched, Kinds, Sharing, StoreError, Stored, Unit, matrix,
+    successive, touched,
 };
 use seekless_layout::fit::Fit;
 use seekless_layout::replay::{Machine, Request, replay};
@@ -159,6 +160,38 @@ impl Cache {
         };
         Ok(self.sizes.iter().map(of).collect())
     }
+}
+
+/// The bytes that a store sends for the chunks of each size that requests to an image read. If
+/// chunks are cached, `fetched` has those ([`Cache::fetched`]), and the sizes are its own; else
+/// a chunk is sent for each place in the image, whether others equal it or not. A chunk of zeros
+/// costs nothing ([`Codec::stored_bytes`]). The first chunk begins with the file system.
+///
+/// # Errors
+/// [`ErrorKind::Usage`] and [`ErrorKind::Corrupt`] as in [`seekless_images::device`],
+/// [`ErrorKind::System`].
+pub fn stored_bytes(
+    image: (&Path, &dyn Inspect),
+    requests: &[Request],
+    place: &Place,
+    (sizes, fetched): (&[ByteLen], Option<&BTreeMap<ByteLen, Fetched>>),
+    codec: Codec,
+) -> Result<BTreeMap<ByteLen, u64>, Error> {
+    let (path, inspect) = image;
+    // The image was opened, and a device in use warned of, for the requests.
+    let device = seekless_images::device_in_use(path, place)?;
+    let bytes = |chunks: &[Range<u64>]| {
+        codec.stored_bytes(device.as_ref(), chunks).map_err(|error| match error {
+            StoreError::Device(error) => Error::from(FsError::from(error)).about(path.display()),
+            StoreError::Compress(_) => Error::new(ErrorKind::System, error.to_string()),
+        })
+    };
+    if let Some(fetched) = fetched {
+        return fetched.iter().map(|(&size, it)| Ok((size, bytes(&it.missing)?))).collect();
+    }
+    let requests = in_bytes(requests, inspect);
+    let of_size = |&size: &ByteLen| Ok((size, bytes(&touched(size, &requests, device.len()))?));
+    sizes.iter().map(of_size).collect()
 }
 
 fn unit(size: ByteLen) -> Result<Unit, Error> {

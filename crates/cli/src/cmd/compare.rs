@@ -246,9 +246,9 @@ fn cells(runs: &[(Range<u64>, bool)], len: Option<ByteLen>, size: ByteLen) -> Ve
 
 fn show_fetched(args: &CompareArgs, compared: &Compared) {
     for (&size, one) in &compared.last {
-        if let Some(fetched) = one.fetched {
+        if let Some(fetched) = &one.fetched {
             let chunks = counted(fetched.chunks, "chunk");
-            let missing = fetched.missing;
+            let missing = fetched.missing.len();
             let size = format_size(size);
             say!("\nThe trace reads {chunks} of {size}, of which no image before has {missing}.");
         }
@@ -300,6 +300,7 @@ fn last_json((size, one): (&ByteLen, &LastShared)) -> Value {
         .iter()
         .map(|(cause, &count)| (cause.name().into(), count.into()))
         .collect();
-    let fetched = one.fetched.map(|it| json!({ "chunks": it.chunks, "missing": it.missing }));
+    let fetched = one.fetched.as_ref();
+    let fetched = fetched.map(|it| json!({ "chunks": it.chunks, "missing": it.missing.len() }));
     json!({ "size": size.get(), "by_use": by_use, "causes": causes, "trace": fetched })
 }

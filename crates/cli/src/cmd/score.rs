@@ -3,14 +3,14 @@
 use crate::args::{Global, OpenArgs, PlaceArgs};
 use crate::failure::Failure;
 use crate::say::say;
-use crate::scoring::{self, DeviceArgs, ModelArgs, Order, Scored};
+use crate::scoring::{self, DeviceArgs, ModelArgs, Order, Scored, StoredBytes};
 use crate::verify::{self, VerifyArgs, Wanted};
 use clap::Args;
 use seekless_capture::verify::ImageFile;
-use seekless_compose::sharing::Cache;
+use seekless_compose::sharing::{Cache, stored_bytes};
 use seekless_compose::traces;
 use seekless_images::output::Output;
-use seekless_layout::chunks::Fetched;
+use seekless_layout::chunks::{Codec, Fetched};
 use seekless_report::table::{Figure, Table};
 use seekless_units::ByteLen;
 use serde_json::{Value, json};
@@ -36,6 +36,7 @@ Examples:
   seekless score disk.img --trace boot.trace --json | jq .seeks
   seekless score disk.img --trace boot.trace --io-log io.jsonl
   seekless score derived.img --trace boot.trace --cached base.img
+  seekless score old.img new.img --trace boot.trace --store zstd:3
   seekless score disk.img --trace boot.trace --verify-kernel
   seekless score cloud.img --partition root --trace boot.trace --verify-kernel
   seekless score old.img new.img --trace job.trace --verify-program -- find {} -size +1M
@@ -63,6 +64,11 @@ pub(crate) struct ScoreArgs {
     /// (repeatable)
     #[arg(long, value_name = "IMAGE", conflicts_with_all = ["verify_kernel", "verify_program"])]
     cached: Vec<PathBuf>,
+    /// Count the bytes of the chunks that are fetched from a store that compresses each by
+    /// itself: zstd, zstd:LEVEL with a level from 1 to 19 [3], or none. Chunks of zeros and
+    /// cached ones cost nothing
+    #[arg(long, value_name = "CODEC", conflicts_with_all = ["verify_kernel", "verify_program"])]
+    store: Option<Codec>,
     #[command(flatten)]
     verify: VerifyArgs,
     #[command(flatten)]
@@ -94,10 +100,16 @@ pub(crate) fn run(args: &ScoreArgs, global: &Global) -> Result<ExitCode, Failure
                 scoring::run(image, &args.place.place(), args.open.options(), &events, &model)?;
             scoring::fit::warn(&scored.fit, &scoring::names(&args.trace), &scored.name);
             scored.times = scoring::time(&scored, &events, &args.devices)?;
+            let one = (image.as_path(), scored.image.as_ref());
+            let (requests, place) = (&scored.replayed.requests, args.place.place());
             if let Some(cache) = &cache {
-                let one = (image.as_path(), scored.image.as_ref());
-                let (requests, place) = (&scored.replayed.requests, args.place.place());
                 scored.fetched = cache.fetched(one, requests, &place)?;
+            }
+            if let Some(codec) = args.store {
+                let fetched = cache.as_ref().map(|_| &scored.fetched);
+                let chunks = (model.chunk.as_slice(), fetched);
+                let by_size = stored_bytes(one, requests, &place, chunks, codec)?;
+                scored.stored = Some(StoredBytes { codec, by_size });
             }
             Ok(scored)
         })
@@ -149,9 +161,15 @@ fn as_json(scored: &Scored, explain: bool) -> Value {
     }
     if !scored.fetched.is_empty() {
         let missing =
-            |(size, it): (&ByteLen, &Fetched)| (size.get().to_string(), it.missing.into());
+            |(size, it): (&ByteLen, &Fetched)| (size.get().to_string(), it.missing.len().into());
         value["chunks_not_cached"] =
             scored.fetched.iter().map(missing).collect::<serde_json::Map<_, _>>().into();
+    }
+    if let Some(StoredBytes { codec, by_size }) = &scored.stored {
+        let bytes = |(size, &bytes): (&ByteLen, &u64)| (size.get().to_string(), bytes.into());
+        let fetched: serde_json::Map<_, _> = by_size.iter().map(bytes).collect();
+        value["store"] =
+            json!({ "codec": codec.name(), "level": codec.level(), "fetched_bytes": fetched });
     }
     if explain {
         value["by_purpose"] = scoring::by_purpose(scored)

@@ -5,6 +5,7 @@
 mod skip;
 
 mod compare;
+mod store;
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};

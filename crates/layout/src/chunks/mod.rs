@@ -10,14 +10,17 @@
 //! - `cut`: content-defined chunks
 //! - `sharing`: how many chunks of an image others have
 //! - `kinds`: the structures whose blocks make chunks new
+//! - `store`: the bytes of chunks that are compressed one by one
 
 mod buzhash_table;
 mod cut;
 mod digests;
 mod kinds;
 mod sharing;
+mod store;
 
 pub use cut::CutSizes;
 pub use digests::BLOCK;
 pub use kinds::{Cause, KindBytes, Kinds};
 pub use sharing::{Chunked, Count, Fetched, Sharing, Stored, Unit, matrix, successive};
+pub use store::{Codec, StoreError, touched};

@@ -2,9 +2,10 @@
 
 use super::cut::CutSizes;
 use super::digests::{BLOCK, Chunk, Digest, Digests};
+use super::store::numbers;
 use seekless_device::{BlockDevice, DeviceError};
 use seekless_units::{ByteLen, format_size};
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::fmt;
 use std::ops::Range;
 
@@ -136,25 +137,25 @@ impl Chunked {
     #[must_use]
     pub fn fetched(&self, size: ByteLen, requests: &[Range<u64>], cached: &Stored) -> Fetched {
         debug_assert_eq!(cached.unit, Unit::Aligned(size), "chunks of one kind");
-        let mut touched = BTreeSet::new();
-        for request in requests.iter().filter(|request| !request.is_empty()) {
-            touched.extend(request.start / size.get()..=(request.end - 1) / size.get());
-        }
+        let touched = numbers(size.get(), requests);
         let is_touched = |chunk: &Chunk| touched.contains(&(chunk.start / size.get()));
-        let chunks = self.chunks(Unit::Aligned(size)).filter(is_touched);
-        let different: HashSet<Digest> = chunks.map(|chunk| chunk.digest).collect();
-        let missing = different.iter().filter(|digest| !cached.digests.contains(digest)).count();
-        Fetched { chunks: different.len() as u64, missing: missing as u64 }
+        let (mut different, mut missing) = (HashSet::new(), Vec::new());
+        for chunk in self.chunks(Unit::Aligned(size)).filter(is_touched) {
+            if different.insert(chunk.digest) && !cached.has(chunk.digest) {
+                missing.push(chunk.start..chunk.end());
+            }
+        }
+        Fetched { chunks: different.len() as u64, missing }
     }
 }
 
 /// The chunks that a program reads of an image.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Fetched {
     /// Different chunks that it reads.
     pub chunks: u64,
-    /// Those that are not in the cache.
-    pub missing: u64,
+    /// The range of bytes of each that is not in the cache; of equal ones, that of the first.
+    pub missing: Vec<Range<u64>>,
 }
 
 /// The chunks of one kind that somebody has: a cache, a registry.
