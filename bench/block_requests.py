@@ -1,10 +1,12 @@
 """Runs a command and counts what it reads from a block device, by the kernel's trace events:
-requests, those that do not begin where the one before ended, and bytes, as JSON. Needs root.
+requests, those that do not begin where the one before ended, bytes, and the numbers of the chunks
+of 512K that they touch, as JSON. Needs root.
 
     block_requests.py /dev/loop0 COMMAND...
 """
 import json, os, re, subprocess, sys
 
+CHUNK = 512 << 10
 device, *command = sys.argv[1:]
 number = os.stat(device).st_rdev
 number = os.major(number) << 20 | os.minor(number)
@@ -28,7 +30,7 @@ try:
 finally:
     os.rmdir(instance)
 
-requests, seeks, sectors, head = 0, 0, 0, None
+requests, seeks, sectors, head, chunks = 0, 0, 0, None, set()
 for line in events:
     found = re.search(r"block_rq_issue: \d+,\d+ (\w+) \d+ \(.*?\) (\d+) \+ (\d+) ", line)
     if "R" not in found[1]:
@@ -38,4 +40,5 @@ for line in events:
     seeks += head is not None and start != head
     sectors += length
     head = start + length
-print(json.dumps({"requests": requests, "seeks": seeks, "bytes": sectors * 512}))
+    chunks.update(range(start * 512 // CHUNK, (head * 512 - 1) // CHUNK + 1))
+print(json.dumps({"requests": requests, "seeks": seeks, "bytes": sectors * 512, "chunks": sorted(chunks)}))
