@@ -436,6 +436,23 @@ fn snapshots_are_taken_and_kept() {
             let (code, why) = failure(&seekless(&["snapshot", "take", &image, name]));
             assert!(code == 2 && why.contains(says), "{name}: {code} {why}");
         }
+        // Each is removed without the other.
+        let copy = scratch.join("copy");
+        fs::copy(&image, &copy).expect("copy");
+        text(&seekless(&["snapshot", "rm", &copy, "daily"]));
+        let left = timeless(&manifest(&format!("{copy}@/weekly"), &["/.snap", "/weekly"]));
+        same("without the older one", &weekly, &left);
+        text(&seekless(&["check", &format!("{copy}@/weekly")]));
+        text(&seekless(&["check", &copy]));
+        if is_judged {
+            let now = run("fls", &["-r", "-p", "-l", &copy]);
+            assert!(now.contains("renamed/7") && !now.contains("daily"), "{now}");
+        }
+        fs::remove_file(&copy).expect("remove");
+        text(&seekless(&["snapshot", "rm", &image, "/weekly"]));
+        is_kept("without the newer one");
+        let list = text(&seekless(&["snapshot", "list", &image]));
+        assert!(list.lines().count() == 1 && list.contains("/.snap/daily"), "{list}");
         text(&seekless(&["snapshot", "rm", &image, "--all", "--keep-files"]));
         assert_eq!(text(&seekless(&["snapshot", "list", &image])), "");
         text(&seekless(&["check", &image]));

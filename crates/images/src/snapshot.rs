@@ -197,12 +197,13 @@ pub fn release(path: &Path, place: &Place) -> Result<u64, Error> {
     (operations.release)(device).map_err(|error| Error::from(error).about(path.display()))
 }
 
-/// Removes the snapshots of the file system in an image, and returns their number: all, of these
-/// names if there are any. Directories get the time.
+/// Removes snapshots of the file system in an image, those of these names or all, and returns their
+/// number. The others stay as they are. Directories get the time.
 ///
 /// # Errors
 /// As [`device_locked`](crate::device_locked); [`ErrorKind::Usage`] for a file that is no snapshot,
-/// [`ErrorKind::Unsupported`] for some of several, and for a volume that cannot be changed.
+/// [`ErrorKind::Unsupported`] for a volume that cannot be changed, [`ErrorKind::NoSpace`] if there is
+/// no room for copies that other snapshots may need.
 pub fn remove(
     path: &Path,
     place: &Place,

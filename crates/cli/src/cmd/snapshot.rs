@@ -31,6 +31,7 @@ Examples:
   seekless cp -r disk.ufs@/var/.snap/weekly /etc saved-etc
   seekless check disk.ufs@daily
   seekless mount disk.ufs@daily mnt
+  seekless snapshot rm disk.ufs daily
   seekless snapshot rm disk.ufs --all")]
 pub(crate) struct SnapshotCommand {
     #[command(subcommand)]
@@ -85,12 +86,12 @@ struct ListSnapshotsArgs {
     open: OpenArgs,
 }
 
-/// Remove all snapshots of an image
+/// Remove snapshots of an image
 #[derive(Args, Debug)]
 #[command(after_help = "\
-All snapshots of the volume are named, or --all is given: of some, the others would have to take
-over the blocks. The image must not be in use, and must be in order. If the removal is
-interrupted, it can be started again; a file that is on no list any more is an ordinary one.
+The other snapshots of the volume stay as they are, and take over the blocks that they need. The
+image must not be in use, and must be in order. If the removal is interrupted, it can be started
+again; a file that is on no list any more is an ordinary one.
 
 With --keep-files the snapshots become ordinary files with holes, also where the volume is not in
 order: a repair may then change everything.

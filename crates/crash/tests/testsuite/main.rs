@@ -9,5 +9,6 @@ mod campaign;
 mod faults;
 mod log;
 mod order;
+mod snapshot_removal;
 mod snapshots;
 mod ufs;

@@ -31,7 +31,7 @@ struct WithSnapshots {
 
 const HOME: &str = "lost+found";
 
-fn bytes(device: &dyn BlockDevice) -> Result<Vec<u8>, FsError> {
+pub(crate) fn bytes(device: &dyn BlockDevice) -> Result<Vec<u8>, FsError> {
     let mut bytes = vec![0; index(device.len().get())];
     device.read(Lba::ZERO, &mut bytes)?;
     Ok(bytes)

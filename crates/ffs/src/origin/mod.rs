@@ -25,16 +25,17 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The snapshots that the superblock lists, oldest first, for changes of the volume. Other listed
-/// inodes are left out: the image in a snapshot lists older ones so, and a crash while one was taken
-/// leaves an empty file. The heads of groups are not looked at, since a crash may have torn them.
+/// The snapshots that the superblock lists and `is_kept` accepts, oldest first, for changes of the
+/// volume. Other listed inodes are left out: the image in a snapshot lists older ones so, and a crash
+/// while one was taken leaves an empty file. The heads of groups are not looked at, since a crash may
+/// have torn them.
 ///
 /// # Errors
 /// [`FsError::Corrupt`] for an inode that cannot be read, or a snapshot that is too short; errors of
 /// the device.
-pub(crate) fn listed(volume: &Volume) -> Result<Vec<Inode>, FsError> {
+fn listed(volume: &Volume, is_kept: impl Fn(Ino) -> bool) -> Result<Vec<Inode>, FsError> {
     let mut inodes: Vec<Inode> = Vec::new();
-    for ino in volume.sb.tuning.snapshots() {
+    for ino in volume.sb.tuning.snapshots().filter(|&ino| is_kept(ino)) {
         let is_new = inodes.iter().all(|known| known.ino != ino);
         let inode = volume.inode(ino)?;
         let is_file = FileKind::from_mode(inode.mode()) == Some(FileKind::Regular);
@@ -102,8 +103,21 @@ impl Origin {
         sb: &Arc<Super>,
         ignore_checksums: bool,
     ) -> Result<Self, FsError> {
+        Self::with_some(device, sb, ignore_checksums, |_| true)
+    }
+
+    /// A device with those listed snapshots that `is_kept` accepts.
+    ///
+    /// # Errors
+    /// As [`Origin::with_listed`].
+    pub(crate) fn with_some(
+        device: Arc<dyn BlockDevice>,
+        sb: &Arc<Super>,
+        ignore_checksums: bool,
+        is_kept: impl Fn(Ino) -> bool,
+    ) -> Result<Self, FsError> {
         let origin = Self::new(device, Arc::clone(sb));
-        for inode in listed(&origin.volume(ignore_checksums))? {
+        for inode in listed(&origin.volume(ignore_checksums), is_kept)? {
             origin.add(MapMut::new(Arc::clone(sb), &inode, origin.below())?);
         }
         Ok(origin)

@@ -2,6 +2,7 @@
 
 mod by_hand;
 mod remove;
+mod remove_some;
 mod storm;
 mod taken;
 

@@ -17,18 +17,18 @@ use seekless_units::{ByteLen, Ino};
 use std::sync::Arc;
 
 /// A snapshot, with the files and the image from when it was taken.
-struct Taken {
-    name: &'static [u8],
-    files: Files,
-    image: Vec<u8>,
+pub(super) struct Taken {
+    pub(super) name: &'static [u8],
+    pub(super) files: Files,
+    pub(super) image: Vec<u8>,
 }
 
-fn kept(device: &Arc<MemoryDevice>, name: &[u8]) -> Arc<dyn BlockDevice> {
+pub(super) fn kept(device: &Arc<MemoryDevice>, name: &[u8]) -> Arc<dyn BlockDevice> {
     open_snapshot(device.clone(), name, OpenOptions::default()).unwrap()
 }
 
 /// The files, but for the snapshots.
-fn ordinary(mut files: Files) -> Files {
+pub(super) fn ordinary(mut files: Files) -> Files {
     files.retain(|path, _| !path.starts_with(b"/."));
     files
 }
@@ -51,7 +51,7 @@ impl Taken {
     }
 
     /// Compares a snapshot with the files and the image from when it was taken.
-    fn check(&self, device: &Arc<MemoryDevice>, shape: &Shape) {
+    pub(super) fn check(&self, device: &Arc<MemoryDevice>, shape: &Shape) {
         let kept = kept(device, self.name);
         assert!(bytes(kept.as_ref()) == self.image, "{shape:?}: the snapshot has changed");
         let report = check(kept.clone()).unwrap();
@@ -113,13 +113,13 @@ fn snapshots_stay_as_they_were_taken() {
     }
 }
 
-fn live(device: &Arc<dyn BlockDevice>) -> FfsLive {
+pub(super) fn live(device: &Arc<dyn BlockDevice>) -> FfsLive {
     let (clock, config) = (Arc::new(VirtualClock::new()), Config::new(Discipline::SoftUpdates));
     FfsLive::open(device.clone(), clock, config, options()).unwrap()
 }
 
 /// Makes a file of so many blocks with these contents, as far as there is room.
-fn put(live: &mut FfsLive, name: &str, blocks: usize, with: u8) -> Result<Ino, FsError> {
+pub(super) fn put(live: &mut FfsLive, name: &str, blocks: usize, with: u8) -> Result<Ino, FsError> {
     let block = vec![with; 4096];
     let ino = live.make(live.root(), name.as_bytes(), NewFile::Regular, OWNER)?.ino;
     for n in 0..blocks {
@@ -129,11 +129,11 @@ fn put(live: &mut FfsLive, name: &str, blocks: usize, with: u8) -> Result<Ino, F
 }
 
 /// The bytes that only a snapshot has.
-fn held(device: &Arc<MemoryDevice>) -> u64 {
+pub(super) fn held(device: &Arc<MemoryDevice>) -> u64 {
     snapshots(device.clone(), OpenOptions::default()).unwrap()[0].held.get()
 }
 
-fn is_in_order(device: &Arc<MemoryDevice>) {
+pub(super) fn is_in_order(device: &Arc<MemoryDevice>) {
     let report = check(device.clone()).unwrap();
     assert!(report.is_clean(), "{:#?}", report.findings);
 }
