@@ -17,6 +17,7 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -445,7 +446,7 @@ fn snapshots_are_taken_and_kept() {
         text(&seekless(&["check", &format!("{copy}@/weekly")]));
         text(&seekless(&["check", &copy]));
         if is_judged {
-            let now = run("fls", &["-r", "-p", "-l", &copy]);
+            let now = run("fls", &["-r", "-p", "-u", &copy]);
             assert!(now.contains("renamed/7") && !now.contains("daily"), "{now}");
         }
         fs::remove_file(&copy).expect("remove");
@@ -487,7 +488,7 @@ fn a_snapshot_is_taken_while_others_write() {
     let seen = |counts: &[AtomicUsize]| -> Vec<usize> {
         counts.iter().map(|count| count.load(Ordering::SeqCst)).collect()
     };
-    let (before, after, longest) = std::thread::scope(|threads| {
+    let (before, after, longest, list) = std::thread::scope(|threads| {
         let (begun, durable, ends, at) = (&begun, &durable, &ends, &at);
         let write = |writer: usize| {
             let dir = at.join(format!("w{writer}"));
@@ -521,6 +522,7 @@ fn a_snapshot_is_taken_while_others_write() {
         let took = start.elapsed();
         let after = seen(begun);
         println!("taken in {took:?}");
+        let list = text(&seekless(&["snapshot", "list", "--json", mnt]));
         std::os::unix::fs::symlink(".snap", at.join("link")).expect("symlink");
         for (name, says) in [
             ("daily", "exists"),
@@ -535,11 +537,19 @@ fn a_snapshot_is_taken_while_others_write() {
         std::thread::sleep(Duration::from_millis(200));
         ends.store(true, Ordering::SeqCst);
         let longest = writers.into_iter().map(|writer| writer.join().expect("a writer")).max();
-        (before, after, longest)
+        (before, after, longest, list)
     });
     println!("the longest that a writer waited: {longest:?}");
     assert_eq!(fs::metadata(at.join(".snap/daily")).expect("stat").len() >> 29, 1, "its length");
     mounted.end();
+    let [in_use, now] =
+        [list, text(&seekless(&["snapshot", "list", "--json", &image]))].map(|list| {
+            let mut found: serde_json::Value = serde_json::from_str(list.trim()).expect("one line");
+            let held = found["held_bytes"].take().as_u64().expect("a number");
+            (found, held)
+        });
+    assert_eq!(in_use.0, now.0);
+    assert!(in_use.1 > 0 && in_use.1 <= now.1, "{in_use:?}, {now:?}");
     let daily = format!("{image}@daily");
     text(&seekless(&["check", &daily]));
     text(&seekless(&["check", &image]));
@@ -566,6 +576,89 @@ fn a_snapshot_is_taken_while_others_write() {
             assert_ne!(has(writer, n), Some(true), "writer {writer}: file {n} of {low} to {high}");
         }
     }
+}
+
+/// The snapshots of a mounted volume are listed with their paths; they are not removed.
+#[test]
+fn snapshots_of_a_mounted_volume_are_listed() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new("ufs-snapshot-list");
+    for format in ["ufs1", "ufs2"] {
+        let image = scratch.join(format);
+        text(&seekless(&["mkfs", "--format", format, "--size", "64M", &image]));
+        let at = scratch.path().join("mnt");
+        let mounted = Mounted::new(&image, &at, "rw");
+        let mnt = at.to_str().expect("path");
+        let list = |of: &str| text(&seekless(&["snapshot", "list", of]));
+        assert_eq!(list(mnt), "");
+        fs::create_dir_all(at.join("a/b")).expect("mkdir");
+        for name in ["daily", "/a/b/weekly", "/last"] {
+            fs::write(at.join("file"), name).expect("write");
+            text(&seekless(&["snapshot", "take", mnt, name]));
+        }
+        let listed = list(mnt);
+        let paths: Vec<&str> =
+            listed.lines().filter_map(|line| line.split_whitespace().last()).collect();
+        assert_eq!(paths, ["/.snap/daily", "/a/b/weekly", "/last"], "{listed}");
+        fs::rename(at.join("a"), at.join("c")).expect("rename");
+        assert!(list(mnt).contains(" /c/b/weekly"), "{}", list(mnt));
+        for rm in [&["snapshot", "rm", mnt, "daily"][..], &["snapshot", "rm", mnt, "--all"]] {
+            let (code, why) = failure(&seekless(rm));
+            assert!(code == 4 && why.contains("unmount it"), "{code} {why}");
+        }
+        let in_use = list(mnt);
+        mounted.end();
+        let without_sizes = |list: &str| -> Vec<String> {
+            let words = list.lines().map(str::split_whitespace);
+            words.map(|words| words.rev().take(2).collect()).collect()
+        };
+        assert_eq!(without_sizes(&in_use), without_sizes(&list(&image)));
+        text(&seekless(&["snapshot", "rm", &image, "/c/b/weekly"]));
+        assert_eq!(list(&image).lines().count(), 2);
+        text(&seekless(&["check", &image]));
+    }
+    let plain = scratch.path().join("dir");
+    fs::create_dir(&plain).expect("mkdir");
+    let (code, why) = failure(&seekless(&["snapshot", "list", plain.to_str().expect("path")]));
+    assert!(code == 2 && why.contains("mounted"), "{code} {why}");
+    let (code, why) = failure(&seekless(&["snapshot", "list", "/proc"]));
+    assert!(code == 4 && why.contains("no snapshots"), "{code} {why}");
+}
+
+/// Only root and the user of the server may take a snapshot of a mounted volume.
+#[test]
+fn a_snapshot_is_refused_to_other_users() {
+    if !can_mount() || !ready("setpriv") {
+        return;
+    }
+    let scratch = Scratch::new("ufs-snapshot-eperm");
+    let image = scratch.join("a.ufs");
+    text(&seekless(&["mkfs", "--format", "ufs2", "--size", "64M", &image]));
+    let at = scratch.path().join("mnt");
+    let mounted = Mounted::new(&image, &at, "rw,allow_other");
+    let open = at.join("open");
+    fs::create_dir(&open).expect("mkdir");
+    for dir in [&at, &open] {
+        fs::set_permissions(dir, fs::Permissions::from_mode(0o777)).expect("chmod");
+    }
+    let mnt = at.to_str().expect("path");
+    for name in ["/open/mine", "mine"] {
+        let user = ["--reuid", "1000", "--regid", "1000", "--clear-groups"];
+        let taken = Command::new("setpriv")
+            .args(user)
+            .arg(env!("CARGO_BIN_EXE_seekless"))
+            .args(["snapshot", "take", mnt, name])
+            .output()
+            .expect("setpriv");
+        let (code, why) = failure(&taken);
+        assert!(code == 6 && why.contains("not permitted"), "{name}: {code} {why}");
+        assert!(!open.join("mine").exists() && !at.join(".snap").exists(), "{name}");
+    }
+    text(&seekless(&["snapshot", "take", mnt, "/open/mine"]));
+    mounted.end();
+    text(&seekless(&["check", &image]));
 }
 
 /// Only a UFS volume with soft updates takes snapshots while it is mounted; nothing is left behind.

@@ -4,6 +4,7 @@
 //! order they reach the disk.
 
 use crate::acl::AclKind;
+use crate::snapshot::SnapshotFile;
 use crate::{Attr, DeviceNumber, DirEntry, FileKind, FsError, Mapping, Timestamp, Xattr};
 use seekless_units::{ByteLen, Ino};
 use std::num::NonZeroU32;
@@ -173,6 +174,15 @@ pub trait Operate: Send {
     /// [`FsError::Refused`] for a state in which no snapshot can be taken.
     fn take_snapshot(&mut self, ino: Ino) -> Result<(), FsError> {
         let _ = ino;
+        Err(FsError::Unsupported("snapshots".into()))
+    }
+
+    /// The snapshots of the volume, oldest first, without their paths.
+    ///
+    /// # Errors
+    /// [`FsError::Unsupported`] on formats without snapshots, as by default; [`FsError::Corrupt`];
+    /// errors of the device.
+    fn snapshots(&mut self) -> Result<Vec<SnapshotFile>, FsError> {
         Err(FsError::Unsupported("snapshots".into()))
     }
 

@@ -33,6 +33,7 @@ mod place;
 mod progress;
 mod qcow2;
 pub mod snapshot;
+mod snapshot_mounted;
 mod snapshot_path;
 pub mod targets;
 

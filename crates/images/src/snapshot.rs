@@ -2,6 +2,7 @@
 
 use crate::error::{Error, ErrorKind};
 use crate::place::Place;
+pub use crate::snapshot_mounted::list_mounted;
 pub use crate::snapshot_path::{file_of, split};
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2, unlinkat};
 use rustix::io::Errno;
@@ -118,7 +119,7 @@ pub fn take_mounted(mount: &Path, name: &[u8]) -> Result<Ino, Error> {
 }
 
 /// The root directory of a mounted file system.
-fn open_root(mount: &Path) -> Result<File, Error> {
+pub(crate) fn open_root(mount: &Path) -> Result<File, Error> {
     let about = |error: io::Error| Error::io(mount.display(), &error);
     let root = File::open(mount).map_err(about)?;
     let (own, above) = (root.metadata().map_err(about)?, mount.join("..").metadata());
@@ -138,7 +139,7 @@ struct Inside<'a> {
 }
 
 /// The directory of snapshots that have only a name.
-const HOME: &str = ".snap";
+pub(crate) const HOME: &str = ".snap";
 
 impl<'a> Inside<'a> {
     fn new(name: &'a [u8]) -> Result<Self, Error> {
@@ -183,15 +184,17 @@ fn convert(mount: &Path, file: &File) -> Result<Ino, Error> {
 }
 
 /// `ENOTTY` and `EOPNOTSUPP`, for which there is no `ErrorKind`.
-const ENOTTY: i32 = 25;
-const EOPNOTSUPP: i32 = 95;
+pub(crate) const ENOTTY: i32 = 25;
+pub(crate) const EOPNOTSUPP: i32 = 95;
 
 /// Makes all snapshots of the file system in an image ordinary files, and returns their number. The
 /// volume may be damaged.
 ///
 /// # Errors
-/// As [`device_locked`](crate::device_locked); [`ErrorKind::Corrupt`].
+/// As [`device_locked`](crate::device_locked); [`ErrorKind::Corrupt`]; [`ErrorKind::Unsupported`] for
+/// the directory of a mounted volume.
 pub fn release(path: &Path, place: &Place) -> Result<u64, Error> {
+    refuse_mounted(path)?;
     let device = crate::device_locked(path, place)?;
     let operations = operations(path, device.as_ref())?;
     (operations.release)(device).map_err(|error| Error::from(error).about(path.display()))
@@ -203,16 +206,27 @@ pub fn release(path: &Path, place: &Place) -> Result<u64, Error> {
 /// # Errors
 /// As [`device_locked`](crate::device_locked); [`ErrorKind::Usage`] for a file that is no snapshot,
 /// [`ErrorKind::Unsupported`] for a volume that cannot be changed, [`ErrorKind::NoSpace`] if there is
-/// no room for copies that other snapshots may need.
+/// no room for copies that other snapshots may need. [`ErrorKind::Unsupported`] also for the directory
+/// of a mounted volume.
 pub fn remove(
     path: &Path,
     place: &Place,
     names: Option<&[Vec<u8>]>,
     time: Timestamp,
 ) -> Result<u64, Error> {
+    refuse_mounted(path)?;
     let device = crate::device_locked(path, place)?;
     let operations = operations(path, device.as_ref())?;
     (operations.remove)(device, names, time).map_err(|error| missing(error, path))
+}
+
+/// Snapshots are removed from images, not from mounted volumes.
+fn refuse_mounted(path: &Path) -> Result<(), Error> {
+    if path.is_dir() {
+        let what = "removing snapshots of a mounted volume: unmount it, and give the image";
+        return Err(Error::new(ErrorKind::Unsupported, what).about(path.display()));
+    }
+    Ok(())
 }
 
 /// The error of a snapshot that is not there, or of its image.

@@ -7,6 +7,7 @@ use seekless_fs::field::{index, wide};
 use seekless_fs::operate::{
     Begun, FsyncParts, NewFile, Operate, Ownership, RenameMode, SetAttr, StatVfs, Work, XattrMode,
 };
+use seekless_fs::snapshot::SnapshotFile;
 use seekless_fs::{Attr, DirEntry, FileKind, FsError, Mapping, Xattr};
 use seekless_units::{ByteLen, Ino};
 use std::ops::ControlFlow;
@@ -51,6 +52,10 @@ impl<F: Named> Operate for Live<F> {
         self.volume.check_open()?;
         let taken = F::take_snapshot(self, ino);
         self.volume.noted(taken)
+    }
+
+    fn snapshots(&mut self) -> Result<Vec<SnapshotFile>, FsError> {
+        F::snapshots(self)
     }
 
     fn make(

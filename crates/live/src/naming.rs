@@ -10,6 +10,7 @@ use crate::recovery::Corrector;
 use crate::{Format, Live};
 use seekless_fs::corrections::Correction;
 use seekless_fs::operate::{NewFile, Ownership, RenameMode};
+use seekless_fs::snapshot::SnapshotFile;
 use seekless_fs::{DirEntry, FsError};
 use seekless_units::{Extent, Ino};
 use std::ops::ControlFlow;
@@ -25,6 +26,15 @@ pub trait Named: Format {
     /// # Errors
     /// As there.
     fn take_snapshot(_live: &mut Live<Self>, _ino: Ino) -> Result<(), FsError> {
+        Err(FsError::Unsupported("snapshots".into()))
+    }
+
+    /// As [`Operate::snapshots`](seekless_fs::operate::Operate::snapshots), which by default a format
+    /// does not support.
+    ///
+    /// # Errors
+    /// As there.
+    fn snapshots(_live: &mut Live<Self>) -> Result<Vec<SnapshotFile>, FsError> {
         Err(FsError::Unsupported("snapshots".into()))
     }
 }

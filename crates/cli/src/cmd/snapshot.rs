@@ -68,17 +68,20 @@ struct TakeSnapshotArgs {
     place: PlaceArgs,
 }
 
-/// List the snapshots of an image, oldest first
+/// List the snapshots of an image, or of a mounted one, oldest first
 #[derive(Args, Debug)]
 #[command(after_help = "\
 For each snapshot: when it was made (UTC), the bytes that only it takes, its inode and its path.
-A snapshot that no directory has any more has no path.
+A snapshot that no directory has any more has no path. Of a volume that seekless has mounted with
+rw, give the directory of the mount; a path in a directory that the caller may not read is left
+out.
 
 Examples:
   seekless snapshot list disk.ufs
-  seekless snapshot list --json disk.ufs | jq -r .path")]
+  seekless snapshot list --json disk.ufs | jq -r .path
+  seekless snapshot list mnt")]
 struct ListSnapshotsArgs {
-    /// Image file (raw or qcow2) or block device
+    /// Image file (raw or qcow2), block device, or directory of a mounted volume
     image: PathBuf,
     #[command(flatten)]
     place: PlaceArgs,
@@ -91,7 +94,8 @@ struct ListSnapshotsArgs {
 #[command(after_help = "\
 The other snapshots of the volume stay as they are, and take over the blocks that they need. The
 image must not be in use, and must be in order. If the removal is interrupted, it can be started
-again; a file that is on no list any more is an ordinary one.
+again; a file that is on no list any more is an ordinary one. Snapshots of a mounted volume are not
+removed: unmount it first.
 
 With --keep-files the snapshots become ordinary files with holes, also where the volume is not in
 order: a repair may then change everything.
@@ -152,7 +156,11 @@ fn remove(args: &RemoveSnapshotsArgs, global: &Global) -> Result<ExitCode, Failu
 }
 
 fn list(args: &ListSnapshotsArgs, global: &Global) -> Result<ExitCode, Failure> {
-    for found in snapshot::list(&args.image, &args.place.place(), args.open.options())? {
+    let listed = match args.image.is_dir() {
+        true => snapshot::list_mounted(&args.image)?,
+        false => snapshot::list(&args.image, &args.place.place(), args.open.options())?,
+    };
+    for found in listed {
         if global.json {
             say!("{}", in_json(&found));
         } else {

@@ -14,6 +14,7 @@ use seekless_cache::Config;
 use seekless_device::{BlockDevice, Clock};
 use seekless_fs::field::{index, wide};
 use seekless_fs::operate::{StatVfs, XattrMode};
+use seekless_fs::snapshot::SnapshotFile;
 use seekless_fs::{FileKind, FsError, Location, Mapping, Timestamp, Xattr, inode_flag};
 use seekless_live::indirect::{Files, Trees};
 use seekless_live::{
@@ -84,6 +85,10 @@ impl Named for Ffs {
 
     fn take_snapshot(live: &mut FfsLive, ino: Ino) -> Result<(), FsError> {
         take::fill(live, ino)
+    }
+
+    fn snapshots(live: &mut FfsLive) -> Result<Vec<SnapshotFile>, FsError> {
+        take::listed(live)
     }
 }
 

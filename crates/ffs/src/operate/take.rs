@@ -1,10 +1,12 @@
-//! Converting an empty file of a volume in use into a snapshot.
+//! Converting an empty file of a volume in use into a snapshot, and listing the snapshots.
 
 use super::map::Core;
 use super::{Ffs, FfsLive};
 use seekless_fs::operate::Operate;
+use seekless_fs::snapshot::SnapshotFile;
 use seekless_fs::{FileKind, FsError};
-use seekless_units::Ino;
+use seekless_units::{ByteLen, Ino, SECTOR};
+use std::sync::Arc;
 
 /// Converts an empty file into a snapshot.
 ///
@@ -26,6 +28,22 @@ pub(super) fn fill(live: &mut FfsLive, ino: Ino) -> Result<(), FsError> {
     live.sync()?;
     within_operation(live, |format, core| format.fill_snapshot(core, ino))?;
     live.sync()
+}
+
+/// The snapshots, oldest first, without their paths.
+///
+/// # Errors
+/// As [`Operate::snapshots`].
+pub(super) fn listed(live: &mut FfsLive) -> Result<Vec<SnapshotFile>, FsError> {
+    let (format, _) = live.parts();
+    let origin = Arc::clone(format.copies.device());
+    let mut found = Vec::new();
+    for ino in format.copies.listed() {
+        let made = origin.time_of(ino)?;
+        let held = ByteLen::new(live.attr(ino)?.sectors * SECTOR);
+        found.push(SnapshotFile { ino, path: None, made, held });
+    }
+    Ok(found)
 }
 
 fn within_operation(

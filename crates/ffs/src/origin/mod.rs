@@ -14,7 +14,7 @@ pub(crate) use map_mut::{MapMut, always_kept};
 
 use crate::inode::Inode;
 use crate::ondisk::SNAPSHOT;
-use crate::superblock::Super;
+use crate::superblock::{RawSuperblock, Super};
 use crate::volume::Volume;
 use seekless_device::{BlockDevice, DeviceError, Durable, Ticket};
 use seekless_fs::field::{index, range, slice, wide};
@@ -264,6 +264,18 @@ impl Origin {
             (at, rest) = (at + wide(len), others);
         }
         Ok(())
+    }
+
+    /// The time of the superblock in a snapshot, in seconds of the epoch.
+    ///
+    /// # Errors
+    /// As [`Origin::read_snapshot`]; [`FsError::Corrupt`] for a damaged superblock.
+    pub(crate) fn time_of(&self, ino: Ino) -> Result<i64, FsError> {
+        let mut bytes = vec![0; index(self.sb.tuning.sbsize)];
+        self.read_snapshot(ino, self.sb.at, &mut bytes)?;
+        let sb = &self.sb;
+        let raw = RawSuperblock { order: sb.order, format: sb.format, at: sb.at, bytes };
+        Ok(raw.decode(self.device.len())?.tuning.time)
     }
 
     /// Drops cached maps, after a change of them on the device by others.

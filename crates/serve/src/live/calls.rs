@@ -16,7 +16,7 @@ use fuser::{
 use seekless_fs::acl::AclKind;
 use seekless_fs::operate::{NewFile, Operate, RenameMode, SetAttr, XattrMode};
 use seekless_fs::{FileKind, FsError, inode_flag};
-use seekless_host::snapshot_request::TAKE_SNAPSHOT;
+use seekless_host::snapshot_request::{LIST_SNAPSHOTS, Listed, TAKE_SNAPSHOT};
 use seekless_units::{ByteLen, Ino};
 use std::ffi::OsStr;
 use std::io;
@@ -389,7 +389,8 @@ impl Filesystem for LiveMount {
         });
     }
 
-    /// Flags of files (`lsattr`, `chattr`), and the request to convert a file into a snapshot.
+    /// Flags of files (`lsattr`, `chattr`), the request to convert a file into a snapshot, and that
+    /// for the list of snapshots.
     fn ioctl(
         &self,
         request: &Request,
@@ -422,6 +423,15 @@ impl Filesystem for LiveMount {
                         taken => taken.map_err(errno),
                     };
                     self.change(request.uid(), take).map(|()| Vec::new())
+                }
+                LIST_SNAPSHOTS => {
+                    let found = self.volume.lock().snapshots().map_err(errno)?;
+                    let listed = found.iter().map(|it| Listed {
+                        inode: it.ino.get().into(),
+                        made: it.made,
+                        held: it.held.get(),
+                    });
+                    Ok(Listed::encode(&listed.collect::<Vec<_>>()))
                 }
                 _ => Err(Errno::ENOTTY),
             }
