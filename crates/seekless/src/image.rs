@@ -169,6 +169,12 @@ impl From<Timestamp> for Time {
     }
 }
 
+impl Time {
+    pub(crate) fn into_timestamp(self) -> Timestamp {
+        Timestamp { secs: self.seconds, nanos: self.nanoseconds }
+    }
+}
+
 /// The attributes of a file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[non_exhaustive]

@@ -12,6 +12,8 @@
 //! | [`Optimize`] | lay an image out anew |
 //! | [`Image::score`] | count the requests, seeks and chunks of a trace on an image |
 //! | [`Check`] | check an image, and repair it |
+//! | [`Grow`] | make a UFS image larger |
+//! | [`Snapshots`] | take, list and remove snapshots of a UFS volume |
 //! | [`compare`] | tell in which files two images differ |
 //! | [`LayoutList`] | write a small file that stands for an image in [`Build::like`] |
 //! | [`sharing()`] | count the chunks that images share |
@@ -52,17 +54,20 @@
 mod build;
 mod check;
 mod compare;
+mod grow;
 mod image;
 mod layout_list;
 mod mount;
 mod optimize;
 mod record;
 mod sharing;
+mod snapshots;
 mod trace;
 
 pub use build::{Build, Built, Format, LaidOutFor, Reflink};
 pub use check::{Check, Checked, Class, Finding, Outcome, Place};
 pub use compare::{Change, Difference, compare};
+pub use grow::{Grow, Growth};
 pub use image::{Entry, Image, Kind, Metadata, Open, Time, Volume, open};
 pub use layout_list::{LayoutList, Listed};
 pub use mount::Mount;
@@ -72,4 +77,5 @@ pub use seekless_fs::term::{Term, Text};
 pub use seekless_images::{Error, ErrorKind, Progress};
 pub use seekless_layout::score::{Prefetch, Score, Seeks};
 pub use sharing::{Chunks, sharing};
+pub use snapshots::{Snapshot, Snapshots};
 pub use trace::Trace;
