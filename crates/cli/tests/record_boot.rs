@@ -112,8 +112,9 @@ fn libraries_are_put_into_an_initramfs_only_if_that_is_wanted() {
     let before = snapshot(&root);
     let root_path = root.to_str().unwrap();
     // A copy that has no static one beside it.
-    let alone = scratch.join("a/b/seekless");
-    fs::create_dir_all(scratch.path().join("a/b")).unwrap();
+    let alone = scratch.join("a/debug/seekless");
+    fs::create_dir_all(scratch.path().join("a/debug")).unwrap();
+    put(scratch.path(), "a/CACHEDIR.TAG", "", 0o644);
     fs::copy(env!("CARGO_BIN_EXE_seekless"), &alone).unwrap();
     let args = ["record", "--install-boot", "--no-rebuild", "--root", root_path];
     let installed = |more: &[&str]| {
@@ -127,6 +128,11 @@ fn libraries_are_put_into_an_initramfs_only_if_that_is_wanted() {
     let (code, message) = failure(&installed(&["--recorder", &script]));
     assert!(code == 2 && message.contains("not a program"), "{code}: {message}");
     assert_eq!(snapshot(&root), before);
+    let (empty, library) = (scratch.join("empty.c"), scratch.join("library.so"));
+    fs::write(&empty, "int library;\n").unwrap();
+    run("cc", &["-shared", "-nostdlib", &empty, "-o", &library]);
+    let (code, message) = failure(&installed(&["--recorder", &library]));
+    assert!(code == 2 && message.contains("not a program"), "{code}: {message}");
 
     let output = installed(&["--recorder", &alone]);
     assert!(String::from_utf8_lossy(&output.stderr).contains("not static"), "{output:?}");
@@ -143,13 +149,17 @@ fn libraries_are_put_into_an_initramfs_only_if_that_is_wanted() {
             format!("#include <stdio.h>\nint main(void) {{ puts(\"seekless {version}\"); }}\n");
         fs::write(&source, program).unwrap();
         run("cc", &["-static", &source, "-o", built.to_str().unwrap()]);
+        fs::set_permissions(&built, fs::Permissions::from_mode(0o755)).unwrap();
         let output = installed(&[]);
         assert_eq!(output.status.success(), is_taken, "{output:?}");
         if is_taken {
             assert!(!String::from_utf8_lossy(&output.stderr).contains("not static"), "{output:?}");
             let put = fs::read(root.join("usr/lib/seekless/boot-recorder")).unwrap();
             assert!(put == fs::read(&built).unwrap(), "another program");
+            assert!(String::from_utf8_lossy(&output.stdout).contains("static/seekless"));
             text(&remove(&root, &["--no-rebuild"]));
+            fs::set_permissions(&built, fs::Permissions::from_mode(0o775)).unwrap();
+            assert_eq!(failure(&installed(&[])).0, 2, "others may write to it");
         }
         assert_eq!(snapshot(&root), before);
     }

@@ -16,6 +16,7 @@ use seekless_layout::score::{Score, score};
 use seekless_layout::trace::{Event, Program};
 use seekless_units::Ino;
 use std::collections::{BTreeMap, HashMap};
+use tracing::warn;
 
 /// The recordings of one program, and the score of each where the layout is made by the others.
 #[derive(Clone, PartialEq, Debug)]
@@ -35,6 +36,9 @@ pub struct Bounds {
     pub most: u64,
 }
 
+/// The most recordings of a program that are left out: each needs a plan of the whole volume.
+const MOST: usize = 8;
+
 /// By how many percent fewer seeks a run may make than the recordings that were left out, and by
 /// how many percent more: recorders delay a program, and its threads then take turns more often. Of
 /// the runs that `bench/ranges.sh` counts, nine in ten lie in the range.
@@ -46,8 +50,8 @@ impl HeldOut {
     #[must_use]
     pub fn bounds(&self, figure: impl Fn(&Score) -> u64) -> Bounds {
         let figures = || self.scores.iter().map(&figure);
-        let least = figures().min().expect("two recordings");
-        Bounds { least, most: figures().max().expect("two recordings") }
+        let least = figures().min().expect("a group has at least two recordings");
+        Bounds { least, most: figures().max().expect("a group has at least two recordings") }
     }
 
     /// The seeks to expect of a run that was not recorded.
@@ -62,9 +66,11 @@ impl HeldOut {
 }
 
 impl Rearrangement<'_> {
-    /// Scores each trace on the layout that the others give, for the programs that several traces
-    /// were recorded of; none for formats other than ext, and with bigalloc. `replays` are those
-    /// of the traces as [`Rearrangement::rearrange`] leaves them.
+    /// Scores the first eight recordings of each program, each on the layout that all other traces
+    /// give. Programs are told apart by their commands; traces without one, and recordings with the
+    /// same events as another, are no recordings of it. `replays` are those of the traces as
+    /// [`Rearrangement::rearrange`] leaves them. None for formats other than ext, with bigalloc, and
+    /// for a program without which the volume would have too little space for its maps (a warning).
     ///
     /// # Errors
     /// As [`Rearrangement::rearrange`].
@@ -77,8 +83,11 @@ impl Rearrangement<'_> {
     ) -> Result<Vec<HeldOut>, Error> {
         assert!(programs.len() == traces.len() && traces.len() == replays.len());
         let mut groups: BTreeMap<&Program, Vec<usize>> = BTreeMap::new();
-        for (at, program) in programs.iter().enumerate() {
-            groups.entry(program).or_default().push(at);
+        for (at, program) in programs.iter().enumerate().filter(|(_, it)| it.is_known()) {
+            let group = groups.entry(program).or_default();
+            if group.len() < MOST && group.iter().all(|&other| traces[other] != traces[at]) {
+                group.push(at);
+            }
         }
         let mut groups: Vec<Vec<usize>> =
             groups.into_values().filter(|group| group.len() > 1).collect();
@@ -105,10 +114,16 @@ impl Rearrangement<'_> {
             let chunk = [self.storage.chunk];
             score(&planned, &traces[at], Machine::default(), &chunk).map(|(score, _)| score)
         };
-        let held_out = |recordings: Vec<usize>| {
-            let scores = recordings.iter().map(|&at| one(at)).collect::<Result<_, _>>();
-            Ok(HeldOut { scores: scores.map_err(|error| self.about(error))?, recordings })
-        };
-        groups.into_iter().map(held_out).collect()
+        let mut held_out = Vec::new();
+        for recordings in groups {
+            match recordings.iter().map(|&at| one(at)).collect() {
+                Ok(scores) => held_out.push(HeldOut { recordings, scores }),
+                Err(FsError::NoSpace(why)) => {
+                    warn!("{}: no range of other runs: {why}", self.image.display());
+                }
+                Err(error) => return Err(self.about(error)),
+            }
+        }
+        Ok(held_out)
     }
 }

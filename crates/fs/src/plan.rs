@@ -212,6 +212,12 @@ pub trait Demand: Sync {
         0
     }
 
+    /// The object whose overhead has the attributes of `object`: another one where several share a
+    /// block.
+    fn attribute_owner(&self, object: ObjectId) -> Option<ObjectId> {
+        (self.attribute_blocks(object) > 0).then_some(object)
+    }
+
     /// Whether the object's blocks are placed already and must stay there (the journal, for
     /// example). Pinned objects have no part in the plan.
     fn is_pinned(&self, object: ObjectId) -> bool;

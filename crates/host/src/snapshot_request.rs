@@ -9,7 +9,7 @@ use std::os::fd::AsRawFd;
 /// `_IO('s', 0x53)`: no argument.
 pub const TAKE_SNAPSHOT: u32 = 0x7353;
 
-/// `_IOR('s', 0x54, struct listed[20])`: [`Listed::BYTES`] for each snapshot, zeros behind the last.
+/// `_IOR('s', 0x54, struct listed[20])`: 24 bytes for each snapshot, zeros behind the last.
 pub const LIST_SNAPSHOTS: u32 = 0x81E0_7354;
 
 /// The most snapshots that a volume may have.

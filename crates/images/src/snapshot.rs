@@ -183,9 +183,9 @@ fn convert(mount: &Path, file: &File) -> Result<Ino, Error> {
     u32::try_from(ino).map(Ino::new).map_err(|_| about(Error::usage("inode numbers of 64 bits")))
 }
 
-/// `ENOTTY` and `EOPNOTSUPP`, for which there is no `ErrorKind`.
-pub(crate) const ENOTTY: i32 = 25;
-pub(crate) const EOPNOTSUPP: i32 = 95;
+/// For which there is no `ErrorKind`.
+pub(crate) const ENOTTY: i32 = Errno::NOTTY.raw_os_error();
+pub(crate) const EOPNOTSUPP: i32 = Errno::OPNOTSUPP.raw_os_error();
 
 /// Makes all snapshots of the file system in an image ordinary files, and returns their number. The
 /// volume may be damaged.

@@ -24,7 +24,7 @@ pub fn list_mounted(mount: &Path) -> Result<Vec<SnapshotFile>, Error> {
     let root = open_root(mount)?;
     let listed = list_snapshots(&root).map_err(|error| match error.raw_os_error() {
         Some(ENOTTY | EOPNOTSUPP) => {
-            let what = "a file system that has no snapshots, or of another server";
+            let what = "not a UFS volume that seekless has mounted with rw";
             Error::new(ErrorKind::Unsupported, what).about(mount.display())
         }
         _ => Error::io(mount.display(), &error),
@@ -34,8 +34,9 @@ pub fn list_mounted(mount: &Path) -> Result<Vec<SnapshotFile>, Error> {
     find(&root, &mut paths).map_err(|errno| Error::io(mount.display(), &errno.into()))?;
     let mut found = Vec::new();
     for snapshot in listed {
-        let ino = u32::try_from(snapshot.inode)
-            .map_err(|_| Error::usage("inode numbers of 64 bits").about(mount.display()))?;
+        let ino = u32::try_from(snapshot.inode).map_err(|_| {
+            Error::new(ErrorKind::Unsupported, "inode numbers of 64 bits").about(mount.display())
+        })?;
         found.push(SnapshotFile {
             ino: Ino::new(ino),
             path: paths.remove(&snapshot.inode).flatten(),

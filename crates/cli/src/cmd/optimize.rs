@@ -41,9 +41,10 @@ use std::process::ExitCode;
 The new image holds the same file system: features, UUID, label, and the contents
 and attributes of every file. Directory blocks, inodes and file ranges accessed by
 the traces are stored together, in the order of first access. With several traces,
-data accessed by more of them comes first. With several recordings of one command, the
-range of seeks and chunks to expect of a run that was not recorded is told. The old image is not changed. It is
-checked first, as by `seekless check`, and refused if it is damaged.
+data accessed by more of them comes first. With several recordings of one command,
+the seeks and chunks to expect of a run that was not recorded are reported as a range.
+The old image is not changed. It is checked first, as by `seekless check`, and refused
+if it is damaged.
 
 A large file that a trace reads in small pieces would be read slowly as a whole if these
 lay elsewhere: with --for disk, the default, most of them stay, and the price of both is

@@ -94,7 +94,7 @@ struct ListSnapshotsArgs {
 #[command(after_help = "\
 The other snapshots of the volume stay as they are, and take over the blocks that they need. The
 image must not be in use, and must be in order. If the removal is interrupted, it can be started
-again; a file that is on no list any more is an ordinary one. Snapshots of a mounted volume are not
+again; a file that is no longer listed is an ordinary one. Snapshots of a mounted volume are not
 removed: unmount it first.
 
 With --keep-files the snapshots become ordinary files with holes, also where the volume is not in
@@ -111,7 +111,7 @@ struct RemoveSnapshotsArgs {
     /// Path of a snapshot in the volume, or its name in /.snap
     #[arg(value_name = "SNAPSHOT", required_unless_present = "all")]
     names: Vec<OsString>,
-    /// Remove all that there are
+    /// Remove all snapshots
     #[arg(long, conflicts_with = "names")]
     all: bool,
     /// Make them ordinary files; the volume may be damaged

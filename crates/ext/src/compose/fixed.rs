@@ -73,9 +73,12 @@ pub(crate) struct Fixed {
 }
 
 impl Fixed {
-    /// Puts the journal and the like behind the first `contents` free blocks: near the data, but
-    /// not in its way.
-    /// Files of an older volume stay in their places if they have the right length.
+    /// Puts the journal behind the first `contents` free blocks: near the data, but not in its way.
+    /// The orphan file comes before the data: a kernel reads all of it when it mounts the volume
+    /// for writing, after the descriptors and the first inodes (`ext4_init_orphan_info` in
+    /// `fs/ext4/orphan.c`), and so fetches few chunks.
+    /// Files of an older volume stay in their places if they have the right length; those that it
+    /// lacks lie behind the data.
     pub(crate) fn place(
         geometry: &Geometry,
         contents: u64,
@@ -100,10 +103,13 @@ impl Fixed {
             fixed.resize = Some(first.start);
             *first = Extent::new(first.start + 1, first.len - 1);
         }
-        let total: u64 = free.iter().map(|run| run.len).sum();
         let missing = |file: &FixedFile, blocks| if file.data.is_empty() { blocks } else { 0 };
         let journal = missing(&fixed.journal, geometry.journal_blocks);
-        let orphans = missing(&fixed.orphans, geometry.orphan_blocks);
+        let mut orphans = missing(&fixed.orphans, geometry.orphan_blocks);
+        if base.is_none() {
+            fixed.orphans = take_file(geometry, &mut free, std::mem::take(&mut orphans))?;
+        }
+        let total: u64 = free.iter().map(|run| run.len).sum();
         let own = journal + orphans;
         let map_room = own.div_ceil(u64::from(geometry.block_size / 4)) + 8;
         let skip = match geometry.packs_metadata {

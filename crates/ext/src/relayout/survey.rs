@@ -410,6 +410,10 @@ impl Demand for Survey<'_> {
         self.owns_xattr_block(object).into()
     }
 
+    fn attribute_owner(&self, object: ObjectId) -> Option<ObjectId> {
+        self.xattr_owner.get(&self.moved(object).xattr_block?).copied()
+    }
+
     fn is_pinned(&self, _object: ObjectId) -> bool {
         false
     }

@@ -151,7 +151,8 @@ fn release(
             if source.kind() == io::ErrorKind::StorageFull =>
         {
             FsError::Unsupported(
-                "removing a snapshot in whose blocks another one has its contents".into(),
+                "removing a snapshot while the removal of another one is not complete: remove both"
+                    .into(),
             )
         }
         error => error,

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// Tries until a mount or its image counts as still in use, one each `INTERVAL`.
+/// Attempts, one each `INTERVAL`, before a mount or its image counts as in use.
 const TRIES: u32 = 3000;
 
 const INTERVAL: Duration = Duration::from_millis(20);

@@ -55,7 +55,8 @@ impl Codec {
     /// The bytes that a store sends for chunks, given as ranges of bytes of a device: the sum of
     /// the frames of zstd, each without a checksum, which are slightly longer than a chunk that
     /// cannot be compressed; with `none`, the sum of the chunks' lengths. A chunk of zeros is not
-    /// stored and costs nothing. The memory used does not depend on the chunks' lengths.
+    /// stored and costs nothing. The memory used is bounded by the
+    /// level.
     ///
     /// # Errors
     /// [`StoreError`], also for a range that extends past the end of the device.
@@ -139,8 +140,9 @@ pub enum StoreError {
 #[must_use]
 pub fn touched(size: ByteLen, requests: &[Range<u64>], len: ByteLen) -> Vec<Range<u64>> {
     let (size, len) = (size.get(), len.get());
-    let range = |number: u64| number * size..(number * size + size).min(len);
-    numbers(size, requests).into_iter().map(range).take_while(|chunk| chunk.start < len).collect()
+    let is_there = |number: &u64| *number < len.div_ceil(size);
+    let range = |number: u64| number * size..len.min((number + 1).saturating_mul(size));
+    numbers(size, requests).into_iter().filter(is_there).map(range).collect()
 }
 
 /// The numbers of the chunks of `size` bytes that requests touch.
@@ -211,6 +213,9 @@ mod tests {
         let requests = [4999..5001, 4999..4999, 11_999..90_000, 95_000..96_000];
         assert_eq!(touched(size, &requests, len), [0..5000, 5000..10_000, 10_000..12_000]);
         assert!(touched(size, from_ref(&(15_000..15_001)), len).is_empty());
+        assert!(
+            touched(ByteLen::new(1 << 63), from_ref(&(1 << 63..(1 << 63) + 1)), len).is_empty()
+        );
         assert_eq!(touched(ByteLen::new(u64::MAX), &[0..1, 7..8], len), from_ref(&(0..12_000)));
     }
 

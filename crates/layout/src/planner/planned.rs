@@ -128,9 +128,8 @@ impl Inspect for Planned<'_> {
     fn block_map(&self, ino: Ino) -> Result<BlockMap, FsError> {
         let mut map = self.image.block_map(ino)?;
         let Some(object) = self.placed(ino) else { return Ok(map) };
-        let mut blocks: Vec<BlockNo> = self.plan.overhead(object).collect();
         let attributes = usize::try_from(self.demand.attribute_blocks(object)).expect("few blocks");
-        let of_map = blocks.split_off(attributes);
+        let of_map: Vec<BlockNo> = self.plan.overhead(object).skip(attributes).collect();
         let data = self.plan.data(object);
         let mut runs = mappings(data, &map.runs);
         // A run that the plan does not place stays.
@@ -138,7 +137,9 @@ impl Inspect for Planned<'_> {
         runs.sort_unstable_by_key(|run| run.lbn);
         map.runs = runs;
         map.index = index(&of_map, &map.index, &map.runs);
-        map.xattr_block = blocks.first().copied().or(map.xattr_block);
+        let owner = self.demand.attribute_owner(object);
+        map.xattr_block =
+            owner.and_then(|owner| self.plan.overhead(owner).next()).or(map.xattr_block);
         Ok(map)
     }
 

@@ -8,8 +8,8 @@ use std::io::BufRead;
 /// The field of a trace's header with the command that was recorded.
 const COMMAND: &str = "command";
 
-/// The program that a trace was recorded of: its command, as the header has it. Traces of boots,
-/// and imported ones, have none, and are taken for recordings of one program.
+/// The program that a trace was recorded of: its command, as the header has it. Imported traces, and
+/// those of a boot or of a whole system, have none, and may be of any programs.
 ///
 /// ```
 /// use seekless_layout::trace::{Program, Reader};
@@ -27,7 +27,14 @@ impl Program {
     /// The program of a trace with this header.
     #[must_use]
     pub fn of<R: BufRead>(reader: &Reader<R>) -> Self {
-        Self(reader.header().get(COMMAND).map(ToString::to_string))
+        let command = reader.header().get(COMMAND).filter(|command| !command.is_null());
+        Self(command.map(ToString::to_string))
+    }
+
+    /// Whether the header has a command.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        self.0.is_some()
     }
 
     /// The program of this command.

@@ -50,8 +50,8 @@ pub(super) struct BootArgs {
     /// What makes the initramfs [default: the one that is installed]
     #[arg(long, value_name = "TOOL", value_enum, requires = "install_boot")]
     initramfs: Option<ToolArg>,
-    /// The program to install: a static one [default: this one, or one of this version that
-    /// `make static` has made beside it or that is installed, if it is static]
+    /// The program to install [default: this one, or one of this version that `make static` has
+    /// made beside it or that is installed, if it is static]
     #[arg(long, value_name = "FILE", requires = "install_boot")]
     recorder: Option<PathBuf>,
     /// Install into (remove from) the system in this directory, which is not the
@@ -136,6 +136,9 @@ impl BootArgs {
                 "{}: not static: its libraries are copied into the initramfs as well",
                 path.display(),
             );
+        }
+        if !global.json {
+            say!("the recorder is a copy of {}", path.display());
         }
         show(global, "installed", tool, &files, rebuilt, self.no_rebuild);
         Ok(ExitCode::SUCCESS)
