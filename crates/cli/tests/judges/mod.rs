@@ -157,7 +157,7 @@ fn try_mount() -> Result<(), String> {
 /// Unmounts. A program that another test starts at this moment has all our open files until its
 /// exec, so that a mount may be busy for a moment.
 pub(crate) fn unmount(at: impl AsRef<Path>) -> Result<(), String> {
-    const TRIES: u32 = 200;
+    const TRIES: u32 = 1200;
     let mut said = String::new();
     for _ in 0..TRIES {
         let output = Command::new("umount").arg(at.as_ref()).output();
@@ -233,20 +233,22 @@ impl Drop for Mounted {
     }
 }
 
-/// Detaches a loop device, and waits until it has let its image go: a process with mounts of its
-/// own, started by another test meanwhile, may keep the file system mounted for a while.
+/// Detaches a loop device, and waits until its image is free: a process with mounts of its own, started
+/// by another test meanwhile, may keep the file system mounted for a while. Until then not all that was
+/// written is in the image.
 pub(crate) fn detach(device: &str) {
     let backing = device.replace("/dev/", "/sys/block/") + "/loop/backing_file";
     let image = fs::read(&backing);
     let _ = Command::new("losetup").args(["--detach", device]).status();
     let is_attached =
         || image.as_ref().is_ok_and(|image| fs::read(&backing).is_ok_and(|it| it == *image));
-    for _ in 0..600 {
+    for _ in 0..6000 {
         if !is_attached() {
             return;
         }
         std::thread::sleep(Duration::from_millis(50));
     }
+    assert!(std::thread::panicking(), "{device}: still mounted elsewhere");
 }
 
 /// e2fsck finds no errors, and proposes no optimizations.
