@@ -41,7 +41,7 @@ const MOST: usize = 8;
 
 /// By how many percent fewer seeks a run may make than the recordings that were left out, and by
 /// how many percent more: recorders delay a program, and its threads then take turns more often. Of
-/// the runs that `bench/ranges.sh` counts, nine in ten lie in the range.
+/// the 100 runs that `bench/ranges.sh` counted, 98 lie in the range (`docs/score.md`).
 const FEWER_PERCENT: u64 = 15;
 const MORE_PERCENT: u64 = 5;
 
