@@ -10,7 +10,7 @@ use crate::rearrange::{Rearrangeable, Rearrangement};
 use seekless_fs::FsError;
 use seekless_fs::plan::ObjectId;
 use seekless_images::Error;
-use seekless_layout::planner::planned::Planned;
+use seekless_layout::planner::planned::{Moved, Planned};
 use seekless_layout::replay::{Machine, Replayed};
 use seekless_layout::score::{Score, score};
 use seekless_layout::trace::{Event, Program};
@@ -67,8 +67,8 @@ impl HeldOut {
 
 impl Rearrangement<'_> {
     /// Scores the first eight recordings of each program, each on the layout that all other traces
-    /// give. Programs are told apart by their commands; traces without one, and recordings with the
-    /// same events as another, are no recordings of it. `replays` are those of the traces as
+    /// give. Recordings with the same command are of one program; traces without a command are of
+    /// none, and traces with the same events count once. `replays` are those of the traces as
     /// [`Rearrangement::rearrange`] leaves them. None for formats other than ext, with bigalloc, and
     /// for a program without which the volume would have too little space for its maps (a warning).
     ///
@@ -107,10 +107,11 @@ impl Rearrangement<'_> {
             inodes.filter_map(|ino| relayout.object(ino).map(|object| (ino, object))).collect();
         let old = image.inspect();
         let one = |at: usize| -> Result<Score, FsError> {
-            let others = replays.iter().enumerate().filter(|(other, _)| *other != at);
-            let others = others.map(|(_, replay)| replay);
+            // A copy of the trace would give the layout the order of the trace itself.
+            let others = replays.iter().zip(traces).filter(|(_, events)| **events != traces[at]);
+            let others = others.map(|(replay, _)| replay);
             let plan = self.plan(relayout.as_ref(), old.geometry().block_size, others)?;
-            let planned = Planned::new(old, relayout.demand(), &plan, &objects);
+            let planned = Moved::new(old, Planned::new(relayout.demand(), &plan, &objects));
             let chunk = [self.storage.chunk];
             score(&planned, &traces[at], Machine::default(), &chunk).map(|(score, _)| score)
         };

@@ -8,7 +8,8 @@
 //!   that are [`older`], and with images that can be rearranged
 //! - [`base`]: older images, in whose places files stay; [`freed`]: the blocks of those that are
 //!   gone; [`layout_list`]: the list that can take the place of an image
-//! - [`rearrange`]: an image laid out anew; [`held_out`]: its cost for a run that was not recorded
+//! - [`rearrange`]: an image in another layout; [`held_out`]: the cost of that layout for a run that
+//!   was not recorded
 //! - [`check`]: whether an image is in order
 //!
 //! Warnings are events of `tracing`. Nothing is printed, and the environment is not read.

@@ -34,7 +34,7 @@ use std::sync::Arc;
 /// let optimized = Optimize::of(&old).trace(trace).chunk(64 << 10).write(&new)?;
 /// let gain = &optimized.traces[0];
 /// assert!(gain.after.seeks < gain.before.seeks);
-/// // One recording does not tell what another run costs.
+/// // One recording gives no range for other runs.
 /// assert!(optimized.other_runs.is_empty());
 /// assert!(compare(&seekless::open(&old)?, &seekless::open(&new)?)?.is_empty());
 /// # Ok(())

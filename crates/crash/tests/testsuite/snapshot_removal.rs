@@ -117,7 +117,7 @@ fn recover(
 ) {
     look(device, kept, true, at);
     let recovery = InBackground::of(version);
-    // What cannot be corrected in use is repaired in the next round.
+    // The next round repairs the damage that cannot be corrected in use.
     for _ in 0..3 {
         recovery.preen(device.clone()).unwrap_or_else(|error| panic!("{at}: {error}"));
         look(device, kept, false, at);

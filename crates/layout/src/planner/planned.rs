@@ -9,34 +9,79 @@ use seekless_units::{BlockNo, ByteLen, Extent, GroupNo, Ino, Lbn};
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-/// A view of an image in which blocks and inodes have the places of a plan. Numbers, names and
-/// contents are those of the image.
+/// Other places of an image's files and inodes.
+pub trait Places: Send + Sync {
+    /// The map of a file, whose map in the image is `map`.
+    fn moved(&self, ino: Ino, map: BlockMap) -> BlockMap;
+
+    /// The inode number whose place in the tables an inode has.
+    fn number(&self, ino: Ino) -> Ino {
+        ino
+    }
+}
+
+/// A view of an image in which files and inodes have other places. Numbers, names and contents are
+/// those of the image.
+pub struct Moved<'a, P> {
+    image: &'a dyn Inspect,
+    places: P,
+}
+
+impl<'a, P: Places> Moved<'a, P> {
+    /// The view of `image` with these places.
+    pub fn new(image: &'a dyn Inspect, places: P) -> Self {
+        Self { image, places }
+    }
+}
+
+/// The places of a plan.
 ///
 /// The ranges of a map's blocks are estimated where the plan has another number of them than the
 /// image: the runs of the file are then spread evenly over them, on one level.
 pub struct Planned<'a> {
-    image: &'a dyn Inspect,
     demand: &'a dyn Demand,
     plan: &'a Plan,
     objects: &'a HashMap<Ino, ObjectId>,
 }
 
 impl<'a> Planned<'a> {
-    /// The view of `image` by a plan for `demand`, of which a unit is one block of the image.
-    /// Inodes without an object stay where they are.
+    /// The places of a plan for `demand`, of which a unit is one block of the image. Inodes without
+    /// an object stay where they are.
     #[must_use]
     pub fn new(
-        image: &'a dyn Inspect,
         demand: &'a dyn Demand,
         plan: &'a Plan,
         objects: &'a HashMap<Ino, ObjectId>,
     ) -> Self {
-        Self { image, demand, plan, objects }
+        Self { demand, plan, objects }
     }
 
     /// The object of an inode, if the plan places it.
     fn placed(&self, ino: Ino) -> Option<ObjectId> {
         self.objects.get(&ino).copied().filter(|&object| !self.demand.is_pinned(object))
+    }
+}
+
+impl Places for Planned<'_> {
+    fn moved(&self, ino: Ino, mut map: BlockMap) -> BlockMap {
+        let Some(object) = self.placed(ino) else { return map };
+        let attributes = usize::try_from(self.demand.attribute_blocks(object)).expect("few blocks");
+        let of_map: Vec<BlockNo> = self.plan.overhead(object).skip(attributes).collect();
+        let data = self.plan.data(object);
+        let mut runs = mappings(data, &map.runs);
+        // A run that the plan does not place stays.
+        runs.extend(map.runs.iter().filter(|run| !is_placed(data, run)));
+        runs.sort_unstable_by_key(|run| run.lbn);
+        map.runs = runs;
+        map.index = index(&of_map, &map.index, &map.runs);
+        let owner = self.demand.attribute_owner(object);
+        map.xattr_block =
+            owner.and_then(|owner| self.plan.overhead(owner).next()).or(map.xattr_block);
+        map
+    }
+
+    fn number(&self, ino: Ino) -> Ino {
+        self.placed(ino).map_or(ino, |object| self.plan.inodes[object.index()])
     }
 }
 
@@ -87,7 +132,7 @@ fn index(blocks: &[BlockNo], old: &[IndexBlock], runs: &[Mapping]) -> Vec<IndexB
     blocks.iter().enumerate().filter_map(block).collect()
 }
 
-impl Inspect for Planned<'_> {
+impl<P: Places> Inspect for Moved<'_, P> {
     fn geometry(&self) -> &Geometry {
         self.image.geometry()
     }
@@ -126,26 +171,11 @@ impl Inspect for Planned<'_> {
     }
 
     fn block_map(&self, ino: Ino) -> Result<BlockMap, FsError> {
-        let mut map = self.image.block_map(ino)?;
-        let Some(object) = self.placed(ino) else { return Ok(map) };
-        let attributes = usize::try_from(self.demand.attribute_blocks(object)).expect("few blocks");
-        let of_map: Vec<BlockNo> = self.plan.overhead(object).skip(attributes).collect();
-        let data = self.plan.data(object);
-        let mut runs = mappings(data, &map.runs);
-        // A run that the plan does not place stays.
-        runs.extend(map.runs.iter().filter(|run| !is_placed(data, run)));
-        runs.sort_unstable_by_key(|run| run.lbn);
-        map.runs = runs;
-        map.index = index(&of_map, &map.index, &map.runs);
-        let owner = self.demand.attribute_owner(object);
-        map.xattr_block =
-            owner.and_then(|owner| self.plan.overhead(owner).next()).or(map.xattr_block);
-        Ok(map)
+        Ok(self.places.moved(ino, self.image.block_map(ino)?))
     }
 
     fn inode_location(&self, ino: Ino) -> Result<InodeLocation, FsError> {
-        let planned = self.placed(ino).map(|object| self.plan.inodes[object.index()]);
-        self.image.inode_location(planned.unwrap_or(ino))
+        self.image.inode_location(self.places.number(ino))
     }
 
     fn lookup_blocks(&self, dir: Ino, name: &[u8]) -> Result<Vec<Lbn>, FsError> {
