@@ -585,3 +585,24 @@ fn features_that_are_asked_for_are_there_or_refused() {
     }
     assert!(built > 50 && refused > 50, "{built} built, {refused} refused");
 }
+
+/// A kernel reads all of the orphan file when it mounts a volume for writing.
+#[test]
+fn the_orphan_file_lies_before_the_data() {
+    if !ready("debugfs") {
+        return;
+    }
+    let scratch = Scratch::new("orphan-file");
+    let (source, image) = (tree(&scratch), scratch.join("image"));
+    text(&seekless(&["build", &source, "-o", &image, "--size", "64M"]));
+    check(&image);
+    let orphans = field(&image, "Orphan file inode");
+    let blocks = |file: &str| -> Vec<u64> {
+        let listed = run("debugfs", &["-R", &format!("blocks {file}"), &image]);
+        listed.split_whitespace().map(|block| block.parse().expect("block")).collect()
+    };
+    let (own, root, journal) = (blocks(&format!("<{orphans}>")), blocks("/"), blocks("<8>"));
+    assert!(own.len() >= 32 && !root.is_empty() && journal.len() >= 1024);
+    assert_eq!(own[own.len() - 1] - own[0], own.len() as u64 - 1, "{own:?}");
+    assert!(own[0] < root[0] && root[0] < journal[0], "{} {} {}", own[0], root[0], journal[0]);
+}

@@ -92,8 +92,8 @@ fn each_recording_is_scored_where_the_others_lay_out() {
         panic!("one program has several recordings: {optimized}")
     };
     assert_eq!(held_out["traces"], json!(traces[..3]));
-    let keys = ["requests", "seeks", "bytes", "chunks"];
-    let mut found: [Vec<u64>; 4] = Default::default();
+    let keys = ["requests", "seeks", "seek_distance_bytes", "bytes", "chunks"];
+    let mut found: [Vec<u64>; 5] = Default::default();
     for left_out in &traces[..3] {
         let others: Vec<&String> = traces.iter().filter(|trace| *trace != left_out).collect();
         let args = [&["optimize", &image, "-o", &out, "--force"][..], &given(&others)].concat();

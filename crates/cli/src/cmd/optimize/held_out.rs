@@ -20,6 +20,7 @@ pub(super) fn fields(held_out: &[HeldOut], traces: &[PathBuf], chunk: ByteLen) -
             "traces": traces,
             "expected_seeks": pair(it.expected_seeks()),
             "seeks": pair(it.bounds(|score| score.seeks)),
+            "seek_distance_bytes": pair(it.bounds(|score| score.seek_distance_bytes)),
             "requests": pair(it.bounds(|score| score.requests)),
             "bytes": pair(it.bounds(|score| score.bytes)),
             "chunks": pair(it.bounds(chunks(chunk))),
