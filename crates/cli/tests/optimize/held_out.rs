@@ -53,14 +53,15 @@ fn given<'a>(traces: &[&'a String]) -> Vec<&'a str> {
     traces.iter().flat_map(|trace| ["--trace", trace.as_str()]).collect()
 }
 
-/// Gives half of the files the same attribute: the kernel stores it once, in a block that they share.
+/// Gives half of the files one of ten attributes: the kernel stores each once, in a block that several
+/// files share.
 fn share_attributes(scratch: &Scratch, image: &str) {
     if !can_mount() {
         return;
     }
     let mounted = Mounted::new(scratch, image, "rw");
-    let value = "v".repeat(300);
     for n in (0..FILES).step_by(2) {
+        let value = (n / 2 % 10).to_string().repeat(300);
         let path = format!("{}/{}/{n}", mounted.text(), n % 7);
         run("setfattr", &["-n", "user.label", "-v", &value, &path]);
     }
@@ -94,10 +95,22 @@ fn each_recording_is_scored_where_the_others_lay_out() {
     assert_eq!(held_out["traces"], json!(traces[..3]));
     let keys = ["requests", "seeks", "seek_distance_bytes", "bytes", "chunks"];
     let mut found: [Vec<u64>; 5] = Default::default();
+    let attributes = |image: &str| -> Vec<String> {
+        let of = |n: u64| run("debugfs", &["-R", &format!("stat /{}/{n}", n % 7), image]);
+        let lines = (0..FILES).step_by(6).map(of);
+        lines
+            .flat_map(|it| it.lines().find(|it| it.contains("File ACL")).map(String::from))
+            .collect()
+    };
     for left_out in &traces[..3] {
         let others: Vec<&String> = traces.iter().filter(|trace| *trace != left_out).collect();
         let args = [&["optimize", &image, "-o", &out, "--force"][..], &given(&others)].concat();
         text(&seekless(&args));
+        if can_mount() {
+            let (before, after) = (attributes(&image), attributes(&out));
+            let moved = before.iter().zip(&after).filter(|(before, after)| before != after).count();
+            assert!(before.len() == 40 && moved > 20, "{before:?} {after:?}");
+        }
         let score = json_of(&["score", &out, "--trace", left_out, "--order", "recorded"]);
         for (key, found) in keys.iter().zip(&mut found) {
             let figure = if *key == "chunks" { &score[key]["524288"] } else { &score[key] };
