@@ -10,7 +10,7 @@ use crate::rearrange::{Rearrangeable, Rearrangement};
 use seekless_fs::FsError;
 use seekless_fs::plan::ObjectId;
 use seekless_images::Error;
-use seekless_layout::planner::planned::{Moved, Planned};
+use seekless_layout::planner::planned::{Planned, Relocated};
 use seekless_layout::replay::{Machine, Replayed};
 use seekless_layout::score::{Score, score};
 use seekless_layout::trace::{Event, Program};
@@ -111,7 +111,7 @@ impl Rearrangement<'_> {
             let others = replays.iter().zip(traces).filter(|(_, events)| **events != traces[at]);
             let others = others.map(|(replay, _)| replay);
             let plan = self.plan(relayout.as_ref(), old.geometry().block_size, others)?;
-            let planned = Moved::new(old, Planned::new(relayout.demand(), &plan, &objects));
+            let planned = Relocated::new(old, Planned::new(relayout.demand(), &plan, &objects));
             let chunk = [self.storage.chunk];
             score(&planned, &traces[at], Machine::default(), &chunk).map(|(score, _)| score)
         };

@@ -22,12 +22,12 @@ pub trait Places: Send + Sync {
 
 /// A view of an image in which files and inodes have other places. Numbers, names and contents are
 /// those of the image.
-pub struct Moved<'a, P> {
+pub struct Relocated<'a, P> {
     image: &'a dyn Inspect,
     places: P,
 }
 
-impl<'a, P: Places> Moved<'a, P> {
+impl<'a, P: Places> Relocated<'a, P> {
     /// The view of `image` with these places.
     pub fn new(image: &'a dyn Inspect, places: P) -> Self {
         Self { image, places }
@@ -132,7 +132,7 @@ fn index(blocks: &[BlockNo], old: &[IndexBlock], runs: &[Mapping]) -> Vec<IndexB
     blocks.iter().enumerate().filter_map(block).collect()
 }
 
-impl<P: Places> Inspect for Moved<'_, P> {
+impl<P: Places> Inspect for Relocated<'_, P> {
     fn geometry(&self) -> &Geometry {
         self.image.geometry()
     }

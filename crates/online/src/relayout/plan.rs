@@ -10,7 +10,7 @@ use seekless_fs::{FsError, Inspect};
 use seekless_host::running;
 use seekless_images::Error;
 use seekless_layout::planner::in_place::{InPlace, Progress};
-use seekless_layout::planner::planned::Moved;
+use seekless_layout::planner::planned::Relocated;
 use seekless_layout::planner::scattered::{blocks_in, gather};
 use seekless_layout::planner::{Storage, Touch, touches};
 use seekless_layout::replay::{Machine, Purpose, Replayed, replay_for_layout};
@@ -224,6 +224,6 @@ impl Trial {
         chunk: ByteLen,
     ) -> Result<Costs, FsError> {
         let places = Expected::new(&seen.survey, &self.data);
-        Costs::new(&Moved::new(seen.image.as_ref(), places), traces, chunk, &seen.survey.stay)
+        Costs::new(&Relocated::new(seen.image.as_ref(), places), traces, chunk, &seen.survey.stay)
     }
 }
