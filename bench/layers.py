@@ -6,12 +6,14 @@ usage: bench/layers.py [DIR] [--seed N] [--images N]
 DIR (default: /usr/lib/python3) is the base. Each application has files of its
 own in a new directory, some beside files of the base, and replaces some. The
 images are built with --share, whose freed blocks are kept or zeros, without,
-and by mke2fs -d. Needs cargo, mke2fs,
-and 25 times the room of DIR in TMPDIR.
+and by mke2fs -d; and with --share from container images, whose layers are the
+base in two halves and the application. Needs cargo, mke2fs, tar, and 25 times
+the room of DIR in TMPDIR.
 """
 
 import argparse
 import hashlib
+import json
 import os
 import random
 import shutil
@@ -42,6 +44,47 @@ def application(path, number, present, dice):
     for name in dice.sample(present, 5):
         write(os.path.join(path, name), dice.randrange(1_000, 20_000))
     return written, blocks
+
+
+def blob(layout, media_type, content):
+    """Writes a blob of a layout; returns its descriptor."""
+    digest = hashlib.sha256(content).hexdigest()
+    with open(os.path.join(layout, "blobs", "sha256", digest), "wb") as file:
+        file.write(content)
+    media_type = "application/vnd.oci.image." + media_type
+    return {"mediaType": media_type, "digest": "sha256:" + digest, "size": len(content)}
+
+
+def archive(top, members):
+    """An archive of names in a directory, the same for the same files."""
+    command = ["tar", "-c", "--sort=name", "--owner=0", "--group=0", "--mtime=@1700000000"]
+    return subprocess.check_output([*command, "-C", top, *members])
+
+
+def container(layout, layers):
+    """Writes an OCI layout with one image."""
+    shutil.rmtree(layout, ignore_errors=True)
+    os.makedirs(os.path.join(layout, "blobs", "sha256"))
+    config = {
+        "architecture": "amd64",
+        "os": "linux",
+        "rootfs": {
+            "type": "layers",
+            "diff_ids": ["sha256:" + hashlib.sha256(layer).hexdigest() for layer in layers],
+        },
+    }
+    manifest = {
+        "schemaVersion": 2,
+        "config": blob(layout, "config.v1+json", json.dumps(config).encode()),
+        "layers": [blob(layout, "layer.v1.tar", layer) for layer in layers],
+    }
+    manifest = blob(layout, "manifest.v1+json", json.dumps(manifest).encode())
+    for name, content in [
+        ("index.json", {"schemaVersion": 2, "manifests": [manifest]}),
+        ("oci-layout", {"imageLayoutVersion": "1.0.0"}),
+    ]:
+        with open(os.path.join(layout, name), "w", encoding="utf-8") as file:
+            json.dump(content, file)
 
 
 def chunks(path, size):
@@ -79,6 +122,10 @@ def main():
         total = sum(os.path.getsize(os.path.join(base, name)) for name in present)
         # Contents lie in whole blocks.
         blocks = sum(-(-os.path.getsize(os.path.join(base, name)) // 4096) for name in present)
+        names = sorted(os.listdir(base))
+        halves = [names[: len(names) // 2], names[len(names) // 2 :]]
+        lower = [archive(base, half) for half in halves if half]
+        layout = os.path.join(work, "layout")
         image, merged = os.path.join(work, "image"), os.path.join(work, "merged")
         unique = {}
         for number in range(args.images):
@@ -97,9 +144,14 @@ def main():
             mke2fs += ["-U", "5ee61e55-b007-4000-8000-000000000001"]
             mke2fs += ["-E", "hash_seed=5ee61e55-b007-4000-8000-000000000002"]
             mke2fs += ["-d", merged, image, room + "K"]
+            container(layout, [*lower, archive(layer, sorted(os.listdir(layer)))])
             for builder, command in [
                 ("seekless --share", [*build, "--share"]),
                 ("seekless --share --freed zero", [*build, "--share", "--freed", "zero"]),
+                (
+                    "seekless --share, container images",
+                    [seekless, "build", layout, "-o", image, "--force", "-q", "--share"],
+                ),
                 ("seekless", build),
                 ("mke2fs", mke2fs),
             ]:

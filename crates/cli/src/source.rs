@@ -6,7 +6,7 @@ use clap::Args;
 use seekless_compose::sources::{self, SourceOptions};
 use seekless_fs::format;
 use seekless_fs::source::Source;
-use seekless_source::{DroppedXattrs, Excludes, IdRange, oci};
+use seekless_source::{DroppedXattrs, Excludes, IdRange, Steps, oci};
 use std::path::{Path, PathBuf};
 
 pub(crate) use seekless_compose::sources::Purpose;
@@ -123,14 +123,14 @@ pub(crate) fn open_layers(
     Ok(sources::open_layers(paths, &args.options(image)?, purpose)?)
 }
 
-/// Opens the first of several sources, the first two, and so on, all but the whole.
-pub(crate) fn open_below(
+/// Opens the sources of an image as layers, step by step.
+pub(crate) fn open_steps(
     paths: &[PathBuf],
     args: &SourceArgs,
     image: format::OpenOptions,
     purpose: Purpose,
-) -> Result<Vec<Box<dyn Source + Send>>, Failure> {
-    Ok(sources::open_below(paths, &args.options(image)?, purpose)?)
+) -> Result<Steps, Failure> {
+    Ok(sources::open_steps(paths, &args.options(image)?, purpose)?)
 }
 
 /// `TMPDIR`, or else `/var/tmp`: `/tmp` is often in memory, and unpacked archives are large.

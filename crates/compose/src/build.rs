@@ -17,6 +17,7 @@ use seekless_layout::by_path;
 use seekless_layout::planner::{self, Storage, Touch};
 use seekless_layout::trace::Event;
 use seekless_units::ByteLen;
+use std::sync::Arc;
 
 /// The source, the traces and the destination of an image.
 #[derive(Clone, Copy)]
@@ -113,7 +114,7 @@ impl Build<'_> {
     /// As [`Build::write`].
     pub fn ext_in_layers(
         &self,
-        below: &[Box<dyn Source + Send>],
+        below: &[Arc<dyn Source + Send>],
         options: &ext::BuildOptions,
         freed: Freed,
     ) -> Result<ByteLen, Error> {

@@ -7,13 +7,13 @@ use seekless_fs::{ArchiveFault, FsError};
 use seekless_host::{block_device, preloaded};
 use seekless_images::output::directory_of;
 use seekless_images::{Error, ErrorKind, FORMATS, Place, in_use, snapshot};
-use seekless_source::layered::ReplacedLink;
 use seekless_source::{
     DroppedXattrs, Excludes, IdMap, IdRange, ImageSource, MetadataCalls, Notices, OpenOptions,
-    TreeOptions, oci,
+    ReplacedLink, Steps, TreeOptions, oci,
 };
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tracing::warn;
 
 /// Options of a source, and changes to its files.
@@ -109,47 +109,61 @@ pub fn open_layers(
     if let [path] = paths {
         return open(path, options, purpose);
     }
+    refuse_parts(paths, options)?;
+    paths.iter().try_for_each(|path| look(path, purpose))?;
+    let opening = opening(options, purpose)?;
+    let layered = seekless_source::open_layers(paths, &opening).map_err(failed)?;
+    warn_of_replaced(layered.replaced_links());
+    Ok(Box::new(layered))
+}
+
+/// Opens sources as layers over one another, step by step: a container image has the layers that it
+/// was made of, each other source is one.
+///
+/// # Errors
+/// As [`open_layers`]; [`ErrorKind::Usage`] for a source that is a partition or a snapshot beside
+/// others.
+pub fn open_steps(
+    paths: &[PathBuf],
+    options: &SourceOptions,
+    purpose: Purpose,
+) -> Result<Steps, Error> {
+    if let [path] = paths
+        && (options.place.is_part() || snapshot::split(path).is_some())
+    {
+        let whole = Arc::from(open(path, options, purpose)?);
+        return Ok(Steps { below: Vec::new(), whole, replaced_links: Vec::new() });
+    }
+    refuse_parts(paths, options)?;
+    paths.iter().try_for_each(|path| look(path, purpose))?;
+    let opening = opening(options, purpose)?;
+    let steps = seekless_source::open_steps(paths, &opening).map_err(|error| match paths {
+        [path] => seekless_images::partitions_of(path).unwrap_or_else(|| failed(error)),
+        _ => failed(error),
+    })?;
+    warn_of_replaced(&steps.replaced_links);
+    Ok(steps)
+}
+
+/// Refuses several sources one of which would be a part of a disk or a snapshot.
+fn refuse_parts(paths: &[PathBuf], options: &SourceOptions) -> Result<(), Error> {
     if options.place.is_part() {
         let parameters = Text::from(Term::Partition).then(" and ").then(Term::Offset);
         return Err(Error::usage(parameters.then(" take one source")));
     }
-    if let Some((image, _)) = paths.iter().find_map(|path| snapshot::split(path)) {
-        return Err(Error::usage("a snapshot is the only source").about(image.display()));
+    match paths.iter().find_map(|path| snapshot::split(path)) {
+        Some((image, _)) => {
+            Err(Error::usage("a snapshot is the only source").about(image.display()))
+        }
+        None => Ok(()),
     }
-    paths.iter().try_for_each(|path| look(path, purpose))?;
-    let opening = opening(options, purpose)?;
-    let layered = seekless_source::open_layers(paths, &opening).map_err(failed)?;
-    for ReplacedLink { by, path } in layered.replaced_links() {
+}
+
+fn warn_of_replaced(links: &[ReplacedLink]) {
+    for ReplacedLink { by, path } in links {
         let path = String::from_utf8_lossy(path);
         warn!("{by}: the directory /{path} replaces a symlink of an earlier source");
     }
-    Ok(Box::new(layered))
-}
-
-/// Opens the first of several sources, the first two over one another, and so on, all but the whole.
-///
-/// # Errors
-/// As [`open_layers`]; [`ErrorKind::Usage`] for standard input below another source, since it
-/// cannot be read twice.
-pub fn open_below(
-    paths: &[PathBuf],
-    options: &SourceOptions,
-    purpose: Purpose,
-) -> Result<Vec<Box<dyn Source + Send>>, Error> {
-    let Some((_, below)) = paths.split_last() else { return Ok(Vec::new()) };
-    if below.iter().any(|path| path.as_os_str() == "-") {
-        return Err(Error::usage("standard input is read once: it can be the last source only"));
-    }
-    (1..paths.len())
-        .map(|count| match &paths[..count] {
-            [path] => open(path, options, purpose),
-            // Replaced links are told of the whole.
-            several => {
-                let layered = seekless_source::open_layers(several, &opening(options, purpose)?);
-                Ok(Box::new(layered.map_err(failed)?) as Box<dyn Source + Send>)
-            }
-        })
-        .collect()
 }
 
 /// Refuses an output that lies inside one of the sources: the image would find its predecessor

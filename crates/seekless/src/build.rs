@@ -345,8 +345,9 @@ impl Build {
         self
     }
 
-    /// Lays each source behind those before it, where it lies in every ext image that begins with
-    /// the same sources and has the same options.
+    /// Lays each layer behind those below it, where it lies in every ext image that begins with the
+    /// same layers and has the same options. A container image has the layers that it was made of;
+    /// any other source is one layer.
     #[must_use]
     pub fn shared(mut self) -> Self {
         self.is_shared = true;
@@ -433,10 +434,11 @@ impl Build {
         let is_fat = matches!(options, Options::Fat(_));
         opening.dropped.all |= is_fat && self.is_lossy;
         let purpose = Purpose::Build { latest: self.made };
-        let source = sources::open_layers(&self.sources, &opening, purpose)?;
-        let below = match self.is_shared {
-            true => sources::open_below(&self.sources, &opening, purpose)?,
-            false => Vec::new(),
+        let (below, source) = if self.is_shared {
+            let steps = sources::open_steps(&self.sources, &opening, purpose)?;
+            (steps.below, steps.whole)
+        } else {
+            (Vec::new(), Arc::from(sources::open_layers(&self.sources, &opening, purpose)?))
         };
         let names: Vec<String> =
             self.sources.iter().map(|path| path.display().to_string()).collect();

@@ -12,10 +12,11 @@ use seekless_fs::source::{Content, Sealed, Segment, Source};
 use seekless_fs::tree::{NewPayload, Node, NodeAttr, NodeId, OtherTimes, Payload, Tree};
 use seekless_fs::{FileKind, FsError};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Sources laid over one another, the lowest first.
 pub struct LayeredSource {
-    layers: Vec<(String, Box<dyn Source + Send>)>,
+    layers: Vec<(String, Arc<dyn Source + Send>)>,
     tree: Tree,
     replaced_links: Vec<ReplacedLink>,
 }
@@ -38,7 +39,7 @@ impl LayeredSource {
     /// # Errors
     /// [`FsError::Invalid`] when a directory is needed in place of another source's file;
     /// [`FsError::NoSpace`] for more files than a tree can contain.
-    pub fn new(layers: Vec<(String, Box<dyn Source + Send>)>) -> Result<Self, FsError> {
+    pub fn new(layers: Vec<(String, Arc<dyn Source + Send>)>) -> Result<Self, FsError> {
         let mut unpacker = Unpacker::new(TreeOptions::default());
         let mut replaced_links = Vec::new();
         for (number, (name, layer)) in layers.iter().enumerate() {

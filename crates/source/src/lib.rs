@@ -46,7 +46,7 @@ pub use archive::ArchiveSource;
 pub use directory::DirectorySource;
 pub use excludes::Excludes;
 pub use image::ImageSource;
-pub use layered::LayeredSource;
+pub use layered::{LayeredSource, ReplacedLink};
 pub use options::{DroppedXattrs, IdMap, IdRange, MetadataCalls, Notices, TreeOptions};
 
 use seekless_device::{BlockDevice, FileDevice};
@@ -108,11 +108,11 @@ pub enum SourceKind {
 pub fn open(path: &Path, options: &OpenOptions<'_>) -> Result<Box<dyn Source + Send>, FsError> {
     let found = open_any(path, options)?;
     match &options.choice.tag {
-        Some(tag) if !found.is_container => {
+        Some(tag) if !found.is_container() => {
             let name = shown(path);
             Err(FsError::Invalid(format!("{name}: not a container image, so it has no tag {tag}")))
         }
-        _ => Ok(found.source),
+        _ => found.whole(&options.tree),
     }
 }
 
@@ -122,21 +122,65 @@ pub fn open(path: &Path, options: &OpenOptions<'_>) -> Result<Box<dyn Source + S
 /// # Errors
 /// As [`open`] and [`LayeredSource::new`].
 pub fn open_layers(paths: &[PathBuf], options: &OpenOptions<'_>) -> Result<LayeredSource, FsError> {
+    let whole = |(path, found): (&PathBuf, OpenedSource)| {
+        Ok((shown(path), Arc::from(found.whole(&options.tree)?)))
+    };
+    let found = open_all(paths, options)?;
+    let layers = paths.iter().zip(found).map(whole).collect::<Result<_, FsError>>()?;
+    LayeredSource::new(layers)
+}
+
+/// What sources are made of, step by step.
+pub struct Steps {
+    /// The first layer alone, the first two over one another, and so on, all but the whole.
+    pub below: Vec<Arc<dyn Source + Send>>,
+    /// All layers over one another.
+    pub whole: Arc<dyn Source + Send>,
+    /// Symlinks that directories of a later source replace.
+    pub replaced_links: Vec<ReplacedLink>,
+}
+
+/// Opens sources as layers over one another, the first at the bottom: a container image has the
+/// layers that it was made of, each other source is one. Each source is read once, so that standard
+/// input may be one.
+///
+/// # Errors
+/// As [`open_layers`]; [`FsError::Invalid`] without a source.
+pub fn open_steps(paths: &[PathBuf], options: &OpenOptions<'_>) -> Result<Steps, FsError> {
+    let mut steps: Vec<Arc<dyn Source + Send>> = Vec::new();
+    let mut replaced_links = Vec::new();
+    let mut lower: Vec<(String, Arc<dyn Source + Send>)> = Vec::new();
+    for (path, found) in paths.iter().zip(open_all(paths, options)?) {
+        let own = found.steps(&options.tree)?;
+        for step in &own {
+            if lower.is_empty() {
+                steps.push(step.clone());
+                continue;
+            }
+            let upper = (shown(path), step.clone());
+            let layered = LayeredSource::new(lower.iter().cloned().chain([upper]).collect())?;
+            replaced_links = layered.replaced_links().to_vec();
+            steps.push(Arc::new(layered));
+        }
+        lower.extend(own.last().map(|whole| (shown(path), whole.clone())));
+    }
+    let Some(whole) = steps.pop() else { return Err(FsError::Invalid("no source".into())) };
+    Ok(Steps { below: steps, whole, replaced_links })
+}
+
+/// Opens each of several sources; one of them at least must be a container image if a tag is
+/// wanted.
+fn open_all(paths: &[PathBuf], options: &OpenOptions<'_>) -> Result<Vec<OpenedSource>, FsError> {
     if paths.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
         return Err(FsError::Invalid("standard input can be one source only".into()));
     }
-    let mut has_container = false;
-    let mut layers = Vec::new();
-    for path in paths {
-        let found = open_any(path, options)?;
-        has_container |= found.is_container;
-        layers.push((shown(path), found.source));
-    }
+    let found: Vec<OpenedSource> =
+        paths.iter().map(|path| open_any(path, options)).collect::<Result<_, FsError>>()?;
     match &options.choice.tag {
-        Some(tag) if !has_container => Err(FsError::Invalid(format!(
-            "none of the sources is a container image with a tag {tag}"
-        ))),
-        _ => LayeredSource::new(layers),
+        Some(tag) if !found.iter().any(OpenedSource::is_container) => Err(FsError::Invalid(
+            format!("none of the sources is a container image with a tag {tag}"),
+        )),
+        _ => Ok(found),
     }
 }
 
@@ -146,15 +190,38 @@ fn shown(path: &Path) -> String {
 }
 
 /// An opened source.
-struct OpenedSource {
-    source: Box<dyn Source + Send>,
-    /// Whether it is a container image, which may have tags.
-    is_container: bool,
+enum OpenedSource {
+    /// The layers of a container image, which may have tags.
+    Container(oci::Layers),
+    /// Any other source.
+    Plain(Box<dyn Source + Send>),
 }
 
 impl OpenedSource {
     fn plain(source: impl Source + Send + 'static) -> Self {
-        Self { source: Box::new(source), is_container: false }
+        Self::Plain(Box::new(source))
+    }
+
+    fn is_container(&self) -> bool {
+        matches!(self, Self::Container(_))
+    }
+
+    fn whole(self, options: &TreeOptions) -> Result<Box<dyn Source + Send>, FsError> {
+        Ok(match self {
+            Self::Container(layers) => Box::new(layers.whole(options)?),
+            Self::Plain(source) => source,
+        })
+    }
+
+    /// The layers of a container image, step by step; any other source is one step.
+    fn steps(self, options: &TreeOptions) -> Result<Vec<Arc<dyn Source + Send>>, FsError> {
+        Ok(match self {
+            Self::Container(layers) => {
+                let steps = layers.steps(options)?.into_iter();
+                steps.map(|step| Arc::new(step) as Arc<dyn Source + Send>).collect()
+            }
+            Self::Plain(source) => vec![Arc::from(source)],
+        })
     }
 }
 
@@ -166,8 +233,8 @@ fn open_any(path: &Path, options: &OpenOptions<'_>) -> Result<OpenedSource, FsEr
     Ok(match detect(path, options.formats)? {
         SourceKind::Directory => OpenedSource::plain(DirectorySource::open(path, &options.tree)?),
         SourceKind::Oci => {
-            let source = oci::open(path, &options.choice, &options.temp_dir, &options.tree)?;
-            OpenedSource { source: Box::new(source), is_container: true }
+            let layers = oci::layers(path, &options.choice, &options.temp_dir)?;
+            OpenedSource::Container(layers)
         }
         SourceKind::Tar => archive(File::open(path).map_err(io)?, shown(path), options)?,
         SourceKind::Image => {
@@ -208,8 +275,8 @@ fn archive(file: File, name: String, options: &OpenOptions<'_>) -> Result<Opened
         return Err(FsError::Refused(text));
     }
     Ok(match oci::open_archive(spooled, &name, choice, temp_dir, tree)? {
-        oci::Opened::Image(source) => OpenedSource { source, is_container: true },
-        oci::Opened::Ordinary(source) => OpenedSource { source, is_container: false },
+        oci::Opened::Image(layers) => OpenedSource::Container(layers),
+        oci::Opened::Ordinary(source) => OpenedSource::Plain(source),
     })
 }
 

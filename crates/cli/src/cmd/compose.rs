@@ -14,7 +14,7 @@ use crate::failure::{Failure, Kind};
 use crate::fat_args::{FatBuildArgs, FatMakeArgs};
 use crate::format_args::{EXT_IMAGES, FAT_IMAGES, FormatArgs, UFS_IMAGES};
 use crate::progress;
-use crate::source::{self, Purpose, SourceArgs, source_date_epoch, temp_dir};
+use crate::source::{Purpose, SourceArgs, source_date_epoch, temp_dir};
 use crate::ufs_args::UfsArgs;
 use crate::uuid::WantedUuid;
 use crate::written::Written;
@@ -37,6 +37,7 @@ use seekless_images::targets::Target;
 use seekless_units::{ByteLen, parse_size};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use verity::VerityArgs;
 
 /// Build an ext4, UFS or FAT image from directories, tar archives, container images or other images
@@ -300,11 +301,10 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
     let mut tree_args = args.tree.with_patterns()?;
     tree_args.dropped = args.fat_tree.xattrs(args.fat_width().is_some());
     tree_args.dropped.all |= args.ext.drops_xattrs();
-    let below = args.like.open_below(args, &tree_args, purpose)?;
-    let source = source::open_layers(&args.sources, &tree_args, args.open.options(), purpose)?;
+    let steps = args.like.open_sources(args, &tree_args, purpose)?;
     let disk = args.disk.begin(args, &target, global)?;
     let start = disk.as_ref().map(|disk| disk.root()).or(place.offset).unwrap_or_default();
-    let source = source.as_ref();
+    let source = steps.whole.as_ref();
     let (name, progress) = (args.shown_sources(), progress::shown(global));
     let build = Build {
         source,
@@ -314,9 +314,10 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
         destination: Destination { target: &target, start },
         progress: &progress,
     };
-    let written = match below {
-        Some(below) => write_layers(args, build, &options, &below),
-        None => write(args, build, options, bases.as_ref()),
+    let written = if args.like.is_share() {
+        write_layers(args, build, &options, &steps.below)
+    } else {
+        write(args, build, options, bases.as_ref())
     };
     let BuildResult { len: size, kept } =
         written.map_err(|failure| on_device(failure, args, &target))?;
@@ -426,12 +427,12 @@ fn write(
     Ok(build.write(&options, bases.map(|bases| (bases, args.like.likeness())))?)
 }
 
-/// Writes an image in which each of the sources lies where it lies in other images.
+/// Writes an image in which each of its layers lies where it lies in other images.
 fn write_layers(
     args: &BuildArgs,
     build: Build<'_>,
     options: &Options,
-    below: &[Box<dyn Source + Send>],
+    below: &[Arc<dyn Source + Send>],
 ) -> Result<BuildResult, Failure> {
     let Options::Ext(options) = options else {
         return Err(Failure::usage("--share is for ext images"));

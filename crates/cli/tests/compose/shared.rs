@@ -2,8 +2,10 @@
 //! files that are gone, and within a budget of bytes that move.
 
 use super::like::{BLOCK, CHUNK, Random, build, fresh, list, new_tree, pieces, set_times};
-use crate::judges::{Scratch, check, failure, manifest, same, seekless, text};
-use std::fs;
+use crate::archives::entry;
+use crate::judges::{Scratch, check, command, failure, manifest, run, same, seekless, text};
+use crate::workshop::Workshop;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 /// Images of the same base and of other things, none of which was seen by the build of another.
@@ -232,6 +234,84 @@ fn layers_keep_what_lies_below() {
         }
         sources.push(next);
     }
+}
+
+/// A tree as the archive of a layer.
+fn archived(shop: &Workshop, tree: &str) -> (String, Vec<u8>) {
+    let archive = format!("{tree}.tar");
+    run("tar", &["--sort=name", "--owner=0", "--group=0", "-C", tree, "-cf", &archive, "."]);
+    let bytes = fs::read(&archive).expect("read");
+    assert!(archive.starts_with(&shop.scratch.join("")));
+    (archive, bytes)
+}
+
+/// The layers of a container image are layers of the volume: images of which nothing but the first
+/// layers is equal share the chunks of these.
+#[test]
+fn layers_of_a_container_image_lie_apart() {
+    let shop = Workshop::new("container-layers");
+    let mut random = Random(41);
+    let [base, one, two, image, other] =
+        ["base", "one", "two", "image", "other"].map(|name| shop.scratch.join(name));
+    new_tree(Path::new(&base), &mut random);
+    let removed = random.bytes(70_000);
+    fs::write(format!("{base}/dir-5/removed"), &removed).expect("write");
+    let mut layers = vec![archived(&shop, &base)];
+    for layer in [&one, &two] {
+        fs::create_dir_all(format!("{layer}/dir-3")).expect("mkdir");
+        for file in 0..25 {
+            fs::write(format!("{layer}/dir-3/own-{file}"), random.bytes(40_000)).expect("write");
+        }
+        fs::write(format!("{layer}/dir-3/file-3"), random.bytes(9_000)).expect("write");
+        layers.push(archived(&shop, layer));
+    }
+    let archives: Vec<Vec<u8>> = layers.iter().map(|(_, bytes)| bytes.clone()).collect();
+    let mark = [entry("dir-5/.wh.removed", b'0', "", 0o600, b"").as_slice(), &[0; 1024]].concat();
+    shop.layout(&[
+        shop.image("all", &archives),
+        shop.image("base", &archives[..1]),
+        shop.image("one", &archives[..2]),
+        shop.image("two", &[archives[0].clone(), archives[2].clone()]),
+        shop.image("less", &[archives[0].clone(), archives[1].clone(), mark]),
+    ]);
+    let layout = shop.dir.to_str().expect("path").to_owned();
+    let built = |tag: &str, options: &[&str]| {
+        build(&layout, &image, &[&["--tag", tag, "--share"], options].concat());
+        check(&image);
+        build(&layout, &other, &["--tag", tag]);
+        same(tag, &manifest(&other, &[]), &manifest(&image, &[]));
+        fs::read(&image).expect("read")
+    };
+    // Where no layer removes anything, the layers are what their archives are as sources.
+    let all = built("all", &[]);
+    let paths: Vec<&str> = layers.iter().map(|(path, _)| path.as_str()).collect();
+    let args = [&["build", "--share", "-q", "--force", "-o", &other][..], &paths].concat();
+    text(&seekless(&args));
+    assert!(all == fs::read(&other).expect("read"), "of layers and of archives");
+    let (first, second) = (built("one", &[]), built("two", &[]));
+    let own = size_of_files(&two).div_ceil(CHUNK as u64) as usize;
+    let new = fresh(&first, &second, CHUNK);
+    assert!(new <= own + 3, "{new} new chunks, {own} of contents");
+    let new = fresh(&built("base", &[]), &first, CHUNK);
+    assert!(new <= own + 3, "{new} new chunks on the base, {own} of contents");
+    let new = fresh(&first, &all, CHUNK);
+    assert!(new <= own + 3, "{new} new chunks on two layers, {own} of contents");
+    // What a layer removes leaves the chunks below as they are.
+    let less = built("less", &[]);
+    assert!(contains(&image, &removed[..8192]), "kept");
+    assert!(fresh(&first, &less, CHUNK) <= 3, "{} new chunks", fresh(&first, &less, CHUNK));
+    built("less", &["--freed", "zero"]);
+    assert!(!contains(&image, &removed[..8192]), "zeros");
+    // A directory over a container image from standard input, which is read once.
+    let saved = shop.pack("image.tar");
+    let top = shop.scratch.join("top");
+    fs::create_dir(&top).expect("mkdir");
+    fs::write(format!("{top}/last"), random.bytes(40_000)).expect("write");
+    let args = ["build", "-", &top, "-o", &image, "--force", "-q", "--share", "--tag", "one"];
+    let mut piped = command(&args);
+    text(&piped.stdin(File::open(&saved).expect("open")).output().expect("run"));
+    check(&image);
+    assert!(fresh(&first, &fs::read(&image).expect("read"), CHUNK) <= 1 + 3);
 }
 
 /// Files that a trace reads lie apart in the older image: within a budget, those move for which the

@@ -21,7 +21,7 @@ use oci_spec::image::{
     self as spec, Descriptor, DigestAlgorithm, ImageIndex, ImageManifest, MediaType,
 };
 use seekless_fs::FsError;
-use stack::Stack;
+pub(crate) use stack::Layers;
 use std::cell::Cell;
 use std::error::Error;
 use std::io::Read;
@@ -38,26 +38,21 @@ const NESTING_MAX: usize = 8;
 /// containerd's.
 const NAME_KEYS: [&str; 2] = ["org.opencontainers.image.ref.name", "io.containerd.image.name"];
 
-/// Opens a layout directory, or one written by skopeo.
+/// The layers of an image in a layout directory, or in one written by skopeo.
 ///
 /// # Errors
 /// [`FsError::Container`] when a part is missing or does not match its digest; [`FsError::Invalid`]
-/// when the choice does not determine one image; otherwise as for archives.
-pub fn open(
-    path: &Path,
-    choice: &Choice,
-    temp_dir: &Path,
-    options: &TreeOptions,
-) -> Result<ArchiveSource, FsError> {
+/// when the choice does not determine one image; [`FsError::Io`].
+pub(crate) fn layers(path: &Path, choice: &Choice, temp_dir: &Path) -> Result<Layers, FsError> {
     let store = Store::Directory(path.to_path_buf());
     let form = if skopeo::is_image(path) { Form::Skopeo } else { Form::Oci };
-    Layout { store: &store, form, temp_dir, choice }.open(options)
+    Layout { store: &store, form, temp_dir, choice }.layers()
 }
 
 /// The result of [`open_archive`].
 pub(crate) enum Opened {
-    /// The root file system of a container image.
-    Image(Box<ArchiveSource>),
+    /// The layers of a container image.
+    Image(Layers),
     /// An ordinary archive's files.
     Ordinary(Box<ArchiveSource>),
 }
@@ -66,7 +61,7 @@ pub(crate) enum Opened {
 /// copy`, crane, ko, kaniko, jib and Bazel, or of files.
 ///
 /// # Errors
-/// As [`open`].
+/// As [`layers`], and as for archives.
 pub(crate) fn open_archive(
     archive: tar::Spooled,
     name: &str,
@@ -84,11 +79,10 @@ pub(crate) fn open_archive(
     if !has_mark.get() {
         return Ok(Opened::Ordinary(Box::new(ordinary?)));
     }
-    let opened = |source: ArchiveSource| Opened::Image(Box::new(source));
     let layout = |store| Layout { store, form: Form::Oci, temp_dir, choice };
     match Store::in_archive(archive, name)? {
-        ArchiveKind::Layout(store) => layout(&store).open(options).map(opened),
-        ArchiveKind::Saved(store) => layout(&store).open_saved(options).map(opened),
+        ArchiveKind::Layout(store) => layout(&store).layers().map(Opened::Image),
+        ArchiveKind::Saved(store) => layout(&store).saved_layers().map(Opened::Image),
         ArchiveKind::Ordinary(why) => {
             let ordinary = ordinary?;
             if let Some(why) = why {
@@ -144,20 +138,19 @@ struct Layout<'a> {
 }
 
 impl Layout<'_> {
-    /// Opens an image of a layout.
-    fn open(&self, options: &TreeOptions) -> Result<ArchiveSource, FsError> {
+    /// The layers of a layout's image.
+    fn layers(&self) -> Result<Layers, FsError> {
         let manifest = self.manifest()?;
-        let mut stack = Stack::new(options);
-        for descriptor in manifest.layers() {
+        let spooled = |descriptor| {
             let blob = self.layer(descriptor)?;
-            stack.add(self.spool(&blob)?, blob.name)?;
-        }
-        stack.finish()
+            Ok((self.spool(&blob)?, blob.name))
+        };
+        manifest.layers().iter().map(spooled).collect::<Result<_, FsError>>().map(Layers::new)
     }
 
-    /// Opens an image written by `docker save`.
-    fn open_saved(&self, options: &TreeOptions) -> Result<ArchiveSource, FsError> {
-        let mut stack = Stack::new(options);
+    /// The layers of an image written by `docker save`.
+    fn saved_layers(&self) -> Result<Layers, FsError> {
+        let mut layers = Vec::new();
         for docker::SavedLayer { section, digest } in docker::layers(self.store, self.choice)? {
             let layer = self.spool(&section)?;
             let name = section.name;
@@ -167,9 +160,9 @@ impl Layout<'_> {
                 let what = "contents do not match the digest".into();
                 return Err(FsError::Container { name, what });
             }
-            stack.add(layer, name)?;
+            layers.push((layer, name));
         }
-        stack.finish()
+        Ok(Layers::new(layers))
     }
 
     /// A layer's archive, decompressed if necessary.

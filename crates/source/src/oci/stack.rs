@@ -1,33 +1,71 @@
 //! The layers of an image laid over each other, with their whiteouts.
 
 use crate::archive::{ArchiveSource, Contents, Layer};
-use crate::options::TreeOptions;
+use crate::options::{Notices, TreeOptions};
 use crate::tar::{self, Emptiness, read_into};
 use crate::unpack::Unpacker;
 use seekless_fs::FsError;
 use seekless_fs::tree::{NodeId, TreeBuilder};
 use std::collections::HashSet;
 
+/// The archives of an image's layers, decompressed, the lowest first.
+pub(crate) struct Layers(Vec<(tar::Spooled, String)>);
+
+impl Layers {
+    /// Layers with their names for messages.
+    pub(super) fn new(archives: Vec<(tar::Spooled, String)>) -> Self {
+        Self(archives)
+    }
+
+    /// The root file system: all layers over one another.
+    ///
+    /// # Errors
+    /// As for archives.
+    pub(crate) fn whole(&self, options: &TreeOptions) -> Result<ArchiveSource, FsError> {
+        self.lowest(self.0.len(), options)
+    }
+
+    /// The root file systems of the first layer alone, of the first two, and so on; the last has
+    /// all layers. Only the last one tells notices. An image without layers has one, without files.
+    ///
+    /// # Errors
+    /// As for archives.
+    pub(crate) fn steps(&self, options: &TreeOptions) -> Result<Vec<ArchiveSource>, FsError> {
+        let silent = TreeOptions { notices: Notices(|_| {}), ..options.clone() };
+        let below = (1..self.0.len()).map(|count| self.lowest(count, &silent));
+        below.chain([self.whole(options)]).collect()
+    }
+
+    /// The first `count` layers over one another.
+    fn lowest(&self, count: usize, options: &TreeOptions) -> Result<ArchiveSource, FsError> {
+        let mut stack = Stack::new(options);
+        for (archive, name) in &self.0[..count] {
+            stack.add(archive.clone(), name.clone())?;
+        }
+        stack.finish()
+    }
+}
+
 /// Layers laid over each other.
-pub(super) struct Stack {
+struct Stack {
     unpacker: Unpacker,
     contents: Contents,
 }
 
 impl Stack {
-    pub(super) fn new(options: &TreeOptions) -> Self {
+    fn new(options: &TreeOptions) -> Self {
         Self { unpacker: Unpacker::new(options.clone()), contents: Contents::default() }
     }
 
     /// Adds the next layer.
-    pub(super) fn add(&mut self, layer: tar::Spooled, name: String) -> Result<(), FsError> {
+    fn add(&mut self, layer: tar::Spooled, name: String) -> Result<(), FsError> {
         let layer = self.contents.add_archive(layer, name)?;
         apply_whiteouts(&mut self.unpacker, &mut self.contents, layer)?;
         let wanted = |path: &[u8]| !is_metadata(path) && whiteout(path).is_none();
         read_into(&mut self.unpacker, &mut self.contents, layer, Emptiness::Known, wanted)
     }
 
-    pub(super) fn finish(self) -> Result<ArchiveSource, FsError> {
+    fn finish(self) -> Result<ArchiveSource, FsError> {
         Ok(ArchiveSource::new(self.unpacker.finish()?, self.contents))
     }
 }

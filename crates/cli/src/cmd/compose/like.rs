@@ -9,10 +9,11 @@ use clap::Args;
 use seekless_compose::base::{Likeness, Moved, Taken};
 use seekless_compose::formats::OlderImages;
 use seekless_compose::freed::Freed;
-use seekless_fs::source::Source;
 use seekless_images::Place;
+use seekless_source::Steps;
 use seekless_units::{ByteLen, parse_size};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Older images, and how strictly the new one is like them; whether sources have places of their
 /// own.
@@ -37,8 +38,9 @@ pub(super) struct LikeArgs {
     /// lie in the order in which they are read. Those move for which the most seeks are saved
     #[arg(long, requires_all = ["like", "trace"], value_name = "SIZE", value_parser = parse_size)]
     move_budget: Option<ByteLen>,
-    /// Lay each SOURCE behind those before it, where it lies in every image that begins with the
-    /// same sources and has the same options, so that these images share its chunks (ext)
+    /// Lay each layer behind those below it, where it lies in every image that begins with the same
+    /// layers and has the same options, so that these images share its chunks (ext). A container
+    /// image has the layers that it was made of; any other SOURCE is one layer
     #[arg(long, conflicts_with_all = ["like", "inodes"])]
     share: bool,
     /// Blocks of files that were replaced or removed: filled with zeros, or kept as they were, so
@@ -66,20 +68,22 @@ impl LikeArgs {
         Ok(OlderImages::open(args.format.known(), &self.like, &place, options)?)
     }
 
-    /// The sources below the whole, if each is laid out for itself; `None` without `--share`.
-    pub(super) fn open_below(
+    /// The sources, step by step if each layer is laid out for itself.
+    pub(super) fn open_sources(
         &self,
         args: &BuildArgs,
         tree: &SourceArgs,
         purpose: Purpose,
-    ) -> Result<Option<Vec<Box<dyn Source + Send>>>, Failure> {
+    ) -> Result<Steps, Failure> {
+        let (sources, image) = (&args.sources, args.open.options());
         if !self.share {
-            return Ok(None);
+            let whole = Arc::from(source::open_layers(sources, tree, image, purpose)?);
+            return Ok(Steps { below: Vec::new(), whole, replaced_links: Vec::new() });
         }
         if args.fat_width().is_some() || args.ufs_version().is_some() {
             return Err(Failure::usage("--share is for ext images"));
         }
-        source::open_below(&args.sources, tree, args.open.options(), purpose).map(Some)
+        source::open_steps(sources, tree, image, purpose)
     }
 
     /// Whether each source has places of its own.
