@@ -195,6 +195,21 @@ struct NewBuilder<'a, V: OlderVolume> {
     has_its_shape: bool,
 }
 
+/// Opens an image of the format of older ones, which nobody changes.
+///
+/// # Errors
+/// As [`Bases::open`].
+pub(crate) fn open_sound<V: OlderVolume>(
+    path: &Path,
+    place: &Place,
+    options: OpenOptions,
+) -> Result<Arc<V::Image>, Error> {
+    let about = |error: FsError| Error::from(error).about(path.display());
+    let image = Arc::new(V::open(device::<V>(path, place)?, options).map_err(about)?);
+    V::refuse_damage(&image).map_err(|error| damaged::<V>(error, path))?;
+    Ok(image)
+}
+
 /// The device of an image that nobody changes.
 fn device<V: OlderVolume>(path: &Path, place: &Place) -> Result<Arc<dyn BlockDevice>, Error> {
     in_use::refuse(path)?;

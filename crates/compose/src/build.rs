@@ -87,7 +87,7 @@ impl Build<'_> {
     }
 
     /// Writes an image of one format on the base of older ones.
-    fn on<O: VolumeOptions>(
+    pub(crate) fn on<O: VolumeOptions>(
         &self,
         bases: &Bases<O::Older>,
         options: &O,

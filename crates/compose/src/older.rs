@@ -57,6 +57,9 @@ pub trait OlderVolume: Sized + 'static {
     /// As [`OlderVolume::refuse_damage`].
     fn of(image: Arc<Self::Image>) -> Result<Self, FsError>;
 
+    /// Options of a build that give a volume of this shape with the marks of this one.
+    fn options(&self) -> Self::Options;
+
     /// The way to repair an image that is damaged.
     fn repair() -> Text {
         repair_first()

@@ -1,25 +1,29 @@
 //! Rearranges an image: writes a second one in which blocks that traces read come first.
 
-use crate::base::Likeness;
+use crate::base::{Bases, Likeness, open_sound};
 use crate::build::Build;
-use crate::formats::{E2FSCK, ExtBases, REARRANGED};
+use crate::formats::{E2FSCK, ExtBases, OlderImages, REARRANGED};
+use crate::older::OlderVolume;
 use crate::opened::RearrangedFormat;
+use crate::options::VolumeOptions;
 use crate::write::Destination;
 use seekless_device::{BlockDevice, DeviceError};
 use seekless_ext::{BuildOptions, Builder, ExtImage};
-use seekless_fs::FsError;
-use seekless_fs::format::{Format, OpenOptions, Probe};
+use seekless_formats::claim;
+use seekless_fs::format::{self, Format, OpenOptions, Probe};
 use seekless_fs::plan::{NewVolume, ObjectId, Plan, Rearrange, Run};
 use seekless_fs::source::Source;
 use seekless_fs::term::Text;
+use seekless_fs::{FsError, Inspect};
 use seekless_images::targets::{Target, copy_of_table, copy_range};
 use seekless_images::{Error, Place, Progress, refuse_others};
 use seekless_layout::planner::scattered::{blocks_in, gather};
 use seekless_layout::planner::{self, Part, Storage};
 use seekless_layout::replay::{Replayed, add_symlinks};
+use seekless_layout::trace::Event;
 use seekless_source::{ImageSource, TreeOptions};
 use seekless_units::{ByteLen, Lbn};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tracing::warn;
 
@@ -41,6 +45,29 @@ pub fn open(
     let formats: Vec<Format> = REARRANGED.iter().map(|row| row.format).collect();
     refuse_others(path, device.as_ref(), &formats, only)?;
     open_device(device, options).map_err(|error| Error::from(error).about(path.display()))
+}
+
+/// Opens older images of the format of an image, or their layout lists; `None` for none.
+///
+/// # Errors
+/// As [`open`]; as [`Bases::open`]; [`ErrorKind::Usage`](seekless_images::ErrorKind) for a
+/// partition, which keeps its size and its marks.
+pub fn older_images(
+    image: &Path,
+    place: &Place,
+    older: &[PathBuf],
+    options: OpenOptions,
+) -> Result<Option<OlderImages>, Error> {
+    if older.is_empty() {
+        return Ok(None);
+    }
+    if place.is_part() {
+        return Err(Error::usage("a partition keeps its file system: name no older image"));
+    }
+    let device = seekless_images::device(image, place)?;
+    let format = claim(device.as_ref());
+    let format = format.map_err(|error| Error::from(error).about(image.display()))?;
+    OlderImages::open(format, older, &Place::default(), options)
 }
 
 /// Opens a device of the first format that claims it; of the first of all if none does.
@@ -171,6 +198,55 @@ impl Rearrangement<'_> {
         build.volume(&builder, &touches(&builder)).map(drop)
     }
 
+    /// Writes the same tree as a volume of the shape of the first of older images of its format, in
+    /// which its files keep their places, and returns the old image.
+    ///
+    /// # Errors
+    /// As [`Rearrangement::rearrange`]; contents that do not fit.
+    pub fn rebuild_on(
+        &self,
+        older: &OlderImages,
+        likeness: Likeness,
+        traces: &[Vec<Event>],
+        options: OpenOptions,
+    ) -> Result<Arc<dyn Inspect>, Error> {
+        match older {
+            OlderImages::Ext(bases) => {
+                self.rebuild_as::<seekless_ext::BuildOptions>(bases, likeness, traces, options)
+            }
+            OlderImages::Ufs(bases) => {
+                self.rebuild_as::<seekless_ffs::BuildOptions>(bases, likeness, traces, options)
+            }
+            OlderImages::Fat(bases) => {
+                self.rebuild_as::<seekless_fat::BuildOptions>(bases, likeness, traces, options)
+            }
+        }
+    }
+
+    fn rebuild_as<O: VolumeOptions>(
+        &self,
+        bases: &Bases<O::Older>,
+        likeness: Likeness,
+        traces: &[Vec<Event>],
+        options: OpenOptions,
+    ) -> Result<Arc<dyn Inspect>, Error> {
+        let image = open_sound::<O::Older>(self.image, self.place, options)?;
+        let tree = ImageSource::open(image.clone(), &TreeOptions::default());
+        let tree = tree.map_err(|error| self.about(error))?;
+        let build = Build {
+            source: &tree,
+            name: &self.image.display().to_string(),
+            traces,
+            storage: self.storage,
+            destination: Destination::whole(self.target),
+            progress: self.progress,
+        };
+        let options = bases.volume().options();
+        self.target.refuse_blocks(options.unit(), "the device has larger blocks")?;
+        build.on(bases, &options, likeness)?;
+        Ok(image)
+    }
+
     /// The device for a new file system of `size` bytes. The rest of a partitioned disk is
     /// copied.
     fn device(&self, size: ByteLen) -> Result<Arc<dyn BlockDevice>, Error> {
@@ -200,14 +276,14 @@ impl Rearrangement<'_> {
     ///
     /// # Errors
     /// [`ErrorKind::Usage`](seekless_images::ErrorKind) where nothing was written; as [`open`].
-    pub fn open_written(&self) -> Result<Box<dyn Rearrangeable>, Error> {
+    pub fn open_written(&self) -> Result<Arc<dyn Inspect>, Error> {
         let missing = || Error::usage("nothing was written").about(self.written.display());
         let device = seekless_images::part(
             self.written,
             self.target.written().ok_or_else(missing)?,
             self.place,
         )?;
-        Ok(open_device(device, OpenOptions::default())?)
+        Ok(format::open(seekless_images::FORMATS, device, OpenOptions::default())?)
     }
 
     /// Completes a disk when its file system is written: with the second copy of its partition

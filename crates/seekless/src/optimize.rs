@@ -1,20 +1,24 @@
 //! Laying an image out anew.
 
 use crate::{Error, LaidOutFor, Progress, Reflink, Score, Trace};
+use seekless_compose::base::Likeness;
+use seekless_compose::formats::OlderImages;
 use seekless_compose::held_out::{Bounds, HeldOut};
 use seekless_compose::rearrange::{self, Rearrangement};
 use seekless_fs::format::OpenOptions;
+use seekless_fs::{FsError, Inspect};
 use seekless_images::{Place, Target, Unwatched};
 use seekless_layout::planner::Storage;
 use seekless_layout::replay::{Machine, replay_for_layout};
 use seekless_layout::score;
+use seekless_layout::trace::Event;
 use seekless_units::ByteLen;
 use serde::Serialize;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A new layout of an ext2/3/4 or FAT image: the blocks that traces read are stored together, in
+/// A new layout of an ext2/3/4 or FAT image, with older images of a UFS image too: the blocks that traces read are stored together, in
 /// the order of first access; of several traces, blocks that more of them read come first. The new
 /// image is the same file system, with the same UUID, label, features and contents.
 ///
@@ -48,6 +52,8 @@ pub struct Optimize {
     chunk: u64,
     storage: LaidOutFor,
     reflink: Reflink,
+    like: Vec<PathBuf>,
+    move_budget: u64,
     replaces: bool,
     progress: Arc<dyn Progress>,
 }
@@ -95,6 +101,8 @@ impl Optimize {
             chunk: 512 << 10,
             storage: LaidOutFor::Disk,
             reflink: Reflink::Auto,
+            like: Vec::new(),
+            move_budget: 0,
             replaces: false,
             progress: Arc::new(Unwatched),
         }
@@ -136,6 +144,42 @@ impl Optimize {
         self
     }
 
+    /// Keeps the files of an older image of the same format, or of its layout list, where they lie
+    /// there, as [`Build::like`](crate::Build::like). The new image has the shape, the UUID or
+    /// volume ID and the label of the older one. UFS images are rearranged with this only.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use seekless::{Build, Optimize, Trace};
+    ///
+    /// # let work = tempfile::tempdir()?;
+    /// # let tree = work.path().join("tree");
+    /// # let [old, new, like] = ["old", "new", "like"].map(|name| work.path().join(name));
+    /// # std::fs::create_dir(&tree)?;
+    /// # let large: Vec<u8> = (0u32..1 << 20).flat_map(u32::to_le_bytes).collect();
+    /// # std::fs::write(tree.join("large"), large)?;
+    /// Build::of([&tree]).write(&old)?;
+    /// std::fs::write(tree.join("added"), "text")?;
+    /// Build::of([&tree]).write(&new)?;
+    /// Optimize::of(&new).trace(Trace::of_paths(["/added"])).like(&old).write(&like)?;
+    /// let images = seekless::sharing(&[&old, &like], 4096)?;
+    /// assert!(images[1].new < images[1].chunks / 10);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn like(mut self, image: impl AsRef<Path>) -> Self {
+        self.like.push(image.as_ref().to_path_buf());
+        self
+    }
+
+    /// As [`Build::move_budget`](crate::Build::move_budget).
+    #[must_use]
+    pub fn move_budget(mut self, bytes: u64) -> Self {
+        self.move_budget = bytes;
+        self
+    }
+
     /// Replaces a file that is there, or the contents of a block device.
     #[must_use]
     pub fn replace(mut self) -> Self {
@@ -167,14 +211,8 @@ impl Optimize {
         }
         let target = Target::create(path, self.replaces, None)?;
         let target = target.with_reflink(self.reflink.into())?;
-        target.refuse_source([&self.image])?;
-        let old = rearrange::open(&self.image, &self.place, OpenOptions::default())?;
-        let block = old.inspect().geometry().block_size;
-        target.refuse_blocks(block, "a new image with larger blocks fits it")?;
+        target.refuse_source(self.like.iter().chain([&self.image]))?;
         let chunk = ByteLen::new(self.chunk);
-        let traces: Vec<_> = self.traces.iter().map(|trace| trace.events.clone()).collect();
-        let about = |error| Error::from(error).about(self.image.display());
-        let mut replays = replay_for_layout(old.inspect(), &traces).map_err(about)?;
         let rearrangement = Rearrangement {
             image: &self.image,
             place: &self.place,
@@ -183,19 +221,11 @@ impl Optimize {
             storage: Storage { kind: self.storage.into(), chunk },
             progress: self.progress.as_ref(),
         };
-        rearrangement.rearrange(old.as_ref(), &mut replays)?;
-        let programs: Vec<_> = self.traces.iter().map(|trace| trace.program.clone()).collect();
-        let held_out = rearrangement.held_out(old.as_ref(), &programs, &traces, &replays)?;
+        let traces: Vec<_> = self.traces.iter().map(|trace| trace.events.clone()).collect();
+        let (before, held_out) = self.rearrange(&rearrangement, &traces)?;
         let new = rearrangement.open_written()?;
-        let scored = |image| {
-            let score = |events| {
-                score::score(image, events, Machine::for_score(), &[chunk]).map(|(score, _)| score)
-            };
-            traces.iter().map(|events| score(events)).collect::<Result<Vec<_>, _>>()
-        };
-        let before = scored(old.inspect()).map_err(about)?;
-        let after =
-            scored(new.inspect()).map_err(|error| Error::from(error).about(path.display()))?;
+        let after = self.scores(new.as_ref(), &traces);
+        let after = after.map_err(|error| Error::from(error).about(path.display()))?;
         rearrangement.complete()?;
         target.finish()?;
         let gain = |(before, after)| Gain { before, after };
@@ -209,5 +239,49 @@ impl Optimize {
             traces: before.into_iter().zip(after).map(gain).collect(),
             other_runs: held_out.into_iter().map(other_run).collect(),
         })
+    }
+
+    /// Writes the new image, and returns the scores on the old one and those of other runs.
+    fn rearrange(
+        &self,
+        rearrangement: &Rearrangement<'_>,
+        traces: &[Vec<Event>],
+    ) -> Result<(Vec<Score>, Vec<HeldOut>), Error> {
+        let about = |error| Error::from(error).about(self.image.display());
+        let (place, options) = (&self.place, OpenOptions::default());
+        let older = rearrange::older_images(&self.image, place, &self.like, options)?;
+        let move_budget = ByteLen::new(self.move_budget);
+        let likeness = Likeness { move_budget, ..Likeness::default() };
+        if let Some(older) = older.as_ref().filter(|older| older.ext().is_none()) {
+            let old = rearrangement.rebuild_on(older, likeness, traces, options)?;
+            return Ok((self.scores(old.as_ref(), traces).map_err(about)?, Vec::new()));
+        }
+        let old = rearrange::open(&self.image, place, options)?;
+        let block = old.inspect().geometry().block_size;
+        rearrangement.target.refuse_blocks(block, "a new image with larger blocks fits it")?;
+        let mut replays = replay_for_layout(old.inspect(), traces).map_err(about)?;
+        let held_out = match (old.ext(), older.as_ref().and_then(OlderImages::ext)) {
+            (Some(image), Some(bases)) => {
+                let shape = bases.volume().options();
+                rearrangement.rebuild(image, &shape, Some((bases, likeness)), &mut replays)?;
+                Vec::new()
+            }
+            _ => {
+                rearrangement.rearrange(old.as_ref(), &mut replays)?;
+                let programs: Vec<_> =
+                    self.traces.iter().map(|trace| trace.program.clone()).collect();
+                rearrangement.held_out(old.as_ref(), &programs, traces, &replays)?
+            }
+        };
+        Ok((self.scores(old.inspect(), traces).map_err(about)?, held_out))
+    }
+
+    /// Scores of the traces on an image.
+    fn scores(&self, image: &dyn Inspect, traces: &[Vec<Event>]) -> Result<Vec<Score>, FsError> {
+        let chunk = ByteLen::new(self.chunk);
+        let score = |events: &Vec<Event>| {
+            score::score(image, events, Machine::for_score(), &[chunk]).map(|(score, _)| score)
+        };
+        traces.iter().map(score).collect()
     }
 }

@@ -1,7 +1,7 @@
 //! What is built in each format is read, checked and compared alike.
 
 use seekless::{
-    Build, Change, Check, ErrorKind, Format, Kind, Optimize, Outcome, Trace, compare, open,
+    Build, Change, Check, ErrorKind, Format, Kind, Optimize, Outcome, Trace, compare, open, sharing,
 };
 use std::fs;
 use std::path::Path;
@@ -84,8 +84,9 @@ fn what_is_read_first_lies_together() {
     let work = tempfile::tempdir().expect("directory");
     let source = work.path().join("source");
     fs::create_dir(&source).expect("tree");
-    for n in 0..300 {
-        fs::write(source.join(format!("{n:03}")), vec![n as u8; 30_000]).expect("tree");
+    for n in 0..300u32 {
+        let contents: Vec<u8> = (0..7_500).flat_map(|at| (n << 16 | at).to_le_bytes()).collect();
+        fs::write(source.join(format!("{n:03}")), contents).expect("tree");
     }
     let hot = ["/007", "/280", "/130", "/131", "/044"];
     let trace = Trace::of_paths(hot);
@@ -112,6 +113,19 @@ fn what_is_read_first_lies_together() {
             let differences = compare(&open(&plain).expect("old"), &open(&again).expect("new"));
             assert_eq!(differences.expect("two images"), [], "{format:?}");
         }
+        let like = work.path().join("like.img");
+        let optimize = Optimize::of(&laid).trace(trace.clone()).like(&plain).replace();
+        let optimized = optimize.write(&like).expect("image");
+        assert_eq!(optimized.traces[0].before.seeks, after.seeks, "{format:?}");
+        assert_eq!(optimized.traces[0].after.seeks, before.seeks, "{format:?}: the older places");
+        judge(format, &like);
+        let differences = compare(&open(&laid).expect("old"), &open(&like).expect("new"));
+        assert_eq!(differences.expect("two images"), [], "{format:?}");
+        let new = |path| sharing(&[&plain, path], 64 << 10).expect("sharing")[1].new;
+        assert!(new(&like) * 4 < new(&laid), "{format:?}: {} new chunks", new(&like));
+        let moved = optimize.move_budget(1 << 20).write(&like).expect("image").traces.remove(0);
+        assert!(moved.after.seeks < before.seeks, "{format:?}: {}", moved.after.seeks);
+        judge(format, &like);
     }
 }
 

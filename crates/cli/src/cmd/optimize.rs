@@ -2,6 +2,7 @@
 
 mod held_out;
 mod in_place;
+mod like;
 mod scattered;
 
 pub(super) use in_place::tell_gain;
@@ -16,7 +17,7 @@ use crate::scoring::fit;
 use crate::written::Written;
 use clap::{Args, ValueEnum};
 use seekless_compose::base::Likeness;
-use seekless_compose::formats::ExtBases;
+use seekless_compose::formats::{ExtBases, OlderImages};
 use seekless_compose::freed::Freed;
 use seekless_compose::held_out::HeldOut;
 use seekless_compose::rearrange::{self, Rearrangeable, Rearrangement};
@@ -24,7 +25,6 @@ use seekless_compose::traces;
 use seekless_ext::BuildOptions;
 use seekless_fs::inspect::files_in;
 use seekless_fs::{FsError, Inspect};
-use seekless_images::Place;
 use seekless_images::targets::Target;
 use seekless_layout::fit::Fit;
 use seekless_layout::planner::scattered::{ScatteredFile, scattered_in};
@@ -51,7 +51,7 @@ lay elsewhere: with --for disk, the default, most of them stay, and the price of
 printed. --for lazy moves them.
 
 Ext images can be rearranged, and FAT images, whose directory entries are put in
-that order, too.
+that order, too; with --like also UFS images.
 
 Of a disk image --partition names the partition that is rearranged; the new file is the
 whole disk, with everything else as it was.
@@ -104,8 +104,8 @@ pub(crate) struct OptimizeArgs {
     /// New inode size in bytes; a different size requires a new file system
     #[arg(long, value_parser = parse_size)]
     inode_size: Option<ByteLen>,
-    /// Keep the files of this older ext image, or of its layout list, where they lie there, and its
-    /// size, features, UUID and label, as `seekless build --like` (repeatable)
+    /// Keep the files of this older image of the same format, or of its layout list, where they lie
+    /// there, and its size, features, UUID and label, as `seekless build --like` (repeatable)
     #[arg(long, value_name = "IMG", conflicts_with_all = ["in_place", "inline_data", "inode_size"])]
     like: Vec<PathBuf>,
     /// With --like: fail where groups and inode tables cannot be those of the older image
@@ -152,18 +152,12 @@ impl OptimizeArgs {
         bases: Option<&ExtBases>,
     ) -> Result<Option<BuildOptions>, Failure> {
         let Some(image) = opened.ext() else {
-            if bases.is_some() {
-                return Err(Failure::usage("--like is for ext images"));
-            }
             if self.inline_data != InlineData::Auto || self.inode_size.is_some() {
                 return Err(Failure::usage("--inline-data and --inode-size are for ext images"));
             }
             return Ok(None);
         };
         if let Some(bases) = bases {
-            if self.place.is_part() {
-                return Err(Failure::usage("a partition keeps its file system: leave --like out"));
-            }
             return Ok(Some(bases.volume().options()));
         }
         let mut options = BuildOptions::like(image);
@@ -196,11 +190,18 @@ pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
     let target = Target::create(path, args.force, args.output_format.map(Into::into))?;
     let target = target.with_reflink(args.reflink.mode())?;
     target.refuse_source(args.like.iter().chain([&args.image]))?;
-    let bases = ExtBases::open(&args.like, &Place::default(), args.open.options())?;
+    let older = like::open(args)?;
+    let bases = match &older {
+        None => None,
+        Some(OlderImages::Ext(bases)) => Some(bases),
+        Some(older) => return like::run(args, older, target, global),
+    };
     let opened = rearrange::open(&args.image, &args.place.place(), args.open.options())?;
     let image = opened.inspect();
-    let block = opened.inspect().geometry().block_size;
-    target.refuse_blocks(block, "build a new image with larger blocks for it")?;
+    target.refuse_blocks(
+        image.geometry().block_size,
+        "build a new image with larger blocks for it",
+    )?;
     let recordings: Vec<_> =
         args.trace.iter().map(|path| traces::load_recording(path)).collect::<Result<_, _>>()?;
     let (programs, traces): (Vec<Program>, Vec<Vec<Event>>) = recordings.into_iter().unzip();
@@ -217,9 +218,9 @@ pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
         storage,
         progress: &progress,
     };
-    let held_out = match (opened.ext(), args.rebuild(opened.as_ref(), bases.as_ref())?) {
+    let held_out = match (opened.ext(), args.rebuild(opened.as_ref(), bases)?) {
         (Some(image), Some(options)) => {
-            let bases = bases.as_ref().map(|bases| (bases, args.likeness()));
+            let bases = bases.map(|bases| (bases, args.likeness()));
             rearrangement.rebuild(image, &options, bases, &mut replays)?;
             Vec::new()
         }
@@ -228,17 +229,26 @@ pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
             rearrangement.held_out(opened.as_ref(), &programs, &traces, &replays)?
         }
     };
-    let new = rearrangement.open_written()?;
-    let before = scores(args.chunk, image, &traces).map_err(about)?;
-    let after = scores(args.chunk, new.inspect(), &traces)?;
-    let files =
-        files_in(new.inspect()).map_err(|error| Failure::from(error).about(path.display()))?;
-    rearrangement.complete()?;
+    let gains = gains(args, &rearrangement, image, &traces)?;
     target.finish()?;
-    let written = Written::image_in(path, &args.place.place(), files)?;
-    let gains = Gains { traces: &args.trace, before: &before, after: &after, held_out: &held_out };
-    report(&gains, &scattered, args.chunk, &written, global);
+    report(args, &gains, &held_out, &scattered, global)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Completes the new image, and scores the traces on it and on the old one.
+fn gains(
+    args: &OptimizeArgs,
+    rearrangement: &Rearrangement<'_>,
+    image: &dyn Inspect,
+    traces: &[Vec<Event>],
+) -> Result<Gains, Failure> {
+    let new = rearrangement.open_written()?;
+    let of = |path: &Path, error| Failure::from(error).about(path.display());
+    let before = scores(args.chunk, image, traces).map_err(|error| of(&args.image, error))?;
+    let after = scores(args.chunk, new.as_ref(), traces)?;
+    let files = files_in(new.as_ref()).map_err(|error| of(args.written(), error))?;
+    rearrangement.complete()?;
+    Ok(Gains { before, after, files })
 }
 
 /// Scores of the traces on an image.
@@ -284,22 +294,23 @@ pub(super) fn warn_of_others(
     }
 }
 
-/// The scores of the traces.
-struct Gains<'a> {
-    traces: &'a [PathBuf],
-    before: &'a [Score],
-    after: &'a [Score],
-    held_out: &'a [HeldOut],
+/// The scores of the traces, and the number of files of the new image.
+struct Gains {
+    before: Vec<Score>,
+    after: Vec<Score>,
+    files: u64,
 }
 
 fn report(
-    gains: &Gains<'_>,
+    args: &OptimizeArgs,
+    gains: &Gains,
+    held_out: &[HeldOut],
     scattered: &[ScatteredFile],
-    chunk: ByteLen,
-    written: &Written,
     global: &Global,
-) {
-    let results = || gains.traces.iter().zip(gains.before).zip(gains.after);
+) -> Result<(), Failure> {
+    let written = Written::image_in(args.written(), &args.place.place(), gains.files)?;
+    let chunk = args.chunk;
+    let results = || args.trace.iter().zip(&gains.before).zip(&gains.after);
     if global.json {
         let traces: Vec<_> = results()
             .map(|((path, before), after)| {
@@ -308,17 +319,18 @@ fn report(
             .collect();
         let report = serde_json::json!({
             "traces": traces,
-            "held_out": held_out::fields(gains.held_out, gains.traces, chunk),
+            "held_out": held_out::fields(held_out, &args.trace, chunk),
             "scattered": scattered::fields(scattered, chunk),
             "written": written.fields(),
         });
         say!("{report}");
-        return;
+        return Ok(());
     }
     results().for_each(|((path, before), after)| tabulate(path, before, after, chunk));
-    held_out::tell(gains.held_out, gains.traces, chunk);
+    held_out::tell(held_out, &args.trace, chunk);
     scattered::tell(scattered, chunk, global);
     written.tell_text(global);
+    Ok(())
 }
 
 /// Prints the scores of a trace, before and after.

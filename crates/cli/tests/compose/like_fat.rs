@@ -478,6 +478,67 @@ fn new_files_follow_the_trace() {
     assert_eq!(last("added-3") + 1, first("added-5"));
 }
 
+/// An image that was built without the older one, or that mtools changed, is laid out as if it had
+/// been built on it: with all files that it has, and with few new chunks.
+#[test]
+fn an_image_is_laid_out_like_an_older_one() {
+    if !ready("mdeltree") {
+        return;
+    }
+    let scratch = Scratch::new("like-fat-optimize");
+    let mut random = Random(18);
+    let root = scratch.join("tree");
+    small_tree(Path::new(&root), &mut random, 40_000);
+    let (old, new, image, trace) =
+        (scratch.join("old"), scratch.join("new"), scratch.join("image"), scratch.join("trace"));
+    let fat16 = [&["--format", "fat16", "--size", "32M"][..], DROP].concat();
+    build(&root, &old, &fat16);
+    fs::create_dir(format!("{root}/added")).expect("mkdir");
+    for file in 0..9 {
+        fs::write(format!("{root}/added/file-{file}"), random.bytes(20_000)).expect("write");
+    }
+    build(&root, &new, &["--format", "fat32", "--size", "64M", "--drop", "all"]);
+    let spare = scratch.join("spare");
+    fs::create_dir(&spare).expect("mkdir");
+    fs::write(format!("{spare}/one of mcopy's"), random.bytes(30_000)).expect("write");
+    run("mcopy", &["-s", "-i", &new, &spare, "::"]);
+    run("mdeltree", &["-i", &new, "::added/file-4"]);
+    fs::remove_file(format!("{root}/added/file-4")).expect("remove");
+    run("cp", &["-a", &spare, &root]);
+    let paths = scratch.join("paths");
+    fs::write(&paths, "/added/file-7\n/added/file-3\n").expect("write");
+    text(&seekless(&["trace", "import", "--paths", &paths, "-o", &trace]));
+    let args = ["optimize", &new, "--trace", &trace, "-o", &image, "--like"];
+    let said = text(&seekless(&[&args[..], &[&old, "--json"]].concat()));
+    let said: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+    assert!(said["traces"][0]["after"]["seeks"].is_u64(), "{said}");
+    judge(&scratch, &image, &root);
+    same("the tree", &manifest(&new, &[]), &manifest(&image, &[]));
+    let (before, after) = (fs::read(&old).expect("read"), fs::read(&image).expect("read"));
+    assert_eq!((before.len(), &before[54..62]), (after.len(), &after[54..62]), "the older shape");
+    let (blocks, chunks) = (fresh(&before, &after, BLOCK), fresh(&before, &after, CHUNK));
+    // 190 KB are new, in 47 blocks.
+    assert!(blocks <= 70 && chunks <= 5, "{blocks} blocks, {chunks} chunks");
+
+    let list = scratch.join("old.layout");
+    text(&seekless(&["layout", &old, "-o", &list]));
+    text(&seekless(&[&args[..], &[&list, "--force"]].concat()));
+    assert!(fs::read(&image).expect("read") == after, "a layout list gives the same bytes");
+    let ext = scratch.join("ext");
+    build(&root, &ext, &[]);
+    let (code, message) = failure(&seekless(&[&args[..], &[&ext, "--force"]].concat()));
+    assert_eq!((code, message.contains("FAT images")), (4, true), "{message}");
+    assert!(fs::read(&image).expect("read") == after, "nothing is written");
+    let part = ["--partition", "1", "--force"];
+    let (code, message) = failure(&seekless(&[&args[..], &[&old], &part].concat()));
+    assert_eq!((code, message.contains("--like")), (2, true), "{message}");
+    let mut damaged = fs::read(&new).expect("read");
+    damaged[510] = 0;
+    fs::write(&new, damaged).expect("write");
+    let (code, message) = failure(&seekless(&[&args[..], &[&old, "--force"]].concat()));
+    assert_eq!((code, message.contains(&new)), (3, true), "{message}");
+}
+
 #[test]
 fn bases_that_do_not_suit_are_named() {
     let scratch = Scratch::new("like-fat-refused");

@@ -552,6 +552,45 @@ fn images_that_were_in_use() {
     assert!(other > 0, "no inode was given to another file");
 }
 
+/// Images that makefs wrote, of both versions and byte orders.
+#[test]
+fn images_of_makefs() {
+    if !ready("makefs") {
+        return;
+    }
+    for (number, (version, order)) in
+        [("1", "le"), ("1", "be"), ("2", "le"), ("2", "be")].into_iter().enumerate()
+    {
+        let what = format!("version={version},bsize=8192,fsize=1024");
+        let scratch = Scratch::new(&format!("like-ufs-makefs-{number}"));
+        let mut random = Random(30 + number as u64);
+        let (root, old, image) = (scratch.join("tree"), scratch.join("old"), scratch.join("new"));
+        new_tree(Path::new(&root), &mut random);
+        let make = ["-t", "ffs", "-B", order, "-s", "64m", "-f", "3000", "-o", &what];
+        run("makefs", &[&make[..], &[&old, &root]].concat());
+        change(Path::new(&root), &mut random, 20);
+        let format = format!("ufs{version}");
+        let endian: &[&str] = if order == "be" { &["--big-endian"] } else { &[] };
+        let like = ["--format", &format, "--like", &old, "--like-strict", "--drop-xattrs"];
+        let options = [&like[..], endian].concat();
+        if version == "2" {
+            // Where no version of newfs has it.
+            let args = [&["build", &root, "-o", &image][..], &options].concat();
+            let (code, why) = failure(&seekless(&args));
+            assert_eq!((code, why.contains("superblock at byte 8192")), (4, true), "{why}");
+            continue;
+        }
+        build(&root, &image, &options);
+        judge(&scratch, &image, &root, order == "le");
+        let (before, after) = (fs::read(&old).expect("read"), fs::read(&image).expect("read"));
+        assert_eq!(before.len(), after.len(), "{what}, {order}");
+        let (keep, both) = kept("makefs", &old, &image);
+        assert!(keep * 10 >= both * 9, "{what}: {keep} of {both} files keep their fragments");
+        let (new, all) = (fresh(&before, &after, BLOCK), pieces(&after, BLOCK).len());
+        assert!(new * 4 <= all, "{what}, {order}: {new} of {all} blocks are new");
+    }
+}
+
 /// A last fragment in the second image lies in a block of a file of the first: the block stays.
 #[test]
 fn blocks_of_the_first_are_not_taken_for_fragments_of_the_second() {
@@ -670,6 +709,53 @@ fn new_files_follow_the_trace() {
     let said = text(&seekless(&[&args[..], &like].concat()));
     assert!(said.contains("pieces_after"), "{said}");
     judge(&scratch, &image, &root, true);
+}
+
+/// An image that was built without the older one is laid out as if it had been built on it; of the
+/// other version and the other byte order too.
+#[test]
+fn an_image_is_laid_out_like_an_older_one() {
+    let scratch = Scratch::new("like-ufs-optimize");
+    let mut random = Random(23);
+    let root = scratch.join("tree");
+    new_tree(Path::new(&root), &mut random);
+    let (old, new, image, trace) =
+        (scratch.join("old"), scratch.join("new"), scratch.join("image"), scratch.join("trace"));
+    build(&root, &old, &["--format", "ufs2", "--size", "+4M"]);
+    for file in 0..9 {
+        fs::write(format!("{root}/added-{file}"), random.bytes(18_000)).expect("write");
+    }
+    let paths = scratch.join("paths");
+    fs::write(&paths, "/added-7\n/added-3\n/added-5\n").expect("write");
+    text(&seekless(&["trace", "import", "--paths", &paths, "-o", &trace]));
+    let args = ["optimize", &new, "--trace", &trace, "-o", &image, "--chunk", "64K", "--like"];
+    for made in [
+        &["--format", "ufs2"][..],
+        &["--format", "ufs2", "--big-endian", "-b", "8192", "-f", "1024"],
+        &["--format", "ufs1"],
+    ] {
+        build(&root, &new, made);
+        text(&seekless(&[&args[..], &[&old, "--force"]].concat()));
+        judge(&scratch, &image, &root, true);
+        same("the tree", &manifest(&new, &[]), &manifest(&image, &[]));
+        let (before, after) = (fs::read(&old).expect("read"), fs::read(&image).expect("read"));
+        assert_eq!(before.len(), after.len(), "{made:?}: the older shape");
+        let (blocks, chunks) = (fresh(&before, &after, BLOCK), fresh(&before, &after, CHUNK));
+        assert!(blocks <= 70 && chunks <= 6, "{made:?}: {blocks} blocks, {chunks} chunks");
+        let all = stored(&image);
+        let at = |name: &str| {
+            let found = all.iter().find(|(path, _)| path.ends_with(name)).expect("there");
+            found.1.fragments[0]
+        };
+        let near = |one: &str, next: &str| at(next).abs_diff(at(one)) <= 12;
+        assert!(near("added-7", "added-3") && near("added-3", "added-5"), "{made:?}: one place");
+    }
+    let written = fs::read(&image).expect("read");
+    let fat = scratch.join("fat");
+    build(&root, &fat, &["--format", "fat32", "--drop", "all"]);
+    let (code, message) = failure(&seekless(&[&args[..], &[&fat, "--force"]].concat()));
+    assert_eq!((code, message.contains("UFS images")), (4, true), "{message}");
+    assert!(fs::read(&image).expect("read") == written, "nothing is written");
 }
 
 /// Every file of an older image and nothing else: bytes of names that are gone do not stay.

@@ -95,6 +95,10 @@ impl OlderVolume for ext::BaseVolume {
         Self::new(image)
     }
 
+    fn options(&self) -> Self::Options {
+        self.options()
+    }
+
     fn repair() -> Text {
         E2FSCK.into()
     }

@@ -90,6 +90,10 @@ impl OlderVolume for fat::BaseVolume {
         Self::new(image)
     }
 
+    fn options(&self) -> Self::Options {
+        self.options()
+    }
+
     fn unit(image: &Self::Image) -> u32 {
         let shape = image.geometry();
         shape.block_size * shape.cluster_blocks

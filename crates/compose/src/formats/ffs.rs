@@ -56,6 +56,10 @@ impl OlderVolume for ufs::BaseVolume {
         Self::new(image)
     }
 
+    fn options(&self) -> Self::Options {
+        self.options()
+    }
+
     fn build<'a>(
         &'a self,
         source: &'a dyn Source,
